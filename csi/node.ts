@@ -1,0 +1,118 @@
+/**
+ * The Node service.
+ *
+ * @module
+ */
+
+import { StorageError } from "../lvm/error.ts";
+import type { Locks } from "../lvm/locks.ts";
+import type { VolumeId } from "../lvm/ids.ts";
+import type { Staging, Stats } from "../lvm/staging.ts";
+import { type Capability, requireCapability } from "./capability.ts";
+import { volumeLock } from "./controller.ts";
+import {
+  type Node,
+  NodeServiceCapability_RPC_Type as Rpc,
+  VolumeUsage_Unit as Unit,
+} from "./csi_pb.ts";
+import { requirePath, requireVolumeId, requireVolumePath, sizeRange } from "./request.ts";
+import type { Handlers } from "./service.ts";
+import { topologyOf } from "./topology.ts";
+
+/** What the Node service needs. */
+export interface NodeOptions {
+  /** The volumes in use on this machine. */
+  readonly staging: Staging;
+  /** The name of this node. */
+  readonly nodeId: string;
+  /** Locks by volume and snapshot, shared with the Controller service of the same process. */
+  readonly locks: Locks;
+}
+
+const CAPABILITIES = [
+  Rpc.STAGE_UNSTAGE_VOLUME,
+  Rpc.GET_VOLUME_STATS,
+  Rpc.EXPAND_VOLUME,
+  Rpc.SINGLE_NODE_MULTI_WRITER,
+];
+
+/**
+ * The calls of the Node service. Each looks at its volume id last, so that a request that is wrong in itself is told so
+ * even for a volume that does not exist.
+ */
+export function nodeHandlers(options: NodeOptions): Handlers<typeof Node> {
+  const { staging, nodeId, locks } = options;
+  const alone = <T>(operation: string, id: VolumeId, body: () => Promise<T>): Promise<T> =>
+    locks.run(operation, [volumeLock(id)], body);
+
+  return {
+    nodeStageVolume: async (request) => {
+      const path = requirePath("staging_target_path", request.stagingTargetPath);
+      const { access } = requireCapability(request.volumeCapability);
+      const id = requireVolumeId(request.volumeId);
+      await alone("staging", id, () => staging.stage(id, path, access));
+      return {};
+    },
+
+    nodeUnstageVolume: async (request) => {
+      const path = requirePath("staging_target_path", request.stagingTargetPath);
+      const id = requireVolumeId(request.volumeId);
+      await alone("unstaging", id, () => staging.unstage(id, path));
+      return {};
+    },
+
+    nodePublishVolume: async (request) => {
+      const target = requirePath("target_path", request.targetPath);
+      const capability = requireCapability(request.volumeCapability);
+      if (request.stagingTargetPath === "") {
+        throw new StorageError("FailedPrecondition", "staging_target_path: missing; stage the volume first");
+      }
+      const stagingPath = requirePath("staging_target_path", request.stagingTargetPath);
+      const id = requireVolumeId(request.volumeId);
+      await alone("publishing", id, () =>
+        staging.publish(id, {
+          stagingPath,
+          target,
+          access: capability.access,
+          readOnly: request.readonly || isReadOnly(capability),
+          alone: capability.alone,
+        }));
+      return {};
+    },
+
+    nodeUnpublishVolume: async (request) => {
+      const target = requirePath("target_path", request.targetPath);
+      const id = requireVolumeId(request.volumeId);
+      await alone("unpublishing", id, () => staging.unpublish(id, target));
+      return {};
+    },
+
+    nodeGetVolumeStats: async (request) => {
+      const path = requireVolumePath(request.volumePath);
+      return { usage: usage(await staging.stats(requireVolumeId(request.volumeId), path)) };
+    },
+
+    nodeExpandVolume: async (request) => {
+      const path = requireVolumePath(request.volumePath);
+      const { required } = sizeRange(request.capacityRange, 0n);
+      if (request.volumeCapability !== undefined) requireCapability(request.volumeCapability);
+      const id = requireVolumeId(request.volumeId);
+      return { capacityBytes: await alone("expansion", id, () => staging.grow(id, path, required)) };
+    },
+
+    nodeGetCapabilities: () =>
+      Promise.resolve({ capabilities: CAPABILITIES.map((type) => ({ type: { case: "rpc", value: { type } } })) }),
+
+    nodeGetInfo: () => Promise.resolve({ nodeId, accessibleTopology: topologyOf(nodeId) }),
+  };
+}
+
+function isReadOnly({ readOnly, access }: Capability): boolean {
+  return readOnly || (access.kind === "mount" && access.flags.includes("ro"));
+}
+
+function usage(stats: Stats) {
+  if ("blockBytes" in stats) return [{ unit: Unit.BYTES, total: stats.blockBytes }];
+  const { bytes, inodes } = stats.filesystem;
+  return [{ unit: Unit.BYTES, ...bytes }, ...(inodes === undefined ? [] : [{ unit: Unit.INODES, ...inodes }])];
+}

@@ -1,0 +1,168 @@
+/**
+ * The parameters of StorageClasses and VolumeSnapshotClasses.
+ *
+ * Ours are camelCase. Those of OpenEBS LVM LocalPV are accepted in any case, with their meaning, so that its classes work
+ * as they are. An unknown parameter is an error: silently ignored, a misspelt one costs somebody a day.
+ *
+ * @module
+ */
+
+import { closestString } from "@std/text/closest-string";
+import { RE2JS } from "re2js";
+import { DEFAULT_FILESYSTEM, type FilesystemType, parseMkfsOptions } from "../lvm/filesystem.ts";
+import { anyOf, exactly, type GroupMatcher, type GroupPreference } from "../lvm/groups.ts";
+import { parseQuantity } from "../lvm/size.ts";
+import { FULL_STORE, type StoreSize } from "../lvm/snapshots.ts";
+import { requireFilesystemType } from "./capability.ts";
+import { invalid, quote } from "./request.ts";
+
+/** What a class says of its volumes. */
+export interface VolumeParameters {
+  /** The groups that may take a volume. */
+  readonly groups: GroupMatcher;
+  /** Which of them to prefer. */
+  readonly preference: GroupPreference;
+  /** The filesystem for a request that names none. */
+  readonly type: FilesystemType;
+  /** Whether several targets may have a volume at a time. */
+  readonly shared: boolean;
+  /** Text of the mkfs options, not yet checked against a filesystem. */
+  readonly mkfsOptions: string;
+}
+
+/** The longest pattern that is accepted, in characters. */
+const LONGEST_PATTERN = 256;
+
+/** Names that LVM gives volume groups (lvm(8), "VALID NAMES"). */
+const GROUP_NAME = /^(?!-)(?!\.{1,2}$)[A-Za-z0-9+_.-]{1,127}$/;
+
+/** What Kubernetes' sidecars may add to the parameters; none of it is ours to read. */
+const RESERVED_PREFIX = "csi.storage.k8s.io/";
+
+const VOLUME_PARAMETERS = [
+  "volumeGroup",
+  "volumeGroupPattern",
+  "volumeGroupPreference",
+  "fsType",
+  "mkfsOptions",
+  "shared",
+] as const;
+
+/** OpenEBS's names in lower case, and which of ours has the meaning. */
+const OPENEBS_VOLUME_PARAMETERS = {
+  volgroup: "volumeGroup",
+  vgpattern: "vgpattern",
+  fstype: "fsType",
+  shared: "shared",
+  thinprovision: "thinProvision",
+  storage: "storage",
+  scheduler: "scheduler",
+} as const;
+
+/** The parameters of a class for volumes. @throws {StorageError} `InvalidArgument` naming the one that is wrong. */
+export function parseVolumeParameters(parameters: Readonly<Record<string, string>>): VolumeParameters {
+  const given = collect(parameters, VOLUME_PARAMETERS, OPENEBS_VOLUME_PARAMETERS);
+  oneOf(given, "storage", ["", "lvm"]);
+  oneOf(given, "thinProvision", ["", "no"]);
+  return {
+    groups: parseGroups(given),
+    preference: oneOf(given, "volumeGroupPreference", ["leastFree", "mostFree"]),
+    type: requireFilesystemType("parameter fsType", given.get("fsType") ?? "") ?? DEFAULT_FILESYSTEM,
+    shared: oneOf(given, "shared", ["yes", "no"]) === "yes",
+    mkfsOptions: given.get("mkfsOptions") ?? "",
+  };
+}
+
+/** The arguments for mkfs that the parameters name. @throws {StorageError} `InvalidArgument`. */
+export function mkfsOptions(parameters: VolumeParameters, type: FilesystemType | undefined): string[] {
+  if (type !== undefined) return parseMkfsOptions(type, parameters.mkfsOptions);
+  if (parameters.mkfsOptions === "") return [];
+  throw invalid("parameter mkfsOptions: a block volume has no filesystem");
+}
+
+/** The size of the store that a class for snapshots names. @throws {StorageError} `InvalidArgument`. */
+export function parseSnapshotParameters(parameters: Readonly<Record<string, string>>): StoreSize {
+  const value = collect(parameters, ["snapSize"] as const, { snapsize: "snapSize" }).get("snapSize");
+  if (value === undefined) return FULL_STORE;
+  const percent = /^(\d{1,3})%$/.exec(value)?.[1];
+  if (percent !== undefined && Number(percent) >= 1 && Number(percent) <= 100) return { percent: BigInt(percent) };
+  const bytes = parseQuantity(value);
+  if (percent === undefined && bytes !== undefined && bytes > 0n) return { bytes };
+  throw invalid(`parameter snapSize ${quote(value)}: neither a percentage from 1% to 100% nor a quantity such as 10Gi`);
+}
+
+/**
+ * The groups that a list of names and `/patterns/` means, separated by commas.
+ *
+ * @throws {StorageError} `InvalidArgument` for what is neither.
+ */
+export function parseGroupList(list: string): GroupMatcher {
+  const entries = (list.match(/\/[^/]*\/|[^,]+/g) ?? []).map((entry) => entry.trim()).filter((entry) => entry !== "");
+  if (entries.length === 0) throw invalid("volume groups: none named");
+  return anyOf(entries.map((entry) => {
+    const pattern = /^\/(.*)\/$/.exec(entry)?.[1];
+    return pattern === undefined ? groupNamed("volume groups", entry) : groupMatching("volume groups", pattern, "whole");
+  }));
+}
+
+function parseGroups(given: ReadonlyMap<string, string>): GroupMatcher {
+  const name = given.get("volumeGroup");
+  const whole = given.get("volumeGroupPattern");
+  const part = given.get("vgpattern");
+  if (name !== undefined && whole !== undefined) {
+    throw invalid("parameters volumeGroup and volumeGroupPattern: only one of them can be given");
+  }
+  if (name !== undefined) return groupNamed("parameter volumeGroup", name);
+  if (whole !== undefined) return groupMatching("parameter volumeGroupPattern", whole, "whole");
+  if (part !== undefined) return groupMatching("parameter vgpattern", part, "part");
+  return { matches: () => true, toString: () => "any" };
+}
+
+function groupNamed(field: string, name: string): GroupMatcher {
+  if (!GROUP_NAME.test(name)) throw invalid(`${field} ${quote(name)}: not a name that a volume group can have`);
+  return exactly(name);
+}
+
+/** RE2 matches in time proportional to its input, so no pattern can hang the process; OpenEBS's are of the same syntax. */
+function groupMatching(field: string, pattern: string, extent: "whole" | "part"): GroupMatcher {
+  if (pattern.length > LONGEST_PATTERN) throw invalid(`${field}: longer than ${LONGEST_PATTERN} characters`);
+  let compiled: RE2JS;
+  try {
+    compiled = RE2JS.compile(pattern);
+  } catch (error) {
+    throw invalid(`${field} ${quote(pattern)}: ${error instanceof Error ? error.message : String(error)}`);
+  }
+  return {
+    matches: (name) => extent === "whole" ? compiled.matches(name) : compiled.matcher(name).find(),
+    toString: () => `/${pattern}/`,
+  };
+}
+
+/** The parameters by our names, after refusing those that are neither ours nor OpenEBS's. */
+function collect(
+  parameters: Readonly<Record<string, string>>,
+  ours: readonly string[],
+  openEbs: Readonly<Record<string, string>>,
+): Map<string, string> {
+  const given = new Map<string, string>();
+  for (const [key, value] of Object.entries(parameters)) {
+    if (key.startsWith(RESERVED_PREFIX)) continue;
+    const lower = key.toLowerCase();
+    const name = ours.includes(key) ? key : Object.hasOwn(openEbs, lower) ? openEbs[lower]! : undefined;
+    if (name === undefined) {
+      throw invalid(`parameter ${quote(key)}: unknown; did you mean ${closestString(key.slice(0, 80), ours)}?`);
+    }
+    if (given.has(name) && given.get(name) !== value) throw invalid(`parameter ${name}: given twice, with different values`);
+    given.set(name, value);
+  }
+  return given;
+}
+
+/** The value of a parameter that has a fixed set of them, the first of which is the default. */
+function oneOf<T extends string>(given: ReadonlyMap<string, string>, name: string, allowed: readonly T[]): T {
+  const value = given.get(name) ?? allowed[0]!;
+  const found = allowed.find((candidate) => candidate === value);
+  if (found !== undefined) return found;
+  const known = allowed.filter((candidate) => candidate !== "").join(" or ");
+  throw invalid(`parameter ${name} ${quote(value)}: must be ${known}`);
+}

@@ -1,0 +1,76 @@
+/**
+ * The gRPC server on its unix socket: from claiming the path to leaving nothing there.
+ *
+ * @module
+ */
+
+import { Server, ServerCredentials } from "@grpc/grpc-js";
+import { dirname } from "@std/path";
+import { StorageError } from "../lvm/error.ts";
+import { connect } from "./client.ts";
+import type { BoundService } from "./service.ts";
+
+/** A server that is answering. */
+export interface RunningServer {
+  /** The socket's path. */
+  readonly path: string;
+  /**
+   * Takes no further calls, lets those under way end for at most `graceMs` milliseconds, and removes the socket. Answers
+   * whether all of them ended.
+   */
+  close(graceMs: number): Promise<boolean>;
+}
+
+/**
+ * Serves the services on a unix socket that only the owner can use, and resolves when the socket answers.
+ *
+ * @throws {StorageError} `FailedPrecondition` when another process answers on the path.
+ */
+export async function serve(path: string, services: readonly BoundService[]): Promise<RunningServer> {
+  await claim(path);
+  const server = new Server();
+  for (const { definition, implementation } of services) server.addService(definition, implementation);
+  await new Promise<void>((resolve, reject) => {
+    server.bindAsync(`unix://${path}`, ServerCredentials.createInsecure(), (error) => error ? reject(error) : resolve());
+  });
+  await Deno.chmod(path, 0o600);
+  await warmUp(path);
+  return { path, close: (graceMs) => close(server, path, graceMs) };
+}
+
+/** Makes sure that the path is free: a socket that nobody answers on is what a crash left, and is removed. */
+async function claim(path: string): Promise<void> {
+  await Deno.mkdir(dirname(path), { recursive: true });
+  try {
+    (await Deno.connect({ transport: "unix", path })).close();
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return;
+    if (!(error instanceof Deno.errors.ConnectionRefused)) throw error;
+    return await Deno.remove(path);
+  }
+  throw new StorageError("FailedPrecondition", `listening on ${path}: another process answers there; stop it first`);
+}
+
+/**
+ * Calls the server once as a client. The first call of a process compiles the whole path through it, which takes up to
+ * 1.5 s on a slow machine, and kubelet gives a registration one second: so the first call is ours.
+ */
+async function warmUp(path: string): Promise<void> {
+  using client = connect(path);
+  await client.identity.getPluginInfo();
+  await client.identity.probe();
+}
+
+async function close(server: Server, path: string, graceMs: number): Promise<boolean> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const drained = await Promise.race([
+    new Promise<boolean>((resolve) => server.tryShutdown((error) => resolve(error === undefined))),
+    new Promise<boolean>((resolve) => timer = setTimeout(() => resolve(false), graceMs)),
+  ]);
+  clearTimeout(timer);
+  if (!drained) server.forceShutdown();
+  await Deno.remove(path).catch((error) => {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  });
+  return drained;
+}

@@ -1,0 +1,117 @@
+/**
+ * From protocol definitions to gRPC services: every call is logged with an id, without secrets, and every failure gets
+ * its status from the one table.
+ *
+ * @module
+ */
+
+import { Buffer } from "node:buffer";
+import {
+  clone,
+  create,
+  type DescMessage,
+  type DescMethodUnary,
+  type DescService,
+  fromBinary,
+  getOption,
+  type JsonValue,
+  type Message,
+  type MessageInitShape,
+  type MessageShape,
+  toBinary,
+  toJson,
+} from "@bufbuild/protobuf";
+import type { MethodDefinition, sendUnaryData, ServerUnaryCall, ServiceDefinition, UntypedHandleCall } from "@grpc/grpc-js";
+import { getLogger } from "@logtape/logtape";
+import { csi_secret } from "./csi_pb.ts";
+import { statusOf, unimplemented } from "./status.ts";
+
+/** The calls of a service that answer one request with one response, each as an async function. */
+export type Handlers<S extends DescService> = {
+  [M in keyof S["method"]]?: S["method"][M] extends DescMethodUnary<infer I, infer O>
+    ? (request: MessageShape<I>) => Promise<MessageInitShape<O>>
+    : never;
+};
+
+/** A service as grpc-js takes it. */
+export interface BoundService {
+  /** Paths and codecs. */
+  readonly definition: ServiceDefinition;
+  /** One function per call. */
+  readonly implementation: Record<string, UntypedHandleCall>;
+}
+
+const log = getLogger(["denolith", "csi"]);
+
+/** Calls that only ask, and are asked all the time. */
+const QUIET = /^(?:Probe|Get|Controller(?:Get|List)|List|Validate|Node(?:Get))/;
+
+/** The unary calls of a service, by the name that {@linkcode Handlers} has them under. */
+export function unaryMethods(service: DescService): DescMethodUnary[] {
+  return service.methods.filter((method): method is DescMethodUnary => method.methodKind === "unary");
+}
+
+/** How grpc-js finds a call and reads and writes its messages. */
+export function methodDefinition(method: DescMethodUnary): MethodDefinition<Message, Message> {
+  const { input, output } = method;
+  return {
+    path: `/${method.parent.typeName}/${method.name}`,
+    requestStream: false,
+    responseStream: false,
+    requestSerialize: (request) => Buffer.from(toBinary(input, request)),
+    requestDeserialize: (bytes) => fromBinary(input, bytes),
+    responseSerialize: (response) => Buffer.from(toBinary(output, response)),
+    responseDeserialize: (bytes) => fromBinary(output, bytes),
+  };
+}
+
+/** A service whose calls are the handlers; calls without one are answered with UNIMPLEMENTED. */
+export function bindService<S extends DescService>(service: S, handlers: Handlers<S>): BoundService {
+  const byName = handlers as Record<string, Handler | undefined>;
+  const methods = unaryMethods(service);
+  return {
+    definition: Object.fromEntries(methods.map((method) => [method.localName, methodDefinition(method)])),
+    implementation: Object.fromEntries(
+      methods.map((method) => [method.localName, bindMethod(method, byName[method.localName])]),
+    ),
+  };
+}
+
+/** A message as JSON for the log, with the values of all fields that the protocol marks as secret left out. */
+export function withoutSecrets(schema: DescMessage, message: Message): JsonValue {
+  const secrets = schema.fields.filter((field) => getOption(field, csi_secret));
+  if (secrets.length === 0) return toJson(schema, message);
+  const copy = clone(schema, message) as unknown as Record<string, unknown>;
+  for (const { localName } of secrets) {
+    copy[localName] = Object.fromEntries(Object.keys(copy[localName] as object).map((key) => [key, "(not logged)"]));
+  }
+  return toJson(schema, copy as unknown as Message);
+}
+
+type Handler = (request: Message) => Promise<MessageInitShape<DescMessage>>;
+
+let requests = 0;
+
+function bindMethod(method: DescMethodUnary, handler: Handler | undefined): UntypedHandleCall {
+  return (call: ServerUnaryCall<Message, Message>, respond: sendUnaryData<Message>) => {
+    answer(method, handler, call.request).then((response) => respond(null, response), (error) => respond(statusOf(error)));
+  };
+}
+
+async function answer(method: DescMethodUnary, handler: Handler | undefined, request: Message): Promise<Message> {
+  if (handler === undefined) throw unimplemented(method.name);
+  const facts = { requestId: ++requests, method: method.name };
+  const level = QUIET.test(method.name) ? "debug" : "info";
+  if (log.isEnabledFor(level)) log[level]("call", { ...facts, request: withoutSecrets(method.input, request) });
+  const start = performance.now();
+  try {
+    const response = create(method.output, await handler(request));
+    log[level]("answer", { ...facts, ms: Math.round(performance.now() - start) });
+    return response;
+  } catch (error) {
+    const { code, details } = statusOf(error);
+    const stack = code === 13 && error instanceof Error ? { stack: error.stack } : {}; // INTERNAL: perhaps our own mistake
+    log.warn("failure", { ...facts, ms: Math.round(performance.now() - start), code, details, ...stack });
+    throw error;
+  }
+}

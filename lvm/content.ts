@@ -1,0 +1,89 @@
+/**
+ * What is on a volume's device, and formatting it exactly once.
+ *
+ * The record goes `wanted` → `formatting` with a UUID of our choice → `formatted`, each step written before the deed that
+ * it names, and `formatted` before the first mount. So a filesystem found with the recorded UUID while the record says
+ * `formatting` is our own unfinished work and nobody's data, and it alone may be made anew. Whatever else is found where
+ * it is not expected is an error that names it.
+ *
+ * @module
+ */
+
+import { change } from "./change.ts";
+import {
+  type BlockDevice,
+  describeSignatures,
+  foreign,
+  readSignatures,
+  requireBlank,
+  type Signature,
+  wipeSignatures,
+} from "./device.ts";
+import { StorageError } from "./error.ts";
+import { type Exec, failure, runOk } from "./exec.ts";
+import { checkCommand, type FilesystemType, makeCommand } from "./filesystem.ts";
+import { type ContentRecord, contentTag } from "./tags.ts";
+import type { Volume } from "./volumes.ts";
+
+type Recorded = Extract<ContentRecord, { uuid: string }>;
+
+/**
+ * Makes sure that the recorded filesystem is on the volume's device, and makes it if it was never made.
+ *
+ * @throws {StorageError} `ForeignData` when something else is on the device, or nothing where a filesystem is recorded.
+ */
+export async function ensureFormatted(exec: Exec, volume: Volume, device: BlockDevice): Promise<void> {
+  const { content } = volume.tags;
+  const path = volume.lv.devicePath;
+  switch (content.state) {
+    case "formatted":
+      return requireRecorded(content, await readSignatures(exec, path), path);
+    case "formatting": {
+      const signatures = await readSignatures(exec, path);
+      if (signatures.length > 0) {
+        requireRecorded(content, signatures, path);
+        await wipeSignatures(exec, path);
+      }
+      return await make(exec, volume, content);
+    }
+    case "wanted": {
+      await requireBlank(exec, device, path);
+      const formatting = { state: "formatting", type: content.type, uuid: crypto.randomUUID() } as const;
+      await record(exec, volume, content, formatting);
+      return await make(exec, volume, formatting);
+    }
+    case "raw":
+      throw new StorageError("FailedPrecondition", `mounting volume ${volume.id}: it is a block volume, it has no filesystem`);
+  }
+}
+
+/**
+ * Checks the filesystem before it is mounted, and mends what is safe to mend.
+ *
+ * @throws {StorageError} `FailedPrecondition` when it needs more than that.
+ */
+export async function checkFilesystem(exec: Exec, type: FilesystemType, path: string): Promise<void> {
+  const check = checkCommand(type, path);
+  if (check === undefined) return;
+  const output = await exec.run(check.command);
+  if (!check.passed(output.code)) throw failure(check.command, output, "FailedPrecondition");
+}
+
+async function make(exec: Exec, volume: Volume, formatting: Recorded): Promise<void> {
+  const { type, uuid } = formatting;
+  await runOk(exec, makeCommand(type, volume.lv.devicePath, uuid, volume.tags.mkfsOptions));
+  await record(exec, volume, formatting, { state: "formatted", type, uuid });
+}
+
+async function record(exec: Exec, volume: Volume, from: ContentRecord, to: ContentRecord): Promise<void> {
+  const path = `${volume.group.name}/${volume.lv.name}`;
+  await change(exec, ["lvchange", "--deltag", contentTag(from), "--addtag", contentTag(to), path]);
+}
+
+function requireRecorded(recorded: Recorded, found: readonly Signature[], path: string): void {
+  const same = found.length > 0 &&
+    found.every(({ type, uuid }) => type === recorded.type && uuid?.toLowerCase() === recorded.uuid);
+  if (!same) {
+    throw foreign(path, `it should hold ${recorded.type} with the UUID ${recorded.uuid}, but holds ${describeSignatures(found)}`);
+  }
+}

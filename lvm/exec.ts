@@ -1,0 +1,213 @@
+/**
+ * The exec seam: the one place that runs commands.
+ *
+ * A command is a program of a closed list and an array of arguments; there is no shell. A command that only reads is
+ * killed at its deadline. A command that changes something never is: killed halfway, it can part LVM's metadata from the
+ * kernel's tables, so only the waiting ends and the command goes on.
+ *
+ * The interface is small so that something else can sit behind it: the tests' machine, or one long-lived `lvm` shell fed
+ * with the same arguments.
+ *
+ * @module
+ */
+
+import { StorageError } from "./error.ts";
+
+/** The programs that the driver may run, and no others. */
+export const PROGRAMS = [
+  "blockdev",
+  "btrfs",
+  "cmp",
+  "dd",
+  "df",
+  "e2fsck",
+  "findmnt",
+  "lsblk",
+  "lvm",
+  "mke2fs",
+  "mkfs.btrfs",
+  "mkfs.xfs",
+  "mount",
+  "resize2fs",
+  "umount",
+  "wipefs",
+  "xfs_growfs",
+] as const;
+
+/** A program of the closed list. */
+export type Program = typeof PROGRAMS[number];
+
+/** The directories where a program may be, in the order in which they are tried. */
+export const PROGRAM_DIRECTORIES = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"] as const;
+
+/** One command to run. */
+export interface Command {
+  /** What to run. */
+  readonly program: Program;
+  /** Its arguments, one element each; never joined, never given to a shell. */
+  readonly args: readonly string[];
+  /** Whether it changes anything. Such a command is not killed at its deadline. */
+  readonly mutates: boolean;
+  /** How long to wait, in milliseconds; the seam has a default for reading and one for changing. */
+  readonly deadlineMs?: number;
+}
+
+/** What a command answered. */
+export interface Output {
+  /** Its exit status. */
+  readonly code: number;
+  /** Its standard output. */
+  readonly stdout: string;
+  /** Its standard error. */
+  readonly stderr: string;
+}
+
+/** Something that runs commands. */
+export interface Exec {
+  /**
+   * Runs a command to its end, whatever its exit status.
+   *
+   * @throws {StorageError} `Unavailable` when the program is missing or a reading command passed its deadline,
+   * `StillRunning` when a changing command passed its deadline.
+   */
+  run(command: Command): Promise<Output>;
+  /** Resolves when no changing command is running any more. */
+  settled(): Promise<void>;
+}
+
+/** How long commands may take, in milliseconds. */
+export interface Deadlines {
+  /** For a command that only reads. */
+  readMs: number;
+  /** For a command that changes something. Below the two minutes that kubelet and the sidecars wait. */
+  changeMs: number;
+}
+
+/** Deadlines that suit a caller who gives up after two minutes. */
+export const DEFAULT_DEADLINES: Deadlines = { readMs: 30_000, changeMs: 100_000 };
+
+/** The whole environment of every command: messages in English, nothing inherited. */
+const ENVIRONMENT = {
+  LC_ALL: "C",
+  PATH: PROGRAM_DIRECTORIES.join(":"),
+  LVM_SUPPRESS_FD_WARNINGS: "1",
+};
+
+/** Runs commands on this host. */
+export class HostExec implements Exec {
+  readonly #deadlines: Deadlines;
+  readonly #directories = new Map<Program, string>();
+  readonly #changing = new Set<Promise<unknown>>();
+
+  /** Makes a runner with the given deadlines. */
+  constructor(deadlines: Deadlines = DEFAULT_DEADLINES) {
+    this.#deadlines = deadlines;
+  }
+
+  /** Runs the command as a child process of its own group, so that a Ctrl-C meant for the driver does not reach it. */
+  async run(command: Command): Promise<Output> {
+    const child = this.#spawn(command);
+    const output = child.output().then(({ code, stdout, stderr }) => ({
+      code,
+      stdout: new TextDecoder().decode(stdout),
+      stderr: new TextDecoder().decode(stderr),
+    }));
+    if (command.mutates) this.#track(output);
+
+    const deadlineMs = command.deadlineMs ??
+      (command.mutates ? this.#deadlines.changeMs : this.#deadlines.readMs);
+    const outcome = await withinDeadline(output, deadlineMs);
+    if (outcome !== undefined) return outcome;
+    if (command.mutates) {
+      throw new StorageError(
+        "StillRunning",
+        `${describe(command)}: still running after ${deadlineMs / 1000} s; it is left to finish, try again later`,
+        { settled: output },
+      );
+    }
+    child.kill("SIGKILL");
+    output.catch(() => {}); // a process that cannot die, waiting for a dead disk, must not hold the driver up
+    child.unref();
+    throw new StorageError("Unavailable", `${describe(command)}: no answer within ${deadlineMs / 1000} s`);
+  }
+
+  async settled(): Promise<void> {
+    while (this.#changing.size > 0) await Promise.allSettled(this.#changing);
+  }
+
+  #track(output: Promise<Output>): void {
+    const done = output.finally(() => this.#changing.delete(done));
+    this.#changing.add(done);
+    done.catch(() => {});
+  }
+
+  #spawn(command: Command): Deno.ChildProcess {
+    const known = this.#directories.get(command.program);
+    for (const directory of known === undefined ? PROGRAM_DIRECTORIES : [known]) {
+      try {
+        const child = new Deno.Command(`${directory}/${command.program}`, {
+          args: [...command.args],
+          clearEnv: true,
+          env: ENVIRONMENT,
+          cwd: "/",
+          detached: true,
+          stdin: "null",
+          stdout: "piped",
+          stderr: "piped",
+        }).spawn();
+        this.#directories.set(command.program, directory);
+        return child;
+      } catch (error) {
+        if (!(error instanceof Deno.errors.NotFound)) throw error;
+      }
+    }
+    this.#directories.delete(command.program);
+    throw new StorageError(
+      "Unavailable",
+      `${command.program}: not found in ${PROGRAM_DIRECTORIES.join(", ")}; install the package that brings it`,
+    );
+  }
+}
+
+/**
+ * Runs a command that must succeed and answers its standard output.
+ *
+ * @throws {StorageError} of the kind that `classify` gives the answer (default `CommandFailed`), besides those of
+ * {@linkcode Exec.run}.
+ */
+export async function runOk(
+  exec: Exec,
+  command: Command,
+  classify: (output: Output) => StorageError["kind"] = () => "CommandFailed",
+): Promise<string> {
+  const output = await exec.run(command);
+  if (output.code !== 0) throw failure(command, output, classify(output));
+  return output.stdout;
+}
+
+/** The error for a command that answered something other than success. */
+export function failure(
+  command: Command,
+  output: Output,
+  kind: StorageError["kind"] = "CommandFailed",
+): StorageError {
+  const said = (output.stderr.trim() || output.stdout.trim() || "(it said nothing)").replace(/\s*\n\s*/g, "; ");
+  return new StorageError(kind, `${describe(command)}: exit ${output.code}: ${said.slice(0, 1000)}`);
+}
+
+/** The command as a person would read it. */
+export function describe(command: Command): string {
+  return [command.program, ...command.args].join(" ");
+}
+
+async function withinDeadline<T>(promise: Promise<T>, deadlineMs: number): Promise<T | undefined> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const deadline = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), deadlineMs);
+  });
+  try {
+    return await Promise.race([promise, deadline]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,101 @@
+/**
+ * Which volume group takes a new volume.
+ *
+ * @module
+ */
+
+import { StorageError } from "./error.ts";
+import type { VolumeGroup } from "./report.ts";
+import { formatBytes, sizeInExtents, type SizeRange } from "./size.ts";
+
+/** Tells whether a volume group may be used, by its name. */
+export interface GroupMatcher {
+  /** Whether the group's name is meant. */
+  matches(name: string): boolean;
+  /** The name or pattern, for messages. */
+  toString(): string;
+}
+
+/** Which of several groups with room to prefer: the one with the least free space that fits, or the one with the most. */
+export type GroupPreference = "leastFree" | "mostFree";
+
+/** A group that can take a volume, and the size that the volume would have there, in bytes. */
+export interface Candidate {
+  /** The group. */
+  readonly group: VolumeGroup;
+  /** The requested size in whole extents of the group. */
+  readonly size: bigint;
+}
+
+/** A matcher for one exact name. */
+export function exactly(name: string): GroupMatcher {
+  return { matches: (candidate) => candidate === name, toString: () => name };
+}
+
+/** A matcher for whatever any of the given ones matches. */
+export function anyOf(matchers: readonly GroupMatcher[]): GroupMatcher {
+  return {
+    matches: (name) => matchers.some((matcher) => matcher.matches(name)),
+    toString: () => matchers.join(", "),
+  };
+}
+
+/** Whether LVM would make an LV in the group now: all disks there, writeable, not exported (vgcreate(8)). */
+export function usable(group: VolumeGroup): boolean {
+  return group.writeable && group.missingPvs === 0;
+}
+
+/**
+ * The groups that can take a volume of the range, best first.
+ *
+ * @throws {StorageError} `OutOfRange` when the range holds no whole extent in any group; `NoSpace` when no group matches
+ * or none has room, with what each of them has.
+ */
+export function candidates(
+  groups: readonly VolumeGroup[],
+  wanted: GroupMatcher,
+  range: SizeRange,
+  preference: GroupPreference,
+): Candidate[] {
+  const matching = groups.filter((group) => wanted.matches(group.name));
+  if (matching.length === 0) {
+    throw new StorageError(
+      "NoSpace",
+      `choosing a volume group: none is called ${wanted}; there are ${groups.map((group) => group.name).join(", ") || "none"}`,
+    );
+  }
+  const fitting = matching.filter(usable)
+    .map((group) => ({ group, size: sizeInExtents(range, group.extentSize) }))
+    .filter(({ group, size }) => size <= group.free);
+  if (fitting.length === 0) {
+    throw new StorageError(
+      "NoSpace",
+      `choosing a volume group for ${formatBytes(range.required)}: no room in ${matching.map(account).join(", ")}`,
+    );
+  }
+  const sign = preference === "leastFree" ? 1 : -1;
+  return fitting.sort((a, b) => sign * compare(a.group.free, b.group.free) || compare(a.group.name, b.group.name));
+}
+
+/** What the matching groups could still take: all their free space, and the largest single volume, in bytes. */
+export function capacity(
+  groups: readonly VolumeGroup[],
+  wanted: GroupMatcher,
+): { available: bigint; largest: bigint; smallest: bigint } {
+  const free = groups.filter((group) => wanted.matches(group.name) && usable(group));
+  return {
+    available: free.reduce((sum, group) => sum + group.free, 0n),
+    largest: free.reduce((most, group) => group.free > most ? group.free : most, 0n),
+    smallest: free.reduce((least, group) => group.extentSize < least || least === 0n ? group.extentSize : least, 0n),
+  };
+}
+
+function account(group: VolumeGroup): string {
+  if (group.missingPvs > 0) return `${group.name} (${group.missingPvs} of its disks are missing)`;
+  if (!group.writeable) return `${group.name} (read-only or exported)`;
+  return `${group.name} (${formatBytes(group.free)} free)`;
+}
+
+function compare<T>(a: T, b: T): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}

@@ -1,0 +1,55 @@
+/**
+ * Volume and snapshot ids, and the LV names that belong to them.
+ *
+ * An id is `v1-` and 32 hexadecimal digits: the first 128 bits of the SHA-256 of the request name. It says nothing about
+ * node, group or layout, since those may change, and it never changes itself. Only the functions here make ids, so
+ * whatever carries one of these types is safe in a command line, a tag and a path.
+ *
+ * @module
+ */
+
+import { createHash } from "node:crypto";
+
+declare const brand: unique symbol;
+
+/** The id of a volume (CSI `volume_id`). */
+export type VolumeId = string & { readonly [brand]: "VolumeId" };
+
+/** The id of a snapshot (CSI `snapshot_id`). */
+export type SnapshotId = string & { readonly [brand]: "SnapshotId" };
+
+const ID = /^v1-[0-9a-f]{32}$/;
+
+/** The id of the volume that a request name stands for. */
+export function volumeIdOf(requestName: string): VolumeId {
+  return idOf(requestName) as VolumeId;
+}
+
+/** The id of the snapshot that a request name stands for. */
+export function snapshotIdOf(requestName: string): SnapshotId {
+  return idOf(requestName) as SnapshotId;
+}
+
+/** The volume id that the text is, or `undefined` when it is not one of ours. */
+export function parseVolumeId(text: string): VolumeId | undefined {
+  return ID.test(text) ? text as VolumeId : undefined;
+}
+
+/** The snapshot id that the text is, or `undefined` when it is not one of ours. */
+export function parseSnapshotId(text: string): SnapshotId | undefined {
+  return ID.test(text) ? text as SnapshotId : undefined;
+}
+
+/** The name that a volume's LV gets. LVM allows `[A-Za-z0-9+_.-]`, under 128 bytes, no reserved prefix (lvm(8)). */
+export function volumeLvName(id: VolumeId): string {
+  return "vol-" + id.slice("v1-".length);
+}
+
+/** The name that a snapshot's LV gets. LVM reserves the prefix `snapshot`, not this one. */
+export function snapshotLvName(id: SnapshotId): string {
+  return "snap-" + id.slice("v1-".length);
+}
+
+function idOf(requestName: string): string {
+  return "v1-" + createHash("sha256").update(requestName).digest("hex").slice(0, 32);
+}

@@ -1,0 +1,64 @@
+/**
+ * Locks by key: who comes second is told so at once instead of waiting (CSI spec, "Concurrency": ABORTED).
+ *
+ * @module
+ */
+
+import { StorageError } from "./error.ts";
+
+/** How a lock is held: alone, or together with other holders of the same kind of operation. */
+export type LockMode = "exclusive" | "shared";
+
+/** A key to lock and how. */
+export interface LockRequest {
+  /** What is locked. */
+  readonly key: string;
+  /** How. */
+  readonly mode: LockMode;
+}
+
+/** A set of locks by key. */
+export class Locks {
+  readonly #held = new Map<string, { mode: LockMode; holders: number; operation: string }>();
+
+  /**
+   * Runs `body` while holding the locks, and releases them whatever happens. When `body` fails because a command is
+   * still running, the locks are kept until that command has ended.
+   *
+   * @throws {StorageError} `Busy`, at once, when one of the locks is held in a way that excludes this one.
+   */
+  async run<T>(operation: string, requests: readonly LockRequest[], body: () => Promise<T>): Promise<T> {
+    this.#acquire(operation, requests);
+    let settled: Promise<unknown> | undefined;
+    try {
+      return await body();
+    } catch (error) {
+      settled = error instanceof StorageError ? error.settled : undefined;
+      throw error;
+    } finally {
+      if (settled === undefined) this.#release(requests);
+      else settled.then(() => {}, () => {}).then(() => this.#release(requests));
+    }
+  }
+
+  #acquire(operation: string, requests: readonly LockRequest[]): void {
+    for (const { key, mode } of requests) {
+      const held = this.#held.get(key);
+      if (held !== undefined && (mode === "exclusive" || held.mode === "exclusive")) {
+        throw new StorageError("Busy", `${operation} of ${key}: ${held.operation} of it is running; try again when it is done`);
+      }
+    }
+    for (const { key, mode } of requests) {
+      const holders = this.#held.get(key)?.holders ?? 0;
+      this.#held.set(key, { mode, holders: holders + 1, operation });
+    }
+  }
+
+  #release(requests: readonly LockRequest[]): void {
+    for (const { key } of requests) {
+      const held = this.#held.get(key);
+      if (held === undefined) continue;
+      if (--held.holders === 0) this.#held.delete(key);
+    }
+  }
+}

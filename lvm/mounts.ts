@@ -1,0 +1,158 @@
+/**
+ * The kernel's mount table, and changing it.
+ *
+ * @module
+ */
+
+import { basename, dirname, join } from "@std/path";
+import { StorageError } from "./error.ts";
+import { type Command, type Exec, failure, type Output, runOk } from "./exec.ts";
+import { array, object, parseJson, text } from "./json.ts";
+import type { LogicalVolume } from "./report.ts";
+
+/** A mount of this mount namespace. */
+export interface Mount {
+  /** Where. */
+  readonly target: string;
+  /** What: a device, or for a bind mount the filesystem and the path in it, as findmnt(8) writes it. */
+  readonly source: string;
+  /** The filesystem's type. */
+  readonly fsType: string;
+  /** Which path of the filesystem is mounted: `/`, or for a device node `/dm-3`. */
+  readonly root: string;
+  /** Whether this mount, whatever others of the filesystem are, is read-only. */
+  readonly readOnly: boolean;
+  /** The device number of the filesystem; for btrfs, one of its own. */
+  readonly deviceNumber: string;
+}
+
+const LIST_MOUNTS: Command = {
+  program: "findmnt",
+  args: ["--json", "--list", "--kernel", "--output", "TARGET,SOURCE,FSTYPE,FSROOT,VFS-OPTIONS,MAJ:MIN"],
+  mutates: false,
+};
+
+/**
+ * All mounts, in the order in which they were made.
+ *
+ * @throws {StorageError} `CommandFailed` when the table cannot be read.
+ */
+export async function readMounts(exec: Exec): Promise<Mount[]> {
+  const answer = parseJson("findmnt", await runOk(exec, LIST_MOUNTS));
+  return array(object(answer).filesystems).map((value) => {
+    const mount = object(value);
+    return {
+      target: text(mount.target),
+      source: text(mount.source ?? ""),
+      fsType: text(mount.fstype),
+      root: text(mount.fsroot),
+      readOnly: text(mount["vfs-options"]).split(",").includes("ro"),
+      deviceNumber: text(mount["maj:min"]),
+    };
+  });
+}
+
+/** The mounts of an LV's filesystem. */
+export function filesystemMounts(mounts: readonly Mount[], lv: LogicalVolume): Mount[] {
+  return mounts.filter((mount) =>
+    mount.source.replace(/\[.*\]$/, "") === lv.devicePath || mount.deviceNumber === lv.deviceNumber
+  );
+}
+
+/** The bind mounts of an LV's device node. */
+export function deviceMounts(mounts: readonly Mount[], lv: LogicalVolume): Mount[] {
+  const minor = lv.deviceNumber?.split(":")[1];
+  const roots = [`/mapper/${basename(lv.devicePath)}`, ...(minor === undefined ? [] : [`/dm-${minor}`])];
+  return mounts.filter((mount) => isDeviceNode(mount) && roots.includes(mount.root));
+}
+
+/** Whether the mount is of a device-mapper node instead of a filesystem. */
+export function isDeviceNode(mount: Mount): boolean {
+  return /^\/(?:dm-\d+|mapper\/[^/]+)$/.test(mount.root) && /^(?:devtmpfs|tmpfs)$/.test(mount.fsType);
+}
+
+/**
+ * Whether the mount is of an LV of the name, in whatever group, judged by the device's name alone: device-mapper joins
+ * group and LV by `-` and doubles the hyphens within (dmsetup(8), lvm's mangling).
+ */
+export function isMountOfLv(mount: Mount, lvName: string): boolean {
+  return isDeviceOfLv(basename(mount.source.replace(/\[.*\]$/, "")), lvName);
+}
+
+/** Whether the device-mapper name is that of an LV of the name, in whatever group. */
+export function isDeviceOfLv(deviceName: string, lvName: string): boolean {
+  return deviceName.endsWith("-" + lvName.replaceAll("-", "--"));
+}
+
+/**
+ * The path as the mount table has it: links in its parent resolved, the last element as it is. A parent that does not
+ * exist leaves the path unchanged.
+ */
+export async function canonical(path: string): Promise<string> {
+  try {
+    return join(await Deno.realPath(dirname(path)), basename(path));
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return path;
+    throw error;
+  }
+}
+
+/** Mounts a device. */
+export async function mountDevice(
+  exec: Exec,
+  device: string,
+  path: string,
+  options: { type: string; flags: readonly string[] },
+): Promise<void> {
+  const flags = options.flags.length === 0 ? [] : ["-o", options.flags.join(",")];
+  await runOk(exec, { program: "mount", args: ["-t", options.type, ...flags, device, path], mutates: true });
+}
+
+/** Mounts what is at one path at another as well, with flags of its own. */
+export async function bindMount(exec: Exec, source: string, target: string, flags: readonly string[]): Promise<void> {
+  await runOk(exec, { program: "mount", args: ["-o", ["bind", ...flags].join(","), source, target], mutates: true });
+}
+
+/**
+ * Takes the topmost mount off a path.
+ *
+ * @throws {StorageError} `InUse` while something uses it.
+ */
+export async function unmount(exec: Exec, path: string): Promise<void> {
+  await runOk(exec, { program: "umount", args: [path], mutates: true }, unmountFailure);
+}
+
+function unmountFailure(output: Output): StorageError["kind"] {
+  return /target is busy/.test(output.stderr) ? "InUse" : "CommandFailed";
+}
+
+/** Bytes and inodes of the filesystem mounted at a path. */
+export interface Usage {
+  /** Bytes in all, in use, and free for ordinary users. */
+  readonly bytes: { total: bigint; used: bigint; available: bigint };
+  /** Inodes, where the filesystem counts them: btrfs does not. */
+  readonly inodes?: { total: bigint; used: bigint; available: bigint };
+}
+
+/**
+ * How full the filesystem at the path is.
+ *
+ * @throws {StorageError} `CommandFailed` when it cannot be told.
+ */
+export async function readUsage(exec: Exec, path: string): Promise<Usage> {
+  const command: Command = {
+    program: "df",
+    args: ["--block-size=1", "--output=size,used,avail,itotal,iused,iavail", path],
+    mutates: false,
+  };
+  const stdout = await runOk(exec, command);
+  const numbers = stdout.trim().split("\n").at(-1)!.trim().split(/\s+/);
+  if (numbers.length !== 6 || !numbers.every((number) => /^(?:\d+|-)$/.test(number))) {
+    throw failure(command, { code: 0, stdout, stderr: "" });
+  }
+  const [total, used, available, itotal, iused, iavail] = numbers.map((number) => number === "-" ? 0n : BigInt(number));
+  return {
+    bytes: { total: total!, used: used!, available: available! },
+    ...(itotal === 0n ? {} : { inodes: { total: itotal!, used: iused!, available: iavail! } }),
+  };
+}

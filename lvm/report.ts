@@ -1,0 +1,198 @@
+/**
+ * LVM's own account of volume groups and logical volumes, read into checked types.
+ *
+ * One `lvm fullreport` answers for all groups at once, those without LVs included (`vgs -o lv_name` leaves them out). It
+ * names no group on the command line: LVM fails the whole report for a name that is absent, and absence of one group must
+ * not hide the others. Whether something exists is decided by a report that succeeded, and by nothing else.
+ *
+ * @module
+ */
+
+import { type Command, type Exec, runOk } from "./exec.ts";
+import { array, integer, object, parseJson, text } from "./json.ts";
+
+/** A logical volume as LVM reports it (lvs(8)); sizes in bytes. */
+export interface LogicalVolume {
+  /** Its name within the group. */
+  readonly name: string;
+  /** Its UUID, which never changes and is never used again. */
+  readonly uuid: string;
+  /** Its size; for a classic snapshot, the size of the copy-on-write store. */
+  readonly size: bigint;
+  /** Its tags. */
+  readonly tags: readonly string[];
+  /** The device-mapper node, `/dev/mapper/…`. */
+  readonly devicePath: string;
+  /** The device number as `major:minor`; `undefined` while inactive. */
+  readonly deviceNumber?: string;
+  /** Whether the kernel has its device. */
+  readonly active: boolean;
+  /** Whether something has its device open: a mount, a process, another device. */
+  readonly open: boolean;
+  /** Name of the LV that this one is a snapshot of. */
+  readonly origin?: string;
+  /** For a classic snapshot, the size of the origin at the moment of the cut. */
+  readonly originSize?: bigint;
+  /** Whether this is a copy-on-write snapshot whose store overflowed: its content is gone. */
+  readonly invalidSnapshot: boolean;
+  /** How full a snapshot's store is, in percent; `undefined` where LVM does not say. */
+  readonly snapshotPercent?: number;
+  /** When it was made, in seconds since 1970. */
+  readonly createdAt: number;
+}
+
+/** A volume group as LVM reports it (vgs(8)), with its logical volumes; sizes in bytes. */
+export interface VolumeGroup {
+  /** Its name. */
+  readonly name: string;
+  /** Its UUID. */
+  readonly uuid: string;
+  /** All its space. */
+  readonly size: bigint;
+  /** Its space that no LV has. */
+  readonly free: bigint;
+  /** What sizes are rounded up to. */
+  readonly extentSize: bigint;
+  /** How many of its physical volumes are absent. */
+  readonly missingPvs: number;
+  /** Whether LVM would change it now: writeable, not exported. */
+  readonly writeable: boolean;
+  /** Its tags. */
+  readonly tags: readonly string[];
+  /** Its visible LVs. */
+  readonly lvs: readonly LogicalVolume[];
+}
+
+const VG_FIELDS = [
+  "vg_name",
+  "vg_uuid",
+  "vg_size",
+  "vg_free",
+  "vg_extent_size",
+  "vg_missing_pv_count",
+  "vg_exported",
+  "vg_permissions",
+  "vg_tags",
+];
+
+const LV_FIELDS = [
+  "lv_name",
+  "lv_uuid",
+  "lv_size",
+  "lv_tags",
+  "lv_dm_path",
+  "lv_kernel_major",
+  "lv_kernel_minor",
+  "lv_active",
+  "lv_device_open",
+  "origin",
+  "origin_size",
+  "lv_snapshot_invalid",
+  "snap_percent",
+  "lv_time",
+];
+
+/** The command whose answer {@linkcode parseReport} reads. */
+export const REPORT_COMMAND: Command = {
+  program: "lvm",
+  args: [
+    "fullreport",
+    "--reportformat",
+    "json",
+    "--units",
+    "b",
+    "--nosuffix",
+    "--binary",
+    "--config",
+    'report/time_format="%s"',
+    "--configreport",
+    "vg",
+    "--options",
+    VG_FIELDS.join(","),
+    "--configreport",
+    "lv",
+    "--options",
+    LV_FIELDS.join(","),
+    // the other parts of a full report cannot be left out, only kept short
+    "--configreport",
+    "pv",
+    "--options",
+    "pv_name",
+    "--configreport",
+    "seg",
+    "--options",
+    "lv_name",
+    "--configreport",
+    "pvseg",
+    "--options",
+    "pv_name",
+  ],
+  mutates: false,
+};
+
+/**
+ * Asks LVM for all volume groups and their logical volumes.
+ *
+ * @throws {StorageError} `CommandFailed` when the report failed or cannot be read; `Unavailable` when LVM does not answer.
+ */
+export async function readReport(exec: Exec): Promise<VolumeGroup[]> {
+  return parseReport(await runOk(exec, REPORT_COMMAND));
+}
+
+/**
+ * Reads the answer to {@linkcode REPORT_COMMAND}.
+ *
+ * @throws {StorageError} `CommandFailed` when the text is not the JSON that LVM writes, or a field is missing or odd.
+ */
+export function parseReport(answer: string): VolumeGroup[] {
+  return array(object(parseJson("lvm fullreport", answer)).report).map((value) => {
+    const part = object(value);
+    const [group] = array(part.vg);
+    return parseGroup(object(group), array(part.lv).map((lv) => parseLv(object(lv))));
+  });
+}
+
+function parseGroup(row: Row, lvs: LogicalVolume[]): VolumeGroup {
+  return {
+    name: text(row.vg_name),
+    uuid: text(row.vg_uuid),
+    size: integer(row.vg_size),
+    free: integer(row.vg_free),
+    extentSize: integer(row.vg_extent_size),
+    missingPvs: Number(integer(row.vg_missing_pv_count)),
+    writeable: text(row.vg_permissions) === "writeable" && !flag(row.vg_exported),
+    tags: list(row.vg_tags),
+    lvs,
+  };
+}
+
+function parseLv(row: Row): LogicalVolume {
+  const major = integer(row.lv_kernel_major);
+  const percent = text(row.snap_percent);
+  const origin = text(row.origin);
+  return {
+    name: text(row.lv_name),
+    uuid: text(row.lv_uuid),
+    size: integer(row.lv_size),
+    tags: list(row.lv_tags),
+    devicePath: text(row.lv_dm_path),
+    ...(major >= 0n ? { deviceNumber: `${major}:${integer(row.lv_kernel_minor)}` } : {}),
+    active: text(row.lv_active) !== "",
+    open: flag(row.lv_device_open),
+    ...(origin === "" ? {} : { origin, originSize: integer(row.origin_size) }),
+    invalidSnapshot: flag(row.lv_snapshot_invalid),
+    ...(percent === "" ? {} : { snapshotPercent: Number(percent) }),
+    createdAt: Number(integer(row.lv_time)),
+  };
+}
+
+type Row = Readonly<Record<string, unknown>>;
+
+/** With `--binary`: 1 yes, 0 no, -1 unknown or not applicable. */
+function flag(value: unknown): boolean {
+  return integer(value) === 1n;
+}
+
+function list(value: unknown): string[] {
+  return text(value).split(",").filter((element) => element !== "");
+}

@@ -1,0 +1,81 @@
+/**
+ * Sizes in bytes, as `bigint`.
+ *
+ * @module
+ */
+
+import { StorageError } from "./error.ts";
+
+/** 2^63 - 1: the largest size that the protocol can carry. */
+export const MAX_BYTES = (1n << 63n) - 1n;
+
+const SUFFIXES: Record<string, bigint> = {
+  "": 1n,
+  k: 10n ** 3n,
+  M: 10n ** 6n,
+  G: 10n ** 9n,
+  T: 10n ** 12n,
+  P: 10n ** 15n,
+  E: 10n ** 18n,
+  Ki: 1n << 10n,
+  Mi: 1n << 20n,
+  Gi: 1n << 30n,
+  Ti: 1n << 40n,
+  Pi: 1n << 50n,
+  Ei: 1n << 60n,
+};
+
+const QUANTITY = /^(\d{1,19})(?:\.(\d{1,18}))?(k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$/;
+
+/**
+ * The bytes that a Kubernetes quantity (`1.5Gi`, `100M`, `4096`) stands for, rounded up to a whole byte; `undefined` for
+ * text that is no quantity, or one beyond {@linkcode MAX_BYTES}. Signs and exponents are not accepted.
+ */
+export function parseQuantity(text: string): bigint | undefined {
+  const match = QUANTITY.exec(text);
+  if (match === null) return undefined;
+  const [, whole = "0", fraction = "", suffix = ""] = match;
+  const unit = SUFFIXES[suffix] ?? 1n;
+  const scale = 10n ** BigInt(fraction.length);
+  const bytes = (BigInt(whole + fraction) * unit + scale - 1n) / scale;
+  return bytes <= MAX_BYTES ? bytes : undefined;
+}
+
+/** The size rounded up to whole extents. */
+export function roundUp(bytes: bigint, extentBytes: bigint): bigint {
+  return (bytes + extentBytes - 1n) / extentBytes * extentBytes;
+}
+
+/** The bounds that a request sets for a size, in bytes; a `limit` of `undefined` means none. */
+export interface SizeRange {
+  /** At least this much; more than zero. */
+  readonly required: bigint;
+  /** At most this much. */
+  readonly limit?: bigint;
+}
+
+/**
+ * The smallest size in whole extents that the range allows.
+ *
+ * @throws {StorageError} `OutOfRange` when whole extents do not fit into the range.
+ */
+export function sizeInExtents(range: SizeRange, extentBytes: bigint): bigint {
+  const bytes = roundUp(range.required, extentBytes);
+  const limit = range.limit ?? MAX_BYTES;
+  if (bytes > limit) {
+    throw new StorageError(
+      "OutOfRange",
+      `size ${range.required}: rounded up to extents of ${extentBytes} bytes it is ${bytes}, above the limit of ${limit}`,
+    );
+  }
+  return bytes;
+}
+
+/** Bytes for people: `1.5 GiB`. */
+export function formatBytes(bytes: bigint): string {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+  let power = 0;
+  while (power < units.length - 1 && bytes >= 1n << BigInt(10 * (power + 1))) power++;
+  const value = Number(bytes * 100n >> BigInt(10 * power)) / 100;
+  return `${Number.isInteger(value) ? value : value.toFixed(value < 10 ? 2 : 1)} ${units[power]}`;
+}

@@ -1,0 +1,352 @@
+/**
+ * Volumes in use on this machine: staged once, published to any number of targets.
+ *
+ * There is no state but LVM's and the kernel's: what is staged or published where is read from the mount table each time.
+ *
+ * @module
+ */
+
+import { change } from "./change.ts";
+import { checkFilesystem, ensureFormatted } from "./content.ts";
+import { type BlockDevice, readBlockDevice, verifyDevice } from "./device.ts";
+import { StorageError } from "./error.ts";
+import { type Exec, runOk } from "./exec.ts";
+import { bindFlags, checkMountFlags, type FilesystemType, growCommand } from "./filesystem.ts";
+import { type VolumeId, volumeLvName } from "./ids.ts";
+import {
+  bindMount,
+  canonical,
+  deviceMounts,
+  filesystemMounts,
+  isDeviceNode,
+  isDeviceOfLv,
+  isMountOfLv,
+  type Mount,
+  mountDevice,
+  readMounts,
+  readUsage,
+  unmount,
+  type Usage,
+} from "./mounts.ts";
+import type { UsedRecords } from "./records.ts";
+import { readReport } from "./report.ts";
+import { usedTag } from "./tags.ts";
+import type { Volume, Volumes } from "./volumes.ts";
+
+/** How a volume is to be used. */
+export type Access =
+  | { readonly kind: "block" }
+  /** As a filesystem; without a type, of the type that the volume was made for. */
+  | { readonly kind: "mount"; readonly type?: FilesystemType; readonly flags: readonly string[] };
+
+/** Where a staged volume is to be published, and how. */
+export interface Publication {
+  /** Where it is staged. */
+  readonly stagingPath: string;
+  /** Where it is to appear: a directory, or a file for a block volume. */
+  readonly target: string;
+  /** As what. */
+  readonly access: Access;
+  /** Whether this target may only read. */
+  readonly readOnly: boolean;
+  /** Whether this may be the only target. */
+  readonly alone: boolean;
+}
+
+/** What a published volume has: a filesystem's usage, or a block device's size in bytes. */
+export type Stats = { readonly filesystem: Usage } | { readonly blockBytes: bigint };
+
+/** What {@linkcode Staging} needs. */
+export interface StagingOptions {
+  /** Runs the commands. */
+  readonly exec: Exec;
+  /** Where the volumes are found. */
+  readonly volumes: Volumes;
+  /** The records of volumes handed out. */
+  readonly records: UsedRecords;
+}
+
+/** The volumes in use on this machine. */
+export class Staging {
+  readonly #exec: Exec;
+  readonly #volumes: Volumes;
+  readonly #records: UsedRecords;
+
+  /** Makes the service; it keeps no state. */
+  constructor(options: StagingOptions) {
+    this.#exec = options.exec;
+    this.#volumes = options.volumes;
+    this.#records = options.records;
+  }
+
+  /**
+   * Makes a volume ready for use: active, its device verified, recorded as handed out; with a filesystem also formatted
+   * once, checked, mounted at the path and grown to its device.
+   *
+   * @throws {StorageError} `NotFound`, `Lost`, `ForeignData`, `FailedPrecondition` when the volume cannot be used so,
+   * `AlreadyExists` when it is staged there otherwise.
+   */
+  async stage(id: VolumeId, stagingPath: string, access: Access): Promise<void> {
+    const path = await canonical(stagingPath);
+    const mounts = await readMounts(this.#exec);
+    const volume = await this.#activate(await this.#volumes.get(id));
+    const type = usableType(volume, access);
+    if (access.kind === "mount" && staged(volume, mounts, path, access)) return;
+
+    const device = await verifyDevice(this.#exec, volume.lv);
+    if (!volume.used) await this.#records.add(volume.group.name, usedTag(id, volume.lv.uuid));
+    if (access.kind === "block" || type === undefined) return;
+
+    if (filesystemMounts(mounts, volume.lv).length === 0) {
+      if (device.readOnly) await this.#setReadOnly(volume, false);
+      await ensureFormatted(this.#exec, volume, device);
+      await checkFilesystem(this.#exec, type, volume.lv.devicePath);
+    }
+    await Deno.mkdir(path, { recursive: true });
+    await mountDevice(this.#exec, volume.lv.devicePath, path, { type, flags: access.flags });
+    if (!access.flags.includes("ro")) await this.#grow(type, { device: volume.lv.devicePath, path });
+  }
+
+  /**
+   * Undoes {@linkcode stage}. What is not staged is unstaged already; the directory belongs to the caller.
+   *
+   * @throws {StorageError} `InUse` while something uses the mount, `FailedPrecondition` when something else is mounted there.
+   */
+  async unstage(id: VolumeId, stagingPath: string): Promise<void> {
+    await this.#unmountAll(id, await canonical(stagingPath));
+  }
+
+  /**
+   * Makes a staged volume appear at a target.
+   *
+   * @throws {StorageError} `NotFound`, `Lost`, `FailedPrecondition` when it is not staged or may not have a further target,
+   * `AlreadyExists` when it is published there otherwise.
+   */
+  async publish(id: VolumeId, publication: Publication): Promise<void> {
+    const target = await canonical(publication.target);
+    const stagingPath = await canonical(publication.stagingPath);
+    const mounts = await readMounts(this.#exec);
+    const volume = await this.#volumes.get(id);
+    usableType(volume, publication.access);
+    const block = publication.access.kind === "block";
+    const ours = block ? deviceMounts(mounts, volume.lv) : filesystemMounts(mounts, volume.lv);
+    const source = block ? volume.lv.devicePath : stagingPath;
+    if (block ? !volume.lv.active : !ours.some((mount) => mount.target === stagingPath)) {
+      throw new StorageError("FailedPrecondition", `publishing volume ${id}: it is not staged at ${stagingPath}`);
+    }
+    const device = block ? await verifyDevice(this.#exec, volume.lv) : undefined;
+    if (published(id, mounts, ours, target, publication.readOnly, device)) return;
+
+    const others = ours.filter((mount) => mount.target !== stagingPath);
+    refuseFurther(volume, publication, others, device);
+    if (device !== undefined && device.readOnly !== publication.readOnly) {
+      await this.#setReadOnly(volume, publication.readOnly);
+    }
+    const flags = publication.access.kind === "mount" ? bindFlags(publication.access.flags) : [];
+    const made = await makeTarget(target, block);
+    try {
+      await bindMount(this.#exec, source, target, publication.readOnly ? [...new Set([...flags, "ro"])] : flags);
+    } catch (error) {
+      if (made) await Deno.remove(target).catch(() => {}); // the first error is the one to tell
+      throw error;
+    }
+  }
+
+  /**
+   * Undoes {@linkcode publish} and removes the target. What is not published is unpublished already.
+   *
+   * @throws {StorageError} `InUse` while something uses the mount, `FailedPrecondition` when something else is mounted
+   * there, or the target is a directory with files in it: they are not the driver's to remove.
+   */
+  async unpublish(id: VolumeId, publishedAt: string): Promise<void> {
+    const target = await canonical(publishedAt);
+    await this.#unmountAll(id, target);
+    try {
+      await Deno.remove(target);
+    } catch (error) {
+      if (error instanceof Deno.errors.NotFound) return;
+      throw new StorageError("FailedPrecondition", `removing ${target}: ${String(error)}`, { cause: error });
+    }
+  }
+
+  /**
+   * What the volume at the path has and uses.
+   *
+   * @throws {StorageError} `NotFound` when the volume is not at the path.
+   */
+  async stats(id: VolumeId, volumePath: string): Promise<Stats> {
+    const mount = await this.#mountAt(id, volumePath);
+    if (!isDeviceNode(mount)) return { filesystem: await readUsage(this.#exec, mount.target) };
+    const device = await readBlockDevice(this.#exec, mount.target);
+    if (!isDeviceOfLv(device.name, volumeLvName(id))) throw notThere(id, volumePath);
+    return { blockBytes: device.size };
+  }
+
+  /**
+   * Grows the filesystem of the volume at the path to the size of its LV; for a block volume there is nothing to do.
+   * Answers the LV's size in bytes.
+   *
+   * @throws {StorageError} `NotFound` when there is no such volume or it is not at the path, `OutOfRange` when its LV is
+   * smaller than required: the controller's half comes first.
+   */
+  async grow(id: VolumeId, volumePath: string, required: bigint): Promise<bigint> {
+    const volume = await this.#volumes.get(id);
+    const { lv } = volume;
+    const path = await canonical(volumePath);
+    const mounts = await readMounts(this.#exec);
+    const ours = [...filesystemMounts(mounts, lv), ...deviceMounts(mounts, lv)];
+    const block = volume.tags.content.state === "raw";
+    if (!ours.some((mount) => mount.target === path) && !(block && lv.active)) throw notThere(id, volumePath);
+    if (lv.size < required) {
+      throw new StorageError(
+        "OutOfRange",
+        `growing the filesystem of volume ${id} to ${required} bytes: its logical volume has ${lv.size}; grow that first ` +
+          `(ControllerExpandVolume)`,
+      );
+    }
+    if (block) return lv.size;
+    const writable = ours.find((mount) => !mount.readOnly);
+    if (writable === undefined) {
+      throw new StorageError("FailedPrecondition", `growing the filesystem of volume ${id}: all its mounts are read-only`);
+    }
+    await this.#grow(writable.fsType, { device: lv.devicePath, path: writable.target });
+    return lv.size;
+  }
+
+  async #activate(volume: Volume): Promise<Volume> {
+    if (volume.lv.active) return volume;
+    await change(this.#exec, ["lvchange", "--activate", "y", `${volume.group.name}/${volume.lv.name}`]);
+    const active = this.#volumes.require(await readReport(this.#exec), volume.id);
+    if (active.lv.active) return active;
+    throw new StorageError(
+      "FailedPrecondition",
+      `activating volume ${volume.id}: LVM said yes, but ${volume.lv.devicePath} is not active (see volume_list in lvm.conf)`,
+    );
+  }
+
+  async #setReadOnly(volume: Volume, readOnly: boolean): Promise<void> {
+    const args = [readOnly ? "--setro" : "--setrw", volume.lv.devicePath];
+    await runOk(this.#exec, { program: "blockdev", args, mutates: true });
+  }
+
+  async #grow(type: string, mounted: { device: string; path: string }): Promise<void> {
+    await runOk(this.#exec, growCommand(type, mounted));
+  }
+
+  async #mountAt(id: VolumeId, volumePath: string): Promise<Mount> {
+    const path = await canonical(volumePath);
+    const mount = (await readMounts(this.#exec)).findLast((mount) => mount.target === path);
+    if (mount === undefined) throw notThere(id, volumePath);
+    if (isDeviceNode(mount) || isMountOfLv(mount, volumeLvName(id))) return mount;
+    throw notThere(id, volumePath);
+  }
+
+  async #unmountAll(id: VolumeId, path: string): Promise<void> {
+    const layers = (await readMounts(this.#exec)).filter((mount) => mount.target === path);
+    const other = layers.find((mount) => !isDeviceNode(mount) && !isMountOfLv(mount, volumeLvName(id)));
+    if (other !== undefined) {
+      throw new StorageError(
+        "FailedPrecondition",
+        `unmounting volume ${id}: at ${path} ${other.source} is mounted, which is not the volume; it is left alone`,
+      );
+    }
+    for (const _ of layers) await unmount(this.#exec, path);
+  }
+}
+
+/** The type to mount with, after checking that the volume can be used in the way asked for. */
+function usableType(volume: Volume, access: Access): FilesystemType | undefined {
+  const { content } = volume.tags;
+  if (access.kind === "block") {
+    if (content.state === "raw") return undefined;
+    throw new StorageError(
+      "FailedPrecondition",
+      `using volume ${volume.id} as a block device: it was made for ${content.type}`,
+    );
+  }
+  if (content.state === "raw") {
+    throw new StorageError("FailedPrecondition", `mounting volume ${volume.id}: it is a block volume, it has no filesystem`);
+  }
+  if (access.type !== undefined && access.type !== content.type) {
+    throw new StorageError(
+      "FailedPrecondition",
+      `mounting volume ${volume.id} as ${access.type}: it was made for ${content.type}`,
+    );
+  }
+  checkMountFlags(content.type, access.flags);
+  return content.type;
+}
+
+/** Whether the volume is staged at the path as asked for. */
+function staged(volume: Volume, mounts: readonly Mount[], path: string, access: Access & { kind: "mount" }): boolean {
+  const there = mounts.findLast((mount) => mount.target === path);
+  if (there === undefined) return false;
+  if (!filesystemMounts([there], volume.lv).length) {
+    throw new StorageError("FailedPrecondition", `staging volume ${volume.id}: at ${path} ${there.source} is mounted already`);
+  }
+  if (there.readOnly === access.flags.includes("ro")) return true;
+  throw new StorageError(
+    "AlreadyExists",
+    `staging volume ${volume.id}: it is staged at ${path} ${there.readOnly ? "read-only" : "read-write"}, asked for is the other`,
+  );
+}
+
+/** Whether the volume is published at the target as asked for. */
+function published(
+  id: VolumeId,
+  mounts: readonly Mount[],
+  ours: readonly Mount[],
+  target: string,
+  readOnly: boolean,
+  device: BlockDevice | undefined,
+): boolean {
+  const there = mounts.findLast((mount) => mount.target === target);
+  if (there === undefined) return false;
+  if (!ours.includes(there)) {
+    throw new StorageError("FailedPrecondition", `publishing volume ${id}: at ${target} ${there.source} is mounted already`);
+  }
+  if ((device?.readOnly ?? there.readOnly) === readOnly) return true;
+  throw new StorageError(
+    "AlreadyExists",
+    `publishing volume ${id}: it is published at ${target} ${readOnly ? "read-write" : "read-only"}, asked for is the other`,
+  );
+}
+
+/** Refuses a further target where the access mode, the volume, or a device that is read-only as a whole forbids it. */
+function refuseFurther(
+  volume: Volume,
+  publication: Publication,
+  others: readonly Mount[],
+  device: BlockDevice | undefined,
+): void {
+  const [first] = others;
+  if (first === undefined) return;
+  const why = publication.alone
+    ? "the access mode allows one target"
+    : !volume.tags.shared
+    ? "it was made with shared: no"
+    : device !== undefined && device.readOnly !== publication.readOnly
+    ? `a block device is read-only for all of its targets or for none, and there it is ${device.readOnly ? "read-only" : "read-write"}`
+    : undefined;
+  if (why === undefined) return;
+  throw new StorageError(
+    "FailedPrecondition",
+    `publishing volume ${volume.id} at ${publication.target}: it is published at ${first.target}, and ${why}`,
+  );
+}
+
+/** Makes the file or directory to mount on; answers whether it was not there before. */
+async function makeTarget(target: string, file: boolean): Promise<boolean> {
+  try {
+    if (file) await Deno.writeFile(target, new Uint8Array(), { createNew: true, mode: 0o660 });
+    else await Deno.mkdir(target, { mode: 0o750 });
+    return true;
+  } catch (error) {
+    if (error instanceof Deno.errors.AlreadyExists) return false;
+    throw new StorageError("FailedPrecondition", `making the target ${target}: ${String(error)}`, { cause: error });
+  }
+}
+
+function notThere(id: VolumeId, path: string): StorageError {
+  return new StorageError("NotFound", `looking for volume ${id} at ${path}: it is not there`);
+}

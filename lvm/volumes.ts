@@ -1,0 +1,326 @@
+/**
+ * Volumes on this machine: made, found, grown and deleted.
+ *
+ * A volume is the LV that carries its tags. Its name is derived from the id, but the tags decide: an LV that was renamed
+ * is still found. Making one takes one report and one change, and so does deleting one.
+ *
+ * @module
+ */
+
+import { change } from "./change.ts";
+import { StorageError } from "./error.ts";
+import type { Exec } from "./exec.ts";
+import { candidates, capacity, type GroupMatcher, type GroupPreference } from "./groups.ts";
+import { type VolumeId, volumeLvName } from "./ids.ts";
+import type { UsedRecords } from "./records.ts";
+import { type LogicalVolume, readReport, type VolumeGroup } from "./report.ts";
+import { formatBytes, sizeInExtents, type SizeRange } from "./size.ts";
+import { type ContentRecord, ownedVolumeId, parseVolumeTags, usedLvUuids, usedTag, volumeTags, type VolumeTags } from "./tags.ts";
+
+/** A volume that exists. */
+export interface Volume {
+  /** Its id. */
+  readonly id: VolumeId;
+  /** Its size in bytes. */
+  readonly size: bigint;
+  /** What its tags say. */
+  readonly tags: VolumeTags;
+  /** Its LV. */
+  readonly lv: LogicalVolume;
+  /** The group that the LV is in. */
+  readonly group: VolumeGroup;
+  /** Whether the group records that it was handed out. */
+  readonly used: boolean;
+}
+
+/** What a report says of a volume id. */
+export type VolumeState =
+  | { readonly state: "present"; readonly volume: Volume }
+  /** Handed out once, but its LV is gone, or another LV has taken its place. */
+  | { readonly state: "lost"; readonly group: string; readonly record: string; readonly error: StorageError; readonly replaced: boolean }
+  | { readonly state: "absent" };
+
+/** A volume to make. */
+export interface VolumeRequest {
+  /** Its id. */
+  readonly id: VolumeId;
+  /** How large, in bytes. */
+  readonly range: SizeRange;
+  /** Which groups may take it. */
+  readonly groups: GroupMatcher;
+  /** Which of them to prefer. */
+  readonly preference: GroupPreference;
+  /** What will be on it: a filesystem, or raw data. */
+  readonly content: Extract<ContentRecord, { state: "raw" | "wanted" }>;
+  /** Arguments for mkfs, already checked. */
+  readonly mkfsOptions: readonly string[];
+  /** Whether several targets may have it at a time. */
+  readonly shared: boolean;
+}
+
+/** What {@linkcode Volumes} needs. */
+export interface VolumesOptions {
+  /** Runs the commands. */
+  readonly exec: Exec;
+  /** The driver's name: whose LVs these are. */
+  readonly driver: string;
+  /** The groups in which the driver makes volumes. */
+  readonly groups: GroupMatcher;
+  /** The records of volumes handed out. */
+  readonly records: UsedRecords;
+}
+
+/** The volumes of one driver on this machine. */
+export class Volumes {
+  readonly #exec: Exec;
+  readonly #driver: string;
+  readonly #groups: GroupMatcher;
+  readonly #records: UsedRecords;
+
+  /** Makes the service; it keeps no state of its own. */
+  constructor(options: VolumesOptions) {
+    this.#exec = options.exec;
+    this.#driver = options.driver;
+    this.#groups = options.groups;
+    this.#records = options.records;
+  }
+
+  /**
+   * Makes the volume that the request describes, unless one exists that satisfies it; answers its size in bytes.
+   *
+   * @throws {StorageError} `AlreadyExists` when the existing one does not satisfy it, `Lost`, `NoSpace`, `OutOfRange`.
+   */
+  async create(request: VolumeRequest): Promise<bigint> {
+    const groups = await readReport(this.#exec);
+    const found = this.locate(groups, request.id);
+    if (found.state === "lost") throw found.error;
+    if (found.state === "present") {
+      refuseUnlessSatisfying(found.volume, request);
+      return found.volume.size;
+    }
+
+    const managed = groups.filter((group) => this.#groups.matches(group.name));
+    let refusal: unknown;
+    for (const { group, size } of candidates(managed, request.groups, request.range, request.preference)) {
+      try {
+        await this.#make(group, size, request);
+        return size;
+      } catch (error) {
+        // the group was filled since the report: the next one may do
+        if (!(error instanceof StorageError && error.kind === "NoSpace")) throw error;
+        refusal = error;
+      }
+    }
+    throw refusal;
+  }
+
+  /**
+   * Deletes the volume; one that does not exist is deleted already, and of a lost one the record is removed.
+   *
+   * @throws {StorageError} `InUse` while it is open or has snapshots.
+   */
+  async delete(id: VolumeId): Promise<void> {
+    const found = this.locate(await readReport(this.#exec), id);
+    if (found.state === "absent") return;
+    if (found.state === "lost") {
+      if (found.replaced) throw found.error;
+      return await this.#records.remove(found.group, found.record);
+    }
+    const { lv, group, used } = found.volume;
+    const snapshots = snapshotsOf(found.volume);
+    if (snapshots.length > 0) {
+      throw new StorageError(
+        "InUse",
+        `deleting volume ${id}: it is the origin of the snapshots ${snapshots.join(", ")}; delete them first`,
+      );
+    }
+    if (lv.open) {
+      throw new StorageError("InUse", `deleting volume ${id}: ${lv.devicePath} is open; unpublish and unstage it first`);
+    }
+    await change(this.#exec, ["lvremove", "--yes", `${group.name}/${lv.name}`]);
+    if (used) this.#records.removeSoon(group.name, usedTag(id, lv.uuid));
+  }
+
+  /**
+   * Grows the volume's LV to at least the size asked for; it never shrinks. Answers the volume with its size.
+   *
+   * @throws {StorageError} `NotFound`, `Lost`, `OutOfRange` when the group is too full or the volume already exceeds the
+   * limit, `FailedPrecondition` when it has snapshots and is open: LVM grows the origin of a copy-on-write snapshot only
+   * while it is inactive.
+   */
+  async expand(id: VolumeId, range: SizeRange): Promise<Volume> {
+    const volume = await this.get(id);
+    const { lv, group } = volume;
+    if (range.limit !== undefined && lv.size > range.limit) {
+      throw new StorageError("OutOfRange", `growing volume ${id}: it has ${lv.size} bytes, above the limit of ${range.limit}`);
+    }
+    if (lv.size >= range.required) return volume;
+
+    const size = sizeInExtents(range, group.extentSize);
+    if (size - lv.size > group.free) {
+      throw new StorageError(
+        "OutOfRange",
+        `growing volume ${id} to ${formatBytes(size)}: needs ${formatBytes(size - lv.size)} more, ` +
+          `volume group ${group.name} has ${formatBytes(group.free)} free`,
+      );
+    }
+    await this.#extend(volume, size);
+    return { ...volume, size, lv: { ...lv, size } };
+  }
+
+  /**
+   * The volume.
+   *
+   * @throws {StorageError} `NotFound` or `Lost`.
+   */
+  async get(id: VolumeId): Promise<Volume> {
+    return this.require(await readReport(this.#exec), id);
+  }
+
+  /** All volumes of the driver, in the order of their ids. A volume whose tags cannot be read is left out. */
+  async list(): Promise<Volume[]> {
+    const groups = await readReport(this.#exec);
+    const ids = new Set(groups.flatMap((group) => group.lvs.map((lv) => ownedVolumeId(this.#driver, lv.tags))));
+    return [...ids].filter((id) => id !== undefined).sort().flatMap((id) => {
+      try {
+        const found = this.locate(groups, id);
+        return found.state === "present" ? [found.volume] : [];
+      } catch {
+        return [];
+      }
+    });
+  }
+
+  /** What the driver's groups that also match could still take, in bytes. */
+  async capacity(wanted: GroupMatcher): Promise<{ available: bigint; largest: bigint; smallest: bigint }> {
+    const groups = await readReport(this.#exec);
+    return capacity(groups.filter((group) => this.#groups.matches(group.name)), wanted);
+  }
+
+  /**
+   * The volume according to a report.
+   *
+   * @throws {StorageError} `NotFound` or `Lost`.
+   */
+  require(groups: readonly VolumeGroup[], id: VolumeId): Volume {
+    const found = this.locate(groups, id);
+    if (found.state === "lost") throw found.error;
+    if (found.state === "absent") {
+      throw new StorageError("NotFound", `looking for volume ${id}: no logical volume carries its tag`);
+    }
+    return found.volume;
+  }
+
+  /**
+   * What a report says of a volume id.
+   *
+   * @throws {StorageError} `ForeignData` when several LVs claim to be the volume, or its tags cannot be read.
+   */
+  locate(groups: readonly VolumeGroup[], id: VolumeId): VolumeState {
+    const found = groups.flatMap((group) =>
+      group.lvs.filter((lv) => ownedVolumeId(this.#driver, lv.tags) === id).map((lv) => ({ group, lv }))
+    );
+    if (found.length > 1) {
+      const names = found.map(({ group, lv }) => `${group.name}/${lv.name}`).join(" and ");
+      throw new StorageError("ForeignData", `looking for volume ${id}: ${names} both claim to be it; remove the tags of one`);
+    }
+    const recorded = this.#recorded(groups, id);
+    const [only] = found;
+    if (only === undefined) {
+      return recorded === undefined ? { state: "absent" } : lost(id, recorded, undefined);
+    }
+    if (recorded !== undefined && recorded.lvUuid !== only.lv.uuid) return lost(id, recorded, only.lv);
+    const tags = parseVolumeTags(this.#driver, only.lv.tags)!;
+    return { state: "present", volume: { id, size: only.lv.size, tags, ...only, used: recorded !== undefined } };
+  }
+
+  #recorded(groups: readonly VolumeGroup[], id: VolumeId): UsedRecord | undefined {
+    for (const group of groups) {
+      for (const lvUuid of usedLvUuids(id, group.tags)) {
+        const record = usedTag(id, lvUuid);
+        if (!this.#records.forgotten(record)) return { group: group.name, lvUuid, record };
+      }
+    }
+    return undefined;
+  }
+
+  async #make(group: VolumeGroup, size: bigint, request: VolumeRequest): Promise<void> {
+    await change(this.#exec, [
+      "lvcreate",
+      "--yes", // wipe old signatures without asking: the extents are free, so nothing on them is anybody's
+      "--wipesignatures",
+      "y",
+      "--zero",
+      "y",
+      "--name",
+      volumeLvName(request.id),
+      "--size",
+      `${size}b`,
+      ...volumeTags(this.#driver, request).flatMap((tag) => ["--addtag", tag]),
+      group.name,
+    ]);
+  }
+
+  async #extend(volume: Volume, size: bigint): Promise<void> {
+    const { id, lv, group } = volume;
+    const path = `${group.name}/${lv.name}`;
+    const extend = ["lvextend", "--size", `${size}b`, path];
+    const snapshots = snapshotsOf(volume);
+    if (snapshots.length === 0 || !lv.active) return await change(this.#exec, extend);
+    if (lv.open) {
+      throw new StorageError(
+        "FailedPrecondition",
+        `growing volume ${id}: it is in use and has the snapshots ${snapshots.join(", ")}; LVM grows the origin of a ` +
+          `copy-on-write snapshot only while it is inactive: unpublish it, or delete the snapshots`,
+      );
+    }
+    await change(this.#exec, ["lvchange", "--activate", "n", path]);
+    try {
+      await change(this.#exec, extend);
+    } finally {
+      await change(this.#exec, ["lvchange", "--activate", "y", path]);
+    }
+  }
+}
+
+interface UsedRecord {
+  readonly group: string;
+  readonly lvUuid: string;
+  readonly record: string;
+}
+
+function refuseUnlessSatisfying(volume: Volume, request: VolumeRequest): void {
+  const { size, group, tags } = volume;
+  const { range, content } = request;
+  const differs = size < range.required || (range.limit !== undefined && size > range.limit)
+    ? `it has ${size} bytes, asked for are ${range.required} to ${range.limit ?? "any"}`
+    : contentKind(tags.content) !== contentKind(content)
+    ? `it is ${contentKind(tags.content)}, asked for is ${contentKind(content)}`
+    : !request.groups.matches(group.name)
+    ? `it is in volume group ${group.name}, asked for is ${request.groups}`
+    : undefined;
+  if (differs === undefined) return;
+  throw new StorageError("AlreadyExists", `creating volume ${volume.id}: a volume of that name exists, but ${differs}`);
+}
+
+function contentKind(content: ContentRecord): string {
+  return content.state === "raw" ? "a block volume" : `a volume for ${content.type}`;
+}
+
+/** The names of the LVs that are snapshots of the volume. */
+function snapshotsOf(volume: Volume): string[] {
+  return volume.group.lvs.filter((lv) => lv.origin === volume.lv.name).map((lv) => lv.name);
+}
+
+function lost(id: VolumeId, recorded: UsedRecord, found: LogicalVolume | undefined): VolumeState {
+  const { group, lvUuid, record } = recorded;
+  const instead = found === undefined
+    ? "no logical volume carries its tag"
+    : `${found.name} with the UUID ${found.uuid} has taken its place`;
+  const error = new StorageError(
+    "Lost",
+    `Lost: volume ${id} was the logical volume ${lvUuid} in volume group ${group}, and ${instead}. Nothing is made or ` +
+      `formatted in its place. Bring the logical volume back (vgcfgrestore), or delete the volume`,
+  );
+  return { state: "lost", group, record, error, replaced: found !== undefined };
+}

@@ -1,0 +1,42 @@
+// Types of the @std modules that deno.json maps to npm, where they come without any.
+// Under deno.jsr.json the real modules bring their own types and this file is not read.
+
+declare module "@std/assert" {
+  export function assert(value: unknown, message?: string): asserts value;
+  export function assertEquals<T>(actual: T, expected: T, message?: string): void;
+  export function assertNotEquals<T>(actual: T, expected: T, message?: string): void;
+  export function assertMatch(actual: string, expected: RegExp, message?: string): void;
+  export function assertStringIncludes(actual: string, expected: string, message?: string): void;
+  export function assertThrows<E extends Error = Error>(
+    fn: () => unknown,
+    // deno-lint-ignore no-explicit-any
+    errorClass?: abstract new (...args: any[]) => E,
+    messageIncludes?: string,
+  ): E;
+  export function assertRejects<E extends Error = Error>(
+    fn: () => PromiseLike<unknown>,
+    // deno-lint-ignore no-explicit-any
+    errorClass?: abstract new (...args: any[]) => E,
+    messageIncludes?: string,
+  ): Promise<E>;
+}
+
+declare module "@std/cli/parse-args" {
+  export interface ParseArgsOptions {
+    string?: readonly string[];
+    boolean?: readonly string[];
+    collect?: readonly string[];
+    alias?: Record<string, string | readonly string[]>;
+    default?: Record<string, unknown>;
+    stopEarly?: boolean;
+    unknown?: (arg: string, key?: string, value?: unknown) => unknown;
+  }
+  export function parseArgs(
+    args: readonly string[],
+    options?: ParseArgsOptions,
+  ): { _: (string | number)[]; [flag: string]: unknown };
+}
+
+declare module "@std/text/closest-string" {
+  export function closestString(givenWord: string, possibleWords: readonly string[]): string;
+}
