@@ -43,7 +43,8 @@ const GRACE_MS = 110_000;
 const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
   standalone: {
     summary: "serve all of CSI on one socket, for a plain host or any orchestrator",
-    about: "Serves the CSI Identity, Controller and Node services on one unix socket. All state is in LVM's tags, so the\n" +
+    about:
+      "Serves the CSI Identity, Controller and Node services on one unix socket. All state is in LVM's tags, so the\n" +
       "driver can be stopped, replaced and started at any time. SIGTERM and SIGINT let calls under way end first.",
     flags: {
       endpoint: {
@@ -56,7 +57,11 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
         value: "LIST",
         help: "the volume groups to make volumes in: names, or patterns in slashes, separated by commas (required)",
       },
-      "driver-name": { value: "NAME", help: "the driver's name, also the owner in LVM's tags", default: () => "lvm.denolith.dev" },
+      "driver-name": {
+        value: "NAME",
+        help: "the driver's name, also the owner in LVM's tags",
+        default: () => "lvm.denolith.dev",
+      },
       "log-level": { value: "LEVEL", help: LOG_LEVELS.join(", "), default: () => "info" },
       "log-format": { value: "FORMAT", help: "text or json", default: () => "text" },
     },
@@ -105,7 +110,9 @@ function terminated(): Promise<void> {
 async function groupsHere(exec: HostExec): Promise<string> {
   try {
     const groups = (await readReport(exec)).map(({ name, free }) => `${name} (${formatBytes(free)} free)`);
-    return groups.length === 0 ? "this host has none yet: make one with vgcreate" : `this host has ${groups.join(", ")}`;
+    return groups.length === 0
+      ? "this host has none yet: make one with vgcreate"
+      : `this host has ${groups.join(", ")}`;
   } catch (error) {
     return `the groups of this host cannot be listed: ${messageOf(error)}`;
   }
@@ -147,7 +154,9 @@ function parseFlags(name: string, subcommand: Subcommand, args: readonly string[
     unknown: (arg) => {
       if (!arg.startsWith("-")) throw new UsageError(`${name}: unexpected argument ${JSON.stringify(arg)}`);
       const flag = arg.replace(/=.*$/s, "");
-      throw new UsageError(`${name}: unknown flag ${flag}; did you mean --${closestString(flag.replace(/^-+/, ""), [...known, "help"])}?`);
+      throw new UsageError(
+        `${name}: unknown flag ${flag}; did you mean --${closestString(flag.replace(/^-+/, ""), [...known, "help"])}?`,
+      );
     },
   });
   if (parsed.help === true) return "help";
@@ -164,7 +173,10 @@ function parseFlags(name: string, subcommand: Subcommand, args: readonly string[
 
 function helpOf(name: string, { about, flags, example }: Subcommand): string {
   const rows = Object.entries(flags).map(([flag, { value, help, default: byDefault }]) =>
-    [`  --${flag}${value === undefined ? "" : " " + value}`, `${help}${byDefault === undefined ? "" : ` (default ${byDefault()})`}`] as const
+    [
+      `  --${flag}${value === undefined ? "" : " " + value}`,
+      `${help}${byDefault === undefined ? "" : ` (default ${byDefault()})`}`,
+    ] as const
   );
   return [
     `Usage: denolith ${name}${rows.length === 0 ? "" : " [flags]"}`,
@@ -209,7 +221,9 @@ async function main(args: readonly string[]): Promise<number> {
   try {
     const subcommand = Object.hasOwn(SUBCOMMANDS, name) ? SUBCOMMANDS[name] : undefined;
     if (subcommand === undefined) {
-      throw new UsageError(`unknown command ${JSON.stringify(name)}; did you mean ${closestString(name, Object.keys(SUBCOMMANDS))}?`);
+      throw new UsageError(
+        `unknown command ${JSON.stringify(name)}; did you mean ${closestString(name, Object.keys(SUBCOMMANDS))}?`,
+      );
     }
     const flags = parseFlags(name, subcommand, rest);
     if (flags === "help") {

@@ -38,7 +38,9 @@ export function requireCapability(capability: VolumeCapability | undefined): Cap
   const use = MODES.get(mode);
   if (use === undefined) {
     throw invalid(
-      `volume_capability.access_mode ${Mode[mode] ?? mode}: not supported; a node-local volume is for one node (SINGLE_NODE_…)`,
+      `volume_capability.access_mode ${
+        Mode[mode] ?? mode
+      }: not supported; a node-local volume is for one node (SINGLE_NODE_…)`,
     );
   }
   return { ...use, access: requireAccess(capability.accessType) };
@@ -82,6 +84,8 @@ function requireAccess(accessType: VolumeCapability["accessType"]): Access {
 export function requireFilesystemType(field: string, value: string): FilesystemType | undefined {
   if (value === "") return undefined;
   const type = parseFilesystemType(value);
-  if (type === undefined) throw invalid(`${field} ${quote(value)}: not supported; there are ${FILESYSTEM_TYPES.join(", ")}`);
+  if (type === undefined) {
+    throw invalid(`${field} ${quote(value)}: not supported; there are ${FILESYSTEM_TYPES.join(", ")}`);
+  }
   return type;
 }

@@ -49,8 +49,13 @@ function callsOf<S extends DescService>(client: Client, service: S): Calls<S> {
     const { path, requestSerialize, responseDeserialize } = methodDefinition(method);
     const call = (request: Record<string, unknown> = {}): Promise<Message> =>
       new Promise((resolve, reject) => {
-        client.makeUnaryRequest(path, requestSerialize, responseDeserialize, create(method.input, request), (error, response) =>
-          error !== null ? reject(error) : resolve(response!));
+        client.makeUnaryRequest(
+          path,
+          requestSerialize,
+          responseDeserialize,
+          create(method.input, request),
+          (error, response) => error !== null ? reject(error) : resolve(response!),
+        );
       });
     return [method.localName, call];
   });

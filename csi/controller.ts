@@ -11,7 +11,12 @@ import type { LockRequest, Locks } from "../lvm/locks.ts";
 import type { Snapshot, Snapshots } from "../lvm/snapshots.ts";
 import type { Volumes } from "../lvm/volumes.ts";
 import { isUnsupported, requireCapabilities, requireCapability } from "./capability.ts";
-import { type Controller, ControllerServiceCapability_RPC_Type as Rpc, type CreateVolumeRequest, type VolumeContentSource } from "./csi_pb.ts";
+import {
+  type Controller,
+  ControllerServiceCapability_RPC_Type as Rpc,
+  type CreateVolumeRequest,
+  type VolumeContentSource,
+} from "./csi_pb.ts";
 import { page } from "./paging.ts";
 import { mkfsOptions, parseSnapshotParameters, parseVolumeParameters } from "./parameters.ts";
 import {
@@ -189,7 +194,9 @@ function volumeRequest(request: CreateVolumeRequest, nodeId: string): Parameters
   const wanted = requireCapabilities(request.volumeCapabilities);
   const parameters = parseVolumeParameters(request.parameters);
   const [mutable] = Object.keys(request.mutableParameters);
-  if (mutable !== undefined) throw invalid(`mutable parameter ${JSON.stringify(mutable)}: volumes have none that can change`);
+  if (mutable !== undefined) {
+    throw invalid(`mutable parameter ${JSON.stringify(mutable)}: volumes have none that can change`);
+  }
   const type = wanted.kind === "mount" ? wanted.type ?? parameters.type : undefined;
   const range = sizeRange(request.capacityRange, DEFAULT_BYTES);
   requireReachable(request.accessibilityRequirements, nodeId);

@@ -19,7 +19,9 @@ export function socketPath(endpoint: string): string {
   const path = requirePath("endpoint", endpoint.replace(/^unix:(?:\/\/(?=\/))?/, ""));
   if (!path.endsWith(".sock")) throw invalid(`endpoint ${quote(endpoint)}: the socket's name must end in .sock`);
   if (new TextEncoder().encode(path).length > LONGEST_SOCKET_PATH) {
-    throw invalid(`endpoint ${quote(endpoint)}: longer than the ${LONGEST_SOCKET_PATH} bytes that a unix socket's path can have`);
+    throw invalid(
+      `endpoint ${quote(endpoint)}: longer than the ${LONGEST_SOCKET_PATH} bytes that a unix socket's path can have`,
+    );
   }
   return path;
 }

@@ -10,11 +10,7 @@ import type { VolumeId } from "../lvm/ids.ts";
 import type { Staging, Stats } from "../lvm/staging.ts";
 import { type Capability, requireCapability } from "./capability.ts";
 import { volumeLock } from "./controller.ts";
-import {
-  type Node,
-  NodeServiceCapability_RPC_Type as Rpc,
-  VolumeUsage_Unit as Unit,
-} from "./csi_pb.ts";
+import { type Node, NodeServiceCapability_RPC_Type as Rpc, VolumeUsage_Unit as Unit } from "./csi_pb.ts";
 import { requirePath, requireVolumeId, requireVolumePath, sizeRange } from "./request.ts";
 import type { Handlers } from "./service.ts";
 import { topologyOf } from "./topology.ts";

@@ -101,7 +101,9 @@ export function parseGroupList(list: string): GroupMatcher {
   if (entries.length === 0) throw invalid("volume groups: none named");
   return anyOf(entries.map((entry) => {
     const pattern = /^\/(.*)\/$/.exec(entry)?.[1];
-    return pattern === undefined ? groupNamed("volume groups", entry) : groupMatching("volume groups", pattern, "whole");
+    return pattern === undefined
+      ? groupNamed("volume groups", entry)
+      : groupMatching("volume groups", pattern, "whole");
   }));
 }
 
@@ -152,7 +154,9 @@ function collect(
     if (name === undefined) {
       throw invalid(`parameter ${quote(key)}: unknown; did you mean ${closestString(key.slice(0, 80), ours)}?`);
     }
-    if (given.has(name) && given.get(name) !== value) throw invalid(`parameter ${name}: given twice, with different values`);
+    if (given.has(name) && given.get(name) !== value) {
+      throw invalid(`parameter ${name}: given twice, with different values`);
+    }
     given.set(name, value);
   }
   return given;

@@ -66,12 +66,16 @@ export function requireSnapshotId(value: string): SnapshotId {
 export function requirePath(field: string, value: string): string {
   if (value === "") throw invalid(`${field}: missing`);
   if (!value.startsWith("/")) throw invalid(`${field} ${quote(value)}: not an absolute path`);
-  if (new TextEncoder().encode(value).length > LONGEST_PATH) throw invalid(`${field}: longer than ${LONGEST_PATH} bytes`);
+  if (new TextEncoder().encode(value).length > LONGEST_PATH) {
+    throw invalid(`${field}: longer than ${LONGEST_PATH} bytes`);
+  }
   // deno-lint-ignore no-control-regex
   if (/[\u0000-\u001F\u007F]/.test(value)) throw invalid(`${field}: has a control character`);
   const elements = value.split("/").filter((element) => element !== "");
   if (elements.length === 0) throw invalid(`${field}: is the root directory`);
-  if (elements.includes("..") || elements.includes(".")) throw invalid(`${field} ${quote(value)}: has "." or ".." in it`);
+  if (elements.includes("..") || elements.includes(".")) {
+    throw invalid(`${field} ${quote(value)}: has "." or ".." in it`);
+  }
   return "/" + elements.join("/");
 }
 
@@ -100,10 +104,15 @@ export function sizeRange(range: CapacityRange | undefined, fallback: bigint): S
   const { requiredBytes, limitBytes } = range;
   if (requiredBytes < 0n) throw invalid(`capacity_range.required_bytes: negative: ${requiredBytes}`);
   if (limitBytes < 0n) throw invalid(`capacity_range.limit_bytes: negative: ${limitBytes}`);
-  if (requiredBytes === 0n && limitBytes === 0n) throw invalid("capacity_range: neither required_bytes nor limit_bytes is set");
+  if (requiredBytes === 0n && limitBytes === 0n) {
+    throw invalid("capacity_range: neither required_bytes nor limit_bytes is set");
+  }
   if (limitBytes === 0n) return { required: requiredBytes };
   if (limitBytes < requiredBytes) {
-    throw new StorageError("OutOfRange", `capacity_range: the limit of ${limitBytes} is below the required ${requiredBytes}`);
+    throw new StorageError(
+      "OutOfRange",
+      `capacity_range: the limit of ${limitBytes} is below the required ${requiredBytes}`,
+    );
   }
   const required = requiredBytes > 0n ? requiredBytes : fallback < limitBytes ? fallback : limitBytes;
   return { required, limit: limitBytes };

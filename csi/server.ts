@@ -31,7 +31,11 @@ export async function serve(path: string, services: readonly BoundService[]): Pr
   const server = new Server();
   for (const { definition, implementation } of services) server.addService(definition, implementation);
   await new Promise<void>((resolve, reject) => {
-    server.bindAsync(`unix://${path}`, ServerCredentials.createInsecure(), (error) => error ? reject(error) : resolve());
+    server.bindAsync(
+      `unix://${path}`,
+      ServerCredentials.createInsecure(),
+      (error) => error ? reject(error) : resolve(),
+    );
   });
   await Deno.chmod(path, 0o600);
   await warmUp(path);

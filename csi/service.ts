@@ -21,7 +21,13 @@ import {
   toBinary,
   toJson,
 } from "@bufbuild/protobuf";
-import type { MethodDefinition, sendUnaryData, ServerUnaryCall, ServiceDefinition, UntypedHandleCall } from "@grpc/grpc-js";
+import type {
+  MethodDefinition,
+  sendUnaryData,
+  ServerUnaryCall,
+  ServiceDefinition,
+  UntypedHandleCall,
+} from "@grpc/grpc-js";
 import { getLogger } from "@logtape/logtape";
 import { csi_secret } from "./csi_pb.ts";
 import { statusOf, unimplemented } from "./status.ts";
@@ -94,7 +100,10 @@ let requests = 0;
 
 function bindMethod(method: DescMethodUnary, handler: Handler | undefined): UntypedHandleCall {
   return (call: ServerUnaryCall<Message, Message>, respond: sendUnaryData<Message>) => {
-    answer(method, handler, call.request).then((response) => respond(null, response), (error) => respond(statusOf(error)));
+    answer(method, handler, call.request).then(
+      (response) => respond(null, response),
+      (error) => respond(statusOf(error)),
+    );
   };
 }
 

@@ -23,7 +23,9 @@ export function topologyOf(nodeId: string): { segments: Record<string, string> }
  */
 export function requireNodeId(nodeId: string): string {
   if (/^[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$/.test(nodeId)) return nodeId;
-  throw invalid(`node id ${quote(nodeId)}: must be 1 to 63 letters, digits, "-", "_" or ".", with a letter or digit at both ends`);
+  throw invalid(
+    `node id ${quote(nodeId)}: must be 1 to 63 letters, digits, "-", "_" or ".", with a letter or digit at both ends`,
+  );
 }
 
 /**
@@ -35,5 +37,8 @@ export function requireReachable(requirement: TopologyRequirement | undefined, n
   const requisite = requirement?.requisite ?? [];
   if (requisite.length === 0 || requisite.some(({ segments }) => segments[TOPOLOGY_KEY] === nodeId)) return;
   const wanted = requisite.map(({ segments }) => segments[TOPOLOGY_KEY] ?? "(none)").join(", ");
-  throw new StorageError("NoSpace", `accessibility_requirements: asked for are the nodes ${wanted}, this one is ${nodeId}`);
+  throw new StorageError(
+    "NoSpace",
+    `accessibility_requirements: asked for are the nodes ${wanted}, this one is ${nodeId}`,
+  );
 }

@@ -53,7 +53,10 @@ export async function ensureFormatted(exec: Exec, volume: Volume, device: BlockD
       return await make(exec, volume, formatting);
     }
     case "raw":
-      throw new StorageError("FailedPrecondition", `mounting volume ${volume.id}: it is a block volume, it has no filesystem`);
+      throw new StorageError(
+        "FailedPrecondition",
+        `mounting volume ${volume.id}: it is a block volume, it has no filesystem`,
+      );
   }
 }
 
@@ -84,6 +87,9 @@ function requireRecorded(recorded: Recorded, found: readonly Signature[], path: 
   const same = found.length > 0 &&
     found.every(({ type, uuid }) => type === recorded.type && uuid?.toLowerCase() === recorded.uuid);
   if (!same) {
-    throw foreign(path, `it should hold ${recorded.type} with the UUID ${recorded.uuid}, but holds ${describeSignatures(found)}`);
+    throw foreign(
+      path,
+      `it should hold ${recorded.type} with the UUID ${recorded.uuid}, but holds ${describeSignatures(found)}`,
+    );
   }
 }

@@ -6,7 +6,7 @@
 
 import { StorageError } from "./error.ts";
 import { type Command, type Exec, failure, runOk } from "./exec.ts";
-import { array, integer, object, parseJson, text } from "./json.ts";
+import { array, natural, object, parseJson, text } from "./json.ts";
 import type { LogicalVolume } from "./report.ts";
 
 /** A block device as the kernel has it. */
@@ -51,7 +51,7 @@ export async function readBlockDevice(exec: Exec, path: string): Promise<BlockDe
   return {
     name: text(only.name),
     number: text(only["maj:min"]).trim(),
-    size: integer(only.size),
+    size: natural(only.size),
     readOnly: only.ro === true || only.ro === "1",
   };
 }

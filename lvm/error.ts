@@ -44,6 +44,7 @@ export interface StorageErrorOptions {
 
 /** A failure with its kind and a message that says what was tried, on what, and what the answer was. */
 export class StorageError extends Error {
+  /** What kind of error this is, for those who only see its name. */
   override readonly name = "StorageError";
   /** What kind of failure this is. */
   readonly kind: ErrorKind;

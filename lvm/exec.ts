@@ -86,6 +86,9 @@ export interface Deadlines {
 /** Deadlines that suit a caller who gives up after two minutes. */
 export const DEFAULT_DEADLINES: Deadlines = { readMs: 30_000, changeMs: 100_000 };
 
+/** How long a killed command is waited for, in milliseconds. */
+const KILL_MS = 1_000;
+
 /** The whole environment of every command: messages in English, nothing inherited. */
 const ENVIRONMENT = {
   LC_ALL: "C",
@@ -126,11 +129,13 @@ export class HostExec implements Exec {
       );
     }
     child.kill("SIGKILL");
-    output.catch(() => {}); // a process that cannot die, waiting for a dead disk, must not hold the driver up
+    // a process that cannot even die, because it waits for a dead disk, must not hold the driver up
+    await withinDeadline(output.catch(() => {}), KILL_MS);
     child.unref();
     throw new StorageError("Unavailable", `${describe(command)}: no answer within ${deadlineMs / 1000} s`);
   }
 
+  /** Waits for the changing commands under way, and for those that come meanwhile. */
   async settled(): Promise<void> {
     while (this.#changing.size > 0) await Promise.allSettled(this.#changing);
   }

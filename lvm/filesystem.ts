@@ -243,7 +243,10 @@ export function checkMountFlags(type: FilesystemType | undefined, flags: readonl
   const allowed = [...COMMON_MOUNT_FLAGS, ...types.flatMap((type) => TABLE[type].mountFlags)];
   for (const flag of flags) {
     if (!allowed.some((form) => form.test(flag))) {
-      throw new StorageError("InvalidArgument", `mount flag ${JSON.stringify(flag)}: not allowed for ${type ?? "any filesystem"}`);
+      throw new StorageError(
+        "InvalidArgument",
+        `mount flag ${JSON.stringify(flag)}: not allowed for ${type ?? "any filesystem"}`,
+      );
     }
   }
 }

@@ -61,7 +61,9 @@ export function candidates(
   if (matching.length === 0) {
     throw new StorageError(
       "NoSpace",
-      `choosing a volume group: none is called ${wanted}; there are ${groups.map((group) => group.name).join(", ") || "none"}`,
+      `choosing a volume group: none is called ${wanted}; there are ${
+        groups.map((group) => group.name).join(", ") || "none"
+      }`,
     );
   }
   const fitting = matching.filter(usable)

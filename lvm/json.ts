@@ -11,7 +11,9 @@ export function parseJson(tool: string, answer: string): unknown {
   try {
     return JSON.parse(answer);
   } catch (cause) {
-    throw new StorageError("CommandFailed", `reading the answer of ${tool}: it is not JSON: ${excerpt(answer)}`, { cause });
+    throw new StorageError("CommandFailed", `reading the answer of ${tool}: it is not JSON: ${excerpt(answer)}`, {
+      cause,
+    });
   }
 }
 
@@ -38,6 +40,13 @@ export function integer(value: unknown): bigint {
   if (typeof value === "number" && Number.isSafeInteger(value)) return BigInt(value);
   if (typeof value === "string" && /^-?\d{1,19}$/.test(value)) return BigInt(value);
   throw unexpected("an integer", value);
+}
+
+/** The value as an integer that is not negative. @throws {StorageError} `CommandFailed`. */
+export function natural(value: unknown): bigint {
+  const number = integer(value);
+  if (number < 0n) throw unexpected("a number from 0 on", value);
+  return number;
 }
 
 function unexpected(wanted: string, value: unknown): StorageError {

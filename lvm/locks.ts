@@ -45,7 +45,10 @@ export class Locks {
     for (const { key, mode } of requests) {
       const held = this.#held.get(key);
       if (held !== undefined && (mode === "exclusive" || held.mode === "exclusive")) {
-        throw new StorageError("Busy", `${operation} of ${key}: ${held.operation} of it is running; try again when it is done`);
+        throw new StorageError(
+          "Busy",
+          `${operation} of ${key}: ${held.operation} of it is running; try again when it is done`,
+        );
       }
     }
     for (const { key, mode } of requests) {

@@ -5,7 +5,7 @@
  */
 
 import { basename, dirname, join } from "@std/path";
-import { StorageError } from "./error.ts";
+import type { StorageError } from "./error.ts";
 import { type Command, type Exec, failure, type Output, runOk } from "./exec.ts";
 import { array, object, parseJson, text } from "./json.ts";
 import type { LogicalVolume } from "./report.ts";
@@ -81,7 +81,11 @@ export function isMountOfLv(mount: Mount, lvName: string): boolean {
 
 /** Whether the device-mapper name is that of an LV of the name, in whatever group. */
 export function isDeviceOfLv(deviceName: string, lvName: string): boolean {
-  return deviceName.endsWith("-" + lvName.replaceAll("-", "--"));
+  const mangled = lvName.replaceAll("-", "--");
+  if (!deviceName.endsWith(mangled)) return false;
+  // of the hyphens before it, the last joins if their number is odd; pairs of them belong to a name
+  const hyphens = /-*$/.exec(deviceName.slice(0, -mangled.length))![0].length;
+  return hyphens % 2 === 1;
 }
 
 /**

@@ -9,7 +9,7 @@
  */
 
 import { type Command, type Exec, runOk } from "./exec.ts";
-import { array, integer, object, parseJson, text } from "./json.ts";
+import { array, integer, natural, object, parseJson, text } from "./json.ts";
 
 /** A logical volume as LVM reports it (lvs(8)); sizes in bytes. */
 export interface LogicalVolume {
@@ -156,10 +156,10 @@ function parseGroup(row: Row, lvs: LogicalVolume[]): VolumeGroup {
   return {
     name: text(row.vg_name),
     uuid: text(row.vg_uuid),
-    size: integer(row.vg_size),
-    free: integer(row.vg_free),
-    extentSize: integer(row.vg_extent_size),
-    missingPvs: Number(integer(row.vg_missing_pv_count)),
+    size: natural(row.vg_size),
+    free: natural(row.vg_free),
+    extentSize: natural(row.vg_extent_size),
+    missingPvs: Number(natural(row.vg_missing_pv_count)),
     writeable: text(row.vg_permissions) === "writeable" && !flag(row.vg_exported),
     tags: list(row.vg_tags),
     lvs,
@@ -173,16 +173,16 @@ function parseLv(row: Row): LogicalVolume {
   return {
     name: text(row.lv_name),
     uuid: text(row.lv_uuid),
-    size: integer(row.lv_size),
+    size: natural(row.lv_size),
     tags: list(row.lv_tags),
     devicePath: text(row.lv_dm_path),
     ...(major >= 0n ? { deviceNumber: `${major}:${integer(row.lv_kernel_minor)}` } : {}),
     active: text(row.lv_active) !== "",
     open: flag(row.lv_device_open),
-    ...(origin === "" ? {} : { origin, originSize: integer(row.origin_size) }),
+    ...(origin === "" ? {} : { origin, originSize: natural(row.origin_size) }),
     invalidSnapshot: flag(row.lv_snapshot_invalid),
     ...(percent === "" ? {} : { snapshotPercent: Number(percent) }),
-    createdAt: Number(integer(row.lv_time)),
+    createdAt: Number(natural(row.lv_time)),
   };
 }
 

@@ -80,7 +80,9 @@ export class Snapshots {
     if (size > group.free) {
       throw new StorageError(
         "NoSpace",
-        `snapshotting volume ${source}: the store of ${formatBytes(size)} does not fit, volume group ${group.name} has ` +
+        `snapshotting volume ${source}: the store of ${
+          formatBytes(size)
+        } does not fit, volume group ${group.name} has ` +
           `${formatBytes(group.free)} free; a smaller snapSize may do`,
       );
     }
@@ -100,7 +102,10 @@ export class Snapshots {
     // its time of creation never changes for an id, so it is read back from LVM and not guessed
     const made = this.#find(await readReport(this.#exec), id);
     if (made === undefined) {
-      throw new StorageError("CommandFailed", `snapshotting volume ${source}: lvcreate succeeded, but no report shows ${id}`);
+      throw new StorageError(
+        "CommandFailed",
+        `snapshotting volume ${source}: lvcreate succeeded, but no report shows ${id}`,
+      );
     }
     return made.snapshot;
   }
@@ -135,7 +140,10 @@ export class Snapshots {
     return [...ids].filter((id) => id !== undefined).sort().map((id) => this.#find(groups, id)!.snapshot);
   }
 
-  #find(groups: readonly VolumeGroup[], id: SnapshotId): { snapshot: Snapshot; path: string; open: boolean } | undefined {
+  #find(
+    groups: readonly VolumeGroup[],
+    id: SnapshotId,
+  ): { snapshot: Snapshot; path: string; open: boolean } | undefined {
     for (const group of groups) {
       const lv = group.lvs.find((lv) => ownedSnapshotId(this.#driver, lv.tags) === id);
       if (lv === undefined) continue;

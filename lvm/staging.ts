@@ -207,7 +207,10 @@ export class Staging {
     if (block) return lv.size;
     const writable = ours.find((mount) => !mount.readOnly);
     if (writable === undefined) {
-      throw new StorageError("FailedPrecondition", `growing the filesystem of volume ${id}: all its mounts are read-only`);
+      throw new StorageError(
+        "FailedPrecondition",
+        `growing the filesystem of volume ${id}: all its mounts are read-only`,
+      );
     }
     await this.#grow(writable.fsType, { device: lv.devicePath, path: writable.target });
     return lv.size;
@@ -265,7 +268,10 @@ function usableType(volume: Volume, access: Access): FilesystemType | undefined 
     );
   }
   if (content.state === "raw") {
-    throw new StorageError("FailedPrecondition", `mounting volume ${volume.id}: it is a block volume, it has no filesystem`);
+    throw new StorageError(
+      "FailedPrecondition",
+      `mounting volume ${volume.id}: it is a block volume, it has no filesystem`,
+    );
   }
   if (access.type !== undefined && access.type !== content.type) {
     throw new StorageError(
@@ -282,12 +288,17 @@ function staged(volume: Volume, mounts: readonly Mount[], path: string, access: 
   const there = mounts.findLast((mount) => mount.target === path);
   if (there === undefined) return false;
   if (!filesystemMounts([there], volume.lv).length) {
-    throw new StorageError("FailedPrecondition", `staging volume ${volume.id}: at ${path} ${there.source} is mounted already`);
+    throw new StorageError(
+      "FailedPrecondition",
+      `staging volume ${volume.id}: at ${path} ${there.source} is mounted already`,
+    );
   }
   if (there.readOnly === access.flags.includes("ro")) return true;
   throw new StorageError(
     "AlreadyExists",
-    `staging volume ${volume.id}: it is staged at ${path} ${there.readOnly ? "read-only" : "read-write"}, asked for is the other`,
+    `staging volume ${volume.id}: it is staged at ${path} ${
+      there.readOnly ? "read-only" : "read-write"
+    }, asked for is the other`,
   );
 }
 
@@ -303,12 +314,17 @@ function published(
   const there = mounts.findLast((mount) => mount.target === target);
   if (there === undefined) return false;
   if (!ours.includes(there)) {
-    throw new StorageError("FailedPrecondition", `publishing volume ${id}: at ${target} ${there.source} is mounted already`);
+    throw new StorageError(
+      "FailedPrecondition",
+      `publishing volume ${id}: at ${target} ${there.source} is mounted already`,
+    );
   }
   if ((device?.readOnly ?? there.readOnly) === readOnly) return true;
   throw new StorageError(
     "AlreadyExists",
-    `publishing volume ${id}: it is published at ${target} ${readOnly ? "read-write" : "read-only"}, asked for is the other`,
+    `publishing volume ${id}: it is published at ${target} ${
+      readOnly ? "read-write" : "read-only"
+    }, asked for is the other`,
   );
 }
 
@@ -326,7 +342,9 @@ function refuseFurther(
     : !volume.tags.shared
     ? "it was made with shared: no"
     : device !== undefined && device.readOnly !== publication.readOnly
-    ? `a block device is read-only for all of its targets or for none, and there it is ${device.readOnly ? "read-only" : "read-write"}`
+    ? `a block device is read-only for all of its targets or for none, and there it is ${
+      device.readOnly ? "read-only" : "read-write"
+    }`
     : undefined;
   if (why === undefined) return;
   throw new StorageError(

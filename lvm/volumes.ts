@@ -12,10 +12,19 @@ import { StorageError } from "./error.ts";
 import type { Exec } from "./exec.ts";
 import { candidates, capacity, type GroupMatcher, type GroupPreference } from "./groups.ts";
 import { type VolumeId, volumeLvName } from "./ids.ts";
+import { deviceMounts, readMounts } from "./mounts.ts";
 import type { UsedRecords } from "./records.ts";
 import { type LogicalVolume, readReport, type VolumeGroup } from "./report.ts";
 import { formatBytes, sizeInExtents, type SizeRange } from "./size.ts";
-import { type ContentRecord, ownedVolumeId, parseVolumeTags, usedLvUuids, usedTag, volumeTags, type VolumeTags } from "./tags.ts";
+import {
+  type ContentRecord,
+  ownedVolumeId,
+  parseVolumeTags,
+  usedLvUuids,
+  usedTag,
+  type VolumeTags,
+  volumeTags,
+} from "./tags.ts";
 
 /** A volume that exists. */
 export interface Volume {
@@ -37,7 +46,13 @@ export interface Volume {
 export type VolumeState =
   | { readonly state: "present"; readonly volume: Volume }
   /** Handed out once, but its LV is gone, or another LV has taken its place. */
-  | { readonly state: "lost"; readonly group: string; readonly record: string; readonly error: StorageError; readonly replaced: boolean }
+  | {
+    readonly state: "lost";
+    readonly group: string;
+    readonly record: string;
+    readonly error: StorageError;
+    readonly replaced: boolean;
+  }
   | { readonly state: "absent" };
 
 /** A volume to make. */
@@ -134,8 +149,11 @@ export class Volumes {
         `deleting volume ${id}: it is the origin of the snapshots ${snapshots.join(", ")}; delete them first`,
       );
     }
-    if (lv.open) {
-      throw new StorageError("InUse", `deleting volume ${id}: ${lv.devicePath} is open; unpublish and unstage it first`);
+    if (lv.open || await this.#isPublishedAsDevice(found.volume)) {
+      throw new StorageError(
+        "InUse",
+        `deleting volume ${id}: ${lv.devicePath} is in use; unpublish and unstage it first`,
+      );
     }
     await change(this.#exec, ["lvremove", "--yes", `${group.name}/${lv.name}`]);
     if (used) this.#records.removeSoon(group.name, usedTag(id, lv.uuid));
@@ -152,19 +170,27 @@ export class Volumes {
     const volume = await this.get(id);
     const { lv, group } = volume;
     if (range.limit !== undefined && lv.size > range.limit) {
-      throw new StorageError("OutOfRange", `growing volume ${id}: it has ${lv.size} bytes, above the limit of ${range.limit}`);
+      throw new StorageError(
+        "OutOfRange",
+        `growing volume ${id}: it has ${lv.size} bytes, above the limit of ${range.limit}`,
+      );
     }
     if (lv.size >= range.required) return volume;
 
     const size = sizeInExtents(range, group.extentSize);
-    if (size - lv.size > group.free) {
-      throw new StorageError(
-        "OutOfRange",
+    const full = (cause?: unknown) =>
+      new StorageError(
+        "OutOfRange", // the resizer would repeat RESOURCE_EXHAUSTED with the old size for ever
         `growing volume ${id} to ${formatBytes(size)}: needs ${formatBytes(size - lv.size)} more, ` +
           `volume group ${group.name} has ${formatBytes(group.free)} free`,
+        { cause },
       );
+    if (size - lv.size > group.free) throw full();
+    try {
+      await this.#extend(volume, size);
+    } catch (error) {
+      throw error instanceof StorageError && error.kind === "NoSpace" ? full(error) : error;
     }
-    await this.#extend(volume, size);
     return { ...volume, size, lv: { ...lv, size } };
   }
 
@@ -222,7 +248,10 @@ export class Volumes {
     );
     if (found.length > 1) {
       const names = found.map(({ group, lv }) => `${group.name}/${lv.name}`).join(" and ");
-      throw new StorageError("ForeignData", `looking for volume ${id}: ${names} both claim to be it; remove the tags of one`);
+      throw new StorageError(
+        "ForeignData",
+        `looking for volume ${id}: ${names} both claim to be it; remove the tags of one`,
+      );
     }
     const recorded = this.#recorded(groups, id);
     const [only] = found;
@@ -232,6 +261,11 @@ export class Volumes {
     if (recorded !== undefined && recorded.lvUuid !== only.lv.uuid) return lost(id, recorded, only.lv);
     const tags = parseVolumeTags(this.#driver, only.lv.tags)!;
     return { state: "present", volume: { id, size: only.lv.size, tags, ...only, used: recorded !== undefined } };
+  }
+
+  /** A bind mount of the device's node does not show in LVM's report as open. */
+  async #isPublishedAsDevice({ tags, lv }: Volume): Promise<boolean> {
+    return tags.content.state === "raw" && deviceMounts(await readMounts(this.#exec), lv).length > 0;
   }
 
   #recorded(groups: readonly VolumeGroup[], id: VolumeId): UsedRecord | undefined {

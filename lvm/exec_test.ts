@@ -1,0 +1,61 @@
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { StorageError } from "./error.ts";
+import { HostExec, runOk } from "./exec.ts";
+
+const ENDLESS = { program: "dd", args: ["if=/dev/zero", "of=/dev/null", "status=none"] } as const;
+
+Deno.test("HostExec: answers status, output and error text in English", async () => {
+  const output = await new HostExec().run({ program: "df", args: ["/nowhere/at/all"], mutates: false });
+  assertEquals([output.code, output.stdout], [1, ""]);
+  assert(output.stderr.includes("No such file or directory"), output.stderr);
+});
+
+Deno.test("HostExec: arguments are given as they are, and no shell reads them", async () => {
+  const path = "/nowhere/$(touch /tmp/denolith-injected);`id` '\"";
+  const output = await new HostExec().run({ program: "df", args: [path], mutates: false });
+  assert(output.stderr.includes("$(touch"), output.stderr);
+  await assertRejects(() => Deno.stat("/tmp/denolith-injected"), Deno.errors.NotFound);
+});
+
+Deno.test("HostExec: a reading command is killed at its deadline", async () => {
+  const exec = new HostExec({ readMs: 100, changeMs: 100 });
+  const error = await assertRejects(
+    () => exec.run({ ...ENDLESS, mutates: false }),
+    StorageError,
+    "no answer within 0.1 s",
+  );
+  assertEquals(error.kind, "Unavailable");
+  await exec.settled();
+});
+
+Deno.test("HostExec: a changing command is never killed: only the waiting ends, and settled() waits for it", async () => {
+  const exec = new HostExec({ readMs: 100, changeMs: 50 });
+  const file = await Deno.makeTempFile();
+  try {
+    const args = ["if=/dev/zero", `of=${file}`, "bs=4k", "count=1000", "oflag=dsync", "status=none"];
+    const error = await assertRejects(() => exec.run({ program: "dd", args, mutates: true }), StorageError);
+    assertEquals(error.kind, "StillRunning");
+    assert(error.settled !== undefined);
+    assert((await Deno.stat(file)).size < 1000 * 4096, "it is under way");
+    await exec.settled();
+    assertEquals((await Deno.stat(file)).size, 1000 * 4096);
+  } finally {
+    await Deno.remove(file);
+  }
+});
+
+Deno.test("HostExec: a missing program is Unavailable and named", async () => {
+  const exec = new HostExec();
+  const missing = { program: "no-such-program" as "lvm", args: [], mutates: false };
+  const error = await assertRejects(() => exec.run(missing), StorageError, "no-such-program: not found");
+  assertEquals(error.kind, "Unavailable");
+});
+
+Deno.test("runOk() tells the command, its status and its words", async () => {
+  const error = await assertRejects(
+    () => runOk(new HostExec(), { program: "df", args: ["/nowhere"], mutates: false }, () => "NotFound"),
+    StorageError,
+    "/nowhere: No such file or directory",
+  );
+  assertEquals(error.kind, "NotFound");
+});

@@ -1,0 +1,52 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import captured from "../tests/fixtures/report.json" with { type: "text" };
+import { StorageError } from "./error.ts";
+import { parseReport } from "./report.ts";
+
+Deno.test("parseReport() reads what LVM 2.03.16 wrote: groups without LVs, inactive LVs, an overflowed snapshot", () => {
+  const [first, second] = parseReport(captured);
+  assertEquals([first?.name, first?.extentSize, first?.missingPvs, first?.writeable], ["vg1", 4194304n, 0, true]);
+  assertEquals(first?.tags, ["denolith.used=v1-11111111111111111111111111111111:abc"]);
+  const [idle, snapshot, volume] = first!.lvs;
+  assertEquals([idle?.active, idle?.deviceNumber, idle?.open, idle?.origin], [false, undefined, false, undefined]);
+  assertEquals(volume, {
+    name: "vol-11111111111111111111111111111111",
+    uuid: volume!.uuid,
+    size: 67108864n,
+    tags: [
+      "denolith.fs=wanted:ext4",
+      "denolith.volume=v1-11111111111111111111111111111111",
+      "denolith=lvm.denolith.dev",
+    ],
+    devicePath: "/dev/mapper/vg1-vol--11111111111111111111111111111111",
+    deviceNumber: "253:0",
+    active: true,
+    open: true,
+    invalidSnapshot: false,
+    createdAt: volume!.createdAt,
+  });
+  assertEquals([snapshot?.origin, snapshot?.originSize, snapshot?.invalidSnapshot, snapshot?.snapshotPercent], [
+    volume!.name,
+    67108864n,
+    true,
+    100,
+  ]);
+  assertEquals([second?.name, second?.lvs.length], ["vg2", 1]);
+});
+
+Deno.test("parseReport() tells CommandFailed for whatever is not such a report", () => {
+  const odd = [
+    "",
+    captured.slice(0, captured.length / 2),
+    "null",
+    "{}",
+    '{"report": {}}',
+    '{"report": [{}]}',
+    '{"report": [{"vg": [], "lv": []}]}',
+    captured.replace('"vg_free":"', '"vg_free":"-'),
+    captured.replace(/"vg_free":"\d+"/, '"vg_free":"1.5g"'),
+    captured.replace(/"lv_uuid":"[^"]*", /, ""),
+    captured.replace(/"lv_device_open":"1"/, '"lv_device_open":"open"'),
+  ];
+  for (const text of odd) assertEquals(assertThrows(() => parseReport(text), StorageError).kind, "CommandFailed", text);
+});

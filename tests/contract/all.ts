@@ -1,0 +1,21 @@
+/**
+ * The whole contract.
+ *
+ * @module
+ */
+
+import { hostileContract } from "./hostile.ts";
+import type { Host } from "./host.ts";
+import { safetyContract } from "./safety.ts";
+import { snapshotsContract } from "./snapshots.ts";
+import { stagingContract } from "./staging.ts";
+import { volumesContract } from "./volumes.ts";
+
+/** Registers all tests of the contract on a machine. */
+export function contractTests(host: Host): void {
+  volumesContract(host);
+  snapshotsContract(host);
+  stagingContract(host);
+  safetyContract(host);
+  hostileContract(host);
+}

@@ -1,0 +1,22 @@
+/**
+ * The fake machine as a host of contract tests.
+ *
+ * @module
+ */
+
+import { FakeMachine } from "../fake/machine.ts";
+import type { Host } from "./host.ts";
+
+const GROUPS = ["test-small", "test-large"] as const;
+
+/** A fake machine with a group of 1 GiB and one of 2 GiB; a new one for each test. */
+export const fakeHost: Host = {
+  name: "fake",
+  groups: GROUPS,
+  setUp: () => {
+    const exec = new FakeMachine();
+    exec.addGroup(GROUPS[0], 1n << 30n);
+    exec.addGroup(GROUPS[1], 2n << 30n);
+    return Promise.resolve({ exec, [Symbol.asyncDispose]: () => Promise.resolve() });
+  },
+};

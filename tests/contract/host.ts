@@ -1,0 +1,230 @@
+/**
+ * What a contract test runs on: the fake machine, or this very host with real LVM. The tests speak to the driver through
+ * its socket, as an orchestrator does, and to the machine through the same exec seam, as an administrator does.
+ *
+ * @module
+ */
+
+import type { Message, MessageInitShape } from "@bufbuild/protobuf";
+import { status } from "@grpc/grpc-js";
+import { assert, assertEquals } from "@std/assert";
+import {
+  type CreateVolumeRequestSchema,
+  VolumeCapability_AccessMode_Mode as Mode,
+  type VolumeCapabilitySchema,
+} from "../../csi/csi_pb.ts";
+import { connect, type CsiClient, type Driver, parseGroupList, startStandalone } from "../../mod.ts";
+import { type Command, describe, type Exec, type Output, type Program } from "../../lvm/exec.ts";
+import { type LogicalVolume, readReport, type VolumeGroup } from "../../lvm/report.ts";
+
+/** A request for a volume, or the parts of it that matter. */
+export type CreateRequest = Exclude<MessageInitShape<typeof CreateVolumeRequestSchema>, Message>;
+
+/** The machine under a test. */
+export interface Host {
+  /** For names of tests. */
+  readonly name: string;
+  /** Two volume groups that the test has for itself: the second has more room than the first. */
+  readonly groups: readonly [string, string];
+  /** Makes the machine ready; what it answers puts everything back. */
+  setUp(): Promise<{ exec: Exec } & AsyncDisposable>;
+}
+
+/** A running exec that remembers what it ran. */
+export class RecordingExec implements Exec {
+  readonly #exec: Exec;
+  /** Every command so far. */
+  readonly commands: Command[] = [];
+
+  constructor(exec: Exec) {
+    this.#exec = exec;
+  }
+
+  run(command: Command): Promise<Output> {
+    this.commands.push(command);
+    return this.#exec.run(command);
+  }
+
+  settled(): Promise<void> {
+    return this.#exec.settled();
+  }
+
+  /** The commands that `body` ran, as a person would read them. */
+  async during(body: () => Promise<unknown>): Promise<string[]> {
+    const before = this.commands.length;
+    await body();
+    return this.commands.slice(before).map(describe);
+  }
+}
+
+/** A driver on a machine, and a client of it. */
+export class Bench implements AsyncDisposable {
+  /** The client. */
+  readonly csi: CsiClient;
+  /** What the driver and the test ran. */
+  readonly exec: RecordingExec;
+  /** A folder of the test's own. */
+  readonly folder: string;
+  /** The volume groups. */
+  readonly groups: readonly [string, string];
+  readonly #driver: Driver;
+  #disposed = false;
+
+  private constructor(parts: { driver: Driver; exec: RecordingExec; folder: string; groups: Host["groups"] }) {
+    this.#driver = parts.driver;
+    this.exec = parts.exec;
+    this.folder = parts.folder;
+    this.groups = parts.groups;
+    this.csi = connect(parts.driver.socketPath);
+  }
+
+  /** Starts a driver over the machine. */
+  static async start(exec: Exec, groups: Host["groups"]): Promise<Bench> {
+    const recording = new RecordingExec(exec);
+    const folder = await Deno.realPath(await Deno.makeTempDir({ prefix: "denolith-test-" }));
+    const driver = await startStandalone({
+      socketPath: `${folder}/csi.sock`,
+      driver: "test.denolith.dev",
+      version: "0",
+      nodeId: "node-1",
+      groups: parseGroupList(groups.join(",")),
+      exec: recording,
+    });
+    return new Bench({ driver, exec: recording, folder, groups });
+  }
+
+  /** Runs a program as an administrator would, and makes sure that it succeeds. */
+  async admin(program: Program, ...args: string[]): Promise<string> {
+    const output = await this.exec.run({ program, args, mutates: true });
+    assertEquals(output.code, 0, `${program} ${args.join(" ")}: ${output.stderr}`);
+    return output.stdout;
+  }
+
+  /** All groups of the test as LVM reports them. */
+  async report(): Promise<VolumeGroup[]> {
+    return (await readReport(this.exec)).filter((group) => this.groups.includes(group.name));
+  }
+
+  /** All LVs of the test's groups. */
+  async lvs(): Promise<LogicalVolume[]> {
+    return (await this.report()).flatMap((group) => group.lvs);
+  }
+
+  /** The only LV there is, and its path for lvm's commands. */
+  async onlyLv(): Promise<LogicalVolume & { path: string }> {
+    const found = (await this.report()).flatMap((group) =>
+      group.lvs.map((lv) => ({ ...lv, path: `${group.name}/${lv.name}` }))
+    );
+    assertEquals(found.length, 1, `expected one LV, found ${found.map((lv) => lv.path).join(", ")}`);
+    return found[0]!;
+  }
+
+  /** Creates a volume and answers its id. */
+  async create(request: CreateRequest = {}): Promise<string> {
+    const { volume } = await this.csi.controller.createVolume({ ...volumeRequest(), ...request });
+    assert(volume !== undefined);
+    return volume.volumeId;
+  }
+
+  /** Stages a volume and answers where. */
+  async stage(volumeId: string, volumeCapability: Capability = mountCapability()): Promise<string> {
+    const stagingTargetPath = `${this.folder}/staging`;
+    await Deno.mkdir(stagingTargetPath, { recursive: true });
+    await this.csi.node.nodeStageVolume({ volumeId, stagingTargetPath, volumeCapability });
+    return stagingTargetPath;
+  }
+
+  /** Publishes a staged volume and answers where. */
+  async publish(
+    volumeId: string,
+    name = "pod",
+    options: { volumeCapability?: Capability; readonly?: boolean } = {},
+  ): Promise<string> {
+    const targetPath = `${this.folder}/${name}`;
+    await this.csi.node.nodePublishVolume({
+      volumeId,
+      stagingTargetPath: `${this.folder}/staging`,
+      targetPath,
+      volumeCapability: options.volumeCapability ?? mountCapability(),
+      readonly: options.readonly ?? false,
+    });
+    return targetPath;
+  }
+
+  /** Stops the driver and starts another over the same machine. */
+  async restart(): Promise<Bench> {
+    await this[Symbol.asyncDispose]();
+    return await Bench.start(this.exec, this.groups);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#disposed) return;
+    this.#disposed = true;
+    this.csi[Symbol.dispose]();
+    await this.#driver.stop(10_000);
+  }
+}
+
+let names = 0;
+
+/** A request for a small ext4 volume of a name of its own. */
+export function volumeRequest(): {
+  name: string;
+  capacityRange: { requiredBytes: bigint };
+  volumeCapabilities: Capability[];
+} {
+  return {
+    name: `volume ${++names}`,
+    capacityRange: { requiredBytes: 32n << 20n },
+    volumeCapabilities: [mountCapability()],
+  };
+}
+
+/** A capability as a request carries it. */
+export type Capability = Exclude<MessageInitShape<typeof VolumeCapabilitySchema>, Message>;
+
+/** A filesystem, by default for several pods of a node. */
+export function mountCapability(
+  fsType = "",
+  mountFlags: string[] = [],
+  mode = Mode.SINGLE_NODE_MULTI_WRITER,
+): Capability {
+  return { accessMode: { mode }, accessType: { case: "mount", value: { fsType, mountFlags } } };
+}
+
+/** A block device, by default for several pods of a node. */
+export function blockCapability(mode = Mode.SINGLE_NODE_MULTI_WRITER): Capability {
+  return { accessMode: { mode }, accessType: { case: "block", value: {} } };
+}
+
+/** The status that a call fails with. */
+export async function failureOf(call: Promise<unknown>): Promise<{ code: string; details: string }> {
+  try {
+    await call;
+  } catch (error) {
+    const { code, details } = error as { code?: number; details?: string };
+    if (code === undefined) throw error;
+    return { code: status[code] ?? `${code}`, details: details ?? "" };
+  }
+  return { code: "OK", details: "" };
+}
+
+/** Makes sure that a call fails with the code, and says something. */
+export async function assertFails(code: keyof typeof status, call: Promise<unknown>, includes = ""): Promise<void> {
+  const failure = await failureOf(call);
+  assertEquals(failure.code, code, failure.details);
+  assert(failure.details.includes(includes), `${failure.details} does not include ${includes}`);
+}
+
+/** Registers a test of the contract on a machine. */
+export function contract(host: Host, name: string, body: (bench: Bench) => Promise<void>): void {
+  Deno.test(`${name} [${host.name}]`, async () => {
+    await using machine = await host.setUp();
+    await using bench = await Bench.start(machine.exec, host.groups);
+    try {
+      await body(bench);
+    } finally {
+      await Deno.remove(bench.folder, { recursive: true }).catch(() => {}); // a mount still there keeps its folder
+    }
+  });
+}

@@ -1,0 +1,262 @@
+/**
+ * Contract: hostile input gets the code that the spec names, and changes nothing.
+ *
+ * @module
+ */
+
+import { assert, assertEquals } from "@std/assert";
+import {
+  assertFails,
+  blockCapability,
+  contract,
+  type CreateRequest,
+  failureOf,
+  type Host,
+  mountCapability,
+  volumeRequest,
+} from "./host.ts";
+
+const MAX = (1n << 63n) - 1n;
+
+/** Names that are strange, and allowed: any Unicode but control characters. */
+const STRANGE_NAMES = [
+  "../../etc/passwd",
+  "/dev/sda",
+  "-rf",
+  "--yes",
+  "@all",
+  "vg/lv",
+  "$(reboot)`reboot`;reboot\n",
+  "a".repeat(128),
+  "\u{1F4BE}".repeat(128),
+  "né\u0301\u202E\uFEFF\u{10FFFF} \t",
+  Array.from({ length: 128 }, (_, index) => String.fromCodePoint(0xa0 + index * 7919 % 0xd000)).join(""),
+];
+
+/** Names that the spec bans. */
+const BANNED_NAMES = ["", "a\u0000b", "\u001B[2J", "x\u0085", "\u007F", "a".repeat(129)];
+
+/** Ids that are not ours, whatever they look like. */
+const FOREIGN_IDS = [
+  "pvc-123",
+  "../x",
+  "@tag",
+  "-y",
+  "vg/lv",
+  "v1-",
+  "v1-0000000000000000000000000000000G",
+  "v1-00000000000000000000000000000000 ",
+  "v1-00000000000000000000000000000000\n",
+  "V1-00000000000000000000000000000000",
+  "v2-00000000000000000000000000000000",
+  "\u{1F4BE}".repeat(128),
+  "a".repeat(100_000),
+];
+
+/** Sizes, and what each is answered. */
+const SIZES = [
+  ["INVALID_ARGUMENT", { requiredBytes: 0n, limitBytes: 0n }],
+  ["INVALID_ARGUMENT", { requiredBytes: -1n }],
+  ["INVALID_ARGUMENT", { requiredBytes: -MAX - 1n }],
+  ["INVALID_ARGUMENT", { requiredBytes: 1n, limitBytes: -1n }],
+  ["OUT_OF_RANGE", { requiredBytes: 64n << 20n, limitBytes: 32n << 20n }],
+  ["OUT_OF_RANGE", { requiredBytes: MAX }],
+  ["OUT_OF_RANGE", { requiredBytes: MAX, limitBytes: MAX }],
+  ["OUT_OF_RANGE", { requiredBytes: 1n, limitBytes: 1n }],
+  ["RESOURCE_EXHAUSTED", { requiredBytes: 1n << 50n }],
+] as const;
+
+/** Parts of a request for a volume that are refused, and the word that the answer must have. */
+const REFUSED: readonly (readonly [string, CreateRequest])[] = [
+  ["volume_capabilities", { volumeCapabilities: [] }],
+  ["access_type", { volumeCapabilities: [{ accessMode: { mode: 1 } }] }],
+  ["UNKNOWN", { volumeCapabilities: [mountCapability("", [], 0)] }],
+  ["MULTI_NODE", { volumeCapabilities: [mountCapability("", [], 5)] }],
+  ["fs_type", { volumeCapabilities: [mountCapability("ntfs")] }],
+  ["fs_type", { volumeCapabilities: [mountCapability("ext4;reboot")] }],
+  ["several", { volumeCapabilities: [mountCapability(), blockCapability()] }],
+  ["mount flag", { volumeCapabilities: [mountCapability("ext4", ["exec,suid"])] }],
+  ["mount flag", { volumeCapabilities: [mountCapability("ext4", ["remount"])] }],
+  ["mount flag", { volumeCapabilities: [mountCapability("ext4", ["errors=panic"])] }],
+  ["mount flag", { volumeCapabilities: [mountCapability("ext4", ["-o"])] }],
+  ["mount flag", { volumeCapabilities: [mountCapability("xfs", ["logdev=/dev/sda"])] }],
+  ["mount flag", { volumeCapabilities: [mountCapability("btrfs", ["device=/dev/sda"])] }],
+  ["volume_mount_group", {
+    volumeCapabilities: [{ accessMode: { mode: 1 }, accessType: { case: "mount", value: { volumeMountGroup: "0" } } }],
+  }],
+  ["mkfs option", { parameters: { mkfsOptions: "/dev/sda" } }],
+  ["mkfs option", { parameters: { mkfsOptions: "-F" } }],
+  ["mkfs option", { parameters: { mkfsOptions: "-b" } }],
+  ["mkfs option", { parameters: { mkfsOptions: "-b 1024;reboot" } }],
+  ["mkfs option", { parameters: { mkfsOptions: "-E offset=4096" } }],
+  ["mkfs option", { parameters: { mkfsOptions: "-J device=/dev/sda" } }],
+  ["mkfs option", { parameters: { mkfsOptions: "-U clear" } }],
+  ["mkfs option", { parameters: { mkfsOptions: "-d name=/etc/passwd", fsType: "xfs" } }],
+  ["mkfsOptions", { parameters: { mkfsOptions: "-m 0" }, volumeCapabilities: [blockCapability()] }],
+  ["volumeGroup", { parameters: { volumeGroup: "../x" } }],
+  ["volumeGroup", { parameters: { volumeGroup: "-a" } }],
+  ["volumeGroup", { parameters: { volumeGroup: "@tag" } }],
+  ["volumeGroupPattern", { parameters: { volumeGroupPattern: "(" } }],
+  ["volumeGroupPattern", { parameters: { volumeGroupPattern: "a".repeat(257) } }],
+  ["volumeGroupPattern", { parameters: { volumeGroupPattern: "(?=a)" } }],
+  ["only one of them", { parameters: { volumeGroup: "a", volumeGroupPattern: "a" } }],
+  ["volumeGroup", { parameters: { volumeGrop: "a" } }],
+  ["unknown", { parameters: { __proto__x: "a" } }],
+  ["unknown", { parameters: { constructor: "a" } }],
+  ["thinProvision", { parameters: { thinProvision: "yes" } }],
+  ["storage", { parameters: { storage: "zfs" } }],
+  ["shared", { parameters: { shared: "maybe" } }],
+  ["mutable", { mutableParameters: { iops: "1" } }],
+];
+
+/** Registers the tests. */
+export function hostileContract(host: Host): void {
+  contract(
+    host,
+    "hostile: strange names make volumes with harmless LV names, banned names make none",
+    async (bench) => {
+      const made = new Set<string>();
+      for (const name of STRANGE_NAMES) {
+        const volumeId = await bench.create({ name });
+        const lv = await bench.onlyLv();
+        assert(
+          /^vol-[0-9a-f]{32}$/.test(lv.name) && /^v1-[0-9a-f]{32}$/.test(volumeId),
+          `${name}: ${lv.name}, ${volumeId}`,
+        );
+        made.add(volumeId);
+        await bench.csi.controller.deleteVolume({ volumeId });
+      }
+      assertEquals(made.size, STRANGE_NAMES.length);
+      for (const name of BANNED_NAMES) {
+        await assertFails("INVALID_ARGUMENT", bench.create({ name }), "name");
+        await assertFails(
+          "INVALID_ARGUMENT",
+          bench.csi.controller.createSnapshot({ name, sourceVolumeId: "v1-x" }),
+          "name",
+        );
+      }
+      assertEquals(await bench.lvs(), []);
+    },
+  );
+
+  contract(host, "hostile: sizes and ranges", async (bench) => {
+    for (const [code, capacityRange] of SIZES) await assertFails(code, bench.create({ capacityRange }));
+    assertEquals(await bench.lvs(), []);
+    const volumeId = await bench.create();
+    const before = await bench.report();
+    for (const [code, capacityRange] of SIZES) {
+      const growing = code === "RESOURCE_EXHAUSTED" ? "OUT_OF_RANGE" : code;
+      await assertFails(growing, bench.csi.controller.controllerExpandVolume({ volumeId, capacityRange }));
+    }
+    assertEquals(await bench.report(), before);
+    await bench.csi.controller.deleteVolume({ volumeId });
+  });
+
+  contract(host, "hostile: parameters, capabilities, mkfs options and mount flags off the lists", async (bench) => {
+    const commands = await bench.exec.during(async () => {
+      for (const [word, request] of REFUSED) await assertFails("INVALID_ARGUMENT", bench.create(request), word);
+    });
+    assertEquals(commands, []);
+  });
+
+  contract(
+    host,
+    "hostile: foreign ids are deleted already, do not exist for other calls, and reach no command",
+    async (bench) => {
+      const volumeCapability = mountCapability();
+      const [stagingTargetPath, targetPath, volumePath] = ["staging", "target", "path"].map((name) =>
+        `${bench.folder}/${name}`
+      ) as [
+        string,
+        string,
+        string,
+      ];
+      const capacityRange = { requiredBytes: 1n };
+      const { controller, node } = bench.csi;
+      const commands = await bench.exec.during(async () => {
+        for (const volumeId of FOREIGN_IDS) {
+          await controller.deleteVolume({ volumeId });
+          await controller.deleteSnapshot({ snapshotId: volumeId });
+          const calls = [
+            controller.controllerGetVolume({ volumeId }),
+            controller.controllerExpandVolume({ volumeId, capacityRange }),
+            controller.validateVolumeCapabilities({ volumeId, volumeCapabilities: [volumeCapability] }),
+            controller.createSnapshot({ name: "x", sourceVolumeId: volumeId }),
+            controller.getSnapshot({ snapshotId: volumeId }),
+            node.nodeStageVolume({ volumeId, stagingTargetPath, volumeCapability }),
+            node.nodeUnstageVolume({ volumeId, stagingTargetPath }),
+            node.nodePublishVolume({ volumeId, stagingTargetPath, targetPath, volumeCapability }),
+            node.nodeUnpublishVolume({ volumeId, targetPath }),
+            node.nodeGetVolumeStats({ volumeId, volumePath }),
+            node.nodeExpandVolume({ volumeId, volumePath }),
+          ];
+          for (const call of calls) await assertFails("NOT_FOUND", call);
+        }
+      });
+      assertEquals(commands, []);
+    },
+  );
+
+  contract(host, "hostile: a missing id, path or capability is INVALID_ARGUMENT for every call", async (bench) => {
+    const { controller, node } = bench.csi;
+    const volumeId = "v1-00000000000000000000000000000000";
+    const stagingTargetPath = "/x";
+    const volumeCapability = mountCapability();
+    const commands = await bench.exec.during(async () => {
+      const calls = [
+        controller.createVolume(),
+        controller.deleteVolume(),
+        controller.controllerGetVolume(),
+        controller.controllerExpandVolume({ capacityRange: { requiredBytes: 1n } }),
+        controller.controllerExpandVolume({ volumeId }),
+        controller.validateVolumeCapabilities(),
+        controller.createSnapshot(),
+        controller.createSnapshot({ name: "x" }),
+        controller.deleteSnapshot(),
+        controller.getSnapshot(),
+        node.nodeStageVolume(),
+        node.nodeStageVolume({ volumeId, stagingTargetPath }),
+        node.nodeStageVolume({ volumeId, volumeCapability }),
+        node.nodeStageVolume({ stagingTargetPath, volumeCapability }),
+        node.nodeUnstageVolume({ volumeId }),
+        node.nodePublishVolume({ volumeId, stagingTargetPath, volumeCapability }),
+        node.nodePublishVolume({ volumeId, stagingTargetPath, targetPath: "/y" }),
+        node.nodeUnpublishVolume({ volumeId }),
+        node.nodeGetVolumeStats({ volumeId }),
+        node.nodeExpandVolume({ volumeId }),
+      ];
+      for (const call of calls) await assertFails("INVALID_ARGUMENT", call);
+    });
+    assertEquals(commands, []);
+  });
+
+  contract(host, "hostile: paths that are relative, dotted or have control characters are refused", async (bench) => {
+    const volumeId = "v1-00000000000000000000000000000000";
+    const paths = ["relative", "-o", "/a/../../etc", "/a/./b", "/a\nb", "/a\u0000b", "/", "//", "/" + "a".repeat(5000)];
+    const commands = await bench.exec.during(async () => {
+      for (const path of paths) {
+        const volumeCapability = mountCapability();
+        await assertFails(
+          "INVALID_ARGUMENT",
+          bench.csi.node.nodeStageVolume({ volumeId, stagingTargetPath: path, volumeCapability }),
+        );
+        await assertFails("INVALID_ARGUMENT", bench.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath: path }));
+        await assertFails("INVALID_ARGUMENT", bench.csi.node.nodeUnpublishVolume({ volumeId, targetPath: path }));
+        const publish = { volumeId, stagingTargetPath: "/x", targetPath: path, volumeCapability };
+        await assertFails("INVALID_ARGUMENT", bench.csi.node.nodePublishVolume(publish));
+      }
+    });
+    assertEquals(commands, []);
+  });
+
+  contract(host, "hostile: a pattern for groups cannot hang the driver", async (bench) => {
+    const patterns = ["(a*)*$", "(a|a)*b", "((a+)+)+$", "(.*)*(.*)*(.*)*z"];
+    for (const volumeGroupPattern of patterns) {
+      const start = performance.now();
+      const { code } = await failureOf(bench.create({ ...volumeRequest(), parameters: { volumeGroupPattern } }));
+      assertEquals(code, "RESOURCE_EXHAUSTED");
+      assert(performance.now() - start < 10_000);
+    }
+    assertEquals(await bench.lvs(), []);
+  });
+}

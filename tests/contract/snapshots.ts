@@ -1,0 +1,132 @@
+/**
+ * Contract: copy-on-write snapshots.
+ *
+ * @module
+ */
+
+import { assertEquals } from "@std/assert";
+import { assertFails, type Bench, contract, type Host } from "./host.ts";
+
+const MiB = 1n << 20n;
+
+/** Registers the tests. */
+export function snapshotsContract(host: Host): void {
+  contract(
+    host,
+    "createSnapshot() takes one, answers the same for ever, and deleteSnapshot() removes it",
+    async (bench) => {
+      const sourceVolumeId = await bench.create();
+      const request = { name: "first", sourceVolumeId, parameters: { snapSize: "50%" } };
+      const { snapshot } = await bench.csi.controller.createSnapshot(request);
+      assertEquals([snapshot?.sizeBytes, snapshot?.readyToUse, snapshot?.sourceVolumeId], [
+        32n * MiB,
+        true,
+        sourceVolumeId,
+      ]);
+      assertEquals((await bench.csi.controller.createSnapshot(request)).snapshot, snapshot);
+      assertEquals((await bench.csi.controller.getSnapshot({ snapshotId: snapshot!.snapshotId })).snapshot, snapshot);
+      const store = (await bench.lvs()).find((lv) => lv.origin !== undefined);
+      assertEquals(store?.size, 16n * MiB);
+
+      const other = await bench.create();
+      await assertFails("ALREADY_EXISTS", bench.csi.controller.createSnapshot({ ...request, sourceVolumeId: other }));
+      await bench.csi.controller.deleteVolume({ volumeId: other });
+      await bench.csi.controller.deleteSnapshot({ snapshotId: snapshot!.snapshotId });
+      await bench.csi.controller.deleteSnapshot({ snapshotId: snapshot!.snapshotId });
+      await assertFails("NOT_FOUND", bench.csi.controller.getSnapshot({ snapshotId: snapshot!.snapshotId }));
+      assertEquals((await bench.lvs()).length, 1);
+      await bench.csi.controller.deleteVolume({ volumeId: sourceVolumeId });
+    },
+  );
+
+  contract(host, "deleteVolume() leaves a volume that has snapshots as it is, and names them", async (bench) => {
+    const { volumeId, snapshotId } = await snapshotted(bench);
+    await assertFails("FAILED_PRECONDITION", bench.csi.controller.deleteVolume({ volumeId }), "snap-");
+    assertEquals((await bench.lvs()).length, 2);
+    await bench.csi.controller.deleteSnapshot({ snapshotId });
+    await bench.csi.controller.deleteVolume({ volumeId });
+    assertEquals(await bench.lvs(), []);
+  });
+
+  contract(
+    host,
+    "controllerExpandVolume() grows a volume with snapshots while it is not in use, else names them",
+    async (bench) => {
+      const { volumeId, snapshotId } = await snapshotted(bench);
+      const expand = (requiredBytes: bigint) =>
+        bench.csi.controller.controllerExpandVolume({ volumeId, capacityRange: { requiredBytes } });
+      assertEquals((await expand(40n * MiB)).capacityBytes, 40n * MiB);
+      assertEquals((await bench.lvs()).map((lv) => lv.active), [true, true]);
+      const stagingTargetPath = await bench.stage(volumeId);
+      await assertFails("FAILED_PRECONDITION", expand(64n * MiB), "snap-");
+      await bench.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+      await bench.csi.controller.deleteSnapshot({ snapshotId });
+      assertEquals((await expand(64n * MiB)).capacityBytes, 64n * MiB);
+      await bench.csi.controller.deleteVolume({ volumeId });
+    },
+  );
+
+  contract(host, "listSnapshots() pages, and filters by snapshot and by source", async (bench) => {
+    const one = await snapshotted(bench);
+    const two = await snapshotted(bench);
+    const list = async (request: Parameters<Bench["csi"]["controller"]["listSnapshots"]>[0]) =>
+      (await bench.csi.controller.listSnapshots(request)).entries.map(({ snapshot }) => snapshot?.snapshotId);
+    const all = [one.snapshotId, two.snapshotId].sort();
+    assertEquals(await list({}), all);
+    assertEquals(await list({ maxEntries: 1 }), all.slice(0, 1));
+    assertEquals(await list({ maxEntries: 1, startingToken: all[0]! }), all.slice(1));
+    assertEquals(await list({ sourceVolumeId: one.volumeId }), [one.snapshotId]);
+    assertEquals(await list({ snapshotId: two.snapshotId }), [two.snapshotId]);
+    assertEquals(await list({ snapshotId: "foreign" }), []);
+    assertEquals(await list({ sourceVolumeId: "foreign" }), []);
+    for (const { volumeId, snapshotId } of [one, two]) {
+      await bench.csi.controller.deleteSnapshot({ snapshotId });
+      await bench.csi.controller.deleteVolume({ volumeId });
+    }
+  });
+
+  contract(host, "createSnapshot() refuses what cannot be", async (bench) => {
+    const sourceVolumeId = await bench.create();
+    const create = (request: object) =>
+      bench.csi.controller.createSnapshot({ name: "refused", sourceVolumeId, ...request });
+    await assertFails("INVALID_ARGUMENT", create({ parameters: { snapSize: "200%" } }), "snapSize");
+    await assertFails("INVALID_ARGUMENT", create({ parameters: { snapsiz: "1Gi" } }), "snapSize");
+    await assertFails("RESOURCE_EXHAUSTED", create({ parameters: { SnapSize: "10Ti" } }), "free");
+    await assertFails("NOT_FOUND", create({ sourceVolumeId: "v1-00000000000000000000000000000000" }));
+    await assertFails("NOT_FOUND", create({ sourceVolumeId: "foreign" }));
+    assertEquals((await bench.lvs()).length, 1);
+    await bench.csi.controller.deleteVolume({ volumeId: sourceVolumeId });
+  });
+
+  contract(
+    host,
+    "createVolume() from a snapshot or a volume says that it is not supported, or that there is none",
+    async (bench) => {
+      const { volumeId, snapshotId } = await snapshotted(bench);
+      const unknown = "v1-00000000000000000000000000000000";
+      const sources = [
+        ["INVALID_ARGUMENT", { case: "snapshot", value: { snapshotId } }],
+        ["INVALID_ARGUMENT", { case: "volume", value: { volumeId } }],
+        ["NOT_FOUND", { case: "snapshot", value: { snapshotId: unknown } }],
+        ["NOT_FOUND", { case: "volume", value: { volumeId: unknown } }],
+      ] as const;
+      for (const [code, type] of sources) await assertFails(code, bench.create({ volumeContentSource: { type } }));
+      assertEquals((await bench.lvs()).length, 2);
+      await bench.csi.controller.deleteSnapshot({ snapshotId });
+      await bench.csi.controller.deleteVolume({ volumeId });
+    },
+  );
+}
+
+let names = 0;
+
+async function snapshotted(bench: Bench): Promise<{ volumeId: string; snapshotId: string }> {
+  const volumeId = await bench.create();
+  const parameters = { snapSize: "8Mi" };
+  const { snapshot } = await bench.csi.controller.createSnapshot({
+    name: `snapshot ${++names}`,
+    sourceVolumeId: volumeId,
+    parameters,
+  });
+  return { volumeId, snapshotId: snapshot!.snapshotId };
+}

@@ -1,0 +1,4 @@
+import { contractTests } from "./contract/all.ts";
+import { fakeHost } from "./contract/fake_host.ts";
+
+contractTests(fakeHost);

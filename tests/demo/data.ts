@@ -1,0 +1,103 @@
+import { createHash, randomBytes } from "node:crypto";
+
+/** How much is read or written at a time, in bytes. */
+const PIECE = 1 << 20;
+
+/** Writes a file of random bytes, whatever was in it, down to the disk; answers their SHA-256. */
+export async function writeRandom(path: string, bytes: number): Promise<string> {
+  const hash = createHash("sha256");
+  using file = await Deno.open(path, { create: true, truncate: true, write: true });
+  for (let written = 0; written < bytes;) {
+    const piece = randomBytes(Math.min(PIECE, bytes - written));
+    hash.update(piece);
+    await writeAll(file, piece);
+    written += piece.length;
+  }
+  await file.sync();
+  return hash.digest("hex");
+}
+
+/** The SHA-256 of a file. */
+export async function checksum(path: string): Promise<string> {
+  const hash = createHash("sha256");
+  using file = await Deno.open(path);
+  const piece = new Uint8Array(PIECE);
+  for (let count = await file.read(piece); count !== null; count = await file.read(piece)) {
+    hash.update(piece.subarray(0, count));
+  }
+  return hash.digest("hex");
+}
+
+/** What a {@linkcode Writer} did. */
+export interface Written {
+  /** How many lines it wrote. */
+  readonly lines: number;
+  /** The longest that one of them took, in milliseconds. */
+  readonly longestMs: number;
+}
+
+/** A program that keeps appending lines to a file, each down to the disk before the next. */
+export class Writer {
+  #lines = 0;
+  #longestMs = 0;
+  #stopped = false;
+  readonly #done: Promise<void>;
+
+  /** Starts to write. */
+  constructor(path: string) {
+    this.#done = this.#write(path);
+    this.#done.catch(() => this.#stopped = true); // told by stop()
+  }
+
+  /** Waits until it has written so many lines more, or has failed. */
+  async more(lines: number): Promise<void> {
+    for (const goal = this.#lines + lines; this.#lines < goal && !this.#stopped;) await pause(5);
+  }
+
+  /**
+   * Ends it.
+   *
+   * @throws {Error} what it met while it wrote
+   */
+  async stop(): Promise<Written> {
+    this.#stopped = true;
+    await this.#done;
+    return { lines: this.#lines, longestMs: this.#longestMs };
+  }
+
+  async #write(path: string): Promise<void> {
+    using file = await Deno.open(path, { create: true, append: true });
+    while (!this.#stopped) {
+      const text = `${this.#lines} ${randomBytes(64).toString("hex")}`;
+      const start = performance.now();
+      await writeAll(file, new TextEncoder().encode(`${text} ${checksumOf(text)}\n`));
+      await file.syncData();
+      this.#longestMs = Math.max(this.#longestMs, performance.now() - start);
+      this.#lines++;
+      await pause(10);
+    }
+  }
+}
+
+/** How many lines of a {@linkcode Writer} the file has, from the first without a gap and with the right checksums. */
+export async function goodLines(path: string): Promise<number> {
+  const lines = (await Deno.readTextFile(path)).split("\n");
+  const bad = lines.findIndex((line, number) => {
+    const [, text = "", sum] = /^(.*) ([0-9a-f]{64})$/.exec(line) ?? [];
+    return !text.startsWith(`${number} `) || sum !== checksumOf(text);
+  });
+  return bad === -1 ? lines.length : bad;
+}
+
+function checksumOf(text: string): string {
+  return createHash("sha256").update(text).digest("hex");
+}
+
+async function writeAll(file: Deno.FsFile, bytes: Uint8Array): Promise<void> {
+  for (let written = 0; written < bytes.length;) written += await file.write(bytes.subarray(written));
+}
+
+/** Resolves after so many milliseconds. */
+export function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}

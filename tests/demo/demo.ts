@@ -1,0 +1,116 @@
+/**
+ * `deno task demo`: the life of a volume, played through the driver's socket on real LVM.
+ *
+ * @module
+ */
+
+import { parseArgs } from "@std/cli/parse-args";
+import { join } from "@std/path";
+import { closestString } from "@std/text/closest-string";
+import { obstacle } from "./loop_group.ts";
+import { Narrator, type Output, writeToStdout } from "./output.ts";
+
+const HELP = `Usage: deno task demo [flags]
+
+Plays the life of a volume on real LVM, through the driver's socket, as an orchestrator would: create, stage, publish,
+write, grow under a writer, snapshot, delete. Ends with the time that each step took.
+
+As root on a machine with device-mapper and lvm2 it runs on that machine, on a volume group of its own in a file. Anywhere
+else it runs in a virtual machine, which is built on first use (takes root, Debian's packages, and one to two minutes) and
+kept in the cache folder. Ctrl-C ends it at any time; nothing else is left behind.
+
+Flags:
+  --guest     use the virtual machine in any case
+  -h, --help  show this help`;
+
+/** A mistake in the command line. */
+class UsageError extends Error {}
+
+/** Why the demo ends early, and with which exit status. */
+class Interruption extends Error {
+  constructor(message: string, readonly status: number) {
+    super(message);
+  }
+}
+
+/** The signals that end the demo, with their numbers. */
+const SIGNALS = { SIGINT: 2, SIGTERM: 15, SIGHUP: 1 } as const;
+
+/** Runs the demo and answers its exit status: 0 all held, 1 something did not, 2 not understood, 128 and more a signal. */
+async function main(args: readonly string[]): Promise<number> {
+  const { help, guest } = parseFlags(args);
+  if (help) {
+    console.log(HELP);
+    return 0;
+  }
+  const end = new AbortController();
+  const output = standardOutput(end);
+  const narrator = new Narrator(output);
+  endOnSignals(end, narrator);
+  const why = guest ? "you asked for it" : await obstacle();
+  const tempDir = Deno.env.get("TMPDIR") ?? "/tmp";
+  const project = join(import.meta.dirname!, "../..");
+  narrator.title("denolith: the life of a volume");
+  const { signal } = end;
+  try {
+    if (why !== undefined) {
+      narrator.say(`In a small virtual machine with a kernel of its own: ${why}. Ctrl-C ends it.`);
+      const { playInGuest } = await import("./in_guest.ts");
+      return await playInGuest({ output, signal, project, tempDir }) ? 0 : 1;
+    }
+    narrator.say("On this machine, on a volume group of its own, removed afterwards. Ctrl-C ends it.");
+    const { playLife } = await import("./life.ts");
+    const driver = [Deno.execPath(), "run", "--allow-all", "--quiet", join(project, "main.ts")];
+    return await playLife({ output, signal, driver, tempDir }) ? 0 : 1;
+  } catch (error) {
+    if (!(error instanceof Interruption)) throw error;
+    narrator.say(`${error.message}; nothing is left behind`);
+    return error.status;
+  }
+}
+
+function parseFlags(args: readonly string[]): { help: boolean; guest: boolean } {
+  const known = ["guest", "help"];
+  const parsed = parseArgs(args, {
+    boolean: known,
+    alias: { help: "h" },
+    unknown: (arg) => {
+      if (!arg.startsWith("-")) throw new UsageError(`unexpected argument ${JSON.stringify(arg)}; see --help`);
+      const flag = arg.replace(/=.*$/s, "");
+      throw new UsageError(`unknown flag ${flag}; did you mean --${closestString(flag.replace(/^-+/, ""), known)}?`);
+    },
+  });
+  return { help: parsed.help === true, guest: parsed.guest === true };
+}
+
+/** Standard output; when nobody reads it any more, the demo ends. */
+function standardOutput(end: AbortController): Output {
+  const terminal = Deno.stdout.isTerminal();
+  const write = (text: string) => {
+    try {
+      writeToStdout(text);
+    } catch {
+      end.abort(new Interruption("output closed", 128 + 13));
+    }
+  };
+  return { write, terminal, colors: terminal && !Deno.noColor };
+}
+
+function endOnSignals(end: AbortController, narrator: Narrator): void {
+  for (const [signal, number] of Object.entries(SIGNALS)) {
+    Deno.addSignalListener(signal as keyof typeof SIGNALS, () => {
+      if (end.signal.aborted) return;
+      narrator.title(`${signal}: ending, and cleaning up`);
+      end.abort(new Interruption("ended", 128 + number));
+    });
+  }
+}
+
+if (import.meta.main) {
+  try {
+    Deno.exit(await main(Deno.args));
+  } catch (error) {
+    console.error(`demo: ${error instanceof Error ? error.message : String(error)}`);
+    Deno.exit(error instanceof UsageError ? 2 : 1);
+  }
+}

@@ -1,0 +1,119 @@
+import { join } from "@std/path";
+import { runGuest } from "../rig/guest.ts";
+import { ensureGuestImage } from "../rig/guest_image.ts";
+import { run } from "../rig/process.ts";
+import { TempFolder } from "../rig/temp_folder.ts";
+import type { GuestSettings } from "./guest_entry.ts";
+import { Narrator, type Output } from "./output.ts";
+
+/** What {@linkcode playInGuest} needs. */
+export interface GuestPlay {
+  /** Where the words go. */
+  readonly output: Output;
+  /** Stops the guest and removes everything but the guest's image. */
+  readonly signal: AbortSignal;
+  /** The folder of the project. */
+  readonly project: string;
+  /** Where temporary folders are made. */
+  readonly tempDir: string;
+}
+
+/** The bundles, in the guest's folder. */
+const BUNDLES = { driver: "main.js", demo: "tests/demo/guest_entry.js" } as const;
+
+/** With a bundle, `require` is not found by Deno itself. */
+const REQUIRE = 'import{createRequire as $r}from"node:module";const require=$r(import.meta.url);\n';
+
+const REMARK = "The machine was emulated in software: on a real one, each of these calls takes a fraction of the time.";
+
+/**
+ * Plays the life of a volume in a virtual machine, whose image is built on first use and kept.
+ *
+ * @returns whether everything was as it should be; what was not has been told
+ * @throws {Error} when the guest cannot be built or started
+ * @throws the signal's reason, when it was aborted
+ */
+export async function playInGuest({ output, signal, project, tempDir }: GuestPlay): Promise<boolean> {
+  const narrator = new Narrator(output);
+  const image = await unlessAborted(signal, ensureGuestImage((line) => narrator.say(line)));
+  await using temp = await TempFolder.create(tempDir, "denolith-demo-");
+  await unlessAborted(signal, bundle(project, temp));
+  const settings: GuestSettings = {
+    terminal: output.terminal,
+    colors: output.colors,
+    driver: ["/work/deno", "run", "--allow-all", "--quiet", `/work/${BUNDLES.driver}`],
+    remark: REMARK,
+  };
+  narrator.say("It starts, which takes about half a minute.");
+  using waiting = new Waiting(narrator);
+  const decoder = new TextDecoder();
+  const status = await runGuest({
+    image,
+    files: {
+      deno: { host: Deno.execPath() },
+      [BUNDLES.driver]: { host: temp.file(BUNDLES.driver) },
+      [BUNDLES.demo]: { host: temp.file(BUNDLES.demo) },
+    },
+    env: { DENOLITH_DEMO: JSON.stringify(settings), DENO_NO_UPDATE_CHECK: "1" },
+    script: `exec ./deno run --allow-all --quiet ${BUNDLES.demo}\n`,
+    dataDisksGiB: [],
+    memMiB: 2048,
+    workDir: tempDir,
+    signal,
+    onOutput: (chunk) => {
+      waiting[Symbol.dispose]();
+      output.write(decoder.decode(chunk, { stream: true }));
+    },
+  }).catch((error) => {
+    throw signal.aborted ? signal.reason : error;
+  });
+  return status === 0;
+}
+
+/** Makes one file each of the driver and of the demo's inner half. */
+async function bundle(project: string, temp: TempFolder): Promise<void> {
+  const entries = Object.values(BUNDLES).map((file) => join(project, file.replace(/\.js$/, ".ts")));
+  const args = ["bundle", "--quiet", "--platform", "deno", "--outdir", temp.path, ...entries];
+  await run("bundle the driver and the demo", Deno.execPath(), args, { cwd: project, guardedBy: temp });
+  for (const file of Object.values(BUNDLES)) {
+    const path = temp.file(file);
+    await Deno.writeTextFile(path, REQUIRE + await Deno.readTextFile(path));
+  }
+}
+
+/** Counts the seconds, on a terminal, until the guest has something to say. */
+class Waiting implements Disposable {
+  readonly #narrator: Narrator;
+  readonly #timer: ReturnType<typeof setInterval>;
+  readonly #start = performance.now();
+
+  constructor(narrator: Narrator) {
+    this.#narrator = narrator;
+    this.#timer = setInterval(() => this.#tell(), 1000);
+    this.#tell();
+  }
+
+  #tell(): void {
+    this.#narrator.pending(`starting: ${Math.round((performance.now() - this.#start) / 1000)} s`);
+  }
+
+  [Symbol.dispose](): void {
+    clearInterval(this.#timer);
+    this.#narrator.clear();
+  }
+}
+
+/** The result, unless the signal is aborted first: then its reason is thrown, and the work is left to end with the process. */
+async function unlessAborted<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
+  signal.throwIfAborted();
+  let onAbort = () => {};
+  const aborted = new Promise<never>((_, reject) => {
+    onAbort = () => reject(signal.reason);
+    signal.addEventListener("abort", onAbort);
+  });
+  try {
+    return await Promise.race([work, aborted]);
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+  }
+}

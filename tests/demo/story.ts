@@ -1,0 +1,144 @@
+import { type ServiceError, status } from "@grpc/grpc-js";
+import { type Narrator, seconds } from "./output.ts";
+
+/** How long a call is waited for, in milliseconds: what kubelet and the sidecars wait. */
+const CALL_MS = 120_000;
+
+/** A step that has been told. */
+interface Step {
+  readonly title: string;
+  calls: number;
+  ms: number;
+}
+
+/** Tells the demo step by step: does the calls, notes their times, and stops at whatever is not as it should be. */
+export class Story {
+  readonly #narrator: Narrator;
+  readonly #signal: AbortSignal;
+  readonly #steps: Step[] = [];
+  #call: string | undefined;
+  #checksums = 0;
+
+  /** Makes a story that ends when the signal is aborted. */
+  constructor(narrator: Narrator, signal: AbortSignal) {
+    this.#narrator = narrator;
+    this.#signal = signal;
+  }
+
+  /**
+   * A step of the story.
+   *
+   * @throws {Error} what its body throws, with the step's title and the call before the message
+   */
+  async step<T>(title: string, body: () => Promise<T>): Promise<T> {
+    this.#signal.throwIfAborted();
+    const step: Step = { title: `${String(this.#steps.length + 1).padStart(2)}  ${title}`, calls: 0, ms: 0 };
+    this.#steps.push(step);
+    this.#narrator.title(step.title);
+    const start = performance.now();
+    try {
+      return await body();
+    } catch (error) {
+      if (this.#signal.aborted) throw this.#signal.reason;
+      const call = this.#call === undefined ? "" : `, ${this.#call}`;
+      throw new Error(`step ${step.title.trim()}${call}: ${wordsOf(error)}`, { cause: error });
+    } finally {
+      step.ms = performance.now() - start;
+    }
+  }
+
+  /** A call of the driver that must succeed; answers its response. */
+  async call<T>(name: string, about: string, call: () => Promise<T>): Promise<T> {
+    const { response, ms } = await this.#timed(name, call);
+    this.#narrator.call(name, about, ms);
+    this.#call = undefined;
+    return response;
+  }
+
+  /** A call of the driver that must be refused with the code; says why it was. */
+  async refused(name: string, about: string, code: status, call: () => Promise<unknown>): Promise<void> {
+    const { response: error, ms } = await this.#timed(name, () => call().then(() => undefined, (error) => error));
+    if (error?.code !== code) {
+      throw error ?? new Error(`it succeeded, and should have been refused with ${status[code]}`);
+    }
+    this.#narrator.call(name, about, ms);
+    this.#narrator.proved(`refused: ${wordsOf(error)}`);
+    this.#call = undefined;
+  }
+
+  /** Work beside the calls, announced while it lasts. */
+  async work<T>(about: string, body: () => Promise<T>): Promise<T> {
+    this.#signal.throwIfAborted();
+    this.#narrator.pending(about);
+    return await body();
+  }
+
+  /** Says something. */
+  say(text: string): void {
+    this.#signal.throwIfAborted();
+    this.#narrator.say(text);
+  }
+
+  /** Shows a line as it is. */
+  show(text: string): void {
+    this.#signal.throwIfAborted();
+    this.#narrator.show(text);
+  }
+
+  /** Says what holds. @throws {Error} with what was found when it does not hold. */
+  proved(claim: string, holds: boolean, found: string): void {
+    this.#signal.throwIfAborted();
+    if (!holds) throw new Error(`not true: ${claim}; found: ${found}`);
+    this.#narrator.proved(claim);
+  }
+
+  /** Says that a checksum is the one that it should be. @throws {Error} when it is not. */
+  sameChecksum(claim: string, actual: string, expected: string): void {
+    this.proved(`${claim}: sha256 ${actual.slice(0, 16)}…`, actual === expected, `${actual}, should be ${expected}`);
+    this.#checksums++;
+  }
+
+  /** The closing table. */
+  close(): void {
+    const total = { title: "    total", calls: 0, ms: 0 };
+    for (const { calls, ms } of this.#steps) {
+      total.calls += calls;
+      total.ms += ms;
+    }
+    const rows = [...this.#steps, total].map(({ title, calls, ms }) => [title, String(calls), seconds(ms)]);
+    this.#narrator.title("What it took");
+    this.#narrator.table([["    step", "calls", "time"], ...rows]);
+    this.#narrator.title(`All checksums matched (${this.#checksums} comparisons).`);
+  }
+
+  async #timed<T>(name: string, call: () => Promise<T>): Promise<{ response: T; ms: number }> {
+    this.#call = name;
+    this.#signal.throwIfAborted();
+    this.#narrator.pending(name);
+    const start = performance.now();
+    const response = await this.#patiently(call());
+    const step = this.#steps.at(-1);
+    if (step !== undefined) step.calls++;
+    return { response, ms: performance.now() - start };
+  }
+
+  /** Waits for an answer, until it has taken too long or the story is ended. */
+  async #patiently<T>(answer: Promise<T>): Promise<T> {
+    using stack = new DisposableStack();
+    const end = new Promise<never>((_, reject) => {
+      const timer = setTimeout(() => reject(new Error(`no answer within ${CALL_MS / 1000} s`)), CALL_MS);
+      stack.defer(() => clearTimeout(timer));
+      const onAbort = () => reject(this.#signal.reason);
+      this.#signal.addEventListener("abort", onAbort);
+      stack.defer(() => this.#signal.removeEventListener("abort", onAbort));
+    });
+    return await Promise.race([answer, end]);
+  }
+}
+
+/** An error in words: of a refused call its code and message. */
+function wordsOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const { code, details } = error as Partial<ServiceError>;
+  return typeof code === "number" ? `${status[code]}: ${details}` : error.message;
+}

@@ -1,0 +1,262 @@
+/**
+ * The fake machine's `lvm`, after LVM 2.03.
+ *
+ * @module
+ */
+
+import type { Output } from "../../lvm/exec.ts";
+import { REPORT_COMMAND } from "../../lvm/report.ts";
+import {
+  blank,
+  devicePath,
+  type FakeGroup,
+  type FakeLv,
+  type FakeMachine,
+  newUuid,
+  ok,
+  refuse,
+  type Tool,
+} from "./machine.ts";
+
+/** Runs `lvm SUBCOMMAND …`. */
+export function lvm(machine: FakeMachine, args: readonly string[]): Output {
+  const [subcommand = "", ...rest] = args;
+  const run = SUBCOMMANDS[subcommand];
+  if (run === undefined) throw new Error(`the fake lvm has no ${args.join(" ")}`);
+  return run(machine, rest);
+}
+
+const SUBCOMMANDS: Readonly<Record<string, Tool>> = { fullreport, lvcreate, lvremove, lvextend, lvchange, vgchange };
+
+function fullreport(machine: FakeMachine, args: readonly string[]): Output {
+  const expected = REPORT_COMMAND.args.slice(1);
+  if (args.join("\n") !== expected.join("\n")) throw new Error(`the fake lvm has no report like ${args.join(" ")}`);
+  return ok(JSON.stringify({
+    report: machine.groups.map((group) => ({
+      vg: [vgRow(group)],
+      pv: [{ pv_name: "/dev/vdb" }],
+      lv: group.lvs.map((lv) => lvRow(machine, group, lv)),
+      pvseg: [],
+      seg: [],
+    })),
+  }));
+}
+
+function vgRow(group: FakeGroup): Record<string, string> {
+  return {
+    vg_name: group.name,
+    vg_uuid: group.uuid,
+    vg_size: `${group.size}`,
+    vg_free: `${freeBytes(group)}`,
+    vg_extent_size: `${group.extentSize}`,
+    vg_missing_pv_count: `${group.missingPvs}`,
+    vg_exported: group.exported ? "1" : "0",
+    vg_permissions: "writeable",
+    vg_tags: [...group.tags].join(","),
+  };
+}
+
+function lvRow(machine: FakeMachine, group: FakeGroup, lv: FakeLv): Record<string, string> {
+  return {
+    lv_name: lv.name,
+    lv_uuid: lv.uuid,
+    lv_size: `${lv.size}`,
+    lv_tags: [...lv.tags].join(","),
+    lv_dm_path: devicePath(group, lv),
+    lv_kernel_major: lv.active ? "253" : "-1",
+    lv_kernel_minor: lv.active ? `${lv.minor}` : "-1",
+    lv_active: lv.active ? "active" : "",
+    lv_device_open: lv.active ? isOpen(machine, lv) ? "1" : "0" : "-1",
+    origin: lv.origin?.name ?? "",
+    origin_size: `${lv.origin?.size ?? lv.size}`,
+    lv_snapshot_invalid: lv.origin === undefined ? "-1" : lv.invalid ? "1" : "0",
+    snap_percent: lv.origin === undefined || !lv.active ? "" : lv.invalid ? "100.00" : "0.00",
+    lv_time: `${lv.createdAt}`,
+  };
+}
+
+function lvcreate(machine: FakeMachine, args: readonly string[]): Output {
+  const { options, positional: [path = ""] } = parse(args, LVCREATE_OPTIONS);
+  const [groupName = "", originName] = path.split("/");
+  const group = machine.groups.find((group) => group.name === groupName);
+  if (group === undefined) return noGroup(groupName);
+  const name = one(options, "--name");
+  if (group.lvs.some((lv) => lv.name === name)) {
+    return refuse(5, `  Logical Volume "${name}" already exists in volume group "${group.name}"`);
+  }
+  const origin = group.lvs.find((lv) => lv.name === originName);
+  if (options.has("--snapshot") !== (originName !== undefined)) throw new Error(`lvcreate: an odd path ${path}`);
+  if (originName !== undefined && origin === undefined) return noLv(path);
+
+  const asked = extents(one(options, "--size"), group);
+  // more than the origin and the store's own table could ever need is not allocated
+  const useful = origin === undefined ? asked : (origin.size / group.extentSize) + 1n;
+  const size = (asked < useful ? asked : useful) * group.extentSize;
+  const free = freeBytes(group);
+  if (size > free) {
+    return refuse(
+      5,
+      `  Volume group "${group.name}" has insufficient free space (${free / group.extentSize} extents): ${
+        size / group.extentSize
+      } required.`,
+    );
+  }
+  group.lvs.push({
+    name,
+    uuid: newUuid(),
+    size,
+    tags: new Set(options.get("--addtag")),
+    active: true,
+    readOnly: false,
+    minor: machine.nextMinor(),
+    createdAt: machine.now(),
+    content: origin === undefined ? blank() : { ...origin.content },
+    invalid: false,
+    ...(origin === undefined ? {} : { origin: { name: origin.name, size: origin.size } }),
+  });
+  return ok(`  Logical volume "${name}" created.\n`);
+}
+
+function lvremove(machine: FakeMachine, args: readonly string[]): Output {
+  const { positional } = parse(args, { "--yes": 0 });
+  for (const path of positional) {
+    const found = find(machine, path);
+    if ("code" in found) return found;
+    const { group, lv } = found;
+    if (isOpen(machine, lv)) return refuse(5, `  Logical volume ${path} contains a filesystem in use.`);
+    group.lvs = group.lvs.filter((other) => other !== lv && other.origin?.name !== lv.name);
+  }
+  return ok();
+}
+
+function lvextend(machine: FakeMachine, args: readonly string[]): Output {
+  const { options, positional: [path = ""] } = parse(args, { "--size": 1 });
+  const found = find(machine, path);
+  if ("code" in found) return found;
+  const { group, lv } = found;
+  const wanted = extents(one(options, "--size"), group);
+  const current = lv.size / group.extentSize;
+  if (lv.active && group.lvs.some((other) => other.origin?.name === lv.name)) {
+    return refuse(5, "  Snapshot origin volumes can be resized only while inactive: try lvchange -an.");
+  }
+  if (wanted === current) {
+    return refuse(5, `  New size (${wanted} extents) matches existing size (${current} extents).`);
+  }
+  if (wanted < current) {
+    return refuse(3, `  New size given (${wanted} extents) not larger than existing size (${current} extents)`);
+  }
+  const free = freeBytes(group) / group.extentSize;
+  if (wanted - current > free) {
+    return refuse(5, `  Insufficient free space: ${wanted - current} extents needed, but only ${free} available`);
+  }
+  lv.size = wanted * group.extentSize;
+  return ok(`  Logical volume ${path} successfully resized.\n`);
+}
+
+function lvchange(machine: FakeMachine, args: readonly string[]): Output {
+  const { options, positional: [path = ""] } = parse(args, { "--activate": 1, "--addtag": 1, "--deltag": 1 });
+  const found = find(machine, path);
+  if ("code" in found) return found;
+  const { group, lv } = found;
+  for (const tag of options.get("--deltag") ?? []) lv.tags.delete(tag);
+  for (const tag of options.get("--addtag") ?? []) lv.tags.add(tag);
+  const activate = options.get("--activate")?.[0];
+  if (activate === undefined) return ok(`  Logical volume ${path} changed.\n`);
+  const together = group.lvs.filter((other) => other === lv || other.origin?.name === lv.name);
+  if (activate === "n" && together.some((other) => isOpen(machine, other))) {
+    return refuse(5, `  Logical volume ${path} contains a filesystem in use.`);
+  }
+  for (const each of together) {
+    if (activate === "y" && !each.active) each.minor = machine.nextMinor();
+    if (activate === "n") each.readOnly = false;
+    each.active = activate === "y";
+  }
+  return ok();
+}
+
+function vgchange(machine: FakeMachine, args: readonly string[]): Output {
+  const { options, positional: [name = ""] } = parse(args, { "--addtag": 1, "--deltag": 1 });
+  const group = machine.groups.find((group) => group.name === name);
+  if (group === undefined) return noGroup(name);
+  for (const tag of options.get("--deltag") ?? []) group.tags.delete(tag);
+  for (const tag of options.get("--addtag") ?? []) group.tags.add(tag);
+  return ok(`  Volume group "${name}" successfully changed\n`);
+}
+
+const LVCREATE_OPTIONS = {
+  "--yes": 0,
+  "--snapshot": 0,
+  "--wipesignatures": 1,
+  "--zero": 1,
+  "--permission": 1,
+  "--name": 1,
+  "--size": 1,
+  "--addtag": 1,
+};
+
+/** Reads options with the given number of values, as lvm does; anything else is a mistake of the driver. */
+function parse(
+  args: readonly string[],
+  known: Readonly<Record<string, number>>,
+): { options: Map<string, string[]>; positional: string[] } {
+  const options = new Map<string, string[]>();
+  const positional: string[] = [];
+  for (let index = 0; index < args.length; index++) {
+    const arg = args[index]!;
+    if (!arg.startsWith("-")) {
+      positional.push(arg);
+      continue;
+    }
+    if (!Object.hasOwn(known, arg)) throw new Error(`the fake lvm has no option ${arg} here: ${args.join(" ")}`);
+    const values = options.get(arg) ?? [];
+    if (known[arg] === 1) values.push(args[++index]!);
+    options.set(arg, values);
+  }
+  if (positional.length === 0) throw new Error(`the fake lvm was given nothing to work on: ${args.join(" ")}`);
+  // an empty name, a tag or a whole group where one LV is meant would reach far more than was meant
+  if (positional.some((path) => path === "" || path.startsWith("@"))) {
+    throw new Error(`a dangerous name: ${args.join(" ")}`);
+  }
+  for (const tag of [...options.get("--addtag") ?? [], ...options.get("--deltag") ?? []]) {
+    if (!/^[A-Za-z0-9_+.\-/=!:&#]{1,1024}$/.test(tag)) throw new Error(`not a tag that LVM takes: ${tag}`);
+  }
+  return { options, positional };
+}
+
+function one(options: ReadonlyMap<string, string[]>, name: string): string {
+  const [value, ...more] = options.get(name) ?? [];
+  if (value === undefined || more.length > 0) throw new Error(`lvm: ${name} must be given once`);
+  return value;
+}
+
+function extents(size: string, group: FakeGroup): bigint {
+  const bytes = /^(\d+)b$/.exec(size)?.[1];
+  if (bytes === undefined) throw new Error(`lvm: an odd size ${size}`);
+  return (BigInt(bytes) + group.extentSize - 1n) / group.extentSize;
+}
+
+function find(machine: FakeMachine, path: string): { group: FakeGroup; lv: FakeLv } | Output {
+  const [groupName = "", name = ""] = path.split("/");
+  if (name === "") throw new Error(`lvm: ${path} would mean all LVs of the group`);
+  const group = machine.groups.find((group) => group.name === groupName);
+  if (group === undefined) return noGroup(groupName);
+  const lv = group.lvs.find((lv) => lv.name === name);
+  return lv === undefined ? noLv(path) : { group, lv };
+}
+
+function noGroup(name: string): Output {
+  return refuse(5, `  Volume group "${name}" not found\n  Cannot process volume group ${name}`);
+}
+
+function noLv(path: string): Output {
+  return refuse(5, `  Failed to find logical volume "${path}"`);
+}
+
+function freeBytes(group: FakeGroup): bigint {
+  return group.lvs.reduce((free, lv) => free - lv.size, group.size);
+}
+
+/** A mounted filesystem holds its device open; a bind mount of the node does not. */
+function isOpen(machine: FakeMachine, lv: FakeLv): boolean {
+  return machine.mounts.some((mount) => mount.lv === lv && mount.root === "/");
+}

@@ -1,0 +1,171 @@
+/**
+ * A machine that behaves like the tools do: same commands, same answers, same refusals, captured from the real ones. It
+ * keeps its state like a real machine, so a driver can be stopped and started over it. A command, an option or a state
+ * that it does not know is an error of the test, told loudly.
+ *
+ * @module
+ */
+
+import { type Command, describe, type Exec, type Output, type Program } from "../../lvm/exec.ts";
+import { lvm } from "./lvm.ts";
+import { TOOLS } from "./tools.ts";
+
+/** What is on a device. */
+export interface Content {
+  /** Whether the first 4 KiB are zeros. */
+  zeroHead: boolean;
+  /** What libblkid would find. */
+  signatures: { type: string; uuid: string }[];
+  /** The size of the filesystem in bytes. */
+  filesystemBytes: bigint;
+  /** Whether reading fails. */
+  unreadable: boolean;
+  /** The exit status of the next filesystem check. */
+  checkStatus: number;
+}
+
+/** A logical volume. */
+export interface FakeLv {
+  name: string;
+  uuid: string;
+  size: bigint;
+  tags: Set<string>;
+  active: boolean;
+  readOnly: boolean;
+  minor: number;
+  createdAt: number;
+  content: Content;
+  origin?: { name: string; size: bigint };
+  invalid: boolean;
+}
+
+/** A volume group. */
+export interface FakeGroup {
+  name: string;
+  uuid: string;
+  size: bigint;
+  extentSize: bigint;
+  tags: Set<string>;
+  missingPvs: number;
+  exported: boolean;
+  lvs: FakeLv[];
+}
+
+/** An entry of the mount table. */
+export interface FakeMount {
+  target: string;
+  source: string;
+  fsType: string;
+  root: string;
+  readOnly: boolean;
+  deviceNumber: string;
+  lv?: FakeLv;
+}
+
+/** Runs before a command and may answer in its place, fail, or never answer. */
+export type Fault = (command: Command) => Promise<Output | undefined> | Output | undefined;
+
+const ROOT_MOUNTS: FakeMount[] = [
+  { target: "/dev", source: "devtmpfs", fsType: "devtmpfs", root: "/", readOnly: false, deviceNumber: "0:5" },
+  { target: "/", source: "/dev/vda", fsType: "ext4", root: "/", readOnly: false, deviceNumber: "254:0" },
+];
+
+/** The machine. */
+export class FakeMachine implements Exec {
+  /** Its volume groups. */
+  readonly groups: FakeGroup[] = [];
+  /** Its mount table. */
+  readonly mounts: FakeMount[] = [...ROOT_MOUNTS];
+  /** Targets that cannot be unmounted now. */
+  readonly busy: Set<string> = new Set();
+  /** What to do before a command. */
+  fault: Fault | undefined;
+  #minor = 0;
+  #clock = 1_700_000_000;
+
+  /** Adds an empty volume group. */
+  addGroup(name: string, bytes: bigint, extentSize = 4n << 20n): FakeGroup {
+    const group = {
+      name,
+      uuid: newUuid(),
+      size: bytes,
+      extentSize,
+      tags: new Set<string>(),
+      missingPvs: 0,
+      exported: false,
+      lvs: [],
+    };
+    this.groups.push(group);
+    return group;
+  }
+
+  async run(command: Command): Promise<Output> {
+    const replaced = await this.fault?.(command);
+    if (replaced !== undefined) return replaced;
+    const tool = command.program === "lvm" ? lvm : TOOLS[command.program];
+    if (tool === undefined) throw new Error(`the fake machine has no ${command.program}: ${describe(command)}`);
+    return tool(this, command.args);
+  }
+
+  settled(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  /** All LVs with their groups. */
+  allLvs(): { group: FakeGroup; lv: FakeLv }[] {
+    return this.groups.flatMap((group) => group.lvs.map((lv) => ({ group, lv })));
+  }
+
+  /** The active LV whose device node is at the path: its own, or a bind mount of it. */
+  lvAt(path: string): FakeLv | undefined {
+    const own = this.allLvs().find(({ group, lv }) => lv.active && devicePath(group, lv) === path);
+    return own?.lv ?? this.mounts.findLast((mount) => mount.target === path && mount.root !== "/")?.lv;
+  }
+
+  /** The next free device-mapper minor number. */
+  nextMinor(): number {
+    return this.#minor++;
+  }
+
+  /** The time in seconds since 1970; each look is a second later. */
+  now(): number {
+    return this.#clock++;
+  }
+}
+
+/** A tool: reads its arguments, changes the machine, answers. */
+export type Tool = (machine: FakeMachine, args: readonly string[]) => Output;
+
+/** The tools besides lvm. */
+export type Tools = Partial<Record<Program, Tool>>;
+
+/** The device-mapper node of an LV. */
+export function devicePath(group: FakeGroup, lv: FakeLv): string {
+  return `/dev/mapper/${group.name.replaceAll("-", "--")}-${lv.name.replaceAll("-", "--")}`;
+}
+
+/** An empty device. */
+export function blank(): Content {
+  return { zeroHead: true, signatures: [], filesystemBytes: 0n, unreadable: false, checkStatus: 0 };
+}
+
+/** An answer of success. */
+export function ok(stdout = ""): Output {
+  return { code: 0, stdout, stderr: "" };
+}
+
+/** An answer of failure. */
+export function refuse(code: number, stderr: string): Output {
+  return { code, stdout: "", stderr: stderr + "\n" };
+}
+
+/** A UUID as LVM writes them. */
+export function newUuid(): string {
+  const letters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  const random = crypto.getRandomValues(new Uint8Array(32));
+  const text = Array.from(random, (byte) => letters[byte % letters.length]).join("");
+  return [6, 4, 4, 4, 4, 4, 6].reduce<[string[], number]>(
+    ([parts, at], length) => [[...parts, text.slice(at, at + length)], at + length],
+    [[], 0],
+  )[0].join("-");
+}

@@ -1,0 +1,251 @@
+/**
+ * The fake machine's other tools: util-linux 2.38, coreutils, diffutils, and the filesystems' own programs.
+ *
+ * @module
+ */
+
+import type { Output } from "../../lvm/exec.ts";
+import { type FakeLv, type FakeMachine, ok, refuse, type Tool, type Tools } from "./machine.ts";
+
+/** The tools by program. */
+export const TOOLS: Tools = {
+  blockdev,
+  btrfs,
+  cmp,
+  dd,
+  df,
+  e2fsck,
+  findmnt,
+  lsblk,
+  mke2fs,
+  "mkfs.btrfs": newFilesystem("btrfs", 114294784n, (args) => after(args, "-U")),
+  "mkfs.xfs": newFilesystem("xfs", 300n << 20n, (args) => after(args, "-m").replace(/^uuid=/, "")),
+  mount,
+  resize2fs: (machine, args) => growDevice(machine, args.at(-1)!, /^ext[234]$/),
+  umount,
+  wipefs,
+  xfs_growfs: (machine, args) => growMounted(machine, args, "xfs"),
+};
+
+function findmnt(machine: FakeMachine, args: readonly string[]): Output {
+  expectArgs(args, /^--json --list --kernel --output TARGET,SOURCE,FSTYPE,FSROOT,VFS-OPTIONS,MAJ:MIN$/);
+  return ok(JSON.stringify({
+    filesystems: machine.mounts.map((mount) => ({
+      target: mount.target,
+      source: mount.source,
+      fstype: mount.fsType,
+      fsroot: mount.root,
+      "vfs-options": mount.readOnly ? "ro,relatime" : "rw,relatime",
+      "maj:min": mount.deviceNumber,
+    })),
+  }));
+}
+
+function lsblk(machine: FakeMachine, args: readonly string[]): Output {
+  expectArgs(args, /^--json --bytes --nodeps --output NAME,MAJ:MIN,SIZE,RO \//);
+  const path = args.at(-1)!;
+  const lv = machine.lvAt(path);
+  if (lv === undefined) return { ...refuse(32, `lsblk: ${path}: not a block device`), stdout: '{"blockdevices": []}' };
+  const name = deviceName(machine, lv);
+  return ok(JSON.stringify({
+    blockdevices: [{ name, "maj:min": `253:${lv.minor}`, size: Number(lv.size), ro: lv.readOnly }],
+  }));
+}
+
+function wipefs(machine: FakeMachine, args: readonly string[]): Output {
+  expectArgs(args, /^(?:--no-act --json|--all) \/\S+$/);
+  const path = args.at(-1)!;
+  const lv = machine.lvAt(path);
+  if (lv === undefined) return noDevice("wipefs: error", path);
+  if (args.includes("--all")) {
+    lv.content.signatures = [];
+    return ok();
+  }
+  return ok(JSON.stringify({
+    signatures: lv.content.signatures.map((signature) => ({ device: "x", offset: "0x438", ...signature, label: null })),
+  }));
+}
+
+function cmp(machine: FakeMachine, args: readonly string[]): Output {
+  expectArgs(args, /^--bytes=4096 \/dev\/zero \/\S+$/);
+  const path = args.at(-1)!;
+  const lv = machine.lvAt(path);
+  if (lv === undefined) return refuse(2, `cmp: ${path}: No such file or directory`);
+  if (lv.content.unreadable) return refuse(2, `cmp: ${path}: Input/output error`);
+  return lv.content.zeroHead ? ok() : { code: 1, stdout: `/dev/zero ${path} differ: char 1, line 1\n`, stderr: "" };
+}
+
+function dd(machine: FakeMachine, args: readonly string[]): Output {
+  const values = new Map(args.map((arg) => arg.split("=", 2) as [string, string]));
+  const target = values.get("of")!;
+  const lv = machine.lvAt(target === "/dev/null" ? values.get("if")! : target);
+  if (lv === undefined || lv.content.unreadable) {
+    return refuse(1, `dd: error reading '${values.get("if")}': Input/output error`);
+  }
+  if (target !== "/dev/null") lv.content.zeroHead = false;
+  return ok();
+}
+
+function df(machine: FakeMachine, args: readonly string[]): Output {
+  expectArgs(args, /^--block-size=1 --output=size,used,avail,itotal,iused,iavail \//);
+  const lv = machine.mounts.findLast((mount) => mount.target === args.at(-1))?.lv;
+  if (lv === undefined) return refuse(1, `df: ${args.at(-1)}: No such file or directory`);
+  const { filesystemBytes, signatures: [signature] } = lv.content;
+  const inodes = signature?.type === "btrfs" ? "     0     0     0" : "  8192    11  8181";
+  return ok(
+    ` 1B-blocks  Used  Avail Inodes IUsed IFree\n${filesystemBytes} 4096 ${filesystemBytes - 4096n} ${inodes}\n`,
+  );
+}
+
+function blockdev(machine: FakeMachine, args: readonly string[]): Output {
+  expectArgs(args, /^--set(?:ro|rw) \/\S+$/);
+  const lv = machine.lvAt(args[1]!);
+  if (lv === undefined) return noDevice("blockdev", args[1]!);
+  lv.readOnly = args[0] === "--setro";
+  return ok();
+}
+
+function mke2fs(machine: FakeMachine, args: readonly string[]): Output {
+  const make = newFilesystem(after(args, "-t"), 0n, () => after(args, "-U"));
+  const lv = machine.lvAt(args.at(-1)!);
+  if (lv !== undefined) lv.content.signatures = []; // without a terminal it overwrites without asking
+  return make(machine, args);
+}
+
+/** A mkfs that refuses a device with something on it. */
+function newFilesystem(type: string, minimum: bigint, uuidOf: (args: readonly string[]) => string): Tool {
+  return (machine, args) => {
+    const path = args.at(-1)!;
+    const lv = machine.lvAt(path);
+    if (lv === undefined) return noDevice(`mkfs.${type}`, path);
+    const [existing] = lv.content.signatures;
+    if (existing !== undefined) {
+      return refuse(1, `mkfs.${type}: ${path} appears to contain an existing filesystem (${existing.type}).`);
+    }
+    if (lv.size < minimum) return refuse(1, `mkfs.${type}: '${path}' is too small to make a usable filesystem`);
+    const uuid = uuidOf(args);
+    if (!/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(uuid)) {
+      throw new Error(`mkfs.${type}: an odd UUID ${uuid}`);
+    }
+    Object.assign(lv.content, { zeroHead: type === "ext4", signatures: [{ type, uuid }], filesystemBytes: lv.size });
+    return ok();
+  };
+}
+
+function e2fsck(machine: FakeMachine, args: readonly string[]): Output {
+  expectArgs(args, /^-p \/\S+$/);
+  const path = args.at(-1)!;
+  const lv = machine.lvAt(path);
+  if (lv === undefined || !/^ext/.test(lv.content.signatures[0]?.type ?? "")) {
+    return refuse(8, `e2fsck: Bad magic number in super-block while trying to open ${path}`);
+  }
+  if (machine.mounts.some((mount) => mount.lv === lv)) {
+    return refuse(8, `${path} is mounted.\ne2fsck: Cannot continue, aborting.`);
+  }
+  const code = lv.content.checkStatus;
+  return code === 0
+    ? ok(`${path}: clean, 11/8192 files\n`)
+    : refuse(code, `${path}: UNEXPECTED INCONSISTENCY; RUN fsck MANUALLY.`);
+}
+
+function btrfs(machine: FakeMachine, args: readonly string[]): Output {
+  expectArgs(args, /^filesystem resize max \//);
+  return growMounted(machine, args, "btrfs");
+}
+
+function growMounted(machine: FakeMachine, args: readonly string[], type: string): Output {
+  const mount = machine.mounts.findLast((mount) => mount.target === args.at(-1));
+  if (mount?.lv === undefined || mount.fsType !== type) {
+    return refuse(1, `${args.at(-1)} is not a mounted ${type} filesystem`);
+  }
+  if (mount.readOnly) return refuse(1, `${type}: Read-only file system`);
+  mount.lv.content.filesystemBytes = mount.lv.size;
+  return ok();
+}
+
+function growDevice(machine: FakeMachine, path: string, type: RegExp): Output {
+  const lv = machine.lvAt(path);
+  if (lv === undefined) return noDevice("resize2fs", path);
+  if (!type.test(lv.content.signatures[0]?.type ?? "")) return refuse(1, `resize2fs: Bad magic number in super-block`);
+  lv.content.filesystemBytes = lv.size;
+  return ok();
+}
+
+function mount(machine: FakeMachine, args: readonly string[]): Output {
+  const flags = args.includes("-o") ? after(args, "-o").split(",") : [];
+  const [source, target] = args.slice(-2) as [string, string];
+  if (!exists(target)) return refuse(32, `mount: ${target}: mount point does not exist.`);
+  const readOnly = flags.includes("ro");
+  if (flags.includes("bind")) return bind(machine, source, target, readOnly);
+  const type = after(args, "-t");
+  const lv = machine.lvAt(source);
+  if (lv === undefined) return refuse(32, `mount: ${target}: special device ${source} does not exist.`);
+  if (lv.content.signatures.length !== 1 || lv.content.signatures[0]!.type !== type) {
+    return refuse(
+      32,
+      `mount: ${target}: wrong fs type, bad option, bad superblock on ${source}, missing codepage or helper program, or other error.`,
+    );
+  }
+  const deviceNumber = type === "btrfs" ? "0:42" : `253:${lv.minor}`;
+  machine.mounts.push({ target, source, fsType: type, root: "/", readOnly, deviceNumber, lv });
+  return ok();
+}
+
+function bind(machine: FakeMachine, source: string, target: string, readOnly: boolean): Output {
+  const lv = machine.lvAt(source);
+  if (lv !== undefined) {
+    const root = `/dm-${lv.minor}`;
+    machine.mounts.push({
+      target,
+      source: `devtmpfs[${root}]`,
+      fsType: "devtmpfs",
+      root,
+      readOnly,
+      deviceNumber: "0:5",
+      lv,
+    });
+    return ok();
+  }
+  const mounted = machine.mounts.findLast((mount) => mount.target === source);
+  if (mounted === undefined) return refuse(32, `mount: ${target}: special device ${source} does not exist.`);
+  machine.mounts.push({ ...mounted, target, readOnly });
+  return ok();
+}
+
+function umount(machine: FakeMachine, args: readonly string[]): Output {
+  expectArgs(args, /^\/\S*$/);
+  const [target] = args as [string];
+  if (machine.busy.has(target)) return refuse(32, `umount: ${target}: target is busy.`);
+  const index = machine.mounts.findLastIndex((mount) => mount.target === target);
+  if (index < 0) return refuse(32, `umount: ${target}: not mounted.`);
+  machine.mounts.splice(index, 1);
+  return ok();
+}
+
+function after(args: readonly string[], flag: string): string {
+  const value = args[args.indexOf(flag) + 1];
+  if (!args.includes(flag) || value === undefined) throw new Error(`expected ${flag} in ${args.join(" ")}`);
+  return value;
+}
+
+function expectArgs(args: readonly string[], form: RegExp): void {
+  if (!form.test(args.join(" "))) throw new Error(`the fake machine does not know these arguments: ${args.join(" ")}`);
+}
+
+function deviceName(machine: FakeMachine, lv: FakeLv): string {
+  const { group } = machine.allLvs().find((each) => each.lv === lv)!;
+  return `${group.name.replaceAll("-", "--")}-${lv.name.replaceAll("-", "--")}`;
+}
+
+function exists(path: string): boolean {
+  try {
+    Deno.lstatSync(path);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function noDevice(tool: string, path: string): Output {
+  return refuse(1, `${tool}: ${path}: No such file or directory`);
+}

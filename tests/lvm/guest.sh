@@ -1,0 +1,41 @@
+# Runs in the guest: the contract tests over real LVM, and beside them csi-sanity in mount and block mode, each against a
+# driver of its own on a group of its own. DATA_DISKS: two for the contract, one for each mode.
+set -- $DATA_DISKS
+status=0
+mkdir -p /work/out
+deno() { DENO_NO_UPDATE_CHECK=1 NO_COLOR=1 /work/deno "$@"; }
+
+# sanity NAME DISK: a driver, the whole suite against it, and the driver's clean end.
+sanity() {
+  socket=/tmp/$1/csi.sock
+  vgcreate -qq --yes "$1" "$2" && mkdir -p "/tmp/$1" || return 1
+  printf 'volumeGroup: %s\n' "$1" > "/tmp/$1/volume.yaml"
+  printf 'snapSize: 20%%\n' > "/tmp/$1/snapshot.yaml"
+  deno run -A --no-config --v8-flags=--optimize-for-size /work/main.js standalone --endpoint "unix://$socket" \
+    --node-id "$1" --volume-groups "$1" --log-level debug > "/tmp/$1/driver.log" 2>&1 &
+  driver=$!
+  for _ in $(seq 300); do grep -q ' serving ' "/tmp/$1/driver.log" && break; sleep .1; done
+  csi-sanity --ginkgo.no-color --ginkgo.skip "$SKIP" --ginkgo.json-report "/work/out/$1.json" --csi.endpoint "unix://$socket" \
+    --csi.testvolumesize 33554432 --csi.testvolumeexpandsize 67108864 --csi.testvolumeaccesstype "$1" \
+    --csi.testvolumeparameters "/tmp/$1/volume.yaml" --csi.testsnapshotparameters "/tmp/$1/snapshot.yaml" \
+    --csi.mountdir "/tmp/$1/target" --csi.stagingdir "/tmp/$1/staging" > "/tmp/$1/sanity.log" 2>&1
+  result=$?
+  kill -TERM "$driver"; wait "$driver" || { echo "the driver did not end well after SIGTERM"; result=1; }
+  [ ! -e "$socket" ] || { echo "the driver left its socket"; result=1; }
+  left=$(lvs --noheadings -o lv_name "$1"; vgs --noheadings -o vg_tags "$1")
+  [ -z "$(echo "$left" | tr -d ' \n')" ] || { echo "left in the group: $left"; result=1; }
+  [ "$result" = 0 ] || { grep -A25 '\[FAILED\]' "/tmp/$1/sanity.log"; tail -50 "/tmp/$1/driver.log"; }
+  return "$result"
+}
+
+(sanity mount "$3"; echo $? > /tmp/mount.status; sanity block "$4"; echo $? > /tmp/block.status) > /tmp/sanity.log 2>&1 &
+echo "== contract tests over real LVM (csi-sanity runs beside them)"
+DATA_DISKS="$1 $2" deno test -A --no-check --no-config /work/contract.js || status=1
+wait
+cat /tmp/sanity.log
+for mode in mount block; do
+  echo "== csi-sanity, $mode mode"
+  grep -E '^Ran |^(SUCCESS|FAIL)! ' "/tmp/$mode/sanity.log"
+  [ "$(cat "/tmp/$mode.status")" = 0 ] || status=1
+done
+exit $status

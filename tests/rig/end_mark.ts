@@ -1,0 +1,34 @@
+/** What {@linkcode EndMark.push} made of a chunk. */
+export interface Scanned {
+  /** The bytes that belong to the output. */
+  shown: Uint8Array;
+  /** Whether the mark was reached; what follows it is dropped. */
+  ended: boolean;
+}
+
+/** Finds a mark in a stream of chunks, however they are cut, and lets through what comes before it without delay. */
+export class EndMark {
+  readonly #mark: Uint8Array;
+  #held: Uint8Array = new Uint8Array();
+
+  /** The first byte of the mark must not occur in it again: then one look back is enough. */
+  constructor(mark: Uint8Array) {
+    this.#mark = mark;
+  }
+
+  /** Takes the next chunk. Of output that could be the beginning of the mark, it holds back until the next chunk decides. */
+  push(chunk: Uint8Array): Scanned {
+    const bytes = new Uint8Array(this.#held.length + chunk.length);
+    bytes.set(this.#held);
+    bytes.set(chunk, this.#held.length);
+    const first = this.#mark[0] ?? 0;
+    for (let at = bytes.indexOf(first); at >= 0; at = bytes.indexOf(first, at + 1)) {
+      const candidate = bytes.subarray(at, at + this.#mark.length);
+      if (!candidate.every((byte, i) => byte === this.#mark[i])) continue;
+      this.#held = candidate;
+      return { shown: bytes.subarray(0, at), ended: candidate.length === this.#mark.length };
+    }
+    this.#held = new Uint8Array();
+    return { shown: bytes, ended: false };
+  }
+}

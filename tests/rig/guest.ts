@@ -1,0 +1,263 @@
+import guestInit from "./guest/init.sh" with { type: "text" };
+import { EndMark } from "./end_mark.ts";
+import { ensureGuestImage, type GuestImage } from "./guest_image.ts";
+import { makePayload, type PayloadFile } from "./payload.ts";
+import { run, toolEnvironment } from "./process.ts";
+import { type Forward, qemuArguments } from "./qemu.ts";
+import { TempFolder } from "./temp_folder.ts";
+
+export type { PayloadFile } from "./payload.ts";
+export type { Forward } from "./qemu.ts";
+
+/** Settings of {@linkcode runGuest}. */
+export interface GuestOptions {
+  /**
+   * Run by /bin/sh in /work as root, with nothing on standard input. The paths of the data disks are in DATA_DISKS, separated
+   * by blanks. Processes that it leaves behind are killed.
+   */
+  script: string;
+  /** Files and folders for the guest, by path relative to /work. */
+  files?: Readonly<Record<string, PayloadFile>>;
+  /** Variables for the script, beside HOME=/root, PATH, LC_ALL=C and DATA_DISKS. */
+  env?: Readonly<Record<string, string>>;
+  /** Sizes of the empty disks in GiB; one of 10 GiB by default. They are sparse and gone after the run. */
+  dataDisksGiB?: readonly number[];
+  /** The guest's memory in MiB; 4096 by default. */
+  memMiB?: number;
+  /** Ports of this machine that lead into the guest; none by default. */
+  forward?: readonly Forward[];
+  /** Whether the guest reaches this machine's 127.0.0.1, as 10.0.2.2, and what lies beyond; not by default. */
+  hostAccess?: boolean;
+  /** Is given what the script prints, standard output and error in one, as it comes and byte for byte. */
+  onOutput?: (chunk: Uint8Array) => void;
+  /** Is given the files and folders that the script left in /work/out, however it ended; made if missing. */
+  outDir?: string;
+  /** How long the guest may take in all, boot included; 20 minutes by default, 0 for as long as it likes. */
+  timeoutMs?: number;
+  /** Ends the guest at once. */
+  signal?: AbortSignal;
+  /** Where the temporary files go; the system's folder for them by default. */
+  workDir?: string;
+  /** The image to boot; that of {@linkcode ensureGuestImage} by default. */
+  image?: GuestImage;
+  /** Is told how the image is built, when it has to be; standard error by default. */
+  log?: (line: string) => void;
+  /** Connects the script to this process's terminal, instead of `onOutput` and `outDir`, with no limit of time by default. */
+  terminal?: boolean;
+}
+
+const DEFAULT_TIMEOUT_MS = 20 * 60 * 1000;
+
+/** How long before the host gives up the guest lists its processes, in seconds. */
+const WATCH_MARGIN = 8;
+
+/** How long qemu may take to end when it is asked to, in milliseconds. */
+const END_MS = 10_000;
+
+const GIB = 1024 ** 3;
+
+/** A guest under way. */
+interface Guest {
+  readonly options: GuestOptions;
+  readonly temp: TempFolder;
+  readonly timeoutMs: number;
+  /** What the guest sends after the script's output. */
+  readonly endMark: string;
+  /** The last of what the script printed. */
+  printed: string;
+}
+
+/**
+ * Boots a guest, runs a script in it and answers the script's exit status. The script starts after about ten seconds. The
+ * machine is emulated in software, so that it runs anywhere; each program that starts in it costs tenths of a second.
+ *
+ * Whatever happens, the guest is stopped and its files are removed, also when this process is killed.
+ *
+ * @throws {DOMException} named AbortError, when `signal` ended it
+ * @throws {Error} when the guest cannot be started, does not come up, ends without a status or takes too long; the message
+ * shows what was running and the end of the output, or of the console
+ */
+export async function runGuest(options: GuestOptions): Promise<number> {
+  throwIfAborted(options.signal);
+  const image = options.image ?? await ensureGuestImage(options.log ?? ((line) => console.error(line)));
+  await using temp = await TempFolder.create(options.workDir ?? Deno.env.get("TMPDIR") ?? "/tmp", "denolith-guest-");
+  const guest: Guest = {
+    options,
+    temp,
+    timeoutMs: options.timeoutMs ?? (options.terminal ? 0 : DEFAULT_TIMEOUT_MS),
+    endMark: `\0denolith-end-${crypto.randomUUID()}\n`,
+    printed: "",
+  };
+  const payload = await makePayload(temp, payloadFiles(guest));
+  const args = qemuArguments({
+    image,
+    payload,
+    dataDisks: await makeDataDisks(guest),
+    memMiB: options.memMiB ?? 4096,
+    forward: options.forward ?? [],
+    hostAccess: options.hostAccess ?? false,
+    terminal: options.terminal ?? false,
+    console: temp.file("console"),
+    report: temp.file("report"),
+    out: temp.file("out.tar"),
+  });
+  throwIfAborted(options.signal);
+  const complaints = await boot(guest, args);
+  const status = await exitStatus(guest, complaints);
+  if (options.outDir !== undefined) await extract(guest, options.outDir);
+  return status;
+}
+
+function throwIfAborted(signal: AbortSignal | undefined): void {
+  if (!signal?.aborted) return;
+  throw new DOMException(
+    `run a guest: stopped by the caller: ${signal.reason?.message ?? signal.reason}`,
+    "AbortError",
+  );
+}
+
+function payloadFiles(guest: Guest): Record<string, PayloadFile> {
+  const { options, timeoutMs } = guest;
+  const settings = {
+    RIG_DATA_DISKS: String(dataDiskSizes(options).length),
+    RIG_END: guest.endMark.slice(1, -1),
+    RIG_OUT: options.outDir === undefined ? "0" : "1",
+    RIG_TERMINAL: options.terminal ? "1" : "0",
+    RIG_WATCH: String(Math.max(0, Math.floor(timeoutMs / 1000) - WATCH_MARGIN)),
+  };
+  return {
+    ...options.files,
+    ".rig/init": { text: guestInit, mode: 0o755 },
+    ".rig/settings": { text: shellVariables(settings, "") },
+    ".rig/env": { text: shellVariables(options.env ?? {}, "export ") },
+    ".rig/script": { text: options.script },
+  };
+}
+
+/** Lines for the shell that set variables. */
+function shellVariables(variables: Readonly<Record<string, string>>, how: "" | "export "): string {
+  return Object.entries(variables).map(([name, value]) => {
+    if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) {
+      throw new Error(`set the variable "${name}" in the guest: a name is made of letters, digits and underscores`);
+    }
+    return `${how}${name}='${value.replaceAll("'", `'\\''`)}'\n`;
+  }).join("");
+}
+
+function dataDiskSizes(options: GuestOptions): readonly number[] {
+  return options.dataDisksGiB ?? [10];
+}
+
+async function makeDataDisks(guest: Guest): Promise<string[]> {
+  const files: string[] = [];
+  for (const gib of dataDiskSizes(guest.options)) {
+    const file = guest.temp.file(`data${files.length}.img`);
+    await Deno.create(file).then((handle) => handle.close());
+    await Deno.truncate(file, gib * GIB);
+    files.push(file);
+  }
+  return files;
+}
+
+/**
+ * Runs qemu until the script has ended.
+ *
+ * @returns what qemu had to say
+ * @throws {Error} when it took too long, {DOMException} when it was aborted
+ */
+async function boot(guest: Guest, args: string[]): Promise<string> {
+  const { options, temp, timeoutMs } = guest;
+  // An open, silent input: on its end qemu would take the script's line for cut.
+  const line = options.terminal ? "inherit" : "piped";
+  const env = { ...toolEnvironment(), TMPDIR: temp.path };
+  const command = new Deno.Command("qemu-system-x86_64", { args, env, stdin: line, stdout: line, stderr: "piped" });
+  const qemu = command.spawn();
+  await temp.guard(qemu.pid);
+  let tooLong = false;
+  const kill = () => end(qemu, "SIGKILL");
+  const timer = timeoutMs > 0 && setTimeout(() => {
+    tooLong = true;
+    kill();
+  }, timeoutMs);
+  options.signal?.addEventListener("abort", kill);
+  if (options.signal?.aborted) kill();
+  const complaints = new Response(qemu.stderr).text();
+  try {
+    if (!options.terminal) await readOutput(guest, qemu);
+    await qemu.status;
+  } finally {
+    kill();
+    await qemu.status;
+    if (timer) clearTimeout(timer);
+    options.signal?.removeEventListener("abort", kill);
+    await temp.guard(undefined);
+  }
+  throwIfAborted(options.signal);
+  if (tooLong) {
+    throw new Error(`run a guest: not done after ${timeoutMs / 1000} s, its timeoutMs; ${await circumstances(guest)}`);
+  }
+  return await complaints;
+}
+
+function end(qemu: Deno.ChildProcess, signal: Deno.Signal): void {
+  try {
+    qemu.kill(signal);
+  } catch {
+    // It has ended by itself.
+  }
+}
+
+/** Hands on what the script prints, and ends qemu when that is all. */
+async function readOutput(guest: Guest, qemu: Deno.ChildProcess): Promise<void> {
+  const mark = new EndMark(new TextEncoder().encode(guest.endMark));
+  const decoder = new TextDecoder();
+  let patience: ReturnType<typeof setTimeout> | undefined;
+  for await (const chunk of qemu.stdout) {
+    const { shown, ended } = mark.push(chunk);
+    if (shown.length > 0) guest.options.onOutput?.(shown);
+    guest.printed = (guest.printed + decoder.decode(shown, { stream: true })).slice(-4096);
+    if (!ended) continue;
+    end(qemu, "SIGTERM");
+    patience = setTimeout(() => end(qemu, "SIGKILL"), END_MS);
+  }
+  clearTimeout(patience);
+  await qemu.stdin.close();
+}
+
+async function exitStatus(guest: Guest, complaints: string): Promise<number> {
+  const [, status] = /^exit (\d+)$/m.exec(await report(guest)) ?? [];
+  if (status !== undefined) return Number(status);
+  const said = complaints.trim() === "" ? "" : `\nqemu said:\n${lastLines(complaints, 20)}`;
+  throw new Error(`run a guest: it ended without an exit status; ${await circumstances(guest)}${said}`);
+}
+
+/** What an error can tell about how far the guest came. */
+async function circumstances(guest: Guest): Promise<string> {
+  const console = await Deno.readTextFile(guest.temp.file("console")).catch(() => "");
+  const reported = await report(guest);
+  if (!/^up /m.test(reported)) return `its script had not started. The end of its console:\n${lastLines(console, 40)}`;
+  const [, running] = /^running\n(.*)/ms.exec(reported) ?? [];
+  const processes = running === undefined ? "" : `\nWhat was running shortly before:\n${lastLines(running, 60)}`;
+  const output = `its script was running. The end of the output:\n${lastLines(guest.printed, 20)}`;
+  return `${output}${processes}\nThe end of its console:\n${lastLines(console, 10)}`;
+}
+
+async function report(guest: Guest): Promise<string> {
+  return await Deno.readTextFile(guest.temp.file("report")).catch(() => "");
+}
+
+/** The last lines of a text, indented. */
+function lastLines(text: string, count: number): string {
+  const lines = text.trimEnd().split(/\r?\n/).slice(-count);
+  return lines.map((line) => `  ${line}`).join("\n");
+}
+
+/** Unpacks what the script left in /work/out. */
+async function extract(guest: Guest, outDir: string): Promise<void> {
+  await Deno.mkdir(outDir, { recursive: true });
+  const archive = guest.temp.file("out.tar");
+  if ((await Deno.stat(archive)).size === 0) return;
+  await run("unpack what the guest left in /work/out", "tar", ["-C", outDir, "-xf", archive], {
+    guardedBy: guest.temp,
+  });
+}

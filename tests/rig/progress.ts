@@ -1,0 +1,22 @@
+/** How often long steps tell how far they are, in milliseconds. */
+const TELL_MS = 5000;
+
+/** A log that puts the seconds since now before each line. */
+export function timedLog(log: (line: string) => void): (line: string) => void {
+  const start = performance.now();
+  return (line) => log(`[${Math.round((performance.now() - start) / 1000)} s] ${line}`);
+}
+
+/** Does `work`, telling every few seconds how far it is in the words of `state`. */
+export async function telling<T>(
+  log: (line: string) => void,
+  state: () => string,
+  work: () => Promise<T>,
+): Promise<T> {
+  const timer = setInterval(() => log(`  ${state()}`), TELL_MS);
+  try {
+    return await work();
+  } finally {
+    clearInterval(timer);
+  }
+}

@@ -1,0 +1,81 @@
+import type { GuestImage } from "./guest_image.ts";
+
+/** A port of this machine that leads to one of the guest's. */
+export interface Forward {
+  /** The address to listen on, such as 127.0.0.1. */
+  host: string;
+  hostPort: number;
+  guestPort: number;
+}
+
+/** The guest's machine. Paths are absolute. */
+export interface Machine {
+  image: GuestImage;
+  /** The image that is mounted at /work. */
+  payload: string;
+  /** Images of the data disks, in order. */
+  dataDisks: readonly string[];
+  memMiB: number;
+  forward: readonly Forward[];
+  hostAccess: boolean;
+  /** Whether the script's line is a terminal. */
+  terminal: boolean;
+  /** Files to write: the kernel's console, the init's reports, a tar archive of /work/out. */
+  console: string;
+  report: string;
+  out: string;
+}
+
+/** No devices but those asked for, and an end instead of a second boot. */
+const PLAIN = ["-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"];
+
+const KERNEL_LINE = "console=ttyS0 panic=-1 net.ifnames=0 mitigations=off";
+
+/** The arguments with which qemu becomes the machine. Its standard input and output become the script's line. */
+export function qemuArguments(machine: Machine): string[] {
+  return [
+    ...PLAIN,
+    // Never hardware virtualization: where its device exists it may still hang.
+    ...["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", String(machine.memMiB)],
+    ...["-kernel", machine.image.kernel, "-initrd", machine.image.initrd, "-append", KERNEL_LINE],
+    ...["-chardev", `file,id=console,path=${escaped(machine.console)}`, "-serial", "chardev:console"],
+    ...ports(machine),
+    ...["-nic", network(machine)],
+    ...disk("root", machine.image.root, "snapshot=on"),
+    ...disk("payload", machine.payload),
+    ...machine.dataDisks.flatMap((file, i) => disk(`data${i}`, file, "discard=unmap")),
+  ];
+}
+
+/** The lines between the guest's init and this process; their names are known to both. */
+function ports(machine: Machine): string[] {
+  const scriptLine = machine.terminal ? "virtconsole" : "virtserialport";
+  return [
+    ...["-device", "virtio-serial-pci"],
+    ...[
+      "-chardev",
+      `file,id=report,path=${escaped(machine.report)}`,
+      "-device",
+      "virtserialport,name=report,chardev=report",
+    ],
+    ...["-chardev", "stdio,id=script,signal=off", "-device", `${scriptLine},name=script,chardev=script`],
+    ...["-chardev", `file,id=out,path=${escaped(machine.out)}`, "-device", "virtserialport,name=out,chardev=out"],
+  ];
+}
+
+function network(machine: Machine): string {
+  const forwards = machine.forward.map(({ host, hostPort, guestPort }) =>
+    `,hostfwd=tcp:${host}:${hostPort}-:${guestPort}`
+  );
+  return `user,model=virtio-net-pci,restrict=${machine.hostAccess ? "off" : "on"}${forwards.join("")}`;
+}
+
+function disk(serial: string, file: string, ...settings: string[]): string[] {
+  const drive = [`file=${escaped(file)}`, `id=${serial}`, "if=none,format=raw,cache=unsafe", ...settings];
+  return ["-drive", drive.join(","), "-device", `virtio-blk-pci,drive=${serial},serial=${serial}`];
+}
+
+/** A value in a list of qemu's options, where a comma is written twice. */
+function escaped(value: string): string {
+  return value.replaceAll(",", ",,");
+}

@@ -1,0 +1,68 @@
+import { join } from "@std/path";
+
+/**
+ * The keeper of one temporary folder. It reads process ids from its standard input, one a line; when that input ends, because
+ * the folder was released or because the process that made it died (Ctrl-C, SIGKILL, a test runner that exits at once), it kills
+ * the last process named, if the line was not empty, and removes the folder. Signals and finally blocks cannot promise that.
+ */
+const KEEPER = `
+trap '' HUP INT TERM
+last=
+while read -r line; do last=$line; done
+[ -z "$last" ] || kill -9 "$last" 2>/dev/null
+for try in 1 2 3 4 5; do
+  rm -rf -- "$1" && exit 0
+  sleep 1
+done
+echo "$1 could not be removed" >&2
+exit 1
+`;
+
+/** A temporary folder that is gone, with the process that works in it, when its maker releases it or dies. */
+export class TempFolder implements AsyncDisposable {
+  /** Absolute path of the folder. */
+  readonly path: string;
+  readonly #keeper: Deno.ChildProcess;
+  readonly #orders: WritableStreamDefaultWriter<Uint8Array>;
+
+  private constructor(path: string, keeper: Deno.ChildProcess) {
+    this.path = path;
+    this.#keeper = keeper;
+    this.#orders = keeper.stdin.getWriter();
+  }
+
+  /**
+   * Makes a folder with a new name below `parent`, which is made as well where it is missing.
+   *
+   * @throws {Error} when the folder cannot be made
+   */
+  static async create(parent: string, prefix: string): Promise<TempFolder> {
+    await Deno.mkdir(parent, { recursive: true });
+    const path = await Deno.realPath(await Deno.makeTempDir({ dir: parent, prefix }));
+    // A session of its own, so that signals to the terminal's process group do not reach the keeper.
+    const keeper = new Deno.Command("/bin/sh", {
+      args: ["-c", KEEPER, "denolith-temp-folder", path],
+      stdin: "piped",
+      stdout: "null",
+      stderr: "inherit",
+      detached: true,
+    }).spawn();
+    return new TempFolder(path, keeper);
+  }
+
+  /** Path of `name` in the folder. */
+  file(name: string): string {
+    return join(this.path, name);
+  }
+
+  /** Names the process to kill when this one dies; undefined when that process has ended. One at a time. */
+  async guard(pid: number | undefined): Promise<void> {
+    await this.#orders.write(new TextEncoder().encode(`${pid ?? ""}\n`));
+  }
+
+  /** Kills the guarded process, if there is one, and removes the folder. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#orders.close();
+    await this.#keeper.status;
+  }
+}
