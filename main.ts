@@ -147,8 +147,10 @@ const formatText: TextFormatter = ({ timestamp, level, category, rawMessage, pro
 
 function parseFlags(name: string, subcommand: Subcommand, args: readonly string[]): Record<string, string> | "help" {
   const known = Object.keys(subcommand.flags);
+  const valued = known.filter((flag) => subcommand.flags[flag]!.value !== undefined);
   const parsed = parseArgs(args, {
-    string: known.filter((flag) => subcommand.flags[flag]!.value !== undefined),
+    string: valued,
+    collect: valued,
     boolean: ["help", ...known.filter((flag) => subcommand.flags[flag]!.value === undefined)],
     alias: { help: "h" },
     unknown: (arg) => {
@@ -162,8 +164,9 @@ function parseFlags(name: string, subcommand: Subcommand, args: readonly string[
   if (parsed.help === true) return "help";
   return Object.fromEntries(
     known.flatMap((flag) => {
-      const value = parsed[flag];
-      if (Array.isArray(value)) throw new UsageError(`${name}: --${flag} is given more than once`);
+      const values = [parsed[flag] ?? []].flat();
+      if (values.length > 1) throw new UsageError(`${name}: --${flag} is given more than once`);
+      const [value] = values;
       if (value === "") throw new UsageError(`${name}: --${flag} needs a value`);
       const text = value ?? subcommand.flags[flag]!.default?.();
       return text === undefined ? [] : [[flag, String(text)]];

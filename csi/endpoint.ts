@@ -16,7 +16,7 @@ const LONGEST_SOCKET_PATH = 107;
  * not end in `.sock` (CSI spec, `CSI_ENDPOINT`).
  */
 export function socketPath(endpoint: string): string {
-  const path = requirePath("endpoint", endpoint.replace(/^unix:(?:\/\/(?=\/))?/, ""));
+  const path = requirePath("endpoint", endpoint.replace(/^unix:(?:\/\/)?(?=\/(?!\/))/, ""));
   if (!path.endsWith(".sock")) throw invalid(`endpoint ${quote(endpoint)}: the socket's name must end in .sock`);
   if (new TextEncoder().encode(path).length > LONGEST_SOCKET_PATH) {
     throw invalid(

@@ -97,7 +97,7 @@ export function parseSnapshotParameters(parameters: Readonly<Record<string, stri
  * @throws {StorageError} `InvalidArgument` for what is neither.
  */
 export function parseGroupList(list: string): GroupMatcher {
-  const entries = (list.match(/\/[^/]*\/|[^,]+/g) ?? []).map((entry) => entry.trim()).filter((entry) => entry !== "");
+  const entries = [...list.matchAll(/\s*(\/[^/]*\/|[^,]+?)\s*(?:,|$)/g)].map((match) => match[1]!);
   if (entries.length === 0) throw invalid("volume groups: none named");
   return anyOf(entries.map((entry) => {
     const pattern = /^\/(.*)\/$/.exec(entry)?.[1];

@@ -82,15 +82,24 @@ export class Bench implements AsyncDisposable {
   static async start(exec: Exec, groups: Host["groups"]): Promise<Bench> {
     const recording = new RecordingExec(exec);
     const folder = await Deno.realPath(await Deno.makeTempDir({ prefix: "denolith-test-" }));
-    const driver = await startStandalone({
-      socketPath: `${folder}/csi.sock`,
+    return new Bench({
+      driver: await Bench.serve(recording, groups, `${folder}/csi.sock`),
+      exec: recording,
+      folder,
+      groups,
+    });
+  }
+
+  /** Starts a driver alone. */
+  static serve(exec: Exec, groups: Host["groups"], socketPath: string): Promise<Driver> {
+    return startStandalone({
+      socketPath,
       driver: "test.denolith.dev",
       version: "0",
       nodeId: "node-1",
       groups: parseGroupList(groups.join(",")),
-      exec: recording,
+      exec,
     });
-    return new Bench({ driver, exec: recording, folder, groups });
   }
 
   /** Runs a program as an administrator would, and makes sure that it succeeds. */

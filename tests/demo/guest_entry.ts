@@ -7,26 +7,14 @@
 import { type LifeOptions, playLife } from "./life.ts";
 import { type Output, writeToStdout } from "./output.ts";
 
-/** What the demo outside tells the one inside, as JSON in this variable. */
-export interface GuestSettings {
-  /** As of {@linkcode Output}. */
-  readonly terminal: boolean;
-  /** As of {@linkcode Output}. */
-  readonly colors: boolean;
-  /** As of {@linkcode LifeOptions}. */
-  readonly driver: readonly string[];
-  /** As of {@linkcode LifeOptions}. */
-  readonly remark: string;
-}
+/** What the demo outside tells the one inside, as JSON in the variable DENOLITH_DEMO. */
+export type GuestSettings = Pick<Output, "terminal" | "colors"> & Pick<LifeOptions, "driver" | "remark">;
 
 if (import.meta.main) {
-  const { terminal, colors, driver, remark } = JSON.parse(Deno.env.get("DENOLITH_DEMO") ?? "{}") as GuestSettings;
-  const done = await playLife({
-    output: { write: writeToStdout, terminal, colors },
-    signal: new AbortController().signal,
-    driver,
-    tempDir: "/work",
-    remark,
-  });
+  const settings = JSON.parse(Deno.env.get("DENOLITH_DEMO") ?? "") as GuestSettings;
+  const { terminal, colors, ...options } = settings;
+  const output = { write: writeToStdout, terminal, colors };
+  const { signal } = new AbortController(); // who ends the demo ends this whole machine
+  const done = await playLife({ output, signal, tempDir: "/work", ...options });
   Deno.exit(done ? 0 : 1);
 }

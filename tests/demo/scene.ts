@@ -41,15 +41,29 @@ export const BLOCK = {
   accessMode: { mode: Mode.SINGLE_NODE_WRITER },
 } as const;
 
-/** The paths that an orchestrator would choose. */
-export function paths(scene: Scene) {
-  const pods = { a: join(scene.folder, "pod-a"), b: join(scene.folder, "pod-b") };
+/** The paths that an orchestrator would choose, and one of the demo's own. */
+export interface Paths {
+  /** Where the volume is staged. */
+  readonly staging: string;
+  /** Where the pods have it. */
+  readonly pods: { readonly a: string; readonly b: string };
+  /** The file with random data, in pod A. */
+  readonly data: string;
+  /** The file of the writer, in pod A. */
+  readonly log: string;
+  /** Where the demo looks into a snapshot. */
+  readonly look: string;
+}
+
+/** The paths in the scene's folder. */
+export function paths({ folder }: Scene): Paths {
+  const pods = { a: join(folder, "pod-a"), b: join(folder, "pod-b") };
   return {
-    staging: join(scene.folder, "staged"),
+    staging: join(folder, "staged"),
     pods,
     data: join(pods.a, "data"),
     log: join(pods.a, "log"),
-    look: join(scene.folder, "look"),
+    look: join(folder, "look"),
   };
 }
 

@@ -1,0 +1,139 @@
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { StorageError } from "../lvm/error.ts";
+import { fakeHost } from "../tests/contract/fake_host.ts";
+import { assertFails, Bench, volumeRequest } from "../tests/contract/host.ts";
+import { FakeMachine } from "../tests/fake/machine.ts";
+import { connect } from "./client.ts";
+import { socketPath } from "./endpoint.ts";
+
+async function bench(): Promise<{ bench: Bench; machine: FakeMachine } & AsyncDisposable> {
+  const { exec } = await fakeHost.setUp();
+  const bench = await Bench.start(exec, fakeHost.groups);
+  return {
+    bench,
+    machine: exec as FakeMachine,
+    [Symbol.asyncDispose]: async () => {
+      await bench[Symbol.asyncDispose]();
+      await Deno.remove(bench.folder, { recursive: true });
+    },
+  };
+}
+
+function exists(path: string): boolean {
+  try {
+    return Deno.statSync(path) !== undefined;
+  } catch {
+    return false;
+  }
+}
+
+Deno.test("the server survives 20 clients that make 500 calls each and close", async () => {
+  // later versions of Deno die here with SIGABRT; this test is what makes it safe to move the pin
+  await using here = await bench();
+  const path = `${here.bench.folder}/csi.sock`;
+  for (let client = 0; client < 20; client++) {
+    using csi = connect(path);
+    for (let batch = 0; batch < 10; batch++) {
+      await Promise.all(Array.from({ length: 50 }, () => csi.identity.getPluginInfo()));
+    }
+  }
+  assertEquals((await here.bench.csi.identity.getPluginInfo()).name, "test.denolith.dev");
+});
+
+Deno.test("Identity tells the name, the capabilities, and whether LVM answers", async () => {
+  await using here = await bench();
+  const { identity, controller, node } = here.bench.csi;
+  assertEquals((await identity.probe()).ready, true);
+  assertEquals((await identity.getPluginCapabilities()).capabilities.length, 3);
+  assertEquals((await controller.controllerGetCapabilities()).capabilities.length, 9);
+  assertEquals((await node.nodeGetCapabilities()).capabilities.length, 4);
+  const info = await node.nodeGetInfo();
+  assertEquals([info.nodeId, info.accessibleTopology?.segments], ["node-1", {
+    "topology.lvm.denolith.dev/node": "node-1",
+  }]);
+});
+
+Deno.test("a machine whose lvm fails is not ready, and every call says what lvm said", async () => {
+  const machine = new FakeMachine();
+  machine.fault = ({ program }) => program === "lvm" ? { code: 5, stdout: "", stderr: "  lvm is broken\n" } : undefined;
+  await using here = await Bench.start(machine, fakeHost.groups);
+  assertEquals((await here.csi.identity.probe()).ready, false);
+  await assertFails("INTERNAL", here.create(), "lvm is broken");
+  await assertFails("INTERNAL", here.csi.controller.deleteVolume({ volumeId: "v1-00000000000000000000000000000000" }));
+  await Deno.remove(here.folder, { recursive: true });
+});
+
+Deno.test("calls that the driver does not have are UNIMPLEMENTED", async () => {
+  await using here = await bench();
+  const { controller } = here.bench.csi;
+  await assertFails("UNIMPLEMENTED", controller.controllerModifyVolume(), "ControllerModifyVolume");
+  await assertFails("UNIMPLEMENTED", controller.controllerPublishVolume());
+});
+
+Deno.test("a second operation on a volume is ABORTED at once, and the first one ends well", async () => {
+  await using here = await bench();
+  const gate = Promise.withResolvers<undefined>();
+  const reached = Promise.withResolvers<void>();
+  here.machine.fault = ({ args }) => {
+    if (args[0] !== "lvcreate") return undefined;
+    reached.resolve();
+    return gate.promise;
+  };
+  const request = volumeRequest();
+  const first = here.bench.create(request);
+  await reached.promise;
+  await assertFails("ABORTED", here.bench.create(request), "creation");
+  gate.resolve(undefined);
+  const volumeId = await first;
+  assertEquals(await here.bench.create(request), volumeId);
+});
+
+Deno.test("stopping lets a call under way end, takes no further ones, and leaves no socket", async () => {
+  await using here = await bench();
+  const gate = Promise.withResolvers<undefined>();
+  const reached = Promise.withResolvers<void>();
+  here.machine.fault = ({ args }) => {
+    if (args[0] !== "lvcreate") return undefined;
+    reached.resolve();
+    return gate.promise;
+  };
+  using other = connect(`${here.bench.folder}/csi.sock`);
+  const first = other.controller.createVolume(volumeRequest());
+  await reached.promise;
+  const stopped = here.bench[Symbol.asyncDispose]();
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  await assertRejects(() => Deno.connect({ transport: "unix", path: `${here.bench.folder}/csi.sock` }));
+  gate.resolve(undefined);
+  assert((await first).volume !== undefined);
+  await stopped;
+  assert(!exists(`${here.bench.folder}/csi.sock`));
+});
+
+Deno.test("a socket that a crash left is replaced, one that somebody answers on is not", async () => {
+  await using here = await bench();
+  const path = `${here.bench.folder}/csi.sock`;
+  const again = () => Bench.serve(here.machine, fakeHost.groups, path);
+  assertEquals((await assertRejects(again, StorageError, "another process answers")).kind, "FailedPrecondition");
+  await here.bench.csi.identity.getPluginInfo();
+
+  const stale = `${here.bench.folder}/stale.sock`;
+  Deno.listen({ transport: "unix", path: stale }).close();
+  if (!exists(stale)) await Deno.writeTextFile(stale, "");
+  const driver = await Bench.serve(here.machine, fakeHost.groups, stale);
+  assertEquals((await Deno.stat(stale)).mode! & 0o777, 0o600);
+  await driver.stop(1000);
+  assert(!exists(stale));
+});
+
+Deno.test("socketPath() takes what CSI_ENDPOINT may be, and refuses the rest", async () => {
+  assertEquals(["unix:///a/b.sock", "unix:/a/b.sock", "/a/b.sock"].map(socketPath), [
+    "/a/b.sock",
+    "/a/b.sock",
+    "/a/b.sock",
+  ]);
+  for (
+    const bad of ["", "tcp://1.2.3.4:5", "unix://a.sock", "a.sock", "/a/b", "/../a.sock", `/${"a".repeat(110)}.sock`]
+  ) {
+    await assertRejects(() => Promise.resolve().then(() => socketPath(bad)), StorageError);
+  }
+});

@@ -1,0 +1,29 @@
+import { status } from "@grpc/grpc-js";
+import { assertEquals } from "@std/assert";
+import { StorageError } from "../lvm/error.ts";
+import { STATUS_OF, statusOf, unimplemented } from "./status.ts";
+
+Deno.test("every kind of failure has the code that the spec's error tables name", () => {
+  assertEquals(Object.fromEntries(Object.entries(STATUS_OF).map(([kind, code]) => [kind, status[code]])), {
+    InvalidArgument: "INVALID_ARGUMENT",
+    OutOfRange: "OUT_OF_RANGE",
+    NotFound: "NOT_FOUND",
+    AlreadyExists: "ALREADY_EXISTS",
+    InUse: "FAILED_PRECONDITION",
+    FailedPrecondition: "FAILED_PRECONDITION",
+    Lost: "FAILED_PRECONDITION",
+    ForeignData: "FAILED_PRECONDITION",
+    NoSpace: "RESOURCE_EXHAUSTED",
+    Busy: "ABORTED",
+    StillRunning: "ABORTED",
+    Unavailable: "UNAVAILABLE",
+    CommandFailed: "INTERNAL",
+  });
+});
+
+Deno.test("statusOf() keeps the message, and calls what it does not know INTERNAL", () => {
+  assertEquals(statusOf(new StorageError("Busy", "b")), { code: status.ABORTED, details: "b" });
+  assertEquals(statusOf(new TypeError("t")), { code: status.INTERNAL, details: "TypeError: t" });
+  assertEquals(statusOf("s"), { code: status.INTERNAL, details: "s" });
+  assertEquals(statusOf(unimplemented("M")).code, status.UNIMPLEMENTED);
+});

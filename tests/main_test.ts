@@ -1,0 +1,78 @@
+import { assert, assertEquals, assertMatch } from "@std/assert";
+
+const MAIN = new URL("../main.ts", import.meta.url).pathname;
+
+async function denolith(...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
+  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: ["run", "-A", MAIN, ...args],
+    env: { NO_COLOR: "1" },
+  }).output();
+  return { code, stdout: new TextDecoder().decode(stdout), stderr: new TextDecoder().decode(stderr) };
+}
+
+Deno.test("denolith: help names every command, and every command has help of its own", async () => {
+  const overview = await denolith("--help");
+  assertEquals(overview.code, 0);
+  for (const command of ["standalone", "version"]) {
+    assert(overview.stdout.includes(`  ${command} `), overview.stdout);
+    const help = await denolith(command, "--help");
+    assertEquals([help.code, help.stderr], [0, ""]);
+    assert(help.stdout.startsWith(`Usage: denolith ${command}`), help.stdout);
+  }
+  assertEquals((await denolith()).code, 2);
+});
+
+Deno.test("denolith: what is not understood ends with status 2 and names the nearest thing", async () => {
+  const cases: [string[], RegExp][] = [
+    [["standalon"], /unknown command "standalon"; did you mean standalone\?/],
+    [["standalone", "--endpont", "x"], /unknown flag --endpont; did you mean --endpoint\?/],
+    [["standalone", "--volume-group=data"], /unknown flag --volume-group; did you mean --volume-groups\?/],
+    [["standalone", "extra"], /unexpected argument "extra"/],
+    [["standalone", "--endpoint"], /--endpoint needs a value/],
+    [["standalone", "--endpoint", "/a.sock", "--endpoint", "/b.sock"], /more than once/],
+    [["standalone"], /--volume-groups is required/],
+    [["standalone", "--volume-groups", "a", "--endpoint", "tcp://x"], /endpoint/],
+    [["standalone", "--volume-groups", "/(/"], /volume groups/],
+    [["standalone", "--volume-groups", "a", "--node-id=_x"], /node id/],
+    [["standalone", "--volume-groups", "a", "--log-level", "loud"], /log-level/],
+  ];
+  for (const [args, expected] of cases) {
+    const { code, stderr } = await denolith(...args);
+    assertMatch(stderr, expected);
+    assertEquals(code, 2, `${args.join(" ")}: ${stderr}`);
+  }
+});
+
+Deno.test("denolith standalone: serves until SIGTERM, then ends with status 0 and leaves no socket", async () => {
+  const folder = await Deno.makeTempDir();
+  const socket = `${folder}/csi.sock`;
+  const child = new Deno.Command(Deno.execPath(), {
+    args: [
+      "run",
+      "-A",
+      MAIN,
+      "standalone",
+      "--endpoint",
+      `unix://${socket}`,
+      "--node-id",
+      "n",
+      "--volume-groups",
+      "none",
+    ],
+    stdout: "null",
+    stderr: "piped",
+  }).spawn();
+  let log = "";
+  for await (const chunk of child.stderr.pipeThrough(new TextDecoderStream())) {
+    const before = log;
+    log += chunk;
+    if (log.includes(" serving ") && !before.includes(" serving ")) {
+      assert((await Deno.stat(socket)).isSocket);
+      child.kill("SIGTERM");
+    }
+  }
+  assertEquals((await child.status).code, 0, log);
+  assert(log.includes(" stopped "), log);
+  assertEquals([...Deno.readDirSync(folder)], []);
+  await Deno.remove(folder, { recursive: true });
+});
