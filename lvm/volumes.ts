@@ -115,6 +115,13 @@ export class Volumes {
     }
 
     const managed = groups.filter((group) => this.#groups.matches(group.name));
+    if (managed.length === 0) {
+      const names = groups.map((group) => group.name).join(", ") || "none";
+      throw new StorageError(
+        "NoSpace",
+        `choosing a volume group: the driver may use ${this.#groups}; this machine has ${names}`,
+      );
+    }
     let refusal: unknown;
     for (const { group, size } of candidates(managed, request.groups, request.range, request.preference)) {
       try {

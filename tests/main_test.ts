@@ -36,11 +36,11 @@ Deno.test("denolith: what is not understood ends with status 2 and names the nea
     [["standalone", "--volume-groups", "a", "--node-id=_x"], /node id/],
     [["standalone", "--volume-groups", "a", "--log-level", "loud"], /log-level/],
   ];
-  for (const [args, expected] of cases) {
+  await Promise.all(cases.map(async ([args, expected]) => {
     const { code, stderr } = await denolith(...args);
     assertMatch(stderr, expected);
     assertEquals(code, 2, `${args.join(" ")}: ${stderr}`);
-  }
+  }));
 });
 
 Deno.test("denolith standalone: serves until SIGTERM, then ends with status 0 and leaves no socket", async () => {

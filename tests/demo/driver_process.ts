@@ -7,7 +7,7 @@ const START_MS = 60_000;
 const STOP_MS = 30_000;
 
 /** How much of its log is kept, in lines. */
-const LOG_LINES = 20;
+const LOG_LINES = 10;
 
 /** How to start the driver. */
 export interface DriverOptions {

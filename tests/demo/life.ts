@@ -1,9 +1,9 @@
 import { basename, join } from "@std/path";
 import { connect } from "../../csi/client.ts";
-import { run } from "./command.ts";
 import { DriverProcess } from "./driver_process.ts";
 import { deleteVolume, listAll, moveOutAndIn, snapshotVolume, stopDriver, tryToLoseData } from "./later_steps.ts";
 import { LoopGroup } from "./loop_group.ts";
+import { mountsBelow, unmountAll } from "./mounts.ts";
 import { Narrator, type Output } from "./output.ts";
 import type { Scene } from "./scene.ts";
 import { createVolume, growUnderWriter, meetDriver, publishAndWrite, stageVolume } from "./steps.ts";
@@ -34,7 +34,7 @@ const DRIVER_NAME = "demo.denolith.dev";
  * it made is gone afterwards.
  *
  * @returns whether everything was as it should be; what was not has been told
- * @throws the signal's reason, when it was aborted
+ * @throws the signal's reason, when it was aborted and all was taken down
  */
 export async function playLife(options: LifeOptions): Promise<boolean> {
   const narrator = new Narrator(options.output);
@@ -42,11 +42,9 @@ export async function playLife(options: LifeOptions): Promise<boolean> {
   try {
     await onStage(options, narrator, story);
   } catch (error) {
-    const { signal } = options;
-    for (const failure of failuresIn(error)) {
-      if (failure !== signal.reason) narrator.failed(failure instanceof Error ? failure.message : String(failure));
-    }
-    if (signal.aborted) throw signal.reason;
+    const failures = failuresIn(error).filter((failure) => failure !== options.signal.reason);
+    if (failures.length === 0) throw error;
+    for (const failure of failures) narrator.failed(failure instanceof Error ? failure.message : String(failure));
     return false;
   }
   narrator.proved("the group, its loop device and its file are removed");
@@ -66,7 +64,7 @@ async function onStage(options: LifeOptions, narrator: Narrator, story: Story): 
   await using group = await LoopGroup.create(folder.path, name, GROUP_BYTES);
   signal.throwIfAborted();
   narrator.proved(`volume group ${group.name}, on ${group.device}, on a sparse file`);
-  await using _mounts = { [Symbol.asyncDispose]: () => unmountAll(folder.path) };
+  await using _mounts = { [Symbol.asyncDispose]: () => unmountAll(folder.path, (text) => narrator.say(text)) };
 
   const socket = join(folder.path, "csi.sock");
   const flags = [
@@ -117,17 +115,6 @@ function tellLog(narrator: Narrator, driver: DriverProcess): void {
   for (const line of driver.log()) narrator.show(line);
 }
 
-/** Unmounts whatever the story mounted and could not unmount itself. */
-async function unmountAll(folder: string): Promise<void> {
-  const list = ["--json", "--list", "--kernel", "--output", "TARGET"];
-  const { filesystems } = JSON.parse(await run("list mounts", "findmnt", list)) as {
-    filesystems: { target: string }[];
-  };
-  for (const { target } of filesystems.reverse()) {
-    if (target.startsWith(`${folder}/`)) await run(`unmount ${target}`, "umount", [target]);
-  }
-}
-
 /** A temporary folder. */
 class DemoFolder implements AsyncDisposable {
   private constructor(readonly path: string) {}
@@ -138,7 +125,8 @@ class DemoFolder implements AsyncDisposable {
 
   /** Removes it, except where something is still mounted in it: that would be emptied. */
   async [Symbol.asyncDispose](): Promise<void> {
-    await unmountAll(this.path);
+    const [mounted] = await mountsBelow(this.path);
+    if (mounted !== undefined) throw new Error(`remove ${this.path}: ${mounted} is still mounted`);
     await Deno.remove(this.path, { recursive: true });
   }
 }

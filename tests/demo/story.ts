@@ -6,6 +6,7 @@ const CALL_MS = 120_000;
 
 /** A step that has been told. */
 interface Step {
+  readonly number: number;
   readonly title: string;
   calls: number;
   ms: number;
@@ -32,16 +33,16 @@ export class Story {
    */
   async step<T>(title: string, body: () => Promise<T>): Promise<T> {
     this.#signal.throwIfAborted();
-    const step: Step = { title: `${String(this.#steps.length + 1).padStart(2)}  ${title}`, calls: 0, ms: 0 };
+    const step: Step = { number: this.#steps.length + 1, title, calls: 0, ms: 0 };
     this.#steps.push(step);
-    this.#narrator.title(step.title);
+    this.#narrator.title(heading(step));
     const start = performance.now();
     try {
       return await body();
     } catch (error) {
       if (this.#signal.aborted) throw this.#signal.reason;
       const call = this.#call === undefined ? "" : `, ${this.#call}`;
-      throw new Error(`step ${step.title.trim()}${call}: ${wordsOf(error)}`, { cause: error });
+      throw new Error(`step ${step.number} (${title})${call}: ${wordsOf(error)}`, { cause: error });
     } finally {
       step.ms = performance.now() - start;
     }
@@ -100,14 +101,11 @@ export class Story {
 
   /** The closing table. */
   close(): void {
-    const total = { title: "    total", calls: 0, ms: 0 };
-    for (const { calls, ms } of this.#steps) {
-      total.calls += calls;
-      total.ms += ms;
-    }
-    const rows = [...this.#steps, total].map(({ title, calls, ms }) => [title, String(calls), seconds(ms)]);
+    const rows = this.#steps.map((step) => [heading(step), String(step.calls), seconds(step.ms)]);
+    const sum = (of: (step: Step) => number) => this.#steps.reduce((total, step) => total + of(step), 0);
+    const total = ["    total", String(sum(({ calls }) => calls)), seconds(sum(({ ms }) => ms))];
     this.#narrator.title("What it took");
-    this.#narrator.table([["    step", "calls", "time"], ...rows]);
+    this.#narrator.table([["    step", "calls", "time"], ...rows, total]);
     this.#narrator.title(`All checksums matched (${this.#checksums} comparisons).`);
   }
 
@@ -134,6 +132,10 @@ export class Story {
     });
     return await Promise.race([answer, end]);
   }
+}
+
+function heading({ number, title }: Step): string {
+  return `${String(number).padStart(2)}  ${title}`;
 }
 
 /** An error in words: of a refused call its code and message. */

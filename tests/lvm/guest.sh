@@ -9,6 +9,7 @@ activation { monitoring = 0 }
 backup { backup = 0 archive = 0 }
 devices { md_component_detection = 0 multipath_component_detection = 0 fw_raid_component_detection = 0 }
 CONF
+rm -f /usr/lib/udev/rules.d/69-lvm.rules && udevadm control --reload # a pvscan for every change of the metadata
 deno() { DENO_NO_UPDATE_CHECK=1 NO_COLOR=1 /work/deno "$@"; }
 
 # sanity NAME DISK: a driver, the whole suite against it, and the driver's clean end.
