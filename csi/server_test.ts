@@ -12,10 +12,7 @@ async function bench(): Promise<{ bench: Bench; machine: FakeMachine } & AsyncDi
   return {
     bench,
     machine: exec as FakeMachine,
-    [Symbol.asyncDispose]: async () => {
-      await bench[Symbol.asyncDispose]();
-      await Deno.remove(bench.folder, { recursive: true });
-    },
+    [Symbol.asyncDispose]: () => bench[Symbol.asyncDispose](),
   };
 }
 
@@ -60,7 +57,6 @@ Deno.test("a machine whose lvm fails is not ready, and every call says what lvm 
   assertEquals((await here.csi.identity.probe()).ready, false);
   await assertFails("INTERNAL", here.create(), "lvm is broken");
   await assertFails("INTERNAL", here.csi.controller.deleteVolume({ volumeId: "v1-00000000000000000000000000000000" }));
-  await Deno.remove(here.folder, { recursive: true });
 });
 
 Deno.test("calls that the driver does not have are UNIMPLEMENTED", async () => {
@@ -100,7 +96,7 @@ Deno.test("stopping lets a call under way end, takes no further ones, and leaves
   using other = connect(`${here.bench.folder}/csi.sock`);
   const first = other.controller.createVolume(volumeRequest());
   await reached.promise;
-  const stopped = here.bench[Symbol.asyncDispose]();
+  const stopped = here.bench.stop();
   await new Promise((resolve) => setTimeout(resolve, 20));
   await assertRejects(() => Deno.connect({ transport: "unix", path: `${here.bench.folder}/csi.sock` }));
   gate.resolve(undefined);

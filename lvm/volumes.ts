@@ -334,7 +334,7 @@ function refuseUnlessSatisfying(volume: Volume, request: VolumeRequest): void {
   const { size, group, tags } = volume;
   const { range, content } = request;
   const differs = size < range.required || (range.limit !== undefined && size > range.limit)
-    ? `it has ${size} bytes, asked for are ${range.required} to ${range.limit ?? "any"}`
+    ? `it has ${formatBytes(size)}, asked for is ${describeRange(range)}`
     : contentKind(tags.content) !== contentKind(content)
     ? `it is ${contentKind(tags.content)}, asked for is ${contentKind(content)}`
     : !request.groups.matches(group.name)
@@ -342,6 +342,10 @@ function refuseUnlessSatisfying(volume: Volume, request: VolumeRequest): void {
     : undefined;
   if (differs === undefined) return;
   throw new StorageError("AlreadyExists", `creating volume ${volume.id}: a volume of that name exists, but ${differs}`);
+}
+
+function describeRange({ required, limit }: SizeRange): string {
+  return `at least ${formatBytes(required)}` + (limit === undefined ? "" : ` and at most ${formatBytes(limit)}`);
 }
 
 function contentKind(content: ContentRecord): string {

@@ -68,7 +68,7 @@ export class Bench implements AsyncDisposable {
   /** The volume groups. */
   readonly groups: readonly [string, string];
   readonly #driver: Driver;
-  #disposed = false;
+  #stopped = false;
 
   private constructor(parts: { driver: Driver; exec: RecordingExec; folder: string; groups: Host["groups"] }) {
     this.#driver = parts.driver;
@@ -166,11 +166,17 @@ export class Bench implements AsyncDisposable {
     return await Bench.start(this.exec, this.groups);
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
-    if (this.#disposed) return;
-    this.#disposed = true;
+  /** Stops the driver. */
+  async stop(): Promise<void> {
+    if (this.#stopped) return;
+    this.#stopped = true;
     this.csi[Symbol.dispose]();
     await this.#driver.stop(10_000);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop();
+    await Deno.remove(this.folder, { recursive: true }).catch(() => {}); // a mount still there keeps its folder
   }
 }
 
@@ -230,10 +236,6 @@ export function contract(host: Host, name: string, body: (bench: Bench) => Promi
   Deno.test(`${name} [${host.name}]`, async () => {
     await using machine = await host.setUp();
     await using bench = await Bench.start(machine.exec, host.groups);
-    try {
-      await body(bench);
-    } finally {
-      await Deno.remove(bench.folder, { recursive: true }).catch(() => {}); // a mount still there keeps its folder
-    }
+    await body(bench);
   });
 }

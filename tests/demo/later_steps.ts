@@ -30,7 +30,7 @@ export async function snapshotVolume(scene: Scene, id: string, sum: string): Pro
   const { data, look } = paths(scene);
   const { snapshot } = await story.call(
     "CreateSnapshot",
-    '"snap-demo", room for half of it to change',
+    '"snap-demo", room for half to change',
     () =>
       client.controller.createSnapshot({
         name: "snap-demo",

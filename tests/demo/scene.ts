@@ -24,7 +24,7 @@ export const MIB = 1n << 20n;
 export const SIZES = { first: 128n * MIB, grown: 256n * MIB } as const;
 
 /** How much data is written, in bytes. */
-export const DATA_BYTES = Number(24n * MIB);
+export const DATA_BYTES = Number(16n * MIB);
 
 /** Under which name the orchestrator knows the volume. */
 export const VOLUME_NAME = "pvc-demo";
