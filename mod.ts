@@ -4,9 +4,8 @@
  * @module
  */
 
-export { connect, type CsiClient } from "./csi/client.ts";
 export { type Driver, type StandaloneOptions, startStandalone } from "./csi/driver.ts";
 export { parseGroupList } from "./csi/parameters.ts";
 export { type ErrorKind, StorageError } from "./lvm/error.ts";
-export { type Command, type Deadlines, type Exec, HostExec, type Output, type Program } from "./lvm/exec.ts";
+export { type Command, type Deadlines, type Exec, HostExec, type Output, type Program, PROGRAMS } from "./lvm/exec.ts";
 export type { GroupMatcher } from "./lvm/groups.ts";

@@ -13,7 +13,8 @@ import {
   VolumeCapability_AccessMode_Mode as Mode,
   type VolumeCapabilitySchema,
 } from "../../csi/csi_pb.ts";
-import { connect, type CsiClient, type Driver, parseGroupList, startStandalone } from "../../mod.ts";
+import { connect, type CsiClient } from "../../csi/client.ts";
+import { type Driver, parseGroupList, startStandalone } from "../../mod.ts";
 import { type Command, describe, type Exec, type Output, type Program } from "../../lvm/exec.ts";
 import { type LogicalVolume, readReport, type VolumeGroup } from "../../lvm/report.ts";
 
