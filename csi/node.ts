@@ -11,7 +11,7 @@ import type { Staging, Stats } from "../lvm/staging.ts";
 import { type Capability, requireCapability } from "./capability.ts";
 import { volumeLock } from "./controller.ts";
 import { type Node, NodeServiceCapability_RPC_Type as Rpc, VolumeUsage_Unit as Unit } from "./csi_pb.ts";
-import { requirePath, requireVolumeId, requireVolumePath, sizeRange } from "./request.ts";
+import { requirePath, requireVolumeAt, requireVolumeId, sizeRange } from "./request.ts";
 import type { Handlers } from "./service.ts";
 import { topologyOf } from "./topology.ts";
 
@@ -84,15 +84,14 @@ export function nodeHandlers(options: NodeOptions): Handlers<typeof Node> {
     },
 
     nodeGetVolumeStats: async (request) => {
-      const path = requireVolumePath(request.volumePath);
-      return { usage: usage(await staging.stats(requireVolumeId(request.volumeId), path)) };
+      const { id, path } = requireVolumeAt(request.volumeId, request.volumePath);
+      return { usage: usage(await staging.stats(id, path)) };
     },
 
     nodeExpandVolume: async (request) => {
-      const path = requireVolumePath(request.volumePath);
       const { required } = sizeRange(request.capacityRange, 0n);
       if (request.volumeCapability !== undefined) requireCapability(request.volumeCapability);
-      const id = requireVolumeId(request.volumeId);
+      const { id, path } = requireVolumeAt(request.volumeId, request.volumePath);
       return { capacityBytes: await alone("expansion", id, () => staging.grow(id, path, required)) };
     },
 

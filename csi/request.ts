@@ -80,16 +80,18 @@ export function requirePath(field: string, value: string): string {
 }
 
 /**
- * A path at which a volume is said to be.
+ * A volume that must exist, and a path at which it is said to be.
  *
- * @throws {StorageError} `InvalidArgument` without one, `NotFound` for one at which no volume can be.
+ * @throws {StorageError} `InvalidArgument` without one of them, `NotFound` for a foreign id or a path at which no volume
+ * can be.
  */
-export function requireVolumePath(value: string): string {
-  if (value === "") throw invalid("volume_path: missing");
+export function requireVolumeAt(volumeId: string, volumePath: string): { id: VolumeId; path: string } {
+  if (volumePath === "") throw invalid("volume_path: missing");
+  const id = requireVolumeId(volumeId);
   try {
-    return requirePath("volume_path", value);
+    return { id, path: requirePath("volume_path", volumePath) };
   } catch (cause) {
-    throw new StorageError("NotFound", `volume_path ${quote(value)}: no volume is there`, { cause });
+    throw new StorageError("NotFound", `volume_path ${quote(volumePath)}: no volume is there`, { cause });
   }
 }
 

@@ -223,7 +223,9 @@ export function hostileContract(host: Host): void {
         node.nodePublishVolume({ volumeId, stagingTargetPath, targetPath: "/y" }),
         node.nodeUnpublishVolume({ volumeId }),
         node.nodeGetVolumeStats({ volumeId }),
+        node.nodeGetVolumeStats({ volumePath: "some/path" }),
         node.nodeExpandVolume({ volumeId }),
+        node.nodeExpandVolume({ volumePath: "some/path" }),
       ];
       for (const call of calls) await assertFails("INVALID_ARGUMENT", call);
     });

@@ -10,16 +10,17 @@ backup { backup = 0 archive = 0 }
 devices { md_component_detection = 0 multipath_component_detection = 0 fw_raid_component_detection = 0 }
 CONF
 rm -f /usr/lib/udev/rules.d/69-lvm.rules && udevadm control --reload # a pvscan for every change of the metadata
-deno() { DENO_NO_UPDATE_CHECK=1 NO_COLOR=1 /work/deno "$@"; }
+export DENO_NO_UPDATE_CHECK=1 NO_COLOR=1
 
 # sanity NAME DISK: a driver, the whole suite against it, and the driver's clean end.
 sanity() {
   socket=/tmp/$1/csi.sock
-  vgcreate -qq --yes "$1" "$2" && mkdir -p "/tmp/$1" || return 1
-  printf 'volumeGroup: %s\n' "$1" > "/tmp/$1/volume.yaml"
+  group=sanity-$1
+  vgcreate -qq --yes "$group" "$2" && mkdir -p "/tmp/$1" || return 1
+  printf 'volumeGroup: %s\n' "$group" > "/tmp/$1/volume.yaml"
   printf 'snapSize: 20%%\n' > "/tmp/$1/snapshot.yaml"
-  deno run -A --no-config --v8-flags=--optimize-for-size /work/main.js standalone --endpoint "unix://$socket" \
-    --node-id "$1" --volume-groups "$1" --log-level debug > "/tmp/$1/driver.log" 2>&1 &
+  /work/deno run -A --no-config --v8-flags=--optimize-for-size /work/main.js standalone --endpoint "unix://$socket" \
+    --node-id "$1" --volume-groups "$group" --log-level debug > "/tmp/$1/driver.log" 2>&1 &
   driver=$!
   for _ in $(seq 300); do grep -q ' serving ' "/tmp/$1/driver.log" && break; sleep .1; done
   csi-sanity --ginkgo.no-color --ginkgo.skip "$SKIP" --ginkgo.json-report "/work/out/$1.json" --csi.endpoint "unix://$socket" \
@@ -29,7 +30,7 @@ sanity() {
   result=$?
   kill -TERM "$driver"; wait "$driver" || { echo "the driver did not end well after SIGTERM"; result=1; }
   [ ! -e "$socket" ] || { echo "the driver left its socket"; result=1; }
-  left=$(lvs --noheadings -o lv_name "$1"; vgs --noheadings -o vg_tags "$1")
+  left=$(lvs --noheadings -o lv_name "$group"; vgs --noheadings -o vg_tags "$group")
   [ -z "$(echo "$left" | tr -d ' \n')" ] || { echo "left in the group: $left"; result=1; }
   [ "$result" = 0 ] || { grep -A25 '\[FAILED\]' "/tmp/$1/sanity.log"; tail -50 "/tmp/$1/driver.log"; }
   return "$result"
@@ -37,7 +38,7 @@ sanity() {
 
 (sanity mount "$3"; echo $? > /tmp/mount.status; sanity block "$4"; echo $? > /tmp/block.status) > /tmp/sanity.log 2>&1 &
 echo "== contract tests over real LVM (csi-sanity runs beside them)"
-DATA_DISKS="$1 $2" deno test -A --no-check --no-config /work/contract.js || status=1
+DATA_DISKS="$1 $2" /work/deno test -A --no-check --no-config /work/contract.js || status=1
 wait
 cat /tmp/sanity.log
 for mode in mount block; do
