@@ -121,6 +121,12 @@ export function controllerHandlers(options: ControllerOptions): Handlers<typeof 
         if ((wanted.kind === "block") !== (tags.content.state === "raw")) {
           return { message: `the volume is ${tags.content.state === "raw" ? "a block device" : "for a filesystem"}` };
         }
+        if (
+          wanted.kind === "mount" && tags.content.state !== "raw" &&
+          (wanted.type ?? tags.content.type) !== tags.content.type
+        ) {
+          return { message: `the volume is for ${tags.content.type}` };
+        }
         parseVolumeParameters(request.parameters);
       } catch (error) {
         if (isUnsupported(error)) return { message: error.message };
@@ -137,8 +143,10 @@ export function controllerHandlers(options: ControllerOptions): Handlers<typeof 
     },
 
     getCapacity: async (request) => {
-      const { groups } = parseVolumeParameters(request.parameters);
-      if (request.volumeCapabilities.length > 0) requireCapabilities(request.volumeCapabilities);
+      const { groups, type } = parseVolumeParameters(request.parameters);
+      const { volumeCapabilities } = request;
+      const wanted = volumeCapabilities.length > 0 ? requireCapabilities(volumeCapabilities) : undefined;
+      const least = wanted?.kind === "mount" ? minimumBytes(wanted.type ?? type) : 0n;
       const topology = request.accessibleTopology;
       if (topology !== undefined) {
         try {
@@ -148,7 +156,11 @@ export function controllerHandlers(options: ControllerOptions): Handlers<typeof 
         }
       }
       const { available, largest, smallest } = await volumes.capacity(groups);
-      return { availableCapacity: available, maximumVolumeSize: largest, minimumVolumeSize: smallest };
+      return {
+        availableCapacity: available,
+        maximumVolumeSize: largest,
+        minimumVolumeSize: least > smallest ? least : smallest,
+      };
     },
 
     createSnapshot: async (request) => {

@@ -33,6 +33,9 @@ export interface VolumeParameters {
 /** The longest pattern that is accepted, in characters. */
 const LONGEST_PATTERN = 256;
 
+/** The longest mkfs options, in characters: they stand in a tag, and the group's metadata is finite. */
+const LONGEST_OPTIONS = 256;
+
 /** Names that LVM gives volume groups (lvm(8), "VALID NAMES"). */
 const GROUP_NAME = /^(?!-)(?!\.{1,2}$)[A-Za-z0-9+_.-]{1,127}$/;
 
@@ -75,6 +78,9 @@ export function parseVolumeParameters(parameters: Readonly<Record<string, string
 
 /** The arguments for mkfs that the parameters name. @throws {StorageError} `InvalidArgument`. */
 export function mkfsOptions(parameters: VolumeParameters, type: FilesystemType | undefined): string[] {
+  if (parameters.mkfsOptions.length > LONGEST_OPTIONS) {
+    throw invalid(`parameter mkfsOptions: longer than ${LONGEST_OPTIONS} characters`);
+  }
   if (type !== undefined) return parseMkfsOptions(type, parameters.mkfsOptions);
   if (parameters.mkfsOptions === "") return [];
   throw invalid("parameter mkfsOptions: a block volume has no filesystem");

@@ -21,7 +21,7 @@ import {
 } from "./device.ts";
 import { StorageError } from "./error.ts";
 import { type Exec, failure, runOk } from "./exec.ts";
-import { checkCommand, type FilesystemType, makeCommand } from "./filesystem.ts";
+import { checkCommand, type FilesystemType, makeCommand, parseMkfsOptions } from "./filesystem.ts";
 import { type ContentRecord, contentTag } from "./tags.ts";
 import type { Volume } from "./volumes.ts";
 
@@ -74,7 +74,8 @@ export async function checkFilesystem(exec: Exec, type: FilesystemType, path: st
 
 async function make(exec: Exec, volume: Volume, formatting: Recorded): Promise<void> {
   const { type, uuid } = formatting;
-  await runOk(exec, makeCommand(type, volume.lv.devicePath, uuid, volume.tags.mkfsOptions));
+  const options = parseMkfsOptions(type, volume.tags.mkfsOptions.join(" "));
+  await runOk(exec, makeCommand(type, volume.lv.devicePath, uuid, options));
   await record(exec, volume, formatting, { state: "formatted", type, uuid });
 }
 

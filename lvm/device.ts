@@ -135,6 +135,6 @@ export function describeSignatures(signatures: readonly Signature[]): string {
 export function foreign(path: string, why: string): StorageError {
   return new StorageError(
     "ForeignData",
-    `formatting ${path}: ${why}. It is left as it is; look at it, and wipe it yourself (wipefs --all) if nothing on it matters`,
+    `using ${path}: ${why}. It is left as it is. Look at it; if nothing on it matters, delete the volume and create it again`,
   );
 }

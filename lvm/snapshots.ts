@@ -133,31 +133,43 @@ export class Snapshots {
     throw new StorageError("NotFound", `looking for snapshot ${id}: no logical volume carries its tag`);
   }
 
-  /** All snapshots of the driver, in the order of their ids. */
+  /** All snapshots of the driver, in the order of their ids. One whose tags cannot be read is left out. */
   async list(): Promise<Snapshot[]> {
     const groups = await readReport(this.#exec);
     const ids = new Set(groups.flatMap((group) => group.lvs.map((lv) => ownedSnapshotId(this.#driver, lv.tags))));
-    return [...ids].filter((id) => id !== undefined).sort().map((id) => this.#find(groups, id)!.snapshot);
+    return [...ids].filter((id) => id !== undefined).sort().flatMap((id) => {
+      try {
+        return [this.#find(groups, id)!.snapshot];
+      } catch {
+        return [];
+      }
+    });
   }
 
   #find(
     groups: readonly VolumeGroup[],
     id: SnapshotId,
   ): { snapshot: Snapshot; path: string; open: boolean } | undefined {
-    for (const group of groups) {
-      const lv = group.lvs.find((lv) => ownedSnapshotId(this.#driver, lv.tags) === id);
-      if (lv === undefined) continue;
-      const { source } = parseSnapshotTags(this.#driver, lv.tags)!;
-      const snapshot = {
-        id,
-        source,
-        size: lv.originSize ?? lv.size,
-        createdAt: lv.createdAt,
-        ready: !lv.invalidSnapshot,
-      };
-      return { snapshot, path: `${group.name}/${lv.name}`, open: lv.open };
+    const found = groups.flatMap((group) =>
+      group.lvs.filter((lv) => ownedSnapshotId(this.#driver, lv.tags) === id).map((lv) => ({
+        lv,
+        path: `${group.name}/${lv.name}`,
+      }))
+    );
+    if (found.length > 1) {
+      const names = found.map(({ path }) => path).join(" and ");
+      throw new StorageError(
+        "ForeignData",
+        `looking for snapshot ${id}: ${names} both claim to be it; remove the tags of one`,
+      );
     }
-    return undefined;
+    const [only] = found;
+    if (only === undefined) return undefined;
+    const { lv, path } = only;
+    const { source } = parseSnapshotTags(this.#driver, lv.tags)!;
+    const size = lv.originSize ?? lv.size;
+    const snapshot = { id, source, size, createdAt: lv.createdAt, ready: !lv.invalidSnapshot };
+    return { snapshot, path, open: lv.open };
   }
 }
 

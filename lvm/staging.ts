@@ -91,10 +91,14 @@ export class Staging {
     const mounts = await readMounts(this.#exec);
     const volume = await this.#activate(await this.#volumes.get(id));
     const type = usableType(volume, access);
-    if (access.kind === "mount" && staged(volume, mounts, path, access)) return;
+    const mounted = { device: volume.lv.devicePath, path };
+    if (access.kind === "mount" && type !== undefined && staged(volume, mounts, path, access)) {
+      // the try before may have ended between the mount and the growth
+      return access.flags.includes("ro") ? undefined : await this.#grow(type, mounted);
+    }
 
     const device = await verifyDevice(this.#exec, volume.lv);
-    if (!volume.used) await this.#records.add(volume.group.name, usedTag(id, volume.lv.uuid));
+    if (!volume.used) await this.#records.add(volume.group.name, usedTag(this.#volumes.driver, id, volume.lv.uuid));
     if (access.kind === "block" || type === undefined) return;
 
     if (filesystemMounts(mounts, volume.lv).length === 0) {
@@ -104,7 +108,7 @@ export class Staging {
     }
     await Deno.mkdir(path, { recursive: true });
     await mountDevice(this.#exec, volume.lv.devicePath, path, { type, flags: access.flags });
-    if (!access.flags.includes("ro")) await this.#grow(type, { device: volume.lv.devicePath, path });
+    if (!access.flags.includes("ro")) await this.#grow(type, mounted);
   }
 
   /**
@@ -131,7 +135,7 @@ export class Staging {
     const block = publication.access.kind === "block";
     const ours = block ? deviceMounts(mounts, volume.lv) : filesystemMounts(mounts, volume.lv);
     const source = block ? volume.lv.devicePath : stagingPath;
-    if (block ? !volume.lv.active : !ours.some((mount) => mount.target === stagingPath)) {
+    if (block ? !(volume.lv.active && volume.used) : !ours.some((mount) => mount.target === stagingPath)) {
       throw new StorageError("FailedPrecondition", `publishing volume ${id}: it is not staged at ${stagingPath}`);
     }
     const device = block ? await verifyDevice(this.#exec, volume.lv) : undefined;
@@ -156,17 +160,12 @@ export class Staging {
    * Undoes {@linkcode publish} and removes the target. What is not published is unpublished already.
    *
    * @throws {StorageError} `InUse` while something uses the mount, `FailedPrecondition` when something else is mounted
-   * there, or the target is a directory with files in it: they are not the driver's to remove.
+   * there, or the target is a directory or file with something in it: that is not the driver's to remove.
    */
   async unpublish(id: VolumeId, publishedAt: string): Promise<void> {
     const target = await canonical(publishedAt);
     await this.#unmountAll(id, target);
-    try {
-      await Deno.remove(target);
-    } catch (error) {
-      if (error instanceof Deno.errors.NotFound) return;
-      throw new StorageError("FailedPrecondition", `removing ${target}: ${String(error)}`, { cause: error });
-    }
+    await removeTarget(target);
   }
 
   /**
@@ -175,11 +174,11 @@ export class Staging {
    * @throws {StorageError} `NotFound` when the volume is not at the path.
    */
   async stats(id: VolumeId, volumePath: string): Promise<Stats> {
-    const mount = await this.#mountAt(id, volumePath);
+    const path = await canonical(volumePath);
+    const mount = (await readMounts(this.#exec)).findLast((mount) => mount.target === path);
+    if (mount === undefined || !await this.#belongs(id, mount)) throw notThere(id, volumePath);
     if (!isDeviceNode(mount)) return { filesystem: await readUsage(this.#exec, mount.target) };
-    const device = await readBlockDevice(this.#exec, mount.target);
-    if (!isDeviceOfLv(device.name, volumeLvName(id))) throw notThere(id, volumePath);
-    return { blockBytes: device.size };
+    return { blockBytes: (await readBlockDevice(this.#exec, mount.target)).size };
   }
 
   /**
@@ -236,24 +235,40 @@ export class Staging {
     await runOk(this.#exec, growCommand(type, mounted));
   }
 
-  async #mountAt(id: VolumeId, volumePath: string): Promise<Mount> {
-    const path = await canonical(volumePath);
-    const mount = (await readMounts(this.#exec)).findLast((mount) => mount.target === path);
-    if (mount === undefined) throw notThere(id, volumePath);
-    if (isDeviceNode(mount) || isMountOfLv(mount, volumeLvName(id))) return mount;
-    throw notThere(id, volumePath);
+  /** Whether the mount is of the volume. A device node whose device is gone belongs to whoever says so. */
+  async #belongs(id: VolumeId, mount: Mount): Promise<boolean> {
+    const name = volumeLvName(id);
+    if (isDeviceNode(mount)) {
+      const device = await this.#deviceAt(mount.target);
+      if (device === undefined || isDeviceOfLv(device.name, name)) return true;
+    } else if (isMountOfLv(mount, name)) return true;
+    // an administrator may have renamed the LV: then its tags tell
+    const found = this.#volumes.locate(await readReport(this.#exec), id);
+    if (found.state !== "present") return false;
+    const { lv } = found.volume;
+    return filesystemMounts([mount], lv).length + deviceMounts([mount], lv).length > 0;
+  }
+
+  async #deviceAt(path: string): Promise<BlockDevice | undefined> {
+    try {
+      return await readBlockDevice(this.#exec, path);
+    } catch (error) {
+      if (error instanceof StorageError && error.kind === "FailedPrecondition") return undefined;
+      throw error;
+    }
   }
 
   async #unmountAll(id: VolumeId, path: string): Promise<void> {
     const layers = (await readMounts(this.#exec)).filter((mount) => mount.target === path);
-    const other = layers.find((mount) => !isDeviceNode(mount) && !isMountOfLv(mount, volumeLvName(id)));
-    if (other !== undefined) {
-      throw new StorageError(
-        "FailedPrecondition",
-        `unmounting volume ${id}: at ${path} ${other.source} is mounted, which is not the volume; it is left alone`,
-      );
+    for (const layer of layers.reverse()) {
+      if (!await this.#belongs(id, layer)) {
+        throw new StorageError(
+          "FailedPrecondition",
+          `unmounting volume ${id}: at ${path} ${layer.source} is mounted, which is not the volume; it is left alone`,
+        );
+      }
+      await unmount(this.#exec, path);
     }
-    for (const _ of layers) await unmount(this.#exec, path);
   }
 }
 
@@ -362,6 +377,18 @@ async function makeTarget(target: string, file: boolean): Promise<boolean> {
   } catch (error) {
     if (error instanceof Deno.errors.AlreadyExists) return false;
     throw new StorageError("FailedPrecondition", `making the target ${target}: ${String(error)}`, { cause: error });
+  }
+}
+
+/** Removes the file or directory that a volume was mounted on, if nothing is in it. */
+async function removeTarget(target: string): Promise<void> {
+  try {
+    const { isDirectory, isFile, size } = await Deno.lstat(target);
+    if (!isDirectory && !(isFile && size === 0)) throw new Error("it is not an empty file or directory");
+    await Deno.remove(target);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return;
+    throw new StorageError("FailedPrecondition", `removing the target ${target}: ${String(error)}`, { cause: error });
   }
 }
 

@@ -28,7 +28,7 @@ export interface VolumeTags {
   readonly id: VolumeId;
   /** What is on it. */
   readonly content: ContentRecord;
-  /** Arguments for mkfs, as the request gave them; checked again before use. */
+  /** Arguments for mkfs, as the request gave them; checked again before use, since anybody can change tags. */
   readonly mkfsOptions: readonly string[];
   /** Whether more than one target may have the volume at a time. */
   readonly shared: boolean;
@@ -123,14 +123,14 @@ export function parseSnapshotTags(driver: string, tags: readonly string[]): Snap
   return { id: parsed, source };
 }
 
-/** The tag of a volume group which records that a volume was handed out, and which LV it was. */
-export function usedTag(id: VolumeId, lvUuid: string): string {
-  return `${USED}${id}:${lvUuid}`;
+/** The tag of a volume group which records that a volume of the driver was handed out, and which LV it was. */
+export function usedTag(driver: string, id: VolumeId, lvUuid: string): string {
+  return `${USED}${driver}:${id}:${lvUuid}`;
 }
 
 /** The UUIDs of the LVs that a volume was when it was handed out, by the group's tags: none, or one. */
-export function usedLvUuids(id: VolumeId, groupTags: readonly string[]): string[] {
-  const prefix = `${USED}${id}:`;
+export function usedLvUuids(driver: string, id: VolumeId, groupTags: readonly string[]): string[] {
+  const prefix = `${USED}${driver}:${id}:`;
   return groupTags.filter((tag) => tag.startsWith(prefix)).map((tag) => tag.slice(prefix.length));
 }
 

@@ -51,8 +51,8 @@ Deno.test("a volume of ours whose tags cannot be read is ForeignData", () => {
   }
 });
 
-Deno.test("usedLvUuids() answers what usedTag() recorded, for this volume only", () => {
-  const tags = ["x", usedTag(id, "uuid-1"), usedTag(volumeIdOf("b"), "uuid-2")];
-  assertEquals(usedLvUuids(id, tags), ["uuid-1"]);
-  assertEquals(usedLvUuids(volumeIdOf("c"), tags), []);
+Deno.test("usedLvUuids() answers what usedTag() recorded, for this volume of this driver only", () => {
+  const tags = ["x", usedTag("d", id, "uuid-1"), usedTag("d", volumeIdOf("b"), "uuid-2"), usedTag("e", id, "uuid-3")];
+  assertEquals(usedLvUuids("d", id, tags), ["uuid-1"]);
+  assertEquals(usedLvUuids("d", volumeIdOf("c"), tags), []);
 });

@@ -88,14 +88,15 @@ export interface VolumesOptions {
 /** The volumes of one driver on this machine. */
 export class Volumes {
   readonly #exec: Exec;
-  readonly #driver: string;
+  /** The driver's name. */
+  readonly driver: string;
   readonly #groups: GroupMatcher;
   readonly #records: UsedRecords;
 
   /** Makes the service; it keeps no state of its own. */
   constructor(options: VolumesOptions) {
     this.#exec = options.exec;
-    this.#driver = options.driver;
+    this.driver = options.driver;
     this.#groups = options.groups;
     this.#records = options.records;
   }
@@ -163,7 +164,7 @@ export class Volumes {
       );
     }
     await change(this.#exec, ["lvremove", "--yes", `${group.name}/${lv.name}`]);
-    if (used) this.#records.removeSoon(group.name, usedTag(id, lv.uuid));
+    if (used) this.#records.removeSoon(group.name, usedTag(this.driver, id, lv.uuid));
   }
 
   /**
@@ -213,7 +214,7 @@ export class Volumes {
   /** All volumes of the driver, in the order of their ids. A volume whose tags cannot be read is left out. */
   async list(): Promise<Volume[]> {
     const groups = await readReport(this.#exec);
-    const ids = new Set(groups.flatMap((group) => group.lvs.map((lv) => ownedVolumeId(this.#driver, lv.tags))));
+    const ids = new Set(groups.flatMap((group) => group.lvs.map((lv) => ownedVolumeId(this.driver, lv.tags))));
     return [...ids].filter((id) => id !== undefined).sort().flatMap((id) => {
       try {
         const found = this.locate(groups, id);
@@ -251,7 +252,7 @@ export class Volumes {
    */
   locate(groups: readonly VolumeGroup[], id: VolumeId): VolumeState {
     const found = groups.flatMap((group) =>
-      group.lvs.filter((lv) => ownedVolumeId(this.#driver, lv.tags) === id).map((lv) => ({ group, lv }))
+      group.lvs.filter((lv) => ownedVolumeId(this.driver, lv.tags) === id).map((lv) => ({ group, lv }))
     );
     if (found.length > 1) {
       const names = found.map(({ group, lv }) => `${group.name}/${lv.name}`).join(" and ");
@@ -260,14 +261,14 @@ export class Volumes {
         `looking for volume ${id}: ${names} both claim to be it; remove the tags of one`,
       );
     }
-    const recorded = this.#recorded(groups, id);
     const [only] = found;
-    if (only === undefined) {
-      return recorded === undefined ? { state: "absent" } : lost(id, recorded, undefined);
-    }
-    if (recorded !== undefined && recorded.lvUuid !== only.lv.uuid) return lost(id, recorded, only.lv);
-    const tags = parseVolumeTags(this.#driver, only.lv.tags)!;
-    return { state: "present", volume: { id, size: only.lv.size, tags, ...only, used: recorded !== undefined } };
+    const records = this.#recorded(groups, id);
+    const [other] = records.filter(({ lvUuid }) => lvUuid !== only?.lv.uuid);
+    const used = records.some(({ lvUuid }) => lvUuid === only?.lv.uuid);
+    if (!used && other !== undefined) return lost(id, other, only?.lv);
+    if (only === undefined) return { state: "absent" };
+    const tags = parseVolumeTags(this.driver, only.lv.tags)!;
+    return { state: "present", volume: { id, size: only.lv.size, tags, ...only, used } };
   }
 
   /** A bind mount of the device's node does not show in LVM's report as open. */
@@ -275,14 +276,12 @@ export class Volumes {
     return tags.content.state === "raw" && deviceMounts(await readMounts(this.#exec), lv).length > 0;
   }
 
-  #recorded(groups: readonly VolumeGroup[], id: VolumeId): UsedRecord | undefined {
-    for (const group of groups) {
-      for (const lvUuid of usedLvUuids(id, group.tags)) {
-        const record = usedTag(id, lvUuid);
-        if (!this.#records.forgotten(record)) return { group: group.name, lvUuid, record };
-      }
-    }
-    return undefined;
+  #recorded(groups: readonly VolumeGroup[], id: VolumeId): UsedRecord[] {
+    return groups.flatMap((group) =>
+      usedLvUuids(this.driver, id, group.tags)
+        .map((lvUuid) => ({ group: group.name, lvUuid, record: usedTag(this.driver, id, lvUuid) }))
+        .filter(({ record }) => !this.#records.forgotten(record))
+    );
   }
 
   async #make(group: VolumeGroup, size: bigint, request: VolumeRequest): Promise<void> {
@@ -297,7 +296,7 @@ export class Volumes {
       volumeLvName(request.id),
       "--size",
       `${size}b`,
-      ...volumeTags(this.#driver, request).flatMap((tag) => ["--addtag", tag]),
+      ...volumeTags(this.driver, request).flatMap((tag) => ["--addtag", tag]),
       group.name,
     ]);
   }
@@ -316,11 +315,14 @@ export class Volumes {
       );
     }
     await change(this.#exec, ["lvchange", "--activate", "n", path]);
+    const activate = () => change(this.#exec, ["lvchange", "--activate", "y", path]);
     try {
       await change(this.#exec, extend);
-    } finally {
-      await change(this.#exec, ["lvchange", "--activate", "y", path]);
+    } catch (error) {
+      await activate().catch(() => {}); // the first error is the one to tell; staging activates, too
+      throw error;
     }
+    await activate();
   }
 }
 
@@ -359,13 +361,12 @@ function snapshotsOf(volume: Volume): string[] {
 
 function lost(id: VolumeId, recorded: UsedRecord, found: LogicalVolume | undefined): VolumeState {
   const { group, lvUuid, record } = recorded;
-  const instead = found === undefined
-    ? "no logical volume carries its tag"
-    : `${found.name} with the UUID ${found.uuid} has taken its place`;
-  const error = new StorageError(
-    "Lost",
-    `Lost: volume ${id} was the logical volume ${lvUuid} in volume group ${group}, and ${instead}. Nothing is made or ` +
-      `formatted in its place. Bring the logical volume back (vgcfgrestore), or delete the volume`,
-  );
+  const was = `Lost: volume ${id} was the logical volume ${lvUuid} in volume group ${group}, and`;
+  const nothing = "Nothing is made or formatted in its place.";
+  const message = found === undefined
+    ? `${was} no logical volume carries its tag. ${nothing} Bring the logical volume back (vgcfgrestore), or delete the volume`
+    : `${was} ${found.name} with the UUID ${found.uuid} has taken its place. ${nothing} Look at ${found.name}: remove it, or ` +
+      `take its denolith tags off; then bring the first one back (vgcfgrestore), or delete the volume`;
+  const error = new StorageError("Lost", message);
   return { state: "lost", group, record, error, replaced: found !== undefined };
 }

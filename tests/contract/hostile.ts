@@ -92,6 +92,7 @@ const REFUSED: readonly (readonly [string, CreateRequest])[] = [
   ["mkfs option", { parameters: { mkfsOptions: "-J device=/dev/sda" } }],
   ["mkfs option", { parameters: { mkfsOptions: "-U clear" } }],
   ["mkfs option", { parameters: { mkfsOptions: "-d name=/etc/passwd", fsType: "xfs" } }],
+  ["mkfsOptions", { parameters: { mkfsOptions: "-m 0 ".repeat(100) } }],
   ["mkfsOptions", { parameters: { mkfsOptions: "-m 0" }, volumeCapabilities: [blockCapability()] }],
   ["volumeGroup", { parameters: { volumeGroup: "../x" } }],
   ["volumeGroup", { parameters: { volumeGroup: "-a" } }],

@@ -230,28 +230,6 @@ export function safetyContract(host: Host): void {
     assertEquals((await bench.onlyLv()).path, path);
     await bench.admin("lvm", "lvremove", "--yes", path);
   });
-
-  contract(host, "a volume that an administrator renamed is still found", async (bench) => {
-    const request = { ...volumeRequest(), volumeCapabilities: [blockCapability()] };
-    const volumeId = await bench.create(request);
-    const { path, tags } = await bench.onlyLv();
-    const group = path.split("/")[0]!;
-    await bench.admin("lvm", "lvremove", "--yes", path);
-    await bench.admin(
-      "lvm",
-      "lvcreate",
-      "--yes",
-      "--name",
-      "renamed",
-      "--size",
-      "33554432b",
-      ...tags.flatMap((tag) => ["--addtag", tag]),
-      group,
-    );
-    assertEquals(await bench.create(request), volumeId);
-    await bench.csi.controller.deleteVolume({ volumeId });
-    assertEquals(await bench.lvs(), []);
-  });
 }
 
 /** Filesystems that somebody else might have put there, and how their presence is told. */

@@ -159,6 +159,39 @@ export function stagingContract(host: Host): void {
     },
   );
 
+  contract(
+    host,
+    "a block volume is published only when it is staged, and taken off only by its own id",
+    async (bench) => {
+      const volumeCapability = blockCapability();
+      const volumeId = await bench.create({ volumeCapabilities: [volumeCapability] });
+      const other = await bench.create({ volumeCapabilities: [volumeCapability] });
+      await Deno.mkdir(`${bench.folder}/staging`);
+      await assertFails("FAILED_PRECONDITION", bench.publish(volumeId, "device", { volumeCapability }), "not staged");
+      await bench.stage(volumeId, volumeCapability);
+      const targetPath = await bench.publish(volumeId, "device", { volumeCapability });
+      await assertFails(
+        "FAILED_PRECONDITION",
+        bench.csi.node.nodeUnpublishVolume({ volumeId: other, targetPath }),
+        "left alone",
+      );
+      await assertFails("NOT_FOUND", bench.csi.node.nodeGetVolumeStats({ volumeId: other, volumePath: targetPath }));
+      assertEquals((await ours(bench)).length, 1);
+      await retire(bench, volumeId, "device");
+      await retire(bench, other);
+    },
+  );
+
+  contract(host, "a volume whose LV was renamed is staged, measured and taken off all the same", async (bench) => {
+    const volumeId = await bench.create();
+    const { path } = await bench.onlyLv();
+    await bench.admin("lvm", "lvrename", path, path.replace(/\/.*/, "/renamed"));
+    const volumePath = await bench.stage(volumeId);
+    assert(await bytes(bench, volumeId, volumePath) > 0n);
+    await retire(bench, volumeId);
+    assertEquals(await bench.lvs(), []);
+  });
+
   contract(host, "a volume is used only as what it was made for", async (bench) => {
     const mounted = await bench.create();
     await assertFails("FAILED_PRECONDITION", bench.stage(mounted, blockCapability()), "made for ext4");
@@ -231,6 +264,10 @@ export function stagingContract(host: Host): void {
       );
       assertEquals((await ours(bench)).length, 2);
       await retire(bench, volumeId, "pod");
+      await Deno.writeTextFile(`${bench.folder}/file`, "data");
+      const file = { volumeId: other, targetPath: `${bench.folder}/file` };
+      await assertFails("FAILED_PRECONDITION", bench.csi.node.nodeUnpublishVolume(file), "empty");
+      assertEquals(await Deno.readTextFile(file.targetPath), "data");
       await Deno.mkdir(`${bench.folder}/files`);
       await Deno.writeTextFile(`${bench.folder}/files/precious`, "data");
       await assertFails(

@@ -207,6 +207,7 @@ export function volumesContract(host: Host): void {
     const refused = await validate(blockCapability());
     assertEquals([refused.confirmed, refused.message], [undefined, "the volume is for a filesystem"]);
     assertEquals((await validate(mountCapability("", [], 5))).confirmed, undefined);
+    assertEquals((await validate(mountCapability("xfs"))).message, "the volume is for ext4");
     await bench.csi.controller.deleteVolume({ volumeId });
   });
 

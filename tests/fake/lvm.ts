@@ -26,7 +26,15 @@ export function lvm(machine: FakeMachine, args: readonly string[]): Output {
   return run(machine, rest);
 }
 
-const SUBCOMMANDS: Readonly<Record<string, Tool>> = { fullreport, lvcreate, lvremove, lvextend, lvchange, vgchange };
+const SUBCOMMANDS: Readonly<Record<string, Tool>> = {
+  fullreport,
+  lvcreate,
+  lvremove,
+  lvextend,
+  lvchange,
+  lvrename,
+  vgchange,
+};
 
 function fullreport(machine: FakeMachine, args: readonly string[]): Output {
   const expected = REPORT_COMMAND.args.slice(1);
@@ -172,6 +180,14 @@ function lvchange(machine: FakeMachine, args: readonly string[]): Output {
     each.active = activate === "y";
   }
   return ok();
+}
+
+function lvrename(machine: FakeMachine, args: readonly string[]): Output {
+  const [from = "", to = ""] = args;
+  const found = find(machine, from);
+  if ("code" in found) return found;
+  found.lv.name = to.split("/")[1]!;
+  return ok(`  Renamed "${from}" to "${to}"\n`);
 }
 
 function vgchange(machine: FakeMachine, args: readonly string[]): Output {
