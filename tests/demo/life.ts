@@ -5,7 +5,7 @@ import { deleteVolume, listAll, moveOutAndIn, snapshotVolume, stopDriver, tryToL
 import { LoopGroup } from "./loop_group.ts";
 import { mountsBelow, unmountAll } from "./mounts.ts";
 import { Narrator, type Output } from "./output.ts";
-import type { Scene } from "./scene.ts";
+import { DRIVER_NAME, type Scene } from "./scene.ts";
 import { createVolume, growUnderWriter, meetDriver, publishAndWrite, stageVolume } from "./steps.ts";
 import { Story } from "./story.ts";
 
@@ -25,9 +25,6 @@ export interface LifeOptions {
 
 /** The size of the volume group, in bytes; the file is sparse. */
 const GROUP_BYTES = 1 << 30;
-
-/** The demo's driver has a name of its own, so that it and another on this machine do not see each other's volumes. */
-const DRIVER_NAME = "demo.denolith.dev";
 
 /**
  * Plays the life of a volume on this machine, as root, on a volume group of its own, and tells it. Whatever happens, all that

@@ -17,6 +17,9 @@ export interface Scene {
   readonly folder: string;
 }
 
+/** The demo's driver has a name of its own, so that it and another on this machine do not see each other's volumes. */
+export const DRIVER_NAME = "demo.denolith.dev";
+
 /** 2^20 bytes. */
 export const MIB = 1n << 20n;
 

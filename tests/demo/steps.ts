@@ -9,6 +9,7 @@ import {
   CAPABILITY,
   contentTag,
   DATA_BYTES,
+  DRIVER_NAME,
   paths,
   publishToPods,
   type Scene,
@@ -99,7 +100,7 @@ export async function stageVolume(scene: Scene, id: string): Promise<string> {
   const filesystem = await contentTag(scene);
   story.proved("formatted, and the logical volume's tag records it", /=formatted:ext4:/.test(filesystem), filesystem);
   story.show(filesystem);
-  const used = tagOf(await group.tags(), `denolith.used=${id}`);
+  const used = tagOf(await group.tags(), `denolith.used=${DRIVER_NAME}:${id}`);
   story.say(
     "The group records that the volume was handed out: were its logical volume to vanish, it would count as lost, " +
       "and nothing would be made or formatted in its place.",
