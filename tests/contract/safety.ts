@@ -5,15 +5,7 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import {
-  assertFails,
-  type Bench,
-  blockCapability,
-  contract,
-  type Host,
-  mountCapability,
-  volumeRequest,
-} from "./host.ts";
+import { assertFails, type Bench, contract, type Host, mountCapability, volumeRequest } from "./host.ts";
 
 /** Registers the tests. */
 export function safetyContract(host: Host): void {
