@@ -16,6 +16,18 @@ async function bench(): Promise<{ bench: Bench; machine: FakeMachine } & AsyncDi
   };
 }
 
+/** Holds lvcreate back until the gate is opened, and tells when it was reached. */
+function holdCreation(machine: FakeMachine) {
+  const gate = Promise.withResolvers<undefined>();
+  const reached = Promise.withResolvers<void>();
+  machine.fault = ({ args }) => {
+    if (args[0] !== "lvcreate") return undefined;
+    reached.resolve();
+    return gate.promise;
+  };
+  return { gate, reached };
+}
+
 async function answers(path: string): Promise<boolean> {
   try {
     (await Deno.connect({ transport: "unix", path })).close();
@@ -77,13 +89,7 @@ Deno.test("calls that the driver does not have are UNIMPLEMENTED", async () => {
 
 Deno.test("a second operation on a volume is ABORTED at once, and the first one ends well", async () => {
   await using here = await bench();
-  const gate = Promise.withResolvers<undefined>();
-  const reached = Promise.withResolvers<void>();
-  here.machine.fault = ({ args }) => {
-    if (args[0] !== "lvcreate") return undefined;
-    reached.resolve();
-    return gate.promise;
-  };
+  const { gate, reached } = holdCreation(here.machine);
   const request = volumeRequest();
   const first = here.bench.create(request);
   await reached.promise;
@@ -95,13 +101,7 @@ Deno.test("a second operation on a volume is ABORTED at once, and the first one 
 
 Deno.test("stopping lets a call under way end, takes no further ones, and leaves no socket", async () => {
   await using here = await bench();
-  const gate = Promise.withResolvers<undefined>();
-  const reached = Promise.withResolvers<void>();
-  here.machine.fault = ({ args }) => {
-    if (args[0] !== "lvcreate") return undefined;
-    reached.resolve();
-    return gate.promise;
-  };
+  const { gate, reached } = holdCreation(here.machine);
   using other = connect(`${here.bench.folder}/csi.sock`);
   const first = other.controller.createVolume(volumeRequest());
   await reached.promise;

@@ -54,9 +54,7 @@ export async function readMounts(exec: Exec): Promise<Mount[]> {
 
 /** The mounts of an LV's filesystem. */
 export function filesystemMounts(mounts: readonly Mount[], lv: LogicalVolume): Mount[] {
-  return mounts.filter((mount) =>
-    mount.source.replace(/\[.*\]$/, "") === lv.devicePath || mount.deviceNumber === lv.deviceNumber
-  );
+  return mounts.filter((mount) => sourceDevice(mount) === lv.devicePath || mount.deviceNumber === lv.deviceNumber);
 }
 
 /** The bind mounts of an LV's device node. */
@@ -76,7 +74,12 @@ export function isDeviceNode(mount: Mount): boolean {
  * group and LV by `-` and doubles the hyphens within (dmsetup(8), lvm's mangling).
  */
 export function isMountOfLv(mount: Mount, lvName: string): boolean {
-  return isDeviceOfLv(basename(mount.source.replace(/\[.*\]$/, "")), lvName);
+  return isDeviceOfLv(basename(sourceDevice(mount)), lvName);
+}
+
+/** The source without the path within the filesystem that findmnt(8) appends in brackets. */
+function sourceDevice(mount: Mount): string {
+  return mount.source.replace(/\[.*\]$/, "");
 }
 
 /** Whether the device-mapper name is that of an LV of the name, in whatever group. */
