@@ -82,6 +82,27 @@ export function safetyContract(host: Host): void {
     assertEquals((await restarted.report()).flatMap(({ tags }) => tags), []);
   });
 
+  contract(
+    host,
+    "a filesystem's UUID is recorded before it is made, and that it is whole before it is mounted",
+    async (bench) => {
+      const volumeId = await bench.create();
+      const commands = await bench.exec.during(() => bench.stage(volumeId));
+      const at = (form: RegExp) => commands.findIndex((command) => form.test(command));
+      const order = [
+        /^cmp /,
+        /addtag denolith.fs=formatting:ext4:/,
+        /^mke2fs /,
+        /addtag denolith.fs=formatted:ext4:/,
+        /^mount /,
+      ];
+      assertEquals(order.map(at), order.map(at).toSorted((a, b) => a - b), commands.join("\n"));
+      assert(order.map(at).every((index) => index >= 0), commands.join("\n"));
+      await bench.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath: `${bench.folder}/staging` });
+      await bench.csi.controller.deleteVolume({ volumeId });
+    },
+  );
+
   contract(host, "a device with a foreign filesystem is never formatted, and what is on it is named", async (bench) => {
     for (const [program, args, type] of FOREIGN) {
       const volumeId = await bench.create({ capacityRange: { requiredBytes: 300n << 20n } });

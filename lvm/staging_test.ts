@@ -1,0 +1,45 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { FakeMachine, ok } from "../tests/fake/machine.ts";
+import { describe } from "./exec.ts";
+import { volumeIdOf } from "./ids.ts";
+import { UsedRecords } from "./records.ts";
+import { StorageError } from "./error.ts";
+import { Staging } from "./staging.ts";
+import { Volumes } from "./volumes.ts";
+
+const id = volumeIdOf("one");
+
+/** A volume for a filesystem, on a machine of its own. */
+async function prepared() {
+  const machine = new FakeMachine();
+  machine.addGroup("data", 1n << 30n);
+  const records = new UsedRecords(machine, () => {});
+  const volumes = new Volumes({ exec: machine, driver: "test", groups: { matches: () => true }, records });
+  await volumes.create({
+    id,
+    range: { required: 32n << 20n },
+    groups: { matches: () => true },
+    preference: "leastFree",
+    content: { state: "wanted", type: "ext4" },
+    mkfsOptions: [],
+    shared: true,
+  });
+  return { machine, staging: new Staging({ exec: machine, volumes, records }) };
+}
+
+for (
+  const [what, number, size] of [["another device", "253:9", 32 << 20], ["another size", "253:0", 31 << 20]] as const
+) {
+  Deno.test(`stage() touches nothing when ${what} is at the LV's path`, async () => {
+    const { machine, staging } = await prepared();
+    const changes: string[] = [];
+    machine.fault = (command) => {
+      if (command.mutates) changes.push(describe(command));
+      if (command.program !== "lsblk") return undefined;
+      return ok(JSON.stringify({ blockdevices: [{ name: "dm-9", "maj:min": number, size, ro: false }] }));
+    };
+    const staged = staging.stage(id, "/nowhere", { kind: "mount", flags: [] });
+    const error = await assertRejects(() => staged, StorageError, "looking at /dev/mapper/data-vol");
+    assertEquals([error.kind, changes], ["FailedPrecondition", []]);
+  });
+}
