@@ -220,6 +220,7 @@ function volumeRequest(request: CreateVolumeRequest, nodeId: string): Parameters
     content: type === undefined ? { state: "raw" } : { state: "wanted", type },
     mkfsOptions: mkfsOptions(parameters, type),
     shared: parameters.shared,
+    erase: parameters.erase,
   };
 }
 

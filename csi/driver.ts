@@ -9,10 +9,10 @@ import { getLogger } from "@logtape/logtape";
 import type { Exec } from "../lvm/exec.ts";
 import type { GroupMatcher } from "../lvm/groups.ts";
 import { Locks } from "../lvm/locks.ts";
-import { UsedRecords } from "../lvm/records.ts";
 import { readReport } from "../lvm/report.ts";
 import { Snapshots } from "../lvm/snapshots.ts";
 import { Staging } from "../lvm/staging.ts";
+import { Upkeep } from "../lvm/upkeep.ts";
 import { Volumes } from "../lvm/volumes.ts";
 import { controllerHandlers } from "./controller.ts";
 import { Controller, Identity, Node } from "./csi_pb.ts";
@@ -41,6 +41,8 @@ export interface StandaloneOptions {
 export interface Driver {
   /** The socket's path. */
   readonly socketPath: string;
+  /** Resolves when nothing is done in the background: deleted volumes are erased and removed there. */
+  settled(): Promise<void>;
   /**
    * Takes no further calls, lets those under way and the commands they started end, and removes the socket. Answers
    * whether the calls ended within `graceMs` milliseconds; commands that change something are waited for in any case.
@@ -60,10 +62,10 @@ const log = getLogger(["denolith", "driver"]);
  */
 export async function startStandalone(options: StandaloneOptions): Promise<Driver> {
   const { exec, driver, version, nodeId, groups } = options;
-  const records = new UsedRecords(exec, (error) => log.warn("removing records of deleted volumes failed", { error }));
-  const volumes = new Volumes({ exec, driver, groups, records });
-  const snapshots = new Snapshots({ exec, driver, volumes });
-  const staging = new Staging({ exec, volumes, records });
+  const upkeep = new Upkeep({ exec, driver, onError: (error) => log.warn("upkeep failed", { error }) });
+  const volumes = new Volumes({ exec, driver, groups, upkeep });
+  const snapshots = new Snapshots({ exec, driver, volumes, upkeep });
+  const staging = new Staging({ exec, volumes });
   const locks = new Locks();
 
   const server = await serve(options.socketPath, [
@@ -71,14 +73,16 @@ export async function startStandalone(options: StandaloneOptions): Promise<Drive
     bindService(Controller, controllerHandlers({ volumes, snapshots, nodeId, locks })),
     bindService(Node, nodeHandlers({ staging, nodeId, locks })),
   ]);
+  upkeep.start();
   log.info("serving", { socket: server.path, driver, version, nodeId, groups: String(groups) });
 
   return {
     socketPath: server.path,
+    settled: () => upkeep.settled(),
     stop: async (graceMs) => {
       const drained = await server.close(graceMs);
+      await upkeep.stop();
       await exec.settled();
-      await records.settled();
       log.info("stopped", { drained });
       return drained;
     },

@@ -13,6 +13,7 @@ import { DEFAULT_FILESYSTEM, type FilesystemType, parseMkfsOptions } from "../lv
 import { anyOf, exactly, type GroupMatcher, type GroupPreference } from "../lvm/groups.ts";
 import { parseQuantity } from "../lvm/size.ts";
 import { FULL_STORE, type StoreSize } from "../lvm/snapshots.ts";
+import { type Erasure, ERASURES } from "../lvm/tags.ts";
 import { requireFilesystemType } from "./capability.ts";
 import { invalid, quote } from "./request.ts";
 
@@ -28,6 +29,8 @@ export interface VolumeParameters {
   readonly shared: boolean;
   /** Text of the mkfs options, not yet checked against a filesystem. */
   readonly mkfsOptions: string;
+  /** What becomes of a volume's data when it is deleted. */
+  readonly erase: Erasure;
 }
 
 /** The longest pattern that is accepted, in characters. */
@@ -49,6 +52,7 @@ const VOLUME_PARAMETERS = [
   "fsType",
   "mkfsOptions",
   "shared",
+  "erase",
 ] as const;
 
 /** OpenEBS's names in lower case, and which of ours has the meaning. */
@@ -73,6 +77,7 @@ export function parseVolumeParameters(parameters: Readonly<Record<string, string
     type: requireFilesystemType("parameter fsType", given.get("fsType") ?? "") ?? DEFAULT_FILESYSTEM,
     shared: oneOf(given, "shared", ["yes", "no"]) === "yes",
     mkfsOptions: given.get("mkfsOptions") ?? "",
+    erase: oneOf(given, "erase", ERASURES),
   };
 }
 

@@ -15,6 +15,7 @@ import { StorageError } from "./error.ts";
 
 /** The programs that the driver may run, and no others. */
 export const PROGRAMS = [
+  "blkdiscard",
   "blockdev",
   "btrfs",
   "cmp",

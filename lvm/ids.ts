@@ -50,6 +50,17 @@ export function snapshotLvName(id: SnapshotId): string {
   return "snap-" + id.slice("v1-".length);
 }
 
+/**
+ * The name, or if LVs that are about to be removed still have it, the name with a number. Other LVs of the name are none of
+ * our business: LVM refuses to make a second one.
+ */
+export function freeLvName(name: string, deleted: readonly string[]): string {
+  if (!deleted.includes(name)) return name;
+  for (let number = 2;; number++) {
+    if (!deleted.includes(`${name}.${number}`)) return `${name}.${number}`;
+  }
+}
+
 function idOf(requestName: string): string {
   return "v1-" + createHash("sha256").update(requestName).digest("hex").slice(0, 32);
 }

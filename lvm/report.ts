@@ -27,6 +27,8 @@ export interface LogicalVolume {
   readonly deviceNumber?: string;
   /** Whether the kernel has its device. */
   readonly active: boolean;
+  /** Whether the kernel holds back what is written to its device, as during a change of its tables. */
+  readonly suspended: boolean;
   /** Whether something has its device open: a mount, a process, another device. */
   readonly open: boolean;
   /** Name of the LV that this one is a snapshot of. */
@@ -84,6 +86,7 @@ const LV_FIELDS = [
   "lv_kernel_major",
   "lv_kernel_minor",
   "lv_active",
+  "lv_suspended",
   "lv_device_open",
   "origin",
   "origin_size",
@@ -178,6 +181,7 @@ function parseLv(row: Row): LogicalVolume {
     devicePath: text(row.lv_dm_path),
     ...(major >= 0n ? { deviceNumber: `${major}:${integer(row.lv_kernel_minor)}` } : {}),
     active: text(row.lv_active) !== "",
+    suspended: flag(row.lv_suspended),
     open: flag(row.lv_device_open),
     ...(origin === "" ? {} : { origin, originSize: natural(row.origin_size) }),
     invalidSnapshot: flag(row.lv_snapshot_invalid),

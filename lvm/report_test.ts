@@ -21,6 +21,7 @@ Deno.test("parseReport() reads what LVM 2.03.16 wrote: groups without LVs, inact
     devicePath: "/dev/mapper/vg1-vol--11111111111111111111111111111111",
     deviceNumber: "253:0",
     active: true,
+    suspended: false,
     open: true,
     invalidSnapshot: false,
     createdAt: volume!.createdAt,

@@ -10,10 +10,11 @@
 import { change } from "./change.ts";
 import { StorageError } from "./error.ts";
 import type { Exec } from "./exec.ts";
-import { type SnapshotId, snapshotLvName, type VolumeId } from "./ids.ts";
+import { freeLvName, type SnapshotId, snapshotLvName, type VolumeId } from "./ids.ts";
 import { readReport, type VolumeGroup } from "./report.ts";
 import { formatBytes, roundUp } from "./size.ts";
-import { ownedSnapshotId, parseSnapshotTags, snapshotTags } from "./tags.ts";
+import { type Erasure, markSnapshotDeleted, ownedSnapshotId, parseSnapshotTags, snapshotTags } from "./tags.ts";
+import { doomedLvs, type Upkeep } from "./upkeep.ts";
 import type { Volumes } from "./volumes.ts";
 
 /** A snapshot that exists. */
@@ -44,6 +45,18 @@ export interface SnapshotsOptions {
   readonly driver: string;
   /** Where the sources are found. */
   readonly volumes: Volumes;
+  /** Removes the LVs of deleted snapshots. */
+  readonly upkeep: Upkeep;
+}
+
+/** A snapshot's LV. */
+interface Found {
+  readonly snapshot: Snapshot;
+  readonly path: string;
+  readonly open: boolean;
+  /** Whether its LV was made, but never became a snapshot of the volume: LVM makes it so in a second step. */
+  readonly halfMade: boolean;
+  readonly erase: Erasure;
 }
 
 /** The snapshots of one driver on this machine. */
@@ -51,12 +64,14 @@ export class Snapshots {
   readonly #exec: Exec;
   readonly #driver: string;
   readonly #volumes: Volumes;
+  readonly #upkeep: Upkeep;
 
   /** Makes the service; it keeps no state. */
   constructor(options: SnapshotsOptions) {
     this.#exec = options.exec;
     this.#driver = options.driver;
     this.#volumes = options.volumes;
+    this.#upkeep = options.upkeep;
   }
 
   /**
@@ -68,6 +83,10 @@ export class Snapshots {
   async create(id: SnapshotId, source: VolumeId, store: StoreSize): Promise<Snapshot> {
     const groups = await readReport(this.#exec);
     const existing = this.#find(groups, id);
+    if (existing?.halfMade) {
+      await this.#mark(id, existing.path);
+      return await this.create(id, source, store);
+    }
     if (existing !== undefined) {
       if (existing.snapshot.source === source) return existing.snapshot;
       throw new StorageError(
@@ -75,7 +94,7 @@ export class Snapshots {
         `snapshotting volume ${source}: a snapshot of that name exists, of volume ${existing.snapshot.source}`,
       );
     }
-    const { lv, group } = this.#volumes.require(groups, source);
+    const { lv, group, tags } = this.#volumes.require(groups, source);
     const size = storeBytes(store, lv.size, group.extentSize);
     if (size > group.free) {
       throw new StorageError(
@@ -86,6 +105,7 @@ export class Snapshots {
           `${formatBytes(group.free)} free; a smaller snapSize may do`,
       );
     }
+    const deleted = doomedLvs(this.#driver, [group]).map(({ lv }) => lv.name);
     await change(this.#exec, [
       "lvcreate",
       "--yes",
@@ -93,15 +113,15 @@ export class Snapshots {
       "--permission",
       "r",
       "--name",
-      snapshotLvName(id),
+      freeLvName(snapshotLvName(id), deleted),
       "--size",
       `${size}b`,
-      ...snapshotTags(this.#driver, { id, source }).flatMap((tag) => ["--addtag", tag]),
+      ...snapshotTags(this.#driver, { id, source, erase: tags.erase }).flatMap((tag) => ["--addtag", tag]),
       `${group.name}/${lv.name}`,
     ]);
     // its time of creation never changes for an id, so it is read back from LVM and not guessed
     const made = this.#find(await readReport(this.#exec), id);
-    if (made === undefined) {
+    if (made === undefined || made.halfMade) {
       throw new StorageError(
         "CommandFailed",
         `snapshotting volume ${source}: lvcreate succeeded, but no report shows ${id}`,
@@ -111,7 +131,8 @@ export class Snapshots {
   }
 
   /**
-   * Deletes the snapshot; one that does not exist is deleted already.
+   * Deletes the snapshot; one that does not exist is deleted already. Its store holds what was the volume's data: it is
+   * marked, and then erased and removed in the background.
    *
    * @throws {StorageError} `InUse` while it is open.
    */
@@ -119,7 +140,8 @@ export class Snapshots {
     const found = this.#find(await readReport(this.#exec), id);
     if (found === undefined) return;
     if (found.open) throw new StorageError("InUse", `deleting snapshot ${id}: ${found.path} is open; unmount it first`);
-    await change(this.#exec, ["lvremove", "--yes", found.path]);
+    if (found.erase === "none") return await change(this.#exec, ["lvremove", "--yes", found.path]);
+    await this.#mark(id, found.path);
   }
 
   /**
@@ -129,7 +151,7 @@ export class Snapshots {
    */
   async get(id: SnapshotId): Promise<Snapshot> {
     const found = this.#find(await readReport(this.#exec), id);
-    if (found !== undefined) return found.snapshot;
+    if (found !== undefined && !found.halfMade) return found.snapshot;
     throw new StorageError("NotFound", `looking for snapshot ${id}: no logical volume carries its tag`);
   }
 
@@ -139,17 +161,20 @@ export class Snapshots {
     const ids = new Set(groups.flatMap((group) => group.lvs.map((lv) => ownedSnapshotId(this.#driver, lv.tags))));
     return [...ids].filter((id) => id !== undefined).sort().flatMap((id) => {
       try {
-        return [this.#find(groups, id)!.snapshot];
+        const { snapshot, halfMade } = this.#find(groups, id)!;
+        return halfMade ? [] : [snapshot];
       } catch {
         return [];
       }
     });
   }
 
-  #find(
-    groups: readonly VolumeGroup[],
-    id: SnapshotId,
-  ): { snapshot: Snapshot; path: string; open: boolean } | undefined {
+  async #mark(id: SnapshotId, path: string): Promise<void> {
+    await change(this.#exec, ["lvchange", ...markSnapshotDeleted(id), path]);
+    this.#upkeep.look();
+  }
+
+  #find(groups: readonly VolumeGroup[], id: SnapshotId): Found | undefined {
     const found = groups.flatMap((group) =>
       group.lvs.filter((lv) => ownedSnapshotId(this.#driver, lv.tags) === id).map((lv) => ({
         lv,
@@ -166,10 +191,10 @@ export class Snapshots {
     const [only] = found;
     if (only === undefined) return undefined;
     const { lv, path } = only;
-    const { source } = parseSnapshotTags(this.#driver, lv.tags)!;
+    const { source, erase } = parseSnapshotTags(this.#driver, lv.tags)!;
     const size = lv.originSize ?? lv.size;
     const snapshot = { id, source, size, createdAt: lv.createdAt, ready: !lv.invalidSnapshot };
-    return { snapshot, path, open: lv.open };
+    return { snapshot, path, open: lv.open, halfMade: lv.origin === undefined, erase };
   }
 }
 

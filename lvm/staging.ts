@@ -28,9 +28,8 @@ import {
   unmount,
   type Usage,
 } from "./mounts.ts";
-import type { UsedRecords } from "./records.ts";
+import { addRecord } from "./records.ts";
 import { readReport } from "./report.ts";
-import { usedTag } from "./tags.ts";
 import type { Volume, Volumes } from "./volumes.ts";
 
 /** How a volume is to be used. */
@@ -62,21 +61,17 @@ export interface StagingOptions {
   readonly exec: Exec;
   /** Where the volumes are found. */
   readonly volumes: Volumes;
-  /** The records of volumes handed out. */
-  readonly records: UsedRecords;
 }
 
 /** The volumes in use on this machine. */
 export class Staging {
   readonly #exec: Exec;
   readonly #volumes: Volumes;
-  readonly #records: UsedRecords;
 
   /** Makes the service; it keeps no state. */
   constructor(options: StagingOptions) {
     this.#exec = options.exec;
     this.#volumes = options.volumes;
-    this.#records = options.records;
   }
 
   /**
@@ -98,7 +93,7 @@ export class Staging {
     }
 
     const device = await verifyDevice(this.#exec, volume.lv);
-    if (!volume.used) await this.#records.add(volume.group.name, usedTag(this.#volumes.driver, id, volume.lv.uuid));
+    if (!volume.used) await addRecord(this.#exec, this.#volumes.driver, volume);
     if (access.kind === "block" || type === undefined) return;
 
     if (filesystemMounts(mounts, volume.lv).length === 0) {
@@ -216,8 +211,11 @@ export class Staging {
   }
 
   async #activate(volume: Volume): Promise<Volume> {
+    const path = `${volume.group.name}/${volume.lv.name}`;
+    // what a command that was killed left suspended would hang whoever touches it
+    if (volume.lv.suspended) await change(this.#exec, ["lvchange", "--refresh", path]);
     if (volume.lv.active) return volume;
-    await change(this.#exec, ["lvchange", "--activate", "y", `${volume.group.name}/${volume.lv.name}`]);
+    await change(this.#exec, ["lvchange", "--activate", "y", path]);
     const active = this.#volumes.require(await readReport(this.#exec), volume.id);
     if (active.lv.active) return active;
     throw new StorageError(

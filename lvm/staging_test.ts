@@ -2,7 +2,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { FakeMachine, ok } from "../tests/fake/machine.ts";
 import { describe } from "./exec.ts";
 import { volumeIdOf } from "./ids.ts";
-import { UsedRecords } from "./records.ts";
+import { Upkeep } from "./upkeep.ts";
 import { StorageError } from "./error.ts";
 import { Staging } from "./staging.ts";
 import { Volumes } from "./volumes.ts";
@@ -13,8 +13,8 @@ const id = volumeIdOf("one");
 async function prepared() {
   const machine = new FakeMachine();
   machine.addGroup("data", 1n << 30n);
-  const records = new UsedRecords(machine, () => {});
-  const volumes = new Volumes({ exec: machine, driver: "test", groups: { matches: () => true }, records });
+  const upkeep = new Upkeep({ exec: machine, driver: "test", onError: () => {} });
+  const volumes = new Volumes({ exec: machine, driver: "test", groups: { matches: () => true }, upkeep });
   await volumes.create({
     id,
     range: { required: 32n << 20n },
@@ -23,8 +23,9 @@ async function prepared() {
     content: { state: "wanted", type: "ext4" },
     mkfsOptions: [],
     shared: true,
+    erase: "zero",
   });
-  return { machine, staging: new Staging({ exec: machine, volumes, records }) };
+  return { machine, staging: new Staging({ exec: machine, volumes }) };
 }
 
 for (

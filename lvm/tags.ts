@@ -22,6 +22,12 @@ export type ContentRecord =
   /** The filesystem is whole and may hold data. */
   | { readonly state: "formatted"; readonly type: FilesystemType; readonly uuid: string };
 
+/** What becomes of the data of a deleted volume, the default first. */
+export const ERASURES = ["zero", "discard", "none"] as const;
+
+/** What becomes of the data of a deleted volume: overwritten with zeros, discarded as the disks see fit, or left. */
+export type Erasure = typeof ERASURES[number];
+
 /** What the tags of a volume's LV say. */
 export interface VolumeTags {
   /** The volume that the LV is. */
@@ -32,6 +38,8 @@ export interface VolumeTags {
   readonly mkfsOptions: readonly string[];
   /** Whether more than one target may have the volume at a time. */
   readonly shared: boolean;
+  /** What becomes of its data when it is deleted. */
+  readonly erase: Erasure;
 }
 
 /** What the tags of a snapshot's LV say. */
@@ -40,6 +48,18 @@ export interface SnapshotTags {
   readonly id: SnapshotId;
   /** The volume that it was taken of. */
   readonly source: VolumeId;
+  /** What becomes of its data, which is the volume's, when it is deleted. */
+  readonly erase: Erasure;
+}
+
+/** What the tags of an LV say whose volume or snapshot is deleted: nobody has it any more, it is only to be removed. */
+export interface DeletedTags {
+  /** The volume or snapshot that it was. */
+  readonly id: VolumeId | SnapshotId;
+  /** What is to become of its data first. */
+  readonly erase: Erasure;
+  /** How many bytes from its start are overwritten already. */
+  readonly erased: bigint;
 }
 
 const OWNER = "denolith=";
@@ -49,6 +69,9 @@ const MKFS = "denolith.mkfs=";
 const UNSHARED = "denolith.shared=no";
 const SNAPSHOT = "denolith.snapshot=";
 const SOURCE = "denolith.source=";
+const ERASE = "denolith.erase=";
+const DELETED = "denolith.deleted=";
+const ERASED = "denolith.erased=";
 const USED = "denolith.used=";
 
 /** The tags for a new volume of the driver. */
@@ -59,7 +82,13 @@ export function volumeTags(driver: string, tags: VolumeTags): string[] {
     contentTag(tags.content),
     ...(tags.mkfsOptions.length === 0 ? [] : [MKFS + encode(tags.mkfsOptions.join(" "))]),
     ...(tags.shared ? [] : [UNSHARED]),
+    ...eraseTags(tags.erase),
   ];
+}
+
+/** Whether the tags say that an LV is the driver's. */
+export function isOwned(driver: string, tags: readonly string[]): boolean {
+  return tags.includes(OWNER + driver);
 }
 
 /** The id of the driver's volume that the tags claim to be, if they do. */
@@ -77,12 +106,14 @@ export function parseVolumeTags(driver: string, tags: readonly string[]): Volume
   if (id === undefined) return undefined;
   const parsed = parseVolumeId(id);
   const content = parseContent(valueOf(tags, CONTENT));
-  if (parsed === undefined || content === undefined) throw unreadable(tags);
+  const erase = parseErasure(tags);
+  if (parsed === undefined || content === undefined || erase === undefined) throw unreadable(tags);
   return {
     id: parsed,
     content,
     mkfsOptions: decode(valueOf(tags, MKFS) ?? "").split(" ").filter((option) => option !== ""),
     shared: !tags.includes(UNSHARED),
+    erase,
   };
 }
 
@@ -101,7 +132,7 @@ export function contentTag(content: ContentRecord): string {
 
 /** The tags for a new snapshot of the driver. */
 export function snapshotTags(driver: string, tags: SnapshotTags): string[] {
-  return [OWNER + driver, SNAPSHOT + tags.id, SOURCE + tags.source];
+  return [OWNER + driver, SNAPSHOT + tags.id, SOURCE + tags.source, ...eraseTags(tags.erase)];
 }
 
 /** The id of the driver's snapshot that the tags claim to be, if they do. */
@@ -119,12 +150,42 @@ export function parseSnapshotTags(driver: string, tags: readonly string[]): Snap
   if (id === undefined) return undefined;
   const parsed = parseSnapshotId(id);
   const source = parseVolumeId(valueOf(tags, SOURCE) ?? "");
-  if (parsed === undefined || source === undefined) throw unreadable(tags);
-  return { id: parsed, source };
+  const erase = parseErasure(tags);
+  if (parsed === undefined || source === undefined || erase === undefined) throw unreadable(tags);
+  return { id: parsed, source, erase };
+}
+
+/** The change of tags, as lvchange's arguments, by which the LV of a volume stops being one. */
+export function markVolumeDeleted(id: VolumeId): string[] {
+  return ["--deltag", VOLUME + id, "--addtag", DELETED + id];
+}
+
+/** The change of tags, as lvchange's arguments, by which the LV of a snapshot stops being one. */
+export function markSnapshotDeleted(id: SnapshotId): string[] {
+  return ["--deltag", SNAPSHOT + id, "--addtag", DELETED + id];
+}
+
+/** The change of tags, as lvchange's arguments, which records how much of a deleted LV is overwritten. */
+export function markErased(from: bigint, to: bigint): string[] {
+  return [...(from === 0n ? [] : ["--deltag", `${ERASED}${from}`]), "--addtag", `${ERASED}${to}`];
+}
+
+/**
+ * Reads the tags of an LV that may be what is left of a deleted volume or snapshot of the driver; `undefined` when it is
+ * not, or when that is not certain: such an LV is left alone.
+ */
+export function parseDeletedTags(driver: string, tags: readonly string[]): DeletedTags | undefined {
+  const value = ownedValue(driver, tags, DELETED) ?? "";
+  const id = parseVolumeId(value) ?? parseSnapshotId(value);
+  const erase = parseErasure(tags);
+  const erased = valueOf(tags, ERASED) ?? "0";
+  const inUse = valueOf(tags, VOLUME) !== undefined || valueOf(tags, SNAPSHOT) !== undefined;
+  if (id === undefined || erase === undefined || inUse || !/^\d{1,20}$/.test(erased)) return undefined;
+  return { id, erase, erased: BigInt(erased) };
 }
 
 /** The tag of a volume group which records that a volume of the driver was handed out, and which LV it was. */
-export function usedTag(driver: string, id: VolumeId, lvUuid: string): string {
+export function usedTag(driver: string, id: VolumeId | SnapshotId, lvUuid: string): string {
   return `${USED}${driver}:${id}:${lvUuid}`;
 }
 
@@ -134,8 +195,18 @@ export function usedLvUuids(driver: string, id: VolumeId, groupTags: readonly st
   return groupTags.filter((tag) => tag.startsWith(prefix)).map((tag) => tag.slice(prefix.length));
 }
 
+/** The default takes no tag. */
+function eraseTags(erase: Erasure): string[] {
+  return erase === ERASURES[0] ? [] : [ERASE + erase];
+}
+
+function parseErasure(tags: readonly string[]): Erasure | undefined {
+  const value = valueOf(tags, ERASE) ?? ERASURES[0];
+  return ERASURES.find((known) => known === value);
+}
+
 function ownedValue(driver: string, tags: readonly string[], prefix: string): string | undefined {
-  return tags.includes(OWNER + driver) ? valueOf(tags, prefix) : undefined;
+  return isOwned(driver, tags) ? valueOf(tags, prefix) : undefined;
 }
 
 function valueOf(tags: readonly string[], prefix: string): string | undefined {

@@ -4,6 +4,8 @@ import { StorageError } from "./error.ts";
 import { snapshotIdOf, volumeIdOf } from "./ids.ts";
 import {
   type ContentRecord,
+  ERASURES,
+  parseDeletedTags,
   parseSnapshotTags,
   parseVolumeTags,
   snapshotTags,
@@ -14,6 +16,8 @@ import {
 
 const id = volumeIdOf("a");
 const uuid = "11111111-2222-3333-4444-555555555555";
+
+const volume = { id, content: { state: "raw" }, mkfsOptions: [], shared: true, erase: "zero" } as const;
 
 const CONTENTS: ContentRecord[] = [
   { state: "raw" },
@@ -26,29 +30,64 @@ Deno.test("volume tags come back as they were, whatever the mkfs options, and LV
   const options = fc.array(
     fc.string({ unit: "binary", minLength: 1 }).filter((text) => !text.includes(" ") && text.isWellFormed()),
   );
-  fc.assert(fc.property(fc.constantFrom(...CONTENTS), options, fc.boolean(), (content, mkfsOptions, shared) => {
-    const tags = volumeTags("lvm.denolith.dev", { id, content, mkfsOptions, shared });
+  const volumes = fc.record({
+    id: fc.constant(id),
+    content: fc.constantFrom(...CONTENTS),
+    mkfsOptions: options,
+    shared: fc.boolean(),
+    erase: fc.constantFrom(...ERASURES),
+  });
+  fc.assert(fc.property(volumes, (volume) => {
+    const tags = volumeTags("lvm.denolith.dev", volume);
     for (const tag of tags) assertMatch(tag, /^[A-Za-z0-9_+.\-/=!:&#]+$/);
-    assertEquals(parseVolumeTags("lvm.denolith.dev", tags), { id, content, mkfsOptions, shared });
+    assertEquals(parseVolumeTags("lvm.denolith.dev", tags), volume);
   }));
 });
 
 Deno.test("tags of another driver, of nobody, or of a snapshot are no volume of ours", () => {
-  const tags = volumeTags("other.driver", { id, content: { state: "raw" }, mkfsOptions: [], shared: true });
+  const tags = volumeTags("other.driver", volume);
   assertEquals(parseVolumeTags("lvm.denolith.dev", tags), undefined);
   assertEquals(parseVolumeTags("lvm.denolith.dev", []), undefined);
-  const snapshot = { id: snapshotIdOf("s"), source: id };
+  const snapshot = { id: snapshotIdOf("s"), source: id, erase: "none" } as const;
   assertEquals(parseVolumeTags("d", snapshotTags("d", snapshot)), undefined);
   assertEquals(parseSnapshotTags("d", snapshotTags("d", snapshot)), snapshot);
 });
 
 Deno.test("a volume of ours whose tags cannot be read is ForeignData", () => {
   for (
-    const content of ["", "denolith.fs=formatted:ntfs:1", "denolith.fs=formatted:ext4", "denolith.fs=molten:ext4:1"]
+    const content of [
+      "",
+      "denolith.fs=formatted:ntfs:1",
+      "denolith.fs=formatted:ext4",
+      "denolith.fs=molten:ext4:1",
+      "denolith.fs=raw,denolith.erase=later",
+    ]
   ) {
-    const tags = ["denolith=d", `denolith.volume=${id}`, content];
+    const tags = ["denolith=d", `denolith.volume=${id}`, ...content.split(",")];
     assertEquals(assertThrows(() => parseVolumeTags("d", tags), StorageError).kind, "ForeignData");
   }
+});
+
+Deno.test("an LV is deleted only when it is marked so, by us, and claims to be nothing else", () => {
+  const owner = "denolith=d";
+  const marked = [owner, `denolith.deleted=${id}`];
+  assertEquals(parseDeletedTags("d", marked), { id, erase: "zero", erased: 0n });
+  assertEquals(parseDeletedTags("d", [...marked, "denolith.erase=none", "denolith.erased=4096"]), {
+    id,
+    erase: "none",
+    erased: 4096n,
+  });
+  const others = [
+    volumeTags("d", volume),
+    marked.slice(1),
+    ["denolith=e", ...marked.slice(1)],
+    [owner, "denolith.deleted=pvc-1"],
+    [...marked, `denolith.volume=${id}`],
+    [...marked, `denolith.snapshot=${id}`],
+    [...marked, "denolith.erase=later"],
+    [...marked, "denolith.erased=-1"],
+  ];
+  for (const tags of others) assertEquals(parseDeletedTags("d", tags), undefined, tags.join(" "));
 });
 
 Deno.test("usedLvUuids() answers what usedTag() recorded, for this volume of this driver only", () => {

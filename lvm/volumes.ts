@@ -11,13 +11,15 @@ import { change } from "./change.ts";
 import { StorageError } from "./error.ts";
 import type { Exec } from "./exec.ts";
 import { candidates, capacity, type GroupMatcher, type GroupPreference } from "./groups.ts";
-import { type VolumeId, volumeLvName } from "./ids.ts";
+import { freeLvName, type VolumeId, volumeLvName } from "./ids.ts";
 import { deviceMounts, readMounts } from "./mounts.ts";
-import type { UsedRecords } from "./records.ts";
+import { removeRecords } from "./records.ts";
 import { type LogicalVolume, readReport, type VolumeGroup } from "./report.ts";
 import { formatBytes, sizeInExtents, type SizeRange } from "./size.ts";
 import {
   type ContentRecord,
+  type Erasure,
+  markVolumeDeleted,
   ownedVolumeId,
   parseVolumeTags,
   usedLvUuids,
@@ -25,6 +27,7 @@ import {
   type VolumeTags,
   volumeTags,
 } from "./tags.ts";
+import { doomedLvs, splitSnapshot, type Upkeep } from "./upkeep.ts";
 
 /** A volume that exists. */
 export interface Volume {
@@ -71,6 +74,8 @@ export interface VolumeRequest {
   readonly mkfsOptions: readonly string[];
   /** Whether several targets may have it at a time. */
   readonly shared: boolean;
+  /** What becomes of its data when it is deleted. */
+  readonly erase: Erasure;
 }
 
 /** What {@linkcode Volumes} needs. */
@@ -81,8 +86,8 @@ export interface VolumesOptions {
   readonly driver: string;
   /** The groups in which the driver makes volumes. */
   readonly groups: GroupMatcher;
-  /** The records of volumes handed out. */
-  readonly records: UsedRecords;
+  /** Removes the LVs of deleted volumes. */
+  readonly upkeep: Upkeep;
 }
 
 /** The volumes of one driver on this machine. */
@@ -91,14 +96,14 @@ export class Volumes {
   /** The driver's name. */
   readonly driver: string;
   readonly #groups: GroupMatcher;
-  readonly #records: UsedRecords;
+  readonly #upkeep: Upkeep;
 
   /** Makes the service; it keeps no state of its own. */
   constructor(options: VolumesOptions) {
     this.#exec = options.exec;
     this.driver = options.driver;
     this.#groups = options.groups;
-    this.#records = options.records;
+    this.#upkeep = options.upkeep;
   }
 
   /**
@@ -138,7 +143,8 @@ export class Volumes {
   }
 
   /**
-   * Deletes the volume; one that does not exist is deleted already, and of a lost one the record is removed.
+   * Deletes the volume; one that does not exist is deleted already, and of a lost one the record is removed. An LV that was
+   * never handed out is removed at once. Another is marked, and then erased and removed in the background.
    *
    * @throws {StorageError} `InUse` while it is open or has snapshots.
    */
@@ -147,10 +153,11 @@ export class Volumes {
     if (found.state === "absent") return;
     if (found.state === "lost") {
       if (found.replaced) throw found.error;
-      return await this.#records.remove(found.group, found.record);
+      return await removeRecords(this.#exec, found.group, [found.record]);
     }
     const { lv, group, used } = found.volume;
-    const snapshots = snapshotsOf(found.volume);
+    const doomed = doomedLvs(this.driver, [group]).map(({ lv }) => lv);
+    const snapshots = snapshotsOf(found.volume).filter((name) => !doomed.some((lv) => lv.name === name));
     if (snapshots.length > 0) {
       throw new StorageError(
         "InUse",
@@ -163,8 +170,13 @@ export class Volumes {
         `deleting volume ${id}: ${lv.devicePath} is in use; unpublish and unstage it first`,
       );
     }
-    await change(this.#exec, ["lvremove", "--yes", `${group.name}/${lv.name}`]);
-    if (used) this.#records.removeSoon(group.name, usedTag(this.driver, id, lv.uuid));
+    const path = `${group.name}/${lv.name}`;
+    for (const snapshot of doomed.filter(({ origin }) => origin === lv.name)) {
+      await splitSnapshot(this.#exec, group, snapshot); // or it would go with its origin, its store not erased
+    }
+    if (!used) return await change(this.#exec, ["lvremove", "--yes", path]);
+    await change(this.#exec, ["lvchange", ...markVolumeDeleted(id), path]);
+    this.#upkeep.look();
   }
 
   /**
@@ -276,15 +288,18 @@ export class Volumes {
     return tags.content.state === "raw" && deviceMounts(await readMounts(this.#exec), lv).length > 0;
   }
 
+  /** The records of the volume, but for those of LVs that are deleted and still there. */
   #recorded(groups: readonly VolumeGroup[], id: VolumeId): UsedRecord[] {
+    const deleted = new Set(doomedLvs(this.driver, groups).map(({ lv }) => lv.uuid));
     return groups.flatMap((group) =>
       usedLvUuids(this.driver, id, group.tags)
+        .filter((lvUuid) => !deleted.has(lvUuid))
         .map((lvUuid) => ({ group: group.name, lvUuid, record: usedTag(this.driver, id, lvUuid) }))
-        .filter(({ record }) => !this.#records.forgotten(record))
     );
   }
 
   async #make(group: VolumeGroup, size: bigint, request: VolumeRequest): Promise<void> {
+    const deleted = doomedLvs(this.driver, [group]).map(({ lv }) => lv.name);
     await change(this.#exec, [
       "lvcreate",
       "--yes", // wipe old signatures without asking: the extents are free, so nothing on them is anybody's
@@ -293,7 +308,7 @@ export class Volumes {
       "--zero",
       "y",
       "--name",
-      volumeLvName(request.id),
+      freeLvName(volumeLvName(request.id), deleted),
       "--size",
       `${size}b`,
       ...volumeTags(this.driver, request).flatMap((tag) => ["--addtag", tag]),

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { FakeMachine, refuse } from "../tests/fake/machine.ts";
 import type { Command } from "./exec.ts";
 import { volumeIdOf } from "./ids.ts";
-import { UsedRecords } from "./records.ts";
+import { Upkeep } from "./upkeep.ts";
 import { Volumes } from "./volumes.ts";
 
 Deno.test("create() takes the next group when one was filled since the report", async () => {
@@ -19,7 +19,7 @@ Deno.test("create() takes the next group when one was filled since the report", 
     exec: machine,
     driver: "test",
     groups: { matches: () => true },
-    records: new UsedRecords(machine, () => {}),
+    upkeep: new Upkeep({ exec: machine, driver: "test", onError: () => {} }),
   });
   const size = await volumes.create({
     id: volumeIdOf("one"),
@@ -29,6 +29,7 @@ Deno.test("create() takes the next group when one was filled since the report", 
     content: { state: "raw" },
     mkfsOptions: [],
     shared: true,
+    erase: "zero",
   });
   assertEquals([size, tried], [32n << 20n, ["small", "large"]]);
   assertEquals(machine.allLvs().map(({ group }) => group.name), ["large"]);

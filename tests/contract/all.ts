@@ -4,6 +4,7 @@
  * @module
  */
 
+import { erasureContract } from "./erasure.ts";
 import { hostileContract } from "./hostile.ts";
 import type { Host } from "./host.ts";
 import { safetyContract } from "./safety.ts";
@@ -17,5 +18,6 @@ export function contractTests(host: Host): void {
   snapshotsContract(host);
   stagingContract(host);
   safetyContract(host);
+  erasureContract(host);
   hostileContract(host);
 }

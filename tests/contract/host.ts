@@ -110,8 +110,9 @@ export class Bench implements AsyncDisposable {
     return output.stdout;
   }
 
-  /** All groups of the test as LVM reports them. */
+  /** All groups of the test as LVM reports them, when the driver does nothing to them in the background. */
   async report(): Promise<VolumeGroup[]> {
+    await this.settled();
     return (await readReport(this.exec)).filter((group) => this.groups.includes(group.name));
   }
 
@@ -127,6 +128,11 @@ export class Bench implements AsyncDisposable {
     );
     assertEquals(found.length, 1, `expected one LV, found ${found.map((lv) => lv.path).join(", ")}`);
     return found[0]!;
+  }
+
+  /** Resolves when the driver does nothing in the background. */
+  settled(): Promise<void> {
+    return this.#driver.settled();
   }
 
   /** Creates a volume and answers its id. */

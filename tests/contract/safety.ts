@@ -66,22 +66,6 @@ export function safetyContract(host: Host): void {
     await bench.csi.controller.deleteVolume({ volumeId });
   });
 
-  contract(host, "deleting a volume that was in use takes its record off the group", async (bench) => {
-    const request = volumeRequest();
-    const volumeId = await usedOnce(bench, request);
-    assertEquals((await bench.report()).flatMap(({ tags }) => tags).length, 1);
-    const commands = await bench.exec.during(() => bench.csi.controller.deleteVolume({ volumeId }));
-    assertEquals(
-      commands.filter((command) => / (?:fullreport|lvremove) /.test(command)).length,
-      2,
-      commands.join("\n"),
-    );
-    assertEquals(await bench.create(request), volumeId, "the same name can be used again at once");
-    await bench.csi.controller.deleteVolume({ volumeId });
-    await using restarted = await bench.restart();
-    assertEquals((await restarted.report()).flatMap(({ tags }) => tags), []);
-  });
-
   contract(
     host,
     "a filesystem's UUID is recorded before it is made, and that it is whole before it is mounted",

@@ -16,6 +16,9 @@ import {
   takeFromPods,
 } from "./scene.ts";
 
+/** How long a deleted volume may take to be erased, in milliseconds. */
+const ERASED_MS = 60_000;
+
 /** A snapshot, and what the volume holds since then. */
 export interface Cut {
   /** The snapshot's id. */
@@ -110,11 +113,13 @@ export async function deleteVolume(scene: Scene, id: string, room: bigint): Prom
   await story.call("DeleteVolume", "the same once more: gone is gone", deleteIt);
   const { entries } = await story.call("ListVolumes", "all of them", () => controller.listVolumes());
   story.proved("no volume is left", entries.length === 0, `${entries.length} volumes`);
-  const { availableCapacity } = await story.call(
-    "GetCapacity",
-    "and how much room is there?",
-    () => controller.getCapacity(),
-  );
+  const { availableCapacity } = await story.call("GetCapacity", "once its data is overwritten with zeros", async () => {
+    for (const start = performance.now();;) {
+      const answer = await controller.getCapacity();
+      if (answer.availableCapacity === room || performance.now() - start > ERASED_MS) return answer;
+      await pause(200);
+    }
+  });
   story.proved(`all ${formatBytes(room)} are free again`, availableCapacity === room, formatBytes(availableCapacity));
   const lvs = await group.volumes(["lv_name"]);
   story.proved("the volume group is empty", lvs.length === 0, lvs.map(({ lv_name }) => lv_name).join(", "));

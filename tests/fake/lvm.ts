@@ -32,6 +32,7 @@ const SUBCOMMANDS: Readonly<Record<string, Tool>> = {
   lvremove,
   lvextend,
   lvchange,
+  lvconvert,
   lvrename,
   vgchange,
 };
@@ -74,6 +75,7 @@ function lvRow(machine: FakeMachine, group: FakeGroup, lv: FakeLv): Record<strin
     lv_kernel_major: lv.active ? "253" : "-1",
     lv_kernel_minor: lv.active ? `${lv.minor}` : "-1",
     lv_active: lv.active ? "active" : "",
+    lv_suspended: lv.active ? lv.suspended ? "1" : "0" : "-1",
     lv_device_open: lv.active ? isOpen(machine, lv) ? "1" : "0" : "-1",
     origin: lv.origin?.name ?? "",
     origin_size: `${lv.origin?.size ?? lv.size}`,
@@ -109,16 +111,22 @@ function lvcreate(machine: FakeMachine, args: readonly string[]): Output {
       } required.`,
     );
   }
+  const content = origin === undefined
+    ? { ...blank(), data: group.residue }
+    : { ...origin.content, data: new Set(origin.content.data) };
+  if (origin === undefined) group.residue = new Set();
   group.lvs.push({
     name,
     uuid: newUuid(),
     size,
     tags: new Set(options.get("--addtag")),
     active: true,
-    readOnly: false,
+    suspended: false,
+    zeroedTo: 0n,
+    readOnly: options.get("--permission")?.[0] === "r",
     minor: machine.nextMinor(),
     createdAt: machine.now(),
-    content: origin === undefined ? blank() : { ...origin.content },
+    content,
     invalid: false,
     ...(origin === undefined ? {} : { origin: { name: origin.name, size: origin.size } }),
   });
@@ -132,7 +140,9 @@ function lvremove(machine: FakeMachine, args: readonly string[]): Output {
     if ("code" in found) return found;
     const { group, lv } = found;
     if (isOpen(machine, lv)) return refuse(5, `  Logical volume ${path} contains a filesystem in use.`);
-    group.lvs = group.lvs.filter((other) => other !== lv && other.origin?.name !== lv.name);
+    const gone = group.lvs.filter((other) => other === lv || other.origin?.name === lv.name);
+    for (const { content } of gone) group.residue = group.residue.union(content.data);
+    group.lvs = group.lvs.filter((other) => !gone.includes(other));
   }
   return ok();
 }
@@ -162,12 +172,14 @@ function lvextend(machine: FakeMachine, args: readonly string[]): Output {
 }
 
 function lvchange(machine: FakeMachine, args: readonly string[]): Output {
-  const { options, positional: [path = ""] } = parse(args, { "--activate": 1, "--addtag": 1, "--deltag": 1 });
+  const { options, positional: [path = ""] } = parse(args, LVCHANGE_OPTIONS);
   const found = find(machine, path);
   if ("code" in found) return found;
   const { group, lv } = found;
   for (const tag of options.get("--deltag") ?? []) lv.tags.delete(tag);
   for (const tag of options.get("--addtag") ?? []) lv.tags.add(tag);
+  if (options.has("--refresh")) lv.suspended = false;
+  if (options.has("--permission")) lv.readOnly = one(options, "--permission") === "r";
   const activate = options.get("--activate")?.[0];
   if (activate === undefined) return ok(`  Logical volume ${path} changed.\n`);
   const together = group.lvs.filter((other) => other === lv || other.origin?.name === lv.name);
@@ -180,6 +192,19 @@ function lvchange(machine: FakeMachine, args: readonly string[]): Output {
     each.active = activate === "y";
   }
   return ok();
+}
+
+/** Splits a snapshot off its origin: what is left is its store, as an LV of its own. */
+function lvconvert(machine: FakeMachine, args: readonly string[]): Output {
+  const { options, positional: [path = ""] } = parse(args, { "--yes": 0, "--splitsnapshot": 0 });
+  if (!options.has("--splitsnapshot")) throw new Error(`the fake lvconvert only splits: ${args.join(" ")}`);
+  const found = find(machine, path);
+  if ("code" in found) return found;
+  const { lv } = found;
+  if (lv.origin === undefined) return refuse(5, `  ${path} is not a snapshot.`);
+  delete lv.origin;
+  lv.content = { ...lv.content, zeroHead: false, signatures: [{ type: "DM_snapshot_cow", uuid: "" }] };
+  return ok(`  Logical Volume ${path} split from its origin.\n`);
 }
 
 function lvrename(machine: FakeMachine, args: readonly string[]): Output {
@@ -198,6 +223,8 @@ function vgchange(machine: FakeMachine, args: readonly string[]): Output {
   for (const tag of options.get("--addtag") ?? []) group.tags.add(tag);
   return ok(`  Volume group "${name}" successfully changed\n`);
 }
+
+const LVCHANGE_OPTIONS = { "--activate": 1, "--addtag": 1, "--deltag": 1, "--permission": 1, "--refresh": 0 };
 
 const LVCREATE_OPTIONS = {
   "--yes": 0,

@@ -22,6 +22,8 @@ export interface Content {
   unreadable: boolean;
   /** The exit status of the next filesystem check. */
   checkStatus: number;
+  /** What was once written and can be read from the device: names for it, kept until it is overwritten. */
+  data: Set<string>;
 }
 
 /** A logical volume. */
@@ -31,12 +33,15 @@ export interface FakeLv {
   size: bigint;
   tags: Set<string>;
   active: boolean;
+  suspended: boolean;
   readOnly: boolean;
   minor: number;
   createdAt: number;
   content: Content;
   origin?: { name: string; size: bigint };
   invalid: boolean;
+  /** Up to where its device was overwritten with zeros, from its start, in bytes. */
+  zeroedTo: bigint;
 }
 
 /** A volume group. */
@@ -49,6 +54,8 @@ export interface FakeGroup {
   missingPvs: number;
   exported: boolean;
   lvs: FakeLv[];
+  /** What can be read from its free space, and so from a new LV. */
+  residue: Set<string>;
 }
 
 /** An entry of the mount table. */
@@ -94,6 +101,7 @@ export class FakeMachine implements Exec {
       missingPvs: 0,
       exported: false,
       lvs: [],
+      residue: new Set<string>(),
     };
     this.groups.push(group);
     return group;
@@ -119,6 +127,7 @@ export class FakeMachine implements Exec {
   /** The active LV whose device node is at the path: its own, or a bind mount of it. */
   lvAt(path: string): FakeLv | undefined {
     const own = this.allLvs().find(({ group, lv }) => lv.active && devicePath(group, lv) === path);
+    if (own?.lv.suspended) throw new Error(`touching ${path}, which is suspended, would hang`);
     return own?.lv ?? this.mounts.findLast((mount) => mount.target === path && mount.root !== "/")?.lv;
   }
 
@@ -146,7 +155,7 @@ export function devicePath(group: FakeGroup, lv: FakeLv): string {
 
 /** An empty device. */
 export function blank(): Content {
-  return { zeroHead: true, signatures: [], filesystemBytes: 0n, unreadable: false, checkStatus: 0 };
+  return { zeroHead: true, signatures: [], filesystemBytes: 0n, unreadable: false, checkStatus: 0, data: new Set() };
 }
 
 /** An answer of success. */

@@ -5,10 +5,11 @@
  */
 
 import type { Output } from "../../lvm/exec.ts";
-import { type FakeLv, type FakeMachine, ok, refuse, type Tool, type Tools } from "./machine.ts";
+import { blank, type FakeLv, type FakeMachine, ok, refuse, type Tool, type Tools } from "./machine.ts";
 
 /** The tools by program. */
 export const TOOLS: Tools = {
+  blkdiscard,
   blockdev,
   btrfs,
   cmp,
@@ -67,12 +68,15 @@ function wipefs(machine: FakeMachine, args: readonly string[]): Output {
 }
 
 function cmp(machine: FakeMachine, args: readonly string[]): Output {
-  expectArgs(args, /^--bytes=4096 \/dev\/zero \/\S+$/);
+  expectArgs(args, /^--bytes=\d+ \/dev\/zero \/\S+$/);
   const path = args.at(-1)!;
   const lv = machine.lvAt(path);
   if (lv === undefined) return refuse(2, `cmp: ${path}: No such file or directory`);
   if (lv.content.unreadable) return refuse(2, `cmp: ${path}: Input/output error`);
-  return lv.content.zeroHead ? ok() : { code: 1, stdout: `/dev/zero ${path} differ: char 1, line 1\n`, stderr: "" };
+  const whole = args[0] !== "--bytes=4096";
+  return lv.content.zeroHead && !(whole && lv.content.data.size > 0)
+    ? ok()
+    : { code: 1, stdout: `/dev/zero ${path} differ: char 1, line 1\n`, stderr: "" };
 }
 
 function dd(machine: FakeMachine, args: readonly string[]): Output {
@@ -82,7 +86,11 @@ function dd(machine: FakeMachine, args: readonly string[]): Output {
   if (lv === undefined || lv.content.unreadable) {
     return refuse(1, `dd: error reading '${values.get("if")}': Input/output error`);
   }
-  if (target !== "/dev/null") lv.content.zeroHead = false;
+  if (target !== "/dev/null") {
+    lv.content.zeroHead = false;
+    lv.content.data.add(values.get("if")!);
+    lv.zeroedTo = 0n;
+  }
   return ok();
 }
 
@@ -102,6 +110,27 @@ function blockdev(machine: FakeMachine, args: readonly string[]): Output {
   const lv = machine.lvAt(args[1]!);
   if (lv === undefined) return noDevice("blockdev", args[1]!);
   lv.readOnly = args[0] === "--setro";
+  return ok();
+}
+
+function blkdiscard(machine: FakeMachine, args: readonly string[]): Output {
+  expectArgs(args, /^(?:--zeroout --offset \d+ --length \d+ )?\/\S+$/);
+  const path = args.at(-1)!;
+  const lv = machine.lvAt(path);
+  if (lv === undefined) return refuse(1, `blkdiscard: cannot open ${path}: No such file or directory`);
+  if (lv.content.unreadable) return refuse(1, `blkdiscard: ${path}: BLKZEROOUT ioctl failed: Input/output error`);
+  if (machine.mounts.some((mount) => mount.lv === lv)) {
+    return refuse(1, `blkdiscard: cannot open ${path}: Device or resource busy`);
+  }
+  if (lv.readOnly) return refuse(1, `blkdiscard: ${path}: BLKZEROOUT ioctl failed: Operation not permitted`);
+  // what is left after a discard is for the disk to say: here, everything
+  if (args.length === 1) return ok();
+  const [offset, length] = [BigInt(after(args, "--offset")), BigInt(after(args, "--length"))];
+  if (offset % 512n !== 0n || length % 512n !== 0n || offset + length > lv.size) {
+    return refuse(1, `blkdiscard: ${path}: length value or offset is not good`);
+  }
+  if (offset <= lv.zeroedTo && offset + length > lv.zeroedTo) lv.zeroedTo = offset + length;
+  if (lv.zeroedTo === lv.size) Object.assign(lv.content, blank());
   return ok();
 }
 

@@ -1,0 +1,187 @@
+/**
+ * What is done in the background: erasing and removing the LVs of deleted volumes and snapshots, and at the start resuming
+ * what a crash left suspended.
+ *
+ * Deleting only marks an LV, in one change; from then on it is nobody's. Each pass here reads a report and does what it
+ * shows, so there is nothing to remember: whatever instruction the driver dies at, the next start goes on. The record that
+ * the volume was handed out goes before the LV does, for an LV that is gone while its record stands is a loss.
+ *
+ * @module
+ */
+
+import { change } from "./change.ts";
+import { verifyDevice } from "./device.ts";
+import { StorageError } from "./error.ts";
+import { type Exec, runOk } from "./exec.ts";
+import { recordsOf, removeRecords } from "./records.ts";
+import { type LogicalVolume, readReport, type VolumeGroup } from "./report.ts";
+import { type DeletedTags, isOwned, markErased, parseDeletedTags } from "./tags.ts";
+
+/** An LV that is only to be removed. */
+export interface Doomed {
+  /** The LV. */
+  readonly lv: LogicalVolume;
+  /** Its group. */
+  readonly group: VolumeGroup;
+  /** What its tags say. */
+  readonly tags: DeletedTags;
+}
+
+/** What {@linkcode Upkeep} needs. */
+export interface UpkeepOptions {
+  /** Runs the commands. */
+  readonly exec: Exec;
+  /** The driver's name: whose LVs these are. */
+  readonly driver: string;
+  /** Is told what failed; it is tried again later. */
+  readonly onError: (error: unknown) => void;
+}
+
+/** How much is overwritten by one command, in bytes: a few seconds' work, so that stopping need not wait for long. */
+const CHUNK_BYTES = 1n << 30n;
+
+/** After how many bytes the progress is recorded: what a crash costs at most. */
+const RECORDED_BYTES = 32n * CHUNK_BYTES;
+
+/** When what failed is tried again, in milliseconds. */
+const RETRY_MS = 60_000;
+
+/** The LVs of the driver that are only to be removed. */
+export function doomedLvs(driver: string, groups: readonly VolumeGroup[]): Doomed[] {
+  return groups.flatMap((group) =>
+    group.lvs.flatMap((lv) => {
+      const tags = parseDeletedTags(driver, lv.tags);
+      return tags === undefined ? [] : [{ lv, group, tags }];
+    })
+  );
+}
+
+/**
+ * Separates a copy-on-write snapshot from its origin, which then is free of it. Its store stays, as an LV with the same
+ * tags (lvconvert(8), --splitsnapshot).
+ */
+export async function splitSnapshot(exec: Exec, group: VolumeGroup, lv: LogicalVolume): Promise<void> {
+  await change(exec, ["lvconvert", "--yes", "--splitsnapshot", `${group.name}/${lv.name}`]);
+}
+
+/** The background work of one driver on this machine. */
+export class Upkeep {
+  readonly #exec: Exec;
+  readonly #driver: string;
+  readonly #onError: (error: unknown) => void;
+  #pass: Promise<void> | undefined;
+  #wanted = false;
+  #stopped = false;
+  #retry: ReturnType<typeof setTimeout> | undefined;
+
+  /** Makes it; nothing is done until {@linkcode start}. */
+  constructor(options: UpkeepOptions) {
+    this.#exec = options.exec;
+    this.#driver = options.driver;
+    this.#onError = options.onError;
+  }
+
+  /** Resumes what a crash left suspended, then does what is left to do. */
+  start(): void {
+    this.#pass ??= this.#passes(true);
+  }
+
+  /** Does what is left to do; to be called after something was marked. */
+  look(): void {
+    this.#wanted = true;
+    if (!this.#stopped) this.#pass ??= this.#passes(false);
+  }
+
+  /** Resolves when nothing is being done. */
+  async settled(): Promise<void> {
+    await this.#pass;
+  }
+
+  /** Ends after the command that is under way. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    clearTimeout(this.#retry);
+    await this.#pass;
+  }
+
+  async #passes(resume: boolean): Promise<void> {
+    clearTimeout(this.#retry);
+    let failed = false;
+    const attempt = async (step: () => Promise<void>) => {
+      try {
+        await step();
+      } catch (error) {
+        failed = true;
+        this.#onError(error);
+      }
+    };
+    await attempt(async () => {
+      do {
+        this.#wanted = false;
+        const groups = await readReport(this.#exec);
+        if (resume) await attempt(() => this.#resume(groups));
+        resume = false;
+        for (const each of doomedLvs(this.#driver, groups)) {
+          if (!this.#stopped) await attempt(() => this.#remove(each));
+        }
+      } while (this.#wanted && !this.#stopped);
+    });
+    this.#pass = undefined;
+    if (failed && !this.#stopped) this.#retry = setTimeout(() => this.look(), RETRY_MS);
+  }
+
+  /** A command of LVM's that was killed may leave devices suspended; a refresh loads their tables and resumes them. */
+  async #resume(groups: readonly VolumeGroup[]): Promise<void> {
+    for (const group of groups) {
+      for (const lv of group.lvs.filter((lv) => lv.suspended && isOwned(this.#driver, lv.tags))) {
+        await change(this.#exec, ["lvchange", "--refresh", `${group.name}/${lv.name}`]);
+      }
+    }
+  }
+
+  async #remove({ lv, group, tags }: Doomed): Promise<void> {
+    if (lv.origin !== undefined) {
+      await splitSnapshot(this.#exec, group, lv);
+      this.#wanted = true; // its device is another now: look again
+      return;
+    }
+    if (tags.erase !== "none") await this.#erase(await this.#activated({ lv, group, tags }));
+    if (this.#stopped) return;
+    const records = recordsOf(this.#driver, group, tags.id, lv.uuid);
+    if (records.length > 0) await removeRecords(this.#exec, group.name, records);
+    try {
+      await change(this.#exec, ["lvremove", "--yes", `${group.name}/${lv.name}`]);
+    } catch (error) {
+      if (!(error instanceof StorageError && error.kind === "NotFound")) throw error;
+    }
+  }
+
+  async #activated(doomed: Doomed): Promise<Doomed> {
+    const { lv, group } = doomed;
+    if (lv.active) return doomed;
+    await change(this.#exec, ["lvchange", "--activate", "y", `${group.name}/${lv.name}`]);
+    const active = doomedLvs(this.#driver, await readReport(this.#exec)).find((other) => other.lv.uuid === lv.uuid);
+    if (active?.lv.active) return active;
+    throw new StorageError("FailedPrecondition", `erasing ${group.name}/${lv.name}: it cannot be activated`);
+  }
+
+  async #erase({ lv, group, tags }: Doomed): Promise<void> {
+    const { readOnly } = await verifyDevice(this.#exec, lv);
+    if (readOnly) await change(this.#exec, ["lvchange", "--permission", "rw", `${group.name}/${lv.name}`]);
+    if (tags.erase === "discard") {
+      const discard = { program: "blkdiscard", args: [lv.devicePath], mutates: true } as const;
+      // best effort: not every disk can
+      return await runOk(this.#exec, discard).then(() => {}, this.#onError);
+    }
+    let recorded = tags.erased;
+    for (let offset = recorded; offset < lv.size && !this.#stopped; offset += CHUNK_BYTES) {
+      if (offset - recorded >= RECORDED_BYTES) {
+        await change(this.#exec, ["lvchange", ...markErased(recorded, offset), `${group.name}/${lv.name}`]);
+        recorded = offset;
+      }
+      const length = lv.size - offset < CHUNK_BYTES ? lv.size - offset : CHUNK_BYTES;
+      const args = ["--zeroout", "--offset", `${offset}`, "--length", `${length}`, lv.devicePath];
+      await runOk(this.#exec, { program: "blkdiscard", args, mutates: true });
+    }
+  }
+}
