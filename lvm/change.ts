@@ -19,6 +19,7 @@ const REFUSALS: readonly [RegExp, ErrorKind][] = [
   [/contains a filesystem in use/i, "InUse"],
   [/is used by another device|in use: not deactivating|is in use/i, "InUse"],
   [/only while inactive/i, "InUse"],
+  [/does not accept LV type/i, "FailedPrecondition"],
   [/failed to find logical volume|volume group ".*" not found/i, "NotFound"],
 ];
 

@@ -11,7 +11,7 @@
 
 import { change } from "./change.ts";
 import { verifyDevice } from "./device.ts";
-import { StorageError } from "./error.ts";
+import { type ErrorKind, StorageError } from "./error.ts";
 import { type Exec, runOk } from "./exec.ts";
 import { recordsOf, removeRecords } from "./records.ts";
 import { type LogicalVolume, readReport, type VolumeGroup } from "./report.ts";
@@ -58,10 +58,15 @@ export function doomedLvs(driver: string, groups: readonly VolumeGroup[]): Doome
 
 /**
  * Separates a copy-on-write snapshot from its origin, which then is free of it. Its store stays, as an LV with the same
- * tags (lvconvert(8), --splitsnapshot).
+ * tags (lvconvert(8), --splitsnapshot). One that somebody separated or removed meanwhile is separate already.
  */
 export async function splitSnapshot(exec: Exec, group: VolumeGroup, lv: LogicalVolume): Promise<void> {
-  await change(exec, ["lvconvert", "--yes", "--splitsnapshot", `${group.name}/${lv.name}`]);
+  await changeUnless(["NotFound", "FailedPrecondition"], exec, [
+    "lvconvert",
+    "--yes",
+    "--splitsnapshot",
+    `${group.name}/${lv.name}`,
+  ]);
 }
 
 /** The background work of one driver on this machine. */
@@ -149,11 +154,7 @@ export class Upkeep {
     if (this.#stopped) return;
     const records = recordsOf(this.#driver, group, tags.id, lv.uuid);
     if (records.length > 0) await removeRecords(this.#exec, group.name, records);
-    try {
-      await change(this.#exec, ["lvremove", "--yes", `${group.name}/${lv.name}`]);
-    } catch (error) {
-      if (!(error instanceof StorageError && error.kind === "NotFound")) throw error;
-    }
+    await changeUnless(["NotFound"], this.#exec, ["lvremove", "--yes", `${group.name}/${lv.name}`]);
   }
 
   async #activated(doomed: Doomed): Promise<Doomed> {
@@ -183,5 +184,14 @@ export class Upkeep {
       const args = ["--zeroout", "--offset", `${offset}`, "--length", `${length}`, lv.devicePath];
       await runOk(this.#exec, { program: "blkdiscard", args, mutates: true });
     }
+  }
+}
+
+/** Runs a change that one of the refusals shows to be done already. */
+async function changeUnless(done: readonly ErrorKind[], exec: Exec, args: readonly string[]): Promise<void> {
+  try {
+    await change(exec, args);
+  } catch (error) {
+    if (!(error instanceof StorageError && done.includes(error.kind))) throw error;
   }
 }

@@ -201,7 +201,9 @@ function lvconvert(machine: FakeMachine, args: readonly string[]): Output {
   const found = find(machine, path);
   if ("code" in found) return found;
   const { lv } = found;
-  if (lv.origin === undefined) return refuse(5, `  ${path} is not a snapshot.`);
+  if (lv.origin === undefined) {
+    return refuse(5, `  Command on LV ${path} does not accept LV type linear.\n  Command not permitted on LV ${path}.`);
+  }
   delete lv.origin;
   lv.content = { ...lv.content, zeroHead: false, signatures: [{ type: "DM_snapshot_cow", uuid: "" }] };
   return ok(`  Logical Volume ${path} split from its origin.\n`);
