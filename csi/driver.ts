@@ -19,7 +19,7 @@ import { Controller, Identity, Node } from "./csi_pb.ts";
 import { identityHandlers } from "./identity.ts";
 import { nodeHandlers } from "./node.ts";
 import { serve } from "./server.ts";
-import { bindService } from "./service.ts";
+import { bindService, type Handlers } from "./service.ts";
 
 /** How a standalone driver is set up. */
 export interface StandaloneOptions {
@@ -55,6 +55,34 @@ const READY_MS = 60_000;
 
 const log = getLogger(["denolith", "driver"]);
 
+/** A driver's services, before they are on a socket. */
+export interface Services {
+  /** The Identity service. */
+  readonly identity: Handlers<typeof Identity>;
+  /** The Controller service. */
+  readonly controller: Handlers<typeof Controller>;
+  /** The Node service. */
+  readonly node: Handlers<typeof Node>;
+  /** The background work, not yet started. */
+  readonly upkeep: Upkeep;
+}
+
+/** Puts the services of a standalone driver together; nothing runs yet. */
+export function standaloneServices(options: Omit<StandaloneOptions, "socketPath">): Services {
+  const { exec, driver, version, nodeId, groups } = options;
+  const upkeep = new Upkeep({ exec, driver, onError: (error) => log.warn("upkeep failed", { error }) });
+  const volumes = new Volumes({ exec, driver, groups, upkeep });
+  const snapshots = new Snapshots({ exec, driver, volumes, upkeep });
+  const staging = new Staging({ exec, volumes });
+  const locks = new Locks();
+  return {
+    identity: identityHandlers({ driver, version, ready: lvmAnswers(exec) }),
+    controller: controllerHandlers({ volumes, snapshots, nodeId, locks }),
+    node: nodeHandlers({ staging, nodeId, locks }),
+    upkeep,
+  };
+}
+
 /**
  * Starts a standalone driver.
  *
@@ -62,16 +90,11 @@ const log = getLogger(["denolith", "driver"]);
  */
 export async function startStandalone(options: StandaloneOptions): Promise<Driver> {
   const { exec, driver, version, nodeId, groups } = options;
-  const upkeep = new Upkeep({ exec, driver, onError: (error) => log.warn("upkeep failed", { error }) });
-  const volumes = new Volumes({ exec, driver, groups, upkeep });
-  const snapshots = new Snapshots({ exec, driver, volumes, upkeep });
-  const staging = new Staging({ exec, volumes });
-  const locks = new Locks();
-
+  const { identity, controller, node, upkeep } = standaloneServices(options);
   const server = await serve(options.socketPath, [
-    bindService(Identity, identityHandlers({ driver, version, ready: lvmAnswers(exec) })),
-    bindService(Controller, controllerHandlers({ volumes, snapshots, nodeId, locks })),
-    bindService(Node, nodeHandlers({ staging, nodeId, locks })),
+    bindService(Identity, identity),
+    bindService(Controller, controller),
+    bindService(Node, node),
   ]);
   upkeep.start();
   log.info("serving", { socket: server.path, driver, version, nodeId, groups: String(groups) });

@@ -31,6 +31,8 @@ export interface LogicalVolume {
   readonly suspended: boolean;
   /** Whether something has its device open: a mount, a process, another device. */
   readonly open: boolean;
+  /** How it is laid out on the disks (lvs(8), lv_layout): `linear`, `thin`, `raid` and so on, several where one is on another. */
+  readonly layout: readonly string[];
   /** Name of the LV that this one is a snapshot of. */
   readonly origin?: string;
   /** For a classic snapshot, the size of the origin at the moment of the cut. */
@@ -88,6 +90,7 @@ const LV_FIELDS = [
   "lv_active",
   "lv_suspended",
   "lv_device_open",
+  "lv_layout",
   "origin",
   "origin_size",
   "lv_snapshot_invalid",
@@ -183,6 +186,7 @@ function parseLv(row: Row): LogicalVolume {
     active: text(row.lv_active) !== "",
     suspended: flag(row.lv_suspended),
     open: flag(row.lv_device_open),
+    layout: list(row.lv_layout),
     ...(origin === "" ? {} : { origin, originSize: natural(row.origin_size) }),
     invalidSnapshot: flag(row.lv_snapshot_invalid),
     ...(percent === "" ? {} : { snapshotPercent: Number(percent) }),

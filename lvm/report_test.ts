@@ -23,6 +23,7 @@ Deno.test("parseReport() reads what LVM 2.03.16 wrote: groups without LVs, inact
     active: true,
     suspended: false,
     open: true,
+    layout: ["linear"],
     invalidSnapshot: false,
     createdAt: volume!.createdAt,
   });

@@ -14,7 +14,7 @@ import { freeLvName, type SnapshotId, snapshotLvName, type VolumeId } from "./id
 import { readReport, type VolumeGroup } from "./report.ts";
 import { formatBytes, roundUp } from "./size.ts";
 import { type Erasure, markSnapshotDeleted, ownedSnapshotId, parseSnapshotTags, snapshotTags } from "./tags.ts";
-import { doomedLvs, type Upkeep } from "./upkeep.ts";
+import { doomedLvs, isHalfMade, type Upkeep } from "./upkeep.ts";
 import type { Volumes } from "./volumes.ts";
 
 /** A snapshot that exists. */
@@ -54,7 +54,7 @@ interface Found {
   readonly snapshot: Snapshot;
   readonly path: string;
   readonly open: boolean;
-  /** Whether its LV was made, but never became a snapshot of the volume: LVM makes it so in a second step. */
+  /** Whether its LV was made, but never became a snapshot of the volume. */
   readonly halfMade: boolean;
   readonly erase: Erasure;
 }
@@ -194,7 +194,7 @@ export class Snapshots {
     const { source, erase } = parseSnapshotTags(this.#driver, lv.tags)!;
     const size = lv.originSize ?? lv.size;
     const snapshot = { id, source, size, createdAt: lv.createdAt, ready: !lv.invalidSnapshot };
-    return { snapshot, path, open: lv.open, halfMade: lv.origin === undefined, erase };
+    return { snapshot, path, open: lv.open, halfMade: isHalfMade(lv), erase };
   }
 }
 

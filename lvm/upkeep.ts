@@ -15,7 +15,14 @@ import { type ErrorKind, StorageError } from "./error.ts";
 import { type Exec, runOk } from "./exec.ts";
 import { recordsOf, removeRecords } from "./records.ts";
 import { type LogicalVolume, readReport, type VolumeGroup } from "./report.ts";
-import { type DeletedTags, isOwned, markErased, parseDeletedTags } from "./tags.ts";
+import {
+  type DeletedTags,
+  isOwned,
+  markErased,
+  markSnapshotDeleted,
+  ownedSnapshotId,
+  parseDeletedTags,
+} from "./tags.ts";
 
 /** An LV that is only to be removed. */
 export interface Doomed {
@@ -54,6 +61,14 @@ export function doomedLvs(driver: string, groups: readonly VolumeGroup[]): Doome
       return tags === undefined ? [] : [{ lv, group, tags }];
     })
   );
+}
+
+/**
+ * Whether a snapshot's LV was made, but never became a snapshot: LVM makes a store first and a snapshot of it in a second
+ * step, under one lock, so that a report shows what is between them only when the lvcreate is dead.
+ */
+export function isHalfMade(lv: LogicalVolume): boolean {
+  return lv.origin === undefined && !lv.layout.includes("thin");
 }
 
 /**
@@ -135,11 +150,19 @@ export class Upkeep {
     if (failed && !this.#stopped) this.#retry = setTimeout(() => this.look(), RETRY_MS);
   }
 
-  /** A command of LVM's that was killed may leave devices suspended; a refresh loads their tables and resumes them. */
+  /**
+   * Mends what LVM's commands leave that were killed: devices that are suspended, which a refresh resumes with the right
+   * tables, and stores that never became snapshots, of which nobody knows.
+   */
   async #resume(groups: readonly VolumeGroup[]): Promise<void> {
     for (const group of groups) {
-      for (const lv of group.lvs.filter((lv) => lv.suspended && isOwned(this.#driver, lv.tags))) {
-        await change(this.#exec, ["lvchange", "--refresh", `${group.name}/${lv.name}`]);
+      for (const lv of group.lvs.filter(({ tags }) => isOwned(this.#driver, tags))) {
+        const path = `${group.name}/${lv.name}`;
+        if (lv.suspended) await change(this.#exec, ["lvchange", "--refresh", path]);
+        const snapshot = ownedSnapshotId(this.#driver, lv.tags);
+        if (snapshot === undefined || !isHalfMade(lv)) continue;
+        await change(this.#exec, ["lvchange", ...markSnapshotDeleted(snapshot), path]);
+        this.#wanted = true;
       }
     }
   }

@@ -77,6 +77,7 @@ function lvRow(machine: FakeMachine, group: FakeGroup, lv: FakeLv): Record<strin
     lv_active: lv.active ? "active" : "",
     lv_suspended: lv.active ? lv.suspended ? "1" : "0" : "-1",
     lv_device_open: lv.active ? isOpen(machine, lv) ? "1" : "0" : "-1",
+    lv_layout: "linear",
     origin: lv.origin?.name ?? "",
     origin_size: `${lv.origin?.size ?? lv.size}`,
     lv_snapshot_invalid: lv.origin === undefined ? "-1" : lv.invalid ? "1" : "0",

@@ -1,0 +1,136 @@
+/**
+ * A driver that dies: its exec stops at a chosen moment, and nothing that it waits for ever comes.
+ *
+ * @module
+ */
+
+import { type Command, describe, type Exec, type Output } from "../../lvm/exec.ts";
+import type { FakeLv, FakeMachine } from "../fake/machine.ts";
+
+/** A moment of a command at which the driver dies. */
+export interface Moment {
+  /** For messages. */
+  readonly name: string;
+  /** What has become of the machine by then. */
+  readonly effect: (machine: FakeMachine, command: Command, run: () => Promise<Output>) => Promise<unknown>;
+}
+
+/** The command had not begun. */
+const BEFORE: Moment = { name: "before", effect: () => Promise.resolve() };
+
+/** The command had ended, its answer was not read. */
+const AFTER: Moment = { name: "after", effect: (_machine, _command, run) => run() };
+
+/** The moments of a command, with those in which it was killed, too, and left half of its work. */
+export function momentsOf(command: Command): Moment[] {
+  if (!command.mutates) return [BEFORE]; // it leaves nothing, so dying later is the same
+  return [BEFORE, ...(HALVES[key(command)] ?? []), AFTER];
+}
+
+/** What a program leaves that was killed, by program, or for lvm by subcommand. */
+const HALVES: Readonly<Record<string, readonly Moment[]>> = {
+  // lvm(8) commits the metadata first, then loads the kernel's tables with the devices suspended meanwhile
+  lvcreate: [
+    half("made, not active, not wiped", (lv) => void (lv.active = false)),
+    half("made, suspended", suspend),
+    // a snapshot is made as a plain LV and becomes one in a second step
+    half("made, no snapshot yet", (lv) => void delete lv.origin),
+  ],
+  lvextend: [half("grown, suspended", suspend)],
+  lvconvert: [half("split, suspended", suspend)],
+  lvremove: [{
+    name: "deactivated, still there",
+    effect: (machine, command) => Promise.resolve(void (target(machine, command)!.active = false)),
+  }],
+  mke2fs: makingHalves(),
+  "mkfs.xfs": makingHalves(),
+  "mkfs.btrfs": makingHalves(),
+};
+
+function half(name: string, leave: (lv: FakeLv) => void): Moment {
+  return {
+    name,
+    effect: async (machine, command, run) => {
+      const before = new Set(machine.allLvs().map(({ lv }) => lv));
+      await run();
+      const lv = machine.allLvs().find(({ lv }) => !before.has(lv))?.lv ?? target(machine, command);
+      if (lv !== undefined) leave(lv);
+    },
+  };
+}
+
+function suspend(lv: FakeLv): void {
+  lv.suspended = lv.active;
+}
+
+/** Filesystems are written in no particular order: the signature may be there or not, and the rest is not. */
+function makingHalves(): Moment[] {
+  return [
+    {
+      name: "some blocks written",
+      effect: (machine, command) =>
+        Promise.resolve(void (machine.lvAt(command.args.at(-1)!)!.content.zeroHead = false)),
+    },
+    {
+      name: "signature written, not the rest",
+      effect: async (machine, command, run) => {
+        await run();
+        machine.lvAt(command.args.at(-1)!)!.content.filesystemBytes = 0n;
+      },
+    },
+  ];
+}
+
+function target(machine: FakeMachine, command: Command): FakeLv | undefined {
+  const path = command.args.at(-1)!;
+  return machine.allLvs().find(({ group, lv }) => `${group.name}/${lv.name}` === path)?.lv;
+}
+
+function key({ program, args }: Command): string {
+  return program === "lvm" ? args[0]! : program;
+}
+
+/** Where to die: at the moment of the command of the number. */
+export interface Point {
+  readonly index: number;
+  readonly command: Command;
+  readonly moment: Moment;
+}
+
+/** An exec of a driver that dies at a point, if one is given. */
+export class MortalExec implements Exec {
+  /** Every command that was begun. */
+  readonly commands: Command[] = [];
+  /** Resolves when the driver is dead, with what it died at. */
+  readonly died: Promise<string>;
+  readonly #machine: FakeMachine;
+  readonly #point: Point | undefined;
+  readonly #die: (at: string) => void;
+  #dead = false;
+
+  constructor(machine: FakeMachine, point?: Point) {
+    this.#machine = machine;
+    this.#point = point;
+    const { promise, resolve } = Promise.withResolvers<string>();
+    this.died = promise;
+    this.#die = resolve;
+  }
+
+  async run(command: Command): Promise<Output> {
+    if (this.#dead) return await NEVER;
+    const index = this.commands.push(command) - 1;
+    if (index !== this.#point?.index) return await this.#machine.run(command);
+    this.#dead = true;
+    // work in the background may come sooner or later than in the life that was recorded
+    const moment = key(command) === key(this.#point.command) ? this.#point.moment : BEFORE;
+    await moment.effect(this.#machine, command, () => this.#machine.run(command));
+    this.#die(`command ${index} (${describe(command)}), ${moment.name}`);
+    return await NEVER;
+  }
+
+  settled(): Promise<void> {
+    return Promise.resolve();
+  }
+}
+
+const NEVER = new Promise<never>(() => {});

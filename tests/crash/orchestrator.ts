@@ -1,0 +1,117 @@
+/**
+ * An orchestrator that lives through the deaths of its driver: it repeats what was not answered, or gives up and deletes.
+ *
+ * @module
+ */
+
+import { create, type DescService, type Message } from "@bufbuild/protobuf";
+import { parseGroupList } from "../../csi/parameters.ts";
+import { type Services, standaloneServices } from "../../csi/driver.ts";
+import { Controller, Node } from "../../csi/csi_pb.ts";
+import { type Handlers, unaryMethods } from "../../csi/service.ts";
+import type { Calls } from "../../csi/client.ts";
+import { StorageError } from "../../lvm/error.ts";
+import type { FakeMachine } from "../fake/machine.ts";
+import { MortalExec, type Point } from "./mortal.ts";
+
+/** The calls of a driver without a socket in between. */
+export interface Csi {
+  readonly controller: Calls<typeof Controller>;
+  readonly node: Calls<typeof Node>;
+}
+
+/** One thing that the orchestrator wants. */
+export interface Step {
+  readonly name: string;
+  readonly do: (csi: Csi) => Promise<unknown>;
+}
+
+/** How the orchestrator takes the death of its driver: it wants the same again, or nothing any more. */
+export type Reaction = "repeats" | "gives up";
+
+/** How often a call is repeated that fails for a reason that passes. */
+const TRIES = 5;
+
+/** The driver died. */
+class Died extends Error {}
+
+/** An orchestrator on a machine. */
+export class Orchestrator {
+  readonly #machine: FakeMachine;
+  #exec: MortalExec;
+  #services: Services;
+  /** What the driver died at, if it did. */
+  diedAt: string | undefined;
+
+  /** Starts a driver that dies at the point. */
+  constructor(machine: FakeMachine, point?: Point) {
+    this.#machine = machine;
+    [this.#exec, this.#services] = this.#start(point);
+  }
+
+  /** The commands of the driver that runs now. */
+  get commands(): MortalExec["commands"] {
+    return this.#exec.commands;
+  }
+
+  /** Does the steps in their order; those of `giveUp` instead of the rest when the driver dies and the reaction is so. */
+  async live(steps: readonly Step[], reaction: Reaction, giveUp: readonly Step[]): Promise<void> {
+    for (const step of [...steps, this.#quiet]) {
+      try {
+        await this.#until(step);
+      } catch (error) {
+        if (!(error instanceof Died)) throw new Error(`${step.name}: ${error}`, { cause: error });
+        this.diedAt = error.message;
+        [this.#exec, this.#services] = this.#start();
+        if (reaction === "gives up") return await this.live(giveUp, reaction, []);
+        await this.#until(step);
+      }
+    }
+  }
+
+  readonly #quiet: Step = { name: "background work", do: () => this.#services.upkeep.settled() };
+
+  #start(point?: Point): [MortalExec, Services] {
+    const exec = new MortalExec(this.#machine, point);
+    const services = standaloneServices({
+      exec,
+      driver: "test.denolith.dev",
+      version: "0",
+      nodeId: "node-1",
+      groups: parseGroupList("data"),
+    });
+    services.upkeep.start();
+    return [exec, services];
+  }
+
+  async #until(step: Step): Promise<void> {
+    for (let tries = 1;; tries++) {
+      try {
+        const died = this.#exec.died.then((at) => Promise.reject(new Died(at)));
+        return void await Promise.race([step.do(callsOf(this.#services)), died]);
+      } catch (error) {
+        if (!passes(error) || tries === TRIES) throw error;
+        await this.#services.upkeep.settled();
+      }
+    }
+  }
+}
+
+/** Whether the failure is one for which an orchestrator repeats a call soon: ABORTED, or no room yet. */
+function passes(error: unknown): boolean {
+  return error instanceof StorageError && ["Busy", "StillRunning", "NoSpace"].includes(error.kind);
+}
+
+function callsOf({ controller, node }: Services): Csi {
+  return { controller: direct(Controller, controller), node: direct(Node, node) };
+}
+
+function direct<S extends DescService>(service: S, handlers: Handlers<S>): Calls<S> {
+  const byName = handlers as Record<string, (request: Message) => Promise<Record<string, unknown>>>;
+  const calls = unaryMethods(service).map((method) => [
+    method.localName,
+    async (request: Record<string, unknown> = {}) =>
+      create(method.output, await byName[method.localName]!(create(method.input, request))),
+  ]);
+  return Object.fromEntries(calls);
+}

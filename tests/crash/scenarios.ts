@@ -1,0 +1,249 @@
+/**
+ * Lives of volumes to die in.
+ *
+ * @module
+ */
+
+import { assert, assertEquals } from "@std/assert";
+import { blockCapability, type Capability, mountCapability } from "../contract/host.ts";
+import type { FakeLv, FakeMachine } from "../fake/machine.ts";
+import type { Step } from "./orchestrator.ts";
+
+/** A life: its steps, and what an orchestrator does that gives up in the midst of it. */
+export interface Life {
+  readonly steps: readonly Step[];
+  readonly giveUp: readonly Step[];
+}
+
+/** A life by name, in a folder, on a machine. */
+export type Scenario = (machine: FakeMachine, folder: string) => Life;
+
+const MiB = 1n << 20n;
+
+/** The scenarios by name. */
+export const SCENARIOS: Readonly<Record<string, Scenario>> = {
+  "ext4, grown while in use": (machine, folder) => {
+    const volume = new Actor(machine, folder, mountCapability("ext4"));
+    return volume.life([volume.expand(64n), volume.grow()]);
+  },
+  "xfs, grown while not in use": (machine, folder) => {
+    const volume = new Actor(machine, folder, mountCapability("xfs"), 320n);
+    return volume.life([volume.unpublish(), volume.unstage(), volume.expand(400n), volume.stage(), volume.publish()]);
+  },
+  "btrfs, read-only at a second target": (machine, folder) => {
+    const volume = new Actor(machine, folder, mountCapability("btrfs"), 320n);
+    return volume.life([volume.publish("reader", true), volume.unpublish("reader")]);
+  },
+  "block, read-only": (machine, folder) => {
+    const volume = new Actor(machine, folder, blockCapability());
+    return volume.life([volume.unpublish(), volume.publish("pod", true)]);
+  },
+  "ext4, snapshotted, grown with the snapshot": (machine, folder) => {
+    const volume = new Actor(machine, folder, mountCapability("ext4"));
+    return volume.life([
+      volume.snapshot(),
+      volume.unpublish(),
+      volume.unstage(),
+      volume.expand(64n),
+      volume.stage(),
+      volume.publish(),
+      volume.deleteSnapshot(),
+    ]);
+  },
+  "block, snapshotted, deleted right after its snapshot": (machine, folder) => {
+    const volume = new Actor(machine, folder, blockCapability());
+    return volume.life([volume.snapshot(), volume.unpublish(), volume.unstage(), volume.deleteSnapshot()]);
+  },
+  "never used": (machine, folder) => {
+    const volume = new Actor(machine, folder, mountCapability("ext4"));
+    return { steps: [volume.create(), volume.delete()], giveUp: [volume.create(), volume.delete()] };
+  },
+  "not erased": (machine, folder) => {
+    const volume = new Actor(machine, folder, blockCapability(), 32n, { erase: "none" });
+    return volume.life([]);
+  },
+};
+
+/** The steps of a volume, and the pod that writes to it. */
+class Actor {
+  readonly #machine: FakeMachine;
+  readonly #folder: string;
+  readonly #volumeCapability: Capability;
+  readonly #mib: bigint;
+  readonly #parameters: Record<string, string>;
+  #volumeId = "";
+  #snapshotId = "";
+  #written: { lv: FakeLv; content: string } | undefined;
+
+  constructor(
+    machine: FakeMachine,
+    folder: string,
+    capability: Capability,
+    mib = 32n,
+    parameters: Record<string, string> = {},
+  ) {
+    this.#machine = machine;
+    this.#folder = folder;
+    this.#volumeCapability = capability;
+    this.#mib = mib;
+    this.#parameters = parameters;
+    machine.fault = ({ program, args }) => {
+      const lv = /^mk|^wipefs|^blkdiscard/.test(program) && args[0] !== "--no-act" && machine.lvAt(args.at(-1)!);
+      const deleted = lv && [...lv.tags].some((tag) => tag.startsWith("denolith.deleted="));
+      if (lv && lv === this.#written?.lv && !deleted) throw new Error(`${program} over the pod's data`);
+      return undefined;
+    };
+  }
+
+  /** From its creation to its deletion, in use twice, with something in between. */
+  life(between: readonly Step[]): Life {
+    const end = [this.unpublish("reader"), this.unpublish(), this.unstage()];
+    const steps = [this.create(), this.stage(), this.publish(), this.write(), ...between, ...end];
+    const again = [this.stage(), this.publish(), this.read(), this.unpublish(), this.unstage()];
+    const last = [this.deleteSnapshot(), this.delete()];
+    return { steps: [...steps, ...again, ...last], giveUp: [this.create(), ...end, ...last] };
+  }
+
+  create(): Step {
+    return {
+      name: "CreateVolume",
+      do: async ({ controller }) => {
+        const { volume } = await controller.createVolume({
+          name: "one",
+          capacityRange: { requiredBytes: this.#mib * MiB },
+          volumeCapabilities: [this.#volumeCapability],
+          parameters: this.#parameters,
+        });
+        this.#volumeId = volume!.volumeId;
+        assertEquals(this.#lvs().length, 1, "LVs of the volume");
+      },
+    };
+  }
+
+  stage(): Step {
+    return {
+      name: "NodeStageVolume",
+      do: async ({ node }) => {
+        const request = { volumeId: this.#volumeId, stagingTargetPath: `${this.#folder}/staging` };
+        await node.nodeStageVolume({ ...request, volumeCapability: this.#volumeCapability });
+        const [lv] = this.#lvs();
+        const filesystem = lv!.content.filesystemBytes;
+        if (this.#volumeCapability.accessType?.case === "mount") {
+          assertEquals(filesystem, lv!.size, "filesystem's size");
+        }
+      },
+    };
+  }
+
+  publish(name = "pod", readonly = false): Step {
+    return {
+      name: "NodePublishVolume",
+      do: ({ node }) =>
+        node.nodePublishVolume({
+          volumeId: this.#volumeId,
+          stagingTargetPath: `${this.#folder}/staging`,
+          targetPath: `${this.#folder}/${name}`,
+          volumeCapability: this.#volumeCapability,
+          readonly,
+        }),
+    };
+  }
+
+  write(): Step {
+    return {
+      name: "writing",
+      do: () => {
+        const lv = this.#lvs()[0]!;
+        lv.content.data.add("the pod's data");
+        this.#written = { lv, content: JSON.stringify(lv.content.signatures) };
+        return Promise.resolve();
+      },
+    };
+  }
+
+  read(): Step {
+    return {
+      name: "reading",
+      do: () => {
+        const lv = this.#lvs()[0]!;
+        assert(lv === this.#written?.lv, "it is another LV");
+        assertEquals(JSON.stringify(lv.content.signatures), this.#written.content, "it is another filesystem");
+        assert(lv.content.data.has("the pod's data"), "the data is gone");
+        return Promise.resolve();
+      },
+    };
+  }
+
+  expand(mib: bigint): Step {
+    return {
+      name: "ControllerExpandVolume",
+      do: async ({ controller }) => {
+        const capacityRange = { requiredBytes: mib * MiB };
+        const { capacityBytes } = await controller.controllerExpandVolume({ volumeId: this.#volumeId, capacityRange });
+        assertEquals([capacityBytes, this.#lvs()[0]!.size], [mib * MiB, mib * MiB]);
+      },
+    };
+  }
+
+  grow(): Step {
+    return {
+      name: "NodeExpandVolume",
+      do: async ({ node }) => {
+        await node.nodeExpandVolume({ volumeId: this.#volumeId, volumePath: `${this.#folder}/pod` });
+        const lv = this.#lvs()[0]!;
+        assertEquals(lv.content.filesystemBytes, lv.size, "filesystem's size");
+      },
+    };
+  }
+
+  snapshot(): Step {
+    return {
+      name: "CreateSnapshot",
+      do: async ({ controller }) => {
+        const { snapshot } = await controller.createSnapshot({ name: "cut", sourceVolumeId: this.#volumeId });
+        this.#snapshotId = snapshot!.snapshotId;
+        assertEquals(this.#machine.allLvs().filter(({ lv }) => lv.origin !== undefined).length, 1, "snapshots");
+      },
+    };
+  }
+
+  deleteSnapshot(): Step {
+    return {
+      name: "DeleteSnapshot",
+      do: async ({ controller }) => {
+        if (this.#snapshotId === "") {
+          // its caller died before it knew the id: it asks, as csi-snapshotter does by its name
+          const { entries } = await controller.listSnapshots({});
+          this.#snapshotId = entries[0]?.snapshot?.snapshotId ?? "";
+        }
+        if (this.#snapshotId !== "") await controller.deleteSnapshot({ snapshotId: this.#snapshotId });
+      },
+    };
+  }
+
+  unpublish(name = "pod"): Step {
+    const targetPath = `${this.#folder}/${name}`;
+    return {
+      name: "NodeUnpublishVolume",
+      do: ({ node }) => node.nodeUnpublishVolume({ volumeId: this.#volumeId, targetPath }),
+    };
+  }
+
+  unstage(): Step {
+    const stagingTargetPath = `${this.#folder}/staging`;
+    return {
+      name: "NodeUnstageVolume",
+      do: ({ node }) => node.nodeUnstageVolume({ volumeId: this.#volumeId, stagingTargetPath }),
+    };
+  }
+
+  delete(): Step {
+    return { name: "DeleteVolume", do: ({ controller }) => controller.deleteVolume({ volumeId: this.#volumeId }) };
+  }
+
+  #lvs(): FakeLv[] {
+    return this.#machine.allLvs().map(({ lv }) => lv).filter(({ tags }) =>
+      tags.has(`denolith.volume=${this.#volumeId}`)
+    );
+  }
+}
