@@ -11,6 +11,7 @@ import { Controller, Node } from "../../csi/csi_pb.ts";
 import { type Handlers, unaryMethods } from "../../csi/service.ts";
 import type { Calls } from "../../csi/client.ts";
 import { StorageError } from "../../lvm/error.ts";
+import type { Exec } from "../../lvm/exec.ts";
 import type { FakeMachine } from "../fake/machine.ts";
 import { MortalExec, type Point } from "./mortal.ts";
 
@@ -73,15 +74,7 @@ export class Orchestrator {
 
   #start(point?: Point): [MortalExec, Services] {
     const exec = new MortalExec(this.#machine, point);
-    const services = standaloneServices({
-      exec,
-      driver: "test.denolith.dev",
-      version: "0",
-      nodeId: "node-1",
-      groups: parseGroupList("data"),
-    });
-    services.upkeep.start();
-    return [exec, services];
+    return [exec, driverOver(exec)];
   }
 
   async #until(step: Step): Promise<void> {
@@ -102,7 +95,21 @@ function passes(error: unknown): boolean {
   return error instanceof StorageError && ["Busy", "StillRunning", "NoSpace"].includes(error.kind);
 }
 
-function callsOf({ controller, node }: Services): Csi {
+/** A driver for the group `data`, with its background work started. */
+export function driverOver(exec: Exec): Services {
+  const services = standaloneServices({
+    exec,
+    driver: "test.denolith.dev",
+    version: "0",
+    nodeId: "node-1",
+    groups: parseGroupList("data"),
+  });
+  services.upkeep.start();
+  return services;
+}
+
+/** The calls of a driver. */
+export function callsOf({ controller, node }: Services): Csi {
   return { controller: direct(Controller, controller), node: direct(Node, node) };
 }
 

@@ -1,0 +1,116 @@
+/**
+ * Many callers at once: the same few volumes and snapshots, in any order, with deaths of the driver in between.
+ *
+ * @module
+ */
+
+import fc from "fast-check";
+import type { Csi } from "./orchestrator.ts";
+
+/** Something that a caller asks for. */
+export type Wish =
+  | { readonly call: "create" | "delete" | "stage" | "unstage" | "publish" | "unpublish"; readonly volume: number }
+  | { readonly call: "expand"; readonly volume: number; readonly mib: number }
+  | { readonly call: "snapshot" | "deleteSnapshot"; readonly volume: number; readonly snapshot: number };
+
+/** Wishes that are made at once, and after how many commands the driver dies, if it does. */
+export interface Round {
+  readonly wishes: readonly Wish[];
+  readonly deathAfter: number | undefined;
+}
+
+const VOLUMES = 2;
+const SNAPSHOTS = 2;
+
+const volume = fc.nat(VOLUMES - 1);
+
+const wish: fc.Arbitrary<Wish> = fc.oneof(
+  { weight: 6, arbitrary: fc.record({ call: fc.constantFrom("create", "stage", "publish"), volume }) },
+  { weight: 4, arbitrary: fc.record({ call: fc.constantFrom("unpublish", "unstage", "delete"), volume }) },
+  { weight: 1, arbitrary: fc.record({ call: fc.constant("expand"), volume, mib: fc.constantFrom(32, 48, 64) }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      call: fc.constantFrom("snapshot", "deleteSnapshot"),
+      volume,
+      snapshot: fc.nat(SNAPSHOTS - 1),
+    }),
+  },
+);
+
+/** Rounds of wishes. */
+export const rounds: fc.Arbitrary<readonly Round[]> = fc.array(
+  fc.record({
+    wishes: fc.array(wish, { minLength: 1, maxLength: 5 }),
+    deathAfter: fc.option(fc.nat(6), { nil: undefined, freq: 3 }),
+  }),
+  { minLength: 1, maxLength: 8 },
+);
+
+/** Where things are in a folder, and what they are called. */
+export class Crowd {
+  readonly #folder: string;
+  readonly #ids: ReadonlyMap<number, string>;
+  readonly #snapshotIds: ReadonlyMap<number, string>;
+
+  /** Callers that know the ids of their volumes and snapshots, since these follow from the names. */
+  constructor(folder: string, volumeId: (name: string) => string, snapshotId: (name: string) => string) {
+    this.#folder = folder;
+    this.#ids = new Map(Array.from({ length: VOLUMES }, (_, index) => [index, volumeId(`volume ${index}`)]));
+    this.#snapshotIds = new Map(Array.from({ length: SNAPSHOTS }, (_, index) => [index, snapshotId(`cut ${index}`)]));
+  }
+
+  /** Asks for it. */
+  ask({ controller, node }: Csi, wish: Wish): Promise<unknown> {
+    const volumeId = this.#ids.get(wish.volume)!;
+    const stagingTargetPath = `${this.#folder}/staging-${wish.volume}`;
+    const targetPath = `${this.#folder}/pod-${wish.volume}`;
+    switch (wish.call) {
+      case "create":
+        return controller.createVolume({
+          name: `volume ${wish.volume}`,
+          capacityRange: { requiredBytes: 32n << 20n },
+          volumeCapabilities: [CAPABILITY],
+        });
+      case "delete":
+        return controller.deleteVolume({ volumeId });
+      case "stage":
+        return node.nodeStageVolume({ volumeId, stagingTargetPath, volumeCapability: CAPABILITY });
+      case "unstage":
+        return node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+      case "publish":
+        return node.nodePublishVolume({ volumeId, stagingTargetPath, targetPath, volumeCapability: CAPABILITY });
+      case "unpublish":
+        return node.nodeUnpublishVolume({ volumeId, targetPath });
+      case "expand":
+        return controller.controllerExpandVolume({
+          volumeId,
+          capacityRange: { requiredBytes: BigInt(wish.mib) << 20n },
+        });
+      case "snapshot":
+        return controller.createSnapshot({
+          name: `cut ${wish.snapshot}`,
+          sourceVolumeId: volumeId,
+          parameters: { snapSize: "4Mi" },
+        });
+      case "deleteSnapshot":
+        return controller.deleteSnapshot({ snapshotId: this.#snapshotIds.get(wish.snapshot)! });
+    }
+  }
+
+  /** What the callers ask for, one after the other, when they want nothing any more. */
+  farewell(): Wish[] {
+    const volumes = [...this.#ids.keys()];
+    return [
+      ...volumes.map((volume): Wish => ({ call: "unpublish", volume })),
+      ...volumes.map((volume): Wish => ({ call: "unstage", volume })),
+      ...[...this.#snapshotIds.keys()].map((snapshot): Wish => ({ call: "deleteSnapshot", volume: 0, snapshot })),
+      ...volumes.map((volume): Wish => ({ call: "delete", volume })),
+    ];
+  }
+}
+
+const CAPABILITY = {
+  accessMode: { mode: 7 }, // SINGLE_NODE_MULTI_WRITER
+  accessType: { case: "mount", value: { fsType: "ext4" } },
+} as const;
