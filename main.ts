@@ -14,7 +14,7 @@ import { parseGroupList } from "./csi/parameters.ts";
 import { requireNodeId } from "./csi/topology.ts";
 import { StorageError } from "./lvm/error.ts";
 import { HostExec } from "./lvm/exec.ts";
-import { readReport } from "./lvm/report.ts";
+import { Lvm } from "./lvm/lvm.ts";
 import { formatBytes } from "./lvm/size.ts";
 
 interface Flag {
@@ -84,6 +84,7 @@ async function standalone(flags: Readonly<Record<string, string>>): Promise<numb
   const exec = new HostExec();
   const list = flags["volume-groups"];
   if (list === undefined) throw new UsageError(`--volume-groups is required; ${await groupsHere(exec)}`);
+  const asked = terminated(); // before anybody can see the driver: who does may end it at once
   const driver = await startStandalone({
     socketPath: socketPath(flags.endpoint!),
     driver: requireDriverName(flags["driver-name"]!),
@@ -92,7 +93,7 @@ async function standalone(flags: Readonly<Record<string, string>>): Promise<numb
     groups: parseGroupList(list),
     exec,
   });
-  await terminated();
+  await asked;
   return await driver.stop(GRACE_MS) ? 0 : 1;
 }
 
@@ -109,7 +110,7 @@ function terminated(): Promise<void> {
 
 async function groupsHere(exec: HostExec): Promise<string> {
   try {
-    const groups = (await readReport(exec)).map(({ name, free }) => `${name} (${formatBytes(free)} free)`);
+    const groups = (await new Lvm(exec).report()).map(({ name, free }) => `${name} (${formatBytes(free)} free)`);
     return groups.length === 0
       ? "this host has none yet: make one with vgcreate"
       : `this host has ${groups.join(", ")}`;

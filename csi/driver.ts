@@ -9,7 +9,7 @@ import { getLogger } from "@logtape/logtape";
 import type { Exec } from "../lvm/exec.ts";
 import type { GroupMatcher } from "../lvm/groups.ts";
 import { Locks } from "../lvm/locks.ts";
-import { readReport } from "../lvm/report.ts";
+import { Lvm } from "../lvm/lvm.ts";
 import { Snapshots } from "../lvm/snapshots.ts";
 import { Staging } from "../lvm/staging.ts";
 import { Upkeep } from "../lvm/upkeep.ts";
@@ -70,13 +70,14 @@ export interface Services {
 /** Puts the services of a standalone driver together; nothing runs yet. */
 export function standaloneServices(options: Omit<StandaloneOptions, "socketPath">): Services {
   const { exec, driver, version, nodeId, groups } = options;
-  const upkeep = new Upkeep({ exec, driver, onError: (error) => log.warn("upkeep failed", { error }) });
-  const volumes = new Volumes({ exec, driver, groups, upkeep });
-  const snapshots = new Snapshots({ exec, driver, volumes, upkeep });
-  const staging = new Staging({ exec, volumes });
+  const lvm = new Lvm(exec);
+  const upkeep = new Upkeep({ lvm, driver, onError: (error) => log.warn("upkeep failed", { error }) });
+  const volumes = new Volumes({ lvm, driver, groups, upkeep });
+  const snapshots = new Snapshots({ lvm, driver, volumes, upkeep });
+  const staging = new Staging({ lvm, volumes });
   const locks = new Locks();
   return {
-    identity: identityHandlers({ driver, version, ready: lvmAnswers(exec) }),
+    identity: identityHandlers({ driver, version, ready: lvmAnswers(lvm) }),
     controller: controllerHandlers({ volumes, snapshots, nodeId, locks }),
     node: nodeHandlers({ staging, nodeId, locks }),
     upkeep,
@@ -112,12 +113,12 @@ export async function startStandalone(options: StandaloneOptions): Promise<Drive
   };
 }
 
-function lvmAnswers(exec: Exec): () => Promise<boolean> {
+function lvmAnswers(lvm: Lvm): () => Promise<boolean> {
   let goodUntil = 0;
   return async () => {
     if (performance.now() < goodUntil) return true;
     try {
-      await readReport(exec);
+      await lvm.report();
     } catch (error) {
       log.warn("not ready", { error });
       return false;

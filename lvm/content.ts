@@ -9,7 +9,6 @@
  * @module
  */
 
-import { change } from "./change.ts";
 import {
   type BlockDevice,
   describeSignatures,
@@ -22,6 +21,7 @@ import {
 import { StorageError } from "./error.ts";
 import { type Exec, failure, runOk } from "./exec.ts";
 import { checkCommand, type FilesystemType, makeCommand, parseMkfsOptions } from "./filesystem.ts";
+import type { Lvm } from "./lvm.ts";
 import { type ContentRecord, contentTag } from "./tags.ts";
 import type { Volume } from "./volumes.ts";
 
@@ -32,7 +32,8 @@ type Recorded = Extract<ContentRecord, { uuid: string }>;
  *
  * @throws {StorageError} `ForeignData` when something else is on the device, or nothing where a filesystem is recorded.
  */
-export async function ensureFormatted(exec: Exec, volume: Volume, device: BlockDevice): Promise<void> {
+export async function ensureFormatted(lvm: Lvm, volume: Volume, device: BlockDevice): Promise<void> {
+  const { exec } = lvm;
   const { content } = volume.tags;
   const path = volume.lv.devicePath;
   switch (content.state) {
@@ -44,13 +45,13 @@ export async function ensureFormatted(exec: Exec, volume: Volume, device: BlockD
         requireRecorded(content, signatures, path);
         await wipeSignatures(exec, path);
       }
-      return await make(exec, volume, content);
+      return await make(lvm, volume, content);
     }
     case "wanted": {
       await requireBlank(exec, device, path);
       const formatting = { state: "formatting", type: content.type, uuid: crypto.randomUUID() } as const;
-      await record(exec, volume, content, formatting);
-      return await make(exec, volume, formatting);
+      await record(lvm, volume, content, formatting);
+      return await make(lvm, volume, formatting);
     }
     case "raw":
       throw new StorageError(
@@ -72,16 +73,16 @@ export async function checkFilesystem(exec: Exec, type: FilesystemType, path: st
   if (!check.passed(output.code)) throw failure(check.command, output, "FailedPrecondition");
 }
 
-async function make(exec: Exec, volume: Volume, formatting: Recorded): Promise<void> {
+async function make(lvm: Lvm, volume: Volume, formatting: Recorded): Promise<void> {
   const { type, uuid } = formatting;
   const options = parseMkfsOptions(type, volume.tags.mkfsOptions.join(" "));
-  await runOk(exec, makeCommand(type, volume.lv.devicePath, uuid, options));
-  await record(exec, volume, formatting, { state: "formatted", type, uuid });
+  await runOk(lvm.exec, makeCommand(type, volume.lv.devicePath, uuid, options));
+  await record(lvm, volume, formatting, { state: "formatted", type, uuid });
 }
 
-async function record(exec: Exec, volume: Volume, from: ContentRecord, to: ContentRecord): Promise<void> {
+async function record(lvm: Lvm, volume: Volume, from: ContentRecord, to: ContentRecord): Promise<void> {
   const path = `${volume.group.name}/${volume.lv.name}`;
-  await change(exec, ["lvchange", "--deltag", contentTag(from), "--addtag", contentTag(to), path]);
+  await lvm.change(volume.group, ["lvchange", "--deltag", contentTag(from), "--addtag", contentTag(to), path]);
 }
 
 function requireRecorded(recorded: Recorded, found: readonly Signature[], path: string): void {

@@ -38,7 +38,7 @@ export type ErrorKind =
 export interface StorageErrorOptions {
   /** The error that led to this one. */
   cause?: unknown;
-  /** Settles when the command that is still running has ended; only with the kind `StillRunning`. */
+  /** Settles when the command that was not waited for has ended; only with `StillRunning`, and `Unavailable` at a deadline. */
   settled?: Promise<unknown>;
 }
 
@@ -48,7 +48,7 @@ export class StorageError extends Error {
   override readonly name = "StorageError";
   /** What kind of failure this is. */
   readonly kind: ErrorKind;
-  /** Settles when the command that is still running has ended. */
+  /** Settles when the command that was not waited for has ended. */
   readonly settled?: Promise<unknown>;
 
   /** Makes an error of the kind with a message for people. */

@@ -133,7 +133,9 @@ export class HostExec implements Exec {
     // a process that cannot even die, because it waits for a dead disk, must not hold the driver up
     await withinDeadline(output.catch(() => {}), KILL_MS);
     child.unref();
-    throw new StorageError("Unavailable", `${describe(command)}: no answer within ${deadlineMs / 1000} s`);
+    throw new StorageError("Unavailable", `${describe(command)}: no answer within ${deadlineMs / 1000} s`, {
+      settled: output,
+    });
   }
 
   /** Waits for the changing commands under way, and for those that come meanwhile. */

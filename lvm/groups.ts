@@ -40,9 +40,9 @@ export function anyOf(matchers: readonly GroupMatcher[]): GroupMatcher {
   };
 }
 
-/** Whether LVM would make an LV in the group now: all disks there, writeable, not exported (vgcreate(8)). */
+/** Whether LVM would make an LV in the group now: all disks there and answering, writeable, not exported (vgcreate(8)). */
 export function usable(group: VolumeGroup): boolean {
-  return group.writeable && group.missingPvs === 0;
+  return group.answers && group.writeable && group.missingPvs === 0;
 }
 
 /**
@@ -93,6 +93,7 @@ export function capacity(
 }
 
 function account(group: VolumeGroup): string {
+  if (!group.answers) return `${group.name} (it does not answer)`;
   if (group.missingPvs > 0) return `${group.name} (${group.missingPvs} of its disks are missing)`;
   if (!group.writeable) return `${group.name} (read-only or exported)`;
   return `${group.name} (${formatBytes(group.free)} free)`;

@@ -33,7 +33,7 @@ export class Locks {
     try {
       return await body();
     } catch (error) {
-      settled = error instanceof StorageError ? error.settled : undefined;
+      settled = error instanceof StorageError && error.kind === "StillRunning" ? error.settled : undefined;
       throw error;
     } finally {
       if (settled === undefined) this.#release(requests);

@@ -8,19 +8,19 @@
  * @module
  */
 
-import { change } from "./change.ts";
-import type { Exec } from "./exec.ts";
 import type { SnapshotId, VolumeId } from "./ids.ts";
+import type { Lvm } from "./lvm.ts";
 import type { VolumeGroup } from "./report.ts";
 import { usedTag } from "./tags.ts";
 
 /** Records that the volume is handed out, and which LV it is. */
 export async function addRecord(
-  exec: Exec,
+  lvm: Lvm,
   driver: string,
   volume: { readonly id: VolumeId; readonly group: VolumeGroup; readonly lv: { readonly uuid: string } },
 ): Promise<void> {
-  await change(exec, ["vgchange", "--addtag", usedTag(driver, volume.id, volume.lv.uuid), volume.group.name]);
+  const tag = usedTag(driver, volume.id, volume.lv.uuid);
+  await lvm.change(volume.group, ["vgchange", "--addtag", tag, volume.group.name]);
 }
 
 /** The records that a group has of an LV. */
@@ -34,6 +34,6 @@ export function recordsOf(
 }
 
 /** Takes records off a group. */
-export async function removeRecords(exec: Exec, group: string, records: readonly string[]): Promise<void> {
-  await change(exec, ["vgchange", ...records.flatMap((record) => ["--deltag", record]), group]);
+export async function removeRecords(lvm: Lvm, group: VolumeGroup, records: readonly string[]): Promise<void> {
+  await lvm.change(group, ["vgchange", ...records.flatMap((record) => ["--deltag", record]), group.name]);
 }

@@ -8,7 +8,7 @@
  * @module
  */
 
-import { type Command, type Exec, runOk } from "./exec.ts";
+import type { Command } from "./exec.ts";
 import { array, integer, natural, object, parseJson, text } from "./json.ts";
 
 /** A logical volume as LVM reports it (lvs(8)); sizes in bytes. */
@@ -63,6 +63,10 @@ export interface VolumeGroup {
   readonly writeable: boolean;
   /** Its tags. */
   readonly tags: readonly string[];
+  /** The disks that it is on, by the paths of their nodes. */
+  readonly disks: readonly string[];
+  /** Whether this is what its disks say now; otherwise it is what they said last, and they do not answer. */
+  readonly answers: boolean;
   /** Its visible LVs. */
   readonly lvs: readonly LogicalVolume[];
 }
@@ -137,15 +141,6 @@ export const REPORT_COMMAND: Command = {
 };
 
 /**
- * Asks LVM for all volume groups and their logical volumes.
- *
- * @throws {StorageError} `CommandFailed` when the report failed or cannot be read; `Unavailable` when LVM does not answer.
- */
-export async function readReport(exec: Exec): Promise<VolumeGroup[]> {
-  return parseReport(await runOk(exec, REPORT_COMMAND));
-}
-
-/**
  * Reads the answer to {@linkcode REPORT_COMMAND}.
  *
  * @throws {StorageError} `CommandFailed` when the text is not the JSON that LVM writes, or a field is missing or odd.
@@ -154,11 +149,12 @@ export function parseReport(answer: string): VolumeGroup[] {
   return array(object(parseJson("lvm fullreport", answer)).report).map((value) => {
     const part = object(value);
     const [group] = array(part.vg);
-    return parseGroup(object(group), array(part.lv).map((lv) => parseLv(object(lv))));
+    const disks = array(part.pv).map((pv) => text(object(pv).pv_name));
+    return parseGroup(object(group), disks, array(part.lv).map((lv) => parseLv(object(lv))));
   });
 }
 
-function parseGroup(row: Row, lvs: LogicalVolume[]): VolumeGroup {
+function parseGroup(row: Row, disks: string[], lvs: LogicalVolume[]): VolumeGroup {
   return {
     name: text(row.vg_name),
     uuid: text(row.vg_uuid),
@@ -168,6 +164,8 @@ function parseGroup(row: Row, lvs: LogicalVolume[]): VolumeGroup {
     missingPvs: Number(natural(row.vg_missing_pv_count)),
     writeable: text(row.vg_permissions) === "writeable" && !flag(row.vg_exported),
     tags: list(row.vg_tags),
+    disks,
+    answers: true,
     lvs,
   };
 }

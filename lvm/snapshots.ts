@@ -7,13 +7,19 @@
  * @module
  */
 
-import { change } from "./change.ts";
 import { StorageError } from "./error.ts";
-import type { Exec } from "./exec.ts";
 import { freeLvName, type SnapshotId, snapshotLvName, type VolumeId } from "./ids.ts";
-import { readReport, type VolumeGroup } from "./report.ts";
+import { type Lvm, requireAnswer } from "./lvm.ts";
+import type { LogicalVolume, VolumeGroup } from "./report.ts";
 import { formatBytes, roundUp } from "./size.ts";
-import { type Erasure, markSnapshotDeleted, ownedSnapshotId, parseSnapshotTags, snapshotTags } from "./tags.ts";
+import {
+  type Erasure,
+  markSnapshotDeleted,
+  ownedSnapshotId,
+  ownedVolumeId,
+  parseSnapshotTags,
+  snapshotTags,
+} from "./tags.ts";
 import { doomedLvs, isHalfMade, type Upkeep } from "./upkeep.ts";
 import type { Volumes } from "./volumes.ts";
 
@@ -39,8 +45,8 @@ export const FULL_STORE: StoreSize = { percent: 100n };
 
 /** What {@linkcode Snapshots} needs. */
 export interface SnapshotsOptions {
-  /** Runs the commands. */
-  readonly exec: Exec;
+  /** LVM on this machine. */
+  readonly lvm: Lvm;
   /** The driver's name: whose LVs these are. */
   readonly driver: string;
   /** Where the sources are found. */
@@ -52,6 +58,7 @@ export interface SnapshotsOptions {
 /** A snapshot's LV. */
 interface Found {
   readonly snapshot: Snapshot;
+  readonly group: VolumeGroup;
   readonly path: string;
   readonly open: boolean;
   /** Whether its LV was made, but never became a snapshot of the volume. */
@@ -61,14 +68,14 @@ interface Found {
 
 /** The snapshots of one driver on this machine. */
 export class Snapshots {
-  readonly #exec: Exec;
+  readonly #lvm: Lvm;
   readonly #driver: string;
   readonly #volumes: Volumes;
   readonly #upkeep: Upkeep;
 
   /** Makes the service; it keeps no state. */
   constructor(options: SnapshotsOptions) {
-    this.#exec = options.exec;
+    this.#lvm = options.lvm;
     this.#driver = options.driver;
     this.#volumes = options.volumes;
     this.#upkeep = options.upkeep;
@@ -81,10 +88,11 @@ export class Snapshots {
    * `NoSpace` when the group cannot hold the store.
    */
   async create(id: SnapshotId, source: VolumeId, store: StoreSize): Promise<Snapshot> {
-    const groups = await readReport(this.#exec);
-    const existing = this.#find(groups, id);
+    const groups = await this.#lvm.report();
+    const isSource = ({ tags }: LogicalVolume) => ownedVolumeId(this.#driver, tags) === source;
+    const existing = this.#find(groups, id, groups.filter(({ lvs }) => lvs.some(isSource)));
     if (existing?.halfMade) {
-      await this.#mark(id, existing.path);
+      await this.#mark(id, existing);
       return await this.create(id, source, store);
     }
     if (existing !== undefined) {
@@ -106,7 +114,7 @@ export class Snapshots {
       );
     }
     const deleted = doomedLvs(this.#driver, [group]).map(({ lv }) => lv.name);
-    await change(this.#exec, [
+    await this.#lvm.change(group, [
       "lvcreate",
       "--yes",
       "--snapshot",
@@ -120,7 +128,7 @@ export class Snapshots {
       `${group.name}/${lv.name}`,
     ]);
     // its time of creation never changes for an id, so it is read back from LVM and not guessed
-    const made = this.#find(await readReport(this.#exec), id);
+    const made = this.#find(await this.#lvm.report(), id);
     if (made === undefined || made.halfMade) {
       throw new StorageError(
         "CommandFailed",
@@ -137,11 +145,11 @@ export class Snapshots {
    * @throws {StorageError} `InUse` while it is open.
    */
   async delete(id: SnapshotId): Promise<void> {
-    const found = this.#find(await readReport(this.#exec), id);
+    const found = this.#find(await this.#lvm.report(), id);
     if (found === undefined) return;
     if (found.open) throw new StorageError("InUse", `deleting snapshot ${id}: ${found.path} is open; unmount it first`);
-    if (found.erase === "none") return await change(this.#exec, ["lvremove", "--yes", found.path]);
-    await this.#mark(id, found.path);
+    if (found.erase === "none") return await this.#lvm.change(found.group, ["lvremove", "--yes", found.path]);
+    await this.#mark(id, found);
   }
 
   /**
@@ -150,14 +158,17 @@ export class Snapshots {
    * @throws {StorageError} `NotFound`.
    */
   async get(id: SnapshotId): Promise<Snapshot> {
-    const found = this.#find(await readReport(this.#exec), id);
+    const found = this.#find(await this.#lvm.report(), id);
     if (found !== undefined && !found.halfMade) return found.snapshot;
     throw new StorageError("NotFound", `looking for snapshot ${id}: no logical volume carries its tag`);
   }
 
-  /** All snapshots of the driver, in the order of their ids. One whose tags cannot be read is left out. */
+  /**
+   * All snapshots of the driver, in the order of their ids. One whose tags cannot be read is left out; those of a group that
+   * does not answer are there as they were last seen.
+   */
   async list(): Promise<Snapshot[]> {
-    const groups = await readReport(this.#exec);
+    const groups = (await this.#lvm.report()).map((group) => ({ ...group, answers: true }));
     const ids = new Set(groups.flatMap((group) => group.lvs.map((lv) => ownedSnapshotId(this.#driver, lv.tags))));
     return [...ids].filter((id) => id !== undefined).sort().flatMap((id) => {
       try {
@@ -169,15 +180,17 @@ export class Snapshots {
     });
   }
 
-  async #mark(id: SnapshotId, path: string): Promise<void> {
-    await change(this.#exec, ["lvchange", ...markSnapshotDeleted(id), path]);
+  async #mark(id: SnapshotId, { group, path }: Found): Promise<void> {
+    await this.#lvm.change(group, ["lvchange", ...markSnapshotDeleted(id), path]);
     this.#upkeep.look();
   }
 
-  #find(groups: readonly VolumeGroup[], id: SnapshotId): Found | undefined {
+  /** The snapshot's LV. Where it is, or may be when it is not found, there must be an answer. */
+  #find(groups: readonly VolumeGroup[], id: SnapshotId, within = groups): Found | undefined {
     const found = groups.flatMap((group) =>
       group.lvs.filter((lv) => ownedSnapshotId(this.#driver, lv.tags) === id).map((lv) => ({
         lv,
+        group,
         path: `${group.name}/${lv.name}`,
       }))
     );
@@ -189,12 +202,13 @@ export class Snapshots {
       );
     }
     const [only] = found;
+    for (const group of only === undefined ? within : [only.group]) requireAnswer(`looking for snapshot ${id}`, group);
     if (only === undefined) return undefined;
-    const { lv, path } = only;
+    const { lv, group, path } = only;
     const { source, erase } = parseSnapshotTags(this.#driver, lv.tags)!;
     const size = lv.originSize ?? lv.size;
     const snapshot = { id, source, size, createdAt: lv.createdAt, ready: !lv.invalidSnapshot };
-    return { snapshot, path, open: lv.open, halfMade: isHalfMade(lv), erase };
+    return { snapshot, group, path, open: lv.open, halfMade: isHalfMade(lv), erase };
   }
 }
 

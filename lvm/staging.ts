@@ -6,13 +6,13 @@
  * @module
  */
 
-import { change } from "./change.ts";
 import { checkFilesystem, ensureFormatted } from "./content.ts";
 import { type BlockDevice, readBlockDevice, verifyDevice } from "./device.ts";
 import { StorageError } from "./error.ts";
 import { type Exec, runOk } from "./exec.ts";
 import { bindFlags, checkMountFlags, type FilesystemType, growCommand } from "./filesystem.ts";
 import { type VolumeId, volumeLvName } from "./ids.ts";
+import type { Lvm } from "./lvm.ts";
 import {
   bindMount,
   canonical,
@@ -29,7 +29,6 @@ import {
   type Usage,
 } from "./mounts.ts";
 import { addRecord } from "./records.ts";
-import { readReport } from "./report.ts";
 import type { Volume, Volumes } from "./volumes.ts";
 
 /** How a volume is to be used. */
@@ -57,20 +56,22 @@ export type Stats = { readonly filesystem: Usage } | { readonly blockBytes: bigi
 
 /** What {@linkcode Staging} needs. */
 export interface StagingOptions {
-  /** Runs the commands. */
-  readonly exec: Exec;
+  /** LVM on this machine. */
+  readonly lvm: Lvm;
   /** Where the volumes are found. */
   readonly volumes: Volumes;
 }
 
 /** The volumes in use on this machine. */
 export class Staging {
+  readonly #lvm: Lvm;
   readonly #exec: Exec;
   readonly #volumes: Volumes;
 
   /** Makes the service; it keeps no state. */
   constructor(options: StagingOptions) {
-    this.#exec = options.exec;
+    this.#lvm = options.lvm;
+    this.#exec = options.lvm.exec;
     this.#volumes = options.volumes;
   }
 
@@ -93,12 +94,12 @@ export class Staging {
     }
 
     const device = await verifyDevice(this.#exec, volume.lv);
-    if (!volume.used) await addRecord(this.#exec, this.#volumes.driver, volume);
+    if (!volume.used) await addRecord(this.#lvm, this.#volumes.driver, volume);
     if (access.kind === "block" || type === undefined) return;
 
     if (filesystemMounts(mounts, volume.lv).length === 0) {
       if (device.readOnly) await this.#setReadOnly(volume, false);
-      await ensureFormatted(this.#exec, volume, device);
+      await ensureFormatted(this.#lvm, volume, device);
       await checkFilesystem(this.#exec, type, volume.lv.devicePath);
     }
     await Deno.mkdir(path, { recursive: true });
@@ -213,10 +214,10 @@ export class Staging {
   async #activate(volume: Volume): Promise<Volume> {
     const path = `${volume.group.name}/${volume.lv.name}`;
     // what a command that was killed left suspended would hang whoever touches it
-    if (volume.lv.suspended) await change(this.#exec, ["lvchange", "--refresh", path]);
+    if (volume.lv.suspended) await this.#lvm.change(volume.group, ["lvchange", "--refresh", path]);
     if (volume.lv.active) return volume;
-    await change(this.#exec, ["lvchange", "--activate", "y", path]);
-    const active = this.#volumes.require(await readReport(this.#exec), volume.id);
+    await this.#lvm.change(volume.group, ["lvchange", "--activate", "y", path]);
+    const active = this.#volumes.require(await this.#lvm.report(), volume.id);
     if (active.lv.active) return active;
     throw new StorageError(
       "FailedPrecondition",
@@ -241,7 +242,7 @@ export class Staging {
       if (device === undefined || isDeviceOfLv(device.name, name)) return true;
     } else if (isMountOfLv(mount, name)) return true;
     // an administrator may have renamed the LV: then its tags tell
-    const found = this.#volumes.locate(await readReport(this.#exec), id);
+    const found = this.#volumes.locate(await this.#lvm.report(), id);
     if (found.state !== "present") return false;
     const { lv } = found.volume;
     return filesystemMounts([mount], lv).length + deviceMounts([mount], lv).length > 0;

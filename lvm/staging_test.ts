@@ -1,6 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { FakeMachine, ok } from "../tests/fake/machine.ts";
 import { describe } from "./exec.ts";
+import { Lvm } from "./lvm.ts";
 import { volumeIdOf } from "./ids.ts";
 import { Upkeep } from "./upkeep.ts";
 import { StorageError } from "./error.ts";
@@ -13,8 +14,9 @@ const id = volumeIdOf("one");
 async function prepared() {
   const machine = new FakeMachine();
   machine.addGroup("data", 1n << 30n);
-  const upkeep = new Upkeep({ exec: machine, driver: "test", onError: () => {} });
-  const volumes = new Volumes({ exec: machine, driver: "test", groups: { matches: () => true }, upkeep });
+  const lvm = new Lvm(machine);
+  const upkeep = new Upkeep({ lvm, driver: "test", onError: () => {} });
+  const volumes = new Volumes({ lvm, driver: "test", groups: { matches: () => true }, upkeep });
   await volumes.create({
     id,
     range: { required: 32n << 20n },
@@ -25,7 +27,7 @@ async function prepared() {
     shared: true,
     erase: "zero",
   });
-  return { machine, staging: new Staging({ exec: machine, volumes }) };
+  return { machine, staging: new Staging({ lvm, volumes }) };
 }
 
 for (

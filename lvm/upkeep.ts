@@ -9,12 +9,12 @@
  * @module
  */
 
-import { change } from "./change.ts";
 import { verifyDevice } from "./device.ts";
 import { type ErrorKind, StorageError } from "./error.ts";
 import { type Exec, runOk } from "./exec.ts";
+import type { Lvm } from "./lvm.ts";
 import { recordsOf, removeRecords } from "./records.ts";
-import { type LogicalVolume, readReport, type VolumeGroup } from "./report.ts";
+import type { LogicalVolume, VolumeGroup } from "./report.ts";
 import {
   type DeletedTags,
   isOwned,
@@ -36,8 +36,8 @@ export interface Doomed {
 
 /** What {@linkcode Upkeep} needs. */
 export interface UpkeepOptions {
-  /** Runs the commands. */
-  readonly exec: Exec;
+  /** LVM on this machine. */
+  readonly lvm: Lvm;
   /** The driver's name: whose LVs these are. */
   readonly driver: string;
   /** Is told what failed; it is tried again later. */
@@ -75,8 +75,8 @@ export function isHalfMade(lv: LogicalVolume): boolean {
  * Separates a copy-on-write snapshot from its origin, which then is free of it. Its store stays, as an LV with the same
  * tags (lvconvert(8), --splitsnapshot). One that somebody separated or removed meanwhile is separate already.
  */
-export async function splitSnapshot(exec: Exec, group: VolumeGroup, lv: LogicalVolume): Promise<void> {
-  await changeUnless(["NotFound", "FailedPrecondition"], exec, [
+export async function splitSnapshot(lvm: Lvm, group: VolumeGroup, lv: LogicalVolume): Promise<void> {
+  await changeUnless(["NotFound", "FailedPrecondition"], lvm, group, [
     "lvconvert",
     "--yes",
     "--splitsnapshot",
@@ -86,6 +86,7 @@ export async function splitSnapshot(exec: Exec, group: VolumeGroup, lv: LogicalV
 
 /** The background work of one driver on this machine. */
 export class Upkeep {
+  readonly #lvm: Lvm;
   readonly #exec: Exec;
   readonly #driver: string;
   readonly #onError: (error: unknown) => void;
@@ -96,7 +97,8 @@ export class Upkeep {
 
   /** Makes it; nothing is done until {@linkcode start}. */
   constructor(options: UpkeepOptions) {
-    this.#exec = options.exec;
+    this.#lvm = options.lvm;
+    this.#exec = options.lvm.exec;
     this.#driver = options.driver;
     this.#onError = options.onError;
   }
@@ -138,7 +140,7 @@ export class Upkeep {
     await attempt(async () => {
       do {
         this.#wanted = false;
-        const groups = await readReport(this.#exec);
+        const groups = (await this.#lvm.report()).filter(({ answers }) => answers);
         if (resume) await attempt(() => this.#resume(groups));
         resume = false;
         for (const each of doomedLvs(this.#driver, groups)) {
@@ -158,10 +160,10 @@ export class Upkeep {
     for (const group of groups) {
       for (const lv of group.lvs.filter(({ tags }) => isOwned(this.#driver, tags))) {
         const path = `${group.name}/${lv.name}`;
-        if (lv.suspended) await change(this.#exec, ["lvchange", "--refresh", path]);
+        if (lv.suspended) await this.#lvm.change(group, ["lvchange", "--refresh", path]);
         const snapshot = ownedSnapshotId(this.#driver, lv.tags);
         if (snapshot === undefined || !isHalfMade(lv)) continue;
-        await change(this.#exec, ["lvchange", ...markSnapshotDeleted(snapshot), path]);
+        await this.#lvm.change(group, ["lvchange", ...markSnapshotDeleted(snapshot), path]);
         this.#wanted = true;
       }
     }
@@ -169,29 +171,29 @@ export class Upkeep {
 
   async #remove({ lv, group, tags }: Doomed): Promise<void> {
     if (lv.origin !== undefined) {
-      await splitSnapshot(this.#exec, group, lv);
+      await splitSnapshot(this.#lvm, group, lv);
       this.#wanted = true; // its device is another now: look again
       return;
     }
     if (tags.erase !== "none") await this.#erase(await this.#activated({ lv, group, tags }));
     if (this.#stopped) return;
     const records = recordsOf(this.#driver, group, tags.id, lv.uuid);
-    if (records.length > 0) await removeRecords(this.#exec, group.name, records);
-    await changeUnless(["NotFound"], this.#exec, ["lvremove", "--yes", `${group.name}/${lv.name}`]);
+    if (records.length > 0) await removeRecords(this.#lvm, group, records);
+    await changeUnless(["NotFound"], this.#lvm, group, ["lvremove", "--yes", `${group.name}/${lv.name}`]);
   }
 
   async #activated(doomed: Doomed): Promise<Doomed> {
     const { lv, group } = doomed;
     if (lv.active) return doomed;
-    await change(this.#exec, ["lvchange", "--activate", "y", `${group.name}/${lv.name}`]);
-    const active = doomedLvs(this.#driver, await readReport(this.#exec)).find((other) => other.lv.uuid === lv.uuid);
+    await this.#lvm.change(group, ["lvchange", "--activate", "y", `${group.name}/${lv.name}`]);
+    const active = doomedLvs(this.#driver, await this.#lvm.report()).find((other) => other.lv.uuid === lv.uuid);
     if (active?.lv.active) return active;
     throw new StorageError("FailedPrecondition", `erasing ${group.name}/${lv.name}: it cannot be activated`);
   }
 
   async #erase({ lv, group, tags }: Doomed): Promise<void> {
     const { readOnly } = await verifyDevice(this.#exec, lv);
-    if (readOnly) await change(this.#exec, ["lvchange", "--permission", "rw", `${group.name}/${lv.name}`]);
+    if (readOnly) await this.#lvm.change(group, ["lvchange", "--permission", "rw", `${group.name}/${lv.name}`]);
     if (tags.erase === "discard") {
       const discard = { program: "blkdiscard", args: [lv.devicePath], mutates: true } as const;
       // best effort: not every disk can
@@ -200,7 +202,7 @@ export class Upkeep {
     let recorded = tags.erased;
     for (let offset = recorded; offset < lv.size && !this.#stopped; offset += CHUNK_BYTES) {
       if (offset - recorded >= RECORDED_BYTES) {
-        await change(this.#exec, ["lvchange", ...markErased(recorded, offset), `${group.name}/${lv.name}`]);
+        await this.#lvm.change(group, ["lvchange", ...markErased(recorded, offset), `${group.name}/${lv.name}`]);
         recorded = offset;
       }
       const length = lv.size - offset < CHUNK_BYTES ? lv.size - offset : CHUNK_BYTES;
@@ -211,9 +213,14 @@ export class Upkeep {
 }
 
 /** Runs a change that one of the refusals shows to be done already. */
-async function changeUnless(done: readonly ErrorKind[], exec: Exec, args: readonly string[]): Promise<void> {
+async function changeUnless(
+  done: readonly ErrorKind[],
+  lvm: Lvm,
+  group: VolumeGroup,
+  args: readonly string[],
+): Promise<void> {
   try {
-    await change(exec, args);
+    await lvm.change(group, args);
   } catch (error) {
     if (!(error instanceof StorageError && done.includes(error.kind))) throw error;
   }

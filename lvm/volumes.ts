@@ -7,14 +7,13 @@
  * @module
  */
 
-import { change } from "./change.ts";
 import { StorageError } from "./error.ts";
-import type { Exec } from "./exec.ts";
 import { candidates, capacity, type GroupMatcher, type GroupPreference } from "./groups.ts";
 import { freeLvName, type VolumeId, volumeLvName } from "./ids.ts";
+import { type Lvm, requireAnswer } from "./lvm.ts";
 import { deviceMounts, readMounts } from "./mounts.ts";
 import { removeRecords } from "./records.ts";
-import { type LogicalVolume, readReport, type VolumeGroup } from "./report.ts";
+import type { LogicalVolume, VolumeGroup } from "./report.ts";
 import { formatBytes, sizeInExtents, type SizeRange } from "./size.ts";
 import {
   type ContentRecord,
@@ -51,7 +50,7 @@ export type VolumeState =
   /** Handed out once, but its LV is gone, or another LV has taken its place. */
   | {
     readonly state: "lost";
-    readonly group: string;
+    readonly group: VolumeGroup;
     readonly record: string;
     readonly error: StorageError;
     readonly replaced: boolean;
@@ -80,8 +79,8 @@ export interface VolumeRequest {
 
 /** What {@linkcode Volumes} needs. */
 export interface VolumesOptions {
-  /** Runs the commands. */
-  readonly exec: Exec;
+  /** LVM on this machine. */
+  readonly lvm: Lvm;
   /** The driver's name: whose LVs these are. */
   readonly driver: string;
   /** The groups in which the driver makes volumes. */
@@ -92,7 +91,7 @@ export interface VolumesOptions {
 
 /** The volumes of one driver on this machine. */
 export class Volumes {
-  readonly #exec: Exec;
+  readonly #lvm: Lvm;
   /** The driver's name. */
   readonly driver: string;
   readonly #groups: GroupMatcher;
@@ -100,7 +99,7 @@ export class Volumes {
 
   /** Makes the service; it keeps no state of its own. */
   constructor(options: VolumesOptions) {
-    this.#exec = options.exec;
+    this.#lvm = options.lvm;
     this.driver = options.driver;
     this.#groups = options.groups;
     this.#upkeep = options.upkeep;
@@ -112,8 +111,8 @@ export class Volumes {
    * @throws {StorageError} `AlreadyExists` when the existing one does not satisfy it, `Lost`, `NoSpace`, `OutOfRange`.
    */
   async create(request: VolumeRequest): Promise<bigint> {
-    const groups = await readReport(this.#exec);
-    const found = this.locate(groups, request.id);
+    const groups = await this.#lvm.report();
+    const found = this.locate(groups, request.id, request.groups);
     if (found.state === "lost") throw found.error;
     if (found.state === "present") {
       refuseUnlessSatisfying(found.volume, request);
@@ -149,11 +148,11 @@ export class Volumes {
    * @throws {StorageError} `InUse` while it is open or has snapshots.
    */
   async delete(id: VolumeId): Promise<void> {
-    const found = this.locate(await readReport(this.#exec), id);
+    const found = this.locate(await this.#lvm.report(), id);
     if (found.state === "absent") return;
     if (found.state === "lost") {
       if (found.replaced) throw found.error;
-      return await removeRecords(this.#exec, found.group, [found.record]);
+      return await removeRecords(this.#lvm, found.group, [found.record]);
     }
     const { lv, group, used } = found.volume;
     const doomed = doomedLvs(this.driver, [group]).map(({ lv }) => lv);
@@ -172,10 +171,10 @@ export class Volumes {
     }
     const path = `${group.name}/${lv.name}`;
     for (const snapshot of doomed.filter(({ origin }) => origin === lv.name)) {
-      await splitSnapshot(this.#exec, group, snapshot); // or it would go with its origin, its store not erased
+      await splitSnapshot(this.#lvm, group, snapshot); // or it would go with its origin, its store not erased
     }
-    if (!used) return await change(this.#exec, ["lvremove", "--yes", path]);
-    await change(this.#exec, ["lvchange", ...markVolumeDeleted(id), path]);
+    if (!used) return await this.#lvm.change(group, ["lvremove", "--yes", path]);
+    await this.#lvm.change(group, ["lvchange", ...markVolumeDeleted(id), path]);
     this.#upkeep.look();
   }
 
@@ -220,12 +219,15 @@ export class Volumes {
    * @throws {StorageError} `NotFound` or `Lost`.
    */
   async get(id: VolumeId): Promise<Volume> {
-    return this.require(await readReport(this.#exec), id);
+    return this.require(await this.#lvm.report(), id);
   }
 
-  /** All volumes of the driver, in the order of their ids. A volume whose tags cannot be read is left out. */
+  /**
+   * All volumes of the driver, in the order of their ids. A volume whose tags cannot be read is left out; those of a group
+   * that does not answer are there as they were last seen.
+   */
   async list(): Promise<Volume[]> {
-    const groups = await readReport(this.#exec);
+    const groups = (await this.#lvm.report()).map((group) => ({ ...group, answers: true }));
     const ids = new Set(groups.flatMap((group) => group.lvs.map((lv) => ownedVolumeId(this.driver, lv.tags))));
     return [...ids].filter((id) => id !== undefined).sort().flatMap((id) => {
       try {
@@ -239,7 +241,7 @@ export class Volumes {
 
   /** What the driver's groups that also match could still take, in bytes. */
   async capacity(wanted: GroupMatcher): Promise<{ available: bigint; largest: bigint; smallest: bigint }> {
-    const groups = await readReport(this.#exec);
+    const groups = await this.#lvm.report();
     return capacity(groups.filter((group) => this.#groups.matches(group.name)), wanted);
   }
 
@@ -258,11 +260,12 @@ export class Volumes {
   }
 
   /**
-   * What a report says of a volume id.
+   * What a report says of a volume id, which may be in any of the groups that match.
    *
-   * @throws {StorageError} `ForeignData` when several LVs claim to be the volume, or its tags cannot be read.
+   * @throws {StorageError} `ForeignData` when several LVs claim to be the volume, or its tags cannot be read; `Unavailable`
+   * when it is, or may be, in a group that does not answer.
    */
-  locate(groups: readonly VolumeGroup[], id: VolumeId): VolumeState {
+  locate(groups: readonly VolumeGroup[], id: VolumeId, within: GroupMatcher = ANYWHERE): VolumeState {
     const found = groups.flatMap((group) =>
       group.lvs.filter((lv) => ownedVolumeId(this.driver, lv.tags) === id).map((lv) => ({ group, lv }))
     );
@@ -277,15 +280,23 @@ export class Volumes {
     const records = this.#recorded(groups, id);
     const [other] = records.filter(({ lvUuid }) => lvUuid !== only?.lv.uuid);
     const used = records.some(({ lvUuid }) => lvUuid === only?.lv.uuid);
-    if (!used && other !== undefined) return lost(id, other, only?.lv);
-    if (only === undefined) return { state: "absent" };
+    const doing = `looking for volume ${id}`;
+    if (only !== undefined) requireAnswer(doing, only.group);
+    if (!used && other !== undefined) {
+      requireAnswer(doing, other.group);
+      return lost(id, other, only?.lv);
+    }
+    if (only === undefined) {
+      for (const group of groups.filter(({ name }) => within.matches(name))) requireAnswer(doing, group);
+      return { state: "absent" };
+    }
     const tags = parseVolumeTags(this.driver, only.lv.tags)!;
     return { state: "present", volume: { id, size: only.lv.size, tags, ...only, used } };
   }
 
   /** A bind mount of the device's node does not show in LVM's report as open. */
   async #isPublishedAsDevice({ tags, lv }: Volume): Promise<boolean> {
-    return tags.content.state === "raw" && deviceMounts(await readMounts(this.#exec), lv).length > 0;
+    return tags.content.state === "raw" && deviceMounts(await readMounts(this.#lvm.exec), lv).length > 0;
   }
 
   /** The records of the volume, but for those of LVs that are deleted and still there. */
@@ -294,13 +305,13 @@ export class Volumes {
     return groups.flatMap((group) =>
       usedLvUuids(this.driver, id, group.tags)
         .filter((lvUuid) => !deleted.has(lvUuid))
-        .map((lvUuid) => ({ group: group.name, lvUuid, record: usedTag(this.driver, id, lvUuid) }))
+        .map((lvUuid) => ({ group, lvUuid, record: usedTag(this.driver, id, lvUuid) }))
     );
   }
 
   async #make(group: VolumeGroup, size: bigint, request: VolumeRequest): Promise<void> {
     const deleted = doomedLvs(this.driver, [group]).map(({ lv }) => lv.name);
-    await change(this.#exec, [
+    await this.#lvm.change(group, [
       "lvcreate",
       "--yes", // wipe old signatures without asking: the extents are free, so nothing on them is anybody's
       "--wipesignatures",
@@ -321,7 +332,7 @@ export class Volumes {
     const path = `${group.name}/${lv.name}`;
     const extend = ["lvextend", "--size", `${size}b`, path];
     const snapshots = snapshotsOf(volume);
-    if (snapshots.length === 0 || !lv.active) return await change(this.#exec, extend);
+    if (snapshots.length === 0 || !lv.active) return await this.#lvm.change(group, extend);
     if (lv.open) {
       throw new StorageError(
         "FailedPrecondition",
@@ -329,10 +340,10 @@ export class Volumes {
           `copy-on-write snapshot only while it is inactive: unpublish it, or delete the snapshots`,
       );
     }
-    await change(this.#exec, ["lvchange", "--activate", "n", path]);
-    const activate = () => change(this.#exec, ["lvchange", "--activate", "y", path]);
+    await this.#lvm.change(group, ["lvchange", "--activate", "n", path]);
+    const activate = () => this.#lvm.change(group, ["lvchange", "--activate", "y", path]);
     try {
-      await change(this.#exec, extend);
+      await this.#lvm.change(group, extend);
     } catch (error) {
       await activate().catch(() => {}); // the first error is the one to tell; staging activates, too
       throw error;
@@ -341,8 +352,11 @@ export class Volumes {
   }
 }
 
+/** A volume's group may have been renamed, or be none of the driver's any more. */
+const ANYWHERE: GroupMatcher = { matches: () => true, toString: () => "any" };
+
 interface UsedRecord {
-  readonly group: string;
+  readonly group: VolumeGroup;
   readonly lvUuid: string;
   readonly record: string;
 }
@@ -376,7 +390,7 @@ function snapshotsOf(volume: Volume): string[] {
 
 function lost(id: VolumeId, recorded: UsedRecord, found: LogicalVolume | undefined): VolumeState {
   const { group, lvUuid, record } = recorded;
-  const was = `Lost: volume ${id} was the logical volume ${lvUuid} in volume group ${group}, and`;
+  const was = `Lost: volume ${id} was the logical volume ${lvUuid} in volume group ${group.name}, and`;
   const nothing = "Nothing is made or formatted in its place.";
   const message = found === undefined
     ? `${was} no logical volume carries its tag. ${nothing} Bring the logical volume back (vgcfgrestore), or delete the volume`

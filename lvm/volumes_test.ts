@@ -1,6 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { FakeMachine, refuse } from "../tests/fake/machine.ts";
 import type { Command } from "./exec.ts";
+import { Lvm } from "./lvm.ts";
 import { volumeIdOf } from "./ids.ts";
 import { Upkeep } from "./upkeep.ts";
 import { Volumes } from "./volumes.ts";
@@ -15,11 +16,12 @@ Deno.test("create() takes the next group when one was filled since the report", 
     if (args[0] !== "lvcreate" || tried.push(group) > 1) return undefined;
     return refuse(5, `  Volume group "${group}" has insufficient free space (0 extents): 8 required.`);
   };
+  const lvm = new Lvm(machine);
   const volumes = new Volumes({
-    exec: machine,
+    lvm,
     driver: "test",
     groups: { matches: () => true },
-    upkeep: new Upkeep({ exec: machine, driver: "test", onError: () => {} }),
+    upkeep: new Upkeep({ lvm, driver: "test", onError: () => {} }),
   });
   const size = await volumes.create({
     id: volumeIdOf("one"),

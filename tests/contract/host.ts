@@ -16,7 +16,8 @@ import {
 import { connect, type CsiClient } from "../../csi/client.ts";
 import { type Driver, parseGroupList, startStandalone } from "../../mod.ts";
 import { type Command, describe, type Exec, type Output, type Program } from "../../lvm/exec.ts";
-import { type LogicalVolume, readReport, type VolumeGroup } from "../../lvm/report.ts";
+import { Lvm } from "../../lvm/lvm.ts";
+import type { LogicalVolume, VolumeGroup } from "../../lvm/report.ts";
 
 /** A request for a volume, or the parts of it that matter. */
 export type CreateRequest = Exclude<MessageInitShape<typeof CreateVolumeRequestSchema>, Message>;
@@ -92,10 +93,15 @@ export class Bench implements AsyncDisposable {
   }
 
   /** Starts a driver alone. */
-  static serve(exec: Exec, groups: Host["groups"], socketPath: string): Promise<Driver> {
+  static serve(
+    exec: Exec,
+    groups: Host["groups"],
+    socketPath: string,
+    driver = "test.denolith.dev",
+  ): Promise<Driver> {
     return startStandalone({
       socketPath,
-      driver: "test.denolith.dev",
+      driver,
       version: "0",
       nodeId: "node-1",
       groups: parseGroupList(groups.join(",")),
@@ -113,7 +119,7 @@ export class Bench implements AsyncDisposable {
   /** All groups of the test as LVM reports them, when the driver does nothing to them in the background. */
   async report(): Promise<VolumeGroup[]> {
     await this.settled();
-    return (await readReport(this.exec)).filter((group) => this.groups.includes(group.name));
+    return (await new Lvm(this.exec).report()).filter((group) => this.groups.includes(group.name));
   }
 
   /** All LVs of the test's groups. */

@@ -20,10 +20,11 @@ import {
 
 /** Runs `lvm SUBCOMMAND …`. */
 export function lvm(machine: FakeMachine, args: readonly string[]): Output {
-  const [subcommand = "", ...rest] = args;
+  const at = args.indexOf("--devices");
+  const [subcommand = "", ...rest] = at < 0 ? args : args.toSpliced(at, 2);
   const run = SUBCOMMANDS[subcommand];
   if (run === undefined) throw new Error(`the fake lvm has no ${args.join(" ")}`);
-  return run(machine, rest);
+  return run(at < 0 ? machine : machine.seeing(args[at + 1]!.split(",")), rest);
 }
 
 const SUBCOMMANDS: Readonly<Record<string, Tool>> = {
@@ -43,7 +44,7 @@ function fullreport(machine: FakeMachine, args: readonly string[]): Output {
   return ok(JSON.stringify({
     report: machine.groups.map((group) => ({
       vg: [vgRow(group)],
-      pv: [{ pv_name: "/dev/vdb" }],
+      pv: [{ pv_name: group.disk }],
       lv: group.lvs.map((lv) => lvRow(machine, group, lv)),
       pvseg: [],
       seg: [],

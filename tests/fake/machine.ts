@@ -7,6 +7,7 @@
  */
 
 import { type Command, describe, type Exec, type Output, type Program } from "../../lvm/exec.ts";
+import { StorageError } from "../../lvm/error.ts";
 import { lvm } from "./lvm.ts";
 import { TOOLS } from "./tools.ts";
 
@@ -54,6 +55,8 @@ export interface FakeGroup {
   missingPvs: number;
   exported: boolean;
   lvs: FakeLv[];
+  /** The node of the disk that it is on. */
+  disk: string;
   /** What can be read from its free space, and so from a new LV. */
   residue: Set<string>;
 }
@@ -85,6 +88,8 @@ export class FakeMachine implements Exec {
   readonly mounts: FakeMount[] = [...ROOT_MOUNTS];
   /** Targets that cannot be unmounted now. */
   readonly busy: Set<string> = new Set();
+  /** Disks that do not answer, and what tells those who wait for them that they do again. */
+  readonly hung: Map<string, PromiseWithResolvers<void>> = new Map();
   /** What to do before a command. */
   fault: Fault | undefined;
   #minor = 0;
@@ -101,6 +106,7 @@ export class FakeMachine implements Exec {
       missingPvs: 0,
       exported: false,
       lvs: [],
+      disk: `/dev/vd${"bcdefgh"[this.groups.length]}`,
       residue: new Set<string>(),
     };
     this.groups.push(group);
@@ -110,9 +116,29 @@ export class FakeMachine implements Exec {
   async run(command: Command): Promise<Output> {
     const replaced = await this.fault?.(command);
     if (replaced !== undefined) return replaced;
+    if (command.program === "lvm") this.#reach(command);
     const tool = command.program === "lvm" ? lvm : TOOLS[command.program];
     if (tool === undefined) throw new Error(`the fake machine has no ${command.program}: ${describe(command)}`);
     return tool(this, command.args);
+  }
+
+  /** This machine with no other disks than these. */
+  seeing(disks: readonly string[]): FakeMachine {
+    return Object.create(this, {
+      groups: { value: this.groups.filter(({ disk }) => disks.includes(disk)) },
+      nextMinor: { value: () => this.nextMinor() },
+      now: { value: () => this.now() },
+    });
+  }
+
+  /** lvm reads all disks, or those of `--devices`, whatever it is to do; here its deadline passes at once. */
+  #reach(command: Command): void {
+    const at = command.args.indexOf("--devices");
+    const disks = at < 0 ? this.groups.map(({ disk }) => disk) : command.args[at + 1]!.split(",");
+    const hung = disks.map((disk) => this.hung.get(disk)).find((hung) => hung !== undefined);
+    if (hung === undefined) return;
+    const kind = command.mutates ? "StillRunning" : "Unavailable";
+    throw new StorageError(kind, `${describe(command)}: no answer`, { settled: hung.promise });
   }
 
   settled(): Promise<void> {

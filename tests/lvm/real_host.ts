@@ -6,7 +6,7 @@
 
 import { HostExec } from "../../lvm/exec.ts";
 import { readMounts } from "../../lvm/mounts.ts";
-import { readReport } from "../../lvm/report.ts";
+import { Lvm } from "../../lvm/lvm.ts";
 import type { Host } from "../contract/host.ts";
 
 /** A host whose groups are made on the two disks, the second being larger. Whatever is on the disks is lost. */
@@ -23,7 +23,7 @@ export async function realHost(disks: readonly [string, string]): Promise<Host> 
   const cleanUp = async () => {
     const mounts = (await readMounts(exec)).filter(({ target }) => target.includes("/denolith-test-"));
     for (const { target } of mounts.reverse()) await exec.run({ program: "umount", args: [target], mutates: true });
-    for (const group of (await readReport(exec)).filter(({ name }) => name.startsWith("test-"))) {
+    for (const group of (await new Lvm(exec).report()).filter(({ name }) => name.startsWith("test-"))) {
       if (group.lvs.length > 0) await lvm("lvremove", "--yes", ...group.lvs.map(({ name }) => `${group.name}/${name}`));
       if (group.tags.length > 0) await lvm("vgchange", ...group.tags.flatMap((tag) => ["--deltag", tag]), group.name);
     }

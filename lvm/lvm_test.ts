@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { classifyRefusal } from "./change.ts";
+import { classifyRefusal } from "./lvm.ts";
 
 /** What LVM 2.03.16 said, word for word, with LC_ALL=C. */
 const CAPTURED = [
@@ -8,6 +8,10 @@ const CAPTURED = [
   ["AlreadyExists", '  Logical Volume "vol-1" already exists in volume group "vg1"'],
   ["InUse", "  Logical volume vg1/vol-1 contains a filesystem in use."],
   ["InUse", "  Snapshot origin volumes can be resized only while inactive: try lvchange -an."],
+  [
+    "FailedPrecondition",
+    "  Command on LV vg/snap-1 does not accept LV type linear.\n  Command not permitted on LV vg/snap-1.",
+  ],
   ["NotFound", '  Failed to find logical volume "vg1/nope"'],
   ["NotFound", '  Volume group "nope" not found\n  Cannot process volume group nope'],
   ["CommandFailed", "  Cannot archive volume group metadata for vg1 to read-only filesystem."],

@@ -1,0 +1,127 @@
+/**
+ * The one place that talks to lvm(8): reports, and changes of one group each.
+ *
+ * lvm looks at all disks, whatever it is asked for, so one disk that does not answer stops every command on the host. When
+ * a report stops, {@linkcode Lvm} asks each group that it knows alone, by its own disks (`--devices`, lvm(8)), and changes
+ * those that answer in the same way. The others are shown as they were last seen, and are left alone until they answer.
+ *
+ * @module
+ */
+
+import { type ErrorKind, StorageError } from "./error.ts";
+import { type Exec, type Output, runOk } from "./exec.ts";
+import { parseReport, REPORT_COMMAND, type VolumeGroup } from "./report.ts";
+
+/**
+ * What LVM says in English (LC_ALL=C) when it refuses, and what that means. Its exit status is 5 for all of them (lvm(8)).
+ * Captured from LVM 2.03; anything else is `CommandFailed`.
+ */
+const REFUSALS: readonly [RegExp, ErrorKind][] = [
+  [/insufficient free space/i, "NoSpace"],
+  [/insufficient suitable .*allocatable extents/i, "NoSpace"],
+  [/too large for circular buffer|metadata .*is too large/i, "NoSpace"],
+  [/already exists in volume group/i, "AlreadyExists"],
+  [/contains a filesystem in use/i, "InUse"],
+  [/is used by another device|in use: not deactivating|is in use/i, "InUse"],
+  [/only while inactive/i, "InUse"],
+  [/does not accept LV type/i, "FailedPrecondition"],
+  [/failed to find logical volume|volume group ".*" not found/i, "NotFound"],
+];
+
+/** The kind of failure that LVM's answer stands for. */
+export function classifyRefusal(output: Output): ErrorKind {
+  return REFUSALS.find(([said]) => said.test(output.stderr))?.[1] ?? "CommandFailed";
+}
+
+/** How long one group alone is waited for, in milliseconds: it is asked when a report has taken too long already. */
+const ALONE_MS = 10_000;
+
+/** What is known of a group while not all of them answer. */
+interface Known {
+  /** The group as it was last seen. */
+  group: VolumeGroup;
+  /** Whether the last question is still under way, though nobody waits for it: until it is over there is no further one. */
+  silent: boolean;
+}
+
+/** LVM on this machine. */
+export class Lvm {
+  /** What runs the commands; the tools beside lvm use it as it is. */
+  readonly exec: Exec;
+  #known: Known[] = [];
+  #alone = false;
+
+  /** LVM by way of the exec. */
+  constructor(exec: Exec) {
+    this.exec = exec;
+  }
+
+  /**
+   * All volume groups with their logical volumes. A group whose disks do not answer is there as it was last seen, and says
+   * so ({@linkcode VolumeGroup.answers}).
+   *
+   * @throws {StorageError} `CommandFailed` when the report failed or cannot be read; `Unavailable` when LVM does not answer
+   * and never did.
+   */
+  async report(): Promise<VolumeGroup[]> {
+    if (!this.#alone) {
+      try {
+        const groups = parseReport(await runOk(this.exec, REPORT_COMMAND));
+        this.#known = groups.map((group) => ({ group, silent: false }));
+        return groups;
+      } catch (error) {
+        if (!isSilence(error) || this.#known.length === 0) throw error;
+        this.#alone = true;
+      }
+    }
+    const groups = await Promise.all(this.#known.map((known) => this.#ask(known)));
+    if (groups.every(({ answers }) => answers)) this.#alone = false;
+    return groups;
+  }
+
+  /**
+   * Runs an LVM command that changes something in the group.
+   *
+   * @throws {StorageError} of the kind that {@linkcode classifyRefusal} finds, besides those of {@linkcode Exec.run}.
+   */
+  async change(group: VolumeGroup, args: readonly string[]): Promise<void> {
+    const only = this.#alone ? ["--devices", group.disks.join(",")] : [];
+    await runOk(this.exec, { program: "lvm", args: [...args, ...only], mutates: true }, classifyRefusal);
+  }
+
+  /** Asks one group by its own disks; one that is silent only when the question before is over. */
+  async #ask(known: Known): Promise<VolumeGroup> {
+    if (known.silent) return { ...known.group, answers: false };
+    const { group } = known;
+    const args = [...REPORT_COMMAND.args, "--devices", group.disks.join(",")];
+    try {
+      const answer = parseReport(await runOk(this.exec, { ...REPORT_COMMAND, args, deadlineMs: ALONE_MS }));
+      known.group = answer.find(({ uuid }) => uuid === group.uuid) ?? group;
+      return known.group;
+    } catch (error) {
+      if (!isSilence(error)) throw error;
+      known.silent = true;
+      error.settled?.then(() => {}, () => {}).then(() => known.silent = false);
+      return { ...group, answers: false };
+    }
+  }
+}
+
+/**
+ * Makes sure that a group answers.
+ *
+ * @throws {StorageError} `Unavailable`.
+ */
+export function requireAnswer(doing: string, group: VolumeGroup): void {
+  if (group.answers) return;
+  throw new StorageError(
+    "Unavailable",
+    `${doing}: volume group ${group.name} does not answer; look for a disk among ${
+      group.disks.join(", ")
+    } that hangs (dmesg)`,
+  );
+}
+
+function isSilence(error: unknown): error is StorageError {
+  return error instanceof StorageError && error.kind === "Unavailable" && error.settled !== undefined;
+}
