@@ -10,6 +10,7 @@ import { closestString } from "@std/text/closest-string";
 import manifest from "./deno.json" with { type: "json" };
 import { startStandalone } from "./csi/driver.ts";
 import { socketPath } from "./csi/endpoint.ts";
+import { parseMountRoots } from "./csi/mount_roots.ts";
 import { parseGroupList } from "./csi/parameters.ts";
 import { requireNodeId } from "./csi/topology.ts";
 import { StorageError } from "./lvm/error.ts";
@@ -57,6 +58,11 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
         value: "LIST",
         help: "the volume groups to make volumes in: names, or patterns in slashes, separated by commas (required)",
       },
+      "mount-roots": {
+        value: "LIST",
+        help: "the directories below which volumes may be staged and published, separated by commas",
+        default: () => "/var/lib/kubelet,/var/lib/nomad,/opt/nomad,/mnt",
+      },
       "driver-name": {
         value: "NAME",
         help: "the driver's name, also the owner in LVM's tags",
@@ -90,6 +96,7 @@ async function standalone(flags: Readonly<Record<string, string>>): Promise<numb
     version: manifest.version,
     nodeId: requireNodeId(flags["node-id"]!),
     groups: parseGroupList(list),
+    mountRoots: parseMountRoots(flags["mount-roots"]!),
     exec,
   });
   await terminated();

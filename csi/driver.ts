@@ -9,6 +9,7 @@ import { getLogger } from "@logtape/logtape";
 import type { Exec } from "../lvm/exec.ts";
 import type { GroupMatcher } from "../lvm/groups.ts";
 import { Locks } from "../lvm/locks.ts";
+import { withRealPaths } from "../lvm/mounts.ts";
 import { UsedRecords } from "../lvm/records.ts";
 import { readReport } from "../lvm/report.ts";
 import { Snapshots } from "../lvm/snapshots.ts";
@@ -33,6 +34,8 @@ export interface StandaloneOptions {
   readonly nodeId: string;
   /** The volume groups in which it makes volumes. */
   readonly groups: GroupMatcher;
+  /** The directories below which volumes may be staged and published: absolute, normalized, not the root directory. */
+  readonly mountRoots: readonly string[];
   /** What runs its commands. */
   readonly exec: Exec;
 }
@@ -60,18 +63,19 @@ const log = getLogger(["denolith", "driver"]);
  */
 export async function startStandalone(options: StandaloneOptions): Promise<Driver> {
   const { exec, driver, version, nodeId, groups } = options;
+  const mountRoots = await withRealPaths(options.mountRoots);
   const records = new UsedRecords(exec, (error) => log.warn("removing records of deleted volumes failed", { error }));
   const volumes = new Volumes({ exec, driver, groups, records });
   const snapshots = new Snapshots({ exec, driver, volumes });
-  const staging = new Staging({ exec, volumes, records });
+  const staging = new Staging({ exec, volumes, records, mountRoots });
   const locks = new Locks();
 
   const server = await serve(options.socketPath, [
     bindService(Identity, identityHandlers({ driver, version, ready: lvmAnswers(exec) })),
     bindService(Controller, controllerHandlers({ volumes, snapshots, nodeId, locks })),
-    bindService(Node, nodeHandlers({ staging, nodeId, locks })),
+    bindService(Node, nodeHandlers({ staging, nodeId, mountRoots, locks })),
   ]);
-  log.info("serving", { socket: server.path, driver, version, nodeId, groups: String(groups) });
+  log.info("serving", { socket: server.path, driver, version, nodeId, groups: String(groups), mountRoots });
 
   return {
     socketPath: server.path,

@@ -24,7 +24,7 @@ async function prepared() {
     mkfsOptions: [],
     shared: true,
   });
-  return { machine, staging: new Staging({ exec: machine, volumes, records }) };
+  return { machine, staging: new Staging({ exec: machine, volumes, records, mountRoots: ["/nowhere"] }) };
 }
 
 for (
@@ -38,7 +38,7 @@ for (
       if (command.program !== "lsblk") return undefined;
       return ok(JSON.stringify({ blockdevices: [{ name: "dm-9", "maj:min": number, size, ro: false }] }));
     };
-    const staged = staging.stage(id, "/nowhere", { kind: "mount", flags: [] });
+    const staged = staging.stage(id, "/nowhere/staged", { kind: "mount", flags: [] });
     const error = await assertRejects(() => staged, StorageError, "looking at /dev/mapper/data-vol");
     assertEquals([error.kind, changes], ["FailedPrecondition", []]);
   });
