@@ -4,7 +4,7 @@ import { run } from "./process.ts";
 /**
  * What a minified bundle must begin with: minifying can rename the bundle's own `require`, so that Deno no longer recognises it.
  */
-const REQUIRE = 'import{createRequire as $r}from"node:module";const require=$r(import.meta.url);\n';
+const REQUIRE = 'import{createRequire as makeRequire}from"node:module";const require=makeRequire(import.meta.url);\n';
 
 /**
  * Makes one JavaScript file of a module of this checkout and all that it imports, and answers its path.
