@@ -5,6 +5,7 @@ import { DriverProcess } from "./demo/driver_process.ts";
 import { DRIVER_FLAGS } from "./driver_command.ts";
 
 const PROBE = new URL("probe.ts", import.meta.url).pathname;
+const VOLUME_ID = "v1-00000000000000000000000000000000";
 const MAIN = new URL("../main.ts", import.meta.url).pathname;
 
 /** A folder with a mount root, a socket that somebody listens on beside the driver's, and such a TCP port. */
@@ -57,23 +58,41 @@ Deno.test("an error that nothing in the worker caught ends the process with stat
   assert(stderr.includes("unforeseen"), stderr);
 });
 
+/** A driver under the written set, with the mount root. */
+async function startDriver(socket: string, mountRoot: string): Promise<DriverProcess> {
+  const flags = ["--endpoint", socket, "--mount-roots", mountRoot, "--volume-groups", "none", "--node-id", "n"];
+  const command = [Deno.execPath(), "run", ...DRIVER_FLAGS, MAIN, "standalone", ...flags];
+  return await DriverProcess.start({ command, socket });
+}
+
 Deno.test("the driver under the written set refuses paths outside the mount roots, also by a link", async () => {
   await using here = await scene();
   const { root, outside, socket } = here;
-  const flags = ["--endpoint", socket, "--mount-roots", root, "--volume-groups", "none", "--node-id", "n"];
-  const command = [Deno.execPath(), "run", ...DRIVER_FLAGS, MAIN, "standalone", ...flags];
-  await using driver = await DriverProcess.start({ command, socket });
+  await using driver = await startDriver(socket, root);
   using csi = connect(socket);
-  const volumeId = "v1-00000000000000000000000000000000";
   const volumeCapability = mountCapability();
   const stage = (stagingTargetPath: string) =>
-    csi.node.nodeStageVolume({ volumeId, stagingTargetPath, volumeCapability });
+    csi.node.nodeStageVolume({ volumeId: VOLUME_ID, stagingTargetPath, volumeCapability });
   await assertFails("INVALID_ARGUMENT", stage(`${outside}/staged`), "--mount-roots");
   await Deno.symlink(outside, `${root}/link`);
   await assertFails("FAILED_PRECONDITION", stage(`${root}/link/staged`), "link");
   await assertFails("FAILED_PRECONDITION", stage(`${root}/link`), "link");
-  await assertFails("FAILED_PRECONDITION", csi.node.nodeUnpublishVolume({ volumeId, targetPath: `${root}/link/x` }));
-  await assertFails("NOT_FOUND", csi.node.nodeGetVolumeStats({ volumeId, volumePath: outside }));
+  await assertFails(
+    "FAILED_PRECONDITION",
+    csi.node.nodeUnpublishVolume({ volumeId: VOLUME_ID, targetPath: `${root}/link/x` }),
+  );
+  await assertFails("NOT_FOUND", csi.node.nodeGetVolumeStats({ volumeId: VOLUME_ID, volumePath: outside }));
   assertEquals([...Deno.readDirSync(outside)], []);
   assertEquals(await driver.stop(), 0);
+});
+
+Deno.test("the driver under the written set works in a mount root that is a link", async () => {
+  await using here = await scene();
+  const { root, outside, socket } = here;
+  await Deno.symlink(root, `${outside}/link`);
+  await Deno.mkdir(`${root}/pod`);
+  await using _driver = await startDriver(socket, `${outside}/link`);
+  using csi = connect(socket);
+  await csi.node.nodeUnpublishVolume({ volumeId: VOLUME_ID, targetPath: `${outside}/link/pod` });
+  assertEquals([...Deno.readDirSync(root)], []);
 });
