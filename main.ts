@@ -1,46 +1,19 @@
 /**
- * The command line of denolith: arguments, wiring and signals. Nothing else exits the process.
+ * The command line of denolith: the subcommands, what each may do, and signals. Nothing else exits the process.
  *
  * @module
  */
 
-import { configure, jsonLinesFormatter, type LogLevel, type TextFormatter } from "@logtape/logtape";
-import { parseArgs } from "@std/cli/parse-args";
-import { closestString } from "@std/text/closest-string";
 import manifest from "./deno.json" with { type: "json" };
-import { startStandalone } from "./csi/driver.ts";
+import { type Flags, messageOf, parseCommandLine, type Subcommands, UsageError } from "./command_line.ts";
+import { isConfined, obey, type Order, runConfined } from "./confinement.ts";
 import { socketPath } from "./csi/endpoint.ts";
-import { parseGroupList } from "./csi/parameters.ts";
-import { requireNodeId } from "./csi/topology.ts";
+import { parseMountRoots } from "./csi/mount_roots.ts";
 import { StorageError } from "./lvm/error.ts";
-import { HostExec } from "./lvm/exec.ts";
-import { Lvm } from "./lvm/lvm.ts";
-import { formatBytes } from "./lvm/size.ts";
+import { withRealPaths } from "./lvm/mounts.ts";
+import { permissionsFor, type Reach } from "./permissions.ts";
 
-interface Flag {
-  /** What stands for its value in the help; none for a switch. */
-  readonly value?: string;
-  readonly help: string;
-  readonly default?: () => string;
-}
-
-interface Subcommand {
-  readonly summary: string;
-  readonly about: string;
-  readonly flags: Readonly<Record<string, Flag>>;
-  readonly example?: string;
-  run(flags: Readonly<Record<string, string>>): Promise<number>;
-}
-
-/** A mistake in the command line, as opposed to a failure. */
-class UsageError extends Error {}
-
-const LOG_LEVELS = ["debug", "info", "warning", "error"] as const satisfies readonly LogLevel[];
-
-/** How long calls under way have to end after SIGTERM, in milliseconds: what the longest command is waited for. */
-const GRACE_MS = 110_000;
-
-const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
+const SUBCOMMANDS: Subcommands = {
   standalone: {
     summary: "serve all of CSI on one socket, for a plain host or any orchestrator",
     about:
@@ -57,16 +30,22 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
         value: "LIST",
         help: "the volume groups to make volumes in: names, or patterns in slashes, separated by commas (required)",
       },
+      "mount-roots": {
+        value: "LIST",
+        help: "the directories below which volumes may be staged and published, separated by commas",
+        default: () => "/var/lib/kubelet,/var/lib/nomad,/opt/nomad,/mnt",
+      },
       "driver-name": {
         value: "NAME",
         help: "the driver's name, also the owner in LVM's tags",
         default: () => "lvm.denolith.dev",
       },
-      "log-level": { value: "LEVEL", help: LOG_LEVELS.join(", "), default: () => "info" },
+      "log-level": { value: "LEVEL", help: "debug, info, warning or error", default: () => "info" },
       "log-format": { value: "FORMAT", help: "text or json", default: () => "text" },
     },
     example: "denolith standalone --volume-groups data,/fast-.*/",
-    run: standalone,
+    reach: standaloneReach,
+    run: async (flags, end) => await (await import("./standalone.ts")).standalone(flags, end),
   },
   version: {
     summary: "print the version",
@@ -79,162 +58,50 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
   },
 };
 
-async function standalone(flags: Readonly<Record<string, string>>): Promise<number> {
-  await startLogging(flags["log-level"]!, flags["log-format"]!);
-  const exec = new HostExec();
-  const list = flags["volume-groups"];
-  if (list === undefined) throw new UsageError(`--volume-groups is required; ${await groupsHere(exec)}`);
-  const asked = terminated(); // before anybody can see the driver: who does may end it at once
-  const driver = await startStandalone({
-    socketPath: socketPath(flags.endpoint!),
-    driver: requireDriverName(flags["driver-name"]!),
-    version: manifest.version,
-    nodeId: requireNodeId(flags["node-id"]!),
-    groups: parseGroupList(list),
-    exec,
-  });
-  await asked;
-  return await driver.stop(GRACE_MS) ? 0 : 1;
+async function standaloneReach(flags: Flags): Promise<Reach> {
+  return {
+    sockets: [socketPath(flags.endpoint!)],
+    directories: await withRealPaths(parseMountRoots(flags["mount-roots"]!)),
+  };
 }
 
-/** Resolves when the process is asked to end. */
-function terminated(): Promise<void> {
-  return new Promise((resolve) => {
-    const onSignal = () => {
-      for (const signal of ["SIGTERM", "SIGINT"] as const) Deno.removeSignalListener(signal, onSignal);
-      resolve();
-    };
-    for (const signal of ["SIGTERM", "SIGINT"] as const) Deno.addSignalListener(signal, onSignal);
-  });
-}
-
-async function groupsHere(exec: HostExec): Promise<string> {
-  try {
-    const groups = (await new Lvm(exec).report()).map(({ name, free }) => `${name} (${formatBytes(free)} free)`);
-    return groups.length === 0
-      ? "this host has none yet: make one with vgcreate"
-      : `this host has ${groups.join(", ")}`;
-  } catch (error) {
-    return `the groups of this host cannot be listed: ${messageOf(error)}`;
-  }
-}
-
-/** CSI spec, GetPluginInfoResponse.name. */
-function requireDriverName(name: string): string {
-  if (/^(?=.{1,63}$)[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?$/.test(name)) return name;
-  throw new UsageError(`--driver-name ${JSON.stringify(name)}: must be a domain name of at most 63 characters`);
-}
-
-async function startLogging(level: string, format: string): Promise<void> {
-  const lowestLevel = LOG_LEVELS.find((known) => known === level);
-  if (lowestLevel === undefined) throw new UsageError(`--log-level ${level}: must be one of ${LOG_LEVELS.join(", ")}`);
-  if (format !== "text" && format !== "json") throw new UsageError(`--log-format ${format}: must be text or json`);
-  const formatter = format === "json" ? jsonLinesFormatter : formatText;
-  await configure({
-    sinks: { stderr: (record) => console.error(formatter(record).trimEnd()) },
-    loggers: [
-      { category: ["denolith"], sinks: ["stderr"], lowestLevel },
-      { category: ["logtape", "meta"], sinks: ["stderr"], lowestLevel: "warning" },
-    ],
-  });
-}
-
-const formatText: TextFormatter = ({ timestamp, level, category, rawMessage, properties }) => {
-  const facts = Object.entries(properties).map(([key, value]) =>
-    `${key}=${value instanceof Error ? JSON.stringify(value.message) : JSON.stringify(value) ?? value}`
-  );
-  return [new Date(timestamp).toISOString(), level, category.at(-1), `${rawMessage}`, ...facts].join(" ");
-};
-
-function parseFlags(name: string, subcommand: Subcommand, args: readonly string[]): Record<string, string> | "help" {
-  const known = Object.keys(subcommand.flags);
-  const valued = known.filter((flag) => subcommand.flags[flag]!.value !== undefined);
-  const parsed = parseArgs(args, {
-    string: valued,
-    collect: valued,
-    boolean: ["help", ...known.filter((flag) => subcommand.flags[flag]!.value === undefined)],
-    alias: { help: "h" },
-    unknown: (arg) => {
-      if (!arg.startsWith("-")) throw new UsageError(`${name}: unexpected argument ${JSON.stringify(arg)}`);
-      const flag = arg.replace(/=.*$/s, "");
-      throw new UsageError(
-        `${name}: unknown flag ${flag}; did you mean --${closestString(flag.replace(/^-+/, ""), [...known, "help"])}?`,
-      );
-    },
-  });
-  if (parsed.help === true) return "help";
-  return Object.fromEntries(
-    known.flatMap((flag) => {
-      const values = [parsed[flag] ?? []].flat();
-      if (values.length > 1) throw new UsageError(`${name}: --${flag} is given more than once`);
-      const [value] = values;
-      if (value === "") throw new UsageError(`${name}: --${flag} needs a value`);
-      const text = value ?? subcommand.flags[flag]!.default?.();
-      return text === undefined ? [] : [[flag, String(text)]];
-    }),
-  );
-}
-
-function helpOf(name: string, { about, flags, example }: Subcommand): string {
-  const rows = Object.entries(flags).map(([flag, { value, help, default: byDefault }]) =>
-    [
-      `  --${flag}${value === undefined ? "" : " " + value}`,
-      `${help}${byDefault === undefined ? "" : ` (default ${byDefault()})`}`,
-    ] as const
-  );
-  return [
-    `Usage: denolith ${name}${rows.length === 0 ? "" : " [flags]"}`,
-    "",
-    about,
-    "",
-    "Flags:",
-    ...table([...rows, ["  -h, --help", "show this help"]]),
-    ...(example === undefined ? [] : ["", "Example:", `  ${example}`]),
-  ].join("\n");
-}
-
-function overview(): string {
-  return [
-    "denolith: a CSI driver for node-local LVM storage",
-    "",
-    "Usage: denolith COMMAND [flags]",
-    "",
-    "Commands:",
-    ...table(Object.entries(SUBCOMMANDS).map(([name, { summary }]) => [`  ${name}`, summary] as const)),
-    "",
-    "denolith COMMAND --help tells more about each.",
-  ].join("\n");
-}
-
-function table(rows: readonly (readonly [string, string])[]): string[] {
-  const width = Math.max(...rows.map(([left]) => left.length)) + 2;
-  return rows.map(([left, right]) => left.padEnd(width) + right);
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+/** Is aborted when the process is asked to end. The second time the request is the system's to answer. */
+function endOnSignals(): AbortSignal {
+  const end = new AbortController();
+  const onSignal = () => {
+    for (const signal of ["SIGTERM", "SIGINT"] as const) Deno.removeSignalListener(signal, onSignal);
+    end.abort();
+  };
+  for (const signal of ["SIGTERM", "SIGINT"] as const) Deno.addSignalListener(signal, onSignal);
+  return end.signal;
 }
 
 /** Runs the command line and answers the exit status: 0 done, 1 failed, 2 not understood. */
-async function main(args: readonly string[]): Promise<number> {
-  const [name, ...rest] = args;
-  if (name === undefined || name === "help" || name === "--help" || name === "-h") {
-    console.log(overview());
-    return name === undefined ? 2 : 0;
-  }
+function main(args: readonly string[]): Promise<number> {
+  return statusOf(async () => {
+    const request = parseCommandLine(SUBCOMMANDS, args);
+    if (request.kind === "help") {
+      console.log(request.text);
+      return request.asked ? 0 : 2;
+    }
+    const { name, flags } = request;
+    const { reach } = SUBCOMMANDS[name]!;
+    const end = endOnSignals();
+    if (reach === undefined) return await carryOut({ name, flags }, end);
+    const permissions = permissionsFor(await reach(flags), import.meta.filename!);
+    return await runConfined({ name, flags }, { module: import.meta.url, permissions, end });
+  });
+}
+
+/** Runs a subcommand's body. */
+function carryOut({ name, flags }: Order, end: AbortSignal): Promise<number> {
+  return statusOf(() => SUBCOMMANDS[name]!.run(flags, end));
+}
+
+/** The exit status that the body answers, or that its error stands for; the error is told on standard error. */
+async function statusOf(body: () => Promise<number>): Promise<number> {
   try {
-    const subcommand = Object.hasOwn(SUBCOMMANDS, name) ? SUBCOMMANDS[name] : undefined;
-    if (subcommand === undefined) {
-      throw new UsageError(
-        `unknown command ${JSON.stringify(name)}; did you mean ${closestString(name, Object.keys(SUBCOMMANDS))}?`,
-      );
-    }
-    const flags = parseFlags(name, subcommand, rest);
-    if (flags === "help") {
-      console.log(helpOf(name, subcommand));
-      return 0;
-    }
-    return await subcommand.run(flags);
+    return await body();
   } catch (error) {
     console.error(`denolith: ${messageOf(error)}`);
     if (error instanceof UsageError) return 2;
@@ -242,4 +109,5 @@ async function main(args: readonly string[]): Promise<number> {
   }
 }
 
-if (import.meta.main) Deno.exit(await main(Deno.args));
+if (isConfined()) obey(carryOut);
+else if (import.meta.main) Deno.exit(await main(Deno.args));

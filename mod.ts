@@ -5,6 +5,7 @@
  */
 
 export { type Driver, type StandaloneOptions, startStandalone } from "./csi/driver.ts";
+export { parseMountRoots } from "./csi/mount_roots.ts";
 export { parseGroupList } from "./csi/parameters.ts";
 export { type ErrorKind, StorageError } from "./lvm/error.ts";
 export { type Command, type Deadlines, type Exec, HostExec, type Output, type Program, PROGRAMS } from "./lvm/exec.ts";

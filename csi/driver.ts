@@ -10,6 +10,7 @@ import type { Exec } from "../lvm/exec.ts";
 import type { GroupMatcher } from "../lvm/groups.ts";
 import { Locks } from "../lvm/locks.ts";
 import { Lvm } from "../lvm/lvm.ts";
+import { withRealPaths } from "../lvm/mounts.ts";
 import { Snapshots } from "../lvm/snapshots.ts";
 import { Staging } from "../lvm/staging.ts";
 import { Upkeep } from "../lvm/upkeep.ts";
@@ -33,6 +34,8 @@ export interface StandaloneOptions {
   readonly nodeId: string;
   /** The volume groups in which it makes volumes. */
   readonly groups: GroupMatcher;
+  /** The directories below which volumes may be staged and published: absolute, normalized, not the root directory. */
+  readonly mountRoots: readonly string[];
   /** What runs its commands. */
   readonly exec: Exec;
 }
@@ -69,17 +72,17 @@ export interface Services {
 
 /** Puts the services of a standalone driver together; nothing runs yet. */
 export function standaloneServices(options: Omit<StandaloneOptions, "socketPath">): Services {
-  const { exec, driver, version, nodeId, groups } = options;
+  const { exec, driver, version, nodeId, groups, mountRoots } = options;
   const lvm = new Lvm(exec);
   const upkeep = new Upkeep({ lvm, driver, onError: (error) => log.warn("upkeep failed", { error }) });
   const volumes = new Volumes({ lvm, driver, groups, upkeep });
   const snapshots = new Snapshots({ lvm, driver, volumes, upkeep });
-  const staging = new Staging({ lvm, volumes });
+  const staging = new Staging({ lvm, volumes, mountRoots });
   const locks = new Locks();
   return {
     identity: identityHandlers({ driver, version, ready: lvmAnswers(lvm) }),
     controller: controllerHandlers({ volumes, snapshots, nodeId, locks }),
-    node: nodeHandlers({ staging, nodeId, locks }),
+    node: nodeHandlers({ staging, nodeId, mountRoots, locks }),
     upkeep,
   };
 }
@@ -90,15 +93,16 @@ export function standaloneServices(options: Omit<StandaloneOptions, "socketPath"
  * @throws {StorageError} `FailedPrecondition` when another process answers on the socket.
  */
 export async function startStandalone(options: StandaloneOptions): Promise<Driver> {
-  const { exec, driver, version, nodeId, groups } = options;
-  const { identity, controller, node, upkeep } = standaloneServices(options);
+  const { driver, version, nodeId, groups, exec } = options;
+  const mountRoots = await withRealPaths(options.mountRoots);
+  const { identity, controller, node, upkeep } = standaloneServices({ ...options, mountRoots });
   const server = await serve(options.socketPath, [
     bindService(Identity, identity),
     bindService(Controller, controller),
     bindService(Node, node),
   ]);
   upkeep.start();
-  log.info("serving", { socket: server.path, driver, version, nodeId, groups: String(groups) });
+  log.info("serving", { socket: server.path, driver, version, nodeId, groups: String(groups), mountRoots });
 
   return {
     socketPath: server.path,

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { dirname } from "@std/path";
 import { invalid, quote, requirePath } from "./request.ts";
 
 /** The longest path that a unix socket can have, in bytes (unix(7): sun_path, with its final zero). */
@@ -12,12 +13,14 @@ const LONGEST_SOCKET_PATH = 107;
 /**
  * The path of the socket that an endpoint names: `unix:///run/x.sock`, `unix:/run/x.sock` or the path alone.
  *
- * @throws {StorageError} `InvalidArgument` for another scheme, a relative path, one that is too long, or a name that does
- * not end in `.sock` (CSI spec, `CSI_ENDPOINT`).
+ * @throws {StorageError} `InvalidArgument` for another scheme, a relative path, one that is too long, a name that does not
+ * end in `.sock` (CSI spec, `CSI_ENDPOINT`), or one in the root directory: the driver is permitted the socket's directory
+ * with all that is in it.
  */
 export function socketPath(endpoint: string): string {
   const path = requirePath("endpoint", endpoint.replace(/^unix:(?:\/\/)?(?=\/(?!\/))/, ""));
   if (!path.endsWith(".sock")) throw invalid(`endpoint ${quote(endpoint)}: the socket's name must end in .sock`);
+  if (dirname(path) === "/") throw invalid(`endpoint ${quote(endpoint)}: the socket needs a directory of its own`);
   if (new TextEncoder().encode(path).length > LONGEST_SOCKET_PATH) {
     throw invalid(
       `endpoint ${quote(endpoint)}: longer than the ${LONGEST_SOCKET_PATH} bytes that a unix socket's path can have`,

@@ -11,7 +11,7 @@ import type { Staging, Stats } from "../lvm/staging.ts";
 import { type Capability, requireCapability } from "./capability.ts";
 import { volumeLock } from "./controller.ts";
 import { type Node, NodeServiceCapability_RPC_Type as Rpc, VolumeUsage_Unit as Unit } from "./csi_pb.ts";
-import { requirePath, requireVolumeAt, requireVolumeId, sizeRange } from "./request.ts";
+import { requireMountPath, requireVolumeAt, requireVolumeId, sizeRange } from "./request.ts";
 import type { Handlers } from "./service.ts";
 import { topologyOf } from "./topology.ts";
 
@@ -21,6 +21,8 @@ export interface NodeOptions {
   readonly staging: Staging;
   /** The name of this node. */
   readonly nodeId: string;
+  /** The directories below which volumes may be staged and published. */
+  readonly mountRoots: readonly string[];
   /** Locks by volume and snapshot, shared with the Controller service of the same process. */
   readonly locks: Locks;
 }
@@ -37,13 +39,13 @@ const CAPABILITIES = [
  * even for a volume that does not exist.
  */
 export function nodeHandlers(options: NodeOptions): Handlers<typeof Node> {
-  const { staging, nodeId, locks } = options;
+  const { staging, nodeId, mountRoots, locks } = options;
   const alone = <T>(operation: string, id: VolumeId, body: () => Promise<T>): Promise<T> =>
     locks.run(operation, [volumeLock(id)], body);
 
   return {
     nodeStageVolume: async (request) => {
-      const path = requirePath("staging_target_path", request.stagingTargetPath);
+      const path = requireMountPath("staging_target_path", request.stagingTargetPath, mountRoots);
       const { access } = requireCapability(request.volumeCapability);
       const id = requireVolumeId(request.volumeId);
       await alone("staging", id, () => staging.stage(id, path, access));
@@ -51,19 +53,19 @@ export function nodeHandlers(options: NodeOptions): Handlers<typeof Node> {
     },
 
     nodeUnstageVolume: async (request) => {
-      const path = requirePath("staging_target_path", request.stagingTargetPath);
+      const path = requireMountPath("staging_target_path", request.stagingTargetPath, mountRoots);
       const id = requireVolumeId(request.volumeId);
       await alone("unstaging", id, () => staging.unstage(id, path));
       return {};
     },
 
     nodePublishVolume: async (request) => {
-      const target = requirePath("target_path", request.targetPath);
+      const target = requireMountPath("target_path", request.targetPath, mountRoots);
       const capability = requireCapability(request.volumeCapability);
       if (request.stagingTargetPath === "") {
         throw new StorageError("FailedPrecondition", "staging_target_path: missing; stage the volume first");
       }
-      const stagingPath = requirePath("staging_target_path", request.stagingTargetPath);
+      const stagingPath = requireMountPath("staging_target_path", request.stagingTargetPath, mountRoots);
       const id = requireVolumeId(request.volumeId);
       await alone("publishing", id, () =>
         staging.publish(id, {
@@ -77,7 +79,7 @@ export function nodeHandlers(options: NodeOptions): Handlers<typeof Node> {
     },
 
     nodeUnpublishVolume: async (request) => {
-      const target = requirePath("target_path", request.targetPath);
+      const target = requireMountPath("target_path", request.targetPath, mountRoots);
       const id = requireVolumeId(request.volumeId);
       await alone("unpublishing", id, () => staging.unpublish(id, target));
       return {};

@@ -9,6 +9,7 @@
 
 import { StorageError } from "../lvm/error.ts";
 import { parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from "../lvm/ids.ts";
+import { isBelow } from "../lvm/mounts.ts";
 import type { SizeRange } from "../lvm/size.ts";
 import type { CapacityRange } from "./csi_pb.ts";
 
@@ -77,6 +78,13 @@ export function requirePath(field: string, value: string): string {
     throw invalid(`${field} ${quote(value)}: has "." or ".." in it`);
   }
   return "/" + elements.join("/");
+}
+
+/** A path below one of the mount roots, where a volume may be staged or published. @throws {StorageError} `InvalidArgument`. */
+export function requireMountPath(field: string, value: string, mountRoots: readonly string[]): string {
+  const path = requirePath(field, value);
+  if (isBelow(path, mountRoots)) return path;
+  throw invalid(`${field} ${quote(value)}: not below one of --mount-roots, which are ${mountRoots.join(", ")}`);
 }
 
 /**

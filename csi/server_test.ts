@@ -115,15 +115,15 @@ Deno.test("stopping lets a call under way end, takes no further ones, and leaves
 
 Deno.test("a socket that a crash left is replaced, one that somebody answers on is not", async () => {
   await using here = await bench();
-  const path = `${here.bench.folder}/csi.sock`;
-  const again = () => Bench.serve(here.machine, fakeHost.groups, path);
+  const { folder } = here.bench;
+  const again = () => Bench.serve(here.machine, fakeHost.groups, folder);
   assertEquals((await assertRejects(again, StorageError, "another process answers")).kind, "FailedPrecondition");
   await here.bench.csi.identity.getPluginInfo();
 
-  const stale = `${here.bench.folder}/stale.sock`;
+  const stale = `${folder}/stale.sock`;
   Deno.listen({ transport: "unix", path: stale }).close();
   if (!exists(stale)) await Deno.writeTextFile(stale, "");
-  const driver = await Bench.serve(here.machine, fakeHost.groups, stale);
+  const driver = await Bench.serve(here.machine, fakeHost.groups, folder, { socket: "stale.sock" });
   assertEquals((await Deno.stat(stale)).mode! & 0o777, 0o600);
   await driver.stop(1000);
   assert(!exists(stale));
@@ -136,7 +136,16 @@ Deno.test("socketPath() takes what CSI_ENDPOINT may be, and refuses the rest", a
     "/a/b.sock",
   ]);
   for (
-    const bad of ["", "tcp://1.2.3.4:5", "unix://a.sock", "a.sock", "/a/b", "/../a.sock", `/${"a".repeat(110)}.sock`]
+    const bad of [
+      "",
+      "tcp://1.2.3.4:5",
+      "unix://a.sock",
+      "a.sock",
+      "/a/b",
+      "/a.sock",
+      "/../a.sock",
+      `/${"a".repeat(110)}.sock`,
+    ]
   ) {
     await assertRejects(() => Promise.resolve().then(() => socketPath(bad)), StorageError);
   }

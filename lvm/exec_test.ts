@@ -53,9 +53,9 @@ Deno.test("HostExec: a missing program is Unavailable and named", async () => {
 
 Deno.test("runOk() tells the command, its status and its words", async () => {
   const error = await assertRejects(
-    () => runOk(new HostExec(), { program: "df", args: ["/nowhere"], mutates: false }, () => "NotFound"),
+    () => runOk(new HostExec(), { program: "df", args: ["/nowhere/at/all"], mutates: false }, () => "NotFound"),
     StorageError,
-    "/nowhere: No such file or directory",
+    "/nowhere/at/all: No such file or directory",
   );
   assertEquals(error.kind, "NotFound");
 });

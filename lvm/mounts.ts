@@ -4,8 +4,8 @@
  * @module
  */
 
-import { basename, dirname, join } from "@std/path";
-import type { StorageError } from "./error.ts";
+import { basename, dirname, join, relative } from "@std/path";
+import { StorageError } from "./error.ts";
 import { type Command, type Exec, failure, type Output, runOk } from "./exec.ts";
 import { array, object, parseJson, text } from "./json.ts";
 import type { LogicalVolume } from "./report.ts";
@@ -91,16 +91,60 @@ export function isDeviceOfLv(deviceName: string, lvName: string): boolean {
   return hyphens % 2 === 1;
 }
 
+/** Whether the path, absolute and normalized, is below one of the directories. */
+export function isBelow(path: string, directories: readonly string[]): boolean {
+  return directories.some((directory) => path.startsWith(`${directory}/`));
+}
+
 /**
- * The path as the mount table has it: links in its parent resolved, the last element as it is. A parent that does not
- * exist leaves the path unchanged.
+ * The directories, and with them those that links in their paths lead to.
+ *
+ * @throws {StorageError} `FailedPrecondition` when one leads to the root directory, or nowhere.
  */
-export async function canonical(path: string): Promise<string> {
+export async function withRealPaths(directories: readonly string[]): Promise<readonly string[]> {
+  const real = await Promise.all(directories.map((directory) => realPath(directory)));
+  if (real.includes("/")) {
+    throw new StorageError("FailedPrecondition", `one of ${directories.join(", ")} is a link to the root directory`);
+  }
+  return [...new Set([...directories, ...real.filter((path) => path !== undefined)])];
+}
+
+/**
+ * The path as the mount table has it: links in its parents are resolved. What does not exist yet is taken as it is.
+ *
+ * @throws {StorageError} `FailedPrecondition` when the path is not below one of the roots, a link leads it out of them, or
+ * it is a link itself: mount(8) would follow it.
+ */
+export async function canonical(path: string, roots: readonly string[]): Promise<string> {
+  const resolved = isBelow(path, roots) ? await resolve(path, roots) : path;
+  if (isBelow(resolved, roots) && !await isLink(resolved)) return resolved;
+  throw new StorageError(
+    "FailedPrecondition",
+    `using ${path}: it is a link, or not below ${roots.join(", ")}, where volumes may be mounted`,
+  );
+}
+
+/** Follows the links in the parents of a path, from the lowest one that exists, without leaving the roots upwards. */
+async function resolve(path: string, roots: readonly string[]): Promise<string> {
+  for (let parent = dirname(path);; parent = dirname(parent)) {
+    const real = await realPath(parent);
+    if (real !== undefined) return join(real, relative(parent, path));
+    if (!isBelow(parent, roots)) return path;
+  }
+}
+
+/** Whether the path is a link. What cannot be looked at, such as the mount of a dead disk, is none. */
+async function isLink(path: string): Promise<boolean> {
+  return await Deno.lstat(path).then((info) => info.isSymlink, () => false);
+}
+
+/** The path without links; `undefined` when it does not exist. @throws {StorageError} `FailedPrecondition` when it is none. */
+async function realPath(path: string): Promise<string | undefined> {
   try {
-    return join(await Deno.realPath(dirname(path)), basename(path));
+    return await Deno.realPath(path);
   } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return path;
-    throw error;
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw new StorageError("FailedPrecondition", `resolving ${path}: ${String(error)}`, { cause: error });
   }
 }
 

@@ -60,6 +60,8 @@ export interface StagingOptions {
   readonly lvm: Lvm;
   /** Where the volumes are found. */
   readonly volumes: Volumes;
+  /** The directories below which volumes may be mounted, with their real paths. */
+  readonly mountRoots: readonly string[];
 }
 
 /** The volumes in use on this machine. */
@@ -67,12 +69,14 @@ export class Staging {
   readonly #lvm: Lvm;
   readonly #exec: Exec;
   readonly #volumes: Volumes;
+  readonly #mountRoots: readonly string[];
 
   /** Makes the service; it keeps no state. */
   constructor(options: StagingOptions) {
     this.#lvm = options.lvm;
     this.#exec = options.lvm.exec;
     this.#volumes = options.volumes;
+    this.#mountRoots = options.mountRoots;
   }
 
   /**
@@ -83,7 +87,7 @@ export class Staging {
    * `AlreadyExists` when it is staged there otherwise.
    */
   async stage(id: VolumeId, stagingPath: string, access: Access): Promise<void> {
-    const path = await canonical(stagingPath);
+    const path = await canonical(stagingPath, this.#mountRoots);
     const mounts = await readMounts(this.#exec);
     const volume = await this.#activate(await this.#volumes.get(id));
     const type = usableType(volume, access);
@@ -113,7 +117,7 @@ export class Staging {
    * @throws {StorageError} `InUse` while something uses the mount, `FailedPrecondition` when something else is mounted there.
    */
   async unstage(id: VolumeId, stagingPath: string): Promise<void> {
-    await this.#unmountAll(id, await canonical(stagingPath));
+    await this.#unmountAll(id, await canonical(stagingPath, this.#mountRoots));
   }
 
   /**
@@ -123,8 +127,8 @@ export class Staging {
    * `AlreadyExists` when it is published there otherwise.
    */
   async publish(id: VolumeId, publication: Publication): Promise<void> {
-    const target = await canonical(publication.target);
-    const stagingPath = await canonical(publication.stagingPath);
+    const target = await canonical(publication.target, this.#mountRoots);
+    const stagingPath = await canonical(publication.stagingPath, this.#mountRoots);
     const mounts = await readMounts(this.#exec);
     const volume = await this.#volumes.get(id);
     usableType(volume, publication.access);
@@ -159,7 +163,7 @@ export class Staging {
    * there, or the target is a directory or file with something in it: that is not the driver's to remove.
    */
   async unpublish(id: VolumeId, publishedAt: string): Promise<void> {
-    const target = await canonical(publishedAt);
+    const target = await canonical(publishedAt, this.#mountRoots);
     await this.#unmountAll(id, target);
     await removeTarget(target);
   }
@@ -170,7 +174,7 @@ export class Staging {
    * @throws {StorageError} `NotFound` when the volume is not at the path.
    */
   async stats(id: VolumeId, volumePath: string): Promise<Stats> {
-    const path = await canonical(volumePath);
+    const path = await this.#lookUp(volumePath);
     const mount = (await readMounts(this.#exec)).findLast((mount) => mount.target === path);
     if (mount === undefined || !await this.#belongs(id, mount)) throw notThere(id, volumePath);
     if (!isDeviceNode(mount)) return { filesystem: await readUsage(this.#exec, mount.target) };
@@ -187,7 +191,7 @@ export class Staging {
   async grow(id: VolumeId, volumePath: string, required: bigint): Promise<bigint> {
     const volume = await this.#volumes.get(id);
     const { lv } = volume;
-    const path = await canonical(volumePath);
+    const path = await this.#lookUp(volumePath);
     const mounts = await readMounts(this.#exec);
     const ours = [...filesystemMounts(mounts, lv), ...deviceMounts(mounts, lv)];
     const block = volume.tags.content.state === "raw";
@@ -209,6 +213,16 @@ export class Staging {
     }
     await this.#grow(writable.fsType, { device: lv.devicePath, path: writable.target });
     return lv.size;
+  }
+
+  /** The path as the mount table has it; `undefined` when no volume can be there. */
+  async #lookUp(path: string): Promise<string | undefined> {
+    try {
+      return await canonical(path, this.#mountRoots);
+    } catch (error) {
+      if (error instanceof StorageError && error.kind === "FailedPrecondition") return undefined;
+      throw error;
+    }
   }
 
   async #activate(volume: Volume): Promise<Volume> {

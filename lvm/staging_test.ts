@@ -27,7 +27,7 @@ async function prepared() {
     shared: true,
     erase: "zero",
   });
-  return { machine, staging: new Staging({ lvm, volumes }) };
+  return { machine, staging: new Staging({ lvm, volumes, mountRoots: ["/nowhere"] }) };
 }
 
 for (
@@ -41,7 +41,7 @@ for (
       if (command.program !== "lsblk") return undefined;
       return ok(JSON.stringify({ blockdevices: [{ name: "dm-9", "maj:min": number, size, ro: false }] }));
     };
-    const staged = staging.stage(id, "/proc/none", { kind: "mount", flags: [] });
+    const staged = staging.stage(id, "/nowhere/staged", { kind: "mount", flags: [] });
     const error = await assertRejects(() => staged, StorageError, "looking at /dev/mapper/data-vol");
     assertEquals([error.kind, changes], ["FailedPrecondition", []]);
   });

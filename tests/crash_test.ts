@@ -15,7 +15,7 @@ async function play(scenario: Scenario, reaction: Reaction, point?: Point) {
   let orchestrator: Orchestrator | undefined;
   try {
     const { steps, giveUp } = scenario(machine, folder);
-    orchestrator = new Orchestrator(machine, point);
+    orchestrator = new Orchestrator(machine, folder, point);
     await orchestrator.live(steps, reaction, giveUp);
     const [group] = machine.groups;
     assertEquals(machine.allLvs().map(({ lv }) => `${lv.name} ${[...lv.tags]}`), [], "LVs are left");

@@ -162,7 +162,10 @@ Deno.test("two drivers of different names share a group and never touch each oth
   await using here = await bench();
   const request = volumeRequest();
   const volumeId = await here.bench.create(request);
-  const other = await Bench.serve(here.machine, GROUPS, `${here.bench.folder}/other.sock`, "other.denolith.dev");
+  const other = await Bench.serve(here.machine, GROUPS, here.bench.folder, {
+    socket: "other.sock",
+    driver: "other.denolith.dev",
+  });
   {
     using csi = connect(other.socketPath);
     assertEquals((await csi.controller.listVolumes({})).entries, []);

@@ -67,14 +67,14 @@ async function play(scheduler: fc.Scheduler, all: readonly Round[]): Promise<voi
   try {
     for (const { wishes, deathAfter } of all) {
       const exec = new ScheduledExec(machine, scheduler, new Map(), deathAfter);
-      const driver = driverOver(exec);
+      const driver = driverOver(exec, folder);
       const asked = Promise.all(wishes.map((wish) => expectAnswer(crowd.ask(callsOf(driver), wish))));
       const done = asked.then(() => driver.upkeep.settled());
       await scheduler.waitFor(Promise.race([done, exec.died.promise]));
       if (!exec.dead) await driver.upkeep.stop();
       check(machine);
     }
-    const driver = driverOver(machine);
+    const driver = driverOver(machine, folder);
     await driver.upkeep.settled();
     const csi: Csi = callsOf(driver);
     for (const wish of crowd.farewell()) await crowd.ask(csi, wish);

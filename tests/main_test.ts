@@ -1,10 +1,11 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
+import { DRIVER_FLAGS } from "./driver_command.ts";
 
 const MAIN = new URL("../main.ts", import.meta.url).pathname;
 
 async function denolith(...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
   const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-    args: ["run", "-A", MAIN, ...args],
+    args: ["run", ...DRIVER_FLAGS, MAIN, ...args],
     env: { NO_COLOR: "1" },
   }).output();
   return { code, stdout: new TextDecoder().decode(stdout), stderr: new TextDecoder().decode(stderr) };
@@ -22,6 +23,12 @@ Deno.test("denolith: help names every command, and every command has help of its
   assertEquals((await denolith()).code, 2);
 });
 
+Deno.test("denolith: the process that reads the command line loads nothing of the driver, so it can tell its version without permissions", async () => {
+  const args = ["run", "--quiet", "--no-prompt", MAIN, "version"];
+  const { code, stderr } = await new Deno.Command(Deno.execPath(), { args, env: { NO_COLOR: "1" } }).output();
+  assertEquals([code, new TextDecoder().decode(stderr)], [0, ""]); // grpc-js reads variables as soon as it is loaded
+});
+
 Deno.test("denolith: what is not understood ends with status 2 and names the nearest thing", async () => {
   const cases: [string[], RegExp][] = [
     [["standalon"], /unknown command "standalon"; did you mean standalone\?/],
@@ -32,6 +39,14 @@ Deno.test("denolith: what is not understood ends with status 2 and names the nea
     [["standalone", "--endpoint", "/a.sock", "--endpoint", "/b.sock"], /more than once/],
     [["standalone"], /--volume-groups is required/],
     [["standalone", "--volume-groups", "a", "--endpoint", "tcp://x"], /endpoint/],
+    [["standalone", "--volume-groups", "a", "--endpoint", "/a.sock"], /a directory of its own/],
+    [["standalone", "--volume-groups", "a", "--mount-roots", "/"], /mount roots: is the root directory/],
+    [["standalone", "--volume-groups", "a", "--mount-roots", "/mnt,mnt"], /mount roots "mnt": not an absolute path/],
+    [
+      ["standalone", "--volume-groups", "a", "--mount-roots", "/mnt/.."],
+      /mount roots "\/mnt\/\.\.": has "\." or "\.\."/,
+    ],
+    [["standalone", "--volume-groups", "a", "--mount-roots", ","], /mount roots: none named/],
     [["standalone", "--volume-groups", "/(/"], /volume groups/],
     [["standalone", "--volume-groups", "a", "--node-id=_x"], /node id/],
     [["standalone", "--volume-groups", "a", "--log-level", "loud"], /log-level/],
@@ -49,7 +64,7 @@ Deno.test("denolith standalone: serves until SIGTERM, then ends with status 0 an
   const child = new Deno.Command(Deno.execPath(), {
     args: [
       "run",
-      "-A",
+      ...DRIVER_FLAGS,
       MAIN,
       "standalone",
       "--endpoint",

@@ -85,26 +85,27 @@ export class Bench implements AsyncDisposable {
     const recording = new RecordingExec(exec);
     const folder = await Deno.realPath(await Deno.makeTempDir({ prefix: "denolith-test-" }));
     return new Bench({
-      driver: await Bench.serve(recording, groups, `${folder}/csi.sock`),
+      driver: await Bench.serve(recording, groups, folder),
       exec: recording,
       folder,
       groups,
     });
   }
 
-  /** Starts a driver alone. */
+  /** Starts a driver alone, whose socket and mount root are in the folder. */
   static serve(
     exec: Exec,
     groups: Host["groups"],
-    socketPath: string,
-    driver = "test.denolith.dev",
+    folder: string,
+    { socket = "csi.sock", driver = "test.denolith.dev" } = {},
   ): Promise<Driver> {
     return startStandalone({
-      socketPath,
+      socketPath: `${folder}/${socket}`,
       driver,
       version: "0",
       nodeId: "node-1",
       groups: parseGroupList(groups.join(",")),
+      mountRoots: [folder],
       exec,
     });
   }

@@ -5,6 +5,8 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
+import { dirname } from "@std/path";
+import { readMounts } from "../../lvm/mounts.ts";
 import {
   assertFails,
   blockCapability,
@@ -201,7 +203,8 @@ export function hostileContract(host: Host): void {
   contract(host, "hostile: a missing id, path or capability is INVALID_ARGUMENT for every call", async (bench) => {
     const { controller, node } = bench.csi;
     const volumeId = "v1-00000000000000000000000000000000";
-    const stagingTargetPath = "/x";
+    const stagingTargetPath = `${bench.folder}/staging`;
+    const targetPath = `${bench.folder}/target`;
     const volumeCapability = mountCapability();
     const commands = await bench.exec.during(async () => {
       const calls = [
@@ -221,7 +224,8 @@ export function hostileContract(host: Host): void {
         node.nodeStageVolume({ stagingTargetPath, volumeCapability }),
         node.nodeUnstageVolume({ volumeId }),
         node.nodePublishVolume({ volumeId, stagingTargetPath, volumeCapability }),
-        node.nodePublishVolume({ volumeId, stagingTargetPath, targetPath: "/y" }),
+        node.nodePublishVolume({ targetPath, stagingTargetPath, volumeCapability }),
+        node.nodePublishVolume({ volumeId, stagingTargetPath, targetPath }),
         node.nodeUnpublishVolume({ volumeId }),
         node.nodeGetVolumeStats({ volumeId }),
         node.nodeGetVolumeStats({ volumePath: "some/path" }),
@@ -245,11 +249,82 @@ export function hostileContract(host: Host): void {
         );
         await assertFails("INVALID_ARGUMENT", bench.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath: path }));
         await assertFails("INVALID_ARGUMENT", bench.csi.node.nodeUnpublishVolume({ volumeId, targetPath: path }));
-        const publish = { volumeId, stagingTargetPath: "/x", targetPath: path, volumeCapability };
-        await assertFails("INVALID_ARGUMENT", bench.csi.node.nodePublishVolume(publish));
+        const here = `${bench.folder}/here`;
+        for (const [stagingTargetPath, targetPath] of [[here, path], [path, here]] as const) {
+          const publish = { volumeId, stagingTargetPath, targetPath, volumeCapability };
+          await assertFails("INVALID_ARGUMENT", bench.csi.node.nodePublishVolume(publish));
+        }
       }
     });
     assertEquals(commands, []);
+  });
+
+  contract(host, "hostile: paths outside the mount roots are refused, and the answer names the flag", async (bench) => {
+    const { node } = bench.csi;
+    const volumeId = await bench.create();
+    const volumeCapability = mountCapability();
+    const here = `${bench.folder}/here`;
+    const commands = await bench.exec.during(async () => {
+      for (
+        const path of ["/etc/staged", bench.folder, `${bench.folder}-other/x`, dirname(bench.folder), "/proc/self/x"]
+      ) {
+        const calls = [
+          node.nodeStageVolume({ volumeId, stagingTargetPath: path, volumeCapability }),
+          node.nodeUnstageVolume({ volumeId, stagingTargetPath: path }),
+          node.nodePublishVolume({ volumeId, stagingTargetPath: path, targetPath: here, volumeCapability }),
+          node.nodePublishVolume({ volumeId, stagingTargetPath: here, targetPath: path, volumeCapability }),
+          node.nodeUnpublishVolume({ volumeId, targetPath: path }),
+        ];
+        for (const call of calls) await assertFails("INVALID_ARGUMENT", call, "--mount-roots");
+      }
+    });
+    assertEquals(commands, []);
+    await assertFails("NOT_FOUND", node.nodeGetVolumeStats({ volumeId, volumePath: "/etc" }));
+    await assertFails("NOT_FOUND", node.nodeExpandVolume({ volumeId, volumePath: "/etc" }));
+    await bench.csi.controller.deleteVolume({ volumeId });
+  });
+
+  contract(host, "hostile: no link leads a volume out of the mount roots", async (bench) => {
+    const { node } = bench.csi;
+    const volumeId = await bench.create();
+    const volumeCapability = mountCapability();
+    const outside = await Deno.makeTempDir({ prefix: "denolith-outside-" });
+    await using _removed = { [Symbol.asyncDispose]: () => Deno.remove(outside, { recursive: true }) };
+    await Deno.symlink(outside, `${bench.folder}/link`);
+    await Deno.symlink("loop", `${bench.folder}/loop`);
+    await Deno.writeTextFile(`${outside}/precious`, "");
+    const staging = await bench.stage(volumeId);
+    const before = await readMounts(bench.exec);
+    for (const path of ["link", "link/precious", "link/not/there", "loop/x"].map((name) => `${bench.folder}/${name}`)) {
+      const calls = [
+        () => node.nodeStageVolume({ volumeId, stagingTargetPath: path, volumeCapability }),
+        () => node.nodeUnstageVolume({ volumeId, stagingTargetPath: path }),
+        () => node.nodePublishVolume({ volumeId, stagingTargetPath: path, targetPath: `${path}-2`, volumeCapability }),
+        () => node.nodePublishVolume({ volumeId, stagingTargetPath: staging, targetPath: path, volumeCapability }),
+        () => node.nodeUnpublishVolume({ volumeId, targetPath: path }),
+      ];
+      for (const call of calls) await assertFails("FAILED_PRECONDITION", call(), bench.folder);
+      await assertFails("NOT_FOUND", node.nodeGetVolumeStats({ volumeId, volumePath: path }));
+      await assertFails("NOT_FOUND", node.nodeExpandVolume({ volumeId, volumePath: path }));
+    }
+    assertEquals(await readMounts(bench.exec), before);
+    assertEquals([...Deno.readDirSync(outside)].map(({ name }) => name), ["precious"]);
+    await node.nodeUnstageVolume({ volumeId, stagingTargetPath: staging });
+    await bench.csi.controller.deleteVolume({ volumeId });
+  });
+
+  contract(host, "a link from one place in a mount root to another is followed", async (bench) => {
+    const volumeId = await bench.create();
+    const volumeCapability = mountCapability();
+    await Deno.mkdir(`${bench.folder}/real`);
+    await Deno.symlink(`${bench.folder}/real`, `${bench.folder}/link`);
+    const request = { volumeId, stagingTargetPath: `${bench.folder}/link/staged`, volumeCapability };
+    await bench.csi.node.nodeStageVolume(request);
+    const staged = (await readMounts(bench.exec)).filter(({ target }) => target.startsWith(bench.folder));
+    assertEquals(staged.map(({ target }) => target), [`${bench.folder}/real/staged`]);
+    await bench.csi.node.nodeStageVolume(request);
+    await bench.csi.node.nodeUnstageVolume(request);
+    await bench.csi.controller.deleteVolume({ volumeId });
   });
 
   contract(host, "hostile: a pattern for groups cannot hang the driver", async (bench) => {

@@ -39,14 +39,16 @@ class Died extends Error {}
 /** An orchestrator on a machine. */
 export class Orchestrator {
   readonly #machine: FakeMachine;
+  readonly #folder: string;
   #exec: MortalExec;
   #services: Services;
   /** What the driver died at, if it did. */
   diedAt: string | undefined;
 
   /** Starts a driver that dies at the point. */
-  constructor(machine: FakeMachine, point?: Point) {
+  constructor(machine: FakeMachine, folder: string, point?: Point) {
     this.#machine = machine;
+    this.#folder = folder;
     [this.#exec, this.#services] = this.#start(point);
   }
 
@@ -74,7 +76,7 @@ export class Orchestrator {
 
   #start(point?: Point): [MortalExec, Services] {
     const exec = new MortalExec(this.#machine, point);
-    return [exec, driverOver(exec)];
+    return [exec, driverOver(exec, this.#folder)];
   }
 
   async #until(step: Step): Promise<void> {
@@ -95,14 +97,15 @@ function passes(error: unknown): boolean {
   return error instanceof StorageError && ["Busy", "StillRunning", "NoSpace"].includes(error.kind);
 }
 
-/** A driver for the group `data`, with its background work started. */
-export function driverOver(exec: Exec): Services {
+/** A driver for the group `data` and mounts in the folder, with its background work started. */
+export function driverOver(exec: Exec, folder: string): Services {
   const services = standaloneServices({
     exec,
     driver: "test.denolith.dev",
     version: "0",
     nodeId: "node-1",
     groups: parseGroupList("data"),
+    mountRoots: [folder],
   });
   services.upkeep.start();
   return services;

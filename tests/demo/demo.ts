@@ -7,6 +7,7 @@
 import { parseArgs } from "@std/cli/parse-args";
 import { join } from "@std/path";
 import { closestString } from "@std/text/closest-string";
+import { DRIVER_FLAGS } from "../driver_command.ts";
 import { obstacle } from "./loop_group.ts";
 import { Narrator, type Output, writeToStdout } from "./output.ts";
 
@@ -60,7 +61,7 @@ async function main(args: readonly string[]): Promise<number> {
     }
     narrator.say("On this machine, on a volume group of its own, removed afterwards. Ctrl-C ends it.");
     const { playLife } = await import("./life.ts");
-    const driver = [Deno.execPath(), "run", "--allow-all", "--quiet", join(project, "main.ts")];
+    const driver = [Deno.execPath(), "run", ...DRIVER_FLAGS, join(project, "main.ts")];
     return await playLife({ output, signal, driver, tempDir }) ? 0 : 1;
   } catch (error) {
     if (!(error instanceof Interruption)) throw error;

@@ -1,4 +1,5 @@
 import { join } from "@std/path";
+import { DRIVER_CONFIG, DRIVER_FLAGS } from "../driver_command.ts";
 import { runGuest } from "../rig/guest.ts";
 import { ensureGuestImage } from "../rig/guest_image.ts";
 import { run } from "../rig/process.ts";
@@ -22,7 +23,7 @@ export interface GuestPlay {
 const BUNDLES = { driver: "main.js", demo: "tests/demo/guest_entry.js" } as const;
 
 /** With a bundle, `require` is not found by Deno itself. */
-const REQUIRE = 'import{createRequire as $r}from"node:module";const require=$r(import.meta.url);\n';
+const REQUIRE = 'import{createRequire as makeRequire}from"node:module";const require=makeRequire(import.meta.url);\n';
 
 const REMARK = "The machine was emulated in software: on a real one, each of these calls takes a fraction of the time.";
 
@@ -41,7 +42,7 @@ export async function playInGuest({ output, signal, project, tempDir }: GuestPla
   const settings: GuestSettings = {
     terminal: output.terminal,
     colors: output.colors,
-    driver: ["/work/deno", "run", "--allow-all", "--quiet", `/work/${BUNDLES.driver}`],
+    driver: ["/work/deno", "run", "--config", "/work/driver.json", ...DRIVER_FLAGS, `/work/${BUNDLES.driver}`],
     remark: REMARK,
   };
   narrator.say("It starts, which takes about half a minute.");
@@ -51,6 +52,7 @@ export async function playInGuest({ output, signal, project, tempDir }: GuestPla
     image,
     files: {
       deno: { host: Deno.execPath() },
+      "driver.json": { text: DRIVER_CONFIG },
       [BUNDLES.driver]: { host: temp.file(BUNDLES.driver) },
       [BUNDLES.demo]: { host: temp.file(BUNDLES.demo) },
     },

@@ -67,6 +67,7 @@ async function onStage(options: LifeOptions, narrator: Narrator, story: Story): 
   const flags = [
     ...["--endpoint", `unix://${socket}`],
     ...["--volume-groups", group.name],
+    ...["--mount-roots", folder.path],
     ...["--driver-name", DRIVER_NAME],
     ...["--node-id", "demo-node"],
   ];

@@ -1,5 +1,6 @@
 # Runs in the guest: the contract tests over real LVM, and beside them csi-sanity in mount and block mode, each against a
-# driver of its own on a group of its own. DATA_DISKS: two for the contract, one for each mode.
+# driver of its own on a group of its own; then every kind of volume with a driver under the written permission set.
+# DATA_DISKS: two for the contract, one for each mode, one for the last.
 set -- $DATA_DISKS
 status=0
 mkdir -p /work/out
@@ -19,8 +20,8 @@ sanity() {
   vgcreate -qq --yes "$group" "$2" && mkdir -p "/tmp/$1" || return 1
   printf 'volumeGroup: %s\n' "$group" > "/tmp/$1/volume.yaml"
   printf 'snapSize: 20%%\n' > "/tmp/$1/snapshot.yaml"
-  /work/deno run -A --no-config --v8-flags=--optimize-for-size /work/main.js standalone --endpoint "unix://$socket" \
-    --node-id "$1" --volume-groups "$group" --log-level debug > "/tmp/$1/driver.log" 2>&1 &
+  /work/deno run --config /work/driver.json $DRIVER_FLAGS /work/main.js standalone --endpoint "unix://$socket" \
+    --node-id "$1" --volume-groups "$group" --mount-roots "/tmp/$1" --log-level debug > "/tmp/$1/driver.log" 2>&1 &
   driver=$!
   for _ in $(seq 300); do grep -q ' serving ' "/tmp/$1/driver.log" && break; sleep .1; done
   csi-sanity --ginkgo.no-color --ginkgo.skip "$SKIP" --ginkgo.json-report "/work/out/$1.json" --csi.endpoint "unix://$socket" \
@@ -39,6 +40,8 @@ sanity() {
 (sanity mount "$3"; echo $? > /tmp/mount.status; sanity block "$4"; echo $? > /tmp/block.status) > /tmp/sanity.log 2>&1 &
 echo "== contract tests over real LVM (csi-sanity runs beside them)"
 DATA_DISKS="$1 $2" /work/deno test -A --no-check --no-config /work/contract.js || status=1
+echo "== the driver under its permission set"
+DATA_DISK="$5" /work/deno test -A --no-check --no-config /work/confined.js || status=1
 wait
 cat /tmp/sanity.log
 for mode in mount block; do

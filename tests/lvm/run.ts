@@ -5,6 +5,7 @@
  */
 
 import { join } from "@std/path";
+import { DRIVER_CONFIG, DRIVER_FLAGS } from "../driver_command.ts";
 import { bundle } from "../rig/bundle.ts";
 import { ensureCsiSanity } from "../rig/csi_sanity.ts";
 import { runGuest } from "../rig/guest.ts";
@@ -20,17 +21,21 @@ const NOT_YET = ["should create volume from an existing source snapshot"];
 const folder = await Deno.makeTempDir({ prefix: "denolith-bundles-" });
 try {
   const sanity = await ensureCsiSanity((line) => console.log(line));
-  const [driver, contract] = [await bundle("main.ts", folder), await bundle("tests/lvm/contract.ts", folder)];
+  const driver = await bundle("main.ts", folder);
+  const contract = await bundle("tests/lvm/contract.ts", folder);
+  const confined = await bundle("tests/lvm/confined.ts", folder);
   const status = await runGuest({
     files: {
       deno: { host: Deno.execPath() },
+      "driver.json": { text: DRIVER_CONFIG },
       "main.js": { host: driver },
       "contract.js": { host: contract },
+      "confined.js": { host: confined },
       "bin/csi-sanity": { host: sanity },
     },
     script: "PATH=$PATH:/work/bin\n" + script,
-    env: { SKIP: NOT_YET.join("|") },
-    dataDisksGiB: [1, 3, 4, 4],
+    env: { SKIP: NOT_YET.join("|"), DRIVER_FLAGS: DRIVER_FLAGS.join(" ") },
+    dataDisksGiB: [1, 3, 4, 4, 2],
     outDir: join(folder, "out"),
     onOutput: (chunk) => void Deno.stdout.writeSync(chunk),
     log: (line) => console.log(line),

@@ -2,11 +2,9 @@ import { join } from "@std/path";
 import { run } from "./process.ts";
 
 /**
- * What a minified bundle must begin with: minifying can rename the bundle's own `require`, so that Deno no longer recognises
- * it. The names are longer than any that minifying makes.
+ * What a minified bundle must begin with: minifying can rename the bundle's own `require`, so that Deno no longer recognises it.
  */
-const REQUIRE =
-  'import{createRequire as __createRequire}from"node:module";const require=__createRequire(import.meta.url);\n';
+const REQUIRE = 'import{createRequire as makeRequire}from"node:module";const require=makeRequire(import.meta.url);\n';
 
 /**
  * Makes one JavaScript file of a module of this checkout and all that it imports, and answers its path.

@@ -1,0 +1,18 @@
+/**
+ * The directories below which volumes may be staged and published.
+ *
+ * @module
+ */
+
+import { invalid, requirePath } from "./request.ts";
+
+/**
+ * The directories of a list that is separated by commas.
+ *
+ * @throws {StorageError} `InvalidArgument` for a relative path or one with dots, for the root directory, and for none.
+ */
+export function parseMountRoots(list: string): readonly string[] {
+  const roots = list.split(",").map((entry) => entry.trim()).filter((entry) => entry !== "");
+  if (roots.length === 0) throw invalid("mount roots: none named");
+  return [...new Set(roots.map((root) => requirePath("mount roots", root)))];
+}

@@ -1,0 +1,61 @@
+/**
+ * `denolith standalone`: the driver, from its flags to its end.
+ *
+ * @module
+ */
+
+import manifest from "./deno.json" with { type: "json" };
+import { type Flags, messageOf, UsageError } from "./command_line.ts";
+import { startStandalone } from "./csi/driver.ts";
+import { socketPath } from "./csi/endpoint.ts";
+import { parseMountRoots } from "./csi/mount_roots.ts";
+import { parseGroupList } from "./csi/parameters.ts";
+import { requireNodeId } from "./csi/topology.ts";
+import { HostExec } from "./lvm/exec.ts";
+import { Lvm } from "./lvm/lvm.ts";
+import { formatBytes } from "./lvm/size.ts";
+import { startLogging } from "./logging.ts";
+
+/** How long calls under way have to end after SIGTERM, in milliseconds: what the longest command is waited for. */
+const GRACE_MS = 110_000;
+
+/** Serves until it is asked to end, and answers the exit status: 1 when calls under way had not ended in time. */
+export async function standalone(flags: Flags, end: AbortSignal): Promise<number> {
+  await startLogging(flags["log-level"]!, flags["log-format"]!);
+  const exec = new HostExec();
+  const list = flags["volume-groups"];
+  if (list === undefined) throw new UsageError(`--volume-groups is required; ${await groupsHere(exec)}`);
+  const driver = await startStandalone({
+    socketPath: socketPath(flags.endpoint!),
+    driver: requireDriverName(flags["driver-name"]!),
+    version: manifest.version,
+    nodeId: requireNodeId(flags["node-id"]!),
+    groups: parseGroupList(list),
+    mountRoots: parseMountRoots(flags["mount-roots"]!),
+    exec,
+  });
+  await aborted(end);
+  return await driver.stop(GRACE_MS) ? 0 : 1;
+}
+
+async function aborted(signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return;
+  await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
+}
+
+async function groupsHere(exec: HostExec): Promise<string> {
+  try {
+    const groups = (await new Lvm(exec).report()).map(({ name, free }) => `${name} (${formatBytes(free)} free)`);
+    return groups.length === 0
+      ? "this host has none yet: make one with vgcreate"
+      : `this host has ${groups.join(", ")}`;
+  } catch (error) {
+    return `the groups of this host cannot be listed: ${messageOf(error)}`;
+  }
+}
+
+/** CSI spec, GetPluginInfoResponse.name. */
+function requireDriverName(name: string): string {
+  if (/^(?=.{1,63}$)[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?$/.test(name)) return name;
+  throw new UsageError(`--driver-name ${JSON.stringify(name)}: must be a domain name of at most 63 characters`);
+}

@@ -1,0 +1,81 @@
+/**
+ * The driver under the written permission set, as a process of its own over real LVM: what it legitimately does works.
+ * `deno test` runs this in the guest, as one bundle. DATA_DISK names an empty disk.
+ *
+ * @module
+ */
+
+import { assert, assertEquals } from "@std/assert";
+import { connect } from "../../csi/client.ts";
+import { assertFails, blockCapability, mountCapability } from "../contract/host.ts";
+import { DriverProcess } from "../demo/driver_process.ts";
+import { run } from "../demo/command.ts";
+import { DRIVER_FLAGS } from "../driver_command.ts";
+
+const GROUP = "confined";
+const MIB = 1n << 20n;
+const FIRST = { requiredBytes: 300n * MIB };
+const GROWN = { requiredBytes: 400n * MIB };
+
+await run(`make the volume group ${GROUP}`, "lvm", ["vgcreate", "--yes", GROUP, Deno.env.get("DATA_DISK") ?? ""]);
+
+/** The driver, a client of it, and a folder that is its mount root. */
+async function scene() {
+  await using undo = new AsyncDisposableStack();
+  const folder = await Deno.makeTempDir({ prefix: "denolith-confined-" });
+  undo.defer(() => Deno.remove(folder, { recursive: true }));
+  await Deno.mkdir(`${folder}/root`);
+  const socket = `${folder}/socket/csi.sock`;
+  const flags = ["--endpoint", socket, "--mount-roots", `${folder}/root`, "--volume-groups", GROUP, "--node-id", "n"];
+  const program = [Deno.execPath(), "run", "--config", "/work/driver.json", ...DRIVER_FLAGS, "/work/main.js"];
+  const driver = undo.use(await DriverProcess.start({ command: [...program, "standalone", ...flags], socket }));
+  const csi = undo.use(connect(socket));
+  const kept = undo.move();
+  return { driver, csi, root: `${folder}/root`, folder, [Symbol.asyncDispose]: () => kept.disposeAsync() };
+}
+
+const CAPABILITIES = {
+  ext4: mountCapability("ext4"),
+  xfs: mountCapability("xfs"),
+  btrfs: mountCapability("btrfs"),
+  block: blockCapability(),
+};
+
+for (const [kind, volumeCapability] of Object.entries(CAPABILITIES)) {
+  Deno.test(`under the written set a volume of kind ${kind} lives from its creation to its end`, async () => {
+    await using here = await scene();
+    const { csi: { controller, node }, driver, root, folder } = here;
+    const request = { name: kind, capacityRange: FIRST, volumeCapabilities: [volumeCapability] };
+    const volumeId = (await controller.createVolume(request)).volume!.volumeId;
+    const [stagingTargetPath, targetPath] = [`${root}/staged`, `${root}/pod`];
+    const use = { volumeId, stagingTargetPath, targetPath, volumeCapability };
+    await assertFails("INVALID_ARGUMENT", node.nodeStageVolume({ ...use, stagingTargetPath: `${folder}/staged` }));
+
+    await node.nodeStageVolume(use);
+    await node.nodePublishVolume(use);
+    const file = kind === "block" ? targetPath : `${targetPath}/file`;
+    await Deno.writeTextFile(file, "data");
+    await controller.controllerExpandVolume({ volumeId, capacityRange: GROWN });
+    await node.nodeExpandVolume({ volumeId, volumePath: targetPath, capacityRange: GROWN, volumeCapability });
+    const { usage: [bytes] } = await node.nodeGetVolumeStats({ volumeId, volumePath: targetPath });
+    assert(bytes!.total > 310n * MIB, `it has ${bytes!.total} bytes`);
+    assertEquals(new TextDecoder().decode(await read(file, 4)), "data");
+
+    const { snapshot } = await controller.createSnapshot({ name: kind, sourceVolumeId: volumeId });
+    await controller.deleteSnapshot({ snapshotId: snapshot!.snapshotId });
+    await node.nodeUnpublishVolume(use);
+    await node.nodeUnstageVolume(use);
+    await controller.deleteVolume({ volumeId });
+    assertEquals((await controller.listVolumes()).entries, []);
+    assertEquals([...Deno.readDirSync(root)].map(({ name }) => name), ["staged"]);
+    assertEquals(await driver.stop(), 0, driver.log().join("\n"));
+    assertEquals([...Deno.readDirSync(`${folder}/socket`)], []);
+  });
+}
+
+async function read(path: string, bytes: number): Promise<Uint8Array> {
+  using file = await Deno.open(path);
+  const buffer = new Uint8Array(bytes);
+  await file.read(buffer);
+  return buffer;
+}

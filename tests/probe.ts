@@ -1,0 +1,99 @@
+/**
+ * Tries, from inside a worker with the permissions of a subcommand's body, what it should and should not be able to do,
+ * and prints how each ended as JSON. Started as a process under the written set, with the socket, the mount root, another
+ * socket and a TCP port that somebody listens on.
+ *
+ * @module
+ */
+
+import { isConfined, obey, runConfined } from "../confinement.ts";
+import { permissionsFor } from "../permissions.ts";
+
+type Attempt = () => unknown;
+
+function permitted(socket: string, root: string): Record<string, Attempt> {
+  return {
+    "a listed program": () => new Deno.Command("/usr/bin/df", { clearEnv: true, env: { LC_ALL: "C" } }).output(),
+    "a file in the mount root": () => Deno.writeTextFile(`${root}/file`, "x"),
+    "the socket": () => Deno.listen({ transport: "unix", path: socket }).close(),
+    "a variable of grpc-js": () => Deno.env.get("GRPC_TRACE"),
+  };
+}
+
+function refused(root: string, otherSocket: string, port: number): Record<string, Attempt> {
+  return {
+    "a program off the list": () => new Deno.Command("/usr/bin/id").output(),
+    "a shell": () => new Deno.Command("/bin/sh", { args: ["-c", "true"] }).output(),
+    "a listed program's name elsewhere": () => new Deno.Command(`${root}/lvm`).output(),
+    "a library put before a listed program": () =>
+      new Deno.Command("/usr/bin/df", { env: { LD_PRELOAD: "x" } }).output(),
+    "reading a file outside": () => Deno.readTextFile("/etc/passwd"),
+    "reading the root directory": () => Deno.readDirSync("/").next(),
+    "reading a directory whose name begins alike": () => Deno.readDirSync(`${root}-other`).next(),
+    "writing a file outside": () => Deno.writeTextFile(`${root}-other/file`, "x"),
+    "making a directory outside": () => Deno.mkdir(`${root}-other/directory`),
+    "changing the program itself": async () => (await Deno.open(import.meta.filename!, { append: true })).close(),
+    "a TCP address": () => Deno.connect({ hostname: "127.0.0.1", port }),
+    "listening on a TCP port": () => Deno.listen({ hostname: "127.0.0.1", port: 0 }),
+    "another socket": () => Deno.connect({ transport: "unix", path: otherSocket }),
+    "a name": () => Deno.resolveDns("localhost", "A"),
+    "a variable of others": () => Deno.env.get("HOME"),
+    "the host's name": () => Deno.hostname(),
+    "a foreign library": () => Deno.dlopen("/lib/libc.so.6", {}),
+    "code from the network": () => import("https:" + `//127.0.0.1:${port}/module.js`),
+    "a worker with all permissions": () =>
+      new Worker(import.meta.url, { type: "module", deno: { permissions: { run: true } } }),
+  };
+}
+
+async function outcomes(attempts: Record<string, Attempt>): Promise<Record<string, string>> {
+  const entries = Object.entries(attempts).map(async ([name, attempt]) => {
+    try {
+      await attempt();
+      return [name, "done"];
+    } catch (error) {
+      const message = error instanceof Error ? error.message : String(error);
+      return [
+        name,
+        /^(?:Requires (?:\w+ access|--allow-run permissions)|Can't escalate) /.test(message) ? "refused" : message,
+      ];
+    }
+  });
+  return Object.fromEntries(await Promise.all(entries));
+}
+
+async function probe({ socket, root, otherSocket, port }: Record<string, string>): Promise<number> {
+  console.log(JSON.stringify({
+    permitted: await outcomes(permitted(socket!, root!)),
+    refused: await outcomes(refused(root!, otherSocket!, Number(port))),
+  }));
+  return 0;
+}
+
+if (isConfined()) {
+  obey(({ name, flags }) => {
+    if (name === "probe") return probe(flags);
+    setTimeout(() => {
+      throw new Error("unforeseen");
+    });
+    return new Promise(() => {});
+  });
+} else {
+  const [name, socket, root, otherSocket, port] = Deno.args as [string, string, string, string, string];
+  const order = { name, flags: { socket, root, otherSocket, port } };
+  const permissions = permissionsFor({ sockets: [socket], directories: [root] }, import.meta.filename!);
+  const { signal } = new AbortController();
+  const status = await runConfined(order, { module: import.meta.url, permissions, end: signal }).catch((error) => {
+    console.error(error.message);
+    return 1;
+  });
+  console.log(JSON.stringify(
+    await outcomes({
+      "a listed program": () => new Deno.Command("/usr/bin/df").output(),
+      "a file in the mount root": () => Deno.readTextFile(`${root}/file`),
+      "a TCP address": () => Deno.connect({ hostname: "127.0.0.1", port: Number(port) }),
+      "the host's name": () => Deno.hostname(),
+    }),
+  ));
+  Deno.exit(status);
+}
