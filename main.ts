@@ -11,11 +11,16 @@ import manifest from "./deno.json" with { type: "json" };
 import { startStandalone } from "./csi/driver.ts";
 import { socketPath } from "./csi/endpoint.ts";
 import { parseGroupList } from "./csi/parameters.ts";
+import { socketState } from "./csi/server.ts";
 import { requireNodeId } from "./csi/topology.ts";
+import { examine } from "./lvm/doctor.ts";
+import { diagnosisJson, diagnosisText } from "./lvm/doctor_text.ts";
 import { StorageError } from "./lvm/error.ts";
 import { HostExec } from "./lvm/exec.ts";
 import { readReport } from "./lvm/report.ts";
 import { formatBytes } from "./lvm/size.ts";
+import { readStatus, type StatusOptions } from "./lvm/status.ts";
+import { statusJson, statusText } from "./lvm/status_text.ts";
 
 interface Flag {
   /** What stands for its value in the help; none for a switch. */
@@ -40,6 +45,20 @@ const LOG_LEVELS = ["debug", "info", "warning", "error"] as const satisfies read
 /** How long calls under way have to end after SIGTERM, in milliseconds: what the longest command is waited for. */
 const GRACE_MS = 110_000;
 
+/** Flags that mean the same to several commands. */
+const SHARED_FLAGS = {
+  endpoint: {
+    value: "unix:///PATH.sock",
+    help: "the driver's socket",
+    default: () => Deno.env.get("CSI_ENDPOINT") ?? "unix:///run/denolith/csi.sock",
+  },
+  "driver-name": {
+    value: "NAME",
+    help: "the driver's name, also the owner in LVM's tags",
+    default: () => "lvm.denolith.dev",
+  },
+} as const satisfies Record<string, Flag>;
+
 const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
   standalone: {
     summary: "serve all of CSI on one socket, for a plain host or any orchestrator",
@@ -47,26 +66,42 @@ const SUBCOMMANDS: Readonly<Record<string, Subcommand>> = {
       "Serves the CSI Identity, Controller and Node services on one unix socket. All state is in LVM's tags, so the\n" +
       "driver can be stopped, replaced and started at any time. SIGTERM and SIGINT let calls under way end first.",
     flags: {
-      endpoint: {
-        value: "unix:///PATH.sock",
-        help: "where to listen",
-        default: () => Deno.env.get("CSI_ENDPOINT") ?? "unix:///run/denolith/csi.sock",
-      },
+      endpoint: SHARED_FLAGS.endpoint,
       "node-id": { value: "NAME", help: "the name of this node in topologies", default: () => Deno.hostname() },
       "volume-groups": {
         value: "LIST",
         help: "the volume groups to make volumes in: names, or patterns in slashes, separated by commas (required)",
       },
-      "driver-name": {
-        value: "NAME",
-        help: "the driver's name, also the owner in LVM's tags",
-        default: () => "lvm.denolith.dev",
-      },
+      "driver-name": SHARED_FLAGS["driver-name"],
       "log-level": { value: "LEVEL", help: LOG_LEVELS.join(", "), default: () => "info" },
       "log-format": { value: "FORMAT", help: "text or json", default: () => "text" },
     },
     example: "denolith standalone --volume-groups data,/fast-.*/",
     run: standalone,
+  },
+  doctor: {
+    summary: "look at this host, and say what is wrong and what to do about it",
+    about:
+      "Checks programs, kernel, locks, filters, volume groups, metadata, udev and what crashes left. It changes nothing.\n" +
+      "Exit status: 0 nothing worse than warnings, 1 an error was found.",
+    flags: {
+      "volume-groups": { value: "LIST", help: "as for standalone; by default those that the driver uses, or else all" },
+      endpoint: SHARED_FLAGS.endpoint,
+      "driver-name": SHARED_FLAGS["driver-name"],
+      json: { help: "print JSON" },
+    },
+    example: "denolith doctor --volume-groups data",
+    run: doctor,
+  },
+  status: {
+    summary: "show groups, volumes and snapshots, how full they are, and what is left over",
+    about: "Shows what the driver has on this host. It changes nothing. Exit status: 1 when it could not be told.",
+    flags: {
+      "volume-groups": { value: "LIST", help: "which groups; by default those that the driver uses, or else all" },
+      "driver-name": SHARED_FLAGS["driver-name"],
+      json: { help: "print JSON; sizes are bytes" },
+    },
+    run: status,
   },
   version: {
     summary: "print the version",
@@ -94,6 +129,32 @@ async function standalone(flags: Readonly<Record<string, string>>): Promise<numb
   });
   await terminated();
   return await driver.stop(GRACE_MS) ? 0 : 1;
+}
+
+async function doctor(flags: Readonly<Record<string, string>>): Promise<number> {
+  const path = socketPath(flags.endpoint!);
+  const state = await socketState(path).catch(() => undefined);
+  const diagnosis = await examine({
+    ...lookingAt(flags),
+    ...(state === undefined ? {} : { socket: { path, state } }),
+  });
+  console.log(flags.json === "true" ? diagnosisJson(diagnosis) : diagnosisText(diagnosis));
+  return diagnosis.level === "error" ? 1 : 0;
+}
+
+async function status(flags: Readonly<Record<string, string>>): Promise<number> {
+  const found = await readStatus(lookingAt(flags));
+  console.log(flags.json === "true" ? statusJson(found) : statusText(found));
+  return 0;
+}
+
+function lookingAt(flags: Readonly<Record<string, string>>): StatusOptions {
+  const list = flags["volume-groups"];
+  return {
+    exec: new HostExec(),
+    driver: requireDriverName(flags["driver-name"]!),
+    ...(list === undefined ? {} : { groups: parseGroupList(list) }),
+  };
 }
 
 /** Resolves when the process is asked to end. */

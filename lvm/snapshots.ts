@@ -11,7 +11,7 @@ import { change } from "./change.ts";
 import { StorageError } from "./error.ts";
 import type { Exec } from "./exec.ts";
 import { type SnapshotId, snapshotLvName, type VolumeId } from "./ids.ts";
-import { readReport, type VolumeGroup } from "./report.ts";
+import { type LogicalVolume, readReport, type VolumeGroup } from "./report.ts";
 import { formatBytes, roundUp } from "./size.ts";
 import { ownedSnapshotId, parseSnapshotTags, snapshotTags } from "./tags.ts";
 import type { Volumes } from "./volumes.ts";
@@ -28,6 +28,16 @@ export interface Snapshot {
   readonly createdAt: number;
   /** Whether its content is there: false once its store overflowed. */
   readonly ready: boolean;
+}
+
+/** A snapshot and where it is. */
+export interface LocatedSnapshot {
+  /** The snapshot. */
+  readonly snapshot: Snapshot;
+  /** Its LV: the store for changed blocks. */
+  readonly lv: LogicalVolume;
+  /** The group that the LV is in. */
+  readonly group: VolumeGroup;
 }
 
 /** How large the store for changed blocks is: bytes, or a percentage of the volume. */
@@ -67,7 +77,7 @@ export class Snapshots {
    */
   async create(id: SnapshotId, source: VolumeId, store: StoreSize): Promise<Snapshot> {
     const groups = await readReport(this.#exec);
-    const existing = this.#find(groups, id);
+    const existing = this.locate(groups, id);
     if (existing !== undefined) {
       if (existing.snapshot.source === source) return existing.snapshot;
       throw new StorageError(
@@ -100,7 +110,7 @@ export class Snapshots {
       `${group.name}/${lv.name}`,
     ]);
     // its time of creation never changes for an id, so it is read back from LVM and not guessed
-    const made = this.#find(await readReport(this.#exec), id);
+    const made = this.locate(await readReport(this.#exec), id);
     if (made === undefined) {
       throw new StorageError(
         "CommandFailed",
@@ -116,10 +126,11 @@ export class Snapshots {
    * @throws {StorageError} `InUse` while it is open.
    */
   async delete(id: SnapshotId): Promise<void> {
-    const found = this.#find(await readReport(this.#exec), id);
+    const found = this.locate(await readReport(this.#exec), id);
     if (found === undefined) return;
-    if (found.open) throw new StorageError("InUse", `deleting snapshot ${id}: ${found.path} is open; unmount it first`);
-    await change(this.#exec, ["lvremove", "--yes", found.path]);
+    const path = `${found.group.name}/${found.lv.name}`;
+    if (found.lv.open) throw new StorageError("InUse", `deleting snapshot ${id}: ${path} is open; unmount it first`);
+    await change(this.#exec, ["lvremove", "--yes", path]);
   }
 
   /**
@@ -128,7 +139,7 @@ export class Snapshots {
    * @throws {StorageError} `NotFound`.
    */
   async get(id: SnapshotId): Promise<Snapshot> {
-    const found = this.#find(await readReport(this.#exec), id);
+    const found = this.locate(await readReport(this.#exec), id);
     if (found !== undefined) return found.snapshot;
     throw new StorageError("NotFound", `looking for snapshot ${id}: no logical volume carries its tag`);
   }
@@ -139,25 +150,24 @@ export class Snapshots {
     const ids = new Set(groups.flatMap((group) => group.lvs.map((lv) => ownedSnapshotId(this.#driver, lv.tags))));
     return [...ids].filter((id) => id !== undefined).sort().flatMap((id) => {
       try {
-        return [this.#find(groups, id)!.snapshot];
+        return [this.locate(groups, id)!.snapshot];
       } catch {
         return [];
       }
     });
   }
 
-  #find(
-    groups: readonly VolumeGroup[],
-    id: SnapshotId,
-  ): { snapshot: Snapshot; path: string; open: boolean } | undefined {
+  /**
+   * The snapshot according to a report.
+   *
+   * @throws {StorageError} `ForeignData` when several LVs claim to be the snapshot, or its tags cannot be read.
+   */
+  locate(groups: readonly VolumeGroup[], id: SnapshotId): LocatedSnapshot | undefined {
     const found = groups.flatMap((group) =>
-      group.lvs.filter((lv) => ownedSnapshotId(this.#driver, lv.tags) === id).map((lv) => ({
-        lv,
-        path: `${group.name}/${lv.name}`,
-      }))
+      group.lvs.filter((lv) => ownedSnapshotId(this.#driver, lv.tags) === id).map((lv) => ({ group, lv }))
     );
     if (found.length > 1) {
-      const names = found.map(({ path }) => path).join(" and ");
+      const names = found.map(({ group, lv }) => `${group.name}/${lv.name}`).join(" and ");
       throw new StorageError(
         "ForeignData",
         `looking for snapshot ${id}: ${names} both claim to be it; remove the tags of one`,
@@ -165,11 +175,11 @@ export class Snapshots {
     }
     const [only] = found;
     if (only === undefined) return undefined;
-    const { lv, path } = only;
+    const { lv } = only;
     const { source } = parseSnapshotTags(this.#driver, lv.tags)!;
     const size = lv.originSize ?? lv.size;
     const snapshot = { id, source, size, createdAt: lv.createdAt, ready: !lv.invalidSnapshot };
-    return { snapshot, path, open: lv.open };
+    return { snapshot, ...only };
   }
 }
 

@@ -134,8 +134,32 @@ export function usedLvUuids(driver: string, id: VolumeId, groupTags: readonly st
   return groupTags.filter((tag) => tag.startsWith(prefix)).map((tag) => tag.slice(prefix.length));
 }
 
+/** A tag of a volume group which records that a volume was handed out. */
+export interface UsedTag {
+  /** The tag itself. */
+  readonly tag: string;
+  /** The volume; `undefined` when what stands there is no volume's id. */
+  readonly id: VolumeId | undefined;
+  /** The UUID of the LV that it was. */
+  readonly lvUuid: string;
+}
+
+/** The driver's records among a group's tags, also those that cannot be read. */
+export function usedTags(driver: string, groupTags: readonly string[]): UsedTag[] {
+  const prefix = `${USED}${driver}:`;
+  return groupTags.filter((tag) => tag.startsWith(prefix)).map((tag) => {
+    const [id = "", ...uuid] = tag.slice(prefix.length).split(":");
+    return { tag, id: parseVolumeId(id), lvUuid: uuid.join(":") };
+  });
+}
+
+/** The drivers whose an LV is according to its tags, whatever else they say: none, or one. */
+export function ownersOf(tags: readonly string[]): string[] {
+  return tags.filter((tag) => tag.startsWith(OWNER)).map((tag) => tag.slice(OWNER.length));
+}
+
 function ownedValue(driver: string, tags: readonly string[], prefix: string): string | undefined {
-  return tags.includes(OWNER + driver) ? valueOf(tags, prefix) : undefined;
+  return ownersOf(tags).includes(driver) ? valueOf(tags, prefix) : undefined;
 }
 
 function valueOf(tags: readonly string[], prefix: string): string | undefined {
