@@ -16,6 +16,8 @@ export interface MappedDevice {
   readonly number: string;
   /** Whether whoever reads or writes it waits until it is resumed. */
   readonly suspended: boolean;
+  /** The numbers of the devices that it is on. */
+  readonly uses: readonly string[];
 }
 
 /** LVM's version and what it says of the kernel. */
@@ -64,14 +66,23 @@ export async function readMappedDevices(exec: Exec): Promise<MappedDevice[]> {
   const answer = await runOk(exec, {
     program: "dmsetup",
     // '|' is no character of a name: device-mapper writes it as \x7c
-    args: ["info", "--columns", "--noheadings", "--separator", "|", "--options", "name,uuid,devno,suspended"],
+    args: [
+      "info",
+      "--columns",
+      "--noheadings",
+      "--separator",
+      "|",
+      "--options",
+      "name,uuid,devno,suspended,devnos_used",
+    ],
     mutates: false,
   });
-  return answer.split("\n").map((line) => line.trim().split("|")).filter((fields) => fields.length === 4)
-    .map(([name, uuid, number, suspended]) => ({
+  return answer.split("\n").map((line) => line.trim().split("|")).filter((fields) => fields.length === 5)
+    .map(([name, uuid, number, suspended, uses]) => ({
       name: name!,
       uuid: uuid!,
       number: number!,
       suspended: suspended === "Suspended",
+      uses: uses!.match(/\d+:\d+/g) ?? [],
     }));
 }

@@ -11,6 +11,8 @@ import { array, object, parseJson, text } from "./json.ts";
 export interface Disk {
   /** Its path. */
   readonly path: string;
+  /** `major:minor`. */
+  readonly number: string;
   /** What lsblk(8) calls its kind: `disk`, `part`, `lvm`, `crypt`, `mpath`, … */
   readonly type: string;
   /** The UUID of the physical volume that it is, by its label. */
@@ -19,7 +21,7 @@ export interface Disk {
 
 const LIST_DISKS: Command = {
   program: "lsblk",
-  args: ["--json", "--list", "--paths", "--output", "NAME,TYPE,FSTYPE,UUID"],
+  args: ["--json", "--list", "--paths", "--output", "NAME,MAJ:MIN,TYPE,FSTYPE,UUID"],
   mutates: false,
 };
 
@@ -28,6 +30,7 @@ export async function readDisks(exec: Exec): Promise<Disk[]> {
   const answer = parseJson("lsblk", await runOk(exec, LIST_DISKS));
   return array(object(answer).blockdevices).map(object).map((device) => ({
     path: text(device.name),
+    number: text(device["maj:min"]).trim(),
     type: text(device.type),
     ...(device.fstype === "LVM2_member" ? { pvUuid: text(device.uuid) } : {}),
   }));

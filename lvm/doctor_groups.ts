@@ -49,16 +49,19 @@ export function checkGroups({ survey, groups, wanted, systemId }: GroupReadings)
   };
 }
 
+/** Every name and pattern that was asked for must mean a group. */
 function absent(
   all: readonly SurveyedGroup[],
   groups: readonly SurveyedGroup[],
   wanted: GroupMatcher | undefined,
 ): Finding[] {
-  if (groups.length > 0) return [];
   const { error } = findingsOf("groups");
   const there = all.map(({ name }) => name).join(", ") || "none";
-  const on = wanted === undefined ? "volume groups" : String(wanted);
-  return [error(on, `no such volume group; this host has ${there}`, "vgcreate NAME /dev/sdX")];
+  const make = (on: string) =>
+    error(on, `there is no such volume group; this host has ${there}`, "vgcreate NAME /dev/sdX");
+  if (wanted === undefined) return groups.length === 0 ? [make("volume groups")] : [];
+  return (wanted.members ?? [wanted]).filter((member) => !all.some(({ name }) => member.matches(name)))
+    .map((member) => make(String(member)));
 }
 
 /** LVM takes several groups of one name from disks that were moved here, and then refuses to work on either by name. */

@@ -7,6 +7,7 @@
 import type { Configuration } from "./configuration.ts";
 import type { BlockDevice } from "./device.ts";
 import type { MappedDevice } from "./device_mapper.ts";
+import type { Disk } from "./disks.ts";
 import { type CheckResult, type Finding, findingsOf, NO_REPORT, type Reading, unread } from "./finding.ts";
 import { isOurDeviceName } from "./ids.ts";
 import type { Inventory, Orphan } from "./inventory.ts";
@@ -40,32 +41,24 @@ export function checkUdev({ configuration, udev, active, nodes }: UdevReadings):
   return { summary: `udev ${state ?? "unknown"}, ${active.length} device nodes`, findings };
 }
 
+/** Without udev, LVM finds the nodes of what it makes only if it is told to make them itself. */
 function udevStates(state: UdevState | undefined, settings: Configuration | undefined): Finding[] {
-  const { info, warning, error } = findingsOf("udev");
-  const start = "systemctl restart systemd-udevd   (in a container: on the host)";
-  const waits = settings?.value("activation/udev_sync") !== "0";
-  switch (state) {
-    case undefined:
-      return [];
-    case "absent":
-      return [
-        warning("udev", "it is not running: LVM makes device nodes itself, and nobody else hears of devices", start),
-      ];
-    case "dead":
-      return waits
-        ? [
-          error(
-            "udev",
-            "it does not answer any more, and LVM waits for it for ever when it makes or removes a volume",
-            start,
-          ),
-        ]
-        : [warning("udev", "it does not answer any more: nobody hears of new devices", start)];
-    case "running":
-      return waits
-        ? []
-        : [info("activation/udev_sync", "0, though udev runs: nodes can come late. In a container this is right")];
+  const { info, error } = findingsOf("udev");
+  const [sync, rules] = (["activation/udev_sync", "activation/udev_rules"] as const).map((name) =>
+    settings?.value(name)
+  );
+  if (state === undefined) return [];
+  if (state === "running") {
+    const found = "0, though udev runs: nodes can come late. In a container this is right";
+    return sync === "0" ? [info("activation/udev_sync", found)] : [];
   }
+  if (sync === "0" && rules === "0") return [info("udev", "it does not run; LVM makes device nodes itself")];
+  const found = state === "dead"
+    ? "it does not answer any more: whatever makes or removes a volume waits for it for ever"
+    : "it does not run: no volume can be made, since LVM waits for nobody and finds no device node";
+  return [
+    error("udev", found, "systemctl restart systemd-udevd   (in a container: udev_sync = 0, and the host's /dev)"),
+  ];
 }
 
 function wrongNodes(active: readonly LogicalVolume[], nodes: readonly BlockDevice[]): Finding[] {
@@ -91,6 +84,8 @@ export interface LeftoverReadings {
   readonly driver: string;
   /** All devices of device-mapper. */
   readonly devices: Reading<readonly MappedDevice[]>;
+  /** The disks that the kernel has. */
+  readonly disks: Reading<readonly Disk[]>;
   /** The mount table. */
   readonly mounts: Reading<readonly Mount[]>;
   /** The driver's socket, and what is on it; `undefined` when it could not be looked at. */
@@ -105,10 +100,11 @@ const NEARLY_FULL_PERCENT = 80;
 
 /** What was left half-done, and what the driver refuses to touch. */
 export function checkLeftovers(readings: LeftoverReadings): CheckResult {
-  const { survey, inventory, driver, devices, mounts, socket } = readings;
+  const { survey, inventory, driver, devices, disks, mounts, socket } = readings;
   const { info } = findingsOf("leftovers");
   const findings: Finding[] = [];
   if ("value" in devices) findings.push(...suspended(devices.value));
+  if ("value" in devices && "value" in disks) findings.push(...pulled(devices.value, disks.value));
   if ("error" in survey) findings.push(...unread("leftovers", NO_REPORT).findings);
   else {
     findings.push(
@@ -142,6 +138,22 @@ function suspended(devices: readonly MappedDevice[]): Finding[] {
   return devices.filter((device) => device.suspended && isOurDeviceName(device.name)).map(({ name }) =>
     error(name, "it is suspended: whatever uses it waits, as after a crash between two steps", `dmsetup resume ${name}`)
   );
+}
+
+/** A disk that comes back has another number, so what was active on it stays on one that is no more. */
+function pulled(devices: readonly MappedDevice[], disks: readonly Disk[]): Finding[] {
+  const { error } = findingsOf("leftovers");
+  const there = new Set([...disks, ...devices].map(({ number }) => number));
+  return devices.filter(({ name, uses }) => isOurDeviceName(name) && uses.some((number) => !there.has(number)))
+    .map(({ name, uses }) =>
+      error(
+        name,
+        `it is on a disk that is gone (${
+          uses.filter((number) => !there.has(number)).join(", ")
+        }): it answers with errors`,
+        `with the disk back: unmount it, then lvchange --activate n /dev/mapper/${name}; staging activates it anew`,
+      )
+    );
 }
 
 function lost({ lost }: Inventory): Finding[] {

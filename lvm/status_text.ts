@@ -6,10 +6,8 @@
 
 import type { Orphan } from "./inventory.ts";
 import { formatBytes } from "./size.ts";
-import { table } from "./text.ts";
+import { table, wrap } from "./text.ts";
 import type { GroupStatus, SnapshotStatus, Status, VolumeStatus } from "./status.ts";
-
-const INDENT = "  ";
 
 /** The status as JSON. A `bigint` becomes a number, in which sizes of whole extents are exact. */
 export function statusJson(status: Status): string {
@@ -22,12 +20,12 @@ export function statusText(status: Status): string {
     ...section("Volume groups", groupTable(status.groups)),
     ...section("Volumes", volumeTable(status.volumes)),
     ...section("Snapshots", snapshotTable(status.snapshots)),
-    ...(status.orphans.length === 0 ? [] : section("Neither volume nor snapshot", status.orphans.map(orphanLine))),
+    ...(status.orphans.length === 0 ? [] : section("Neither volume nor snapshot", status.orphans.flatMap(orphanLines))),
   ].slice(1).join("\n");
 }
 
 function section(title: string, lines: readonly string[]): string[] {
-  return ["", title, ...(lines.length === 0 ? ["none"] : lines).map((line) => INDENT + line)];
+  return ["", title, ...(lines.length === 0 ? ["  none"] : lines)];
 }
 
 function groupTable(groups: readonly GroupStatus[]): string[] {
@@ -101,6 +99,6 @@ const ORPHANS: Readonly<Record<Orphan["kind"], string>> = {
   untagged: "a name of ours without our tags",
 };
 
-function orphanLine({ kind, on, group }: Orphan): string {
-  return `${kind === "record" ? `${group} ` : ""}${on}: ${ORPHANS[kind]}`;
+function orphanLines({ kind, on, group }: Orphan): string[] {
+  return wrap("  ", `${kind === "record" ? `${group}: ` : ""}${on}: ${ORPHANS[kind]}`);
 }

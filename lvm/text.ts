@@ -11,7 +11,7 @@ export type Column = readonly [title: string, align: "left" | "right"];
 export interface Row {
   /** One text for each column. */
   readonly cells: readonly string[];
-  /** Lines of their own, further in. */
+  /** In lines of their own, further in. */
   readonly notes: readonly string[];
 }
 
@@ -19,23 +19,21 @@ const WIDTH = 100;
 
 const INDENT = "  ";
 
-/** The rows under the titles of the columns; nothing when there are no rows. */
-export function table(
-  columns: readonly Column[],
-  rows: readonly Row[],
-): string[] {
+/** The rows under the titles of the columns; nothing when there are no rows. All of it is indented. */
+export function table(columns: readonly Column[], rows: readonly Row[]): string[] {
   if (rows.length === 0) return [];
   const widths = columns.map(([title], index) =>
     Math.max(title.length, ...rows.map(({ cells }) => cells[index]!.length))
   );
-  const line = (cells: readonly string[]) =>
-    cells.map((cell, index) =>
+  const line = (cells: readonly string[]) => {
+    const padded = cells.map((cell, index) =>
       columns[index]![1] === "right" ? cell.padStart(widths[index]!) : cell.padEnd(widths[index]!)
-    )
-      .join(INDENT).trimEnd();
+    );
+    return (INDENT + padded.join(INDENT)).trimEnd();
+  };
   return [
     line(columns.map(([title]) => title)),
-    ...rows.flatMap(({ cells, notes }) => [line(cells), ...notes.flatMap((note) => wrap(INDENT + INDENT, note))]),
+    ...rows.flatMap(({ cells, notes }) => [line(cells), ...notes.flatMap((note) => wrap(INDENT.repeat(3), note))]),
   ];
 }
 

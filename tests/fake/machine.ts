@@ -7,6 +7,7 @@
  */
 
 import { type Command, describe, type Exec, type Output, type Program } from "../../lvm/exec.ts";
+import { StorageError } from "../../lvm/error.ts";
 import { lvm } from "./lvm.ts";
 import { TOOLS } from "./tools.ts";
 
@@ -48,7 +49,85 @@ export interface FakeGroup {
   tags: Set<string>;
   missingPvs: number;
   exported: boolean;
+  readOnly: boolean;
+  /** Free bytes of the metadata area. */
+  metadataFree: bigint;
+  systemId: string;
+  lockType: string;
+  disks: { path: string; uuid: string }[];
   lvs: FakeLv[];
+}
+
+/** How the machine is beside its groups: what tells a healthy one from a sick one. */
+export interface FakeHost {
+  /** Whether commands run as root. */
+  root: boolean;
+  /** The version of LVM. */
+  lvmVersion: string;
+  /** What lvmconfig prints after the name of a setting. */
+  settings: Map<string, string>;
+  /** What LVM warns of. */
+  warnings: string[];
+  /** The targets that the kernel has, with their versions. */
+  targets: Map<string, string>;
+  /** The modules that the kernel could load. */
+  modules: Set<string>;
+  /** Names of devices that are suspended. */
+  suspended: Set<string>;
+  /** Devices of device-mapper that no LV has, by name, with their UUIDs. */
+  strays: Map<string, string>;
+  /** LVs that are active on a disk that was pulled since. */
+  pulled: Set<FakeLv>;
+  /** LVs whose device node is not there. */
+  withoutNode: Set<FakeLv>;
+  /** Disks that LVM does not see, with the UUIDs on their labels. */
+  hiddenDisks: { path: string; uuid: string }[];
+  /** What udevadm says: nothing is well. */
+  udev: "" | "No such file or directory" | "Connection refused";
+  /** Programs that are not installed. */
+  missing: Set<Program>;
+}
+
+/** A machine on which nothing is wrong: settings and versions of Debian 12. */
+function healthyHost(): FakeHost {
+  return {
+    root: true,
+    lvmVersion: "2.03.16",
+    settings: new Map([
+      ["locking_type", "1"],
+      ["use_lvmlockd", "0"],
+      ["wait_for_locks", "1"],
+      ["locking_dir", '"/run/lock/lvm"'],
+      ["filter", '["a|.*|"]'],
+      ["global_filter", '["a|.*|"]'],
+      ["use_devicesfile", "0"],
+      ["devicesfile", '"system.devices"'],
+      ["scan_lvs", "0"],
+      ["issue_discards", "0"],
+      ["udev_sync", "1"],
+      ["udev_rules", "1"],
+      ["monitoring", "1"],
+      ["snapshot_autoextend_threshold", "100"],
+      ["archive", "1"],
+    ]),
+    warnings: [],
+    targets: new Map([
+      ["snapshot-merge", "1.5.0"],
+      ["snapshot-origin", "1.9.0"],
+      ["snapshot", "1.16.0"],
+      ["striped", "1.6.0"],
+      ["linear", "1.4.0"],
+      ["error", "1.5.0"],
+    ]),
+    modules: new Set(["dm-mod", "dm-snapshot"]),
+    suspended: new Set(),
+    strays: new Map(),
+    pulled: new Set(),
+    withoutNode: new Set(),
+    hiddenDisks: [],
+    udev: "",
+    missing: new Set(),
+  };
 }
 
 /** An entry of the mount table. */
@@ -78,6 +157,8 @@ export class FakeMachine implements Exec {
   readonly mounts: FakeMount[] = [...ROOT_MOUNTS];
   /** Targets that cannot be unmounted now. */
   readonly busy: Set<string> = new Set();
+  /** How it is beside its groups. */
+  readonly host: FakeHost = healthyHost();
   /** What to do before a command. */
   fault: Fault | undefined;
   #minor = 0;
@@ -93,6 +174,11 @@ export class FakeMachine implements Exec {
       tags: new Set<string>(),
       missingPvs: 0,
       exported: false,
+      readOnly: false,
+      metadataFree: 520192n,
+      systemId: "",
+      lockType: "",
+      disks: [{ path: `/dev/vd${String.fromCharCode("b".charCodeAt(0) + this.groups.length)}`, uuid: newUuid() }],
       lvs: [],
     };
     this.groups.push(group);
@@ -102,6 +188,10 @@ export class FakeMachine implements Exec {
   async run(command: Command): Promise<Output> {
     const replaced = await this.fault?.(command);
     if (replaced !== undefined) return replaced;
+    if (this.host.missing.has(command.program)) {
+      const cause = new Deno.errors.NotFound();
+      throw new StorageError("Unavailable", `${command.program}: not found`, { cause });
+    }
     const tool = command.program === "lvm" ? lvm : TOOLS[command.program];
     if (tool === undefined) throw new Error(`the fake machine has no ${command.program}: ${describe(command)}`);
     return tool(this, command.args);
@@ -157,6 +247,11 @@ export function ok(stdout = ""): Output {
 /** An answer of failure. */
 export function refuse(code: number, stderr: string): Output {
   return { code, stdout: "", stderr: stderr + "\n" };
+}
+
+/** Makes sure that a tool is given what it is known to answer. */
+export function expectArgs(args: readonly string[], form: RegExp): void {
+  if (!form.test(args.join(" "))) throw new Error(`the fake machine does not know these arguments: ${args.join(" ")}`);
 }
 
 /** A UUID as LVM writes them. */
