@@ -3,8 +3,10 @@ import { run } from "./process.ts";
 
 /**
  * What a minified bundle must begin with: minifying can rename the bundle's own `require`, so that Deno no longer recognises it.
+ * Minified names are short ones, so a long one meets none of them.
  */
-const REQUIRE = 'import{createRequire as $r}from"node:module";const require=$r(import.meta.url);\n';
+const REQUIRE =
+  'import{createRequire as createRequireHere}from"node:module";const require=createRequireHere(import.meta.url);\n';
 
 /**
  * Makes one JavaScript file of a module of this checkout and all that it imports, and answers its path.
