@@ -4,7 +4,7 @@
  * @module
  */
 
-import { type CheckResult, type Finding, findingsOf, NO_REPORT, type Reading, unread } from "./finding.ts";
+import { type CheckResult, type Finding, findingsOf, NO_REPORT, type Reading, said, unread } from "./finding.ts";
 import type { GroupMatcher } from "./groups.ts";
 import { formatBytes } from "./size.ts";
 import type { Survey, SurveyedGroup } from "./survey.ts";
@@ -32,7 +32,7 @@ export function checkGroups({ survey, groups, wanted, systemId }: GroupReadings)
     if (survey.error.kind !== "CommandFailed") return unread("groups", NO_REPORT);
     return {
       summary: "not looked at",
-      findings: [error("lvm", survey.error.message, "vgs   (fails in the same way)")],
+      findings: [error("lvm", said(survey.error), "vgs   (fails in the same way)")],
     };
   }
   const warnings = survey.value.warnings.filter((sentence) => !TOLD_OTHERWISE.test(sentence))

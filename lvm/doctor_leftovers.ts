@@ -8,7 +8,7 @@ import type { Configuration } from "./configuration.ts";
 import type { BlockDevice } from "./device.ts";
 import type { MappedDevice } from "./device_mapper.ts";
 import type { Disk } from "./disks.ts";
-import { type CheckResult, type Finding, findingsOf, NO_REPORT, type Reading, unread } from "./finding.ts";
+import { type CheckResult, type Finding, findingsOf, NO_REPORT, type Reading, said, unread } from "./finding.ts";
 import { isOurDeviceName } from "./ids.ts";
 import type { Inventory, Orphan } from "./inventory.ts";
 import { isDeletedNode, isMountOfOurs, type Mount } from "./mounts.ts";
@@ -28,16 +28,18 @@ export interface UdevReadings {
   readonly active: readonly LogicalVolume[];
   /** The block devices whose nodes are at the paths of those LVs. */
   readonly nodes: Reading<readonly BlockDevice[]>;
+  /** Whether the commands run as root: udev answers nobody else. */
+  readonly root: boolean;
 }
 
 /** Whether udev runs as LVM expects it, and the device nodes are there. */
-export function checkUdev({ configuration, udev, active, nodes }: UdevReadings): CheckResult {
+export function checkUdev({ configuration, udev, active, nodes, root }: UdevReadings): CheckResult {
   const { warning } = findingsOf("udev");
-  const state = "value" in udev ? udev.value : undefined;
+  const state = root && "value" in udev ? udev.value : undefined;
   const settings = "value" in configuration ? configuration.value : undefined;
   const findings = udevStates(state, settings);
   if ("value" in nodes) findings.push(...wrongNodes(active, nodes.value));
-  else findings.push(warning("device nodes", `they could not be looked at: ${nodes.error.message}`));
+  else findings.push(warning("device nodes", `they could not be looked at: ${said(nodes.error)}`));
   return { summary: `udev ${state ?? "unknown"}, ${active.length} device nodes`, findings };
 }
 

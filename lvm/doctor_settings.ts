@@ -8,7 +8,7 @@ import type { Configuration, Setting } from "./configuration.ts";
 import type { Disk } from "./disks.ts";
 import type { StorageError } from "./error.ts";
 import { isNoAnswer, isNotInstalled } from "./exec.ts";
-import { type CheckResult, type Finding, findingsOf, NO_SETTINGS, type Reading, unread } from "./finding.ts";
+import { type CheckResult, type Finding, findingsOf, NO_SETTINGS, type Reading, said, unread } from "./finding.ts";
 import type { Mount } from "./mounts.ts";
 import type { Survey, SurveyedGroup } from "./survey.ts";
 
@@ -54,7 +54,7 @@ export function checkLocks({ configuration, mounts, survey, locked }: LockReadin
 
 function noSettings(reason: StorageError): Finding {
   const { info, error } = findingsOf("locks");
-  return isNotInstalled(reason) ? info("lvm", NO_SETTINGS) : error("lvm", reason.message, "lvmconfig --validate");
+  return isNotInstalled(reason) ? info("lvm", NO_SETTINGS) : error("lvm", said(reason), "lvmconfig --validate");
 }
 
 function lockSettings(settings: Configuration): Finding[] {
@@ -101,11 +101,9 @@ function lockFolder(settings: Configuration, mounts: readonly Mount[]): Finding[
   return [];
 }
 
-/** The mount that a path is on: the last one of the deepest target. */
+/** The mount that a path is on: the last one that was made there or above, since it hides those before. */
 function mountOf(mounts: readonly Mount[], path: string): Mount | undefined {
-  const above = mounts.filter(({ target }) => target === "/" || path === target || path.startsWith(`${target}/`));
-  const depth = Math.max(...above.map(({ target }) => target.length));
-  return above.findLast(({ target }) => target.length === depth);
+  return mounts.findLast(({ target }) => target === "/" || path === target || path.startsWith(`${target}/`));
 }
 
 /** What {@linkcode checkFilters} looks at. */

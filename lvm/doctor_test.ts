@@ -60,7 +60,7 @@ const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, s
     ["leftovers", "info", "lvm", /does not report/],
   ],
   "the user is not root": [
-    ({ machine }) => machine.host.root = false,
+    ({ machine }) => [machine.host.root = false, machine.host.udev = "Connection refused"],
     ["tools", "error", "user", /not root/, /sudo denolith doctor/],
     ["kernel", "info", "device-mapper", /root/],
     ["groups", "info", "lvm", /does not report/],
@@ -112,7 +112,7 @@ const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, s
           : undefined,
     ["locks", "error", "lvm", /Parse error .*lvmlocal.conf/, /lvmconfig --validate/],
     ["filters", "info", "lvm", /settings/],
-    ["groups", "error", "lvm", /fullreport .*Parse error/, /vgs/],
+    ["groups", "error", "lvm", /^lvm fullreport: exit 4: Parse error/, /vgs/],
     ["metadata", "info", "lvm", /does not report/],
     ["leftovers", "info", "lvm", /does not report/],
   ],
@@ -278,7 +278,10 @@ const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, s
     ["udev", "error", /data-vol--/, /device 253:77, but LVM has 253:0/, /mknodes/],
   ],
   "a device is suspended": [
-    ({ machine, device }) => machine.host.suspended.add(device).add("somebody-elses"),
+    ({ machine, device }) => {
+      machine.host.strays.set("somebody-elses", "CRYPT-1");
+      machine.host.suspended.add(device).add("somebody-elses");
+    },
     ["leftovers", "error", /^data-vol--/, /suspended/, /^dmsetup resume data-vol--/],
   ],
   "a disk was pulled and came back": [
@@ -389,6 +392,41 @@ for (const [name, [make, ...expected]] of Object.entries(SICKNESSES)) {
   });
 }
 
+/** What looks like a sickness and is none. */
+const NO_SICKNESSES: Record<string, (sick: Sick) => unknown> = {
+  "a disk of a guest in a volume": ({ lv }) => lv.content.signatures = [{ type: "LVM2_member", uuid: "guest" }],
+  "volume_list names the group": ({ machine }) => machine.host.settings.set("volume_list", '["data"]'),
+  "volume_list names the driver's tag": ({ machine }) =>
+    machine.host.settings.set("volume_list", `["@denolith=${DRIVER}"]`),
+  "volume_list names a tag of the group": ({ machine, group }) => {
+    group.tags.add("local");
+    machine.host.settings.set("volume_list", '["@local"]');
+  },
+  "groups of this host, and of none": ({ machine, group, lv }) => {
+    group.systemId = "this-host";
+    const tags = new Set([...lv.tags].map((tag) => tag.replace(id, volumeIdOf("two"))));
+    machine.addGroup("fast", 1n << 30n).lvs.push({ ...lv, name: "two", uuid: newUuid(), tags, active: false });
+  },
+  "an LV of another driver with a name as ours": ({ group, lv }) =>
+    group.lvs.push({
+      ...lv,
+      name: volumeLvName(volumeIdOf("two")),
+      uuid: newUuid(),
+      active: false,
+      tags: new Set(["denolith=x"]),
+    }),
+  "a read-only mount that another hides": ({ machine }) =>
+    machine.mounts.push(tmpfs("/run/lock", true), tmpfs("/run", false)),
+};
+
+for (const [name, make] of Object.entries(NO_SICKNESSES)) {
+  Deno.test(`examine() finds nothing wrong: ${name}`, async () => {
+    const healthy = healthyMachine();
+    make(healthy);
+    assertEquals((await look(healthy.machine)).findings, []);
+  });
+}
+
 /** What the exec seam does when a command does not answer in time. */
 function silence(): never {
   throw new StorageError("Unavailable", "lvm fullreport: no answer within 20 s");
@@ -406,9 +444,13 @@ Deno.test("examine(): a nearly full store is a warning, unless it cannot overflo
     const output = await machine.run(command);
     return { ...output, stdout: output.stdout.replace('"snap_percent":"0.00"', '"snap_percent":"81.50"') };
   };
+  const fault = machine.fault;
   const { findings: [finding] } = await look(machine);
   assertEquals([finding?.level, finding?.on], ["warning", `data/${snapshot.name}`]);
   assertMatch(finding!.found, /81\.5 % full/);
+  machine.fault = fault;
+  snapshot.size = 68n << 20n;
+  assertEquals((await look(machine)).findings, []);
 });
 
 Deno.test("examine(): groups are those that were asked for and those in use; without either, all", async () => {
@@ -423,6 +465,8 @@ Deno.test("examine(): groups are those that were asked for and those in use; wit
   machine.mounts.pop();
   assertEquals(await named(), ["idle"]);
 
+  const summaries = (await look(machine, { groups: exactly("nope") })).checks.map(({ summary }) => summary);
+  assertEquals(summaries.slice(4, 6), ["none", "no group"]);
   const { findings } = await look(machine, { groups: anyOf([exactly("idle"), exactly("nope")]) });
   assertEquals(findings.map(({ check, level, on }) => [check, level, on]), [["groups", "error", "nope"]]);
   assertMatch(findings[0]!.found, /this host has idle/);

@@ -6,7 +6,7 @@
 
 import type { LvmVersion } from "./device_mapper.ts";
 import { isNotInstalled, type Program, PROGRAMS } from "./exec.ts";
-import { type CheckResult, type Finding, findingsOf, type Reading } from "./finding.ts";
+import { type CheckResult, type Finding, findingsOf, type Reading, said } from "./finding.ts";
 
 /** Which package brings a program, and who misses it. */
 interface Source {
@@ -70,11 +70,11 @@ export function checkTools({ programs, version, root }: ToolReadings): CheckResu
     );
   }
   if ("value" in programs) findings.push(...missingPrograms(programs.value));
-  else findings.push(warning("whereis", `it cannot be told which programs are there: ${programs.error.message}`));
+  else findings.push(warning("whereis", `it cannot be told which programs are there: ${said(programs.error)}`));
   if ("value" in version && isOlder(version.value.lvm, OLDEST_LVM)) {
     findings.push(error("lvm", `version ${version.value.lvm} is too old: ${OLDEST_LVM} is needed`, installing("lvm2")));
   }
-  if ("error" in version && !isNotInstalled(version.error)) findings.push(error("lvm", version.error.message));
+  if ("error" in version && !isNotInstalled(version.error)) findings.push(error("lvm", said(version.error)));
   const there = "value" in programs ? `${programs.value.size} of ${PROGRAMS.length} programs` : "programs unknown";
   return { summary: "value" in version ? `lvm ${version.value.lvm}, ${there}` : there, findings };
 }
@@ -152,7 +152,7 @@ export function checkKernel({ targets, modules, version, root }: KernelReadings)
   const summary = `device-mapper ${driver ?? "of unknown version"}`;
   if (!root) return { summary: "not looked at", findings: [info("device-mapper", "only root can look at it")] };
   if ("error" in targets) {
-    const { message } = targets.error;
+    const message = said(targets.error);
     return driver === undefined
       ? {
         summary: "no device-mapper",

@@ -62,6 +62,11 @@ export function worst(levels: readonly Level[]): Level {
   return LEVELS[Math.max(0, ...levels.map((level) => LEVELS.indexOf(level)))]!;
 }
 
+/** What a failed command said, without its arguments: those of a report fill a screen. */
+export function said(error: StorageError): string {
+  return error.message.replace(/^(\S+ \S+) .*?: (?=exit \d|no answer )/s, "$1: ");
+}
+
 /** The result of a check whose subject could not be read, for a reason that another check tells. */
 export function unread(check: CheckName, why: string): CheckResult {
   return { summary: "not looked at", findings: [findingsOf(check).info("lvm", why)] };

@@ -60,7 +60,7 @@ export function isOurLvName(name: string): boolean {
  * doubles the hyphens within names, and LVM appends `-real` and `-cow` for an origin and a store (lvm's lv_layer).
  */
 export function isOurDeviceName(name: string): boolean {
-  return /[^-]-(?:vol|snap)--[0-9a-f]{32}(?:-real|-cow)?$/.test(name);
+  return /[^-]-(?:--)*(?:vol|snap)--[0-9a-f]{32}(?:-real|-cow)?$/.test(name);
 }
 
 function idOf(requestName: string): string {

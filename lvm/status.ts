@@ -21,7 +21,7 @@ export interface StatusOptions {
   readonly exec: Exec;
   /** The driver's name. */
   readonly driver: string;
-  /** Which groups; by default those with anything of the driver, or else all. */
+  /** Which groups to show; by default those with anything of the driver, or else all. */
   readonly groups?: GroupMatcher;
 }
 
@@ -136,7 +136,9 @@ export async function readStatus({ exec: host, driver, groups: wanted }: StatusO
     settled: () => host.settled(),
   };
   const [{ groups: all }, mounts] = await Promise.all([readSurvey(exec), readMounts(exec)]);
-  const groups = groupsInUse(all, driver, wanted);
+  const groups = wanted === undefined
+    ? groupsInUse(all, driver, undefined)
+    : all.filter(({ name }) => wanted.matches(name));
   const shown = (name: string) => groups.some((group) => group.name === name);
   // everything is looked for in all groups, so that what has moved or was copied is not taken for gone
   const inventory = takeInventory(all, finders(exec, driver));

@@ -123,11 +123,16 @@ Deno.test("readStatus() tells what is Lost, Foreign, Partial, overflowed and nob
   ]);
 });
 
-Deno.test("readStatus() of some groups shows them and those in use, and takes nothing elsewhere for gone", async () => {
+Deno.test("readStatus() shows the groups in use, or those asked for, and looks for volumes in all", async () => {
   const healthy = healthyMachine();
-  healthy.machine.addGroup("idle", 1n << 30n);
+  const idle = healthy.machine.addGroup("idle", 1n << 30n);
   assertEquals((await statusOf(healthy)).groups.map(({ name }) => name), ["data"]);
-  assertEquals((await statusOf(healthy, "idle")).groups.map(({ name }) => name), ["data", "idle"]);
+  const other = await statusOf(healthy, "idle");
+  assertEquals([other.groups.map(({ name }) => name), other.volumes, other.snapshots], [["idle"], [], []]);
+
+  idle.lvs.push({ ...healthy.lv, name: "copy", uuid: newUuid(), active: false });
+  const { volumes, orphans } = await statusOf(healthy, "idle");
+  assertEquals([volumes.map(({ state }) => state), orphans.map(({ on }) => on)], [["Foreign"], ["idle/copy"]]);
 });
 
 Deno.test("readStatus() fails when it cannot be told: not root, no report, no mount table", async () => {

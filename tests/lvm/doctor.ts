@@ -10,7 +10,7 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { parseGroupList } from "../../mod.ts";
 import { type Diagnosis, examine } from "../../lvm/doctor.ts";
-import type { Program } from "../../lvm/exec.ts";
+import type { Exec, Program } from "../../lvm/exec.ts";
 import type { Finding } from "../../lvm/finding.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { readStatus, type Status } from "../../lvm/status.ts";
@@ -20,6 +20,9 @@ import { type Bench, contract, type Host } from "../contract/host.ts";
 const DRIVER = "test.denolith.dev";
 const LVM_CONF = "/etc/lvm/lvmlocal.conf";
 const MiB = 1n << 20n;
+
+/** How long a command is waited for, in milliseconds: less than the doctor would, for the one that waits in vain. */
+const DEADLINE_MS = 6_000;
 
 /** Registers the tests. */
 export function doctorTests(host: Host): void {
@@ -196,8 +199,12 @@ const BESIDE = '"sanity-mount", "sanity-block"';
 async function sicknesses(bench: Bench, expected: [string, string, string][]): Promise<Diagnosis> {
   const groups = parseGroupList(bench.groups.join(","));
   let diagnosis: Diagnosis | undefined;
+  const exec: Exec = {
+    run: (command) => bench.exec.run({ ...command, deadlineMs: DEADLINE_MS }),
+    settled: () => bench.exec.settled(),
+  };
   const commands = await bench.exec.during(async () => {
-    diagnosis = await examine({ exec: bench.exec, driver: DRIVER, groups });
+    diagnosis = await examine({ exec, driver: DRIVER, groups });
   });
   const grave = diagnosis!.findings.filter(({ level }) => level !== "info");
   assertEquals(
