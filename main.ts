@@ -5,13 +5,27 @@
  */
 
 import manifest from "./deno.json" with { type: "json" };
-import { type Flags, messageOf, parseCommandLine, type Subcommands, UsageError } from "./command_line.ts";
+import { type Flag, type Flags, messageOf, parseCommandLine, type Subcommands, UsageError } from "./command_line.ts";
 import { isConfined, obey, type Order, runConfined } from "./confinement.ts";
 import { socketPath } from "./csi/endpoint.ts";
 import { parseMountRoots } from "./csi/mount_roots.ts";
 import { StorageError } from "./lvm/error.ts";
 import { withRealPaths } from "./lvm/mounts.ts";
 import { permissionsFor, type Reach } from "./permissions.ts";
+
+/** Flags that mean the same to several subcommands. */
+const SHARED_FLAGS = {
+  endpoint: {
+    value: "unix:///PATH.sock",
+    help: "the driver's socket",
+    default: () => Deno.env.get("CSI_ENDPOINT") ?? "unix:///run/denolith/csi.sock",
+  },
+  "driver-name": {
+    value: "NAME",
+    help: "the driver's name, also the owner in LVM's tags",
+    default: () => "lvm.denolith.dev",
+  },
+} as const satisfies Record<string, Flag>;
 
 const SUBCOMMANDS: Subcommands = {
   standalone: {
@@ -20,11 +34,7 @@ const SUBCOMMANDS: Subcommands = {
       "Serves the CSI Identity, Controller and Node services on one unix socket. All state is in LVM's tags, so the\n" +
       "driver can be stopped, replaced and started at any time. SIGTERM and SIGINT let calls under way end first.",
     flags: {
-      endpoint: {
-        value: "unix:///PATH.sock",
-        help: "where to listen",
-        default: () => Deno.env.get("CSI_ENDPOINT") ?? "unix:///run/denolith/csi.sock",
-      },
+      endpoint: SHARED_FLAGS.endpoint,
       "node-id": { value: "NAME", help: "the name of this node in topologies", default: () => Deno.hostname() },
       "volume-groups": {
         value: "LIST",
@@ -35,17 +45,39 @@ const SUBCOMMANDS: Subcommands = {
         help: "the directories below which volumes may be staged and published, separated by commas",
         default: () => "/var/lib/kubelet,/var/lib/nomad,/opt/nomad,/mnt",
       },
-      "driver-name": {
-        value: "NAME",
-        help: "the driver's name, also the owner in LVM's tags",
-        default: () => "lvm.denolith.dev",
-      },
+      "driver-name": SHARED_FLAGS["driver-name"],
       "log-level": { value: "LEVEL", help: "debug, info, warning or error", default: () => "info" },
       "log-format": { value: "FORMAT", help: "text or json", default: () => "text" },
     },
     example: "denolith standalone --volume-groups data,/fast-.*/",
     reach: standaloneReach,
     run: async (flags, end) => await (await import("./standalone.ts")).standalone(flags, end),
+  },
+  doctor: {
+    summary: "look at this host, and say what is wrong and what to do about it",
+    about:
+      "Checks programs, kernel, locks, filters, volume groups, metadata, udev and what crashes left. It changes nothing.\n" +
+      "Exit status: 0 nothing worse than warnings, 1 an error was found.",
+    flags: {
+      "volume-groups": { value: "LIST", help: "as for standalone; by default those that the driver uses, or else all" },
+      endpoint: SHARED_FLAGS.endpoint,
+      "driver-name": SHARED_FLAGS["driver-name"],
+      json: { help: "print JSON" },
+    },
+    example: "denolith doctor --volume-groups data",
+    reach: (flags) => Promise.resolve({ sockets: [socketPath(flags.endpoint!)], directories: [] }),
+    run: async (flags) => await (await import("./inspection.ts")).doctor(flags),
+  },
+  status: {
+    summary: "show groups, volumes and snapshots, how full they are, and what is left over",
+    about: "Shows what the driver has on this host. It changes nothing. Exit status: 1 when it could not be told.",
+    flags: {
+      "volume-groups": { value: "LIST", help: "which groups; by default those that the driver uses, or else all" },
+      "driver-name": SHARED_FLAGS["driver-name"],
+      json: { help: "print JSON; sizes are bytes" },
+    },
+    reach: () => Promise.resolve({ sockets: [], directories: [] }),
+    run: async (flags) => await (await import("./inspection.ts")).status(flags),
   },
   version: {
     summary: "print the version",

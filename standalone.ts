@@ -8,6 +8,7 @@ import manifest from "./deno.json" with { type: "json" };
 import { type Flags, messageOf, UsageError } from "./command_line.ts";
 import { startStandalone } from "./csi/driver.ts";
 import { socketPath } from "./csi/endpoint.ts";
+import { requireDriverName } from "./csi/identity.ts";
 import { parseMountRoots } from "./csi/mount_roots.ts";
 import { parseGroupList } from "./csi/parameters.ts";
 import { requireNodeId } from "./csi/topology.ts";
@@ -52,10 +53,4 @@ async function groupsHere(exec: HostExec): Promise<string> {
   } catch (error) {
     return `the groups of this host cannot be listed: ${messageOf(error)}`;
   }
-}
-
-/** CSI spec, GetPluginInfoResponse.name. */
-function requireDriverName(name: string): string {
-  if (/^(?=.{1,63}$)[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?$/.test(name)) return name;
-  throw new UsageError(`--driver-name ${JSON.stringify(name)}: must be a domain name of at most 63 characters`);
 }

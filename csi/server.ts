@@ -6,6 +6,7 @@
 
 import { Server, ServerCredentials } from "@grpc/grpc-js";
 import { dirname } from "@std/path";
+import type { SocketState } from "../lvm/doctor_leftovers.ts";
 import { StorageError } from "../lvm/error.ts";
 import { connect } from "./client.ts";
 import type { BoundService } from "./service.ts";
@@ -45,14 +46,22 @@ export async function serve(path: string, services: readonly BoundService[]): Pr
 /** Makes sure that the path is free: a socket that nobody answers on is what a crash left, and is removed. */
 async function claim(path: string): Promise<void> {
   await Deno.mkdir(dirname(path), { recursive: true });
+  const state = await socketState(path);
+  if (state === "silent") await Deno.remove(path);
+  if (state !== "answers") return;
+  throw new StorageError("FailedPrecondition", `listening on ${path}: another process answers there; stop it first`);
+}
+
+/** What is at the path: nothing, a socket that nobody answers on, or one that somebody does. */
+export async function socketState(path: string): Promise<SocketState> {
   try {
     (await Deno.connect({ transport: "unix", path })).close();
+    return "answers";
   } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return;
-    if (!(error instanceof Deno.errors.ConnectionRefused)) throw error;
-    return await Deno.remove(path);
+    if (error instanceof Deno.errors.NotFound) return "absent";
+    if (error instanceof Deno.errors.ConnectionRefused) return "silent";
+    throw error;
   }
-  throw new StorageError("FailedPrecondition", `listening on ${path}: another process answers there; stop it first`);
 }
 
 /**

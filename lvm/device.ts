@@ -38,22 +38,35 @@ const TAIL_BYTES = 64 * 1024;
  * @throws {StorageError} `FailedPrecondition` when there is none.
  */
 export async function readBlockDevice(exec: Exec, path: string): Promise<BlockDevice> {
-  const command: Command = {
-    program: "lsblk",
-    args: ["--json", "--bytes", "--nodeps", "--output", "NAME,MAJ:MIN,SIZE,RO", path],
-    mutates: false,
-  };
-  const answer = parseJson("lsblk", await runOk(exec, command, () => "FailedPrecondition"));
-  const [only] = array(object(answer).blockdevices).map(object);
+  const [only] = parseBlockDevices(await runOk(exec, listBlockDevices([path]), () => "FailedPrecondition"));
   if (only === undefined) {
     throw new StorageError("FailedPrecondition", `looking at ${path}: lsblk names no block device`);
   }
-  return {
-    name: text(only.name),
-    number: text(only["maj:min"]).trim(),
-    size: natural(only.size),
-    readOnly: only.ro === true || only.ro === "1",
-  };
+  return only;
+}
+
+/** The block devices whose nodes are at the paths; a path without one is left out. */
+export async function readBlockDevices(exec: Exec, paths: readonly string[]): Promise<BlockDevice[]> {
+  if (paths.length === 0) return []; // lsblk would list all
+  const command = listBlockDevices(paths);
+  const output = await exec.run(command);
+  // lsblk(8), EXIT STATUS: 32 none of the devices found, 64 some found
+  if (output.code !== 0 && output.code !== 32 && output.code !== 64) throw failure(command, output);
+  return output.stdout.trim() === "" ? [] : parseBlockDevices(output.stdout);
+}
+
+function listBlockDevices(paths: readonly string[]): Command {
+  const args = ["--json", "--bytes", "--nodeps", "--output", "NAME,MAJ:MIN,SIZE,RO", ...paths];
+  return { program: "lsblk", args, mutates: false };
+}
+
+function parseBlockDevices(answer: string): BlockDevice[] {
+  return array(object(parseJson("lsblk", answer)).blockdevices).map(object).map((device) => ({
+    name: text(device.name),
+    number: text(device["maj:min"]).trim(),
+    size: natural(device.size),
+    readOnly: device.ro === true || device.ro === "1",
+  }));
 }
 
 /**

@@ -21,6 +21,7 @@ export const PROGRAMS = [
   "cmp",
   "dd",
   "df",
+  "dmsetup",
   "e2fsck",
   "findmnt",
   "lsblk",
@@ -28,9 +29,12 @@ export const PROGRAMS = [
   "mke2fs",
   "mkfs.btrfs",
   "mkfs.xfs",
+  "modinfo",
   "mount",
   "resize2fs",
+  "udevadm",
   "umount",
+  "whereis",
   "wipefs",
   "xfs_growfs",
 ] as const;
@@ -150,6 +154,7 @@ export class HostExec implements Exec {
   }
 
   #spawn(command: Command): Deno.ChildProcess {
+    let cause: unknown;
     const known = this.#directories.get(command.program);
     for (const directory of known === undefined ? PROGRAM_DIRECTORIES : [known]) {
       try {
@@ -167,12 +172,14 @@ export class HostExec implements Exec {
         return child;
       } catch (error) {
         if (!(error instanceof Deno.errors.NotFound)) throw error;
+        cause = error;
       }
     }
     this.#directories.delete(command.program);
     throw new StorageError(
       "Unavailable",
       `${command.program}: not found in ${PROGRAM_DIRECTORIES.join(", ")}; install the package that brings it`,
+      { cause },
     );
   }
 }
@@ -201,6 +208,16 @@ export function failure(
 ): StorageError {
   const said = (output.stderr.trim() || output.stdout.trim() || "(it said nothing)").replace(/\s*\n\s*/g, "; ");
   return new StorageError(kind, `${describe(command)}: exit ${output.code}: ${said.slice(0, 1000)}`);
+}
+
+/** Whether the error says that a program is not there, as opposed to one that did not answer in time. */
+export function isNotInstalled(error: StorageError): boolean {
+  return error.kind === "Unavailable" && error.cause instanceof Deno.errors.NotFound;
+}
+
+/** Whether the error says that a command did not answer in time. */
+export function isNoAnswer(error: StorageError): boolean {
+  return error.kind === "Unavailable" && !isNotInstalled(error);
 }
 
 /** The command as a person would read it. */

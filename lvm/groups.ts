@@ -14,6 +14,8 @@ export interface GroupMatcher {
   matches(name: string): boolean;
   /** The name or pattern, for messages. */
   toString(): string;
+  /** Those that it is made of, if it is made of several. */
+  readonly members?: readonly GroupMatcher[];
 }
 
 /** Which of several groups with room to prefer: the one with the least free space that fits, or the one with the most. */
@@ -37,6 +39,7 @@ export function anyOf(matchers: readonly GroupMatcher[]): GroupMatcher {
   return {
     matches: (name) => matchers.some((matcher) => matcher.matches(name)),
     toString: () => matchers.join(", "),
+    members: matchers,
   };
 }
 

@@ -61,6 +61,19 @@ export function freeLvName(name: string, deleted: readonly string[]): string {
   }
 }
 
+/** Whether an LV of the name was made for a volume or a snapshot, as far as a name can tell. */
+export function isOurLvName(name: string): boolean {
+  return /^(?:vol|snap)-[0-9a-f]{32}(?:\.\d+)?$/.test(name);
+}
+
+/**
+ * Whether a device-mapper device of the name belongs to an LV of such a name, its hidden layers included: device-mapper
+ * doubles the hyphens within names, and LVM appends `-real` and `-cow` for an origin and a store (lvm's lv_layer).
+ */
+export function isOurDeviceName(name: string): boolean {
+  return /[^-]-(?:--)*(?:vol|snap)--[0-9a-f]{32}(?:\.\d+)?(?:-real|-cow)?$/.test(name);
+}
+
 function idOf(requestName: string): string {
   return "v1-" + createHash("sha256").update(requestName).digest("hex").slice(0, 32);
 }

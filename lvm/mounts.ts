@@ -7,6 +7,7 @@
 import { basename, dirname, join, relative } from "@std/path";
 import { StorageError } from "./error.ts";
 import { type Command, type Exec, failure, type Output, runOk } from "./exec.ts";
+import { isOurDeviceName } from "./ids.ts";
 import { array, object, parseJson, text } from "./json.ts";
 import type { LogicalVolume } from "./report.ts";
 
@@ -75,6 +76,16 @@ export function isDeviceNode(mount: Mount): boolean {
  */
 export function isMountOfLv(mount: Mount, lvName: string): boolean {
   return isDeviceOfLv(basename(sourceDevice(mount)), lvName);
+}
+
+/** Whether the mount is of a device that has a name as the driver's LVs have, whether there is such an LV or not. */
+export function isMountOfOurs(mount: Mount): boolean {
+  return isOurDeviceName(basename(sourceDevice(mount)));
+}
+
+/** Whether the mount is of a device-mapper node that was removed meanwhile (proc(5), mountinfo: `//deleted`). */
+export function isDeletedNode(mount: Mount): boolean {
+  return /^\/(?:dm-\d+|mapper\/[^/]+)\/\/deleted$/.test(mount.root);
 }
 
 /** The source without the path within the filesystem that findmnt(8) appends in brackets. */
@@ -197,10 +208,31 @@ export async function readUsage(exec: Exec, path: string): Promise<Usage> {
     mutates: false,
   };
   const stdout = await runOk(exec, command);
-  const numbers = stdout.trim().split("\n").at(-1)!.trim().split(/\s+/);
-  if (numbers.length !== 6 || !numbers.every((number) => /^(?:\d+|-)$/.test(number))) {
-    throw failure(command, { code: 0, stdout, stderr: "" });
+  const usage = parseUsage(stdout.trim().split("\n").at(-1)!.trim().split(/\s+/));
+  if (usage === undefined) throw failure(command, { code: 0, stdout, stderr: "" });
+  return usage;
+}
+
+/** How full the filesystems at the paths are, by path; one that cannot be told is left out. */
+export async function readUsages(exec: Exec, paths: readonly string[]): Promise<ReadonlyMap<string, Usage>> {
+  if (paths.length === 0) return new Map(); // df would tell all
+  const { stdout } = await exec.run({
+    program: "df",
+    args: ["--block-size=1", "--output=size,used,avail,itotal,iused,iavail,file", ...paths],
+    mutates: false,
+  });
+  const usages = new Map<string, Usage>();
+  for (const line of stdout.split("\n")) {
+    const [, numbers, path] = /^\s*((?:(?:\d+|-)\s+){6})(\/.*)$/.exec(line) ?? [];
+    const usage = parseUsage(numbers?.trim().split(/\s+/) ?? []);
+    if (usage !== undefined) usages.set(path!, usage);
   }
+  return usages;
+}
+
+/** Reads df(1)'s size, used, avail, itotal, iused and iavail, where `-` stands for what a filesystem does not count. */
+function parseUsage(numbers: readonly string[]): Usage | undefined {
+  if (numbers.length !== 6 || !numbers.every((number) => /^(?:\d+|-)$/.test(number))) return undefined;
   const [total, used, available, itotal, iused, iavail] = numbers.map((number) => number === "-" ? 0n : BigInt(number));
   return {
     bytes: { total: total!, used: used!, available: available! },

@@ -102,43 +102,61 @@ const LV_FIELDS = [
   "lv_time",
 ];
 
+/** What a report asks for beyond {@linkcode REPORT_COMMAND}. */
+export interface ReportExtras {
+  /** Options of the report itself. */
+  readonly options: readonly string[];
+  /** Fields of each group (vgs(8)). */
+  readonly vg: readonly string[];
+  /** Fields of each LV (lvs(8)). */
+  readonly lv: readonly string[];
+  /** Fields of each disk (pvs(8)), beside its name. */
+  readonly pv: readonly string[];
+}
+
 /** The command whose answer {@linkcode parseReport} reads. */
-export const REPORT_COMMAND: Command = {
-  program: "lvm",
-  args: [
-    "fullreport",
-    "--reportformat",
-    "json",
-    "--units",
-    "b",
-    "--nosuffix",
-    "--binary",
-    "--config",
-    'report/time_format="%s"',
-    "--configreport",
-    "vg",
-    "--options",
-    VG_FIELDS.join(","),
-    "--configreport",
-    "lv",
-    "--options",
-    LV_FIELDS.join(","),
-    // the other parts of a full report cannot be left out, only kept short
-    "--configreport",
-    "pv",
-    "--options",
-    "pv_name",
-    "--configreport",
-    "seg",
-    "--options",
-    "lv_name",
-    "--configreport",
-    "pvseg",
-    "--options",
-    "pv_name",
-  ],
-  mutates: false,
-};
+export const REPORT_COMMAND: Command = reportCommand({ options: [], vg: [], lv: [], pv: [] });
+
+/** A report that {@linkcode parseReport} reads, too, with more in it. */
+export function reportCommand(extras: ReportExtras): Command {
+  return {
+    program: "lvm",
+    args: [
+      "fullreport",
+      ...extras.options,
+      "--reportformat",
+      "json",
+      "--units",
+      "b",
+      "--nosuffix",
+      "--binary",
+      "--config",
+      'report/time_format="%s"',
+      "--configreport",
+      "vg",
+      "--options",
+      [...VG_FIELDS, ...extras.vg].join(","),
+      "--configreport",
+      "lv",
+      "--options",
+      [...LV_FIELDS, ...extras.lv].join(","),
+      // the other parts of a full report cannot be left out, only kept short
+      "--configreport",
+      "pv",
+      "--options",
+      ["pv_name", ...extras.pv].join(","),
+      "--configreport",
+      "seg",
+      "--options",
+      "lv_name",
+      "--configreport",
+      "pvseg",
+      "--options",
+      "pv_name",
+    ],
+    mutates: false,
+  };
+}
 
 /**
  * Reads the answer to {@linkcode REPORT_COMMAND}.

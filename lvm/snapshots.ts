@@ -37,6 +37,20 @@ export interface Snapshot {
   readonly ready: boolean;
 }
 
+/** A snapshot and where it is. */
+export interface LocatedSnapshot {
+  /** The snapshot. */
+  readonly snapshot: Snapshot;
+  /** Its LV: the store for changed blocks. */
+  readonly lv: LogicalVolume;
+  /** The group that the LV is in. */
+  readonly group: VolumeGroup;
+  /** Whether its LV was made, but never became a snapshot of the volume. */
+  readonly halfMade: boolean;
+  /** What becomes of its data when it is deleted. */
+  readonly erase: Erasure;
+}
+
 /** How large the store for changed blocks is: bytes, or a percentage of the volume. */
 export type StoreSize = { readonly bytes: bigint } | { readonly percent: bigint };
 
@@ -52,18 +66,7 @@ export interface SnapshotsOptions {
   /** Where the sources are found. */
   readonly volumes: Volumes;
   /** Removes the LVs of deleted snapshots. */
-  readonly upkeep: Upkeep;
-}
-
-/** A snapshot's LV. */
-interface Found {
-  readonly snapshot: Snapshot;
-  readonly group: VolumeGroup;
-  readonly path: string;
-  readonly open: boolean;
-  /** Whether its LV was made, but never became a snapshot of the volume. */
-  readonly halfMade: boolean;
-  readonly erase: Erasure;
+  readonly upkeep: Pick<Upkeep, "look">;
 }
 
 /** The snapshots of one driver on this machine. */
@@ -71,7 +74,7 @@ export class Snapshots {
   readonly #lvm: Lvm;
   readonly #driver: string;
   readonly #volumes: Volumes;
-  readonly #upkeep: Upkeep;
+  readonly #upkeep: Pick<Upkeep, "look">;
 
   /** Makes the service; it keeps no state. */
   constructor(options: SnapshotsOptions) {
@@ -90,7 +93,7 @@ export class Snapshots {
   async create(id: SnapshotId, source: VolumeId, store: StoreSize): Promise<Snapshot> {
     const groups = await this.#lvm.report();
     const isSource = ({ tags }: LogicalVolume) => ownedVolumeId(this.#driver, tags) === source;
-    const existing = this.#find(groups, id, groups.filter(({ lvs }) => lvs.some(isSource)));
+    const existing = this.locate(groups, id, groups.filter(({ lvs }) => lvs.some(isSource)));
     if (existing?.halfMade) {
       await this.#mark(id, existing);
       return await this.create(id, source, store);
@@ -128,7 +131,7 @@ export class Snapshots {
       `${group.name}/${lv.name}`,
     ]);
     // its time of creation never changes for an id, so it is read back from LVM and not guessed
-    const made = this.#find(await this.#lvm.report(), id);
+    const made = this.locate(await this.#lvm.report(), id);
     if (made === undefined || made.halfMade) {
       throw new StorageError(
         "CommandFailed",
@@ -145,10 +148,11 @@ export class Snapshots {
    * @throws {StorageError} `InUse` while it is open.
    */
   async delete(id: SnapshotId): Promise<void> {
-    const found = this.#find(await this.#lvm.report(), id);
+    const found = this.locate(await this.#lvm.report(), id);
     if (found === undefined) return;
-    if (found.open) throw new StorageError("InUse", `deleting snapshot ${id}: ${found.path} is open; unmount it first`);
-    if (found.erase === "none") return await this.#lvm.change(found.group, ["lvremove", "--yes", found.path]);
+    const path = pathOf(found);
+    if (found.lv.open) throw new StorageError("InUse", `deleting snapshot ${id}: ${path} is open; unmount it first`);
+    if (found.erase === "none") return await this.#lvm.change(found.group, ["lvremove", "--yes", path]);
     await this.#mark(id, found);
   }
 
@@ -158,7 +162,7 @@ export class Snapshots {
    * @throws {StorageError} `NotFound`.
    */
   async get(id: SnapshotId): Promise<Snapshot> {
-    const found = this.#find(await this.#lvm.report(), id);
+    const found = this.locate(await this.#lvm.report(), id);
     if (found !== undefined && !found.halfMade) return found.snapshot;
     throw new StorageError("NotFound", `looking for snapshot ${id}: no logical volume carries its tag`);
   }
@@ -172,7 +176,7 @@ export class Snapshots {
     const ids = new Set(groups.flatMap((group) => group.lvs.map((lv) => ownedSnapshotId(this.#driver, lv.tags))));
     return [...ids].filter((id) => id !== undefined).sort().flatMap((id) => {
       try {
-        const { snapshot, halfMade } = this.#find(groups, id)!;
+        const { snapshot, halfMade } = this.locate(groups, id)!;
         return halfMade ? [] : [snapshot];
       } catch {
         return [];
@@ -180,22 +184,18 @@ export class Snapshots {
     });
   }
 
-  async #mark(id: SnapshotId, { group, path }: Found): Promise<void> {
-    await this.#lvm.change(group, ["lvchange", ...markSnapshotDeleted(id), path]);
-    this.#upkeep.look();
-  }
-
-  /** The snapshot's LV. Where it is, or may be when it is not found, there must be an answer. */
-  #find(groups: readonly VolumeGroup[], id: SnapshotId, within = groups): Found | undefined {
+  /**
+   * The snapshot according to a report; it may be in any of the groups `within`.
+   *
+   * @throws {StorageError} `ForeignData` when several LVs claim to be the snapshot, or its tags cannot be read;
+   * `Unavailable` when it is, or may be, in a group that does not answer.
+   */
+  locate(groups: readonly VolumeGroup[], id: SnapshotId, within = groups): LocatedSnapshot | undefined {
     const found = groups.flatMap((group) =>
-      group.lvs.filter((lv) => ownedSnapshotId(this.#driver, lv.tags) === id).map((lv) => ({
-        lv,
-        group,
-        path: `${group.name}/${lv.name}`,
-      }))
+      group.lvs.filter((lv) => ownedSnapshotId(this.#driver, lv.tags) === id).map((lv) => ({ group, lv }))
     );
     if (found.length > 1) {
-      const names = found.map(({ path }) => path).join(" and ");
+      const names = found.map(pathOf).join(" and ");
       throw new StorageError(
         "ForeignData",
         `looking for snapshot ${id}: ${names} both claim to be it; remove the tags of one`,
@@ -204,12 +204,21 @@ export class Snapshots {
     const [only] = found;
     for (const group of only === undefined ? within : [only.group]) requireAnswer(`looking for snapshot ${id}`, group);
     if (only === undefined) return undefined;
-    const { lv, group, path } = only;
+    const { lv } = only;
     const { source, erase } = parseSnapshotTags(this.#driver, lv.tags)!;
     const size = lv.originSize ?? lv.size;
     const snapshot = { id, source, size, createdAt: lv.createdAt, ready: !lv.invalidSnapshot };
-    return { snapshot, group, path, open: lv.open, halfMade: isHalfMade(lv), erase };
+    return { snapshot, ...only, halfMade: isHalfMade(lv), erase };
   }
+
+  async #mark(id: SnapshotId, found: LocatedSnapshot): Promise<void> {
+    await this.#lvm.change(found.group, ["lvchange", ...markSnapshotDeleted(id), pathOf(found)]);
+    this.#upkeep.look();
+  }
+}
+
+function pathOf({ group, lv }: Pick<LocatedSnapshot, "group" | "lv">): string {
+  return `${group.name}/${lv.name}`;
 }
 
 /**

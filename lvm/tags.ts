@@ -88,7 +88,7 @@ export function volumeTags(driver: string, tags: VolumeTags): string[] {
 
 /** Whether the tags say that an LV is the driver's. */
 export function isOwned(driver: string, tags: readonly string[]): boolean {
-  return tags.includes(OWNER + driver);
+  return ownersOf(tags).includes(driver);
 }
 
 /** The id of the driver's volume that the tags claim to be, if they do. */
@@ -203,6 +203,30 @@ function eraseTags(erase: Erasure): string[] {
 function parseErasure(tags: readonly string[]): Erasure | undefined {
   const value = valueOf(tags, ERASE) ?? ERASURES[0];
   return ERASURES.find((known) => known === value);
+}
+
+/** A tag of a volume group which records that a volume was handed out. */
+export interface UsedTag {
+  /** The tag itself. */
+  readonly tag: string;
+  /** The volume; `undefined` when what stands there is no volume's id. */
+  readonly id: VolumeId | undefined;
+  /** The UUID of the LV that it was. */
+  readonly lvUuid: string;
+}
+
+/** The driver's records among a group's tags, also those that cannot be read. */
+export function usedTags(driver: string, groupTags: readonly string[]): UsedTag[] {
+  const prefix = `${USED}${driver}:`;
+  return groupTags.filter((tag) => tag.startsWith(prefix)).map((tag) => {
+    const [id = "", ...uuid] = tag.slice(prefix.length).split(":");
+    return { tag, id: parseVolumeId(id), lvUuid: uuid.join(":") };
+  });
+}
+
+/** The drivers whose an LV is according to its tags, whatever else they say: none, or one. */
+export function ownersOf(tags: readonly string[]): string[] {
+  return tags.filter((tag) => tag.startsWith(OWNER)).map((tag) => tag.slice(OWNER.length));
 }
 
 function ownedValue(driver: string, tags: readonly string[], prefix: string): string | undefined {

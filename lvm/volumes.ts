@@ -86,7 +86,7 @@ export interface VolumesOptions {
   /** The groups in which the driver makes volumes. */
   readonly groups: GroupMatcher;
   /** Removes the LVs of deleted volumes. */
-  readonly upkeep: Upkeep;
+  readonly upkeep: Pick<Upkeep, "look">;
 }
 
 /** The volumes of one driver on this machine. */
@@ -95,7 +95,7 @@ export class Volumes {
   /** The driver's name. */
   readonly driver: string;
   readonly #groups: GroupMatcher;
-  readonly #upkeep: Upkeep;
+  readonly #upkeep: Pick<Upkeep, "look">;
 
   /** Makes the service; it keeps no state of its own. */
   constructor(options: VolumesOptions) {

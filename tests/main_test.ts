@@ -14,7 +14,7 @@ async function denolith(...args: string[]): Promise<{ code: number; stdout: stri
 Deno.test("denolith: help names every command, and every command has help of its own", async () => {
   const overview = await denolith("--help");
   assertEquals(overview.code, 0);
-  for (const command of ["standalone", "version"]) {
+  for (const command of ["standalone", "doctor", "status", "version"]) {
     assert(overview.stdout.includes(`  ${command} `), overview.stdout);
     const help = await denolith(command, "--help");
     assertEquals([help.code, help.stderr], [0, ""]);
@@ -50,12 +50,29 @@ Deno.test("denolith: what is not understood ends with status 2 and names the nea
     [["standalone", "--volume-groups", "/(/"], /volume groups/],
     [["standalone", "--volume-groups", "a", "--node-id=_x"], /node id/],
     [["standalone", "--volume-groups", "a", "--log-level", "loud"], /log-level/],
+    [["doctor", "--volume-groups", "/(/"], /volume groups/],
+    [["doctor", "--jsn"], /unknown flag --jsn; did you mean --json\?/],
+    [["status", "--driver-name", "_"], /driver-name/],
   ];
   await Promise.all(cases.map(async ([args, expected]) => {
     const { code, stderr } = await denolith(...args);
     assertMatch(stderr, expected);
     assertEquals(code, 2, `${args.join(" ")}: ${stderr}`);
   }));
+});
+
+Deno.test("denolith doctor: works whatever this machine lacks, as text and as JSON, and its exit status tells", async () => {
+  const [text, json] = await Promise.all([denolith("doctor"), denolith("doctor", "--json")]);
+  const { level, checks } = JSON.parse(json.stdout);
+  assertEquals(checks.length, 8, json.stderr);
+  for (const { code, stderr } of [text, json]) assertEquals([code, stderr], [level === "error" ? 1 : 0, ""]);
+  for (const { check } of checks) assertMatch(text.stdout, new RegExp(`^. ${check} `, "m"));
+});
+
+Deno.test("denolith status: tells what there is, or ends with status 1 and says why not", async () => {
+  const { code, stdout, stderr } = await denolith("status", "--json");
+  if (code === 0) assertEquals(JSON.parse(stdout).driver, "lvm.denolith.dev");
+  else assertMatch(`${code} ${stderr}`, /^1 denolith: /);
 });
 
 Deno.test("denolith standalone: serves until SIGTERM, then ends with status 0 and leaves no socket", async () => {

@@ -6,6 +6,7 @@
 
 import type { Output } from "../../lvm/exec.ts";
 import { REPORT_COMMAND } from "../../lvm/report.ts";
+import { SURVEY_COMMAND, UNLOCKED_SURVEY_COMMAND } from "../../lvm/survey.ts";
 import {
   blank,
   devicePath,
@@ -29,6 +30,9 @@ export function lvm(machine: FakeMachine, args: readonly string[]): Output {
 
 const SUBCOMMANDS: Readonly<Record<string, Tool>> = {
   fullreport,
+  lvmconfig,
+  systemid: () => ok("  system ID: this-host\n"),
+  version,
   lvcreate,
   lvremove,
   lvextend,
@@ -38,19 +42,29 @@ const SUBCOMMANDS: Readonly<Record<string, Tool>> = {
   vgchange,
 };
 
+const REPORTS = [REPORT_COMMAND, SURVEY_COMMAND, UNLOCKED_SURVEY_COMMAND].map(({ args }) => args.slice(1).join("\n"));
+
 function fullreport(machine: FakeMachine, args: readonly string[]): Output {
-  const expected = REPORT_COMMAND.args.slice(1);
-  if (args.join("\n") !== expected.join("\n")) throw new Error(`the fake lvm has no report like ${args.join(" ")}`);
-  return ok(JSON.stringify({
+  if (!REPORTS.includes(args.join("\n"))) throw new Error(`the fake lvm has no report like ${args.join(" ")}`);
+  const { root, warnings } = machine.host;
+  if (!root) return { ...ok('{"report": []}'), stderr: NOT_ROOT };
+  const stdout = JSON.stringify({
     report: machine.groups.map((group) => ({
       vg: [vgRow(group)],
-      pv: [{ pv_name: group.disk }],
+      pv: group.disks.map(({ path, uuid }, index) => ({
+        pv_name: index < group.missingPvs ? "[unknown]" : path,
+        pv_uuid: uuid,
+        pv_missing: index < group.missingPvs ? "1" : "0",
+      })),
       lv: group.lvs.map((lv) => lvRow(machine, group, lv)),
       pvseg: [],
       seg: [],
     })),
-  }));
+  });
+  return { ...ok(stdout), stderr: warnings.map((sentence) => `  WARNING: ${sentence}\n`).join("") };
 }
+
+const NOT_ROOT = "  WARNING: Running as a non-root user. Functionality may be unavailable.\n";
 
 function vgRow(group: FakeGroup): Record<string, string> {
   return {
@@ -61,9 +75,28 @@ function vgRow(group: FakeGroup): Record<string, string> {
     vg_extent_size: `${group.extentSize}`,
     vg_missing_pv_count: `${group.missingPvs}`,
     vg_exported: group.exported ? "1" : "0",
-    vg_permissions: "writeable",
+    vg_permissions: group.readOnly ? "read-only" : "writeable",
     vg_tags: [...group.tags].join(","),
+    vg_mda_size: "1044480",
+    vg_mda_free: `${group.metadataFree}`,
+    vg_systemid: group.systemId,
+    vg_lock_type: group.lockType,
+    vg_clustered: "0",
   };
+}
+
+function version(machine: FakeMachine): Output {
+  return ok(
+    `  LVM version:     ${machine.host.lvmVersion}(2) (2022-05-18)\n  Library version: 1.02.185 (2022-05-18)\n` +
+      "  Driver version:  4.47.0\n  Configuration:   ./configure\n",
+  );
+}
+
+function lvmconfig(machine: FakeMachine, args: readonly string[]): Output {
+  if (args.slice(0, 2).join(" ") !== "--type full") throw new Error(`the fake lvm has no lvmconfig ${args.join(" ")}`);
+  const values = args.slice(2).map((setting) => setting.split("/")[1]!)
+    .flatMap((name) => machine.host.settings.has(name) ? [`${name}=${machine.host.settings.get(name)}\n`] : []);
+  return { ...ok(values.join("")), stderr: machine.host.root ? "" : NOT_ROOT };
 }
 
 function lvRow(machine: FakeMachine, group: FakeGroup, lv: FakeLv): Record<string, string> {
@@ -84,6 +117,7 @@ function lvRow(machine: FakeMachine, group: FakeGroup, lv: FakeLv): Record<strin
     lv_snapshot_invalid: lv.origin === undefined ? "-1" : lv.invalid ? "1" : "0",
     snap_percent: lv.origin === undefined || !lv.active ? "" : lv.invalid ? "100.00" : "0.00",
     lv_time: `${lv.createdAt}`,
+    lv_health_status: group.missingPvs > 0 ? "partial" : "",
   };
 }
 

@@ -54,11 +54,87 @@ export interface FakeGroup {
   tags: Set<string>;
   missingPvs: number;
   exported: boolean;
+  readOnly: boolean;
+  /** Free bytes of the metadata area. */
+  metadataFree: bigint;
+  systemId: string;
+  lockType: string;
+  disks: { path: string; uuid: string }[];
   lvs: FakeLv[];
-  /** The node of the disk that it is on. */
-  disk: string;
   /** What can be read from its free space, and so from a new LV. */
   residue: Set<string>;
+}
+
+/** How the machine is beside its groups: what tells a healthy one from a sick one. */
+export interface FakeHost {
+  /** Whether commands run as root. */
+  root: boolean;
+  /** The version of LVM. */
+  lvmVersion: string;
+  /** What lvmconfig prints after the name of a setting. */
+  settings: Map<string, string>;
+  /** What LVM warns of. */
+  warnings: string[];
+  /** The targets that the kernel has, with their versions. */
+  targets: Map<string, string>;
+  /** The modules that the kernel could load. */
+  modules: Set<string>;
+  /** Names of devices that are suspended, beside those of LVs that are. */
+  suspended: Set<string>;
+  /** Devices of device-mapper that no LV has, by name, with their UUIDs. */
+  strays: Map<string, string>;
+  /** LVs that are active on a disk that was pulled since. */
+  pulled: Set<FakeLv>;
+  /** LVs whose device node is not there. */
+  withoutNode: Set<FakeLv>;
+  /** Disks that LVM does not see, with the UUIDs on their labels. */
+  hiddenDisks: { path: string; uuid: string }[];
+  /** What udevadm says: nothing is well. */
+  udev: "" | "No such file or directory" | "Connection refused";
+  /** Programs that are not installed. */
+  missing: Set<Program>;
+}
+
+/** A machine on which nothing is wrong: settings and versions of Debian 12. */
+function healthyHost(): FakeHost {
+  return {
+    root: true,
+    lvmVersion: "2.03.16",
+    settings: new Map([
+      ["locking_type", "1"],
+      ["use_lvmlockd", "0"],
+      ["wait_for_locks", "1"],
+      ["locking_dir", '"/run/lock/lvm"'],
+      ["filter", '["a|.*|"]'],
+      ["global_filter", '["a|.*|"]'],
+      ["use_devicesfile", "0"],
+      ["devicesfile", '"system.devices"'],
+      ["scan_lvs", "0"],
+      ["issue_discards", "0"],
+      ["udev_sync", "1"],
+      ["udev_rules", "1"],
+      ["monitoring", "1"],
+      ["snapshot_autoextend_threshold", "100"],
+      ["archive", "1"],
+    ]),
+    warnings: [],
+    targets: new Map([
+      ["snapshot-merge", "1.5.0"],
+      ["snapshot-origin", "1.9.0"],
+      ["snapshot", "1.16.0"],
+      ["striped", "1.6.0"],
+      ["linear", "1.4.0"],
+      ["error", "1.5.0"],
+    ]),
+    modules: new Set(["dm-mod", "dm-snapshot"]),
+    suspended: new Set(),
+    strays: new Map(),
+    pulled: new Set(),
+    withoutNode: new Set(),
+    hiddenDisks: [],
+    udev: "",
+    missing: new Set(),
+  };
 }
 
 /** An entry of the mount table. */
@@ -90,6 +166,8 @@ export class FakeMachine implements Exec {
   readonly busy: Set<string> = new Set();
   /** Disks that do not answer, and what tells those who wait for them that they do again. */
   readonly hung: Map<string, PromiseWithResolvers<void>> = new Map();
+  /** How it is beside its groups. */
+  readonly host: FakeHost = healthyHost();
   /** What to do before a command. */
   fault: Fault | undefined;
   #minor = 0;
@@ -105,8 +183,12 @@ export class FakeMachine implements Exec {
       tags: new Set<string>(),
       missingPvs: 0,
       exported: false,
+      readOnly: false,
+      metadataFree: 520192n,
+      systemId: "",
+      lockType: "",
+      disks: [{ path: `/dev/vd${String.fromCharCode("b".charCodeAt(0) + this.groups.length)}`, uuid: newUuid() }],
       lvs: [],
-      disk: `/dev/vd${"bcdefgh"[this.groups.length]}`,
       residue: new Set<string>(),
     };
     this.groups.push(group);
@@ -117,6 +199,10 @@ export class FakeMachine implements Exec {
     const replaced = await this.fault?.(command);
     if (replaced !== undefined) return replaced;
     if (command.program === "lvm") this.#reach(command);
+    if (this.host.missing.has(command.program)) {
+      const cause = new Deno.errors.NotFound();
+      throw new StorageError("Unavailable", `${command.program}: not found`, { cause });
+    }
     const tool = command.program === "lvm" ? lvm : TOOLS[command.program];
     if (tool === undefined) throw new Error(`the fake machine has no ${command.program}: ${describe(command)}`);
     return tool(this, command.args);
@@ -125,7 +211,7 @@ export class FakeMachine implements Exec {
   /** This machine with no other disks than these. */
   seeing(disks: readonly string[]): FakeMachine {
     return Object.create(this, {
-      groups: { value: this.groups.filter(({ disk }) => disks.includes(disk)) },
+      groups: { value: this.groups.filter((group) => group.disks.some(({ path }) => disks.includes(path))) },
       nextMinor: { value: () => this.nextMinor() },
       now: { value: () => this.now() },
     });
@@ -134,7 +220,9 @@ export class FakeMachine implements Exec {
   /** lvm reads all disks, or those of `--devices`, whatever it is to do; here its deadline passes at once. */
   #reach(command: Command): void {
     const at = command.args.indexOf("--devices");
-    const disks = at < 0 ? this.groups.map(({ disk }) => disk) : command.args[at + 1]!.split(",");
+    const disks = at < 0
+      ? this.groups.flatMap((group) => group.disks.map(({ path }) => path))
+      : command.args[at + 1]!.split(",");
     const hung = disks.map((disk) => this.hung.get(disk)).find((hung) => hung !== undefined);
     if (hung === undefined) return;
     const kind = command.mutates ? "StillRunning" : "Unavailable";
@@ -192,6 +280,11 @@ export function ok(stdout = ""): Output {
 /** An answer of failure. */
 export function refuse(code: number, stderr: string): Output {
   return { code, stdout: "", stderr: stderr + "\n" };
+}
+
+/** Makes sure that a tool is given what it is known to answer. */
+export function expectArgs(args: readonly string[], form: RegExp): void {
+  if (!form.test(args.join(" "))) throw new Error(`the fake machine does not know these arguments: ${args.join(" ")}`);
 }
 
 /** A UUID as LVM writes them. */

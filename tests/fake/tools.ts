@@ -5,7 +5,8 @@
  */
 
 import type { Output } from "../../lvm/exec.ts";
-import { blank, type FakeLv, type FakeMachine, ok, refuse, type Tool, type Tools } from "./machine.ts";
+import { dmsetup, lsblk, modinfo, udevadm, whereis } from "./lookers.ts";
+import { blank, expectArgs, type FakeMachine, ok, refuse, type Tool, type Tools } from "./machine.ts";
 
 /** The tools by program. */
 export const TOOLS: Tools = {
@@ -15,15 +16,19 @@ export const TOOLS: Tools = {
   cmp,
   dd,
   df,
+  dmsetup,
   e2fsck,
   findmnt,
   lsblk,
   mke2fs,
   "mkfs.btrfs": newFilesystem("btrfs", 114294784n, (args) => after(args, "-U")),
   "mkfs.xfs": newFilesystem("xfs", 300n << 20n, (args) => after(args, "-m").replace(/^uuid=/, "")),
+  modinfo,
   mount,
   resize2fs: (machine, args) => growDevice(machine, args.at(-1)!, /^ext[234]$/),
+  udevadm,
   umount,
+  whereis,
   wipefs,
   xfs_growfs: (machine, args) => growMounted(machine, args, "xfs"),
 };
@@ -39,17 +44,6 @@ function findmnt(machine: FakeMachine, args: readonly string[]): Output {
       "vfs-options": mount.readOnly ? "ro,relatime" : "rw,relatime",
       "maj:min": mount.deviceNumber,
     })),
-  }));
-}
-
-function lsblk(machine: FakeMachine, args: readonly string[]): Output {
-  expectArgs(args, /^--json --bytes --nodeps --output NAME,MAJ:MIN,SIZE,RO \//);
-  const path = args.at(-1)!;
-  const lv = machine.lvAt(path);
-  if (lv === undefined) return { ...refuse(32, `lsblk: ${path}: not a block device`), stdout: '{"blockdevices": []}' };
-  const name = deviceName(machine, lv);
-  return ok(JSON.stringify({
-    blockdevices: [{ name, "maj:min": `253:${lv.minor}`, size: Number(lv.size), ro: lv.readOnly }],
   }));
 }
 
@@ -95,14 +89,22 @@ function dd(machine: FakeMachine, args: readonly string[]): Output {
 }
 
 function df(machine: FakeMachine, args: readonly string[]): Output {
-  expectArgs(args, /^--block-size=1 --output=size,used,avail,itotal,iused,iavail \//);
-  const lv = machine.mounts.findLast((mount) => mount.target === args.at(-1))?.lv;
-  if (lv === undefined) return refuse(1, `df: ${args.at(-1)}: No such file or directory`);
-  const { filesystemBytes, signatures: [signature] } = lv.content;
-  const inodes = signature?.type === "btrfs" ? "     0     0     0" : "  8192    11  8181";
-  return ok(
-    ` 1B-blocks  Used  Avail Inodes IUsed IFree\n${filesystemBytes} 4096 ${filesystemBytes - 4096n} ${inodes}\n`,
-  );
+  expectArgs(args, /^--block-size=1 --output=size,used,avail,itotal,iused,iavail(?:,file)? \//);
+  const named = args[1]!.endsWith(",file");
+  const rows = args.slice(2).map((path) => {
+    const lv = machine.mounts.findLast((mount) => mount.target === path)?.lv;
+    if (lv === undefined) return { row: "", error: `df: ${path}: No such file or directory\n` };
+    const { filesystemBytes, signatures: [signature] } = lv.content;
+    const inodes = signature?.type === "btrfs" ? "     0     0     0" : "  8192    11  8181";
+    return {
+      row: `${filesystemBytes} 4096 ${filesystemBytes - 4096n} ${inodes}${named ? ` ${path}` : ""}\n`,
+      error: "",
+    };
+  });
+  const title = ` 1B-blocks  Used  Avail Inodes IUsed IFree${named ? " File" : ""}\n`;
+  const stderr = rows.map(({ error }) => error).join("");
+  const stdout = rows.some(({ row }) => row !== "") ? title + rows.map(({ row }) => row).join("") : "";
+  return { code: stderr === "" ? 0 : 1, stdout, stderr };
 }
 
 function blockdev(machine: FakeMachine, args: readonly string[]): Output {
@@ -255,15 +257,6 @@ function after(args: readonly string[], flag: string): string {
   const value = args[args.indexOf(flag) + 1];
   if (!args.includes(flag) || value === undefined) throw new Error(`expected ${flag} in ${args.join(" ")}`);
   return value;
-}
-
-function expectArgs(args: readonly string[], form: RegExp): void {
-  if (!form.test(args.join(" "))) throw new Error(`the fake machine does not know these arguments: ${args.join(" ")}`);
-}
-
-function deviceName(machine: FakeMachine, lv: FakeLv): string {
-  const { group } = machine.allLvs().find((each) => each.lv === lv)!;
-  return `${group.name.replaceAll("-", "--")}-${lv.name.replaceAll("-", "--")}`;
 }
 
 function exists(path: string): boolean {

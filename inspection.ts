@@ -1,0 +1,44 @@
+/**
+ * `denolith doctor` and `denolith status`: looking at a host, and saying what is there.
+ *
+ * @module
+ */
+
+import type { Flags } from "./command_line.ts";
+import { socketPath } from "./csi/endpoint.ts";
+import { requireDriverName } from "./csi/identity.ts";
+import { parseGroupList } from "./csi/parameters.ts";
+import { socketState } from "./csi/server.ts";
+import { examine } from "./lvm/doctor.ts";
+import { diagnosisJson, diagnosisText } from "./lvm/doctor_text.ts";
+import { HostExec } from "./lvm/exec.ts";
+import { readStatus, type StatusOptions } from "./lvm/status.ts";
+import { statusJson, statusText } from "./lvm/status_text.ts";
+
+/** Prints what is wrong on this host and what to do about it; answers 1 when an error is among it. */
+export async function doctor(flags: Flags): Promise<number> {
+  const path = socketPath(flags.endpoint!);
+  const state = await socketState(path).catch(() => undefined);
+  const diagnosis = await examine({
+    ...lookingAt(flags),
+    ...(state === undefined ? {} : { socket: { path, state } }),
+  });
+  console.log(flags.json === "true" ? diagnosisJson(diagnosis) : diagnosisText(diagnosis));
+  return diagnosis.level === "error" ? 1 : 0;
+}
+
+/** Prints what the driver has on this host. */
+export async function status(flags: Flags): Promise<number> {
+  const found = await readStatus(lookingAt(flags));
+  console.log(flags.json === "true" ? statusJson(found) : statusText(found));
+  return 0;
+}
+
+function lookingAt(flags: Flags): StatusOptions {
+  const list = flags["volume-groups"];
+  return {
+    exec: new HostExec(),
+    driver: requireDriverName(flags["driver-name"]!),
+    ...(list === undefined ? {} : { groups: parseGroupList(list) }),
+  };
+}

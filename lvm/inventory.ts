@@ -1,0 +1,184 @@
+/**
+ * All that a report shows of one driver: its volumes and snapshots, those that are Lost, and what fits neither.
+ *
+ * @module
+ */
+
+import { StorageError } from "./error.ts";
+import type { Exec } from "./exec.ts";
+import { exactly, type GroupMatcher } from "./groups.ts";
+import { isOurLvName, type VolumeId } from "./ids.ts";
+import { Lvm } from "./lvm.ts";
+import type { LogicalVolume, VolumeGroup } from "./report.ts";
+import { type LocatedSnapshot, Snapshots } from "./snapshots.ts";
+import { ownedSnapshotId, ownedVolumeId, ownersOf, type UsedTag, usedTags } from "./tags.ts";
+import { type Volume, Volumes, type VolumeState } from "./volumes.ts";
+
+/** A volume that is Lost. */
+export type LostVolume = Extract<VolumeState, { state: "lost" }> & {
+  /** Its id. */
+  readonly id: VolumeId;
+};
+
+/** A volume that cannot be told from what is there. */
+export interface ForeignVolume {
+  /** Its id. */
+  readonly id: VolumeId;
+  /** Why, of the kind `ForeignData`. */
+  readonly error: StorageError;
+}
+
+/** Something of the driver's that is no volume and no snapshot. */
+export interface Orphan {
+  /**
+   * What is wrong: its tags cannot be read; other LVs claim to be the same volume or snapshot; it has a name as the driver
+   * gives them, but nobody's tags; it is a record that names no LV that is there.
+   */
+  readonly kind: "unreadable" | "duplicate" | "untagged" | "record";
+  /** The group that it is in. */
+  readonly group: string;
+  /** The LV, as `group/name`; for a record, its tag. */
+  readonly on: string;
+  /** The id that it claims, where it can be read. */
+  readonly id?: string;
+  /** Its tags of ours. */
+  readonly tags: readonly string[];
+}
+
+/** All that is of the driver. */
+export interface Inventory {
+  /** The volumes that are there, in the order of their ids. */
+  readonly volumes: readonly Volume[];
+  /** The volumes that are not, in the order of their ids. */
+  readonly lost: readonly LostVolume[];
+  /** The volumes that several LVs claim to be, or whose tags cannot be read, in the order of their ids. */
+  readonly foreign: readonly ForeignVolume[];
+  /** The snapshots, in the order of their ids. */
+  readonly snapshots: readonly LocatedSnapshot[];
+  /** What is neither. */
+  readonly orphans: readonly Orphan[];
+}
+
+/** Where things are found. */
+export interface Finders {
+  /** Finds volumes. */
+  readonly volumes: Volumes;
+  /** Finds snapshots. */
+  readonly snapshots: Snapshots;
+}
+
+/** What finds the driver's volumes and snapshots; for looking only, so that there is nothing to keep up. */
+export function finders(exec: Exec, driver: string): Finders {
+  const options = { lvm: new Lvm(exec), driver, upkeep: { look: () => {} } };
+  const volumes = new Volumes({ ...options, groups: exactly("") });
+  return { volumes, snapshots: new Snapshots({ ...options, volumes }) };
+}
+
+interface Place {
+  readonly group: VolumeGroup;
+  readonly lv: LogicalVolume;
+}
+
+/** Sorts out what the groups hold of the driver of the finders. It reads nothing but the report. */
+export function takeInventory(groups: readonly VolumeGroup[], { volumes, snapshots }: Finders): Inventory {
+  const { driver } = volumes;
+  const places = groups.flatMap((group) => group.lvs.map((lv) => ({ group, lv })));
+  const records = groups.flatMap((group) => usedTags(driver, group.tags).map((used) => ({ group: group.name, used })));
+  const volumeIds = sorted([
+    ...places.map(({ lv }) => ownedVolumeId(driver, lv.tags)),
+    ...records.map(({ used }) => used.id),
+  ]);
+  const snapshotIds = sorted(places.map(({ lv }) => ownedSnapshotId(driver, lv.tags)));
+
+  const states = volumeIds.map((id) => ({ id, found: unlessForeign(() => volumes.locate(groups, id)) }));
+  const located = snapshotIds.map((id) => ({ id, found: unlessForeign(() => snapshots.locate(groups, id)) }));
+  const lost = states.flatMap(({ id, found }) =>
+    "value" in found && found.value.state === "lost" ? [{ ...found.value, id }] : []
+  );
+  const foreign = states.flatMap(({ id, found }) => "error" in found ? [{ id, error: found.error }] : []);
+  const claims = new Set<string>([
+    ...foreign.map(({ id }) => volumeKey(id)),
+    ...located.filter(({ found }) => "error" in found).map(({ id }) => snapshotKey(id)),
+  ]);
+  return {
+    volumes: states.flatMap(({ found }) =>
+      "value" in found && found.value.state === "present" ? [found.value.volume] : []
+    ),
+    lost,
+    foreign,
+    snapshots: located.flatMap(({ found }) => "value" in found && found.value !== undefined ? [found.value] : []),
+    orphans: [
+      ...places.flatMap((place) => orphanAt(driver, place, places, claims)),
+      ...records.filter(({ used }) => isDangling(used, lost)).map(({ group, used }) => recordOrphan(group, used)),
+    ],
+  };
+}
+
+/** Of the groups, those that were asked for and those with anything of the driver; if there are none such, all. */
+export function groupsInUse<G extends VolumeGroup>(
+  groups: readonly G[],
+  driver: string,
+  wanted: GroupMatcher | undefined,
+): readonly G[] {
+  const used = groups.filter((group) => wanted?.matches(group.name) || hasOurs(group, driver));
+  return used.length === 0 && wanted === undefined ? groups : used;
+}
+
+function hasOurs({ lvs, tags }: VolumeGroup, driver: string): boolean {
+  return usedTags(driver, tags).length > 0 || lvs.some((lv) => ownersOf(lv.tags).includes(driver) || isUntagged(lv));
+}
+
+function orphanAt(driver: string, place: Place, all: readonly Place[], claims: ReadonlySet<string>): Orphan[] {
+  const { group, lv } = place;
+  const owned = ownersOf(lv.tags).includes(driver);
+  if (!owned && !isUntagged(lv)) return [];
+  const id = claimOf(driver, lv);
+  const tags = lv.tags.filter((tag) => tag.startsWith("denolith"));
+  const orphan = { group: group.name, on: `${group.name}/${lv.name}`, tags };
+  if (!owned) return [{ ...orphan, kind: "untagged" }];
+  if (id === undefined) return [{ ...orphan, kind: "unreadable" }];
+  if (!claims.has(id.key)) return [];
+  const claimants = all.filter((other) => claimOf(driver, other.lv)?.key === id.key);
+  return [{ ...orphan, id: id.id, kind: claimants.length > 1 ? "duplicate" : "unreadable" }];
+}
+
+function isUntagged(lv: LogicalVolume): boolean {
+  return isOurLvName(lv.name) && ownersOf(lv.tags).length === 0;
+}
+
+function isDangling(used: UsedTag, lost: readonly LostVolume[]): boolean {
+  return used.id === undefined || lost.some(({ record }) => record === used.tag);
+}
+
+function recordOrphan(group: string, { tag, id }: UsedTag): Orphan {
+  return { kind: "record", group, on: tag, tags: [tag], ...(id === undefined ? {} : { id }) };
+}
+
+function claimOf(driver: string, lv: LogicalVolume): { id: string; key: string } | undefined {
+  const volume = ownedVolumeId(driver, lv.tags);
+  if (volume !== undefined) return { id: volume, key: volumeKey(volume) };
+  const snapshot = ownedSnapshotId(driver, lv.tags);
+  return snapshot && { id: snapshot, key: snapshotKey(snapshot) };
+}
+
+/** A volume and a snapshot can have the same id. */
+function volumeKey(id: string): string {
+  return `volume ${id}`;
+}
+
+function snapshotKey(id: string): string {
+  return `snapshot ${id}`;
+}
+
+function unlessForeign<T>(find: () => T): { readonly value: T } | { readonly error: StorageError } {
+  try {
+    return { value: find() };
+  } catch (error) {
+    if (error instanceof StorageError && error.kind === "ForeignData") return { error };
+    throw error;
+  }
+}
+
+function sorted<T extends string>(ids: readonly (T | undefined)[]): T[] {
+  return [...new Set(ids.filter((id) => id !== undefined))].sort();
+}

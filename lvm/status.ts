@@ -1,0 +1,211 @@
+/**
+ * What the driver has on this machine: groups, volumes, snapshots, how full they are, and what fits nowhere.
+ *
+ * It reads LVM's report, the mount table and the usage of what is mounted, and changes nothing.
+ *
+ * @module
+ */
+
+import type { Exec } from "./exec.ts";
+import type { GroupMatcher } from "./groups.ts";
+import { finders, type ForeignVolume, groupsInUse, type LostVolume, type Orphan, takeInventory } from "./inventory.ts";
+import { deviceMounts, filesystemMounts, type Mount, readMounts, readUsages, type Usage } from "./mounts.ts";
+import type { LocatedSnapshot } from "./snapshots.ts";
+import { readSurvey, type SurveyedGroup } from "./survey.ts";
+import { ownersOf } from "./tags.ts";
+import type { Volume } from "./volumes.ts";
+
+/** What is to be told. */
+export interface StatusOptions {
+  /** Runs the commands. */
+  readonly exec: Exec;
+  /** The driver's name. */
+  readonly driver: string;
+  /** Which groups to show; by default those with anything of the driver, or else all. */
+  readonly groups?: GroupMatcher;
+}
+
+/** A group; sizes in bytes. */
+export interface GroupStatus {
+  /** Its name. */
+  readonly name: string;
+  /** Its UUID. */
+  readonly uuid: string;
+  /** All its space. */
+  readonly size: bigint;
+  /** Its space that no LV has. */
+  readonly free: bigint;
+  /** The space of the driver's LVs in it. */
+  readonly used: bigint;
+  /** The size of its smallest metadata area, and what is free in the one that has least. */
+  readonly metadata: { readonly size: bigint; readonly free: bigint };
+  /** How many disks it has, and how many of them are missing. */
+  readonly disks: { readonly count: number; readonly missing: number };
+  /** Whether LVM would change it now: writeable, not exported. */
+  readonly writeable: boolean;
+}
+
+/**
+ * The state of a volume. `Ready`: its LV is there. `Partial`: so is its LV, but a disk of it is missing. `Lost`: it was
+ * in use, and its LV is gone or replaced. `Foreign`: several LVs claim to be it, or its tags cannot be read.
+ */
+export type VolumeStateName = "Ready" | "Partial" | "Lost" | "Foreign";
+
+/** Where something is mounted. */
+export interface MountStatus {
+  /** The path. */
+  readonly target: string;
+  /** Whether it is read-only there. */
+  readonly readOnly: boolean;
+}
+
+/** A volume; sizes in bytes. What is not known of one that is Lost or Foreign is absent. */
+export interface VolumeStatus {
+  /** Its id. */
+  readonly id: string;
+  /** Its state. */
+  readonly state: VolumeStateName;
+  /** The group that it is in, or was. */
+  readonly group?: string;
+  /** The name of its LV. */
+  readonly lv?: string;
+  /** The size of its LV. */
+  readonly size?: bigint;
+  /** What is on it: the type of a filesystem, or `block`. */
+  readonly content?: string;
+  /** How far that is: `raw`, `wanted`, `formatting` or `formatted` (docs/state.md). */
+  readonly contentState?: string;
+  /** Whether its device is there. */
+  readonly active?: boolean;
+  /** Where it is staged and published. */
+  readonly mounts: readonly MountStatus[];
+  /** How full its filesystem is, while it is mounted. */
+  readonly usage?: Usage;
+  /** What is wrong with it. */
+  readonly problem?: string;
+}
+
+/** A snapshot; sizes in bytes. */
+export interface SnapshotStatus {
+  /** Its id. */
+  readonly id: string;
+  /** The id of its volume. */
+  readonly source: string;
+  /** The group that it is in. */
+  readonly group: string;
+  /** The name of its LV. */
+  readonly lv: string;
+  /** What its volume had at the cut. */
+  readonly size: bigint;
+  /** The size of the store for changed blocks. */
+  readonly storeSize: bigint;
+  /** How full the store is, in percent; absent while it is inactive. */
+  readonly storePercent?: number;
+  /** `Ready`; or `Overflowed`: the store was too small, and the content is gone. */
+  readonly state: "Ready" | "Overflowed";
+  /** When it was taken, in seconds since 1970. */
+  readonly createdAt: number;
+}
+
+/** What the driver has. */
+export interface Status {
+  /** The driver's name. */
+  readonly driver: string;
+  /** The groups, in the order of LVM's report. */
+  readonly groups: readonly GroupStatus[];
+  /** The volumes, in the order of their ids. */
+  readonly volumes: readonly VolumeStatus[];
+  /** The snapshots, in the order of their ids. */
+  readonly snapshots: readonly SnapshotStatus[];
+  /** What is neither. */
+  readonly orphans: readonly Orphan[];
+}
+
+/** How long a command is waited for, in milliseconds. */
+const DEADLINE_MS = 20_000;
+
+/**
+ * Looks at the machine.
+ *
+ * @throws {StorageError} `FailedPrecondition` for another user than root, `CommandFailed` or `Unavailable` when LVM or the
+ * mount table cannot be read.
+ */
+export async function readStatus({ exec: host, driver, groups: wanted }: StatusOptions): Promise<Status> {
+  const exec: Exec = {
+    run: (command) => host.run({ ...command, deadlineMs: DEADLINE_MS }),
+    settled: () => host.settled(),
+  };
+  const [{ groups: all }, mounts] = await Promise.all([readSurvey(exec), readMounts(exec)]);
+  const groups = wanted === undefined
+    ? groupsInUse(all, driver, undefined)
+    : all.filter(({ name }) => wanted.matches(name));
+  const shown = (name: string) => groups.some((group) => group.name === name);
+  // everything is looked for in all groups, so that what has moved or was copied is not taken for gone
+  const inventory = takeInventory(all, finders(exec, driver));
+  const partial = new Set(all.flatMap((group) => group.partialLvs.map((name) => `${group.name}/${name}`)));
+  const present = inventory.volumes.filter(({ group }) => shown(group.name));
+  const usages = await readUsages(exec, present.flatMap(({ lv }) => filesystemMounts(mounts, lv)[0]?.target ?? []));
+  return {
+    driver,
+    groups: groups.map((group) => groupStatus(group, driver)),
+    volumes: [
+      ...present.map((volume) => volumeStatus(volume, mounts, usages, partial)),
+      ...inventory.lost.filter(({ group }) => shown(group.name)).map(lostStatus),
+      ...inventory.foreign.map(foreignStatus),
+    ].sort((a, b) => a.id < b.id ? -1 : 1),
+    snapshots: inventory.snapshots.filter(({ group }) => shown(group.name)).map(snapshotStatus),
+    orphans: inventory.orphans.filter(({ group }) => shown(group)),
+  };
+}
+
+function groupStatus(group: SurveyedGroup, driver: string): GroupStatus {
+  const { name, uuid, size, free, metadataSize, metadataFree, pvs, missingPvs, writeable, lvs } = group;
+  const ours = lvs.filter(({ tags }) => ownersOf(tags).includes(driver));
+  return {
+    ...{ name, uuid, size, free },
+    used: ours.reduce((sum, lv) => sum + lv.size, 0n),
+    metadata: { size: metadataSize, free: metadataFree },
+    disks: { count: pvs.length, missing: missingPvs },
+    writeable,
+  };
+}
+
+function volumeStatus(
+  { id, size, tags: { content }, lv, group }: Volume,
+  mounts: readonly Mount[],
+  usages: ReadonlyMap<string, Usage>,
+  partial: ReadonlySet<string>,
+): VolumeStatus {
+  const mounted = [...filesystemMounts(mounts, lv), ...deviceMounts(mounts, lv)];
+  const usage = mounted.map(({ target }) => usages.get(target)).find((each) => each !== undefined);
+  const damaged = partial.has(`${group.name}/${lv.name}`);
+  return {
+    id,
+    state: damaged ? "Partial" : "Ready",
+    ...{ group: group.name, lv: lv.name, size },
+    content: content.state === "raw" ? "block" : content.type,
+    contentState: content.state,
+    active: lv.active,
+    mounts: mounted.map(({ target, readOnly }) => ({ target, readOnly })),
+    ...(usage === undefined ? {} : { usage }),
+    ...(damaged ? { problem: `a disk of volume group ${group.name} that it is on is missing` } : {}),
+  };
+}
+
+function lostStatus({ id, group, error }: LostVolume): VolumeStatus {
+  return { id, state: "Lost", group: group.name, mounts: [], problem: error.message };
+}
+
+function foreignStatus({ id, error }: ForeignVolume): VolumeStatus {
+  return { id, state: "Foreign", mounts: [], problem: error.message };
+}
+
+function snapshotStatus({ snapshot, lv, group }: LocatedSnapshot): SnapshotStatus {
+  const { id, source, size, createdAt, ready } = snapshot;
+  return {
+    ...{ id, source, group: group.name, lv: lv.name, size, storeSize: lv.size },
+    ...(lv.snapshotPercent === undefined ? {} : { storePercent: lv.snapshotPercent }),
+    state: ready ? "Ready" : "Overflowed",
+    createdAt,
+  };
+}

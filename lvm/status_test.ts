@@ -1,0 +1,191 @@
+import { assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { healthyMachine } from "../tests/fake/healthy.ts";
+import { newUuid } from "../tests/fake/machine.ts";
+import { StorageError } from "./error.ts";
+import { exactly } from "./groups.ts";
+import { volumeIdOf, volumeLvName } from "./ids.ts";
+import { readStatus, type Status } from "./status.ts";
+import { statusJson, statusText } from "./status_text.ts";
+import { usedTag, volumeTags } from "./tags.ts";
+
+const DRIVER = "lvm.denolith.dev";
+
+type Healthy = ReturnType<typeof healthyMachine>;
+
+function statusOf({ machine }: Healthy, groups?: string): Promise<Status> {
+  return readStatus({ exec: machine, driver: DRIVER, ...(groups === undefined ? {} : { groups: exactly(groups) }) });
+}
+
+/** Adds what is not as it should be: one of each. */
+function disorder({ machine, group, lv }: Healthy): void {
+  group.tags.add(usedTag(DRIVER, volumeIdOf("gone"), "gone-uuid")).add(`denolith.used=${DRIVER}:odd`);
+  const tags = volumeTags(DRIVER, {
+    id: volumeIdOf("twice"),
+    content: { state: "raw" },
+    mkfsOptions: [],
+    shared: true,
+    erase: "zero",
+  });
+  const plain = { ...lv, active: false };
+  group.lvs.push(
+    { ...plain, name: "twice-a", uuid: newUuid(), tags: new Set(tags) },
+    { ...plain, name: "twice-b", uuid: newUuid(), tags: new Set(tags) },
+    { ...plain, name: "odd", uuid: newUuid(), tags: new Set([`denolith=${DRIVER}`]) },
+    { ...plain, name: volumeLvName(volumeIdOf("bare")), uuid: newUuid(), tags: new Set() },
+    { ...plain, name: "somebody-elses", uuid: newUuid(), tags: new Set() },
+  );
+  const fast = machine.addGroup("fast", 1n << 30n);
+  fast.missingPvs = 1;
+  const raw = volumeTags(DRIVER, {
+    id: volumeIdOf("raw"),
+    content: { state: "raw" },
+    mkfsOptions: [],
+    shared: true,
+    erase: "zero",
+  });
+  const device = {
+    ...lv,
+    name: volumeLvName(volumeIdOf("raw")),
+    uuid: newUuid(),
+    tags: new Set(raw),
+    minor: machine.nextMinor(),
+  };
+  fast.lvs.push(device);
+  const node = { source: `devtmpfs[/dm-${device.minor}]`, fsType: "devtmpfs", root: `/dm-${device.minor}` };
+  machine.mounts.push({ ...node, target: "/block", readOnly: true, deviceNumber: "0:5", lv: device });
+}
+
+Deno.test("readStatus() tells groups, volumes with their mounts and usage, and snapshots, with four commands", async () => {
+  const healthy = healthyMachine();
+  const commands: string[] = [];
+  healthy.machine.fault = ({ program, mutates }) => void commands.push(`${program} ${mutates}`);
+  const { id, snapshotId, group, lv, snapshot } = healthy;
+  assertEquals(await statusOf(healthy), {
+    driver: DRIVER,
+    groups: [{
+      name: "data",
+      uuid: group.uuid,
+      size: 1n << 30n,
+      free: 944n << 20n,
+      used: 80n << 20n,
+      metadata: { size: 1044480n, free: 520192n },
+      disks: { count: 1, missing: 0 },
+      writeable: true,
+    }],
+    volumes: [{
+      id,
+      state: "Ready",
+      group: "data",
+      lv: lv.name,
+      size: 64n << 20n,
+      content: "ext4",
+      contentState: "formatted",
+      active: true,
+      mounts: [{ target: "/staging", readOnly: false }],
+      usage: {
+        bytes: { total: 64n << 20n, used: 4096n, available: (64n << 20n) - 4096n },
+        inodes: { total: 8192n, used: 11n, available: 8181n },
+      },
+    }],
+    snapshots: [{
+      id: snapshotId,
+      source: id,
+      group: "data",
+      lv: snapshot.name,
+      size: 64n << 20n,
+      storeSize: 16n << 20n,
+      storePercent: 0,
+      state: "Ready",
+      createdAt: 1,
+    }],
+    orphans: [],
+  });
+  assertEquals(commands.toSorted(), ["df false", "findmnt false", "lvm false"]);
+});
+
+Deno.test("readStatus() tells what is Lost, Foreign, Partial, overflowed and nobody's", async () => {
+  const healthy = healthyMachine();
+  disorder(healthy);
+  healthy.snapshot.invalid = true;
+  const { volumes, snapshots, orphans } = await statusOf(healthy);
+  assertEquals(
+    Object.fromEntries(volumes.map(({ id, state }) => [id, state])),
+    {
+      [healthy.id]: "Ready",
+      [volumeIdOf("gone")]: "Lost",
+      [volumeIdOf("twice")]: "Foreign",
+      [volumeIdOf("raw")]: "Partial",
+    },
+  );
+  assertMatch(volumes.find(({ state }) => state === "Lost")!.problem!, /^Lost: /);
+  assertEquals(volumes.find(({ state }) => state === "Partial")!.mounts, [{ target: "/block", readOnly: true }]);
+  assertEquals(snapshots.map(({ state }) => state), ["Overflowed"]);
+  assertEquals(orphans.map(({ kind, on }) => `${kind} ${on}`), [
+    "duplicate data/twice-a",
+    "duplicate data/twice-b",
+    "unreadable data/odd",
+    `untagged data/${volumeLvName(volumeIdOf("bare"))}`,
+    `record ${usedTag(DRIVER, volumeIdOf("gone"), "gone-uuid")}`,
+    `record denolith.used=${DRIVER}:odd`,
+  ]);
+});
+
+Deno.test("readStatus() shows the groups in use, or those asked for, and looks for volumes in all", async () => {
+  const healthy = healthyMachine();
+  const idle = healthy.machine.addGroup("idle", 1n << 30n);
+  assertEquals((await statusOf(healthy)).groups.map(({ name }) => name), ["data"]);
+  const other = await statusOf(healthy, "idle");
+  assertEquals([other.groups.map(({ name }) => name), other.volumes, other.snapshots], [["idle"], [], []]);
+
+  idle.lvs.push({ ...healthy.lv, name: "copy", uuid: newUuid(), active: false });
+  const { volumes, orphans } = await statusOf(healthy, "idle");
+  assertEquals([volumes.map(({ state }) => state), orphans.map(({ on }) => on)], [["Foreign"], ["idle/copy"]]);
+});
+
+Deno.test("readStatus() fails when it cannot be told: not root, no report, no mount table", async () => {
+  const cases: [(healthy: Healthy) => unknown, StorageError["kind"]][] = [
+    [({ machine }) => machine.host.root = false, "FailedPrecondition"],
+    [({ machine }) => machine.host.missing.add("lvm"), "Unavailable"],
+    [({ machine }) => machine.host.missing.add("findmnt"), "Unavailable"],
+    [
+      ({ machine }) =>
+        machine.fault = ({ program }) => program === "lvm" ? { code: 5, stdout: "", stderr: "" } : undefined,
+      "CommandFailed",
+    ],
+  ];
+  for (const [spoil, kind] of cases) {
+    const healthy = healthyMachine();
+    spoil(healthy);
+    assertEquals((await assertRejects(() => statusOf(healthy), StorageError)).kind, kind);
+  }
+});
+
+Deno.test("a status as JSON has sizes as integers in bytes, and comes back as it was", async () => {
+  const status = await statusOf(healthyMachine());
+  const read = JSON.parse(statusJson(status));
+  assertEquals([read.groups[0].size, read.volumes[0].size, read.snapshots[0].storeSize], [1 << 30, 64 << 20, 16 << 20]);
+  assertEquals(Object.keys(read), ["driver", "groups", "volumes", "snapshots", "orphans"]);
+});
+
+Deno.test("a status as text has tables whose columns are aligned, and no line of prose too long", async () => {
+  const healthy = healthyMachine();
+  disorder(healthy);
+  const text = statusText(await statusOf(healthy));
+  const volumes = text.slice(text.indexOf("\nVolumes"), text.indexOf("\nSnapshots")).split("\n");
+  const column = volumes[2]!.indexOf("STATE");
+  const rows = volumes.filter((line) => /^ {2}v1-/.test(line));
+  assertEquals(rows.map((row) => row.slice(column).trim()).toSorted(), ["Foreign", "Lost", "Partial", "Ready"]);
+  assertMatch(text, /\n {2}v1-\S+ +data +64 MiB +ext4 +1 % +Ready\n {6}\/staging\n/);
+  assertMatch(text, /\n {6}\/block \(read-only\)\n/);
+  assertMatch(text, /\n {2}fast +1 GiB .* 1 of 1 missing\n/);
+  assertEquals(
+    text.split("\n").filter((line) => line.length > 100 && !/^ *\S+$/.test(line)),
+    [],
+  );
+});
+
+Deno.test("a status of nothing says so", async () => {
+  const healthy = healthyMachine();
+  healthy.machine.groups.length = 0;
+  assertEquals(statusText(await statusOf(healthy)), "Volume groups\n  none\n\nVolumes\n  none\n\nSnapshots\n  none");
+});

@@ -1,0 +1,104 @@
+/**
+ * A status for people and for programs.
+ *
+ * @module
+ */
+
+import type { Orphan } from "./inventory.ts";
+import { formatBytes } from "./size.ts";
+import { table, wrap } from "./text.ts";
+import type { GroupStatus, SnapshotStatus, Status, VolumeStatus } from "./status.ts";
+
+/** The status as JSON. A `bigint` becomes a number, in which sizes of whole extents are exact. */
+export function statusJson(status: Status): string {
+  return JSON.stringify(status, (_, value) => typeof value === "bigint" ? Number(value) : value, 2);
+}
+
+/** The status as tables, for a terminal of 100 columns. */
+export function statusText(status: Status): string {
+  return [
+    ...section("Volume groups", groupTable(status.groups)),
+    ...section("Volumes", volumeTable(status.volumes)),
+    ...section("Snapshots", snapshotTable(status.snapshots)),
+    ...(status.orphans.length === 0 ? [] : section("Neither volume nor snapshot", status.orphans.flatMap(orphanLines))),
+  ].slice(1).join("\n");
+}
+
+function section(title: string, lines: readonly string[]): string[] {
+  return ["", title, ...(lines.length === 0 ? ["  none"] : lines)];
+}
+
+function groupTable(groups: readonly GroupStatus[]): string[] {
+  return table(
+    [["NAME", "left"], ["SIZE", "right"], ["FREE", "right"], ["VOLUMES", "right"], ["METADATA FREE", "right"], [
+      "DISKS",
+      "left",
+    ]],
+    groups.map(({ name, size, free, used, metadata, disks, writeable }) => ({
+      cells: [
+        name,
+        formatBytes(size),
+        formatBytes(free),
+        formatBytes(used),
+        formatBytes(metadata.free),
+        (disks.missing === 0 ? `${disks.count}` : `${disks.missing} of ${disks.count} missing`) +
+        (writeable ? "" : ", not writeable"),
+      ],
+      notes: [],
+    })),
+  );
+}
+
+function volumeTable(volumes: readonly VolumeStatus[]): string[] {
+  return table(
+    [["ID", "left"], ["GROUP", "left"], ["SIZE", "right"], ["CONTENT", "left"], ["USED", "right"], ["STATE", "left"]],
+    volumes.map(({ id, group, size, content, contentState, usage, state, active, mounts, problem }) => ({
+      cells: [
+        id,
+        group ?? "",
+        size === undefined ? "" : formatBytes(size),
+        (content ?? "") + (contentState === "wanted" || contentState === "formatting" ? ` (${contentState})` : ""),
+        usage === undefined ? "" : percent(usage.bytes),
+        state + (active === false ? ", inactive" : ""),
+      ],
+      notes: [
+        ...mounts.map(({ target, readOnly }) => target + (readOnly ? " (read-only)" : "")),
+        ...(problem === undefined ? [] : [problem]),
+      ],
+    })),
+  );
+}
+
+/** As df(1) counts: of what ordinary users can have. */
+function percent({ used, available }: { used: bigint; available: bigint }): string {
+  const all = used + available;
+  return all === 0n ? "" : `${(used * 100n + all - 1n) / all} %`;
+}
+
+function snapshotTable(snapshots: readonly SnapshotStatus[]): string[] {
+  return table(
+    [["ID", "left"], ["GROUP", "left"], ["SIZE", "right"], ["STORE", "right"], ["FULL", "right"], ["STATE", "left"]],
+    snapshots.map(({ id, group, size, storeSize, storePercent, state, source, createdAt }) => ({
+      cells: [
+        id,
+        group,
+        formatBytes(size),
+        formatBytes(storeSize),
+        storePercent === undefined ? "" : `${storePercent} %`,
+        state,
+      ],
+      notes: [`of ${source}, ${new Date(createdAt * 1000).toISOString().slice(0, 19)}Z`],
+    })),
+  );
+}
+
+const ORPHANS: Readonly<Record<Orphan["kind"], string>> = {
+  duplicate: "claims to be what another one claims to be",
+  record: "a record, and no such logical volume",
+  unreadable: "its tags cannot be read",
+  untagged: "a name of ours without our tags",
+};
+
+function orphanLines({ kind, on, group }: Orphan): string[] {
+  return wrap("  ", `${kind === "record" ? `${group}: ` : ""}${on}: ${ORPHANS[kind]}`);
+}

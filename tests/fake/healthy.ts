@@ -1,0 +1,51 @@
+/**
+ * A fake machine on which nothing is wrong, with something of the driver on it.
+ *
+ * @module
+ */
+
+import { snapshotIdOf, snapshotLvName, volumeIdOf, volumeLvName } from "../../lvm/ids.ts";
+import { snapshotTags, usedTag, volumeTags } from "../../lvm/tags.ts";
+import { blank, devicePath, FakeMachine, newUuid } from "./machine.ts";
+
+const DRIVER = "lvm.denolith.dev";
+
+/** A machine whose group `data` has a volume that is staged at `/staging`, and a snapshot of it with a small store. */
+export function healthyMachine() {
+  const machine = new FakeMachine();
+  const group = machine.addGroup("data", 1n << 30n);
+  const id = volumeIdOf("one");
+  const snapshotId = snapshotIdOf("cut");
+  const uuid = "11111111-2222-3333-4444-555555555555";
+  const size = 64n << 20n;
+  const content = { state: "formatted", type: "ext4", uuid } as const;
+  const lv = {
+    name: volumeLvName(id),
+    uuid: newUuid(),
+    size,
+    tags: new Set(volumeTags(DRIVER, { id, content, mkfsOptions: [], shared: true, erase: "zero" })),
+    active: true,
+    readOnly: false,
+    minor: machine.nextMinor(),
+    createdAt: 1,
+    content: { ...blank(), signatures: [{ type: "ext4", uuid }], filesystemBytes: size },
+    invalid: false,
+    suspended: false,
+    zeroedTo: 0n,
+  };
+  const snapshot = {
+    ...lv,
+    name: snapshotLvName(snapshotId),
+    uuid: newUuid(),
+    size: 16n << 20n,
+    tags: new Set(snapshotTags(DRIVER, { id: snapshotId, source: id, erase: "zero" })),
+    minor: machine.nextMinor(),
+    origin: { name: lv.name, size },
+  };
+  group.lvs.push(lv, snapshot);
+  group.tags.add(usedTag(DRIVER, id, lv.uuid));
+  const source = devicePath(group, lv);
+  const deviceNumber = `253:${lv.minor}`;
+  machine.mounts.push({ target: "/staging", source, fsType: "ext4", root: "/", readOnly: false, deviceNumber, lv });
+  return { machine, group, id, snapshotId, lv, snapshot, uuid, device: source.replace("/dev/mapper/", "") };
+}

@@ -1,0 +1,122 @@
+/**
+ * The fake machine's tools that only look: lsblk and whereis of util-linux 2.38, dmsetup 1.02, udevadm 252, modinfo.
+ *
+ * @module
+ */
+
+import { basename } from "@std/path";
+import type { Output } from "../../lvm/exec.ts";
+import { type Program, PROGRAM_DIRECTORIES, PROGRAMS } from "../../lvm/exec.ts";
+import { devicePath, expectArgs, type FakeLv, type FakeMachine, ok, refuse } from "./machine.ts";
+
+/** Lists what is at paths, or all block devices with what is on them. */
+export function lsblk(machine: FakeMachine, args: readonly string[]): Output {
+  if (args.at(-1) === "NAME,MAJ:MIN,TYPE,FSTYPE,UUID") return allDisks(machine, args);
+  expectArgs(args, /^--json --bytes --nodeps --output NAME,MAJ:MIN,SIZE,RO \//);
+  const paths = args.slice(5);
+  const rows = paths.map((path) => {
+    const lv = machine.lvAt(path);
+    return lv === undefined || machine.host.withoutNode.has(lv) ? undefined : deviceRow(machine, lv);
+  });
+  const found = rows.filter((row) => row !== undefined);
+  const stderr = paths.filter((_, index) => rows[index] === undefined)
+    .map((path) => `lsblk: ${path}: not a block device\n`).join("");
+  return {
+    code: stderr === "" ? 0 : found.length === 0 ? 32 : 64,
+    stdout: JSON.stringify({ blockdevices: found }),
+    stderr,
+  };
+}
+
+function deviceRow(machine: FakeMachine, lv: FakeLv): Record<string, unknown> {
+  return { name: deviceName(machine, lv), "maj:min": `253:${lv.minor}`, size: Number(lv.size), ro: lv.readOnly };
+}
+
+function allDisks(machine: FakeMachine, args: readonly string[]): Output {
+  expectArgs(args, /^--json --list --paths --output /);
+  const pvs = machine.groups.flatMap((group) => group.disks.slice(group.missingPvs)).concat(machine.host.hiddenDisks);
+  return ok(JSON.stringify({
+    blockdevices: [
+      {
+        name: "/dev/vda",
+        "maj:min": "254:0",
+        type: "disk",
+        fstype: "ext4",
+        uuid: "11111111-2222-3333-4444-555555555555",
+      },
+      ...pvs.map(({ path, uuid }) => ({
+        name: path,
+        "maj:min": diskNumber(path),
+        type: "disk",
+        fstype: "LVM2_member",
+        uuid,
+      })),
+      ...machine.allLvs().filter(({ lv }) => lv.active).map(({ lv }) => ({
+        name: `/dev/mapper/${deviceName(machine, lv)}`,
+        "maj:min": `253:${lv.minor}`,
+        type: "lvm",
+        fstype: lv.content.signatures[0]?.type ?? null,
+        uuid: lv.content.signatures[0]?.uuid ?? null,
+      })),
+    ],
+  }));
+}
+
+function deviceName(machine: FakeMachine, lv: FakeLv): string {
+  const { group } = machine.allLvs().find((each) => each.lv === lv)!;
+  return basename(devicePath(group, lv));
+}
+
+/** Lists targets, and devices. */
+export function dmsetup(machine: FakeMachine, args: readonly string[]): Output {
+  const { root, targets, suspended, strays } = machine.host;
+  if (!root) {
+    return refuse(
+      1,
+      "/dev/mapper/control: open failed: Permission denied\nFailure to communicate with kernel device-mapper driver.",
+    );
+  }
+  if (args.join(" ") === "targets") {
+    return ok([...targets].map(([name, version]) => `${name.padEnd(16)} v${version}\n`).join(""));
+  }
+  expectArgs(args, /^info --columns --noheadings --separator \| --options name,uuid,devno,suspended,devnos_used$/);
+  const uuid = (text: string) => text.replaceAll("-", "");
+  const state = (name: string) => suspended.has(name) ? "Suspended" : "Active";
+  const devices = machine.allLvs().filter(({ lv }) => lv.active).map(({ group, lv }) => {
+    const name = deviceName(machine, lv);
+    const disk = machine.host.pulled.has(lv) ? "254:240" : diskNumber(group.disks[0]!.path);
+    return [name, `LVM-${uuid(group.uuid)}${uuid(lv.uuid)}`, `253:${lv.minor}`, state(name), disk];
+  });
+  const all = [
+    ...devices,
+    ...[...strays].map(([name, uuid], index) => [name, uuid, `253:${900 + index}`, state(name), ""]),
+  ];
+  return ok(all.length === 0 ? "No devices found\n" : all.map((fields) => fields.join("|") + "\n").join(""));
+}
+
+/** As the kernel numbers virtio disks: 16 for each. */
+function diskNumber(path: string): string {
+  return `254:${16 * (path.charCodeAt(path.length - 1) - "a".charCodeAt(0))}`;
+}
+
+/** Tells the file of a module. */
+export function modinfo(machine: FakeMachine, args: readonly string[]): Output {
+  expectArgs(args, /^--field filename \S+$/);
+  const name = args[2]!;
+  return machine.host.modules.has(name)
+    ? ok(`/lib/modules/6.1.0/kernel/drivers/md/${name}.ko\n`)
+    : refuse(1, `modinfo: ERROR: Module ${name} not found.`);
+}
+
+/** Tells whether udev answers. */
+export function udevadm(machine: FakeMachine, args: readonly string[]): Output {
+  expectArgs(args, /^control --ping --timeout=\d+$/);
+  return machine.host.udev === "" ? ok() : refuse(1, `Failed to send a ping message: ${machine.host.udev}`);
+}
+
+/** Finds programs. */
+export function whereis(machine: FakeMachine, args: readonly string[]): Output {
+  expectArgs(args, new RegExp(`^-b -B ${PROGRAM_DIRECTORIES.join(" ")} -f ${PROGRAMS.join(" ")}$`));
+  const paths = (name: Program) => machine.host.missing.has(name) ? "" : ` /usr/sbin/${name}`;
+  return ok(PROGRAMS.map((name) => `${name}:${paths(name)}\n`).join(""));
+}
