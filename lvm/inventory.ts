@@ -11,7 +11,8 @@ import { isOurLvName, type VolumeId } from "./ids.ts";
 import { Lvm } from "./lvm.ts";
 import type { LogicalVolume, VolumeGroup } from "./report.ts";
 import { type LocatedSnapshot, Snapshots } from "./snapshots.ts";
-import { ownedSnapshotId, ownedVolumeId, ownersOf, type UsedTag, usedTags } from "./tags.ts";
+import { ownedSnapshotId, ownedVolumeId, ownersOf, parseDeletedTags, type UsedTag, usedTags } from "./tags.ts";
+import { type Doomed, doomedLvs } from "./upkeep.ts";
 import { type Volume, Volumes, type VolumeState } from "./volumes.ts";
 
 /** A volume that is Lost. */
@@ -55,7 +56,9 @@ export interface Inventory {
   readonly foreign: readonly ForeignVolume[];
   /** The snapshots, in the order of their ids. */
   readonly snapshots: readonly LocatedSnapshot[];
-  /** What is neither. */
+  /** What is left of deleted volumes and snapshots, and only to be erased and removed. */
+  readonly deleted: readonly Doomed[];
+  /** What is none of these. */
   readonly orphans: readonly Orphan[];
 }
 
@@ -107,6 +110,7 @@ export function takeInventory(groups: readonly VolumeGroup[], { volumes, snapsho
     lost,
     foreign,
     snapshots: located.flatMap(({ found }) => "value" in found && found.value !== undefined ? [found.value] : []),
+    deleted: doomedLvs(driver, groups),
     orphans: [
       ...places.flatMap((place) => orphanAt(driver, place, places, claims)),
       ...records.filter(({ used }) => isDangling(used, lost)).map(({ group, used }) => recordOrphan(group, used)),
@@ -136,6 +140,7 @@ function orphanAt(driver: string, place: Place, all: readonly Place[], claims: R
   const tags = lv.tags.filter((tag) => tag.startsWith("denolith"));
   const orphan = { group: group.name, on: `${group.name}/${lv.name}`, tags };
   if (!owned) return [{ ...orphan, kind: "untagged" }];
+  if (parseDeletedTags(driver, lv.tags) !== undefined) return [];
   if (id === undefined) return [{ ...orphan, kind: "unreadable" }];
   if (!claims.has(id.key)) return [];
   const claimants = all.filter((other) => claimOf(driver, other.lv)?.key === id.key);

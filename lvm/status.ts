@@ -13,6 +13,7 @@ import { deviceMounts, filesystemMounts, type Mount, readMounts, readUsages, typ
 import type { LocatedSnapshot } from "./snapshots.ts";
 import { readSurvey, type SurveyedGroup } from "./survey.ts";
 import { ownersOf } from "./tags.ts";
+import type { Doomed } from "./upkeep.ts";
 import type { Volume } from "./volumes.ts";
 
 /** What is to be told. */
@@ -101,10 +102,27 @@ export interface SnapshotStatus {
   readonly storeSize: bigint;
   /** How full the store is, in percent; absent while it is inactive. */
   readonly storePercent?: number;
-  /** `Ready`; or `Overflowed`: the store was too small, and the content is gone. */
-  readonly state: "Ready" | "Overflowed";
+  /**
+   * `Ready`; `Overflowed`: the store was too small, and the content is gone; `HalfMade`: it never became a snapshot, and is
+   * removed when the driver starts.
+   */
+  readonly state: "Ready" | "Overflowed" | "HalfMade";
   /** When it was taken, in seconds since 1970. */
   readonly createdAt: number;
+}
+
+/** What is left of a deleted volume or snapshot until it is erased; sizes in bytes. */
+export interface DeletedStatus {
+  /** What its id was. */
+  readonly id: string;
+  /** The group that it is in. */
+  readonly group: string;
+  /** The name of its LV. */
+  readonly lv: string;
+  /** The size of its LV, which is free when this is done. */
+  readonly size: bigint;
+  /** What becomes of its data: `zero`, `discard` or `none` (docs/parameters.md). */
+  readonly erase: string;
 }
 
 /** What the driver has. */
@@ -117,7 +135,9 @@ export interface Status {
   readonly volumes: readonly VolumeStatus[];
   /** The snapshots, in the order of their ids. */
   readonly snapshots: readonly SnapshotStatus[];
-  /** What is neither. */
+  /** What is deleted and not yet gone. */
+  readonly deleted: readonly DeletedStatus[];
+  /** What is none of these. */
   readonly orphans: readonly Orphan[];
 }
 
@@ -154,6 +174,7 @@ export async function readStatus({ exec: host, driver, groups: wanted }: StatusO
       ...inventory.foreign.map(foreignStatus),
     ].sort((a, b) => a.id < b.id ? -1 : 1),
     snapshots: inventory.snapshots.filter(({ group }) => shown(group.name)).map(snapshotStatus),
+    deleted: inventory.deleted.filter(({ group }) => shown(group.name)).map(deletedStatus),
     orphans: inventory.orphans.filter(({ group }) => shown(group)),
   };
 }
@@ -200,12 +221,16 @@ function foreignStatus({ id, error }: ForeignVolume): VolumeStatus {
   return { id, state: "Foreign", mounts: [], problem: error.message };
 }
 
-function snapshotStatus({ snapshot, lv, group }: LocatedSnapshot): SnapshotStatus {
+function deletedStatus({ lv, group, tags }: Doomed): DeletedStatus {
+  return { id: tags.id, group: group.name, lv: lv.name, size: lv.size, erase: tags.erase };
+}
+
+function snapshotStatus({ snapshot, lv, group, halfMade }: LocatedSnapshot): SnapshotStatus {
   const { id, source, size, createdAt, ready } = snapshot;
   return {
     ...{ id, source, group: group.name, lv: lv.name, size, storeSize: lv.size },
     ...(lv.snapshotPercent === undefined ? {} : { storePercent: lv.snapshotPercent }),
-    state: ready ? "Ready" : "Overflowed",
+    state: halfMade ? "HalfMade" : ready ? "Ready" : "Overflowed",
     createdAt,
   };
 }

@@ -98,6 +98,7 @@ Deno.test("readStatus() tells groups, volumes with their mounts and usage, and s
       state: "Ready",
       createdAt: 1,
     }],
+    deleted: [],
     orphans: [],
   });
   assertEquals(commands.toSorted(), ["df false", "findmnt false", "lvm false"]);
@@ -128,6 +129,20 @@ Deno.test("readStatus() tells what is Lost, Foreign, Partial, overflowed and nob
     `record ${usedTag(DRIVER, volumeIdOf("gone"), "gone-uuid")}`,
     `record denolith.used=${DRIVER}:odd`,
   ]);
+});
+
+Deno.test("readStatus() tells what is deleted and not yet gone, and a snapshot that never became one", async () => {
+  const healthy = healthyMachine();
+  const { group, lv, snapshot } = healthy;
+  const old = volumeIdOf("old");
+  const tags = new Set([`denolith=${DRIVER}`, `denolith.deleted=${old}`]);
+  group.lvs.push({ ...lv, name: volumeLvName(old), uuid: newUuid(), tags, active: false });
+  const { origin: _, ...store } = snapshot;
+  group.lvs.splice(group.lvs.indexOf(snapshot), 1, store);
+  const found = await statusOf(healthy);
+  assertEquals(found.deleted, [{ id: old, group: "data", lv: volumeLvName(old), size: lv.size, erase: "zero" }]);
+  assertEquals([found.snapshots.map(({ state }) => state), found.orphans], [["HalfMade"], []]);
+  assertMatch(statusText(found), /\nDeleted, to be erased and removed\n.*\n.*v1-[0-9a-f]{32} +data +64 MiB +zero\n?/);
 });
 
 Deno.test("readStatus() shows the groups in use, or those asked for, and looks for volumes in all", async () => {
@@ -164,7 +179,7 @@ Deno.test("a status as JSON has sizes as integers in bytes, and comes back as it
   const status = await statusOf(healthyMachine());
   const read = JSON.parse(statusJson(status));
   assertEquals([read.groups[0].size, read.volumes[0].size, read.snapshots[0].storeSize], [1 << 30, 64 << 20, 16 << 20]);
-  assertEquals(Object.keys(read), ["driver", "groups", "volumes", "snapshots", "orphans"]);
+  assertEquals(Object.keys(read), ["driver", "groups", "volumes", "snapshots", "deleted", "orphans"]);
 });
 
 Deno.test("a status as text has tables whose columns are aligned, and no line of prose too long", async () => {

@@ -7,7 +7,7 @@
 import type { Orphan } from "./inventory.ts";
 import { formatBytes } from "./size.ts";
 import { table, wrap } from "./text.ts";
-import type { GroupStatus, SnapshotStatus, Status, VolumeStatus } from "./status.ts";
+import type { DeletedStatus, GroupStatus, SnapshotStatus, Status, VolumeStatus } from "./status.ts";
 
 /** The status as JSON. A `bigint` becomes a number, in which sizes of whole extents are exact. */
 export function statusJson(status: Status): string {
@@ -20,6 +20,7 @@ export function statusText(status: Status): string {
     ...section("Volume groups", groupTable(status.groups)),
     ...section("Volumes", volumeTable(status.volumes)),
     ...section("Snapshots", snapshotTable(status.snapshots)),
+    ...(status.deleted.length === 0 ? [] : section("Deleted, to be erased and removed", deletedTable(status.deleted))),
     ...(status.orphans.length === 0 ? [] : section("Neither volume nor snapshot", status.orphans.flatMap(orphanLines))),
   ].slice(1).join("\n");
 }
@@ -66,6 +67,13 @@ function volumeTable(volumes: readonly VolumeStatus[]): string[] {
         ...(problem === undefined ? [] : [problem]),
       ],
     })),
+  );
+}
+
+function deletedTable(deleted: readonly DeletedStatus[]): string[] {
+  return table(
+    [["ID", "left"], ["GROUP", "left"], ["SIZE", "right"], ["ERASE", "left"]],
+    deleted.map(({ id, group, size, erase }) => ({ cells: [id, group, formatBytes(size), erase], notes: [] })),
   );
 }
 
