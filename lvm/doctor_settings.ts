@@ -124,7 +124,7 @@ export interface FilterReadings {
 export function checkFilters({ configuration, disks, survey, groups, driver }: FilterReadings): CheckResult {
   if ("error" in configuration) return unread("filters", NO_SETTINGS);
   const { value: settings } = configuration;
-  const hidden = "value" in disks && "value" in survey ? hiddenDisks(settings, disks.value, survey.value.groups) : [];
+  const hidden = "value" in disks && "value" in survey ? hiddenDisks(settings, disks.value, survey.value) : [];
   return {
     summary: settings.value("devices/use_devicesfile") === "1"
       ? `devices file ${settings.value("devices/devicesfile") ?? ""}`.trim()
@@ -134,10 +134,10 @@ export function checkFilters({ configuration, disks, survey, groups, driver }: F
 }
 
 /** The disks that carry LVM's label and are not among those that LVM reports. */
-function hiddenDisks(settings: Configuration, disks: readonly Disk[], groups: readonly SurveyedGroup[]): Finding[] {
+function hiddenDisks(settings: Configuration, disks: readonly Disk[], { groups, spareDisks }: Survey): Finding[] {
   const { warning, error } = findingsOf("filters");
   const pvs = groups.flatMap((group) => group.pvs.map((pv) => ({ ...pv, group: group.name })));
-  const seen = new Set(pvs.filter((pv) => !pv.missing).map(({ uuid }) => uuid));
+  const seen = new Set([...pvs, ...spareDisks].filter((pv) => !pv.missing).map(({ uuid }) => uuid));
   // what guests keep in their volumes is not the host's: LVM does not look there unless it is told to
   const scanned = disks.filter(({ type }) => type !== "lvm" || settings.value("devices/scan_lvs") === "1");
   return scanned.filter(({ pvUuid }) => pvUuid !== undefined && !seen.has(pvUuid)).map(({ path, pvUuid }) => {

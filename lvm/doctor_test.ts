@@ -395,6 +395,7 @@ for (const [name, [make, ...expected]] of Object.entries(SICKNESSES)) {
 /** What looks like a sickness and is none. */
 const NO_SICKNESSES: Record<string, (sick: Sick) => unknown> = {
   "a disk of a guest in a volume": ({ lv }) => lv.content.signatures = [{ type: "LVM2_member", uuid: "guest" }],
+  "a disk of LVM's in no group": ({ machine }) => machine.host.spareDisks.push({ path: "/dev/vdz", uuid: "spare" }),
   "volume_list names the group": ({ machine }) => machine.host.settings.set("volume_list", '["data"]'),
   "volume_list names the driver's tag": ({ machine }) =>
     machine.host.settings.set("volume_list", `["@denolith=${DRIVER}"]`),

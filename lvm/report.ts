@@ -164,12 +164,29 @@ export function reportCommand(extras: ReportExtras): Command {
  * @throws {StorageError} `CommandFailed` when the text is not the JSON that LVM writes, or a field is missing or odd.
  */
 export function parseReport(answer: string): VolumeGroup[] {
-  return array(object(parseJson("lvm fullreport", answer)).report).map((value) => {
-    const part = object(value);
+  return groupParts(answer).map((part) => {
     const [group] = array(part.vg);
     const disks = array(part.pv).map((pv) => text(object(pv).pv_name));
     return parseGroup(object(group), disks, array(part.lv).map((lv) => parseLv(object(lv))));
   });
+}
+
+/** The parts of a report that are about groups. */
+export function groupParts(answer: string): Row[] {
+  return reportParts(answer).filter((part) => !isSpare(part));
+}
+
+/** The part about disks that are in no group, if there are any: it comes last, and has no group and no LVs. */
+export function sparePart(answer: string): Row | undefined {
+  return reportParts(answer).find(isSpare);
+}
+
+function reportParts(answer: string): Row[] {
+  return array(object(parseJson("lvm fullreport", answer)).report).map(object);
+}
+
+function isSpare(part: Row): boolean {
+  return part.vg === undefined && part.lv === undefined && part.pv !== undefined;
 }
 
 function parseGroup(row: Row, disks: string[], lvs: LogicalVolume[]): VolumeGroup {
@@ -210,7 +227,8 @@ function parseLv(row: Row): LogicalVolume {
   };
 }
 
-type Row = Readonly<Record<string, unknown>>;
+/** An object of a report, not yet looked at. */
+export type Row = Readonly<Record<string, unknown>>;
 
 /** With `--binary`: 1 yes, 0 no, -1 unknown or not applicable. */
 function flag(value: unknown): boolean {

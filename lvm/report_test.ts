@@ -1,5 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import captured from "../tests/fixtures/report.json" with { type: "text" };
+import spare from "../tests/fixtures/report_spare_disks.json" with { type: "text" };
 import { StorageError } from "./error.ts";
 import { parseReport } from "./report.ts";
 
@@ -34,6 +35,11 @@ Deno.test("parseReport() reads what LVM 2.03.16 wrote: groups without LVs, inact
     100,
   ]);
   assertEquals([second?.name, second?.lvs.length], ["vg2", 1]);
+});
+
+Deno.test("parseReport() reads past disks that are in no group: a part without group and LVs", () => {
+  assertEquals(parseReport(spare).map(({ name, lvs }) => [name, lvs.length]), [["fast", 0], ["data", 3]]);
+  assertThrows(() => parseReport(spare.replaceAll('"pv": [', '"odd": [')), StorageError, "expected a list");
 });
 
 Deno.test("parseReport() tells CommandFailed for whatever is not such a report", () => {

@@ -9,8 +9,8 @@
 
 import { StorageError } from "./error.ts";
 import { type Command, type Exec, failure } from "./exec.ts";
-import { array, integer, natural, object, parseJson, text } from "./json.ts";
-import { parseReport, reportCommand, type VolumeGroup } from "./report.ts";
+import { array, integer, natural, object, text } from "./json.ts";
+import { groupParts, parseReport, reportCommand, type Row, sparePart, type VolumeGroup } from "./report.ts";
 
 /** A disk of a group (pvs(8)). */
 export interface PhysicalVolume {
@@ -44,6 +44,8 @@ export interface SurveyedGroup extends VolumeGroup {
 export interface Survey {
   /** The groups. */
   readonly groups: readonly SurveyedGroup[];
+  /** The disks that are prepared for LVM (pvcreate(8)), but in no group. */
+  readonly spareDisks: readonly PhysicalVolume[];
   /** What LVM warned of besides, one sentence each. */
   readonly warnings: readonly string[];
 }
@@ -78,18 +80,18 @@ export async function readSurvey(exec: Exec, command: Command = SURVEY_COMMAND):
     throw new StorageError("FailedPrecondition", "asking LVM for its groups: it shows them to root alone");
   }
   if (output.code !== 0) throw failure(command, output);
-  return { groups: parseSurvey(output.stdout), warnings: parseWarnings(output.stderr) };
+  const { stdout, stderr } = output;
+  return { groups: parseSurvey(stdout), spareDisks: parseSpareDisks(stdout), warnings: parseWarnings(stderr) };
 }
 
 /**
- * Reads the answer to {@linkcode SURVEY_COMMAND}.
+ * Reads the groups of the answer to {@linkcode SURVEY_COMMAND}.
  *
  * @throws {StorageError} `CommandFailed` when a field is missing or odd.
  */
 export function parseSurvey(answer: string): SurveyedGroup[] {
   const groups = parseReport(answer);
-  return array(object(parseJson("lvm fullreport", answer)).report).map((value, index) => {
-    const part = object(value);
+  return groupParts(answer).map((part, index) => {
     const vg = object(array(part.vg)[0]);
     return {
       ...groups[index]!,
@@ -98,15 +100,25 @@ export function parseSurvey(answer: string): SurveyedGroup[] {
       metadataFree: natural(vg.vg_mda_free),
       systemId: text(vg.vg_systemid),
       sharing: integer(vg.vg_clustered) === 1n ? "clvm" : text(vg.vg_lock_type).replace(/^none$/, ""),
-      pvs: array(part.pv).map(object).map((pv) => ({
-        path: text(pv.pv_name),
-        uuid: text(pv.pv_uuid),
-        missing: integer(pv.pv_missing) === 1n,
-      })),
+      pvs: parsePvs(part),
       partialLvs: array(part.lv).map(object).filter((lv) => text(lv.lv_health_status) === "partial")
         .map((lv) => text(lv.lv_name)),
     };
   });
+}
+
+/** Reads the disks of LVM's that are in no group. @throws {StorageError} `CommandFailed` when a field is missing or odd. */
+export function parseSpareDisks(answer: string): PhysicalVolume[] {
+  const part = sparePart(answer);
+  return part === undefined ? [] : parsePvs(part);
+}
+
+function parsePvs(part: Row): PhysicalVolume[] {
+  return array(part.pv).map(object).map((pv) => ({
+    path: text(pv.pv_name),
+    uuid: text(pv.pv_uuid),
+    missing: integer(pv.pv_missing) === 1n,
+  }));
 }
 
 /** The sentences of the lines that begin with `WARNING:`, each once. */

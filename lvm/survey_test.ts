@@ -2,9 +2,10 @@ import { assertEquals, assertRejects, assertThrows } from "@std/assert";
 import missing from "../tests/fixtures/doctor/survey_missing.json" with { type: "text" };
 import missingWarnings from "../tests/fixtures/doctor/survey_missing.stderr.txt" with { type: "text" };
 import shared from "../tests/fixtures/doctor/survey_shared.json" with { type: "text" };
+import spare from "../tests/fixtures/report_spare_disks.json" with { type: "text" };
 import { StorageError } from "./error.ts";
 import type { Exec, Output } from "./exec.ts";
-import { parseSurvey, readSurvey } from "./survey.ts";
+import { parseSpareDisks, parseSurvey, readSurvey } from "./survey.ts";
 
 function answering(output: Partial<Output>): Exec {
   return {
@@ -20,6 +21,18 @@ Deno.test("parseSurvey() reads what LVM 2.03.16 wrote of a group without one of 
   assertEquals(fast?.partialLvs, ["vol-66666666666666666666666666666666", "vol-77777777777777777777777777777777"]);
   assertEquals([fast?.exported, fast?.systemId, fast?.sharing], [false, "", ""]);
   assertEquals([data?.name, data?.partialLvs, data?.lvs.length], ["data", [], 4]);
+});
+
+Deno.test("parseSpareDisks() reads the disks that are in no group", () => {
+  assertEquals(parseSpareDisks(spare).map(({ path, missing }) => [path, missing]), [["/dev/vdc", false], [
+    "/dev/vdd",
+    false,
+  ]]);
+  assertEquals(parseSpareDisks(missing), []);
+  assertEquals(parseSurvey(spare).map(({ name, pvs }) => [name, pvs.map(({ path }) => path)]), [
+    ["fast", ["/dev/vdf"]],
+    ["data", ["/dev/vde"]],
+  ]);
 });
 
 Deno.test("parseSurvey() reads who shares a group", () => {

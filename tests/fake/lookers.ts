@@ -34,7 +34,10 @@ function deviceRow(machine: FakeMachine, lv: FakeLv): Record<string, unknown> {
 
 function allDisks(machine: FakeMachine, args: readonly string[]): Output {
   expectArgs(args, /^--json --list --paths --output /);
-  const pvs = machine.groups.flatMap((group) => group.disks.slice(group.missingPvs)).concat(machine.host.hiddenDisks);
+  const pvs = machine.groups.flatMap((group) => group.disks.slice(group.missingPvs)).concat(
+    machine.host.hiddenDisks,
+    machine.host.spareDisks,
+  );
   return ok(JSON.stringify({
     blockdevices: [
       {

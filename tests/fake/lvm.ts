@@ -48,8 +48,9 @@ function fullreport(machine: FakeMachine, args: readonly string[]): Output {
   if (!REPORTS.includes(args.join("\n"))) throw new Error(`the fake lvm has no report like ${args.join(" ")}`);
   const { root, warnings } = machine.host;
   if (!root) return { ...ok('{"report": []}'), stderr: NOT_ROOT };
+  const spare = machine.host.spareDisks.map(({ path, uuid }) => ({ pv_name: path, pv_uuid: uuid, pv_missing: "0" }));
   const stdout = JSON.stringify({
-    report: machine.groups.map((group) => ({
+    report: machine.groups.map((group): Record<string, unknown> => ({
       vg: [vgRow(group)],
       pv: group.disks.map(({ path, uuid }, index) => ({
         pv_name: index < group.missingPvs ? "[unknown]" : path,
@@ -59,7 +60,7 @@ function fullreport(machine: FakeMachine, args: readonly string[]): Output {
       lv: group.lvs.map((lv) => lvRow(machine, group, lv)),
       pvseg: [],
       seg: [],
-    })),
+    })).concat(spare.length === 0 ? [] : [{ pv: spare, pvseg: [] }]),
   });
   return { ...ok(stdout), stderr: warnings.map((sentence) => `  WARNING: ${sentence}\n`).join("") };
 }

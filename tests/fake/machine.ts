@@ -89,6 +89,8 @@ export interface FakeHost {
   withoutNode: Set<FakeLv>;
   /** Disks that LVM does not see, with the UUIDs on their labels. */
   hiddenDisks: { path: string; uuid: string }[];
+  /** Disks that are prepared for LVM, but in no group. */
+  spareDisks: { path: string; uuid: string }[];
   /** What udevadm says: nothing is well. */
   udev: "" | "No such file or directory" | "Connection refused";
   /** Programs that are not installed. */
@@ -132,6 +134,7 @@ function healthyHost(): FakeHost {
     pulled: new Set(),
     withoutNode: new Set(),
     hiddenDisks: [],
+    spareDisks: [],
     udev: "",
     missing: new Set(),
   };

@@ -126,39 +126,46 @@ export function doctorTests(host: Host): void {
     await sicknesses(bench, []);
   });
 
-  contract(host, "doctor names a disk that is missing, and the volumes on it", async (bench) => {
-    const [small] = bench.groups;
-    const file = await Deno.makeTempFile();
-    await Deno.truncate(file, 64 << 20);
-    const loop = (await onHost("losetup", "--find", "--show", file)).trim();
-    await bench.admin("lvm", "vgextend", "--yes", small, loop);
-    const tags = ["--addtag", `denolith=${DRIVER}`, "--addtag", `denolith.volume=${volumeIdOf("two")}`, "--addtag"];
-    await bench.admin(
-      "lvm",
-      "lvcreate",
-      "--yes",
-      "--name",
-      "two",
-      "--size",
-      "8m",
-      ...tags,
-      "denolith.fs=raw",
-      small,
-      loop,
-    );
-    await bench.admin("lvm", "lvchange", "--activate", "n", `${small}/two`);
-    await onHost("losetup", "--detach", loop);
-    try {
-      const { findings } = await sicknesses(bench, [["groups", "error", small]]);
-      assertMatch(findings.find(({ on }) => on === small)!.found, /1 of its 2 disks are missing .*on them are two/);
-      const status = await statusOf(bench);
-      assertEquals(status.volumes.map(({ state, lv }) => [state, lv]), [["Partial", "two"]]);
-      assertEquals(status.groups.find(({ name }) => name === small)?.disks, { count: 2, missing: 1 });
-    } finally {
-      await bench.admin("lvm", "vgreduce", "--removemissing", "--force", small);
-      await Deno.remove(file);
-    }
-  });
+  contract(
+    host,
+    "a disk in no group is no matter; doctor names one that is missing, and the volumes on it",
+    async (bench) => {
+      const [small] = bench.groups;
+      const file = await Deno.makeTempFile();
+      await Deno.truncate(file, 64 << 20);
+      const loop = (await onHost("losetup", "--find", "--show", file)).trim();
+      await bench.admin("lvm", "pvcreate", "--yes", loop);
+      await sicknesses(bench, []);
+      await bench.csi.controller.deleteVolume({ volumeId: await bench.create() });
+      await bench.admin("lvm", "vgextend", "--yes", small, loop);
+      const tags = ["--addtag", `denolith=${DRIVER}`, "--addtag", `denolith.volume=${volumeIdOf("two")}`, "--addtag"];
+      await bench.admin(
+        "lvm",
+        "lvcreate",
+        "--yes",
+        "--name",
+        "two",
+        "--size",
+        "8m",
+        ...tags,
+        "denolith.fs=raw",
+        small,
+        loop,
+      );
+      await bench.admin("lvm", "lvchange", "--activate", "n", `${small}/two`);
+      await onHost("losetup", "--detach", loop);
+      try {
+        const { findings } = await sicknesses(bench, [["groups", "error", small]]);
+        assertMatch(findings.find(({ on }) => on === small)!.found, /1 of its 2 disks are missing .*on them are two/);
+        const status = await statusOf(bench);
+        assertEquals(status.volumes.map(({ state, lv }) => [state, lv]), [["Partial", "two"]]);
+        assertEquals(status.groups.find(({ name }) => name === small)?.disks, { count: 2, missing: 1 });
+      } finally {
+        await bench.admin("lvm", "vgreduce", "--removemissing", "--force", small);
+        await Deno.remove(file);
+      }
+    },
+  );
 
   contract(host, "doctor names the settings that hide a disk and keep volumes inactive", async (bench) => {
     const [small, large] = bench.groups;
