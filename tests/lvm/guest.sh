@@ -19,8 +19,8 @@ sanity() {
   vgcreate -qq --yes "$group" "$2" && mkdir -p "/tmp/$1" || return 1
   printf 'volumeGroup: %s\n' "$group" > "/tmp/$1/volume.yaml"
   printf 'snapSize: 20%%\n' > "/tmp/$1/snapshot.yaml"
-  /work/deno run -A --no-config --v8-flags=--optimize-for-size /work/main.js standalone --endpoint "unix://$socket" \
-    --node-id "$1" --volume-groups "$group" --log-level debug > "/tmp/$1/driver.log" 2>&1 &
+  /work/denolith standalone --endpoint "unix://$socket" --node-id "$1" --volume-groups "$group" --log-level debug \
+    > "/tmp/$1/driver.log" 2>&1 &
   driver=$!
   for _ in $(seq 300); do grep -q ' serving ' "/tmp/$1/driver.log" && break; sleep .1; done
   csi-sanity --ginkgo.no-color --ginkgo.skip "$SKIP" --ginkgo.json-report "/work/out/$1.json" --csi.endpoint "unix://$socket" \

@@ -5,7 +5,8 @@
  */
 
 import { join } from "@std/path";
-import { bundle } from "../rig/bundle.ts";
+import { bundle } from "../../deploy/bundle.ts";
+import { ensureArtifact } from "../rig/artifact.ts";
 import { ensureCsiSanity } from "../rig/csi_sanity.ts";
 import { runGuest } from "../rig/guest.ts";
 import script from "./guest.sh" with { type: "text" };
@@ -20,12 +21,12 @@ const NOT_YET = ["should create volume from an existing source snapshot"];
 const folder = await Deno.makeTempDir({ prefix: "denolith-bundles-" });
 try {
   const sanity = await ensureCsiSanity((line) => console.log(line));
-  const [driver, contract] = [await bundle("main.ts", folder), await bundle("tests/lvm/contract.ts", folder)];
+  const driver = await ensureArtifact((line) => console.log(line));
   const status = await runGuest({
     files: {
       deno: { host: Deno.execPath() },
-      "main.js": { host: driver },
-      "contract.js": { host: contract },
+      denolith: { host: driver },
+      "contract.js": { host: await bundle("tests/lvm/contract.ts", folder) },
       "bin/csi-sanity": { host: sanity },
     },
     script: "PATH=$PATH:/work/bin\n" + script,
