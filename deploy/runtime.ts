@@ -50,7 +50,7 @@ export async function denoBinary(arch: Architecture, folder: string): Promise<st
   const action = `fetch deno ${DENO_VERSION} for ${arch}`;
   const packed = await run(action, "npm", [
     "pack",
-    "--silent",
+    "--loglevel=error",
     "--pack-destination",
     folder,
     `${name}@${DENO_VERSION}`,

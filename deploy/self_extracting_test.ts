@@ -143,7 +143,10 @@ Deno.test("the artifact can be started twice at once: both run, from one folder"
   );
   const env = { PATH: `${bin}:${Deno.env.get("PATH")}`, THERE: fixture.path("there") };
   const starts = await Promise.all([fixture.start([], env), fixture.start([], env)]);
-  assertEquals(starts.map(({ denoDir }) => denoDir), Array(2).fill(join(fixture.app(), "deno_dir")));
+  const app = fixture.app();
+  assertEquals(starts.map(({ denoDir }) => denoDir), Array(2).fill(join(app, "deno_dir")));
+  const files = [...Deno.readDirSync(app)].map(({ name }) => name).sort();
+  assertEquals(files, ["deno", "deno.json", "deno_dir", "main.js"]);
 });
 
 Deno.test("the artifact refuses to start from a file that was damaged, and leaves nothing", async () => {
