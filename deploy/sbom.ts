@@ -21,7 +21,8 @@ export interface NpmPackage {
 const ROOT = new URL("..", import.meta.url).pathname;
 
 /**
- * The npm packages that a module of this checkout imports, and those that they ask for, by their keys in deno.lock.
+ * The npm packages that a module of this checkout imports, and those that they ask for, by their keys in deno.lock. Bundling
+ * leaves out what is not used of them; what is left of which package is not known, so all are named.
  *
  * @throws {Error} when the module's graph or deno.lock cannot be read
  */
