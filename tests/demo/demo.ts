@@ -5,9 +5,7 @@
  */
 
 import { parseArgs } from "@std/cli/parse-args";
-import { join } from "@std/path";
 import { closestString } from "@std/text/closest-string";
-import { DRIVER_FLAGS } from "../driver_command.ts";
 import { obstacle } from "./loop_group.ts";
 import { Narrator, type Output, writeToStdout } from "./output.ts";
 
@@ -50,18 +48,18 @@ async function main(args: readonly string[]): Promise<number> {
   endOnSignals(end, narrator);
   const why = guest ? "you asked for it" : await obstacle();
   const tempDir = Deno.env.get("TMPDIR") ?? "/tmp";
-  const project = join(import.meta.dirname!, "../..");
   narrator.title("denolith: the life of a volume");
   const { signal } = end;
   try {
     if (why !== undefined) {
       narrator.say(`In a small virtual machine with a kernel of its own: ${why}. Ctrl-C ends it.`);
       const { playInGuest } = await import("./in_guest.ts");
-      return await playInGuest({ output, signal, project, tempDir }) ? 0 : 1;
+      return await playInGuest({ output, signal, tempDir }) ? 0 : 1;
     }
     narrator.say("On this machine, on a volume group of its own, removed afterwards. Ctrl-C ends it.");
     const { playLife } = await import("./life.ts");
-    const driver = [Deno.execPath(), "run", ...DRIVER_FLAGS, join(project, "main.ts")];
+    const { ensureArtifact } = await import("../rig/artifact.ts");
+    const driver = await ensureArtifact((line) => narrator.say(line));
     return await playLife({ output, signal, driver, tempDir }) ? 0 : 1;
   } catch (error) {
     if (!(error instanceof Interruption)) throw error;

@@ -13,6 +13,8 @@ const LOG_LINES = 10;
 export interface DriverOptions {
   /** The program and its arguments. */
   readonly command: readonly string[];
+  /** The folder that the artifact unpacks into; that of its own choice by default. */
+  readonly cache?: string;
   /** The path of the socket that they name. */
   readonly socket: string;
 }
@@ -40,7 +42,7 @@ export class DriverProcess implements AsyncDisposable {
     const [program = "", ...args] = options.command;
     const child = new Deno.Command(program, {
       args,
-      env: { DENO_NO_UPDATE_CHECK: "1" },
+      env: options.cache === undefined ? {} : { DENOLITH_CACHE: options.cache },
       detached: true, // of its own process group: a Ctrl-C is for the demo, which stops the driver in its turn
       stdin: "null",
       stdout: "null",

@@ -1,8 +1,7 @@
-import { join } from "@std/path";
-import { DRIVER_CONFIG, DRIVER_FLAGS } from "../driver_command.ts";
+import { bundle } from "../../deploy/bundle.ts";
+import { ensureArtifact } from "../rig/artifact.ts";
 import { runGuest } from "../rig/guest.ts";
 import { ensureGuestImage } from "../rig/guest_image.ts";
-import { run } from "../rig/process.ts";
 import { TempFolder } from "../rig/temp_folder.ts";
 import type { GuestSettings } from "./guest_entry.ts";
 import { Narrator, type Output } from "./output.ts";
@@ -13,17 +12,9 @@ export interface GuestPlay {
   readonly output: Output;
   /** Stops the guest and removes everything but the guest's image. */
   readonly signal: AbortSignal;
-  /** The folder of the project. */
-  readonly project: string;
   /** Where temporary folders are made. */
   readonly tempDir: string;
 }
-
-/** The bundles, in the guest's folder. */
-const BUNDLES = { driver: "main.js", demo: "tests/demo/guest_entry.js" } as const;
-
-/** With a bundle, `require` is not found by Deno itself. */
-const REQUIRE = 'import{createRequire as makeRequire}from"node:module";const require=makeRequire(import.meta.url);\n';
 
 const REMARK = "The machine was emulated in software: on a real one, each of these calls takes a fraction of the time.";
 
@@ -34,15 +25,16 @@ const REMARK = "The machine was emulated in software: on a real one, each of the
  * @throws {Error} when the guest cannot be built or started
  * @throws the signal's reason, when it was aborted
  */
-export async function playInGuest({ output, signal, project, tempDir }: GuestPlay): Promise<boolean> {
+export async function playInGuest({ output, signal, tempDir }: GuestPlay): Promise<boolean> {
   const narrator = new Narrator(output);
   const image = await unlessAborted(signal, ensureGuestImage((line) => narrator.say(line)));
   await using temp = await TempFolder.create(tempDir, "denolith-demo-");
-  await unlessAborted(signal, bundle(project, temp));
+  const driver = await unlessAborted(signal, ensureArtifact((line) => narrator.say(line)));
+  const demo = await unlessAborted(signal, bundle("tests/demo/guest_entry.ts", temp.path));
   const settings: GuestSettings = {
     terminal: output.terminal,
     colors: output.colors,
-    driver: ["/work/deno", "run", "--config", "/work/driver.json", ...DRIVER_FLAGS, `/work/${BUNDLES.driver}`],
+    driver: "/work/denolith",
     remark: REMARK,
   };
   narrator.say("It starts, which takes about half a minute.");
@@ -52,12 +44,11 @@ export async function playInGuest({ output, signal, project, tempDir }: GuestPla
     image,
     files: {
       deno: { host: Deno.execPath() },
-      "driver.json": { text: DRIVER_CONFIG },
-      [BUNDLES.driver]: { host: temp.file(BUNDLES.driver) },
-      [BUNDLES.demo]: { host: temp.file(BUNDLES.demo) },
+      denolith: { host: driver },
+      "demo.js": { host: demo },
     },
     env: { DENOLITH_DEMO: JSON.stringify(settings), DENO_NO_UPDATE_CHECK: "1" },
-    script: `exec ./deno run --allow-all --quiet ${BUNDLES.demo}\n`,
+    script: "exec ./deno run --allow-all --quiet demo.js\n",
     dataDisksGiB: [],
     memMiB: 2048,
     workDir: tempDir,
@@ -70,17 +61,6 @@ export async function playInGuest({ output, signal, project, tempDir }: GuestPla
     throw signal.aborted ? signal.reason : error;
   });
   return status === 0;
-}
-
-/** Makes one file each of the driver and of the demo's inner half. */
-async function bundle(project: string, temp: TempFolder): Promise<void> {
-  const entries = Object.values(BUNDLES).map((file) => join(project, file.replace(/\.js$/, ".ts")));
-  const args = ["bundle", "--quiet", "--platform", "deno", "--outdir", temp.path, ...entries];
-  await run("bundle the driver and the demo", Deno.execPath(), args, { cwd: project, guardedBy: temp });
-  for (const file of Object.values(BUNDLES)) {
-    const path = temp.file(file);
-    await Deno.writeTextFile(path, REQUIRE + await Deno.readTextFile(path));
-  }
 }
 
 /** Counts the seconds, on a terminal, until the guest has something to say. */

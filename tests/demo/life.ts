@@ -15,8 +15,8 @@ export interface LifeOptions {
   readonly output: Output;
   /** Ends the story, and takes everything down. */
   readonly signal: AbortSignal;
-  /** How the driver is started: a program and its arguments, up to the driver's own. */
-  readonly driver: readonly string[];
+  /** The path of the driver's artifact. */
+  readonly driver: string;
   /** Where the temporary folder is made. */
   readonly tempDir: string;
   /** A last remark on the times, if they need one. */
@@ -71,12 +71,15 @@ async function onStage(options: LifeOptions, narrator: Narrator, story: Story): 
     ...["--driver-name", DRIVER_NAME],
     ...["--node-id", "demo-node"],
   ];
-  const [program = "", ...first] = options.driver;
   narrator.pending("starting the driver");
-  await using driver = await DriverProcess.start({ command: [program, ...first, "standalone", ...flags], socket });
+  await using driver = await DriverProcess.start({
+    command: [options.driver, "standalone", ...flags],
+    cache: join(folder.path, "cache"),
+    socket,
+  });
   signal.throwIfAborted();
   narrator.proved("the driver, a process of its own:");
-  narrator.show(`${basename(program)} ${first.join(" ")} standalone`);
+  narrator.show(`${basename(options.driver)} standalone`);
   for (let i = 0; i < flags.length; i += 2) narrator.show(`  ${flags.slice(i, i + 2).join(" ")}`);
   narrator.say(
     "Now what an orchestrator would do: each → is a call through the driver's socket, with the time that it took; " +

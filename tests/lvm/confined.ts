@@ -10,7 +10,6 @@ import { connect } from "../../csi/client.ts";
 import { assertFails, blockCapability, mountCapability } from "../contract/host.ts";
 import { DriverProcess } from "../demo/driver_process.ts";
 import { run } from "../demo/command.ts";
-import { DRIVER_FLAGS } from "../driver_command.ts";
 
 const GROUP = "confined";
 const MIB = 1n << 20n;
@@ -27,8 +26,7 @@ async function scene() {
   await Deno.mkdir(`${folder}/root`);
   const socket = `${folder}/socket/csi.sock`;
   const flags = ["--endpoint", socket, "--mount-roots", `${folder}/root`, "--volume-groups", GROUP, "--node-id", "n"];
-  const program = [Deno.execPath(), "run", "--config", "/work/driver.json", ...DRIVER_FLAGS, "/work/main.js"];
-  const driver = undo.use(await DriverProcess.start({ command: [...program, "standalone", ...flags], socket }));
+  const driver = undo.use(await DriverProcess.start({ command: ["/work/denolith", "standalone", ...flags], socket }));
   const csi = undo.use(connect(socket));
   const kept = undo.move();
   return { driver, csi, root: `${folder}/root`, folder, [Symbol.asyncDispose]: () => kept.disposeAsync() };

@@ -1,6 +1,6 @@
 /**
  * Faults of real disks, and death by SIGKILL of the driver with all that it started: `deno test` runs this in the guest, alone,
- * as one bundle. DATA_DISKS names two empty disks, DRIVER the command that starts the driver.
+ * as one bundle. DATA_DISKS names two empty disks, DRIVER the driver.
  *
  * @module
  */
@@ -13,8 +13,8 @@ import { assertFails, Bench, blockCapability, type Capability, mountCapability }
 import { run } from "../demo/command.ts";
 
 const [BAD, GOOD] = (Deno.env.get("DATA_DISKS") ?? "").split(" ");
-const DRIVER = (Deno.env.get("DRIVER") ?? "").split(" ");
-if (!BAD || !GOOD || DRIVER.length < 2) throw new Error("DATA_DISKS must name two empty disks, DRIVER a command");
+const DRIVER = Deno.env.get("DRIVER");
+if (!BAD || !GOOD || !DRIVER) throw new Error("DATA_DISKS must name two empty disks, DRIVER a program");
 
 const GROUPS = ["faulty", "healthy"] as const;
 
@@ -88,8 +88,25 @@ class Victim {
     const cgroup = `/sys/fs/cgroup/victim-${crypto.randomUUID()}`;
     const socket = `${folder}/csi.sock`;
     await Deno.mkdir(cgroup);
-    const flags = ["--endpoint", `unix://${socket}`, "--node-id", "node-1", "--volume-groups", GROUPS[1]];
-    const command = ["sh", "-c", `echo $$ > ${cgroup}/cgroup.procs; exec "$@"`, "driver", ...DRIVER, ...flags];
+    const flags = [
+      "--endpoint",
+      `unix://${socket}`,
+      "--node-id",
+      "node-1",
+      "--volume-groups",
+      GROUPS[1],
+      "--mount-roots",
+      folder,
+    ];
+    const command = [
+      "sh",
+      "-c",
+      `echo $$ > ${cgroup}/cgroup.procs; exec "$@"`,
+      "driver",
+      DRIVER!,
+      "standalone",
+      ...flags,
+    ];
     const child = new Deno.Command(command[0]!, { args: command.slice(1), stdout: "null", stderr: "null" }).spawn();
     const victim = new Victim(child, cgroup, socket);
     await until(() => victim.csi.identity.probe());

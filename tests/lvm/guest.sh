@@ -1,6 +1,6 @@
 # Runs in the guest: the contract tests over real LVM, and beside them csi-sanity in mount and block mode, each against a
-# driver of its own on a group of its own; then every kind of volume with a driver under the written permission set.
-# DATA_DISKS: two for the contract, one for each mode, one for the last.
+# driver of its own on a group of its own; then every kind of volume with a driver under the written permission set; then,
+# alone, faults and deaths. DATA_DISKS: two for the contract, one for each mode, one for the kinds, two for the faults.
 set -- $DATA_DISKS
 status=0
 mkdir -p /work/out
@@ -20,8 +20,8 @@ sanity() {
   vgcreate -qq --yes "$group" "$2" && mkdir -p "/tmp/$1" || return 1
   printf 'volumeGroup: %s\n' "$group" > "/tmp/$1/volume.yaml"
   printf 'snapSize: 20%%\n' > "/tmp/$1/snapshot.yaml"
-  /work/deno run --config /work/driver.json $DRIVER_FLAGS /work/main.js standalone --endpoint "unix://$socket" \
-    --node-id "$1" --volume-groups "$group" --mount-roots "/tmp/$1" --log-level debug > "/tmp/$1/driver.log" 2>&1 &
+  /work/denolith standalone --endpoint "unix://$socket" --node-id "$1" --volume-groups "$group" \
+    --mount-roots "/tmp/$1" --log-level debug > "/tmp/$1/driver.log" 2>&1 &
   driver=$!
   for _ in $(seq 300); do grep -q ' serving ' "/tmp/$1/driver.log" && break; sleep .1; done
   csi-sanity --ginkgo.no-color --ginkgo.skip "$SKIP" --ginkgo.json-report "/work/out/$1.json" --csi.endpoint "unix://$socket" \
@@ -43,6 +43,8 @@ DATA_DISKS="$1 $2" /work/deno test -A --no-check --no-config /work/contract.js |
 echo "== the driver under its permission set"
 DATA_DISK="$5" /work/deno test -A --no-check --no-config /work/confined.js || status=1
 wait
+echo "== faults of disks, and death by SIGKILL"
+DATA_DISKS="$6 $7" DRIVER=/work/denolith /work/deno test -A --no-check --no-config /work/faults.js || status=1
 cat /tmp/sanity.log
 for mode in mount block; do
   echo "== csi-sanity, $mode mode"

@@ -5,8 +5,8 @@
  */
 
 import { join } from "@std/path";
-import { DRIVER_CONFIG, DRIVER_FLAGS } from "../driver_command.ts";
-import { bundle } from "../rig/bundle.ts";
+import { bundle } from "../../deploy/bundle.ts";
+import { ensureArtifact } from "../rig/artifact.ts";
 import { ensureCsiSanity } from "../rig/csi_sanity.ts";
 import { runGuest } from "../rig/guest.ts";
 import script from "./guest.sh" with { type: "text" };
@@ -21,21 +21,20 @@ const NOT_YET = ["should create volume from an existing source snapshot"];
 const folder = await Deno.makeTempDir({ prefix: "denolith-bundles-" });
 try {
   const sanity = await ensureCsiSanity((line) => console.log(line));
-  const driver = await bundle("main.ts", folder);
-  const contract = await bundle("tests/lvm/contract.ts", folder);
-  const confined = await bundle("tests/lvm/confined.ts", folder);
+  const driver = await ensureArtifact((line) => console.log(line));
+  const suite = async (name: string) => ({ host: await bundle(`tests/lvm/${name}.ts`, folder) });
   const status = await runGuest({
     files: {
       deno: { host: Deno.execPath() },
-      "driver.json": { text: DRIVER_CONFIG },
-      "main.js": { host: driver },
-      "contract.js": { host: contract },
-      "confined.js": { host: confined },
+      denolith: { host: driver },
+      "contract.js": await suite("contract"),
+      "confined.js": await suite("confined"),
+      "faults.js": await suite("faults"),
       "bin/csi-sanity": { host: sanity },
     },
     script: "PATH=$PATH:/work/bin\n" + script,
-    env: { SKIP: NOT_YET.join("|"), DRIVER_FLAGS: DRIVER_FLAGS.join(" ") },
-    dataDisksGiB: [1, 3, 4, 4, 2],
+    env: { SKIP: NOT_YET.join("|"), SEED: Deno.env.get("SEED") ?? "" },
+    dataDisksGiB: [1, 3, 4, 4, 2, 1, 1],
     outDir: join(folder, "out"),
     onOutput: (chunk) => void Deno.stdout.writeSync(chunk),
     log: (line) => console.log(line),

@@ -1,0 +1,60 @@
+import { join } from "@std/path";
+import manifest from "../deno.json" with { type: "json" };
+import { bundle } from "./bundle.ts";
+import { launchConfig } from "./launch.ts";
+import { compileNative } from "./native.ts";
+import { type Architecture, DENO_VERSION, denoBinary, denortRuntime, denoRuntime, type Runtime } from "./runtime.ts";
+import { sbom } from "./sbom.ts";
+import { sha256OfFile, writeSelfExtracting } from "./self_extracting.ts";
+
+/** The names of what is made. */
+export const FILES = { program: "denolith", sbom: "denolith.cdx.json", sums: "SHA256SUMS" } as const;
+
+/** Settings of {@linkcode makeArtifact}. */
+export interface ArtifactOptions {
+  readonly arch: Architecture;
+  /** The folder that the files go to; made if missing. */
+  readonly folder: string;
+  /** Is told, in one line, where the file is not what was asked for first. */
+  readonly log: (line: string) => void;
+}
+
+/**
+ * Makes the driver as one executable file, and beside it a list of what it is made of and the checksums of both. Each file is
+ * replaced when the new one is whole.
+ *
+ * The file is made by `deno compile`. Where its runtime cannot be fetched, it carries the deno binary itself instead, and
+ * unpacks that on its first start.
+ *
+ * @throws {Error} when a step fails, by what the tool said
+ */
+export async function makeArtifact({ arch, folder, log }: ArtifactOptions): Promise<void> {
+  await Deno.mkdir(folder, { recursive: true });
+  // beside what it makes, so that this can be renamed into place
+  const temp = await Deno.makeTempDir({ dir: folder, prefix: ".making-" });
+  try {
+    const runtime = await makeProgram(arch, temp, log);
+    await Deno.writeTextFile(join(temp, FILES.sbom), await sbom(runtime));
+    const names = [FILES.program, FILES.sbom];
+    const lines = names.map(async (name) => `${await sha256OfFile(join(temp, name))}  ${name}\n`);
+    await Deno.writeTextFile(join(temp, FILES.sums), (await Promise.all(lines)).join(""));
+    for (const name of [...names, FILES.sums]) await Deno.rename(join(temp, name), join(folder, name));
+  } finally {
+    await Deno.remove(temp, { recursive: true });
+  }
+}
+
+/** Makes the executable in `temp`, and answers what it runs on. */
+async function makeProgram(arch: Architecture, temp: string, log: (line: string) => void): Promise<Runtime> {
+  const module = await bundle("main.ts", temp);
+  const output = join(temp, FILES.program);
+  await Deno.writeTextFile(join(temp, "deno.json"), launchConfig({ moduleIsFile: false }));
+  if (await compileNative({ arch, folder: temp, output })) return denortRuntime();
+  log(
+    `The runtime of deno compile ${DENO_VERSION} could not be fetched: the file carries the deno binary itself instead.`,
+  );
+  const binary = await denoBinary(arch, temp);
+  const config = launchConfig({ moduleIsFile: true });
+  await writeSelfExtracting(output, { version: manifest.version, arch, runtime: binary, module, config });
+  return denoRuntime(arch, await sha256OfFile(binary));
+}

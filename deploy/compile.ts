@@ -1,0 +1,51 @@
+/**
+ * `deno task compile`: the driver as one executable file, with its checksums and the list of what it is made of.
+ *
+ * @module
+ */
+
+import { parseArgs } from "@std/cli/parse-args";
+import { join } from "@std/path";
+import { FILES, makeArtifact } from "./artifact.ts";
+import { type Architecture, ARCHITECTURES } from "./runtime.ts";
+
+const HELP = `Usage: deno task compile [--arch ARCH]
+
+Makes dist/${FILES.program}, one executable file, and beside it ${FILES.sums} and ${FILES.sbom}.
+
+Flags:
+  --arch ARCH  ${ARCHITECTURES.join(" or ")} (default: this machine's)
+  -h, --help   show this help`;
+
+/** A mistake in the command line. */
+class UsageError extends Error {}
+
+async function main(args: readonly string[]): Promise<void> {
+  const parsed = parseArgs(args, {
+    string: ["arch"],
+    boolean: ["help"],
+    alias: { help: "h" },
+    unknown: (arg) => {
+      throw new UsageError(`${arg} is not understood; see --help`);
+    },
+  });
+  if (parsed.help === true) return console.log(HELP);
+  const folder = join(import.meta.dirname!, "../dist");
+  await makeArtifact({ arch: architecture(parsed.arch ?? Deno.build.arch), folder, log: console.error });
+  console.log((await Deno.readTextFile(join(folder, FILES.sums))).trimEnd());
+}
+
+function architecture(name: unknown): Architecture {
+  const known = ARCHITECTURES.find((arch) => arch === name);
+  if (known === undefined) throw new UsageError(`--arch ${name}: must be ${ARCHITECTURES.join(" or ")}`);
+  return known;
+}
+
+if (import.meta.main) {
+  try {
+    await main(Deno.args);
+  } catch (error) {
+    console.error(`compile: ${error instanceof Error ? error.message : String(error)}`);
+    Deno.exit(error instanceof UsageError ? 2 : 1);
+  }
+}

@@ -1,0 +1,94 @@
+#!/bin/sh
+# denolith @VERSION@ for Linux on @ARCH@, in one file: this script, and after it the driver, its permissions, and the Deno
+# runtime. The first start unpacks them into the cache; each later one starts them there at once.
+set -uf
+app=denolith-@KEY@
+user=
+
+fail() {
+  echo "denolith: $*" >&2
+  exit 1
+}
+
+# The first that there is: the named one, systemd's, the system's where this user may write, this user's own.
+if [ -n "${DENOLITH_CACHE:-}" ]; then
+  cache=$DENOLITH_CACHE
+elif [ -n "${CACHE_DIRECTORY:-}" ]; then
+  cache=${CACHE_DIRECTORY%%:*}
+elif [ -w /var/cache/denolith ] || { [ -w /var/cache ] && [ ! -e /var/cache/denolith ]; }; then
+  cache=/var/cache/denolith
+elif [ -n "${XDG_CACHE_HOME:-}" ]; then
+  cache=$XDG_CACHE_HOME/denolith
+elif [ -n "${HOME:-}" ]; then
+  cache=$HOME/.cache/denolith
+else
+  fail "there is no folder to unpack into: set DENOLITH_CACHE to one that is yours"
+fi
+case $cache in
+/*) ;;
+*) fail "unpack into $cache: the folder's path must begin with a slash" ;;
+esac
+
+# Fails unless root and this user are the only ones who can change these files, their folders, or put others in their place.
+refuse_strangers() {
+  path=$cache
+  while [ -n "$path" ]; do
+    set -- "$@" "$path"
+    path=${path%/*}
+  done
+  seen=$(stat -c '%A %u %n' -- "$@" /) || fail "look at who owns $cache: stat failed"
+  IFS='
+'
+  for line in $seen; do
+    mode=${line%% *} line=${line#* }
+    owner=${line%% *} name=${line#* }
+    [ "$owner" = 0 ] || [ "$owner" = "${user:=$(id -u)}" ] ||
+      fail "$name belongs to user $owner, who could change what is started: set DENOLITH_CACHE to another folder"
+    case $mode:$name in
+    [d-]????-??-?:*) continue ;;
+    # in a folder like /tmp others can add files, and leave what is not theirs alone
+    d????????[tT]:*) [ "$name" = "$cache" ] || [ "$name" = "$cache/$app" ] || continue ;;
+    esac
+    fail "$name ($mode) can be changed by other users: take that from them, or set DENOLITH_CACHE to another folder"
+  done
+  unset IFS
+}
+
+# Puts what this file carries in place, by one rename of what is whole, checked and on the disk.
+unpack() {
+  [ "$(uname -m)" = "@ARCH@" ] || fail "this file is for @ARCH@, the machine is $(uname -m)"
+  mask=$(umask)
+  umask 022
+  new=$(mktemp -d "$cache/denolith-new.XXXXXXXXXX") || fail "unpack into $cache: it cannot be written"
+  trap 'rm -rf -- "$new"' EXIT
+  trap 'trap - EXIT TERM; rm -rf -- "$new"; kill -TERM $$' HUP INT TERM
+  {
+    head -c @DRIVER_END@ -- "$0" | tail -c @DRIVER_BYTES@ >"$new/main.js" &&
+      head -c @CONFIG_END@ -- "$0" | tail -c @CONFIG_BYTES@ >"$new/deno.json" &&
+      tail -c +@RUNTIME_START@ -- "$0" >"$new/deno"
+  } || fail "unpack into $cache: it could not be written whole"
+  (cd -- "$new" && printf '%s\n' '@SUMS@' | sha256sum -c - >/dev/null 2>&1) ||
+    fail "$0 is damaged: what it carries is not what was put in; get it again"
+  chmod 755 -- "$new" "$new/deno"
+  # for Deno's caches: code that it compiled, so for this user alone, whatever the umask
+  mkdir -m 700 -- "$new/deno_dir"
+  sync -- "$new/main.js" "$new/deno.json" "$new/deno" "$new" || fail "unpack into $cache: sync failed"
+  # fails where another start was quicker, with the same files
+  mv -T -- "$new" "$cache/$app" 2>/dev/null || [ -d "$cache/$app" ] || fail "unpack into $cache: mv failed"
+  # left by earlier versions, which unpack again if they are still started, and by starts that were killed
+  find "$cache" -mindepth 1 -maxdepth 1 -name 'denolith-*' ! -name "$app" -mmin +60 -exec rm -rf -- {} + || :
+  rm -rf -- "$new"
+  trap - EXIT HUP INT TERM
+  umask "$mask"
+}
+
+[ -d "$cache" ] || (umask 022 && mkdir -p -- "$cache") || fail "there is no folder $cache, and it cannot be made"
+cache=$(cd -P -- "$cache" && pwd) || fail "$cache cannot be entered"
+[ -d "$cache/$app" ] || {
+  refuse_strangers
+  unpack
+}
+refuse_strangers "$cache/$app/main.js" "$cache/$app/deno.json" "$cache/$app/deno" "$cache/$app/deno_dir" "$cache/$app"
+export DENO_DIR="$cache/$app/deno_dir" DENO_NO_UPDATE_CHECK=1
+exec "$cache/$app/deno" run --quiet --no-prompt --cached-only --no-remote --no-npm @FLAGS@ \
+  --config "$cache/$app/deno.json" "$cache/$app/main.js" "$@"

@@ -1,0 +1,54 @@
+import manifest from "../deno.json" with { type: "json" };
+
+/** The permission set of deno.json under which the driver runs. */
+export const PERMISSION_SET = "denolith";
+
+/** V8's flags for the driver: docs/adr/0002. */
+export const V8_FLAGS = "--optimize-for-size";
+
+/** The name of the driver's one module, beside its configuration. */
+export const MODULE = "main.js";
+
+/** What a permission is limited to: nothing, all, or a list, as deno.json has it. */
+type Scope = boolean | readonly string[] | { readonly allow?: boolean | readonly string[] };
+
+/** What of deno.json concerns a start. */
+export interface Manifest {
+  readonly unstable?: readonly string[];
+  readonly permissions: Readonly<Record<string, Readonly<Record<string, Scope>>>>;
+}
+
+/** Settings of {@linkcode launchConfig}. */
+export interface LaunchOptions {
+  /** Whether the module lies in a file of its own: to start itself as a Worker, the driver must then be allowed to read it. */
+  readonly moduleIsFile: boolean;
+}
+
+/**
+ * The configuration that the driver is started with, as JSON: the permission set and the unstable features of deno.json, and
+ * nothing from the folders around it.
+ *
+ * @throws {Error} when deno.json has no such set
+ */
+export function launchConfig({ moduleIsFile }: LaunchOptions, from: Manifest = manifest): string {
+  const set = from.permissions[PERMISSION_SET];
+  if (set === undefined) {
+    throw new Error(`make the launch configuration: deno.json has no permissions.${PERMISSION_SET}`);
+  }
+  const config = {
+    lock: false,
+    nodeModulesDir: "none",
+    workspace: [], // a root: Deno does not look for one in the folders above
+    unstable: from.unstable ?? [],
+    permissions: { [PERMISSION_SET]: moduleIsFile ? { ...set, read: andModule(set.read) } : set },
+  };
+  return JSON.stringify(config);
+}
+
+/** A scope for reading that has the module in it. Deno takes relative paths from the configuration's folder. */
+function andModule(scope: Scope = false): Scope {
+  if (scope === true) return true;
+  if (scope === false) return [`./${MODULE}`];
+  if ("length" in scope) return [...scope, `./${MODULE}`];
+  return { ...scope, allow: andModule(scope.allow) as boolean | readonly string[] };
+}

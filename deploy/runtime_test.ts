@@ -1,0 +1,39 @@
+import { assertEquals, assertRejects, assertThrows } from "@std/assert";
+import { DENO_VERSION, denoBinary, requireIntegrity, requireMachine } from "./runtime.ts";
+
+Deno.test("the tests run on the version of Deno that the driver is packed with", async () => {
+  assertEquals(Deno.version.deno, DENO_VERSION);
+  assertEquals(await denoBinary(Deno.build.arch, "/nothing-is-fetched"), Deno.execPath());
+});
+
+Deno.test("the version of Deno is the same wherever it stands", async () => {
+  const places = ["README.md", "docs/development.md", ".ci/run"];
+  for (const place of places) {
+    const named = (await Deno.readTextFile(new URL(`../${place}`, import.meta.url))).match(/\bdeno@[\d.]+\d/g) ?? [];
+    assertEquals([place, ...new Set(named)], [place, `deno@${DENO_VERSION}`]);
+  }
+});
+
+Deno.test("requireIntegrity() takes the checksum of npm's lock files, and refuses other bytes", async () => {
+  const hello = "sha512-m3HSJL1i83hdltRq0+o9czGb+8KJDKra4t/3JRlnPKcjI8PZm6XBHXx6zG4UuMXaDEZjR1wuXDre9G9zvN7AQw==";
+  await requireIntegrity(new TextEncoder().encode("hello"), hello, "fetch");
+  await assertRejects(
+    () => requireIntegrity(new TextEncoder().encode("hellO"), hello, "fetch"),
+    Error,
+    "fetch: its checksum is sha512-",
+  );
+});
+
+Deno.test("requireMachine() tells programs for one kind of machine from those for another, and from anything else", () => {
+  const program = (machine: number) => {
+    const bytes = new Uint8Array(64);
+    bytes.set(new TextEncoder().encode("\x7fELF"));
+    bytes[18] = machine;
+    return bytes;
+  };
+  requireMachine(program(62), "x86_64", "fetch");
+  requireMachine(program(183), "aarch64", "fetch");
+  for (const bytes of [program(62), new Uint8Array(64), new Uint8Array(0)]) {
+    assertThrows(() => requireMachine(bytes, "aarch64", "fetch"), Error, "fetch: what came is no program for aarch64");
+  }
+});

@@ -1,0 +1,90 @@
+import { createHash } from "node:crypto";
+import head from "./head.sh" with { type: "text" };
+import { MODULE, PERMISSION_SET, V8_FLAGS } from "./launch.ts";
+import type { Architecture } from "./runtime.ts";
+
+/** What goes into a file that unpacks itself. */
+export interface Parts {
+  readonly version: string;
+  readonly arch: Architecture;
+  /** The path of the deno binary. */
+  readonly runtime: string;
+  /** The path of the driver's one module. */
+  readonly module: string;
+  /** The configuration that it is started with. */
+  readonly config: string;
+}
+
+/** Room for the script at the start of the file, in bytes: a few pages, so that the rest begins at the start of one. */
+const HEAD_BYTES = 8192;
+
+/**
+ * Writes one executable file of a script, the driver and the deno binary. Started, it unpacks the two once, into a folder
+ * named after its content, and becomes deno with the driver; see head.sh. The same parts make the same file.
+ *
+ * @throws {Error} when a part cannot be read, or the file cannot be written
+ */
+export async function writeSelfExtracting(output: string, { version, arch, ...parts }: Parts): Promise<void> {
+  const driver = await Deno.readFile(parts.module);
+  const config = new TextEncoder().encode(parts.config);
+  const driverEnd = HEAD_BYTES + driver.length;
+  const configEnd = driverEnd + config.length;
+  const sums = [
+    `${sha256(driver)}  ${MODULE}`,
+    `${sha256(config)}  deno.json`,
+    `${await sha256OfFile(parts.runtime)}  deno`,
+  ].join("\n");
+  const script = filledIn(head, {
+    VERSION: version,
+    ARCH: arch,
+    // the script as well: it decides how what it unpacks is laid out
+    KEY: sha256(new TextEncoder().encode(head + sums)).slice(0, 32),
+    DRIVER_BYTES: driver.length,
+    DRIVER_END: driverEnd,
+    CONFIG_BYTES: config.length,
+    CONFIG_END: configEnd,
+    RUNTIME_START: configEnd + 1,
+    SUMS: sums,
+    FLAGS: `--v8-flags=${V8_FLAGS} -P=${PERMISSION_SET}`,
+  });
+  using file = await Deno.open(output, { write: true, create: true, truncate: true });
+  for (const part of [padded(script), driver, config]) await writeAll(file, part);
+  using runtime = await Deno.open(parts.runtime);
+  await runtime.readable.pipeTo(file.writable, { preventClose: true });
+  await Deno.chmod(output, 0o755); // whatever the umask
+}
+
+/** The sha256 of a file's content, in hexadecimal. */
+export async function sha256OfFile(path: string): Promise<string> {
+  const hash = createHash("sha256");
+  using file = await Deno.open(path);
+  for await (const chunk of file.readable) hash.update(chunk);
+  return hash.digest("hex");
+}
+
+/** The sha256 of these bytes, in hexadecimal. */
+export function sha256(bytes: Uint8Array): string {
+  return createHash("sha256").update(bytes).digest("hex");
+}
+
+/** The script with the values in the places of their names. */
+function filledIn(script: string, values: Readonly<Record<string, string | number>>): string {
+  return script.replace(/@([A-Z_]+)@/g, (_, name: string) => {
+    const value = values[name];
+    if (value === undefined) throw new Error(`fill in head.sh: nothing is known of @${name}@`);
+    return String(value);
+  });
+}
+
+/** The script with empty lines after it, which the shell never reads: the script ends by becoming another program. */
+function padded(script: string): Uint8Array {
+  const bytes = new TextEncoder().encode(script);
+  if (bytes.length > HEAD_BYTES) throw new Error(`make the script: ${bytes.length} bytes are more than ${HEAD_BYTES}`);
+  const whole = new Uint8Array(HEAD_BYTES).fill("\n".charCodeAt(0));
+  whole.set(bytes);
+  return whole;
+}
+
+async function writeAll(file: Deno.FsFile, bytes: Uint8Array): Promise<void> {
+  for (let written = 0; written < bytes.length;) written += await file.write(bytes.subarray(written));
+}

@@ -1,0 +1,271 @@
+import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
+import { join } from "@std/path";
+import { ARCHITECTURES } from "./runtime.ts";
+import { type Parts, writeSelfExtracting } from "./self_extracting.ts";
+
+/** Stands in for deno: tells how it was started, and what it is told to do. */
+const FAKE_DENO = `#!/bin/sh
+if [ "\${WAIT:-}" ]; then
+  trap 'echo ended; exit 7' TERM
+  echo up
+  read -r _
+fi
+printf '%s\\n' "$$" "$(umask)" "$DENO_DIR" "$@"
+`;
+
+/** A folder with such a file, and where it unpacks to. */
+class Fixture implements AsyncDisposable {
+  private constructor(readonly folder: string) {}
+
+  static async create(parts: Partial<Parts> = {}): Promise<Fixture> {
+    const fixture = new Fixture(await Deno.realPath(await Deno.makeTempDir()));
+    await Deno.writeTextFile(fixture.path("runtime"), FAKE_DENO);
+    await Deno.writeTextFile(fixture.path("module"), "// the driver\n");
+    await writeSelfExtracting(fixture.path("denolith"), {
+      version: "1.2.3",
+      arch: Deno.build.arch,
+      runtime: fixture.path("runtime"),
+      module: fixture.path("module"),
+      config: "{}",
+      ...parts,
+    });
+    await Deno.mkdir(fixture.cache);
+    return fixture;
+  }
+
+  get cache(): string {
+    return this.path("cache");
+  }
+
+  path(name: string): string {
+    return join(this.folder, name);
+  }
+
+  /** The folder that it unpacked to. */
+  app(): string {
+    const [name, ...more] = [...Deno.readDirSync(this.cache)].map(({ name }) => name);
+    assert(name !== undefined && more.length === 0, `${name} ${more}`);
+    return join(this.cache, name);
+  }
+
+  command(args: string[] = [], env: Record<string, string> = {}, ...wrapper: string[]): Deno.Command {
+    const [program, ...rest] = [...wrapper, this.path("denolith"), ...args];
+    return new Deno.Command(program!, {
+      args: rest,
+      env: { DENOLITH_CACHE: this.cache, CACHE_DIRECTORY: "", ...env },
+      cwd: this.folder,
+      stdin: "piped",
+      stdout: "piped",
+      stderr: "piped",
+    });
+  }
+
+  /** Starts it, and answers what the fake deno was started with. */
+  async start(...how: Parameters<Fixture["command"]>) {
+    await using child = this.command(...how).spawn();
+    await child.stdin.close();
+    const [status, out, err] = await Promise.all([child.status, text(child.stdout), text(child.stderr)]);
+    assertEquals([status.code, err], [0, ""]);
+    const [pid, umask, denoDir, ...args] = out.trimEnd().split("\n");
+    return { childPid: child.pid, pid: Number(pid), umask, denoDir, args };
+  }
+
+  /** Starts it, sees that it refuses without having become deno, and answers why. */
+  async refused(...how: Parameters<Fixture["command"]>): Promise<string> {
+    await using child = this.command(...how).spawn();
+    await child.stdin.close();
+    const [status, out, err] = await Promise.all([child.status, text(child.stdout), text(child.stderr)]);
+    assertEquals([status.code, out], [1, ""]);
+    assertMatch(err, /^denolith: .+\n$/);
+    return err;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Deno.remove(this.folder, { recursive: true });
+  }
+}
+
+function text(stream: ReadableStream<Uint8Array>): Promise<string> {
+  return new Response(stream as ReadableStream<Uint8Array<ArrayBuffer>>).text();
+}
+
+const MODE = 0o7777;
+
+Deno.test("the artifact becomes deno with the driver: same process, under the set, arguments as they were", async () => {
+  await using fixture = await Fixture.create();
+  const given = ["standalone", "--", "a b", '"q"', "it's", "$HOME", "*", "", "back\\slash", "-A"];
+  const { pid, childPid, denoDir, args } = await fixture.start(given);
+  assertEquals(pid, childPid);
+  const app = fixture.app();
+  assertEquals(denoDir, join(app, "deno_dir"));
+  assertEquals(args.slice(args.indexOf(join(app, "main.js")) + 1), given);
+  const flags = args.slice(0, args.indexOf(join(app, "main.js")));
+  for (const flag of ["run", "-P=denolith", "--v8-flags=--optimize-for-size", "--no-prompt", "--cached-only"]) {
+    assert(flags.includes(flag), flag);
+  }
+  assertEquals(flags.slice(-2), ["--config", join(app, "deno.json")]);
+  assert(flags.every((flag) => !/^(?:-A|--allow)/.test(flag)), `${flags}`);
+});
+
+Deno.test("the artifact unpacks once: a later start needs no more of the file than its script", async () => {
+  await using fixture = await Fixture.create();
+  await fixture.start();
+  const app = fixture.app();
+  assertEquals(await Deno.readTextFile(join(app, "main.js")), "// the driver\n");
+  assertEquals(await Deno.readTextFile(join(app, "deno.json")), "{}");
+  const before = await Deno.stat(join(app, "deno"));
+  await Deno.truncate(fixture.path("denolith"), 8192);
+  await fixture.start();
+  assertEquals((await Deno.stat(join(app, "deno"))).ino, before.ino);
+});
+
+Deno.test("the artifact unpacks for this user alone, whatever the umask, which stays", async () => {
+  await using fixture = await Fixture.create();
+  const { umask } = await fixture.start([], {}, "/bin/sh", "-c", 'umask 0; exec "$0" "$@"');
+  assertMatch(umask!, /^0+$/);
+  const app = fixture.app();
+  const modes = ["", "deno", "main.js", "deno.json", "deno_dir"].map((name) =>
+    (Deno.statSync(join(app, name)).mode! & MODE).toString(8)
+  );
+  assertEquals(modes, ["755", "755", "644", "644", "700"]);
+});
+
+Deno.test("the artifact can be started twice at once: both run, from one folder", async () => {
+  await using fixture = await Fixture.create();
+  // sync is what comes before the rename: each start waits there for the other
+  const bin = fixture.path("bin");
+  await Deno.mkdir(bin);
+  await Deno.mkdir(fixture.path("there"));
+  await Deno.writeTextFile(
+    join(bin, "sync"),
+    `#!/bin/sh\n: >"$THERE/$$"\nuntil [ "$(ls "$THERE" | wc -l)" -ge 2 ]; do :; done\n`,
+    { mode: 0o755 },
+  );
+  const env = { PATH: `${bin}:${Deno.env.get("PATH")}`, THERE: fixture.path("there") };
+  const starts = await Promise.all([fixture.start([], env), fixture.start([], env)]);
+  const app = fixture.app();
+  assertEquals(starts.map(({ denoDir }) => denoDir), Array(2).fill(join(app, "deno_dir")));
+  const files = [...Deno.readDirSync(app)].map(({ name }) => name).sort();
+  assertEquals(files, ["deno", "deno.json", "deno_dir", "main.js"]);
+});
+
+Deno.test("the artifact refuses to start from a file that was damaged, and leaves nothing", async () => {
+  await using fixture = await Fixture.create();
+  const whole = await Deno.readFile(fixture.path("denolith"));
+  const damaged = whole.slice();
+  damaged[whole.length - 5]! ^= 1;
+  const cut = whole.slice(0, -1);
+  for (const bytes of [damaged, cut, whole.slice(0, 8192)]) {
+    await Deno.writeFile(fixture.path("denolith"), bytes);
+    assertStringIncludes(await fixture.refused(), `${fixture.path("denolith")} is damaged`);
+    assertEquals([...Deno.readDirSync(fixture.cache)], []);
+  }
+});
+
+Deno.test("the artifact refuses a folder that others can change, before it unpacks and after", async () => {
+  await using fixture = await Fixture.create();
+  for (const [path, mode] of [["cache", 0o777], ["cache", 0o775], ["cache", 0o1777], ["", 0o777]] as const) {
+    await Deno.chmod(fixture.path(path), mode);
+    assertStringIncludes(await fixture.refused(), "can be changed by other users");
+    assertEquals([...Deno.readDirSync(fixture.cache)], []);
+    await Deno.chmod(fixture.path(path), 0o755);
+  }
+  await Deno.chmod(fixture.folder, 0o1777); // as /tmp: what is not theirs they leave
+  await fixture.start();
+  const app = fixture.app();
+  for (const name of ["", "deno", "main.js", "deno.json", "deno_dir"]) {
+    const path = join(app, name);
+    const mode = (await Deno.stat(path)).mode! & MODE;
+    await Deno.chmod(path, mode | 0o020);
+    assertStringIncludes(await fixture.refused(), `${path.replace(/\/$/, "")} (`);
+    await Deno.chmod(path, mode);
+  }
+  await fixture.start();
+  await Deno.remove(join(app, "main.js"));
+  await Deno.symlink(fixture.path("module"), join(app, "main.js"));
+  assertStringIncludes(await fixture.refused(), "main.js (l");
+});
+
+Deno.test({
+  name: "the artifact refuses what belongs to somebody else",
+  ignore: Deno.uid() !== 0, // only root can give files away
+  async fn() {
+    await using fixture = await Fixture.create();
+    const somebody = 4711;
+    await Deno.chown(fixture.cache, somebody, somebody);
+    assertStringIncludes(await fixture.refused(), `${fixture.cache} belongs to user ${somebody}`);
+    await Deno.chown(fixture.cache, 0, 0);
+    await fixture.start();
+    for (const name of ["", "deno", "main.js", "deno.json", "deno_dir"]) {
+      const path = join(fixture.app(), name).replace(/\/$/, "");
+      await Deno.chown(path, somebody, somebody);
+      assertStringIncludes(await fixture.refused(), `${path} belongs to user ${somebody}`);
+      await Deno.chown(path, 0, 0);
+    }
+    await fixture.start();
+  },
+});
+
+Deno.test("the artifact takes the cache that it is given: its own variable, then systemd's, never a relative one", async () => {
+  await using fixture = await Fixture.create();
+  const [own, other] = [fixture.path("own/deep"), fixture.path("other")];
+  await Deno.mkdir(other);
+  const { denoDir } = await fixture.start([], { DENOLITH_CACHE: "", CACHE_DIRECTORY: `${own}:${other}` });
+  assert(denoDir!.startsWith(`${own}/`), denoDir);
+  await fixture.start([], { CACHE_DIRECTORY: other });
+  fixture.app();
+  assertEquals([...Deno.readDirSync(other)], []);
+  assertStringIncludes(await fixture.refused([], { DENOLITH_CACHE: "here" }), "must begin with a slash");
+});
+
+Deno.test("the artifact removes what earlier versions unpacked, when it unpacks itself", async () => {
+  await using fixture = await Fixture.create();
+  const [old, recent, foreign] = ["denolith-old", "denolith-new.recent", "else"].map((name) =>
+    join(fixture.cache, name)
+  );
+  for (const folder of [old!, recent!, foreign!]) await Deno.mkdir(folder);
+  for (const folder of [old!, foreign!]) await Deno.utime(folder, 0, 0);
+  await fixture.start();
+  const left = [...Deno.readDirSync(fixture.cache)].map(({ name }) => name);
+  assertEquals(left.filter((name) => !/^denolith-[0-9a-f]{32}$/.test(name)).sort(), ["denolith-new.recent", "else"]);
+});
+
+Deno.test("SIGTERM reaches the driver", async () => {
+  await using fixture = await Fixture.create();
+  await using child = fixture.command([], { WAIT: "1" }).spawn();
+  let out = "";
+  for await (const chunk of child.stdout.pipeThrough(new TextDecoderStream())) {
+    out += chunk;
+    if (out === "up\n") child.kill("SIGTERM");
+  }
+  assertEquals([out, (await child.status).code], ["up\nended\n", 7]);
+  await child.stdin.close();
+  await child.stderr.cancel();
+});
+
+Deno.test("the artifact for another kind of machine says so", async () => {
+  const other = ARCHITECTURES.find((arch) => arch !== Deno.build.arch)!;
+  await using fixture = await Fixture.create({ arch: other });
+  assertStringIncludes(await fixture.refused(), `this file is for ${other}, the machine is ${Deno.build.arch}`);
+});
+
+Deno.test("writeSelfExtracting() makes the same file of the same parts, and names its folder after them", async () => {
+  await using fixture = await Fixture.create();
+  await using same = await Fixture.create();
+  await using other = await Fixture.create({ config: '{"lock":false}' });
+  const [file, again] = await Promise.all([fixture, same].map((one) => Deno.readFile(one.path("denolith"))));
+  assertEquals(file, again);
+  await Promise.all([fixture.start(), same.start(), other.start()]);
+  assertEquals(fixture.app().slice(fixture.folder.length), same.app().slice(same.folder.length));
+  assert(fixture.app().slice(fixture.folder.length) !== other.app().slice(other.folder.length));
+  await assertRejects(
+    () => writeSelfExtracting(other.path("x"), { ...partsOf(other), version: "1".repeat(9000) }),
+    Error,
+    "more than 8192",
+  );
+});
+
+function partsOf(fixture: Fixture): Parts {
+  const [runtime, module] = [fixture.path("runtime"), fixture.path("module")];
+  return { version: "1.2.3", arch: Deno.build.arch, runtime, module, config: "{}" };
+}
