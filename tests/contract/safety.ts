@@ -183,6 +183,24 @@ export function safetyContract(host: Host): void {
     },
   );
 
+  contract(
+    host,
+    "what a crash left suspended is resumed when the driver starts, or the volume is staged",
+    async (bench) => {
+      const volumeId = await bench.create();
+      const { devicePath } = await bench.onlyLv();
+      const suspend = () => bench.admin("dmsetup", "suspend", devicePath.replace("/dev/mapper/", ""));
+      await suspend();
+      assertEquals((await bench.onlyLv()).suspended, true);
+      await using restarted = await bench.restart();
+      assertEquals((await restarted.onlyLv()).suspended, false);
+      await suspend();
+      const stagingTargetPath = await restarted.stage(volumeId);
+      await restarted.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+      await restarted.csi.controller.deleteVolume({ volumeId });
+    },
+  );
+
   contract(host, "two LVs that claim to be one volume are both left alone", async (bench) => {
     const volumeId = await bench.create();
     const { path, tags } = await bench.onlyLv();

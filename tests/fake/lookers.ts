@@ -70,7 +70,7 @@ function deviceName(machine: FakeMachine, lv: FakeLv): string {
   return basename(devicePath(group, lv));
 }
 
-/** Lists targets, and devices. */
+/** Lists targets and devices, and suspends a device. */
 export function dmsetup(machine: FakeMachine, args: readonly string[]): Output {
   const { root, targets, suspended, strays } = machine.host;
   if (!root) {
@@ -82,13 +82,19 @@ export function dmsetup(machine: FakeMachine, args: readonly string[]): Output {
   if (args.join(" ") === "targets") {
     return ok([...targets].map(([name, version]) => `${name.padEnd(16)} v${version}\n`).join(""));
   }
+  if (args[0] === "suspend") {
+    const lv = machine.lvAt(`/dev/mapper/${args[1]}`);
+    if (lv === undefined) return refuse(1, `Device ${args[1]} not found\nCommand failed.`);
+    lv.suspended = true;
+    return ok();
+  }
   expectArgs(args, /^info --columns --noheadings --separator \| --options name,uuid,devno,suspended,devnos_used$/);
   const uuid = (text: string) => text.replaceAll("-", "");
-  const state = (name: string) => suspended.has(name) ? "Suspended" : "Active";
+  const state = (name: string, lv?: FakeLv) => suspended.has(name) || lv?.suspended ? "Suspended" : "Active";
   const devices = machine.allLvs().filter(({ lv }) => lv.active).map(({ group, lv }) => {
     const name = deviceName(machine, lv);
     const disk = machine.host.pulled.has(lv) ? "254:240" : diskNumber(group.disks[0]!.path);
-    return [name, `LVM-${uuid(group.uuid)}${uuid(lv.uuid)}`, `253:${lv.minor}`, state(name), disk];
+    return [name, `LVM-${uuid(group.uuid)}${uuid(lv.uuid)}`, `253:${lv.minor}`, state(name, lv), disk];
   });
   const all = [
     ...devices,
