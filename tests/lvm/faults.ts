@@ -107,7 +107,7 @@ class Victim {
       "standalone",
       ...flags,
     ];
-    const child = new Deno.Command(command[0]!, { args: command.slice(1), stdout: "null", stderr: "null" }).spawn();
+    const child = new Deno.Command(command[0]!, { args: command.slice(1), stdout: "null", stderr: "inherit" }).spawn();
     const victim = new Victim(child, cgroup, socket);
     await until(() => victim.csi.identity.probe());
     return victim;
@@ -121,13 +121,16 @@ class Victim {
   }
 }
 
-/** Repeats what fails, for at most a minute: as an orchestrator does, or while something starts. */
+/** How long something that fails is repeated, in milliseconds: a start takes its time on an emulated machine. */
+const PATIENCE_MS = 180_000;
+
+/** Repeats what fails, as an orchestrator does, or while something starts. */
 async function until<T>(body: () => Promise<T>): Promise<T> {
   for (const start = performance.now();;) {
     try {
       return await body();
     } catch (error) {
-      if (performance.now() - start > 60_000) throw error;
+      if (performance.now() - start > PATIENCE_MS) throw error;
       await new Promise((resolve) => setTimeout(resolve, 200));
     }
   }
