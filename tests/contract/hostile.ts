@@ -145,6 +145,11 @@ export function hostileContract(host: Host): void {
   contract(host, "hostile: sizes and ranges", async (bench) => {
     for (const [code, capacityRange] of SIZES) await assertFails(code, bench.create({ capacityRange }));
     assertEquals(await bench.lvs(), []);
+    const inverted = { requiredBytes: 64n << 20n, limitBytes: 32n << 20n };
+    const commands = await bench.exec.during(() =>
+      assertFails("OUT_OF_RANGE", bench.create({ capacityRange: inverted }))
+    );
+    assertEquals(commands, [], "refused before anything is looked at");
     const volumeId = await bench.create();
     const before = await bench.report();
     for (const [code, capacityRange] of SIZES) {
