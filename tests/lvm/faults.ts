@@ -18,10 +18,13 @@ if (!BAD || !GOOD || !DRIVER) throw new Error("DATA_DISKS must name two empty di
 
 const GROUPS = ["faulty", "healthy"] as const;
 
-/** What a disk does: its sectors lead to the real one's, or to errors. */
+/** Where the faulty disk begins on the real one, in sectors: LVM must not find its label there as well. */
+const START = 2048;
+
+/** What the faulty disk does: its sectors lead to the real one's, or to errors. */
 async function load(target: "linear" | "error"): Promise<void> {
-  const sectors = (await run("measure the disk", "blockdev", ["--getsz", BAD!])).trim();
-  const table = target === "linear" ? `0 ${sectors} linear ${BAD} 0` : `0 ${sectors} error`;
+  const sectors = Number(await run("measure the disk", "blockdev", ["--getsz", BAD!])) - START;
+  const table = target === "linear" ? `0 ${sectors} linear ${BAD} ${START}` : `0 ${sectors} error`;
   const exists = (await run("list devices", "dmsetup", ["ls"])).includes("faulty-disk");
   if (!exists) return void await run("make the disk", "dmsetup", ["create", "faulty-disk", "--table", table]);
   await run("suspend the disk", "dmsetup", ["suspend", "--noflush", "--nolockfs", "faulty-disk"]);
@@ -107,7 +110,7 @@ class Victim {
       "standalone",
       ...flags,
     ];
-    const child = new Deno.Command(command[0]!, { args: command.slice(1), stdout: "null", stderr: "inherit" }).spawn();
+    const child = new Deno.Command(command[0]!, { args: command.slice(1), stdout: "null", stderr: "null" }).spawn();
     const victim = new Victim(child, cgroup, socket);
     await until(() => victim.csi.identity.probe());
     return victim;
@@ -145,6 +148,9 @@ function random(seed: number): () => number {
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
   };
 }
+
+/** Of how many calls, on average, one is killed: a start after each takes seconds on an emulated machine. */
+const KILLED_OF = 2;
 
 /** How long after a call's begin the driver is killed at most, in milliseconds: about as long as calls take here. */
 const KILL_MS = 1_500;
@@ -193,7 +199,7 @@ async function live(seed: number, volumeCapability: Capability, mib: bigint): Pr
   const log: string[] = [];
   try {
     for (const [name, step] of Object.entries(steps)) {
-      if (!["write", "read"].includes(name)) {
+      if (!["write", "read"].includes(name) && next() * KILLED_OF < 1) {
         const delay = Math.round(next() * KILL_MS);
         const done = await Promise.race([
           step(victim.csi).then(() => true, () => false),
