@@ -103,7 +103,7 @@ const NEARLY_FULL_PERCENT = 80;
 /** What was left half-done, and what the driver refuses to touch. */
 export function checkLeftovers(readings: LeftoverReadings): CheckResult {
   const { survey, inventory, driver, devices, disks, mounts, socket } = readings;
-  const { info } = findingsOf("leftovers");
+  const { info, warning } = findingsOf("leftovers");
   const findings: Finding[] = [];
   if ("value" in devices) findings.push(...suspended(devices.value));
   if ("value" in devices && "value" in disks) findings.push(...pulled(devices.value, disks.value));
@@ -118,6 +118,7 @@ export function checkLeftovers(readings: LeftoverReadings): CheckResult {
     const lvs = survey.value.groups.flatMap((group) => group.lvs);
     if ("value" in devices) findings.push(...staleDevices(devices.value, lvs));
     if ("value" in mounts) findings.push(...staleMounts(mounts.value, lvs));
+    else findings.push(warning("mounts", said(mounts.error)));
   }
   if (socket?.state === "silent") {
     findings.push(

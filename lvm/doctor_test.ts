@@ -163,6 +163,13 @@ const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, s
     ({ machine }) => machine.host.hiddenDisks.push({ path: "/dev/vdz", uuid: "a-b" }),
     ["filters", "warning", "/dev/vdz", /no filter says so/, /pvck/],
   ],
+  "disks and mounts cannot be listed": [
+    ({ machine }) =>
+      machine.fault = ({ program, args }) =>
+        program === "findmnt" || args.includes("--all") ? refuse(1, "failed") : undefined,
+    ["filters", "warning", "disks", /lsblk --json: exit 1: failed/],
+    ["leftovers", "warning", "mounts", /findmnt --json: exit 1: failed/],
+  ],
   "volume_list keeps the group inactive": [
     ({ machine }) => machine.host.settings.set("volume_list", '["fast","other/lv","@tag"]'),
     [
@@ -372,7 +379,8 @@ for (const [name, [make, ...expected]] of Object.entries(SICKNESSES)) {
   Deno.test(`examine(): ${name}`, async () => {
     const sick = healthyMachine();
     make(sick);
-    const { level, findings } = await look(sick.machine);
+    const { level, checks, findings } = await look(sick.machine);
+    assertEquals(checks.map(({ check }) => check), [...CHECKS]);
     const told = findings.map(({ check, level, on, found }) => `${check} ${level} ${on}: ${found}`).join("\n");
     assertEquals(
       findings.map(({ check, level }) => `${check} ${level}`),
@@ -472,6 +480,14 @@ Deno.test("examine(): groups are those that were asked for and those in use; wit
   assertEquals(findings.map(({ check, level, on }) => [check, level, on]), [["groups", "error", "nope"]]);
   assertMatch(findings[0]!.found, /this host has idle/);
   assertMatch(findings[0]!.remedy!, /vgcreate/);
+});
+
+Deno.test("examine() sums up how many disks are hidden", async () => {
+  const { machine } = healthyMachine();
+  const summary = async () => (await look(machine)).checks.find(({ check }) => check === "filters")!.summary;
+  assertEquals(await summary(), "LVM sees all of its disks");
+  machine.host.hiddenDisks.push({ path: "/dev/vdz", uuid: "a-b" });
+  assertEquals(await summary(), "LVM does not see 1 of its disks");
 });
 
 Deno.test("examine(): a socket that nobody answers on is a note", async () => {

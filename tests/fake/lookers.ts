@@ -33,7 +33,7 @@ function deviceRow(machine: FakeMachine, lv: FakeLv): Record<string, unknown> {
 }
 
 function allDisks(machine: FakeMachine, args: readonly string[]): Output {
-  expectArgs(args, /^--json --list --paths --output /);
+  expectArgs(args, /^--json --list --paths --all --output /);
   const pvs = machine.groups.flatMap((group) => group.disks.slice(group.missingPvs)).concat(
     machine.host.hiddenDisks,
     machine.host.spareDisks,
