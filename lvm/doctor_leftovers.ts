@@ -191,7 +191,11 @@ function orphaned(driver: string, { kind, on, group, id, tags }: Orphan): Findin
     case "unreadable":
       return error(on, `its tags cannot be read: ${tags.join(", ")}`, `correct the tags, or give it up: ${untag}`);
     case "record":
-      return warning(group, `its record cannot be read: ${on}`, `vgchange --deltag ${on} ${group}`);
+      return warning(
+        group,
+        id === undefined ? `a record cannot be read: ${on}` : `a record names a logical volume that is gone: ${on}`,
+        `vgchange --deltag ${on} ${group}`,
+      );
     case "untagged":
       return info(on, "it has a name as the driver gives them, but none of its tags: the driver leaves it alone");
   }

@@ -8,6 +8,7 @@ import { type Command, describe } from "./exec.ts";
 import { CHECKS } from "./finding.ts";
 import { anyOf, exactly } from "./groups.ts";
 import { snapshotIdOf, snapshotLvName, volumeIdOf, volumeLvName } from "./ids.ts";
+import { usedTag } from "./tags.ts";
 
 const DRIVER = "lvm.denolith.dev";
 const id = volumeIdOf("one");
@@ -338,6 +339,10 @@ const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, s
     ({ group }) => group.tags.add(`denolith.used=${DRIVER}:odd`),
     ["leftovers", "warning", "data", /cannot be read/, /^vgchange --deltag denolith.used=lvm.denolith.dev:odd data$/],
   ],
+  "a record is left of an earlier LV of a volume": [
+    ({ group }) => group.tags.add(usedTag(DRIVER, id, "old-uuid")),
+    ["leftovers", "warning", "data", /names a logical volume that is gone/, /:old-uuid data$/],
+  ],
   "a mkfs was not finished": [
     ({ lv }) => {
       lv.tags.delete(`denolith.fs=formatted:ext4:${uuid}`);
@@ -503,6 +508,10 @@ Deno.test("examine() never fails, whatever does not answer, and a driver of anot
     (await look(machine, { driver: "other.driver" })).checks.at(-1)?.summary,
     "0 volumes, 0 snapshots; a driver is serving",
   );
+  machine.fault = () => {
+    throw new Deno.errors.PermissionDenied("Permission denied (os error 13)");
+  };
+  assertMatch((await look(machine)).findings.find(({ check }) => check === "groups")!.found, /Permission denied/);
   machine.fault = () => silence();
   const { level, findings } = await look(machine);
   assertEquals(level, "error");
