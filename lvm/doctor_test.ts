@@ -302,6 +302,14 @@ const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, s
       /lvchange --activate n \/dev\/mapper\/data-vol--/,
     ],
   ],
+  "a disk was pulled, and its group with it": [
+    ({ machine }) => {
+      const name = `fast-vol--${"9".repeat(32)}`;
+      machine.host.strays.set(name, `LVM-${"x".repeat(64)}`);
+      machine.host.straysOn = "254:240";
+    },
+    ["leftovers", "error", /^fast-vol--/, /on a disk that is gone/, /with the disk back/],
+  ],
   "a volume's LV is gone": [
     ({ machine, group }) => {
       group.lvs = [];

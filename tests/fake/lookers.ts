@@ -72,7 +72,7 @@ function deviceName(machine: FakeMachine, lv: FakeLv): string {
 
 /** Lists targets, and devices. */
 export function dmsetup(machine: FakeMachine, args: readonly string[]): Output {
-  const { root, targets, suspended, strays } = machine.host;
+  const { root, targets, suspended, strays, straysOn } = machine.host;
   if (!root) {
     return refuse(
       1,
@@ -92,7 +92,7 @@ export function dmsetup(machine: FakeMachine, args: readonly string[]): Output {
   });
   const all = [
     ...devices,
-    ...[...strays].map(([name, uuid], index) => [name, uuid, `253:${900 + index}`, state(name), ""]),
+    ...[...strays].map(([name, uuid], index) => [name, uuid, `253:${900 + index}`, state(name), straysOn]),
   ];
   return ok(all.length === 0 ? "No devices found\n" : all.map((fields) => fields.join("|") + "\n").join(""));
 }
