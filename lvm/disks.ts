@@ -19,9 +19,10 @@ export interface Disk {
   readonly pvUuid?: string;
 }
 
+/** Ramdisks and empty devices included: a group can be on the one, and what is on the other is no more. */
 const LIST_DISKS: Command = {
   program: "lsblk",
-  args: ["--json", "--list", "--paths", "--output", "NAME,MAJ:MIN,TYPE,FSTYPE,UUID"],
+  args: ["--json", "--list", "--paths", "--all", "--output", "NAME,MAJ:MIN,TYPE,FSTYPE,UUID"],
   mutates: false,
 };
 
@@ -31,7 +32,7 @@ export async function readDisks(exec: Exec): Promise<Disk[]> {
   return array(object(answer).blockdevices).map(object).map((device) => ({
     path: text(device.name),
     number: text(device["maj:min"]).trim(),
-    type: text(device.type),
+    type: text(device.type ?? ""),
     ...(device.fstype === "LVM2_member" ? { pvUuid: text(device.uuid) } : {}),
   }));
 }

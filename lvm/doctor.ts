@@ -175,6 +175,10 @@ async function reading<T>(read: () => Promise<T>): Promise<Reading<T>> {
     return { value: await read() };
   } catch (error) {
     if (error instanceof StorageError) return { error };
+    // a program that may not be run, by its mode or by the permissions of this process
+    if (error instanceof Deno.errors.PermissionDenied || error instanceof Deno.errors.NotCapable) {
+      return { error: new StorageError("CommandFailed", error.message, { cause: error }) };
+    }
     throw error;
   }
 }

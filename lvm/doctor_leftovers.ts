@@ -103,10 +103,11 @@ const NEARLY_FULL_PERCENT = 80;
 /** What was left half-done, and what the driver refuses to touch. */
 export function checkLeftovers(readings: LeftoverReadings): CheckResult {
   const { survey, inventory, driver, devices, disks, mounts, socket } = readings;
-  const { info } = findingsOf("leftovers");
+  const { info, warning } = findingsOf("leftovers");
   const findings: Finding[] = [];
   if ("value" in devices) findings.push(...suspended(devices.value));
-  if ("value" in devices && "value" in disks) findings.push(...pulled(devices.value, disks.value));
+  const dead = "value" in devices && "value" in disks ? pulled(devices.value, disks.value) : [];
+  findings.push(...dead);
   if ("error" in survey) findings.push(...unread("leftovers", NO_REPORT).findings);
   else {
     findings.push(
@@ -116,8 +117,12 @@ export function checkLeftovers(readings: LeftoverReadings): CheckResult {
       ...overflowing(inventory),
     );
     const lvs = survey.value.groups.flatMap((group) => group.lvs);
-    if ("value" in devices) findings.push(...staleDevices(devices.value, lvs));
+    if ("value" in devices) {
+      const told = (name: string) => dead.some(({ on }) => on === name);
+      findings.push(...staleDevices(devices.value.filter(({ name }) => !told(name)), lvs));
+    }
     if ("value" in mounts) findings.push(...staleMounts(mounts.value, lvs));
+    else findings.push(warning("mounts", said(mounts.error)));
   }
   if (socket?.state === "silent") {
     findings.push(
@@ -127,11 +132,15 @@ export function checkLeftovers(readings: LeftoverReadings): CheckResult {
   const { volumes, snapshots } = inventory;
   const serving = socket?.state === "answers" ? "a driver is serving" : "no driver is serving";
   return {
-    summary: `${volumes.length} volumes, ${snapshots.length} snapshots; ${
+    summary: `${count(volumes.length, "volume")}, ${count(snapshots.length, "snapshot")}; ${
       socket === undefined ? "socket unknown" : serving
     }`,
     findings,
   };
+}
+
+function count(number: number, noun: string): string {
+  return `${number} ${noun}${number === 1 ? "" : "s"}`;
 }
 
 /** Whoever reads or writes a suspended device waits, and so do LVM's commands that look at it. */
@@ -190,7 +199,11 @@ function orphaned(driver: string, { kind, on, group, id, tags }: Orphan): Findin
     case "unreadable":
       return error(on, `its tags cannot be read: ${tags.join(", ")}`, `correct the tags, or give it up: ${untag}`);
     case "record":
-      return warning(group, `its record cannot be read: ${on}`, `vgchange --deltag ${on} ${group}`);
+      return warning(
+        group,
+        id === undefined ? `a record cannot be read: ${on}` : `a record names a logical volume that is gone: ${on}`,
+        `vgchange --deltag ${on} ${group}`,
+      );
     case "untagged":
       return info(on, "it has a name as the driver gives them, but none of its tags: the driver leaves it alone");
   }

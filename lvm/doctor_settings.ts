@@ -125,11 +125,10 @@ export function checkFilters({ configuration, disks, survey, groups, driver }: F
   if ("error" in configuration) return unread("filters", NO_SETTINGS);
   const { value: settings } = configuration;
   const hidden = "value" in disks && "value" in survey ? hiddenDisks(settings, disks.value, survey.value) : [];
+  const unlisted = "error" in disks ? [findingsOf("filters").warning("disks", said(disks.error))] : [];
   return {
-    summary: settings.value("devices/use_devicesfile") === "1"
-      ? `devices file ${settings.value("devices/devicesfile") ?? ""}`.trim()
-      : "no disk of LVM's is hidden",
-    findings: [...hidden, ...activation(settings, groups, driver), ...recovery(settings)],
+    summary: hidden.length === 0 ? "LVM sees all of its disks" : `LVM does not see ${hidden.length} of its disks`,
+    findings: [...hidden, ...unlisted, ...activation(settings, groups, driver), ...recovery(settings)],
   };
 }
 

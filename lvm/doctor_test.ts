@@ -8,6 +8,7 @@ import { type Command, describe } from "./exec.ts";
 import { CHECKS } from "./finding.ts";
 import { anyOf, exactly } from "./groups.ts";
 import { snapshotIdOf, snapshotLvName, volumeIdOf, volumeLvName } from "./ids.ts";
+import { usedTag } from "./tags.ts";
 
 const DRIVER = "lvm.denolith.dev";
 const id = volumeIdOf("one");
@@ -163,6 +164,13 @@ const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, s
     ({ machine }) => machine.host.hiddenDisks.push({ path: "/dev/vdz", uuid: "a-b" }),
     ["filters", "warning", "/dev/vdz", /no filter says so/, /pvck/],
   ],
+  "disks and mounts cannot be listed": [
+    ({ machine }) =>
+      machine.fault = ({ program, args }) =>
+        program === "findmnt" || args.includes("--all") ? refuse(1, "failed") : undefined,
+    ["filters", "warning", "disks", /lsblk --json: exit 1: failed/],
+    ["leftovers", "warning", "mounts", /findmnt --json: exit 1: failed/],
+  ],
   "volume_list keeps the group inactive": [
     ({ machine }) => machine.host.settings.set("volume_list", '["fast","other/lv","@tag"]'),
     [
@@ -294,6 +302,14 @@ const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, s
       /lvchange --activate n \/dev\/mapper\/data-vol--/,
     ],
   ],
+  "a disk was pulled, and its group with it": [
+    ({ machine }) => {
+      const name = `fast-vol--${"9".repeat(32)}`;
+      machine.host.strays.set(name, `LVM-${"x".repeat(64)}`);
+      machine.host.straysOn = "254:240";
+    },
+    ["leftovers", "error", /^fast-vol--/, /on a disk that is gone/, /with the disk back/],
+  ],
   "a volume's LV is gone": [
     ({ machine, group }) => {
       group.lvs = [];
@@ -330,6 +346,10 @@ const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, s
   "a record cannot be read": [
     ({ group }) => group.tags.add(`denolith.used=${DRIVER}:odd`),
     ["leftovers", "warning", "data", /cannot be read/, /^vgchange --deltag denolith.used=lvm.denolith.dev:odd data$/],
+  ],
+  "a record is left of an earlier LV of a volume": [
+    ({ group }) => group.tags.add(usedTag(DRIVER, id, "old-uuid")),
+    ["leftovers", "warning", "data", /names a logical volume that is gone/, /:old-uuid data$/],
   ],
   "a mkfs was not finished": [
     ({ lv }) => {
@@ -372,7 +392,8 @@ for (const [name, [make, ...expected]] of Object.entries(SICKNESSES)) {
   Deno.test(`examine(): ${name}`, async () => {
     const sick = healthyMachine();
     make(sick);
-    const { level, findings } = await look(sick.machine);
+    const { level, checks, findings } = await look(sick.machine);
+    assertEquals(checks.map(({ check }) => check), [...CHECKS]);
     const told = findings.map(({ check, level, on, found }) => `${check} ${level} ${on}: ${found}`).join("\n");
     assertEquals(
       findings.map(({ check, level }) => `${check} ${level}`),
@@ -474,6 +495,14 @@ Deno.test("examine(): groups are those that were asked for and those in use; wit
   assertMatch(findings[0]!.remedy!, /vgcreate/);
 });
 
+Deno.test("examine() sums up how many disks are hidden", async () => {
+  const { machine } = healthyMachine();
+  const summary = async () => (await look(machine)).checks.find(({ check }) => check === "filters")!.summary;
+  assertEquals(await summary(), "LVM sees all of its disks");
+  machine.host.hiddenDisks.push({ path: "/dev/vdz", uuid: "a-b" });
+  assertEquals(await summary(), "LVM does not see 1 of its disks");
+});
+
 Deno.test("examine(): a socket that nobody answers on is a note", async () => {
   const { machine } = healthyMachine();
   const { level, findings } = await look(machine, { socket: { path: "/run/x.sock", state: "silent" } });
@@ -487,6 +516,10 @@ Deno.test("examine() never fails, whatever does not answer, and a driver of anot
     (await look(machine, { driver: "other.driver" })).checks.at(-1)?.summary,
     "0 volumes, 0 snapshots; a driver is serving",
   );
+  machine.fault = () => {
+    throw new Deno.errors.PermissionDenied("Permission denied (os error 13)");
+  };
+  assertMatch((await look(machine)).findings.find(({ check }) => check === "groups")!.found, /Permission denied/);
   machine.fault = () => silence();
   const { level, findings } = await look(machine);
   assertEquals(level, "error");

@@ -113,7 +113,7 @@ export function takeInventory(groups: readonly VolumeGroup[], { volumes, snapsho
     deleted: doomedLvs(driver, groups),
     orphans: [
       ...places.flatMap((place) => orphanAt(driver, place, places, claims)),
-      ...records.filter(({ used }) => isDangling(used, lost)).map(({ group, used }) => recordOrphan(group, used)),
+      ...records.filter(({ used }) => isDangling(used, places)).map(({ group, used }) => recordOrphan(group, used)),
     ],
   };
 }
@@ -151,8 +151,9 @@ function isUntagged(lv: LogicalVolume): boolean {
   return isOurLvName(lv.name) && ownersOf(lv.tags).length === 0;
 }
 
-function isDangling(used: UsedTag, lost: readonly LostVolume[]): boolean {
-  return used.id === undefined || lost.some(({ record }) => record === used.tag);
+/** Whether a record cannot be read, or names no LV that is there. */
+function isDangling({ id, lvUuid }: UsedTag, places: readonly Place[]): boolean {
+  return id === undefined || !places.some(({ lv }) => lv.uuid === lvUuid);
 }
 
 function recordOrphan(group: string, { tag, id }: UsedTag): Orphan {

@@ -33,7 +33,7 @@ function deviceRow(machine: FakeMachine, lv: FakeLv): Record<string, unknown> {
 }
 
 function allDisks(machine: FakeMachine, args: readonly string[]): Output {
-  expectArgs(args, /^--json --list --paths --output /);
+  expectArgs(args, /^--json --list --paths --all --output /);
   const pvs = machine.groups.flatMap((group) => group.disks.slice(group.missingPvs)).concat(
     machine.host.hiddenDisks,
     machine.host.spareDisks,
@@ -72,7 +72,7 @@ function deviceName(machine: FakeMachine, lv: FakeLv): string {
 
 /** Lists targets and devices, and suspends a device. */
 export function dmsetup(machine: FakeMachine, args: readonly string[]): Output {
-  const { root, targets, suspended, strays } = machine.host;
+  const { root, targets, suspended, strays, straysOn } = machine.host;
   if (!root) {
     return refuse(
       1,
@@ -98,7 +98,7 @@ export function dmsetup(machine: FakeMachine, args: readonly string[]): Output {
   });
   const all = [
     ...devices,
-    ...[...strays].map(([name, uuid], index) => [name, uuid, `253:${900 + index}`, state(name), ""]),
+    ...[...strays].map(([name, uuid], index) => [name, uuid, `253:${900 + index}`, state(name), straysOn]),
   ];
   return ok(all.length === 0 ? "No devices found\n" : all.map((fields) => fields.join("|") + "\n").join(""));
 }

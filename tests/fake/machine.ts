@@ -83,6 +83,8 @@ export interface FakeHost {
   suspended: Set<string>;
   /** Devices of device-mapper that no LV has, by name, with their UUIDs. */
   strays: Map<string, string>;
+  /** The number of the device that those are on, if they are on any. */
+  straysOn: string;
   /** LVs that are active on a disk that was pulled since. */
   pulled: Set<FakeLv>;
   /** LVs whose device node is not there. */
@@ -131,6 +133,7 @@ function healthyHost(): FakeHost {
     modules: new Set(["dm-mod", "dm-snapshot"]),
     suspended: new Set(),
     strays: new Map(),
+    straysOn: "",
     pulled: new Set(),
     withoutNode: new Set(),
     hiddenDisks: [],

@@ -112,7 +112,6 @@ export function doctorTests(host: Host): void {
     ]);
     await heal(bench, again.findings, `${group}/copy`);
     await bench.csi.controller.deleteSnapshot({ snapshotId: snapshot!.snapshotId });
-    await sicknesses(bench, []);
     await bench.admin("lvm", "lvremove", "--yes", `${group}/copy`);
     for (const id of [half, volumeId]) await bench.csi.controller.deleteVolume({ volumeId: id });
   });
@@ -181,7 +180,6 @@ export function doctorTests(host: Host): void {
         assertMatch(findings[0]!.found, /global_filter = \["r\|/);
       },
     );
-    await sicknesses(bench, []);
   });
 
   contract(host, "doctor names a held lock, and a program that is missing", async (bench) => {
