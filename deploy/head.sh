@@ -65,7 +65,7 @@ unpack() {
   {
     head -c @DRIVER_END@ -- "$0" | tail -c @DRIVER_BYTES@ >"$new/main.js" &&
       head -c @CONFIG_END@ -- "$0" | tail -c @CONFIG_BYTES@ >"$new/deno.json" &&
-      tail -c +@RUNTIME_START@ -- "$0" >"$new/deno"
+      dd if="$0" of="$new/deno" bs=@BLOCK_BYTES@ skip=@RUNTIME_BLOCK@ status=none
   } || fail "unpack into $cache: it could not be written whole"
   (cd -- "$new" && printf '%s\n' '@SUMS@' | sha256sum -c - >/dev/null 2>&1) ||
     fail "$0 is damaged: what it carries is not what was put in; get it again"

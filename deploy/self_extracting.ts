@@ -15,8 +15,11 @@ export interface Parts {
   readonly config: string;
 }
 
-/** Room for the script at the start of the file, in bytes: a few pages, so that the rest begins at the start of one. */
+/** Room for the script at the start of the file, in bytes. */
 const HEAD_BYTES = 8192;
+
+/** The deno binary starts at a multiple of this, in bytes, so that dd can copy it in as large steps. */
+const BLOCK_BYTES = 65_536;
 
 /**
  * Writes one executable file of a script, the driver and the deno binary. Started, it unpacks the two once, into a folder
@@ -29,6 +32,7 @@ export async function writeSelfExtracting(output: string, { version, arch, ...pa
   const config = new TextEncoder().encode(parts.config);
   const driverEnd = HEAD_BYTES + driver.length;
   const configEnd = driverEnd + config.length;
+  const runtimeBlock = Math.ceil(configEnd / BLOCK_BYTES);
   const sums = [
     `${sha256(driver)}  ${MODULE}`,
     `${sha256(config)}  deno.json`,
@@ -43,12 +47,14 @@ export async function writeSelfExtracting(output: string, { version, arch, ...pa
     DRIVER_END: driverEnd,
     CONFIG_BYTES: config.length,
     CONFIG_END: configEnd,
-    RUNTIME_START: configEnd + 1,
+    BLOCK_BYTES,
+    RUNTIME_BLOCK: runtimeBlock,
     SUMS: sums,
     FLAGS: `--v8-flags=${V8_FLAGS} -P=${PERMISSION_SET}`,
   });
   using file = await Deno.open(output, { write: true, create: true, truncate: true });
   for (const part of [padded(script), driver, config]) await writeAll(file, part);
+  await file.seek(runtimeBlock * BLOCK_BYTES, Deno.SeekMode.Start);
   using runtime = await Deno.open(parts.runtime);
   await runtime.readable.pipeTo(file.writable, { preventClose: true });
   await Deno.chmod(output, 0o755); // whatever the umask

@@ -1,7 +1,7 @@
 import { pause } from "./data.ts";
 
-/** How long the driver may take to start, in milliseconds: seconds on an emulated machine. */
-const START_MS = 60_000;
+/** How long the driver may take to start, in milliseconds: it may have to unpack first, which is slow on an emulated machine. */
+const START_MS = 120_000;
 
 /** How long it may take to stop: it waits for the command that is under way. */
 const STOP_MS = 30_000;
