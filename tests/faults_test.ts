@@ -158,6 +158,22 @@ Deno.test("a disk that is missing keeps its group from new volumes, which go to 
   assertEquals((await here.bench.onlyLv()).path.split("/")[0], GROUPS[1]);
 });
 
+Deno.test("a mount that is busy is FAILED_PRECONDITION, and stays as it is until it is not", async () => {
+  await using here = await bench();
+  const { bench: driver, machine } = here;
+  const volumeId = await driver.create();
+  const stagingTargetPath = await driver.stage(volumeId);
+  const targetPath = await driver.publish(volumeId);
+  machine.busy.add(targetPath).add(stagingTargetPath);
+  const mounts = machine.mounts.length;
+  await assertFails("FAILED_PRECONDITION", driver.csi.node.nodeUnpublishVolume({ volumeId, targetPath }), "busy");
+  await assertFails("FAILED_PRECONDITION", driver.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath }), "busy");
+  assertEquals([machine.mounts.length, (await Deno.stat(targetPath)).isDirectory], [mounts, true]);
+  machine.busy.clear();
+  await driver.csi.node.nodeUnpublishVolume({ volumeId, targetPath });
+  await driver.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+});
+
 Deno.test("two drivers of different names share a group and never touch each other's", async () => {
   await using here = await bench();
   const request = volumeRequest();

@@ -7,7 +7,15 @@
 import { assert, assertEquals } from "@std/assert";
 import { VolumeCapability_AccessMode_Mode as Mode } from "../../csi/csi_pb.ts";
 import { readMounts } from "../../lvm/mounts.ts";
-import { assertFails, type Bench, blockCapability, contract, type Host, mountCapability } from "./host.ts";
+import {
+  assertFails,
+  type Bench,
+  blockCapability,
+  contract,
+  type Host,
+  mountCapability,
+  volumeRequest,
+} from "./host.ts";
 
 const MiB = 1n << 20n;
 
@@ -179,6 +187,26 @@ export function stagingContract(host: Host): void {
       assertEquals((await ours(bench)).length, 1);
       await retire(bench, volumeId, "device");
       await retire(bench, other);
+    },
+  );
+
+  contract(
+    host,
+    "a volume whose LV an administrator grew has that size, and its filesystem grows when it is staged",
+    async (bench) => {
+      const request = volumeRequest();
+      const volumeId = await bench.create(request);
+      await bench.admin("lvm", "lvextend", "--size", `${48n * MiB}b`, (await bench.onlyLv()).path);
+      const { volume } = await bench.csi.controller.controllerGetVolume({ volumeId });
+      assertEquals(volume?.capacityBytes, 48n * MiB);
+      assertEquals(await bench.create(request), volumeId);
+      const stagingTargetPath = await bench.stage(volumeId);
+      await bench.publish(volumeId);
+      const { usage } = await bench.csi.node.nodeGetVolumeStats({ volumeId, volumePath: `${bench.folder}/pod` });
+      assert(usage[0]!.total > 32n * MiB, `${usage[0]!.total}`);
+      await bench.csi.node.nodeUnpublishVolume({ volumeId, targetPath: `${bench.folder}/pod` });
+      await bench.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+      await bench.csi.controller.deleteVolume({ volumeId });
     },
   );
 

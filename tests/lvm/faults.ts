@@ -9,7 +9,7 @@ import { assert, assertEquals } from "@std/assert";
 import { connect, type CsiClient } from "../../csi/client.ts";
 import { HostExec } from "../../lvm/exec.ts";
 import { Lvm } from "../../lvm/lvm.ts";
-import { assertFails, Bench, blockCapability, type Capability, mountCapability } from "../contract/host.ts";
+import { assertFails, Bench, blockCapability, type Capability, failureOf, mountCapability } from "../contract/host.ts";
 import { run } from "../demo/command.ts";
 
 const [BAD, GOOD] = (Deno.env.get("DATA_DISKS") ?? "").split(" ");
@@ -21,10 +21,14 @@ const GROUPS = ["faulty", "healthy"] as const;
 /** Where the faulty disk begins on the real one, in sectors: LVM must not find its label there as well. */
 const START = 2048;
 
-/** What the faulty disk does: its sectors lead to the real one's, or to errors. */
-async function load(target: "linear" | "error"): Promise<void> {
+/** What the faulty disk does: its sectors lead to the real one's, or to errors, or to errors when they are written. */
+async function load(target: "linear" | "error" | "flakey"): Promise<void> {
   const sectors = Number(await run("measure the disk", "blockdev", ["--getsz", BAD!])) - START;
-  const table = target === "linear" ? `0 ${sectors} linear ${BAD} ${START}` : `0 ${sectors} error`;
+  const table = {
+    linear: `0 ${sectors} linear ${BAD} ${START}`,
+    error: `0 ${sectors} error`,
+    flakey: `0 ${sectors} flakey ${BAD} ${START} 0 3600 1 error_writes`,
+  }[target];
   const exists = (await run("list devices", "dmsetup", ["ls"])).includes("faulty-disk");
   if (!exists) return void await run("make the disk", "dmsetup", ["create", "faulty-disk", "--table", table]);
   await run("suspend the disk", "dmsetup", ["suspend", "--noflush", "--nolockfs", "faulty-disk"]);
@@ -70,6 +74,23 @@ Deno.test("a disk that cannot be read is not taken for an empty one: nothing is 
     await load("linear");
   }
   const stagingTargetPath = await bench.stage(volumeId);
+  await bench.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+  await bench.csi.controller.deleteVolume({ volumeId });
+  assertEquals(await bench.lvs(), []);
+});
+
+Deno.test("a disk that refuses writes fails the call, and when it takes them again the call succeeds [lvm]", async () => {
+  await using bench = await Bench.start(new HostExec(), GROUPS);
+  const volumeId = await bench.create({ parameters: { volumeGroup: GROUPS[0] } });
+  await load("flakey");
+  try {
+    const { code } = await failureOf(bench.stage(volumeId));
+    assert(code !== "OK");
+  } finally {
+    await load("linear");
+  }
+  const stagingTargetPath = await bench.stage(volumeId);
+  await Deno.writeTextFile(`${stagingTargetPath}/file`, "data");
   await bench.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
   await bench.csi.controller.deleteVolume({ volumeId });
   assertEquals(await bench.lvs(), []);
