@@ -97,11 +97,17 @@ async function standaloneReach(flags: Flags): Promise<Reach> {
   };
 }
 
-/** Is aborted when the process is asked to end. The second time the request is the system's to answer. */
+/** How long after the first request to end a further SIGINT counts as the same one, in milliseconds. */
+const SAME_MS = 1_000;
+
+/**
+ * Is aborted when the process is asked to end. A supervisor may ask twice (timeout(1) does), so further SIGTERMs change
+ * nothing; a second Ctrl-C, if it is not the echo of the first, ends the process at once.
+ */
 function endOnSignals(): AbortSignal {
   const end = new AbortController();
   const onSignal = () => {
-    for (const signal of ["SIGTERM", "SIGINT"] as const) Deno.removeSignalListener(signal, onSignal);
+    if (!end.signal.aborted) Deno.unrefTimer(setTimeout(() => Deno.removeSignalListener("SIGINT", onSignal), SAME_MS));
     end.abort();
   };
   for (const signal of ["SIGTERM", "SIGINT"] as const) Deno.addSignalListener(signal, onSignal);

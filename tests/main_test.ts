@@ -101,6 +101,7 @@ Deno.test("denolith standalone: serves until SIGTERM, then ends with status 0 an
     if (log.includes(" serving ") && !before.includes(" serving ")) {
       assert((await Deno.stat(socket)).isSocket);
       child.kill("SIGTERM");
+      child.kill("SIGTERM"); // as timeout(1) does
     }
   }
   assertEquals((await child.status).code, 0, log);
