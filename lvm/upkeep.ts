@@ -42,6 +42,8 @@ export interface UpkeepOptions {
   readonly driver: string;
   /** Is told what failed; it is tried again later. */
   readonly onError: (error: unknown) => void;
+  /** When what failed is tried again, in milliseconds; a minute by default. */
+  readonly retryMs?: number;
 }
 
 /** How much is overwritten by one command, in bytes: a few seconds' work, so that stopping need not wait for long. */
@@ -90,6 +92,7 @@ export class Upkeep {
   readonly #exec: Exec;
   readonly #driver: string;
   readonly #onError: (error: unknown) => void;
+  readonly #retryMs: number;
   #pass: Promise<void> | undefined;
   #wanted = false;
   #stopped = false;
@@ -101,6 +104,7 @@ export class Upkeep {
     this.#exec = options.lvm.exec;
     this.#driver = options.driver;
     this.#onError = options.onError;
+    this.#retryMs = options.retryMs ?? RETRY_MS;
   }
 
   /** Resumes what a crash left suspended, then does what is left to do. */
@@ -149,7 +153,7 @@ export class Upkeep {
       } while (this.#wanted && !this.#stopped);
     });
     this.#pass = undefined;
-    if (failed && !this.#stopped) this.#retry = setTimeout(() => this.look(), RETRY_MS);
+    if (failed && !this.#stopped) this.#retry = setTimeout(() => this.look(), this.#retryMs);
   }
 
   /**
