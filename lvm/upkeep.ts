@@ -95,6 +95,7 @@ export class Upkeep {
   readonly #retryMs: number;
   #pass: Promise<void> | undefined;
   #wanted = false;
+  #resumeDue = false;
   #stopped = false;
   #retry: ReturnType<typeof setTimeout> | undefined;
 
@@ -109,18 +110,19 @@ export class Upkeep {
 
   /** Resumes what a crash left suspended, then does what is left to do. */
   start(): void {
-    this.#pass ??= this.#passes(true);
+    this.#resumeDue = true;
+    this.look();
   }
 
   /** Does what is left to do; to be called after something was marked. */
   look(): void {
     this.#wanted = true;
-    if (!this.#stopped) this.#pass ??= this.#passes(false);
+    if (!this.#stopped) this.#pass ??= this.#passes();
   }
 
   /** Resolves when nothing is being done. */
   async settled(): Promise<void> {
-    await this.#pass;
+    while (this.#pass !== undefined) await this.#pass;
   }
 
   /** Ends after the command that is under way. */
@@ -130,7 +132,7 @@ export class Upkeep {
     await this.#pass;
   }
 
-  async #passes(resume: boolean): Promise<void> {
+  async #passes(): Promise<void> {
     clearTimeout(this.#retry);
     let failed = false;
     const attempt = async (step: () => Promise<void>) => {
@@ -145,15 +147,16 @@ export class Upkeep {
       do {
         this.#wanted = false;
         const groups = (await this.#lvm.report()).filter(({ answers }) => answers);
-        if (resume) await attempt(() => this.#resume(groups));
-        resume = false;
+        if (this.#resumeDue) await attempt(() => this.#resume(groups));
         for (const each of doomedLvs(this.#driver, groups)) {
           if (!this.#stopped) await attempt(() => this.#remove(each));
         }
       } while (this.#wanted && !this.#stopped);
     });
     this.#pass = undefined;
-    if (failed && !this.#stopped) this.#retry = setTimeout(() => this.look(), this.#retryMs);
+    if (this.#stopped) return;
+    if (this.#wanted) this.look(); // it was asked for when the last report had been read
+    else if (failed) this.#retry = setTimeout(() => this.look(), this.#retryMs);
   }
 
   /**
@@ -171,6 +174,7 @@ export class Upkeep {
         this.#wanted = true;
       }
     }
+    this.#resumeDue = false;
   }
 
   async #remove({ lv, group, tags }: Doomed): Promise<void> {

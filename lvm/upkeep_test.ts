@@ -108,6 +108,22 @@ Deno.test("Upkeep tells what failed and tries it again; nothing that is not eras
   assertEquals(machine.allLvs(), []);
 });
 
+Deno.test("Upkeep resumes at the start what is suspended, also when LVM did not answer at first", async () => {
+  const { upkeep, errors, machine } = await doomed(GIB);
+  const { lv } = machine.allLvs()[0]!;
+  lv.suspended = true;
+  machine.fault = () => {
+    machine.fault = undefined;
+    return refuse(5, "  a lock is held");
+  };
+  upkeep.start();
+  await upkeep.settled();
+  assertEquals([errors.length, lv.suspended], [1, true]);
+  for (let tries = 0; tries < 1000 && lv.suspended; tries++) await new Promise((resolve) => setTimeout(resolve, 1));
+  await upkeep.stop();
+  assertEquals(lv.suspended, false);
+});
+
 Deno.test("Upkeep removes what the disks cannot discard, and tells it", async () => {
   const { upkeep, errors, mark, machine } = await doomed(GIB, "discard");
   await mark();
