@@ -1,6 +1,7 @@
-# Runs in the guest: the contract tests over real LVM, and beside them csi-sanity in mount and block mode, each against a
-# driver of its own on a group of its own; then every kind of volume with a driver under the written permission set; then,
-# alone, faults and deaths. DATA_DISKS: two for the contract, one for each mode, one for the kinds, two for the faults.
+# Runs in the guest: the contract tests over real LVM. Beside them csi-sanity in mount and block mode, each against a driver of
+# its own on a group of its own; then every kind of volume with a driver under the written permission set, and deaths of a
+# driver. Last and alone, faults of disks. DATA_DISKS: two for the contract, one each for the modes, the kinds and the deaths,
+# two for the faults.
 set -- $DATA_DISKS
 status=0
 mkdir -p /work/out
@@ -37,14 +38,28 @@ sanity() {
   return "$result"
 }
 
-(sanity mount "$3"; echo $? > /tmp/mount.status; sanity block "$4"; echo $? > /tmp/block.status) > /tmp/sanity.log 2>&1 &
-echo "== contract tests over real LVM (csi-sanity runs beside them)"
+# suite NAME: tests of the bundle, all that they print in a file.
+suite() {
+  /work/deno test -A --no-check --no-config "/work/$1.js" > "/tmp/$1.log" 2>&1
+  echo $? > "/tmp/$1.status"
+}
+
+(
+  sanity mount "$3"; echo $? > /tmp/mount.status
+  sanity block "$4"; echo $? > /tmp/block.status
+  DATA_DISK="$5" suite confined
+  DATA_DISK="$6" DRIVER=/work/denolith suite deaths
+) > /tmp/sanity.log 2>&1 &
+echo "== contract tests over real LVM (the other suites run beside them)"
 DATA_DISKS="$1 $2" /work/deno test -A --no-check --no-config /work/contract.js || status=1
-echo "== the driver under its permission set"
-DATA_DISK="$5" /work/deno test -A --no-check --no-config /work/confined.js || status=1
 wait
-echo "== faults of disks, and death by SIGKILL"
-DATA_DISKS="$6 $7" DRIVER=/work/denolith /work/deno test -A --no-check --no-config /work/faults.js || status=1
+for name in confined deaths; do
+  echo "== $name"
+  cat "/tmp/$name.log"
+  [ "$(cat "/tmp/$name.status")" = 0 ] || status=1
+done
+echo "== faults of disks, alone"
+DATA_DISKS="$7 $8" /work/deno test -A --no-check --no-config /work/faults.js || status=1
 cat /tmp/sanity.log
 for mode in mount block; do
   echo "== csi-sanity, $mode mode"

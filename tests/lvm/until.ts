@@ -1,0 +1,14 @@
+/** How long something that fails is repeated, in milliseconds: a start takes its time on an emulated machine. */
+const PATIENCE_MS = 180_000;
+
+/** Repeats what fails, as an orchestrator does, or while something starts. */
+export async function until<T>(body: () => Promise<T>): Promise<T> {
+  for (const start = performance.now();;) {
+    try {
+      return await body();
+    } catch (error) {
+      if (performance.now() - start > PATIENCE_MS) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 200));
+    }
+  }
+}
