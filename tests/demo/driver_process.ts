@@ -58,6 +58,11 @@ export class DriverProcess implements AsyncDisposable {
     return driver;
   }
 
+  /** Its process id. */
+  get pid(): number {
+    return this.#child.pid;
+  }
+
   /** The end of what it logged. */
   log(): string[] {
     return [...this.#log];

@@ -1,0 +1,95 @@
+import { connect, type CsiClient } from "../../csi/client.ts";
+import { pause } from "../demo/data.ts";
+import { DriverProcess } from "../demo/driver_process.ts";
+import { timed } from "./figures.ts";
+import { memoryOf, processTree } from "./proc.ts";
+import type { Memory, Start } from "./result.ts";
+import { DRIVER_NAME, type Subject } from "./subject.ts";
+
+/** How often is looked whether something is done, in milliseconds. */
+const LOOK_MS = 20;
+
+/** Where a driver works. */
+export interface Place {
+  /** The driver's file. */
+  readonly program: string;
+  /** The folder that it unpacks into. */
+  readonly cache: string;
+  /** The directory below which it mounts. */
+  readonly root: string;
+  /** The path of its socket. */
+  readonly socket: string;
+  /** Its volume group. */
+  readonly group: string;
+}
+
+/** The driver's file as a process of its own, under its permission set. */
+export class ArtifactDriver implements Subject, AsyncDisposable {
+  readonly csi: CsiClient;
+  readonly root: string;
+  /** What its start took. */
+  readonly start: Start;
+  readonly #process: DriverProcess;
+  readonly #group: string;
+
+  private constructor(process: DriverProcess, place: Place, start: Start) {
+    this.#process = process;
+    this.#group = place.group;
+    this.root = place.root;
+    this.start = start;
+    this.csi = connect(place.socket);
+  }
+
+  /**
+   * Starts it, and takes the time.
+   *
+   * @throws {Error} when it does not start
+   */
+  static async start(place: Place): Promise<ArtifactDriver> {
+    const { program, cache, socket, root, group } = place;
+    const flags = {
+      "--endpoint": `unix://${socket}`,
+      "--mount-roots": root,
+      "--volume-groups": group,
+      "--driver-name": DRIVER_NAME,
+      "--node-id": "bench",
+    };
+    const begin = performance.now();
+    const process = await DriverProcess.start({
+      command: [program, "standalone", ...Object.entries(flags).flat()],
+      cache,
+      socket,
+    });
+    const socketMs = performance.now() - begin;
+    await ready(socket);
+    const readyMs = performance.now() - begin;
+    const firstCallMs = await timed(async () => {
+      using csi = connect(socket);
+      await csi.identity.getPluginInfo();
+    });
+    return new ArtifactDriver(process, place, { socketMs, readyMs, firstCallMs });
+  }
+
+  /** Its memory, with that of all its descendants. */
+  memory(): Promise<Memory> {
+    return memoryOf(this.#process.pid);
+  }
+
+  async removed(lvName: string): Promise<void> {
+    const isThere = () => Deno.lstat(`/dev/${this.#group}/${lvName}`).then(() => true, () => false);
+    while (await isThere()) await pause(LOOK_MS);
+    // LVM takes the device away first and the LV out of the group's metadata then
+    while ((await processTree(this.#process.pid)).length > 1) await pause(LOOK_MS);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.csi[Symbol.dispose]();
+    await this.#process.stop();
+  }
+}
+
+/** Probes until the answer is yes. */
+async function ready(socket: string): Promise<void> {
+  using csi = connect(socket);
+  while (!(await csi.identity.probe()).ready) await pause(LOOK_MS);
+}

@@ -1,0 +1,54 @@
+/**
+ * `deno task bench`: what the driver costs, measured in a guest.
+ *
+ * @module
+ */
+
+import { join } from "@std/path";
+import { bundle } from "../../deploy/bundle.ts";
+import { ensureArtifact } from "../rig/artifact.ts";
+import { runGuest } from "../rig/guest.ts";
+import { TempFolder } from "../rig/temp_folder.ts";
+import type { BenchResult } from "./result.ts";
+import { tables } from "./table.ts";
+
+const HELP = `Usage: deno task bench [--json]
+
+Measures in a guest what the driver costs: starts, memory, and the time and commands of each operation beside those of the
+plain commands that an administrator would type. Takes about six minutes; what it does meanwhile goes to standard error.
+
+Flags:
+  --json      print one JSON document instead of tables; its keys are in tests/bench/result.ts
+  -h, --help  show this help`;
+
+/** Runs the bench and answers what it found. */
+async function measure(log: (line: string) => void): Promise<BenchResult> {
+  await using temp = await TempFolder.create(Deno.env.get("TMPDIR") ?? "/tmp", "denolith-bench-");
+  const driver = await ensureArtifact(log);
+  const outDir = temp.file("out");
+  const status = await runGuest({
+    files: {
+      deno: { host: Deno.execPath() },
+      denolith: { host: driver },
+      "bench.js": { host: await bundle("tests/bench/guest_entry.ts", temp.path) },
+    },
+    env: { DENO_NO_UPDATE_CHECK: "1", NO_COLOR: "1" },
+    script: "exec ./deno run --allow-all --quiet bench.js\n",
+    outDir,
+    onOutput: (chunk) => void Deno.stderr.writeSync(chunk),
+    log,
+  });
+  if (status !== 0) throw new Error(`measure in the guest: exit status ${status}`);
+  return JSON.parse(await Deno.readTextFile(join(outDir, "bench.json")));
+}
+
+const [flag, ...more] = Deno.args;
+if (flag === "--help" || flag === "-h") {
+  console.log(HELP);
+} else if ((flag === undefined || flag === "--json") && more.length === 0) {
+  const result = await measure((line) => console.error(line));
+  console.log(flag === "--json" ? JSON.stringify(result, undefined, 2) : tables(result));
+} else {
+  console.error(`bench: ${Deno.args.join(" ")}: not understood; see --help`);
+  Deno.exitCode = 2;
+}

@@ -1,0 +1,64 @@
+import { type SnapshotId, snapshotLvName, type VolumeId, volumeIdOf, volumeLvName } from "../../lvm/ids.ts";
+import { mountCapability } from "../contract/host.ts";
+import { LISTED_VOLUMES } from "./result.ts";
+import { type LifeOperation, type Side, type Sides, SIZES_MIB } from "./sides.ts";
+import type { Subject } from "./subject.ts";
+
+const MIB = 1n << 20n;
+
+/** The name of the volume that lives. */
+const NAME = "measured";
+
+/** What is asked of a driver in the life of a volume. */
+export function driverLife({ csi: { controller, node }, root, removed }: Subject): Sides<LifeOperation> {
+  const volumeId = volumeIdOf(NAME);
+  const volumeCapability = mountCapability("ext4");
+  const [stagingTargetPath, targetPath] = [`${root}/staged`, `${root}/pod`];
+  const use = { volumeId, stagingTargetPath, targetPath, volumeCapability };
+  const capacityRange = { requiredBytes: BigInt(SIZES_MIB.grown) * MIB };
+  let snapshotId = "";
+  const create = () =>
+    controller.createVolume({
+      name: NAME,
+      capacityRange: { requiredBytes: BigInt(SIZES_MIB.volume) * MIB },
+      volumeCapabilities: [volumeCapability],
+    });
+  const snapshot = { name: NAME, sourceVolumeId: volumeId, parameters: { snapSize: `${SIZES_MIB.snapshot}Mi` } };
+  return {
+    createVolume: { run: create },
+    deleteUnusedVolume: { run: () => controller.deleteVolume({ volumeId }) },
+    stageFirst: { prepare: create, run: () => node.nodeStageVolume(use) },
+    publish: { run: () => node.nodePublishVolume(use) },
+    stats: { run: () => node.nodeGetVolumeStats({ volumeId, volumePath: targetPath }) },
+    expandVolume: { run: () => controller.controllerExpandVolume({ volumeId, capacityRange }) },
+    expandFilesystem: { run: () => node.nodeExpandVolume({ volumeId, volumePath: targetPath, capacityRange }) },
+    createSnapshot: {
+      run: async () => snapshotId = (await controller.createSnapshot(snapshot)).snapshot!.snapshotId,
+    },
+    deleteSnapshot: { run: () => controller.deleteSnapshot({ snapshotId }) },
+    removeSnapshot: { run: () => removed(snapshotLvName(snapshotId as SnapshotId)) },
+    unpublish: { run: () => node.nodeUnpublishVolume(use) },
+    unstage: { run: () => node.nodeUnstageVolume(use) },
+    stageAgain: { run: () => node.nodeStageVolume(use) },
+    deleteUsedVolume: {
+      prepare: () => node.nodeUnstageVolume(use),
+      run: () => controller.deleteVolume({ volumeId }),
+    },
+    removeUsedVolume: { run: () => removed(volumeLvName(volumeId)) },
+  };
+}
+
+/** What is asked of a driver when there are many volumes, all of which it must list. */
+export function driverListing({ csi: { controller } }: Subject, volumes: readonly VolumeId[]): Side {
+  return {
+    run: async () => {
+      const { entries } = await controller.listVolumes();
+      if (entries.length !== volumes.length) throw new Error(`list ${volumes.length} volumes: ${entries.length} came`);
+    },
+  };
+}
+
+/** The ids of the volumes that are listed. */
+export function listedVolumes(): VolumeId[] {
+  return Array.from({ length: LISTED_VOLUMES }, (_, number) => volumeIdOf(`listed ${number}`));
+}

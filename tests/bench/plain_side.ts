@@ -1,0 +1,98 @@
+import { type VolumeId, volumeLvName } from "../../lvm/ids.ts";
+import { volumeTags } from "../../lvm/tags.ts";
+import { run } from "../demo/command.ts";
+import { type LifeOperation, type Side, type Sides, SIZES_MIB } from "./sides.ts";
+import { DRIVER_NAME } from "./subject.ts";
+
+/** An administrator who types commands. */
+export class Admin {
+  readonly #typed: string[] = [];
+
+  /** Types a command, which must succeed. */
+  async type(program: string, ...args: string[]): Promise<void> {
+    this.#typed.push([program, ...args].join(" "));
+    await run("type a command", program, args);
+  }
+
+  /** What was typed since the last time that this was asked. */
+  typed(): string[] {
+    return this.#typed.splice(0);
+  }
+}
+
+/** What the administrator types in the life of a volume in the group, mounted below the directory. */
+export function plainLife(admin: Admin, group: string, root: string): Sides<LifeOperation> {
+  const path = `${group}/plain`;
+  const snapshot = `${group}/plain-snapshot`;
+  const [staged, pod] = [`${root}/plain-staged`, `${root}/plain-pod`];
+  const createOf = (mib: number) => () =>
+    admin.type("lvcreate", "--yes", "-W", "y", "-Z", "y", "-n", "plain", "-L", `${mib}m`, group);
+  const create = createOf(SIZES_MIB.volume);
+  const takeSnapshot = () =>
+    admin.type("lvcreate", "--yes", "-s", "-n", "plain-snapshot", "-L", `${SIZES_MIB.snapshot}m`, path);
+  const remove = (path: string) => admin.type("lvremove", "--yes", path);
+  const zero = (path: string) => admin.type("blkdiscard", "--zeroout", `/dev/${path}`);
+  const mount = () => admin.type("mount", `/dev/${path}`, staged);
+  const umount = (path: string) => admin.type("umount", path);
+  return {
+    createVolume: { run: create },
+    deleteUnusedVolume: { run: () => remove(path) },
+    stageFirst: {
+      prepare: async () => {
+        await create();
+        for (const directory of [staged, pod]) await Deno.mkdir(directory, { recursive: true });
+      },
+      run: async () => {
+        await admin.type("mkfs.ext4", "-q", `/dev/${path}`);
+        await mount();
+      },
+    },
+    publish: { run: () => admin.type("mount", "--bind", staged, pod) },
+    stats: { run: () => admin.type("df", pod) },
+    expandVolume: { run: () => admin.type("lvextend", "-L", `${SIZES_MIB.grown}m`, path) },
+    expandFilesystem: { run: () => admin.type("resize2fs", `/dev/${path}`) },
+    createSnapshot: { run: takeSnapshot },
+    deleteSnapshot: { run: () => remove(snapshot) },
+    removeSnapshot: {
+      prepare: takeSnapshot,
+      run: async () => {
+        await admin.type("lvconvert", "--yes", "--splitsnapshot", snapshot);
+        await zero(snapshot);
+        await remove(snapshot);
+      },
+    },
+    unpublish: { run: () => umount(pod) },
+    unstage: { run: () => umount(staged) },
+    stageAgain: { run: mount },
+    deleteUsedVolume: { prepare: () => umount(staged), run: () => remove(path) },
+    removeUsedVolume: {
+      prepare: createOf(SIZES_MIB.grown),
+      run: async () => {
+        await zero(path);
+        await remove(path);
+      },
+    },
+  };
+}
+
+/** What the administrator types to see all volumes of the group. */
+export function plainListing(admin: Admin, group: string): Side {
+  return { run: () => admin.type("lvs", group) };
+}
+
+/** Makes volumes that the driver takes for its own, by one lvm, which reads its commands from a file (lvm(8)). */
+export async function makeVolumes(volumes: readonly VolumeId[], group: string): Promise<void> {
+  const script = await Deno.makeTempFile();
+  const lines = volumes.map((id) => {
+    const content = { state: "wanted", type: "ext4" } as const;
+    const tags = volumeTags(DRIVER_NAME, { id, content, mkfsOptions: [], shared: true, erase: "zero" });
+    const blank = "--activate n --wipesignatures n --zero n"; // activating them one by one takes long
+    return `lvcreate --yes ${blank} -n ${volumeLvName(id)} -L 8m ${
+      tags.map((t) => `--addtag ${t}`).join(" ")
+    } ${group}`;
+  });
+  await Deno.writeTextFile(script, lines.join("\n") + "\n");
+  await run("make the volumes to list", "lvm", [script]);
+  await run("activate the volumes to list", "vgchange", ["--activate", "y", group]);
+  await Deno.remove(script);
+}

@@ -1,0 +1,38 @@
+import type { Operation } from "./result.ts";
+
+/** One side's part in an operation. */
+export interface Side {
+  /** What it needs first, and is not measured. */
+  prepare?(): Promise<unknown>;
+  /** What is measured. */
+  run(): Promise<unknown>;
+}
+
+/** One side's part in each of some operations. */
+export type Sides<O extends Operation> = Readonly<Record<O, Side>>;
+
+/**
+ * The life of a volume. The operations within brackets follow each other at once: the second goes on where the first has
+ * answered, and what it costs is counted from the start of the first.
+ */
+export const LIFE = [
+  ["createVolume"],
+  ["deleteUnusedVolume"],
+  ["stageFirst"],
+  ["publish"],
+  ["stats"],
+  ["expandVolume"],
+  ["expandFilesystem"],
+  ["createSnapshot"],
+  ["deleteSnapshot", "removeSnapshot"],
+  ["unpublish"],
+  ["unstage"],
+  ["stageAgain"],
+  ["deleteUsedVolume", "removeUsedVolume"],
+] as const satisfies readonly (readonly Operation[])[];
+
+/** An operation of the life of a volume. */
+export type LifeOperation = typeof LIFE[number][number];
+
+/** The sizes in MiB: of a volume, of the same grown, of the room for a snapshot's changes. */
+export const SIZES_MIB = { volume: 128, grown: 192, snapshot: 32 } as const;

@@ -1,0 +1,62 @@
+import { connect, type CsiClient } from "../../csi/client.ts";
+import { startStandalone } from "../../csi/driver.ts";
+import { parseGroupList } from "../../csi/parameters.ts";
+import { type Command, type Exec, HostExec, type Output } from "../../lvm/exec.ts";
+
+/** The name of the drivers that are measured. */
+export const DRIVER_NAME = "bench.denolith.dev";
+
+/** A driver to measure. */
+export interface Subject {
+  /** A client of it. */
+  readonly csi: CsiClient;
+  /** The directory below which it mounts. */
+  readonly root: string;
+  /** Resolves when it has removed the LV of that name, and does nothing in the background any more. */
+  removed(lvName: string): Promise<void>;
+}
+
+/** An exec that counts what has ended: of what is begun in the background, a call does not wait for the end. */
+export class CountingExec implements Exec {
+  readonly #exec = new HostExec();
+  /** How many commands have ended. */
+  ended = 0;
+
+  async run(command: Command): Promise<Output> {
+    try {
+      return await this.#exec.run(command);
+    } finally {
+      this.ended++;
+    }
+  }
+
+  settled(): Promise<void> {
+    return this.#exec.settled();
+  }
+}
+
+/** A driver in this very process, whose commands are counted. */
+export async function countedSubject(
+  exec: CountingExec,
+  { root, group }: { root: string; group: string },
+): Promise<Subject & AsyncDisposable> {
+  const driver = await startStandalone({
+    socketPath: `${root}/counted.sock`,
+    driver: DRIVER_NAME,
+    version: "0",
+    nodeId: "bench",
+    groups: parseGroupList(group),
+    mountRoots: [root],
+    exec,
+  });
+  const csi = connect(driver.socketPath);
+  return {
+    csi,
+    root,
+    removed: () => driver.settled(),
+    [Symbol.asyncDispose]: async () => {
+      csi[Symbol.dispose]();
+      await driver.stop(10_000);
+    },
+  };
+}

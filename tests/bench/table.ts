@@ -1,0 +1,56 @@
+import { type BenchResult, type Memory, type Operation, OPERATIONS, type Start } from "./result.ts";
+
+/** The result for people, in lines of less than 100 characters. */
+export function tables({ version, machine, start, memory, calls, operations }: BenchResult): string {
+  const { first, later } = start;
+  const startRow = (label: string, time: keyof Start) => [label, seconds(first[time]), seconds(later[time])];
+  const memoryRow = (label: string, { rssMiB, pssMiB }: Memory) => [label, mib(rssMiB), mib(pssMiB)];
+  return [
+    [`denolith ${version} in a guest with Linux ${machine.kernel}, ${machine.cpus} CPUs, emulated in software`],
+    columns([
+      ["Start", "first ever", `later, median of ${later.runs}`],
+      startRow("socket answers", "socketMs"),
+      startRow("Probe answers: ready", "readyMs"),
+      startRow("first call of a new connection", "firstCallMs"),
+    ]),
+    columns([
+      ["Memory", "RSS", "PSS"],
+      memoryRow("idle", memory.idle),
+      memoryRow(`after ${calls.count} calls`, memory.afterCalls),
+      memoryRow("after the operations", memory.afterOperations),
+    ]),
+    [`Calls that run no command, ${calls.atATime} at a time: ${Math.round(calls.perSecond)} per second`],
+    columns([
+      ["Operation", "driver", "plain", "ratio", "commands", "plain commands"],
+      ...Object.entries(operations).map(([name, { driverMs, plainMs, ratio, commands, plain }]) => [
+        OPERATIONS[name as Operation],
+        seconds(driverMs),
+        seconds(plainMs),
+        ratio.toFixed(1),
+        String(commands),
+        plain.map((command) => command.split(" ")[0]).join(", "),
+      ]),
+    ]),
+  ].map((lines) => lines.join("\n")).join("\n\n");
+}
+
+/** Rows as lines: the first column and one of lists of words are aligned to the left, the others to the right. */
+function columns(rows: readonly (readonly string[])[]): string[] {
+  const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
+  const toTheLeft = (column: number) => column === 0 || column === WORDS_COLUMN;
+  return rows.map((row) =>
+    row.map((cell, column) => toTheLeft(column) ? cell.padEnd(widths[column]!) : cell.padStart(widths[column]!))
+      .join("  ").trimEnd()
+  );
+}
+
+/** Which column of the operations' table holds words. */
+const WORDS_COLUMN = 5;
+
+function seconds(ms: number): string {
+  return `${(ms / 1000).toFixed(2)} s`;
+}
+
+function mib(value: number | undefined): string {
+  return value === undefined ? "" : `${value.toFixed(0)} MiB`;
+}
