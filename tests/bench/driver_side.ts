@@ -10,7 +10,8 @@ const MIB = 1n << 20n;
 const NAME = "measured";
 
 /** What is asked of a driver in the life of a volume. */
-export function driverLife({ csi: { controller, node }, root, removed }: Subject): Sides<LifeOperation> {
+export function driverLife(subject: Subject): Sides<LifeOperation> {
+  const { csi: { controller, node }, root } = subject;
   const volumeId = volumeIdOf(NAME);
   const volumeCapability = mountCapability("ext4");
   const [stagingTargetPath, targetPath] = [`${root}/staged`, `${root}/pod`];
@@ -36,7 +37,7 @@ export function driverLife({ csi: { controller, node }, root, removed }: Subject
       run: async () => snapshotId = (await controller.createSnapshot(snapshot)).snapshot!.snapshotId,
     },
     deleteSnapshot: { run: () => controller.deleteSnapshot({ snapshotId }) },
-    removeSnapshot: { run: () => removed(snapshotLvName(snapshotId as SnapshotId)) },
+    removeSnapshot: { run: () => subject.removed(snapshotLvName(snapshotId as SnapshotId)) },
     unpublish: { run: () => node.nodeUnpublishVolume(use) },
     unstage: { run: () => node.nodeUnstageVolume(use) },
     stageAgain: { run: () => node.nodeStageVolume(use) },
@@ -44,7 +45,7 @@ export function driverLife({ csi: { controller, node }, root, removed }: Subject
       prepare: () => node.nodeUnstageVolume(use),
       run: () => controller.deleteVolume({ volumeId }),
     },
-    removeUsedVolume: { run: () => removed(volumeLvName(volumeId)) },
+    removeUsedVolume: { run: () => subject.removed(volumeLvName(volumeId)) },
   };
 }
 

@@ -80,7 +80,7 @@ export function plainListing(admin: Admin, group: string): Side {
   return { run: () => admin.type("lvs", group) };
 }
 
-/** Makes volumes that the driver takes for its own, by one lvm, which reads its commands from a file (lvm(8)). */
+/** Makes volumes that the driver takes for its own, by one lvm, which reads its commands from a script (lvm(8)). */
 export async function makeVolumes(volumes: readonly VolumeId[], group: string): Promise<void> {
   const script = await Deno.makeTempFile();
   const lines = volumes.map((id) => {
@@ -91,8 +91,9 @@ export async function makeVolumes(volumes: readonly VolumeId[], group: string): 
       tags.map((t) => `--addtag ${t}`).join(" ")
     } ${group}`;
   });
-  await Deno.writeTextFile(script, lines.join("\n") + "\n");
+  await Deno.writeTextFile(script, ["#!/sbin/lvm", ...lines, ""].join("\n"));
   await run("make the volumes to list", "lvm", [script]);
   await run("activate the volumes to list", "vgchange", ["--activate", "y", group]);
+  await run("wait for the devices", "udevadm", ["settle"]);
   await Deno.remove(script);
 }

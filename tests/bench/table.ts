@@ -30,22 +30,17 @@ export function tables({ version, machine, start, memory, calls, operations }: B
         String(commands),
         plain.map((command) => command.split(" ")[0]).join(", "),
       ]),
-    ]),
+    ], [0, 5]),
   ].map((lines) => lines.join("\n")).join("\n\n");
 }
 
-/** Rows as lines: the first column and one of lists of words are aligned to the left, the others to the right. */
-function columns(rows: readonly (readonly string[])[]): string[] {
+/** Rows as lines: columns of words are aligned to the left, the others to the right. */
+function columns(rows: readonly (readonly string[])[], words: readonly number[] = [0]): string[] {
   const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
-  const toTheLeft = (column: number) => column === 0 || column === WORDS_COLUMN;
-  return rows.map((row) =>
-    row.map((cell, column) => toTheLeft(column) ? cell.padEnd(widths[column]!) : cell.padStart(widths[column]!))
-      .join("  ").trimEnd()
-  );
+  const aligned = (cell: string, column: number) =>
+    words.includes(column) ? cell.padEnd(widths[column]!) : cell.padStart(widths[column]!);
+  return rows.map((row) => row.map(aligned).join("  ").trimEnd());
 }
-
-/** Which column of the operations' table holds words. */
-const WORDS_COLUMN = 5;
 
 function seconds(ms: number): string {
   return `${(ms / 1000).toFixed(2)} s`;
