@@ -6,7 +6,7 @@
 
 import { StorageError } from "../lvm/error.ts";
 import { checkMountFlags, FILESYSTEM_TYPES, type FilesystemType, parseFilesystemType } from "../lvm/filesystem.ts";
-import type { Access } from "../lvm/staging.ts";
+import type { Access } from "../lvm/publication.ts";
 import { type VolumeCapability, VolumeCapability_AccessMode_Mode as Mode } from "./csi_pb.ts";
 import { invalid, quote } from "./request.ts";
 
