@@ -39,7 +39,7 @@ try {
     outDir: join(folder, "out"),
     onOutput: (chunk) => void Deno.stdout.writeSync(chunk),
     log: (line) => console.log(line),
-    timeoutMs: 30 * 60 * 1000,
+    timeoutMs: 60 * 60 * 1000,
   });
   for (const mode of ["mount", "block"]) {
     const { topics, unlisted } = skippedByTopic(await Deno.readTextFile(join(folder, "out", `${mode}.json`)));
