@@ -30,6 +30,8 @@ sanity() {
     --csi.testvolumeparameters "/tmp/$1/volume.yaml" --csi.testsnapshotparameters "/tmp/$1/snapshot.yaml" \
     --csi.mountdir "/tmp/$1/target" --csi.stagingdir "/tmp/$1/staging" > "/tmp/$1/sanity.log" 2>&1
   result=$?
+  # what was deleted is erased and removed in the background
+  for _ in $(seq 120); do [ -z "$(lvs --noheadings -o lv_name "$group")" ] && break; sleep 1; done
   kill -TERM "$driver"; wait "$driver" || { echo "the driver did not end well after SIGTERM"; result=1; }
   [ ! -e "$socket" ] || { echo "the driver left its socket"; result=1; }
   left=$(lvs --noheadings -o lv_name "$group"; vgs --noheadings -o vg_tags "$group")
