@@ -83,7 +83,7 @@ export class Bench implements AsyncDisposable {
   /** Starts a driver over the machine. */
   static async start(exec: Exec, groups: Host["groups"]): Promise<Bench> {
     const recording = new RecordingExec(exec);
-    const folder = await Deno.realPath(await Deno.makeTempDir({ prefix: "denolith-test-" }));
+    const folder = await Deno.realPath(await Deno.makeTempDir({ prefix: `denolith-${groups[0]}-` }));
     return new Bench({
       driver: await Bench.serve(recording, groups, folder),
       exec: recording,

@@ -1,15 +1,13 @@
 /**
- * The contract tests over real LVM, and the doctor's: `deno test` runs this in the guest, as one bundle. DATA_DISKS names the empty disks.
+ * The contract tests over real LVM, and the doctor's: `deno test` runs this in the guest, as one bundle.
  *
  * @module
  */
 
-import { contractTests } from "../contract/all.ts";
+import { livesContract } from "../contract/all.ts";
 import { doctorTests } from "./doctor.ts";
 import { realHost } from "./real_host.ts";
 
-const [small, large] = (Deno.env.get("DATA_DISKS") ?? "").split(" ");
-if (!small || !large) throw new Error("DATA_DISKS: must name two empty disks");
-const host = await realHost([small, large]);
-contractTests(host);
+const host = await realHost("test");
+livesContract(host);
 doctorTests(host);

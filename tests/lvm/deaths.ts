@@ -85,7 +85,7 @@ const KILL_MS = 1_500;
 
 async function live(seed: number, volumeCapability: Capability, mib: bigint): Promise<void> {
   const next = random(seed);
-  const folder = await Deno.makeTempDir({ prefix: "denolith-test-" });
+  const folder = await Deno.makeTempDir({ prefix: "denolith-deaths-" });
   const [stagingTargetPath, targetPath] = [`${folder}/staging`, `${folder}/pod`];
   let victim = await Victim.start(folder);
   let volumeId = "";

@@ -198,7 +198,7 @@ export function doctorTests(host: Host): void {
 }
 
 /** The groups of what runs beside these tests. */
-const BESIDE = '"sanity-mount", "sanity-block", "confined", "deaths"';
+const BESIDE = '"sanity-mount", "sanity-block", "confined", "deaths", "erasure-small", "erasure-large"';
 
 /** Looks at the machine; makes sure of what is found that is worse than a note. */
 async function sicknesses(bench: Bench, expected: [string, string, string][]): Promise<Diagnosis> {

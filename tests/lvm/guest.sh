@@ -1,7 +1,7 @@
 # Runs in the guest: the contract tests over real LVM. Beside them csi-sanity in mount and block mode, each against a driver of
-# its own on a group of its own; then every kind of volume with a driver under the written permission set, and deaths of a
-# driver. Last and alone, faults of disks. DATA_DISKS: two for the contract, one each for the modes, the kinds and the deaths,
-# two for the faults.
+# its own on a group of its own; then erasure, every kind of volume with a driver under the written permission set, and deaths
+# of a driver. Last and alone, faults of disks. DATA_DISKS: two for the contract, one each for the modes, two for erasure, one
+# each for the kinds and the deaths, two for the faults.
 set -- $DATA_DISKS
 status=0
 mkdir -p /work/out
@@ -49,19 +49,20 @@ suite() {
 (
   sanity mount "$3"; echo $? > /tmp/mount.status
   sanity block "$4"; echo $? > /tmp/block.status
-  DATA_DISK="$5" suite confined
-  DATA_DISK="$6" DRIVER=/work/denolith suite deaths
+  DATA_DISKS="$5 $6" suite erasure
+  DATA_DISK="$7" suite confined
+  DATA_DISK="$8" DRIVER=/work/denolith suite deaths
 ) > /tmp/sanity.log 2>&1 &
 echo "== contract tests over real LVM (the other suites run beside them)"
 DATA_DISKS="$1 $2" /work/deno test -A --no-check --no-config /work/contract.js || status=1
 wait
-for name in confined deaths; do
+for name in erasure confined deaths; do
   echo "== $name"
   cat "/tmp/$name.log"
   [ "$(cat "/tmp/$name.status")" = 0 ] || status=1
 done
 echo "== faults of disks, alone"
-DATA_DISKS="$7 $8" /work/deno test -A --no-check --no-config /work/faults.js || status=1
+DATA_DISKS="$9 ${10}" /work/deno test -A --no-check --no-config /work/faults.js || status=1
 cat /tmp/sanity.log
 for mode in mount block; do
   echo "== csi-sanity, $mode mode"

@@ -9,10 +9,15 @@ import { readMounts } from "../../lvm/mounts.ts";
 import { Lvm } from "../../lvm/lvm.ts";
 import type { Host } from "../contract/host.ts";
 
-/** A host whose groups are made on the two disks, the second being larger. Whatever is on the disks is lost. */
-export async function realHost(disks: readonly [string, string]): Promise<Host> {
+/**
+ * A host whose groups are made on the two empty disks that DATA_DISKS names, the second being larger. Their names begin as
+ * said, so that hosts can be beside each other.
+ */
+export async function realHost(name: string): Promise<Host> {
+  const disks = (Deno.env.get("DATA_DISKS") ?? "").split(" ");
+  if (disks.length !== 2) throw new Error("DATA_DISKS: must name two empty disks");
   const exec = new HostExec();
-  const groups = ["test-small", "test-large"] as const;
+  const groups: readonly [string, string] = [`${name}-small`, `${name}-large`];
   const lvm = async (...args: string[]) => {
     const { code, stderr } = await exec.run({ program: "lvm", args, mutates: true });
     if (code !== 0) throw new Error(`lvm ${args.join(" ")}: ${stderr}`);
@@ -21,9 +26,9 @@ export async function realHost(disks: readonly [string, string]): Promise<Host> 
 
   /** A test that failed may leave anything; the next one starts with empty groups. */
   const cleanUp = async () => {
-    const mounts = (await readMounts(exec)).filter(({ target }) => target.includes("/denolith-test-"));
+    const mounts = (await readMounts(exec)).filter(({ target }) => target.includes(`/denolith-${groups[0]}-`));
     for (const { target } of mounts.reverse()) await exec.run({ program: "umount", args: [target], mutates: true });
-    for (const group of (await new Lvm(exec).report()).filter(({ name }) => name.startsWith("test-"))) {
+    for (const group of (await new Lvm(exec).report()).filter(({ name }) => groups.includes(name))) {
       if (group.lvs.length > 0) await lvm("lvremove", "--yes", ...group.lvs.map(({ name }) => `${group.name}/${name}`));
       if (group.tags.length > 0) await lvm("vgchange", ...group.tags.flatMap((tag) => ["--deltag", tag]), group.name);
     }
