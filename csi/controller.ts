@@ -8,8 +8,8 @@ import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { parseVolumeId, snapshotIdOf, type VolumeId, volumeIdOf } from "../lvm/ids.ts";
 import { minimumBytes } from "../lvm/filesystem.ts";
 import type { LockRequest, Locks } from "../lvm/locks.ts";
-import type { Snapshot, Snapshots } from "../lvm/snapshots.ts";
-import type { Volumes } from "../lvm/volumes.ts";
+import type { Snapshot } from "../lvm/snapshots.ts";
+import type { VolumeRequest } from "../lvm/volumes.ts";
 import { isUnsupported, requireCapabilities, requireCapability } from "./capability.ts";
 import {
   type Controller,
@@ -29,22 +29,15 @@ import {
   volumeIdToDelete,
 } from "./request.ts";
 import type { Handlers } from "./service.ts";
-import { requireReachable, topologyOf } from "./topology.ts";
-
-/** The volumes as the Controller service needs them: on this machine, or anywhere else. */
-export type VolumeService = Pick<Volumes, "create" | "delete" | "expand" | "get" | "list" | "capacity">;
-
-/** The snapshots as the Controller service needs them. */
-export type SnapshotService = Pick<Snapshots, "create" | "delete" | "get" | "list">;
+import { nodeChoice, nodeOf, topologyOf } from "./topology.ts";
+import type { SnapshotService, StoredVolume, VolumeService } from "./volume_service.ts";
 
 /** What the Controller service needs. */
 export interface ControllerOptions {
   /** The volumes. */
   readonly volumes: VolumeService;
-  /** The snapshots. */
-  readonly snapshots: SnapshotService;
-  /** The node on which the volumes are. */
-  readonly nodeId: string;
+  /** The snapshots; without them the service has no calls for snapshots. */
+  readonly snapshots?: SnapshotService;
   /** Locks by volume and snapshot, shared with the Node service of the same process. */
   readonly locks: Locks;
 }
@@ -54,13 +47,13 @@ const CAPABILITIES = [
   Rpc.CREATE_DELETE_VOLUME,
   Rpc.LIST_VOLUMES,
   Rpc.GET_CAPACITY,
-  Rpc.CREATE_DELETE_SNAPSHOT,
-  Rpc.LIST_SNAPSHOTS,
   Rpc.EXPAND_VOLUME,
   Rpc.GET_VOLUME,
   Rpc.SINGLE_NODE_MULTI_WRITER,
-  Rpc.GET_SNAPSHOT,
 ];
+
+/** What it can do beyond that with snapshots. */
+const SNAPSHOT_CAPABILITIES = [Rpc.CREATE_DELETE_SNAPSHOT, Rpc.LIST_SNAPSHOTS, Rpc.GET_SNAPSHOT];
 
 /** The size of a volume for which a request names none, in bytes. */
 const DEFAULT_BYTES = 1n << 30n;
@@ -72,24 +65,23 @@ export function volumeLock(id: VolumeId, mode: LockRequest["mode"] = "exclusive"
 
 /** The calls of the Controller service. */
 export function controllerHandlers(options: ControllerOptions): Handlers<typeof Controller> {
-  const { volumes, snapshots, nodeId, locks } = options;
-  const volumeAnswer = (volumeId: VolumeId, capacityBytes: bigint) => ({
-    volume: { volumeId, capacityBytes, accessibleTopology: [topologyOf(nodeId)] },
-  });
+  const { volumes, snapshots, locks } = options;
 
   /** Copies are not supported yet; one of something that does not exist is told so first. */
   const refuseSource = async ({ type }: VolumeContentSource): Promise<never> => {
-    if (type.case === "snapshot") await snapshots.get(requireSnapshotId(type.value.snapshotId));
+    if (type.case === "snapshot") await snapshots?.get(requireSnapshotId(type.value.snapshotId));
     if (type.case === "volume") await volumes.get(requireVolumeId(type.value.volumeId));
     throw invalid("volume_content_source: making a volume from a snapshot or another volume is not supported yet");
   };
 
   return {
     createVolume: async (request) => {
-      const wanted = volumeRequest(request, nodeId);
+      const wanted = volumeRequest(request);
+      const nodes = nodeChoice(request.accessibilityRequirements);
       if (request.volumeContentSource !== undefined) await refuseSource(request.volumeContentSource);
-      const size = await locks.run("creation", [volumeLock(wanted.id)], () => volumes.create(wanted));
-      return volumeAnswer(wanted.id, size);
+      return volumeAnswer(
+        await locks.run("creation", [volumeLock(wanted.id)], () => volumes.create(wanted, nodes)),
+      );
     },
 
     deleteVolume: async (request) => {
@@ -104,28 +96,24 @@ export function controllerHandlers(options: ControllerOptions): Handlers<typeof 
       if (request.volumeCapability !== undefined) requireCapability(request.volumeCapability);
       const id = requireVolumeId(request.volumeId);
       const volume = await locks.run("expansion", [volumeLock(id)], () => volumes.expand(id, range));
-      return { capacityBytes: volume.size, nodeExpansionRequired: volume.tags.content.state !== "raw" };
+      return { capacityBytes: volume.size, nodeExpansionRequired: volume.content !== "raw" };
     },
 
     controllerGetVolume: async (request) => {
-      const { id, size } = await volumes.get(requireVolumeId(request.volumeId));
-      return { ...volumeAnswer(id, size), status: {} };
+      return { ...volumeAnswer(await volumes.get(requireVolumeId(request.volumeId))), status: {} };
     },
 
     validateVolumeCapabilities: async (request) => {
       if (request.volumeCapabilities.length === 0) throw invalid("volume_capabilities: missing");
       const id = requireVolumeId(request.volumeId);
-      const { tags } = await volumes.get(id);
+      const { content } = await volumes.get(id);
       try {
         const wanted = requireCapabilities(request.volumeCapabilities);
-        if ((wanted.kind === "block") !== (tags.content.state === "raw")) {
-          return { message: `the volume is ${tags.content.state === "raw" ? "a block device" : "for a filesystem"}` };
+        if ((wanted.kind === "block") !== (content === "raw")) {
+          return { message: `the volume is ${content === "raw" ? "a block device" : "for a filesystem"}` };
         }
-        if (
-          wanted.kind === "mount" && tags.content.state !== "raw" &&
-          (wanted.type ?? tags.content.type) !== tags.content.type
-        ) {
-          return { message: `the volume is for ${tags.content.type}` };
+        if (wanted.kind === "mount" && (wanted.type ?? content) !== content) {
+          return { message: `the volume is for ${content}` };
         }
         parseVolumeParameters(request.parameters);
       } catch (error) {
@@ -139,7 +127,7 @@ export function controllerHandlers(options: ControllerOptions): Handlers<typeof 
     listVolumes: async (request) => {
       const all = await volumes.list();
       const { items, nextToken } = page(all, ({ id }) => id, request.startingToken, request.maxEntries);
-      return { entries: items.map(({ id, size }) => ({ ...volumeAnswer(id, size), status: {} })), nextToken };
+      return { entries: items.map((volume) => ({ ...volumeAnswer(volume), status: {} })), nextToken };
     },
 
     getCapacity: async (request) => {
@@ -147,15 +135,9 @@ export function controllerHandlers(options: ControllerOptions): Handlers<typeof 
       const { volumeCapabilities } = request;
       const wanted = volumeCapabilities.length > 0 ? requireCapabilities(volumeCapabilities) : undefined;
       const least = wanted?.kind === "mount" ? minimumBytes(wanted.type ?? type) : 0n;
-      const topology = request.accessibleTopology;
-      if (topology !== undefined) {
-        try {
-          requireReachable({ $typeName: "csi.v1.TopologyRequirement", requisite: [topology], preferred: [] }, nodeId);
-        } catch {
-          return { availableCapacity: 0n };
-        }
-      }
-      const { available, largest, smallest } = await volumes.capacity(groups);
+      const node = request.accessibleTopology === undefined ? undefined : nodeOf(request.accessibleTopology);
+      const { available, largest, smallest } = await volumes.capacity(groups, node);
+      if (available === 0n) return { availableCapacity: 0n };
       return {
         availableCapacity: available,
         maximumVolumeSize: largest,
@@ -163,6 +145,18 @@ export function controllerHandlers(options: ControllerOptions): Handlers<typeof 
       };
     },
 
+    ...(snapshots === undefined ? {} : snapshotHandlers(snapshots, locks)),
+
+    controllerGetCapabilities: () => {
+      const all = snapshots === undefined ? CAPABILITIES : [...CAPABILITIES, ...SNAPSHOT_CAPABILITIES];
+      return Promise.resolve({ capabilities: all.map((type) => ({ type: { case: "rpc", value: { type } } })) });
+    },
+  };
+}
+
+/** The calls for snapshots. */
+function snapshotHandlers(snapshots: SnapshotService, locks: Locks): Handlers<typeof Controller> {
+  return {
     createSnapshot: async (request) => {
       const id = snapshotIdOf(requireName(request.name));
       if (request.sourceVolumeId === "") throw invalid("source_volume_id: missing");
@@ -194,15 +188,12 @@ export function controllerHandlers(options: ControllerOptions): Handlers<typeof 
       const { items, nextToken } = page(all, ({ id }) => id, startingToken, maxEntries);
       return { entries: items.map((snapshot) => ({ snapshot: snapshotAnswer(snapshot) })), nextToken };
     },
-
-    controllerGetCapabilities: () =>
-      Promise.resolve({ capabilities: CAPABILITIES.map((type) => ({ type: { case: "rpc", value: { type } } })) }),
   };
 }
 
 /** The volume that a request describes. @throws {StorageError} for whatever in it is wrong or not supported. */
-function volumeRequest(request: CreateVolumeRequest, nodeId: string): Parameters<VolumeService["create"]>[0] {
-  const id = volumeIdOf(requireName(request.name));
+function volumeRequest(request: CreateVolumeRequest): VolumeRequest & { name: string } {
+  const name = requireName(request.name);
   const wanted = requireCapabilities(request.volumeCapabilities);
   const parameters = parseVolumeParameters(request.parameters);
   const [mutable] = Object.keys(request.mutableParameters);
@@ -211,9 +202,9 @@ function volumeRequest(request: CreateVolumeRequest, nodeId: string): Parameters
   }
   const type = wanted.kind === "mount" ? wanted.type ?? parameters.type : undefined;
   const range = sizeRange(request.capacityRange, DEFAULT_BYTES);
-  requireReachable(request.accessibilityRequirements, nodeId);
   return {
-    id,
+    id: volumeIdOf(name),
+    name,
     range: type === undefined ? range : atLeast(range, minimumBytes(type)),
     groups: parameters.groups,
     preference: parameters.preference,
@@ -227,6 +218,10 @@ function volumeRequest(request: CreateVolumeRequest, nodeId: string): Parameters
 /** The range with a lower bound; where that passes the limit, making the volume answers OUT_OF_RANGE. */
 function atLeast<R extends { required: bigint }>(range: R, bytes: bigint): R {
   return range.required >= bytes ? range : { ...range, required: bytes };
+}
+
+function volumeAnswer({ id, size, nodeId }: StoredVolume) {
+  return { volume: { volumeId: id, capacityBytes: size, accessibleTopology: [topologyOf(nodeId)] } };
 }
 
 function snapshotAnswer(snapshot: Snapshot) {

@@ -18,6 +18,7 @@ import { Volumes } from "../lvm/volumes.ts";
 import { controllerHandlers } from "./controller.ts";
 import { Controller, Identity, Node } from "./csi_pb.ts";
 import { identityHandlers } from "./identity.ts";
+import { localVolumes } from "./local_volumes.ts";
 import { nodeHandlers } from "./node.ts";
 import { serve } from "./server.ts";
 import { bindService, type Handlers } from "./service.ts";
@@ -81,7 +82,7 @@ export function standaloneServices(options: Omit<StandaloneOptions, "socketPath"
   const locks = new Locks();
   return {
     identity: identityHandlers({ driver, version, ready: lvmAnswers(lvm) }),
-    controller: controllerHandlers({ volumes, snapshots, nodeId, locks }),
+    controller: controllerHandlers({ volumes: localVolumes(volumes, nodeId), snapshots, locks }),
     node: nodeHandlers({ staging, nodeId, mountRoots, locks }),
     upkeep,
   };

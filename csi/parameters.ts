@@ -10,7 +10,7 @@
 import { closestString } from "@std/text/closest-string";
 import { RE2JS } from "re2js";
 import { DEFAULT_FILESYSTEM, type FilesystemType, parseMkfsOptions } from "../lvm/filesystem.ts";
-import { anyOf, exactly, type GroupMatcher, type GroupPreference } from "../lvm/groups.ts";
+import { ANY_GROUP, anyOf, exactly, type GroupMatcher, type GroupPreference } from "../lvm/groups.ts";
 import { parseQuantity } from "../lvm/size.ts";
 import { FULL_STORE, type StoreSize } from "../lvm/snapshots.ts";
 import { type Erasure, ERASURES } from "../lvm/tags.ts";
@@ -112,9 +112,7 @@ export function parseGroupList(list: string): GroupMatcher {
   if (entries.length === 0) throw invalid("volume groups: none named");
   return anyOf(entries.map((entry) => {
     const pattern = /^\/(.*)\/$/.exec(entry)?.[1];
-    return pattern === undefined
-      ? groupNamed("volume groups", entry)
-      : groupMatching("volume groups", pattern, "whole");
+    return pattern === undefined ? groupNamed("volume groups", entry) : groupMatching("volume groups", pattern);
   }));
 }
 
@@ -126,9 +124,12 @@ function parseGroups(given: ReadonlyMap<string, string>): GroupMatcher {
     throw invalid("parameters volumeGroup and volumeGroupPattern: only one of them can be given");
   }
   if (name !== undefined) return groupNamed("parameter volumeGroup", name);
-  if (whole !== undefined) return groupMatching("parameter volumeGroupPattern", whole, "whole");
-  if (part !== undefined) return groupMatching("parameter vgpattern", part, "part");
-  return { matches: () => true, toString: () => "any" };
+  if (whole !== undefined) return groupMatching("parameter volumeGroupPattern", whole);
+  if (part !== undefined) {
+    groupMatching("parameter vgpattern", part); // must be whole by itself
+    return groupMatching("parameter vgpattern", `.*(?:${part}).*`);
+  }
+  return ANY_GROUP;
 }
 
 function groupNamed(field: string, name: string): GroupMatcher {
@@ -136,19 +137,20 @@ function groupNamed(field: string, name: string): GroupMatcher {
   return exactly(name);
 }
 
-/** RE2 matches in time proportional to its input, so no pattern can hang the process; OpenEBS's are of the same syntax. */
-function groupMatching(field: string, pattern: string, extent: "whole" | "part"): GroupMatcher {
+/**
+ * RE2 matches in time proportional to its input, so no pattern can hang the process; OpenEBS's are of the same syntax. The
+ * text of such a matcher is what {@linkcode parseGroupList} reads.
+ */
+function groupMatching(field: string, pattern: string): GroupMatcher {
   if (pattern.length > LONGEST_PATTERN) throw invalid(`${field}: longer than ${LONGEST_PATTERN} characters`);
+  if (pattern.includes("/")) throw invalid(`${field} ${quote(pattern)}: no volume group's name has a slash`);
   let compiled: RE2JS;
   try {
     compiled = RE2JS.compile(pattern);
   } catch (error) {
     throw invalid(`${field} ${quote(pattern)}: ${error instanceof Error ? error.message : String(error)}`);
   }
-  return {
-    matches: (name) => extent === "whole" ? compiled.matches(name) : compiled.matcher(name).find(),
-    toString: () => `/${pattern}/`,
-  };
+  return { matches: (name) => compiled.matches(name), toString: () => `/${pattern}/` };
 }
 
 /** The parameters by our names, after refusing those that are neither ours nor OpenEBS's. */

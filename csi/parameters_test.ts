@@ -57,3 +57,15 @@ Deno.test("parseSnapshotParameters() takes a percentage or a quantity", () => {
     assertThrows(() => parseSnapshotParameters({ snapSize }), StorageError, "snapSize");
   }
 });
+
+Deno.test("the text of a class's groups is a list that means the same, and nobody escapes from a pattern", () => {
+  for (const given of [{ volumeGroup: "data" }, { volumeGroupPattern: "data.*" }, { vgpattern: "a$|^f" }]) {
+    const { groups } = parseVolumeParameters(given);
+    const again = parseGroupList(String(groups));
+    const matched = groupsOf(given);
+    assertEquals(["data", "data-1", "my-data", "fast"].filter((name) => again.matches(name)), matched);
+  }
+  for (const given of [{ vgpattern: "a)|(b" }, { volumeGroupPattern: "a/b" }, { vgpattern: "/" }]) {
+    assertThrows(() => parseVolumeParameters(given), StorageError);
+  }
+});

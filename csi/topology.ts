@@ -4,9 +4,9 @@
  * @module
  */
 
-import { StorageError } from "../lvm/error.ts";
-import type { TopologyRequirement } from "./csi_pb.ts";
+import type { Topology, TopologyRequirement } from "./csi_pb.ts";
 import { invalid, quote } from "./request.ts";
+import type { NodeChoice } from "./volume_service.ts";
 
 /** The key under which a volume's topology names its node. */
 export const TOPOLOGY_KEY = "topology.lvm.denolith.dev/node";
@@ -28,17 +28,14 @@ export function requireNodeId(nodeId: string): string {
   );
 }
 
-/**
- * Makes sure that a volume on the node satisfies the requirement: the node is among the requisite ones, if there are any.
- *
- * @throws {StorageError} `NoSpace` when it is not.
- */
-export function requireReachable(requirement: TopologyRequirement | undefined, nodeId: string): void {
-  const requisite = requirement?.requisite ?? [];
-  if (requisite.length === 0 || requisite.some(({ segments }) => segments[TOPOLOGY_KEY] === nodeId)) return;
-  const wanted = requisite.map(({ segments }) => segments[TOPOLOGY_KEY] ?? "(none)").join(", ");
-  throw new StorageError(
-    "NoSpace",
-    `accessibility_requirements: asked for are the nodes ${wanted}, this one is ${nodeId}`,
-  );
+/** The node that a topology names; one without our key is no node of ours, and stands as `(none)`. */
+export function nodeOf({ segments }: Topology): string {
+  return segments[TOPOLOGY_KEY] ?? "(none)";
+}
+
+/** The nodes on which a volume that satisfies the requirement may be. */
+export function nodeChoice(requirement: TopologyRequirement | undefined): NodeChoice {
+  const allowed = requirement?.requisite.map(nodeOf) ?? [];
+  const preferred = requirement?.preferred.map(nodeOf) ?? [];
+  return { preferred, ...(allowed.length === 0 ? {} : { allowed }) };
 }

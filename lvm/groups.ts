@@ -29,6 +29,19 @@ export interface Candidate {
   readonly size: bigint;
 }
 
+/** What groups could still take, in bytes. */
+export interface GroupCapacity {
+  /** All that is free in them. */
+  readonly available: bigint;
+  /** The largest volume that one of them could take. */
+  readonly largest: bigint;
+  /** The smallest size that a volume can have in one of them. */
+  readonly smallest: bigint;
+}
+
+/** A matcher for whatever there is. */
+export const ANY_GROUP: GroupMatcher = { matches: () => true, toString: () => "any" };
+
 /** A matcher for one exact name. */
 export function exactly(name: string): GroupMatcher {
   return { matches: (candidate) => candidate === name, toString: () => name };
@@ -86,7 +99,7 @@ export function candidates(
 export function capacity(
   groups: readonly VolumeGroup[],
   wanted: GroupMatcher,
-): { available: bigint; largest: bigint; smallest: bigint } {
+): GroupCapacity {
   const free = groups.filter((group) => wanted.matches(group.name) && usable(group));
   return {
     available: free.reduce((sum, group) => sum + group.free, 0n),

@@ -8,7 +8,14 @@
  */
 
 import { StorageError } from "./error.ts";
-import { candidates, capacity, type GroupMatcher, type GroupPreference } from "./groups.ts";
+import {
+  ANY_GROUP,
+  candidates,
+  capacity,
+  type GroupCapacity,
+  type GroupMatcher,
+  type GroupPreference,
+} from "./groups.ts";
 import { freeLvName, type VolumeId, volumeLvName } from "./ids.ts";
 import { type Lvm, requireAnswer } from "./lvm.ts";
 import { deviceMounts, readMounts } from "./mounts.ts";
@@ -240,7 +247,7 @@ export class Volumes {
   }
 
   /** What the driver's groups that also match could still take, in bytes. */
-  async capacity(wanted: GroupMatcher): Promise<{ available: bigint; largest: bigint; smallest: bigint }> {
+  async capacity(wanted: GroupMatcher): Promise<GroupCapacity> {
     const groups = await this.#lvm.report();
     return capacity(groups.filter((group) => this.#groups.matches(group.name)), wanted);
   }
@@ -260,12 +267,13 @@ export class Volumes {
   }
 
   /**
-   * What a report says of a volume id, which may be in any of the groups that match.
+   * What a report says of a volume id, which may be in any of the groups that match: by default in all that there are, since
+   * its group may have been renamed, or be none of the driver's any more.
    *
    * @throws {StorageError} `ForeignData` when several LVs claim to be the volume, or its tags cannot be read; `Unavailable`
    * when it is, or may be, in a group that does not answer.
    */
-  locate(groups: readonly VolumeGroup[], id: VolumeId, within: GroupMatcher = ANYWHERE): VolumeState {
+  locate(groups: readonly VolumeGroup[], id: VolumeId, within: GroupMatcher = ANY_GROUP): VolumeState {
     const found = groups.flatMap((group) =>
       group.lvs.filter((lv) => ownedVolumeId(this.driver, lv.tags) === id).map((lv) => ({ group, lv }))
     );
@@ -351,9 +359,6 @@ export class Volumes {
     await activate();
   }
 }
-
-/** A volume's group may have been renamed, or be none of the driver's any more. */
-const ANYWHERE: GroupMatcher = { matches: () => true, toString: () => "any" };
 
 interface UsedRecord {
   readonly group: VolumeGroup;

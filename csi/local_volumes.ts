@@ -1,0 +1,38 @@
+/**
+ * The volumes of this machine, for the Controller service of a driver that is alone.
+ *
+ * @module
+ */
+
+import { StorageError } from "../lvm/error.ts";
+import type { Volume, Volumes } from "../lvm/volumes.ts";
+import type { StoredVolume, VolumeService } from "./volume_service.ts";
+
+/** The volumes of this machine, as those of its only node. */
+export function localVolumes(volumes: Volumes, nodeId: string): VolumeService {
+  const stored = ({ id, size, tags: { content } }: Volume): StoredVolume => ({
+    id,
+    size,
+    content: content.state === "raw" ? "raw" : content.type,
+    nodeId,
+  });
+  return {
+    create: async (request, { allowed }) => {
+      if (allowed !== undefined && !allowed.includes(nodeId)) {
+        throw new StorageError(
+          "NoSpace",
+          `accessibility_requirements: asked for are the nodes ${allowed.join(", ")}, this one is ${nodeId}`,
+        );
+      }
+      const { id, content } = request;
+      const size = await volumes.create(request);
+      return { id, size, content: content.state === "raw" ? "raw" : content.type, nodeId };
+    },
+    delete: (id) => volumes.delete(id),
+    expand: async (id, range) => stored(await volumes.expand(id, range)),
+    get: async (id) => stored(await volumes.get(id)),
+    list: async () => (await volumes.list()).map(stored),
+    capacity: async (groups, node = nodeId) =>
+      node === nodeId ? await volumes.capacity(groups) : { available: 0n, largest: 0n, smallest: 0n },
+  };
+}

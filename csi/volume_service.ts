@@ -1,0 +1,52 @@
+/**
+ * What the Controller service needs of volumes and snapshots, wherever they are: on this machine, or on the nodes of a
+ * cluster.
+ *
+ * @module
+ */
+
+import type { FilesystemType } from "../lvm/filesystem.ts";
+import type { GroupCapacity, GroupMatcher } from "../lvm/groups.ts";
+import type { VolumeId } from "../lvm/ids.ts";
+import type { SizeRange } from "../lvm/size.ts";
+import type { Snapshots } from "../lvm/snapshots.ts";
+import type { VolumeRequest } from "../lvm/volumes.ts";
+
+/** A volume that exists. */
+export interface StoredVolume {
+  /** Its id. */
+  readonly id: VolumeId;
+  /** Its size in bytes. */
+  readonly size: bigint;
+  /** What it was made for: a filesystem, or use as a block device. */
+  readonly content: FilesystemType | "raw";
+  /** The node that it is on. */
+  readonly nodeId: string;
+}
+
+/** Where a new volume may be. */
+export interface NodeChoice {
+  /** The nodes that it may be on; without them, any. */
+  readonly allowed?: readonly string[];
+  /** Those to try first, best first. */
+  readonly preferred: readonly string[];
+}
+
+/** The volumes. Each call fails with a `StorageError` whose kind says which status it is answered with. */
+export interface VolumeService {
+  /** Makes the volume that was asked for by the name, unless one exists that satisfies the request. */
+  create(request: VolumeRequest & { readonly name: string }, nodes: NodeChoice): Promise<StoredVolume>;
+  /** Deletes the volume; one that does not exist is deleted already. */
+  delete(id: VolumeId): Promise<void>;
+  /** Grows the volume to at least the size asked for; it never shrinks. */
+  expand(id: VolumeId, range: SizeRange): Promise<StoredVolume>;
+  /** The volume. */
+  get(id: VolumeId): Promise<StoredVolume>;
+  /** All volumes, in the order of their ids. */
+  list(): Promise<StoredVolume[]>;
+  /** What groups that match could still take, on the node or, without one, on all of them. */
+  capacity(groups: GroupMatcher, nodeId?: string): Promise<GroupCapacity>;
+}
+
+/** The snapshots as the Controller service needs them. */
+export type SnapshotService = Pick<Snapshots, "create" | "delete" | "get" | "list">;
