@@ -44,6 +44,12 @@ export function connect(path: string): CsiClient {
   };
 }
 
+/** Connects to one service on a unix socket; the connection is closed when it is disposed of. */
+export function connectTo<S extends DescService>(path: string, service: S): Disposable & { readonly calls: Calls<S> } {
+  const client = new Client(`unix://${path}`, credentials.createInsecure());
+  return { calls: callsOf(client, service), [Symbol.dispose]: () => client.close() };
+}
+
 function callsOf<S extends DescService>(client: Client, service: S): Calls<S> {
   const calls = unaryMethods(service).map((method) => {
     const { path, requestSerialize, responseDeserialize } = methodDefinition(method);

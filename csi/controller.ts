@@ -5,9 +5,9 @@
  */
 
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
-import { parseVolumeId, snapshotIdOf, type VolumeId, volumeIdOf } from "../lvm/ids.ts";
+import { parseVolumeId, snapshotIdOf, volumeIdOf } from "../lvm/ids.ts";
 import { minimumBytes } from "../lvm/filesystem.ts";
-import type { LockRequest, Locks } from "../lvm/locks.ts";
+import { type LockRequest, type Locks, volumeLock } from "../lvm/locks.ts";
 import type { Snapshot } from "../lvm/snapshots.ts";
 import type { VolumeRequest } from "../lvm/volumes.ts";
 import { isUnsupported, requireCapabilities, requireCapability } from "./capability.ts";
@@ -57,11 +57,6 @@ const SNAPSHOT_CAPABILITIES = [Rpc.CREATE_DELETE_SNAPSHOT, Rpc.LIST_SNAPSHOTS, R
 
 /** The size of a volume for which a request names none, in bytes. */
 const DEFAULT_BYTES = 1n << 30n;
-
-/** The lock that an operation on a volume needs: those that copy from it may run together. */
-export function volumeLock(id: VolumeId, mode: LockRequest["mode"] = "exclusive"): LockRequest {
-  return { key: `volume ${id}`, mode };
-}
 
 /** The calls of the Controller service. */
 export function controllerHandlers(options: ControllerOptions): Handlers<typeof Controller> {

@@ -5,11 +5,10 @@
  */
 
 import { StorageError } from "../lvm/error.ts";
-import type { Locks } from "../lvm/locks.ts";
+import { type Locks, volumeLock } from "../lvm/locks.ts";
 import type { VolumeId } from "../lvm/ids.ts";
 import type { Staging, Stats } from "../lvm/staging.ts";
 import { type Capability, requireCapability } from "./capability.ts";
-import { volumeLock } from "./controller.ts";
 import { type Node, NodeServiceCapability_RPC_Type as Rpc, VolumeUsage_Unit as Unit } from "./csi_pb.ts";
 import { requireMountPath, requireVolumeAt, requireVolumeId, sizeRange } from "./request.ts";
 import type { Handlers } from "./service.ts";

@@ -25,9 +25,16 @@ export interface RunningServer {
 /**
  * Serves the services on a unix socket that only the owner can use, and resolves when the socket answers.
  *
+ * The first call of a process compiles the whole path through it, which takes up to 1.5 s on a slow machine, and kubelet
+ * gives a registration one second: so the first call is ours, `callOnce`.
+ *
  * @throws {StorageError} `FailedPrecondition` when another process answers on the path.
  */
-export async function serve(path: string, services: readonly BoundService[]): Promise<RunningServer> {
+export async function serve(
+  path: string,
+  services: readonly BoundService[],
+  callOnce: (path: string) => Promise<void> = probe,
+): Promise<RunningServer> {
   await claim(path);
   const server = new Server();
   for (const { definition, implementation } of services) server.addService(definition, implementation);
@@ -39,7 +46,7 @@ export async function serve(path: string, services: readonly BoundService[]): Pr
     );
   });
   await Deno.chmod(path, 0o600);
-  await warmUp(path);
+  await callOnce(path);
   return { path, close: (graceMs) => close(server, path, graceMs) };
 }
 
@@ -64,11 +71,7 @@ export async function socketState(path: string): Promise<SocketState> {
   }
 }
 
-/**
- * Calls the server once as a client. The first call of a process compiles the whole path through it, which takes up to
- * 1.5 s on a slow machine, and kubelet gives a registration one second: so the first call is ours.
- */
-async function warmUp(path: string): Promise<void> {
+async function probe(path: string): Promise<void> {
   using client = connect(path);
   await client.identity.getPluginInfo();
   await client.identity.probe();

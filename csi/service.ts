@@ -71,14 +71,28 @@ export function methodDefinition(method: DescMethodUnary): MethodDefinition<Mess
   };
 }
 
+/** What came of a call. */
+export interface Answered {
+  /** The name of the call, such as `CreateVolume`. */
+  readonly method: string;
+  /** Its gRPC status code; 0 when it went well. */
+  readonly code: number;
+  /** How long it took, in milliseconds. */
+  readonly ms: number;
+}
+
 /** A service whose calls are the handlers; calls without one are answered with UNIMPLEMENTED. */
-export function bindService<S extends DescService>(service: S, handlers: Handlers<S>): BoundService {
+export function bindService<S extends DescService>(
+  service: S,
+  handlers: Handlers<S>,
+  onAnswer: (answered: Answered) => void = () => {},
+): BoundService {
   const byName = handlers as Record<string, Handler | undefined>;
   const methods = unaryMethods(service);
   return {
     definition: Object.fromEntries(methods.map((method) => [method.localName, methodDefinition(method)])),
     implementation: Object.fromEntries(
-      methods.map((method) => [method.localName, bindMethod(method, byName[method.localName])]),
+      methods.map((method) => [method.localName, bindMethod(method, byName[method.localName], onAnswer)]),
     ),
   };
 }
@@ -98,11 +112,24 @@ type Handler = (request: Message) => Promise<MessageInitShape<DescMessage>>;
 
 let requests = 0;
 
-function bindMethod(method: DescMethodUnary, handler: Handler | undefined): UntypedHandleCall {
+function bindMethod(
+  method: DescMethodUnary,
+  handler: Handler | undefined,
+  onAnswer: (answered: Answered) => void,
+): UntypedHandleCall {
   return (call: ServerUnaryCall<Message, Message>, respond: sendUnaryData<Message>) => {
+    const start = performance.now();
+    const told = (code: number) => onAnswer({ method: method.name, code, ms: performance.now() - start });
     answer(method, handler, call.request).then(
-      (response) => respond(null, response),
-      (error) => respond(statusOf(error)),
+      (response) => {
+        respond(null, response);
+        told(0);
+      },
+      (error) => {
+        const status = statusOf(error);
+        respond(status);
+        told(status.code);
+      },
     );
   };
 }

@@ -5,6 +5,7 @@
  */
 
 import { StorageError } from "./error.ts";
+import type { VolumeId } from "./ids.ts";
 
 /** How a lock is held: alone, or together with other holders of the same kind of operation. */
 export type LockMode = "exclusive" | "shared";
@@ -15,6 +16,11 @@ export interface LockRequest {
   readonly key: string;
   /** How. */
   readonly mode: LockMode;
+}
+
+/** The lock that an operation on a volume needs: those that copy from it may run together. */
+export function volumeLock(id: VolumeId, mode: LockMode = "exclusive"): LockRequest {
+  return { key: `volume ${id}`, mode };
 }
 
 /** A set of locks by key. */
