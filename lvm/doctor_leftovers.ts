@@ -169,7 +169,7 @@ function pulled(devices: readonly MappedDevice[], disks: readonly Disk[]): Findi
 
 function lost({ lost }: Inventory): Finding[] {
   const { error } = findingsOf("leftovers");
-  return lost.map(({ id, group: { name: group }, record, error: { message }, replaced }) =>
+  return lost.map(({ id, groupName: group, record, error: { message }, replaced }) =>
     error(
       id,
       message,

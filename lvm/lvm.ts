@@ -50,6 +50,8 @@ export class Lvm {
   readonly exec: Exec;
   #known: Known[] = [];
   #alone = false;
+  #reading: Promise<VolumeGroup[]> | undefined;
+  #next: Promise<VolumeGroup[]> | undefined;
 
   /** LVM by way of the exec. */
   constructor(exec: Exec) {
@@ -58,12 +60,28 @@ export class Lvm {
 
   /**
    * All volume groups with their logical volumes. A group whose disks do not answer is there as it was last seen, and says
-   * so ({@linkcode VolumeGroup.answers}).
+   * so ({@linkcode VolumeGroup.answers}). Whoever asks gets a report that was begun after that; those who ask while one is
+   * being read share the next.
    *
    * @throws {StorageError} `CommandFailed` when the report failed or cannot be read; `Unavailable` when LVM does not answer
    * and never did.
    */
-  async report(): Promise<VolumeGroup[]> {
+  report(): Promise<VolumeGroup[]> {
+    if (this.#reading === undefined) return this.#begin();
+    return this.#next ??= this.#reading.then(() => {}, () => {}).then(() => {
+      this.#next = undefined;
+      return this.#reading ?? this.#begin();
+    });
+  }
+
+  #begin(): Promise<VolumeGroup[]> {
+    const reading = this.#read().finally(() => {
+      if (this.#reading === reading) this.#reading = undefined;
+    });
+    return this.#reading = reading;
+  }
+
+  async #read(): Promise<VolumeGroup[]> {
     if (!this.#alone) {
       try {
         const groups = parseReport(await runOk(this.exec, REPORT_COMMAND));

@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { classifyRefusal } from "./lvm.ts";
+import type { Output } from "./exec.ts";
+import { classifyRefusal, Lvm } from "./lvm.ts";
 
 /** What LVM 2.03.16 said, word for word, with LC_ALL=C. */
 const CAPTURED = [
@@ -20,4 +21,28 @@ const CAPTURED = [
 
 Deno.test("classifyRefusal() tells LVM's refusals apart", () => {
   for (const [kind, stderr] of CAPTURED) assertEquals(classifyRefusal({ code: 5, stdout: "", stderr }), kind, stderr);
+});
+
+Deno.test("whoever asks for a report gets one that began after that, and those who wait share it", async () => {
+  const answers: PromiseWithResolvers<Output>[] = [];
+  const run = () => {
+    answers.push(Promise.withResolvers<Output>());
+    return answers.at(-1)!.promise;
+  };
+  const lvm = new Lvm({ run, settled: () => Promise.resolve() });
+  const empty = { code: 0, stdout: '{"report": []}', stderr: "" };
+  const first = lvm.report();
+  const [second, third] = [lvm.report(), lvm.report()];
+  assertEquals(answers.length, 1, "the second waits for the first to end");
+  answers[0]!.resolve(empty);
+  await first;
+  const fourth = lvm.report();
+  answers[1]!.resolve({ code: 5, stdout: "", stderr: "no" });
+  for (const failed of [second, third, fourth]) {
+    assertEquals(await failed.then(() => "", ({ kind }) => kind), "CommandFailed");
+  }
+  assertEquals(answers.length, 2, "one report for all who asked meanwhile");
+  const last = lvm.report();
+  answers[2]!.resolve(empty);
+  await last;
 });

@@ -170,7 +170,7 @@ export async function readStatus({ exec: host, driver, groups: wanted }: StatusO
     groups: groups.map((group) => groupStatus(group, driver)),
     volumes: [
       ...present.map((volume) => volumeStatus(volume, mounts, usages, partial)),
-      ...inventory.lost.filter(({ group }) => shown(group.name)).map(lostStatus),
+      ...inventory.lost.filter(({ groupName }) => shown(groupName)).map(lostStatus),
       ...inventory.foreign.map(foreignStatus),
     ].sort((a, b) => a.id < b.id ? -1 : 1),
     snapshots: inventory.snapshots.filter(({ group }) => shown(group.name)).map(snapshotStatus),
@@ -213,8 +213,8 @@ function volumeStatus(
   };
 }
 
-function lostStatus({ id, group, error }: LostVolume): VolumeStatus {
-  return { id, state: "Lost", group: group.name, mounts: [], problem: error.message };
+function lostStatus({ id, groupName, error }: LostVolume): VolumeStatus {
+  return { id, state: "Lost", group: groupName, mounts: [], problem: error.message };
 }
 
 function foreignStatus({ id, error }: ForeignVolume): VolumeStatus {

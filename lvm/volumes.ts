@@ -57,8 +57,11 @@ export type VolumeState =
   /** Handed out once, but its LV is gone, or another LV has taken its place. */
   | {
     readonly state: "lost";
-    readonly group: VolumeGroup;
-    readonly record: string;
+    /** The name that its group had. */
+    readonly groupName: string;
+    /** The group that it was in, and what records it there; nothing where only {@linkcode VolumesOptions.recorded} does. */
+    readonly group?: VolumeGroup;
+    readonly record?: string;
     readonly error: StorageError;
     readonly replaced: boolean;
   }
@@ -94,6 +97,16 @@ export interface VolumesOptions {
   readonly groups: GroupMatcher;
   /** Removes the LVs of deleted volumes. */
   readonly upkeep: Pick<Upkeep, "look">;
+  /** What is recorded elsewhere of a volume that was made, beside LVM's own records; nothing by default. */
+  readonly recorded?: (id: VolumeId) => RecordedVolume | undefined;
+}
+
+/** What is recorded of a volume that was made. */
+export interface RecordedVolume {
+  /** The UUID of its LV. */
+  readonly lvUuid: string;
+  /** The name that the LV's group had. */
+  readonly groupName: string;
 }
 
 /** The volumes of one driver on this machine. */
@@ -103,9 +116,11 @@ export class Volumes {
   readonly driver: string;
   readonly #groups: GroupMatcher;
   readonly #upkeep: Pick<Upkeep, "look">;
+  readonly #elsewhere: (id: VolumeId) => RecordedVolume | undefined;
 
   /** Makes the service; it keeps no state of its own. */
   constructor(options: VolumesOptions) {
+    this.#elsewhere = options.recorded ?? (() => undefined);
     this.#lvm = options.lvm;
     this.driver = options.driver;
     this.#groups = options.groups;
@@ -125,7 +140,20 @@ export class Volumes {
       refuseUnlessSatisfying(found.volume, request);
       return found.volume.size;
     }
+    return await this.make(groups, request);
+  }
 
+  /**
+   * Makes the volume, which does not exist, according to a report; answers its size in bytes. `onChoice` is told of each
+   * group before it is tried, and the try waits for it.
+   *
+   * @throws {StorageError} `NoSpace`, `OutOfRange`.
+   */
+  async make(
+    groups: readonly VolumeGroup[],
+    request: VolumeRequest,
+    onChoice: (group: VolumeGroup) => Promise<void> = () => Promise.resolve(),
+  ): Promise<bigint> {
     const managed = groups.filter((group) => this.#groups.matches(group.name));
     if (managed.length === 0) {
       const names = groups.map((group) => group.name).join(", ") || "none";
@@ -136,6 +164,7 @@ export class Volumes {
     }
     let refusal: unknown;
     for (const { group, size } of candidates(managed, request.groups, request.range, request.preference)) {
+      await onChoice(group);
       try {
         await this.#make(group, size, request);
         return size;
@@ -159,6 +188,7 @@ export class Volumes {
     if (found.state === "absent") return;
     if (found.state === "lost") {
       if (found.replaced) throw found.error;
+      if (found.group === undefined || found.record === undefined) return;
       return await removeRecords(this.#lvm, found.group, [found.record]);
     }
     const { lv, group, used } = found.volume;
@@ -287,11 +317,11 @@ export class Volumes {
     const [only] = found;
     const records = this.#recorded(groups, id);
     const [other] = records.filter(({ lvUuid }) => lvUuid !== only?.lv.uuid);
-    const used = records.some(({ lvUuid }) => lvUuid === only?.lv.uuid);
+    const used = records.some(({ lvUuid, record }) => record !== undefined && lvUuid === only?.lv.uuid);
     const doing = `looking for volume ${id}`;
     if (only !== undefined) requireAnswer(doing, only.group);
-    if (!used && other !== undefined) {
-      requireAnswer(doing, other.group);
+    if (other !== undefined && !records.some(({ lvUuid }) => lvUuid === only?.lv.uuid)) {
+      if (other.group !== undefined) requireAnswer(doing, other.group);
       return lost(id, other, only?.lv);
     }
     if (only === undefined) {
@@ -310,11 +340,15 @@ export class Volumes {
   /** The records of the volume, but for those of LVs that are deleted and still there. */
   #recorded(groups: readonly VolumeGroup[], id: VolumeId): UsedRecord[] {
     const deleted = new Set(doomedLvs(this.driver, groups).map(({ lv }) => lv.uuid));
-    return groups.flatMap((group) =>
-      usedLvUuids(this.driver, id, group.tags)
-        .filter((lvUuid) => !deleted.has(lvUuid))
-        .map((lvUuid) => ({ group, lvUuid, record: usedTag(this.driver, id, lvUuid) }))
+    const tagged = groups.flatMap((group) =>
+      usedLvUuids(this.driver, id, group.tags).map((lvUuid) => {
+        return { group, groupName: group.name, lvUuid, record: usedTag(this.driver, id, lvUuid) };
+      })
     );
+    const elsewhere = this.#elsewhere(id);
+    const group = groups.find(({ name }) => name === elsewhere?.groupName);
+    const all = elsewhere === undefined ? tagged : [...tagged, { ...elsewhere, ...(group && { group }) }];
+    return all.filter(({ lvUuid }) => !deleted.has(lvUuid));
   }
 
   async #make(group: VolumeGroup, size: bigint, request: VolumeRequest): Promise<void> {
@@ -360,10 +394,10 @@ export class Volumes {
   }
 }
 
-interface UsedRecord {
-  readonly group: VolumeGroup;
-  readonly lvUuid: string;
-  readonly record: string;
+/** A record of a volume: in a group's tags, or elsewhere. */
+interface UsedRecord extends RecordedVolume {
+  readonly group?: VolumeGroup;
+  readonly record?: string;
 }
 
 function refuseUnlessSatisfying(volume: Volume, request: VolumeRequest): void {
@@ -394,13 +428,20 @@ function snapshotsOf(volume: Volume): string[] {
 }
 
 function lost(id: VolumeId, recorded: UsedRecord, found: LogicalVolume | undefined): VolumeState {
-  const { group, lvUuid, record } = recorded;
-  const was = `Lost: volume ${id} was the logical volume ${lvUuid} in volume group ${group.name}, and`;
+  const { group, groupName, lvUuid, record } = recorded;
+  const was = `Lost: volume ${id} was the logical volume ${lvUuid} in volume group ${groupName}, and`;
   const nothing = "Nothing is made or formatted in its place.";
   const message = found === undefined
     ? `${was} no logical volume carries its tag. ${nothing} Bring the logical volume back (vgcfgrestore), or delete the volume`
     : `${was} ${found.name} with the UUID ${found.uuid} has taken its place. ${nothing} Look at ${found.name}: remove it, or ` +
       `take its denolith tags off; then bring the first one back (vgcfgrestore), or delete the volume`;
   const error = new StorageError("Lost", message);
-  return { state: "lost", group, record, error, replaced: found !== undefined };
+  return {
+    state: "lost",
+    groupName,
+    error,
+    replaced: found !== undefined,
+    ...(group && { group }),
+    ...(record && { record }),
+  };
 }
