@@ -7,12 +7,18 @@
 import { dirname } from "@std/path";
 import { PROGRAM_DIRECTORIES, PROGRAMS } from "./lvm/exec.ts";
 
-/** What a subcommand's body touches on the machine, beside the programs of the closed list. */
+/** What a subcommand's body touches on the machine. */
 export interface Reach {
+  /** The programs that it runs, by absolute path; those of the closed list by default. */
+  readonly programs?: readonly string[];
   /** The unix sockets that it listens on or connects to. Their directories belong to it, too. */
   readonly sockets: readonly string[];
   /** The directories that it reads and changes. */
   readonly directories: readonly string[];
+  /** The hosts that it connects to and the addresses that it listens on, with their ports. */
+  readonly hosts?: readonly string[];
+  /** The files and directories that it only reads. */
+  readonly files?: readonly string[];
 }
 
 /**
@@ -41,13 +47,14 @@ export const ENVIRONMENT: readonly string[] = [
  *
  * @param module the path of the file that the worker starts from: it reads that itself
  */
-export function permissionsFor({ sockets, directories }: Reach, module: string): Deno.PermissionOptionsObject {
+export function permissionsFor(reach: Reach, module: string): Deno.PermissionOptionsObject {
+  const { programs = PROGRAM_PATHS, sockets, directories, hosts = [], files = [] } = reach;
   const changed: string[] = [...new Set([...sockets.map((path) => dirname(path)), ...directories])];
   return {
-    run: [...PROGRAM_PATHS],
-    read: [...changed, module],
+    run: programs.length === 0 ? false : [...programs],
+    read: [...changed, ...files, module],
     write: changed,
-    net: sockets.map((path) => `unix:${path}`),
+    net: [...sockets.map((path) => `unix:${path}`), ...hosts],
     env: [...ENVIRONMENT],
     sys: false,
     ffi: false,

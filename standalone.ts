@@ -15,10 +15,8 @@ import { requireNodeId } from "./csi/topology.ts";
 import { HostExec } from "./lvm/exec.ts";
 import { Lvm } from "./lvm/lvm.ts";
 import { formatBytes } from "./lvm/size.ts";
+import { aborted, GRACE_MS } from "./ending.ts";
 import { startLogging } from "./logging.ts";
-
-/** How long calls under way have to end after SIGTERM, in milliseconds: what the longest command is waited for. */
-const GRACE_MS = 110_000;
 
 /** Serves until it is asked to end, and answers the exit status: 1 when calls under way had not ended in time. */
 export async function standalone(flags: Flags, end: AbortSignal): Promise<number> {
@@ -37,11 +35,6 @@ export async function standalone(flags: Flags, end: AbortSignal): Promise<number
   });
   await aborted(end);
   return await driver.stop(GRACE_MS) ? 0 : 1;
-}
-
-async function aborted(signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return;
-  await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
 }
 
 async function groupsHere(exec: HostExec): Promise<string> {

@@ -14,7 +14,7 @@ import { withRealPaths } from "../lvm/mounts.ts";
 import { Snapshots } from "../lvm/snapshots.ts";
 import { Staging } from "../lvm/staging.ts";
 import { Upkeep } from "../lvm/upkeep.ts";
-import { Volumes } from "../lvm/volumes.ts";
+import { Volumes, type VolumesOptions } from "../lvm/volumes.ts";
 import { controllerHandlers } from "./controller.ts";
 import { Controller, Identity, Node } from "./csi_pb.ts";
 import { identityHandlers } from "./identity.ts";
@@ -71,15 +71,41 @@ export interface Services {
   readonly upkeep: Upkeep;
 }
 
-/** Puts the services of a standalone driver together; nothing runs yet. */
-export function standaloneServices(options: Omit<StandaloneOptions, "socketPath">): Services {
-  const { exec, driver, version, nodeId, groups, mountRoots } = options;
+/** What {@linkcode openMachine} needs. */
+export type MachineOptions =
+  & Pick<StandaloneOptions, "exec" | "driver" | "groups" | "mountRoots">
+  & Pick<VolumesOptions, "recorded">;
+
+/** What a driver has on this machine. */
+export interface Machine {
+  /** LVM. */
+  readonly lvm: Lvm;
+  /** The background work, not yet started. */
+  readonly upkeep: Upkeep;
+  /** The volumes. */
+  readonly volumes: Volumes;
+  /** The snapshots. */
+  readonly snapshots: Snapshots;
+  /** The volumes in use. */
+  readonly staging: Staging;
+  /** Locks by volume and snapshot. */
+  readonly locks: Locks;
+}
+
+/** Puts together what a driver has on this machine; nothing runs yet. */
+export function openMachine({ exec, driver, groups, mountRoots, recorded }: MachineOptions): Machine {
   const lvm = new Lvm(exec);
   const upkeep = new Upkeep({ lvm, driver, onError: (error) => log.warn("upkeep failed", { error }) });
-  const volumes = new Volumes({ lvm, driver, groups, upkeep });
+  const volumes = new Volumes({ lvm, driver, groups, upkeep, ...(recorded && { recorded }) });
   const snapshots = new Snapshots({ lvm, driver, volumes, upkeep });
   const staging = new Staging({ lvm, volumes, mountRoots });
-  const locks = new Locks();
+  return { lvm, upkeep, volumes, snapshots, staging, locks: new Locks() };
+}
+
+/** Puts the services of a standalone driver together; nothing runs yet. */
+export function standaloneServices(options: Omit<StandaloneOptions, "socketPath">): Services {
+  const { driver, version, nodeId, mountRoots } = options;
+  const { lvm, upkeep, volumes, snapshots, staging, locks } = openMachine(options);
   return {
     identity: identityHandlers({ driver, version, ready: lvmAnswers(lvm) }),
     controller: controllerHandlers({ volumes: localVolumes(volumes, nodeId), snapshots, locks }),
@@ -118,7 +144,8 @@ export async function startStandalone(options: StandaloneOptions): Promise<Drive
   };
 }
 
-function lvmAnswers(lvm: Lvm): () => Promise<boolean> {
+/** Whether LVM answers, looked at once a minute at most. */
+export function lvmAnswers(lvm: Lvm): () => Promise<boolean> {
   let goodUntil = 0;
   return async () => {
     if (performance.now() < goodUntil) return true;

@@ -20,6 +20,8 @@ export interface NodeOptions {
   readonly staging: Staging;
   /** The name of this node. */
   readonly nodeId: string;
+  /** Further labels for this node's topology, by which an orchestrator can choose among nodes; none by default. */
+  readonly labels?: () => Promise<Readonly<Record<string, string>>>;
   /** The directories below which volumes may be staged and published. */
   readonly mountRoots: readonly string[];
   /** Locks by volume and snapshot, shared with the Controller service of the same process. */
@@ -38,7 +40,7 @@ const CAPABILITIES = [
  * even for a volume that does not exist.
  */
 export function nodeHandlers(options: NodeOptions): Handlers<typeof Node> {
-  const { staging, nodeId, mountRoots, locks } = options;
+  const { staging, nodeId, labels, mountRoots, locks } = options;
   const alone = <T>(operation: string, id: VolumeId, body: () => Promise<T>): Promise<T> =>
     locks.run(operation, [volumeLock(id)], body);
 
@@ -99,7 +101,7 @@ export function nodeHandlers(options: NodeOptions): Handlers<typeof Node> {
     nodeGetCapabilities: () =>
       Promise.resolve({ capabilities: CAPABILITIES.map((type) => ({ type: { case: "rpc", value: { type } } })) }),
 
-    nodeGetInfo: () => Promise.resolve({ nodeId, accessibleTopology: topologyOf(nodeId) }),
+    nodeGetInfo: async () => ({ nodeId, accessibleTopology: topologyOf(nodeId, await labels?.()) }),
   };
 }
 

@@ -11,9 +11,9 @@ import type { NodeChoice } from "./volume_service.ts";
 /** The key under which a volume's topology names its node. */
 export const TOPOLOGY_KEY = "topology.lvm.denolith.dev/node";
 
-/** The topology of what is on a node. */
-export function topologyOf(nodeId: string): { segments: Record<string, string> } {
-  return { segments: { [TOPOLOGY_KEY]: nodeId } };
+/** The topology of what is on a node, with further labels where they are given. */
+export function topologyOf(nodeId: string, labels: Readonly<Record<string, string>> = {}) {
+  return { segments: { ...labels, [TOPOLOGY_KEY]: nodeId } };
 }
 
 /**

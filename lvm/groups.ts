@@ -21,10 +21,13 @@ export interface GroupMatcher {
 /** Which of several groups with room to prefer: the one with the least free space that fits, or the one with the most. */
 export type GroupPreference = "leastFree" | "mostFree";
 
+/** What it takes to know of a group to choose it. */
+export type GroupRoom = Pick<VolumeGroup, "name" | "free" | "extentSize" | "missingPvs" | "writeable" | "answers">;
+
 /** A group that can take a volume, and the size that the volume would have there, in bytes. */
-export interface Candidate {
+export interface Candidate<G extends GroupRoom = VolumeGroup> {
   /** The group. */
-  readonly group: VolumeGroup;
+  readonly group: G;
   /** The requested size in whole extents of the group. */
   readonly size: bigint;
 }
@@ -57,7 +60,7 @@ export function anyOf(matchers: readonly GroupMatcher[]): GroupMatcher {
 }
 
 /** Whether LVM would make an LV in the group now: all disks there and answering, writeable, not exported (vgcreate(8)). */
-export function usable(group: VolumeGroup): boolean {
+export function usable(group: GroupRoom): boolean {
   return group.answers && group.writeable && group.missingPvs === 0;
 }
 
@@ -67,12 +70,12 @@ export function usable(group: VolumeGroup): boolean {
  * @throws {StorageError} `OutOfRange` when the range holds no whole extent in any group; `NoSpace` when no group matches
  * or none has room, with what each of them has.
  */
-export function candidates(
-  groups: readonly VolumeGroup[],
+export function candidates<G extends GroupRoom>(
+  groups: readonly G[],
   wanted: GroupMatcher,
   range: SizeRange,
   preference: GroupPreference,
-): Candidate[] {
+): Candidate<G>[] {
   const matching = groups.filter((group) => wanted.matches(group.name));
   if (matching.length === 0) {
     throw new StorageError(
@@ -97,7 +100,7 @@ export function candidates(
 
 /** What the matching groups could still take: all their free space, and the largest single volume, in bytes. */
 export function capacity(
-  groups: readonly VolumeGroup[],
+  groups: readonly GroupRoom[],
   wanted: GroupMatcher,
 ): GroupCapacity {
   const free = groups.filter((group) => wanted.matches(group.name) && usable(group));
@@ -108,7 +111,7 @@ export function capacity(
   };
 }
 
-function account(group: VolumeGroup): string {
+function account(group: GroupRoom): string {
   if (!group.answers) return `${group.name} (it does not answer)`;
   if (group.missingPvs > 0) return `${group.name} (${group.missingPvs} of its disks are missing)`;
   if (!group.writeable) return `${group.name} (read-only or exported)`;

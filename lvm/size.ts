@@ -41,6 +41,17 @@ export function parseQuantity(text: string): bigint | undefined {
   return bytes <= MAX_BYTES ? bytes : undefined;
 }
 
+/** The bytes as a Kubernetes quantity, in the largest binary unit that needs no fraction: `10Gi`. */
+export function formatQuantity(bytes: bigint): string {
+  const units = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+  let power = 0;
+  while (bytes > 0n && power < units.length - 1 && bytes % 1024n === 0n) {
+    bytes /= 1024n;
+    power++;
+  }
+  return `${bytes}${units[power]}`;
+}
+
 /** The size rounded up to whole extents. */
 export function roundUp(bytes: bigint, extentBytes: bigint): bigint {
   return (bytes + extentBytes - 1n) / extentBytes * extentBytes;

@@ -1,0 +1,66 @@
+/**
+ * The process over HTTP: whether it lives, whether it can work, and its figures.
+ *
+ * @module
+ */
+
+import { createServer } from "node:http";
+import { UsageError } from "./command_line.ts";
+
+/** What is answered. */
+export interface HttpOptions {
+  /** Why the process cannot do its work now; an empty list when it can. From a cache or quick, for it is asked often. */
+  notReady(): readonly string[];
+  /** The figures. */
+  metrics(): Promise<string>;
+}
+
+/** An address to listen on. */
+export interface HttpAddress {
+  /** Name or number of the host; all addresses of the machine by `0.0.0.0`. */
+  readonly host: string;
+  /** The port. */
+  readonly port: number;
+}
+
+/** The address that `:9808`, `127.0.0.1:9808` or `[::1]:9808` stands for; `undefined` for `off`. */
+export function parseHttpAddress(text: string): HttpAddress | undefined {
+  if (text === "off") return undefined;
+  const [, host, port] = /^(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9.-]*):(\d{1,5})$/.exec(text) ?? [];
+  if (host === undefined || port === undefined || Number(port) > 65_535) {
+    throw new UsageError(`--http-address ${JSON.stringify(text)}: must be HOST:PORT, :PORT or off`);
+  }
+  return { host: host === "" ? "0.0.0.0" : host.replace(/^\[(.*)\]$/, "$1"), port: Number(port) };
+}
+
+/** Answers on the address until the answer is disposed of. */
+export async function serveHttp({ host, port }: HttpAddress, options: HttpOptions): Promise<AsyncDisposable> {
+  const server = createServer((request, response) => {
+    const answer = (status: number, body: string, type = "text/plain; charset=utf-8") => {
+      response.writeHead(status, { "content-type": type });
+      response.end(body);
+    };
+    const path = request.url?.replace(/\?.*$/s, "");
+    // the event loop that answers is what liveness is about: an API server that is away must not kill agents
+    if (path === "/livez") return answer(200, "ok\n");
+    if (path === "/readyz") {
+      const reasons = options.notReady();
+      return reasons.length === 0 ? answer(200, "ok\n") : answer(503, reasons.map((reason) => `${reason}\n`).join(""));
+    }
+    if (path !== "/metrics") return answer(404, "there are /livez, /readyz and /metrics\n");
+    options.metrics().then(
+      (text) => answer(200, text, "text/plain; version=0.0.4; charset=utf-8"),
+      (error) => answer(500, `${error}\n`),
+    );
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(port, host, resolve);
+  });
+  return {
+    [Symbol.asyncDispose]: async () => {
+      server.closeAllConnections();
+      await new Promise<void>((resolve) => server.close(() => resolve()));
+    },
+  };
+}

@@ -1,0 +1,128 @@
+/**
+ * The objects of our own kinds, as deploy/crds/ declares them.
+ *
+ * @module
+ */
+
+import type { ErrorKind } from "../lvm/error.ts";
+import type { FilesystemType } from "../lvm/filesystem.ts";
+import type { GroupPreference } from "../lvm/groups.ts";
+import type { Erasure } from "../lvm/tags.ts";
+import type { KubeObject, Resource } from "./objects.ts";
+
+/** The API group of our kinds. */
+export const LVM_GROUP = "lvm.denolith.dev";
+
+/** What keeps an LVMVolume until its node has removed the LV. */
+export const VOLUME_FINALIZER = `${LVM_GROUP}/volume`;
+
+/** One thing that holds, does not hold, or is not known (API conventions, "Typical status properties"). */
+export interface Condition {
+  /** What it is about. */
+  type: string;
+  /** Whether it holds. */
+  status: "True" | "False" | "Unknown";
+  /** The generation that it is about. */
+  observedGeneration?: number;
+  /** When `status` last changed (RFC 3339). */
+  lastTransitionTime: string;
+  /** Why, in one word. */
+  reason: string;
+  /** Why, in a sentence. */
+  message: string;
+}
+
+/** What went wrong. */
+export interface StatusError {
+  /** The kind of failure. */
+  code: ErrorKind;
+  /** The failure in words. */
+  message: string;
+}
+
+/** What is wanted of a volume. Sizes are quantities. */
+export interface LvmVolumeSpec {
+  driverName: string;
+  requestName: string;
+  nodeName: string;
+  size: string;
+  limit?: string;
+  volumeGroups?: string;
+  volumeGroupPreference: GroupPreference;
+  volumeMode: "Filesystem" | "Block";
+  fsType?: FilesystemType;
+  mkfsOptions?: string[];
+  shared: boolean;
+  erase: Erasure;
+}
+
+/** What a volume's node made of it. Sizes are quantities. */
+export interface LvmVolumeStatus {
+  state?: "Pending" | "Ready" | "Failed" | "Lost";
+  observedGeneration?: number;
+  volumeGroup?: string;
+  volumeGroupUUID?: string;
+  lvName?: string;
+  lvUUID?: string;
+  devicePath?: string;
+  size?: string;
+  error?: StatusError;
+  conditions?: Condition[];
+}
+
+/** A volume. Its name is the volume's id. */
+export interface LvmVolume extends KubeObject {
+  spec: LvmVolumeSpec;
+  status?: LvmVolumeStatus;
+}
+
+/** A volume group of a node. Sizes are quantities. */
+export interface NodeVolumeGroup {
+  name: string;
+  uuid: string;
+  size: string;
+  free: string;
+  extentSize: string;
+  lvCount: number;
+  pvCount: number;
+  snapshotCount: number;
+  missingPVs: number;
+  /** Whether LVM would make an LV in it now. */
+  writeable: boolean;
+  allocationPolicy?: string;
+  metadata?: { size: string; free: string };
+}
+
+/** What a node has. Its name is the node's. */
+export interface LvmNode extends KubeObject {
+  spec: { driverName: string };
+  status?: {
+    total?: { volumeGroups: number; size: string; free: string };
+    volumeGroups?: NodeVolumeGroup[];
+    conditions?: Condition[];
+    lastUpdate?: string;
+  };
+}
+
+/** LVMVolumes. */
+export const lvmVolumes: Resource<LvmVolume> = ours("lvmvolumes", "LVMVolume");
+/** LVMNodes. */
+export const lvmNodes: Resource<LvmNode> = ours("lvmnodes", "LVMNode");
+
+/** The conditions with one of them set; its time changes with its status alone. */
+export function withCondition(
+  conditions: readonly Condition[] | undefined,
+  condition: Omit<Condition, "lastTransitionTime">,
+  now: Date,
+): Condition[] {
+  const before = conditions?.find(({ type }) => type === condition.type);
+  const lastTransitionTime = before?.status === condition.status
+    ? before.lastTransitionTime
+    : now.toISOString().replace(/\.\d+Z$/, "Z");
+  const others = conditions?.filter(({ type }) => type !== condition.type) ?? [];
+  return [...others, { ...condition, lastTransitionTime }].sort((a, b) => a.type < b.type ? -1 : 1);
+}
+
+function ours(plural: string, kind: string) {
+  return { group: LVM_GROUP, version: "v1alpha1", plural, kind, namespaced: false };
+}

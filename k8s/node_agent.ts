@@ -1,0 +1,141 @@
+/**
+ * What a node says that it has: its LVMNode, refreshed when something changes and in any case now and then.
+ *
+ * @module
+ */
+
+import { getLogger } from "@logtape/logtape";
+import type { Exec } from "../lvm/exec.ts";
+import type { GroupMatcher } from "../lvm/groups.ts";
+import { formatQuantity } from "../lvm/size.ts";
+import { readSurvey, type SurveyedGroup } from "../lvm/survey.ts";
+import { type ApiClient, isAlreadyExists, isNotFound } from "./client.ts";
+import { sleep, systemClock } from "./clock.ts";
+import { LVM_GROUP, type LvmNode, lvmNodes, type NodeVolumeGroup } from "./lvm_objects.ts";
+import { nodes } from "./objects.ts";
+
+/** What {@linkcode NodeAgent} needs. */
+export interface NodeAgentOptions {
+  /** The API server. */
+  readonly client: ApiClient;
+  /** What runs commands. */
+  readonly exec: Exec;
+  /** The driver's name. */
+  readonly driver: string;
+  /** The node's name. */
+  readonly nodeName: string;
+  /** The groups that the driver may use. */
+  readonly groups: GroupMatcher;
+  /** Is given each account of the groups. */
+  readonly onReport: (groups: readonly SurveyedGroup[]) => Promise<void> | void;
+  /** How often it is written at least, in milliseconds. */
+  readonly refreshMs?: number;
+  /** How long changes are gathered before they are written, in milliseconds. */
+  readonly gatherMs?: number;
+}
+
+/** How often the account is written at least, in milliseconds: S5.6 of the specification of the LVMNode. */
+const REFRESH_MS = 60_000;
+
+/** How long changes are gathered, in milliseconds: many claims at once cost one account. */
+const GATHER_MS = 1_000;
+
+const log = getLogger(["denolith", "lvmnode"]);
+
+/** Keeps a node's LVMNode true. */
+export class NodeAgent {
+  readonly #options: NodeAgentOptions;
+  #poked = new AbortController();
+
+  /** Does nothing before {@linkcode NodeAgent.run}. */
+  constructor(options: NodeAgentOptions) {
+    this.#options = options;
+  }
+
+  /** Has the account written soon. */
+  poke(): void {
+    this.#poked.abort();
+  }
+
+  /** Keeps the object true until the signal is aborted; never fails. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { refreshMs = REFRESH_MS, gatherMs = GATHER_MS } = this.#options;
+    while (!signal.aborted) {
+      this.#poked = new AbortController();
+      try {
+        await this.refresh();
+        await sleep(systemClock, refreshMs, AbortSignal.any([signal, this.#poked.signal]));
+      } catch (error) {
+        log.warn("telling what the node has failed", { error });
+        await sleep(systemClock, gatherMs * 5, signal);
+      }
+      await sleep(systemClock, gatherMs, signal);
+    }
+  }
+
+  /** Writes what LVM says now. */
+  async refresh(): Promise<void> {
+    const { exec, groups, onReport } = this.#options;
+    const survey = await readSurvey(exec);
+    await this.#write(survey.groups.filter(({ name }) => groups.matches(name)));
+    await onReport(survey.groups);
+  }
+
+  async #write(groups: readonly SurveyedGroup[]): Promise<void> {
+    const { client, nodeName } = this.#options;
+    const status = statusOf(groups, new Date());
+    const patch = () => client.patch(lvmNodes, { name: nodeName }, { merge: { status }, subresource: "status" });
+    try {
+      await patch();
+    } catch (error) {
+      if (!isNotFound(error)) throw error;
+      await this.#create();
+      await patch();
+    }
+  }
+
+  /** Makes the object, owned by the Node, so that it goes with it. */
+  async #create(): Promise<void> {
+    const { client, driver, nodeName } = this.#options;
+    const { metadata: { uid } } = await client.get(nodes, { name: nodeName });
+    const owner = { apiVersion: "v1", kind: "Node", name: nodeName, uid: uid! };
+    const object: LvmNode = {
+      apiVersion: `${LVM_GROUP}/v1alpha1`,
+      kind: "LVMNode",
+      metadata: { name: nodeName, ownerReferences: [owner] },
+      spec: { driverName: driver },
+    };
+    try {
+      await client.create(lvmNodes, object);
+    } catch (error) {
+      if (!isAlreadyExists(error)) throw error;
+    }
+  }
+}
+
+/** What a node tells of its groups. */
+export function statusOf(groups: readonly SurveyedGroup[], now: Date): NonNullable<LvmNode["status"]> {
+  const sum = (size: (group: SurveyedGroup) => bigint) => formatQuantity(groups.reduce((all, g) => all + size(g), 0n));
+  return {
+    lastUpdate: now.toISOString().replace(/\.\d+Z$/, "Z"),
+    total: { volumeGroups: groups.length, size: sum(({ size }) => size), free: sum(({ free }) => free) },
+    volumeGroups: groups.map(accountOf),
+  };
+}
+
+function accountOf(group: SurveyedGroup): NodeVolumeGroup {
+  const { name, uuid, size, free, extentSize, lvs, pvs, missingPvs, writeable, metadataSize, metadataFree } = group;
+  return {
+    name,
+    uuid,
+    size: formatQuantity(size),
+    free: formatQuantity(free),
+    extentSize: formatQuantity(extentSize),
+    lvCount: lvs.length,
+    pvCount: pvs.length,
+    snapshotCount: lvs.filter(({ origin }) => origin !== undefined).length,
+    missingPVs: missingPvs,
+    writeable,
+    metadata: { size: formatQuantity(metadataSize), free: formatQuantity(metadataFree) },
+  };
+}

@@ -1,0 +1,86 @@
+/**
+ * Which node is to make a volume: decided from what the nodes say that they have.
+ *
+ * @module
+ */
+
+import { StorageError } from "../lvm/error.ts";
+import { candidates, capacity, type GroupCapacity, type GroupMatcher, type GroupRoom } from "../lvm/groups.ts";
+import { parseQuantity } from "../lvm/size.ts";
+import type { LvmNode, NodeVolumeGroup } from "./lvm_objects.ts";
+import type { NamedRequest } from "./volume_spec.ts";
+
+/** Where a volume may be. */
+export interface NodeChoice {
+  /** The nodes that it may be on; without them, any. */
+  readonly allowed?: readonly string[];
+  /** Those to try first, best first. */
+  readonly preferred: readonly string[];
+}
+
+/**
+ * The node that is to make the volume: the first of the preferred ones that has room, or else the one whose best group is
+ * the best of all.
+ *
+ * @throws {StorageError} `NoSpace` with what each node has; `OutOfRange` when the size fits no whole extents anywhere.
+ */
+export function chooseNode(request: NamedRequest, choice: NodeChoice, nodes: readonly LvmNode[]): string {
+  const { allowed, preferred } = choice;
+  const possible = nodes.filter(({ metadata: { name } }) => allowed?.includes(name) ?? true);
+  if (possible.length === 0) {
+    const there = nodes.map(({ metadata: { name } }) => name).join(", ") || "none";
+    throw new StorageError(
+      "NoSpace",
+      `choosing a node for volume ${request.id}: ${
+        allowed === undefined ? "no node" : `none of ${allowed.join(", ")}`
+      } has an agent of the driver; those that have one: ${there}`,
+    );
+  }
+  const refusals: StorageError[] = [];
+  const fitting = possible.flatMap((node) => {
+    try {
+      const [best] = candidates(groupsOf(node), request.groups, request.range, request.preference);
+      return best === undefined ? [] : [{ name: node.metadata.name, free: best.group.free }];
+    } catch (error) {
+      if (!(error instanceof StorageError)) throw error;
+      refusals.push(new StorageError(error.kind, `node ${node.metadata.name}: ${error.message}`));
+      return [];
+    }
+  });
+  if (fitting.length === 0) {
+    const kind = refusals.every((refusal) => refusal.kind === "OutOfRange") ? "OutOfRange" : "NoSpace";
+    throw new StorageError(kind, refusals.map(({ message }) => message).join("; "));
+  }
+  const liked = preferred.find((name) => fitting.some((node) => node.name === name));
+  if (liked !== undefined) return liked;
+  const sign = request.preference === "leastFree" ? 1 : -1;
+  const [first] = fitting.sort((a, b) => sign * compare(a.free, b.free) || compare(a.name, b.name));
+  return first!.name;
+}
+
+/** What groups that match could still take, on the node or, without one, on all of them. */
+export function nodeCapacity(wanted: GroupMatcher, nodes: readonly LvmNode[], nodeName?: string): GroupCapacity {
+  const groups = nodes.filter(({ metadata: { name } }) => nodeName === undefined || name === nodeName).flatMap(
+    groupsOf,
+  );
+  return capacity(groups, wanted);
+}
+
+function groupsOf({ status }: LvmNode): GroupRoom[] {
+  return (status?.volumeGroups ?? []).map(roomOf);
+}
+
+function roomOf({ name, free, extentSize, missingPVs, writeable }: NodeVolumeGroup): GroupRoom {
+  return {
+    name,
+    free: parseQuantity(free) ?? 0n,
+    extentSize: parseQuantity(extentSize) ?? 4n << 20n,
+    missingPvs: missingPVs,
+    writeable,
+    answers: true,
+  };
+}
+
+function compare<T>(a: T, b: T): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}

@@ -1,0 +1,127 @@
+/**
+ * From a request for a volume to the object that asks for it, and back.
+ *
+ * @module
+ */
+
+import { StorageError } from "../lvm/error.ts";
+import { ANY_GROUP, type GroupMatcher } from "../lvm/groups.ts";
+import { parseVolumeId } from "../lvm/ids.ts";
+import { formatBytes, formatQuantity, parseQuantity, type SizeRange } from "../lvm/size.ts";
+import type { VolumeRequest } from "../lvm/volumes.ts";
+import { LVM_GROUP, type LvmVolume, type LvmVolumeSpec, VOLUME_FINALIZER } from "./lvm_objects.ts";
+
+/** A request with the name that it came under. */
+export type NamedRequest = VolumeRequest & { readonly name: string };
+
+/** Whose volume it is to be, and where. */
+export interface Placement {
+  /** The driver's name. */
+  readonly driver: string;
+  /** The node that is to make it. */
+  readonly nodeName: string;
+}
+
+/** The object that asks the node for the volume. */
+export function volumeObject(request: NamedRequest, { driver, nodeName }: Placement): LvmVolume {
+  const { id, name, range, groups, preference, content, mkfsOptions, shared, erase } = request;
+  const spec: LvmVolumeSpec = {
+    driverName: driver,
+    requestName: name,
+    nodeName,
+    size: formatQuantity(range.required),
+    ...(range.limit === undefined ? {} : { limit: formatQuantity(range.limit) }),
+    ...(groups === ANY_GROUP ? {} : { volumeGroups: String(groups) }),
+    volumeGroupPreference: preference,
+    volumeMode: content.state === "raw" ? "Block" : "Filesystem",
+    ...(content.state === "raw" ? {} : { fsType: content.type }),
+    ...(mkfsOptions.length === 0 ? {} : { mkfsOptions: [...mkfsOptions] }),
+    shared,
+    erase,
+  };
+  return {
+    apiVersion: `${LVM_GROUP}/v1alpha1`,
+    kind: "LVMVolume",
+    metadata: { name: id, finalizers: [VOLUME_FINALIZER] },
+    spec,
+  };
+}
+
+/**
+ * The request that an object stands for.
+ *
+ * @param parseGroups reads a list of volume groups
+ * @throws {StorageError} `InvalidArgument` when it cannot be read: it was written by somebody else.
+ */
+export function volumeRequestOf(object: LvmVolume, parseGroups: (list: string) => GroupMatcher): NamedRequest {
+  const { metadata: { name }, spec } = object;
+  const id = parseVolumeId(name);
+  if (id === undefined) throw invalid(object, "its name is no volume id");
+  const { volumeGroups, volumeMode, fsType } = spec;
+  if (volumeMode === "Filesystem" && fsType === undefined) throw invalid(object, "it has no fsType");
+  return {
+    id,
+    name: spec.requestName,
+    range: wantedRange(object),
+    groups: volumeGroups === undefined ? ANY_GROUP : parseGroups(volumeGroups),
+    preference: spec.volumeGroupPreference,
+    content: volumeMode === "Block" || fsType === undefined ? { state: "raw" } : { state: "wanted", type: fsType },
+    mkfsOptions: spec.mkfsOptions ?? [],
+    shared: spec.shared,
+    erase: spec.erase,
+  };
+}
+
+/** The size that an object asks for. @throws {StorageError} `InvalidArgument` */
+export function wantedRange(object: LvmVolume): SizeRange {
+  const { size, limit } = object.spec;
+  const required = parseQuantity(size);
+  if (required === undefined || required === 0n) throw invalid(object, `its size ${JSON.stringify(size)} is none`);
+  if (limit === undefined) return { required };
+  const most = parseQuantity(limit);
+  if (most === undefined) throw invalid(object, `its limit ${JSON.stringify(limit)} is no size`);
+  return { required, limit: most };
+}
+
+/** The size that a volume has, in bytes; `undefined` while it has none. */
+export function actualSize({ status }: LvmVolume): bigint | undefined {
+  return status?.size === undefined ? undefined : parseQuantity(status.size);
+}
+
+/**
+ * Makes sure that the volume that exists is one that satisfies the request (decided by what it is, not by how it was asked
+ * for then).
+ *
+ * @throws {StorageError} `AlreadyExists` saying how it differs.
+ */
+export function requireSatisfying(
+  object: LvmVolume,
+  request: NamedRequest,
+  allowed: readonly string[] | undefined,
+): void {
+  const { spec, status } = object;
+  const { required, limit } = request.range;
+  const size = actualSize(object) ?? wantedRange(object).required;
+  const mode = request.content.state === "raw" ? "Block" : request.content.type;
+  const itsMode = spec.volumeMode === "Block" ? "Block" : spec.fsType;
+  const differs = size < required || (limit !== undefined && size > limit)
+    ? `it has ${formatBytes(size)}, asked for is ${formatBytes(required)}${
+      limit === undefined ? "" : ` to ${formatBytes(limit)}`
+    }`
+    : mode !== itsMode
+    ? `it is for ${itsMode}, asked for is ${mode}`
+    : status?.volumeGroup !== undefined && !request.groups.matches(status.volumeGroup)
+    ? `it is in volume group ${status.volumeGroup}, asked for is ${request.groups}`
+    : allowed !== undefined && !allowed.includes(spec.nodeName)
+    ? `it is on node ${spec.nodeName}, asked for is ${allowed.join(" or ")}`
+    : undefined;
+  if (differs === undefined) return;
+  throw new StorageError(
+    "AlreadyExists",
+    `creating volume ${request.id}: a volume of that name exists, but ${differs}`,
+  );
+}
+
+function invalid({ metadata: { name } }: LvmVolume, why: string): StorageError {
+  return new StorageError("InvalidArgument", `reading LVMVolume ${name}: ${why}`);
+}

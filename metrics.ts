@@ -1,0 +1,126 @@
+/**
+ * The figures of a process, in the format of Prometheus.
+ *
+ * @module
+ */
+
+import { Counter, Gauge, Histogram, Registry } from "prom-client";
+import type { Answered } from "./csi/service.ts";
+import type { Turn } from "./k8s/loop.ts";
+import type { SurveyedGroup } from "./lvm/survey.ts";
+
+/** Seconds: calls that only ask take a few milliseconds, a command of LVM tenths of a second. */
+const BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120];
+
+/** What is counted and measured. */
+export class Metrics {
+  readonly #registry = new Registry();
+  readonly #calls: Histogram<"method" | "code">;
+  readonly #turns: Histogram<"loop" | "result">;
+  readonly #requests: Counter<"verb" | "resource" | "status">;
+
+  /** Nothing is known yet. With `process`, also what the process itself takes. */
+  constructor({ process = true } = {}) {
+    const registers = [this.#registry];
+    this.#calls = new Histogram({
+      name: "denolith_csi_call_seconds",
+      help: "CSI calls answered, by gRPC status code",
+      labelNames: ["method", "code"],
+      buckets: BUCKETS,
+      registers,
+    });
+    this.#turns = new Histogram({
+      name: "denolith_reconcile_seconds",
+      help: "Turns of the loops, by their result",
+      labelNames: ["loop", "result"],
+      buckets: BUCKETS,
+      registers,
+    });
+    this.#requests = new Counter({
+      name: "denolith_api_requests_total",
+      help: "Requests to the API server, by HTTP status; 0 without an answer",
+      labelNames: ["verb", "resource", "status"],
+      registers,
+    });
+    if (process) this.#addProcess();
+  }
+
+  /** A CSI call was answered. */
+  readonly onAnswer = ({ method, code, ms }: Answered): void => {
+    this.#calls.observe({ method, code: String(code) }, ms / 1000);
+  };
+
+  /** A loop had a turn. */
+  readonly onTurn = ({ loop, ms, error }: Turn): void => {
+    this.#turns.observe({ loop, result: error === undefined ? "success" : "failure" }, ms / 1000);
+  };
+
+  /** The API server answered a request. */
+  readonly onRequest = (verb: string, resource: string, status: number): void => {
+    this.#requests.inc({ verb, resource, status: String(status) });
+  };
+
+  /** How many keys wait in the queues of the loops, asked for when the figures are. */
+  watchDepth(loops: readonly { readonly name: string; readonly depth: number }[]): void {
+    const gauge = this.#gauge("denolith_queue_depth", "Keys that wait for a worker", ["loop"], () => {
+      for (const { name, depth } of loops) gauge.set({ loop: name }, depth);
+    });
+  }
+
+  /** What LVM has, as it was last seen, asked for when the figures are. */
+  watchGroups(lastSeen: () => readonly SurveyedGroup[]): void {
+    const perGroup: [string, string, (group: SurveyedGroup) => number][] = [
+      ["size_bytes", "Size of the volume group", ({ size }) => Number(size)],
+      ["free_bytes", "Space of the volume group that no logical volume has", ({ free }) => Number(free)],
+      ["metadata_free_bytes", "What is free in its fullest metadata area", ({ metadataFree }) => Number(metadataFree)],
+      ["physical_volumes", "Disks of the volume group", ({ pvs }) => pvs.length],
+      ["missing_physical_volumes", "Disks of the volume group that are missing", ({ missingPvs }) => missingPvs],
+      ["logical_volumes", "Logical volumes of the volume group", ({ lvs }) => lvs.length],
+    ];
+    for (const [name, help, value] of perGroup) {
+      const gauge = this.#gauge(`denolith_volume_group_${name}`, help, ["group"], () => {
+        gauge.reset();
+        for (const group of lastSeen()) gauge.set({ group: group.name }, value(group));
+      });
+    }
+    const lvs = () => lastSeen().flatMap((group) => group.lvs.map((lv) => ({ group: group.name, lv })));
+    const size = this.#gauge(
+      "denolith_logical_volume_size_bytes",
+      "Size of the logical volume",
+      ["group", "lv"],
+      () => {
+        size.reset();
+        for (const { group, lv } of lvs()) size.set({ group, lv: lv.name }, Number(lv.size));
+      },
+    );
+    const full = this.#gauge(
+      "denolith_snapshot_store_used_ratio",
+      "How full the store of a copy-on-write snapshot is; full, it is lost",
+      ["group", "lv"],
+      () => {
+        full.reset();
+        for (const { group, lv } of lvs()) {
+          if (lv.snapshotPercent !== undefined) full.set({ group, lv: lv.name }, lv.snapshotPercent / 100);
+        }
+      },
+    );
+  }
+
+  /** All figures as text. */
+  text(): Promise<string> {
+    return this.#registry.metrics();
+  }
+
+  #addProcess(): void {
+    const memory = this.#gauge("process_resident_memory_bytes", "Memory of the process", [], () => {
+      memory.set(Deno.memoryUsage().rss);
+    });
+    this.#gauge("process_start_time_seconds", "When the process started", []).set(
+      Math.floor(performance.timeOrigin / 1000),
+    );
+  }
+
+  #gauge<L extends string>(name: string, help: string, labelNames: L[], collect?: () => void): Gauge<L> {
+    return new Gauge({ name, help, labelNames, registers: [this.#registry], ...(collect && { collect }) });
+  }
+}

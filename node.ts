@@ -1,0 +1,126 @@
+/**
+ * `denolith node`: the driver on a node of a cluster, from its flags to its end.
+ *
+ * @module
+ */
+
+import { join } from "@std/path";
+import manifest from "./deno.json" with { type: "json" };
+import { openCluster } from "./cluster.ts";
+import { type Flags, UsageError } from "./command_line.ts";
+import { lvmAnswers, openMachine } from "./csi/driver.ts";
+import { Identity, Node } from "./csi/csi_pb.ts";
+import { identityHandlers, requireDriverName } from "./csi/identity.ts";
+import { nodeHandlers } from "./csi/node.ts";
+import { parseGroupList } from "./csi/parameters.ts";
+import { serveRegistration } from "./csi/registration.ts";
+import { serve } from "./csi/server.ts";
+import { bindService } from "./csi/service.ts";
+import { requireNodeId } from "./csi/topology.ts";
+import { aborted, GRACE_MS } from "./ending.ts";
+import { EventRecorder } from "./k8s/events.ts";
+import { Informer } from "./k8s/informer.ts";
+import { Loop } from "./k8s/loop.ts";
+import { lvmVolumes } from "./k8s/lvm_objects.ts";
+import { NodeAgent } from "./k8s/node_agent.ts";
+import { nodes } from "./k8s/objects.ts";
+import { recordedIn, VolumeAgent } from "./k8s/volume_agent.ts";
+import { HostExec } from "./lvm/exec.ts";
+import { ANY_GROUP } from "./lvm/groups.ts";
+import { withRealPaths } from "./lvm/mounts.ts";
+import type { SurveyedGroup } from "./lvm/survey.ts";
+import { startLogging } from "./logging.ts";
+import { kubeletPaths } from "./kubelet.ts";
+
+/** How many LVMVolumes are worked on at once: LVM does one change of a group at a time, but looks at several. */
+const PARALLEL = 8;
+
+/** Serves until it is asked to end, and answers the exit status: 1 when calls under way had not ended in time. */
+export async function node(flags: Flags, end: AbortSignal): Promise<number> {
+  await startLogging(flags["log-level"]!, flags["log-format"]!);
+  const nodeName = requireNodeId(flags["node-name"]!);
+  const driver = requireDriverName(flags["driver-name"]!);
+  const { kubeletRoot, socket, registrationSocket } = kubeletPaths(flags);
+  const mountRoots = await withRealPaths([kubeletRoot]);
+  const groups = flags["volume-groups"] === undefined ? ANY_GROUP : parseGroupList(flags["volume-groups"]);
+  const exec = new HostExec();
+
+  let refused: string | undefined = "kubelet has not asked for the driver yet";
+  let surveyed: readonly SurveyedGroup[] | undefined;
+  await using cluster = await openCluster(flags, "node", () => [
+    ...(refused === undefined ? [] : [`registration: ${refused}`]),
+    ...(surveyed === undefined ? ["LVM has not answered yet"] : []),
+  ]);
+  const { client, metrics } = cluster;
+  const events = new EventRecorder(client, { component: `denolith-node`, host: nodeName });
+  const objects = new Informer(client, lvmVolumes, { fieldSelector: `spec.nodeName=${nodeName}` });
+  const machine = openMachine({ exec, driver, groups, mountRoots, recorded: (id) => recordedIn(objects.get(id)) });
+  const { lvm, upkeep, volumes, staging, locks } = machine;
+
+  const nodeAgent = new NodeAgent({
+    client,
+    exec,
+    driver,
+    nodeName,
+    groups,
+    onReport: async (report) => {
+      surveyed = report;
+      if (objects.hasSynced) await volumeAgent.verify(report);
+    },
+  });
+  const volumeAgent = new VolumeAgent({
+    client,
+    objects,
+    events,
+    lvm,
+    volumes,
+    locks,
+    parseGroups: parseGroupList,
+    onChange: () => nodeAgent.poke(),
+  });
+  const loop = new Loop({
+    name: "lvmvolume",
+    reconcile: (key) => volumeAgent.reconcile(key),
+    parallel: PARALLEL,
+    backoff: { startMs: 1_000, capMs: 60_000 },
+    onTurn: metrics.onTurn,
+    drainMs: GRACE_MS,
+  }).follow(objects);
+  metrics.watchDepth([loop]);
+  metrics.watchGroups(() => surveyed ?? []);
+
+  const identity = identityHandlers({ driver, version: manifest.version, ready: lvmAnswers(lvm) });
+  const calls = nodeHandlers({ staging, nodeId: nodeName, mountRoots, locks, labels: topologyLabels(flags, client) });
+  const server = await serve(socket, [
+    bindService(Identity, identity, metrics.onAnswer),
+    bindService(Node, calls, metrics.onAnswer),
+  ]);
+  upkeep.start();
+  const registration = await serveRegistration(registrationSocket, {
+    driver,
+    endpoint: socket,
+    onStatus: (error) => refused = error,
+  });
+  const running = [objects.start(end), loop.run(end), nodeAgent.run(end)];
+
+  await aborted(end);
+  await registration.close(0);
+  const drained = await server.close(GRACE_MS);
+  await Promise.all(running);
+  await upkeep.stop();
+  await exec.settled();
+  return drained ? 0 : 1;
+}
+
+/** Reads the labels of the Node that belong to its topology. */
+function topologyLabels(flags: Flags, client: Pick<import("./k8s/client.ts").ApiClient, "get">) {
+  const names = (flags["topology-labels"] ?? "").split(",").map((name) => name.trim()).filter((name) => name !== "");
+  if (names.length === 0) return undefined;
+  if (!names.every((name) => /^(?:[a-z0-9.-]{1,253}\/)?[A-Za-z0-9_.-]{1,63}$/.test(name))) {
+    throw new UsageError(`--topology-labels ${flags["topology-labels"]}: must be names of labels, separated by commas`);
+  }
+  return async () => {
+    const { metadata: { labels = {} } } = await client.get(nodes, { name: flags["node-name"]! });
+    return Object.fromEntries(names.flatMap((name) => labels[name] === undefined ? [] : [[name, labels[name]]]));
+  };
+}
