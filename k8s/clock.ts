@@ -1,0 +1,59 @@
+/**
+ * Time and chance, so that tests can stand still.
+ *
+ * @module
+ */
+
+/** Time and chance. */
+export interface Clock {
+  /** Milliseconds since some moment; never goes back. */
+  now(): number;
+  /** The time of day. */
+  date(): Date;
+  /** Calls once after `ms`; the answer takes it back. */
+  after(ms: number, call: () => void): () => void;
+  /** From 0 up to, not including, 1. */
+  random(): number;
+}
+
+/** The machine's own. */
+export const systemClock: Clock = {
+  now: () => performance.now(),
+  date: () => new Date(),
+  after: (ms, call) => {
+    const timer = setTimeout(call, ms);
+    return () => clearTimeout(timer);
+  },
+  random: () => Math.random(),
+};
+
+/** Comes back after `ms`, or as soon as the signal is aborted. */
+export function sleep(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal?.aborted) return resolve();
+    const done = () => {
+      cancel();
+      signal?.removeEventListener("abort", done);
+      resolve();
+    };
+    const cancel = clock.after(ms, done);
+    signal?.addEventListener("abort", done);
+  });
+}
+
+/** How waiting grows with the failures in a row. */
+export interface Backoff {
+  /** Milliseconds after the first failure. */
+  readonly startMs: number;
+  /** Milliseconds that it never exceeds. */
+  readonly capMs: number;
+}
+
+/**
+ * Milliseconds to wait after so many failures in a row: doubled with each, and of that a random part between the half and
+ * the whole, so that those who failed together do not come back together.
+ */
+export function backoffMs({ startMs, capMs }: Backoff, failures: number, clock: Clock): number {
+  const whole = Math.min(capMs, startMs * 2 ** Math.min(failures - 1, 30));
+  return whole * (0.5 + clock.random() / 2);
+}

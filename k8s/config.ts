@@ -1,0 +1,68 @@
+/**
+ * Where the API server is, and as whom it is asked.
+ *
+ * @module
+ */
+
+/** Text that is given, or that is in a file, which is read again when it may have changed; or that has to be asked for. */
+export type Source = { readonly text: string } | { readonly file: string } | { readonly ask: () => Promise<string> };
+
+/** Where the API server is, and as whom it is asked. */
+export interface ApiServer {
+  /** Its URL: scheme, host and port, and a path where a proxy wants one. */
+  readonly url: string;
+  /** The certificates, as PEM, of who may have signed the server's; those of the system, when absent. */
+  readonly ca?: Source | undefined;
+  /** The bearer token. */
+  readonly token?: Source | undefined;
+  /** The client's certificate, as PEM. */
+  readonly certificate?: Source | undefined;
+  /** The key of that certificate, as PEM. */
+  readonly key?: Source | undefined;
+  /** The namespace of who asks, where it is known. */
+  readonly namespace?: string | undefined;
+}
+
+/** Where a pod finds its token, its namespace and the API server's certificate. */
+export const SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/** The variables that tell a pod where the API server is. */
+export const IN_CLUSTER_ENVIRONMENT: readonly string[] = ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"];
+
+/**
+ * The API server of the cluster that this pod runs in.
+ *
+ * @throws {Error} outside a pod
+ */
+export function inClusterServer(variable: (name: string) => string | undefined): ApiServer {
+  const [host, port] = IN_CLUSTER_ENVIRONMENT.map(variable);
+  if (!host || !port) {
+    throw new Error(`finding the API server: not in a pod: ${IN_CLUSTER_ENVIRONMENT.join(" and ")} are not set`);
+  }
+  return {
+    url: `https://${host.includes(":") ? `[${host}]` : host}:${port}`,
+    ca: { file: `${SERVICE_ACCOUNT}/ca.crt` },
+    token: { file: `${SERVICE_ACCOUNT}/token` },
+  };
+}
+
+/** The namespace that this pod runs in. @throws {Error} outside a pod */
+export async function inClusterNamespace(): Promise<string> {
+  return (await Deno.readTextFile(`${SERVICE_ACCOUNT}/namespace`)).trim();
+}
+
+/** What a client of the server touches: the hosts that it connects to, with their ports, and the files that it reads. */
+export function reachOf(server: ApiServer): { hosts: string[]; files: string[] } {
+  const { hostname, port, protocol } = new URL(server.url);
+  const sources = [server.ca, server.token, server.certificate, server.key];
+  return {
+    hosts: [`${hostname}:${port || (protocol === "https:" ? "443" : "80")}`],
+    files: sources.flatMap((source) => source !== undefined && "file" in source ? [source.file] : []),
+  };
+}
+
+/** What a source says now. @throws {Error} when its file cannot be read */
+export async function read(source: Source): Promise<string> {
+  if ("text" in source) return source.text;
+  return (await ("file" in source ? Deno.readTextFile(source.file) : source.ask())).trim();
+}

@@ -1,0 +1,154 @@
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { type Thing, things } from "../tests/contract/api.ts";
+import { FakeApiServer } from "../tests/fake/api_server.ts";
+import { FakeNetwork } from "../tests/fake/network.ts";
+import { HttpClient, type HttpClientOptions } from "./http_client.ts";
+import { Informer, type InformerOptions } from "./informer.ts";
+
+/** A fake server, a network to it, and an informer of things, which is synced. */
+async function scene(options: InformerOptions<Thing> = {}, client: Partial<HttpClientOptions> = {}) {
+  const fake = FakeApiServer.start({ resources: [things] });
+  const network = new FakeNetwork(fake.url);
+  const http = new HttpClient({ url: network.by(fake.url) }, { userAgent: "denolith/test (informer)", ...client });
+  const informer = new Informer(http, things, { backoff: { startMs: 5, capMs: 20 }, ...options });
+  const stop = new AbortController();
+  for (const name of ["a", "b"]) fake.put(things, { metadata: { name }, spec: { size: "1" } });
+  const running = informer.start(stop.signal);
+  await informer.synced;
+  return {
+    fake,
+    network,
+    http,
+    informer,
+    /** How often it listed and watched. */
+    asked: () =>
+      fake.requests.filter(({ method }) => method === "GET").map(({ query }) =>
+        query.get("watch") ? `watch ${query.get("resourceVersion")}` : "list"
+      ),
+    watching: () => until(() => fake.watchCount > 0),
+    set: (name: string, size: string) => http.patch(things, { name }, { merge: { spec: { size } } }),
+    size: (name: string, size: string) =>
+      informer.waitFor(name, (thing) => thing?.spec?.size === size, { timeoutMs: 5000 }),
+    [Symbol.asyncDispose]: async () => {
+      stop.abort();
+      await running;
+      http[Symbol.dispose]();
+      await network[Symbol.asyncDispose]();
+      await fake[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/** Comes back as soon as the condition, which nothing announces, holds. */
+async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) await new Promise((resolve) => setTimeout(resolve, 1));
+}
+
+Deno.test("Informer: has what is there, and what changes, and tells its subscribers", async () => {
+  await using s = await scene();
+  assertEquals(s.informer.list().map(({ metadata }) => metadata.name), ["a", "b"]);
+  const told: unknown[] = [];
+  s.informer.subscribe((key, now, before) => told.push([key, now?.spec?.size, before?.spec?.size]));
+  await s.set("a", "2");
+  await s.size("a", "2");
+  await s.http.delete(things, { name: "b" });
+  await s.informer.waitFor("b", (thing) => thing === undefined);
+  assertEquals(told, [["a", "1", undefined], ["b", "1", undefined], ["a", "2", "1"], ["b", undefined, "1"]]);
+  assertEquals(s.asked().filter((one) => one === "list").length, 1);
+});
+
+Deno.test("Informer: goes on where a watch ended, by bookmark where nothing else came, without a list", async () => {
+  await using s = await scene();
+  await s.watching();
+  s.fake.put(things, { metadata: { name: "c" } });
+  await s.informer.waitFor("c", (thing) => thing !== undefined);
+  s.fake.bookmark();
+  const seen = s.fake.revision;
+  s.fake.endWatches();
+  await s.set("a", "2");
+  await s.size("a", "2");
+  assertEquals(s.asked().filter((one) => one === "list").length, 1);
+  assertEquals(s.asked().filter((one) => one.startsWith("watch")).at(-1), `watch ${seen}`);
+});
+
+Deno.test("Informer: lists again when its revision is too old, and tells of what vanished meanwhile", async () => {
+  await using s = await scene();
+  await s.watching();
+  const told: unknown[] = [];
+  s.informer.subscribe((key, now, before) => told.push([key, now?.spec?.size, before?.spec?.size]));
+  told.length = 0;
+  s.network.refuse();
+  await until(() => s.fake.watchCount === 0);
+  using direct = new HttpClient({ url: s.fake.url }, { userAgent: "someone else" });
+  await direct.delete(things, { name: "b" });
+  await direct.create(things, { metadata: { name: "c" }, spec: { size: "3" } });
+  s.fake.compact();
+  s.network.allow();
+  await s.size("c", "3");
+  await s.informer.waitFor("b", (thing) => thing === undefined);
+  assertEquals(told, [["c", "3", undefined], ["b", undefined, "1"]]);
+});
+
+Deno.test("Informer: while the server is away, it asks seldom, and has everything soon after", async () => {
+  await using s = await scene({ backoff: { startMs: 20, capMs: 40 } });
+  await s.watching();
+  s.network.refuse();
+  await until(() => s.fake.watchCount === 0);
+  using direct = new HttpClient({ url: s.fake.url }, { userAgent: "someone else" });
+  await direct.patch(things, { name: "a" }, { merge: { spec: { size: "2" } } });
+  s.network.allow();
+  await s.size("a", "2");
+  assertEquals(s.asked().filter((one) => one === "list").length, 1);
+});
+
+Deno.test("Informer: a connection that is swallowed silently is noticed by its missing sign of life", async () => {
+  const reasons: string[] = [];
+  const onReconnect = (reason: string) => reasons.push(reason);
+  await using s = await scene({}, { pingAfterMs: 20, pingWithinMs: 30, onReconnect });
+  await s.watching();
+  using direct = new HttpClient({ url: s.fake.url }, { userAgent: "someone else" });
+  s.network.freeze();
+  await direct.patch(things, { name: "a" }, { merge: { spec: { size: "2" } } });
+  await until(() => reasons.length > 0);
+  assertEquals(reasons[0], "no sign of life: no answer within 30 ms");
+  s.network.thaw();
+  await s.size("a", "2");
+});
+
+Deno.test("Informer: a watch that is silent although the server answers is ended after a while", async () => {
+  await using s = await scene({}, { watchSilenceMs: 50, pingAfterMs: 10 });
+  await s.watching();
+  s.fake.faults.silentWatches = true;
+  s.fake.endWatches();
+  await until(() => s.asked().length > 2);
+  s.fake.put(things, { metadata: { name: "c" } });
+  s.fake.faults.silentWatches = false;
+  assert(await s.informer.waitFor("c", (thing) => thing !== undefined, { timeoutMs: 5000 }));
+});
+
+Deno.test("Informer: waitFor() ends with its time, its signal, or the predicate's failure", async () => {
+  await using s = await scene();
+  const never = () => false;
+  await assertRejects(
+    () => s.informer.waitFor("a", never, { timeoutMs: 1 }),
+    Error,
+    "waiting for things a: not so within 1 ms",
+  );
+  const stop = new AbortController();
+  const waiting = s.informer.waitFor("a", never, { signal: stop.signal });
+  stop.abort(new Error("enough"));
+  await assertRejects(() => waiting, Error, "enough");
+  const fails = () => {
+    throw new Error("no such thing");
+  };
+  await assertRejects(() => s.informer.waitFor("a", fails), Error, "no such thing");
+});
+
+Deno.test("Informer: keeps only what matches its selection, and no managed fields", async () => {
+  await using s = await scene({ fieldSelector: "metadata.name=a", keep: ({ metadata }) => ({ metadata }) });
+  const managed = { name: "a", managedFields: [{}] };
+  await s.http.patch(things, { name: "a" }, { merge: { metadata: managed, spec: { size: "2" } } });
+  const kept = await s.informer.waitFor("a", (thing) => thing?.metadata.generation === 2);
+  assertEquals([s.informer.list().length, kept?.spec], [1, undefined]);
+  assertEquals("managedFields" in kept!.metadata, false);
+});

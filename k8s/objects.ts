@@ -1,0 +1,209 @@
+/**
+ * The objects of the cluster that this driver works with, and where the API keeps them.
+ *
+ * The types are those of the official client, by `import type`: none of its code runs (docs/adr/0009).
+ *
+ * @module
+ */
+
+import type {
+  CoreV1Event,
+  V1CSIDriver,
+  V1CSINode,
+  V1CSIStorageCapacity,
+  V1Lease,
+  V1Node,
+  V1PersistentVolume,
+  V1PersistentVolumeClaim,
+  V1Pod,
+  V1StorageClass,
+  V1VolumeAttributesClass,
+} from "@kubernetes/client-node";
+
+/** A type of the official client as JSON has it: its dates are text here. */
+export type Json<T> = T extends Date ? string
+  : T extends readonly (infer I)[] ? Json<I>[]
+  : T extends object ? { [K in keyof T]: Json<T[K]> }
+  : T;
+
+/** Who owns an object: it is removed with its owner. */
+export interface OwnerReference {
+  /** The owner's group and version. */
+  apiVersion: string;
+  /** The owner's kind. */
+  kind: string;
+  /** The owner's name; in the same namespace, or cluster-scoped. */
+  name: string;
+  /** The owner's uid. */
+  uid: string;
+  /** Whether the owner is the one controller of the object. */
+  controller?: boolean;
+  /** Whether the owner, deleted in the foreground, waits for the object. */
+  blockOwnerDeletion?: boolean;
+}
+
+/** What every object has. */
+export interface ObjectMeta {
+  /** Its name; empty only in an object to be created with `generateName`. */
+  name: string;
+  /** The start of a name that the API server completes. */
+  generateName?: string;
+  /** Its namespace; absent for cluster-scoped kinds. */
+  namespace?: string;
+  /** Its identity for ever; a namesake made later has another. */
+  uid?: string;
+  /** Its revision, to be compared for equality only. */
+  resourceVersion?: string;
+  /** The number of its wanted state; counted only for some kinds. */
+  generation?: number;
+  /** Labels. */
+  labels?: Record<string, string>;
+  /** Annotations. */
+  annotations?: Record<string, string>;
+  /** Who has to act before it may go. */
+  finalizers?: string[];
+  /** Its owners. */
+  ownerReferences?: OwnerReference[];
+  /** When it was made (RFC 3339). */
+  creationTimestamp?: string;
+  /** When its deletion was asked for (RFC 3339). */
+  deletionTimestamp?: string;
+}
+
+/** An object of any kind. */
+export interface KubeObject {
+  /** Its group and version. */
+  apiVersion?: string;
+  /** Its kind. */
+  kind?: string;
+  /** What every object has. */
+  metadata: ObjectMeta;
+}
+
+/** An object of the official client's type `T`, with the metadata of {@linkcode KubeObject}. */
+export type Builtin<T> = Omit<Json<T>, "apiVersion" | "kind" | "metadata"> & KubeObject;
+
+/** A PersistentVolume. */
+export type PersistentVolume = Builtin<V1PersistentVolume>;
+/** A PersistentVolumeClaim. */
+export type PersistentVolumeClaim = Builtin<V1PersistentVolumeClaim>;
+/** A StorageClass. */
+export type StorageClass = Builtin<V1StorageClass>;
+/** A VolumeAttributesClass. */
+export type VolumeAttributesClass = Builtin<V1VolumeAttributesClass>;
+/** A Node. */
+export type Node = Builtin<V1Node>;
+/** A Pod. */
+export type Pod = Builtin<V1Pod>;
+/** A Lease. */
+export type Lease = Builtin<V1Lease>;
+/** A core/v1 Event. */
+export type Event = Builtin<CoreV1Event>;
+/** A CSINode: which drivers are registered on a node. */
+export type CsiNode = Builtin<V1CSINode>;
+/** A CSIDriver. */
+export type CsiDriver = Builtin<V1CSIDriver>;
+/** A CSIStorageCapacity. */
+export type CsiStorageCapacity = Builtin<V1CSIStorageCapacity>;
+
+/** Where the API keeps a kind, and the type of its objects. */
+export interface Resource<T extends KubeObject = KubeObject> {
+  /** The API group; empty for the core group. */
+  readonly group: string;
+  /** The version. */
+  readonly version: string;
+  /** The name in paths: lower case, plural. */
+  readonly plural: string;
+  /** The kind. */
+  readonly kind: string;
+  /** Whether its objects live in namespaces. */
+  readonly namespaced: boolean;
+  /** Only for the compiler: the type of the objects. */
+  readonly object?: T;
+}
+
+/** The name of an object. */
+export interface ObjectName {
+  /** Its name. */
+  readonly name: string;
+  /** Its namespace; absent for cluster-scoped kinds. */
+  readonly namespace?: string | undefined;
+}
+
+/** PersistentVolumes. */
+export const persistentVolumes: Resource<PersistentVolume> = core("persistentvolumes", "PersistentVolume", false);
+/** PersistentVolumeClaims. */
+export const persistentVolumeClaims: Resource<PersistentVolumeClaim> = core(
+  "persistentvolumeclaims",
+  "PersistentVolumeClaim",
+  true,
+);
+/** Nodes. */
+export const nodes: Resource<Node> = core("nodes", "Node", false);
+/** Pods. */
+export const pods: Resource<Pod> = core("pods", "Pod", true);
+/** Events of core/v1. */
+export const events: Resource<Event> = core("events", "Event", true);
+/** StorageClasses. */
+export const storageClasses: Resource<StorageClass> = storage("storageclasses", "StorageClass");
+/** VolumeAttributesClasses. */
+export const volumeAttributesClasses: Resource<VolumeAttributesClass> = storage(
+  "volumeattributesclasses",
+  "VolumeAttributesClass",
+);
+/** CSINodes. */
+export const csiNodes: Resource<CsiNode> = storage("csinodes", "CSINode");
+/** CSIDrivers. */
+export const csiDrivers: Resource<CsiDriver> = storage("csidrivers", "CSIDriver");
+/** CSIStorageCapacities. */
+export const csiStorageCapacities: Resource<CsiStorageCapacity> = {
+  ...storage("csistoragecapacities", "CSIStorageCapacity"),
+  namespaced: true,
+};
+/** Leases. */
+export const leases: Resource<Lease> = {
+  group: "coordination.k8s.io",
+  version: "v1",
+  plural: "leases",
+  kind: "Lease",
+  namespaced: true,
+};
+
+/** The `apiVersion` of a resource's objects. */
+export function apiVersionOf({ group, version }: Resource): string {
+  return group === "" ? version : `${group}/${version}`;
+}
+
+/** The path of a resource's collection, or of one object when it is named. */
+export function pathOf(resource: Resource, at: { name?: string; namespace?: string | undefined } = {}): string {
+  const { group, version, plural, namespaced } = resource;
+  const parts = group === "" ? ["api", version] : ["apis", group, version];
+  if (namespaced && at.namespace !== undefined) parts.push("namespaces", at.namespace);
+  parts.push(plural);
+  if (at.name !== undefined) parts.push(at.name);
+  return "/" + parts.map(encodeURIComponent).join("/");
+}
+
+/** The key of an object: `namespace/name`, or `name` for cluster-scoped kinds. */
+export function keyOf({ metadata }: KubeObject): string {
+  return keyFor(metadata);
+}
+
+/** The key of a name. */
+export function keyFor({ name, namespace }: ObjectName): string {
+  return namespace === undefined ? name : `${namespace}/${name}`;
+}
+
+/** The name that a key stands for. */
+export function nameOf(key: string): ObjectName {
+  const slash = key.indexOf("/");
+  return slash < 0 ? { name: key } : { namespace: key.slice(0, slash), name: key.slice(slash + 1) };
+}
+
+function core(plural: string, kind: string, namespaced: boolean) {
+  return { group: "", version: "v1", plural, kind, namespaced };
+}
+
+function storage(plural: string, kind: string) {
+  return { group: "storage.k8s.io", version: "v1", plural, kind, namespaced: false };
+}

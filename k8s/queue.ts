@@ -1,0 +1,144 @@
+/**
+ * A queue of keys to work on: a key is in it once, is worked on by one worker at a time, and comes back later when that failed.
+ *
+ * @module
+ */
+
+import { type Backoff, backoffMs, type Clock, systemClock } from "./clock.ts";
+
+/** How a {@linkcode WorkQueue} behaves. */
+export interface QueueOptions {
+  /** How many keys are worked on at once; 4. */
+  parallel?: number | undefined;
+  /** How waiting grows with a key's failures in a row; from 1 s to 5 min. */
+  backoff?: Backoff | undefined;
+  /** Told whenever the number of keys that wait for a worker changes. */
+  onDepth?: ((depth: number) => void) | undefined;
+  /** Time. */
+  clock?: Clock | undefined;
+}
+
+/** A key's later turn. */
+interface Turn {
+  readonly at: number;
+  readonly cancel: () => void;
+}
+
+/** A queue of keys. The work takes a key; when it fails, the key comes back by itself, later each time. */
+export class WorkQueue {
+  readonly #work: (key: string) => Promise<void>;
+  readonly #parallel: number;
+  readonly #backoff: Backoff;
+  readonly #clock: Clock;
+  readonly #onDepth: (depth: number) => void;
+  readonly #ready = new Set<string>();
+  readonly #running = new Set<string>();
+  /** Keys that were added while they were worked on. */
+  readonly #again = new Set<string>();
+  readonly #later = new Map<string, Turn>();
+  readonly #failures = new Map<string, number>();
+  #state: "new" | "started" | "stopped" = "new";
+  #idle: (() => void)[] = [];
+
+  /** Keys are taken at once, and worked on from {@linkcode WorkQueue.start} on. */
+  constructor(work: (key: string) => Promise<void>, options: QueueOptions = {}) {
+    this.#work = work;
+    this.#parallel = options.parallel ?? 4;
+    this.#backoff = options.backoff ?? { startMs: 1_000, capMs: 300_000 };
+    this.#clock = options.clock ?? systemClock;
+    this.#onDepth = options.onDepth ?? (() => {});
+  }
+
+  /** How many keys wait for a worker; without those whose time has not come. */
+  get depth(): number {
+    return this.#ready.size;
+  }
+
+  /** How often in a row a key has failed. */
+  failures(key: string): number {
+    return this.#failures.get(key) ?? 0;
+  }
+
+  /**
+   * Has a key worked on soon. A key that failed has its turn after the shortest wait, not at once: its own failing may be what
+   * changed the object.
+   */
+  add(key: string): void {
+    if (this.#state === "stopped") return;
+    if (this.#running.has(key)) this.#again.add(key);
+    else if (this.#failures.has(key)) this.addAfter(key, this.#backoff.startMs);
+    else this.#makeReady(key);
+  }
+
+  /** Has a key worked on after some milliseconds, or before, if it has an earlier turn. */
+  addAfter(key: string, ms: number): void {
+    if (this.#state === "stopped" || this.#ready.has(key)) return;
+    const at = this.#clock.now() + ms;
+    const other = this.#later.get(key);
+    if (other !== undefined && other.at <= at) return;
+    other?.cancel();
+    const cancel = this.#clock.after(ms, () => {
+      this.#later.delete(key);
+      if (this.#running.has(key)) this.#again.add(key);
+      else this.#makeReady(key);
+    });
+    this.#later.set(key, { at, cancel });
+  }
+
+  /** Begins to work. */
+  start(): void {
+    if (this.#state !== "new") return;
+    this.#state = "started";
+    this.#fill();
+  }
+
+  /** Takes no more keys; settles when the work that was begun is done. What waits is dropped. */
+  async stop(): Promise<void> {
+    this.#state = "stopped";
+    for (const { cancel } of this.#later.values()) cancel();
+    this.#later.clear();
+    this.#ready.clear();
+    this.#again.clear();
+    this.#onDepth(0);
+    if (this.#running.size > 0) await new Promise<void>((resolve) => this.#idle.push(resolve));
+  }
+
+  #makeReady(key: string): void {
+    this.#later.get(key)?.cancel();
+    this.#later.delete(key);
+    this.#ready.add(key);
+    this.#fill();
+    this.#onDepth(this.#ready.size);
+  }
+
+  #fill(): void {
+    if (this.#state !== "started") return;
+    for (const key of this.#ready) {
+      if (this.#running.size >= this.#parallel) return;
+      this.#ready.delete(key);
+      this.#running.add(key);
+      void this.#run(key);
+    }
+  }
+
+  async #run(key: string): Promise<void> {
+    try {
+      await this.#work(key);
+      this.#failures.delete(key);
+    } catch {
+      this.#failures.set(key, this.failures(key) + 1);
+    }
+    this.#running.delete(key);
+    this.#comeBack(key);
+    this.#fill();
+    this.#onDepth(this.#ready.size);
+    if (this.#running.size === 0) { for (const resolve of this.#idle.splice(0)) resolve(); }
+  }
+
+  #comeBack(key: string): void {
+    const added = this.#again.delete(key);
+    const failures = this.failures(key);
+    if (failures > 0) this.addAfter(key, backoffMs(this.#backoff, failures, this.#clock));
+    if (added) this.add(key);
+  }
+}

@@ -1,0 +1,11 @@
+import { apiContract, things } from "./contract/api.ts";
+import { FakeApiServer } from "./fake/api_server.ts";
+
+apiContract({
+  name: "the fake API server",
+  start: () => {
+    const fake = FakeApiServer.start({ resources: [things] });
+    const server = { url: fake.url };
+    return Promise.resolve({ server, [Symbol.asyncDispose]: () => fake[Symbol.asyncDispose]() });
+  },
+});

@@ -1,0 +1,84 @@
+/**
+ * A watch of the fake API server.
+ *
+ * @module
+ */
+
+import { apiVersionOf } from "../../k8s/objects.ts";
+import type { Selected } from "./api_selection.ts";
+import { type Change, type Collection, Refusal, statusOf } from "./api_store.ts";
+
+/** One open watch. */
+export class Watch {
+  /** What the client reads. */
+  readonly body: ReadableStream<Uint8Array>;
+  readonly #collection: Collection;
+  readonly #selected: Selected;
+  readonly #onEnd: () => void;
+  readonly #listener = (change: Change) => this.#change(change);
+  #controller!: ReadableStreamDefaultController<Uint8Array>;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #ended = false;
+
+  /** Says nothing before it begins. */
+  constructor(collection: Collection, selected: Selected, onEnd: () => void) {
+    [this.#collection, this.#selected, this.#onEnd] = [collection, selected, onEnd];
+    this.body = new ReadableStream<Uint8Array>({
+      start: (controller) => void (this.#controller = controller),
+      cancel: () => this.#stop(),
+    });
+  }
+
+  /** Tells what happened since a revision, and what happens from now on; from 0, first all that is there. */
+  begin(from: number): void {
+    const { objects, history, oldest, listeners } = this.#collection;
+    if (from !== 0 && from < oldest) {
+      const expired = new Refusal(410, "Expired", `too old resource version: ${from} (${oldest})`);
+      this.#send("ERROR", statusOf(expired));
+      return this.end();
+    }
+    if (from === 0) { for (const object of objects.values()) if (this.#selected(object)) this.#send("ADDED", object); }
+    else for (const change of history) if (change.revision > from) this.#change(change);
+    listeners.add(this.#listener);
+  }
+
+  /** Says that a revision was reached. */
+  bookmark(revision: number): void {
+    const { kind } = this.#collection;
+    const metadata = { resourceVersion: `${revision}`, creationTimestamp: null };
+    this.#send("BOOKMARK", { kind: kind.resource.kind, apiVersion: apiVersionOf(kind.resource), metadata });
+  }
+
+  /** Ends it after some milliseconds. */
+  endAfter(ms: number): void {
+    if (!this.#ended) this.#timer = setTimeout(() => this.end(), ms);
+  }
+
+  /** Ends it. */
+  end(): void {
+    if (this.#ended) return;
+    this.#stop();
+    this.#controller.close();
+  }
+
+  /** An object that comes into the selection is added to it, and one that leaves it is deleted from it. */
+  #change({ before, after, deleted, revision }: Change): void {
+    const was = before !== undefined && this.#selected(before);
+    const is = !deleted && this.#selected(after);
+    if (is) this.#send(was ? "MODIFIED" : "ADDED", after);
+    else if (was) {
+      this.#send("DELETED", { ...before, metadata: { ...before!.metadata, resourceVersion: `${revision}` } });
+    }
+  }
+
+  #send(type: string, object: unknown): void {
+    if (!this.#ended) this.#controller.enqueue(new TextEncoder().encode(JSON.stringify({ type, object }) + "\n"));
+  }
+
+  #stop(): void {
+    this.#ended = true;
+    clearTimeout(this.#timer);
+    this.#collection.listeners.delete(this.#listener);
+    this.#onEnd();
+  }
+}
