@@ -5,10 +5,12 @@
  */
 
 import manifest from "./deno.json" with { type: "json" };
+import { clusterReach } from "./cluster.ts";
 import { type Flag, type Flags, messageOf, parseCommandLine, type Subcommands, UsageError } from "./command_line.ts";
 import { isConfined, obey, type Order, runConfined } from "./confinement.ts";
 import { socketPath } from "./csi/endpoint.ts";
 import { parseMountRoots } from "./csi/mount_roots.ts";
+import { kubeletPaths } from "./kubelet.ts";
 import { StorageError } from "./lvm/error.ts";
 import { withRealPaths } from "./lvm/mounts.ts";
 import { permissionsFor, type Reach } from "./permissions.ts";
@@ -26,6 +28,25 @@ const SHARED_FLAGS = {
     default: () => "lvm.denolith.dev",
   },
 } as const satisfies Record<string, Flag>;
+
+const LOG_FLAGS = {
+  "log-level": { value: "LEVEL", help: "debug, info, warning or error", default: () => "info" },
+  "log-format": { value: "FORMAT", help: "text or json", default: () => "text" },
+} as const satisfies Record<string, Flag>;
+
+/** Flags of the processes of a cluster. */
+const CLUSTER_FLAGS = {
+  "driver-name": SHARED_FLAGS["driver-name"],
+  kubeconfig: { value: "PATH", help: "how to reach the API server; in a pod it is known" },
+  "disable-process-metrics": { help: "leave the process's own figures out of /metrics" },
+  ...LOG_FLAGS,
+} as const satisfies Record<string, Flag>;
+
+const HTTP_FLAG = (address: string): Flag => ({
+  value: "ADDRESS",
+  help: "where /livez, /readyz and /metrics are, or off",
+  default: () => address,
+});
 
 const SUBCOMMANDS: Subcommands = {
   standalone: {
@@ -46,12 +67,51 @@ const SUBCOMMANDS: Subcommands = {
         default: () => "/var/lib/kubelet,/var/lib/nomad,/opt/nomad,/mnt",
       },
       "driver-name": SHARED_FLAGS["driver-name"],
-      "log-level": { value: "LEVEL", help: "debug, info, warning or error", default: () => "info" },
-      "log-format": { value: "FORMAT", help: "text or json", default: () => "text" },
+      ...LOG_FLAGS,
     },
     example: "denolith standalone --volume-groups data,/fast-.*/",
     reach: standaloneReach,
     run: async (flags, end) => await (await import("./standalone.ts")).standalone(flags, end),
+  },
+  node: {
+    summary: "serve a node of a Kubernetes cluster: mounts, and the node's own volumes",
+    about:
+      "Serves the CSI Identity and Node services below kubelet's directory, registers with kubelet, makes what the LVMVolumes\n" +
+      "of this node ask for, and tells in its LVMNode what the node has. /livez, /readyz and /metrics answer over HTTP.",
+    flags: {
+      "node-name": { value: "NAME", help: "the name of this node's Node object", default: () => Deno.hostname() },
+      "kubelet-root": { value: "PATH", help: "kubelet's directory (--root-dir)", default: () => "/var/lib/kubelet" },
+      "volume-groups": {
+        value: "LIST",
+        help:
+          "the volume groups that classes may use: names, or patterns in slashes, separated by commas; all by default",
+      },
+      "topology-labels": {
+        value: "LIST",
+        help: "labels of the Node that classes may choose nodes by, separated by commas",
+      },
+      ...CLUSTER_FLAGS,
+      "http-address": HTTP_FLAG(":9808"),
+    },
+    example: "denolith node --node-name worker-1 --kubeconfig /etc/denolith/kubeconfig",
+    reach: nodeReach,
+    run: async (flags, end) => await (await import("./node.ts")).node(flags, end),
+  },
+  controller: {
+    summary: "serve a Kubernetes cluster: turn claims into volumes, and grow them",
+    about:
+      "Serves the CSI Identity and Controller services on a socket, and does what csi-provisioner and csi-resizer do, each\n" +
+      "under the Lease that they use, so that either can take the other's place. It needs no rights on the host.",
+    flags: {
+      endpoint: SHARED_FLAGS.endpoint,
+      namespace: { value: "NAME", help: "the namespace of its Leases", default: () => "denolith-system" },
+      "disable-loops": { value: "LIST", help: "loops to leave to the official sidecars: provisioner, resizer" },
+      ...CLUSTER_FLAGS,
+      "http-address": HTTP_FLAG(":9809"),
+    },
+    example: "denolith controller --disable-loops resizer",
+    reach: controllerReach,
+    run: async (flags, end) => await (await import("./controller.ts")).controller(flags, end),
   },
   doctor: {
     summary: "look at this host, and say what is wrong and what to do about it",
@@ -95,6 +155,19 @@ async function standaloneReach(flags: Flags): Promise<Reach> {
     sockets: [socketPath(flags.endpoint!)],
     directories: await withRealPaths(parseMountRoots(flags["mount-roots"]!)),
   };
+}
+
+async function nodeReach(flags: Flags): Promise<Reach> {
+  const { kubeletRoot, socket, registrationSocket } = kubeletPaths(flags);
+  return {
+    sockets: [socket, registrationSocket],
+    directories: await withRealPaths([kubeletRoot]),
+    ...await clusterReach(flags),
+  };
+}
+
+async function controllerReach(flags: Flags): Promise<Reach> {
+  return { programs: [], sockets: [socketPath(flags.endpoint!)], directories: [], ...await clusterReach(flags) };
 }
 
 /** How long after the first request to end a further SIGINT counts as the same one, in milliseconds. */

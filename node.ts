@@ -4,7 +4,6 @@
  * @module
  */
 
-import { join } from "@std/path";
 import manifest from "./deno.json" with { type: "json" };
 import { openCluster } from "./cluster.ts";
 import { type Flags, UsageError } from "./command_line.ts";
@@ -18,6 +17,7 @@ import { serve } from "./csi/server.ts";
 import { bindService } from "./csi/service.ts";
 import { requireNodeId } from "./csi/topology.ts";
 import { aborted, GRACE_MS } from "./ending.ts";
+import type { ApiClient } from "./k8s/client.ts";
 import { EventRecorder } from "./k8s/events.ts";
 import { Informer } from "./k8s/informer.ts";
 import { Loop } from "./k8s/loop.ts";
@@ -34,6 +34,9 @@ import { kubeletPaths } from "./kubelet.ts";
 
 /** How many LVMVolumes are worked on at once: LVM does one change of a group at a time, but looks at several. */
 const PARALLEL = 8;
+
+/** How long events that are due may take at the end, in milliseconds. */
+const EVENTS_MS = 2_000;
 
 /** Serves until it is asked to end, and answers the exit status: 1 when calls under way had not ended in time. */
 export async function node(flags: Flags, end: AbortSignal): Promise<number> {
@@ -52,7 +55,7 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
     ...(surveyed === undefined ? ["LVM has not answered yet"] : []),
   ]);
   const { client, metrics } = cluster;
-  const events = new EventRecorder(client, { component: `denolith-node`, host: nodeName });
+  const events = new EventRecorder(client, { component: `${driver}/node`, instance: nodeName });
   const objects = new Informer(client, lvmVolumes, { fieldSelector: `spec.nodeName=${nodeName}` });
   const machine = openMachine({ exec, driver, groups, mountRoots, recorded: (id) => recordedIn(objects.get(id)) });
   const { lvm, upkeep, volumes, staging, locks } = machine;
@@ -90,7 +93,8 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
   metrics.watchGroups(() => surveyed ?? []);
 
   const identity = identityHandlers({ driver, version: manifest.version, ready: lvmAnswers(lvm) });
-  const calls = nodeHandlers({ staging, nodeId: nodeName, mountRoots, locks, labels: topologyLabels(flags, client) });
+  const labels = topologyLabels(flags, client);
+  const calls = nodeHandlers({ staging, nodeId: nodeName, mountRoots, locks, ...(labels && { labels }) });
   const server = await serve(socket, [
     bindService(Identity, identity, metrics.onAnswer),
     bindService(Node, calls, metrics.onAnswer),
@@ -107,13 +111,14 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
   await registration.close(0);
   const drained = await server.close(GRACE_MS);
   await Promise.all(running);
+  await events.stop(EVENTS_MS);
   await upkeep.stop();
   await exec.settled();
   return drained ? 0 : 1;
 }
 
 /** Reads the labels of the Node that belong to its topology. */
-function topologyLabels(flags: Flags, client: Pick<import("./k8s/client.ts").ApiClient, "get">) {
+function topologyLabels(flags: Flags, client: ApiClient) {
   const names = (flags["topology-labels"] ?? "").split(",").map((name) => name.trim()).filter((name) => name !== "");
   if (names.length === 0) return undefined;
   if (!names.every((name) => /^(?:[a-z0-9.-]{1,253}\/)?[A-Za-z0-9_.-]{1,63}$/.test(name))) {

@@ -203,6 +203,7 @@ export class ClusterVolumes {
     doing: string,
     object: LvmVolume,
     predicate: (now: LvmVolume | undefined) => boolean,
+    timeoutMs = this.#isDeserted(object) ? 0 : this.#waitMs,
   ): Promise<LvmVolume | undefined> {
     const { name, uid } = object.metadata;
     const { nodeName } = object.spec;
@@ -211,9 +212,9 @@ export class ClusterVolumes {
       return await this.#volumes.waitFor(name, (now) => {
         seen ||= now?.metadata.uid === uid;
         return seen && predicate(now);
-      }, { timeoutMs: this.#nodes.get(nodeName) === undefined ? 0 : this.#waitMs });
+      }, { timeoutMs });
     } catch (cause) {
-      const why = this.#nodes.get(nodeName) === undefined
+      const why = this.#isDeserted(object)
         ? `node ${nodeName} has no agent of the driver (no LVMNode ${nodeName})`
         : `the agent of node ${nodeName} has not answered within ${this.#waitMs / 1000} s; see its log`;
       throw new StorageError("Unavailable", `${doing} volume ${name}: ${why}. It goes on when the agent is back`, {
@@ -225,8 +226,9 @@ export class ClusterVolumes {
   /** Has what was begun removed, and resolves when nothing of it is left. */
   async #undo(object: LvmVolume): Promise<void> {
     await this.#remove(object);
-    if (!isMade(object) && this.#isDeserted(object)) await this.#letGo(object);
-    await this.#wait("undoing", object, (now) => isGone(now, object));
+    const deserted = !isMade(object) && this.#isDeserted(object);
+    if (deserted) await this.#letGo(object);
+    await this.#wait("undoing", object, (now) => isGone(now, object), deserted ? this.#waitMs : undefined);
   }
 
   async #remove({ metadata: { name, uid, deletionTimestamp } }: LvmVolume): Promise<void> {

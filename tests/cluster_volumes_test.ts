@@ -1,0 +1,226 @@
+/**
+ * Volumes of a cluster, from the controller's call to the LV and back: real client, informers and loops, over a fake API
+ * server and fake machines.
+ *
+ * @module
+ */
+
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { lvmNodes, type LvmVolume, lvmVolumes } from "../k8s/lvm_objects.ts";
+import { events } from "../k8s/objects.ts";
+import type { NamedRequest } from "../k8s/volume_spec.ts";
+import { type ErrorKind, StorageError } from "../lvm/error.ts";
+import { ANY_GROUP, exactly } from "../lvm/groups.ts";
+import { volumeIdOf } from "../lvm/ids.ts";
+import { FakeCluster } from "./fake/cluster.ts";
+import { FakeMachine, refuse } from "./fake/machine.ts";
+
+const MiB = 1n << 20n;
+
+function machineWith(groups: Record<string, bigint>): FakeMachine {
+  const machine = new FakeMachine();
+  for (const [name, bytes] of Object.entries(groups)) machine.addGroup(name, bytes);
+  return machine;
+}
+
+function request(name: string, more: Partial<NamedRequest> = {}): NamedRequest {
+  return {
+    id: volumeIdOf(name),
+    name,
+    range: { required: 30n * MiB },
+    groups: ANY_GROUP,
+    preference: "leastFree",
+    content: { state: "wanted", type: "ext4" },
+    mkfsOptions: [],
+    shared: true,
+    erase: "zero",
+    ...more,
+  };
+}
+
+const ANYWHERE = { preferred: [] };
+
+async function fails(kind: ErrorKind, call: Promise<unknown>): Promise<StorageError> {
+  const error = await assertRejects(() => call, StorageError);
+  assertEquals(error.kind, kind, error.message);
+  return error;
+}
+
+/** What is there: LVMVolumes and LVs. */
+function left(cluster: FakeCluster, ...machines: FakeMachine[]): [number, number] {
+  return [cluster.api.objects(lvmVolumes).length, machines.flatMap((machine) => machine.allLvs()).length];
+}
+
+function only(cluster: FakeCluster): LvmVolume {
+  const [object, ...more] = cluster.api.objects(lvmVolumes);
+  assertEquals(more, []);
+  return object!;
+}
+
+Deno.test("a volume is made where it was asked for, its object says what it is, and it goes without a rest", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machine, "node-2": machineWith({ data: 1n << 30n }) });
+  const volume = await cluster.volumes.create(request("pvc-1"), { allowed: ["node-1"], preferred: [] });
+  assertEquals([volume.size, volume.content, volume.nodeId], [32n * MiB, "ext4", "node-1"]);
+  const [lv] = machine.allLvs();
+  const { spec, status } = only(cluster);
+  assertEquals([spec.requestName, spec.size, spec.volumeMode, spec.fsType], ["pvc-1", "30Mi", "Filesystem", "ext4"]);
+  assertEquals(
+    [status?.state, status?.volumeGroup, status?.lvUUID, status?.size, status?.error],
+    ["Ready", "data", lv!.lv.uuid, "32Mi", undefined],
+  );
+  assertEquals(status?.conditions?.map(({ type, status }) => `${type} ${status}`), ["Healthy True", "Ready True"]);
+
+  assertEquals(await cluster.volumes.create(request("pvc-1"), ANYWHERE), volume, "the same again");
+  assertEquals(await cluster.volumes.list(), [volume]);
+  await cluster.volumes.delete(volume.id);
+  assertEquals(left(cluster, machine), [0, 0]);
+  await cluster.volumes.delete(volume.id);
+});
+
+Deno.test("making a volume takes one request of the controller's and two of the node's, and three commands", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const commands: string[] = [];
+  machine.fault = ({ program, args }) => void commands.push(`${program} ${args[0]}`);
+  const before = cluster.api.requests.length;
+  const volume = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
+  const asked = cluster.api.requests.slice(before).map(({ method, path }) =>
+    `${method} ${path.split("/").slice(4, 7).join("/")}`
+  )
+    .filter((line) => line.includes("lvmvolumes"));
+  assertEquals(asked.map((line) => line.replace(volume.id, "ID")), [
+    "POST lvmvolumes",
+    "PATCH lvmvolumes/ID/status",
+    "PATCH lvmvolumes/ID/status",
+  ]);
+  assertEquals(commands.slice(0, 3), ["lvm fullreport", "lvm lvcreate", "lvm fullreport"]);
+});
+
+Deno.test("a volume that cannot be made leaves nothing, and can be made elsewhere under the same name", async () => {
+  const [small, large] = [machineWith({ data: 64n * MiB }), machineWith({ data: 1n << 30n })];
+  await using cluster = await FakeCluster.start({ "node-1": small, "node-2": large });
+  const wanted = request("pvc-1", { range: { required: 200n * MiB } });
+  const error = await fails("NoSpace", cluster.volumes.create(wanted, { allowed: ["node-1"], preferred: [] }));
+  assert(error.message.includes("no room in data"), error.message);
+  // the node's figures were old: it refuses, what was begun is undone
+  small.fault = ({ args }) =>
+    args[0] === "lvcreate"
+      ? refuse(5, `  Volume group "data" has insufficient free space (0 extents): 8 required.`)
+      : undefined;
+  await fails("NoSpace", cluster.volumes.create(request("pvc-1"), { allowed: ["node-1"], preferred: [] }));
+  assertEquals(left(cluster, small, large), [0, 0]);
+  assertEquals(
+    (await cluster.volumes.create(request("pvc-1"), { allowed: ["node-2"], preferred: [] })).nodeId,
+    "node-2",
+  );
+});
+
+Deno.test("of several nodes the first preferred one with room is taken, or else the one that the class prefers", async () => {
+  const machines = {
+    "node-1": machineWith({ data: 64n * MiB }),
+    "node-2": machineWith({ data: 2n << 30n }),
+    "node-3": machineWith({ data: 1n << 30n }),
+  };
+  await using cluster = await FakeCluster.start(machines);
+  const place = async (name: string, more: Partial<NamedRequest>, preferred: string[] = []) =>
+    (await cluster.volumes.create(request(name, more), { preferred })).nodeId;
+  const big = { range: { required: 100n * MiB } };
+  assertEquals(await place("a", big), "node-3", "least free space that fits");
+  assertEquals(await place("b", { ...big, preference: "mostFree" }), "node-2");
+  assertEquals(await place("c", big, ["node-1", "node-2"]), "node-2", "node-1 has no room");
+  assertEquals(await place("d", {}, ["node-1", "node-2"]), "node-1");
+});
+
+Deno.test("a name that stands for another volume is refused", async () => {
+  await using cluster = await FakeCluster.start({ "node-1": machineWith({ data: 1n << 30n, more: 1n << 30n }) });
+  await cluster.volumes.create(request("pvc-1", { groups: exactly("data") }), ANYWHERE);
+  for (
+    const other of [
+      { range: { required: 64n * MiB } },
+      { range: { required: 4n * MiB, limit: 8n * MiB } },
+      { content: { state: "raw" } as const },
+      { groups: exactly("more") },
+    ]
+  ) await fails("AlreadyExists", cluster.volumes.create(request("pvc-1", other), ANYWHERE));
+  await fails("AlreadyExists", cluster.volumes.create(request("pvc-1"), { allowed: ["node-9"], preferred: [] }));
+});
+
+Deno.test("a growth that cannot be had is taken back, and a smaller one succeeds", async () => {
+  const machine = machineWith({ data: 128n * MiB });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const { id } = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
+  assertEquals((await cluster.volumes.expand(id, { required: 62n * MiB })).size, 64n * MiB);
+  const error = await fails("OutOfRange", cluster.volumes.expand(id, { required: 1n << 30n }));
+  assert(error.message.includes("volume group data has"), error.message);
+  assertEquals(only(cluster).spec.size, "64Mi");
+  assertEquals((await cluster.volumes.expand(id, { required: 80n * MiB })).size, 80n * MiB);
+  const seen = await cluster.objects.waitFor(id, (object) => object?.status?.error === undefined, { timeoutMs: 5_000 });
+  assertEquals(seen?.status?.size, "80Mi");
+  await fails("OutOfRange", cluster.volumes.expand(id, { required: 4n * MiB, limit: 8n * MiB }));
+});
+
+Deno.test("a volume in use is not deleted: the node says why, and removes it when it is free", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const { id } = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
+  const { lv } = machine.allLvs()[0]!;
+  const mount = { target: "/mnt/pod", source: "/dev/mapper/x", fsType: "ext4", root: "/", readOnly: false };
+  machine.mounts.push({ ...mount, deviceNumber: `254:${lv.minor}`, lv });
+  const error = await fails("InUse", cluster.volumes.delete(id));
+  assert(error.message.includes("is in use"), error.message);
+  machine.mounts.pop();
+  await cluster.objects.waitFor(id, (object) => object === undefined, { timeoutMs: 5_000 });
+  assertEquals(left(cluster, machine), [0, 0]);
+});
+
+Deno.test("an LV that was removed behind the driver's back is Lost, no other is made, and the object can still go", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const { id } = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
+  machine.groups[0]!.lvs.length = 0;
+  await cluster.agent("node-1").node.refresh();
+  const lost = await cluster.objects.waitFor(id, (object) => object?.status?.state === "Lost", { timeoutMs: 5_000 });
+  assertEquals(lost?.status?.conditions?.find(({ type }) => type === "Ready")?.status, "False");
+  await fails("Lost", cluster.volumes.get(id));
+  await fails("Lost", cluster.volumes.create(request("pvc-1"), ANYWHERE));
+  assertEquals(machine.allLvs(), []);
+  const said = () => cluster.api.objects(events).filter(({ reason }) => reason === "Lost");
+  while (said().length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  assert(said()[0]!.message!.includes("vgcfgrestore"));
+  await cluster.volumes.delete(id);
+  assertEquals(left(cluster, machine), [0, 0]);
+});
+
+Deno.test("an agent that dies between its deed and its word finds what it made, and makes it once", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  machine.fault = ({ args }) => {
+    // from the lvcreate on, the API server refuses what the agent wants to write
+    if (args[0] === "lvcreate") cluster.api.faults.refuse = { status: 500, times: 3 };
+    return undefined;
+  };
+  const volume = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
+  machine.fault = undefined;
+  assertEquals(machine.allLvs().length, 1);
+  assertEquals(only(cluster).status?.lvUUID, machine.allLvs()[0]!.lv.uuid);
+  await cluster.stopAgent("node-1");
+  const deletion = cluster.volumes.delete(volume.id);
+  cluster.startAgent("node-1", machine);
+  await deletion;
+  assertEquals(left(cluster, machine), [0, 0]);
+});
+
+Deno.test("a node that is gone holds nobody up", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machineWith({ data: 1n << 30n }), "node-2": machine });
+  const made = await cluster.volumes.create(request("made"), { allowed: ["node-1"], preferred: [] });
+  await cluster.stopAgent("node-1");
+  const begun = cluster.volumes.create(request("begun"), { preferred: ["node-1"] });
+  await cluster.objects.waitFor(volumeIdOf("begun"), (object) => object !== undefined);
+  await cluster.client.delete(lvmNodes, { name: "node-1" });
+  await cluster.nodes.waitFor("node-1", (node) => node === undefined);
+  await fails("Unavailable", cluster.volumes.delete(made.id));
+  await fails("Unavailable", begun);
+  assertEquals((await cluster.volumes.create(request("begun"), { preferred: ["node-1"] })).nodeId, "node-2");
+});
