@@ -95,8 +95,9 @@ export class ClusterVolumes {
     const object = this.#volumes.get(id) ?? await this.#read(id);
     if (object === undefined) return;
     this.#requireOurs(object);
+    const seen = this.#isSeen(object);
     await this.#remove(object);
-    const left = await this.#wait("deleting", object, (now) => isGone(now, object) || refusesToGo(now!));
+    const left = await this.#wait("deleting", object, (now) => isGone(now, object) || refusesToGo(now!), { seen });
     if (isGone(left, object)) return;
     const { code, message } = left!.status!.error!;
     throw new StorageError(code, message);
@@ -198,16 +199,20 @@ export class ClusterVolumes {
     );
   }
 
-  /** Waits for the object to be so; before the copy has it as it was written, nothing is known. */
+  /** Whether the copy has the object: then its absence later on means that it is gone. */
+  #isSeen({ metadata: { name, uid } }: LvmVolume): boolean {
+    return this.#volumes.get(name)?.metadata.uid === uid;
+  }
+
+  /** Waits for the object to be so. As long as the copy has not seen it, its absence means nothing. */
   async #wait(
     doing: string,
     object: LvmVolume,
     predicate: (now: LvmVolume | undefined) => boolean,
-    timeoutMs = this.#isDeserted(object) ? 0 : this.#waitMs,
+    { seen = this.#isSeen(object), timeoutMs = this.#isDeserted(object) ? 0 : this.#waitMs } = {},
   ): Promise<LvmVolume | undefined> {
     const { name, uid } = object.metadata;
     const { nodeName } = object.spec;
-    let seen = this.#volumes.get(name)?.metadata.uid === uid;
     try {
       return await this.#volumes.waitFor(name, (now) => {
         seen ||= now?.metadata.uid === uid;
@@ -225,10 +230,12 @@ export class ClusterVolumes {
 
   /** Has what was begun removed, and resolves when nothing of it is left. */
   async #undo(object: LvmVolume): Promise<void> {
+    const seen = this.#isSeen(object);
     await this.#remove(object);
     const deserted = !isMade(object) && this.#isDeserted(object);
     if (deserted) await this.#letGo(object);
-    await this.#wait("undoing", object, (now) => isGone(now, object), deserted ? this.#waitMs : undefined);
+    const options = { seen, ...(deserted ? { timeoutMs: this.#waitMs } : {}) };
+    await this.#wait("undoing", object, (now) => isGone(now, object), options);
   }
 
   async #remove({ metadata: { name, uid, deletionTimestamp } }: LvmVolume): Promise<void> {
