@@ -6,9 +6,9 @@
  */
 
 import { getLogger } from "@logtape/logtape";
-import { type ApiClient, isNotFound, isTransient } from "./client.ts";
+import { type ApiClient, isAlreadyExists, isNotFound, isTransient } from "./client.ts";
 import { backoffMs, type Clock, sleep, systemClock } from "./clock.ts";
-import { events, type KubeObject } from "./objects.ts";
+import { type Event, events, type KubeObject } from "./objects.ts";
 
 /** Whether all is well. */
 export type EventType = "Normal" | "Warning";
@@ -36,18 +36,22 @@ const REMEMBERED = 1000;
 /** How many times a write is tried while the server is away. */
 const TRIES = 5;
 
+/** Which object something is said of. */
+type ObjectReference = Event["involvedObject"] & { name: string };
+
 /** Something said of an object. */
 interface Said {
   readonly key: string;
-  readonly object: KubeObject;
+  readonly object: ObjectReference;
   readonly type: EventType;
   readonly reason: string;
   readonly message: string;
   readonly first: string;
   last: string;
   count: number;
-  /** The event that says it. */
-  name: string | undefined;
+  /** The event that says it, and whether it was written. */
+  name: string;
+  written: boolean;
   writtenAt: number;
 }
 
@@ -79,19 +83,19 @@ export class EventRecorder {
     const cut = message.length > MESSAGE_LENGTH ? message.slice(0, MESSAGE_LENGTH - 1) + "…" : message;
     const key = [object.kind, object.metadata.uid ?? object.metadata.name, type, reason, cut].join("\n");
     const now = this.#clock.date().toISOString().replace(/\.\d+/, "");
-    const said = this.#said.get(key) ??
-      {
-        key,
-        object,
-        type,
-        reason,
-        message: cut,
-        first: now,
-        last: now,
-        count: 0,
-        name: undefined,
-        writtenAt: -Infinity,
-      };
+    const said = this.#said.get(key) ?? {
+      key,
+      object: referenceTo(object),
+      type,
+      reason,
+      message: cut,
+      first: now,
+      last: now,
+      count: 0,
+      name: eventName(object),
+      written: false,
+      writtenAt: -Infinity,
+    };
     said.count++;
     said.last = now;
     // Last said, last forgotten.
@@ -176,33 +180,33 @@ export class EventRecorder {
   }
 
   async #createOrCount(said: Said): Promise<void> {
-    const { count, last } = said;
+    const { count, last, name } = said;
     const { signal } = this.#stop;
-    const namespace = said.object.metadata.namespace ?? "default";
-    if (said.name !== undefined) {
+    const namespace = said.object.namespace ?? "default";
+    if (said.written) {
       try {
         const merge = { count, lastTimestamp: last };
-        await this.#client.patch(events, { name: said.name, namespace }, { merge, signal });
+        await this.#client.patch(events, { name, namespace }, { merge, signal });
         return;
       } catch (error) {
         // The server forgets events after an hour.
         if (!isNotFound(error)) throw error;
-        said.name = undefined;
       }
     }
-    // The name is chosen here, so that a creation whose answer was lost is not done twice.
-    const name = `${said.object.metadata.name.slice(0, 200)}.${crypto.randomUUID().replaceAll("-", "").slice(0, 16)}`;
-    await this.#client.create(events, this.#event(said, { name, namespace }), { signal });
-    said.name = name;
+    try {
+      await this.#client.create(events, this.#event(said, { name, namespace }), { signal });
+    } catch (error) {
+      // The answer to an earlier try was lost.
+      if (!isAlreadyExists(error)) throw error;
+    }
+    said.written = true;
   }
 
   #event({ object, type, reason, message, first, last, count }: Said, metadata: { name: string; namespace: string }) {
     const { component, instance } = this.#options;
-    const { apiVersion, kind, metadata: { name, namespace, uid, resourceVersion } } = object;
-    const of = { apiVersion, kind, name, namespace, uid, resourceVersion };
     return {
       metadata,
-      involvedObject: Object.fromEntries(Object.entries(of).filter(([, value]) => value !== undefined)),
+      involvedObject: object,
       type,
       reason,
       message,
@@ -214,4 +218,15 @@ export class EventRecorder {
       reportingInstance: instance,
     };
   }
+}
+
+function referenceTo({ apiVersion, kind, metadata }: KubeObject): ObjectReference {
+  const { name, namespace, uid, resourceVersion } = metadata;
+  const fields = { apiVersion, kind, namespace, uid, resourceVersion };
+  return { name, ...Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) };
+}
+
+/** Names of objects may have 253 characters, and so may those of events. */
+function eventName({ metadata }: KubeObject): string {
+  return `${metadata.name.slice(0, 230)}.${crypto.randomUUID().replaceAll("-", "").slice(0, 16)}`;
 }

@@ -11,7 +11,7 @@ import { type ApiClient, isAlreadyExists, isConflict, isNotFound } from "./clien
 import { type Clock, sleep, systemClock } from "./clock.ts";
 import { type Lease, leases } from "./objects.ts";
 
-/** How a {@linkcode LeaderElection} behaves. The times are those of the official sidecars. */
+/** How a {@linkcode LeaderElection} behaves. The lease's and the renewal's are the official sidecars', too. */
 export interface LeaderOptions {
   /** The Lease. */
   lease: { readonly name: string; readonly namespace: string };
@@ -103,11 +103,14 @@ export class LeaderElection {
       const left = this.#renewWithinMs - (this.#clock.now() - renewedAt);
       if (left <= 0) return true;
       const deadline = new AbortController();
-      const cancel = this.#clock.after(left, () => deadline.abort(new Error("the time to renew is over")));
+      const abort = () => deadline.abort(new Error("renewing the lease: no longer of use"));
+      const cancel = this.#clock.after(left, abort);
+      signal.addEventListener("abort", abort);
       const began = this.#clock.now();
       if (await this.#try(deadline.signal)) renewedAt = began;
-      else if (this.#holder() !== this.#options.identity) return !signal.aborted;
       cancel();
+      signal.removeEventListener("abort", abort);
+      if (!signal.aborted && this.#holder() !== this.#options.identity) return true;
     }
   }
 
@@ -117,7 +120,7 @@ export class LeaderElection {
       return await this.#swap(signal);
     } catch (error) {
       if (isConflict(error) || isAlreadyExists(error)) return false;
-      if (!signal.aborted || this.#leading) this.#log.warn("asking for the lease failed", { ...this.#name(), error });
+      if (!signal.aborted) this.#log.warn("asking for the lease failed", { ...this.#name(), error });
       return false;
     }
   }
@@ -138,7 +141,10 @@ export class LeaderElection {
     const { lease, at: seenAt } = this.#seen!;
     const holder = this.#holder();
     const silent = this.#clock.now() - seenAt;
-    if (holder !== "" && holder !== identity && silent < this.#leaseMs) return false;
+    // The holder knows best how long its word is good.
+    const { leaseDurationSeconds } = lease.spec ?? {};
+    const good = leaseDurationSeconds ? leaseDurationSeconds * 1000 : this.#leaseMs;
+    if (holder !== "" && holder !== identity && silent < good) return false;
     // A record of ours from before is nobody's if we do not lead: it is taken as another's would be, at once.
     const taken = holder !== identity || !this.#leading;
     const spec = {

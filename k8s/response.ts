@@ -28,8 +28,7 @@ export async function errorOf(asked: Asked, response: Response): Promise<ApiErro
 /** The error of no answer. */
 export function unreachable(asked: Asked, cause: unknown): ApiError {
   if (cause instanceof ApiError) return cause;
-  const why = cause instanceof Error ? cause.message : String(cause);
-  return new ApiError(`${wording(asked)}: ${why}`, { status: 0, reason: "Unreachable", cause });
+  return new ApiError(`${wording(asked)}: ${whole(cause)}`, { status: 0, reason: "Unreachable", cause });
 }
 
 /** The object that a body is. @throws {ApiError} when it is none */
@@ -89,6 +88,12 @@ function parsed(body: string): Record<string, unknown> | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** What an error says, and what led to it: "fetch failed" alone helps nobody. */
+function whole(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return error.cause === undefined ? error.message : `${error.message}: ${whole(error.cause)}`;
 }
 
 function excerpt(text: string): string {

@@ -34,6 +34,11 @@ export class FakeClock implements Clock {
     return 0.5;
   }
 
+  /** Milliseconds until the next call is due; infinite when none waits. */
+  get untilNext(): number {
+    return Math.min(...[...this.#timers.values()].map(({ at }) => at - this.#now));
+  }
+
   /** How many calls are waiting for their time. */
   get waiting(): number {
     return this.#timers.size;
