@@ -12,7 +12,7 @@ import type { NamedRequest } from "../k8s/volume_spec.ts";
 import { type ErrorKind, StorageError } from "../lvm/error.ts";
 import { ANY_GROUP, exactly } from "../lvm/groups.ts";
 import { volumeIdOf } from "../lvm/ids.ts";
-import { FakeCluster } from "./fake/cluster.ts";
+import { FakeCluster } from "./fake/agents.ts";
 import { FakeMachine, refuse } from "./fake/machine.ts";
 
 const MiB = 1n << 20n;

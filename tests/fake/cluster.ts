@@ -1,142 +1,228 @@
 /**
- * A cluster in this process: a fake API server, and nodes that are fake machines with the driver's agents on them.
+ * A small cluster in this process: an API server, the binder, and a driver, for the loops to be tried on.
  *
  * @module
  */
 
-import { parseGroupList } from "../../csi/parameters.ts";
-import { openMachine } from "../../csi/driver.ts";
-import { ClusterVolumes } from "../../k8s/cluster_volumes.ts";
+import type { ApiClient } from "../../k8s/client.ts";
 import { EventRecorder } from "../../k8s/events.ts";
 import { HttpClient } from "../../k8s/http_client.ts";
 import { Informer } from "../../k8s/informer.ts";
-import { Loop } from "../../k8s/loop.ts";
-import { lvmNodes, lvmVolumes } from "../../k8s/lvm_objects.ts";
-import { NodeAgent } from "../../k8s/node_agent.ts";
-import { nodes } from "../../k8s/objects.ts";
-import { recordedIn, VolumeAgent } from "../../k8s/volume_agent.ts";
-import { ANY_GROUP } from "../../lvm/groups.ts";
+import {
+  csiNodes,
+  events,
+  type KubeObject,
+  nodes,
+  type ObjectName,
+  type PersistentVolume,
+  type PersistentVolumeClaim,
+  persistentVolumeClaims,
+  persistentVolumes,
+  type Resource,
+  type StorageClass,
+  storageClasses,
+  volumeAttributesClasses,
+} from "../../k8s/objects.ts";
+import type { ProvisionerOptions } from "../../k8s/provisioner_options.ts";
+import { secrets } from "../../k8s/secrets.ts";
 import { FakeApiServer } from "./api_server.ts";
-import { FakeMachine } from "./machine.ts";
+import { bindVolumes } from "./controller_manager.ts";
+import { FakeDriver } from "./driver.ts";
 
-/** The driver's name in tests. */
+/** The driver's name. */
 export const DRIVER = "lvm.denolith.dev";
+/** The driver's topology key. */
+export const KEY = "topology.lvm.denolith.dev/node";
+/** The annotation of who provisions. */
+export const PROVISIONER = "volume.kubernetes.io/storage-provisioner";
 
-/** A process of the driver on a node. */
-export class FakeAgent implements AsyncDisposable {
-  readonly node: NodeAgent;
-  readonly volumes: VolumeAgent;
-  readonly machine;
+/** Something that runs until it is told to stop. */
+type Runs = (signal: AbortSignal) => Promise<void>;
+
+/** A cluster with the nodes `a` and `b`, the classes `now` and `later`, and nothing running but the binder. */
+export class Cluster implements AsyncDisposable {
+  /** The API server. */
+  readonly api: FakeApiServer = FakeApiServer.start({ resources: [secrets] });
+  /** The driver. */
+  readonly driver = new FakeDriver();
+  /** The client of whoever is no loop. */
+  readonly client: HttpClient;
+  /** What the binder sees; also good to wait by. */
+  readonly claims: Informer<PersistentVolumeClaim>;
+  /** What the binder sees; also good to wait by. */
+  readonly volumes: Informer<PersistentVolume>;
   readonly #stop = new AbortController();
-  readonly #running: Promise<void>[];
-  readonly #client: HttpClient;
-  readonly #events: EventRecorder;
+  readonly #running: Promise<void>[] = [];
+  readonly #closing: Disposable[] = [];
 
-  /** Starts it. */
-  constructor(api: FakeApiServer, readonly name: string, readonly fake: FakeMachine) {
-    this.#client = new HttpClient({ url: api.url }, { userAgent: "denolith/test (node)" });
-    this.#events = new EventRecorder(this.#client, { component: DRIVER, instance: name, burst: 100 });
-    const objects = new Informer(this.#client, lvmVolumes, { fieldSelector: `spec.nodeName=${name}` });
-    this.machine = openMachine({
-      exec: fake,
-      driver: DRIVER,
-      groups: ANY_GROUP,
-      mountRoots: ["/mnt"],
-      recorded: (id) => recordedIn(objects.get(id)),
-    });
-    this.node = new NodeAgent({
-      client: this.#client,
-      exec: fake,
-      driver: DRIVER,
-      nodeName: name,
-      groups: ANY_GROUP,
-      onReport: (report) => this.volumes.verify(report),
-      gatherMs: 1,
-    });
-    this.volumes = new VolumeAgent({
-      client: this.#client,
-      objects,
-      events: this.#events,
-      ...this.machine,
-      parseGroups: parseGroupList,
-      onChange: () => this.node.poke(),
-    });
-    const loop = new Loop({
-      name: "lvmvolume",
-      reconcile: (key) => this.volumes.reconcile(key),
-      backoff: { startMs: 10, capMs: 100 },
-    }).follow(objects);
-    this.machine.upkeep.start();
-    const { signal } = this.#stop;
-    this.#running = [objects.start(signal), loop.run(signal), this.node.run(signal)];
+  private constructor() {
+    this.client = this.#connect("test");
+    this.claims = this.#start(new Informer(this.client, persistentVolumeClaims));
+    this.volumes = this.#start(new Informer(this.client, persistentVolumes));
+    for (const name of ["a", "b"]) this.addNode(name);
+    this.addClass("now", { volumeBindingMode: "Immediate" });
+    this.addClass("later", { volumeBindingMode: "WaitForFirstConsumer" });
   }
 
-  /** Ends it; what it did stays. */
-  async [Symbol.asyncDispose](): Promise<void> {
-    this.#stop.abort();
-    await Promise.all(this.#running);
-    await this.#events.stop(1_000);
-    await this.machine.upkeep.stop();
-    this.#client[Symbol.dispose]();
-  }
-}
-
-/** A cluster, and what the controller has of it. */
-export class FakeCluster implements AsyncDisposable {
-  readonly api = FakeApiServer.start({ resources: [lvmVolumes, lvmNodes] });
-  readonly client = new HttpClient({ url: this.api.url }, { userAgent: "denolith/test (controller)" });
-  readonly objects = new Informer(this.client, lvmVolumes);
-  readonly nodes = new Informer(this.client, lvmNodes);
-  readonly volumes = new ClusterVolumes({
-    client: this.client,
-    driver: DRIVER,
-    volumes: this.objects,
-    nodes: this.nodes,
-    waitMs: 5_000,
-  });
-  readonly #agents = new Map<string, FakeAgent>();
-  readonly #stop = new AbortController();
-  #running: Promise<void>[] = [];
-
-  /** Starts one whose controller has seen all nodes. */
-  static async start(machines: Record<string, FakeMachine>): Promise<FakeCluster> {
-    const cluster = new FakeCluster();
-    const { signal } = cluster.#stop;
-    cluster.#running = [cluster.objects.start(signal), cluster.nodes.start(signal)];
-    for (const [name, machine] of Object.entries(machines)) {
-      cluster.api.put(nodes, { metadata: { name } });
-      cluster.startAgent(name, machine);
-    }
-    await Promise.all([cluster.objects.synced, cluster.nodes.synced]);
-    for (const name of Object.keys(machines)) {
-      await cluster.nodes.waitFor(name, (node) => node?.status?.volumeGroups !== undefined, { timeoutMs: 5_000 });
-    }
+  /** One with a binder, or without. */
+  static async start({ binds = true }: { binds?: boolean } = {}): Promise<Cluster> {
+    const cluster = new Cluster();
+    const { client, claims, volumes } = cluster;
+    if (binds) cluster.run((signal) => bindVolumes({ client, claims, volumes }, signal));
+    await Promise.all([claims.synced, volumes.synced]);
     return cluster;
   }
 
-  /** Starts the agent of a node. */
-  startAgent(name: string, machine: FakeMachine): FakeAgent {
-    const agent = new FakeAgent(this.api, name, machine);
-    this.#agents.set(name, agent);
-    return agent;
-  }
-
-  /** The agent of a node. */
-  agent(name: string): FakeAgent {
-    return this.#agents.get(name)!;
-  }
-
-  /** Ends the agent of a node. */
-  async stopAgent(name: string): Promise<void> {
-    await this.#agents.get(name)?.[Symbol.asyncDispose]();
-    this.#agents.delete(name);
-  }
-
+  /** Stops everything. */
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const name of [...this.#agents.keys()]) await this.stopAgent(name);
     this.#stop.abort();
     await Promise.all(this.#running);
-    this.client[Symbol.dispose]();
+    for (const one of this.#closing) one[Symbol.dispose]();
     await this.api[Symbol.asyncDispose]();
+  }
+
+  /** Runs something until the cluster ends, or until the answer is called, which waits for its end. */
+  run(work: Runs): () => Promise<void> {
+    const stop = new AbortController();
+    const running = work(AbortSignal.any([stop.signal, this.#stop.signal]));
+    this.#running.push(running);
+    return () => {
+      stop.abort();
+      return running;
+    };
+  }
+
+  /** What a loop works with: its own client and informers; `wrap` may put something before the client. */
+  loopOptions(name = "loop", wrap: (client: ApiClient) => ApiClient = (client) => client): ProvisionerOptions {
+    const client = wrap(this.#connect(name));
+    // Events do not count as steps of a loop.
+    const recorder = new EventRecorder(this.#connect(`${name}-events`), { component: DRIVER, instance: "test" });
+    this.#running.push(
+      new Promise<void>((resolve) => {
+        this.#stop.signal.addEventListener("abort", () => void recorder.stop(100).then(resolve));
+      }),
+    );
+    const options = { backoff: { startMs: 5, capMs: 20 } };
+    return {
+      driverName: DRIVER,
+      topologyKey: KEY,
+      client,
+      csi: this.driver,
+      intents: this.driver,
+      events: recorder,
+      claims: this.#start(new Informer(client, persistentVolumeClaims, options)),
+      volumes: this.#start(new Informer(client, persistentVolumes, options)),
+      classes: this.#start(new Informer(client, storageClasses, options)),
+      nodes: this.#start(new Informer(client, nodes, options)),
+      csiNodes: this.#start(new Informer(client, csiNodes, options)),
+      backoff: { startMs: 2, capMs: 20 },
+      sweepEveryMs: 3_600_000,
+    };
+  }
+
+  /** A node with the driver. */
+  addNode(name: string, { labels = {}, driver = true }: { labels?: Record<string, string>; driver?: boolean } = {}) {
+    this.api.put(nodes, { metadata: { name, labels: { ...(driver ? { [KEY]: name } : {}), ...labels } } });
+    const drivers = driver ? [{ name: DRIVER, nodeID: name, topologyKeys: [KEY] }] : [];
+    this.api.put(csiNodes, { metadata: { name }, spec: { drivers } });
+  }
+
+  /** A class. */
+  addClass(name: string, rest: Omit<Partial<StorageClass>, "metadata"> = {}): StorageClass {
+    return this.api.put(storageClasses, {
+      metadata: { name },
+      provisioner: DRIVER,
+      reclaimPolicy: "Delete",
+      allowVolumeExpansion: true,
+      ...rest,
+    });
+  }
+
+  /** A VolumeAttributesClass. */
+  addAttributesClass(name: string, parameters: Record<string, string>, driverName = DRIVER): void {
+    this.api.put(volumeAttributesClasses, { metadata: { name }, driverName, parameters });
+  }
+
+  /** A claim of 1 GiB of the class `now`, as kube-controller-manager leaves it to the provisioner. */
+  addClaim(
+    name = "data",
+    spec: Partial<NonNullable<PersistentVolumeClaim["spec"]>> = {},
+    metadata: Partial<PersistentVolumeClaim["metadata"]> = {},
+  ): PersistentVolumeClaim {
+    const annotations = { [PROVISIONER]: DRIVER, ...metadata.annotations };
+    return this.api.put(persistentVolumeClaims, {
+      metadata: { name, namespace: "default", ...metadata, annotations },
+      spec: {
+        storageClassName: "now",
+        accessModes: ["ReadWriteOnce"],
+        resources: { requests: { storage: "1Gi" } },
+        volumeMode: "Filesystem",
+        ...spec,
+      },
+      status: { phase: "Pending" },
+    });
+  }
+
+  /** Removes an object. */
+  async remove(resource: Resource, at: ObjectName): Promise<void> {
+    await this.client.delete(resource, at);
+  }
+
+  /** Settles with the claim when it is bound. */
+  async bound(name = "data"): Promise<PersistentVolumeClaim> {
+    const isBound = (claim?: PersistentVolumeClaim) => claim?.status?.phase === "Bound";
+    return (await this.claims.waitFor(`default/${name}`, isBound, { timeoutMs: 5_000 }))!;
+  }
+
+  /** Settles when there is an event of that reason, with its message. */
+  async event(reason: string): Promise<string> {
+    let message: string | undefined;
+    await until(() => {
+      message = this.api.objects(events).find((event) => event.reason === reason)?.message;
+      return message !== undefined;
+    }, `an event ${reason}`);
+    return message!;
+  }
+
+  /** The reasons of all events so far, in order. */
+  reasons(): string[] {
+    return this.api.objects(events).map(({ reason }) => reason ?? "");
+  }
+
+  /** The PersistentVolumes as they are kept. */
+  get kept(): PersistentVolume[] {
+    return this.api.objects(persistentVolumes);
+  }
+
+  /** The claim as it is kept. */
+  claim(name = "data"): PersistentVolumeClaim | undefined {
+    return this.api.objects(persistentVolumeClaims).find(({ metadata }) => metadata.name === name);
+  }
+
+  /** The requests of a client that were no part of listing and watching. */
+  asked(name = "loop"): string[] {
+    const isOwn = (request: { headers: Headers }) => request.headers.get("user-agent") === name;
+    return this.api.requests.filter(isOwn).filter(({ method, query, path }) =>
+      method !== "GET" || !query.has("watch") && path.split("/").length > 5
+    ).map(({ method, path }) => `${method} ${path.replace(/[0-9a-f]{8}-[0-9a-f-]{27}/, "UID")}`);
+  }
+
+  #connect(name: string): HttpClient {
+    const client = new HttpClient({ url: this.api.url }, { userAgent: name });
+    this.#closing.push(client);
+    return client;
+  }
+
+  #start<T extends KubeObject>(informer: Informer<T>): Informer<T> {
+    this.run((signal) => informer.start(signal));
+    return informer;
+  }
+}
+
+/** Comes back as soon as a condition holds that nothing announces. @throws {Error} when that takes seconds */
+export async function until(condition: () => boolean, what = "a condition"): Promise<void> {
+  for (const end = Date.now() + 5_000; !condition();) {
+    if (Date.now() > end) throw new Error(`waiting for ${what}: it does not come`);
+    await new Promise((resolve) => setTimeout(resolve, 1));
   }
 }

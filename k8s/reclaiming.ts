@@ -1,0 +1,116 @@
+/**
+ * Sees to it that a PersistentVolume outlives its volume, and removes the volumes that nobody claims any more.
+ *
+ * @module
+ */
+
+import { isNotFound } from "./client.ts";
+import { reasonOf } from "./csi_calls.ts";
+import { Loop } from "./loop.ts";
+import { type PersistentVolume, persistentVolumes } from "./objects.ts";
+import { DRAIN_MS, type ProvisionerOptions } from "./provisioner_options.ts";
+import { readSecret } from "./secrets.ts";
+import { deletionSecretOf, isServedBy, nextStep, otherFinalizers, VOLUME_FINALIZER } from "./volume_object.ts";
+
+/** Milliseconds in which a change that was made should be seen by the informer. */
+const SEEN_WITHIN_MS = 10_000;
+
+/** Guards PersistentVolumes, and removes their volumes. */
+export class Reclaiming {
+  readonly #options: ProvisionerOptions;
+
+  /** Does nothing before {@linkcode Reclaiming.run}. */
+  constructor(options: ProvisionerOptions) {
+    this.#options = options;
+  }
+
+  /** Works until the signal is aborted. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { driverName, volumes, parallel = 10, backoff, onTurn, clock } = this.#options;
+    const loop = new Loop({
+      name: "reclaimer",
+      reconcile: (name, ending) => this.#reconcile(name, ending),
+      parallel,
+      backoff,
+      drainMs: DRAIN_MS,
+      onTurn,
+      clock,
+    });
+    loop.follow(volumes, (volume) => {
+      return isServedBy(volume, driverName) && nextStep(volume) !== "nothing" ? [volume.metadata.name] : [];
+    });
+    await loop.run(signal);
+  }
+
+  async #reconcile(name: string, signal: AbortSignal): Promise<void> {
+    const volume = this.#options.volumes.get(name);
+    if (volume === undefined || !isServedBy(volume, this.#options.driverName)) return;
+    switch (nextStep(volume)) {
+      case "add finalizer":
+        return await this.#setFinalizers(volume, [...otherFinalizers(volume), VOLUME_FINALIZER], signal);
+      case "drop finalizer":
+        return await this.#setFinalizers(volume, otherFinalizers(volume), signal);
+      case "remove":
+        return await this.#remove(name, signal);
+      case "nothing":
+    }
+  }
+
+  async #remove(name: string, signal: AbortSignal): Promise<void> {
+    const { client, events } = this.#options;
+    // The copy may be old, and the policy may have just been changed to Retain: the last look is at the original.
+    const volume = await client.get(persistentVolumes, { name }, { signal }).catch((error) => {
+      if (!isNotFound(error)) throw error;
+    });
+    if (volume === undefined || !isServedBy(volume, this.#options.driverName) || nextStep(volume) !== "remove") return;
+    try {
+      await this.#deleteVolume(volume, signal);
+    } catch (error) {
+      if (!signal.aborted) events.record(volume, "Warning", "VolumeFailedDelete", reasonOf(error));
+      throw error;
+    }
+    if (volume.metadata.finalizers?.includes(VOLUME_FINALIZER)) {
+      await this.#setFinalizers(volume, otherFinalizers(volume), signal);
+    }
+    if (volume.metadata.deletionTimestamp === undefined) {
+      await client.delete(persistentVolumes, { name }, { uid: volume.metadata.uid, signal }).catch((error) => {
+        if (!isNotFound(error)) throw error;
+      });
+    }
+    await this.#seen(name, (now) => now === undefined || now.metadata.deletionTimestamp !== undefined, signal);
+  }
+
+  async #deleteVolume(volume: PersistentVolume, signal: AbortSignal): Promise<void> {
+    const { client, csi } = this.#options;
+    const secret = deletionSecretOf(volume);
+    // A secret may have gone before the volume that it was for.
+    const secrets = await readSecret(client, secret, { signal }).catch((error) => {
+      if (isNotFound(error)) return {};
+      throw error;
+    });
+    await csi.deleteVolume({ volumeId: volume.spec!.csi!.volumeHandle, secrets }, { signal });
+  }
+
+  async #setFinalizers({ metadata }: PersistentVolume, finalizers: string[], signal: AbortSignal): Promise<void> {
+    const { name, resourceVersion } = metadata;
+    const merge = { metadata: { finalizers } };
+    try {
+      await this.#options.client.patch(persistentVolumes, { name }, { merge, resourceVersion, signal });
+    } catch (error) {
+      if (isNotFound(error)) return;
+      throw error;
+    }
+    const guarded = finalizers.includes(VOLUME_FINALIZER);
+    const same = (now: PersistentVolume) => (now.metadata.finalizers?.includes(VOLUME_FINALIZER) ?? false) === guarded;
+    await this.#seen(name, (now) => now === undefined || same(now), signal);
+  }
+
+  /** Waits until the copy shows what was done, so that it is not done again. */
+  async #seen(
+    name: string,
+    predicate: (volume: PersistentVolume | undefined) => boolean,
+    signal: AbortSignal,
+  ): Promise<void> {
+    await this.#options.volumes.waitFor(name, predicate, { signal, timeoutMs: SEEN_WITHIN_MS }).catch(() => {});
+  }
+}

@@ -1,0 +1,62 @@
+/**
+ * What kube-controller-manager does with claims and PersistentVolumes that know each other: it binds them, releases the one
+ * when the other is gone, and takes its protecting finalizer off. It does it in no other cases.
+ *
+ * @module
+ */
+
+import type { ApiClient } from "../../k8s/client.ts";
+import { isConflict, isNotFound } from "../../k8s/client.ts";
+import type { Informer } from "../../k8s/informer.ts";
+import { Loop } from "../../k8s/loop.ts";
+import {
+  type PersistentVolume,
+  type PersistentVolumeClaim,
+  persistentVolumeClaims,
+  persistentVolumes,
+} from "../../k8s/objects.ts";
+
+/** What the binder works with. */
+export interface BinderOptions {
+  /** The API server. */
+  readonly client: ApiClient;
+  /** The claims. */
+  readonly claims: Informer<PersistentVolumeClaim>;
+  /** The PersistentVolumes. */
+  readonly volumes: Informer<PersistentVolume>;
+}
+
+/** Binds and releases until the signal is aborted. */
+export async function bindVolumes({ client, claims, volumes }: BinderOptions, signal: AbortSignal): Promise<void> {
+  const reconcile = async (name: string) => {
+    const volume = volumes.get(name);
+    const reference = volume?.spec?.claimRef;
+    if (volume === undefined || volume.metadata.deletionTimestamp !== undefined || reference === undefined) return;
+    const at = { namespace: reference.namespace!, name: reference.name! };
+    const claim = claims.get(`${at.namespace}/${at.name}`);
+    const setPhase = (phase: string) =>
+      client.patch(persistentVolumes, { name }, { merge: { status: { phase } }, subresource: "status" });
+    if (claim?.metadata.uid !== reference.uid) {
+      if (volume.status?.phase !== "Released") await setPhase("Released");
+      return;
+    }
+    if (volume.status?.phase !== "Bound") await setPhase("Bound");
+    if (claim?.spec?.volumeName === undefined) {
+      await client.patch(persistentVolumeClaims, at, { merge: { spec: { volumeName: name } } });
+      const { capacity, accessModes } = volume.spec ?? {};
+      const status = { phase: "Bound", capacity, accessModes };
+      await client.patch(persistentVolumeClaims, at, { merge: { status }, subresource: "status" });
+    }
+  };
+  const loop = new Loop({
+    name: "binder",
+    reconcile: (name) =>
+      reconcile(name).catch((error) => {
+        if (!isNotFound(error) && !isConflict(error)) throw error;
+      }),
+    backoff: { startMs: 5, capMs: 20 },
+    drainMs: 100,
+  });
+  loop.follow(volumes).follow(claims, ({ metadata }) => [`pvc-${metadata.uid}`]);
+  await loop.run(signal);
+}
