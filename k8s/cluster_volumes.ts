@@ -16,7 +16,7 @@ import { type ApiClient, isAlreadyExists, isConflict, isNotFound } from "./clien
 import type { Informer } from "./informer.ts";
 import { type LvmNode, type LvmVolume, lvmVolumes } from "./lvm_objects.ts";
 import { chooseNode, nodeCapacity, type NodeChoice } from "./placement.ts";
-import { actualSize, type NamedRequest, requireSatisfying, volumeObject } from "./volume_spec.ts";
+import { actualSize, lvmVolumeFor, type NamedRequest, requireSatisfying } from "./volume_spec.ts";
 
 /** A volume that exists. */
 export interface ClusterVolume {
@@ -42,6 +42,8 @@ export interface ClusterVolumesOptions {
   readonly nodes: Informer<LvmNode>;
   /** How long a call waits for a node, in milliseconds. */
   readonly waitMs: number;
+  /** Annotations for the object of a request's name; none by default. */
+  readonly annotations?: (requestName: string) => Readonly<Record<string, string>>;
 }
 
 /** The volumes of one driver in the cluster. */
@@ -51,6 +53,7 @@ export class ClusterVolumes {
   readonly #volumes: Informer<LvmVolume>;
   readonly #nodes: Informer<LvmNode>;
   readonly #waitMs: number;
+  readonly #annotations: (requestName: string) => Readonly<Record<string, string>>;
 
   /** Makes the service; it keeps no state. */
   constructor(options: ClusterVolumesOptions) {
@@ -59,6 +62,7 @@ export class ClusterVolumes {
     this.#volumes = options.volumes;
     this.#nodes = options.nodes;
     this.#waitMs = options.waitMs;
+    this.#annotations = options.annotations ?? (() => ({}));
   }
 
   /**
@@ -174,13 +178,15 @@ export class ClusterVolumes {
   /** Writes the object, or answers the one that is there. */
   async #write(request: NamedRequest, choice: NodeChoice): Promise<LvmVolume> {
     const nodeName = chooseNode(request, choice, this.#ourNodes());
+    const object = lvmVolumeFor(request, { driver: this.#driver, nodeName });
+    object.metadata.annotations = { ...this.#annotations(request.name) };
     try {
-      return await this.#client.create(lvmVolumes, volumeObject(request, { driver: this.#driver, nodeName }));
+      return await this.#client.create(lvmVolumes, object);
     } catch (error) {
       if (!isAlreadyExists(error)) throw unavailable(`creating volume ${request.id}`, error);
     }
-    const object = await this.#read(request.id);
-    if (object !== undefined) return object;
+    const existing = await this.#read(request.id);
+    if (existing !== undefined) return existing;
     throw new StorageError("Unavailable", `creating volume ${request.id}: its LVMVolume came and went; try again`);
   }
 

@@ -14,7 +14,7 @@ import type { KubeObject, Resource } from "./objects.ts";
 export const LVM_GROUP = "lvm.denolith.dev";
 
 /** What keeps an LVMVolume until its node has removed the LV. */
-export const VOLUME_FINALIZER = `${LVM_GROUP}/volume`;
+export const LVM_VOLUME_FINALIZER = `${LVM_GROUP}/volume`;
 
 /** One thing that holds, does not hold, or is not known (API conventions, "Typical status properties"). */
 export interface Condition {

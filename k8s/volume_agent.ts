@@ -18,7 +18,7 @@ import type { RecordedVolume, Volume, Volumes } from "../lvm/volumes.ts";
 import { type ApiClient, isConflict, isNotFound } from "./client.ts";
 import type { EventRecorder } from "./events.ts";
 import type { Informer } from "./informer.ts";
-import { type LvmVolume, lvmVolumes, type LvmVolumeStatus, VOLUME_FINALIZER } from "./lvm_objects.ts";
+import { LVM_VOLUME_FINALIZER, type LvmVolume, lvmVolumes, type LvmVolumeStatus } from "./lvm_objects.ts";
 import { volumeRequestOf, wantedRange } from "./volume_spec.ts";
 import { failedStatus, isSame, lostStatus, madeStatus } from "./volume_status.ts";
 
@@ -140,10 +140,10 @@ export class VolumeAgent {
   /** Removes the LV, and then lets the object go. */
   async #remove(object: LvmVolume, id: VolumeId): Promise<void> {
     const { metadata: { name, finalizers = [], resourceVersion } } = object;
-    if (!finalizers.includes(VOLUME_FINALIZER)) return;
+    if (!finalizers.includes(LVM_VOLUME_FINALIZER)) return;
     await this.#options.volumes.delete(id);
     this.#options.onChange();
-    const rest = finalizers.filter((finalizer) => finalizer !== VOLUME_FINALIZER);
+    const rest = finalizers.filter((finalizer) => finalizer !== LVM_VOLUME_FINALIZER);
     try {
       await this.#options.client.patch(lvmVolumes, { name }, {
         merge: { metadata: { finalizers: rest } },

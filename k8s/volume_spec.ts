@@ -9,7 +9,7 @@ import { ANY_GROUP, type GroupMatcher } from "../lvm/groups.ts";
 import { parseVolumeId } from "../lvm/ids.ts";
 import { formatBytes, formatQuantity, parseQuantity, type SizeRange } from "../lvm/size.ts";
 import type { VolumeRequest } from "../lvm/volumes.ts";
-import { LVM_GROUP, type LvmVolume, type LvmVolumeSpec, VOLUME_FINALIZER } from "./lvm_objects.ts";
+import { LVM_GROUP, LVM_VOLUME_FINALIZER, type LvmVolume, type LvmVolumeSpec } from "./lvm_objects.ts";
 
 /** A request with the name that it came under. */
 export type NamedRequest = VolumeRequest & { readonly name: string };
@@ -23,7 +23,7 @@ export interface Placement {
 }
 
 /** The object that asks the node for the volume. */
-export function volumeObject(request: NamedRequest, { driver, nodeName }: Placement): LvmVolume {
+export function lvmVolumeFor(request: NamedRequest, { driver, nodeName }: Placement): LvmVolume {
   const { id, name, range, groups, preference, content, mkfsOptions, shared, erase } = request;
   const spec: LvmVolumeSpec = {
     driverName: driver,
@@ -42,7 +42,7 @@ export function volumeObject(request: NamedRequest, { driver, nodeName }: Placem
   return {
     apiVersion: `${LVM_GROUP}/v1alpha1`,
     kind: "LVMVolume",
-    metadata: { name: id, finalizers: [VOLUME_FINALIZER] },
+    metadata: { name: id, finalizers: [LVM_VOLUME_FINALIZER] },
     spec,
   };
 }

@@ -1,0 +1,107 @@
+/**
+ * The Controller service's calls as the loops of the same process make them: without a socket in between.
+ *
+ * @module
+ */
+
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import {
+  type Controller,
+  ControllerExpandVolumeRequestSchema,
+  CreateVolumeRequestSchema,
+  DeleteVolumeRequestSchema,
+  VolumeCapability_AccessMode_Mode as Mode,
+  type VolumeCapabilitySchema,
+} from "./csi/csi_pb.ts";
+import type { Answered, Handlers } from "./csi/service.ts";
+import { statusOf } from "./csi/status.ts";
+import { CallError, type Capability, type ClaimName, Code, type CsiCalls, type Segments } from "./k8s/csi_calls.ts";
+
+/** What {@linkcode loopCalls} needs. */
+export interface LoopCallsOptions {
+  /** The Controller service. */
+  readonly handlers: Handlers<typeof Controller>;
+  /** The claims whose volumes are being asked for now, by the names of the requests. */
+  readonly claims: Map<string, ClaimName>;
+  /** Is told what came of each call. */
+  readonly onAnswer: (answered: Answered) => void;
+}
+
+/** The calls as the loops make them. */
+export function loopCalls({ handlers, claims, onAnswer }: LoopCallsOptions): CsiCalls {
+  const { createVolume, deleteVolume, controllerExpandVolume } = handlers as Required<Handlers<typeof Controller>>;
+  const call = async <T>(method: string, signal: AbortSignal, body: () => Promise<T>): Promise<T> => {
+    const start = performance.now();
+    const told = (code: number) => onAnswer({ method, code, ms: performance.now() - start });
+    try {
+      const answer = await Promise.race([body(), aborted(signal)]);
+      told(0);
+      return answer;
+    } catch (error) {
+      const { code, details } = error instanceof CallError
+        ? { code: error.code, details: error.message }
+        : statusOf(error);
+      told(code);
+      throw new CallError(code, details);
+    }
+  };
+  return {
+    createVolume: ({ name, claim, requiredBytes, capabilities, topology, ...request }, { signal }) =>
+      call("CreateVolume", signal, async () => {
+        claims.set(name, claim);
+        const { volume } = await createVolume(create(CreateVolumeRequestSchema, {
+          ...request,
+          name,
+          capacityRange: { requiredBytes },
+          volumeCapabilities: capabilities.map(capabilityOf),
+          accessibilityRequirements: {
+            requisite: topology.requisite.map(segmentsOf),
+            preferred: topology.preferred.map(segmentsOf),
+          },
+        })).finally(() => claims.delete(name));
+        return {
+          volumeId: volume?.volumeId ?? "",
+          capacityBytes: volume?.capacityBytes ?? 0n,
+          context: volume?.volumeContext ?? {},
+          topology: (volume?.accessibleTopology ?? []).map(({ segments }) => segments ?? {}),
+        };
+      }),
+    deleteVolume: (request, { signal }) =>
+      call("DeleteVolume", signal, async () => {
+        await deleteVolume(create(DeleteVolumeRequestSchema, request));
+      }),
+    expandVolume: ({ requiredBytes, capability, ...request }, { signal }) =>
+      call("ControllerExpandVolume", signal, async () => {
+        const { capacityBytes = 0n, nodeExpansionRequired = false } = await controllerExpandVolume(
+          create(ControllerExpandVolumeRequestSchema, {
+            ...request,
+            capacityRange: { requiredBytes },
+            volumeCapability: capabilityOf(capability),
+          }),
+        );
+        return { capacityBytes, nodeExpansionRequired };
+      }),
+  };
+}
+
+function capabilityOf({ mode, access }: Capability): MessageInitShape<typeof VolumeCapabilitySchema> {
+  return {
+    accessMode: { mode: Mode[mode] },
+    accessType: access.kind === "block"
+      ? { case: "block", value: {} }
+      : { case: "mount", value: { fsType: access.fsType, mountFlags: [...access.flags] } },
+  };
+}
+
+function segmentsOf(segments: Segments) {
+  return { segments: { ...segments } };
+}
+
+/** Ends the waiting, not what was begun. */
+function aborted(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    const abort = () => reject(new CallError(Code.Canceled, "the loop ends; the call goes on"));
+    if (signal.aborted) return abort();
+    signal.addEventListener("abort", abort, { once: true });
+  });
+}

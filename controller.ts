@@ -1,0 +1,143 @@
+/**
+ * `denolith controller`: the driver of a cluster, from its flags to its end.
+ *
+ * @module
+ */
+
+import manifest from "./deno.json" with { type: "json" };
+import { loopCalls } from "./calls.ts";
+import { type ClusterProcess, openCluster } from "./cluster.ts";
+import { type Flags, UsageError } from "./command_line.ts";
+import { controllerHandlers } from "./csi/controller.ts";
+import { Controller, Identity } from "./csi/csi_pb.ts";
+import { socketPath } from "./csi/endpoint.ts";
+import { identityHandlers, requireDriverName } from "./csi/identity.ts";
+import { serve } from "./csi/server.ts";
+import { bindService } from "./csi/service.ts";
+import { TOPOLOGY_KEY } from "./csi/topology.ts";
+import { aborted } from "./ending.ts";
+import { ClusterVolumes } from "./k8s/cluster_volumes.ts";
+import type { ClaimName, CsiCalls } from "./k8s/csi_calls.ts";
+import { EventRecorder } from "./k8s/events.ts";
+import { Informer } from "./k8s/informer.ts";
+import { LeaderElection, officialLeaseName, type Sidecar } from "./k8s/leader.ts";
+import { type LvmNode, lvmNodes, type LvmVolume, lvmVolumes } from "./k8s/lvm_objects.ts";
+import {
+  csiNodes,
+  type KubeObject,
+  nodes,
+  persistentVolumeClaims,
+  persistentVolumes,
+  type Resource,
+  storageClasses,
+} from "./k8s/objects.ts";
+import { Provisioner } from "./k8s/provisioner.ts";
+import { Resizer } from "./k8s/resizer.ts";
+import { intentAnnotations, volumeIntents } from "./k8s/volume_intents.ts";
+import { Locks } from "./lvm/locks.ts";
+import { startLogging } from "./logging.ts";
+
+/** The loops, and whose place each takes. */
+const LOOPS = { provisioner: "csi-provisioner", resizer: "csi-resizer" } as const satisfies Record<string, Sidecar>;
+
+/** How long a call waits for a node, in milliseconds: less than the official sidecars may be told to wait. */
+const WAIT_MS = 60_000;
+
+/** How long calls under way have to end after SIGTERM, in milliseconds: nothing is lost when they do not. */
+const GRACE_MS = 2_000;
+
+/** Serves until it is asked to end, and answers the exit status: 1 when calls under way had not ended in time. */
+export async function controller(flags: Flags, end: AbortSignal): Promise<number> {
+  await startLogging(flags["log-level"]!, flags["log-format"]!);
+  const driver = requireDriverName(flags["driver-name"]!);
+  const disabled = disabledLoops(flags["disable-loops"]);
+  const informers: Informer<KubeObject>[] = [];
+  await using cluster = await openCluster(
+    flags,
+    "controller",
+    () => informers.filter(({ hasSynced }) => !hasSynced).map(({ resource }) => `${resource.plural} are not known yet`),
+  );
+  const { client, metrics } = cluster;
+  const inform = <T extends KubeObject>(resource: Resource<T>): Informer<T> => {
+    const informer = new Informer(client, resource);
+    informers.push(informer as unknown as Informer<KubeObject>);
+    return informer;
+  };
+  const own = { volumes: inform(lvmVolumes), nodes: inform(lvmNodes) };
+  const claims = new Map<string, ClaimName>();
+  const volumes = new ClusterVolumes({
+    client,
+    driver,
+    ...own,
+    waitMs: WAIT_MS,
+    annotations: (requestName) => intentAnnotations(claims.get(requestName)),
+  });
+  const handlers = controllerHandlers({ volumes, locks: new Locks() });
+  const calls = loopCalls({ handlers, claims, onAnswer: metrics.onAnswer });
+  const events = new EventRecorder(client, { component: driver, instance: Deno.hostname() });
+  const loops = makeLoops({ cluster, driver, events, calls, inform, own });
+  const running = informers.map((informer) => informer.start(end));
+  await Promise.race([Promise.all(informers.map(({ synced }) => synced)), aborted(end)]);
+
+  const server = await serve(socketPath(flags.endpoint!), [
+    bindService(
+      Identity,
+      identityHandlers({ driver, version: manifest.version, ready: () => Promise.resolve(own.volumes.hasSynced) }),
+      metrics.onAnswer,
+    ),
+    bindService(Controller, handlers, metrics.onAnswer),
+  ]);
+  for (const [name, loop] of Object.entries(loops)) {
+    if (disabled.includes(name)) continue;
+    const lease = { name: officialLeaseName(LOOPS[name as keyof typeof LOOPS], driver), namespace: flags.namespace! };
+    const election = new LeaderElection(client, { lease, identity: `${Deno.hostname()}-${crypto.randomUUID()}` });
+    running.push(election.run(end, (signal) => loop.run(signal)));
+  }
+
+  await aborted(end);
+  const drained = await server.close(GRACE_MS);
+  await Promise.all(running);
+  await events.stop(GRACE_MS);
+  return drained ? 0 : 1;
+}
+
+/** What the loops have in common. */
+interface Parts {
+  readonly cluster: ClusterProcess;
+  readonly driver: string;
+  readonly events: EventRecorder;
+  readonly calls: CsiCalls;
+  readonly inform: <T extends KubeObject>(resource: Resource<T>) => Informer<T>;
+  readonly own: { readonly volumes: Informer<LvmVolume>; readonly nodes: Informer<LvmNode> };
+}
+
+function makeLoops({ cluster: { client, metrics }, driver, events, calls, inform, own }: Parts) {
+  const shared = {
+    driverName: driver,
+    client,
+    csi: calls,
+    events,
+    claims: inform(persistentVolumeClaims),
+    volumes: inform(persistentVolumes),
+    onTurn: metrics.onTurn,
+  };
+  const provisioner = new Provisioner({
+    ...shared,
+    topologyKey: TOPOLOGY_KEY,
+    intents: volumeIntents({ client, driver, topologyKey: TOPOLOGY_KEY, volumes: own.volumes }),
+    classes: inform(storageClasses),
+    nodes: inform(nodes),
+    csiNodes: inform(csiNodes),
+  });
+  own.nodes.subscribe((_, now, before) => {
+    if (now !== undefined && now.status?.total?.free !== before?.status?.total?.free) provisioner.poke();
+  });
+  return { provisioner, resizer: new Resizer(shared) };
+}
+
+function disabledLoops(list = ""): string[] {
+  const names = list.split(",").map((name) => name.trim()).filter((name) => name !== "");
+  const unknown = names.find((name) => !Object.hasOwn(LOOPS, name));
+  if (unknown === undefined) return names;
+  throw new UsageError(`--disable-loops ${unknown}: there are ${Object.keys(LOOPS).join(", ")}`);
+}
