@@ -4,8 +4,14 @@
  * @module
  */
 
-/** Text that is given, or that is in a file, which is read again when it may have changed; or that has to be asked for. */
-export type Source = { readonly text: string } | { readonly file: string } | { readonly ask: () => Promise<string> };
+/**
+ * Text that is given, or that is in a file, which is read again when it may have changed; or that has to be asked for, of a
+ * program where one is named.
+ */
+export type Source =
+  | { readonly text: string }
+  | { readonly file: string }
+  | { readonly ask: () => Promise<string>; readonly program?: string | undefined };
 
 /** Where the API server is, and as whom it is asked. */
 export interface ApiServer {
@@ -51,13 +57,24 @@ export async function inClusterNamespace(): Promise<string> {
   return (await Deno.readTextFile(`${SERVICE_ACCOUNT}/namespace`)).trim();
 }
 
-/** What a client of the server touches: the hosts that it connects to, with their ports, and the files that it reads. */
-export function reachOf(server: ApiServer): { hosts: string[]; files: string[] } {
+/** What a client of an API server touches. */
+export interface ServerReach {
+  /** The hosts that it connects to, with their ports. */
+  readonly hosts: readonly string[];
+  /** The files that it reads. */
+  readonly files: readonly string[];
+  /** The programs that it runs to be let in. */
+  readonly programs: readonly string[];
+}
+
+/** What a client of the server touches. */
+export function reachOf(server: ApiServer): ServerReach {
   const { hostname, port, protocol } = new URL(server.url);
-  const sources = [server.ca, server.token, server.certificate, server.key];
+  const sources = [server.ca, server.token, server.certificate, server.key].filter((source) => source !== undefined);
   return {
     hosts: [`${hostname}:${port || (protocol === "https:" ? "443" : "80")}`],
-    files: sources.flatMap((source) => source !== undefined && "file" in source ? [source.file] : []),
+    files: sources.flatMap((source) => "file" in source ? [source.file] : []),
+    programs: sources.flatMap((source) => "ask" in source && source.program !== undefined ? [source.program] : []),
   };
 }
 

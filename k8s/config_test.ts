@@ -12,9 +12,9 @@ Deno.test("reachOf() names the host with its port, and the files that are read",
   assertEquals(reachOf(inClusterServer((name) => name.endsWith("HOST") ? "fd00::1" : "6443")), {
     hosts: ["[fd00::1]:6443"],
     files: [`${account}/ca.crt`, `${account}/token`],
+    programs: [],
   });
-  assertEquals(reachOf({ url: "https://example.com", token: { text: "t" } }), {
-    hosts: ["example.com:443"],
-    files: [],
-  });
+  const token = { ask: () => Promise.resolve("t"), program: "login" };
+  const reach = { hosts: ["example.com:443"], files: [], programs: ["login"] };
+  assertEquals(reachOf({ url: "https://example.com", token }), reach);
 });
