@@ -1,7 +1,7 @@
-import guestInit from "./guest/init.sh" with { type: "text" };
 import { EndMark } from "./end_mark.ts";
+import { guestFiles } from "./guest_files.ts";
 import { ensureGuestImage, type GuestImage } from "./guest_image.ts";
-import { makePayload, type PayloadFile } from "./payload.ts";
+import { makeDisk, makePayload, type PayloadFile } from "./payload.ts";
 import { run, toolEnvironment } from "./process.ts";
 import { type Forward, qemuArguments } from "./qemu.ts";
 import { TempFolder } from "./temp_folder.ts";
@@ -53,8 +53,6 @@ const WATCH_MARGIN = 8;
 
 /** How long qemu may take to end when it is asked to, in milliseconds. */
 const END_MS = 10_000;
-
-const GIB = 1024 ** 3;
 
 /** A guest under way. */
 interface Guest {
@@ -118,30 +116,19 @@ function throwIfAborted(signal: AbortSignal | undefined): void {
 
 function payloadFiles(guest: Guest): Record<string, PayloadFile> {
   const { options, timeoutMs } = guest;
-  const settings = {
-    RIG_DATA_DISKS: String(dataDiskSizes(options).length),
-    RIG_END: guest.endMark.slice(1, -1),
-    RIG_OUT: options.outDir === undefined ? "0" : "1",
-    RIG_TERMINAL: options.terminal ? "1" : "0",
-    RIG_WATCH: String(Math.max(0, Math.floor(timeoutMs / 1000) - WATCH_MARGIN)),
-  };
   return {
     ...options.files,
-    ".rig/init": { text: guestInit, mode: 0o755 },
-    ".rig/settings": { text: shellVariables(settings, "") },
-    ".rig/env": { text: shellVariables(options.env ?? {}, "export ") },
-    ".rig/script": { text: options.script },
+    ...guestFiles({
+      script: options.script,
+      env: options.env ?? {},
+      dataDisks: dataDiskSizes(options).length,
+      endMark: guest.endMark.slice(1, -1),
+      sendsOut: options.outDir !== undefined,
+      terminal: options.terminal ?? false,
+      watch: Math.max(0, Math.floor(timeoutMs / 1000) - WATCH_MARGIN),
+      slowModules: true,
+    }),
   };
-}
-
-/** Lines for the shell that set variables. */
-function shellVariables(variables: Readonly<Record<string, string>>, how: "" | "export "): string {
-  return Object.entries(variables).map(([name, value]) => {
-    if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) {
-      throw new Error(`set the variable "${name}" in the guest: a name is made of letters, digits and underscores`);
-    }
-    return `${how}${name}='${value.replaceAll("'", `'\\''`)}'\n`;
-  }).join("");
 }
 
 function dataDiskSizes(options: GuestOptions): readonly number[] {
@@ -152,8 +139,7 @@ async function makeDataDisks(guest: Guest): Promise<string[]> {
   const files: string[] = [];
   for (const gib of dataDiskSizes(guest.options)) {
     const file = guest.temp.file(`data${files.length}.img`);
-    await Deno.create(file).then((handle) => handle.close());
-    await Deno.truncate(file, gib * GIB);
+    await makeDisk(file, gib);
     files.push(file);
   }
   return files;

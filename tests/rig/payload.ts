@@ -7,6 +7,8 @@ export type PayloadFile = { host: string } | { text: string; mode?: number };
 
 const MIB = 1024 * 1024;
 
+const GIB = 1024 ** 3;
+
 /** Room that the script has in /work beyond the files that it is given, in MiB. Sparse: unused room costs nothing. */
 const FREE_MIB = 4096;
 
@@ -34,6 +36,12 @@ export async function makePayload(temp: TempFolder, files: Readonly<Record<strin
   const options = ["-q", "-d", staging, "-O", "^has_journal", "-m", "0", "-E", "root_owner=0:0"];
   await run("make the guest's payload disk", "mkfs.ext4", [...options, image, size], { guardedBy: temp });
   return image;
+}
+
+/** Makes an empty disk: a sparse file. */
+export async function makeDisk(file: string, gib: number): Promise<void> {
+  await Deno.create(file).then((handle) => handle.close());
+  await Deno.truncate(file, gib * GIB);
 }
 
 function insidePath(path: string): string {

@@ -20,6 +20,10 @@ export interface Machine {
   hostAccess: boolean;
   /** Whether the script's line is a terminal. */
   terminal: boolean;
+  /** A file for what the script prints, instead of qemu's standard output. */
+  output?: string;
+  /** Whether what is written to the root disk stays in its file. */
+  keepsRoot?: boolean;
   /** Files to write: the kernel's console, the init's reports, a tar archive of /work/out. */
   console: string;
   report: string;
@@ -41,7 +45,7 @@ export function qemuArguments(machine: Machine): string[] {
     ...["-chardev", `file,id=console,path=${escaped(machine.console)}`, "-serial", "chardev:console"],
     ...ports(machine),
     ...["-nic", network(machine)],
-    ...disk("root", machine.image.root, "snapshot=on"),
+    ...disk("root", machine.image.root, ...(machine.keepsRoot ? [] : ["snapshot=on"])),
     ...disk("payload", machine.payload),
     ...machine.dataDisks.flatMap((file, i) => disk(`data${i}`, file, "discard=unmap")),
   ];
@@ -50,6 +54,9 @@ export function qemuArguments(machine: Machine): string[] {
 /** The lines between the guest's init and this process; their names are known to both. */
 function ports(machine: Machine): string[] {
   const scriptLine = machine.terminal ? "virtconsole" : "virtserialport";
+  const line = machine.output === undefined
+    ? "stdio,id=script,signal=off"
+    : `file,id=script,path=${escaped(machine.output)}`;
   return [
     ...["-device", "virtio-serial-pci"],
     ...[
@@ -58,7 +65,7 @@ function ports(machine: Machine): string[] {
       "-device",
       "virtserialport,name=report,chardev=report",
     ],
-    ...["-chardev", "stdio,id=script,signal=off", "-device", `${scriptLine},name=script,chardev=script`],
+    ...["-chardev", line, "-device", `${scriptLine},name=script,chardev=script`],
     ...["-chardev", `file,id=out,path=${escaped(machine.out)}`, "-device", "virtserialport,name=out,chardev=out"],
   ];
 }

@@ -18,9 +18,10 @@ ln -s fd/0 /dev/stdin
 ln -s fd/1 /dev/stdout
 ln -s fd/2 /dev/stderr
 
+. /work/.rig/settings
 modprobe -a virtio_console virtio_net loop overlay veth bridge br_netfilter dm-thin-pool dm-snapshot dm-mirror dm-crypt dm-flakey
 # Seconds of work (raid456 times its algorithms), so beside the rest. Who needs one sooner waits for it by loading it himself.
-modprobe -a dm-raid raid1 xfs btrfs &
+[ "$RIG_SLOW_MODULES" = 1 ] && modprobe -a dm-raid raid1 xfs btrfs &
 /lib/systemd/systemd-udevd --daemon
 udevadm trigger --action=add --subsystem-match=block --subsystem-match=misc --subsystem-match=net --subsystem-match=virtio-ports
 for controller in $(cat /sys/fs/cgroup/cgroup.controllers); do
@@ -33,7 +34,6 @@ ip address add 10.0.2.15/24 dev eth0
 ip route add default via 10.0.2.2
 udevadm settle -t 30
 
-. /work/.rig/settings
 DATA_DISKS=
 for number in $(seq 0 $((RIG_DATA_DISKS - 1))); do
   DATA_DISKS="$DATA_DISKS${DATA_DISKS:+ }$(readlink -f /dev/disk/by-id/virtio-data$number)"

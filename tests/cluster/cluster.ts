@@ -1,0 +1,118 @@
+/**
+ * `deno task cluster up|down|status`: a Kubernetes cluster of real components on this machine, with one node in a guest.
+ *
+ * @module
+ */
+import { parseArgs } from "@std/cli/parse-args";
+import { Cluster } from "../rig/cluster.ts";
+import { RunFolder } from "../rig/run_folder.ts";
+import { deploy } from "./deploy.ts";
+import { clusterPath, isThere, lock, type Status, status } from "./state.ts";
+
+const HELP = `Usage: deno task cluster up | down | status [--json]
+
+  up      start etcd, kube-apiserver, kube-controller-manager and kube-scheduler on 127.0.0.1, and a node in a virtual
+          machine; what they take is built on first use. Harmless when the cluster is up.
+  down    stop all of it and remove what it left
+  status  what runs; --json: as JSON. The exit status is 1 when the cluster is not up
+`;
+
+/** The node of the cluster, with a group for volumes of tests and one that is smaller. */
+const NODES = [{ name: "node1", volumeGroups: [{ name: "data", disksGiB: [10] }, { name: "small", disksGiB: [1] }] }];
+
+const log = (line: string) => console.error(line);
+
+/** Starts the cluster; answers the exit status. */
+async function up(): Promise<number> {
+  const path = clusterPath();
+  using _lock = await lock(path, log);
+  if (await isThere(path)) {
+    const now = await status(path);
+    if (now.up) {
+      tellUse(now);
+      return 0;
+    }
+    log("a cluster is there that is not whole: starting it afresh");
+    await RunFolder.open(path).remove();
+  }
+  await using folder = await RunFolder.create(path);
+  using _stop = onSignals(async () => {
+    log("stopping");
+    await folder.remove();
+    Deno.exit(130);
+  });
+  const cluster = await Cluster.start({ folder, nodes: NODES, log });
+  await deploy(cluster, log);
+  await folder.keep();
+  tellUse(await status(path));
+  return 0;
+}
+
+/** Stops the cluster, also what is left of one. */
+async function down(): Promise<number> {
+  const path = clusterPath();
+  using _lock = await lock(path, log);
+  if (!(await isThere(path))) {
+    log("there is no cluster");
+    return 0;
+  }
+  await RunFolder.open(path).remove();
+  log("the cluster is gone");
+  return 0;
+}
+
+async function tellStatus(json: boolean): Promise<number> {
+  const now = await status(clusterPath());
+  console.log(json ? JSON.stringify(now, null, 2) : table(now));
+  return now.up ? 0 : 1;
+}
+
+/** What runs, for people. */
+function table(now: Status): string {
+  if (now.processes.length === 0) return "There is no cluster; start one by: deno task cluster up";
+  const rows = [
+    ["NAME", "STATE", "PID", "LOG"],
+    ...now.processes.map(({ name, pid, log }) => [name, pid ? "running" : "ended", String(pid ?? "-"), log]),
+  ];
+  const widths = [0, 1, 2].map((column) => Math.max(...rows.map((row) => row[column]!.length)));
+  const lines = rows.map((row) => row.map((cell, i) => cell.padEnd(widths[i] ?? 0)).join("  ").trimEnd());
+  const nodes = now.nodes.map(({ name, ready }) => `${name} is ${ready ? "ready" : "not ready"}`);
+  return [...lines, "", `${nodes.join(", ")}; the API is ${now.server}`].join("\n");
+}
+
+function tellUse(now: Status): void {
+  console.log(`The cluster is up. To use it:
+
+  export KUBECONFIG=${now.kubeconfig} PATH=${now.kubectl?.replace(/\/kubectl$/, "")}:$PATH
+  kubectl get nodes
+
+Stop it by: deno task cluster down`);
+}
+
+/** Does something when this process is asked to end, until the answer is disposed. */
+function onSignals(act: () => void): Disposable {
+  const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+  for (const signal of signals) Deno.addSignalListener(signal, act);
+  return {
+    [Symbol.dispose]() {
+      for (const signal of signals) Deno.removeSignalListener(signal, act);
+    },
+  };
+}
+
+if (import.meta.main) {
+  const args = parseArgs(Deno.args, { boolean: ["json", "help"], alias: { h: "help" } });
+  const [command, ...more] = args._;
+  const commands: Record<string, () => Promise<number>> = { up, down, status: () => tellStatus(args.json === true) };
+  const chosen = more.length === 0 ? commands[String(command)] : undefined;
+  if (args.help || chosen === undefined) {
+    (args.help ? console.log : console.error)(HELP);
+    Deno.exit(args.help ? 0 : 2);
+  }
+  try {
+    Deno.exitCode = await chosen();
+  } catch (error) {
+    log(`error: ${(error as Error).message}`);
+    Deno.exitCode = 1;
+  }
+}

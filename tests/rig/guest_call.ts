@@ -1,0 +1,83 @@
+/** A command for {@linkcode callGuest}. */
+export interface GuestCall {
+  /** Lines for /bin/sh, which root runs. */
+  readonly command: string;
+  /** What it reads on standard input; nothing by default. */
+  readonly stdin?: string | Uint8Array<ArrayBuffer>;
+  /** How long it may take in milliseconds, rounded up to seconds; then it is killed and its status is 124. */
+  readonly timeoutMs: number;
+}
+
+/** How a command ended and what it printed. */
+export interface GuestAnswer {
+  readonly code: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** How long the guest may take to answer beyond the time of the command, in milliseconds. */
+const MARGIN_MS = 15_000;
+
+/**
+ * Runs a command in a guest by a port of this machine that leads to it (tests/rig/node/answer.sh answers there).
+ *
+ * @throws {Error} when the guest does not answer, as before it is up, or when it is switched off meanwhile
+ */
+export async function callGuest(port: number, call: GuestCall): Promise<GuestAnswer> {
+  using connection = await Deno.connect({ hostname: "127.0.0.1", port });
+  let tooLate = false;
+  const timer = setTimeout(() => {
+    tooLate = true;
+    connection.close();
+  }, call.timeoutMs + MARGIN_MS);
+  try {
+    const answer = await exchange(connection, request(call));
+    if (answer === undefined) throw new Error("the guest ended the connection");
+    return answer;
+  } catch (cause) {
+    const why = tooLate ? `no answer after ${(call.timeoutMs + MARGIN_MS) / 1000} s` : (cause as Error).message;
+    throw new Error(`run a command in the guest: ${why}: ${call.command.slice(0, 200)}`, { cause });
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function request(call: GuestCall): Uint8Array {
+  const encode = (text: string) => new TextEncoder().encode(text);
+  const command = encode(call.command);
+  const input = typeof call.stdin === "string" ? encode(call.stdin) : call.stdin ?? new Uint8Array();
+  const head = encode(`${command.length} ${input.length} ${Math.ceil(call.timeoutMs / 1000)}\n`);
+  return concat([head, command, input]);
+}
+
+/** Sends all, reads all; undefined when the answer is cut. */
+async function exchange(connection: Deno.Conn, bytes: Uint8Array): Promise<GuestAnswer | undefined> {
+  for (let sent = 0; sent < bytes.length;) sent += await connection.write(bytes.subarray(sent));
+  const chunks: Uint8Array[] = [];
+  const buffer = new Uint8Array(65536);
+  for (let count = await connection.read(buffer); count !== null; count = await connection.read(buffer)) {
+    chunks.push(buffer.slice(0, count));
+  }
+  return answerFrom(concat(chunks));
+}
+
+/** Takes an answer apart; undefined when it is not whole. */
+export function answerFrom(bytes: Uint8Array): GuestAnswer | undefined {
+  const line = bytes.indexOf(10);
+  const [code, out, err] = new TextDecoder().decode(bytes.subarray(0, Math.max(line, 0))).split(" ").map(Number);
+  if (code === undefined || out === undefined || err === undefined) return undefined;
+  const body = bytes.subarray(line + 1);
+  if (body.length !== out + err) return undefined;
+  const text = (part: Uint8Array) => new TextDecoder().decode(part);
+  return { code, stdout: text(body.subarray(0, out)), stderr: text(body.subarray(out)) };
+}
+
+function concat(chunks: readonly Uint8Array[]): Uint8Array {
+  const all = new Uint8Array(chunks.reduce((sum, chunk) => sum + chunk.length, 0));
+  let at = 0;
+  for (const chunk of chunks) {
+    all.set(chunk, at);
+    at += chunk.length;
+  }
+  return all;
+}

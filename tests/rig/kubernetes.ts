@@ -1,0 +1,115 @@
+import { join } from "@std/path";
+import { cached } from "./cache.ts";
+import { buildGo, type GoModule } from "./go_build.ts";
+
+/** The versions of everything that the cluster tests run. */
+export const VERSIONS = {
+  kubernetes: "1.36.3",
+  etcd: "3.6.16",
+  "csi-provisioner": "6.3.0",
+  "csi-resizer": "2.3.0",
+} as const;
+
+/** Paths of the programs of a cluster. */
+export interface KubernetesPrograms {
+  readonly etcd: string;
+  readonly apiserver: string;
+  readonly controllerManager: string;
+  readonly scheduler: string;
+  readonly kubelet: string;
+  readonly kubectl: string;
+}
+
+/** Paths of the official sidecars. */
+export interface SidecarPrograms {
+  readonly provisioner: string;
+  readonly resizer: string;
+}
+
+/** Modules of Kubernetes' own repository, which its go.mod names without a version. */
+const STAGING = [
+  ...["api", "apiextensions-apiserver", "apimachinery", "apiserver", "cli-runtime", "client-go", "cloud-provider"],
+  ...["cluster-bootstrap", "component-base", "component-helpers", "controller-manager", "cri-api", "cri-client"],
+  ...["cri-streaming", "csi-translation-lib", "dynamic-resource-allocation", "endpointslice", "externaljwt", "kms"],
+  ...["kube-aggregator", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl", "kubelet", "metrics"],
+  ...["mount-utils", "pod-security-admission", "sample-apiserver", "streaming"],
+];
+
+/**
+ * The programs of a Kubernetes cluster, without libraries. Built on first use, in about seven minutes on two processors, and
+ * kept in the cache folder.
+ *
+ * @param log is told what is done, step by step, with the seconds since the start
+ * @throws {Error} when there is no Go and none can be fetched, or when the build fails
+ */
+export async function ensureKubernetes(log: (line: string) => void): Promise<KubernetesPrograms> {
+  const module = kubernetesModule();
+  const folder = await ensure("kubernetes", [module], log, "about seven minutes");
+  return {
+    etcd: join(folder, "etcd"),
+    apiserver: join(folder, "kube-apiserver"),
+    controllerManager: join(folder, "kube-controller-manager"),
+    scheduler: join(folder, "kube-scheduler"),
+    kubelet: join(folder, "kubelet"),
+    kubectl: join(folder, "kubectl"),
+  };
+}
+
+/**
+ * The official sidecars that the driver's loops stand in for; each built with the dependencies that its authors chose.
+ *
+ * @param log is told what is done, step by step, with the seconds since the start
+ * @throws {Error} when there is no Go and none can be fetched, or when the build fails
+ */
+export async function ensureSidecars(log: (line: string) => void): Promise<SidecarPrograms> {
+  const modules = [
+    sidecarModule("external-provisioner", "csi-provisioner"),
+    sidecarModule("external-resizer", "csi-resizer"),
+  ];
+  const folder = await ensure("sidecars", modules, log, "about four minutes");
+  return { provisioner: join(folder, "csi-provisioner"), resizer: join(folder, "csi-resizer") };
+}
+
+async function ensure(what: string, modules: GoModule[], log: (line: string) => void, time: string): Promise<string> {
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(JSON.stringify(modules)));
+  const key = new Uint8Array(digest).toHex().slice(0, 12);
+  return await cached(
+    `${what}-${key}`,
+    log,
+    (temp, into) => buildGo({ what, modules, temp, into, time, log }),
+  );
+}
+
+/** One module for all programs, etcd among them, so that what they share is fetched and compiled once. */
+function kubernetesModule(): GoModule {
+  const [, minor] = VERSIONS.kubernetes.split(".");
+  const staged = VERSIONS.kubernetes.replace(/^1\./, "0.");
+  const version = "k8s.io/component-base/version";
+  return {
+    name: `Kubernetes ${VERSIONS.kubernetes} and etcd ${VERSIONS.etcd}`,
+    require: { "k8s.io/kubernetes": VERSIONS.kubernetes, "go.etcd.io/etcd/server/v3": VERSIONS.etcd },
+    replace: Object.fromEntries(STAGING.map((name) => [`k8s.io/${name}`, staged])),
+    // Kubernetes has no version of its own when it is built as a module; kubectl and kubelet compare it.
+    linkFlags:
+      `-X ${version}.gitVersion=v${VERSIONS.kubernetes} -X ${version}.gitMajor=1 -X ${version}.gitMinor=${minor}`,
+    packages: [
+      ...["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl"]
+        .map((program) => `k8s.io/kubernetes/cmd/${program}`),
+      "go.etcd.io/etcd/server/v3",
+    ],
+    rename: { server: "etcd" },
+  };
+}
+
+function sidecarModule(repository: string, program: "csi-provisioner" | "csi-resizer"): GoModule {
+  const version = VERSIONS[program];
+  const path = `github.com/kubernetes-csi/${repository}/v${version.split(".")[0]}`;
+  return {
+    name: `${program} ${version}`,
+    require: { [path]: version },
+    replace: {},
+    linkFlags: `-X main.version=v${version}`,
+    packages: [`${path}/cmd/${program}`],
+    rename: {},
+  };
+}

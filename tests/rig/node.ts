@@ -1,0 +1,274 @@
+import type { ControlPlane } from "./control_plane.ts";
+import { freePorts } from "./free_ports.ts";
+import { callGuest, type GuestAnswer } from "./guest_call.ts";
+import { ensureGuestImage, type GuestImage } from "./guest_image.ts";
+import { diskSizes, EXEC_PORT, nodeFiles } from "./node_files.ts";
+import { makeDisk, makePayload, type PayloadFile } from "./payload.ts";
+import { ensureTestImage } from "./pod_image.ts";
+import { run } from "./process.ts";
+import { qemuArguments } from "./qemu.ts";
+import { logTail } from "./run_folder.ts";
+import { TempFolder } from "./temp_folder.ts";
+import { until } from "./until.ts";
+
+/** Settings of {@linkcode Node.start}. */
+export interface NodeOptions {
+  /** The node's name, a DNS label. */
+  readonly name: string;
+  /** Volume groups to make, each over disks of its own; none by default. Disks are sparse. */
+  readonly volumeGroups?: readonly { readonly name: string; readonly disksGiB: readonly number[] }[];
+  /** Empty disks beside those of the groups; they come after them in DATA_DISKS order. */
+  readonly bareDisksGiB?: readonly number[];
+  /** Archives of images for pods, on this machine, beside the test image. They need imagePullPolicy Never or IfNotPresent. */
+  readonly images?: readonly string[];
+  /** Further files, by path relative to /work in the guest. */
+  readonly files?: Readonly<Record<string, PayloadFile>>;
+  /** The guest's memory in MiB; 3072 by default. */
+  readonly memMiB?: number;
+  /** Where kubelet keeps what it has; /var/lib/kubelet by default. */
+  readonly kubeletRoot?: string;
+  readonly kubeletFlags?: readonly string[];
+  /** Fields of kubelet's configuration, over those of the rig. */
+  readonly kubeletConfig?: Readonly<Record<string, unknown>>;
+}
+
+/** Ports of this machine that lead into a node. */
+export interface NodePorts {
+  /** Takes commands. */
+  readonly exec: number;
+  /** kubelet's, the same in the guest. */
+  readonly kubelet: number;
+}
+
+/** What is noted of a node, for those who come later. */
+interface Settings {
+  readonly options: NodeOptions;
+  readonly ports: NodePorts;
+  /** The arguments of qemu. */
+  readonly machine: readonly string[];
+}
+
+/** How long a node may take to be ready, in milliseconds. */
+const READY_MS = 300_000;
+
+/** How long a command in the guest may take by default, in milliseconds. */
+const COMMAND_MS = 60_000;
+
+/** Room on the root disk for images and what pods write, sparse. */
+const ROOT_SIZE = "12G";
+
+/** A guest that is a node of a cluster: containerd, kubelet and LVM in a virtual machine. */
+export class Node {
+  readonly name: string;
+  readonly ports: NodePorts;
+  readonly #plane: ControlPlane;
+  readonly #settings: Settings;
+
+  private constructor(plane: ControlPlane, settings: Settings) {
+    this.name = settings.options.name;
+    this.ports = settings.ports;
+    this.#plane = plane;
+    this.#settings = settings;
+  }
+
+  /**
+   * Switches a new node on; {@linkcode Node.ready} waits for it. It belongs to the control plane's folder and ends with it.
+   *
+   * @param log is told what is built on first use
+   * @throws {Error} when the guest's disks cannot be made
+   */
+  static async start(plane: ControlPlane, options: NodeOptions, log: (line: string) => void): Promise<Node> {
+    const image = await ensureGuestImage(log);
+    const images = [await ensureTestImage(log), ...options.images ?? []];
+    const [exec, kubelet] = freePorts(2) as [number, number];
+    const ports = { exec, kubelet };
+    const folder = plane.folder.file(processName(options.name));
+    await Deno.mkdir(folder);
+    const identity = { user: `system:node:${options.name}`, groups: ["system:nodes"] };
+    const files = nodeFiles({
+      options,
+      ports,
+      images,
+      apiPort: plane.ports.api,
+      kubelet: plane.programs.kubelet,
+      kubeconfig: await plane.kubeconfigFor(processName(options.name), identity, "guest"),
+      ca: plane.folder.file("certs/ca.crt"),
+    });
+    await plane.setHost(options.name, "127.0.0.1");
+    const machine = await makeMachine(folder, { image, files, options, ports });
+    await Deno.writeTextFile(`${folder}/settings.json`, JSON.stringify({ options, ports, machine }));
+    const node = await Node.open(plane, options.name);
+    await node.switchOn();
+    return node;
+  }
+
+  /** A node that was started, perhaps by another process. */
+  static async open(plane: ControlPlane, name: string): Promise<Node> {
+    const text = await Deno.readTextFile(plane.folder.file(`${processName(name)}/settings.json`));
+    return new Node(plane, JSON.parse(text) as Settings);
+  }
+
+  /** The names of the nodes that belong to a control plane. */
+  static async names(plane: ControlPlane): Promise<string[]> {
+    const names: string[] = [];
+    for await (const entry of Deno.readDir(plane.folder.path)) {
+      if (entry.isDirectory && entry.name.startsWith("node-")) names.push(entry.name.slice("node-".length));
+    }
+    return names.sort();
+  }
+
+  /**
+   * Waits until the API says that the node is ready, as it was booted last, and its images are there.
+   *
+   * @throws {Error} when it takes too long or the machine ends, with the ends of its logs
+   */
+  async ready(options: { signal?: AbortSignal; timeoutMs?: number } = {}): Promise<void> {
+    const waiting = {
+      action: `wait for node ${this.name}`,
+      timeoutMs: options.timeoutMs ?? READY_MS,
+      everyMs: 300,
+      check: () => this.#checkRuns(),
+      ...(options.signal === undefined ? {} : { signal: options.signal }),
+    };
+    try {
+      const asked = "cat /proc/sys/kernel/random/boot_id";
+      const boot = await until(() => this.exec(asked).then(({ stdout }) => stdout.trim(), () => ""), waiting);
+      await until(() => this.#isReady(boot), waiting);
+      const done = "[ -e /run/images-imported ] && [ -e /run/volume-groups-made ]";
+      await until(async () => (await this.exec(done)).code === 0, waiting);
+    } catch (cause) {
+      options.signal?.throwIfAborted();
+      throw new Error(`${(cause as Error).message}\n${await this.logs()}`, { cause });
+    }
+  }
+
+  /**
+   * Runs a command in the guest as root, with /bin/sh.
+   *
+   * @throws {Error} when the guest does not answer; a command that fails has a status
+   */
+  async exec(
+    command: string,
+    options: { stdin?: string | Uint8Array<ArrayBuffer>; timeoutMs?: number } = {},
+  ): Promise<GuestAnswer> {
+    return await callGuest(this.ports.exec, { timeoutMs: COMMAND_MS, ...options, command });
+  }
+
+  /** Ends kubelet and starts it again; pods run on. */
+  async restartKubelet(): Promise<void> {
+    const { code, stderr } = await this.exec("sh /work/node/start_kubelet.sh");
+    if (code !== 0) throw new Error(`restart kubelet of ${this.name}: exit status ${code}: ${stderr}`);
+  }
+
+  /** Switches the node off at once, as a power cut does: what was not synced may be lost. Its disks stay. */
+  async switchOff(): Promise<void> {
+    await this.#plane.folder.stop(processName(this.name));
+  }
+
+  /** Switches the node on; it has the disks that it had. */
+  async switchOn(): Promise<void> {
+    await this.#plane.folder.start(processName(this.name), "qemu-system-x86_64", this.#settings.machine);
+  }
+
+  /** Switches the node off and on again and waits until it is ready. */
+  async powerCycle(): Promise<void> {
+    await this.switchOff();
+    await this.switchOn();
+    await this.ready();
+  }
+
+  /** The ends of kubelet's and containerd's logs, or of the console where the guest does not answer. */
+  async logs(lines = 30): Promise<string> {
+    const tails = ["kubelet", "containerd"].map((name) => `echo "== ${name}"; tail -n ${lines} /var/log/${name}.log`);
+    const inside = await this.exec(tails.join("\n")).catch(() => undefined);
+    if (inside !== undefined) return inside.stdout;
+    const console = await Deno.readTextFile(this.#file("console")).catch(() => "");
+    const output = await Deno.readTextFile(this.#file("output")).catch(() => "");
+    return `== console\n${lastLines(console, lines)}\n== output\n${lastLines(output, lines)}`;
+  }
+
+  #file(name: string): string {
+    return this.#plane.folder.file(`${processName(this.name)}/${name}`);
+  }
+
+  async #isReady(boot: string): Promise<boolean> {
+    const answer = await this.#plane.request(`/api/v1/nodes/${this.name}`).catch(() => undefined);
+    return answer?.status === 200 && isReadyNode(JSON.parse(answer.body), boot);
+  }
+
+  async #checkRuns(): Promise<void> {
+    const name = processName(this.name);
+    if (await this.#plane.folder.isRunning(name)) return;
+    throw new Error(`run node ${this.name}: its machine ended:\n${await logTail(this.#plane.folder, name)}`);
+  }
+}
+
+/** What is looked at of a node in the API. */
+interface NodeObject {
+  readonly status: {
+    readonly nodeInfo: { readonly bootID: string };
+    readonly conditions: readonly { readonly type: string; readonly status: string }[];
+  };
+}
+
+/** Whether a node is ready since this boot: the API goes on calling one ready for a while that was switched off. */
+export function isReadyNode(node: NodeObject, boot: string): boolean {
+  if (node.status.nodeInfo.bootID !== boot) return false;
+  return node.status.conditions.some(({ type, status }) => type === "Ready" && status === "True");
+}
+
+/** The name of a node's process and folder. */
+function processName(node: string): string {
+  return `node-${node}`;
+}
+
+interface MachineParts {
+  readonly image: GuestImage;
+  readonly files: Readonly<Record<string, PayloadFile>>;
+  readonly options: NodeOptions;
+  readonly ports: NodePorts;
+}
+
+/** Makes the disks of a node and answers the arguments of qemu. */
+async function makeMachine(folder: string, { image, files, options, ports }: MachineParts): Promise<string[]> {
+  const file = (name: string) => `${folder}/${name}`;
+  const root = file("root.img");
+  await run("copy the guest's root disk", "cp", ["--sparse=always", "--reflink=auto", image.root, root]);
+  await Deno.chmod(root, 0o600);
+  await run("grow the node's root disk", "truncate", ["-s", ROOT_SIZE, root]);
+  await run("grow the node's root file system", "resize2fs", ["-f", root]);
+  // It must survive a power cut.
+  await run("give the node's root a journal", "tune2fs", ["-O", "has_journal", root]);
+  {
+    await using temp = await TempFolder.create(folder, "payload-");
+    await Deno.rename(await makePayload(temp, files), file("payload.img"));
+  }
+  const dataDisks: string[] = [];
+  for (const gib of diskSizes(options)) {
+    const disk = file(`data${dataDisks.length}.img`);
+    await makeDisk(disk, gib);
+    dataDisks.push(disk);
+  }
+  const host = "127.0.0.1";
+  return qemuArguments({
+    image: { ...image, root },
+    payload: file("payload.img"),
+    dataDisks,
+    memMiB: options.memMiB ?? 3072,
+    forward: [
+      { host, hostPort: ports.exec, guestPort: EXEC_PORT },
+      { host, hostPort: ports.kubelet, guestPort: ports.kubelet },
+    ],
+    hostAccess: true,
+    terminal: false,
+    keepsRoot: true,
+    output: file("output"),
+    console: file("console"),
+    report: file("report"),
+    out: file("out.tar"),
+  });
+}
+
+function lastLines(text: string, count: number): string {
+  return text.trimEnd().split(/\r?\n/).slice(-count).join("\n");
+}
