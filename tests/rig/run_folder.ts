@@ -86,6 +86,11 @@ export class RunFolder implements AsyncDisposable {
     return new RunFolder(real, keeper);
   }
 
+  /** Makes one with a new name in the system's folder for temporary files. */
+  static async createTemp(prefix: string): Promise<RunFolder> {
+    return await RunFolder.create(join(Deno.env.get("TMPDIR") ?? "/tmp", `${prefix}${crypto.randomUUID()}`));
+  }
+
   /** A folder that another process made and kept. */
   static open(path: string): RunFolder {
     return new RunFolder(path);
