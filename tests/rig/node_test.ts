@@ -1,0 +1,27 @@
+import { assertEquals } from "@std/assert";
+import { answerFrom } from "./guest_call.ts";
+import { isReadyNode } from "./node.ts";
+
+const bytes = (text: string) => new TextEncoder().encode(text);
+
+Deno.test("answerFrom() tells the outputs of a command apart", () => {
+  assertEquals(answerFrom(bytes("3 4 2\nout\nno")), { code: 3, stdout: "out\n", stderr: "no" });
+  assertEquals(answerFrom(bytes("0 0 0\n")), { code: 0, stdout: "", stderr: "" });
+});
+
+Deno.test("answerFrom() takes no answer that was cut", () => {
+  for (const cut of ["", "0", "0 4", "0 4 2\n", "0 4 2\nout\nn"]) assertEquals(answerFrom(bytes(cut)), undefined);
+});
+
+Deno.test("isReadyNode() believes what the API says only of the present boot", () => {
+  const node = (bootID: string, status: string) => ({
+    status: {
+      nodeInfo: { bootID },
+      conditions: [{ type: "DiskPressure", status: "False" }, { type: "Ready", status }],
+    },
+  });
+  assertEquals(isReadyNode(node("now", "True"), "now"), true);
+  assertEquals(isReadyNode(node("before", "True"), "now"), false);
+  assertEquals(isReadyNode(node("now", "False"), "now"), false);
+  assertEquals(isReadyNode(node("now", "Unknown"), "now"), false);
+});
