@@ -44,6 +44,7 @@ interface Settings {
 
 /** A request as the API server noted it: the fields of audit.k8s.io/v1 Event that tests look at. */
 export interface AuditEvent {
+  readonly auditID: string;
   readonly verb: string;
   readonly requestURI: string;
   readonly user: { readonly username: string; readonly groups?: readonly string[] };
@@ -144,11 +145,9 @@ export class ControlPlane {
     return this.folder.file(FILES.audit);
   }
 
-  /** All requests that were noted so far. */
+  /** All requests that were noted so far, in the order of their first answer. */
   async auditEvents(): Promise<AuditEvent[]> {
-    const text = await Deno.readTextFile(this.auditLog).catch(() => "");
-    // The last line may be half written.
-    return text.slice(0, text.lastIndexOf("\n") + 1).split("\n").filter(Boolean).map((line) => JSON.parse(line));
+    return auditEventsFrom(await Deno.readTextFile(this.auditLog).catch(() => ""));
   }
 
   /** An HTTP client that trusts the authority. */
@@ -266,6 +265,18 @@ export class ControlPlane {
     if (await this.folder.isRunning(name)) return;
     throw new Error(`start ${name}: it ended; the end of its log:\n${await logTail(this.folder, name)}`);
   }
+}
+
+/** The requests of an audit log, each once: a watch is noted when it starts and when it ends. */
+export function auditEventsFrom(log: string): AuditEvent[] {
+  const events = new Map<string, AuditEvent>();
+  // The last line may be half written.
+  for (const line of log.slice(0, log.lastIndexOf("\n") + 1).split("\n")) {
+    if (line === "") continue;
+    const event = JSON.parse(line) as AuditEvent;
+    if (!events.has(event.auditID)) events.set(event.auditID, event);
+  }
+  return [...events.values()];
 }
 
 /** Writes what the components read: certificates, tokens, kubeconfigs, the audit policy. */

@@ -8,6 +8,8 @@ import type { TempFolder } from "./temp_folder.ts";
 export interface GoModule {
   /** What is built, in words. */
   readonly name: string;
+  /** How long it takes on two processors, in words. */
+  readonly time: string;
   /** Versions, without the "v", by module. */
   readonly require: Readonly<Record<string, string>>;
   /** Versions to take of modules that others name without one. */
@@ -20,52 +22,31 @@ export interface GoModule {
   readonly rename: Readonly<Record<string, string>>;
 }
 
-/** What {@linkcode buildGo} builds, where and with whom it talks. */
+/** Where {@linkcode buildGo} builds, and whom it tells. */
 export interface GoBuild {
-  readonly what: string;
-  readonly modules: readonly GoModule[];
   readonly temp: TempFolder;
+  /** Takes the programs. */
   readonly into: string;
-  /** How long it takes, in words. */
-  readonly time: string;
   readonly log: (line: string) => void;
 }
 
 /** The version of the language in a go.mod that is made here. */
 const LANGUAGE = "1.26.0";
 
-/** Builds programs without libraries into a folder; modules are built one after the other, over one cache.
+/**
+ * Builds programs without libraries.
  *
- * @throws {Error} when there is no Go and none can be fetched, or when a build fails
+ * @throws {Error} when there is no Go and none can be fetched, or when the build fails
  */
-export async function buildGo(build: GoBuild): Promise<void> {
-  const step = timedLog(build.log);
-  step(`${build.what}: building it, once (${build.time})`);
-  const { go, env } = await goToolchain(build.temp, step);
-  for (const [number, module] of build.modules.entries()) {
-    step(module.name);
-    const folder = build.temp.file(`module${number}`);
-    await Deno.mkdir(folder);
-    await Deno.writeTextFile(join(folder, "go.mod"), goMod(module));
-    await compile(build, module, { go, folder, env, step });
-    for (const [from, to] of Object.entries(module.rename)) {
-      await Deno.rename(join(build.into, from), join(build.into, to));
-    }
-  }
-  step(`${build.what}: done`);
-}
-
-/** What {@linkcode compile} works with. */
-interface Compiler {
-  readonly go: string;
-  readonly folder: string;
-  readonly env: Readonly<Record<string, string>>;
-  readonly step: (line: string) => void;
-}
-
-async function compile(build: GoBuild, module: GoModule, { go, folder, env, step }: Compiler): Promise<void> {
+export async function buildGo(module: GoModule, { temp, into, log }: GoBuild): Promise<void> {
+  const step = timedLog(log);
+  step(`${module.name}: building, once (${module.time})`);
+  const { go, env } = await goToolchain(temp, step);
+  const folder = temp.file("module");
+  await Deno.mkdir(folder);
+  await Deno.writeTextFile(join(folder, "go.mod"), goMod(module));
   const counts = { fetched: 0, compiled: 0 };
-  const args = ["build", "-v", "-ldflags", `-s -w ${module.linkFlags}`, "-o", `${build.into}/`, ...module.packages];
+  const args = ["build", "-v", "-ldflags", `-s -w ${module.linkFlags}`, "-o", `${into}/`, ...module.packages];
   await telling(
     step,
     () => `${counts.fetched} modules fetched, ${counts.compiled} packages compiled`,
@@ -75,10 +56,12 @@ async function compile(build: GoBuild, module: GoModule, { go, folder, env, step
         // Go writes what is missing in go.mod and go.sum itself, from what the modules named require: they fix every version,
         // and the checksum database vouches for each. A tidy beforehand would fetch what only the tests of others need.
         env: { ...env, GOFLAGS: `${env.GOFLAGS} -mod=mod` },
-        guardedBy: build.temp,
+        guardedBy: temp,
         onLine: (line) => counts[line.startsWith("go: ") ? "fetched" : "compiled"]++,
       }),
   );
+  for (const [from, to] of Object.entries(module.rename)) await Deno.rename(join(into, from), join(into, to));
+  step(`${module.name}: done`);
 }
 
 /** The text of a go.mod. */

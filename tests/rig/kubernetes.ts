@@ -20,11 +20,8 @@ export interface KubernetesPrograms {
   readonly kubectl: string;
 }
 
-/** Paths of the official sidecars. */
-export interface SidecarPrograms {
-  readonly provisioner: string;
-  readonly resizer: string;
-}
+/** An official sidecar that a loop of the driver stands in for. */
+export type Sidecar = "csi-provisioner" | "csi-resizer";
 
 /** Modules of Kubernetes' own repository, which its go.mod names without a version. */
 const STAGING = [
@@ -43,8 +40,7 @@ const STAGING = [
  * @throws {Error} when there is no Go and none can be fetched, or when the build fails
  */
 export async function ensureKubernetes(log: (line: string) => void): Promise<KubernetesPrograms> {
-  const module = kubernetesModule();
-  const folder = await ensure("kubernetes", [module], log, "about seven minutes");
+  const folder = await ensure("kubernetes", kubernetesModule(), log);
   return {
     etcd: join(folder, "etcd"),
     apiserver: join(folder, "kube-apiserver"),
@@ -56,28 +52,21 @@ export async function ensureKubernetes(log: (line: string) => void): Promise<Kub
 }
 
 /**
- * The official sidecars that the driver's loops stand in for; each built with the dependencies that its authors chose.
+ * The path of an official sidecar, built with the dependencies that its authors chose. They share none of them, so each is built
+ * for itself, for those tests that need it.
  *
  * @param log is told what is done, step by step, with the seconds since the start
  * @throws {Error} when there is no Go and none can be fetched, or when the build fails
  */
-export async function ensureSidecars(log: (line: string) => void): Promise<SidecarPrograms> {
-  const modules = [
-    sidecarModule("external-provisioner", "csi-provisioner"),
-    sidecarModule("external-resizer", "csi-resizer"),
-  ];
-  const folder = await ensure("sidecars", modules, log, "about four minutes");
-  return { provisioner: join(folder, "csi-provisioner"), resizer: join(folder, "csi-resizer") };
+export async function ensureSidecar(name: Sidecar, log: (line: string) => void): Promise<string> {
+  return join(await ensure(name, sidecarModule(name), log), name);
 }
 
-async function ensure(what: string, modules: GoModule[], log: (line: string) => void, time: string): Promise<string> {
-  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(JSON.stringify(modules)));
+/** The folder with the programs of a module. */
+async function ensure(what: string, module: GoModule, log: (line: string) => void): Promise<string> {
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(JSON.stringify(module)));
   const key = new Uint8Array(digest).toHex().slice(0, 12);
-  return await cached(
-    `${what}-${key}`,
-    log,
-    (temp, into) => buildGo({ what, modules, temp, into, time, log }),
-  );
+  return await cached(`${what}-${key}`, log, (temp, into) => buildGo(module, { temp, into, log }));
 }
 
 /** One module for all programs, etcd among them, so that what they share is fetched and compiled once. */
@@ -87,6 +76,7 @@ function kubernetesModule(): GoModule {
   const version = "k8s.io/component-base/version";
   return {
     name: `Kubernetes ${VERSIONS.kubernetes} and etcd ${VERSIONS.etcd}`,
+    time: "about seven minutes",
     require: { "k8s.io/kubernetes": VERSIONS.kubernetes, "go.etcd.io/etcd/server/v3": VERSIONS.etcd },
     replace: Object.fromEntries(STAGING.map((name) => [`k8s.io/${name}`, staged])),
     // Kubernetes has no version of its own when it is built as a module; kubectl and kubelet compare it.
@@ -101,11 +91,12 @@ function kubernetesModule(): GoModule {
   };
 }
 
-function sidecarModule(repository: string, program: "csi-provisioner" | "csi-resizer"): GoModule {
+function sidecarModule(program: Sidecar): GoModule {
   const version = VERSIONS[program];
-  const path = `github.com/kubernetes-csi/${repository}/v${version.split(".")[0]}`;
+  const path = `github.com/kubernetes-csi/${program.replace("csi-", "external-")}/v${version.split(".")[0]}`;
   return {
     name: `${program} ${version}`,
+    time: "about three minutes",
     require: { [path]: version },
     replace: {},
     linkFlags: `-X main.version=v${version}`,
