@@ -90,5 +90,5 @@ cache=$(cd -P -- "$cache" && pwd) || fail "$cache cannot be entered"
 }
 refuse_strangers "$cache/$app/main.js" "$cache/$app/deno.json" "$cache/$app/deno" "$cache/$app/deno_dir" "$cache/$app"
 export DENO_DIR="$cache/$app/deno_dir" DENO_NO_UPDATE_CHECK=1
-exec "$cache/$app/deno" run --quiet --no-prompt --cached-only --no-remote --no-npm @FLAGS@ \
+exec "$cache/$app/deno" @FLAGS@ \
   --config "$cache/$app/deno.json" "$cache/$app/main.js" "$@"

@@ -9,6 +9,21 @@ export const V8_FLAGS = "--optimize-for-size";
 /** The name of the driver's one module, beside its configuration. */
 export const MODULE = "main.js";
 
+/**
+ * Deno's flags for the driver, before `--config` and its module: under its permission set, without questions, and without a
+ * network to fetch code from.
+ */
+export const LAUNCH_FLAGS: readonly string[] = [
+  "run",
+  "--quiet",
+  "--no-prompt",
+  "--cached-only",
+  "--no-remote",
+  "--no-npm",
+  `--v8-flags=${V8_FLAGS}`,
+  `-P=${PERMISSION_SET}`,
+];
+
 /** What a permission is limited to: nothing, all, or a list, as deno.json has it. */
 type Scope = boolean | readonly string[] | { readonly allow?: boolean | readonly string[] };
 

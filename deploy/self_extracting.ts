@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import head from "./head.sh" with { type: "text" };
-import { MODULE, PERMISSION_SET, V8_FLAGS } from "./launch.ts";
+import { LAUNCH_FLAGS, MODULE } from "./launch.ts";
 import type { Architecture } from "./runtime.ts";
 
 /** What goes into a file that unpacks itself. */
@@ -50,7 +50,7 @@ export async function writeSelfExtracting(output: string, { version, arch, ...pa
     BLOCK_BYTES,
     RUNTIME_BLOCK: runtimeBlock,
     SUMS: sums,
-    FLAGS: `--v8-flags=${V8_FLAGS} -P=${PERMISSION_SET}`,
+    FLAGS: LAUNCH_FLAGS.join(" "),
   });
   using file = await Deno.open(output, { write: true, create: true, truncate: true });
   for (const part of [padded(script), driver, config]) await writeAll(file, part);

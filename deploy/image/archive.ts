@@ -1,0 +1,109 @@
+/**
+ * The image as an archive, for machines that import it without a registry (`ctr --namespace k8s.io images import`,
+ * `docker load`). It has two layers: Debian's programs, which are kept for the next time, and Deno with the driver.
+ *
+ * @module
+ */
+
+import { dirname, join } from "@std/path";
+import manifest from "../../deno.json" with { type: "json" };
+import { type Architecture, denoBinary } from "../runtime.ts";
+import { sha256, sha256OfFile } from "../self_extracting.ts";
+import { START, writeDriver } from "./driver.ts";
+import { systemLayer } from "./system.ts";
+import { makeTar } from "./tar.ts";
+
+/** The image's name, which the manifests have, too. */
+export const IMAGE = `denolith:${manifest.version}`;
+
+/** The machines as images name them. */
+const IMAGE_ARCHITECTURES = { x86_64: "amd64", aarch64: "arm64" } as const satisfies Record<Architecture, string>;
+
+/** Settings of {@linkcode makeImageArchive}. */
+export interface ImageArchiveOptions {
+  /** The file to make. */
+  readonly output: string;
+  /** The folder where the layer with Debian's programs is kept; made if missing. */
+  readonly cache: string;
+  /** The image's name; {@linkcode IMAGE} by default. */
+  readonly name?: string;
+  /** Is told, in one line, what takes long. */
+  readonly log: (line: string) => void;
+}
+
+/**
+ * Makes an archive (`docker save`'s form) of the image for this kind of machine, in which names of layers are their
+ * checksums. It is put in place when it is whole. The same sources and the same packages make the same file.
+ *
+ * @throws {Error} when a step fails; making the layer with Debian's programs takes root and debootstrap
+ */
+export async function makeImageArchive({ output, cache, name = IMAGE, log }: ImageArchiveOptions): Promise<void> {
+  const system = await systemLayer(cache, log);
+  await Deno.mkdir(dirname(output), { recursive: true });
+  // beside what it makes, so that this can be renamed into place
+  const temp = await Deno.makeTempDir({ dir: dirname(output), prefix: ".making-" });
+  try {
+    const whole = join(temp, "whole.tar");
+    await pack(temp, { name, layers: [system, await driverLayer(temp)], output: whole });
+    await Deno.rename(whole, output);
+  } finally {
+    await Deno.remove(temp, { recursive: true });
+  }
+}
+
+/** What {@linkcode pack} puts together. */
+interface Contents {
+  readonly name: string;
+  /** The paths of the layers, the lowest first. */
+  readonly layers: readonly string[];
+  readonly output: string;
+}
+
+/** Makes an archive of layers, each under its checksum, and what describes them. */
+async function pack(temp: string, { name, layers, output }: Contents): Promise<void> {
+  const folder = join(temp, "archive");
+  await Deno.mkdir(folder);
+  const sums: string[] = [];
+  for (const layer of layers) {
+    const sum = await sha256OfFile(layer);
+    sums.push(sum);
+    // large: tar follows the link
+    await Deno.symlink(await Deno.realPath(layer), join(folder, `${sum}.tar`));
+  }
+  const config = imageConfig(sums);
+  const configName = `${sha256(new TextEncoder().encode(config))}.json`;
+  await Deno.writeTextFile(join(folder, configName), config);
+  const manifestOf = [{ Config: configName, RepoTags: [name], Layers: sums.map((sum) => `${sum}.tar`) }];
+  await Deno.writeTextFile(join(folder, "manifest.json"), JSON.stringify(manifestOf));
+  const names = ["manifest.json", configName, ...sums.map((sum) => `${sum}.tar`)];
+  await makeTar(folder, output, { names, options: ["--dereference"] });
+}
+
+/** The image's configuration, of the form that the OCI image specification has. */
+function imageConfig(layers: readonly string[]): string {
+  return JSON.stringify({
+    architecture: IMAGE_ARCHITECTURES[Deno.build.arch as Architecture],
+    os: "linux",
+    config: {
+      ...START,
+      Labels: {
+        "org.opencontainers.image.title": "denolith",
+        "org.opencontainers.image.version": manifest.version,
+        "org.opencontainers.image.licenses": manifest.license,
+      },
+    },
+    rootfs: { type: "layers", diff_ids: layers.map((sum) => `sha256:${sum}`) },
+  });
+}
+
+/** Makes the layer with Deno and the driver in the folder, and answers its path. */
+async function driverLayer(temp: string): Promise<string> {
+  const root = join(temp, "driver");
+  await writeDriver(root);
+  const deno = await denoBinary(Deno.build.arch as Architecture, temp);
+  await Deno.copyFile(deno, join(root, "usr/bin/deno"));
+  await Deno.chmod(join(root, "usr/bin/deno"), 0o755);
+  const output = join(temp, "driver.tar");
+  await makeTar(root, output, { options: ["--mode=u=rwX,go=rX"] }); // whatever the umask
+  return output;
+}

@@ -1,0 +1,50 @@
+/**
+ * The driver as it is in the image, beside Debian's programs and Deno: a module that starts itself, and its permissions.
+ *
+ * `deno run -A deploy/image/driver.ts FOLDER` writes it; the Dockerfile does that.
+ *
+ * @module
+ */
+
+import { join } from "@std/path";
+import { bundle } from "../bundle.ts";
+import { LAUNCH_FLAGS, launchConfig, MODULE } from "../launch.ts";
+
+/** The driver's folder in the image. */
+export const DRIVER_FOLDER = "/usr/lib/denolith";
+
+/** How the image is started, and in what environment. The Dockerfile says the same. */
+export const START = {
+  Entrypoint: ["/usr/bin/denolith"],
+  Env: ["PATH=/usr/sbin:/usr/bin", "DENO_DIR=/var/cache/denolith", "DENO_NO_UPDATE_CHECK=1"],
+} as const;
+
+/**
+ * The first line of the module. There is no shell in the image: the kernel starts Deno by this line, which may be 255 bytes
+ * long (BINPRM_BUF_SIZE).
+ */
+export const FIRST_LINE = `#!/usr/bin/env -S /usr/bin/deno ${
+  LAUNCH_FLAGS.join(" ")
+} --config=${DRIVER_FOLDER}/deno.json\n`;
+
+/**
+ * Writes the driver into a folder that stands for the root of the image. The same sources make the same files.
+ *
+ * @throws {Error} when the driver cannot be bundled
+ */
+export async function writeDriver(root: string): Promise<void> {
+  const folder = join(root, DRIVER_FOLDER);
+  await Deno.mkdir(folder, { recursive: true });
+  const module = await bundle("main.ts", folder);
+  await Deno.writeTextFile(module, FIRST_LINE + await Deno.readTextFile(module));
+  await Deno.chmod(module, 0o755);
+  await Deno.writeTextFile(join(folder, "deno.json"), launchConfig({ moduleIsFile: true }));
+  await Deno.mkdir(join(root, "usr/bin"), { recursive: true });
+  await Deno.symlink(`../lib/denolith/${MODULE}`, join(root, "usr/bin/denolith"));
+}
+
+if (import.meta.main) {
+  const [folder] = Deno.args;
+  if (folder === undefined) throw new Error("write the driver: the folder is missing");
+  await writeDriver(folder);
+}

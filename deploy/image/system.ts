@@ -1,0 +1,76 @@
+/**
+ * The layer of the image that has Debian's programs.
+ *
+ * @module
+ */
+
+import { join } from "@std/path";
+import pickScript from "./pick.sh" with { type: "text" };
+import { run } from "../process.ts";
+import { sha256 } from "../self_extracting.ts";
+import packageList from "./packages.txt" with { type: "text" };
+import { readPackages } from "./packages.ts";
+import { makeTar } from "./tar.ts";
+
+/** Debian's release, which the Dockerfile has, too. */
+export const RELEASE = "bookworm";
+
+/** Namespaces of its own for a program: its mounts and processes are gone when it is, however it ends. */
+const NAMESPACES = ["--mount", "--pid", "--fork", "--kill-child"];
+
+/**
+ * The path of the layer, a tar file: made on first use, in a minute or two, and kept in the folder under a name that contains
+ * a hash of what it is made of. Who comes while another makes it waits for that.
+ *
+ * @throws {Error} when a step fails; making it takes root, debootstrap, and a mirror of Debian
+ */
+export async function systemLayer(cache: string, log: (line: string) => void): Promise<string> {
+  await Deno.mkdir(cache, { recursive: true });
+  const ingredients = JSON.stringify([RELEASE, Deno.build.arch, packageList, pickScript]);
+  const key = sha256(new TextEncoder().encode(ingredients)).slice(0, 12);
+  const layer = join(cache, `image-system-${key}.tar`);
+  if (await isThere(layer)) return layer;
+  // The lock is the kernel's: it goes with the process that holds it.
+  using lock = await Deno.open(`${layer}.lock`, { create: true, write: true });
+  await lock.lock(true);
+  if (await isThere(layer)) return layer;
+  if (Deno.uid() !== 0) throw new Error("make the image's system: debootstrap needs root; run it once as root");
+  log(`image: Debian ${RELEASE} by debootstrap, once, into ${cache} (one to two minutes)`);
+  const temp = await Deno.makeTempDir({ dir: cache, prefix: "building-" });
+  try {
+    await makeTar(await systemIn(temp), join(temp, "system.tar"));
+    await Deno.rename(join(temp, "system.tar"), layer);
+  } finally {
+    await Deno.remove(temp, { recursive: true });
+  }
+  return layer;
+}
+
+/** Installs Debian in the folder, picks from it what the image has, and answers where that is. */
+async function systemIn(temp: string): Promise<string> {
+  const debian = join(temp, "debian");
+  const packages = [...readPackages().keys()].join(",");
+  const mirror = await mirrorOfThisMachine();
+  const install = ["debootstrap", "--variant=minbase", `--include=${packages}`, RELEASE, debian];
+  if (mirror !== undefined) install.push(mirror);
+  await run("install Debian for the image", "unshare", [...NAMESPACES, ...install]);
+  await Deno.writeTextFile(join(debian, "pick.sh"), pickScript);
+  await Deno.writeTextFile(join(debian, "packages.txt"), packageList);
+  const pick = [...NAMESPACES, "chroot", debian, "/bin/sh", "/pick.sh", "/packages.txt", "/image"];
+  await run("pick the image's programs", "unshare", pick);
+  return join(debian, "image");
+}
+
+/** The first Debian mirror in apt's configuration of this machine, if there is one; debootstrap has a default. */
+async function mirrorOfThisMachine(): Promise<string | undefined> {
+  const format = "$(REPO_URI) $(COMPONENT)";
+  const query = ["indextargets", "--no-release-info", "--format", format, "Created-By: Packages"];
+  const targets = await run("read apt's sources", "apt-get", query).catch(() => "");
+  return targets.split("\n").map((line) => line.split(" ")).find(([address, component]) =>
+    component === "main" && /^https?:/.test(address!) && !address!.includes("security")
+  )?.[0];
+}
+
+async function isThere(path: string): Promise<boolean> {
+  return await Deno.stat(path).then(() => true, () => false);
+}

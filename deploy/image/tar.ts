@@ -1,0 +1,23 @@
+import { run } from "../process.ts";
+
+/** Settings of {@linkcode makeTar}. */
+export interface TarOptions {
+  /** What of the folder goes in, in this order; all of it by default. */
+  readonly names?: readonly string[];
+  /** Further options of tar. */
+  readonly options?: readonly string[];
+}
+
+/**
+ * Makes a tar file that tells of a folder nothing but its content: no times, no users of this machine, one order.
+ *
+ * @throws {Error} when tar fails
+ */
+export async function makeTar(
+  folder: string,
+  output: string,
+  { names = ["."], options = [] }: TarOptions = {},
+): Promise<void> {
+  const same = ["--format=ustar", "--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner"];
+  await run(`make ${output}`, "tar", [...same, ...options, "-C", folder, "-cf", output, ...names]);
+}
