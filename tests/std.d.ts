@@ -40,3 +40,7 @@ declare module "@std/cli/parse-args" {
 declare module "@std/text/closest-string" {
   export function closestString(givenWord: string, possibleWords: readonly string[]): string;
 }
+
+declare module "@std/yaml" {
+  export function parseAll(content: string): unknown[];
+}

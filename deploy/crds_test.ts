@@ -1,0 +1,134 @@
+import { assert, assertEquals } from "@std/assert";
+import { FILESYSTEM_TYPES } from "../lvm/filesystem.ts";
+import { parseQuantity } from "../lvm/size.ts";
+import { ERASURES } from "../lvm/tags.ts";
+import { readObjects } from "./objects.ts";
+
+/** A part of a schema (OpenAPI v3, as far as it is used here). */
+interface Schema {
+  readonly type?: string;
+  readonly description?: string;
+  readonly properties?: Readonly<Record<string, Schema>>;
+  readonly items?: Schema;
+  readonly enum?: readonly string[];
+  readonly format?: string;
+  readonly pattern?: string;
+  readonly maxLength?: number;
+  readonly maxItems?: number;
+  readonly "x-kubernetes-validations"?: readonly { readonly rule: string; readonly message: string }[];
+}
+
+const crds = readObjects("crds");
+const schemas = new Map(
+  crds.map((crd) => [crd.spec.names.kind, crd.spec.versions[0].schema.openAPIV3Schema as Schema]),
+);
+
+/** Every part of a schema with its path, such as `.status.volumeGroups[].name`. */
+function* parts(schema: Schema, path = ""): Generator<[string, Schema]> {
+  yield [path, schema];
+  for (const [name, property] of Object.entries(schema.properties ?? {})) yield* parts(property, `${path}.${name}`);
+  if (schema.items !== undefined) yield* parts(schema.items, `${path}[]`);
+}
+
+function everyPart(): [string, Schema][] {
+  return [...schemas].flatMap(([kind, schema]) => [...parts(schema, kind)]);
+}
+
+function part(path: string): Schema {
+  const found = everyPart().find(([of]) => of === path);
+  assert(found !== undefined, `there is no ${path}`);
+  return found[1];
+}
+
+Deno.test("the definitions are of our group, for the whole cluster, with a status of its own", () => {
+  assertEquals([...schemas.keys()].sort(), ["LVMNode", "LVMSnapshot", "LVMVolume"]);
+  for (const { metadata, spec: { group, scope, names, versions } } of crds) {
+    assertEquals([group, scope], ["lvm.denolith.dev", "Cluster"]);
+    assertEquals(metadata.name, `${names.plural}.${group}`);
+    assertEquals(names.plural, `${names.kind.toLowerCase()}s`);
+    assertEquals(names.categories, ["denolith"]);
+    assertEquals(versions.map((version: { name: string }) => version.name), ["v1alpha1"]);
+    assertEquals(versions[0].subresources, { status: {} });
+  }
+});
+
+Deno.test("every field has a type and a description for kubectl explain", () => {
+  const lacking = everyPart().filter(([, { type, description }]) => !type || !description?.endsWith("."));
+  assertEquals(lacking.map(([path]) => path), []);
+  assert(everyPart().length > 80, "the test sees the fields");
+});
+
+Deno.test("no field is without bounds, so that the rules that read it are cheap and objects stay small", () => {
+  const unbounded = everyPart().filter(([path, schema]) => {
+    if (/^\w+\.(?:apiVersion|kind)$/.test(path)) return false;
+    if (schema.type === "array") return schema.maxItems === undefined;
+    return schema.type === "string" && !schema.enum && !schema.format && schema.maxLength === undefined;
+  });
+  assertEquals(unbounded.map(([path]) => path), []);
+});
+
+Deno.test("columns and selectable fields are fields that there are", () => {
+  for (const { spec: { names, versions: [version] } } of crds) {
+    const paths = [...version.additionalPrinterColumns, ...version.selectableFields ?? []].map(({ jsonPath }) =>
+      jsonPath
+    );
+    for (const path of paths) {
+      if (path !== ".metadata.creationTimestamp") part(names.kind + path.replace("[*]", "[]"));
+    }
+    const bySelection = (version.selectableFields ?? []).map(({ jsonPath }: { jsonPath: string }) => jsonPath);
+    assertEquals(bySelection, names.kind === "LVMNode" ? [] : [".spec.nodeName"]);
+  }
+});
+
+Deno.test("of a volume's spec all but size, limit and node is fixed, and the schema says so", () => {
+  const fixed = Object.entries(part("LVMVolume.spec").properties!).filter(([, schema]) =>
+    schema["x-kubernetes-validations"]?.some(({ rule }) => rule === "self == oldSelf")
+  ).map(([name]) => name);
+  const all = Object.keys(part("LVMVolume.spec").properties!);
+  assertEquals(all.filter((name) => !fixed.includes(name)).sort(), ["limit", "nodeName", "size"]);
+  const said = all.filter((name) => /Fixed\.$/.test(part(`LVMVolume.spec.${name}`).description!));
+  assertEquals(said, fixed);
+});
+
+Deno.test("the words of a volume's spec are the driver's", () => {
+  assertEquals(part("LVMVolume.spec.fsType").enum, [...FILESYSTEM_TYPES]);
+  assertEquals(part("LVMVolume.spec.erase").enum, [...ERASURES]);
+});
+
+Deno.test.each([
+  "1",
+  "4096",
+  "1.5Gi",
+  "10Gi",
+  "100M",
+  "1k",
+  "",
+  "-1",
+  "1e3",
+  "1Zi",
+  "1.",
+  ".5",
+  "10 Gi",
+  "1m",
+  "12345678901234567890",
+])(
+  "the schema takes %s for a size if the driver does",
+  (text: string) => {
+    const sizes = everyPart().filter(([path, { pattern }]) =>
+      pattern !== undefined && /[sS]ize$|limit$|free$/.test(path)
+    );
+    assert(sizes.length > 8, "the test sees the fields");
+    for (const [path, { pattern, maxLength }] of sizes) {
+      assert(maxLength !== undefined && maxLength >= 32, path);
+      assertEquals(new RegExp(pattern!).test(text), parseQuantity(text) !== undefined, path);
+    }
+  },
+);
+
+Deno.test("every rule has a message", () => {
+  const rules = everyPart().flatMap(([path, schema]) =>
+    (schema["x-kubernetes-validations"] ?? []).map(({ rule, message }) => [path, rule, message] as const)
+  );
+  assert(rules.length > 15, "the test sees the rules");
+  assertEquals(rules.filter(([, , message]) => !message), []);
+});

@@ -1,0 +1,74 @@
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import { join } from "@std/path";
+import { PROGRAMS } from "../../lvm/exec.ts";
+import { DENO_VERSION } from "../runtime.ts";
+import { sha256OfFile } from "../self_extracting.ts";
+import { IMAGE } from "./archive.ts";
+import { DRIVER_FOLDER, FIRST_LINE, START, writeDriver } from "./driver.ts";
+import { readPackages } from "./packages.ts";
+import { RELEASE } from "./system.ts";
+import { makeTar } from "./tar.ts";
+
+const dockerfile = await Deno.readTextFile(new URL("Dockerfile", import.meta.url));
+
+Deno.test("the image has every program of the closed list", () => {
+  const files = [...readPackages().values()].flat();
+  assertEquals(PROGRAMS.filter((program) => !files.includes(program)), []);
+  assertEquals(files.length, new Set(files).size);
+});
+
+Deno.test("readPackages() joins the lines of a package, and refuses what it does not understand", () => {
+  assertEquals(
+    readPackages("# a\nkmod: modinfo\n\nkmod: modprobe /etc/x\n"),
+    new Map([["kmod", ["modinfo", "modprobe", "/etc/x"]]]),
+  );
+  for (const line of ["kmod", "kmod:", "kmod:modinfo", " kmod: modinfo"]) {
+    assertThrows(() => readPackages(line), Error, line);
+  }
+});
+
+Deno.test("the image's Dockerfile is of the same parts as its archive", () => {
+  assert(dockerfile.includes(`FROM debian:${RELEASE}-slim AS system\n`));
+  assert(dockerfile.includes(`ARG DENO=denoland/deno:bin-${DENO_VERSION}\n`));
+  assert(dockerfile.includes(`--tag ${IMAGE} `));
+  assert(dockerfile.includes(`\nENV ${START.Env.join(" ")}\n`));
+  assert(dockerfile.includes(`\nENTRYPOINT ${JSON.stringify(START.Entrypoint)}\n`));
+});
+
+Deno.test("the kernel reads the whole line that starts the driver", () => {
+  assert(new TextEncoder().encode(FIRST_LINE).length <= 255, FIRST_LINE);
+});
+
+Deno.test("the driver in the image has the permission set, and starts itself", async () => {
+  const temp = await Deno.makeTempDir();
+  try {
+    await writeDriver(temp);
+    const folder = join(temp, DRIVER_FOLDER);
+    const { permissions } = JSON.parse(await Deno.readTextFile(join(folder, "deno.json")));
+    assert(permissions.denolith.run.includes("/usr/sbin/lvm"));
+    const module = join(folder, "main.js");
+    assert((await Deno.readTextFile(module)).startsWith(FIRST_LINE));
+    assertEquals((await Deno.stat(module)).mode! & 0o777, 0o755);
+    assertEquals(await Deno.realPath(join(temp, "usr/bin/denolith")), await Deno.realPath(module));
+  } finally {
+    await Deno.remove(temp, { recursive: true });
+  }
+});
+
+Deno.test("makeTar() makes the same of the same content, whenever and by whom it was written", async () => {
+  const temp = await Deno.makeTempDir();
+  try {
+    const made: string[] = [];
+    for (const [index, names] of [["a", "b"], ["b", "a"]].entries()) {
+      const folder = join(temp, String(index));
+      await Deno.mkdir(folder);
+      for (const name of names) await Deno.writeTextFile(join(folder, name), `content of ${name}`);
+      await Deno.utime(join(folder, "a"), index * 1000, index * 1000);
+      await makeTar(folder, `${folder}.tar`);
+      made.push(await sha256OfFile(`${folder}.tar`));
+    }
+    assertEquals(made[0], made[1]);
+  } finally {
+    await Deno.remove(temp, { recursive: true });
+  }
+});

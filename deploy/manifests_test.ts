@@ -1,0 +1,225 @@
+import { assert, assertEquals } from "@std/assert";
+import { join } from "@std/path";
+import { volumeIdOf } from "../lvm/ids.ts";
+import { DRIVER_FLAGS } from "../tests/driver_command.ts";
+import { IMAGE } from "./image/archive.ts";
+import { type KubernetesObject, readObjects } from "./objects.ts";
+
+const NAMESPACE = "denolith-system";
+const DRIVER = "lvm.denolith.dev";
+const TOPOLOGY_KEY = "topology.lvm.denolith.dev/node";
+
+const manifests = readObjects("manifests");
+const examples = readObjects("examples");
+const crds = readObjects("crds");
+
+/** Subcommands that the manifests start and main.ts does not have yet. To be emptied: then each flag is looked up. */
+const PLANNED: Readonly<Record<string, readonly string[]>> = {
+  controller: ["endpoint", "namespace", "http-address", "log-format"],
+  node: ["node-name", "kubelet-root", "http-address", "log-format"],
+};
+
+/** Resources that the roles name, by group: those of Kubernetes, and ours. */
+const RESOURCES: Readonly<Record<string, readonly string[]>> = {
+  "": ["persistentvolumes", "persistentvolumeclaims", "persistentvolumeclaims/status", "nodes", "pods", "events"],
+  "coordination.k8s.io": ["leases"],
+  "storage.k8s.io": ["storageclasses", "csinodes", "volumeattributesclasses"],
+  "lvm.denolith.dev": crds.flatMap(({ spec: { names: { plural } } }) => [plural, `${plural}/status`]),
+};
+
+const VERBS = ["get", "list", "watch", "create", "update", "patch", "delete"];
+
+interface Rule {
+  readonly apiGroups: readonly string[];
+  readonly resources: readonly string[];
+  readonly verbs: readonly string[];
+}
+
+function object(kind: string, name: string): KubernetesObject {
+  const found = manifests.find((one) => one.kind === kind && one.metadata.name === name);
+  assert(found !== undefined, `there is no ${kind} ${name}`);
+  return found;
+}
+
+const workloads = [object("Deployment", "denolith-controller"), object("DaemonSet", "denolith-node")];
+const [controller, node] = workloads.map(({ spec }) => spec.template.spec);
+
+function rulesOf(name: string): Rule[] {
+  return manifests.filter(({ kind, metadata }) => /Role$/.test(kind) && metadata.name === name).flatMap(({ rules }) =>
+    rules
+  );
+}
+
+/** The flags of a container's arguments by name, after the subcommand. */
+function flagsOf(args: readonly string[]): Map<string, string> {
+  return new Map(args.slice(1).map((arg) => /^--([a-z-]+)=(.*)$/.exec(arg)!.slice(1) as [string, string]));
+}
+
+Deno.test("everything is in the namespace that comes first", () => {
+  assertEquals([manifests[0]!.kind, manifests[0]!.metadata.name], ["Namespace", NAMESPACE]);
+  const namespaced = manifests.filter(({ kind }) =>
+    /^(?:ServiceAccount|Role|RoleBinding|Deployment|DaemonSet)$/.test(kind)
+  );
+  assertEquals([...new Set(namespaced.map(({ metadata }) => metadata.namespace))], [NAMESPACE]);
+  const names = manifests.map(({ kind, metadata }) => `${kind} ${metadata.name}`);
+  assertEquals(names.length, new Set(names).size);
+});
+
+Deno.test("pods have a service account, and that has a role", () => {
+  for (const { metadata, spec } of workloads) {
+    const account = spec.template.spec.serviceAccountName;
+    assertEquals(account, metadata.name);
+    object("ServiceAccount", account);
+    for (const kind of metadata.name === "denolith-node" ? ["ClusterRole"] : ["ClusterRole", "Role"]) {
+      const binding = object(`${kind}Binding`, account);
+      assertEquals([binding.roleRef.kind, binding.roleRef.name], [kind, account]);
+      assertEquals(binding.subjects, [{ kind: "ServiceAccount", name: account, namespace: NAMESPACE }]);
+      object(kind, account);
+    }
+    assertEquals(spec.selector.matchLabels, spec.template.metadata.labels);
+  }
+});
+
+Deno.test("roles name resources and verbs that there are, one by one", () => {
+  const rules = [...rulesOf("denolith-controller"), ...rulesOf("denolith-node")];
+  assert(rules.length > 10, "the test sees the rules");
+  for (const { apiGroups, resources, verbs } of rules) {
+    assertEquals(apiGroups.length, 1);
+    const known = RESOURCES[apiGroups[0]!] ?? [];
+    assertEquals([resources.filter((name) => !known.includes(name)), verbs.filter((verb) => !VERBS.includes(verb))], [
+      [],
+      [],
+    ]);
+  }
+});
+
+Deno.test("an agent can do nothing to claims, PersistentVolumes, pods or secrets, and makes or deletes no volume", () => {
+  const rules = rulesOf("denolith-node");
+  const resources = rules.flatMap(({ resources }) => resources);
+  assertEquals(resources.filter((name) => /^(?:persistent|secrets|pods|leases)/.test(name)), []);
+  const verbs = rules.filter(({ resources }) => resources.includes("lvmvolumes")).flatMap(({ verbs }) => verbs);
+  assertEquals(verbs, ["get", "list", "watch", "patch"]);
+  const deleting = rules.filter(({ verbs }) => verbs.includes("delete"));
+  assertEquals(deleting, []);
+});
+
+Deno.test("both roles run the image that deno task image makes, under its name", () => {
+  assertEquals(
+    [controller, node].flatMap(({ containers }) => containers.map(({ image }: { image: string }) => image)),
+    [
+      IMAGE,
+      IMAGE,
+    ],
+  );
+  for (const { containers } of [controller, node]) assertEquals(containers[0].imagePullPolicy, "IfNotPresent");
+});
+
+Deno.test("the flags are those of the subcommands", async () => {
+  for (const { containers: [{ args }] } of [controller, node]) {
+    const [subcommand] = args as string[];
+    const main = join(import.meta.dirname!, "../main.ts");
+    const command = ["run", ...DRIVER_FLAGS, main, subcommand!, "--help"];
+    const help = await new Deno.Command(Deno.execPath(), { args: command, env: { NO_COLOR: "1" } }).output();
+    const there = help.success
+      ? [...new TextDecoder().decode(help.stdout).matchAll(/^ {2}--([a-z-]+)/gm)].map(([, flag]) => flag!)
+      : PLANNED[subcommand!] ?? [];
+    assertEquals([...flagsOf(args).keys()].filter((flag) => !there.includes(flag)), []);
+  }
+});
+
+Deno.test("addresses, ports and probes agree", () => {
+  for (const { spec: { template: { metadata, spec: { containers: [container] } } } } of workloads) {
+    const port = Number(flagsOf(container.args).get("http-address")!.replace(":", ""));
+    assertEquals(container.ports, [{ name: "http", containerPort: port }]);
+    assertEquals(metadata.annotations["prometheus.io/port"], String(port));
+    assertEquals(container.startupProbe.httpGet, { path: "/livez", port: "http" });
+    assertEquals(container.livenessProbe.httpGet, { path: "/livez", port: "http" });
+    assertEquals(container.readinessProbe.httpGet, { path: "/readyz", port: "http" });
+    const variables = new Set(container.env.map(({ name }: { name: string }) => name));
+    const used = container.args.flatMap((arg: string) => [...arg.matchAll(/\$\((\w+)\)/g)].map(([, name]) => name));
+    assertEquals(new Set(used), variables);
+  }
+});
+
+Deno.test("the agent has the host's paths that LVM needs, kubelet's for its mounts, and no namespace of the host", () => {
+  const paths = Object.fromEntries(
+    node.volumes.filter(({ hostPath }: { hostPath?: unknown }) => hostPath).map((
+      { name, hostPath }: { name: string; hostPath: { path: string } },
+    ) => [name, hostPath.path]),
+  );
+  const root = flagsOf(node.containers[0].args).get("kubelet-root");
+  assertEquals(Object.values(paths).sort(), ["/dev", "/etc/lvm", "/run/lock/lvm", "/run/udev", root].sort());
+  for (const { name, mountPath, mountPropagation } of node.containers[0].volumeMounts) {
+    // the driver gives paths to kubelet, and to LVM of the host's records: they are the same on both sides
+    if (paths[name] !== undefined) assertEquals(mountPath, paths[name]);
+    assertEquals(mountPropagation, mountPath === root ? "Bidirectional" : undefined);
+  }
+  assertEquals([node.hostPID, node.hostNetwork, node.hostIPC], [undefined, undefined, undefined]);
+  assert(node.terminationGracePeriodSeconds >= 120);
+  assertEquals(node.tolerations, [{ operator: "Exists" }]);
+});
+
+Deno.test("the controller runs as `restricted` demands, with its socket in a folder of its own", () => {
+  const [{ securityContext, args, volumeMounts }] = controller.containers;
+  assertEquals(securityContext, {
+    allowPrivilegeEscalation: false,
+    readOnlyRootFilesystem: true,
+    capabilities: { drop: ["ALL"] },
+  });
+  assertEquals(controller.securityContext.runAsNonRoot, true);
+  assertEquals(controller.securityContext.seccompProfile, { type: "RuntimeDefault" });
+  assert(controller.volumes.every((volume: { emptyDir?: unknown }) => volume.emptyDir !== undefined));
+  const socket = flagsOf(args).get("endpoint")!.replace("unix://", "");
+  assert(volumeMounts.some(({ mountPath }: { mountPath: string }) => socket === `${mountPath}/csi.sock`), socket);
+});
+
+Deno.test("pods mount volumes that they have, and each that they have", () => {
+  const pods = [controller, node, ...examples.filter(({ kind }) => kind === "Pod").map(({ spec }) => spec)];
+  for (const { volumes, containers: [container] } of pods) {
+    const used = [...container.volumeMounts ?? [], ...container.volumeDevices ?? []].map(({ name }) => name);
+    assertEquals(used.sort(), volumes.map(({ name }: { name: string }) => name).sort());
+  }
+});
+
+Deno.test("the driver has one name", () => {
+  object("CSIDriver", DRIVER);
+  const classes = [...manifests, ...examples].filter(({ kind }) => kind === "StorageClass");
+  assertEquals(classes.map(({ provisioner }) => provisioner), [DRIVER]);
+  const volumes = examples.filter(({ kind }) => kind === "PersistentVolume");
+  assertEquals(volumes.map(({ spec }) => spec.csi.driver), [DRIVER]);
+});
+
+Deno.test("no capacity is promised while nothing publishes it", () => {
+  assertEquals(object("CSIDriver", DRIVER).spec.storageCapacity, false);
+});
+
+Deno.test("examples have a README, claims of a class that there is, and pods whose claim there is", () => {
+  for (const { name, isDirectory } of Deno.readDirSync(join(import.meta.dirname!, "examples"))) {
+    if (!isDirectory) continue;
+    const objects = readObjects(join("examples", name));
+    const readme = Deno.readTextFileSync(join(import.meta.dirname!, "examples", name, "README.md"));
+    assert(readme.includes(`kubectl apply -f deploy/examples/${name}\n`), name);
+    const claims = objects.filter(({ kind }) => kind === "PersistentVolumeClaim");
+    const templates = objects.flatMap(({ spec }) => spec.volumeClaimTemplates ?? []);
+    for (const { spec } of [...claims, ...templates]) {
+      if (spec.storageClassName !== "") object("StorageClass", spec.storageClassName);
+    }
+    const names = claims.map(({ metadata }) => metadata.name);
+    for (const { spec } of objects.filter(({ kind }) => kind === "Pod")) {
+      for (const { persistentVolumeClaim } of spec.volumes) {
+        assert(names.includes(persistentVolumeClaim.claimName), name);
+      }
+    }
+  }
+});
+
+Deno.test("the example of an existing volume names one volume, one node and one size", () => {
+  const [volume, pv] = ["LVMVolume", "PersistentVolume"].map((kind) => examples.find((one) => one.kind === kind)!);
+  assertEquals(pv!.spec.csi.volumeHandle, volume!.metadata.name);
+  assertEquals(volume!.metadata.name, volumeIdOf(volume!.spec.requestName));
+  const readme = Deno.readTextFileSync(join(import.meta.dirname!, "examples/existing-volume/README.md"));
+  assert(readme.includes(volume!.metadata.name));
+  const [expression] = pv!.spec.nodeAffinity.required.nodeSelectorTerms[0].matchExpressions;
+  assertEquals(expression, { key: TOPOLOGY_KEY, operator: "In", values: [volume!.spec.nodeName] });
+  assertEquals(pv!.spec.capacity.storage, volume!.spec.size);
+});

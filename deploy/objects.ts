@@ -1,0 +1,35 @@
+import { join } from "@std/path";
+import { parseAll } from "@std/yaml";
+
+/** A Kubernetes object as it stands in a file. */
+export interface KubernetesObject {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly metadata: { readonly name: string; readonly namespace?: string };
+  // deno-lint-ignore no-explicit-any
+  readonly [field: string]: any;
+}
+
+/**
+ * The objects in the YAML files of a folder and of those in it, by the order of their names, as `kubectl apply` takes them.
+ *
+ * @param folder its path from deploy/
+ * @throws {Error} when a file cannot be read, or holds something that is no object
+ */
+export function readObjects(folder: string): KubernetesObject[] {
+  const root = join(import.meta.dirname!, folder);
+  const entries = [...Deno.readDirSync(root)].sort((left, right) => left.name < right.name ? -1 : 1);
+  return entries.flatMap(({ name, isDirectory }) => {
+    if (isDirectory) return readObjects(join(folder, name));
+    return name.endsWith(".yaml") ? objectsOf(join(folder, name), Deno.readTextFileSync(join(root, name))) : [];
+  });
+}
+
+function objectsOf(file: string, text: string): KubernetesObject[] {
+  return (parseAll(text) as Partial<KubernetesObject>[]).map((object) => {
+    if (!object?.apiVersion || !object.kind || !object.metadata?.name) {
+      throw new Error(`read ${file}: it holds something that has no apiVersion, kind or name`);
+    }
+    return object as KubernetesObject;
+  });
+}
