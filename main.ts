@@ -90,6 +90,10 @@ const SUBCOMMANDS: Subcommands = {
         value: "LIST",
         help: "labels of the Node that classes may choose nodes by, separated by commas",
       },
+      "lvm-config": {
+        value: "SETTINGS",
+        help: "settings for LVM over those of lvm.conf; in a container: activation/udev_sync=0 activation/udev_rules=0",
+      },
       ...CLUSTER_FLAGS,
       "http-address": HTTP_FLAG(":9808"),
     },

@@ -46,7 +46,7 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
   const { kubeletRoot, socket, registrationSocket } = kubeletPaths(flags);
   const mountRoots = await withRealPaths([kubeletRoot]);
   const groups = flags["volume-groups"] === undefined ? ANY_GROUP : parseGroupList(flags["volume-groups"]);
-  const exec = new HostExec();
+  const exec = new HostExec(flags["lvm-config"] === undefined ? {} : { lvmConfig: flags["lvm-config"] });
 
   let refused: string | undefined = "kubelet has not asked for the driver yet";
   let surveyed: readonly SurveyedGroup[] | undefined;

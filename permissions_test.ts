@@ -1,5 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import manifest from "./deno.json" with { type: "json" };
+import { IN_CLUSTER_ENVIRONMENT } from "./k8s/config.ts";
 import { PROGRAM_DIRECTORIES, PROGRAMS } from "./lvm/exec.ts";
 import { ENVIRONMENT, permissionsFor, PROGRAM_PATHS } from "./permissions.ts";
 
@@ -37,7 +38,7 @@ Deno.test("the written set has the listed programs and variables, and nothing th
     write: true,
     net: true,
     run: [...PROGRAM_PATHS],
-    env: ["CSI_ENDPOINT", ...ENVIRONMENT],
+    env: ["CSI_ENDPOINT", ...IN_CLUSTER_ENVIRONMENT, ...ENVIRONMENT],
     sys: ["hostname"],
     ffi: false,
     import: false,

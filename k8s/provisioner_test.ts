@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertMatch } from "@std/assert";
+import { assertEquals, assertMatch } from "@std/assert";
 import { Cluster, DRIVER, KEY, until } from "../tests/fake/cluster.ts";
 import { Provisioner } from "./provisioner.ts";
 

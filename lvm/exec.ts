@@ -101,15 +101,23 @@ const ENVIRONMENT = {
   LVM_SUPPRESS_FD_WARNINGS: "1",
 };
 
+/** How a {@linkcode HostExec} runs commands. */
+export interface HostExecOptions extends Partial<Deadlines> {
+  /** Settings for every command of lvm, over those of lvm.conf, as `--config` takes them (lvm(8)); none by default. */
+  readonly lvmConfig?: string;
+}
+
 /** Runs commands on this host. */
 export class HostExec implements Exec {
   readonly #deadlines: Deadlines;
+  readonly #lvmConfig: string | undefined;
   readonly #directories = new Map<Program, string>();
   readonly #changing = new Set<Promise<unknown>>();
 
-  /** Makes a runner with the given deadlines. */
-  constructor(deadlines: Deadlines = DEFAULT_DEADLINES) {
-    this.#deadlines = deadlines;
+  /** Makes a runner. */
+  constructor({ lvmConfig, ...deadlines }: HostExecOptions = {}) {
+    this.#deadlines = { ...DEFAULT_DEADLINES, ...deadlines };
+    this.#lvmConfig = lvmConfig;
   }
 
   /** Runs the command as a child process of its own group, so that a Ctrl-C meant for the driver does not reach it. */
@@ -153,13 +161,21 @@ export class HostExec implements Exec {
     done.catch(() => {});
   }
 
+  /** The command's arguments, with the settings for lvm among them: it takes `--config` only once (lvm(8)). */
+  #argumentsOf({ program, args }: Command): string[] {
+    if (program !== "lvm" || this.#lvmConfig === undefined) return [...args];
+    const at = args.indexOf("--config") + 1;
+    if (at > 0) return args.with(at, `${args[at]} ${this.#lvmConfig}`);
+    return [args[0] ?? "", "--config", this.#lvmConfig, ...args.slice(1)];
+  }
+
   #spawn(command: Command): Deno.ChildProcess {
     let cause: unknown;
     const known = this.#directories.get(command.program);
     for (const directory of known === undefined ? PROGRAM_DIRECTORIES : [known]) {
       try {
         const child = new Deno.Command(`${directory}/${command.program}`, {
-          args: [...command.args],
+          args: this.#argumentsOf(command),
           clearEnv: true,
           env: ENVIRONMENT,
           cwd: "/",

@@ -6,7 +6,7 @@
 import { parseArgs } from "@std/cli/parse-args";
 import { Cluster } from "../rig/cluster.ts";
 import { RunFolder } from "../rig/run_folder.ts";
-import { deploy } from "./deploy.ts";
+import { deploy, driverImage } from "./deploy.ts";
 import { clusterPath, isThere, lock, type Status, status } from "./state.ts";
 
 const HELP = `Usage: deno task cluster up | down | status [--json]
@@ -41,7 +41,8 @@ async function up(): Promise<number> {
     await folder.remove();
     Deno.exit(130);
   });
-  const cluster = await Cluster.start({ folder, nodes: NODES, log });
+  const images = [await driverImage(folder, log)];
+  const cluster = await Cluster.start({ folder, nodes: NODES.map((node) => ({ ...node, images })), log });
   await deploy(cluster, log);
   await folder.keep();
   tellUse(await status(path));

@@ -17,7 +17,7 @@ import { nodes } from "../../k8s/objects.ts";
 import { recordedIn, VolumeAgent } from "../../k8s/volume_agent.ts";
 import { ANY_GROUP } from "../../lvm/groups.ts";
 import { FakeApiServer } from "./api_server.ts";
-import { FakeMachine } from "./machine.ts";
+import type { FakeMachine } from "./machine.ts";
 
 /** The driver's name in tests. */
 export const DRIVER = "lvm.denolith.dev";
