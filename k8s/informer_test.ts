@@ -2,6 +2,8 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { type Thing, things } from "../tests/contract/api.ts";
 import { FakeApiServer } from "../tests/fake/api_server.ts";
 import { FakeNetwork } from "../tests/fake/network.ts";
+import { FakeClock } from "../tests/fake/clock.ts";
+import { type ApiClient, ApiError } from "./client.ts";
 import { HttpClient, type HttpClientOptions } from "./http_client.ts";
 import { Informer, type InformerOptions } from "./informer.ts";
 
@@ -151,4 +153,29 @@ Deno.test("Informer: keeps only what matches its selection, and no managed field
   const kept = await s.informer.waitFor("a", (thing) => thing?.metadata.generation === 2);
   assertEquals([s.informer.list().length, kept?.spec], [1, undefined]);
   assertEquals("managedFields" in kept!.metadata, false);
+});
+
+Deno.test("Informer: a server that is away for a minute is asked a dozen times, and within ten seconds once it is back", async () => {
+  const clock = new FakeClock();
+  const asked: number[] = [];
+  let away = true;
+  const list = () => {
+    asked.push(clock.now());
+    const error = new ApiError("list things: away", { status: 0, reason: "Unreachable" });
+    return away ? Promise.reject(error) : Promise.resolve({ items: [], resourceVersion: "1" });
+  };
+  const stop = new AbortController();
+  const ended = new Promise<IteratorResult<never>>((resolve) =>
+    stop.signal.addEventListener("abort", () => resolve({ done: true, value: undefined }))
+  );
+  const watch = () => ({ [Symbol.asyncIterator]: () => ({ next: () => ended }) });
+  const informer = new Informer({ list, watch } as unknown as ApiClient, things, { clock });
+  const running = informer.start(stop.signal);
+  await clock.advance(60_000);
+  assert(asked.length >= 8 && asked.length <= 13, `${asked}`);
+  away = false;
+  await clock.advance(10_000);
+  assertEquals(informer.hasSynced, true);
+  stop.abort();
+  await running;
 });

@@ -16,7 +16,9 @@ import {
 } from "../../k8s/client.ts";
 import type { ApiServer } from "../../k8s/config.ts";
 import { HttpClient } from "../../k8s/http_client.ts";
-import { type KubeObject, type Lease, leases, persistentVolumeClaims, type Resource } from "../../k8s/objects.ts";
+import { Informer } from "../../k8s/informer.ts";
+import { type KubeObject, leases, persistentVolumeClaims, type Resource } from "../../k8s/objects.ts";
+import { FakeNetwork } from "../fake/network.ts";
 
 /** An object of the custom resource that the host provides. */
 export interface Thing extends KubeObject {
@@ -48,7 +50,7 @@ export function apiContract(host: ApiHost): void {
   function test(name: string, body: (client: ApiClient, unique: string) => Promise<void>): void {
     Deno.test(`${host.name}: ${name}`, async () => {
       await using running = await host.start();
-      using client = new HttpClient(running.server, { userAgent: "denolith/test (contract)" });
+      using client = new HttpClient(running.server, { userAgent: "denolith/test (contract)", pageSize: 2 });
       await body(client, `c${crypto.randomUUID().slice(0, 8)}`);
     });
   }
@@ -71,20 +73,35 @@ export function apiContract(host: ApiHost): void {
   });
 
   test("what is not there is NotFound for every call", async (client, name) => {
-    const lease: Lease = { metadata: { name, namespace: "default", resourceVersion: "1" }, spec: {} };
+    const thing: Thing = { metadata: { name, resourceVersion: "1" } };
     for (
       const call of [
-        () => client.get(leases, lease.metadata),
-        () => client.replace(leases, lease),
-        () => client.patch(leases, lease.metadata, { merge: { spec: { leaseDurationSeconds: 1 } } }),
-        () => client.delete(leases, lease.metadata),
+        () => client.get(things, { name }),
+        () => client.replace(things, thing),
+        () => client.patch(things, { name }, { merge: { spec: { size: "1" } } }),
+        () => client.delete(things, { name }),
       ]
     ) {
       const error = await assertRejects(call, ApiError);
       assert(isNotFound(error), error.message);
-      assert(error.message.includes(`leases ${name}: NotFound: `), error.message);
+      assert(error.message.includes(`things ${name}: NotFound: `), error.message);
     }
   });
+
+  test(
+    "a lease is not there for patch(), but replace() makes it, unless it is to be one that was",
+    async (client, name) => {
+      const at = { name, namespace: "default" };
+      const merge = { spec: { leaseDurationSeconds: 1 } };
+      assert(isNotFound(await assertRejects(() => client.patch(leases, at, { merge }))));
+      const made = await client.replace(leases, { metadata: { ...at }, spec: { holderIdentity: "a" } });
+      assertEquals(made.spec?.holderIdentity, "a");
+      await client.delete(leases, at);
+      const error = await assertRejects(() => client.replace(leases, made), ApiError);
+      assert(isConflict(error), error.message);
+      assert(isNotFound(await assertRejects(() => client.get(leases, at))));
+    },
+  );
 
   test("replace() and patch() of an old revision conflict, and change nothing", async (client, name) => {
     const first = await client.create(things, { metadata: { name }, spec: { size: "1Gi" } });
@@ -229,6 +246,58 @@ export function apiContract(host: ApiHost): void {
     const error = await assertRejects(() => take(open, 1), ApiError);
     assert(isGone(error), error.message);
   });
+}
+
+/** Registers what an informer has to survive on an API server that listens on 127.0.0.1. */
+export function networkContract(host: ApiHost): void {
+  const faults: [
+    string,
+    (network: FakeNetwork, noticed: { silence: Promise<unknown>; failure: Promise<unknown> }) => Promise<void>,
+  ][] = [
+    ["a cut connection", (network) => Promise.resolve(network.cut())],
+    ["a connection that swallows everything silently", async (network, noticed) => {
+      network.freeze();
+      await noticed.silence;
+      network.thaw();
+    }],
+    ["a server that is away", async (network, noticed) => {
+      network.refuse();
+      await noticed.failure;
+      network.allow();
+    }],
+  ];
+  for (const [fault, play] of faults) {
+    Deno.test(`${host.name}: an informer survives ${fault}, and misses nothing`, async () => {
+      const name = `c${crypto.randomUUID().slice(0, 8)}`;
+      await using running = await host.start();
+      await using network = new FakeNetwork(running.server.url);
+      const [silence, failure] = [Promise.withResolvers<string>(), Promise.withResolvers<void>()];
+      const onRequest = (_: string, __: string, status: number) => status === 0 && failure.resolve();
+      const userAgent = "denolith/test (network)";
+      const pings = { pingAfterMs: 100, pingWithinMs: 100, onReconnect: silence.resolve, onRequest };
+      using direct = new HttpClient(running.server, { userAgent });
+      using client = new HttpClient({ ...running.server, url: network.by(running.server.url) }, {
+        userAgent,
+        ...pings,
+      });
+      await direct.create(things, { metadata: { name }, spec: { size: "1" } });
+      const informer = new Informer(client, things, { backoff: { startMs: 10, capMs: 50 } });
+      const stop = new AbortController();
+      const following = informer.start(stop.signal);
+      const has = (size?: string) =>
+        informer.waitFor(name, (thing) => thing?.spec?.size === size, { timeoutMs: 20_000 });
+      await has("1");
+      await direct.patch(things, { name }, { merge: { spec: { size: "2" } } });
+      await has("2");
+      const playing = play(network, { silence: silence.promise, failure: failure.promise });
+      await direct.patch(things, { name }, { merge: { spec: { size: "3" } } });
+      await Promise.all([playing, has("3")]);
+      await direct.delete(things, { name });
+      await informer.waitFor(name, (thing) => thing === undefined, { timeoutMs: 20_000 });
+      stop.abort();
+      await following;
+    });
+  }
 }
 
 async function take<T>(events: AsyncIterable<WatchEvent<T>>, count: number): Promise<WatchEvent<T>[]> {

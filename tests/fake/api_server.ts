@@ -50,13 +50,13 @@ const BUILT_IN: readonly Kind[] = [
   { resource: known.persistentVolumeClaims, status: true, generation: false, unconditional: true },
   { resource: known.nodes, status: true, generation: false, unconditional: true },
   { resource: known.pods, status: true, generation: true, unconditional: true },
-  { resource: known.events, status: false, generation: false, unconditional: true },
+  { resource: known.events, status: false, generation: false, unconditional: true, upsert: true },
   { resource: known.storageClasses, status: false, generation: false, unconditional: true },
   { resource: known.volumeAttributesClasses, status: false, generation: false, unconditional: true },
   { resource: known.csiNodes, status: false, generation: false, unconditional: true },
   { resource: known.csiDrivers, status: false, generation: false, unconditional: true },
   { resource: known.csiStorageCapacities, status: false, generation: false, unconditional: true },
-  { resource: known.leases, status: false, generation: false, unconditional: false },
+  { resource: known.leases, status: false, generation: false, unconditional: false, upsert: true },
 ];
 
 /** An API server in this process. It ends when it is disposed of. */

@@ -16,6 +16,8 @@ export interface Kind {
   readonly generation: boolean;
   /** Whether an object can be replaced without saying which revision. */
   readonly unconditional: boolean;
+  /** Whether replacing what is not there creates it. */
+  readonly upsert?: boolean;
 }
 
 /** A refusal, as the server words it. */
@@ -92,7 +94,13 @@ export class Collection {
 
   /** See PUT. */
   replace(sent: Stored, namespace: string | undefined, subresource?: string): Stored {
-    const { resource, unconditional } = this.kind;
+    const { resource, unconditional, upsert } = this.kind;
+    const { resourceVersion: _, uid, ...meta } = sent.metadata;
+    if (upsert && !this.objects.has(keyFor({ name: meta.name, namespace }))) {
+      const why = `Precondition failed: UID in precondition: ${uid}, UID in object meta: `;
+      if (uid) throw conflict(resource, meta.name, why);
+      return this.create({ ...sent, metadata: meta }, namespace);
+    }
     const old = this.get(sent.metadata.name, namespace);
     if (!sent.metadata.resourceVersion && !unconditional) {
       const why = "metadata.resourceVersion: Invalid value: 0: must be specified for an update";
