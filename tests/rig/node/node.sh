@@ -16,7 +16,8 @@ setsid containerd --log-level warn >>/var/log/containerd.log 2>&1 </dev/null &
     iptables -t nat -A $chain -d "$API_SERVICE" -p tcp --dport 443 -j DNAT --to-destination "$API_ADDRESS"
   done
   # What LVM does beside its work, on disks that are thrown away.
-  printf 'activation { monitoring = 0 }\nbackup { backup = 0 archive = 0 }\n' >/etc/lvm/lvmlocal.conf
+  [ -s /etc/lvm/lvmlocal.conf ] && grep -q rig /etc/lvm/lvmlocal.conf ||
+    printf '# rig\nactivation { monitoring = 0 }\nbackup { backup = 0 archive = 0 }\n' >/etc/lvm/lvmlocal.conf
   set -- $DATA_DISKS
   for group in $VOLUME_GROUPS; do # NAME:NUMBER-OF-DISKS
     disks=
