@@ -36,14 +36,18 @@ async function up(): Promise<number> {
     await RunFolder.open(path).remove();
   }
   await using folder = await RunFolder.create(path);
-  using _stop = onSignals(async () => {
+  using stopped = signals();
+  const wholly = async () => {
+    const images = [await driverImage(folder, log)];
+    await deploy(await Cluster.start({ folder, nodes: NODES.map((node) => ({ ...node, images })), log }), log);
+    return true;
+  };
+  if (!(await Promise.race([wholly(), stopped.signal]))) {
     log("stopping");
     await folder.remove();
+    // What is under way has nothing left to work on.
     Deno.exit(130);
-  });
-  const images = [await driverImage(folder, log)];
-  const cluster = await Cluster.start({ folder, nodes: NODES.map((node) => ({ ...node, images })), log });
-  await deploy(cluster, log);
+  }
   await folder.keep();
   tellUse(await status(path));
   return 0;
@@ -90,13 +94,16 @@ function tellUse(now: Status): void {
 Stop it by: deno task cluster down`);
 }
 
-/** Does something when this process is asked to end, until the answer is disposed. */
-function onSignals(act: () => void): Disposable {
-  const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
-  for (const signal of signals) Deno.addSignalListener(signal, act);
+/** Resolves to false when this process is asked to end; it does not end by itself meanwhile. */
+function signals(): Disposable & { signal: Promise<false> } {
+  const names = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+  const { promise, resolve } = Promise.withResolvers<false>();
+  const stop = () => resolve(false);
+  for (const name of names) Deno.addSignalListener(name, stop);
   return {
+    signal: promise,
     [Symbol.dispose]() {
-      for (const signal of signals) Deno.removeSignalListener(signal, act);
+      for (const name of names) Deno.removeSignalListener(name, stop);
     },
   };
 }

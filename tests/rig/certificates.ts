@@ -31,14 +31,7 @@ export async function makeAuthority(folder: RunFolder): Promise<void> {
 /** Makes `certs/NAME.crt` and `.key` for a server that is called by these names and addresses. */
 export async function makeServerCertificate(folder: RunFolder, name: string, hosts: readonly string[]): Promise<void> {
   const names = hosts.map((host) => `${/^[\d.]+$/.test(host) ? "IP" : "DNS"}:${host}`).join(",");
-  const more = `subjectAltName=${names}`;
-  // RSA: busybox in pods knows no other.
-  await sign(folder, name, {
-    subject: `/CN=${name}`,
-    usage: "serverAuth",
-    more,
-    key: ["-newkey", "rsa:2048", "-nodes"],
-  });
+  await sign(folder, name, { subject: `/CN=${name}`, usage: "serverAuth", more: `subjectAltName=${names}` });
 }
 
 /** Makes `certs/NAME.crt` and `.key` for a client, and answers the paths. */
@@ -81,19 +74,16 @@ interface Request {
   readonly usage: "serverAuth" | "clientAuth";
   /** A further extension. */
   readonly more?: string;
-  /** How the key is made, if not as usual. */
-  readonly key?: readonly string[];
 }
 
-async function sign(folder: RunFolder, name: string, request: Request): Promise<void> {
+async function sign(folder: RunFolder, name: string, { subject, usage, more }: Request): Promise<void> {
   const [key, csr, ext, crt] = ["key", "csr", "ext", "crt"].map((end) => `certs/${name}.${end}`) as [
     string,
     string,
     string,
     string,
   ];
-  const { subject, usage, more } = request;
-  await openssl(folder, ["req", ...request.key ?? NEW_KEY, "-keyout", key, "-out", csr, "-subj", subject]);
+  await openssl(folder, ["req", ...NEW_KEY, "-keyout", key, "-out", csr, "-subj", subject]);
   const extensions = ["basicConstraints=critical,CA:FALSE", `extendedKeyUsage=${usage}`, ...(more ? [more] : [])];
   await Deno.writeTextFile(folder.file(ext), extensions.join("\n") + "\n");
   const ca = ["-CA", CA, "-CAkey", "certs/ca.key", "-set_serial", `0x${crypto.randomUUID().replaceAll("-", "")}`];

@@ -61,6 +61,7 @@ export class RunFolder implements AsyncDisposable {
   /** Absolute path of the folder. */
   readonly path: string;
   #keeper: Deno.ChildProcess | undefined;
+  #ends = false;
 
   private constructor(path: string, keeper?: Deno.ChildProcess) {
     this.path = path;
@@ -110,8 +111,10 @@ export class RunFolder implements AsyncDisposable {
    * Starts a program. One that cannot run is seen by {@linkcode RunFolder.isRunning}.
    *
    * @param name its name here; what ran before under that name must have ended
+   * @throws {Error} when the folder is being removed
    */
   async start(name: string, program: string, args: readonly string[]): Promise<void> {
+    if (this.#ends) throw new Error(`start ${name}: its folder is being removed`);
     await this.#shell("start", START, [BECOME, name, program, ...args]);
   }
 
@@ -164,6 +167,7 @@ export class RunFolder implements AsyncDisposable {
 
   /** Kills all processes and removes the folder. */
   async remove(): Promise<void> {
+    this.#ends = true;
     if (this.#keeper === undefined) return await this.#shell("end", END, ["denolith-run-folder", this.path]);
     await this.#keeper.stdin.close();
     await this.#keeper.status;
