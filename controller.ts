@@ -73,7 +73,7 @@ export async function controller(flags: Flags, end: AbortSignal): Promise<number
   });
   const handlers = controllerHandlers({ volumes, locks: new Locks() });
   const calls = loopCalls({ handlers, claims, onAnswer: metrics.onAnswer });
-  const events = new EventRecorder(client, { component: driver, instance: Deno.hostname() });
+  const events = new EventRecorder(client, { component: driver, instance: flags.identity! });
   const loops = makeLoops({ cluster, driver, events, calls, inform, own });
   const running = informers.map((informer) => informer.start(end));
   await Promise.race([Promise.all(informers.map(({ synced }) => synced)), aborted(end)]);
@@ -89,7 +89,7 @@ export async function controller(flags: Flags, end: AbortSignal): Promise<number
   for (const [name, loop] of Object.entries(loops)) {
     if (disabled.includes(name)) continue;
     const lease = { name: officialLeaseName(LOOPS[name as keyof typeof LOOPS], driver), namespace: flags.namespace! };
-    const election = new LeaderElection(client, { lease, identity: `${Deno.hostname()}-${crypto.randomUUID()}` });
+    const election = new LeaderElection(client, { lease, identity: `${flags.identity}-${crypto.randomUUID()}` });
     running.push(election.run(end, (signal) => loop.run(signal)));
   }
 

@@ -109,6 +109,7 @@ const SUBCOMMANDS: Subcommands = {
     flags: {
       endpoint: SHARED_FLAGS.endpoint,
       namespace: { value: "NAME", help: "the namespace of its Leases", default: () => "denolith-system" },
+      identity: { value: "NAME", help: "who it is in Leases and events", default: () => Deno.hostname() },
       "disable-loops": { value: "LIST", help: "loops to leave to the official sidecars: provisioner, resizer" },
       ...CLUSTER_FLAGS,
       "http-address": HTTP_FLAG(":9809"),

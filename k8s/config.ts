@@ -4,14 +4,8 @@
  * @module
  */
 
-/**
- * Text that is given, or that is in a file, which is read again when it may have changed; or that has to be asked for, of a
- * program where one is named.
- */
-export type Source =
-  | { readonly text: string }
-  | { readonly file: string }
-  | { readonly ask: () => Promise<string>; readonly program?: string | undefined };
+/** Text that is given, or that is in a file, which is read again when it may have changed. */
+export type Source = { readonly text: string } | { readonly file: string };
 
 /** Where the API server is, and as whom it is asked. */
 export interface ApiServer {
@@ -63,8 +57,6 @@ export interface ServerReach {
   readonly hosts: readonly string[];
   /** The files that it reads. */
   readonly files: readonly string[];
-  /** The programs that it runs to be let in. */
-  readonly programs: readonly string[];
 }
 
 /** What a client of the server touches. */
@@ -74,12 +66,11 @@ export function reachOf(server: ApiServer): ServerReach {
   return {
     hosts: [`${hostname}:${port || (protocol === "https:" ? "443" : "80")}`],
     files: sources.flatMap((source) => "file" in source ? [source.file] : []),
-    programs: sources.flatMap((source) => "ask" in source && source.program !== undefined ? [source.program] : []),
   };
 }
 
 /** What a source says now. @throws {Error} when its file cannot be read */
 export async function read(source: Source): Promise<string> {
   if ("text" in source) return source.text;
-  return (await ("file" in source ? Deno.readTextFile(source.file) : source.ask())).trim();
+  return (await Deno.readTextFile(source.file)).trim();
 }

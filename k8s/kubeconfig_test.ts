@@ -38,41 +38,64 @@ Deno.test("kubeconfigServer(): a token and files, which count from where the kub
     const server = await kubeconfigServer(path);
     assertEquals([server.url, server.namespace, server.token], ["https://10.0.0.1:6443", "shop", { text: "secret" }]);
     const files = [`${dirname(path)}/ca.crt`, "/etc/me.crt", "/etc/me.key"];
-    assertEquals(reachOf(server), { hosts: ["10.0.0.1:6443"], files, programs: [] });
+    assertEquals(reachOf(server), { hosts: ["10.0.0.1:6443"], files });
   });
 });
 
-Deno.test("kubeconfigServer(): data in the file and a program for the token let one in over TLS", async () => {
+Deno.test("kubeconfigServer(): data in the file, and a token, let one in over TLS", async () => {
   const [cert, key] = await Promise.all(["server.crt", "server.key"].map((name) => Deno.readTextFile(TLS + name)));
   await using fake = FakeApiServer.start({
     resources: [things],
-    token: "from-a-program",
+    token: "secret",
     tls: { cert: cert!, key: key! },
   });
   const base64 = async (name: string) => (await Deno.readFile(TLS + name)).toBase64();
-  const apiVersion = "client.authentication.k8s.io/v1";
-  const answer = { apiVersion, kind: "ExecCredential", status: { token: "from-a-program" } };
-  const exec = { apiVersion, command: "echo", args: [JSON.stringify(answer)], interactiveMode: "Never" };
   const cluster = { server: fake.url, "certificate-authority-data": await base64("ca.crt") };
   const user = {
     "client-certificate-data": await base64("client.crt"),
     "client-key-data": await base64("client.key"),
-    exec,
+    token: "secret",
   };
   await withConfig({ cluster, user }, async (path) => {
     const server = await kubeconfigServer(path);
-    assertEquals(reachOf(server).programs, ["echo"]);
     assertEquals(await read(server.key!), (await Deno.readTextFile(`${TLS}client.key`)).trimEnd() + "\n");
     using client = new HttpClient(server, { userAgent: "denolith/test (kubeconfig)" });
     assertEquals((await client.list(things)).items, []);
   });
 });
 
+Deno.test("kubeconfigServer(): a file in YAML, with a file for the token", async () => {
+  const path = await Deno.makeTempFile();
+  try {
+    await Deno.writeTextFile(
+      path,
+      `apiVersion: v1
+kind: Config
+clusters: [{ name: c, cluster: { server: "http://127.0.0.1:1" } }]
+users:
+- name: u
+  user:
+    tokenFile: token # beside this file
+contexts: [{ name: x, context: { cluster: c, user: u } }]
+current-context: x
+`,
+    );
+    const { token, ca } = await kubeconfigServer(path);
+    assertEquals([token, ca], [{ file: `${dirname(path)}/token` }, undefined]);
+  } finally {
+    await Deno.remove(path);
+  }
+});
+
 Deno.test("kubeconfigServer(): what cannot be used is said so", async () => {
   const insecure = { server: "https://10.0.0.1", "insecure-skip-tls-verify": true };
   await withConfig({ cluster: insecure, user: {} }, async (path) => {
-    await assertRejects(() => kubeconfigServer(path), Error, `reading ${path}: insecure-skip-tls-verify is refused`);
+    await assertRejects(() => kubeconfigServer(path), Error, "insecure-skip-tls-verify is not supported");
     await assertRejects(() => kubeconfigServer(path, "other"), Error, `reading ${path}: there is no context other`);
   });
-  await assertRejects(() => kubeconfigServer("/nowhere/config"), Error, "reading /nowhere/config: ENOENT");
+  const exec = { command: "echo", args: [], apiVersion: "client.authentication.k8s.io/v1" };
+  await withConfig({ cluster: { server: "https://10.0.0.1" }, user: { exec } }, async (path) => {
+    await assertRejects(() => kubeconfigServer(path), Error, "exec is not supported");
+  });
+  await assertRejects(() => kubeconfigServer("/nowhere/config"), Error, "reading /nowhere/config: No such file");
 });
