@@ -7,7 +7,7 @@
 import manifest from "./deno.json" with { type: "json" };
 import type { Flags } from "./command_line.ts";
 import { parseHttpAddress, serveHttp } from "./http.ts";
-import { type ApiServer, inClusterServer, reachOf, SERVICE_ACCOUNT } from "./k8s/config.ts";
+import { type ApiServer, IN_CLUSTER_ENVIRONMENT, inClusterServer, reachOf, SERVICE_ACCOUNT } from "./k8s/config.ts";
 import { HttpClient } from "./k8s/http_client.ts";
 import { Metrics } from "./metrics.ts";
 import type { Reach } from "./permissions.ts";
@@ -20,7 +20,7 @@ export async function apiServer(flags: Flags): Promise<ApiServer> {
 }
 
 /** What a process of the cluster touches beside its sockets: the API server, with who it is there, and its HTTP address. */
-export async function clusterReach(flags: Flags): Promise<Required<Pick<Reach, "hosts" | "files">>> {
+export async function clusterReach(flags: Flags): Promise<Pick<Reach, "hosts" | "files" | "variables">> {
   const { hosts, files } = reachOf(await apiServer(flags));
   const http = parseHttpAddress(flags["http-address"]!);
   const inCluster = flags.kubeconfig === undefined;
@@ -28,6 +28,7 @@ export async function clusterReach(flags: Flags): Promise<Required<Pick<Reach, "
     hosts: http === undefined
       ? hosts
       : [...hosts, `${http.host.includes(":") ? `[${http.host}]` : http.host}:${http.port}`],
+    variables: inCluster ? IN_CLUSTER_ENVIRONMENT : [],
     // Kubernetes replaces a token by another link to another directory
     files: inCluster
       ? [SERVICE_ACCOUNT, SERVICE_ACCOUNT.replace(/^\/var\/run\//, "/run/")]

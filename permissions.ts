@@ -19,6 +19,8 @@ export interface Reach {
   readonly hosts?: readonly string[];
   /** The files and directories that it only reads. */
   readonly files?: readonly string[];
+  /** The environment's variables that it reads, beside those of grpc-js. */
+  readonly variables?: readonly string[];
 }
 
 /**
@@ -48,14 +50,14 @@ export const ENVIRONMENT: readonly string[] = [
  * @param module the path of the file that the worker starts from: it reads that itself
  */
 export function permissionsFor(reach: Reach, module: string): Deno.PermissionOptionsObject {
-  const { programs = PROGRAM_PATHS, sockets, directories, hosts = [], files = [] } = reach;
+  const { programs = PROGRAM_PATHS, sockets, directories, hosts = [], files = [], variables = [] } = reach;
   const changed: string[] = [...new Set([...sockets.map((path) => dirname(path)), ...directories])];
   return {
     run: programs.length === 0 ? false : [...programs],
     read: [...changed, ...files, module],
     write: changed,
     net: [...sockets.map((path) => `unix:${path}`), ...hosts],
-    env: [...ENVIRONMENT],
+    env: [...variables, ...ENVIRONMENT],
     sys: false,
     ffi: false,
     import: false,
