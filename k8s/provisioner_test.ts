@@ -1,6 +1,9 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { Cluster, DRIVER, KEY, until } from "../tests/fake/cluster.ts";
+import { SELECTED_NODE } from "./claim.ts";
+import { persistentVolumes } from "./objects.ts";
 import { Provisioner } from "./provisioner.ts";
+import { secrets } from "./secrets.ts";
 
 /** A cluster and a provisioner that runs. */
 async function scene() {
@@ -82,4 +85,85 @@ Deno.test("claims that wait for a consumer, have a volume, or are for others are
   await cluster.bound("ours");
   assertEquals(cluster.driver.count("createVolume"), 1);
   assertMatch(await cluster.event("Provisioning"), /ours/);
+});
+
+Deno.test("a claim that waits for a consumer gets its volume on the node that the scheduler chose, and nowhere else", async () => {
+  await using s = await scene();
+  const { cluster, cluster: { driver } } = s;
+  cluster.addClaim("data", { storageClassName: "later" }, { annotations: { [SELECTED_NODE]: "b" } });
+  await cluster.bound();
+  const { request } = [...driver.volumes.values()][0]!;
+  assertEquals(request.topology, { requisite: [{ [KEY]: "b" }], preferred: [{ [KEY]: "b" }] });
+  const [term] = cluster.kept[0]!.spec!.nodeAffinity!.required!.nodeSelectorTerms;
+  assertEquals(term!.matchExpressions, [{ key: KEY, operator: "In", values: ["b"] }]);
+});
+
+Deno.test("a claim of a class that names secrets and an attributes class gets its volume with what they say", async () => {
+  await using s = await scene();
+  const { cluster, cluster: { driver } } = s;
+  cluster.api.put(secrets, { metadata: { name: "key-data", namespace: "default" }, data: { pass: btoa("word") } });
+  cluster.addAttributesClass("fast", { iops: "100" });
+  cluster.addClass("locked", {
+    volumeBindingMode: "Immediate",
+    parameters: {
+      "csi.storage.k8s.io/provisioner-secret-name": "key-${pvc.name}",
+      "csi.storage.k8s.io/provisioner-secret-namespace": "${pvc.namespace}",
+      "csi.storage.k8s.io/controller-expand-secret-name": "expand",
+      "csi.storage.k8s.io/controller-expand-secret-namespace": "default",
+    },
+  });
+  cluster.addClaim("data", { storageClassName: "locked", volumeAttributesClassName: "fast" });
+  await cluster.bound();
+  const { request } = [...driver.volumes.values()][0]!;
+  assertEquals([request.secrets, request.mutableParameters, request.parameters], [
+    { pass: "word" },
+    { iops: "100" },
+    {},
+  ]);
+  const { metadata, spec } = cluster.kept[0]!;
+  assertEquals(metadata.annotations?.["volume.kubernetes.io/provisioner-deletion-secret-name"], "key-data");
+  assertEquals(spec?.csi?.controllerExpandSecretRef, { name: "expand", namespace: "default" });
+  assertEquals(spec?.volumeAttributesClassName, "fast");
+});
+
+Deno.test("a claim for a block device gets one, without a filesystem", async () => {
+  await using s = await scene();
+  s.cluster.addClaim("data", { volumeMode: "Block", accessModes: ["ReadWriteOncePod"] });
+  await s.cluster.bound();
+  const { request } = [...s.cluster.driver.volumes.values()][0]!;
+  assertEquals(request.capabilities, [{ mode: "SINGLE_NODE_SINGLE_WRITER", access: { kind: "block" } }]);
+  assertEquals([s.cluster.kept[0]!.spec!.volumeMode, s.cluster.kept[0]!.spec!.csi!.fsType], ["Block", undefined]);
+});
+
+Deno.test("a claim to be filled by another program is left to it, and says so", async () => {
+  await using s = await scene();
+  s.cluster.addClaim("data", { dataSourceRef: { apiGroup: "books.example", kind: "Book", name: "one" } });
+  assertMatch(await s.cluster.event("Provisioning"), /Book of books.example: left to/);
+  s.cluster.addClaim("other");
+  await s.cluster.bound("other");
+  assertEquals(s.cluster.driver.count("createVolume"), 1);
+});
+
+Deno.test("a claim whose PersistentVolume exists is done: nothing is called, and nothing said", async () => {
+  await using cluster = await Cluster.start({ binds: false });
+  const { uid } = cluster.addClaim().metadata;
+  cluster.api.put(persistentVolumes, { metadata: { name: `pvc-${uid}` }, spec: { claimRef: { uid: uid! } } });
+  const provisioner = new Provisioner(cluster.loopOptions());
+  const stop = cluster.run((signal) => provisioner.run(signal));
+  cluster.addClaim("other");
+  await until(() => cluster.kept.length === 2, "the other volume");
+  await stop();
+  assertEquals(cluster.driver.calls.map(({ request }) => "name" in request && request.claim.name), ["other"]);
+});
+
+Deno.test("a claim whose PersistentVolume was deleted before it was bound gets another volume", async () => {
+  await using cluster = await Cluster.start({ binds: false });
+  const provisioner = new Provisioner(cluster.loopOptions());
+  cluster.run((signal) => provisioner.run(signal));
+  cluster.addClaim();
+  await until(() => cluster.kept.length === 1, "the volume");
+  const { name, uid } = cluster.kept[0]!.metadata;
+  await cluster.remove(persistentVolumes, { name });
+  await until(() => cluster.kept[0] !== undefined && cluster.kept[0].metadata.uid !== uid, "another one");
+  assertEquals(cluster.driver.calls.map(({ call }) => call), ["createVolume", "deleteVolume", "createVolume"]);
 });

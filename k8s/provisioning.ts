@@ -20,8 +20,10 @@ import { hasDriver, topologyOfAll, topologyOfNode, WrongNodeError } from "./clai
 import { ClaimError, readClassParameters } from "./class_parameters.ts";
 import { ApiError, isAlreadyExists, isNotFound, isTransient } from "./client.ts";
 import { type CreatedVolume, isExhausted, isMaybeInProgress, reasonOf } from "./csi_calls.ts";
+import type { Informer } from "./informer.ts";
 import { Loop } from "./loop.ts";
 import {
+  type KubeObject,
   type PersistentVolumeClaim,
   persistentVolumeClaims,
   persistentVolumes,
@@ -57,6 +59,7 @@ export class Provisioning {
   /** The keys of claims whose events said that work has begun. */
   readonly #announced = new Set<string>();
   #loop: Loop | undefined;
+  #stopping: AbortSignal | undefined;
 
   /** Does nothing before {@linkcode Provisioning.run}. */
   constructor(options: ProvisionerOptions) {
@@ -90,7 +93,7 @@ export class Provisioning {
       onTurn,
       clock,
     });
-    this.#loop = loop;
+    [this.#loop, this.#stopping] = [loop, signal];
     loop.follow(claims, (claim) => this.#concerns(claim) ? [keyOfClaim(claim)] : [])
       .follow(volumes, ({ spec }) => this.#wanting(spec?.claimRef))
       .follow(classes, ({ metadata }) => this.#waitingFor(metadata.name))
@@ -255,9 +258,7 @@ export class Provisioning {
       this.#log.warn("an intent could not be marked as handed over; the sweep does it", { volume: name, error });
     });
     // Else a change of the claim that comes first would be taken for a claim without a volume.
-    await volumes.waitFor(name, (volume) => volume !== undefined, { signal, timeoutMs: SEEN_WITHIN_MS }).catch(
-      () => {},
-    );
+    await this.#seen(volumes, name, (volume) => volume !== undefined);
   }
 
   #announce(key: string, claim: PersistentVolumeClaim, message: string): void {
@@ -292,8 +293,12 @@ export class Provisioning {
     const merge = { metadata: { annotations: { [SELECTED_NODE]: null } } };
     await this.#options.client.patch(persistentVolumeClaims, { namespace, name }, { merge, resourceVersion, signal });
     const chosenAgain = (now: PersistentVolumeClaim | undefined) => now === undefined || selectedNodeOf(now) !== node;
-    await this.#options.claims.waitFor(`${namespace}/${name}`, chosenAgain, { signal, timeoutMs: SEEN_WITHIN_MS })
-      .catch(() => {});
+    await this.#seen(this.#options.claims, `${namespace}/${name}`, chosenAgain);
+  }
+
+  /** Waits until a copy shows what was done, so that it is not done again; not when the loop is to end. */
+  async #seen<T extends KubeObject>(copy: Informer<T>, key: string, is: (object: T | undefined) => boolean) {
+    await copy.waitFor(key, is, { signal: this.#stopping, timeoutMs: SEEN_WITHIN_MS }).catch(() => {});
   }
 }
 

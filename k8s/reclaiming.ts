@@ -18,6 +18,7 @@ const SEEN_WITHIN_MS = 10_000;
 /** Guards PersistentVolumes, and removes their volumes. */
 export class Reclaiming {
   readonly #options: ProvisionerOptions;
+  #stopping: AbortSignal | undefined;
 
   /** Does nothing before {@linkcode Reclaiming.run}. */
   constructor(options: ProvisionerOptions) {
@@ -27,6 +28,7 @@ export class Reclaiming {
   /** Works until the signal is aborted. */
   async run(signal: AbortSignal): Promise<void> {
     const { driverName, volumes, parallel = 10, backoff, onTurn, clock } = this.#options;
+    this.#stopping = signal;
     const loop = new Loop({
       name: "reclaimer",
       reconcile: (name, ending) => this.#reconcile(name, ending),
@@ -77,7 +79,7 @@ export class Reclaiming {
         if (!isNotFound(error)) throw error;
       });
     }
-    await this.#seen(name, (now) => now === undefined || now.metadata.deletionTimestamp !== undefined, signal);
+    await this.#seen(name, (now) => now === undefined || now.metadata.deletionTimestamp !== undefined);
   }
 
   async #deleteVolume(volume: PersistentVolume, signal: AbortSignal): Promise<void> {
@@ -102,15 +104,12 @@ export class Reclaiming {
     }
     const guarded = finalizers.includes(VOLUME_FINALIZER);
     const same = (now: PersistentVolume) => (now.metadata.finalizers?.includes(VOLUME_FINALIZER) ?? false) === guarded;
-    await this.#seen(name, (now) => now === undefined || same(now), signal);
+    await this.#seen(name, (now) => now === undefined || same(now));
   }
 
-  /** Waits until the copy shows what was done, so that it is not done again. */
-  async #seen(
-    name: string,
-    predicate: (volume: PersistentVolume | undefined) => boolean,
-    signal: AbortSignal,
-  ): Promise<void> {
-    await this.#options.volumes.waitFor(name, predicate, { signal, timeoutMs: SEEN_WITHIN_MS }).catch(() => {});
+  /** Waits until the copy shows what was done, so that it is not done again; not when the loop is to end. */
+  async #seen(name: string, is: (volume: PersistentVolume | undefined) => boolean): Promise<void> {
+    const options = { signal: this.#stopping, timeoutMs: SEEN_WITHIN_MS };
+    await this.#options.volumes.waitFor(name, is, options).catch(() => {});
   }
 }

@@ -202,8 +202,8 @@ export class Cluster implements AsyncDisposable {
   /** The requests of a client that were no part of listing and watching. */
   asked(name = "loop"): string[] {
     const isOwn = (request: { headers: Headers }) => request.headers.get("user-agent") === name;
-    return this.api.requests.filter(isOwn).filter(({ method, query, path }) =>
-      method !== "GET" || !query.has("watch") && path.split("/").length > 5
+    return this.api.requests.filter(isOwn).filter(({ method, query }) =>
+      method !== "GET" || !query.has("watch") && !query.has("limit")
     ).map(({ method, path }) => `${method} ${path.replace(/[0-9a-f]{8}-[0-9a-f-]{27}/, "UID")}`);
   }
 

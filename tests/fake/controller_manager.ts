@@ -57,6 +57,12 @@ export async function bindVolumes({ client, claims, volumes }: BinderOptions, si
     backoff: { startMs: 5, capMs: 20 },
     drainMs: 100,
   });
-  loop.follow(volumes).follow(claims, ({ metadata }) => [`pvc-${metadata.uid}`]);
+  loop.follow(volumes).follow(
+    claims,
+    (claim) =>
+      volumes.list().filter(({ spec }) => spec?.claimRef?.uid === claim.metadata.uid).map(({ metadata }) =>
+        metadata.name
+      ),
+  );
   await loop.run(signal);
 }

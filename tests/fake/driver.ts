@@ -58,6 +58,11 @@ export class FakeDriver implements CsiCalls, Intents {
     this.#mishaps.push({ call, mishap });
   }
 
+  /** Has nothing go wrong any more. */
+  forget(): void {
+    this.#mishaps.length = 0;
+  }
+
   /** Settles when the next call of a kind came. */
   called(call: Call): Promise<void> {
     return new Promise((resolve) => this.#waiting.push({ call, resolve }));
