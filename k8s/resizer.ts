@@ -1,0 +1,272 @@
+/**
+ * The resizer: grows the volumes of claims that ask for more, and says in their status how far that is.
+ *
+ * @module
+ */
+
+import type { ApiClient } from "./client.ts";
+import { isConflict } from "./client.ts";
+import { type Backoff, type Clock, systemClock } from "./clock.ts";
+import { type CsiCalls, type ExpandedVolume, isInfeasible, isMaybeInProgress, reasonOf } from "./csi_calls.ts";
+import type { EventRecorder } from "./events.ts";
+import type { Informer } from "./informer.ts";
+import { Loop, type Turn } from "./loop.ts";
+import {
+  type KubeObject,
+  type PersistentVolume,
+  type PersistentVolumeClaim,
+  persistentVolumeClaims,
+  persistentVolumes,
+} from "./objects.ts";
+import { DRAIN_MS } from "./provisioner_options.ts";
+import {
+  beginning,
+  capacityOf,
+  failing,
+  finished,
+  grown,
+  isFollowed,
+  isVolumeOf,
+  nextSize,
+  SIZE_BEFORE,
+  sizesOf,
+  type StatusPatch,
+  waitingForNode,
+  wantsMore,
+} from "./resize.ts";
+import { readSecret } from "./secrets.ts";
+import { accessModeOf } from "./volume_request.ts";
+
+/** What the resizer works with. The informers are started, and shared, by whoever supplies them. */
+export interface ResizerOptions {
+  /** The driver's name. */
+  readonly driverName: string;
+  /** The API server. */
+  readonly client: ApiClient;
+  /** The driver. */
+  readonly csi: Pick<CsiCalls, "expandVolume">;
+  /** Where events go. */
+  readonly events: EventRecorder;
+  /** The claims of all namespaces. */
+  readonly claims: Informer<PersistentVolumeClaim>;
+  /** The PersistentVolumes. */
+  readonly volumes: Informer<PersistentVolume>;
+  /** How many claims are served at once; 10. */
+  readonly parallel?: number | undefined;
+  /** How waiting grows with a claim's failures; from 1 s to 5 min. */
+  readonly backoff?: Backoff | undefined;
+  /** When what was infeasible is tried again, in milliseconds; after 5 min. */
+  readonly slowRetryMs?: number | undefined;
+  /** Told of every turn of the loop. */
+  readonly onTurn?: ((turn: Turn) => void) | undefined;
+  /** Time. */
+  readonly clock?: Clock | undefined;
+}
+
+/** Milliseconds in which a change that was made should be seen by the informers. */
+const SEEN_WITHIN_MS = 1_000;
+
+/** How often a change of a status is tried against other changes. */
+const TRIES = 4;
+
+/** The resizer. Two of them at work do everything twice, and harm nothing. */
+export class Resizer {
+  readonly #options: ResizerOptions;
+  readonly #clock: Clock;
+  /** The keys of claims whose last call failed for good. */
+  readonly #failed = new Set<string>();
+  /** What was infeasible, and when it is tried again. */
+  readonly #slow = new Map<string, { bytes: bigint; until: number }>();
+  #loop: Loop | undefined;
+  #stopping: AbortSignal | undefined;
+
+  /** Does nothing before {@linkcode Resizer.run}. */
+  constructor(options: ResizerOptions) {
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+  }
+
+  /** Works until the signal is aborted, and comes back when nothing is being worked on any more. It may be run again. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { claims, volumes, parallel = 10, backoff, onTurn, clock } = this.#options;
+    this.#failed.clear();
+    this.#slow.clear();
+    const loop = new Loop({
+      name: "resizer",
+      reconcile: (key, ending) => this.#reconcile(key, ending),
+      parallel,
+      backoff,
+      drainMs: DRAIN_MS,
+      onTurn,
+      clock,
+    });
+    [this.#loop, this.#stopping] = [loop, signal];
+    loop.follow(claims, () => []).follow(volumes, (volume) => this.#concerned(volume));
+    const undo = claims.subscribe((key, now, before) => {
+      if (now !== undefined && (before === undefined || facts(now) !== facts(before))) {
+        if (wantsMore(now) || before !== undefined) loop.add(key);
+      }
+      if (now === undefined) [this.#failed, this.#slow].forEach((memory) => memory.delete(key));
+    });
+    await loop.run(signal);
+    undo();
+    this.#loop = undefined;
+  }
+
+  /** Tries again, soon, the claims for which there was no space: to be called when a node has more. */
+  poke(): void {
+    const keys = [...this.#slow.keys()];
+    this.#slow.clear();
+    for (const key of keys) this.#loop?.add(key);
+  }
+
+  #concerned(volume: PersistentVolume): string[] {
+    const { spec, metadata } = volume;
+    if (spec?.csi?.driver !== this.#options.driverName || spec.claimRef === undefined) return [];
+    const key = `${spec.claimRef.namespace}/${spec.claimRef.name}`;
+    const claim = this.#options.claims.get(key);
+    const due = metadata.annotations?.[SIZE_BEFORE] !== undefined || claim !== undefined && wantsMore(claim);
+    return due ? [key] : [];
+  }
+
+  async #reconcile(key: string, signal: AbortSignal): Promise<void | { again: number }> {
+    const { claims, volumes, driverName } = this.#options;
+    const claim = claims.get(key);
+    const volume = volumes.get(claim?.spec?.volumeName ?? "");
+    if (claim === undefined || volume === undefined || !isVolumeOf(claim, volume, driverName)) return;
+    if (isFollowed(claim, volume)) await this.#forgetSizeBefore(volume, signal);
+    const bytes = wantsMore(claim) ? nextSize(claim, volume, { failed: this.#failed.has(key) }) : undefined;
+    if (bytes === undefined) return;
+    const slow = this.#slow.get(key);
+    const wait = slow?.bytes === bytes ? slow.until - this.#clock.now() : 0;
+    if (wait > 0) return { again: wait };
+    return await this.#resize(key, { claim, volume, bytes }, signal);
+  }
+
+  async #resize(
+    key: string,
+    { claim, volume, bytes }: { claim: PersistentVolumeClaim; volume: PersistentVolume; bytes: bigint },
+    signal: AbortSignal,
+  ): Promise<void | { again: number }> {
+    const { events } = this.#options;
+    const begun = beginning(claim, bytes, this.#now());
+    // At the revision that was decided on: someone may just have asked for another size.
+    const marked = begun === undefined ? claim : await this.#patch(claim, begun, signal);
+    if (begun !== undefined) events.record(marked, "Normal", "Resizing", `volume ${volume.metadata.name} is growing`);
+    let expanded: ExpandedVolume;
+    try {
+      expanded = await this.#expand(volume, bytes, signal);
+    } catch (error) {
+      if (signal.aborted) throw error;
+      return await this.#fail(key, { claim: marked, bytes, error }, signal);
+    }
+    this.#failed.delete(key);
+    this.#slow.delete(key);
+    await this.#record({ claim: marked, volume, expanded }, signal);
+  }
+
+  async #expand(volume: PersistentVolume, requiredBytes: bigint, signal: AbortSignal): Promise<ExpandedVolume> {
+    const { client, csi } = this.#options;
+    const { csi: source, accessModes = [], volumeMode, mountOptions = [] } = volume.spec!;
+    const { volumeHandle: volumeId, fsType = "", controllerExpandSecretRef: named } = source!;
+    const reference = named?.name && named.namespace ? { name: named.name, namespace: named.namespace } : undefined;
+    const access = volumeMode === "Block"
+      ? { kind: "block" } as const
+      : { kind: "mount", fsType, flags: mountOptions } as const;
+    const secrets = await readSecret(client, reference, { signal });
+    const capability = { mode: accessModeOf(accessModes), access };
+    return await csi.expandVolume({ volumeId, requiredBytes, capability, secrets }, { signal });
+  }
+
+  /** Writes down what came of it: first the volume's size, then what is still due. */
+  async #record(
+    { claim, volume, expanded }: { claim: PersistentVolumeClaim; volume: PersistentVolume; expanded: ExpandedVolume },
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { client, events, volumes, claims } = this.#options;
+    const { capacityBytes, nodeExpansionRequired } = expanded;
+    const before = nodeExpansionRequired ? claim.status?.capacity?.["storage"] : undefined;
+    const { name } = volume.metadata;
+    const merge = grown(volume, capacityBytes, { before });
+    if (merge !== undefined) await client.patch(persistentVolumes, { name }, { merge, signal });
+    const patched = await this.#patchAnyhow(claim, (now) => {
+      return nodeExpansionRequired ? waitingForNode(now, this.#now()) : finished(now, capacityBytes);
+    }, signal);
+    if (nodeExpansionRequired) {
+      events.record(claim, "Normal", "FileSystemResizeRequired", "a node has to grow the filesystem");
+    } else events.record(claim, "Normal", "VolumeResizeSuccessful", `volume ${name} has grown`);
+    const key = `${claim.metadata.namespace}/${claim.metadata.name}`;
+    const { state } = sizesOf(patched ?? claim);
+    await this.#seen(volumes, name, (now) => now === undefined || capacityOf(now) >= capacityBytes);
+    await this.#seen(claims, key, (now) => now === undefined || sizesOf(now).state === state);
+  }
+
+  /** Says why it failed, and when it is tried again. */
+  async #fail(
+    key: string,
+    { claim, bytes, error }: { claim: PersistentVolumeClaim; bytes: bigint; error: unknown },
+    signal: AbortSignal,
+  ): Promise<{ again: number }> {
+    const message = reasonOf(error);
+    const infeasible = isInfeasible(error);
+    this.#options.events.record(claim, "Warning", "VolumeResizeFailed", message);
+    if (isMaybeInProgress(error)) {
+      this.#failed.delete(key);
+      throw error;
+    }
+    this.#failed.add(key);
+    await this.#patchAnyhow(claim, (now) => failing(now, { message, infeasible, now: this.#now() }), signal);
+    if (!infeasible) throw error;
+    const again = this.#options.slowRetryMs ?? 300_000;
+    this.#slow.set(key, { bytes, until: this.#clock.now() + again });
+    return { again };
+  }
+
+  async #forgetSizeBefore({ metadata: { name } }: PersistentVolume, signal: AbortSignal): Promise<void> {
+    const merge = { metadata: { annotations: { [SIZE_BEFORE]: null } } };
+    await this.#options.client.patch(persistentVolumes, { name }, { merge, signal });
+    const isGone = (now?: PersistentVolume) => now?.metadata.annotations?.[SIZE_BEFORE] === undefined;
+    await this.#seen(this.#options.volumes, name, isGone);
+  }
+
+  #patch(claim: PersistentVolumeClaim, merge: StatusPatch, signal: AbortSignal): Promise<PersistentVolumeClaim> {
+    const { namespace, name, resourceVersion } = claim.metadata;
+    const options = { merge, resourceVersion, subresource: "status", signal } as const;
+    return this.#options.client.patch(persistentVolumeClaims, { namespace, name }, options);
+  }
+
+  /** Makes a change of a status that is right whatever else changed, since conditions can only be written all at once. */
+  async #patchAnyhow(
+    claim: PersistentVolumeClaim,
+    change: (now: PersistentVolumeClaim) => StatusPatch | undefined,
+    signal: AbortSignal,
+  ): Promise<PersistentVolumeClaim | undefined> {
+    const { namespace, name } = claim.metadata;
+    for (let now = claim, tries = 1;; tries++) {
+      const merge = change(now);
+      if (merge === undefined) return undefined;
+      try {
+        return await this.#patch(now, merge, signal);
+      } catch (error) {
+        if (!isConflict(error) || tries === TRIES) throw error;
+        now = await this.#options.client.get(persistentVolumeClaims, { namespace, name }, { signal });
+      }
+    }
+  }
+
+  /** Waits until a copy shows what was done, so that it is not done again; not when the loop is to end. */
+  async #seen<T extends KubeObject>(copy: Informer<T>, key: string, is: (object: T | undefined) => boolean) {
+    await copy.waitFor(key, is, { signal: this.#stopping, timeoutMs: SEEN_WITHIN_MS }).catch(() => {});
+  }
+
+  #now(): string {
+    return this.#clock.date().toISOString().replace(/\.\d+/, "");
+  }
+}
+
+/** What of a claim decides about a resize: other changes, such as those of messages, are no reason to look again. */
+function facts({ spec, status }: PersistentVolumeClaim): string {
+  const { resources, volumeName } = spec ?? {};
+  const { phase, capacity, allocatedResourceStatuses } = status ?? {};
+  return JSON.stringify([resources?.requests, volumeName, phase, capacity, allocatedResourceStatuses]);
+}
