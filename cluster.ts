@@ -1,40 +1,15 @@
 /**
- * What the subcommands of the cluster have in common: the API server that their flags name, and the process over HTTP.
+ * What the subcommands of the cluster have in common: their client of the API server, their figures, and HTTP.
  *
  * @module
  */
 
 import manifest from "./deno.json" with { type: "json" };
 import type { Flags } from "./command_line.ts";
-import { parseHttpAddress, serveHttp } from "./http.ts";
-import { type ApiServer, IN_CLUSTER_ENVIRONMENT, inClusterServer, reachOf, SERVICE_ACCOUNT } from "./k8s/config.ts";
+import { apiServer, httpAddress } from "./cluster_reach.ts";
+import { serveHttp } from "./http.ts";
 import { HttpClient } from "./k8s/http_client.ts";
 import { Metrics } from "./metrics.ts";
-import type { Reach } from "./permissions.ts";
-
-/** The API server that the flags name: that of a kubeconfig, or else that of the cluster that this pod runs in. */
-export async function apiServer(flags: Flags): Promise<ApiServer> {
-  const path = flags.kubeconfig;
-  if (path === undefined) return inClusterServer((name) => Deno.env.get(name));
-  return await (await import("./k8s/kubeconfig.ts")).kubeconfigServer(path);
-}
-
-/** What a process of the cluster touches beside its sockets: the API server, with who it is there, and its HTTP address. */
-export async function clusterReach(flags: Flags): Promise<Pick<Reach, "hosts" | "files" | "variables">> {
-  const { hosts, files } = reachOf(await apiServer(flags));
-  const http = parseHttpAddress(flags["http-address"]!);
-  const inCluster = flags.kubeconfig === undefined;
-  return {
-    hosts: http === undefined
-      ? hosts
-      : [...hosts, `${http.host.includes(":") ? `[${http.host}]` : http.host}:${http.port}`],
-    variables: inCluster ? IN_CLUSTER_ENVIRONMENT : [],
-    // Kubernetes replaces a token by another link to another directory
-    files: inCluster
-      ? [SERVICE_ACCOUNT, SERVICE_ACCOUNT.replace(/^\/var\/run\//, "/run/")]
-      : [flags.kubeconfig!, ...files],
-  };
-}
 
 /** A process of the cluster. */
 export interface ClusterProcess extends AsyncDisposable {
@@ -59,7 +34,7 @@ export async function openCluster(
     userAgent: `denolith/${manifest.version} (${role})`,
     onRequest: metrics.onRequest,
   });
-  const address = parseHttpAddress(flags["http-address"]!);
+  const address = httpAddress(flags);
   const http = address && await serveHttp(address, { notReady, metrics: () => metrics.text() });
   return {
     client,

@@ -32,12 +32,13 @@ import {
   storageClasses,
 } from "./k8s/objects.ts";
 import { Provisioner } from "./k8s/provisioner.ts";
+import { Resizer } from "./k8s/resizer.ts";
 import { intentAnnotations, volumeIntents } from "./k8s/volume_intents.ts";
 import { Locks } from "./lvm/locks.ts";
 import { startLogging } from "./logging.ts";
 
 /** The loops, and whose place each takes. */
-const LOOPS = { provisioner: "csi-provisioner" } as const satisfies Record<string, Sidecar>;
+const LOOPS = { provisioner: "csi-provisioner", resizer: "csi-resizer" } as const satisfies Record<string, Sidecar>;
 
 /** How long a call waits for a node, in milliseconds: less than the official sidecars may be told to wait. */
 const WAIT_MS = 60_000;
@@ -131,7 +132,7 @@ function makeLoops({ cluster: { client, metrics }, driver, events, calls, inform
   own.nodes.subscribe((_, now, before) => {
     if (now !== undefined && now.status?.total?.free !== before?.status?.total?.free) provisioner.poke();
   });
-  return { provisioner };
+  return { provisioner, resizer: new Resizer(shared) };
 }
 
 function disabledLoops(list = ""): string[] {

@@ -5,7 +5,7 @@
  */
 
 import { createServer } from "node:http";
-import { UsageError } from "./command_line.ts";
+import type { HttpAddress } from "./cluster_reach.ts";
 
 /** What is answered. */
 export interface HttpOptions {
@@ -13,24 +13,6 @@ export interface HttpOptions {
   notReady(): readonly string[];
   /** The figures. */
   metrics(): Promise<string>;
-}
-
-/** An address to listen on. */
-export interface HttpAddress {
-  /** Name or number of the host; all addresses of the machine by `0.0.0.0`. */
-  readonly host: string;
-  /** The port. */
-  readonly port: number;
-}
-
-/** The address that `:9808`, `127.0.0.1:9808` or `[::1]:9808` stands for; `undefined` for `off`. */
-export function parseHttpAddress(text: string): HttpAddress | undefined {
-  if (text === "off") return undefined;
-  const [, host, port] = /^(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9.-]*):(\d{1,5})$/.exec(text) ?? [];
-  if (host === undefined || port === undefined || Number(port) > 65_535) {
-    throw new UsageError(`--http-address ${JSON.stringify(text)}: must be HOST:PORT, :PORT or off`);
-  }
-  return { host: host === "" ? "0.0.0.0" : host.replace(/^\[(.*)\]$/, "$1"), port: Number(port) };
 }
 
 /** Answers on the address until the answer is disposed of. */

@@ -5,7 +5,7 @@
  */
 
 import manifest from "./deno.json" with { type: "json" };
-import { clusterReach } from "./cluster.ts";
+import { clusterReach } from "./cluster_reach.ts";
 import { type Flag, type Flags, messageOf, parseCommandLine, type Subcommands, UsageError } from "./command_line.ts";
 import { isConfined, obey, type Order, runConfined } from "./confinement.ts";
 import { socketPath } from "./csi/endpoint.ts";

@@ -74,7 +74,7 @@ function driverNodes({ driverName, csiNodes }: Nodes): Set<string> {
 
 /** Whether a driver is registered on a node. */
 export function hasDriver({ spec }: CsiNode, driverName: string): boolean {
-  return spec.drivers.some(({ name }) => name === driverName);
+  return (spec.drivers ?? []).some(({ name }) => name === driverName);
 }
 
 /** Whether a node has the labels of one of the terms. */
