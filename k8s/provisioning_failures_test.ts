@@ -1,5 +1,6 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { Cluster, KEY, until } from "../tests/fake/cluster.ts";
+import { FakeClock } from "../tests/fake/clock.ts";
 import { interrupted } from "../tests/fake/interrupted_client.ts";
 import { SELECTED_NODE, selectedNodeOf } from "./claim.ts";
 import { ApiError } from "./client.ts";
@@ -22,6 +23,45 @@ async function scene() {
 }
 
 const chosen = (node: string) => ({ annotations: { [SELECTED_NODE]: node } });
+
+/** A provisioner whose time stands still, and a claim of the class `odd` that has failed for long. */
+async function longFailed(error: CallError) {
+  const cluster = await Cluster.start();
+  const clock = new FakeClock();
+  const options = { ...cluster.loopOptions(), clock, backoff: { startMs: 1_000, capMs: 300_000 } };
+  const provisioner = new Provisioner(options);
+  cluster.run((signal) => provisioner.run(signal));
+  cluster.addClass("odd", { volumeBindingMode: "Immediate" });
+  for (let n = 0; n < 6; n++) cluster.driver.next("createVolume", { error });
+  cluster.addClaim("data", { storageClassName: "odd" });
+  await until(() => cluster.driver.count("createVolume") === 1);
+  while (cluster.driver.count("createVolume") < 6) await clock.advance(500);
+  // The next turn would come in half a minute.
+  return { cluster, clock, options, provisioner, [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose]() };
+}
+
+Deno.test("a claim that failed for long is tried again within a second of a change of its class", async () => {
+  await using s = await longFailed(new CallError(Code.InvalidArgument, "no"));
+  await s.cluster.remove(storageClasses, { name: "odd" });
+  s.cluster.addClass("odd", { volumeBindingMode: "Immediate", parameters: { stripes: "2" } });
+  await s.options.classes.waitFor("odd", (now) => now?.parameters !== undefined);
+  await s.clock.advance(1_000);
+  await s.cluster.bound();
+});
+
+Deno.test("a claim that failed for want of space is tried again within a second of more being there", async () => {
+  await using s = await longFailed(new CallError(Code.ResourceExhausted, "full"));
+  s.provisioner.poke();
+  await s.clock.advance(1_000);
+  await s.cluster.bound();
+});
+
+Deno.test("a claim that failed for another reason does not care for more space", async () => {
+  await using s = await longFailed(new CallError(Code.InvalidArgument, "no"));
+  s.provisioner.poke();
+  await s.clock.advance(1_000);
+  assertEquals(s.cluster.driver.count("createVolume"), 6);
+});
 
 Deno.test("a claim of a broken class says what is wrong, and is served as soon as the class is mended", async () => {
   await using s = await scene();
@@ -84,13 +124,13 @@ Deno.test("a restart in doubt goes on with what was recorded, not with what the 
   cluster.addClass("moves", { volumeBindingMode: "Immediate", parameters: { a: "1" } });
   const first = new Provisioner(cluster.loopOptions("first"));
   const stop = cluster.run((signal) => first.run(signal));
-  const never = Promise.withResolvers<void>();
-  driver.next("createVolume", { until: never.promise });
+  const gate = Promise.withResolvers<void>();
+  driver.next("createVolume", { error: new CallError(Code.Unavailable, "the process ends"), until: gate.promise });
   const called = driver.called("createVolume");
   cluster.addClaim("data", { storageClassName: "moves" });
   await called;
   const stopped = stop();
-  never.resolve();
+  gate.resolve();
   await stopped;
   await cluster.remove(storageClasses, { name: "moves" });
   cluster.addClass("moves", { volumeBindingMode: "Immediate", parameters: { a: "2" } });

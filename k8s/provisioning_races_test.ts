@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { Cluster, until } from "../tests/fake/cluster.ts";
 import { interrupted } from "../tests/fake/interrupted_client.ts";
 import { CallError, Code } from "./csi_calls.ts";
-import { type PersistentVolumeClaim, persistentVolumeClaims } from "./objects.ts";
+import { type PersistentVolumeClaim, persistentVolumeClaims, persistentVolumes } from "./objects.ts";
 import { Provisioner } from "./provisioner.ts";
 
 const CLAIM = { namespace: "default", name: "data" };
@@ -121,6 +121,30 @@ Deno.test("a claim deleted while its volume is in doubt is done with when the re
   await stop();
   assertEquals(cluster.driver.calls.map(({ call }) => call), Array(3).fill("createVolume"));
 });
+
+for (const kept of [true, false]) {
+  const what = kept ? "a PersistentVolume was made for it by another" : "it was handed over before";
+  Deno.test(`a volume is not taken back from a claim that is gone when ${what}`, async () => {
+    await using cluster = await Cluster.start({ binds: false });
+    const { driver } = cluster;
+    const provisioner = new Provisioner(cluster.loopOptions());
+    const stop = cluster.run((signal) => provisioner.run(signal));
+    const gate = Promise.withResolvers<void>();
+    driver.next("createVolume", { until: gate.promise });
+    const called = driver.called("createVolume");
+    const name = `pvc-${cluster.addClaim().metadata.uid}`;
+    await called;
+    const spec = { persistentVolumeReclaimPolicy: "Retain" };
+    if (kept) cluster.api.put(persistentVolumes, { metadata: { name }, spec });
+    else await driver.handOver(name);
+    await cluster.remove(persistentVolumeClaims, CLAIM);
+    gate.resolve();
+    cluster.addClaim("other");
+    await until(() => driver.volumes.size === 2, "the other volume");
+    await stop();
+    assertEquals([driver.count("deleteVolume"), driver.volumes.size], [0, 2]);
+  });
+}
 
 Deno.test("a removal that fails is repeated until nothing is left", async () => {
   await using cluster = await Cluster.start();
