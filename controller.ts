@@ -129,10 +129,13 @@ function makeLoops({ cluster: { client, metrics }, driver, events, calls, inform
     nodes: inform(nodes),
     csiNodes: inform(csiNodes),
   });
+  const resizer = new Resizer(shared);
   own.nodes.subscribe((_, now, before) => {
-    if (now !== undefined && now.status?.total?.free !== before?.status?.total?.free) provisioner.poke();
+    if (now === undefined || now.status?.total?.free === before?.status?.total?.free) return;
+    provisioner.poke(); // what found no room before may find it now
+    resizer.poke();
   });
-  return { provisioner, resizer: new Resizer(shared) };
+  return { provisioner, resizer };
 }
 
 function disabledLoops(list = ""): string[] {
