@@ -50,6 +50,7 @@ export async function countedSubject(
     exec,
   });
   const csi = connect(driver.socketPath);
+  await driver.settled(); // the look at what is left of deletions, which each start begins with, is nobody's call
   return {
     csi,
     root,
