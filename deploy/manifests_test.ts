@@ -141,14 +141,17 @@ Deno.test("addresses, ports and probes agree", () => {
   }
 });
 
-Deno.test("the agent has the host's paths that LVM needs, kubelet's for its mounts, and no namespace of the host", () => {
+Deno.test("the agent has the host's paths that LVM needs, kubelet's for its mounts, its cache, and no namespace of the host", () => {
   const paths = Object.fromEntries(
     node.volumes.filter(({ hostPath }: { hostPath?: unknown }) => hostPath).map((
       { name, hostPath }: { name: string; hostPath: { path: string } },
     ) => [name, hostPath.path]),
   );
   const root = flagsOf(node.containers[0].args).get("kubelet-root");
-  assertEquals(Object.values(paths).sort(), ["/dev", "/etc/lvm", "/run/lock/lvm", "/run/udev", root].sort());
+  assertEquals(
+    Object.values(paths).sort(),
+    ["/dev", "/etc/lvm", "/run/lock/lvm", "/run/udev", "/var/cache/denolith", root].sort(),
+  );
   for (const { name, mountPath, mountPropagation } of node.containers[0].volumeMounts) {
     // the driver gives paths to kubelet, and to LVM of the host's records: they are the same on both sides
     if (paths[name] !== undefined) assertEquals(mountPath, paths[name]);

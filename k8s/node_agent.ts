@@ -77,8 +77,11 @@ export class NodeAgent {
   async refresh(): Promise<void> {
     const { exec, groups, onReport } = this.#options;
     const survey = await readSurvey(exec);
-    await this.#write(survey.groups.filter(({ name }) => groups.matches(name)));
-    await onReport(survey.groups);
+    try {
+      await onReport(survey.groups);
+    } finally {
+      await this.#write(survey.groups.filter(({ name }) => groups.matches(name)));
+    }
   }
 
   async #write(groups: readonly SurveyedGroup[]): Promise<void> {
