@@ -14,7 +14,7 @@ import type { VolumeId } from "../lvm/ids.ts";
 import { formatBytes, formatQuantity, type SizeRange } from "../lvm/size.ts";
 import { type ApiClient, isAlreadyExists, isConflict, isNotFound } from "./client.ts";
 import type { Informer } from "./informer.ts";
-import { type LvmNode, type LvmVolume, lvmVolumes } from "./lvm_objects.ts";
+import { type LvmNode, type LvmVolume, lvmVolumes, REMOVE_ANNOTATION } from "./lvm_objects.ts";
 import { chooseNode, nodeCapacity, type NodeChoice } from "./placement.ts";
 import { actualSize, lvmVolumeFor, type NamedRequest, requireSatisfying } from "./volume_spec.ts";
 
@@ -244,10 +244,14 @@ export class ClusterVolumes {
     await this.#wait("undoing", object, (now) => isGone(now, object), options);
   }
 
-  async #remove({ metadata: { name, uid, deletionTimestamp } }: LvmVolume): Promise<void> {
-    if (deletionTimestamp !== undefined) return;
+  /** Says that the LV is to go, and deletes the object; the node lets that go when the LV is gone. */
+  async #remove({ metadata: { name, uid, annotations, deletionTimestamp } }: LvmVolume): Promise<void> {
     try {
-      await this.#client.delete(lvmVolumes, { name }, { uid });
+      if (annotations?.[REMOVE_ANNOTATION] === undefined) {
+        const merge = { metadata: { uid, annotations: { [REMOVE_ANNOTATION]: "true" } } };
+        await this.#client.patch(lvmVolumes, { name }, { merge });
+      }
+      if (deletionTimestamp === undefined) await this.#client.delete(lvmVolumes, { name }, { uid });
     } catch (error) {
       // another one of the name is none of this call's business
       if (!isNotFound(error) && !isConflict(error)) throw unavailable(`deleting volume ${name}`, error);

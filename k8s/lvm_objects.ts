@@ -16,6 +16,12 @@ export const LVM_GROUP = "lvm.denolith.dev";
 /** What keeps an LVMVolume until its node has removed the LV. */
 export const LVM_VOLUME_FINALIZER = `${LVM_GROUP}/volume`;
 
+/**
+ * The annotation by which the controller says that a volume's LV is to go. Who deletes the object alone, or with it the
+ * definition of its kind and so all of them, has not said that: the LVs stay.
+ */
+export const REMOVE_ANNOTATION = `${LVM_GROUP}/remove`;
+
 /** One thing that holds, does not hold, or is not known (API conventions, "Typical status properties"). */
 export interface Condition {
   /** What it is about. */

@@ -14,11 +14,17 @@ import { type Locks, volumeLock } from "../lvm/locks.ts";
 import type { Lvm } from "../lvm/lvm.ts";
 import type { VolumeGroup } from "../lvm/report.ts";
 import { formatBytes } from "../lvm/size.ts";
-import type { RecordedVolume, Volume, Volumes } from "../lvm/volumes.ts";
+import { type RecordedVolume, requireSatisfying, type Volume, type Volumes } from "../lvm/volumes.ts";
 import { type ApiClient, isConflict, isNotFound } from "./client.ts";
 import type { EventRecorder } from "./events.ts";
 import type { Informer } from "./informer.ts";
-import { LVM_VOLUME_FINALIZER, type LvmVolume, lvmVolumes, type LvmVolumeStatus } from "./lvm_objects.ts";
+import {
+  LVM_VOLUME_FINALIZER,
+  type LvmVolume,
+  lvmVolumes,
+  type LvmVolumeStatus,
+  REMOVE_ANNOTATION,
+} from "./lvm_objects.ts";
 import { volumeRequestOf, wantedRange } from "./volume_spec.ts";
 import { failedStatus, isSame, lostStatus, madeStatus } from "./volume_status.ts";
 
@@ -100,7 +106,7 @@ export class VolumeAgent {
   }
 
   async #settle(object: LvmVolume, id: VolumeId): Promise<void> {
-    const { lvm, volumes, locks } = this.#options;
+    const { lvm, volumes, locks, parseGroups } = this.#options;
     const groups = await lvm.report();
     const found = volumes.locate(groups, id);
     if (found.state === "lost") return await this.#write(object, lostStatus(object, found.error));
@@ -109,6 +115,7 @@ export class VolumeAgent {
       return await locks.run("creation", [volumeLock(id)], () => this.#make(object, groups));
     }
     const { volume } = found;
+    if (object.status?.lvUUID === undefined) requireSatisfying(volume, volumeRequestOf(object, parseGroups));
     if (volume.size < wantedRange(object).required && !isAnswered(object)) {
       return await locks.run("expansion", [volumeLock(id)], () => this.#grow(object, volume));
     }
@@ -139,9 +146,16 @@ export class VolumeAgent {
 
   /** Removes the LV, and then lets the object go. */
   async #remove(object: LvmVolume, id: VolumeId): Promise<void> {
-    const { metadata: { name, finalizers = [], resourceVersion } } = object;
+    const { metadata: { name, annotations, finalizers = [], resourceVersion } } = object;
     if (!finalizers.includes(LVM_VOLUME_FINALIZER)) return;
-    await this.#options.volumes.delete(id);
+    if (annotations?.[REMOVE_ANNOTATION] === undefined) {
+      throw new StorageError(
+        "FailedPrecondition",
+        `removing volume ${id}: its LVMVolume was deleted, but not by the driver, so its logical volume and its data stay. ` +
+          `Delete its claim or PersistentVolume to be rid of it, or set the annotation ${REMOVE_ANNOTATION}=true`,
+      );
+    }
+    if (!isOthers(object)) await this.#options.volumes.delete(id);
     this.#options.onChange();
     const rest = finalizers.filter((finalizer) => finalizer !== LVM_VOLUME_FINALIZER);
     try {
@@ -193,6 +207,11 @@ export class VolumeAgent {
       throw error;
     }
   }
+}
+
+/** Whether there is an LV with the volume's tags that is another volume than the object asks for: it was not made for it. */
+function isOthers({ status }: LvmVolume): boolean {
+  return status?.lvUUID === undefined && status?.error?.code === "AlreadyExists";
 }
 
 /** Whether the object is at least at the revision, which are numbers in one order (KEP-5504). */

@@ -137,7 +137,7 @@ export class Volumes {
     const found = this.locate(groups, request.id, request.groups);
     if (found.state === "lost") throw found.error;
     if (found.state === "present") {
-      refuseUnlessSatisfying(found.volume, request);
+      requireSatisfying(found.volume, request);
       return found.volume.size;
     }
     return await this.make(groups, request);
@@ -400,7 +400,12 @@ interface UsedRecord extends RecordedVolume {
   readonly record?: string;
 }
 
-function refuseUnlessSatisfying(volume: Volume, request: VolumeRequest): void {
+/**
+ * Makes sure that a volume that exists satisfies a request: by what it is, not by how it was asked for then.
+ *
+ * @throws {StorageError} `AlreadyExists` saying how it differs.
+ */
+export function requireSatisfying(volume: Volume, request: VolumeRequest): void {
   const { size, group, tags } = volume;
   const { range, content } = request;
   const differs = size < range.required || (range.limit !== undefined && size > range.limit)

@@ -160,6 +160,32 @@ Deno.test("a growth that cannot be had is taken back, and a smaller one succeeds
   await fails("OutOfRange", cluster.volumes.expand(id, { required: 4n * MiB, limit: 8n * MiB }));
 });
 
+Deno.test("an LV that has the volume's tags, but is another volume, is neither taken for it nor removed with it", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const { volumes } = cluster.agent("node-1").machine;
+  await volumes.create(request("pvc-1", { content: { state: "raw" } }));
+  await fails("AlreadyExists", cluster.volumes.create(request("pvc-1"), ANYWHERE));
+  assertEquals(left(cluster, machine), [0, 1]);
+  const taken = await cluster.volumes.create(request("pvc-1", { content: { state: "raw" } }), ANYWHERE);
+  assertEquals(only(cluster).status?.lvUUID, machine.allLvs()[0]!.lv.uuid);
+  await cluster.volumes.delete(taken.id);
+  assertEquals(left(cluster, machine), [0, 0]);
+});
+
+Deno.test("whoever deletes the object alone does not delete the data; the driver's deletion goes on from there", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const { id } = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
+  await cluster.client.delete(lvmVolumes, { name: id });
+  const kept = await cluster.objects.waitFor(id, (object) => object?.status?.error !== undefined, { timeoutMs: 5_000 });
+  assert(kept!.status!.error!.message.includes("its data stay"), kept!.status!.error!.message);
+  assertEquals(machine.allLvs().length, 1);
+  await cluster.volumes.delete(id).catch(() => {}); // may be told what the node said last
+  await cluster.objects.waitFor(id, (object) => object === undefined, { timeoutMs: 5_000 });
+  assertEquals(left(cluster, machine), [0, 0]);
+});
+
 Deno.test("a volume in use is not deleted: the node says why, and removes it when it is free", async () => {
   const machine = machineWith({ data: 1n << 30n });
   await using cluster = await FakeCluster.start({ "node-1": machine });
