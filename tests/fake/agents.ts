@@ -15,9 +15,9 @@ import { lvmNodes, lvmVolumes } from "../../k8s/lvm_objects.ts";
 import { NodeAgent } from "../../k8s/node_agent.ts";
 import { nodes } from "../../k8s/objects.ts";
 import { recordedIn, VolumeAgent } from "../../k8s/volume_agent.ts";
+import type { Exec } from "../../lvm/exec.ts";
 import { ANY_GROUP } from "../../lvm/groups.ts";
 import { FakeApiServer } from "./api_server.ts";
-import type { FakeMachine } from "./machine.ts";
 
 /** The driver's name in tests. */
 export const DRIVER = "lvm.denolith.dev";
@@ -33,12 +33,12 @@ export class FakeAgent implements AsyncDisposable {
   readonly #events: EventRecorder;
 
   /** Starts it. */
-  constructor(api: FakeApiServer, readonly name: string, readonly fake: FakeMachine) {
+  constructor(api: FakeApiServer, readonly name: string, exec: Exec) {
     this.#client = new HttpClient({ url: api.url }, { userAgent: "denolith/test (node)" });
     this.#events = new EventRecorder(this.#client, { component: DRIVER, instance: name, burst: 100 });
     const objects = new Informer(this.#client, lvmVolumes, { fieldSelector: `spec.nodeName=${name}` });
     this.machine = openMachine({
-      exec: fake,
+      exec,
       driver: DRIVER,
       groups: ANY_GROUP,
       mountRoots: ["/mnt"],
@@ -46,7 +46,7 @@ export class FakeAgent implements AsyncDisposable {
     });
     this.node = new NodeAgent({
       client: this.#client,
-      exec: fake,
+      exec,
       driver: DRIVER,
       nodeName: name,
       groups: ANY_GROUP,
@@ -65,10 +65,17 @@ export class FakeAgent implements AsyncDisposable {
       name: "lvmvolume",
       reconcile: (key) => this.volumes.reconcile(key),
       backoff: { startMs: 10, capMs: 100 },
+      drainMs: 50,
     }).follow(objects);
     this.machine.upkeep.start();
     const { signal } = this.#stop;
     this.#running = [objects.start(signal), loop.run(signal), this.node.run(signal)];
+  }
+
+  /** Ends it as a crash does: what it waits for never comes. */
+  kill(): void {
+    this.#stop.abort();
+    this.#client[Symbol.dispose]();
   }
 
   /** Ends it; what it did stays. */
@@ -99,7 +106,7 @@ export class FakeCluster implements AsyncDisposable {
   #running: Promise<void>[] = [];
 
   /** Starts one whose controller has seen all nodes. */
-  static async start(machines: Record<string, FakeMachine>): Promise<FakeCluster> {
+  static async start(machines: Record<string, Exec>): Promise<FakeCluster> {
     const cluster = new FakeCluster();
     const { signal } = cluster.#stop;
     cluster.#running = [cluster.objects.start(signal), cluster.nodes.start(signal)];
@@ -115,8 +122,8 @@ export class FakeCluster implements AsyncDisposable {
   }
 
   /** Starts the agent of a node. */
-  startAgent(name: string, machine: FakeMachine): FakeAgent {
-    const agent = new FakeAgent(this.api, name, machine);
+  startAgent(name: string, exec: Exec): FakeAgent {
+    const agent = new FakeAgent(this.api, name, exec);
     this.#agents.set(name, agent);
     return agent;
   }

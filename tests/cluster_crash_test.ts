@@ -1,0 +1,83 @@
+/**
+ * Deaths of a node's agent: before, after and in the midst of every command of a volume's life in a cluster. The agent starts
+ * again, and the life goes on as if nothing had been.
+ *
+ * @module
+ */
+
+import { assert, assertEquals } from "@std/assert";
+import { ANY_GROUP } from "../lvm/groups.ts";
+import { volumeIdOf } from "../lvm/ids.ts";
+import { lvmVolumes } from "../k8s/lvm_objects.ts";
+import { momentsOf, MortalExec, type Point } from "./crash/mortal.ts";
+import { FakeCluster } from "./fake/agents.ts";
+import { FakeMachine } from "./fake/machine.ts";
+
+const MiB = 1n << 20n;
+const NODE = "node-1";
+
+/** A volume is made, grown and deleted, by a controller that repeats what is in doubt. Answers the agent's commands. */
+async function live(point?: Point): Promise<MortalExec["commands"]> {
+  const machine = new FakeMachine();
+  machine.addGroup("data", 1n << 30n);
+  const mortal = new MortalExec(machine, point);
+  // the controller has to know the node before its agent can die of the first command
+  await using cluster = await FakeCluster.start({ [NODE]: machine });
+  await cluster.stopAgent(NODE);
+  const victim = cluster.startAgent(NODE, mortal);
+  const after = mortal.died.then((at) => {
+    victim.kill();
+    cluster.startAgent(NODE, machine);
+    return at;
+  });
+  const id = volumeIdOf("one");
+  const repeated = async <T>(call: () => Promise<T>): Promise<T> => {
+    for (let tries = 1;; tries++) {
+      try {
+        return await call();
+      } catch (error) {
+        if (tries === 5) throw error;
+      }
+    }
+  };
+  const content = { state: "wanted", type: "ext4" } as const;
+  const request = { id, name: "one", groups: ANY_GROUP, preference: "leastFree", content, mkfsOptions: [] } as const;
+  const made = await repeated(() =>
+    cluster.volumes.create({ ...request, range: { required: 32n * MiB }, shared: true, erase: "zero" }, {
+      preferred: [],
+    })
+  );
+  assertEquals([made.size, machine.allLvs().map(({ lv }) => lv.size)], [32n * MiB, [32n * MiB]]);
+  const grown = await repeated(() => cluster.volumes.expand(id, { required: 64n * MiB }));
+  const [only] = machine.allLvs();
+  assertEquals([grown.size, machine.allLvs().length, only!.lv.size], [64n * MiB, 1, 64n * MiB]);
+  assertEquals(cluster.api.objects(lvmVolumes)[0]?.status?.lvUUID, only!.lv.uuid);
+  await repeated(() => cluster.volumes.delete(id));
+  assertEquals([cluster.api.objects(lvmVolumes), machine.allLvs(), machine.groups[0]!.tags.size], [[], [], 0]);
+  if (point !== undefined) await Promise.race([after, new Promise((resolve) => setTimeout(resolve, 1_000))]);
+  return [...mortal.commands];
+}
+
+// what a dead agent waits for never comes, so it cannot be waited for either
+const DEAD_LEAVE_TIMERS = { sanitizeOps: false, sanitizeResources: false };
+
+Deno.test(
+  "an agent may die at any moment of a volume's life in a cluster: nothing is lost, nothing is made twice",
+  DEAD_LEAVE_TIMERS,
+  async () => {
+    const commands = await live();
+    const points = commands.flatMap((command, index) =>
+      momentsOf(command).map((moment) => ({ index, command, moment }))
+    );
+    assert(points.length > 10, `only ${points.length} moments`);
+    for (const point of points) {
+      try {
+        await live(point);
+      } catch (error) {
+        throw new Error(`${point.moment.name} command ${point.index} (${point.command.args[0]}): ${error}`, {
+          cause: error,
+        });
+      }
+    }
+  },
+);
