@@ -1,0 +1,152 @@
+/**
+ * Waiting for what happens in the cluster, by watching it.
+ *
+ * @module
+ */
+
+import { HttpClient } from "../../../k8s/http_client.ts";
+import { Informer } from "../../../k8s/informer.ts";
+import { type LvmNode, lvmNodes, type LvmVolume, lvmVolumes } from "../../../k8s/lvm_objects.ts";
+import {
+  type Event,
+  events,
+  keyFor,
+  type KubeObject,
+  type PersistentVolume,
+  type PersistentVolumeClaim,
+  persistentVolumeClaims,
+  persistentVolumes,
+  type Pod,
+  pods,
+  type Resource,
+} from "../../../k8s/objects.ts";
+import type { ControlPlane } from "../../rig/control_plane.ts";
+
+/** How long anything may take, in milliseconds: everything in the guest is slow. */
+export const WAIT_MS = 300_000;
+
+/** The kinds that can be waited for. */
+export interface Kinds {
+  Pod: Pod;
+  PersistentVolumeClaim: PersistentVolumeClaim;
+  PersistentVolume: PersistentVolume;
+  Event: Event;
+  LVMVolume: LvmVolume;
+  LVMNode: LvmNode;
+}
+
+/** The name of a kind. */
+export type Kind = keyof Kinds;
+
+const RESOURCES: { [K in Kind]: Resource<Kinds[K]> } = {
+  Pod: pods,
+  PersistentVolumeClaim: persistentVolumeClaims,
+  PersistentVolume: persistentVolumes,
+  Event: events,
+  LVMVolume: lvmVolumes,
+  LVMNode: lvmNodes,
+};
+
+/** Watches the objects of one namespace, and those beyond all namespaces. */
+export class Watcher {
+  readonly #namespace: string;
+  readonly #client: HttpClient;
+  readonly #informers = new Map<Kind, { informer: unknown; runs: Promise<void> }>();
+  readonly #end = new AbortController();
+
+  /** Asks nothing before something is waited for. */
+  constructor({ server, token, ca }: ControlPlane, namespace: string) {
+    this.#namespace = namespace;
+    const where = { url: server, token: { text: token }, ca: { text: ca } };
+    this.#client = new HttpClient(where, { userAgent: `denolith/test (${namespace})` });
+  }
+
+  /** The copy of all objects of a kind, which is kept up to date from the first call on. */
+  informer<K extends Kind>(kind: K): Informer<Kinds[K]> {
+    const known = this.#informers.get(kind);
+    if (known !== undefined) return known.informer as Informer<Kinds[K]>;
+    // Events of what has no namespace are in "default".
+    const here = RESOURCES[kind].namespaced && kind !== "Event";
+    const informer = new Informer<Kinds[K]>(
+      this.#client,
+      RESOURCES[kind] as Resource<Kinds[K]>,
+      here ? { namespace: this.#namespace } : {},
+    );
+    this.#informers.set(kind, { informer, runs: informer.start(this.#end.signal) });
+    return informer;
+  }
+
+  /**
+   * Waits until something holds of an object, or of its absence.
+   *
+   * @param what is waited for, in the words of the error
+   * @throws {Error} when it takes too long, with the object's state and its events
+   */
+  async wait<K extends Kind>(
+    kind: K,
+    name: string,
+    predicate: (object: Kinds[K] | undefined) => boolean,
+    what: string,
+  ): Promise<Kinds[K]> {
+    const informer = this.informer(kind);
+    const key = keyFor({ name, namespace: RESOURCES[kind].namespaced ? this.#namespace : undefined });
+    try {
+      const found = await informer.waitFor(key, predicate, { signal: this.#end.signal, timeoutMs: WAIT_MS });
+      return found as Kinds[K];
+    } catch (cause) {
+      this.#end.signal.throwIfAborted();
+      const why = (cause as Error).message;
+      const said = tell(await this.events(kind, name));
+      throw new Error(`wait until ${kind} ${name} ${what}: ${why}: ${describe(informer.get(key))}${said}`);
+    }
+  }
+
+  /** The events of an object, as far as they are known. */
+  async events(kind: Kind, name: string): Promise<Event[]> {
+    const informer = this.informer("Event");
+    await informer.synced;
+    return informer.list().filter((event) => this.#isOf(event, kind, name));
+  }
+
+  /**
+   * Waits for an event of an object.
+   *
+   * @throws {Error} when none comes in time, with those that came
+   */
+  async event(kind: Kind, name: string, reason: string, message: RegExp = /./): Promise<Event> {
+    const fits = (event: Event) =>
+      this.#isOf(event, kind, name) && event.reason === reason && message.test(event.message ?? "");
+    const { promise, resolve } = Promise.withResolvers<Event | undefined>();
+    const stop = this.informer("Event").subscribe((_key, now) => now && fits(now) && resolve(now));
+    const timer = setTimeout(() => resolve(undefined), WAIT_MS);
+    const found = await promise;
+    clearTimeout(timer);
+    stop();
+    if (found !== undefined) return found;
+    const said = tell(await this.events(kind, name));
+    throw new Error(`wait for event ${reason} ${message} of ${kind} ${name}: it did not come; these did:${said}`);
+  }
+
+  /** Ends all watches. */
+  async close(): Promise<void> {
+    this.#end.abort(new Error(`watching ${this.#namespace} has ended`));
+    await Promise.all([...this.#informers.values()].map(({ runs }) => runs));
+    this.#client[Symbol.dispose]();
+  }
+
+  #isOf({ involvedObject: of }: Event, kind: Kind, name: string): boolean {
+    const namespace = RESOURCES[kind].namespaced ? this.#namespace : undefined;
+    return of.kind === kind && of.name === name && (namespace === undefined || of.namespace === namespace);
+  }
+}
+
+/** What is said of an object when waiting for it was in vain: its status, or that there is none. */
+function describe(object: KubeObject | undefined): string {
+  if (object === undefined) return "it is not there";
+  const { status, metadata: { deletionTimestamp, finalizers } } = object as KubeObject & { status?: unknown };
+  return JSON.stringify({ deletionTimestamp, finalizers, status });
+}
+
+function tell(events: readonly Event[]): string {
+  return events.map(({ reason, message }) => `\n  ${reason}: ${message}`).join("");
+}
