@@ -14,7 +14,7 @@ import type { VolumeId } from "../lvm/ids.ts";
 import { formatBytes, formatQuantity, type SizeRange } from "../lvm/size.ts";
 import { type ApiClient, isAlreadyExists, isConflict, isNotFound } from "./client.ts";
 import type { Informer } from "./informer.ts";
-import { type LvmNode, type LvmVolume, lvmVolumes, REMOVE_ANNOTATION } from "./lvm_objects.ts";
+import { LVM_VOLUME_FINALIZER, type LvmNode, type LvmVolume, lvmVolumes, REMOVE_ANNOTATION } from "./lvm_objects.ts";
 import { chooseNode, nodeCapacity, type NodeChoice } from "./placement.ts";
 import { actualSize, lvmVolumeFor, type NamedRequest, requireSatisfying } from "./volume_spec.ts";
 
@@ -244,11 +244,17 @@ export class ClusterVolumes {
     await this.#wait("undoing", object, (now) => isGone(now, object), options);
   }
 
-  /** Says that the LV is to go, and deletes the object; the node lets that go when the LV is gone. */
-  async #remove({ metadata: { name, uid, annotations, deletionTimestamp } }: LvmVolume): Promise<void> {
+  /**
+   * Says that the LV is to go, and deletes the object; the node lets that go when the LV is gone. An object that was written by
+   * hand may lack the finalizer: it would go at once and leave the LV behind.
+   */
+  async #remove({ metadata }: LvmVolume): Promise<void> {
+    const { name, uid, annotations, deletionTimestamp, finalizers = [] } = metadata;
+    const unguarded = deletionTimestamp === undefined && !finalizers.includes(LVM_VOLUME_FINALIZER);
+    const guard = unguarded ? { finalizers: [...finalizers, LVM_VOLUME_FINALIZER] } : {};
     try {
-      if (annotations?.[REMOVE_ANNOTATION] === undefined) {
-        const merge = { metadata: { uid, annotations: { [REMOVE_ANNOTATION]: "true" } } };
+      if (annotations?.[REMOVE_ANNOTATION] === undefined || unguarded) {
+        const merge = { metadata: { uid, annotations: { [REMOVE_ANNOTATION]: "true" }, ...guard } };
         await this.#client.patch(lvmVolumes, { name }, { merge });
       }
       if (deletionTimestamp === undefined) await this.#client.delete(lvmVolumes, { name }, { uid });

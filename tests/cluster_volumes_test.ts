@@ -8,11 +8,11 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { lvmNodes, type LvmVolume, lvmVolumes } from "../k8s/lvm_objects.ts";
 import { events } from "../k8s/objects.ts";
-import type { NamedRequest } from "../k8s/volume_spec.ts";
+import { lvmVolumeFor, type NamedRequest } from "../k8s/volume_spec.ts";
 import { type ErrorKind, StorageError } from "../lvm/error.ts";
 import { ANY_GROUP, exactly } from "../lvm/groups.ts";
 import { volumeIdOf } from "../lvm/ids.ts";
-import { FakeCluster } from "./fake/agents.ts";
+import { DRIVER, FakeCluster } from "./fake/agents.ts";
 import { FakeMachine, refuse } from "./fake/machine.ts";
 
 const MiB = 1n << 20n;
@@ -170,6 +170,19 @@ Deno.test("an LV that has the volume's tags, but is another volume, is neither t
   const taken = await cluster.volumes.create(request("pvc-1", { content: { state: "raw" } }), ANYWHERE);
   assertEquals(only(cluster).status?.lvUUID, machine.allLvs()[0]!.lv.uuid);
   await cluster.volumes.delete(taken.id);
+  assertEquals(left(cluster, machine), [0, 0]);
+});
+
+Deno.test("an object that was written by hand, without a finalizer, takes its LV with it when the driver deletes it", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const wanted = request("by-hand");
+  await cluster.agent("node-1").machine.volumes.create(wanted);
+  const object = lvmVolumeFor(wanted, { driver: DRIVER, nodeName: "node-1" });
+  await cluster.client.create(lvmVolumes, { ...object, metadata: { name: wanted.id } });
+  const isReady = (now?: LvmVolume) => now?.status?.state === "Ready";
+  await cluster.objects.waitFor(wanted.id, isReady, { timeoutMs: 5_000 });
+  await cluster.volumes.delete(wanted.id);
   assertEquals(left(cluster, machine), [0, 0]);
 });
 

@@ -185,9 +185,9 @@ export class Scene extends Watcher implements AsyncDisposable {
     await this.kubectl("delete", "statefulsets,pods,persistentvolumeclaims", "--all", "--timeout=120s").catch(warn);
     await this.informer("PersistentVolume").synced;
     await Promise.all(
-      this.#volumesHere().filter(({ spec }) => spec?.persistentVolumeReclaimPolicy === "Retain").map(({ metadata: { name } }) =>
-        this.patch("PersistentVolume", name, { spec: { persistentVolumeReclaimPolicy: "Delete" } }).catch(warn)
-      ),
+      this.#volumesHere().filter(({ spec }) => spec?.persistentVolumeReclaimPolicy === "Retain").map((
+        { metadata: { name } },
+      ) => this.patch("PersistentVolume", name, { spec: { persistentVolumeReclaimPolicy: "Delete" } }).catch(warn)),
     );
     for (const { kind, name } of this.#beyond) await this.remove(kind, name);
     await this.kubectl("delete", "namespace", this.namespace, "--wait=false");
