@@ -10,6 +10,9 @@ import { BUSYBOX_IMAGE } from "../../rig/pod_image.ts";
 /** The driver's name. */
 export const DRIVER = "lvm.denolith.dev";
 
+/** Parameters of volumes that others do not wait for: the large group, and nothing to be erased in an emulated machine. */
+export const QUICK = { volumeGroup: "data", erase: "none" } as const;
+
 /** What a claim asks for. */
 export interface ClaimWish {
   readonly name: string;
