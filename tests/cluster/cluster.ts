@@ -4,9 +4,9 @@
  * @module
  */
 import { parseArgs } from "@std/cli/parse-args";
-import { Cluster } from "../rig/cluster.ts";
 import { RunFolder } from "../rig/run_folder.ts";
-import { deploy, driverImage } from "./deploy.ts";
+import { startWithDriver } from "./deploy.ts";
+import { signals } from "./signals.ts";
 import { clusterPath, isThere, lock, type Status, status } from "./state.ts";
 
 const HELP = `Usage: deno task cluster up | down | status [--json]
@@ -16,9 +16,6 @@ const HELP = `Usage: deno task cluster up | down | status [--json]
   down    stop all of it and remove what it left
   status  what runs; --json: as JSON. The exit status is 1 when the cluster is not up
 `;
-
-/** The node of the cluster, with a group for volumes of tests and one that is smaller. */
-const NODES = [{ name: "node1", volumeGroups: [{ name: "data", disksGiB: [10] }, { name: "small", disksGiB: [1] }] }];
 
 const log = (line: string) => console.error(line);
 
@@ -37,12 +34,8 @@ async function up(): Promise<number> {
   }
   await using folder = await RunFolder.create(path);
   using stopped = signals();
-  const wholly = async () => {
-    const images = [await driverImage(folder, log)];
-    await deploy(await Cluster.start({ folder, nodes: NODES.map((node) => ({ ...node, images })), log }), log);
-    return true;
-  };
-  if (!(await Promise.race([wholly(), stopped.signal]))) {
+  const whole = startWithDriver(folder, log).then(() => true);
+  if (!(await Promise.race([whole, stopped.signal]))) {
     log("stopping");
     await folder.remove();
     // What is under way has nothing left to work on.
@@ -92,20 +85,6 @@ function tellUse(now: Status): void {
   kubectl get nodes
 
 Stop it by: deno task cluster down`);
-}
-
-/** Resolves to false when this process is asked to end; it does not end by itself meanwhile. */
-function signals(): Disposable & { signal: Promise<false> } {
-  const names = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
-  const { promise, resolve } = Promise.withResolvers<false>();
-  const stop = () => resolve(false);
-  for (const name of names) Deno.addSignalListener(name, stop);
-  return {
-    signal: promise,
-    [Symbol.dispose]() {
-      for (const name of names) Deno.removeSignalListener(name, stop);
-    },
-  };
 }
 
 if (import.meta.main) {

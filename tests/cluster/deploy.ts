@@ -7,13 +7,28 @@
 import { join } from "@std/path";
 import { IMAGE, makeImageArchive } from "../../deploy/image/archive.ts";
 import { cacheFolder } from "../rig/cache.ts";
-import type { Cluster } from "../rig/cluster.ts";
+import { Cluster } from "../rig/cluster.ts";
 import type { RunFolder } from "../rig/run_folder.ts";
 
 const DEPLOY = new URL("../../deploy/", import.meta.url).pathname;
 
+/** The node of a cluster, with a group for volumes of tests and one that is smaller. */
+const NODES = [{ name: "node1", volumeGroups: [{ name: "data", disksGiB: [10] }, { name: "small", disksGiB: [1] }] }];
+
+/**
+ * Starts a cluster with the driver of the present sources in it.
+ *
+ * @param log is told what is done
+ */
+export async function startWithDriver(folder: RunFolder, log: (line: string) => void): Promise<Cluster> {
+  const images = [await driverImage(folder, log)];
+  const cluster = await Cluster.start({ folder, nodes: NODES.map((node) => ({ ...node, images })), log });
+  await deploy(cluster, log);
+  return cluster;
+}
+
 /** The archive of the driver's image, made of the present sources in the folder. */
-export async function driverImage(folder: RunFolder, log: (line: string) => void): Promise<string> {
+async function driverImage(folder: RunFolder, log: (line: string) => void): Promise<string> {
   const output = folder.file("denolith-image.tar");
   log(`image ${IMAGE}: making it`);
   await makeImageArchive({ output, cache: cacheFolder(), log });
@@ -25,7 +40,7 @@ export async function driverImage(folder: RunFolder, log: (line: string) => void
  *
  * @param log is told what is done
  */
-export async function deploy(cluster: Cluster, log: (line: string) => void): Promise<void> {
+async function deploy(cluster: Cluster, log: (line: string) => void): Promise<void> {
   log("driver: kubectl apply --filename deploy/crds --filename deploy/manifests");
   const { controlPlane } = cluster;
   await controlPlane.kubectl(["apply", "--filename", join(DEPLOY, "crds")]);

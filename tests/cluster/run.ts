@@ -1,0 +1,139 @@
+/**
+ * `deno task test:cluster`: lives of volumes in a cluster of real components, with the driver deployed as a user does.
+ *
+ * @module
+ */
+
+import { parseArgs } from "@std/cli/parse-args";
+import { Cluster } from "../rig/cluster.ts";
+import { RunFolder } from "../rig/run_folder.ts";
+import { startWithDriver } from "./deploy.ts";
+import { signals } from "./signals.ts";
+import { clusterPath, isThere, lock } from "./state.ts";
+import { CLUSTER_VARIABLE } from "./suite/scene.ts";
+
+const HELP = `Usage: deno task test:cluster [--full] [--keep | --use] [SUITE...]
+
+  SUITE   the names of files in tests/cluster/suite without ".ts"; all by default
+  --full  also the long lives
+  --keep  leave the cluster, as "deno task cluster up" does; it is not there yet
+  --use   test in the cluster that "deno task cluster up" started
+`;
+
+const SUITE = new URL("suite/", import.meta.url);
+
+/** How many files run side by side: most of their time they wait for one guest. */
+const JOBS = "3";
+
+/** What the command line asks for. */
+interface Wish {
+  readonly full: boolean;
+  readonly keep: boolean;
+  readonly use: boolean;
+  readonly suites: readonly string[];
+}
+
+const log = (line: string) => console.error(line);
+
+/** The suites: the files with tests, but those that `deno task test` runs. */
+async function suites(): Promise<string[]> {
+  const names: string[] = [];
+  for await (const { name } of Deno.readDir(SUITE)) {
+    if (!name.endsWith(".ts") || name.endsWith("_test.ts")) continue;
+    const text = await Deno.readTextFile(new URL(name, SUITE));
+    if (/^\s*Deno\.test[.(]/m.test(text)) names.push(name.slice(0, -".ts".length));
+  }
+  return names.sort();
+}
+
+/** Runs suites in the cluster of a folder; answers whether all went well. */
+async function test(folder: string, names: readonly string[], { full, jobs }: { full: boolean; jobs: string }) {
+  if (names.length === 0) return true;
+  const files = names.map((name) => new URL(`${name}.ts`, SUITE).pathname);
+  using child = started({
+    args: ["test", "-A", "--quiet", "--parallel", ...files],
+    env: { [CLUSTER_VARIABLE]: folder, DENO_JOBS: jobs, FULL: full ? "1" : "" },
+  });
+  return (await child.status).success;
+}
+
+/** A process of this Deno that ends with its holder. */
+function started(options: Deno.CommandOptions): Disposable & { status: Promise<Deno.CommandStatus> } {
+  const child = new Deno.Command(Deno.execPath(), { ...options, stdin: "null" }).spawn();
+  let runs = true;
+  const status = child.status.finally(() => runs = false);
+  const end = () => runs && child.kill("SIGKILL");
+  globalThis.addEventListener("unload", end);
+  return {
+    status,
+    [Symbol.dispose]() {
+      globalThis.removeEventListener("unload", end);
+      end();
+    },
+  };
+}
+
+/** Runs what is asked for, in a cluster that is up; answers whether all went well. */
+async function testIn(cluster: Cluster, { full, suites: names }: Wish): Promise<boolean> {
+  const path = cluster.folder.path;
+  // What kills and cuts off needs the cluster for itself.
+  const alone = names.filter((name) => name.startsWith("chaos"));
+  let passed = await test(path, names.filter((name) => !alone.includes(name)), { full, jobs: JOBS });
+  for (const name of alone) passed = await test(path, [name], { full, jobs: "1" }) && passed;
+  if (!full) log("left out: what is ignored above, and the larger numbers; --full runs them");
+  if (!passed) await tellLogs(cluster);
+  return passed;
+}
+
+/** The ends of the logs, after a failure. */
+async function tellLogs({ controlPlane, nodes }: Cluster): Promise<void> {
+  for (const workload of ["deployment/denolith-controller", "daemonset/denolith-node"]) {
+    const args = ["--namespace", "denolith-system", "logs", workload, "--tail=40"];
+    log(`== ${workload}\n${await controlPlane.kubectl(args).catch((error) => String(error))}`);
+  }
+  for (const node of nodes) log(await node.logs(40));
+}
+
+/** Tests in the cluster that is up, or in one of its own; answers the exit status. */
+async function run(wish: Wish): Promise<number> {
+  if (wish.use) return await testIn(await Cluster.open(clusterPath()), wish) ? 0 : 1;
+  const path = wish.keep ? clusterPath() : undefined;
+  using _lock = path === undefined ? undefined : await lock(path, log);
+  if (path !== undefined && await isThere(path)) {
+    throw new Error(
+      "keep the cluster of the tests: there is one already; use it by --use, or end it by: task cluster down",
+    );
+  }
+  await using folder = path === undefined
+    ? await RunFolder.createTemp("denolith-cluster-")
+    : await RunFolder.create(path);
+  const cluster = await startWithDriver(folder, log);
+  if (wish.keep) await folder.keep();
+  return await testIn(cluster, wish) ? 0 : 1;
+}
+
+if (import.meta.main) {
+  const args = parseArgs(Deno.args, { boolean: ["full", "keep", "use", "help"], alias: { h: "help" } });
+  const there = await suites();
+  const wanted = args._.map(String);
+  const unknown = wanted.filter((name) => !there.includes(name));
+  if (args.help || unknown.length > 0 || (args.keep && args.use)) {
+    for (const name of unknown) log(`there is no suite ${name}; there are ${there.join(", ")}\n`);
+    (args.help ? console.log : console.error)(HELP);
+    Deno.exit(args.help ? 0 : 2);
+  }
+  using stopped = signals();
+  const wish = {
+    full: args.full === true,
+    keep: args.keep === true,
+    use: args.use === true,
+    suites: wanted.length > 0 ? wanted : there,
+  };
+  const status = run(wish).catch((error) => {
+    log(`error: ${(error as Error).message}`);
+    return 1;
+  });
+  const ended = await Promise.race([status, stopped.signal]);
+  // What ends this process ends the folder and its processes, too.
+  Deno.exit(ended === false ? 130 : ended);
+}

@@ -1,0 +1,13 @@
+/** Resolves to false when this process is asked to end; it does not end by itself meanwhile. */
+export function signals(): Disposable & { signal: Promise<false> } {
+  const names = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+  const { promise, resolve } = Promise.withResolvers<false>();
+  const stop = () => resolve(false);
+  for (const name of names) Deno.addSignalListener(name, stop);
+  return {
+    signal: promise,
+    [Symbol.dispose]() {
+      for (const name of names) Deno.removeSignalListener(name, stop);
+    },
+  };
+}
