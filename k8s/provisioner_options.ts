@@ -41,9 +41,9 @@ export interface ProvisionerOptions {
   readonly parallel?: number | undefined;
   /** How waiting grows with the failures of a claim or a volume; from 1 s to 5 min. */
   readonly backoff?: Backoff | undefined;
-  /** How often it is looked for volumes that no claim wants, in milliseconds; every 5 min. */
+  /** How often it is looked for volumes that no claim wants, in milliseconds; every minute. */
   readonly sweepEveryMs?: number | undefined;
-  /** How long a volume must have been wanted by no claim before it is removed, in milliseconds; 10 min. */
+  /** How long a volume must have been wanted by no claim before it is removed, in milliseconds; 2 min. */
   readonly sweepGraceMs?: number | undefined;
   /** Told of every turn of the loops. */
   readonly onTurn?: ((turn: Turn) => void) | undefined;

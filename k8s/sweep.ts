@@ -37,9 +37,9 @@ export class Sweep {
     this.#isBusy = isBusy;
   }
 
-  /** Sweeps every few minutes until the signal is aborted. */
+  /** Sweeps every minute until the signal is aborted. */
   async run(signal: AbortSignal): Promise<void> {
-    const { clock = systemClock, sweepEveryMs = 300_000, claims, volumes } = this.#options;
+    const { clock = systemClock, sweepEveryMs = 60_000, claims, volumes } = this.#options;
     const stopped = new Promise<void>((resolve) => {
       if (signal.aborted) resolve();
       signal.addEventListener("abort", () => resolve(), { once: true });
@@ -54,7 +54,7 @@ export class Sweep {
 
   /** Sweeps once. */
   async sweep(signal: AbortSignal): Promise<void> {
-    const { clock = systemClock, sweepGraceMs = 600_000 } = this.#options;
+    const { clock = systemClock, sweepGraceMs = 120_000 } = this.#options;
     const unwanted = (await this.#unwanted(signal)).map((intent) => [intent.requestName, intent] as const);
     const names = new Set(unwanted.map(([name]) => name));
     for (const name of this.#suspects.keys()) if (!names.has(name)) this.#suspects.delete(name);

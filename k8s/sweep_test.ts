@@ -28,7 +28,7 @@ async function scene() {
     /** Sweeps, and again when the grace time is over. */
     sweepTwice: async () => {
       await provisioner.sweep(signal);
-      await clock.advance(11 * MINUTE);
+      await clock.advance(3 * MINUTE);
       await provisioner.sweep(signal);
     },
     sweep: () => provisioner.sweep(signal),
@@ -44,10 +44,10 @@ Deno.test("the sweep removes what was begun for a claim that is gone, at its sec
   await s.begin(orphan());
   await s.sweep();
   assertEquals(s.driver.volumes.size, 1);
-  await s.clock.advance(9 * MINUTE);
+  await s.clock.advance(1.5 * MINUTE);
   await s.sweep();
   assertEquals(s.driver.volumes.size, 1);
-  await s.clock.advance(2 * MINUTE);
+  await s.clock.advance(1 * MINUTE);
   await s.sweep();
   assertEquals([s.driver.volumes.size, s.driver.intents.size], [0, 0]);
 });
