@@ -98,7 +98,7 @@ Deno.test("an agent can do nothing to claims, PersistentVolumes, pods or secrets
   const resources = rules.flatMap(({ resources }) => resources);
   assertEquals(resources.filter((name) => /^(?:persistent|secrets|pods|leases)/.test(name)), []);
   const verbs = rules.filter(({ resources }) => resources.includes("lvmvolumes")).flatMap(({ verbs }) => verbs);
-  assertEquals(verbs, ["get", "list", "watch", "patch"]);
+  assertEquals(verbs, ["list", "watch", "patch"]);
   const deleting = rules.filter(({ verbs }) => verbs.includes("delete"));
   assertEquals(deleting, []);
 });
