@@ -1,0 +1,116 @@
+/**
+ * Whether what the cluster, its nodes and LVM have of some volumes agrees: one of each for every claim, and nothing else.
+ *
+ * @module
+ */
+
+import type { LvmVolume } from "../../../k8s/lvm_objects.ts";
+import type { PersistentVolume, PersistentVolumeClaim } from "../../../k8s/objects.ts";
+import { PENDING_ANNOTATION } from "../../../k8s/volume_intents.ts";
+import { type VolumeId, volumeIdOf, volumeLvName } from "../../../lvm/ids.ts";
+import { parseVolumeTags, usedTags } from "../../../lvm/tags.ts";
+import { DRIVER } from "./scene_objects.ts";
+
+/** An LV, as lvs shows it. */
+export interface LogicalVolume {
+  readonly group: string;
+  readonly name: string;
+  readonly uuid: string;
+  readonly tags: readonly string[];
+}
+
+/** What LVM has on a node. */
+export interface LvmState {
+  readonly lvs: readonly LogicalVolume[];
+  /** The tags of all groups. */
+  readonly groupTags: readonly string[];
+}
+
+/** What the API server has. */
+export interface ApiState {
+  readonly claims: readonly PersistentVolumeClaim[];
+  readonly volumes: readonly PersistentVolume[];
+  readonly objects: readonly LvmVolume[];
+}
+
+/** The name of the PersistentVolume of a claim. */
+export function volumeNameOf(uid: string): string {
+  return `pvc-${uid}`;
+}
+
+/**
+ * What is not as it must be in the API once all is done: a bound claim has its PersistentVolume and its LVMVolume, and nothing
+ * is left of other claims.
+ *
+ * @param uids of all claims that there ever were; other volumes are not looked at
+ */
+export function openItems({ claims, volumes, objects }: ApiState, uids: ReadonlySet<string>): string[] {
+  const wanted = new Map(claims.map((claim) => [claim.metadata.uid!, claim]));
+  const items = claims.flatMap((claim) => openItemsOf(claim, volumes, objects));
+  for (const uid of uids) {
+    if (wanted.has(uid)) continue;
+    const names = new Set<string>([volumeNameOf(uid), idOf(uid)]);
+    for (const { metadata: { name } } of volumes) if (names.has(name)) items.push(`PersistentVolume ${name}: no claim`);
+    for (const { metadata: { name } } of objects) if (names.has(name)) items.push(`LVMVolume ${name}: no claim`);
+  }
+  return items;
+}
+
+function openItemsOf(
+  { metadata, spec, status }: PersistentVolumeClaim,
+  volumes: ApiState["volumes"],
+  objects: ApiState["objects"],
+): string[] {
+  const who = `claim ${metadata.name}`;
+  if (metadata.deletionTimestamp !== undefined) return [`${who}: being deleted`];
+  if (status?.phase !== "Bound") return [`${who}: ${status?.phase}`];
+  const expected = volumeNameOf(metadata.uid!);
+  if (spec?.volumeName !== expected) return [`${who}: bound to ${spec?.volumeName}, not ${expected}`];
+  const claimed = volumes.filter((volume) => volume.spec?.claimRef?.uid === metadata.uid);
+  if (claimed.length !== 1) return [`${who}: ${claimed.length} PersistentVolumes`];
+  const [volume] = claimed;
+  if (volume?.spec?.csi?.volumeHandle !== idOf(metadata.uid!)) return [`${who}: a PersistentVolume of another volume`];
+  const object = objects.find(({ metadata: { name } }) => name === idOf(metadata.uid!));
+  if (object?.status?.state !== "Ready") return [`${who}: its LVMVolume is ${object?.status?.state ?? "missing"}`];
+  const pending = object.metadata.annotations?.[PENDING_ANNOTATION] !== undefined;
+  return pending ? [`LVMVolume ${object.metadata.name}: still marked as pending`] : [];
+}
+
+/**
+ * What LVM has otherwise than the API says.
+ *
+ * @param uids of all claims that there ever were; other LVs are not looked at
+ */
+export function lvmItems({ claims, objects }: ApiState, lvm: LvmState, uids: ReadonlySet<string>): string[] {
+  const wanted = new Set(claims.map(({ metadata }) => metadata.uid!));
+  return [...uids].flatMap((uid) => {
+    const id = idOf(uid);
+    const found = lvm.lvs.filter((lv) => isOf(lv, id));
+    if (wanted.has(uid)) return lvItems(id, found, objects.find(({ metadata }) => metadata.name === id));
+    return [
+      ...found.map(({ group, name, tags }) => `LV ${group}/${name} (${tags}): no claim`),
+      ...usedTags(DRIVER, lvm.groupTags).filter((used) => used.id === id).map(({ tag }) => `tag ${tag}: no claim`),
+    ];
+  });
+}
+
+function lvItems(id: VolumeId, found: readonly LogicalVolume[], object: LvmVolume | undefined): string[] {
+  if (found.length !== 1) return [`volume ${id}: ${found.length} LVs: ${found.map(({ name }) => name)}`];
+  const [lv] = found;
+  const { lvUUID, volumeGroup, lvName } = object?.status ?? {};
+  const items: string[] = [];
+  if (lv!.uuid !== lvUUID) items.push(`volume ${id}: LV ${lv!.uuid}, recorded is ${lvUUID}`);
+  if (lv!.group !== volumeGroup || lv!.name !== lvName) items.push(`volume ${id}: is ${lv!.group}/${lv!.name}`);
+  if (parseVolumeTags(DRIVER, lv!.tags)?.id !== id) items.push(`volume ${id}: tags ${lv!.tags}`);
+  return items;
+}
+
+/** Whether an LV has to do with a volume, by its name or by any of its tags. */
+function isOf({ name, tags }: LogicalVolume, id: VolumeId): boolean {
+  return name.startsWith(volumeLvName(id)) || tags.some((tag) => tag.includes(id));
+}
+
+/** The id of a claim's volume. */
+function idOf(uid: string): VolumeId {
+  return volumeIdOf(volumeNameOf(uid));
+}

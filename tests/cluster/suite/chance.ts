@@ -1,0 +1,31 @@
+/**
+ * Chance that can be had again: SEED=NUMBER repeats a run.
+ *
+ * @module
+ */
+
+/** Numbers from 0 to below 1. */
+export type Chance = () => number;
+
+/** The numbers of a seed (mulberry32). */
+export function chanceOf(seed: number): Chance {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** The numbers of this run; its seed is told. */
+export function chanceOfRun(): Chance {
+  const seed = Number(Deno.env.get("SEED") ?? crypto.getRandomValues(new Uint32Array(1))[0]);
+  console.error(`SEED=${seed}`);
+  return chanceOf(seed);
+}
+
+/** One of some. */
+export function pick<T>(chance: Chance, from: readonly T[]): T {
+  return from[Math.floor(chance() * from.length)]!;
+}

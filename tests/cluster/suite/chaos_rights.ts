@@ -1,0 +1,43 @@
+/**
+ * Looks back at what the suite did: run it last.
+ *
+ * @module
+ */
+import { assertEquals } from "@std/assert";
+import { parseAll } from "@std/yaml";
+import { Cluster } from "../../rig/cluster.ts";
+import { SYSTEM } from "./driver_pods.ts";
+import { grantedTo, type RbacObject, refusedTo, type Right, usedBy } from "./rights.ts";
+import { CLUSTER_VARIABLE } from "./scene.ts";
+
+const MANIFESTS = new URL("../../../deploy/manifests/", import.meta.url);
+
+/** What is granted although no run of the suite needs it, and why. */
+const UNUSED: Record<string, Record<Right, string>> = {
+  "denolith-controller": {
+    "patch events": "only for what happens again and again",
+    "get storage.k8s.io/volumeattributesclasses": "only for claims that name one",
+    "get lvm.denolith.dev/lvmvolumes": "only where the watch is behind",
+  },
+  "denolith-node": {
+    "patch events": "only for what happens again and again",
+  },
+};
+
+Deno.test("the processes were refused nothing, and used what the manifests grant", async () => {
+  const cluster = await Cluster.open(Deno.env.get(CLUSTER_VARIABLE)!);
+  const events = await cluster.controlPlane.auditEvents();
+  const objects: RbacObject[] = [];
+  for (const name of ["controller-rbac.yaml", "node-rbac.yaml"]) {
+    objects.push(...parseAll(await Deno.readTextFile(new URL(name, MANIFESTS))) as RbacObject[]);
+  }
+  for (const [account, reasons] of Object.entries(UNUSED)) {
+    const user = `system:serviceaccount:${SYSTEM}:${account}`;
+    const granted = grantedTo(account, objects);
+    const used = usedBy(user, events);
+    const unused = [...granted].filter((right) => !used.has(right) && !Object.hasOwn(reasons, right));
+    assertEquals([...refusedTo(user, events)], [], `${account} was refused`);
+    assertEquals(unused, [], `${account} may, and did not`);
+    assertEquals(Object.keys(reasons).filter((right) => !granted.has(right)), [], `${account}: reasons for nothing`);
+  }
+});

@@ -1,0 +1,167 @@
+/**
+ * The claims of a scene by the dozen, with the books of what was made for them.
+ *
+ * @module
+ */
+
+import { assertEquals } from "@std/assert";
+import { isNotFound } from "../../../k8s/client.ts";
+import { HttpClient } from "../../../k8s/http_client.ts";
+import { Informer } from "../../../k8s/informer.ts";
+import { lvmVolumes } from "../../../k8s/lvm_objects.ts";
+import { type KubeObject, persistentVolumeClaims, persistentVolumes } from "../../../k8s/objects.ts";
+import { volumeIdOf } from "../../../lvm/ids.ts";
+import type { ControlPlane } from "../../rig/control_plane.ts";
+import type { Node } from "../../rig/node.ts";
+import { until } from "../../rig/until.ts";
+import { type ApiState, lvmItems, type LvmState, openItems, volumeNameOf } from "./books.ts";
+import type { Scene } from "./scene.ts";
+import { WAIT_MS } from "./scene_watch.ts";
+import { claimObject, DRIVER } from "./scene_objects.ts";
+
+/** The claims of a scene, and what there is for them. */
+export class Ledger implements AsyncDisposable {
+  /** The uids of all claims that there ever were. */
+  readonly uids = new Set<string>();
+  readonly #scene: Scene;
+  readonly #client: HttpClient;
+  readonly #claims;
+  readonly #volumes;
+  readonly #objects;
+  readonly #end = new AbortController();
+  #running: Promise<void>[] = [];
+
+  private constructor(scene: Scene) {
+    this.#scene = scene;
+    this.#client = administrator(scene.cluster.controlPlane);
+    this.#claims = new Informer(this.#client, persistentVolumeClaims, { namespace: scene.namespace });
+    this.#volumes = new Informer(this.#client, persistentVolumes);
+    this.#objects = new Informer(this.#client, lvmVolumes);
+  }
+
+  /** Opens the books of a scene. */
+  static async open(scene: Scene): Promise<Ledger> {
+    const ledger = new Ledger(scene);
+    ledger.#claims.subscribe((_key, now) => now && ledger.uids.add(now.metadata.uid!));
+    ledger.#running = ledger.#informers.map((informer) => informer.start(ledger.#end.signal));
+    await Promise.all(ledger.#informers.map(({ synced }) => synced));
+    return ledger;
+  }
+
+  get #informers(): Informer<KubeObject>[] {
+    return [this.#claims, this.#volumes, this.#objects] as unknown as Informer<KubeObject>[];
+  }
+
+  /** What the API server has, as last seen. */
+  get #state(): ApiState {
+    return { claims: this.#claims.list(), volumes: this.#volumes.list(), objects: this.#objects.list() };
+  }
+
+  /** Makes a claim; its uid is in the books when this is done, even if it is deleted at once. */
+  async claim(name: string, className: string): Promise<void> {
+    const { metadata, ...rest } = claimObject({ name, class: className });
+    const { namespace } = this.#scene;
+    const made = await this.#client.create(persistentVolumeClaims, {
+      ...rest,
+      metadata: { ...metadata, namespace },
+    });
+    this.uids.add(made.metadata.uid!);
+  }
+
+  /** Asks for the deletion of a claim. */
+  async remove(name: string): Promise<void> {
+    try {
+      await this.#client.delete(persistentVolumeClaims, { namespace: this.#scene.namespace, name });
+    } catch (error) {
+      if (!isNotFound(error)) throw error;
+    }
+  }
+
+  /** The names of the claims that nobody asked to delete. */
+  names(): string[] {
+    return this.#claims.list().filter(({ metadata }) => metadata.deletionTimestamp === undefined).map(({ metadata }) =>
+      metadata.name
+    );
+  }
+
+  /** How many volumes were made, or are being made, for claims of the scene. */
+  get begun(): number {
+    const ids = new Set<string>([...this.uids].map((uid) => volumeIdOf(volumeNameOf(uid))));
+    return this.#objects.list().filter(({ metadata: { name } }) => ids.has(name)).length;
+  }
+
+  /** Waits until something holds; asked at every change. @throws {Error} when it takes too long, with what `open` says */
+  async when(what: string, holds: () => boolean, { timeoutMs = WAIT_MS } = {}): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    const look = () => holds() && resolve(true);
+    const undo = this.#informers.map((informer) => informer.subscribe(look));
+    const timer = setTimeout(() => resolve(false), timeoutMs);
+    look();
+    const done = await promise;
+    clearTimeout(timer);
+    for (const stop of undo) stop();
+    if (!done) throw new Error(`wait until ${what}: not within ${timeoutMs / 1000} s: ${this.#open().join("; ")}`);
+  }
+
+  /** Waits until all these claims are bound. */
+  async bound(names: readonly string[]): Promise<void> {
+    const isBound = (name: string) => this.#claims.get(`${this.#scene.namespace}/${name}`)?.status?.phase === "Bound";
+    await this.when("claims are bound", () => names.every(isBound));
+  }
+
+  #open(): string[] {
+    return openItems(this.#state, this.uids);
+  }
+
+  /**
+   * Waits until the books are in order: each claim is bound and has one PersistentVolume, one LVMVolume and one LV, and nothing
+   * is left of any other.
+   *
+   * @throws {Error} when that does not come, with what is open
+   */
+  async balanced(options: { timeoutMs?: number } = {}): Promise<void> {
+    await this.when("the API's books are in order", () => this.#open().length === 0, options);
+    let items: string[] = [];
+    const look = async () => {
+      items = lvmItems(this.#state, await lvmState(this.#scene.node), this.uids);
+      return items.length === 0;
+    };
+    // What is deleted is erased first, in its own time.
+    await until(look, { action: "wait for LVM's books", timeoutMs: WAIT_MS, everyMs: 1_000 }).catch((error) => {
+      throw new Error(`${error.message}: ${items.join("; ")}`);
+    });
+    assertEquals(this.#open(), []);
+  }
+
+  /** Closes the books. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#end.abort(new Error("the books are closed"));
+    await Promise.all(this.#running);
+    this.#client[Symbol.dispose]();
+  }
+}
+
+/** A client that may do everything. */
+export function administrator({ server, token, ca }: ControlPlane): HttpClient {
+  return new HttpClient({ url: server, token: { text: token }, ca: { text: ca } }, { userAgent: "denolith-test" });
+}
+
+/** What LVM has on a node of the driver's. @throws {Error} when LVM does not answer */
+async function lvmState(node: Node): Promise<LvmState> {
+  const json = "--reportformat json";
+  const command = `lvs ${json} -o vg_name,lv_name,lv_uuid,lv_tags @denolith=${DRIVER} && vgs ${json} -o vg_tags`;
+  const { code, stdout, stderr } = await node.exec(command, { timeoutMs: WAIT_MS });
+  if (code !== 0) throw new Error(`look at LVM on ${node.name}: exit status ${code}: ${stderr.trim()}`);
+  const [lvs, vgs] = stdout.trim().split(/\n(?=\s*\{\s*\n\s*"report")/).map((text) =>
+    (JSON.parse(text) as { report: [Record<string, Record<string, string>[]>] }).report[0]
+  );
+  return {
+    lvs: (lvs?.lv ?? []).map((lv) => ({
+      group: lv.vg_name ?? "",
+      name: lv.lv_name ?? "",
+      uuid: lv.lv_uuid ?? "",
+      tags: (lv.lv_tags ?? "").split(","),
+    })),
+    groupTags: (vgs?.vg ?? []).flatMap(({ vg_tags = "" }) => vg_tags.split(",")),
+  };
+}
