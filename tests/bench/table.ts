@@ -35,7 +35,7 @@ export function tables({ version, machine, start, memory, calls, operations }: B
 }
 
 /** Rows as lines: columns of words are aligned to the left, the others to the right. */
-function columns(rows: readonly (readonly string[])[], words: readonly number[] = [0]): string[] {
+export function columns(rows: readonly (readonly string[])[], words: readonly number[] = [0]): string[] {
   const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
   const aligned = (cell: string, column: number) =>
     words.includes(column) ? cell.padEnd(widths[column]!) : cell.padStart(widths[column]!);

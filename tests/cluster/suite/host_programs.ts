@@ -21,7 +21,7 @@ const START_MS = 60_000;
 const SIDECAR_FLAGS: Record<Sidecar, readonly string[]> = {
   "csi-provisioner": [
     ...["--feature-gates=Topology=true", "--strict-topology", "--extra-create-metadata", "--volume-name-prefix=pvc"],
-    ...["--timeout=90s", "--worker-threads=10"],
+    "--timeout=90s",
   ],
   "csi-resizer": ["--timeout=90s"],
 };

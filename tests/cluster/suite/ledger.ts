@@ -109,6 +109,11 @@ export class Ledger implements AsyncDisposable {
     await this.when("claims are bound", () => names.every(isBound));
   }
 
+  /** Waits until no claim of the scene is left, and nothing of any in the API. */
+  async empty(): Promise<void> {
+    await this.when("nothing is left", () => this.#claims.list().length === 0 && this.#open().length === 0);
+  }
+
   #open(): string[] {
     return openItems(this.#state, this.uids);
   }

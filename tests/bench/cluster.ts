@@ -1,0 +1,145 @@
+/**
+ * `deno task bench:cluster`: what claims cost in the cluster that `deno task cluster up` started, beside plain LVM, and beside
+ * the official csi-provisioner. Nobody else should use the cluster meanwhile.
+ *
+ * @module
+ */
+
+import { parseArgs } from "@std/cli/parse-args";
+import { DriverPods, SYSTEM } from "../cluster/suite/driver_pods.ts";
+import { startController, startSidecar } from "../cluster/suite/host_programs.ts";
+import { Ledger } from "../cluster/suite/ledger.ts";
+import { CLUSTER_VARIABLE, Scene } from "../cluster/suite/scene.ts";
+import { clusterPath } from "../cluster/state.ts";
+import type { AuditEvent } from "../rig/control_plane.ts";
+import { ensureSidecar } from "../rig/kubernetes.ts";
+import { TempFolder } from "../rig/temp_folder.ts";
+import { type ClusterBenchResult, clusterTable, type Way } from "./cluster_result.ts";
+import { rounded, timed } from "./figures.ts";
+import { kibOf } from "./proc.ts";
+
+const HELP = `Usage: deno task bench:cluster [--claims N] [--json]
+
+Measures, in the cluster of deno task cluster up, from claims to Bound and to nothing left: commands, requests, memory; beside
+as many plain lvcreate, and beside the official csi-provisioner. Takes about ten minutes, more when the sidecar must be built.
+
+Flags:
+  --claims N  how many claims, 30 by default
+  --json      print one JSON document instead of a table; its keys are in tests/bench/cluster_result.ts
+  -h, --help  show this help`;
+
+const TRACE = "/sys/kernel/tracing";
+const AGENT = `system:serviceaccount:${SYSTEM}:denolith-node`;
+
+/** Measures everything. */
+async function measure(claims: number): Promise<ClusterBenchResult> {
+  const log = (line: string) => console.error(line);
+  await ensureSidecar("csi-provisioner", log);
+  await using scene = await Scene.open("bench");
+  await using driver = await DriverPods.open(scene.cluster);
+  const className = await scene.storageClass("now", {
+    volumeBindingMode: "Immediate",
+    parameters: { volumeGroup: "data" },
+  });
+  const bench = { scene, className, claims };
+  log("plain LVM");
+  const plain = await measurePlain(scene, claims);
+  log("the controller in a pod");
+  const pod = await measureWay(bench, "pod");
+  const rssMiB = { controller: await rss(scene, "controller"), agent: await rss(scene, "node") };
+  await driver.scaleController(0);
+  try {
+    await using folder = await TempFolder.create("/tmp", "denolith-bench-");
+    const { controlPlane } = scene.cluster;
+    log("the controller on the host");
+    const own = await (async () => {
+      await using _controller = await startController(controlPlane, folder.path);
+      return await measureWay(bench, "own");
+    })();
+    log("the controller on the host, behind csi-provisioner");
+    const official = await (async () => {
+      const flags = ["--disable-loops", "provisioner,resizer"];
+      await using controller = await startController(controlPlane, folder.path, flags);
+      const where = { controlPlane, socket: controller.socket, folder: folder.path };
+      await using _sidecar = await startSidecar("csi-provisioner", where);
+      return await measureWay(bench, "official");
+    })();
+    return { claims, plain, pod, own, official, rssMiB };
+  } finally {
+    await driver.scaleController(1);
+  }
+}
+
+/** As an administrator would: one lvcreate after the other, in one shell. */
+async function measurePlain(scene: Scene, count: number): Promise<ClusterBenchResult["plain"]> {
+  const each = (command: string) => `for n in $(seq ${count}); do ${command} || exit 1; done`;
+  const boundMs = await timed(() => scene.onNode(each("lvcreate -qq -y -W y -Z y -L 16M -n plain-$n data")));
+  const deletedMs = await timed(() => scene.onNode(each("lvremove -qq -f data/plain-$n")));
+  return { boundMs: rounded(boundMs), deletedMs: rounded(deletedMs) };
+}
+
+async function measureWay(
+  { scene, className, claims }: { scene: Scene; className: string; claims: number },
+  prefix: string,
+): Promise<Way> {
+  await using ledger = await Ledger.open(scene);
+  // Who comes fresh learns its first things with this one.
+  await ledger.claim(`${prefix}-first`, className);
+  await ledger.bound([`${prefix}-first`]);
+  const names = Array.from({ length: claims }, (_, n) => `${prefix}-${n}`);
+  await scene.onNode(`mountpoint -q ${TRACE} || mount -t tracefs tracefs ${TRACE}; echo > ${TRACE}/trace; echo 1 > ${TRACE}/events/sched/sched_process_exec/enable`);
+  const began = Date.now();
+  const boundMs = await timed(async () => {
+    await Promise.all(names.map((name) => ledger.claim(name, className)));
+    await ledger.bound(names);
+  });
+  const ended = Date.now();
+  const traced = await scene.onNode(`echo 0 > ${TRACE}/events/sched/sched_process_exec/enable; cat ${TRACE}/trace`);
+  await ledger.balanced();
+  const deletedMs = await timed(async () => {
+    await Promise.all([...names, `${prefix}-first`].map((name) => ledger.remove(name)));
+    await ledger.empty();
+  });
+  await ledger.balanced();
+  const events = (await scene.cluster.controlPlane.auditEvents()).filter((event) => isWithin(event, began, ended));
+  return {
+    boundMs: rounded(boundMs),
+    deletedMs: rounded(deletedMs),
+    controllerRequests: events.filter(isOfController).length,
+    agentRequests: events.filter(({ user }) => user.username === AGENT).length,
+    commands: traced.split("\n").filter((line) => /filename=\S*\/lvm\b/.test(line)).length,
+  };
+}
+
+function isWithin({ requestReceivedTimestamp }: AuditEvent, began: number, ended: number): boolean {
+  const at = Date.parse(requestReceivedTimestamp);
+  return at >= began && at <= ended;
+}
+
+/** Whether a request is one of those who make volumes: the controller, and the official one, which is told by its name. */
+function isOfController({ user, userAgent = "", objectRef }: AuditEvent): boolean {
+  if (objectRef?.resource === "leases") return false;
+  return user.username === `system:serviceaccount:${SYSTEM}:denolith-controller` || /csi-provisioner/.test(userAgent);
+}
+
+/** The memory of a process of the driver in the guest, in MiB. */
+async function rss(scene: Scene, role: "controller" | "node"): Promise<number> {
+  const process = `$(pgrep -o -f '^/usr/bin/deno run .* /usr/bin/denolith ${role} ')`;
+  return Math.round((kibOf(await scene.onNode(`cat /proc/${process}/status`), "VmRSS") ?? 0) / 1024);
+}
+
+if (import.meta.main) {
+  const args = parseArgs(Deno.args, {
+    boolean: ["json", "help"],
+    string: ["claims"],
+    alias: { h: "help" },
+    default: { claims: "30" },
+  });
+  if (args.help || args._.length > 0 || !/^[1-9]\d{0,2}$/.test(String(args.claims))) {
+    (args.help ? console.log : console.error)(HELP);
+    Deno.exit(args.help ? 0 : 2);
+  }
+  if (!Deno.env.get(CLUSTER_VARIABLE)) Deno.env.set(CLUSTER_VARIABLE, clusterPath());
+  const result = await measure(Number(args.claims));
+  console.log(args.json ? JSON.stringify(result, undefined, 2) : clusterTable(result));
+}

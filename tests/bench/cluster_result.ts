@@ -1,0 +1,55 @@
+import { columns } from "./table.ts";
+
+/** What a way of making volumes took, for so many claims at once. */
+export interface Way {
+  /** From the first request to the last claim being Bound, in milliseconds. */
+  readonly boundMs: number;
+  /** From the first deletion to nothing being left but what is erased later, in milliseconds. */
+  readonly deletedMs: number;
+  /** Requests to the API server of who makes the volumes, the agent not among them, Leases left out, until all were Bound. */
+  readonly controllerRequests: number;
+  /** Requests of the agent until all were Bound. */
+  readonly agentRequests: number;
+  /** Commands of LVM on the node until all were Bound. */
+  readonly commands: number;
+}
+
+/** What `deno task bench:cluster --json` prints. Times are in milliseconds, for all claims together. */
+export interface ClusterBenchResult {
+  /** How many claims there were, all at once. */
+  readonly claims: number;
+  /** As many plain lvcreate, and lvremove, one after the other. */
+  readonly plain: { readonly boundMs: number; readonly deletedMs: number };
+  /** The controller in a pod. */
+  readonly pod: Way;
+  /** The controller on the host, with its own loops. */
+  readonly own: Way;
+  /** The controller on the host, behind the official csi-provisioner. */
+  readonly official: Way;
+  /** Memory in MiB, after it. */
+  readonly rssMiB: { readonly controller: number; readonly agent: number };
+}
+
+/** The result for people. */
+export function clusterTable({ claims, plain, rssMiB, ...ways }: ClusterBenchResult): string {
+  const row = (label: string, way: Way) => [
+    label,
+    ...[way.boundMs, way.deletedMs].map((ms) => `${(ms / 1000).toFixed(1)} s`),
+    (way.boundMs / plain.boundMs).toFixed(1),
+    ...[way.controllerRequests, way.agentRequests, way.commands].map((count) => (count / claims).toFixed(1)),
+  ];
+  return [
+    `${claims} claims at once; requests and commands are per claim`,
+    "",
+    ...columns([
+      ["Volumes made by", "Bound", "deleted", "ratio", "requests", "agent's requests", "LVM commands"],
+      ["plain lvcreate", ...[plain.boundMs, plain.deletedMs].map((ms) => `${(ms / 1000).toFixed(1)} s`), "1.0"]
+        .concat(["", "", "1.0"]),
+      row("denolith, all in pods", ways.pod),
+      row("denolith, controller on the host", ways.own),
+      row("csi-provisioner, both on the host", ways.official),
+    ]),
+    "",
+    `Memory (RSS): controller ${rssMiB.controller} MiB, agent ${rssMiB.agent} MiB`,
+  ].join("\n");
+}
