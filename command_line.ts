@@ -97,7 +97,8 @@ function parseFlags(name: string, subcommand: Subcommand, args: readonly string[
       if (values.length > 1) throw new UsageError(`${name}: --${flag} is given more than once`);
       const [value] = values;
       if (value === "") throw new UsageError(`${name}: --${flag} needs a value`);
-      const text = value ?? subcommand.flags[flag]!.default?.();
+      // a switch that is not given is absent, as a flag with a value is
+      const text = (value === false ? undefined : value) ?? subcommand.flags[flag]!.default?.();
       return text === undefined ? [] : [[flag, String(text)]];
     }),
   );

@@ -1,0 +1,57 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import { parseCommandLine, type Subcommands, UsageError } from "./command_line.ts";
+
+const SUBCOMMANDS: Subcommands = {
+  serve: {
+    summary: "serve",
+    about: "Serves.",
+    flags: {
+      address: { value: "ADDRESS", help: "where", default: () => ":1" },
+      config: { value: "PATH", help: "how" },
+      quiet: { help: "say less" },
+    },
+    example: "x serve --quiet",
+    run: () => Promise.resolve(0),
+  },
+};
+
+function flagsOf(...args: string[]): unknown {
+  const request = parseCommandLine(SUBCOMMANDS, ["serve", ...args]);
+  return request.kind === "run" ? request.flags : request.kind;
+}
+
+Deno.test("parseCommandLine(): a flag that is not given is absent, or has its default", () => {
+  assertEquals(flagsOf(), { address: ":1" });
+  assertEquals(flagsOf("--quiet", "--config=/a=b", "--address", "off"), {
+    address: "off",
+    config: "/a=b",
+    quiet: "true",
+  });
+  assertEquals(flagsOf("--config", "0"), { address: ":1", config: "0" });
+});
+
+Deno.test("parseCommandLine(): refuses what is not understood", () => {
+  for (const args of [["--config"], ["--config="], ["--config", "a", "--config", "b"], ["more"], ["--quite"], ["-q"]]) {
+    assertThrows(() => flagsOf(...args), UsageError, "serve: ");
+  }
+  assertThrows(() => parseCommandLine(SUBCOMMANDS, ["toString"]), UsageError, "did you mean serve?");
+});
+
+Deno.test("parseCommandLine(): help shows each flag with its default", () => {
+  assertEquals(parseCommandLine(SUBCOMMANDS, ["serve", "--help"]), {
+    kind: "help",
+    asked: true,
+    text: `Usage: denolith serve [flags]
+
+Serves.
+
+Flags:
+  --address ADDRESS  where (default :1)
+  --config PATH      how
+  --quiet            say less
+  -h, --help         show this help
+
+Example:
+  x serve --quiet`,
+  });
+});
