@@ -33,8 +33,12 @@ export function loopCalls({ handlers, claims, onAnswer }: LoopCallsOptions): Csi
   const call = async <T>(method: string, signal: AbortSignal, body: () => Promise<T>): Promise<T> => {
     const start = performance.now();
     const told = (code: number) => onAnswer({ method, code, ms: performance.now() - start });
+    const { promise: aborted, reject } = Promise.withResolvers<never>();
+    const abort = () => reject(new CallError(Code.Canceled, "the loop ends; the call goes on"));
+    signal.addEventListener("abort", abort);
+    if (signal.aborted) abort();
     try {
-      const answer = await Promise.race([body(), aborted(signal)]);
+      const answer = await Promise.race([body(), aborted]);
       told(0);
       return answer;
     } catch (error) {
@@ -43,6 +47,8 @@ export function loopCalls({ handlers, claims, onAnswer }: LoopCallsOptions): Csi
         : statusOf(error);
       told(code);
       throw new CallError(code, details);
+    } finally {
+      signal.removeEventListener("abort", abort); // the signal outlives thousands of calls
     }
   };
   return {
@@ -95,13 +101,4 @@ function capabilityOf({ mode, access }: Capability): MessageInitShape<typeof Vol
 
 function segmentsOf(segments: Segments) {
   return { segments: { ...segments } };
-}
-
-/** Ends the waiting, not what was begun. */
-function aborted(signal: AbortSignal): Promise<never> {
-  return new Promise((_, reject) => {
-    const abort = () => reject(new CallError(Code.Canceled, "the loop ends; the call goes on"));
-    if (signal.aborted) return abort();
-    signal.addEventListener("abort", abort, { once: true });
-  });
 }
