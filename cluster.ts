@@ -4,6 +4,7 @@
  * @module
  */
 
+import { getLogger } from "@logtape/logtape";
 import manifest from "./deno.json" with { type: "json" };
 import type { Flags } from "./command_line.ts";
 import { apiServer, httpAddress } from "./cluster_reach.ts";
@@ -36,6 +37,7 @@ export async function openCluster(
   });
   const address = httpAddress(flags);
   const http = address && await serveHttp(address, { notReady, metrics: () => metrics.text() });
+  if (http !== undefined) getLogger(["denolith", "http"]).info("answering", { host: address!.host, port: http.port });
   return {
     client,
     metrics,

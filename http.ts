@@ -5,6 +5,7 @@
  */
 
 import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import type { HttpAddress } from "./cluster_reach.ts";
 
 /** What is answered. */
@@ -15,8 +16,14 @@ export interface HttpOptions {
   metrics(): Promise<string>;
 }
 
-/** Answers on the address until the answer is disposed of. */
-export async function serveHttp({ host, port }: HttpAddress, options: HttpOptions): Promise<AsyncDisposable> {
+/** What answers, until it is disposed of. */
+export interface HttpServer extends AsyncDisposable {
+  /** Its port: that of the address, or a free one where that is 0. */
+  readonly port: number;
+}
+
+/** Answers on the address. @throws {Error} when that cannot be listened on */
+export async function serveHttp({ host, port }: HttpAddress, options: HttpOptions): Promise<HttpServer> {
   const server = createServer((request, response) => {
     const answer = (status: number, body: string, type = "text/plain; charset=utf-8") => {
       response.writeHead(status, { "content-type": type });
@@ -40,6 +47,7 @@ export async function serveHttp({ host, port }: HttpAddress, options: HttpOption
     server.listen(port, host, resolve);
   });
   return {
+    port: (server.address() as AddressInfo).port,
     [Symbol.asyncDispose]: async () => {
       server.closeAllConnections();
       await new Promise<void>((resolve) => server.close(() => resolve()));
