@@ -37,7 +37,7 @@ const LOG_FLAGS = {
 /** Flags of the processes of a cluster. */
 const CLUSTER_FLAGS = {
   "driver-name": SHARED_FLAGS["driver-name"],
-  kubeconfig: { value: "PATH", help: "how to reach the API server; in a pod it is known" },
+  kubeconfig: { value: "PATH", help: "a kubeconfig file that leads to the API server; in a pod none is needed" },
   "disable-process-metrics": { help: "leave the process's own figures out of /metrics" },
   ...LOG_FLAGS,
 } as const satisfies Record<string, Flag>;
@@ -80,7 +80,11 @@ const SUBCOMMANDS: Subcommands = {
       "of this node ask for, and tells in its LVMNode what the node has. /livez, /readyz and /metrics answer over HTTP.",
     flags: {
       "node-name": { value: "NAME", help: "the name of this node's Node object", default: () => Deno.hostname() },
-      "kubelet-root": { value: "PATH", help: "kubelet's directory (--root-dir)", default: () => "/var/lib/kubelet" },
+      "kubelet-root": {
+        value: "PATH",
+        help: "kubelet's directory, its own --root-dir",
+        default: () => "/var/lib/kubelet",
+      },
       "volume-groups": {
         value: "LIST",
         help:

@@ -14,7 +14,7 @@ async function denolith(...args: string[]): Promise<{ code: number; stdout: stri
 Deno.test("denolith: help names every command, and every command has help of its own", async () => {
   const overview = await denolith("--help");
   assertEquals(overview.code, 0);
-  for (const command of ["standalone", "doctor", "status", "version"]) {
+  for (const command of ["standalone", "node", "controller", "doctor", "status", "version"]) {
     assert(overview.stdout.includes(`  ${command} `), overview.stdout);
     const help = await denolith(command, "--help");
     assertEquals([help.code, help.stderr], [0, ""]);
@@ -53,11 +53,26 @@ Deno.test("denolith: what is not understood ends with status 2 and names the nea
     [["doctor", "--volume-groups", "/(/"], /volume groups/],
     [["doctor", "--jsn"], /unknown flag --jsn; did you mean --json\?/],
     [["status", "--driver-name", "_"], /driver-name/],
+    [["node", "--kubelet-root", "kubelet"], /not an absolute path/],
+    [["node", "--kubelet-root", "/a,/b"], /--kubelet-root: must be one directory/],
+    [["node", "--kubeconfig"], /--kubeconfig needs a value/],
   ];
   await Promise.all(cases.map(async ([args, expected]) => {
     const { code, stderr } = await denolith(...args);
     assertMatch(stderr, expected);
     assertEquals(code, 2, `${args.join(" ")}: ${stderr}`);
+  }));
+});
+
+Deno.test("denolith: without a way to the API server the processes of a cluster end with status 1 and say so", async () => {
+  const cases: [string[], RegExp][] = [
+    [["node"], /not in a pod: KUBERNETES_SERVICE_HOST .* are not set/],
+    [["controller", "--kubeconfig", "/nowhere"], /reading \/nowhere: /],
+  ];
+  await Promise.all(cases.map(async ([args, expected]) => {
+    const { code, stderr } = await denolith(...args);
+    assertMatch(`${code} ${stderr}`, expected);
+    assertEquals(code, 1);
   }));
 });
 
