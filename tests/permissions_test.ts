@@ -3,6 +3,8 @@ import { connect } from "../csi/client.ts";
 import { assertFails, mountCapability } from "./contract/host.ts";
 import { DriverProcess } from "./demo/driver_process.ts";
 import { DRIVER_FLAGS } from "./driver_command.ts";
+import { kubeconfigOf } from "./fake/kubeconfig.ts";
+import { freePorts } from "./rig/free_ports.ts";
 
 const PROBE = new URL("probe.ts", import.meta.url).pathname;
 const VOLUME_ID = "v1-00000000000000000000000000000000";
@@ -30,8 +32,10 @@ async function scene() {
   };
 }
 
-async function probe(name: string, { socket, root, otherSocket, port }: Awaited<ReturnType<typeof scene>>) {
-  const args = ["run", ...DRIVER_FLAGS, PROBE, name, socket, root, otherSocket, String(port)];
+type Scene = Awaited<ReturnType<typeof scene>>;
+
+async function probe(name: string, { socket, root, otherSocket, port }: Scene, ...more: string[]) {
+  const args = ["run", ...DRIVER_FLAGS, PROBE, name, socket, root, otherSocket, String(port), ...more];
   const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), { args, env: { NO_COLOR: "1" } }).output();
   return { code, stdout: new TextDecoder().decode(stdout), stderr: new TextDecoder().decode(stderr) };
 }
@@ -49,6 +53,21 @@ Deno.test("a subcommand's body can do what it must, and Deno refuses it everythi
   assertEquals(inside.refused, all(inside.refused, "refused"));
   assert(Object.keys(inside.refused).length > 15, "the test tries them all");
   assertEquals(outside, all(outside, "refused"), "the process that started it has given its permissions up");
+});
+
+Deno.test("a process of the cluster reaches the API server and no other address", async () => {
+  await using here = await scene();
+  using api = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const [http] = freePorts(1);
+  const kubeconfig = `${here.outside}/kubeconfig`;
+  const server = `https://127.0.0.1:${api.addr.port}`;
+  await Deno.writeTextFile(`${kubeconfig}.other`, "");
+  await Deno.writeTextFile(kubeconfig, kubeconfigOf({ server }));
+  const { code, stdout, stderr } = await probe("cluster", here, kubeconfig, `${api.addr.port}`, `${http}`);
+  assertEquals([code, stderr], [0, ""]);
+  const { permitted, refused } = JSON.parse(stdout.split("\n")[0]!);
+  assertEquals(permitted, all(permitted, "done"));
+  assertEquals(refused, all(refused, "refused"));
 });
 
 Deno.test("an error that nothing in the worker caught ends the process with status 1, and is told", async () => {

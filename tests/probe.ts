@@ -1,11 +1,13 @@
 /**
  * Tries, from inside a worker with the permissions of a subcommand's body, what it should and should not be able to do,
  * and prints how each ended as JSON. Started as a process under the written set, with the socket, the mount root, another
- * socket and a TCP port that somebody listens on.
+ * socket and a TCP port that somebody listens on; for a process of the cluster also with a kubeconfig, the port of the API
+ * server in it, and the port to answer HTTP on.
  *
  * @module
  */
 
+import { clusterReach } from "../cluster_reach.ts";
 import { isConfined, obey, runConfined } from "../confinement.ts";
 import { permissionsFor } from "../permissions.ts";
 
@@ -46,6 +48,27 @@ function refused(root: string, otherSocket: string, port: number): Record<string
   };
 }
 
+function clusterPermitted({ kubeconfig, api, http }: Record<string, string>): Record<string, Attempt> {
+  return {
+    "the API server": async () => (await Deno.connect({ hostname: "127.0.0.1", port: Number(api) })).close(),
+    "its own address": () => Deno.listen({ hostname: "127.0.0.1", port: Number(http) }).close(),
+    "its kubeconfig": () => Deno.readTextFile(kubeconfig!),
+  };
+}
+
+function clusterRefused({ kubeconfig, api, http, port }: Record<string, string>): Record<string, Attempt> {
+  return {
+    "another port of the API server's host": () => Deno.connect({ hostname: "127.0.0.1", port: Number(port) }),
+    "the API server's port of another host": () => Deno.connect({ hostname: "127.0.0.2", port: Number(api) }),
+    "a request elsewhere": () => fetch(`https://127.0.0.1:${port}/`),
+    "its port on all addresses": () => Deno.listen({ hostname: "0.0.0.0", port: Number(http) }),
+    "listening elsewhere": () => Deno.listen({ hostname: "127.0.0.1", port: Number(port) }),
+    "changing its kubeconfig": () => Deno.writeTextFile(kubeconfig!, ""),
+    "what is beside its kubeconfig": () => Deno.readTextFile(`${kubeconfig}.other`),
+    "where a pod's API server is": () => Deno.env.get("KUBERNETES_SERVICE_HOST"),
+  };
+}
+
 async function outcomes(attempts: Record<string, Attempt>): Promise<Record<string, string>> {
   const entries = Object.entries(attempts).map(async ([name, attempt]) => {
     try {
@@ -70,18 +93,34 @@ async function probe({ socket, root, otherSocket, port }: Record<string, string>
   return 0;
 }
 
+async function probeCluster(flags: Record<string, string>): Promise<number> {
+  console.log(JSON.stringify({
+    permitted: await outcomes(clusterPermitted(flags)),
+    refused: await outcomes(clusterRefused(flags)),
+  }));
+  return 0;
+}
+
 if (isConfined()) {
   obey(({ name, flags }) => {
     if (name === "probe") return probe(flags);
+    if (name === "cluster") return probeCluster(flags);
     setTimeout(() => {
       throw new Error("unforeseen");
     });
     return new Promise(() => {});
   });
 } else {
-  const [name, socket, root, otherSocket, port] = Deno.args as [string, string, string, string, string];
-  const order = { name, flags: { socket, root, otherSocket, port } };
-  const permissions = permissionsFor({ sockets: [socket], directories: [root] }, import.meta.filename!);
+  const [name, socket, root, otherSocket, port, kubeconfig, api, http] = Deno.args as string[] & [
+    string,
+    string,
+    string,
+  ];
+  const given = { socket, root, otherSocket, port, kubeconfig, api, http };
+  const flags = Object.fromEntries(Object.entries(given).flatMap(([key, value]) => value ? [[key, value]] : []));
+  const order = { name, flags };
+  const reach = kubeconfig === undefined ? {} : await clusterReach({ kubeconfig, "http-address": `127.0.0.1:${http}` });
+  const permissions = permissionsFor({ sockets: [socket], directories: [root], ...reach }, import.meta.filename!);
   const { signal } = new AbortController();
   const status = await runConfined(order, { module: import.meta.url, permissions, end: signal }).catch((error) => {
     console.error(error.message);

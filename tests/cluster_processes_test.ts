@@ -1,0 +1,115 @@
+/**
+ * The two processes of a cluster as a user starts them, under the written permission set, with a token and over TLS.
+ *
+ * @module
+ */
+
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { connect, connectTo } from "../csi/client.ts";
+import { Registration } from "../csi/registration_pb.ts";
+import { lvmNodes, lvmVolumes } from "../k8s/lvm_objects.ts";
+import { leases } from "../k8s/objects.ts";
+import { DriverProcess } from "./demo/driver_process.ts";
+import { DRIVER_FLAGS } from "./driver_command.ts";
+import { FakeApiServer } from "./fake/api_server.ts";
+import { kubeconfigOf } from "./fake/kubeconfig.ts";
+import { freePorts } from "./rig/free_ports.ts";
+import { until } from "./rig/until.ts";
+
+const MAIN = new URL("../main.ts", import.meta.url).pathname;
+const TLS = new URL("fixtures/tls/", import.meta.url).pathname;
+const DRIVER = "lvm.denolith.dev";
+
+/** An API server, and a folder with a kubeconfig for it. */
+async function scene() {
+  const [cert, key, ca] = await Promise.all(
+    ["server.crt", "server.key", "ca.crt"].map((name) => Deno.readTextFile(TLS + name)),
+  );
+  const api = FakeApiServer.start({
+    resources: [lvmVolumes, lvmNodes],
+    token: "secret",
+    tls: { cert: cert!, key: key! },
+  });
+  const folder = await Deno.realPath(await Deno.makeTempDir({ prefix: "denolith-cluster-" }));
+  const kubeconfig = `${folder}/kubeconfig`;
+  const cluster = { server: api.url, "certificate-authority-data": btoa(ca!) };
+  await Deno.writeTextFile(kubeconfig, kubeconfigOf(cluster, { token: "secret" }));
+  const [port] = freePorts(1);
+  return {
+    api,
+    folder,
+    async start(subcommand: string, socket: string, ...flags: string[]): Promise<DriverProcess> {
+      const own = ["--kubeconfig", kubeconfig, "--http-address", `127.0.0.1:${port}`, ...flags];
+      const command = [Deno.execPath(), "run", ...DRIVER_FLAGS, MAIN, subcommand, ...own];
+      return await DriverProcess.start({ command, socket });
+    },
+    async ask(path: string): Promise<[number, string]> {
+      const response = await fetch(`http://127.0.0.1:${port}${path}`);
+      return [response.status, await response.text()];
+    },
+    async [Symbol.asyncDispose]() {
+      await api[Symbol.asyncDispose]();
+      await Deno.remove(folder, { recursive: true });
+    },
+  };
+}
+
+function holders(api: FakeApiServer): Record<string, string> {
+  return Object.fromEntries(
+    api.objects(leases).map(({ metadata: { name }, spec }) => [name, spec?.holderIdentity ?? ""]),
+  );
+}
+
+Deno.test("denolith controller: serves under the Leases of the official sidecars, and leaves at SIGTERM what it took", async () => {
+  await using s = await scene();
+  const socket = `${s.folder}/socket/csi.sock`;
+  await using driver = await s.start("controller", socket, "--endpoint", `unix://${socket}`, "--identity", "me");
+  assertEquals(await s.ask("/livez"), [200, "ok\n"]);
+  assertEquals(await s.ask("/readyz"), [200, "ok\n"]);
+  const names = ["external-resizer-lvm-denolith-dev", "lvm-denolith-dev"];
+  await until(() => Promise.resolve(Object.keys(holders(s.api)).length === 2), { action: "lead", timeoutMs: 30_000 });
+  const held = holders(s.api);
+  assertEquals(Object.keys(held).sort(), names);
+  for (const holder of Object.values(held)) assertMatch(holder, /^me-/);
+  {
+    using csi = connect(socket);
+    assertEquals((await csi.identity.getPluginInfo()).name, DRIVER);
+    assertEquals((await csi.controller.listVolumes()).entries, []);
+  }
+  const [, figures] = await s.ask("/metrics");
+  assert(figures.includes('denolith_csi_call_seconds_count{method="ListVolumes",code="0"} 1'), figures);
+  assert(figures.includes("process_resident_memory_bytes "), figures);
+  assertEquals(await driver.stop(), 0, driver.log().join("\n"));
+  assertEquals(holders(s.api), Object.fromEntries(names.map((name) => [name, ""])));
+  assertEquals([...Deno.readDirSync(`${s.folder}/socket`)], []);
+});
+
+Deno.test("denolith node: registers with kubelet, says that it is not ready without LVM, and leaves no socket at SIGTERM", async () => {
+  await using s = await scene();
+  const socket = `${s.folder}/plugins/${DRIVER}/csi.sock`;
+  const registry = `${s.folder}/plugins_registry`;
+  const flags = ["--node-name", "n1", "--kubelet-root", s.folder, "--disable-process-metrics"];
+  await using driver = await s.start("node", socket, ...flags);
+  assertEquals(await s.ask("/livez"), [200, "ok\n"]);
+  const [status, reasons] = await s.ask("/readyz");
+  assertEquals(status, 503);
+  assert(reasons.includes("registration: kubelet has not asked for the driver yet\n"), reasons);
+  const registration = `${registry}/${DRIVER}-reg.sock`;
+  await until(() => Deno.stat(registration).catch(() => undefined), { action: "register", timeoutMs: 30_000 });
+  {
+    using kubelet = connectTo(registration, Registration);
+    const { name, endpoint } = await kubelet.calls.getInfo();
+    assertEquals([name, endpoint], [DRIVER, socket]);
+    await kubelet.calls.notifyRegistrationStatus({ pluginRegistered: true });
+    using csi = connect(endpoint);
+    assertEquals((await csi.node.nodeGetInfo()).nodeId, "n1");
+  }
+  // where this machine has no LVM, or the test is not root, that is what stands against it
+  const [, left] = await s.ask("/readyz");
+  assert(["ok\n", "LVM has not answered yet\n"].includes(left), left);
+  const [, figures] = await s.ask("/metrics");
+  assert(figures.includes('denolith_queue_depth{loop="lvmvolume"} 0'), figures);
+  assert(!figures.includes("process_resident_memory_bytes "), figures);
+  assertEquals(await driver.stop(), 0, driver.log().join("\n"));
+  assertEquals([...Deno.readDirSync(registry), ...Deno.readDirSync(`${s.folder}/plugins/${DRIVER}`)], []);
+});
