@@ -252,7 +252,9 @@ Deno.test("an agent that dies between its deed and its word finds what it made, 
 
 Deno.test("a node that is gone holds nobody up", async () => {
   const machine = machineWith({ data: 1n << 30n });
-  await using cluster = await FakeCluster.start({ "node-1": machineWith({ data: 1n << 30n }), "node-2": machine });
+  await using cluster = await FakeCluster.start({ "node-1": machineWith({ data: 1n << 30n }), "node-2": machine }, {
+    waitMs: 1_000,
+  });
   const made = await cluster.volumes.create(request("made"), { allowed: ["node-1"], preferred: [] });
   await cluster.stopAgent("node-1");
   const begun = cluster.volumes.create(request("begun"), { preferred: ["node-1"] });

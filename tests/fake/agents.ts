@@ -94,20 +94,19 @@ export class FakeCluster implements AsyncDisposable {
   readonly client = new HttpClient({ url: this.api.url }, { userAgent: "denolith/test (controller)" });
   readonly objects = new Informer(this.client, lvmVolumes);
   readonly nodes = new Informer(this.client, lvmNodes);
-  readonly volumes = new ClusterVolumes({
-    client: this.client,
-    driver: DRIVER,
-    volumes: this.objects,
-    nodes: this.nodes,
-    waitMs: 5_000,
-  });
+  readonly volumes: ClusterVolumes;
   readonly #agents = new Map<string, FakeAgent>();
   readonly #stop = new AbortController();
   #running: Promise<void>[] = [];
 
-  /** Starts one whose controller has seen all nodes. */
-  static async start(machines: Record<string, Exec>): Promise<FakeCluster> {
-    const cluster = new FakeCluster();
+  private constructor(waitMs: number) {
+    const { client, objects, nodes } = this;
+    this.volumes = new ClusterVolumes({ client, driver: DRIVER, volumes: objects, nodes, waitMs });
+  }
+
+  /** Starts one whose controller has seen all nodes, and waits so many milliseconds for a node's answer. */
+  static async start(machines: Record<string, Exec>, { waitMs = 5_000 } = {}): Promise<FakeCluster> {
+    const cluster = new FakeCluster(waitMs);
     const { signal } = cluster.#stop;
     cluster.#running = [cluster.objects.start(signal), cluster.nodes.start(signal)];
     for (const [name, machine] of Object.entries(machines)) {
