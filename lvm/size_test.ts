@@ -1,7 +1,7 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import fc from "fast-check";
 import { StorageError } from "./error.ts";
-import { formatBytes, MAX_BYTES, parseQuantity, roundUp, sizeInExtents } from "./size.ts";
+import { formatBytes, formatQuantity, MAX_BYTES, parseQuantity, roundUp, sizeInExtents } from "./size.ts";
 
 Deno.test("parseQuantity() reads Kubernetes quantities", () => {
   const cases: [string, bigint | undefined][] = [
@@ -23,6 +23,17 @@ Deno.test("parseQuantity() reads Kubernetes quantities", () => {
     ["1.", undefined],
   ];
   for (const [text, bytes] of cases) assertEquals(parseQuantity(text), bytes, text);
+});
+
+Deno.test("formatQuantity() takes the largest unit that needs no fraction, and parseQuantity() reads it back", () => {
+  const sizes = [0n, 1n, 1023n, 1024n, 1536n, 10n << 30n, (10n << 30n) + 512n, 5n << 60n, MAX_BYTES];
+  assertEquals(sizes.map(formatQuantity), [
+    ...["0", "1", "1023", "1Ki", "1536", "10Gi", "10737418752", "5Ei", "9223372036854775807"],
+  ]);
+  fc.assert(fc.property(fc.bigInt(0n, MAX_BYTES), fc.integer({ min: 0, max: 62 }), (number, shift) => {
+    const bytes = number >> BigInt(shift) << BigInt(shift);
+    assertEquals(parseQuantity(formatQuantity(bytes)), bytes);
+  }));
 });
 
 Deno.test("roundUp() answers the next multiple", () => {

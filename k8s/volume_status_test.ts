@@ -1,0 +1,104 @@
+import { assert, assertEquals } from "@std/assert";
+import { StorageError } from "../lvm/error.ts";
+import { ANY_GROUP } from "../lvm/groups.ts";
+import { volumeIdOf } from "../lvm/ids.ts";
+import { parseReport, REPORT_COMMAND } from "../lvm/report.ts";
+import type { Volume } from "../lvm/volumes.ts";
+import { FakeMachine } from "../tests/fake/machine.ts";
+import type { LvmVolume, LvmVolumeStatus } from "./lvm_objects.ts";
+import { lvmVolumeFor } from "./volume_spec.ts";
+import { failedStatus, isSame, lostStatus, madeStatus } from "./volume_status.ts";
+
+const id = volumeIdOf("pvc-1");
+
+/** A volume of 32 MiB as LVM reports it, on a group that is as it is told. */
+async function volume(missingPvs = 0): Promise<Volume> {
+  const machine = new FakeMachine();
+  const group = machine.addGroup("data", 1n << 30n);
+  const args = ["lvcreate", "--yes", "--wipesignatures", "n", "--size", `${32 << 20}b`, "--name", "vol-1", "data"];
+  await machine.run({ program: "lvm", args, mutates: true });
+  group.missingPvs = missingPvs;
+  const { stdout } = await machine.run(REPORT_COMMAND);
+  const [reported] = parseReport(stdout);
+  const [lv] = reported!.lvs;
+  const tags = { id, content: { state: "raw" }, mkfsOptions: [], shared: true, erase: "zero" } as const;
+  return { id, size: lv!.size, tags, lv: lv!, group: reported!, used: false };
+}
+
+function object(size: bigint, status?: LvmVolumeStatus, generation = 2): LvmVolume {
+  const content = { state: "raw" } as const;
+  const fixed = { groups: ANY_GROUP, preference: "leastFree", mkfsOptions: [], shared: true, erase: "zero" } as const;
+  const made = lvmVolumeFor({ id, name: "pvc-1", range: { required: size }, content, ...fixed }, {
+    driver: "d",
+    nodeName: "n",
+  });
+  return { ...made, metadata: { ...made.metadata, generation }, ...(status && { status }) };
+}
+
+const MiB = 1n << 20n;
+
+function conditionsOf(status: LvmVolumeStatus): string[] {
+  return status.conditions?.map(({ type, status, reason }) => `${type} ${status} ${reason}`) ?? [];
+}
+
+Deno.test("madeStatus() tells where the LV is, and that its group is whole", async () => {
+  const there = await volume();
+  const { conditions: _, ...status } = madeStatus(object(30n * MiB), there);
+  assertEquals(status, {
+    state: "Ready",
+    observedGeneration: 2,
+    volumeGroup: "data",
+    volumeGroupUUID: there.group.uuid,
+    lvName: "vol-1",
+    lvUUID: there.lv.uuid,
+    devicePath: there.lv.devicePath,
+    size: "32Mi",
+  });
+  assertEquals(conditionsOf(madeStatus(object(30n * MiB), there)), ["Healthy True DisksThere", "Ready True Made"]);
+});
+
+Deno.test("madeStatus() of a group without all its disks is Ready, and not Healthy", async () => {
+  const status = madeStatus(object(30n * MiB), await volume(1));
+  assertEquals(conditionsOf(status), ["Healthy False DisksMissing", "Ready True Made"]);
+  assert(status.conditions![0]!.message.includes("1 disks missing"), status.conditions![0]!.message);
+});
+
+Deno.test("madeStatus() keeps the error of a growth until the size is there, or another one is wanted", async () => {
+  const there = await volume();
+  const error = { code: "OutOfRange", message: "no room" } as const;
+  const errorOf = (size: bigint, observedGeneration: number) =>
+    madeStatus(object(size, { error, observedGeneration, lvUUID: there.lv.uuid }), there).error;
+  assertEquals(errorOf(64n * MiB, 2), error);
+  assertEquals(errorOf(64n * MiB, 1), undefined, "it was about what was wanted before");
+  assertEquals(errorOf(32n * MiB, 2), undefined, "what is wanted is there");
+});
+
+Deno.test("failedStatus(): what was not made is Failed, what was made stays as it was, with the error", async () => {
+  const error = new StorageError("NoSpace", "no room" + ".".repeat(5_000));
+  const failed = failedStatus(object(64n * MiB), error);
+  assertEquals([failed.state, failed.error?.code, failed.observedGeneration], ["Failed", "NoSpace", 2]);
+  assertEquals(failed.error?.message.length, 4_096);
+  assertEquals(conditionsOf(failed), ["Ready False NoSpace"]);
+  const before = madeStatus(object(30n * MiB), await volume());
+  const { error: told, ...rest } = failedStatus(object(64n * MiB, before, 3), error);
+  assertEquals(told?.code, "NoSpace");
+  assertEquals(rest as LvmVolumeStatus, { ...before, observedGeneration: 3 });
+});
+
+Deno.test("lostStatus() keeps what was recorded of the LV, and the moment at which it stopped being Ready", async () => {
+  const before = madeStatus(object(30n * MiB), await volume());
+  const error = new StorageError("Lost", "its LV is gone");
+  const lost = lostStatus(object(30n * MiB, before), error);
+  assertEquals([lost.state, lost.lvUUID, lost.error?.message], ["Lost", before.lvUUID, "its LV is gone"]);
+  assertEquals(conditionsOf(lost), ["Healthy True DisksThere", "Ready False Lost"]);
+  const earlier = lost.conditions!.map((condition) => ({ ...condition, lastTransitionTime: "2026-01-01T00:00:00Z" }));
+  const again = lostStatus(object(30n * MiB, { ...lost, conditions: earlier }), error);
+  assertEquals(again.conditions?.[1]?.lastTransitionTime, "2026-01-01T00:00:00Z");
+});
+
+Deno.test("isSame() compares what is said, in whatever order it stands", () => {
+  const a: LvmVolumeStatus = { state: "Ready", size: "1Gi", error: { code: "Busy", message: "m" } };
+  assert(isSame(a, { error: { message: "m", code: "Busy" }, size: "1Gi", state: "Ready" }));
+  assert(!isSame(a, { ...a, size: "2Gi" }));
+  assert(!isSame(undefined, a));
+});

@@ -1,0 +1,23 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import { UsageError } from "./command_line.ts";
+import { kubeletPaths } from "./kubelet.ts";
+import { StorageError } from "./lvm/error.ts";
+
+Deno.test("kubeletPaths(): sockets lie below kubelet's directory, under the driver's name", () => {
+  assertEquals(kubeletPaths({ "kubelet-root": "/var/lib/kubelet", "driver-name": "lvm.denolith.dev" }), {
+    kubeletRoot: "/var/lib/kubelet",
+    socket: "/var/lib/kubelet/plugins/lvm.denolith.dev/csi.sock",
+    registrationSocket: "/var/lib/kubelet/plugins_registry/lvm.denolith.dev-reg.sock",
+  });
+  const { kubeletRoot, socket } = kubeletPaths({ "kubelet-root": "/data/kubelet/", "driver-name": "a.example" });
+  assertEquals([kubeletRoot, socket], ["/data/kubelet", "/data/kubelet/plugins/a.example/csi.sock"]);
+});
+
+Deno.test("kubeletPaths(): refuses what is no directory of kubelet's, or leaves no room for a socket", () => {
+  const paths = (root: string) => () => kubeletPaths({ "kubelet-root": root, "driver-name": "lvm.denolith.dev" });
+  assertThrows(paths("/a,/b"), UsageError, "one directory");
+  assertThrows(paths("kubelet"), StorageError, "not an absolute path");
+  assertThrows(paths("/"), StorageError, "root directory");
+  assertThrows(paths("/var/../lib"), StorageError, `has "." or ".."`);
+  assertThrows(paths(`/${"k".repeat(80)}`), StorageError, "longer than");
+});
