@@ -46,6 +46,9 @@ export interface ClusterVolumesOptions {
   readonly annotations?: (requestName: string) => Readonly<Record<string, string>>;
 }
 
+/** How often a change is tried against changes of the status. */
+const TRIES = 5;
+
 /** The volumes of one driver in the cluster. */
 export class ClusterVolumes {
   readonly #client: ApiClient;
@@ -280,16 +283,20 @@ export class ClusterVolumes {
 
   /** Asks for the size that it has, so that a later request can be smaller than the one that failed. */
   async #takeBack({ metadata: { name, generation }, status }: LvmVolume): Promise<void> {
-    const now = this.#volumes.get(name);
-    if (status?.size === undefined || now?.metadata.generation !== generation) return; // asked for anew meanwhile
-    const { resourceVersion } = now!.metadata;
-    try {
-      await this.#client.patch(lvmVolumes, { name }, {
-        merge: { spec: { size: status.size, limit: null } },
-        resourceVersion,
-      });
-    } catch (error) {
-      if (!isConflict(error) && !isNotFound(error)) throw unavailable(`growing volume ${name}`, error);
+    if (status?.size === undefined) return;
+    const merge = { spec: { size: status.size, limit: null } };
+    // while nobody asked anew: what its node writes changes the revision, and not the generation
+    let now = this.#volumes.get(name);
+    for (let tries = 1; now?.metadata.generation === generation; tries++) {
+      const { resourceVersion } = now!.metadata;
+      try {
+        await this.#client.patch(lvmVolumes, { name }, { merge, resourceVersion });
+        return;
+      } catch (error) {
+        if (isNotFound(error)) return;
+        if (!isConflict(error) || tries === TRIES) throw unavailable(`growing volume ${name}`, error);
+        now = await this.#read(name as VolumeId); // the API server takes no other name
+      }
     }
   }
 

@@ -199,6 +199,24 @@ Deno.test("whoever deletes the object alone does not delete the data; the driver
   assertEquals(left(cluster, machine), [0, 0]);
 });
 
+Deno.test("a growth is taken back although its node writes into the object meanwhile", async () => {
+  const machine = machineWith({ data: 128n * MiB });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const { id } = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
+  const { client } = cluster;
+  const patch = client.patch.bind(client);
+  let disturbed = 0;
+  client.patch = async (resource, at, options) => {
+    if (options.resourceVersion !== undefined && disturbed++ === 0) {
+      const merge = { status: { devicePath: "/dev/mapper/other" } };
+      await patch(lvmVolumes, { name: id }, { merge, subresource: "status" });
+    }
+    return await patch(resource, at, options);
+  };
+  await fails("OutOfRange", cluster.volumes.expand(id, { required: 1n << 30n }));
+  assertEquals([only(cluster).spec.size, disturbed], ["32Mi", 2]);
+});
+
 Deno.test("a volume in use is not deleted: the node says why, and removes it when it is free", async () => {
   const machine = machineWith({ data: 1n << 30n });
   await using cluster = await FakeCluster.start({ "node-1": machine });

@@ -87,7 +87,9 @@ async function measureWay(
   await ledger.claim(`${prefix}-first`, className);
   await ledger.bound([`${prefix}-first`]);
   const names = Array.from({ length: claims }, (_, n) => `${prefix}-${n}`);
-  await scene.onNode(`mountpoint -q ${TRACE} || mount -t tracefs tracefs ${TRACE}; echo > ${TRACE}/trace; echo 1 > ${TRACE}/events/sched/sched_process_exec/enable`);
+  await scene.onNode(
+    `mountpoint -q ${TRACE} || mount -t tracefs tracefs ${TRACE}; echo > ${TRACE}/trace; echo 1 > ${TRACE}/events/sched/sched_process_exec/enable`,
+  );
   const began = Date.now();
   const boundMs = await timed(async () => {
     await Promise.all(names.map((name) => ledger.claim(name, className)));
