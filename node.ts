@@ -80,6 +80,7 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
     locks,
     parseGroups: parseGroupList,
     onChange: () => nodeAgent.poke(),
+    end,
   });
   const loop = new Loop({
     name: "lvmvolume",

@@ -125,10 +125,11 @@ Deno.test("NodeAgent: a refresh is one request, and makes the object again when 
   assertEquals(s.api.objects(lvmNodes)[0]?.status?.total?.free, "11Gi");
 });
 
-Deno.test("NodeAgent: without a Node there is no LVMNode, and without LVM nothing is said", async () => {
+Deno.test("NodeAgent: without a Node there is no LVMNode, though the agent knows; without LVM nothing is said", async () => {
   const fake = machine();
   await using s = await scene(fake);
   await assertRejects(() => s.agent.refresh(), ApiError, "n1");
+  assertEquals(s.reports.splice(0).length, 1);
   s.api.put(nodes, { metadata: { name: "n1" } });
   fake.host.root = false;
   await assertRejects(() => s.agent.refresh(), Error, "root alone");

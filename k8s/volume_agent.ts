@@ -14,7 +14,8 @@ import { type Locks, volumeLock } from "../lvm/locks.ts";
 import type { Lvm } from "../lvm/lvm.ts";
 import type { VolumeGroup } from "../lvm/report.ts";
 import { formatBytes } from "../lvm/size.ts";
-import { type RecordedVolume, requireSatisfying, type Volume, type Volumes } from "../lvm/volumes.ts";
+import type { RecordedVolume } from "../lvm/volume_state.ts";
+import { requireSatisfying, type Volume, type Volumes } from "../lvm/volumes.ts";
 import { type ApiClient, isConflict, isNotFound } from "./client.ts";
 import type { EventRecorder } from "./events.ts";
 import type { Informer } from "./informer.ts";
@@ -46,6 +47,8 @@ export interface VolumeAgentOptions {
   readonly parseGroups: (list: string) => GroupMatcher;
   /** Is told when an LV was made, grown or removed. */
   readonly onChange: () => void;
+  /** Is aborted when the agent is to end: what was written is not waited for any more. */
+  readonly end: AbortSignal;
 }
 
 /** What an LVMVolume records of the LV that was made for it. */
@@ -186,6 +189,7 @@ export class VolumeAgent {
     // the next turn must not see less than this one wrote
     await this.#options.objects.waitFor(name, (now) => now === undefined || isAtLeast(now, resourceVersion), {
       timeoutMs: SEEN_MS,
+      signal: this.#options.end,
     }).catch(() => {});
   }
 

@@ -13,7 +13,8 @@ import type { LogicalVolume, VolumeGroup } from "./report.ts";
 import { type LocatedSnapshot, Snapshots } from "./snapshots.ts";
 import { ownedSnapshotId, ownedVolumeId, ownersOf, parseDeletedTags, type UsedTag, usedTags } from "./tags.ts";
 import { type Doomed, doomedLvs } from "./upkeep.ts";
-import { type Volume, Volumes, type VolumeState } from "./volumes.ts";
+import type { VolumeState } from "./volume_state.ts";
+import { type Volume, Volumes } from "./volumes.ts";
 
 /** A volume that is Lost. */
 export type LostVolume = Extract<VolumeState, { state: "lost" }> & {

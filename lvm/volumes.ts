@@ -33,6 +33,7 @@ import {
   type VolumeTags,
   volumeTags,
 } from "./tags.ts";
+import { lost, type RecordedVolume, type UsedRecord, type VolumeState } from "./volume_state.ts";
 import { doomedLvs, splitSnapshot, type Upkeep } from "./upkeep.ts";
 
 /** A volume that exists. */
@@ -50,22 +51,6 @@ export interface Volume {
   /** Whether the group records that it was handed out. */
   readonly used: boolean;
 }
-
-/** What a report says of a volume id. */
-export type VolumeState =
-  | { readonly state: "present"; readonly volume: Volume }
-  /** Handed out once, but its LV is gone, or another LV has taken its place. */
-  | {
-    readonly state: "lost";
-    /** The name that its group had. */
-    readonly groupName: string;
-    /** The group that it was in, and what records it there; nothing where only {@linkcode VolumesOptions.recorded} does. */
-    readonly group?: VolumeGroup;
-    readonly record?: string;
-    readonly error: StorageError;
-    readonly replaced: boolean;
-  }
-  | { readonly state: "absent" };
 
 /** A volume to make. */
 export interface VolumeRequest {
@@ -99,14 +84,6 @@ export interface VolumesOptions {
   readonly upkeep: Pick<Upkeep, "look">;
   /** What is recorded elsewhere of a volume that was made, beside LVM's own records; nothing by default. */
   readonly recorded?: (id: VolumeId) => RecordedVolume | undefined;
-}
-
-/** What is recorded of a volume that was made. */
-export interface RecordedVolume {
-  /** The UUID of its LV. */
-  readonly lvUuid: string;
-  /** The name that the LV's group had. */
-  readonly groupName: string;
 }
 
 /** The volumes of one driver on this machine. */
@@ -394,12 +371,6 @@ export class Volumes {
   }
 }
 
-/** A record of a volume: in a group's tags, or elsewhere. */
-interface UsedRecord extends RecordedVolume {
-  readonly group?: VolumeGroup;
-  readonly record?: string;
-}
-
 /**
  * Makes sure that a volume that exists satisfies a request: by what it is, not by how it was asked for then.
  *
@@ -430,23 +401,4 @@ function contentKind(content: ContentRecord): string {
 /** The names of the LVs that are snapshots of the volume. */
 function snapshotsOf(volume: Volume): string[] {
   return volume.group.lvs.filter((lv) => lv.origin === volume.lv.name).map((lv) => lv.name);
-}
-
-function lost(id: VolumeId, recorded: UsedRecord, found: LogicalVolume | undefined): VolumeState {
-  const { group, groupName, lvUuid, record } = recorded;
-  const was = `Lost: volume ${id} was the logical volume ${lvUuid} in volume group ${groupName}, and`;
-  const nothing = "Nothing is made or formatted in its place.";
-  const message = found === undefined
-    ? `${was} no logical volume carries its tag. ${nothing} Bring the logical volume back (vgcfgrestore), or delete the volume`
-    : `${was} ${found.name} with the UUID ${found.uuid} has taken its place. ${nothing} Look at ${found.name}: remove it, or ` +
-      `take its denolith tags off; then bring the first one back (vgcfgrestore), or delete the volume`;
-  const error = new StorageError("Lost", message);
-  return {
-    state: "lost",
-    groupName,
-    error,
-    replaced: found !== undefined,
-    ...(group && { group }),
-    ...(record && { record }),
-  };
 }

@@ -60,6 +60,7 @@ export class FakeAgent implements AsyncDisposable {
       ...this.machine,
       parseGroups: parseGroupList,
       onChange: () => this.node.poke(),
+      end: this.#stop.signal,
     });
     const loop = new Loop({
       name: "lvmvolume",
