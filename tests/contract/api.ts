@@ -274,7 +274,7 @@ export function networkContract(host: ApiHost): void {
       const [silence, failure] = [Promise.withResolvers<string>(), Promise.withResolvers<void>()];
       const onRequest = (_: string, __: string, status: number) => status === 0 && failure.resolve();
       const userAgent = "denolith/test (network)";
-      const pings = { pingAfterMs: 100, pingWithinMs: 100, onReconnect: silence.resolve, onRequest };
+      const pings = { pingAfterMs: 100, pingWithinMs: 1_000, onReconnect: silence.resolve, onRequest };
       using direct = new HttpClient(running.server, { userAgent });
       using client = new HttpClient({ ...running.server, url: network.by(running.server.url) }, {
         userAgent,
