@@ -141,10 +141,11 @@ export class HostExec implements Exec {
         { settled: output },
       );
     }
-    child.kill("SIGKILL");
+    const endedItself = !kill(child);
     // a process that cannot even die, because it waits for a dead disk, must not hold the driver up
-    await withinDeadline(output.catch(() => {}), KILL_MS);
-    child.unref();
+    const late = await withinDeadline(output.catch(() => undefined), KILL_MS);
+    if (late === undefined) letGo(child);
+    else if (endedItself) return late;
     throw new StorageError("Unavailable", `${describe(command)}: no answer within ${deadlineMs / 1000} s`, {
       settled: output,
     });
@@ -239,6 +240,26 @@ export function isNoAnswer(error: StorageError): boolean {
 /** The command as a person would read it. */
 export function describe(command: Command): string {
   return [command.program, ...command.args].join(" ");
+}
+
+/** Kills a process; answers false when it has just ended by itself, which Deno takes for a mistake. */
+function kill(child: Deno.ChildProcess): boolean {
+  try {
+    child.kill("SIGKILL");
+    return true;
+  } catch (error) {
+    if (error instanceof TypeError || error instanceof Deno.errors.NotFound) return false;
+    throw error;
+  }
+}
+
+/** Lets this process end without that one; of its pipes some may have been closed by now, which Deno takes for a mistake. */
+function letGo(child: Deno.ChildProcess): void {
+  try {
+    child.unref();
+  } catch (error) {
+    if (!(error instanceof Deno.errors.BadResource)) throw error;
+  }
 }
 
 async function withinDeadline<T>(promise: Promise<T>, deadlineMs: number): Promise<T | undefined> {

@@ -28,6 +28,17 @@ Deno.test("HostExec: a reading command is killed at its deadline", async () => {
   await exec.settled();
 });
 
+Deno.test("HostExec: a reading command that ends just at its deadline is answered, or had no answer, and nothing else", async () => {
+  const exec = new HostExec();
+  for (let i = 0; i < 36; i++) {
+    const ended = exec.run({ program: "df", args: ["/"], mutates: false, deadlineMs: i % 12 });
+    // A process that is starved sees the end and the deadline in one turn.
+    for (const until = performance.now() + 20; performance.now() < until;);
+    const answer = await ended.then(({ code }) => code, (error) => error.kind ?? String(error));
+    assert([0, "Unavailable"].includes(answer), answer);
+  }
+});
+
 Deno.test("HostExec: a changing command is never killed: only the waiting ends, and settled() waits for it", async () => {
   const exec = new HostExec({ readMs: 100, changeMs: 10 });
   const file = await Deno.makeTempFile();
