@@ -29,7 +29,7 @@ Deno.test("kubectl shows volumes and nodes in words; both processes are well and
     [scene.node.name, "data", "16Mi", "Ready", "ext4", `${scene.namespace}/data`, "16Mi", lv.name, ""],
   );
   const node = cells(await scene.kubectl("get", "lvmnode", scene.node.name));
-  assert(Number(node["GROUPS"]) >= 2 && /^\d+Mi|Gi$/.test(node["SIZE"]!), JSON.stringify(node));
+  assert(Number(node["GROUPS"]) >= 2 && /^\d+(Mi|Gi)$/.test(node["SIZE"]!), JSON.stringify(node));
 
   const agent = await ask(scene, "node", 9808);
   const size = (await scene.onNode("vgs --noheadings --units b --nosuffix -o vg_size data")).trim();

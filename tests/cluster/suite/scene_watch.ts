@@ -22,8 +22,8 @@ import {
 } from "../../../k8s/objects.ts";
 import type { ControlPlane } from "../../rig/control_plane.ts";
 
-/** How long anything may take, in milliseconds: everything in the guest is slow. */
-export const WAIT_MS = 300_000;
+/** How long anything may take, in milliseconds: everything in the guest is slow. A busy machine needs more: WAIT_SECONDS. */
+export const WAIT_MS = 1000 * Number(Deno.env.get("WAIT_SECONDS") ?? 300);
 
 /** The kinds that can be waited for. */
 export interface Kinds {
