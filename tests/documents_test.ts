@@ -1,0 +1,97 @@
+/**
+ * What the documents list, compared with what is there.
+ *
+ * @module
+ */
+
+import { assert, assertEquals } from "@std/assert";
+import { officialLeaseName } from "../k8s/leader.ts";
+import { Metrics } from "../metrics.ts";
+import { DRIVER_FLAGS } from "./driver_command.ts";
+
+const ROOT = new URL("../", import.meta.url).pathname;
+
+const kubernetes = await Deno.readTextFile(`${ROOT}docs/kubernetes.md`);
+
+/** The text of a chapter. */
+function chapter(document: string, title: string): string {
+  const [, text] = document.split(`\n## ${title}\n`);
+  assert(text !== undefined, `there is no chapter ${title}`);
+  return text.split("\n## ")[0]!;
+}
+
+/** What stands in code in the first column of the tables. */
+function firstColumn(text: string): string[] {
+  return [...text.matchAll(/^\| `([^`]+)`/gm)].map(([, name]) => name!);
+}
+
+Deno.test("docs/kubernetes.md lists the metrics that there are, with their labels", async () => {
+  const metrics = new Metrics();
+  metrics.watchDepth([]);
+  metrics.watchGroups(() => []);
+  const names = [...(await metrics.text()).matchAll(/^# HELP (\S+)/gm)].map(([, name]) => name);
+  assertEquals(firstColumn(chapter(kubernetes, "Metrics")).sort(), names.sort());
+});
+
+Deno.test("docs/kubernetes.md lists the flags of both processes", async () => {
+  const text = chapter(kubernetes, "Flags");
+  const [shared, ofController, ofNode] = text.split(/^`denolith (?:controller|node)`:$/m);
+  const common = [...shared!.matchAll(/`--([a-z-]+)/g)].map(([, flag]) => flag!);
+  for (const [subcommand, table] of [["controller", ofController], ["node", ofNode]] as const) {
+    const listed = firstColumn(table!).map((flag) => /^--([a-z-]+)/.exec(flag)![1]!);
+    const args = ["run", ...DRIVER_FLAGS, `${ROOT}main.ts`, subcommand, "--help"];
+    const { stdout } = await new Deno.Command(Deno.execPath(), { args, env: { NO_COLOR: "1" } }).output();
+    const flags = [...new TextDecoder().decode(stdout).matchAll(/^ {2}--([a-z-]+)/gm)].map(([, flag]) => flag!);
+    assertEquals([...new Set([...listed, ...common])].sort(), flags.sort(), subcommand);
+  }
+});
+
+Deno.test("docs/kubernetes.md names the events that are recorded, and the Leases", async () => {
+  const documented = [
+    ...chapter(kubernetes, "Events and conditions").matchAll(/^\| ((?:`\w+`(?:, )?)+) +\| [\w ]+\|/gm),
+  ]
+    .flatMap(([, names]) => [...names!.matchAll(/`(\w+)`/g)].map(([, name]) => name!));
+  const recorded = new Set<string>();
+  for (const { name } of Deno.readDirSync(`${ROOT}k8s`)) {
+    if (!name.endsWith(".ts") || name.endsWith("_test.ts")) continue;
+    const source = await Deno.readTextFile(`${ROOT}k8s/${name}`);
+    for (const [, rest] of source.matchAll(/\.record\(\w[\w.]*, "(?:Normal|Warning)", ([^,]*),/g)) {
+      for (const [, reason] of rest!.matchAll(/"([A-Z]\w+)"(?!\s*\?)/g)) recorded.add(reason!);
+    }
+  }
+  assert(recorded.size > 8, "the test sees them");
+  assertEquals([...recorded].filter((reason) => !documented.includes(reason)), []);
+  for (const sidecar of ["csi-provisioner", "csi-resizer"] as const) {
+    assert(kubernetes.includes(`\`${officialLeaseName(sidecar, "lvm.denolith.dev")}\``), sidecar);
+  }
+});
+
+Deno.test("links of the documents lead to files, and to headings that there are", async () => {
+  const documents = ["README.md", ...names("docs"), ...names("docs/adr"), ...names("deploy/examples")];
+  const broken: string[] = [];
+  for (const document of documents) {
+    const text = await Deno.readTextFile(`${ROOT}${document}`);
+    for (const [, link] of text.replace(/```[\s\S]*?```/g, "").matchAll(/\]\(([^)\s]+)\)/g)) {
+      if (/^https?:/.test(link!)) continue;
+      const { pathname, hash } = new URL(link!, `file://${ROOT}${document}`);
+      const there = await Deno.stat(pathname).catch(() => undefined);
+      if (there === undefined) broken.push(`${document}: ${link}`);
+      else if (hash !== "" && !headings(await Deno.readTextFile(pathname)).includes(hash)) {
+        broken.push(`${document}: ${link}`);
+      }
+    }
+  }
+  assertEquals(broken, []);
+});
+
+function names(folder: string): string[] {
+  return [...Deno.readDirSync(`${ROOT}${folder}`)].filter(({ name }) => name.endsWith(".md"))
+    .map(({ name }) => `${folder}/${name}`);
+}
+
+/** The anchors of a document's headings, as forges make them. */
+function headings(text: string): string[] {
+  return [...text.replace(/```[\s\S]*?```/g, "").matchAll(/^#+ (.*)$/gm)].map(([, title]) =>
+    "#" + title!.toLowerCase().replace(/[^\w\- ]/g, "").replaceAll(" ", "-")
+  );
+}
