@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { type Thing, things } from "../tests/contract/api.ts";
 import { FakeApiServer, type FakeOptions } from "../tests/fake/api_server.ts";
-import { FakeClock } from "../tests/fake/clock.ts";
+import { FakeClock, settled } from "../tests/fake/clock.ts";
 import { FakeNetwork } from "../tests/fake/network.ts";
 import { ApiError, isTransient } from "./client.ts";
 import type { ApiServer } from "./config.ts";
@@ -69,12 +69,14 @@ Deno.test("HttpClient: a creation that may have happened is not repeated", async
 });
 
 Deno.test("HttpClient: an answer that does not come ends the request, and the next one gets a connection of its own", async () => {
-  await using s = scene({ timeoutMs: 1_000 });
+  const clock = new FakeClock();
+  await using s = scene({ timeoutMs: 50, clock });
   await s.client.get(things, { name: "a" });
   s.network.freeze();
   const merge = { spec: { size: "2" } };
-  const late = await assertRejects(() => s.client.patch(things, { name: "a" }, { merge }), ApiError);
-  assertEquals(late.message, "patch things a: no answer within 1000 ms");
+  const patch = s.client.patch(things, { name: "a" }, { merge });
+  const [late] = await Promise.all([assertRejects(() => patch, ApiError), clock.advance(50)]);
+  assertEquals(late.message, "patch things a: no answer within 50 ms");
   s.network.thaw();
   await s.client.get(things, { name: "a" });
 });
@@ -117,7 +119,8 @@ Deno.test("HttpClient: a token file is read again each minute, and once it was r
 Deno.test("HttpClient: over TLS, all requests and watches share one connection, and its death is noticed", async () => {
   const [cert, key] = await Promise.all(["server.crt", "server.key"].map((name) => Deno.readTextFile(TLS + name)));
   const server = { ca: { file: `${TLS}ca.crt` } };
-  const pings = { pingAfterMs: 20, pingWithinMs: 1_000 };
+  const clock = new FakeClock();
+  const pings = { pingAfterMs: 20, pingWithinMs: 50, clock };
   await using s = scene({ tls: { cert: cert!, key: key! }, server, ...pings });
   const { resourceVersion } = await s.client.list(things);
   const watches = Array.from({ length: 10 }, () => s.client.watch(things, { resourceVersion })[Symbol.asyncIterator]());
@@ -127,13 +130,38 @@ Deno.test("HttpClient: over TLS, all requests and watches share one connection, 
   assertEquals((await Promise.all(first)).map(({ value }) => value.object.spec), Array(10).fill({ size: "2" }));
   assertEquals(s.network.connections, 1);
   s.network.freeze();
-  for (const watch of watches) {
-    const error = await assertRejects(() => watch.next(), ApiError);
-    assertEquals(error.message, "watch things: no sign of life: no answer within 1000 ms");
+  const next = watches.map((watch) => assertRejects(() => watch.next(), ApiError));
+  await clock.advance(20);
+  await clock.advance(50);
+  for (const error of await Promise.all(next)) {
+    assertEquals(error.message, "watch things: no sign of life: no answer within 50 ms");
   }
   s.network.thaw();
   await s.client.get(things, { name: "a" });
   assertEquals(s.network.connections, 1);
+});
+
+Deno.test("HttpClient: watches that end and begin while a sign of life is awaited leave one look at the connection, not two", async () => {
+  const clock = new FakeClock();
+  await using s = scene({ pingAfterMs: 20, pingWithinMs: 50, clock });
+  const { resourceVersion } = await s.client.list(things);
+  const watch = (signal: AbortSignal) =>
+    s.client.watch(things, { resourceVersion, signal })[Symbol.asyncIterator]().next().catch(() => {});
+  const [first, second] = [new AbortController(), new AbortController()];
+  const ended = watch(first.signal);
+  while (s.fake.watchCount === 0) await settled();
+  s.network.freeze();
+  await clock.advance(20); // a ping is under way
+  first.abort();
+  await ended;
+  const running = watch(second.signal);
+  s.network.thaw();
+  // what waits then: the next ping, and the end of the watch's patience
+  for (let turn = 0; turn < 2_000 && (clock.waiting !== 2 || s.fake.watchCount === 0); turn++) await settled();
+  assertEquals(clock.waiting, 2);
+  second.abort();
+  await running;
+  assertEquals(clock.waiting, 0);
 });
 
 Deno.test("HttpClient: a server that the certificate does not speak for is not talked to", async () => {

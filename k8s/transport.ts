@@ -41,6 +41,7 @@ export class Transport implements Disposable {
   #token: { text: string; readAt: number } | undefined;
   #heardAt = 0;
   #cancelPing: (() => void) | undefined;
+  #pinging = false;
   #closed = false;
 
   /** Nothing is opened before the first request. */
@@ -78,7 +79,7 @@ export class Transport implements Disposable {
   stay(): Stay {
     const controller = new AbortController();
     this.#stays.add(controller);
-    if (this.#cancelPing === undefined) this.#pingLater();
+    if (this.#cancelPing === undefined && !this.#pinging) this.#pingLater();
     return {
       signal: controller.signal,
       [Symbol.dispose]: () => {
@@ -143,9 +144,11 @@ export class Transport implements Disposable {
   }
 
   async #pingIfSilent(): Promise<void> {
+    this.#cancelPing = undefined;
+    this.#pinging = true; // the last stay may end and another one begin meanwhile: that one must not look after it, too
     if (this.#clock.now() - this.#heardAt >= (this.#options.pingAfterMs ?? 10_000)) await this.#ping();
+    this.#pinging = false;
     if (this.#stays.size > 0 && !this.#closed) this.#pingLater();
-    else this.#cancelPing = undefined;
   }
 
   async #ping(): Promise<void> {
