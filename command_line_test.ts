@@ -30,10 +30,17 @@ Deno.test("parseCommandLine(): a flag that is not given is absent, or has its de
   assertEquals(flagsOf("--config", "0"), { address: ":1", config: "0" });
 });
 
-Deno.test("parseCommandLine(): refuses what is not understood", () => {
-  for (const args of [["--config"], ["--config="], ["--config", "a", "--config", "b"], ["more"], ["--quite"], ["-q"]]) {
-    assertThrows(() => flagsOf(...args), UsageError, "serve: ");
-  }
+Deno.test("parseCommandLine(): refuses what is not understood, and names the nearest thing", () => {
+  const cases: [string[], string][] = [
+    [["--config"], "serve: --config needs a value"],
+    [["--config="], "serve: --config needs a value"],
+    [["--config", "a", "--config", "b"], "serve: --config is given more than once"],
+    [["more"], `serve: unexpected argument "more"`],
+    [["--quite"], "serve: unknown flag --quite; did you mean --quiet?"],
+    [["--adress=x"], "serve: unknown flag --adress; did you mean --address?"],
+    [["-q"], "serve: unknown flag -q"],
+  ];
+  for (const [args, words] of cases) assertThrows(() => flagsOf(...args), UsageError, words);
   assertThrows(() => parseCommandLine(SUBCOMMANDS, ["toString"]), UsageError, "did you mean serve?");
 });
 

@@ -41,17 +41,20 @@ Deno.test("HostExec: a reading command that ends just at its deadline is answere
 
 Deno.test("HostExec: a changing command is never killed: only the waiting ends, and settled() waits for it", async () => {
   const exec = new HostExec({ readMs: 100, changeMs: 10 });
-  const file = await Deno.makeTempFile();
+  const folder = await Deno.makeTempDir();
+  const [pipe, file] = [`${folder}/pipe`, `${folder}/file`];
   try {
-    const args = ["if=/dev/zero", `of=${file}`, "bs=4k", "count=4000", "oflag=dsync", "status=none"];
+    await new Deno.Command("mkfifo", { args: [pipe] }).output();
+    using writer = await Deno.open(pipe, { read: true, write: true }); // opening it for both does not wait for the other side
+    const args = [`if=${pipe}`, `of=${file}`, "bs=1", "count=1", "status=none"];
     const error = await assertRejects(() => exec.run({ program: "dd", args, mutates: true }), StorageError);
     assertEquals(error.kind, "StillRunning");
     assert(error.settled !== undefined);
-    assert((await Deno.stat(file)).size < 4000 * 4096, "it is under way");
+    await writer.write(new Uint8Array([1])); // what it has waited for
     await exec.settled();
-    assertEquals((await Deno.stat(file)).size, 4000 * 4096);
+    assertEquals((await Deno.stat(file)).size, 1);
   } finally {
-    await Deno.remove(file);
+    await Deno.remove(folder, { recursive: true });
   }
 });
 
