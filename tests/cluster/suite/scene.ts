@@ -182,7 +182,9 @@ export class Scene extends Watcher implements AsyncDisposable {
   }
 
   async #clear(): Promise<void> {
-    await this.kubectl("delete", "statefulsets,pods,persistentvolumeclaims", "--all", "--timeout=120s").catch(warn);
+    // While a pod is there, kubelet may have the volume mounted, and taking that from under it helps nobody.
+    await this.kubectl("delete", "statefulsets,pods,persistentvolumeclaims", "--all", `--timeout=${WAIT_MS / 1000}s`)
+      .catch(warn);
     await this.informer("PersistentVolume").synced;
     await Promise.all(
       this.#volumesHere().filter(({ spec }) => spec?.persistentVolumeReclaimPolicy === "Retain").map((
@@ -193,7 +195,9 @@ export class Scene extends Watcher implements AsyncDisposable {
     await this.kubectl("delete", "namespace", this.namespace, "--wait=false");
     const left = (await this.#left()).map(({ kind, name }) => `${kind}/${name}`);
     if (left.length === 0) return;
-    await this.kubectl("wait", "--for=delete", ...left, "--timeout=60s").catch((error) => this.#force(left, error));
+    await this.kubectl("wait", "--for=delete", ...left, `--timeout=${WAIT_MS / 1000}s`).catch((error) =>
+      this.#force(left, error)
+    );
   }
 
   /** Removes what the driver does not, so that the next life finds room. */
