@@ -99,7 +99,7 @@ class Host implements AsyncDisposable {
 
   static async open(scene: Scene, flags: readonly string[]): Promise<Host> {
     await using stack = new AsyncDisposableStack();
-    const driver = stack.use(await DriverPods.open(scene.cluster));
+    const driver = stack.use(await DriverPods.open(scene.cluster, { controller: false }));
     stack.defer(() => driver.scaleController(1));
     await driver.scaleController(0);
     const folder = stack.use(await TempFolder.create("/tmp", "denolith-"));

@@ -34,10 +34,12 @@ export class DriverPods implements AsyncDisposable {
     this.#running = this.#pods.start(this.#end.signal);
   }
 
-  /** Looks after the pods of a cluster. */
-  static async open(cluster: Cluster): Promise<DriverPods> {
+  /** Looks after the pods of a cluster, and waits until both work. With `controller: false`, only the agent is waited for. */
+  static async open(cluster: Cluster, { controller = true } = {}): Promise<DriverPods> {
     const driver = new DriverPods(cluster);
     await driver.#pods.synced;
+    await driver.back("node");
+    if (controller) await driver.back("controller");
     return driver;
   }
 
