@@ -115,7 +115,8 @@ Deno.test("a growth that cannot be had says so, and asking for less recovers fro
   }, "has grown to 24Mi");
   assertEquals((await scene.lvOf("raw")).size, 24 << 20);
 
-  const fixed = await scene.storageClass("fixed", { parameters: QUICK, allowVolumeExpansion: false });
-  await scene.claim({ name: "fixed", class: fixed });
-  await assertRejects(() => ask(scene, "fixed", "32Mi"), Error, "forbidden");
+  const wish = { parameters: QUICK, volumeBindingMode: "Immediate", allowVolumeExpansion: false } as const;
+  await scene.claim({ name: "fixed", class: await scene.storageClass("fixed", wish) });
+  await scene.bound("fixed");
+  await assertRejects(() => ask(scene, "fixed", "32Mi"), Error, "must support resize");
 });
