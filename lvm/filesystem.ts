@@ -179,7 +179,8 @@ const TABLE: Readonly<Record<FilesystemType, Filesystem>> = {
     grow: ({ path }) => ({ program: "xfs_growfs", args: ["-d", path], mutates: true }),
   },
   btrfs: {
-    minimumBytes: 128n << 20n,
+    // mkfs is content with less, but the kernel refuses to resize to less (btrfs_ioctl_resize), even to the same size.
+    minimumBytes: 256n << 20n,
     mkfsFlags: BTRFS_MKFS_FLAGS,
     mountFlags: BTRFS_MOUNT_FLAGS,
     make: (device, uuid, options) => ({

@@ -10,7 +10,7 @@ import { Scene } from "./scene.ts";
 import { QUICK } from "./scene_objects.ts";
 
 /** The smallest volumes of each type of filesystem. */
-const SIZES = { ext4: "16Mi", xfs: "300Mi", btrfs: "128Mi" } as const;
+const SIZES = { ext4: "16Mi", xfs: "300Mi", btrfs: "256Mi" } as const;
 
 /** A megabyte of chance, to be found again. */
 const WRITE =
