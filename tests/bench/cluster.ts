@@ -71,14 +71,14 @@ async function measure(claims: number): Promise<ClusterBenchResult> {
 }
 
 /** As an administrator would: one lvcreate after the other, in one shell. */
-async function measurePlain(scene: Scene, count: number): Promise<ClusterBenchResult["plain"]> {
+export async function measurePlain(scene: Scene, count: number): Promise<ClusterBenchResult["plain"]> {
   const each = (command: string) => `for n in $(seq ${count}); do ${command} || exit 1; done`;
   const boundMs = await timed(() => scene.onNode(each("lvcreate -qq -y -W y -Z y -L 16M -n plain-$n data")));
   const deletedMs = await timed(() => scene.onNode(each("lvremove -qq -f data/plain-$n")));
   return { boundMs: rounded(boundMs), deletedMs: rounded(deletedMs) };
 }
 
-async function measureWay(
+export async function measureWay(
   { scene, className, claims }: { scene: Scene; className: string; claims: number },
   prefix: string,
 ): Promise<Way> {

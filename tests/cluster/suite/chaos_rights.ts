@@ -16,6 +16,7 @@ const MANIFESTS = new URL("../../../deploy/manifests/", import.meta.url);
 const UNUSED: Record<string, Record<Right, string>> = {
   "denolith-controller": {
     "patch events": "only for what happens again and again",
+    "get persistentvolumeclaims": "only where a claim changed while it was resized",
     "get storage.k8s.io/volumeattributesclasses": "only for claims that name one",
     "get lvm.denolith.dev/lvmvolumes": "only where the watch is behind",
   },
