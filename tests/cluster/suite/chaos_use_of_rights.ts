@@ -1,5 +1,5 @@
 /**
- * Looks back at what the suite did: run it last.
+ * Looks back at what all suites did, so it comes last of all by its name.
  *
  * @module
  */
