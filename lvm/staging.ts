@@ -90,7 +90,14 @@ export class Staging {
     }
     await Deno.mkdir(path, { recursive: true });
     await mountDevice(this.#exec, volume.lv.devicePath, path, { type, flags: access.flags });
-    if (!access.flags.includes("ro")) await this.#grow(type, mounted);
+    if (access.flags.includes("ro")) return;
+    try {
+      await this.#grow(type, mounted);
+    } catch (error) {
+      // who is told that staging failed for good does not unstage: a mount that stays would keep the volume from its deletion
+      await unmount(this.#exec, path).catch(() => {}); // the first error is the one to tell
+      throw error;
+    }
   }
 
   /**

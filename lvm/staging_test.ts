@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { FakeMachine, ok } from "../tests/fake/machine.ts";
+import { FakeMachine, ok, refuse } from "../tests/fake/machine.ts";
 import { describe } from "./exec.ts";
 import { Lvm } from "./lvm.ts";
 import { volumeIdOf } from "./ids.ts";
@@ -11,7 +11,7 @@ import { Volumes } from "./volumes.ts";
 const id = volumeIdOf("one");
 
 /** A volume for a filesystem, on a machine of its own. */
-async function prepared() {
+async function prepared(root = "/nowhere") {
   const machine = new FakeMachine();
   machine.addGroup("data", 1n << 30n);
   const lvm = new Lvm(machine);
@@ -27,7 +27,7 @@ async function prepared() {
     shared: true,
     erase: "zero",
   });
-  return { machine, staging: new Staging({ lvm, volumes, mountRoots: ["/nowhere"] }) };
+  return { machine, staging: new Staging({ lvm, volumes, mountRoots: [root] }) };
 }
 
 for (
@@ -46,3 +46,20 @@ for (
     assertEquals([error.kind, changes], ["FailedPrecondition", []]);
   });
 }
+
+Deno.test("stage() that cannot grow the filesystem leaves no mount, and can be repeated", async () => {
+  const root = await Deno.realPath(await Deno.makeTempDir());
+  try {
+    const { machine, staging } = await prepared(root);
+    machine.fault = ({ program }) => program === "resize2fs" ? refuse(1, "resize2fs: no") : undefined;
+    const stage = () => staging.stage(id, `${root}/staged`, { kind: "mount", flags: [] });
+    await assertRejects(stage, StorageError, "resize2fs: no");
+    const mounted = () => machine.mounts.filter(({ target }) => target.startsWith(root)).length;
+    assertEquals(mounted(), 0);
+    machine.fault = undefined;
+    await stage();
+    assertEquals(mounted(), 1);
+  } finally {
+    await Deno.remove(root, { recursive: true });
+  }
+});
