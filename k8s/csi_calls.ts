@@ -184,6 +184,11 @@ export function isInfeasible(error: unknown): boolean {
   return error instanceof CallError && INFEASIBLE.includes(error.code);
 }
 
+/** Whether another call for the same volume is under way: it passes by itself, and is nothing that a person has to know. */
+export function isContended(error: unknown): boolean {
+  return error instanceof CallError && error.code === Code.Aborted;
+}
+
 /** What an error says to people. */
 export function reasonOf(error: unknown): string {
   return error instanceof Error ? error.message : `${error}`;

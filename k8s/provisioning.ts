@@ -19,7 +19,7 @@ import {
 import { hasDriver, topologyOfAll, topologyOfNode, WrongNodeError } from "./claim_topology.ts";
 import { ClaimError, readClassParameters } from "./class_parameters.ts";
 import { ApiError, isAlreadyExists, isNotFound, isTransient } from "./client.ts";
-import { type CreatedVolume, isExhausted, isMaybeInProgress, reasonOf } from "./csi_calls.ts";
+import { type CreatedVolume, isContended, isExhausted, isMaybeInProgress, reasonOf } from "./csi_calls.ts";
 import type { Informer } from "./informer.ts";
 import { Loop } from "./loop.ts";
 import {
@@ -274,7 +274,7 @@ export class Provisioning {
       if (this.#attempts.has(key)) throw error;
       return this.#settle(key);
     }
-    this.#options.events.record(claim, "Warning", "ProvisioningFailed", reasonOf(error));
+    if (!isContended(error)) this.#options.events.record(claim, "Warning", "ProvisioningFailed", reasonOf(error));
     const exhausted = isExhausted(error);
     const node = selectedNodeOf(tried);
     if (node !== undefined && (exhausted || error instanceof WrongNodeError)) {

@@ -5,7 +5,7 @@
  */
 
 import { isNotFound } from "./client.ts";
-import { reasonOf } from "./csi_calls.ts";
+import { isContended, reasonOf } from "./csi_calls.ts";
 import { Loop } from "./loop.ts";
 import { type PersistentVolume, persistentVolumes } from "./objects.ts";
 import { DRAIN_MS, type ProvisionerOptions } from "./provisioner_options.ts";
@@ -68,7 +68,9 @@ export class Reclaiming {
     try {
       await this.#deleteVolume(volume, signal);
     } catch (error) {
-      if (!signal.aborted) events.record(volume, "Warning", "VolumeFailedDelete", reasonOf(error));
+      if (!signal.aborted && !isContended(error)) {
+        events.record(volume, "Warning", "VolumeFailedDelete", reasonOf(error));
+      }
       throw error;
     }
     if (volume.metadata.finalizers?.includes(VOLUME_FINALIZER)) {

@@ -32,8 +32,8 @@ export async function ensureArtifact(log: (line: string) => void): Promise<strin
 /** What decides how the artifact comes out: the driver as one module, how it is packed, and with what. */
 async function inputs(): Promise<string[]> {
   await using temp = await TempFolder.create(Deno.env.get("TMPDIR") ?? "/tmp", "denolith-inputs-");
-  const packing = [...Deno.readDirSync(join(ROOT, "deploy"))].map(({ name }) => join("deploy", name))
-    .filter((file) => !file.endsWith("_test.ts")).sort();
+  const packing = [...Deno.readDirSync(join(ROOT, "deploy"))].filter(({ isFile }) => isFile)
+    .map(({ name }) => join("deploy", name)).filter((file) => !file.endsWith("_test.ts")).sort();
   const files = [
     await bundle("main.ts", temp.path),
     ...["deno.json", "deno.lock", ...packing].map((f) => join(ROOT, f)),
