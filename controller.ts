@@ -120,6 +120,7 @@ function makeLoops({ cluster: { client, metrics }, driver, events, calls, inform
     claims: inform(persistentVolumeClaims),
     volumes: inform(persistentVolumes),
     onTurn: metrics.onTurn,
+    onDepth: metrics.onDepth,
   };
   const provisioner = new Provisioner({
     ...shared,

@@ -18,6 +18,7 @@ export class Metrics {
   readonly #calls: Histogram<"method" | "code">;
   readonly #turns: Histogram<"loop" | "result">;
   readonly #requests: Counter<"verb" | "resource" | "status">;
+  readonly #depths: Gauge<"loop">;
 
   /** Nothing is known yet. With `process`, also what the process itself takes. */
   constructor({ process = true } = {}) {
@@ -42,6 +43,7 @@ export class Metrics {
       labelNames: ["verb", "resource", "status"],
       registers,
     });
+    this.#depths = this.#gauge("denolith_queue_depth", "Keys that wait for a worker", ["loop"]);
     if (process) this.#addProcess();
   }
 
@@ -60,12 +62,10 @@ export class Metrics {
     this.#requests.inc({ verb, resource, status: String(status) });
   };
 
-  /** How many keys wait in the queues of the loops, asked for when the figures are. */
-  watchDepth(loops: readonly { readonly name: string; readonly depth: number }[]): void {
-    const gauge = this.#gauge("denolith_queue_depth", "Keys that wait for a worker", ["loop"], () => {
-      for (const { name, depth } of loops) gauge.set({ loop: name }, depth);
-    });
-  }
+  /** The number of keys that wait for a worker of a loop changed. */
+  readonly onDepth = (loop: string, depth: number): void => {
+    this.#depths.set({ loop }, depth);
+  };
 
   /** What LVM has, as it was last seen, asked for when the figures are. */
   watchGroups(lastSeen: () => readonly SurveyedGroup[]): void {

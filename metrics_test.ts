@@ -44,11 +44,9 @@ Deno.test("Metrics: queues and groups are looked at when the figures are asked f
     machine.run({ program: "lvm", args: ["lvcreate", ...args], mutates: true });
   await create(["--yes", "--wipesignatures", "n", "--size", `${64 << 20}b`, "--name", "one", "data"]);
   let { groups } = await readSurvey(machine);
-  const loop = { name: "lvmvolume", depth: 0 };
   const metrics = new Metrics();
-  metrics.watchDepth([loop]);
   metrics.watchGroups(() => groups);
-  loop.depth = 3;
+  metrics.onDepth("lvmvolume", 3);
   assertEquals(await lines(metrics, "denolith_queue"), ['denolith_queue_depth{loop="lvmvolume"} 3']);
   assertEquals((await lines(metrics, "denolith_volume_group")).length, 12);
   groups = groups.filter(({ name }) => name === "data");

@@ -88,9 +88,9 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
     parallel: PARALLEL,
     backoff: { startMs: 1_000, capMs: 60_000 },
     onTurn: metrics.onTurn,
+    onDepth: metrics.onDepth,
     drainMs: GRACE_MS,
   }).follow(objects);
-  metrics.watchDepth([loop]);
   metrics.watchGroups(() => surveyed ?? []);
 
   const identity = identityHandlers({ driver, version: manifest.version, ready: lvmAnswers(lvm) });

@@ -23,7 +23,7 @@ export interface Turn {
 }
 
 /** How a {@linkcode Loop} behaves. */
-export interface LoopOptions extends QueueOptions {
+export interface LoopOptions extends Omit<QueueOptions, "onDepth"> {
   /** Its name, in the log and in figures. */
   name: string;
   /**
@@ -34,6 +34,8 @@ export interface LoopOptions extends QueueOptions {
   reconcile: (key: string, signal: AbortSignal) => Promise<void | { again: number }>;
   /** Told of every turn. */
   onTurn?: ((turn: Turn) => void) | undefined;
+  /** Told whenever the number of keys that wait for a worker changes. */
+  onDepth?: ((loop: string, depth: number) => void) | undefined;
   /** Milliseconds in which work that was begun may be finished when the loop is stopped; 10,000. */
   drainMs?: number | undefined;
 }
@@ -54,7 +56,11 @@ export class Loop {
     this.name = options.name;
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
-    this.#queue = new WorkQueue((key) => this.#turn(key), options);
+    const { name, onDepth, ...queue } = options;
+    this.#queue = new WorkQueue((key) => this.#turn(key), {
+      ...queue,
+      ...(onDepth && { onDepth: (depth) => onDepth(name, depth) }),
+    });
   }
 
   /** How many keys wait for a worker. */

@@ -47,6 +47,8 @@ export interface ProvisionerOptions {
   readonly sweepGraceMs?: number | undefined;
   /** Told of every turn of the loops. */
   readonly onTurn?: ((turn: Turn) => void) | undefined;
+  /** Told how many keys wait for a worker of a loop. */
+  readonly onDepth?: ((loop: string, depth: number) => void) | undefined;
   /** Time. */
   readonly clock?: Clock | undefined;
 }

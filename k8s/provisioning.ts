@@ -78,7 +78,7 @@ export class Provisioning {
 
   /** Works until the signal is aborted. */
   async run(signal: AbortSignal): Promise<void> {
-    const { driverName, claims, volumes, classes, nodes, csiNodes, parallel = 10, backoff, onTurn, clock } =
+    const { driverName, claims, volumes, classes, nodes, csiNodes, parallel = 10, backoff, onTurn, onDepth, clock } =
       this.#options;
     // What was known when someone else led is worth nothing now; the intents are still there.
     this.#attempts.clear();
@@ -91,6 +91,7 @@ export class Provisioning {
       backoff,
       drainMs: DRAIN_MS,
       onTurn,
+      onDepth,
       clock,
     });
     [this.#loop, this.#stopping] = [loop, signal];

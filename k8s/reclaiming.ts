@@ -27,7 +27,7 @@ export class Reclaiming {
 
   /** Works until the signal is aborted. */
   async run(signal: AbortSignal): Promise<void> {
-    const { driverName, volumes, parallel = 10, backoff, onTurn, clock } = this.#options;
+    const { driverName, volumes, parallel = 10, backoff, onTurn, onDepth, clock } = this.#options;
     this.#stopping = signal;
     const loop = new Loop({
       name: "reclaimer",
@@ -36,6 +36,7 @@ export class Reclaiming {
       backoff,
       drainMs: DRAIN_MS,
       onTurn,
+      onDepth,
       clock,
     });
     loop.follow(volumes, (volume) => {

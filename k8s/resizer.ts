@@ -59,6 +59,8 @@ export interface ResizerOptions {
   readonly slowRetryMs?: number | undefined;
   /** Told of every turn of the loop. */
   readonly onTurn?: ((turn: Turn) => void) | undefined;
+  /** Told how many keys wait for a worker of a loop. */
+  readonly onDepth?: ((loop: string, depth: number) => void) | undefined;
   /** Time. */
   readonly clock?: Clock | undefined;
 }
@@ -88,7 +90,7 @@ export class Resizer {
 
   /** Works until the signal is aborted, and comes back when nothing is being worked on any more. It may be run again. */
   async run(signal: AbortSignal): Promise<void> {
-    const { claims, volumes, parallel = 10, backoff, onTurn, clock } = this.#options;
+    const { claims, volumes, parallel = 10, backoff, onTurn, onDepth, clock } = this.#options;
     this.#failed.clear();
     this.#slow.clear();
     const loop = new Loop({
@@ -98,6 +100,7 @@ export class Resizer {
       backoff,
       drainMs: DRAIN_MS,
       onTurn,
+      onDepth,
       clock,
     });
     [this.#loop, this.#stopping] = [loop, signal];

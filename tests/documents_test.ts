@@ -27,7 +27,6 @@ function firstColumn(text: string): string[] {
 
 Deno.test("docs/kubernetes.md lists the metrics that there are, with their labels", async () => {
   const metrics = new Metrics();
-  metrics.watchDepth([]);
   metrics.watchGroups(() => []);
   const names = [...(await metrics.text()).matchAll(/^# HELP (\S+)/gm)].map(([, name]) => name);
   assertEquals(firstColumn(chapter(kubernetes, "Metrics")).sort(), names.sort());
