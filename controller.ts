@@ -58,8 +58,8 @@ export async function controller(flags: Flags, end: AbortSignal): Promise<number
     () => informers.filter(({ hasSynced }) => !hasSynced).map(({ resource }) => `${resource.plural} are not known yet`),
   );
   const { client, metrics } = cluster;
-  const inform = <T extends KubeObject>(resource: Resource<T>): Informer<T> => {
-    const informer = new Informer(client, resource);
+  const inform = <T extends KubeObject>(resource: Resource<T>, keep?: (object: T) => T): Informer<T> => {
+    const informer = new Informer(client, resource, { keep });
     informers.push(informer as unknown as Informer<KubeObject>);
     return informer;
   };
@@ -107,7 +107,8 @@ interface Parts {
   readonly driver: string;
   readonly events: EventRecorder;
   readonly calls: CsiCalls;
-  readonly inform: <T extends KubeObject>(resource: Resource<T>) => Informer<T>;
+  /** Makes an informer that is started later; what `keep` leaves out of an object is not remembered. */
+  readonly inform: <T extends KubeObject>(resource: Resource<T>, keep?: (object: T) => T) => Informer<T>;
   readonly own: { readonly volumes: Informer<LvmVolume>; readonly nodes: Informer<LvmNode> };
 }
 
@@ -127,7 +128,8 @@ function makeLoops({ cluster: { client, metrics }, driver, events, calls, inform
     topologyKey: TOPOLOGY_KEY,
     intents: volumeIntents({ client, driver, topologyKey: TOPOLOGY_KEY, volumes: own.volumes }),
     classes: inform(storageClasses),
-    nodes: inform(nodes),
+    // of a Node its status is the most, and changes all the time
+    nodes: inform(nodes, ({ metadata }) => ({ metadata })),
     csiNodes: inform(csiNodes),
   });
   const resizer = new Resizer(shared);
