@@ -57,6 +57,7 @@ export class Loop {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
     const { name, onDepth, ...queue } = options;
+    onDepth?.(name, 0);
     this.#queue = new WorkQueue((key) => this.#turn(key), {
       ...queue,
       ...(onDepth && { onDepth: (depth) => onDepth(name, depth) }),

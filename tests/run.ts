@@ -1,0 +1,71 @@
+/**
+ * `deno task test`: the unit and contract tests, in as many processes as there are processors, two at least.
+ *
+ * Not by `--parallel`, which runs files as threads of one process: those share file descriptors, and now and then one reads a
+ * descriptor that another has just closed.
+ *
+ * @module
+ */
+
+import { join, relative } from "@std/path";
+
+const ROOT = new URL("..", import.meta.url).pathname;
+
+/** Folders without tests. */
+const ELSEWHERE = ["node_modules", "dist", ".git"];
+
+/** The files that take longest, so that they are not all in one process. */
+const SLOW = [
+  "tests/main_test.ts",
+  "csi/server_test.ts",
+  "tests/crash_test.ts",
+  "tests/contract_test.ts",
+  "tests/permissions_test.ts",
+  "tests/cluster_processes_test.ts",
+  "tests/faults_test.ts",
+  "tests/interleaving_test.ts",
+];
+
+function* testFiles(folder: string): Generator<string> {
+  for (const { name, isDirectory } of Deno.readDirSync(folder)) {
+    const path = join(folder, name);
+    if (isDirectory && !ELSEWHERE.includes(name)) yield* testFiles(path);
+    else if (name.endsWith("_test.ts")) yield relative(ROOT, path);
+  }
+}
+
+/** Deals the files out, the slow ones first. */
+function deal(files: readonly string[], hands: number): string[][] {
+  const rank = (file: string) => (SLOW.indexOf(file) + SLOW.length + 1) % (SLOW.length + 1);
+  const sorted = files.toSorted((a, b) => rank(a) - rank(b) || (a < b ? -1 : 1));
+  return Array.from({ length: hands }, (_, hand) => sorted.filter((_, index) => index % hands === hand));
+}
+
+/** Runs `deno test`, and prints what it says line by line; answers whether all went well. */
+async function test(args: readonly string[]): Promise<boolean> {
+  const child = new Deno.Command(Deno.execPath(), {
+    args: ["test", "-A", "--quiet", ...args],
+    cwd: ROOT,
+    stdin: "null",
+    stdout: "piped",
+    stderr: "piped",
+  }).spawn();
+  await Promise.all([print(child.stdout), print(child.stderr)]);
+  return (await child.status).success;
+}
+
+async function print(stream: ReadableStream<Uint8Array<ArrayBuffer>>): Promise<void> {
+  let rest = "";
+  for await (const text of stream.pipeThrough(new TextDecoderStream())) {
+    const lines = (rest + text).split("\n");
+    rest = lines.pop()!;
+    for (const line of lines) console.log(line);
+  }
+  if (rest !== "") console.log(rest);
+}
+
+const hands = Math.max(2, navigator.hardwareConcurrency);
+// what is chosen by hand runs in one process
+const parts = Deno.args.length > 0 ? [Deno.args] : deal([...testFiles(ROOT)], hands);
+const passed = await Promise.all(parts.map(test));
+Deno.exit(passed.every(Boolean) ? 0 : 1);
