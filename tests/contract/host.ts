@@ -97,7 +97,7 @@ export class Bench implements AsyncDisposable {
     exec: Exec,
     groups: Host["groups"],
     folder: string,
-    { socket = "csi.sock", driver = "test.denolith.dev" } = {},
+    { socket = "csi.sock", driver = driverOf(groups) } = {},
   ): Promise<Driver> {
     return startStandalone({
       socketPath: `${folder}/${socket}`,
@@ -192,6 +192,11 @@ export class Bench implements AsyncDisposable {
     await this.stop();
     await Deno.remove(this.folder, { recursive: true }).catch(() => {}); // a mount still there keeps its folder
   }
+}
+
+/** The name of the driver that has the groups: two of one name would remove each other's deleted volumes. */
+function driverOf([small]: Host["groups"]): string {
+  return `${small.split("-")[0]}.denolith.dev`;
 }
 
 let names = 0;
