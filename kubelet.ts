@@ -5,10 +5,9 @@
  */
 
 import { join } from "@std/path";
-import type { Flags } from "./command_line.ts";
+import { type Flags, UsageError } from "./command_line.ts";
 import { socketPath } from "./csi/endpoint.ts";
 import { parseMountRoots } from "./csi/mount_roots.ts";
-import { UsageError } from "./command_line.ts";
 
 /** The paths of a driver below kubelet's directory. */
 export interface KubeletPaths {

@@ -27,6 +27,19 @@ export const systemClock: Clock = {
   random: () => Math.random(),
 };
 
+/** Comes back when the signal is aborted. */
+export function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) return resolve();
+    signal.addEventListener("abort", () => resolve(), { once: true });
+  });
+}
+
+/** A moment as the API has it: RFC 3339, in whole seconds (apimachinery's metav1.Time). */
+export function timestamp(date: Date): string {
+  return date.toISOString().replace(/\.\d+Z$/, "Z");
+}
+
 /** Comes back after `ms`, or as soon as the signal is aborted. */
 export function sleep(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {

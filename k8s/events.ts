@@ -7,7 +7,7 @@
 
 import { getLogger } from "@logtape/logtape";
 import { type ApiClient, isAlreadyExists, isNotFound, isTransient } from "./client.ts";
-import { backoffMs, type Clock, sleep, systemClock } from "./clock.ts";
+import { backoffMs, type Clock, sleep, systemClock, timestamp } from "./clock.ts";
 import { type Event, events, type KubeObject } from "./objects.ts";
 
 /** Whether all is well. */
@@ -82,7 +82,7 @@ export class EventRecorder {
     if (this.#stop.signal.aborted) return;
     const cut = message.length > MESSAGE_LENGTH ? message.slice(0, MESSAGE_LENGTH - 1) + "…" : message;
     const key = [object.kind, object.metadata.uid ?? object.metadata.name, type, reason, cut].join("\n");
-    const now = this.#clock.date().toISOString().replace(/\.\d+/, "");
+    const now = timestamp(this.#clock.date());
     const said = this.#said.get(key) ?? {
       key,
       object: referenceTo(object),

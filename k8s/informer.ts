@@ -129,6 +129,14 @@ export class Informer<T extends KubeObject> {
     });
   }
 
+  /**
+   * Waits until the copy shows what was done, so that it is not done again; no longer than the options say. That it was not
+   * seen then is no failure: whoever works by the copy is level-triggered.
+   */
+  async seen(key: string, predicate: (object: T | undefined) => boolean, options: WaitOptions): Promise<void> {
+    await this.waitFor(key, predicate, options).catch(() => {});
+  }
+
   /** Keeps the copy up to date until the signal is aborted; never fails. */
   async start(signal: AbortSignal): Promise<void> {
     const backoff = this.#options.backoff ?? { startMs: 500, capMs: 10_000 };

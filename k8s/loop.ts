@@ -5,7 +5,7 @@
  */
 
 import { getLogger } from "@logtape/logtape";
-import { type Clock, sleep, systemClock } from "./clock.ts";
+import { aborted, type Clock, sleep, systemClock } from "./clock.ts";
 import type { Informer } from "./informer.ts";
 import type { KubeObject } from "./objects.ts";
 import { type QueueOptions, WorkQueue } from "./queue.ts";
@@ -64,11 +64,6 @@ export class Loop {
     });
   }
 
-  /** How many keys wait for a worker. */
-  get depth(): number {
-    return this.#queue.depth;
-  }
-
   /** Has a key reconciled soon. */
   add(key: string): void {
     this.#queue.add(key);
@@ -96,10 +91,7 @@ export class Loop {
    * finished, and is told to end after that.
    */
   async run(signal: AbortSignal): Promise<void> {
-    const stopped = new Promise<void>((resolve) => {
-      if (signal.aborted) return resolve();
-      signal.addEventListener("abort", () => resolve(), { once: true });
-    });
+    const stopped = aborted(signal);
     await Promise.race([Promise.all(this.#sources), stopped]);
     if (!signal.aborted) this.#queue.start();
     await stopped;

@@ -8,6 +8,7 @@ import type { ErrorKind } from "../lvm/error.ts";
 import type { FilesystemType } from "../lvm/filesystem.ts";
 import type { GroupPreference } from "../lvm/groups.ts";
 import type { Erasure } from "../lvm/tags.ts";
+import { timestamp } from "./clock.ts";
 import type { KubeObject, Resource } from "./objects.ts";
 
 /** The API group of our kinds. */
@@ -122,9 +123,7 @@ export function withCondition(
   now: Date,
 ): Condition[] {
   const before = conditions?.find(({ type }) => type === condition.type);
-  const lastTransitionTime = before?.status === condition.status
-    ? before.lastTransitionTime
-    : now.toISOString().replace(/\.\d+Z$/, "Z");
+  const lastTransitionTime = before?.status === condition.status ? before.lastTransitionTime : timestamp(now);
   const others = conditions?.filter(({ type }) => type !== condition.type) ?? [];
   return [...others, { ...condition, lastTransitionTime }].sort((a, b) => a.type < b.type ? -1 : 1);
 }

@@ -10,7 +10,7 @@ import type { GroupMatcher } from "../lvm/groups.ts";
 import { formatQuantity } from "../lvm/size.ts";
 import { readSurvey, type SurveyedGroup } from "../lvm/survey.ts";
 import { type ApiClient, isAlreadyExists, isNotFound } from "./client.ts";
-import { sleep, systemClock } from "./clock.ts";
+import { sleep, systemClock, timestamp } from "./clock.ts";
 import { LVM_GROUP, type LvmNode, lvmNodes, type NodeVolumeGroup } from "./lvm_objects.ts";
 import { nodes } from "./objects.ts";
 
@@ -120,7 +120,7 @@ export class NodeAgent {
 export function statusOf(groups: readonly SurveyedGroup[], now: Date): NonNullable<LvmNode["status"]> {
   const sum = (size: (group: SurveyedGroup) => bigint) => formatQuantity(groups.reduce((all, g) => all + size(g), 0n));
   return {
-    lastUpdate: now.toISOString().replace(/\.\d+Z$/, "Z"),
+    lastUpdate: timestamp(now),
     total: { volumeGroups: groups.length, size: sum(({ size }) => size), free: sum(({ free }) => free) },
     volumeGroups: groups.map(accountOf),
   };

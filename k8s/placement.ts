@@ -5,7 +5,7 @@
  */
 
 import { StorageError } from "../lvm/error.ts";
-import { candidates, capacity, type GroupCapacity, type GroupMatcher, type GroupRoom } from "../lvm/groups.ts";
+import { candidates, capacity, compare, type GroupCapacity, type GroupMatcher, type GroupRoom } from "../lvm/groups.ts";
 import { parseQuantity } from "../lvm/size.ts";
 import type { LvmNode, NodeVolumeGroup } from "./lvm_objects.ts";
 import type { NamedRequest } from "./volume_spec.ts";
@@ -79,8 +79,4 @@ function roomOf({ name, free, extentSize, missingPVs, writeable }: NodeVolumeGro
     writeable,
     answers: true,
   };
-}
-
-function compare<T>(a: T, b: T): number {
-  return a < b ? -1 : a > b ? 1 : 0;
 }

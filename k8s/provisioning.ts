@@ -16,21 +16,21 @@ import {
   waitsForConsumer,
   wantsVolume,
 } from "./claim.ts";
+import { claimLoop } from "./claim_loop.ts";
 import { hasDriver, topologyOfAll, topologyOfNode, WrongNodeError } from "./claim_topology.ts";
 import { ClaimError, readClassParameters } from "./class_parameters.ts";
 import { ApiError, isAlreadyExists, isNotFound, isTransient } from "./client.ts";
 import { type CreatedVolume, isContended, isExhausted, isMaybeInProgress, reasonOf } from "./csi_calls.ts";
-import type { Informer } from "./informer.ts";
-import { Loop } from "./loop.ts";
+import type { WaitOptions } from "./informer.ts";
+import type { Loop } from "./loop.ts";
 import {
-  type KubeObject,
   type PersistentVolumeClaim,
   persistentVolumeClaims,
   persistentVolumes,
   type StorageClass,
   volumeAttributesClasses,
 } from "./objects.ts";
-import { DRAIN_MS, type ProvisionerOptions } from "./provisioner_options.ts";
+import type { ProvisionerOptions } from "./provisioner_options.ts";
 import { readSecret } from "./secrets.ts";
 import { type Origin, volumeObject } from "./volume_object.ts";
 import { checkClaim, volumeRequest } from "./volume_request.ts";
@@ -78,22 +78,12 @@ export class Provisioning {
 
   /** Works until the signal is aborted. */
   async run(signal: AbortSignal): Promise<void> {
-    const { driverName, claims, volumes, classes, nodes, csiNodes, parallel = 10, backoff, onTurn, onDepth, clock } =
-      this.#options;
+    const { driverName, claims, volumes, classes, nodes, csiNodes } = this.#options;
     // What was known when someone else led is worth nothing now; the intents are still there.
     this.#attempts.clear();
     this.#waiting.clear();
     this.#announced.clear();
-    const loop = new Loop({
-      name: "provisioner",
-      reconcile: (key, ending) => this.#reconcile(key, ending),
-      parallel,
-      backoff,
-      drainMs: DRAIN_MS,
-      onTurn,
-      onDepth,
-      clock,
-    });
+    const loop = claimLoop("provisioner", this.#options, (key, ending) => this.#reconcile(key, ending));
     [this.#loop, this.#stopping] = [loop, signal];
     loop.follow(claims, (claim) => this.#concerns(claim) ? [keyOfClaim(claim)] : [])
       .follow(volumes, ({ spec }) => this.#wanting(spec?.claimRef))
@@ -102,6 +92,11 @@ export class Provisioning {
       .follow(csiNodes, (node) => hasDriver(node, driverName) ? this.#waiting.keys() : []);
     await loop.run(signal);
     this.#loop = undefined;
+  }
+
+  /** How long it is waited for what was done to be seen; not when the loop is to end. */
+  get #patience(): WaitOptions {
+    return { signal: this.#stopping, timeoutMs: SEEN_WITHIN_MS };
   }
 
   #concerns(claim: PersistentVolumeClaim): boolean {
@@ -259,7 +254,7 @@ export class Provisioning {
       this.#log.warn("an intent could not be marked as handed over; the sweep does it", { volume: name, error });
     });
     // Else a change of the claim that comes first would be taken for a claim without a volume.
-    await this.#seen(volumes, name, (volume) => volume !== undefined);
+    await volumes.seen(name, (volume) => volume !== undefined, this.#patience);
   }
 
   #announce(key: string, claim: PersistentVolumeClaim, message: string): void {
@@ -294,12 +289,7 @@ export class Provisioning {
     const merge = { metadata: { annotations: { [SELECTED_NODE]: null } } };
     await this.#options.client.patch(persistentVolumeClaims, { namespace, name }, { merge, resourceVersion, signal });
     const chosenAgain = (now: PersistentVolumeClaim | undefined) => now === undefined || selectedNodeOf(now) !== node;
-    await this.#seen(this.#options.claims, `${namespace}/${name}`, chosenAgain);
-  }
-
-  /** Waits until a copy shows what was done, so that it is not done again; not when the loop is to end. */
-  async #seen<T extends KubeObject>(copy: Informer<T>, key: string, is: (object: T | undefined) => boolean) {
-    await copy.waitFor(key, is, { signal: this.#stopping, timeoutMs: SEEN_WITHIN_MS }).catch(() => {});
+    await this.#options.claims.seen(`${namespace}/${name}`, chosenAgain, this.#patience);
   }
 }
 

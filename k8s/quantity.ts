@@ -37,11 +37,3 @@ export function bytesOf(text: string | undefined): bigint | undefined {
   const denominator = 10n ** BigInt(fraction.length) * (power < 0 ? base ** BigInt(-power) : 1n);
   return (numerator + denominator - 1n) / denominator;
 }
-
-/** Bytes as a quantity, with the largest binary suffix that loses nothing. */
-export function quantityOf(bytes: bigint): string {
-  let [value, power] = [bytes, 0];
-  const units = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
-  while (value !== 0n && value % 1024n === 0n && power < units.length - 1) [value, power] = [value / 1024n, power + 1];
-  return `${value}${units[power]}`;
-}

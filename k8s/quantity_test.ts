@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { bytesOf, quantityOf } from "./quantity.ts";
+import { formatQuantity } from "../lvm/size.ts";
+import { bytesOf } from "./quantity.ts";
 
 Deno.test("bytesOf() reads what Kubernetes writes, and rounds up", () => {
   const cases: [string | undefined, bigint | undefined][] = [
@@ -28,9 +29,13 @@ Deno.test("bytesOf() reads what Kubernetes writes, and rounds up", () => {
   for (const [text, bytes] of cases) assertEquals(bytesOf(text), bytes, text);
 });
 
-Deno.test("quantityOf() writes bytes so that they are read the same", () => {
+Deno.test("formatQuantity() writes bytes so that they are read the same", () => {
   for (const bytes of [0n, 1n, 1000n, 1024n, 1n << 30n, (3n << 29n) + 1n, 1536n << 20n, 1n << 62n]) {
-    assertEquals(bytesOf(quantityOf(bytes)), bytes);
+    assertEquals(bytesOf(formatQuantity(bytes)), bytes);
   }
-  assertEquals([quantityOf(1n << 30n), quantityOf(1536n << 20n), quantityOf(1025n)], ["1Gi", "1536Mi", "1025"]);
+  assertEquals([formatQuantity(1n << 30n), formatQuantity(1536n << 20n), formatQuantity(1025n)], [
+    "1Gi",
+    "1536Mi",
+    "1025",
+  ]);
 });

@@ -4,11 +4,12 @@
  * @module
  */
 
+import { claimLoop } from "./claim_loop.ts";
 import { isNotFound } from "./client.ts";
 import { isContended, reasonOf } from "./csi_calls.ts";
-import { Loop } from "./loop.ts";
+import type { WaitOptions } from "./informer.ts";
 import { type PersistentVolume, persistentVolumes } from "./objects.ts";
-import { DRAIN_MS, type ProvisionerOptions } from "./provisioner_options.ts";
+import type { ProvisionerOptions } from "./provisioner_options.ts";
 import { readSecret } from "./secrets.ts";
 import { deletionSecretOf, isServedBy, nextStep, otherFinalizers, VOLUME_FINALIZER } from "./volume_object.ts";
 
@@ -27,22 +28,18 @@ export class Reclaiming {
 
   /** Works until the signal is aborted. */
   async run(signal: AbortSignal): Promise<void> {
-    const { driverName, volumes, parallel = 10, backoff, onTurn, onDepth, clock } = this.#options;
+    const { driverName, volumes } = this.#options;
     this.#stopping = signal;
-    const loop = new Loop({
-      name: "reclaimer",
-      reconcile: (name, ending) => this.#reconcile(name, ending),
-      parallel,
-      backoff,
-      drainMs: DRAIN_MS,
-      onTurn,
-      onDepth,
-      clock,
-    });
+    const loop = claimLoop("reclaimer", this.#options, (name, ending) => this.#reconcile(name, ending));
     loop.follow(volumes, (volume) => {
       return isServedBy(volume, driverName) && nextStep(volume) !== "nothing" ? [volume.metadata.name] : [];
     });
     await loop.run(signal);
+  }
+
+  /** How long it is waited for what was done to be seen; not when the loop is to end. */
+  get #patience(): WaitOptions {
+    return { signal: this.#stopping, timeoutMs: SEEN_WITHIN_MS };
   }
 
   async #reconcile(name: string, signal: AbortSignal): Promise<void> {
@@ -82,7 +79,8 @@ export class Reclaiming {
         if (!isNotFound(error)) throw error;
       });
     }
-    await this.#seen(name, (now) => now === undefined || now.metadata.deletionTimestamp !== undefined);
+    const isGoing = (now?: PersistentVolume) => now === undefined || now.metadata.deletionTimestamp !== undefined;
+    await this.#options.volumes.seen(name, isGoing, this.#patience);
   }
 
   async #deleteVolume(volume: PersistentVolume, signal: AbortSignal): Promise<void> {
@@ -107,12 +105,6 @@ export class Reclaiming {
     }
     const guarded = finalizers.includes(VOLUME_FINALIZER);
     const same = (now: PersistentVolume) => (now.metadata.finalizers?.includes(VOLUME_FINALIZER) ?? false) === guarded;
-    await this.#seen(name, (now) => now === undefined || same(now));
-  }
-
-  /** Waits until the copy shows what was done, so that it is not done again; not when the loop is to end. */
-  async #seen(name: string, is: (volume: PersistentVolume | undefined) => boolean): Promise<void> {
-    const options = { signal: this.#stopping, timeoutMs: SEEN_WITHIN_MS };
-    await this.#options.volumes.waitFor(name, is, options).catch(() => {});
+    await this.#options.volumes.seen(name, (now) => now === undefined || same(now), this.#patience);
   }
 }

@@ -4,9 +4,10 @@
  * @module
  */
 
+import { formatQuantity } from "../lvm/size.ts";
 import type { MergePatch } from "./client.ts";
 import type { PersistentVolume, PersistentVolumeClaim } from "./objects.ts";
-import { bytesOf, quantityOf } from "./quantity.ts";
+import { bytesOf } from "./quantity.ts";
 
 /** The size that a PersistentVolume had before it grew and until its filesystem did. */
 export const SIZE_BEFORE = "volume.alpha.kubernetes.io/pre-resize-capacity";
@@ -108,7 +109,7 @@ export function beginning(claim: PersistentVolumeClaim, bytes: bigint, now: stri
   return {
     ...annotated(claim, null),
     status: {
-      allocatedResources: { storage: quantityOf(bytes) },
+      allocatedResources: { storage: formatQuantity(bytes) },
       ...(changed ? { allocatedResourceStatuses: { storage: "ControllerResizeInProgress" } } : {}),
       conditions: withCondition(claim, { type: "Resizing", now, keep: changed ? [] : RESIZE_CONDITIONS }),
     },
@@ -132,7 +133,7 @@ export function finished(claim: PersistentVolumeClaim, bytes: bigint): StatusPat
   return {
     ...annotated(claim, "true"),
     status: {
-      capacity: { storage: quantityOf(bytes) },
+      capacity: { storage: formatQuantity(bytes) },
       allocatedResourceStatuses: { storage: null },
       conditions: conditionsOf(claim).filter(({ type }) => !RESIZE_CONDITIONS.includes(type)),
     },
@@ -171,7 +172,7 @@ export function grown(
   const remember = before !== undefined && volume.metadata.annotations?.[SIZE_BEFORE] === undefined;
   if (capacityOf(volume) === bytes && !remember) return undefined;
   return {
-    spec: { capacity: { storage: quantityOf(bytes) } },
+    spec: { capacity: { storage: formatQuantity(bytes) } },
     ...(remember ? { metadata: { annotations: { [SIZE_BEFORE]: before } } } : {}),
   };
 }

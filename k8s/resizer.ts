@@ -4,21 +4,18 @@
  * @module
  */
 
-import type { ApiClient } from "./client.ts";
+import { claimLoop, type ClaimLoopOptions } from "./claim_loop.ts";
 import { isConflict } from "./client.ts";
-import { type Backoff, type Clock, systemClock } from "./clock.ts";
+import { type Clock, systemClock, timestamp } from "./clock.ts";
 import { type CsiCalls, type ExpandedVolume, isInfeasible, isMaybeInProgress, reasonOf } from "./csi_calls.ts";
-import type { EventRecorder } from "./events.ts";
-import type { Informer } from "./informer.ts";
-import { Loop, type Turn } from "./loop.ts";
+import type { WaitOptions } from "./informer.ts";
+import type { Loop } from "./loop.ts";
 import {
-  type KubeObject,
   type PersistentVolume,
   type PersistentVolumeClaim,
   persistentVolumeClaims,
   persistentVolumes,
 } from "./objects.ts";
-import { DRAIN_MS } from "./provisioner_options.ts";
 import {
   beginning,
   capacityOf,
@@ -37,32 +34,12 @@ import {
 import { readSecret } from "./secrets.ts";
 import { accessModeOf } from "./volume_request.ts";
 
-/** What the resizer works with. The informers are started, and shared, by whoever supplies them. */
-export interface ResizerOptions {
-  /** The driver's name. */
-  readonly driverName: string;
-  /** The API server. */
-  readonly client: ApiClient;
+/** What the resizer works with. */
+export interface ResizerOptions extends ClaimLoopOptions {
   /** The driver. */
   readonly csi: Pick<CsiCalls, "expandVolume">;
-  /** Where events go. */
-  readonly events: EventRecorder;
-  /** The claims of all namespaces. */
-  readonly claims: Informer<PersistentVolumeClaim>;
-  /** The PersistentVolumes. */
-  readonly volumes: Informer<PersistentVolume>;
-  /** How many claims are served at once; 10. */
-  readonly parallel?: number | undefined;
-  /** How waiting grows with a claim's failures; from 1 s to 5 min. */
-  readonly backoff?: Backoff | undefined;
   /** When what was infeasible is tried again, in milliseconds; after 5 min. */
   readonly slowRetryMs?: number | undefined;
-  /** Told of every turn of the loop. */
-  readonly onTurn?: ((turn: Turn) => void) | undefined;
-  /** Told how many keys wait for a worker of a loop. */
-  readonly onDepth?: ((loop: string, depth: number) => void) | undefined;
-  /** Time. */
-  readonly clock?: Clock | undefined;
 }
 
 /** Milliseconds in which a change that was made should be seen by the informers. */
@@ -90,19 +67,10 @@ export class Resizer {
 
   /** Works until the signal is aborted, and comes back when nothing is being worked on any more. It may be run again. */
   async run(signal: AbortSignal): Promise<void> {
-    const { claims, volumes, parallel = 10, backoff, onTurn, onDepth, clock } = this.#options;
+    const { claims, volumes } = this.#options;
     this.#failed.clear();
     this.#slow.clear();
-    const loop = new Loop({
-      name: "resizer",
-      reconcile: (key, ending) => this.#reconcile(key, ending),
-      parallel,
-      backoff,
-      drainMs: DRAIN_MS,
-      onTurn,
-      onDepth,
-      clock,
-    });
+    const loop = claimLoop("resizer", this.#options, (key, ending) => this.#reconcile(key, ending));
     [this.#loop, this.#stopping] = [loop, signal];
     loop.follow(claims, () => []).follow(volumes, (volume) => this.#concerned(volume));
     const undo = claims.subscribe((key, now, before) => {
@@ -121,6 +89,11 @@ export class Resizer {
     const keys = [...this.#slow.keys()];
     this.#slow.clear();
     for (const key of keys) this.#loop?.add(key);
+  }
+
+  /** How long it is waited for what was done to be seen; not when the loop is to end. */
+  get #patience(): WaitOptions {
+    return { signal: this.#stopping, timeoutMs: SEEN_WITHIN_MS };
   }
 
   #concerned(volume: PersistentVolume): string[] {
@@ -200,8 +173,8 @@ export class Resizer {
     } else events.record(claim, "Normal", "VolumeResizeSuccessful", `volume ${name} has grown`);
     const key = `${claim.metadata.namespace}/${claim.metadata.name}`;
     const { state } = sizesOf(patched ?? claim);
-    await this.#seen(volumes, name, (now) => now === undefined || capacityOf(now) >= capacityBytes);
-    await this.#seen(claims, key, (now) => now === undefined || sizesOf(now).state === state);
+    await volumes.seen(name, (now) => now === undefined || capacityOf(now) >= capacityBytes, this.#patience);
+    await claims.seen(key, (now) => now === undefined || sizesOf(now).state === state, this.#patience);
   }
 
   /** Says why it failed, and when it is tried again. */
@@ -229,7 +202,7 @@ export class Resizer {
     const merge = { metadata: { annotations: { [SIZE_BEFORE]: null } } };
     await this.#options.client.patch(persistentVolumes, { name }, { merge, signal });
     const isGone = (now?: PersistentVolume) => now?.metadata.annotations?.[SIZE_BEFORE] === undefined;
-    await this.#seen(this.#options.volumes, name, isGone);
+    await this.#options.volumes.seen(name, isGone, this.#patience);
   }
 
   #patch(claim: PersistentVolumeClaim, merge: StatusPatch, signal: AbortSignal): Promise<PersistentVolumeClaim> {
@@ -257,13 +230,8 @@ export class Resizer {
     }
   }
 
-  /** Waits until a copy shows what was done, so that it is not done again; not when the loop is to end. */
-  async #seen<T extends KubeObject>(copy: Informer<T>, key: string, is: (object: T | undefined) => boolean) {
-    await copy.waitFor(key, is, { signal: this.#stopping, timeoutMs: SEEN_WITHIN_MS }).catch(() => {});
-  }
-
   #now(): string {
-    return this.#clock.date().toISOString().replace(/\.\d+/, "");
+    return timestamp(this.#clock.date());
   }
 }
 

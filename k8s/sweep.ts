@@ -15,7 +15,7 @@
 import { getLogger } from "@logtape/logtape";
 import { claimUidOf } from "./claim.ts";
 import { isNotFound } from "./client.ts";
-import { sleep, systemClock } from "./clock.ts";
+import { aborted, sleep, systemClock } from "./clock.ts";
 import type { Intent } from "./intents.ts";
 import { persistentVolumeClaims, persistentVolumes } from "./objects.ts";
 import type { ProvisionerOptions } from "./provisioner_options.ts";
@@ -40,11 +40,7 @@ export class Sweep {
   /** Sweeps every minute until the signal is aborted. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock = systemClock, sweepEveryMs = 60_000, claims, volumes } = this.#options;
-    const stopped = new Promise<void>((resolve) => {
-      if (signal.aborted) resolve();
-      signal.addEventListener("abort", () => resolve(), { once: true });
-    });
-    await Promise.race([Promise.all([claims.synced, volumes.synced]), stopped]);
+    await Promise.race([Promise.all([claims.synced, volumes.synced]), aborted(signal)]);
     while (!signal.aborted) {
       await this.sweep(signal).catch((error) => this.#log.warn("the sweep failed", { error }));
       await sleep(clock, sweepEveryMs, signal);

@@ -173,9 +173,7 @@ export class VolumeAgent {
 
   async #fail(object: LvmVolume, error: StorageError): Promise<void> {
     const latest = this.#options.objects.get(object.metadata.name) ?? object;
-    const status = error.kind === "Lost" ? lostStatus(latest, error) : failedStatus(latest, error);
-    if (isSame(latest.status, status)) return;
-    await this.#write(latest, status);
+    await this.#write(latest, error.kind === "Lost" ? lostStatus(latest, error) : failedStatus(latest, error));
   }
 
   /** Writes the status, if it is another one, and tells people what they may have to act on. */
@@ -187,10 +185,11 @@ export class VolumeAgent {
     }
     const { metadata: { name, resourceVersion = "0" } } = await this.#patch(object, status);
     // the next turn must not see less than this one wrote
-    await this.#options.objects.waitFor(name, (now) => now === undefined || isAtLeast(now, resourceVersion), {
+    const { objects, end } = this.#options;
+    await objects.seen(name, (now) => now === undefined || isAtLeast(now, resourceVersion), {
       timeoutMs: SEEN_MS,
-      signal: this.#options.end,
-    }).catch(() => {});
+      signal: end,
+    });
   }
 
   /** Patches the status; `null` takes away what it no longer has. */

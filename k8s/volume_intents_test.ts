@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { ANY_GROUP } from "../lvm/groups.ts";
 import { volumeIdOf } from "../lvm/ids.ts";
 import { FakeApiServer } from "../tests/fake/api_server.ts";
+import { namedRequest } from "../tests/fake/request.ts";
 import { ApiError } from "./client.ts";
 import { HttpClient } from "./http_client.ts";
 import { Informer } from "./informer.ts";
@@ -24,9 +24,7 @@ function record(
   name: string,
   { driver = DRIVER, annotations = intentAnnotations(CLAIM), status, raw }: Difference = {},
 ) {
-  const fixed = { groups: ANY_GROUP, preference: "leastFree", mkfsOptions: [], shared: true, erase: "zero" } as const;
-  const content = raw ? { state: "raw" } as const : { state: "wanted", type: "ext4" } as const;
-  const object = lvmVolumeFor({ id: volumeIdOf(name), name, range: { required: 1n << 30n }, content, ...fixed }, {
+  const object = lvmVolumeFor(namedRequest(name, 1n << 30n, raw ? { content: { state: "raw" } } : {}), {
     driver,
     nodeName: "n1",
   });

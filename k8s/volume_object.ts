@@ -4,12 +4,12 @@
  * @module
  */
 
+import { formatQuantity } from "../lvm/size.ts";
 import { classNameOf } from "./claim.ts";
 import type { ClassParameters, SecretReference } from "./class_parameters.ts";
 import type { NewObject } from "./client.ts";
 import type { CreatedVolume, CreateVolumeRequest, Segments } from "./csi_calls.ts";
 import type { PersistentVolume, PersistentVolumeClaim, StorageClass } from "./objects.ts";
-import { quantityOf } from "./quantity.ts";
 
 /** Keeps a PersistentVolume until its volume is removed. The official provisioner has the same. */
 export const VOLUME_FINALIZER = "external-provisioner.volume.kubernetes.io/finalizer";
@@ -49,7 +49,7 @@ export function volumeObject(driverName: string, origin: Origin, created: Create
     },
     spec: {
       ...some({ accessModes, mountOptions, volumeMode }),
-      capacity: { storage: quantityOf(bytes) },
+      capacity: { storage: formatQuantity(bytes) },
       persistentVolumeReclaimPolicy: reclaimPolicy ?? "Delete",
       storageClassName: classNameOf(claim),
       ...(volumeAttributesClassName ? { volumeAttributesClassName } : {}),

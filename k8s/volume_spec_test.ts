@@ -2,8 +2,9 @@ import { assert, assertEquals, assertThrows } from "@std/assert";
 import { parseGroupList } from "../csi/parameters.ts";
 import { type ErrorKind, StorageError } from "../lvm/error.ts";
 import { FILESYSTEM_TYPES } from "../lvm/filesystem.ts";
-import { ANY_GROUP, anyOf, exactly, type GroupMatcher } from "../lvm/groups.ts";
+import { anyOf, exactly, type GroupMatcher } from "../lvm/groups.ts";
 import { volumeIdOf } from "../lvm/ids.ts";
+import { namedRequest } from "../tests/fake/request.ts";
 import type { LvmVolume, LvmVolumeSpec, LvmVolumeStatus } from "./lvm_objects.ts";
 import {
   actualSize,
@@ -18,18 +19,7 @@ const GiB = 1n << 30n;
 const PLACEMENT = { driver: "lvm.denolith.dev", nodeName: "node-1" };
 
 function request(more: Partial<NamedRequest> = {}): NamedRequest {
-  return {
-    id: volumeIdOf("pvc-1"),
-    name: "pvc-1",
-    range: { required: GiB },
-    groups: ANY_GROUP,
-    preference: "leastFree",
-    content: { state: "wanted", type: "ext4" },
-    mkfsOptions: [],
-    shared: true,
-    erase: "zero",
-    ...more,
-  };
+  return namedRequest("pvc-1", GiB, more);
 }
 
 /** A request as the object brings it back, with the groups in words. */

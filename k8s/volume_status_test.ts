@@ -1,10 +1,10 @@
 import { assert, assertEquals } from "@std/assert";
 import { StorageError } from "../lvm/error.ts";
-import { ANY_GROUP } from "../lvm/groups.ts";
 import { volumeIdOf } from "../lvm/ids.ts";
 import { parseReport, REPORT_COMMAND } from "../lvm/report.ts";
 import type { Volume } from "../lvm/volumes.ts";
 import { FakeMachine } from "../tests/fake/machine.ts";
+import { namedRequest } from "../tests/fake/request.ts";
 import type { LvmVolume, LvmVolumeStatus } from "./lvm_objects.ts";
 import { lvmVolumeFor } from "./volume_spec.ts";
 import { failedStatus, isSame, lostStatus, madeStatus } from "./volume_status.ts";
@@ -26,12 +26,8 @@ async function volume(missingPvs = 0): Promise<Volume> {
 }
 
 function object(size: bigint, status?: LvmVolumeStatus, generation = 2): LvmVolume {
-  const content = { state: "raw" } as const;
-  const fixed = { groups: ANY_GROUP, preference: "leastFree", mkfsOptions: [], shared: true, erase: "zero" } as const;
-  const made = lvmVolumeFor({ id, name: "pvc-1", range: { required: size }, content, ...fixed }, {
-    driver: "d",
-    nodeName: "n",
-  });
+  const request = namedRequest("pvc-1", size, { id, content: { state: "raw" } });
+  const made = lvmVolumeFor(request, { driver: "d", nodeName: "n" });
   return { ...made, metadata: { ...made.metadata, generation }, ...(status && { status }) };
 }
 

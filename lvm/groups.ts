@@ -118,6 +118,7 @@ function account(group: GroupRoom): string {
   return `${group.name} (${formatBytes(group.free)} free)`;
 }
 
-function compare<T>(a: T, b: T): number {
+/** How two values are sorted. */
+export function compare<T>(a: T, b: T): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }

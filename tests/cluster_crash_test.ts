@@ -6,12 +6,12 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { ANY_GROUP } from "../lvm/groups.ts";
 import { volumeIdOf } from "../lvm/ids.ts";
 import { lvmVolumes } from "../k8s/lvm_objects.ts";
 import { momentsOf, MortalExec, type Point } from "./crash/mortal.ts";
 import { FakeCluster } from "./fake/agents.ts";
 import { FakeMachine } from "./fake/machine.ts";
+import { namedRequest } from "./fake/request.ts";
 
 const MiB = 1n << 20n;
 const NODE = "node-1";
@@ -40,13 +40,7 @@ async function live(point?: Point): Promise<MortalExec["commands"]> {
       }
     }
   };
-  const content = { state: "wanted", type: "ext4" } as const;
-  const request = { id, name: "one", groups: ANY_GROUP, preference: "leastFree", content, mkfsOptions: [] } as const;
-  const made = await repeated(() =>
-    cluster.volumes.create({ ...request, range: { required: 32n * MiB }, shared: true, erase: "zero" }, {
-      preferred: [],
-    })
-  );
+  const made = await repeated(() => cluster.volumes.create(namedRequest("one", 32n * MiB), { preferred: [] }));
   assertEquals([made.size, machine.allLvs().map(({ lv }) => lv.size)], [32n * MiB, [32n * MiB]]);
   const grown = await repeated(() => cluster.volumes.expand(id, { required: 64n * MiB }));
   const [only] = machine.allLvs();

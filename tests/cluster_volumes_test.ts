@@ -10,10 +10,11 @@ import { lvmNodes, type LvmVolume, lvmVolumes } from "../k8s/lvm_objects.ts";
 import { events } from "../k8s/objects.ts";
 import { lvmVolumeFor, type NamedRequest } from "../k8s/volume_spec.ts";
 import { type ErrorKind, StorageError } from "../lvm/error.ts";
-import { ANY_GROUP, exactly } from "../lvm/groups.ts";
+import { exactly } from "../lvm/groups.ts";
 import { volumeIdOf } from "../lvm/ids.ts";
 import { DRIVER, FakeCluster } from "./fake/agents.ts";
 import { FakeMachine, refuse } from "./fake/machine.ts";
+import { namedRequest } from "./fake/request.ts";
 
 const MiB = 1n << 20n;
 
@@ -24,18 +25,7 @@ function machineWith(groups: Record<string, bigint>): FakeMachine {
 }
 
 function request(name: string, more: Partial<NamedRequest> = {}): NamedRequest {
-  return {
-    id: volumeIdOf(name),
-    name,
-    range: { required: 30n * MiB },
-    groups: ANY_GROUP,
-    preference: "leastFree",
-    content: { state: "wanted", type: "ext4" },
-    mkfsOptions: [],
-    shared: true,
-    erase: "zero",
-    ...more,
-  };
+  return namedRequest(name, 30n * MiB, more);
 }
 
 const ANYWHERE = { preferred: [] };

@@ -1,5 +1,6 @@
 import { join } from "@std/path";
 import { toolEnvironment } from "./process.ts";
+import { REMOVE } from "./temp_folder.ts";
 
 /** Says, in the shell, whether the process that a file "PID START" names still runs: the start tells it from later ones. */
 const IS_ALIVE = `
@@ -19,13 +20,7 @@ done
 for file in "$1"/*.pid; do
   while [ -e "$file" ] && is_alive "$file"; do sleep .02; done
 done
-for try in 1 2 3 4 5; do
-  rm -rf -- "$1" && exit 0
-  sleep 1
-done
-echo "$1 could not be removed" >&2
-exit 1
-`;
+${REMOVE}`;
 
 /**
  * The keeper of a folder while its maker works: when its standard input ends, as it does however the maker dies, it ends the

@@ -1,5 +1,15 @@
 import { join } from "@std/path";
 
+/** The end of a keeper: removes the folder $1, in which something may be written still. */
+export const REMOVE = `
+for try in 1 2 3 4 5; do
+  rm -rf -- "$1" && exit 0
+  sleep 1
+done
+echo "$1 could not be removed" >&2
+exit 1
+`;
+
 /**
  * The keeper of one temporary folder. It reads process ids from its standard input, one a line; when that input ends, because
  * the folder was released or because the process that made it died (Ctrl-C, SIGKILL, a test runner that exits at once), it kills
@@ -10,13 +20,7 @@ trap '' HUP INT TERM
 last=
 while read -r line; do last=$line; done
 [ -z "$last" ] || kill -9 "$last" 2>/dev/null
-for try in 1 2 3 4 5; do
-  rm -rf -- "$1" && exit 0
-  sleep 1
-done
-echo "$1 could not be removed" >&2
-exit 1
-`;
+${REMOVE}`;
 
 /** A temporary folder that is gone, with the process that works in it, when its maker releases it or dies. */
 export class TempFolder implements AsyncDisposable {

@@ -1,0 +1,45 @@
+/**
+ * What the loops over claims and PersistentVolumes have in common.
+ *
+ * @module
+ */
+
+import type { ApiClient } from "./client.ts";
+import type { Backoff, Clock } from "./clock.ts";
+import type { EventRecorder } from "./events.ts";
+import type { Informer } from "./informer.ts";
+import { Loop, type LoopOptions, type Turn } from "./loop.ts";
+import type { PersistentVolume, PersistentVolumeClaim } from "./objects.ts";
+
+/** What such a loop works with. The informers are started, and shared, by whoever supplies them. */
+export interface ClaimLoopOptions {
+  /** The driver's name. */
+  readonly driverName: string;
+  /** The API server. */
+  readonly client: ApiClient;
+  /** Where events go. */
+  readonly events: EventRecorder;
+  /** The claims of all namespaces. */
+  readonly claims: Informer<PersistentVolumeClaim>;
+  /** The PersistentVolumes. */
+  readonly volumes: Informer<PersistentVolume>;
+  /** How many claims or volumes are served at once; 10. */
+  readonly parallel?: number | undefined;
+  /** How waiting grows with the failures of a claim or a volume; from 1 s to 5 min. */
+  readonly backoff?: Backoff | undefined;
+  /** Told of every turn of the loops. */
+  readonly onTurn?: ((turn: Turn) => void) | undefined;
+  /** Told how many keys wait for a worker of a loop. */
+  readonly onDepth?: ((loop: string, depth: number) => void) | undefined;
+  /** Time. */
+  readonly clock?: Clock | undefined;
+}
+
+/** Milliseconds that begun work has when the loops are stopped, so that another replica goes on within 3 s. */
+const DRAIN_MS = 2_000;
+
+/** Makes a loop of that name, which follows nothing yet. */
+export function claimLoop(name: string, options: ClaimLoopOptions, reconcile: LoopOptions["reconcile"]): Loop {
+  const { parallel = 10, backoff, onTurn, onDepth, clock } = options;
+  return new Loop({ name, reconcile, parallel, backoff, drainMs: DRAIN_MS, onTurn, onDepth, clock });
+}

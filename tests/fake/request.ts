@@ -1,0 +1,25 @@
+/**
+ * A request for a volume of a cluster, as tests make it.
+ *
+ * @module
+ */
+
+import type { NamedRequest } from "../../k8s/volume_spec.ts";
+import { ANY_GROUP } from "../../lvm/groups.ts";
+import { volumeIdOf } from "../../lvm/ids.ts";
+
+/** A request of that name for an ext4 volume of at least so many bytes, anywhere, but for what is said otherwise. */
+export function namedRequest(name: string, bytes: bigint, more: Partial<NamedRequest> = {}): NamedRequest {
+  return {
+    id: volumeIdOf(name),
+    name,
+    range: { required: bytes },
+    groups: ANY_GROUP,
+    preference: "leastFree",
+    content: { state: "wanted", type: "ext4" },
+    mkfsOptions: [],
+    shared: true,
+    erase: "zero",
+    ...more,
+  };
+}
