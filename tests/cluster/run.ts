@@ -14,13 +14,16 @@ import { CLUSTER_VARIABLE } from "./suite/scene.ts";
 
 const HELP = `Usage: deno task test:cluster [--full] [--keep | --use] [SUITE...]
 
-  SUITE   the names of files in tests/cluster/suite without ".ts"; all by default
-  --full  also the long lives
+  SUITE   the names of files in tests/cluster/suite without ".ts"; by default those that kill and cut off nothing
+  --full  all suites, and in larger numbers
   --keep  leave the cluster, as "deno task cluster up" does; it is not there yet
   --use   test in the cluster that "deno task cluster up" started
 `;
 
 const SUITE = new URL("suite/", import.meta.url);
+
+/** Whether a suite needs the cluster for itself: it kills and cuts off, or looks at what the others did. */
+const isChaos = (name: string) => name.startsWith("chaos");
 
 /** How many files run side by side: most of their time they wait for one guest. */
 const JOBS = "3";
@@ -76,11 +79,9 @@ function started(options: Deno.CommandOptions): Disposable & { status: Promise<D
 /** Runs what is asked for, in a cluster that is up; answers whether all went well. */
 async function testIn(cluster: Cluster, { full, suites: names }: Wish): Promise<boolean> {
   const path = cluster.folder.path;
-  // What kills and cuts off needs the cluster for itself.
-  const alone = names.filter((name) => name.startsWith("chaos"));
-  let passed = await test(path, names.filter((name) => !alone.includes(name)), { full, jobs: JOBS });
-  for (const name of alone) passed = await test(path, [name], { full, jobs: "1" }) && passed;
-  if (!full) log("left out: what is ignored above, and the larger numbers; --full runs them");
+  let passed = await test(path, names.filter((name) => !isChaos(name)), { full, jobs: JOBS });
+  for (const name of names.filter(isChaos)) passed = await test(path, [name], { full, jobs: "1" }) && passed;
+  if (!full) log("in small numbers, and without the suites that were not named; --full runs all of it");
   if (!passed) await tellLogs(cluster);
   return passed;
 }
@@ -127,7 +128,7 @@ if (import.meta.main) {
     full: args.full === true,
     keep: args.keep === true,
     use: args.use === true,
-    suites: wanted.length > 0 ? wanted : there,
+    suites: wanted.length > 0 ? wanted : there.filter((name) => args.full === true || !isChaos(name)),
   };
   const status = run(wish).catch((error) => {
     log(`error: ${(error as Error).message}`);
