@@ -15,15 +15,28 @@ const DEPLOY = new URL("../../deploy/", import.meta.url).pathname;
 /** The node of a cluster, with a group for volumes of tests and one that is smaller. */
 const NODES = [{ name: "node1", volumeGroups: [{ name: "data", disksGiB: [10] }, { name: "small", disksGiB: [1] }] }];
 
+/** What may be otherwise than usual. */
+export interface DeployOptions {
+  /** Where kubelet keeps what it has, on every node. */
+  readonly kubeletRoot?: string;
+}
+
+/** kubelet's folder as the manifests have it. */
+const USUAL_KUBELET_ROOT = "/var/lib/kubelet";
+
 /**
  * Starts a cluster with the driver of the present sources in it.
  *
  * @param log is told what is done
  */
-export async function startWithDriver(folder: RunFolder, log: (line: string) => void): Promise<Cluster> {
+export async function startWithDriver(
+  folder: RunFolder,
+  log: (line: string) => void,
+  { kubeletRoot = USUAL_KUBELET_ROOT }: DeployOptions = {},
+): Promise<Cluster> {
   const images = [await driverImage(folder, log)];
-  const cluster = await Cluster.start({ folder, nodes: NODES.map((node) => ({ ...node, images })), log });
-  await deploy(cluster, log);
+  const cluster = await Cluster.start({ folder, nodes: NODES.map((node) => ({ ...node, images, kubeletRoot })), log });
+  await deploy(cluster, log, kubeletRoot);
   return cluster;
 }
 
@@ -35,17 +48,30 @@ async function driverImage(folder: RunFolder, log: (line: string) => void): Prom
   return output;
 }
 
+/** The folder of manifests for a kubelet: theirs, or a copy changed as the first line of node.yaml says. */
+async function manifests(folder: RunFolder, kubeletRoot: string): Promise<string> {
+  const usual = join(DEPLOY, "manifests");
+  if (kubeletRoot === USUAL_KUBELET_ROOT) return usual;
+  const changed = folder.file("manifests");
+  await Deno.mkdir(changed);
+  for await (const { name } of Deno.readDir(usual)) {
+    const text = await Deno.readTextFile(join(usual, name));
+    await Deno.writeTextFile(join(changed, name), text.replaceAll(USUAL_KUBELET_ROOT, kubeletRoot));
+  }
+  return changed;
+}
+
 /**
  * Brings the driver into a cluster that has just come up, and waits until it is ready.
  *
  * @param log is told what is done
  */
-async function deploy(cluster: Cluster, log: (line: string) => void): Promise<void> {
+async function deploy(cluster: Cluster, log: (line: string) => void, kubeletRoot: string): Promise<void> {
   log("driver: kubectl apply --filename deploy/crds --filename deploy/manifests");
   const { controlPlane } = cluster;
   await controlPlane.kubectl(["apply", "--filename", join(DEPLOY, "crds")]);
   await controlPlane.kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
-  await controlPlane.kubectl(["apply", "--filename", join(DEPLOY, "manifests")]);
+  await controlPlane.kubectl(["apply", "--filename", await manifests(cluster.folder, kubeletRoot)]);
   for (const workload of ["daemonset/denolith-node", "deployment/denolith-controller"]) {
     await controlPlane.kubectl(["--namespace", "denolith-system", "rollout", "status", workload, "--timeout=300s"]);
     log(`driver: ${workload} is ready`);
