@@ -41,7 +41,16 @@ export function qemuArguments(machine: Machine): string[] {
     ...PLAIN,
     // Never hardware virtualization: where its device exists it may still hang. What is off costs a tenth of the speed:
     // a fifth level of page tables, and protections that are checked in software.
-    ...["-accel", "tcg,thread=multi", "-cpu", "max,la57=off,smap=off,smep=off,pku=off", "-smp", "2", "-m", String(machine.memMiB)],
+    ...[
+      "-accel",
+      "tcg,thread=multi",
+      "-cpu",
+      "max,la57=off,smap=off,smep=off,pku=off",
+      "-smp",
+      "2",
+      "-m",
+      String(machine.memMiB),
+    ],
     ...["-kernel", machine.image.kernel, "-initrd", machine.image.initrd, "-append", KERNEL_LINE],
     ...["-chardev", `file,id=console,path=${escaped(machine.console)}`, "-serial", "chardev:console"],
     ...ports(machine),
