@@ -28,7 +28,9 @@ Deno.test("the examples of pods, block devices and replicas run as they are", as
     "statefulset/statefulset.yaml",
   ];
   for (const file of files) await scene.apply(await example(file));
-  await Promise.all(["writer", "block-user", "store-0", "store-1", "store-2"].map((pod) => scene.running(pod)));
+  await Promise.all(["writer", "block-user", "store-0"].map((pod) => scene.running(pod)));
+  // Replicas are begun one after the other.
+  for (const pod of ["store-1", "store-2"]) await scene.running(pod);
   await scene.exec("writer", "until [ -s /data/dates ]; do sleep .2; done");
   await scene.exec("block-user", "blockdev --getsize64 /dev/data");
   assertEquals((await scene.lvs()).length, 5);
