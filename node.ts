@@ -32,8 +32,8 @@ import type { SurveyedGroup } from "./lvm/survey.ts";
 import { startLogging } from "./logging.ts";
 import { kubeletPaths } from "./kubelet.ts";
 
-/** How many LVMVolumes are worked on at once: LVM does one change of a group at a time, but looks at several. */
-const PARALLEL = 8;
+/** How many LVMVolumes are worked on at once: LVM does one change of a group at a time, but they share what it reports. */
+const PARALLEL = 16;
 
 /** How long events that are due may take at the end, in milliseconds. */
 const EVENTS_MS = 2_000;

@@ -23,7 +23,7 @@ export interface ClaimLoopOptions {
   readonly claims: Informer<PersistentVolumeClaim>;
   /** The PersistentVolumes. */
   readonly volumes: Informer<PersistentVolume>;
-  /** How many claims or volumes are served at once; 10. */
+  /** How many claims or volumes are served at once; 100. Most of that time they wait for a node. */
   readonly parallel?: number | undefined;
   /** How waiting grows with the failures of a claim or a volume; from 1 s to 5 min. */
   readonly backoff?: Backoff | undefined;
@@ -40,6 +40,6 @@ const DRAIN_MS = 2_000;
 
 /** Makes a loop of that name, which follows nothing yet. */
 export function claimLoop(name: string, options: ClaimLoopOptions, reconcile: LoopOptions["reconcile"]): Loop {
-  const { parallel = 10, backoff, onTurn, onDepth, clock } = options;
+  const { parallel = 100, backoff, onTurn, onDepth, clock } = options;
   return new Loop({ name, reconcile, parallel, backoff, drainMs: DRAIN_MS, onTurn, onDepth, clock });
 }

@@ -134,7 +134,7 @@ export class VolumeAgent {
       latest = await this.#patch(latest, { ...latest.status, state: "Pending", volumeGroup: name });
     });
     onChange();
-    const volume = volumes.require(await lvm.report(), request.id);
+    const volume = volumes.require(await lvm.reportOfChanges(), request.id);
     await this.#write(latest, madeStatus(latest, volume));
     events.record(object, "Normal", "Created", `made ${volume.group.name}/${volume.lv.name} of ${formatBytes(size)}`);
   }

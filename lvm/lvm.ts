@@ -36,6 +36,9 @@ export function classifyRefusal(output: Output): ErrorKind {
 /** How long one group alone is waited for, in milliseconds: it is asked when a report has taken too long already. */
 const ALONE_MS = 10_000;
 
+/** How long a report waits for changes that are under way, in milliseconds: LVM's lock would have it wait for each in turn. */
+const CHANGES_MS = 5_000;
+
 /** What is known of a group while not all of them answer. */
 interface Known {
   /** The group as it was last seen. */
@@ -52,6 +55,8 @@ export class Lvm {
   #alone = false;
   #reading: Promise<VolumeGroup[]> | undefined;
   #next: Promise<VolumeGroup[]> | undefined;
+  readonly #changes = new Set<Promise<unknown>>();
+  #ofChanges: Promise<VolumeGroup[]> | undefined;
 
   /** LVM by way of the exec. */
   constructor(exec: Exec) {
@@ -71,6 +76,17 @@ export class Lvm {
     return this.#next ??= this.#reading.then(() => {}, () => {}).then(() => {
       this.#next = undefined;
       return this.#reading ?? this.#begin();
+    });
+  }
+
+  /**
+   * A report as {@linkcode Lvm.report} gives it, for whoever has changed something: it begins when the changes that are under
+   * way have ended, or five seconds later, so that those who changed something at the same time share one.
+   */
+  reportOfChanges(): Promise<VolumeGroup[]> {
+    return this.#ofChanges ??= within(Promise.allSettled(this.#changes), CHANGES_MS).then(() => {
+      this.#ofChanges = undefined;
+      return this.report();
     });
   }
 
@@ -104,7 +120,13 @@ export class Lvm {
    */
   async change(group: VolumeGroup, args: readonly string[]): Promise<void> {
     const only = this.#alone ? ["--devices", group.disks.join(",")] : [];
-    await runOk(this.exec, { program: "lvm", args: [...args, ...only], mutates: true }, classifyRefusal);
+    const change = runOk(this.exec, { program: "lvm", args: [...args, ...only], mutates: true }, classifyRefusal);
+    this.#changes.add(change);
+    try {
+      await change;
+    } finally {
+      this.#changes.delete(change);
+    }
   }
 
   /** Asks one group by its own disks; one that is silent only when the question before is over. */
@@ -142,4 +164,12 @@ export function requireAnswer(doing: string, group: VolumeGroup): void {
 
 function isSilence(error: unknown): error is StorageError {
   return error instanceof StorageError && error.kind === "Unavailable" && error.settled !== undefined;
+}
+
+/** Waits for a promise, but not longer than some milliseconds. */
+async function within(promise: Promise<unknown>, ms: number): Promise<void> {
+  const { promise: late, resolve } = Promise.withResolvers<void>();
+  const timer = setTimeout(resolve, ms);
+  await Promise.race([promise, late]);
+  clearTimeout(timer);
 }

@@ -1,6 +1,7 @@
 import { assertEquals } from "@std/assert";
-import type { Output } from "./exec.ts";
+import type { Command, Output } from "./exec.ts";
 import { classifyRefusal, Lvm } from "./lvm.ts";
+import type { VolumeGroup } from "./report.ts";
 
 /** What LVM 2.03.16 said, word for word, with LC_ALL=C. */
 const CAPTURED = [
@@ -45,4 +46,29 @@ Deno.test("whoever asks for a report gets one that began after that, and those w
   const last = lvm.report();
   answers[2]!.resolve(empty);
   await last;
+});
+
+Deno.test("those who changed something at the same time share one report, which begins when all have", async () => {
+  const runs: { args: readonly string[]; answer: PromiseWithResolvers<Output> }[] = [];
+  const run = ({ args }: Command) => {
+    runs.push({ args, answer: Promise.withResolvers<Output>() });
+    return runs.at(-1)!.answer.promise;
+  };
+  const lvm = new Lvm({ run, settled: () => Promise.resolve() });
+  const group = { name: "vg", disks: [] } as unknown as VolumeGroup;
+  const made = [1, 2, 3].map(async () => {
+    await lvm.change(group, ["lvcreate"]);
+    return await lvm.reportOfChanges();
+  });
+  const ok = { code: 0, stdout: '{"report": []}', stderr: "" };
+  runs[1]!.answer.resolve(ok);
+  runs[0]!.answer.resolve({ code: 5, stdout: "", stderr: "no" });
+  assertEquals(await made[0]!.then(() => "", ({ kind }) => kind), "CommandFailed");
+  assertEquals(runs.length, 3, "the third is not done yet");
+  runs[2]!.answer.resolve(ok);
+  while (runs.length === 3) await new Promise((resolve) => setTimeout(resolve));
+  const [, , , report] = runs;
+  report!.answer.resolve(ok);
+  await Promise.all(made.slice(1));
+  assertEquals(runs.map(({ args }) => args[0]), ["lvcreate", "lvcreate", "lvcreate", report!.args[0]]);
 });
