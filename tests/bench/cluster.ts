@@ -51,20 +51,22 @@ async function measure(claims: number): Promise<ClusterBenchResult> {
   try {
     await using folder = await TempFolder.create("/tmp", "denolith-bench-");
     const { controlPlane } = scene.cluster;
-    log("the controller on the host");
-    const own = await (async () => {
-      await using _controller = await startController(controlPlane, folder.path);
-      return await measureWay(bench, "own");
-    })();
-    log("the controller on the host, behind csi-provisioner");
-    const official = await (async () => {
+    // By turns, twice: what else the machine does should not decide between them.
+    const [own, official]: [Way[], Way[]] = [[], []];
+    for (const round of [1, 2]) {
+      log(`the controller on the host, round ${round}`);
+      {
+        await using _controller = await startController(controlPlane, folder.path);
+        own.push(await measureWay(bench, `own-${round}`));
+      }
+      log(`the controller on the host, behind csi-provisioner, round ${round}`);
       const flags = ["--disable-loops", "provisioner,resizer"];
       await using controller = await startController(controlPlane, folder.path, flags);
       const where = { controlPlane, socket: controller.socket, folder: folder.path };
       await using _sidecar = await startSidecar("csi-provisioner", where);
-      return await measureWay(bench, "official");
-    })();
-    return { claims, plain, pod, own, official, rssMiB };
+      official.push(await measureWay(bench, `official-${round}`));
+    }
+    return { claims, plain, pod, own: faster(own), official: faster(official), rssMiB };
   } finally {
     await driver.scaleController(1);
   }
@@ -111,6 +113,10 @@ export async function measureWay(
     agentRequests: events.filter(({ user }) => user.username === AGENT).length,
     commands: traced.split("\n").filter((line) => /filename=\S*\/lvm\b/.test(line)).length,
   };
+}
+
+function faster(ways: readonly Way[]): Way {
+  return ways.reduce((a, b) => a.boundMs <= b.boundMs ? a : b);
 }
 
 function isWithin({ requestReceivedTimestamp }: AuditEvent, began: number, ended: number): boolean {

@@ -22,9 +22,9 @@ export interface ClusterBenchResult {
   readonly plain: { readonly boundMs: number; readonly deletedMs: number };
   /** The controller in a pod. */
   readonly pod: Way;
-  /** The controller on the host, with its own loops. */
+  /** The controller on the host, with its own loops: the faster of two runs. */
   readonly own: Way;
-  /** The controller on the host, behind the official csi-provisioner. */
+  /** The controller on the host, behind the official csi-provisioner: the faster of two runs, by turns with the other two. */
   readonly official: Way;
   /** Memory in MiB, after it. */
   readonly rssMiB: { readonly controller: number; readonly agent: number };
