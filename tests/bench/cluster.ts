@@ -21,7 +21,7 @@ import { kibOf } from "./proc.ts";
 const HELP = `Usage: deno task bench:cluster [--claims N] [--json]
 
 Measures, in the cluster of deno task cluster up, from claims to Bound and to nothing left: commands, requests, memory; beside
-as many plain lvcreate, and beside the official csi-provisioner. Takes about ten minutes, more when the sidecar must be built.
+as many plain lvcreate, and beside the official csi-provisioner. Takes about fifteen minutes, more when the sidecar must be built.
 
 Flags:
   --claims N  how many claims, 30 by default
