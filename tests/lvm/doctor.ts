@@ -21,7 +21,10 @@ const DRIVER = "test.denolith.dev";
 const LVM_CONF = "/etc/lvm/lvmlocal.conf";
 const MiB = 1n << 20n;
 
-/** How long LVM is waited for where it waits in vain, in milliseconds: less than the doctor would. */
+/** How long commands are waited for, in milliseconds: longer than the doctor would on a machine that is not emulated. */
+const PATIENCE_MS = 60_000;
+
+/** How long LVM is waited for where it waits in vain, in milliseconds. */
 const IN_VAIN_MS = 12_000;
 
 /** Registers the tests. */
@@ -211,15 +214,13 @@ function isBeside(on: string): boolean {
 async function sicknesses(
   bench: Bench,
   expected: [string, string, string][],
-  { lvmDeadlineMs }: { lvmDeadlineMs?: number } = {},
+  { lvmDeadlineMs = PATIENCE_MS } = {},
 ): Promise<Diagnosis> {
   const groups = parseGroupList(bench.groups.join(","));
   let diagnosis: Diagnosis | undefined;
   const exec: Exec = {
     run: (command) =>
-      bench.exec.run(
-        lvmDeadlineMs === undefined || command.program !== "lvm" ? command : { ...command, deadlineMs: lvmDeadlineMs },
-      ),
+      bench.exec.run({ ...command, deadlineMs: command.program === "lvm" ? lvmDeadlineMs : PATIENCE_MS }),
     settled: () => bench.exec.settled(),
   };
   const commands = await bench.exec.during(async () => {
