@@ -1,3 +1,5 @@
+import v8 from "node:v8";
+import { runInNewContext } from "node:vm";
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { type Thing, things } from "../tests/contract/api.ts";
 import { FakeApiServer, type FakeOptions } from "../tests/fake/api_server.ts";
@@ -39,6 +41,21 @@ Deno.test("HttpClient: says who asks, and tells of every answer", async () => {
   await assertRejects(() => s.client.get(things, { name: "b" }));
   assertEquals(s.fake.requests[0]?.headers.get("user-agent"), "denolith/1.2.3 (test)");
   assertEquals(s.answers, ["get things 200", "get things 404"]);
+});
+
+Deno.test("HttpClient: a watch ends with its signal, also when garbage was collected since it began", async () => {
+  await using s = scene();
+  const end = new AbortController();
+  const watch = s.client.watch(things, { resourceVersion: "0", signal: end.signal })[Symbol.asyncIterator]();
+  assertEquals((await watch.next()).value?.type, "ADDED");
+  const next = assertRejects(() => watch.next(), Error, "over");
+  v8.setFlagsFromString("--expose-gc");
+  for (let rounds = 0; rounds < 3; rounds++) {
+    runInNewContext("gc")();
+    await new Promise((resolve) => setTimeout(resolve)); // what is not referred to is let go between tasks
+  }
+  end.abort(new Error("over"));
+  await next;
 });
 
 Deno.test("HttpClient: asks again after an overload as the server wishes, whatever it is; after a failing server only to read", async () => {

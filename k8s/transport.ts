@@ -52,7 +52,7 @@ export class Transport implements Disposable {
   }
 
   /** A request to a path of the server, with who asks. A refused token is read again for the next request. */
-  async fetch(path: string, init: RequestInit): Promise<Response> {
+  async fetch(path: string, init: RequestInit & { signal: AbortSignal }): Promise<Response> {
     if (this.#closed) throw new Error("the client was closed");
     const headers = new Headers(init.headers);
     headers.set("user-agent", this.#options.userAgent);
@@ -62,7 +62,7 @@ export class Transport implements Disposable {
     const response = await fetch(`${this.#server.url.replace(/\/$/, "")}${path}`, { ...init, headers, client });
     this.heard();
     if (response.status === 401) this.#token = undefined;
-    return response;
+    return endedBy(init.signal, response);
   }
 
   /** Says that something came from the server just now. */
@@ -168,4 +168,13 @@ export class Transport implements Disposable {
       cancel();
     }
   }
+}
+
+/**
+ * The response with a body that ends with the signal. That of Deno's fetch (2.9) does so only until garbage is collected: its
+ * request, which alone knows of the signal, is garbage once the headers are there.
+ */
+function endedBy(signal: AbortSignal, response: Response): Response {
+  const body = response.body?.pipeThrough(new TransformStream(), { signal });
+  return body === undefined ? response : new Response(body, response);
 }
