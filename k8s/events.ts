@@ -66,7 +66,8 @@ export class EventRecorder {
   readonly #cancels = new Set<() => void>();
   #tokens: number;
   #tokensAt: number;
-  #writing: Promise<void> | undefined;
+  #isWriting = false;
+  #writing = Promise.resolve();
 
   /** Writes nothing before something is recorded. */
   constructor(client: ApiClient, options: RecorderOptions) {
@@ -107,7 +108,7 @@ export class EventRecorder {
 
   /** Settles when what is due is written. */
   async flush(): Promise<void> {
-    while (this.#writing !== undefined) await this.#writing;
+    while (this.#isWriting) await this.#writing;
   }
 
   /** Takes no more, and settles when what is due is written or given up; within `withinMs`. */
@@ -134,21 +135,23 @@ export class EventRecorder {
   }
 
   #write(): void {
-    this.#writing ??= this.#writeDue().finally(() => this.#writing = undefined);
+    if (!this.#isWriting) this.#writing = this.#writeDue();
   }
 
   async #writeDue(): Promise<void> {
+    this.#isWriting = true;
     while (!this.#stop.signal.aborted) {
       const now = this.#clock.now();
       const said = [...this.#due.values()].find(({ writtenAt }) =>
         now - writtenAt >= (this.#options.repeatMs ?? 10_000)
       );
-      if (said === undefined) return;
+      if (said === undefined) break;
       await this.#token();
       this.#due.delete(said.key);
       said.writtenAt = this.#clock.now();
       await this.#send(said);
     }
+    this.#isWriting = false; // in the same breath as the last look, so that nothing is said in between
   }
 
   /** Waits for its turn among all writes. */

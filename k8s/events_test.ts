@@ -1,7 +1,8 @@
 import { assertEquals } from "@std/assert";
 import { patientClient } from "../tests/fake/patient.ts";
 import { FakeApiServer } from "../tests/fake/api_server.ts";
-import { FakeClock } from "../tests/fake/clock.ts";
+import { FakeClock, settled } from "../tests/fake/clock.ts";
+import type { ApiClient } from "./client.ts";
 import { EventRecorder } from "./events.ts";
 import { HttpClient } from "./http_client.ts";
 import { events, persistentVolumeClaims, persistentVolumes } from "./objects.ts";
@@ -107,4 +108,26 @@ Deno.test("EventRecorder: a server that is away is asked again, one that refuses
   s.recorder.record(s.claim, "Normal", "Never", "so it is");
   await s.pass(60_000);
   assertEquals(s.written(), ["Later 1"]);
+});
+
+Deno.test("EventRecorder: what is said at the very moment at which an earlier event is written is written, too", async () => {
+  for (let moment = 0; moment < 20; moment++) {
+    const answer = Promise.withResolvers<void>();
+    const written: string[] = [];
+    const client = {
+      create: (_: unknown, { reason }: { reason: string }) => {
+        written.push(reason);
+        return reason === "First" ? answer.promise : Promise.resolve();
+      },
+    } as unknown as ApiClient;
+    const recorder = new EventRecorder(client, { component: "test", instance: "test", clock: new FakeClock() });
+    const object = { kind: "Node", metadata: { name: "n1" } };
+    recorder.record(object, "Normal", "First", "");
+    await settled();
+    answer.resolve();
+    for (let step = 0; step < moment; step++) await Promise.resolve();
+    recorder.record(object, "Normal", "Second", "");
+    await settled();
+    assertEquals(written, ["First", "Second"], `after ${moment} steps`);
+  }
 });
