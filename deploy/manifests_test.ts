@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import { volumeIdOf } from "../lvm/ids.ts";
-import { DRIVER_FLAGS } from "../tests/driver_command.ts";
+import { subcommandFlags } from "../tests/driver_command.ts";
 import { IMAGE } from "./image/archive.ts";
 import { type KubernetesObject, readObjects } from "./objects.ts";
 
@@ -111,11 +111,7 @@ Deno.test("both roles run the image that deno task image makes, under its name",
 Deno.test("the flags are those of the subcommands", async () => {
   for (const { containers: [{ args }] } of [controller, node]) {
     const [subcommand] = args as string[];
-    const main = join(import.meta.dirname!, "../main.ts");
-    const command = ["run", ...DRIVER_FLAGS, main, subcommand!, "--help"];
-    const help = await new Deno.Command(Deno.execPath(), { args: command, env: { NO_COLOR: "1" } }).output();
-    assert(help.success, new TextDecoder().decode(help.stderr));
-    const there = [...new TextDecoder().decode(help.stdout).matchAll(/^ {2}--([a-z-]+)/gm)].map(([, flag]) => flag!);
+    const there = await subcommandFlags(subcommand!);
     assertEquals([...flagsOf(args).keys()].filter((flag) => !there.includes(flag)), []);
   }
 });

@@ -7,18 +7,12 @@
 import { assert, assertEquals } from "@std/assert";
 import { officialLeaseName } from "../k8s/leader.ts";
 import { Metrics } from "../metrics.ts";
-import { DRIVER_FLAGS } from "./driver_command.ts";
+import { subcommandFlags } from "./driver_command.ts";
+import { anchors, chapter } from "./markdown.ts";
 
 const ROOT = new URL("../", import.meta.url).pathname;
 
 const kubernetes = await Deno.readTextFile(`${ROOT}docs/kubernetes.md`);
-
-/** The text of a chapter. */
-function chapter(document: string, title: string): string {
-  const [, text] = document.split(`\n## ${title}\n`);
-  assert(text !== undefined, `there is no chapter ${title}`);
-  return text.split("\n## ")[0]!;
-}
 
 /** What stands in code in the first column of the tables. */
 function firstColumn(text: string): string[] {
@@ -38,10 +32,7 @@ Deno.test("docs/kubernetes.md lists the flags of both processes", async () => {
   const common = [...shared!.matchAll(/`--([a-z-]+)/g)].map(([, flag]) => flag!);
   for (const [subcommand, table] of [["controller", ofController], ["node", ofNode]] as const) {
     const listed = firstColumn(table!).map((flag) => /^--([a-z-]+)/.exec(flag)![1]!);
-    const args = ["run", ...DRIVER_FLAGS, `${ROOT}main.ts`, subcommand, "--help"];
-    const { stdout } = await new Deno.Command(Deno.execPath(), { args, env: { NO_COLOR: "1" } }).output();
-    const flags = [...new TextDecoder().decode(stdout).matchAll(/^ {2}--([a-z-]+)/gm)].map(([, flag]) => flag!);
-    assertEquals([...new Set([...listed, ...common])].sort(), flags.sort(), subcommand);
+    assertEquals([...new Set([...listed, ...common])].sort(), (await subcommandFlags(subcommand)).sort(), subcommand);
   }
 });
 
@@ -75,7 +66,7 @@ Deno.test("links of the documents lead to files, and to headings that there are"
       const { pathname, hash } = new URL(link!, `file://${ROOT}${document}`);
       const there = await Deno.stat(pathname).catch(() => undefined);
       if (there === undefined) broken.push(`${document}: ${link}`);
-      else if (hash !== "" && !headings(await Deno.readTextFile(pathname)).includes(hash)) {
+      else if (hash !== "" && !anchors(await Deno.readTextFile(pathname)).includes(hash)) {
         broken.push(`${document}: ${link}`);
       }
     }
@@ -86,11 +77,4 @@ Deno.test("links of the documents lead to files, and to headings that there are"
 function names(folder: string): string[] {
   return [...Deno.readDirSync(`${ROOT}${folder}`)].filter(({ name }) => name.endsWith(".md"))
     .map(({ name }) => `${folder}/${name}`);
-}
-
-/** The anchors of a document's headings, as forges make them. */
-function headings(text: string): string[] {
-  return [...text.replace(/```[\s\S]*?```/g, "").matchAll(/^#+ (.*)$/gm)].map(([, title]) =>
-    "#" + title!.toLowerCase().replace(/[^\w\- ]/g, "").replaceAll(" ", "-")
-  );
 }

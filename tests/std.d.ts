@@ -42,5 +42,11 @@ declare module "@std/text/closest-string" {
 }
 
 declare module "@std/yaml" {
+  export interface StringifyOptions {
+    lineWidth?: number;
+    quoteStyle?: "'" | '"';
+  }
+  export function parse(content: string): unknown;
   export function parseAll(content: string): unknown[];
+  export function stringify(value: unknown, options?: StringifyOptions): string;
 }

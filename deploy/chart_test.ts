@@ -1,0 +1,257 @@
+import { assert, assertEquals } from "@std/assert";
+import { join } from "@std/path";
+import { parse, parseAll } from "@std/yaml";
+import manifest from "../deno.json" with { type: "json" };
+import { OTHER_VALUES, RENDERINGS, SNAPSHOT_API } from "../tests/chart_values.ts";
+import { subcommandFlags } from "../tests/driver_command.ts";
+import { CHART, chartTemplates, chartValues, NAMESPACE, renderChart, type Rendering, type Values } from "./chart.ts";
+import { plainFiles } from "./manifests.ts";
+import type { KubernetesObject } from "./objects.ts";
+
+const ROOT = join(import.meta.dirname!, "..");
+
+/** A part of the schema of the values (JSON Schema, as far as it is used here). */
+interface Schema {
+  readonly $ref?: string;
+  readonly type?: string | readonly string[];
+  readonly enum?: readonly unknown[];
+  readonly pattern?: string;
+  readonly minimum?: number;
+  readonly minLength?: number;
+  readonly required?: readonly string[];
+  readonly properties?: Readonly<Record<string, Schema>>;
+  readonly additionalProperties?: false | Schema;
+  readonly items?: Schema;
+}
+
+const schema: Schema & { readonly definitions: Readonly<Record<string, Schema>> } = JSON.parse(
+  Deno.readTextFileSync(join(CHART, "values.schema.json")),
+);
+
+/** The keywords that {@linkcode violations} looks at. */
+const KEYWORDS = [
+  ...["$schema", "$ref", "definitions", "type", "enum", "pattern", "minimum", "minLength", "required", "properties"],
+  ...["additionalProperties", "items"],
+];
+
+function resolved({ $ref, ...rest }: Schema): Schema {
+  return $ref === undefined ? rest : schema.definitions[$ref.replace("#/definitions/", "")]!;
+}
+
+function typeOf(value: unknown): string {
+  if (Array.isArray(value)) return "array";
+  return Number.isInteger(value) ? "integer" : typeof value;
+}
+
+/** Where a value is not as the schema wants it. */
+function violations(value: unknown, by: Schema, path = ""): string[] {
+  const {
+    type,
+    enum: values,
+    pattern,
+    minimum,
+    minLength,
+    required = [],
+    properties = {},
+    additionalProperties,
+    items,
+  } = resolved(by);
+  const there = Object.entries(typeOf(value) === "object" ? value as Values : {});
+  const fits = (type === undefined || [type].flat().includes(typeOf(value))) &&
+    (values?.includes(value) ?? true) &&
+    (pattern === undefined || new RegExp(pattern, "u").test(String(value))) &&
+    (minimum === undefined || Number(value) >= minimum) &&
+    (minLength === undefined || String(value).length >= minLength) &&
+    required.every((name) => there.some(([key]) => key === name));
+  return [
+    ...(fits ? [] : [path]),
+    ...there.flatMap(([name, below]) => {
+      const known = Object.hasOwn(properties, name) ? properties[name] : additionalProperties;
+      if (known === false) return [`${path}.${name}`];
+      return known === undefined ? [] : violations(below, known, `${path}.${name}`);
+    }),
+    ...(Array.isArray(value) && items ? value.flatMap((item) => violations(item, items, `${path}[]`)) : []),
+  ];
+}
+
+/** The values that a user can set: paths of what has no parts of its own, or parts that are Kubernetes' business. */
+function* settings(by: Schema, path = ""): Generator<string> {
+  const { properties, items } = resolved(by);
+  const parts = properties ?? (items && resolved(items).properties);
+  if (parts === undefined) return yield path;
+  for (const [name, part] of Object.entries(parts)) {
+    if (`${path}.${name}` !== ".global") yield* settings(part, `${path}.${name}`); // Helm's own, for charts in charts
+  }
+}
+
+/** What stands at a path such as `.storageClasses.name`; of a list, in its first item. */
+function at(values: unknown, path: string): unknown {
+  return path.split(".").slice(1).reduce((value, name) => {
+    const below = Array.isArray(value) ? value[0] : value;
+    return (below as Values | undefined)?.[name];
+  }, values);
+}
+
+function objectsOf(rendering: Rendering): KubernetesObject[] {
+  return [...renderChart(rendering).values()].flatMap((text) => parseAll(text) as (KubernetesObject | null)[])
+    .filter((object) => object !== null);
+}
+
+function object(rendering: Rendering, kind: string, name = "denolith"): KubernetesObject {
+  const found = objectsOf(rendering).find((one) => one.kind === kind && one.metadata.name.startsWith(name));
+  assert(found !== undefined, `there is no ${kind} ${name}`);
+  return found;
+}
+
+/** The pods' specs: the controller's and the agent's. */
+function pods(rendering: Rendering) {
+  return ["Deployment", "DaemonSet"].map((kind) => object(rendering, kind).spec.template.spec);
+}
+
+const OTHER = RENDERINGS["every value another one"]!;
+
+Deno.test("the plain manifests are what the chart becomes; if not: deno task manifests", () => {
+  const made = plainFiles();
+  for (const [path, text] of made) assertEquals(Deno.readTextFileSync(join(ROOT, path)), text, path);
+  for (const folder of ["crds", "manifests", "monitoring"]) {
+    const there = [...Deno.readDirSync(join(ROOT, "deploy", folder))].map(({ name }) => `deploy/${folder}/${name}`);
+    const more = there.filter((path) => !made.has(path));
+    assertEquals(more, folder === "manifests" ? ["deploy/manifests/00-namespace.yaml"] : []);
+  }
+});
+
+Deno.test("the namespace of the chart's documents is the one that is made by hand", () => {
+  const { metadata } = parse(
+    Deno.readTextFileSync(join(ROOT, "deploy/manifests/00-namespace.yaml")),
+  ) as KubernetesObject;
+  assertEquals(metadata.name, NAMESPACE);
+});
+
+Deno.test("the chart has the driver's version, which is its image's", () => {
+  const { version, appVersion } = parse(Deno.readTextFileSync(join(CHART, "Chart.yaml"))) as Values;
+  assertEquals([version, appVersion], [manifest.version, manifest.version]);
+});
+
+Deno.test("the schema names the values that there are, refuses others, and is understood by this test", () => {
+  const named = [...settings(schema)];
+  assert(named.length > 45, "the test sees the values");
+  assertEquals(named.filter((path) => at(chartValues(), path) === undefined), []);
+  assertEquals(violations(chartValues(), schema), []);
+  assertEquals(violations(OTHER_VALUES, schema), []);
+  const keywords = (by: Schema): string[] => [
+    ...Object.keys(by),
+    ...[...Object.values(by.properties ?? {}), ...(by.items ? [by.items] : [])].flatMap(keywords),
+  ];
+  assertEquals(new Set(keywords(schema)).difference(new Set(KEYWORDS)), new Set());
+});
+
+Deno.test.each([
+  [{ kubeletdir: "/var/lib/kubelet" }, ".kubeletdir"],
+  [{ kubeletDir: "/var/lib/kubelet/" }, ".kubeletDir"],
+  [{ kubeletDir: "kubelet" }, ".kubeletDir"],
+  [{ driverName: "Lvm" }, ".driverName"],
+  [{ volumeGroups: "data" }, ".volumeGroups"],
+  [{ volumeGroups: ["data,fast"] }, ".volumeGroups[]"],
+  [{ log: { level: "trace" } }, ".log.level"],
+  [{ node: { tolerations: {} } }, ".node.tolerations"],
+  [{ controller: { replicas: "2" } }, ".controller.replicas"],
+  [{ controller: { disableLoops: ["provisoner"] } }, ".controller.disableLoops[]"],
+  [{ storageClasses: [{ parameters: {} }] }, ".storageClasses[]"],
+  [{ storageClasses: [{ name: "a", fsType: "xfs" }] }, ".storageClasses[].fsType"],
+  [{ storageClasses: [{ name: "a", parameters: { shared: false } }] }, ".storageClasses[].parameters.shared"],
+])("the schema refuses %j", (values: Values, where: string) => {
+  assertEquals(violations(values, schema), [where]);
+});
+
+Deno.test("each value is read by a template, and templates read none that there is not", () => {
+  const text = [...chartTemplates().values()].join("\n");
+  const read = [...text.matchAll(/\.Values((?:\.\w+)+)/g)].map(([, path]) => path!);
+  assertEquals(read.filter((path) => at(chartValues(), path) === undefined), []);
+  const unread = [...settings(schema)].filter((path) => {
+    if (read.includes(path)) return false;
+    const over = read.find((known) => path.startsWith(`${known}.`));
+    return over === undefined || !new RegExp(`\\{\\{[^}]*[ "]\\.?${path.slice(over.length + 1)}\\b`).test(text);
+  });
+  assertEquals(unread, []);
+});
+
+Deno.test("each value changes what comes out, and its words stand in it", () => {
+  const words = (values: unknown): string[] =>
+    typeof values === "object"
+      ? Object.values(values ?? {}).flatMap(words)
+      : typeof values === "string"
+      ? [values]
+      : [];
+  const rendered = [...renderChart(OTHER).values()].join("\n");
+  assertEquals(words(OTHER_VALUES).filter((word) => !rendered.includes(word)), []);
+  const text = ({ values, ...rest }: Rendering) => JSON.stringify(objectsOf({ ...OTHER, ...rest, values: values! }));
+  const all = text({ values: OTHER_VALUES });
+  for (const path of settings(schema)) {
+    const names = path.split(".").slice(1);
+    const before = at(chartValues(), path);
+    const back = (values: unknown, [name, ...rest]: string[]): unknown => {
+      if (Array.isArray(values)) return [back(values[0], [name!, ...rest]), ...values.slice(1)];
+      const below = (values as Values)[name!];
+      return { ...values as Values, [name!]: rest.length === 0 ? before : back(below, rest) };
+    };
+    assert(text({ values: back(OTHER_VALUES, names) as Values }) !== all, path);
+  }
+});
+
+Deno.test("flags that templates pass are flags of the subcommands, and loops those of the controller", async () => {
+  for (const { containers: [{ args }] } of pods(OTHER)) {
+    const there = await subcommandFlags(args[0]);
+    const passed = args.slice(1).map((arg: string) => /^--([a-z-]+)=/.exec(arg)?.[1] ?? arg);
+    assertEquals(passed.filter((flag: string) => !there.includes(flag)), []);
+  }
+  const source = Deno.readTextFileSync(join(ROOT, "controller.ts"));
+  const loops = [.../^const LOOPS = \{([^}]*)\}/m.exec(source)![1]!.matchAll(/(\w+):/g)].map(([, name]) => name);
+  const { items } = schema.properties!["controller"]!.properties!["disableLoops"]!;
+  assertEquals(items!.enum, loops);
+});
+
+Deno.test("another kubelet directory is everywhere: in the flag, the mount and the volume", () => {
+  const root = "/var/snap/microk8s/common/var/lib/kubelet";
+  const [, node] = pods({ values: { kubeletDir: root } });
+  assert(node.containers[0].args.includes(`--kubelet-root=${root}`));
+  const named = <T extends { name: string }>(list: T[]) => list.find(({ name }) => name === "kubelet")!;
+  assertEquals(named(node.containers[0].volumeMounts as { name: string; mountPath: string }[]).mountPath, root);
+  assertEquals(named(node.volumes as { name: string; hostPath: { path: string } }[]).hostPath.path, root);
+  const text = [...renderChart({ values: { kubeletDir: root } }).values()].join();
+  assertEquals(text.replaceAll(root, "").match(/.*\/var\/lib\/kubelet.*/), null);
+});
+
+Deno.test("another driver and another namespace leave nothing of the first ones", () => {
+  const left = JSON.stringify(objectsOf({ values: { driverName: "storage.example" }, namespace: "storage" }))
+    .match(/"[^"]*(?:denolith-system|lvm\.denolith\.dev)[^"]*"/g);
+  assertEquals(new Set(left), new Set(['"lvm.denolith.dev"']), "the group of the definitions alone");
+  const { provisioner } = object({ values: { driverName: "storage.example" } }, "StorageClass");
+  assertEquals(provisioner, "storage.example");
+});
+
+Deno.test("a class of which only the name is given is one like the chart's own", () => {
+  const [own] = objectsOf({}).filter(({ kind }) => kind === "StorageClass");
+  const { parameters: _, ...rest } = own!;
+  const plain = object({ values: { storageClasses: [{ name: "plain" }] } }, "StorageClass", "plain");
+  assertEquals(plain, { ...rest, metadata: { name: "plain" } } as unknown as KubernetesObject);
+});
+
+Deno.test("a VolumeSnapshotClass is made only where the cluster knows what that is", () => {
+  const kinds = (apiVersions: readonly string[]) =>
+    objectsOf({ values: { snapshotClass: { create: true } }, apiVersions }).map(({ kind }) => kind);
+  assert(!kinds([]).includes("VolumeSnapshotClass"));
+  assert(kinds([SNAPSHOT_API]).includes("VolumeSnapshotClass"));
+});
+
+Deno.test("whatever the values, all is in the namespace, and selectors are those of the pods", () => {
+  for (const [title, rendering] of Object.entries(RENDERINGS)) {
+    const objects = objectsOf(rendering);
+    const { namespace = NAMESPACE } = rendering;
+    const namespaced = objects.filter(({ metadata }) => metadata.namespace !== undefined);
+    assertEquals(new Set(namespaced.map(({ metadata }) => metadata.namespace)), new Set([namespace]), title);
+    const { labels } = object(rendering, "Deployment").spec.template.metadata;
+    for (const { spec, kind } of objects.filter(({ kind }) => /^Pod/.test(kind))) {
+      assertEquals({ ...labels, ...spec.selector.matchLabels }, labels, kind);
+    }
+  }
+});

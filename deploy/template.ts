@@ -1,0 +1,193 @@
+/**
+ * The part of Helm's template language that the chart is written in: enough to make the plain manifests, and to test the chart,
+ * without Helm. What it does not know is an error, so the chart cannot use it unnoticed. test:cluster compares with Helm itself.
+ *
+ * Actions, their whitespace and what counts as true are those of Go's text/template, functions those of Helm.
+ *
+ * @module
+ */
+
+import { stringify } from "@std/yaml";
+
+/** What a template is given: `.Values`, `.Chart`, and whatever else it reads. A function is called with what stands after it. */
+export type TemplateData = Readonly<Record<string, unknown>>;
+
+/** A part of a template. */
+type Part =
+  | { readonly kind: "text"; readonly text: string }
+  | { readonly kind: "value"; readonly pipeline: Pipeline }
+  | { readonly kind: Block; readonly pipeline: Pipeline; readonly body: readonly Part[] };
+
+type Block = "if" | "with" | "range";
+
+/** Commands, of which each is given the value of the one before as its last argument. */
+type Pipeline = readonly Command[];
+
+/** A function or a field with its arguments, or a single value. */
+type Command = readonly Term[];
+
+type Term =
+  | { readonly kind: "literal"; readonly value: string | number | boolean }
+  | { readonly kind: "field"; readonly root: boolean; readonly path: readonly string[] }
+  | { readonly kind: "function"; readonly name: string }
+  | { readonly kind: "pipeline"; readonly pipeline: Pipeline };
+
+/** Where an action stands: what `.` and `$` are. */
+interface Scope {
+  readonly dot: unknown;
+  readonly root: unknown;
+}
+
+/** The functions that the chart uses, each with its arguments in Helm's order. */
+const FUNCTIONS: Readonly<Record<string, (...args: readonly unknown[]) => unknown>> = {
+  and: (...values) => values.slice(0, -1).every(isTrue) ? values.at(-1) : false,
+  default: (fallback, value) => isTrue(value) ? value : fallback,
+  dig: (key, fallback, map) => (map as Record<string, unknown>)[String(key)] ?? fallback,
+  join: (separator, list) => (list as readonly unknown[]).map(printed).join(String(separator)),
+  nindent: (spaces, text) => `\n${text}`.replaceAll("\n", `\n${" ".repeat(Number(spaces))}`),
+  replace: (from, to, text) => String(text).replaceAll(String(from), String(to)),
+  toYaml: (value) => stringify(value, { lineWidth: -1, quoteStyle: '"' }).trimEnd(),
+  trim: (text) => String(text).trim(),
+};
+
+/**
+ * The text that a template makes of the data.
+ *
+ * @throws {Error} when it holds something that is not known here, or reads a field of what is not there
+ */
+export function renderTemplate(template: string, data: TemplateData): string {
+  const tokens = tokensOf(template);
+  const parts = readParts(tokens);
+  if (tokens.length > 0) throw new Error(`{{ ${tokens[0]!.text} }}: nothing was begun that it could belong to`);
+  return render(parts, { dot: data, root: data });
+}
+
+/** Text between actions, or what stands in an action. */
+interface Token {
+  readonly action: boolean;
+  readonly text: string;
+}
+
+/** Splits a template into text and actions; `{{-` takes away the blanks and line ends before it. */
+function tokensOf(template: string): Token[] {
+  const tokens: Token[] = [];
+  let end = 0;
+  for (const { 0: whole, 1: trims, 2: action, index } of template.matchAll(/\{\{(-\s)?([^]*?)\}\}/g)) {
+    const text = template.slice(end, index);
+    tokens.push({ action: false, text: trims === undefined ? text : text.trimEnd() });
+    tokens.push({ action: true, text: action!.trim() });
+    end = index + whole.length;
+  }
+  return [...tokens, { action: false, text: template.slice(end) }];
+}
+
+/** Takes parts off the tokens, up to the `end` of the block that they are in. */
+function readParts(tokens: Token[]): Part[] {
+  const parts: Part[] = [];
+  while (tokens.length > 0 && !(tokens[0]!.action && tokens[0]!.text === "end")) {
+    const { action, text } = tokens.shift()!;
+    if (!action) parts.push({ kind: "text", text });
+    else parts.push(readAction(text, tokens));
+  }
+  return parts;
+}
+
+function readAction(text: string, tokens: Token[]): Part {
+  const [, block, rest] = /^(if|with|range)\s+([^]*)$/.exec(text) ?? [];
+  if (block === undefined) return { kind: "value", pipeline: readPipeline(text) };
+  const body = readParts(tokens);
+  if (tokens.shift() === undefined) throw new Error(`{{ ${text} }}: it has no end`);
+  return { kind: block as Block, pipeline: readPipeline(rest!), body };
+}
+
+function readPipeline(text: string): Pipeline {
+  const words = [...text.matchAll(/"(?:[^"\\]|\\.)*"|[()|]|[^\s()|"]+/g)].map(([word]) => word);
+  const pipeline = readCommands(words);
+  if (words.length > 0) throw new Error(`{{ ${text} }}: too many closing brackets`);
+  return pipeline;
+}
+
+/** Takes commands off the words, up to a closing bracket. */
+function readCommands(words: string[]): Pipeline {
+  const commands: Term[][] = [[]];
+  while (words.length > 0 && words[0] !== ")") {
+    const word = words.shift()!;
+    if (word === "|") commands.push([]);
+    else if (word === "(") {
+      commands.at(-1)!.push({ kind: "pipeline", pipeline: readCommands(words) });
+      if (words.shift() !== ")") throw new Error("a bracket is not closed");
+    } else commands.at(-1)!.push(termOf(word));
+  }
+  return commands;
+}
+
+function termOf(word: string): Term {
+  if (word.startsWith('"')) return { kind: "literal", value: JSON.parse(word) };
+  if (/^\d+$/.test(word)) return { kind: "literal", value: Number(word) };
+  if (word === "true" || word === "false") return { kind: "literal", value: word === "true" };
+  const [, dollar, fields] = /^(\$?)\.((?:\w+(?:\.\w+)*)?)$/.exec(word) ?? [];
+  if (fields !== undefined) {
+    return { kind: "field", root: dollar === "$", path: fields === "" ? [] : fields.split(".") };
+  }
+  if (Object.hasOwn(FUNCTIONS, word)) return { kind: "function", name: word };
+  throw new Error(`${word}: not known here; see deploy/template.ts`);
+}
+
+function render(parts: readonly Part[], scope: Scope): string {
+  return parts.map((part) => {
+    if (part.kind === "text") return part.text;
+    const value = valueOf(part.pipeline, scope);
+    if (part.kind === "value") return printed(value);
+    const { body } = part;
+    if (!isTrue(value)) return "";
+    if (part.kind === "if") return render(body, scope);
+    if (part.kind === "with") return render(body, { ...scope, dot: value });
+    return (value as readonly unknown[]).map((dot) => render(body, { ...scope, dot })).join("");
+  }).join("");
+}
+
+function valueOf(pipeline: Pipeline, scope: Scope): unknown {
+  let value: unknown;
+  for (const [index, [first, ...rest]] of pipeline.entries()) {
+    if (first === undefined) throw new Error("a pipeline has an empty part");
+    const args = [...rest.map((term) => termValue(term, scope)), ...(index === 0 ? [] : [value])];
+    const called = first.kind === "function" ? FUNCTIONS[first.name]! : termValue(first, scope);
+    if (typeof called !== "function" && args.length > 0) throw new Error("a value is followed by arguments");
+    value = typeof called === "function" ? called(...args) : called;
+  }
+  return value;
+}
+
+function termValue(term: Term, scope: Scope): unknown {
+  switch (term.kind) {
+    case "literal":
+      return term.value;
+    case "field":
+      return fieldOf(term.root ? scope.root : scope.dot, term.path);
+    case "pipeline":
+      return valueOf(term.pipeline, scope);
+    case "function":
+      throw new Error(`${term.name}: a function with its arguments stands in brackets`);
+  }
+}
+
+function fieldOf(from: unknown, path: readonly string[]): unknown {
+  return path.reduce((value, name) => {
+    if (typeof value === "object" && value !== null) return (value as Record<string, unknown>)[name];
+    throw new Error(`.${path.join(".")}: there is nothing that could have a field ${name}`);
+  }, from);
+}
+
+/** Whether a value counts as true: neither absent, false, 0 nor empty. */
+function isTrue(value: unknown): boolean {
+  if (Array.isArray(value)) return value.length > 0;
+  if (typeof value === "object" && value !== null) return Object.keys(value).length > 0;
+  return Boolean(value);
+}
+
+function printed(value: unknown): string {
+  if (typeof value === "object" && value !== null) {
+    throw new Error("an object or a list is printed as it is: use toYaml");
+  }
+  return String(value ?? "");
+}

@@ -1,0 +1,24 @@
+/**
+ * Reading the project's documents.
+ *
+ * @module
+ */
+
+/** The text of a chapter. @throws {Error} when there is none of that title */
+export function chapter(document: string, title: string): string {
+  const [, text] = document.split(`\n## ${title}\n`);
+  if (text === undefined) throw new Error(`read a document: there is no chapter ${title}`);
+  return text.split("\n## ")[0]!;
+}
+
+/** The anchors of a document's headings, as forges make them. */
+export function anchors(document: string): string[] {
+  return [...document.replace(/```[^]*?```/g, "").matchAll(/^#+ (.*)$/gm)].map(([, title]) =>
+    "#" + title!.toLowerCase().replace(/[^\w\- ]/g, "").replaceAll(" ", "-")
+  );
+}
+
+/** The lines for a shell in a text, block by block. */
+export function shellBlocks(text: string): string[] {
+  return [...text.matchAll(/```sh\n([^]*?)```/g)].map(([, lines]) => lines!);
+}
