@@ -5,7 +5,7 @@ import manifest from "../deno.json" with { type: "json" };
 import { OTHER_VALUES, RENDERINGS, SNAPSHOT_API } from "../tests/chart_values.ts";
 import { subcommandFlags } from "../tests/driver_command.ts";
 import { CHART, chartTemplates, chartValues, NAMESPACE, renderChart, type Rendering, type Values } from "./chart.ts";
-import { plainFiles } from "./manifests.ts";
+import { NAMESPACE_FILE, plainFiles } from "./manifests.ts";
 import type { KubernetesObject } from "./objects.ts";
 
 const ROOT = join(import.meta.dirname!, "..");
@@ -116,13 +116,13 @@ Deno.test("the plain manifests are what the chart becomes; if not: deno task man
   for (const folder of ["crds", "manifests", "monitoring"]) {
     const there = [...Deno.readDirSync(join(ROOT, "deploy", folder))].map(({ name }) => `deploy/${folder}/${name}`);
     const more = there.filter((path) => !made.has(path));
-    assertEquals(more, folder === "manifests" ? ["deploy/manifests/00-namespace.yaml"] : []);
+    assertEquals(more, folder === "manifests" ? [`deploy/manifests/${NAMESPACE_FILE}`] : []);
   }
 });
 
 Deno.test("the namespace of the chart's documents is the one that is made by hand", () => {
   const { metadata } = parse(
-    Deno.readTextFileSync(join(ROOT, "deploy/manifests/00-namespace.yaml")),
+    Deno.readTextFileSync(join(ROOT, "deploy/manifests", NAMESPACE_FILE)),
   ) as KubernetesObject;
   assertEquals(metadata.name, NAMESPACE);
 });

@@ -10,6 +10,9 @@ import { CHART, renderChart, type Values } from "./chart.ts";
 
 const ROOT = join(import.meta.dirname!, "..");
 
+/** The file of deploy/manifests that is written by hand. */
+export const NAMESPACE_FILE = "00-namespace.yaml";
+
 /** The first line of a file that is made. */
 const ORIGIN = "# Made from deploy/chart by `deno task manifests`: change it there.";
 

@@ -5,7 +5,9 @@
  */
 
 import { join } from "@std/path";
+import { renderChart } from "../../deploy/chart.ts";
 import { IMAGE, makeImageArchive } from "../../deploy/image/archive.ts";
+import { NAMESPACE_FILE } from "../../deploy/manifests.ts";
 import { cacheFolder } from "../rig/cache.ts";
 import { Cluster } from "../rig/cluster.ts";
 import type { RunFolder } from "../rig/run_folder.ts";
@@ -48,17 +50,17 @@ async function driverImage(folder: RunFolder, log: (line: string) => void): Prom
   return output;
 }
 
-/** The folder of manifests for a kubelet: theirs, or a copy changed as the first line of node.yaml says. */
+/** The folder of manifests for a kubelet: the plain ones, or what the chart becomes for it. */
 async function manifests(folder: RunFolder, kubeletRoot: string): Promise<string> {
   const usual = join(DEPLOY, "manifests");
   if (kubeletRoot === USUAL_KUBELET_ROOT) return usual;
-  const changed = folder.file("manifests");
-  await Deno.mkdir(changed);
-  for await (const { name } of Deno.readDir(usual)) {
-    const text = await Deno.readTextFile(join(usual, name));
-    await Deno.writeTextFile(join(changed, name), text.replaceAll(USUAL_KUBELET_ROOT, kubeletRoot));
+  const made = folder.file("manifests");
+  await Deno.mkdir(made);
+  await Deno.copyFile(join(usual, NAMESPACE_FILE), join(made, NAMESPACE_FILE));
+  for (const [name, text] of renderChart({ values: { kubeletDir: kubeletRoot } })) {
+    await Deno.writeTextFile(join(made, name), text);
   }
-  return changed;
+  return made;
 }
 
 /**

@@ -6,6 +6,7 @@
 
 import { parseArgs } from "@std/cli/parse-args";
 import { Cluster } from "../rig/cluster.ts";
+import { ensureHelm } from "../rig/kubernetes.ts";
 import { RunFolder } from "../rig/run_folder.ts";
 import { startWithDriver } from "./deploy.ts";
 import { signals } from "./signals.ts";
@@ -28,6 +29,9 @@ const isChaos = (name: string) => name.startsWith("chaos");
 
 /** How many files run side by side: most of their time they wait for one guest. */
 const JOBS = "3";
+
+/** What suites need beside the cluster. It is built before that takes the processors. */
+const NEEDS: Readonly<Record<string, (log: (line: string) => void) => Promise<unknown>>> = { chart: ensureHelm };
 
 /** What the command line asks for. */
 interface Wish {
@@ -120,6 +124,7 @@ async function run(wish: Wish): Promise<number> {
 
 /** Runs what is asked for, and with all of it the lives again where kubelet has another folder; answers the exit status. */
 async function runWhole(wish: Wish): Promise<number> {
+  for (const name of wish.suites) await NEEDS[name]?.(log);
   const status = await run(wish);
   if (!wish.full || wish.use || wish.keep || wish.kubeletRoot !== undefined) return status;
   log(`once more with kubelet in ${OTHER_KUBELET_ROOT}`);

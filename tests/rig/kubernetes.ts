@@ -8,6 +8,7 @@ export const VERSIONS = {
   etcd: "3.6.16",
   "csi-provisioner": "6.3.0",
   "csi-resizer": "2.3.0",
+  helm: "4.3.1",
 } as const;
 
 /** Paths of the programs of a cluster. */
@@ -62,6 +63,16 @@ export async function ensureSidecar(name: Sidecar, log: (line: string) => void):
   return join(await ensure(name, sidecarModule(name), log), name);
 }
 
+/**
+ * The path of helm, without libraries. Built for those tests that need it.
+ *
+ * @param log is told what is done, step by step, with the seconds since the start
+ * @throws {Error} when there is no Go and none can be fetched, or when the build fails
+ */
+export async function ensureHelm(log: (line: string) => void): Promise<string> {
+  return join(await ensure("helm", helmModule(), log), "helm");
+}
+
 /** The folder with the programs of a module. */
 async function ensure(what: string, module: GoModule, log: (line: string) => void): Promise<string> {
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(JSON.stringify(module)));
@@ -101,6 +112,19 @@ function sidecarModule(program: Sidecar): GoModule {
     replace: {},
     linkFlags: `-X main.version=v${version}`,
     packages: [`${path}/cmd/${program}`],
+    rename: {},
+  };
+}
+
+function helmModule(): GoModule {
+  const path = `helm.sh/helm/v${VERSIONS.helm.split(".")[0]}`;
+  return {
+    name: `Helm ${VERSIONS.helm}`,
+    time: "several minutes",
+    require: { [path]: VERSIONS.helm },
+    replace: {},
+    linkFlags: "",
+    packages: [`${path}/cmd/helm`],
     rename: {},
   };
 }
