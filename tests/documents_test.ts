@@ -26,6 +26,11 @@ Deno.test("docs/kubernetes.md lists the metrics that there are, with their label
   assertEquals(firstColumn(chapter(kubernetes, "Metrics")).sort(), names.sort());
 });
 
+Deno.test("docs/kubernetes.md lists the alerts that there are", async () => {
+  const alerts = (await Deno.readTextFile(`${ROOT}deploy/chart/files/alerts.yaml`)).matchAll(/- alert: (\w+)/g);
+  assertEquals(firstColumn(chapter(kubernetes, "Alerts and a dashboard")), [...alerts].map(([, name]) => name!));
+});
+
 Deno.test("docs/kubernetes.md lists the flags of both processes", async () => {
   const text = chapter(kubernetes, "Flags");
   const [shared, ofController, ofNode] = text.split(/^`denolith (?:controller|node)`:$/m);

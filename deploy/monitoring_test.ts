@@ -1,0 +1,141 @@
+import { assert, assertEquals } from "@std/assert";
+import { join } from "@std/path";
+import { parse } from "@std/yaml";
+import { Controller, Identity, Node } from "../csi/csi_pb.ts";
+import type { SurveyedGroup } from "../lvm/survey.ts";
+import { Metrics } from "../metrics.ts";
+import { anchors } from "../tests/markdown.ts";
+import { CHART } from "./chart.ts";
+
+const ROOT = join(import.meta.dirname!, "..");
+
+/** Labels that come from where Prometheus found the target, not from the target: the PodMonitor's, and those of pods. */
+const TARGET_LABELS = ["namespace", "node", "pod"];
+
+/** Words of PromQL that the expressions use. */
+const PROMQL = [
+  ...[
+    "and",
+    "by",
+    "histogram_quantile",
+    "increase",
+    "label_values",
+    "min",
+    "min_over_time",
+    "on",
+    "rate",
+    "sum",
+    "time",
+  ],
+  "topk",
+];
+
+/** What LVM could have answered. */
+const GROUP = {
+  ...{ name: "data", size: 4n, free: 2n, metadataFree: 1n, pvs: [], missingPvs: 0 },
+  lvs: [{ name: "vol-1", size: 1n, snapshotPercent: 50 }],
+} as unknown as SurveyedGroup;
+
+/** The figures that there are, each with its labels. */
+async function figures(): Promise<Map<string, readonly string[]>> {
+  const metrics = new Metrics();
+  metrics.onAnswer({ method: "CreateVolume", code: 0, ms: 1 });
+  metrics.onTurn({ loop: "lvmvolume", key: "v1-1", ms: 1 });
+  metrics.onRequest("get", "nodes", 200);
+  metrics.onDepth("lvmvolume", 1);
+  metrics.watchGroups(() => [GROUP]);
+  const lines = (await metrics.text()).matchAll(/^(\w+)(?:\{(.*)\})? \S+$/gm);
+  return new Map([...lines].map(([, name, labels]) => [name!, labels?.match(/\w+(?==")/g) ?? []]));
+}
+
+interface Rule {
+  readonly alert: string;
+  readonly expr: string;
+  readonly for: string;
+  readonly labels: { readonly severity: string };
+  readonly annotations: Readonly<Record<"summary" | "description" | "runbook_url", string>>;
+}
+
+interface Panel {
+  readonly title: string;
+  readonly gridPos: { readonly x: number; readonly y: number; readonly w: number; readonly h: number };
+  readonly targets?: readonly { readonly expr: string; readonly legendFormat: string }[];
+}
+
+const { groups: [{ rules }] } = parse(Deno.readTextFileSync(join(CHART, "files/alerts.yaml"))) as {
+  groups: [{ rules: Rule[] }];
+};
+const dashboard = JSON.parse(Deno.readTextFileSync(join(CHART, "files/dashboard.json"))) as {
+  panels: Panel[];
+  templating: { list: { name: string; definition?: string }[] };
+};
+
+/** What people read, with the labels that it shows, and the expression that is to have them. */
+const shown = [
+  ...rules.map(({ annotations: { summary }, expr }) => [expr, summary.match(/(?<=\$labels\.)\w+/g) ?? []] as const),
+  ...dashboard.panels.flatMap(({ targets = [] }) => targets).map(({ expr, legendFormat }) =>
+    [expr, legendFormat.match(/(?<=\{\{)\w+/g) ?? []] as const
+  ),
+  ...dashboard.templating.list.flatMap(({ definition }) => definition === undefined ? [] : [[definition, []] as const]),
+];
+
+/** The words of an expression outside of strings, durations and Grafana's variables. */
+function wordsOf(expression: string): string[] {
+  return expression.replace(/"[^"]*"|\[[^\]]*\]/g, "").match(/[a-z_]\w*/g) ?? [];
+}
+
+Deno.test("every metric and label in alerts and dashboard exists", async () => {
+  const metrics = await figures();
+  assert(shown.length > 20, "the test sees the expressions");
+  for (const [expression, readLabels] of shown) {
+    const words = wordsOf(expression);
+    const used = words.filter((word) => metrics.has(word));
+    assert(used.length > 0, expression);
+    const labels = new Set([...TARGET_LABELS, ...used.flatMap((name) => metrics.get(name)!)]);
+    const unknown = words.filter((word) => !metrics.has(word) && !labels.has(word) && !PROMQL.includes(word));
+    assertEquals([...unknown, ...readLabels.filter((label) => !labels.has(label))], [], expression);
+  }
+});
+
+Deno.test("what is shown of a sum are the labels that it was made by", () => {
+  for (const [expression, readLabels] of shown) {
+    const by = /\b(?:sum|min) by \(([^)]*)\)/.exec(expression)?.[1]?.split(", ");
+    if (by !== undefined) assertEquals(readLabels.filter((label) => !by.includes(label)), [], expression);
+  }
+});
+
+Deno.test("calls and results in alerts and dashboard are those that are counted", () => {
+  const methods = [Controller, Identity, Node].flatMap((service) => service.methods.map(({ name }) => name));
+  const values = (label: string) =>
+    shown.flatMap(([expression]) =>
+      [...expression.matchAll(new RegExp(`\\b${label}=~?"([^"]*)"`, "g"))].flatMap(([, text]) => text!.split("|"))
+    );
+  assertEquals(values("method").filter((name) => !methods.includes(name)), []);
+  assertEquals(values("result").filter((result) => !["success", "failure"].includes(result)), []);
+  assert(values("method").length > 0 && values("result").length > 0, "the test sees them");
+});
+
+Deno.test("every alert says how bad it is, what it means, and which runbook helps", () => {
+  const runbooks = anchors(Deno.readTextFileSync(join(ROOT, "docs/runbooks.md")));
+  const names = rules.map(({ alert }) => alert);
+  assertEquals(new Set(names).size, names.length);
+  for (const { alert, labels: { severity }, annotations: { description, runbook_url: runbook } } of rules) {
+    assert(/^Denolith[A-Z]\w+$/.test(alert) && /^(?:critical|warning)$/.test(severity), alert);
+    assert(description.endsWith("."), alert);
+    const [document, heading] = runbook.split("#");
+    assertEquals([document, runbooks.includes(`#${heading}`)], ["docs/runbooks.md", true], runbook);
+  }
+});
+
+Deno.test("panels of the dashboard lie side by side and not over each other", () => {
+  const taken = new Map<string, string>();
+  for (const { title, gridPos: { x, y, w, h } } of dashboard.panels) {
+    for (let row = y; row < y + h; row++) {
+      for (let column = x; column < x + w; column++) {
+        assertEquals([title, taken.get(`${column} ${row}`)], [title, undefined]);
+        assert(column < 24, title);
+        taken.set(`${column} ${row}`, title);
+      }
+    }
+  }
+});
