@@ -7,13 +7,13 @@
 import { StorageError } from "./error.ts";
 import type { Exec } from "./exec.ts";
 import { exactly, type GroupMatcher } from "./groups.ts";
-import { isOurLvName, type VolumeId } from "./ids.ts";
+import { isOurLvName, parseVolumeId, type VolumeId } from "./ids.ts";
 import { Lvm } from "./lvm.ts";
 import type { LogicalVolume, VolumeGroup } from "./report.ts";
 import { type LocatedSnapshot, Snapshots } from "./snapshots.ts";
-import { ownedSnapshotId, ownedVolumeId, ownersOf, parseDeletedTags, type UsedTag, usedTags } from "./tags.ts";
+import { isOwned, ownedSnapshotId, ownedVolumeId, ownersOf, parseDeletedTags, type UsedTag, usedTags } from "./tags.ts";
 import { type Doomed, doomedLvs } from "./upkeep.ts";
-import type { VolumeState } from "./volume_state.ts";
+import type { RecordedVolume, VolumeState } from "./volume_state.ts";
 import { type Volume, Volumes } from "./volumes.ts";
 
 /** A volume that is Lost. */
@@ -47,6 +47,37 @@ export interface Orphan {
   readonly tags: readonly string[];
 }
 
+/** What is known elsewhere of the driver's volumes and snapshots on this machine: in a cluster, by their objects. */
+export interface Known {
+  /** The volumes by id, with what is recorded of those that were made. */
+  readonly volumes: ReadonlyMap<string, RecordedVolume | undefined>;
+  /** The snapshots by id; without it, each that is there counts as known. */
+  readonly snapshots?: ReadonlySet<string>;
+  /** The command by which somebody gives up an LV that is not known. */
+  readonly removal: (lvUuid: string) => string;
+}
+
+/** An LV of the driver that stands for nothing that is known elsewhere. */
+export interface Stray {
+  /** The LV, as `group/name`. */
+  readonly on: string;
+  /** The group that it is in. */
+  readonly group: string;
+  /** Its UUID. */
+  readonly uuid: string;
+  /** Its size in bytes. */
+  readonly size: bigint;
+  /** What it claims to be, and the command by which it is given up; absent where its tags cannot be read. */
+  readonly claim?: {
+    /** As what. */
+    readonly of: "volume" | "snapshot";
+    /** Under which id. */
+    readonly id: string;
+    /** The command. */
+    readonly removal: string;
+  };
+}
+
 /** All that is of the driver. */
 export interface Inventory {
   /** The volumes that are there, in the order of their ids. */
@@ -61,6 +92,8 @@ export interface Inventory {
   readonly deleted: readonly Doomed[];
   /** What is none of these. */
   readonly orphans: readonly Orphan[];
+  /** What of the volumes and snapshots is not known elsewhere. */
+  readonly strays: readonly Required<Stray>[];
 }
 
 /** Where things are found. */
@@ -69,13 +102,15 @@ export interface Finders {
   readonly volumes: Volumes;
   /** Finds snapshots. */
   readonly snapshots: Snapshots;
+  /** What is known elsewhere; without it, what is here is all that there is to know. */
+  readonly known?: Known;
 }
 
 /** What finds the driver's volumes and snapshots; for looking only, so that there is nothing to keep up. */
-export function finders(exec: Exec, driver: string): Finders {
+export function finders(exec: Exec, driver: string, known?: Known): Finders {
   const options = { lvm: new Lvm(exec), driver, upkeep: { look: () => {} } };
-  const volumes = new Volumes({ ...options, groups: exactly("") });
-  return { volumes, snapshots: new Snapshots({ ...options, volumes }) };
+  const volumes = new Volumes({ ...options, groups: exactly(""), recorded: (id) => known?.volumes.get(id) });
+  return { volumes, snapshots: new Snapshots({ ...options, volumes }), ...(known && { known }) };
 }
 
 interface Place {
@@ -84,13 +119,15 @@ interface Place {
 }
 
 /** Sorts out what the groups hold of the driver of the finders. It reads nothing but the report. */
-export function takeInventory(groups: readonly VolumeGroup[], { volumes, snapshots }: Finders): Inventory {
+export function takeInventory(groups: readonly VolumeGroup[], { volumes, snapshots, known }: Finders): Inventory {
   const { driver } = volumes;
+  const made = [...known?.volumes ?? []].flatMap(([id, recorded]) => recorded === undefined ? [] : [parseVolumeId(id)]);
   const places = groups.flatMap((group) => group.lvs.map((lv) => ({ group, lv })));
   const records = groups.flatMap((group) => usedTags(driver, group.tags).map((used) => ({ group: group.name, used })));
   const volumeIds = sorted([
     ...places.map(({ lv }) => ownedVolumeId(driver, lv.tags)),
     ...records.map(({ used }) => used.id),
+    ...made,
   ]);
   const snapshotIds = sorted(places.map(({ lv }) => ownedSnapshotId(driver, lv.tags)));
 
@@ -101,8 +138,8 @@ export function takeInventory(groups: readonly VolumeGroup[], { volumes, snapsho
   );
   const foreign = states.flatMap(({ id, found }) => "error" in found ? [{ id, error: found.error }] : []);
   const claims = new Set<string>([
-    ...foreign.map(({ id }) => volumeKey(id)),
-    ...located.filter(({ found }) => "error" in found).map(({ id }) => snapshotKey(id)),
+    ...foreign.map(({ id }) => keyOf({ of: "volume", id })),
+    ...located.filter(({ found }) => "error" in found).map(({ id }) => keyOf({ of: "snapshot", id })),
   ]);
   return {
     volumes: states.flatMap(({ found }) =>
@@ -116,7 +153,31 @@ export function takeInventory(groups: readonly VolumeGroup[], { volumes, snapsho
       ...places.flatMap((place) => orphanAt(driver, place, places, claims)),
       ...records.filter(({ used }) => isDangling(used, places)).map(({ group, used }) => recordOrphan(group, used)),
     ],
+    strays: known === undefined ? [] : straysIn(groups, driver, known).filter(isClaimed),
   };
+}
+
+/**
+ * The driver's LVs that stand for nothing that is known, or whose tags cannot be read. What is deleted, and only to be erased,
+ * is not among them: nobody has to know of it.
+ */
+export function straysIn(groups: readonly VolumeGroup[], driver: string, known: Known): Stray[] {
+  const isKnown = ({ of, id }: Claim) => (of === "volume" ? known.volumes.has(id) : known.snapshots?.has(id)) ?? true;
+  return groups.flatMap((group) =>
+    group.lvs.filter(({ tags }) => isOwned(driver, tags) && parseDeletedTags(driver, tags) === undefined).flatMap(
+      (lv) => {
+        const claim = claimOf(driver, lv);
+        if (claim !== undefined && isKnown(claim)) return [];
+        const { uuid, size } = lv;
+        const stray = { on: `${group.name}/${lv.name}`, group: group.name, uuid, size };
+        return [claim === undefined ? stray : { ...stray, claim: { ...claim, removal: known.removal(uuid) } }];
+      },
+    )
+  );
+}
+
+function isClaimed(stray: Stray): stray is Required<Stray> {
+  return stray.claim !== undefined;
 }
 
 /** Of the groups, those that were asked for and those with anything of the driver; if there are none such, all. */
@@ -137,15 +198,17 @@ function orphanAt(driver: string, place: Place, all: readonly Place[], claims: R
   const { group, lv } = place;
   const owned = ownersOf(lv.tags).includes(driver);
   if (!owned && !isUntagged(lv)) return [];
-  const id = claimOf(driver, lv);
+  const claim = claimOf(driver, lv);
   const tags = lv.tags.filter((tag) => tag.startsWith("denolith"));
   const orphan = { group: group.name, on: `${group.name}/${lv.name}`, tags };
   if (!owned) return [{ ...orphan, kind: "untagged" }];
   if (parseDeletedTags(driver, lv.tags) !== undefined) return [];
-  if (id === undefined) return [{ ...orphan, kind: "unreadable" }];
-  if (!claims.has(id.key)) return [];
-  const claimants = all.filter((other) => claimOf(driver, other.lv)?.key === id.key);
-  return [{ ...orphan, id: id.id, kind: claimants.length > 1 ? "duplicate" : "unreadable" }];
+  if (claim === undefined) return [{ ...orphan, kind: "unreadable" }];
+  if (!claims.has(keyOf(claim))) return [];
+  const claimants = all.map((other) => claimOf(driver, other.lv)).filter((other) =>
+    other && keyOf(other) === keyOf(claim)
+  );
+  return [{ ...orphan, id: claim.id, kind: claimants.length > 1 ? "duplicate" : "unreadable" }];
 }
 
 function isUntagged(lv: LogicalVolume): boolean {
@@ -161,20 +224,21 @@ function recordOrphan(group: string, { tag, id }: UsedTag): Orphan {
   return { kind: "record", group, on: tag, tags: [tag], ...(id === undefined ? {} : { id }) };
 }
 
-function claimOf(driver: string, lv: LogicalVolume): { id: string; key: string } | undefined {
+/** What an LV claims to be. A volume and a snapshot can have the same id. */
+interface Claim {
+  readonly of: "volume" | "snapshot";
+  readonly id: string;
+}
+
+function claimOf(driver: string, lv: LogicalVolume): Claim | undefined {
   const volume = ownedVolumeId(driver, lv.tags);
-  if (volume !== undefined) return { id: volume, key: volumeKey(volume) };
+  if (volume !== undefined) return { of: "volume", id: volume };
   const snapshot = ownedSnapshotId(driver, lv.tags);
-  return snapshot && { id: snapshot, key: snapshotKey(snapshot) };
+  return snapshot && { of: "snapshot", id: snapshot };
 }
 
-/** A volume and a snapshot can have the same id. */
-function volumeKey(id: string): string {
-  return `volume ${id}`;
-}
-
-function snapshotKey(id: string): string {
-  return `snapshot ${id}`;
+function keyOf({ of, id }: Claim): string {
+  return `${of} ${id}`;
 }
 
 function unlessForeign<T>(find: () => T): { readonly value: T } | { readonly error: StorageError } {

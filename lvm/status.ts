@@ -8,7 +8,16 @@
 
 import type { Exec } from "./exec.ts";
 import type { GroupMatcher } from "./groups.ts";
-import { finders, type ForeignVolume, groupsInUse, type LostVolume, type Orphan, takeInventory } from "./inventory.ts";
+import {
+  finders,
+  type ForeignVolume,
+  groupsInUse,
+  type Known,
+  type LostVolume,
+  type Orphan,
+  type Stray,
+  takeInventory,
+} from "./inventory.ts";
 import { deviceMounts, filesystemMounts, type Mount, readMounts, readUsages, type Usage } from "./mounts.ts";
 import type { LocatedSnapshot } from "./snapshots.ts";
 import { readSurvey, type SurveyedGroup } from "./survey.ts";
@@ -24,6 +33,8 @@ export interface StatusOptions {
   readonly driver: string;
   /** Which groups to show; by default those with anything of the driver, or else all. */
   readonly groups?: GroupMatcher;
+  /** What is known elsewhere of what is here; by default, what is here is all that there is to know. */
+  readonly known?: Known;
 }
 
 /** A group; sizes in bytes. */
@@ -139,6 +150,8 @@ export interface Status {
   readonly deleted: readonly DeletedStatus[];
   /** What is none of these. */
   readonly orphans: readonly Orphan[];
+  /** What of the volumes and snapshots is not known elsewhere. */
+  readonly strays: readonly Required<Stray>[];
 }
 
 /** How long a command is waited for, in milliseconds. */
@@ -150,7 +163,7 @@ const DEADLINE_MS = 20_000;
  * @throws {StorageError} `FailedPrecondition` for another user than root, `CommandFailed` or `Unavailable` when LVM or the
  * mount table cannot be read.
  */
-export async function readStatus({ exec: host, driver, groups: wanted }: StatusOptions): Promise<Status> {
+export async function readStatus({ exec: host, driver, groups: wanted, known }: StatusOptions): Promise<Status> {
   const exec: Exec = {
     run: (command) => host.run({ ...command, deadlineMs: DEADLINE_MS }),
     settled: () => host.settled(),
@@ -160,8 +173,9 @@ export async function readStatus({ exec: host, driver, groups: wanted }: StatusO
     ? groupsInUse(all, driver, undefined)
     : all.filter(({ name }) => wanted.matches(name));
   const shown = (name: string) => groups.some((group) => group.name === name);
+  const isAbsent = (name: string) => (wanted?.matches(name) ?? true) && !all.some((group) => group.name === name);
   // everything is looked for in all groups, so that what has moved or was copied is not taken for gone
-  const inventory = takeInventory(all, finders(exec, driver));
+  const inventory = takeInventory(all, finders(exec, driver, known));
   const partial = new Set(all.flatMap((group) => group.partialLvs.map((name) => `${group.name}/${name}`)));
   const present = inventory.volumes.filter(({ group }) => shown(group.name));
   const usages = await readUsages(exec, present.flatMap(({ lv }) => filesystemMounts(mounts, lv)[0]?.target ?? []));
@@ -170,12 +184,13 @@ export async function readStatus({ exec: host, driver, groups: wanted }: StatusO
     groups: groups.map((group) => groupStatus(group, driver)),
     volumes: [
       ...present.map((volume) => volumeStatus(volume, mounts, usages, partial)),
-      ...inventory.lost.filter(({ groupName }) => shown(groupName)).map(lostStatus),
+      ...inventory.lost.filter(({ groupName }) => shown(groupName) || isAbsent(groupName)).map(lostStatus),
       ...inventory.foreign.map(foreignStatus),
     ].sort((a, b) => a.id < b.id ? -1 : 1),
     snapshots: inventory.snapshots.filter(({ group }) => shown(group.name)).map(snapshotStatus),
     deleted: inventory.deleted.filter(({ group }) => shown(group.name)).map(deletedStatus),
     orphans: inventory.orphans.filter(({ group }) => shown(group)),
+    strays: inventory.strays.filter(({ group }) => shown(group)),
   };
 }
 

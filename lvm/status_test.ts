@@ -1,11 +1,13 @@
-import { assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { healthyMachine } from "../tests/fake/healthy.ts";
 import { newUuid } from "../tests/fake/machine.ts";
 import { StorageError } from "./error.ts";
 import { exactly } from "./groups.ts";
 import { volumeIdOf, volumeLvName } from "./ids.ts";
+import { type Known, straysIn } from "./inventory.ts";
 import { readStatus, type Status } from "./status.ts";
 import { statusJson, statusText } from "./status_text.ts";
+import { readSurvey } from "./survey.ts";
 import { usedTag, volumeTags } from "./tags.ts";
 
 const DRIVER = "lvm.denolith.dev";
@@ -100,6 +102,7 @@ Deno.test("readStatus() tells groups, volumes with their mounts and usage, and s
     }],
     deleted: [],
     orphans: [],
+    strays: [],
   });
   assertEquals(commands.toSorted(), ["df false", "findmnt false", "lvm false"]);
 });
@@ -145,6 +148,52 @@ Deno.test("readStatus() tells what is deleted and not yet gone, and a snapshot t
   assertMatch(statusText(found), /\nDeleted, to be erased and removed\n.*\n.*v1-[0-9a-f]{32} +data +64 MiB +zero\n?/);
 });
 
+Deno.test("readStatus() tells what nobody knows elsewhere, with the command to give it up, and what is known and not there", async () => {
+  const healthy = healthyMachine();
+  const { machine, id, snapshotId, lv, snapshot } = healthy;
+  const [missing, planned, away] = [volumeIdOf("missing"), volumeIdOf("planned"), volumeIdOf("away")];
+  const removal = (uuid: string) => `give up ${uuid}`;
+  const look = (known: Omit<Known, "removal">) =>
+    readStatus({ exec: machine, driver: DRIVER, known: { ...known, removal } });
+  const gone = { lvUuid: "gone-uuid", groupName: "data" };
+  const recorded = [[missing, gone], [away, { ...gone, groupName: "pulled" }]] as const;
+  const all = await look({ volumes: new Map([[id, undefined], [planned, undefined], ...recorded]) });
+  assertEquals(all.strays, [], "without a list of snapshots none is unknown");
+  const states = (status: Status) => Object.fromEntries(status.volumes.map(({ id, state }) => [id, state]));
+  assertEquals(states(all), { [id]: "Ready", [missing]: "Lost", [away]: "Lost" });
+
+  const none = await look({ volumes: new Map(), snapshots: new Set() });
+  const stray = { group: "data", uuid: lv.uuid, size: lv.size, on: `data/${lv.name}` };
+  assertEquals(none.strays, [
+    { ...stray, claim: { of: "volume", id, removal: removal(lv.uuid) } },
+    {
+      ...{ group: "data", uuid: snapshot.uuid, size: snapshot.size, on: `data/${snapshot.name}` },
+      claim: { of: "snapshot", id: snapshotId, removal: removal(snapshot.uuid) },
+    },
+  ]);
+  assertEquals(states(none), { [id]: "Ready" }, "it is there all the same");
+  const text = statusText(none).split("\nUnknown to the cluster\n")[1]!;
+  assertMatch(text, /^ {2}data\/vol-[0-9a-f]{32}: 64 MiB, volume v1-[0-9a-f]{32}/);
+  assert(text.includes(`\n      give up ${lv.uuid}\n`), text);
+});
+
+Deno.test("straysIn() leaves out what is deleted, what is others', and tells what cannot be read", async () => {
+  const healthy = healthyMachine();
+  disorder(healthy);
+  const { group, lv, id, snapshotId, machine } = healthy;
+  const deleted = new Set([`denolith=${DRIVER}`, `denolith.deleted=${volumeIdOf("old")}`]);
+  group.lvs.push({ ...lv, name: "old", uuid: newUuid(), tags: deleted, active: false });
+  const known = { volumes: new Map([[id, undefined]]), snapshots: new Set([snapshotId]), removal: String };
+  const { groups } = await readSurvey(machine);
+  assertEquals(straysIn(groups, DRIVER, known).map(({ on, claim }) => [on, claim?.id]), [
+    ["data/twice-a", volumeIdOf("twice")],
+    ["data/twice-b", volumeIdOf("twice")],
+    ["data/odd", undefined],
+    [`fast/${volumeLvName(volumeIdOf("raw"))}`, volumeIdOf("raw")],
+  ]);
+  assertEquals(straysIn(groups, "other.driver", known), []);
+});
+
 Deno.test("readStatus() shows the groups in use, or those asked for, and looks for volumes in all", async () => {
   const healthy = healthyMachine();
   const idle = healthy.machine.addGroup("idle", 1n << 30n);
@@ -179,7 +228,7 @@ Deno.test("a status as JSON has sizes as integers in bytes, and comes back as it
   const status = await statusOf(healthyMachine());
   const read = JSON.parse(statusJson(status));
   assertEquals([read.groups[0].size, read.volumes[0].size, read.snapshots[0].storeSize], [1 << 30, 64 << 20, 16 << 20]);
-  assertEquals(Object.keys(read), ["driver", "groups", "volumes", "snapshots", "deleted", "orphans"]);
+  assertEquals(Object.keys(read), ["driver", "groups", "volumes", "snapshots", "deleted", "orphans", "strays"]);
 });
 
 Deno.test("a status as text has tables whose columns are aligned, and no line of prose too long", async () => {

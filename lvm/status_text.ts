@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { Orphan } from "./inventory.ts";
+import type { Orphan, Stray } from "./inventory.ts";
 import { formatBytes } from "./size.ts";
 import { table, wrap } from "./text.ts";
 import type { DeletedStatus, GroupStatus, SnapshotStatus, Status, VolumeStatus } from "./status.ts";
@@ -22,6 +22,7 @@ export function statusText(status: Status): string {
     ...section("Snapshots", snapshotTable(status.snapshots)),
     ...(status.deleted.length === 0 ? [] : section("Deleted, to be erased and removed", deletedTable(status.deleted))),
     ...(status.orphans.length === 0 ? [] : section("Neither volume nor snapshot", status.orphans.flatMap(orphanLines))),
+    ...(status.strays.length === 0 ? [] : section("Unknown to the cluster", status.strays.flatMap(strayLines))),
   ].slice(1).join("\n");
 }
 
@@ -109,4 +110,9 @@ const ORPHANS: Readonly<Record<Orphan["kind"], string>> = {
 
 function orphanLines({ kind, on, group }: Orphan): string[] {
   return wrap("  ", `${kind === "record" ? `${group}: ` : ""}${on}: ${ORPHANS[kind]}`);
+}
+
+function strayLines({ on, size, claim: { of, id, removal } }: Required<Stray>): string[] {
+  const what = `${formatBytes(size)}, ${of} ${id}. To give it up, with what is on it:`;
+  return [...wrap("  ", `${on}: ${what}`), `      ${removal}`]; // the command in one piece, to be copied
 }
