@@ -106,6 +106,17 @@ export class Metrics {
     );
   }
 
+  /** Where the LVs and the objects of the node do not fit together, asked for when the figures are. */
+  watchOrphans(counts: { readonly orphans: () => number; readonly lost: () => number }): void {
+    const figures = [
+      ["denolith_orphan_logical_volumes", "Logical volumes of the driver without an object", counts.orphans],
+      ["denolith_lost_volumes", "Volumes whose logical volume is gone", counts.lost],
+    ] as const;
+    for (const [name, help, count] of figures) {
+      const gauge: Gauge = this.#gauge(name, help, [], () => void gauge.set(count()));
+    }
+  }
+
   /** All figures as text. */
   text(): Promise<string> {
     return this.#registry.metrics();

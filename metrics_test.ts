@@ -68,6 +68,21 @@ Deno.test("Metrics: queues and groups are looked at when the figures are asked f
   ]);
 });
 
+Deno.test("Metrics: orphans and lost volumes are counted when the figures are asked for", async () => {
+  const metrics = new Metrics();
+  let [orphans, lost] = [0, 2];
+  metrics.watchOrphans({ orphans: () => orphans, lost: () => lost });
+  assertEquals([...await lines(metrics, "denolith_orphan"), ...await lines(metrics, "denolith_lost")], [
+    "denolith_orphan_logical_volumes 0",
+    "denolith_lost_volumes 2",
+  ]);
+  [orphans, lost] = [3, 0];
+  assertEquals([...await lines(metrics, "denolith_orphan"), ...await lines(metrics, "denolith_lost")], [
+    "denolith_orphan_logical_volumes 3",
+    "denolith_lost_volumes 0",
+  ]);
+});
+
 Deno.test("Metrics: the process's own figures can be left out", async () => {
   const figures = await lines(new Metrics(), "process_");
   assertEquals(figures.map((line) => line.split(" ")[0]), [

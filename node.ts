@@ -24,6 +24,7 @@ import { Loop } from "./k8s/loop.ts";
 import { lvmVolumes } from "./k8s/lvm_objects.ts";
 import { NodeAgent } from "./k8s/node_agent.ts";
 import { nodes } from "./k8s/objects.ts";
+import { OrphanAgent } from "./k8s/orphan_agent.ts";
 import { recordedIn, VolumeAgent } from "./k8s/volume_agent.ts";
 import { HostExec } from "./lvm/exec.ts";
 import { ANY_GROUP } from "./lvm/groups.ts";
@@ -59,6 +60,7 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
   const objects = new Informer(client, lvmVolumes, { fieldSelector: `spec.nodeName=${nodeName}` });
   const machine = openMachine({ exec, driver, groups, mountRoots, recorded: (id) => recordedIn(objects.get(id)) });
   const { lvm, upkeep, volumes, staging, locks } = machine;
+  const onChange = () => nodeAgent.poke();
 
   const nodeAgent = new NodeAgent({
     client,
@@ -70,7 +72,10 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
       surveyed = report;
       if (objects.hasSynced) await volumeAgent.verify(report);
     },
+    conditions: (report) => orphanAgent.look(report),
+    onWritten: (object) => orphanAgent.attend(object),
   });
+  const orphanAgent = new OrphanAgent({ ...machine, client, objects, nodeName, events, onChange });
   const volumeAgent = new VolumeAgent({
     client,
     objects,
@@ -79,7 +84,7 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
     volumes,
     locks,
     parseGroups: parseGroupList,
-    onChange: () => nodeAgent.poke(),
+    onChange,
     end,
   });
   const loop = new Loop({
@@ -92,6 +97,10 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
     drainMs: GRACE_MS,
   }).follow(objects);
   metrics.watchGroups(() => surveyed ?? []);
+  metrics.watchOrphans({
+    orphans: () => orphanAgent.orphans.length,
+    lost: () => objects.list().filter(({ status }) => status?.state === "Lost").length,
+  });
 
   const identity = identityHandlers({ driver, version: manifest.version, ready: lvmAnswers(lvm) });
   const labels = topologyLabels(flags, client);

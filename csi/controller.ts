@@ -7,7 +7,7 @@
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { parseVolumeId, snapshotIdOf, volumeIdOf } from "../lvm/ids.ts";
 import { minimumBytes } from "../lvm/filesystem.ts";
-import { type LockRequest, type Locks, volumeLock } from "../lvm/locks.ts";
+import { type LockRequest, type Locks, snapshotLock, volumeLock } from "../lvm/locks.ts";
 import type { Snapshot } from "../lvm/snapshots.ts";
 import type { VolumeRequest } from "../lvm/volumes.ts";
 import { isUnsupported, requireCapabilities, requireCapability } from "./capability.ts";
@@ -157,7 +157,7 @@ function snapshotHandlers(snapshots: SnapshotService, locks: Locks): Handlers<ty
       if (request.sourceVolumeId === "") throw invalid("source_volume_id: missing");
       const source = requireVolumeId(request.sourceVolumeId);
       const store = parseSnapshotParameters(request.parameters);
-      const held: LockRequest[] = [{ key: `snapshot ${id}`, mode: "exclusive" }, volumeLock(source, "shared")];
+      const held: LockRequest[] = [snapshotLock(id), volumeLock(source, "shared")];
       const snapshot = await locks.run("snapshot", held, () => snapshots.create(id, source, store));
       return { snapshot: snapshotAnswer(snapshot) };
     },
@@ -165,7 +165,7 @@ function snapshotHandlers(snapshots: SnapshotService, locks: Locks): Handlers<ty
     deleteSnapshot: async (request) => {
       const id = snapshotIdToDelete(request.snapshotId);
       if (id !== undefined) {
-        await locks.run("deletion", [{ key: `snapshot ${id}`, mode: "exclusive" }], () => snapshots.delete(id));
+        await locks.run("deletion", [snapshotLock(id)], () => snapshots.delete(id));
       }
       return {};
     },

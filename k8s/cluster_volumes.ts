@@ -14,7 +14,14 @@ import type { VolumeId } from "../lvm/ids.ts";
 import { formatBytes, formatQuantity, type SizeRange } from "../lvm/size.ts";
 import { type ApiClient, isAlreadyExists, isConflict, isNotFound } from "./client.ts";
 import type { Informer } from "./informer.ts";
-import { LVM_VOLUME_FINALIZER, type LvmNode, type LvmVolume, lvmVolumes, REMOVE_ANNOTATION } from "./lvm_objects.ts";
+import {
+  isForgotten,
+  LVM_VOLUME_FINALIZER,
+  type LvmNode,
+  type LvmVolume,
+  lvmVolumes,
+  REMOVE_ANNOTATION,
+} from "./lvm_objects.ts";
 import { chooseNode, nodeCapacity, type NodeChoice } from "./placement.ts";
 import { actualSize, lvmVolumeFor, type NamedRequest, requireSatisfying } from "./volume_spec.ts";
 
@@ -102,9 +109,7 @@ export class ClusterVolumes {
     const object = this.#volumes.get(id) ?? await this.#read(id);
     if (object === undefined) return;
     this.#requireOurs(object);
-    const seen = this.#isSeen(object);
-    await this.#remove(object);
-    const left = await this.#wait("deleting", object, (now) => isGone(now, object) || refusesToGo(now!), { seen });
+    const left = await this.#dispose("deleting", object, (now) => isGone(now, object) || refusesToGo(now!));
     if (isGone(left, object)) return;
     const { code, message } = left!.status!.error!;
     throw new StorageError(code, message);
@@ -239,12 +244,23 @@ export class ClusterVolumes {
 
   /** Has what was begun removed, and resolves when nothing of it is left. */
   async #undo(object: LvmVolume): Promise<void> {
+    await this.#dispose("undoing", object, (now) => isGone(now, object));
+  }
+
+  /**
+   * Has the volume removed, and waits until that is so. In the stead of a node that is gone, what was never made is let go,
+   * and what an administrator forgot.
+   */
+  async #dispose(
+    doing: string,
+    object: LvmVolume,
+    predicate: (now: LvmVolume | undefined) => boolean,
+  ): Promise<LvmVolume | undefined> {
     const seen = this.#isSeen(object);
     await this.#remove(object);
-    const deserted = !isMade(object) && this.#isDeserted(object);
-    if (deserted) await this.#letGo(object);
-    const options = { seen, ...(deserted ? { timeoutMs: this.#waitMs } : {}) };
-    await this.#wait("undoing", object, (now) => isGone(now, object), options);
+    const abandoned = this.#isDeserted(object) && (!isMade(object) || isForgotten(object));
+    if (abandoned) await this.#letGo(object);
+    return await this.#wait(doing, object, predicate, { seen, ...(abandoned ? { timeoutMs: this.#waitMs } : {}) });
   }
 
   /**

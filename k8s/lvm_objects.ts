@@ -23,6 +23,12 @@ export const LVM_VOLUME_FINALIZER = `${LVM_GROUP}/volume`;
  */
 export const REMOVE_ANNOTATION = `${LVM_GROUP}/remove`;
 
+/**
+ * The annotation of a volume whose node an administrator gave up for good, and when and why. As long as that node has no agent
+ * the volume may be deleted without it; an agent that comes back takes it off.
+ */
+export const FORGOTTEN_ANNOTATION = `${LVM_GROUP}/forgotten`;
+
 /** One thing that holds, does not hold, or is not known (API conventions, "Typical status properties"). */
 export interface Condition {
   /** What it is about. */
@@ -38,6 +44,9 @@ export interface Condition {
   /** Why, in a sentence. */
   message: string;
 }
+
+/** A condition that is to be set: since when it is so is not known yet. */
+export type NewCondition = Omit<Condition, "lastTransitionTime">;
 
 /** What went wrong. */
 export interface StatusError {
@@ -100,15 +109,18 @@ export interface NodeVolumeGroup {
   metadata?: { size: string; free: string };
 }
 
+/** What a node's agent sees. */
+export interface LvmNodeStatus {
+  total?: { volumeGroups: number; size: string; free: string };
+  volumeGroups?: NodeVolumeGroup[];
+  conditions?: Condition[];
+  lastUpdate?: string;
+}
+
 /** What a node has. Its name is the node's. */
 export interface LvmNode extends KubeObject {
   spec: { driverName: string };
-  status?: {
-    total?: { volumeGroups: number; size: string; free: string };
-    volumeGroups?: NodeVolumeGroup[];
-    conditions?: Condition[];
-    lastUpdate?: string;
-  };
+  status?: LvmNodeStatus;
 }
 
 /** LVMVolumes. */
@@ -119,7 +131,7 @@ export const lvmNodes: Resource<LvmNode> = ours("lvmnodes", "LVMNode");
 /** The conditions with one of them set; its time changes with its status alone. */
 export function withCondition(
   conditions: readonly Condition[] | undefined,
-  condition: Omit<Condition, "lastTransitionTime">,
+  condition: NewCondition,
   now: Date,
 ): Condition[] {
   const before = conditions?.find(({ type }) => type === condition.type);
@@ -130,4 +142,9 @@ export function withCondition(
 
 function ours(plural: string, kind: string) {
   return { group: LVM_GROUP, version: "v1alpha1", plural, kind, namespaced: false };
+}
+
+/** Whether an administrator gave up the node of a volume. */
+export function isForgotten({ metadata }: KubeObject): boolean {
+  return metadata.annotations?.[FORGOTTEN_ANNOTATION] !== undefined;
 }

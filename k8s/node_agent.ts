@@ -11,7 +11,16 @@ import { formatQuantity } from "../lvm/size.ts";
 import { readSurvey, type SurveyedGroup } from "../lvm/survey.ts";
 import { type ApiClient, isAlreadyExists, isNotFound } from "./client.ts";
 import { sleep, systemClock, timestamp } from "./clock.ts";
-import { LVM_GROUP, type LvmNode, lvmNodes, type NodeVolumeGroup } from "./lvm_objects.ts";
+import {
+  type Condition,
+  LVM_GROUP,
+  type LvmNode,
+  lvmNodes,
+  type LvmNodeStatus,
+  type NewCondition,
+  type NodeVolumeGroup,
+  withCondition,
+} from "./lvm_objects.ts";
 import { nodes } from "./objects.ts";
 
 /** What {@linkcode NodeAgent} needs. */
@@ -28,6 +37,10 @@ export interface NodeAgentOptions {
   readonly groups: GroupMatcher;
   /** Is given each account of the groups. */
   readonly onReport: (groups: readonly SurveyedGroup[]) => Promise<void> | void;
+  /** What else holds for the node according to such an account; nothing by default. */
+  readonly conditions?: (groups: readonly SurveyedGroup[]) => readonly NewCondition[];
+  /** Is given the object each time that it was written, with what others wrote into it. */
+  readonly onWritten?: (object: LvmNode) => Promise<void> | void;
   /** How often it is written at least, in milliseconds. */
   readonly refreshMs?: number;
   /** How long changes are gathered before they are written, in milliseconds. */
@@ -46,6 +59,8 @@ const log = getLogger(["denolith", "lvmnode"]);
 export class NodeAgent {
   readonly #options: NodeAgentOptions;
   #poked = new AbortController();
+  /** The conditions that the object has; not known before it was first written. */
+  #conditions: Condition[] | undefined;
 
   /** Does nothing before {@linkcode NodeAgent.run}. */
   constructor(options: NodeAgentOptions) {
@@ -75,25 +90,36 @@ export class NodeAgent {
 
   /** Writes what LVM says now. */
   async refresh(): Promise<void> {
-    const { exec, groups, onReport } = this.#options;
+    const { exec, groups, onReport, conditions, onWritten } = this.#options;
     const survey = await readSurvey(exec);
     try {
       await onReport(survey.groups);
     } finally {
-      await this.#write(survey.groups.filter(({ name }) => groups.matches(name)));
+      const now = new Date();
+      const status = statusOf(survey.groups.filter(({ name }) => groups.matches(name)), now);
+      const object = await this.#write(status, conditions?.(survey.groups) ?? [], now);
+      await onWritten?.(object);
     }
   }
 
-  async #write(groups: readonly SurveyedGroup[]): Promise<void> {
+  /** Writes the status. Conditions are one list, so before the first are written, a write without them tells those there are. */
+  async #write(status: LvmNodeStatus, conditions: readonly NewCondition[], now: Date): Promise<LvmNode> {
+    this.#conditions ??= (await this.#patch(status)).status?.conditions ?? [];
+    const all = conditions.reduce((all, one) => withCondition(all, one, now), this.#conditions);
+    const object = await this.#patch({ ...status, conditions: all });
+    this.#conditions = all;
+    return object;
+  }
+
+  async #patch(status: LvmNodeStatus): Promise<LvmNode> {
     const { client, nodeName } = this.#options;
-    const status = statusOf(groups, new Date());
     const patch = () => client.patch(lvmNodes, { name: nodeName }, { merge: { status }, subresource: "status" });
     try {
-      await patch();
+      return await patch();
     } catch (error) {
       if (!isNotFound(error)) throw error;
       await this.#create();
-      await patch();
+      return await patch();
     }
   }
 
@@ -117,7 +143,7 @@ export class NodeAgent {
 }
 
 /** What a node tells of its groups. */
-export function statusOf(groups: readonly SurveyedGroup[], now: Date): NonNullable<LvmNode["status"]> {
+export function statusOf(groups: readonly SurveyedGroup[], now: Date): LvmNodeStatus {
   const sum = (size: (group: SurveyedGroup) => bigint) => formatQuantity(groups.reduce((all, g) => all + size(g), 0n));
   return {
     lastUpdate: timestamp(now),

@@ -125,6 +125,38 @@ Deno.test("NodeAgent: a refresh is one request, and makes the object again when 
   assertEquals(s.api.objects(lvmNodes)[0]?.status?.total?.free, "11Gi");
 });
 
+Deno.test("NodeAgent: of conditions it changes its own alone, and says what others wrote into the object", async () => {
+  const conditions = ["True", "True", "False", "True"].map((status) => {
+    return [{ type: "Full", status: status as "True" | "False", reason: "Counted", message: status }];
+  });
+  const written: LvmNode[] = [];
+  const options = {
+    conditions: () => conditions.shift() ?? [],
+    onWritten: (object: LvmNode) => void written.push(object),
+  };
+  await using s = await scene(machine(), options);
+  const old = { status: "True", reason: "Seen", message: "", lastTransitionTime: "2020-01-01T00:00:00Z" } as const;
+  s.api.put(lvmNodes, {
+    metadata: { name: "n1", annotations: { note: "from others" } },
+    spec: { driverName: "lvm.denolith.dev" },
+    status: { conditions: [{ type: "Full", ...old }, { type: "Odd", ...old }] },
+  });
+  const times = () =>
+    s.api.objects(lvmNodes)[0]!.status!.conditions!.map(({ type, status, lastTransitionTime: time }) =>
+      `${type} ${status} ${time === old.lastTransitionTime ? "old" : "new"}`
+    );
+  await s.agent.refresh();
+  await s.agent.refresh();
+  assertEquals(times(), ["Full True old", "Odd True old"]);
+  await s.agent.refresh();
+  assertEquals(times(), ["Full False new", "Odd True old"]);
+  for (const what of ["it was not so in between", "nothing is said of it this time"]) {
+    await s.agent.refresh();
+    assertEquals(times(), ["Full True new", "Odd True old"], what);
+  }
+  assertEquals(written.map(({ metadata }) => metadata.annotations?.["note"]), Array(5).fill("from others"));
+});
+
 Deno.test("NodeAgent: without a Node there is no LVMNode, though the agent knows; without LVM nothing is said", async () => {
   const fake = machine();
   await using s = await scene(fake);

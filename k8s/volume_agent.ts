@@ -20,6 +20,8 @@ import { type ApiClient, isConflict, isNotFound } from "./client.ts";
 import type { EventRecorder } from "./events.ts";
 import type { Informer } from "./informer.ts";
 import {
+  FORGOTTEN_ANNOTATION,
+  isForgotten,
   LVM_VOLUME_FINALIZER,
   type LvmVolume,
   lvmVolumes,
@@ -99,7 +101,10 @@ export class VolumeAgent {
       if (!isSettled(object)) continue; // its own turn comes
       try {
         const found = volumes.locate(groups, name as VolumeId);
-        if (found.state === "present") await this.#write(object, madeStatus(object, found.volume));
+        if (found.state === "present") {
+          await this.#write(object, madeStatus(object, found.volume));
+          if (isForgotten(object)) await this.#recall(object);
+        }
         if (found.state === "lost") await this.#write(object, lostStatus(object, found.error));
       } catch (error) {
         if (!(error instanceof StorageError)) throw error;
@@ -174,6 +179,19 @@ export class VolumeAgent {
   async #fail(object: LvmVolume, error: StorageError): Promise<void> {
     const latest = this.#options.objects.get(object.metadata.name) ?? object;
     await this.#write(latest, error.kind === "Lost" ? lostStatus(latest, error) : failedStatus(latest, error));
+  }
+
+  /** Takes the mark off that its node was given up: the node is here, and the LV, too. */
+  async #recall(object: LvmVolume): Promise<void> {
+    const { client, events } = this.#options;
+    const { metadata: { name, uid } } = object;
+    const merge = { metadata: { uid, annotations: { [FORGOTTEN_ANNOTATION]: null } } };
+    try {
+      await client.patch(lvmVolumes, { name }, { merge });
+    } catch (error) {
+      if (!isNotFound(error) && !isConflict(error)) throw error; // another one of the name was never forgotten
+    }
+    events.record(object, "Normal", "Found", "its node was given up and is back, and so is its logical volume");
   }
 
   /** Writes the status, if it is another one, and tells people what they may have to act on. */

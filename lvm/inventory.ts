@@ -7,7 +7,7 @@
 import { StorageError } from "./error.ts";
 import type { Exec } from "./exec.ts";
 import { exactly, type GroupMatcher } from "./groups.ts";
-import { isOurLvName, parseVolumeId, type VolumeId } from "./ids.ts";
+import { isOurLvName, parseVolumeId, type SnapshotId, type VolumeId } from "./ids.ts";
 import { Lvm } from "./lvm.ts";
 import type { LogicalVolume, VolumeGroup } from "./report.ts";
 import { type LocatedSnapshot, Snapshots } from "./snapshots.ts";
@@ -68,15 +68,14 @@ export interface Stray {
   /** Its size in bytes. */
   readonly size: bigint;
   /** What it claims to be, and the command by which it is given up; absent where its tags cannot be read. */
-  readonly claim?: {
-    /** As what. */
-    readonly of: "volume" | "snapshot";
-    /** Under which id. */
-    readonly id: string;
-    /** The command. */
-    readonly removal: string;
-  };
+  readonly claim?: Claim & { readonly removal: string };
 }
+
+/** What an LV claims to be. A volume and a snapshot can have the same id. */
+export type Claim = { readonly of: "volume"; readonly id: VolumeId } | {
+  readonly of: "snapshot";
+  readonly id: SnapshotId;
+};
 
 /** All that is of the driver. */
 export interface Inventory {
@@ -162,18 +161,22 @@ export function takeInventory(groups: readonly VolumeGroup[], { volumes, snapsho
  * is not among them: nobody has to know of it.
  */
 export function straysIn(groups: readonly VolumeGroup[], driver: string, known: Known): Stray[] {
-  const isKnown = ({ of, id }: Claim) => (of === "volume" ? known.volumes.has(id) : known.snapshots?.has(id)) ?? true;
   return groups.flatMap((group) =>
     group.lvs.filter(({ tags }) => isOwned(driver, tags) && parseDeletedTags(driver, tags) === undefined).flatMap(
       (lv) => {
         const claim = claimOf(driver, lv);
-        if (claim !== undefined && isKnown(claim)) return [];
+        if (claim !== undefined && isKnown(claim, known)) return [];
         const { uuid, size } = lv;
         const stray = { on: `${group.name}/${lv.name}`, group: group.name, uuid, size };
         return [claim === undefined ? stray : { ...stray, claim: { ...claim, removal: known.removal(uuid) } }];
       },
     )
   );
+}
+
+/** Whether what an LV claims to be is known. */
+export function isKnown({ of, id }: Claim, { volumes, snapshots }: Known): boolean {
+  return of === "volume" ? volumes.has(id) : snapshots?.has(id) ?? true;
 }
 
 function isClaimed(stray: Stray): stray is Required<Stray> {
@@ -222,12 +225,6 @@ function isDangling({ id, lvUuid }: UsedTag, places: readonly Place[]): boolean 
 
 function recordOrphan(group: string, { tag, id }: UsedTag): Orphan {
   return { kind: "record", group, on: tag, tags: [tag], ...(id === undefined ? {} : { id }) };
-}
-
-/** What an LV claims to be. A volume and a snapshot can have the same id. */
-interface Claim {
-  readonly of: "volume" | "snapshot";
-  readonly id: string;
 }
 
 function claimOf(driver: string, lv: LogicalVolume): Claim | undefined {

@@ -5,7 +5,7 @@
  */
 
 import { StorageError } from "./error.ts";
-import type { VolumeId } from "./ids.ts";
+import type { SnapshotId, VolumeId } from "./ids.ts";
 
 /** How a lock is held: alone, or together with other holders of the same kind of operation. */
 export type LockMode = "exclusive" | "shared";
@@ -21,6 +21,11 @@ export interface LockRequest {
 /** The lock that an operation on a volume needs: those that copy from it may run together. */
 export function volumeLock(id: VolumeId, mode: LockMode = "exclusive"): LockRequest {
   return { key: `volume ${id}`, mode };
+}
+
+/** The lock that an operation on a snapshot needs. */
+export function snapshotLock(id: SnapshotId): LockRequest {
+  return { key: `snapshot ${id}`, mode: "exclusive" };
 }
 
 /** A set of locks by key. */

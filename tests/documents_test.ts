@@ -22,6 +22,7 @@ function firstColumn(text: string): string[] {
 Deno.test("docs/kubernetes.md lists the metrics that there are, with their labels", async () => {
   const metrics = new Metrics();
   metrics.watchGroups(() => []);
+  metrics.watchOrphans({ orphans: () => 0, lost: () => 0 });
   const names = [...(await metrics.text()).matchAll(/^# HELP (\S+)/gm)].map(([, name]) => name);
   assertEquals(firstColumn(chapter(kubernetes, "Metrics")).sort(), names.sort());
 });

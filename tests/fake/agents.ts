@@ -11,13 +11,15 @@ import { EventRecorder } from "../../k8s/events.ts";
 import { HttpClient } from "../../k8s/http_client.ts";
 import { Informer } from "../../k8s/informer.ts";
 import { Loop } from "../../k8s/loop.ts";
-import { lvmNodes, lvmVolumes } from "../../k8s/lvm_objects.ts";
+import { lvmNodes, type LvmVolume, lvmVolumes } from "../../k8s/lvm_objects.ts";
 import { NodeAgent } from "../../k8s/node_agent.ts";
 import { nodes } from "../../k8s/objects.ts";
+import { OrphanAgent } from "../../k8s/orphan_agent.ts";
 import { recordedIn, VolumeAgent } from "../../k8s/volume_agent.ts";
 import type { Exec } from "../../lvm/exec.ts";
 import { ANY_GROUP } from "../../lvm/groups.ts";
 import { FakeApiServer } from "./api_server.ts";
+import { FakeClock } from "./clock.ts";
 
 /** The driver's name in tests. */
 export const DRIVER = "lvm.denolith.dev";
@@ -26,17 +28,23 @@ export const DRIVER = "lvm.denolith.dev";
 export class FakeAgent implements AsyncDisposable {
   readonly node: NodeAgent;
   readonly volumes: VolumeAgent;
+  readonly orphans: OrphanAgent;
+  /** The time of its orphans. */
+  readonly clock = new FakeClock();
   readonly machine;
   readonly #stop = new AbortController();
   readonly #running: Promise<void>[];
-  readonly #client: HttpClient;
-  readonly #events: EventRecorder;
+  /** What it asks the API server by. */
+  readonly client: HttpClient;
+  /** The LVMVolumes of its node, as it sees them. */
+  readonly objects: Informer<LvmVolume>;
+  readonly events: EventRecorder;
 
   /** Starts it. */
   constructor(api: FakeApiServer, readonly name: string, exec: Exec) {
-    this.#client = new HttpClient({ url: api.url }, { userAgent: "denolith/test (node)" });
-    this.#events = new EventRecorder(this.#client, { component: DRIVER, instance: name, burst: 100 });
-    const objects = new Informer(this.#client, lvmVolumes, { fieldSelector: `spec.nodeName=${name}` });
+    this.client = new HttpClient({ url: api.url }, { userAgent: "denolith/test (node)" });
+    this.events = new EventRecorder(this.client, { component: DRIVER, instance: name, burst: 100 });
+    const objects = this.objects = new Informer(this.client, lvmVolumes, { fieldSelector: `spec.nodeName=${name}` });
     this.machine = openMachine({
       exec,
       driver: DRIVER,
@@ -45,21 +53,33 @@ export class FakeAgent implements AsyncDisposable {
       recorded: (id) => recordedIn(objects.get(id)),
     });
     this.node = new NodeAgent({
-      client: this.#client,
+      client: this.client,
       exec,
       driver: DRIVER,
       nodeName: name,
       groups: ANY_GROUP,
       onReport: (report) => this.volumes.verify(report),
+      conditions: (report) => this.orphans.look(report),
+      onWritten: (object) => this.orphans.attend(object),
       gatherMs: 1,
     });
-    this.volumes = new VolumeAgent({
-      client: this.#client,
+    const onChange = () => this.node.poke();
+    this.orphans = new OrphanAgent({
+      ...this.machine,
+      client: this.client,
       objects,
-      events: this.#events,
+      nodeName: name,
+      events: this.events,
+      onChange,
+      clock: this.clock,
+    });
+    this.volumes = new VolumeAgent({
+      client: this.client,
+      objects,
+      events: this.events,
       ...this.machine,
       parseGroups: parseGroupList,
-      onChange: () => this.node.poke(),
+      onChange,
       end: this.#stop.signal,
     });
     const loop = new Loop({
@@ -76,16 +96,16 @@ export class FakeAgent implements AsyncDisposable {
   /** Ends it as a crash does: what it waits for never comes. */
   kill(): void {
     this.#stop.abort();
-    this.#client[Symbol.dispose]();
+    this.client[Symbol.dispose]();
   }
 
   /** Ends it; what it did stays. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
     await Promise.all(this.#running);
-    await this.#events.stop(1_000);
+    await this.events.stop(1_000);
     await this.machine.upkeep.stop();
-    this.#client[Symbol.dispose]();
+    this.client[Symbol.dispose]();
   }
 }
 

@@ -1,0 +1,99 @@
+/**
+ * Orphans: LVs of the driver that no object of the cluster stands for. Which they are, in which words they are told, and who
+ * asks for their removal (docs/adr/0013).
+ *
+ * @module
+ */
+
+import type { Known, Stray } from "../lvm/inventory.ts";
+import { formatBytes } from "../lvm/size.ts";
+import type { ApiClient } from "./client.ts";
+import { LVM_GROUP, type LvmVolume, lvmVolumes, type NewCondition } from "./lvm_objects.ts";
+import { recordedIn } from "./volume_agent.ts";
+
+/**
+ * The annotation of an LVMNode by which somebody gives orphans of that node up: the UUIDs of their LVs, separated by commas.
+ * No other LV ever has the same UUID, so what is left standing there does no harm.
+ */
+export const REMOVE_ORPHANS_ANNOTATION = `${LVM_GROUP}/remove-orphans`;
+
+/**
+ * Stands among those UUIDs where it is right that the cluster knows no volume of the node at all: otherwise an empty list may
+ * come from a cluster that lost its objects, and is no proof.
+ */
+export const NONE_KNOWN = "none-known";
+
+/** The type of the condition of an LVMNode that tells of orphans. */
+export const ORPHANS_CONDITION = "Orphans";
+
+/** How many orphans the condition names. */
+const NAMED = 32;
+
+/** Whose LVs are looked at: those of a driver, on a node. */
+export interface Whose {
+  /** The driver's name. */
+  readonly driver: string;
+  /** The node's name. */
+  readonly nodeName: string;
+}
+
+/** What the LVMVolumes of a node say of what is on it. */
+export function knownBy(objects: readonly LvmVolume[], { driver, nodeName }: Whose): Known {
+  const own = objects.filter(({ spec }) => spec.driverName === driver && spec.nodeName === nodeName);
+  return {
+    volumes: new Map(own.map((object) => [object.metadata.name, recordedIn(object)])),
+    removal: (lvUuid) => `kubectl annotate lvmnode ${nodeName} --overwrite ${REMOVE_ORPHANS_ANNOTATION}=${lvUuid}`,
+  };
+}
+
+/** The same, asked of the API server now. @throws {ApiError} */
+export async function askKnown(client: ApiClient, whose: Whose): Promise<Known> {
+  const { items } = await client.list(lvmVolumes, { fieldSelector: `spec.nodeName=${whose.nodeName}` });
+  return knownBy(items, whose);
+}
+
+/** What somebody asked to be removed. */
+export interface RemovalWish {
+  /** The UUIDs of LVs. */
+  readonly lvUuids: ReadonlySet<string>;
+  /** Whether it is right that the cluster knows no volume of the node. */
+  readonly noneKnown: boolean;
+}
+
+/** What the annotations of an LVMNode ask for. */
+export function removalWish(annotations: Readonly<Record<string, string>> = {}): RemovalWish {
+  const words = (annotations[REMOVE_ORPHANS_ANNOTATION] ?? "").split(",").map((word) => word.trim());
+  return { lvUuids: new Set(words.filter((word) => word !== "")), noneKnown: words.includes(NONE_KNOWN) };
+}
+
+/** The condition of a node with such orphans. */
+export function orphansCondition(orphans: readonly Stray[]): NewCondition {
+  if (orphans.length === 0) {
+    const message = "each logical volume of the driver stands for an object of the cluster";
+    return { type: ORPHANS_CONDITION, status: "False", reason: "None", message };
+  }
+  const more = orphans.length > NAMED ? ` and ${orphans.length - NAMED} more` : "";
+  const names = orphans.slice(0, NAMED).map((orphan) => `${described(orphan)}, UUID ${orphan.uuid}`).join("; ");
+  const message =
+    `${orphans.length} of the driver's logical volumes stand for no object of the cluster: ${names}${more}. ` +
+    "Nothing is done to them: see the events, or denolith status";
+  return { type: ORPHANS_CONDITION, status: "True", reason: "Found", message };
+}
+
+/** What is said of an orphan once. */
+export function orphanFound(orphan: Stray): string {
+  const { claim } = orphan;
+  if (claim === undefined) {
+    return `${described(orphan)} is the driver's, but its tags cannot be read: see denolith doctor on the node`;
+  }
+  const kind = claim.of === "volume" ? "LVMVolume" : "LVMSnapshot";
+  return `${
+    described(orphan)
+  } is kept, though there is no ${kind} ${claim.id} of this node: it was forgotten, was made ` +
+    `without the cluster, or somebody took its finalizer off. To give it up, with what is on it: ${claim.removal}`;
+}
+
+/** An orphan in a few words. */
+export function described({ on, size }: Stray): string {
+  return `${on} (${formatBytes(size)})`;
+}

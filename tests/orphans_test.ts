@@ -1,0 +1,245 @@
+/**
+ * LVs without objects on the nodes of a cluster: told, kept, and removed when somebody says so and everything else agrees.
+ *
+ * @module
+ */
+
+import { assert, assertEquals } from "@std/assert";
+import { type LvmNode, lvmNodes, lvmVolumes } from "../k8s/lvm_objects.ts";
+import { events } from "../k8s/objects.ts";
+import { NONE_KNOWN, REMOVE_ORPHANS_ANNOTATION } from "../k8s/orphans.ts";
+import { snapshotIdOf, volumeIdOf } from "../lvm/ids.ts";
+import { snapshotTags } from "../lvm/tags.ts";
+import { FakeCluster } from "./fake/agents.ts";
+import { until } from "./fake/cluster.ts";
+import { type FakeLv, FakeMachine, newUuid } from "./fake/machine.ts";
+import { namedRequest } from "./fake/request.ts";
+
+const MINUTE = 60_000;
+const SIZE = 32n << 20n;
+const ANYWHERE = { preferred: [] };
+
+/** A node with a volume that has its object, and one whose object somebody took away. */
+async function scene() {
+  const machine = new FakeMachine();
+  machine.addGroup("data", 1n << 30n);
+  const cluster = await FakeCluster.start({ n1: machine });
+  await cluster.volumes.create(namedRequest("wanted", SIZE), ANYWHERE);
+  const { id } = await cluster.volumes.create(namedRequest("orphan", SIZE), ANYWHERE);
+  await takeAway(cluster, id);
+  const lv = machine.allLvs().map(({ lv }) => lv).find(({ tags }) => tags.has(`denolith.volume=${id}`))!;
+  const agent = () => cluster.agent("n1");
+  return {
+    machine,
+    cluster,
+    id,
+    lv,
+    /** Has the agent look again, after some time. */
+    async look(ms = MINUTE) {
+      await agent().objects.synced;
+      await agent().clock.advance(ms);
+      await agent().node.refresh();
+    },
+    /** Has the LVMNode say what is to be removed. */
+    async annotate(value: string) {
+      const merge = { metadata: { annotations: { [REMOVE_ORPHANS_ANNOTATION]: value } } };
+      await cluster.client.patch(lvmNodes, { name: "n1" }, { merge });
+    },
+    condition: () => node(cluster).status?.conditions?.find(({ type }) => type === "Orphans"),
+    async event(reason: string): Promise<string> {
+      await until(() => said(cluster, reason).length > 0, `an event ${reason}`);
+      return said(cluster, reason).at(-1)!;
+    },
+    names: () => machine.allLvs().map(({ lv }) => lv.name).sort(),
+    [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
+  };
+}
+
+function node(cluster: FakeCluster): LvmNode {
+  return cluster.api.objects(lvmNodes)[0]!;
+}
+
+function said(cluster: FakeCluster, reason: string): string[] {
+  return cluster.api.objects(events).filter((event) => event.reason === reason).map(({ message }) => message ?? "");
+}
+
+/** Removes an object by force, so that its LV stays. */
+async function takeAway({ client, objects }: FakeCluster, id: string): Promise<void> {
+  await client.patch(lvmVolumes, { name: id }, { merge: { metadata: { finalizers: null } } });
+  await client.delete(lvmVolumes, { name: id });
+  await objects.waitFor(id, (object) => object === undefined, { timeoutMs: 5_000 });
+}
+
+Deno.test("an LV without an object is called an orphan after a minute: by a condition, by one event, and in a figure", async () => {
+  await using s = await scene();
+  await s.look(0);
+  assertEquals([s.condition()?.status, s.cluster.agent("n1").orphans.orphans], ["False", []]);
+  await s.look(MINUTE - 1);
+  assertEquals(s.condition()?.status, "False");
+  await s.look(1);
+  assertEquals(s.condition()?.status, "True");
+  assert(s.condition()!.message.includes(`data/${s.lv.name} (32 MiB), UUID ${s.lv.uuid}`), s.condition()!.message);
+  const since = s.condition()!.lastTransitionTime;
+  const words = await s.event("OrphanFound");
+  assert(words.includes(`remove-orphans=${s.lv.uuid}`), words);
+  const again: string[] = [];
+  s.cluster.agent("n1").events.record = (_object, _type, reason) => void again.push(reason);
+  await s.look();
+  assertEquals(again, []);
+  assertEquals(s.cluster.agent("n1").orphans.orphans.map(({ uuid }) => uuid), [s.lv.uuid]);
+
+  await s.cluster.stopAgent("n1");
+  s.cluster.startAgent("n1", s.machine);
+  for (const ms of [0, MINUTE]) {
+    await s.look(ms);
+    assertEquals([s.condition()?.status, s.condition()?.lastTransitionTime], ["True", since]);
+  }
+  assertEquals(s.cluster.agent("n1").orphans.orphans.length, 1);
+  assertEquals(s.names().length, 2, "nothing is done to it");
+});
+
+Deno.test("volumes are no orphans at any moment of their lives, nor is what of them is to be erased", async () => {
+  await using s = await scene();
+  await takeBack(s.cluster, s.id);
+  await s.look(0);
+  const { id } = await s.cluster.volumes.create(namedRequest("short", SIZE), ANYWHERE);
+  const used = s.machine.allLvs().find(({ lv }) => lv.tags.has(`denolith.volume=${id}`))!;
+  used.group.tags.add(`denolith.used=lvm.denolith.dev:${id}:${used.lv.uuid}`);
+  await s.look();
+  const { promise: erased, resolve: finish } = Promise.withResolvers<void>();
+  s.machine.fault = async ({ program }) => {
+    if (program === "blkdiscard") await erased;
+    return undefined;
+  };
+  try {
+    await s.cluster.volumes.delete(id);
+    await s.look();
+    await s.look();
+    assert(used.lv.tags.has(`denolith.deleted=${id}`));
+    assertEquals([s.condition()?.status, said(s.cluster, "OrphanFound")], ["False", []]);
+  } finally {
+    finish();
+  }
+});
+
+/** Gives an LV its object again. */
+async function takeBack({ volumes, objects }: FakeCluster, id: string): Promise<void> {
+  await volumes.create(namedRequest("orphan", SIZE), ANYWHERE);
+  await objects.waitFor(id, (object) => object?.status?.state === "Ready", { timeoutMs: 5_000 });
+}
+
+Deno.test("an orphan that somebody names is removed, and no other", async () => {
+  await using s = await scene();
+  await s.annotate(`${newUuid()}, ${s.lv.uuid}`);
+  await s.look(0);
+  assertEquals(s.names().length, 2, "it is not called an orphan yet");
+  await s.look();
+  await s.event("OrphanRemoved");
+  assertEquals(s.names().length, 1);
+  await until(() => s.condition()?.status === "False", "the node tells it soon");
+  assertEquals(s.cluster.api.objects(lvmVolumes).map(({ metadata }) => metadata.name), [volumeIdOf("wanted")]);
+});
+
+Deno.test("an orphan that was used is erased before it goes", async () => {
+  await using s = await scene();
+  const group = s.machine.groups[0]!;
+  group.tags.add(`denolith.used=lvm.denolith.dev:${s.id}:${s.lv.uuid}`);
+  s.lv.content.data.add("secret");
+  await s.annotate(s.lv.uuid);
+  await s.look(0);
+  await s.look();
+  await s.event("OrphanRemoved");
+  await s.cluster.agent("n1").machine.upkeep.settled();
+  assertEquals([s.names().length, [...group.residue], [...group.tags]], [1, [], []]);
+});
+
+Deno.test("an orphan that is mounted is kept, with the reason, and removed when it is free", async () => {
+  await using s = await scene();
+  const mount = { target: "/mnt/x", source: "/dev/mapper/x", fsType: "ext4", root: "/", readOnly: false };
+  s.machine.mounts.push({ ...mount, deviceNumber: `253:${s.lv.minor}`, lv: s.lv });
+  await s.annotate(s.lv.uuid);
+  await s.look(0);
+  await s.look();
+  const words = await s.event("OrphanKept");
+  assert(words.includes("is in use"), words);
+  assertEquals(s.names().length, 2);
+  s.machine.mounts.pop();
+  await s.look();
+  await s.event("OrphanRemoved");
+  assertEquals(s.names().length, 1);
+});
+
+Deno.test("an orphan is kept while the API server cannot be asked whether it is one", async () => {
+  await using s = await scene();
+  await s.annotate(s.lv.uuid);
+  await s.look(0);
+  const { client } = s.cluster.agent("n1");
+  const list = client.list.bind(client);
+  client.list = () => Promise.reject(new Error("no answer"));
+  await s.look();
+  assertEquals([s.names().length, said(s.cluster, "OrphanRemoved")], [2, []]);
+  client.list = list;
+  await s.look();
+  await s.event("OrphanRemoved");
+});
+
+Deno.test("an orphan whose object the API server has after all is kept, though the agent has not seen it", async () => {
+  await using s = await scene();
+  await s.look(0);
+  await s.look();
+  const agent = s.cluster.agent("n1");
+  agent.objects.list = () => []; // the copy is behind
+  await takeBack(s.cluster, s.id);
+  await s.annotate(s.lv.uuid);
+  await s.look();
+  const words = await s.event("OrphanKept");
+  assert(words.includes("there is an object"), words);
+  assertEquals(s.names().length, 2);
+});
+
+Deno.test("of a node of which the API server knows nothing, nothing is removed before somebody says that this is right", async () => {
+  await using s = await scene();
+  await s.look(0);
+  await takeAway(s.cluster, volumeIdOf("wanted"));
+  await s.annotate(s.lv.uuid);
+  await s.look();
+  const words = await s.event("OrphanKept");
+  assert(words.includes(`remove-orphans=${NONE_KNOWN},${s.lv.uuid}`), words);
+  assertEquals(s.names().length, 2);
+  await s.annotate(`${NONE_KNOWN},${s.lv.uuid}`);
+  await s.look();
+  await s.event("OrphanRemoved");
+  assertEquals(s.names().length, 1);
+});
+
+Deno.test("an LV whose tags cannot be read is told of, and never removed; two that claim to be one neither", async () => {
+  await using s = await scene();
+  const copy = (name: string, tags: Iterable<string>): FakeLv => {
+    const lv = { ...s.lv, name, uuid: newUuid(), tags: new Set(tags), active: false };
+    s.machine.groups[0]!.lvs.push(lv);
+    return lv;
+  };
+  const odd = copy("odd", ["denolith=lvm.denolith.dev"]);
+  const twin = copy("twin", s.lv.tags);
+  await s.annotate([odd, twin].map(({ uuid }) => uuid).join());
+  await s.look(0);
+  await s.look();
+  assertEquals(s.cluster.agent("n1").orphans.orphans.length, 3);
+  await until(() => said(s.cluster, "OrphanKept").length === 2, "both are told of");
+  assertEquals(
+    said(s.cluster, "OrphanKept").map((words) => /cannot be read|both claim to be it/.exec(words)?.[0]).sort(),
+    ["both claim to be it", "cannot be read"],
+  );
+  assertEquals(s.names().length, 4);
+});
+
+Deno.test("a snapshot is not called an orphan as long as nobody says which snapshots there are", async () => {
+  await using s = await scene();
+  const id = snapshotIdOf("cut");
+  const tags = new Set(snapshotTags("lvm.denolith.dev", { id, source: s.id as never, erase: "none" }));
+  const origin = { name: s.lv.name, size: s.lv.size };
+  s.machine.groups[0]!.lvs.push({ ...s.lv, name: "snap", uuid: newUuid(), tags, origin });
+  await s.look(0);
+  await s.look();
+  assertEquals(s.cluster.agent("n1").orphans.orphans.map(({ on }) => on), [`data/${s.lv.name}`]);
+});
