@@ -5,11 +5,11 @@
  */
 
 import { getLogger } from "@logtape/logtape";
-import manifest from "./deno.json" with { type: "json" };
+import { apiClient } from "./cluster_api.ts";
+import { httpAddress } from "./cluster_reach.ts";
 import type { Flags } from "./command_line.ts";
-import { apiServer, httpAddress } from "./cluster_reach.ts";
 import { serveHttp } from "./http.ts";
-import { HttpClient } from "./k8s/http_client.ts";
+import type { HttpClient } from "./k8s/http_client.ts";
 import { Metrics } from "./metrics.ts";
 
 /** A process of the cluster. */
@@ -31,10 +31,7 @@ export async function openCluster(
   notReady: () => readonly string[],
 ): Promise<ClusterProcess> {
   const metrics = new Metrics({ process: flags["disable-process-metrics"] === undefined });
-  const client = new HttpClient(await apiServer(flags), {
-    userAgent: `denolith/${manifest.version} (${role})`,
-    onRequest: metrics.onRequest,
-  });
+  const client = await apiClient(flags, role, { onRequest: metrics.onRequest });
   const address = httpAddress(flags);
   const http = address && await serveHttp(address, { notReady, metrics: () => metrics.text() });
   if (http !== undefined) getLogger(["denolith", "http"]).info("answering", { host: address!.host, port: http.port });

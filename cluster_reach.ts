@@ -35,19 +35,19 @@ export async function apiServer(flags: Flags): Promise<ApiServer> {
   return await (await import("./k8s/kubeconfig.ts")).kubeconfigServer(path);
 }
 
+/** What a client of the API server touches: the server, and what tells who asks. */
+export async function apiReach(flags: Flags): Promise<Pick<Reach, "hosts" | "files" | "variables">> {
+  const { hosts, files } = reachOf(await apiServer(flags));
+  if (flags.kubeconfig !== undefined) return { hosts, files: [flags.kubeconfig, ...files], variables: [] };
+  // Kubernetes replaces a token by another link to another directory
+  const account = [SERVICE_ACCOUNT, SERVICE_ACCOUNT.replace(/^\/var\/run\//, "/run/")];
+  return { hosts, files: account, variables: IN_CLUSTER_ENVIRONMENT };
+}
+
 /** What a process of the cluster touches beside its sockets: the API server, with who it is there, and its HTTP address. */
 export async function clusterReach(flags: Flags): Promise<Pick<Reach, "hosts" | "files" | "variables">> {
-  const { hosts, files } = reachOf(await apiServer(flags));
+  const { hosts = [], ...reach } = await apiReach(flags);
   const http = httpAddress(flags);
-  const inCluster = flags.kubeconfig === undefined;
-  return {
-    hosts: http === undefined
-      ? hosts
-      : [...hosts, `${http.host.includes(":") ? `[${http.host}]` : http.host}:${http.port}`],
-    variables: inCluster ? IN_CLUSTER_ENVIRONMENT : [],
-    // Kubernetes replaces a token by another link to another directory
-    files: inCluster
-      ? [SERVICE_ACCOUNT, SERVICE_ACCOUNT.replace(/^\/var\/run\//, "/run/")]
-      : [flags.kubeconfig!, ...files],
-  };
+  if (http === undefined) return { ...reach, hosts };
+  return { ...reach, hosts: [...hosts, `${http.host.includes(":") ? `[${http.host}]` : http.host}:${http.port}`] };
 }

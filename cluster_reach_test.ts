@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects, assertThrows } from "@std/assert";
-import { clusterReach, httpAddress } from "./cluster_reach.ts";
+import { apiReach, clusterReach, httpAddress } from "./cluster_reach.ts";
 import { UsageError } from "./command_line.ts";
 import { IN_CLUSTER_ENVIRONMENT } from "./k8s/config.ts";
 import { kubeconfigOf } from "./tests/fake/kubeconfig.ts";
@@ -66,8 +66,9 @@ Deno.test("clusterReach(): with a kubeconfig, its server and the files that it n
       variables: [],
       files,
     });
-    const { hosts } = await clusterReach({ kubeconfig, "http-address": "off" });
-    assertEquals(hosts, ["api.example:6443"]);
+    const api = { hosts: ["api.example:6443"], variables: [], files };
+    assertEquals(await clusterReach({ kubeconfig, "http-address": "off" }), api);
+    assertEquals(await apiReach({ kubeconfig }), api);
   } finally {
     await Deno.remove(folder, { recursive: true });
   }

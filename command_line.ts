@@ -18,7 +18,15 @@ export interface Flag {
   readonly default?: () => string;
 }
 
-/** The flags that were given or have a default, by name. */
+/** What a subcommand is about, without a flag's name. */
+export interface Argument {
+  /** What stands for it in the help, in capitals. */
+  readonly name: string;
+  /** What it is. */
+  readonly help: string;
+}
+
+/** The flags that were given or have a default, by name; and the argument, by its own. */
 export type Flags = Readonly<Record<string, string>>;
 
 /** A subcommand. */
@@ -27,6 +35,8 @@ export interface Subcommand {
   readonly summary: string;
   /** What it does, for its own help. */
   readonly about: string;
+  /** What has to be named beside flags. */
+  readonly argument?: Argument;
   /** Its flags by name. */
   readonly flags: Readonly<Record<string, Flag>>;
   /** A command line with it. */
@@ -77,13 +87,14 @@ export function parseCommandLine(subcommands: Subcommands, args: readonly string
 function parseFlags(name: string, subcommand: Subcommand, args: readonly string[]): Flags | "help" {
   const known = Object.keys(subcommand.flags);
   const valued = known.filter((flag) => subcommand.flags[flag]!.value !== undefined);
+  const { argument } = subcommand;
   const parsed = parseArgs(args, {
-    string: valued,
+    string: ["_", ...valued],
     collect: valued,
     boolean: ["help", ...known.filter((flag) => subcommand.flags[flag]!.value === undefined)],
     alias: { help: "h" },
     unknown: (arg) => {
-      if (!arg.startsWith("-")) throw new UsageError(`${name}: unexpected argument ${JSON.stringify(arg)}`);
+      if (!arg.startsWith("-")) return; // an argument: they are counted below
       const flag = arg.replace(/=.*$/s, "");
       throw new UsageError(
         `${name}: unknown flag ${flag}; did you mean --${closestString(flag.replace(/^-+/, ""), [...known, "help"])}?`,
@@ -91,8 +102,14 @@ function parseFlags(name: string, subcommand: Subcommand, args: readonly string[
     },
   });
   if (parsed.help === true) return "help";
-  return Object.fromEntries(
-    known.flatMap((flag) => {
+  const named = parsed._.map(String);
+  if (argument !== undefined && named.length === 0) throw new UsageError(`${name}: ${argument.name} is missing`);
+  const unexpected = named[argument === undefined ? 0 : 1];
+  if (unexpected !== undefined) throw new UsageError(`${name}: unexpected argument ${JSON.stringify(unexpected)}`);
+  const given = argument === undefined ? [] : [[argument.name, named[0]!]];
+  return Object.fromEntries([
+    ...given,
+    ...known.flatMap((flag) => {
       const values = [parsed[flag] ?? []].flat();
       if (values.length > 1) throw new UsageError(`${name}: --${flag} is given more than once`);
       const [value] = values;
@@ -101,10 +118,10 @@ function parseFlags(name: string, subcommand: Subcommand, args: readonly string[
       const text = (value === false ? undefined : value) ?? subcommand.flags[flag]!.default?.();
       return text === undefined ? [] : [[flag, String(text)]];
     }),
-  );
+  ]);
 }
 
-function helpOf(name: string, { about, flags, example }: Subcommand): string {
+function helpOf(name: string, { about, argument, flags, example }: Subcommand): string {
   const rows = Object.entries(flags).map(([flag, { value, help, default: byDefault }]) =>
     [
       `  --${flag}${value === undefined ? "" : " " + value}`,
@@ -112,10 +129,11 @@ function helpOf(name: string, { about, flags, example }: Subcommand): string {
     ] as const
   );
   return [
-    `Usage: denolith ${name}${rows.length === 0 ? "" : " [flags]"}`,
+    `Usage: denolith ${name}${argument === undefined ? "" : ` ${argument.name}`}${rows.length === 0 ? "" : " [flags]"}`,
     "",
     about,
     "",
+    ...(argument === undefined ? [] : [...table([[`  ${argument.name}`, argument.help]]), ""]),
     "Flags:",
     ...table([...rows, ["  -h, --help", "show this help"]]),
     ...(example === undefined ? [] : ["", "Example:", `  ${example}`]),

@@ -13,6 +13,13 @@ const SUBCOMMANDS: Subcommands = {
     example: "x serve --quiet",
     run: () => Promise.resolve(0),
   },
+  look: {
+    summary: "look",
+    about: "Looks.",
+    argument: { name: "PLACE", help: "where to look" },
+    flags: { long: { help: "for long" } },
+    run: () => Promise.resolve(0),
+  },
 };
 
 function flagsOf(...args: string[]): unknown {
@@ -28,6 +35,21 @@ Deno.test("parseCommandLine(): a flag that is not given is absent, or has its de
     quiet: "true",
   });
   assertEquals(flagsOf("--config", "0"), { address: ":1", config: "0" });
+});
+
+Deno.test("parseCommandLine(): an argument has to be named, once, before flags or after them", () => {
+  const parse = (...args: string[]) => parseCommandLine(SUBCOMMANDS, ["look", ...args]);
+  const here = { kind: "run", name: "look", flags: { PLACE: "here", long: "true" } };
+  assertEquals([parse("here", "--long"), parse("--long", "here")], [here, here]);
+  assertEquals(parse("007"), { kind: "run", name: "look", flags: { PLACE: "007" } });
+  assertThrows(() => parse("--long"), UsageError, "look: PLACE is missing");
+  assertThrows(() => parse("here", "there"), UsageError, 'look: unexpected argument "there"');
+  assertThrows(() => parse("here", "--lang"), UsageError, "unknown flag --lang");
+  const help = parse("--help");
+  assertEquals(
+    help.kind === "help" && help.text.split("\n").slice(0, 5),
+    ["Usage: denolith look PLACE [flags]", "", "Looks.", "", "  PLACE  where to look"],
+  );
 });
 
 Deno.test("parseCommandLine(): refuses what is not understood, and names the nearest thing", () => {

@@ -4,14 +4,18 @@
  * @module
  */
 
+import { apiClient } from "./cluster_api.ts";
 import type { Flags } from "./command_line.ts";
 import { socketPath } from "./csi/endpoint.ts";
 import { requireDriverName } from "./csi/identity.ts";
 import { parseGroupList } from "./csi/parameters.ts";
 import { socketState } from "./csi/server.ts";
+import { requireNodeId } from "./csi/topology.ts";
+import { askKnown } from "./k8s/orphans.ts";
 import { examine } from "./lvm/doctor.ts";
 import { diagnosisJson, diagnosisText } from "./lvm/doctor_text.ts";
 import { HostExec } from "./lvm/exec.ts";
+import type { Known } from "./lvm/inventory.ts";
 import { readStatus, type StatusOptions } from "./lvm/status.ts";
 import { statusJson, statusText } from "./lvm/status_text.ts";
 
@@ -27,11 +31,19 @@ export async function doctor(flags: Flags): Promise<number> {
   return diagnosis.level === "error" ? 1 : 0;
 }
 
-/** Prints what the driver has on this host. */
+/** Prints what the driver has on this host, compared with what the cluster has of the node when that is named. */
 export async function status(flags: Flags): Promise<number> {
-  const found = await readStatus(lookingAt(flags));
+  const known = await knownToCluster(flags);
+  const found = await readStatus({ ...lookingAt(flags), ...(known && { known }) });
   console.log(flags.json === "true" ? statusJson(found) : statusText(found));
   return 0;
+}
+
+async function knownToCluster(flags: Flags): Promise<Known | undefined> {
+  if (flags["node-name"] === undefined) return undefined;
+  const of = { driver: requireDriverName(flags["driver-name"]!), nodeName: requireNodeId(flags["node-name"]) };
+  using client = await apiClient(flags, "status");
+  return await askKnown(client, of);
 }
 
 function lookingAt(flags: Flags): StatusOptions {

@@ -5,7 +5,7 @@
  */
 
 import manifest from "./deno.json" with { type: "json" };
-import { clusterReach } from "./cluster_reach.ts";
+import { apiReach, clusterReach } from "./cluster_reach.ts";
 import { type Flag, type Flags, messageOf, parseCommandLine, type Subcommands, UsageError } from "./command_line.ts";
 import { isConfined, obey, type Order, runConfined } from "./confinement.ts";
 import { socketPath } from "./csi/endpoint.ts";
@@ -27,6 +27,7 @@ const SHARED_FLAGS = {
     help: "the driver's name, also the owner in LVM's tags",
     default: () => "lvm.denolith.dev",
   },
+  kubeconfig: { value: "PATH", help: "a kubeconfig file that leads to the API server; in a pod none is needed" },
 } as const satisfies Record<string, Flag>;
 
 const LOG_FLAGS = {
@@ -37,7 +38,7 @@ const LOG_FLAGS = {
 /** Flags of the processes of a cluster. */
 const CLUSTER_FLAGS = {
   "driver-name": SHARED_FLAGS["driver-name"],
-  kubeconfig: { value: "PATH", help: "a kubeconfig file that leads to the API server; in a pod none is needed" },
+  kubeconfig: SHARED_FLAGS.kubeconfig,
   "disable-process-metrics": { help: "leave the process's own figures out of /metrics" },
   ...LOG_FLAGS,
 } as const satisfies Record<string, Flag>;
@@ -139,14 +140,40 @@ const SUBCOMMANDS: Subcommands = {
   },
   status: {
     summary: "show groups, volumes and snapshots, how full they are, and what is left over",
-    about: "Shows what the driver has on this host. It changes nothing. Exit status: 1 when it could not be told.",
+    about:
+      "Shows what the driver has on this host, and with --node-name also what of it the cluster does not know, and what the\n" +
+      "cluster knows that is not there. It changes nothing. Exit status: 1 when it could not be told.",
     flags: {
       "volume-groups": { value: "LIST", help: "which groups; by default those that the driver uses, or else all" },
+      "node-name": {
+        value: "NAME",
+        help: "the name of this node's Node object: compare with the cluster's LVMVolumes",
+      },
+      kubeconfig: SHARED_FLAGS.kubeconfig,
       "driver-name": SHARED_FLAGS["driver-name"],
       json: { help: "print JSON; sizes are bytes" },
     },
-    reach: () => Promise.resolve({ sockets: [], directories: [] }),
+    example: "denolith status --node-name worker-1",
+    reach: statusReach,
     run: async (flags) => await (await import("./inspection.ts")).status(flags),
+  },
+  "forget-node": {
+    summary: "give up a node of a cluster that does not come back, and with it its volumes",
+    about:
+      "Shows what the cluster has of a node's volumes, and with --yes gives it up: the LVMNode goes, and LVMVolumes that no\n" +
+      "PersistentVolume needs; the others become Lost, and no deletion waits for the node any more. What is on its disks is\n" +
+      "not touched. A node that lives is refused. To be run by an administrator, anywhere. Exit status: 1 when refused.",
+    argument: { name: "NODE", help: "the name of the node" },
+    flags: {
+      yes: { help: "do it; without this it is only shown" },
+      force: { value: "REASON", help: "do it although the node seems to live: why, which is written into its volumes" },
+      kubeconfig: SHARED_FLAGS.kubeconfig,
+      "driver-name": SHARED_FLAGS["driver-name"],
+      json: { help: "print JSON; sizes are bytes" },
+    },
+    example: "denolith forget-node worker-1 --kubeconfig ~/.kube/config --yes",
+    reach: async (flags) => ({ programs: [], sockets: [], directories: [], ...await apiReach(flags) }),
+    run: async (flags) => await (await import("./forget_node.ts")).forgetNode(flags),
   },
   version: {
     summary: "print the version",
@@ -173,6 +200,11 @@ async function nodeReach(flags: Flags): Promise<Reach> {
     directories: await withRealPaths([kubeletRoot]),
     ...await clusterReach(flags),
   };
+}
+
+async function statusReach(flags: Flags): Promise<Reach> {
+  const host = { sockets: [], directories: [] };
+  return flags["node-name"] === undefined ? host : { ...host, ...await apiReach(flags) };
 }
 
 async function controllerReach(flags: Flags): Promise<Reach> {

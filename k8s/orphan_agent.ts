@@ -28,8 +28,8 @@ import {
   orphansCondition,
   removalWish,
   REMOVE_ORPHANS_ANNOTATION,
-  type Whose,
 } from "./orphans.ts";
+import type { Placement } from "./volume_spec.ts";
 
 /** What {@linkcode OrphanAgent} needs. */
 export interface OrphanAgentOptions {
@@ -63,7 +63,7 @@ const log = getLogger(["denolith", "orphans"]);
 /** Looks after the orphans of a node. */
 export class OrphanAgent {
   readonly #options: OrphanAgentOptions;
-  readonly #whose: Whose;
+  readonly #whose: Placement;
   readonly #clock: Clock;
   /** Since when LVs have looked like orphans, by UUID, in the clock's milliseconds. */
   #since: ReadonlyMap<string, number> = new Map();

@@ -10,6 +10,7 @@ import { formatBytes } from "../lvm/size.ts";
 import type { ApiClient } from "./client.ts";
 import { LVM_GROUP, type LvmVolume, lvmVolumes, type NewCondition } from "./lvm_objects.ts";
 import { recordedIn } from "./volume_agent.ts";
+import type { Placement } from "./volume_spec.ts";
 
 /**
  * The annotation of an LVMNode by which somebody gives orphans of that node up: the UUIDs of their LVs, separated by commas.
@@ -29,16 +30,8 @@ export const ORPHANS_CONDITION = "Orphans";
 /** How many orphans the condition names. */
 const NAMED = 32;
 
-/** Whose LVs are looked at: those of a driver, on a node. */
-export interface Whose {
-  /** The driver's name. */
-  readonly driver: string;
-  /** The node's name. */
-  readonly nodeName: string;
-}
-
 /** What the LVMVolumes of a node say of what is on it. */
-export function knownBy(objects: readonly LvmVolume[], { driver, nodeName }: Whose): Known {
+export function knownBy(objects: readonly LvmVolume[], { driver, nodeName }: Placement): Known {
   const own = objects.filter(({ spec }) => spec.driverName === driver && spec.nodeName === nodeName);
   return {
     volumes: new Map(own.map((object) => [object.metadata.name, recordedIn(object)])),
@@ -47,7 +40,7 @@ export function knownBy(objects: readonly LvmVolume[], { driver, nodeName }: Who
 }
 
 /** The same, asked of the API server now. @throws {ApiError} */
-export async function askKnown(client: ApiClient, whose: Whose): Promise<Known> {
+export async function askKnown(client: ApiClient, whose: Placement): Promise<Known> {
   const { items } = await client.list(lvmVolumes, { fieldSelector: `spec.nodeName=${whose.nodeName}` });
   return knownBy(items, whose);
 }

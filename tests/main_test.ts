@@ -14,7 +14,7 @@ async function denolith(...args: string[]): Promise<{ code: number; stdout: stri
 Deno.test("denolith: help names every command, and every command has help of its own", async () => {
   const overview = await denolith("--help");
   assertEquals(overview.code, 0);
-  for (const command of ["standalone", "node", "controller", "doctor", "status", "version"]) {
+  for (const command of ["standalone", "node", "controller", "doctor", "status", "forget-node", "version"]) {
     assert(overview.stdout.includes(`  ${command} `), overview.stdout);
     const help = await denolith(command, "--help");
     assertEquals([help.code, help.stderr], [0, ""]);
@@ -48,6 +48,7 @@ Deno.test("denolith: what is not understood ends with status 2 and names the nea
     [["standalone", "--volume-groups", "a", "--log-level", "loud"], /log-level/],
     [["doctor", "--volume-groups", "/(/"], /volume groups/],
     [["status", "--driver-name", "_"], /driver-name/],
+    [["forget-node"], /forget-node: NODE is missing/],
     [["node", "--kubelet-root", "kubelet"], /not an absolute path/],
     [["node", "--kubelet-root", "/a,/b"], /--kubelet-root: must be one directory/],
   ];
@@ -62,6 +63,8 @@ Deno.test("denolith: without a way to the API server the processes of a cluster 
   const cases: [string[], RegExp][] = [
     [["node"], /not in a pod: KUBERNETES_SERVICE_HOST .* are not set/],
     [["controller", "--kubeconfig", "/nowhere"], /reading \/nowhere: /],
+    [["forget-node", "n1"], /not in a pod: KUBERNETES_SERVICE_HOST .* are not set/],
+    [["status", "--node-name", "n1", "--kubeconfig", "/nowhere"], /reading \/nowhere: /],
   ];
   await Promise.all(cases.map(async ([args, expected]) => {
     const { code, stderr } = await denolith(...args);
