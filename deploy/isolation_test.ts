@@ -1,0 +1,81 @@
+/**
+ * What the manifests keep agents and the controller from. Whether the API server's rules do so is seen in a cluster
+ * (tests/cluster/suite/isolation.ts); here it is seen that they are about everything there is.
+ *
+ * @module
+ */
+
+import { assert, assertEquals } from "@std/assert";
+import { type KubernetesObject, readObjects } from "./objects.ts";
+
+const manifests = readObjects("manifests");
+const crds = readObjects("crds");
+
+const POLICY = "ValidatingAdmissionPolicy";
+
+function only(kind: string): KubernetesObject {
+  const [object, ...more] = manifests.filter((one) => one.kind === kind);
+  assertEquals(more, [], `one ${kind}`);
+  assert(object !== undefined, `there is a ${kind}`);
+  return object;
+}
+
+const { metadata: { name: policyName }, spec: policy } = only(POLICY);
+
+/** Whether a rule is about a resource or a subresource, as the API server reads rules of admission. */
+function covers(resources: readonly string[], resource: string): boolean {
+  const [name, subresource = ""] = resource.split("/");
+  return resources.some((rule) => {
+    const [ruleName, ruleSubresource = ""] = rule.split("/");
+    return [name, "*"].includes(ruleName) && [subresource, "*"].includes(ruleSubresource);
+  });
+}
+
+Deno.test("the policy is bound, denies, and denies what cannot be decided", () => {
+  const { spec } = only(`${POLICY}Binding`);
+  assertEquals(spec, { policyName, validationActions: ["Deny"] });
+  assertEquals(policy.failurePolicy, "Fail");
+  for (const { reason, message } of policy.validations) {
+    assertEquals([reason, message.length > 20], ["Forbidden", true]);
+  }
+});
+
+Deno.test("the policy is about every kind of the group, its status, and each change and deletion", () => {
+  assert(crds.length >= 3, "the test sees the kinds");
+  for (const { spec: { group, names: { plural }, versions } } of crds) {
+    const rules = policy.matchConstraints.resourceRules.filter(({ apiGroups, apiVersions }: Record<string, string[]>) =>
+      apiGroups!.includes(group) &&
+      (apiVersions!.includes("*") || versions.every(({ name }: { name: string }) => apiVersions!.includes(name)))
+    );
+    for (const resource of [plural, `${plural}/status`]) {
+      const covering = rules.filter(({ resources }: { resources: string[] }) => covers(resources, resource));
+      const operations = covering.flatMap(({ operations }: { operations: string[] }) => operations);
+      assertEquals(operations.sort(), ["CREATE", "DELETE", "UPDATE"], resource);
+    }
+  }
+  assertEquals(policy.matchConstraints.excludeResourceRules, undefined);
+});
+
+Deno.test("the policy finds the node of each kind: in spec.nodeName, or in the name, where it says so", () => {
+  const nodes = policy.variables.find(({ name }: { name: string }) => name === "nodes").expression;
+  for (const { spec: { names: { plural }, versions } } of crds) {
+    const byName = nodes.includes(`request.resource.resource == '${plural}' ? one.metadata.name`);
+    for (const { schema: { openAPIV3Schema: { properties: { spec } } } } of versions) {
+      assertEquals(spec.required?.includes("nodeName") ?? false, !byName, plural);
+    }
+  }
+});
+
+Deno.test("the policy is about the account that the agents' pods have, and about nobody else", () => {
+  const daemonSet = only("DaemonSet");
+  const account =
+    `system:serviceaccount:${daemonSet.metadata.namespace}:${daemonSet.spec.template.spec.serviceAccountName}`;
+  assertEquals(policy.matchConditions.map(({ expression }: { expression: string }) => expression), [
+    `request.userInfo.username == '${account}'`,
+  ]);
+});
+
+Deno.test("the policy is there before the agents", () => {
+  const kinds = manifests.map(({ kind }) => kind);
+  assert(kinds.indexOf(`${POLICY}Binding`) < kinds.indexOf("DaemonSet"));
+});
