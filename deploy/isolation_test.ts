@@ -79,3 +79,12 @@ Deno.test("the policy is there before the agents", () => {
   const kinds = manifests.map(({ kind }) => kind);
   assert(kinds.indexOf(`${POLICY}Binding`) < kinds.indexOf("DaemonSet"));
 });
+
+Deno.test("nobody may read secrets, but by a Role that an administrator writes", () => {
+  const rules = manifests.filter(({ kind }) => /Role$/.test(kind)).flatMap(({ rules }) => rules);
+  assert(rules.length > 10, "the test sees the rules");
+  const granting = rules.filter(({ resources }: { resources: string[] }) =>
+    resources.some((resource) => /^(?:secrets\b|\*)/.test(resource))
+  );
+  assertEquals(granting, []);
+});

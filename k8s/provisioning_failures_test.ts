@@ -7,6 +7,7 @@ import { ApiError } from "./client.ts";
 import { CallError, Code } from "./csi_calls.ts";
 import { csiNodes, persistentVolumeClaims, storageClasses } from "./objects.ts";
 import { Provisioner } from "./provisioner.ts";
+import { secrets } from "./secrets.ts";
 
 /** A cluster and a provisioner that runs. */
 async function scene() {
@@ -234,4 +235,31 @@ Deno.test("a PersistentVolume that is refused again and again ends its volume, a
   await cluster.bound();
   assertEquals(await cluster.event("ProvisioningFailed"), "refused by a webhook");
   assertEquals(cluster.driver.calls.map(({ call }) => call), ["createVolume", "deleteVolume", "createVolume"]);
+});
+
+Deno.test("a claim whose secret may not be read says whom to ask, and gets its volume when it may be", async () => {
+  await using cluster = await Cluster.start();
+  const key = { name: "key", namespace: "team" };
+  cluster.api.put(secrets, { metadata: key, data: { pass: btoa("word") } });
+  let refusals = 2;
+  const provisioner = new Provisioner(cluster.loopOptions("loop", (client) =>
+    interrupted(client, (request, when) => {
+      if (request !== "get secrets" || when === "after" || refusals-- <= 0) return Promise.resolve();
+      return Promise.reject(new ApiError("get secrets team/key: forbidden", { status: 403, reason: "Forbidden" }));
+    })));
+  cluster.run((signal) => provisioner.run(signal));
+  cluster.addClass("locked", {
+    volumeBindingMode: "Immediate",
+    parameters: {
+      "csi.storage.k8s.io/provisioner-secret-name": key.name,
+      "csi.storage.k8s.io/provisioner-secret-namespace": key.namespace,
+    },
+  });
+  cluster.addClaim("data", { storageClassName: "locked" });
+  await cluster.bound();
+  assertMatch(
+    await cluster.event("ProvisioningFailed"),
+    /^get secrets team\/key: forbidden\. .* Role in namespace team /,
+  );
+  assertEquals(cluster.asked().filter((line) => line.includes("secrets")), ["GET /api/v1/namespaces/team/secrets/key"]);
 });

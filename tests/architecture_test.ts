@@ -67,6 +67,16 @@ Deno.test("one file runs commands, one exits the process, one maps kinds of fail
   assertEquals(having(/\bstatus\.NOT_FOUND\b/), ["csi/status.ts"]);
 });
 
+Deno.test("secrets are read in one place, by name, and listed nowhere", () => {
+  const sources = files.map((file) => [file, Deno.readTextFileSync(join(ROOT, file))] as const);
+  const naming = sources.filter(([, text]) => text.includes(`plural: "secrets"`)).map(([file]) => file);
+  assertEquals(naming, ["k8s/secrets.ts"]);
+  const importing = sources.flatMap(([, text]) => [...text.matchAll(/import \{(.*)\} from "\.\/secrets\.ts"/g)]);
+  assertEquals([...new Set(importing.map(([, names]) => names!.trim()))], ["readSecret"]);
+  const [, text] = sources.find(([file]) => file === "k8s/secrets.ts")!;
+  assertEquals([...text.matchAll(/client\.(\w+)\(/g)].map(([, call]) => call), ["get"]);
+});
+
 Deno.test("files fit on a few screens", () => {
   const long = files.map((file) => [file, Deno.readTextFileSync(join(ROOT, file)).split("\n").length] as const).filter((
     [, lines],
