@@ -99,7 +99,8 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
   metrics.watchGroups(() => surveyed ?? []);
   metrics.watchOrphans({
     orphans: () => orphanAgent.orphans.length,
-    lost: () => objects.list().filter(({ status }) => status?.state === "Lost").length,
+    lost: () =>
+      objects.list().filter(({ spec, status }) => spec.driverName === driver && status?.state === "Lost").length,
   });
 
   const identity = identityHandlers({ driver, version: manifest.version, ready: lvmAnswers(lvm) });

@@ -109,7 +109,7 @@ export class ClusterVolumes {
     const object = this.#volumes.get(id) ?? await this.#read(id);
     if (object === undefined) return;
     this.#requireOurs(object);
-    const left = await this.#dispose("deleting", object, (now) => isGone(now, object) || refusesToGo(now!));
+    const left = await this.#dispose("deleting", object, refusesToGo);
     if (isGone(left, object)) return;
     const { code, message } = left!.status!.error!;
     throw new StorageError(code, message);
@@ -244,23 +244,24 @@ export class ClusterVolumes {
 
   /** Has what was begun removed, and resolves when nothing of it is left. */
   async #undo(object: LvmVolume): Promise<void> {
-    await this.#dispose("undoing", object, (now) => isGone(now, object));
+    await this.#dispose("undoing", object, () => false);
   }
 
   /**
-   * Has the volume removed, and waits until that is so. In the stead of a node that is gone, what was never made is let go,
-   * and what an administrator forgot.
+   * Has the volume removed, and waits until it is gone, or until its node refuses. In the stead of a node that is gone, what was
+   * never made is let go, and what an administrator forgot.
    */
   async #dispose(
     doing: string,
     object: LvmVolume,
-    predicate: (now: LvmVolume | undefined) => boolean,
+    refuses: (now: LvmVolume) => boolean,
   ): Promise<LvmVolume | undefined> {
     const seen = this.#isSeen(object);
     await this.#remove(object);
     const abandoned = this.#isDeserted(object) && (!isMade(object) || isForgotten(object));
-    if (abandoned) await this.#letGo(object);
-    return await this.#wait(doing, object, predicate, { seen, ...(abandoned ? { timeoutMs: this.#waitMs } : {}) });
+    if (!abandoned) return await this.#wait(doing, object, (now) => isGone(now, object) || refuses(now!), { seen });
+    await this.#letGo(object);
+    return await this.#wait(doing, object, (now) => isGone(now, object), { seen, timeoutMs: this.#waitMs });
   }
 
   /**

@@ -11,7 +11,6 @@ import { forget, readRemains } from "../k8s/forgetting.ts";
 import { isForgotten, lvmNodes, type LvmVolume, lvmVolumes } from "../k8s/lvm_objects.ts";
 import { type PersistentVolume, persistentVolumes } from "../k8s/objects.ts";
 import { StorageError } from "../lvm/error.ts";
-import { volumeIdOf } from "../lvm/ids.ts";
 import { DRIVER_FLAGS } from "./driver_command.ts";
 import { DRIVER, FakeCluster } from "./fake/agents.ts";
 import { FakeApiServer } from "./fake/api_server.ts";

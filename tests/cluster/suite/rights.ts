@@ -6,6 +6,9 @@
 
 import type { AuditEvent } from "../../rig/control_plane.ts";
 
+/** Who asks, by the user agent, when a test asks with the token of a process: its requests are none of the process's. */
+export const TRESPASSER = "trespasser";
+
 /** What may be done to what: `list apps/deployments`, `patch persistentvolumeclaims/status`. */
 export type Right = string;
 
@@ -42,10 +45,11 @@ function rightsOf({ apiGroups, resources, verbs }: Rule): Right[] {
   );
 }
 
-/** What the requests of a user took; requests beyond objects, such as for health, take none. */
+/** What the requests of a process took; requests beyond objects, such as for health, take none. */
 export function usedBy(username: string, events: readonly AuditEvent[]): Set<Right> {
+  const own = events.filter(({ user, userAgent }) => user.username === username && userAgent !== TRESPASSER);
   return new Set(
-    events.filter(({ user }) => user.username === username).flatMap(({ verb, objectRef }) => {
+    own.flatMap(({ verb, objectRef }) => {
       if (objectRef?.resource === undefined) return [];
       const { apiGroup = "", resource, subresource } = objectRef;
       return [right(verb, apiGroup, subresource === undefined ? resource : `${resource}/${subresource}`)];
@@ -53,7 +57,7 @@ export function usedBy(username: string, events: readonly AuditEvent[]): Set<Rig
   );
 }
 
-/** The requests of a user that were refused for want of rights, each kind once. */
+/** The requests of a process that were refused for want of rights, each kind once. */
 export function refusedTo(username: string, events: readonly AuditEvent[]): Set<Right> {
   return usedBy(username, events.filter(({ responseStatus }) => responseStatus?.code === 403));
 }

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { AuditEvent } from "../../rig/control_plane.ts";
-import { grantedTo, peakPerSecond, type RbacObject, refusedTo, usedBy } from "./rights.ts";
+import { grantedTo, peakPerSecond, type RbacObject, refusedTo, TRESPASSER, usedBy } from "./rights.ts";
 
 const OBJECTS: RbacObject[] = [
   {
@@ -53,12 +53,13 @@ Deno.test("what roles grant is told for the one account that they are bound to",
   assertEquals([...grantedTo("nobody", OBJECTS)], []);
 });
 
-Deno.test("what requests took is told for one user, with subresources, and without health", () => {
+Deno.test("what requests took is told for one user, with subresources, without health and without tests", () => {
   const events = [
     event("get", { resource: "pods", subresource: "status" }),
     event("list", { resource: "deployments", apiGroup: "apps" }, { responseStatus: { code: 403 } }),
     event("get", undefined),
     event("get", { resource: "secrets" }, { user: { username: "other" } }),
+    event("delete", { resource: "pods" }, { userAgent: TRESPASSER, responseStatus: { code: 403 } }),
   ];
   assertEquals([...usedBy("me", events)], ["get pods/status", "list apps/deployments"]);
   assertEquals([...refusedTo("me", events)], ["list apps/deployments"]);

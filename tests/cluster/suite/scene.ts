@@ -21,7 +21,15 @@ export const CLUSTER_VARIABLE = "DENOLITH_TEST_CLUSTER";
 export const FULL = Deno.env.get("FULL") === "1";
 
 /** The kinds of what a scene makes beyond its namespace. */
-const BEYOND = new Set(["StorageClass", "PersistentVolume", "LVMVolume", "VolumeAttributesClass"]);
+const BEYOND = new Set([
+  "StorageClass",
+  "PersistentVolume",
+  "LVMVolume",
+  "LVMNode",
+  "VolumeAttributesClass",
+  "ClusterRole",
+  "ClusterRoleBinding",
+]);
 
 /** A stage for one life. */
 export class Scene extends Watcher implements AsyncDisposable {
