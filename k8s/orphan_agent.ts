@@ -97,7 +97,7 @@ export class OrphanAgent {
     return this.#orphans.length === 0 && found.length > 0 ? [] : [orphansCondition(this.#orphans)];
   }
 
-  /** Tells of new orphans, and removes those that the LVMNode says to remove; never fails. */
+  /** Tells of new orphans, and removes those that the LVMNode says to remove; what fails is tried again the next time. */
   async attend(node: LvmNode): Promise<void> {
     for (const orphan of this.#orphans.filter(({ uuid }) => !this.#told.has(uuid))) {
       this.#options.events.record(node, "Warning", "OrphanFound", orphanFound(orphan));
@@ -105,14 +105,18 @@ export class OrphanAgent {
     this.#told = new Set(this.#orphans.map(({ uuid }) => uuid));
     const { lvUuids, noneKnown } = removalWish(node.metadata.annotations);
     const wanted = this.#orphans.filter(({ uuid }) => lvUuids.has(uuid));
-    if (wanted.length === 0) return;
+    const known = wanted.length === 0 ? undefined : await this.#ask();
+    if (known === undefined) return;
+    for (const orphan of wanted) await this.#giveUp(node, orphan, { known, noneKnown });
+  }
+
+  /** What the API server knows now; nothing when it does not say. */
+  async #ask(): Promise<Known | undefined> {
     try {
-      const known = await askKnown(this.#options.client, this.#whose);
-      for (const orphan of wanted) await this.#giveUp(node, orphan, { known, noneKnown });
+      return await askKnown(this.#options.client, this.#whose);
     } catch (error) {
-      log.warn("orphans are to be removed, but the API server does not say that they are some; they are kept", {
-        error,
-      });
+      log.warn("orphans are to be removed, and are kept: the API server does not say that they are some", { error });
+      return undefined;
     }
   }
 

@@ -5,7 +5,7 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { type LvmNode, lvmNodes, lvmVolumes } from "../k8s/lvm_objects.ts";
+import { type LvmNode, lvmNodes, type LvmVolume, lvmVolumes } from "../k8s/lvm_objects.ts";
 import { events } from "../k8s/objects.ts";
 import { NONE_KNOWN, REMOVE_ORPHANS_ANNOTATION } from "../k8s/orphans.ts";
 import { snapshotIdOf, volumeIdOf } from "../lvm/ids.ts";
@@ -64,10 +64,13 @@ function said(cluster: FakeCluster, reason: string): string[] {
 }
 
 /** Removes an object by force, so that its LV stays. */
-async function takeAway({ client, objects }: FakeCluster, id: string): Promise<void> {
+async function takeAway(cluster: FakeCluster, id: string): Promise<void> {
+  const { client, objects } = cluster;
   await client.patch(lvmVolumes, { name: id }, { merge: { metadata: { finalizers: null } } });
   await client.delete(lvmVolumes, { name: id });
-  await objects.waitFor(id, (object) => object === undefined, { timeoutMs: 5_000 });
+  for (const copy of [objects, cluster.agent("n1").objects]) {
+    await copy.waitFor(id, (object) => object === undefined, { timeoutMs: 5_000 });
+  }
 }
 
 Deno.test("an LV without an object is called an orphan after a minute: by a condition, by one event, and in a figure", async () => {
@@ -123,9 +126,10 @@ Deno.test("volumes are no orphans at any moment of their lives, nor is what of t
 });
 
 /** Gives an LV its object again. */
-async function takeBack({ volumes, objects }: FakeCluster, id: string): Promise<void> {
-  await volumes.create(namedRequest("orphan", SIZE), ANYWHERE);
-  await objects.waitFor(id, (object) => object?.status?.state === "Ready", { timeoutMs: 5_000 });
+async function takeBack(cluster: FakeCluster, id: string): Promise<void> {
+  await cluster.volumes.create(namedRequest("orphan", SIZE), ANYWHERE);
+  const isReady = (object?: LvmVolume) => object?.status?.state === "Ready";
+  await cluster.agent("n1").objects.waitFor(id, isReady, { timeoutMs: 5_000 });
 }
 
 Deno.test("an orphan that somebody names is removed, and no other", async () => {
