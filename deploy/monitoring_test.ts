@@ -44,6 +44,7 @@ async function figures(): Promise<Map<string, readonly string[]>> {
   metrics.onRequest("get", "nodes", 200);
   metrics.onDepth("lvmvolume", 1);
   metrics.watchGroups(() => [GROUP]);
+  metrics.watchOrphans({ orphans: () => 1, lost: () => 1 });
   const lines = (await metrics.text()).matchAll(/^(\w+)(?:\{(.*)\})? \S+$/gm);
   return new Map([...lines].map(([, name, labels]) => [name!, labels?.match(/\w+(?==")/g) ?? []]));
 }
