@@ -12,6 +12,7 @@ import { controllerHandlers } from "./csi/controller.ts";
 import { Controller, Identity } from "./csi/csi_pb.ts";
 import { socketPath } from "./csi/endpoint.ts";
 import { identityHandlers, requireDriverName } from "./csi/identity.ts";
+import { parseGroupList } from "./csi/parameters.ts";
 import { serve } from "./csi/server.ts";
 import { bindService } from "./csi/service.ts";
 import { TOPOLOGY_KEY } from "./csi/topology.ts";
@@ -69,6 +70,7 @@ export async function controller(flags: Flags, end: AbortSignal): Promise<number
     client,
     driver,
     ...own,
+    parseGroups: parseGroupList,
     waitMs: WAIT_MS,
     annotations: (requestName) => intentAnnotations(claims.get(requestName)),
   });

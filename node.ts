@@ -58,7 +58,14 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
   const { client, metrics } = cluster;
   const events = new EventRecorder(client, { component: `${driver}/node`, instance: nodeName });
   const objects = new Informer(client, lvmVolumes, { fieldSelector: `spec.nodeName=${nodeName}` });
-  const machine = openMachine({ exec, driver, groups, mountRoots, recorded: (id) => recordedIn(objects.get(id)) });
+  const machine = openMachine({
+    exec,
+    driver,
+    groups,
+    mountRoots,
+    recorded: (id) => recordedIn(objects.get(id)),
+    onRemoved: () => nodeAgent.poke(),
+  });
   const { lvm, upkeep, volumes, staging, locks } = machine;
   const onChange = () => nodeAgent.poke();
 

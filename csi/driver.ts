@@ -13,7 +13,7 @@ import { Lvm } from "../lvm/lvm.ts";
 import { withRealPaths } from "../lvm/mounts.ts";
 import { Snapshots } from "../lvm/snapshots.ts";
 import { Staging } from "../lvm/staging.ts";
-import { Upkeep } from "../lvm/upkeep.ts";
+import { Upkeep, type UpkeepOptions } from "../lvm/upkeep.ts";
 import { Volumes, type VolumesOptions } from "../lvm/volumes.ts";
 import { controllerHandlers } from "./controller.ts";
 import { Controller, Identity, Node } from "./csi_pb.ts";
@@ -74,7 +74,8 @@ export interface Services {
 /** What {@linkcode openMachine} needs. */
 export type MachineOptions =
   & Pick<StandaloneOptions, "exec" | "driver" | "groups" | "mountRoots">
-  & Pick<VolumesOptions, "recorded">;
+  & Pick<VolumesOptions, "recorded">
+  & Pick<UpkeepOptions, "onRemoved">;
 
 /** What a driver has on this machine. */
 export interface Machine {
@@ -93,9 +94,11 @@ export interface Machine {
 }
 
 /** Puts together what a driver has on this machine; nothing runs yet. */
-export function openMachine({ exec, driver, groups, mountRoots, recorded }: MachineOptions): Machine {
+export function openMachine(options: MachineOptions): Machine {
+  const { exec, driver, groups, mountRoots, recorded, onRemoved } = options;
   const lvm = new Lvm(exec);
-  const upkeep = new Upkeep({ lvm, driver, onError: (error) => log.warn("upkeep failed", { error }) });
+  const onError = (error: unknown) => log.warn("upkeep failed", { error });
+  const upkeep = new Upkeep({ lvm, driver, onError, ...(onRemoved && { onRemoved }) });
   const volumes = new Volumes({ lvm, driver, groups, upkeep, ...(recorded && { recorded }) });
   const snapshots = new Snapshots({ lvm, driver, volumes, upkeep });
   const staging = new Staging({ lvm, volumes, mountRoots });

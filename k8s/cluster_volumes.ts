@@ -23,6 +23,7 @@ import {
   REMOVE_ANNOTATION,
 } from "./lvm_objects.ts";
 import { chooseNode, nodeCapacity, type NodeChoice } from "./placement.ts";
+import { type ParseGroups, Rooms } from "./rooms.ts";
 import { actualSize, lvmVolumeFor, type NamedRequest, requireSatisfying } from "./volume_spec.ts";
 
 /** A volume that exists. */
@@ -47,6 +48,8 @@ export interface ClusterVolumesOptions {
   readonly volumes: Informer<LvmVolume>;
   /** All LVMNodes. */
   readonly nodes: Informer<LvmNode>;
+  /** Reads a list of volume groups. */
+  readonly parseGroups: ParseGroups;
   /** How long a call waits for a node, in milliseconds. */
   readonly waitMs: number;
   /** Annotations for the object of a request's name; none by default. */
@@ -56,21 +59,26 @@ export interface ClusterVolumesOptions {
 /** How often a change is tried against changes of the status. */
 const TRIES = 5;
 
+/** How long a new object is waited for to be seen, in milliseconds, so that the next volume is placed with it in mind. */
+const SEEN_MS = 5_000;
+
 /** The volumes of one driver in the cluster. */
 export class ClusterVolumes {
   readonly #client: ApiClient;
   readonly #driver: string;
   readonly #volumes: Informer<LvmVolume>;
   readonly #nodes: Informer<LvmNode>;
+  readonly #rooms: Rooms;
   readonly #waitMs: number;
   readonly #annotations: (requestName: string) => Readonly<Record<string, string>>;
 
-  /** Makes the service; it keeps no state. */
+  /** Makes the service; it keeps nothing but what is being written. */
   constructor(options: ClusterVolumesOptions) {
     this.#client = options.client;
     this.#driver = options.driver;
     this.#volumes = options.volumes;
     this.#nodes = options.nodes;
+    this.#rooms = new Rooms(options);
     this.#waitMs = options.waitMs;
     this.#annotations = options.annotations ?? (() => ({}));
   }
@@ -167,11 +175,7 @@ export class ClusterVolumes {
 
   /** What groups that match could still take, on the node or, without one, on all of them. */
   capacity(groups: GroupMatcher, nodeId?: string): Promise<GroupCapacity> {
-    return Promise.resolve(nodeCapacity(groups, this.#ourNodes(), nodeId));
-  }
-
-  #ourNodes(): LvmNode[] {
-    return this.#nodes.list().filter(({ spec }) => spec.driverName === this.#driver);
+    return Promise.resolve(nodeCapacity(groups, this.#rooms.list(nodeId)));
   }
 
   async #read(id: VolumeId): Promise<LvmVolume | undefined> {
@@ -183,13 +187,16 @@ export class ClusterVolumes {
     }
   }
 
-  /** Writes the object, or answers the one that is there. */
+  /** Writes the object, or answers the one that is there. Its room is taken from the moment of the choice on. */
   async #write(request: NamedRequest, choice: NodeChoice): Promise<LvmVolume> {
-    const nodeName = chooseNode(request, choice, this.#ourNodes());
+    const nodeName = chooseNode(request, choice, this.#rooms.list());
     const object = lvmVolumeFor(request, { driver: this.#driver, nodeName });
     object.metadata.annotations = { ...this.#annotations(request.name) };
+    using _expected = this.#rooms.expect(object);
     try {
-      return await this.#client.create(lvmVolumes, object);
+      const made = await this.#client.create(lvmVolumes, object);
+      await this.#volumes.seen(request.id, () => this.#isSeen(made), { timeoutMs: SEEN_MS });
+      return made;
     } catch (error) {
       if (!isAlreadyExists(error)) throw unavailable(`creating volume ${request.id}`, error);
     }

@@ -107,6 +107,8 @@ export interface NodeVolumeGroup {
   writeable: boolean;
   allocationPolicy?: string;
   metadata?: { size: string; free: string };
+  /** The volumes of the driver whose LVs `free` does not count, by the names of their LVMVolumes. */
+  volumes?: { name: string; size: string }[];
 }
 
 /** What a node's agent sees. */

@@ -9,6 +9,7 @@ import type { Exec } from "../lvm/exec.ts";
 import type { GroupMatcher } from "../lvm/groups.ts";
 import { formatQuantity } from "../lvm/size.ts";
 import { readSurvey, type SurveyedGroup } from "../lvm/survey.ts";
+import { ownedVolumeId } from "../lvm/tags.ts";
 import { type ApiClient, isAlreadyExists, isNotFound } from "./client.ts";
 import { sleep, systemClock, timestamp } from "./clock.ts";
 import {
@@ -90,13 +91,13 @@ export class NodeAgent {
 
   /** Writes what LVM says now. */
   async refresh(): Promise<void> {
-    const { exec, groups, onReport, conditions, onWritten } = this.#options;
+    const { exec, driver, groups, onReport, conditions, onWritten } = this.#options;
     const survey = await readSurvey(exec);
     try {
       await onReport(survey.groups);
     } finally {
       const now = new Date();
-      const status = statusOf(survey.groups.filter(({ name }) => groups.matches(name)), now);
+      const status = statusOf(survey.groups.filter(({ name }) => groups.matches(name)), { driver, now });
       const object = await this.#write(status, conditions?.(survey.groups) ?? [], now);
       await onWritten?.(object);
     }
@@ -142,17 +143,20 @@ export class NodeAgent {
   }
 }
 
-/** What a node tells of its groups. */
-export function statusOf(groups: readonly SurveyedGroup[], now: Date): LvmNodeStatus {
+/** What the node of a driver tells of its groups when it looked at them. */
+export function statusOf(
+  groups: readonly SurveyedGroup[],
+  { driver, now }: { driver: string; now: Date },
+): LvmNodeStatus {
   const sum = (size: (group: SurveyedGroup) => bigint) => formatQuantity(groups.reduce((all, g) => all + size(g), 0n));
   return {
     lastUpdate: timestamp(now),
     total: { volumeGroups: groups.length, size: sum(({ size }) => size), free: sum(({ free }) => free) },
-    volumeGroups: groups.map(accountOf),
+    volumeGroups: groups.map((group) => accountOf(group, driver)),
   };
 }
 
-function accountOf(group: SurveyedGroup): NodeVolumeGroup {
+function accountOf(group: SurveyedGroup, driver: string): NodeVolumeGroup {
   const { name, uuid, size, free, extentSize, lvs, pvs, missingPvs, writeable, metadataSize, metadataFree } = group;
   return {
     name,
@@ -166,5 +170,9 @@ function accountOf(group: SurveyedGroup): NodeVolumeGroup {
     missingPVs: missingPvs,
     writeable,
     metadata: { size: formatQuantity(metadataSize), free: formatQuantity(metadataFree) },
+    volumes: lvs.flatMap(({ tags, size }) => {
+      const id = ownedVolumeId(driver, tags);
+      return id === undefined ? [] : [{ name: id, size: formatQuantity(size) }];
+    }),
   };
 }

@@ -1,6 +1,8 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { ANY_GROUP, exactly } from "../lvm/groups.ts";
+import { volumeIdOf } from "../lvm/ids.ts";
 import { readSurvey, type SurveyedGroup } from "../lvm/survey.ts";
+import { markVolumeDeleted, volumeTags } from "../lvm/tags.ts";
 import { FakeApiServer } from "../tests/fake/api_server.ts";
 import { FakeMachine, refuse } from "../tests/fake/machine.ts";
 import { ApiError } from "./client.ts";
@@ -38,7 +40,10 @@ Deno.test("statusOf() tells of each group, and of all of them together", async (
     missingPvs: group.name === "fast" ? 1 : 0,
     writeable: group.name === "data",
   }));
-  const { total, volumeGroups, lastUpdate } = statusOf(groups, new Date(Date.UTC(2026, 1, 3, 4, 5, 6, 789)));
+  const { total, volumeGroups, lastUpdate } = statusOf(groups, {
+    driver: "lvm.denolith.dev",
+    now: new Date(Date.UTC(2026, 1, 3, 4, 5, 6, 789)),
+  });
   assertEquals(lastUpdate, "2026-02-03T04:05:06Z");
   assertEquals(total, { volumeGroups: 2, size: "12Gi", free: "11Gi" });
   assertEquals(volumeGroups, [
@@ -48,6 +53,7 @@ Deno.test("statusOf() tells of each group, and of all of them together", async (
       ...{ size: "10Gi", free: "9Gi", extentSize: "4Mi" },
       ...{ lvCount: 2, pvCount: 1, snapshotCount: 1, missingPVs: 0, writeable: true },
       metadata: volumeGroups![0]!.metadata!,
+      volumes: [],
     },
     {
       name: "fast",
@@ -55,10 +61,31 @@ Deno.test("statusOf() tells of each group, and of all of them together", async (
       ...{ size: "2Gi", free: "2Gi", extentSize: "1Mi" },
       ...{ lvCount: 0, pvCount: 1, snapshotCount: 0, missingPVs: 1, writeable: false },
       metadata: volumeGroups![1]!.metadata!,
+      volumes: [],
     },
   ]);
   assertEquals(volumeGroups![0]!.metadata?.free, "508Ki");
-  assertEquals(statusOf([], new Date()).total, { volumeGroups: 0, size: "0", free: "0" });
+  assertEquals(statusOf([], { driver: "d", now: new Date() }).total, { volumeGroups: 0, size: "0", free: "0" });
+});
+
+Deno.test("statusOf() lists the driver's volumes that are in a group, and neither other LVs nor deleted ones", async () => {
+  const fake = machine();
+  const content = { state: "raw" } as const;
+  const tagged = (driver: string, name: string) =>
+    volumeTags(driver, { id: volumeIdOf(name), content, mkfsOptions: [], shared: true, erase: "zero" })
+      .flatMap((tag) => ["--addtag", tag]);
+  const size = ["--size", `${GiB}b`];
+  await lvcreate(fake, ...size, ...tagged("d", "mine"), "--name", "mine", "data");
+  await lvcreate(fake, ...size, ...tagged("e", "others"), "--name", "others", "data");
+  await lvcreate(fake, ...size, "--name", "plain", "data");
+  await lvcreate(fake, ...size, ...tagged("d", "gone"), "--name", "gone", "data");
+  const args = ["lvchange", ...markVolumeDeleted(volumeIdOf("gone")), "data/gone"];
+  assertEquals((await fake.run({ program: "lvm", args, mutates: true })).code, 0);
+  const { volumeGroups } = statusOf((await readSurvey(fake)).groups, { driver: "d", now: new Date() });
+  assertEquals(volumeGroups?.map(({ free, volumes }) => [free, volumes]), [
+    ["6Gi", [{ name: volumeIdOf("mine"), size: "1Gi" }]],
+    ["2Gi", []],
+  ]);
 });
 
 async function scene(fake: FakeMachine, options: Partial<NodeAgentOptions> = {}) {

@@ -1,13 +1,12 @@
 /**
- * Which node is to make a volume: decided from what the nodes say that they have.
+ * Which node is to make a volume: decided from what the nodes have room for.
  *
  * @module
  */
 
 import { StorageError } from "../lvm/error.ts";
-import { candidates, capacity, compare, type GroupCapacity, type GroupMatcher, type GroupRoom } from "../lvm/groups.ts";
-import { parseQuantity } from "../lvm/size.ts";
-import type { LvmNode, NodeVolumeGroup } from "./lvm_objects.ts";
+import { candidates, capacity, compare, type GroupCapacity, type GroupMatcher } from "../lvm/groups.ts";
+import type { NodeRoom } from "./rooms.ts";
 import type { NamedRequest } from "./volume_spec.ts";
 
 /** Where a volume may be. */
@@ -24,11 +23,11 @@ export interface NodeChoice {
  *
  * @throws {StorageError} `NoSpace` with what each node has; `OutOfRange` when the size fits no whole extents anywhere.
  */
-export function chooseNode(request: NamedRequest, choice: NodeChoice, nodes: readonly LvmNode[]): string {
+export function chooseNode(request: NamedRequest, choice: NodeChoice, nodes: readonly NodeRoom[]): string {
   const { allowed, preferred } = choice;
-  const possible = nodes.filter(({ metadata: { name } }) => allowed?.includes(name) ?? true);
+  const possible = nodes.filter(({ name }) => allowed?.includes(name) ?? true);
   if (possible.length === 0) {
-    const there = nodes.map(({ metadata: { name } }) => name).join(", ") || "none";
+    const there = nodes.map(({ name }) => name).join(", ") || "none";
     throw new StorageError(
       "NoSpace",
       `choosing a node for volume ${request.id}: ${
@@ -37,13 +36,13 @@ export function chooseNode(request: NamedRequest, choice: NodeChoice, nodes: rea
     );
   }
   const refusals: StorageError[] = [];
-  const fitting = possible.flatMap((node) => {
+  const fitting = possible.flatMap(({ name, groups }) => {
     try {
-      const [best] = candidates(groupsOf(node), request.groups, request.range, request.preference);
-      return best === undefined ? [] : [{ name: node.metadata.name, free: best.group.free }];
+      const [best] = candidates(groups, request.groups, request.range, request.preference);
+      return best === undefined ? [] : [{ name, free: best.group.free }];
     } catch (error) {
       if (!(error instanceof StorageError)) throw error;
-      refusals.push(new StorageError(error.kind, `node ${node.metadata.name}: ${error.message}`));
+      refusals.push(new StorageError(error.kind, `node ${name}: ${error.message}`));
       return [];
     }
   });
@@ -58,25 +57,7 @@ export function chooseNode(request: NamedRequest, choice: NodeChoice, nodes: rea
   return first!.name;
 }
 
-/** What groups that match could still take, on the node or, without one, on all of them. */
-export function nodeCapacity(wanted: GroupMatcher, nodes: readonly LvmNode[], nodeName?: string): GroupCapacity {
-  const groups = nodes.filter(({ metadata: { name } }) => nodeName === undefined || name === nodeName).flatMap(
-    groupsOf,
-  );
-  return capacity(groups, wanted);
-}
-
-function groupsOf({ status }: LvmNode): GroupRoom[] {
-  return (status?.volumeGroups ?? []).map(roomOf);
-}
-
-function roomOf({ name, free, extentSize, missingPVs, writeable }: NodeVolumeGroup): GroupRoom {
-  return {
-    name,
-    free: parseQuantity(free) ?? 0n,
-    extentSize: parseQuantity(extentSize) ?? 4n << 20n,
-    missingPvs: missingPVs,
-    writeable,
-    answers: true,
-  };
+/** What groups of the nodes that match could still take. */
+export function nodeCapacity(wanted: GroupMatcher, nodes: readonly NodeRoom[]): GroupCapacity {
+  return capacity(nodes.flatMap(({ groups }) => groups), wanted);
 }

@@ -3,13 +3,14 @@ import { type ErrorKind, StorageError } from "../lvm/error.ts";
 import { ANY_GROUP, exactly, type GroupPreference } from "../lvm/groups.ts";
 import { volumeIdOf } from "../lvm/ids.ts";
 import type { SizeRange } from "../lvm/size.ts";
-import type { LvmNode, NodeVolumeGroup } from "./lvm_objects.ts";
+import type { NodeVolumeGroup } from "./lvm_objects.ts";
 import { chooseNode, nodeCapacity } from "./placement.ts";
+import { type NodeRoom, nodeRoom } from "./rooms.ts";
 import type { NamedRequest } from "./volume_spec.ts";
 
 const MiB = 1n << 20n;
 
-function node(name: string, ...groups: (Partial<NodeVolumeGroup> & { free: string })[]): LvmNode {
+function node(name: string, ...groups: (Partial<NodeVolumeGroup> & { free: string })[]): NodeRoom {
   const volumeGroups = groups.map((group) => ({
     name: "data",
     uuid: "u",
@@ -22,8 +23,7 @@ function node(name: string, ...groups: (Partial<NodeVolumeGroup> & { free: strin
     writeable: true,
     ...group,
   }));
-  const metadata = { name };
-  return { apiVersion: "v", kind: "LVMNode", metadata, spec: { driverName: "d" }, status: { volumeGroups } };
+  return nodeRoom({ metadata: { name }, spec: { driverName: "d" }, status: { volumeGroups } }, [], () => ANY_GROUP);
 }
 
 function request(range: SizeRange, preference: GroupPreference = "leastFree", groups = ANY_GROUP): NamedRequest {
@@ -66,7 +66,6 @@ Deno.test("chooseNode() passes over groups that LVM would refuse, of other names
     node("locked", { free: "1Gi", writeable: false }),
     node("odd", { free: "a lot" }),
     node("new"),
-    { ...node("newer"), status: {} },
     node("good", { name: "fast", free: "1Gi" }),
   ];
   assertEquals(chooseNode(TEN, ANYWHERE, nodes), "good");
@@ -92,17 +91,20 @@ Deno.test("chooseNode() tells a size that no extent fits from a lack of room", (
   assertEquals(chooseNode(between, ANYWHERE, [...coarse, node("d", { free: "1Gi", extentSize: "1Mi" })]), "d");
 });
 
-Deno.test("nodeCapacity() adds up what matches, on one node or on all", () => {
-  const nodes = [
-    node("a", { free: "2Gi" }, { name: "fast", free: "1Gi", extentSize: "1Mi" }, { free: "9Gi", missingPVs: 1 }),
-    node("b", { free: "3Gi" }),
-  ];
+Deno.test("nodeCapacity() adds up what matches of the nodes", () => {
+  const one = node(
+    "a",
+    { free: "2Gi" },
+    { name: "fast", free: "1Gi", extentSize: "1Mi" },
+    { free: "9Gi", missingPVs: 1 },
+  );
+  const nodes = [one, node("b", { free: "3Gi" })];
   const GiB = 1n << 30n;
   assertEquals(nodeCapacity(ANY_GROUP, nodes), { available: 6n * GiB, largest: 3n * GiB, smallest: MiB });
-  assertEquals(nodeCapacity(exactly("data"), nodes, "a"), {
+  assertEquals(nodeCapacity(exactly("data"), [one]), {
     available: 2n * GiB,
     largest: 2n * GiB,
     smallest: 4n * MiB,
   });
-  assertEquals(nodeCapacity(ANY_GROUP, nodes, "c"), { available: 0n, largest: 0n, smallest: 0n });
+  assertEquals(nodeCapacity(ANY_GROUP, []), { available: 0n, largest: 0n, smallest: 0n });
 });

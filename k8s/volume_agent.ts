@@ -13,7 +13,7 @@ import type { VolumeId } from "../lvm/ids.ts";
 import { type Locks, volumeLock } from "../lvm/locks.ts";
 import type { Lvm } from "../lvm/lvm.ts";
 import type { VolumeGroup } from "../lvm/report.ts";
-import { formatBytes } from "../lvm/size.ts";
+import { formatBytes, formatQuantity } from "../lvm/size.ts";
 import type { RecordedVolume } from "../lvm/volume_state.ts";
 import { requireSatisfying, type Volume, type Volumes } from "../lvm/volumes.ts";
 import { type ApiClient, isConflict, isNotFound } from "./client.ts";
@@ -47,7 +47,7 @@ export interface VolumeAgentOptions {
   readonly locks: Locks;
   /** Reads a list of volume groups. */
   readonly parseGroups: (list: string) => GroupMatcher;
-  /** Is told when an LV was made, grown or removed. */
+  /** Is told when an LV was made, grown or removed, and when a group has less room than was told of it. */
   readonly onChange: () => void;
   /** Is aborted when the agent is to end: what was written is not waited for any more. */
   readonly end: AbortSignal;
@@ -61,6 +61,9 @@ export function recordedIn(object: LvmVolume | undefined): RecordedVolume | unde
 
 /** Failures that may pass by themselves: the object stays as it is, and is tried again. */
 const PASSING: readonly ErrorKind[] = ["Busy", "StillRunning", "Unavailable"];
+
+/** Failures for want of room in a group. */
+const ROOMLESS: readonly ErrorKind[] = ["NoSpace", "OutOfRange"];
 
 /** How long a turn waits to see what it wrote, in milliseconds. */
 const SEEN_MS = 5_000;
@@ -146,6 +149,8 @@ export class VolumeAgent {
 
   async #grow(object: LvmVolume, before: Volume): Promise<void> {
     const { volumes, events, onChange } = this.#options;
+    // A turn before may have grown it, and not lived to tell. If no more can be had, this is what it takes of its group.
+    await this.#write(object, { ...object.status, size: formatQuantity(before.size) });
     const grown = await volumes.expand(before.id, wantedRange(object));
     onChange();
     await this.#write(object, madeStatus(object, grown));
@@ -177,6 +182,8 @@ export class VolumeAgent {
   }
 
   async #fail(object: LvmVolume, error: StorageError): Promise<void> {
+    // the controller chose by what was told of the groups; it is to know better before somebody chooses anew
+    if (ROOMLESS.includes(error.kind)) this.#options.onChange();
     const latest = this.#options.objects.get(object.metadata.name) ?? object;
     await this.#write(latest, error.kind === "Lost" ? lostStatus(latest, error) : failedStatus(latest, error));
   }

@@ -22,7 +22,11 @@ export interface GroupMatcher {
 export type GroupPreference = "leastFree" | "mostFree";
 
 /** What it takes to know of a group to choose it. */
-export type GroupRoom = Pick<VolumeGroup, "name" | "free" | "extentSize" | "missingPvs" | "writeable" | "answers">;
+export interface GroupRoom
+  extends Pick<VolumeGroup, "name" | "free" | "extentSize" | "missingPvs" | "writeable" | "answers"> {
+  /** What is not free because volumes that were asked for will yet take it, in bytes; nothing by default. */
+  readonly pending?: bigint;
+}
 
 /** A group that can take a volume, and the size that the volume would have there, in bytes. */
 export interface Candidate<G extends GroupRoom = VolumeGroup> {
@@ -115,7 +119,8 @@ function account(group: GroupRoom): string {
   if (!group.answers) return `${group.name} (it does not answer)`;
   if (group.missingPvs > 0) return `${group.name} (${group.missingPvs} of its disks are missing)`;
   if (!group.writeable) return `${group.name} (read-only or exported)`;
-  return `${group.name} (${formatBytes(group.free)} free)`;
+  const pending = group.pending ? `, ${formatBytes(group.pending)} more for volumes that are being made` : "";
+  return `${group.name} (${formatBytes(group.free)} free${pending})`;
 }
 
 /** How two values are sorted. */

@@ -42,6 +42,8 @@ export interface UpkeepOptions {
   readonly driver: string;
   /** Is told what failed; it is tried again later. */
   readonly onError: (error: unknown) => void;
+  /** Is told when an LV was removed, so that its space is free; nobody by default. */
+  readonly onRemoved?: () => void;
   /** When what failed is tried again, in milliseconds; a minute by default. */
   readonly retryMs?: number;
 }
@@ -92,6 +94,7 @@ export class Upkeep {
   readonly #exec: Exec;
   readonly #driver: string;
   readonly #onError: (error: unknown) => void;
+  readonly #onRemoved: () => void;
   readonly #retryMs: number;
   #pass: Promise<void> | undefined;
   #wanted = false;
@@ -105,6 +108,7 @@ export class Upkeep {
     this.#exec = options.lvm.exec;
     this.#driver = options.driver;
     this.#onError = options.onError;
+    this.#onRemoved = options.onRemoved ?? (() => {});
     this.#retryMs = options.retryMs ?? RETRY_MS;
   }
 
@@ -188,6 +192,7 @@ export class Upkeep {
     const records = recordsOf(this.#driver, group, tags.id, lv.uuid);
     if (records.length > 0) await removeRecords(this.#lvm, group, records);
     await changeUnless(["NotFound"], this.#lvm, group, ["lvremove", "--yes", `${group.name}/${lv.name}`]);
+    this.#onRemoved();
   }
 
   async #activated(doomed: Doomed): Promise<Doomed> {

@@ -13,6 +13,7 @@ import { type ErrorKind, StorageError } from "../lvm/error.ts";
 import { exactly } from "../lvm/groups.ts";
 import { volumeIdOf } from "../lvm/ids.ts";
 import { DRIVER, FakeCluster } from "./fake/agents.ts";
+import { until } from "./fake/cluster.ts";
 import { FakeMachine, refuse } from "./fake/machine.ts";
 import { namedRequest } from "./fake/request.ts";
 
@@ -120,6 +121,91 @@ Deno.test("of several nodes the first preferred one with room is taken, or else 
   assertEquals(await place("b", { ...big, preference: "mostFree" }), "node-2");
   assertEquals(await place("c", big, ["node-1", "node-2"]), "node-2", "node-1 has no room");
   assertEquals(await place("d", {}, ["node-1", "node-2"]), "node-1");
+});
+
+Deno.test("volumes that are asked for at once do not overbook a group: the node refuses none of them", async () => {
+  const machine = machineWith({ data: 100n * MiB });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const create = (name: string) => cluster.volumes.create(request(name), ANYWHERE);
+  const four = await Promise.allSettled(["a", "b", "c", "d"].map(create));
+  assertEquals(four.map(({ status }) => status), ["fulfilled", "fulfilled", "fulfilled", "rejected"]);
+  const { reason } = four[3] as PromiseRejectedResult;
+  assert(reason.message.includes("no room in data (4 MiB free, 96 MiB more for volumes that are being made)"), reason);
+  const asked = cluster.api.requests.filter(({ method, path }) => method === "POST" && path.endsWith("/lvmvolumes"));
+  assertEquals([asked.length, left(cluster, machine)], [3, [3, 3]]);
+
+  await cluster.volumes.delete(volumeIdOf("b"));
+  await cluster.nodes.waitFor("node-1", (node) => node?.status?.total?.free === "36Mi", { timeoutMs: 5_000 });
+  await create("d");
+  await fails("NoSpace", create("b"));
+});
+
+Deno.test("volumes that are asked for at once are spread over the nodes that have room, by what the class prefers", async () => {
+  for (const preference of ["leastFree", "mostFree"] as const) {
+    const machines = { "node-1": machineWith({ data: 100n * MiB }), "node-2": machineWith({ data: 40n * MiB }) };
+    await using cluster = await FakeCluster.start(machines);
+    const create = (name: string) => cluster.volumes.create(request(name, { preference }), ANYWHERE);
+    const nodes = (await Promise.all(["a", "b", "c", "d"].map(create))).map(({ nodeId }) => nodeId);
+    const first = preference === "leastFree" ? ["node-2", "node-1"] : ["node-1", "node-1"];
+    assertEquals([nodes.slice(0, 2), nodes.toSorted()], [first, ["node-1", "node-1", "node-1", "node-2"]]);
+    await fails("NoSpace", create("e"));
+  }
+});
+
+Deno.test("what a growing volume will take is not promised to others", async () => {
+  const machine = machineWith({ data: 100n * MiB });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const { id } = await cluster.volumes.create(request("a"), ANYWHERE);
+  const gate = Promise.withResolvers<void>();
+  machine.fault = ({ args }) => args[0] === "lvextend" ? gate.promise.then(() => undefined) : undefined;
+  const growing = cluster.volumes.expand(id, { required: 80n * MiB });
+  await cluster.objects.waitFor(id, (object) => object?.spec.size === "80Mi", { timeoutMs: 5_000 });
+  const capacity = () => cluster.volumes.capacity(exactly("data"), "node-1");
+  assertEquals((await capacity()).largest, 20n * MiB);
+  await fails("NoSpace", cluster.volumes.create(request("b"), ANYWHERE));
+  gate.resolve();
+  await growing;
+  assertEquals((await capacity()).largest, 20n * MiB);
+});
+
+Deno.test("a growth that was made and not told is told before the next one is refused", async () => {
+  const machine = machineWith({ data: 128n * MiB });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const { id } = await cluster.volumes.create(request("a"), ANYWHERE);
+  machine.fault = ({ args }) => {
+    if (args[0] === "lvextend") cluster.api.faults.refuse = { status: 500, times: 1_000 };
+    return undefined;
+  };
+  const ask = (size: string) => cluster.client.patch(lvmVolumes, { name: id }, { merge: { spec: { size } } });
+  await ask("64Mi");
+  await until(() => machine.allLvs()[0]!.lv.size === 64n * MiB, "the lvextend");
+  await cluster.stopAgent("node-1");
+  machine.fault = undefined;
+  cluster.api.faults.refuse = { status: 0, times: 0 };
+  await ask("1Gi");
+  assertEquals(only(cluster).status?.size, "32Mi");
+  const before = cluster.api.requests.length;
+  cluster.startAgent("node-1", machine);
+  await cluster.objects.waitFor(id, (object) => object?.status?.error !== undefined, { timeoutMs: 5_000 });
+  const told = cluster.api.requests.slice(before).filter(({ path }) => path.endsWith(`/lvmvolumes/${id}/status`))
+    .map(({ body }) => (body as LvmVolume).status)
+    .map((status) => [status?.size, status?.error?.code]);
+  assertEquals(told, [["64Mi", undefined], ["64Mi", "OutOfRange"]]);
+});
+
+Deno.test("a group that has less than was told is told of before a minute is over", async () => {
+  const machine = machineWith({ data: 132n * MiB });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const { id } = await cluster.volumes.create(request("a"), ANYWHERE);
+  await cluster.nodes.waitFor("node-1", (node) => node?.status?.total?.free === "100Mi", { timeoutMs: 5_000 });
+  const size = ["--size", `${80n * MiB}b`];
+  await machine.run({
+    program: "lvm",
+    args: ["lvcreate", "--yes", "--wipesignatures", "n", ...size, "--name", "by-hand", "data"],
+    mutates: true,
+  });
+  await fails("OutOfRange", cluster.volumes.expand(id, { required: 64n * MiB }));
+  await cluster.nodes.waitFor("node-1", (node) => node?.status?.total?.free === "20Mi", { timeoutMs: 5_000 });
 });
 
 Deno.test("a name that stands for another volume is refused", async () => {

@@ -51,6 +51,7 @@ export class FakeAgent implements AsyncDisposable {
       groups: ANY_GROUP,
       mountRoots: ["/mnt"],
       recorded: (id) => recordedIn(objects.get(id)),
+      onRemoved: () => this.node.poke(),
     });
     this.node = new NodeAgent({
       client: this.client,
@@ -122,7 +123,8 @@ export class FakeCluster implements AsyncDisposable {
 
   private constructor(waitMs: number) {
     const { client, objects, nodes } = this;
-    this.volumes = new ClusterVolumes({ client, driver: DRIVER, volumes: objects, nodes, waitMs });
+    const parseGroups = parseGroupList;
+    this.volumes = new ClusterVolumes({ client, driver: DRIVER, volumes: objects, nodes, parseGroups, waitMs });
   }
 
   /** Starts one whose controller has seen all nodes, and waits so many milliseconds for a node's answer. */
