@@ -47,12 +47,12 @@ export function topologyOfNode(name: string, allowed: AllowedTopologies, known: 
 }
 
 /**
- * The topologies of all nodes that have the driver and that the class allows. They are preferred in an order that differs from
- * claim to claim, and by one from a claim of a StatefulSet to its next.
+ * The topologies of all nodes that have the driver and that the class allows. None is preferred: the driver chooses, since it
+ * knows what has room, and what the class wants to be filled first.
  *
  * @throws {ClaimError} when there is no such node
  */
-export function topologyOfAll(claimName: string, allowed: AllowedTopologies, known: Nodes): TopologyChoice {
+export function topologyOfAll(allowed: AllowedTopologies, known: Nodes): TopologyChoice {
   const { driverName, topologyKey } = known;
   const having = driverNodes(known);
   const values = known.nodes
@@ -63,8 +63,7 @@ export function topologyOfAll(claimName: string, allowed: AllowedTopologies, kno
     const where = allowed === undefined ? "no node" : "no node of the allowedTopologies of the class";
     throw new ClaimError(`${driverName}: registered on ${where}`);
   }
-  const start = spread(claimName) % requisite.length;
-  return { requisite, preferred: [...requisite.slice(start), ...requisite.slice(0, start)] };
+  return { requisite, preferred: [] };
 }
 
 /** The names of the nodes on which the driver is registered. */
@@ -83,12 +82,4 @@ function isAllowed({ metadata }: Node, allowed: AllowedTopologies): boolean {
   return allowed.some(({ matchLabelExpressions = [] }) =>
     matchLabelExpressions.every(({ key, values }) => values.includes(metadata.labels?.[key] ?? ""))
   );
-}
-
-/** A number that differs from name to name (FNV-1a), and by one between `web-1` and `web-2`. */
-function spread(name: string): number {
-  const [, stem = name, ordinal = "0"] = /^(.*)-(\d{1,9})$/.exec(name) ?? [];
-  let hash = 0x811c9dc5;
-  for (const byte of new TextEncoder().encode(stem)) hash = Math.imul(hash ^ byte, 0x01000193) >>> 0;
-  return hash + Number(ordinal);
 }

@@ -180,7 +180,7 @@ export class Provisioning {
     const known = { driverName, topologyKey, nodes: nodes.list(), csiNodes: csiNodes.list() };
     const node = selectedNodeOf(claim);
     return node === undefined
-      ? topologyOfAll(claim.metadata.name, allowedTopologies, known)
+      ? topologyOfAll(allowedTopologies, known)
       : topologyOfNode(node, allowedTopologies, known);
   }
 

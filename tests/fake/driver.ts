@@ -87,8 +87,9 @@ export class FakeDriver implements CsiCalls, Intents {
         const made = this.volumes.get(volumeId);
         if (made === undefined && requiredBytes > this.largest) throw new CallError(Code.ResourceExhausted, "no space");
         if (made === undefined) this.volumes.set(volumeId, { request, bytes: requiredBytes });
-        const { bytes, request: { topology } } = this.volumes.get(volumeId)!;
-        return { volumeId, capacityBytes: bytes, context: { made: "once" }, topology: topology.preferred.slice(0, 1) };
+        const { bytes, request: { topology: { requisite, preferred } } } = this.volumes.get(volumeId)!;
+        const topology = [...preferred, ...requisite].slice(0, 1);
+        return { volumeId, capacityBytes: bytes, context: { made: "once" }, topology };
       },
     });
   }
