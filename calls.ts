@@ -10,12 +10,21 @@ import {
   ControllerExpandVolumeRequestSchema,
   CreateVolumeRequestSchema,
   DeleteVolumeRequestSchema,
+  GetCapacityRequestSchema,
   VolumeCapability_AccessMode_Mode as Mode,
   type VolumeCapabilitySchema,
 } from "./csi/csi_pb.ts";
 import type { Answered, Handlers } from "./csi/service.ts";
 import { statusOf } from "./csi/status.ts";
-import { CallError, type Capability, type ClaimName, Code, type CsiCalls, type Segments } from "./k8s/csi_calls.ts";
+import {
+  CallError,
+  type Capability,
+  type CapacityCalls,
+  type ClaimName,
+  Code,
+  type CsiCalls,
+  type Segments,
+} from "./k8s/csi_calls.ts";
 
 /** What {@linkcode loopCalls} needs. */
 export interface LoopCallsOptions {
@@ -28,8 +37,10 @@ export interface LoopCallsOptions {
 }
 
 /** The calls as the loops make them. */
-export function loopCalls({ handlers, claims, onAnswer }: LoopCallsOptions): CsiCalls {
-  const { createVolume, deleteVolume, controllerExpandVolume } = handlers as Required<Handlers<typeof Controller>>;
+export function loopCalls({ handlers, claims, onAnswer }: LoopCallsOptions): CsiCalls & CapacityCalls {
+  const { createVolume, deleteVolume, controllerExpandVolume, getCapacity } = handlers as Required<
+    Handlers<typeof Controller>
+  >;
   const call = async <T>(method: string, signal: AbortSignal, body: () => Promise<T>): Promise<T> => {
     const start = performance.now();
     const told = (code: number) => onAnswer({ method, code, ms: performance.now() - start });
@@ -86,6 +97,18 @@ export function loopCalls({ handlers, claims, onAnswer }: LoopCallsOptions): Csi
           }),
         );
         return { capacityBytes, nodeExpansionRequired };
+      }),
+    getCapacity: ({ parameters, fsType, topology }, { signal }) =>
+      call("GetCapacity", signal, async () => {
+        const mode = "SINGLE_NODE_MULTI_WRITER";
+        const { availableCapacity = 0n, maximumVolumeSize = 0n, minimumVolumeSize = 0n } = await getCapacity(
+          create(GetCapacityRequestSchema, {
+            parameters,
+            volumeCapabilities: [capabilityOf({ mode, access: { kind: "mount", fsType, flags: [] } })],
+            accessibleTopology: segmentsOf(topology),
+          }),
+        );
+        return { available: availableCapacity, largest: maximumVolumeSize, smallest: minimumVolumeSize };
       }),
   };
 }

@@ -6,6 +6,7 @@ import {
   ControllerExpandVolumeRequestSchema,
   CreateVolumeRequestSchema,
   DeleteVolumeRequestSchema,
+  GetCapacityRequestSchema,
 } from "./csi/csi_pb.ts";
 import type { Answered, Handlers } from "./csi/service.ts";
 import { CallError, type ClaimName, Code, type CreateVolumeRequest } from "./k8s/csi_calls.ts";
@@ -107,6 +108,29 @@ Deno.test("loopCalls(): deletions and expansions reach it, too", async () => {
     },
   }]);
   assertEquals(answered.map(({ method }) => method), ["DeleteVolume", "ControllerExpandVolume"]);
+});
+
+Deno.test("loopCalls(): what a node has room for is asked for a class and its filesystem", async () => {
+  const { requests, handler } = keeping(GetCapacityRequestSchema, {
+    availableCapacity: 9n << 30n,
+    maximumVolumeSize: 5n << 30n,
+    minimumVolumeSize: 4n << 20n,
+  });
+  const { calls, answered, options } = scene({ getCapacity: handler });
+  const asked = { parameters: { volumeGroup: "data" }, fsType: "xfs", topology: { node: "n1" } };
+  assertEquals(await calls.getCapacity(asked, options), {
+    available: 9n << 30n,
+    largest: 5n << 30n,
+    smallest: 4n << 20n,
+  });
+  assertEquals(requests, [{
+    parameters: { volumeGroup: "data" },
+    volumeCapabilities: [{ mount: { fsType: "xfs" }, accessMode: { mode: "SINGLE_NODE_MULTI_WRITER" } }],
+    accessibleTopology: { segments: { node: "n1" } },
+  }]);
+  assertEquals(answered.map(({ method, code }) => [method, code]), [["GetCapacity", 0]]);
+  const full = scene({ getCapacity: () => Promise.resolve({ availableCapacity: 0n }) });
+  assertEquals(await full.calls.getCapacity(asked, full.options), { available: 0n, largest: 0n, smallest: 0n });
 });
 
 Deno.test("loopCalls(): failures keep the code that a caller on the socket would see", async () => {

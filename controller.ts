@@ -17,14 +17,16 @@ import { serve } from "./csi/server.ts";
 import { bindService } from "./csi/service.ts";
 import { TOPOLOGY_KEY } from "./csi/topology.ts";
 import { aborted } from "./ending.ts";
+import { CapacityPublisher } from "./k8s/capacity.ts";
 import { ClusterVolumes } from "./k8s/cluster_volumes.ts";
-import type { ClaimName, CsiCalls } from "./k8s/csi_calls.ts";
+import type { CapacityCalls, ClaimName, CsiCalls } from "./k8s/csi_calls.ts";
 import { EventRecorder } from "./k8s/events.ts";
-import { Informer } from "./k8s/informer.ts";
-import { LeaderElection, officialLeaseName, type Sidecar } from "./k8s/leader.ts";
+import { Informer, type InformerOptions } from "./k8s/informer.ts";
+import { LeaderElection, officialLeaseName, ownLeaseName, type Sidecar } from "./k8s/leader.ts";
 import { type LvmNode, lvmNodes, type LvmVolume, lvmVolumes } from "./k8s/lvm_objects.ts";
 import {
   csiNodes,
+  csiStorageCapacities,
   type KubeObject,
   nodes,
   persistentVolumeClaims,
@@ -38,8 +40,12 @@ import { intentAnnotations, volumeIntents } from "./k8s/volume_intents.ts";
 import { Locks } from "./lvm/locks.ts";
 import { startLogging } from "./logging.ts";
 
-/** The loops, and whose place each takes. */
-const LOOPS = { provisioner: "csi-provisioner", resizer: "csi-resizer" } as const satisfies Record<string, Sidecar>;
+/** The loops, and whose place each takes; a loop that takes nobody's has a Lease of its own. */
+const LOOPS = {
+  provisioner: "csi-provisioner",
+  resizer: "csi-resizer",
+  capacity: undefined,
+} as const satisfies Record<string, Sidecar | undefined>;
 
 /** How long a call waits for a node, in milliseconds: less than the official sidecars may be told to wait. */
 const WAIT_MS = 60_000;
@@ -59,8 +65,8 @@ export async function controller(flags: Flags, end: AbortSignal): Promise<number
     () => informers.filter(({ hasSynced }) => !hasSynced).map(({ resource }) => `${resource.plural} are not known yet`),
   );
   const { client, metrics } = cluster;
-  const inform = <T extends KubeObject>(resource: Resource<T>, keep?: (object: T) => T): Informer<T> => {
-    const informer = new Informer(client, resource, { keep });
+  const inform: Inform = (resource, options) => {
+    const informer = new Informer(client, resource, options);
     informers.push(informer as unknown as Informer<KubeObject>);
     return informer;
   };
@@ -77,7 +83,7 @@ export async function controller(flags: Flags, end: AbortSignal): Promise<number
   const handlers = controllerHandlers({ volumes, locks: new Locks() });
   const calls = loopCalls({ handlers, claims, onAnswer: metrics.onAnswer });
   const events = new EventRecorder(client, { component: driver, instance: flags.identity! });
-  const loops = makeLoops({ cluster, driver, events, calls, inform, own });
+  const loops = makeLoops({ cluster, driver, namespace: flags.namespace!, events, calls, inform, own });
   const running = informers.map((informer) => informer.start(end));
   await Promise.race([Promise.all(informers.map(({ synced }) => synced)), aborted(end)]);
 
@@ -91,7 +97,9 @@ export async function controller(flags: Flags, end: AbortSignal): Promise<number
   ]);
   for (const [name, loop] of Object.entries(loops)) {
     if (disabled.includes(name)) continue;
-    const lease = { name: officialLeaseName(LOOPS[name as keyof typeof LOOPS], driver), namespace: flags.namespace! };
+    const sidecar = LOOPS[name as keyof typeof LOOPS];
+    const leaseName = sidecar === undefined ? ownLeaseName(name, driver) : officialLeaseName(sidecar, driver);
+    const lease = { name: leaseName, namespace: flags.namespace! };
     const election = new LeaderElection(client, { lease, identity: `${flags.identity}-${crypto.randomUUID()}` });
     running.push(election.run(end, (signal) => loop.run(signal)));
   }
@@ -103,36 +111,49 @@ export async function controller(flags: Flags, end: AbortSignal): Promise<number
   return drained ? 0 : 1;
 }
 
+/** Makes an informer that is started later. */
+type Inform = <T extends KubeObject>(
+  resource: Resource<T>,
+  options?: Pick<InformerOptions<T>, "keep" | "namespace">,
+) => Informer<T>;
+
 /** What the loops have in common. */
 interface Parts {
   readonly cluster: ClusterProcess;
   readonly driver: string;
+  readonly namespace: string;
   readonly events: EventRecorder;
-  readonly calls: CsiCalls;
-  /** Makes an informer that is started later; what `keep` leaves out of an object is not remembered. */
-  readonly inform: <T extends KubeObject>(resource: Resource<T>, keep?: (object: T) => T) => Informer<T>;
+  readonly calls: CsiCalls & CapacityCalls;
+  readonly inform: Inform;
   readonly own: { readonly volumes: Informer<LvmVolume>; readonly nodes: Informer<LvmNode> };
 }
 
-function makeLoops({ cluster: { client, metrics }, driver, events, calls, inform, own }: Parts) {
-  const shared = {
+function makeLoops({ cluster: { client, metrics }, driver, namespace, events, calls, inform, own }: Parts) {
+  const known = { classes: inform(storageClasses), csiNodes: inform(csiNodes) };
+  const each = {
     driverName: driver,
     client,
     csi: calls,
-    events,
-    claims: inform(persistentVolumeClaims),
-    volumes: inform(persistentVolumes),
     onTurn: metrics.onTurn,
     onDepth: metrics.onDepth,
   };
+  const shared = { ...each, events, claims: inform(persistentVolumeClaims), volumes: inform(persistentVolumes) };
+  const capacity = new CapacityPublisher({
+    ...each,
+    ...known,
+    ...own,
+    topologyKey: TOPOLOGY_KEY,
+    namespace,
+    published: inform(csiStorageCapacities, { namespace }),
+  });
   const provisioner = new Provisioner({
     ...shared,
     topologyKey: TOPOLOGY_KEY,
     intents: volumeIntents({ client, driver, topologyKey: TOPOLOGY_KEY, volumes: own.volumes }),
-    classes: inform(storageClasses),
+    ...known,
     // of a Node its status is the most, and changes all the time
-    nodes: inform(nodes, ({ metadata }) => ({ metadata })),
-    csiNodes: inform(csiNodes),
+    nodes: inform(nodes, { keep: ({ metadata }) => ({ metadata }) }),
+    withdrawn: (place, bytes, options) => capacity.withdrawn(place, bytes, options),
   });
   const resizer = new Resizer(shared);
   own.nodes.subscribe((_, now, before) => {
@@ -140,7 +161,7 @@ function makeLoops({ cluster: { client, metrics }, driver, events, calls, inform
     provisioner.poke(); // what found no room before may find it now
     resizer.poke();
   });
-  return { provisioner, resizer };
+  return { provisioner, resizer, capacity };
 }
 
 function disabledLoops(list = ""): string[] {

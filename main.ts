@@ -110,12 +110,20 @@ const SUBCOMMANDS: Subcommands = {
     summary: "serve a Kubernetes cluster: turn claims into volumes, and grow them",
     about:
       "Serves the CSI Identity and Controller services on a socket, and does what csi-provisioner and csi-resizer do, each\n" +
-      "under the Lease that they use, so that either can take the other's place. It needs no rights on the host.",
+      "under the Lease that they use, so that either can take the other's place. It tells the scheduler what nodes have room\n" +
+      "for. It needs no rights on the host.",
     flags: {
       endpoint: SHARED_FLAGS.endpoint,
-      namespace: { value: "NAME", help: "the namespace of its Leases", default: () => "denolith-system" },
+      namespace: {
+        value: "NAME",
+        help: "the namespace of its Leases and CSIStorageCapacities",
+        default: () => "denolith-system",
+      },
       identity: { value: "NAME", help: "who it is in Leases and events", default: () => Deno.hostname() },
-      "disable-loops": { value: "LIST", help: "loops to leave to the official sidecars: provisioner, resizer" },
+      "disable-loops": {
+        value: "LIST",
+        help: "loops to leave to the official sidecars: provisioner, resizer, capacity",
+      },
       ...CLUSTER_FLAGS,
       "http-address": HTTP_FLAG(":9809"),
     },

@@ -17,7 +17,7 @@ const crds = readObjects("crds");
 const RESOURCES: Readonly<Record<string, readonly string[]>> = {
   "": ["persistentvolumes", "persistentvolumeclaims", "persistentvolumeclaims/status", "nodes", "pods", "events"],
   "coordination.k8s.io": ["leases"],
-  "storage.k8s.io": ["storageclasses", "csinodes", "volumeattributesclasses"],
+  "storage.k8s.io": ["storageclasses", "csinodes", "volumeattributesclasses", "csistoragecapacities"],
   "lvm.denolith.dev": crds.flatMap(({ spec: { names: { plural } } }) => [plural, `${plural}/status`]),
 };
 
@@ -181,8 +181,14 @@ Deno.test("the driver has one name", () => {
   assertEquals(volumes.map(({ spec }) => spec.csi.driver), [DRIVER]);
 });
 
-Deno.test("no capacity is promised while nothing publishes it", () => {
-  assertEquals(object("CSIDriver", DRIVER).spec.storageCapacity, false);
+Deno.test("the scheduler looks at capacity, and the controller may tell of it, in its own namespace alone", () => {
+  assertEquals(object("CSIDriver", DRIVER).spec.storageCapacity, true);
+  const telling = manifests.filter(({ rules }) =>
+    rules?.some(({ resources }: Rule) => resources.includes("csistoragecapacities"))
+  );
+  assertEquals(telling.map(({ kind, metadata }) => [kind, metadata.name, metadata.namespace]), [
+    ["Role", "denolith-controller", NAMESPACE],
+  ]);
 });
 
 Deno.test("examples have a README, claims of a class that there is, and pods whose claim there is", () => {

@@ -1,5 +1,5 @@
 /**
- * What the loops over claims and PersistentVolumes have in common.
+ * What the controller's loops have in common, and those over claims and PersistentVolumes besides.
  *
  * @module
  */
@@ -11,21 +11,15 @@ import type { Informer } from "./informer.ts";
 import { Loop, type LoopOptions, type Turn } from "./loop.ts";
 import type { PersistentVolume, PersistentVolumeClaim } from "./objects.ts";
 
-/** What such a loop works with. The informers are started, and shared, by whoever supplies them. */
-export interface ClaimLoopOptions {
+/** What each loop works with. */
+export interface ControllerLoopOptions {
   /** The driver's name. */
   readonly driverName: string;
   /** The API server. */
   readonly client: ApiClient;
-  /** Where events go. */
-  readonly events: EventRecorder;
-  /** The claims of all namespaces. */
-  readonly claims: Informer<PersistentVolumeClaim>;
-  /** The PersistentVolumes. */
-  readonly volumes: Informer<PersistentVolume>;
-  /** How many claims or volumes are served at once; 100. Most of that time they wait for a node. */
+  /** How many objects are served at once; 100. Most of that time they wait for a node. */
   readonly parallel?: number | undefined;
-  /** How waiting grows with the failures of a claim or a volume; from 1 s to 5 min. */
+  /** How waiting grows with the failures of an object; from 1 s to 5 min. */
   readonly backoff?: Backoff | undefined;
   /** Told of every turn of the loops. */
   readonly onTurn?: ((turn: Turn) => void) | undefined;
@@ -35,11 +29,21 @@ export interface ClaimLoopOptions {
   readonly clock?: Clock | undefined;
 }
 
+/** What a loop over claims works with. The informers are started, and shared, by whoever supplies them. */
+export interface ClaimLoopOptions extends ControllerLoopOptions {
+  /** Where events go. */
+  readonly events: EventRecorder;
+  /** The claims of all namespaces. */
+  readonly claims: Informer<PersistentVolumeClaim>;
+  /** The PersistentVolumes. */
+  readonly volumes: Informer<PersistentVolume>;
+}
+
 /** Milliseconds that begun work has when the loops are stopped, so that another replica goes on within 3 s. */
 const DRAIN_MS = 2_000;
 
 /** Makes a loop of that name, which follows nothing yet. */
-export function claimLoop(name: string, options: ClaimLoopOptions, reconcile: LoopOptions["reconcile"]): Loop {
+export function claimLoop(name: string, options: ControllerLoopOptions, reconcile: LoopOptions["reconcile"]): Loop {
   const { parallel = 100, backoff, onTurn, onDepth, clock } = options;
   return new Loop({ name, reconcile, parallel, backoff, drainMs: DRAIN_MS, onTurn, onDepth, clock });
 }

@@ -7,7 +7,9 @@
 import type { PersistentVolumeClaim } from "./objects.ts";
 
 const PREFIX = "csi.storage.k8s.io/";
-const FS_TYPE = `${PREFIX}fstype`;
+
+/** The parameter that names the filesystem. */
+export const FS_TYPE = `${PREFIX}fstype`;
 
 /** Calls that may have a secret of their own. */
 const SECRET_USES = [

@@ -135,6 +135,32 @@ export interface CsiCalls {
   expandVolume(request: ExpandVolumeRequest, options: CallOptions): Promise<ExpandedVolume>;
 }
 
+/** A question for what there is room for. */
+export interface CapacityRequest {
+  /** The parameters of the class. */
+  readonly parameters: Readonly<Record<string, string>>;
+  /** The filesystem; empty for the driver's own choice. */
+  readonly fsType: string;
+  /** The node. */
+  readonly topology: Segments;
+}
+
+/** What there is room for, in bytes. */
+export interface Capacity {
+  /** In all. */
+  readonly available: bigint;
+  /** In one volume. */
+  readonly largest: bigint;
+  /** The least that a volume can have. */
+  readonly smallest: bigint;
+}
+
+/** What the loop that tells of capacity asks of the driver. */
+export interface CapacityCalls {
+  /** What a node has room for, without what is promised already. Parameters that are wrong are `InvalidArgument`. */
+  getCapacity(request: CapacityRequest, options: CallOptions): Promise<Capacity>;
+}
+
 /** gRPC's codes that decide something here (grpc's statuscodes.md). */
 export const Code = {
   Canceled: 1,

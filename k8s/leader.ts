@@ -212,6 +212,11 @@ export function officialLeaseName(sidecar: Sidecar, driverName: string): string 
   }
 }
 
+/** The name of the Lease of a loop that takes no sidecar's place. */
+export function ownLeaseName(loop: string, driverName: string): string {
+  return sanitize(`${loop}-${driverName}`);
+}
+
 function sanitize(name: string): string {
   const clean = name.replace(/[^a-zA-Z0-9-]/g, "-");
   return clean.endsWith("-") ? `${clean}X` : clean;

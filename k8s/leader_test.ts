@@ -3,7 +3,7 @@ import { patientClient } from "../tests/fake/patient.ts";
 import { FakeApiServer } from "../tests/fake/api_server.ts";
 import { FakeClock } from "../tests/fake/clock.ts";
 import { HttpClient } from "./http_client.ts";
-import { LeaderElection, officialLeaseName } from "./leader.ts";
+import { LeaderElection, officialLeaseName, ownLeaseName } from "./leader.ts";
 import { leases } from "./objects.ts";
 
 const LEASE = { name: "lvm-denolith-dev", namespace: "storage" };
@@ -136,4 +136,5 @@ Deno.test("officialLeaseName() names the leases as the official sidecars do", ()
   assertEquals(officialLeaseName("snapshot-controller", driver), "snapshot-controller-leader");
   assertEquals(officialLeaseName("csi-provisioner", "example.com/lvm_1"), "example-com-lvm-1");
   assertEquals(officialLeaseName("csi-resizer", "odd."), "external-resizer-odd-X");
+  assertEquals(ownLeaseName("capacity", driver), "capacity-lvm-denolith-dev");
 });

@@ -4,9 +4,10 @@
  * @module
  */
 
+import type { Place } from "./capacity_object.ts";
 import type { ClaimLoopOptions } from "./claim_loop.ts";
 import type { CsiCalls } from "./csi_calls.ts";
-import type { Informer } from "./informer.ts";
+import type { Informer, WaitOptions } from "./informer.ts";
 import type { Intents } from "./intents.ts";
 import type { CsiNode, Node, StorageClass } from "./objects.ts";
 
@@ -24,6 +25,13 @@ export interface ProvisionerOptions extends ClaimLoopOptions {
   readonly nodes: Informer<Node>;
   /** What is registered on the nodes. */
   readonly csiNodes: Informer<CsiNode>;
+  /**
+   * Waits until the scheduler is told that a node has no room for so many bytes of a class, no longer than the options say; by
+   * default it is told nothing.
+   */
+  readonly withdrawn?: ((place: Place, bytes: bigint, options: WaitOptions) => Promise<void>) | undefined;
+  /** How long a claim that its node has no room for waits for that, in milliseconds; 5 s. */
+  readonly withdrawnWithinMs?: number | undefined;
   /** How often it is looked for volumes that no claim wants, in milliseconds; every minute. */
   readonly sweepEveryMs?: number | undefined;
   /** How long a volume must have been wanted by no claim before it is removed, in milliseconds; 2 min. */

@@ -31,6 +31,7 @@ import {
   volumeAttributesClasses,
 } from "./objects.ts";
 import type { ProvisionerOptions } from "./provisioner_options.ts";
+import { bytesOf } from "./quantity.ts";
 import { readSecret } from "./secrets.ts";
 import { type Origin, volumeObject } from "./volume_object.ts";
 import { checkClaim, volumeRequest } from "./volume_request.ts";
@@ -40,6 +41,12 @@ const REFUSALS = 5;
 
 /** Milliseconds in which a change that was made should be seen by the informers. */
 const SEEN_WITHIN_MS = 10_000;
+
+/**
+ * Milliseconds in which the scheduler should be told of a node without room: the agent gathers its changes for a second, LVM
+ * answers, and what is published changes once a second.
+ */
+const WITHDRAWN_WITHIN_MS = 5_000;
 
 /** A request that may have been made, and is repeated as it is until its outcome is known and dealt with. */
 interface Attempt extends Origin {
@@ -274,10 +281,21 @@ export class Provisioning {
     const exhausted = isExhausted(error);
     const node = selectedNodeOf(tried);
     if (node !== undefined && (exhausted || error instanceof WrongNodeError)) {
+      if (exhausted) await this.#withdraw(tried, node);
       return await this.#reschedule(key, node, signal);
     }
     if (!this.#attempts.has(key)) this.#waiting.set(key, exhausted ? "space" : "other");
     throw error;
+  }
+
+  /**
+   * Waits until the scheduler is told that the node has no room for the claim: it would choose the same one again. A node that
+   * refuses what it seems to have room for is waited for in vain, if it does not say soon that it has less.
+   */
+  async #withdraw(claim: PersistentVolumeClaim, nodeName: string): Promise<void> {
+    const { withdrawn, withdrawnWithinMs: timeoutMs = WITHDRAWN_WITHIN_MS } = this.#options;
+    const bytes = bytesOf(claim.spec?.resources?.requests?.["storage"]) ?? 0n;
+    await withdrawn?.({ nodeName, className: classNameOf(claim) }, bytes, { signal: this.#stopping, timeoutMs });
   }
 
   /** Takes back the scheduler's choice, so that it chooses again; unless it did already. */

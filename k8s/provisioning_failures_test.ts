@@ -156,6 +156,28 @@ Deno.test("without space on the chosen node the choice is taken back, and the sc
   assertEquals([...s.driver.volumes.values()][0]!.request.topology.requisite, [{ [KEY]: "b" }]);
 });
 
+Deno.test("the choice is taken back when the scheduler is told that the node has no room, not before", async () => {
+  await using cluster = await Cluster.start();
+  const told = Promise.withResolvers<void>();
+  const asked: unknown[] = [];
+  const provisioner = new Provisioner({
+    ...cluster.loopOptions(),
+    withdrawn: (place, bytes, { timeoutMs }) => {
+      asked.push([place, bytes, timeoutMs]);
+      return told.promise;
+    },
+  });
+  cluster.run((signal) => provisioner.run(signal));
+  cluster.driver.next("createVolume", { error: new CallError(Code.ResourceExhausted, "vg is full") });
+  cluster.addClaim("data", { storageClassName: "later" }, chosen("a"));
+  await cluster.event("ProvisioningFailed");
+  await until(() => asked.length > 0, "the question");
+  assertEquals(asked, [[{ nodeName: "a", className: "later" }, 1n << 30n, 5_000]]);
+  assertEquals(selectedNodeOf(cluster.claim()!), "a");
+  told.resolve();
+  await until(() => selectedNodeOf(cluster.claim()!) === undefined, "the choice to be taken back");
+});
+
 Deno.test("a chosen node without the driver is given back to the scheduler, with an event", async () => {
   await using s = await scene();
   s.cluster.addNode("c", { driver: false });

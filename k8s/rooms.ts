@@ -8,7 +8,7 @@
  * Reports and volumes come by different watches, so any report may be seen together with any state of a volume: one from before
  * the lvcreate with a volume that is Ready, or one from after it with a volume of which nothing is known yet. The rule is right
  * for all of them, and no volume is subtracted twice or not at all, because it asks the report itself what it counts, and not
- * when it was made. docs/adr/0012 tells what was weighed against it.
+ * when it was made. docs/adr/0014 tells what was weighed against it.
  *
  * @module
  */

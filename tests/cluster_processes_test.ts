@@ -60,14 +60,14 @@ function holders(api: FakeApiServer): Record<string, string> {
   );
 }
 
-Deno.test("denolith controller: serves under the Leases of the official sidecars, and leaves at SIGTERM what it took", async () => {
+Deno.test("denolith controller: serves under the Leases of the official sidecars and its own, and leaves them at SIGTERM", async () => {
   await using s = await scene();
   const socket = `${s.folder}/socket/csi.sock`;
   await using driver = await s.start("controller", socket, "--endpoint", `unix://${socket}`, "--identity", "me");
   assertEquals(await s.ask("/livez"), [200, "ok\n"]);
   assertEquals(await s.ask("/readyz"), [200, "ok\n"]);
-  const names = ["external-resizer-lvm-denolith-dev", "lvm-denolith-dev"];
-  await until(() => Promise.resolve(Object.keys(holders(s.api)).length === 2), { action: "lead", timeoutMs: 30_000 });
+  const names = ["capacity-lvm-denolith-dev", "external-resizer-lvm-denolith-dev", "lvm-denolith-dev"];
+  await until(() => Promise.resolve(Object.keys(holders(s.api)).length === 3), { action: "lead", timeoutMs: 30_000 });
   const held = holders(s.api);
   assertEquals(Object.keys(held).sort(), names);
   for (const holder of Object.values(held)) assertMatch(holder, /^me-/);

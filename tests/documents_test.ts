@@ -5,7 +5,7 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { officialLeaseName } from "../k8s/leader.ts";
+import { officialLeaseName, ownLeaseName } from "../k8s/leader.ts";
 import { Metrics } from "../metrics.ts";
 import { subcommandFlags } from "./driver_command.ts";
 import { anchors, chapter } from "./markdown.ts";
@@ -60,6 +60,7 @@ Deno.test("docs/kubernetes.md names the events that are recorded, and the Leases
   for (const sidecar of ["csi-provisioner", "csi-resizer"] as const) {
     assert(kubernetes.includes(`\`${officialLeaseName(sidecar, "lvm.denolith.dev")}\``), sidecar);
   }
+  assert(kubernetes.includes(`\`${ownLeaseName("capacity", "lvm.denolith.dev")}\``), "capacity");
 });
 
 Deno.test("links of the documents lead to files, and to headings that there are", async () => {

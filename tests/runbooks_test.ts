@@ -18,6 +18,7 @@ const OTHERS = [
   "driver name lvm.denolith.dev not found in the list of registered CSI drivers",
   "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize",
   "field can not be less than status.capacity",
+  "did not have enough free storage",
 ];
 
 /** The driver's sources as it speaks: texts that are joined in one piece, and `…` for what is put in. */

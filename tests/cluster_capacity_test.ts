@@ -1,0 +1,267 @@
+/**
+ * What the scheduler is told while volumes live: the real loop, Controller service and agents, over a fake API server and fake
+ * machines.
+ *
+ * @module
+ */
+
+import { assertEquals } from "@std/assert";
+import { loopCalls } from "../calls.ts";
+import { controllerHandlers } from "../csi/controller.ts";
+import { TOPOLOGY_KEY } from "../csi/topology.ts";
+import { CapacityPublisher } from "../k8s/capacity.ts";
+import { offeredBy } from "../k8s/capacity_object.ts";
+import { SELECTED_NODE, selectedNodeOf } from "../k8s/claim.ts";
+import { EventRecorder } from "../k8s/events.ts";
+import { HttpClient } from "../k8s/http_client.ts";
+import { Informer } from "../k8s/informer.ts";
+import {
+  csiNodes,
+  csiStorageCapacities,
+  type CsiStorageCapacity,
+  events,
+  type KubeObject,
+  nodes as nodeResource,
+  type PersistentVolumeClaim,
+  persistentVolumeClaims,
+  persistentVolumes,
+  type Resource,
+  storageClasses,
+} from "../k8s/objects.ts";
+import { Provisioner } from "../k8s/provisioner.ts";
+import { bytesOf } from "../k8s/quantity.ts";
+import { volumeIntents } from "../k8s/volume_intents.ts";
+import { volumeIdOf } from "../lvm/ids.ts";
+import { Locks } from "../lvm/locks.ts";
+import { usedTag } from "../lvm/tags.ts";
+import { DRIVER, FakeCluster } from "./fake/agents.ts";
+import { FakeClock } from "./fake/clock.ts";
+import { PROVISIONER, until } from "./fake/cluster.ts";
+import { FakeMachine } from "./fake/machine.ts";
+import { namedRequest } from "./fake/request.ts";
+
+const MiB = 1n << 20n;
+
+/** A cluster of nodes with one group `data` of so many MiB each, with classes, and the loop. */
+async function scene(
+  nodes: Record<string, bigint>,
+  classes: Record<string, Record<string, string>>,
+  { clock, everyMs = 0 }: { clock?: FakeClock; everyMs?: number } = {},
+) {
+  const machines = Object.fromEntries(
+    Object.entries(nodes).map(([name, mib]) => {
+      const machine = new FakeMachine();
+      machine.addGroup("data", mib * MiB);
+      return [name, machine] as const;
+    }),
+  );
+  const cluster = await FakeCluster.start(machines);
+  const { api } = cluster;
+  for (const name of Object.keys(nodes)) {
+    const drivers = [{ name: DRIVER, nodeID: name, topologyKeys: [TOPOLOGY_KEY] }];
+    api.put(csiNodes, { metadata: { name }, spec: { drivers } });
+  }
+  for (const [name, parameters] of Object.entries(classes)) {
+    const volumeBindingMode = "WaitForFirstConsumer";
+    api.put(storageClasses, { metadata: { name }, provisioner: DRIVER, parameters, volumeBindingMode });
+  }
+  const client = new HttpClient({ url: api.url }, { userAgent: "capacity" });
+  const stop = new AbortController();
+  const running: Promise<void>[] = [];
+  const inform = <T extends KubeObject>(resource: Resource<T>): Informer<T> => {
+    const informer = new Informer(client, resource);
+    running.push(informer.start(stop.signal));
+    return informer;
+  };
+  const handlers = controllerHandlers({ volumes: cluster.volumes, locks: new Locks() });
+  const each = {
+    driverName: DRIVER,
+    topologyKey: TOPOLOGY_KEY,
+    client,
+    csi: loopCalls({ handlers, claims: new Map(), onAnswer: () => {} }),
+    classes: inform(storageClasses),
+    csiNodes: inform(csiNodes),
+  };
+  const published = inform(csiStorageCapacities);
+  const own = { nodes: cluster.nodes, volumes: cluster.objects };
+  const publisher = new CapacityPublisher({ ...each, ...own, published, namespace: "system", clock, everyMs });
+  running.push(publisher.run(stop.signal));
+  const now = () =>
+    Object.fromEntries(
+      api.objects(csiStorageCapacities).map((object) => [
+        `${object.nodeTopology?.matchLabels?.[TOPOLOGY_KEY]} ${object.storageClassName}`,
+        `${object.capacity} ${object.maximumVolumeSize}`,
+      ]),
+    );
+  return {
+    cluster,
+    machines,
+    now,
+    each,
+    inform,
+    published,
+    publisher,
+    /** Has something run until the end. */
+    run: (work: (signal: AbortSignal) => Promise<void>) => void running.push(work(stop.signal)),
+    /** What was offered on a node one after the other. */
+    offers: (nodeName: string) =>
+      api.requests.filter(({ headers, path }) =>
+        headers.get("user-agent") === "capacity" && path.includes(`csistoragecapacities/${nodeName}.`)
+      ).map(({ body }) => (body as CsiStorageCapacity).maximumVolumeSize),
+    shows: async (wanted: Record<string, string>) => {
+      const sorted = (lines: Record<string, string>) => JSON.stringify(Object.entries(lines).sort());
+      await until(() => sorted(now()) === sorted(wanted), JSON.stringify(wanted)).catch((error) => {
+        throw new Error(`${error.message}; there is ${JSON.stringify(now())}`);
+      });
+    },
+    create: (name: string, mib: bigint) =>
+      cluster.volumes.create(namedRequest(name, mib * MiB), { allowed: ["a"], preferred: [] }),
+    async [Symbol.asyncDispose]() {
+      stop.abort();
+      await Promise.all(running);
+      client[Symbol.dispose]();
+      await cluster[Symbol.asyncDispose]();
+    },
+  };
+}
+
+Deno.test("each class is offered what its groups have", async () => {
+  await using s = await scene({ a: 100n, b: 400n }, {
+    data: { volumeGroup: "data" },
+    any: { "csi.storage.k8s.io/fstype": "xfs" },
+    none: { volumeGroup: "other" },
+    wrong: { volumeGruop: "data" },
+  });
+  s.machines["b"]!.addGroup("fast", 200n * MiB);
+  await s.cluster.agent("b").node.refresh();
+  await s.shows({
+    ...{ "a data": "100Mi 100Mi", "a any": "100Mi 0", "a none": "0 0", "a wrong": "100Mi 100Mi" },
+    ...{ "b data": "400Mi 400Mi", "b any": "600Mi 400Mi", "b none": "0 0", "b wrong": "600Mi 400Mi" },
+  });
+});
+
+Deno.test("a volume is taken off once, from when it is asked for until its space is free again", async () => {
+  await using s = await scene({ a: 200n, b: 200n }, { data: { volumeGroup: "data" } });
+  await s.shows({ "a data": "200Mi 200Mi", "b data": "200Mi 200Mi" });
+  const machine = s.machines["a"]!;
+  const gate = Promise.withResolvers<void>();
+  machine.fault = ({ args }) => args[0] === "lvcreate" ? gate.promise.then(() => undefined) : undefined;
+  const making = s.create("one", 30n);
+  await s.shows({ "a data": "168Mi 168Mi", "b data": "200Mi 200Mi" });
+  gate.resolve();
+  const { id } = await making;
+  await s.cluster.nodes.waitFor("a", (node) => node?.status?.total?.free === "168Mi", { timeoutMs: 5_000 });
+  await Promise.all(["two", "three"].map((name) => s.create(name, 32n)));
+  await s.cluster.nodes.waitFor("a", (node) => node?.status?.total?.free === "104Mi", { timeoutMs: 5_000 });
+  await s.cluster.volumes.expand(id, { required: 64n * MiB });
+  await s.cluster.nodes.waitFor("a", (node) => node?.status?.total?.free === "72Mi", { timeoutMs: 5_000 });
+  await s.shows({ "a data": "72Mi 72Mi", "b data": "200Mi 200Mi" });
+  const seen = s.offers("a");
+  assertEquals(seen, seen.toSorted((x, y) => parseInt(y!) - parseInt(x!)), "nothing was taken off twice");
+  for (const name of ["one", "two", "three"]) await s.cluster.volumes.delete(volumeIdOf(name));
+  await s.shows({ "a data": "200Mi 200Mi", "b data": "200Mi 200Mi" });
+  assertEquals(s.offers("b"), []);
+});
+
+Deno.test("the space of a volume that a pod had is free when its data is erased, and not before", async () => {
+  await using s = await scene({ a: 200n }, { data: { volumeGroup: "data" } });
+  const { id } = await s.create("one", 32n);
+  const machine = s.machines["a"]!;
+  machine.groups[0]!.tags.add(usedTag(DRIVER, id, machine.allLvs()[0]!.lv.uuid));
+  const erasing = Promise.withResolvers<void>();
+  const gate = Promise.withResolvers<void>();
+  machine.fault = ({ program }) => {
+    if (program !== "blkdiscard") return undefined;
+    erasing.resolve();
+    return gate.promise.then(() => undefined);
+  };
+  await s.shows({ "a data": "168Mi 168Mi" });
+  await s.cluster.volumes.delete(id);
+  await erasing.promise;
+  await s.cluster.nodes.waitFor("a", (node) => node?.status?.volumeGroups?.[0]?.volumes?.length === 0, {
+    timeoutMs: 5_000,
+  });
+  assertEquals(s.now(), { "a data": "168Mi 168Mi" });
+  gate.resolve();
+  await s.shows({ "a data": "200Mi 200Mi" });
+});
+
+type Scene = Awaited<ReturnType<typeof scene>>;
+
+/** Provisions, without anybody who binds. */
+function provision({ cluster, each, inform, publisher, run }: Scene): Informer<PersistentVolumeClaim> {
+  const recorder = new EventRecorder(each.client, { component: DRIVER, instance: "test" });
+  const claims = inform(persistentVolumeClaims);
+  const provisioner = new Provisioner({
+    ...each,
+    events: recorder,
+    claims,
+    volumes: inform(persistentVolumes),
+    nodes: inform(nodeResource),
+    intents: volumeIntents({ ...each, driver: DRIVER, volumes: cluster.objects }),
+    withdrawn: (place, bytes, options) => publisher.withdrawn(place, bytes, options),
+    withdrawnWithinMs: 60_000,
+  });
+  run(async (signal) => {
+    await provisioner.run(signal);
+    await recorder.stop(1_000);
+  });
+  return claims;
+}
+
+/** Chooses as kube-scheduler does where nothing else matters: the first node that offers enough. Answers its choices. */
+function schedule(claims: Informer<PersistentVolumeClaim>, { each: { client }, published }: Scene): string[] {
+  const choices: string[] = [];
+  const decided = new Set<string>();
+  const look = () => {
+    for (const claim of claims.list()) {
+      const { namespace, name, resourceVersion } = claim.metadata;
+      const decision = `${name} ${resourceVersion}`;
+      if (selectedNodeOf(claim) !== undefined || decided.has(decision)) continue;
+      const bytes = bytesOf(claim.spec?.resources?.requests?.["storage"])!;
+      const [node] = published.list().filter((object) => offeredBy(object) >= bytes)
+        .map(({ nodeTopology }) => nodeTopology!.matchLabels![TOPOLOGY_KEY]!).sort();
+      if (node === undefined) continue;
+      decided.add(decision);
+      choices.push(`${name} ${node}`);
+      const merge = { metadata: { annotations: { [SELECTED_NODE]: node } } };
+      void client.patch(persistentVolumeClaims, { namespace, name }, { merge });
+    }
+  };
+  claims.subscribe(look);
+  published.subscribe(look);
+  return choices;
+}
+
+Deno.test("a node that was chosen too often gives a claim back, and the scheduler chooses another one next", async () => {
+  const clock = new FakeClock();
+  await using s = await scene({ a: 100n, b: 100n }, { data: { volumeGroup: "data" } }, { clock, everyMs: 1_000 });
+  await s.shows({ "a data": "100Mi 100Mi", "b data": "100Mi 100Mi" });
+  const { api, client } = s.cluster;
+  for (const name of ["a", "b"]) {
+    await client.patch(nodeResource, { name }, { merge: { metadata: { labels: { [TOPOLOGY_KEY]: name } } } });
+  }
+  const claims = provision(s);
+  const choices = schedule(claims, s);
+  const names = ["one", "two", "three", "four"];
+  for (const name of names) {
+    api.put(persistentVolumeClaims, {
+      metadata: { name, namespace: "default", annotations: { [PROVISIONER]: DRIVER } },
+      spec: {
+        storageClassName: "data",
+        accessModes: ["ReadWriteOnce"],
+        resources: { requests: { storage: "32Mi" } },
+        volumeMode: "Filesystem",
+      },
+    });
+  }
+  const failed = () => api.objects(events).filter(({ reason }) => reason === "ProvisioningFailed");
+  await until(() => failed().length > 0 && api.objects(persistentVolumes).length === 3, "three volumes, and a refusal");
+  assertEquals(choices.toSorted(), names.map((name) => `${name} a`).sort(), "all saw the same figures");
+  const last = failed()[0]!.involvedObject.name!;
+  assertEquals(selectedNodeOf(claims.get(`default/${last}`)!), "a", "it is not given back before the figures are told");
+  await clock.advance(1_000);
+  await until(() => api.objects(persistentVolumes).length === 4, "the fourth volume");
+  assertEquals(choices.slice(4), [`${last} b`]);
+  await s.shows({ "a data": "4Mi 0", "b data": "68Mi 68Mi" });
+});
