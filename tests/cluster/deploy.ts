@@ -15,12 +15,23 @@ import type { RunFolder } from "../rig/run_folder.ts";
 const DEPLOY = new URL("../../deploy/", import.meta.url).pathname;
 
 /** The node of a cluster, with a group for volumes of tests and one that is smaller. */
-const NODES = [{ name: "node1", volumeGroups: [{ name: "data", disksGiB: [10] }, { name: "small", disksGiB: [1] }] }];
+const ONE_NODE = [{
+  name: "node1",
+  volumeGroups: [{ name: "data", disksGiB: [10] }, { name: "small", disksGiB: [1] }],
+}];
+
+/** Two nodes, the first of which has twice as much room. */
+const TWO_NODES = [
+  { name: "node1", volumeGroups: [{ name: "data", disksGiB: [2] }] },
+  { name: "node2", volumeGroups: [{ name: "data", disksGiB: [1] }] },
+];
 
 /** What may be otherwise than usual. */
 export interface DeployOptions {
   /** Where kubelet keeps what it has, on every node. */
   readonly kubeletRoot?: string;
+  /** Whether there are to be two nodes, with room for little; one by default. */
+  readonly twoNodes?: boolean;
 }
 
 /** kubelet's folder as the manifests have it. */
@@ -34,10 +45,11 @@ const USUAL_KUBELET_ROOT = "/var/lib/kubelet";
 export async function startWithDriver(
   folder: RunFolder,
   log: (line: string) => void,
-  { kubeletRoot = USUAL_KUBELET_ROOT }: DeployOptions = {},
+  { kubeletRoot = USUAL_KUBELET_ROOT, twoNodes = false }: DeployOptions = {},
 ): Promise<Cluster> {
   const images = [await driverImage(folder, log)];
-  const cluster = await Cluster.start({ folder, nodes: NODES.map((node) => ({ ...node, images, kubeletRoot })), log });
+  const nodes = (twoNodes ? TWO_NODES : ONE_NODE).map((node) => ({ ...node, images, kubeletRoot }));
+  const cluster = await Cluster.start({ folder, nodes, log });
   await deploy(cluster, log, kubeletRoot);
   return cluster;
 }

@@ -15,7 +15,8 @@ import { CLUSTER_VARIABLE } from "./suite/scene.ts";
 
 const HELP = `Usage: deno task test:cluster [--full] [--keep | --use] [--kubelet-root DIR] [SUITE...]
 
-  SUITE   the names of files in tests/cluster/suite without ".ts"; by default those that kill and cut off nothing
+  SUITE   the names of files in tests/cluster/suite without ".ts"; by default those that kill and cut off nothing, and are
+          content with one node
   --full  all suites, and in larger numbers; the lives again where kubelet has another folder
   --keep  leave the cluster, as "deno task cluster up" does; it is not there yet
   --use   test in the cluster that "deno task cluster up" started
@@ -26,6 +27,9 @@ const SUITE = new URL("suite/", import.meta.url);
 
 /** Whether a suite needs the cluster for itself: it kills and cuts off, or looks at what the others did. */
 const isChaos = (name: string) => name.startsWith("chaos");
+
+/** Whether a suite needs two nodes, and so a cluster of its own. */
+const isForTwo = (name: string) => name.startsWith("two_nodes");
 
 /** How many files run side by side: most of their time they wait for one guest. */
 const JOBS = "3";
@@ -40,6 +44,7 @@ interface Wish {
   readonly use: boolean;
   readonly suites: readonly string[];
   readonly kubeletRoot?: string;
+  readonly twoNodes?: boolean;
 }
 
 /** Where kubelet has its folder in one of the distributions. */
@@ -122,13 +127,27 @@ async function run(wish: Wish): Promise<number> {
   return await testIn(cluster, wish) ? 0 : 1;
 }
 
-/** Runs what is asked for, and with all of it the lives again where kubelet has another folder; answers the exit status. */
+/**
+ * Runs what is asked for, what takes two nodes in a cluster of two, and with all of it the lives again where kubelet has another
+ * folder; answers the exit status.
+ */
 async function runWhole(wish: Wish): Promise<number> {
   for (const name of wish.suites) await NEEDS[name]?.(log);
-  const status = await run(wish);
-  if (!wish.full || wish.use || wish.keep || wish.kubeletRoot !== undefined) return status;
-  log(`once more with kubelet in ${OTHER_KUBELET_ROOT}`);
-  return await run({ ...wish, full: false, suites: ["lives"], kubeletRoot: OTHER_KUBELET_ROOT }) || status;
+  if (wish.use) return await run(wish);
+  const wishes = [
+    { ...wish, suites: wish.suites.filter((name) => !isForTwo(name)) },
+    { ...wish, suites: wish.suites.filter(isForTwo), twoNodes: true },
+  ].filter(({ suites }) => suites.length > 0);
+  if (wish.keep) return await run(wishes[0]!); // only one can be kept
+  if (wish.full && wish.kubeletRoot === undefined) {
+    wishes.push({ ...wish, full: false, suites: ["lives"], kubeletRoot: OTHER_KUBELET_ROOT });
+  }
+  let status = 0;
+  for (const one of wishes) {
+    log(`suites ${one.suites.join(", ")}: in a cluster of their own`);
+    status = await run(one) || status;
+  }
+  return status;
 }
 
 if (import.meta.main) {
@@ -146,7 +165,9 @@ if (import.meta.main) {
     full: args.full === true,
     keep: args.keep === true,
     use: args.use === true,
-    suites: wanted.length > 0 ? wanted : there.filter((name) => args.full === true || !isChaos(name)),
+    suites: wanted.length > 0
+      ? wanted
+      : there.filter((name) => args.full === true || !isChaos(name) && !isForTwo(name)),
     ...(args["kubelet-root"] ? { kubeletRoot: String(args["kubelet-root"]) } : {}),
   };
   const status = runWhole(wish).catch((error) => {

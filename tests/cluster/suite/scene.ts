@@ -34,7 +34,7 @@ const BEYOND = new Set([
 /** A stage for one life. */
 export class Scene extends Watcher implements AsyncDisposable {
   readonly cluster: Cluster;
-  /** The node of the cluster. */
+  /** The first node of the cluster, mostly the only one. */
   readonly node: Node;
   /** The scene's namespace, which is also the start of its classes' names. */
   readonly namespace: string;
@@ -141,10 +141,10 @@ export class Scene extends Watcher implements AsyncDisposable {
     return await this.kubectl("exec", pod, "--", "sh", "-c", command);
   }
 
-  /** Runs shell lines on the node as root; answers what they printed. @throws {Error} when they fail */
-  async onNode(command: string): Promise<string> {
-    const { code, stdout, stderr } = await this.node.exec(command, { timeoutMs: WAIT_MS });
-    if (code !== 0) throw new Error(`run on ${this.node.name}: ${command}: exit status ${code}: ${stderr.trim()}`);
+  /** Runs shell lines on a node as root, the first by default; answers what they printed. @throws {Error} when they fail */
+  async onNode(command: string, node: Node = this.node): Promise<string> {
+    const { code, stdout, stderr } = await node.exec(command, { timeoutMs: WAIT_MS });
+    if (code !== 0) throw new Error(`run on ${node.name}: ${command}: exit status ${code}: ${stderr.trim()}`);
     return stdout;
   }
 
@@ -156,7 +156,8 @@ export class Scene extends Watcher implements AsyncDisposable {
 
   /** The LVs of volumes of this scene; those that are being erased have no volume any more, and are left out. */
   async lvs(): Promise<OwnLv[]> {
-    return (await ownLvs(this.node)).filter(({ volume }) => volume !== undefined && this.#volumes.has(volume));
+    const all = (await Promise.all(this.cluster.nodes.map(ownLvs))).flat();
+    return all.filter(({ volume }) => volume !== undefined && this.#volumes.has(volume));
   }
 
   /** The LV of a bound claim. @throws {Error} when there is none */
@@ -216,7 +217,9 @@ export class Scene extends Watcher implements AsyncDisposable {
       await this.kubectl("patch", object, "--type=merge", "--patch", freed).catch(warn);
       await this.kubectl("delete", object, "--wait=false", "--ignore-not-found").catch(warn);
     }
-    for (const { group, name } of await this.lvs()) await this.onNode(`lvremove -qq -f ${group}/${name}`).catch(warn);
+    for (const { node, group, name } of await this.lvs()) {
+      await this.onNode(`lvremove -qq -f ${group}/${name}`, this.cluster.node(node)).catch(warn);
+    }
   }
 
   /** The objects of the scene's volumes that are there. */

@@ -9,6 +9,8 @@ import { DRIVER } from "./scene_objects.ts";
 
 /** A logical volume of the driver. */
 export interface OwnLv {
+  /** The name of its node. */
+  readonly node: string;
   readonly group: string;
   readonly name: string;
   readonly uuid: string;
@@ -32,6 +34,7 @@ export async function ownLvs(node: Node): Promise<OwnLv[]> {
     const tags = (lv.lv_tags ?? "").split(",");
     const volume = tags.find((tag) => tag.startsWith("denolith.volume="));
     return {
+      node: node.name,
       group: lv.vg_name ?? "",
       name: lv.lv_name ?? "",
       uuid: lv.lv_uuid ?? "",

@@ -58,7 +58,7 @@ export interface ClassWish {
 }
 
 /** A shell that sleeps and ends at once when it is asked to. */
-const SLEEP = "trap 'exit 0' TERM; while :; do sleep 1000 & wait $!; done";
+export const SLEEP = "trap 'exit 0' TERM; while :; do sleep 1000 & wait $!; done";
 
 /** The claim as it is applied. */
 export function claimObject(wish: ClaimWish): PersistentVolumeClaim {

@@ -5,21 +5,8 @@
  */
 
 import { assertEquals } from "@std/assert";
+import { moreDisk } from "./own_group.ts";
 import { Scene } from "./scene.ts";
-
-/** A disk more for a group, for as long as it is held; it is a file on the node. */
-async function moreDisk(scene: Scene, group: string, mib: number): Promise<AsyncDisposable> {
-  const file = `/var/tmp/${scene.namespace}.img`;
-  await scene.onNode("modprobe loop");
-  const device = (await scene.onNode(`truncate -s ${mib}M ${file} && losetup --find --show ${file}`)).trim();
-  await scene.onNode(`pvcreate -qq ${device} && vgextend -qq ${group} ${device}`);
-  return {
-    async [Symbol.asyncDispose]() {
-      const away = `vgreduce -qq ${group} ${device} && pvremove -qq ${device}`;
-      await scene.onNode(`${away}; status=$?; losetup -d ${device}; rm -f ${file}; exit $status`);
-    },
-  };
-}
 
 Deno.test("a claim that no group has room for waits and says why, and is bound when the group grows", async () => {
   await using scene = await Scene.open("room");
