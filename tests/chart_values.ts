@@ -41,7 +41,7 @@ export const OTHER_VALUES: Values = {
     priorityClassName: "storage",
     resources: { limits: { memory: "1Gi" } },
     podDisruptionBudget: { create: true, maxUnavailable: "50%" },
-    disableLoops: ["provisioner", "resizer"],
+    disableLoops: ["provisioner", "resizer", "capacity"],
     extraContainers: [{
       name: "csi-provisioner",
       image: "csi-provisioner",
