@@ -13,10 +13,12 @@ import { signals } from "./signals.ts";
 import { clusterPath, isThere, lock } from "./state.ts";
 import { CLUSTER_VARIABLE } from "./suite/scene.ts";
 
+/** The suites without names and without --full: the lives that everybody has. CI runs these, and has an hour for all it does. */
+const USUAL = ["examples", "growing", "lives", "looking", "pods", "waiting"];
+
 const HELP = `Usage: deno task test:cluster [--full] [--keep | --use] [--kubelet-root DIR] [SUITE...]
 
-  SUITE   the names of files in tests/cluster/suite without ".ts"; by default those that kill and cut off nothing, and are
-          content with one node
+  SUITE   the names of files in tests/cluster/suite without ".ts"; by default ${USUAL.join(", ")}
   --full  all suites, and in larger numbers; the lives again where kubelet has another folder
   --keep  leave the cluster, as "deno task cluster up" does; it is not there yet
   --use   test in the cluster that "deno task cluster up" started
@@ -165,9 +167,7 @@ if (import.meta.main) {
     full: args.full === true,
     keep: args.keep === true,
     use: args.use === true,
-    suites: wanted.length > 0
-      ? wanted
-      : there.filter((name) => args.full === true || !isChaos(name) && !isForTwo(name)),
+    suites: wanted.length > 0 ? wanted : args.full === true ? there : USUAL,
     ...(args["kubelet-root"] ? { kubeletRoot: String(args["kubelet-root"]) } : {}),
   };
   const status = runWhole(wish).catch((error) => {
