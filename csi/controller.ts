@@ -7,7 +7,7 @@
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { parseVolumeId, snapshotIdOf, volumeIdOf } from "../lvm/ids.ts";
 import { minimumBytes } from "../lvm/filesystem.ts";
-import { type LockRequest, type Locks, snapshotLock, volumeLock } from "../lvm/locks.ts";
+import { type Locks, snapshotLock, snapshottingLocks, volumeLock } from "../lvm/locks.ts";
 import type { Snapshot } from "../lvm/snapshots.ts";
 import type { VolumeRequest } from "../lvm/volumes.ts";
 import { isUnsupported, requireCapabilities, requireCapability } from "./capability.ts";
@@ -153,20 +153,22 @@ export function controllerHandlers(options: ControllerOptions): Handlers<typeof 
 function snapshotHandlers(snapshots: SnapshotService, locks: Locks): Handlers<typeof Controller> {
   return {
     createSnapshot: async (request) => {
-      const id = snapshotIdOf(requireName(request.name));
+      const name = requireName(request.name);
+      const id = snapshotIdOf(name);
       if (request.sourceVolumeId === "") throw invalid("source_volume_id: missing");
       const source = requireVolumeId(request.sourceVolumeId);
       const store = parseSnapshotParameters(request.parameters);
-      const held: LockRequest[] = [snapshotLock(id), volumeLock(source, "shared")];
-      const snapshot = await locks.run("snapshot", held, () => snapshots.create(id, source, store));
+      const snapshot = await locks.run(
+        "snapshot",
+        snapshottingLocks(id, source),
+        () => snapshots.create({ id, name, source, store }),
+      );
       return { snapshot: snapshotAnswer(snapshot) };
     },
 
     deleteSnapshot: async (request) => {
       const id = snapshotIdToDelete(request.snapshotId);
-      if (id !== undefined) {
-        await locks.run("deletion", [snapshotLock(id)], () => snapshots.delete(id));
-      }
+      if (id !== undefined) await locks.run("deletion", [snapshotLock(id)], () => snapshots.delete(id));
       return {};
     },
 

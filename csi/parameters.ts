@@ -11,8 +11,7 @@ import { closestString } from "@std/text/closest-string";
 import { RE2JS } from "re2js";
 import { DEFAULT_FILESYSTEM, type FilesystemType, parseMkfsOptions } from "../lvm/filesystem.ts";
 import { ANY_GROUP, anyOf, exactly, type GroupMatcher, type GroupPreference } from "../lvm/groups.ts";
-import { parseQuantity } from "../lvm/size.ts";
-import { FULL_STORE, type StoreSize } from "../lvm/snapshots.ts";
+import { FULL_STORE, parseStoreSize, type StoreSize } from "../lvm/store_size.ts";
 import { type Erasure, ERASURES } from "../lvm/tags.ts";
 import { requireFilesystemType } from "./capability.ts";
 import { invalid, quote } from "./request.ts";
@@ -95,10 +94,8 @@ export function mkfsOptions(parameters: VolumeParameters, type: FilesystemType |
 export function parseSnapshotParameters(parameters: Readonly<Record<string, string>>): StoreSize {
   const value = collect(parameters, ["snapSize"] as const, { snapsize: "snapSize" }).get("snapSize");
   if (value === undefined) return FULL_STORE;
-  const percent = /^(\d{1,3})%$/.exec(value)?.[1];
-  if (percent !== undefined && Number(percent) >= 1 && Number(percent) <= 100) return { percent: BigInt(percent) };
-  const bytes = parseQuantity(value);
-  if (percent === undefined && bytes !== undefined && bytes > 0n) return { bytes };
+  const store = parseStoreSize(value);
+  if (store !== undefined) return store;
   throw invalid(`parameter snapSize ${quote(value)}: neither a percentage from 1% to 100% nor a quantity such as 10Gi`);
 }
 

@@ -7,9 +7,9 @@
 
 import type { FilesystemType } from "../lvm/filesystem.ts";
 import type { GroupCapacity, GroupMatcher } from "../lvm/groups.ts";
-import type { VolumeId } from "../lvm/ids.ts";
+import type { SnapshotId, VolumeId } from "../lvm/ids.ts";
 import type { SizeRange } from "../lvm/size.ts";
-import type { Snapshots } from "../lvm/snapshots.ts";
+import type { Snapshot, SnapshotRequest } from "../lvm/snapshots.ts";
 import type { VolumeRequest } from "../lvm/volumes.ts";
 
 /** A volume that exists. */
@@ -48,5 +48,14 @@ export interface VolumeService {
   capacity(groups: GroupMatcher, nodeId?: string): Promise<GroupCapacity>;
 }
 
-/** The snapshots as the Controller service needs them. */
-export type SnapshotService = Pick<Snapshots, "create" | "delete" | "get" | "list">;
+/** The snapshots. Each call fails with a `StorageError` whose kind says which status it is answered with. */
+export interface SnapshotService {
+  /** Takes the snapshot that was asked for by the name, unless it exists. */
+  create(request: SnapshotRequest & { readonly name: string }): Promise<Snapshot>;
+  /** Deletes the snapshot; one that does not exist is deleted already. */
+  delete(id: SnapshotId): Promise<void>;
+  /** The snapshot. */
+  get(id: SnapshotId): Promise<Snapshot>;
+  /** All snapshots, in the order of their ids. */
+  list(): Promise<Snapshot[]>;
+}

@@ -14,7 +14,7 @@ import { type Locks, volumeLock } from "../lvm/locks.ts";
 import type { Lvm } from "../lvm/lvm.ts";
 import type { VolumeGroup } from "../lvm/report.ts";
 import { formatBytes, formatQuantity } from "../lvm/size.ts";
-import type { RecordedVolume } from "../lvm/volume_state.ts";
+import type { RecordedLv } from "../lvm/volume_state.ts";
 import { requireSatisfying, type Volume, type Volumes } from "../lvm/volumes.ts";
 import { type ApiClient, isConflict, isNotFound } from "./client.ts";
 import type { EventRecorder } from "./events.ts";
@@ -54,7 +54,7 @@ export interface VolumeAgentOptions {
 }
 
 /** What an LVMVolume records of the LV that was made for it. */
-export function recordedIn(object: LvmVolume | undefined): RecordedVolume | undefined {
+export function recordedIn(object: LvmVolume | undefined): RecordedLv | undefined {
   const { lvUUID, volumeGroup } = object?.status ?? {};
   return lvUUID === undefined ? undefined : { lvUuid: lvUUID, groupName: volumeGroup ?? "(unknown)" };
 }

@@ -13,6 +13,7 @@ import { isOurDeviceName } from "./ids.ts";
 import type { Inventory, Orphan } from "./inventory.ts";
 import { isDeletedNode, isMountOfOurs, type Mount } from "./mounts.ts";
 import type { LogicalVolume } from "./report.ts";
+import { storeState } from "./snapshots.ts";
 import type { Survey } from "./survey.ts";
 
 /** How udev is: it answers, was never there, or has left its socket and answers no more. */
@@ -96,9 +97,6 @@ export interface LeftoverReadings {
 
 /** What is at the path of a socket: nothing, one that nobody answers on, or one that somebody does. */
 export type SocketState = "absent" | "silent" | "answers";
-
-/** A snapshot's store that is this full, in percent, will soon be too small. */
-const NEARLY_FULL_PERCENT = 80;
 
 /** What was left half-done, and what the driver refuses to touch. */
 export function checkLeftovers(readings: LeftoverReadings): CheckResult {
@@ -220,14 +218,14 @@ function unfinished({ volumes }: Inventory): Finding[] {
 
 function overflowing({ snapshots }: Inventory): Finding[] {
   const { warning } = findingsOf("leftovers");
-  return snapshots.flatMap(({ snapshot: { id, ready }, lv, group }) => {
+  return snapshots.flatMap((located) => {
+    const { snapshot: { id }, lv, group } = located;
     const path = `${group.name}/${lv.name}`;
-    if (!ready) {
+    const state = storeState(located);
+    if (state === "Roomy") return [];
+    if (state === "Overflowed") {
       const found = `snapshot ${id} overflowed: its content is gone, and it still slows its volume down`;
       return [warning(path, found, `DeleteSnapshot, or lvremove ${path}`)];
-    }
-    if (lv.snapshotPercent === undefined || lv.snapshotPercent < NEARLY_FULL_PERCENT || lv.size > lv.originSize!) {
-      return [];
     }
     const found = `the store of snapshot ${id} is ${lv.snapshotPercent} % full: when it is full, the snapshot is gone`;
     return [warning(path, found, `lvextend --size +1G ${path}`)];

@@ -13,7 +13,7 @@ import type { LogicalVolume, VolumeGroup } from "./report.ts";
 import { type LocatedSnapshot, Snapshots } from "./snapshots.ts";
 import { isOwned, ownedSnapshotId, ownedVolumeId, ownersOf, parseDeletedTags, type UsedTag, usedTags } from "./tags.ts";
 import { type Doomed, doomedLvs } from "./upkeep.ts";
-import type { RecordedVolume, VolumeState } from "./volume_state.ts";
+import type { RecordedLv, VolumeState } from "./volume_state.ts";
 import { type Volume, Volumes } from "./volumes.ts";
 
 /** A volume that is Lost. */
@@ -50,7 +50,7 @@ export interface Orphan {
 /** What is known elsewhere of the driver's volumes and snapshots on this machine: in a cluster, by their objects. */
 export interface Known {
   /** The volumes by id, with what is recorded of those that were made. */
-  readonly volumes: ReadonlyMap<string, RecordedVolume | undefined>;
+  readonly volumes: ReadonlyMap<string, RecordedLv | undefined>;
   /** The snapshots by id; without it, each that is there counts as known. */
   readonly snapshots?: ReadonlySet<string>;
   /** The command by which somebody gives up an LV that is not known. */

@@ -28,6 +28,11 @@ export function snapshotLock(id: SnapshotId): LockRequest {
   return { key: `snapshot ${id}`, mode: "exclusive" };
 }
 
+/** The locks that taking a snapshot needs: that of the snapshot, and that of its volume together with other copies of it. */
+export function snapshottingLocks(id: SnapshotId, source: VolumeId): LockRequest[] {
+  return [snapshotLock(id), volumeLock(source, "shared")];
+}
+
 /** A set of locks by key. */
 export class Locks {
   readonly #held = new Map<string, { mode: LockMode; holders: number; operation: string }>();

@@ -11,7 +11,8 @@ import { StorageError } from "./error.ts";
 import { freeLvName, type SnapshotId, snapshotLvName, type VolumeId } from "./ids.ts";
 import { type Lvm, requireAnswer } from "./lvm.ts";
 import type { LogicalVolume, VolumeGroup } from "./report.ts";
-import { formatBytes, roundUp } from "./size.ts";
+import { formatBytes } from "./size.ts";
+import { storeBytes, type StoreSize } from "./store_size.ts";
 import {
   type Erasure,
   markSnapshotDeleted,
@@ -21,6 +22,7 @@ import {
   snapshotTags,
 } from "./tags.ts";
 import { doomedLvs, isHalfMade, type Upkeep } from "./upkeep.ts";
+import { lostError, type RecordedLv } from "./volume_state.ts";
 import type { Volumes } from "./volumes.ts";
 
 /** A snapshot that exists. */
@@ -51,11 +53,23 @@ export interface LocatedSnapshot {
   readonly erase: Erasure;
 }
 
-/** How large the store for changed blocks is: bytes, or a percentage of the volume. */
-export type StoreSize = { readonly bytes: bigint } | { readonly percent: bigint };
+/** What a report and the record say of a snapshot id. */
+export type SnapshotState =
+  | { readonly state: "present"; readonly found: LocatedSnapshot }
+  /** It was taken, but its LV is gone, or is not it any more. */
+  | { readonly state: "lost"; readonly error: StorageError }
+  /** Also when its LV was made, but never became a snapshot. */
+  | { readonly state: "absent" };
 
-/** A store that cannot overflow, whatever is written to the volume. */
-export const FULL_STORE: StoreSize = { percent: 100n };
+/** A snapshot to take. */
+export interface SnapshotRequest {
+  /** Its id. */
+  readonly id: SnapshotId;
+  /** The volume. */
+  readonly source: VolumeId;
+  /** The room for blocks of the volume that change. */
+  readonly store: StoreSize;
+}
 
 /** What {@linkcode Snapshots} needs. */
 export interface SnapshotsOptions {
@@ -67,7 +81,12 @@ export interface SnapshotsOptions {
   readonly volumes: Volumes;
   /** Removes the LVs of deleted snapshots. */
   readonly upkeep: Pick<Upkeep, "look">;
+  /** What is recorded elsewhere of a snapshot that was taken; nothing by default. */
+  readonly recorded?: (id: SnapshotId) => RecordedLv | undefined;
 }
+
+/** A store that is this full, in percent, will soon be too small. */
+const FILLING_PERCENT = 80;
 
 /** The snapshots of one driver on this machine. */
 export class Snapshots {
@@ -75,9 +94,11 @@ export class Snapshots {
   readonly #driver: string;
   readonly #volumes: Volumes;
   readonly #upkeep: Pick<Upkeep, "look">;
+  readonly #recorded: (id: SnapshotId) => RecordedLv | undefined;
 
   /** Makes the service; it keeps no state. */
   constructor(options: SnapshotsOptions) {
+    this.#recorded = options.recorded ?? (() => undefined);
     this.#lvm = options.lvm;
     this.#driver = options.driver;
     this.#volumes = options.volumes;
@@ -85,25 +106,30 @@ export class Snapshots {
   }
 
   /**
-   * Takes a snapshot of the volume, unless the snapshot exists.
+   * Takes the snapshot that the request describes, unless it exists.
    *
-   * @throws {StorageError} `AlreadyExists` when it exists of another volume, `NotFound` or `Lost` for the volume,
-   * `NoSpace` when the group cannot hold the store.
+   * @throws {StorageError} `AlreadyExists` when it exists of another volume, `Lost`, and those of
+   * {@linkcode Snapshots.make}.
    */
-  async create(id: SnapshotId, source: VolumeId, store: StoreSize): Promise<Snapshot> {
+  async create(request: SnapshotRequest): Promise<Snapshot> {
     const groups = await this.#lvm.report();
-    const isSource = ({ tags }: LogicalVolume) => ownedVolumeId(this.#driver, tags) === source;
-    const existing = this.locate(groups, id, groups.filter(({ lvs }) => lvs.some(isSource)));
-    if (existing?.halfMade) {
-      await this.#mark(id, existing);
-      return await this.create(id, source, store);
-    }
-    if (existing !== undefined) {
-      if (existing.snapshot.source === source) return existing.snapshot;
-      throw new StorageError(
-        "AlreadyExists",
-        `snapshotting volume ${source}: a snapshot of that name exists, of volume ${existing.snapshot.source}`,
-      );
+    const found = this.stateOf(groups, request);
+    if (found.state === "lost") throw found.error;
+    const { snapshot } = found.state === "present" ? found.found : await this.make(groups, request);
+    requireSource(snapshot, request.source);
+    return snapshot;
+  }
+
+  /**
+   * Takes the snapshot, which does not exist, according to a report.
+   *
+   * @throws {StorageError} `NotFound` or `Lost` for the volume, `NoSpace` when the group cannot hold the store.
+   */
+  async make(groups: readonly VolumeGroup[], { id, source, store }: SnapshotRequest): Promise<LocatedSnapshot> {
+    const rest = this.locate(groups, id, []);
+    if (rest?.halfMade) {
+      await this.#mark(id, rest);
+      groups = await this.#lvm.report();
     }
     const { lv, group, tags } = this.#volumes.require(groups, source);
     const size = storeBytes(store, lv.size, group.extentSize);
@@ -132,24 +158,26 @@ export class Snapshots {
     ]);
     // its time of creation never changes for an id, so it is read back from LVM and not guessed
     const made = this.locate(await this.#lvm.report(), id);
-    if (made === undefined || made.halfMade) {
-      throw new StorageError(
-        "CommandFailed",
-        `snapshotting volume ${source}: lvcreate succeeded, but no report shows ${id}`,
-      );
-    }
-    return made.snapshot;
+    if (made !== undefined && !made.halfMade) return made;
+    throw new StorageError(
+      "CommandFailed",
+      `snapshotting volume ${source}: lvcreate succeeded, but no report shows ${id}`,
+    );
   }
 
   /**
    * Deletes the snapshot; one that does not exist is deleted already. Its store holds what was the volume's data: it is
    * marked, and then erased and removed in the background.
    *
-   * @throws {StorageError} `InUse` while it is open.
+   * @throws {StorageError} `InUse` while it is open; `Lost` when another LV has taken its place.
    */
   async delete(id: SnapshotId): Promise<void> {
     const found = this.locate(await this.#lvm.report(), id);
     if (found === undefined) return;
+    const recorded = this.#recorded(id);
+    if (recorded !== undefined && recorded.lvUuid !== found.lv.uuid) {
+      throw lostError("snapshot", id, recorded, found.lv);
+    }
     const path = pathOf(found);
     if (found.lv.open) throw new StorageError("InUse", `deleting snapshot ${id}: ${path} is open; unmount it first`);
     if (found.erase === "none") return await this.#lvm.change(found.group, ["lvremove", "--yes", path]);
@@ -185,6 +213,28 @@ export class Snapshots {
   }
 
   /**
+   * What a report and the record say of a snapshot of the volume.
+   *
+   * @throws {StorageError} those of {@linkcode Snapshots.locate}.
+   */
+  stateOf(groups: readonly VolumeGroup[], { id, source }: Pick<SnapshotRequest, "id" | "source">): SnapshotState {
+    const recorded = this.#recorded(id);
+    const isSource = ({ tags }: LogicalVolume) => ownedVolumeId(this.#driver, tags) === source;
+    const found = this.locate(
+      groups,
+      id,
+      groups.filter(({ name, lvs }) => name === recorded?.groupName || lvs.some(isSource)),
+    );
+    if (recorded === undefined) {
+      return found === undefined || found.halfMade ? { state: "absent" } : { state: "present", found };
+    }
+    if (found?.lv.uuid !== recorded.lvUuid) {
+      return { state: "lost", error: lostError("snapshot", id, recorded, found?.lv) };
+    }
+    return found.halfMade ? { state: "lost", error: splitError(found) } : { state: "present", found };
+  }
+
+  /**
    * The snapshot according to a report; it may be in any of the groups `within`.
    *
    * @throws {StorageError} `ForeignData` when several LVs claim to be the snapshot, or its tags cannot be read;
@@ -217,16 +267,40 @@ export class Snapshots {
   }
 }
 
-function pathOf({ group, lv }: Pick<LocatedSnapshot, "group" | "lv">): string {
-  return `${group.name}/${lv.name}`;
+/**
+ * How the store of a snapshot is: whether it overflowed, or may soon, or has room. One that is larger than its volume has
+ * room for all of it.
+ */
+export function storeState({ snapshot, lv }: LocatedSnapshot): "Overflowed" | "Filling" | "Roomy" {
+  if (!snapshot.ready) return "Overflowed";
+  const isFull = lv.originSize !== undefined && lv.size > lv.originSize;
+  return !isFull && (lv.snapshotPercent ?? 0) >= FILLING_PERCENT ? "Filling" : "Roomy";
 }
 
 /**
- * The size of the store in whole extents. One that cannot overflow needs room for its own table too; LVM reduces what is
- * more than it could ever use (lvcreate(8), --snapshot).
+ * Makes sure that a snapshot is of the volume.
+ *
+ * @throws {StorageError} `AlreadyExists`.
  */
-function storeBytes(store: StoreSize, origin: bigint, extentSize: bigint): bigint {
-  if ("bytes" in store) return roundUp(store.bytes, extentSize);
-  if (store.percent >= 100n) return roundUp(origin + origin / 100n, extentSize);
-  return roundUp(origin * store.percent / 100n, extentSize);
+export function requireSource(snapshot: Pick<Snapshot, "source">, source: VolumeId): void {
+  if (snapshot.source === source) return;
+  throw new StorageError(
+    "AlreadyExists",
+    `snapshotting volume ${source}: a snapshot of that name exists, of volume ${snapshot.source}`,
+  );
+}
+
+function splitError(found: LocatedSnapshot): StorageError {
+  const { snapshot: { id, source } } = found;
+  return new StorageError(
+    "Lost",
+    `Lost: snapshot ${id} was the logical volume ${
+      pathOf(found)
+    }, which is no snapshot of volume ${source} any more: it was ` +
+      `split off (lvconvert --splitsnapshot), and has only what changed. Nothing is made in its place. Delete the snapshot`,
+  );
+}
+
+function pathOf({ group, lv }: Pick<LocatedSnapshot, "group" | "lv">): string {
+  return `${group.name}/${lv.name}`;
 }

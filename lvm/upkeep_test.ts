@@ -3,7 +3,8 @@ import { FakeMachine, refuse } from "../tests/fake/machine.ts";
 import { describe } from "./exec.ts";
 import { snapshotIdOf, volumeIdOf } from "./ids.ts";
 import { Lvm } from "./lvm.ts";
-import { FULL_STORE, Snapshots } from "./snapshots.ts";
+import { Snapshots } from "./snapshots.ts";
+import { FULL_STORE } from "./store_size.ts";
 import { type Erasure, markErased, markVolumeDeleted } from "./tags.ts";
 import { Upkeep } from "./upkeep.ts";
 import { Volumes } from "./volumes.ts";
@@ -137,7 +138,7 @@ Deno.test("Upkeep removes what the disks cannot discard, and tells it", async ()
 Deno.test("deleting a volume right after its snapshot leaves the snapshot's store to be erased", async () => {
   const { lvm, upkeep, volumes, machine, commands, record } = await doomed(GIB);
   const snapshots = new Snapshots({ lvm, driver: "test", volumes, upkeep: { look: () => {} } });
-  await snapshots.create(snapshotIdOf("cut"), id, FULL_STORE);
+  await snapshots.create({ id: snapshotIdOf("cut"), source: id, store: FULL_STORE });
   await snapshots.delete(snapshotIdOf("cut"));
   await volumes.delete(id);
   assertEquals(machine.allLvs().map(({ lv }) => lv.name.split("-")[0]), ["snap"]);

@@ -5,7 +5,7 @@
  */
 
 import { StorageError } from "./error.ts";
-import type { VolumeId } from "./ids.ts";
+import type { SnapshotId, VolumeId } from "./ids.ts";
 import type { LogicalVolume, VolumeGroup } from "./report.ts";
 import type { Volume } from "./volumes.ts";
 
@@ -25,8 +25,8 @@ export type VolumeState =
   }
   | { readonly state: "absent" };
 
-/** What is recorded of a volume that was made. */
-export interface RecordedVolume {
+/** What is recorded of the LV that a volume or a snapshot became when it was made. */
+export interface RecordedLv {
   /** The UUID of its LV. */
   readonly lvUuid: string;
   /** The name that the LV's group had. */
@@ -34,27 +34,36 @@ export interface RecordedVolume {
 }
 
 /** A record of a volume: in a group's tags, or elsewhere. */
-export interface UsedRecord extends RecordedVolume {
+export interface UsedRecord extends RecordedLv {
   readonly group?: VolumeGroup;
   readonly record?: string;
 }
 
 /** A volume whose records name another LV than the one that was found, if one was. */
 export function lost(id: VolumeId, recorded: UsedRecord, found: LogicalVolume | undefined): VolumeState {
-  const { group, groupName, lvUuid, record } = recorded;
-  const was = `Lost: volume ${id} was the logical volume ${lvUuid} in volume group ${groupName}, and`;
-  const nothing = "Nothing is made or formatted in its place.";
-  const message = found === undefined
-    ? `${was} no logical volume carries its tag. ${nothing} Bring the logical volume back (vgcfgrestore), or delete the volume`
-    : `${was} ${found.name} with the UUID ${found.uuid} has taken its place. ${nothing} Look at ${found.name}: remove it, or ` +
-      `take its denolith tags off; then bring the first one back (vgcfgrestore), or delete the volume`;
-  const error = new StorageError("Lost", message);
+  const { group, groupName, record } = recorded;
   return {
     state: "lost",
     groupName,
-    error,
+    error: lostError("volume", id, recorded, found),
     replaced: found !== undefined,
     ...(group && { group }),
     ...(record && { record }),
   };
+}
+
+/** What is told of a volume or a snapshot whose record names another LV than the one that was found, if one was. */
+export function lostError(
+  what: "volume" | "snapshot",
+  id: VolumeId | SnapshotId,
+  { lvUuid, groupName }: RecordedLv,
+  found: LogicalVolume | undefined,
+): StorageError {
+  const was = `Lost: ${what} ${id} was the logical volume ${lvUuid} in volume group ${groupName}, and`;
+  const nothing = "Nothing is made or formatted in its place.";
+  const message = found === undefined
+    ? `${was} no logical volume carries its tag. ${nothing} Bring the logical volume back (vgcfgrestore), or delete the ${what}`
+    : `${was} ${found.name} with the UUID ${found.uuid} has taken its place. ${nothing} Look at ${found.name}: remove it, or ` +
+      `take its denolith tags off; then bring the first one back (vgcfgrestore), or delete the ${what}`;
+  return new StorageError("Lost", message);
 }

@@ -33,7 +33,7 @@ import {
   type VolumeTags,
   volumeTags,
 } from "./tags.ts";
-import { lost, type RecordedVolume, type UsedRecord, type VolumeState } from "./volume_state.ts";
+import { lost, type RecordedLv, type UsedRecord, type VolumeState } from "./volume_state.ts";
 import { doomedLvs, splitSnapshot, type Upkeep } from "./upkeep.ts";
 
 /** A volume that exists. */
@@ -83,7 +83,7 @@ export interface VolumesOptions {
   /** Removes the LVs of deleted volumes. */
   readonly upkeep: Pick<Upkeep, "look">;
   /** What is recorded elsewhere of a volume that was made, beside LVM's own records; nothing by default. */
-  readonly recorded?: (id: VolumeId) => RecordedVolume | undefined;
+  readonly recorded?: (id: VolumeId) => RecordedLv | undefined;
 }
 
 /** The volumes of one driver on this machine. */
@@ -93,7 +93,7 @@ export class Volumes {
   readonly driver: string;
   readonly #groups: GroupMatcher;
   readonly #upkeep: Pick<Upkeep, "look">;
-  readonly #elsewhere: (id: VolumeId) => RecordedVolume | undefined;
+  readonly #elsewhere: (id: VolumeId) => RecordedLv | undefined;
 
   /** Makes the service; it keeps no state of its own. */
   constructor(options: VolumesOptions) {

@@ -29,6 +29,7 @@ export function healthyMachine() {
     minor: machine.nextMinor(),
     createdAt: 1,
     content: { ...blank(), signatures: [{ type: "ext4", uuid }], filesystemBytes: size },
+    storePercent: 0,
     invalid: false,
     suspended: false,
     zeroedTo: 0n,

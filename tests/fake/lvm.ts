@@ -116,7 +116,7 @@ function lvRow(machine: FakeMachine, group: FakeGroup, lv: FakeLv): Record<strin
     origin: lv.origin?.name ?? "",
     origin_size: `${lv.origin?.size ?? lv.size}`,
     lv_snapshot_invalid: lv.origin === undefined ? "-1" : lv.invalid ? "1" : "0",
-    snap_percent: lv.origin === undefined || !lv.active ? "" : lv.invalid ? "100.00" : "0.00",
+    snap_percent: lv.origin === undefined || !lv.active ? "" : (lv.invalid ? 100 : lv.storePercent).toFixed(2),
     lv_time: `${lv.createdAt}`,
     lv_health_status: group.missingPvs > 0 ? "partial" : "",
   };
@@ -164,6 +164,7 @@ function lvcreate(machine: FakeMachine, args: readonly string[]): Output {
     minor: machine.nextMinor(),
     createdAt: machine.now(),
     content,
+    storePercent: 0,
     invalid: false,
     ...(origin === undefined ? {} : { origin: { name: origin.name, size: origin.size } }),
   });

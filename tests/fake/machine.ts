@@ -40,6 +40,8 @@ export interface FakeLv {
   createdAt: number;
   content: Content;
   origin?: { name: string; size: bigint };
+  /** How full a snapshot's store is, in percent, while it has not overflowed. */
+  storePercent: number;
   invalid: boolean;
   /** Up to where its device was overwritten with zeros, from its start, in bytes. */
   zeroedTo: bigint;
