@@ -18,12 +18,13 @@ import { bindService } from "./csi/service.ts";
 import { TOPOLOGY_KEY } from "./csi/topology.ts";
 import { aborted } from "./ending.ts";
 import { CapacityPublisher } from "./k8s/capacity.ts";
+import { ClusterSnapshots } from "./k8s/cluster_snapshots.ts";
 import { ClusterVolumes } from "./k8s/cluster_volumes.ts";
 import type { CapacityCalls, ClaimName, CsiCalls } from "./k8s/csi_calls.ts";
 import { EventRecorder } from "./k8s/events.ts";
 import { Informer, type InformerOptions } from "./k8s/informer.ts";
 import { LeaderElection, officialLeaseName, ownLeaseName, type Sidecar } from "./k8s/leader.ts";
-import { type LvmNode, lvmNodes, type LvmVolume, lvmVolumes } from "./k8s/lvm_objects.ts";
+import { type LvmNode, lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "./k8s/lvm_objects.ts";
 import {
   csiNodes,
   csiStorageCapacities,
@@ -70,17 +71,16 @@ export async function controller(flags: Flags, end: AbortSignal): Promise<number
     informers.push(informer as unknown as Informer<KubeObject>);
     return informer;
   };
-  const own = { volumes: inform(lvmVolumes), nodes: inform(lvmNodes) };
+  const own = { volumes: inform(lvmVolumes), nodes: inform(lvmNodes), snapshots: inform(lvmSnapshots) };
   const claims = new Map<string, ClaimName>();
+  const shared = { client, driver, ...own, waitMs: WAIT_MS };
   const volumes = new ClusterVolumes({
-    client,
-    driver,
-    ...own,
+    ...shared,
     parseGroups: parseGroupList,
-    waitMs: WAIT_MS,
     annotations: (requestName) => intentAnnotations(claims.get(requestName)),
   });
-  const handlers = controllerHandlers({ volumes, locks: new Locks() });
+  const snapshots = new ClusterSnapshots({ ...shared, volumes });
+  const handlers = controllerHandlers({ volumes, snapshots, locks: new Locks() });
   const calls = loopCalls({ handlers, claims, onAnswer: metrics.onAnswer });
   const events = new EventRecorder(client, { component: driver, instance: flags.identity! });
   const loops = makeLoops({ cluster, driver, namespace: flags.namespace!, events, calls, inform, own });

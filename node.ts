@@ -21,11 +21,13 @@ import type { ApiClient } from "./k8s/client.ts";
 import { EventRecorder } from "./k8s/events.ts";
 import { Informer } from "./k8s/informer.ts";
 import { Loop } from "./k8s/loop.ts";
-import { lvmVolumes } from "./k8s/lvm_objects.ts";
+import { lvmSnapshots, lvmVolumes } from "./k8s/lvm_objects.ts";
 import { NodeAgent } from "./k8s/node_agent.ts";
+import { recordedIn } from "./k8s/object_agent.ts";
 import { nodes } from "./k8s/objects.ts";
 import { OrphanAgent } from "./k8s/orphan_agent.ts";
-import { recordedIn, VolumeAgent } from "./k8s/volume_agent.ts";
+import { SnapshotAgent } from "./k8s/snapshot_agent.ts";
+import { VolumeAgent } from "./k8s/volume_agent.ts";
 import { HostExec } from "./lvm/exec.ts";
 import { ANY_GROUP } from "./lvm/groups.ts";
 import { withRealPaths } from "./lvm/mounts.ts";
@@ -33,7 +35,7 @@ import type { SurveyedGroup } from "./lvm/survey.ts";
 import { startLogging } from "./logging.ts";
 import { kubeletPaths } from "./kubelet.ts";
 
-/** How many LVMVolumes are worked on at once: LVM does one change of a group at a time, but they share what it reports. */
+/** How many objects of a kind are worked on at once: LVM does one change of a group at a time, but they share its reports. */
 const PARALLEL = 16;
 
 /** How long events that are due may take at the end, in milliseconds. */
@@ -57,17 +59,16 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
   ]);
   const { client, metrics } = cluster;
   const events = new EventRecorder(client, { component: `${driver}/node`, instance: nodeName });
-  const objects = new Informer(client, lvmVolumes, { fieldSelector: `spec.nodeName=${nodeName}` });
-  const machine = openMachine({
-    exec,
-    driver,
-    groups,
-    mountRoots,
-    recorded: (id) => recordedIn(objects.get(id)),
-    onRemoved: () => nodeAgent.poke(),
-  });
-  const { lvm, upkeep, volumes, staging, locks } = machine;
+  const own = { fieldSelector: `spec.nodeName=${nodeName}` };
+  const volumeObjects = new Informer(client, lvmVolumes, own);
+  const snapshotObjects = new Informer(client, lvmSnapshots, own);
+  const recorded = {
+    volume: (id: string) => recordedIn(volumeObjects.get(id)),
+    snapshot: (id: string) => recordedIn(snapshotObjects.get(id)),
+  };
   const onChange = () => nodeAgent.poke();
+  const machine = openMachine({ exec, driver, groups, mountRoots, recorded, onRemoved: onChange });
+  const { lvm, upkeep, staging, locks } = machine;
 
   const nodeAgent = new NodeAgent({
     client,
@@ -77,37 +78,35 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
     groups,
     onReport: async (report) => {
       surveyed = report;
-      if (objects.hasSynced) await volumeAgent.verify(report);
+      if (volumeObjects.hasSynced) await volumeAgent.verify(report);
+      if (snapshotObjects.hasSynced) await snapshotAgent.verify(report);
     },
     conditions: (report) => orphanAgent.look(report),
     onWritten: (object) => orphanAgent.attend(object),
   });
-  const orphanAgent = new OrphanAgent({ ...machine, client, objects, nodeName, events, onChange });
-  const volumeAgent = new VolumeAgent({
-    client,
-    objects,
-    events,
-    lvm,
-    volumes,
-    locks,
-    parseGroups: parseGroupList,
-    onChange,
-    end,
-  });
-  const loop = new Loop({
-    name: "lvmvolume",
-    reconcile: (key) => volumeAgent.reconcile(key),
-    parallel: PARALLEL,
-    backoff: { startMs: 1_000, capMs: 60_000 },
-    onTurn: metrics.onTurn,
-    onDepth: metrics.onDepth,
-    drainMs: GRACE_MS,
-  }).follow(objects);
+  const shared = { client, events, ...machine, onChange, end };
+  const orphanAgent = new OrphanAgent({ ...shared, objects: volumeObjects, nodeName });
+  const volumeAgent = new VolumeAgent({ ...shared, objects: volumeObjects, parseGroups: parseGroupList });
+  const snapshotAgent = new SnapshotAgent({ ...shared, objects: snapshotObjects });
+  const loopOf = (name: string, agent: VolumeAgent | SnapshotAgent) =>
+    new Loop({
+      name,
+      reconcile: (key) => agent.reconcile(key),
+      parallel: PARALLEL,
+      backoff: { startMs: 1_000, capMs: 60_000 },
+      onTurn: metrics.onTurn,
+      onDepth: metrics.onDepth,
+      drainMs: GRACE_MS,
+    });
+  const loops = [
+    loopOf("lvmvolume", volumeAgent).follow(volumeObjects),
+    loopOf("lvmsnapshot", snapshotAgent).follow(snapshotObjects),
+  ];
   metrics.watchGroups(() => surveyed ?? []);
   metrics.watchOrphans({
     orphans: () => orphanAgent.orphans.length,
     lost: () =>
-      objects.list().filter(({ spec, status }) => spec.driverName === driver && status?.state === "Lost").length,
+      volumeObjects.list().filter(({ spec, status }) => spec.driverName === driver && status?.state === "Lost").length,
   });
 
   const identity = identityHandlers({ driver, version: manifest.version, ready: lvmAnswers(lvm) });
@@ -123,7 +122,12 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
     endpoint: socket,
     onStatus: (error) => refused = error,
   });
-  const running = [objects.start(end), loop.run(end), nodeAgent.run(end)];
+  const running = [
+    volumeObjects.start(end),
+    snapshotObjects.start(end),
+    ...loops.map((loop) => loop.run(end)),
+    nodeAgent.run(end),
+  ];
 
   await aborted(end);
   await registration.close(0);

@@ -8,13 +8,15 @@
 import { getLogger } from "@logtape/logtape";
 import type { Exec } from "../lvm/exec.ts";
 import type { GroupMatcher } from "../lvm/groups.ts";
+import type { SnapshotId, VolumeId } from "../lvm/ids.ts";
 import { Locks } from "../lvm/locks.ts";
 import { Lvm } from "../lvm/lvm.ts";
 import { withRealPaths } from "../lvm/mounts.ts";
 import { Snapshots } from "../lvm/snapshots.ts";
 import { Staging } from "../lvm/staging.ts";
 import { Upkeep, type UpkeepOptions } from "../lvm/upkeep.ts";
-import { Volumes, type VolumesOptions } from "../lvm/volumes.ts";
+import type { RecordedLv } from "../lvm/volume_state.ts";
+import { Volumes } from "../lvm/volumes.ts";
 import { controllerHandlers } from "./controller.ts";
 import { Controller, Identity, Node } from "./csi_pb.ts";
 import { identityHandlers } from "./identity.ts";
@@ -72,10 +74,16 @@ export interface Services {
 }
 
 /** What {@linkcode openMachine} needs. */
-export type MachineOptions =
-  & Pick<StandaloneOptions, "exec" | "driver" | "groups" | "mountRoots">
-  & Pick<VolumesOptions, "recorded">
-  & Pick<UpkeepOptions, "onRemoved">;
+export interface MachineOptions
+  extends Pick<StandaloneOptions, "exec" | "driver" | "groups" | "mountRoots">, Pick<UpkeepOptions, "onRemoved"> {
+  /** What is recorded elsewhere of volumes and snapshots that were made, beside LVM's own records; nothing by default. */
+  readonly recorded?: {
+    /** Of a volume. */
+    readonly volume: (id: VolumeId) => RecordedLv | undefined;
+    /** Of a snapshot. */
+    readonly snapshot: (id: SnapshotId) => RecordedLv | undefined;
+  };
+}
 
 /** What a driver has on this machine. */
 export interface Machine {
@@ -99,8 +107,8 @@ export function openMachine(options: MachineOptions): Machine {
   const lvm = new Lvm(exec);
   const onError = (error: unknown) => log.warn("upkeep failed", { error });
   const upkeep = new Upkeep({ lvm, driver, onError, ...(onRemoved && { onRemoved }) });
-  const volumes = new Volumes({ lvm, driver, groups, upkeep, ...(recorded && { recorded }) });
-  const snapshots = new Snapshots({ lvm, driver, volumes, upkeep });
+  const volumes = new Volumes({ lvm, driver, groups, upkeep, ...(recorded && { recorded: recorded.volume }) });
+  const snapshots = new Snapshots({ lvm, driver, volumes, upkeep, ...(recorded && { recorded: recorded.snapshot }) });
   const staging = new Staging({ lvm, volumes, mountRoots });
   return { lvm, upkeep, volumes, snapshots, staging, locks: new Locks() };
 }

@@ -1,6 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { FILESYSTEM_TYPES } from "../lvm/filesystem.ts";
 import { parseQuantity } from "../lvm/size.ts";
+import { parseStoreSize } from "../lvm/store_size.ts";
 import { ERASURES } from "../lvm/tags.ts";
 import { readObjects } from "./objects.ts";
 
@@ -96,6 +97,10 @@ Deno.test("of a volume's spec all but size, limit and node is fixed, and the sch
   assertEquals(said, fixed);
 });
 
+Deno.test("a snapshot's spec is fixed as a whole", () => {
+  assertEquals(part("LVMSnapshot.spec")["x-kubernetes-validations"]?.map(({ rule }) => rule), ["self == oldSelf"]);
+});
+
 Deno.test("the words of a volume's spec are the driver's", () => {
   assertEquals(part("LVMVolume.spec.fsType").enum, [...FILESYSTEM_TYPES]);
   assertEquals(part("LVMVolume.spec.erase").enum, [...ERASURES]);
@@ -128,6 +133,14 @@ Deno.test.each([
       assert(maxLength !== undefined && maxLength >= 32, path);
       assertEquals(new RegExp(pattern!).test(text), parseQuantity(text) !== undefined, path);
     }
+  },
+);
+
+Deno.test.each(["1%", "7%", "99%", "100%", "10Gi", "1.5G", "0%", "101%", "-1%", "1.5%", "%", "", "much"])(
+  "the schema takes %s for a snapshot's store if the driver does",
+  (text: string) => {
+    const { pattern } = part("LVMSnapshot.spec.storeSize");
+    assertEquals(new RegExp(pattern!).test(text), parseStoreSize(text) !== undefined);
   },
 );
 

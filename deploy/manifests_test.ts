@@ -87,12 +87,14 @@ Deno.test("roles name resources and verbs that there are, one by one", () => {
   }
 });
 
-Deno.test("an agent can do nothing to claims, PersistentVolumes, pods or secrets, and makes or deletes no volume", () => {
+Deno.test("an agent can do nothing to claims, PersistentVolumes, pods or secrets, and makes or deletes no volume or snapshot", () => {
   const rules = rulesOf("denolith-node");
   const resources = rules.flatMap(({ resources }) => resources);
   assertEquals(resources.filter((name) => /^(?:persistent|secrets|pods|leases)/.test(name)), []);
-  const verbs = rules.filter(({ resources }) => resources.includes("lvmvolumes")).flatMap(({ verbs }) => verbs);
-  assertEquals(verbs, ["list", "watch", "patch"]);
+  for (const resource of ["lvmvolumes", "lvmsnapshots"]) {
+    const verbs = rules.filter(({ resources }) => resources.includes(resource)).flatMap(({ verbs }) => verbs);
+    assertEquals(verbs, ["list", "watch", "patch"], resource);
+  }
   const deleting = rules.filter(({ verbs }) => verbs.includes("delete"));
   assertEquals(deleting, []);
 });

@@ -24,7 +24,7 @@ import {
 import { type KubeObject, type Node, nodes, type PersistentVolume, persistentVolumes } from "./objects.ts";
 import { CLAIM_ANNOTATION } from "./volume_intents.ts";
 import type { Placement } from "./volume_spec.ts";
-import { lostStatus } from "./volume_status.ts";
+import { lostStatus } from "./object_status.ts";
 
 /** What the cluster has of a node. */
 export interface Remains extends Placement {

@@ -17,9 +17,12 @@ export const LVM_GROUP = "lvm.denolith.dev";
 /** What keeps an LVMVolume until its node has removed the LV. */
 export const LVM_VOLUME_FINALIZER = `${LVM_GROUP}/volume`;
 
+/** What keeps an LVMSnapshot until its node has removed the LV. */
+export const LVM_SNAPSHOT_FINALIZER = `${LVM_GROUP}/snapshot`;
+
 /**
- * The annotation by which the controller says that a volume's LV is to go. Who deletes the object alone, or with it the
- * definition of its kind and so all of them, has not said that: the LVs stay.
+ * The annotation by which the controller says that the LV of a volume or a snapshot is to go. Who deletes the object alone, or
+ * with it the definition of its kind and so all of them, has not said that: the LVs stay.
  */
 export const REMOVE_ANNOTATION = `${LVM_GROUP}/remove`;
 
@@ -56,6 +59,25 @@ export interface StatusError {
   message: string;
 }
 
+/** What a node says of whatever it makes of an object: a volume or a snapshot. Sizes are quantities. */
+export interface NodeMadeStatus {
+  state?: string;
+  observedGeneration?: number;
+  volumeGroup?: string;
+  volumeGroupUUID?: string;
+  lvName?: string;
+  lvUUID?: string;
+  size?: string;
+  error?: StatusError;
+  conditions?: Condition[];
+}
+
+/** An object that a node is to make something of. */
+export interface NodeMade<S extends NodeMadeStatus = NodeMadeStatus> extends KubeObject {
+  spec: { driverName: string; requestName: string; nodeName: string };
+  status?: S;
+}
+
 /** What is wanted of a volume. Sizes are quantities. */
 export interface LvmVolumeSpec {
   driverName: string;
@@ -73,23 +95,37 @@ export interface LvmVolumeSpec {
 }
 
 /** What a volume's node made of it. Sizes are quantities. */
-export interface LvmVolumeStatus {
+export interface LvmVolumeStatus extends NodeMadeStatus {
   state?: "Pending" | "Ready" | "Failed" | "Lost";
-  observedGeneration?: number;
-  volumeGroup?: string;
-  volumeGroupUUID?: string;
-  lvName?: string;
-  lvUUID?: string;
   devicePath?: string;
-  size?: string;
-  error?: StatusError;
-  conditions?: Condition[];
 }
 
 /** A volume. Its name is the volume's id. */
-export interface LvmVolume extends KubeObject {
+export interface LvmVolume extends NodeMade<LvmVolumeStatus> {
   spec: LvmVolumeSpec;
-  status?: LvmVolumeStatus;
+}
+
+/** What is wanted of a snapshot. */
+export interface LvmSnapshotSpec {
+  driverName: string;
+  requestName: string;
+  nodeName: string;
+  sourceVolume: string;
+  storeSize?: string;
+}
+
+/** What a snapshot's node made of it. Sizes are quantities; `size` is that of its store. */
+export interface LvmSnapshotStatus extends NodeMadeStatus {
+  state?: "Pending" | "Ready" | "Failed" | "Overflowed" | "Lost";
+  restoreSize?: string;
+  creationTime?: string;
+  readyToUse?: boolean;
+  storePercent?: number;
+}
+
+/** A snapshot. Its name is the snapshot's id. */
+export interface LvmSnapshot extends NodeMade<LvmSnapshotStatus> {
+  spec: LvmSnapshotSpec;
 }
 
 /** A volume group of a node. Sizes are quantities. */
@@ -127,6 +163,8 @@ export interface LvmNode extends KubeObject {
 
 /** LVMVolumes. */
 export const lvmVolumes: Resource<LvmVolume> = ours("lvmvolumes", "LVMVolume");
+/** LVMSnapshots. */
+export const lvmSnapshots: Resource<LvmSnapshot> = ours("lvmsnapshots", "LVMSnapshot");
 /** LVMNodes. */
 export const lvmNodes: Resource<LvmNode> = ours("lvmnodes", "LVMNode");
 

@@ -9,7 +9,7 @@ import type { Known, Stray } from "../lvm/inventory.ts";
 import { formatBytes } from "../lvm/size.ts";
 import type { ApiClient } from "./client.ts";
 import { LVM_GROUP, type LvmVolume, lvmVolumes, type NewCondition } from "./lvm_objects.ts";
-import { recordedIn } from "./volume_agent.ts";
+import { recordedIn } from "./object_agent.ts";
 import type { Placement } from "./volume_spec.ts";
 
 /**

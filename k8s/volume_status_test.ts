@@ -1,5 +1,4 @@
 import { assert, assertEquals } from "@std/assert";
-import { StorageError } from "../lvm/error.ts";
 import { volumeIdOf } from "../lvm/ids.ts";
 import { parseReport, REPORT_COMMAND } from "../lvm/report.ts";
 import type { Volume } from "../lvm/volumes.ts";
@@ -7,7 +6,7 @@ import { FakeMachine } from "../tests/fake/machine.ts";
 import { namedRequest } from "../tests/fake/request.ts";
 import type { LvmVolume, LvmVolumeStatus } from "./lvm_objects.ts";
 import { lvmVolumeFor } from "./volume_spec.ts";
-import { failedStatus, isSame, lostStatus, madeStatus } from "./volume_status.ts";
+import { madeStatus } from "./volume_status.ts";
 
 const id = volumeIdOf("pvc-1");
 
@@ -67,34 +66,4 @@ Deno.test("madeStatus() keeps the error of a growth until the size is there, or 
   assertEquals(errorOf(64n * MiB, 2), error);
   assertEquals(errorOf(64n * MiB, 1), undefined, "it was about what was wanted before");
   assertEquals(errorOf(32n * MiB, 2), undefined, "what is wanted is there");
-});
-
-Deno.test("failedStatus(): what was not made is Failed, what was made stays as it was, with the error", async () => {
-  const error = new StorageError("NoSpace", "no room" + ".".repeat(5_000));
-  const failed = failedStatus(object(64n * MiB), error);
-  assertEquals([failed.state, failed.error?.code, failed.observedGeneration], ["Failed", "NoSpace", 2]);
-  assertEquals(failed.error?.message.length, 4_096);
-  assertEquals(conditionsOf(failed), ["Ready False NoSpace"]);
-  const before = madeStatus(object(30n * MiB), await volume());
-  const { error: told, ...rest } = failedStatus(object(64n * MiB, before, 3), error);
-  assertEquals(told?.code, "NoSpace");
-  assertEquals(rest as LvmVolumeStatus, { ...before, observedGeneration: 3 });
-});
-
-Deno.test("lostStatus() keeps what was recorded of the LV, and the moment at which it stopped being Ready", async () => {
-  const before = madeStatus(object(30n * MiB), await volume());
-  const error = new StorageError("Lost", "its LV is gone");
-  const lost = lostStatus(object(30n * MiB, before), error);
-  assertEquals([lost.state, lost.lvUUID, lost.error?.message], ["Lost", before.lvUUID, "its LV is gone"]);
-  assertEquals(conditionsOf(lost), ["Healthy True DisksThere", "Ready False Lost"]);
-  const earlier = lost.conditions!.map((condition) => ({ ...condition, lastTransitionTime: "2026-01-01T00:00:00Z" }));
-  const again = lostStatus(object(30n * MiB, { ...lost, conditions: earlier }), error);
-  assertEquals(again.conditions?.[1]?.lastTransitionTime, "2026-01-01T00:00:00Z");
-});
-
-Deno.test("isSame() compares what is said, in whatever order it stands", () => {
-  const a: LvmVolumeStatus = { state: "Ready", size: "1Gi", error: { code: "Busy", message: "m" } };
-  assert(isSame(a, { error: { message: "m", code: "Busy" }, size: "1Gi", state: "Ready" }));
-  assert(!isSame(a, { ...a, size: "2Gi" }));
-  assert(!isSame(undefined, a));
 });

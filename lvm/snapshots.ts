@@ -157,7 +157,7 @@ export class Snapshots {
       `${group.name}/${lv.name}`,
     ]);
     // its time of creation never changes for an id, so it is read back from LVM and not guessed
-    const made = this.locate(await this.#lvm.report(), id);
+    const made = this.locate(await this.#lvm.reportOfChanges(), id);
     if (made !== undefined && !made.halfMade) return made;
     throw new StorageError(
       "CommandFailed",

@@ -7,7 +7,7 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { connect, connectTo } from "../csi/client.ts";
 import { Registration } from "../csi/registration_pb.ts";
-import { lvmNodes, lvmVolumes } from "../k8s/lvm_objects.ts";
+import { lvmNodes, lvmSnapshots, lvmVolumes } from "../k8s/lvm_objects.ts";
 import { leases } from "../k8s/objects.ts";
 import { DriverProcess } from "./demo/driver_process.ts";
 import { DRIVER_FLAGS } from "./driver_command.ts";
@@ -26,7 +26,7 @@ async function scene() {
     ["server.crt", "server.key", "ca.crt"].map((name) => Deno.readTextFile(TLS + name)),
   );
   const api = FakeApiServer.start({
-    resources: [lvmVolumes, lvmNodes],
+    resources: [lvmVolumes, lvmSnapshots, lvmNodes],
     token: "secret",
     tls: { cert: cert!, key: key! },
   });
@@ -75,6 +75,7 @@ Deno.test("denolith controller: serves under the Leases of the official sidecars
     using csi = connect(socket);
     assertEquals((await csi.identity.getPluginInfo()).name, DRIVER);
     assertEquals((await csi.controller.listVolumes()).entries, []);
+    assertEquals((await csi.controller.listSnapshots()).entries, []);
   }
   const [, figures] = await s.ask("/metrics");
   assert(figures.includes('denolith_csi_call_seconds_count{method="ListVolumes",code="0"} 1'), figures);
@@ -108,7 +109,9 @@ Deno.test("denolith node: registers with kubelet, says that it is not ready with
   const [, left] = await s.ask("/readyz");
   assert(["ok\n", "LVM has not answered yet\n"].includes(left), left);
   const [, figures] = await s.ask("/metrics");
-  assert(figures.includes('denolith_queue_depth{loop="lvmvolume"} 0'), figures);
+  for (const loop of ["lvmvolume", "lvmsnapshot"]) {
+    assert(figures.includes(`denolith_queue_depth{loop="${loop}"} 0`), figures);
+  }
   assert(!figures.includes("process_resident_memory_bytes "), figures);
   assertEquals(await driver.stop(), 0, driver.log().join("\n"));
   assertEquals([...Deno.readDirSync(registry), ...Deno.readDirSync(`${s.folder}/plugins/${DRIVER}`)], []);

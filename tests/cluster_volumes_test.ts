@@ -269,6 +269,7 @@ Deno.test("whoever deletes the object alone does not delete the data; the driver
   await cluster.client.delete(lvmVolumes, { name: id });
   const kept = await cluster.objects.waitFor(id, (object) => object?.status?.error !== undefined, { timeoutMs: 5_000 });
   assert(kept!.status!.error!.message.includes("its data stay"), kept!.status!.error!.message);
+  await fails("FailedPrecondition", cluster.volumes.create(request("pvc-1"), ANYWHERE));
   assertEquals(machine.allLvs().length, 1);
   await cluster.volumes.delete(id).catch(() => {}); // may be told what the node said last
   await cluster.objects.waitFor(id, (object) => object === undefined, { timeoutMs: 5_000 });
@@ -323,6 +324,14 @@ Deno.test("an LV that was removed behind the driver's back is Lost, no other is 
   assert(said()[0]!.message!.includes("vgcfgrestore"));
   await cluster.volumes.delete(id);
   assertEquals(left(cluster, machine), [0, 0]);
+});
+
+Deno.test("a report that is older than the volume does not make it Lost", async () => {
+  await using cluster = await FakeCluster.start({ "node-1": machineWith({ data: 1n << 30n }) });
+  const before = await cluster.agent("node-1").machine.lvm.report();
+  await cluster.volumes.create(request("pvc-1"), ANYWHERE);
+  await cluster.agent("node-1").volumes.verify(before);
+  assertEquals(only(cluster).status?.state, "Ready");
 });
 
 Deno.test("an agent that dies between its deed and its word finds what it made, and makes it once", async () => {

@@ -24,7 +24,7 @@ const ON_N1 = { preferred: ["n1"] };
 async function scene() {
   const machines = { n1: new FakeMachine(), n2: new FakeMachine() };
   for (const machine of Object.values(machines)) machine.addGroup("data", 1n << 30n);
-  const cluster = await FakeCluster.start(machines, { waitMs: 1_000 });
+  const cluster = await FakeCluster.start(machines);
   const make = async (name: string) =>
     (await cluster.volumes.create(namedRequest(name, 32n << 20n, { erase: "none" }), ON_N1)).id;
   const [claimed, spare] = [await make("claimed"), await make("spare")];
@@ -117,6 +117,7 @@ Deno.test("a node that came back and goes again is not forgotten by what was sai
 Deno.test("a mark alone lets nothing go while the node has an agent", async () => {
   await using s = await scene();
   await s.forget();
+  await s.cluster.restartController({ waitMs: 100 });
   s.cluster.api.put(lvmNodes, { metadata: { name: "n1" }, spec: { driverName: DRIVER } });
   await s.cluster.nodes.waitFor("n1", (node) => node !== undefined, { timeoutMs: 5_000 });
   assertEquals((await assertRejects(() => s.cluster.volumes.delete(s.claimed), StorageError)).kind, "Unavailable");

@@ -30,7 +30,12 @@ export interface Host {
   readonly groups: readonly [string, string];
   /** Makes the machine ready; what it answers puts everything back. */
   setUp(): Promise<{ exec: Exec } & AsyncDisposable>;
+  /** Starts a driver over the machine; a standalone one, when absent. */
+  readonly serve?: Serve;
 }
+
+/** Starts a driver over a machine, whose socket and mount root are in the folder. */
+export type Serve = (exec: Exec, groups: Host["groups"], folder: string) => Promise<Driver>;
 
 /** A running exec that remembers what it ran. */
 export class RecordingExec implements Exec {
@@ -81,11 +86,11 @@ export class Bench implements AsyncDisposable {
   }
 
   /** Starts a driver over the machine. */
-  static async start(exec: Exec, groups: Host["groups"]): Promise<Bench> {
+  static async start(exec: Exec, groups: Host["groups"], serve: Serve = Bench.serve): Promise<Bench> {
     const recording = new RecordingExec(exec);
     const folder = await Deno.realPath(await Deno.makeTempDir({ prefix: `denolith-${groups[0]}-` }));
     return new Bench({
-      driver: await Bench.serve(recording, groups, folder),
+      driver: await serve(recording, groups, folder),
       exec: recording,
       folder,
       groups,
@@ -254,7 +259,7 @@ export async function assertFails(code: keyof typeof status, call: Promise<unkno
 export function contract(host: Host, name: string, body: (bench: Bench) => Promise<void>): void {
   Deno.test(`${name} [${host.name}]`, async () => {
     await using machine = await host.setUp();
-    await using bench = await Bench.start(machine.exec, host.groups);
+    await using bench = await Bench.start(machine.exec, host.groups, host.serve);
     await body(bench);
   });
 }

@@ -1,10 +1,13 @@
 /**
- * A driver that dies: its exec stops at a chosen moment, and nothing that it waits for ever comes.
+ * A driver that dies: its exec, or its client of the API server, stops at a chosen moment, and nothing that it waits for ever
+ * comes.
  *
  * @module
  */
 
+import type { ApiClient } from "../../k8s/client.ts";
 import { type Command, describe, type Exec, type Output } from "../../lvm/exec.ts";
+import { interrupted } from "../fake/interrupted_client.ts";
 import type { FakeLv, FakeMachine } from "../fake/machine.ts";
 
 /** A moment of a command at which the driver dies. */
@@ -104,7 +107,7 @@ export class MortalExec implements Exec {
   /** Resolves when the driver is dead, with what it died at. */
   readonly died: Promise<string>;
   readonly #machine: FakeMachine;
-  readonly #point: Point | undefined;
+  #point: Point | undefined;
   readonly #die: (at: string) => void;
   #dead = false;
 
@@ -128,8 +131,67 @@ export class MortalExec implements Exec {
     return await NEVER;
   }
 
+  /** Ends it when the driver died of something else. */
+  kill(): void {
+    this.#dead = true;
+  }
+
+  /** Lets it live from now on. */
+  spare(): void {
+    this.#point = undefined;
+  }
+
   settled(): Promise<void> {
     return Promise.resolve();
+  }
+}
+
+/** Where to die: before the request of the number, or after it, when its answer was not read. */
+export interface RequestPoint {
+  readonly index: number;
+  readonly request: string;
+  readonly when: "before" | "after";
+}
+
+/** What stands between a driver and the API server, and lets it die at a point, if one is given. */
+export class MortalRequests {
+  /** Every request about volumes and snapshots that was begun. */
+  readonly requests: string[] = [];
+  /** Resolves when the driver is dead, with what it died at. */
+  readonly died: Promise<string>;
+  #point: RequestPoint | undefined;
+  readonly #die: (at: string) => void;
+  readonly #indices = new Map<number, number>();
+  #dead = false;
+
+  constructor(point?: RequestPoint) {
+    this.#point = point;
+    const { promise, resolve } = Promise.withResolvers<string>();
+    this.died = promise;
+    this.#die = resolve;
+  }
+
+  /** The client as the driver has it. */
+  wrap(client: ApiClient): ApiClient {
+    return interrupted(client, async (request, when, number) => {
+      if (this.#dead) await NEVER;
+      if (!/ lvm(?:volumes|snapshots)$/.test(request)) return;
+      if (when === "before") this.#indices.set(number, this.requests.push(request) - 1);
+      if (this.#indices.get(number) !== this.#point?.index || when !== this.#point?.when) return;
+      this.kill();
+      this.#die(`request ${this.#point.index} (${request}), ${when}`);
+      await NEVER;
+    });
+  }
+
+  /** Ends it when the driver died of something else. */
+  kill(): void {
+    this.#dead = true;
+  }
+
+  /** Lets it live from now on. */
+  spare(): void {
+    this.#point = undefined;
   }
 }
 

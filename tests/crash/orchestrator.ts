@@ -113,10 +113,11 @@ export function driverOver(exec: Exec, folder: string): Services {
 
 /** The calls of a driver. */
 export function callsOf({ controller, node }: Services): Csi {
-  return { controller: direct(Controller, controller), node: direct(Node, node) };
+  return { controller: callsTo(Controller, controller), node: callsTo(Node, node) };
 }
 
-function direct<S extends DescService>(service: S, handlers: Handlers<S>): Calls<S> {
+/** The calls of a service. */
+export function callsTo<S extends DescService>(service: S, handlers: Handlers<S>): Calls<S> {
   const byName = handlers as Record<string, (request: Message) => Promise<Record<string, unknown>>>;
   const calls = unaryMethods(service).map((method) => [
     method.localName,

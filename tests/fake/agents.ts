@@ -1,21 +1,33 @@
 /**
- * A cluster in this process: a fake API server, and nodes that are fake machines with the driver's agents on them.
+ * A cluster in this process: a fake API server, nodes that are fake machines with the driver's agents on them, and the
+ * driver's controller, as far as it asks nodes for something.
  *
  * @module
  */
 
 import { parseGroupList } from "../../csi/parameters.ts";
 import { openMachine } from "../../csi/driver.ts";
+import type { ApiClient } from "../../k8s/client.ts";
+import { ClusterSnapshots } from "../../k8s/cluster_snapshots.ts";
 import { ClusterVolumes } from "../../k8s/cluster_volumes.ts";
 import { EventRecorder } from "../../k8s/events.ts";
 import { HttpClient } from "../../k8s/http_client.ts";
 import { Informer } from "../../k8s/informer.ts";
-import { Loop } from "../../k8s/loop.ts";
-import { lvmNodes, type LvmVolume, lvmVolumes } from "../../k8s/lvm_objects.ts";
+import { Loop, type Turn } from "../../k8s/loop.ts";
+import {
+  type LvmNode,
+  lvmNodes,
+  type LvmSnapshot,
+  lvmSnapshots,
+  type LvmVolume,
+  lvmVolumes,
+} from "../../k8s/lvm_objects.ts";
 import { NodeAgent } from "../../k8s/node_agent.ts";
+import { recordedIn } from "../../k8s/object_agent.ts";
 import { nodes } from "../../k8s/objects.ts";
 import { OrphanAgent } from "../../k8s/orphan_agent.ts";
-import { recordedIn, VolumeAgent } from "../../k8s/volume_agent.ts";
+import { SnapshotAgent } from "../../k8s/snapshot_agent.ts";
+import { VolumeAgent } from "../../k8s/volume_agent.ts";
 import type { Exec } from "../../lvm/exec.ts";
 import { ANY_GROUP } from "../../lvm/groups.ts";
 import { FakeApiServer } from "./api_server.ts";
@@ -24,14 +36,27 @@ import { FakeClock } from "./clock.ts";
 /** The driver's name in tests. */
 export const DRIVER = "lvm.denolith.dev";
 
+/** How a process of the cluster is started. */
+export interface ProcessOptions {
+  /** May put something before its client; its events do not pass there. */
+  wrap?: (client: ApiClient) => ApiClient;
+  /** Where an agent may mount. */
+  mountRoots?: readonly string[];
+  /** How many milliseconds a controller waits for a node's answer. */
+  waitMs?: number;
+}
+
 /** A process of the driver on a node. */
 export class FakeAgent implements AsyncDisposable {
   readonly node: NodeAgent;
   readonly volumes: VolumeAgent;
+  readonly snapshots: SnapshotAgent;
   readonly orphans: OrphanAgent;
   /** The time of its orphans. */
   readonly clock = new FakeClock();
   readonly machine;
+  /** What came of each turn of its loops. */
+  readonly turns: Turn[] = [];
   readonly #stop = new AbortController();
   readonly #running: Promise<void>[];
   /** What it asks the API server by. */
@@ -41,57 +66,61 @@ export class FakeAgent implements AsyncDisposable {
   readonly events: EventRecorder;
 
   /** Starts it. */
-  constructor(api: FakeApiServer, readonly name: string, exec: Exec) {
+  constructor(api: FakeApiServer, readonly name: string, exec: Exec, options: ProcessOptions = {}) {
+    const { wrap = (client) => client, mountRoots = ["/mnt"] } = options;
     this.client = new HttpClient({ url: api.url }, { userAgent: "denolith/test (node)" });
     this.events = new EventRecorder(this.client, { component: DRIVER, instance: name, burst: 100 });
-    const objects = this.objects = new Informer(this.client, lvmVolumes, { fieldSelector: `spec.nodeName=${name}` });
+    const client = wrap(this.client);
+    const own = { fieldSelector: `spec.nodeName=${name}` };
+    const volumeObjects = this.objects = new Informer(client, lvmVolumes, own);
+    const snapshotObjects = new Informer(client, lvmSnapshots, own);
+    const onChange = () => this.node.poke();
     this.machine = openMachine({
       exec,
       driver: DRIVER,
       groups: ANY_GROUP,
-      mountRoots: ["/mnt"],
-      recorded: (id) => recordedIn(objects.get(id)),
-      onRemoved: () => this.node.poke(),
+      mountRoots,
+      recorded: {
+        volume: (id) => recordedIn(volumeObjects.get(id)),
+        snapshot: (id) => recordedIn(snapshotObjects.get(id)),
+      },
+      onRemoved: onChange,
     });
     this.node = new NodeAgent({
-      client: this.client,
+      client,
       exec,
       driver: DRIVER,
       nodeName: name,
       groups: ANY_GROUP,
-      onReport: (report) => this.volumes.verify(report),
+      onReport: async (report) => {
+        await this.volumes.verify(report);
+        await this.snapshots.verify(report);
+      },
       conditions: (report) => this.orphans.look(report),
       onWritten: (object) => this.orphans.attend(object),
       gatherMs: 1,
     });
-    const onChange = () => this.node.poke();
-    this.orphans = new OrphanAgent({
-      ...this.machine,
-      client: this.client,
-      objects,
-      nodeName: name,
-      events: this.events,
-      onChange,
-      clock: this.clock,
-    });
-    this.volumes = new VolumeAgent({
-      client: this.client,
-      objects,
-      events: this.events,
-      ...this.machine,
-      parseGroups: parseGroupList,
-      onChange,
-      end: this.#stop.signal,
-    });
-    const loop = new Loop({
-      name: "lvmvolume",
-      reconcile: (key) => this.volumes.reconcile(key),
-      backoff: { startMs: 10, capMs: 100 },
-      drainMs: 50,
-    }).follow(objects);
-    this.machine.upkeep.start();
     const { signal } = this.#stop;
-    this.#running = [objects.start(signal), loop.run(signal), this.node.run(signal)];
+    const shared = { client, events: this.events, ...this.machine, onChange, end: signal };
+    this.orphans = new OrphanAgent({ ...shared, objects: volumeObjects, nodeName: name, clock: this.clock });
+    this.volumes = new VolumeAgent({ ...shared, objects: volumeObjects, parseGroups: parseGroupList });
+    this.snapshots = new SnapshotAgent({ ...shared, objects: snapshotObjects });
+    const loopOf = (name: string, agent: VolumeAgent | SnapshotAgent) =>
+      new Loop({
+        name,
+        reconcile: (key) => agent.reconcile(key),
+        onTurn: (turn) => this.turns.push(turn),
+        backoff: { startMs: 10, capMs: 100 },
+        drainMs: 50,
+      });
+    this.machine.upkeep.start();
+    this.#running = [
+      volumeObjects.start(signal),
+      snapshotObjects.start(signal),
+      loopOf("lvmvolume", this.volumes).follow(volumeObjects).run(signal),
+      loopOf("lvmsnapshot", this.snapshots).follow(snapshotObjects).run(signal),
+      this.node.run(signal),
+    ];
   }
 
   /** Ends it as a crash does: what it waits for never comes. */
@@ -110,42 +139,108 @@ export class FakeAgent implements AsyncDisposable {
   }
 }
 
-/** A cluster, and what the controller has of it. */
-export class FakeCluster implements AsyncDisposable {
-  readonly api = FakeApiServer.start({ resources: [lvmVolumes, lvmNodes] });
-  readonly client = new HttpClient({ url: this.api.url }, { userAgent: "denolith/test (controller)" });
-  readonly objects = new Informer(this.client, lvmVolumes);
-  readonly nodes = new Informer(this.client, lvmNodes);
+/** A process of the driver that asks nodes for volumes and snapshots. */
+export class FakeController implements AsyncDisposable {
+  readonly client: HttpClient;
+  readonly objects: Informer<LvmVolume>;
+  readonly snapshotObjects: Informer<LvmSnapshot>;
+  readonly nodes: Informer<LvmNode>;
   readonly volumes: ClusterVolumes;
-  readonly #agents = new Map<string, FakeAgent>();
+  readonly snapshots: ClusterSnapshots;
   readonly #stop = new AbortController();
-  #running: Promise<void>[] = [];
+  readonly #running: Promise<void>[];
 
-  private constructor(waitMs: number) {
-    const { client, objects, nodes } = this;
-    const parseGroups = parseGroupList;
-    this.volumes = new ClusterVolumes({ client, driver: DRIVER, volumes: objects, nodes, parseGroups, waitMs });
+  /** Starts it. */
+  constructor(api: FakeApiServer, { wrap = (client) => client, waitMs = 5_000 }: ProcessOptions = {}) {
+    this.client = new HttpClient({ url: api.url }, { userAgent: "denolith/test (controller)" });
+    const client = wrap(this.client);
+    this.objects = new Informer(client, lvmVolumes);
+    this.snapshotObjects = new Informer(client, lvmSnapshots);
+    this.nodes = new Informer(client, lvmNodes);
+    const shared = { client, driver: DRIVER, snapshots: this.snapshotObjects, nodes: this.nodes, waitMs };
+    this.volumes = new ClusterVolumes({ ...shared, volumes: this.objects, parseGroups: parseGroupList });
+    this.snapshots = new ClusterSnapshots({ ...shared, volumes: this.volumes });
+    const { signal } = this.#stop;
+    this.#running = [this.objects, this.snapshotObjects, this.nodes].map((informer) => informer.start(signal));
   }
 
-  /** Starts one whose controller has seen all nodes, and waits so many milliseconds for a node's answer. */
-  static async start(machines: Record<string, Exec>, { waitMs = 5_000 } = {}): Promise<FakeCluster> {
-    const cluster = new FakeCluster(waitMs);
-    const { signal } = cluster.#stop;
-    cluster.#running = [cluster.objects.start(signal), cluster.nodes.start(signal)];
+  /** Settles when it has seen all there is. */
+  async synced(): Promise<void> {
+    await Promise.all([this.objects.synced, this.snapshotObjects.synced, this.nodes.synced]);
+  }
+
+  /** Ends it as a crash does: what it waits for never comes. */
+  kill(): void {
+    this.#stop.abort();
+    this.client[Symbol.dispose]();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort();
+    await Promise.all(this.#running);
+    this.client[Symbol.dispose]();
+  }
+}
+
+/** A cluster, and what the controller has of it. */
+export class FakeCluster implements AsyncDisposable {
+  readonly api = FakeApiServer.start({ resources: [lvmVolumes, lvmSnapshots, lvmNodes] });
+  readonly #agents = new Map<string, FakeAgent>();
+  #controller: FakeController;
+
+  private constructor(options: ProcessOptions) {
+    this.#controller = new FakeController(this.api, options);
+  }
+
+  /** Starts one whose controller has seen all nodes. */
+  static async start(machines: Record<string, Exec>, options: ProcessOptions = {}): Promise<FakeCluster> {
+    const cluster = new FakeCluster(options);
     for (const [name, machine] of Object.entries(machines)) {
       cluster.api.put(nodes, { metadata: { name } });
-      cluster.startAgent(name, machine);
+      cluster.startAgent(name, machine, options);
     }
-    await Promise.all([cluster.objects.synced, cluster.nodes.synced]);
+    await cluster.#controller.synced();
     for (const name of Object.keys(machines)) {
       await cluster.nodes.waitFor(name, (node) => node?.status?.volumeGroups !== undefined, { timeoutMs: 5_000 });
     }
     return cluster;
   }
 
+  get client(): HttpClient {
+    return this.#controller.client;
+  }
+
+  get objects(): FakeController["objects"] {
+    return this.#controller.objects;
+  }
+
+  get snapshotObjects(): FakeController["snapshotObjects"] {
+    return this.#controller.snapshotObjects;
+  }
+
+  get nodes(): FakeController["nodes"] {
+    return this.#controller.nodes;
+  }
+
+  get volumes(): ClusterVolumes {
+    return this.#controller.volumes;
+  }
+
+  get snapshots(): ClusterSnapshots {
+    return this.#controller.snapshots;
+  }
+
+  /** Starts another controller, which has seen all there is, when the one before was killed or never answers again. */
+  async restartController(options: ProcessOptions = {}): Promise<FakeController> {
+    this.#controller.kill();
+    this.#controller = new FakeController(this.api, options);
+    await this.#controller.synced();
+    return this.#controller;
+  }
+
   /** Starts the agent of a node. */
-  startAgent(name: string, exec: Exec): FakeAgent {
-    const agent = new FakeAgent(this.api, name, exec);
+  startAgent(name: string, exec: Exec, options: ProcessOptions = {}): FakeAgent {
+    const agent = new FakeAgent(this.api, name, exec, options);
     this.#agents.set(name, agent);
     return agent;
   }
@@ -163,9 +258,7 @@ export class FakeCluster implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     for (const name of [...this.#agents.keys()]) await this.stopAgent(name);
-    this.#stop.abort();
-    await Promise.all(this.#running);
-    this.client[Symbol.dispose]();
+    await this.#controller[Symbol.asyncDispose]();
     await this.api[Symbol.asyncDispose]();
   }
 }

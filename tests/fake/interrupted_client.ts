@@ -6,15 +6,17 @@
 
 import type { ApiClient } from "../../k8s/client.ts";
 
-/** Told before and after each request that is no list and no watch; the request waits for it. */
-export type Interrupt = (request: string, when: "before" | "after") => Promise<void>;
+/** Told before and after each request that is no list and no watch, with its number; the request waits for it. */
+export type Interrupt = (request: string, when: "before" | "after", number: number) => Promise<void>;
 
 /** The client with the interrupt in between. */
 export function interrupted(client: ApiClient, interrupt: Interrupt): ApiClient {
+  let count = 0;
   const around = async <T>(request: string, call: () => Promise<T>): Promise<T> => {
-    await interrupt(request, "before");
+    const number = count++;
+    await interrupt(request, "before", number);
     const answer = await call();
-    await interrupt(request, "after");
+    await interrupt(request, "after", number);
     return answer;
   };
   return {

@@ -1,0 +1,43 @@
+/**
+ * A cluster of one node as a host of contract tests: the calls of the controller and of the node on one socket, and between them
+ * objects in a fake API server.
+ *
+ * @module
+ */
+
+import { controllerHandlers } from "../../csi/controller.ts";
+import { Controller, Identity, Node } from "../../csi/csi_pb.ts";
+import { identityHandlers } from "../../csi/identity.ts";
+import { nodeHandlers } from "../../csi/node.ts";
+import { serve } from "../../csi/server.ts";
+import { bindService } from "../../csi/service.ts";
+import { Locks } from "../../lvm/locks.ts";
+import { DRIVER, FakeCluster } from "../fake/agents.ts";
+import { fakeHost } from "./fake_host.ts";
+import type { Host, Serve } from "./host.ts";
+
+const NODE = "node-1";
+
+const serveCluster: Serve = async (exec, _groups, folder) => {
+  const mountRoots = [folder];
+  const cluster = await FakeCluster.start({ [NODE]: exec }, { mountRoots });
+  const { volumes, snapshots } = cluster;
+  const { machine: { staging, locks, upkeep } } = cluster.agent(NODE);
+  const server = await serve(`${folder}/csi.sock`, [
+    bindService(Identity, identityHandlers({ driver: DRIVER, version: "0", ready: () => Promise.resolve(true) })),
+    bindService(Controller, controllerHandlers({ volumes, snapshots, locks: new Locks() })),
+    bindService(Node, nodeHandlers({ staging, nodeId: NODE, mountRoots, locks })),
+  ]);
+  return {
+    socketPath: server.path,
+    settled: () => upkeep.settled(),
+    stop: async (graceMs) => {
+      const drained = await server.close(graceMs);
+      await cluster[Symbol.asyncDispose]();
+      return drained;
+    },
+  };
+};
+
+/** The fake machine, as the node of a cluster. */
+export const clusterHost: Host = { ...fakeHost, name: "cluster", serve: serveCluster };
