@@ -19,6 +19,7 @@ const UNUSED: Record<string, Record<Right, string>> = {
     "get persistentvolumeclaims": "only where a claim changed while it was resized",
     "get storage.k8s.io/volumeattributesclasses": "only for claims that name one",
     "get lvm.denolith.dev/lvmvolumes": "only where the watch is behind",
+    "get lvm.denolith.dev/lvmsnapshots": "only where the watch is behind",
   },
   "denolith-node": {
     "patch events": "only for what happens again and again",

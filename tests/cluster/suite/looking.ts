@@ -5,9 +5,12 @@
  */
 
 import { assert, assertEquals, assertMatch } from "@std/assert";
+import { REMOVE_ANNOTATION } from "../../../k8s/lvm_objects.ts";
 import type { Pod } from "../../../k8s/objects.ts";
+import { lvmSnapshotFor } from "../../../k8s/snapshot_spec.ts";
+import { parseVolumeId, snapshotIdOf } from "../../../lvm/ids.ts";
 import { Scene } from "./scene.ts";
-import { QUICK } from "./scene_objects.ts";
+import { DRIVER, QUICK } from "./scene_objects.ts";
 
 /** The cells of kubectl's table, by the name of the column. */
 function cells(table: string): Record<string, string> {
@@ -40,6 +43,43 @@ Deno.test("kubectl shows volumes and nodes in words; both processes are well and
   assertMatch(controller.figures, /^denolith_csi_call_seconds_count\{method="CreateVolume",code="0"\} [1-9]/m);
   assertMatch(controller.figures, /^denolith_reconcile_seconds_count\{loop="provisioner",result="success"\} [1-9]/m);
   for (const { live, ready } of [agent, controller]) assertEquals([live, ready], ["ok\n", "ok\n"]);
+});
+
+Deno.test("kubectl shows a snapshot in words, and when it overflowed; it keeps its volume until it is gone", async () => {
+  await using scene = await Scene.open("look");
+  const cls = await scene.storageClass("now", { parameters: QUICK, volumeBindingMode: "Immediate" });
+  await scene.claim({ name: "data", class: cls });
+  const { volume, name: origin, device } = await scene.lvOf("data");
+  const name = `${scene.namespace}-cut`;
+  const id = snapshotIdOf(name);
+  const store = { bytes: 4n << 20n };
+  const object = lvmSnapshotFor({ id, name, source: parseVolumeId(volume!)!, store }, {
+    driver: DRIVER,
+    nodeName: scene.node.name,
+  });
+  const metadata = { ...object.metadata, annotations: { [REMOVE_ANNOTATION]: "true" } };
+  await scene.apply({ ...object, metadata });
+  await scene.wait("LVMSnapshot", id, (snapshot) => snapshot?.status?.state === "Ready", "is taken");
+  const { NODE, SOURCE, GROUP, SIZE, STATE, "USED%": used, STORE, LV, REASON } = cells(
+    await scene.kubectl("get", "lvmsnapshot", id, "--output=wide"),
+  );
+  const lv = (await scene.onNode(`lvs --noheadings -o lv_name -S 'origin=${origin}' data`)).trim();
+  assertEquals(
+    [NODE, SOURCE, GROUP, SIZE, STATE, STORE, LV, REASON],
+    [scene.node.name, volume, "data", "16Mi", "Ready", "4Mi", lv, ""],
+  );
+  assertMatch(used!, /^\d$/);
+
+  await scene.onNode(`dd if=/dev/zero of=${device} bs=1M count=12 oflag=direct`);
+  const over = await scene.wait("LVMSnapshot", id, (now) => now?.status?.state === "Overflowed", "overflowed");
+  assertEquals([over.status!.readyToUse, over.status!.storePercent], [false, 100]);
+  await scene.event("LVMSnapshot", id, "Overflowed", /overflowed/);
+
+  const pv = (await scene.volumeOf("data")).metadata.name;
+  await scene.remove("PersistentVolumeClaim", "data");
+  await scene.event("PersistentVolume", pv, "VolumeFailedDelete", /it is the origin of the snapshots v1-/);
+  await scene.delete("LVMSnapshot", id);
+  await scene.settled();
 });
 
 /** What a process of the driver says over HTTP, asked from the node. */

@@ -25,6 +25,7 @@ const BEYOND = new Set([
   "StorageClass",
   "PersistentVolume",
   "LVMVolume",
+  "LVMSnapshot",
   "LVMNode",
   "VolumeAttributesClass",
   "ClusterRole",

@@ -6,7 +6,14 @@
 
 import { HttpClient } from "../../../k8s/http_client.ts";
 import { Informer } from "../../../k8s/informer.ts";
-import { type LvmNode, lvmNodes, type LvmVolume, lvmVolumes } from "../../../k8s/lvm_objects.ts";
+import {
+  type LvmNode,
+  lvmNodes,
+  type LvmSnapshot,
+  lvmSnapshots,
+  type LvmVolume,
+  lvmVolumes,
+} from "../../../k8s/lvm_objects.ts";
 import {
   type Event,
   events,
@@ -32,6 +39,7 @@ export interface Kinds {
   PersistentVolume: PersistentVolume;
   Event: Event;
   LVMVolume: LvmVolume;
+  LVMSnapshot: LvmSnapshot;
   LVMNode: LvmNode;
 }
 
@@ -44,6 +52,7 @@ const RESOURCES: { [K in Kind]: Resource<Kinds[K]> } = {
   PersistentVolume: persistentVolumes,
   Event: events,
   LVMVolume: lvmVolumes,
+  LVMSnapshot: lvmSnapshots,
   LVMNode: lvmNodes,
 };
 
