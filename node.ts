@@ -85,7 +85,7 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
     onWritten: (object) => orphanAgent.attend(object),
   });
   const shared = { client, events, ...machine, onChange, end };
-  const orphanAgent = new OrphanAgent({ ...shared, objects: volumeObjects, nodeName });
+  const orphanAgent = new OrphanAgent({ ...shared, volumeObjects, snapshotObjects, nodeName });
   const volumeAgent = new VolumeAgent({ ...shared, objects: volumeObjects, parseGroups: parseGroupList });
   const snapshotAgent = new SnapshotAgent({ ...shared, objects: snapshotObjects });
   const loopOf = (name: string, agent: VolumeAgent | SnapshotAgent) =>

@@ -18,10 +18,11 @@ import type { ApiClient } from "./client.ts";
 import { type Clock, systemClock } from "./clock.ts";
 import type { EventRecorder } from "./events.ts";
 import type { Informer } from "./informer.ts";
-import type { LvmNode, LvmVolume, NewCondition } from "./lvm_objects.ts";
+import type { LvmNode, LvmSnapshot, LvmVolume, NewCondition } from "./lvm_objects.ts";
 import {
   askKnown,
   described,
+  kindOf,
   knownBy,
   NONE_KNOWN,
   orphanFound,
@@ -36,7 +37,9 @@ export interface OrphanAgentOptions {
   /** The API server. */
   readonly client: ApiClient;
   /** The LVMVolumes of this node. */
-  readonly objects: Informer<LvmVolume>;
+  readonly volumeObjects: Informer<LvmVolume>;
+  /** The LVMSnapshots of this node. */
+  readonly snapshotObjects: Informer<LvmSnapshot>;
   /** The node's name. */
   readonly nodeName: string;
   /** Where events go. */
@@ -88,10 +91,11 @@ export class OrphanAgent {
    * are known, and while what looks like an orphan has to be watched for longer.
    */
   look(groups: readonly VolumeGroup[]): NewCondition[] {
-    const { objects, graceMs = GRACE_MS } = this.#options;
-    if (!objects.hasSynced) return [];
+    const { volumeObjects, snapshotObjects, graceMs = GRACE_MS } = this.#options;
+    if (!volumeObjects.hasSynced || !snapshotObjects.hasSynced) return [];
     const now = this.#clock.now();
-    const found = straysIn(groups, this.#whose.driver, knownBy(objects.list(), this.#whose));
+    const objects = { volumes: volumeObjects.list(), snapshots: snapshotObjects.list() };
+    const found = straysIn(groups, this.#whose.driver, knownBy(objects, this.#whose));
     this.#since = new Map(found.map(({ uuid }) => [uuid, this.#since.get(uuid) ?? now]));
     this.#orphans = found.filter(({ uuid }) => now - this.#since.get(uuid)! >= graceMs);
     return this.#orphans.length === 0 && found.length > 0 ? [] : [orphansCondition(this.#orphans)];
@@ -152,9 +156,10 @@ function provenUnknown({ uuid, claim }: Stray, { known, noneKnown }: { known: Kn
   const refusal = (why: string) => new StorageError("FailedPrecondition", why);
   if (claim === undefined) throw refusal("its tags cannot be read; see denolith doctor on the node");
   if (isKnown(claim, known)) throw refusal(`there is an object ${claim.id} now`);
-  if (known.volumes.size > 0 || noneKnown) return claim;
+  const others = claim.of === "volume" ? known.volumes : known.snapshots;
+  if (others.size > 0 || noneKnown) return claim;
   throw refusal(
-    "the API server has no LVMVolume of this node at all, so it may have lost them. If that is right, say so: " +
+    `the API server has no ${kindOf(claim)} of this node at all, so it may have lost them. If that is right, say so: ` +
       known.removal(`${NONE_KNOWN},${uuid}`),
   );
 }

@@ -5,10 +5,18 @@
  * @module
  */
 
-import type { Known, Stray } from "../lvm/inventory.ts";
+import type { Claim, Known, Stray } from "../lvm/inventory.ts";
 import { formatBytes } from "../lvm/size.ts";
 import type { ApiClient } from "./client.ts";
-import { LVM_GROUP, type LvmVolume, lvmVolumes, type NewCondition } from "./lvm_objects.ts";
+import {
+  LVM_GROUP,
+  type LvmSnapshot,
+  lvmSnapshots,
+  type LvmVolume,
+  lvmVolumes,
+  type NewCondition,
+  type NodeMade,
+} from "./lvm_objects.ts";
 import { recordedIn } from "./object_agent.ts";
 import type { Placement } from "./volume_spec.ts";
 
@@ -19,7 +27,7 @@ import type { Placement } from "./volume_spec.ts";
 export const REMOVE_ORPHANS_ANNOTATION = `${LVM_GROUP}/remove-orphans`;
 
 /**
- * Stands among those UUIDs where it is right that the cluster knows no volume of the node at all: otherwise an empty list may
+ * Stands among those UUIDs where it is right that the cluster knows no volume, or no snapshot, of the node at all: otherwise an empty list may
  * come from a cluster that lost its objects, and is no proof.
  */
 export const NONE_KNOWN = "none-known";
@@ -30,26 +38,36 @@ export const ORPHANS_CONDITION = "Orphans";
 /** How many orphans the condition names. */
 const NAMED = 32;
 
-/** What the LVMVolumes of a node say of what is on it. */
-export function knownBy(objects: readonly LvmVolume[], { driver, nodeName }: Placement): Known {
-  const own = objects.filter(({ spec }) => spec.driverName === driver && spec.nodeName === nodeName);
+/** The objects that stand for LVs of a node. */
+export interface StandingObjects {
+  /** LVMVolumes. */
+  readonly volumes: readonly LvmVolume[];
+  /** LVMSnapshots. */
+  readonly snapshots: readonly LvmSnapshot[];
+}
+
+/** What the objects of a node say of what is on it. */
+export function knownBy({ volumes, snapshots }: StandingObjects, { driver, nodeName }: Placement): Known {
+  const isOwn = ({ spec }: NodeMade) => spec.driverName === driver && spec.nodeName === nodeName;
   return {
-    volumes: new Map(own.map((object) => [object.metadata.name, recordedIn(object)])),
+    volumes: new Map(volumes.filter(isOwn).map((object) => [object.metadata.name, recordedIn(object)])),
+    snapshots: new Set(snapshots.filter(isOwn).map(({ metadata: { name } }) => name)),
     removal: (lvUuid) => `kubectl annotate lvmnode ${nodeName} --overwrite ${REMOVE_ORPHANS_ANNOTATION}=${lvUuid}`,
   };
 }
 
 /** The same, asked of the API server now. @throws {ApiError} */
 export async function askKnown(client: ApiClient, whose: Placement): Promise<Known> {
-  const { items } = await client.list(lvmVolumes, { fieldSelector: `spec.nodeName=${whose.nodeName}` });
-  return knownBy(items, whose);
+  const own = { fieldSelector: `spec.nodeName=${whose.nodeName}` };
+  const [volumes, snapshots] = await Promise.all([client.list(lvmVolumes, own), client.list(lvmSnapshots, own)]);
+  return knownBy({ volumes: volumes.items, snapshots: snapshots.items }, whose);
 }
 
 /** What somebody asked to be removed. */
 export interface RemovalWish {
   /** The UUIDs of LVs. */
   readonly lvUuids: ReadonlySet<string>;
-  /** Whether it is right that the cluster knows no volume of the node. */
+  /** Whether it is right that the cluster knows nothing of the kind on the node. */
   readonly noneKnown: boolean;
 }
 
@@ -79,11 +97,15 @@ export function orphanFound(orphan: Stray): string {
   if (claim === undefined) {
     return `${described(orphan)} is the driver's, but its tags cannot be read: see denolith doctor on the node`;
   }
-  const kind = claim.of === "volume" ? "LVMVolume" : "LVMSnapshot";
-  return `${
-    described(orphan)
-  } is kept, though there is no ${kind} ${claim.id} of this node: it was forgotten, was made ` +
+  return `${described(orphan)} is kept, though there is no ${
+    kindOf(claim)
+  } ${claim.id} of this node: it was forgotten, was made ` +
     `without the cluster, or somebody took its finalizer off. To give it up, with what is on it: ${claim.removal}`;
+}
+
+/** The kind of the object that would stand for it. */
+export function kindOf({ of }: Claim): "LVMVolume" | "LVMSnapshot" {
+  return of === "volume" ? "LVMVolume" : "LVMSnapshot";
 }
 
 /** An orphan in a few words. */

@@ -1,8 +1,9 @@
 import { assert, assertEquals } from "@std/assert";
-import { volumeIdOf } from "../lvm/ids.ts";
+import { snapshotIdOf, volumeIdOf } from "../lvm/ids.ts";
 import type { Stray } from "../lvm/inventory.ts";
+import { FULL_STORE } from "../lvm/store_size.ts";
 import { namedRequest } from "../tests/fake/request.ts";
-import type { LvmVolume } from "./lvm_objects.ts";
+import type { LvmSnapshot, LvmVolume } from "./lvm_objects.ts";
 import {
   knownBy,
   NONE_KNOWN,
@@ -11,6 +12,7 @@ import {
   removalWish,
   REMOVE_ORPHANS_ANNOTATION,
 } from "./orphans.ts";
+import { lvmSnapshotFor } from "./snapshot_spec.ts";
 import { lvmVolumeFor } from "./volume_spec.ts";
 
 const WHOSE = { driver: "lvm.denolith.dev", nodeName: "n1" };
@@ -19,21 +21,32 @@ function object(name: string, { driver, nodeName } = WHOSE): LvmVolume {
   return lvmVolumeFor(namedRequest(name, 1n << 30n), { driver, nodeName }) as LvmVolume;
 }
 
+function snapshot(name: string, { driver, nodeName } = WHOSE): LvmSnapshot {
+  const request = { id: snapshotIdOf(name), name, source: volumeIdOf("made"), store: FULL_STORE };
+  return lvmSnapshotFor(request, { driver, nodeName });
+}
+
 function stray(number: number): Stray {
   const id = volumeIdOf(`pvc-${number}`);
   const at = { on: `data/vol-${number}`, group: "data", uuid: `uuid-${number}`, size: 64n << 20n };
   return { ...at, claim: { of: "volume", id, removal: `give up uuid-${number}` } };
 }
 
-Deno.test("knownBy() knows the volumes of its driver and node, and what is recorded of those that were made", () => {
+Deno.test("knownBy() knows the volumes and snapshots of its driver and node, and what is recorded of volumes that were made", () => {
   const made = { ...object("made"), status: { lvUUID: "uuid", volumeGroup: "data" } };
   const others = [object("other", { ...WHOSE, nodeName: "n2" }), object("foreign", { ...WHOSE, driver: "x" })];
-  const { volumes, snapshots, removal } = knownBy([object("wanted"), made, ...others], WHOSE);
+  const cuts = [
+    snapshot("cut"),
+    snapshot("far", { ...WHOSE, nodeName: "n2" }),
+    snapshot("odd", { ...WHOSE, driver: "x" }),
+  ];
+  const objects = { volumes: [object("wanted"), made, ...others], snapshots: cuts };
+  const { volumes, snapshots, removal } = knownBy(objects, WHOSE);
   assertEquals([...volumes], [
     [volumeIdOf("wanted"), undefined],
     [volumeIdOf("made"), { lvUuid: "uuid", groupName: "data" }],
   ]);
-  assertEquals(snapshots, undefined);
+  assertEquals([...snapshots], [snapshotIdOf("cut")]);
   assertEquals(removal("a-b"), "kubectl annotate lvmnode n1 --overwrite lvm.denolith.dev/remove-orphans=a-b");
 });
 

@@ -51,8 +51,8 @@ export interface Orphan {
 export interface Known {
   /** The volumes by id, with what is recorded of those that were made. */
   readonly volumes: ReadonlyMap<string, RecordedLv | undefined>;
-  /** The snapshots by id; without it, each that is there counts as known. */
-  readonly snapshots?: ReadonlySet<string>;
+  /** The snapshots by id. */
+  readonly snapshots: ReadonlySet<string>;
   /** The command by which somebody gives up an LV that is not known. */
   readonly removal: (lvUuid: string) => string;
 }
@@ -176,7 +176,7 @@ export function straysIn(groups: readonly VolumeGroup[], driver: string, known: 
 
 /** Whether what an LV claims to be is known. */
 export function isKnown({ of, id }: Claim, { volumes, snapshots }: Known): boolean {
-  return of === "volume" ? volumes.has(id) : snapshots?.has(id) ?? true;
+  return (of === "volume" ? volumes : snapshots).has(id);
 }
 
 function isClaimed(stray: Stray): stray is Required<Stray> {

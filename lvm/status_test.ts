@@ -157,8 +157,9 @@ Deno.test("readStatus() tells what nobody knows elsewhere, with the command to g
     readStatus({ exec: machine, driver: DRIVER, known: { ...known, removal } });
   const gone = { lvUuid: "gone-uuid", groupName: "data" };
   const recorded = [[missing, gone], [away, { ...gone, groupName: "pulled" }]] as const;
-  const all = await look({ volumes: new Map([[id, undefined], [planned, undefined], ...recorded]) });
-  assertEquals(all.strays, [], "without a list of snapshots none is unknown");
+  const volumes = new Map([[id, undefined], [planned, undefined], ...recorded]);
+  const all = await look({ volumes, snapshots: new Set([snapshotId]) });
+  assertEquals(all.strays, []);
   const states = (status: Status) => Object.fromEntries(status.volumes.map(({ id, state }) => [id, state]));
   assertEquals(states(all), { [id]: "Ready", [missing]: "Lost", [away]: "Lost" });
 

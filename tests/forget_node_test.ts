@@ -8,7 +8,7 @@
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { EventRecorder } from "../k8s/events.ts";
 import { forget, readRemains } from "../k8s/forgetting.ts";
-import { isForgotten, lvmNodes, type LvmVolume, lvmVolumes } from "../k8s/lvm_objects.ts";
+import { isForgotten, lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../k8s/lvm_objects.ts";
 import { type PersistentVolume, persistentVolumes } from "../k8s/objects.ts";
 import { StorageError } from "../lvm/error.ts";
 import { DRIVER_FLAGS } from "./driver_command.ts";
@@ -133,7 +133,7 @@ async function administration() {
     ["server.crt", "server.key", "ca.crt"].map((name) => Deno.readTextFile(TLS + name)),
   );
   const tls = { cert: cert!, key: key! };
-  const api = FakeApiServer.start({ resources: [lvmVolumes, lvmNodes], token: "secret", tls });
+  const api = FakeApiServer.start({ resources: [lvmVolumes, lvmSnapshots, lvmNodes], token: "secret", tls });
   const folder = await Deno.makeTempDir({ prefix: "denolith-forget-" });
   const kubeconfig = `${folder}/kubeconfig`;
   const server = { server: api.url, "certificate-authority-data": btoa(ca!) };
@@ -181,7 +181,7 @@ Deno.test("denolith status: with a node's name it asks the cluster, and says so 
   if (code === 0) assertEquals(JSON.parse(out).strays, []);
   else assertMatch(err, /^denolith: /); // this machine may have no LVM, or the test may not be root
   const asked = s.api.requests.map(({ path, query }) => `${path.split("/").at(-1)} ${query.get("fieldSelector")}`);
-  assertEquals(asked, ["lvmvolumes spec.nodeName=n1"]);
+  assertEquals(asked.sort(), ["lvmsnapshots spec.nodeName=n1", "lvmvolumes spec.nodeName=n1"]);
   s.api.faults.refuse = { status: 403, times: 100 };
   const refused = await s.denolith("status", "--node-name", "n1");
   assertEquals([refused.code, refused.out], [1, ""]);

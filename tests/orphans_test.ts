@@ -5,11 +5,11 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { type LvmNode, lvmNodes, type LvmVolume, lvmVolumes } from "../k8s/lvm_objects.ts";
+import { type LvmNode, lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../k8s/lvm_objects.ts";
 import { events } from "../k8s/objects.ts";
 import { NONE_KNOWN, REMOVE_ORPHANS_ANNOTATION } from "../k8s/orphans.ts";
 import { snapshotIdOf, volumeIdOf } from "../lvm/ids.ts";
-import { snapshotTags } from "../lvm/tags.ts";
+import { FULL_STORE } from "../lvm/store_size.ts";
 import { FakeCluster } from "./fake/agents.ts";
 import { until } from "./fake/cluster.ts";
 import { type FakeLv, FakeMachine, newUuid } from "./fake/machine.ts";
@@ -36,7 +36,7 @@ async function scene() {
     lv,
     /** Has the agent look again, after some time. */
     async look(ms = MINUTE) {
-      await agent().objects.synced;
+      await Promise.all([agent().objects.synced, agent().snapshotObjects.synced]);
       await agent().clock.advance(ms);
       await agent().node.refresh();
     },
@@ -237,13 +237,46 @@ Deno.test("an LV whose tags cannot be read is told of, and never removed; two th
   assertEquals(s.names().length, 4);
 });
 
-Deno.test("a snapshot is not called an orphan as long as nobody says which snapshots there are", async () => {
+/** A snapshot of the volume that is known, whose object somebody took away unless it is to stay. */
+async function snapshotOf(s: Awaited<ReturnType<typeof scene>>, name: string, { stays = false } = {}) {
+  const source = volumeIdOf("wanted");
+  const { client, snapshotObjects } = s.cluster;
+  const { id } = await s.cluster.snapshots.create({ id: snapshotIdOf(name), name, source, store: FULL_STORE });
+  if (stays) return;
+  await client.patch(lvmSnapshots, { name: id }, { merge: { metadata: { finalizers: null } } });
+  await client.delete(lvmSnapshots, { name: id });
+  for (const copy of [snapshotObjects, s.cluster.agent("n1").snapshotObjects]) {
+    await copy.waitFor(id, (object) => object === undefined, { timeoutMs: 5_000 });
+  }
+  return s.machine.allLvs().find(({ lv }) => lv.tags.has(`denolith.snapshot=${id}`))!.lv;
+}
+
+Deno.test("a snapshot without its object is an orphan as a volume is, and one with its object is none", async () => {
   await using s = await scene();
-  const id = snapshotIdOf("cut");
-  const tags = new Set(snapshotTags("lvm.denolith.dev", { id, source: s.id as never, erase: "none" }));
-  const origin = { name: s.lv.name, size: s.lv.size };
-  s.machine.groups[0]!.lvs.push({ ...s.lv, name: "snap", uuid: newUuid(), tags, origin });
+  await takeBack(s.cluster, s.id);
+  await snapshotOf(s, "kept", { stays: true });
+  const { uuid } = (await snapshotOf(s, "cut"))!;
+  await s.annotate(uuid);
   await s.look(0);
   await s.look();
-  assertEquals(s.cluster.agent("n1").orphans.orphans.map(({ on }) => on), [`data/${s.lv.name}`]);
+  const words = await s.event("OrphanFound");
+  assert(words.includes(`there is no LVMSnapshot ${snapshotIdOf("cut")} of this node`), words);
+  await s.event("OrphanRemoved");
+  await s.cluster.agent("n1").machine.upkeep.settled();
+  assertEquals(s.names().length, 3, "two volumes, and the snapshot that somebody has");
+});
+
+Deno.test("of a node of which the API server knows volumes and no snapshot, no snapshot is removed before somebody says that this is right", async () => {
+  await using s = await scene();
+  await takeBack(s.cluster, s.id);
+  const { uuid } = (await snapshotOf(s, "cut"))!;
+  await s.annotate(uuid);
+  await s.look(0);
+  await s.look();
+  const words = await s.event("OrphanKept");
+  assert(words.includes("has no LVMSnapshot of this node") && words.includes(`${NONE_KNOWN},${uuid}`), words);
+  assertEquals(s.names().length, 3);
+  await s.annotate(`${NONE_KNOWN},${uuid}`);
+  await s.look();
+  await s.event("OrphanRemoved");
 });

@@ -63,6 +63,8 @@ export class FakeAgent implements AsyncDisposable {
   readonly client: HttpClient;
   /** The LVMVolumes of its node, as it sees them. */
   readonly objects: Informer<LvmVolume>;
+  /** The LVMSnapshots of its node, as it sees them. */
+  readonly snapshotObjects: Informer<LvmSnapshot>;
   readonly events: EventRecorder;
 
   /** Starts it. */
@@ -73,7 +75,7 @@ export class FakeAgent implements AsyncDisposable {
     const client = wrap(this.client);
     const own = { fieldSelector: `spec.nodeName=${name}` };
     const volumeObjects = this.objects = new Informer(client, lvmVolumes, own);
-    const snapshotObjects = new Informer(client, lvmSnapshots, own);
+    const snapshotObjects = this.snapshotObjects = new Informer(client, lvmSnapshots, own);
     const onChange = () => this.node.poke();
     this.machine = openMachine({
       exec,
@@ -102,7 +104,13 @@ export class FakeAgent implements AsyncDisposable {
     });
     const { signal } = this.#stop;
     const shared = { client, events: this.events, ...this.machine, onChange, end: signal };
-    this.orphans = new OrphanAgent({ ...shared, objects: volumeObjects, nodeName: name, clock: this.clock });
+    this.orphans = new OrphanAgent({
+      ...shared,
+      volumeObjects,
+      snapshotObjects,
+      nodeName: name,
+      clock: this.clock,
+    });
     this.volumes = new VolumeAgent({ ...shared, objects: volumeObjects, parseGroups: parseGroupList });
     this.snapshots = new SnapshotAgent({ ...shared, objects: snapshotObjects });
     const loopOf = (name: string, agent: VolumeAgent | SnapshotAgent) =>

@@ -7,8 +7,15 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { ApiError, type NewObject, type PatchOptions } from "../../../k8s/client.ts";
 import { HttpClient } from "../../../k8s/http_client.ts";
-import { LVM_GROUP, type LvmNode, lvmNodes, type LvmVolume, lvmVolumes } from "../../../k8s/lvm_objects.ts";
-import type { KubeObject, Pod, Resource } from "../../../k8s/objects.ts";
+import {
+  LVM_GROUP,
+  type LvmNode,
+  lvmNodes,
+  lvmSnapshots,
+  type LvmVolume,
+  lvmVolumes,
+} from "../../../k8s/lvm_objects.ts";
+import type { Pod } from "../../../k8s/objects.ts";
 import { volumeIdOf } from "../../../lvm/ids.ts";
 import { until } from "../../rig/until.ts";
 import { SYSTEM } from "./driver_pods.ts";
@@ -21,14 +28,6 @@ const AGENT_USER = `system:serviceaccount:${SYSTEM}:${AGENT}`;
 
 /** No agent of the driver under test looks at what is of another driver. */
 const ANOTHER_DRIVER = "isolation.example";
-
-const lvmSnapshots: Resource<KubeObject & { spec: Record<string, string> }> = {
-  group: LVM_GROUP,
-  version: "v1alpha1",
-  plural: "lvmsnapshots",
-  kind: "LVMSnapshot",
-  namespaced: false,
-};
 
 /** A token of the agents' account. */
 async function tokenOf(scene: Scene, ...bound: string[]): Promise<string> {
