@@ -40,17 +40,20 @@ export function timestamp(date: Date): string {
   return date.toISOString().replace(/\.\d+Z$/, "Z");
 }
 
-/** Comes back after `ms`, or as soon as the signal is aborted. */
-export function sleep(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {
+/**
+ * Comes back after `ms`, or as soon as one of the signals is aborted. They are not made one by `AbortSignal.any`: Deno's garbage
+ * collection may take such a signal from who listens to it (denoland/deno issue 29075).
+ */
+export function sleep(clock: Clock, ms: number, ...signals: (AbortSignal | undefined)[]): Promise<void> {
   return new Promise((resolve) => {
-    if (signal?.aborted) return resolve();
+    if (signals.some((signal) => signal?.aborted)) return resolve();
     const done = () => {
       cancel();
-      signal?.removeEventListener("abort", done);
+      for (const signal of signals) signal?.removeEventListener("abort", done);
       resolve();
     };
     const cancel = clock.after(ms, done);
-    signal?.addEventListener("abort", done);
+    for (const signal of signals) signal?.addEventListener("abort", done);
   });
 }
 

@@ -80,7 +80,7 @@ export class NodeAgent {
       this.#poked = new AbortController();
       try {
         await this.refresh();
-        await sleep(systemClock, refreshMs, AbortSignal.any([signal, this.#poked.signal]));
+        await sleep(systemClock, refreshMs, signal, this.#poked.signal);
       } catch (error) {
         log.warn("telling what the node has failed", { error });
         await sleep(systemClock, gatherMs * 5, signal);

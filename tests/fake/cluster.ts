@@ -84,10 +84,12 @@ export class Cluster implements AsyncDisposable {
   /** Runs something until the cluster ends, or until the answer is called, which waits for its end. */
   run(work: Runs): () => Promise<void> {
     const stop = new AbortController();
-    const running = work(AbortSignal.any([stop.signal, this.#stop.signal]));
+    const end = () => stop.abort();
+    this.#stop.signal.addEventListener("abort", end);
+    const running = work(stop.signal);
     this.#running.push(running);
     return () => {
-      stop.abort();
+      end();
       return running;
     };
   }
