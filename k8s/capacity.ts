@@ -12,7 +12,7 @@
  */
 
 import { capacityName, capacityObject, type CapacityStep, nextStep, offeredBy, type Place } from "./capacity_object.ts";
-import { claimLoop, type ControllerLoopOptions } from "./claim_loop.ts";
+import { centralLoop, type CentralLoopOptions } from "./central_loop.ts";
 import { hasDriver } from "./claim_topology.ts";
 import { FS_TYPE } from "./class_parameters.ts";
 import { isAlreadyExists, isConflict, isNotFound } from "./client.ts";
@@ -23,7 +23,7 @@ import type { LvmNode, LvmVolume } from "./lvm_objects.ts";
 import { type CsiNode, csiStorageCapacities, type CsiStorageCapacity, keyFor, type StorageClass } from "./objects.ts";
 
 /** What the publisher works with. The informers are started, and shared, by whoever supplies them. */
-export interface CapacityOptions extends ControllerLoopOptions {
+export interface CapacityOptions extends CentralLoopOptions {
   /** The label of a node that is its topology. */
   readonly topologyKey: string;
   /** Where the objects are. */
@@ -83,7 +83,7 @@ export class CapacityPublisher {
     this.#written.clear();
     const { parallel = PARALLEL, backoff = BACKOFF } = this.#options;
     const options = { ...this.#options, parallel, backoff };
-    await claimLoop("capacity", options, (name, ending) => this.#reconcile(name, ending))
+    await centralLoop("capacity", options, (name, ending) => this.#reconcile(name, ending))
       .follow(nodes, ({ metadata }) => this.#onNode(metadata.name))
       .follow(csiNodes, ({ metadata }) => this.#onNode(metadata.name))
       .follow(volumes, ({ spec }) => this.#onNode(spec.nodeName))

@@ -5,7 +5,7 @@
  */
 
 import type { Place } from "./capacity_object.ts";
-import type { ClaimLoopOptions } from "./claim_loop.ts";
+import type { ClaimLoopOptions } from "./central_loop.ts";
 import type { CsiCalls } from "./csi_calls.ts";
 import type { Informer, WaitOptions } from "./informer.ts";
 import type { Intents } from "./intents.ts";

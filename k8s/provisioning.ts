@@ -16,7 +16,7 @@ import {
   waitsForConsumer,
   wantsVolume,
 } from "./claim.ts";
-import { claimLoop } from "./claim_loop.ts";
+import { centralLoop } from "./central_loop.ts";
 import { hasDriver, topologyOfAll, topologyOfNode, WrongNodeError } from "./claim_topology.ts";
 import { ClaimError, readClassParameters } from "./class_parameters.ts";
 import { ApiError, isAlreadyExists, isNotFound, isTransient } from "./client.ts";
@@ -90,7 +90,7 @@ export class Provisioning {
     this.#attempts.clear();
     this.#waiting.clear();
     this.#announced.clear();
-    const loop = claimLoop("provisioner", this.#options, (key, ending) => this.#reconcile(key, ending));
+    const loop = centralLoop("provisioner", this.#options, (key, ending) => this.#reconcile(key, ending));
     [this.#loop, this.#stopping] = [loop, signal];
     loop.follow(claims, (claim) => this.#concerns(claim) ? [keyOfClaim(claim)] : [])
       .follow(volumes, ({ spec }) => this.#wanting(spec?.claimRef))

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { claimLoop } from "./claim_loop.ts";
+import { centralLoop } from "./central_loop.ts";
 import { isNotFound } from "./client.ts";
 import { isContended, reasonOf } from "./csi_calls.ts";
 import type { WaitOptions } from "./informer.ts";
@@ -30,7 +30,7 @@ export class Reclaiming {
   async run(signal: AbortSignal): Promise<void> {
     const { driverName, volumes } = this.#options;
     this.#stopping = signal;
-    const loop = claimLoop("reclaimer", this.#options, (name, ending) => this.#reconcile(name, ending));
+    const loop = centralLoop("reclaimer", this.#options, (name, ending) => this.#reconcile(name, ending));
     loop.follow(volumes, (volume) => {
       return isServedBy(volume, driverName) && nextStep(volume) !== "nothing" ? [volume.metadata.name] : [];
     });

@@ -4,8 +4,7 @@
  * @module
  */
 
-import { claimLoop, type ClaimLoopOptions } from "./claim_loop.ts";
-import { isConflict } from "./client.ts";
+import { centralLoop, type ClaimLoopOptions } from "./central_loop.ts";
 import { type Clock, systemClock, timestamp } from "./clock.ts";
 import { type CsiCalls, type ExpandedVolume, isInfeasible, isMaybeInProgress, reasonOf } from "./csi_calls.ts";
 import type { WaitOptions } from "./informer.ts";
@@ -16,6 +15,7 @@ import {
   persistentVolumeClaims,
   persistentVolumes,
 } from "./objects.ts";
+import { patchAnyhow } from "./patch_anyhow.ts";
 import {
   beginning,
   capacityOf,
@@ -45,9 +45,6 @@ export interface ResizerOptions extends ClaimLoopOptions {
 /** Milliseconds in which a change that was made should be seen by the informers. */
 const SEEN_WITHIN_MS = 1_000;
 
-/** How often a change of a status is tried against other changes. */
-const TRIES = 4;
-
 /** The resizer. Two of them at work do everything twice, and harm nothing. */
 export class Resizer {
   readonly #options: ResizerOptions;
@@ -70,7 +67,7 @@ export class Resizer {
     const { claims, volumes } = this.#options;
     this.#failed.clear();
     this.#slow.clear();
-    const loop = claimLoop("resizer", this.#options, (key, ending) => this.#reconcile(key, ending));
+    const loop = centralLoop("resizer", this.#options, (key, ending) => this.#reconcile(key, ending));
     [this.#loop, this.#stopping] = [loop, signal];
     loop.follow(claims, () => []).follow(volumes, (volume) => this.#concerned(volume));
     const undo = claims.subscribe((key, now, before) => {
@@ -127,7 +124,7 @@ export class Resizer {
     const { events } = this.#options;
     const begun = beginning(claim, bytes, this.#now());
     // At the revision that was decided on: someone may just have asked for another size.
-    const marked = begun === undefined ? claim : await this.#patch(claim, begun, signal);
+    const marked = begun === undefined ? claim : await this.#begin(claim, begun, signal);
     if (begun !== undefined) events.record(marked, "Normal", "Resizing", `volume ${volume.metadata.name} is growing`);
     let expanded: ExpandedVolume;
     try {
@@ -139,6 +136,12 @@ export class Resizer {
     this.#failed.delete(key);
     this.#slow.delete(key);
     await this.#record({ claim: marked, volume, expanded }, signal);
+  }
+
+  #begin(claim: PersistentVolumeClaim, merge: StatusPatch, signal: AbortSignal): Promise<PersistentVolumeClaim> {
+    const { namespace, name, resourceVersion } = claim.metadata;
+    const options = { merge, resourceVersion, subresource: "status", signal } as const;
+    return this.#options.client.patch(persistentVolumeClaims, { namespace, name }, options);
   }
 
   async #expand(volume: PersistentVolume, requiredBytes: bigint, signal: AbortSignal): Promise<ExpandedVolume> {
@@ -172,7 +175,7 @@ export class Resizer {
       events.record(claim, "Normal", "FileSystemResizeRequired", "a node has to grow the filesystem");
     } else events.record(claim, "Normal", "VolumeResizeSuccessful", `volume ${name} has grown`);
     const key = `${claim.metadata.namespace}/${claim.metadata.name}`;
-    const { state } = sizesOf(patched ?? claim);
+    const { state } = sizesOf(patched);
     await volumes.seen(name, (now) => now === undefined || capacityOf(now) >= capacityBytes, this.#patience);
     await claims.seen(key, (now) => now === undefined || sizesOf(now).state === state, this.#patience);
   }
@@ -205,29 +208,14 @@ export class Resizer {
     await this.#options.volumes.seen(name, isGone, this.#patience);
   }
 
-  #patch(claim: PersistentVolumeClaim, merge: StatusPatch, signal: AbortSignal): Promise<PersistentVolumeClaim> {
-    const { namespace, name, resourceVersion } = claim.metadata;
-    const options = { merge, resourceVersion, subresource: "status", signal } as const;
-    return this.#options.client.patch(persistentVolumeClaims, { namespace, name }, options);
-  }
-
-  /** Makes a change of a status that is right whatever else changed, since conditions can only be written all at once. */
-  async #patchAnyhow(
+  /** Changes a claim and its status. Conditions can only be written all at once, so what others wrote has to be known. */
+  #patchAnyhow(
     claim: PersistentVolumeClaim,
     change: (now: PersistentVolumeClaim) => StatusPatch | undefined,
     signal: AbortSignal,
-  ): Promise<PersistentVolumeClaim | undefined> {
-    const { namespace, name } = claim.metadata;
-    for (let now = claim, tries = 1;; tries++) {
-      const merge = change(now);
-      if (merge === undefined) return undefined;
-      try {
-        return await this.#patch(now, merge, signal);
-      } catch (error) {
-        if (!isConflict(error) || tries === TRIES) throw error;
-        now = await this.#options.client.get(persistentVolumeClaims, { namespace, name }, { signal });
-      }
-    }
+  ): Promise<PersistentVolumeClaim> {
+    const { client } = this.#options;
+    return patchAnyhow(client, persistentVolumeClaims, claim, change, { subresource: "status", signal });
   }
 
   #now(): string {

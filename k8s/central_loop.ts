@@ -1,5 +1,5 @@
 /**
- * What the controller's loops have in common, and those over claims and PersistentVolumes besides.
+ * What the loops of the controller have in common, and those over claims and PersistentVolumes beyond that.
  *
  * @module
  */
@@ -11,8 +11,8 @@ import type { Informer } from "./informer.ts";
 import { Loop, type LoopOptions, type Turn } from "./loop.ts";
 import type { PersistentVolume, PersistentVolumeClaim } from "./objects.ts";
 
-/** What each loop works with. */
-export interface ControllerLoopOptions {
+/** What a loop of the controller works with. */
+export interface CentralLoopOptions {
   /** The driver's name. */
   readonly driverName: string;
   /** The API server. */
@@ -30,7 +30,7 @@ export interface ControllerLoopOptions {
 }
 
 /** What a loop over claims works with. The informers are started, and shared, by whoever supplies them. */
-export interface ClaimLoopOptions extends ControllerLoopOptions {
+export interface ClaimLoopOptions extends CentralLoopOptions {
   /** Where events go. */
   readonly events: EventRecorder;
   /** The claims of all namespaces. */
@@ -43,7 +43,7 @@ export interface ClaimLoopOptions extends ControllerLoopOptions {
 const DRAIN_MS = 2_000;
 
 /** Makes a loop of that name, which follows nothing yet. */
-export function claimLoop(name: string, options: ControllerLoopOptions, reconcile: LoopOptions["reconcile"]): Loop {
+export function centralLoop(name: string, options: CentralLoopOptions, reconcile: LoopOptions["reconcile"]): Loop {
   const { parallel = 100, backoff, onTurn, onDepth, clock } = options;
   return new Loop({ name, reconcile, parallel, backoff, drainMs: DRAIN_MS, onTurn, onDepth, clock });
 }
