@@ -6,7 +6,7 @@
  */
 
 import { getLogger } from "@logtape/logtape";
-import { type ApiClient, ApiError, isGone, type Selection, type WatchEvent } from "./client.ts";
+import { type ApiClient, ApiError, isGone, isNotFound, type Selection, type WatchEvent } from "./client.ts";
 import { type Backoff, backoffMs, type Clock, sleep, systemClock } from "./clock.ts";
 import { keyOf, type KubeObject, type Resource } from "./objects.ts";
 
@@ -16,6 +16,11 @@ export interface InformerOptions<T> extends Selection {
   keep?: ((object: T) => T) | undefined;
   /** How waiting grows while the server is away; from half a second to 10 s. */
   backoff?: Backoff | undefined;
+  /**
+   * For a kind that the server need not have: milliseconds after which it is looked for again. Until it is there, the informer
+   * is not synced. Otherwise a kind that is not there is a failure like any other.
+   */
+  absentMs?: number | undefined;
   /** Time. */
   clock?: Clock | undefined;
 }
@@ -48,6 +53,7 @@ export class Informer<T extends KubeObject> {
   readonly #setSynced: () => void;
   #objects = new Map<string, T>();
   #hasSynced = false;
+  #absent = false;
   #revision: string | undefined;
 
   /** Does nothing before {@linkcode Informer.start}. */
@@ -150,6 +156,12 @@ export class Informer<T extends KubeObject> {
         failures = seen || this.#clock.now() - began >= 1000 ? 0 : failures + 1;
       } catch (error) {
         if (signal.aborted) return;
+        const { absentMs } = this.#options;
+        if (absentMs !== undefined && isNotFound(error)) {
+          this.#forget();
+          await sleep(this.#clock, absentMs, signal);
+          continue;
+        }
         failures++;
         if (mustList(error)) this.#revision = undefined;
         this.#log.warn("listing and watching failed", { resource: this.resource.plural, failures, error });
@@ -161,6 +173,7 @@ export class Informer<T extends KubeObject> {
 
   async #list(signal: AbortSignal): Promise<void> {
     const { items, resourceVersion } = await this.#client.list(this.resource, { ...this.#selection(), signal });
+    this.#absent = false;
     const before = this.#objects;
     this.#objects = new Map(items.map((item) => [keyOf(item), this.#keep(item)]));
     this.#revision = resourceVersion;
@@ -171,6 +184,16 @@ export class Informer<T extends KubeObject> {
     for (const [key, old] of before) if (!this.#objects.has(key)) this.#tellAll(key, undefined, old);
     this.#hasSynced = true;
     this.#setSynced();
+  }
+
+  /** The server has no such kind, or no longer: then there are no such objects. */
+  #forget(): void {
+    if (this.#absent) return;
+    const { plural: resource, group } = this.resource;
+    this.#log.info("the cluster has no such kind; it is looked for from time to time", { resource, group });
+    const before = this.#objects;
+    [this.#absent, this.#objects, this.#revision] = [true, new Map(), undefined];
+    for (const [key, old] of before) this.#tellAll(key, undefined, old);
   }
 
   /** Follows one watch to its end; answers whether something came. */

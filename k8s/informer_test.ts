@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
+import { configure, type LogRecord, reset } from "@logtape/logtape";
 import { type Thing, things } from "../tests/contract/api.ts";
 import { FakeApiServer } from "../tests/fake/api_server.ts";
 import { FakeNetwork } from "../tests/fake/network.ts";
@@ -176,6 +177,80 @@ Deno.test("Informer: a server that is away for a minute is asked a dozen times, 
   away = false;
   await clock.advance(10_000);
   assertEquals(informer.hasSynced, true);
+  stop.abort();
+  await running;
+});
+
+/** What is logged from here on, as level and message; until it is disposed of. */
+async function logging(): Promise<AsyncDisposable & { lines: string[] }> {
+  const lines: string[] = [];
+  const sink = ({ level, rawMessage }: LogRecord) => void lines.push(`${level}: ${rawMessage}`);
+  await configure({
+    reset: true,
+    sinks: { lines: sink },
+    loggers: [
+      { category: ["denolith", "informer"], sinks: ["lines"], lowestLevel: "debug" },
+      { category: ["logtape", "meta"], sinks: [], lowestLevel: "error" },
+    ],
+  });
+  return { lines, [Symbol.asyncDispose]: reset };
+}
+
+Deno.test("Informer: a kind that need not be there is looked for from time to time, which is said once", async () => {
+  await using fake = FakeApiServer.start();
+  using http = new HttpClient({ url: fake.url }, { userAgent: "denolith/test (informer)" });
+  await using log = await logging();
+  const { lines } = log;
+  const clock = new FakeClock();
+  const informer = new Informer(http, things, { absentMs: 60_000, clock });
+  const told: unknown[] = [];
+  informer.subscribe((key, now) => told.push([key, now !== undefined]));
+  const stop = new AbortController();
+  const running = informer.start(stop.signal);
+  /** Looks once more, and comes back when that was in vain. */
+  const looked = async (times: number) => {
+    for (const end = times + fake.requests.length; fake.requests.length < end;) {
+      await until(() => clock.waiting === 1);
+      assertEquals(clock.untilNext, 60_000);
+      await clock.advance(60_000);
+    }
+    await until(() => clock.waiting === 1);
+  };
+  await until(() => fake.requests.length === 1);
+  await looked(3);
+  assertEquals([informer.hasSynced, told], [false, []]);
+  assertEquals(lines, ["info: the cluster has no such kind; it is looked for from time to time"]);
+
+  fake.define(things);
+  fake.put(things, { metadata: { name: "a" } });
+  await clock.advance(60_000);
+  await informer.waitFor("a", (thing) => thing !== undefined);
+  await until(() => fake.watchCount === 1);
+  await clock.advance(1_000);
+  fake.undefine(things);
+  await informer.waitFor("a", (thing) => thing === undefined);
+  await looked(2);
+  assertEquals([informer.list(), told], [[], [["a", true], ["a", false]]]);
+  assertEquals(lines.length, 2);
+  fake.define(things);
+  fake.put(things, { metadata: { name: "b" } });
+  await clock.advance(60_000);
+  await informer.waitFor("b", (thing) => thing !== undefined);
+  assertEquals(lines.filter((line) => !line.startsWith("info: ")), []);
+  stop.abort();
+  await running;
+});
+
+Deno.test("Informer: a kind that should be there and is not is a failure", async () => {
+  await using fake = FakeApiServer.start();
+  using http = new HttpClient({ url: fake.url }, { userAgent: "denolith/test (informer)" });
+  await using log = await logging();
+  const { lines } = log;
+  const informer = new Informer(http, things, { backoff: { startMs: 1, capMs: 1 } });
+  const stop = new AbortController();
+  const running = informer.start(stop.signal);
+  await until(() => lines.length > 2);
+  assertEquals([...new Set(lines)], ["warning: listing and watching failed"]);
   stop.abort();
   await running;
 });

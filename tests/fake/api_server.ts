@@ -76,10 +76,7 @@ export class FakeApiServer implements AsyncDisposable {
 
   private constructor({ resources = [], token, tls }: FakeOptions) {
     this.#token = token;
-    for (const one of [...BUILT_IN, ...resources]) {
-      const kind = "resource" in one ? one : { resource: one, status: true, generation: true, unconditional: false };
-      this.#collections.set(pathOf(kind.resource), new Collection(kind, () => ++this.#revision));
-    }
+    for (const one of [...BUILT_IN, ...resources]) this.define(one);
     const options = { hostname: "127.0.0.1", port: 0, signal: this.#abort.signal, onListen: () => {}, ...tls };
     this.#server = Deno.serve(options, (request) => this.#answer(request));
     this.url = `${tls === undefined ? "http" : "https"}://127.0.0.1:${this.#server.addr.port}`;
@@ -110,6 +107,19 @@ export class FakeApiServer implements AsyncDisposable {
   /** All objects of a resource, as they are kept: also a way to look without a request. */
   objects<T extends KubeObject>(resource: Resource<T>): T[] {
     return [...this.#collection(resource).objects.values()].map((object) => structuredClone(object) as unknown as T);
+  }
+
+  /** Brings a kind into the cluster. */
+  define(one: Resource | Kind): void {
+    const kind = "resource" in one ? one : { resource: one, status: true, generation: true, unconditional: false };
+    this.#collections.set(pathOf(kind.resource), new Collection(kind, () => ++this.#revision));
+  }
+
+  /** Takes a kind out of the cluster, with all its objects. */
+  undefine(resource: Resource): void {
+    const collection = this.#collection(resource);
+    this.#collections.delete(pathOf(resource));
+    for (const watch of [...this.#watches]) if (watch.collection === collection) watch.end();
   }
 
   /** Creates an object without a request, status and all, and answers it as kept. */

@@ -12,7 +12,8 @@ import { type Change, type Collection, Refusal, statusOf } from "./api_store.ts"
 export class Watch {
   /** What the client reads. */
   readonly body: ReadableStream<Uint8Array>;
-  readonly #collection: Collection;
+  /** What it is a watch of. */
+  readonly collection: Collection;
   readonly #selected: Selected;
   readonly #onEnd: () => void;
   readonly #listener = (change: Change) => this.#change(change);
@@ -22,7 +23,7 @@ export class Watch {
 
   /** Says nothing before it begins. */
   constructor(collection: Collection, selected: Selected, onEnd: () => void) {
-    [this.#collection, this.#selected, this.#onEnd] = [collection, selected, onEnd];
+    [this.collection, this.#selected, this.#onEnd] = [collection, selected, onEnd];
     this.body = new ReadableStream<Uint8Array>({
       start: (controller) => void (this.#controller = controller),
       cancel: () => this.#stop(),
@@ -31,7 +32,7 @@ export class Watch {
 
   /** Tells what happened since a revision, and what happens from now on; from 0, first all that is there. */
   begin(from: number): void {
-    const { objects, history, oldest, listeners } = this.#collection;
+    const { objects, history, oldest, listeners } = this.collection;
     if (from !== 0 && from < oldest) {
       const expired = new Refusal(410, "Expired", `too old resource version: ${from} (${oldest})`);
       this.#send("ERROR", statusOf(expired));
@@ -44,7 +45,7 @@ export class Watch {
 
   /** Says that a revision was reached. */
   bookmark(revision: number): void {
-    const { kind } = this.#collection;
+    const { kind } = this.collection;
     const metadata = { resourceVersion: `${revision}`, creationTimestamp: null };
     this.#send("BOOKMARK", { kind: kind.resource.kind, apiVersion: apiVersionOf(kind.resource), metadata });
   }
@@ -78,7 +79,7 @@ export class Watch {
   #stop(): void {
     this.#ended = true;
     clearTimeout(this.#timer);
-    this.#collection.listeners.delete(this.#listener);
+    this.collection.listeners.delete(this.#listener);
     this.#onEnd();
   }
 }
