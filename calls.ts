@@ -8,9 +8,13 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import {
   type Controller,
   ControllerExpandVolumeRequestSchema,
+  CreateSnapshotRequestSchema,
   CreateVolumeRequestSchema,
+  DeleteSnapshotRequestSchema,
   DeleteVolumeRequestSchema,
   GetCapacityRequestSchema,
+  ListSnapshotsRequestSchema,
+  type SnapshotSchema,
   VolumeCapability_AccessMode_Mode as Mode,
   type VolumeCapabilitySchema,
 } from "./csi/csi_pb.ts";
@@ -24,6 +28,7 @@ import {
   Code,
   type CsiCalls,
   type Segments,
+  type TakenSnapshot,
 } from "./k8s/csi_calls.ts";
 
 /** What {@linkcode loopCalls} needs. */
@@ -38,9 +43,7 @@ export interface LoopCallsOptions {
 
 /** The calls as the loops make them. */
 export function loopCalls({ handlers, claims, onAnswer }: LoopCallsOptions): CsiCalls & CapacityCalls {
-  const { createVolume, deleteVolume, controllerExpandVolume, getCapacity } = handlers as Required<
-    Handlers<typeof Controller>
-  >;
+  const service = handlers as Required<Handlers<typeof Controller>>;
   const call = async <T>(method: string, signal: AbortSignal, body: () => Promise<T>): Promise<T> => {
     const start = performance.now();
     const told = (code: number) => onAnswer({ method, code, ms: performance.now() - start });
@@ -66,7 +69,7 @@ export function loopCalls({ handlers, claims, onAnswer }: LoopCallsOptions): Csi
     createVolume: ({ name, claim, requiredBytes, capabilities, topology, ...request }, { signal }) =>
       call("CreateVolume", signal, async () => {
         claims.set(name, claim);
-        const { volume } = await createVolume(create(CreateVolumeRequestSchema, {
+        const { volume } = await service.createVolume(create(CreateVolumeRequestSchema, {
           ...request,
           name,
           capacityRange: { requiredBytes },
@@ -85,11 +88,11 @@ export function loopCalls({ handlers, claims, onAnswer }: LoopCallsOptions): Csi
       }),
     deleteVolume: (request, { signal }) =>
       call("DeleteVolume", signal, async () => {
-        await deleteVolume(create(DeleteVolumeRequestSchema, request));
+        await service.deleteVolume(create(DeleteVolumeRequestSchema, request));
       }),
     expandVolume: ({ requiredBytes, capability, ...request }, { signal }) =>
       call("ControllerExpandVolume", signal, async () => {
-        const { capacityBytes = 0n, nodeExpansionRequired = false } = await controllerExpandVolume(
+        const { capacityBytes = 0n, nodeExpansionRequired = false } = await service.controllerExpandVolume(
           create(ControllerExpandVolumeRequestSchema, {
             ...request,
             capacityRange: { requiredBytes },
@@ -98,10 +101,26 @@ export function loopCalls({ handlers, claims, onAnswer }: LoopCallsOptions): Csi
         );
         return { capacityBytes, nodeExpansionRequired };
       }),
+    createSnapshot: ({ volumeId: sourceVolumeId, ...request }, { signal }) =>
+      call("CreateSnapshot", signal, async () => {
+        const { snapshot } = await service.createSnapshot(
+          create(CreateSnapshotRequestSchema, { ...request, sourceVolumeId }),
+        );
+        return takenSnapshot(snapshot);
+      }),
+    deleteSnapshot: (request, { signal }) =>
+      call("DeleteSnapshot", signal, async () => {
+        await service.deleteSnapshot(create(DeleteSnapshotRequestSchema, request));
+      }),
+    findSnapshot: (request, { signal }) =>
+      call("ListSnapshots", signal, async () => {
+        const { entries = [] } = await service.listSnapshots(create(ListSnapshotsRequestSchema, request));
+        return entries[0] === undefined ? undefined : takenSnapshot(entries[0].snapshot);
+      }),
     getCapacity: ({ parameters, fsType, topology }, { signal }) =>
       call("GetCapacity", signal, async () => {
         const mode = "SINGLE_NODE_MULTI_WRITER";
-        const { availableCapacity = 0n, maximumVolumeSize = 0n, minimumVolumeSize = 0n } = await getCapacity(
+        const { availableCapacity = 0n, maximumVolumeSize = 0n, minimumVolumeSize = 0n } = await service.getCapacity(
           create(GetCapacityRequestSchema, {
             parameters,
             volumeCapabilities: [capabilityOf({ mode, access: { kind: "mount", fsType, flags: [] } })],
@@ -111,6 +130,12 @@ export function loopCalls({ handlers, claims, onAnswer }: LoopCallsOptions): Csi
         return { available: availableCapacity, largest: maximumVolumeSize, smallest: minimumVolumeSize };
       }),
   };
+}
+
+function takenSnapshot(snapshot: MessageInitShape<typeof SnapshotSchema> = {}): TakenSnapshot {
+  const { snapshotId = "", creationTime: { seconds = 0n, nanos = 0 } = {}, sizeBytes = 0n, readyToUse = false } =
+    snapshot;
+  return { snapshotId, takenAt: seconds * 1_000_000_000n + BigInt(nanos), bytes: sizeBytes, ready: readyToUse };
 }
 
 function capabilityOf({ mode, access }: Capability): MessageInitShape<typeof VolumeCapabilitySchema> {

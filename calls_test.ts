@@ -4,9 +4,12 @@ import { loopCalls } from "./calls.ts";
 import {
   type Controller,
   ControllerExpandVolumeRequestSchema,
+  CreateSnapshotRequestSchema,
   CreateVolumeRequestSchema,
+  DeleteSnapshotRequestSchema,
   DeleteVolumeRequestSchema,
   GetCapacityRequestSchema,
+  ListSnapshotsRequestSchema,
 } from "./csi/csi_pb.ts";
 import type { Answered, Handlers } from "./csi/service.ts";
 import { CallError, type ClaimName, Code, type CreateVolumeRequest } from "./k8s/csi_calls.ts";
@@ -108,6 +111,39 @@ Deno.test("loopCalls(): deletions and expansions reach it, too", async () => {
     },
   }]);
   assertEquals(answered.map(({ method }) => method), ["DeleteVolume", "ControllerExpandVolume"]);
+});
+
+Deno.test("loopCalls(): so do calls for snapshots", async () => {
+  const creationTime = { seconds: 1_700_000_000n, nanos: 123_456_789 };
+  const snapshot = { snapshotId: "v1-s", sourceVolumeId: "v1-x", creationTime, sizeBytes: 1n << 30n, readyToUse: true };
+  const taken = { snapshotId: "v1-s", takenAt: 1_700_000_000_123_456_789n, bytes: 1n << 30n, ready: true };
+  const creation = keeping(CreateSnapshotRequestSchema, { snapshot });
+  const deletion = keeping(DeleteSnapshotRequestSchema, {});
+  const list = keeping(ListSnapshotsRequestSchema, { entries: [{ snapshot }] });
+  const { calls, answered, options } = scene({
+    createSnapshot: creation.handler,
+    deleteSnapshot: deletion.handler,
+    listSnapshots: list.handler,
+  });
+  const request = { name: "snapshot-u-1", parameters: { snapSize: "10%" }, secrets: { key: "c" } };
+  assertEquals(await calls.createSnapshot({ ...request, volumeId: "v1-x" }, options), taken);
+  assertEquals(creation.requests, [{ ...request, sourceVolumeId: "v1-x" }]);
+  await calls.deleteSnapshot({ snapshotId: "v1-s", secrets: { key: "d" } }, options);
+  assertEquals(deletion.requests, [{ snapshotId: "v1-s", secrets: { key: "d" } }]);
+  assertEquals(await calls.findSnapshot({ snapshotId: "v1-s", secrets: { key: "l" } }, options), taken);
+  assertEquals(list.requests, [{ snapshotId: "v1-s", secrets: { key: "l" } }]);
+  assertEquals(answered.map(({ method }) => method), ["CreateSnapshot", "DeleteSnapshot", "ListSnapshots"]);
+});
+
+Deno.test("loopCalls(): a snapshot that is not listed is none, and what is not said of one is not known", async () => {
+  const { calls, options } = scene({
+    createSnapshot: () => Promise.resolve({ snapshot: { snapshotId: "v1-s" } }),
+    listSnapshots: () => Promise.resolve({}),
+  });
+  const request = { name: "snapshot-u-1", volumeId: "v1-x", parameters: {}, secrets: {} };
+  const unknown = { snapshotId: "v1-s", takenAt: 0n, bytes: 0n, ready: false };
+  assertEquals(await calls.createSnapshot(request, options), unknown);
+  assertEquals(await calls.findSnapshot({ snapshotId: "v1-s", secrets: {} }, options), undefined);
 });
 
 Deno.test("loopCalls(): what a node has room for is asked for a class and its filesystem", async () => {

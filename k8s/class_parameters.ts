@@ -1,5 +1,5 @@
 /**
- * The parameters of a StorageClass that are Kubernetes' own: the filesystem, and secrets.
+ * The parameters of a class that are Kubernetes' own: the filesystem, and secrets.
  *
  * @module
  */
@@ -21,6 +21,9 @@ const SECRET_USES = [
   "node-publish",
   "node-expand",
 ] as const;
+
+/** Calls about snapshots that may have a secret of their own, those about groups of them included. */
+const SNAPSHOT_SECRET_USES = ["snapshotter", "snapshotter-list", "group-snapshotter", "group-snapshotter-get"];
 
 const NAMESPACE = /^(?=.{1,63}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?$/;
 const OBJECT_NAME = /^(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
@@ -46,7 +49,15 @@ export interface ClassParameters {
   readonly parameters: Readonly<Record<string, string>>;
 }
 
-/** Something that someone has to mend before a volume can be made. */
+/** The parameters of a VolumeSnapshotClass, read. */
+export interface SnapshotClassParameters {
+  /** The secret for looking at a snapshot. Those for taking and removing one stand in the VolumeSnapshotContent. */
+  readonly listSecret: SecretReference | undefined;
+  /** Everything else: the driver's. */
+  readonly parameters: Readonly<Record<string, string>>;
+}
+
+/** Something that someone has to mend before a volume or a snapshot can be made. */
 export class ClaimError extends Error {
   /** What kind of error this is, for those who only see its name. */
   override readonly name = "ClaimError";
@@ -62,12 +73,7 @@ export function readClassParameters(
   claim: PersistentVolumeClaim,
   { volumeName }: { volumeName: string },
 ): ClassParameters {
-  const parameters: Record<string, string> = {};
-  const known = new Set([FS_TYPE, ...["", ...SECRET_USES].flatMap(secretKeys)]);
-  for (const [key, value] of Object.entries(given)) {
-    if (!key.startsWith(PREFIX)) parameters[key] = value;
-    else if (!known.has(key)) throw new ClaimError(`parameter ${key}: there is no such key under ${PREFIX}`);
-  }
+  const parameters = driversOwn(given, [FS_TYPE, ...["", ...SECRET_USES].flatMap(secretKeys)]);
   const types = Object.entries(given).filter(([key]) => key === FS_TYPE || key.toLowerCase() === "fstype");
   if (types.length > 1) {
     throw new ClaimError(`parameters ${types.map(([key]) => key).join(" and ")}: the filesystem is named twice`);
@@ -79,6 +85,29 @@ export function readClassParameters(
     if (reference !== undefined) secrets[use] = reference;
   }
   return { fsType: types[0]?.[1] ?? "", secrets, parameters };
+}
+
+/**
+ * Reads the parameters of a VolumeSnapshotClass for a VolumeSnapshotContent.
+ *
+ * @throws {ClaimError} for a key with the reserved prefix that is not known, and for a secret that is named by halves
+ */
+export function readSnapshotClassParameters(
+  given: Readonly<Record<string, string>>,
+  { contentName }: { contentName: string },
+): SnapshotClassParameters {
+  const tokens = new Map([["volumesnapshotcontent.name", contentName]]);
+  return {
+    parameters: driversOwn(given, SNAPSHOT_SECRET_USES.flatMap(secretKeys)),
+    listSecret: secretOf(given, "snapshotter-list", { namespace: tokens, name: tokens }),
+  };
+}
+
+/** The parameters without those that are Kubernetes' own. @throws {ClaimError} for one with its prefix that is not known */
+function driversOwn(given: Readonly<Record<string, string>>, known: readonly string[]): Record<string, string> {
+  const unknown = Object.keys(given).find((key) => key.startsWith(PREFIX) && !known.includes(key));
+  if (unknown !== undefined) throw new ClaimError(`parameter ${unknown}: there is no such key under ${PREFIX}`);
+  return Object.fromEntries(Object.entries(given).filter(([key]) => !key.startsWith(PREFIX)));
 }
 
 function secretKeys(use: string): [string, string] {

@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { ClaimError, readClassParameters } from "./class_parameters.ts";
+import { ClaimError, readClassParameters, readSnapshotClassParameters } from "./class_parameters.ts";
 import type { PersistentVolumeClaim } from "./objects.ts";
 
 const CSI = "csi.storage.k8s.io/";
@@ -43,4 +43,32 @@ Deno.test("readClassParameters() refuses what cannot be meant", () => {
     [{ [`${CSI}secret-name`]: "a", [`${CSI}secret-namespace`]: "a.b" }, "cannot be such a name"],
   ];
   for (const [parameters, message] of cases) assertThrows(() => read(parameters), ClaimError, message);
+});
+
+const readSnapshot = (parameters: Record<string, string>) =>
+  readSnapshotClassParameters(parameters, { contentName: "snapcontent-1" });
+
+Deno.test("readSnapshotClassParameters() keeps Kubernetes' own keys from the driver, and fills the template of the secret", () => {
+  const secret = (use: string) => ({
+    [`${CSI}${use}-secret-name`]: "${volumesnapshotcontent.name}-x",
+    [`${CSI}${use}-secret-namespace`]: "system",
+  });
+  const others = { ...secret("snapshotter"), ...secret("group-snapshotter"), ...secret("group-snapshotter-get") };
+  assertEquals(readSnapshot({ snapSize: "10%", ...others }), {
+    parameters: { snapSize: "10%" },
+    listSecret: undefined,
+  });
+  assertEquals(readSnapshot(secret("snapshotter-list")).listSecret, { name: "snapcontent-1-x", namespace: "system" });
+});
+
+Deno.test("readSnapshotClassParameters() refuses what cannot be meant", () => {
+  const cases: [Record<string, string>, string][] = [
+    [{ [`${CSI}fstype`]: "xfs" }, "no such key"],
+    [{ [`${CSI}snapshotter-list-secret-name`]: "a" }, "one of them is missing"],
+    [
+      { [`${CSI}snapshotter-list-secret-name`]: "${pv.name}", [`${CSI}snapshotter-list-secret-namespace`]: "a" },
+      "stands for nothing",
+    ],
+  ];
+  for (const [parameters, message] of cases) assertThrows(() => readSnapshot(parameters), ClaimError, message);
 });

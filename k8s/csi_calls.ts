@@ -116,6 +116,38 @@ export interface ExpandedVolume {
   readonly nodeExpansionRequired: boolean;
 }
 
+/** A request for a snapshot. */
+export interface CreateSnapshotRequest {
+  /** The request's name. */
+  readonly name: string;
+  /** The handle of the volume. */
+  readonly volumeId: string;
+  /** The parameters of the class, without those that are Kubernetes' own. */
+  readonly parameters: Readonly<Record<string, string>>;
+  /** Secrets. Never to be logged. */
+  readonly secrets: Readonly<Record<string, string>>;
+}
+
+/** A request about a snapshot that was made. */
+export interface SnapshotRequest {
+  /** Its handle. */
+  readonly snapshotId: string;
+  /** Secrets. Never to be logged. */
+  readonly secrets: Readonly<Record<string, string>>;
+}
+
+/** A snapshot that was made. */
+export interface TakenSnapshot {
+  /** Its handle, for ever. */
+  readonly snapshotId: string;
+  /** When it was taken, in nanoseconds since 1970; 0 when that is not known. */
+  readonly takenAt: bigint;
+  /** The least size of a volume made from it, in bytes; 0 when that is not known. */
+  readonly bytes: bigint;
+  /** Whether a volume can be made from it. */
+  readonly ready: boolean;
+}
+
 /** What can be said about any call. */
 export interface CallOptions {
   /** Ends the waiting, not what was begun: the call then fails with `Canceled`. */
@@ -133,6 +165,12 @@ export interface CsiCalls {
   deleteVolume(request: DeleteVolumeRequest, options: CallOptions): Promise<void>;
   /** Grows a volume; never shrinks it. A group that is full is `OutOfRange`. */
   expandVolume(request: ExpandVolumeRequest, options: CallOptions): Promise<ExpandedVolume>;
+  /** Takes a snapshot, or goes on taking the one of that name. A group that is full is `ResourceExhausted`. */
+  createSnapshot(request: CreateSnapshotRequest, options: CallOptions): Promise<TakenSnapshot>;
+  /** Removes a snapshot; one that is not there is no failure. */
+  deleteSnapshot(request: SnapshotRequest, options: CallOptions): Promise<void>;
+  /** The snapshot of a handle (CSI's ListSnapshots with its id); `undefined` when there is none. */
+  findSnapshot(request: SnapshotRequest, options: CallOptions): Promise<TakenSnapshot | undefined>;
 }
 
 /** A question for what there is room for. */

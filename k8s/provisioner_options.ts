@@ -16,7 +16,7 @@ export interface ProvisionerOptions extends ClaimLoopOptions {
   /** The label of a node that is its topology. */
   readonly topologyKey: string;
   /** The driver. */
-  readonly csi: CsiCalls;
+  readonly csi: Pick<CsiCalls, "createVolume" | "deleteVolume">;
   /** The records of volumes that are being made. */
   readonly intents: Intents;
   /** The classes. */

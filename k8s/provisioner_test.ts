@@ -153,7 +153,7 @@ Deno.test("a claim whose PersistentVolume exists is done: nothing is called, and
   cluster.addClaim("other");
   await until(() => cluster.kept.length === 2, "the other volume");
   await stop();
-  assertEquals(cluster.driver.calls.map(({ request }) => "name" in request && request.claim.name), ["other"]);
+  assertEquals(cluster.driver.calls.map(({ request }) => "claim" in request && request.claim.name), ["other"]);
 });
 
 Deno.test("a claim whose PersistentVolume was deleted before it was bound gets another volume", async () => {

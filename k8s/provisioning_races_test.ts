@@ -59,7 +59,6 @@ for (const seen of [true, false]) {
             return made;
           },
           deleteVolume: (request, how) => driver.deleteVolume(request, how),
-          expandVolume: (request, how) => driver.expandVolume(request, how),
         },
         intents: {
           find: (name) => driver.find(name),

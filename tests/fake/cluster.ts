@@ -36,6 +36,9 @@ export const KEY = "topology.lvm.denolith.dev/node";
 /** The annotation of who provisions. */
 export const PROVISIONER = "volume.kubernetes.io/storage-provisioner";
 
+/** What any loop works with. */
+type LoopOptions = ProvisionerOptions & { readonly csi: FakeDriver };
+
 /** Something that runs until it is told to stop. */
 type Runs = (signal: AbortSignal) => Promise<void>;
 
@@ -95,7 +98,7 @@ export class Cluster implements AsyncDisposable {
   }
 
   /** What a loop works with: its own client and informers; `wrap` may put something before the client. */
-  loopOptions(name = "loop", wrap: (client: ApiClient) => ApiClient = (client) => client): ProvisionerOptions {
+  loopOptions(name = "loop", wrap: (client: ApiClient) => ApiClient = (client) => client): LoopOptions {
     const client = wrap(this.#connect(name));
     // Events do not count as steps of a loop.
     const recorder = new EventRecorder(this.#connect(`${name}-events`), { component: DRIVER, instance: "test" });

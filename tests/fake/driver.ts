@@ -1,5 +1,5 @@
 /**
- * A driver without machines: it makes volumes at once, or as it is told to.
+ * A driver without machines: it makes volumes and snapshots at once, or as it is told to.
  *
  * @module
  */
@@ -7,18 +7,24 @@
 import type {
   CallOptions,
   CreatedVolume,
+  CreateSnapshotRequest,
   CreateVolumeRequest,
   CsiCalls,
   DeleteVolumeRequest,
   ExpandedVolume,
   ExpandVolumeRequest,
+  SnapshotRequest,
+  TakenSnapshot,
 } from "../../k8s/csi_calls.ts";
 import { CallError, Code, isMaybeInProgress } from "../../k8s/csi_calls.ts";
 import type { Intent, Intents } from "../../k8s/intents.ts";
-import { volumeIdOf } from "../../lvm/ids.ts";
+import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
 
 /** The calls of a driver. */
 export type Call = keyof CsiCalls;
+
+/** What is asked in any of them. */
+type Request = Parameters<CsiCalls[Call]>[0];
 
 /** What a call does instead of just succeeding. */
 export interface Mishap {
@@ -38,18 +44,33 @@ export interface FakeVolume {
   bytes: bigint;
 }
 
+/** A snapshot as the driver has it. */
+export interface FakeSnapshot {
+  /** What was asked for. */
+  readonly request: CreateSnapshotRequest;
+  /** Whether a volume can be made from it. */
+  ready: boolean;
+}
+
+/** When every snapshot of the driver was taken, in nanoseconds since 1970. */
+export const TAKEN_AT = 1_767_225_600_000_000_000n;
+
 /** A driver without machines, and its records. */
 export class FakeDriver implements CsiCalls, Intents {
   /** The volumes that there are, by handle. */
   readonly volumes = new Map<string, FakeVolume>();
+  /** The snapshots that there are, by handle. */
+  readonly snapshots = new Map<string, FakeSnapshot>();
   /** The records, by request name. */
   readonly intents = new Map<string, Intent>();
   /** All calls, in order. */
-  readonly calls: { call: Call; request: CreateVolumeRequest | DeleteVolumeRequest | ExpandVolumeRequest }[] = [];
+  readonly calls: { call: Call; request: Request }[] = [];
   /** Bytes for which there is room in one volume. */
   largest = 1n << 50n;
   /** Whether a node has to grow what is in a volume. */
   nodeExpansionRequired = true;
+  /** Whether snapshots can be used as soon as they are taken. */
+  snapshotsReady = true;
   readonly #mishaps: { call: Call; mishap: Mishap }[] = [];
   readonly #waiting: { call: Call; resolve: () => void }[] = [];
 
@@ -117,6 +138,34 @@ export class FakeDriver implements CsiCalls, Intents {
     });
   }
 
+  /** See {@linkcode CsiCalls}. */
+  createSnapshot(request: CreateSnapshotRequest, { signal }: CallOptions): Promise<TakenSnapshot> {
+    const snapshotId = snapshotIdOf(request.name);
+    return this.#call("createSnapshot", request, signal, {
+      work: () => {
+        if (!this.snapshots.has(snapshotId)) this.snapshots.set(snapshotId, { request, ready: this.snapshotsReady });
+        return this.#taken(snapshotId)!;
+      },
+    });
+  }
+
+  /** See {@linkcode CsiCalls}. */
+  deleteSnapshot(request: SnapshotRequest, { signal }: CallOptions): Promise<void> {
+    return this.#call("deleteSnapshot", request, signal, {
+      work: () => void this.snapshots.delete(request.snapshotId),
+    });
+  }
+
+  /** See {@linkcode CsiCalls}. */
+  findSnapshot(request: SnapshotRequest, { signal }: CallOptions): Promise<TakenSnapshot | undefined> {
+    return this.#call("findSnapshot", request, signal, { work: () => this.#taken(request.snapshotId) });
+  }
+
+  #taken(snapshotId: string): TakenSnapshot | undefined {
+    const snapshot = this.snapshots.get(snapshotId);
+    return snapshot && { snapshotId, takenAt: TAKEN_AT, bytes: 1n << 30n, ready: snapshot.ready };
+  }
+
   /** See {@linkcode Intents}. */
   find(requestName: string): Intent | undefined {
     return this.intents.get(requestName);
@@ -136,7 +185,7 @@ export class FakeDriver implements CsiCalls, Intents {
 
   async #call<T>(
     call: Call,
-    request: CreateVolumeRequest | DeleteVolumeRequest | ExpandVolumeRequest,
+    request: Request,
     signal: AbortSignal,
     { begin, undo, work }: { begin?: () => void; undo?: () => void; work: () => T },
   ): Promise<T> {
