@@ -37,6 +37,7 @@ import {
 } from "./k8s/objects.ts";
 import { Provisioner } from "./k8s/provisioner.ts";
 import { Resizer } from "./k8s/resizer.ts";
+import { Snapshotter } from "./k8s/snapshotter.ts";
 import { intentAnnotations, volumeIntents } from "./k8s/volume_intents.ts";
 import { Locks } from "./lvm/locks.ts";
 import { startLogging } from "./logging.ts";
@@ -45,6 +46,7 @@ import { startLogging } from "./logging.ts";
 const LOOPS = {
   provisioner: "csi-provisioner",
   resizer: "csi-resizer",
+  snapshotter: "csi-snapshotter",
   capacity: undefined,
 } as const satisfies Record<string, Sidecar | undefined>;
 
@@ -129,17 +131,12 @@ interface Parts {
 }
 
 function makeLoops({ cluster: { client, metrics }, driver, namespace, events, calls, inform, own }: Parts) {
+  const { onTurn, onDepth } = metrics;
+  const shared = { driverName: driver, client, csi: calls, events, onTurn, onDepth };
+  const overClaims = { ...shared, claims: inform(persistentVolumeClaims), volumes: inform(persistentVolumes) };
   const known = { classes: inform(storageClasses), csiNodes: inform(csiNodes) };
-  const each = {
-    driverName: driver,
-    client,
-    csi: calls,
-    onTurn: metrics.onTurn,
-    onDepth: metrics.onDepth,
-  };
-  const shared = { ...each, events, claims: inform(persistentVolumeClaims), volumes: inform(persistentVolumes) };
   const capacity = new CapacityPublisher({
-    ...each,
+    ...shared,
     ...known,
     ...own,
     topologyKey: TOPOLOGY_KEY,
@@ -147,7 +144,7 @@ function makeLoops({ cluster: { client, metrics }, driver, namespace, events, ca
     published: inform(csiStorageCapacities, { namespace }),
   });
   const provisioner = new Provisioner({
-    ...shared,
+    ...overClaims,
     topologyKey: TOPOLOGY_KEY,
     intents: volumeIntents({ client, driver, topologyKey: TOPOLOGY_KEY, volumes: own.volumes }),
     ...known,
@@ -155,13 +152,15 @@ function makeLoops({ cluster: { client, metrics }, driver, namespace, events, ca
     nodes: inform(nodes, { keep: ({ metadata }) => ({ metadata }) }),
     withdrawn: (place, bytes, options) => capacity.withdrawn(place, bytes, options),
   });
-  const resizer = new Resizer(shared);
+  const resizer = new Resizer(overClaims);
+  const snapshotter = new Snapshotter(shared);
   own.nodes.subscribe((_, now, before) => {
     if (now === undefined || now.status?.total?.free === before?.status?.total?.free) return;
     provisioner.poke(); // what found no room before may find it now
     resizer.poke();
+    snapshotter.poke();
   });
-  return { provisioner, resizer, capacity };
+  return { provisioner, resizer, snapshotter, capacity };
 }
 
 function disabledLoops(list = ""): string[] {

@@ -122,7 +122,7 @@ const SUBCOMMANDS: Subcommands = {
       identity: { value: "NAME", help: "who it is in Leases and events", default: () => Deno.hostname() },
       "disable-loops": {
         value: "LIST",
-        help: "loops to leave to the official sidecars: provisioner, resizer, capacity",
+        help: "loops to leave to the official sidecars: provisioner, resizer, snapshotter, capacity",
       },
       ...CLUSTER_FLAGS,
       "http-address": HTTP_FLAG(":9809"),

@@ -18,6 +18,7 @@ const RESOURCES: Readonly<Record<string, readonly string[]>> = {
   "": ["persistentvolumes", "persistentvolumeclaims", "persistentvolumeclaims/status", "nodes", "pods", "events"],
   "coordination.k8s.io": ["leases"],
   "storage.k8s.io": ["storageclasses", "csinodes", "volumeattributesclasses", "csistoragecapacities"],
+  "snapshot.storage.k8s.io": ["volumesnapshotclasses", "volumesnapshotcontents", "volumesnapshotcontents/status"],
   "lvm.denolith.dev": crds.flatMap(({ spec: { names: { plural } } }) => [plural, `${plural}/status`]),
 };
 
@@ -181,6 +182,8 @@ Deno.test("the driver has one name", () => {
   assertEquals(classes.map(({ provisioner }) => provisioner), [DRIVER]);
   const volumes = examples.filter(({ kind }) => kind === "PersistentVolume");
   assertEquals(volumes.map(({ spec }) => spec.csi.driver), [DRIVER]);
+  const snapshotClasses = examples.filter(({ kind }) => kind === "VolumeSnapshotClass");
+  assertEquals(snapshotClasses.map(({ driver }) => driver), [DRIVER]);
 });
 
 Deno.test("the scheduler looks at capacity, and the controller may tell of it, in its own namespace alone", () => {
@@ -200,7 +203,7 @@ Deno.test("examples have a README, claims of a class that there is, and pods who
     const readme = Deno.readTextFileSync(join(import.meta.dirname!, "examples", name, "README.md"));
     assert(readme.includes(`kubectl apply -f deploy/examples/${name}\n`), name);
     const claims = objects.filter(({ kind }) => kind === "PersistentVolumeClaim");
-    const templates = objects.flatMap(({ spec }) => spec.volumeClaimTemplates ?? []);
+    const templates = objects.flatMap(({ spec }) => spec?.volumeClaimTemplates ?? []);
     for (const { spec } of [...claims, ...templates]) {
       if (spec.storageClassName !== "") object("StorageClass", spec.storageClassName);
     }
@@ -211,6 +214,15 @@ Deno.test("examples have a README, claims of a class that there is, and pods who
       }
     }
   }
+});
+
+Deno.test("the example of a snapshot names a class and a claim that there are", () => {
+  const named = (kind: string) => examples.filter((one) => one.kind === kind).map(({ metadata }) => metadata.name);
+  const [snapshot, ...others] = examples.filter(({ kind }) => kind === "VolumeSnapshot");
+  assertEquals(others, []);
+  const { volumeSnapshotClassName, source: { persistentVolumeClaimName } } = snapshot!.spec;
+  assert(named("VolumeSnapshotClass").includes(volumeSnapshotClassName), volumeSnapshotClassName);
+  assert(named("PersistentVolumeClaim").includes(persistentVolumeClaimName), persistentVolumeClaimName);
 });
 
 Deno.test("the example of an existing volume names one volume, one node and one size", () => {

@@ -57,7 +57,7 @@ Deno.test("docs/kubernetes.md names the events that are recorded, and the Leases
   }
   assert(recorded.size > 8, "the test sees them");
   assertEquals([...recorded].filter((reason) => !documented.includes(reason)), []);
-  for (const sidecar of ["csi-provisioner", "csi-resizer"] as const) {
+  for (const sidecar of ["csi-provisioner", "csi-resizer", "csi-snapshotter"] as const) {
     assert(kubernetes.includes(`\`${officialLeaseName(sidecar, "lvm.denolith.dev")}\``), sidecar);
   }
   assert(kubernetes.includes(`\`${ownLeaseName("capacity", "lvm.denolith.dev")}\``), "capacity");

@@ -15,6 +15,7 @@ const runbooks = Deno.readTextFileSync(`${ROOT}docs/runbooks.md`);
 const OTHERS = [
   ...["WaitForFirstConsumer", "ExternalProvisioning", "ReadWriteMany", "ReadOnlyMany", "ReadWriteOnce"],
   ...["ReadWriteOncePod", "ContainerCreating", "Terminating", "Forbidden", "kubernetes.io/pvc-protection"],
+  "boundVolumeSnapshotContentName",
   "driver name lvm.denolith.dev not found in the list of registered CSI drivers",
   "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize",
   "field can not be less than status.capacity",

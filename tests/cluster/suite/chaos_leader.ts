@@ -10,7 +10,11 @@ import { DRIVER } from "./scene_objects.ts";
 import { WAIT_MS } from "./scene_watch.ts";
 
 /** The Leases of the loops. */
-const LEASES = [officialLeaseName("csi-provisioner", DRIVER), officialLeaseName("csi-resizer", DRIVER)] as const;
+const LEASES = [
+  officialLeaseName("csi-provisioner", DRIVER),
+  officialLeaseName("csi-resizer", DRIVER),
+  officialLeaseName("csi-snapshotter", DRIVER),
+] as const;
 
 /** How long a holder's word is good, in milliseconds. */
 const LEASE_MS = 15_000;
