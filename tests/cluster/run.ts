@@ -6,7 +6,7 @@
 
 import { parseArgs } from "@std/cli/parse-args";
 import { Cluster } from "../rig/cluster.ts";
-import { ensureHelm } from "../rig/kubernetes.ts";
+import { ensureHelm, ensureSnapshotController } from "../rig/kubernetes.ts";
 import { RunFolder } from "../rig/run_folder.ts";
 import { startWithDriver } from "./deploy.ts";
 import { signals } from "./signals.ts";
@@ -37,7 +37,11 @@ const isForTwo = (name: string) => name.startsWith("two_nodes");
 const JOBS = "3";
 
 /** What suites need beside the cluster. It is built before that takes the processors. */
-const NEEDS: Readonly<Record<string, (log: (line: string) => void) => Promise<unknown>>> = { chart: ensureHelm };
+const NEEDS: Readonly<Record<string, (log: (line: string) => void) => Promise<unknown>>> = {
+  chart: ensureHelm,
+  snapshots: ensureSnapshotController,
+  chaos_snapshots: ensureSnapshotController,
+};
 
 /** What the command line asks for. */
 interface Wish {

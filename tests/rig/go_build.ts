@@ -64,6 +64,29 @@ export async function buildGo(module: GoModule, { temp, into, log }: GoBuild): P
   step(`${module.name}: done`);
 }
 
+/**
+ * Fetches a module, checked against Go's checksum database.
+ *
+ * @param version without the "v"
+ * @returns the folder with its files; it goes with `temp`
+ * @throws {Error} when there is no Go and none can be fetched, or when there is no such module
+ */
+export async function fetchGoModule(
+  path: string,
+  version: string,
+  { temp, log }: Omit<GoBuild, "into">,
+): Promise<string> {
+  const { go, env } = await goToolchain(temp, log);
+  const module = `${path}@v${version}`;
+  log(`${module}: fetching it, once`);
+  const answer = await run(`fetch ${module}`, go, ["mod", "download", "-json", module], {
+    cwd: temp.path,
+    env,
+    guardedBy: temp,
+  });
+  return (JSON.parse(answer) as { Dir: string }).Dir;
+}
+
 /** The text of a go.mod. */
 export function goMod(module: Pick<GoModule, "require" | "replace">): string {
   const lines = [

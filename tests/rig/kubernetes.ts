@@ -1,6 +1,6 @@
 import { join } from "@std/path";
 import { cached } from "./cache.ts";
-import { buildGo, type GoModule } from "./go_build.ts";
+import { buildGo, fetchGoModule, type GoModule } from "./go_build.ts";
 
 /** The versions of everything that the cluster tests run. */
 export const VERSIONS = {
@@ -8,6 +8,7 @@ export const VERSIONS = {
   etcd: "3.6.16",
   "csi-provisioner": "6.3.0",
   "csi-resizer": "2.3.0",
+  "csi-snapshotter": "8.7.0",
   helm: "4.3.1",
 } as const;
 
@@ -22,7 +23,7 @@ export interface KubernetesPrograms {
 }
 
 /** An official sidecar that a loop of the driver stands in for. */
-export type Sidecar = "csi-provisioner" | "csi-resizer";
+export type Sidecar = "csi-provisioner" | "csi-resizer" | "csi-snapshotter";
 
 /** Modules of Kubernetes' own repository, which its go.mod names without a version. */
 const STAGING = [
@@ -73,6 +74,35 @@ export async function ensureHelm(log: (line: string) => void): Promise<string> {
   return join(await ensure("helm", helmModule(), log), "helm");
 }
 
+/**
+ * The path of the official snapshot-controller, which is built with csi-snapshotter.
+ *
+ * @param log is told what is done, step by step, with the seconds since the start
+ * @throws {Error} when there is no Go and none can be fetched, or when the build fails
+ */
+export async function ensureSnapshotController(log: (line: string) => void): Promise<string> {
+  return join(await ensure("csi-snapshotter", sidecarModule("csi-snapshotter"), log), "snapshot-controller");
+}
+
+/**
+ * A folder with the definitions of the kinds of snapshots, each in a file, as the official snapshot-controller wants them. They
+ * are fetched on first use, and kept in the cache folder.
+ *
+ * @param log is told what is done, step by step, with the seconds since the start
+ * @throws {Error} when there is no Go and none can be fetched, or when the module cannot be fetched
+ */
+export async function ensureSnapshotCrds(log: (line: string) => void): Promise<string> {
+  const version = VERSIONS["csi-snapshotter"];
+  const path = `github.com/kubernetes-csi/external-snapshotter/client/v${version.split(".")[0]}`;
+  return await cached(`snapshot-crds-${version}`, log, async (temp, into) => {
+    const crds = join(await fetchGoModule(path, version, { temp, log }), "config/crd");
+    for await (const { name } of Deno.readDir(crds)) {
+      // beside them are those of groups of snapshots
+      if (name.startsWith("snapshot.storage.k8s.io_")) await Deno.copyFile(join(crds, name), join(into, name));
+    }
+  });
+}
+
 /** The folder with the programs of a module. */
 async function ensure(what: string, module: GoModule, log: (line: string) => void): Promise<string> {
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(JSON.stringify(module)));
@@ -102,6 +132,9 @@ function kubernetesModule(): GoModule {
   };
 }
 
+/** Programs of the same module as a sidecar. */
+const ALSO: { readonly [S in Sidecar]?: readonly string[] } = { "csi-snapshotter": ["snapshot-controller"] };
+
 function sidecarModule(program: Sidecar): GoModule {
   const version = VERSIONS[program];
   const path = `github.com/kubernetes-csi/${program.replace("csi-", "external-")}/v${version.split(".")[0]}`;
@@ -111,7 +144,7 @@ function sidecarModule(program: Sidecar): GoModule {
     require: { [path]: version },
     replace: {},
     linkFlags: `-X main.version=v${version}`,
-    packages: [`${path}/cmd/${program}`],
+    packages: [program, ...ALSO[program] ?? []].map((name) => `${path}/cmd/${name}`),
     rename: {},
   };
 }

@@ -6,17 +6,8 @@
 
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { volumeIdOf } from "../../../lvm/ids.ts";
-import { BUSYBOX_IMAGE } from "../../rig/pod_image.ts";
-import { FULL, Scene } from "./scene.ts";
-
-const EXAMPLES = new URL("../../../deploy/examples/", import.meta.url);
-
-/** A file of an example, with the rig's image, and in small: to fill and erase gigabytes takes minutes in the guest. */
-async function example(name: string): Promise<string> {
-  const text = await Deno.readTextFile(new URL(name, EXAMPLES));
-  const here = text.replaceAll("busybox:1.36", BUSYBOX_IMAGE);
-  return FULL ? here : here.replaceAll("storage: 1Gi", "storage: 16Mi");
-}
+import { example, EXAMPLES } from "./example_files.ts";
+import { Scene } from "./scene.ts";
 
 Deno.test("the examples of pods, block devices and replicas run as they are", async () => {
   await using scene = await Scene.open("examples");

@@ -8,7 +8,7 @@ import { join } from "@std/path";
 import { DRIVER_FLAGS } from "../../driver_command.ts";
 import type { ControlPlane } from "../../rig/control_plane.ts";
 import { freePorts } from "../../rig/free_ports.ts";
-import { ensureSidecar, type Sidecar } from "../../rig/kubernetes.ts";
+import { ensureSidecar, ensureSnapshotController, type Sidecar } from "../../rig/kubernetes.ts";
 import { until } from "../../rig/until.ts";
 import { SYSTEM } from "./driver_pods.ts";
 
@@ -17,6 +17,9 @@ const ROOT = new URL("../../../", import.meta.url).pathname;
 /** How long a program may take to start or to end, in milliseconds. */
 const START_MS = 60_000;
 
+/** Groups of snapshots have kinds of their own, which the snapshot-controller would wait for. */
+const NO_GROUPS = "--feature-gates=CSIVolumeGroupSnapshot=false";
+
 /** Flags of the sidecars beside those that all take. */
 const SIDECAR_FLAGS: Record<Sidecar, readonly string[]> = {
   "csi-provisioner": [
@@ -24,6 +27,7 @@ const SIDECAR_FLAGS: Record<Sidecar, readonly string[]> = {
     "--timeout=90s",
   ],
   "csi-resizer": ["--timeout=90s"],
+  "csi-snapshotter": ["--timeout=90s", NO_GROUPS],
 };
 
 /** A program of this machine. */
@@ -131,4 +135,17 @@ export async function startSidecar(
     ...["--csi-address", socket, "--kubeconfig", plane.kubeconfig, "--v=3"],
     ...["--leader-election", `--leader-election-namespace=${SYSTEM}`, ...SIDECAR_FLAGS[name]],
   ], join(folder, `${name}.log`));
+}
+
+/**
+ * Starts the official snapshot-controller, as the administrator; the kinds of snapshots must be there. It is built on first use,
+ * which takes minutes.
+ */
+export async function startSnapshotController(plane: ControlPlane, folder: string): Promise<Program> {
+  const path = await ensureSnapshotController((line) => console.error(line));
+  return Program.start(
+    path,
+    ["--kubeconfig", plane.kubeconfig, "--v=3", NO_GROUPS],
+    join(folder, "snapshot-controller.log"),
+  );
 }

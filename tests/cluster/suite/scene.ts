@@ -22,14 +22,10 @@ export const FULL = Deno.env.get("FULL") === "1";
 
 /** The kinds of what a scene makes beyond its namespace. */
 const BEYOND = new Set([
-  "StorageClass",
-  "PersistentVolume",
-  "LVMVolume",
-  "LVMSnapshot",
-  "LVMNode",
-  "VolumeAttributesClass",
-  "ClusterRole",
-  "ClusterRoleBinding",
+  ...["StorageClass", "PersistentVolume", "VolumeAttributesClass"],
+  ...["VolumeSnapshotClass", "VolumeSnapshotContent"],
+  ...["LVMVolume", "LVMSnapshot", "LVMNode"],
+  ...["ClusterRole", "ClusterRoleBinding"],
 ]);
 
 /** A stage for one life. */

@@ -27,10 +27,30 @@ import {
   pods,
   type Resource,
 } from "../../../k8s/objects.ts";
+import { type VolumeSnapshotContent, volumeSnapshotContents } from "../../../k8s/snapshot_objects.ts";
 import type { ControlPlane } from "../../rig/control_plane.ts";
 
 /** How long anything may take, in milliseconds: everything in the guest is slow. A busy machine needs more: WAIT_SECONDS. */
 export const WAIT_MS = 1000 * Number(Deno.env.get("WAIT_SECONDS") ?? 300);
+
+/** A VolumeSnapshot, as far as is looked at here. */
+export interface VolumeSnapshot extends KubeObject {
+  readonly status?: {
+    readonly boundVolumeSnapshotContentName?: string;
+    readonly readyToUse?: boolean;
+    readonly restoreSize?: string;
+    readonly creationTime?: string;
+    readonly error?: { readonly message?: string };
+  };
+}
+
+const volumeSnapshots: Resource<VolumeSnapshot> = {
+  group: volumeSnapshotContents.group,
+  version: "v1",
+  plural: "volumesnapshots",
+  kind: "VolumeSnapshot",
+  namespaced: true,
+};
 
 /** The kinds that can be waited for. */
 export interface Kinds {
@@ -41,6 +61,8 @@ export interface Kinds {
   LVMVolume: LvmVolume;
   LVMSnapshot: LvmSnapshot;
   LVMNode: LvmNode;
+  VolumeSnapshot: VolumeSnapshot;
+  VolumeSnapshotContent: VolumeSnapshotContent;
 }
 
 /** The name of a kind. */
@@ -54,6 +76,8 @@ const RESOURCES: { [K in Kind]: Resource<Kinds[K]> } = {
   LVMVolume: lvmVolumes,
   LVMSnapshot: lvmSnapshots,
   LVMNode: lvmNodes,
+  VolumeSnapshot: volumeSnapshots,
+  VolumeSnapshotContent: volumeSnapshotContents,
 };
 
 /** Watches the objects of one namespace, and those beyond all namespaces. */
