@@ -20,20 +20,19 @@ const ROUND = 3;
 /** Milliseconds in which a kill comes after a round was begun: taking a snapshot takes some seconds here. */
 const KILL_WITHIN_MS = 6_000;
 
-/** Opens a scene with a volume in use, and a class for small snapshots of it; answers that class's name. */
-async function open(title: string): Promise<{ snapshots: SnapshotScene; className: string }> {
-  const snapshots = await SnapshotScene.open(title);
+/** Makes a claim `data` and a pod `user` that has it; answers the name of a class for small snapshots. */
+async function prepare(snapshots: SnapshotScene): Promise<string> {
   const { scene } = snapshots;
   await scene.claim({ name: "data", class: await scene.storageClass("plain", { parameters: QUICK }) });
   await scene.pod({ name: "user", claims: [{ name: "data", path: "/data" }] });
   await scene.running("user");
   await scene.exec("user", "echo kept > /data/file && sync");
-  return { snapshots, className: await snapshots.snapshotClass("quarter", { parameters: { snapSize: "25%" } }) };
+  return await snapshots.snapshotClass("quarter", { parameters: { snapSize: "25%" } });
 }
 
 Deno.test("whoever is killed while snapshots are taken and deleted, all become ready, and nothing is left of those that are deleted", async () => {
-  const { snapshots, className } = await open("kills");
-  await using _snapshots = snapshots;
+  await using snapshots = await SnapshotScene.open("kills");
+  const className = await prepare(snapshots);
   const { scene } = snapshots;
   await using driver = await DriverPods.open(scene.cluster);
   const chance = chanceOfRun();
@@ -77,8 +76,8 @@ async function kill(
 }
 
 Deno.test("csi-snapshotter does in front of the socket what the loop does", async () => {
-  const { snapshots, className } = await open("official");
-  await using _snapshots = snapshots;
+  await using snapshots = await SnapshotScene.open("official");
+  const className = await prepare(snapshots);
   const { scene } = snapshots;
   await using host = await Host.open(scene, ["--disable-loops", "snapshotter"]);
   await using _sidecar = await host.sidecar("csi-snapshotter");
@@ -100,8 +99,8 @@ Deno.test("csi-snapshotter does in front of the socket what the loop does", asyn
 });
 
 Deno.test("the loop and csi-snapshotter at once: one works, the other goes on in its place, and no snapshot is taken twice", async () => {
-  const { snapshots, className } = await open("both");
-  await using _snapshots = snapshots;
+  await using snapshots = await SnapshotScene.open("both");
+  const className = await prepare(snapshots);
   const { scene } = snapshots;
   await using host = await Host.open(scene, ["--disable-loops", "snapshotter"]);
   await using official = await host.sidecar("csi-snapshotter");

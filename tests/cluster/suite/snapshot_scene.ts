@@ -4,7 +4,7 @@
  * @module
  */
 
-import { snapshotNameOf } from "../../../k8s/snapshot_content.ts";
+import { isBegun, snapshotNameOf } from "../../../k8s/snapshot_content.ts";
 import type { VolumeSnapshotContent } from "../../../k8s/snapshot_objects.ts";
 import { snapshotIdOf } from "../../../lvm/ids.ts";
 import { ensureSnapshotCrds } from "../../rig/kubernetes.ts";
@@ -106,8 +106,8 @@ export class SnapshotScene implements AsyncDisposable {
     const content = await this.scene.wait(
       "VolumeSnapshotContent",
       snapshot.status!.boundVolumeSnapshotContentName!,
-      (now) => now?.status?.readyToUse === true,
-      "is ready",
+      (now) => now?.status?.readyToUse === true && !isBegun(now),
+      "is ready, and settled",
     );
     return { snapshot, content, id: content.status!.snapshotHandle! };
   }

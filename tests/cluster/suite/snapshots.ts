@@ -23,16 +23,13 @@ while :; do
 done
 `;
 
-/** Opens a scene with a claim of 16 MiB that a pod writes to. */
-async function open(title: string): Promise<SnapshotScene> {
-  const snapshots = await SnapshotScene.open(title);
-  const { scene } = snapshots;
+/** Makes a claim `data` of 16 MiB, and a pod `writer` that writes to it. */
+async function addWriter({ scene }: SnapshotScene): Promise<void> {
   const className = await scene.storageClass("plain", { parameters: QUICK });
   await scene.claim({ name: "data", class: className });
   await scene.pod({ name: "writer", claims: [{ name: "data", path: "/data" }], command: WRITER });
   await scene.running("writer");
   await scene.exec("writer", "echo before > /data/file && sync");
-  return snapshots;
 }
 
 /** Runs shell lines on the node with the device of an LV mounted read-only. */
@@ -42,7 +39,8 @@ async function mounted(scene: Scene, device: string, command: string): Promise<s
 }
 
 Deno.test("a snapshot of a volume in use is ready, holds what was written before, and leaves nothing when it is deleted", async () => {
-  await using snapshots = await open("snap");
+  await using snapshots = await SnapshotScene.open("snap");
+  await addWriter(snapshots);
   const { scene } = snapshots;
   const className = await snapshots.snapshotClass("half", { parameters: { snapSize: "50%" } });
   await snapshots.snapshot("first", { claim: "data", class: className });
@@ -67,7 +65,8 @@ Deno.test("a snapshot of a volume in use is ready, holds what was written before
 });
 
 Deno.test("a volume waits with its deletion for its snapshots", async () => {
-  await using snapshots = await open("order");
+  await using snapshots = await SnapshotScene.open("order");
+  await addWriter(snapshots);
   const { scene } = snapshots;
   const className = await snapshots.snapshotClass("now");
   await snapshots.snapshot("last", { claim: "data", class: className });
@@ -84,7 +83,8 @@ Deno.test("a volume waits with its deletion for its snapshots", async () => {
 });
 
 Deno.test("a snapshot that is to be kept outlives its VolumeSnapshot, is given to another one, and goes with that", async () => {
-  await using snapshots = await open("kept");
+  await using snapshots = await SnapshotScene.open("kept");
+  await addWriter(snapshots);
   const { scene } = snapshots;
   const className = await snapshots.snapshotClass("keep", { deletionPolicy: "Retain" });
   await snapshots.snapshot("old", { claim: "data", class: className });
@@ -104,7 +104,8 @@ Deno.test("a snapshot that is to be kept outlives its VolumeSnapshot, is given t
 });
 
 Deno.test("a snapshot that cannot be taken says why, and is taken when that is mended; one that is missing says so", async () => {
-  await using snapshots = await open("wrong");
+  await using snapshots = await SnapshotScene.open("wrong");
+  await addWriter(snapshots);
   const { scene } = snapshots;
   const className = await snapshots.snapshotClass("odd", { parameters: { snapSize: "200%" } });
   await snapshots.snapshot("odd", { claim: "data", class: className });
