@@ -41,7 +41,7 @@ export const OTHER_VALUES: Values = {
     priorityClassName: "storage",
     resources: { limits: { memory: "1Gi" } },
     podDisruptionBudget: { create: true, maxUnavailable: "50%" },
-    disableLoops: ["provisioner", "resizer", "capacity"],
+    disableLoops: ["provisioner", "resizer", "snapshotter", "capacity"],
     extraContainers: [{
       name: "csi-provisioner",
       image: "csi-provisioner",
@@ -83,7 +83,8 @@ export const SNAPSHOT_API = "snapshot.storage.k8s.io/v1";
 export const RENDERINGS: Readonly<Record<string, Rendering>> = {
   "as it is": {},
   "every value another one": { values: OTHER_VALUES, namespace: "storage", apiVersions: [SNAPSHOT_API] },
-  "no classes, and snapshots that the cluster does not know": {
-    values: { storageClasses: [], snapshotClass: { create: true }, node: { tolerations: [] } },
+  "no classes": {
+    values: { storageClasses: [], snapshotClass: { create: false }, node: { tolerations: [] } },
+    apiVersions: [SNAPSHOT_API],
   },
 };
