@@ -9,8 +9,9 @@ import type { Flags } from "./command_line.ts";
 import { requireDriverName } from "./csi/identity.ts";
 import { requireNodeId } from "./csi/topology.ts";
 import { EventRecorder } from "./k8s/events.ts";
-import { forget, planForgetting, readRemains } from "./k8s/forgetting.ts";
+import { forget } from "./k8s/forgetting.ts";
 import { forgettingJson, forgettingText } from "./k8s/forgetting_text.ts";
+import { planForgetting, readRemains } from "./k8s/remains.ts";
 
 /** How long events that are due may take at the end, in milliseconds. */
 const EVENTS_MS = 30_000;

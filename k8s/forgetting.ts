@@ -1,5 +1,5 @@
 /**
- * Giving up a node that does not come back: what the cluster has of it, what becomes of that, and doing it (docs/adr/0013).
+ * Giving up a node that does not come back (docs/adr/0013).
  *
  * What is on the node's disks is touched by nobody: whatever comes back with the node is found again as what it was, or as
  * an orphan. Each step may be done again, so who is interrupted begins anew.
@@ -8,139 +8,66 @@
  */
 
 import { StorageError } from "../lvm/error.ts";
-import { parseQuantity } from "../lvm/size.ts";
 import { type ApiClient, isConflict, isNotFound, type PatchOptions } from "./client.ts";
 import { timestamp } from "./clock.ts";
 import type { EventRecorder } from "./events.ts";
 import {
   FORGOTTEN_ANNOTATION,
   isForgotten,
+  LVM_SNAPSHOT_FINALIZER,
   LVM_VOLUME_FINALIZER,
-  type LvmNode,
   lvmNodes,
+  type LvmSnapshot,
+  lvmSnapshots,
   type LvmVolume,
   lvmVolumes,
+  type NodeMade,
+  type NodeMadeStatus,
 } from "./lvm_objects.ts";
-import { type KubeObject, type Node, nodes, type PersistentVolume, persistentVolumes } from "./objects.ts";
-import { CLAIM_ANNOTATION } from "./volume_intents.ts";
-import type { Placement } from "./volume_spec.ts";
 import { lostStatus } from "./object_status.ts";
-
-/** What the cluster has of a node. */
-export interface Remains extends Placement {
-  /** Its Node. */
-  readonly node: Node | undefined;
-  /** Its LVMNode. */
-  readonly lvmNode: LvmNode | undefined;
-  /** Its LVMVolumes. */
-  readonly volumes: readonly LvmVolume[];
-  /** The driver's PersistentVolumes, by the handles of their volumes. */
-  readonly persistentVolumes: ReadonlyMap<string, PersistentVolume>;
-}
-
-/**
- * What becomes of a volume: `removed`, since no PersistentVolume needs it; `lost`, since one does, and is left to its policy.
- */
-export type Fate = "removed" | "lost";
-
-/** A volume of the node, and what becomes of it. */
-export interface ForgottenVolume {
-  /** Its id. */
-  readonly id: string;
-  /** Its size in bytes: the real one, or else the one that was wanted. */
-  readonly size: bigint;
-  /** Its state; none before its node said something. */
-  readonly state?: string;
-  /** Its group. */
-  readonly volumeGroup?: string;
-  /** The claim that has it, or that it was made for, as `namespace/name`. */
-  readonly claim?: string;
-  /** The PersistentVolume that needs it. */
-  readonly persistentVolume?: { readonly name: string; readonly phase: string; readonly reclaimPolicy: string };
-  /** What becomes of it. */
-  readonly fate: Fate;
-}
-
-/** What giving up a node comes to. */
-export interface Forgetting {
-  /** The node. */
-  readonly nodeName: string;
-  /** What speaks for it being alive, in sentences. */
-  readonly signsOfLife: readonly string[];
-  /** Whether there is an LVMNode to be removed. */
-  readonly lvmNode: boolean;
-  /** The volumes, in the order of their ids. */
-  readonly volumes: readonly ForgottenVolume[];
-}
-
-/** How long ago an agent may have reported to count as alive, in milliseconds: it does every minute. */
-const SILENT_MS = 300_000;
+import type { KubeObject, PersistentVolume, Resource } from "./objects.ts";
+import {
+  type Forgetting,
+  ifThere,
+  planForgetting,
+  readRemains,
+  type Remains,
+  signsOfLife,
+  SILENT_MS,
+} from "./remains.ts";
+import type { VolumeSnapshotContent } from "./snapshot_objects.ts";
+import { lostSnapshotStatus } from "./snapshot_status.ts";
 
 /** How often a change is tried against changes of others. */
 const TRIES = 5;
 
-/** Asks what there is of a node. @throws {ApiError} */
-export async function readRemains(client: ApiClient, { driver, nodeName }: Placement): Promise<Remains> {
-  const [node, lvmNode, volumes, all] = await Promise.all([
-    ifThere(client.get(nodes, { name: nodeName })),
-    ifThere(client.get(lvmNodes, { name: nodeName })),
-    client.list(lvmVolumes, { fieldSelector: `spec.nodeName=${nodeName}` }),
-    client.list(persistentVolumes),
-  ]);
-  const ours = all.items.filter(({ spec }) => spec?.csi?.driver === driver);
-  return {
-    driver,
-    nodeName,
-    node,
-    lvmNode: lvmNode?.spec.driverName === driver ? lvmNode : undefined,
-    volumes: volumes.items.filter(({ spec }) => spec.driverName === driver && spec.nodeName === nodeName),
-    persistentVolumes: new Map(ours.map((volume) => [volume.spec!.csi!.volumeHandle, volume])),
-  };
+/** What nodes make. */
+interface Kind<T extends NodeMade> {
+  /** What an object stands for. */
+  readonly what: "volume" | "snapshot";
+  /** Whose deletion has it removed, in words. */
+  readonly owner: string;
+  readonly resource: Resource<T>;
+  readonly finalizer: string;
+  /** The status of an object whose LV is given up. */
+  readonly lost: (object: T, error: StorageError) => NodeMadeStatus;
 }
 
-/** What becomes of it all. */
-export function planForgetting(remains: Remains, now: Date): Forgetting {
-  const { nodeName, lvmNode, volumes } = remains;
-  return {
-    nodeName,
-    signsOfLife: signsOfLife(remains, now),
-    lvmNode: lvmNode !== undefined,
-    volumes: volumes.map((object) => fateOf(object, remains)).sort((a, b) => a.id < b.id ? -1 : 1),
-  };
-}
+const VOLUMES: Kind<LvmVolume> = {
+  what: "volume",
+  owner: "claim",
+  resource: lvmVolumes,
+  finalizer: LVM_VOLUME_FINALIZER,
+  lost: lostStatus,
+};
 
-/** What speaks for a node being alive. The agent's time and this one's may differ by some minutes: then it counts as alive. */
-function signsOfLife({ nodeName, node, lvmNode }: Remains, now: Date): string[] {
-  const isReady = node?.status?.conditions?.some(({ type, status }) => type === "Ready" && status === "True") ?? false;
-  const reported = Date.parse(lvmNode?.status?.lastUpdate ?? "");
-  const ago = Math.round((now.getTime() - reported) / 1000);
-  return [
-    ...(isReady ? [`Node ${nodeName} is Ready`] : []),
-    ...(ago * 1000 < SILENT_MS ? [`its agent reported ${Math.max(0, ago)} s ago`] : []),
-  ];
-}
-
-function fateOf(object: LvmVolume, { persistentVolumes }: Remains): ForgottenVolume {
-  const { metadata: { name: id, annotations }, spec, status: { state, volumeGroup, size = spec.size } = {} } = object;
-  const needing = persistentVolumes.get(id);
-  const { namespace, name } = needing?.spec?.claimRef ?? {};
-  const claim = namespace && name ? `${namespace}/${name}` : annotations?.[CLAIM_ANNOTATION];
-  return {
-    id,
-    size: parseQuantity(size) ?? 0n,
-    ...(state && { state }),
-    ...(volumeGroup && { volumeGroup }),
-    ...(claim && { claim }),
-    ...(needing && {
-      persistentVolume: {
-        name: needing.metadata.name,
-        phase: needing.status?.phase ?? "Pending",
-        reclaimPolicy: needing.spec?.persistentVolumeReclaimPolicy ?? "Retain",
-      },
-    }),
-    fate: needing === undefined ? "removed" : "lost",
-  };
-}
+const SNAPSHOTS: Kind<LvmSnapshot> = {
+  what: "snapshot",
+  owner: "VolumeSnapshot",
+  resource: lvmSnapshots,
+  finalizer: LVM_SNAPSHOT_FINALIZER,
+  lost: lostSnapshotStatus,
+};
 
 /** How a node is given up. */
 export interface ForgetOptions {
@@ -169,10 +96,24 @@ export async function forget(client: ApiClient, remains: Remains, options: Forge
   const now = await readRemains(client, remains);
   requireDead(now, options); // an agent that lives has written it again
   const plan = planForgetting(now, options.now);
+  for (const object of now.snapshots) {
+    const needing = now.contents.get(object.metadata.name);
+    if (needing === undefined) await remove(client, SNAPSHOTS, object);
+    else if (await markLost(client, SNAPSHOTS, object, options) && needing.spec.volumeSnapshotRef.uid !== undefined) {
+      options.events.record(
+        snapshotOf(needing),
+        "Warning",
+        "SnapshotForgotten",
+        lostMessage(SNAPSHOTS, object, options),
+      );
+    }
+  }
   for (const object of now.volumes) {
     const needing = now.persistentVolumes.get(object.metadata.name);
-    if (needing === undefined) await remove(client, object);
-    else await markLost(client, object, needing, options);
+    if (needing === undefined) await remove(client, VOLUMES, object);
+    else if (await markLost(client, VOLUMES, object, options) && needing.status?.phase === "Bound") {
+      options.events.record(claimOf(needing), "Warning", "VolumeForgotten", lostMessage(VOLUMES, object, options));
+    }
   }
   return { ...plan, lvmNode: lvmNode !== undefined };
 }
@@ -189,35 +130,43 @@ function requireDead(remains: Remains, { reason, now }: ForgetOptions): void {
   );
 }
 
-/** Marks a volume, so that its deletion does not wait for the node, and tells whose it is. */
-async function markLost(
+/** Marks an object, so that its deletion does not wait for the node, and tells of it; answers whether it is lost by this. */
+async function markLost<T extends NodeMade>(
   client: ApiClient,
-  object: LvmVolume,
-  { spec, status }: PersistentVolume,
-  { events, reason, now }: ForgetOptions,
-): Promise<void> {
-  const why = `${timestamp(now)}${reason === undefined ? "" : `: ${reason}`}`;
-  const message = lostMessage(object, why);
-  await change(client, object, (latest) => {
+  kind: Kind<T>,
+  object: T,
+  options: ForgetOptions,
+): Promise<boolean> {
+  const message = lostMessage(kind, object, options);
+  await change(client, kind, object, (latest) => {
     if (isForgotten(latest)) return undefined;
-    return { merge: { metadata: { annotations: { [FORGOTTEN_ANNOTATION]: why } } } };
+    return { merge: { metadata: { annotations: { [FORGOTTEN_ANNOTATION]: whyOf(options) } } } };
   });
-  const changed = await change(client, object, (latest) => {
+  const changed = await change(client, kind, object, (latest) => {
     if (latest.status?.lvUUID === undefined || latest.status.state === "Lost") return undefined;
-    return { merge: { status: lostStatus(latest, new StorageError("Lost", message)) }, subresource: "status" };
+    return { merge: { status: kind.lost(latest, new StorageError("Lost", message)) }, subresource: "status" };
   });
-  if (!changed) return;
-  events.record(object, "Warning", "Lost", message);
-  if (status?.phase === "Bound") events.record(claimOf(spec), "Warning", "VolumeForgotten", message);
+  if (changed) options.events.record(object, "Warning", "Lost", message);
+  return changed;
 }
 
-function lostMessage({ spec: { nodeName }, status }: LvmVolume, why: string): string {
-  return `Lost: node ${nodeName} was given up (${why}), and with it the logical volume ${status?.lvUUID} in volume group ` +
-    `${status?.volumeGroup}. Nothing is made or formatted in its place. If the node comes back with its disks, so does the ` +
-    "volume; delete the claim to be rid of it";
+function whyOf({ reason, now }: ForgetOptions): string {
+  return `${timestamp(now)}${reason === undefined ? "" : `: ${reason}`}`;
 }
 
-function claimOf(spec: PersistentVolume["spec"]): KubeObject {
+function lostMessage<T extends NodeMade>(
+  { what, owner }: Kind<T>,
+  { spec: { nodeName }, status }: T,
+  options: ForgetOptions,
+): string {
+  return `Lost: node ${nodeName} was given up (${
+    whyOf(options)
+  }), and with it the logical volume ${status?.lvUUID} in ` +
+    `volume group ${status?.volumeGroup}. Nothing is made or formatted in its place. If the node comes back with its disks, ` +
+    `so does the ${what}; delete the ${owner} to be rid of it`;
+}
+
+function claimOf({ spec }: PersistentVolume): KubeObject {
   const { namespace, name = "", uid } = spec?.claimRef ?? {};
   return {
     apiVersion: "v1",
@@ -226,40 +175,42 @@ function claimOf(spec: PersistentVolume["spec"]): KubeObject {
   };
 }
 
+function snapshotOf({ apiVersion, spec }: VolumeSnapshotContent): KubeObject {
+  const { namespace, name = "", uid } = spec.volumeSnapshotRef;
+  return {
+    ...(apiVersion && { apiVersion }),
+    kind: "VolumeSnapshot",
+    metadata: { name, ...(namespace && { namespace }), ...(uid && { uid }) },
+  };
+}
+
 /** Removes an object in the stead of its node. Finalizers of others stay. */
-async function remove(client: ApiClient, object: LvmVolume): Promise<void> {
+async function remove<T extends NodeMade>(client: ApiClient, kind: Kind<T>, object: T): Promise<void> {
   const { metadata: { name, uid } } = object;
-  await ifThere(client.delete(lvmVolumes, { name }, { uid }));
-  await change(client, object, ({ metadata: { finalizers = [] } }) => {
-    return { merge: { metadata: { finalizers: finalizers.filter((one) => one !== LVM_VOLUME_FINALIZER) } } };
+  await ifThere(client.delete(kind.resource, { name }, { uid }));
+  await change(client, kind, object, ({ metadata: { finalizers = [] } }) => {
+    return { merge: { metadata: { finalizers: finalizers.filter((one) => one !== kind.finalizer) } } };
   });
 }
 
 /** Changes an object as it is now, unless it is gone or needs no change; answers whether it was changed. */
-async function change(
+async function change<T extends NodeMade>(
   client: ApiClient,
-  { metadata: { name, uid } }: LvmVolume,
-  patch: (latest: LvmVolume) => PatchOptions<LvmVolume> | undefined,
+  { resource }: Kind<T>,
+  { metadata: { name, uid } }: T,
+  patch: (latest: T) => PatchOptions<NodeMade> | undefined,
 ): Promise<boolean> {
   for (let tries = 1;; tries++) {
-    const latest = await ifThere(client.get(lvmVolumes, { name }));
+    const latest = await ifThere(client.get(resource, { name }));
     const options = latest?.metadata.uid === uid ? patch(latest!) : undefined;
     if (options === undefined) return false;
     try {
-      await client.patch(lvmVolumes, { name }, { ...options, resourceVersion: latest!.metadata.resourceVersion });
+      // what the kinds have in common is all that is written
+      const at = { ...options, resourceVersion: latest!.metadata.resourceVersion };
+      await client.patch(resource as Resource<NodeMade>, { name }, at);
       return true;
     } catch (error) {
       if (!(isConflict(error) || isNotFound(error)) || tries === TRIES) throw error;
     }
-  }
-}
-
-/** What is answered; nothing when the object is gone, or is another one of the name. @throws {ApiError} for anything else */
-async function ifThere<T>(answer: Promise<T>): Promise<T | undefined> {
-  try {
-    return await answer;
-  } catch (error) {
-    if (isNotFound(error) || isConflict(error)) return undefined;
-    throw error;
   }
 }

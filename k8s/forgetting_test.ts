@@ -1,17 +1,30 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { StorageError } from "../lvm/error.ts";
-import { volumeIdOf } from "../lvm/ids.ts";
+import { snapshotIdOf, volumeIdOf } from "../lvm/ids.ts";
+import { FULL_STORE } from "../lvm/store_size.ts";
 import { FakeApiServer } from "../tests/fake/api_server.ts";
 import { until } from "../tests/fake/cluster.ts";
 import { interrupted } from "../tests/fake/interrupted_client.ts";
 import { namedRequest } from "../tests/fake/request.ts";
-import type { ApiClient } from "./client.ts";
+import { type ApiClient, ApiError } from "./client.ts";
 import { EventRecorder } from "./events.ts";
-import { forget, planForgetting, readRemains } from "./forgetting.ts";
+import { forget } from "./forgetting.ts";
 import { forgettingJson, forgettingText } from "./forgetting_text.ts";
 import { HttpClient } from "./http_client.ts";
-import { FORGOTTEN_ANNOTATION, type LvmNode, lvmNodes, type LvmVolume, lvmVolumes } from "./lvm_objects.ts";
+import {
+  FORGOTTEN_ANNOTATION,
+  type LvmNode,
+  lvmNodes,
+  type LvmSnapshot,
+  lvmSnapshots,
+  type LvmVolume,
+  lvmVolumes,
+  type NodeMade,
+} from "./lvm_objects.ts";
 import { events, type Node, nodes, type PersistentVolume, persistentVolumes } from "./objects.ts";
+import { planForgetting, readRemains } from "./remains.ts";
+import { type VolumeSnapshotContent, volumeSnapshotContents } from "./snapshot_objects.ts";
+import { lvmSnapshotFor } from "./snapshot_spec.ts";
 import { lvmVolumeFor } from "./volume_spec.ts";
 
 const DRIVER = "lvm.denolith.dev";
@@ -30,7 +43,7 @@ const MADE: LvmVolume["status"] = {
 
 /** An API server with a node that is dead, and one that lives; both have volumes of all sorts. */
 function scene() {
-  const api = FakeApiServer.start({ resources: [lvmVolumes, lvmNodes] });
+  const api = FakeApiServer.start({ resources: [lvmVolumes, lvmSnapshots, lvmNodes, volumeSnapshotContents] });
   const client = new HttpClient({ url: api.url }, { userAgent: "denolith/test" });
   const recorder = new EventRecorder(client, { component: DRIVER, instance: "test" });
   for (const name of ["dead", "alive"]) {
@@ -42,6 +55,10 @@ function scene() {
     putVolume(api, `${name}-spare`, { nodeName: name });
     putVolume(api, `${name}-asked`, { nodeName: name, status: {}, pv: { phase: "Bound", policy: "Retain" } });
     putVolume(api, `${name}-others`, { nodeName: name, driver: "other.driver" });
+    putSnapshot(api, `${name}-cut`, { nodeName: name, policy: "Delete" });
+    putSnapshot(api, `${name}-loose`, { nodeName: name });
+    putSnapshot(api, `${name}-wanted`, { nodeName: name, status: {}, policy: "Retain" });
+    putSnapshot(api, `${name}-theirs`, { nodeName: name, driver: "other.driver" });
   }
   return {
     api,
@@ -51,14 +68,15 @@ function scene() {
       await forget(by, await readRemains(by, DEAD), { now, events: recorder, reason }),
     /** What there is, in words; `without` a node. */
     left: (without = "") =>
-      api.objects(lvmVolumes).filter(({ spec }) => spec.nodeName !== without).map(({ metadata, spec, status }) =>
-        [
-          spec.requestName,
-          status?.state ?? "none",
-          ...metadata.annotations?.[FORGOTTEN_ANNOTATION] ? ["forgotten"] : [],
-          ...metadata.finalizers?.length ? [] : ["unguarded"],
-        ].join(" ")
-      ).sort(),
+      [...api.objects(lvmVolumes), ...api.objects(lvmSnapshots)].filter(({ spec }) => spec.nodeName !== without)
+        .map(({ metadata, spec, status }: NodeMade) =>
+          [
+            spec.requestName,
+            status?.state ?? "none",
+            ...metadata.annotations?.[FORGOTTEN_ANNOTATION] ? ["forgotten"] : [],
+            ...metadata.finalizers?.length ? [] : ["unguarded"],
+          ].join(" ")
+        ).sort(),
     [Symbol.asyncDispose]: async () => {
       await recorder.stop(1_000);
       client[Symbol.dispose]();
@@ -94,29 +112,67 @@ function putVolume(api: FakeApiServer, name: string, { nodeName, driver = DRIVER
   api.put(persistentVolumes, volume);
 }
 
+interface SnapshotWish {
+  nodeName: string;
+  driver?: string;
+  status?: LvmSnapshot["status"];
+  policy?: "Delete" | "Retain";
+}
+
+function putSnapshot(
+  api: FakeApiServer,
+  name: string,
+  { nodeName, driver = DRIVER, status = { ...MADE, state: "Ready", restoreSize: "32Mi", readyToUse: true }, policy }:
+    SnapshotWish,
+): void {
+  const id = snapshotIdOf(name);
+  const request = { id, name, source: volumeIdOf(`${nodeName}-bound`), store: FULL_STORE };
+  api.put(lvmSnapshots, { ...lvmSnapshotFor(request, { driver, nodeName }), status: status! });
+  if (policy === undefined) return;
+  const content: VolumeSnapshotContent = {
+    apiVersion: "snapshot.storage.k8s.io/v1",
+    metadata: { name: `content-${name}` },
+    spec: {
+      driver,
+      deletionPolicy: policy,
+      source: { volumeHandle: request.source },
+      volumeSnapshotRef: { namespace: "default", name, uid: `uid-${name}` },
+    },
+    status: { snapshotHandle: id },
+  };
+  api.put(volumeSnapshotContents, content);
+}
+
 const ALIVE = [
   "alive-asked none",
   "alive-begun Pending",
   "alive-bound Ready",
+  "alive-cut Ready",
   "alive-kept Ready",
+  "alive-loose Ready",
   "alive-others Ready",
   "alive-released Ready",
   "alive-spare Ready",
+  "alive-theirs Ready",
+  "alive-wanted none",
 ];
 
 const FORGOTTEN = [
   "dead-asked none forgotten",
   "dead-bound Lost forgotten",
+  "dead-cut Lost forgotten",
   "dead-kept Lost forgotten",
   "dead-others Ready",
   "dead-released Lost forgotten",
+  "dead-theirs Ready",
+  "dead-wanted none forgotten",
 ];
 
-Deno.test("forget() removes what no PersistentVolume needs, marks the rest as Lost, and touches no other node", async () => {
+Deno.test("forget() removes what no PersistentVolume or VolumeSnapshotContent needs, marks the rest as Lost, and touches no other node", async () => {
   await using s = scene();
   const before = s.left("dead");
-  const { lvmNode, volumes } = await s.forget();
-  assertEquals([lvmNode, volumes.length], [true, 6]);
+  const { lvmNode, volumes, snapshots } = await s.forget();
+  assertEquals([lvmNode, volumes.length, snapshots.length], [true, 6, 3]);
   assertEquals(s.left("alive"), FORGOTTEN);
   assertEquals([s.left("dead"), before], [ALIVE, ALIVE]);
   assertEquals(s.api.objects(lvmNodes).map(({ metadata }) => metadata.name), ["alive"]);
@@ -128,6 +184,20 @@ Deno.test("forget() removes what no PersistentVolume needs, marks the rest as Lo
     "Ready False Lost",
   ]);
   assert(lost.status?.error?.message.startsWith("Lost: node dead was given up (2026-02-03T04:05:06Z)"));
+  const cut = s.api.objects(lvmSnapshots).find(({ metadata }) => metadata.name === snapshotIdOf("dead-cut"))!;
+  assertEquals([cut.status?.lvUUID, cut.status?.error?.code, cut.status?.readyToUse], ["lv-uuid", "Lost", false]);
+});
+
+Deno.test("forget() gives up the volumes also where the cluster has no kinds of snapshots", async () => {
+  await using s = scene();
+  const list = s.client.list.bind(s.client);
+  s.client.list = async (resource, options) => {
+    if (resource.plural !== "volumesnapshotcontents") return await list(resource, options);
+    throw new ApiError("list volumesnapshotcontents: there is no such resource", { status: 404, reason: "NotFound" });
+  };
+  await s.forget();
+  const isSnapshot = (line: string) => /dead-(cut|wanted)/.test(line);
+  assertEquals(s.left("alive"), FORGOTTEN.filter((line) => !isSnapshot(line)));
 });
 
 Deno.test("forget() tries again when others change the objects meanwhile", async () => {
@@ -145,14 +215,15 @@ Deno.test("forget() tries again when others change the objects meanwhile", async
   }
 });
 
-Deno.test("forget() tells the volumes, and the claims that have one", async () => {
+Deno.test("forget() tells the volumes and snapshots, and whose they were", async () => {
   await using s = scene();
   await s.forget();
   const said = () =>
     s.api.objects(events).map(({ reason, involvedObject: { kind, name } }) => `${reason} ${kind} ${name}`);
-  await until(() => said().length === 4, "the events");
+  await until(() => said().length === 6, "the events");
   const lost = ["bound", "kept", "released"].map((name) => `Lost LVMVolume ${volumeIdOf(`dead-${name}`)}`);
-  assertEquals(said().sort(), [...lost, "VolumeForgotten PersistentVolumeClaim dead-bound"].sort());
+  const told = ["VolumeForgotten PersistentVolumeClaim dead-bound", "SnapshotForgotten VolumeSnapshot dead-cut"];
+  assertEquals(said().sort(), [...lost, `Lost LVMSnapshot ${snapshotIdOf("dead-cut")}`, ...told].sort());
   const ofClaim = s.api.objects(events).find(({ reason }) => reason === "VolumeForgotten")!;
   assertEquals([ofClaim.metadata.namespace, ofClaim.involvedObject.uid], ["default", "uid-dead-bound"]);
 });
@@ -267,7 +338,7 @@ Deno.test("forget() of a node of which there is nothing changes nothing, nor of 
   for (const nodeName of ["nowhere", "theirs"]) {
     const remains = await readRemains(s.client, { driver: DRIVER, nodeName });
     const done = await forget(s.client, remains, { now: NOW, events: s.events });
-    assertEquals([done.lvmNode, done.volumes, s.api.revision], [false, [], revision]);
+    assertEquals([done.lvmNode, done.volumes, done.snapshots, s.api.revision], [false, [], [], revision]);
     assertEquals(forgettingText(done, true), `There is nothing of node ${nodeName} to forget.`);
   }
 });
@@ -284,6 +355,10 @@ Deno.test("forgettingText() and forgettingJson() say what becomes of what, and w
   assert(after("dead-released").endsWith("(Released, Delete): goes by itself within five minutes"), text);
   assert(after("dead-kept").endsWith("(Released, Retain): delete it, and forget the node once more"), text);
   assert(text.includes("Volumes that no PersistentVolume needs: would be removed\n"), text);
+  assert(text.includes("Snapshots that no VolumeSnapshotContent needs: would be removed\n"), text);
+  const content =
+    "VolumeSnapshotContent content-dead-cut (Delete): delete VolumeSnapshot default/dead-cut to be rid of it";
+  assert(text.replaceAll(/\s+/g, " ").includes(content), text);
   assertEquals(lines.at(-1), "Nothing was changed. To do it: denolith forget-node dead --yes");
   assertEquals(lines.filter((line) => line.length > 100), []);
   const alive = forgettingText({ ...plan, signsOfLife: ["Node dead is Ready"] }, false);
@@ -297,6 +372,12 @@ Deno.test("forgettingText() and forgettingJson() say what becomes of what, and w
   assertEquals(read.volumes.find(({ id }: { id: string }) => id === volumeIdOf("dead-kept")), {
     ...{ id: volumeIdOf("dead-kept"), size: 32 << 20, state: "Ready", volumeGroup: "data", claim: "default/dead-kept" },
     persistentVolume: { name: "pv-dead-kept", phase: "Released", reclaimPolicy: "Retain" },
+    fate: "lost",
+  });
+  assertEquals(read.snapshots.find(({ id }: { id: string }) => id === snapshotIdOf("dead-cut")), {
+    ...{ id: snapshotIdOf("dead-cut"), size: 32 << 20, state: "Ready", volumeGroup: "data" },
+    sourceVolume: volumeIdOf("dead-bound"),
+    content: { name: "content-dead-cut", deletionPolicy: "Delete", snapshot: "default/dead-cut" },
     fate: "lost",
   });
 });

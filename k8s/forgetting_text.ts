@@ -6,7 +6,7 @@
 
 import { formatBytes } from "../lvm/size.ts";
 import { table, wrap } from "../lvm/text.ts";
-import type { Fate, Forgetting, ForgottenVolume } from "./forgetting.ts";
+import type { Fate, Forgetting, ForgottenSnapshot, ForgottenVolume } from "./remains.ts";
 
 /** It as JSON, and whether it was done. A `bigint` becomes a number, in which sizes of whole extents are exact. */
 export function forgettingJson(forgetting: Forgetting, done: boolean): string {
@@ -15,38 +15,57 @@ export function forgettingJson(forgetting: Forgetting, done: boolean): string {
 
 /** It as tables, for a terminal of 100 columns, before it is done or after it. */
 export function forgettingText(forgetting: Forgetting, done: boolean): string {
-  const { nodeName, signsOfLife, lvmNode, volumes } = forgetting;
-  if (!lvmNode && volumes.length === 0) return `There is nothing of node ${nodeName} to forget.`;
+  const { nodeName, signsOfLife, lvmNode, volumes, snapshots } = forgetting;
+  if (!lvmNode && volumes.length === 0 && snapshots.length === 0) {
+    return `There is nothing of node ${nodeName} to forget.`;
+  }
+  const would = done ? "" : "would be ";
   return [
     `Node ${nodeName}`,
     ...(lvmNode ? [`  its LVMNode ${done ? "is removed" : "would be removed"}`] : []),
     ...signsOfLife.map((sign) => `  it seems to live: ${sign}`),
-    ...section(`Volumes that no PersistentVolume needs: ${done ? "" : "would be "}removed`, "removed", volumes),
-    ...section(`Volumes of PersistentVolumes: ${done ? "" : "would be "}marked as Lost`, "lost", volumes),
+    ...section(`Volumes that no PersistentVolume needs: ${would}removed`, "removed", volumes, volumeNotes),
+    ...section(`Volumes of PersistentVolumes: ${would}marked as Lost`, "lost", volumes, volumeNotes),
+    ...section(`Snapshots that no VolumeSnapshotContent needs: ${would}removed`, "removed", snapshots, snapshotNotes),
+    ...section(`Snapshots of VolumeSnapshotContents: ${would}marked as Lost`, "lost", snapshots, snapshotNotes),
     ...(done ? [] : ["", ...wrap("", next(forgetting))]),
   ].join("\n");
 }
 
-function section(title: string, fate: Fate, volumes: readonly ForgottenVolume[]): string[] {
-  const rows = volumes.filter((volume) => volume.fate === fate);
+function section<T extends ForgottenVolume | ForgottenSnapshot>(
+  title: string,
+  fate: Fate,
+  all: readonly T[],
+  notes: (one: T) => string[],
+): string[] {
+  const rows = all.filter((one) => one.fate === fate);
   if (rows.length === 0) return [];
   return [
     "",
     title,
     ...table(
       [["ID", "left"], ["GROUP", "left"], ["SIZE", "right"], ["STATE", "left"]],
-      rows.map((volume) => ({
-        cells: [volume.id, volume.volumeGroup ?? "", formatBytes(volume.size), volume.state ?? ""],
-        notes: notes(volume),
+      rows.map((one) => ({
+        cells: [one.id, one.volumeGroup ?? "", formatBytes(one.size), one.state ?? ""],
+        notes: notes(one),
       })),
     ),
   ];
 }
 
-function notes({ claim, persistentVolume }: ForgottenVolume): string[] {
+function volumeNotes({ claim, persistentVolume }: ForgottenVolume): string[] {
   if (persistentVolume === undefined) return claim === undefined ? [] : [`made for claim ${claim}`];
   const { name, phase, reclaimPolicy } = persistentVolume;
   return [`PersistentVolume ${name} (${phase}, ${reclaimPolicy}): ${remedy(phase, reclaimPolicy, claim)}`];
+}
+
+function snapshotNotes({ sourceVolume, content }: ForgottenSnapshot): string[] {
+  const of = `of volume ${sourceVolume}`;
+  if (content === undefined) return [of];
+  const { name, deletionPolicy, snapshot } = content;
+  const owner = snapshot === undefined ? "it" : `VolumeSnapshot ${snapshot}`;
+  const rest = deletionPolicy === "Delete" ? "" : ", then the content";
+  return [`${of}, VolumeSnapshotContent ${name} (${deletionPolicy}): delete ${owner}${rest} to be rid of it`];
 }
 
 /** What its owner can do, or what happens by itself. */

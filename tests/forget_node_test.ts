@@ -7,9 +7,10 @@
 
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { EventRecorder } from "../k8s/events.ts";
-import { forget, readRemains } from "../k8s/forgetting.ts";
+import { forget } from "../k8s/forgetting.ts";
 import { isForgotten, lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../k8s/lvm_objects.ts";
 import { type PersistentVolume, persistentVolumes } from "../k8s/objects.ts";
+import { readRemains } from "../k8s/remains.ts";
 import { StorageError } from "../lvm/error.ts";
 import { DRIVER_FLAGS } from "./driver_command.ts";
 import { DRIVER, FakeCluster } from "./fake/agents.ts";

@@ -9,22 +9,10 @@ import { isForgotten, LVM_GROUP } from "../../../k8s/lvm_objects.ts";
 import { PROVISIONED_BY, VOLUME_FINALIZER } from "../../../k8s/volume_object.ts";
 import { lvmVolumeFor } from "../../../k8s/volume_spec.ts";
 import { volumeIdOf } from "../../../lvm/ids.ts";
-import { DRIVER_FLAGS } from "../../driver_command.ts";
 import { namedRequest } from "../../fake/request.ts";
+import { forgetNode } from "./forget_command.ts";
 import { Scene } from "./scene.ts";
 import { DRIVER } from "./scene_objects.ts";
-
-const MAIN = new URL("../../../main.ts", import.meta.url).pathname;
-
-/** Runs the command as an administrator does. */
-async function forgetNode({ cluster: { controlPlane } }: Scene, ...args: string[]) {
-  const command = ["run", ...DRIVER_FLAGS, MAIN, "forget-node", ...args, "--kubeconfig", controlPlane.kubeconfig];
-  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-    args: command,
-    env: { NO_COLOR: "1" },
-  }).output();
-  return { code, out: new TextDecoder().decode(stdout), err: new TextDecoder().decode(stderr) };
-}
 
 /** Writes a status in the stead of an agent. */
 async function setStatus(scene: Scene, object: string, status: object): Promise<void> {

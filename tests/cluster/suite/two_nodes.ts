@@ -1,16 +1,18 @@
 /**
- * What takes two nodes: claims find the one with room. It runs in a cluster of its own, whose first node has room for three of
- * what its second has room for one of.
+ * What takes two nodes: claims find the one with room, and what a dead one had goes on at the other. It runs in a cluster of its
+ * own, whose first node has room for three of what its second has room for one of.
  *
  * @module
  */
 
 import { assertEquals } from "@std/assert";
+import type { Pod } from "../../../k8s/objects.ts";
 import { BUSYBOX_IMAGE } from "../../rig/pod_image.ts";
+import { forgetNode } from "./forget_command.ts";
 import { Offers } from "./offers.ts";
 import { boundOf, claimAtOnce, nodesOf, refusals } from "./rush.ts";
 import { Scene } from "./scene.ts";
-import { QUICK, SLEEP } from "./scene_objects.ts";
+import { isRunning, QUICK, SLEEP } from "./scene_objects.ts";
 
 /** The size of what the first node has room for thrice, and the second once, in MiB. */
 const SMALL = 600;
@@ -145,4 +147,35 @@ Deno.test("four Immediate claims at once are placed by what the nodes have, and 
   await scene.bound("five");
   for (const name of [...names.slice(1), "five"]) await scene.delete("PersistentVolumeClaim", name);
   await s.settled();
+});
+
+// The last one: the second node is dead then.
+Deno.test("a node that is dead for good holds nothing up when its steps are done, and its replica goes on at the other", async () => {
+  await using s = await open("dead", "WaitForFirstConsumer");
+  const { scene } = s;
+  const [alive, dead] = scene.cluster.nodes;
+  await scene.kubectl("cordon", alive!.name);
+  await scene.apply(statefulSet(s.cls, { replicas: 1, mib: SMALL, policy: "OrderedReady" }));
+  assertEquals((await scene.running("store-0")).spec?.nodeName, dead!.name);
+  await scene.kubectl("uncordon", alive!.name);
+  const { metadata: { name }, spec } = await scene.volumeOf("data-store-0");
+  const id = spec!.csi!.volumeHandle;
+
+  await dead!.switchOff();
+  await scene.kubectl("delete", "node", dead!.name);
+  await scene.gone("LVMNode", dead!.name);
+  const shown = await forgetNode(scene, dead!.name);
+  assertEquals([shown.code, shown.err, shown.out.includes(id)], [0, "", true], shown.out);
+  const done = await forgetNode(scene, dead!.name, "--yes");
+  assertEquals([done.code, done.err], [0, ""], done.out);
+  await scene.wait("LVMVolume", id, (volume) => volume?.status?.state === "Lost", "is Lost");
+  await scene.event("PersistentVolumeClaim", "data-store-0", "VolumeForgotten", /was given up/);
+
+  await scene.remove("PersistentVolumeClaim", "data-store-0");
+  await scene.remove("Pod", "store-0");
+  await scene.gone("PersistentVolume", name);
+  await scene.gone("LVMVolume", id);
+  const isElsewhere = (pod: Pod | undefined) => isRunning(pod) && pod?.spec?.nodeName === alive!.name;
+  await scene.wait("Pod", "store-0", isElsewhere, `runs on ${alive!.name}`);
+  await remove(scene);
 });
