@@ -4,8 +4,9 @@
  * @module
  */
 
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { dirname } from "@std/path";
+import type { LvmVolume } from "../../../k8s/lvm_objects.ts";
 import { chapter, shellBlocks } from "../../markdown.ts";
 import { run, searchPath } from "../../rig/process.ts";
 import { Scene } from "./scene.ts";
@@ -134,4 +135,39 @@ Deno.test("a claim that does not grow: the commands show why, and asking for les
     return capacity?.["storage"] === "24Mi" || states?.["storage"] === "NodeResizePending";
   }, "has grown to 24Mi");
   assertEquals((await scene.lvOf("data")).size, 24 << 20);
+});
+
+Deno.test("a missing disk: what was on it is back with it; without it the commands free the group, and its volume is Lost", async () => {
+  await using scene = await Scene.open("disk");
+  await using disks = await smallGroup(scene);
+  const { group, spare } = disks;
+  const parameters = { volumeGroup: group, erase: "none" };
+  const cls = await scene.storageClass("two", { parameters, volumeBindingMode: "Immediate" });
+  await scene.claim({ name: "stays", class: cls, volumeMode: "Block" });
+  await scene.bound("stays");
+  await scene.onNode(`vgextend -qq ${group} ${spare}`);
+  await scene.claim({ name: "goes", class: cls, size: "128Mi", volumeMode: "Block" });
+  const { name, volume } = await scene.lvOf("goes");
+  const file = (await scene.onNode(`losetup --noheadings --output BACK-FILE ${spare}`)).trim();
+  const takeAway = `lvchange --activate n ${group}/${name} && losetup --detach ${spare}`;
+  const isHealthy = (object: LvmVolume | undefined, status: string) =>
+    object?.status?.conditions?.some((one) => one.type === "Healthy" && one.status === status) ?? false;
+
+  await scene.onNode(takeAway);
+  await scene.wait("LVMVolume", volume!, (object) => isHealthy(object, "False"), "has a group without a disk");
+  const runbook = new Runbook(scene, "A missing disk", { CLAIM: "goes", GROUP: group });
+  assertMatch(await runbook.play("pv_missing"), new RegExp(`missing[^]*${name} +partial +\\[unknown\\]`));
+  await scene.onNode(`losetup ${spare} ${file}`);
+  await scene.wait("LVMVolume", volume!, (object) => isHealthy(object, "True"), "has all of its group");
+
+  await scene.onNode(takeAway);
+  await runbook.play("vgreduce --removemissing --force --test");
+  await scene.wait("LVMVolume", volume!, (object) => object?.status?.state === "Lost", "is Lost");
+  const lost = await runbook.play("grep Lost");
+  assert(lost.includes(volume!) && lost.includes('persistentvolumeclaim "goes" deleted'), lost);
+  await scene.gone("LVMVolume", volume!);
+  await scene.claim({ name: "new", class: cls, volumeMode: "Block" });
+  await scene.bound("new");
+  for (const claim of ["new", "stays"]) await scene.delete("PersistentVolumeClaim", claim);
+  await scene.settled();
 });
