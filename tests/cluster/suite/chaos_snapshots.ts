@@ -20,6 +20,9 @@ const ROUND = 3;
 /** Milliseconds in which a kill comes after a round was begun: taking a snapshot takes some seconds here. */
 const KILL_WITHIN_MS = 6_000;
 
+/** What is killed: every component that has a part in a snapshot. */
+const VICTIMS = ["controller", "node", "kubelet", "snapshot-controller", "API server"] as const;
+
 /** Makes a claim `data` and a pod `user` that has it; answers the name of a class for small snapshots. */
 async function prepare(snapshots: SnapshotScene): Promise<string> {
   const { scene } = snapshots;
@@ -36,8 +39,7 @@ Deno.test("whoever is killed while snapshots are taken and deleted, all become r
   const { scene } = snapshots;
   await using driver = await DriverPods.open(scene.cluster);
   const chance = chanceOfRun();
-  const victims = ["controller", "node", "kubelet"] as const;
-  const rounds = FULL ? [...victims, ...victims] : victims;
+  const rounds = FULL ? [...VICTIMS, ...VICTIMS] : VICTIMS;
   const old: { name: string; id: string }[] = [];
   for (const [round, victim] of rounds.entries()) {
     const names = Array.from({ length: ROUND }, (_, n) => `round-${round}-${n}`);
@@ -63,9 +65,15 @@ Deno.test("whoever is killed while snapshots are taken and deleted, all become r
 });
 
 async function kill(
-  victim: "controller" | "node" | "kubelet",
-  { snapshots: { scene }, driver }: { snapshots: SnapshotScene; driver: DriverPods },
+  victim: typeof VICTIMS[number],
+  { snapshots, driver }: { snapshots: SnapshotScene; driver: DriverPods },
 ): Promise<void> {
+  const { scene } = snapshots;
+  if (victim === "snapshot-controller") return await snapshots.killController();
+  if (victim === "API server") {
+    await scene.cluster.controlPlane.stopApi();
+    return await scene.cluster.controlPlane.startApi();
+  }
   if (victim === "kubelet") {
     await scene.node.restartKubelet();
     return await scene.node.ready();

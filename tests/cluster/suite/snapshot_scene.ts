@@ -10,7 +10,7 @@ import { snapshotIdOf } from "../../../lvm/ids.ts";
 import { ensureSnapshotCrds } from "../../rig/kubernetes.ts";
 import { TempFolder } from "../../rig/temp_folder.ts";
 import { until } from "../../rig/until.ts";
-import { startSnapshotController } from "./host_programs.ts";
+import { type Program, startSnapshotController } from "./host_programs.ts";
 import { Scene } from "./scene.ts";
 import { type OwnLv, ownLvs } from "./scene_lvs.ts";
 import { DRIVER } from "./scene_objects.ts";
@@ -30,14 +30,25 @@ export interface KnownSnapshot {
   readonly id: string;
 }
 
+/** The snapshot-controller of a scene. */
+interface ControllerParts {
+  readonly folder: string;
+  readonly controller: Program;
+}
+
 /** A stage for lives of snapshots. */
 export class SnapshotScene implements AsyncDisposable {
   readonly scene: Scene;
   readonly #stack: AsyncDisposableStack;
+  /** Where the snapshot-controller writes what it has to say. */
+  readonly #folder: string;
+  #controller: Program;
 
-  private constructor(scene: Scene, stack: AsyncDisposableStack) {
+  private constructor(scene: Scene, stack: AsyncDisposableStack, { folder, controller }: ControllerParts) {
     this.scene = scene;
     this.#stack = stack;
+    this.#folder = folder;
+    this.#controller = controller;
   }
 
   /**
@@ -53,13 +64,23 @@ export class SnapshotScene implements AsyncDisposable {
     await controlPlane.kubectl(["apply", "--filename", crds]);
     await controlPlane.kubectl(["wait", "--for=condition=Established", "--filename", crds, "--timeout=60s"]);
     const folder = stack.use(await TempFolder.create("/tmp", "denolith-"));
-    stack.use(await startSnapshotController(controlPlane, folder.path));
+    await using controller = new AsyncDisposableStack();
+    const program = controller.use(await startSnapshotController(controlPlane, folder.path));
     await Promise.all([
       scene.informer("VolumeSnapshot").synced,
       scene.informer("VolumeSnapshotContent").synced,
     ]);
-    stack.defer(() => removeSnapshots(scene));
-    return new SnapshotScene(scene, stack.move());
+    controller.move();
+    const snapshots = new SnapshotScene(scene, stack.move(), { folder: folder.path, controller: program });
+    snapshots.#stack.defer(() => snapshots.#controller[Symbol.asyncDispose]());
+    snapshots.#stack.defer(() => removeSnapshots(scene));
+    return snapshots;
+  }
+
+  /** Kills the snapshot-controller, and starts another. */
+  async killController(): Promise<void> {
+    await this.#controller.kill();
+    this.#controller = await startSnapshotController(this.scene.cluster.controlPlane, this.#folder);
   }
 
   /** Makes a VolumeSnapshotClass of the driver; answers its full name. */
