@@ -56,7 +56,7 @@ export interface AuditEvent {
     readonly apiGroup?: string;
     readonly apiVersion?: string;
   };
-  readonly responseStatus?: { readonly code?: number };
+  readonly responseStatus?: { readonly code?: number; readonly message?: string };
   readonly requestReceivedTimestamp: string;
   readonly userAgent?: string;
 }

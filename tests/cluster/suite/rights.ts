@@ -59,7 +59,10 @@ export function usedBy(username: string, events: readonly AuditEvent[]): Set<Rig
 
 /** The requests of a process that were refused for want of rights, each kind once. */
 export function refusedTo(username: string, events: readonly AuditEvent[]): Set<Right> {
-  return usedBy(username, events.filter(({ responseStatus }) => responseStatus?.code === 403));
+  // a namespace that ends takes nothing new, from nobody
+  const isForRights = ({ responseStatus: { code, message = "" } = {} }: AuditEvent) =>
+    code === 403 && !message.endsWith("because it is being terminated");
+  return usedBy(username, events.filter(isForRights));
 }
 
 /** The most requests that came in any one second. */

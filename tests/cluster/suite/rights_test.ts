@@ -56,6 +56,12 @@ Deno.test("what roles grant is told for the one account that they are bound to",
 Deno.test("what requests took is told for one user, with subresources, without health and without tests", () => {
   const events = [
     event("get", { resource: "pods", subresource: "status" }),
+    event("create", { resource: "events" }, {
+      responseStatus: {
+        code: 403,
+        message: 'forbidden: unable to create new content in namespace "x" because it is being terminated',
+      },
+    }),
     event("list", { resource: "deployments", apiGroup: "apps" }, { responseStatus: { code: 403 } }),
     event("get", undefined),
     event("get", { resource: "secrets" }, { user: { username: "other" } }),
