@@ -176,7 +176,7 @@ export class Cluster implements AsyncDisposable {
   /** Settles with the claim when it is bound. */
   async bound(name = "data"): Promise<PersistentVolumeClaim> {
     const isBound = (claim?: PersistentVolumeClaim) => claim?.status?.phase === "Bound";
-    return (await this.claims.waitFor(`default/${name}`, isBound, { timeoutMs: 5_000 }))!;
+    return (await this.claims.waitFor(`default/${name}`, isBound, { timeoutMs: PATIENCE_MS }))!;
   }
 
   /** Settles when there is an event of that reason, with its message. */
@@ -224,9 +224,12 @@ export class Cluster implements AsyncDisposable {
   }
 }
 
-/** Comes back as soon as a condition holds that nothing announces. @throws {Error} when that takes seconds */
+/** How long what is sure to come is waited for, in milliseconds: that it takes so long here is a fault, or a very busy machine. */
+export const PATIENCE_MS = 30_000;
+
+/** Comes back as soon as a condition holds that nothing announces. @throws {Error} when that takes too long */
 export async function until(condition: () => boolean, what = "a condition"): Promise<void> {
-  for (const end = Date.now() + 5_000; !condition();) {
+  for (const end = Date.now() + PATIENCE_MS; !condition();) {
     if (Date.now() > end) throw new Error(`waiting for ${what}: it does not come`);
     await new Promise((resolve) => setTimeout(resolve, 1));
   }

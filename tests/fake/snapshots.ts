@@ -22,7 +22,7 @@ import {
 } from "../../k8s/snapshot_objects.ts";
 import { Snapshotter, type SnapshotterOptions } from "../../k8s/snapshotter.ts";
 import { snapshotIdOf } from "../../lvm/ids.ts";
-import { Cluster, DRIVER } from "./cluster.ts";
+import { Cluster, DRIVER, PATIENCE_MS } from "./cluster.ts";
 import type { FakeDriver } from "./driver.ts";
 
 /** The VolumeSnapshot's uid of a content of that name. */
@@ -139,7 +139,7 @@ export class SnapshotCluster implements AsyncDisposable {
     holds: (content: VolumeSnapshotContent | undefined) => boolean,
     name = "content",
   ): Promise<VolumeSnapshotContent | undefined> {
-    return await this.contents.waitFor(name, holds, { timeoutMs: 5_000 });
+    return await this.contents.waitFor(name, holds, { timeoutMs: PATIENCE_MS });
   }
 
   /** Settles with the content when its snapshot can be used, and it is known that it was taken. */
