@@ -32,6 +32,8 @@ export interface Host {
   setUp(): Promise<{ exec: Exec } & AsyncDisposable>;
   /** Starts a driver over the machine; a standalone one, when absent. */
   readonly serve?: Serve;
+  /** Whether a test is left out, since it takes long there; none is, when absent. */
+  readonly leavesOut?: (name: string) => boolean;
 }
 
 /** Starts a driver over a machine, whose socket and mount root are in the folder. */
@@ -257,7 +259,8 @@ export async function assertFails(code: keyof typeof status, call: Promise<unkno
 
 /** Registers a test of the contract on a machine. */
 export function contract(host: Host, name: string, body: (bench: Bench) => Promise<void>): void {
-  Deno.test(`${name} [${host.name}]`, async () => {
+  const ignore = host.leavesOut?.(name) ?? false;
+  Deno.test(`${name} [${host.name}]`, { ignore }, async () => {
     await using machine = await host.setUp();
     await using bench = await Bench.start(machine.exec, host.groups, host.serve);
     await body(bench);

@@ -8,6 +8,7 @@ import { HostExec } from "../../lvm/exec.ts";
 import { readMounts } from "../../lvm/mounts.ts";
 import { Lvm } from "../../lvm/lvm.ts";
 import type { Host } from "../contract/host.ts";
+import { isLeftOut } from "./left_out.ts";
 
 /**
  * A host whose groups are made on the two empty disks that DATA_DISKS names, the second being larger. Their names begin as
@@ -33,5 +34,6 @@ export async function realHost(name: string): Promise<Host> {
       if (group.tags.length > 0) await lvm("vgchange", ...group.tags.flatMap((tag) => ["--deltag", tag]), group.name);
     }
   };
-  return { name: "lvm", groups, setUp: () => Promise.resolve({ exec, [Symbol.asyncDispose]: cleanUp }) };
+  const setUp = () => Promise.resolve({ exec, [Symbol.asyncDispose]: cleanUp });
+  return { name: "lvm", groups, setUp, leavesOut: isLeftOut };
 }
