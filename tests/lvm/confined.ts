@@ -26,6 +26,7 @@ async function scene() {
   await Deno.mkdir(`${folder}/root`);
   const socket = `${folder}/socket/csi.sock`;
   const flags = ["--endpoint", socket, "--mount-roots", `${folder}/root`, "--volume-groups", GROUP, "--node-id", "n"];
+  flags.push("--driver-name", "confined.denolith.dev"); // csi-sanity's driver may be at work beside it
   const driver = undo.use(await DriverProcess.start({ command: ["/work/denolith", "standalone", ...flags], socket }));
   const csi = undo.use(connect(socket));
   const kept = undo.move();
