@@ -1,11 +1,6 @@
 import { basename, join } from "@std/path";
 import { run } from "./process.ts";
 
-/**
- * What a minified bundle must begin with: minifying can rename the bundle's own `require`, so that Deno no longer recognises it.
- */
-const REQUIRE = 'import{createRequire as makeRequire}from"node:module";const require=makeRequire(import.meta.url);\n';
-
 /** The root of the checkout. */
 const ROOT = new URL("..", import.meta.url).pathname;
 
@@ -19,8 +14,8 @@ const ROOT = new URL("..", import.meta.url).pathname;
  */
 export async function bundle(entry: string, folder: string): Promise<string> {
   const output = join(folder, basename(entry).replace(/\.ts$/, ".js"));
-  const args = ["bundle", "--quiet", "--platform", "deno", "--minify", "-o", output, entry];
+  // not --minify: it puts what is named once in the place of its name, also what `using` has to dispose of
+  const args = ["bundle", "--quiet", "--platform", "deno", "-o", output, entry];
   await run(`bundle ${entry}`, Deno.execPath(), args, { cwd: ROOT });
-  await Deno.writeTextFile(output, REQUIRE + await Deno.readTextFile(output));
   return output;
 }

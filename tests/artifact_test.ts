@@ -55,6 +55,15 @@ async function probe(folder: string): Promise<string> {
   return path;
 }
 
+/** Disposes of what it names only once. */
+const USING = `
+function play() {
+  using it = { say: () => console.log("it"), [Symbol.dispose]: () => console.log("disposed of") };
+  it.say();
+}
+play();
+`;
+
 /** A set that permits next to nothing, as one with lists does for what is not in them. */
 const NARROW: Manifest = { unstable: ["worker-options"], permissions: { denolith: { read: ["/etc/hostname"] } } };
 
@@ -68,6 +77,16 @@ Deno.test("the artifact starts under its set, can start itself as a Worker, and 
   assertEquals([code, stderr], [0, ""]);
   const nothing = { read: "prompt", ffi: "prompt" };
   assertEquals(JSON.parse(stdout), { main: nothing, worker: nothing, args: ["a b", "--allow-all", "it's"] });
+});
+
+Deno.test("a bundle disposes of what is named only once", async () => {
+  const module = async (folder: string) => {
+    const entry = join(folder, "entry.ts");
+    await Deno.writeTextFile(entry, USING);
+    return await bundle(entry, folder);
+  };
+  await using artifact = await Artifact.create(module, launchConfig({ moduleIsFile: true }, NARROW));
+  assertEquals((await artifact.output()).stdout, "it\ndisposed of\n");
 });
 
 Deno.test("the artifact of the driver answers as the driver does", async () => {
