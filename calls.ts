@@ -8,6 +8,7 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import {
   type Controller,
   ControllerExpandVolumeRequestSchema,
+  ControllerModifyVolumeRequestSchema,
   CreateSnapshotRequestSchema,
   CreateVolumeRequestSchema,
   DeleteSnapshotRequestSchema,
@@ -100,6 +101,10 @@ export function loopCalls({ handlers, claims, onAnswer }: LoopCallsOptions): Csi
           }),
         );
         return { capacityBytes, nodeExpansionRequired };
+      }),
+    modifyVolume: (request, { signal }) =>
+      call("ControllerModifyVolume", signal, async () => {
+        await service.controllerModifyVolume(create(ControllerModifyVolumeRequestSchema, request));
       }),
     createSnapshot: ({ volumeId: sourceVolumeId, ...request }, { signal }) =>
       call("CreateSnapshot", signal, async () => {

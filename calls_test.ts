@@ -4,6 +4,7 @@ import { loopCalls } from "./calls.ts";
 import {
   type Controller,
   ControllerExpandVolumeRequestSchema,
+  ControllerModifyVolumeRequestSchema,
   CreateSnapshotRequestSchema,
   CreateVolumeRequestSchema,
   DeleteSnapshotRequestSchema,
@@ -111,6 +112,15 @@ Deno.test("loopCalls(): deletions and expansions reach it, too", async () => {
     },
   }]);
   assertEquals(answered.map(({ method }) => method), ["DeleteVolume", "ControllerExpandVolume"]);
+});
+
+Deno.test("loopCalls(): a change of attributes reaches it with its parameters", async () => {
+  const { requests, handler } = keeping(ControllerModifyVolumeRequestSchema, {});
+  const { calls, answered, options } = scene({ controllerModifyVolume: handler });
+  const wanted = { volumeId: "v1-x", mutableParameters: { readIops: "100" }, secrets: { key: "m" } };
+  await calls.modifyVolume(wanted, options);
+  assertEquals(requests, [wanted]);
+  assertEquals(answered.map(({ method }) => method), ["ControllerModifyVolume"]);
 });
 
 Deno.test("loopCalls(): so do calls for snapshots", async () => {

@@ -19,6 +19,25 @@ export interface KubeletPaths {
   readonly registrationSocket: string;
 }
 
+/**
+ * Where a cgroup v2 hierarchy is mounted, if the flags say so.
+ *
+ * @throws {UsageError} for what is no path, or one that Deno's permissions refuse.
+ */
+export function cgroupRoot(flags: Flags): string | undefined {
+  const path = flags["cgroup-root"];
+  if (path === undefined) return undefined;
+  if (!/^\/[^\0]+$/.test(path) || /(?:^|\/)\.{1,2}(?:\/|$)|^\/(?:sys|proc|dev)(?:\/|$)/.test(path)) {
+    throw new UsageError(
+      `--cgroup-root ${
+        JSON.stringify(path)
+      }: must be an absolute path where cgroup v2 is mounted, and not in /sys, /proc ` +
+        "or /dev, which Deno refuses to every program that is not allowed all: mount it, or bind it, elsewhere",
+    );
+  }
+  return path.replace(/\/+$/, "");
+}
+
 /** The paths that the flags imply. @throws {StorageError} `InvalidArgument` for a directory that cannot be. */
 export function kubeletPaths(flags: Flags): KubeletPaths {
   const [kubeletRoot, ...more] = parseMountRoots(flags["kubelet-root"]!);

@@ -1,6 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { UsageError } from "./command_line.ts";
-import { kubeletPaths } from "./kubelet.ts";
+import { cgroupRoot, kubeletPaths } from "./kubelet.ts";
 import { StorageError } from "./lvm/error.ts";
 
 Deno.test("kubeletPaths(): sockets lie below kubelet's directory, under the driver's name", () => {
@@ -20,4 +20,13 @@ Deno.test("kubeletPaths(): refuses what is no directory of kubelet's, or leaves 
   assertThrows(paths("/"), StorageError, "root directory");
   assertThrows(paths("/var/../lib"), StorageError, `has "." or ".."`);
   assertThrows(paths(`/${"k".repeat(80)}`), StorageError, "longer than");
+});
+
+Deno.test("cgroupRoot(): a path that the driver can be permitted, or none", () => {
+  const root = (path: string) => cgroupRoot({ "cgroup-root": path });
+  assertEquals(cgroupRoot({}), undefined);
+  assertEquals([root("/run/denolith/cgroup"), root("/system/cgroup/")], ["/run/denolith/cgroup", "/system/cgroup"]);
+  for (const path of ["cgroup", "/", "/sys/fs/cgroup", "/sys", "/proc/1", "/dev/cgroup", "/run/../sys/fs/cgroup"]) {
+    assertThrows(() => root(path), UsageError, "--cgroup-root");
+  }
 });

@@ -10,7 +10,7 @@ import { type Flag, type Flags, messageOf, parseCommandLine, type Subcommands, U
 import { isConfined, obey, type Order, runConfined } from "./confinement.ts";
 import { socketPath } from "./csi/endpoint.ts";
 import { parseMountRoots } from "./csi/mount_roots.ts";
-import { kubeletPaths } from "./kubelet.ts";
+import { cgroupRoot, kubeletPaths } from "./kubelet.ts";
 import { StorageError } from "./lvm/error.ts";
 import { withRealPaths } from "./lvm/mounts.ts";
 import { permissionsFor, type Reach } from "./permissions.ts";
@@ -29,6 +29,18 @@ const SHARED_FLAGS = {
   },
   kubeconfig: { value: "PATH", help: "a kubeconfig file that leads to the API server; in a pod none is needed" },
 } as const satisfies Record<string, Flag>;
+
+const CGROUP_FLAG: Flag = {
+  value: "PATH",
+  help: "where cgroup v2 is mounted, not in /sys: for limits of volumes, which otherwise are only recorded",
+};
+
+/** A flag that limits the volumes of groups. */
+const perGiB = (what: string, rate: string): Flag => ({
+  value: "LIST",
+  help:
+    `how many ${what} a second volumes have for each GiB where nothing else is said: GROUP=${rate}, separated by commas`,
+});
 
 const LOG_FLAGS = {
   "log-level": { value: "LEVEL", help: "debug, info, warning or error", default: () => "info" },
@@ -67,6 +79,7 @@ const SUBCOMMANDS: Subcommands = {
         help: "the directories below which volumes may be staged and published, separated by commas",
         default: () => "/var/lib/kubelet,/var/lib/nomad,/opt/nomad,/mnt",
       },
+      "cgroup-root": CGROUP_FLAG,
       "driver-name": SHARED_FLAGS["driver-name"],
       ...LOG_FLAGS,
     },
@@ -99,6 +112,11 @@ const SUBCOMMANDS: Subcommands = {
         value: "SETTINGS",
         help: "settings for LVM over those of lvm.conf; in a container: activation/udev_sync=0 activation/udev_rules=0",
       },
+      "cgroup-root": CGROUP_FLAG,
+      "read-iops-per-gib": perGiB("reads", "100"),
+      "write-iops-per-gib": perGiB("writes", "100"),
+      "read-bps-per-gib": perGiB("bytes read", "4Mi"),
+      "write-bps-per-gib": perGiB("bytes written", "4Mi"),
       ...CLUSTER_FLAGS,
       "http-address": HTTP_FLAG(":9808"),
     },
@@ -197,15 +215,20 @@ const SUBCOMMANDS: Subcommands = {
 async function standaloneReach(flags: Flags): Promise<Reach> {
   return {
     sockets: [socketPath(flags.endpoint!)],
-    directories: await withRealPaths(parseMountRoots(flags["mount-roots"]!)),
+    directories: [...await withRealPaths(parseMountRoots(flags["mount-roots"]!)), ...cgroupReach(flags)],
   };
+}
+
+function cgroupReach(flags: Flags): string[] {
+  const root = cgroupRoot(flags);
+  return root === undefined ? [] : [root];
 }
 
 async function nodeReach(flags: Flags): Promise<Reach> {
   const { kubeletRoot, socket, registrationSocket } = kubeletPaths(flags);
   return {
     sockets: [socket, registrationSocket],
-    directories: await withRealPaths([kubeletRoot]),
+    directories: [...await withRealPaths([kubeletRoot]), ...cgroupReach(flags)],
     ...await clusterReach(flags),
   };
 }

@@ -7,6 +7,7 @@
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import type { Answered } from "./csi/service.ts";
 import type { Turn } from "./k8s/loop.ts";
+import type { LimitedVolume } from "./lvm/io_limiter.ts";
 import type { SurveyedGroup } from "./lvm/survey.ts";
 
 /** Seconds: calls that only ask take a few milliseconds, a command of LVM tenths of a second. */
@@ -115,6 +116,29 @@ export class Metrics {
     for (const [name, help, count] of figures) {
       const gauge: Gauge = this.#gauge(name, help, [], () => void gauge.set(count()));
     }
+  }
+
+  /** The limits of volumes that pods have, asked for when the figures are. */
+  watchLimits(inUse: () => readonly LimitedVolume[]): void {
+    const limits = this.#gauge(
+      "denolith_io_limit",
+      "Limit of a volume that pods have: operations or bytes a second",
+      ["group", "lv", "limit"],
+      () => {
+        limits.reset();
+        for (const { group, lv, rates } of inUse()) {
+          for (const [limit, rate] of Object.entries(rates)) {
+            if (rate !== "max") limits.set({ group, lv, limit }, Number(rate));
+          }
+        }
+      },
+    );
+    const failing: Gauge = this.#gauge(
+      "denolith_unlimited_volumes",
+      "Volumes that pods have and whose limits cannot be applied",
+      [],
+      () => void failing.set(inUse().filter(({ applied }) => !applied).length),
+    );
   }
 
   /** All figures as text. */

@@ -8,6 +8,7 @@ import manifest from "./deno.json" with { type: "json" };
 import { openCluster } from "./cluster.ts";
 import { type Flags, UsageError } from "./command_line.ts";
 import { lvmAnswers, openMachine } from "./csi/driver.ts";
+import { parseGroupLimits } from "./csi/group_limits.ts";
 import { Identity, Node } from "./csi/csi_pb.ts";
 import { identityHandlers, requireDriverName } from "./csi/identity.ts";
 import { nodeHandlers } from "./csi/node.ts";
@@ -23,6 +24,7 @@ import { Informer } from "./k8s/informer.ts";
 import { Loop } from "./k8s/loop.ts";
 import { lvmSnapshots, lvmVolumes } from "./k8s/lvm_objects.ts";
 import { NodeAgent } from "./k8s/node_agent.ts";
+import { followLimits, nodeLimiting } from "./k8s/node_limits.ts";
 import { recordedIn } from "./k8s/object_agent.ts";
 import { nodes } from "./k8s/objects.ts";
 import { OrphanAgent } from "./k8s/orphan_agent.ts";
@@ -33,7 +35,7 @@ import { ANY_GROUP } from "./lvm/groups.ts";
 import { withRealPaths } from "./lvm/mounts.ts";
 import type { SurveyedGroup } from "./lvm/survey.ts";
 import { startLogging } from "./logging.ts";
-import { kubeletPaths } from "./kubelet.ts";
+import { cgroupRoot, kubeletPaths } from "./kubelet.ts";
 
 /** How many objects of a kind are worked on at once: LVM does one change of a group at a time, but they share its reports. */
 const PARALLEL = 16;
@@ -49,6 +51,7 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
   const { kubeletRoot, socket, registrationSocket } = kubeletPaths(flags);
   const mountRoots = await withRealPaths([kubeletRoot]);
   const groups = flags["volume-groups"] === undefined ? ANY_GROUP : parseGroupList(flags["volume-groups"]);
+  const defaults = parseGroupLimits(flags);
   const exec = new HostExec(flags["lvm-config"] === undefined ? {} : { lvmConfig: flags["lvm-config"] });
 
   let refused: string | undefined = "kubelet has not asked for the driver yet";
@@ -67,8 +70,15 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
     snapshot: (id: string) => recordedIn(snapshotObjects.get(id)),
   };
   const onChange = () => nodeAgent.poke();
-  const machine = openMachine({ exec, driver, groups, mountRoots, recorded, onRemoved: onChange });
-  const { lvm, upkeep, staging, locks } = machine;
+  const limiting = nodeLimiting({
+    cgroupRoot: cgroupRoot(flags),
+    defaults,
+    objects: volumeObjects,
+    agent: () => volumeAgent,
+  });
+  const machine = openMachine({ exec, driver, groups, mountRoots, recorded, onRemoved: onChange, limiting });
+  const { lvm, upkeep, staging, locks, limiter } = machine;
+  followLimits(volumeObjects, { limiter, defaults });
 
   const nodeAgent = new NodeAgent({
     client,
@@ -108,6 +118,7 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
     lost: () =>
       volumeObjects.list().filter(({ spec, status }) => spec.driverName === driver && status?.state === "Lost").length,
   });
+  metrics.watchLimits(() => limiter.inUse());
 
   const identity = identityHandlers({ driver, version: manifest.version, ready: lvmAnswers(lvm) });
   const labels = topologyLabels(flags, client);
@@ -133,6 +144,7 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
   await registration.close(0);
   const drained = await server.close(GRACE_MS);
   await Promise.all(running);
+  await limiter.stop();
   await events.stop(EVENTS_MS);
   await upkeep.stop();
   await exec.settled();

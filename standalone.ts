@@ -12,6 +12,7 @@ import { requireDriverName } from "./csi/identity.ts";
 import { parseMountRoots } from "./csi/mount_roots.ts";
 import { parseGroupList } from "./csi/parameters.ts";
 import { requireNodeId } from "./csi/topology.ts";
+import { cgroupRoot } from "./kubelet.ts";
 import { HostExec } from "./lvm/exec.ts";
 import { Lvm } from "./lvm/lvm.ts";
 import { formatBytes } from "./lvm/size.ts";
@@ -24,6 +25,7 @@ export async function standalone(flags: Flags, end: AbortSignal): Promise<number
   const exec = new HostExec();
   const list = flags["volume-groups"];
   if (list === undefined) throw new UsageError(`--volume-groups is required; ${await groupsHere(exec)}`);
+  const cgroups = cgroupRoot(flags);
   const driver = await startStandalone({
     socketPath: socketPath(flags.endpoint!),
     driver: requireDriverName(flags["driver-name"]!),
@@ -32,6 +34,7 @@ export async function standalone(flags: Flags, end: AbortSignal): Promise<number
     groups: parseGroupList(list),
     mountRoots: parseMountRoots(flags["mount-roots"]!),
     exec,
+    ...(cgroups === undefined ? {} : { cgroupRoot: cgroups }),
   });
   await aborted(end);
   return await driver.stop(GRACE_MS) ? 0 : 1;

@@ -18,7 +18,7 @@ import {
   type VolumeContentSource,
 } from "./csi_pb.ts";
 import { page } from "./paging.ts";
-import { mkfsOptions, parseSnapshotParameters, parseVolumeParameters } from "./parameters.ts";
+import { mkfsOptions, parseMutableParameters, parseSnapshotParameters, parseVolumeParameters } from "./parameters.ts";
 import {
   invalid,
   requireName,
@@ -49,6 +49,7 @@ const CAPABILITIES = [
   Rpc.GET_CAPACITY,
   Rpc.EXPAND_VOLUME,
   Rpc.GET_VOLUME,
+  Rpc.MODIFY_VOLUME,
   Rpc.SINGLE_NODE_MULTI_WRITER,
 ];
 
@@ -94,6 +95,13 @@ export function controllerHandlers(options: ControllerOptions): Handlers<typeof 
       return { capacityBytes: volume.size, nodeExpansionRequired: volume.content !== "raw" };
     },
 
+    controllerModifyVolume: async (request) => {
+      const limits = parseMutableParameters(request.mutableParameters);
+      const id = requireVolumeId(request.volumeId);
+      await locks.run("modification", [volumeLock(id)], () => volumes.limit(id, limits));
+      return {};
+    },
+
     controllerGetVolume: async (request) => {
       return { ...volumeAnswer(await volumes.get(requireVolumeId(request.volumeId))), status: {} };
     },
@@ -111,6 +119,7 @@ export function controllerHandlers(options: ControllerOptions): Handlers<typeof 
           return { message: `the volume is for ${content}` };
         }
         parseVolumeParameters(request.parameters);
+        parseMutableParameters(request.mutableParameters);
       } catch (error) {
         if (isUnsupported(error)) return { message: error.message };
         throw error;
@@ -193,10 +202,7 @@ function volumeRequest(request: CreateVolumeRequest): VolumeRequest & { name: st
   const name = requireName(request.name);
   const wanted = requireCapabilities(request.volumeCapabilities);
   const parameters = parseVolumeParameters(request.parameters);
-  const [mutable] = Object.keys(request.mutableParameters);
-  if (mutable !== undefined) {
-    throw invalid(`mutable parameter ${JSON.stringify(mutable)}: volumes have none that can change`);
-  }
+  const mutable = parseMutableParameters(request.mutableParameters); // has precedence (CSI spec, mutable_parameters)
   const type = wanted.kind === "mount" ? wanted.type ?? parameters.type : undefined;
   const range = sizeRange(request.capacityRange, DEFAULT_BYTES);
   return {
@@ -209,6 +215,7 @@ function volumeRequest(request: CreateVolumeRequest): VolumeRequest & { name: st
     mkfsOptions: mkfsOptions(parameters, type),
     shared: parameters.shared,
     erase: parameters.erase,
+    limits: { ...parameters.limits, ...mutable },
   };
 }
 

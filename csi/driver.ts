@@ -9,6 +9,7 @@ import { getLogger } from "@logtape/logtape";
 import type { Exec } from "../lvm/exec.ts";
 import type { GroupMatcher } from "../lvm/groups.ts";
 import type { SnapshotId, VolumeId } from "../lvm/ids.ts";
+import { IoLimiter, type LimitingOptions, type LimitsState } from "../lvm/io_limiter.ts";
 import { Locks } from "../lvm/locks.ts";
 import { Lvm } from "../lvm/lvm.ts";
 import { withRealPaths } from "../lvm/mounts.ts";
@@ -39,6 +40,8 @@ export interface StandaloneOptions {
   readonly groups: GroupMatcher;
   /** The directories below which volumes may be staged and published: absolute, normalized, not the root directory. */
   readonly mountRoots: readonly string[];
+  /** Where a cgroup v2 hierarchy is mounted, for the limits of volumes; without it they are only recorded. */
+  readonly cgroupRoot?: string;
   /** What runs its commands. */
   readonly exec: Exec;
 }
@@ -71,6 +74,8 @@ export interface Services {
   readonly node: Handlers<typeof Node>;
   /** The background work, not yet started. */
   readonly upkeep: Upkeep;
+  /** What holds pods to the limits of their volumes, not yet started. */
+  readonly limiter: IoLimiter;
 }
 
 /** What {@linkcode openMachine} needs. */
@@ -83,6 +88,8 @@ export interface MachineOptions
     /** Of a snapshot. */
     readonly snapshot: (id: SnapshotId) => RecordedLv | undefined;
   };
+  /** How limits of volumes are applied. */
+  readonly limiting?: LimitingOptions;
 }
 
 /** What a driver has on this machine. */
@@ -97,6 +104,8 @@ export interface Machine {
   readonly snapshots: Snapshots;
   /** The volumes in use. */
   readonly staging: Staging;
+  /** What holds pods to the limits of their volumes, not yet started. */
+  readonly limiter: IoLimiter;
   /** Locks by volume and snapshot. */
   readonly locks: Locks;
 }
@@ -106,23 +115,35 @@ export function openMachine(options: MachineOptions): Machine {
   const { exec, driver, groups, mountRoots, recorded, onRemoved } = options;
   const lvm = new Lvm(exec);
   const onError = (error: unknown) => log.warn("upkeep failed", { error });
+  const onLimiterError = (error: unknown) => log.warn("applying limits failed", { error });
   const upkeep = new Upkeep({ lvm, driver, onError, ...(onRemoved && { onRemoved }) });
   const volumes = new Volumes({ lvm, driver, groups, upkeep, ...(recorded && { recorded: recorded.volume }) });
   const snapshots = new Snapshots({ lvm, driver, volumes, upkeep, ...(recorded && { recorded: recorded.snapshot }) });
-  const staging = new Staging({ lvm, volumes, mountRoots });
-  return { lvm, upkeep, volumes, snapshots, staging, locks: new Locks() };
+  const limiter = new IoLimiter({ ...options.limiting, lvm, volumes, onError: onLimiterError });
+  const staging = new Staging({ lvm, volumes, mountRoots, limiter });
+  return { lvm, upkeep, volumes, snapshots, staging, limiter, locks: new Locks() };
 }
 
 /** Puts the services of a standalone driver together; nothing runs yet. */
 export function standaloneServices(options: Omit<StandaloneOptions, "socketPath">): Services {
-  const { driver, version, nodeId, mountRoots } = options;
-  const { lvm, upkeep, volumes, snapshots, staging, locks } = openMachine(options);
+  const { driver, version, nodeId, mountRoots, cgroupRoot } = options;
+  const limiting = { cgroupRoot, onChange: logLimits };
+  const { lvm, upkeep, volumes, snapshots, staging, limiter, locks } = openMachine({ ...options, limiting });
   return {
     identity: identityHandlers({ driver, version, ready: lvmAnswers(lvm) }),
-    controller: controllerHandlers({ volumes: localVolumes(volumes, nodeId), snapshots, locks }),
+    controller: controllerHandlers({ volumes: localVolumes(volumes, { nodeId, limiter }), snapshots, locks }),
     node: nodeHandlers({ staging, nodeId, mountRoots, locks }),
     upkeep,
+    limiter,
   };
+}
+
+/** Says of a driver alone what has become of a volume's limits: nobody else would hear of it. */
+function logLimits(volume: VolumeId, state: LimitsState | undefined): void {
+  if (state === undefined) return;
+  const { applied, reason, message } = state;
+  if (applied) log.info("limits are applied", { volume, message });
+  else log.warn("limits are not applied", { volume, reason, message });
 }
 
 /**
@@ -133,20 +154,25 @@ export function standaloneServices(options: Omit<StandaloneOptions, "socketPath"
 export async function startStandalone(options: StandaloneOptions): Promise<Driver> {
   const { driver, version, nodeId, groups, exec } = options;
   const mountRoots = await withRealPaths(options.mountRoots);
-  const { identity, controller, node, upkeep } = standaloneServices({ ...options, mountRoots });
+  const { identity, controller, node, upkeep, limiter } = standaloneServices({ ...options, mountRoots });
   const server = await serve(options.socketPath, [
     bindService(Identity, identity),
     bindService(Controller, controller),
     bindService(Node, node),
   ]);
   upkeep.start();
+  if (options.cgroupRoot !== undefined) limiter.look(); // else there is nothing to be applied
   log.info("serving", { socket: server.path, driver, version, nodeId, groups: String(groups), mountRoots });
 
   return {
     socketPath: server.path,
-    settled: () => upkeep.settled(),
+    settled: async () => {
+      await limiter.settled();
+      await upkeep.settled();
+    },
     stop: async (graceMs) => {
       const drained = await server.close(graceMs);
+      await limiter.stop();
       await upkeep.stop();
       await exec.settled();
       log.info("stopped", { drained });

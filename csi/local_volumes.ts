@@ -5,11 +5,20 @@
  */
 
 import { StorageError } from "../lvm/error.ts";
+import type { IoLimiter } from "../lvm/io_limiter.ts";
 import type { Volume, Volumes } from "../lvm/volumes.ts";
 import type { StoredVolume, VolumeService } from "./volume_service.ts";
 
+/** What {@linkcode localVolumes} needs beside the volumes. */
+export interface LocalVolumesOptions {
+  /** The name of this node. */
+  readonly nodeId: string;
+  /** Holds pods to the limits of their volumes. */
+  readonly limiter: Pick<IoLimiter, "look">;
+}
+
 /** The volumes of this machine, as those of its only node. */
-export function localVolumes(volumes: Volumes, nodeId: string): VolumeService {
+export function localVolumes(volumes: Volumes, { nodeId, limiter }: LocalVolumesOptions): VolumeService {
   const stored = ({ id, size, tags: { content } }: Volume): StoredVolume => ({
     id,
     size,
@@ -29,7 +38,15 @@ export function localVolumes(volumes: Volumes, nodeId: string): VolumeService {
       return { id, size, content: content.state === "raw" ? "raw" : content.type, nodeId };
     },
     delete: (id) => volumes.delete(id),
-    expand: async (id, range) => stored(await volumes.expand(id, range)),
+    expand: async (id, range) => {
+      const volume = await volumes.expand(id, range);
+      if (volume.tags.limits !== undefined) limiter.look(); // some may be for each GiB
+      return stored(volume);
+    },
+    limit: async (id, limits) => {
+      await volumes.limit(id, limits);
+      limiter.look();
+    },
     get: async (id) => stored(await volumes.get(id)),
     list: async () => (await volumes.list()).map(stored),
     capacity: async (groups, node = nodeId) =>

@@ -11,6 +11,7 @@ import { closestString } from "@std/text/closest-string";
 import { RE2JS } from "re2js";
 import { DEFAULT_FILESYSTEM, type FilesystemType, parseMkfsOptions } from "../lvm/filesystem.ts";
 import { ANY_GROUP, anyOf, exactly, type GroupMatcher, type GroupPreference } from "../lvm/groups.ts";
+import { IO_LIMIT_PARAMETERS, type IoLimits, readIoLimits } from "../lvm/io_limits.ts";
 import { FULL_STORE, parseStoreSize, type StoreSize } from "../lvm/store_size.ts";
 import { type Erasure, ERASURES } from "../lvm/tags.ts";
 import { requireFilesystemType } from "./capability.ts";
@@ -30,6 +31,8 @@ export interface VolumeParameters {
   readonly mkfsOptions: string;
   /** What becomes of a volume's data when it is deleted. */
   readonly erase: Erasure;
+  /** What is said of the limits of a volume's IO. */
+  readonly limits: IoLimits;
 }
 
 /** The longest pattern that is accepted, in characters. */
@@ -52,6 +55,7 @@ const VOLUME_PARAMETERS = [
   "mkfsOptions",
   "shared",
   "erase",
+  ...IO_LIMIT_PARAMETERS,
 ] as const;
 
 /** OpenEBS's names in lower case, and which of ours has the meaning. */
@@ -77,7 +81,22 @@ export function parseVolumeParameters(parameters: Readonly<Record<string, string
     shared: oneOf(given, "shared", ["yes", "no"]) === "yes",
     mkfsOptions: given.get("mkfsOptions") ?? "",
     erase: oneOf(given, "erase", ERASURES),
+    limits: readIoLimits(given),
   };
+}
+
+/**
+ * What the mutable parameters say, those of a VolumeAttributesClass: the parameters that may change while there is a volume.
+ *
+ * @throws {StorageError} `InvalidArgument` naming the one that is wrong.
+ */
+export function parseMutableParameters(parameters: Readonly<Record<string, string>>): IoLimits {
+  const given = Object.entries(parameters).filter(([key]) => !key.startsWith(RESERVED_PREFIX));
+  const unknown = given.find(([key]) => !IO_LIMIT_PARAMETERS.includes(key));
+  if (unknown === undefined) return readIoLimits(new Map(given));
+  throw invalid(
+    `mutable parameter ${quote(unknown[0])}: cannot change; what can are ${IO_LIMIT_PARAMETERS.join(", ")}`,
+  );
 }
 
 /** The arguments for mkfs that the parameters name. @throws {StorageError} `InvalidArgument`. */

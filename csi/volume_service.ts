@@ -7,6 +7,7 @@
 
 import type { FilesystemType } from "../lvm/filesystem.ts";
 import type { GroupCapacity, GroupMatcher } from "../lvm/groups.ts";
+import type { IoLimits } from "../lvm/io_limits.ts";
 import type { SnapshotId, VolumeId } from "../lvm/ids.ts";
 import type { SizeRange } from "../lvm/size.ts";
 import type { Snapshot, SnapshotRequest } from "../lvm/snapshots.ts";
@@ -40,6 +41,8 @@ export interface VolumeService {
   delete(id: VolumeId): Promise<void>;
   /** Grows the volume to at least the size asked for; it never shrinks. */
   expand(id: VolumeId, range: SizeRange): Promise<StoredVolume>;
+  /** Records limits of the volume's IO in place of those of the same names; the others stay. All, or none. */
+  limit(id: VolumeId, limits: IoLimits): Promise<void>;
   /** The volume. */
   get(id: VolumeId): Promise<StoredVolume>;
   /** All volumes, in the order of their ids. */

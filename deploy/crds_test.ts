@@ -1,5 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { FILESYSTEM_TYPES } from "../lvm/filesystem.ts";
+import { IO_LIMIT_PARAMETERS } from "../lvm/io_limits.ts";
 import { parseQuantity } from "../lvm/size.ts";
 import { parseStoreSize } from "../lvm/store_size.ts";
 import { ERASURES } from "../lvm/tags.ts";
@@ -87,12 +88,12 @@ Deno.test("columns and selectable fields are fields that there are", () => {
   }
 });
 
-Deno.test("of a volume's spec all but size, limit and node is fixed, and the schema says so", () => {
+Deno.test("of a volume's spec all but size, limits and node is fixed, and the schema says so", () => {
   const fixed = Object.entries(part("LVMVolume.spec").properties!).filter(([, schema]) =>
     schema["x-kubernetes-validations"]?.some(({ rule }) => rule === "self == oldSelf")
   ).map(([name]) => name);
   const all = Object.keys(part("LVMVolume.spec").properties!);
-  assertEquals(all.filter((name) => !fixed.includes(name)).sort(), ["limit", "nodeName", "size"]);
+  assertEquals(all.filter((name) => !fixed.includes(name)).sort(), ["ioLimits", "limit", "nodeName", "size"]);
   const said = all.filter((name) => /Fixed\.$/.test(part(`LVMVolume.spec.${name}`).description!));
   assertEquals(said, fixed);
 });
@@ -104,6 +105,7 @@ Deno.test("a snapshot's spec is fixed as a whole", () => {
 Deno.test("the words of a volume's spec are the driver's", () => {
   assertEquals(part("LVMVolume.spec.fsType").enum, [...FILESYSTEM_TYPES]);
   assertEquals(part("LVMVolume.spec.erase").enum, [...ERASURES]);
+  assertEquals(Object.keys(part("LVMVolume.spec.ioLimits").properties!), [...IO_LIMIT_PARAMETERS]);
 });
 
 Deno.test.each([

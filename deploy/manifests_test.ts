@@ -142,11 +142,14 @@ Deno.test("the agent has the host's paths that LVM needs, kubelet's for its moun
   const root = flagsOf(node.containers[0].args).get("kubelet-root");
   assertEquals(
     Object.values(paths).sort(),
-    ["/dev", "/etc/lvm", "/run/lock/lvm", "/run/udev", "/var/cache/denolith", root].sort(),
+    ["/dev", "/etc/lvm", "/run/lock/lvm", "/run/udev", "/sys/fs/cgroup", "/var/cache/denolith", root].sort(),
   );
+  const cgroups = flagsOf(node.containers[0].args).get("cgroup-root");
   for (const { name, mountPath, mountPropagation } of node.containers[0].volumeMounts) {
+    // Deno refuses /sys
+    if (paths[name] === "/sys/fs/cgroup") assertEquals(mountPath, cgroups);
     // the driver gives paths to kubelet, and to LVM of the host's records: they are the same on both sides
-    if (paths[name] !== undefined) assertEquals(mountPath, paths[name]);
+    else if (paths[name] !== undefined) assertEquals(mountPath, paths[name]);
     assertEquals(mountPropagation, mountPath === root ? "Bidirectional" : undefined);
   }
   assertEquals([node.hostPID, node.hostNetwork, node.hostIPC], [undefined, undefined, undefined]);

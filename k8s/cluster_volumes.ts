@@ -7,6 +7,7 @@
 import { StorageError } from "../lvm/error.ts";
 import type { FilesystemType } from "../lvm/filesystem.ts";
 import type { GroupCapacity, GroupMatcher } from "../lvm/groups.ts";
+import { type IoLimits, isLimited } from "../lvm/io_limits.ts";
 import type { VolumeId } from "../lvm/ids.ts";
 import { formatBytes, formatQuantity, type SizeRange } from "../lvm/size.ts";
 import { type ApiClient, isConflict, isNotFound } from "./client.ts";
@@ -16,7 +17,7 @@ import { isDeleting, NodeObjects, unavailable } from "./node_objects.ts";
 import { chooseNode, nodeCapacity, type NodeChoice } from "./placement.ts";
 import { type ParseGroups, Rooms } from "./rooms.ts";
 import { keepsSource } from "./snapshot_spec.ts";
-import { actualSize, lvmVolumeFor, type NamedRequest, requireSatisfying } from "./volume_spec.ts";
+import { actualSize, ioLimitsPatch, lvmVolumeFor, type NamedRequest, requireSatisfying } from "./volume_spec.ts";
 
 /** A volume that exists. */
 export interface ClusterVolume {
@@ -148,6 +149,23 @@ export class ClusterVolumes {
     };
     await this.#takeBack(grown);
     throw new StorageError(code, message);
+  }
+
+  /**
+   * Records limits of the volume's IO in place of those of the same names; the others stay. Its node applies them to the pods
+   * that have it, and to those that come.
+   *
+   * @throws {StorageError} `NotFound`, `Lost`, `Unavailable`.
+   */
+  async limit(id: VolumeId, limits: IoLimits): Promise<void> {
+    await this.get(id);
+    if (!isLimited(limits)) return;
+    try {
+      // whatever the copy shows: it may be from before another change
+      await this.#client.patch(lvmVolumes, { name: id }, { merge: { spec: { ioLimits: ioLimitsPatch(limits) } } });
+    } catch (error) {
+      throw unavailable(`limiting volume ${id}`, error);
+    }
   }
 
   /** The volume. @throws {StorageError} `NotFound` or `Lost`. */

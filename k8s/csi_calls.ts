@@ -116,6 +116,16 @@ export interface ExpandedVolume {
   readonly nodeExpansionRequired: boolean;
 }
 
+/** A request for other attributes of a volume. */
+export interface ModifyVolumeRequest {
+  /** Its handle. */
+  readonly volumeId: string;
+  /** The parameters of the VolumeAttributesClass. */
+  readonly mutableParameters: Readonly<Record<string, string>>;
+  /** Secrets. Never to be logged. */
+  readonly secrets: Readonly<Record<string, string>>;
+}
+
 /** A request for a snapshot. */
 export interface CreateSnapshotRequest {
   /** The request's name. */
@@ -165,6 +175,8 @@ export interface CsiCalls {
   deleteVolume(request: DeleteVolumeRequest, options: CallOptions): Promise<void>;
   /** Grows a volume; never shrinks it. A group that is full is `OutOfRange`. */
   expandVolume(request: ExpandVolumeRequest, options: CallOptions): Promise<ExpandedVolume>;
+  /** Changes what can change of a volume while it is used: all that is named, or nothing. */
+  modifyVolume(request: ModifyVolumeRequest, options: CallOptions): Promise<void>;
   /** Takes a snapshot, or goes on taking the one of that name. A group that is full is `ResourceExhausted`. */
   createSnapshot(request: CreateSnapshotRequest, options: CallOptions): Promise<TakenSnapshot>;
   /** Removes a snapshot; one that is not there is no failure. */
@@ -225,6 +237,12 @@ export class CallError extends Error {
     super(message);
     this.code = code;
   }
+}
+
+/** The name of the code that a failure has; `Unknown` where that decides nothing here. */
+export function codeName(error: unknown): string {
+  const code = error instanceof CallError ? error.code : undefined;
+  return Object.entries(Code).find(([, known]) => known === code)?.[0] ?? "Unknown";
 }
 
 const MAYBE: readonly number[] = [Code.Canceled, Code.DeadlineExceeded, Code.Unavailable, Code.Aborted];

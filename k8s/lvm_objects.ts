@@ -92,6 +92,8 @@ export interface LvmVolumeSpec {
   mkfsOptions?: string[];
   shared: boolean;
   erase: Erasure;
+  /** Limits of its IO, as its parameters say them. */
+  ioLimits?: Record<string, string>;
 }
 
 /** What a volume's node made of it. Sizes are quantities. */

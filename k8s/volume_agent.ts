@@ -6,20 +6,23 @@
 
 import type { GroupMatcher } from "../lvm/groups.ts";
 import type { VolumeId } from "../lvm/ids.ts";
+import type { IoLimiter, LimitsState } from "../lvm/io_limiter.ts";
 import { type Locks, volumeLock } from "../lvm/locks.ts";
 import type { VolumeGroup } from "../lvm/report.ts";
 import { formatBytes, formatQuantity } from "../lvm/size.ts";
 import { requireSatisfying, type Volume, type Volumes } from "../lvm/volumes.ts";
-import { LVM_VOLUME_FINALIZER, type LvmVolume, type LvmVolumeStatus } from "./lvm_objects.ts";
+import { LVM_VOLUME_FINALIZER, type LvmVolume, lvmVolumes, type LvmVolumeStatus } from "./lvm_objects.ts";
 import { type AgentOptions, isAnswered, ObjectAgent } from "./object_agent.ts";
 import { lostStatus } from "./object_status.ts";
 import { volumeRequestOf, wantedRange } from "./volume_spec.ts";
-import { madeStatus } from "./volume_status.ts";
+import { limitsConditions, madeStatus } from "./volume_status.ts";
 
 /** What {@linkcode VolumeAgent} needs. */
 export interface VolumeAgentOptions extends AgentOptions<LvmVolume> {
   /** The volumes of this machine, which know what the objects record. */
   readonly volumes: Volumes;
+  /** Holds pods to the limits of their volumes. */
+  readonly limiter: Pick<IoLimiter, "stateOf">;
   /** Locks by volume, shared with the Node service. */
   readonly locks: Locks;
   /** Reads a list of volume groups. */
@@ -44,7 +47,7 @@ export class VolumeAgent {
       settle: (object) => this.#settle(object, idOf(object)),
       see: (object, groups) => {
         const found = volumes.locate(groups, idOf(object));
-        if (found.state === "present") return madeStatus(object, found.volume);
+        if (found.state === "present") return this.#made(object, found.volume);
         return found.state === "lost" ? lostStatus(object, found.error) : undefined;
       },
       remove: (object) => locks.run("deletion", [volumeLock(idOf(object))], () => volumes.delete(idOf(object))),
@@ -55,6 +58,19 @@ export class VolumeAgent {
   /** Does what the object of the name asks for next, and writes what is true. Whatever is in doubt is tried again. */
   reconcile(name: string): Promise<void> {
     return this.#objects.reconcile(name);
+  }
+
+  /** Writes what has become of a volume's limits, and tells people what they may have to act on. */
+  async tellLimits(id: VolumeId, limits: LimitsState | undefined): Promise<void> {
+    const { objects, events, client } = this.#options;
+    const object = objects.get(id);
+    if (object?.status?.lvUUID === undefined) return;
+    const { uid } = object.metadata;
+    // nothing else of the status: its own turn may be writing that
+    const merge = { metadata: { uid }, status: { conditions: limitsConditions(object, limits) } };
+    await client.patch(lvmVolumes, { name: id }, { merge, subresource: "status" });
+    if (limits?.applied) events.record(object, "Normal", "LimitsApplied", limits.message);
+    else if (limits !== undefined) events.record(object, "Warning", "LimitsNotApplied", limits.message);
   }
 
   /** Writes what a report shows of the volumes that were made: grown, lost or found again without this driver. */
@@ -76,7 +92,11 @@ export class VolumeAgent {
     if (volume.size < wantedRange(object).required && !isAnswered(object)) {
       return await locks.run("expansion", [volumeLock(id)], () => this.#grow(object, volume));
     }
-    await this.#objects.write(object, madeStatus(object, volume));
+    await this.#objects.write(object, this.#made(object, volume));
+  }
+
+  #made(object: LvmVolume, volume: Volume): LvmVolumeStatus {
+    return madeStatus(object, volume, this.#options.limiter.stateOf(volume.id));
   }
 
   /** Makes the LV. The choice of its group is saved before, its UUID after. */
@@ -89,7 +109,7 @@ export class VolumeAgent {
     });
     onChange();
     const volume = volumes.require(await lvm.reportOfChanges(), request.id);
-    await this.#objects.write(latest, madeStatus(latest, volume));
+    await this.#objects.write(latest, this.#made(latest, volume));
     events.record(object, "Normal", "Created", `made ${volume.group.name}/${volume.lv.name} of ${formatBytes(size)}`);
   }
 
@@ -99,7 +119,7 @@ export class VolumeAgent {
     await this.#objects.write(object, { ...object.status, size: formatQuantity(before.size) });
     const grown = await volumes.expand(before.id, wantedRange(object));
     onChange();
-    await this.#objects.write(object, madeStatus(object, grown));
+    await this.#objects.write(object, this.#made(object, grown));
     events.record(object, "Normal", "Grown", `grew from ${formatBytes(before.size)} to ${formatBytes(grown.size)}`);
   }
 }

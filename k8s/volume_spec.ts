@@ -6,6 +6,7 @@
 
 import { StorageError } from "../lvm/error.ts";
 import { ANY_GROUP, type GroupMatcher } from "../lvm/groups.ts";
+import { IO_LIMIT_PARAMETERS, type IoLimits, isLimited, readIoLimits, writeIoLimits } from "../lvm/io_limits.ts";
 import { parseVolumeId } from "../lvm/ids.ts";
 import { formatBytes, formatQuantity, parseQuantity, type SizeRange } from "../lvm/size.ts";
 import type { VolumeRequest } from "../lvm/volumes.ts";
@@ -24,7 +25,7 @@ export interface Placement {
 
 /** The object that asks the node for the volume. */
 export function lvmVolumeFor(request: NamedRequest, { driver, nodeName }: Placement): LvmVolume {
-  const { id, name, range, groups, preference, content, mkfsOptions, shared, erase } = request;
+  const { id, name, range, groups, preference, content, mkfsOptions, shared, erase, limits = {} } = request;
   const spec: LvmVolumeSpec = {
     driverName: driver,
     requestName: name,
@@ -38,6 +39,7 @@ export function lvmVolumeFor(request: NamedRequest, { driver, nodeName }: Placem
     ...(mkfsOptions.length === 0 ? {} : { mkfsOptions: [...mkfsOptions] }),
     shared,
     erase,
+    ...(isLimited(limits) ? { ioLimits: writeIoLimits(limits) } : {}),
   };
   return {
     apiVersion: `${LVM_GROUP}/v1alpha1`,
@@ -48,7 +50,7 @@ export function lvmVolumeFor(request: NamedRequest, { driver, nodeName }: Placem
 }
 
 /**
- * The request that an object stands for.
+ * The request that an object stands for. Limits of its IO are not in it: they change, and stand in the object alone.
  *
  * @param parseGroups reads a list of volume groups
  * @throws {StorageError} `InvalidArgument` when it cannot be read: it was written by somebody else.
@@ -81,6 +83,22 @@ export function wantedRange(object: LvmVolume): SizeRange {
   const most = parseQuantity(limit);
   if (most === undefined) throw invalid(object, `its limit ${JSON.stringify(limit)} is no size`);
   return { required, limit: most };
+}
+
+/** What an object says of the limits of its volume's IO. @throws {StorageError} `InvalidArgument` */
+export function ioLimitsOf(object: LvmVolume): IoLimits {
+  try {
+    return readIoLimits(new Map(Object.entries(object.spec.ioLimits ?? {})));
+  } catch (error) {
+    throw invalid(object, error instanceof Error ? error.message : String(error));
+  }
+}
+
+/** The change of what an object says of them: the limits of the same names are replaced, whichever way they were said. */
+export function ioLimitsPatch(limits: IoLimits): Record<string, string | null> {
+  const names = Object.keys(limits);
+  const replaced = IO_LIMIT_PARAMETERS.filter((parameter) => names.some((name) => parameter.startsWith(name)));
+  return { ...Object.fromEntries(replaced.map((parameter) => [parameter, null])), ...writeIoLimits(limits) };
 }
 
 /** The size that a volume has, in bytes; `undefined` while it has none. */

@@ -8,6 +8,8 @@ import { namedRequest } from "../tests/fake/request.ts";
 import type { LvmVolume, LvmVolumeSpec, LvmVolumeStatus } from "./lvm_objects.ts";
 import {
   actualSize,
+  ioLimitsOf,
+  ioLimitsPatch,
   lvmVolumeFor,
   type NamedRequest,
   requireSatisfying,
@@ -95,7 +97,18 @@ Deno.test("an object that somebody else wrote is refused with what is wrong in i
     [changed({ limit: "-1" }), `its limit "-1" is no size`],
     [changed({ volumeGroups: "/(/" }), "volume groups"],
   ];
+  fails("InvalidArgument", () => ioLimitsOf(changed({ ioLimits: { readIops: "0" } })), "reading LVMVolume");
   for (const [object, words] of cases) fails("InvalidArgument", () => volumeRequestOf(object, parseGroupList), words);
+});
+
+Deno.test("ioLimitsPatch() replaces limits of the same names, whichever way they were said", () => {
+  assertEquals(ioLimitsPatch({}), {});
+  assertEquals(ioLimitsPatch({ readIops: { rate: 5n, perGiB: true }, writeBps: "max" }), {
+    readIops: null,
+    readIopsPerGiB: "5",
+    writeBps: "max",
+    writeBpsPerGiB: null,
+  });
 });
 
 Deno.test("sizes: what is wanted stands in the spec, what is there in the status", () => {

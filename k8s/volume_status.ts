@@ -5,13 +5,25 @@
  */
 
 import { formatQuantity } from "../lvm/size.ts";
+import type { LimitsState } from "../lvm/io_limiter.ts";
 import type { Volume } from "../lvm/volumes.ts";
-import type { LvmVolume, LvmVolumeStatus } from "./lvm_objects.ts";
-import { conditionsOf, groupHealth } from "./object_status.ts";
+import type { Condition, LvmVolume, LvmVolumeStatus } from "./lvm_objects.ts";
+import { conditionsOf, type Finding, groupHealth } from "./object_status.ts";
 import { wantedRange } from "./volume_spec.ts";
 
-/** The status of a volume whose LV is there. An error that a growth ended with stays until another size is wanted. */
-export function madeStatus(object: LvmVolume, { lv, group, size }: Volume): LvmVolumeStatus {
+/** The condition which says whether the volume's limits hold for the pods that have it; absent while none has. */
+const LIMITS = "IOLimited";
+
+/**
+ * The status of a volume whose LV is there. An error that a growth ended with stays until another size is wanted.
+ *
+ * @param limits what has become of its limits, if it has any and pods have it
+ */
+export function madeStatus(
+  object: LvmVolume,
+  { lv, group, size }: Volume,
+  limits?: LimitsState,
+): LvmVolumeStatus {
   const { metadata: { generation = 0 }, status } = object;
   const refused = status?.error !== undefined && status.observedGeneration === generation &&
     size < wantedRange(object).required;
@@ -25,9 +37,20 @@ export function madeStatus(object: LvmVolume, { lv, group, size }: Volume): LvmV
     devicePath: lv.devicePath,
     size: formatQuantity(size),
     ...(refused ? { error: status.error! } : {}),
-    conditions: conditionsOf(object, {
+    conditions: limitsConditions(object, limits, {
       Ready: { status: "True", reason: "Made", message: "its logical volume is there" },
       Healthy: groupHealth(group),
     }),
   };
+}
+
+/** The conditions of a volume with what has become of its limits, and with those findings. */
+export function limitsConditions(
+  object: LvmVolume,
+  limits: LimitsState | undefined,
+  findings: Readonly<Record<string, Finding>> = {},
+): Condition[] {
+  if (limits === undefined) return conditionsOf(object, findings).filter(({ type }) => type !== LIMITS);
+  const { applied, reason, message } = limits;
+  return conditionsOf(object, { ...findings, [LIMITS]: { status: applied ? "True" : "False", reason, message } });
 }

@@ -12,6 +12,7 @@ import { StorageError } from "./error.ts";
 import { type Exec, runOk } from "./exec.ts";
 import { bindFlags, growCommand } from "./filesystem.ts";
 import { type VolumeId, volumeLvName } from "./ids.ts";
+import type { IoLimiter } from "./io_limiter.ts";
 import type { Lvm } from "./lvm.ts";
 import {
   bindMount,
@@ -44,6 +45,8 @@ export interface StagingOptions {
   readonly volumes: Volumes;
   /** The directories below which volumes may be mounted, with their real paths. */
   readonly mountRoots: readonly string[];
+  /** Holds pods to the limits of their volumes; nobody by default. */
+  readonly limiter?: Pick<IoLimiter, "published" | "unpublished">;
 }
 
 /** The volumes in use on this machine. */
@@ -52,6 +55,7 @@ export class Staging {
   readonly #exec: Exec;
   readonly #volumes: Volumes;
   readonly #mountRoots: readonly string[];
+  readonly #limiter: StagingOptions["limiter"];
 
   /** Makes the service; it keeps no state. */
   constructor(options: StagingOptions) {
@@ -59,6 +63,7 @@ export class Staging {
     this.#exec = options.lvm.exec;
     this.#volumes = options.volumes;
     this.#mountRoots = options.mountRoots;
+    this.#limiter = options.limiter;
   }
 
   /**
@@ -128,7 +133,9 @@ export class Staging {
       throw new StorageError("FailedPrecondition", `publishing volume ${id}: it is not staged at ${stagingPath}`);
     }
     const device = block ? await verifyDevice(this.#exec, volume.lv) : undefined;
-    if (published(id, mounts, ours, target, publication.readOnly, device)) return;
+    if (published(id, mounts, ours, target, publication.readOnly, device)) {
+      return await this.#limiter?.published(volume, target);
+    }
 
     const others = ours.filter((mount) => mount.target !== stagingPath);
     refuseFurther(volume, publication, others, device);
@@ -143,6 +150,7 @@ export class Staging {
       if (made) await Deno.remove(target).catch(() => {}); // the first error is the one to tell
       throw error;
     }
+    await this.#limiter?.published(volume, target);
   }
 
   /**
@@ -154,6 +162,7 @@ export class Staging {
   async unpublish(id: VolumeId, publishedAt: string): Promise<void> {
     const target = await canonical(publishedAt, this.#mountRoots);
     await this.#unmountAll(id, target);
+    this.#limiter?.unpublished(id, target);
     await removeTarget(target);
   }
 

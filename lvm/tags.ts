@@ -9,6 +9,7 @@
 
 import { StorageError } from "./error.ts";
 import { type FilesystemType, parseFilesystemType } from "./filesystem.ts";
+import { type IoLimits, isLimited, parseShortIoLimits, shortIoLimits } from "./io_limits.ts";
 import { parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from "./ids.ts";
 
 /** What is on a volume's device. It only ever goes forward, and each step is written before the deed that it names. */
@@ -40,6 +41,8 @@ export interface VolumeTags {
   readonly shared: boolean;
   /** What becomes of its data when it is deleted. */
   readonly erase: Erasure;
+  /** What is said of the limits of its IO, where that is recorded in tags; nothing by default. */
+  readonly limits?: IoLimits;
 }
 
 /** What the tags of a snapshot's LV say. */
@@ -67,6 +70,7 @@ const VOLUME = "denolith.volume=";
 const CONTENT = "denolith.fs=";
 const MKFS = "denolith.mkfs=";
 const UNSHARED = "denolith.shared=no";
+const LIMITS = "denolith.io=";
 const SNAPSHOT = "denolith.snapshot=";
 const SOURCE = "denolith.source=";
 const ERASE = "denolith.erase=";
@@ -83,6 +87,7 @@ export function volumeTags(driver: string, tags: VolumeTags): string[] {
     ...(tags.mkfsOptions.length === 0 ? [] : [MKFS + encode(tags.mkfsOptions.join(" "))]),
     ...(tags.shared ? [] : [UNSHARED]),
     ...eraseTags(tags.erase),
+    ...limitsTags(tags.limits),
   ];
 }
 
@@ -107,14 +112,26 @@ export function parseVolumeTags(driver: string, tags: readonly string[]): Volume
   const parsed = parseVolumeId(id);
   const content = parseContent(valueOf(tags, CONTENT));
   const erase = parseErasure(tags);
-  if (parsed === undefined || content === undefined || erase === undefined) throw unreadable(tags);
+  const limits = parseShortIoLimits(valueOf(tags, LIMITS) ?? "");
+  if (parsed === undefined || content === undefined || erase === undefined || limits === undefined) {
+    throw unreadable(tags);
+  }
   return {
     id: parsed,
     content,
     mkfsOptions: decode(valueOf(tags, MKFS) ?? "").split(" ").filter((option) => option !== ""),
     shared: !tags.includes(UNSHARED),
     erase,
+    ...(isLimited(limits) ? { limits } : {}),
   };
+}
+
+/** The change of tags, as lvchange's arguments, which records other limits of a volume's IO. */
+export function changeLimits(from: IoLimits | undefined, to: IoLimits): string[] {
+  return [
+    ...limitsTags(from).flatMap((tag) => ["--deltag", tag]),
+    ...limitsTags(to).flatMap((tag) => ["--addtag", tag]),
+  ];
 }
 
 /** The tag that records what is on a volume. */
@@ -198,6 +215,11 @@ export function usedLvUuids(driver: string, id: VolumeId, groupTags: readonly st
 /** The default takes no tag. */
 function eraseTags(erase: Erasure): string[] {
   return erase === ERASURES[0] ? [] : [ERASE + erase];
+}
+
+/** Where nothing is said, there is no tag. */
+function limitsTags(limits: IoLimits = {}): string[] {
+  return isLimited(limits) ? [LIMITS + shortIoLimits(limits)] : [];
 }
 
 function parseErasure(tags: readonly string[]): Erasure | undefined {

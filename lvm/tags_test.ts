@@ -2,7 +2,9 @@ import { assertEquals, assertMatch, assertThrows } from "@std/assert";
 import fc from "fast-check";
 import { StorageError } from "./error.ts";
 import { snapshotIdOf, volumeIdOf } from "./ids.ts";
+import type { IoLimits } from "./io_limits.ts";
 import {
+  changeLimits,
   type ContentRecord,
   ERASURES,
   parseDeletedTags,
@@ -26,6 +28,12 @@ const CONTENTS: ContentRecord[] = [
   { state: "formatted", type: "btrfs", uuid },
 ];
 
+const LIMITS: { limits?: IoLimits }[] = [
+  {},
+  { limits: { readIops: { rate: 500n, perGiB: false }, writeBps: { rate: 4n << 20n, perGiB: true } } },
+  { limits: { writeIops: "max", readBps: { rate: 1000n, perGiB: false } } },
+];
+
 Deno.test("volume tags come back as they were, whatever the mkfs options, and LVM takes them", () => {
   const options = fc.array(
     fc.string({ unit: "binary", minLength: 1 }).filter((text) => !text.includes(" ") && text.isWellFormed()),
@@ -36,12 +44,21 @@ Deno.test("volume tags come back as they were, whatever the mkfs options, and LV
     mkfsOptions: options,
     shared: fc.boolean(),
     erase: fc.constantFrom(...ERASURES),
-  });
+  }).chain((volume) => fc.constantFrom(...LIMITS.map((limits) => ({ ...volume, ...limits }))));
   fc.assert(fc.property(volumes, (volume) => {
     const tags = volumeTags("lvm.denolith.dev", volume);
     for (const tag of tags) assertMatch(tag, /^[A-Za-z0-9_+.\-/=!:&#]+$/);
     assertEquals(parseVolumeTags("lvm.denolith.dev", tags), volume);
   }));
+});
+
+Deno.test("limits are one tag, which is changed as a whole; where there are none, there is no tag", () => {
+  const [none, some, other] = LIMITS.map(({ limits }) => limits);
+  const [before] = volumeTags("d", { ...volume, limits: some! }).filter((tag) => tag.includes(".io="));
+  assertEquals(before, "denolith.io=ri500:wb4Mi/g");
+  assertEquals(changeLimits(some, other!), ["--deltag", before, "--addtag", "denolith.io=wimax:rb1000"]);
+  assertEquals(changeLimits(none, some!), ["--addtag", before]);
+  assertThrows(() => parseVolumeTags("d", [...volumeTags("d", volume), "denolith.io=fast"]), StorageError);
 });
 
 Deno.test("tags of another driver, of nobody, or of a snapshot are no volume of ours", () => {

@@ -16,6 +16,7 @@ import {
   type GroupMatcher,
   type GroupPreference,
 } from "./groups.ts";
+import { type IoLimits, isSameLimits } from "./io_limits.ts";
 import { freeLvName, type VolumeId, volumeLvName } from "./ids.ts";
 import { type Lvm, requireAnswer } from "./lvm.ts";
 import { deviceMounts, readMounts } from "./mounts.ts";
@@ -23,6 +24,7 @@ import { removeRecords } from "./records.ts";
 import type { LogicalVolume, VolumeGroup } from "./report.ts";
 import { formatBytes, sizeInExtents, type SizeRange } from "./size.ts";
 import {
+  changeLimits,
   type ContentRecord,
   type Erasure,
   markVolumeDeleted,
@@ -70,6 +72,8 @@ export interface VolumeRequest {
   readonly shared: boolean;
   /** What becomes of its data when it is deleted. */
   readonly erase: Erasure;
+  /** What is said of the limits of its IO, to be recorded in its tags; nothing by default. */
+  readonly limits?: IoLimits;
 }
 
 /** What {@linkcode Volumes} needs. */
@@ -225,6 +229,20 @@ export class Volumes {
       throw error instanceof StorageError && error.kind === "NoSpace" ? full(error) : error;
     }
     return { ...volume, size, lv: { ...lv, size } };
+  }
+
+  /**
+   * Records limits of the volume's IO in place of those of the same names; the others stay (CSI spec,
+   * ControllerModifyVolume). All of them are one tag, so either all are recorded or none.
+   *
+   * @throws {StorageError} `NotFound`, `Lost`.
+   */
+  async limit(id: VolumeId, limits: IoLimits): Promise<void> {
+    const { lv, group, tags } = await this.get(id);
+    const changed = { ...tags.limits, ...limits };
+    if (isSameLimits(tags.limits ?? {}, changed)) return;
+    const args = ["lvchange", ...changeLimits(tags.limits, changed), `${group.name}/${lv.name}`];
+    await this.#lvm.change(group, args);
   }
 
   /**

@@ -12,6 +12,12 @@ export const OTHER_VALUES: Values = {
   kubeletDir: "/var/lib/k0s/kubelet",
   volumeGroups: ["data", "/fast-.*/"],
   topologyLabels: ["topology.kubernetes.io/zone", "rack"],
+  ioLimits: {
+    readIopsPerGiB: "data=100,/fast-.*/=500",
+    writeIopsPerGiB: "data=50",
+    readBpsPerGiB: "data=4Mi",
+    writeBpsPerGiB: "data=2Mi",
+  },
   image: {
     repository: "registry.example/storage/denolith",
     tag: "0.2.0-rc.1",

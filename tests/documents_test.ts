@@ -23,6 +23,7 @@ Deno.test("docs/kubernetes.md lists the metrics that there are, with their label
   const metrics = new Metrics();
   metrics.watchGroups(() => []);
   metrics.watchOrphans({ orphans: () => 0, lost: () => 0 });
+  metrics.watchLimits(() => []);
   const names = [...(await metrics.text()).matchAll(/^# HELP (\S+)/gm)].map(([, name]) => name);
   assertEquals(firstColumn(chapter(kubernetes, "Metrics")).sort(), names.sort());
 });

@@ -7,6 +7,7 @@
 import { erasureContract } from "./erasure.ts";
 import { hostileContract } from "./hostile.ts";
 import type { Host } from "./host.ts";
+import { limitsContract, standaloneLimitsContract } from "./limits.ts";
 import { safetyContract } from "./safety.ts";
 import { snapshotsContract } from "./snapshots.ts";
 import { stagingContract } from "./staging.ts";
@@ -23,6 +24,8 @@ export function livesContract(host: Host): void {
   volumesContract(host);
   snapshotsContract(host);
   stagingContract(host);
+  limitsContract(host);
+  standaloneLimitsContract(host);
   safetyContract(host);
   hostileContract(host);
 }

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { FakeCgroups, LAYOUTS } from "../fake/cgroups.ts";
 import { FakeMachine } from "../fake/machine.ts";
 import type { Host } from "./host.ts";
 
@@ -18,5 +19,13 @@ export const fakeHost: Host = {
     exec.addGroup(GROUPS[0], 1n << 30n);
     exec.addGroup(GROUPS[1], 2n << 30n);
     return Promise.resolve({ exec, [Symbol.asyncDispose]: () => Promise.resolve() });
+  },
+  cgroups: (root) => {
+    const cgroups = new FakeCgroups(root);
+    cgroups.mount();
+    return Promise.resolve({
+      addPod: (uid) => Promise.resolve(cgroups.addPod(LAYOUTS["cgroupfs, burstable"]!(uid))),
+      [Symbol.asyncDispose]: () => Promise.resolve(),
+    });
   },
 };

@@ -30,14 +30,29 @@ export interface Host {
   readonly groups: readonly [string, string];
   /** Makes the machine ready; what it answers puts everything back. */
   setUp(): Promise<{ exec: Exec } & AsyncDisposable>;
+  /** Makes a hierarchy of cgroup v2 appear at a path that is not there. */
+  cgroups(root: string): Promise<HostCgroups>;
   /** Starts a driver over the machine; a standalone one, when absent. */
   readonly serve?: Serve;
   /** Whether a test is left out, since it takes long there; none is, when absent. */
   readonly leavesOut?: (name: string) => boolean;
 }
 
+/** A hierarchy of cgroups, for pods that nobody runs. */
+export interface HostCgroups extends AsyncDisposable {
+  /** Makes the cgroup of a pod, and answers the path of its io.max. */
+  addPod(uid: string): Promise<string>;
+}
+
 /** Starts a driver over a machine, whose socket and mount root are in the folder. */
 export type Serve = (exec: Exec, groups: Host["groups"], folder: string) => Promise<Driver>;
+
+/** What may differ of a driver alone. */
+interface ServeOptions {
+  readonly socket?: string;
+  readonly driver?: string;
+  readonly cgroupRoot?: string;
+}
 
 /** A running exec that remembers what it ran. */
 export class RecordingExec implements Exec {
@@ -104,7 +119,7 @@ export class Bench implements AsyncDisposable {
     exec: Exec,
     groups: Host["groups"],
     folder: string,
-    { socket = "csi.sock", driver = driverOf(groups) } = {},
+    { socket = "csi.sock", driver = driverOf(groups), ...rest }: ServeOptions = {},
   ): Promise<Driver> {
     return startStandalone({
       socketPath: `${folder}/${socket}`,
@@ -114,6 +129,7 @@ export class Bench implements AsyncDisposable {
       groups: parseGroupList(groups.join(",")),
       mountRoots: [folder],
       exec,
+      ...rest,
     });
   }
 

@@ -110,6 +110,7 @@ const REFUSED: readonly (readonly [string, CreateRequest])[] = [
   ["storage", { parameters: { storage: "zfs" } }],
   ["shared", { parameters: { shared: "maybe" } }],
   ["mutable", { mutableParameters: { iops: "1" } }],
+  ["mutable", { mutableParameters: { erase: "none" } }],
 ];
 
 /** Registers the tests. */
@@ -188,6 +189,7 @@ export function hostileContract(host: Host): void {
           const calls = [
             controller.controllerGetVolume({ volumeId }),
             controller.controllerExpandVolume({ volumeId, capacityRange }),
+            controller.controllerModifyVolume({ volumeId, mutableParameters: { readIops: "100" } }),
             controller.validateVolumeCapabilities({ volumeId, volumeCapabilities: [volumeCapability] }),
             controller.createSnapshot({ name: "x", sourceVolumeId: volumeId }),
             controller.getSnapshot({ snapshotId: volumeId }),
@@ -218,6 +220,7 @@ export function hostileContract(host: Host): void {
         controller.controllerGetVolume(),
         controller.controllerExpandVolume({ capacityRange: { requiredBytes: 1n } }),
         controller.controllerExpandVolume({ volumeId }),
+        controller.controllerModifyVolume({ mutableParameters: { readIops: "100" } }),
         controller.validateVolumeCapabilities(),
         controller.createSnapshot(),
         controller.createSnapshot({ name: "x" }),

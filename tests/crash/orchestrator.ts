@@ -65,6 +65,7 @@ export class Orchestrator {
       } catch (error) {
         if (!(error instanceof Died)) throw new Error(`${step.name}: ${error}`, { cause: error });
         this.diedAt = error.message;
+        void this.#services.limiter.stop(); // what it was waiting for went with it
         [this.#exec, this.#services] = this.#start();
         if (reaction === "gives up") return await this.live(giveUp, reaction, []);
         await this.#until(step);
@@ -72,7 +73,12 @@ export class Orchestrator {
     }
   }
 
-  readonly #quiet: Step = { name: "background work", do: () => this.#services.upkeep.settled() };
+  readonly #quiet: Step = { name: "background work", do: () => this.#settled() };
+
+  async #settled(): Promise<void> {
+    await this.#services.limiter.settled();
+    await this.#services.upkeep.settled();
+  }
 
   #start(point?: Point): [MortalExec, Services] {
     const exec = new MortalExec(this.#machine, point);
@@ -86,7 +92,7 @@ export class Orchestrator {
         return void await Promise.race([step.do(callsOf(this.#services)), died]);
       } catch (error) {
         if (!passes(error) || tries === TRIES) throw error;
-        await this.#services.upkeep.settled();
+        await this.#settled();
       }
     }
   }

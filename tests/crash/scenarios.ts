@@ -54,6 +54,10 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
     const volume = new Actor(machine, folder, blockCapability());
     return volume.life([volume.snapshot(), volume.unpublish(), volume.unstage(), volume.deleteSnapshot()]);
   },
+  "ext4, with limits that change while in use": (machine, folder) => {
+    const volume = new Actor(machine, folder, mountCapability("ext4"), 32n, { readIops: "500", writeBps: "4Mi" });
+    return volume.life([volume.modify({ readIops: "100" }, "ri100:wb4Mi"), volume.expand(64n), volume.grow()]);
+  },
   "never used": (machine, folder) => {
     const volume = new Actor(machine, folder, mountCapability("ext4"));
     return { steps: [volume.create(), volume.delete()], giveUp: [volume.create(), volume.delete()] };
@@ -181,6 +185,17 @@ class Actor {
         const capacityRange = { requiredBytes: mib * MiB };
         const { capacityBytes } = await controller.controllerExpandVolume({ volumeId: this.#volumeId, capacityRange });
         assertEquals([capacityBytes, this.#lvs()[0]!.size], [mib * MiB, mib * MiB]);
+      },
+    };
+  }
+
+  modify(mutableParameters: Record<string, string>, limits: string): Step {
+    return {
+      name: "ControllerModifyVolume",
+      do: async ({ controller }) => {
+        await controller.controllerModifyVolume({ volumeId: this.#volumeId, mutableParameters });
+        const tags = [...this.#lvs()[0]!.tags].filter((tag) => tag.startsWith("denolith.io="));
+        assertEquals(tags, [`denolith.io=${limits}`]);
       },
     };
   }

@@ -23,6 +23,7 @@ import {
   lvmVolumes,
 } from "../../k8s/lvm_objects.ts";
 import { NodeAgent } from "../../k8s/node_agent.ts";
+import { followLimits, nodeLimiting } from "../../k8s/node_limits.ts";
 import { recordedIn } from "../../k8s/object_agent.ts";
 import { nodes } from "../../k8s/objects.ts";
 import { OrphanAgent } from "../../k8s/orphan_agent.ts";
@@ -42,6 +43,8 @@ export interface ProcessOptions {
   wrap?: (client: ApiClient) => ApiClient;
   /** Where an agent may mount. */
   mountRoots?: readonly string[];
+  /** Where an agent finds cgroups. */
+  cgroupRoot?: string;
   /** How many milliseconds a controller waits for a node's answer. */
   waitMs?: number;
 }
@@ -69,7 +72,7 @@ export class FakeAgent implements AsyncDisposable {
 
   /** Starts it. */
   constructor(api: FakeApiServer, readonly name: string, exec: Exec, options: ProcessOptions = {}) {
-    const { wrap = (client) => client, mountRoots = ["/mnt"] } = options;
+    const { wrap = (client) => client, mountRoots = ["/mnt"], cgroupRoot } = options;
     this.client = new HttpClient({ url: api.url }, { userAgent: "denolith/test (node)" });
     this.events = new EventRecorder(this.client, { component: DRIVER, instance: name, burst: 100 });
     const client = wrap(this.client);
@@ -87,7 +90,9 @@ export class FakeAgent implements AsyncDisposable {
         snapshot: (id) => recordedIn(snapshotObjects.get(id)),
       },
       onRemoved: onChange,
+      limiting: nodeLimiting({ cgroupRoot, objects: volumeObjects, agent: () => this.volumes }),
     });
+    followLimits(volumeObjects, this.machine);
     this.node = new NodeAgent({
       client,
       exec,
@@ -141,6 +146,7 @@ export class FakeAgent implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
     await Promise.all(this.#running);
+    await this.machine.limiter.stop();
     await this.events.stop(1_000);
     await this.machine.upkeep.stop();
     this.client[Symbol.dispose]();

@@ -13,6 +13,7 @@ import type {
   DeleteVolumeRequest,
   ExpandedVolume,
   ExpandVolumeRequest,
+  ModifyVolumeRequest,
   SnapshotRequest,
   TakenSnapshot,
 } from "../../k8s/csi_calls.ts";
@@ -134,6 +135,15 @@ export class FakeDriver implements CsiCalls, Intents {
         if (request.requiredBytes > this.largest) throw new CallError(Code.OutOfRange, "no space to grow");
         if (volume.bytes < request.requiredBytes) volume.bytes = request.requiredBytes;
         return { capacityBytes: volume.bytes, nodeExpansionRequired: this.nodeExpansionRequired };
+      },
+    });
+  }
+
+  /** See {@linkcode CsiCalls}. */
+  modifyVolume(request: ModifyVolumeRequest, { signal }: CallOptions): Promise<void> {
+    return this.#call("modifyVolume", request, signal, {
+      work: () => {
+        if (!this.volumes.has(request.volumeId)) throw new CallError(Code.NotFound, "no such volume");
       },
     });
   }

@@ -21,6 +21,7 @@ sanity() {
   vgcreate -qq --yes "$group" "$2" && mkdir -p "/tmp/$1" || return 1
   printf 'volumeGroup: %s\n' "$group" > "/tmp/$1/volume.yaml"
   printf 'snapSize: 20%%\n' > "/tmp/$1/snapshot.yaml"
+  printf 'readIops: "500"\nwriteBpsPerGiB: 4Mi\n' > "/tmp/$1/mutable.yaml"
   /work/denolith standalone --endpoint "unix://$socket" --node-id "$1" --volume-groups "$group" \
     --mount-roots "/tmp/$1" --log-level debug > "/tmp/$1/driver.log" 2>&1 &
   driver=$!
@@ -28,6 +29,7 @@ sanity() {
   csi-sanity --ginkgo.no-color --ginkgo.skip "$SKIP" --ginkgo.json-report "/work/out/$1.json" --csi.endpoint "unix://$socket" \
     --csi.testvolumesize 33554432 --csi.testvolumeexpandsize 67108864 --csi.testvolumeaccesstype "$1" \
     --csi.testvolumeparameters "/tmp/$1/volume.yaml" --csi.testsnapshotparameters "/tmp/$1/snapshot.yaml" \
+    --csi.testvolumemutableparameters "/tmp/$1/mutable.yaml" \
     --csi.mountdir "/tmp/$1/target" --csi.stagingdir "/tmp/$1/staging" > "/tmp/$1/sanity.log" 2>&1
   result=$?
   # what was deleted is erased and removed in the background

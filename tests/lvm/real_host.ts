@@ -4,10 +4,10 @@
  * @module
  */
 
-import { HostExec } from "../../lvm/exec.ts";
+import { type Exec, HostExec } from "../../lvm/exec.ts";
 import { readMounts } from "../../lvm/mounts.ts";
 import { Lvm } from "../../lvm/lvm.ts";
-import type { Host } from "../contract/host.ts";
+import type { Host, HostCgroups } from "../contract/host.ts";
 import { isLeftOut } from "./left_out.ts";
 
 /**
@@ -34,6 +34,38 @@ export async function realHost(name: string): Promise<Host> {
       if (group.tags.length > 0) await lvm("vgchange", ...group.tags.flatMap((tag) => ["--deltag", tag]), group.name);
     }
   };
-  const setUp = () => Promise.resolve({ exec, [Symbol.asyncDispose]: cleanUp });
-  return { name: "lvm", groups, setUp, leavesOut: isLeftOut };
+  return {
+    name: "lvm",
+    groups,
+    setUp: () => Promise.resolve({ exec, [Symbol.asyncDispose]: cleanUp }),
+    leavesOut: isLeftOut,
+    cgroups: (root) => realCgroups(exec, root),
+  };
+}
+
+/** The machine's own hierarchy, mounted once more; pods are beside those of a kubelet, of which there is none. */
+export async function realCgroups(exec: Exec, root: string): Promise<HostCgroups> {
+  await Deno.mkdir(root);
+  const change = async (program: "mount" | "umount", ...args: string[]) => {
+    const { code, stderr } = await exec.run({ program, args, mutates: true });
+    if (code !== 0) throw new Error(`${program} ${args.join(" ")}: ${stderr}`);
+  };
+  await change("mount", "-t", "cgroup2", "cgroup2", root);
+  const pods: string[] = [];
+  return {
+    addPod: async (uid) => {
+      for (const above of ["", "kubepods", "kubepods/burstable"]) {
+        await Deno.mkdir(`${root}/${above}`, { recursive: true });
+        await Deno.writeTextFile(`${root}/${above}/cgroup.subtree_control`, "+io");
+      }
+      const pod = `${root}/kubepods/burstable/pod${uid}`;
+      await Deno.mkdir(pod);
+      pods.push(pod);
+      return `${pod}/io.max`;
+    },
+    [Symbol.asyncDispose]: async () => {
+      for (const pod of pods) await Deno.remove(pod);
+      await change("umount", root);
+    },
+  };
 }
