@@ -35,6 +35,7 @@ import {
   type Resource,
   storageClasses,
 } from "./k8s/objects.ts";
+import { Modifier } from "./k8s/modifier.ts";
 import { Provisioner } from "./k8s/provisioner.ts";
 import { Resizer } from "./k8s/resizer.ts";
 import { Snapshotter } from "./k8s/snapshotter.ts";
@@ -153,6 +154,7 @@ function makeLoops({ cluster: { client, metrics }, driver, namespace, events, ca
     withdrawn: (place, bytes, options) => capacity.withdrawn(place, bytes, options),
   });
   const resizer = new Resizer(overClaims);
+  const modifier = new Modifier(overClaims);
   const snapshotter = new Snapshotter(shared);
   own.nodes.subscribe((_, now, before) => {
     if (now === undefined || now.status?.total?.free === before?.status?.total?.free) return;
@@ -160,7 +162,11 @@ function makeLoops({ cluster: { client, metrics }, driver, namespace, events, ca
     resizer.poke();
     snapshotter.poke();
   });
-  return { provisioner, resizer, snapshotter, capacity };
+  // one sidecar does both, under one Lease
+  const resizing = {
+    run: (signal: AbortSignal) => Promise.all([resizer.run(signal), modifier.run(signal)]).then(() => {}),
+  };
+  return { provisioner, resizer: resizing, snapshotter, capacity };
 }
 
 function disabledLoops(list = ""): string[] {

@@ -117,6 +117,17 @@ export function deletionSecretOf({ metadata }: PersistentVolume): SecretReferenc
   return name && namespace ? { name, namespace } : undefined;
 }
 
+/** The secret for changing a volume's attributes: its own, or else that for growing it, as csi-resizer takes it. */
+export function modifySecretOf({ metadata, spec }: PersistentVolume): SecretReference | undefined {
+  const expanding = spec?.csi?.controllerExpandSecretRef;
+  const own = {
+    name: metadata.annotations?.[`${MODIFY_SECRET}-name`],
+    namespace: metadata.annotations?.[`${MODIFY_SECRET}-namespace`],
+  };
+  const { name, namespace } = own.name && own.namespace ? own : { ...expanding };
+  return name && namespace ? { name, namespace } : undefined;
+}
+
 /** What has to be done to a PersistentVolume next. */
 export type VolumeStep = "nothing" | "add finalizer" | "drop finalizer" | "remove";
 
