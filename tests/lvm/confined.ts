@@ -5,11 +5,13 @@
  * @module
  */
 
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertMatch } from "@std/assert";
 import { connect } from "../../csi/client.ts";
+import { HostExec } from "../../lvm/exec.ts";
 import { assertFails, blockCapability, mountCapability } from "../contract/host.ts";
 import { DriverProcess } from "../demo/driver_process.ts";
 import { run } from "../demo/command.ts";
+import { realCgroups } from "./real_host.ts";
 
 const GROUP = "confined";
 const MIB = 1n << 20n;
@@ -19,7 +21,7 @@ const GROWN = { requiredBytes: 400n * MIB };
 await run(`make the volume group ${GROUP}`, "lvm", ["vgcreate", "--yes", GROUP, Deno.env.get("DATA_DISK") ?? ""]);
 
 /** The driver, a client of it, and a folder that is its mount root. */
-async function scene() {
+async function scene({ cgroups = false } = {}) {
   await using undo = new AsyncDisposableStack();
   const folder = await Deno.makeTempDir({ prefix: "denolith-confined-" });
   undo.defer(() => Deno.remove(folder, { recursive: true }));
@@ -27,6 +29,7 @@ async function scene() {
   const socket = `${folder}/socket/csi.sock`;
   const flags = ["--endpoint", socket, "--mount-roots", `${folder}/root`, "--volume-groups", GROUP, "--node-id", "n"];
   flags.push("--driver-name", "confined.denolith.dev"); // csi-sanity's driver may be at work beside it
+  if (cgroups) flags.push("--cgroup-root", `${folder}/cgroup`);
   const driver = undo.use(await DriverProcess.start({ command: ["/work/denolith", "standalone", ...flags], socket }));
   const csi = undo.use(connect(socket));
   const kept = undo.move();
@@ -71,6 +74,28 @@ for (const [kind, volumeCapability] of Object.entries(CAPABILITIES)) {
     assertEquals([...Deno.readDirSync(`${folder}/socket`)], []);
   });
 }
+
+Deno.test("under the written set a pod is held to the limits of its volume", async () => {
+  await using here = await scene({ cgroups: true });
+  const { csi: { controller, node }, driver, root, folder } = here;
+  await using cgroups = await realCgroups(new HostExec(), `${folder}/cgroup`);
+  const pod = "0a1b2c3d-1111-2222-3333-555566667777";
+  const file = await cgroups.addPod(pod);
+  const volumeCapability = mountCapability("ext4");
+  const request = { name: "limited", capacityRange: FIRST, volumeCapabilities: [volumeCapability] };
+  const volumeId = (await controller.createVolume({ ...request, parameters: { readIops: "500" } })).volume!.volumeId;
+  const target = `${root}/pods/${pod}/volumes/kubernetes.io~csi/pvc-1`;
+  await Deno.mkdir(target, { recursive: true });
+  const use = { volumeId, stagingTargetPath: `${root}/staged`, targetPath: `${target}/mount`, volumeCapability };
+  await node.nodeStageVolume(use);
+  await node.nodePublishVolume(use);
+  const limits = await Deno.readTextFile(file);
+  assertMatch(limits, /^\d+:\d+ rbps=max wbps=max riops=500 wiops=max\n$/, driver.log().join("\n"));
+  await node.nodeUnpublishVolume(use);
+  await node.nodeUnstageVolume(use);
+  await controller.deleteVolume({ volumeId });
+  assertEquals(await driver.stop(), 0, driver.log().join("\n"));
+});
 
 async function read(path: string, bytes: number): Promise<Uint8Array> {
   using file = await Deno.open(path);

@@ -13,7 +13,6 @@ const TOPICS: readonly (readonly [RegExp, string])[] = [
     "attaching: never, a node-local volume is where it is",
   ],
   [/CreateVolume .*source (?:snapshot|volume)/, "copies: not yet (docs/adr/0005)"],
-  [/ModifyVolume|volume attribute class/, "changing volumes (QoS): not yet"],
   [/snapshot with accessibility requirements/, "topology of snapshots (alpha): not yet"],
   [/VolumeHealth|StorageHealth/, "volume health (alpha): not yet"],
   [/GroupController/, "group snapshots: not yet"],

@@ -5,6 +5,7 @@ import { volumeNameOf } from "./books.ts";
 import { Host } from "./host.ts";
 import { startController } from "./host_programs.ts";
 import { Ledger } from "./ledger.ts";
+import { limitScene } from "./limit_scene.ts";
 import { Scene } from "./scene.ts";
 import { DRIVER } from "./scene_objects.ts";
 
@@ -39,6 +40,11 @@ Deno.test("the official sidecars do in front of the socket what the loops do", a
   );
   assertEquals((await scene.lvOf("data")).size, 32 * MiB);
   assertEquals(await scene.exec("user", "cat /data/file"), "kept\n");
+
+  const { attributesClass, change, limited } = limitScene(scene);
+  await change("data", await attributesClass("slow", { writeBps: "4Mi" }));
+  await limited("data", /writeBps 4Mi$/);
+  await scene.event("PersistentVolumeClaim", "data", "VolumeModifySuccessful");
 
   await scene.delete("Pod", "user");
   await scene.delete("PersistentVolumeClaim", "data");

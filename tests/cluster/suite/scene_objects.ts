@@ -26,6 +26,8 @@ export interface ClaimWish {
   readonly volumeMode?: "Filesystem" | "Block";
   /** The PV that it names. */
   readonly volumeName?: string;
+  /** The full name of its VolumeAttributesClass. */
+  readonly attributes?: string;
 }
 
 /** A claim in a pod: at a path, or as a device. */
@@ -72,6 +74,7 @@ export function claimObject(wish: ClaimWish): PersistentVolumeClaim {
       volumeMode: wish.volumeMode ?? "Filesystem",
       resources: { requests: { storage: wish.size ?? "16Mi" } },
       ...(wish.volumeName === undefined ? {} : { volumeName: wish.volumeName }),
+      ...(wish.attributes === undefined ? {} : { volumeAttributesClassName: wish.attributes }),
     },
   };
 }
