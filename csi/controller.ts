@@ -135,12 +135,12 @@ export function controllerHandlers(options: ControllerOptions): Handlers<typeof 
     },
 
     getCapacity: async (request) => {
-      const { groups, type } = parseVolumeParameters(request.parameters);
+      const { groups, type, thin } = parseVolumeParameters(request.parameters);
       const { volumeCapabilities } = request;
       const wanted = volumeCapabilities.length > 0 ? requireCapabilities(volumeCapabilities) : undefined;
       const least = wanted?.kind === "mount" ? minimumBytes(wanted.type ?? type) : 0n;
       const node = request.accessibleTopology === undefined ? undefined : nodeOf(request.accessibleTopology);
-      const { available, largest, smallest } = await volumes.capacity(groups, node);
+      const { available, largest, smallest } = await volumes.capacity(groups, node, thin);
       if (available === 0n) return { availableCapacity: 0n };
       return {
         availableCapacity: available,
@@ -216,6 +216,7 @@ function volumeRequest(request: CreateVolumeRequest): VolumeRequest & { name: st
     shared: parameters.shared,
     erase: parameters.erase,
     limits: { ...parameters.limits, ...mutable },
+    ...(parameters.thin && { thin: parameters.thin }),
   };
 }
 

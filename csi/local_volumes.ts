@@ -49,7 +49,7 @@ export function localVolumes(volumes: Volumes, { nodeId, limiter }: LocalVolumes
     },
     get: async (id) => stored(await volumes.get(id)),
     list: async () => (await volumes.list()).map(stored),
-    capacity: async (groups, node = nodeId) =>
-      node === nodeId ? await volumes.capacity(groups) : { available: 0n, largest: 0n, smallest: 0n },
+    capacity: async (groups, node = nodeId, thin) =>
+      node === nodeId ? await volumes.capacity(groups, thin) : { available: 0n, largest: 0n, smallest: 0n },
   };
 }

@@ -14,6 +14,7 @@ import { ANY_GROUP, anyOf, exactly, type GroupMatcher, type GroupPreference } fr
 import { IO_LIMIT_PARAMETERS, type IoLimits, readIoLimits } from "../lvm/io_limits.ts";
 import { FULL_STORE, parseStoreSize, type StoreSize } from "../lvm/store_size.ts";
 import { type Erasure, ERASURES } from "../lvm/tags.ts";
+import { DEFAULT_POOL_SIZE, type ThinWish } from "../lvm/thin.ts";
 import { requireFilesystemType } from "./capability.ts";
 import { invalid, quote } from "./request.ts";
 
@@ -33,6 +34,8 @@ export interface VolumeParameters {
   readonly erase: Erasure;
   /** What is said of the limits of a volume's IO. */
   readonly limits: IoLimits;
+  /** In which pool volumes are, if they are thin. */
+  readonly thin?: ThinWish;
 }
 
 /** The longest pattern that is accepted, in characters. */
@@ -43,6 +46,10 @@ const LONGEST_OPTIONS = 256;
 
 /** Names that LVM gives volume groups (lvm(8), "VALID NAMES"). */
 const GROUP_NAME = /^(?!-)(?!\.{1,2}$)[A-Za-z0-9+_.-]{1,127}$/;
+
+/** Names that LVM gives LVs, without those that it keeps for itself (lvm(8), "VALID NAMES"). */
+const LV_NAME =
+  /^(?!-)(?!\.{1,2}$)(?!snapshot|pvmove)(?!.*_(?:[ct]data|[ct]meta|[cir]orig|mimage|mlog|pmspare|rimage|rmeta|vdata|vorigin|wcorig))[A-Za-z0-9+_.-]{1,127}$/;
 
 /** What Kubernetes' sidecars may add to the parameters; none of it is ours to read. */
 const RESERVED_PREFIX = "csi.storage.k8s.io/";
@@ -56,6 +63,9 @@ const VOLUME_PARAMETERS = [
   "shared",
   "erase",
   ...IO_LIMIT_PARAMETERS,
+  "thinProvision",
+  "thinPool",
+  "thinPoolSize",
 ] as const;
 
 /** OpenEBS's names in lower case, and which of ours has the meaning. */
@@ -73,7 +83,7 @@ const OPENEBS_VOLUME_PARAMETERS = {
 export function parseVolumeParameters(parameters: Readonly<Record<string, string>>): VolumeParameters {
   const given = collect(parameters, VOLUME_PARAMETERS, OPENEBS_VOLUME_PARAMETERS);
   oneOf(given, "storage", ["", "lvm"]);
-  oneOf(given, "thinProvision", ["", "no"]);
+  const thin = parseThin(given);
   return {
     groups: parseGroups(given),
     preference: oneOf(given, "volumeGroupPreference", ["leastFree", "mostFree"]),
@@ -82,6 +92,7 @@ export function parseVolumeParameters(parameters: Readonly<Record<string, string
     mkfsOptions: given.get("mkfsOptions") ?? "",
     erase: oneOf(given, "erase", ERASURES),
     limits: readIoLimits(given),
+    ...(thin && { thin }),
   };
 }
 
@@ -96,6 +107,29 @@ export function parseMutableParameters(parameters: Readonly<Record<string, strin
   if (unknown === undefined) return readIoLimits(new Map(given));
   throw invalid(
     `mutable parameter ${quote(unknown[0])}: cannot change; what can are ${IO_LIMIT_PARAMETERS.join(", ")}`,
+  );
+}
+
+/** In which pool volumes are, if they are thin. @throws {StorageError} `InvalidArgument`. */
+function parseThin(given: ReadonlyMap<string, string>): ThinWish | undefined {
+  const pool = given.get("thinPool");
+  const size = given.get("thinPoolSize");
+  if (oneOf(given, "thinProvision", ["", "no", "yes"]) !== "yes") {
+    const stray = pool !== undefined ? "thinPool" : size !== undefined ? "thinPoolSize" : undefined;
+    if (stray === undefined) return undefined;
+    throw invalid(`parameter ${stray}: only for thin volumes, thinProvision: "yes"`);
+  }
+  if (pool === undefined) return { poolSize: size === undefined ? DEFAULT_POOL_SIZE : requirePoolSize(size) };
+  if (size !== undefined) throw invalid("parameters thinPool and thinPoolSize: a pool that is there has its size");
+  if (!LV_NAME.test(pool)) throw invalid(`parameter thinPool ${quote(pool)}: not a name that a thin pool can have`);
+  return { pool, poolSize: DEFAULT_POOL_SIZE };
+}
+
+function requirePoolSize(text: string): StoreSize {
+  const size = parseStoreSize(text);
+  if (size !== undefined) return size;
+  throw invalid(
+    `parameter thinPoolSize ${quote(text)}: neither a percentage from 1% to 100% nor a quantity such as 100Gi`,
   );
 }
 

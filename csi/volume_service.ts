@@ -11,6 +11,7 @@ import type { IoLimits } from "../lvm/io_limits.ts";
 import type { SnapshotId, VolumeId } from "../lvm/ids.ts";
 import type { SizeRange } from "../lvm/size.ts";
 import type { Snapshot, SnapshotRequest } from "../lvm/snapshots.ts";
+import type { ThinWish } from "../lvm/thin.ts";
 import type { VolumeRequest } from "../lvm/volumes.ts";
 
 /** A volume that exists. */
@@ -47,8 +48,8 @@ export interface VolumeService {
   get(id: VolumeId): Promise<StoredVolume>;
   /** All volumes, in the order of their ids. */
   list(): Promise<StoredVolume[]>;
-  /** What groups that match could still take, on the node or, without one, on all of them. */
-  capacity(groups: GroupMatcher, nodeId?: string): Promise<GroupCapacity>;
+  /** What groups that match could still take, on the node or, without one, on all of them; of thin volumes, if so wished. */
+  capacity(groups: GroupMatcher, nodeId?: string, thin?: ThinWish): Promise<GroupCapacity>;
 }
 
 /** The snapshots. Each call fails with a `StorageError` whose kind says which status it is answered with. */

@@ -10,6 +10,7 @@ import type { GroupCapacity, GroupMatcher } from "../lvm/groups.ts";
 import { type IoLimits, isLimited } from "../lvm/io_limits.ts";
 import type { VolumeId } from "../lvm/ids.ts";
 import { formatBytes, formatQuantity, type SizeRange } from "../lvm/size.ts";
+import type { ThinWish } from "../lvm/thin.ts";
 import { type ApiClient, isConflict, isNotFound } from "./client.ts";
 import type { Informer } from "./informer.ts";
 import { LVM_VOLUME_FINALIZER, type LvmNode, type LvmSnapshot, type LvmVolume, lvmVolumes } from "./lvm_objects.ts";
@@ -118,7 +119,7 @@ export class ClusterVolumes {
     const object = await this.#objects.find(id);
     if (object === undefined) return;
     this.#objects.requireOurs(object);
-    this.#requireNoSnapshots(id);
+    if (!object.spec.thinProvision) this.#requireNoSnapshots(id); // thin ones do not need their volume
     await this.#objects.delete(object);
   }
 
@@ -189,9 +190,9 @@ export class ClusterVolumes {
     return Promise.resolve(ours.map(stored).sort((a, b) => a.id < b.id ? -1 : 1));
   }
 
-  /** What groups that match could still take, on the node or, without one, on all of them. */
-  capacity(groups: GroupMatcher, nodeId?: string): Promise<GroupCapacity> {
-    return Promise.resolve(nodeCapacity(groups, this.#rooms.list(nodeId)));
+  /** What groups that match could still take, on the node or, without one, on all of them; of thin volumes, if so wished. */
+  capacity(groups: GroupMatcher, nodeId?: string, thin?: ThinWish): Promise<GroupCapacity> {
+    return Promise.resolve(nodeCapacity(groups, this.#rooms.list(nodeId), thin));
   }
 
   /** The node refuses as well, but what it refuses is being deleted by then, and cannot be used any more. */

@@ -94,6 +94,12 @@ export interface LvmVolumeSpec {
   erase: Erasure;
   /** Limits of its IO, as its parameters say them. */
   ioLimits?: Record<string, string>;
+  /** Whether it takes its space out of a thin pool, as it is written; no, when absent. */
+  thinProvision?: boolean;
+  /** The pool, if it is not the group's own. */
+  thinPool?: string;
+  /** How large the group's own pool is when it is made for this volume: a quantity, or a percentage of what is free. */
+  thinPoolSize?: string;
 }
 
 /** What a volume's node made of it. Sizes are quantities. */
@@ -147,12 +153,29 @@ export interface NodeVolumeGroup {
   metadata?: { size: string; free: string };
   /** The volumes of the driver whose LVs `free` does not count, by the names of their LVMVolumes. */
   volumes?: { name: string; size: string }[];
+  thinPools?: NodeThinPool[];
+}
+
+/** A thin pool of a node. Sizes are quantities. */
+export interface NodeThinPool {
+  name: string;
+  size: string;
+  /** Whether the driver made it. */
+  owned?: boolean;
+  /** How much it may promise, in its own sizes. */
+  overcommit?: string;
+  /** What it may still promise. */
+  free?: string;
+  dataPercent?: number;
+  metadataPercent?: number;
 }
 
 /** What a node's agent sees. */
 export interface LvmNodeStatus {
   total?: { volumeGroups: number; size: string; free: string };
   volumeGroups?: NodeVolumeGroup[];
+  /** How much a thin pool may promise that is yet to be made, in its own sizes. */
+  thinOvercommit?: string;
   conditions?: Condition[];
   lastUpdate?: string;
 }

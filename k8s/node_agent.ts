@@ -7,9 +7,11 @@
 import { getLogger } from "@logtape/logtape";
 import type { Exec } from "../lvm/exec.ts";
 import type { GroupMatcher } from "../lvm/groups.ts";
+import type { LogicalVolume } from "../lvm/report.ts";
 import { formatQuantity } from "../lvm/size.ts";
 import { readSurvey, type SurveyedGroup } from "../lvm/survey.ts";
 import { ownedVolumeId } from "../lvm/tags.ts";
+import { DEFAULT_OVERCOMMIT, formatOvercommit, isOurPool, overcommitOf, poolsOf, promisable } from "../lvm/thin.ts";
 import { type ApiClient, isAlreadyExists, isNotFound } from "./client.ts";
 import { sleep, systemClock, timestamp } from "./clock.ts";
 import {
@@ -19,6 +21,7 @@ import {
   lvmNodes,
   type LvmNodeStatus,
   type NewCondition,
+  type NodeThinPool,
   type NodeVolumeGroup,
   withCondition,
 } from "./lvm_objects.ts";
@@ -36,6 +39,8 @@ export interface NodeAgentOptions {
   readonly nodeName: string;
   /** The groups that the driver may use. */
   readonly groups: GroupMatcher;
+  /** How much thin pools may promise that say nothing else, in percent of their sizes; 100 by default. */
+  readonly overcommit?: bigint;
   /** Is given each account of the groups. */
   readonly onReport: (groups: readonly SurveyedGroup[]) => Promise<void> | void;
   /** What else holds for the node according to such an account; nothing by default. */
@@ -91,13 +96,13 @@ export class NodeAgent {
 
   /** Writes what LVM says now. */
   async refresh(): Promise<void> {
-    const { exec, driver, groups, onReport, conditions, onWritten } = this.#options;
+    const { exec, driver, groups, overcommit, onReport, conditions, onWritten } = this.#options;
     const survey = await readSurvey(exec);
     try {
       await onReport(survey.groups);
     } finally {
       const now = new Date();
-      const status = statusOf(survey.groups.filter(({ name }) => groups.matches(name)), { driver, now });
+      const status = statusOf(survey.groups.filter(({ name }) => groups.matches(name)), { driver, now, overcommit });
       const object = await this.#write(status, conditions?.(survey.groups) ?? [], now);
       await onWritten?.(object);
     }
@@ -146,18 +151,20 @@ export class NodeAgent {
 /** What the node of a driver tells of its groups when it looked at them. */
 export function statusOf(
   groups: readonly SurveyedGroup[],
-  { driver, now }: { driver: string; now: Date },
+  { driver, now, overcommit = DEFAULT_OVERCOMMIT }: { driver: string; now: Date; overcommit?: bigint | undefined },
 ): LvmNodeStatus {
   const sum = (size: (group: SurveyedGroup) => bigint) => formatQuantity(groups.reduce((all, g) => all + size(g), 0n));
   return {
     lastUpdate: timestamp(now),
     total: { volumeGroups: groups.length, size: sum(({ size }) => size), free: sum(({ free }) => free) },
-    volumeGroups: groups.map((group) => accountOf(group, driver)),
+    volumeGroups: groups.map((group) => accountOf(group, driver, overcommit)),
+    thinOvercommit: formatOvercommit(overcommit),
   };
 }
 
-function accountOf(group: SurveyedGroup, driver: string): NodeVolumeGroup {
+function accountOf(group: SurveyedGroup, driver: string, overcommit: bigint): NodeVolumeGroup {
   const { name, uuid, size, free, extentSize, lvs, pvs, missingPvs, writeable, metadataSize, metadataFree } = group;
+  const pools = poolsOf(group).map((pool) => poolAccount(group, pool, { driver, overcommit }));
   return {
     name,
     uuid,
@@ -174,5 +181,23 @@ function accountOf(group: SurveyedGroup, driver: string): NodeVolumeGroup {
       const id = ownedVolumeId(driver, tags);
       return id === undefined ? [] : [{ name: id, size: formatQuantity(size) }];
     }),
+    ...(pools.length === 0 ? {} : { thinPools: pools }),
+  };
+}
+
+function poolAccount(
+  group: SurveyedGroup,
+  pool: LogicalVolume,
+  { driver, overcommit }: { driver: string; overcommit: bigint },
+): NodeThinPool {
+  const { dataPercent, metadataPercent } = pool.thinPool!;
+  return {
+    name: pool.name,
+    size: formatQuantity(pool.size),
+    owned: isOurPool(driver, pool),
+    overcommit: formatOvercommit(overcommitOf(pool, overcommit)),
+    free: formatQuantity(promisable(group, pool, overcommit)),
+    ...(dataPercent === undefined ? {} : { dataPercent: Math.min(100, Math.ceil(dataPercent)) }),
+    ...(metadataPercent === undefined ? {} : { metadataPercent: Math.min(100, Math.ceil(metadataPercent)) }),
   };
 }

@@ -6,6 +6,7 @@
 
 import { StorageError } from "../lvm/error.ts";
 import { candidates, capacity, compare, type GroupCapacity, type GroupMatcher } from "../lvm/groups.ts";
+import { roomsFor, type ThinWish } from "../lvm/thin.ts";
 import type { NodeRoom } from "./rooms.ts";
 import type { NamedRequest } from "./volume_spec.ts";
 
@@ -38,7 +39,7 @@ export function chooseNode(request: NamedRequest, choice: NodeChoice, nodes: rea
   const refusals: StorageError[] = [];
   const fitting = possible.flatMap(({ name, groups }) => {
     try {
-      const [best] = candidates(groups, request.groups, request.range, request.preference);
+      const [best] = candidates(roomsFor(groups, request.thin), request.groups, request.range, request.preference);
       return best === undefined ? [] : [{ name, free: best.group.free }];
     } catch (error) {
       if (!(error instanceof StorageError)) throw error;
@@ -57,7 +58,7 @@ export function chooseNode(request: NamedRequest, choice: NodeChoice, nodes: rea
   return first!.name;
 }
 
-/** What groups of the nodes that match could still take. */
-export function nodeCapacity(wanted: GroupMatcher, nodes: readonly NodeRoom[]): GroupCapacity {
-  return capacity(nodes.flatMap(({ groups }) => groups), wanted);
+/** What groups of the nodes that match could still take; of thin volumes, if so wished. */
+export function nodeCapacity(wanted: GroupMatcher, nodes: readonly NodeRoom[], thin?: ThinWish): GroupCapacity {
+  return capacity(nodes.flatMap(({ groups }) => roomsFor(groups, thin)), wanted);
 }

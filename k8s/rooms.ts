@@ -14,11 +14,22 @@
  */
 
 import { StorageError } from "../lvm/error.ts";
-import { candidates, compare, type GroupMatcher, type GroupRoom } from "../lvm/groups.ts";
+import { candidates, compare, type GroupMatcher } from "../lvm/groups.ts";
 import { parseQuantity, roundUp } from "../lvm/size.ts";
+import {
+  DEFAULT_OVERCOMMIT,
+  newPoolBytes,
+  newPoolFootprint,
+  newPoolPromise,
+  parseOvercommit,
+  type PooledGroup,
+  poolNameIn,
+  roomsFor,
+  type ThinWish,
+} from "../lvm/thin.ts";
 import type { Informer } from "./informer.ts";
 import type { LvmNode, LvmVolume, NodeVolumeGroup } from "./lvm_objects.ts";
-import { actualSize, volumeRequestOf } from "./volume_spec.ts";
+import { actualSize, thinWishOf, volumeRequestOf } from "./volume_spec.ts";
 
 /** Reads a list of volume groups. */
 export type ParseGroups = (list: string) => GroupMatcher;
@@ -28,11 +39,15 @@ export interface NodeRoom {
   /** The node's name. */
   readonly name: string;
   /** Its groups. What is free in them is free for volumes that nobody asked for yet. */
-  readonly groups: readonly GroupRoom[];
+  readonly groups: readonly PooledGroup[];
 }
 
 /** The room of a group while it is being worked out. */
-type Draft = { -readonly [K in keyof GroupRoom]-?: GroupRoom[K] };
+interface Draft extends PooledGroup {
+  free: bigint;
+  pending: bigint;
+  readonly pools: { name: string; free: bigint }[];
+}
 
 /**
  * What a node has room for, according to its report and its volumes, none of which is left out. Volumes whose group was not
@@ -44,14 +59,16 @@ export function nodeRoom(
   parseGroups: ParseGroups,
 ): NodeRoom {
   const reported = status?.volumeGroups ?? [];
-  const groups = reported.map(draftOf);
+  const overcommit = parseOvercommit(status?.thinOvercommit ?? "") ?? DEFAULT_OVERCOMMIT;
+  const groups = reported.map((group) => draftOf(group, overcommit));
   const listed = listedSizes(reported);
   const pending = volumes.filter((volume) => sizeToBe(volume) > listed(volume));
   const take = (group: Draft | undefined, volume: LvmVolume) => {
     if (group === undefined) return;
     const bytes = roundUp(sizeToBe(volume), group.extentSize) - listed(volume);
-    group.free = group.free > bytes ? group.free - bytes : 0n;
-    group.pending += bytes;
+    const thin = unlessRefused(() => thinWishOf(volume));
+    if (thin === undefined) takeFrom(group, bytes);
+    else takeFromPool(group, thin, bytes);
   };
   const isDecided = ({ status }: LvmVolume) => status?.volumeGroup !== undefined;
   for (const volume of pending.filter(isDecided)) {
@@ -160,8 +177,32 @@ function listedSizes(reported: readonly NodeVolumeGroup[]): (volume: LvmVolume) 
   return ({ metadata: { name } }) => sizes.get(name) ?? 0n;
 }
 
-function draftOf({ name, free, extentSize, missingPVs, writeable }: NodeVolumeGroup): Draft {
+function takeFrom(group: Draft, bytes: bigint): void {
+  group.free = group.free > bytes ? group.free - bytes : 0n;
+  group.pending += bytes;
+}
+
+/** A thin volume takes of what its pool may promise. A pool that is yet to be made for it takes of its group first. */
+function takeFromPool(group: Draft, thin: ThinWish, bytes: bigint): void {
+  const name = poolNameIn(group.name, thin);
+  let pool = group.pools.find((pool) => pool.name === name);
+  if (pool === undefined) {
+    if (thin.pool !== undefined) return; // its agent will refuse it
+    pool = { name, free: newPoolPromise(group, thin) };
+    group.pools.push(pool);
+    takeFrom(group, newPoolFootprint(newPoolBytes(group, thin), group.extentSize));
+  }
+  pool.free = pool.free > bytes ? pool.free - bytes : 0n;
+}
+
+function draftOf(
+  { name, free, extentSize, missingPVs, writeable, thinPools = [] }: NodeVolumeGroup,
+  overcommit: bigint,
+): Draft {
   return {
+    // agents used not to tell what pools may promise
+    pools: thinPools.map(({ name, free = "0" }) => ({ name, free: parseQuantity(free) ?? 0n })),
+    overcommit,
     name,
     free: parseQuantity(free) ?? 0n,
     extentSize: parseQuantity(extentSize) ?? 4n << 20n,
@@ -179,9 +220,9 @@ function draftOf({ name, free, extentSize, missingPVs, writeable }: NodeVolumeGr
 function likelyGroup(groups: readonly Draft[], volume: LvmVolume, parseGroups: ParseGroups): Draft | undefined {
   const request = unlessRefused(() => volumeRequestOf(volume, parseGroups));
   if (request === undefined) return undefined;
-  const { groups: wanted, range, preference } = request;
-  const [best] = unlessRefused(() => candidates(groups, wanted, range, preference)) ?? [];
-  if (best !== undefined) return best.group;
+  const { groups: wanted, range, preference, thin } = request;
+  const [best] = unlessRefused(() => candidates(roomsFor(groups, thin), wanted, range, preference)) ?? [];
+  if (best !== undefined) return groups.find(({ name }) => name === best.group.name);
   return groups.filter(({ name }) => wanted.matches(name)).sort((a, b) => compare(b.free, a.free))[0];
 }
 

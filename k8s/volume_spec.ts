@@ -9,6 +9,8 @@ import { ANY_GROUP, type GroupMatcher } from "../lvm/groups.ts";
 import { IO_LIMIT_PARAMETERS, type IoLimits, isLimited, readIoLimits, writeIoLimits } from "../lvm/io_limits.ts";
 import { parseVolumeId } from "../lvm/ids.ts";
 import { formatBytes, formatQuantity, parseQuantity, type SizeRange } from "../lvm/size.ts";
+import { formatStoreSize, parseStoreSize } from "../lvm/store_size.ts";
+import { DEFAULT_POOL_SIZE, type ThinWish } from "../lvm/thin.ts";
 import type { VolumeRequest } from "../lvm/volumes.ts";
 import { LVM_GROUP, LVM_VOLUME_FINALIZER, type LvmVolume, type LvmVolumeSpec } from "./lvm_objects.ts";
 
@@ -25,7 +27,7 @@ export interface Placement {
 
 /** The object that asks the node for the volume. */
 export function lvmVolumeFor(request: NamedRequest, { driver, nodeName }: Placement): LvmVolume {
-  const { id, name, range, groups, preference, content, mkfsOptions, shared, erase, limits = {} } = request;
+  const { id, name, range, groups, preference, content, mkfsOptions, shared, erase, limits = {}, thin } = request;
   const spec: LvmVolumeSpec = {
     driverName: driver,
     requestName: name,
@@ -40,6 +42,7 @@ export function lvmVolumeFor(request: NamedRequest, { driver, nodeName }: Placem
     shared,
     erase,
     ...(isLimited(limits) ? { ioLimits: writeIoLimits(limits) } : {}),
+    ...(thin === undefined ? {} : thinSpec(thin)),
   };
   return {
     apiVersion: `${LVM_GROUP}/v1alpha1`,
@@ -61,6 +64,7 @@ export function volumeRequestOf(object: LvmVolume, parseGroups: (list: string) =
   if (id === undefined) throw invalid(object, "its name is no volume id");
   const { volumeGroups, volumeMode, fsType } = spec;
   if (volumeMode === "Filesystem" && fsType === undefined) throw invalid(object, "it has no fsType");
+  const thin = thinWishOf(object);
   return {
     id,
     name: spec.requestName,
@@ -71,7 +75,22 @@ export function volumeRequestOf(object: LvmVolume, parseGroups: (list: string) =
     mkfsOptions: spec.mkfsOptions ?? [],
     shared: spec.shared,
     erase: spec.erase,
+    ...(thin && { thin }),
   };
+}
+
+function thinSpec({ pool, poolSize }: ThinWish): Partial<LvmVolumeSpec> {
+  const which = pool === undefined ? { thinPoolSize: formatStoreSize(poolSize) } : { thinPool: pool };
+  return { thinProvision: true, ...which };
+}
+
+/** In which pool the volume of an object is to be, if it is thin. @throws {StorageError} `InvalidArgument` */
+export function thinWishOf(object: LvmVolume): ThinWish | undefined {
+  const { thinProvision, thinPool, thinPoolSize } = object.spec;
+  if (thinProvision !== true) return undefined;
+  const poolSize = thinPoolSize === undefined ? DEFAULT_POOL_SIZE : parseStoreSize(thinPoolSize);
+  if (poolSize === undefined) throw invalid(object, `its thinPoolSize ${JSON.stringify(thinPoolSize)} is none`);
+  return { ...(thinPool === undefined ? {} : { pool: thinPool }), poolSize };
 }
 
 /** The size that an object asks for. @throws {StorageError} `InvalidArgument` */
@@ -130,6 +149,8 @@ export function requireSatisfying(
     ? `it is for ${itsMode}, asked for is ${mode}`
     : status?.volumeGroup !== undefined && !request.groups.matches(status.volumeGroup)
     ? `it is in volume group ${status.volumeGroup}, asked for is ${request.groups}`
+    : kindOf(thinWishOf(object)) !== kindOf(request.thin)
+    ? `it is ${kindOf(thinWishOf(object))}, asked for is ${kindOf(request.thin)}`
     : allowed !== undefined && !allowed.includes(spec.nodeName)
     ? `it is on node ${spec.nodeName}, asked for is ${allowed.join(" or ")}`
     : undefined;
@@ -138,6 +159,11 @@ export function requireSatisfying(
     "AlreadyExists",
     `creating volume ${request.id}: a volume of that name exists, but ${differs}`,
   );
+}
+
+function kindOf(thin: ThinWish | undefined): string {
+  if (thin === undefined) return "thick";
+  return `thin, in ${thin.pool === undefined ? "the group's own pool" : `the pool ${thin.pool}`}`;
 }
 
 function invalid({ metadata: { name } }: LvmVolume, why: string): StorageError {

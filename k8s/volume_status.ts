@@ -4,8 +4,10 @@
  * @module
  */
 
+import type { LogicalVolume, VolumeGroup } from "../lvm/report.ts";
 import { formatQuantity } from "../lvm/size.ts";
 import type { LimitsState } from "../lvm/io_limiter.ts";
+import { describePool, fillingOf, isBeingWiped, poolOf } from "../lvm/thin.ts";
 import type { Volume } from "../lvm/volumes.ts";
 import type { Condition, LvmVolume, LvmVolumeStatus } from "./lvm_objects.ts";
 import { conditionsOf, type Finding, groupHealth } from "./object_status.ts";
@@ -13,6 +15,17 @@ import { wantedRange } from "./volume_spec.ts";
 
 /** The condition which says whether the volume's limits hold for the pods that have it; absent while none has. */
 const LIMITS = "IOLimited";
+
+/** Whether a volume, its group and its thin pool, if it is in one, are fit for use. */
+function volumeHealth(lv: LogicalVolume, group: VolumeGroup): Finding {
+  const pool = poolOf(group, lv.pool);
+  const filling = pool === undefined || isBeingWiped(group, pool) ? "Roomy" : fillingOf(pool);
+  if (filling === "Roomy") return groupHealth(group);
+  const message = filling === "Full"
+    ? "what is written to the volume waits, and then fails"
+    : "when it is full, what is written to the volume waits, and then fails";
+  return { status: "False", reason: `Pool${filling}`, message: `${describePool(group, pool!)}: ${message}` };
+}
 
 /**
  * The status of a volume whose LV is there. An error that a growth ended with stays until another size is wanted.
@@ -39,7 +52,7 @@ export function madeStatus(
     ...(refused ? { error: status.error! } : {}),
     conditions: limitsConditions(object, limits, {
       Ready: { status: "True", reason: "Made", message: "its logical volume is there" },
-      Healthy: groupHealth(group),
+      Healthy: volumeHealth(lv, group),
     }),
   };
 }

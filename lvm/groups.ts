@@ -26,6 +26,8 @@ export interface GroupRoom
   extends Pick<VolumeGroup, "name" | "free" | "extentSize" | "missingPvs" | "writeable" | "answers"> {
   /** What is not free because volumes that were asked for will yet take it, in bytes; nothing by default. */
   readonly pending?: bigint;
+  /** What its free space is for messages, when it is not simply that: what a thin pool in it may still promise. */
+  readonly freeIs?: string;
 }
 
 /** A group that can take a volume, and the size that the volume would have there, in bytes. */
@@ -120,7 +122,7 @@ function account(group: GroupRoom): string {
   if (group.missingPvs > 0) return `${group.name} (${group.missingPvs} of its disks are missing)`;
   if (!group.writeable) return `${group.name} (read-only or exported)`;
   const pending = group.pending ? `, ${formatBytes(group.pending)} more for volumes that are being made` : "";
-  return `${group.name} (${formatBytes(group.free)} free${pending})`;
+  return `${group.name} (${formatBytes(group.free)} ${group.freeIs ?? "free"}${pending})`;
 }
 
 /** How two values are sorted. */

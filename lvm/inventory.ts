@@ -11,7 +11,16 @@ import { isOurLvName, parseVolumeId, type SnapshotId, type VolumeId } from "./id
 import { Lvm } from "./lvm.ts";
 import type { LogicalVolume, VolumeGroup } from "./report.ts";
 import { type LocatedSnapshot, Snapshots } from "./snapshots.ts";
-import { isOwned, ownedSnapshotId, ownedVolumeId, ownersOf, parseDeletedTags, type UsedTag, usedTags } from "./tags.ts";
+import {
+  isOwned,
+  isOwnedPool,
+  ownedSnapshotId,
+  ownedVolumeId,
+  ownersOf,
+  parseDeletedTags,
+  type UsedTag,
+  usedTags,
+} from "./tags.ts";
 import { type Doomed, doomedLvs } from "./upkeep.ts";
 import type { RecordedLv, VolumeState } from "./volume_state.ts";
 import { type Volume, Volumes } from "./volumes.ts";
@@ -158,11 +167,11 @@ export function takeInventory(groups: readonly VolumeGroup[], { volumes, snapsho
 
 /**
  * The driver's LVs that stand for nothing that is known, or whose tags cannot be read. What is deleted, and only to be erased,
- * is not among them: nobody has to know of it.
+ * is not among them, and neither are thin pools: nobody has to know of them.
  */
 export function straysIn(groups: readonly VolumeGroup[], driver: string, known: Known): Stray[] {
   return groups.flatMap((group) =>
-    group.lvs.filter(({ tags }) => isOwned(driver, tags) && parseDeletedTags(driver, tags) === undefined).flatMap(
+    group.lvs.filter(({ tags }) => isOwned(driver, tags) && !standsForItself(driver, tags)).flatMap(
       (lv) => {
         const claim = claimOf(driver, lv);
         if (claim !== undefined && isKnown(claim, known)) return [];
@@ -172,6 +181,11 @@ export function straysIn(groups: readonly VolumeGroup[], driver: string, known: 
       },
     )
   );
+}
+
+/** Whether an LV of the driver needs nobody to know of it: it is deleted and only to be removed, or a thin pool. */
+function standsForItself(driver: string, tags: readonly string[]): boolean {
+  return parseDeletedTags(driver, tags) !== undefined || isOwnedPool(driver, tags);
 }
 
 /** Whether what an LV claims to be is known. */
@@ -205,7 +219,7 @@ function orphanAt(driver: string, place: Place, all: readonly Place[], claims: R
   const tags = lv.tags.filter((tag) => tag.startsWith("denolith"));
   const orphan = { group: group.name, on: `${group.name}/${lv.name}`, tags };
   if (!owned) return [{ ...orphan, kind: "untagged" }];
-  if (parseDeletedTags(driver, lv.tags) !== undefined) return [];
+  if (standsForItself(driver, lv.tags)) return [];
   if (claim === undefined) return [{ ...orphan, kind: "unreadable" }];
   if (!claims.has(keyOf(claim))) return [];
   const claimants = all.map((other) => claimOf(driver, other.lv)).filter((other) =>

@@ -20,6 +20,7 @@ const REFUSALS: readonly [RegExp, ErrorKind][] = [
   [/insufficient free space/i, "NoSpace"],
   [/insufficient suitable .*allocatable extents/i, "NoSpace"],
   [/too large for circular buffer|metadata .*is too large/i, "NoSpace"],
+  [/free space in thin pool .* reached threshold/i, "NoSpace"],
   [/already exists in volume group/i, "AlreadyExists"],
   [/contains a filesystem in use/i, "InUse"],
   [/is used by another device|in use: not deactivating|is in use/i, "InUse"],
@@ -56,6 +57,9 @@ export class Lvm {
   #reading: Promise<VolumeGroup[]> | undefined;
   #next: Promise<VolumeGroup[]> | undefined;
   readonly #changes = new Set<Promise<unknown>>();
+  #changed = 0;
+  /** How many changes had ended when each report was begun; reports that were begun during a change are not there. */
+  readonly #begun = new WeakMap<readonly VolumeGroup[], number>();
   #ofChanges: Promise<VolumeGroup[]> | undefined;
 
   /** LVM by way of the exec. */
@@ -90,8 +94,17 @@ export class Lvm {
     });
   }
 
+  /** Whether nothing was changed through this object since the report was begun. */
+  isCurrent(groups: readonly VolumeGroup[]): boolean {
+    return this.#begun.get(groups) === this.#changed && this.#changes.size === 0;
+  }
+
   #begin(): Promise<VolumeGroup[]> {
-    const reading = this.#read().finally(() => {
+    const at = this.#changes.size === 0 ? this.#changed : undefined;
+    const reading = this.#read().then((groups) => {
+      if (at !== undefined) this.#begun.set(groups, at);
+      return groups;
+    }).finally(() => {
       if (this.#reading === reading) this.#reading = undefined;
     });
     return this.#reading = reading;
@@ -125,6 +138,7 @@ export class Lvm {
     try {
       await change;
     } finally {
+      this.#changed++;
       this.#changes.delete(change);
     }
   }

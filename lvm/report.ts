@@ -41,8 +41,26 @@ export interface LogicalVolume {
   readonly invalidSnapshot: boolean;
   /** How full a snapshot's store is, in percent; `undefined` where LVM does not say. */
   readonly snapshotPercent?: number;
+  /** For a thin LV, the name of the pool that it is in. */
+  readonly pool?: string;
+  /** For a thin pool, how it is beside its size, which is that of its data. */
+  readonly thinPool?: ThinPoolState;
   /** When it was made, in seconds since 1970. */
   readonly createdAt: number;
+}
+
+/** How a thin pool is, as LVM reports it (lvs(8), lvmthin(7)). */
+export interface ThinPoolState {
+  /** How much of its data is taken, in percent; `undefined` while it is inactive. */
+  readonly dataPercent?: number;
+  /** The size of its metadata, in bytes. */
+  readonly metadataSize: bigint;
+  /** How much of its metadata is taken, in percent; `undefined` while it is inactive. */
+  readonly metadataPercent?: number;
+  /** What is wrong with it (lv_health_status): `out_of_data`, `metadata_read_only`, `failed`; empty when nothing is. */
+  readonly health: string;
+  /** Whether what is read before it was written is zeros (the eighth character of lv_attr). */
+  readonly zeroes: boolean;
 }
 
 /** A volume group as LVM reports it (vgs(8)), with its logical volumes; sizes in bytes. */
@@ -100,6 +118,12 @@ const LV_FIELDS = [
   "lv_snapshot_invalid",
   "snap_percent",
   "lv_time",
+  "lv_attr",
+  "lv_health_status",
+  "pool_lv",
+  "data_percent",
+  "metadata_percent",
+  "lv_metadata_size",
 ];
 
 /** What a report asks for beyond {@linkcode REPORT_COMMAND}. */
@@ -209,6 +233,7 @@ function parseLv(row: Row): LogicalVolume {
   const major = integer(row.lv_kernel_major);
   const percent = text(row.snap_percent);
   const origin = text(row.origin);
+  const layout = list(row.lv_layout);
   return {
     name: text(row.lv_name),
     uuid: text(row.lv_uuid),
@@ -219,12 +244,29 @@ function parseLv(row: Row): LogicalVolume {
     active: text(row.lv_active) !== "",
     suspended: flag(row.lv_suspended),
     open: flag(row.lv_device_open),
-    layout: list(row.lv_layout),
-    ...(origin === "" ? {} : { origin, originSize: natural(row.origin_size) }),
+    layout,
+    ...(origin === "" ? {} : { origin }),
+    // a thin snapshot has none: it is as large as its origin was
+    ...(origin === "" || row.origin_size === "" ? {} : { originSize: natural(row.origin_size) }),
     invalidSnapshot: flag(row.lv_snapshot_invalid),
     ...(percent === "" ? {} : { snapshotPercent: Number(percent) }),
     createdAt: Number(natural(row.lv_time)),
+    ...(layout.includes("thin") ? thinPart(row, layout) : {}),
   };
+}
+
+/** What there is of a thin LV or a thin pool beside what every LV has. */
+function thinPart(row: Row, layout: readonly string[]): Pick<LogicalVolume, "pool" | "thinPool"> {
+  if (!layout.includes("pool")) return { pool: text(row.pool_lv) };
+  const [data, metadata] = [text(row.data_percent), text(row.metadata_percent)];
+  const thinPool = {
+    ...(data === "" ? {} : { dataPercent: Number(data) }),
+    metadataSize: natural(row.lv_metadata_size),
+    ...(metadata === "" ? {} : { metadataPercent: Number(metadata) }),
+    health: text(row.lv_health_status),
+    zeroes: text(row.lv_attr)[7] === "z",
+  };
+  return { thinPool };
 }
 
 /** An object of a report, not yet looked at. */

@@ -58,3 +58,32 @@ Deno.test("parseReport() tells CommandFailed for whatever is not such a report",
   ];
   for (const text of odd) assertEquals(assertThrows(() => parseReport(text), StorageError).kind, "CommandFailed", text);
 });
+
+Deno.test("parseReport() reads thin pools, thin volumes, and thin snapshots, which have no origin_size", () => {
+  const row = {
+    ...{ lv_uuid: "u", lv_size: "67108864", lv_tags: "", lv_dm_path: "/dev/mapper/x", lv_kernel_major: "253" },
+    ...{ lv_kernel_minor: "4", lv_active: "active", lv_suspended: "0", lv_device_open: "0", lv_time: "1" },
+    ...{ origin: "", origin_size: "", lv_snapshot_invalid: "-1", snap_percent: "", lv_metadata_size: "" },
+    ...{ lv_health_status: "", pool_lv: "", data_percent: "", metadata_percent: "" },
+  };
+  const thin = { ...row, lv_layout: "thin,sparse", lv_attr: "Vwi-a-tz--", pool_lv: "pool", data_percent: "1.25" };
+  const numbers = { data_percent: "80.12", metadata_percent: "10.84", lv_metadata_size: "4194304" };
+  const pool = { ...row, lv_layout: "thin,pool", lv_attr: "twi-aotzD-", lv_health_status: "out_of_data", ...numbers };
+  const lvs = [
+    { ...pool, lv_name: "pool" },
+    { ...thin, lv_name: "volume" },
+    { ...thin, lv_name: "snapshot", origin: "volume" },
+  ];
+  const answer = JSON.parse(captured);
+  answer.report[0].lv = lvs;
+  const [readPool, volume, snapshot] = parseReport(JSON.stringify(answer))[0]!.lvs;
+  assertEquals([readPool?.pool, readPool?.thinPool], [undefined, {
+    dataPercent: 80.12,
+    metadataSize: 4194304n,
+    metadataPercent: 10.84,
+    health: "out_of_data",
+    zeroes: true,
+  }]);
+  assertEquals([volume?.pool, volume?.thinPool, volume?.origin], ["pool", undefined, undefined]);
+  assertEquals([snapshot?.pool, snapshot?.origin, snapshot?.originSize], ["pool", "volume", undefined]);
+});

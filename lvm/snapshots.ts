@@ -1,7 +1,8 @@
 /**
- * Copy-on-write snapshots of volumes on this machine.
+ * Snapshots of volumes on this machine.
  *
- * A snapshot's LV is read-only and lives in the group of its origin, which it keeps from deletion. LVM freezes a mounted
+ * A snapshot's LV is read-only and lives in the group of its origin. That of a thin volume is thin, in the same pool, and
+ * outlives it; any other is a copy-on-write snapshot, which keeps its origin from deletion. LVM freezes a mounted
  * filesystem for the moment of the cut (lvcreate suspends the origin with its filesystem locked).
  *
  * @module
@@ -10,6 +11,7 @@
 import { StorageError } from "./error.ts";
 import { freeLvName, type SnapshotId, snapshotLvName, type VolumeId } from "./ids.ts";
 import { type Lvm, requireAnswer } from "./lvm.ts";
+import { monitoringOf } from "./pools.ts";
 import type { LogicalVolume, VolumeGroup } from "./report.ts";
 import { formatBytes } from "./size.ts";
 import { storeBytes, type StoreSize } from "./store_size.ts";
@@ -22,8 +24,9 @@ import {
   snapshotTags,
 } from "./tags.ts";
 import { doomedLvs, isHalfMade, type Upkeep } from "./upkeep.ts";
+import { isThin } from "./thin.ts";
 import { lostError, type RecordedLv } from "./volume_state.ts";
-import type { Volumes } from "./volumes.ts";
+import type { Volume, Volumes } from "./volumes.ts";
 
 /** A snapshot that exists. */
 export interface Snapshot {
@@ -43,7 +46,7 @@ export interface Snapshot {
 export interface LocatedSnapshot {
   /** The snapshot. */
   readonly snapshot: Snapshot;
-  /** Its LV: the store for changed blocks. */
+  /** Its LV: for a copy-on-write snapshot, the store for changed blocks. */
   readonly lv: LogicalVolume;
   /** The group that the LV is in. */
   readonly group: VolumeGroup;
@@ -67,7 +70,7 @@ export interface SnapshotRequest {
   readonly id: SnapshotId;
   /** The volume. */
   readonly source: VolumeId;
-  /** The room for blocks of the volume that change. */
+  /** The room for blocks of the volume that change; a snapshot of a thin volume needs none. */
   readonly store: StoreSize;
 }
 
@@ -123,7 +126,8 @@ export class Snapshots {
   /**
    * Takes the snapshot, which does not exist, according to a report.
    *
-   * @throws {StorageError} `NotFound` or `Lost` for the volume, `NoSpace` when the group cannot hold the store.
+   * @throws {StorageError} `NotFound` or `Lost` for the volume, `NoSpace` when the group cannot hold the store, or the pool
+   * cannot promise it.
    */
   async make(groups: readonly VolumeGroup[], { id, source, store }: SnapshotRequest): Promise<LocatedSnapshot> {
     const rest = this.locate(groups, id, []);
@@ -131,31 +135,9 @@ export class Snapshots {
       await this.#mark(id, rest);
       groups = await this.#lvm.report();
     }
-    const { lv, group, tags } = this.#volumes.require(groups, source);
-    const size = storeBytes(store, lv.size, group.extentSize);
-    if (size > group.free) {
-      throw new StorageError(
-        "NoSpace",
-        `snapshotting volume ${source}: the store of ${
-          formatBytes(size)
-        } does not fit, volume group ${group.name} has ` +
-          `${formatBytes(group.free)} free; a smaller snapSize may do`,
-      );
-    }
-    const deleted = doomedLvs(this.#driver, [group]).map(({ lv }) => lv.name);
-    await this.#lvm.change(group, [
-      "lvcreate",
-      "--yes",
-      "--snapshot",
-      "--permission",
-      "r",
-      "--name",
-      freeLvName(snapshotLvName(id), deleted),
-      "--size",
-      `${size}b`,
-      ...snapshotTags(this.#driver, { id, source, erase: tags.erase }).flatMap((tag) => ["--addtag", tag]),
-      `${group.name}/${lv.name}`,
-    ]);
+    const volume = this.#volumes.require(groups, source);
+    if (isThin(volume.lv)) await this.#takeThin(groups, volume, id);
+    else await this.#takeCow(volume, id, store);
     // its time of creation never changes for an id, so it is read back from LVM and not guessed
     const made = this.locate(await this.#lvm.reportOfChanges(), id);
     if (made !== undefined && !made.halfMade) return made;
@@ -166,8 +148,8 @@ export class Snapshots {
   }
 
   /**
-   * Deletes the snapshot; one that does not exist is deleted already. Its store holds what was the volume's data: it is
-   * marked, and then erased and removed in the background.
+   * Deletes the snapshot; one that does not exist is deleted already. It holds what was the volume's data: it is marked, and
+   * then erased and removed in the background.
    *
    * @throws {StorageError} `InUse` while it is open; `Lost` when another LV has taken its place.
    */
@@ -180,7 +162,9 @@ export class Snapshots {
     }
     const path = pathOf(found);
     if (found.lv.open) throw new StorageError("InUse", `deleting snapshot ${id}: ${path} is open; unmount it first`);
-    if (found.erase === "none") return await this.#lvm.change(found.group, ["lvremove", "--yes", path]);
+    if (found.erase === "none" && !isThin(found.lv)) {
+      return await this.#lvm.change(found.group, ["lvremove", "--yes", path]);
+    }
     await this.#mark(id, found);
   }
 
@@ -259,6 +243,51 @@ export class Snapshots {
     const size = lv.originSize ?? lv.size;
     const snapshot = { id, source, size, createdAt: lv.createdAt, ready: !lv.invalidSnapshot };
     return { snapshot, ...only, halfMade: isHalfMade(lv), erase };
+  }
+
+  /** Takes a copy-on-write snapshot, with a store in the group. */
+  async #takeCow(volume: Volume, id: SnapshotId, store: StoreSize): Promise<void> {
+    const { id: source, lv, group } = volume;
+    const size = storeBytes(store, lv.size, group.extentSize);
+    if (size > group.free) {
+      throw new StorageError(
+        "NoSpace",
+        `snapshotting volume ${source}: the store of ${
+          formatBytes(size)
+        } does not fit, volume group ${group.name} has ` +
+          `${formatBytes(group.free)} free; a smaller snapSize may do`,
+      );
+    }
+    await this.#cut(volume, id, ["--size", `${size}b`]);
+  }
+
+  /**
+   * Takes a thin snapshot, which shares its volume's pool and has no store. It is promised the volume's size: that much it
+   * takes when all of the volume was written anew. LVM would have it skipped whenever LVs are activated (lvmthin(7)).
+   */
+  async #takeThin(groups: readonly VolumeGroup[], volume: Volume, id: SnapshotId): Promise<void> {
+    const { gate } = this.#volumes;
+    await gate.inTurn(groups, volume.group, async (group) => {
+      const { lv } = volume;
+      gate.require(`snapshotting volume ${volume.id}`, group, gate.poolOf(group, lv), lv.size);
+      await this.#cut({ ...volume, group }, id, ["--setactivationskip", "n", ...monitoringOf(this.#driver, group, lv)]);
+    });
+  }
+
+  async #cut({ id: source, lv, group, tags }: Volume, id: SnapshotId, options: readonly string[]): Promise<void> {
+    const deleted = doomedLvs(this.#driver, [group]).map(({ lv }) => lv.name);
+    await this.#lvm.change(group, [
+      "lvcreate",
+      "--yes",
+      "--snapshot",
+      "--permission",
+      "r",
+      "--name",
+      freeLvName(snapshotLvName(id), deleted),
+      ...options,
+      ...snapshotTags(this.#driver, { id, source, erase: tags.erase }).flatMap((tag) => ["--addtag", tag]),
+      `${group.name}/${lv.name}`,
+    ]);
   }
 
   async #mark(id: SnapshotId, found: LocatedSnapshot): Promise<void> {

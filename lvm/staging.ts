@@ -29,6 +29,7 @@ import {
   unmount,
   type Usage,
 } from "./mounts.ts";
+import { monitoringOf } from "./pools.ts";
 import { type Access, type Publication, published, refuseFurther, staged, usableType } from "./publication.ts";
 import { addRecord } from "./records.ts";
 import { makeTarget, removeTarget } from "./targets.ts";
@@ -228,7 +229,8 @@ export class Staging {
     // what a command that was killed left suspended would hang whoever touches it
     if (volume.lv.suspended) await this.#lvm.change(volume.group, ["lvchange", "--refresh", path]);
     if (volume.lv.active) return volume;
-    await this.#lvm.change(volume.group, ["lvchange", "--activate", "y", path]);
+    const monitoring = monitoringOf(this.#volumes.driver, volume.group, volume.lv);
+    await this.#lvm.change(volume.group, ["lvchange", "--activate", "y", ...monitoring, path]);
     const active = this.#volumes.require(await this.#lvm.report(), volume.id);
     if (active.lv.active) return active;
     throw new StorageError(

@@ -52,7 +52,7 @@ export interface Survey {
 
 const EXTRAS = {
   vg: ["vg_mda_size", "vg_mda_free", "vg_systemid", "vg_lock_type", "vg_clustered"],
-  lv: ["lv_health_status"],
+  lv: [],
   pv: ["pv_uuid", "pv_missing"],
 };
 

@@ -77,6 +77,8 @@ const ERASE = "denolith.erase=";
 const DELETED = "denolith.deleted=";
 const ERASED = "denolith.erased=";
 const USED = "denolith.used=";
+const POOL = "denolith.pool=";
+const OVERCOMMIT = "denolith.overcommit=";
 
 /** The tags for a new volume of the driver. */
 export function volumeTags(driver: string, tags: VolumeTags): string[] {
@@ -199,6 +201,26 @@ export function parseDeletedTags(driver: string, tags: readonly string[]): Delet
   const inUse = valueOf(tags, VOLUME) !== undefined || valueOf(tags, SNAPSHOT) !== undefined;
   if (id === undefined || erase === undefined || inUse || !/^\d{1,20}$/.test(erased)) return undefined;
   return { id, erase, erased: BigInt(erased) };
+}
+
+/** The tags for a new thin pool of the driver. */
+export function poolTags(driver: string): string[] {
+  return [OWNER + driver, `${POOL}made`];
+}
+
+/** Whether the tags say that an LV is a thin pool that the driver made. */
+export function isOwnedPool(driver: string, tags: readonly string[]): boolean {
+  return ownedValue(driver, tags, POOL) !== undefined;
+}
+
+/** The text of the tag by which an administrator says how much a thin pool may promise, if there is one. */
+export function overcommitTag(tags: readonly string[]): string | undefined {
+  return valueOf(tags, OVERCOMMIT);
+}
+
+/** Whether the tags say that an LV was deleted, whosever it was. */
+export function isDeleted(tags: readonly string[]): boolean {
+  return valueOf(tags, DELETED) !== undefined;
 }
 
 /** The tag of a volume group which records that a volume of the driver was handed out, and which LV it was. */

@@ -13,6 +13,8 @@ import { verifyDevice } from "./device.ts";
 import { type ErrorKind, StorageError } from "./error.ts";
 import { type Exec, runOk } from "./exec.ts";
 import type { Lvm } from "./lvm.ts";
+import type { PoolGate } from "./pool_gate.ts";
+import { isUnfinishedPool, monitoringOf, removePool, removeUnfinishedPool } from "./pools.ts";
 import { recordsOf, removeRecords } from "./records.ts";
 import type { LogicalVolume, VolumeGroup } from "./report.ts";
 import {
@@ -23,6 +25,7 @@ import {
   ownedSnapshotId,
   parseDeletedTags,
 } from "./tags.ts";
+import { isOurPool, isThin, lvsIn, poolOf } from "./thin.ts";
 
 /** An LV that is only to be removed. */
 export interface Doomed {
@@ -46,6 +49,8 @@ export interface UpkeepOptions {
   readonly onRemoved?: () => void;
   /** When what failed is tried again, in milliseconds; a minute by default. */
   readonly retryMs?: number;
+  /** The gate of the machine's thin pools, if those of the driver are to be removed with their last volume. */
+  readonly emptyPools?: PoolGate;
 }
 
 /** How much is overwritten by one command, in bytes: a few seconds' work, so that stopping need not wait for long. */
@@ -76,6 +81,14 @@ export function isHalfMade(lv: LogicalVolume): boolean {
 }
 
 /**
+ * Whether something has to be done about the data of a deleted LV. The blocks that a thin one had are zeros for whoever has
+ * them next; to overwrite it would take all the space that it was promised.
+ */
+function needsErasure({ lv, tags: { erase } }: Doomed): boolean {
+  return erase === "discard" || (erase === "zero" && !isThin(lv));
+}
+
+/**
  * Separates a copy-on-write snapshot from its origin, which then is free of it. Its store stays, as an LV with the same
  * tags (lvconvert(8), --splitsnapshot). One that somebody separated or removed meanwhile is separate already.
  */
@@ -96,6 +109,7 @@ export class Upkeep {
   readonly #onError: (error: unknown) => void;
   readonly #onRemoved: () => void;
   readonly #retryMs: number;
+  readonly #emptyPools: PoolGate | undefined;
   #pass: Promise<void> | undefined;
   #wanted = false;
   #resumeDue = false;
@@ -109,6 +123,7 @@ export class Upkeep {
     this.#driver = options.driver;
     this.#onError = options.onError;
     this.#onRemoved = options.onRemoved ?? (() => {});
+    this.#emptyPools = options.emptyPools;
     this.#retryMs = options.retryMs ?? RETRY_MS;
   }
 
@@ -172,6 +187,10 @@ export class Upkeep {
       for (const lv of group.lvs.filter(({ tags }) => isOwned(this.#driver, tags))) {
         const path = `${group.name}/${lv.name}`;
         if (lv.suspended) await this.#lvm.change(group, ["lvchange", "--refresh", path]);
+        if (isUnfinishedPool(this.#driver, lv)) {
+          await removeUnfinishedPool(this.#lvm, group, lv);
+          continue;
+        }
         const snapshot = ownedSnapshotId(this.#driver, lv.tags);
         if (snapshot === undefined || !isHalfMade(lv)) continue;
         await this.#lvm.change(group, ["lvchange", ...markSnapshotDeleted(snapshot), path]);
@@ -181,30 +200,62 @@ export class Upkeep {
     this.#resumeDue = false;
   }
 
-  async #remove({ lv, group, tags }: Doomed): Promise<void> {
-    if (lv.origin !== undefined) {
+  async #remove(doomed: Doomed): Promise<void> {
+    const { lv, group, tags } = doomed;
+    if (lv.origin !== undefined && !isThin(lv)) {
       await splitSnapshot(this.#lvm, group, lv);
       this.#wanted = true; // its device is another now: look again
       return;
     }
-    if (tags.erase !== "none") await this.#erase(await this.#activated({ lv, group, tags }));
+    const emptied = await this.#lastOfPool(doomed);
+    if (emptied !== undefined) await this.#erase(await this.#activated(emptied.wiper), emptied.pool.size);
+    else if (needsErasure(doomed)) await this.#erase(await this.#activated(doomed));
     if (this.#stopped) return;
     const records = recordsOf(this.#driver, group, tags.id, lv.uuid);
     if (records.length > 0) await removeRecords(this.#lvm, group, records);
     await changeUnless(["NotFound"], this.#lvm, group, ["lvremove", "--yes", `${group.name}/${lv.name}`]);
+    if (emptied !== undefined) await this.#removePool(group, emptied.pool);
     this.#onRemoved();
   }
 
+  /**
+   * The pool of the driver that an LV is the last one of, if such pools are to be removed. What was deleted in it before was
+   * not overwritten, and could be read from where the pool was: so the last LV grows to the pool's size, and overwrites it all.
+   */
+  async #lastOfPool({ lv, tags, ...at }: Doomed): Promise<{ pool: LogicalVolume; wiper: Doomed } | undefined> {
+    return await this.#emptyPools?.inTurn([at.group], at.group, async (group) => {
+      const pool = poolOf(group, lv.pool);
+      if (pool === undefined || !isOurPool(this.#driver, pool)) return undefined;
+      const lvs = lvsIn(group, pool);
+      if (lvs.some(({ uuid }) => uuid !== lv.uuid)) return undefined;
+      const size = lv.size > pool.size ? lv.size : pool.size;
+      if (lv.size < size) {
+        const args = ["lvextend", "--size", `${size}b`, ...monitoringOf(this.#driver, group, lv)];
+        await this.#lvm.change(group, [...args, `${group.name}/${lv.name}`]);
+      }
+      return { pool, wiper: { lv: { ...lv, size }, group, tags: { ...tags, erase: "zero" } } };
+    });
+  }
+
+  async #removePool(group: VolumeGroup, { uuid }: LogicalVolume): Promise<void> {
+    await this.#emptyPools?.inTurn([group], group, async (now) => {
+      const pool = now.lvs.find((lv) => lv.uuid === uuid);
+      if (pool !== undefined && lvsIn(now, pool).length === 0) await removePool(this.#lvm, now, pool);
+    });
+  }
+
   async #activated(doomed: Doomed): Promise<Doomed> {
-    const { lv, group } = doomed;
+    const { lv, group, tags } = doomed;
     if (lv.active) return doomed;
-    await this.#lvm.change(group, ["lvchange", "--activate", "y", `${group.name}/${lv.name}`]);
+    const monitoring = monitoringOf(this.#driver, group, lv);
+    await this.#lvm.change(group, ["lvchange", "--activate", "y", ...monitoring, `${group.name}/${lv.name}`]);
     const active = doomedLvs(this.#driver, await this.#lvm.report()).find((other) => other.lv.uuid === lv.uuid);
-    if (active?.lv.active) return active;
+    if (active?.lv.active) return { ...active, tags };
     throw new StorageError("FailedPrecondition", `erasing ${group.name}/${lv.name}: it cannot be activated`);
   }
 
-  async #erase({ lv, group, tags }: Doomed): Promise<void> {
+  /** Does with the first bytes of an LV, by default with all, what its tags say. */
+  async #erase({ lv, group, tags }: Doomed, bytes = lv.size): Promise<void> {
     const { readOnly } = await verifyDevice(this.#exec, lv);
     if (readOnly) await this.#lvm.change(group, ["lvchange", "--permission", "rw", `${group.name}/${lv.name}`]);
     if (tags.erase === "discard") {
@@ -213,12 +264,12 @@ export class Upkeep {
       return await runOk(this.#exec, discard).then(() => {}, this.#onError);
     }
     let recorded = tags.erased;
-    for (let offset = recorded; offset < lv.size && !this.#stopped; offset += CHUNK_BYTES) {
+    for (let offset = recorded; offset < bytes && !this.#stopped; offset += CHUNK_BYTES) {
       if (offset - recorded >= RECORDED_BYTES) {
         await this.#lvm.change(group, ["lvchange", ...markErased(recorded, offset), `${group.name}/${lv.name}`]);
         recorded = offset;
       }
-      const length = lv.size - offset < CHUNK_BYTES ? lv.size - offset : CHUNK_BYTES;
+      const length = bytes - offset < CHUNK_BYTES ? bytes - offset : CHUNK_BYTES;
       const args = ["--zeroout", "--offset", `${offset}`, "--length", `${length}`, lv.devicePath];
       await runOk(this.#exec, { program: "blkdiscard", args, mutates: true });
     }

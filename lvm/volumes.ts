@@ -20,6 +20,8 @@ import { type IoLimits, isSameLimits } from "./io_limits.ts";
 import { freeLvName, type VolumeId, volumeLvName } from "./ids.ts";
 import { type Lvm, requireAnswer } from "./lvm.ts";
 import { deviceMounts, readMounts } from "./mounts.ts";
+import { PoolGate } from "./pool_gate.ts";
+import { isUnfinishedPool, makePool, monitoringOf, removeUnfinishedPool } from "./pools.ts";
 import { removeRecords } from "./records.ts";
 import type { LogicalVolume, VolumeGroup } from "./report.ts";
 import { formatBytes, sizeInExtents, type SizeRange } from "./size.ts";
@@ -35,6 +37,7 @@ import {
   type VolumeTags,
   volumeTags,
 } from "./tags.ts";
+import { isThin, newPoolBytes, pooled, poolNameIn, poolOf, roomsFor, type ThinWish } from "./thin.ts";
 import { lost, type RecordedLv, type UsedRecord, type VolumeState } from "./volume_state.ts";
 import { doomedLvs, splitSnapshot, type Upkeep } from "./upkeep.ts";
 
@@ -74,6 +77,8 @@ export interface VolumeRequest {
   readonly erase: Erasure;
   /** What is said of the limits of its IO, to be recorded in its tags; nothing by default. */
   readonly limits?: IoLimits;
+  /** For a thin volume, in which pool it is to be; without it, the volume has all its space from the beginning. */
+  readonly thin?: ThinWish;
 }
 
 /** What {@linkcode Volumes} needs. */
@@ -88,6 +93,10 @@ export interface VolumesOptions {
   readonly upkeep: Pick<Upkeep, "look">;
   /** What is recorded elsewhere of a volume that was made, beside LVM's own records; nothing by default. */
   readonly recorded?: (id: VolumeId) => RecordedLv | undefined;
+  /** The gate of the machine's thin pools; by default one of its own, by which no pool promises more than it has. */
+  readonly gate?: PoolGate;
+  /** Is told when a thin pool was made; nobody by default. */
+  readonly onPool?: () => void;
 }
 
 /** The volumes of one driver on this machine. */
@@ -98,10 +107,15 @@ export class Volumes {
   readonly #groups: GroupMatcher;
   readonly #upkeep: Pick<Upkeep, "look">;
   readonly #elsewhere: (id: VolumeId) => RecordedLv | undefined;
+  /** The gate of the machine's thin pools. */
+  readonly gate: PoolGate;
+  readonly #onPool: () => void;
 
   /** Makes the service; it keeps no state of its own. */
   constructor(options: VolumesOptions) {
     this.#elsewhere = options.recorded ?? (() => undefined);
+    this.gate = options.gate ?? new PoolGate(options.lvm);
+    this.#onPool = options.onPool ?? (() => {});
     this.#lvm = options.lvm;
     this.driver = options.driver;
     this.#groups = options.groups;
@@ -144,10 +158,11 @@ export class Volumes {
       );
     }
     let refusal: unknown;
-    for (const { group, size } of candidates(managed, request.groups, request.range, request.preference)) {
+    const rooms = this.#roomsFor(managed, request.thin);
+    for (const { group, size } of candidates(rooms, request.groups, request.range, request.preference)) {
       await onChoice(group);
       try {
-        await this.#make(group, size, request);
+        await this.#make(groups, group, size, request);
         return size;
       } catch (error) {
         // the group was filled since the report: the next one may do
@@ -174,7 +189,7 @@ export class Volumes {
     }
     const { lv, group, used } = found.volume;
     const doomed = doomedLvs(this.driver, [group]).map(({ lv }) => lv);
-    const snapshots = snapshotsOf(found.volume).filter((name) => !doomed.some((lv) => lv.name === name));
+    const snapshots = cowSnapshotsOf(found.volume).filter((name) => !doomed.some((lv) => lv.name === name));
     if (snapshots.length > 0) {
       throw new StorageError(
         "InUse",
@@ -188,10 +203,11 @@ export class Volumes {
       );
     }
     const path = `${group.name}/${lv.name}`;
-    for (const snapshot of doomed.filter(({ origin }) => origin === lv.name)) {
+    for (const snapshot of doomed.filter((other) => other.origin === lv.name && !isThin(other))) {
       await splitSnapshot(this.#lvm, group, snapshot); // or it would go with its origin, its store not erased
     }
-    if (!used) return await this.#lvm.change(group, ["lvremove", "--yes", path]);
+    // of a thin one, Upkeep sees to what becomes of its pool
+    if (!used && !isThin(lv)) return await this.#lvm.change(group, ["lvremove", "--yes", path]);
     await this.#lvm.change(group, ["lvchange", ...markVolumeDeleted(id), path]);
     this.#upkeep.look();
   }
@@ -204,7 +220,8 @@ export class Volumes {
    * while it is inactive.
    */
   async expand(id: VolumeId, range: SizeRange): Promise<Volume> {
-    const volume = await this.get(id);
+    const groups = await this.#lvm.report();
+    const volume = this.require(groups, id);
     const { lv, group } = volume;
     if (range.limit !== undefined && lv.size > range.limit) {
       throw new StorageError(
@@ -215,6 +232,10 @@ export class Volumes {
     if (lv.size >= range.required) return volume;
 
     const size = sizeInExtents(range, group.extentSize);
+    if (isThin(lv)) {
+      await this.#extendThin(groups, volume, size);
+      return { ...volume, size, lv: { ...lv, size } };
+    }
     const full = (cause?: unknown) =>
       new StorageError(
         "OutOfRange", // the resizer would repeat RESOURCE_EXHAUSTED with the old size for ever
@@ -271,10 +292,10 @@ export class Volumes {
     });
   }
 
-  /** What the driver's groups that also match could still take, in bytes. */
-  async capacity(wanted: GroupMatcher): Promise<GroupCapacity> {
-    const groups = await this.#lvm.report();
-    return capacity(groups.filter((group) => this.#groups.matches(group.name)), wanted);
+  /** What the driver's groups that also match could still take, in bytes; of thin volumes, if that is the wish. */
+  async capacity(wanted: GroupMatcher, thin?: ThinWish): Promise<GroupCapacity> {
+    const groups = (await this.#lvm.report()).filter((group) => this.#groups.matches(group.name));
+    return capacity(this.#roomsFor(groups, thin), wanted);
   }
 
   /**
@@ -346,29 +367,93 @@ export class Volumes {
     return all.filter(({ lvUuid }) => !deleted.has(lvUuid));
   }
 
-  async #make(group: VolumeGroup, size: bigint, request: VolumeRequest): Promise<void> {
+  /** The groups with what is free in them for such volumes. */
+  #roomsFor(groups: readonly VolumeGroup[], thin: ThinWish | undefined): readonly VolumeGroup[] {
+    return roomsFor(groups.map((group) => pooled(group, this.gate.overcommit)), thin);
+  }
+
+  async #make(
+    groups: readonly VolumeGroup[],
+    group: VolumeGroup,
+    size: bigint,
+    request: VolumeRequest,
+  ): Promise<void> {
+    const { thin } = request;
+    if (thin === undefined) return await this.#create(group, request, ["--zero", "y", "--size", `${size}b`]);
+    await this.gate.inTurn(groups, group, async (now) => {
+      const pool = await this.#poolFor(now, size, request, thin);
+      await this.#create(now, request, ["--type", "thin", ...pool, "--virtualsize", `${size}b`]);
+    });
+  }
+
+  /** Makes the LV, with as much space as the arguments say. */
+  async #create(group: VolumeGroup, request: VolumeRequest, space: readonly string[]): Promise<void> {
     const deleted = doomedLvs(this.driver, [group]).map(({ lv }) => lv.name);
     await this.#lvm.change(group, [
       "lvcreate",
       "--yes", // wipe old signatures without asking: the extents are free, so nothing on them is anybody's
       "--wipesignatures",
       "y",
-      "--zero",
-      "y",
       "--name",
       freeLvName(volumeLvName(request.id), deleted),
-      "--size",
-      `${size}b`,
+      ...space,
       ...volumeTags(this.driver, request).flatMap((tag) => ["--addtag", tag]),
       group.name,
     ]);
+  }
+
+  /**
+   * The pool for a thin volume, as lvcreate is told of it. If it is not there, it is made first.
+   *
+   * @throws {StorageError} `NoSpace`; `FailedPrecondition` when what was deleted could be read in it.
+   */
+  async #poolFor(group: VolumeGroup, bytes: bigint, { id, erase }: VolumeRequest, thin: ThinWish): Promise<string[]> {
+    const name = poolNameIn(group.name, thin);
+    const pool = poolOf(group, name);
+    if (pool !== undefined) {
+      if (erase !== "none" && !pool.thinPool!.zeroes) {
+        throw new StorageError(
+          "FailedPrecondition",
+          `creating volume ${id}: thin pool ${group.name}/${name} does not zero new blocks, so what was deleted in it could be ` +
+            `read; have it do so (lvchange --zero y ${group.name}/${name}), or say erase: none`,
+        );
+      }
+      this.gate.require(`creating volume ${id}`, group, pool, bytes);
+      return ["--thinpool", name, ...monitoringOf(this.driver, group, { pool: name })];
+    }
+    const other = group.lvs.find((lv) => lv.name === name);
+    if (other !== undefined && !isUnfinishedPool(this.driver, other)) {
+      throw new StorageError(
+        "FailedPrecondition",
+        `creating volume ${id}: ${group.name}/${name} is no thin pool; rename it, or name another pool (thinPool)`,
+      );
+    }
+    if (other !== undefined) await removeUnfinishedPool(this.#lvm, group, other);
+    const size = newPoolBytes(group, thin);
+    const monitoring = await makePool(this.#lvm, this.driver, group, { name, size });
+    this.#onPool();
+    return ["--thinpool", name, ...monitoring];
+  }
+
+  /** A thin volume grows by a promise, also while it is in use and has snapshots. */
+  async #extendThin(groups: readonly VolumeGroup[], { id, lv, group }: Volume, size: bigint): Promise<void> {
+    try {
+      await this.gate.inTurn(groups, group, async (now) => {
+        this.gate.require(`growing volume ${id}`, now, this.gate.poolOf(now, lv), size - lv.size);
+        const monitoring = monitoringOf(this.driver, now, lv);
+        await this.#lvm.change(now, ["lvextend", "--size", `${size}b`, ...monitoring, `${now.name}/${lv.name}`]);
+      });
+    } catch (error) {
+      if (!(error instanceof StorageError && error.kind === "NoSpace")) throw error;
+      throw new StorageError("OutOfRange", error.message, { cause: error }); // as for a full group
+    }
   }
 
   async #extend(volume: Volume, size: bigint): Promise<void> {
     const { id, lv, group } = volume;
     const path = `${group.name}/${lv.name}`;
     const extend = ["lvextend", "--size", `${size}b`, path];
-    const snapshots = snapshotsOf(volume);
+    const snapshots = cowSnapshotsOf(volume);
     if (snapshots.length === 0 || !lv.active) return await this.#lvm.change(group, extend);
     if (lv.open) {
       throw new StorageError(
@@ -395,14 +480,17 @@ export class Volumes {
  * @throws {StorageError} `AlreadyExists` saying how it differs.
  */
 export function requireSatisfying(volume: Volume, request: VolumeRequest): void {
-  const { size, group, tags } = volume;
-  const { range, content } = request;
+  const { size, group, tags, lv } = volume;
+  const { range, content, thin } = request;
+  const pool = thin && poolNameIn(group.name, thin);
   const differs = size < range.required || (range.limit !== undefined && size > range.limit)
     ? `it has ${formatBytes(size)}, asked for is ${describeRange(range)}`
     : contentKind(tags.content) !== contentKind(content)
     ? `it is ${contentKind(tags.content)}, asked for is ${contentKind(content)}`
     : !request.groups.matches(group.name)
     ? `it is in volume group ${group.name}, asked for is ${request.groups}`
+    : lv.pool !== pool
+    ? `it is ${provisioning(lv.pool)}, asked for is ${provisioning(pool)}`
     : undefined;
   if (differs === undefined) return;
   throw new StorageError("AlreadyExists", `creating volume ${volume.id}: a volume of that name exists, but ${differs}`);
@@ -416,7 +504,11 @@ function contentKind(content: ContentRecord): string {
   return content.state === "raw" ? "a block volume" : `a volume for ${content.type}`;
 }
 
-/** The names of the LVs that are snapshots of the volume. */
-function snapshotsOf(volume: Volume): string[] {
-  return volume.group.lvs.filter((lv) => lv.origin === volume.lv.name).map((lv) => lv.name);
+/** The names of the LVs that are copy-on-write snapshots of the volume: they live by it. Thin ones live by themselves. */
+function cowSnapshotsOf({ group, lv: { name } }: Volume): string[] {
+  return group.lvs.filter((lv) => lv.origin === name && !isThin(lv)).map((lv) => lv.name);
+}
+
+function provisioning(pool: string | undefined): string {
+  return pool === undefined ? "thick" : `thin, in the pool ${pool}`;
 }

@@ -11,6 +11,7 @@ import { limitsContract, standaloneLimitsContract } from "./limits.ts";
 import { safetyContract } from "./safety.ts";
 import { snapshotsContract } from "./snapshots.ts";
 import { stagingContract } from "./staging.ts";
+import { thinContract } from "./thin.ts";
 import { volumesContract } from "./volumes.ts";
 
 /** Registers all tests of the contract on a machine. */
@@ -23,6 +24,7 @@ export function contractTests(host: Host): void {
 export function livesContract(host: Host): void {
   volumesContract(host);
   snapshotsContract(host);
+  thinContract(host);
   stagingContract(host);
   limitsContract(host);
   standaloneLimitsContract(host);

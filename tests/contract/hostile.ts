@@ -106,7 +106,7 @@ const REFUSED: readonly (readonly [string, CreateRequest])[] = [
   ["volumeGroup", { parameters: { volumeGrop: "a" } }],
   ["unknown", { parameters: { __proto__x: "a" } }],
   ["unknown", { parameters: { constructor: "a" } }],
-  ["thinProvision", { parameters: { thinProvision: "yes" } }],
+  ["thinProvision", { parameters: { thinProvision: "perhaps" } }],
   ["storage", { parameters: { storage: "zfs" } }],
   ["shared", { parameters: { shared: "maybe" } }],
   ["mutable", { mutableParameters: { iops: "1" } }],

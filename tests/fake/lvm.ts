@@ -18,6 +18,17 @@ import {
   refuse,
   type Tool,
 } from "./machine.ts";
+import {
+  askBeforeRemoval,
+  createPool,
+  createThin,
+  extendMetadata,
+  isCowOf,
+  removeThin,
+  spareMetadata,
+  takenBy,
+  thinFields,
+} from "./thin.ts";
 
 /** Runs `lvm SUBCOMMAND …`. */
 export function lvm(machine: FakeMachine, args: readonly string[]): Output {
@@ -118,12 +129,19 @@ function lvRow(machine: FakeMachine, group: FakeGroup, lv: FakeLv): Record<strin
     lv_snapshot_invalid: lv.origin === undefined ? "-1" : lv.invalid ? "1" : "0",
     snap_percent: lv.origin === undefined || !lv.active ? "" : (lv.invalid ? 100 : lv.storePercent).toFixed(2),
     lv_time: `${lv.createdAt}`,
+    lv_attr: lv.origin === undefined ? "-wi-a-----" : "sri-a-s---",
     lv_health_status: group.missingPvs > 0 ? "partial" : "",
+    pool_lv: "",
+    data_percent: lv.origin === undefined || !lv.active ? "" : (lv.invalid ? 100 : lv.storePercent).toFixed(2),
+    metadata_percent: "",
+    lv_metadata_size: "",
+    ...thinFields(lv),
   };
 }
 
 function lvcreate(machine: FakeMachine, args: readonly string[]): Output {
   const { options, positional: [path = ""] } = parse(args, LVCREATE_OPTIONS);
+  checkConfig(options);
   const [groupName = "", originName] = path.split("/");
   const group = machine.groups.find((group) => group.name === groupName);
   if (group === undefined) return noGroup(groupName);
@@ -134,6 +152,39 @@ function lvcreate(machine: FakeMachine, args: readonly string[]): Output {
   const origin = group.lvs.find((lv) => lv.name === originName);
   if (options.has("--snapshot") !== (originName !== undefined)) throw new Error(`lvcreate: an odd path ${path}`);
   if (originName !== undefined && origin === undefined) return noLv(path);
+  const monitored = !options.has("--config");
+  const made = {
+    name,
+    uuid: newUuid(),
+    tags: new Set(options.get("--addtag")),
+    active: true,
+    suspended: false,
+    zeroedTo: 0n,
+    readOnly: options.get("--permission")?.[0] === "r",
+    minor: machine.nextMinor(),
+    createdAt: machine.now(),
+    storePercent: 0,
+    invalid: false,
+  };
+  const type = options.get("--type")?.[0];
+  if (type === "thin-pool") {
+    const size = extents(one(options, "--size"), group) * group.extentSize;
+    return createPool(group, { ...made, size }, { zeroes: one(options, "--zero") === "y", monitored });
+  }
+  if (type === "thin") {
+    const size = extents(one(options, "--virtualsize"), group) * group.extentSize;
+    return createThin(group, { ...made, size, pool: one(options, "--thinpool") }, monitored);
+  }
+  if (origin?.pool !== undefined && !options.has("--size")) {
+    const skipped = options.get("--setactivationskip")?.[0] !== "n";
+    return createThin(
+      group,
+      { ...made, size: origin.size, pool: origin.pool, skipped, active: !skipped },
+      monitored,
+      origin,
+    );
+  }
+  if (!options.has("--size")) throw new Error(`lvcreate: no size: ${args.join(" ")}`);
 
   const asked = extents(one(options, "--size"), group);
   // more than the origin and the store's own table could ever need is not allocated
@@ -153,32 +204,25 @@ function lvcreate(machine: FakeMachine, args: readonly string[]): Output {
     : { ...origin.content, data: new Set(origin.content.data) };
   if (origin === undefined) group.residue = new Set();
   group.lvs.push({
-    name,
-    uuid: newUuid(),
+    ...made,
     size,
-    tags: new Set(options.get("--addtag")),
-    active: true,
-    suspended: false,
-    zeroedTo: 0n,
-    readOnly: options.get("--permission")?.[0] === "r",
-    minor: machine.nextMinor(),
-    createdAt: machine.now(),
     content,
-    storePercent: 0,
-    invalid: false,
     ...(origin === undefined ? {} : { origin: { name: origin.name, size: origin.size } }),
   });
   return ok(`  Logical volume "${name}" created.\n`);
 }
 
 function lvremove(machine: FakeMachine, args: readonly string[]): Output {
-  const { positional } = parse(args, { "--yes": 0 });
+  const { options, positional } = parse(args, { "--yes": 0 });
   for (const path of positional) {
     const found = find(machine, path);
     if ("code" in found) return found;
     const { group, lv } = found;
     if (isOpen(machine, lv)) return refuse(5, `  Logical volume ${path} contains a filesystem in use.`);
-    const gone = group.lvs.filter((other) => other === lv || other.origin?.name === lv.name);
+    const refusal = askBeforeRemoval(group, lv, options.has("--yes"));
+    if (refusal !== undefined) return refusal;
+    if (removeThin(group, lv)) continue;
+    const gone = group.lvs.filter((other) => other === lv || isCowOf(other, lv));
     for (const { content } of gone) group.residue = group.residue.union(content.data);
     group.lvs = group.lvs.filter((other) => !gone.includes(other));
   }
@@ -186,13 +230,17 @@ function lvremove(machine: FakeMachine, args: readonly string[]): Output {
 }
 
 function lvextend(machine: FakeMachine, args: readonly string[]): Output {
-  const { options, positional: [path = ""] } = parse(args, { "--size": 1 });
+  const { options, positional: [path = ""] } = parse(args, { "--size": 1, "--poolmetadatasize": 1, "--config": 1 });
+  checkConfig(options);
   const found = find(machine, path);
   if ("code" in found) return found;
   const { group, lv } = found;
+  if (options.has("--poolmetadatasize")) {
+    return extendMetadata(group, lv, extents(one(options, "--poolmetadatasize"), group), freeBytes(group));
+  }
   const wanted = extents(one(options, "--size"), group);
   const current = lv.size / group.extentSize;
-  if (lv.active && group.lvs.some((other) => other.origin?.name === lv.name)) {
+  if (lv.active && group.lvs.some((other) => isCowOf(other, lv))) {
     return refuse(5, "  Snapshot origin volumes can be resized only while inactive: try lvchange -an.");
   }
   if (wanted === current) {
@@ -202,15 +250,17 @@ function lvextend(machine: FakeMachine, args: readonly string[]): Output {
     return refuse(3, `  New size given (${wanted} extents) not larger than existing size (${current} extents)`);
   }
   const free = freeBytes(group) / group.extentSize;
-  if (wanted - current > free) {
+  if (lv.pool === undefined && wanted - current > free) {
     return refuse(5, `  Insufficient free space: ${wanted - current} extents needed, but only ${free} available`);
   }
+  if (lv.thinPool !== undefined) lv.thinPool.dataPercent *= Number(current) / Number(wanted);
   lv.size = wanted * group.extentSize;
   return ok(`  Logical volume ${path} successfully resized.\n`);
 }
 
 function lvchange(machine: FakeMachine, args: readonly string[]): Output {
   const { options, positional: [path = ""] } = parse(args, LVCHANGE_OPTIONS);
+  checkConfig(options);
   const found = find(machine, path);
   if ("code" in found) return found;
   const { group, lv } = found;
@@ -220,7 +270,11 @@ function lvchange(machine: FakeMachine, args: readonly string[]): Output {
   if (options.has("--permission")) lv.readOnly = one(options, "--permission") === "r";
   const activate = options.get("--activate")?.[0];
   if (activate === undefined) return ok(`  Logical volume ${path} changed.\n`);
-  const together = group.lvs.filter((other) => other === lv || other.origin?.name === lv.name);
+  if (activate === "y" && lv.skipped) return ok(); // as LVM, which says nothing
+  const pool = group.lvs.find(({ name }) => name === lv.pool);
+  if (activate === "y" && pool !== undefined) pool.active = true;
+  if (pool?.thinPool !== undefined && !options.has("--config")) pool.thinPool.monitored = true;
+  const together = group.lvs.filter((other) => other === lv || isCowOf(other, lv));
   if (activate === "n" && together.some((other) => isOpen(machine, other))) {
     return refuse(5, `  Logical volume ${path} contains a filesystem in use.`);
   }
@@ -239,7 +293,7 @@ function lvconvert(machine: FakeMachine, args: readonly string[]): Output {
   const found = find(machine, path);
   if ("code" in found) return found;
   const { lv } = found;
-  if (lv.origin === undefined) {
+  if (lv.origin === undefined || lv.pool !== undefined) {
     return refuse(5, `  Command on LV ${path} does not accept LV type linear.\n  Command not permitted on LV ${path}.`);
   }
   delete lv.origin;
@@ -264,7 +318,14 @@ function vgchange(machine: FakeMachine, args: readonly string[]): Output {
   return ok(`  Volume group "${name}" successfully changed\n`);
 }
 
-const LVCHANGE_OPTIONS = { "--activate": 1, "--addtag": 1, "--deltag": 1, "--permission": 1, "--refresh": 0 };
+const LVCHANGE_OPTIONS = {
+  "--config": 1,
+  "--activate": 1,
+  "--addtag": 1,
+  "--deltag": 1,
+  "--permission": 1,
+  "--refresh": 0,
+};
 
 const LVCREATE_OPTIONS = {
   "--yes": 0,
@@ -275,7 +336,18 @@ const LVCREATE_OPTIONS = {
   "--name": 1,
   "--size": 1,
   "--addtag": 1,
+  "--config": 1,
+  "--type": 1,
+  "--thinpool": 1,
+  "--virtualsize": 1,
+  "--setactivationskip": 1,
 };
+
+/** The one setting that commands about thin pools come with. */
+function checkConfig(options: ReadonlyMap<string, string[]>): void {
+  const [config = "activation/monitoring=0"] = options.get("--config") ?? [];
+  if (config !== "activation/monitoring=0") throw new Error(`the fake lvm has no setting ${config}`);
+}
 
 /** Reads options with the given number of values, as lvm does; anything else is a mistake of the driver. */
 function parse(
@@ -336,7 +408,7 @@ function noLv(path: string): Output {
 }
 
 function freeBytes(group: FakeGroup): bigint {
-  return group.lvs.reduce((free, lv) => free - lv.size, group.size);
+  return group.lvs.reduce((free, lv) => free - takenBy(lv), group.size) - spareMetadata(group);
 }
 
 /** A mounted filesystem holds its device open; a bind mount of the node does not. */

@@ -43,8 +43,30 @@ export interface FakeLv {
   /** How full a snapshot's store is, in percent, while it has not overflowed. */
   storePercent: number;
   invalid: boolean;
+  /** The name of the thin pool that it is in. */
+  pool?: string;
+  /** What it is as a thin pool. */
+  thinPool?: FakePool;
+  /** Whether it is left out when LVs are activated. */
+  skipped?: boolean;
   /** Up to where its device was overwritten with zeros, from its start, in bytes. */
   zeroedTo: bigint;
+}
+
+/** A thin pool beside its LV, whose size is that of its data. */
+export interface FakePool {
+  metadataSize: bigint;
+  /** How full its data and its metadata are, in percent. */
+  dataPercent: number;
+  metadataPercent: number;
+  /** Whether new blocks read as zeros. */
+  zeroes: boolean;
+  /** What lv_health_status says. */
+  health: "" | "out_of_data" | "metadata_read_only" | "failed";
+  /** Whether dmeventd watches it. */
+  monitored: boolean;
+  /** What could be read from its free blocks if they were not zeroed, and from where it was when it is gone. */
+  residue: Set<string>;
 }
 
 /** A volume group. */

@@ -7,6 +7,7 @@
 import type { Output } from "../../lvm/exec.ts";
 import { dmsetup, lsblk, modinfo, udevadm, whereis } from "./lookers.ts";
 import { blank, expectArgs, type FakeMachine, ok, refuse, type Tool, type Tools } from "./machine.ts";
+import { overwritePool } from "./thin.ts";
 
 /** The tools by program. */
 export const TOOLS: Tools = {
@@ -133,6 +134,7 @@ function blkdiscard(machine: FakeMachine, args: readonly string[]): Output {
   }
   if (offset <= lv.zeroedTo && offset + length > lv.zeroedTo) lv.zeroedTo = offset + length;
   if (lv.zeroedTo === lv.size) Object.assign(lv.content, blank());
+  overwritePool(machine, lv);
   return ok();
 }
 

@@ -1,0 +1,161 @@
+/**
+ * Thin pools of the fake machine's `lvm`, after LVM 2.03 (lvmthin(7)).
+ *
+ * @module
+ */
+
+import type { Output } from "../../lvm/exec.ts";
+import { blank, type FakeGroup, type FakeLv, type FakeMachine, type FakePool, ok, refuse } from "./machine.ts";
+
+/** What LVM takes for the metadata of a small pool, and keeps once more as a spare. */
+const METADATA_BYTES = 4n << 20n;
+
+/** An LV that is being made, without what is on it. */
+type Making = Omit<FakeLv, "content">;
+
+/** Makes a thin pool. */
+export function createPool(
+  group: FakeGroup,
+  making: Making,
+  { zeroes, monitored }: { zeroes: boolean; monitored: boolean },
+): Output {
+  const thinPool: FakePool = {
+    metadataSize: METADATA_BYTES,
+    dataPercent: 0,
+    metadataPercent: 10.84,
+    zeroes,
+    health: "",
+    monitored,
+    residue: group.residue,
+  };
+  const spare = spareMetadata(group) > METADATA_BYTES ? 0n : METADATA_BYTES - spareMetadata(group);
+  const free = group.lvs.reduce((left, lv) => left - takenBy(lv), group.size) - spareMetadata(group);
+  const needed = making.size + METADATA_BYTES + spare;
+  if (making.size === 0n) return refuse(3, "  Invalid argument for --size: 0b");
+  if (needed > free) {
+    const [have, want] = [free, needed].map((bytes) => bytes / group.extentSize);
+    return refuse(
+      5,
+      `  Volume group "${group.name}" has insufficient free space (${have} extents): ${want} required.`,
+    );
+  }
+  group.residue = new Set();
+  group.lvs.push({ ...making, content: blank(), thinPool });
+  return ok(`  Logical volume "${making.name}" created.\n`);
+}
+
+/** Makes a thin volume in its pool, or a thin snapshot of one. */
+export function createThin(
+  group: FakeGroup,
+  making: Making & { pool: string },
+  monitored: boolean,
+  origin?: FakeLv,
+): Output {
+  const pool = group.lvs.find(({ name }) => name === making.pool)?.thinPool;
+  if (pool === undefined) return refuse(5, `  Thin pool ${group.name}/${making.pool} not found.`);
+  if (pool.dataPercent >= 100 || pool.metadataPercent >= 75) {
+    return refuse(
+      5,
+      `  Cannot create new thin volume, free space in thin pool ${group.name}/${making.pool} reached threshold.`,
+    );
+  }
+  const content = origin === undefined
+    ? { ...blank(), data: pool.zeroes ? new Set<string>() : pool.residue }
+    : { ...origin.content, data: new Set(origin.content.data) };
+  if (monitored) pool.monitored = true;
+  group.lvs.push({ ...making, content, ...(origin && { origin: { name: origin.name, size: origin.size } }) });
+  return ok(`  Logical volume "${making.name}" created.\n`);
+}
+
+/** Whether an LV is a copy-on-write snapshot of another one: those share its fate. */
+export function isCowOf(lv: FakeLv, origin: FakeLv): boolean {
+  return lv.origin?.name === origin.name && lv.pool === undefined;
+}
+
+/** What lvremove asks that was not told yes: nobody is there to answer, which means no. */
+export function askBeforeRemoval(group: FakeGroup, lv: FakeLv, yes: boolean): Output | undefined {
+  const dependent = lv.thinPool === undefined ? 0 : group.lvs.filter(({ pool }) => pool === lv.name).length;
+  if (yes || (dependent === 0 && !lv.active)) return undefined;
+  const path = `${group.name}/${lv.name}`;
+  const question = dependent === 0
+    ? `Do you really want to remove active logical volume ${path}? [y/n]: [n]`
+    : `Removing pool ${path} will remove ${dependent} dependent volume(s). Proceed? [y/n]: [n]`;
+  return refuse(5, `${question}\n  Logical volume ${path} not removed.`);
+}
+
+/** Removes an LV that is thin or a thin pool; answers whether it was one. */
+export function removeThin(group: FakeGroup, lv: FakeLv): boolean {
+  const pool = group.lvs.find(({ name }) => name === lv.pool)?.thinPool;
+  if (pool === undefined && lv.thinPool === undefined) return false;
+  if (pool !== undefined) pool.residue = pool.residue.union(lv.content.data);
+  if (lv.thinPool !== undefined) group.residue = group.residue.union(lv.thinPool.residue);
+  group.lvs = group.lvs.filter((other) => other !== lv && other.pool !== lv.name);
+  for (const other of group.lvs) if (other.pool !== undefined && other.origin?.name === lv.name) delete other.origin;
+  return true;
+}
+
+/** Grows the metadata of a pool, and the spare with it. */
+export function extendMetadata(group: FakeGroup, lv: FakeLv, wanted: bigint, free: bigint): Output {
+  const { thinPool } = lv;
+  if (thinPool === undefined) throw new Error(`lvextend --poolmetadatasize: ${lv.name} is no thin pool`);
+  const size = wanted * group.extentSize;
+  const more = size - thinPool.metadataSize;
+  const spare = size > spareMetadata(group) ? size - spareMetadata(group) : 0n;
+  if (more + spare > free) {
+    const [needed, available] = [more + spare, free].map((bytes) => bytes / group.extentSize);
+    return refuse(5, `  Insufficient free space: ${needed} extents needed, but only ${available} available`);
+  }
+  thinPool.metadataPercent *= Number(thinPool.metadataSize) / Number(size);
+  thinPool.metadataSize = size;
+  return ok(`  Logical volume ${group.name}/${lv.name} successfully resized.\n`);
+}
+
+/** Once all of a pool's size was overwritten through one of its LVs, nothing of what was in it can be read. */
+export function overwritePool(machine: FakeMachine, lv: FakeLv): void {
+  const group = machine.allLvs().find((each) => each.lv === lv)?.group;
+  const pool = group?.lvs.find(({ name }) => name === lv.pool);
+  if (pool === undefined || lv.zeroedTo < pool.size) return;
+  pool.thinPool!.residue = new Set();
+  Object.assign(lv.content, blank());
+}
+
+/** What an LV takes of its group: a thin one nothing, a pool its data and its metadata. */
+export function takenBy({ size, pool, thinPool }: FakeLv): bigint {
+  return pool === undefined ? size + (thinPool?.metadataSize ?? 0n) : 0n;
+}
+
+/** What a group keeps for the repair of its pools: as much as the largest metadata. */
+export function spareMetadata(group: FakeGroup): bigint {
+  return group.lvs.reduce((most, { thinPool }) => {
+    const size = thinPool?.metadataSize ?? 0n;
+    return size > most ? size : most;
+  }, 0n);
+}
+
+/** The fields of a report that are others for thin LVs and pools. */
+export function thinFields(lv: FakeLv): Record<string, string> {
+  const { pool, thinPool, origin, active } = lv;
+  if (pool !== undefined) {
+    return {
+      lv_layout: "thin,sparse",
+      lv_attr: "Vwi-a-tz--",
+      origin_size: "",
+      lv_snapshot_invalid: "-1",
+      snap_percent: "",
+      pool_lv: pool,
+      data_percent: active ? "0.00" : "",
+      ...(origin === undefined ? { origin: "" } : {}),
+    };
+  }
+  if (thinPool === undefined) return {};
+  const full = thinPool.dataPercent >= 100 ? "out_of_data" : "";
+  return {
+    lv_layout: "thin,pool",
+    lv_attr: `twi-aot${thinPool.zeroes ? "z" : "-"}--`,
+    origin_size: "",
+    data_percent: active ? thinPool.dataPercent.toFixed(2) : "",
+    metadata_percent: active ? thinPool.metadataPercent.toFixed(2) : "",
+    lv_metadata_size: `${thinPool.metadataSize}`,
+    lv_health_status: thinPool.health || full,
+  };
+}
