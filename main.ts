@@ -14,6 +14,7 @@ import { cgroupRoot, kubeletPaths } from "./kubelet.ts";
 import { StorageError } from "./lvm/error.ts";
 import { withRealPaths } from "./lvm/mounts.ts";
 import { permissionsFor, type Reach } from "./permissions.ts";
+import { THIN_FLAGS } from "./thin_flags.ts";
 
 /** Flags that mean the same to several subcommands. */
 const SHARED_FLAGS = {
@@ -81,6 +82,7 @@ const SUBCOMMANDS: Subcommands = {
       },
       "cgroup-root": CGROUP_FLAG,
       "driver-name": SHARED_FLAGS["driver-name"],
+      ...THIN_FLAGS,
       ...LOG_FLAGS,
     },
     example: "denolith standalone --volume-groups data,/fast-.*/",
@@ -117,6 +119,7 @@ const SUBCOMMANDS: Subcommands = {
       "write-iops-per-gib": perGiB("writes", "100"),
       "read-bps-per-gib": perGiB("bytes read", "4Mi"),
       "write-bps-per-gib": perGiB("bytes written", "4Mi"),
+      ...THIN_FLAGS,
       ...CLUSTER_FLAGS,
       "http-address": HTTP_FLAG(":9808"),
     },

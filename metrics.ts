@@ -8,7 +8,9 @@ import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import type { Answered } from "./csi/service.ts";
 import type { Turn } from "./k8s/loop.ts";
 import type { LimitedVolume } from "./lvm/io_limiter.ts";
+import type { LogicalVolume } from "./lvm/report.ts";
 import type { SurveyedGroup } from "./lvm/survey.ts";
+import { poolsOf, promisable, promisedBy } from "./lvm/thin.ts";
 
 /** Seconds: calls that only ask take a few milliseconds, a command of LVM tenths of a second. */
 const BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120];
@@ -107,6 +109,39 @@ export class Metrics {
     );
   }
 
+  /** How full thin pools are, and what they may still promise, as LVM said last, asked for when the figures are. */
+  watchPools(lastSeen: () => readonly SurveyedGroup[], overcommit: bigint): void {
+    const figures: [string, string, (group: SurveyedGroup, pool: LogicalVolume) => number | undefined][] = [
+      ["data_used_ratio", "How full the data of the thin pool is", (_, { thinPool }) => ratio(thinPool?.dataPercent)],
+      [
+        "metadata_used_ratio",
+        "How full the metadata of the thin pool is",
+        (_, { thinPool }) => ratio(thinPool?.metadataPercent),
+      ],
+      [
+        "promised_bytes",
+        "Sizes of the volumes and snapshots in the thin pool",
+        (group, pool) => Number(promisedBy(group, pool)),
+      ],
+      [
+        "promisable_bytes",
+        "What the thin pool may still promise",
+        (group, pool) => Number(promisable(group, pool, overcommit)),
+      ],
+    ];
+    for (const [name, help, value] of figures) {
+      const gauge: Gauge<"group" | "pool"> = this.#gauge(`denolith_thin_pool_${name}`, help, ["group", "pool"], () => {
+        gauge.reset();
+        for (const group of lastSeen()) {
+          for (const pool of poolsOf(group)) {
+            const figure = value(group, pool);
+            if (figure !== undefined) gauge.set({ group: group.name, pool: pool.name }, figure);
+          }
+        }
+      });
+    }
+  }
+
   /** Where the LVs and the objects of the node do not fit together, asked for when the figures are. */
   watchOrphans(counts: { readonly orphans: () => number; readonly lost: () => number }): void {
     const figures = [
@@ -158,4 +193,8 @@ export class Metrics {
   #gauge<L extends string>(name: string, help: string, labelNames: L[], collect?: () => void): Gauge<L> {
     return new Gauge({ name, help, labelNames, registers: [this.#registry], ...(collect && { collect }) });
   }
+}
+
+function ratio(percent: number | undefined): number | undefined {
+  return percent === undefined ? undefined : percent / 100;
 }

@@ -27,6 +27,7 @@ import { NodeAgent } from "./k8s/node_agent.ts";
 import { followLimits, nodeLimiting } from "./k8s/node_limits.ts";
 import { recordedIn } from "./k8s/object_agent.ts";
 import { nodes } from "./k8s/objects.ts";
+import { PoolAgent } from "./k8s/pool_agent.ts";
 import { OrphanAgent } from "./k8s/orphan_agent.ts";
 import { SnapshotAgent } from "./k8s/snapshot_agent.ts";
 import { VolumeAgent } from "./k8s/volume_agent.ts";
@@ -36,6 +37,7 @@ import { withRealPaths } from "./lvm/mounts.ts";
 import type { SurveyedGroup } from "./lvm/survey.ts";
 import { startLogging } from "./logging.ts";
 import { cgroupRoot, kubeletPaths } from "./kubelet.ts";
+import { thinOptions } from "./thin_flags.ts";
 
 /** How many objects of a kind are worked on at once: LVM does one change of a group at a time, but they share its reports. */
 const PARALLEL = 16;
@@ -76,8 +78,17 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
     objects: volumeObjects,
     agent: () => volumeAgent,
   });
-  const machine = openMachine({ exec, driver, groups, mountRoots, recorded, onRemoved: onChange, limiting });
-  const { lvm, upkeep, staging, locks, limiter } = machine;
+  const poolAgent = new PoolAgent({ events, driver });
+  const onGrown = (words: string) => {
+    poolAgent.onGrown(words);
+    onChange();
+  };
+  const thin = thinOptions(flags);
+  const machine = openMachine({
+    ...{ exec, driver, groups, mountRoots, recorded, limiting, thin, onGrown },
+    onRemoved: onChange,
+  });
+  const { lvm, upkeep, monitor, staging, locks, limiter } = machine;
   followLimits(volumeObjects, { limiter, defaults });
 
   const nodeAgent = new NodeAgent({
@@ -86,13 +97,17 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
     driver,
     nodeName,
     groups,
+    overcommit: thin.overcommit,
     onReport: async (report) => {
       surveyed = report;
       if (volumeObjects.hasSynced) await volumeAgent.verify(report);
       if (snapshotObjects.hasSynced) await snapshotAgent.verify(report);
     },
-    conditions: (report) => orphanAgent.look(report),
-    onWritten: (object) => orphanAgent.attend(object),
+    conditions: (report) => [...orphanAgent.look(report), ...poolAgent.look(report)],
+    onWritten: async (object) => {
+      poolAgent.attend(object);
+      await orphanAgent.attend(object);
+    },
   });
   const shared = { client, events, ...machine, onChange, end };
   const orphanAgent = new OrphanAgent({ ...shared, volumeObjects, snapshotObjects, nodeName });
@@ -113,6 +128,7 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
     loopOf("lvmsnapshot", snapshotAgent).follow(snapshotObjects),
   ];
   metrics.watchGroups(() => surveyed ?? []);
+  metrics.watchPools(() => surveyed ?? [], thin.overcommit);
   metrics.watchOrphans({
     orphans: () => orphanAgent.orphans.length,
     lost: () =>
@@ -147,6 +163,7 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
   await limiter.stop();
   await events.stop(EVENTS_MS);
   await upkeep.stop();
+  await monitor.stop();
   await exec.settled();
   return drained ? 0 : 1;
 }

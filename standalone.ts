@@ -18,6 +18,7 @@ import { Lvm } from "./lvm/lvm.ts";
 import { formatBytes } from "./lvm/size.ts";
 import { aborted, GRACE_MS } from "./ending.ts";
 import { startLogging } from "./logging.ts";
+import { thinOptions } from "./thin_flags.ts";
 
 /** Serves until it is asked to end, and answers the exit status: 1 when calls under way had not ended in time. */
 export async function standalone(flags: Flags, end: AbortSignal): Promise<number> {
@@ -35,6 +36,7 @@ export async function standalone(flags: Flags, end: AbortSignal): Promise<number
     mountRoots: parseMountRoots(flags["mount-roots"]!),
     exec,
     ...(cgroups === undefined ? {} : { cgroupRoot: cgroups }),
+    thin: thinOptions(flags),
   });
   await aborted(end);
   return await driver.stop(GRACE_MS) ? 0 : 1;

@@ -13,6 +13,9 @@ import { IoLimiter, type LimitingOptions, type LimitsState } from "../lvm/io_lim
 import { Locks } from "../lvm/locks.ts";
 import { Lvm } from "../lvm/lvm.ts";
 import { withRealPaths } from "../lvm/mounts.ts";
+import { PoolGate } from "../lvm/pool_gate.ts";
+import type { PoolGrowth } from "../lvm/pool_growth.ts";
+import { PoolMonitor } from "../lvm/pool_monitor.ts";
 import { Snapshots } from "../lvm/snapshots.ts";
 import { Staging } from "../lvm/staging.ts";
 import { Upkeep, type UpkeepOptions } from "../lvm/upkeep.ts";
@@ -25,6 +28,16 @@ import { localVolumes } from "./local_volumes.ts";
 import { nodeHandlers } from "./node.ts";
 import { serve } from "./server.ts";
 import { bindService, type Handlers } from "./service.ts";
+
+/** How thin pools are treated. */
+export interface ThinOptions {
+  /** How much pools may promise that say nothing else, in percent of their sizes. */
+  readonly overcommit?: bigint;
+  /** When and by how much those of the driver grow. */
+  readonly growth?: PoolGrowth;
+  /** Whether those of the driver are removed with their last volume; they stay by default. */
+  readonly removeEmpty?: boolean;
+}
 
 /** How a standalone driver is set up. */
 export interface StandaloneOptions {
@@ -44,6 +57,8 @@ export interface StandaloneOptions {
   readonly cgroupRoot?: string;
   /** What runs its commands. */
   readonly exec: Exec;
+  /** How thin pools are treated. */
+  readonly thin?: ThinOptions;
 }
 
 /** A driver that answers on its socket. */
@@ -76,11 +91,17 @@ export interface Services {
   readonly upkeep: Upkeep;
   /** What holds pods to the limits of their volumes, not yet started. */
   readonly limiter: IoLimiter;
+  /** The watch over thin pools, which starts with the background work. */
+  readonly monitor: PoolMonitor;
 }
 
 /** What {@linkcode openMachine} needs. */
 export interface MachineOptions
-  extends Pick<StandaloneOptions, "exec" | "driver" | "groups" | "mountRoots">, Pick<UpkeepOptions, "onRemoved"> {
+  extends
+    Pick<StandaloneOptions, "exec" | "driver" | "groups" | "mountRoots" | "thin">,
+    Pick<UpkeepOptions, "onRemoved"> {
+  /** Is told in words when a thin pool grew; nobody by default. */
+  readonly onGrown?: (words: string) => void;
   /** What is recorded elsewhere of volumes and snapshots that were made, beside LVM's own records; nothing by default. */
   readonly recorded?: {
     /** Of a volume. */
@@ -98,6 +119,8 @@ export interface Machine {
   readonly lvm: Lvm;
   /** The background work, not yet started. */
   readonly upkeep: Upkeep;
+  /** The watch over thin pools, which starts with the background work. */
+  readonly monitor: PoolMonitor;
   /** The volumes. */
   readonly volumes: Volumes;
   /** The snapshots. */
@@ -112,29 +135,52 @@ export interface Machine {
 
 /** Puts together what a driver has on this machine; nothing runs yet. */
 export function openMachine(options: MachineOptions): Machine {
-  const { exec, driver, groups, mountRoots, recorded, onRemoved } = options;
+  const { exec, driver, groups, mountRoots, recorded, onRemoved, thin = {}, onGrown } = options;
   const lvm = new Lvm(exec);
+  const gate = new PoolGate(lvm, thin.overcommit);
+  const monitor = new PoolMonitor({
+    lvm,
+    driver,
+    ...(thin.growth && { growth: thin.growth }),
+    onGrown: (words) => {
+      log.info("a thin pool grew", { words });
+      onGrown?.(words);
+    },
+    onError: (error) => log.warn("watching thin pools failed", { error }),
+  });
   const onError = (error: unknown) => log.warn("upkeep failed", { error });
   const onLimiterError = (error: unknown) => log.warn("applying limits failed", { error });
-  const upkeep = new Upkeep({ lvm, driver, onError, ...(onRemoved && { onRemoved }) });
-  const volumes = new Volumes({ lvm, driver, groups, upkeep, ...(recorded && { recorded: recorded.volume }) });
+  const upkeep = new Upkeep({
+    lvm,
+    driver,
+    onError,
+    onReport: (groups) => monitor.see(groups),
+    ...(onRemoved && { onRemoved }),
+    ...(thin.removeEmpty && { emptyPools: gate }),
+  });
+  const volumes = new Volumes({
+    ...{ lvm, driver, groups, upkeep, gate, onPool: () => monitor.look() },
+    ...(recorded && { recorded: recorded.volume }),
+  });
   const snapshots = new Snapshots({ lvm, driver, volumes, upkeep, ...(recorded && { recorded: recorded.snapshot }) });
   const limiter = new IoLimiter({ ...options.limiting, lvm, volumes, onError: onLimiterError });
   const staging = new Staging({ lvm, volumes, mountRoots, limiter });
-  return { lvm, upkeep, volumes, snapshots, staging, limiter, locks: new Locks() };
+  return { lvm, upkeep, monitor, volumes, snapshots, staging, limiter, locks: new Locks() };
 }
 
 /** Puts the services of a standalone driver together; nothing runs yet. */
 export function standaloneServices(options: Omit<StandaloneOptions, "socketPath">): Services {
   const { driver, version, nodeId, mountRoots, cgroupRoot } = options;
   const limiting = { cgroupRoot, onChange: logLimits };
-  const { lvm, upkeep, volumes, snapshots, staging, limiter, locks } = openMachine({ ...options, limiting });
+  const machine = openMachine({ ...options, limiting });
+  const { lvm, upkeep, monitor, volumes, snapshots, staging, limiter, locks } = machine;
   return {
     identity: identityHandlers({ driver, version, ready: lvmAnswers(lvm) }),
     controller: controllerHandlers({ volumes: localVolumes(volumes, { nodeId, limiter }), snapshots, locks }),
     node: nodeHandlers({ staging, nodeId, mountRoots, locks }),
     upkeep,
     limiter,
+    monitor,
   };
 }
 
@@ -154,7 +200,7 @@ function logLimits(volume: VolumeId, state: LimitsState | undefined): void {
 export async function startStandalone(options: StandaloneOptions): Promise<Driver> {
   const { driver, version, nodeId, groups, exec } = options;
   const mountRoots = await withRealPaths(options.mountRoots);
-  const { identity, controller, node, upkeep, limiter } = standaloneServices({ ...options, mountRoots });
+  const { identity, controller, node, upkeep, limiter, monitor } = standaloneServices({ ...options, mountRoots });
   const server = await serve(options.socketPath, [
     bindService(Identity, identity),
     bindService(Controller, controller),
@@ -169,11 +215,13 @@ export async function startStandalone(options: StandaloneOptions): Promise<Drive
     settled: async () => {
       await limiter.settled();
       await upkeep.settled();
+      await monitor.settled();
     },
     stop: async (graceMs) => {
       const drained = await server.close(graceMs);
       await limiter.stop();
       await upkeep.stop();
+      await monitor.stop();
       await exec.settled();
       log.info("stopped", { drained });
       return drained;

@@ -86,3 +86,28 @@ export async function readMappedDevices(exec: Exec): Promise<MappedDevice[]> {
       uses: uses!.match(/\d+:\d+/g) ?? [],
     }));
 }
+
+/** How full a thin pool is, in percent. */
+export interface PoolUsage {
+  /** Its data. */
+  readonly data: number;
+  /** Its metadata. */
+  readonly metadata: number;
+}
+
+/**
+ * How full the thin pools are that the kernel has, by the names of their devices. One that is out of order, and so tells no
+ * figures, is full.
+ *
+ * @throws {StorageError} `CommandFailed` when the kernel's device-mapper cannot be reached.
+ */
+export async function readPoolUsage(exec: Exec): Promise<ReadonlyMap<string, PoolUsage>> {
+  const args = ["status", "--target", "thin-pool", "--noflush"];
+  const answer = await runOk(exec, { program: "dmsetup", args, mutates: false });
+  return new Map([...answer.matchAll(/^(\S+): \d+ \d+ thin-pool (.*)$/gm)].map(([, name, status]) => {
+    const [, usedMetadata, metadata, usedData, data] = /^\d+ (\d+)\/(\d+) (\d+)\/(\d+) /.exec(status!) ?? [];
+    if (data === undefined) return [name!, { data: 100, metadata: 100 }];
+    const percent = (used: string | undefined, all: string | undefined) => Math.floor(100 * Number(used) / Number(all));
+    return [name!, { data: percent(usedData, data), metadata: percent(usedMetadata, metadata) }];
+  }));
+}

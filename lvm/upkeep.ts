@@ -49,6 +49,8 @@ export interface UpkeepOptions {
   readonly onRemoved?: () => void;
   /** When what failed is tried again, in milliseconds; a minute by default. */
   readonly retryMs?: number;
+  /** Is given each report; nobody by default. */
+  readonly onReport?: (groups: readonly VolumeGroup[]) => void;
   /** The gate of the machine's thin pools, if those of the driver are to be removed with their last volume. */
   readonly emptyPools?: PoolGate;
 }
@@ -109,6 +111,7 @@ export class Upkeep {
   readonly #onError: (error: unknown) => void;
   readonly #onRemoved: () => void;
   readonly #retryMs: number;
+  readonly #onReport: (groups: readonly VolumeGroup[]) => void;
   readonly #emptyPools: PoolGate | undefined;
   #pass: Promise<void> | undefined;
   #wanted = false;
@@ -123,6 +126,7 @@ export class Upkeep {
     this.#driver = options.driver;
     this.#onError = options.onError;
     this.#onRemoved = options.onRemoved ?? (() => {});
+    this.#onReport = options.onReport ?? (() => {});
     this.#emptyPools = options.emptyPools;
     this.#retryMs = options.retryMs ?? RETRY_MS;
   }
@@ -166,6 +170,7 @@ export class Upkeep {
       do {
         this.#wanted = false;
         const groups = (await this.#lvm.report()).filter(({ answers }) => answers);
+        this.#onReport(groups);
         if (this.#resumeDue) await attempt(() => this.#resume(groups));
         for (const each of doomedLvs(this.#driver, groups)) {
           if (!this.#stopped) await attempt(() => this.#remove(each));

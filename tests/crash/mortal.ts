@@ -37,7 +37,9 @@ const HALVES: Readonly<Record<string, readonly Moment[]>> = {
     half("made, not active, not wiped", (lv) => void (lv.active = false)),
     half("made, suspended", suspend),
     // a snapshot is made as a plain LV and becomes one in a second step
-    half("made, no snapshot yet", (lv) => void delete lv.origin),
+    half("made, no snapshot yet", (lv) => void (lv.pool === undefined && delete lv.origin)),
+    // a pool is made as the LV of its metadata first
+    half("made, no pool yet", (lv) => void delete lv.thinPool),
   ],
   lvextend: [half("grown, suspended", suspend)],
   lvconvert: [half("split, suspended", suspend)],

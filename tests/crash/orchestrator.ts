@@ -66,6 +66,7 @@ export class Orchestrator {
         if (!(error instanceof Died)) throw new Error(`${step.name}: ${error}`, { cause: error });
         this.diedAt = error.message;
         void this.#services.limiter.stop(); // what it was waiting for went with it
+        void this.#services.monitor.stop();
         [this.#exec, this.#services] = this.#start();
         if (reaction === "gives up") return await this.live(giveUp, reaction, []);
         await this.#until(step);
@@ -78,6 +79,11 @@ export class Orchestrator {
   async #settled(): Promise<void> {
     await this.#services.limiter.settled();
     await this.#services.upkeep.settled();
+  }
+
+  /** Ends what the driver that runs now does of itself. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#services.monitor.stop();
   }
 
   #start(point?: Point): [MortalExec, Services] {

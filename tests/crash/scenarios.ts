@@ -58,6 +58,10 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
     const volume = new Actor(machine, folder, mountCapability("ext4"), 32n, { readIops: "500", writeBps: "4Mi" });
     return volume.life([volume.modify({ readIops: "100" }, "ri100:wb4Mi"), volume.expand(64n), volume.grow()]);
   },
+  "ext4 in a thin pool, snapshotted, grown while in use": (machine, folder) => {
+    const volume = new Actor(machine, folder, mountCapability("ext4"), 32n, { thinProvision: "yes" });
+    return volume.life([volume.snapshot(), volume.expand(64n), volume.grow()]);
+  },
   "never used": (machine, folder) => {
     const volume = new Actor(machine, folder, mountCapability("ext4"));
     return { steps: [volume.create(), volume.delete()], giveUp: [volume.create(), volume.delete()] };

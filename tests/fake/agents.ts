@@ -27,6 +27,7 @@ import { followLimits, nodeLimiting } from "../../k8s/node_limits.ts";
 import { recordedIn } from "../../k8s/object_agent.ts";
 import { nodes } from "../../k8s/objects.ts";
 import { OrphanAgent } from "../../k8s/orphan_agent.ts";
+import { PoolAgent } from "../../k8s/pool_agent.ts";
 import { SnapshotAgent } from "../../k8s/snapshot_agent.ts";
 import { VolumeAgent } from "../../k8s/volume_agent.ts";
 import type { Exec } from "../../lvm/exec.ts";
@@ -69,6 +70,8 @@ export class FakeAgent implements AsyncDisposable {
   /** The LVMSnapshots of its node, as it sees them. */
   readonly snapshotObjects: Informer<LvmSnapshot>;
   readonly events: EventRecorder;
+  /** What tells of its thin pools. */
+  readonly pools: PoolAgent;
 
   /** Starts it. */
   constructor(api: FakeApiServer, readonly name: string, exec: Exec, options: ProcessOptions = {}) {
@@ -93,6 +96,7 @@ export class FakeAgent implements AsyncDisposable {
       limiting: nodeLimiting({ cgroupRoot, objects: volumeObjects, agent: () => this.volumes }),
     });
     followLimits(volumeObjects, this.machine);
+    this.pools = new PoolAgent({ events: this.events, driver: DRIVER });
     this.node = new NodeAgent({
       client,
       exec,
@@ -103,8 +107,11 @@ export class FakeAgent implements AsyncDisposable {
         await this.volumes.verify(report);
         await this.snapshots.verify(report);
       },
-      conditions: (report) => this.orphans.look(report),
-      onWritten: (object) => this.orphans.attend(object),
+      conditions: (report) => [...this.orphans.look(report), ...this.pools.look(report)],
+      onWritten: async (object) => {
+        this.pools.attend(object);
+        await this.orphans.attend(object);
+      },
       gatherMs: 1,
     });
     const { signal } = this.#stop;
@@ -139,6 +146,7 @@ export class FakeAgent implements AsyncDisposable {
   /** Ends it as a crash does: what it waits for never comes. */
   kill(): void {
     this.#stop.abort();
+    void this.machine.monitor.stop();
     this.client[Symbol.dispose]();
   }
 
@@ -149,6 +157,7 @@ export class FakeAgent implements AsyncDisposable {
     await this.machine.limiter.stop();
     await this.events.stop(1_000);
     await this.machine.upkeep.stop();
+    await this.machine.monitor.stop();
     this.client[Symbol.dispose]();
   }
 }

@@ -70,7 +70,26 @@ function deviceName(machine: FakeMachine, lv: FakeLv): string {
   return basename(devicePath(group, lv));
 }
 
-/** Lists targets and devices, and suspends a device. */
+/** How the thin pools are that the kernel has: their data and metadata in blocks of the kernel's, taken and all. */
+function poolStatus(machine: FakeMachine, args: readonly string[]): Output {
+  expectArgs(args, /^status --target thin-pool --noflush$/);
+  const pools = machine.allLvs().filter(({ lv }) => lv.thinPool !== undefined && lv.active);
+  return ok(
+    pools.map(({ group, lv }) => {
+      const { dataPercent, metadataPercent, metadataSize, health } = lv.thinPool!;
+      const [data, metadata] = [lv.size >> 16n, metadataSize >> 12n];
+      const taken = (all: bigint, percent: number) => Math.ceil(Number(all) * percent / 100);
+      const status = health === "failed"
+        ? "Fail"
+        : `1 ${taken(metadata, metadataPercent)}/${metadata} ${
+          taken(data, dataPercent)
+        }/${data} - rw discard_passdown queue_if_no_space - 1024 `;
+      return `${devicePath(group, lv).replace("/dev/mapper/", "")}-tpool: 0 ${lv.size / 512n} thin-pool ${status}\n`;
+    }).join(""),
+  );
+}
+
+/** Lists targets and devices, tells how thin pools are, and suspends a device. */
 export function dmsetup(machine: FakeMachine, args: readonly string[]): Output {
   const { root, targets, suspended, strays, straysOn } = machine.host;
   if (!root) {
@@ -82,6 +101,7 @@ export function dmsetup(machine: FakeMachine, args: readonly string[]): Output {
   if (args.join(" ") === "targets") {
     return ok([...targets].map(([name, version]) => `${name.padEnd(16)} v${version}\n`).join(""));
   }
+  if (args[0] === "status") return poolStatus(machine, args);
   if (args[0] === "suspend") {
     const lv = machine.lvAt(`/dev/mapper/${args[1]}`);
     if (lv === undefined) return refuse(1, `Device ${args[1]} not found\nCommand failed.`);
