@@ -202,7 +202,7 @@ Deno.test("each value changes what comes out, and its words stand in it", () => 
 Deno.test("flags that templates pass are flags of the subcommands, and loops those of the controller", async () => {
   for (const { containers: [{ args }] } of pods(OTHER)) {
     const there = await subcommandFlags(args[0]);
-    const passed = args.slice(1).map((arg: string) => /^--([a-z-]+)=/.exec(arg)?.[1] ?? arg);
+    const passed = args.slice(1).map((arg: string) => /^--([a-z-]+)(?:=|$)/.exec(arg)?.[1] ?? arg);
     assertEquals(passed.filter((flag: string) => !there.includes(flag)), []);
   }
   const source = Deno.readTextFileSync(join(ROOT, "controller.ts"));

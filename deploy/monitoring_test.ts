@@ -23,6 +23,7 @@ const PROMQL = [
     "min",
     "min_over_time",
     "on",
+    "or",
     "rate",
     "sum",
     "time",
@@ -33,7 +34,15 @@ const PROMQL = [
 /** What LVM could have answered. */
 const GROUP = {
   ...{ name: "data", size: 4n, free: 2n, metadataFree: 1n, pvs: [], missingPvs: 0 },
-  lvs: [{ name: "vol-1", size: 1n, snapshotPercent: 50 }],
+  lvs: [
+    { name: "vol-1", size: 1n, snapshotPercent: 50 },
+    {
+      name: "pool",
+      size: 1n,
+      tags: [],
+      thinPool: { dataPercent: 1, metadataPercent: 1, metadataSize: 1n, health: "" },
+    },
+  ],
 } as unknown as SurveyedGroup;
 
 /** The figures that there are, each with its labels. */
@@ -44,6 +53,7 @@ async function figures(): Promise<Map<string, readonly string[]>> {
   metrics.onRequest("get", "nodes", 200);
   metrics.onDepth("lvmvolume", 1);
   metrics.watchGroups(() => [GROUP]);
+  metrics.watchPools(() => [GROUP], 100n);
   metrics.watchOrphans({ orphans: () => 1, lost: () => 1 });
   const lines = (await metrics.text()).matchAll(/^(\w+)(?:\{(.*)\})? \S+$/gm);
   return new Map([...lines].map(([, name, labels]) => [name!, labels?.match(/\w+(?==")/g) ?? []]));

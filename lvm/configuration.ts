@@ -24,6 +24,7 @@ const SETTINGS = [
   "activation/udev_rules",
   "activation/monitoring",
   "activation/snapshot_autoextend_threshold",
+  "activation/thin_pool_autoextend_threshold",
   "backup/archive",
 ] as const;
 

@@ -195,9 +195,9 @@ function activation(settings: Configuration, groups: readonly SurveyedGroup[], d
   });
 }
 
-/** What decides whether a logical volume that was removed can be brought back, and who grows snapshots. */
+/** What decides whether a logical volume that was removed can be brought back, and who grows snapshots and thin pools. */
 function recovery(settings: Configuration): Finding[] {
-  const { info } = findingsOf("filters");
+  const { info, warning } = findingsOf("filters");
   const findings: Finding[] = [];
   if (settings.value("devices/issue_discards") === "1") {
     const found = "1: the data of a logical volume that is removed by mistake is gone at once";
@@ -211,6 +211,14 @@ function recovery(settings: Configuration): Finding[] {
   if (settings.value("activation/monitoring") === "1" && threshold < 100) {
     const found = `${threshold}: dmeventd grows the stores of snapshots by itself, beyond their snapSize`;
     findings.push(info("activation/snapshot_autoextend_threshold", found));
+  }
+  const poolThreshold = Number(settings.value("activation/thin_pool_autoextend_threshold") ?? "100");
+  if (settings.value("activation/monitoring") === "1" && poolThreshold < 100) {
+    const found =
+      `${poolThreshold}: dmeventd grows thin pools that it watches. It is not to watch those of the driver, ` +
+      "which grows them itself; but what activates all of a group registers them (lvm2-monitor.service)";
+    const fix = set("activation/thin_pool_autoextend_threshold", "100");
+    findings.push(warning("activation/thin_pool_autoextend_threshold", found, `${fix}, or --thin-grow-at 100`));
   }
   return findings;
 }

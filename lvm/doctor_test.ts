@@ -191,10 +191,12 @@ const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, s
   ],
   "what was removed cannot be brought back": [
     ({ machine }) =>
-      machine.host.settings.set("issue_discards", "1").set("archive", "0").set("snapshot_autoextend_threshold", "70"),
+      machine.host.settings.set("issue_discards", "1").set("archive", "0").set("snapshot_autoextend_threshold", "70")
+        .set("thin_pool_autoextend_threshold", "70"),
     ["filters", "info", "devices/issue_discards", /gone at once/, /issue_discards = 0 in the section devices/],
     ["filters", "info", "backup/archive", /vgcfgrestore/, /archive = 1 in the section backup/],
     ["filters", "info", "activation/snapshot_autoextend_threshold", /70: dmeventd/],
+    ["filters", "warning", "activation/thin_pool_autoextend_threshold", /70: dmeventd/, /thin-grow-at/],
   ],
   "a group is exported": [
     ({ group }) => group.exported = true,

@@ -122,7 +122,7 @@ const TARGETS: readonly Target[] = [
   { name: "snapshot-origin", module: "dm-snapshot", use: "snapshots" },
 ];
 
-/** Targets of layouts that volumes do not have yet; worth a word where they are there. */
+/** Targets that not every driver needs: of thin volumes, and of layouts that volumes do not have yet. Worth a word. */
 const FURTHER_TARGETS = ["thin-pool", "raid"];
 
 /** A module that every kernel has for which there are modules at all: without it, the modules cannot be seen from here. */

@@ -18,6 +18,7 @@ export const OTHER_VALUES: Values = {
     readBpsPerGiB: "data=4Mi",
     writeBpsPerGiB: "data=2Mi",
   },
+  thin: { overcommit: "2.5", growAt: 70, growBy: 30, removeEmpty: true },
   image: {
     repository: "registry.example/storage/denolith",
     tag: "0.2.0-rc.1",

@@ -22,6 +22,7 @@ function firstColumn(text: string): string[] {
 Deno.test("docs/kubernetes.md lists the metrics that there are, with their labels", async () => {
   const metrics = new Metrics();
   metrics.watchGroups(() => []);
+  metrics.watchPools(() => [], 100n);
   metrics.watchOrphans({ orphans: () => 0, lost: () => 0 });
   metrics.watchLimits(() => []);
   const names = [...(await metrics.text()).matchAll(/^# HELP (\S+)/gm)].map(([, name]) => name);

@@ -143,6 +143,7 @@ function healthyHost(): FakeHost {
       ["udev_rules", "1"],
       ["monitoring", "1"],
       ["snapshot_autoextend_threshold", "100"],
+      ["thin_pool_autoextend_threshold", "100"],
       ["archive", "1"],
     ]),
     warnings: [],
