@@ -157,7 +157,7 @@ function makeLoops({ cluster: { client, metrics }, driver, namespace, events, ca
   const modifier = new Modifier(overClaims);
   const snapshotter = new Snapshotter(shared);
   own.nodes.subscribe((_, now, before) => {
-    if (now === undefined || now.status?.total?.free === before?.status?.total?.free) return;
+    if (now === undefined || freeIn(now) === freeIn(before)) return;
     provisioner.poke(); // what found no room before may find it now
     resizer.poke();
     snapshotter.poke();
@@ -167,6 +167,12 @@ function makeLoops({ cluster: { client, metrics }, driver, namespace, events, ca
     run: (signal: AbortSignal) => Promise.all([resizer.run(signal), modifier.run(signal)]).then(() => {}),
   };
   return { provisioner, resizer: resizing, snapshotter, capacity };
+}
+
+/** What a node has free in its groups, and what its thin pools may promise, to be compared. */
+function freeIn(node: LvmNode | undefined): string {
+  const { total, volumeGroups = [] } = node?.status ?? {};
+  return [total?.free, ...volumeGroups.flatMap(({ thinPools = [] }) => thinPools.map(({ free }) => free))].join();
 }
 
 function disabledLoops(list = ""): string[] {

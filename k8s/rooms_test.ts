@@ -2,6 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
 import { ANY_GROUP, exactly, type GroupMatcher, type GroupPreference } from "../lvm/groups.ts";
 import { volumeIdOf } from "../lvm/ids.ts";
+import { thinRooms, type ThinWish } from "../lvm/thin.ts";
 import { FakeApiServer } from "../tests/fake/api_server.ts";
 import { EXTENT, RacingAgent, type View } from "../tests/fake/report_race.ts";
 import { namedRequest } from "../tests/fake/request.ts";
@@ -33,6 +34,7 @@ function report(groups: Record<string, [free: number, ...listed: [string, number
 }
 
 interface Wish {
+  thin?: ThinWish;
   groups?: GroupMatcher;
   preference?: GroupPreference;
   /** What its node says of it. */
@@ -237,4 +239,38 @@ Deno.test("what is asked for only where there is room is never refused by its no
   });
   fc.assert(property, { numRuns: 1_000 });
   assert(asked > 1_000, `only ${asked} were asked for`);
+});
+
+/** A report of a group with 1000 MiB free, and a thin pool that may still promise so many MiB. */
+function withPool(mib: number, ...listed: [string, number][]): LvmNode {
+  const node = report({ data: [1000, ...listed] });
+  node.status!.volumeGroups![0]!.thinPools = [{ name: "data_thinpool", size: "200Mi", free: `${mib}Mi` }];
+  return node;
+}
+
+/** What is left for thin volumes in each group, in MiB. */
+function leftThin(node: LvmNode, wish: ThinWish, ...volumes: LvmVolume[]): Record<string, number> {
+  const { groups } = nodeRoom(node, volumes, parseGroups);
+  return Object.fromEntries(thinRooms(groups, wish).map(({ name, free }) => [name, Number(free / MiB)]));
+}
+
+Deno.test("nodeRoom() takes thin volumes off what their pool may promise, and not off their group", () => {
+  const thin: ThinWish = { poolSize: { percent: 80n } };
+  const wanted = volume("a", 64, { thin });
+  assertEquals(left(withPool(100), wanted), { data: 1000 });
+  assertEquals(leftThin(withPool(100), thin, wanted), { data: 36 });
+  assertEquals(leftThin(withPool(100, ["a", 64]), thin, wanted), { data: 100 }, "the report counts it");
+  assertEquals(leftThin(withPool(100), thin, volume("b", 64)), { data: 100 }, "a thick one takes nothing of it");
+  assertEquals(left(withPool(100), volume("b", 64)), { data: 936 });
+  assertEquals(leftThin(withPool(100), { ...thin, pool: "other" }, wanted), { data: 0 });
+});
+
+Deno.test("nodeRoom() counts a pool that is yet to be made for a thin volume, as the node's ratio says", () => {
+  const thin: ThinWish = { poolSize: { percent: 50n } };
+  const node = report({ data: [1000] });
+  node.status!.thinOvercommit = "2";
+  assertEquals(leftThin(node, thin), { data: 1000 });
+  const wanted = volume("a", 100, { thin, status: { state: "Pending", volumeGroup: "data" } });
+  assertEquals(leftThin(node, thin, wanted), { data: 900 });
+  assertEquals(left(node, wanted), { data: 492 }, "the pool, its metadata and the spare");
 });

@@ -37,6 +37,9 @@ Deno.test("a request comes back from its object as it was, whatever the volume i
     ...FILESYSTEM_TYPES.map((type) => ({ content: { state: "wanted", type } as const })),
     { mkfsOptions: ["-N", "1000"], shared: false, erase: "discard", preference: "mostFree" },
     { range: { required: 5_000_000n, limit: 6_000_001n } },
+    { thin: { poolSize: { percent: 80n } } },
+    { thin: { poolSize: { bytes: GiB } } },
+    { thin: { pool: "mine", poolSize: { percent: 80n } } },
   ];
   for (const more of contents) {
     const wanted = request(more);

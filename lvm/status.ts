@@ -22,6 +22,7 @@ import { deviceMounts, filesystemMounts, type Mount, readMounts, readUsages, typ
 import type { LocatedSnapshot } from "./snapshots.ts";
 import { readSurvey, type SurveyedGroup } from "./survey.ts";
 import { ownersOf } from "./tags.ts";
+import { isThin } from "./thin.ts";
 import type { Doomed } from "./upkeep.ts";
 import type { Volume } from "./volumes.ts";
 
@@ -196,7 +197,8 @@ export async function readStatus({ exec: host, driver, groups: wanted, known }: 
 
 function groupStatus(group: SurveyedGroup, driver: string): GroupStatus {
   const { name, uuid, size, free, metadataSize, metadataFree, pvs, missingPvs, writeable, lvs } = group;
-  const ours = lvs.filter(({ tags }) => ownersOf(tags).includes(driver));
+  // what is in a thin pool is in the pool's size
+  const ours = lvs.filter((lv) => ownersOf(lv.tags).includes(driver) && !isThin(lv));
   return {
     ...{ name, uuid, size, free },
     used: ours.reduce((sum, lv) => sum + lv.size, 0n),
