@@ -10,3 +10,4 @@ export { parseGroupList } from "./csi/parameters.ts";
 export { type ErrorKind, StorageError } from "./lvm/error.ts";
 export { type Command, type Deadlines, type Exec, HostExec, type Output, type Program, PROGRAMS } from "./lvm/exec.ts";
 export type { GroupMatcher } from "./lvm/groups.ts";
+export type { PoolGrowth } from "./lvm/pool_growth.ts";
