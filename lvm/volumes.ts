@@ -21,7 +21,6 @@ import { freeLvName, type VolumeId, volumeLvName } from "./ids.ts";
 import { type Lvm, requireAnswer } from "./lvm.ts";
 import { deviceMounts, readMounts } from "./mounts.ts";
 import { PoolGate } from "./pool_gate.ts";
-import { isUnfinishedPool, makePool, monitoringOf, removeUnfinishedPool } from "./pools.ts";
 import { removeRecords } from "./records.ts";
 import type { LogicalVolume, VolumeGroup } from "./report.ts";
 import { formatBytes, sizeInExtents, type SizeRange } from "./size.ts";
@@ -37,7 +36,8 @@ import {
   type VolumeTags,
   volumeTags,
 } from "./tags.ts";
-import { isThin, newPoolBytes, pooled, poolNameIn, poolOf, roomsFor, type ThinWish } from "./thin.ts";
+import { isThin, pooled, poolNameIn, roomsFor, type ThinWish } from "./thin.ts";
+import { growThin, spaceInPool, type ThinContext } from "./thin_volumes.ts";
 import { lost, type RecordedLv, type UsedRecord, type VolumeState } from "./volume_state.ts";
 import { doomedLvs, splitSnapshot, type Upkeep } from "./upkeep.ts";
 
@@ -109,15 +109,15 @@ export class Volumes {
   readonly #elsewhere: (id: VolumeId) => RecordedLv | undefined;
   /** The gate of the machine's thin pools. */
   readonly gate: PoolGate;
-  readonly #onPool: () => void;
+  readonly #thin: ThinContext;
 
   /** Makes the service; it keeps no state of its own. */
   constructor(options: VolumesOptions) {
     this.#elsewhere = options.recorded ?? (() => undefined);
     this.gate = options.gate ?? new PoolGate(options.lvm);
-    this.#onPool = options.onPool ?? (() => {});
     this.#lvm = options.lvm;
     this.driver = options.driver;
+    this.#thin = { ...options, gate: this.gate };
     this.#groups = options.groups;
     this.#upkeep = options.upkeep;
   }
@@ -233,7 +233,7 @@ export class Volumes {
 
     const size = sizeInExtents(range, group.extentSize);
     if (isThin(lv)) {
-      await this.#extendThin(groups, volume, size);
+      await growThin(this.#thin, groups, volume, size);
       return { ...volume, size, lv: { ...lv, size } };
     }
     const full = (cause?: unknown) =>
@@ -381,8 +381,7 @@ export class Volumes {
     const { thin } = request;
     if (thin === undefined) return await this.#create(group, request, ["--zero", "y", "--size", `${size}b`]);
     await this.gate.inTurn(groups, group, async (now) => {
-      const pool = await this.#poolFor(now, size, request, thin);
-      await this.#create(now, request, ["--type", "thin", ...pool, "--virtualsize", `${size}b`]);
+      await this.#create(now, request, await spaceInPool(this.#thin, now, size, { ...request, thin }));
     });
   }
 
@@ -400,53 +399,6 @@ export class Volumes {
       ...volumeTags(this.driver, request).flatMap((tag) => ["--addtag", tag]),
       group.name,
     ]);
-  }
-
-  /**
-   * The pool for a thin volume, as lvcreate is told of it. If it is not there, it is made first.
-   *
-   * @throws {StorageError} `NoSpace`; `FailedPrecondition` when what was deleted could be read in it.
-   */
-  async #poolFor(group: VolumeGroup, bytes: bigint, { id, erase }: VolumeRequest, thin: ThinWish): Promise<string[]> {
-    const name = poolNameIn(group.name, thin);
-    const pool = poolOf(group, name);
-    if (pool !== undefined) {
-      if (erase !== "none" && !pool.thinPool!.zeroes) {
-        throw new StorageError(
-          "FailedPrecondition",
-          `creating volume ${id}: thin pool ${group.name}/${name} does not zero new blocks, so what was deleted in it could be ` +
-            `read; have it do so (lvchange --zero y ${group.name}/${name}), or say erase: none`,
-        );
-      }
-      this.gate.require(`creating volume ${id}`, group, pool, bytes);
-      return ["--thinpool", name, ...monitoringOf(this.driver, group, { pool: name })];
-    }
-    const other = group.lvs.find((lv) => lv.name === name);
-    if (other !== undefined && !isUnfinishedPool(this.driver, other)) {
-      throw new StorageError(
-        "FailedPrecondition",
-        `creating volume ${id}: ${group.name}/${name} is no thin pool; rename it, or name another pool (thinPool)`,
-      );
-    }
-    if (other !== undefined) await removeUnfinishedPool(this.#lvm, group, other);
-    const size = newPoolBytes(group, thin);
-    const monitoring = await makePool(this.#lvm, this.driver, group, { name, size });
-    this.#onPool();
-    return ["--thinpool", name, ...monitoring];
-  }
-
-  /** A thin volume grows by a promise, also while it is in use and has snapshots. */
-  async #extendThin(groups: readonly VolumeGroup[], { id, lv, group }: Volume, size: bigint): Promise<void> {
-    try {
-      await this.gate.inTurn(groups, group, async (now) => {
-        this.gate.require(`growing volume ${id}`, now, this.gate.poolOf(now, lv), size - lv.size);
-        const monitoring = monitoringOf(this.driver, now, lv);
-        await this.#lvm.change(now, ["lvextend", "--size", `${size}b`, ...monitoring, `${now.name}/${lv.name}`]);
-      });
-    } catch (error) {
-      if (!(error instanceof StorageError && error.kind === "NoSpace")) throw error;
-      throw new StorageError("OutOfRange", error.message, { cause: error }); // as for a full group
-    }
   }
 
   async #extend(volume: Volume, size: bigint): Promise<void> {
