@@ -188,12 +188,12 @@ export class Volumes {
       return await removeRecords(this.#lvm, found.group, [found.record]);
     }
     const { lv, group, used } = found.volume;
-    const doomed = doomedLvs(this.driver, [group]).map(({ lv }) => lv);
-    const snapshots = cowSnapshotsOf(found.volume).filter((name) => !doomed.some((lv) => lv.name === name));
-    if (snapshots.length > 0) {
+    const { kept, deleted } = this.#sortSnapshots(found.volume);
+    if (kept.length > 0) {
+      const names = kept.map(({ name }) => name).join(", ");
       throw new StorageError(
         "InUse",
-        `deleting volume ${id}: it is the origin of the snapshots ${snapshots.join(", ")}; delete them first`,
+        `deleting volume ${id}: it is the origin of the snapshots ${names}; delete them first`,
       );
     }
     if (lv.open || await this.#isPublishedAsDevice(found.volume)) {
@@ -203,9 +203,8 @@ export class Volumes {
       );
     }
     const path = `${group.name}/${lv.name}`;
-    for (const snapshot of doomed.filter((other) => other.origin === lv.name && !isThin(other))) {
-      await splitSnapshot(this.#lvm, group, snapshot); // or it would go with its origin, its store not erased
-    }
+    // or they would go with their origin, their stores not erased
+    for (const snapshot of deleted) await splitSnapshot(this.#lvm, group, snapshot);
     // of a thin one, Upkeep sees to what becomes of its pool
     if (!used && !isThin(lv)) return await this.#lvm.change(group, ["lvremove", "--yes", path]);
     await this.#lvm.change(group, ["lvchange", ...markVolumeDeleted(id), path]);
@@ -216,8 +215,8 @@ export class Volumes {
    * Grows the volume's LV to at least the size asked for; it never shrinks. Answers the volume with its size.
    *
    * @throws {StorageError} `NotFound`, `Lost`, `OutOfRange` when the group is too full or the volume already exceeds the
-   * limit, `FailedPrecondition` when it has snapshots and is open: LVM grows the origin of a copy-on-write snapshot only
-   * while it is inactive.
+   * limit, `FailedPrecondition` when it has snapshots and it or one of them is in use: LVM grows the origin of a
+   * copy-on-write snapshot only while it is inactive, and its snapshots are inactive with it.
    */
   async expand(id: VolumeId, range: SizeRange): Promise<Volume> {
     const groups = await this.#lvm.report();
@@ -402,19 +401,15 @@ export class Volumes {
   }
 
   async #extend(volume: Volume, size: bigint): Promise<void> {
-    const { id, lv, group } = volume;
+    const { lv, group } = volume;
     const path = `${group.name}/${lv.name}`;
     const extend = ["lvextend", "--size", `${size}b`, path];
-    const snapshots = cowSnapshotsOf(volume);
-    if (snapshots.length === 0 || !lv.active) return await this.#lvm.change(group, extend);
-    if (lv.open) {
-      throw new StorageError(
-        "FailedPrecondition",
-        `growing volume ${id}: it is in use and has the snapshots ${snapshots.join(", ")}; LVM grows the origin of a ` +
-          `copy-on-write snapshot only while it is inactive: unpublish it, or delete the snapshots`,
-      );
-    }
-    await this.#lvm.change(group, ["lvchange", "--activate", "n", path]);
+    const { kept, deleted } = this.#sortSnapshots(volume);
+    if (!lv.active) return await this.#lvm.change(group, extend);
+    if (kept.length > 0) await this.#requireIdle(volume, kept);
+    for (const snapshot of deleted) await splitSnapshot(this.#lvm, group, snapshot); // nobody wants it: it is in nobody's way
+    if (kept.length === 0) return await this.#lvm.change(group, extend);
+    await this.#lvm.change(group, ["lvchange", "--activate", "n", path]); // and its snapshots with it
     const activate = () => this.#lvm.change(group, ["lvchange", "--activate", "y", path]);
     try {
       await this.#lvm.change(group, extend);
@@ -423,6 +418,36 @@ export class Volumes {
       throw error;
     }
     await activate();
+  }
+
+  /**
+   * Makes sure that a volume and its snapshots can be deactivated for a moment. A bind mount of its device's node would not
+   * hinder that, and lead to another device afterwards.
+   */
+  async #requireIdle(volume: Volume, snapshots: readonly LogicalVolume[]): Promise<void> {
+    const { id, lv } = volume;
+    const names = snapshots.map(({ name }) => name).join(", ");
+    const open = snapshots.filter((snapshot) => snapshot.open).map(({ name }) => name);
+    const why = lv.open || await this.#isPublishedAsDevice(volume)
+      ? `it is in use and has the snapshots ${names}; LVM grows the origin of a copy-on-write snapshot only while it is ` +
+        "inactive: unpublish and unstage it (in a cluster, end its pods) until it has grown, or delete the snapshots"
+      : open.length > 0
+      ? `of its snapshots ${names}, ${
+        open.join(", ")
+      } is open; LVM grows the origin of a copy-on-write snapshot only while ` +
+        "both are inactive: unmount it"
+      : undefined;
+    if (why !== undefined) throw new StorageError("FailedPrecondition", `growing volume ${id}: ${why}`);
+  }
+
+  /** The copy-on-write snapshots of the volume, which live by it: those that somebody has, and those that are only to be removed. */
+  #sortSnapshots({ lv, group }: Volume): { kept: LogicalVolume[]; deleted: LogicalVolume[] } {
+    const doomed = doomedLvs(this.driver, [group]).map(({ lv }) => lv.name);
+    const { kept = [], deleted = [] } = Object.groupBy(
+      group.lvs.filter((other) => other.origin === lv.name && !isThin(other)),
+      ({ name }) => doomed.includes(name) ? "deleted" : "kept",
+    );
+    return { kept, deleted };
   }
 }
 
@@ -455,12 +480,6 @@ function describeRange({ required, limit }: SizeRange): string {
 function contentKind(content: ContentRecord): string {
   return content.state === "raw" ? "a block volume" : `a volume for ${content.type}`;
 }
-
-/** The names of the LVs that are copy-on-write snapshots of the volume: they live by it. Thin ones live by themselves. */
-function cowSnapshotsOf({ group, lv: { name } }: Volume): string[] {
-  return group.lvs.filter((lv) => lv.origin === name && !isThin(lv)).map((lv) => lv.name);
-}
-
 function provisioning(pool: string | undefined): string {
   return pool === undefined ? "thick" : `thin, in the pool ${pool}`;
 }

@@ -2,9 +2,25 @@ import { assertEquals } from "@std/assert";
 import { FakeMachine, refuse } from "../tests/fake/machine.ts";
 import type { Command } from "./exec.ts";
 import { Lvm } from "./lvm.ts";
-import { volumeIdOf } from "./ids.ts";
+import { ANY_GROUP } from "./groups.ts";
+import { snapshotIdOf, volumeIdOf } from "./ids.ts";
+import { Snapshots } from "./snapshots.ts";
+import { FULL_STORE } from "./store_size.ts";
 import { Upkeep } from "./upkeep.ts";
-import { Volumes } from "./volumes.ts";
+import { type VolumeRequest, Volumes } from "./volumes.ts";
+
+function request(name: string): VolumeRequest {
+  return {
+    id: volumeIdOf(name),
+    range: { required: 32n << 20n },
+    groups: ANY_GROUP,
+    preference: "leastFree",
+    content: { state: "raw" },
+    mkfsOptions: [],
+    shared: true,
+    erase: "zero",
+  };
+}
 
 Deno.test("create() takes the next group when one was filled since the report", async () => {
   const machine = new FakeMachine();
@@ -23,16 +39,25 @@ Deno.test("create() takes the next group when one was filled since the report", 
     groups: { matches: () => true },
     upkeep: new Upkeep({ lvm, driver: "test", onError: () => {} }),
   });
-  const size = await volumes.create({
-    id: volumeIdOf("one"),
-    range: { required: 32n << 20n },
-    groups: { matches: () => true },
-    preference: "leastFree",
-    content: { state: "raw" },
-    mkfsOptions: [],
-    shared: true,
-    erase: "zero",
-  });
+  const size = await volumes.create(request("one"));
   assertEquals([size, tried], [32n << 20n, ["small", "large"]]);
   assertEquals(machine.allLvs().map(({ group }) => group.name), ["large"]);
+});
+
+Deno.test("expand() splits off what was a snapshot and is deleted, and then grows the volume while it is mounted", async () => {
+  const machine = new FakeMachine();
+  machine.addGroup("data", 1n << 30n);
+  const lvm = new Lvm(machine);
+  const upkeep = { look: () => {} }; // is busy elsewhere
+  const volumes = new Volumes({ lvm, driver: "test", groups: ANY_GROUP, upkeep });
+  const snapshots = new Snapshots({ lvm, driver: "test", volumes, upkeep });
+  const id = volumeIdOf("one");
+  await volumes.create(request("one"));
+  await snapshots.create({ id: snapshotIdOf("cut"), source: id, store: FULL_STORE });
+  await snapshots.delete(snapshotIdOf("cut"));
+  const [origin, store] = machine.groups[0]!.lvs;
+  const mount = { target: "/mnt/pod", source: "", fsType: "ext4", root: "/", readOnly: false, deviceNumber: "" };
+  machine.mounts.push({ ...mount, lv: origin! });
+  assertEquals((await volumes.expand(id, { required: 64n << 20n })).size, 64n << 20n);
+  assertEquals([origin!.size, origin!.active, store!.origin], [64n << 20n, true, undefined]);
 });

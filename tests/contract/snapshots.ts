@@ -5,7 +5,7 @@
  */
 
 import { assertEquals } from "@std/assert";
-import { assertFails, type Bench, contract, type Host } from "./host.ts";
+import { assertFails, type Bench, blockCapability, contract, type Host } from "./host.ts";
 
 const MiB = 1n << 20n;
 
@@ -66,6 +66,51 @@ export function snapshotsContract(host: Host): void {
     },
   );
 
+  contract(
+    host,
+    "controllerExpandVolume() leaves a volume alone whose device is published, or whose snapshot is open",
+    async (bench) => {
+      const volumeCapability = blockCapability();
+      const volumeId = await bench.create({ volumeCapabilities: [volumeCapability] });
+      await bench.admin("mke2fs", "-q", "-t", "ext4", "-U", crypto.randomUUID(), (await bench.onlyLv()).devicePath);
+      const snapshotId = await snapshotOf(bench, volumeId);
+      const expand = () =>
+        bench.csi.controller.controllerExpandVolume({ volumeId, capacityRange: { requiredBytes: 64n * MiB } });
+      const stagingTargetPath = await bench.stage(volumeId, volumeCapability);
+      const targetPath = await bench.publish(volumeId, "pod", { volumeCapability });
+      const before = await bench.lvs();
+      await assertFails("FAILED_PRECONDITION", expand(), "it is in use and has the snapshots snap-");
+      assertEquals(await bench.lvs(), before);
+      await bench.csi.node.nodeUnpublishVolume({ volumeId, targetPath });
+      await bench.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+
+      const mountpoint = `${bench.folder}/look`;
+      await Deno.mkdir(mountpoint);
+      const { devicePath } = before.find(({ origin }) => origin !== undefined)!;
+      await bench.admin("mount", "-t", "ext4", "-o", "ro", devicePath, mountpoint);
+      await assertFails("FAILED_PRECONDITION", expand(), "is open");
+      assertEquals((await bench.lvs()).map(({ active, size }) => [active, size]), [[true, 32n * MiB], [
+        true,
+        8n * MiB,
+      ]]);
+      await bench.admin("umount", mountpoint);
+      assertEquals((await expand()).capacityBytes, 64n * MiB);
+      await bench.csi.controller.deleteSnapshot({ snapshotId });
+      await bench.csi.controller.deleteVolume({ volumeId });
+    },
+  );
+
+  contract(host, "controllerExpandVolume() is not hindered by a snapshot that was just deleted", async (bench) => {
+    const { volumeId, snapshotId } = await snapshotted(bench);
+    const stagingTargetPath = await bench.stage(volumeId);
+    await bench.csi.controller.deleteSnapshot({ snapshotId });
+    const capacityRange = { requiredBytes: 64n * MiB };
+    const grown = await bench.csi.controller.controllerExpandVolume({ volumeId, capacityRange });
+    assertEquals(grown.capacityBytes, 64n * MiB);
+    await bench.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+    await bench.csi.controller.deleteVolume({ volumeId });
+  });
+
   contract(host, "listSnapshots() pages, and filters by snapshot and by source", async (bench) => {
     const one = await snapshotted(bench);
     const two = await snapshotted(bench);
@@ -122,11 +167,11 @@ let names = 0;
 
 async function snapshotted(bench: Bench): Promise<{ volumeId: string; snapshotId: string }> {
   const volumeId = await bench.create();
-  const parameters = { snapSize: "8Mi" };
-  const { snapshot } = await bench.csi.controller.createSnapshot({
-    name: `snapshot ${++names}`,
-    sourceVolumeId: volumeId,
-    parameters,
-  });
-  return { volumeId, snapshotId: snapshot!.snapshotId };
+  return { volumeId, snapshotId: await snapshotOf(bench, volumeId) };
+}
+
+/** Takes a snapshot with a small store. */
+async function snapshotOf(bench: Bench, sourceVolumeId: string): Promise<string> {
+  const request = { name: `snapshot ${++names}`, sourceVolumeId, parameters: { snapSize: "8Mi" } };
+  return (await bench.csi.controller.createSnapshot(request)).snapshot!.snapshotId;
 }

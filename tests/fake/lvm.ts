@@ -187,8 +187,7 @@ function lvcreate(machine: FakeMachine, args: readonly string[]): Output {
   if (!options.has("--size")) throw new Error(`lvcreate: no size: ${args.join(" ")}`);
 
   const asked = extents(one(options, "--size"), group);
-  // more than the origin and the store's own table could ever need is not allocated
-  const useful = origin === undefined ? asked : (origin.size / group.extentSize) + 1n;
+  const useful = origin === undefined ? asked : storeLimit(origin, group);
   const size = (asked < useful ? asked : useful) * group.extentSize;
   const free = freeBytes(group);
   if (size > free) {
@@ -238,8 +237,11 @@ function lvextend(machine: FakeMachine, args: readonly string[]): Output {
   if (options.has("--poolmetadatasize")) {
     return extendMetadata(group, lv, extents(one(options, "--poolmetadatasize"), group), freeBytes(group));
   }
-  const wanted = extents(one(options, "--size"), group);
+  const asked = extents(one(options, "--size"), group);
   const current = lv.size / group.extentSize;
+  const origin = group.lvs.find(({ name }) => name === lv.origin?.name);
+  const limit = origin && lv.pool === undefined ? storeLimit(origin, group) : undefined;
+  const wanted = limit !== undefined && limit < asked ? limit : asked;
   if (lv.active && group.lvs.some((other) => isCowOf(other, lv))) {
     return refuse(5, "  Snapshot origin volumes can be resized only while inactive: try lvchange -an.");
   }
@@ -254,6 +256,7 @@ function lvextend(machine: FakeMachine, args: readonly string[]): Output {
     return refuse(5, `  Insufficient free space: ${wanted - current} extents needed, but only ${free} available`);
   }
   if (lv.thinPool !== undefined) lv.thinPool.dataPercent *= Number(current) / Number(wanted);
+  lv.storePercent *= Number(current) / Number(wanted);
   lv.size = wanted * group.extentSize;
   return ok(`  Logical volume ${path} successfully resized.\n`);
 }
@@ -275,8 +278,11 @@ function lvchange(machine: FakeMachine, args: readonly string[]): Output {
   if (activate === "y" && pool !== undefined) pool.active = true;
   if (pool?.thinPool !== undefined && !options.has("--config")) pool.thinPool.monitored = true;
   const together = group.lvs.filter((other) => other === lv || isCowOf(other, lv));
-  if (activate === "n" && together.some((other) => isOpen(machine, other))) {
-    return refuse(5, `  Logical volume ${path} contains a filesystem in use.`);
+  const open = together.filter((other) => isOpen(machine, other));
+  if (activate === "n" && open.length > 0) {
+    const inUse = open.map(({ name }) => `  Logical volume ${group.name}/${name} contains a filesystem in use.`);
+    if (!open.includes(lv)) inUse.push(`  LV ${path} has open ${open.length} snapshot(s), not deactivating.`);
+    return refuse(5, inUse.join("\n"));
   }
   for (const each of together) {
     if (activate === "y" && !each.active) each.minor = machine.nextMinor();
@@ -382,6 +388,13 @@ function one(options: ReadonlyMap<string, string[]>, name: string): string {
   const [value, ...more] = options.get(name) ?? [];
   if (value === undefined || more.length > 0) throw new Error(`lvm: ${name} must be given once`);
   return value;
+}
+
+/** More than the origin and the store's own table could ever need is not allocated (lvm's cow_max_extents), in extents. */
+function storeLimit(origin: FakeLv, group: FakeGroup): bigint {
+  const chunks = (origin.size + 4095n) / 4096n;
+  const bytes = (1n + chunks + (chunks + 256n) / 256n) * 4096n;
+  return (bytes + group.extentSize - 1n) / group.extentSize;
 }
 
 function extents(size: string, group: FakeGroup): bigint {

@@ -42,6 +42,8 @@ export interface FakeLv {
   origin?: { name: string; size: bigint };
   /** How full a snapshot's store is, in percent, while it has not overflowed. */
   storePercent: number;
+  /** The chunks of the origin that are in a snapshot's store, by their numbers. */
+  stored?: Set<number>;
   invalid: boolean;
   /** The name of the thin pool that it is in. */
   pool?: string;

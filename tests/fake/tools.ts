@@ -6,7 +6,7 @@
 
 import type { Output } from "../../lvm/exec.ts";
 import { dmsetup, lsblk, modinfo, udevadm, whereis } from "./lookers.ts";
-import { blank, expectArgs, type FakeMachine, ok, refuse, type Tool, type Tools } from "./machine.ts";
+import { blank, expectArgs, type FakeLv, type FakeMachine, ok, refuse, type Tool, type Tools } from "./machine.ts";
 import { overwritePool } from "./thin.ts";
 
 /** The tools by program. */
@@ -85,9 +85,31 @@ function dd(machine: FakeMachine, args: readonly string[]): Output {
     lv.content.zeroHead = false;
     lv.content.data.add(values.get("if")!);
     lv.zeroedTo = 0n;
+    fillStores(machine, lv, values);
   }
   return ok();
 }
+
+/** Copies what dd overwrites of an origin into the stores of its snapshots, chunk by chunk, as far as they have room. */
+function fillStores(machine: FakeMachine, lv: FakeLv, values: ReadonlyMap<string, string>): void {
+  const { lvs } = machine.groups.find((group) => group.lvs.includes(lv))!;
+  const block = Number((values.get("bs") ?? "512").replace(/M$/, "")) * (values.get("bs")?.endsWith("M") ? 1 << 20 : 1);
+  const from = Number(values.get("seek") ?? "0") * block;
+  const to = Math.min(from + Number(values.get("count") ?? "1") * block, Number(lv.size));
+  for (const snapshot of lvs.filter(({ origin, active }) => origin?.name === lv.name && active)) {
+    const stored = snapshot.stored ??= new Set();
+    const before = stored.size;
+    for (let chunk = Math.floor(from / CHUNK); chunk * CHUNK < Math.min(to, Number(snapshot.origin!.size)); chunk++) {
+      stored.add(chunk);
+    }
+    const bytes = (stored.size - before) * CHUNK * (1 + 1 / 256); // with their share of its table
+    snapshot.storePercent += 100 * bytes / Number(snapshot.size);
+    if (snapshot.storePercent > 100) snapshot.invalid = true;
+  }
+}
+
+/** The size of a chunk of a snapshot (lvcreate(8), --chunksize), in bytes. */
+const CHUNK = 4096;
 
 function df(machine: FakeMachine, args: readonly string[]): Output {
   expectArgs(args, /^--block-size=1 --output=size,used,avail,itotal,iused,iavail(?:,file)? \//);
