@@ -24,7 +24,14 @@ import type { CapacityCalls, ClaimName, CsiCalls } from "./k8s/csi_calls.ts";
 import { EventRecorder } from "./k8s/events.ts";
 import { Informer, type InformerOptions } from "./k8s/informer.ts";
 import { LeaderElection, officialLeaseName, ownLeaseName, type Sidecar } from "./k8s/leader.ts";
-import { type LvmNode, lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "./k8s/lvm_objects.ts";
+import {
+  type LvmNode,
+  lvmNodes,
+  type LvmSnapshot,
+  lvmSnapshots,
+  type LvmVolume,
+  lvmVolumes,
+} from "./k8s/lvm_objects.ts";
 import {
   csiNodes,
   csiStorageCapacities,
@@ -128,7 +135,11 @@ interface Parts {
   readonly events: EventRecorder;
   readonly calls: CsiCalls & CapacityCalls;
   readonly inform: Inform;
-  readonly own: { readonly volumes: Informer<LvmVolume>; readonly nodes: Informer<LvmNode> };
+  readonly own: {
+    readonly volumes: Informer<LvmVolume>;
+    readonly nodes: Informer<LvmNode>;
+    readonly snapshots: Informer<LvmSnapshot>;
+  };
 }
 
 function makeLoops({ cluster: { client, metrics }, driver, namespace, events, calls, inform, own }: Parts) {
@@ -155,7 +166,13 @@ function makeLoops({ cluster: { client, metrics }, driver, namespace, events, ca
   });
   const resizer = new Resizer(overClaims);
   const modifier = new Modifier(overClaims);
-  const snapshotter = new Snapshotter(shared);
+  const snapshotter = new Snapshotter({
+    ...shared,
+    isDoubtful: (handle) => own.snapshots.get(handle)?.status?.readyToUse === false,
+  });
+  own.snapshots.subscribe((handle, now) => {
+    if (now?.status?.readyToUse === false) snapshotter.doubt(handle); // it overflowed, or is Lost
+  });
   own.nodes.subscribe((_, now, before) => {
     if (now === undefined || freeIn(now) === freeIn(before)) return;
     provisioner.poke(); // what found no room before may find it now

@@ -13,6 +13,7 @@ import { parseMountRoots } from "./csi/mount_roots.ts";
 import { cgroupRoot, kubeletPaths } from "./kubelet.ts";
 import { StorageError } from "./lvm/error.ts";
 import { withRealPaths } from "./lvm/mounts.ts";
+import { DEFAULT_POLICY } from "./lvm/store_growth.ts";
 import { permissionsFor, type Reach } from "./permissions.ts";
 import { THIN_FLAGS } from "./thin_flags.ts";
 
@@ -42,6 +43,13 @@ const perGiB = (what: string, rate: string): Flag => ({
   help:
     `how many ${what} a second volumes have for each GiB where nothing else is said: GROUP=${rate}, separated by commas`,
 });
+const MACHINE_FLAGS = {
+  "grow-stores": {
+    value: "PERCENT:STEP",
+    help: "how full stores of snapshots may be before they grow, and by how much, in percent; or off",
+    default: () => DEFAULT_POLICY,
+  },
+} as const satisfies Record<string, Flag>;
 
 const LOG_FLAGS = {
   "log-level": { value: "LEVEL", help: "debug, info, warning or error", default: () => "info" },
@@ -81,6 +89,7 @@ const SUBCOMMANDS: Subcommands = {
         default: () => "/var/lib/kubelet,/var/lib/nomad,/opt/nomad,/mnt",
       },
       "cgroup-root": CGROUP_FLAG,
+      ...MACHINE_FLAGS,
       "driver-name": SHARED_FLAGS["driver-name"],
       ...THIN_FLAGS,
       ...LOG_FLAGS,
@@ -120,6 +129,7 @@ const SUBCOMMANDS: Subcommands = {
       "read-bps-per-gib": perGiB("bytes read", "4Mi"),
       "write-bps-per-gib": perGiB("bytes written", "4Mi"),
       ...THIN_FLAGS,
+      ...MACHINE_FLAGS,
       ...CLUSTER_FLAGS,
       "http-address": HTTP_FLAG(":9808"),
     },

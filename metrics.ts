@@ -107,6 +107,27 @@ export class Metrics {
         }
       },
     );
+    const overflowed = this.#gauge(
+      "denolith_snapshot_overflowed",
+      "Whether the store of a copy-on-write snapshot overflowed, so that its content is gone",
+      ["group", "lv"],
+      () => {
+        overflowed.reset();
+        for (const { group, lv } of lvs()) {
+          if (lv.snapshotPercent !== undefined) overflowed.set({ group, lv: lv.name }, lv.invalidSnapshot ? 1 : 0);
+        }
+      },
+    );
+  }
+
+  /** Counts stores of snapshots that were grown before they overflowed; the answer is called for each. */
+  countGrownStores(): () => void {
+    const grown = new Counter({
+      name: "denolith_snapshot_stores_grown_total",
+      help: "Stores of copy-on-write snapshots that were grown before they overflowed",
+      registers: [this.#registry],
+    });
+    return () => grown.inc();
   }
 
   /** How full thin pools are, and what they may still promise, as LVM said last, asked for when the figures are. */

@@ -64,6 +64,7 @@ Deno.test("Metrics: queues and groups are looked at when the figures are asked f
   assertEquals(await lines(metrics, "denolith_snapshot"), []);
   groups = groups.map((group) => ({ ...group, lvs: group.lvs.map((lv) => ({ ...lv, snapshotPercent: 12.5 })) }));
   assertEquals(await lines(metrics, "denolith_snapshot"), [
+    'denolith_snapshot_overflowed{group="data",lv="one"} 0',
     'denolith_snapshot_store_used_ratio{group="data",lv="one"} 0.125',
   ]);
 });

@@ -34,6 +34,7 @@ import { VolumeAgent } from "./k8s/volume_agent.ts";
 import { HostExec } from "./lvm/exec.ts";
 import { ANY_GROUP } from "./lvm/groups.ts";
 import { withRealPaths } from "./lvm/mounts.ts";
+import { parseStorePolicy } from "./lvm/store_growth.ts";
 import type { SurveyedGroup } from "./lvm/survey.ts";
 import { startLogging } from "./logging.ts";
 import { cgroupRoot, kubeletPaths } from "./kubelet.ts";
@@ -79,16 +80,23 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
     agent: () => volumeAgent,
   });
   const poolAgent = new PoolAgent({ events, driver });
-  const onGrown = (words: string) => {
-    poolAgent.onGrown(words);
-    onChange();
-  };
   const thin = thinOptions(flags);
+  const storeGrown = metrics.countGrownStores();
   const machine = openMachine({
-    ...{ exec, driver, groups, mountRoots, recorded, limiting, thin, onGrown },
+    ...{ exec, driver, groups, mountRoots, recorded, limiting, thin },
+    storePolicy: parseStorePolicy(flags["grow-stores"]!),
     onRemoved: onChange,
+    onPoolGrown: (words) => {
+      poolAgent.onGrown(words);
+      onChange();
+    },
+    onGrown: (store, size) => {
+      storeGrown();
+      snapshotAgent.grown(store, size);
+    },
+    onStuck: (store, why) => snapshotAgent.stuck(store, why),
   });
-  const { lvm, upkeep, monitor, staging, locks, limiter } = machine;
+  const { lvm, upkeep, monitor, stores, staging, locks, limiter } = machine;
   followLimits(volumeObjects, { limiter, defaults });
 
   const nodeAgent = new NodeAgent({
@@ -100,6 +108,7 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
     overcommit: thin.overcommit,
     onReport: async (report) => {
       surveyed = report;
+      stores.see(report);
       if (volumeObjects.hasSynced) await volumeAgent.verify(report);
       if (snapshotObjects.hasSynced) await snapshotAgent.verify(report);
     },
@@ -164,6 +173,7 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
   await events.stop(EVENTS_MS);
   await upkeep.stop();
   await monitor.stop();
+  await stores.stop();
   await exec.settled();
   return drained ? 0 : 1;
 }

@@ -16,6 +16,7 @@ import { cgroupRoot } from "./kubelet.ts";
 import { HostExec } from "./lvm/exec.ts";
 import { Lvm } from "./lvm/lvm.ts";
 import { formatBytes } from "./lvm/size.ts";
+import { parseStorePolicy } from "./lvm/store_growth.ts";
 import { aborted, GRACE_MS } from "./ending.ts";
 import { startLogging } from "./logging.ts";
 import { thinOptions } from "./thin_flags.ts";
@@ -37,6 +38,7 @@ export async function standalone(flags: Flags, end: AbortSignal): Promise<number
     exec,
     ...(cgroups === undefined ? {} : { cgroupRoot: cgroups }),
     thin: thinOptions(flags),
+    storePolicy: parseStorePolicy(flags["grow-stores"]!),
   });
   await aborted(end);
   return await driver.stop(GRACE_MS) ? 0 : 1;

@@ -18,6 +18,8 @@ import type { PoolGrowth } from "../lvm/pool_growth.ts";
 import { PoolMonitor } from "../lvm/pool_monitor.ts";
 import { Snapshots } from "../lvm/snapshots.ts";
 import { Staging } from "../lvm/staging.ts";
+import { DEFAULT_POLICY, parseStorePolicy, type StorePolicy } from "../lvm/store_growth.ts";
+import { StoreKeeper, type StoreListener } from "../lvm/store_keeper.ts";
 import { Upkeep, type UpkeepOptions } from "../lvm/upkeep.ts";
 import type { RecordedLv } from "../lvm/volume_state.ts";
 import { Volumes } from "../lvm/volumes.ts";
@@ -59,6 +61,8 @@ export interface StandaloneOptions {
   readonly exec: Exec;
   /** How thin pools are treated. */
   readonly thin?: ThinOptions;
+  /** When stores of snapshots grow; without it, never. By default as the flag of the command line. */
+  readonly storePolicy?: StorePolicy | undefined;
 }
 
 /** A driver that answers on its socket. */
@@ -93,15 +97,18 @@ export interface Services {
   readonly limiter: IoLimiter;
   /** The watch over thin pools, which starts with the background work. */
   readonly monitor: PoolMonitor;
+  /** The background work for stores of snapshots. */
+  readonly stores: StoreKeeper;
 }
 
 /** What {@linkcode openMachine} needs. */
 export interface MachineOptions
   extends
-    Pick<StandaloneOptions, "exec" | "driver" | "groups" | "mountRoots" | "thin">,
-    Pick<UpkeepOptions, "onRemoved"> {
+    Pick<StandaloneOptions, "exec" | "driver" | "groups" | "mountRoots" | "thin" | "storePolicy">,
+    Pick<UpkeepOptions, "onRemoved">,
+    Partial<StoreListener> {
   /** Is told in words when a thin pool grew; nobody by default. */
-  readonly onGrown?: (words: string) => void;
+  readonly onPoolGrown?: (words: string) => void;
   /** What is recorded elsewhere of volumes and snapshots that were made, beside LVM's own records; nothing by default. */
   readonly recorded?: {
     /** Of a volume. */
@@ -121,6 +128,8 @@ export interface Machine {
   readonly upkeep: Upkeep;
   /** The watch over thin pools, which starts with the background work. */
   readonly monitor: PoolMonitor;
+  /** The background work for stores of snapshots. */
+  readonly stores: StoreKeeper;
   /** The volumes. */
   readonly volumes: Volumes;
   /** The snapshots. */
@@ -135,8 +144,10 @@ export interface Machine {
 
 /** Puts together what a driver has on this machine; nothing runs yet. */
 export function openMachine(options: MachineOptions): Machine {
-  const { exec, driver, groups, mountRoots, recorded, onRemoved, thin = {}, onGrown } = options;
-  const lvm = new Lvm(exec);
+  const { exec, driver, groups, mountRoots, recorded, onRemoved, thin = {} } = options;
+  const lvm = new Lvm(exec, (groups) => stores.see(groups));
+  const locks = new Locks();
+  const told = (what: string) => (error: unknown) => log.warn(`${what} failed`, { error });
   const gate = new PoolGate(lvm, thin.overcommit);
   const monitor = new PoolMonitor({
     lvm,
@@ -144,16 +155,15 @@ export function openMachine(options: MachineOptions): Machine {
     ...(thin.growth && { growth: thin.growth }),
     onGrown: (words) => {
       log.info("a thin pool grew", { words });
-      onGrown?.(words);
+      options.onPoolGrown?.(words);
     },
-    onError: (error) => log.warn("watching thin pools failed", { error }),
+    onError: told("watching thin pools"),
   });
-  const onError = (error: unknown) => log.warn("upkeep failed", { error });
-  const onLimiterError = (error: unknown) => log.warn("applying limits failed", { error });
+  const stores = new StoreKeeper({ lvm, driver, locks, ...storeOptions(options), onError: told("growing stores") });
   const upkeep = new Upkeep({
     lvm,
     driver,
-    onError,
+    onError: told("upkeep"),
     onReport: (groups) => monitor.see(groups),
     ...(onRemoved && { onRemoved }),
     ...(thin.removeEmpty && { emptyPools: gate }),
@@ -163,9 +173,24 @@ export function openMachine(options: MachineOptions): Machine {
     ...(recorded && { recorded: recorded.volume }),
   });
   const snapshots = new Snapshots({ lvm, driver, volumes, upkeep, ...(recorded && { recorded: recorded.snapshot }) });
-  const limiter = new IoLimiter({ ...options.limiting, lvm, volumes, onError: onLimiterError });
+  const limiter = new IoLimiter({ ...options.limiting, lvm, volumes, onError: told("applying limits") });
   const staging = new Staging({ lvm, volumes, mountRoots, limiter });
-  return { lvm, upkeep, monitor, volumes, snapshots, staging, limiter, locks: new Locks() };
+  return { lvm, upkeep, monitor, stores, volumes, snapshots, staging, limiter, locks };
+}
+
+/** When stores grow, and what is logged of it. */
+function storeOptions(options: MachineOptions): StoreListener & { policy: StorePolicy | undefined } {
+  return {
+    policy: "storePolicy" in options ? options.storePolicy : parseStorePolicy(DEFAULT_POLICY),
+    onGrown: (store, size) => {
+      log.info("store grown", { snapshot: store.id, lv: `${store.group.name}/${store.lv.name}`, size });
+      options.onGrown?.(store, size);
+    },
+    onStuck: (store, why) => {
+      log.warn("store cannot grow", { snapshot: store.id, why });
+      options.onStuck?.(store, why);
+    },
+  };
 }
 
 /** Puts the services of a standalone driver together; nothing runs yet. */
@@ -173,7 +198,7 @@ export function standaloneServices(options: Omit<StandaloneOptions, "socketPath"
   const { driver, version, nodeId, mountRoots, cgroupRoot } = options;
   const limiting = { cgroupRoot, onChange: logLimits };
   const machine = openMachine({ ...options, limiting });
-  const { lvm, upkeep, monitor, volumes, snapshots, staging, limiter, locks } = machine;
+  const { lvm, upkeep, monitor, stores, volumes, snapshots, staging, limiter, locks } = machine;
   return {
     identity: identityHandlers({ driver, version, ready: lvmAnswers(lvm) }),
     controller: controllerHandlers({ volumes: localVolumes(volumes, { nodeId, limiter }), snapshots, locks }),
@@ -181,6 +206,7 @@ export function standaloneServices(options: Omit<StandaloneOptions, "socketPath"
     upkeep,
     limiter,
     monitor,
+    stores,
   };
 }
 
@@ -200,7 +226,10 @@ function logLimits(volume: VolumeId, state: LimitsState | undefined): void {
 export async function startStandalone(options: StandaloneOptions): Promise<Driver> {
   const { driver, version, nodeId, groups, exec } = options;
   const mountRoots = await withRealPaths(options.mountRoots);
-  const { identity, controller, node, upkeep, limiter, monitor } = standaloneServices({ ...options, mountRoots });
+  const { identity, controller, node, upkeep, limiter, monitor, stores } = standaloneServices({
+    ...options,
+    mountRoots,
+  });
   const server = await serve(options.socketPath, [
     bindService(Identity, identity),
     bindService(Controller, controller),
@@ -215,6 +244,7 @@ export async function startStandalone(options: StandaloneOptions): Promise<Drive
     settled: async () => {
       await limiter.settled();
       await upkeep.settled();
+      await stores.settled();
       await monitor.settled();
     },
     stop: async (graceMs) => {
@@ -222,6 +252,7 @@ export async function startStandalone(options: StandaloneOptions): Promise<Drive
       await limiter.stop();
       await upkeep.stop();
       await monitor.stop();
+      await stores.stop();
       await exec.settled();
       log.info("stopped", { drained });
       return drained;

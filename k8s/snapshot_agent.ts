@@ -7,6 +7,7 @@
 import type { SnapshotId } from "../lvm/ids.ts";
 import { type Locks, snapshotLock, snapshottingLocks } from "../lvm/locks.ts";
 import type { VolumeGroup } from "../lvm/report.ts";
+import { formatBytes } from "../lvm/size.ts";
 import {
   type LocatedSnapshot,
   requireSource,
@@ -14,6 +15,7 @@ import {
   type Snapshots,
   storeState,
 } from "../lvm/snapshots.ts";
+import type { Store } from "../lvm/store_growth.ts";
 import type { Volumes } from "../lvm/volumes.ts";
 import { LVM_SNAPSHOT_FINALIZER, type LvmSnapshot, type LvmSnapshotStatus } from "./lvm_objects.ts";
 import { type AgentOptions, ObjectAgent } from "./object_agent.ts";
@@ -94,14 +96,30 @@ export class SnapshotAgent {
     events.record(object, "Normal", "Created", `took ${made.group.name}/${made.lv.name} of volume ${request.source}`);
   }
 
+  /** Tells that the store of a snapshot was grown to a size in bytes, so that it does not overflow. */
+  grown({ id, group, lv, percent }: Store, size: bigint): void {
+    const { objects, events, onChange } = this.#options;
+    onChange();
+    const object = objects.get(id);
+    if (object === undefined) return;
+    const message = `the store ${group.name}/${lv.name} was ${Math.floor(percent)} % full, and grew from ` +
+      `${formatBytes(lv.size)} to ${formatBytes(size)}`;
+    events.record(object, "Normal", "StoreGrown", message);
+  }
+
+  /** Tells that the store of a snapshot ought to grow, and cannot. */
+  stuck({ id }: Store, why: string): void {
+    const { objects, events } = this.#options;
+    const object = objects.get(id);
+    if (object !== undefined) events.record(object, "Warning", "StoreCannotGrow", why);
+  }
+
   /** The status of a snapshot that is there. When its store begins to be too small, or is, people are told. */
   #seen(object: LvmSnapshot, found: LocatedSnapshot): LvmSnapshotStatus {
     const status = takenStatus(object, found);
-    const state = storeState(found);
     const [before, now] = [object.status, status].map((each) => each?.conditions?.find(isHealth));
-    if (state !== "Roomy" && now?.reason !== before?.reason) {
-      const { events } = this.#options;
-      events.record(object, "Warning", state === "Overflowed" ? "Overflowed" : "StoreFilling", now!.message);
+    if (storeState(found) !== "Roomy" && now?.reason !== before?.reason) {
+      this.#options.events.record(object, "Warning", now!.reason, now!.message);
     }
     return status;
   }

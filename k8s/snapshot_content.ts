@@ -152,6 +152,12 @@ export function seenAs(
   return Object.keys(changes).length === 0 ? undefined : { status: changes };
 }
 
+/** The status of a VolumeSnapshotContent whose snapshot lost its content; `undefined` when it says so already. */
+export function useless({ status }: VolumeSnapshotContent, message: string, now: Date): ContentPatch | undefined {
+  if (status?.readyToUse === false && status.error?.message === message) return undefined;
+  return { status: { readyToUse: false, error: { message, time: timestamp(now) } } };
+}
+
 /**
  * The status of a VolumeSnapshotContent when something went wrong; `undefined` when it says so already, and of a snapshot that
  * can be used: then somebody else was at work, too.

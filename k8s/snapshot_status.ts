@@ -5,14 +5,18 @@
  */
 
 import type { StorageError } from "../lvm/error.ts";
+import { usable } from "../lvm/groups.ts";
 import { formatQuantity } from "../lvm/size.ts";
 import { type LocatedSnapshot, storeState } from "../lvm/snapshots.ts";
 import { timestamp } from "./clock.ts";
 import type { LvmSnapshot, LvmSnapshotStatus } from "./lvm_objects.ts";
 import { conditionsOf, type Finding, groupHealth, lostStatus } from "./object_status.ts";
 
-/** The status of a snapshot whose LV is there. */
-export function takenStatus(object: LvmSnapshot, found: LocatedSnapshot): LvmSnapshotStatus {
+/** The status of a snapshot whose LV is there. One that overflowed stays so, though LVM cannot tell while it is inactive. */
+export function takenStatus(object: LvmSnapshot, seen: LocatedSnapshot): LvmSnapshotStatus {
+  const found = object.status?.state === "Overflowed"
+    ? { ...seen, snapshot: { ...seen.snapshot, ready: false } }
+    : seen;
   const { snapshot: { size, createdAt, ready }, lv, group } = found;
   return {
     state: ready ? "Ready" : "Overflowed",
@@ -53,8 +57,12 @@ function health(found: LocatedSnapshot): Finding {
     case "Overflowed":
       return { status: "False", reason: "Overflowed", message: `the store ${path} overflowed` };
     case "Filling": {
-      const message = `the store ${path} is nearly full, and then the snapshot is lost: lvextend --size +1G ${path}`;
-      return { status: "False", reason: "StoreFilling", message };
+      const hasRoom = usable(group) && group.free >= group.extentSize;
+      const remedy = hasRoom
+        ? `lvextend --size +1G ${path}`
+        : `volume group ${group.name} has no room to grow it; delete volumes or snapshots, or vgextend ${group.name}`;
+      const message = `the store ${path} is nearly full, and then the snapshot is lost: ${remedy}`;
+      return { status: "False", reason: hasRoom ? "StoreFilling" : "StoreCannotGrow", message };
     }
     case "Roomy":
       return groupHealth(group);

@@ -62,11 +62,16 @@ Deno.test("takenStatus(): a store that fills, that overflowed, and disks that ar
   const filling = await of((store) => store.storePercent = 80);
   assertEquals(conditionsOf(filling), ["Healthy False StoreFilling", "Ready True Taken"]);
   assertMatch(filling.conditions![0]!.message, /lvextend --size \+1G data\/snap-1$/);
+  const stuck = await of((store, group) => [store.storePercent, group.size] = [80, 40n * MiB]);
+  assertEquals(conditionsOf(stuck)[0], "Healthy False StoreCannotGrow");
+  assertMatch(stuck.conditions![0]!.message, /data has no room to grow it; .* vgextend data$/);
   const full = await of((store) => [store.storePercent, store.size] = [95, 36n * MiB]);
   assertEquals(conditionsOf(full)[0], "Healthy True DisksThere", "it has room for all of the volume");
   const overflowed = await of((store, group) => [store.invalid, group.missingPvs] = [true, 1]);
   assertEquals([overflowed.state, overflowed.readyToUse, overflowed.storePercent], ["Overflowed", false, 100]);
   assertEquals(conditionsOf(overflowed), ["Healthy False Overflowed", "Ready False Overflowed"]);
+  const inactive = takenStatus(object(overflowed), await located((store) => store.active = false));
+  assertEquals([inactive.state, inactive.readyToUse], ["Overflowed", false], "it cannot have come back");
   const missing = await of((_, group) => group.missingPvs = 1);
   assertEquals([missing.state, conditionsOf(missing)[0]], ["Ready", "Healthy False DisksMissing"]);
 });

@@ -29,6 +29,11 @@ export class Snapshotter {
     this.#work = undefined;
   }
 
+  /** Has a look at the snapshot of a handle, which was ready and may not be so any more. */
+  doubt(handle: string): void {
+    this.#work?.doubt(handle);
+  }
+
   /** Tries again, soon, the snapshots for which there was no space: to be called when a node has more. */
   poke(): void {
     this.#work?.poke();

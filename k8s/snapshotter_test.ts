@@ -6,6 +6,7 @@ import { interrupted } from "../tests/fake/interrupted_client.ts";
 import { idOf, SnapshotCluster, uidOf } from "../tests/fake/snapshots.ts";
 import { CallError, Code } from "./csi_calls.ts";
 import { secrets } from "./secrets.ts";
+import { Snapshotter } from "./snapshotter.ts";
 import { CONTENT_FINALIZER } from "./snapshot_content.ts";
 import { volumeSnapshotClasses } from "./snapshot_objects.ts";
 
@@ -291,4 +292,43 @@ Deno.test("a content that names no class, none that there is, or one that cannot
   await s.cluster.remove(volumeSnapshotClasses, { name: "broken" });
   s.addClass("broken", {});
   await s.ready("content-3");
+});
+
+Deno.test("a snapshot that was ready and lost its content is not ready any more, which is told once, and is deleted as any", async () => {
+  await using s = await SnapshotCluster.start();
+  const clock = new FakeClock();
+  let gone = false;
+  const options = { ...s.options(), clock, isDoubtful: () => gone };
+  const snapshotter = new Snapshotter(options);
+  s.run(options, snapshotter);
+  s.add();
+  await s.ready();
+  snapshotter.doubt(idOf("content"));
+  assertEquals(s.driver.count("findSnapshot"), 0, "nobody doubts it");
+
+  [gone, s.driver.snapshots.get(idOf("content"))!.ready] = [true, false];
+  snapshotter.doubt(idOf("content"));
+  const { status } = (await s.when((now) => now?.status?.readyToUse === false))!;
+  assertMatch(status!.error!.message!, /its content is gone \(see LVMSnapshot v1-.*\): delete it/);
+  await until(() => s.cluster.reasons().length > 0, "an event");
+  const written = s.cluster.asked().length;
+  await until(() => clock.waiting > 0, "the next look");
+  await clock.advance(1_000);
+  await until(() => s.driver.count("findSnapshot") > 1, "another look");
+  await s.leave();
+  await s.gone();
+  assertEquals(s.cluster.reasons(), ["SnapshotContentCheckandUpdateFailed"]);
+  assertEquals(
+    s.cluster.asked().slice(written).filter((request) => request.endsWith("/status")),
+    [],
+    "nothing new to say",
+  );
+});
+
+Deno.test("a snapshot that lost its content while nobody led is seen when somebody leads again", async () => {
+  await using s = await SnapshotCluster.start();
+  s.driver.snapshots.set(idOf("content"), { ready: false } as never);
+  s.add("content", { status: { snapshotHandle: idOf("content"), readyToUse: true } });
+  s.run({ ...s.options(), isDoubtful: () => true });
+  await s.when((now) => now?.status?.readyToUse === false);
 });

@@ -39,6 +39,7 @@ import {
   seenAs,
   settled,
   snapshotNameOf,
+  useless,
 } from "./snapshot_content.ts";
 import {
   type VolumeSnapshotClass,
@@ -53,6 +54,8 @@ export interface SnapshotterOptions extends CentralLoopOptions {
   readonly csi: Pick<CsiCalls, "createSnapshot" | "deleteSnapshot" | "findSnapshot">;
   /** Where events go. */
   readonly events: EventRecorder;
+  /** Whether a snapshot of the handle that was ready may not be so any more; none by default. */
+  readonly isDoubtful?: (handle: string) => boolean;
   /** When it is looked again for kinds that the cluster does not have, in milliseconds; after a minute. */
   readonly absentMs?: number | undefined;
 }
@@ -91,6 +94,11 @@ export class Snapshotting {
     for (const name of this.#full) this.#loop.add(name);
   }
 
+  /** Has a look at the snapshot of a handle, which may not be ready any more. */
+  doubt(handle: string): void {
+    for (const content of this.#contents.list()) if (handleOf(content) === handle) this.#addIfDue(content);
+  }
+
   /** Works until the signal is aborted; once. */
   async run(signal: AbortSignal): Promise<void> {
     this.#stopping = signal;
@@ -115,7 +123,14 @@ export class Snapshotting {
 
   #addIfDue(content: VolumeSnapshotContent): void {
     const { driverName } = this.#options;
-    if (isServed(content, driverName) && nextStep(content) !== "nothing") this.#loop.add(content.metadata.name);
+    if (isServed(content, driverName) && this.#stepOf(content) !== "nothing") this.#loop.add(content.metadata.name);
+  }
+
+  /** What has to be done next: what the object shows, or a look at a snapshot that was ready. */
+  #stepOf(content: VolumeSnapshotContent): ContentStep {
+    const step = nextStep(content);
+    const doubtful = content.status?.readyToUse && this.#options.isDoubtful?.(handleOf(content) ?? "");
+    return step === "nothing" && doubtful && !isGoing(content) ? "check" : step;
   }
 
   #waitingFor(className: string): string[] {
@@ -127,7 +142,7 @@ export class Snapshotting {
   async #reconcile(name: string, signal: AbortSignal): Promise<void | { again: number }> {
     const content = this.#contents.get(name);
     if (content === undefined || !isServed(content, this.#options.driverName)) return;
-    const held = await this.#act(nextStep(content), content, signal);
+    const held = await this.#act(this.#stepOf(content), content, signal);
     return held ? this.#next(name) : { again: BEHIND_MS };
   }
 
@@ -227,7 +242,9 @@ export class Snapshotting {
 
   async #check(content: VolumeSnapshotContent, signal: AbortSignal): Promise<void> {
     try {
-      await this.#record(content, await this.#find(content, signal), signal);
+      const found = await this.#find(content, signal);
+      const isGone = !found.ready && this.#options.isDoubtful?.(found.snapshotId);
+      await (isGone ? this.#giveUp(content, found, signal) : this.#record(content, found, signal));
     } catch (error) {
       if (!signal.aborted) await this.#tell("check", content, error, signal);
       throw error;
@@ -257,6 +274,22 @@ export class Snapshotting {
     const now = await this.#change(content, (now) => seenAs(now, taken, date), signal, "status");
     await this.#seen(now, ({ status }) => status?.readyToUse === now.status?.readyToUse);
     return now;
+  }
+
+  /** Writes down, and tells once, that a snapshot that could be used cannot be used any more. */
+  async #giveUp(
+    content: VolumeSnapshotContent,
+    { snapshotId }: TakenSnapshot,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const message =
+      `snapshot ${snapshotId} was taken, and its content is gone (see LVMSnapshot ${snapshotId}): delete it`;
+    const date = this.#clock.date();
+    const now = await this.#change(content, (now) => useless(now, message, date), signal, "status");
+    if (content.status?.readyToUse) {
+      this.#options.events.record(content, "Warning", "SnapshotContentCheckandUpdateFailed", message);
+    }
+    await this.#seen(now, ({ status }) => status?.readyToUse === false);
   }
 
   async #settle(content: VolumeSnapshotContent, signal: AbortSignal): Promise<VolumeSnapshotContent> {

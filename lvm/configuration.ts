@@ -81,3 +81,9 @@ export function parseConfiguration(answer: string): Configuration {
   }
   return new Configuration(values);
 }
+
+/** How full, in percent, LVM's own daemon lets the stores of snapshots be before it grows them; `undefined` when it does not. */
+export function autoextendThreshold(settings: Configuration): number | undefined {
+  const threshold = Number(settings.value("activation/snapshot_autoextend_threshold") ?? "100");
+  return settings.value("activation/monitoring") === "1" && threshold < 100 ? threshold : undefined;
+}

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { Configuration, Setting } from "./configuration.ts";
+import { autoextendThreshold, type Configuration, type Setting } from "./configuration.ts";
 import type { Disk } from "./disks.ts";
 import type { StorageError } from "./error.ts";
 import { isNoAnswer, isNotInstalled } from "./exec.ts";
@@ -207,9 +207,9 @@ function recovery(settings: Configuration): Finding[] {
     const found = "0: no metadata of before is kept, so vgcfgrestore cannot bring a Lost volume back";
     findings.push(info("backup/archive", found, set("backup/archive", "1")));
   }
-  const threshold = Number(settings.value("activation/snapshot_autoextend_threshold") ?? "100");
-  if (settings.value("activation/monitoring") === "1" && threshold < 100) {
-    const found = `${threshold}: dmeventd grows the stores of snapshots by itself, beyond their snapSize`;
+  const threshold = autoextendThreshold(settings);
+  if (threshold !== undefined) {
+    const found = `${threshold}: dmeventd grows the stores of snapshots, and the driver leaves that to it`;
     findings.push(info("activation/snapshot_autoextend_threshold", found));
   }
   const poolThreshold = Number(settings.value("activation/thin_pool_autoextend_threshold") ?? "100");

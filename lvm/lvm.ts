@@ -52,6 +52,7 @@ interface Known {
 export class Lvm {
   /** What runs the commands; the tools beside lvm use it as it is. */
   readonly exec: Exec;
+  readonly #onReport: (groups: readonly VolumeGroup[]) => void;
   #known: Known[] = [];
   #alone = false;
   #reading: Promise<VolumeGroup[]> | undefined;
@@ -62,9 +63,10 @@ export class Lvm {
   readonly #begun = new WeakMap<readonly VolumeGroup[], number>();
   #ofChanges: Promise<VolumeGroup[]> | undefined;
 
-  /** LVM by way of the exec. */
-  constructor(exec: Exec) {
+  /** LVM by way of the exec. Who listens is given every report that was read. */
+  constructor(exec: Exec, onReport: (groups: readonly VolumeGroup[]) => void = () => {}) {
     this.exec = exec;
+    this.#onReport = onReport;
   }
 
   /**
@@ -107,6 +109,7 @@ export class Lvm {
     }).finally(() => {
       if (this.#reading === reading) this.#reading = undefined;
     });
+    reading.then(this.#onReport, () => {});
     return this.#reading = reading;
   }
 

@@ -14,7 +14,7 @@ import { type Lvm, requireAnswer } from "./lvm.ts";
 import { monitoringOf } from "./pools.ts";
 import type { LogicalVolume, VolumeGroup } from "./report.ts";
 import { formatBytes } from "./size.ts";
-import { storeBytes, type StoreSize } from "./store_size.ts";
+import { fullStoreBytes, storeBytes, type StoreSize } from "./store_size.ts";
 import {
   type Erasure,
   markSnapshotDeleted,
@@ -297,13 +297,13 @@ export class Snapshots {
 }
 
 /**
- * How the store of a snapshot is: whether it overflowed, or may soon, or has room. One that is larger than its volume has
- * room for all of it.
+ * How the store of a snapshot is: whether it overflowed, or may soon, or has room. One that has room for the whole volume
+ * cannot.
  */
-export function storeState({ snapshot, lv }: LocatedSnapshot): "Overflowed" | "Filling" | "Roomy" {
+export function storeState({ snapshot, lv, group }: LocatedSnapshot): "Overflowed" | "Filling" | "Roomy" {
   if (!snapshot.ready) return "Overflowed";
-  const isFull = lv.originSize !== undefined && lv.size > lv.originSize;
-  return !isFull && (lv.snapshotPercent ?? 0) >= FILLING_PERCENT ? "Filling" : "Roomy";
+  const isWhole = lv.originSize !== undefined && lv.size >= fullStoreBytes(lv.originSize, group.extentSize);
+  return !isWhole && (lv.snapshotPercent ?? 0) >= FILLING_PERCENT ? "Filling" : "Roomy";
 }
 
 /**

@@ -27,12 +27,24 @@ export function formatStoreSize(store: StoreSize): string {
   return "bytes" in store ? formatQuantity(store.bytes) : `${store.percent}%`;
 }
 
-/**
- * The size of the store in whole extents. One that cannot overflow needs room for its own table too; LVM reduces what is
- * more than it could ever use (lvcreate(8), --snapshot).
- */
+/** The size of the store in whole extents, for a volume of `origin` bytes. */
 export function storeBytes(store: StoreSize, origin: bigint, extentSize: bigint): bigint {
   if ("bytes" in store) return roundUp(store.bytes, extentSize);
-  if (store.percent >= 100n) return roundUp(origin + origin / 100n, extentSize);
+  if (store.percent >= 100n) return fullStoreBytes(origin, extentSize);
   return roundUp(origin * store.percent / 100n, extentSize);
+}
+
+/** How much LVM keeps together in a store unless it is told otherwise (lvcreate(8), --chunksize), in bytes. */
+const CHUNK_BYTES = 4096n;
+
+/** How many chunks a chunk of the store's own table describes: each with two numbers of eight bytes (dm-snap-persistent). */
+const CHUNKS_PER_TABLE = CHUNK_BYTES / 16n;
+
+/**
+ * The size of a store in which a whole volume of `origin` bytes has room: such a one cannot overflow, and LVM makes none
+ * larger (lvm's cow_max_extents): a header, every chunk, and the tables that describe them, of which the last may be empty.
+ */
+export function fullStoreBytes(origin: bigint, extentSize: bigint): bigint {
+  const chunks = roundUp(origin, CHUNK_BYTES) / CHUNK_BYTES;
+  return roundUp((1n + chunks + chunks / CHUNKS_PER_TABLE + 1n) * CHUNK_BYTES, extentSize);
 }

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { formatStoreSize, FULL_STORE, parseStoreSize, storeBytes } from "./store_size.ts";
+import { formatStoreSize, FULL_STORE, fullStoreBytes, parseStoreSize, storeBytes } from "./store_size.ts";
 
 const MiB = 1n << 20n;
 
@@ -24,4 +24,11 @@ Deno.test("storeBytes() is in whole extents, and for a store that cannot overflo
   assertEquals(storeBytes({ bytes: 5n * MiB }, 100n * MiB, 4n * MiB), 8n * MiB);
   assertEquals(storeBytes({ percent: 10n }, 100n * MiB, 4n * MiB), 12n * MiB);
   assertEquals(storeBytes(FULL_STORE, 100n * MiB, 4n * MiB), 104n * MiB);
+});
+
+Deno.test("fullStoreBytes() is what LVM reduces a larger store to", () => {
+  // as `lvcreate --snapshot` of LVM 2.03 reports it: "Reducing COW size … down to maximum usable size …"
+  assertEquals(fullStoreBytes(32n * MiB, 4n * MiB), 36n * MiB);
+  assertEquals(fullStoreBytes(500n * MiB, 4n * MiB), 504n * MiB);
+  assertEquals(fullStoreBytes(1024n * MiB, 4n * MiB), 258n * 4n * MiB);
 });

@@ -289,17 +289,30 @@ Deno.test("a report that is older than the snapshot does not make it Lost", asyn
   assertEquals(s.cluster.api.objects(events).filter(({ reason }) => reason === "Lost"), []);
 });
 
-Deno.test("a store that fills is told of, and one that overflowed makes the snapshot useless, and not its deletion", async () => {
+Deno.test("a store that fills is grown before it overflows, and that is told", async () => {
+  await using s = await scene();
+  const { id } = await s.cluster.snapshots.create(s.request());
+  await (await s.hold(snapshotLock(id), id))(); // when it is done with the snapshot
+  s.stores()[0]!.storePercent = 71;
+  const grown = await s.looked((object) => object?.status?.size === "12Mi");
+  assertEquals([grown.status!.readyToUse, grown.status!.storePercent], [true, 48]);
+  assertMatch(await s.event("StoreGrown"), /snap-.* was 71 % full, and grew from 8 MiB to 12 MiB/);
+  await s.cluster.snapshots.delete(id);
+  assertEquals(await s.left(), [0, "vol"]);
+});
+
+Deno.test("a store that cannot grow is told of, and one that overflowed makes the snapshot useless, and not its deletion", async () => {
   await using s = await scene();
   const { id } = await s.cluster.snapshots.create(s.request());
   const [store] = s.stores();
+  s.machine.groups[0]!.size = 40n << 20n; // nothing is free any more
   store!.storePercent = 79.2;
   const full = await s.looked((object) => object?.status?.storePercent === 80);
   assertEquals([full.status!.state, conditionsOf(full)[0]], ["Ready", "Healthy True DisksThere"], "not yet");
   store!.storePercent = 80;
-  const filling = await s.looked((object) => conditionsOf(object!)[0] === "Healthy False StoreFilling");
+  const filling = await s.looked((object) => conditionsOf(object!)[0] === "Healthy False StoreCannotGrow");
   assertEquals([filling.status!.state, filling.status!.readyToUse], ["Ready", true]);
-  assertMatch(await s.event("StoreFilling"), /lvextend --size \+1G data\/snap-/);
+  assertMatch(await s.event("StoreCannotGrow"), /is 79 % full and cannot be grown: volume group data has 0 B free/);
 
   store!.invalid = true;
   const over = await s.looked((object) => object?.status?.state === "Overflowed");

@@ -10,6 +10,7 @@ import type { Host } from "./host.ts";
 import { limitsContract, standaloneLimitsContract } from "./limits.ts";
 import { safetyContract } from "./safety.ts";
 import { snapshotsContract } from "./snapshots.ts";
+import { storesContract } from "./stores.ts";
 import { stagingContract } from "./staging.ts";
 import { thinContract } from "./thin.ts";
 import { volumesContract } from "./volumes.ts";
@@ -25,6 +26,7 @@ export function livesContract(host: Host): void {
   volumesContract(host);
   snapshotsContract(host);
   thinContract(host);
+  storesContract(host);
   stagingContract(host);
   limitsContract(host);
   standaloneLimitsContract(host);

@@ -165,7 +165,8 @@ export function snapshotsContract(host: Host): void {
 
 let names = 0;
 
-async function snapshotted(bench: Bench): Promise<{ volumeId: string; snapshotId: string }> {
+/** Makes a volume of 32 MiB, and a snapshot of it with a store of 8 MiB. */
+export async function snapshotted(bench: Bench): Promise<{ volumeId: string; snapshotId: string }> {
   const volumeId = await bench.create();
   return { volumeId, snapshotId: await snapshotOf(bench, volumeId) };
 }

@@ -94,6 +94,8 @@ export class FakeAgent implements AsyncDisposable {
       },
       onRemoved: onChange,
       limiting: nodeLimiting({ cgroupRoot, objects: volumeObjects, agent: () => this.volumes }),
+      onGrown: (store, size) => this.snapshots.grown(store, size),
+      onStuck: (store, why) => this.snapshots.stuck(store, why),
     });
     followLimits(volumeObjects, this.machine);
     this.pools = new PoolAgent({ events: this.events, driver: DRIVER });
@@ -104,6 +106,7 @@ export class FakeAgent implements AsyncDisposable {
       nodeName: name,
       groups: ANY_GROUP,
       onReport: async (report) => {
+        this.machine.stores.see(report);
         await this.volumes.verify(report);
         await this.snapshots.verify(report);
       },
@@ -147,6 +150,7 @@ export class FakeAgent implements AsyncDisposable {
   kill(): void {
     this.#stop.abort();
     void this.machine.monitor.stop();
+    this.machine.stores.stop().catch(() => {}); // it may wait for ever
     this.client[Symbol.dispose]();
   }
 
@@ -158,6 +162,7 @@ export class FakeAgent implements AsyncDisposable {
     await this.events.stop(1_000);
     await this.machine.upkeep.stop();
     await this.machine.monitor.stop();
+    await this.machine.stores.stop();
     this.client[Symbol.dispose]();
   }
 }

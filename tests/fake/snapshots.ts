@@ -87,8 +87,7 @@ export class SnapshotCluster implements AsyncDisposable {
   }
 
   /** Runs a snapshotter, until the answer is called. */
-  run(options = this.options()): () => Promise<void> {
-    const snapshotter = new Snapshotter(options);
+  run(options = this.options(), snapshotter = new Snapshotter(options)): () => Promise<void> {
     return this.cluster.run((signal) => snapshotter.run(signal));
   }
 
