@@ -4,7 +4,8 @@
  * @module
  */
 
-export { type Driver, type StandaloneOptions, startStandalone, type ThinOptions } from "./csi/driver.ts";
+export { type Driver, type StandaloneOptions, startStandalone } from "./csi/driver.ts";
+export type { ThinOptions } from "./csi/machine.ts";
 export { parseMountRoots } from "./csi/mount_roots.ts";
 export { parseGroupList } from "./csi/parameters.ts";
 export { type ErrorKind, StorageError } from "./lvm/error.ts";

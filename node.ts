@@ -4,10 +4,12 @@
  * @module
  */
 
+import { dirname } from "@std/path";
 import manifest from "./deno.json" with { type: "json" };
 import { openCluster } from "./cluster.ts";
 import { type Flags, UsageError } from "./command_line.ts";
-import { lvmAnswers, openMachine } from "./csi/driver.ts";
+import { lvmAnswers } from "./csi/driver.ts";
+import { openMachine } from "./csi/machine.ts";
 import { parseGroupLimits } from "./csi/group_limits.ts";
 import { Identity, Node } from "./csi/csi_pb.ts";
 import { identityHandlers, requireDriverName } from "./csi/identity.ts";
@@ -84,6 +86,7 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
   const storeGrown = metrics.countGrownStores();
   const machine = openMachine({
     ...{ exec, driver, groups, mountRoots, recorded, limiting, thin },
+    scratch: dirname(socket),
     storePolicy: parseStorePolicy(flags["grow-stores"]!),
     onRemoved: onChange,
     onPoolGrown: (words) => {
@@ -95,8 +98,9 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
       snapshotAgent.grown(store, size);
     },
     onStuck: (store, why) => snapshotAgent.stuck(store, why),
+    onProgress: (id) => volumeLoop.add(id),
   });
-  const { lvm, upkeep, monitor, stores, staging, locks, limiter } = machine;
+  const { lvm, stores, staging, locks, limiter, background } = machine;
   followLimits(volumeObjects, { limiter, defaults });
 
   const nodeAgent = new NodeAgent({
@@ -132,10 +136,8 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
       onDepth: metrics.onDepth,
       drainMs: GRACE_MS,
     });
-  const loops = [
-    loopOf("lvmvolume", volumeAgent).follow(volumeObjects),
-    loopOf("lvmsnapshot", snapshotAgent).follow(snapshotObjects),
-  ];
+  const volumeLoop = loopOf("lvmvolume", volumeAgent).follow(volumeObjects);
+  const loops = [volumeLoop, loopOf("lvmsnapshot", snapshotAgent).follow(snapshotObjects)];
   metrics.watchGroups(() => surveyed ?? []);
   metrics.watchPools(() => surveyed ?? [], thin.overcommit);
   metrics.watchOrphans({
@@ -152,7 +154,7 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
     bindService(Identity, identity, metrics.onAnswer),
     bindService(Node, calls, metrics.onAnswer),
   ]);
-  upkeep.start();
+  background.start();
   const registration = await serveRegistration(registrationSocket, {
     driver,
     endpoint: socket,
@@ -169,11 +171,8 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
   await registration.close(0);
   const drained = await server.close(GRACE_MS);
   await Promise.all(running);
-  await limiter.stop();
   await events.stop(EVENTS_MS);
-  await upkeep.stop();
-  await monitor.stop();
-  await stores.stop();
+  await background.stop();
   await exec.settled();
   return drained ? 0 : 1;
 }

@@ -4,11 +4,13 @@
  * @module
  */
 
+import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { parseVolumeId, snapshotIdOf, volumeIdOf } from "../lvm/ids.ts";
 import { minimumBytes } from "../lvm/filesystem.ts";
-import { type Locks, snapshotLock, snapshottingLocks, volumeLock } from "../lvm/locks.ts";
+import { creationLocks, type Locks, snapshotLock, snapshottingLocks, volumeLock } from "../lvm/locks.ts";
 import type { Snapshot } from "../lvm/snapshots.ts";
+import type { ContentSource } from "../lvm/tags.ts";
 import type { VolumeRequest } from "../lvm/volumes.ts";
 import { isUnsupported, requireCapabilities, requireCapability } from "./capability.ts";
 import {
@@ -16,6 +18,7 @@ import {
   ControllerServiceCapability_RPC_Type as Rpc,
   type CreateVolumeRequest,
   type VolumeContentSource,
+  type VolumeContentSourceSchema,
 } from "./csi_pb.ts";
 import { page } from "./paging.ts";
 import { mkfsOptions, parseMutableParameters, parseSnapshotParameters, parseVolumeParameters } from "./parameters.ts";
@@ -45,6 +48,7 @@ export interface ControllerOptions {
 /** What the service can do; what is not here is answered with UNIMPLEMENTED or INVALID_ARGUMENT. */
 const CAPABILITIES = [
   Rpc.CREATE_DELETE_VOLUME,
+  Rpc.CLONE_VOLUME,
   Rpc.LIST_VOLUMES,
   Rpc.GET_CAPACITY,
   Rpc.EXPAND_VOLUME,
@@ -63,21 +67,13 @@ const DEFAULT_BYTES = 1n << 30n;
 export function controllerHandlers(options: ControllerOptions): Handlers<typeof Controller> {
   const { volumes, snapshots, locks } = options;
 
-  /** Copies are not supported yet; one of something that does not exist is told so first. */
-  const refuseSource = async ({ type }: VolumeContentSource): Promise<never> => {
-    if (type.case === "snapshot") await snapshots?.get(requireSnapshotId(type.value.snapshotId));
-    if (type.case === "volume") await volumes.get(requireVolumeId(type.value.volumeId));
-    throw invalid("volume_content_source: making a volume from a snapshot or another volume is not supported yet");
-  };
-
   return {
     createVolume: async (request) => {
       const wanted = volumeRequest(request);
       const nodes = nodeChoice(request.accessibilityRequirements);
-      if (request.volumeContentSource !== undefined) await refuseSource(request.volumeContentSource);
-      return volumeAnswer(
-        await locks.run("creation", [volumeLock(wanted.id)], () => volumes.create(wanted, nodes)),
-      );
+      const { id, source } = wanted;
+      const made = await locks.run("creation", creationLocks(id, source), () => volumes.create(wanted, nodes));
+      return volumeAnswer(made);
     },
 
     deleteVolume: async (request) => {
@@ -204,11 +200,13 @@ function volumeRequest(request: CreateVolumeRequest): VolumeRequest & { name: st
   const parameters = parseVolumeParameters(request.parameters);
   const mutable = parseMutableParameters(request.mutableParameters); // has precedence (CSI spec, mutable_parameters)
   const type = wanted.kind === "mount" ? wanted.type ?? parameters.type : undefined;
-  const range = sizeRange(request.capacityRange, DEFAULT_BYTES);
+  const source = contentSource(request.volumeContentSource);
+  // a copy without a size has that of its source, which is large enough
+  const range = sizeRange(request.capacityRange, source === undefined ? DEFAULT_BYTES : 0n);
   return {
     id: volumeIdOf(name),
     name,
-    range: type === undefined ? range : atLeast(range, minimumBytes(type)),
+    range: type === undefined || source !== undefined ? range : atLeast(range, minimumBytes(type)),
     groups: parameters.groups,
     preference: parameters.preference,
     content: type === undefined ? { state: "raw" } : { state: "wanted", type },
@@ -217,7 +215,17 @@ function volumeRequest(request: CreateVolumeRequest): VolumeRequest & { name: st
     erase: parameters.erase,
     limits: { ...parameters.limits, ...mutable },
     ...(parameters.thin && { thin: parameters.thin }),
+    ...(source && { source }),
   };
+}
+
+/** What the volume is to be made from. @throws {StorageError} `InvalidArgument`, or `NotFound` for an id that is not ours. */
+function contentSource(source: VolumeContentSource | undefined): ContentSource | undefined {
+  if (source === undefined) return undefined;
+  const { type } = source;
+  if (type.case === "snapshot") return { of: "snapshot", id: requireSnapshotId(type.value.snapshotId) };
+  if (type.case === "volume") return { of: "volume", id: requireVolumeId(type.value.volumeId) };
+  throw invalid("volume_content_source: neither a snapshot nor a volume");
 }
 
 /** The range with a lower bound; where that passes the limit, making the volume answers OUT_OF_RANGE. */
@@ -225,8 +233,15 @@ function atLeast<R extends { required: bigint }>(range: R, bytes: bigint): R {
   return range.required >= bytes ? range : { ...range, required: bytes };
 }
 
-function volumeAnswer({ id, size, nodeId }: StoredVolume) {
-  return { volume: { volumeId: id, capacityBytes: size, accessibleTopology: [topologyOf(nodeId)] } };
+function volumeAnswer({ id, size, nodeId, source = undefined }: StoredVolume) {
+  const volume = { volumeId: id, capacityBytes: size, accessibleTopology: [topologyOf(nodeId)] };
+  return { volume: source === undefined ? volume : { ...volume, contentSource: sourceAnswer(source) } };
+}
+
+function sourceAnswer({ of, id }: ContentSource): MessageInitShape<typeof VolumeContentSourceSchema> {
+  return {
+    type: of === "snapshot" ? { case: of, value: { snapshotId: id } } : { case: of, value: { volumeId: id } },
+  };
 }
 
 function snapshotAnswer(snapshot: Snapshot) {

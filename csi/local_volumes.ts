@@ -4,26 +4,32 @@
  * @module
  */
 
+import type { Copies } from "../lvm/copies.ts";
 import { StorageError } from "../lvm/error.ts";
 import type { IoLimiter } from "../lvm/io_limiter.ts";
 import type { Volume, Volumes } from "../lvm/volumes.ts";
 import type { StoredVolume, VolumeService } from "./volume_service.ts";
 
-/** What {@linkcode localVolumes} needs beside the volumes. */
+/** What {@linkcode localVolumes} needs. */
 export interface LocalVolumesOptions {
-  /** The name of this node. */
-  readonly nodeId: string;
+  /** The volumes. */
+  readonly volumes: Volumes;
+  /** Makes volumes from others. */
+  readonly copies: Copies;
   /** Holds pods to the limits of their volumes. */
   readonly limiter: Pick<IoLimiter, "look">;
+  /** The name of this node. */
+  readonly nodeId: string;
 }
 
 /** The volumes of this machine, as those of its only node. */
-export function localVolumes(volumes: Volumes, { nodeId, limiter }: LocalVolumesOptions): VolumeService {
-  const stored = ({ id, size, tags: { content } }: Volume): StoredVolume => ({
+export function localVolumes({ volumes, copies, limiter, nodeId }: LocalVolumesOptions): VolumeService {
+  const stored = ({ id, size, tags: { content, source } }: Volume): StoredVolume => ({
     id,
     size,
     content: content.state === "raw" ? "raw" : content.type,
     nodeId,
+    ...(source && { source }),
   });
   return {
     create: async (request, { allowed }) => {
@@ -33,9 +39,9 @@ export function localVolumes(volumes: Volumes, { nodeId, limiter }: LocalVolumes
           `accessibility_requirements: asked for are the nodes ${allowed.join(", ")}, this one is ${nodeId}`,
         );
       }
-      const { id, content } = request;
-      const size = await volumes.create(request);
-      return { id, size, content: content.state === "raw" ? "raw" : content.type, nodeId };
+      const { id, content, source } = request;
+      const size = await (source === undefined ? volumes.create(request) : copies.create({ ...request, source }));
+      return { id, size, content: content.state === "raw" ? "raw" : content.type, nodeId, ...(source && { source }) };
     },
     delete: (id) => volumes.delete(id),
     expand: async (id, range) => {

@@ -11,6 +11,7 @@ import type { IoLimits } from "../lvm/io_limits.ts";
 import type { SnapshotId, VolumeId } from "../lvm/ids.ts";
 import type { SizeRange } from "../lvm/size.ts";
 import type { Snapshot, SnapshotRequest } from "../lvm/snapshots.ts";
+import type { ContentSource } from "../lvm/tags.ts";
 import type { ThinWish } from "../lvm/thin.ts";
 import type { VolumeRequest } from "../lvm/volumes.ts";
 
@@ -24,6 +25,8 @@ export interface StoredVolume {
   readonly content: FilesystemType | "raw";
   /** The node that it is on. */
   readonly nodeId: string;
+  /** What it was made from; nothing, for a volume that was made empty. */
+  readonly source?: ContentSource;
 }
 
 /** Where a new volume may be. */

@@ -22,7 +22,7 @@ import { StorageError } from "./error.ts";
 import { type Exec, failure, runOk } from "./exec.ts";
 import { checkCommand, type FilesystemType, makeCommand, parseMkfsOptions } from "./filesystem.ts";
 import type { Lvm } from "./lvm.ts";
-import { type ContentRecord, contentTag } from "./tags.ts";
+import { type ContentRecord, markContent } from "./tags.ts";
 import type { Volume } from "./volumes.ts";
 
 type Recorded = Extract<ContentRecord, { uuid: string }>;
@@ -82,7 +82,7 @@ async function make(lvm: Lvm, volume: Volume, formatting: Recorded): Promise<voi
 
 async function record(lvm: Lvm, volume: Volume, from: ContentRecord, to: ContentRecord): Promise<void> {
   const path = `${volume.group.name}/${volume.lv.name}`;
-  await lvm.change(volume.group, ["lvchange", "--deltag", contentTag(from), "--addtag", contentTag(to), path]);
+  await lvm.change(volume.group, ["lvchange", ...markContent(from, to), path]);
 }
 
 function requireRecorded(recorded: Recorded, found: readonly Signature[], path: string): void {

@@ -525,7 +525,7 @@ Deno.test("a diagnosis as text: a line for each check, findings with their remed
   const { machine, group, device } = healthyMachine();
   assertMatch(
     diagnosisText(await look(machine)),
-    /^✓ tools +lvm 2\.03\.16, 22 of 22 programs\n(?:✓ .*\n){7}\nNothing is wrong\.$/,
+    /^✓ tools +lvm 2\.03\.16, 25 of 25 programs\n(?:✓ .*\n){7}\nNothing is wrong\.$/,
   );
   group.exported = true;
   group.metadataFree = 6_200n;

@@ -27,6 +27,7 @@ const SOURCES: Readonly<Record<Program, Source>> = {
   blkdiscard: from("util-linux"),
   blockdev: from("util-linux"),
   btrfs: from("btrfs-progs", "btrfs"),
+  btrfstune: from("btrfs-progs", "btrfs"),
   cmp: from("diffutils"),
   dd: from("coreutils"),
   df: from("coreutils"),
@@ -41,10 +42,12 @@ const SOURCES: Readonly<Record<Program, Source>> = {
   modinfo: from("kmod", "doctor"),
   mount: from("mount", "volumes", "util-linux"),
   resize2fs: from("e2fsprogs"),
+  tune2fs: from("e2fsprogs"),
   udevadm: from("udev", "doctor", "systemd-udev"),
   umount: from("mount", "volumes", "util-linux"),
   whereis: from("util-linux", "doctor"),
   wipefs: from("util-linux"),
+  xfs_db: from("xfsprogs", "xfs"),
   xfs_growfs: from("xfsprogs", "xfs"),
 };
 

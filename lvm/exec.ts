@@ -18,6 +18,7 @@ export const PROGRAMS = [
   "blkdiscard",
   "blockdev",
   "btrfs",
+  "btrfstune",
   "cmp",
   "dd",
   "df",
@@ -32,10 +33,12 @@ export const PROGRAMS = [
   "modinfo",
   "mount",
   "resize2fs",
+  "tune2fs",
   "udevadm",
   "umount",
   "whereis",
   "wipefs",
+  "xfs_db",
   "xfs_growfs",
 ] as const;
 

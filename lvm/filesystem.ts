@@ -36,6 +36,13 @@ interface Filesystem {
   check?(device: string): Command;
   /** Whether the answer of the check allows a mount. */
   checked?(exitCode: number): boolean;
+  /**
+   * Brings a copy to rest that was taken while its original was in use, so that its UUID can be changed: by a command, whose
+   * exit status {@linkcode Filesystem.checked} judges, or by a mount with flags; `undefined` where a copy is at rest.
+   */
+  rest?: ((device: string) => Command) | { readonly mountFlags: readonly string[] };
+  /** Gives the filesystem, which is at rest, another UUID. */
+  identify(device: string, uuid: string): Command;
   /** Grows the mounted filesystem to the size of its device; changes nothing when it has that size. */
   grow(mounted: MountedDevice): Command;
 }
@@ -158,6 +165,9 @@ function ext(type: "ext4" | "ext3" | "ext2"): Filesystem {
     // preen: journal replay and whatever is safe to mend without asking (e2fsck(8))
     check: (device) => ({ program: "e2fsck", args: ["-p", device], mutates: true }),
     checked: (exitCode) => exitCode <= 1,
+    // tune2fs wants one that was checked since it was last changed: where its metadata has checksums, the UUID is in them
+    rest: (device) => ({ program: "e2fsck", args: ["-f", "-p", device], mutates: true }),
+    identify: (device, uuid) => ({ program: "tune2fs", args: ["-U", uuid, device], mutates: true }),
     grow: ({ device }) => ({ program: "resize2fs", args: [device], mutates: true }),
   };
 }
@@ -176,6 +186,9 @@ const TABLE: Readonly<Record<FilesystemType, Filesystem>> = {
       args: ["-q", "-m", `uuid=${uuid}`, ...options, device],
       mutates: true,
     }),
+    // what its log still has, only the kernel can replay; it refuses a second filesystem of one UUID without being told so
+    rest: { mountFlags: ["nouuid", "nodev", "noexec", "nosuid"] },
+    identify: (device, uuid) => ({ program: "xfs_db", args: ["-x", "-c", `uuid ${uuid}`, device], mutates: true }),
     grow: ({ path }) => ({ program: "xfs_growfs", args: ["-d", path], mutates: true }),
   },
   btrfs: {
@@ -188,6 +201,8 @@ const TABLE: Readonly<Record<FilesystemType, Filesystem>> = {
       args: ["-q", "-U", uuid, ...options, device],
       mutates: true,
     }),
+    // its UUID in the superblock alone: -U would rewrite all metadata. A freeze commits, so a copy is at rest.
+    identify: (device, uuid) => ({ program: "btrfstune", args: ["-M", uuid, device], mutates: true }),
     grow: ({ path }) => ({ program: "btrfs", args: ["filesystem", "resize", "max", path], mutates: true }),
   },
 };
@@ -269,6 +284,22 @@ export function checkCommand(
 ): { command: Command; passed: (exitCode: number) => boolean } | undefined {
   const command = TABLE[type].check?.(device);
   return command && { command, passed: TABLE[type].checked ?? ((code) => code === 0) };
+}
+
+/** How a copy is brought to rest: a command and which of its exit statuses are good, or flags for a mount. */
+export type Rest =
+  | { readonly command: Command; readonly passed: (exitCode: number) => boolean }
+  | { readonly mountFlags: readonly string[] };
+
+/** How a copy of a filesystem that was in use is brought to rest; `undefined` where it is. */
+export function restOf(type: FilesystemType, device: string): Rest | undefined {
+  const { rest, checked = (code: number) => code === 0 } = TABLE[type];
+  return typeof rest === "function" ? { command: rest(device), passed: checked } : rest;
+}
+
+/** The command that gives the filesystem on a device, which is at rest, another UUID. */
+export function identifyCommand(type: FilesystemType, device: string, uuid: string): Command {
+  return TABLE[type].identify(device, uuid);
 }
 
 /**

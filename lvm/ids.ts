@@ -50,6 +50,11 @@ export function snapshotLvName(id: SnapshotId): string {
   return "snap-" + id.slice("v1-".length);
 }
 
+/** The name of the LV that keeps a volume as it was while the copy is made of it. */
+export function cutLvName(copy: VolumeId): string {
+  return "cut-" + copy.slice("v1-".length);
+}
+
 /**
  * The name, or if LVs that are about to be removed still have it, the name with a number. Other LVs of the name are none of
  * our business: LVM refuses to make a second one.
@@ -61,9 +66,9 @@ export function freeLvName(name: string, deleted: readonly string[]): string {
   }
 }
 
-/** Whether an LV of the name was made for a volume or a snapshot, as far as a name can tell. */
+/** Whether an LV of the name was made by the driver, as far as a name can tell. */
 export function isOurLvName(name: string): boolean {
-  return /^(?:vol|snap)-[0-9a-f]{32}(?:\.\d+)?$/.test(name);
+  return /^(?:vol|snap|cut)-[0-9a-f]{32}(?:\.\d+)?$/.test(name);
 }
 
 /**
@@ -71,7 +76,7 @@ export function isOurLvName(name: string): boolean {
  * doubles the hyphens within names, and LVM appends `-real` and `-cow` for an origin and a store (lvm's lv_layer).
  */
 export function isOurDeviceName(name: string): boolean {
-  return /[^-]-(?:--)*(?:vol|snap)--[0-9a-f]{32}(?:\.\d+)?(?:-real|-cow)?$/.test(name);
+  return /[^-]-(?:--)*(?:vol|snap|cut)--[0-9a-f]{32}(?:\.\d+)?(?:-real|-cow)?$/.test(name);
 }
 
 function idOf(requestName: string): string {

@@ -12,6 +12,7 @@ import { Lvm } from "./lvm.ts";
 import type { LogicalVolume, VolumeGroup } from "./report.ts";
 import { type LocatedSnapshot, Snapshots } from "./snapshots.ts";
 import {
+  cutOf,
   isOwned,
   isOwnedPool,
   ownedSnapshotId,
@@ -167,11 +168,11 @@ export function takeInventory(groups: readonly VolumeGroup[], { volumes, snapsho
 
 /**
  * The driver's LVs that stand for nothing that is known, or whose tags cannot be read. What is deleted, and only to be erased,
- * is not among them, and neither are thin pools: nobody has to know of them.
+ * is not among them, nor what keeps a volume as it was while it is copied, nor thin pools: nobody has to know of them.
  */
 export function straysIn(groups: readonly VolumeGroup[], driver: string, known: Known): Stray[] {
   return groups.flatMap((group) =>
-    group.lvs.filter(({ tags }) => isOwned(driver, tags) && !standsForItself(driver, tags)).flatMap(
+    group.lvs.filter(({ tags }) => isOwned(driver, tags) && !isInternal(driver, tags)).flatMap(
       (lv) => {
         const claim = claimOf(driver, lv);
         if (claim !== undefined && isKnown(claim, known)) return [];
@@ -181,11 +182,6 @@ export function straysIn(groups: readonly VolumeGroup[], driver: string, known: 
       },
     )
   );
-}
-
-/** Whether an LV of the driver needs nobody to know of it: it is deleted and only to be removed, or a thin pool. */
-function standsForItself(driver: string, tags: readonly string[]): boolean {
-  return parseDeletedTags(driver, tags) !== undefined || isOwnedPool(driver, tags);
 }
 
 /** Whether what an LV claims to be is known. */
@@ -219,13 +215,18 @@ function orphanAt(driver: string, place: Place, all: readonly Place[], claims: R
   const tags = lv.tags.filter((tag) => tag.startsWith("denolith"));
   const orphan = { group: group.name, on: `${group.name}/${lv.name}`, tags };
   if (!owned) return [{ ...orphan, kind: "untagged" }];
-  if (standsForItself(driver, lv.tags)) return [];
+  if (isInternal(driver, lv.tags)) return [];
   if (claim === undefined) return [{ ...orphan, kind: "unreadable" }];
   if (!claims.has(keyOf(claim))) return [];
   const claimants = all.map((other) => claimOf(driver, other.lv)).filter((other) =>
     other && keyOf(other) === keyOf(claim)
   );
   return [{ ...orphan, id: claim.id, kind: claimants.length > 1 ? "duplicate" : "unreadable" }];
+}
+
+/** Whether an LV of the driver is there for the driver alone: to be removed, kept while it is copied, or a thin pool. */
+function isInternal(driver: string, tags: readonly string[]): boolean {
+  return [parseDeletedTags, cutOf].some((read) => read(driver, tags) !== undefined) || isOwnedPool(driver, tags);
 }
 
 function isUntagged(lv: LogicalVolume): boolean {

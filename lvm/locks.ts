@@ -6,6 +6,7 @@
 
 import { StorageError } from "./error.ts";
 import type { SnapshotId, VolumeId } from "./ids.ts";
+import type { ContentSource } from "./tags.ts";
 
 /** How a lock is held: alone, or together with other holders of the same kind of operation. */
 export type LockMode = "exclusive" | "shared";
@@ -24,8 +25,15 @@ export function volumeLock(id: VolumeId, mode: LockMode = "exclusive"): LockRequ
 }
 
 /** The lock that an operation on a snapshot needs. */
-export function snapshotLock(id: SnapshotId): LockRequest {
-  return { key: `snapshot ${id}`, mode: "exclusive" };
+export function snapshotLock(id: SnapshotId, mode: LockMode = "exclusive"): LockRequest {
+  return { key: `snapshot ${id}`, mode };
+}
+
+/** The locks that making a volume needs: its own, and that of its source together with other copies of that. */
+export function creationLocks(id: VolumeId, source: ContentSource | undefined): LockRequest[] {
+  if (source === undefined) return [volumeLock(id)];
+  const ofSource = source.of === "volume" ? volumeLock(source.id, "shared") : snapshotLock(source.id, "shared");
+  return [volumeLock(id), ofSource];
 }
 
 /** The locks that taking a snapshot needs: that of the snapshot, and that of its volume together with other copies of it. */

@@ -59,7 +59,7 @@ export function roundUp(bytes: bigint, extentBytes: bigint): bigint {
 
 /** The bounds that a request sets for a size, in bytes; a `limit` of `undefined` means none. */
 export interface SizeRange {
-  /** At least this much; more than zero. */
+  /** At least this much; zero only for a copy: as much as its source. */
   readonly required: bigint;
   /** At most this much. */
   readonly limit?: bigint;

@@ -8,6 +8,7 @@
  * @module
  */
 
+import { refuseWhileCopied } from "./copy_source.ts";
 import { StorageError } from "./error.ts";
 import { freeLvName, type SnapshotId, snapshotLvName, type VolumeId } from "./ids.ts";
 import { type Lvm, requireAnswer } from "./lvm.ts";
@@ -151,15 +152,17 @@ export class Snapshots {
    * Deletes the snapshot; one that does not exist is deleted already. It holds what was the volume's data: it is marked, and
    * then erased and removed in the background.
    *
-   * @throws {StorageError} `InUse` while it is open; `Lost` when another LV has taken its place.
+   * @throws {StorageError} `InUse` while it is open or copied; `Lost` when another LV has taken its place.
    */
   async delete(id: SnapshotId): Promise<void> {
-    const found = this.locate(await this.#lvm.report(), id);
+    const groups = await this.#lvm.report();
+    const found = this.locate(groups, id);
     if (found === undefined) return;
     const recorded = this.#recorded(id);
     if (recorded !== undefined && recorded.lvUuid !== found.lv.uuid) {
       throw lostError("snapshot", id, recorded, found.lv);
     }
+    refuseWhileCopied(this.#driver, groups, { of: "snapshot", id }, `deleting snapshot ${id}`);
     const path = pathOf(found);
     if (found.lv.open) throw new StorageError("InUse", `deleting snapshot ${id}: ${path} is open; unmount it first`);
     if (found.erase === "none" && !isThin(found.lv)) {

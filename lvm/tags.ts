@@ -29,6 +29,11 @@ export const ERASURES = ["zero", "discard", "none"] as const;
 /** What becomes of the data of a deleted volume: overwritten with zeros, discarded as the disks see fit, or left. */
 export type Erasure = typeof ERASURES[number];
 
+/** What a volume is filled with when it is made. */
+export type ContentSource =
+  | { readonly of: "snapshot"; readonly id: SnapshotId }
+  | { readonly of: "volume"; readonly id: VolumeId };
+
 /** What the tags of a volume's LV say. */
 export interface VolumeTags {
   /** The volume that the LV is. */
@@ -43,6 +48,18 @@ export interface VolumeTags {
   readonly erase: Erasure;
   /** What is said of the limits of its IO, where that is recorded in tags; nothing by default. */
   readonly limits?: IoLimits;
+  /** What it was filled with; nothing, for a volume that was made empty. */
+  readonly source?: ContentSource;
+  /** How many bytes of its source are on it for certain, while it is being filled: until then it is not given out. */
+  readonly copied?: bigint;
+}
+
+/** What the tags say of an LV that keeps a volume as it was while it is copied. */
+export interface CutTags {
+  /** The volume that is being filled from it. */
+  readonly copy: VolumeId;
+  /** What becomes of its data, which is that of the volume that it was taken of. */
+  readonly erase: Erasure;
 }
 
 /** What the tags of a snapshot's LV say. */
@@ -76,11 +93,13 @@ const SOURCE = "denolith.source=";
 const ERASE = "denolith.erase=";
 const DELETED = "denolith.deleted=";
 const ERASED = "denolith.erased=";
+const COPIED = "denolith.copied=";
+const CUT = "denolith.cut=";
 const USED = "denolith.used=";
 const POOL = "denolith.pool=";
 const OVERCOMMIT = "denolith.overcommit=";
 
-/** The tags for a new volume of the driver. */
+/** The tags for a new volume of the driver. One with a source begins as a copy of which nothing is there. */
 export function volumeTags(driver: string, tags: VolumeTags): string[] {
   return [
     OWNER + driver,
@@ -90,7 +109,13 @@ export function volumeTags(driver: string, tags: VolumeTags): string[] {
     ...(tags.shared ? [] : [UNSHARED]),
     ...eraseTags(tags.erase),
     ...limitsTags(tags.limits),
+    ...(tags.source === undefined ? [] : [`${SOURCE}${describeSource(tags.source, ":")}`, `${COPIED}0`]),
   ];
+}
+
+/** A source in words; `nothing` where there is none. */
+export function describeSource(source: ContentSource | undefined, separator = " "): string {
+  return source === undefined ? "nothing" : `${source.of}${separator}${source.id}`;
 }
 
 /** Whether the tags say that an LV is the driver's. */
@@ -115,7 +140,12 @@ export function parseVolumeTags(driver: string, tags: readonly string[]): Volume
   const content = parseContent(valueOf(tags, CONTENT));
   const erase = parseErasure(tags);
   const limits = parseShortIoLimits(valueOf(tags, LIMITS) ?? "");
+  const [from, copied] = [valueOf(tags, SOURCE), valueOf(tags, COPIED)];
+  const source = parseSource(from ?? "");
   if (parsed === undefined || content === undefined || erase === undefined || limits === undefined) {
+    throw unreadable(tags);
+  }
+  if ((from !== undefined && source === undefined) || (copied !== undefined && !isBytes(copied))) {
     throw unreadable(tags);
   }
   return {
@@ -125,6 +155,8 @@ export function parseVolumeTags(driver: string, tags: readonly string[]): Volume
     shared: !tags.includes(UNSHARED),
     erase,
     ...(isLimited(limits) ? { limits } : {}),
+    ...(source && { source }),
+    ...(copied === undefined ? {} : { copied: BigInt(copied) }),
   };
 }
 
@@ -134,6 +166,36 @@ export function changeLimits(from: IoLimits | undefined, to: IoLimits): string[]
     ...limitsTags(from).flatMap((tag) => ["--deltag", tag]),
     ...limitsTags(to).flatMap((tag) => ["--addtag", tag]),
   ];
+}
+
+/** The change of tags, as lvchange's arguments, which records how much of a volume's source is on it. */
+export function markCopied(from: bigint, to: bigint): string[] {
+  return from === to ? [] : ["--deltag", `${COPIED}${from}`, "--addtag", `${COPIED}${to}`];
+}
+
+/** The change of tags, as lvchange's arguments, by which a volume that was being filled becomes one as any other. */
+export function markFilled(copied: bigint): string[] {
+  return ["--deltag", `${COPIED}${copied}`];
+}
+
+/** The change of tags, as lvchange's arguments, by which another thing is recorded to be on a volume. */
+export function markContent(from: ContentRecord, to: ContentRecord): string[] {
+  return ["--deltag", contentTag(from), "--addtag", contentTag(to)];
+}
+
+/** The tags for the LV that keeps a volume as it is while the copy is made. */
+export function cutTags(driver: string, { copy, erase }: CutTags): string[] {
+  return [OWNER + driver, CUT + copy, ...eraseTags(erase)];
+}
+
+/** The volume that is being filled from an LV of the driver, if it is one that keeps another volume as it was. */
+export function cutOf(driver: string, tags: readonly string[]): VolumeId | undefined {
+  return parseVolumeId(ownedValue(driver, tags, CUT) ?? "");
+}
+
+/** The change of tags, as lvchange's arguments, by which the LV that was copied from is nobody's any more. */
+export function markCutDeleted(copy: VolumeId): string[] {
+  return ["--deltag", CUT + copy, "--addtag", DELETED + copy];
 }
 
 /** The tag that records what is on a volume. */
@@ -198,8 +260,8 @@ export function parseDeletedTags(driver: string, tags: readonly string[]): Delet
   const id = parseVolumeId(value) ?? parseSnapshotId(value);
   const erase = parseErasure(tags);
   const erased = valueOf(tags, ERASED) ?? "0";
-  const inUse = valueOf(tags, VOLUME) !== undefined || valueOf(tags, SNAPSHOT) !== undefined;
-  if (id === undefined || erase === undefined || inUse || !/^\d{1,20}$/.test(erased)) return undefined;
+  const inUse = [VOLUME, SNAPSHOT, CUT].some((prefix) => valueOf(tags, prefix) !== undefined);
+  if (id === undefined || erase === undefined || inUse || !isBytes(erased)) return undefined;
   return { id, erase, erased: BigInt(erased) };
 }
 
@@ -242,6 +304,17 @@ function eraseTags(erase: Erasure): string[] {
 /** Where nothing is said, there is no tag. */
 function limitsTags(limits: IoLimits = {}): string[] {
   return isLimited(limits) ? [LIMITS + shortIoLimits(limits)] : [];
+}
+
+function parseSource(value: string): ContentSource | undefined {
+  const [, of, id = ""] = /^(snapshot|volume):(.*)$/.exec(value) ?? [];
+  const [snapshot, volume] = [parseSnapshotId(id), parseVolumeId(id)];
+  if (of === "snapshot" && snapshot !== undefined) return { of, id: snapshot };
+  return of === "volume" && volume !== undefined ? { of, id: volume } : undefined;
+}
+
+function isBytes(value: string): boolean {
+  return /^\d{1,20}$/.test(value);
 }
 
 function parseErasure(tags: readonly string[]): Erasure | undefined {

@@ -45,6 +45,8 @@ export interface UpkeepOptions {
   readonly driver: string;
   /** Is told what failed; it is tried again later. */
   readonly onError: (error: unknown) => void;
+  /** Is given the report of the start, when what a crash left suspended goes on again; nobody by default. */
+  readonly onResumed?: (groups: readonly VolumeGroup[]) => void;
   /** Is told when an LV was removed, so that its space is free; nobody by default. */
   readonly onRemoved?: () => void;
   /** When what failed is tried again, in milliseconds; a minute by default. */
@@ -109,6 +111,7 @@ export class Upkeep {
   readonly #exec: Exec;
   readonly #driver: string;
   readonly #onError: (error: unknown) => void;
+  readonly #onResumed: (groups: readonly VolumeGroup[]) => void;
   readonly #onRemoved: () => void;
   readonly #retryMs: number;
   readonly #onReport: (groups: readonly VolumeGroup[]) => void;
@@ -125,6 +128,7 @@ export class Upkeep {
     this.#exec = options.lvm.exec;
     this.#driver = options.driver;
     this.#onError = options.onError;
+    this.#onResumed = options.onResumed ?? (() => {});
     this.#onRemoved = options.onRemoved ?? (() => {});
     this.#onReport = options.onReport ?? (() => {});
     this.#emptyPools = options.emptyPools;
@@ -203,6 +207,7 @@ export class Upkeep {
       }
     }
     this.#resumeDue = false;
+    this.#onResumed(groups);
   }
 
   async #remove(doomed: Doomed): Promise<void> {

@@ -7,6 +7,8 @@
  * @module
  */
 
+import type { Copies } from "./copies.ts";
+import { deadCuts, refuseWhileCopied } from "./copy_source.ts";
 import { StorageError } from "./error.ts";
 import {
   ANY_GROUP,
@@ -27,6 +29,8 @@ import { formatBytes, sizeInExtents, type SizeRange } from "./size.ts";
 import {
   changeLimits,
   type ContentRecord,
+  type ContentSource,
+  describeSource,
   type Erasure,
   markVolumeDeleted,
   ownedVolumeId,
@@ -79,6 +83,8 @@ export interface VolumeRequest {
   readonly limits?: IoLimits;
   /** For a thin volume, in which pool it is to be; without it, the volume has all its space from the beginning. */
   readonly thin?: ThinWish;
+  /** What it is to be filled with; nothing by default. */
+  readonly source?: ContentSource;
 }
 
 /** What {@linkcode Volumes} needs. */
@@ -97,6 +103,8 @@ export interface VolumesOptions {
   readonly gate?: PoolGate;
   /** Is told when a thin pool was made; nobody by default. */
   readonly onPool?: () => void;
+  /** Fills volumes that are made from others; without it, there are none. */
+  readonly copies?: Pick<Copies, "abandon" | "look">;
 }
 
 /** The volumes of one driver on this machine. */
@@ -110,11 +118,13 @@ export class Volumes {
   /** The gate of the machine's thin pools. */
   readonly gate: PoolGate;
   readonly #thin: ThinContext;
+  readonly #copies: Pick<Copies, "abandon" | "look"> | undefined;
 
   /** Makes the service; it keeps no state of its own. */
   constructor(options: VolumesOptions) {
     this.#elsewhere = options.recorded ?? (() => undefined);
     this.gate = options.gate ?? new PoolGate(options.lvm);
+    this.#copies = options.copies;
     this.#lvm = options.lvm;
     this.driver = options.driver;
     this.#thin = { ...options, gate: this.gate };
@@ -175,20 +185,24 @@ export class Volumes {
 
   /**
    * Deletes the volume; one that does not exist is deleted already, and of a lost one the record is removed. An LV that was
-   * never handed out is removed at once. Another is marked, and then erased and removed in the background.
+   * never handed out and has nobody's data is removed at once. Another is marked, and then erased and removed in the
+   * background; so is one that was being filled.
    *
-   * @throws {StorageError} `InUse` while it is open or has snapshots.
+   * @throws {StorageError} `InUse` while it is open, has snapshots or is copied; `Busy` while filling it cannot be stopped.
    */
   async delete(id: VolumeId): Promise<void> {
-    const found = this.locate(await this.#lvm.report(), id);
+    const groups = await this.#lvm.report();
+    const found = this.locate(groups, id);
     if (found.state === "absent") return;
     if (found.state === "lost") {
       if (found.replaced) throw found.error;
       if (found.group === undefined || found.record === undefined) return;
       return await removeRecords(this.#lvm, found.group, [found.record]);
     }
-    const { lv, group, used } = found.volume;
-    const { kept, deleted } = this.#sortSnapshots(found.volume);
+    const { lv, group, used, tags } = found.volume;
+    if (tags.copied !== undefined) return await this.#giveUp(found.volume);
+    refuseWhileCopied(this.driver, groups, { of: "volume", id }, `deleting volume ${id}`);
+    const { kept, deleted } = this.#sortSnapshots(found.volume, groups);
     if (kept.length > 0) {
       const names = kept.map(({ name }) => name).join(", ");
       throw new StorageError(
@@ -206,9 +220,10 @@ export class Volumes {
     // or they would go with their origin, their stores not erased
     for (const snapshot of deleted) await splitSnapshot(this.#lvm, group, snapshot);
     // of a thin one, Upkeep sees to what becomes of its pool
-    if (!used && !isThin(lv)) return await this.#lvm.change(group, ["lvremove", "--yes", path]);
-    await this.#lvm.change(group, ["lvchange", ...markVolumeDeleted(id), path]);
-    this.#upkeep.look();
+    if (!used && tags.source === undefined && !isThin(lv)) {
+      return await this.#lvm.change(group, ["lvremove", "--yes", path]);
+    }
+    await this.#mark(found.volume);
   }
 
   /**
@@ -216,7 +231,7 @@ export class Volumes {
    *
    * @throws {StorageError} `NotFound`, `Lost`, `OutOfRange` when the group is too full or the volume already exceeds the
    * limit, `FailedPrecondition` when it has snapshots and it or one of them is in use: LVM grows the origin of a
-   * copy-on-write snapshot only while it is inactive, and its snapshots are inactive with it.
+   * copy-on-write snapshot only while it is inactive, and its snapshots are inactive with it; `Busy` while it is copied.
    */
   async expand(id: VolumeId, range: SizeRange): Promise<Volume> {
     const groups = await this.#lvm.report();
@@ -229,6 +244,7 @@ export class Volumes {
       );
     }
     if (lv.size >= range.required) return volume;
+    refuseWhileCopied(this.driver, groups, { of: "volume", id }, `growing volume ${id}`, "Busy");
 
     const size = sizeInExtents(range, group.extentSize);
     if (isThin(lv)) {
@@ -244,7 +260,7 @@ export class Volumes {
       );
     if (size - lv.size > group.free) throw full();
     try {
-      await this.#extend(volume, size);
+      await this.#extend(volume, size, groups);
     } catch (error) {
       throw error instanceof StorageError && error.kind === "NoSpace" ? full(error) : error;
     }
@@ -268,15 +284,15 @@ export class Volumes {
   /**
    * The volume.
    *
-   * @throws {StorageError} `NotFound` or `Lost`.
+   * @throws {StorageError} `NotFound` or `Lost`; `Busy` while it is being filled.
    */
   async get(id: VolumeId): Promise<Volume> {
     return this.require(await this.#lvm.report(), id);
   }
 
   /**
-   * All volumes of the driver, in the order of their ids. A volume whose tags cannot be read is left out; those of a group
-   * that does not answer are there as they were last seen.
+   * All volumes of the driver, in the order of their ids. A volume whose tags cannot be read is left out, and so is one that
+   * is being filled; those of a group that does not answer are there as they were last seen.
    */
   async list(): Promise<Volume[]> {
     const groups = (await this.#lvm.report()).map((group) => ({ ...group, answers: true }));
@@ -284,7 +300,7 @@ export class Volumes {
     return [...ids].filter((id) => id !== undefined).sort().flatMap((id) => {
       try {
         const found = this.locate(groups, id);
-        return found.state === "present" ? [found.volume] : [];
+        return found.state === "present" && found.volume.tags.copied === undefined ? [found.volume] : [];
       } catch {
         return [];
       }
@@ -300,13 +316,17 @@ export class Volumes {
   /**
    * The volume according to a report.
    *
-   * @throws {StorageError} `NotFound` or `Lost`.
+   * @throws {StorageError} `NotFound` or `Lost`; `Busy` while it is being filled.
    */
   require(groups: readonly VolumeGroup[], id: VolumeId): Volume {
     const found = this.locate(groups, id);
     if (found.state === "lost") throw found.error;
     if (found.state === "absent") {
       throw new StorageError("NotFound", `looking for volume ${id}: no logical volume carries its tag`);
+    }
+    const { tags: { copied, source } } = found.volume;
+    if (copied !== undefined) {
+      throw new StorageError("Busy", `using volume ${id}: it is still being made from ${describeSource(source)}`);
     }
     return found.volume;
   }
@@ -345,6 +365,27 @@ export class Volumes {
     }
     const tags = parseVolumeTags(this.driver, only.lv.tags)!;
     return { state: "present", volume: { id, size: only.lv.size, tags, ...only, used } };
+  }
+
+  /** Deletes a volume that is being filled: nobody has it, but there is data on it. */
+  async #giveUp(volume: Volume): Promise<void> {
+    const { id, lv: { uuid } } = volume;
+    await this.#copies?.abandon(volume);
+    const found = this.locate(await this.#lvm.report(), id);
+    if (found.state !== "present" || found.volume.lv.uuid !== uuid) return;
+    if (found.volume.lv.open) {
+      throw new StorageError(
+        "Busy",
+        `deleting volume ${id}: a program that was filling it still has ${found.volume.lv.devicePath} open; try again`,
+      );
+    }
+    await this.#mark(found.volume);
+    this.#copies?.look(); // what kept its source as it was is to go, too
+  }
+
+  async #mark({ id, lv, group }: Volume): Promise<void> {
+    await this.#lvm.change(group, ["lvchange", ...markVolumeDeleted(id), `${group.name}/${lv.name}`]);
+    this.#upkeep.look();
   }
 
   /** A bind mount of the device's node does not show in LVM's report as open. */
@@ -400,11 +441,11 @@ export class Volumes {
     ]);
   }
 
-  async #extend(volume: Volume, size: bigint): Promise<void> {
+  async #extend(volume: Volume, size: bigint, groups: readonly VolumeGroup[]): Promise<void> {
     const { lv, group } = volume;
     const path = `${group.name}/${lv.name}`;
     const extend = ["lvextend", "--size", `${size}b`, path];
-    const { kept, deleted } = this.#sortSnapshots(volume);
+    const { kept, deleted } = this.#sortSnapshots(volume, groups);
     if (!lv.active) return await this.#lvm.change(group, extend);
     if (kept.length > 0) await this.#requireIdle(volume, kept);
     for (const snapshot of deleted) await splitSnapshot(this.#lvm, group, snapshot); // nobody wants it: it is in nobody's way
@@ -441,11 +482,14 @@ export class Volumes {
   }
 
   /** The copy-on-write snapshots of the volume, which live by it: those that somebody has, and those that are only to be removed. */
-  #sortSnapshots({ lv, group }: Volume): { kept: LogicalVolume[]; deleted: LogicalVolume[] } {
-    const doomed = doomedLvs(this.driver, [group]).map(({ lv }) => lv.name);
+  #sortSnapshots(
+    { lv, group }: Volume,
+    groups: readonly VolumeGroup[],
+  ): { kept: LogicalVolume[]; deleted: LogicalVolume[] } {
+    const doomed = [...doomedLvs(this.driver, [group]), ...deadCuts(this.driver, groups)].map(({ lv }) => lv.uuid);
     const { kept = [], deleted = [] } = Object.groupBy(
       group.lvs.filter((other) => other.origin === lv.name && !isThin(other)),
-      ({ name }) => doomed.includes(name) ? "deleted" : "kept",
+      ({ uuid }) => doomed.includes(uuid) ? "deleted" : "kept",
     );
     return { kept, deleted };
   }
@@ -468,6 +512,8 @@ export function requireSatisfying(volume: Volume, request: VolumeRequest): void 
     ? `it is in volume group ${group.name}, asked for is ${request.groups}`
     : lv.pool !== pool
     ? `it is ${provisioning(lv.pool)}, asked for is ${provisioning(pool)}`
+    : describeSource(tags.source) !== describeSource(request.source)
+    ? `it is made from ${describeSource(tags.source)}, asked for is one from ${describeSource(request.source)}`
     : undefined;
   if (differs === undefined) return;
   throw new StorageError("AlreadyExists", `creating volume ${volume.id}: a volume of that name exists, but ${differs}`);

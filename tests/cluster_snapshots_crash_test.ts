@@ -90,7 +90,7 @@ class Mortals implements AsyncDisposable {
 
   /** What is left, when nothing is done in the background any more; who has not died by then, lives. */
   async left(): Promise<unknown[]> {
-    const settled = () => this.#cluster.agent(NODE).machine.upkeep.settled();
+    const settled = () => this.#cluster.agent(NODE).machine.background.settled();
     await Promise.race([settled(), this.died.then(settled)]);
     for (const mortal of [this.#exec, this.#agent, this.#controller]) mortal.spare();
     const { api } = this.#cluster;

@@ -67,7 +67,7 @@ async function scene({ free = 1n << 30n } = {}) {
     },
     /** Settles when what is deleted is gone, and answers what is left. */
     left: async () => {
-      await cluster.agent(NODE).machine.upkeep.settled();
+      await cluster.agent(NODE).machine.background.settled();
       return [
         cluster.api.objects(lvmSnapshots).length,
         machine.allLvs().map(({ lv }) => lv.name.split("-")[0]).join(" "),
@@ -432,7 +432,7 @@ Deno.test("a store that never became a snapshot, when an agent died, is made ane
   await s.cluster.agent(NODE).machine.snapshots.create(s.request());
   delete s.stores()[0]!.origin;
   assert((await s.cluster.snapshots.create(s.request())).ready);
-  await s.cluster.agent(NODE).machine.upkeep.settled();
+  await s.cluster.agent(NODE).machine.background.settled();
   assertEquals(s.machine.allLvs().length, 2);
 });
 

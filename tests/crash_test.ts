@@ -4,7 +4,7 @@ import { momentsOf, type Point } from "./crash/mortal.ts";
 import { Orchestrator, type Reaction } from "./crash/orchestrator.ts";
 import { type Scenario, SCENARIOS } from "./crash/scenarios.ts";
 
-const BYTES = 1n << 30n;
+const BYTES = 2n << 30n;
 
 /** Plays a scenario on a machine of its own, and answers the commands of a life without a death. */
 async function play(scenario: Scenario, reaction: Reaction, point?: Point) {
@@ -22,13 +22,13 @@ async function play(scenario: Scenario, reaction: Reaction, point?: Point) {
     assertEquals(rest.map(({ lv }) => `${lv.name} ${[...lv.tags]}`), [], "LVs are left");
     assertEquals([...group!.tags], [], "records are left");
     assertEquals(machine.mounts.length, mounts, "mounts are left");
-    const targets = [...Deno.readDirSync(folder)].map(({ name }) => name).filter((name) => name !== "staging");
+    const targets = [...Deno.readDirSync(folder)].map(({ name }) => name).filter((name) => !name.startsWith("staging"));
     assertEquals(targets, [], "targets are left");
     return orchestrator.commands;
   } catch (error) {
     throw new Error(`${orchestrator?.diedAt ?? "no death"}; the orchestrator ${reaction}: ${error}`, { cause: error });
   } finally {
-    await orchestrator?.[Symbol.asyncDispose]();
+    orchestrator?.end();
     await Deno.remove(folder, { recursive: true });
   }
 }

@@ -69,16 +69,16 @@ async function play(scheduler: fc.Scheduler, all: readonly Round[]): Promise<voi
       const exec = new ScheduledExec(machine, scheduler, new Map(), deathAfter);
       const driver = driverOver(exec, folder);
       const asked = Promise.all(wishes.map((wish) => expectAnswer(crowd.ask(callsOf(driver), wish))));
-      const done = asked.then(() => driver.upkeep.settled());
+      const done = asked.then(() => driver.background.settled());
       await scheduler.waitFor(Promise.race([done, exec.died.promise]));
-      if (!exec.dead) await driver.upkeep.stop();
+      if (!exec.dead) await driver.background.stop();
       check(machine);
     }
     const driver = driverOver(machine, folder);
-    await driver.upkeep.settled();
+    await driver.background.settled();
     const csi: Csi = callsOf(driver);
     for (const wish of crowd.farewell()) await crowd.ask(csi, wish);
-    await driver.upkeep.settled();
+    await driver.background.settled();
     assertEquals(machine.allLvs().map(({ lv }) => lv.name), [], "LVs are left");
     assertEquals([...machine.groups[0]!.tags], [], "records are left");
   } finally {

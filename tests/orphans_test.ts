@@ -153,7 +153,7 @@ Deno.test("an orphan that was used is erased before it goes", async () => {
   await s.look(0);
   await s.look();
   await s.event("OrphanRemoved");
-  await s.cluster.agent("n1").machine.upkeep.settled();
+  await s.cluster.agent("n1").machine.background.settled();
   assertEquals([s.names().length, [...group.residue], [...group.tags]], [1, [], []]);
 });
 
@@ -262,7 +262,7 @@ Deno.test("a snapshot without its object is an orphan as a volume is, and one wi
   const words = await s.event("OrphanFound");
   assert(words.includes(`there is no LVMSnapshot ${snapshotIdOf("cut")} of this node`), words);
   await s.event("OrphanRemoved");
-  await s.cluster.agent("n1").machine.upkeep.settled();
+  await s.cluster.agent("n1").machine.background.settled();
   assertEquals(s.names().length, 3, "two volumes, and the snapshot that somebody has");
 });
 

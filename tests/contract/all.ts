@@ -4,6 +4,7 @@
  * @module
  */
 
+import { copiesContract } from "./copies.ts";
 import { erasureContract } from "./erasure.ts";
 import { hostileContract } from "./hostile.ts";
 import type { Host } from "./host.ts";
@@ -27,6 +28,7 @@ export function livesContract(host: Host): void {
   snapshotsContract(host);
   thinContract(host);
   storesContract(host);
+  copiesContract(host);
   stagingContract(host);
   limitsContract(host);
   standaloneLimitsContract(host);

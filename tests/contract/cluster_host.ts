@@ -22,7 +22,7 @@ const serveCluster: Serve = async (exec, _groups, folder) => {
   const mountRoots = [folder];
   const cluster = await FakeCluster.start({ [NODE]: exec }, { mountRoots, cgroupRoot: `${folder}/cgroup` });
   const { volumes, snapshots } = cluster;
-  const { machine: { staging, locks, upkeep, limiter } } = cluster.agent(NODE);
+  const { machine: { staging, locks, background } } = cluster.agent(NODE);
   const server = await serve(`${folder}/csi.sock`, [
     bindService(Identity, identityHandlers({ driver: DRIVER, version: "0", ready: () => Promise.resolve(true) })),
     bindService(Controller, controllerHandlers({ volumes, snapshots, locks: new Locks() })),
@@ -30,10 +30,7 @@ const serveCluster: Serve = async (exec, _groups, folder) => {
   ]);
   return {
     socketPath: server.path,
-    settled: async () => {
-      await limiter.settled();
-      await upkeep.settled();
-    },
+    settled: () => background.settled(),
     stop: async (graceMs) => {
       const drained = await server.close(graceMs);
       await cluster[Symbol.asyncDispose]();

@@ -142,25 +142,6 @@ export function snapshotsContract(host: Host): void {
     assertEquals((await bench.lvs()).length, 1);
     await bench.csi.controller.deleteVolume({ volumeId: sourceVolumeId });
   });
-
-  contract(
-    host,
-    "createVolume() from a snapshot or a volume says that it is not supported, or that there is none",
-    async (bench) => {
-      const { volumeId, snapshotId } = await snapshotted(bench);
-      const unknown = "v1-00000000000000000000000000000000";
-      const sources = [
-        ["INVALID_ARGUMENT", { case: "snapshot", value: { snapshotId } }],
-        ["INVALID_ARGUMENT", { case: "volume", value: { volumeId } }],
-        ["NOT_FOUND", { case: "snapshot", value: { snapshotId: unknown } }],
-        ["NOT_FOUND", { case: "volume", value: { volumeId: unknown } }],
-      ] as const;
-      for (const [code, type] of sources) await assertFails(code, bench.create({ volumeContentSource: { type } }));
-      assertEquals((await bench.lvs()).length, 2);
-      await bench.csi.controller.deleteSnapshot({ snapshotId });
-      await bench.csi.controller.deleteVolume({ volumeId });
-    },
-  );
 }
 
 let names = 0;

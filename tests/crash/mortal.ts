@@ -30,6 +30,15 @@ export function momentsOf(command: Command): Moment[] {
   return [BEFORE, ...(HALVES[key(command)] ?? []), AFTER];
 }
 
+/** A filesystem has the new UUID at one place, and the old one at another. */
+const TORN: Moment = {
+  name: "some blocks written",
+  effect: async (machine, command, run) => {
+    await run();
+    machine.lvAt(command.args.at(-1)!)!.content.torn = true;
+  },
+};
+
 /** What a program leaves that was killed, by program, or for lvm by subcommand. */
 const HALVES: Readonly<Record<string, readonly Moment[]>> = {
   // lvm(8) commits the metadata first, then loads the kernel's tables with the devices suspended meanwhile
@@ -47,6 +56,18 @@ const HALVES: Readonly<Record<string, readonly Moment[]>> = {
     name: "deactivated, still there",
     effect: (machine, command) => Promise.resolve(void (target(machine, command)!.active = false)),
   }],
+  dd: [{
+    name: "half a piece copied",
+    effect: async (machine, command, run) => {
+      const to = machine.lvAt(command.args.find((arg) => arg.startsWith("of="))!.slice("of=".length))!;
+      await run();
+      delete to.copied;
+      to.content.data = new Set(["half a piece"]);
+    },
+  }],
+  tune2fs: [TORN],
+  xfs_db: [TORN],
+  btrfstune: [TORN],
   mke2fs: makingHalves(),
   "mkfs.xfs": makingHalves(),
   "mkfs.btrfs": makingHalves(),

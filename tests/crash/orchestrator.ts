@@ -65,8 +65,7 @@ export class Orchestrator {
       } catch (error) {
         if (!(error instanceof Died)) throw new Error(`${step.name}: ${error}`, { cause: error });
         this.diedAt = error.message;
-        void this.#services.limiter.stop(); // what it was waiting for went with it
-        void this.#services.monitor.stop();
+        this.end();
         [this.#exec, this.#services] = this.#start();
         if (reaction === "gives up") return await this.live(giveUp, reaction, []);
         await this.#until(step);
@@ -74,17 +73,12 @@ export class Orchestrator {
     }
   }
 
-  readonly #quiet: Step = { name: "background work", do: () => this.#settled() };
-
-  async #settled(): Promise<void> {
-    await this.#services.limiter.settled();
-    await this.#services.upkeep.settled();
+  /** Ends the driver; what a dead one waits for never comes. */
+  end(): void {
+    void this.#services.background.stop();
   }
 
-  /** Ends what the driver that runs now does of itself. */
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.#services.monitor.stop();
-  }
+  readonly #quiet: Step = { name: "background work", do: () => this.#services.background.settled() };
 
   #start(point?: Point): [MortalExec, Services] {
     const exec = new MortalExec(this.#machine, point);
@@ -98,7 +92,7 @@ export class Orchestrator {
         return void await Promise.race([step.do(callsOf(this.#services)), died]);
       } catch (error) {
         if (!passes(error) || tries === TRIES) throw error;
-        await this.#settled();
+        await this.#services.background.settled();
       }
     }
   }
@@ -118,8 +112,9 @@ export function driverOver(exec: Exec, folder: string): Services {
     nodeId: "node-1",
     groups: parseGroupList("data"),
     mountRoots: [folder],
+    scratch: folder,
   });
-  services.upkeep.start();
+  services.background.start();
   return services;
 }
 

@@ -5,6 +5,7 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
+import { volumeIdOf } from "../../lvm/ids.ts";
 import { blockCapability, type Capability, mountCapability } from "../contract/host.ts";
 import type { FakeLv, FakeMachine } from "../fake/machine.ts";
 import type { Step } from "./orchestrator.ts";
@@ -62,6 +63,18 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
     const volume = new Actor(machine, folder, mountCapability("ext4"), 32n, { thinProvision: "yes" });
     return volume.life([volume.snapshot(), volume.expand(64n), volume.grow()]);
   },
+  "ext4, restored from a snapshot": (machine, folder) => {
+    const volume = new Actor(machine, folder, mountCapability("ext4"));
+    return volume.life([volume.snapshot(), volume.copy("snapshot"), volume.useCopy(), volume.deleteCopy()]);
+  },
+  "xfs, cloned while in use": (machine, folder) => {
+    const volume = new Actor(machine, folder, mountCapability("xfs"), 320n);
+    return volume.life([volume.copy("volume"), volume.useCopy(), volume.deleteCopy()]);
+  },
+  "block, cloned": (machine, folder) => {
+    const volume = new Actor(machine, folder, blockCapability());
+    return volume.life([volume.copy("volume"), volume.deleteCopy()]);
+  },
   "never used": (machine, folder) => {
     const volume = new Actor(machine, folder, mountCapability("ext4"));
     return { steps: [volume.create(), volume.delete()], giveUp: [volume.create(), volume.delete()] };
@@ -81,6 +94,7 @@ class Actor {
   readonly #parameters: Record<string, string>;
   #volumeId = "";
   #snapshotId = "";
+  #copyId = "";
   #written: { lv: FakeLv; content: string } | undefined;
 
   constructor(
@@ -96,7 +110,8 @@ class Actor {
     this.#mib = mib;
     this.#parameters = parameters;
     machine.fault = ({ program, args }) => {
-      const lv = /^mk|^wipefs|^blkdiscard/.test(program) && args[0] !== "--no-act" && machine.lvAt(args.at(-1)!);
+      const lv = /^mk|^wipefs|^blkdiscard|^tune2fs|^xfs_db/.test(program) && args[0] !== "--no-act" &&
+        machine.lvAt(args.at(-1)!);
       const deleted = lv && [...lv.tags].some((tag) => tag.startsWith("denolith.deleted="));
       if (lv && lv === this.#written?.lv && !deleted) throw new Error(`${program} over the pod's data`);
       return undefined;
@@ -109,7 +124,8 @@ class Actor {
     const steps = [this.create(), this.stage(), this.publish(), this.write(), ...between, ...end];
     const again = [this.stage(), this.publish(), this.read(), this.unpublish(), this.unstage()];
     const last = [this.deleteSnapshot(), this.delete()];
-    return { steps: [...steps, ...again, ...last], giveUp: [this.create(), ...end, ...last] };
+    const unused = [this.unstageCopy(), this.deleteCopy()];
+    return { steps: [...steps, ...again, ...last], giveUp: [this.create(), ...end, ...unused, ...last] };
   }
 
   create(): Step {
@@ -240,6 +256,63 @@ class Actor {
     };
   }
 
+  /** Makes a volume from its snapshot or from itself, with all that the pod wrote, and nothing half-done. */
+  copy(of: "snapshot" | "volume"): Step {
+    return {
+      name: "CreateVolume from a source",
+      do: async ({ controller }) => {
+        const type = of === "snapshot"
+          ? { case: of, value: { snapshotId: this.#snapshotId } } as const
+          : { case: of, value: { volumeId: this.#volumeId } } as const;
+        this.#copyId = volumeIdOf("copy");
+        await controller.createVolume({
+          name: "copy",
+          capacityRange: { requiredBytes: (this.#mib + 16n) * MiB },
+          volumeCapabilities: [this.#volumeCapability],
+          volumeContentSource: { type },
+        });
+        const [original] = this.#lvs();
+        const [lv, ...more] = this.#lvs(this.#copyId);
+        assertEquals(more, []);
+        assertEquals([...lv!.content.data], ["the pod's data"]);
+        assertEquals(
+          lv!.content.signatures.map(({ type }) => type),
+          original!.content.signatures.map(({ type }) => type),
+        );
+        const uuids = [lv!, original!].flatMap(({ content }) => content.signatures.map(({ uuid }) => uuid));
+        assertEquals(new Set(uuids).size, uuids.length, "UUIDs");
+        assert(!lv!.content.torn, "half-changed");
+      },
+    };
+  }
+
+  useCopy(): Step {
+    return {
+      name: "NodeStageVolume of the copy",
+      do: async ({ node }) => {
+        const staged = { volumeId: this.#copyId, stagingTargetPath: `${this.#folder}/staging-copy` };
+        await node.nodeStageVolume({ ...staged, volumeCapability: this.#volumeCapability });
+        const [lv] = this.#lvs(this.#copyId);
+        assertEquals(lv!.content.filesystemBytes, lv!.size, "filesystem's size");
+        await node.nodeUnstageVolume(staged);
+      },
+    };
+  }
+
+  unstageCopy(): Step {
+    const stagingTargetPath = `${this.#folder}/staging-copy`;
+    const volumeId = volumeIdOf("copy");
+    return {
+      name: "NodeUnstageVolume of the copy",
+      do: ({ node }) => node.nodeUnstageVolume({ volumeId, stagingTargetPath }),
+    };
+  }
+
+  deleteCopy(): Step {
+    const volumeId = volumeIdOf("copy");
+    return { name: "DeleteVolume of the copy", do: ({ controller }) => controller.deleteVolume({ volumeId }) };
+  }
+
   unpublish(name = "pod"): Step {
     const targetPath = `${this.#folder}/${name}`;
     return {
@@ -260,9 +333,7 @@ class Actor {
     return { name: "DeleteVolume", do: ({ controller }) => controller.deleteVolume({ volumeId: this.#volumeId }) };
   }
 
-  #lvs(): FakeLv[] {
-    return this.#machine.allLvs().map(({ lv }) => lv).filter(({ tags }) =>
-      tags.has(`denolith.volume=${this.#volumeId}`)
-    );
+  #lvs(volumeId = this.#volumeId): FakeLv[] {
+    return this.#machine.allLvs().map(({ lv }) => lv).filter(({ tags }) => tags.has(`denolith.volume=${volumeId}`));
   }
 }

@@ -6,7 +6,7 @@
  */
 
 import { parseGroupList } from "../../csi/parameters.ts";
-import { openMachine } from "../../csi/driver.ts";
+import { openMachine } from "../../csi/machine.ts";
 import type { ApiClient } from "../../k8s/client.ts";
 import { ClusterSnapshots } from "../../k8s/cluster_snapshots.ts";
 import { ClusterVolumes } from "../../k8s/cluster_volumes.ts";
@@ -96,6 +96,8 @@ export class FakeAgent implements AsyncDisposable {
       limiting: nodeLimiting({ cgroupRoot, objects: volumeObjects, agent: () => this.volumes }),
       onGrown: (store, size) => this.snapshots.grown(store, size),
       onStuck: (store, why) => this.snapshots.stuck(store, why),
+      scratch: mountRoots[0]!,
+      onProgress: (id) => volumeLoop.add(id),
     });
     followLimits(volumeObjects, this.machine);
     this.pools = new PoolAgent({ events: this.events, driver: DRIVER });
@@ -136,11 +138,12 @@ export class FakeAgent implements AsyncDisposable {
         backoff: { startMs: 10, capMs: 100 },
         drainMs: 50,
       });
-    this.machine.upkeep.start();
+    const volumeLoop = loopOf("lvmvolume", this.volumes).follow(volumeObjects);
+    this.machine.background.start();
     this.#running = [
       volumeObjects.start(signal),
       snapshotObjects.start(signal),
-      loopOf("lvmvolume", this.volumes).follow(volumeObjects).run(signal),
+      volumeLoop.run(signal),
       loopOf("lvmsnapshot", this.snapshots).follow(snapshotObjects).run(signal),
       this.node.run(signal),
     ];
@@ -158,11 +161,8 @@ export class FakeAgent implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
     await Promise.all(this.#running);
-    await this.machine.limiter.stop();
     await this.events.stop(1_000);
-    await this.machine.upkeep.stop();
-    await this.machine.monitor.stop();
-    await this.machine.stores.stop();
+    await this.machine.background.stop();
     this.client[Symbol.dispose]();
   }
 }

@@ -29,7 +29,8 @@ export function lsblk(machine: FakeMachine, args: readonly string[]): Output {
 }
 
 function deviceRow(machine: FakeMachine, lv: FakeLv): Record<string, unknown> {
-  return { name: deviceName(machine, lv), "maj:min": `253:${lv.minor}`, size: Number(lv.size), ro: lv.readOnly };
+  const size = Number(lv.origin?.size ?? lv.size); // a snapshot looks like its origin
+  return { name: deviceName(machine, lv), "maj:min": `253:${lv.minor}`, size, ro: lv.readOnly };
 }
 
 function allDisks(machine: FakeMachine, args: readonly string[]): Output {

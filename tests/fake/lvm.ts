@@ -200,7 +200,7 @@ function lvcreate(machine: FakeMachine, args: readonly string[]): Output {
   }
   const content = origin === undefined
     ? { ...blank(), data: group.residue }
-    : { ...origin.content, data: new Set(origin.content.data) };
+    : { ...origin.content, signatures: [...origin.content.signatures], data: new Set(origin.content.data) };
   if (origin === undefined) group.residue = new Set();
   group.lvs.push({
     ...made,

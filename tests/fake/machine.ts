@@ -25,6 +25,10 @@ export interface Content {
   checkStatus: number;
   /** What was once written and can be read from the device: names for it, kept until it is overwritten. */
   data: Set<string>;
+  /** Whether a filesystem was checked, or for xfs unmounted, since it was last changed. */
+  atRest: boolean;
+  /** Whether a program was killed that changed it: no other program will get on with it. */
+  torn: boolean;
 }
 
 /** A logical volume. */
@@ -53,6 +57,8 @@ export interface FakeLv {
   skipped?: boolean;
   /** Up to where its device was overwritten with zeros, from its start, in bytes. */
   zeroedTo: bigint;
+  /** Up to where it has been overwritten with another device, from its start, in bytes; and with which. */
+  copied?: { from: FakeLv; to: bigint };
 }
 
 /** A thin pool beside its LV, whose size is that of its data. */
@@ -302,7 +308,16 @@ export function devicePath(group: FakeGroup, lv: FakeLv): string {
 
 /** An empty device. */
 export function blank(): Content {
-  return { zeroHead: true, signatures: [], filesystemBytes: 0n, unreadable: false, checkStatus: 0, data: new Set() };
+  return {
+    zeroHead: true,
+    signatures: [],
+    filesystemBytes: 0n,
+    unreadable: false,
+    checkStatus: 0,
+    data: new Set(),
+    atRest: true,
+    torn: false,
+  };
 }
 
 /** An answer of success. */

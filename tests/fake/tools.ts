@@ -5,6 +5,7 @@
  */
 
 import type { Output } from "../../lvm/exec.ts";
+import { btrfstune, copyPiece, tune2fs, xfsDb } from "./copying.ts";
 import { dmsetup, lsblk, modinfo, udevadm, whereis } from "./lookers.ts";
 import { blank, expectArgs, type FakeLv, type FakeMachine, ok, refuse, type Tool, type Tools } from "./machine.ts";
 import { overwritePool } from "./thin.ts";
@@ -14,6 +15,7 @@ export const TOOLS: Tools = {
   blkdiscard,
   blockdev,
   btrfs,
+  btrfstune,
   cmp,
   dd,
   df,
@@ -27,10 +29,12 @@ export const TOOLS: Tools = {
   modinfo,
   mount,
   resize2fs: (machine, args) => growDevice(machine, args.at(-1)!, /^ext[234]$/),
+  tune2fs,
   udevadm,
   umount,
   whereis,
   wipefs,
+  xfs_db: xfsDb,
   xfs_growfs: (machine, args) => growMounted(machine, args, "xfs"),
 };
 
@@ -63,11 +67,17 @@ function wipefs(machine: FakeMachine, args: readonly string[]): Output {
 }
 
 function cmp(machine: FakeMachine, args: readonly string[]): Output {
-  expectArgs(args, /^--bytes=\d+ \/dev\/zero \/\S+$/);
+  expectArgs(args, /^--bytes=\d+ \/\S+ \/\S+$/);
   const path = args.at(-1)!;
   const lv = machine.lvAt(path);
   if (lv === undefined) return refuse(2, `cmp: ${path}: No such file or directory`);
   if (lv.content.unreadable) return refuse(2, `cmp: ${path}: Input/output error`);
+  if (args[1] !== "/dev/zero") {
+    const { data, signatures } = machine.lvAt(args[1]!)!.content;
+    const is = JSON.stringify([[...lv.content.data].sort(), lv.content.signatures]);
+    if (is === JSON.stringify([[...data].sort(), signatures])) return ok();
+    return { code: 1, stdout: `${args.slice(1).join(" ")} differ: char 1, line 1\n`, stderr: "" };
+  }
   const whole = args[0] !== "--bytes=4096";
   return lv.content.zeroHead && !(whole && lv.content.data.size > 0)
     ? ok()
@@ -77,6 +87,7 @@ function cmp(machine: FakeMachine, args: readonly string[]): Output {
 function dd(machine: FakeMachine, args: readonly string[]): Output {
   const values = new Map(args.map((arg) => arg.split("=", 2) as [string, string]));
   const target = values.get("of")!;
+  if (values.get("conv") === "fsync,nocreat,notrunc") return copyPiece(machine, values);
   const lv = machine.lvAt(target === "/dev/null" ? values.get("if")! : target);
   if (lv === undefined || lv.content.unreadable) {
     return refuse(1, `dd: error reading '${values.get("if")}': Input/output error`);
@@ -182,13 +193,14 @@ function newFilesystem(type: string, minimum: bigint, uuidOf: (args: readonly st
     if (!/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(uuid)) {
       throw new Error(`mkfs.${type}: an odd UUID ${uuid}`);
     }
-    Object.assign(lv.content, { zeroHead: type === "ext4", signatures: [{ type, uuid }], filesystemBytes: lv.size });
+    const made = { zeroHead: type === "ext4", signatures: [{ type, uuid }], filesystemBytes: lv.size };
+    Object.assign(lv.content, { ...made, atRest: true, torn: false });
     return ok();
   };
 }
 
 function e2fsck(machine: FakeMachine, args: readonly string[]): Output {
-  expectArgs(args, /^-p \/\S+$/);
+  expectArgs(args, /^(?:-f )?-p \/\S+$/);
   const path = args.at(-1)!;
   const lv = machine.lvAt(path);
   if (lv === undefined || !/^ext/.test(lv.content.signatures[0]?.type ?? "")) {
@@ -197,7 +209,9 @@ function e2fsck(machine: FakeMachine, args: readonly string[]): Output {
   if (machine.mounts.some((mount) => mount.lv === lv)) {
     return refuse(8, `${path} is mounted.\ne2fsck: Cannot continue, aborting.`);
   }
+  if (lv.content.torn) throw new Error(`e2fsck of ${path}, which a program left half-changed`);
   const code = lv.content.checkStatus;
+  if (code <= 1 && args[0] === "-f") lv.content.atRest = true;
   return code === 0
     ? ok(`${path}: clean, 11/8192 files\n`)
     : refuse(code, `${path}: UNEXPECTED INCONSISTENCY; RUN fsck MANUALLY.`);
@@ -241,6 +255,17 @@ function mount(machine: FakeMachine, args: readonly string[]): Output {
       `mount: ${target}: wrong fs type, bad option, bad superblock on ${source}, missing codepage or helper program, or other error.`,
     );
   }
+  const twin = machine.mounts.find((mount) =>
+    mount.lv !== undefined && mount.lv !== lv && mount.root === "/" &&
+    mount.lv.content.signatures[0]?.uuid === lv.content.signatures[0]!.uuid
+  );
+  if (lv.content.torn || (twin !== undefined && type === "btrfs")) {
+    throw new Error(`mounting ${source}, which is torn, or has the UUID of ${twin?.source}`);
+  }
+  if (twin !== undefined && type === "xfs" && !flags.includes("nouuid")) {
+    return refuse(32, `mount: ${target}: wrong fs type, bad option, bad superblock on ${source}, missing codepage.`);
+  }
+  lv.content.atRest = false;
   const deviceNumber = type === "btrfs" ? "0:42" : `253:${lv.minor}`;
   machine.mounts.push({ target, source, fsType: type, root: "/", readOnly, deviceNumber, lv });
   return ok();
@@ -273,11 +298,13 @@ function umount(machine: FakeMachine, args: readonly string[]): Output {
   if (machine.busy.has(target)) return refuse(32, `umount: ${target}: target is busy.`);
   const index = machine.mounts.findLastIndex((mount) => mount.target === target);
   if (index < 0) return refuse(32, `umount: ${target}: not mounted.`);
-  machine.mounts.splice(index, 1);
+  const [gone] = machine.mounts.splice(index, 1);
+  if (gone?.fsType === "xfs" && !machine.mounts.some(({ lv }) => lv === gone.lv)) gone.lv!.content.atRest = true;
   return ok();
 }
 
-function after(args: readonly string[], flag: string): string {
+/** The argument after a flag. */
+export function after(args: readonly string[], flag: string): string {
   const value = args[args.indexOf(flag) + 1];
   if (!args.includes(flag) || value === undefined) throw new Error(`expected ${flag} in ${args.join(" ")}`);
   return value;
@@ -292,6 +319,7 @@ function exists(path: string): boolean {
   }
 }
 
-function noDevice(tool: string, path: string): Output {
+/** What a tool says of a path without a device. */
+export function noDevice(tool: string, path: string): Output {
   return refuse(1, `${tool}: ${path}: No such file or directory`);
 }

@@ -1,0 +1,180 @@
+/**
+ * What a driver has on its machine: volumes, snapshots, what is in use, and what goes on in the background.
+ *
+ * @module
+ */
+
+import { getLogger } from "@logtape/logtape";
+import { Copies, type CopiesOptions } from "../lvm/copies.ts";
+import type { Exec } from "../lvm/exec.ts";
+import type { GroupMatcher } from "../lvm/groups.ts";
+import type { SnapshotId, VolumeId } from "../lvm/ids.ts";
+import { IoLimiter, type LimitingOptions } from "../lvm/io_limiter.ts";
+import { Locks } from "../lvm/locks.ts";
+import { Lvm } from "../lvm/lvm.ts";
+import { PoolGate } from "../lvm/pool_gate.ts";
+import type { PoolGrowth } from "../lvm/pool_growth.ts";
+import { PoolMonitor } from "../lvm/pool_monitor.ts";
+import type { VolumeGroup } from "../lvm/report.ts";
+import { Snapshots } from "../lvm/snapshots.ts";
+import { Staging } from "../lvm/staging.ts";
+import { DEFAULT_POLICY, parseStorePolicy, type StorePolicy } from "../lvm/store_growth.ts";
+import { StoreKeeper, type StoreListener } from "../lvm/store_keeper.ts";
+import { Upkeep, type UpkeepOptions } from "../lvm/upkeep.ts";
+import type { RecordedLv } from "../lvm/volume_state.ts";
+import { Volumes } from "../lvm/volumes.ts";
+
+/** How thin pools are treated. */
+export interface ThinOptions {
+  /** How much pools may promise that say nothing else, in percent of their sizes. */
+  readonly overcommit?: bigint;
+  /** When and by how much those of the driver grow. */
+  readonly growth?: PoolGrowth;
+  /** Whether those of the driver are removed with their last volume; they stay by default. */
+  readonly removeEmpty?: boolean;
+}
+
+/** What is done in the background. */
+export interface Background {
+  /** Begins it, with what an earlier driver left. */
+  start(): void;
+  /** Resolves when nothing is being done. */
+  settled(): Promise<void>;
+  /** Ends after the commands that are under way. */
+  stop(): Promise<void>;
+}
+
+/** What {@linkcode openMachine} needs. */
+export interface MachineOptions
+  extends Pick<UpkeepOptions, "onRemoved">, Partial<StoreListener>, Pick<CopiesOptions, "onProgress"> {
+  /** What runs its commands. */
+  readonly exec: Exec;
+  /** The driver's name. */
+  readonly driver: string;
+  /** The volume groups in which it makes volumes. */
+  readonly groups: GroupMatcher;
+  /** The directories below which volumes may be staged and published: absolute, normalized, not the root directory. */
+  readonly mountRoots: readonly string[];
+  /** A directory of the driver's own, in which it may make and mount things for a moment. */
+  readonly scratch: string;
+  /** What is recorded elsewhere of volumes and snapshots that were made, beside LVM's own records; nothing by default. */
+  readonly recorded?: {
+    /** Of a volume. */
+    readonly volume: (id: VolumeId) => RecordedLv | undefined;
+    /** Of a snapshot. */
+    readonly snapshot: (id: SnapshotId) => RecordedLv | undefined;
+  };
+  /** How limits of volumes are applied. */
+  readonly limiting?: LimitingOptions;
+  /** How thin pools are treated. */
+  readonly thin?: ThinOptions;
+  /** Is told in words when a thin pool grew; nobody by default. */
+  readonly onPoolGrown?: (words: string) => void;
+  /** When stores of snapshots grow; without it, never. By default as the flag of the command line. */
+  readonly storePolicy?: StorePolicy | undefined;
+}
+
+/** What a driver has on this machine. */
+export interface Machine {
+  /** LVM. */
+  readonly lvm: Lvm;
+  /** The volumes. */
+  readonly volumes: Volumes;
+  /** The snapshots. */
+  readonly snapshots: Snapshots;
+  /** The volumes in use. */
+  readonly staging: Staging;
+  /** Fills volumes that are made from others. */
+  readonly copies: Copies;
+  /** What holds pods to the limits of their volumes. */
+  readonly limiter: IoLimiter;
+  /** The watch over thin pools. */
+  readonly monitor: PoolMonitor;
+  /** The watch over stores of snapshots. */
+  readonly stores: StoreKeeper;
+  /** What is done in the background by all of these, not yet started. */
+  readonly background: Background;
+  /** Locks by volume and snapshot. */
+  readonly locks: Locks;
+}
+
+const log = getLogger(["denolith", "driver"]);
+
+/** Puts together what a driver has on this machine; nothing runs yet. */
+export function openMachine(options: MachineOptions): Machine {
+  const { exec, driver, groups, mountRoots, recorded, thin = {} } = options;
+  const lvm = new Lvm(exec, (groups) => stores.see(groups));
+  const locks = new Locks();
+  const gate = new PoolGate(lvm, thin.overcommit);
+  const monitor = new PoolMonitor({ lvm, driver, ...poolOptions(options) });
+  const stores = new StoreKeeper({ lvm, driver, locks, ...storeOptions(options) });
+  const upkeep = new Upkeep({
+    lvm,
+    driver,
+    onError: warnOf("upkeep"),
+    onReport: (groups) => monitor.see(groups),
+    onResumed: (groups: readonly VolumeGroup[]) => copies.start(groups),
+    ...(options.onRemoved && { onRemoved: options.onRemoved }),
+    ...(thin.removeEmpty && { emptyPools: gate }),
+  });
+  const volumes: Volumes = new Volumes({
+    ...{ lvm, driver, groups, upkeep, gate, onPool: () => monitor.look() },
+    copies: { abandon: (place) => copies.abandon(place), look: () => copies.look() },
+    ...(recorded && { recorded: recorded.volume }),
+  });
+  const snapshots = new Snapshots({ lvm, driver, volumes, upkeep, ...(recorded && { recorded: recorded.snapshot }) });
+  const copies: Copies = new Copies({
+    ...{ lvm, driver, volumes, snapshots, upkeep, scratch: options.scratch },
+    onError: warnOf("copying"),
+    ...(options.onProgress && { onProgress: options.onProgress }),
+  });
+  const limiter = new IoLimiter({ ...options.limiting, lvm, volumes, onError: warnOf("applying limits") });
+  const staging = new Staging({ lvm, volumes, mountRoots, limiter });
+  const background = backgroundOf(upkeep, [limiter, copies, stores, monitor]);
+  return { lvm, volumes, snapshots, staging, copies, limiter, monitor, stores, background, locks };
+}
+
+/** How pools are watched, and what is logged of it. */
+function poolOptions({ thin = {}, onPoolGrown }: MachineOptions) {
+  return {
+    ...(thin.growth && { growth: thin.growth }),
+    onGrown: (words: string) => {
+      log.info("a thin pool grew", { words });
+      onPoolGrown?.(words);
+    },
+    onError: warnOf("watching thin pools"),
+  };
+}
+
+/** When stores grow, and what is logged of it. */
+function storeOptions(options: MachineOptions) {
+  const policy = "storePolicy" in options ? options.storePolicy : parseStorePolicy(DEFAULT_POLICY);
+  const listener: StoreListener = {
+    onGrown: (store, size) => {
+      log.info("store grown", { snapshot: store.id, lv: `${store.group.name}/${store.lv.name}`, size });
+      options.onGrown?.(store, size);
+    },
+    onStuck: (store, why) => {
+      log.warn("store cannot grow", { snapshot: store.id, why });
+      options.onStuck?.(store, why);
+    },
+  };
+  return { policy, ...listener, onError: warnOf("growing stores") };
+}
+
+function warnOf(what: string): (error: unknown) => void {
+  return (error) => log.warn(`${what} failed`, { error });
+}
+
+/** All workers as one. The upkeep begins, and has the others go on when devices do. */
+function backgroundOf(upkeep: Upkeep, workers: readonly Omit<Background, "start">[]): Background {
+  return {
+    start: () => upkeep.start(),
+    settled: async () => {
+      await upkeep.settled();
+      for (const worker of workers) await worker.settled();
+      await upkeep.settled(); // copies give it something to do at last
+    },
+    stop: async () => void await Promise.all([upkeep, ...workers].map((worker) => worker.stop())),
+  };
+}

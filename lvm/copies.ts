@@ -1,0 +1,598 @@
+/**
+ * Volumes made from snapshots and from other volumes: their bytes are copied, in the background, piece by piece.
+ *
+ * The new LV is made first, and says by its tags what it is made from, so the source is kept from then on. A volume that is
+ * copied may be in use: a temporary snapshot keeps it as it was. Each step is decided from a report ({@linkcode nextStep}), so
+ * there is nothing to remember: whatever instruction the driver dies at, the next start goes on. The last step makes it a
+ * volume of its own, with a filesystem's UUID that no other has, and only then it is given out.
+ *
+ * Of each group, one piece is copied at a time, past the page cache: gentle on the disks, and one that hangs holds up no other.
+ *
+ * @module
+ */
+
+import {
+  copiesIn,
+  copyRange,
+  cutBytes,
+  deadCuts,
+  groupsBesideCut,
+  type Place,
+  type SourceFacts,
+} from "./copy_source.ts";
+import { type CopyState, type CopyStep, nextStep, sourceBytes } from "./copy_step.ts";
+import { describeSignatures, readSignatures, requireBlank, verifyDevice } from "./device.ts";
+import { type ErrorKind, StorageError } from "./error.ts";
+import { runOk } from "./exec.ts";
+import { cutLvName, freeLvName, type VolumeId } from "./ids.ts";
+import { giveIdentity, unmountLeftovers } from "./identity.ts";
+import type { Lvm } from "./lvm.ts";
+import type { LogicalVolume, VolumeGroup } from "./report.ts";
+import { formatBytes } from "./size.ts";
+import type { Snapshots } from "./snapshots.ts";
+import {
+  type ContentRecord,
+  type ContentSource,
+  cutOf,
+  cutTags,
+  describeSource,
+  markContent,
+  markCopied,
+  markCutDeleted,
+  markFilled,
+  ownedVolumeId,
+} from "./tags.ts";
+import { doomedLvs, type Upkeep } from "./upkeep.ts";
+import { requireSatisfying, type Volume, type VolumeRequest, type Volumes } from "./volumes.ts";
+
+/** A request for a volume that is made from something. */
+export type CopyVolumeRequest = VolumeRequest & { readonly source: ContentSource };
+
+/** What {@linkcode Copies} needs. */
+export interface CopiesOptions {
+  /** LVM on this machine. */
+  readonly lvm: Lvm;
+  /** The driver's name: whose LVs these are. */
+  readonly driver: string;
+  /** Where volumes are found and made. */
+  readonly volumes: Volumes;
+  /** Where snapshots are found. */
+  readonly snapshots: Snapshots;
+  /** Removes what was given up. */
+  readonly upkeep: Pick<Upkeep, "look">;
+  /** A directory of the driver's own, in which a copied filesystem may be mounted for a moment. */
+  readonly scratch: string;
+  /** Is told what failed. */
+  readonly onError: (error: unknown) => void;
+  /** Is told of a volume of which more is there, or that is done, or cannot be made; nobody by default. */
+  readonly onProgress?: (id: VolumeId) => void;
+  /** When what failed is tried again, in milliseconds; a minute by default. */
+  readonly retryMs?: number;
+  /** How long a call waits for a copy to be done, in milliseconds. */
+  readonly waitMs?: number;
+}
+
+/** How far a copy is; sizes in bytes. */
+export interface CopyProgress {
+  /** What is there. */
+  readonly copied: bigint;
+  /** What there is to be copied; `undefined` before it is known. */
+  readonly total?: bigint;
+  /** Why it does not go on just now. */
+  readonly trouble?: string;
+}
+
+/** The bytes that dd moves at once: large enough to be fast without the page cache, a multiple of any disk's blocks. */
+const BLOCK_BYTES = 4n << 20n;
+
+/** After how many bytes the progress is recorded: what a crash costs at most. */
+const RECORDED_BYTES = 16n << 30n;
+
+/** How long one piece may take, in milliseconds, before it counts as failed; the command itself is never killed. */
+const PIECE_MS = 60 * 60 * 1000;
+
+/** When what failed is tried again, in milliseconds. */
+const RETRY_MS = 60_000;
+
+/** When a device is looked at again that something else has open, in milliseconds: udev looks at each that was written to. */
+const OPEN_MS = 500;
+
+/** How long a call waits, in milliseconds: less than the sidecars do by default. */
+const WAIT_MS = 8_000;
+
+/** How often a command may fail at the same place before the copy is given up. */
+const TRIES = 5;
+
+/** Failures that may pass by themselves: the copy goes on later. */
+const PASSING: readonly ErrorKind[] = ["Busy", "InUse", "StillRunning", "Unavailable", "CommandFailed"];
+
+/** What this process knows of a copy. */
+interface Work {
+  /** How many bytes it has copied; `undefined` before it has taken the copy over. */
+  offset?: bigint;
+  total?: bigint;
+  trouble?: string;
+  /** Why it cannot be made. */
+  failure?: StorageError;
+  abandoned: boolean;
+  failures: number;
+  /** When it is tried again, by the clock of `performance.now()`. */
+  notBefore: number;
+  /** Its turn among those of its group: whoever was last waits longest. */
+  turn: number;
+}
+
+/** The copies of one driver on this machine. */
+export class Copies {
+  readonly #options: CopiesOptions;
+  readonly #lvm: Lvm;
+  /** By the UUID of the LV that is filled, or of the temporary snapshot that is to go. */
+  readonly #work = new Map<string, Work>();
+  /** The step under way in each group. */
+  readonly #steps = new Map<string, Promise<void>>();
+  readonly #waiting = new Map<VolumeId, PromiseWithResolvers<void>>();
+  #looking: Promise<void> | undefined;
+  #wanted = false;
+  #stopped = false;
+  #turns = 0;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  /** Makes it; nothing is done until {@linkcode Copies.look}. */
+  constructor(options: CopiesOptions) {
+    this.#options = options;
+    this.#lvm = options.lvm;
+  }
+
+  /**
+   * Makes the volume that the request describes, unless one exists that satisfies it; answers its size in bytes.
+   *
+   * @throws {StorageError} `Busy` while it is being filled, with how far that is; why it cannot be made, once nothing of it is
+   * left; those of {@linkcode Copies.make}; `AlreadyExists`, `Lost`.
+   */
+  async create(request: CopyVolumeRequest): Promise<bigint> {
+    const groups = await this.#lvm.report();
+    const found = this.#options.volumes.locate(groups, request.id, request.groups);
+    if (found.state === "lost") throw found.error;
+    if (found.state === "absent") await this.make(groups, request);
+    else {
+      requireSatisfying(found.volume, request);
+      if (found.volume.tags.copied === undefined) return found.volume.size;
+      this.#workOn(found.volume.lv.uuid).abandoned = false; // a deletion was given up
+      this.look();
+    }
+    return await this.#done(request.id);
+  }
+
+  /**
+   * Makes the LV of a volume that does not exist, according to a report, and begins to fill it. `onChoice` is told of each
+   * group before it is tried, and the try waits for it.
+   *
+   * @throws {StorageError} `NotFound`, `Lost` or `FailedPrecondition` for the source; those of {@linkcode copyRange};
+   * `NoSpace`.
+   */
+  async make(
+    groups: readonly VolumeGroup[],
+    request: CopyVolumeRequest,
+    onChoice?: (group: VolumeGroup) => Promise<void>,
+  ): Promise<void> {
+    const { original, facts } = this.#source(groups, request.source);
+    const range = copyRange(request, facts);
+    const room = request.source.of === "volume" ? groupsBesideCut(groups, original, request.id) : groups;
+    await this.#options.volumes.make(room, { ...request, range }, onChoice);
+    this.look();
+  }
+
+  /** How far the filling of a volume is. */
+  progress({ lv, tags }: Volume): CopyProgress {
+    const { offset, total, trouble } = this.#work.get(lv.uuid) ?? {};
+    return {
+      copied: offset ?? tags.copied ?? 0n,
+      ...(total === undefined ? {} : { total }),
+      ...(trouble && { trouble }),
+    };
+  }
+
+  /** Why a volume cannot be filled; `undefined` as long as it may yet be. */
+  failure({ lv }: Volume): StorageError | undefined {
+    return this.#work.get(lv.uuid)?.failure;
+  }
+
+  /** Goes on with what a report shows of an earlier driver's work. */
+  start(groups: readonly VolumeGroup[]): void {
+    const { driver } = this.#options;
+    if (copiesIn(driver, groups).length + deadCuts(driver, groups).length > 0) this.look();
+  }
+
+  /**
+   * Stops filling an LV for good, and takes off what was mounted of it.
+   *
+   * @throws {StorageError} `Busy` while a step of it does not end.
+   */
+  async abandon({ lv, group }: Place): Promise<void> {
+    this.#workOn(lv.uuid).abandoned = true;
+    const { promise: late, reject } = Promise.withResolvers<never>();
+    const error = new StorageError(
+      "Busy",
+      "deleting a volume that is being made: a step of that is still running; try again",
+    );
+    const timer = setTimeout(() => reject(error), this.#options.waitMs ?? WAIT_MS);
+    try {
+      await Promise.race([this.#steps.get(group.name), late]);
+    } finally {
+      clearTimeout(timer);
+    }
+    await unmountLeftovers(this.#lvm.exec, lv, this.#scratchOf(lv));
+  }
+
+  #scratchOf({ name }: LogicalVolume): string {
+    return `${this.#options.scratch}/copy-${name}`;
+  }
+
+  /** Does what is left to do. */
+  look(): void {
+    this.#wanted = true;
+    if (!this.#stopped) this.#looking ??= this.#look();
+  }
+
+  /** Resolves when nothing is being done. */
+  async settled(): Promise<void> {
+    while (this.#looking !== undefined || this.#steps.size > 0) {
+      await this.#looking;
+      await Promise.all(this.#steps.values());
+    }
+  }
+
+  /** Ends after the commands that are under way. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+    for (const id of [...this.#waiting.keys()]) this.#tell(id);
+    await this.settled();
+  }
+
+  /** Starts a step in each group in which none is under way. */
+  async #look(): Promise<void> {
+    clearTimeout(this.#timer);
+    do {
+      this.#wanted = false;
+      try {
+        this.#distribute(await this.#lvm.report());
+      } catch (error) {
+        this.#options.onError(error);
+        this.#lookAgainIn(this.#options.retryMs ?? RETRY_MS);
+      }
+    } while (this.#wanted && !this.#stopped);
+    this.#looking = undefined;
+  }
+
+  #distribute(groups: readonly VolumeGroup[]): void {
+    const { driver } = this.#options;
+    const now = performance.now();
+    const tasks = [
+      ...deadCuts(driver, groups).map((cut) => ({ place: cut, run: () => this.#discard(cut) })),
+      ...this.#copies(groups).map((copy) => ({ place: copy.to, run: () => this.#step(groups, copy) })),
+    ].filter(({ place: { lv, group } }) => {
+      const { abandoned, failure } = this.#workOn(lv.uuid);
+      return group.answers && !abandoned && failure === undefined;
+    });
+    this.#forgetOthers(groups);
+    const due = tasks.filter(({ place: { lv } }) => this.#workOn(lv.uuid).notBefore <= now);
+    for (const [name, ofGroup] of Map.groupBy(due, ({ place: { group } }) => group.name)) {
+      if (this.#steps.has(name) || this.#stopped) continue;
+      const turn = ({ place: { lv } }: { place: Place }) => this.#workOn(lv.uuid).turn;
+      const first = ofGroup.reduce((one, other) => turn(other) < turn(one) ? other : one);
+      this.#steps.set(
+        name,
+        this.#attempt(first.place.lv.uuid, first.run).finally(() => {
+          this.#steps.delete(name);
+          this.look();
+        }),
+      );
+    }
+    const later = tasks.map(({ place: { lv } }) => this.#workOn(lv.uuid).notBefore).filter((time) => time > now);
+    if (later.length > 0) this.#lookAgainIn(Math.min(...later) - now);
+  }
+
+  #lookAgainIn(ms: number): void {
+    clearTimeout(this.#timer);
+    if (!this.#stopped) this.#timer = setTimeout(() => this.look(), ms);
+  }
+
+  async #attempt(lvUuid: string, run: () => Promise<void>): Promise<void> {
+    const work = this.#workOn(lvUuid);
+    work.turn = ++this.#turns;
+    try {
+      await run();
+      work.failures = 0;
+      delete work.trouble;
+    } catch (error) {
+      const { retryMs = RETRY_MS, onError } = this.#options;
+      if (error instanceof StorageError && error.kind === "Busy") {
+        work.notBefore = performance.now() + OPEN_MS;
+        return;
+      }
+      onError(error);
+      const passing = !(error instanceof StorageError) || PASSING.includes(error.kind);
+      const failure = error instanceof StorageError ? error : new StorageError("CommandFailed", String(error));
+      work.failures++;
+      if (!passing || work.failures >= TRIES) work.failure = failure;
+      else {
+        work.trouble = failure.message;
+        work.notBefore = performance.now() + retryMs;
+      }
+    }
+  }
+
+  async #step(groups: readonly VolumeGroup[], copy: CopyState): Promise<void> {
+    try {
+      await this.#do(nextStep(copy), copy, groups);
+    } finally {
+      this.#tell(copy.id);
+    }
+  }
+
+  async #do(step: CopyStep, copy: CopyState, groups: readonly VolumeGroup[]): Promise<void> {
+    switch (step.do) {
+      case "wait":
+        throw new StorageError("Busy", `filling ${pathOf(copy.to)}: something else has it open`);
+      case "restart":
+        return await this.#restart(copy);
+      case "discard":
+        return await this.#discard(step.cut);
+      case "cut":
+        return await this.#cut(copy, step.original, groups);
+      case "activate":
+        return await this.#activate(step.place);
+      case "copy":
+        return await this.#copyPiece(step, copy);
+      case "complete":
+        return await this.#complete(copy);
+      case "fail":
+        throw step.error;
+    }
+  }
+
+  async #restart({ to, tags: { content, copied } }: CopyState): Promise<void> {
+    if (await unmountLeftovers(this.#lvm.exec, to.lv, this.#scratchOf(to.lv))) return; // the next look tells what is left
+    if (to.lv.open) throw new StorageError("Busy", `filling ${pathOf(to)} anew: something else has it open`);
+    const wanted: ContentRecord = content.state === "raw" ? content : { state: "wanted", type: content.type };
+    const changes = [
+      ...(wanted.state === content.state ? [] : markContent(content, wanted)),
+      ...markCopied(copied, 0n),
+    ];
+    if (changes.length > 0) await this.#change(to, changes);
+    delete this.#workOn(to.lv.uuid).offset;
+  }
+
+  async #cut({ id }: CopyState, original: Place, groups: readonly VolumeGroup[]): Promise<void> {
+    const { driver, volumes } = this.#options;
+    const { group, lv } = original;
+    const { tags: { erase } } = volumes.require(groups, ownedVolumeId(driver, lv.tags)!);
+    const deleted = [...doomedLvs(driver, [group]), ...deadCuts(driver, groups)].map(({ lv }) => lv.name);
+    await this.#lvm.change(group, [
+      "lvcreate",
+      "--yes",
+      "--snapshot",
+      "--permission",
+      "r",
+      "--name",
+      freeLvName(cutLvName(id), deleted),
+      "--size",
+      `${cutBytes(original)}b`,
+      ...cutTags(driver, { copy: id, erase }).flatMap((tag) => ["--addtag", tag]),
+      pathOf(original),
+    ]);
+  }
+
+  async #discard(cut: Place): Promise<void> {
+    const { driver, upkeep } = this.#options;
+    await this.#change(cut, markCutDeleted(cutOf(driver, cut.lv.tags)!));
+    upkeep.look();
+  }
+
+  async #activate(place: Place): Promise<void> {
+    // what a command that was killed left suspended would hang whoever touches it
+    await this.#change(place, place.lv.suspended ? ["--refresh"] : ["--activate", "y"]);
+  }
+
+  async #copyPiece({ from, offset, length }: Extract<CopyStep, { do: "copy" }>, copy: CopyState): Promise<void> {
+    const { to, tags: { copied } } = copy;
+    const { exec } = this.#lvm;
+    const work = this.#workOn(to.lv.uuid);
+    if (offset - copied >= RECORDED_BYTES) {
+      work.offset = offset;
+      return await this.#change(to, markCopied(copied, offset));
+    }
+    work.total = sourceBytes(from);
+    await verifyDevice(exec, { ...from, size: sourceBytes(from) });
+    await verifyDevice(exec, to.lv);
+    const blocks = (bytes: bigint) => (bytes + BLOCK_BYTES - 1n) / BLOCK_BYTES;
+    await runOk(exec, {
+      program: "dd",
+      args: [
+        `if=${from.devicePath}`,
+        `of=${to.lv.devicePath}`,
+        `bs=${BLOCK_BYTES}`,
+        `skip=${blocks(offset)}`,
+        `seek=${blocks(offset)}`,
+        `count=${blocks(length)}`,
+        "iflag=direct,fullblock",
+        "oflag=direct",
+        "conv=fsync,nocreat,notrunc",
+        "status=none",
+      ],
+      mutates: true,
+      deadlineMs: PIECE_MS,
+    });
+    work.offset = offset + length;
+  }
+
+  /** Makes what is copied a volume as any other. The UUID that its filesystem gets is recorded before it gets it. */
+  async #complete({ id, to, tags: { content, copied, source } }: CopyState): Promise<void> {
+    const { exec } = this.#lvm;
+    if (content.state === "raw") return await this.#change(to, markFilled(copied));
+    if (content.state !== "wanted") throw new StorageError("CommandFailed", `volume ${id} is ${content.state} already`);
+    const path = to.lv.devicePath;
+    const device = await verifyDevice(exec, to.lv);
+    const found = await readSignatures(exec, path);
+    if (found.length === 0) {
+      await requireBlank(exec, device, path); // so it is a copy of a volume that was never in use
+      return await this.#change(to, markFilled(copied));
+    }
+    const { type } = content;
+    if (found.length > 1 || found[0]!.type !== type) {
+      throw new StorageError(
+        "FailedPrecondition",
+        `creating volume ${id} from ${describeSource(source)}: that holds ${
+          describeSignatures(found)
+        }, asked for is ${type}`,
+      );
+    }
+    const formatting = { state: "formatting", type, uuid: crypto.randomUUID() } as const;
+    await this.#change(to, markContent(content, formatting));
+    await giveIdentity(exec, { type, device: path, uuid: formatting.uuid, scratch: this.#scratchOf(to.lv) });
+    await this.#change(to, [...markContent(formatting, { ...formatting, state: "formatted" }), ...markFilled(copied)]);
+  }
+
+  async #change(place: Place, changes: readonly string[]): Promise<void> {
+    await this.#lvm.change(place.group, ["lvchange", ...changes, pathOf(place)]);
+  }
+
+  /** Waits for a volume to be filled, and answers its size; one that cannot be made is removed. */
+  async #done(id: VolumeId): Promise<bigint> {
+    const { volumes, waitMs = WAIT_MS } = this.#options;
+    const end = performance.now() + waitMs;
+    for (;;) {
+      const told = (this.#waiting.get(id) ?? this.#await(id)).promise;
+      const found = volumes.locate(await this.#lvm.report(), id);
+      if (found.state !== "present") {
+        throw new StorageError("Busy", `creating volume ${id}: it was deleted meanwhile; try again`);
+      }
+      const { volume } = found;
+      if (volume.tags.copied === undefined) return volume.size;
+      const failure = this.failure(volume);
+      if (failure !== undefined) {
+        await volumes.delete(id);
+        throw failure;
+      }
+      if (this.#stopped || !await isWithin(told, end - performance.now())) {
+        throw new StorageError("Busy", describeProgress(volume, this.progress(volume)));
+      }
+    }
+  }
+
+  #await(id: VolumeId): PromiseWithResolvers<void> {
+    const waiting = Promise.withResolvers<void>();
+    this.#waiting.set(id, waiting);
+    return waiting;
+  }
+
+  #tell(id: VolumeId): void {
+    this.#waiting.get(id)?.resolve();
+    this.#waiting.delete(id);
+    this.#options.onProgress?.(id);
+  }
+
+  /** The copies according to a report; those that several LVs claim to be, or whose source does not answer, are left alone. */
+  #copies(groups: readonly VolumeGroup[]): CopyState[] {
+    const { driver, volumes } = this.#options;
+    return copiesIn(driver, groups).flatMap(({ id }) => {
+      try {
+        const found = volumes.locate(groups, id);
+        if (found.state !== "present") return [];
+        const { lv, group, tags } = found.volume;
+        const { source, copied, content } = tags;
+        if (source === undefined || copied === undefined) return [];
+        const original = this.#findSource(groups, source)?.original;
+        const cut = groups.flatMap((group) => group.lvs.map((lv) => ({ lv, group })))
+          .find(({ lv }) => cutOf(driver, lv.tags) === id);
+        const { offset } = this.#workOn(lv.uuid);
+        return [{
+          id,
+          tags: { source, copied, content },
+          to: { lv, group },
+          ...(original && { original }),
+          ...(cut && { cut }),
+          ...(offset === undefined ? {} : { offset }),
+        }];
+      } catch (error) {
+        if (!(error instanceof StorageError && error.kind === "Unavailable")) this.#options.onError(error);
+        return [];
+      }
+    });
+  }
+
+  /** What a volume is to be made from. @throws {StorageError} */
+  #source(groups: readonly VolumeGroup[], source: ContentSource): { original: Place; facts: SourceFacts } {
+    const { volumes } = this.#options;
+    if (source.of === "volume") volumes.require(groups, source.id); // which says what is wrong with it
+    const found = this.#findSource(groups, source);
+    if (found === undefined) {
+      throw new StorageError("NotFound", `looking for ${describeSource(source)}: no logical volume carries its tag`);
+    }
+    if (!found.original.lv.invalidSnapshot) return found;
+    throw new StorageError(
+      "FailedPrecondition",
+      `using ${describeSource(source)}: its store overflowed, and its content is gone`,
+    );
+  }
+
+  #findSource(
+    groups: readonly VolumeGroup[],
+    source: ContentSource,
+  ): { original: Place; facts: SourceFacts } | undefined {
+    const { volumes, snapshots } = this.#options;
+    if (source.of === "volume") {
+      const found = volumes.locate(groups, source.id);
+      if (found.state !== "present") return undefined;
+      const { lv, group, tags: { content }, size } = found.volume;
+      return { original: { lv, group }, facts: { size, content: contentOf(content) } };
+    }
+    const found = snapshots.locate(groups, source.id);
+    if (found === undefined || found.halfMade) return undefined;
+    const { lv, group, snapshot } = found;
+    const of = volumes.locate(groups, snapshot.source);
+    const content = of.state === "present" ? { content: contentOf(of.volume.tags.content) } : {};
+    return { original: { lv, group }, facts: { size: snapshot.size, ...content } };
+  }
+
+  #workOn(lvUuid: string): Work {
+    const known = this.#work.get(lvUuid);
+    if (known !== undefined) return known;
+    const work = { abandoned: false, failures: 0, notBefore: 0, turn: 0 };
+    this.#work.set(lvUuid, work);
+    return work;
+  }
+
+  /** Forgets what is not there any more; a UUID is never used again. */
+  #forgetOthers(groups: readonly VolumeGroup[]): void {
+    const there = new Set(groups.flatMap(({ lvs }) => lvs.map(({ uuid }) => uuid)));
+    for (const uuid of this.#work.keys()) if (!there.has(uuid)) this.#work.delete(uuid);
+  }
+}
+
+/** How far a copy is, in words. */
+export function describeProgress({ id, tags: { source } }: Volume, { copied, total, trouble }: CopyProgress): string {
+  const all = total === undefined ? "" : ` of ${formatBytes(total)}`;
+  const why = trouble === undefined ? "" : `; it is tried again, since it failed: ${trouble}`;
+  return `creating volume ${id} from ${describeSource(source)}: ${formatBytes(copied)}${all} copied${why}`;
+}
+
+function contentOf(content: ContentRecord): SourceFacts["content"] & string {
+  return content.state === "raw" ? "raw" : content.type;
+}
+
+function pathOf({ group, lv }: { group: VolumeGroup; lv: LogicalVolume }): string {
+  return `${group.name}/${lv.name}`;
+}
+
+/** Whether a promise resolves within so many milliseconds. */
+async function isWithin(promise: Promise<void>, ms: number): Promise<boolean> {
+  const { promise: late, resolve } = Promise.withResolvers<boolean>();
+  const timer = setTimeout(() => resolve(false), Math.max(ms, 0));
+  try {
+    return await Promise.race([promise.then(() => true), late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

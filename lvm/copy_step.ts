@@ -1,0 +1,95 @@
+/**
+ * The next step of a copy: decided from what a report shows, and from how far this process has come.
+ *
+ * A copy has no other memory than the tags of the volume that is being filled: its source, and how many of its bytes are there
+ * for certain. So it goes on wherever the driver died. Whatever was changed by a program that may have been killed is made anew.
+ *
+ * @module
+ */
+
+import { StorageError } from "./error.ts";
+import type { VolumeId } from "./ids.ts";
+import type { LogicalVolume } from "./report.ts";
+import { formatBytes } from "./size.ts";
+import { type ContentSource, describeSource, type VolumeTags } from "./tags.ts";
+import type { Place } from "./copy_source.ts";
+import { isHalfMade } from "./upkeep.ts";
+
+/** A copy, as it is now. */
+export interface CopyState {
+  /** The volume that is being filled. */
+  readonly id: VolumeId;
+  /** What its tags say. */
+  readonly tags: Pick<VolumeTags, "content"> & { readonly source: ContentSource; readonly copied: bigint };
+  /** Its LV. */
+  readonly to: Place;
+  /** The volume or the snapshot that it is made from; absent when that is gone. */
+  readonly original?: Place;
+  /** The LV that keeps the volume as it was, if there is one; of a snapshot, none is needed. */
+  readonly cut?: Place;
+  /** How many bytes this process has copied; `undefined` before it has taken the copy over. */
+  readonly offset?: bigint;
+}
+
+/** The next step of a copy. */
+export type CopyStep =
+  /** A program of an earlier driver may still write: wait until it is done. */
+  | { readonly do: "wait" }
+  /** Take off what an earlier driver mounted, and record that nothing can be relied on. */
+  | { readonly do: "restart" }
+  /** Give up the LV that should have kept the volume as it was. */
+  | { readonly do: "discard"; readonly cut: Place }
+  /** Keep the volume as it is now. */
+  | { readonly do: "cut"; readonly original: Place }
+  /** Make a device usable. */
+  | { readonly do: "activate"; readonly place: Place }
+  /** Copy a piece. */
+  | { readonly do: "copy"; readonly from: LogicalVolume; readonly offset: bigint; readonly length: bigint }
+  /** Nothing is left to be copied: make it a volume of its own. */
+  | { readonly do: "complete" }
+  /** It cannot be made. */
+  | { readonly do: "fail"; readonly error: StorageError };
+
+/** How much is copied by one command, in bytes: a few seconds' work, so that stopping need not wait for long. */
+export const PIECE_BYTES = 512n << 20n;
+
+/** The next step of a copy. */
+export function nextStep(copy: CopyState): CopyStep {
+  const { tags: { content, source, copied }, to, original, cut, offset } = copy;
+  if (content.state === "formatting") return { do: "restart" };
+  if (offset === undefined && to.lv.open) return { do: "wait" };
+  if (original === undefined) return fail(copy, "NotFound", "that is gone");
+  let place = original;
+  if (source.of === "volume") {
+    if (cut === undefined) {
+      if ((offset ?? copied) > 0n) return { do: "restart" }; // or it would be of two moments
+      return original.lv.active ? { do: "cut", original } : { do: "activate", place: original };
+    }
+    if (isHalfMade(cut.lv) || cut.lv.invalidSnapshot) return { do: "discard", cut };
+    place = cut;
+  }
+  const { lv: from } = place;
+  if (from.invalidSnapshot) return fail(copy, "FailedPrecondition", "its store overflowed, and its content is gone");
+  const size = sourceBytes(from);
+  if (size > to.lv.size) {
+    return fail(copy, "OutOfRange", `that has ${formatBytes(size)}, the new one only ${formatBytes(to.lv.size)}`);
+  }
+  for (const each of [place, to]) if (!each.lv.active || each.lv.suspended) return { do: "activate", place: each };
+  const done = offset ?? copied;
+  if (done < size) {
+    return { do: "copy", from, offset: done, length: size - done < PIECE_BYTES ? size - done : PIECE_BYTES };
+  }
+  return to.lv.open ? { do: "wait" } : { do: "complete" };
+}
+
+/** How many bytes there are to be copied from an LV. */
+export function sourceBytes(from: LogicalVolume): bigint {
+  return from.originSize ?? from.size;
+}
+
+function fail({ id, tags: { source } }: CopyState, kind: StorageError["kind"], why: string): CopyStep {
+  return {
+    do: "fail",
+    error: new StorageError(kind, `creating volume ${id} from ${describeSource(source)}: ${why}`),
+  };
+}

@@ -1,0 +1,89 @@
+/**
+ * The fake machine's tools for copies: dd from device to device, and what gives filesystems another UUID, after coreutils 9.1,
+ * e2fsprogs 1.47, xfsprogs 6.1 and btrfs-progs 6.2.
+ *
+ * @module
+ */
+
+import type { Output } from "../../lvm/exec.ts";
+import { expectArgs, type FakeLv, type FakeMachine, ok, refuse } from "./machine.ts";
+
+/** Copies a piece. What is in it is there once all pieces are, from one source; the head is with the first of them. */
+export function copyPiece(machine: FakeMachine, values: ReadonlyMap<string, string>): Output {
+  const [source, target] = [values.get("if")!, values.get("of")!];
+  const [from, to] = [machine.lvAt(source), machine.lvAt(target)];
+  const missing = from === undefined ? source : to === undefined ? target : undefined;
+  if (missing !== undefined) return refuse(1, `dd: failed to open '${missing}': No such file or directory`);
+  if (machine.mounts.some(({ lv }) => lv === to)) throw new Error(`dd over ${target}, which is mounted`);
+  if (from!.invalid || from!.content.unreadable) return refuse(1, `dd: error reading '${source}': Input/output error`);
+  const block = BigInt(values.get("bs")!);
+  const offset = BigInt(values.get("skip")!) * block;
+  if (values.get("seek") !== values.get("skip")) throw new Error(`dd to another place: ${[...values].join(" ")}`);
+  const size = from!.origin?.size ?? from!.size;
+  const asked = offset + BigInt(values.get("count")!) * block;
+  piece(from!, to!, { offset, end: asked < size ? asked : size, size });
+  return ok();
+}
+
+function piece(from: FakeLv, to: FakeLv, { offset, end, size }: { offset: bigint; end: bigint; size: bigint }): void {
+  const { content } = from;
+  if (offset === 0n) {
+    const { zeroHead, filesystemBytes, checkStatus, atRest } = content;
+    const signatures = content.signatures.map((signature) => ({ ...signature }));
+    Object.assign(to.content, { zeroHead, filesystemBytes, checkStatus, atRest, signatures, torn: false });
+    to.copied = { from, to: end };
+  } else if (to.copied?.from === from && to.copied.to >= offset) {
+    if (end > to.copied.to) to.copied.to = end;
+  } else delete to.copied;
+  to.content.data.add(`a piece of ${from.name}`);
+  if (to.copied?.to === size) to.content.data = new Set(content.data);
+}
+
+/** tune2fs: only the UUID, and only of a filesystem that was just checked, as one with checksums in its metadata must be. */
+export function tune2fs(machine: FakeMachine, args: readonly string[]): Output {
+  expectArgs(args, /^-U [0-9a-f-]{36} \/\S+$/);
+  const lv = filesystemAt(machine, args.at(-1)!, /^ext[234]$/);
+  if (lv === undefined) {
+    return refuse(1, `tune2fs: Bad magic number in super-block while trying to open ${args.at(-1)}`);
+  }
+  if (!lv.content.atRest) {
+    return refuse(
+      1,
+      "\nThis operation requires a freshly checked filesystem.\n\nPlease run e2fsck -f on the filesystem.",
+    );
+  }
+  return setUuid(lv, args[1]!);
+}
+
+/** xfs_db: only the command for the UUID. What it refuses it tells, and exits with 0. */
+export function xfsDb(machine: FakeMachine, args: readonly string[]): Output {
+  expectArgs(args, /^-x -c uuid [0-9a-f-]{36} \/\S+$/);
+  const lv = filesystemAt(machine, args.at(-1)!, /^xfs$/);
+  if (lv === undefined) return refuse(1, `xfs_db: ${args.at(-1)} is not a valid XFS filesystem`);
+  if (!lv.content.atRest) {
+    return ok("ERROR: The filesystem has valuable metadata changes in a log which needs to\nbe replayed.\n");
+  }
+  setUuid(lv, args[2]!.split(" ")[1]!);
+  return ok("Clearing log and setting UUID\nwriting all SBs\n");
+}
+
+/** btrfstune: only the UUID in the superblock. */
+export function btrfstune(machine: FakeMachine, args: readonly string[]): Output {
+  expectArgs(args, /^-M [0-9a-f-]{36} \/\S+$/);
+  const lv = filesystemAt(machine, args.at(-1)!, /^btrfs$/);
+  return lv === undefined ? refuse(1, "ERROR: open ctree failed") : setUuid(lv, args[1]!);
+}
+
+function filesystemAt(machine: FakeMachine, path: string, type: RegExp): FakeLv | undefined {
+  const lv = machine.lvAt(path);
+  if (lv === undefined || !type.test(lv.content.signatures[0]?.type ?? "")) return undefined;
+  if (lv.content.torn || machine.mounts.some((mount) => mount.lv === lv)) {
+    throw new Error(`changing ${path}, which is mounted, or which a program left half-changed`);
+  }
+  return lv;
+}
+
+function setUuid(lv: FakeLv, uuid: string): Output {
+  lv.content.signatures[0]!.uuid = uuid;
+  return ok();
+}
