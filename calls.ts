@@ -18,6 +18,7 @@ import {
   type SnapshotSchema,
   VolumeCapability_AccessMode_Mode as Mode,
   type VolumeCapabilitySchema,
+  type VolumeContentSourceSchema,
 } from "./csi/csi_pb.ts";
 import type { Answered, Handlers } from "./csi/service.ts";
 import { statusOf } from "./csi/status.ts";
@@ -27,6 +28,7 @@ import {
   type CapacityCalls,
   type ClaimName,
   Code,
+  type ContentSource,
   type CsiCalls,
   type Segments,
   type TakenSnapshot,
@@ -67,7 +69,7 @@ export function loopCalls({ handlers, claims, onAnswer }: LoopCallsOptions): Csi
     }
   };
   return {
-    createVolume: ({ name, claim, requiredBytes, capabilities, topology, ...request }, { signal }) =>
+    createVolume: ({ name, claim, requiredBytes, capabilities, topology, source, ...request }, { signal }) =>
       call("CreateVolume", signal, async () => {
         claims.set(name, claim);
         const { volume } = await service.createVolume(create(CreateVolumeRequestSchema, {
@@ -79,6 +81,7 @@ export function loopCalls({ handlers, claims, onAnswer }: LoopCallsOptions): Csi
             requisite: topology.requisite.map(segmentsOf),
             preferred: topology.preferred.map(segmentsOf),
           },
+          ...(source && { volumeContentSource: sourceOf(source) }),
         })).finally(() => claims.delete(name));
         return {
           volumeId: volume?.volumeId ?? "",
@@ -150,6 +153,12 @@ function capabilityOf({ mode, access }: Capability): MessageInitShape<typeof Vol
       ? { case: "block", value: {} }
       : { case: "mount", value: { fsType: access.fsType, mountFlags: [...access.flags] } },
   };
+}
+
+function sourceOf({ of, handle }: ContentSource): MessageInitShape<typeof VolumeContentSourceSchema> {
+  return of === "snapshot"
+    ? { type: { case: of, value: { snapshotId: handle } } }
+    : { type: { case: of, value: { volumeId: handle } } };
 }
 
 function segmentsOf(segments: Segments) {

@@ -7,6 +7,7 @@
 import { StorageError } from "../lvm/error.ts";
 import type { SnapshotId, VolumeId } from "../lvm/ids.ts";
 import { requireSource, type Snapshot } from "../lvm/snapshots.ts";
+import type { ContentSource } from "../lvm/tags.ts";
 import type { ApiClient } from "./client.ts";
 import type { Informer } from "./informer.ts";
 import { LVM_SNAPSHOT_FINALIZER, type LvmNode, type LvmSnapshot } from "./lvm_objects.ts";
@@ -24,7 +25,10 @@ export interface ClusterSnapshotsOptions {
   /** All LVMNodes. */
   readonly nodes: Informer<LvmNode>;
   /** Where the sources are found. */
-  readonly volumes: { get(id: VolumeId): Promise<{ readonly nodeId: string }> };
+  readonly volumes: {
+    get(id: VolumeId): Promise<{ readonly nodeId: string }>;
+    refuseWhileCopied(source: ContentSource, doing: string): void;
+  };
   /** How long a call waits for a node, in milliseconds. */
   readonly waitMs: number;
 }
@@ -75,11 +79,14 @@ export class ClusterSnapshots {
   /**
    * Has the snapshot deleted; one that does not exist is deleted already.
    *
-   * @throws {StorageError} what the node said, such as `InUse`; `Unavailable` while the node does not answer.
+   * @throws {StorageError} what the node said, such as `InUse`, also while it is copied; `Unavailable` while the node does not
+   * answer.
    */
   async delete(id: SnapshotId): Promise<void> {
     const object = await this.#objects.find(id);
-    if (object !== undefined && this.#objects.isOurs(object)) await this.#objects.delete(object);
+    if (object === undefined || !this.#objects.isOurs(object)) return;
+    this.#volumes.refuseWhileCopied({ of: "snapshot", id }, `deleting snapshot ${id}`);
+    await this.#objects.delete(object);
   }
 
   /** The snapshot. @throws {StorageError} `NotFound` or `Lost`. */

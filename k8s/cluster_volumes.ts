@@ -4,12 +4,14 @@
  * @module
  */
 
-import { StorageError } from "../lvm/error.ts";
+import { copyRange, type SourceFacts } from "../lvm/copy_source.ts";
+import { type ErrorKind, StorageError } from "../lvm/error.ts";
 import type { FilesystemType } from "../lvm/filesystem.ts";
 import type { GroupCapacity, GroupMatcher } from "../lvm/groups.ts";
 import { type IoLimits, isLimited } from "../lvm/io_limits.ts";
 import type { VolumeId } from "../lvm/ids.ts";
 import { formatBytes, formatQuantity, type SizeRange } from "../lvm/size.ts";
+import { type ContentSource, describeSource } from "../lvm/tags.ts";
 import type { ThinWish } from "../lvm/thin.ts";
 import { type ApiClient, isConflict, isNotFound } from "./client.ts";
 import type { Informer } from "./informer.ts";
@@ -17,8 +19,15 @@ import { LVM_VOLUME_FINALIZER, type LvmNode, type LvmSnapshot, type LvmVolume, l
 import { isDeleting, NodeObjects, unavailable } from "./node_objects.ts";
 import { chooseNode, nodeCapacity, type NodeChoice } from "./placement.ts";
 import { type ParseGroups, Rooms } from "./rooms.ts";
-import { keepsSource } from "./snapshot_spec.ts";
-import { actualSize, ioLimitsPatch, lvmVolumeFor, type NamedRequest, requireSatisfying } from "./volume_spec.ts";
+import { keepsSource, snapshotOf } from "./snapshot_spec.ts";
+import {
+  actualSize,
+  ioLimitsPatch,
+  lvmVolumeFor,
+  type NamedRequest,
+  requireSatisfying,
+  sourceOf,
+} from "./volume_spec.ts";
 
 /** A volume that exists. */
 export interface ClusterVolume {
@@ -30,6 +39,8 @@ export interface ClusterVolume {
   readonly content: FilesystemType | "raw";
   /** The node that it is on. */
   readonly nodeId: string;
+  /** What it was made from; nothing, for a volume that was made empty. */
+  readonly source?: ContentSource;
 }
 
 /** What {@linkcode ClusterVolumes} needs. */
@@ -86,9 +97,9 @@ export class ClusterVolumes {
 
   /**
    * Has the volume made that the request describes, unless one exists that satisfies it. When it cannot be made, nothing of
-   * it is left when this fails; while that is in doubt, it fails with `Unavailable`.
+   * it is left when this fails; while that is in doubt, it fails with `Unavailable`, and while it is being filled with `Busy`.
    *
-   * @throws {StorageError} what the node said, `AlreadyExists`, `NoSpace`, `Unavailable`.
+   * @throws {StorageError} what the node said, `AlreadyExists`, `NoSpace`, `Unavailable`; `NotFound` and the like for its source.
    */
   async create(request: NamedRequest, choice: NodeChoice): Promise<ClusterVolume> {
     let object = this.#volumes.get(request.id) ?? await this.#write(request, choice);
@@ -99,7 +110,9 @@ export class ClusterVolumes {
     }
     this.#objects.requireOurs(object);
     requireSatisfying(object, request, choice.allowed);
-    const made = await this.#objects.settled("creating", object);
+    const made = await this.#objects.settled("creating", object).catch((error) => {
+      throw this.#inProgress(request, error);
+    });
     const { state, error } = made.status!;
     if (state === "Ready") {
       requireSatisfying(made, request, choice.allowed);
@@ -113,12 +126,14 @@ export class ClusterVolumes {
   /**
    * Has the volume deleted; one that does not exist is deleted already.
    *
-   * @throws {StorageError} `InUse` while it has snapshots; what the node said; `Unavailable` while the node does not answer.
+   * @throws {StorageError} `InUse` while it has snapshots or is copied; what the node said; `Unavailable` while the node does
+   * not answer.
    */
   async delete(id: VolumeId): Promise<void> {
     const object = await this.#objects.find(id);
     if (object === undefined) return;
     this.#objects.requireOurs(object);
+    this.refuseWhileCopied({ of: "volume", id }, `deleting volume ${id}`);
     if (!object.spec.thinProvision) this.#requireNoSnapshots(id); // thin ones do not need their volume
     await this.#objects.delete(object);
   }
@@ -138,6 +153,7 @@ export class ClusterVolumes {
       );
     }
     if (volume.size >= range.required) return volume;
+    this.refuseWhileCopied({ of: "volume", id }, `growing volume ${id}`, "Busy");
     const limit = range.limit === undefined ? null : formatQuantity(range.limit);
     const asked = await this.#client.patch(lvmVolumes, { name: id }, {
       merge: { spec: { size: formatQuantity(range.required), limit } },
@@ -195,6 +211,80 @@ export class ClusterVolumes {
     return Promise.resolve(nodeCapacity(groups, this.#rooms.list(nodeId), thin));
   }
 
+  /**
+   * Makes sure that nothing is being made from a source.
+   *
+   * @throws {StorageError} `InUse`, or the kind asked for, which names what is made.
+   */
+  refuseWhileCopied(source: ContentSource, doing: string, kind: ErrorKind = "InUse"): void {
+    const copies = this.#volumes.list().filter((object) =>
+      this.#objects.isOurs(object) && object.spec.source?.[source.of] === source.id && !isMade(object) &&
+      object.status?.state !== "Failed"
+    );
+    if (copies.length === 0) return;
+    const names = copies.map(({ metadata: { name } }) => name).sort().join(", ");
+    throw new StorageError(
+      kind,
+      `${doing}: volume ${names} is being made from it; wait until that is done, or delete that`,
+    );
+  }
+
+  /** What is told of a volume that its node has not finished: if it is being filled, how far that is. */
+  #inProgress({ id, source }: NamedRequest, error: unknown): unknown {
+    const { copy } = this.#volumes.get(id)?.status ?? {};
+    if (copy === undefined || !(error instanceof StorageError && error.kind === "Unavailable")) return error;
+    const { copied, total = "?", trouble } = copy;
+    return new StorageError(
+      "Busy",
+      `creating volume ${id} from ${describeSource(source)}: ${copied} of ${total} copied${
+        trouble ? `; ${trouble}` : ""
+      }`,
+    );
+  }
+
+  /** Where a source is, and what is known of it. @throws {StorageError} */
+  async #source({ of, id }: ContentSource): Promise<SourceFacts & { nodeName: string }> {
+    if (of === "volume") {
+      const { size, content, nodeId } = await this.get(id);
+      return { size, content, nodeName: nodeId };
+    }
+    const object = this.#snapshots.get(id);
+    const snapshot = object === undefined || isDeleting(object) ? undefined : snapshotOf(object);
+    if (object === undefined || snapshot === undefined || object.spec.driverName !== this.#driver) {
+      throw new StorageError(
+        "NotFound",
+        `looking for snapshot ${id}: there is no LVMSnapshot of that name that was taken`,
+      );
+    }
+    if (!snapshot.ready) {
+      throw new StorageError(
+        "FailedPrecondition",
+        `using snapshot ${id}: its content is gone; it is ${object.status?.state}`,
+      );
+    }
+    const volume = this.#volumes.get(snapshot.source);
+    const content = volume === undefined ? {} : { content: contentOf(volume) };
+    return { size: snapshot.size, nodeName: object.spec.nodeName, ...content };
+  }
+
+  /** The request for a copy, with the size and the node that its source asks for. @throws {StorageError} */
+  async #besideSource(request: NamedRequest, choice: NodeChoice): Promise<[NamedRequest, NodeChoice]> {
+    const { id, source } = request;
+    if (source === undefined) return [request, choice];
+    const { nodeName, ...facts } = await this.#source(source);
+    const range = copyRange({ ...request, source }, facts);
+    if (choice.allowed?.includes(nodeName) ?? true) {
+      return [{ ...request, range }, { allowed: [nodeName], preferred: [] }];
+    }
+    throw new StorageError(
+      "NoSpace",
+      `creating volume ${id} from ${
+        describeSource(source)
+      }: that is on node ${nodeName}, and what is made from it is made ` +
+        `there; asked for is ${choice.allowed!.join(" or ")}`,
+    );
+  }
+
   /** The node refuses as well, but what it refuses is being deleted by then, and cannot be used any more. */
   #requireNoSnapshots(id: VolumeId): void {
     const snapshots = this.#snapshots.list().filter((snapshot) =>
@@ -209,7 +299,8 @@ export class ClusterVolumes {
   }
 
   /** Writes the object, or answers the one that is there. Its room is taken from the moment of the choice on. */
-  async #write(request: NamedRequest, choice: NodeChoice): Promise<LvmVolume> {
+  async #write(asked: NamedRequest, wanted: NodeChoice): Promise<LvmVolume> {
+    const [request, choice] = await this.#besideSource(asked, wanted);
     const nodeName = chooseNode(request, choice, this.#rooms.list());
     const object = lvmVolumeFor(request, { driver: this.#driver, nodeName });
     object.metadata.annotations = { ...this.#annotations(request.name) };
@@ -246,10 +337,16 @@ function isMade({ status }: LvmVolume): boolean {
 
 function stored(object: LvmVolume): ClusterVolume {
   const { metadata: { name }, spec } = object;
+  const source = sourceOf(object);
   return {
     id: name as VolumeId, // the API server takes no other name
     size: actualSize(object) ?? 0n,
-    content: spec.volumeMode === "Block" || spec.fsType === undefined ? "raw" : spec.fsType,
+    content: contentOf(object),
     nodeId: spec.nodeName,
+    ...(source && { source }),
   };
+}
+
+function contentOf({ spec: { volumeMode, fsType } }: LvmVolume): FilesystemType | "raw" {
+  return volumeMode === "Block" || fsType === undefined ? "raw" : fsType;
 }

@@ -52,6 +52,14 @@ export interface ClaimName {
   readonly uid: string;
 }
 
+/** What a volume is filled with when it is made. */
+export interface ContentSource {
+  /** What it is. */
+  readonly of: "snapshot" | "volume";
+  /** Its handle. */
+  readonly handle: string;
+}
+
 /** What decides about a volume: this, once recorded, is what is made, whatever happens to the class. */
 export interface VolumeWishes {
   /** The parameters of the class, without those that are Kubernetes' own. */
@@ -64,6 +72,8 @@ export interface VolumeWishes {
   readonly capabilities: readonly Capability[];
   /** Where it may be. */
   readonly topology: TopologyChoice;
+  /** What it is filled with; nothing by default. */
+  readonly source?: ContentSource;
 }
 
 /** A request for a volume. */

@@ -100,12 +100,16 @@ export interface LvmVolumeSpec {
   thinPool?: string;
   /** How large the group's own pool is when it is made for this volume: a quantity, or a percentage of what is free. */
   thinPoolSize?: string;
+  /** What it is filled with: one of both; nothing, for a volume that is made empty. */
+  source?: { snapshot?: string; volume?: string };
 }
 
 /** What a volume's node made of it. Sizes are quantities. */
 export interface LvmVolumeStatus extends NodeMadeStatus {
   state?: "Pending" | "Ready" | "Failed" | "Lost";
   devicePath?: string;
+  /** How far it is filled, until it is. */
+  copy?: { copied: string; total?: string; percent?: number; trouble?: string };
 }
 
 /** A volume. Its name is the volume's id. */

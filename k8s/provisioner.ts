@@ -4,6 +4,7 @@
  * @module
  */
 
+import { CloningProtection } from "./cloning_protection.ts";
 import type { ProvisionerOptions } from "./provisioner_options.ts";
 import { Provisioning } from "./provisioning.ts";
 import { Reclaiming } from "./reclaiming.ts";
@@ -16,17 +17,20 @@ export class Provisioner {
   readonly #provisioning: Provisioning;
   readonly #reclaiming: Reclaiming;
   readonly #sweep: Sweep;
+  readonly #cloning: CloningProtection;
 
   /** Does nothing before {@linkcode Provisioner.run}. */
   constructor(options: ProvisionerOptions) {
     this.#provisioning = new Provisioning(options);
     this.#reclaiming = new Reclaiming(options);
+    this.#cloning = new CloningProtection(options);
     this.#sweep = new Sweep(options, (requestName) => this.#provisioning.isBusyWith(requestName));
   }
 
   /** Works until the signal is aborted, and comes back when nothing is being worked on any more. It may be run again. */
   async run(signal: AbortSignal): Promise<void> {
-    await Promise.all([this.#provisioning.run(signal), this.#reclaiming.run(signal), this.#sweep.run(signal)]);
+    const loops = [this.#provisioning, this.#reclaiming, this.#sweep, this.#cloning];
+    await Promise.all(loops.map((loop) => loop.run(signal)));
   }
 
   /** Tries again, soon, the claims for which there was no space: to be called when a node has more. */

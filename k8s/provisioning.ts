@@ -20,6 +20,7 @@ import { centralLoop } from "./central_loop.ts";
 import { hasDriver, topologyOfAll, topologyOfNode, WrongNodeError } from "./claim_topology.ts";
 import { ClaimError, readClassParameters } from "./class_parameters.ts";
 import { ApiError, isAlreadyExists, isNotFound, isTransient } from "./client.ts";
+import { findContentSource } from "./content_source.ts";
 import { type CreatedVolume, isContended, isExhausted, isMaybeInProgress, reasonOf } from "./csi_calls.ts";
 import type { WaitOptions } from "./informer.ts";
 import type { Loop } from "./loop.ts";
@@ -173,13 +174,17 @@ export class Provisioning {
     const volumeName = volumeNameOf(claim.metadata.uid!);
     const read = readClassParameters(storageClass.parameters ?? {}, claim, { volumeName });
     const recorded = intents.find(volumeName)?.recorded;
+    const contents = recorded === undefined
+      ? await findContentSource(claim, { client, driverName, signal })
+      : recorded.source; // which may be gone by now
     const request = volumeRequest(claim, storageClass, {
       read,
       topology: recorded?.topology ?? this.#topology(claim, storageClass),
       mutableParameters: recorded?.mutableParameters ?? await this.#mutableParameters(claim, signal),
       secrets: await readSecret(client, read.secrets.provisioner, { signal }),
     });
-    return { claim, storageClass, read, request: { ...request, ...recorded }, refusals: 0 };
+    const filled = contents === undefined ? request : { ...request, source: contents };
+    return { claim, storageClass, read, request: { ...filled, ...recorded }, refusals: 0 };
   }
 
   #topology(claim: PersistentVolumeClaim, { allowedTopologies }: StorageClass) {

@@ -21,6 +21,8 @@ export interface VolumeSnapshotContent extends KubeObject {
     volumeSnapshotClassName?: string;
     /** The VolumeSnapshot; without a uid as long as none has taken this content. */
     volumeSnapshotRef: { namespace?: string; name?: string; uid?: string };
+    /** How the volume was used that the snapshot is of, where that is known. */
+    sourceVolumeMode?: "Filesystem" | "Block";
   };
   /** What there is. */
   status?: {
@@ -37,6 +39,17 @@ export interface VolumeSnapshotContent extends KubeObject {
   };
 }
 
+/** A VolumeSnapshot: a snapshot as its user sees it. */
+export interface VolumeSnapshot extends KubeObject {
+  /** What there is. */
+  status?: {
+    /** The VolumeSnapshotContent. */
+    boundVolumeSnapshotContentName?: string;
+    /** Whether a volume can be made from it. */
+    readyToUse?: boolean;
+  };
+}
+
 /** A VolumeSnapshotClass. */
 export interface VolumeSnapshotClass extends KubeObject {
   /** The driver that it is for. */
@@ -44,6 +57,15 @@ export interface VolumeSnapshotClass extends KubeObject {
   /** What the driver is told, and which secrets. */
   parameters?: Record<string, string>;
 }
+
+/** VolumeSnapshots. */
+export const volumeSnapshots: Resource<VolumeSnapshot> = {
+  group: "snapshot.storage.k8s.io",
+  version: "v1",
+  plural: "volumesnapshots",
+  kind: "VolumeSnapshot",
+  namespaced: true,
+};
 
 /** VolumeSnapshotContents. */
 export const volumeSnapshotContents: Resource<VolumeSnapshotContent> = {

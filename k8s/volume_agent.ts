@@ -4,12 +4,14 @@
  * @module
  */
 
+import type { Copies, CopyProgress } from "../lvm/copies.ts";
 import type { GroupMatcher } from "../lvm/groups.ts";
 import type { VolumeId } from "../lvm/ids.ts";
 import type { IoLimiter, LimitsState } from "../lvm/io_limiter.ts";
-import { type Locks, volumeLock } from "../lvm/locks.ts";
+import { creationLocks, type Locks, volumeLock } from "../lvm/locks.ts";
 import type { VolumeGroup } from "../lvm/report.ts";
 import { formatBytes, formatQuantity } from "../lvm/size.ts";
+import { describeSource } from "../lvm/tags.ts";
 import { requireSatisfying, type Volume, type Volumes } from "../lvm/volumes.ts";
 import { LVM_VOLUME_FINALIZER, type LvmVolume, lvmVolumes, type LvmVolumeStatus } from "./lvm_objects.ts";
 import { type AgentOptions, isAnswered, ObjectAgent } from "./object_agent.ts";
@@ -21,6 +23,8 @@ import { limitsConditions, madeStatus } from "./volume_status.ts";
 export interface VolumeAgentOptions extends AgentOptions<LvmVolume> {
   /** The volumes of this machine, which know what the objects record. */
   readonly volumes: Volumes;
+  /** Fills those that are made from others. */
+  readonly copies: Copies;
   /** Holds pods to the limits of their volumes. */
   readonly limiter: Pick<IoLimiter, "stateOf">;
   /** Locks by volume, shared with the Node service. */
@@ -28,6 +32,9 @@ export interface VolumeAgentOptions extends AgentOptions<LvmVolume> {
   /** Reads a list of volume groups. */
   readonly parseGroups: (list: string) => GroupMatcher;
 }
+
+/** The longest account of why a copy does not go on that the status takes, in characters. */
+const LONGEST_TROUBLE = 1_024;
 
 /** A node's part of the LVMVolumes. */
 export class VolumeAgent {
@@ -47,7 +54,7 @@ export class VolumeAgent {
       settle: (object) => this.#settle(object, idOf(object)),
       see: (object, groups) => {
         const found = volumes.locate(groups, idOf(object));
-        if (found.state === "present") return this.#made(object, found.volume);
+        if (found.state === "present") return this.#made(object, found.volume); // one that was made is filled
         return found.state === "lost" ? lostStatus(object, found.error) : undefined;
       },
       remove: (object) => locks.run("deletion", [volumeLock(idOf(object))], () => volumes.delete(idOf(object))),
@@ -85,28 +92,56 @@ export class VolumeAgent {
     if (found.state === "lost") return await this.#objects.write(object, lostStatus(object, found.error));
     if (found.state === "absent") {
       if (isAnswered(object)) return; // it failed, and nobody asked anew
-      return await locks.run("creation", [volumeLock(id)], () => this.#make(object, groups));
+      const { source } = volumeRequestOf(object, parseGroups);
+      return await locks.run("creation", creationLocks(id, source), () => this.#make(object, groups));
     }
     const { volume } = found;
     if (object.status?.lvUUID === undefined) requireSatisfying(volume, volumeRequestOf(object, parseGroups));
+    if (volume.tags.copied !== undefined) return await this.#fill(object, volume);
     if (volume.size < wantedRange(object).required && !isAnswered(object)) {
       return await locks.run("expansion", [volumeLock(id)], () => this.#grow(object, volume));
     }
     await this.#objects.write(object, this.#made(object, volume));
+    if (object.status?.copy !== undefined) {
+      const from = describeSource(volume.tags.source);
+      this.#options.events.record(
+        object,
+        "Normal",
+        "Created",
+        `made ${volume.group.name}/${volume.lv.name} from ${from}`,
+      );
+    }
   }
 
   #made(object: LvmVolume, volume: Volume): LvmVolumeStatus {
     return madeStatus(object, volume, this.#options.limiter.stateOf(volume.id));
   }
 
+  /** Says how far a volume is filled; that goes on by itself, and has its turn come again. */
+  async #fill(object: LvmVolume, volume: Volume): Promise<void> {
+    const { copies } = this.#options;
+    const failure = copies.failure(volume);
+    if (failure !== undefined) throw failure;
+    copies.look();
+    const copy = copyStatus(copies.progress(volume));
+    await this.#objects.write(object, { ...object.status, state: "Pending", volumeGroup: volume.group.name, copy });
+  }
+
   /** Makes the LV. The choice of its group is saved before, its UUID after. */
   async #make(object: LvmVolume, groups: readonly VolumeGroup[]): Promise<void> {
-    const { lvm, volumes, parseGroups, events, onChange } = this.#options;
+    const { lvm, volumes, copies, parseGroups, events, onChange } = this.#options;
     const request = volumeRequestOf(object, parseGroups);
     let latest = object;
-    const size = await volumes.make(groups, request, async ({ name }) => {
+    const onChoice = async ({ name }: VolumeGroup) => {
       latest = await this.#objects.patch(latest, { ...latest.status, state: "Pending", volumeGroup: name });
-    });
+    };
+    const { source } = request;
+    if (source !== undefined) {
+      await copies.make(groups, { ...request, source }, onChoice);
+      events.record(object, "Normal", "Copying", `it is made from ${describeSource(source)}`);
+      return onChange();
+    }
+    const size = await volumes.make(groups, request, onChoice);
     onChange();
     const volume = volumes.require(await lvm.reportOfChanges(), request.id);
     await this.#objects.write(latest, this.#made(latest, volume));
@@ -122,6 +157,15 @@ export class VolumeAgent {
     await this.#objects.write(object, this.#made(object, grown));
     events.record(object, "Normal", "Grown", `grew from ${formatBytes(before.size)} to ${formatBytes(grown.size)}`);
   }
+}
+
+function copyStatus({ copied, total, trouble }: CopyProgress): NonNullable<LvmVolumeStatus["copy"]> {
+  const percent = total === undefined ? {} : { percent: Number(copied * 100n / total) };
+  return {
+    copied: formatQuantity(copied),
+    ...(total === undefined ? {} : { total: formatQuantity(total), ...percent }),
+    ...(trouble && { trouble: trouble.slice(0, LONGEST_TROUBLE) }),
+  };
 }
 
 function idOf({ metadata: { name } }: LvmVolume): VolumeId {

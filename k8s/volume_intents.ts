@@ -10,7 +10,7 @@ import type { ClaimName } from "./csi_calls.ts";
 import type { Informer } from "./informer.ts";
 import type { Intent, Intents } from "./intents.ts";
 import { LVM_GROUP, type LvmVolume, lvmVolumes } from "./lvm_objects.ts";
-import { actualSize, wantedRange } from "./volume_spec.ts";
+import { actualSize, sourceOf, wantedRange } from "./volume_spec.ts";
 
 /** The annotation that names the claim that a volume was made for. */
 export const CLAIM_ANNOTATION = `${LVM_GROUP}/claim`;
@@ -77,6 +77,7 @@ function isOver({ metadata: { deletionTimestamp }, status }: LvmVolume): boolean
  */
 function recordedIn(object: LvmVolume, topologyKey: string): Intent["recorded"] {
   const { nodeName, volumeMode, fsType } = object.spec;
+  const source = sourceOf(object);
   const segments = [{ [topologyKey]: nodeName }];
   return {
     parameters: {},
@@ -87,5 +88,6 @@ function recordedIn(object: LvmVolume, topologyKey: string): Intent["recorded"] 
       access: volumeMode === "Block" ? { kind: "block" } : { kind: "mount", fsType: fsType ?? "", flags: [] },
     }],
     topology: { requisite: segments, preferred: segments },
+    ...(source && { source: { of: source.of, handle: source.id } }),
   };
 }

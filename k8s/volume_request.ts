@@ -4,7 +4,7 @@
  * @module
  */
 
-import { classNameOf, dataSourceOf, volumeNameOf } from "./claim.ts";
+import { classNameOf, volumeNameOf } from "./claim.ts";
 import { ClaimError, type ClassParameters } from "./class_parameters.ts";
 import type { AccessMode, Capability, CreateVolumeRequest, TopologyChoice } from "./csi_calls.ts";
 import type { PersistentVolumeClaim, StorageClass } from "./objects.ts";
@@ -63,10 +63,6 @@ export function checkClaim(claim: PersistentVolumeClaim, storageClass: StorageCl
   }
   if (claim.spec?.selector !== undefined) {
     throw new ClaimError("selector: not supported for volumes that are to be made");
-  }
-  const { kind } = dataSourceOf(claim);
-  if (kind === "snapshot" || kind === "claim") {
-    throw new ClaimError("dataSource: making a volume from a snapshot or another volume is not supported yet");
   }
   return storageClass;
 }

@@ -50,8 +50,6 @@ Deno.test("what a claim cannot have is said before anything is asked for", () =>
   assertThrows(ask(claim({ resources: { requests: { storage: "much" } } })), ClaimError, "no quantity");
   assertThrows(ask(claim({ resources, accessModes: [] })), ClaimError, "accessModes");
   assertThrows(ask(claim({ resources, selector: {} })), ClaimError, "selector");
-  const dataSource = { kind: "PersistentVolumeClaim", name: "other" };
-  assertThrows(ask(claim({ resources, dataSource })), ClaimError, "not supported yet");
   assertThrows(
     () => checkClaim(claim({ resources }), undefined),
     ClaimError,

@@ -7,9 +7,10 @@
 import { StorageError } from "../lvm/error.ts";
 import { ANY_GROUP, type GroupMatcher } from "../lvm/groups.ts";
 import { IO_LIMIT_PARAMETERS, type IoLimits, isLimited, readIoLimits, writeIoLimits } from "../lvm/io_limits.ts";
-import { parseVolumeId } from "../lvm/ids.ts";
+import { parseSnapshotId, parseVolumeId } from "../lvm/ids.ts";
 import { formatBytes, formatQuantity, parseQuantity, type SizeRange } from "../lvm/size.ts";
 import { formatStoreSize, parseStoreSize } from "../lvm/store_size.ts";
+import { type ContentSource, describeSource } from "../lvm/tags.ts";
 import { DEFAULT_POOL_SIZE, type ThinWish } from "../lvm/thin.ts";
 import type { VolumeRequest } from "../lvm/volumes.ts";
 import { LVM_GROUP, LVM_VOLUME_FINALIZER, type LvmVolume, type LvmVolumeSpec } from "./lvm_objects.ts";
@@ -27,7 +28,8 @@ export interface Placement {
 
 /** The object that asks the node for the volume. */
 export function lvmVolumeFor(request: NamedRequest, { driver, nodeName }: Placement): LvmVolume {
-  const { id, name, range, groups, preference, content, mkfsOptions, shared, erase, limits = {}, thin } = request;
+  const { id, name, range, groups, preference, content, mkfsOptions, shared, erase, limits = {}, thin, source } =
+    request;
   const spec: LvmVolumeSpec = {
     driverName: driver,
     requestName: name,
@@ -43,6 +45,7 @@ export function lvmVolumeFor(request: NamedRequest, { driver, nodeName }: Placem
     erase,
     ...(isLimited(limits) ? { ioLimits: writeIoLimits(limits) } : {}),
     ...(thin === undefined ? {} : thinSpec(thin)),
+    ...(source === undefined ? {} : { source: { [source.of]: source.id } }),
   };
   return {
     apiVersion: `${LVM_GROUP}/v1alpha1`,
@@ -76,6 +79,7 @@ export function volumeRequestOf(object: LvmVolume, parseGroups: (list: string) =
     shared: spec.shared,
     erase: spec.erase,
     ...(thin && { thin }),
+    ...(spec.source === undefined ? {} : { source: sourceOf(object)! }),
   };
 }
 
@@ -91,6 +95,16 @@ export function thinWishOf(object: LvmVolume): ThinWish | undefined {
   const poolSize = thinPoolSize === undefined ? DEFAULT_POOL_SIZE : parseStoreSize(thinPoolSize);
   if (poolSize === undefined) throw invalid(object, `its thinPoolSize ${JSON.stringify(thinPoolSize)} is none`);
   return { ...(thinPool === undefined ? {} : { pool: thinPool }), poolSize };
+}
+
+/** What a volume is filled with; `undefined` for one that is made empty. @throws {StorageError} `InvalidArgument` */
+export function sourceOf(object: LvmVolume): ContentSource | undefined {
+  const { source } = object.spec;
+  if (source === undefined) return undefined;
+  const [snapshot, volume] = [parseSnapshotId(source.snapshot ?? ""), parseVolumeId(source.volume ?? "")];
+  if (snapshot !== undefined) return { of: "snapshot", id: snapshot };
+  if (volume !== undefined) return { of: "volume", id: volume };
+  throw invalid(object, "its source is neither the id of a snapshot nor that of a volume");
 }
 
 /** The size that an object asks for. @throws {StorageError} `InvalidArgument` */
@@ -153,6 +167,8 @@ export function requireSatisfying(
     ? `it is ${kindOf(thinWishOf(object))}, asked for is ${kindOf(request.thin)}`
     : allowed !== undefined && !allowed.includes(spec.nodeName)
     ? `it is on node ${spec.nodeName}, asked for is ${allowed.join(" or ")}`
+    : describeSource(sourceOf(object)) !== describeSource(request.source)
+    ? `it is made from ${describeSource(sourceOf(object))}, asked for is one from ${describeSource(request.source)}`
     : undefined;
   if (differs === undefined) return;
   throw new StorageError(
