@@ -33,7 +33,7 @@ Deno.test("findContentSource() takes a snapshot that is bound, ready, ours and o
   const snapshot = { name: "source", namespace: NAMESPACE };
   await refused("not bound yet");
   const status = { boundVolumeSnapshotContentName: "content", readyToUse: false };
-  await client.patch(volumeSnapshots, snapshot, { merge: { status } });
+  await client.patch(volumeSnapshots, snapshot, { merge: { status }, subresource: "status" });
   await refused("VolumeSnapshotContent content: there is none");
   const volumeSnapshotRef = { ...snapshot, uid: "another" };
   const spec = {
@@ -51,9 +51,10 @@ Deno.test("findContentSource() takes a snapshot that is bound, ready, ours and o
   await refused("of the driver other");
   await patch({ spec: { driver: DRIVER } });
   await refused("not ready yet");
-  await client.patch(volumeSnapshots, snapshot, { merge: { status: { readyToUse: true } } });
+  await client.patch(volumeSnapshots, snapshot, { merge: { status: { readyToUse: true } }, subresource: "status" });
   await refused("no handle yet");
-  await patch({ status: { snapshotHandle: "s1" } });
+  const taken = { merge: { status: { snapshotHandle: "s1" } }, subresource: "status" } as const;
+  await client.patch(volumeSnapshotContents, { name: "content" }, taken);
   await refused(ALLOW_MODE_CHANGE);
   assertEquals(await find("Block"), { of: "snapshot", handle: "s1" });
   await patch({ metadata: { annotations: { [ALLOW_MODE_CHANGE]: "false" } } });
@@ -76,7 +77,7 @@ Deno.test("findContentSource() takes a claim that is bound and ours, protects it
   const at = { name: "source", namespace: NAMESPACE };
   const { metadata: { uid } } = api.put(persistentVolumeClaims, { metadata: at, spec: { volumeName: "pv" } });
   await refused("not bound yet");
-  await client.patch(persistentVolumeClaims, at, { merge: { status: { phase: "Bound" } } });
+  await client.patch(persistentVolumeClaims, at, { merge: { status: { phase: "Bound" } }, subresource: "status" });
   await refused("PersistentVolume pv: there is none");
   const csi = { driver: "other", volumeHandle: "v1" };
   api.put(persistentVolumes, { metadata: { name: "pv" }, spec: { csi, claimRef: { uid: "another" } } });
@@ -84,7 +85,9 @@ Deno.test("findContentSource() takes a claim that is bound and ours, protects it
   await refused("of the driver other");
   await patch({ spec: { csi: { driver: DRIVER } } });
   await refused("not bound to it");
-  await patch({ spec: { claimRef: { uid } }, status: { phase: "Bound" } });
+  await patch({ spec: { claimRef: { uid } } });
+  const bound = { merge: { status: { phase: "Bound" } }, subresource: "status" } as const;
+  await client.patch(persistentVolumes, { name: "pv" }, bound);
   await refused("is a Filesystem volume, asked for is Block", "Block");
   assertEquals(await find(), { of: "volume", handle: "v1" });
   const [kept] = api.objects(persistentVolumeClaims);

@@ -97,8 +97,8 @@ const RETRY_MS = 60_000;
 /** When a device is looked at again that something else has open, in milliseconds: udev looks at each that was written to. */
 const OPEN_MS = 500;
 
-/** How long a call waits, in milliseconds: less than the sidecars do by default. */
-const WAIT_MS = 8_000;
+/** How long a call waits, in milliseconds: small volumes are done by then, and whoever gives up before repeats the call. */
+const WAIT_MS = 20_000;
 
 /** How often a command may fail at the same place before the copy is given up. */
 const TRIES = 5;

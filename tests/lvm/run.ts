@@ -13,12 +13,6 @@ import { runGuest } from "../rig/guest.ts";
 import script from "./guest.sh" with { type: "text" };
 import { skippedByTopic } from "./sanity_report.ts";
 
-/**
- * The specs of csi-sanity that belong to what the driver does not have yet, though what it does have brings them: volumes
- * made from snapshots come with copies (docs/adr/0005).
- */
-const NOT_YET = ["should create volume from an existing source snapshot"];
-
 /** How the names begin of tests that are left out unless all are asked for: others show nearly the same on real LVM. */
 const LONG = [
   "hostile: ",
@@ -55,7 +49,6 @@ try {
     },
     script: "PATH=$PATH:/work/bin\n" + script,
     env: {
-      SKIP: NOT_YET.join("|"),
       SEED: Deno.env.get("SEED") ?? "",
       LEFT_OUT: args.full ? "" : LONG.join("|"),
     },

@@ -28,6 +28,8 @@ export interface ClaimWish {
   readonly volumeName?: string;
   /** The full name of its VolumeAttributesClass. */
   readonly attributes?: string;
+  /** What it is made from, in its namespace. */
+  readonly from?: { readonly kind: "VolumeSnapshot" | "PersistentVolumeClaim"; readonly name: string };
 }
 
 /** A claim in a pod: at a path, or as a device. */
@@ -75,6 +77,7 @@ export function claimObject(wish: ClaimWish): PersistentVolumeClaim {
       resources: { requests: { storage: wish.size ?? "16Mi" } },
       ...(wish.volumeName === undefined ? {} : { volumeName: wish.volumeName }),
       ...(wish.attributes === undefined ? {} : { volumeAttributesClassName: wish.attributes }),
+      ...(wish.from === undefined ? {} : { dataSource: sourceObject(wish.from) }),
     },
   };
 }
@@ -131,4 +134,8 @@ export function classObject(name: string, wish: ClassWish): StorageClass {
 export function isRunning(pod: Pod | undefined): boolean {
   return pod?.status?.phase === "Running" &&
     (pod.status.containerStatuses ?? []).every(({ ready }) => ready);
+}
+
+function sourceObject({ kind, name }: NonNullable<ClaimWish["from"]>) {
+  return kind === "VolumeSnapshot" ? { apiGroup: "snapshot.storage.k8s.io", kind, name } : { kind, name };
 }
