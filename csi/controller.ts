@@ -11,7 +11,7 @@ import { minimumBytes } from "../lvm/filesystem.ts";
 import { creationLocks, type Locks, snapshotLock, snapshottingLocks, volumeLock } from "../lvm/locks.ts";
 import type { Snapshot } from "../lvm/snapshots.ts";
 import type { ContentSource } from "../lvm/tags.ts";
-import type { VolumeRequest } from "../lvm/volumes.ts";
+import type { VolumeRequest } from "../lvm/volume.ts";
 import { isUnsupported, requireCapabilities, requireCapability } from "./capability.ts";
 import {
   type Controller,

@@ -7,7 +7,8 @@
 import type { Copies } from "../lvm/copies.ts";
 import { StorageError } from "../lvm/error.ts";
 import type { IoLimiter } from "../lvm/io_limiter.ts";
-import type { Volume, Volumes } from "../lvm/volumes.ts";
+import type { Volume } from "../lvm/volume.ts";
+import type { Volumes } from "../lvm/volumes.ts";
 import type { StoredVolume, VolumeService } from "./volume_service.ts";
 
 /** What {@linkcode localVolumes} needs. */

@@ -13,7 +13,7 @@ import type { SizeRange } from "../lvm/size.ts";
 import type { Snapshot, SnapshotRequest } from "../lvm/snapshots.ts";
 import type { ContentSource } from "../lvm/tags.ts";
 import type { ThinWish } from "../lvm/thin.ts";
-import type { VolumeRequest } from "../lvm/volumes.ts";
+import type { VolumeRequest } from "../lvm/volume.ts";
 
 /** A volume that exists. */
 export interface StoredVolume {

@@ -12,7 +12,7 @@ import { formatBytes, formatQuantity, parseQuantity, type SizeRange } from "../l
 import { formatStoreSize, parseStoreSize } from "../lvm/store_size.ts";
 import { type ContentSource, describeSource } from "../lvm/tags.ts";
 import { DEFAULT_POOL_SIZE, type ThinWish } from "../lvm/thin.ts";
-import type { VolumeRequest } from "../lvm/volumes.ts";
+import type { VolumeRequest } from "../lvm/volume.ts";
 import { LVM_GROUP, LVM_VOLUME_FINALIZER, type LvmVolume, type LvmVolumeSpec } from "./lvm_objects.ts";
 
 /** A request with the name that it came under. */

@@ -8,7 +8,7 @@ import type { LogicalVolume, VolumeGroup } from "../lvm/report.ts";
 import { formatQuantity } from "../lvm/size.ts";
 import type { LimitsState } from "../lvm/io_limiter.ts";
 import { describePool, fillingOf, isBeingWiped, poolOf } from "../lvm/thin.ts";
-import type { Volume } from "../lvm/volumes.ts";
+import type { Volume } from "../lvm/volume.ts";
 import type { Condition, LvmVolume, LvmVolumeStatus } from "./lvm_objects.ts";
 import { conditionsOf, type Finding, groupHealth } from "./object_status.ts";
 import { wantedRange } from "./volume_spec.ts";

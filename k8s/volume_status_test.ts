@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { volumeIdOf } from "../lvm/ids.ts";
 import { parseReport, REPORT_COMMAND } from "../lvm/report.ts";
-import type { Volume } from "../lvm/volumes.ts";
+import type { Volume } from "../lvm/volume.ts";
 import { FakeMachine } from "../tests/fake/machine.ts";
 import { namedRequest } from "../tests/fake/request.ts";
 import type { LvmVolume, LvmVolumeStatus } from "./lvm_objects.ts";

@@ -23,7 +23,7 @@ import { type Exec, failure, runOk } from "./exec.ts";
 import { checkCommand, type FilesystemType, makeCommand, parseMkfsOptions } from "./filesystem.ts";
 import type { Lvm } from "./lvm.ts";
 import { type ContentRecord, markContent } from "./tags.ts";
-import type { Volume } from "./volumes.ts";
+import type { Volume } from "./volume.ts";
 
 type Recorded = Extract<ContentRecord, { uuid: string }>;
 

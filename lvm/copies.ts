@@ -43,7 +43,8 @@ import {
   ownedVolumeId,
 } from "./tags.ts";
 import { doomedLvs, type Upkeep } from "./upkeep.ts";
-import { requireSatisfying, type Volume, type VolumeRequest, type Volumes } from "./volumes.ts";
+import { requireSatisfying, type Volume, type VolumeRequest } from "./volume.ts";
+import type { Volumes } from "./volumes.ts";
 
 /** A request for a volume that is made from something. */
 export type CopyVolumeRequest = VolumeRequest & { readonly source: ContentSource };

@@ -24,7 +24,8 @@ import {
 } from "./tags.ts";
 import { type Doomed, doomedLvs } from "./upkeep.ts";
 import type { RecordedLv, VolumeState } from "./volume_state.ts";
-import { type Volume, Volumes } from "./volumes.ts";
+import type { Volume } from "./volume.ts";
+import { Volumes } from "./volumes.ts";
 
 /** A volume that is Lost. */
 export type LostVolume = Extract<VolumeState, { state: "lost" }> & {

@@ -14,7 +14,8 @@ import type { VolumeId } from "./ids.ts";
 import { describeRates, type IoLimits, type IoRates, isLimited, ratesFor } from "./io_limits.ts";
 import type { Lvm } from "./lvm.ts";
 import { deviceMounts, filesystemMounts, readMounts } from "./mounts.ts";
-import type { Volume, Volumes } from "./volumes.ts";
+import type { Volume } from "./volume.ts";
+import type { Volumes } from "./volumes.ts";
 
 /** Whether the limits of a volume hold for the pods that have it. */
 export interface LimitsState {

@@ -9,7 +9,7 @@ import { StorageError } from "./error.ts";
 import { checkMountFlags, type FilesystemType } from "./filesystem.ts";
 import type { VolumeId } from "./ids.ts";
 import { filesystemMounts, type Mount } from "./mounts.ts";
-import type { Volume } from "./volumes.ts";
+import type { Volume } from "./volume.ts";
 
 /** How a volume is to be used. */
 export type Access =

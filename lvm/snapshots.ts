@@ -27,7 +27,8 @@ import {
 import { doomedLvs, isHalfMade, type Upkeep } from "./upkeep.ts";
 import { isThin } from "./thin.ts";
 import { lostError, type RecordedLv } from "./volume_state.ts";
-import type { Volume, Volumes } from "./volumes.ts";
+import type { Volume } from "./volume.ts";
+import type { Volumes } from "./volumes.ts";
 
 /** A snapshot that exists. */
 export interface Snapshot {

@@ -33,7 +33,8 @@ import { monitoringOf } from "./pools.ts";
 import { type Access, type Publication, published, refuseFurther, staged, usableType } from "./publication.ts";
 import { addRecord } from "./records.ts";
 import { makeTarget, removeTarget } from "./targets.ts";
-import type { Volume, Volumes } from "./volumes.ts";
+import type { Volume } from "./volume.ts";
+import type { Volumes } from "./volumes.ts";
 
 /** What a published volume has: a filesystem's usage, or a block device's size in bytes. */
 export type Stats = { readonly filesystem: Usage } | { readonly blockBytes: bigint };

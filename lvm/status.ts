@@ -24,7 +24,7 @@ import { readSurvey, type SurveyedGroup } from "./survey.ts";
 import { ownersOf } from "./tags.ts";
 import { isThin } from "./thin.ts";
 import type { Doomed } from "./upkeep.ts";
-import type { Volume } from "./volumes.ts";
+import type { Volume } from "./volume.ts";
 
 /** What is to be told. */
 export interface StatusOptions {

@@ -10,7 +10,7 @@ import type { PoolGate } from "./pool_gate.ts";
 import { isUnfinishedPool, makePool, monitoringOf, removeUnfinishedPool } from "./pools.ts";
 import type { VolumeGroup } from "./report.ts";
 import { newPoolBytes, poolNameIn, poolOf, type ThinWish } from "./thin.ts";
-import type { Volume, VolumeRequest } from "./volumes.ts";
+import type { Volume, VolumeRequest } from "./volume.ts";
 
 /** What it takes to work on thin volumes. */
 export interface ThinContext {

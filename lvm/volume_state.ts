@@ -7,7 +7,7 @@
 import { StorageError } from "./error.ts";
 import type { SnapshotId, VolumeId } from "./ids.ts";
 import type { LogicalVolume, VolumeGroup } from "./report.ts";
-import type { Volume } from "./volumes.ts";
+import type { Volume } from "./volume.ts";
 
 /** What a report says of a volume id. */
 export type VolumeState =

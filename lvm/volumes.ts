@@ -8,84 +8,33 @@
  */
 
 import type { Copies } from "./copies.ts";
-import { deadCuts, refuseWhileCopied } from "./copy_source.ts";
+import { refuseWhileCopied } from "./copy_source.ts";
 import { StorageError } from "./error.ts";
-import {
-  ANY_GROUP,
-  candidates,
-  capacity,
-  type GroupCapacity,
-  type GroupMatcher,
-  type GroupPreference,
-} from "./groups.ts";
+import { ANY_GROUP, candidates, capacity, type GroupCapacity, type GroupMatcher } from "./groups.ts";
 import { type IoLimits, isSameLimits } from "./io_limits.ts";
 import { freeLvName, type VolumeId, volumeLvName } from "./ids.ts";
 import { type Lvm, requireAnswer } from "./lvm.ts";
 import { deviceMounts, readMounts } from "./mounts.ts";
+import { cowSnapshotsOf, requireIdle } from "./origin.ts";
 import { PoolGate } from "./pool_gate.ts";
 import { removeRecords } from "./records.ts";
-import type { LogicalVolume, VolumeGroup } from "./report.ts";
+import type { VolumeGroup } from "./report.ts";
 import { formatBytes, sizeInExtents, type SizeRange } from "./size.ts";
 import {
   changeLimits,
-  type ContentRecord,
-  type ContentSource,
   describeSource,
-  type Erasure,
   markVolumeDeleted,
   ownedVolumeId,
   parseVolumeTags,
   usedLvUuids,
   usedTag,
-  type VolumeTags,
   volumeTags,
 } from "./tags.ts";
-import { isThin, pooled, poolNameIn, roomsFor, type ThinWish } from "./thin.ts";
+import { isThin, pooled, roomsFor, type ThinWish } from "./thin.ts";
 import { growThin, spaceInPool, type ThinContext } from "./thin_volumes.ts";
+import { requireSatisfying, type Volume, type VolumeRequest } from "./volume.ts";
 import { lost, type RecordedLv, type UsedRecord, type VolumeState } from "./volume_state.ts";
 import { doomedLvs, splitSnapshot, type Upkeep } from "./upkeep.ts";
-
-/** A volume that exists. */
-export interface Volume {
-  /** Its id. */
-  readonly id: VolumeId;
-  /** Its size in bytes. */
-  readonly size: bigint;
-  /** What its tags say. */
-  readonly tags: VolumeTags;
-  /** Its LV. */
-  readonly lv: LogicalVolume;
-  /** The group that the LV is in. */
-  readonly group: VolumeGroup;
-  /** Whether the group records that it was handed out. */
-  readonly used: boolean;
-}
-
-/** A volume to make. */
-export interface VolumeRequest {
-  /** Its id. */
-  readonly id: VolumeId;
-  /** How large, in bytes. */
-  readonly range: SizeRange;
-  /** Which groups may take it. */
-  readonly groups: GroupMatcher;
-  /** Which of them to prefer. */
-  readonly preference: GroupPreference;
-  /** What will be on it: a filesystem, or raw data. */
-  readonly content: Extract<ContentRecord, { state: "raw" | "wanted" }>;
-  /** Arguments for mkfs, already checked. */
-  readonly mkfsOptions: readonly string[];
-  /** Whether several targets may have it at a time. */
-  readonly shared: boolean;
-  /** What becomes of its data when it is deleted. */
-  readonly erase: Erasure;
-  /** What is said of the limits of its IO, to be recorded in its tags; nothing by default. */
-  readonly limits?: IoLimits;
-  /** For a thin volume, in which pool it is to be; without it, the volume has all its space from the beginning. */
-  readonly thin?: ThinWish;
-  /** What it is to be filled with; nothing by default. */
-  readonly source?: ContentSource;
-}
 
 /** What {@linkcode Volumes} needs. */
 export interface VolumesOptions {
@@ -202,7 +151,7 @@ export class Volumes {
     const { lv, group, used, tags } = found.volume;
     if (tags.copied !== undefined) return await this.#giveUp(found.volume);
     refuseWhileCopied(this.driver, groups, { of: "volume", id }, `deleting volume ${id}`);
-    const { kept, deleted } = this.#sortSnapshots(found.volume, groups);
+    const { kept, deleted } = cowSnapshotsOf(this.driver, found.volume, groups);
     if (kept.length > 0) {
       const names = kept.map(({ name }) => name).join(", ");
       throw new StorageError(
@@ -445,9 +394,9 @@ export class Volumes {
     const { lv, group } = volume;
     const path = `${group.name}/${lv.name}`;
     const extend = ["lvextend", "--size", `${size}b`, path];
-    const { kept, deleted } = this.#sortSnapshots(volume, groups);
+    const { kept, deleted } = cowSnapshotsOf(this.driver, volume, groups);
     if (!lv.active) return await this.#lvm.change(group, extend);
-    if (kept.length > 0) await this.#requireIdle(volume, kept);
+    if (kept.length > 0) requireIdle(volume, kept, await this.#isPublishedAsDevice(volume));
     for (const snapshot of deleted) await splitSnapshot(this.#lvm, group, snapshot); // nobody wants it: it is in nobody's way
     if (kept.length === 0) return await this.#lvm.change(group, extend);
     await this.#lvm.change(group, ["lvchange", "--activate", "n", path]); // and its snapshots with it
@@ -460,72 +409,4 @@ export class Volumes {
     }
     await activate();
   }
-
-  /**
-   * Makes sure that a volume and its snapshots can be deactivated for a moment. A bind mount of its device's node would not
-   * hinder that, and lead to another device afterwards.
-   */
-  async #requireIdle(volume: Volume, snapshots: readonly LogicalVolume[]): Promise<void> {
-    const { id, lv } = volume;
-    const names = snapshots.map(({ name }) => name).join(", ");
-    const open = snapshots.filter((snapshot) => snapshot.open).map(({ name }) => name);
-    const why = lv.open || await this.#isPublishedAsDevice(volume)
-      ? `it is in use and has the snapshots ${names}; LVM grows the origin of a copy-on-write snapshot only while it is ` +
-        "inactive: unpublish and unstage it (in a cluster, end its pods) until it has grown, or delete the snapshots"
-      : open.length > 0
-      ? `of its snapshots ${names}, ${
-        open.join(", ")
-      } is open; LVM grows the origin of a copy-on-write snapshot only while ` +
-        "both are inactive: unmount it"
-      : undefined;
-    if (why !== undefined) throw new StorageError("FailedPrecondition", `growing volume ${id}: ${why}`);
-  }
-
-  /** The copy-on-write snapshots of the volume, which live by it: those that somebody has, and those that are only to be removed. */
-  #sortSnapshots(
-    { lv, group }: Volume,
-    groups: readonly VolumeGroup[],
-  ): { kept: LogicalVolume[]; deleted: LogicalVolume[] } {
-    const doomed = [...doomedLvs(this.driver, [group]), ...deadCuts(this.driver, groups)].map(({ lv }) => lv.uuid);
-    const { kept = [], deleted = [] } = Object.groupBy(
-      group.lvs.filter((other) => other.origin === lv.name && !isThin(other)),
-      ({ uuid }) => doomed.includes(uuid) ? "deleted" : "kept",
-    );
-    return { kept, deleted };
-  }
-}
-
-/**
- * Makes sure that a volume that exists satisfies a request: by what it is, not by how it was asked for then.
- *
- * @throws {StorageError} `AlreadyExists` saying how it differs.
- */
-export function requireSatisfying(volume: Volume, request: VolumeRequest): void {
-  const { size, group, tags, lv } = volume;
-  const { range, content, thin } = request;
-  const pool = thin && poolNameIn(group.name, thin);
-  const differs = size < range.required || (range.limit !== undefined && size > range.limit)
-    ? `it has ${formatBytes(size)}, asked for is ${describeRange(range)}`
-    : contentKind(tags.content) !== contentKind(content)
-    ? `it is ${contentKind(tags.content)}, asked for is ${contentKind(content)}`
-    : !request.groups.matches(group.name)
-    ? `it is in volume group ${group.name}, asked for is ${request.groups}`
-    : lv.pool !== pool
-    ? `it is ${provisioning(lv.pool)}, asked for is ${provisioning(pool)}`
-    : describeSource(tags.source) !== describeSource(request.source)
-    ? `it is made from ${describeSource(tags.source)}, asked for is one from ${describeSource(request.source)}`
-    : undefined;
-  if (differs === undefined) return;
-  throw new StorageError("AlreadyExists", `creating volume ${volume.id}: a volume of that name exists, but ${differs}`);
-}
-
-function describeRange({ required, limit }: SizeRange): string {
-  return `at least ${formatBytes(required)}` + (limit === undefined ? "" : ` and at most ${formatBytes(limit)}`);
-}
-
-function contentKind(content: ContentRecord): string {
-  return content.state === "raw" ? "a block volume" : `a volume for ${content.type}`;
-}
-function provisioning(pool: string | undefined): string {
-  return pool === undefined ? "thick" : `thin, in the pool ${pool}`;
 }

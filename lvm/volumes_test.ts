@@ -7,7 +7,8 @@ import { snapshotIdOf, volumeIdOf } from "./ids.ts";
 import { Snapshots } from "./snapshots.ts";
 import { FULL_STORE } from "./store_size.ts";
 import { Upkeep } from "./upkeep.ts";
-import { type VolumeRequest, Volumes } from "./volumes.ts";
+import type { VolumeRequest } from "./volume.ts";
+import { Volumes } from "./volumes.ts";
 
 function request(name: string): VolumeRequest {
   return {
