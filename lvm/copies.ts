@@ -11,58 +11,24 @@
  * @module
  */
 
-import {
-  copiesIn,
-  copyRange,
-  cutBytes,
-  deadCuts,
-  groupsBesideCut,
-  type Place,
-  type SourceFacts,
-} from "./copy_source.ts";
-import { type CopyState, type CopyStep, nextStep, sourceBytes } from "./copy_step.ts";
-import { describeSignatures, readSignatures, requireBlank, verifyDevice } from "./device.ts";
+import { carryOut, type CopyHands, type CopyWork, discard, scratchOf } from "./copy_hands.ts";
+import { copiesIn, copyRange, deadCuts, groupsBesideCut, type Place } from "./copy_source.ts";
+import { CopySources, type CopySourcesOptions } from "./copy_sources.ts";
+import { type CopyState, nextStep } from "./copy_step.ts";
 import { type ErrorKind, StorageError } from "./error.ts";
-import { runOk } from "./exec.ts";
-import { cutLvName, freeLvName, type VolumeId } from "./ids.ts";
-import { giveIdentity, unmountLeftovers } from "./identity.ts";
+import type { VolumeId } from "./ids.ts";
+import { unmountLeftovers } from "./identity.ts";
 import type { Lvm } from "./lvm.ts";
-import type { LogicalVolume, VolumeGroup } from "./report.ts";
+import type { VolumeGroup } from "./report.ts";
 import { formatBytes } from "./size.ts";
-import type { Snapshots } from "./snapshots.ts";
-import {
-  type ContentRecord,
-  type ContentSource,
-  cutOf,
-  cutTags,
-  describeSource,
-  markContent,
-  markCopied,
-  markCutDeleted,
-  markFilled,
-  ownedVolumeId,
-} from "./tags.ts";
-import { doomedLvs, type Upkeep } from "./upkeep.ts";
+import { type ContentSource, describeSource } from "./tags.ts";
 import { requireSatisfying, type Volume, type VolumeRequest } from "./volume.ts";
-import type { Volumes } from "./volumes.ts";
 
 /** A request for a volume that is made from something. */
 export type CopyVolumeRequest = VolumeRequest & { readonly source: ContentSource };
 
 /** What {@linkcode Copies} needs. */
-export interface CopiesOptions {
-  /** LVM on this machine. */
-  readonly lvm: Lvm;
-  /** The driver's name: whose LVs these are. */
-  readonly driver: string;
-  /** Where volumes are found and made. */
-  readonly volumes: Volumes;
-  /** Where snapshots are found. */
-  readonly snapshots: Snapshots;
-  /** Removes what was given up. */
-  readonly upkeep: Pick<Upkeep, "look">;
-  /** A directory of the driver's own, in which a copied filesystem may be mounted for a moment. */
-  readonly scratch: string;
+export interface CopiesOptions extends CopyHands, CopySourcesOptions {
   /** Is told what failed. */
   readonly onError: (error: unknown) => void;
   /** Is told of a volume of which more is there, or that is done, or cannot be made; nobody by default. */
@@ -83,15 +49,6 @@ export interface CopyProgress {
   readonly trouble?: string;
 }
 
-/** The bytes that dd moves at once: large enough to be fast without the page cache, a multiple of any disk's blocks. */
-const BLOCK_BYTES = 4n << 20n;
-
-/** After how many bytes the progress is recorded: what a crash costs at most. */
-const RECORDED_BYTES = 16n << 30n;
-
-/** How long one piece may take, in milliseconds, before it counts as failed; the command itself is never killed. */
-const PIECE_MS = 60 * 60 * 1000;
-
 /** When what failed is tried again, in milliseconds. */
 const RETRY_MS = 60_000;
 
@@ -108,10 +65,7 @@ const TRIES = 5;
 const PASSING: readonly ErrorKind[] = ["Busy", "InUse", "StillRunning", "Unavailable", "CommandFailed"];
 
 /** What this process knows of a copy. */
-interface Work {
-  /** How many bytes it has copied; `undefined` before it has taken the copy over. */
-  offset?: bigint;
-  total?: bigint;
+interface Work extends CopyWork {
   trouble?: string;
   /** Why it cannot be made. */
   failure?: StorageError;
@@ -127,6 +81,8 @@ interface Work {
 export class Copies {
   readonly #options: CopiesOptions;
   readonly #lvm: Lvm;
+  readonly #hands: CopyHands;
+  readonly #sources: CopySources;
   /** By the UUID of the LV that is filled, or of the temporary snapshot that is to go. */
   readonly #work = new Map<string, Work>();
   /** The step under way in each group. */
@@ -142,6 +98,8 @@ export class Copies {
   constructor(options: CopiesOptions) {
     this.#options = options;
     this.#lvm = options.lvm;
+    this.#hands = options;
+    this.#sources = new CopySources(options);
   }
 
   /**
@@ -176,7 +134,7 @@ export class Copies {
     request: CopyVolumeRequest,
     onChoice?: (group: VolumeGroup) => Promise<void>,
   ): Promise<void> {
-    const { original, facts } = this.#source(groups, request.source);
+    const { original, facts } = this.#sources.require(groups, request.source);
     const range = copyRange(request, facts);
     const room = request.source.of === "volume" ? groupsBesideCut(groups, original, request.id) : groups;
     await this.#options.volumes.make(room, { ...request, range }, onChoice);
@@ -222,11 +180,7 @@ export class Copies {
     } finally {
       clearTimeout(timer);
     }
-    await unmountLeftovers(this.#lvm.exec, lv, this.#scratchOf(lv));
-  }
-
-  #scratchOf({ name }: LogicalVolume): string {
-    return `${this.#options.scratch}/copy-${name}`;
+    await unmountLeftovers(this.#lvm.exec, lv, scratchOf(lv, this.#hands));
   }
 
   /** Does what is left to do. */
@@ -270,7 +224,7 @@ export class Copies {
     const { driver } = this.#options;
     const now = performance.now();
     const tasks = [
-      ...deadCuts(driver, groups).map((cut) => ({ place: cut, run: () => this.#discard(cut) })),
+      ...deadCuts(driver, groups).map((cut) => ({ place: cut, run: () => discard(cut, this.#hands) })),
       ...this.#copies(groups).map((copy) => ({ place: copy.to, run: () => this.#step(groups, copy) })),
     ].filter(({ place: { lv, group } }) => {
       const { abandoned, failure } = this.#workOn(lv.uuid);
@@ -326,137 +280,11 @@ export class Copies {
 
   async #step(groups: readonly VolumeGroup[], copy: CopyState): Promise<void> {
     try {
-      await this.#do(nextStep(copy), copy, groups);
+      const work = this.#workOn(copy.to.lv.uuid);
+      await carryOut(nextStep(copy), { copy, groups, work }, this.#hands);
     } finally {
       this.#tell(copy.id);
     }
-  }
-
-  async #do(step: CopyStep, copy: CopyState, groups: readonly VolumeGroup[]): Promise<void> {
-    switch (step.do) {
-      case "wait":
-        throw new StorageError("Busy", `filling ${pathOf(copy.to)}: something else has it open`);
-      case "restart":
-        return await this.#restart(copy);
-      case "discard":
-        return await this.#discard(step.cut);
-      case "cut":
-        return await this.#cut(copy, step.original, groups);
-      case "activate":
-        return await this.#activate(step.place);
-      case "copy":
-        return await this.#copyPiece(step, copy);
-      case "complete":
-        return await this.#complete(copy);
-      case "fail":
-        throw step.error;
-    }
-  }
-
-  async #restart({ to, tags: { content, copied } }: CopyState): Promise<void> {
-    if (await unmountLeftovers(this.#lvm.exec, to.lv, this.#scratchOf(to.lv))) return; // the next look tells what is left
-    if (to.lv.open) throw new StorageError("Busy", `filling ${pathOf(to)} anew: something else has it open`);
-    const wanted: ContentRecord = content.state === "raw" ? content : { state: "wanted", type: content.type };
-    const changes = [
-      ...(wanted.state === content.state ? [] : markContent(content, wanted)),
-      ...markCopied(copied, 0n),
-    ];
-    if (changes.length > 0) await this.#change(to, changes);
-    delete this.#workOn(to.lv.uuid).offset;
-  }
-
-  async #cut({ id }: CopyState, original: Place, groups: readonly VolumeGroup[]): Promise<void> {
-    const { driver, volumes } = this.#options;
-    const { group, lv } = original;
-    const { tags: { erase } } = volumes.require(groups, ownedVolumeId(driver, lv.tags)!);
-    const deleted = [...doomedLvs(driver, [group]), ...deadCuts(driver, groups)].map(({ lv }) => lv.name);
-    await this.#lvm.change(group, [
-      "lvcreate",
-      "--yes",
-      "--snapshot",
-      "--permission",
-      "r",
-      "--name",
-      freeLvName(cutLvName(id), deleted),
-      "--size",
-      `${cutBytes(original)}b`,
-      ...cutTags(driver, { copy: id, erase }).flatMap((tag) => ["--addtag", tag]),
-      pathOf(original),
-    ]);
-  }
-
-  async #discard(cut: Place): Promise<void> {
-    const { driver, upkeep } = this.#options;
-    await this.#change(cut, markCutDeleted(cutOf(driver, cut.lv.tags)!));
-    upkeep.look();
-  }
-
-  async #activate(place: Place): Promise<void> {
-    // what a command that was killed left suspended would hang whoever touches it
-    await this.#change(place, place.lv.suspended ? ["--refresh"] : ["--activate", "y"]);
-  }
-
-  async #copyPiece({ from, offset, length }: Extract<CopyStep, { do: "copy" }>, copy: CopyState): Promise<void> {
-    const { to, tags: { copied } } = copy;
-    const { exec } = this.#lvm;
-    const work = this.#workOn(to.lv.uuid);
-    if (offset - copied >= RECORDED_BYTES) {
-      work.offset = offset;
-      return await this.#change(to, markCopied(copied, offset));
-    }
-    work.total = sourceBytes(from);
-    await verifyDevice(exec, { ...from, size: sourceBytes(from) });
-    await verifyDevice(exec, to.lv);
-    const blocks = (bytes: bigint) => (bytes + BLOCK_BYTES - 1n) / BLOCK_BYTES;
-    await runOk(exec, {
-      program: "dd",
-      args: [
-        `if=${from.devicePath}`,
-        `of=${to.lv.devicePath}`,
-        `bs=${BLOCK_BYTES}`,
-        `skip=${blocks(offset)}`,
-        `seek=${blocks(offset)}`,
-        `count=${blocks(length)}`,
-        "iflag=direct,fullblock",
-        "oflag=direct",
-        "conv=fsync,nocreat,notrunc",
-        "status=none",
-      ],
-      mutates: true,
-      deadlineMs: PIECE_MS,
-    });
-    work.offset = offset + length;
-  }
-
-  /** Makes what is copied a volume as any other. The UUID that its filesystem gets is recorded before it gets it. */
-  async #complete({ id, to, tags: { content, copied, source } }: CopyState): Promise<void> {
-    const { exec } = this.#lvm;
-    if (content.state === "raw") return await this.#change(to, markFilled(copied));
-    if (content.state !== "wanted") throw new StorageError("CommandFailed", `volume ${id} is ${content.state} already`);
-    const path = to.lv.devicePath;
-    const device = await verifyDevice(exec, to.lv);
-    const found = await readSignatures(exec, path);
-    if (found.length === 0) {
-      await requireBlank(exec, device, path); // so it is a copy of a volume that was never in use
-      return await this.#change(to, markFilled(copied));
-    }
-    const { type } = content;
-    if (found.length > 1 || found[0]!.type !== type) {
-      throw new StorageError(
-        "FailedPrecondition",
-        `creating volume ${id} from ${describeSource(source)}: that holds ${
-          describeSignatures(found)
-        }, asked for is ${type}`,
-      );
-    }
-    const formatting = { state: "formatting", type, uuid: crypto.randomUUID() } as const;
-    await this.#change(to, markContent(content, formatting));
-    await giveIdentity(exec, { type, device: path, uuid: formatting.uuid, scratch: this.#scratchOf(to.lv) });
-    await this.#change(to, [...markContent(formatting, { ...formatting, state: "formatted" }), ...markFilled(copied)]);
-  }
-
-  async #change(place: Place, changes: readonly string[]): Promise<void> {
-    await this.#lvm.change(place.group, ["lvchange", ...changes, pathOf(place)]);
   }
 
   /** Waits for a volume to be filled, and answers its size; one that cannot be made is removed. */
@@ -494,67 +322,9 @@ export class Copies {
     this.#options.onProgress?.(id);
   }
 
-  /** The copies according to a report; those that several LVs claim to be, or whose source does not answer, are left alone. */
   #copies(groups: readonly VolumeGroup[]): CopyState[] {
-    const { driver, volumes } = this.#options;
-    return copiesIn(driver, groups).flatMap(({ id }) => {
-      try {
-        const found = volumes.locate(groups, id);
-        if (found.state !== "present") return [];
-        const { lv, group, tags } = found.volume;
-        const { source, copied, content } = tags;
-        if (source === undefined || copied === undefined) return [];
-        const original = this.#findSource(groups, source)?.original;
-        const cut = groups.flatMap((group) => group.lvs.map((lv) => ({ lv, group })))
-          .find(({ lv }) => cutOf(driver, lv.tags) === id);
-        const { offset } = this.#workOn(lv.uuid);
-        return [{
-          id,
-          tags: { source, copied, content },
-          to: { lv, group },
-          ...(original && { original }),
-          ...(cut && { cut }),
-          ...(offset === undefined ? {} : { offset }),
-        }];
-      } catch (error) {
-        if (!(error instanceof StorageError && error.kind === "Unavailable")) this.#options.onError(error);
-        return [];
-      }
-    });
-  }
-
-  /** What a volume is to be made from. @throws {StorageError} */
-  #source(groups: readonly VolumeGroup[], source: ContentSource): { original: Place; facts: SourceFacts } {
-    const { volumes } = this.#options;
-    if (source.of === "volume") volumes.require(groups, source.id); // which says what is wrong with it
-    const found = this.#findSource(groups, source);
-    if (found === undefined) {
-      throw new StorageError("NotFound", `looking for ${describeSource(source)}: no logical volume carries its tag`);
-    }
-    if (!found.original.lv.invalidSnapshot) return found;
-    throw new StorageError(
-      "FailedPrecondition",
-      `using ${describeSource(source)}: its store overflowed, and its content is gone`,
-    );
-  }
-
-  #findSource(
-    groups: readonly VolumeGroup[],
-    source: ContentSource,
-  ): { original: Place; facts: SourceFacts } | undefined {
-    const { volumes, snapshots } = this.#options;
-    if (source.of === "volume") {
-      const found = volumes.locate(groups, source.id);
-      if (found.state !== "present") return undefined;
-      const { lv, group, tags: { content }, size } = found.volume;
-      return { original: { lv, group }, facts: { size, content: contentOf(content) } };
-    }
-    const found = snapshots.locate(groups, source.id);
-    if (found === undefined || found.halfMade) return undefined;
-    const { lv, group, snapshot } = found;
-    const of = volumes.locate(groups, snapshot.source);
-    const content = of.state === "present" ? { content: contentOf(of.volume.tags.content) } : {};
-    return { original: { lv, group }, facts: { size: snapshot.size, ...content } };
+    const offsetOf = (lvUuid: string) => this.#workOn(lvUuid).offset;
+    return this.#sources.copies(groups, offsetOf, this.#options.onError);
   }
 
   #workOn(lvUuid: string): Work {
@@ -577,14 +347,6 @@ export function describeProgress({ id, tags: { source } }: Volume, { copied, tot
   const all = total === undefined ? "" : ` of ${formatBytes(total)}`;
   const why = trouble === undefined ? "" : `; it is tried again, since it failed: ${trouble}`;
   return `creating volume ${id} from ${describeSource(source)}: ${formatBytes(copied)}${all} copied${why}`;
-}
-
-function contentOf(content: ContentRecord): SourceFacts["content"] & string {
-  return content.state === "raw" ? "raw" : content.type;
-}
-
-function pathOf({ group, lv }: { group: VolumeGroup; lv: LogicalVolume }): string {
-  return `${group.name}/${lv.name}`;
 }
 
 /** Whether a promise resolves within so many milliseconds. */
