@@ -12,3 +12,4 @@ export { type ErrorKind, StorageError } from "./lvm/error.ts";
 export { type Command, type Deadlines, type Exec, HostExec, type Output, type Program, PROGRAMS } from "./lvm/exec.ts";
 export type { GroupMatcher } from "./lvm/groups.ts";
 export type { PoolGrowth } from "./lvm/pool_growth.ts";
+export type { StorePolicy } from "./lvm/store_growth.ts";

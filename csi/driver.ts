@@ -7,30 +7,44 @@
 
 import { getLogger } from "@logtape/logtape";
 import { dirname } from "@std/path";
+import type { Exec } from "../lvm/exec.ts";
+import type { GroupMatcher } from "../lvm/groups.ts";
 import type { VolumeId } from "../lvm/ids.ts";
 import type { LimitsState } from "../lvm/io_limiter.ts";
 import type { Lvm } from "../lvm/lvm.ts";
 import { withRealPaths } from "../lvm/mounts.ts";
+import type { StorePolicy } from "../lvm/store_growth.ts";
 import { controllerHandlers } from "./controller.ts";
 import { Controller, Identity, Node } from "./csi_pb.ts";
 import { identityHandlers } from "./identity.ts";
 import { localVolumes } from "./local_volumes.ts";
-import { type Background, type MachineOptions, openMachine } from "./machine.ts";
+import { type Background, type MachineOptions, openMachine, type ThinOptions } from "./machine.ts";
 import { nodeHandlers } from "./node.ts";
 import { serve } from "./server.ts";
 import { bindService, type Handlers } from "./service.ts";
 
 /** How a standalone driver is set up. */
-export interface StandaloneOptions
-  extends Pick<MachineOptions, "exec" | "driver" | "groups" | "mountRoots" | "thin" | "storePolicy"> {
+export interface StandaloneOptions {
   /** The path of its socket. */
   readonly socketPath: string;
+  /** The driver's name. */
+  readonly driver: string;
   /** The driver's version. */
   readonly version: string;
   /** The name of this node in topologies. */
   readonly nodeId: string;
+  /** The volume groups in which it makes volumes. */
+  readonly groups: GroupMatcher;
+  /** The directories below which volumes may be staged and published: absolute, normalized, not the root directory. */
+  readonly mountRoots: readonly string[];
   /** Where a cgroup v2 hierarchy is mounted, for the limits of volumes; without it they are only recorded. */
   readonly cgroupRoot?: string;
+  /** What runs its commands. */
+  readonly exec: Exec;
+  /** How thin pools are treated. */
+  readonly thin?: ThinOptions;
+  /** When stores of snapshots grow; without it, never. By default as the flag of the command line. */
+  readonly storePolicy?: StorePolicy | undefined;
 }
 
 /** A driver that answers on its socket. */
