@@ -63,7 +63,7 @@ Deno.test("Identity tells the name, the capabilities, and whether LVM answers", 
   const { identity, controller, node } = here.bench.csi;
   assertEquals((await identity.probe()).ready, true);
   assertEquals((await identity.getPluginCapabilities()).capabilities.length, 3);
-  assertEquals((await controller.controllerGetCapabilities()).capabilities.length, 9);
+  assertEquals((await controller.controllerGetCapabilities()).capabilities.length, 11);
   assertEquals((await node.nodeGetCapabilities()).capabilities.length, 4);
   const info = await node.nodeGetInfo();
   assertEquals([info.nodeId, info.accessibleTopology?.segments], ["node-1", {
@@ -83,7 +83,7 @@ Deno.test("a machine whose lvm fails is not ready, and every call says what lvm 
 Deno.test("calls that the driver does not have are UNIMPLEMENTED", async () => {
   await using here = await bench();
   const { controller } = here.bench.csi;
-  await assertFails("UNIMPLEMENTED", controller.controllerModifyVolume(), "ControllerModifyVolume");
+  await assertFails("UNIMPLEMENTED", controller.controllerUnpublishVolume(), "ControllerUnpublishVolume");
   await assertFails("UNIMPLEMENTED", controller.controllerPublishVolume());
 });
 

@@ -18,7 +18,9 @@ const RESOURCES: Readonly<Record<string, readonly string[]>> = {
   "": ["persistentvolumes", "persistentvolumeclaims", "persistentvolumeclaims/status", "nodes", "pods", "events"],
   "coordination.k8s.io": ["leases"],
   "storage.k8s.io": ["storageclasses", "csinodes", "volumeattributesclasses", "csistoragecapacities"],
-  "snapshot.storage.k8s.io": ["volumesnapshotclasses", "volumesnapshotcontents", "volumesnapshotcontents/status"],
+  "snapshot.storage.k8s.io": [
+    ...["volumesnapshotclasses", "volumesnapshotcontents", "volumesnapshotcontents/status", "volumesnapshots"],
+  ],
   "lvm.denolith.dev": crds.flatMap(({ spec: { names: { plural } } }) => [plural, `${plural}/status`]),
 };
 

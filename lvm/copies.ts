@@ -33,7 +33,7 @@ export interface CopiesOptions extends CopyHands, CopySourcesOptions {
   readonly onError: (error: unknown) => void;
   /** Is told of a volume of which more is there, or that is done, or cannot be made; nobody by default. */
   readonly onProgress?: (id: VolumeId) => void;
-  /** When what failed is tried again, in milliseconds; a minute by default. */
+  /** When what failed is tried again at the latest, in milliseconds; a minute by default. */
   readonly retryMs?: number;
   /** How long a call waits for a copy to be done, in milliseconds. */
   readonly waitMs?: number;
@@ -49,7 +49,7 @@ export interface CopyProgress {
   readonly trouble?: string;
 }
 
-/** When what failed is tried again, in milliseconds. */
+/** When what failed is tried again at the latest, in milliseconds; soon for the first time. */
 const RETRY_MS = 60_000;
 
 /** When a device is looked at again that something else has open, in milliseconds: udev looks at each that was written to. */
@@ -59,7 +59,7 @@ const OPEN_MS = 500;
 const WAIT_MS = 20_000;
 
 /** How often a command may fail at the same place before the copy is given up. */
-const TRIES = 5;
+const TRIES = 8;
 
 /** Failures that may pass by themselves: the copy goes on later. */
 const PASSING: readonly ErrorKind[] = ["Busy", "InUse", "StillRunning", "Unavailable", "CommandFailed"];
@@ -273,7 +273,7 @@ export class Copies {
       if (!passing || work.failures >= TRIES) work.failure = failure;
       else {
         work.trouble = failure.message;
-        work.notBefore = performance.now() + retryMs;
+        work.notBefore = performance.now() + Math.min(retryMs, OPEN_MS * 2 ** work.failures);
       }
     }
   }

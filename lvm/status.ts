@@ -21,7 +21,7 @@ import {
 import { deviceMounts, filesystemMounts, type Mount, readMounts, readUsages, type Usage } from "./mounts.ts";
 import type { LocatedSnapshot } from "./snapshots.ts";
 import { readSurvey, type SurveyedGroup } from "./survey.ts";
-import { ownersOf } from "./tags.ts";
+import { describeSource, ownersOf } from "./tags.ts";
 import { isThin } from "./thin.ts";
 import type { Doomed } from "./upkeep.ts";
 import type { Volume } from "./volume.ts";
@@ -60,9 +60,10 @@ export interface GroupStatus {
 
 /**
  * The state of a volume. `Ready`: its LV is there. `Partial`: so is its LV, but a disk of it is missing. `Lost`: it was
- * in use, and its LV is gone or replaced. `Foreign`: several LVs claim to be it, or its tags cannot be read.
+ * in use, and its LV is gone or replaced. `Foreign`: several LVs claim to be it, or its tags cannot be read. `Copying`: it is
+ * still being filled from its source, and nobody has it yet.
  */
-export type VolumeStateName = "Ready" | "Partial" | "Lost" | "Foreign";
+export type VolumeStateName = "Ready" | "Partial" | "Lost" | "Foreign" | "Copying";
 
 /** Where something is mounted. */
 export interface MountStatus {
@@ -209,7 +210,7 @@ function groupStatus(group: SurveyedGroup, driver: string): GroupStatus {
 }
 
 function volumeStatus(
-  { id, size, tags: { content }, lv, group }: Volume,
+  { id, size, tags: { content, copied, source }, lv, group }: Volume,
   mounts: readonly Mount[],
   usages: ReadonlyMap<string, Usage>,
   partial: ReadonlySet<string>,
@@ -219,14 +220,18 @@ function volumeStatus(
   const damaged = partial.has(`${group.name}/${lv.name}`);
   return {
     id,
-    state: damaged ? "Partial" : "Ready",
+    state: damaged ? "Partial" : copied === undefined ? "Ready" : "Copying",
     ...{ group: group.name, lv: lv.name, size },
     content: content.state === "raw" ? "block" : content.type,
     contentState: content.state,
     active: lv.active,
     mounts: mounted.map(({ target, readOnly }) => ({ target, readOnly })),
     ...(usage === undefined ? {} : { usage }),
-    ...(damaged ? { problem: `a disk of volume group ${group.name} that it is on is missing` } : {}),
+    ...(damaged
+      ? { problem: `a disk of volume group ${group.name} that it is on is missing` }
+      : copied === undefined
+      ? {}
+      : { problem: `it is still being made from ${describeSource(source)}` }),
   };
 }
 
