@@ -27,9 +27,20 @@ export interface Mount {
   readonly deviceNumber: string;
 }
 
+/**
+ * `--canonicalize`, since btrfs tells the name by which udev saw the device first: `/dev/dm-4` of a clone, `/dev/data/x` of
+ * what somebody else has mounted.
+ */
 const LIST_MOUNTS: Command = {
   program: "findmnt",
-  args: ["--json", "--list", "--kernel", "--output", "TARGET,SOURCE,FSTYPE,FSROOT,VFS-OPTIONS,MAJ:MIN"],
+  args: [
+    "--json",
+    "--list",
+    "--kernel",
+    "--canonicalize",
+    "--output",
+    "TARGET,SOURCE,FSTYPE,FSROOT,VFS-OPTIONS,MAJ:MIN",
+  ],
   mutates: false,
 };
 

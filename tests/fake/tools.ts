@@ -39,7 +39,7 @@ export const TOOLS: Tools = {
 };
 
 function findmnt(machine: FakeMachine, args: readonly string[]): Output {
-  expectArgs(args, /^--json --list --kernel --output TARGET,SOURCE,FSTYPE,FSROOT,VFS-OPTIONS,MAJ:MIN$/);
+  expectArgs(args, /^--json --list --kernel --canonicalize --output TARGET,SOURCE,FSTYPE,FSROOT,VFS-OPTIONS,MAJ:MIN$/);
   return ok(JSON.stringify({
     filesystems: machine.mounts.map((mount) => ({
       target: mount.target,
