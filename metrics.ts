@@ -8,6 +8,7 @@ import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import type { Answered } from "./csi/service.ts";
 import type { Turn } from "./k8s/loop.ts";
 import type { LimitedVolume } from "./lvm/io_limiter.ts";
+import { isRaid, redundancyOf } from "./lvm/redundancy.ts";
 import type { LogicalVolume } from "./lvm/report.ts";
 import type { SurveyedGroup } from "./lvm/survey.ts";
 import { poolsOf, promisable, promisedBy } from "./lvm/thin.ts";
@@ -118,6 +119,29 @@ export class Metrics {
         }
       },
     );
+  }
+
+  #watchRedundancy(lastSeen: () => readonly SurveyedGroup[]): void {
+    const figures: [string, string, (lv: LogicalVolume, group: SurveyedGroup) => number | undefined][] = [
+      [
+        "redundant",
+        "Whether the RAID volume would survive the loss of a disk",
+        (lv, group) => redundancyOf(lv, group)?.redundant ? 1 : 0,
+      ],
+      ["sync_ratio", "How much of the RAID volume is in sync", ({ raid }) => ratio(raid?.syncPercent)],
+      ["mismatches", "Sectors that differ, as the last check found", ({ raid }) => raid?.mismatches],
+    ];
+    for (const [name, help, value] of figures) {
+      const gauge = this.#gauge(`denolith_raid_${name}`, help, ["group", "lv"], () => {
+        gauge.reset();
+        for (const group of lastSeen()) {
+          for (const lv of group.lvs.filter(isRaid)) {
+            const figure = value(lv, group);
+            if (figure !== undefined) gauge.set({ group: group.name, lv: lv.name }, figure);
+          }
+        }
+      });
+    }
   }
 
   /** Counts stores of snapshots that were grown before they overflowed; the answer is called for each. */

@@ -131,12 +131,12 @@ export function controllerHandlers(options: ControllerOptions): Handlers<typeof 
     },
 
     getCapacity: async (request) => {
-      const { groups, type, thin } = parseVolumeParameters(request.parameters);
+      const { groups, layout, type, thin } = parseVolumeParameters(request.parameters);
       const { volumeCapabilities } = request;
       const wanted = volumeCapabilities.length > 0 ? requireCapabilities(volumeCapabilities) : undefined;
       const least = wanted?.kind === "mount" ? minimumBytes(wanted.type ?? type) : 0n;
       const node = request.accessibleTopology === undefined ? undefined : nodeOf(request.accessibleTopology);
-      const { available, largest, smallest } = await volumes.capacity(groups, node, thin);
+      const { available, largest, smallest } = await volumes.capacity({ groups, layout, ...(thin && { thin }) }, node);
       if (available === 0n) return { availableCapacity: 0n };
       return {
         availableCapacity: available,
@@ -213,6 +213,7 @@ function volumeRequest(request: CreateVolumeRequest): VolumeRequest & { name: st
     mkfsOptions: mkfsOptions(parameters, type),
     shared: parameters.shared,
     erase: parameters.erase,
+    layout: parameters.layout,
     limits: { ...parameters.limits, ...mutable },
     ...(parameters.thin && { thin: parameters.thin }),
     ...(source && { source }),

@@ -56,7 +56,7 @@ export function localVolumes({ volumes, copies, limiter, nodeId }: LocalVolumesO
     },
     get: async (id) => stored(await volumes.get(id)),
     list: async () => (await volumes.list()).map(stored),
-    capacity: async (groups, node = nodeId, thin) =>
-      node === nodeId ? await volumes.capacity(groups, thin) : { available: 0n, largest: 0n, smallest: 0n },
+    capacity: async (wanted, node = nodeId) =>
+      node === nodeId ? await volumes.capacity(wanted) : { available: 0n, largest: 0n, smallest: 0n },
   };
 }

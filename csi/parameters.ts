@@ -12,10 +12,12 @@ import { RE2JS } from "re2js";
 import { DEFAULT_FILESYSTEM, type FilesystemType, parseMkfsOptions } from "../lvm/filesystem.ts";
 import { ANY_GROUP, anyOf, exactly, type GroupMatcher, type GroupPreference } from "../lvm/groups.ts";
 import { IO_LIMIT_PARAMETERS, type IoLimits, readIoLimits } from "../lvm/io_limits.ts";
+import type { Layout } from "../lvm/layout.ts";
 import { FULL_STORE, parseStoreSize, type StoreSize } from "../lvm/store_size.ts";
 import { type Erasure, ERASURES } from "../lvm/tags.ts";
 import { DEFAULT_POOL_SIZE, type ThinWish } from "../lvm/thin.ts";
 import { requireFilesystemType } from "./capability.ts";
+import { LAYOUT_PARAMETERS, parseLayout } from "./layout_parameters.ts";
 import { invalid, quote } from "./request.ts";
 
 /** What a class says of its volumes. */
@@ -32,6 +34,8 @@ export interface VolumeParameters {
   readonly mkfsOptions: string;
   /** What becomes of a volume's data when it is deleted. */
   readonly erase: Erasure;
+  /** How volumes are laid out on disks. */
+  readonly layout: Layout;
   /** What is said of the limits of a volume's IO. */
   readonly limits: IoLimits;
   /** In which pool volumes are, if they are thin. */
@@ -66,6 +70,7 @@ const VOLUME_PARAMETERS = [
   "thinProvision",
   "thinPool",
   "thinPoolSize",
+  ...LAYOUT_PARAMETERS,
 ] as const;
 
 /** OpenEBS's names in lower case, and which of ours has the meaning. */
@@ -91,6 +96,7 @@ export function parseVolumeParameters(parameters: Readonly<Record<string, string
     shared: oneOf(given, "shared", ["yes", "no"]) === "yes",
     mkfsOptions: given.get("mkfsOptions") ?? "",
     erase: oneOf(given, "erase", ERASURES),
+    layout: parseLayout(given),
     limits: readIoLimits(given),
     ...(thin && { thin }),
   };

@@ -1,4 +1,4 @@
-import { assertEquals, assertThrows } from "@std/assert";
+import { assertEquals, assertMatch, assertThrows } from "@std/assert";
 import { StorageError } from "../lvm/error.ts";
 import { parseGroupList, parseSnapshotParameters, parseVolumeParameters } from "./parameters.ts";
 
@@ -67,5 +67,39 @@ Deno.test("the text of a class's groups is a list that means the same, and nobod
   }
   for (const given of [{ vgpattern: "a)|(b" }, { volumeGroupPattern: "a/b" }, { vgpattern: "/" }]) {
     assertThrows(() => parseVolumeParameters(given), StorageError);
+  }
+});
+
+Deno.test("a layout takes the least of LVM where nothing is said, and only what means something for it", () => {
+  const layout = (parameters: Record<string, string>) => parseVolumeParameters(parameters).layout;
+  const stripeSize = 65536n;
+  assertEquals(layout({}), { type: "linear" });
+  assertEquals(layout({ layout: "striped" }), { type: "striped", stripes: 2, stripeSize });
+  assertEquals(layout({ layout: "raid1", mirrors: "9" }), { type: "raid1", mirrors: 9 });
+  assertEquals(layout({ layout: "raid10", mirrors: "1" }), { type: "raid10", stripes: 2, stripeSize });
+  assertEquals(layout({ layout: "raid5", stripes: "32" }), { type: "raid5", stripes: 32, stripeSize });
+  assertEquals(layout({ layout: "raid6", stripeSize: "4Mi" }), { type: "raid6", stripes: 3, stripeSize: 4n << 20n });
+  const refusals: [Record<string, string>, RegExp][] = [
+    [{ layout: "mirror" }, /parameter layout "mirror": must be linear or striped or raid1/],
+    [{ layout: "RAID1" }, /parameter layout "RAID1"/],
+    [{ stripes: "2" }, /parameter stripes: the layout linear has none/],
+    [{ mirrors: "1" }, /parameter mirrors: the layout linear has none/],
+    [{ layout: "raid1", stripes: "2" }, /parameter stripes: the layout raid1 has none/],
+    [{ layout: "raid1", stripeSize: "64Ki" }, /parameter stripeSize: the layout raid1 has none/],
+    [{ layout: "raid5", mirrors: "1" }, /parameter mirrors: the layout raid5 has none/],
+    [{ layout: "raid10", mirrors: "2" }, /parameter mirrors "2": must be 1 for the layout raid10/],
+    [{ layout: "raid1", mirrors: "0" }, /parameter mirrors "0": must be from 1 to 9/],
+    [{ layout: "striped", stripes: "1" }, /parameter stripes "1": must be from 2 to 32/],
+    [{ layout: "raid6", stripes: "2" }, /parameter stripes "2": must be from 3 to 32/],
+    [{ layout: "raid5", stripes: "two" }, /parameter stripes "two"/],
+    [{ layout: "striped", stripeSize: "96Ki" }, /parameter stripeSize "96Ki": must be a power of two from 4Ki to 4Mi/],
+    [{ layout: "striped", stripeSize: "8Mi" }, /parameter stripeSize "8Mi"/],
+    [{ layout: "striped", stripeSize: "" }, /parameter stripeSize ""/],
+    [{ layuot: "raid1" }, /did you mean layout/],
+  ];
+  for (const [parameters, message] of refusals) {
+    const { kind, message: told } = assertThrows(() => layout(parameters), StorageError);
+    assertEquals(kind, "InvalidArgument");
+    assertMatch(told, message);
   }
 });

@@ -6,14 +6,13 @@
  */
 
 import type { FilesystemType } from "../lvm/filesystem.ts";
-import type { GroupCapacity, GroupMatcher } from "../lvm/groups.ts";
+import type { GroupCapacity } from "../lvm/groups.ts";
 import type { IoLimits } from "../lvm/io_limits.ts";
 import type { SnapshotId, VolumeId } from "../lvm/ids.ts";
 import type { SizeRange } from "../lvm/size.ts";
 import type { Snapshot, SnapshotRequest } from "../lvm/snapshots.ts";
 import type { ContentSource } from "../lvm/tags.ts";
-import type { ThinWish } from "../lvm/thin.ts";
-import type { VolumeRequest } from "../lvm/volume.ts";
+import type { CapacityRequest, VolumeRequest } from "../lvm/volume.ts";
 
 /** A volume that exists. */
 export interface StoredVolume {
@@ -51,8 +50,8 @@ export interface VolumeService {
   get(id: VolumeId): Promise<StoredVolume>;
   /** All volumes, in the order of their ids. */
   list(): Promise<StoredVolume[]>;
-  /** What groups that match could still take, on the node or, without one, on all of them; of thin volumes, if so wished. */
-  capacity(groups: GroupMatcher, nodeId?: string, thin?: ThinWish): Promise<GroupCapacity>;
+  /** What groups could still take of such volumes, on the node or, without one, on all of them. */
+  capacity(wanted: CapacityRequest, nodeId?: string): Promise<GroupCapacity>;
 }
 
 /** The snapshots. Each call fails with a `StorageError` whose kind says which status it is answered with. */

@@ -29,17 +29,19 @@ const PROMQL = [
     "time",
   ],
   "topk",
+  "unless",
 ];
 
 /** What LVM could have answered. */
 const GROUP = {
   ...{ name: "data", size: 4n, free: 2n, metadataFree: 1n, pvs: [], missingPvs: 0 },
   lvs: [
-    { name: "vol-1", size: 1n, snapshotPercent: 50 },
     {
-      name: "pool",
-      size: 1n,
-      tags: [],
+      ...{ name: "vol-1", size: 1n, snapshotPercent: 50, pieces: [], health: "" },
+      ...{ segment: { type: "raid1" }, raid: { action: "idle", syncPercent: 100, mismatches: 0 } },
+    },
+    {
+      ...{ name: "pool", size: 1n, tags: [], segment: { type: "thin-pool" } },
       thinPool: { dataPercent: 1, metadataPercent: 1, metadataSize: 1n, health: "" },
     },
   ],

@@ -7,12 +7,12 @@
 import { copyRange, type SourceFacts } from "../lvm/copy_source.ts";
 import { type ErrorKind, StorageError } from "../lvm/error.ts";
 import type { FilesystemType } from "../lvm/filesystem.ts";
-import type { GroupCapacity, GroupMatcher } from "../lvm/groups.ts";
+import type { GroupCapacity } from "../lvm/groups.ts";
 import { type IoLimits, isLimited } from "../lvm/io_limits.ts";
 import type { VolumeId } from "../lvm/ids.ts";
 import { formatBytes, formatQuantity, type SizeRange } from "../lvm/size.ts";
 import { type ContentSource, describeSource } from "../lvm/tags.ts";
-import type { ThinWish } from "../lvm/thin.ts";
+import type { CapacityRequest } from "../lvm/volume.ts";
 import { type ApiClient, isConflict, isNotFound } from "./client.ts";
 import type { Informer } from "./informer.ts";
 import { LVM_VOLUME_FINALIZER, type LvmNode, type LvmSnapshot, type LvmVolume, lvmVolumes } from "./lvm_objects.ts";
@@ -206,9 +206,9 @@ export class ClusterVolumes {
     return Promise.resolve(ours.map(stored).sort((a, b) => a.id < b.id ? -1 : 1));
   }
 
-  /** What groups that match could still take, on the node or, without one, on all of them; of thin volumes, if so wished. */
-  capacity(groups: GroupMatcher, nodeId?: string, thin?: ThinWish): Promise<GroupCapacity> {
-    return Promise.resolve(nodeCapacity(groups, this.#rooms.list(nodeId), thin));
+  /** What groups could still take of such volumes, on the node or, without one, on all of them. */
+  capacity(wanted: CapacityRequest, nodeId?: string): Promise<GroupCapacity> {
+    return Promise.resolve(nodeCapacity(wanted, this.#rooms.list(nodeId)));
   }
 
   /**

@@ -78,6 +78,11 @@ export interface NodeMade<S extends NodeMadeStatus = NodeMadeStatus> extends Kub
   status?: S;
 }
 
+/** How a volume is laid out on disks, when it is not linear. Sizes are quantities. */
+export type LayoutSpec =
+  | { type: "raid1"; mirrors: number }
+  | { type: "striped" | "raid10" | "raid5" | "raid6"; stripes: number; stripeSize: string };
+
 /** What is wanted of a volume. Sizes are quantities. */
 export interface LvmVolumeSpec {
   driverName: string;
@@ -92,6 +97,7 @@ export interface LvmVolumeSpec {
   mkfsOptions?: string[];
   shared: boolean;
   erase: Erasure;
+  layout?: LayoutSpec;
   /** Limits of its IO, as its parameters say them. */
   ioLimits?: Record<string, string>;
   /** Whether it takes its space out of a thin pool, as it is written; no, when absent. */
@@ -155,6 +161,8 @@ export interface NodeVolumeGroup {
   writeable: boolean;
   allocationPolicy?: string;
   metadata?: { size: string; free: string };
+  /** Its disks, and what of them LVM would give to a volume now. Agents that know linear volumes alone do not tell. */
+  disks?: { uuid: string; free: string }[];
   /** The volumes of the driver whose LVs `free` does not count, by the names of their LVMVolumes. */
   volumes?: { name: string; size: string }[];
   thinPools?: NodeThinPool[];

@@ -177,6 +177,7 @@ function accountOf(group: SurveyedGroup, driver: string, overcommit: bigint): No
     missingPVs: missingPvs,
     writeable,
     metadata: { size: formatQuantity(metadataSize), free: formatQuantity(metadataFree) },
+    disks: pvs.map(({ uuid, free }) => ({ uuid, free: formatQuantity(free) })),
     volumes: lvs.flatMap(({ tags, size }) => {
       const id = ownedVolumeId(driver, tags);
       return id === undefined ? [] : [{ name: id, size: formatQuantity(size) }];

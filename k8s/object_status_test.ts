@@ -58,6 +58,7 @@ Deno.test("groupHealth() is well with all disks, and otherwise tells how many ar
     writeable: true,
     tags: [],
     disks: [],
+    pvs: [],
     answers: true,
     lvs: [],
   };

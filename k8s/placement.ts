@@ -5,8 +5,9 @@
  */
 
 import { StorageError } from "../lvm/error.ts";
-import { candidates, capacity, compare, type GroupCapacity, type GroupMatcher } from "../lvm/groups.ts";
-import { roomsFor, type ThinWish } from "../lvm/thin.ts";
+import { candidates, capacity, compare, type GroupCapacity } from "../lvm/groups.ts";
+import { roomsFor } from "../lvm/thin.ts";
+import type { CapacityRequest } from "../lvm/volume.ts";
 import type { NodeRoom } from "./rooms.ts";
 import type { NamedRequest } from "./volume_spec.ts";
 
@@ -39,7 +40,8 @@ export function chooseNode(request: NamedRequest, choice: NodeChoice, nodes: rea
   const refusals: StorageError[] = [];
   const fitting = possible.flatMap(({ name, groups }) => {
     try {
-      const [best] = candidates(roomsFor(groups, request.thin), request.groups, request.range, request.preference);
+      const { groups: wanted, range, preference, layout, thin } = request;
+      const [best] = candidates(roomsFor(groups, thin), wanted, range, preference, layout);
       return best === undefined ? [] : [{ name, free: best.group.free }];
     } catch (error) {
       if (!(error instanceof StorageError)) throw error;
@@ -58,7 +60,10 @@ export function chooseNode(request: NamedRequest, choice: NodeChoice, nodes: rea
   return first!.name;
 }
 
-/** What groups of the nodes that match could still take; of thin volumes, if so wished. */
-export function nodeCapacity(wanted: GroupMatcher, nodes: readonly NodeRoom[], thin?: ThinWish): GroupCapacity {
-  return capacity(nodes.flatMap(({ groups }) => roomsFor(groups, thin)), wanted);
+/** What groups of the nodes could still take of such volumes. */
+export function nodeCapacity(
+  { groups: wanted, layout, thin }: CapacityRequest,
+  nodes: readonly NodeRoom[],
+): GroupCapacity {
+  return capacity(nodes.flatMap(({ groups }) => roomsFor(groups, thin)), wanted, layout);
 }

@@ -1,3 +1,4 @@
+import { LINEAR } from "../lvm/layout.ts";
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { type ErrorKind, StorageError } from "../lvm/error.ts";
 import { ANY_GROUP, exactly, type GroupPreference } from "../lvm/groups.ts";
@@ -21,6 +22,7 @@ function node(name: string, ...groups: (Partial<NodeVolumeGroup> & { free: strin
     snapshotCount: 0,
     missingPVs: 0,
     writeable: true,
+    pvs: [],
     ...group,
   }));
   return nodeRoom({ metadata: { name }, spec: { driverName: "d" }, status: { volumeGroups } }, [], () => ANY_GROUP);
@@ -28,7 +30,7 @@ function node(name: string, ...groups: (Partial<NodeVolumeGroup> & { free: strin
 
 function request(range: SizeRange, preference: GroupPreference = "leastFree", groups = ANY_GROUP): NamedRequest {
   const content = { state: "raw" } as const;
-  const fixed = { content, mkfsOptions: [], shared: true, erase: "none" } as const;
+  const fixed = { content, mkfsOptions: [], shared: true, erase: "none", layout: LINEAR } as const;
   return { id: volumeIdOf("pvc-1"), name: "pvc-1", range, preference, groups, ...fixed };
 }
 
@@ -100,11 +102,15 @@ Deno.test("nodeCapacity() adds up what matches of the nodes", () => {
   );
   const nodes = [one, node("b", { free: "3Gi" })];
   const GiB = 1n << 30n;
-  assertEquals(nodeCapacity(ANY_GROUP, nodes), { available: 6n * GiB, largest: 3n * GiB, smallest: MiB });
-  assertEquals(nodeCapacity(exactly("data"), [one]), {
+  assertEquals(nodeCapacity({ groups: ANY_GROUP, layout: LINEAR }, nodes), {
+    available: 6n * GiB,
+    largest: 3n * GiB,
+    smallest: MiB,
+  });
+  assertEquals(nodeCapacity({ groups: exactly("data"), layout: LINEAR }, [one]), {
     available: 2n * GiB,
     largest: 2n * GiB,
     smallest: 4n * MiB,
   });
-  assertEquals(nodeCapacity(ANY_GROUP, []), { available: 0n, largest: 0n, smallest: 0n });
+  assertEquals(nodeCapacity({ groups: ANY_GROUP, layout: LINEAR }, []), { available: 0n, largest: 0n, smallest: 0n });
 });

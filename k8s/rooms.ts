@@ -15,6 +15,7 @@
 
 import { StorageError } from "../lvm/error.ts";
 import { candidates, compare, type GroupMatcher } from "../lvm/groups.ts";
+import { bytesPerDisk, disksWanted, type Layout, LINEAR } from "../lvm/layout.ts";
 import { parseQuantity, roundUp } from "../lvm/size.ts";
 import {
   DEFAULT_OVERCOMMIT,
@@ -28,6 +29,7 @@ import {
   type ThinWish,
 } from "../lvm/thin.ts";
 import type { Informer } from "./informer.ts";
+import { layoutOfSpec } from "./layout_spec.ts";
 import type { LvmNode, LvmVolume, NodeVolumeGroup } from "./lvm_objects.ts";
 import { actualSize, thinWishOf, volumeRequestOf } from "./volume_spec.ts";
 
@@ -47,6 +49,7 @@ interface Draft extends PooledGroup {
   free: bigint;
   pending: bigint;
   readonly pools: { name: string; free: bigint }[];
+  readonly pvs: { free: bigint }[];
 }
 
 /**
@@ -65,10 +68,10 @@ export function nodeRoom(
   const pending = volumes.filter((volume) => sizeToBe(volume) > listed(volume));
   const take = (group: Draft | undefined, volume: LvmVolume) => {
     if (group === undefined) return;
-    const bytes = roundUp(sizeToBe(volume), group.extentSize) - listed(volume);
+    const [has, wanted] = [listed(volume), sizeToBe(volume)];
     const thin = unlessRefused(() => thinWishOf(volume));
-    if (thin === undefined) takeFrom(group, bytes);
-    else takeFromPool(group, thin, bytes);
+    if (thin === undefined) takeFrom(group, layoutOfSpec(volume.spec.layout), has, wanted);
+    else takeFromPool(group, thin, roundUp(wanted, group.extentSize) - has);
   };
   const isDecided = ({ status }: LvmVolume) => status?.volumeGroup !== undefined;
   for (const volume of pending.filter(isDecided)) {
@@ -168,6 +171,17 @@ function sizeToBe(volume: LvmVolume): bigint {
   return wanted > has ? wanted : has;
 }
 
+/** Takes from the disks what a volume will: of the roomiest, as its agent does. What LVM does with a linear one is near that. */
+function takeFromDisks(disks: { free: bigint }[], layout: Layout, perDisk: bigint): void {
+  const roomiest = [...disks].sort((a, b) => compare(b.free, a.free));
+  let rest = perDisk;
+  for (const disk of layout.type === "linear" ? roomiest : roomiest.slice(0, disksWanted(layout))) {
+    const taken = disk.free < rest ? disk.free : rest;
+    disk.free -= taken;
+    if (layout.type === "linear") rest -= taken;
+  }
+}
+
 /** How much of a volume a report lists. Agents used to list nothing: of theirs, what was made is taken as counted. */
 function listedSizes(reported: readonly NodeVolumeGroup[]): (volume: LvmVolume) => bigint {
   if (reported.some(({ volumes }) => volumes === undefined)) return (volume) => actualSize(volume) ?? 0n;
@@ -177,9 +191,14 @@ function listedSizes(reported: readonly NodeVolumeGroup[]): (volume: LvmVolume) 
   return ({ metadata: { name } }) => sizes.get(name) ?? 0n;
 }
 
-function takeFrom(group: Draft, bytes: bigint): void {
+/** A volume of so many bytes takes of its group what it needs to grow to others. */
+function takeFrom(group: Draft, layout: Layout, has: bigint, wanted: bigint): void {
+  const perDisk = bytesPerDisk(layout, wanted, group.extentSize) -
+    (has === 0n ? 0n : bytesPerDisk(layout, has, group.extentSize));
+  const bytes = perDisk * BigInt(disksWanted(layout));
   group.free = group.free > bytes ? group.free - bytes : 0n;
   group.pending += bytes;
+  takeFromDisks(group.pvs, layout, perDisk);
 }
 
 /** A thin volume takes of what its pool may promise. A pool that is yet to be made for it takes of its group first. */
@@ -190,13 +209,13 @@ function takeFromPool(group: Draft, thin: ThinWish, bytes: bigint): void {
     if (thin.pool !== undefined) return; // its agent will refuse it
     pool = { name, free: newPoolPromise(group, thin) };
     group.pools.push(pool);
-    takeFrom(group, newPoolFootprint(newPoolBytes(group, thin), group.extentSize));
+    takeFrom(group, LINEAR, 0n, newPoolFootprint(newPoolBytes(group, thin), group.extentSize));
   }
   pool.free = pool.free > bytes ? pool.free - bytes : 0n;
 }
 
 function draftOf(
-  { name, free, extentSize, missingPVs, writeable, thinPools = [] }: NodeVolumeGroup,
+  { name, free, extentSize, missingPVs, writeable, disks = [], thinPools = [] }: NodeVolumeGroup,
   overcommit: bigint,
 ): Draft {
   return {
@@ -209,6 +228,7 @@ function draftOf(
     missingPvs: missingPVs,
     writeable,
     answers: true,
+    pvs: disks.map(({ free }) => ({ free: parseQuantity(free) ?? 0n })),
     pending: 0n,
   };
 }
@@ -220,8 +240,8 @@ function draftOf(
 function likelyGroup(groups: readonly Draft[], volume: LvmVolume, parseGroups: ParseGroups): Draft | undefined {
   const request = unlessRefused(() => volumeRequestOf(volume, parseGroups));
   if (request === undefined) return undefined;
-  const { groups: wanted, range, preference, thin } = request;
-  const [best] = unlessRefused(() => candidates(roomsFor(groups, thin), wanted, range, preference)) ?? [];
+  const { groups: wanted, range, preference, layout, thin } = request;
+  const [best] = unlessRefused(() => candidates(roomsFor(groups, thin), wanted, range, preference, layout)) ?? [];
   if (best !== undefined) return groups.find(({ name }) => name === best.group.name);
   return groups.filter(({ name }) => wanted.matches(name)).sort((a, b) => compare(b.free, a.free))[0];
 }

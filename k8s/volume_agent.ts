@@ -18,7 +18,7 @@ import { LVM_VOLUME_FINALIZER, type LvmVolume, lvmVolumes, type LvmVolumeStatus 
 import { type AgentOptions, isAnswered, ObjectAgent } from "./object_agent.ts";
 import { lostStatus } from "./object_status.ts";
 import { volumeRequestOf, wantedRange } from "./volume_spec.ts";
-import { limitsConditions, madeStatus } from "./volume_status.ts";
+import { limitsConditions, madeStatus, REDUNDANT } from "./volume_status.ts";
 
 /** What {@linkcode VolumeAgent} needs. */
 export interface VolumeAgentOptions extends AgentOptions<LvmVolume> {
@@ -114,8 +114,20 @@ export class VolumeAgent {
     }
   }
 
+  /** The status of a volume that is there. When it stops to be redundant, or is again, people are told. */
   #made(object: LvmVolume, volume: Volume): LvmVolumeStatus {
-    return madeStatus(object, volume, this.#options.limiter.stateOf(volume.id));
+    const { events, limiter } = this.#options;
+    const status = madeStatus(object, volume, limiter.stateOf(volume.id));
+    const [before, now] = [object.status, status].map((each) =>
+      each?.conditions?.find(({ type }) => type === REDUNDANT)
+    );
+    if (now === undefined || now.reason === before?.reason) return status;
+    if (now.status === "False") {
+      events.record(object, now.reason === "Rebuilding" ? "Normal" : "Warning", now.reason, now.message);
+    } else if (before?.status === "False") {
+      events.record(object, "Normal", "Redundant", now.message);
+    }
+    return status;
   }
 
   /** Says how far a volume is filled; that goes on by itself, and has its turn come again. */

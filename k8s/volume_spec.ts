@@ -8,11 +8,13 @@ import { StorageError } from "../lvm/error.ts";
 import { ANY_GROUP, type GroupMatcher } from "../lvm/groups.ts";
 import { IO_LIMIT_PARAMETERS, type IoLimits, isLimited, readIoLimits, writeIoLimits } from "../lvm/io_limits.ts";
 import { parseSnapshotId, parseVolumeId } from "../lvm/ids.ts";
+import { describeLayout, isSameLayout } from "../lvm/layout.ts";
 import { formatBytes, formatQuantity, parseQuantity, type SizeRange } from "../lvm/size.ts";
 import { formatStoreSize, parseStoreSize } from "../lvm/store_size.ts";
 import { type ContentSource, describeSource } from "../lvm/tags.ts";
 import { DEFAULT_POOL_SIZE, type ThinWish } from "../lvm/thin.ts";
 import type { VolumeRequest } from "../lvm/volume.ts";
+import { layoutOfSpec, layoutSpecOf } from "./layout_spec.ts";
 import { LVM_GROUP, LVM_VOLUME_FINALIZER, type LvmVolume, type LvmVolumeSpec } from "./lvm_objects.ts";
 
 /** A request with the name that it came under. */
@@ -30,6 +32,7 @@ export interface Placement {
 export function lvmVolumeFor(request: NamedRequest, { driver, nodeName }: Placement): LvmVolume {
   const { id, name, range, groups, preference, content, mkfsOptions, shared, erase, limits = {}, thin, source } =
     request;
+  const layout = layoutSpecOf(request.layout);
   const spec: LvmVolumeSpec = {
     driverName: driver,
     requestName: name,
@@ -43,6 +46,7 @@ export function lvmVolumeFor(request: NamedRequest, { driver, nodeName }: Placem
     ...(mkfsOptions.length === 0 ? {} : { mkfsOptions: [...mkfsOptions] }),
     shared,
     erase,
+    ...(layout && { layout }),
     ...(isLimited(limits) ? { ioLimits: writeIoLimits(limits) } : {}),
     ...(thin === undefined ? {} : thinSpec(thin)),
     ...(source === undefined ? {} : { source: { [source.of]: source.id } }),
@@ -78,6 +82,7 @@ export function volumeRequestOf(object: LvmVolume, parseGroups: (list: string) =
     mkfsOptions: spec.mkfsOptions ?? [],
     shared: spec.shared,
     erase: spec.erase,
+    layout: layoutOfSpec(spec.layout),
     ...(thin && { thin }),
     ...(spec.source === undefined ? {} : { source: sourceOf(object)! }),
   };
@@ -155,12 +160,15 @@ export function requireSatisfying(
   const size = actualSize(object) ?? wantedRange(object).required;
   const mode = request.content.state === "raw" ? "Block" : request.content.type;
   const itsMode = spec.volumeMode === "Block" ? "Block" : spec.fsType;
+  const layout = layoutOfSpec(spec.layout);
   const differs = size < required || (limit !== undefined && size > limit)
     ? `it has ${formatBytes(size)}, asked for is ${formatBytes(required)}${
       limit === undefined ? "" : ` to ${formatBytes(limit)}`
     }`
     : mode !== itsMode
     ? `it is for ${itsMode}, asked for is ${mode}`
+    : !isSameLayout(layout, request.layout)
+    ? `it is ${describeLayout(layout)}, asked for is ${describeLayout(request.layout)}`
     : status?.volumeGroup !== undefined && !request.groups.matches(status.volumeGroup)
     ? `it is in volume group ${status.volumeGroup}, asked for is ${request.groups}`
     : kindOf(thinWishOf(object)) !== kindOf(request.thin)

@@ -40,6 +40,8 @@ Deno.test("a request comes back from its object as it was, whatever the volume i
     { thin: { poolSize: { percent: 80n } } },
     { thin: { poolSize: { bytes: GiB } } },
     { thin: { pool: "mine", poolSize: { percent: 80n } } },
+    { layout: { type: "raid1", mirrors: 2 } },
+    { layout: { type: "raid5", stripes: 3, stripeSize: 131072n } },
   ];
   for (const more of contents) {
     const wanted = request(more);
@@ -59,7 +61,7 @@ Deno.test("the object says whose and where the volume is, and is kept until its 
     "pvc-1",
     "1Gi",
   ]);
-  const absent = ["limit", "volumeGroups", "mkfsOptions"].filter((field) => field in spec);
+  const absent = ["limit", "volumeGroups", "mkfsOptions", "layout"].filter((field) => field in spec);
   assertEquals(absent, [], "what was not asked for does not stand there");
   assert(!("fsType" in back(request({ content: { state: "raw" } })).object.spec));
 });

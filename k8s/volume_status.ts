@@ -4,6 +4,7 @@
  * @module
  */
 
+import { redundancyOf } from "../lvm/redundancy.ts";
 import type { LogicalVolume, VolumeGroup } from "../lvm/report.ts";
 import { formatQuantity } from "../lvm/size.ts";
 import type { LimitsState } from "../lvm/io_limiter.ts";
@@ -15,6 +16,9 @@ import { wantedRange } from "./volume_spec.ts";
 
 /** The condition which says whether the volume's limits hold for the pods that have it; absent while none has. */
 const LIMITS = "IOLimited";
+
+/** The type of the condition that says whether a volume would survive the loss of a disk. */
+export const REDUNDANT = "Redundant";
 
 /** Whether a volume, its group and its thin pool, if it is in one, are fit for use. */
 function volumeHealth(lv: LogicalVolume, group: VolumeGroup): Finding {
@@ -53,7 +57,22 @@ export function madeStatus(
     conditions: limitsConditions(object, limits, {
       Ready: { status: "True", reason: "Made", message: "its logical volume is there" },
       Healthy: volumeHealth(lv, group),
+      ...redundancyHealth(lv, group),
     }),
+  };
+}
+
+/** The condition of a volume with redundancy alone: whether it would survive the loss of a disk. */
+function redundancyHealth(lv: LogicalVolume, group: VolumeGroup): Readonly<Record<string, Finding>> {
+  const redundancy = redundancyOf(lv, group);
+  if (redundancy === undefined) return {};
+  const { state, redundant, message, remedy } = redundancy;
+  return {
+    [REDUNDANT]: {
+      status: redundant ? "True" : "False",
+      reason: state,
+      message: remedy === undefined ? message : `${message}. ${remedy}`,
+    },
   };
 }
 

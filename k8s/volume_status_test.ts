@@ -67,3 +67,29 @@ Deno.test("madeStatus() keeps the error of a growth until the size is there, or 
   assertEquals(errorOf(64n * MiB, 1), undefined, "it was about what was wanted before");
   assertEquals(errorOf(32n * MiB, 2), undefined, "what is wanted is there");
 });
+
+Deno.test("madeStatus() of a RAID volume says whether it would survive the loss of a disk, and what to do if not", async () => {
+  const machine = new FakeMachine();
+  const group = machine.addGroup("data", 1n << 30n, 4n << 20n, 2);
+  const size = ["--size", `${32 << 20}b`, "--name", "vol-1", "data"];
+  await machine.run({
+    program: "lvm",
+    args: ["lvcreate", "--type", "raid1", "--mirrors", "1", ...size],
+    mutates: true,
+  });
+  const redundant = async () => {
+    const [reported] = parseReport((await machine.run(REPORT_COMMAND)).stdout);
+    const tags = { id, content: { state: "raw" }, mkfsOptions: [], shared: true, erase: "zero" } as const;
+    const [lv] = reported!.lvs;
+    const status = madeStatus(object(30n * MiB), { id, size: lv!.size, tags, lv: lv!, group: reported!, used: false });
+    const condition = status.conditions?.find(({ type }) => type === "Redundant");
+    return [condition?.status, condition?.reason, condition?.message] as const;
+  };
+  assertEquals((await redundant()).slice(0, 2), ["True", "InSync"]);
+  group.lvs[0]!.raid!.dropped = true;
+  const [status, reason, message] = await redundant();
+  assertEquals([status, reason], ["False", "RefreshNeeded"]);
+  assert(message?.includes("lvchange --refresh data/vol-1"), message);
+  group.missingPvs = 1;
+  assertEquals((await redundant()).slice(0, 2), ["False", "Degraded"]);
+});

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { activation } from "./activation.ts";
 import { cutBytes, deadCuts, type Place } from "./copy_source.ts";
 import { type CopyState, type CopyStep, sourceBytes } from "./copy_step.ts";
 import { describeSignatures, readSignatures, requireBlank, verifyDevice } from "./device.ts";
@@ -138,8 +139,10 @@ export async function discard(cut: Place, hands: CopyHands): Promise<void> {
 }
 
 async function activate(place: Place, hands: CopyHands): Promise<void> {
+  const { lv, group } = place;
   // what a command that was killed left suspended would hang whoever touches it
-  await change(hands, place, place.lv.suspended ? ["--refresh"] : ["--activate", "y"]);
+  if (lv.suspended) return await change(hands, place, ["--refresh"]);
+  await hands.lvm.change(group, activation(hands.driver, group, lv));
 }
 
 async function copyPiece(

@@ -15,6 +15,7 @@ import {
   type ContentSource,
   cutOf,
   describeSource,
+  hasSourceData,
   ownedVolumeId,
   parseVolumeTags,
 } from "./tags.ts";
@@ -103,8 +104,8 @@ export function groupsBesideCut(groups: readonly VolumeGroup[], original: Place,
 
 /** The volumes of the driver that are being filled, by what a report says. */
 export function copiesIn(driver: string, groups: readonly VolumeGroup[]): { id: VolumeId; source: ContentSource }[] {
-  return groups.flatMap(({ lvs }) => lvs).flatMap(({ tags }) => {
-    if (ownedVolumeId(driver, tags) === undefined) return [];
+  return groups.flatMap(({ lvs }) => lvs).flatMap(({ tags, halfMade }) => {
+    if (ownedVolumeId(driver, tags) === undefined || (halfMade && !hasSourceData(tags))) return [];
     const { id, source, copied } = readable(driver, tags) ?? {};
     return id === undefined || source === undefined || copied === undefined ? [] : [{ id, source }];
   });

@@ -6,6 +6,8 @@
 
 import { type CheckResult, type Finding, findingsOf, NO_REPORT, type Reading, said, unread } from "./finding.ts";
 import type { GroupMatcher } from "./groups.ts";
+import { redundancyOf } from "./redundancy.ts";
+import type { LogicalVolume } from "./report.ts";
 import { formatBytes } from "./size.ts";
 import type { Survey, SurveyedGroup } from "./survey.ts";
 
@@ -81,6 +83,7 @@ function sicknesses(group: SurveyedGroup, systemId: string): Finding[] {
   const { name } = group;
   const findings: Finding[] = [];
   if (group.missingPvs > 0) findings.push(missingDisks(group));
+  findings.push(...group.lvs.flatMap((lv) => unredundant(lv, group)));
   if (group.exported) findings.push(error(name, "it is exported: no host uses it", `vgimport ${name}`));
   else if (!group.writeable) {
     findings.push(error(name, "it is read-only: nothing in it can be made, grown or deleted"));
@@ -106,7 +109,18 @@ function sicknesses(group: SurveyedGroup, systemId: string): Finding[] {
   return findings;
 }
 
-function missingDisks({ name, pvs, missingPvs, partialLvs }: SurveyedGroup): Finding {
+/** A volume that was made to survive the loss of a disk, and would not. */
+function unredundant(lv: LogicalVolume, group: SurveyedGroup): Finding[] {
+  const { info, warning, error } = findingsOf("groups");
+  const redundancy = redundancyOf(lv, group);
+  if (redundancy === undefined || redundancy.state === "InSync") return [];
+  const { state, message, remedy } = redundancy;
+  const tell = state === "Rebuilding" ? info : state === "Broken" ? error : warning;
+  return [tell(`${group.name}/${lv.name}`, `${lv.segment.type}: ${message}`, remedy)];
+}
+
+function missingDisks({ name, pvs, missingPvs, lvs }: SurveyedGroup): Finding {
+  const partialLvs = lvs.filter(({ health }) => health === "partial").map((lv) => lv.name);
   const uuids = pvs.filter(({ missing }) => missing).map(({ uuid }) => uuid).join(", ");
   const on = partialLvs.length === 0 ? "no volume is on them" : `on them are ${partialLvs.join(", ")}`;
   return findingsOf("groups").error(

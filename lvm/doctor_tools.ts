@@ -117,16 +117,20 @@ interface Target {
   readonly name: string;
   readonly module: string;
   readonly use: string;
+  /** Whether a host can do without: not every host has volumes of the kind. */
+  readonly optional?: boolean;
 }
 
 const TARGETS: readonly Target[] = [
   { name: "linear", module: "dm-mod", use: "volumes" },
   { name: "snapshot", module: "dm-snapshot", use: "snapshots" },
   { name: "snapshot-origin", module: "dm-snapshot", use: "snapshots" },
+  { name: "striped", module: "dm-mod", use: "volumes" },
+  { name: "raid", module: "dm-raid", use: "RAID volumes", optional: true },
 ];
 
-/** Targets that not every driver needs: of thin volumes, and of layouts that volumes do not have yet. Worth a word. */
-const FURTHER_TARGETS = ["thin-pool", "raid"];
+/** A target that not every driver needs, that of thin volumes: worth a word where it is there. */
+const FURTHER_TARGETS = ["thin-pool"];
 
 /** A module that every kernel has for which there are modules at all: without it, the modules cannot be seen from here. */
 const ALWAYS = "dm-mod";
@@ -174,9 +178,14 @@ export function checkKernel({ targets, modules, version, root }: KernelReadings)
     }
     // in a container the kernel may find on the host what cannot be seen here
     if (!loadable.has(ALWAYS)) {
-      return warning(module, `not loaded (${names}), and the kernel's modules are not here`, load);
+      return (lacking[0]!.optional ? info : warning)(
+        module,
+        `not loaded (${names}), and the kernel's modules are not here`,
+        load,
+      );
     }
     const install = `${load}; if there is none, install the kernel's package of further modules`;
+    if (lacking[0]!.optional) return info(module, `the kernel has no such module: there can be no ${use}`, install);
     return error(module, `the kernel lacks ${names} and has no such module: there can be no ${use}`, install);
   });
   const further = FURTHER_TARGETS.filter((name) => targets.value.has(name));

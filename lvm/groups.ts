@@ -5,6 +5,20 @@
  */
 
 import { StorageError } from "./error.ts";
+import {
+  bytesPerDisk,
+  describeLayout,
+  describeRoom,
+  type DiskRoom,
+  disksFor,
+  type Layout,
+  type LayoutRoom,
+  layoutRoom,
+  LINEAR,
+  rawBytes,
+  sizeStep,
+  takesStripes,
+} from "./layout.ts";
 import type { VolumeGroup } from "./report.ts";
 import { formatBytes, sizeInExtents, type SizeRange } from "./size.ts";
 
@@ -24,6 +38,8 @@ export type GroupPreference = "leastFree" | "mostFree";
 /** What it takes to know of a group to choose it. */
 export interface GroupRoom
   extends Pick<VolumeGroup, "name" | "free" | "extentSize" | "missingPvs" | "writeable" | "answers"> {
+  /** Its disks; none where they are not known, and then it takes nothing but linear volumes. */
+  readonly pvs: readonly DiskRoom[];
   /** What is not free because volumes that were asked for will yet take it, in bytes; nothing by default. */
   readonly pending?: bigint;
   /** What its free space is for messages, when it is not simply that: what a thin pool in it may still promise. */
@@ -34,7 +50,7 @@ export interface GroupRoom
 export interface Candidate<G extends GroupRoom = VolumeGroup> {
   /** The group. */
   readonly group: G;
-  /** The requested size in whole extents of the group. */
+  /** The requested size in whole extents of the group, the same on each disk. */
   readonly size: bigint;
 }
 
@@ -81,6 +97,7 @@ export function candidates<G extends GroupRoom>(
   wanted: GroupMatcher,
   range: SizeRange,
   preference: GroupPreference,
+  layout: Layout = LINEAR,
 ): Candidate<G>[] {
   const matching = groups.filter((group) => wanted.matches(group.name));
   if (matching.length === 0) {
@@ -92,37 +109,62 @@ export function candidates<G extends GroupRoom>(
     );
   }
   const fitting = matching.filter(usable)
-    .map((group) => ({ group, size: sizeInExtents(range, group.extentSize) }))
-    .filter(({ group, size }) => size <= group.free);
+    .map((group) => ({ group, size: sizeInExtents(range, sizeStep(layout, group.extentSize)) }))
+    .filter(({ group, size }) => fits(layout, size, group));
   if (fitting.length === 0) {
+    const accounts = matching.map((group) => account(group, range, layout)).join(", ");
     throw new StorageError(
       "NoSpace",
-      `choosing a volume group for ${formatBytes(range.required)}: no room in ${matching.map(account).join(", ")}`,
+      `choosing a volume group for ${formatBytes(range.required)}: no room in ${accounts}`,
     );
   }
   const sign = preference === "leastFree" ? 1 : -1;
   return fitting.sort((a, b) => sign * compare(a.group.free, b.group.free) || compare(a.group.name, b.group.name));
 }
 
-/** What the matching groups could still take: all their free space, and the largest single volume, in bytes. */
+/** What the matching groups could still take of a layout: all volumes together, and the largest single one, in bytes. */
 export function capacity(
   groups: readonly GroupRoom[],
   wanted: GroupMatcher,
+  layout: Layout = LINEAR,
 ): GroupCapacity {
-  const free = groups.filter((group) => wanted.matches(group.name) && usable(group));
+  const rooms = groups.filter((group) => wanted.matches(group.name) && usable(group))
+    .map((group) => roomIn(layout, group));
   return {
-    available: free.reduce((sum, group) => sum + group.free, 0n),
-    largest: free.reduce((most, group) => group.free > most ? group.free : most, 0n),
-    smallest: free.reduce((least, group) => group.extentSize < least || least === 0n ? group.extentSize : least, 0n),
+    available: rooms.reduce((sum, { available }) => sum + available, 0n),
+    largest: rooms.reduce((most, { largest }) => largest > most ? largest : most, 0n),
+    smallest: rooms.reduce((least, { step }) => step < least || least === 0n ? step : least, 0n),
   };
 }
 
-function account(group: GroupRoom): string {
+/** A linear volume is laid on whatever is free, on several disks if need be. */
+function fits(layout: Layout, size: bigint, group: GroupRoom): boolean {
+  const { free, extentSize } = group;
+  if (layout.type === "linear") return size <= free;
+  // not all that is free on disks need be free for this volume: what copying it takes will be anywhere
+  return takesStripes(layout, extentSize) && disksFor(layout, size, group) !== undefined &&
+    rawBytes(layout, size, extentSize) <= free;
+}
+
+function roomIn(layout: Layout, { free, pvs, extentSize }: GroupRoom): LayoutRoom {
+  if (layout.type === "linear") return { available: free, largest: free, step: extentSize };
+  return layoutRoom(layout, pvs, extentSize);
+}
+
+function account(group: GroupRoom, range: SizeRange, layout: Layout): string {
   if (!group.answers) return `${group.name} (it does not answer)`;
   if (group.missingPvs > 0) return `${group.name} (${group.missingPvs} of its disks are missing)`;
   if (!group.writeable) return `${group.name} (read-only or exported)`;
   const pending = group.pending ? `, ${formatBytes(group.pending)} more for volumes that are being made` : "";
+  if (layout.type !== "linear") return `${group.name} (${accountOfDisks(group, range, layout)}${pending})`;
   return `${group.name} (${formatBytes(group.free)} ${group.freeIs ?? "free"}${pending})`;
+}
+
+function accountOfDisks({ pvs, extentSize }: GroupRoom, { required }: SizeRange, layout: Layout): string {
+  if (!takesStripes(layout, extentSize)) {
+    return `${describeLayout(layout)} does not fit its extents of ${formatBytes(extentSize)}`;
+  }
+  return describeRoom(layout, bytesPerDisk(layout, required, extentSize), pvs);
 }
 
 /** How two values are sorted. */

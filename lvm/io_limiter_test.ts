@@ -7,6 +7,7 @@ import { StorageError } from "./error.ts";
 import { type VolumeId, volumeIdOf } from "./ids.ts";
 import { IoLimiter, type LimitingOptions, type LimitsState, podOf } from "./io_limiter.ts";
 import type { IoLimits } from "./io_limits.ts";
+import { LINEAR } from "./layout.ts";
 import { Lvm } from "./lvm.ts";
 import { Upkeep } from "./upkeep.ts";
 import { Volumes } from "./volumes.ts";
@@ -39,6 +40,7 @@ async function scene(limits: IoLimits, options: LimitingOptions = {}) {
     mkfsOptions: [],
     shared: true,
     erase: "zero",
+    layout: LINEAR,
     limits,
   });
   const errors: unknown[] = [];

@@ -19,6 +19,8 @@ import { parseReport, REPORT_COMMAND, type VolumeGroup } from "./report.ts";
 const REFUSALS: readonly [RegExp, ErrorKind][] = [
   [/insufficient free space/i, "NoSpace"],
   [/insufficient suitable .*allocatable extents/i, "NoSpace"],
+  [/no specified PVs have space available/i, "NoSpace"],
+  [/number of stripes .* must not exceed number of physical volumes/i, "NoSpace"],
   [/too large for circular buffer|metadata .*is too large/i, "NoSpace"],
   [/free space in thin pool .* reached threshold/i, "NoSpace"],
   [/already exists in volume group/i, "AlreadyExists"],
@@ -26,6 +28,8 @@ const REFUSALS: readonly [RegExp, ErrorKind][] = [
   [/is used by another device|in use: not deactivating|is in use/i, "InUse"],
   [/only while inactive/i, "InUse"],
   [/does not accept LV type/i, "FailedPrecondition"],
+  [/cannot change VG .* while PVs are missing/i, "FailedPrecondition"],
+  [/required device-mapper target\(s\) not detected/i, "FailedPrecondition"],
   [/failed to find logical volume|volume group ".*" not found/i, "NotFound"],
 ];
 

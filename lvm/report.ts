@@ -11,6 +11,48 @@
 import type { Command } from "./exec.ts";
 import { array, integer, natural, object, parseJson, text } from "./json.ts";
 
+/** How an LV is laid out, as its first segment says (lvs(8), segtype and so on). */
+export interface Segment {
+  /** `linear`, `striped`, `raid1`, `raid5` and so on. */
+  readonly type: string;
+  /** Over how many disks it goes, those for redundancy included; 1 for `linear`. */
+  readonly stripes: number;
+  /** What stands on one disk before the next one's turn, in bytes; 0 where there are no stripes. */
+  readonly stripeSize: bigint;
+}
+
+/** A piece of a disk that an LV has. */
+export interface Piece {
+  /** The part of the LV that it belongs to, as LVM calls it: `rimage_0`, `rmeta_1`, `tdata`; empty for an LV without parts. */
+  readonly part: string;
+  /** The UUID of the disk. */
+  readonly disk: string;
+  /** Its size in bytes. */
+  readonly size: bigint;
+}
+
+/** What the kernel says of a RAID LV that is active (lvmraid(7)). */
+export interface RaidState {
+  /** What is being done to it: `idle`, `resync`, `recover`, `check`, `repair` and so on. */
+  readonly action: string;
+  /** How much of it is in sync, in percent. */
+  readonly syncPercent: number;
+  /** How many differences the last check found, in sectors. */
+  readonly mismatches: number;
+}
+
+/** A disk of a group (pvs(8)); sizes in bytes. */
+export interface PhysicalVolume {
+  /** Its path; `[unknown]` while LVM cannot find it. */
+  readonly path: string;
+  /** Its UUID. */
+  readonly uuid: string;
+  /** Whether LVM cannot find it, or did not when the group was changed last. */
+  readonly missing: boolean;
+  /** Its space that LVM would give to an LV now: none while it is missing, or not allocatable (pvchange(8)). */
+  readonly free: bigint;
+}
+
 /** A logical volume as LVM reports it (lvs(8)); sizes in bytes. */
 export interface LogicalVolume {
   /** Its name within the group. */
@@ -33,6 +75,19 @@ export interface LogicalVolume {
   readonly open: boolean;
   /** How it is laid out on the disks (lvs(8), lv_layout): `linear`, `thin`, `raid` and so on, several where one is on another. */
   readonly layout: readonly string[];
+  /** How exactly. */
+  readonly segment: Segment;
+  /** What it has of the disks. */
+  readonly pieces: readonly Piece[];
+  /** What LVM finds wrong with it (lv_health_status): `partial`, `refresh needed`, `mismatches exist`; empty for nothing. */
+  readonly health: string;
+  /** The state of its redundancy; `undefined` when it has none, or is inactive. */
+  readonly raid?: RaidState;
+  /**
+   * Whether the lvcreate that made it died before it was whole: parts of it show that are hidden in a whole one. LVM makes a
+   * RAID LV in several steps under one lock, so that a report shows what is between them only then.
+   */
+  readonly halfMade: boolean;
   /** Name of the LV that this one is a snapshot of. */
   readonly origin?: string;
   /** For a classic snapshot, the size of the origin at the moment of the cut. */
@@ -83,6 +138,8 @@ export interface VolumeGroup {
   readonly tags: readonly string[];
   /** The disks that it is on, by the paths of their nodes. */
   readonly disks: readonly string[];
+  /** The same, and what is on them. */
+  readonly pvs: readonly PhysicalVolume[];
   /** Whether this is what its disks say now; otherwise it is what they said last, and they do not answer. */
   readonly answers: boolean;
   /** Its visible LVs. */
@@ -124,7 +181,18 @@ const LV_FIELDS = [
   "data_percent",
   "metadata_percent",
   "lv_metadata_size",
+  "sync_percent",
+  "raid_sync_action",
+  "raid_mismatch_count",
 ];
+
+const PV_FIELDS = ["pv_name", "pv_uuid", "pv_missing", "pv_allocatable", "pv_pe_count", "pv_pe_alloc_count"];
+
+/** What a segment of an LV is. The other parts of a full report cannot be left out, so they may as well say something. */
+const SEG_FIELDS = ["lv_name", "segtype", "stripes", "stripe_size"];
+
+/** What stands on the disks; here alone LVM names the hidden parts of LVs, in brackets. */
+const PVSEG_FIELDS = ["pv_uuid", "pvseg_size", "lv_name"];
 
 /** What a report asks for beyond {@linkcode REPORT_COMMAND}. */
 export interface ReportExtras {
@@ -134,12 +202,10 @@ export interface ReportExtras {
   readonly vg: readonly string[];
   /** Fields of each LV (lvs(8)). */
   readonly lv: readonly string[];
-  /** Fields of each disk (pvs(8)), beside its name. */
-  readonly pv: readonly string[];
 }
 
 /** The command whose answer {@linkcode parseReport} reads. */
-export const REPORT_COMMAND: Command = reportCommand({ options: [], vg: [], lv: [], pv: [] });
+export const REPORT_COMMAND: Command = reportCommand({ options: [], vg: [], lv: [] });
 
 /** A report that {@linkcode parseReport} reads, too, with more in it. */
 export function reportCommand(extras: ReportExtras): Command {
@@ -164,19 +230,18 @@ export function reportCommand(extras: ReportExtras): Command {
       "lv",
       "--options",
       [...LV_FIELDS, ...extras.lv].join(","),
-      // the other parts of a full report cannot be left out, only kept short
       "--configreport",
       "pv",
       "--options",
-      ["pv_name", ...extras.pv].join(","),
+      PV_FIELDS.join(","),
       "--configreport",
       "seg",
       "--options",
-      "lv_name",
+      SEG_FIELDS.join(","),
       "--configreport",
       "pvseg",
       "--options",
-      "pv_name",
+      PVSEG_FIELDS.join(","),
     ],
     mutates: false,
   };
@@ -189,10 +254,73 @@ export function reportCommand(extras: ReportExtras): Command {
  */
 export function parseReport(answer: string): VolumeGroup[] {
   return groupParts(answer).map((part) => {
-    const [group] = array(part.vg);
-    const disks = array(part.pv).map((pv) => text(object(pv).pv_name));
-    return parseGroup(object(group), disks, array(part.lv).map((lv) => parseLv(object(lv))));
+    const row = object(array(part.vg)[0]);
+    const pvs = parsePvs(part, natural(row.vg_extent_size));
+    return parseGroup(row, pvs, parseLvs(part, natural(row.vg_extent_size)));
   });
+}
+
+/** The disks of a part of a report. */
+export function parsePvs(part: Row, extentSize: bigint): PhysicalVolume[] {
+  return array(part.pv).map(object).map((pv) => {
+    const missing = flag(pv.pv_missing);
+    const free = natural(pv.pv_pe_count) - natural(pv.pv_pe_alloc_count);
+    return {
+      path: text(pv.pv_name),
+      uuid: text(pv.pv_uuid),
+      missing,
+      free: missing || !flag(pv.pv_allocatable) ? 0n : free * extentSize,
+    };
+  });
+}
+
+/** The LVs of a group. What belongs to another LV, and shows all the same, is not one of them. */
+function parseLvs(part: Row, extentSize: bigint): LogicalVolume[] {
+  const segments = new Map(array(part.seg).map(object).reverse().map((row) => [text(row.lv_name), parseSegment(row)]));
+  const pieces = Map.groupBy(array(part.pvseg).map(object), ({ lv_name }) => partOf(text(lv_name)).of);
+  const rows = array(part.lv).map(object);
+  const showing = rows.map(({ lv_name }) => text(lv_name)).filter((name) => !name.startsWith("["));
+  const halfMade = new Set(showing.map(partOf).filter(({ part }) => part !== "").map(({ of }) => of));
+  return rows.filter(({ lv_name }) => isWhole(text(lv_name))).map((row) => {
+    const name = text(row.lv_name);
+    return parseLv(row, {
+      segment: segments.get(name) ?? { type: "", stripes: 0, stripeSize: 0n },
+      pieces: (pieces.get(name) ?? []).map((piece) => ({
+        part: partOf(text(piece.lv_name)).part,
+        disk: text(piece.pv_uuid),
+        size: natural(piece.pvseg_size) * extentSize,
+      })),
+      halfMade: halfMade.has(name),
+    });
+  });
+}
+
+function parseSegment(row: Row): Segment {
+  return {
+    type: text(row.segtype),
+    stripes: Number(natural(row.stripes)),
+    stripeSize: natural(row.stripe_size),
+  };
+}
+
+/** Hidden LVs stand in brackets (lvs(8), --all). */
+const HIDDEN = /^\[(.*)\]$/;
+
+/**
+ * The LVs of which LVM makes a RAID LV or a thin pool, the latter of which may be RAID LVs themselves. Nobody else can give an
+ * LV such a name (lvm(8), "VALID NAMES").
+ */
+const PART = /^(.+?)_((?:t(?:data|meta)_)?r(?:image|meta)_\d+|t(?:data|meta))$/;
+
+/** Which LV a name stands for, and which part of it. */
+function partOf(name: string): { of: string; part: string } {
+  const bare = HIDDEN.exec(name)?.[1] ?? name;
+  const [, of = bare, part = ""] = PART.exec(bare) ?? [];
+  return { of, part };
+}
+
+function isWhole(name: string): boolean {
+  return partOf(name).part === "" && !HIDDEN.test(name);
 }
 
 /** The parts of a report that are about groups. */
@@ -213,7 +341,7 @@ function isSpare(part: Row): boolean {
   return part.vg === undefined && part.lv === undefined && part.pv !== undefined;
 }
 
-function parseGroup(row: Row, disks: string[], lvs: LogicalVolume[]): VolumeGroup {
+function parseGroup(row: Row, pvs: PhysicalVolume[], lvs: LogicalVolume[]): VolumeGroup {
   return {
     name: text(row.vg_name),
     uuid: text(row.vg_uuid),
@@ -223,13 +351,14 @@ function parseGroup(row: Row, disks: string[], lvs: LogicalVolume[]): VolumeGrou
     missingPvs: Number(natural(row.vg_missing_pv_count)),
     writeable: text(row.vg_permissions) === "writeable" && !flag(row.vg_exported),
     tags: list(row.vg_tags),
-    disks,
+    disks: pvs.map(({ path }) => path),
+    pvs,
     answers: true,
     lvs,
   };
 }
 
-function parseLv(row: Row): LogicalVolume {
+function parseLv(row: Row, place: Pick<LogicalVolume, "segment" | "pieces" | "halfMade">): LogicalVolume {
   const major = integer(row.lv_kernel_major);
   const percent = text(row.snap_percent);
   const origin = text(row.origin);
@@ -245,6 +374,8 @@ function parseLv(row: Row): LogicalVolume {
     suspended: flag(row.lv_suspended),
     open: flag(row.lv_device_open),
     layout,
+    ...place,
+    health: text(row.lv_health_status),
     ...(origin === "" ? {} : { origin }),
     // a thin snapshot has none: it is as large as its origin was
     ...(origin === "" || row.origin_size === "" ? {} : { originSize: natural(row.origin_size) }),
@@ -252,6 +383,7 @@ function parseLv(row: Row): LogicalVolume {
     ...(percent === "" ? {} : { snapshotPercent: Number(percent) }),
     createdAt: Number(natural(row.lv_time)),
     ...(layout.includes("thin") ? thinPart(row, layout) : {}),
+    ...raidPart(row),
   };
 }
 
@@ -267,6 +399,13 @@ function thinPart(row: Row, layout: readonly string[]): Pick<LogicalVolume, "poo
     zeroes: text(row.lv_attr)[7] === "z",
   };
   return { thinPool };
+}
+
+/** What the kernel says of the redundancy of an LV. Fields that LVM cannot tell at the moment are empty. */
+function raidPart(row: Row): Pick<LogicalVolume, "raid"> {
+  const [action, percent, mismatches] = [row.raid_sync_action, row.sync_percent, row.raid_mismatch_count].map(text);
+  if (!action || !percent) return {};
+  return { raid: { action, syncPercent: Number(percent), mismatches: Number(mismatches) } };
 }
 
 /** An object of a report, not yet looked at. */

@@ -1,8 +1,9 @@
 import { assertEquals, assertThrows } from "@std/assert";
+import layouts from "../tests/fixtures/report_layouts.json" with { type: "text" };
 import captured from "../tests/fixtures/report.json" with { type: "text" };
 import spare from "../tests/fixtures/report_spare_disks.json" with { type: "text" };
 import { StorageError } from "./error.ts";
-import { parseReport } from "./report.ts";
+import { type LogicalVolume, parseReport } from "./report.ts";
 
 Deno.test("parseReport() reads what LVM 2.03.16 wrote: groups without LVs, inactive LVs, an overflowed snapshot", () => {
   const [first, second] = parseReport(captured);
@@ -25,6 +26,10 @@ Deno.test("parseReport() reads what LVM 2.03.16 wrote: groups without LVs, inact
     suspended: false,
     open: true,
     layout: ["linear"],
+    segment: { type: "linear", stripes: 1, stripeSize: 0n },
+    pieces: [],
+    health: "",
+    halfMade: false,
     invalidSnapshot: false,
     createdAt: volume!.createdAt,
   });
@@ -35,6 +40,54 @@ Deno.test("parseReport() reads what LVM 2.03.16 wrote: groups without LVs, inact
     100,
   ]);
   assertEquals([second?.name, second?.lvs.length], ["vg2", 1]);
+});
+
+Deno.test("parseReport() reads how LVs are laid out, on which disks, and their hidden parts as parts of them", () => {
+  const [group] = parseReport(layouts);
+  const [snapshot, raid1, raid5, striped] = group!.lvs;
+  const names = ["/dev/loop0", "/dev/loop1", "/dev/loop2"];
+  assertEquals(group!.pvs.map(({ path, free, missing }) => [path, free / group!.extentSize, missing]), [
+    [names[0], 12n, false],
+    [names[1], 0n, false], // not allocatable
+    [names[2], 16n, false],
+  ]);
+  const placeOf = ({ pieces }: LogicalVolume) =>
+    pieces.map(({ part, disk, size }) => [
+      part,
+      names[group!.pvs.findIndex(({ uuid }) => uuid === disk)],
+      Number(size / group!.extentSize),
+    ]).sort();
+  assertEquals([raid1!.segment, raid1!.raid], [
+    { type: "raid1", stripes: 2, stripeSize: 0n },
+    { action: "idle", syncPercent: 100, mismatches: 0 },
+  ]);
+  assertEquals(placeOf(raid1!), [
+    ["rimage_0", names[0], 5],
+    ["rimage_1", names[2], 5],
+    ["rmeta_0", names[0], 1],
+    ["rmeta_1", names[2], 1],
+  ]);
+  assertEquals(raid5!.segment, { type: "raid5", stripes: 3, stripeSize: 131072n });
+  assertEquals([striped!.segment, striped!.active, striped!.raid], [
+    { type: "striped", stripes: 2, stripeSize: 65536n },
+    false,
+    undefined,
+  ]);
+  assertEquals(placeOf(striped!), [["", names[0], 2], ["", names[1], 2]]);
+  assertEquals([snapshot!.segment.type, placeOf(snapshot!)], ["linear", [["", names[0], 2]]]);
+});
+
+Deno.test("parseReport() takes no part of a RAID LV for an LV, also where it shows, and says that the LV is half made", () => {
+  const row = '{"lv_name":"vol-11111111111111111111111111111111", "lv_uuid"';
+  const named = (name: string) => {
+    const at = layouts.indexOf(row);
+    const line = layouts.slice(at, layouts.indexOf("}", at) + 1);
+    return layouts.replace(line, `${line}, ${line.replace("vol-11111111111111111111111111111111", name)}`);
+  };
+  const hidden = parseReport(named("[vol-11111111111111111111111111111111_rmeta_0]"))[0]!;
+  assertEquals(hidden.lvs, parseReport(layouts)[0]!.lvs);
+  const showing = parseReport(named("vol-11111111111111111111111111111111_rmeta_0"))[0]!;
+  assertEquals(showing.lvs.map(({ halfMade }) => halfMade), [false, true, false, false]);
 });
 
 Deno.test("parseReport() reads past disks that are in no group: a part without group and LVs", () => {

@@ -1,3 +1,4 @@
+import { LINEAR } from "./layout.ts";
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { FakeMachine, newUuid } from "../tests/fake/machine.ts";
 import { StorageError } from "./error.ts";
@@ -30,6 +31,7 @@ async function scene() {
     mkfsOptions: [],
     shared: true,
     erase: "zero",
+    layout: LINEAR,
   });
   await snapshots.create(request);
   const store = machine.groups[0]!.lvs[1]!;

@@ -6,6 +6,7 @@
  * @module
  */
 
+import { activation } from "./activation.ts";
 import { checkFilesystem, ensureFormatted } from "./content.ts";
 import { type BlockDevice, readBlockDevice, verifyDevice } from "./device.ts";
 import { StorageError } from "./error.ts";
@@ -29,7 +30,6 @@ import {
   unmount,
   type Usage,
 } from "./mounts.ts";
-import { monitoringOf } from "./pools.ts";
 import { type Access, type Publication, published, refuseFurther, staged, usableType } from "./publication.ts";
 import { addRecord } from "./records.ts";
 import { makeTarget, removeTarget } from "./targets.ts";
@@ -230,8 +230,7 @@ export class Staging {
     // what a command that was killed left suspended would hang whoever touches it
     if (volume.lv.suspended) await this.#lvm.change(volume.group, ["lvchange", "--refresh", path]);
     if (volume.lv.active) return volume;
-    const monitoring = monitoringOf(this.#volumes.driver, volume.group, volume.lv);
-    await this.#lvm.change(volume.group, ["lvchange", "--activate", "y", ...monitoring, path]);
+    await this.#lvm.change(volume.group, activation(this.#volumes.driver, volume.group, volume.lv));
     const active = this.#volumes.require(await this.#lvm.report(), volume.id);
     if (active.lv.active) return active;
     throw new StorageError(

@@ -1,3 +1,4 @@
+import { LINEAR } from "./layout.ts";
 import { assertEquals, assertRejects } from "@std/assert";
 import { FakeMachine, ok, refuse } from "../tests/fake/machine.ts";
 import { describe } from "./exec.ts";
@@ -26,6 +27,7 @@ async function prepared(root = "/nowhere") {
     mkfsOptions: [],
     shared: true,
     erase: "zero",
+    layout: LINEAR,
   });
   return { machine, staging: new Staging({ lvm, volumes, mountRoots: [root] }) };
 }

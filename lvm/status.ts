@@ -18,7 +18,10 @@ import {
   type Stray,
   takeInventory,
 } from "./inventory.ts";
+import { describeLayoutOf } from "./layout.ts";
 import { deviceMounts, filesystemMounts, type Mount, readMounts, readUsages, type Usage } from "./mounts.ts";
+import { redundancyOf } from "./redundancy.ts";
+import type { LogicalVolume, VolumeGroup } from "./report.ts";
 import type { LocatedSnapshot } from "./snapshots.ts";
 import { readSurvey, type SurveyedGroup } from "./survey.ts";
 import { describeSource, ownersOf } from "./tags.ts";
@@ -48,7 +51,7 @@ export interface GroupStatus {
   readonly size: bigint;
   /** Its space that no LV has. */
   readonly free: bigint;
-  /** The space of the driver's LVs in it. */
+  /** The space that the driver's LVs take of its disks, copies included. */
   readonly used: bigint;
   /** The size of its smallest metadata area, and what is free in the one that has least. */
   readonly metadata: { readonly size: bigint; readonly free: bigint };
@@ -59,11 +62,12 @@ export interface GroupStatus {
 }
 
 /**
- * The state of a volume. `Ready`: its LV is there. `Partial`: so is its LV, but a disk of it is missing. `Lost`: it was
- * in use, and its LV is gone or replaced. `Foreign`: several LVs claim to be it, or its tags cannot be read. `Copying`: it is
- * still being filled from its source, and nobody has it yet.
+ * The state of a volume. `Ready`: its LV is there. `Partial`: so is its LV, but not all of its data, since a disk is missing.
+ * `Degraded`: its data is there, but would not survive the loss of a disk. `Rebuilding`: likewise, and that is being mended.
+ * `Lost`: it was in use, and its LV is gone or replaced. `Foreign`: several LVs claim to be it, or its tags cannot be read.
+ * `Copying`: it is still being filled from its source, and nobody has it yet; what is wrong with its disks is told first.
  */
-export type VolumeStateName = "Ready" | "Partial" | "Lost" | "Foreign" | "Copying";
+export type VolumeStateName = "Ready" | "Partial" | "Degraded" | "Rebuilding" | "Lost" | "Foreign" | "Copying";
 
 /** Where something is mounted. */
 export interface MountStatus {
@@ -85,6 +89,10 @@ export interface VolumeStatus {
   readonly lv?: string;
   /** The size of its LV. */
   readonly size?: bigint;
+  /** How it is laid out on the disks. */
+  readonly layout?: string;
+  /** How much of its copies is in sync, in percent; absent without copies, and while it is inactive. */
+  readonly syncPercent?: number;
   /** What is on it: the type of a filesystem, or `block`. */
   readonly content?: string;
   /** How far that is: `raw`, `wanted`, `formatting` or `formatted` (docs/state.md). */
@@ -178,14 +186,13 @@ export async function readStatus({ exec: host, driver, groups: wanted, known }: 
   const isAbsent = (name: string) => (wanted?.matches(name) ?? true) && !all.some((group) => group.name === name);
   // everything is looked for in all groups, so that what has moved or was copied is not taken for gone
   const inventory = takeInventory(all, finders(exec, driver, known));
-  const partial = new Set(all.flatMap((group) => group.partialLvs.map((name) => `${group.name}/${name}`)));
   const present = inventory.volumes.filter(({ group }) => shown(group.name));
   const usages = await readUsages(exec, present.flatMap(({ lv }) => filesystemMounts(mounts, lv)[0]?.target ?? []));
   return {
     driver,
     groups: groups.map((group) => groupStatus(group, driver)),
     volumes: [
-      ...present.map((volume) => volumeStatus(volume, mounts, usages, partial)),
+      ...present.map((volume) => volumeStatus(volume, mounts, usages)),
       ...inventory.lost.filter(({ groupName }) => shown(groupName) || isAbsent(groupName)).map(lostStatus),
       ...inventory.foreign.map(foreignStatus),
     ].sort((a, b) => a.id < b.id ? -1 : 1),
@@ -202,7 +209,7 @@ function groupStatus(group: SurveyedGroup, driver: string): GroupStatus {
   const ours = lvs.filter((lv) => ownersOf(lv.tags).includes(driver) && !isThin(lv));
   return {
     ...{ name, uuid, size, free },
-    used: ours.reduce((sum, lv) => sum + lv.size, 0n),
+    used: ours.flatMap(({ pieces }) => pieces).reduce((sum, { size }) => sum + size, 0n),
     metadata: { size: metadataSize, free: metadataFree },
     disks: { count: pvs.length, missing: missingPvs },
     writeable,
@@ -210,29 +217,53 @@ function groupStatus(group: SurveyedGroup, driver: string): GroupStatus {
 }
 
 function volumeStatus(
-  { id, size, tags: { content, copied, source }, lv, group }: Volume,
+  volume: Volume,
   mounts: readonly Mount[],
   usages: ReadonlyMap<string, Usage>,
-  partial: ReadonlySet<string>,
 ): VolumeStatus {
+  const { id, size, tags: { content }, lv, group } = volume;
   const mounted = [...filesystemMounts(mounts, lv), ...deviceMounts(mounts, lv)];
   const usage = mounted.map(({ target }) => usages.get(target)).find((each) => each !== undefined);
-  const damaged = partial.has(`${group.name}/${lv.name}`);
   return {
     id,
-    state: damaged ? "Partial" : copied === undefined ? "Ready" : "Copying",
+    ...stateOf(volume),
     ...{ group: group.name, lv: lv.name, size },
+    layout: describeLayoutOf(lv),
     content: content.state === "raw" ? "block" : content.type,
     contentState: content.state,
     active: lv.active,
     mounts: mounted.map(({ target, readOnly }) => ({ target, readOnly })),
     ...(usage === undefined ? {} : { usage }),
-    ...(damaged
-      ? { problem: `a disk of volume group ${group.name} that it is on is missing` }
-      : copied === undefined
-      ? {}
-      : { problem: `it is still being made from ${describeSource(source)}` }),
+    ...(lv.raid === undefined ? {} : { syncPercent: lv.raid.syncPercent }),
   };
+}
+
+/** The state of a volume, and what is to be said of it. */
+function stateOf({ tags: { copied, source }, lv, group }: Volume): Pick<VolumeStatus, "state" | "problem"> {
+  const damage = damageOf(lv, group);
+  const copying = copied === undefined ? undefined : `it is still being made from ${describeSource(source)}`;
+  const problems = [damage?.problem, copying].filter((problem) => problem !== undefined);
+  return {
+    state: damage !== undefined && damage.state !== "Ready"
+      ? damage.state
+      : copying === undefined
+      ? "Ready"
+      : "Copying",
+    ...(problems.length === 0 ? {} : { problem: problems.join("; ") }),
+  };
+}
+
+/** The state of a volume that is not as it should be, and what is wrong with it. */
+function damageOf(lv: LogicalVolume, group: VolumeGroup): Pick<VolumeStatus, "state" | "problem"> | undefined {
+  const redundancy = redundancyOf(lv, group);
+  if (redundancy === undefined || redundancy.state === "Broken") {
+    if (lv.health !== "partial") return undefined;
+    return { state: "Partial", problem: `a disk of volume group ${group.name} that it is on is missing` };
+  }
+  const { state, redundant, message, remedy } = redundancy;
+  if (state === "InSync") return undefined;
+  const problem = remedy === undefined ? message : `${message}. ${remedy}`;
+  return { state: state === "Rebuilding" ? state : redundant ? "Ready" : "Degraded", problem };
 }
 
 function lostStatus({ id, groupName, error }: LostVolume): VolumeStatus {

@@ -80,6 +80,7 @@ Deno.test("readStatus() tells groups, volumes with their mounts and usage, and s
       group: "data",
       lv: lv.name,
       size: 64n << 20n,
+      layout: "linear",
       content: "ext4",
       contentState: "formatted",
       active: true,

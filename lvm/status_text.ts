@@ -5,6 +5,7 @@
  */
 
 import type { Orphan, Stray } from "./inventory.ts";
+import { LINEAR } from "./layout.ts";
 import { formatBytes } from "./size.ts";
 import { table, wrap } from "./text.ts";
 import type { DeletedStatus, GroupStatus, SnapshotStatus, Status, VolumeStatus } from "./status.ts";
@@ -54,16 +55,19 @@ function groupTable(groups: readonly GroupStatus[]): string[] {
 function volumeTable(volumes: readonly VolumeStatus[]): string[] {
   return table(
     [["ID", "left"], ["GROUP", "left"], ["SIZE", "right"], ["CONTENT", "left"], ["USED", "right"], ["STATE", "left"]],
-    volumes.map(({ id, group, size, content, contentState, usage, state, active, mounts, problem }) => ({
+    volumes.map((
+      { id, group, size, layout, content, contentState, usage, state, active, syncPercent, mounts, problem },
+    ) => ({
       cells: [
         id,
         group ?? "",
         size === undefined ? "" : formatBytes(size),
         (content ?? "") + (contentState === "wanted" || contentState === "formatting" ? ` (${contentState})` : ""),
         usage === undefined ? "" : percent(usage.bytes),
-        state + (active === false ? ", inactive" : ""),
+        state + (state === "Rebuilding" ? ` ${syncPercent} %` : "") + (active === false ? ", inactive" : ""),
       ],
       notes: [
+        ...(layout === undefined || layout === LINEAR.type ? [] : [layout]),
         ...mounts.map(({ target, readOnly }) => target + (readOnly ? " (read-only)" : "")),
         ...(problem === undefined ? [] : [problem]),
       ],

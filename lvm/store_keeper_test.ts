@@ -4,6 +4,7 @@ import { FakeMachine, refuse } from "../tests/fake/machine.ts";
 import { type Command, describe } from "./exec.ts";
 import { ANY_GROUP } from "./groups.ts";
 import { snapshotIdOf, volumeIdOf } from "./ids.ts";
+import { LINEAR } from "./layout.ts";
 import { Locks, volumeLock } from "./locks.ts";
 import { Lvm } from "./lvm.ts";
 import { Snapshots } from "./snapshots.ts";
@@ -44,6 +45,7 @@ async function scene(store: StoreSize = { bytes: 8n * MiB }) {
     mkfsOptions: [],
     shared: true,
     erase: "zero",
+    layout: LINEAR,
   });
   await snapshots.create({ id, source, store });
   await keeper.settled();

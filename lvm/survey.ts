@@ -10,17 +10,15 @@
 import { StorageError } from "./error.ts";
 import { type Command, type Exec, failure } from "./exec.ts";
 import { array, integer, natural, object, text } from "./json.ts";
-import { groupParts, parseReport, reportCommand, type Row, sparePart, type VolumeGroup } from "./report.ts";
-
-/** A disk of a group (pvs(8)). */
-export interface PhysicalVolume {
-  /** Its path; `[unknown]` while LVM cannot find it. */
-  readonly path: string;
-  /** Its UUID. */
-  readonly uuid: string;
-  /** Whether LVM cannot find it. */
-  readonly missing: boolean;
-}
+import {
+  groupParts,
+  parsePvs,
+  parseReport,
+  type PhysicalVolume,
+  reportCommand,
+  sparePart,
+  type VolumeGroup,
+} from "./report.ts";
 
 /** A volume group with more of what LVM knows; sizes in bytes. */
 export interface SurveyedGroup extends VolumeGroup {
@@ -34,10 +32,6 @@ export interface SurveyedGroup extends VolumeGroup {
   readonly systemId: string;
   /** How hosts that share it take locks: `sanlock`, `dlm` (lvmlockd(8)), `clvm`; empty for a local group. */
   readonly sharing: string;
-  /** Its disks. */
-  readonly pvs: readonly PhysicalVolume[];
-  /** The names of those of its LVs that are on missing disks. */
-  readonly partialLvs: readonly string[];
 }
 
 /** What LVM answered. */
@@ -50,11 +44,7 @@ export interface Survey {
   readonly warnings: readonly string[];
 }
 
-const EXTRAS = {
-  vg: ["vg_mda_size", "vg_mda_free", "vg_systemid", "vg_lock_type", "vg_clustered"],
-  lv: [],
-  pv: ["pv_uuid", "pv_missing"],
-};
+const EXTRAS = { vg: ["vg_mda_size", "vg_mda_free", "vg_systemid", "vg_lock_type", "vg_clustered"], lv: [] };
 
 /** What LVM says to every user but root, and then reports nothing at all, with exit status 0. */
 const NOT_ROOT = /running as a non-root user/i;
@@ -100,9 +90,6 @@ export function parseSurvey(answer: string): SurveyedGroup[] {
       metadataFree: natural(vg.vg_mda_free),
       systemId: text(vg.vg_systemid),
       sharing: integer(vg.vg_clustered) === 1n ? "clvm" : text(vg.vg_lock_type).replace(/^none$/, ""),
-      pvs: parsePvs(part),
-      partialLvs: array(part.lv).map(object).filter((lv) => text(lv.lv_health_status) === "partial")
-        .map((lv) => text(lv.lv_name)),
     };
   });
 }
@@ -110,15 +97,7 @@ export function parseSurvey(answer: string): SurveyedGroup[] {
 /** Reads the disks of LVM's that are in no group. @throws {StorageError} `CommandFailed` when a field is missing or odd. */
 export function parseSpareDisks(answer: string): PhysicalVolume[] {
   const part = sparePart(answer);
-  return part === undefined ? [] : parsePvs(part);
-}
-
-function parsePvs(part: Row): PhysicalVolume[] {
-  return array(part.pv).map(object).map((pv) => ({
-    path: text(pv.pv_name),
-    uuid: text(pv.pv_uuid),
-    missing: integer(pv.pv_missing) === 1n,
-  }));
+  return part === undefined ? [] : parsePvs(part, 0n); // of no group, so of no extents
 }
 
 /** The sentences of the lines that begin with `WARNING:`, each once. */

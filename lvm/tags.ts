@@ -173,6 +173,11 @@ export function markCopied(from: bigint, to: bigint): string[] {
   return from === to ? [] : ["--deltag", `${COPIED}${from}`, "--addtag", `${COPIED}${to}`];
 }
 
+/** Whether the tags say that an LV has at least a part of what it is made from: so it was whole once. */
+export function hasSourceData(tags: readonly string[]): boolean {
+  return valueOf(tags, SOURCE) !== undefined && valueOf(tags, COPIED) !== "0";
+}
+
 /** The change of tags, as lvchange's arguments, by which a volume that was being filled becomes one as any other. */
 export function markFilled(copied: bigint): string[] {
   return ["--deltag", `${COPIED}${copied}`];

@@ -17,7 +17,8 @@ const GiB = 1n << 30n;
 
 function lv(name: string, size: bigint, more: Partial<LogicalVolume> = {}): LogicalVolume {
   const fixed = { active: true, suspended: false, open: false, layout: [], invalidSnapshot: false, createdAt: 1 };
-  return { name, uuid: name, size, tags: [], devicePath: `/dev/mapper/g-${name}`, ...fixed, ...more };
+  const place = { segment: { type: "thin", stripes: 0, stripeSize: 0n }, pieces: [], health: "", halfMade: false };
+  return { name, uuid: name, size, tags: [], devicePath: `/dev/mapper/g-${name}`, ...fixed, ...place, ...more };
 }
 
 function pool(size: bigint, state: Partial<LogicalVolume["thinPool"]> = {}, tags: string[] = []): LogicalVolume {
@@ -26,7 +27,7 @@ function pool(size: bigint, state: Partial<LogicalVolume["thinPool"]> = {}, tags
 }
 
 function group(free: bigint, ...lvs: LogicalVolume[]): VolumeGroup {
-  const fixed = { missingPvs: 0, writeable: true, tags: [], disks: ["/dev/vdb"], answers: true };
+  const fixed = { missingPvs: 0, writeable: true, tags: [], disks: ["/dev/vdb"], pvs: [], answers: true };
   return { name: "g", uuid: "g", size: 100n * GiB, free, extentSize: 4n * MiB, ...fixed, lvs };
 }
 

@@ -9,6 +9,8 @@
  * @module
  */
 
+import { activation } from "./activation.ts";
+import type { Place } from "./copy_source.ts";
 import { verifyDevice } from "./device.ts";
 import { type ErrorKind, StorageError } from "./error.ts";
 import { type Exec, runOk } from "./exec.ts";
@@ -19,11 +21,14 @@ import { recordsOf, removeRecords } from "./records.ts";
 import type { LogicalVolume, VolumeGroup } from "./report.ts";
 import {
   type DeletedTags,
+  hasSourceData,
   isOwned,
   markErased,
   markSnapshotDeleted,
   ownedSnapshotId,
+  ownedVolumeId,
   parseDeletedTags,
+  usedLvUuids,
 } from "./tags.ts";
 import { isOurPool, isThin, lvsIn, poolOf } from "./thin.ts";
 
@@ -72,6 +77,20 @@ export function doomedLvs(driver: string, groups: readonly VolumeGroup[]): Doome
     group.lvs.flatMap((lv) => {
       const tags = parseDeletedTags(driver, lv.tags);
       return tags === undefined ? [] : [{ lv, group, tags }];
+    })
+  );
+}
+
+/**
+ * The LVs of the driver that are no volumes, because the lvcreate that made them died before they were whole. One that was
+ * handed out, or has data of what it is a copy of, is a volume in any case: somebody converts it, and LVM does that in steps,
+ * too.
+ */
+export function halfMadeVolumes(driver: string, groups: readonly VolumeGroup[]): Place[] {
+  return groups.flatMap((group) =>
+    group.lvs.flatMap((lv) => {
+      const id = lv.halfMade && !hasSourceData(lv.tags) ? ownedVolumeId(driver, lv.tags) : undefined;
+      return id === undefined || usedLvUuids(driver, id, group.tags).includes(lv.uuid) ? [] : [{ lv, group }];
     })
   );
 }
@@ -189,9 +208,12 @@ export class Upkeep {
 
   /**
    * Mends what LVM's commands leave that were killed: devices that are suspended, which a refresh resumes with the right
-   * tables, and stores that never became snapshots, of which nobody knows.
+   * tables, and stores that never became snapshots and RAID LVs that never became whole, of which nobody knows.
    */
   async #resume(groups: readonly VolumeGroup[]): Promise<void> {
+    for (const { group, lv } of halfMadeVolumes(this.#driver, groups)) {
+      await this.#lvm.change(group, ["lvremove", "--yes", `${group.name}/${lv.name}`]);
+    }
     for (const group of groups) {
       for (const lv of group.lvs.filter(({ tags }) => isOwned(this.#driver, tags))) {
         const path = `${group.name}/${lv.name}`;
@@ -257,8 +279,7 @@ export class Upkeep {
   async #activated(doomed: Doomed): Promise<Doomed> {
     const { lv, group, tags } = doomed;
     if (lv.active) return doomed;
-    const monitoring = monitoringOf(this.#driver, group, lv);
-    await this.#lvm.change(group, ["lvchange", "--activate", "y", ...monitoring, `${group.name}/${lv.name}`]);
+    await this.#lvm.change(group, activation(this.#driver, group, lv));
     const active = doomedLvs(this.#driver, await this.#lvm.report()).find((other) => other.lv.uuid === lv.uuid);
     if (active?.lv.active) return { ...active, tags };
     throw new StorageError("FailedPrecondition", `erasing ${group.name}/${lv.name}: it cannot be activated`);

@@ -1,3 +1,4 @@
+import { LINEAR } from "./layout.ts";
 import { assert, assertEquals } from "@std/assert";
 import { FakeMachine, refuse } from "../tests/fake/machine.ts";
 import { describe } from "./exec.ts";
@@ -29,6 +30,7 @@ async function doomed(size: bigint, erase: Erasure = "zero") {
     content: { state: "raw" },
     mkfsOptions: [],
     shared: true,
+    layout: LINEAR,
     erase,
   });
   const { lv, group } = await volumes.get(id);

@@ -8,6 +8,7 @@ import { StorageError } from "./error.ts";
 import type { GroupMatcher, GroupPreference } from "./groups.ts";
 import type { VolumeId } from "./ids.ts";
 import type { IoLimits } from "./io_limits.ts";
+import { describeLayout, describeLayoutOf, isSameLayout, type Layout, layoutOf } from "./layout.ts";
 import type { LogicalVolume, VolumeGroup } from "./report.ts";
 import { formatBytes, type SizeRange } from "./size.ts";
 import { type ContentRecord, type ContentSource, describeSource, type Erasure, type VolumeTags } from "./tags.ts";
@@ -47,6 +48,8 @@ export interface VolumeRequest {
   readonly shared: boolean;
   /** What becomes of its data when it is deleted. */
   readonly erase: Erasure;
+  /** How it is laid out on the disks of its group; linear for a thin volume, which is laid out as its pool is. */
+  readonly layout: Layout;
   /** What is said of the limits of its IO, to be recorded in its tags; nothing by default. */
   readonly limits?: IoLimits;
   /** For a thin volume, in which pool it is to be; without it, the volume has all its space from the beginning. */
@@ -55,6 +58,9 @@ export interface VolumeRequest {
   readonly source?: ContentSource;
 }
 
+/** The volumes of which somebody asks how many there could yet be. */
+export type CapacityRequest = Pick<VolumeRequest, "groups" | "layout" | "thin">;
+
 /**
  * Makes sure that a volume that exists satisfies a request: by what it is, not by how it was asked for then.
  *
@@ -62,7 +68,7 @@ export interface VolumeRequest {
  */
 export function requireSatisfying(volume: Volume, request: VolumeRequest): void {
   const { size, group, tags, lv } = volume;
-  const { range, content, thin } = request;
+  const { range, content, layout, thin } = request;
   const pool = thin && poolNameIn(group.name, thin);
   const differs = size < range.required || (range.limit !== undefined && size > range.limit)
     ? `it has ${formatBytes(size)}, asked for is ${describeRange(range)}`
@@ -72,6 +78,8 @@ export function requireSatisfying(volume: Volume, request: VolumeRequest): void 
     ? `it is in volume group ${group.name}, asked for is ${request.groups}`
     : lv.pool !== pool
     ? `it is ${provisioning(lv.pool)}, asked for is ${provisioning(pool)}`
+    : pool === undefined && !isSameLayout(layoutOf(lv), layout)
+    ? `it is ${describeLayoutOf(lv)}, asked for is ${describeLayout(layout)}`
     : describeSource(tags.source) !== describeSource(request.source)
     ? `it is made from ${describeSource(tags.source)}, asked for is one from ${describeSource(request.source)}`
     : undefined;

@@ -7,18 +7,21 @@
  * @module
  */
 
+import { activation } from "./activation.ts";
 import type { Copies } from "./copies.ts";
-import { refuseWhileCopied } from "./copy_source.ts";
+import { type Place, refuseWhileCopied } from "./copy_source.ts";
 import { StorageError } from "./error.ts";
 import { ANY_GROUP, candidates, capacity, type GroupCapacity, type GroupMatcher } from "./groups.ts";
+import { growthOf, requireDisks } from "./growth.ts";
 import { type IoLimits, isSameLimits } from "./io_limits.ts";
 import { freeLvName, type VolumeId, volumeLvName } from "./ids.ts";
+import { disksFor, layoutArguments, layoutOf, LINEAR, sizeStep } from "./layout.ts";
 import { type Lvm, requireAnswer } from "./lvm.ts";
 import { deviceMounts, readMounts } from "./mounts.ts";
 import { cowSnapshotsOf, requireIdle } from "./origin.ts";
 import { PoolGate } from "./pool_gate.ts";
 import { removeRecords } from "./records.ts";
-import type { VolumeGroup } from "./report.ts";
+import type { PhysicalVolume, VolumeGroup } from "./report.ts";
 import { formatBytes, sizeInExtents, type SizeRange } from "./size.ts";
 import {
   changeLimits,
@@ -32,9 +35,9 @@ import {
 } from "./tags.ts";
 import { isThin, pooled, roomsFor, type ThinWish } from "./thin.ts";
 import { growThin, spaceInPool, type ThinContext } from "./thin_volumes.ts";
-import { requireSatisfying, type Volume, type VolumeRequest } from "./volume.ts";
+import { type CapacityRequest, requireSatisfying, type Volume, type VolumeRequest } from "./volume.ts";
 import { lost, type RecordedLv, type UsedRecord, type VolumeState } from "./volume_state.ts";
-import { doomedLvs, splitSnapshot, type Upkeep } from "./upkeep.ts";
+import { doomedLvs, halfMadeVolumes, splitSnapshot, type Upkeep } from "./upkeep.ts";
 
 /** What {@linkcode Volumes} needs. */
 export interface VolumesOptions {
@@ -117,8 +120,10 @@ export class Volumes {
       );
     }
     let refusal: unknown;
-    const rooms = this.#roomsFor(managed, request.thin);
-    for (const { group, size } of candidates(rooms, request.groups, request.range, request.preference)) {
+    const { range, preference, layout } = request;
+    const fitting = candidates(this.#roomsFor(managed, request.thin), request.groups, range, preference, layout);
+    await this.#removeHalfMade(groups, request.id);
+    for (const { group, size } of fitting) {
       await onChoice(group);
       try {
         await this.#make(groups, group, size, request);
@@ -142,7 +147,7 @@ export class Volumes {
   async delete(id: VolumeId): Promise<void> {
     const groups = await this.#lvm.report();
     const found = this.locate(groups, id);
-    if (found.state === "absent") return;
+    if (found.state === "absent") return await this.#removeHalfMade(groups, id);
     if (found.state === "lost") {
       if (found.replaced) throw found.error;
       if (found.group === undefined || found.record === undefined) return;
@@ -179,8 +184,9 @@ export class Volumes {
    * Grows the volume's LV to at least the size asked for; it never shrinks. Answers the volume with its size.
    *
    * @throws {StorageError} `NotFound`, `Lost`, `OutOfRange` when the group is too full or the volume already exceeds the
-   * limit, `FailedPrecondition` when it has snapshots and it or one of them is in use: LVM grows the origin of a
-   * copy-on-write snapshot only while it is inactive, and its snapshots are inactive with it; `Busy` while it is copied.
+   * limit, `FailedPrecondition` when a disk of the group is missing, or when it has snapshots and it or one of them is in use:
+   * LVM grows the origin of a copy-on-write snapshot only while it is inactive, and its snapshots are inactive with it; `Busy`
+   * while it is copied.
    */
   async expand(id: VolumeId, range: SizeRange): Promise<Volume> {
     const groups = await this.#lvm.report();
@@ -194,22 +200,22 @@ export class Volumes {
     }
     if (lv.size >= range.required) return volume;
     refuseWhileCopied(this.driver, groups, { of: "volume", id }, `growing volume ${id}`, "Busy");
-
-    const size = sizeInExtents(range, group.extentSize);
+    requireDisks(volume);
+    const size = sizeInExtents(range, sizeStep(layoutOf(lv) ?? LINEAR, group.extentSize));
     if (isThin(lv)) {
       await growThin(this.#thin, groups, volume, size);
       return { ...volume, size, lv: { ...lv, size } };
     }
+    const { disks, lack } = growthOf(lv, group, size);
     const full = (cause?: unknown) =>
       new StorageError(
         "OutOfRange", // the resizer would repeat RESOURCE_EXHAUSTED with the old size for ever
-        `growing volume ${id} to ${formatBytes(size)}: needs ${formatBytes(size - lv.size)} more, ` +
-          `volume group ${group.name} has ${formatBytes(group.free)} free`,
+        `growing volume ${id} to ${formatBytes(size)}: ${lack}`,
         { cause },
       );
-    if (size - lv.size > group.free) throw full();
+    if (disks === undefined) throw full();
     try {
-      await this.#extend(volume, size, groups);
+      await this.#extend(volume, size, { groups, disks });
     } catch (error) {
       throw error instanceof StorageError && error.kind === "NoSpace" ? full(error) : error;
     }
@@ -256,10 +262,10 @@ export class Volumes {
     });
   }
 
-  /** What the driver's groups that also match could still take, in bytes; of thin volumes, if that is the wish. */
-  async capacity(wanted: GroupMatcher, thin?: ThinWish): Promise<GroupCapacity> {
+  /** What the driver's groups could still take of such volumes, in bytes. */
+  async capacity({ groups: wanted, layout, thin }: CapacityRequest): Promise<GroupCapacity> {
     const groups = (await this.#lvm.report()).filter((group) => this.#groups.matches(group.name));
-    return capacity(this.#roomsFor(groups, thin), wanted);
+    return capacity(this.#roomsFor(groups, thin), wanted, layout);
   }
 
   /**
@@ -288,9 +294,10 @@ export class Volumes {
    * when it is, or may be, in a group that does not answer.
    */
   locate(groups: readonly VolumeGroup[], id: VolumeId, within: GroupMatcher = ANY_GROUP): VolumeState {
+    const rest = this.#halfMade(groups, id);
     const found = groups.flatMap((group) =>
       group.lvs.filter((lv) => ownedVolumeId(this.driver, lv.tags) === id).map((lv) => ({ group, lv }))
-    );
+    ).filter(({ lv }) => !rest.some((half) => half.lv === lv));
     if (found.length > 1) {
       const names = found.map(({ group, lv }) => `${group.name}/${lv.name}`).join(" and ");
       throw new StorageError(
@@ -367,15 +374,24 @@ export class Volumes {
     size: bigint,
     request: VolumeRequest,
   ): Promise<void> {
-    const { thin } = request;
-    if (thin === undefined) return await this.#create(group, request, ["--zero", "y", "--size", `${size}b`]);
+    const { layout, thin } = request;
+    if (thin === undefined) {
+      const space = ["--zero", "y", "--size", `${size}b`, ...layoutArguments(layout)];
+      const disks = layout.type === "linear" ? [] : disksFor(layout, size, group)!;
+      return await this.#create(group, request, { space, disks });
+    }
     await this.gate.inTurn(groups, group, async (now) => {
-      await this.#create(now, request, await spaceInPool(this.#thin, now, size, { ...request, thin }));
+      const space = await spaceInPool(this.#thin, now, size, { ...request, thin });
+      await this.#create(now, request, { space, disks: [] });
     });
   }
 
-  /** Makes the LV, with as much space as the arguments say. */
-  async #create(group: VolumeGroup, request: VolumeRequest, space: readonly string[]): Promise<void> {
+  /** Makes the LV, with as much space as the arguments say, of these disks, or of whichever LVM takes. */
+  async #create(
+    group: VolumeGroup,
+    request: VolumeRequest,
+    { space, disks }: { readonly space: readonly string[]; readonly disks: readonly PhysicalVolume[] },
+  ): Promise<void> {
     const deleted = doomedLvs(this.driver, [group]).map(({ lv }) => lv.name);
     await this.#lvm.change(group, [
       "lvcreate",
@@ -387,20 +403,38 @@ export class Volumes {
       ...space,
       ...volumeTags(this.driver, request).flatMap((tag) => ["--addtag", tag]),
       group.name,
+      ...disks.map(({ path }) => path),
     ]);
   }
 
-  async #extend(volume: Volume, size: bigint, groups: readonly VolumeGroup[]): Promise<void> {
+  /** What an lvcreate for the volume left that died: nothing was ever on it. */
+  #halfMade(groups: readonly VolumeGroup[], id: VolumeId): Place[] {
+    return halfMadeVolumes(this.driver, groups).filter(({ lv }) =>
+      ownedVolumeId(this.driver, lv.tags) === id && this.#elsewhere(id)?.lvUuid !== lv.uuid
+    );
+  }
+
+  async #removeHalfMade(groups: readonly VolumeGroup[], id: VolumeId): Promise<void> {
+    for (const { group, lv } of this.#halfMade(groups, id)) {
+      await this.#lvm.change(group, ["lvremove", "--yes", `${group.name}/${lv.name}`]);
+    }
+  }
+
+  async #extend(
+    volume: Volume,
+    size: bigint,
+    { groups, disks }: { readonly groups: readonly VolumeGroup[]; readonly disks: readonly PhysicalVolume[] },
+  ): Promise<void> {
     const { lv, group } = volume;
     const path = `${group.name}/${lv.name}`;
-    const extend = ["lvextend", "--size", `${size}b`, path];
+    const extend = ["lvextend", "--size", `${size}b`, path, ...disks.map(({ path }) => path)];
     const { kept, deleted } = cowSnapshotsOf(this.driver, volume, groups);
     if (!lv.active) return await this.#lvm.change(group, extend);
     if (kept.length > 0) requireIdle(volume, kept, await this.#isPublishedAsDevice(volume));
     for (const snapshot of deleted) await splitSnapshot(this.#lvm, group, snapshot); // nobody wants it: it is in nobody's way
     if (kept.length === 0) return await this.#lvm.change(group, extend);
     await this.#lvm.change(group, ["lvchange", "--activate", "n", path]); // and its snapshots with it
-    const activate = () => this.#lvm.change(group, ["lvchange", "--activate", "y", path]);
+    const activate = () => this.#lvm.change(group, activation(this.driver, group, lv));
     try {
       await this.#lvm.change(group, extend);
     } catch (error) {

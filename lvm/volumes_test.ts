@@ -4,6 +4,7 @@ import type { Command } from "./exec.ts";
 import { Lvm } from "./lvm.ts";
 import { ANY_GROUP } from "./groups.ts";
 import { snapshotIdOf, volumeIdOf } from "./ids.ts";
+import { LINEAR } from "./layout.ts";
 import { Snapshots } from "./snapshots.ts";
 import { FULL_STORE } from "./store_size.ts";
 import { Upkeep } from "./upkeep.ts";
@@ -20,6 +21,7 @@ function request(name: string): VolumeRequest {
     mkfsOptions: [],
     shared: true,
     erase: "zero",
+    layout: LINEAR,
   };
 }
 

@@ -5,6 +5,7 @@
  * @module
  */
 
+import { LINEAR } from "../lvm/layout.ts";
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { lvmNodes, type LvmVolume, lvmVolumes } from "../k8s/lvm_objects.ts";
 import { events } from "../k8s/objects.ts";
@@ -160,7 +161,7 @@ Deno.test("what a growing volume will take is not promised to others", async () 
   machine.fault = ({ args }) => args[0] === "lvextend" ? gate.promise.then(() => undefined) : undefined;
   const growing = cluster.volumes.expand(id, { required: 80n * MiB });
   await cluster.objects.waitFor(id, (object) => object?.spec.size === "80Mi", { timeoutMs: 5_000 });
-  const capacity = () => cluster.volumes.capacity(exactly("data"), "node-1");
+  const capacity = () => cluster.volumes.capacity({ groups: exactly("data"), layout: LINEAR }, "node-1");
   assertEquals((await capacity()).largest, 20n * MiB);
   await fails("NoSpace", cluster.volumes.create(request("b"), ANYWHERE));
   gate.resolve();

@@ -29,3 +29,15 @@ export const fakeHost: Host = {
     });
   },
 };
+
+/** A fake machine with a group of two disks and one of five, of 256 MiB each; a new one for each test. */
+export const fakeDisksHost: Host = {
+  ...fakeHost,
+  groups: ["disks-narrow", "disks-wide"],
+  setUp: () => {
+    const exec = new FakeMachine();
+    exec.addGroup("disks-narrow", 512n << 20n, 4n << 20n, 2);
+    exec.addGroup("disks-wide", 1280n << 20n, 4n << 20n, 5);
+    return Promise.resolve({ exec, [Symbol.asyncDispose]: () => Promise.resolve() });
+  },
+};

@@ -5,30 +5,11 @@
  */
 
 import type { Output } from "../../lvm/exec.ts";
-import { REPORT_COMMAND } from "../../lvm/report.ts";
-import { SURVEY_COMMAND, UNLOCKED_SURVEY_COMMAND } from "../../lvm/survey.ts";
-import {
-  blank,
-  devicePath,
-  type FakeGroup,
-  type FakeLv,
-  type FakeMachine,
-  newUuid,
-  ok,
-  refuse,
-  type Tool,
-} from "./machine.ts";
-import {
-  askBeforeRemoval,
-  createPool,
-  createThin,
-  extendMetadata,
-  isCowOf,
-  removeThin,
-  spareMetadata,
-  takenBy,
-  thinFields,
-} from "./thin.ts";
+import type { Segment } from "../../lvm/report.ts";
+import { allocate, dataOf, dataPiecesOf, freeBytes, healthOf, isWholeEnough, LINEAR } from "./disks.ts";
+import { blank, type FakeGroup, type FakeLv, type FakeMachine, newUuid, ok, refuse, type Tool } from "./machine.ts";
+import { fullreport, isOpen, NOT_ROOT } from "./reports.ts";
+import { askBeforeRemoval, createPool, createThin, extendMetadata, isCowOf, removeThin } from "./thin.ts";
 
 /** Runs `lvm SUBCOMMAND …`. */
 export function lvm(machine: FakeMachine, args: readonly string[]): Output {
@@ -53,50 +34,6 @@ const SUBCOMMANDS: Readonly<Record<string, Tool>> = {
   vgchange,
 };
 
-const REPORTS = [REPORT_COMMAND, SURVEY_COMMAND, UNLOCKED_SURVEY_COMMAND].map(({ args }) => args.slice(1).join("\n"));
-
-function fullreport(machine: FakeMachine, args: readonly string[]): Output {
-  if (!REPORTS.includes(args.join("\n"))) throw new Error(`the fake lvm has no report like ${args.join(" ")}`);
-  const { root, warnings } = machine.host;
-  if (!root) return { ...ok('{"report": []}'), stderr: NOT_ROOT };
-  const spare = machine.host.spareDisks.map(({ path, uuid }) => ({ pv_name: path, pv_uuid: uuid, pv_missing: "0" }));
-  const stdout = JSON.stringify({
-    report: machine.groups.map((group): Record<string, unknown> => ({
-      vg: [vgRow(group)],
-      pv: group.disks.map(({ path, uuid }, index) => ({
-        pv_name: index < group.missingPvs ? "[unknown]" : path,
-        pv_uuid: uuid,
-        pv_missing: index < group.missingPvs ? "1" : "0",
-      })),
-      lv: group.lvs.map((lv) => lvRow(machine, group, lv)),
-      pvseg: [],
-      seg: [],
-    })).concat(spare.length === 0 ? [] : [{ pv: spare, pvseg: [] }]),
-  });
-  return { ...ok(stdout), stderr: warnings.map((sentence) => `  WARNING: ${sentence}\n`).join("") };
-}
-
-const NOT_ROOT = "  WARNING: Running as a non-root user. Functionality may be unavailable.\n";
-
-function vgRow(group: FakeGroup): Record<string, string> {
-  return {
-    vg_name: group.name,
-    vg_uuid: group.uuid,
-    vg_size: `${group.size}`,
-    vg_free: `${freeBytes(group)}`,
-    vg_extent_size: `${group.extentSize}`,
-    vg_missing_pv_count: `${group.missingPvs}`,
-    vg_exported: group.exported ? "1" : "0",
-    vg_permissions: group.readOnly ? "read-only" : "writeable",
-    vg_tags: [...group.tags].join(","),
-    vg_mda_size: "1044480",
-    vg_mda_free: `${group.metadataFree}`,
-    vg_systemid: group.systemId,
-    vg_lock_type: group.lockType,
-    vg_clustered: "0",
-  };
-}
-
 function version(machine: FakeMachine): Output {
   return ok(
     `  LVM version:     ${machine.host.lvmVersion}(2) (2022-05-18)\n  Library version: 1.02.185 (2022-05-18)\n` +
@@ -111,40 +48,13 @@ function lvmconfig(machine: FakeMachine, args: readonly string[]): Output {
   return { ...ok(values.join("")), stderr: machine.host.root ? "" : NOT_ROOT };
 }
 
-function lvRow(machine: FakeMachine, group: FakeGroup, lv: FakeLv): Record<string, string> {
-  return {
-    lv_name: lv.name,
-    lv_uuid: lv.uuid,
-    lv_size: `${lv.size}`,
-    lv_tags: [...lv.tags].join(","),
-    lv_dm_path: devicePath(group, lv),
-    lv_kernel_major: lv.active ? "253" : "-1",
-    lv_kernel_minor: lv.active ? `${lv.minor}` : "-1",
-    lv_active: lv.active ? "active" : "",
-    lv_suspended: lv.active ? lv.suspended ? "1" : "0" : "-1",
-    lv_device_open: lv.active ? isOpen(machine, lv) ? "1" : "0" : "-1",
-    lv_layout: "linear",
-    origin: lv.origin?.name ?? "",
-    origin_size: `${lv.origin?.size ?? lv.size}`,
-    lv_snapshot_invalid: lv.origin === undefined ? "-1" : lv.invalid ? "1" : "0",
-    snap_percent: lv.origin === undefined || !lv.active ? "" : (lv.invalid ? 100 : lv.storePercent).toFixed(2),
-    lv_time: `${lv.createdAt}`,
-    lv_attr: lv.origin === undefined ? "-wi-a-----" : "sri-a-s---",
-    lv_health_status: group.missingPvs > 0 ? "partial" : "",
-    pool_lv: "",
-    data_percent: lv.origin === undefined || !lv.active ? "" : (lv.invalid ? 100 : lv.storePercent).toFixed(2),
-    metadata_percent: "",
-    lv_metadata_size: "",
-    ...thinFields(lv),
-  };
-}
-
 function lvcreate(machine: FakeMachine, args: readonly string[]): Output {
-  const { options, positional: [path = ""] } = parse(args, LVCREATE_OPTIONS);
+  const { options, positional: [path = "", ...disks] } = parse(args, LVCREATE_OPTIONS);
   checkConfig(options);
   const [groupName = "", originName] = path.split("/");
   const group = machine.groups.find((group) => group.name === groupName);
   if (group === undefined) return noGroup(groupName);
+  if (group.missingPvs > 0) return lacksDisks(group);
   const name = one(options, "--name");
   if (group.lvs.some((lv) => lv.name === name)) {
     return refuse(5, `  Logical Volume "${name}" already exists in volume group "${group.name}"`);
@@ -186,11 +96,12 @@ function lvcreate(machine: FakeMachine, args: readonly string[]): Output {
   }
   if (!options.has("--size")) throw new Error(`lvcreate: no size: ${args.join(" ")}`);
 
-  const asked = extents(one(options, "--size"), group);
+  const segment = segmentFrom(options, group);
+  const asked = extents(one(options, "--size"), group, dataOf(segment));
   const useful = origin === undefined ? asked : storeLimit(origin, group);
   const size = (asked < useful ? asked : useful) * group.extentSize;
   const free = freeBytes(group);
-  if (size > free) {
+  if (size > free && segment.type === "linear") {
     return refuse(
       5,
       `  Volume group "${group.name}" has insufficient free space (${free / group.extentSize} extents): ${
@@ -198,6 +109,8 @@ function lvcreate(machine: FakeMachine, args: readonly string[]): Output {
       } required.`,
     );
   }
+  const pieces = allocate(group, { name, segment, pieces: [] }, size, disks);
+  if ("code" in pieces) return pieces;
   const content = origin === undefined
     ? { ...blank(), data: group.residue }
     : { ...origin.content, signatures: [...origin.content.signatures], data: new Set(origin.content.data) };
@@ -206,6 +119,11 @@ function lvcreate(machine: FakeMachine, args: readonly string[]): Output {
     ...made,
     size,
     content,
+    segment,
+    pieces,
+    ...(segment.type.startsWith("raid")
+      ? { raid: { action: "idle", syncPercent: 100, mismatches: 0, dropped: false } }
+      : {}),
     ...(origin === undefined ? {} : { origin: { name: origin.name, size: origin.size } }),
   });
   return ok(`  Logical volume "${name}" created.\n`);
@@ -229,15 +147,17 @@ function lvremove(machine: FakeMachine, args: readonly string[]): Output {
 }
 
 function lvextend(machine: FakeMachine, args: readonly string[]): Output {
-  const { options, positional: [path = ""] } = parse(args, { "--size": 1, "--poolmetadatasize": 1, "--config": 1 });
+  const { options, positional: [path = "", ...disks] } = parse(args, LVEXTEND_OPTIONS);
   checkConfig(options);
   const found = find(machine, path);
   if ("code" in found) return found;
   const { group, lv } = found;
+  if (group.missingPvs > 0) return lacksDisks(group);
   if (options.has("--poolmetadatasize")) {
     return extendMetadata(group, lv, extents(one(options, "--poolmetadatasize"), group), freeBytes(group));
   }
-  const asked = extents(one(options, "--size"), group);
+  const { segment = LINEAR } = lv;
+  const asked = extents(one(options, "--size"), group, dataOf(segment));
   const current = lv.size / group.extentSize;
   const origin = group.lvs.find(({ name }) => name === lv.origin?.name);
   const limit = origin && lv.pool === undefined ? storeLimit(origin, group) : undefined;
@@ -252,8 +172,15 @@ function lvextend(machine: FakeMachine, args: readonly string[]): Output {
     return refuse(3, `  New size given (${wanted} extents) not larger than existing size (${current} extents)`);
   }
   const free = freeBytes(group) / group.extentSize;
-  if (lv.pool === undefined && wanted - current > free) {
+  if (lv.pool === undefined && segment.type === "linear" && wanted - current > free) {
     return refuse(5, `  Insufficient free space: ${wanted - current} extents needed, but only ${free} available`);
+  }
+  if (lv.pool === undefined) {
+    const before = dataPiecesOf(group, lv);
+    const more = (wanted - current) * group.extentSize;
+    const pieces = allocate(group, { name: lv.name, segment, pieces: before }, more, disks);
+    if ("code" in pieces) return pieces;
+    lv.pieces = [...before, ...pieces];
   }
   if (lv.thinPool !== undefined) lv.thinPool.dataPercent *= Number(current) / Number(wanted);
   lv.storePercent *= Number(current) / Number(wanted);
@@ -269,7 +196,16 @@ function lvchange(machine: FakeMachine, args: readonly string[]): Output {
   const { group, lv } = found;
   for (const tag of options.get("--deltag") ?? []) lv.tags.delete(tag);
   for (const tag of options.get("--addtag") ?? []) lv.tags.add(tag);
-  if (options.has("--refresh")) lv.suspended = false;
+  if (options.has("--refresh")) {
+    if (healthOf(group, lv) === "partial") {
+      return refuse(5, `  Refusing refresh of partial LV ${path}. Use '--activationmode partial' to override.`);
+    }
+    lv.suspended = false;
+    if (lv.raid) lv.raid.dropped = false;
+  }
+  if (options.get("--activate")?.[0] === "y" && !isWholeEnough(group, lv)) {
+    return refuse(5, `  Refusing activation of partial LV ${path}.  Use '--activationmode partial' to override.`);
+  }
   if (options.has("--permission")) lv.readOnly = one(options, "--permission") === "r";
   const activate = options.get("--activate")?.[0];
   if (activate === undefined) return ok(`  Logical volume ${path} changed.\n`);
@@ -324,9 +260,36 @@ function vgchange(machine: FakeMachine, args: readonly string[]): Output {
   return ok(`  Volume group "${name}" successfully changed\n`);
 }
 
+/** The layout that lvcreate is asked for. What LVM would make of an odd one is not what was asked for, so it is a mistake. */
+function segmentFrom(options: ReadonlyMap<string, string[]>, group: FakeGroup): Segment {
+  const [type = "linear"] = options.get("--type") ?? [];
+  if (type === "linear") return LINEAR;
+  const value = (name: string) => Number((options.get(name)?.[0] ?? "0").replace(/b$/, ""));
+  const [stripes, stripeSize, mirrors] = [value("--stripes"), BigInt(value("--stripesize")), value("--mirrors")];
+  if (stripeSize > group.extentSize) {
+    throw new Error(`lvcreate would make stripes of ${group.extentSize}: ${stripeSize}`);
+  }
+  if (type === "raid1") return { type, stripes: mirrors + 1, stripeSize: 0n };
+  const extra = { striped: 0, raid10: stripes, raid5: 1, raid6: 2 }[type];
+  if (extra === undefined) throw new Error(`the fake lvcreate has no type ${type}`);
+  return { type, stripes: stripes + extra, stripeSize };
+}
+
+/** LVM changes nothing of what is where while it does not see all disks; tags and removals are another matter. */
+function lacksDisks({ name }: FakeGroup): Output {
+  return refuse(
+    5,
+    `  Cannot change VG ${name} while PVs are missing.\n  See vgreduce --removemissing and vgextend --restoremissing.\n` +
+      `  Cannot process volume group ${name}`,
+  );
+}
+
+const LVEXTEND_OPTIONS = { "--size": 1, "--poolmetadatasize": 1, "--config": 1 };
+
 const LVCHANGE_OPTIONS = {
   "--config": 1,
   "--activate": 1,
+  "--activationmode": 1,
   "--addtag": 1,
   "--deltag": 1,
   "--permission": 1,
@@ -347,6 +310,9 @@ const LVCREATE_OPTIONS = {
   "--thinpool": 1,
   "--virtualsize": 1,
   "--setactivationskip": 1,
+  "--mirrors": 1,
+  "--stripes": 1,
+  "--stripesize": 1,
 };
 
 /** The one setting that commands about thin pools come with. */
@@ -397,10 +363,12 @@ function storeLimit(origin: FakeLv, group: FakeGroup): bigint {
   return (bytes + group.extentSize - 1n) / group.extentSize;
 }
 
-function extents(size: string, group: FakeGroup): bigint {
+/** The size in extents, the same on each of the disks with different data. */
+function extents(size: string, group: FakeGroup, disks = 1n): bigint {
   const bytes = /^(\d+)b$/.exec(size)?.[1];
   if (bytes === undefined) throw new Error(`lvm: an odd size ${size}`);
-  return (BigInt(bytes) + group.extentSize - 1n) / group.extentSize;
+  const row = group.extentSize * disks;
+  return (BigInt(bytes) + row - 1n) / row * disks;
 }
 
 function find(machine: FakeMachine, path: string): { group: FakeGroup; lv: FakeLv } | Output {
@@ -418,13 +386,4 @@ function noGroup(name: string): Output {
 
 function noLv(path: string): Output {
   return refuse(5, `  Failed to find logical volume "${path}"`);
-}
-
-function freeBytes(group: FakeGroup): bigint {
-  return group.lvs.reduce((free, lv) => free - takenBy(lv), group.size) - spareMetadata(group);
-}
-
-/** A mounted filesystem holds its device open; a bind mount of the node does not. */
-function isOpen(machine: FakeMachine, lv: FakeLv): boolean {
-  return machine.mounts.some((mount) => mount.lv === lv && mount.root === "/");
 }

@@ -8,6 +8,8 @@
 
 import { type Command, describe, type Exec, type Output, type Program } from "../../lvm/exec.ts";
 import { StorageError } from "../../lvm/error.ts";
+import type { Segment } from "../../lvm/report.ts";
+import type { FakeDisk, FakePiece } from "./disks.ts";
 import { lvm } from "./lvm.ts";
 import { TOOLS } from "./tools.ts";
 
@@ -55,6 +57,14 @@ export interface FakeLv {
   thinPool?: FakePool;
   /** Whether it is left out when LVs are activated. */
   skipped?: boolean;
+  /** How it is laid out; linear by default. */
+  segment?: Segment;
+  /** What it has of the disks; by default, all that it needs of the first. */
+  pieces?: FakePiece[];
+  /** What the kernel says of a RAID LV while it is active. `dropped`: it goes on without a disk that is there. */
+  raid?: { action: string; syncPercent: number; mismatches: number; dropped: boolean };
+  /** Whether the lvcreate that made it died before it was whole. */
+  halfMade?: boolean;
   /** Up to where its device was overwritten with zeros, from its start, in bytes. */
   zeroedTo: bigint;
   /** Up to where it has been overwritten with another device, from its start, in bytes; and with which. */
@@ -84,6 +94,7 @@ export interface FakeGroup {
   size: bigint;
   extentSize: bigint;
   tags: Set<string>;
+  /** How many of its disks are missing: the first ones. */
   missingPvs: number;
   exported: boolean;
   readOnly: boolean;
@@ -91,7 +102,7 @@ export interface FakeGroup {
   metadataFree: bigint;
   systemId: string;
   lockType: string;
-  disks: { path: string; uuid: string }[];
+  disks: FakeDisk[];
   lvs: FakeLv[];
   /** What can be read from its free space, and so from a new LV. */
   residue: Set<string>;
@@ -160,6 +171,7 @@ function healthyHost(): FakeHost {
       ["snapshot-origin", "1.9.0"],
       ["snapshot", "1.16.0"],
       ["striped", "1.6.0"],
+      ["raid", "1.15.1"],
       ["linear", "1.4.0"],
       ["error", "1.5.0"],
     ]),
@@ -212,9 +224,10 @@ export class FakeMachine implements Exec {
   #minor = 0;
   #clock = 1_700_000_000;
 
-  /** Adds an empty volume group. */
-  addGroup(name: string, bytes: bigint, extentSize = 4n << 20n): FakeGroup {
-    const group = {
+  /** Adds an empty volume group on some disks of equal size. */
+  addGroup(name: string, bytes: bigint, extentSize = 4n << 20n, disks = 1): FakeGroup {
+    const before = this.groups.reduce((count, group) => count + group.disks.length, 0);
+    const group: FakeGroup = {
       name,
       uuid: newUuid(),
       size: bytes,
@@ -226,7 +239,10 @@ export class FakeMachine implements Exec {
       metadataFree: 520192n,
       systemId: "",
       lockType: "",
-      disks: [{ path: `/dev/vd${String.fromCharCode("b".charCodeAt(0) + this.groups.length)}`, uuid: newUuid() }],
+      disks: Array.from({ length: disks }, (_, index) => ({
+        path: `/dev/vd${String.fromCharCode("b".charCodeAt(0) + before + index)}`,
+        uuid: newUuid(),
+      })),
       lvs: [],
       residue: new Set<string>(),
     };

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { LINEAR } from "../../lvm/layout.ts";
 import type { NamedRequest } from "../../k8s/volume_spec.ts";
 import { ANY_GROUP } from "../../lvm/groups.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
@@ -20,6 +21,7 @@ export function namedRequest(name: string, bytes: bigint, more: Partial<NamedReq
     mkfsOptions: [],
     shared: true,
     erase: "zero",
+    layout: LINEAR,
     ...more,
   };
 }

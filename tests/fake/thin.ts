@@ -5,6 +5,7 @@
  */
 
 import type { Output } from "../../lvm/exec.ts";
+import { allocate, freeBytes, LINEAR, spareMetadata } from "./disks.ts";
 import { blank, type FakeGroup, type FakeLv, type FakeMachine, type FakePool, ok, refuse } from "./machine.ts";
 
 /** What LVM takes for the metadata of a small pool, and keeps once more as a spare. */
@@ -29,7 +30,7 @@ export function createPool(
     residue: group.residue,
   };
   const spare = spareMetadata(group) > METADATA_BYTES ? 0n : METADATA_BYTES - spareMetadata(group);
-  const free = group.lvs.reduce((left, lv) => left - takenBy(lv), group.size) - spareMetadata(group);
+  const free = freeBytes(group);
   const needed = making.size + METADATA_BYTES + spare;
   if (making.size === 0n) return refuse(3, "  Invalid argument for --size: 0b");
   if (needed > free) {
@@ -39,8 +40,10 @@ export function createPool(
       `  Volume group "${group.name}" has insufficient free space (${have} extents): ${want} required.`,
     );
   }
+  const pieces = allocate(group, { name: making.name, segment: LINEAR, pieces: [] }, making.size, []);
+  if ("code" in pieces) return pieces;
   group.residue = new Set();
-  group.lvs.push({ ...making, content: blank(), thinPool });
+  group.lvs.push({ ...making, content: blank(), thinPool, pieces });
   return ok(`  Logical volume "${making.name}" created.\n`);
 }
 
@@ -117,19 +120,6 @@ export function overwritePool(machine: FakeMachine, lv: FakeLv): void {
   if (pool === undefined || lv.zeroedTo < pool.size) return;
   pool.thinPool!.residue = new Set();
   Object.assign(lv.content, blank());
-}
-
-/** What an LV takes of its group: a thin one nothing, a pool its data and its metadata. */
-export function takenBy({ size, pool, thinPool }: FakeLv): bigint {
-  return pool === undefined ? size + (thinPool?.metadataSize ?? 0n) : 0n;
-}
-
-/** What a group keeps for the repair of its pools: as much as the largest metadata. */
-export function spareMetadata(group: FakeGroup): bigint {
-  return group.lvs.reduce((most, { thinPool }) => {
-    const size = thinPool?.metadataSize ?? 0n;
-    return size > most ? size : most;
-  }, 0n);
 }
 
 /** The fields of a report that are others for thin LVs and pools. */

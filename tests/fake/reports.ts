@@ -1,0 +1,100 @@
+/**
+ * What the fake machine's `lvm fullreport` answers, after LVM 2.03.
+ *
+ * @module
+ */
+
+import type { Output } from "../../lvm/exec.ts";
+import { REPORT_COMMAND } from "../../lvm/report.ts";
+import { SURVEY_COMMAND, UNLOCKED_SURVEY_COMMAND } from "../../lvm/survey.ts";
+import { freeBytes, healthOf, LINEAR, piecesOf, pvRow, pvsegRow, segRow } from "./disks.ts";
+import { devicePath, type FakeGroup, type FakeLv, type FakeMachine, newUuid, ok } from "./machine.ts";
+import { thinFields } from "./thin.ts";
+
+const REPORTS = [REPORT_COMMAND, SURVEY_COMMAND, UNLOCKED_SURVEY_COMMAND].map(({ args }) => args.slice(1).join("\n"));
+
+/** Runs `lvm fullreport …`, of which it knows those that the driver asks for. */
+export function fullreport(machine: FakeMachine, args: readonly string[]): Output {
+  if (!REPORTS.includes(args.join("\n"))) throw new Error(`the fake lvm has no report like ${args.join(" ")}`);
+  const { root, warnings } = machine.host;
+  if (!root) return { ...ok('{"report": []}'), stderr: NOT_ROOT };
+  const spare = machine.host.spareDisks.map(({ path, uuid }) => ({
+    ...{ pv_name: path, pv_uuid: uuid, pv_missing: "0", pv_allocatable: "0", pv_pe_count: "0", pv_pe_alloc_count: "0" },
+  }));
+  const stdout = JSON.stringify({
+    report: machine.groups.map((group): Record<string, unknown> => ({
+      vg: [vgRow(group)],
+      pv: group.disks.map((disk) => pvRow(group, disk)),
+      lv: group.lvs.flatMap((lv) => [lvRow(machine, group, lv), ...partRows(machine, group, lv)]),
+      pvseg: group.lvs.flatMap((lv) => piecesOf(group, lv).map((piece) => pvsegRow(group, lv, piece))),
+      seg: group.lvs.map((lv) => segRow(lv)),
+    })).concat(spare.length === 0 ? [] : [{ pv: spare, pvseg: [] }]),
+  });
+  return { ...ok(stdout), stderr: warnings.map((sentence) => `  WARNING: ${sentence}\n`).join("") };
+}
+
+/** What LVM says to everybody but root. */
+export const NOT_ROOT = "  WARNING: Running as a non-root user. Functionality may be unavailable.\n";
+
+function vgRow(group: FakeGroup): Record<string, string> {
+  return {
+    vg_name: group.name,
+    vg_uuid: group.uuid,
+    vg_size: `${group.size}`,
+    vg_free: `${freeBytes(group)}`,
+    vg_extent_size: `${group.extentSize}`,
+    vg_missing_pv_count: `${group.missingPvs}`,
+    vg_exported: group.exported ? "1" : "0",
+    vg_permissions: group.readOnly ? "read-only" : "writeable",
+    vg_tags: [...group.tags].join(","),
+    vg_mda_size: "1044480",
+    vg_mda_free: `${group.metadataFree}`,
+    vg_systemid: group.systemId,
+    vg_lock_type: group.lockType,
+    vg_clustered: "0",
+  };
+}
+
+/** What shows of a RAID LV whose lvcreate died: its metadata, with the tags of the whole. */
+function partRows(machine: FakeMachine, group: FakeGroup, lv: FakeLv): Record<string, string>[] {
+  if (!lv.halfMade) return [];
+  return piecesOf(group, lv).filter(({ part }) => part.startsWith("rmeta")).map(({ part, size }) =>
+    lvRow(machine, group, { ...lv, name: `${lv.name}_${part}`, uuid: newUuid(), size, segment: LINEAR })
+  );
+}
+
+function lvRow(machine: FakeMachine, group: FakeGroup, lv: FakeLv): Record<string, string> {
+  return {
+    lv_name: lv.name,
+    lv_uuid: lv.uuid,
+    lv_size: `${lv.size}`,
+    lv_tags: [...lv.tags].join(","),
+    lv_dm_path: devicePath(group, lv),
+    lv_kernel_major: lv.active ? "253" : "-1",
+    lv_kernel_minor: lv.active ? `${lv.minor}` : "-1",
+    lv_active: lv.active ? "active" : "",
+    lv_suspended: lv.active ? lv.suspended ? "1" : "0" : "-1",
+    lv_device_open: lv.active ? isOpen(machine, lv) ? "1" : "0" : "-1",
+    lv_layout: lv.segment?.type.startsWith("raid") ? `raid,${lv.segment.type}` : lv.segment?.type ?? LINEAR.type,
+    origin: lv.origin?.name ?? "",
+    origin_size: `${lv.origin?.size ?? lv.size}`,
+    lv_snapshot_invalid: lv.origin === undefined ? "-1" : lv.invalid ? "1" : "0",
+    snap_percent: lv.origin === undefined || !lv.active ? "" : (lv.invalid ? 100 : lv.storePercent).toFixed(2),
+    lv_time: `${lv.createdAt}`,
+    lv_attr: lv.origin === undefined ? "-wi-a-----" : "sri-a-s---",
+    lv_health_status: healthOf(group, lv),
+    sync_percent: lv.active ? lv.raid?.syncPercent.toFixed(2) ?? "" : "",
+    raid_sync_action: lv.active ? lv.raid?.action ?? "" : "",
+    raid_mismatch_count: lv.active && lv.raid !== undefined ? `${lv.raid.mismatches}` : "",
+    pool_lv: "",
+    data_percent: lv.origin === undefined || !lv.active ? "" : (lv.invalid ? 100 : lv.storePercent).toFixed(2),
+    metadata_percent: "",
+    lv_metadata_size: "",
+    ...thinFields(lv),
+  };
+}
+
+/** A mounted filesystem holds its device open; a bind mount of the node does not. */
+export function isOpen(machine: FakeMachine, lv: FakeLv): boolean {
+  return machine.mounts.some((mount) => mount.lv === lv && mount.root === "/");
+}
