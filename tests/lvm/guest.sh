@@ -1,7 +1,7 @@
 # Runs in the guest: the contract tests over real LVM, and every kind of volume with a driver under the written permission set.
 # Beside them csi-sanity in mount and block mode, each against a driver of its own on a group of its own; then erasure, and
-# deaths of a driver. Last and alone, faults of disks. DATA_DISKS: two for the contract, one each for the modes, two for erasure,
-# one each for the kinds and the deaths, two for the faults. LEFT_OUT: as left_out.ts takes it.
+# deaths of a driver. Last and alone, faults of disks, then layouts. DATA_DISKS: two for the contract, one each for the modes,
+# two for erasure, one each for the kinds and the deaths, two for the faults. LEFT_OUT: as left_out.ts takes it.
 set -- $DATA_DISKS
 status=0
 mkdir -p /work/out
@@ -65,6 +65,8 @@ for name in erasure confined deaths; do
 done
 echo "== faults of disks, alone"
 DATA_DISKS="$9 ${10}" /work/deno test -A --no-check --no-config /work/faults.js || status=1
+echo "== layouts, on disks that are files"
+/work/deno test -A --no-check --no-config /work/layouts.js || status=1
 cat /tmp/sanity.log
 for mode in mount block; do
   echo "== csi-sanity, $mode mode"

@@ -45,6 +45,7 @@ try {
       "confined.js": await suite("confined"),
       "deaths.js": await suite("deaths"),
       "faults.js": await suite("faults"),
+      "layouts.js": await suite("layouts"),
       "bin/csi-sanity": { host: sanity },
     },
     script: "PATH=$PATH:/work/bin\n" + script,

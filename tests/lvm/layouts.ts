@@ -1,0 +1,49 @@
+/**
+ * The contract of layouts over real LVM: `deno test` runs this in the guest, as one bundle. The disks are files, so that there
+ * are enough of them.
+ *
+ * @module
+ */
+
+import { HostExec } from "../../lvm/exec.ts";
+import { Lvm } from "../../lvm/lvm.ts";
+import { readMounts } from "../../lvm/mounts.ts";
+import type { Host } from "../contract/host.ts";
+import { layoutsContract } from "../contract/layouts.ts";
+import { run } from "../demo/command.ts";
+
+const GROUPS = ["disks-narrow", "disks-wide"] as const;
+
+/** How many disks of 260 MiB each group has: 256 MiB are left for volumes. */
+const DISKS: Readonly<Record<typeof GROUPS[number], number>> = { "disks-narrow": 2, "disks-wide": 5 };
+
+const exec = new HostExec();
+
+await run("load modules", "modprobe", ["-a", "loop", "dm-raid"]);
+for (const group of GROUPS) {
+  const disks: string[] = [];
+  for (let disk = 0; disk < DISKS[group]; disk++) {
+    const file = `/var/tmp/${group}-${disk}.img`;
+    await run("make a disk", "truncate", ["--size", "260M", file]);
+    disks.push((await run("make a disk", "losetup", ["--find", "--show", file])).trim());
+  }
+  await run("make a group", "vgcreate", ["-qq", "--yes", group, ...disks]);
+}
+
+/** A test that failed may leave anything; the next one starts with empty groups. */
+async function cleanUp(): Promise<void> {
+  const mounts = (await readMounts(exec)).filter(({ target }) => target.includes(`/denolith-${GROUPS[0]}-`));
+  for (const { target } of mounts.reverse()) await run("clean up", "umount", [target]);
+  for (const { name, lvs, tags } of await new Lvm(exec).report()) {
+    if (!GROUPS.some((group) => group === name)) continue;
+    if (lvs.length > 0) await run("clean up", "lvremove", ["-qq", "--yes", ...lvs.map((lv) => `${name}/${lv.name}`)]);
+    if (tags.length > 0) await run("clean up", "vgchange", ["-qq", ...tags.flatMap((tag) => ["--deltag", tag]), name]);
+  }
+}
+
+const host: Host = {
+  name: "lvm",
+  groups: GROUPS,
+  setUp: () => Promise.resolve({ exec, [Symbol.asyncDispose]: cleanUp }),
+};
+layoutsContract(host);
