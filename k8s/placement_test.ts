@@ -22,7 +22,6 @@ function node(name: string, ...groups: (Partial<NodeVolumeGroup> & { free: strin
     snapshotCount: 0,
     missingPVs: 0,
     writeable: true,
-    pvs: [],
     ...group,
   }));
   return nodeRoom({ metadata: { name }, spec: { driverName: "d" }, status: { volumeGroups } }, [], () => ANY_GROUP);

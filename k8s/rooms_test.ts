@@ -1,6 +1,7 @@
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertThrows } from "@std/assert";
 import fc from "fast-check";
 import { ANY_GROUP, exactly, type GroupMatcher, type GroupPreference } from "../lvm/groups.ts";
+import { StorageError } from "../lvm/error.ts";
 import { volumeIdOf } from "../lvm/ids.ts";
 import { thinRooms, type ThinWish } from "../lvm/thin.ts";
 import { FakeApiServer } from "../tests/fake/api_server.ts";
@@ -16,6 +17,7 @@ import {
   type LvmVolumeStatus,
   type NodeVolumeGroup,
 } from "./lvm_objects.ts";
+import { chooseNode, nodeCapacity } from "./placement.ts";
 import { nodeRoom, Rooms } from "./rooms.ts";
 import { lvmVolumeFor } from "./volume_spec.ts";
 
@@ -99,6 +101,29 @@ Deno.test("nodeRoom() takes nothing off for what the report lists, whatever the 
   ) {
     assertEquals([left(before, object), left(after, object)], [{ data: 68 }, { data: 68 }], JSON.stringify(object));
   }
+});
+
+Deno.test("nodeRoom() takes off what a layout takes of each disk, and has no room where the agent does not tell of disks", () => {
+  const node = report({ data: [300] });
+  const raid1 = { layout: { type: "raid1", mirrors: 1 } } as const;
+  const offered = (...volumes: LvmVolume[]) =>
+    Number(nodeCapacity({ groups: exactly("data"), ...raid1 }, [nodeRoom(node, volumes, parseGroups)]).largest / MiB);
+  assertEquals([offered(), left(node)], [0, { data: 300 }], "an agent that knows linear volumes alone");
+  assertThrows(
+    () => chooseNode(namedRequest("a", 4n * MiB, raid1), { preferred: [] }, [nodeRoom(node, [], parseGroups)]),
+    StorageError,
+    "0 of its 0 have that free",
+  );
+
+  node.status!.volumeGroups![0]!.disks = ["a", "b", "c"].map((uuid) => ({ uuid, free: "100Mi" }));
+  assertEquals(offered(), 96);
+  assertEquals(left(node, volume("one", 40, raid1)), { data: 212 }, "and an extent of metadata on each");
+  assertEquals(offered(volume("one", 40, raid1)), 52, "on two of three disks");
+  assertEquals(offered(volume("one", 40, raid1), volume("two", 40, raid1)), 52);
+  assertEquals(offered(volume("one", 40)), 96, "a linear one is on one of them");
+  assertEquals(offered(volume("one", 220)), 0, "or on several");
+  node.status!.volumeGroups![0]!.volumes = [{ name: volumeIdOf("one"), size: "40Mi" }];
+  assertEquals(offered(volume("one", 40, raid1)), 96, "what is listed is counted");
 });
 
 Deno.test("nodeRoom() takes off what growing takes, until the report lists it or the agent refuses it", () => {
