@@ -53,6 +53,7 @@ Deno.test("statusOf() tells of each group, and of all of them together", async (
       ...{ size: "10Gi", free: "9Gi", extentSize: "4Mi" },
       ...{ lvCount: 2, pvCount: 1, snapshotCount: 1, missingPVs: 0, writeable: true },
       metadata: volumeGroups![0]!.metadata!,
+      disks: [{ uuid: fake.groups[0]!.disks[0]!.uuid, free: "9Gi" }],
       volumes: [],
     },
     {
@@ -61,6 +62,7 @@ Deno.test("statusOf() tells of each group, and of all of them together", async (
       ...{ size: "2Gi", free: "2Gi", extentSize: "1Mi" },
       ...{ lvCount: 0, pvCount: 1, snapshotCount: 0, missingPVs: 1, writeable: false },
       metadata: volumeGroups![1]!.metadata!,
+      disks: [{ uuid: fake.groups[1]!.disks[0]!.uuid, free: "2Gi" }],
       volumes: [],
     },
   ]);

@@ -136,9 +136,9 @@ export interface VolumeGroup {
   readonly writeable: boolean;
   /** Its tags. */
   readonly tags: readonly string[];
-  /** The disks that it is on, by the paths of their nodes. */
+  /** The disks that it is on and LVM finds, by the paths of their nodes. */
   readonly disks: readonly string[];
-  /** The same, and what is on them. */
+  /** All its disks, and what is on them. */
   readonly pvs: readonly PhysicalVolume[];
   /** Whether this is what its disks say now; otherwise it is what they said last, and they do not answer. */
   readonly answers: boolean;
@@ -260,6 +260,9 @@ export function parseReport(answer: string): VolumeGroup[] {
   });
 }
 
+/** What stands in the place of the path of a disk that LVM cannot find. */
+const NOT_FOUND = "[unknown]";
+
 /** The disks of a part of a report. */
 export function parsePvs(part: Row, extentSize: bigint): PhysicalVolume[] {
   return array(part.pv).map(object).map((pv) => {
@@ -351,7 +354,7 @@ function parseGroup(row: Row, pvs: PhysicalVolume[], lvs: LogicalVolume[]): Volu
     missingPvs: Number(natural(row.vg_missing_pv_count)),
     writeable: text(row.vg_permissions) === "writeable" && !flag(row.vg_exported),
     tags: list(row.vg_tags),
-    disks: pvs.map(({ path }) => path),
+    disks: pvs.map(({ path }) => path).filter((path) => path !== NOT_FOUND),
     pvs,
     answers: true,
     lvs,
