@@ -119,6 +119,7 @@ export class Metrics {
         }
       },
     );
+    this.#watchRedundancy(lastSeen);
   }
 
   #watchRedundancy(lastSeen: () => readonly SurveyedGroup[]): void {

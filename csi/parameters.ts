@@ -12,7 +12,7 @@ import { RE2JS } from "re2js";
 import { DEFAULT_FILESYSTEM, type FilesystemType, parseMkfsOptions } from "../lvm/filesystem.ts";
 import { ANY_GROUP, anyOf, exactly, type GroupMatcher, type GroupPreference } from "../lvm/groups.ts";
 import { IO_LIMIT_PARAMETERS, type IoLimits, readIoLimits } from "../lvm/io_limits.ts";
-import type { Layout } from "../lvm/layout.ts";
+import { type Layout, LINEAR } from "../lvm/layout.ts";
 import { FULL_STORE, parseStoreSize, type StoreSize } from "../lvm/store_size.ts";
 import { type Erasure, ERASURES } from "../lvm/tags.ts";
 import { DEFAULT_POOL_SIZE, type ThinWish } from "../lvm/thin.ts";
@@ -88,7 +88,13 @@ const OPENEBS_VOLUME_PARAMETERS = {
 export function parseVolumeParameters(parameters: Readonly<Record<string, string>>): VolumeParameters {
   const given = collect(parameters, VOLUME_PARAMETERS, OPENEBS_VOLUME_PARAMETERS);
   oneOf(given, "storage", ["", "lvm"]);
-  const thin = parseThin(given);
+  const [layout, thin] = [parseLayout(given), parseThin(given)];
+  if (thin !== undefined && layout.type !== LINEAR.type) {
+    throw invalid(
+      `parameter layout ${layout.type}: a thin volume is laid out as its pool is; make a pool of that layout yourself ` +
+        "(lvmthin(7)), and name it by thinPool",
+    );
+  }
   return {
     groups: parseGroups(given),
     preference: oneOf(given, "volumeGroupPreference", ["leastFree", "mostFree"]),
@@ -96,7 +102,7 @@ export function parseVolumeParameters(parameters: Readonly<Record<string, string
     shared: oneOf(given, "shared", ["yes", "no"]) === "yes",
     mkfsOptions: given.get("mkfsOptions") ?? "",
     erase: oneOf(given, "erase", ERASURES),
-    layout: parseLayout(given),
+    layout,
     limits: readIoLimits(given),
     ...(thin && { thin }),
   };

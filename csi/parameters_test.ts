@@ -74,6 +74,7 @@ Deno.test("a layout takes the least of LVM where nothing is said, and only what 
   const layout = (parameters: Record<string, string>) => parseVolumeParameters(parameters).layout;
   const stripeSize = 65536n;
   assertEquals(layout({}), { type: "linear" });
+  assertEquals(layout({ layout: "linear", thinProvision: "yes" }), { type: "linear" });
   assertEquals(layout({ layout: "striped" }), { type: "striped", stripes: 2, stripeSize });
   assertEquals(layout({ layout: "raid1", mirrors: "9" }), { type: "raid1", mirrors: 9 });
   assertEquals(layout({ layout: "raid10", mirrors: "1" }), { type: "raid10", stripes: 2, stripeSize });
@@ -96,6 +97,8 @@ Deno.test("a layout takes the least of LVM where nothing is said, and only what 
     [{ layout: "striped", stripeSize: "8Mi" }, /parameter stripeSize "8Mi"/],
     [{ layout: "striped", stripeSize: "" }, /parameter stripeSize ""/],
     [{ layuot: "raid1" }, /did you mean layout/],
+    [{ layout: "raid1", thinProvision: "yes" }, /parameter layout raid1: a thin volume is laid out as its pool is/],
+    [{ layout: "striped", thinProvision: "yes", thinPool: "p" }, /name it by thinPool/],
   ];
   for (const [parameters, message] of refusals) {
     const { kind, message: told } = assertThrows(() => layout(parameters), StorageError);

@@ -3,6 +3,7 @@ import fc from "fast-check";
 import { ANY_GROUP, exactly, type GroupMatcher, type GroupPreference } from "../lvm/groups.ts";
 import { StorageError } from "../lvm/error.ts";
 import { volumeIdOf } from "../lvm/ids.ts";
+import type { Layout } from "../lvm/layout.ts";
 import { thinRooms, type ThinWish } from "../lvm/thin.ts";
 import { FakeApiServer } from "../tests/fake/api_server.ts";
 import { EXTENT, RacingAgent, type View } from "../tests/fake/report_race.ts";
@@ -36,6 +37,7 @@ function report(groups: Record<string, [free: number, ...listed: [string, number
 }
 
 interface Wish {
+  layout?: Layout;
   thin?: ThinWish;
   groups?: GroupMatcher;
   preference?: GroupPreference;
@@ -122,6 +124,8 @@ Deno.test("nodeRoom() takes off what a layout takes of each disk, and has no roo
   assertEquals(offered(volume("one", 40, raid1), volume("two", 40, raid1)), 52);
   assertEquals(offered(volume("one", 40)), 96, "a linear one is on one of them");
   assertEquals(offered(volume("one", 220)), 0, "or on several");
+  const thin = { poolSize: { bytes: 200n * MiB } };
+  assertEquals(offered(volume("one", 40, { thin })), 0, "its pool, too, takes of the disks");
   node.status!.volumeGroups![0]!.volumes = [{ name: volumeIdOf("one"), size: "40Mi" }];
   assertEquals(offered(volume("one", 40, raid1)), 96, "what is listed is counted");
 });

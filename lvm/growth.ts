@@ -4,7 +4,6 @@
  * @module
  */
 
-import { StorageError } from "./error.ts";
 import {
   bytesPerDisk,
   describeLayout,
@@ -17,7 +16,6 @@ import {
 } from "./layout.ts";
 import type { LogicalVolume, PhysicalVolume, VolumeGroup } from "./report.ts";
 import { formatBytes } from "./size.ts";
-import type { Volume } from "./volume.ts";
 
 /** Where an LV can grow. */
 export interface Growth {
@@ -25,20 +23,6 @@ export interface Growth {
   readonly disks?: readonly PhysicalVolume[];
   /** What it needs and what there is, in words. */
   readonly lack: string;
-}
-
-/**
- * Makes sure that LVM would grow a volume at all.
- *
- * @throws {StorageError} `FailedPrecondition` while disks of its group are missing: with those back there may be room.
- */
-export function requireDisks({ id, group: { name, missingPvs } }: Volume): void {
-  if (missingPvs === 0) return;
-  throw new StorageError(
-    "FailedPrecondition",
-    `growing volume ${id}: LVM changes nothing in volume group ${name} while PVs are missing (${missingPvs}); attach them ` +
-      "again, or take them out (vgreduce(8), --removemissing)",
-  );
 }
 
 /** Where an LV can grow to a size. Of one that somebody converted to something else, LVM is left to decide. */

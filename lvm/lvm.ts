@@ -183,6 +183,20 @@ export function requireAnswer(doing: string, group: VolumeGroup): void {
   );
 }
 
+/**
+ * Makes sure that all disks of a group are there: else LVM changes nothing of what is where.
+ *
+ * @throws {StorageError} `FailedPrecondition`: not that the group is full, for with the disks back there may be room.
+ */
+export function requireDisks(doing: string, { name, missingPvs }: VolumeGroup): void {
+  if (missingPvs === 0) return;
+  throw new StorageError(
+    "FailedPrecondition",
+    `${doing}: LVM changes nothing in volume group ${name} while PVs are missing (${missingPvs}); attach them again, or ` +
+      "take them out (vgreduce(8), --removemissing)",
+  );
+}
+
 function isSilence(error: unknown): error is StorageError {
   return error instanceof StorageError && error.kind === "Unavailable" && error.settled !== undefined;
 }

@@ -118,6 +118,7 @@ Deno.test("parseReport() reads thin pools, thin volumes, and thin snapshots, whi
     ...{ lv_kernel_minor: "4", lv_active: "active", lv_suspended: "0", lv_device_open: "0", lv_time: "1" },
     ...{ origin: "", origin_size: "", lv_snapshot_invalid: "-1", snap_percent: "", lv_metadata_size: "" },
     ...{ lv_health_status: "", pool_lv: "", data_percent: "", metadata_percent: "" },
+    ...{ sync_percent: "", raid_sync_action: "", raid_mismatch_count: "" },
   };
   const thin = { ...row, lv_layout: "thin,sparse", lv_attr: "Vwi-a-tz--", pool_lv: "pool", data_percent: "1.25" };
   const numbers = { data_percent: "80.12", metadata_percent: "10.84", lv_metadata_size: "4194304" };
@@ -129,7 +130,15 @@ Deno.test("parseReport() reads thin pools, thin volumes, and thin snapshots, whi
   ];
   const answer = JSON.parse(captured);
   answer.report[0].lv = lvs;
+  answer.report[0].seg = [
+    { lv_name: "pool", segtype: "thin-pool", stripes: "1", stripe_size: "0" },
+    { lv_name: "volume", segtype: "thin", stripes: "0", stripe_size: "0" },
+  ];
+  const parts = ["[pool_tdata_rimage_0]", "[pool_tdata_rmeta_0]", "[pool_tmeta]", "[lvol0_pmspare]"];
+  answer.report[0].pvseg = parts.map((lv_name) => ({ lv_name, pv_uuid: "d", pvseg_size: "2" }));
   const [readPool, volume, snapshot] = parseReport(JSON.stringify(answer))[0]!.lvs;
+  assertEquals(readPool?.pieces.map(({ part }) => part), ["tdata_rimage_0", "tdata_rmeta_0", "tmeta"]);
+  assertEquals([volume?.pieces, volume?.segment.type, volume?.halfMade], [[], "thin", false]);
   assertEquals([readPool?.pool, readPool?.thinPool], [undefined, {
     dataPercent: 80.12,
     metadataSize: 4194304n,

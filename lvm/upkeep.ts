@@ -14,7 +14,7 @@ import type { Place } from "./copy_source.ts";
 import { verifyDevice } from "./device.ts";
 import { type ErrorKind, StorageError } from "./error.ts";
 import { type Exec, runOk } from "./exec.ts";
-import type { Lvm } from "./lvm.ts";
+import { type Lvm, requireDisks } from "./lvm.ts";
 import type { PoolGate } from "./pool_gate.ts";
 import { isUnfinishedPool, monitoringOf, removePool, removeUnfinishedPool } from "./pools.ts";
 import { recordsOf, removeRecords } from "./records.ts";
@@ -114,8 +114,11 @@ function needsErasure({ lv, tags: { erase } }: Doomed): boolean {
 /**
  * Separates a copy-on-write snapshot from its origin, which then is free of it. Its store stays, as an LV with the same
  * tags (lvconvert(8), --splitsnapshot). One that somebody separated or removed meanwhile is separate already.
+ *
+ * @throws {StorageError} `FailedPrecondition` while disks of the group are missing.
  */
 export async function splitSnapshot(lvm: Lvm, group: VolumeGroup, lv: LogicalVolume): Promise<void> {
+  requireDisks(`separating ${group.name}/${lv.name} from its origin`, group);
   await changeUnless(["NotFound", "FailedPrecondition"], lvm, group, [
     "lvconvert",
     "--yes",

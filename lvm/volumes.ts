@@ -12,11 +12,11 @@ import type { Copies } from "./copies.ts";
 import { type Place, refuseWhileCopied } from "./copy_source.ts";
 import { StorageError } from "./error.ts";
 import { ANY_GROUP, candidates, capacity, type GroupCapacity, type GroupMatcher } from "./groups.ts";
-import { growthOf, requireDisks } from "./growth.ts";
+import { growthOf } from "./growth.ts";
 import { type IoLimits, isSameLimits } from "./io_limits.ts";
 import { freeLvName, type VolumeId, volumeLvName } from "./ids.ts";
 import { disksFor, layoutArguments, layoutOf, LINEAR, sizeStep } from "./layout.ts";
-import { type Lvm, requireAnswer } from "./lvm.ts";
+import { type Lvm, requireAnswer, requireDisks } from "./lvm.ts";
 import { deviceMounts, readMounts } from "./mounts.ts";
 import { cowSnapshotsOf, requireIdle } from "./origin.ts";
 import { PoolGate } from "./pool_gate.ts";
@@ -200,7 +200,7 @@ export class Volumes {
     }
     if (lv.size >= range.required) return volume;
     refuseWhileCopied(this.driver, groups, { of: "volume", id }, `growing volume ${id}`, "Busy");
-    requireDisks(volume);
+    requireDisks(`growing volume ${id}`, group);
     const size = sizeInExtents(range, sizeStep(layoutOf(lv) ?? LINEAR, group.extentSize));
     if (isThin(lv)) {
       await growThin(this.#thin, groups, volume, size);

@@ -234,7 +234,8 @@ function lvconvert(machine: FakeMachine, args: readonly string[]): Output {
   if (!options.has("--splitsnapshot")) throw new Error(`the fake lvconvert only splits: ${args.join(" ")}`);
   const found = find(machine, path);
   if ("code" in found) return found;
-  const { lv } = found;
+  const { group, lv } = found;
+  if (group.missingPvs > 0) return lacksDisks(group);
   if (lv.origin === undefined || lv.pool !== undefined) {
     return refuse(5, `  Command on LV ${path} does not accept LV type linear.\n  Command not permitted on LV ${path}.`);
   }
