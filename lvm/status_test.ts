@@ -1,14 +1,14 @@
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { healthyMachine } from "../tests/fake/healthy.ts";
-import { newUuid } from "../tests/fake/machine.ts";
+import { FakeMachine, newUuid } from "../tests/fake/machine.ts";
 import { StorageError } from "./error.ts";
 import { exactly } from "./groups.ts";
-import { volumeIdOf, volumeLvName } from "./ids.ts";
+import { snapshotIdOf, type VolumeId, volumeIdOf, volumeLvName } from "./ids.ts";
 import { type Known, straysIn } from "./inventory.ts";
 import { readStatus, type Status } from "./status.ts";
 import { statusJson, statusText } from "./status_text.ts";
 import { readSurvey } from "./survey.ts";
-import { usedTag, volumeTags } from "./tags.ts";
+import { poolTags, usedTag, volumeTags } from "./tags.ts";
 
 const DRIVER = "lvm.denolith.dev";
 
@@ -133,6 +133,61 @@ Deno.test("readStatus() tells what is Lost, Foreign, Partial, overflowed and nob
     `record ${usedTag(DRIVER, volumeIdOf("gone"), "gone-uuid")}`,
     `record denolith.used=${DRIVER}:odd`,
   ]);
+});
+
+Deno.test("readStatus() of a copy on a disk that is missing says both, and the damage first", async () => {
+  const machine = new FakeMachine();
+  const group = machine.addGroup("data", 1n << 30n, 4n << 20n, 2);
+  const source = { of: "snapshot", id: snapshotIdOf("cut") } as const;
+  const lvcreate = async (id: VolumeId, ...layout: string[]) => {
+    const content = { state: "raw" } as const;
+    const tags = volumeTags(DRIVER, { id, content, mkfsOptions: [], shared: true, erase: "zero", source });
+    const args = ["--name", volumeLvName(id), "--size", `${64 << 20}b`, ...tags.flatMap((tag) => ["--addtag", tag])];
+    await machine.run({ program: "lvm", args: ["lvcreate", "--yes", ...args, ...layout, "data"], mutates: true });
+  };
+  const [redundant, plain] = [volumeIdOf("redundant"), volumeIdOf("plain")];
+  await lvcreate(redundant, "--type", "raid1", "--mirrors", "1");
+  await lvcreate(plain);
+  const told = async () => {
+    const { volumes } = await readStatus({ exec: machine, driver: DRIVER });
+    return Object.fromEntries(
+      volumes.map(({ id, state, syncPercent, problem = "" }) => [id, [state, syncPercent, problem] as const]),
+    );
+  };
+  const copying = `it is still being made from snapshot ${source.id}`;
+  assertEquals(await told(), { [redundant]: ["Copying", 100, copying], [plain]: ["Copying", undefined, copying] });
+  group.lvs[0]!.raid!.syncPercent = 25;
+  group.lvs[0]!.raid!.action = "resync";
+  const [state, syncPercent, problem] = (await told())[redundant]!;
+  assertEquals([state, syncPercent], ["Rebuilding", 25]);
+  assertMatch(problem, new RegExp(`^its images are being made the same.*; ${copying}$`));
+  group.missingPvs = 1;
+  const degraded = await told();
+  assertEquals([degraded[redundant]![0], degraded[plain]![0]], ["Degraded", "Partial"]);
+  for (const [, , problem] of Object.values(degraded)) assertMatch(problem, /missing.*; it is still being made from/);
+});
+
+Deno.test("readStatus() counts what a thin pool has of the disks, and nothing of what is in it", async () => {
+  const machine = new FakeMachine();
+  machine.addGroup("data", 1n << 30n);
+  const lvcreate = (...args: string[]) =>
+    machine.run({ program: "lvm", args: ["lvcreate", "--yes", ...args], mutates: true });
+  const tags = poolTags(DRIVER).flatMap((tag) => ["--addtag", tag]);
+  await lvcreate("--type", "thin-pool", "--zero", "y", "--name", "pool", "--size", `${64 << 20}b`, ...tags, "data");
+  await lvcreate(
+    "--type",
+    "thin",
+    "--thinpool",
+    "pool",
+    "--virtualsize",
+    `${32 << 20}b`,
+    "--name",
+    "v",
+    ...tags,
+    "data",
+  );
+  const { groups: [group] } = await readStatus({ exec: machine, driver: DRIVER });
+  assertEquals(group?.used, 68n << 20n, "its data, and its metadata");
 });
 
 Deno.test("readStatus() tells what is deleted and not yet gone, and a snapshot that never became one", async () => {

@@ -327,6 +327,25 @@ Deno.test("an LV that was removed behind the driver's back is Lost, no other is 
   assertEquals(left(cluster, machine), [0, 0]);
 });
 
+Deno.test("people are told when a disk of a RAID volume is missing, and when it is back", async () => {
+  const machine = new FakeMachine();
+  const group = machine.addGroup("data", 1n << 30n, 4n << 20n, 2);
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const { id } = await cluster.volumes.create(request("pvc-1", { layout: { type: "raid1", mirrors: 1 } }), ANYWHERE);
+  const redundant = (object: LvmVolume | undefined) =>
+    object?.status?.conditions?.find(({ type }) => type === "Redundant")?.reason;
+  for (const [missing, reason] of [[1, "Degraded"], [0, "InSync"]] as const) {
+    group.missingPvs = missing;
+    for (let report = 0; report < 2; report++) await cluster.agent("node-1").node.refresh();
+    await cluster.objects.waitFor(id, (object) => redundant(object) === reason, { timeoutMs: 5_000 });
+  }
+  const said = () =>
+    cluster.api.objects(events).filter(({ reason }) => reason !== "Created")
+      .map(({ type, reason, count = 1 }) => `${type} ${reason} ${count}`);
+  await until(() => said().length >= 2);
+  assertEquals(said(), ["Warning Degraded 1", "Normal Redundant 1"]);
+});
+
 Deno.test("a report that is older than the volume does not make it Lost", async () => {
   await using cluster = await FakeCluster.start({ "node-1": machineWith({ data: 1n << 30n }) });
   const before = await cluster.agent("node-1").machine.lvm.report();

@@ -1,4 +1,5 @@
 import { assertEquals } from "@std/assert";
+import { copied } from "./contract/copies.ts";
 import { fakeDisksHost } from "./contract/fake_host.ts";
 import { assertFails, Bench, blockCapability, mountCapability } from "./contract/host.ts";
 import type { FakeGroup, FakeMachine } from "./fake/machine.ts";
@@ -99,4 +100,50 @@ Deno.test("a volume that was handed out is one, also while somebody converts it 
   await using _later = await bench.restart();
   await bench.settled();
   assertEquals(group.lvs, [lv!]);
+});
+
+Deno.test("while a disk is missing no snapshot is separated from its origin; what was deleted goes when it is back", async () => {
+  await using here = await start();
+  const { bench, group } = here;
+  const { controller } = bench.csi;
+  const volumeId = await bench.create({ parameters: { volumeGroup: group.name, layout: "raid1" } });
+  const { snapshot } = await controller.createSnapshot({ name: "cut", sourceVolumeId: volumeId });
+  group.missingPvs = 1;
+  await controller.deleteSnapshot({ snapshotId: snapshot!.snapshotId });
+  await bench.settled();
+  await assertFails("FAILED_PRECONDITION", controller.deleteVolume({ volumeId }), "while PVs are missing");
+  assertEquals(group.lvs.length, 2);
+
+  group.missingPvs = 0;
+  await using later = await bench.restart();
+  await later.settled();
+  assertEquals(group.lvs.length, 1);
+  await later.csi.controller.deleteVolume({ volumeId });
+  assertEquals(group.lvs, []);
+});
+
+Deno.test("what an lvcreate leaves of a copy is no copy; a copy that is filled is a volume, also while it is converted", async () => {
+  await using here = await start();
+  const { bench, group } = here;
+  const { controller } = bench.csi;
+  const block = { volumeCapabilities: [blockCapability()] };
+  const parameters = { volumeGroup: group.name };
+  const original = await bench.create({ ...block, parameters });
+  const { snapshot } = await controller.createSnapshot({ name: "cut", sourceVolumeId: original });
+  const { snapshotId } = snapshot!;
+  const request = { ...block, parameters: { ...parameters, layout: "raid1" } };
+  const volumeId = await copied(bench, request, { snapshotId });
+  const lv = group.lvs.find(({ segment }) => segment?.type === "raid1")!;
+  lv.halfMade = true; // somebody's lvconvert died
+  const listed = async () => (await controller.listVolumes({})).entries.map(({ volume }) => volume!.volumeId);
+  assertEquals((await listed()).includes(volumeId), true, "nobody had it yet, but there is data on it");
+  await using later = await bench.restart();
+  await later.settled();
+  assertEquals(group.lvs.includes(lv), true);
+
+  lv.tags.add("denolith.copied=0"); // as it was when the driver's lvcreate died
+  await later.csi.controller.deleteSnapshot({ snapshotId });
+  await using last = await later.restart();
+  await last.settled();
+  assertEquals(group.lvs.map(({ segment }) => segment?.type), ["linear"], "it is nobody's copy, and nothing is on it");
 });

@@ -146,7 +146,7 @@ let names = 0;
 type Source = { readonly snapshotId: string } | { readonly volumeId: string };
 
 /** Makes a volume from something, however long it takes, and answers its id. */
-async function copied(bench: Bench, request: CreateRequest, source: Source): Promise<string> {
+export async function copied(bench: Bench, request: CreateRequest, source: Source): Promise<string> {
   const type = "snapshotId" in source
     ? { case: "snapshot", value: { snapshotId: source.snapshotId } } as const
     : { case: "volume", value: { volumeId: source.volumeId } } as const;
@@ -164,8 +164,8 @@ async function finished(bench: Bench, request: CreateRequest) {
 }
 
 /** A block volume that was handed out, with something on all of it. */
-async function filled(bench: Bench): Promise<string> {
-  const volumeId = await bench.create({ volumeCapabilities: [blockCapability()] });
+export async function filled(bench: Bench, parameters: Record<string, string> = {}): Promise<string> {
+  const volumeId = await bench.create({ volumeCapabilities: [blockCapability()], parameters });
   await stageAt(bench, volumeId, "block", blockCapability());
   await fill(bench, volumeId);
   return volumeId;
@@ -196,7 +196,8 @@ async function stageAt(bench: Bench, volumeId: string, name: string, volumeCapab
   return stagingTargetPath;
 }
 
-async function lvOf(bench: Bench, volumeId: string) {
+/** The LV of a volume. */
+export async function lvOf(bench: Bench, volumeId: string) {
   return (await bench.lvs()).find(({ tags }) => tags.includes(`denolith.volume=${volumeId}`))!;
 }
 
@@ -205,7 +206,7 @@ async function content(bench: Bench, volumeId: string): Promise<string> {
 }
 
 /** Whether the same can be read from two devices. */
-async function isSame(bench: Bench, one: string, other: string): Promise<boolean> {
+export async function isSame(bench: Bench, one: string, other: string): Promise<boolean> {
   const args = [`--bytes=${32n * MiB}`, one, other];
   const { code, stderr } = await bench.exec.run({ program: "cmp", args, mutates: false });
   assert(code <= 1, stderr);

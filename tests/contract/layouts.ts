@@ -9,6 +9,7 @@ import { assert, assertEquals } from "@std/assert";
 import { type Layout, LAYOUT_NAMES, layoutOf, sharedDisks } from "../../lvm/layout.ts";
 import type { LogicalVolume } from "../../lvm/report.ts";
 import { assertFails, type Bench, blockCapability, contract, type Host, mountCapability } from "./host.ts";
+import { copied, filled, isSame, lvOf } from "./copies.ts";
 import { subcommand } from "./volumes.ts";
 
 const MiB = 1n << 20n;
@@ -208,7 +209,14 @@ export function layoutsContract(host: Host): void {
       );
       await node.nodeUnpublishVolume({ volumeId, targetPath });
       await node.nodeUnstageVolume({ volumeId, stagingTargetPath });
-      await controller.controllerExpandVolume({ volumeId, capacityRange });
+      const commands = await bench.exec.during(() => controller.controllerExpandVolume({ volumeId, capacityRange }));
+      assertEquals(commands.map(subcommand), [
+        "lvm fullreport",
+        ...["lvm lvchange", "lvm lvextend", "lvm lvchange"], // for LVM grows an origin only while it is inactive
+      ]);
+      assert(parameters.layout === "striped" || commands[3]!.includes("--activationmode degraded"), commands[3]);
+      const grown = await lvOf(bench, volumeId);
+      assertEquals([grown.size, grown.active, sharedDisks(grown)], [64n * MiB, true, []]);
       await bench.stage(volumeId);
       await node.nodeUnstageVolume({ volumeId, stagingTargetPath });
       await controller.deleteSnapshot({ snapshotId: snapshot!.snapshotId });
@@ -217,6 +225,57 @@ export function layoutsContract(host: Host): void {
       assertEquals(await bench.lvs(), []);
     }
   });
+
+  copiesOfLayouts(host);
+}
+
+/** Registers the tests about copies. */
+function copiesOfLayouts(host: Host): void {
+  contract(host, "what is made from a volume or a snapshot may be laid out otherwise", async (bench) => {
+    const cases = [
+      [{}, { layout: "raid1" }],
+      [{ layout: "raid1" }, { layout: "striped" }],
+      [{ layout: "raid5" }, {}],
+    ] as [Record<string, string>, Record<string, string>][];
+    for (const [parameters, other] of cases) {
+      const { controller } = bench.csi;
+      const volumeId = await filled(bench, parameters);
+      const request = { volumeCapabilities: [blockCapability()], parameters: other };
+      const clone = await copied(bench, request, { volumeId });
+      const { snapshot } = await controller.createSnapshot({ name: `of ${volumeId}`, sourceVolumeId: volumeId });
+      const { snapshotId } = snapshot!;
+      const restored = await copied(bench, request, { snapshotId });
+      const source = await lvOf(bench, volumeId);
+      for (const id of [clone, restored]) {
+        const lv = await lvOf(bench, id);
+        assertEquals([lv.segment.type, sharedDisks(lv)], [other.layout ?? "linear", []]);
+        assert(await isSame(bench, lv.devicePath, source.devicePath));
+        await controller.deleteVolume({ volumeId: id });
+      }
+      await controller.deleteSnapshot({ snapshotId });
+      await bench.settled();
+      await controller.deleteVolume({ volumeId });
+      assertEquals(await bench.lvs(), []);
+    }
+  });
+
+  contract(
+    host,
+    "a clone leaves room for what keeps its source as it is meanwhile, on whichever disk",
+    async (bench) => {
+      const [volumeGroup] = bench.groups;
+      const disk = await diskSize(bench, volumeGroup);
+      const volumeId = await create(bench, { volumeGroup }, 100n * MiB);
+      const request = { volumeCapabilities: [blockCapability()], parameters: { volumeGroup, layout: "raid1" } };
+      // on each disk there is room for its image, but then nowhere for the rest
+      const requiredBytes = disk - 100n * MiB - 4n * MiB;
+      const volumeContentSource = { type: { case: "volume", value: { volumeId } } } as const;
+      const clone = bench.create({ ...request, capacityRange: { requiredBytes }, volumeContentSource });
+      await assertFails("RESOURCE_EXHAUSTED", clone, "more for volumes that are being made");
+      assertEquals((await bench.lvs()).length, 1);
+      await bench.csi.controller.deleteVolume({ volumeId });
+    },
+  );
 }
 
 function create(bench: Bench, parameters: Record<string, string>, requiredBytes = 30n * MiB): Promise<string> {
