@@ -11,13 +11,14 @@ import { requireDriverName } from "./csi/identity.ts";
 import { parseGroupList } from "./csi/parameters.ts";
 import { socketState } from "./csi/server.ts";
 import { requireNodeId } from "./csi/topology.ts";
-import { askKnown } from "./k8s/orphans.ts";
+import { askStanding, knownBy } from "./k8s/orphans.ts";
+import { toldBy } from "./k8s/told.ts";
 import { examine } from "./lvm/doctor.ts";
 import { diagnosisJson, diagnosisText } from "./lvm/doctor_text.ts";
 import { HostExec } from "./lvm/exec.ts";
-import type { Known } from "./lvm/inventory.ts";
 import { readStatus, type StatusOptions } from "./lvm/status.ts";
 import { statusJson, statusText } from "./lvm/status_text.ts";
+import { overcommitOption } from "./thin_flags.ts";
 
 /** Prints what is wrong on this host and what to do about it; answers 1 when an error is among it. */
 export async function doctor(flags: Flags): Promise<number> {
@@ -33,17 +34,18 @@ export async function doctor(flags: Flags): Promise<number> {
 
 /** Prints what the driver has on this host, compared with what the cluster has of the node when that is named. */
 export async function status(flags: Flags): Promise<number> {
-  const known = await knownToCluster(flags);
-  const found = await readStatus({ ...lookingAt(flags), ...(known && { known }) });
+  const overcommit = overcommitOption(flags);
+  const found = await readStatus({ ...lookingAt(flags), ...await toldByCluster(flags), overcommit });
   console.log(flags.json === "true" ? statusJson(found) : statusText(found));
   return 0;
 }
 
-async function knownToCluster(flags: Flags): Promise<Known | undefined> {
-  if (flags["node-name"] === undefined) return undefined;
+async function toldByCluster(flags: Flags): Promise<Pick<StatusOptions, "known" | "told">> {
+  if (flags["node-name"] === undefined) return {};
   const of = { driver: requireDriverName(flags["driver-name"]!), nodeName: requireNodeId(flags["node-name"]) };
   using client = await apiClient(flags, "status");
-  return await askKnown(client, of);
+  const objects = await askStanding(client, of);
+  return { known: knownBy(objects, of), told: toldBy(objects.volumes) };
 }
 
 function lookingAt(flags: Flags): StatusOptions {

@@ -178,7 +178,7 @@ const SUBCOMMANDS: Subcommands = {
     run: async (flags) => await (await import("./inspection.ts")).doctor(flags),
   },
   status: {
-    summary: "show groups, volumes and snapshots, how full they are, and what is left over",
+    summary: "show groups, thin pools, volumes and snapshots, how full they are, and what is left over",
     about:
       "Shows what the driver has on this host, and with --node-name also what of it the cluster does not know, and what the\n" +
       "cluster knows that is not there. It changes nothing. Exit status: 1 when it could not be told.",
@@ -189,6 +189,7 @@ const SUBCOMMANDS: Subcommands = {
         help: "the name of this node's Node object: compare with the cluster's LVMVolumes",
       },
       kubeconfig: SHARED_FLAGS.kubeconfig,
+      "thin-overcommit": THIN_FLAGS["thin-overcommit"],
       "driver-name": SHARED_FLAGS["driver-name"],
       json: { help: "print JSON; sizes are bytes" },
     },

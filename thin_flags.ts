@@ -30,16 +30,19 @@ export const THIN_FLAGS = {
 
 /** What the flags say. @throws {UsageError} when one cannot be read. */
 export function thinOptions(flags: Flags): { overcommit: bigint; growth: PoolGrowth; removeEmpty: boolean } {
-  const ratio = flags["thin-overcommit"]!;
-  const overcommit = parseOvercommit(ratio);
-  if (overcommit === undefined) {
-    throw new UsageError(`--thin-overcommit ${ratio}: must be a number from 1 to 1000, with at most two decimals`);
-  }
   const growth = {
     at: percentOf(flags, "thin-grow-at", 50, 100),
     by: BigInt(percentOf(flags, "thin-grow-by", 1, 100)),
   };
-  return { overcommit, growth, removeEmpty: flags["thin-remove-empty"] !== undefined };
+  return { overcommit: overcommitOption(flags), growth, removeEmpty: flags["thin-remove-empty"] !== undefined };
+}
+
+/** How much pools may promise, in percent of their sizes. @throws {UsageError} when the flag cannot be read. */
+export function overcommitOption(flags: Flags): bigint {
+  const ratio = flags["thin-overcommit"]!;
+  const overcommit = parseOvercommit(ratio);
+  if (overcommit !== undefined) return overcommit;
+  throw new UsageError(`--thin-overcommit ${ratio}: must be a number from 1 to 1000, with at most two decimals`);
 }
 
 function percentOf(flags: Flags, name: "thin-grow-at" | "thin-grow-by", least: number, most: number): number {

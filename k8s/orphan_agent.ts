@@ -20,7 +20,7 @@ import type { EventRecorder } from "./events.ts";
 import type { Informer } from "./informer.ts";
 import type { LvmNode, LvmSnapshot, LvmVolume, NewCondition } from "./lvm_objects.ts";
 import {
-  askKnown,
+  askStanding,
   described,
   kindOf,
   knownBy,
@@ -117,7 +117,7 @@ export class OrphanAgent {
   /** What the API server knows now; nothing when it does not say. */
   async #ask(): Promise<Known | undefined> {
     try {
-      return await askKnown(this.#options.client, this.#whose);
+      return knownBy(await askStanding(this.#options.client, this.#whose), this.#whose);
     } catch (error) {
       log.warn("orphans are to be removed, and are kept: the API server does not say that they are some", { error });
       return undefined;

@@ -56,11 +56,11 @@ export function knownBy({ volumes, snapshots }: StandingObjects, { driver, nodeN
   };
 }
 
-/** The same, asked of the API server now. @throws {ApiError} */
-export async function askKnown(client: ApiClient, whose: Placement): Promise<Known> {
-  const own = { fieldSelector: `spec.nodeName=${whose.nodeName}` };
+/** The objects of a node, asked of the API server now. @throws {ApiError} */
+export async function askStanding(client: ApiClient, { nodeName }: Placement): Promise<StandingObjects> {
+  const own = { fieldSelector: `spec.nodeName=${nodeName}` };
   const [volumes, snapshots] = await Promise.all([client.list(lvmVolumes, own), client.list(lvmSnapshots, own)]);
-  return knownBy({ volumes: volumes.items, snapshots: snapshots.items }, whose);
+  return { volumes: volumes.items, snapshots: snapshots.items };
 }
 
 /** What somebody asked to be removed. */

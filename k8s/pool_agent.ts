@@ -4,6 +4,7 @@
  * @module
  */
 
+import { remedyFor } from "../lvm/pool_status.ts";
 import type { VolumeGroup } from "../lvm/report.ts";
 import { describePool, fillingOf, isBeingWiped, isOurPool, lvsIn, poolsOf } from "../lvm/thin.ts";
 import { isOwned } from "../lvm/tags.ts";
@@ -71,12 +72,8 @@ function fillingPools(groups: readonly VolumeGroup[], driver: string): Map<strin
       const filling = fillingOf(pool);
       if (filling === "Roomy" || isBeingWiped(group, pool)) return [];
       if (!ours && !lvsIn(group, pool).some(({ tags }) => isOwned(driver, tags))) return [];
-      const path = `${group.name}/${pool.name}`;
-      const help = `make room: delete volumes or snapshots, or grow it (vgextend, lvextend --size +10G ${path})`;
-      const growth = ours
-        ? "it grows by itself only while its group has free space"
-        : "its growth is its owner's affair";
-      return [[pool.uuid, { reason: `Pool${filling}`, message: `${describePool(group, pool)}; ${growth}; ${help}` }]];
+      const message = `${describePool(group, pool)}; ${remedyFor(group, pool, ours)}`;
+      return [[pool.uuid, { reason: `Pool${filling}`, message }]];
     })
   );
   return new Map(tellings);

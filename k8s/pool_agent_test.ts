@@ -8,7 +8,7 @@ const NODE: LvmNode = { metadata: { name: "n" }, spec: { driverName: "d" } };
 
 /** A group with a pool that is so full, and a thin LV of the driver in it. */
 function groupWith(dataPercent: number, tags: string[], lvTags = ["denolith=d"]): VolumeGroup {
-  const thinPool = { dataPercent, metadataPercent: 1, metadataSize: 1n, health: "", zeroes: true };
+  const thinPool = { dataPercent, metadataPercent: 1, metadataSize: 1n, health: "", needsCheck: false, zeroes: true };
   const lvs = [{ name: "p", uuid: "u", size: 1n << 30n, tags, thinPool }, { name: "v", pool: "p", tags: lvTags }];
   return { name: "data", lvs } as unknown as VolumeGroup;
 }

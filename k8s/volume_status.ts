@@ -15,7 +15,7 @@ import { conditionsOf, type Finding, groupHealth } from "./object_status.ts";
 import { wantedRange } from "./volume_spec.ts";
 
 /** The condition which says whether the volume's limits hold for the pods that have it; absent while none has. */
-const LIMITS = "IOLimited";
+export const LIMITS_CONDITION = "IOLimited";
 
 /** The type of the condition that says whether a volume would survive the loss of a disk. */
 export const REDUNDANT = "Redundant";
@@ -82,7 +82,10 @@ export function limitsConditions(
   limits: LimitsState | undefined,
   findings: Readonly<Record<string, Finding>> = {},
 ): Condition[] {
-  if (limits === undefined) return conditionsOf(object, findings).filter(({ type }) => type !== LIMITS);
+  if (limits === undefined) return conditionsOf(object, findings).filter(({ type }) => type !== LIMITS_CONDITION);
   const { applied, reason, message } = limits;
-  return conditionsOf(object, { ...findings, [LIMITS]: { status: applied ? "True" : "False", reason, message } });
+  return conditionsOf(object, {
+    ...findings,
+    [LIMITS_CONDITION]: { status: applied ? "True" : "False", reason, message },
+  });
 }

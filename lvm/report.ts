@@ -114,6 +114,8 @@ export interface ThinPoolState {
   readonly metadataPercent?: number;
   /** What is wrong with it (lv_health_status): `out_of_data`, `metadata_read_only`, `failed`; empty when nothing is. */
   readonly health: string;
+  /** Whether the kernel wants its metadata to be checked (`c` or `C` as the fifth character of lv_attr, lvs(8)). */
+  readonly needsCheck: boolean;
   /** Whether what is read before it was written is zeros (the eighth character of lv_attr). */
   readonly zeroes: boolean;
 }
@@ -394,12 +396,14 @@ function parseLv(row: Row, place: Pick<LogicalVolume, "segment" | "pieces" | "ha
 function thinPart(row: Row, layout: readonly string[]): Pick<LogicalVolume, "pool" | "thinPool"> {
   if (!layout.includes("pool")) return { pool: text(row.pool_lv) };
   const [data, metadata] = [text(row.data_percent), text(row.metadata_percent)];
+  const attributes = text(row.lv_attr);
   const thinPool = {
     ...(data === "" ? {} : { dataPercent: Number(data) }),
     metadataSize: natural(row.lv_metadata_size),
     ...(metadata === "" ? {} : { metadataPercent: Number(metadata) }),
     health: text(row.lv_health_status),
-    zeroes: text(row.lv_attr)[7] === "z",
+    needsCheck: /^.{4}[cC]/.test(attributes),
+    zeroes: attributes[7] === "z",
   };
   return { thinPool };
 }

@@ -144,6 +144,7 @@ Deno.test("parseReport() reads thin pools, thin volumes, and thin snapshots, whi
     metadataSize: 4194304n,
     metadataPercent: 10.84,
     health: "out_of_data",
+    needsCheck: false,
     zeroes: true,
   }]);
   assertEquals([volume?.pool, volume?.thinPool, volume?.origin], ["pool", undefined, undefined]);

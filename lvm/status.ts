@@ -1,5 +1,5 @@
 /**
- * What the driver has on this machine: groups, volumes, snapshots, how full they are, and what fits nowhere.
+ * What the driver has on this machine: groups, thin pools, volumes, snapshots, how full they are, and what fits nowhere.
  *
  * It reads LVM's report, the mount table and the usage of what is mounted, and changes nothing.
  *
@@ -18,16 +18,20 @@ import {
   type Stray,
   takeInventory,
 } from "./inventory.ts";
+import type { CopyProgress } from "./copies.ts";
+import type { IoRates } from "./io_limits.ts";
 import { describeLayoutOf } from "./layout.ts";
 import { deviceMounts, filesystemMounts, type Mount, readMounts, readUsages, type Usage } from "./mounts.ts";
+import { type PoolStatus, poolStatus } from "./pool_status.ts";
 import { redundancyOf } from "./redundancy.ts";
 import type { LogicalVolume, VolumeGroup } from "./report.ts";
 import type { LocatedSnapshot } from "./snapshots.ts";
 import { readSurvey, type SurveyedGroup } from "./survey.ts";
-import { describeSource, ownersOf } from "./tags.ts";
-import { isThin } from "./thin.ts";
+import { ownersOf } from "./tags.ts";
+import { DEFAULT_OVERCOMMIT, isThin, poolsOf } from "./thin.ts";
 import type { Doomed } from "./upkeep.ts";
 import type { Volume } from "./volume.ts";
+import { type ToldVolume, type VolumeFacts, volumeFacts } from "./volume_facts.ts";
 
 /** What is to be told. */
 export interface StatusOptions {
@@ -39,6 +43,10 @@ export interface StatusOptions {
   readonly groups?: GroupMatcher;
   /** What is known elsewhere of what is here; by default, what is here is all that there is to know. */
   readonly known?: Known;
+  /** What is told elsewhere of volumes, by id; by default, their tags tell all. */
+  readonly told?: ReadonlyMap<string, ToldVolume>;
+  /** How much thin pools may promise whose tags say nothing else, in percent of their sizes; as much as they have by default. */
+  readonly overcommit?: bigint;
 }
 
 /** A group; sizes in bytes. */
@@ -103,6 +111,14 @@ export interface VolumeStatus {
   readonly mounts: readonly MountStatus[];
   /** How full its filesystem is, while it is mounted. */
   readonly usage?: Usage;
+  /** The thin pool that it is in. */
+  readonly pool?: string;
+  /** The state of that pool, unless it is `Ready`. */
+  readonly poolState?: VolumeFacts["poolState"];
+  /** How far it is filled from its source, while it is. */
+  readonly copy?: CopyProgress;
+  /** What each pod that has it is limited to, as far as that is said of the volume itself. */
+  readonly limits?: IoRates;
   /** What is wrong with it. */
   readonly problem?: string;
 }
@@ -119,6 +135,8 @@ export interface SnapshotStatus {
   readonly lv: string;
   /** What its volume had at the cut. */
   readonly size: bigint;
+  /** The thin pool that it is in: a thin snapshot has no store. */
+  readonly pool?: string;
   /** The size of the store for changed blocks. */
   readonly storeSize: bigint;
   /** How full the store is, in percent; absent while it is inactive. */
@@ -152,6 +170,8 @@ export interface Status {
   readonly driver: string;
   /** The groups, in the order of LVM's report. */
   readonly groups: readonly GroupStatus[];
+  /** Their thin pools. */
+  readonly pools: readonly PoolStatus[];
   /** The volumes, in the order of their ids. */
   readonly volumes: readonly VolumeStatus[];
   /** The snapshots, in the order of their ids. */
@@ -173,7 +193,8 @@ const DEADLINE_MS = 20_000;
  * @throws {StorageError} `FailedPrecondition` for another user than root, `CommandFailed` or `Unavailable` when LVM or the
  * mount table cannot be read.
  */
-export async function readStatus({ exec: host, driver, groups: wanted, known }: StatusOptions): Promise<Status> {
+export async function readStatus(options: StatusOptions): Promise<Status> {
+  const { exec: host, driver, groups: wanted, known, told, overcommit = DEFAULT_OVERCOMMIT } = options;
   const exec: Exec = {
     run: (command) => host.run({ ...command, deadlineMs: DEADLINE_MS }),
     settled: () => host.settled(),
@@ -191,8 +212,12 @@ export async function readStatus({ exec: host, driver, groups: wanted, known }: 
   return {
     driver,
     groups: groups.map((group) => groupStatus(group, driver)),
+    pools: groups.flatMap((group) => poolsOf(group).map((pool) => poolStatus(driver, group, pool, overcommit))),
     volumes: [
-      ...present.map((volume) => volumeStatus(volume, mounts, usages)),
+      ...present.map((volume) => {
+        const facts = volumeFacts(volume, inventory, told?.get(volume.id));
+        return volumeStatus(volume, facts, { mounts, usages });
+      }),
       ...inventory.lost.filter(({ groupName }) => shown(groupName) || isAbsent(groupName)).map(lostStatus),
       ...inventory.foreign.map(foreignStatus),
     ].sort((a, b) => a.id < b.id ? -1 : 1),
@@ -216,17 +241,24 @@ function groupStatus(group: SurveyedGroup, driver: string): GroupStatus {
   };
 }
 
+/** What else was read. */
+interface Readings {
+  readonly mounts: readonly Mount[];
+  readonly usages: ReadonlyMap<string, Usage>;
+}
+
 function volumeStatus(
-  volume: Volume,
-  mounts: readonly Mount[],
-  usages: ReadonlyMap<string, Usage>,
+  { id, size, tags: { content, copied }, lv, group }: Volume,
+  { problems, ...facts }: VolumeFacts,
+  { mounts, usages }: Readings,
 ): VolumeStatus {
-  const { id, size, tags: { content }, lv, group } = volume;
   const mounted = [...filesystemMounts(mounts, lv), ...deviceMounts(mounts, lv)];
   const usage = mounted.map(({ target }) => usages.get(target)).find((each) => each !== undefined);
+  const damage = damageOf(lv, group);
+  const all = [...(damage === undefined ? [] : [damage.problem]), ...problems];
   return {
     id,
-    ...stateOf(volume),
+    state: damage !== undefined && damage.state !== "Ready" ? damage.state : copied === undefined ? "Ready" : "Copying",
     ...{ group: group.name, lv: lv.name, size },
     layout: describeLayoutOf(lv),
     content: content.state === "raw" ? "block" : content.type,
@@ -235,26 +267,16 @@ function volumeStatus(
     mounts: mounted.map(({ target, readOnly }) => ({ target, readOnly })),
     ...(usage === undefined ? {} : { usage }),
     ...(lv.raid === undefined ? {} : { syncPercent: lv.raid.syncPercent }),
-  };
-}
-
-/** The state of a volume, and what is to be said of it. */
-function stateOf({ tags: { copied, source }, lv, group }: Volume): Pick<VolumeStatus, "state" | "problem"> {
-  const damage = damageOf(lv, group);
-  const copying = copied === undefined ? undefined : `it is still being made from ${describeSource(source)}`;
-  const problems = [damage?.problem, copying].filter((problem) => problem !== undefined);
-  return {
-    state: damage !== undefined && damage.state !== "Ready"
-      ? damage.state
-      : copying === undefined
-      ? "Ready"
-      : "Copying",
-    ...(problems.length === 0 ? {} : { problem: problems.join("; ") }),
+    ...facts,
+    ...(all.length === 0 ? {} : { problem: all.join("; ") }),
   };
 }
 
 /** The state of a volume that is not as it should be, and what is wrong with it. */
-function damageOf(lv: LogicalVolume, group: VolumeGroup): Pick<VolumeStatus, "state" | "problem"> | undefined {
+function damageOf(
+  lv: LogicalVolume,
+  group: VolumeGroup,
+): Required<Pick<VolumeStatus, "state" | "problem">> | undefined {
   const redundancy = redundancyOf(lv, group);
   if (redundancy === undefined || redundancy.state === "Broken") {
     if (lv.health !== "partial") return undefined;
@@ -282,6 +304,7 @@ function snapshotStatus({ snapshot, lv, group, halfMade }: LocatedSnapshot): Sna
   const { id, source, size, createdAt, ready } = snapshot;
   return {
     ...{ id, source, group: group.name, lv: lv.name, size, storeSize: lv.size },
+    ...(lv.pool === undefined ? {} : { pool: lv.pool }),
     ...(lv.snapshotPercent === undefined ? {} : { storePercent: lv.snapshotPercent }),
     state: halfMade ? "HalfMade" : ready ? "Ready" : "Overflowed",
     createdAt,

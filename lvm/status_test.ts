@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { healthyMachine } from "../tests/fake/healthy.ts";
-import { FakeMachine, newUuid } from "../tests/fake/machine.ts";
+import { FakeMachine, type FakePool, newUuid } from "../tests/fake/machine.ts";
 import { StorageError } from "./error.ts";
 import { exactly } from "./groups.ts";
 import { snapshotIdOf, type VolumeId, volumeIdOf, volumeLvName } from "./ids.ts";
@@ -74,6 +74,7 @@ Deno.test("readStatus() tells groups, volumes with their mounts and usage, and s
       disks: { count: 1, missing: 0 },
       writeable: true,
     }],
+    pools: [],
     volumes: [{
       id,
       state: "Ready",
@@ -285,7 +286,16 @@ Deno.test("a status as JSON has sizes as integers in bytes, and comes back as it
   const status = await statusOf(healthyMachine());
   const read = JSON.parse(statusJson(status));
   assertEquals([read.groups[0].size, read.volumes[0].size, read.snapshots[0].storeSize], [1 << 30, 64 << 20, 16 << 20]);
-  assertEquals(Object.keys(read), ["driver", "groups", "volumes", "snapshots", "deleted", "orphans", "strays"]);
+  assertEquals(Object.keys(read), [
+    "driver",
+    "groups",
+    "pools",
+    "volumes",
+    "snapshots",
+    "deleted",
+    "orphans",
+    "strays",
+  ]);
 });
 
 Deno.test("a status as text has tables whose columns are aligned, and no line of prose too long", async () => {
@@ -309,4 +319,120 @@ Deno.test("a status of nothing says so", async () => {
   const healthy = healthyMachine();
   healthy.machine.groups.length = 0;
   assertEquals(statusText(await statusOf(healthy)), "Volume groups\n  none\n\nVolumes\n  none\n\nSnapshots\n  none");
+});
+
+/** Adds a thin pool of the driver of 100 MiB, with a volume of 64 MiB in it. */
+function thinPart({ group, lv }: Healthy) {
+  const inactive = { ...lv, active: false };
+  const thinPool: FakePool = {
+    ...{ metadataSize: 4n << 20n, dataPercent: 40, metadataPercent: 10.84 },
+    ...{ zeroes: true, health: "", monitored: false, residue: new Set<string>() },
+  };
+  const pool = {
+    ...{ ...lv, name: "data_thinpool", uuid: newUuid(), size: 100n << 20n, minor: 90 },
+    ...{ tags: new Set([`denolith=${DRIVER}`, "denolith.pool=made"]), thinPool },
+  };
+  const id = volumeIdOf("thin");
+  const content = { state: "raw" } as const;
+  const limits = { readIops: { rate: 500n, perGiB: false }, writeBps: "max" } as const;
+  const tags = volumeTags(DRIVER, { id, content, mkfsOptions: [], shared: true, erase: "zero", limits });
+  const thin = { ...inactive, name: volumeLvName(id), uuid: newUuid(), tags: new Set(tags), pool: pool.name };
+  group.lvs.push(pool, thin);
+  return { id, pool, thin };
+}
+
+Deno.test("readStatus() tells thin pools: what they have, what they promised and may promise, and whose they are", async () => {
+  const healthy = healthyMachine();
+  const { pool, id } = thinPart(healthy);
+  const { pools, volumes } = await statusOf(healthy);
+  assertEquals(pools, [{
+    ...{ group: "data", name: "data_thinpool", owned: true, size: 100n << 20n, metadataSize: 4n << 20n },
+    ...{ dataPercent: 40, metadataPercent: 10.84, overcommit: "1", promised: 64n << 20n, promisable: 36n << 20n },
+    ...{ active: true, state: "Ready" },
+  }]);
+  const thin = volumes.find((volume) => volume.id === id)!;
+  assertEquals([thin.pool, thin.limits, thin.problem], [
+    "data_thinpool",
+    { readIops: 500n, writeBps: "max" },
+    undefined,
+  ]);
+  pool.tags.clear();
+  const told = await readStatus({ exec: healthy.machine, driver: DRIVER, overcommit: 250n });
+  assertEquals(told.pools.map(({ owned, overcommit, promisable }) => [owned, overcommit, promisable]), [
+    [false, "2.5", 186n << 20n],
+  ]);
+  const text = statusText(told);
+  assertMatch(
+    text,
+    /\nThin pools\n.*\n {2}data\/data_thinpool +100 MiB +40 % +11 % +64 MiB +186 MiB +2.5 +other +Ready\n/,
+  );
+  assertMatch(text, /\n {6}in thin pool data_thinpool\n {6}limited to readIops 500, writeBps max\n/);
+});
+
+Deno.test("readStatus() says of pools in words what is wrong, and so of their volumes when those cannot be written", async () => {
+  type Spoil = (parts: ReturnType<typeof thinPart> & Healthy) => unknown;
+  const cases: [string, Spoil, RegExp, RegExp | undefined][] = [
+    ["Filling", ({ pool }) => pool.thinPool.dataPercent = 85, /^nearly full: it grows by itself/, undefined],
+    [
+      "Stuck",
+      ({ pool, group }) => {
+        pool.thinPool.dataPercent = 85;
+        group.size = 188n << 20n; // all of it is taken
+      },
+      /^nearly full, and volume group data has no room .*: make room: .*vgextend/,
+      undefined,
+    ],
+    ["Full", ({ pool }) => pool.thinPool.dataPercent = 100, /^full: .* fails; .*lvextend/, /data_thinpool is full/],
+    ["Full", ({ pool }) => pool.thinPool.metadataPercent = 100, /^full: /, /data_thinpool is full/],
+    ["Damaged", ({ pool }) => pool.thinPool.health = "failed", /lvconvert --repair data\/data_th/, /pool is damaged/],
+    ["Damaged", ({ pool }) => Object.assign(pool.thinPool, { needsCheck: true }), /checked/, /pool is damaged/],
+    [
+      "Erasing",
+      ({ thin }) => {
+        thin.size = 100n << 20n;
+        thin.tags = new Set([`denolith=${DRIVER}`, `denolith.deleted=${volumeIdOf("thin")}`]);
+      },
+      /overwritten/,
+      undefined,
+    ],
+  ];
+  for (const [state, spoil, problem, ofVolume] of cases) {
+    const healthy = healthyMachine();
+    const parts = thinPart(healthy);
+    spoil({ ...parts, ...healthy, id: parts.id });
+    const status = await statusOf(healthy);
+    assertEquals(status.pools.map((pool) => pool.state), [state]);
+    assertMatch(status.pools[0]!.problem!, problem);
+    const volume = status.volumes.find(({ id }) => id === parts.id);
+    if (ofVolume === undefined) assertEquals(volume?.problem, undefined, state);
+    else {
+      assertMatch(volume!.problem!, ofVolume);
+      assertMatch(statusText(status), new RegExp(`Ready, inactive, pool ${state.toLowerCase()}\n`));
+    }
+  }
+});
+
+Deno.test("readStatus() tells how far a copy is: as the cluster says, or else what was recorded", async () => {
+  const healthy = healthyMachine();
+  const { group, lv, machine, snapshotId } = healthy;
+  const id = volumeIdOf("copy");
+  const source = { of: "snapshot", id: snapshotId } as const;
+  const content = { state: "wanted", type: "ext4" } as const;
+  const tags = volumeTags(DRIVER, { id, content, mkfsOptions: [], shared: true, erase: "zero", source });
+  group.lvs.push({ ...lv, name: volumeLvName(id), uuid: newUuid(), tags: new Set(tags), minor: machine.nextMinor() });
+  const total = 64n << 20n;
+  const alone = await statusOf(healthy);
+  const copyIn = ({ volumes }: Status) => volumes.find((volume) => volume.id === id)!;
+  assertEquals([copyIn(alone).state, copyIn(alone).copy], ["Copying", { copied: 0n, total }]);
+  assertMatch(copyIn(alone).problem!, /made from snapshot v1-\S+: at least 0 B of 64 MiB copied$/);
+
+  const copy = { copied: 16n << 20n, total, trouble: "a disk hangs" };
+  const told = new Map([[id as string, { limits: { readIops: "max" }, unlimited: "no cgroup", copy } as const]]);
+  const more = await readStatus({ exec: machine, driver: DRIVER, told });
+  assertEquals([copyIn(more).copy, copyIn(more).limits], [copy, { readIops: "max" }]);
+  assertMatch(
+    copyIn(more).problem!,
+    /: 16 MiB of 64 MiB copied, and does not go on: a disk hangs; its limits do not hold: no/,
+  );
+  assertMatch(statusText(more), /Copying 25 %\n/);
 });

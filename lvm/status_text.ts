@@ -5,7 +5,9 @@
  */
 
 import type { Orphan, Stray } from "./inventory.ts";
+import { describeRates } from "./io_limits.ts";
 import { LINEAR } from "./layout.ts";
+import type { PoolStatus } from "./pool_status.ts";
 import { formatBytes } from "./size.ts";
 import { table, wrap } from "./text.ts";
 import type { DeletedStatus, GroupStatus, SnapshotStatus, Status, VolumeStatus } from "./status.ts";
@@ -19,6 +21,7 @@ export function statusJson(status: Status): string {
 export function statusText(status: Status): string {
   return [
     ...section("Volume groups", groupTable(status.groups)),
+    ...(status.pools.length === 0 ? [] : section("Thin pools", poolTable(status.pools))),
     ...section("Volumes", volumeTable(status.volumes)),
     ...section("Snapshots", snapshotTable(status.snapshots)),
     ...(status.deleted.length === 0 ? [] : section("Deleted, to be erased and removed", deletedTable(status.deleted))),
@@ -52,27 +55,76 @@ function groupTable(groups: readonly GroupStatus[]): string[] {
   );
 }
 
+function poolTable(pools: readonly PoolStatus[]): string[] {
+  return table(
+    [
+      ["POOL", "left"],
+      ["SIZE", "right"],
+      ["DATA", "right"],
+      ["METADATA", "right"],
+      ["PROMISED", "right"],
+      [
+        "LEFT",
+        "right",
+      ],
+      ["RATIO", "right"],
+      ["OWNER", "left"],
+      ["STATE", "left"],
+    ],
+    pools.map((pool) => ({
+      cells: [
+        `${pool.group}/${pool.name}`,
+        formatBytes(pool.size),
+        full(pool.dataPercent),
+        full(pool.metadataPercent),
+        formatBytes(pool.promised),
+        formatBytes(pool.promisable),
+        pool.overcommit,
+        pool.owned ? "driver" : "other",
+        pool.state + (pool.active ? "" : ", inactive"),
+      ],
+      notes: pool.problem === undefined ? [] : [pool.problem],
+    })),
+  );
+}
+
+function full(percent: number | undefined): string {
+  return percent === undefined ? "" : `${Math.ceil(percent)} %`;
+}
+
 function volumeTable(volumes: readonly VolumeStatus[]): string[] {
   return table(
     [["ID", "left"], ["GROUP", "left"], ["SIZE", "right"], ["CONTENT", "left"], ["USED", "right"], ["STATE", "left"]],
-    volumes.map((
-      { id, group, size, layout, content, contentState, usage, state, active, syncPercent, mounts, problem },
-    ) => ({
+    volumes.map(({ id, group, size, layout, content, contentState, usage, mounts, problem, ...volume }) => ({
       cells: [
         id,
         group ?? "",
         size === undefined ? "" : formatBytes(size),
         (content ?? "") + (contentState === "wanted" || contentState === "formatting" ? ` (${contentState})` : ""),
         usage === undefined ? "" : percent(usage.bytes),
-        state + (state === "Rebuilding" ? ` ${syncPercent} %` : "") + (active === false ? ", inactive" : ""),
+        stateOf(volume),
       ],
       notes: [
         ...(layout === undefined || layout === LINEAR.type ? [] : [layout]),
+        ...(volume.pool === undefined ? [] : [`in thin pool ${volume.pool}`]),
+        ...(volume.limits === undefined ? [] : [`limited to ${describeRates(volume.limits)}`]),
         ...mounts.map(({ target, readOnly }) => target + (readOnly ? " (read-only)" : "")),
         ...(problem === undefined ? [] : [problem]),
       ],
     })),
   );
+}
+
+function stateOf(
+  { state, copy, syncPercent, active, poolState }: Omit<VolumeStatus, "id" | "mounts">,
+): string {
+  const { copied = 0n, total = 0n } = copy ?? {};
+  const progress = state === "Rebuilding" ? syncPercent : total === 0n ? undefined : copied * 100n / total;
+  return [
+    state + (progress === undefined ? "" : ` ${progress} %`),
+    ...(active === false ? ["inactive"] : []),
+    ...(poolState === undefined ? [] : [`pool ${poolState.toLowerCase()}`]),
+  ].join(", ");
 }
 
 function deletedTable(deleted: readonly DeletedStatus[]): string[] {
@@ -91,12 +143,12 @@ function percent({ used, available }: { used: bigint; available: bigint }): stri
 function snapshotTable(snapshots: readonly SnapshotStatus[]): string[] {
   return table(
     [["ID", "left"], ["GROUP", "left"], ["SIZE", "right"], ["STORE", "right"], ["FULL", "right"], ["STATE", "left"]],
-    snapshots.map(({ id, group, size, storeSize, storePercent, state, source, createdAt }) => ({
+    snapshots.map(({ id, group, size, pool, storeSize, storePercent, state, source, createdAt }) => ({
       cells: [
         id,
         group,
         formatBytes(size),
-        formatBytes(storeSize),
+        pool === undefined ? formatBytes(storeSize) : "thin",
         storePercent === undefined ? "" : `${storePercent} %`,
         state,
       ],

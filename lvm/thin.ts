@@ -105,11 +105,17 @@ export function promisable(group: VolumeGroup, pool: LogicalVolume, byDefault: b
 }
 
 /** Whether a pool is full, or broken, which is told alike; or may be soon; or has room. */
-export function fillingOf({ thinPool }: LogicalVolume): "Full" | "Filling" | "Roomy" {
+export function fillingOf(pool: Pick<LogicalVolume, "thinPool">): "Full" | "Filling" | "Roomy" {
+  const { thinPool } = pool;
   if (thinPool === undefined) return "Roomy";
   const most = Math.max(thinPool.dataPercent ?? 0, thinPool.metadataPercent ?? 0);
-  if (thinPool.health !== "" || most >= 100) return "Full";
+  if (thinPool.health !== "" || isDamaged(pool) || most >= 100) return "Full";
   return most >= FILLING_PERCENT ? "Filling" : "Roomy";
+}
+
+/** Whether a pool has more wrong with it than that its data is full: its metadata has to be checked or repaired (lvmthin(7)). */
+export function isDamaged({ thinPool }: Pick<LogicalVolume, "thinPool">): boolean {
+  return thinPool !== undefined && (thinPool.needsCheck || !["", "out_of_data"].includes(thinPool.health));
 }
 
 /**
@@ -177,9 +183,9 @@ export function newPoolFootprint(poolBytes: bigint, extentSize: bigint): bigint 
 
 /** A pool for messages. */
 export function describePool(group: VolumeGroup, pool: LogicalVolume): string {
-  const { dataPercent, metadataPercent, health } = pool.thinPool!;
+  const { dataPercent, metadataPercent, health, needsCheck } = pool.thinPool!;
   const percent = (value: number | undefined) => value === undefined ? "unknown" : `${value} %`;
-  const sick = health === "" ? "" : ` and is ${health}`;
+  const sick = (health === "" ? "" : ` and is ${health}`) + (needsCheck ? " and needs a check of its metadata" : "");
   return `thin pool ${group.name}/${pool.name} of ${formatBytes(pool.size)} is ${
     percent(dataPercent)
   } full, its metadata ${percent(metadataPercent)}${sick}`;

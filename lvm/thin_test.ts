@@ -22,7 +22,15 @@ function lv(name: string, size: bigint, more: Partial<LogicalVolume> = {}): Logi
 }
 
 function pool(size: bigint, state: Partial<LogicalVolume["thinPool"]> = {}, tags: string[] = []): LogicalVolume {
-  const thinPool = { dataPercent: 10, metadataSize: 4n * MiB, metadataPercent: 10, health: "", zeroes: true, ...state };
+  const thinPool = {
+    dataPercent: 10,
+    metadataSize: 4n * MiB,
+    metadataPercent: 10,
+    health: "",
+    needsCheck: false,
+    zeroes: true,
+    ...state,
+  };
   return lv("g_thinpool", size, { tags, thinPool });
 }
 

@@ -79,6 +79,8 @@ export interface FakePool {
   metadataPercent: number;
   /** Whether new blocks read as zeros. */
   zeroes: boolean;
+  /** Whether the kernel wants its metadata to be checked. */
+  needsCheck?: boolean;
   /** What lv_health_status says. */
   health: "" | "out_of_data" | "metadata_read_only" | "failed";
   /** Whether dmeventd watches it. */

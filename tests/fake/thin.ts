@@ -141,7 +141,7 @@ export function thinFields(lv: FakeLv): Record<string, string> {
   const full = thinPool.dataPercent >= 100 ? "out_of_data" : "";
   return {
     lv_layout: "thin,pool",
-    lv_attr: `twi-aot${thinPool.zeroes ? "z" : "-"}--`,
+    lv_attr: `twi-${thinPool.needsCheck ? "c" : "a"}ot${thinPool.zeroes ? "z" : "-"}--`,
     origin_size: "",
     data_percent: active ? thinPool.dataPercent.toFixed(2) : "",
     metadata_percent: active ? thinPool.metadataPercent.toFixed(2) : "",
