@@ -165,7 +165,8 @@ const SUBCOMMANDS: Subcommands = {
   doctor: {
     summary: "look at this host, and say what is wrong and what to do about it",
     about:
-      "Checks programs, kernel, locks, filters, volume groups, metadata, udev and what crashes left. It changes nothing.\n" +
+      "Checks programs, kernel, locks, filters, volume groups, metadata, thin pools, cgroups, udev and what crashes left. It\n" +
+      "changes nothing.\n" +
       "Exit status: 0 nothing worse than warnings, 1 an error was found.",
     flags: {
       "volume-groups": { value: "LIST", help: "as for standalone; by default those that the driver uses, or else all" },

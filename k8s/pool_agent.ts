@@ -6,8 +6,7 @@
 
 import { remedyFor } from "../lvm/pool_status.ts";
 import type { VolumeGroup } from "../lvm/report.ts";
-import { describePool, fillingOf, isBeingWiped, isOurPool, lvsIn, poolsOf } from "../lvm/thin.ts";
-import { isOwned } from "../lvm/tags.ts";
+import { describePool, fillingOf, isBeingWiped, isOurPool, isUsedPool, poolsOf } from "../lvm/thin.ts";
 import type { EventRecorder } from "./events.ts";
 import type { LvmNode, NewCondition } from "./lvm_objects.ts";
 
@@ -68,11 +67,9 @@ export class PoolAgent {
 function fillingPools(groups: readonly VolumeGroup[], driver: string): Map<string, Telling> {
   const tellings = groups.flatMap((group) =>
     poolsOf(group).flatMap((pool): [string, Telling][] => {
-      const ours = isOurPool(driver, pool);
       const filling = fillingOf(pool);
-      if (filling === "Roomy" || isBeingWiped(group, pool)) return [];
-      if (!ours && !lvsIn(group, pool).some(({ tags }) => isOwned(driver, tags))) return [];
-      const message = `${describePool(group, pool)}; ${remedyFor(group, pool, ours)}`;
+      if (filling === "Roomy" || isBeingWiped(group, pool) || !isUsedPool(driver, group, pool)) return [];
+      const message = `${describePool(group, pool)}; ${remedyFor(group, pool, isOurPool(driver, pool))}`;
       return [[pool.uuid, { reason: `Pool${filling}`, message }]];
     })
   );

@@ -26,6 +26,9 @@ const SETTINGS = [
   "activation/snapshot_autoextend_threshold",
   "activation/thin_pool_autoextend_threshold",
   "backup/archive",
+  "global/thin_check_executable",
+  "global/thin_dump_executable",
+  "global/thin_repair_executable",
 ] as const;
 
 /** The name of a setting, with its section. */

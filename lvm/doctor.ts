@@ -18,6 +18,8 @@ import {
   readTargets,
 } from "./device_mapper.ts";
 import { type Disk, readDisks } from "./disks.ts";
+import { checkLimits, type Hierarchy, readHierarchy } from "./doctor_limits.ts";
+import { checkPools, THIN_TOOLS } from "./doctor_pools.ts";
 import { checkGroups, checkMetadata } from "./doctor_groups.ts";
 import { checkLeftovers, checkUdev, type SocketState, type UdevState } from "./doctor_leftovers.ts";
 import { checkFilters, checkLocks } from "./doctor_settings.ts";
@@ -73,6 +75,8 @@ export async function examine(options: DoctorOptions): Promise<Diagnosis> {
     filters: checkFilters(all),
     groups: checkGroups(all),
     metadata: checkMetadata(all),
+    pools: checkPools(all),
+    limits: checkLimits(all),
     udev: checkUdev(all),
     leftovers: checkLeftovers(all),
   };
@@ -104,6 +108,7 @@ interface Machine {
   readonly systemId: string;
   readonly active: readonly LogicalVolume[];
   readonly nodes: Reading<readonly BlockDevice[]>;
+  readonly hierarchy: Reading<Hierarchy | undefined>;
 }
 
 async function readMachine({ exec: host, driver, groups: wanted }: DoctorOptions): Promise<Machine> {
@@ -122,12 +127,14 @@ async function readMachine({ exec: host, driver, groups: wanted }: DoctorOptions
   const all = "value" in report.survey ? report.survey.value.groups : [];
   const groups = groupsInUse(all, driver, wanted);
   const active = groups.flatMap(({ lvs }) => lvs.filter((lv) => lv.active && ownersOf(lv.tags).includes(driver)));
-  const [nodes, systemId] = await Promise.all([
+  const [nodes, hierarchy, systemId] = await Promise.all([
     reading(() => readBlockDevices(exec, active.map(({ devicePath }) => devicePath))),
+    reading(() => readHierarchy(exec, "value" in mounts ? mounts.value : [])),
     groups.some((group) => group.systemId !== "") ? reading(() => readSystemId(exec)) : { value: "" },
   ]);
   return {
     ...{ programs, version, configuration, ...kernel, devices, disks, mounts, udev, ...report, groups, active, nodes },
+    hierarchy,
     systemId: "value" in systemId ? systemId.value : "",
   };
 }
@@ -148,12 +155,13 @@ async function readKernel(
   return { targets, modules: await reading(() => readModules(exec, wanted)) };
 }
 
-/** The programs that are there, of the closed list, in the directories where they are looked for. */
+/** The programs that are there, of the closed list and of those that LVM starts, in the directories where they are looked for. */
 async function readPrograms(exec: Exec): Promise<ReadonlySet<string>> {
-  const args = ["-b", "-B", ...PROGRAM_DIRECTORIES, "-f", ...PROGRAMS];
+  const names = [...PROGRAMS, ...THIN_TOOLS];
+  const args = ["-b", "-B", ...PROGRAM_DIRECTORIES, "-f", ...names];
   const answer = await runOk(exec, { program: "whereis", args, mutates: false });
   const paths = new Set(answer.split(/\s+/));
-  return new Set(PROGRAMS.filter((name) => PROGRAM_DIRECTORIES.some((directory) => paths.has(`${directory}/${name}`))));
+  return new Set(names.filter((name) => PROGRAM_DIRECTORIES.some((directory) => paths.has(`${directory}/${name}`))));
 }
 
 /** How udev is (udevadm(8), control --ping). */

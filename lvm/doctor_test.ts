@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { healthyMachine } from "../tests/fake/healthy.ts";
-import { type FakeMachine, newUuid, ok, refuse } from "../tests/fake/machine.ts";
+import { type FakeMachine, type FakePool, newUuid, ok, refuse } from "../tests/fake/machine.ts";
 import { type Diagnosis, type DoctorOptions, examine } from "./doctor.ts";
 import { diagnosisJson, diagnosisText } from "./doctor_text.ts";
 import { StorageError } from "./error.ts";
@@ -29,9 +29,20 @@ Deno.test("examine() finds nothing wrong on a healthy machine, asks once for eac
   assertEquals([level, findings], ["ok", []]);
   assertEquals(checks.map(({ check }) => check), [...CHECKS]);
   assertEquals(commands.filter(({ mutates }) => mutates), []);
-  assert(commands.length <= 10, commands.map(describe).join("\n"));
+  assert(commands.length <= 11, commands.map(describe).join("\n"));
   assert(commands.every(({ deadlineMs }) => deadlineMs !== undefined && deadlineMs <= 20_000));
 });
+
+/** Adds a thin pool of the driver that has room. */
+function addPool({ machine, group, lv }: Sick): FakePool {
+  const thinPool: FakePool = {
+    ...{ metadataSize: 4n << 20n, dataPercent: 40, metadataPercent: 10.84, zeroes: true },
+    ...{ health: "", monitored: false, residue: new Set<string>() },
+  };
+  const tags = new Set([`denolith=${DRIVER}`, "denolith.pool=made"]);
+  group.lvs.push({ ...lv, name: "data_thinpool", uuid: newUuid(), minor: machine.nextMinor(), tags, thinPool });
+  return thinPool;
+}
 
 /** What makes the machine sick; and all that is found then: check, level, on what, a part of what, a part of the remedy. */
 const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, string | RegExp, RegExp, RegExp?][]]> = {
@@ -58,6 +69,7 @@ const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, s
     ["filters", "info", "lvm", /settings/],
     ["groups", "info", "lvm", /does not report/],
     ["metadata", "info", "lvm", /does not report/],
+    ["pools", "info", "lvm", /does not report/],
     ["leftovers", "info", "lvm", /does not report/],
   ],
   "the user is not root": [
@@ -66,6 +78,7 @@ const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, s
     ["kernel", "info", "device-mapper", /root/],
     ["groups", "info", "lvm", /does not report/],
     ["metadata", "info", "lvm", /does not report/],
+    ["pools", "info", "lvm", /does not report/],
     ["leftovers", "info", "lvm", /does not report/],
   ],
   "the kernel's device-mapper cannot be reached": [
@@ -100,6 +113,7 @@ const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, s
     ["locks", "error", "lvm", /with locks or without/, /dmsetup info/],
     ["groups", "info", "lvm", /does not report/],
     ["metadata", "info", "lvm", /does not report/],
+    ["pools", "info", "lvm", /does not report/],
     ["leftovers", "info", "lvm", /does not report/],
   ],
   "LVM's settings are broken": [
@@ -115,6 +129,7 @@ const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, s
     ["filters", "info", "lvm", /settings/],
     ["groups", "error", "lvm", /^lvm fullreport: exit 4: Parse error/, /vgs/],
     ["metadata", "info", "lvm", /does not report/],
+    ["pools", "info", "lvm", /does not report/],
     ["leftovers", "info", "lvm", /does not report/],
   ],
   "LVM does not lock": [
@@ -163,6 +178,66 @@ const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, s
   "a disk is hidden by no filter": [
     ({ machine }) => machine.host.hiddenDisks.push({ path: "/dev/vdz", uuid: "a-b" }),
     ["filters", "warning", "/dev/vdz", /no filter says so/, /pvck/],
+  ],
+  "thin pools can be neither made nor mended, and there are none": [
+    ({ machine }) => {
+      machine.host.targets.delete("thin-pool");
+      machine.host.modules.delete("dm-thin-pool");
+      machine.host.missing.add("thin_check").add("thin_dump").add("thin_repair");
+    },
+    ["pools", "warning", "dm-thin-pool", /no such module: there can be no thin volumes/, /modprobe dm-thin-pool; /],
+    [
+      ...["pools", "info", "thin_check, thin_dump, thin_repair"] as const,
+      /without a look at their metadata; damaged metadata .* cannot be repaired$/,
+      /install thin-provisioning-tools .*device-mapper-persistent-data/,
+    ],
+  ],
+  "thin pools can be neither activated nor mended, and there are some": [
+    (sick) => {
+      addPool(sick);
+      sick.machine.host.targets.delete("thin-pool");
+      sick.machine.host.modules.delete("dm-thin-pool");
+      sick.machine.host.missing.add("thin_repair");
+      sick.machine.host.settings.set("thin_check_executable", '""');
+    },
+    ["pools", "error", "dm-thin-pool", /no such module/, /modprobe/],
+    ["pools", "warning", "global/thin_check_executable", /^empty: /, /lvm\.conf/],
+    ["pools", "warning", "thin_repair", /not installed: damaged metadata/, /thin-provisioning-tools/],
+  ],
+  "modules cannot be seen, and there is a pool": [
+    (sick) => {
+      addPool(sick);
+      sick.machine.host.targets.delete("thin-pool");
+      sick.machine.host.modules.clear();
+    },
+    ["pools", "warning", "dm-thin-pool", /modules are not here/, /modprobe/],
+  ],
+  "a pool is nearly full": [
+    (sick) => addPool(sick).dataPercent = 85,
+    ["pools", "warning", "data/data_thinpool", /^nearly full: it grows by itself/],
+  ],
+  "a pool is full": [
+    (sick) => addPool(sick).metadataPercent = 100,
+    ["pools", "error", "data/data_thinpool", /^full: /],
+  ],
+  "a pool is damaged": [
+    (sick) => addPool(sick).needsCheck = true,
+    ["pools", "error", "data/data_thinpool", /lvconvert --repair/],
+  ],
+  "no cgroup v2, and no limits": [
+    ({ machine }) => machine.mounts.splice(machine.mounts.findIndex(({ fsType }) => fsType === "cgroup2"), 1),
+    ["limits", "info", "cgroup v2", /not mounted: limits of IO would only be recorded/, /unified_cgroup_hierarchy=1/],
+  ],
+  "no io controller, and a volume with limits": [
+    ({ machine, lv }) => {
+      machine.host.controllers = "cpu memory";
+      lv.tags.add("denolith.io=ri500");
+    },
+    ["limits", "warning", "/sys/fs/cgroup", /\(it has cpu, memory\).*: the limits of 1 volume do not hold/, /unified/],
+  ],
+  "what cgroup v2 has cannot be read": [
+    ({ machine }) => machine.host.controllers = undefined,
+    ["limits", "info", "cgroup v2", /^dd if=\S+: exit 1: .*No such file/],
   ],
   "disks and mounts cannot be listed": [
     ({ machine }) =>
@@ -431,6 +506,16 @@ const NO_SICKNESSES: Record<string, (sick: Sick) => unknown> = {
     const tags = new Set([...lv.tags].map((tag) => tag.replace(id, volumeIdOf("two"))));
     machine.addGroup("fast", 1n << 30n).lvs.push({ ...lv, name: "two", uuid: newUuid(), tags, active: false });
   },
+  "a thin module that is loaded when it is needed": ({ machine }) => machine.host.targets.delete("thin-pool"),
+  "thin programs of another place": ({ machine }) => {
+    machine.host.missing.add("thin_check");
+    machine.host.settings.set("thin_check_executable", '"/opt/bin/thin_check"');
+  },
+  "a full pool of somebody else": (sick) => {
+    addPool(sick).dataPercent = 100;
+    sick.group.lvs.at(-1)!.tags.clear();
+  },
+  "a pool with room": (sick) => addPool(sick),
   "an LV of another driver with a name as ours": ({ group, lv }) =>
     group.lvs.push({
       ...lv,
@@ -525,7 +610,7 @@ Deno.test("a diagnosis as text: a line for each check, findings with their remed
   const { machine, group, device } = healthyMachine();
   assertMatch(
     diagnosisText(await look(machine)),
-    /^✓ tools +lvm 2\.03\.16, 25 of 25 programs\n(?:✓ .*\n){7}\nNothing is wrong\.$/,
+    /^✓ tools +lvm 2\.03\.16, 25 of 25 programs\n(?:✓ .*\n){9}\nNothing is wrong\.$/,
   );
   group.exported = true;
   group.metadataFree = 6_200n;

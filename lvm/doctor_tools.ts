@@ -79,7 +79,9 @@ export function checkTools({ programs, version, root }: ToolReadings): CheckResu
     findings.push(error("lvm", `version ${version.value.lvm} is too old: ${OLDEST_LVM} is needed`, installing("lvm2")));
   }
   if ("error" in version && !isNotInstalled(version.error)) findings.push(error("lvm", said(version.error)));
-  const there = "value" in programs ? `${programs.value.size} of ${PROGRAMS.length} programs` : "programs unknown";
+  const there = "value" in programs
+    ? `${PROGRAMS.filter((name) => programs.value.has(name)).length} of ${PROGRAMS.length} programs`
+    : "programs unknown";
   return { summary: "value" in version ? `lvm ${version.value.lvm}, ${there}` : there, findings };
 }
 
@@ -102,7 +104,8 @@ function missingPrograms(there: ReadonlySet<string>): Finding[] {
   });
 }
 
-function installing(debian: string, redHat = debian): string {
+/** What to type to have a package. */
+export function installing(debian: string, redHat = debian): string {
   return `apt-get install ${debian}` + (redHat === debian ? "   (or dnf)" : `   (or dnf install ${redHat})`);
 }
 
@@ -129,15 +132,20 @@ const TARGETS: readonly Target[] = [
   { name: "raid", module: "dm-raid", use: "RAID volumes", optional: true },
 ];
 
+/** The target of device-mapper that thin pools take, and the module that has it. */
+export const THIN_TARGET = "thin-pool";
+export const THIN_MODULE = "dm-thin-pool";
+
 /** A target that not every driver needs, that of thin volumes: worth a word where it is there. */
-const FURTHER_TARGETS = ["thin-pool"];
+const FURTHER_TARGETS = [THIN_TARGET];
 
 /** A module that every kernel has for which there are modules at all: without it, the modules cannot be seen from here. */
-const ALWAYS = "dm-mod";
+export const ALWAYS = "dm-mod";
 
 /** The modules to look for when the kernel has these targets: none, when it has all. */
 export function modulesWanted(targets: ReadonlyMap<string, string>): string[] {
-  const missing = TARGETS.filter(({ name }) => !targets.has(name)).map(({ module }) => module);
+  const missing = [...TARGETS, { name: THIN_TARGET, module: THIN_MODULE }]
+    .filter(({ name }) => !targets.has(name)).map(({ module }) => module);
   return missing.length === 0 ? [] : [...new Set([...missing, ALWAYS])];
 }
 

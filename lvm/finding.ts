@@ -7,7 +7,18 @@
 import type { StorageError } from "./error.ts";
 
 /** The checks, in the order in which they are told. */
-export const CHECKS = ["tools", "kernel", "locks", "filters", "groups", "metadata", "udev", "leftovers"] as const;
+export const CHECKS = [
+  "tools",
+  "kernel",
+  "locks",
+  "filters",
+  "groups",
+  "metadata",
+  "pools",
+  "limits",
+  "udev",
+  "leftovers",
+] as const;
 
 /** The name of a check. */
 export type CheckName = typeof CHECKS[number];

@@ -12,7 +12,7 @@ import type { GroupRoom } from "./groups.ts";
 import type { LogicalVolume, VolumeGroup } from "./report.ts";
 import { formatBytes, roundUp } from "./size.ts";
 import type { StoreSize } from "./store_size.ts";
-import { isDeleted, isOwnedPool, overcommitTag } from "./tags.ts";
+import { isDeleted, isOwned, isOwnedPool, overcommitTag } from "./tags.ts";
 
 /** How a volume is to be thin. */
 export interface ThinWish {
@@ -129,6 +129,11 @@ export function isBeingWiped(group: VolumeGroup, pool: LogicalVolume): boolean {
 /** Whether a pool was made by the driver. */
 export function isOurPool(driver: string, lv: LogicalVolume): boolean {
   return lv.thinPool !== undefined && isOwnedPool(driver, lv.tags);
+}
+
+/** Whether a pool concerns the driver: it made it, or has something in it. */
+export function isUsedPool(driver: string, group: VolumeGroup, pool: LogicalVolume): boolean {
+  return isOurPool(driver, pool) || lvsIn(group, pool).some(({ tags }) => isOwned(driver, tags));
 }
 
 /** A group as {@linkcode thinRooms} takes it. */

@@ -76,7 +76,7 @@ Deno.test("denolith: without a way to the API server the processes of a cluster 
 Deno.test("denolith doctor: works whatever this machine lacks, as text and as JSON, and its exit status tells", async () => {
   const [text, json] = await Promise.all([denolith("doctor"), denolith("doctor", "--json")]);
   const { level, checks } = JSON.parse(json.stdout);
-  assertEquals(checks.length, 8, json.stderr);
+  assertEquals(checks.length, 10, json.stderr);
   for (const { code, stderr } of [text, json]) assertEquals([code, stderr], [level === "error" ? 1 : 0, ""]);
   for (const { check } of checks) assertMatch(text.stdout, new RegExp(`^. ${check} `, "m"));
 });

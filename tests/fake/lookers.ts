@@ -5,6 +5,7 @@
  */
 
 import { basename } from "@std/path";
+import { THIN_TOOLS, type ThinTool } from "../../lvm/doctor_pools.ts";
 import type { Output } from "../../lvm/exec.ts";
 import { type Program, PROGRAM_DIRECTORIES, PROGRAMS } from "../../lvm/exec.ts";
 import { devicePath, expectArgs, type FakeLv, type FakeMachine, ok, refuse } from "./machine.ts";
@@ -146,7 +147,8 @@ export function udevadm(machine: FakeMachine, args: readonly string[]): Output {
 
 /** Finds programs. */
 export function whereis(machine: FakeMachine, args: readonly string[]): Output {
-  expectArgs(args, new RegExp(`^-b -B ${PROGRAM_DIRECTORIES.join(" ")} -f ${PROGRAMS.join(" ")}$`));
-  const paths = (name: Program) => machine.host.missing.has(name) ? "" : ` /usr/sbin/${name}`;
-  return ok(PROGRAMS.map((name) => `${name}:${paths(name)}\n`).join(""));
+  const names = [...PROGRAMS, ...THIN_TOOLS];
+  expectArgs(args, new RegExp(`^-b -B ${PROGRAM_DIRECTORIES.join(" ")} -f ${names.join(" ")}$`));
+  const paths = (name: Program | ThinTool) => machine.host.missing.has(name) ? "" : ` /usr/sbin/${name}`;
+  return ok(names.map((name) => `${name}:${paths(name)}\n`).join(""));
 }

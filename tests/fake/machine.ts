@@ -7,6 +7,7 @@
  */
 
 import { type Command, describe, type Exec, type Output, type Program } from "../../lvm/exec.ts";
+import { THIN_TOOLS, type ThinTool } from "../../lvm/doctor_pools.ts";
 import { StorageError } from "../../lvm/error.ts";
 import type { Segment } from "../../lvm/report.ts";
 import type { FakeDisk, FakePiece } from "./disks.ts";
@@ -141,7 +142,9 @@ export interface FakeHost {
   /** What udevadm says: nothing is well. */
   udev: "" | "No such file or directory" | "Connection refused";
   /** Programs that are not installed. */
-  missing: Set<Program>;
+  missing: Set<Program | ThinTool>;
+  /** What cgroup v2 says of its controllers; `undefined` when it cannot be read. */
+  controllers: string | undefined;
 }
 
 /** A machine on which nothing is wrong: settings and versions of Debian 12. */
@@ -166,6 +169,7 @@ function healthyHost(): FakeHost {
       ["snapshot_autoextend_threshold", "100"],
       ["thin_pool_autoextend_threshold", "100"],
       ["archive", "1"],
+      ...THIN_TOOLS.map((tool) => [`${tool}_executable`, `"/usr/sbin/${tool}"`] as const),
     ]),
     warnings: [],
     targets: new Map([
@@ -176,8 +180,10 @@ function healthyHost(): FakeHost {
       ["raid", "1.15.1"],
       ["linear", "1.4.0"],
       ["error", "1.5.0"],
+      ["thin-pool", "1.22.0"],
+      ["thin", "1.22.0"],
     ]),
-    modules: new Set(["dm-mod", "dm-snapshot"]),
+    modules: new Set(["dm-mod", "dm-snapshot", "dm-thin-pool"]),
     suspended: new Set(),
     strays: new Map(),
     straysOn: "",
@@ -187,6 +193,7 @@ function healthyHost(): FakeHost {
     spareDisks: [],
     udev: "",
     missing: new Set(),
+    controllers: "cpuset cpu io memory hugetlb pids rdma misc",
   };
 }
 
@@ -204,9 +211,13 @@ export interface FakeMount {
 /** Runs before a command and may answer in its place, fail, or never answer. */
 export type Fault = (command: Command) => Promise<Output | undefined> | Output | undefined;
 
+/** Where cgroup v2 is mounted. */
+export const CGROUP_ROOT = "/sys/fs/cgroup";
+
 const ROOT_MOUNTS: FakeMount[] = [
   { target: "/dev", source: "devtmpfs", fsType: "devtmpfs", root: "/", readOnly: false, deviceNumber: "0:5" },
   { target: "/", source: "/dev/vda", fsType: "ext4", root: "/", readOnly: false, deviceNumber: "254:0" },
+  { target: CGROUP_ROOT, source: "cgroup2", fsType: "cgroup2", root: "/", readOnly: false, deviceNumber: "0:27" },
 ];
 
 /** The machine. */

@@ -7,7 +7,17 @@
 import type { Output } from "../../lvm/exec.ts";
 import { btrfstune, copyPiece, tune2fs, xfsDb } from "./copying.ts";
 import { dmsetup, lsblk, modinfo, udevadm, whereis } from "./lookers.ts";
-import { blank, expectArgs, type FakeLv, type FakeMachine, ok, refuse, type Tool, type Tools } from "./machine.ts";
+import {
+  blank,
+  CGROUP_ROOT,
+  expectArgs,
+  type FakeLv,
+  type FakeMachine,
+  ok,
+  refuse,
+  type Tool,
+  type Tools,
+} from "./machine.ts";
 import { overwritePool } from "./thin.ts";
 
 /** The tools by program. */
@@ -86,6 +96,7 @@ function cmp(machine: FakeMachine, args: readonly string[]): Output {
 
 function dd(machine: FakeMachine, args: readonly string[]): Output {
   const values = new Map(args.map((arg) => arg.split("=", 2) as [string, string]));
+  if (values.get("if") === `${CGROUP_ROOT}/cgroup.controllers`) return controllers(machine);
   const target = values.get("of")!;
   if (values.get("conv") === "fsync,nocreat,notrunc") return copyPiece(machine, values);
   const lv = machine.lvAt(target === "/dev/null" ? values.get("if")! : target);
@@ -99,6 +110,11 @@ function dd(machine: FakeMachine, args: readonly string[]): Output {
     fillStores(machine, lv, values);
   }
   return ok();
+}
+
+function controllers({ host }: FakeMachine): Output {
+  if (host.controllers !== undefined) return ok(`${host.controllers}\n`);
+  return refuse(1, `dd: failed to open '${CGROUP_ROOT}/cgroup.controllers': No such file or directory`);
 }
 
 /** Copies what dd overwrites of an origin into the stores of its snapshots, chunk by chunk, as far as they have room. */

@@ -232,7 +232,7 @@ async function sicknesses(
     expected.toSorted(),
     grave.map(({ found }) => found).join("\n"),
   );
-  assert(commands.length <= 12, commands.join("\n"));
+  assert(commands.length <= 15, commands.join("\n"));
   return diagnosis!;
 }
 
