@@ -11,7 +11,7 @@ import type { LimitedVolume } from "./lvm/io_limiter.ts";
 import { isRaid, redundancyOf } from "./lvm/redundancy.ts";
 import type { LogicalVolume } from "./lvm/report.ts";
 import type { SurveyedGroup } from "./lvm/survey.ts";
-import { poolsOf, promisable, promisedBy } from "./lvm/thin.ts";
+import { isDamaged, poolsOf, promisable, promisedBy } from "./lvm/thin.ts";
 
 /** Seconds: calls that only ask take a few milliseconds, a command of LVM tenths of a second. */
 const BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120];
@@ -158,6 +158,7 @@ export class Metrics {
   /** How full thin pools are, and what they may still promise, as LVM said last, asked for when the figures are. */
   watchPools(lastSeen: () => readonly SurveyedGroup[], overcommit: bigint): void {
     const figures: [string, string, (group: SurveyedGroup, pool: LogicalVolume) => number | undefined][] = [
+      ["size_bytes", "Size of the thin pool", (_, { size }) => Number(size)],
       ["data_used_ratio", "How full the data of the thin pool is", (_, { thinPool }) => ratio(thinPool?.dataPercent)],
       [
         "metadata_used_ratio",
@@ -174,6 +175,7 @@ export class Metrics {
         "What the thin pool may still promise",
         (group, pool) => Number(promisable(group, pool, overcommit)),
       ],
+      ["damaged", "Whether the metadata of the thin pool has to be checked", (_, pool) => isDamaged(pool) ? 1 : 0],
     ];
     for (const [name, help, value] of figures) {
       const gauge: Gauge<"group" | "pool"> = this.#gauge(`denolith_thin_pool_${name}`, help, ["group", "pool"], () => {
@@ -197,6 +199,19 @@ export class Metrics {
     for (const [name, help, count] of figures) {
       const gauge: Gauge = this.#gauge(name, help, [], () => void gauge.set(count()));
     }
+  }
+
+  /** How far the volumes are that are being filled from a source, asked for when the figures are. */
+  watchCopies(underWay: () => Iterable<readonly [volume: string, done: number]>): void {
+    const done = this.#gauge(
+      "denolith_copy_done_ratio",
+      "How much is there of a volume that is made from a snapshot or from another volume",
+      ["volume"],
+      () => {
+        done.reset();
+        for (const [volume, ratio] of underWay()) done.set({ volume }, ratio);
+      },
+    );
   }
 
   /** The limits of volumes that pods have, asked for when the figures are. */

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { readSurvey } from "./lvm/survey.ts";
+import { readSurvey, type SurveyedGroup } from "./lvm/survey.ts";
 import { Metrics } from "./metrics.ts";
 import { FakeMachine } from "./tests/fake/machine.ts";
 
@@ -82,6 +82,39 @@ Deno.test("Metrics: orphans and lost volumes are counted when the figures are as
     "denolith_orphan_logical_volumes 3",
     "denolith_lost_volumes 0",
   ]);
+});
+
+Deno.test("Metrics: a thin pool that is broken says so, since it does not say how full it is", async () => {
+  const thinPool = { dataPercent: 50, metadataPercent: 10, metadataSize: 4n, health: "", needsCheck: false };
+  const broken = { metadataSize: 4n, health: "failed", needsCheck: false };
+  const lvs = [
+    { name: "pool", size: 100n, tags: [], thinPool },
+    { name: "broken", size: 100n, tags: [], thinPool: broken },
+    { name: "thin", size: 60n, tags: [], pool: "pool" },
+  ];
+  const metrics = new Metrics();
+  metrics.watchPools(() => [{ name: "data", lvs } as unknown as SurveyedGroup], 150n);
+  assertEquals(await lines(metrics, "denolith_thin_pool"), [
+    'denolith_thin_pool_damaged{group="data",pool="broken"} 1',
+    'denolith_thin_pool_damaged{group="data",pool="pool"} 0',
+    'denolith_thin_pool_data_used_ratio{group="data",pool="pool"} 0.5',
+    'denolith_thin_pool_metadata_used_ratio{group="data",pool="pool"} 0.1',
+    'denolith_thin_pool_promisable_bytes{group="data",pool="broken"} 0',
+    'denolith_thin_pool_promisable_bytes{group="data",pool="pool"} 90',
+    'denolith_thin_pool_promised_bytes{group="data",pool="broken"} 0',
+    'denolith_thin_pool_promised_bytes{group="data",pool="pool"} 60',
+    'denolith_thin_pool_size_bytes{group="data",pool="broken"} 100',
+    'denolith_thin_pool_size_bytes{group="data",pool="pool"} 100',
+  ]);
+});
+
+Deno.test("Metrics: copies are told while they are under way", async () => {
+  const metrics = new Metrics();
+  let copies: [string, number][] = [["v1-a", 0.25]];
+  metrics.watchCopies(() => copies);
+  assertEquals(await lines(metrics, "denolith_copy"), ['denolith_copy_done_ratio{volume="v1-a"} 0.25']);
+  copies = [];
+  assertEquals(await lines(metrics, "denolith_copy"), []);
 });
 
 Deno.test("Metrics: the process's own figures can be left out", async () => {

@@ -32,6 +32,7 @@ import { nodes } from "./k8s/objects.ts";
 import { PoolAgent } from "./k8s/pool_agent.ts";
 import { OrphanAgent } from "./k8s/orphan_agent.ts";
 import { SnapshotAgent } from "./k8s/snapshot_agent.ts";
+import { copiesIn } from "./k8s/told.ts";
 import { VolumeAgent } from "./k8s/volume_agent.ts";
 import { HostExec } from "./lvm/exec.ts";
 import { ANY_GROUP } from "./lvm/groups.ts";
@@ -146,6 +147,7 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
       volumeObjects.list().filter(({ spec, status }) => spec.driverName === driver && status?.state === "Lost").length,
   });
   metrics.watchLimits(() => limiter.inUse());
+  metrics.watchCopies(() => copiesIn(volumeObjects.list()));
 
   const identity = identityHandlers({ driver, version: manifest.version, ready: lvmAnswers(lvm) });
   const labels = topologyLabels(flags, client);

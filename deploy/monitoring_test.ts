@@ -56,6 +56,8 @@ async function figures(): Promise<Map<string, readonly string[]>> {
   metrics.onDepth("lvmvolume", 1);
   metrics.watchGroups(() => [GROUP]);
   metrics.watchPools(() => [GROUP], 100n);
+  metrics.watchCopies(() => [["v1-1", 0.5]]);
+  metrics.watchLimits(() => [{ group: "data", lv: "vol-1", applied: false, rates: { readIops: 1n } }]);
   metrics.watchOrphans({ orphans: () => 1, lost: () => 1 });
   const lines = (await metrics.text()).matchAll(/^(\w+)(?:\{(.*)\})? \S+$/gm);
   return new Map([...lines].map(([, name, labels]) => [name!, labels?.match(/\w+(?==")/g) ?? []]));

@@ -18,6 +18,15 @@ export function toldBy(volumes: readonly LvmVolume[]): Map<string, ToldVolume> {
   return new Map(volumes.map((object) => [object.metadata.name, told(object)]));
 }
 
+/** How much is there of the volumes that are being filled, from 0 to 1, by id. */
+export function copiesIn(volumes: readonly LvmVolume[]): [volume: string, done: number][] {
+  return volumes.flatMap(({ metadata: { name }, status }) => {
+    if (status?.copy === undefined) return [];
+    const { copied, total = 0n } = progressOf(status.copy);
+    return [[name, total === 0n ? 0 : Number(copied) / Number(total)]];
+  });
+}
+
 function told(object: LvmVolume): ToldVolume {
   const { conditions, copy } = object.status ?? {};
   const condition = conditions?.find(({ type }) => type === LIMITS_CONDITION);

@@ -1,6 +1,6 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import type { Condition, LvmVolume } from "./lvm_objects.ts";
-import { toldBy } from "./told.ts";
+import { copiesIn, toldBy } from "./told.ts";
 
 function object(name: string, ioLimits: Record<string, string>, status: LvmVolume["status"] = {}): LvmVolume {
   return { metadata: { name }, spec: { driverName: "d", ioLimits }, status } as unknown as LvmVolume;
@@ -26,6 +26,15 @@ Deno.test("toldBy() tells what LVMVolumes say of limits, whether these hold, and
     ["copy", { limits: {}, copy: { copied: 512n << 20n, total: 1n << 30n, trouble: "a disk hangs" } }],
     ["begun", { limits: {}, copy: { copied: 0n } }],
   ]);
+});
+
+Deno.test("copiesIn() tells how much is there of volumes that are being filled", () => {
+  const copies = copiesIn([
+    object("made", {}),
+    object("half", {}, { copy: { copied: "512Mi", total: "1Gi" } }),
+    object("begun", {}, { copy: { copied: "0" } }),
+  ]);
+  assertEquals(copies, [["half", 0.5], ["begun", 0]]);
 });
 
 Deno.test("toldBy() tells of limits that cannot be read", () => {
