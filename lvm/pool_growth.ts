@@ -36,10 +36,17 @@ export interface DueGrowth {
   readonly metadata?: bigint;
 }
 
+/** Whether a pool is to grow, if its group has room. */
+export function wantsGrowth(group: VolumeGroup, pool: LogicalVolume, { at }: PoolGrowth): boolean {
+  const { dataPercent = 0, metadataPercent = 0 } = pool.thinPool!;
+  return at < 100 && !isBeingWiped(group, pool) && (dataPercent >= at || metadataPercent >= METADATA_AT);
+}
+
 /** The sizes that a pool is to grow to now, as far as its group has room. Metadata comes first: without it data is no use. */
-export function growthDue(group: VolumeGroup, pool: LogicalVolume, { at, by }: PoolGrowth): DueGrowth {
+export function growthDue(group: VolumeGroup, pool: LogicalVolume, growth: PoolGrowth): DueGrowth {
+  if (!wantsGrowth(group, pool, growth)) return {};
+  const { at, by } = growth;
   const { dataPercent = 0, metadataPercent = 0, metadataSize } = pool.thinPool!;
-  if (at >= 100 || isBeingWiped(group, pool)) return {};
   const step = (size: bigint) => roundUp(size * by / 100n, group.extentSize);
   let free = group.free / group.extentSize * group.extentSize;
   let metadata: bigint | undefined;

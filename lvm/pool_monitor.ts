@@ -1,7 +1,8 @@
 /**
  * Grows the driver's thin pools before they are full.
  *
- * The kernel is asked how full pools are (dmsetup(8), which reads no disks), and LVM only when one of them is to grow. Pools of
+ * The kernel is asked how full pools are (dmsetup(8), which reads no disks), and LVM only when one of them is to grow, and as
+ * long as one cannot for want of room: of a full pool the kernel says the same for ever, since nothing more is written. Pools of
  * others are left to whoever watches them, mostly dmeventd(8). Without a pool of the driver nothing is asked.
  *
  * @module
@@ -9,7 +10,7 @@
 
 import { readPoolUsage } from "./device_mapper.ts";
 import type { Lvm } from "./lvm.ts";
-import { DEFAULT_GROWTH, growthDue, type PoolGrowth } from "./pool_growth.ts";
+import { DEFAULT_GROWTH, growthDue, type PoolGrowth, wantsGrowth } from "./pool_growth.ts";
 import { growPool } from "./pools.ts";
 import type { LogicalVolume, VolumeGroup } from "./report.ts";
 import { formatBytes } from "./size.ts";
@@ -41,7 +42,7 @@ export class PoolMonitor {
   #wanted = false;
   #stopped = false;
   #timer: ReturnType<typeof setTimeout> | undefined;
-  /** What the kernel said when LVM was last asked: unless it says something else, LVM says the same. */
+  /** What the kernel said when LVM was last asked, and no pool wanted to grow: unless it says something else, none does. */
   #looked: string | undefined;
 
   /** Makes it; nothing is done until {@linkcode see} or {@linkcode look}. */
@@ -109,7 +110,8 @@ export class PoolMonitor {
     for (const { group, pool } of ours) {
       if (!this.#stopped) await this.#growOne(group, pool, growth);
     }
-    this.#looked ??= ours.length === 0 ? undefined : await this.#usage();
+    if (ours.some(({ group, pool }) => wantsGrowth(group, pool, growth))) this.#looked = undefined;
+    else this.#looked ??= ours.length === 0 ? undefined : await this.#usage();
     return ours.length > 0;
   }
 
@@ -133,6 +135,5 @@ export class PoolMonitor {
     if (data === undefined) return;
     await growPool(lvm, group, pool, { data });
     onGrown(`${path} grew from ${formatBytes(pool.size)} to ${formatBytes(data)}`);
-    this.#looked = undefined; // the kernel says something else now
   }
 }

@@ -58,6 +58,32 @@ Deno.test("PoolMonitor grows a pool of the driver that fills, and its metadata, 
   assertEquals([lv.size, pool.metadataSize, pool.monitored, errors], [1291845632n, 8n << 20n, false, []]);
 });
 
+Deno.test("PoolMonitor grows a full pool when its group has room again, though nothing can be written to it meanwhile", async () => {
+  const { machine, group, lvm, lv, pool } = await pooledMachine();
+  group.size = GiB + (8n << 20n); // the pool, its metadata and the spare
+  pool.dataPercent = 100;
+  const words: string[] = [];
+  let looked = Promise.withResolvers<void>();
+  machine.fault = () => {
+    looked.resolve();
+    return undefined;
+  };
+  const fail = (error: unknown) => {
+    throw error;
+  };
+  const onGrown = (each: string) => words.push(each);
+  const monitor = new PoolMonitor({ lvm, driver: DRIVER, onGrown, onError: fail, everyMs: 1 });
+  monitor.look();
+  for (let turn = 0; turn < 10 && words.length === 0; turn++) {
+    await looked.promise;
+    await monitor.settled();
+    looked = Promise.withResolvers();
+    if (turn === 3) group.size = 2n * GiB;
+  }
+  await monitor.stop();
+  assertEquals([words, lv.size], [["thin pool g/g_thinpool grew from 1 GiB to 1.20 GiB"], 1291845632n]);
+});
+
 Deno.test("PoolMonitor leaves pools of others alone, and asks for nothing where there is none of the driver", async () => {
   const { machine, lvm, lv, pool } = await pooledMachine();
   lv.tags.clear();
