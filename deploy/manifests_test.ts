@@ -184,11 +184,13 @@ Deno.test("pods mount volumes that they have, and each that they have", () => {
 Deno.test("the driver has one name", () => {
   object("CSIDriver", DRIVER);
   const classes = [...manifests, ...examples].filter(({ kind }) => kind === "StorageClass");
-  assertEquals(classes.map(({ provisioner }) => provisioner), [DRIVER]);
+  const all = (names: readonly string[]) => assertEquals([...new Set(names)], [DRIVER]);
+  all(classes.map(({ provisioner }) => provisioner));
   const volumes = examples.filter(({ kind }) => kind === "PersistentVolume");
   assertEquals(volumes.map(({ spec }) => spec.csi.driver), [DRIVER]);
   const snapshotClasses = examples.filter(({ kind }) => kind === "VolumeSnapshotClass");
-  assertEquals(snapshotClasses.map(({ driver }) => driver), [DRIVER]);
+  all(snapshotClasses.map(({ driver }) => driver));
+  all(examples.filter(({ kind }) => kind === "VolumeAttributesClass").map(({ driverName }) => driverName));
 });
 
 Deno.test("the scheduler looks at capacity, and the controller may tell of it, in its own namespace alone", () => {
@@ -209,8 +211,12 @@ Deno.test("examples have a README, claims of a class that there is, and pods who
     assert(readme.includes(`kubectl apply -f deploy/examples/${name}\n`), name);
     const claims = objects.filter(({ kind }) => kind === "PersistentVolumeClaim");
     const templates = objects.flatMap(({ spec }) => spec?.volumeClaimTemplates ?? []);
-    for (const { spec } of [...claims, ...templates]) {
-      if (spec.storageClassName !== "") object("StorageClass", spec.storageClassName);
+    const named = (kind: string) =>
+      [...manifests, ...examples].filter((one) => one.kind === kind).map(({ metadata }) => metadata.name);
+    for (const { spec: { storageClassName, volumeAttributesClassName } } of [...claims, ...templates]) {
+      if (storageClassName !== "") assert(named("StorageClass").includes(storageClassName), name);
+      if (volumeAttributesClassName === undefined) continue;
+      assert(named("VolumeAttributesClass").includes(volumeAttributesClassName), name);
     }
     const names = claims.map(({ metadata }) => metadata.name);
     for (const { spec } of objects.filter(({ kind }) => kind === "Pod")) {
@@ -221,13 +227,14 @@ Deno.test("examples have a README, claims of a class that there is, and pods who
   }
 });
 
-Deno.test("the example of a snapshot names a class and a claim that there are", () => {
+Deno.test("the examples of snapshots name classes and claims that there are", () => {
   const named = (kind: string) => examples.filter((one) => one.kind === kind).map(({ metadata }) => metadata.name);
-  const [snapshot, ...others] = examples.filter(({ kind }) => kind === "VolumeSnapshot");
-  assertEquals(others, []);
-  const { volumeSnapshotClassName, source: { persistentVolumeClaimName } } = snapshot!.spec;
-  assert(named("VolumeSnapshotClass").includes(volumeSnapshotClassName), volumeSnapshotClassName);
-  assert(named("PersistentVolumeClaim").includes(persistentVolumeClaimName), persistentVolumeClaimName);
+  const snapshots = examples.filter(({ kind }) => kind === "VolumeSnapshot");
+  assert(snapshots.length > 0, "the test sees them");
+  for (const { spec: { volumeSnapshotClassName, source: { persistentVolumeClaimName } } } of snapshots) {
+    assert(named("VolumeSnapshotClass").includes(volumeSnapshotClassName), volumeSnapshotClassName);
+    assert(named("PersistentVolumeClaim").includes(persistentVolumeClaimName), persistentVolumeClaimName);
+  }
 });
 
 Deno.test("the example of an existing volume names one volume, one node and one size", () => {

@@ -7,7 +7,10 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { volumeIdOf } from "../../../lvm/ids.ts";
 import { example, EXAMPLES } from "./example_files.ts";
+import { limitScene } from "./limit_scene.ts";
+import { ownGroup } from "./own_group.ts";
 import { Scene } from "./scene.ts";
+import { SnapshotScene } from "./snapshot_scene.ts";
 
 Deno.test("the examples of pods, block devices and replicas run as they are", async () => {
   await using scene = await Scene.open("examples");
@@ -25,6 +28,36 @@ Deno.test("the examples of pods, block devices and replicas run as they are", as
   await scene.exec("writer", "until [ -s /data/dates ]; do sleep .2; done");
   await scene.exec("block-user", "blockdev --getsize64 /dev/data");
   assertEquals((await scene.lvs()).length, 5);
+});
+
+Deno.test("the example of limits: the pod is held to the class of its claim, and to another one while it runs", async () => {
+  await using scene = await Scene.open("examples-limits");
+  const { change, limited } = limitScene(scene);
+  for (const file of ["limits/classes.yaml", "limits/claim.yaml", "limits/pod.yaml"]) {
+    await scene.apply(await example(file));
+  }
+  await scene.running("limited-writer");
+  await limited("limited-data", /readIops 500, writeBps 2Mi$/);
+  await change("limited-data", "denolith-gold");
+  await limited("limited-data", /readIops max, writeBps 4Mi$/);
+});
+
+Deno.test("the example of a thin volume: its pool is made, and its snapshot gets ready", async () => {
+  await using snapshots = await SnapshotScene.open("examples-thin");
+  const { scene } = snapshots;
+  await using group = await ownGroup(scene, 200);
+  for (const file of ["thin/classes.yaml", "thin/claim.yaml", "thin/pod.yaml", "thin/snapshot.yaml"]) {
+    const text = (await example(file)).replace("volumeGroup: data", `volumeGroup: ${group.name}`);
+    await scene.apply(text.replace("storage: 1Gi", "storage: 16Mi"));
+  }
+  await scene.running("thin-writer");
+  await snapshots.ready("thin-data-1");
+  assertEquals((await scene.lvOf("thin-data")).size, 16 << 20);
+  await scene.delete("Pod", "thin-writer");
+  await scene.delete("PersistentVolumeClaim", "thin-data");
+  await scene.delete("VolumeSnapshot", "thin-data-1");
+  await scene.settled();
+  await scene.onNode(`lvremove --yes ${group.name}/${group.name}_thinpool`);
 });
 
 /** The example of an existing volume for another LV: its own id and names, and the policy. */

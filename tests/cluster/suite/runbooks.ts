@@ -6,9 +6,10 @@
 
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { dirname } from "@std/path";
-import type { LvmVolume } from "../../../k8s/lvm_objects.ts";
+import type { LvmNode, LvmVolume } from "../../../k8s/lvm_objects.ts";
 import { chapter, shellBlocks } from "../../markdown.ts";
 import { run, searchPath } from "../../rig/process.ts";
+import { ownGroup } from "./own_group.ts";
 import { Scene } from "./scene.ts";
 import { QUICK } from "./scene_objects.ts";
 
@@ -135,6 +136,67 @@ Deno.test("a claim that does not grow: the commands show why, and asking for les
     return capacity?.["storage"] === "24Mi" || states?.["storage"] === "NodeResizePending";
   }, "has grown to 24Mi");
   assertEquals((await scene.lvOf("data")).size, 24 << 20);
+});
+
+/** What LVM says of a pool, in MiB or percent. */
+async function poolField(scene: Scene, path: string, field: string): Promise<number> {
+  return Number(await scene.onNode(`lvs --noheadings --units m --nosuffix -o ${field} ${path}`));
+}
+
+Deno.test("a thin pool that fills: the commands show it, and with a disk more it grows, so that what waits is written", async () => {
+  await using scene = await Scene.open("pool");
+  await using disks = await smallGroup(scene);
+  const { group, spare } = disks;
+  const name = `${group}_thinpool`;
+  const path = `${group}/${name}`;
+  const parameters = { volumeGroup: group, thinProvision: "yes", thinPoolSize: "100%" };
+  const cls = await scene.storageClass("thin", { parameters, volumeBindingMode: "Immediate" });
+  await scene.claim({ name: "first", class: cls, size: "16Mi", volumeMode: "Block" });
+  await scene.bound("first");
+  const size = await poolField(scene, path, "lv_size");
+  await scene.onNode(`lvchange --addtag denolith.overcommit=2 ${path}`);
+  await scene.claim({ name: "data", class: cls, size: `${size + 16}Mi`, volumeMode: "Block" });
+  await scene.bound("data");
+  await scene.pod({ name: "writer", claims: [{ name: "data", devicePath: "/raw" }] });
+  await scene.running("writer");
+  const filling = `dd if=/dev/urandom of=/raw bs=1M count=${size - 4} oflag=direct conv=fsync 2>/dev/null`;
+  await scene.exec("writer", filling);
+  const isTold = (node: LvmNode | undefined) =>
+    node?.status?.conditions?.some(({ type, status, message }) =>
+      type === "ThinPoolsFilling" && status === "True" && message.includes(path)
+    ) ?? false;
+  await scene.wait("LVMNode", scene.node.name, isTold, "has a pool that fills");
+
+  const runbook = new Runbook(scene, "A thin pool that fills", { GROUP: group, POOL: name, "/dev/sdX": spare });
+  assertMatch(await runbook.play("get lvmnodes"), new RegExp(`  ${name}: data \\d+ %, metadata \\d+ %, may promise `));
+  assertStringIncludes(await runbook.play("lv_health_status"), "denolith.pool=made");
+  assertStringIncludes(await runbook.play("--select pool_lv"), "vol-");
+  await runbook.play("vgextend GROUP /dev/sdX");
+  const grown = `lvs --noheadings --units m --nosuffix -o lv_size ${path}`;
+  await scene.onNode(`until [ "$(${grown} | cut -d. -f1 | tr -d ' ')" -gt ${size} ]; do sleep .5; done`);
+  await scene.exec("writer", `dd if=/dev/urandom of=/raw bs=1M count=8 seek=${size - 4} oflag=direct 2>/dev/null`);
+  await scene.wait("LVMNode", scene.node.name, (node) => !isTold(node), "has room in its pool");
+  await scene.delete("Pod", "writer");
+  for (const claim of ["first", "data"]) await scene.delete("PersistentVolumeClaim", claim);
+  await scene.settled();
+  await scene.onNode(`lvremove --yes ${path}`);
+});
+
+Deno.test("a thin pool of somebody else: its data and its metadata are grown by hand, and it is checked when it is activated", async () => {
+  await using scene = await Scene.open("other");
+  await using group = await ownGroup(scene, 256);
+  const path = `${group.name}/theirs`;
+  await scene.onNode(`lvcreate -qq --type thin-pool --size 32M --poolmetadatasize 4M --name theirs ${group.name}`);
+  const names = { GROUP: group.name, POOL: "theirs", "10G": "32M", "64M": "4M" };
+  const runbook = new Runbook(scene, "A thin pool that fills", names);
+  await runbook.play("lvextend --size");
+  await runbook.play("lvextend --poolmetadatasize");
+  assertEquals([await poolField(scene, path, "lv_size"), await poolField(scene, path, "lv_metadata_size")], [64, 8]);
+  await runbook.play("lvchange --activate y");
+  await scene.onNode(`lvchange --activate n ${path}`);
+  await runbook.play("lvconvert --repair");
+  assertStringIncludes(await scene.onNode(`lvs --noheadings -o lv_name ${group.name}`), "theirs_meta0");
+  await scene.onNode(`lvremove --yes ${path} ${group.name}/theirs_meta0`);
 });
 
 Deno.test("a missing disk: what was on it is back with it; without it the commands free the group, and its volume is Lost", async () => {
