@@ -119,6 +119,48 @@ export function doctorTests(host: Host): void {
     for (const id of [half, volumeId]) await bench.csi.controller.deleteVolume({ volumeId: id });
   });
 
+  contract(
+    host,
+    "status and doctor tell thin pools: what they have and promised, and when they are full",
+    async (bench) => {
+      const [group] = bench.groups;
+      const pool = `${group}/theirs`;
+      const make = ["--yes", "--type", "thin-pool", "--name", "theirs", "--size", "32m", group];
+      await bench.admin("lvm", "lvcreate", ...make);
+      await bench.admin("lvm", "lvchange", "--addtag", "denolith.overcommit=2", pool);
+      const parameters = { volumeGroup: group, thinProvision: "yes", thinPool: "theirs", readIops: "500" };
+      const volumeId = await bench.create({ capacityRange: { requiredBytes: 48n * MiB }, parameters });
+      const roomy = await statusOf(bench);
+      const { dataPercent, metadataPercent, ...told } = roomy.pools.find(({ name }) => name === "theirs")!;
+      assert(dataPercent === 0 && metadataPercent! > 0, `${dataPercent} ${metadataPercent}`);
+      assertEquals(told, {
+        ...{ group, name: "theirs", owned: false, size: 32n * MiB, metadataSize: told.metadataSize, overcommit: "2" },
+        ...{ promised: 48n * MiB, promisable: 16n * MiB, active: true, state: "Ready" },
+      });
+      const volume = roomy.volumes.find(({ id }) => id === volumeId)!;
+      assertEquals([volume.pool, volume.poolState, volume.limits], ["theirs", undefined, { readIops: 500n }]);
+
+      const { devicePath } = (await bench.lvs()).find(({ tags }) => tags.includes(`denolith.volume=${volumeId}`))!;
+      await bench.admin(
+        "dd",
+        "if=/dev/urandom",
+        `of=${devicePath}`,
+        "bs=1M",
+        "count=32",
+        "oflag=direct",
+        "status=none",
+      );
+      await sicknesses(bench, [["pools", "error", pool]]);
+      const full = await statusOf(bench);
+      assertEquals(full.pools.map(({ state }) => state), ["Full"]);
+      assertMatch(full.volumes.find(({ id }) => id === volumeId)!.problem!, /theirs is full/);
+      await bench.csi.controller.deleteVolume({ volumeId });
+      await bench.settled();
+      await bench.admin("lvm", "lvremove", "--yes", pool);
+      await sicknesses(bench, []);
+    },
+  );
+
   contract(host, "doctor names a group that is exported, and one of another host", async (bench) => {
     const [small, large] = bench.groups;
     await bench.admin("lvm", "vgexport", small);
