@@ -19,6 +19,7 @@ export const OTHER_VALUES: Values = {
     writeBpsPerGiB: "data=2Mi",
   },
   thin: { overcommit: "2.5", growAt: 70, growBy: 30, removeEmpty: true },
+  growStores: "50:100",
   image: {
     repository: "registry.example/storage/denolith",
     tag: "0.2.0-rc.1",

@@ -86,13 +86,13 @@ export class Orchestrator {
   }
 
   async #until(step: Step): Promise<void> {
+    const died = this.#exec.died.then((at) => Promise.reject(new Died(at)));
     for (let tries = 1;; tries++) {
       try {
-        const died = this.#exec.died.then((at) => Promise.reject(new Died(at)));
         return void await Promise.race([step.do(callsOf(this.#services)), died]);
       } catch (error) {
         if (!passes(error) || tries === TRIES) throw error;
-        await this.#services.background.settled();
+        await Promise.race([this.#services.background.settled(), died]);
       }
     }
   }

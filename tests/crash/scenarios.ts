@@ -51,6 +51,10 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
       volume.deleteSnapshot(),
     ]);
   },
+  "block, snapshotted, with a store that grows": (machine, folder) => {
+    const volume = new Actor(machine, folder, blockCapability());
+    return volume.life([volume.snapshot({ snapSize: "8Mi" }), volume.fillStore()]);
+  },
   "block, snapshotted, deleted right after its snapshot": (machine, folder) => {
     const volume = new Actor(machine, folder, blockCapability());
     return volume.life([volume.snapshot(), volume.unpublish(), volume.unstage(), volume.deleteSnapshot()]);
@@ -231,13 +235,30 @@ class Actor {
     };
   }
 
-  snapshot(): Step {
+  snapshot(parameters: Record<string, string> = {}): Step {
     return {
       name: "CreateSnapshot",
       do: async ({ controller }) => {
-        const { snapshot } = await controller.createSnapshot({ name: "cut", sourceVolumeId: this.#volumeId });
+        const request = { name: "cut", sourceVolumeId: this.#volumeId, parameters };
+        const { snapshot } = await controller.createSnapshot(request);
         this.#snapshotId = snapshot!.snapshotId;
         assertEquals(this.#machine.allLvs().filter(({ lv }) => lv.origin !== undefined).length, 1, "snapshots");
+      },
+    };
+  }
+
+  /** The pod writes until the store of its volume's snapshot is nearly full; whoever asks for something has it looked at. */
+  fillStore(): Step {
+    return {
+      name: "a store that fills",
+      do: async ({ controller }) => {
+        const store = this.#machine.allLvs().map(({ lv }) => lv).find(({ origin }) => origin !== undefined)!;
+        if (!store.active) return; // nothing is copied into one that a crash left so
+        if (store.size === 8n * MiB) store.storePercent = 75;
+        for (let looks = 0; looks < 50 && (store.size === 8n * MiB || store.suspended); looks++) {
+          await controller.listSnapshots({});
+        }
+        assertEquals([store.size, store.invalid], [12n * MiB, false]);
       },
     };
   }
