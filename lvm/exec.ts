@@ -25,6 +25,7 @@ export const PROGRAMS = [
   "dmsetup",
   "e2fsck",
   "findmnt",
+  "fstrim",
   "lsblk",
   "lvm",
   "mke2fs",
@@ -58,6 +59,8 @@ export interface Command {
   readonly mutates: boolean;
   /** How long to wait, in milliseconds; the seam has a default for reading and one for changing. */
   readonly deadlineMs?: number;
+  /** Ends a command that only reads before its deadline. */
+  readonly signal?: AbortSignal;
 }
 
 /** What a command answered. */
@@ -75,7 +78,7 @@ export interface Exec {
   /**
    * Runs a command to its end, whatever its exit status.
    *
-   * @throws {StorageError} `Unavailable` when the program is missing or a reading command passed its deadline,
+   * @throws {StorageError} `Unavailable` when the program is missing or a reading command passed its deadline or was ended,
    * `StillRunning` when a changing command passed its deadline.
    */
   run(command: Command): Promise<Output>;
@@ -135,7 +138,8 @@ export class HostExec implements Exec {
 
     const deadlineMs = command.deadlineMs ??
       (command.mutates ? this.#deadlines.changeMs : this.#deadlines.readMs);
-    const outcome = await withinDeadline(output, deadlineMs);
+    const signal = command.mutates ? undefined : command.signal;
+    const outcome = await withinDeadline(output, deadlineMs, signal);
     if (outcome !== undefined) return outcome;
     if (command.mutates) {
       throw new StorageError(
@@ -149,9 +153,8 @@ export class HostExec implements Exec {
     const late = await withinDeadline(output.catch(() => undefined), KILL_MS);
     if (late === undefined) letGo(child);
     else if (endedItself) return late;
-    throw new StorageError("Unavailable", `${describe(command)}: no answer within ${deadlineMs / 1000} s`, {
-      settled: output,
-    });
+    const why = signal?.aborted ? "it was ended, since nobody waits for it" : `no answer within ${deadlineMs / 1000} s`;
+    throw new StorageError("Unavailable", `${describe(command)}: ${why}`, { settled: output });
   }
 
   /** Waits for the changing commands under way, and for those that come meanwhile. */
@@ -265,10 +268,16 @@ function letGo(child: Deno.ChildProcess): void {
   }
 }
 
-async function withinDeadline<T>(promise: Promise<T>, deadlineMs: number): Promise<T | undefined> {
+/** What comes of the promise, or `undefined` when the time is over before or the signal is given. */
+async function withinDeadline<T>(
+  promise: Promise<T>,
+  deadlineMs: number,
+  signal?: AbortSignal,
+): Promise<T | undefined> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const deadline = new Promise<undefined>((resolve) => {
     timer = setTimeout(() => resolve(undefined), deadlineMs);
+    signal?.addEventListener("abort", () => resolve(undefined), { once: true });
   });
   try {
     return await Promise.race([promise, deadline]);

@@ -28,6 +28,21 @@ Deno.test("HostExec: a reading command is killed at its deadline", async () => {
   await exec.settled();
 });
 
+Deno.test("HostExec: a reading command ends when it is told to, and a changing one does not", async () => {
+  const exec = new HostExec();
+  const [reading, changing] = [new AbortController(), new AbortController()];
+  const begun = performance.now();
+  const running = exec.run({ ...ENDLESS, mutates: false, signal: reading.signal });
+  reading.abort();
+  const error = await assertRejects(() => running, StorageError, "it was ended");
+  assertEquals(error.kind, "Unavailable");
+  assert(performance.now() - begun < 20_000, "long before its deadline");
+  const args = ["if=/dev/zero", "of=/dev/null", "bs=1", "count=100000", "status=none"];
+  const change = exec.run({ program: "dd", args, mutates: true, signal: changing.signal });
+  changing.abort();
+  assertEquals((await change).code, 0);
+});
+
 Deno.test("HostExec: a reading command that ends just at its deadline is answered, or had no answer, and nothing else", async () => {
   const exec = new HostExec();
   for (let i = 0; i < 36; i++) {
