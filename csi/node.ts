@@ -10,7 +10,7 @@ import type { VolumeId } from "../lvm/ids.ts";
 import type { Staging, Stats } from "../lvm/staging.ts";
 import { type Capability, requireCapability } from "./capability.ts";
 import { type Node, NodeServiceCapability_RPC_Type as Rpc, VolumeUsage_Unit as Unit } from "./csi_pb.ts";
-import { requireMountPath, requireVolumeAt, requireVolumeId, sizeRange } from "./request.ts";
+import { invalid, requireMountPath, requireVolumeAt, requireVolumeId, sizeRange } from "./request.ts";
 import type { Handlers } from "./service.ts";
 import { topologyOf } from "./topology.ts";
 
@@ -34,6 +34,13 @@ const CAPABILITIES = [
   Rpc.EXPAND_VOLUME,
   Rpc.SINGLE_NODE_MULTI_WRITER,
 ];
+
+/** By what kubelet says that a volume is written into its pod, where podInfoOnMount is set (Kubernetes, pkg/volume/csi). */
+const EPHEMERAL = "csi.storage.k8s.io/ephemeral";
+
+const NOT_INLINE =
+  "publishing a volume that is written into its pod (volumes[].csi): there are none; have a claim made for the pod, by " +
+  "volumes[].ephemeral.volumeClaimTemplate";
 
 /**
  * The calls of the Node service. Each looks at its volume id last, so that a request that is wrong in itself is told so
@@ -61,6 +68,7 @@ export function nodeHandlers(options: NodeOptions): Handlers<typeof Node> {
     },
 
     nodePublishVolume: async (request) => {
+      if (request.volumeContext[EPHEMERAL] === "true") throw invalid(NOT_INLINE);
       const target = requireMountPath("target_path", request.targetPath, mountRoots);
       const capability = requireCapability(request.volumeCapability);
       if (request.stagingTargetPath === "") {

@@ -210,7 +210,12 @@ Deno.test("examples have a README, claims of a class that there is, and pods who
     const readme = Deno.readTextFileSync(join(import.meta.dirname!, "examples", name, "README.md"));
     assert(readme.includes(`kubectl apply -f deploy/examples/${name}\n`), name);
     const claims = objects.filter(({ kind }) => kind === "PersistentVolumeClaim");
-    const templates = objects.flatMap(({ spec }) => spec?.volumeClaimTemplates ?? []);
+    const templates = objects.flatMap(({ spec }) => [
+      ...(spec?.volumeClaimTemplates ?? []),
+      ...(spec?.volumes ?? []).flatMap(({ ephemeral }: { ephemeral?: { volumeClaimTemplate: unknown } }) =>
+        ephemeral?.volumeClaimTemplate ?? []
+      ),
+    ]);
     const named = (kind: string) =>
       [...manifests, ...examples].filter((one) => one.kind === kind).map(({ metadata }) => metadata.name);
     for (const { spec: { storageClassName, volumeAttributesClassName } } of [...claims, ...templates]) {
@@ -220,8 +225,8 @@ Deno.test("examples have a README, claims of a class that there is, and pods who
     }
     const names = claims.map(({ metadata }) => metadata.name);
     for (const { spec } of objects.filter(({ kind }) => kind === "Pod")) {
-      for (const { persistentVolumeClaim } of spec.volumes) {
-        assert(names.includes(persistentVolumeClaim.claimName), name);
+      for (const { persistentVolumeClaim, ephemeral } of spec.volumes) {
+        assert(ephemeral !== undefined || names.includes(persistentVolumeClaim.claimName), name);
       }
     }
   }
