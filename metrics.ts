@@ -12,9 +12,18 @@ import { isRaid, redundancyOf } from "./lvm/redundancy.ts";
 import type { LogicalVolume } from "./lvm/report.ts";
 import type { SurveyedGroup } from "./lvm/survey.ts";
 import { isDamaged, poolsOf, promisable, promisedBy } from "./lvm/thin.ts";
+import type { Trimmed } from "./lvm/trimmer.ts";
 
 /** Seconds: calls that only ask take a few milliseconds, a command of LVM tenths of a second. */
 const BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120];
+
+/** Counts what came of fstrim. */
+export interface TrimCounters {
+  /** It had so many bytes discarded. */
+  readonly succeeded: (bytes: number) => void;
+  /** It failed. */
+  readonly failed: () => void;
+}
 
 /** What is counted and measured. */
 export class Metrics {
@@ -188,6 +197,27 @@ export class Metrics {
         }
       });
     }
+  }
+
+  /** When volumes were last trimmed, asked for when the figures are; the answer is told of each fstrim that ended. */
+  watchTrimming(lastSuccesses: () => readonly { volume: Trimmed; at: number }[]): TrimCounters {
+    const last = this.#gauge(
+      "denolith_trim_last_success_timestamp_seconds",
+      "When fstrim last went well for the volume",
+      ["group", "lv"],
+      () => {
+        last.reset();
+        for (const { volume: { group, lv }, at } of lastSuccesses()) last.set({ group: group.name, lv: lv.name }, at);
+      },
+    );
+    const registers = [this.#registry];
+    const bytes = new Counter({
+      name: "denolith_trimmed_bytes_total",
+      help: "Bytes that fstrim had discarded",
+      registers,
+    });
+    const failures = new Counter({ name: "denolith_trim_failures_total", help: "How often fstrim failed", registers });
+    return { succeeded: (count) => bytes.inc(count), failed: () => failures.inc() };
   }
 
   /** Where the LVs and the objects of the node do not fit together, asked for when the figures are. */

@@ -100,8 +100,14 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
     },
     onStuck: (store, why) => snapshotAgent.stuck(store, why),
     onProgress: (id) => volumeLoop.add(id),
+    onTrimmed: (_, bytes) => trims.succeeded(bytes),
+    onTrimFailed: (volume, why, failures) => {
+      trims.failed();
+      volumeAgent.trimFailed(volume, why, failures);
+    },
+    onTrimUnsupported: (volume) => volumeAgent.trimUnsupported(volume),
   });
-  const { lvm, stores, staging, locks, limiter, background } = machine;
+  const { lvm, stores, trimmer, staging, locks, limiter, background } = machine;
   followLimits(volumeObjects, { limiter, defaults });
 
   const nodeAgent = new NodeAgent({
@@ -114,6 +120,7 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
     onReport: async (report) => {
       surveyed = report;
       stores.see(report);
+      trimmer.see(report);
       if (volumeObjects.hasSynced) await volumeAgent.verify(report);
       if (snapshotObjects.hasSynced) await snapshotAgent.verify(report);
     },
@@ -148,6 +155,7 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
   });
   metrics.watchLimits(() => limiter.inUse());
   metrics.watchCopies(() => copiesIn(volumeObjects.list()));
+  const trims = metrics.watchTrimming(() => trimmer.lastSuccesses());
 
   const identity = identityHandlers({ driver, version: manifest.version, ready: lvmAnswers(lvm) });
   const labels = topologyLabels(flags, client);

@@ -21,7 +21,13 @@ import {
   type VolumeContentSourceSchema,
 } from "./csi_pb.ts";
 import { page } from "./paging.ts";
-import { mkfsOptions, parseMutableParameters, parseSnapshotParameters, parseVolumeParameters } from "./parameters.ts";
+import {
+  mkfsOptions,
+  parseMutableParameters,
+  parseSnapshotParameters,
+  parseVolumeParameters,
+  trimFor,
+} from "./parameters.ts";
 import {
   invalid,
   requireName,
@@ -200,6 +206,7 @@ function volumeRequest(request: CreateVolumeRequest): VolumeRequest & { name: st
   const parameters = parseVolumeParameters(request.parameters);
   const mutable = parseMutableParameters(request.mutableParameters); // has precedence (CSI spec, mutable_parameters)
   const type = wanted.kind === "mount" ? wanted.type ?? parameters.type : undefined;
+  const trim = trimFor(parameters, type);
   const source = contentSource(request.volumeContentSource);
   // a copy without a size has that of its source, which is large enough
   const range = sizeRange(request.capacityRange, source === undefined ? DEFAULT_BYTES : 0n);
@@ -217,6 +224,7 @@ function volumeRequest(request: CreateVolumeRequest): VolumeRequest & { name: st
     limits: { ...parameters.limits, ...mutable },
     ...(parameters.thin && { thin: parameters.thin }),
     ...(source && { source }),
+    ...(trim && { trim }),
   };
 }
 

@@ -20,6 +20,7 @@ import { Snapshots } from "../lvm/snapshots.ts";
 import { Staging } from "../lvm/staging.ts";
 import { DEFAULT_POLICY, parseStorePolicy, type StorePolicy } from "../lvm/store_growth.ts";
 import { StoreKeeper, type StoreListener } from "../lvm/store_keeper.ts";
+import { type TrimListener, Trimmer } from "../lvm/trimmer.ts";
 import { Upkeep, type UpkeepOptions } from "../lvm/upkeep.ts";
 import type { RecordedLv } from "../lvm/volume_state.ts";
 import { Volumes } from "../lvm/volumes.ts";
@@ -46,7 +47,11 @@ export interface Background {
 
 /** What {@linkcode openMachine} needs. */
 export interface MachineOptions
-  extends Pick<UpkeepOptions, "onRemoved">, Partial<StoreListener>, Pick<CopiesOptions, "onProgress"> {
+  extends
+    Pick<UpkeepOptions, "onRemoved">,
+    Partial<StoreListener>,
+    Partial<TrimListener>,
+    Pick<CopiesOptions, "onProgress"> {
   /** What runs its commands. */
   readonly exec: Exec;
   /** The driver's name. */
@@ -92,6 +97,8 @@ export interface Machine {
   readonly monitor: PoolMonitor;
   /** The watch over stores of snapshots. */
   readonly stores: StoreKeeper;
+  /** What trims filesystems now and then. */
+  readonly trimmer: Trimmer;
   /** What is done in the background by all of these, not yet started. */
   readonly background: Background;
   /** Locks by volume and snapshot. */
@@ -103,11 +110,15 @@ const log = getLogger(["denolith", "driver"]);
 /** Puts together what a driver has on this machine; nothing runs yet. */
 export function openMachine(options: MachineOptions): Machine {
   const { exec, driver, groups, mountRoots, recorded, thin = {} } = options;
-  const lvm = new Lvm(exec, (groups) => stores.see(groups));
+  const lvm = new Lvm(exec, (groups) => {
+    stores.see(groups);
+    trimmer.see(groups);
+  });
   const locks = new Locks();
   const gate = new PoolGate(lvm, thin.overcommit);
   const monitor = new PoolMonitor({ lvm, driver, ...poolOptions(options) });
   const stores = new StoreKeeper({ lvm, driver, locks, ...storeOptions(options) });
+  const trimmer = new Trimmer({ lvm, driver, ...trimOptions(options) });
   const upkeep = new Upkeep({
     lvm,
     driver,
@@ -129,9 +140,9 @@ export function openMachine(options: MachineOptions): Machine {
     ...(options.onProgress && { onProgress: options.onProgress }),
   });
   const limiter = new IoLimiter({ ...options.limiting, lvm, volumes, onError: warnOf("applying limits") });
-  const staging = new Staging({ lvm, volumes, mountRoots, limiter });
-  const background = backgroundOf(upkeep, [limiter, copies, stores, monitor]);
-  return { lvm, volumes, snapshots, staging, copies, limiter, monitor, stores, background, locks };
+  const staging = new Staging({ lvm, volumes, mountRoots, limiter, trimmer });
+  const background = backgroundOf(upkeep, [limiter, copies, stores, monitor, trimmer]);
+  return { lvm, volumes, snapshots, staging, copies, limiter, monitor, stores, trimmer, background, locks };
 }
 
 /** How pools are watched, and what is logged of it. */
@@ -160,6 +171,25 @@ function storeOptions(options: MachineOptions) {
     },
   };
   return { policy, ...listener, onError: warnOf("growing stores") };
+}
+
+/** What is logged of trimming. */
+function trimOptions(options: MachineOptions) {
+  const listener: TrimListener = {
+    onTrimmed: (volume, bytes) => {
+      log.info("trimmed", { volume: volume.id, bytes });
+      options.onTrimmed?.(volume, bytes);
+    },
+    onTrimFailed: (volume, why, failures) => {
+      log.warn("trimming failed", { volume: volume.id, why, failures });
+      options.onTrimFailed?.(volume, why, failures);
+    },
+    onTrimUnsupported: (volume) => {
+      log.warn("trimming is of no use: the device takes no discards", { volume: volume.id });
+      options.onTrimUnsupported?.(volume);
+    },
+  };
+  return { ...listener, onError: warnOf("trimming") };
 }
 
 function warnOf(what: string): (error: unknown) => void {

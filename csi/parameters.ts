@@ -9,13 +9,14 @@
 
 import { closestString } from "@std/text/closest-string";
 import { RE2JS } from "re2js";
-import { DEFAULT_FILESYSTEM, type FilesystemType, parseMkfsOptions } from "../lvm/filesystem.ts";
+import { DEFAULT_FILESYSTEM, discards, type FilesystemType, parseMkfsOptions } from "../lvm/filesystem.ts";
 import { ANY_GROUP, anyOf, exactly, type GroupMatcher, type GroupPreference } from "../lvm/groups.ts";
 import { IO_LIMIT_PARAMETERS, type IoLimits, readIoLimits } from "../lvm/io_limits.ts";
 import { type Layout, LINEAR } from "../lvm/layout.ts";
 import { FULL_STORE, parseStoreSize, type StoreSize } from "../lvm/store_size.ts";
 import { type Erasure, ERASURES } from "../lvm/tags.ts";
 import { DEFAULT_POOL_SIZE, type ThinWish } from "../lvm/thin.ts";
+import { parseInterval, type Trim } from "../lvm/trim.ts";
 import { requireFilesystemType } from "./capability.ts";
 import { LAYOUT_PARAMETERS, parseLayout } from "./layout_parameters.ts";
 import { invalid, quote } from "./request.ts";
@@ -40,6 +41,8 @@ export interface VolumeParameters {
   readonly limits: IoLimits;
   /** In which pool volumes are, if they are thin. */
   readonly thin?: ThinWish;
+  /** How the disks are told of what filesystems have freed, not yet checked against one. */
+  readonly trim: Trim;
 }
 
 /** The longest pattern that is accepted, in characters. */
@@ -71,6 +74,8 @@ const VOLUME_PARAMETERS = [
   "thinPool",
   "thinPoolSize",
   ...LAYOUT_PARAMETERS,
+  "discard",
+  "fstrim",
 ] as const;
 
 /** OpenEBS's names in lower case, and which of ours has the meaning. */
@@ -105,6 +110,7 @@ export function parseVolumeParameters(parameters: Readonly<Record<string, string
     layout,
     limits: readIoLimits(given),
     ...(thin && { thin }),
+    trim: { discard: oneOf(given, "discard", ["no", "yes"]) === "yes", ...parseFstrim(given.get("fstrim") ?? "no") },
   };
 }
 
@@ -155,6 +161,20 @@ export function mkfsOptions(parameters: VolumeParameters, type: FilesystemType |
   throw invalid("parameter mkfsOptions: a block volume has no filesystem");
 }
 
+/**
+ * How the disks are told of what a volume's filesystem has freed; `undefined` where they are not.
+ *
+ * @throws {StorageError} `InvalidArgument` when the filesystem, or a block volume, has no such thing.
+ */
+export function trimFor({ trim }: VolumeParameters, type: FilesystemType | undefined): Trim | undefined {
+  if (!trim.discard && trim.everyMs === undefined) return undefined;
+  if (type !== undefined && discards(type)) return trim;
+  const parameter = trim.discard ? "discard" : "fstrim";
+  throw invalid(
+    `parameter ${parameter}: ${type === undefined ? "a block volume has no filesystem" : `${type} has no such thing`}`,
+  );
+}
+
 /** The size of the store that a class for snapshots names. @throws {StorageError} `InvalidArgument`. */
 export function parseSnapshotParameters(parameters: Readonly<Record<string, string>>): StoreSize {
   const value = collect(parameters, ["snapSize"] as const, { snapsize: "snapSize" }).get("snapSize");
@@ -176,6 +196,13 @@ export function parseGroupList(list: string): GroupMatcher {
     const pattern = /^\/(.*)\/$/.exec(entry)?.[1];
     return pattern === undefined ? groupNamed("volume groups", entry) : groupMatching("volume groups", pattern);
   }));
+}
+
+function parseFstrim(value: string): { everyMs?: number } {
+  if (value === "no") return {};
+  const everyMs = parseInterval(value);
+  if (everyMs !== undefined) return { everyMs };
+  throw invalid(`parameter fstrim ${quote(value)}: neither no nor from ten minutes to 90 days, such as 30m, 24h or 7d`);
 }
 
 function parseGroups(given: ReadonlyMap<string, string>): GroupMatcher {

@@ -1,6 +1,6 @@
 import { assertEquals, assertMatch, assertThrows } from "@std/assert";
 import { StorageError } from "../lvm/error.ts";
-import { parseGroupList, parseSnapshotParameters, parseVolumeParameters } from "./parameters.ts";
+import { parseGroupList, parseSnapshotParameters, parseVolumeParameters, trimFor } from "./parameters.ts";
 
 function groupsOf(parameters: Record<string, string>): string[] {
   const { groups } = parseVolumeParameters(parameters);
@@ -105,4 +105,16 @@ Deno.test("a layout takes the least of LVM where nothing is said, and only what 
     assertEquals(kind, "InvalidArgument");
     assertMatch(told, message);
   }
+});
+
+Deno.test("discard and fstrim are off unless they are asked for, and belong to filesystems that know them", () => {
+  const trim = (parameters: Record<string, string>, type: Parameters<typeof trimFor>[1] = "ext4") =>
+    trimFor(parseVolumeParameters(parameters), type);
+  assertEquals(trim({}), undefined);
+  assertEquals(trim({ discard: "no", fstrim: "no" }), undefined);
+  assertEquals(trim({ discard: "yes" }), { discard: true });
+  assertEquals(trim({ fstrim: "24h" }, "xfs"), { discard: false, everyMs: 86_400_000 });
+  assertEquals(trim({ discard: "yes", fstrim: "7d" }, "btrfs"), { discard: true, everyMs: 7 * 86_400_000 });
+  assertThrows(() => trim({ discard: "yes" }, "ext2"), StorageError, "discard: ext2 has no such thing");
+  assertThrows(() => trim({ fstrim: "1d" }, "ext2"), StorageError, "fstrim: ext2");
 });

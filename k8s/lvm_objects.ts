@@ -108,6 +108,10 @@ export interface LvmVolumeSpec {
   thinPoolSize?: string;
   /** What it is filled with: one of both; nothing, for a volume that is made empty. */
   source?: { snapshot?: string; volume?: string };
+  /** Whether it is mounted so that disks are told of what its filesystem frees; no, when absent. */
+  discard?: boolean;
+  /** How often fstrim is run while it is staged, such as `24h`; never, when absent. */
+  fstrim?: string;
 }
 
 /** What a volume's node made of it. Sizes are quantities. */

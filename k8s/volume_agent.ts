@@ -12,6 +12,7 @@ import { creationLocks, type Locks, volumeLock } from "../lvm/locks.ts";
 import type { VolumeGroup } from "../lvm/report.ts";
 import { formatBytes, formatQuantity } from "../lvm/size.ts";
 import { describeSource } from "../lvm/tags.ts";
+import type { Trimmed } from "../lvm/trimmer.ts";
 import { requireSatisfying, type Volume } from "../lvm/volume.ts";
 import type { Volumes } from "../lvm/volumes.ts";
 import { LVM_VOLUME_FINALIZER, type LvmVolume, lvmVolumes, type LvmVolumeStatus } from "./lvm_objects.ts";
@@ -36,6 +37,9 @@ export interface VolumeAgentOptions extends AgentOptions<LvmVolume> {
 
 /** The longest account of why a copy does not go on that the status takes, in characters. */
 const LONGEST_TROUBLE = 1_024;
+
+/** After how many failures in a row people are told that trimming fails. */
+const TELLING_FAILURES = 3;
 
 /** A node's part of the LVMVolumes. */
 export class VolumeAgent {
@@ -84,6 +88,25 @@ export class VolumeAgent {
   /** Writes what a report shows of the volumes that were made: grown, lost or found again without this driver. */
   verify(groups: readonly VolumeGroup[]): Promise<void> {
     return this.#objects.verify(groups);
+  }
+
+  /** Tells that what the filesystem freed could not be discarded, when that has happened again and again. */
+  trimFailed({ id }: Trimmed, why: string, failures: number): void {
+    const { objects, events } = this.#options;
+    const object = objects.get(id);
+    if (object === undefined || failures < TELLING_FAILURES) return;
+    events.record(object, "Warning", "TrimFailed", `trimming failed ${failures} times in a row: ${why}`);
+  }
+
+  /** Tells that discarding what the filesystem frees is of no use. */
+  trimUnsupported({ id, group, lv }: Trimmed): void {
+    const { objects, events } = this.#options;
+    const object = objects.get(id);
+    if (object === undefined) return;
+    const message =
+      `fstrim is of no use: the device of ${group.name}/${lv.name} takes no discards, as its disks or its ` +
+      `layout have it; leave fstrim out of the class`;
+    events.record(object, "Warning", "TrimUnsupported", message);
   }
 
   async #settle(object: LvmVolume, id: VolumeId): Promise<void> {

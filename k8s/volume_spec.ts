@@ -13,6 +13,7 @@ import { formatBytes, formatQuantity, parseQuantity, type SizeRange } from "../l
 import { formatStoreSize, parseStoreSize } from "../lvm/store_size.ts";
 import { type ContentSource, describeSource } from "../lvm/tags.ts";
 import { DEFAULT_POOL_SIZE, type ThinWish } from "../lvm/thin.ts";
+import { formatInterval, parseInterval, type Trim } from "../lvm/trim.ts";
 import type { VolumeRequest } from "../lvm/volume.ts";
 import { layoutOfSpec, layoutSpecOf } from "./layout_spec.ts";
 import { LVM_GROUP, LVM_VOLUME_FINALIZER, type LvmVolume, type LvmVolumeSpec } from "./lvm_objects.ts";
@@ -30,7 +31,7 @@ export interface Placement {
 
 /** The object that asks the node for the volume. */
 export function lvmVolumeFor(request: NamedRequest, { driver, nodeName }: Placement): LvmVolume {
-  const { id, name, range, groups, preference, content, mkfsOptions, shared, erase, limits = {}, thin, source } =
+  const { id, name, range, groups, preference, content, mkfsOptions, shared, erase, limits = {}, thin, source, trim } =
     request;
   const layout = layoutSpecOf(request.layout);
   const spec: LvmVolumeSpec = {
@@ -50,6 +51,8 @@ export function lvmVolumeFor(request: NamedRequest, { driver, nodeName }: Placem
     ...(isLimited(limits) ? { ioLimits: writeIoLimits(limits) } : {}),
     ...(thin === undefined ? {} : thinSpec(thin)),
     ...(source === undefined ? {} : { source: { [source.of]: source.id } }),
+    ...(trim?.discard ? { discard: true } : {}),
+    ...(trim?.everyMs === undefined ? {} : { fstrim: formatInterval(trim.everyMs) }),
   };
   return {
     apiVersion: `${LVM_GROUP}/v1alpha1`,
@@ -72,6 +75,7 @@ export function volumeRequestOf(object: LvmVolume, parseGroups: (list: string) =
   const { volumeGroups, volumeMode, fsType } = spec;
   if (volumeMode === "Filesystem" && fsType === undefined) throw invalid(object, "it has no fsType");
   const thin = thinWishOf(object);
+  const trim = trimOf(object);
   return {
     id,
     name: spec.requestName,
@@ -85,6 +89,7 @@ export function volumeRequestOf(object: LvmVolume, parseGroups: (list: string) =
     layout: layoutOfSpec(spec.layout),
     ...(thin && { thin }),
     ...(spec.source === undefined ? {} : { source: sourceOf(object)! }),
+    ...(trim && { trim }),
   };
 }
 
@@ -110,6 +115,15 @@ export function sourceOf(object: LvmVolume): ContentSource | undefined {
   if (snapshot !== undefined) return { of: "snapshot", id: snapshot };
   if (volume !== undefined) return { of: "volume", id: volume };
   throw invalid(object, "its source is neither the id of a snapshot nor that of a volume");
+}
+
+function trimOf(object: LvmVolume): Trim | undefined {
+  const { discard = false, fstrim } = object.spec;
+  const everyMs = fstrim === undefined ? undefined : parseInterval(fstrim);
+  if (fstrim !== undefined && everyMs === undefined) {
+    throw invalid(object, `its fstrim ${JSON.stringify(fstrim)} is none`);
+  }
+  return discard || everyMs !== undefined ? { discard, ...(everyMs === undefined ? {} : { everyMs }) } : undefined;
 }
 
 /** The size that an object asks for. @throws {StorageError} `InvalidArgument` */

@@ -36,6 +36,9 @@ Deno.test("a request comes back from its object as it was, whatever the volume i
     { content: { state: "raw" } },
     ...FILESYSTEM_TYPES.map((type) => ({ content: { state: "wanted", type } as const })),
     { mkfsOptions: ["-N", "1000"], shared: false, erase: "discard", preference: "mostFree" },
+    { trim: { discard: true } },
+    { trim: { discard: false, everyMs: 86_400_000 } },
+    { trim: { discard: true, everyMs: 600_000 } },
     { range: { required: 5_000_000n, limit: 6_000_001n } },
     { thin: { poolSize: { percent: 80n } } },
     { thin: { poolSize: { bytes: GiB } } },
@@ -61,7 +64,9 @@ Deno.test("the object says whose and where the volume is, and is kept until its 
     "pvc-1",
     "1Gi",
   ]);
-  const absent = ["limit", "volumeGroups", "mkfsOptions", "layout"].filter((field) => field in spec);
+  const absent = ["limit", "volumeGroups", "mkfsOptions", "layout", "discard", "fstrim"].filter((field) =>
+    field in spec
+  );
   assertEquals(absent, [], "what was not asked for does not stand there");
   assert(!("fsType" in back(request({ content: { state: "raw" } })).object.spec));
 });

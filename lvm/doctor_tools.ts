@@ -34,6 +34,7 @@ const SOURCES: Readonly<Record<Program, Source>> = {
   dmsetup: from("dmsetup", "doctor", "device-mapper"),
   e2fsck: from("e2fsprogs"),
   findmnt: from("util-linux"),
+  fstrim: from("util-linux"),
   lsblk: from("util-linux"),
   lvm: from("lvm2"),
   mke2fs: from("e2fsprogs"),

@@ -30,6 +30,8 @@ interface Filesystem {
   readonly mkfsFlags: Readonly<Record<string, RegExp | null>>;
   /** Mount options beyond the common ones. */
   readonly mountFlags: readonly RegExp[];
+  /** Whether it can tell the disk of what it has freed, at once (mount option `discard`) and by fstrim(8). */
+  readonly discards: boolean;
   /** Makes the filesystem with the UUID. */
   make(device: string, uuid: string, options: readonly string[]): Command;
   /** Checks and repairs what is safe to repair, before a mount; `undefined` where the mount itself does it. */
@@ -157,6 +159,7 @@ function ext(type: "ext4" | "ext3" | "ext2"): Filesystem {
     minimumBytes: 8n << 20n,
     mkfsFlags: EXT_MKFS_FLAGS,
     mountFlags: EXT_MOUNT_FLAGS,
+    discards: type !== "ext2", // where the kernel's own driver of ext2 mounts it, it knows neither
     make: (device, uuid, options) => ({
       program: "mke2fs",
       args: ["-q", "-t", type, "-U", uuid, ...options, device],
@@ -180,6 +183,7 @@ const TABLE: Readonly<Record<FilesystemType, Filesystem>> = {
     minimumBytes: 300n << 20n,
     mkfsFlags: XFS_MKFS_FLAGS,
     mountFlags: XFS_MOUNT_FLAGS,
+    discards: true,
     make: (device, uuid, options) => ({
       program: "mkfs.xfs",
       // the request's own -m follows, so that both stand; mkfs.xfs merges repeated -m
@@ -196,6 +200,7 @@ const TABLE: Readonly<Record<FilesystemType, Filesystem>> = {
     minimumBytes: 256n << 20n,
     mkfsFlags: BTRFS_MKFS_FLAGS,
     mountFlags: BTRFS_MOUNT_FLAGS,
+    discards: true,
     make: (device, uuid, options) => ({
       program: "mkfs.btrfs",
       args: ["-q", "-U", uuid, ...options, device],
@@ -218,6 +223,11 @@ export function parseFilesystemType(text: string): FilesystemType | undefined {
 /** The smallest volume that can carry the filesystem, in bytes. */
 export function minimumBytes(type: FilesystemType): bigint {
   return TABLE[type].minimumBytes;
+}
+
+/** Whether the filesystem can tell the disk of what it has freed. */
+export function discards(type: FilesystemType): boolean {
+  return TABLE[type].discards;
 }
 
 /**

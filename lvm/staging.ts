@@ -33,6 +33,8 @@ import {
 import { type Access, type Publication, published, refuseFurther, staged, usableType } from "./publication.ts";
 import { addRecord } from "./records.ts";
 import { makeTarget, removeTarget } from "./targets.ts";
+import { trimmedFlags } from "./trim.ts";
+import type { Trimmer } from "./trimmer.ts";
 import type { Volume } from "./volume.ts";
 import type { Volumes } from "./volumes.ts";
 
@@ -49,6 +51,8 @@ export interface StagingOptions {
   readonly mountRoots: readonly string[];
   /** Holds pods to the limits of their volumes; nobody by default. */
   readonly limiter?: Pick<IoLimiter, "published" | "unpublished">;
+  /** Trims filesystems now and then, and lets those go that are to be unmounted; nobody by default. */
+  readonly trimmer?: Pick<Trimmer, "pause">;
 }
 
 /** The volumes in use on this machine. */
@@ -58,6 +62,7 @@ export class Staging {
   readonly #volumes: Volumes;
   readonly #mountRoots: readonly string[];
   readonly #limiter: StagingOptions["limiter"];
+  readonly #trimmer: StagingOptions["trimmer"];
 
   /** Makes the service; it keeps no state. */
   constructor(options: StagingOptions) {
@@ -66,6 +71,7 @@ export class Staging {
     this.#volumes = options.volumes;
     this.#mountRoots = options.mountRoots;
     this.#limiter = options.limiter;
+    this.#trimmer = options.trimmer;
   }
 
   /**
@@ -96,7 +102,10 @@ export class Staging {
       await checkFilesystem(this.#exec, type, volume.lv.devicePath);
     }
     await Deno.mkdir(path, { recursive: true });
-    await mountDevice(this.#exec, volume.lv.devicePath, path, { type, flags: access.flags });
+    await mountDevice(this.#exec, volume.lv.devicePath, path, {
+      type,
+      flags: trimmedFlags(volume.tags.trim, access.flags),
+    });
     if (access.flags.includes("ro")) return;
     try {
       await this.#grow(type, mounted);
@@ -272,6 +281,7 @@ export class Staging {
   }
 
   async #unmountAll(id: VolumeId, path: string): Promise<void> {
+    using _pause = await this.#trimmer?.pause(id);
     const layers = (await readMounts(this.#exec)).filter((mount) => mount.target === path);
     for (const layer of layers.reverse()) {
       if (!await this.#belongs(id, layer)) {

@@ -29,7 +29,12 @@ async function prepared(root = "/nowhere") {
     erase: "zero",
     layout: LINEAR,
   });
-  return { machine, staging: new Staging({ lvm, volumes, mountRoots: [root] }) };
+  const paused: string[] = [];
+  const pause = (id: string) => {
+    paused.push(id);
+    return Promise.resolve({ [Symbol.dispose]: () => void paused.pop() });
+  };
+  return { machine, paused, staging: new Staging({ lvm, volumes, mountRoots: [root], trimmer: { pause } }) };
 }
 
 for (
@@ -61,6 +66,20 @@ Deno.test("stage() that cannot grow the filesystem leaves no mount, and can be r
     machine.fault = undefined;
     await stage();
     assertEquals(mounted(), 1);
+  } finally {
+    await Deno.remove(root, { recursive: true });
+  }
+});
+
+Deno.test("unstage() has its volume not trimmed while it is unmounted: fstrim would hold the mount", async () => {
+  const root = await Deno.realPath(await Deno.makeTempDir());
+  try {
+    const { machine, paused, staging } = await prepared(root);
+    await staging.stage(id, `${root}/staged`, { kind: "mount", flags: [] });
+    const during: string[][] = [];
+    machine.fault = ({ program }) => void (program === "umount" && during.push([...paused]));
+    await staging.unstage(id, `${root}/staged`);
+    assertEquals([during, paused], [[[id]], []]);
   } finally {
     await Deno.remove(root, { recursive: true });
   }

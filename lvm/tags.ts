@@ -11,6 +11,7 @@ import { StorageError } from "./error.ts";
 import { type FilesystemType, parseFilesystemType } from "./filesystem.ts";
 import { type IoLimits, isLimited, parseShortIoLimits, shortIoLimits } from "./io_limits.ts";
 import { parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from "./ids.ts";
+import { formatTrim, parseTrim, type Trim } from "./trim.ts";
 
 /** What is on a volume's device. It only ever goes forward, and each step is written before the deed that it names. */
 export type ContentRecord =
@@ -52,6 +53,8 @@ export interface VolumeTags {
   readonly source?: ContentSource;
   /** How many bytes of its source are on it for certain, while it is being filled: until then it is not given out. */
   readonly copied?: bigint;
+  /** How the disks are told of what its filesystem has freed; not at all by default. */
+  readonly trim?: Trim;
 }
 
 /** What the tags say of an LV that keeps a volume as it was while it is copied. */
@@ -91,6 +94,7 @@ const LIMITS = "denolith.io=";
 const SNAPSHOT = "denolith.snapshot=";
 const SOURCE = "denolith.source=";
 const ERASE = "denolith.erase=";
+const TRIM = "denolith.trim=";
 const DELETED = "denolith.deleted=";
 const ERASED = "denolith.erased=";
 const COPIED = "denolith.copied=";
@@ -110,6 +114,7 @@ export function volumeTags(driver: string, tags: VolumeTags): string[] {
     ...eraseTags(tags.erase),
     ...limitsTags(tags.limits),
     ...(tags.source === undefined ? [] : [`${SOURCE}${describeSource(tags.source, ":")}`, `${COPIED}0`]),
+    ...trimTags(tags.trim),
   ];
 }
 
@@ -148,6 +153,9 @@ export function parseVolumeTags(driver: string, tags: readonly string[]): Volume
   if ((from !== undefined && source === undefined) || (copied !== undefined && !isBytes(copied))) {
     throw unreadable(tags);
   }
+  const trimTag = valueOf(tags, TRIM);
+  const trim = trimTag === undefined ? undefined : parseTrim(trimTag);
+  if (trimTag !== undefined && trim === undefined) throw unreadable(tags);
   return {
     id: parsed,
     content,
@@ -157,6 +165,7 @@ export function parseVolumeTags(driver: string, tags: readonly string[]): Volume
     ...(isLimited(limits) ? { limits } : {}),
     ...(source && { source }),
     ...(copied === undefined ? {} : { copied: BigInt(copied) }),
+    ...(trim && { trim }),
   };
 }
 
@@ -320,6 +329,12 @@ function parseSource(value: string): ContentSource | undefined {
 
 function isBytes(value: string): boolean {
   return /^\d{1,20}$/.test(value);
+}
+
+/** Nothing takes no tag. */
+function trimTags(trim: Trim | undefined): string[] {
+  const text = trim && formatTrim(trim);
+  return text === undefined ? [] : [TRIM + text];
 }
 
 function parseErasure(tags: readonly string[]): Erasure | undefined {

@@ -15,6 +15,7 @@ import {
   usedTag,
   volumeTags,
 } from "./tags.ts";
+import type { Trim } from "./trim.ts";
 
 const id = volumeIdOf("a");
 const uuid = "11111111-2222-3333-4444-555555555555";
@@ -26,6 +27,13 @@ const CONTENTS: ContentRecord[] = [
   { state: "wanted", type: "ext4" },
   { state: "formatting", type: "xfs", uuid },
   { state: "formatted", type: "btrfs", uuid },
+];
+
+const TRIMS: { trim?: Trim }[] = [
+  {},
+  { trim: { discard: true } },
+  { trim: { discard: false, everyMs: 600_000 } },
+  { trim: { discard: true, everyMs: 86_400_000 } },
 ];
 
 const LIMITS: { limits?: IoLimits }[] = [
@@ -44,7 +52,9 @@ Deno.test("volume tags come back as they were, whatever the mkfs options, and LV
     mkfsOptions: options,
     shared: fc.boolean(),
     erase: fc.constantFrom(...ERASURES),
-  }).chain((volume) => fc.constantFrom(...LIMITS.map((limits) => ({ ...volume, ...limits }))));
+  }).chain((volume) =>
+    fc.constantFrom(...LIMITS.flatMap((limits) => TRIMS.map((trim) => ({ ...volume, ...limits, ...trim }))))
+  );
   fc.assert(fc.property(volumes, (volume) => {
     const tags = volumeTags("lvm.denolith.dev", volume);
     for (const tag of tags) assertMatch(tag, /^[A-Za-z0-9_+.\-/=!:&#]+$/);
@@ -78,6 +88,7 @@ Deno.test("a volume of ours whose tags cannot be read is ForeignData", () => {
       "denolith.fs=formatted:ext4",
       "denolith.fs=molten:ext4:1",
       "denolith.fs=raw,denolith.erase=later",
+      "denolith.fs=wanted:ext4,denolith.trim=often",
     ]
   ) {
     const tags = ["denolith=d", `denolith.volume=${id}`, ...content.split(",")];

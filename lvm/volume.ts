@@ -13,6 +13,7 @@ import type { LogicalVolume, VolumeGroup } from "./report.ts";
 import { formatBytes, type SizeRange } from "./size.ts";
 import { type ContentRecord, type ContentSource, describeSource, type Erasure, type VolumeTags } from "./tags.ts";
 import { poolNameIn, type ThinWish } from "./thin.ts";
+import type { Trim } from "./trim.ts";
 
 /** A volume that exists. */
 export interface Volume {
@@ -56,6 +57,8 @@ export interface VolumeRequest {
   readonly thin?: ThinWish;
   /** What it is to be filled with; nothing by default. */
   readonly source?: ContentSource;
+  /** How the disks are told of what its filesystem has freed; not at all by default. */
+  readonly trim?: Trim;
 }
 
 /** The volumes of which somebody asks how many there could yet be. */

@@ -388,3 +388,32 @@ Deno.test("a node that is gone holds nobody up", async () => {
   await fails("Unavailable", begun);
   assertEquals((await cluster.volumes.create(request("begun"), { preferred: ["node-1"] })).nodeId, "node-2");
 });
+
+Deno.test("a node says of a volume that trimming fails again and again, and that it is of no use", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const trim = { discard: true, everyMs: 86_400_000 };
+  const { id } = await cluster.volumes.create(request("pvc-1", { trim }), ANYWHERE);
+  const { spec } = only(cluster);
+  assertEquals([spec.discard, spec.fstrim], [true, "1d"]);
+  assertEquals([...machine.allLvs()[0]!.lv.tags].filter((tag) => tag.startsWith("denolith.trim")), [
+    "denolith.trim=d+1d",
+  ]);
+
+  const { volumes, machine: { lvm } } = cluster.agent("node-1");
+  const [group] = await lvm.report();
+  const volume = { id, group: group!, lv: group!.lvs[0]!, everyMs: trim.everyMs };
+  volumes.trimFailed(volume, "fstrim: Input/output error", 2);
+  volumes.trimFailed(volume, "fstrim: Input/output error", 3);
+  volumes.trimUnsupported(volume);
+  const told = () => cluster.api.objects(events).filter(({ reason }) => reason?.startsWith("Trim"));
+  await until(() => told().length === 2, "two events");
+  assertEquals(told().map(({ reason, message }) => [reason, message]).sort(), [
+    ["TrimFailed", "trimming failed 3 times in a row: fstrim: Input/output error"],
+    [
+      "TrimUnsupported",
+      `fstrim is of no use: the device of data/${volume.lv.name} takes no discards, as its disks or its layout have it; ` +
+      "leave fstrim out of the class",
+    ],
+  ]);
+});

@@ -27,6 +27,7 @@ Deno.test("docs/kubernetes.md lists the metrics that there are, with their label
   metrics.watchLimits(() => []);
   metrics.watchCopies(() => []);
   metrics.countGrownStores();
+  metrics.watchTrimming(() => []);
   const names = [...(await metrics.text()).matchAll(/^# HELP (\S+)/gm)].map(([, name]) => name);
   assertEquals(firstColumn(chapter(kubernetes, "Metrics")).sort(), names.sort());
 });

@@ -14,6 +14,7 @@ import { snapshotsContract } from "./snapshots.ts";
 import { storesContract } from "./stores.ts";
 import { stagingContract } from "./staging.ts";
 import { thinContract } from "./thin.ts";
+import { trimmingContract } from "./trimming.ts";
 import { volumesContract } from "./volumes.ts";
 
 /** Registers all tests of the contract on a machine. */
@@ -30,6 +31,7 @@ export function livesContract(host: Host): void {
   storesContract(host);
   copiesContract(host);
   stagingContract(host);
+  trimmingContract(host);
   limitsContract(host);
   standaloneLimitsContract(host);
   safetyContract(host);

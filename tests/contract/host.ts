@@ -91,6 +91,8 @@ export class Bench implements AsyncDisposable {
   readonly folder: string;
   /** The volume groups. */
   readonly groups: readonly [string, string];
+  /** The driver's name. */
+  readonly driverName: string;
   readonly #driver: Driver;
   #stopped = false;
 
@@ -99,6 +101,7 @@ export class Bench implements AsyncDisposable {
     this.exec = parts.exec;
     this.folder = parts.folder;
     this.groups = parts.groups;
+    this.driverName = driverOf(parts.groups);
     this.csi = connect(parts.driver.socketPath);
   }
 

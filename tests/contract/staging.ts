@@ -319,7 +319,7 @@ async function bytes(bench: Bench, volumeId: string, volumePath: string): Promis
 }
 
 /** Unpublishes, unstages and deletes. */
-async function retire(bench: Bench, volumeId: string, ...targets: string[]): Promise<void> {
+export async function retire(bench: Bench, volumeId: string, ...targets: string[]): Promise<void> {
   for (const name of targets) {
     await bench.csi.node.nodeUnpublishVolume({ volumeId, targetPath: `${bench.folder}/${name}` });
   }

@@ -98,6 +98,8 @@ export class FakeAgent implements AsyncDisposable {
       onStuck: (store, why) => this.snapshots.stuck(store, why),
       scratch: mountRoots[0]!,
       onProgress: (id) => volumeLoop.add(id),
+      onTrimFailed: (volume, why, failures) => this.volumes.trimFailed(volume, why, failures),
+      onTrimUnsupported: (volume) => this.volumes.trimUnsupported(volume),
     });
     followLimits(volumeObjects, this.machine);
     this.pools = new PoolAgent({ events: this.events, driver: DRIVER });
@@ -109,6 +111,7 @@ export class FakeAgent implements AsyncDisposable {
       groups: ANY_GROUP,
       onReport: async (report) => {
         this.machine.stores.see(report);
+        this.machine.trimmer.see(report);
         await this.volumes.verify(report);
         await this.snapshots.verify(report);
       },

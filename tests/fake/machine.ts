@@ -141,6 +141,8 @@ export interface FakeHost {
   spareDisks: { path: string; uuid: string }[];
   /** What udevadm says: nothing is well. */
   udev: "" | "No such file or directory" | "Connection refused";
+  /** Whether its disks know discards. */
+  discards: boolean;
   /** Programs that are not installed. */
   missing: Set<Program | ThinTool>;
   /** What cgroup v2 says of its controllers; `undefined` when it cannot be read. */
@@ -192,6 +194,7 @@ function healthyHost(): FakeHost {
     hiddenDisks: [],
     spareDisks: [],
     udev: "",
+    discards: true,
     missing: new Set(),
     controllers: "cpuset cpu io memory hugetlb pids rdma misc",
   };

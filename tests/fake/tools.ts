@@ -32,6 +32,7 @@ export const TOOLS: Tools = {
   dmsetup,
   e2fsck,
   findmnt,
+  fstrim,
   lsblk,
   mke2fs,
   "mkfs.btrfs": newFilesystem("btrfs", 114294784n, (args) => after(args, "-U")),
@@ -60,6 +61,16 @@ function findmnt(machine: FakeMachine, args: readonly string[]): Output {
       "maj:min": mount.deviceNumber,
     })),
   }));
+}
+
+function fstrim(machine: FakeMachine, args: readonly string[]): Output {
+  expectArgs(args, /^--verbose \/\S+$/);
+  const mount = machine.mounts.findLast(({ target }) => target === args[1]);
+  if (mount?.lv === undefined) return refuse(1, `fstrim: cannot open ${args[1]}: No such file or directory`);
+  if (mount.readOnly) return refuse(1, `fstrim: ${args[1]}: FITRIM ioctl failed: Read-only file system`);
+  if (!machine.host.discards) return refuse(1, `fstrim: ${args[1]}: the discard operation is not supported`);
+  const bytes = mount.lv.content.filesystemBytes - 4096n;
+  return ok(`${args[1]}: ${bytes >> 20n} MiB (${bytes} bytes) trimmed\n`);
 }
 
 function wipefs(machine: FakeMachine, args: readonly string[]): Output {
