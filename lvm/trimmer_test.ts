@@ -226,3 +226,14 @@ Deno.test("Trimmer: an interval that is longer than a timer goes is kept all the
   assertEquals(await s.pass(untilNext() - 1), []);
   assertEquals(await s.pass(1), TURN);
 });
+
+Deno.test("Trimmer: what is to be unmounted while the mount table is read is not touched: another filesystem may be there", async () => {
+  const s = await scene();
+  let paused: Promise<Disposable> | undefined;
+  s.meanwhile(({ program }) => {
+    if (program === "findmnt") paused = s.trimmer.pause(ONE);
+    return undefined;
+  });
+  assertEquals(await s.pass(DAY), TURN.slice(0, 2));
+  (await paused!)[Symbol.dispose]();
+});
