@@ -382,6 +382,15 @@ Deno.test("readStatus() says of pools in words what is wrong, and so of their vo
       /^nearly full, and volume group data has no room .*: make room: .*vgextend/,
       undefined,
     ],
+    [
+      "Stuck",
+      ({ pool, group }) => {
+        pool.thinPool.metadataPercent = 85;
+        group.size = 192n << 20n; // one extent is free: the metadata takes two, since its spare grows with it
+      },
+      /^nearly full, and volume group data has no room /,
+      undefined,
+    ],
     ["Full", ({ pool }) => pool.thinPool.dataPercent = 100, /^full: .* fails; .*lvextend/, /data_thinpool is full/],
     ["Full", ({ pool }) => pool.thinPool.metadataPercent = 100, /^full: /, /data_thinpool is full/],
     ["Damaged", ({ pool }) => pool.thinPool.health = "failed", /lvconvert --repair data\/data_th/, /pool is damaged/],
