@@ -173,7 +173,9 @@ function accountOf(group: SurveyedGroup, driver: string, overcommit: bigint): No
     extentSize: formatQuantity(extentSize),
     lvCount: lvs.length,
     pvCount: pvs.length,
-    snapshotCount: lvs.filter(({ origin }) => origin !== undefined).length,
+    // a volume that was made as a thin snapshot is none
+    snapshotCount:
+      lvs.filter(({ origin, tags }) => origin !== undefined && ownedVolumeId(driver, tags) === undefined).length,
     missingPVs: missingPvs,
     writeable,
     metadata: { size: formatQuantity(metadataSize), free: formatQuantity(metadataFree) },

@@ -126,7 +126,7 @@ export class VolumeAgent {
       return await locks.run("expansion", [volumeLock(id)], () => this.#grow(object, volume));
     }
     await this.#objects.write(object, this.#made(object, volume));
-    if (object.status?.copy !== undefined) {
+    if (object.status?.state === "Pending" && volume.tags.source !== undefined) {
       const from = describeSource(volume.tags.source);
       this.#options.events.record(
         object,
@@ -159,8 +159,9 @@ export class VolumeAgent {
     const failure = copies.failure(volume);
     if (failure !== undefined) throw failure;
     copies.look();
-    const copy = copyStatus(copies.progress(volume));
-    await this.#objects.write(object, { ...object.status, state: "Pending", volumeGroup: volume.group.name, copy });
+    // what shares its source's blocks is about to be done
+    const copy = volume.tags.copied === "all" ? {} : { copy: copyStatus(copies.progress(volume)) };
+    await this.#objects.write(object, { ...object.status, state: "Pending", volumeGroup: volume.group.name, ...copy });
   }
 
   /** Makes the LV. The choice of its group is saved before, its UUID after. */
@@ -173,8 +174,8 @@ export class VolumeAgent {
     };
     const { source } = request;
     if (source !== undefined) {
-      await copies.make(groups, { ...request, source }, onChoice);
-      events.record(object, "Normal", "Copying", `it is made from ${describeSource(source)}`);
+      const made = await copies.make(groups, { ...request, source }, onChoice);
+      if (made === "copied") events.record(object, "Normal", "Copying", `it is made from ${describeSource(source)}`);
       return onChange();
     }
     const size = await volumes.make(groups, request, onChoice);

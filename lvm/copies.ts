@@ -1,5 +1,6 @@
 /**
- * Volumes made from snapshots and from other volumes: their bytes are copied, in the background, piece by piece.
+ * Volumes made from snapshots and from other volumes: at once, as a thin snapshot, where both are in one thin pool; else their
+ * bytes are copied, in the background, piece by piece.
  *
  * The new LV is made first, and says by its tags what it is made from, so the source is kept from then on. A volume that is
  * copied may be in use: a temporary snapshot keeps it as it was. Each step is decided from a report ({@linkcode nextStep}), so
@@ -12,7 +13,7 @@
  */
 
 import { carryOut, type CopyHands, type CopyWork, discard, scratchOf } from "./copy_hands.ts";
-import { copiesIn, copyRange, deadCuts, groupsBesideCut, type Place } from "./copy_source.ts";
+import { copiesIn, copyRange, deadCuts, groupsBesideCut, type Place, requireCut, sharedSize } from "./copy_source.ts";
 import { CopySources, type CopySourcesOptions } from "./copy_sources.ts";
 import { type CopyState, nextStep } from "./copy_step.ts";
 import { type ErrorKind, StorageError } from "./error.ts";
@@ -22,6 +23,8 @@ import type { Lvm } from "./lvm.ts";
 import type { VolumeGroup } from "./report.ts";
 import { formatBytes } from "./size.ts";
 import { type ContentSource, describeSource } from "./tags.ts";
+import { isThin, type ThinWish } from "./thin.ts";
+import { shareThin } from "./thin_volumes.ts";
 import { requireSatisfying, type Volume, type VolumeRequest } from "./volume.ts";
 
 /** A request for a volume that is made from something. */
@@ -71,6 +74,8 @@ interface Work extends CopyWork {
   failure?: StorageError;
   abandoned: boolean;
   failures: number;
+  /** Whether it is not worth another try: it is sooner made anew. */
+  spoilt?: boolean;
   /** When it is tried again, by the clock of `performance.now()`. */
   notBefore: number;
   /** Its turn among those of its group: whoever was last waits longest. */
@@ -88,6 +93,8 @@ export class Copies {
   /** The step under way in each group. */
   readonly #steps = new Map<string, Promise<void>>();
   readonly #waiting = new Map<VolumeId, PromiseWithResolvers<void>>();
+  /** Those whose thin snapshots are being made. */
+  readonly #sharing = new Set<VolumeId>();
   #looking: Promise<void> | undefined;
   #wanted = false;
   #stopped = false;
@@ -105,8 +112,8 @@ export class Copies {
   /**
    * Makes the volume that the request describes, unless one exists that satisfies it; answers its size in bytes.
    *
-   * @throws {StorageError} `Busy` while it is being filled, with how far that is; why it cannot be made, once nothing of it is
-   * left; those of {@linkcode Copies.make}; `AlreadyExists`, `Lost`.
+   * @throws {StorageError} `Busy` while it is being filled, with how far that is, and when it is to be made anew; why it cannot
+   * be made, once nothing of it is left; those of {@linkcode Copies.make}; `AlreadyExists`, `Lost`.
    */
   async create(request: CopyVolumeRequest): Promise<bigint> {
     const groups = await this.#lvm.report();
@@ -119,33 +126,74 @@ export class Copies {
       this.#workOn(found.volume.lv.uuid).abandoned = false; // a deletion was given up
       this.look();
     }
-    return await this.#done(request.id);
+    return await this.#done(request);
   }
 
   /**
-   * Makes the LV of a volume that does not exist, according to a report, and begins to fill it. `onChoice` is told of each
-   * group before it is tried, and the try waits for it.
+   * Makes the LV of a volume that does not exist, according to a report, and begins to fill it, or has it share what its source
+   * has; answers which of the two. `onChoice` is told of each group before it is tried, and the try waits for it.
    *
    * @throws {StorageError} `NotFound`, `Lost` or `FailedPrecondition` for the source; those of {@linkcode copyRange};
-   * `NoSpace`.
+   * `NoSpace`; `FailedPrecondition` when what was deleted could be read in the pool.
    */
   async make(
     groups: readonly VolumeGroup[],
     request: CopyVolumeRequest,
     onChoice?: (group: VolumeGroup) => Promise<void>,
-  ): Promise<void> {
+  ): Promise<"shared" | "copied"> {
+    const { volumes } = this.#options;
     const { original, facts } = this.#sources.require(groups, request.source);
-    const range = copyRange(request, facts);
-    const room = request.source.of === "volume" ? groupsBesideCut(groups, original, request.id) : groups;
-    await this.#options.volumes.make(room, { ...request, range }, onChoice);
-    this.look();
+    const wanted = { ...request, range: copyRange(request, facts) };
+    const { thin } = wanted;
+    const size = sharedSize(volumes.managed(groups), original, wanted, volumes.gate.overcommit);
+    try {
+      if (size === undefined || thin === undefined) {
+        await volumes.make(this.#roomFor(groups, original, request), wanted, onChoice);
+        return "copied";
+      }
+      await this.#share(groups, original, { ...wanted, thin, size }, onChoice);
+      return "shared";
+    } finally {
+      this.look();
+    }
+  }
+
+  /** The groups without the room that the copying itself takes for a while. @throws {StorageError} `NoSpace` */
+  #roomFor(groups: readonly VolumeGroup[], original: Place, { id, source }: CopyVolumeRequest): readonly VolumeGroup[] {
+    if (source.of === "snapshot") return groups;
+    if (!isThin(original.lv)) return groupsBesideCut(groups, original, id);
+    requireCut(this.#options.volumes.gate, id, original);
+    return groups;
+  }
+
+  /**
+   * Makes the LV as a thin snapshot of its source, and takes it over. The looks that come meanwhile leave it alone; if it is not
+   * taken over in the end, the next one gives it up.
+   */
+  async #share(
+    groups: readonly VolumeGroup[],
+    original: Place,
+    request: CopyVolumeRequest & { readonly thin: ThinWish; readonly size: bigint },
+    onChoice: (group: VolumeGroup) => Promise<void> = () => Promise.resolve(),
+  ): Promise<void> {
+    const { driver, volumes } = this.#options;
+    const { id } = request;
+    this.#sharing.add(id);
+    try {
+      await onChoice(original.group);
+      await shareThin({ lvm: this.#lvm, driver, gate: volumes.gate }, groups, original, request);
+      const found = volumes.locate(await this.#lvm.reportOfChanges(), id);
+      if (found.state === "present") this.#workOn(found.volume.lv.uuid).offset = original.lv.size;
+    } finally {
+      this.#sharing.delete(id);
+    }
   }
 
   /** How far the filling of a volume is. */
   progress({ lv, tags }: Volume): CopyProgress {
     const { offset, total, trouble } = this.#work.get(lv.uuid) ?? {};
     return {
-      copied: offset ?? tags.copied ?? 0n,
+      copied: offset ?? (tags.copied === "all" ? lv.size : tags.copied ?? 0n),
       ...(total === undefined ? {} : { total }),
       ...(trouble && { trouble }),
     };
@@ -270,7 +318,7 @@ export class Copies {
       const passing = !(error instanceof StorageError) || PASSING.includes(error.kind);
       const failure = error instanceof StorageError ? error : new StorageError("CommandFailed", String(error));
       work.failures++;
-      if (!passing || work.failures >= TRIES) work.failure = failure;
+      if (!passing || work.spoilt || work.failures >= TRIES) work.failure = failure;
       else {
         work.trouble = failure.message;
         work.notBefore = performance.now() + Math.min(retryMs, OPEN_MS * 2 ** work.failures);
@@ -279,25 +327,30 @@ export class Copies {
   }
 
   async #step(groups: readonly VolumeGroup[], copy: CopyState): Promise<void> {
+    const work = this.#workOn(copy.to.lv.uuid);
+    const step = nextStep(copy);
+    // what is begun then cannot be gone on with, and a thin LV is not written over
+    if (step.do === "complete" && isThin(copy.to.lv)) work.spoilt = true;
     try {
-      const work = this.#workOn(copy.to.lv.uuid);
-      await carryOut(nextStep(copy), { copy, groups, work }, this.#hands);
+      await carryOut(step, { copy, groups, work }, this.#hands);
     } finally {
       this.#tell(copy.id);
     }
   }
 
   /** Waits for a volume to be filled, and answers its size; one that cannot be made is removed. */
-  async #done(id: VolumeId): Promise<bigint> {
+  async #done(request: CopyVolumeRequest): Promise<bigint> {
+    const { id } = request;
     const { volumes, waitMs = WAIT_MS } = this.#options;
     const end = performance.now() + waitMs;
     for (;;) {
       const told = (this.#waiting.get(id) ?? this.#await(id)).promise;
       const found = volumes.locate(await this.#lvm.report(), id);
       if (found.state !== "present") {
-        throw new StorageError("Busy", `creating volume ${id}: it was deleted meanwhile; try again`);
+        throw new StorageError("Busy", `creating volume ${id}: it was deleted meanwhile, or given up; try again`);
       }
       const { volume } = found;
+      requireSatisfying(volume, request);
       if (volume.tags.copied === undefined) return volume.size;
       const failure = this.failure(volume);
       if (failure !== undefined) {
@@ -324,7 +377,8 @@ export class Copies {
 
   #copies(groups: readonly VolumeGroup[]): CopyState[] {
     const offsetOf = (lvUuid: string) => this.#workOn(lvUuid).offset;
-    return this.#sources.copies(groups, offsetOf, this.#options.onError);
+    const copies = this.#sources.copies(groups, offsetOf, this.#options.onError);
+    return copies.filter(({ id }) => !this.#sharing.has(id));
   }
 
   #workOn(lvUuid: string): Work {

@@ -5,7 +5,7 @@
  */
 
 import { activation } from "./activation.ts";
-import { cutBytes, deadCuts, type Place } from "./copy_source.ts";
+import { cutBytes, deadCuts, type Place, requireCut } from "./copy_source.ts";
 import { type CopyState, type CopyStep, sourceBytes } from "./copy_step.ts";
 import { describeSignatures, readSignatures, requireBlank, verifyDevice } from "./device.ts";
 import { StorageError } from "./error.ts";
@@ -23,8 +23,11 @@ import {
   markCopied,
   markCutDeleted,
   markFilled,
+  markVolumeDeleted,
   ownedVolumeId,
 } from "./tags.ts";
+import { isThin, poolOf } from "./thin.ts";
+import { thinSnapshotOptions } from "./thin_volumes.ts";
 import { doomedLvs, type Upkeep } from "./upkeep.ts";
 import type { Volumes } from "./volumes.ts";
 
@@ -79,7 +82,9 @@ export async function carryOut(step: CopyStep, { copy, groups, work }: CopyTask,
     case "wait":
       throw new StorageError("Busy", `filling ${pathOf(copy.to)}: something else has it open`);
     case "restart":
-      return await restart(copy, work, hands);
+      return await restart(step, { copy, work }, hands);
+    case "drop":
+      return await drop(copy, hands);
     case "discard":
       return await discard(step.cut, hands);
     case "cut":
@@ -95,19 +100,36 @@ export async function carryOut(step: CopyStep, { copy, groups, work }: CopyTask,
   }
 }
 
-async function restart({ to, tags: { content, copied } }: CopyState, work: CopyWork, hands: CopyHands): Promise<void> {
-  if (await unmountLeftovers(hands.lvm.exec, to.lv, scratchOf(to.lv, hands))) return; // the next look tells what is left
-  if (to.lv.open) throw new StorageError("Busy", `filling ${pathOf(to)} anew: something else has it open`);
+async function restart(
+  { recorded }: Extract<CopyStep, { do: "restart" }>,
+  { copy: { to, tags: { content } }, work }: Pick<CopyTask, "copy" | "work">,
+  hands: CopyHands,
+): Promise<void> {
+  if (!await isFree(to, hands)) return;
   const wanted: ContentRecord = content.state === "raw" ? content : { state: "wanted", type: content.type };
   const changes = [
     ...(wanted.state === content.state ? [] : markContent(content, wanted)),
-    ...markCopied(copied, 0n),
+    ...markCopied(recorded, 0n),
   ];
   if (changes.length > 0) await change(hands, to, changes);
   delete work.offset;
 }
 
-/** Makes the snapshot that keeps a volume as it is while it is copied. */
+/** Gives up a copy: its LV is removed in the background, and whoever asks again has it made anew. */
+async function drop({ id, to }: CopyState, hands: CopyHands): Promise<void> {
+  if (!await isFree(to, hands)) return;
+  await change(hands, to, markVolumeDeleted(id));
+  hands.upkeep.look();
+}
+
+/** Takes off what was mounted of an LV; answers whether there was nothing, or else the next look tells what is left. @throws */
+async function isFree(place: Place, hands: CopyHands): Promise<boolean> {
+  if (await unmountLeftovers(hands.lvm.exec, place.lv, scratchOf(place.lv, hands))) return false;
+  if (!place.lv.open) return true;
+  throw new StorageError("Busy", `filling ${pathOf(place)} anew: something else has it open`);
+}
+
+/** Makes the snapshot that keeps a volume as it is while it is copied: of a thin one, in its pool, and without a store. */
 async function cutOff(
   { id }: CopyState,
   { original, groups }: { original: Place; groups: readonly VolumeGroup[] },
@@ -116,19 +138,25 @@ async function cutOff(
   const { group, lv } = original;
   const { tags: { erase } } = volumes.require(groups, ownedVolumeId(driver, lv.tags)!);
   const deleted = [...doomedLvs(driver, [group]), ...deadCuts(driver, groups)].map(({ lv }) => lv.name);
-  await lvm.change(group, [
-    "lvcreate",
-    "--yes",
-    "--snapshot",
-    "--permission",
-    "r",
-    "--name",
-    freeLvName(cutLvName(id), deleted),
-    "--size",
-    `${cutBytes(original)}b`,
-    ...cutTags(driver, { copy: id, erase }).flatMap((tag) => ["--addtag", tag]),
-    pathOf(original),
-  ]);
+  const cut = (options: readonly string[]) =>
+    lvm.change(group, [
+      "lvcreate",
+      "--yes",
+      "--snapshot",
+      "--permission",
+      "r",
+      "--name",
+      freeLvName(cutLvName(id), deleted),
+      ...options,
+      ...cutTags(driver, { copy: id, erase }).flatMap((tag) => ["--addtag", tag]),
+      pathOf(original),
+    ]);
+  if (!isThin(lv)) return await cut(["--size", `${cutBytes(original)}b`]);
+  const { gate } = volumes;
+  await gate.inTurn(groups, group, async (now) => {
+    requireCut(gate, id, { lv, group: now });
+    await cut(thinSnapshotOptions(driver, now, lv));
+  });
 }
 
 /** Gives up the snapshot that kept a volume as it was: it is removed in the background. */
@@ -146,15 +174,14 @@ async function activate(place: Place, hands: CopyHands): Promise<void> {
 }
 
 async function copyPiece(
-  { from, offset, length }: Extract<CopyStep, { do: "copy" }>,
-  { copy, work }: Pick<CopyTask, "copy" | "work">,
+  { from, recorded, offset, length }: Extract<CopyStep, { do: "copy" }>,
+  { copy: { to }, work }: Pick<CopyTask, "copy" | "work">,
   hands: CopyHands,
 ): Promise<void> {
-  const { to, tags: { copied } } = copy;
   const { exec } = hands.lvm;
-  if (offset - copied >= RECORDED_BYTES) {
+  if (offset - recorded >= RECORDED_BYTES) {
     work.offset = offset;
-    return await change(hands, to, markCopied(copied, offset));
+    return await change(hands, to, markCopied(recorded, offset));
   }
   work.total = sourceBytes(from);
   await verifyDevice(exec, { ...from, size: sourceBytes(from) });
@@ -171,13 +198,21 @@ async function copyPiece(
       `count=${blocks(length)}`,
       "iflag=direct,fullblock",
       "oflag=direct",
-      "conv=fsync,nocreat,notrunc",
+      `conv=fsync,nocreat,notrunc${readsAsZeros(to) ? ",sparse" : ""}`,
       "status=none",
     ],
     mutates: true,
     deadlineMs: PIECE_MS,
   });
   work.offset = offset + length;
+}
+
+/**
+ * Whether what was never written reads as zeros, and stays so when its neighbours are written: then zeros need not be written,
+ * and take no room of the pool. Of an LV that is being filled, nothing but its source was ever written.
+ */
+function readsAsZeros({ lv, group }: Place): boolean {
+  return poolOf(group, lv.pool)?.thinPool?.zeroes ?? false;
 }
 
 /** Makes what is copied a volume as any other. The UUID that its filesystem gets is recorded before it gets it. */

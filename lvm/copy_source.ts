@@ -6,9 +6,11 @@
 
 import { type ErrorKind, StorageError } from "./error.ts";
 import type { FilesystemType } from "./filesystem.ts";
+import { usable } from "./groups.ts";
 import type { VolumeId } from "./ids.ts";
+import type { PoolGate } from "./pool_gate.ts";
 import type { LogicalVolume, VolumeGroup } from "./report.ts";
-import { formatBytes, type SizeRange } from "./size.ts";
+import { formatBytes, sizeInExtents, type SizeRange } from "./size.ts";
 import { FULL_STORE, storeBytes } from "./store_size.ts";
 import {
   type ContentRecord,
@@ -19,6 +21,8 @@ import {
   ownedVolumeId,
   parseVolumeTags,
 } from "./tags.ts";
+import { poolNameIn, poolOf, promisable } from "./thin.ts";
+import type { VolumeRequest } from "./volume.ts";
 
 /** What is known of a source. */
 export interface SourceFacts {
@@ -77,13 +81,43 @@ export function copyRange({ id, range, content, source }: CopyRequest, facts: So
   return { ...range, required: least };
 }
 
-/** The room that the LV takes which keeps a volume as it was while it is copied: one that cannot overflow. */
+/** The room that the LV takes which keeps a thick volume as it was while it is copied: one that cannot overflow. */
 export function cutBytes({ lv, group }: Place): bigint {
   return storeBytes(FULL_STORE, lv.size, group.extentSize);
 }
 
 /**
- * The groups without the room that the copying itself takes for a while.
+ * The size of a copy that can be made at once, as a thin snapshot of its source, in bytes: that is, when its source is in the pool
+ * in which it is to be itself, and the pool may promise that much. `undefined` for one that has to be copied.
+ *
+ * @param groups those in which the driver makes volumes
+ * @throws {StorageError} `OutOfRange` when whole extents do not fit into the range.
+ */
+export function sharedSize(
+  groups: readonly VolumeGroup[],
+  original: Place,
+  { thin, groups: wanted, range }: Pick<VolumeRequest, "thin" | "groups" | "range">,
+  overcommit: bigint,
+): bigint | undefined {
+  const group = groups.find(({ uuid }) => uuid === original.group.uuid);
+  const pool = group && poolOf(group, original.lv.pool);
+  if (group === undefined || pool === undefined || !wanted.matches(group.name) || !usable(group)) return undefined;
+  if (thin === undefined || poolNameIn(group.name, thin) !== pool.name) return undefined;
+  const size = sizeInExtents(range, group.extentSize);
+  return size <= promisable(group, pool, overcommit) ? size : undefined;
+}
+
+/**
+ * Makes sure that the pool of a thin volume may promise the snapshot that keeps it as it was while it is copied.
+ *
+ * @throws {StorageError} `NoSpace`.
+ */
+export function requireCut(gate: PoolGate, id: VolumeId, { lv, group }: Place): void {
+  gate.require(`creating volume ${id}: a temporary snapshot of its source`, group, gate.poolOf(group, lv), lv.size);
+}
+
+/**
+ * The groups without the room that the copying of a thick volume itself takes for a while.
  *
  * @throws {StorageError} `NoSpace` when the group of the volume that is copied has not even that.
  */

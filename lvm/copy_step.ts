@@ -2,7 +2,8 @@
  * The next step of a copy: decided from what a report shows, and from how far this process has come.
  *
  * A copy has no other memory than the tags of the volume that is being filled: its source, and how many of its bytes are there
- * for certain. So it goes on wherever the driver died. Whatever was changed by a program that may have been killed is made anew.
+ * for certain. So it goes on wherever the driver died. Whatever was changed by a program that may have been killed is made anew,
+ * and so is a thin snapshot that was to become a volume at once: it costs nothing.
  *
  * @module
  */
@@ -11,7 +12,8 @@ import { StorageError } from "./error.ts";
 import type { VolumeId } from "./ids.ts";
 import type { LogicalVolume } from "./report.ts";
 import { formatBytes } from "./size.ts";
-import { type ContentSource, describeSource, type VolumeTags } from "./tags.ts";
+import { describeSource, type VolumeTags } from "./tags.ts";
+import { isThin } from "./thin.ts";
 import type { Place } from "./copy_source.ts";
 import { isHalfMade } from "./upkeep.ts";
 
@@ -20,23 +22,33 @@ export interface CopyState {
   /** The volume that is being filled. */
   readonly id: VolumeId;
   /** What its tags say. */
-  readonly tags: Pick<VolumeTags, "content"> & { readonly source: ContentSource; readonly copied: bigint };
+  readonly tags: Pick<VolumeTags, "content"> & Required<Pick<VolumeTags, "source" | "copied">>;
   /** Its LV. */
   readonly to: Place;
   /** The volume or the snapshot that it is made from; absent when that is gone. */
   readonly original?: Place;
   /** The LV that keeps the volume as it was, if there is one; of a snapshot, none is needed. */
   readonly cut?: Place;
-  /** How many bytes this process has copied; `undefined` before it has taken the copy over. */
+  /** How many bytes this process has copied, or shares with the source; `undefined` before it has taken the copy over. */
   readonly offset?: bigint;
 }
 
-/** The next step of a copy. */
+/** A piece of a copy, in bytes. */
+export interface Piece {
+  /** Where it begins. */
+  readonly offset: bigint;
+  /** How long it is. */
+  readonly length: bigint;
+}
+
+/** The next step of a copy; `recorded` is what its tags say of how many bytes are there. */
 export type CopyStep =
   /** A program of an earlier driver may still write: wait until it is done. */
   | { readonly do: "wait" }
   /** Take off what an earlier driver mounted, and record that nothing can be relied on. */
-  | { readonly do: "restart" }
+  | { readonly do: "restart"; readonly recorded: bigint }
+  /** Give up the LV: it is made anew when it is asked for anew. */
+  | { readonly do: "drop" }
   /** Give up the LV that should have kept the volume as it was. */
   | { readonly do: "discard"; readonly cut: Place }
   /** Keep the volume as it is now. */
@@ -44,7 +56,7 @@ export type CopyStep =
   /** Make a device usable. */
   | { readonly do: "activate"; readonly place: Place }
   /** Copy a piece. */
-  | { readonly do: "copy"; readonly from: LogicalVolume; readonly offset: bigint; readonly length: bigint }
+  | { readonly do: "copy"; readonly from: LogicalVolume; readonly recorded: bigint } & Piece
   /** Nothing is left to be copied: make it a volume of its own. */
   | { readonly do: "complete" }
   /** It cannot be made. */
@@ -56,13 +68,14 @@ export const PIECE_BYTES = 512n << 20n;
 /** The next step of a copy. */
 export function nextStep(copy: CopyState): CopyStep {
   const { tags: { content, source, copied }, to, original, cut, offset } = copy;
-  if (content.state === "formatting") return { do: "restart" };
+  if (copied === "all") return nextOfShared(copy);
+  if (content.state === "formatting") return anew(to, copied);
   if (offset === undefined && to.lv.open) return { do: "wait" };
   if (original === undefined) return fail(copy, "NotFound", "that is gone");
   let place = original;
   if (source.of === "volume") {
     if (cut === undefined) {
-      if ((offset ?? copied) > 0n) return { do: "restart" }; // or it would be of two moments
+      if ((offset ?? copied) > 0n) return anew(to, copied); // or it would be of two moments
       return original.lv.active ? { do: "cut", original } : { do: "activate", place: original };
     }
     if (isHalfMade(cut.lv) || cut.lv.invalidSnapshot) return { do: "discard", cut };
@@ -77,9 +90,28 @@ export function nextStep(copy: CopyState): CopyStep {
   for (const each of [place, to]) if (!each.lv.active || each.lv.suspended) return { do: "activate", place: each };
   const done = offset ?? copied;
   if (done < size) {
-    return { do: "copy", from, offset: done, length: size - done < PIECE_BYTES ? size - done : PIECE_BYTES };
+    const length = size - done < PIECE_BYTES ? size - done : PIECE_BYTES;
+    return { do: "copy", from, recorded: copied, offset: done, length };
   }
   return to.lv.open ? { do: "wait" } : { do: "complete" };
+}
+
+/**
+ * The next step of a copy that was made as a thin snapshot of its source. One that this process did not see made may not have
+ * grown, or its lvcreate was killed, and the pool takes the snapshot only when it hears of it next, in the midst of writing.
+ */
+function nextOfShared({ tags: { content }, to, offset }: CopyState): CopyStep {
+  if (offset === undefined || content.state === "formatting") return { do: "drop" };
+  if (!to.lv.active || to.lv.suspended) return { do: "activate", place: to };
+  return to.lv.open ? { do: "wait" } : { do: "complete" };
+}
+
+/**
+ * How to begin anew what cannot be relied on. A thick LV is written over. A thin one is given up, and what it takes of its pool
+ * with it: only in a fresh one zeros need not be written.
+ */
+function anew({ lv }: Place, recorded: bigint): CopyStep {
+  return isThin(lv) ? { do: "drop" } : { do: "restart", recorded };
 }
 
 /** How many bytes there are to be copied from an LV. */

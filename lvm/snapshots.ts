@@ -12,7 +12,6 @@ import { refuseWhileCopied } from "./copy_source.ts";
 import { StorageError } from "./error.ts";
 import { freeLvName, type SnapshotId, snapshotLvName, type VolumeId } from "./ids.ts";
 import { type Lvm, requireAnswer } from "./lvm.ts";
-import { monitoringOf } from "./pools.ts";
 import type { LogicalVolume, VolumeGroup } from "./report.ts";
 import { formatBytes } from "./size.ts";
 import { fullStoreBytes, storeBytes, type StoreSize } from "./store_size.ts";
@@ -26,6 +25,7 @@ import {
 } from "./tags.ts";
 import { doomedLvs, isHalfMade, type Upkeep } from "./upkeep.ts";
 import { isThin } from "./thin.ts";
+import { thinSnapshotOptions } from "./thin_volumes.ts";
 import { lostError, type RecordedLv } from "./volume_state.ts";
 import type { Volume } from "./volume.ts";
 import type { Volumes } from "./volumes.ts";
@@ -267,14 +267,14 @@ export class Snapshots {
 
   /**
    * Takes a thin snapshot, which shares its volume's pool and has no store. It is promised the volume's size: that much it
-   * takes when all of the volume was written anew. LVM would have it skipped whenever LVs are activated (lvmthin(7)).
+   * takes when all of the volume was written anew.
    */
   async #takeThin(groups: readonly VolumeGroup[], volume: Volume, id: SnapshotId): Promise<void> {
     const { gate } = this.#volumes;
     await gate.inTurn(groups, volume.group, async (group) => {
       const { lv } = volume;
       gate.require(`snapshotting volume ${volume.id}`, group, gate.poolOf(group, lv), lv.size);
-      await this.#cut({ ...volume, group }, id, ["--setactivationskip", "n", ...monitoringOf(this.#driver, group, lv)]);
+      await this.#cut({ ...volume, group }, id, thinSnapshotOptions(this.#driver, group, lv));
     });
   }
 

@@ -51,8 +51,11 @@ export interface VolumeTags {
   readonly limits?: IoLimits;
   /** What it was filled with; nothing, for a volume that was made empty. */
   readonly source?: ContentSource;
-  /** How many bytes of its source are on it for certain, while it is being filled: until then it is not given out. */
-  readonly copied?: bigint;
+  /**
+   * How many bytes of its source are on it for certain, while it is being filled: until then it is not given out. All, from the
+   * beginning, where it was made as a thin snapshot of its source.
+   */
+  readonly copied?: bigint | "all";
   /** How the disks are told of what its filesystem has freed; not at all by default. */
   readonly trim?: Trim;
 }
@@ -103,7 +106,7 @@ const USED = "denolith.used=";
 const POOL = "denolith.pool=";
 const OVERCOMMIT = "denolith.overcommit=";
 
-/** The tags for a new volume of the driver. One with a source begins as a copy of which nothing is there. */
+/** The tags for a new volume of the driver. One with a source begins as a copy of which nothing is there, unless they say all. */
 export function volumeTags(driver: string, tags: VolumeTags): string[] {
   return [
     OWNER + driver,
@@ -113,7 +116,9 @@ export function volumeTags(driver: string, tags: VolumeTags): string[] {
     ...(tags.shared ? [] : [UNSHARED]),
     ...eraseTags(tags.erase),
     ...limitsTags(tags.limits),
-    ...(tags.source === undefined ? [] : [`${SOURCE}${describeSource(tags.source, ":")}`, `${COPIED}0`]),
+    ...(tags.source === undefined
+      ? []
+      : [`${SOURCE}${describeSource(tags.source, ":")}`, `${COPIED}${tags.copied ?? 0n}`]),
     ...trimTags(tags.trim),
   ];
 }
@@ -150,7 +155,7 @@ export function parseVolumeTags(driver: string, tags: readonly string[]): Volume
   if (parsed === undefined || content === undefined || erase === undefined || limits === undefined) {
     throw unreadable(tags);
   }
-  if ((from !== undefined && source === undefined) || (copied !== undefined && !isBytes(copied))) {
+  if ((from !== undefined && source === undefined) || (copied !== undefined && copied !== "all" && !isBytes(copied))) {
     throw unreadable(tags);
   }
   const trimTag = valueOf(tags, TRIM);
@@ -164,7 +169,7 @@ export function parseVolumeTags(driver: string, tags: readonly string[]): Volume
     erase,
     ...(isLimited(limits) ? { limits } : {}),
     ...(source && { source }),
-    ...(copied === undefined ? {} : { copied: BigInt(copied) }),
+    ...(copied === undefined ? {} : { copied: copied === "all" ? copied : BigInt(copied) }),
     ...(trim && { trim }),
   };
 }
@@ -188,7 +193,7 @@ export function hasSourceData(tags: readonly string[]): boolean {
 }
 
 /** The change of tags, as lvchange's arguments, by which a volume that was being filled becomes one as any other. */
-export function markFilled(copied: bigint): string[] {
+export function markFilled(copied: bigint | "all"): string[] {
   return ["--deltag", `${COPIED}${copied}`];
 }
 

@@ -1,15 +1,18 @@
 /**
- * What is another thing for thin volumes: where their space comes from, and how they grow.
+ * What is another thing for thin volumes: where their space comes from, how they share it, and how they grow.
  *
  * @module
  */
 
 import { StorageError } from "./error.ts";
+import { freeLvName, volumeLvName } from "./ids.ts";
 import type { Lvm } from "./lvm.ts";
 import type { PoolGate } from "./pool_gate.ts";
 import { isUnfinishedPool, makePool, monitoringOf, removeUnfinishedPool } from "./pools.ts";
-import type { VolumeGroup } from "./report.ts";
+import type { LogicalVolume, VolumeGroup } from "./report.ts";
+import { volumeTags } from "./tags.ts";
 import { newPoolBytes, poolNameIn, poolOf, type ThinWish } from "./thin.ts";
+import { doomedLvs } from "./upkeep.ts";
 import type { Volume, VolumeRequest } from "./volume.ts";
 
 /** What it takes to work on thin volumes. */
@@ -43,6 +46,47 @@ export async function spaceInPool(
     ? monitoringOf(context.driver, group, { pool: name })
     : await makeOwnPool(context, group, request);
   return ["--type", "thin", "--thinpool", name, ...monitoring, "--virtualsize", `${bytes}b`];
+}
+
+/**
+ * How lvcreate makes a snapshot of a thin LV, in its pool. LVM would have it skipped whenever LVs are activated (lvmthin(7)),
+ * and not even activate it now.
+ */
+export function thinSnapshotOptions(driver: string, group: VolumeGroup, of: Pick<LogicalVolume, "pool">): string[] {
+  return ["--setactivationskip", "n", ...monitoringOf(driver, group, of)];
+}
+
+/**
+ * Makes a volume as a thin snapshot of an LV, which it shares its blocks with, and has it grow to its size. Its pool is asked for
+ * the whole size: that much it takes when all of it was written anew. If the LV is mounted, LVM freezes its filesystem meanwhile.
+ *
+ * @throws {StorageError} `NoSpace`; `FailedPrecondition` when what was deleted could be read in the pool.
+ */
+export async function shareThin(
+  context: ThinContext,
+  groups: readonly VolumeGroup[],
+  { lv, group }: Pick<Volume, "lv" | "group">,
+  { size, ...request }: VolumeRequest & { readonly thin: ThinWish; readonly size: bigint },
+): Promise<void> {
+  const { lvm, driver, gate } = context;
+  await gate.inTurn(groups, group, async (now) => {
+    requirePool(context, now, size, request);
+    const name = freeLvName(volumeLvName(request.id), doomedLvs(driver, [now]).map(({ lv }) => lv.name));
+    await lvm.change(now, [
+      "lvcreate",
+      "--yes",
+      "--snapshot",
+      "--permission", // a snapshot's LV is read-only
+      "rw",
+      "--name",
+      name,
+      ...thinSnapshotOptions(driver, now, lv),
+      ...volumeTags(driver, { ...request, copied: "all" }).flatMap((tag) => ["--addtag", tag]),
+      `${now.name}/${lv.name}`,
+    ]);
+    if (size === lv.size) return;
+    await lvm.change(now, ["lvextend", "--size", `${size}b`, ...monitoringOf(driver, now, lv), `${now.name}/${name}`]);
+  });
 }
 
 /** Whether the pool is there; then it may promise so much. @throws {StorageError} */

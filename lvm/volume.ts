@@ -73,7 +73,8 @@ export function requireSatisfying(volume: Volume, request: VolumeRequest): void 
   const { size, group, tags, lv } = volume;
   const { range, content, layout, thin } = request;
   const pool = thin && poolNameIn(group.name, thin);
-  const differs = size < range.required || (range.limit !== undefined && size > range.limit)
+  const isGrown = tags.copied !== "all"; // until then it may be as large as its source
+  const differs = isGrown && (size < range.required || (range.limit !== undefined && size > range.limit))
     ? `it has ${formatBytes(size)}, asked for is ${describeRange(range)}`
     : contentKind(tags.content) !== contentKind(content)
     ? `it is ${contentKind(tags.content)}, asked for is ${contentKind(content)}`

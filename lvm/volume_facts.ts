@@ -65,14 +65,14 @@ export function volumeFacts(volume: Volume, { volumes, snapshots }: Inventory, t
 
 /** How far a volume is filled by its tags. Its source is kept as it is until then. */
 function recordedCopy(
-  { tags }: Volume,
+  { tags, size }: Volume,
   { volumes, snapshots }: Pick<Inventory, "volumes" | "snapshots">,
 ): CopyProgress {
   const { source, copied = 0n } = tags;
   const total = source?.of === "snapshot"
     ? snapshots.find(({ snapshot }) => snapshot.id === source.id)?.snapshot.size
     : volumes.find(({ id }) => id === source?.id)?.size;
-  return { copied, ...(total === undefined ? {} : { total }) };
+  return { copied: copied === "all" ? total ?? size : copied, ...(total === undefined ? {} : { total }) };
 }
 
 function describeCopy(

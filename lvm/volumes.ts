@@ -111,7 +111,7 @@ export class Volumes {
     request: VolumeRequest,
     onChoice: (group: VolumeGroup) => Promise<void> = () => Promise.resolve(),
   ): Promise<bigint> {
-    const managed = groups.filter((group) => this.#groups.matches(group.name));
+    const managed = this.managed(groups);
     if (managed.length === 0) {
       const names = groups.map((group) => group.name).join(", ") || "none";
       throw new StorageError(
@@ -264,8 +264,12 @@ export class Volumes {
 
   /** What the driver's groups could still take of such volumes, in bytes. */
   async capacity({ groups: wanted, layout, thin }: CapacityRequest): Promise<GroupCapacity> {
-    const groups = (await this.#lvm.report()).filter((group) => this.#groups.matches(group.name));
-    return capacity(this.#roomsFor(groups, thin), wanted, layout);
+    return capacity(this.#roomsFor(this.managed(await this.#lvm.report()), thin), wanted, layout);
+  }
+
+  /** Those of the groups in which the driver makes volumes. */
+  managed(groups: readonly VolumeGroup[]): VolumeGroup[] {
+    return groups.filter(({ name }) => this.#groups.matches(name));
   }
 
   /**

@@ -5,6 +5,7 @@
  */
 
 import { copiesContract } from "./copies.ts";
+import { thinCopiesContract } from "./copies_thin.ts";
 import { erasureContract } from "./erasure.ts";
 import { hostileContract } from "./hostile.ts";
 import type { Host } from "./host.ts";
@@ -30,6 +31,7 @@ export function livesContract(host: Host): void {
   thinContract(host);
   storesContract(host);
   copiesContract(host);
+  thinCopiesContract(host);
   stagingContract(host);
   trimmingContract(host);
   limitsContract(host);

@@ -143,18 +143,23 @@ const SNAPSHOT = { $typeName: "csi.v1.VolumeContentSource.SnapshotSource" } as c
 let names = 0;
 
 /** What a volume is made from. */
-type Source = { readonly snapshotId: string } | { readonly volumeId: string };
+export type Source = { readonly snapshotId: string } | { readonly volumeId: string };
 
 /** Makes a volume from something, however long it takes, and answers its id. */
 export async function copied(bench: Bench, request: CreateRequest, source: Source): Promise<string> {
+  return (await finished(bench, { ...volumeRequest(), ...request, ...from(source) })).volumeId;
+}
+
+/** The part of a request which says what the volume is made from. */
+export function from(source: Source): Pick<CreateRequest, "volumeContentSource"> {
   const type = "snapshotId" in source
     ? { case: "snapshot", value: { snapshotId: source.snapshotId } } as const
     : { case: "volume", value: { volumeId: source.volumeId } } as const;
-  return (await finished(bench, { ...volumeRequest(), ...request, volumeContentSource: { type } })).volumeId;
+  return { volumeContentSource: { type } };
 }
 
 /** Repeats the call, as an orchestrator does, until the volume is there. */
-async function finished(bench: Bench, request: CreateRequest) {
+export async function finished(bench: Bench, request: CreateRequest) {
   for (;;) {
     const call = bench.csi.controller.createVolume(request);
     const { code } = await failureOf(call);
@@ -164,8 +169,8 @@ async function finished(bench: Bench, request: CreateRequest) {
 }
 
 /** A block volume that was handed out, with something on all of it. */
-export async function filled(bench: Bench, parameters: Record<string, string> = {}): Promise<string> {
-  const volumeId = await bench.create({ volumeCapabilities: [blockCapability()], parameters });
+export async function filled(bench: Bench, request: CreateRequest = {}): Promise<string> {
+  const volumeId = await bench.create({ ...request, volumeCapabilities: [blockCapability()] });
   await stageAt(bench, volumeId, "block", blockCapability());
   await fill(bench, volumeId);
   return volumeId;
@@ -184,12 +189,19 @@ async function fill(bench: Bench, volumeId: string): Promise<void> {
   );
 }
 
-async function snapshot(bench: Bench, sourceVolumeId: string): Promise<string> {
+/** Takes a snapshot, and answers its id. */
+export async function snapshot(bench: Bench, sourceVolumeId: string): Promise<string> {
   const { snapshot } = await bench.csi.controller.createSnapshot({ name: `copied ${++names}`, sourceVolumeId });
   return snapshot!.snapshotId;
 }
 
-async function stageAt(bench: Bench, volumeId: string, name: string, volumeCapability: Capability): Promise<string> {
+/** Stages a volume in a directory of that name, and answers the path. */
+export async function stageAt(
+  bench: Bench,
+  volumeId: string,
+  name: string,
+  volumeCapability: Capability,
+): Promise<string> {
   const stagingTargetPath = `${bench.folder}/${name}`;
   await Deno.mkdir(stagingTargetPath, { recursive: true });
   await bench.csi.node.nodeStageVolume({ volumeId, stagingTargetPath, volumeCapability });
@@ -201,7 +213,8 @@ export async function lvOf(bench: Bench, volumeId: string) {
   return (await bench.lvs()).find(({ tags }) => tags.includes(`denolith.volume=${volumeId}`))!;
 }
 
-async function content(bench: Bench, volumeId: string): Promise<string> {
+/** The tag that says what is on a volume. */
+export async function content(bench: Bench, volumeId: string): Promise<string> {
   return (await lvOf(bench, volumeId)).tags.find((tag) => tag.startsWith("denolith.fs="))!;
 }
 

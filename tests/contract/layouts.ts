@@ -239,7 +239,7 @@ function copiesOfLayouts(host: Host): void {
     ] as [Record<string, string>, Record<string, string>][];
     for (const [parameters, other] of cases) {
       const { controller } = bench.csi;
-      const volumeId = await filled(bench, parameters);
+      const volumeId = await filled(bench, { parameters });
       const request = { volumeCapabilities: [blockCapability()], parameters: other };
       const clone = await copied(bench, request, { volumeId });
       const { snapshot } = await controller.createSnapshot({ name: `of ${volumeId}`, sourceVolumeId: volumeId });

@@ -7,6 +7,7 @@
 
 import type { Output } from "../../lvm/exec.ts";
 import { expectArgs, type FakeLv, type FakeMachine, ok, refuse } from "./machine.ts";
+import { deviceBytes } from "./thin.ts";
 
 /** Copies a piece. What is in it is there once all pieces are, from one source; the head is with the first of them. */
 export function copyPiece(machine: FakeMachine, values: ReadonlyMap<string, string>): Output {
@@ -15,14 +16,24 @@ export function copyPiece(machine: FakeMachine, values: ReadonlyMap<string, stri
   const missing = from === undefined ? source : to === undefined ? target : undefined;
   if (missing !== undefined) return refuse(1, `dd: failed to open '${missing}': No such file or directory`);
   if (machine.mounts.some(({ lv }) => lv === to)) throw new Error(`dd over ${target}, which is mounted`);
+  if (values.get("conv")!.endsWith(",sparse") && !readsAsZeros(machine, to!)) {
+    throw new Error(`${target} keeps what it has`);
+  }
   if (from!.invalid || from!.content.unreadable) return refuse(1, `dd: error reading '${source}': Input/output error`);
   const block = BigInt(values.get("bs")!);
   const offset = BigInt(values.get("skip")!) * block;
   if (values.get("seek") !== values.get("skip")) throw new Error(`dd to another place: ${[...values].join(" ")}`);
-  const size = from!.origin?.size ?? from!.size;
+  const size = deviceBytes(from!);
   const asked = offset + BigInt(values.get("count")!) * block;
   piece(from!, to!, { offset, end: asked < size ? asked : size, size });
   return ok();
+}
+
+/** Whether what is not written of a new LV reads as zeros. */
+function readsAsZeros(machine: FakeMachine, lv: FakeLv): boolean {
+  return machine.allLvs().some((each) =>
+    each.lv.name === lv.pool && each.lv.thinPool?.zeroes && each.group.lvs.includes(lv)
+  );
 }
 
 function piece(from: FakeLv, to: FakeLv, { offset, end, size }: { offset: bigint; end: bigint; size: bigint }): void {

@@ -9,6 +9,7 @@ import { THIN_TOOLS, type ThinTool } from "../../lvm/doctor_pools.ts";
 import type { Output } from "../../lvm/exec.ts";
 import { type Program, PROGRAM_DIRECTORIES, PROGRAMS } from "../../lvm/exec.ts";
 import { devicePath, expectArgs, type FakeLv, type FakeMachine, ok, refuse } from "./machine.ts";
+import { deviceBytes } from "./thin.ts";
 
 /** Lists what is at paths, or all block devices with what is on them. */
 export function lsblk(machine: FakeMachine, args: readonly string[]): Output {
@@ -30,7 +31,7 @@ export function lsblk(machine: FakeMachine, args: readonly string[]): Output {
 }
 
 function deviceRow(machine: FakeMachine, lv: FakeLv): Record<string, unknown> {
-  const size = Number(lv.origin?.size ?? lv.size); // a snapshot looks like its origin
+  const size = Number(deviceBytes(lv));
   return { name: deviceName(machine, lv), "maj:min": `253:${lv.minor}`, size, ro: lv.readOnly };
 }
 

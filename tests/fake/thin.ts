@@ -62,9 +62,11 @@ export function createThin(
       `  Cannot create new thin volume, free space in thin pool ${group.name}/${making.pool} reached threshold.`,
     );
   }
-  const content = origin === undefined
-    ? { ...blank(), data: pool.zeroes ? new Set<string>() : pool.residue }
-    : { ...origin.content, data: new Set(origin.content.data) };
+  const content = origin === undefined ? { ...blank(), data: pool.zeroes ? new Set<string>() : pool.residue } : {
+    ...origin.content,
+    signatures: origin.content.signatures.map((signature) => ({ ...signature })),
+    data: new Set(origin.content.data),
+  };
   if (monitored) pool.monitored = true;
   group.lvs.push({ ...making, content, ...(origin && { origin: { name: origin.name, size: origin.size } }) });
   return ok(`  Logical volume "${making.name}" created.\n`);
@@ -73,6 +75,11 @@ export function createThin(
 /** Whether an LV is a copy-on-write snapshot of another one: those share its fate. */
 export function isCowOf(lv: FakeLv, origin: FakeLv): boolean {
   return lv.origin?.name === origin.name && lv.pool === undefined;
+}
+
+/** The size of an LV's device: a copy-on-write snapshot looks like its origin. */
+export function deviceBytes({ origin, pool, size }: FakeLv): bigint {
+  return pool === undefined ? origin?.size ?? size : size;
 }
 
 /** What lvremove asks that was not told yes: nobody is there to answer, which means no. */

@@ -18,7 +18,7 @@ import {
   type Tool,
   type Tools,
 } from "./machine.ts";
-import { overwritePool } from "./thin.ts";
+import { isCowOf, overwritePool } from "./thin.ts";
 
 /** The tools by program. */
 export const TOOLS: Tools = {
@@ -109,7 +109,7 @@ function dd(machine: FakeMachine, args: readonly string[]): Output {
   const values = new Map(args.map((arg) => arg.split("=", 2) as [string, string]));
   if (values.get("if") === `${CGROUP_ROOT}/cgroup.controllers`) return controllers(machine);
   const target = values.get("of")!;
-  if (values.get("conv") === "fsync,nocreat,notrunc") return copyPiece(machine, values);
+  if (values.get("conv")?.startsWith("fsync,nocreat,notrunc")) return copyPiece(machine, values);
   const lv = machine.lvAt(target === "/dev/null" ? values.get("if")! : target);
   if (lv === undefined || lv.content.unreadable) {
     return refuse(1, `dd: error reading '${values.get("if")}': Input/output error`);
@@ -134,7 +134,7 @@ function fillStores(machine: FakeMachine, lv: FakeLv, values: ReadonlyMap<string
   const block = Number((values.get("bs") ?? "512").replace(/M$/, "")) * (values.get("bs")?.endsWith("M") ? 1 << 20 : 1);
   const from = Number(values.get("seek") ?? "0") * block;
   const to = Math.min(from + Number(values.get("count") ?? "1") * block, Number(lv.size));
-  for (const snapshot of lvs.filter(({ origin, active }) => origin?.name === lv.name && active)) {
+  for (const snapshot of lvs.filter((other) => isCowOf(other, lv) && other.active)) {
     const stored = snapshot.stored ??= new Set();
     const before = stored.size;
     for (let chunk = Math.floor(from / CHUNK); chunk * CHUNK < Math.min(to, Number(snapshot.origin!.size)); chunk++) {
