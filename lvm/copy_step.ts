@@ -100,8 +100,8 @@ export function nextStep(copy: CopyState): CopyStep {
  * The next step of a copy that was made as a thin snapshot of its source. One that this process did not see made may not have
  * grown, or its lvcreate was killed, and the pool takes the snapshot only when it hears of it next, in the midst of writing.
  */
-function nextOfShared({ tags: { content }, to, offset }: CopyState): CopyStep {
-  if (offset === undefined || content.state === "formatting") return { do: "drop" };
+function nextOfShared({ to, offset }: CopyState): CopyStep {
+  if (offset === undefined) return { do: "drop" };
   if (!to.lv.active || to.lv.suspended) return { do: "activate", place: to };
   return to.lv.open ? { do: "wait" } : { do: "complete" };
 }

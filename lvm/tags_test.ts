@@ -62,6 +62,16 @@ Deno.test("volume tags come back as they were, whatever the mkfs options, and LV
   }));
 });
 
+Deno.test("a volume with a source begins as a copy of which nothing is there, or all", () => {
+  const source = { of: "snapshot", id: snapshotIdOf("s") } as const;
+  const parsed = (copied?: "all") =>
+    parseVolumeTags("d", volumeTags("d", { ...volume, source, ...(copied && { copied }) }));
+  assertEquals(parsed(), { ...volume, source, copied: 0n });
+  assertEquals(parsed("all"), { ...volume, source, copied: "all" });
+  const odd = ["denolith=d", `denolith.volume=${id}`, "denolith.fs=raw", "denolith.copied=some"];
+  assertThrows(() => parseVolumeTags("d", odd), StorageError, "cannot be read");
+});
+
 Deno.test("limits are one tag, which is changed as a whole; where there are none, there is no tag", () => {
   const [none, some, other] = LIMITS.map(({ limits }) => limits);
   const [before] = volumeTags("d", { ...volume, limits: some! }).filter((tag) => tag.includes(".io="));

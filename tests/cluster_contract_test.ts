@@ -1,3 +1,4 @@
+import { thinCopyLivesContract } from "./contract/copies_thin.ts";
 import { clusterHost } from "./contract/cluster_host.ts";
 import { limitsContract } from "./contract/limits.ts";
 import { snapshotsContract } from "./contract/snapshots.ts";
@@ -6,3 +7,4 @@ import { thinLivesContract } from "./contract/thin.ts";
 snapshotsContract(clusterHost);
 limitsContract(clusterHost);
 thinLivesContract(clusterHost);
+thinCopyLivesContract(clusterHost);

@@ -47,6 +47,8 @@ const HALVES: Readonly<Record<string, readonly Moment[]>> = {
     half("made, suspended", suspend),
     // a snapshot is made as a plain LV and becomes one in a second step
     half("made, no snapshot yet", (lv) => void (lv.pool === undefined && delete lv.origin)),
+    // the pool hears of it last; if it does not, it takes the snapshot when it hears of it next, in the midst of writing
+    half("made, not taken by its pool yet", (lv) => void (isThinCopy(lv) && (lv.content.torn = true))),
     // a pool is made as the LV of its metadata first
     half("made, no pool yet", (lv) => void delete lv.thinPool),
   ],
@@ -83,6 +85,10 @@ function half(name: string, leave: (lv: FakeLv) => void): Moment {
       if (lv !== undefined) leave(lv);
     },
   };
+}
+
+function isThinCopy({ pool, origin, tags }: FakeLv): boolean {
+  return pool !== undefined && origin !== undefined && [...tags].some((tag) => tag.startsWith("denolith.volume="));
 }
 
 function suspend(lv: FakeLv): void {

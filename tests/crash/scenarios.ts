@@ -79,6 +79,18 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
     const volume = new Actor(machine, folder, blockCapability());
     return volume.life([volume.copy("volume"), volume.deleteCopy()]);
   },
+  "ext4 in a thin pool, cloned at once while in use": (machine, folder) => {
+    const volume = new Actor(machine, folder, mountCapability("ext4"), 32n, { thinProvision: "yes" });
+    return volume.copyLife(volume.copy("volume"));
+  },
+  "ext4, cloned into a thin pool": (machine, folder) => {
+    const volume = new Actor(machine, folder, mountCapability("ext4"));
+    return volume.copyLife(volume.copy("volume", { thinProvision: "yes" }));
+  },
+  "ext4 in a thin pool, cloned to a thick volume": (machine, folder) => {
+    const volume = new Actor(machine, folder, mountCapability("ext4"), 32n, { thinProvision: "yes" });
+    return volume.copyLife(volume.copy("volume", {}));
+  },
   "never used": (machine, folder) => {
     const volume = new Actor(machine, folder, mountCapability("ext4"));
     return { steps: [volume.create(), volume.delete()], giveUp: [volume.create(), volume.delete()] };
@@ -130,6 +142,13 @@ class Actor {
     const last = [this.deleteSnapshot(), this.delete()];
     const unused = [this.unstageCopy(), this.deleteCopy()];
     return { steps: [...steps, ...again, ...last], giveUp: [this.create(), ...end, ...unused, ...last] };
+  }
+
+  /** Only long enough to be copied while it is in use. */
+  copyLife(copy: Step): Life {
+    const { giveUp } = this.life([]);
+    const steps = [this.create(), this.stage(), this.write(), copy, this.deleteCopy(), this.unstage(), this.delete()];
+    return { steps, giveUp };
   }
 
   create(): Step {
@@ -278,7 +297,7 @@ class Actor {
   }
 
   /** Makes a volume from its snapshot or from itself, with all that the pod wrote, and nothing half-done. */
-  copy(of: "snapshot" | "volume"): Step {
+  copy(of: "snapshot" | "volume", parameters = this.#parameters): Step {
     return {
       name: "CreateVolume from a source",
       do: async ({ controller }) => {
@@ -291,6 +310,7 @@ class Actor {
           capacityRange: { requiredBytes: (this.#mib + 16n) * MiB },
           volumeCapabilities: [this.#volumeCapability],
           volumeContentSource: { type },
+          parameters,
         });
         const [original] = this.#lvs();
         const [lv, ...more] = this.#lvs(this.#copyId);
