@@ -12,6 +12,7 @@ import { ANY_GROUP } from "../lvm/groups.ts";
 import { snapshotIdOf, volumeIdOf } from "../lvm/ids.ts";
 import { FULL_STORE } from "../lvm/store_size.ts";
 import type { ContentSource } from "../lvm/tags.ts";
+import { DEFAULT_POOL_SIZE } from "../lvm/thin.ts";
 import { FakeMachine } from "./fake/machine.ts";
 import { namedRequest } from "./fake/request.ts";
 
@@ -193,4 +194,49 @@ Deno.test("what is not of the filesystem that was asked for is not given out as 
   assertStringIncludes(message, "holds gpt");
   await background.settled();
   assertEquals(stage.names, ["vol"]);
+});
+
+/** A thin volume `thin` with xfs on it, and a request for a copy of it in its own pool. */
+async function thinStage() {
+  const stage = await Stage.open();
+  const { volumes } = stage.machine;
+  const content = { state: "wanted", type: "xfs" } as const;
+  const thin = { poolSize: DEFAULT_POOL_SIZE };
+  await volumes.create({ ...namedRequest("thin", GiB), content, thin });
+  Object.assign(stage.lv("thin").content, {
+    signatures: [{ type: "xfs", uuid: crypto.randomUUID() }],
+    zeroHead: false,
+  });
+  return { stage, request: { ...copyRequest({ of: "volume", id: volumeIdOf("thin") }), content, thin } };
+}
+
+Deno.test("a copy at once that fails at the end is not tried again, and nothing of it is left", async () => {
+  const { stage, request } = await thinStage();
+  await using _stage = stage;
+  let mounts = 0;
+  stage.fake.fault = ({ program }) => {
+    if (program !== "mount") return undefined;
+    mounts++;
+    return { code: 32, stdout: "", stderr: "mount: can't read superblock" };
+  };
+  await assertRejects(() => stage.machine.copies.create(request), StorageError, "can't read superblock");
+  await stage.machine.background.settled();
+  assertEquals([stage.names, mounts], [["data_thinpool", "vol", "vol"], 1]);
+  stage.fake.fault = undefined;
+  assertEquals(await stage.machine.copies.create(request), GiB, "and the next call makes it");
+});
+
+Deno.test("a look that comes while a copy at once is being made leaves it alone", async () => {
+  const { stage, request } = await thinStage();
+  await using _stage = stage;
+  const { copies, lvm } = stage.machine;
+  stage.fake.fault = async ({ args }) => {
+    if (args[0] !== "lvextend") return undefined;
+    assert(stage.lv("copy").tags.has("denolith.copied=all"));
+    copies.look();
+    for (let reports = 0; reports < 3; reports++) await lvm.report();
+    return undefined;
+  };
+  assertEquals(await copies.create({ ...request, range: { required: 2n * GiB } }), 2n * GiB);
+  assertEquals(stage.fake.allLvs().filter(({ lv }) => [...lv.tags].some((tag) => tag.includes("deleted"))), []);
 });

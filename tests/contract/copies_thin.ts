@@ -19,6 +19,9 @@ import {
 
 const MiB = 1n << 20n;
 
+/** How dd writes the first 4 MiB of a device. */
+const FOUR_MIB = ["bs=4194304", "count=1", "oflag=direct", "status=none"];
+
 /** Registers all tests. */
 export function thinCopiesContract(host: Host): void {
   thinCopyLivesContract(host);
@@ -92,6 +95,8 @@ export function thinCopyLivesContract(host: Host): void {
     assertEquals(copy?.tags.filter((tag) => tag.startsWith("denolith.copied")), []);
     assert(await isSame(bench, copy!.devicePath, cut));
     assert(!await isSame(bench, copy!.devicePath, devicePath));
+    await bench.admin("dd", "if=/dev/zero", `of=${copy!.devicePath}`, ...FOUR_MIB);
+    assert(!await isSame(bench, copy!.devicePath, cut), "it is written to, and its source stays as it is");
 
     await bench.csi.controller.deleteVolume({ volumeId });
     await bench.csi.controller.deleteSnapshot({ snapshotId });
@@ -119,7 +124,8 @@ export function thinCopyLivesContract(host: Host): void {
       await assertFails("RESOURCE_EXHAUSTED", bench.create(of(96n)), "left in thin pool");
       await bench.settled();
       assertEquals((await bench.lvs()).filter(({ pool }) => pool !== undefined).length, 1);
-      await bench.create(of(64n));
+      const tries = await Promise.allSettled([1, 2, 3].map(() => bench.create(of(64n))));
+      assertEquals(tries.filter(({ status }) => status === "fulfilled").length, 1, "also when many ask at once");
       await assertFails("RESOURCE_EXHAUSTED", bench.create(of(64n)), "thin pool");
       await clear(bench);
     },
@@ -130,18 +136,22 @@ export function thinCopyLivesContract(host: Host): void {
     const volumeId = await bench.create({ parameters, volumeCapabilities: [blockCapability()] });
     await stageAt(bench, volumeId, "block", blockCapability());
     const original = await lvOf(bench, volumeId);
-    const fourMiB = ["bs=4194304", "count=1", "oflag=direct", "status=none"];
-    await bench.admin("dd", "if=/dev/urandom", `of=${original.devicePath}`, ...fourMiB);
+    await bench.admin("dd", "if=/dev/urandom", `of=${original.devicePath}`, ...FOUR_MIB);
     const request = { volumeCapabilities: [blockCapability()] };
-    const thick = await copied(bench, { ...request, parameters: { volumeGroup: bench.groups[0] } }, { volumeId });
+    let thick = "";
+    const there = await bench.exec.during(async () => {
+      thick = await copied(bench, { ...request, parameters: { volumeGroup: bench.groups[0] } }, { volumeId });
+    });
+    const cut = there.find((command) => command.includes("--name cut-"));
+    assert(cut !== undefined && !cut.includes("--size"), "what keeps it as it was is thin, too");
     assertEquals((await lvOf(bench, thick)).pool, undefined);
     assert(await isSame(bench, (await lvOf(bench, thick)).devicePath, original.devicePath));
-    const back: { id: string } = { id: "" };
+    let back = "";
     const commands = await bench.exec.during(async () => {
-      back.id = await copied(bench, { ...request, parameters }, { volumeId: thick });
+      back = await copied(bench, { ...request, parameters }, { volumeId: thick });
     });
     assert(commands.some((command) => command.startsWith("dd ") && command.includes(",sparse")), commands.join("\n"));
-    const lv = await lvOf(bench, back.id);
+    const lv = await lvOf(bench, back);
     assertEquals(lv.pool, original.pool);
     assert(await isSame(bench, lv.devicePath, original.devicePath));
     await bench.settled();

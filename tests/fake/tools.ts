@@ -115,6 +115,7 @@ function dd(machine: FakeMachine, args: readonly string[]): Output {
     return refuse(1, `dd: error reading '${values.get("if")}': Input/output error`);
   }
   if (target !== "/dev/null") {
+    if (lv.readOnly) return refuse(1, `dd: failed to open '${target}': Operation not permitted`);
     lv.content.zeroHead = false;
     lv.content.data.add(values.get("if")!);
     lv.zeroedTo = 0n;
