@@ -44,7 +44,7 @@ Deno.test("a thin claim in use is cloned at once, larger, and mounted beside the
   assertEquals(await scene.exec("both", "cat /copy/file; ls /data/mine 2>&1 | wc -l"), "before\n1\n");
   const blocks = Number(await scene.exec("both", "df -k /copy | awk 'END { print $2 }'"));
   assert(blocks > 48 * 1024, `the filesystem has ${blocks} KiB`);
-  const volume = (await scene.lvOf("copy")).name.replace("vol-", "v1-");
+  const { volume } = await scene.lvOf("copy");
   const selector = `--field-selector=reason=Copying,involvedObject.name=${volume}`;
   assertEquals(await scene.kubectl("get", "events", "--all-namespaces", selector, "--output=name"), "");
 
