@@ -11,18 +11,19 @@ const GiB = 1n << 30n;
 
 function lv(name: string, size: bigint, more: Partial<LogicalVolume> = {}): LogicalVolume {
   const fixed = { active: true, suspended: false, open: false, layout: [], invalidSnapshot: false, createdAt: 1 };
-  return { name, uuid: name, size, tags: [], devicePath: `/dev/mapper/g-${name}`, ...fixed, ...more };
+  const place = { segment: { type: "linear", stripes: 1, stripeSize: 0n }, pieces: [], health: "", halfMade: false };
+  return { name, uuid: name, size, tags: [], devicePath: `/dev/mapper/g-${name}`, ...fixed, ...place, ...more };
 }
 
 const pools = ["g_thinpool", "mine"].map((name) =>
-  lv(name, 4n * GiB, { thinPool: { metadataSize: 4n * MiB, health: "", zeroes: true } })
+  lv(name, 4n * GiB, { thinPool: { metadataSize: 4n * MiB, health: "", zeroes: true, needsCheck: false } })
 );
 const inPool = lv("thin", GiB, { pool: "g_thinpool" });
 const thick = lv("thick", GiB);
 
 const group: VolumeGroup = {
   ...{ name: "g", uuid: "g", size: 100n * GiB, free: 50n * GiB, extentSize: 4n * MiB, missingPvs: 0, writeable: true },
-  ...{ tags: [], disks: [], answers: true, lvs: [...pools, inPool, thick] },
+  ...{ tags: [], disks: [], pvs: [], answers: true, lvs: [...pools, inPool, thick] },
 };
 
 const thin = { poolSize: DEFAULT_POOL_SIZE };

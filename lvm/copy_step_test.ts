@@ -8,12 +8,22 @@ const uuid = "11111111-2222-3333-4444-555555555555";
 
 const group: VolumeGroup = {
   ...{ name: "g", uuid: "g", size: 100n * GiB, free: 50n * GiB, extentSize: 4n << 20n, missingPvs: 0, writeable: true },
-  ...{ tags: [], disks: [], answers: true, lvs: [] },
+  ...{ tags: [], disks: [], pvs: [], answers: true, lvs: [] },
 };
 
 function place(name: string, more: Partial<LogicalVolume> = {}) {
   const fixed = { active: true, suspended: false, open: false, layout: [], invalidSnapshot: false, createdAt: 1 };
-  const lv = { name, uuid: name, size: GiB, tags: [], devicePath: `/dev/mapper/g-${name}`, ...fixed, ...more };
+  const place = { segment: { type: "linear", stripes: 1, stripeSize: 0n }, pieces: [], health: "", halfMade: false };
+  const lv = {
+    name,
+    uuid: name,
+    size: GiB,
+    tags: [],
+    devicePath: `/dev/mapper/g-${name}`,
+    ...fixed,
+    ...place,
+    ...more,
+  };
   return { lv, group };
 }
 

@@ -6,6 +6,8 @@
 
 import { deadCuts } from "./copy_source.ts";
 import { StorageError } from "./error.ts";
+import type { Exec } from "./exec.ts";
+import { deviceMounts, readMounts } from "./mounts.ts";
 import type { LogicalVolume, VolumeGroup } from "./report.ts";
 import { isThin } from "./thin.ts";
 import { doomedLvs } from "./upkeep.ts";
@@ -43,4 +45,9 @@ export function requireIdle({ id, lv }: Volume, snapshots: readonly LogicalVolum
       "while both are inactive: unmount it"
     : undefined;
   if (why !== undefined) throw new StorageError("FailedPrecondition", `growing volume ${id}: ${why}`);
+}
+
+/** Whether a volume's device is at a target. A bind mount of its node does not show in LVM's report as open. */
+export async function isPublishedAsDevice(exec: Exec, { tags, lv }: Volume): Promise<boolean> {
+  return tags.content.state === "raw" && deviceMounts(await readMounts(exec), lv).length > 0;
 }

@@ -155,7 +155,7 @@ Deno.test("readStatus() of a copy on a disk that is missing says both, and the d
       volumes.map(({ id, state, syncPercent, problem = "" }) => [id, [state, syncPercent, problem] as const]),
     );
   };
-  const copying = `it is still being made from snapshot ${source.id}`;
+  const copying = `it is still being made from snapshot ${source.id}: at least 0 B copied`;
   assertEquals(await told(), { [redundant]: ["Copying", 100, copying], [plain]: ["Copying", undefined, copying] });
   group.lvs[0]!.raid!.syncPercent = 25;
   group.lvs[0]!.raid!.action = "resync";

@@ -182,10 +182,15 @@ export class Trimmer {
   async #trim(turn: Turn): Promise<void> {
     const { id } = turn.volume;
     if (this.#stopped || this.#paused.has(id) || this.#turns.get(id) !== turn || !isReady(turn)) return;
+    const { promise: ended, resolve: end } = Promise.withResolvers<void>();
     const ending = new AbortController();
-    const attempt = this.#attempt(turn, ending.signal);
-    this.#running = { id, ending, ended: attempt.catch(() => {}) };
-    await attempt.finally(() => this.#running = undefined);
+    this.#running = { id, ending, ended };
+    try {
+      await this.#attempt(turn, ending.signal);
+    } finally {
+      this.#running = undefined;
+      end();
+    }
   }
 
   async #attempt(turn: Turn, signal: AbortSignal): Promise<void> {

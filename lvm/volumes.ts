@@ -7,22 +7,19 @@
  * @module
  */
 
-import { activation } from "./activation.ts";
 import type { Copies } from "./copies.ts";
 import { type Place, refuseWhileCopied } from "./copy_source.ts";
 import { StorageError } from "./error.ts";
 import { ANY_GROUP, candidates, capacity, type GroupCapacity, type GroupMatcher } from "./groups.ts";
-import { growthOf } from "./growth.ts";
 import { type IoLimits, isSameLimits } from "./io_limits.ts";
 import { freeLvName, type VolumeId, volumeLvName } from "./ids.ts";
 import { disksFor, layoutArguments, layoutOf, LINEAR, sizeStep } from "./layout.ts";
 import { type Lvm, requireAnswer, requireDisks } from "./lvm.ts";
-import { deviceMounts, readMounts } from "./mounts.ts";
-import { cowSnapshotsOf, requireIdle } from "./origin.ts";
+import { cowSnapshotsOf, isPublishedAsDevice } from "./origin.ts";
 import { PoolGate } from "./pool_gate.ts";
 import { removeRecords } from "./records.ts";
 import type { PhysicalVolume, VolumeGroup } from "./report.ts";
-import { formatBytes, sizeInExtents, type SizeRange } from "./size.ts";
+import { sizeInExtents, type SizeRange } from "./size.ts";
 import {
   changeLimits,
   describeSource,
@@ -33,6 +30,7 @@ import {
   usedTag,
   volumeTags,
 } from "./tags.ts";
+import { growThick } from "./thick_volumes.ts";
 import { isThin, pooled, roomsFor, type ThinWish } from "./thin.ts";
 import { growThin, spaceInPool, type ThinContext } from "./thin_volumes.ts";
 import { type CapacityRequest, requireSatisfying, type Volume, type VolumeRequest } from "./volume.ts";
@@ -164,7 +162,7 @@ export class Volumes {
         `deleting volume ${id}: it is the origin of the snapshots ${names}; delete them first`,
       );
     }
-    if (lv.open || await this.#isPublishedAsDevice(found.volume)) {
+    if (lv.open || await isPublishedAsDevice(this.#lvm.exec, found.volume)) {
       throw new StorageError(
         "InUse",
         `deleting volume ${id}: ${lv.devicePath} is in use; unpublish and unstage it first`,
@@ -202,23 +200,8 @@ export class Volumes {
     refuseWhileCopied(this.driver, groups, { of: "volume", id }, `growing volume ${id}`, "Busy");
     requireDisks(`growing volume ${id}`, group);
     const size = sizeInExtents(range, sizeStep(layoutOf(lv) ?? LINEAR, group.extentSize));
-    if (isThin(lv)) {
-      await growThin(this.#thin, groups, volume, size);
-      return { ...volume, size, lv: { ...lv, size } };
-    }
-    const { disks, lack } = growthOf(lv, group, size);
-    const full = (cause?: unknown) =>
-      new StorageError(
-        "OutOfRange", // the resizer would repeat RESOURCE_EXHAUSTED with the old size for ever
-        `growing volume ${id} to ${formatBytes(size)}: ${lack}`,
-        { cause },
-      );
-    if (disks === undefined) throw full();
-    try {
-      await this.#extend(volume, size, { groups, disks });
-    } catch (error) {
-      throw error instanceof StorageError && error.kind === "NoSpace" ? full(error) : error;
-    }
+    if (isThin(lv)) await growThin(this.#thin, groups, volume, size);
+    else await growThick(this.#thin, groups, volume, size);
     return { ...volume, size, lv: { ...lv, size } };
   }
 
@@ -348,11 +331,6 @@ export class Volumes {
     this.#upkeep.look();
   }
 
-  /** A bind mount of the device's node does not show in LVM's report as open. */
-  async #isPublishedAsDevice({ tags, lv }: Volume): Promise<boolean> {
-    return tags.content.state === "raw" && deviceMounts(await readMounts(this.#lvm.exec), lv).length > 0;
-  }
-
   /** The records of the volume, but for those of LVs that are deleted and still there. */
   #recorded(groups: readonly VolumeGroup[], id: VolumeId): UsedRecord[] {
     const deleted = new Set(doomedLvs(this.driver, groups).map(({ lv }) => lv.uuid));
@@ -422,29 +400,5 @@ export class Volumes {
     for (const { group, lv } of this.#halfMade(groups, id)) {
       await this.#lvm.change(group, ["lvremove", "--yes", `${group.name}/${lv.name}`]);
     }
-  }
-
-  async #extend(
-    volume: Volume,
-    size: bigint,
-    { groups, disks }: { readonly groups: readonly VolumeGroup[]; readonly disks: readonly PhysicalVolume[] },
-  ): Promise<void> {
-    const { lv, group } = volume;
-    const path = `${group.name}/${lv.name}`;
-    const extend = ["lvextend", "--size", `${size}b`, path, ...disks.map(({ path }) => path)];
-    const { kept, deleted } = cowSnapshotsOf(this.driver, volume, groups);
-    if (!lv.active) return await this.#lvm.change(group, extend);
-    if (kept.length > 0) requireIdle(volume, kept, await this.#isPublishedAsDevice(volume));
-    for (const snapshot of deleted) await splitSnapshot(this.#lvm, group, snapshot); // nobody wants it: it is in nobody's way
-    if (kept.length === 0) return await this.#lvm.change(group, extend);
-    await this.#lvm.change(group, ["lvchange", "--activate", "n", path]); // and its snapshots with it
-    const activate = () => this.#lvm.change(group, activation(this.driver, group, lv));
-    try {
-      await this.#lvm.change(group, extend);
-    } catch (error) {
-      await activate().catch(() => {}); // the first error is the one to tell; staging activates, too
-      throw error;
-    }
-    await activate();
   }
 }
