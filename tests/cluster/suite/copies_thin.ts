@@ -5,7 +5,7 @@
  */
 
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { ownGroup } from "./own_group.ts";
+import { ownGroup, removePool } from "./own_group.ts";
 import type { Scene } from "./scene.ts";
 import { SLEEP } from "./scene_objects.ts";
 import { SnapshotScene } from "./snapshot_scene.ts";
@@ -26,7 +26,7 @@ async function clear(scene: Scene, pods: string[], claims: string[], volumeGroup
   for (const name of pods) await scene.delete("Pod", name);
   for (const name of claims) await scene.delete("PersistentVolumeClaim", name);
   await scene.settled();
-  await scene.onNode(`lvremove --yes ${volumeGroup}/${volumeGroup}_thinpool`);
+  await removePool(scene, volumeGroup);
 }
 
 Deno.test("a thin claim in use is cloned at once, larger, and mounted beside the original; what cannot be promised waits", async () => {
@@ -42,7 +42,7 @@ Deno.test("a thin claim in use is cloned at once, larger, and mounted beside the
   await scene.running("both");
   await scene.exec("both", "echo mine > /copy/mine && sync");
   assertEquals(await scene.exec("both", "cat /copy/file; ls /data/mine 2>&1 | wc -l"), "before\n1\n");
-  const blocks = Number(await scene.exec("both", "df -k /copy | awk 'END { print $2 }'"));
+  const blocks = Number(await scene.exec("both", "df -kP /copy | awk 'END { print $2 }'"));
   assert(blocks > 48 * 1024, `the filesystem has ${blocks} KiB`);
   const { volume } = await scene.lvOf("copy");
   const selector = `--field-selector=reason=Copying,involvedObject.name=${volume}`;

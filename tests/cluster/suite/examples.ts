@@ -8,7 +8,7 @@ import { assertEquals, assertStringIncludes } from "@std/assert";
 import { volumeIdOf } from "../../../lvm/ids.ts";
 import { example, EXAMPLES } from "./example_files.ts";
 import { limitScene } from "./limit_scene.ts";
-import { ownGroup } from "./own_group.ts";
+import { ownGroup, removePool } from "./own_group.ts";
 import { Scene } from "./scene.ts";
 import { SnapshotScene } from "./snapshot_scene.ts";
 
@@ -57,7 +57,7 @@ Deno.test("the example of a thin volume: its pool is made, and its snapshot gets
   await scene.delete("PersistentVolumeClaim", "thin-data");
   await scene.delete("VolumeSnapshot", "thin-data-1");
   await scene.settled();
-  await scene.onNode(`lvremove --yes ${group.name}/${group.name}_thinpool`);
+  await removePool(scene, group.name);
 });
 
 /** The example of an existing volume for another LV: its own id and names, and the policy. */

@@ -31,6 +31,13 @@ export async function ownGroup(
   };
 }
 
+/** Removes the thin pool that the driver made in a group, as soon as it has erased and removed all that was in it. */
+export async function removePool(scene: Scene, group: string): Promise<void> {
+  const pool = `${group}_thinpool`;
+  const others = `lvs --noheadings -o lv_name ${group} | grep -qvw ${pool}`;
+  await scene.onNode(`while ${others}; do sleep .5; done; lvremove --yes ${group}/${pool}`);
+}
+
 /** A disk that is a file; `away` removes it after a command that frees it. */
 async function loopDisk(scene: Scene, name: string, mib: number) {
   const file = `/var/tmp/${name}.img`;

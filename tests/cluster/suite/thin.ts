@@ -5,7 +5,7 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { ownGroup } from "./own_group.ts";
+import { ownGroup, removePool } from "./own_group.ts";
 import { Scene } from "./scene.ts";
 import { SnapshotScene } from "./snapshot_scene.ts";
 
@@ -26,7 +26,7 @@ Deno.test("claims of a thin class share a pool, which promises what it has, and 
   for (const name of ["one", "two", "three"]) await scene.delete("PersistentVolumeClaim", name);
   await scene.settled();
   assertEquals((await scene.onNode(`lvs --noheadings -o lv_tags ${pool}`)).includes("denolith.pool=made"), true);
-  await scene.onNode(`lvremove --yes ${pool}`);
+  await removePool(scene, group.name);
 });
 
 Deno.test("a pool of the driver that fills grows before it is full, while a pod writes", async () => {
@@ -45,7 +45,7 @@ Deno.test("a pool of the driver that fills grows before it is full, while a pod 
   await scene.delete("Pod", "writer");
   await scene.delete("PersistentVolumeClaim", "data");
   await scene.settled();
-  await scene.onNode(`lvremove --yes ${pool}`);
+  await removePool(scene, group.name);
 });
 
 Deno.test("a snapshot of a thin volume takes no store, and outlives the claim", async () => {
@@ -64,5 +64,5 @@ Deno.test("a snapshot of a thin volume takes no store, and outlives the claim", 
   assertEquals(await snapshots.state(id), "Ready");
   await scene.delete("VolumeSnapshot", "first");
   await scene.settled();
-  await scene.onNode(`lvremove --yes ${group.name}/${group.name}_thinpool`);
+  await removePool(scene, group.name);
 });
