@@ -9,7 +9,7 @@ import { dirname } from "@std/path";
 import type { LvmNode, LvmVolume } from "../../../k8s/lvm_objects.ts";
 import { chapter, shellBlocks } from "../../markdown.ts";
 import { run, searchPath } from "../../rig/process.ts";
-import { ownGroup } from "./own_group.ts";
+import { ownGroup, removePool } from "./own_group.ts";
 import { Scene } from "./scene.ts";
 import { QUICK } from "./scene_objects.ts";
 
@@ -179,7 +179,7 @@ Deno.test("a thin pool that fills: the commands show it, and with a disk more it
   await scene.delete("Pod", "writer");
   for (const claim of ["first", "data"]) await scene.delete("PersistentVolumeClaim", claim);
   await scene.settled();
-  await scene.onNode(`lvremove --yes ${path}`);
+  await removePool(scene, group);
 });
 
 Deno.test("a thin pool of somebody else: its data and its metadata are grown by hand, and it is checked when it is activated", async () => {
