@@ -1,7 +1,7 @@
 import { type SnapshotId, snapshotLvName, type VolumeId, volumeIdOf, volumeLvName } from "../../lvm/ids.ts";
-import { mountCapability } from "../contract/host.ts";
+import { blockCapability, mountCapability } from "../contract/host.ts";
 import { LISTED_VOLUMES } from "./result.ts";
-import { type LifeOperation, type Side, type Sides, SIZES_MIB } from "./sides.ts";
+import { type LifeOperation, type MakingOperation, type Side, type Sides, SIZES_MIB } from "./sides.ts";
 import type { Subject } from "./subject.ts";
 
 const MIB = 1n << 20n;
@@ -46,6 +46,43 @@ export function driverLife(subject: Subject): Sides<LifeOperation> {
       run: () => controller.deleteVolume({ volumeId }),
     },
     removeUsedVolume: { run: () => subject.removed(volumeLvName(volumeId)) },
+  };
+}
+
+/** How a driver is asked for volumes that are not empty, or not thick: block volumes, so that nothing but copying is measured. */
+export function driverMaking({ csi: { controller }, removed }: Subject): Sides<MakingOperation> & AsyncDisposable {
+  const of = (name: string, parameters: Record<string, string> = {}, source?: string) => {
+    const volumeId = volumeIdOf(name);
+    const create = () =>
+      controller.createVolume({
+        name,
+        parameters,
+        capacityRange: { requiredBytes: BigInt(SIZES_MIB.volume) * MIB },
+        volumeCapabilities: [blockCapability()],
+        ...(source !== undefined && {
+          volumeContentSource: { type: { case: "volume", value: { volumeId: volumeIdOf(source) } } },
+        }),
+      });
+    const remove = async () => {
+      await controller.deleteVolume({ volumeId });
+      await removed(volumeLvName(volumeId));
+    };
+    return { create, remove };
+  };
+  const thin = { thinProvision: "yes", thinPoolSize: `${SIZES_MIB.pool}Mi` };
+  const [source, clone] = [of("source"), of("clone", {}, "source")];
+  const [thinSource, thinVolume, thinClone] = [of("s", thin), of("t", thin), of("c", thin, "s")];
+  const anew = (volume: { remove(): Promise<void> }, source?: { create(): Promise<unknown> }) => async () => {
+    await volume.remove();
+    await source?.create();
+  };
+  return {
+    clone: { prepare: anew(clone, source), run: clone.create },
+    createThin: { prepare: anew(thinVolume, thinSource), run: thinVolume.create },
+    cloneThin: { prepare: anew(thinClone, thinSource), run: thinClone.create },
+    [Symbol.asyncDispose]: async () => {
+      for (const each of [clone, source, thinClone, thinVolume, thinSource]) await each.remove();
+    },
   };
 }
 

@@ -8,13 +8,13 @@ import manifest from "../../deno.json" with { type: "json" };
 import { run } from "../demo/command.ts";
 import { pause } from "../demo/data.ts";
 import { ArtifactDriver, type Place } from "./artifact_driver.ts";
-import { driverLife, driverListing, listedVolumes } from "./driver_side.ts";
+import { driverLife, driverListing, driverMaking, listedVolumes } from "./driver_side.ts";
 import { median, rounded, timed } from "./figures.ts";
-import { countCommands, operationResult, takeTimes } from "./measure.ts";
-import { Admin, makeVolumes, plainLife, plainListing } from "./plain_side.ts";
+import { countCommands, operationResult, takeTimes, type Times } from "./measure.ts";
+import { Admin, makeVolumes, plainLife, plainListing, plainMaking } from "./plain_side.ts";
 import { type BenchResult, ofEach, type Operation, type OperationResult, type Start } from "./result.ts";
-import { LIFE } from "./sides.ts";
-import { countedSubject, CountingExec } from "./subject.ts";
+import { LIFE, MADE, type MakingOperation } from "./sides.ts";
+import { countedSubject, CountingExec, type Subject } from "./subject.ts";
 
 /** How many starts there are after the first, how many lives of a volume, and how often the volumes are listed. */
 const RUNS = { starts: 5, lives: 3, listings: 5 } as const;
@@ -39,8 +39,14 @@ async function count(root: string): Promise<Record<Operation, number>> {
   await using subject = await countedSubject(exec, { root, group: GROUP });
   return {
     ...await countCommands(LIFE, driverLife(subject), exec),
+    ...await countMaking(subject, exec),
     ...await countCommands([["listVolumes"]], { listVolumes: driverListing(subject, []) }, exec),
   };
+}
+
+async function countMaking(subject: Subject, exec: CountingExec): Promise<Record<MakingOperation, number>> {
+  await using making = driverMaking(subject);
+  return await countCommands(MADE, making, exec);
 }
 
 /** The first start and the later ones, and the driver of the last. */
@@ -84,6 +90,7 @@ async function operate(
   say(`operations, ${RUNS.lives} times each`);
   const sides = { driver: driverLife(driver), plain: plainLife(admin, GROUP, driver.root), admin };
   const lives = await takeTimes(LIFE, sides, RUNS.lives);
+  const made = await timeMaking(driver, admin);
   const volumes = listedVolumes();
   say(`listing ${volumes.length} volumes`);
   await makeVolumes(volumes, GROUP);
@@ -92,8 +99,15 @@ async function operate(
     plain: { listVolumes: plainListing(admin, GROUP) },
     admin,
   };
-  const times = { ...lives, ...await takeTimes([["listVolumes"]], listing, RUNS.listings) };
+  const times = { ...lives, ...made, ...await takeTimes([["listVolumes"]], listing, RUNS.listings) };
   return ofEach((operation) => operationResult(times[operation], commands[operation]));
+}
+
+async function timeMaking(driver: ArtifactDriver, admin: Admin): Promise<Record<MakingOperation, Times>> {
+  say(`copies and thin volumes, ${RUNS.lives} times each`);
+  await using making = driverMaking(driver);
+  await using plain = plainMaking(admin, GROUP);
+  return await takeTimes(MADE, { driver: making, plain, admin }, RUNS.lives);
 }
 
 if (import.meta.main) {

@@ -1,7 +1,7 @@
 import { type VolumeId, volumeLvName } from "../../lvm/ids.ts";
 import { volumeTags } from "../../lvm/tags.ts";
 import { run } from "../demo/command.ts";
-import { type LifeOperation, type Side, type Sides, SIZES_MIB } from "./sides.ts";
+import { type LifeOperation, type MakingOperation, type Side, type Sides, SIZES_MIB } from "./sides.ts";
 import { DRIVER_NAME } from "./subject.ts";
 
 /** An administrator who types commands. */
@@ -72,6 +72,49 @@ export function plainLife(admin: Admin, group: string, root: string): Sides<Life
         await remove(path);
       },
     },
+  };
+}
+
+/** What the administrator types to make volumes in the group that are not empty, or not thick. */
+export function plainMaking(admin: Admin, group: string): Sides<MakingOperation> & AsyncDisposable {
+  const lvcreate = (...args: string[]) => admin.type("lvcreate", "--yes", ...args);
+  const anew = async (...names: string[]) => {
+    const there = (await run("look for LVs", "lvs", ["--noheadings", "-o", "lv_name", group])).split("\n").map((line) =>
+      line.trim()
+    );
+    for (const name of names) if (there.includes(name)) await admin.type("lvremove", "--yes", `${group}/${name}`);
+    return (name: string) => there.includes(name);
+  };
+  const [size, pool] = [`${SIZES_MIB.volume}m`, `${group}/plain-pool`];
+  const prepareThin = async () => {
+    const isThere = await anew("plain-thin-copy", "plain-thin");
+    if (!isThere("plain-pool")) await lvcreate("-T", "-L", `${SIZES_MIB.pool}m`, pool);
+  };
+  const createThin = () => lvcreate("-V", size, "-T", pool, "-n", "plain-thin");
+  return {
+    clone: {
+      prepare: async () => {
+        await anew("plain-copy", "plain-source");
+        await lvcreate("-n", "plain-source", "-L", size, group);
+      },
+      run: async () => {
+        await lvcreate("-s", "-n", "plain-cut", "-L", size, `${group}/plain-source`);
+        await lvcreate("-n", "plain-copy", "-L", size, group);
+        const options = ["bs=4M", "iflag=direct", "oflag=direct", "conv=fsync", "status=none"];
+        await admin.type("dd", `if=/dev/${group}/plain-cut`, `of=/dev/${group}/plain-copy`, ...options);
+        await admin.type("lvremove", "--yes", `${group}/plain-cut`);
+      },
+    },
+    createThin: { prepare: prepareThin, run: createThin },
+    cloneThin: {
+      prepare: async () => {
+        await prepareThin();
+        await createThin();
+      },
+      run: () => lvcreate("-s", "-kn", "-n", "plain-thin-copy", `${group}/plain-thin`),
+    },
+    [Symbol.asyncDispose]: async () =>
+      void await anew("plain-copy", "plain-source", "plain-thin-copy", "plain-thin", "plain-pool"),
   };
 }
 

@@ -77,6 +77,9 @@ export const OPERATIONS = {
   stageAgain: "NodeStageVolume, later",
   deleteUsedVolume: "DeleteVolume, used, answered",
   removeUsedVolume: "… erased and removed",
+  clone: "CreateVolume, clone of 128 MiB",
+  createThin: "CreateVolume, thin",
+  cloneThin: "CreateVolume, thin clone",
   listVolumes: "ListVolumes, 50 volumes",
 } as const;
 

@@ -31,8 +31,18 @@ export const LIFE = [
   ["deleteUsedVolume", "removeUsedVolume"],
 ] as const satisfies readonly (readonly Operation[])[];
 
+/** How volumes are made that are not empty, or not thick. What an earlier run made is removed first. */
+export const MADE = [
+  ["clone"],
+  ["createThin"],
+  ["cloneThin"],
+] as const satisfies readonly (readonly Operation[])[];
+
+/** An operation by which such a volume is made. */
+export type MakingOperation = typeof MADE[number][number];
+
 /** An operation of the life of a volume. */
 export type LifeOperation = typeof LIFE[number][number];
 
-/** The sizes in MiB: of a volume, of the same grown, of the room for a snapshot's changes. */
-export const SIZES_MIB = { volume: 128, grown: 192, snapshot: 32 } as const;
+/** The sizes in MiB: of a volume, of the same grown, of the room for a snapshot's changes, of a thin pool. */
+export const SIZES_MIB = { volume: 128, grown: 192, snapshot: 32, pool: 512 } as const;
