@@ -31,7 +31,7 @@ Deno.test("a store that fills is grown in time; the volume is mounted with disca
   const { scene } = snapshots;
   const id = await filled(snapshots, "16Mi");
   assertMatch(await scene.exec("writer", "grep ' /data ' /proc/mounts"), /[ ,]discard[ ,]/);
-  await scene.exec("writer", writing(11, 0)); // more than 70 %, less than all
+  await scene.exec("writer", writing(13, 0)); // four fifths of it
   await scene.event("LVMSnapshot", id, "StoreGrown", /grew from 16 MiB to/);
   const store = await snapshots.lv(id);
   assert(store !== undefined && store.size > 16 << 20, JSON.stringify(store));
