@@ -229,7 +229,9 @@ export function failure(
   output: Output,
   kind: StorageError["kind"] = "CommandFailed",
 ): StorageError {
-  const said = (output.stderr.trim() || output.stdout.trim() || "(it said nothing)").replace(/\s*\n\s*/g, "; ");
+  const lines = (output.stderr.trim() || output.stdout.trim() || "(it said nothing)").split(/\s*\n\s*/);
+  const isWarning = (line: string) => line.startsWith("WARNING:"); // lvm has many of them, and the reason comes last
+  const said = [...lines.filter((line) => !isWarning(line)), ...lines.filter(isWarning)].join("; ");
   return new StorageError(kind, `${describe(command)}: exit ${output.code}: ${said.slice(0, 1000)}`);
 }
 

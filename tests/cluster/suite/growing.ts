@@ -55,7 +55,7 @@ Deno.test("volumes grow under a writer; without a pod they grow halfway, and who
   const claims = [{ name: "data", path: "/data" }, { name: "raw", devicePath: "/raw" }];
   await scene.pod({ name: "writer", claims, command: WRITER });
   await scene.running("writer");
-  const sizes = "df -k /data | tail -1 | awk '{ print $2 }'; blockdev --getsize64 /raw";
+  const sizes = "df -kP /data | tail -1 | awk '{ print $2 }'; blockdev --getsize64 /raw";
   const [before] = (await scene.exec("writer", sizes)).split("\n");
 
   await Promise.all(["data", "raw"].map((name) => ask(scene, name, "32Mi")));

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { Scene } from "./scene.ts";
+import { type Scene, warn } from "./scene.ts";
 
 /** A disk more for a group, for as long as it is held. */
 export async function moreDisk(scene: Scene, group: string, mib: number): Promise<AsyncDisposable> {
@@ -44,7 +44,7 @@ async function loopDisk(scene: Scene, name: string, mib: number) {
   await scene.onNode("modprobe loop");
   const device = (await scene.onNode(`truncate -s ${mib}M ${file} && losetup --find --show ${file}`)).trim();
   const away = async (freeing: string) => {
-    await scene.onNode(`${freeing}; status=$?; losetup -d ${device}; rm -f ${file}; exit $status`);
+    await scene.onNode(`${freeing}; status=$?; losetup -d ${device}; rm -f ${file}; exit $status`).catch(warn);
   };
   return { device, away };
 }

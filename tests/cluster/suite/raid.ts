@@ -5,7 +5,7 @@
  */
 
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { Scene } from "./scene.ts";
+import { Scene, warn } from "./scene.ts";
 
 /** A group on disks of its own, each of which can be made to fail. */
 interface FailingGroup extends AsyncDisposable {
@@ -25,10 +25,13 @@ async function failingGroup(scene: Scene, disks: number, mib: number): Promise<F
     device: `${name}-disk${index}`,
     loop: "",
   }));
+  // from the second MiB on: else LVM sees each PV twice, and changes nothing
+  const tableOf = (loop: string) => `0 ${mib * 2048} linear ${loop} 2048`;
   await scene.onNode("modprobe loop && modprobe dm-raid");
   for (const disk of each) {
-    disk.loop = (await scene.onNode(`truncate -s ${mib}M ${disk.file} && losetup --find --show ${disk.file}`)).trim();
-    await scene.onNode(`dmsetup create ${disk.device} --table "0 ${mib * 2048} linear ${disk.loop} 0"`);
+    const size = `${mib + 1}M`;
+    disk.loop = (await scene.onNode(`truncate -s ${size} ${disk.file} && losetup --find --show ${disk.file}`)).trim();
+    await scene.onNode(`dmsetup create ${disk.device} --table "${tableOf(disk.loop)}"`);
   }
   await scene.onNode(`vgcreate -qq ${name} ${each.map(({ device }) => `/dev/mapper/${device}`).join(" ")}`);
   const exchange = async (disk: number, table: string) => {
@@ -42,12 +45,12 @@ async function failingGroup(scene: Scene, disks: number, mib: number): Promise<F
   return {
     name,
     fail: (disk) => exchange(disk, `0 ${mib * 2048} error`),
-    mend: (disk) => exchange(disk, `0 ${mib * 2048} linear ${each[disk]!.loop} 0`),
+    mend: (disk) => exchange(disk, tableOf(each[disk]!.loop)),
     async [Symbol.asyncDispose]() {
       const detach = each.map(({ device, loop, file }) =>
         `dmsetup remove ${device}; losetup -d ${loop}; rm -f ${file}`
       );
-      await scene.onNode(`vgremove -qq -f ${name}; status=$?; ${detach.join("; ")}; exit $status`);
+      await scene.onNode(`vgremove -qq -f ${name}; status=$?; ${detach.join("; ")}; exit $status`).catch(warn);
     },
   };
 }

@@ -237,6 +237,7 @@ export class Scene extends Watcher implements AsyncDisposable {
   }
 }
 
-function warn(error: Error): void {
+/** Says what went wrong while a test cleaned up; what the test found matters more. */
+export function warn(error: Error): void {
   console.error(error.message);
 }

@@ -72,7 +72,7 @@ Deno.test("a volume with snapshots grows when its pods have ended, and the snaps
   await scene.wait("LVMVolume", volumeHandle, (now) => now?.status?.size === "80Mi", "has grown");
   await scene.pod({ name: "again", claims: [{ name: "data", path: "/data" }] });
   await scene.running("again");
-  const size = async () => Number(await scene.exec("again", "df -k /data | tail -1 | awk '{print $2}'"));
+  const size = async () => Number(await scene.exec("again", "df -kP /data | tail -1 | awk '{print $2}'"));
   assert(await size() > 66 << 10, `${await size()} KiB`);
   const { device } = (await snapshots.lv(id))!;
   assertEquals((await scene.onNode(`blockdev --getsize64 ${device}`)).trim(), `${64 << 20}`);
