@@ -26,6 +26,7 @@ import { type ContentSource, describeSource } from "./tags.ts";
 import { isThin, type ThinWish } from "./thin.ts";
 import { shareThin } from "./thin_volumes.ts";
 import { requireSatisfying, type Volume, type VolumeRequest } from "./volume.ts";
+import { writeOut } from "./write_out.ts";
 
 /** A request for a volume that is made from something. */
 export type CopyVolumeRequest = VolumeRequest & { readonly source: ContentSource };
@@ -181,6 +182,9 @@ export class Copies {
     this.#sharing.add(id);
     try {
       await onChoice(original.group);
+      if (request.source.of === "volume") {
+        await writeOut(this.#lvm.exec, original.lv, volumes.require(groups, request.source.id).tags.content);
+      }
       await shareThin({ lvm: this.#lvm, driver, gate: volumes.gate }, groups, original, request);
       const found = volumes.locate(await this.#lvm.reportOfChanges(), id);
       if (found.state === "present") this.#workOn(found.volume.lv.uuid).offset = original.lv.size;

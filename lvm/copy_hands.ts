@@ -30,6 +30,7 @@ import { isThin, poolOf } from "./thin.ts";
 import { thinSnapshotOptions } from "./thin_volumes.ts";
 import { doomedLvs, type Upkeep } from "./upkeep.ts";
 import type { Volumes } from "./volumes.ts";
+import { writeOut } from "./write_out.ts";
 
 /** What steps of copies work with. */
 export interface CopyHands {
@@ -136,7 +137,8 @@ async function cutOff(
   { lvm, driver, volumes }: CopyHands,
 ): Promise<void> {
   const { group, lv } = original;
-  const { tags: { erase } } = volumes.require(groups, ownedVolumeId(driver, lv.tags)!);
+  const { tags: { erase, content } } = volumes.require(groups, ownedVolumeId(driver, lv.tags)!);
+  await writeOut(lvm.exec, lv, content);
   const deleted = [...doomedLvs(driver, [group]), ...deadCuts(driver, groups)].map(({ lv }) => lv.name);
   const cut = (options: readonly string[]) =>
     lvm.change(group, [

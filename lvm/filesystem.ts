@@ -206,7 +206,7 @@ const TABLE: Readonly<Record<FilesystemType, Filesystem>> = {
       args: ["-q", "-U", uuid, ...options, device],
       mutates: true,
     }),
-    // its UUID in the superblock alone: -U would rewrite all metadata. A freeze commits, so a copy is at rest.
+    // its UUID in the superblock alone: -U would rewrite all metadata. What was written out before the cut is committed.
     identify: (device, uuid) => ({ program: "btrfstune", args: ["-M", uuid, device], mutates: true }),
     grow: ({ path }) => ({ program: "btrfs", args: ["filesystem", "resize", "max", path], mutates: true }),
   },

@@ -3,7 +3,7 @@
  *
  * A snapshot's LV is read-only and lives in the group of its origin. That of a thin volume is thin, in the same pool, and
  * outlives it; any other is a copy-on-write snapshot, which keeps its origin from deletion. LVM freezes a mounted
- * filesystem for the moment of the cut (lvcreate suspends the origin with its filesystem locked).
+ * filesystem for the moment of the cut (lvcreate suspends the origin with its filesystem locked), if it can.
  *
  * @module
  */
@@ -29,6 +29,7 @@ import { thinSnapshotOptions } from "./thin_volumes.ts";
 import { lostError, type RecordedLv } from "./volume_state.ts";
 import type { Volume } from "./volume.ts";
 import type { Volumes } from "./volumes.ts";
+import { writeOut } from "./write_out.ts";
 
 /** A snapshot that exists. */
 export interface Snapshot {
@@ -138,6 +139,7 @@ export class Snapshots {
       groups = await this.#lvm.report();
     }
     const volume = this.#volumes.require(groups, source);
+    await writeOut(this.#lvm.exec, volume.lv, volume.tags.content);
     if (isThin(volume.lv)) await this.#takeThin(groups, volume, id);
     else await this.#takeCow(volume, id, store);
     // its time of creation never changes for an id, so it is read back from LVM and not guessed

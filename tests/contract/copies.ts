@@ -54,12 +54,17 @@ export function copiesContract(host: Host): void {
       await Deno.writeTextFile(`${staged}/file`, "there").catch(() => {}); // nothing is mounted on a fake machine
       const requiredBytes = (mib + 16n) * MiB;
       const request = { ...sizes, parameters, capacityRange: { requiredBytes } };
-      const copy = await copied(bench, request, { volumeId });
+      let copy = "";
+      const commands = await bench.exec.during(async () => copy = await copied(bench, request, { volumeId }));
+      const writtenOut = commands.indexOf(`btrfs filesystem sync ${staged}`); // LVM freezes the others
+      const cut = commands.findIndex((command) => command.startsWith("lvm lvcreate --yes --snapshot"));
+      assert(fsType === "btrfs" ? writtenOut >= 0 && writtenOut < cut : writtenOut === -1, commands.join("\n"));
       const beside = await stageAt(bench, copy, "copy", capability);
       const uuids = (await Promise.all([volumeId, copy].map((id) => content(bench, id)))).map((tag) =>
         tag.split(":")[2]
       );
       assert(uuids.every((uuid) => uuid !== undefined) && uuids[0] !== uuids[1], String(uuids));
+      if (await isMounted(bench, beside)) assertEquals(await Deno.readTextFile(`${beside}/file`), "there");
       const { usage } = await bench.csi.node.nodeGetVolumeStats({ volumeId: copy, volumePath: beside });
       assert(usage[0]!.total > (mib - 16n) * MiB * 3n / 4n, `${usage[0]!.total}`);
       for (const [volume, path] of [[volumeId, staged], [copy, beside]] as const) {
@@ -144,6 +149,11 @@ let names = 0;
 
 /** What a volume is made from. */
 export type Source = { readonly snapshotId: string } | { readonly volumeId: string };
+
+/** Whether a filesystem is mounted at a path: on a fake machine, it is not. */
+export async function isMounted(bench: Bench, path: string): Promise<boolean> {
+  return (await Deno.stat(path)).dev !== (await Deno.stat(bench.folder)).dev;
+}
 
 /** Makes a volume from something, however long it takes, and answers its id. */
 export async function copied(bench: Bench, request: CreateRequest, source: Source): Promise<string> {

@@ -5,7 +5,7 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { content, copied, filled, from, isSame, lvOf, snapshot, stageAt } from "./copies.ts";
+import { content, copied, filled, from, isMounted, isSame, lvOf, snapshot, stageAt } from "./copies.ts";
 import {
   assertFails,
   type Bench,
@@ -166,11 +166,6 @@ export function thinCopyLivesContract(host: Host): void {
 /** A request for a thin volume in the first group. */
 function thin(bench: Bench, parameters: Record<string, string> = {}) {
   return { parameters: { volumeGroup: bench.groups[0], thinProvision: "yes", ...parameters } };
-}
-
-/** Whether a filesystem is mounted at a path: on a fake machine, it is not. */
-async function isMounted(bench: Bench, path: string): Promise<boolean> {
-  return (await Deno.stat(path)).dev !== (await Deno.stat(bench.folder)).dev;
 }
 
 /** The volume that an LV is, by its tags. */

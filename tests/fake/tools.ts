@@ -246,8 +246,15 @@ function e2fsck(machine: FakeMachine, args: readonly string[]): Output {
 }
 
 function btrfs(machine: FakeMachine, args: readonly string[]): Output {
+  if (args[1] === "sync") return syncMounted(machine, args);
   expectArgs(args, /^filesystem resize max \//);
   return growMounted(machine, args, "btrfs");
+}
+
+function syncMounted(machine: FakeMachine, args: readonly string[]): Output {
+  expectArgs(args, /^filesystem sync \//);
+  const mount = machine.mounts.findLast(({ target }) => target === args[2]);
+  return mount?.fsType === "btrfs" ? ok() : refuse(1, `ERROR: not a btrfs filesystem: ${args[2]}`);
 }
 
 function growMounted(machine: FakeMachine, args: readonly string[], type: string): Output {
