@@ -107,7 +107,7 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
     },
     onTrimUnsupported: (volume) => volumeAgent.trimUnsupported(volume),
   });
-  const { lvm, stores, trimmer, staging, locks, limiter, background } = machine;
+  const { lvm, stores, trimmer, staging, health, locks, limiter, background } = machine;
   followLimits(volumeObjects, { limiter, defaults });
 
   const nodeAgent = new NodeAgent({
@@ -159,7 +159,7 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
 
   const identity = identityHandlers({ driver, version: manifest.version, ready: lvmAnswers(lvm) });
   const labels = topologyLabels(flags, client);
-  const calls = nodeHandlers({ staging, nodeId: nodeName, mountRoots, locks, ...(labels && { labels }) });
+  const calls = nodeHandlers({ staging, health, nodeId: nodeName, mountRoots, locks, ...(labels && { labels }) });
   const server = await serve(socket, [
     bindService(Identity, identity, metrics.onAnswer),
     bindService(Node, calls, metrics.onAnswer),

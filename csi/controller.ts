@@ -9,7 +9,6 @@ import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { parseVolumeId, snapshotIdOf, volumeIdOf } from "../lvm/ids.ts";
 import { minimumBytes } from "../lvm/filesystem.ts";
 import { creationLocks, type Locks, snapshotLock, snapshottingLocks, volumeLock } from "../lvm/locks.ts";
-import type { Snapshot } from "../lvm/snapshots.ts";
 import type { ContentSource } from "../lvm/tags.ts";
 import type { VolumeRequest } from "../lvm/volume.ts";
 import { isUnsupported, requireCapabilities, requireCapability } from "./capability.ts";
@@ -20,6 +19,7 @@ import {
   type VolumeContentSource,
   type VolumeContentSourceSchema,
 } from "./csi_pb.ts";
+import { volumeHealthAnswer } from "./health.ts";
 import { page } from "./paging.ts";
 import {
   mkfsOptions,
@@ -39,7 +39,7 @@ import {
 } from "./request.ts";
 import type { Handlers } from "./service.ts";
 import { nodeChoice, nodeOf, topologyOf } from "./topology.ts";
-import type { SnapshotService, StoredVolume, VolumeService } from "./volume_service.ts";
+import type { SnapshotService, StoredSnapshot, StoredVolume, VolumeService } from "./volume_service.ts";
 
 /** What the Controller service needs. */
 export interface ControllerOptions {
@@ -61,6 +61,8 @@ const CAPABILITIES = [
   Rpc.GET_VOLUME,
   Rpc.MODIFY_VOLUME,
   Rpc.SINGLE_NODE_MULTI_WRITER,
+  Rpc.GET_VOLUME_HEALTH,
+  Rpc.LIST_VOLUME_HEALTH,
 ];
 
 /** What it can do beyond that with snapshots. */
@@ -136,6 +138,16 @@ export function controllerHandlers(options: ControllerOptions): Handlers<typeof 
       return { entries: items.map((volume) => ({ ...volumeAnswer(volume), status: {} })), nextToken };
     },
 
+    controllerGetVolumeHealth: async (request) => {
+      return { volumeHealth: volumeHealthAnswer(await volumes.health(requireVolumeId(request.volumeId))) };
+    },
+
+    controllerListVolumeHealth: async (request) => {
+      const all = await volumes.unhealthy();
+      const { items, nextToken } = page(all, ({ id }) => id, request.startingToken, request.maxEntries);
+      return { entries: items.map(volumeHealthAnswer), nextToken };
+    },
+
     getCapacity: async (request) => {
       const { groups, layout, type, thin } = parseVolumeParameters(request.parameters);
       const { volumeCapabilities } = request;
@@ -169,10 +181,11 @@ function snapshotHandlers(snapshots: SnapshotService, locks: Locks): Handlers<ty
       if (request.sourceVolumeId === "") throw invalid("source_volume_id: missing");
       const source = requireVolumeId(request.sourceVolumeId);
       const store = parseSnapshotParameters(request.parameters);
+      const nodes = nodeChoice(request.accessibilityRequirements);
       const snapshot = await locks.run(
         "snapshot",
         snapshottingLocks(id, source),
-        () => snapshots.create({ id, name, source, store }),
+        () => snapshots.create({ id, name, source, store }, nodes),
       );
       return { snapshot: snapshotAnswer(snapshot) };
     },
@@ -253,12 +266,13 @@ function sourceAnswer({ of, id }: ContentSource): MessageInitShape<typeof Volume
   };
 }
 
-function snapshotAnswer(snapshot: Snapshot) {
+function snapshotAnswer(snapshot: StoredSnapshot) {
   return {
     snapshotId: snapshot.id,
     sourceVolumeId: snapshot.source,
     sizeBytes: snapshot.size,
     creationTime: timestampFromMs(snapshot.createdAt * 1000),
     readyToUse: snapshot.ready,
+    accessibleTopology: [topologyOf(snapshot.nodeId)],
   };
 }

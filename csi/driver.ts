@@ -17,7 +17,7 @@ import type { StorePolicy } from "../lvm/store_growth.ts";
 import { controllerHandlers } from "./controller.ts";
 import { Controller, Identity, Node } from "./csi_pb.ts";
 import { identityHandlers } from "./identity.ts";
-import { localVolumes } from "./local_volumes.ts";
+import { localSnapshots, localVolumes } from "./local_volumes.ts";
 import { type Background, type MachineOptions, openMachine, type ThinOptions } from "./machine.ts";
 import { nodeHandlers } from "./node.ts";
 import { serve } from "./server.ts";
@@ -83,7 +83,7 @@ export function standaloneServices(
 ): Services {
   const { driver, version, nodeId, mountRoots, cgroupRoot } = options;
   const limiting = { cgroupRoot, onChange: logLimits };
-  const { lvm, volumes, snapshots, staging, copies, limiter, background, locks } = openMachine({
+  const { lvm, volumes, snapshots, staging, health, copies, limiter, background, locks } = openMachine({
     ...options,
     limiting,
   });
@@ -94,11 +94,11 @@ export function standaloneServices(
   return {
     identity: identityHandlers({ driver, version, ready: lvmAnswers(lvm) }),
     controller: controllerHandlers({
-      volumes: localVolumes({ volumes, copies, limiter, nodeId }),
-      snapshots,
+      volumes: localVolumes({ volumes, copies, limiter, health, nodeId }),
+      snapshots: localSnapshots(snapshots, nodeId),
       locks,
     }),
-    node: nodeHandlers({ staging, nodeId, mountRoots, locks }),
+    node: nodeHandlers({ staging, health, nodeId, mountRoots, locks }),
     background: { ...background, start },
   };
 }

@@ -31,6 +31,7 @@ export function identityHandlers(options: IdentityOptions): Handlers<typeof Iden
         capabilities: [
           { type: { case: "service", value: { type: Service.CONTROLLER_SERVICE } } },
           { type: { case: "service", value: { type: Service.VOLUME_ACCESSIBILITY_CONSTRAINTS } } },
+          { type: { case: "service", value: { type: Service.SNAPSHOT_ACCESSIBILITY_CONSTRAINTS } } },
           { type: { case: "volumeExpansion", value: { type: Expansion.ONLINE } } },
         ],
       }),

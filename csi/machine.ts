@@ -8,6 +8,7 @@ import { getLogger } from "@logtape/logtape";
 import { Copies, type CopiesOptions } from "../lvm/copies.ts";
 import type { Exec } from "../lvm/exec.ts";
 import type { GroupMatcher } from "../lvm/groups.ts";
+import { HealthCheck } from "../lvm/health_check.ts";
 import type { SnapshotId, VolumeId } from "../lvm/ids.ts";
 import { IoLimiter, type LimitingOptions } from "../lvm/io_limiter.ts";
 import { Locks } from "../lvm/locks.ts";
@@ -89,6 +90,8 @@ export interface Machine {
   readonly snapshots: Snapshots;
   /** The volumes in use. */
   readonly staging: Staging;
+  /** Looks at the health of all that. */
+  readonly health: HealthCheck;
   /** Fills volumes that are made from others. */
   readonly copies: Copies;
   /** What holds pods to the limits of their volumes. */
@@ -141,8 +144,9 @@ export function openMachine(options: MachineOptions): Machine {
   });
   const limiter = new IoLimiter({ ...options.limiting, lvm, volumes, onError: warnOf("applying limits") });
   const staging = new Staging({ lvm, volumes, mountRoots, limiter, trimmer });
+  const health = new HealthCheck({ lvm, volumes, snapshots });
   const background = backgroundOf(upkeep, [limiter, copies, stores, monitor, trimmer]);
-  return { lvm, volumes, snapshots, staging, copies, limiter, monitor, stores, trimmer, background, locks };
+  return { lvm, volumes, snapshots, staging, health, copies, limiter, monitor, stores, trimmer, background, locks };
 }
 
 /** How pools are watched, and what is logged of it. */

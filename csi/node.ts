@@ -5,12 +5,14 @@
  */
 
 import { StorageError } from "../lvm/error.ts";
+import type { HealthCheck } from "../lvm/health_check.ts";
 import { type Locks, volumeLock } from "../lvm/locks.ts";
 import type { VolumeId } from "../lvm/ids.ts";
 import type { Staging, Stats } from "../lvm/staging.ts";
 import { type Capability, requireCapability } from "./capability.ts";
 import { type Node, NodeServiceCapability_RPC_Type as Rpc, VolumeUsage_Unit as Unit } from "./csi_pb.ts";
-import { invalid, requireMountPath, requireVolumeAt, requireVolumeId, sizeRange } from "./request.ts";
+import { storageHealthAnswer, volumeHealthAnswer } from "./health.ts";
+import { invalid, requireMountPath, requirePath, requireVolumeAt, requireVolumeId, sizeRange } from "./request.ts";
 import type { Handlers } from "./service.ts";
 import { topologyOf } from "./topology.ts";
 
@@ -18,6 +20,8 @@ import { topologyOf } from "./topology.ts";
 export interface NodeOptions {
   /** The volumes in use on this machine. */
   readonly staging: Staging;
+  /** Looks at their health. */
+  readonly health: HealthCheck;
   /** The name of this node. */
   readonly nodeId: string;
   /** Further labels for this node's topology, by which an orchestrator can choose among nodes; none by default. */
@@ -33,6 +37,8 @@ const CAPABILITIES = [
   Rpc.GET_VOLUME_STATS,
   Rpc.EXPAND_VOLUME,
   Rpc.SINGLE_NODE_MULTI_WRITER,
+  Rpc.GET_VOLUME_HEALTH,
+  Rpc.GET_STORAGE_HEALTH,
 ];
 
 /** By what kubelet says that a volume is written into its pod, where podInfoOnMount is set (Kubernetes, pkg/volume/csi). */
@@ -47,7 +53,7 @@ const NOT_INLINE =
  * even for a volume that does not exist.
  */
 export function nodeHandlers(options: NodeOptions): Handlers<typeof Node> {
-  const { staging, nodeId, labels, mountRoots, locks } = options;
+  const { staging, health, nodeId, labels, mountRoots, locks } = options;
   const alone = <T>(operation: string, id: VolumeId, body: () => Promise<T>): Promise<T> =>
     locks.run(operation, [volumeLock(id)], body);
 
@@ -98,6 +104,16 @@ export function nodeHandlers(options: NodeOptions): Handlers<typeof Node> {
       const { id, path } = requireVolumeAt(request.volumeId, request.volumePath);
       return { usage: usage(await staging.stats(id, path)) };
     },
+
+    nodeGetVolumeHealth: async (request) => {
+      const { volumePublishPath, stagingTargetPath } = request;
+      // wherever it is, its health is the same: the paths are only looked at for being such
+      if (volumePublishPath !== "") requirePath("volume_publish_path", volumePublishPath);
+      if (stagingTargetPath !== "") requirePath("staging_target_path", stagingTargetPath);
+      return { volumeHealth: volumeHealthAnswer(await health.volume(requireVolumeId(request.volumeId))) };
+    },
+
+    nodeGetStorageHealth: async () => storageHealthAnswer(await health.storage()),
 
     nodeExpandVolume: async (request) => {
       const { required } = sizeRange(request.capacityRange, 0n);

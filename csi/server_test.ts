@@ -62,9 +62,9 @@ Deno.test("Identity tells the name, the capabilities, and whether LVM answers", 
   await using here = await bench();
   const { identity, controller, node } = here.bench.csi;
   assertEquals((await identity.probe()).ready, true);
-  assertEquals((await identity.getPluginCapabilities()).capabilities.length, 3);
-  assertEquals((await controller.controllerGetCapabilities()).capabilities.length, 11);
-  assertEquals((await node.nodeGetCapabilities()).capabilities.length, 4);
+  assertEquals((await identity.getPluginCapabilities()).capabilities.length, 4);
+  assertEquals((await controller.controllerGetCapabilities()).capabilities.length, 13);
+  assertEquals((await node.nodeGetCapabilities()).capabilities.length, 6);
   const info = await node.nodeGetInfo();
   assertEquals([info.nodeId, info.accessibleTopology?.segments], ["node-1", {
     "topology.lvm.denolith.dev/node": "node-1",

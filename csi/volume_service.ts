@@ -7,6 +7,7 @@
 
 import type { FilesystemType } from "../lvm/filesystem.ts";
 import type { GroupCapacity } from "../lvm/groups.ts";
+import type { VolumeHealth } from "../lvm/health.ts";
 import type { IoLimits } from "../lvm/io_limits.ts";
 import type { SnapshotId, VolumeId } from "../lvm/ids.ts";
 import type { SizeRange } from "../lvm/size.ts";
@@ -28,7 +29,7 @@ export interface StoredVolume {
   readonly source?: ContentSource;
 }
 
-/** Where a new volume may be. */
+/** Where a new volume or snapshot may be. */
 export interface NodeChoice {
   /** The nodes that it may be on; without them, any. */
   readonly allowed?: readonly string[];
@@ -50,18 +51,28 @@ export interface VolumeService {
   get(id: VolumeId): Promise<StoredVolume>;
   /** All volumes, in the order of their ids. */
   list(): Promise<StoredVolume[]>;
+  /** The health of the volume. That it is Lost is its health, and no failure. */
+  health(id: VolumeId): Promise<VolumeHealth>;
+  /** The health of all volumes with which something is wrong, in the order of their ids. */
+  unhealthy(): Promise<VolumeHealth[]>;
   /** What groups could still take of such volumes, on the node or, without one, on all of them. */
   capacity(wanted: CapacityRequest, nodeId?: string): Promise<GroupCapacity>;
+}
+
+/** A snapshot that exists, and where. */
+export interface StoredSnapshot extends Snapshot {
+  /** The node that it is on, and that volumes made from it are made on. */
+  readonly nodeId: string;
 }
 
 /** The snapshots. Each call fails with a `StorageError` whose kind says which status it is answered with. */
 export interface SnapshotService {
   /** Takes the snapshot that was asked for by the name, unless it exists. */
-  create(request: SnapshotRequest & { readonly name: string }): Promise<Snapshot>;
+  create(request: SnapshotRequest & { readonly name: string }, nodes: NodeChoice): Promise<StoredSnapshot>;
   /** Deletes the snapshot; one that does not exist is deleted already. */
   delete(id: SnapshotId): Promise<void>;
   /** The snapshot. */
-  get(id: SnapshotId): Promise<Snapshot>;
+  get(id: SnapshotId): Promise<StoredSnapshot>;
   /** All snapshots, in the order of their ids. */
-  list(): Promise<Snapshot[]>;
+  list(): Promise<StoredSnapshot[]>;
 }

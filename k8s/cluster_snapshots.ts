@@ -12,6 +12,7 @@ import type { ApiClient } from "./client.ts";
 import type { Informer } from "./informer.ts";
 import { LVM_SNAPSHOT_FINALIZER, type LvmNode, type LvmSnapshot } from "./lvm_objects.ts";
 import { isDeleting, NodeObjects } from "./node_objects.ts";
+import type { NodeChoice } from "./placement.ts";
 import { lvmSnapshotFor, type NamedSnapshotRequest, snapshotOf } from "./snapshot_spec.ts";
 
 /** What {@linkcode ClusterSnapshots} needs. */
@@ -31,6 +32,12 @@ export interface ClusterSnapshotsOptions {
   };
   /** How long a call waits for a node, in milliseconds. */
   readonly waitMs: number;
+}
+
+/** A snapshot that was taken, and where. */
+export interface ClusterSnapshot extends Snapshot {
+  /** The node that it is on. */
+  readonly nodeId: string;
 }
 
 /** The snapshots of one driver in the cluster. */
@@ -58,18 +65,19 @@ export class ClusterSnapshots {
    * this fails; while that is in doubt, it fails with `Unavailable`.
    *
    * @throws {StorageError} what the node said, such as `NoSpace`; `AlreadyExists` when it exists of another volume; `NotFound`
-   * or `Lost` for the volume; `Unavailable`.
+   * or `Lost` for the volume; `NoSpace` when it is on none of the nodes that are allowed; `Unavailable`.
    */
-  async create(request: NamedSnapshotRequest): Promise<Snapshot> {
-    let object = this.#snapshots.get(request.id) ?? await this.#write(request);
+  async create(request: NamedSnapshotRequest, { allowed }: Pick<NodeChoice, "allowed"> = {}): Promise<ClusterSnapshot> {
+    let object = this.#snapshots.get(request.id) ?? await this.#write(request, allowed);
     this.#objects.requireOurs(object);
+    requireNode(request, object.spec.nodeName, allowed);
     if (isDeleting(object) || (snapshotOf(object) === undefined && object.status?.state === "Failed")) {
       await this.#objects.undo(object); // what an earlier try left
-      object = await this.#write(request);
+      object = await this.#write(request, allowed);
     }
     requireSource({ source: object.spec.sourceVolume as VolumeId }, request.source);
     const made = await this.#objects.settled("creating", object);
-    const snapshot = snapshotOf(made);
+    const snapshot = stored(made);
     if (snapshot !== undefined && made.status?.state !== "Lost") return snapshot;
     const refusal = refusalOf(made);
     if (made.status?.lvUUID === undefined) await this.#objects.undo(made);
@@ -90,9 +98,9 @@ export class ClusterSnapshots {
   }
 
   /** The snapshot. @throws {StorageError} `NotFound` or `Lost`. */
-  async get(id: SnapshotId): Promise<Snapshot> {
+  async get(id: SnapshotId): Promise<ClusterSnapshot> {
     const object = await this.#objects.find(id);
-    const snapshot = object === undefined || isDeleting(object) ? undefined : snapshotOf(object);
+    const snapshot = object === undefined || isDeleting(object) ? undefined : stored(object);
     if (object === undefined || snapshot === undefined || !this.#objects.isOurs(object)) {
       throw new StorageError(
         "NotFound",
@@ -104,19 +112,35 @@ export class ClusterSnapshots {
   }
 
   /** All snapshots that were taken, in the order of their ids; those that are Lost are not ready. */
-  list(): Promise<Snapshot[]> {
+  list(): Promise<ClusterSnapshot[]> {
     const ours = this.#snapshots.list().filter((object) => this.#objects.isOurs(object) && !isDeleting(object));
-    const taken = ours.map(snapshotOf).filter((snapshot) => snapshot !== undefined);
+    const taken = ours.map(stored).filter((snapshot) => snapshot !== undefined);
     return Promise.resolve(taken.sort((a, b) => a.id < b.id ? -1 : 1));
   }
 
   /** Writes the object, or answers the one that is there. Where nobody could take the snapshot, nothing is written. */
-  async #write(request: NamedSnapshotRequest): Promise<LvmSnapshot> {
+  async #write(request: NamedSnapshotRequest, allowed: NodeChoice["allowed"]): Promise<LvmSnapshot> {
     const { nodeId: nodeName } = await this.#volumes.get(request.source);
+    requireNode(request, nodeName, allowed);
     const object = lvmSnapshotFor(request, { driver: this.#driver, nodeName });
     if (!this.#objects.hasAgent(nodeName)) throw this.#objects.notAnswered("creating", object);
     return await this.#objects.write(object);
   }
+}
+
+function stored(object: LvmSnapshot): ClusterSnapshot | undefined {
+  const snapshot = snapshotOf(object);
+  return snapshot && { ...snapshot, nodeId: object.spec.nodeName };
+}
+
+/** Makes sure that the node of a snapshot is among those that are allowed. @throws {StorageError} `NoSpace`. */
+function requireNode({ id, source }: NamedSnapshotRequest, nodeName: string, allowed: NodeChoice["allowed"]): void {
+  if (allowed?.includes(nodeName) ?? true) return;
+  throw new StorageError(
+    "NoSpace",
+    `creating snapshot ${id} of volume ${source}: that is on node ${nodeName}, and what is made from the snapshot is made ` +
+      `there; asked for is ${allowed!.join(" or ")}`,
+  );
 }
 
 function refusalOf({ status }: LvmSnapshot): StorageError {

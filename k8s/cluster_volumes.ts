@@ -8,6 +8,7 @@ import { copyRange, type SourceFacts } from "../lvm/copy_source.ts";
 import { type ErrorKind, StorageError } from "../lvm/error.ts";
 import type { FilesystemType } from "../lvm/filesystem.ts";
 import type { GroupCapacity } from "../lvm/groups.ts";
+import type { VolumeHealth } from "../lvm/health.ts";
 import { type IoLimits, isLimited } from "../lvm/io_limits.ts";
 import type { VolumeId } from "../lvm/ids.ts";
 import { formatBytes, formatQuantity, type SizeRange } from "../lvm/size.ts";
@@ -20,6 +21,7 @@ import { isDeleting, NodeObjects, unavailable } from "./node_objects.ts";
 import { chooseNode, nodeCapacity, type NodeChoice } from "./placement.ts";
 import { type ParseGroups, Rooms } from "./rooms.ts";
 import { keepsSource, snapshotOf } from "./snapshot_spec.ts";
+import { volumeHealthOf } from "./volume_health.ts";
 import {
   actualSize,
   ioLimitsPatch,
@@ -191,19 +193,27 @@ export class ClusterVolumes {
     if (object?.status?.state === "Lost") {
       throw new StorageError("Lost", object.status.error?.message ?? `volume ${id} is Lost`);
     }
-    if (object === undefined || isDeleting(object) || !isMade(object)) {
-      throw new StorageError("NotFound", `looking for volume ${id}: there is no LVMVolume of that name that is Ready`);
-    }
-    this.#objects.requireOurs(object);
-    return stored(object);
+    return stored(this.#requireMade(id, object));
   }
 
   /** All volumes that were made, in the order of their ids. */
   list(): Promise<ClusterVolume[]> {
-    const ours = this.#volumes.list().filter((object) =>
-      this.#objects.isOurs(object) && isMade(object) && !isDeleting(object)
-    );
-    return Promise.resolve(ours.map(stored).sort((a, b) => a.id < b.id ? -1 : 1));
+    return Promise.resolve(this.#made().map(stored));
+  }
+
+  /**
+   * The health of the volume, as its node has told it. That it is Lost is its health, and no failure.
+   *
+   * @throws {StorageError} `NotFound`.
+   */
+  async health(id: VolumeId): Promise<VolumeHealth> {
+    return this.#healthOf(this.#requireMade(id, await this.#objects.find(id)));
+  }
+
+  /** The health of all volumes with which something is wrong, in the order of their ids. */
+  unhealthy(): Promise<VolumeHealth[]> {
+    const all = this.#made().map((object) => this.#healthOf(object));
+    return Promise.resolve(all.filter(({ problems }) => problems.length > 0));
   }
 
   /** What groups could still take of such volumes, on the node or, without one, on all of them. */
@@ -227,6 +237,27 @@ export class ClusterVolumes {
       kind,
       `${doing}: volume ${names} is being made from it; wait until that is done, or delete that`,
     );
+  }
+
+  #healthOf(object: LvmVolume): VolumeHealth {
+    return volumeHealthOf(object, this.#objects.hasAgent(object.spec.nodeName));
+  }
+
+  /** The objects of all volumes that were made, in the order of their names. */
+  #made(): LvmVolume[] {
+    const ours = this.#volumes.list().filter((object) =>
+      this.#objects.isOurs(object) && isMade(object) && !isDeleting(object)
+    );
+    return ours.sort((a, b) => a.metadata.name < b.metadata.name ? -1 : 1);
+  }
+
+  /** The object, if it is one of a volume that was made. @throws {StorageError} `NotFound`. */
+  #requireMade(id: VolumeId, object: LvmVolume | undefined): LvmVolume {
+    if (object === undefined || isDeleting(object) || !isMade(object)) {
+      throw new StorageError("NotFound", `looking for volume ${id}: there is no LVMVolume of that name that is Ready`);
+    }
+    this.#objects.requireOurs(object);
+    return object;
   }
 
   /** What is told of a volume that its node has not finished: if it is being filled, how far that is. */

@@ -5,7 +5,7 @@
  */
 
 import type { StorageError } from "../lvm/error.ts";
-import { usable } from "../lvm/groups.ts";
+import { groupProblem } from "../lvm/health.ts";
 import type { VolumeGroup } from "../lvm/report.ts";
 import { type Condition, type NodeMade, type NodeMadeStatus, withCondition } from "./lvm_objects.ts";
 
@@ -50,11 +50,9 @@ export function failedStatus<S extends NodeMadeStatus>(object: NodeMade<S>, erro
 
 /** Whether a volume group is fit for use. */
 export function groupHealth(group: VolumeGroup): Finding {
-  if (usable(group)) {
-    return { status: "True", reason: "DisksThere", message: `volume group ${group.name} has all its disks` };
-  }
-  const message = `volume group ${group.name} does not answer, is read-only or has ${group.missingPvs} disks missing`;
-  return { status: "False", reason: "DisksMissing", message };
+  const problem = groupProblem(group);
+  if (problem !== undefined) return { status: "False", ...problem };
+  return { status: "True", reason: "DisksThere", message: `volume group ${group.name} has all its disks` };
 }
 
 /** The conditions of an object with those findings, by their types, about its present generation. */

@@ -4,11 +4,11 @@
  * @module
  */
 
+import { diskProblem, poolProblem } from "../lvm/health.ts";
 import { redundancyOf } from "../lvm/redundancy.ts";
 import type { LogicalVolume, VolumeGroup } from "../lvm/report.ts";
 import { formatQuantity } from "../lvm/size.ts";
 import type { LimitsState } from "../lvm/io_limiter.ts";
-import { describePool, fillingOf, isBeingWiped, poolOf } from "../lvm/thin.ts";
 import type { Volume } from "../lvm/volume.ts";
 import type { Condition, LvmVolume, LvmVolumeStatus } from "./lvm_objects.ts";
 import { conditionsOf, type Finding, groupHealth } from "./object_status.ts";
@@ -17,18 +17,17 @@ import { wantedRange } from "./volume_spec.ts";
 /** The condition which says whether the volume's limits hold for the pods that have it; absent while none has. */
 export const LIMITS_CONDITION = "IOLimited";
 
+/** The type of the condition that says whether a volume, and what it is in, is fit for use. */
+export const HEALTHY = "Healthy";
+
 /** The type of the condition that says whether a volume would survive the loss of a disk. */
 export const REDUNDANT = "Redundant";
 
-/** Whether a volume, its group and its thin pool, if it is in one, are fit for use. */
+/** Whether a volume, its group and its thin pool, if it is in one, are fit for use. Its copies have a condition of their own. */
 function volumeHealth(lv: LogicalVolume, group: VolumeGroup): Finding {
-  const pool = poolOf(group, lv.pool);
-  const filling = pool === undefined || isBeingWiped(group, pool) ? "Roomy" : fillingOf(pool);
-  if (filling === "Roomy") return groupHealth(group);
-  const message = filling === "Full"
-    ? "what is written to the volume waits, and then fails"
-    : "when it is full, what is written to the volume waits, and then fails";
-  return { status: "False", reason: `Pool${filling}`, message: `${describePool(group, pool!)}: ${message}` };
+  const disk = diskProblem(lv, group);
+  const problem = disk?.reason === "Partial" ? disk : poolProblem(lv, group);
+  return problem === undefined ? groupHealth(group) : { status: "False", ...problem };
 }
 
 /**
@@ -56,7 +55,7 @@ export function madeStatus(
     ...(refused ? { error: status.error! } : {}),
     conditions: limitsConditions(object, limits, {
       Ready: { status: "True", reason: "Made", message: "its logical volume is there" },
-      Healthy: volumeHealth(lv, group),
+      [HEALTHY]: volumeHealth(lv, group),
       ...redundancyHealth(lv, group),
     }),
   };
@@ -66,12 +65,12 @@ export function madeStatus(
 function redundancyHealth(lv: LogicalVolume, group: VolumeGroup): Readonly<Record<string, Finding>> {
   const redundancy = redundancyOf(lv, group);
   if (redundancy === undefined) return {};
-  const { state, redundant, message, remedy } = redundancy;
+  const { state, redundant, message } = redundancy;
   return {
     [REDUNDANT]: {
       status: redundant ? "True" : "False",
       reason: state,
-      message: remedy === undefined ? message : `${message}. ${remedy}`,
+      message: diskProblem(lv, group)?.message ?? message,
     },
   };
 }

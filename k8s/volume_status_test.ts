@@ -52,10 +52,10 @@ Deno.test("madeStatus() tells where the LV is, and that its group is whole", asy
   assertEquals(conditionsOf(madeStatus(object(30n * MiB), there)), ["Healthy True DisksThere", "Ready True Made"]);
 });
 
-Deno.test("madeStatus() of a group without all its disks is Ready, and not Healthy", async () => {
+Deno.test("madeStatus() on a disk that is missing is Ready, and not Healthy", async () => {
   const status = madeStatus(object(30n * MiB), await volume(1));
-  assertEquals(conditionsOf(status), ["Healthy False DisksMissing", "Ready True Made"]);
-  assert(status.conditions![0]!.message.includes("1 disks missing"), status.conditions![0]!.message);
+  assertEquals(conditionsOf(status), ["Healthy False Partial", "Ready True Made"]);
+  assert(status.conditions![0]!.message.includes("that it is on is missing"), status.conditions![0]!.message);
 });
 
 Deno.test("madeStatus() keeps the error of a growth until the size is there, or another one is wanted", async () => {

@@ -23,6 +23,11 @@ export interface Mount {
   readonly root: string;
   /** Whether this mount, whatever others of the filesystem are, is read-only. */
   readonly readOnly: boolean;
+  /**
+   * Whether the filesystem itself takes writes. After an error, the kernel makes one read-only without touching the flags of
+   * its mounts (ext4(5), `errors=remount-ro`; btrfs likewise).
+   */
+  readonly takesWrites: boolean;
   /** The device number of the filesystem; for btrfs, one of its own. */
   readonly deviceNumber: string;
 }
@@ -39,10 +44,13 @@ const LIST_MOUNTS: Command = {
     "--kernel",
     "--canonicalize",
     "--output",
-    "TARGET,SOURCE,FSTYPE,FSROOT,VFS-OPTIONS,MAJ:MIN",
+    "TARGET,SOURCE,FSTYPE,FSROOT,VFS-OPTIONS,FS-OPTIONS,MAJ:MIN",
   ],
   mutates: false,
 };
+
+/** What the options of a filesystem say when it takes no writes: ext4 of Linux 6.15 and later has words for why. */
+const NO_WRITES = ["ro", "emergency_ro", "shutdown"];
 
 /**
  * All mounts, in the order in which they were made.
@@ -59,6 +67,7 @@ export async function readMounts(exec: Exec): Promise<Mount[]> {
       fsType: text(mount.fstype),
       root: text(mount.fsroot),
       readOnly: text(mount["vfs-options"]).split(",").includes("ro"),
+      takesWrites: !text(mount["fs-options"] ?? "").split(",").some((option) => NO_WRITES.includes(option)),
       deviceNumber: text(mount["maj:min"]),
     };
   });

@@ -18,13 +18,12 @@ import {
   type Stray,
   takeInventory,
 } from "./inventory.ts";
+import { diskProblem, mountProblem } from "./health.ts";
 import type { CopyProgress } from "./copies.ts";
 import type { IoRates } from "./io_limits.ts";
 import { describeLayoutOf } from "./layout.ts";
 import { deviceMounts, filesystemMounts, type Mount, readMounts, readUsages, type Usage } from "./mounts.ts";
 import { type PoolStatus, poolStatus } from "./pool_status.ts";
-import { redundancyOf } from "./redundancy.ts";
-import type { LogicalVolume, VolumeGroup } from "./report.ts";
 import type { LocatedSnapshot } from "./snapshots.ts";
 import { readSurvey, type SurveyedGroup } from "./survey.ts";
 import { ownersOf } from "./tags.ts";
@@ -254,11 +253,13 @@ function volumeStatus(
 ): VolumeStatus {
   const mounted = [...filesystemMounts(mounts, lv), ...deviceMounts(mounts, lv)];
   const usage = mounted.map(({ target }) => usages.get(target)).find((each) => each !== undefined);
-  const damage = damageOf(lv, group);
-  const all = [...(damage === undefined ? [] : [damage.problem]), ...problems];
+  const damage = diskProblem(lv, group);
+  const state = damage && DAMAGED[damage.reason];
+  const found = [damage, mountProblem(lv, mounts)].filter((problem) => problem !== undefined);
+  const all = [...found.map(({ message }) => message), ...problems];
   return {
     id,
-    state: damage !== undefined && damage.state !== "Ready" ? damage.state : copied === undefined ? "Ready" : "Copying",
+    state: state ?? (copied === undefined ? "Ready" : "Copying"),
     ...{ group: group.name, lv: lv.name, size },
     layout: describeLayoutOf(lv),
     content: content.state === "raw" ? "block" : content.type,
@@ -272,21 +273,15 @@ function volumeStatus(
   };
 }
 
-/** The state of a volume that is not as it should be, and what is wrong with it. */
-function damageOf(
-  lv: LogicalVolume,
-  group: VolumeGroup,
-): Required<Pick<VolumeStatus, "state" | "problem">> | undefined {
-  const redundancy = redundancyOf(lv, group);
-  if (redundancy === undefined || redundancy.state === "Broken") {
-    if (lv.health !== "partial") return undefined;
-    return { state: "Partial", problem: `a disk of volume group ${group.name} that it is on is missing` };
-  }
-  const { state, redundant, message, remedy } = redundancy;
-  if (state === "InSync") return undefined;
-  const problem = remedy === undefined ? message : `${message}. ${remedy}`;
-  return { state: state === "Rebuilding" ? state : redundant ? "Ready" : "Degraded", problem };
-}
+/** The states of volumes on disks that are not as they should be; those that are not here have nothing to fear. */
+const DAMAGED: Partial<Record<NonNullable<ReturnType<typeof diskProblem>>["reason"], VolumeStateName>> = {
+  Partial: "Partial",
+  Broken: "Partial",
+  Degraded: "Degraded",
+  RefreshNeeded: "Degraded",
+  SharedDisk: "Degraded",
+  Rebuilding: "Rebuilding",
+};
 
 function lostStatus({ id, groupName, error }: LostVolume): VolumeStatus {
   return { id, state: "Lost", group: groupName, mounts: [], problem: error.message };

@@ -391,10 +391,20 @@ Deno.test("readStatus() says of pools in words what is wrong, and so of their vo
       /^nearly full, and volume group data has no room /,
       undefined,
     ],
-    ["Full", ({ pool }) => pool.thinPool.dataPercent = 100, /^full: .* fails; .*lvextend/, /data_thinpool is full/],
-    ["Full", ({ pool }) => pool.thinPool.metadataPercent = 100, /^full: /, /data_thinpool is full/],
-    ["Damaged", ({ pool }) => pool.thinPool.health = "failed", /lvconvert --repair data\/data_th/, /pool is damaged/],
-    ["Damaged", ({ pool }) => Object.assign(pool.thinPool, { needsCheck: true }), /checked/, /pool is damaged/],
+    ["Full", ({ pool }) => pool.thinPool.dataPercent = 100, /^full: .* fails; .*lvextend/, /data_thinpool .* fails$/],
+    ["Full", ({ pool }) => pool.thinPool.metadataPercent = 100, /^full: /, /data_thinpool .* fails$/],
+    [
+      "Damaged",
+      ({ pool }) => pool.thinPool.health = "failed",
+      /lvconvert --repair data\/data_th/,
+      /is failed: .* fails$/,
+    ],
+    [
+      "Damaged",
+      ({ pool }) => Object.assign(pool.thinPool, { needsCheck: true }),
+      /checked/,
+      /check of its metadata: .* fails$/,
+    ],
     [
       "Erasing",
       ({ thin }) => {

@@ -5,6 +5,7 @@
  */
 
 import type { CopyProgress } from "./copies.ts";
+import { poolProblem } from "./health.ts";
 import type { Inventory } from "./inventory.ts";
 import { type IoLimits, type IoRates, isLimited, ratesFor } from "./io_limits.ts";
 import { poolState, type PoolStateName } from "./pool_status.ts";
@@ -48,9 +49,7 @@ export function volumeFacts(volume: Volume, { volumes, snapshots }: Inventory, t
   const limits = told?.limits ?? tags.limits ?? {};
   const copy = tags.copied === undefined ? undefined : told?.copy ?? recordedCopy(volume, { volumes, snapshots });
   const problems = [
-    ...(state === "Full" || state === "Damaged"
-      ? [`thin pool ${group.name}/${lv.pool} is ${state.toLowerCase()}: what is written to the volume fails`]
-      : []),
+    ...(state === "Full" || state === "Damaged" ? [poolProblem(lv, group)!.message] : []),
     ...(copy === undefined ? [] : [describeCopy(volume, copy, told?.copy === undefined)]),
     ...(told?.unlimited === undefined ? [] : [`its limits do not hold: ${told.unlimited}`]),
   ];

@@ -7,6 +7,7 @@
 import { copiesContract } from "./copies.ts";
 import { thinCopiesContract } from "./copies_thin.ts";
 import { erasureContract } from "./erasure.ts";
+import { healthContract } from "./health.ts";
 import { hostileContract } from "./hostile.ts";
 import type { Host } from "./host.ts";
 import { limitsContract, standaloneLimitsContract } from "./limits.ts";
@@ -37,5 +38,6 @@ export function livesContract(host: Host): void {
   limitsContract(host);
   standaloneLimitsContract(host);
   safetyContract(host);
+  healthContract(host);
   hostileContract(host);
 }

@@ -22,11 +22,11 @@ const serveCluster: Serve = async (exec, _groups, folder) => {
   const mountRoots = [folder];
   const cluster = await FakeCluster.start({ [NODE]: exec }, { mountRoots, cgroupRoot: `${folder}/cgroup` });
   const { volumes, snapshots } = cluster;
-  const { machine: { staging, locks, background } } = cluster.agent(NODE);
+  const { machine: { staging, health, locks, background } } = cluster.agent(NODE);
   const server = await serve(`${folder}/csi.sock`, [
     bindService(Identity, identityHandlers({ driver: DRIVER, version: "0", ready: () => Promise.resolve(true) })),
     bindService(Controller, controllerHandlers({ volumes, snapshots, locks: new Locks() })),
-    bindService(Node, nodeHandlers({ staging, nodeId: NODE, mountRoots, locks })),
+    bindService(Node, nodeHandlers({ staging, health, nodeId: NODE, mountRoots, locks })),
   ]);
   return {
     socketPath: server.path,

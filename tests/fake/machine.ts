@@ -207,6 +207,8 @@ export interface FakeMount {
   fsType: string;
   root: string;
   readOnly: boolean;
+  /** Whether the kernel has made the filesystem read-only after an error. */
+  stopped?: boolean;
   deviceNumber: string;
   lv?: FakeLv;
 }

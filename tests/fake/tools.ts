@@ -50,7 +50,10 @@ export const TOOLS: Tools = {
 };
 
 function findmnt(machine: FakeMachine, args: readonly string[]): Output {
-  expectArgs(args, /^--json --list --kernel --canonicalize --output TARGET,SOURCE,FSTYPE,FSROOT,VFS-OPTIONS,MAJ:MIN$/);
+  expectArgs(
+    args,
+    /^--json --list --kernel --canonicalize --output TARGET,SOURCE,FSTYPE,FSROOT,VFS-OPTIONS,FS-OPTIONS,MAJ:MIN$/,
+  );
   return ok(JSON.stringify({
     filesystems: machine.mounts.map((mount) => ({
       target: mount.target,
@@ -58,6 +61,7 @@ function findmnt(machine: FakeMachine, args: readonly string[]): Output {
       fstype: mount.fsType,
       fsroot: mount.root,
       "vfs-options": mount.readOnly ? "ro,relatime" : "rw,relatime",
+      "fs-options": mount.stopped ? "ro" : "rw",
       "maj:min": mount.deviceNumber,
     })),
   }));

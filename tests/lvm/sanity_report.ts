@@ -12,8 +12,6 @@ const TOPICS: readonly (readonly [RegExp, string])[] = [
     /ControllerPublishVolume|ControllerUnpublishVolume|Controller Server\] volume lifecycle/,
     "attaching: never, a node-local volume is where it is",
   ],
-  [/snapshot with accessibility requirements/, "topology of snapshots (alpha): not yet"],
-  [/VolumeHealth|StorageHealth/, "volume health (alpha): not yet"],
   [/GroupController/, "group snapshots: not yet"],
   [
     /pagination should detect volumes added between pages/,

@@ -1,0 +1,42 @@
+/**
+ * Health as the protocol tells it.
+ *
+ * @module
+ */
+
+import {
+  type HealthStatus,
+  healthStatus,
+  type StorageProblem,
+  type StorageStatus,
+  type VolumeHealth,
+} from "../lvm/health.ts";
+import { StorageHealthErrorType as StorageType, VolumeHealthErrorType as VolumeType } from "./csi_pb.ts";
+
+const VOLUME_TYPES = {
+  Degraded: VolumeType.DEGRADED,
+  Inaccessible: VolumeType.INACCESSIBLE,
+  DataLoss: VolumeType.DATA_LOSS,
+} as const satisfies Record<HealthStatus, VolumeType>;
+
+const STORAGE_TYPES = {
+  Degraded: StorageType.STORAGE_DEGRADED,
+  Unreachable: StorageType.STORAGE_UNREACHABLE,
+} as const satisfies Record<StorageStatus, StorageType>;
+
+/** The health of a volume. */
+export function volumeHealthAnswer({ id, problems }: VolumeHealth) {
+  return {
+    volumeId: id,
+    healthStatuses: problems.map(({ reason, message }) => ({
+      status: VOLUME_TYPES[healthStatus(reason)],
+      reason,
+      message,
+    })),
+  };
+}
+
+/** The health of what a node's volumes are in. */
+export function storageHealthAnswer(problems: readonly StorageProblem[]) {
+  return { backendHealth: problems.map(({ status, ...words }) => ({ status: STORAGE_TYPES[status], ...words })) };
+}

@@ -1,0 +1,108 @@
+/**
+ * Contract: the health of volumes and of what they are in, and where snapshots are usable from.
+ *
+ * @module
+ */
+
+import { assertEquals } from "@std/assert";
+import {
+  ControllerServiceCapability_RPC_Type as ControllerRpc,
+  NodeServiceCapability_RPC_Type as NodeRpc,
+  PluginCapability_Service_Type as Service,
+  type VolumeHealth,
+} from "../../csi/csi_pb.ts";
+import { topologyOf } from "../../csi/topology.ts";
+import { assertFails, contract, type Host } from "./host.ts";
+
+const UNKNOWN = "v1-00000000000000000000000000000000";
+
+/** Registers the tests. */
+export function healthContract(host: Host): void {
+  contract(
+    host,
+    "a volume that is well has a health without problems, for the controller and the node",
+    async (bench) => {
+      const { controller, node } = bench.csi;
+      const volumeId = await bench.create();
+      const stagingTargetPath = await bench.stage(volumeId);
+      const volumePublishPath = await bench.publish(volumeId);
+      const healthOf = ({ volumeHealth }: { volumeHealth?: VolumeHealth | undefined }) =>
+        [volumeHealth?.volumeId, volumeHealth?.healthStatuses.length] as const;
+      const well = [volumeId, 0] as const;
+      assertEquals(healthOf(await controller.controllerGetVolumeHealth({ volumeId })), well);
+      const paths = { volumePublishPath, stagingTargetPath };
+      assertEquals(healthOf(await node.nodeGetVolumeHealth({ volumeId, ...paths })), well);
+      assertEquals(healthOf(await node.nodeGetVolumeHealth({ volumeId })), well);
+      assertEquals((await controller.controllerListVolumeHealth({})).entries, []);
+      assertEquals((await node.nodeGetStorageHealth({})).backendHealth, []);
+      await bench.csi.node.nodeUnpublishVolume({ volumeId, targetPath: volumePublishPath });
+      await bench.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+      await controller.deleteVolume({ volumeId });
+    },
+  );
+
+  contract(
+    host,
+    "the calls for health refuse what is wrong in itself, and do not know what is not there",
+    async (bench) => {
+      const { controller, node } = bench.csi;
+      await assertFails("INVALID_ARGUMENT", controller.controllerGetVolumeHealth({}), "volume_id");
+      await assertFails("INVALID_ARGUMENT", node.nodeGetVolumeHealth({}), "volume_id");
+      for (const volumeId of [UNKNOWN, "somebody-else's"]) {
+        await assertFails("NOT_FOUND", controller.controllerGetVolumeHealth({ volumeId }));
+        await assertFails("NOT_FOUND", node.nodeGetVolumeHealth({ volumeId }));
+      }
+      const relative = node.nodeGetVolumeHealth({ volumeId: UNKNOWN, volumePublishPath: "mnt" });
+      await assertFails("INVALID_ARGUMENT", relative, "volume_publish_path");
+      await assertFails("INVALID_ARGUMENT", controller.controllerListVolumeHealth({ maxEntries: -1 }), "max_entries");
+      await assertFails("ABORTED", controller.controllerListVolumeHealth({ startingToken: "nonsense" }));
+    },
+  );
+
+  contract(host, "the driver says that it tells health, and where snapshots are usable from", async (bench) => {
+    const { identity, controller, node } = bench.csi;
+    const services = (await identity.getPluginCapabilities({})).capabilities.map(({ type }) =>
+      type.case === "service" ? type.value.type : undefined
+    );
+    for (const service of [Service.VOLUME_ACCESSIBILITY_CONSTRAINTS, Service.SNAPSHOT_ACCESSIBILITY_CONSTRAINTS]) {
+      assertEquals(services.includes(service), true, Service[service]);
+    }
+    const ofController = (await controller.controllerGetCapabilities({})).capabilities.map(({ type }) =>
+      type.value?.type
+    );
+    for (const rpc of [ControllerRpc.GET_VOLUME_HEALTH, ControllerRpc.LIST_VOLUME_HEALTH]) {
+      assertEquals(ofController.includes(rpc), true, ControllerRpc[rpc]);
+    }
+    const ofNode = (await node.nodeGetCapabilities({})).capabilities.map(({ type }) => type.value?.type);
+    for (const rpc of [NodeRpc.GET_VOLUME_HEALTH, NodeRpc.GET_STORAGE_HEALTH]) {
+      assertEquals(ofNode.includes(rpc), true, NodeRpc[rpc]);
+    }
+  });
+
+  contract(
+    host,
+    "createSnapshot() takes one where it is asked for, says where that is, and takes none elsewhere",
+    async (bench) => {
+      const { controller, node } = bench.csi;
+      const { accessibleTopology } = await node.nodeGetInfo({});
+      const sourceVolumeId = await bench.create();
+      const request = { name: "where", sourceVolumeId, parameters: { snapSize: "8Mi" } };
+      const elsewhere = { requisite: [topologyOf("node-2")], preferred: [topologyOf("node-2")] };
+      const refused = controller.createSnapshot({ ...request, accessibilityRequirements: elsewhere });
+      await assertFails("RESOURCE_EXHAUSTED", refused, "node-1");
+      assertEquals((await controller.listSnapshots({})).entries, [], "nothing was taken");
+
+      const here = { requisite: [topologyOf("node-2"), accessibleTopology!], preferred: [accessibleTopology!] };
+      const { snapshot } = await controller.createSnapshot({ ...request, accessibilityRequirements: here });
+      assertEquals(snapshot?.accessibleTopology, [accessibleTopology!]);
+      assertEquals((await controller.createSnapshot(request)).snapshot, snapshot, "who asks for nowhere gets it there");
+      const { snapshotId } = snapshot!;
+      assertEquals((await controller.getSnapshot({ snapshotId })).snapshot, snapshot);
+      assertEquals((await controller.listSnapshots({})).entries.map((entry) => entry.snapshot), [snapshot]);
+      const again = controller.createSnapshot({ ...request, accessibilityRequirements: elsewhere });
+      await assertFails("RESOURCE_EXHAUSTED", again, "node-1");
+      await controller.deleteSnapshot({ snapshotId });
+      await controller.deleteVolume({ volumeId: sourceVolumeId });
+    },
+  );
+}
