@@ -1,10 +1,13 @@
 import { assertEquals, assertMatch } from "@std/assert";
+import { lvmNodes, type LvmVolume } from "../k8s/lvm_objects.ts";
 import { StorageHealthErrorType, type VolumeHealth, VolumeHealthErrorType } from "../csi/csi_pb.ts";
 import { healthContract } from "./contract/health.ts";
 import { clusterHost } from "./contract/cluster_host.ts";
 import { fakeDisksHost } from "./contract/fake_host.ts";
 import { assertFails, Bench } from "./contract/host.ts";
-import type { FakeMachine } from "./fake/machine.ts";
+import { FakeCluster } from "./fake/agents.ts";
+import { FakeMachine } from "./fake/machine.ts";
+import { namedRequest } from "./fake/request.ts";
 
 healthContract(clusterHost);
 
@@ -125,4 +128,38 @@ Deno.test("a machine whose lvm fails has unreachable storage", async () => {
   ]]);
   assertMatch(backendHealth[0]!.message, /lvm is broken/);
   here.machine.fault = undefined;
+});
+
+Deno.test("the controller of a cluster tells what nodes wrote of volumes, and that a node is gone", async () => {
+  const machine = new FakeMachine();
+  const group = machine.addGroup("data", 1n << 30n, 4n << 20n, 2);
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const { volumes } = cluster;
+  const make = (name: string) => volumes.create(namedRequest(name, 32n << 20n), { preferred: [] });
+  const [{ id: lost }, { id: stays }] = [await make("pvc-1"), await make("pvc-2")];
+  const reasonsOf = async (id: VolumeId) => (await volumes.health(id)).problems.map(({ reason }) => reason);
+  const seen = async (is: (status: LvmVolumeStatus) => boolean, ...ids: VolumeId[]) => {
+    await cluster.agent("node-1").node.refresh();
+    for (const id of ids) await cluster.objects.waitFor(id, (object) => is(object!.status!), { timeoutMs: 5_000 });
+  };
+  const isHealthy = ({ conditions }: LvmVolumeStatus) =>
+    conditions!.some(({ type, status }) => type === "Healthy" && status === "True");
+  assertEquals([await reasonsOf(lost), await volumes.unhealthy()], [[], []]);
+
+  group.missingPvs = 1;
+  await seen((status) => !isHealthy(status), lost, stays);
+  assertEquals([await reasonsOf(lost), await reasonsOf(stays)], [["Partial"], ["Partial"]]);
+  const ids = (await volumes.unhealthy()).map(({ id }) => id);
+  assertEquals(ids, [lost, stays].sort());
+
+  group.missingPvs = 0;
+  group.lvs.shift();
+  await seen(({ state }) => state === "Lost", lost);
+  await seen(isHealthy, stays);
+  assertEquals([await reasonsOf(lost), await volumes.unhealthy()], [["Lost"], [await volumes.health(lost)]]);
+
+  await cluster.stopAgent("node-1");
+  await cluster.client.delete(lvmNodes, { name: "node-1" });
+  await cluster.nodes.waitFor("node-1", (node) => node === undefined, { timeoutMs: 5_000 });
+  assertEquals([await reasonsOf(lost), await reasonsOf(stays)], [["Lost"], ["NodeGone"]]);
 });
