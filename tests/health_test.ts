@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { lvmNodes, type LvmVolume } from "../k8s/lvm_objects.ts";
+import { lvmNodes } from "../k8s/lvm_objects.ts";
 import { StorageHealthErrorType, type VolumeHealth, VolumeHealthErrorType } from "../csi/csi_pb.ts";
 import { healthContract } from "./contract/health.ts";
 import { clusterHost } from "./contract/cluster_host.ts";
