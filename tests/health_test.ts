@@ -1,5 +1,6 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { lvmNodes } from "../k8s/lvm_objects.ts";
+import { lvmNodes, type LvmVolumeStatus } from "../k8s/lvm_objects.ts";
+import type { VolumeId } from "../lvm/ids.ts";
 import { StorageHealthErrorType, type VolumeHealth, VolumeHealthErrorType } from "../csi/csi_pb.ts";
 import { healthContract } from "./contract/health.ts";
 import { clusterHost } from "./contract/cluster_host.ts";
