@@ -1,6 +1,6 @@
 # Runs in the guest: the contract tests over real LVM, and every kind of volume with a driver under the written permission set.
-# Beside them csi-sanity in mount and block mode, each against a driver of its own on a group of its own; then erasure, and
-# deaths of a driver. Last and alone, faults of disks, then layouts. DATA_DISKS: two for the contract, one each for the modes,
+# Beside them csi-sanity in mount and block mode, each against a driver of its own on a group of its own; then erasure, deaths
+# of a driver, and layouts. Last and alone, faults of disks. DATA_DISKS: two for the contract, one each for the modes,
 # two for erasure, one each for the kinds and the deaths, two for the faults. LEFT_OUT: as left_out.ts takes it.
 set -- $DATA_DISKS
 status=0
@@ -53,20 +53,19 @@ suite() {
   sanity block "$4"; echo $? > /tmp/block.status
   DATA_DISKS="$5 $6" suite erasure
   DATA_DISK="$8" DRIVER=/work/denolith suite deaths
+  suite layouts
 ) > /tmp/sanity.log 2>&1 &
 echo "== contract tests over real LVM (the other suites run beside them)"
 DATA_DISKS="$1 $2" /work/deno test -A --no-check --no-config /work/contract.js || status=1
 DATA_DISK="$7" suite confined
 wait
-for name in erasure confined deaths; do
+for name in erasure confined deaths layouts; do
   echo "== $name"
   cat "/tmp/$name.log"
   [ "$(cat "/tmp/$name.status")" = 0 ] || status=1
 done
 echo "== faults of disks, alone"
 DATA_DISKS="$9 ${10}" /work/deno test -A --no-check --no-config /work/faults.js || status=1
-echo "== layouts, on disks that are files"
-/work/deno test -A --no-check --no-config /work/layouts.js || status=1
 cat /tmp/sanity.log
 for mode in mount block; do
   echo "== csi-sanity, $mode mode"

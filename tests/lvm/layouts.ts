@@ -11,6 +11,7 @@ import { readMounts } from "../../lvm/mounts.ts";
 import type { Host } from "../contract/host.ts";
 import { layoutsContract } from "../contract/layouts.ts";
 import { run } from "../demo/command.ts";
+import { isLeftOut } from "./left_out.ts";
 import { realCgroups } from "./real_host.ts";
 
 const GROUPS = ["disks-narrow", "disks-wide"] as const;
@@ -46,6 +47,7 @@ const host: Host = {
   name: "lvm",
   groups: GROUPS,
   setUp: () => Promise.resolve({ exec, [Symbol.asyncDispose]: cleanUp }),
+  leavesOut: isLeftOut,
   cgroups: (root) => realCgroups(exec, root),
 };
 layoutsContract(host);
