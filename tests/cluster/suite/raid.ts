@@ -74,7 +74,7 @@ Deno.test("a raid1 volume that loses a disk goes on under its pod, tells so, and
   await isRedundant("True", "InSync");
 
   const used = await scene.onNode(
-    `pvs --noheadings -o pv_name,pv_pe_alloc_count ${group.name} | awk '$2 > 0 {print $1}'`,
+    `pvs --noheadings -o pv_name,pv_pe_alloc_count --select vg_name=${group.name} | awk '$2 > 0 {print $1}'`,
   );
   const lost = Number(/disk(\d)/.exec(used.trim().split("\n")[0]!)![1]);
   await group.fail(lost);
