@@ -153,7 +153,7 @@ export function doctorTests(host: Host): void {
       await sicknesses(bench, [["pools", "error", pool]]);
       const full = await statusOf(bench);
       assertEquals(full.pools.map(({ state }) => state), ["Full"]);
-      assertMatch(full.volumes.find(({ id }) => id === volumeId)!.problem!, /theirs is full/);
+      assertMatch(full.volumes.find(({ id }) => id === volumeId)!.problem!, /theirs of 32 MiB is 100 % full/);
       await bench.csi.controller.deleteVolume({ volumeId });
       await bench.settled();
       await bench.admin("lvm", "lvremove", "--yes", pool);
