@@ -10,6 +10,7 @@ import type { Turn } from "./k8s/loop.ts";
 import type { LimitedVolume } from "./lvm/io_limiter.ts";
 import { isRaid, redundancyOf } from "./lvm/redundancy.ts";
 import type { LogicalVolume } from "./lvm/report.ts";
+import type { StoppedFilesystem } from "./lvm/stopped_filesystems.ts";
 import type { SurveyedGroup } from "./lvm/survey.ts";
 import { isDamaged, poolsOf, promisable, promisedBy } from "./lvm/thin.ts";
 import type { Trimmed } from "./lvm/trimmer.ts";
@@ -264,6 +265,19 @@ export class Metrics {
       "Volumes that pods have and whose limits cannot be applied",
       [],
       () => void failing.set(inUse().filter(({ applied }) => !applied).length),
+    );
+  }
+
+  /** Filesystems that the kernel has stopped writing to, asked for when the figures are. */
+  watchFilesystems(stopped: () => readonly StoppedFilesystem[]): void {
+    const readOnly = this.#gauge(
+      "denolith_filesystem_read_only",
+      "1 for a volume in use whose filesystem takes no writes any more, as after an error of its disk",
+      ["group", "lv"],
+      () => {
+        readOnly.reset();
+        for (const { group, lv } of stopped()) readOnly.set({ group: group.name, lv: lv.name }, 1);
+      },
     );
   }
 

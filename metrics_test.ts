@@ -1,4 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
+import type { StoppedFilesystem } from "./lvm/stopped_filesystems.ts";
 import { readSurvey, type SurveyedGroup } from "./lvm/survey.ts";
 import { Metrics } from "./metrics.ts";
 import { FakeMachine } from "./tests/fake/machine.ts";
@@ -106,6 +107,15 @@ Deno.test("Metrics: a thin pool that is broken says so, since it does not say ho
     'denolith_thin_pool_size_bytes{group="data",pool="broken"} 100',
     'denolith_thin_pool_size_bytes{group="data",pool="pool"} 100',
   ]);
+});
+
+Deno.test("Metrics: a filesystem that takes no writes is told until it does", async () => {
+  const metrics = new Metrics();
+  let stopped = [{ group: { name: "data" }, lv: { name: "one" } }] as StoppedFilesystem[];
+  metrics.watchFilesystems(() => stopped);
+  assertEquals(await lines(metrics, "denolith_file"), ['denolith_filesystem_read_only{group="data",lv="one"} 1']);
+  stopped = [];
+  assertEquals(await lines(metrics, "denolith_file"), []);
 });
 
 Deno.test("Metrics: copies are told while they are under way", async () => {

@@ -107,7 +107,7 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
     },
     onTrimUnsupported: (volume) => volumeAgent.trimUnsupported(volume),
   });
-  const { lvm, stores, trimmer, staging, health, locks, limiter, background } = machine;
+  const { lvm, stores, trimmer, staging, health, filesystems, locks, limiter, background } = machine;
   followLimits(volumeObjects, { limiter, defaults });
 
   const nodeAgent = new NodeAgent({
@@ -121,6 +121,7 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
       surveyed = report;
       stores.see(report);
       trimmer.see(report);
+      await filesystems.look(report);
       if (volumeObjects.hasSynced) await volumeAgent.verify(report);
       if (snapshotObjects.hasSynced) await snapshotAgent.verify(report);
     },
@@ -154,6 +155,7 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
       volumeObjects.list().filter(({ spec, status }) => spec.driverName === driver && status?.state === "Lost").length,
   });
   metrics.watchLimits(() => limiter.inUse());
+  metrics.watchFilesystems(() => filesystems.list());
   metrics.watchCopies(() => copiesIn(volumeObjects.list()));
   const trims = metrics.watchTrimming(() => trimmer.lastSuccesses());
 

@@ -20,6 +20,7 @@ import type { VolumeGroup } from "../lvm/report.ts";
 import { Snapshots } from "../lvm/snapshots.ts";
 import { Staging } from "../lvm/staging.ts";
 import { DEFAULT_POLICY, parseStorePolicy, type StorePolicy } from "../lvm/store_growth.ts";
+import { StoppedFilesystems } from "../lvm/stopped_filesystems.ts";
 import { StoreKeeper, type StoreListener } from "../lvm/store_keeper.ts";
 import { type TrimListener, Trimmer } from "../lvm/trimmer.ts";
 import { Upkeep, type UpkeepOptions } from "../lvm/upkeep.ts";
@@ -92,6 +93,8 @@ export interface Machine {
   readonly staging: Staging;
   /** Looks at the health of all that. */
   readonly health: HealthCheck;
+  /** Which filesystems the kernel has stopped writing to; to be looked at now and then. */
+  readonly filesystems: StoppedFilesystems;
   /** Fills volumes that are made from others. */
   readonly copies: Copies;
   /** What holds pods to the limits of their volumes. */
@@ -145,8 +148,10 @@ export function openMachine(options: MachineOptions): Machine {
   const limiter = new IoLimiter({ ...options.limiting, lvm, volumes, onError: warnOf("applying limits") });
   const staging = new Staging({ lvm, volumes, mountRoots, limiter, trimmer });
   const health = new HealthCheck({ lvm, volumes, snapshots });
+  const filesystems = new StoppedFilesystems(exec, driver);
   const background = backgroundOf(upkeep, [limiter, copies, stores, monitor, trimmer]);
-  return { lvm, volumes, snapshots, staging, health, copies, limiter, monitor, stores, trimmer, background, locks };
+  const inUse = { staging, health, filesystems, limiter, trimmer };
+  return { lvm, volumes, snapshots, copies, monitor, stores, background, locks, ...inUse };
 }
 
 /** How pools are watched, and what is logged of it. */

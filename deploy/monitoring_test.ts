@@ -2,6 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import { parse } from "@std/yaml";
 import { Controller, Identity, Node } from "../csi/csi_pb.ts";
+import type { StoppedFilesystem } from "../lvm/stopped_filesystems.ts";
 import type { SurveyedGroup } from "../lvm/survey.ts";
 import { Metrics } from "../metrics.ts";
 import { anchors } from "../tests/markdown.ts";
@@ -58,6 +59,7 @@ async function figures(): Promise<Map<string, readonly string[]>> {
   metrics.watchPools(() => [GROUP], 100n);
   metrics.watchCopies(() => [["v1-1", 0.5]]);
   metrics.watchLimits(() => [{ group: "data", lv: "vol-1", applied: false, rates: { readIops: 1n } }]);
+  metrics.watchFilesystems(() => [{ group: { name: "data" }, lv: { name: "vol-1" } }] as StoppedFilesystem[]);
   metrics.watchOrphans({ orphans: () => 1, lost: () => 1 });
   const lines = (await metrics.text()).matchAll(/^(\w+)(?:\{(.*)\})? \S+$/gm);
   return new Map([...lines].map(([, name, labels]) => [name!, labels?.match(/\w+(?==")/g) ?? []]));

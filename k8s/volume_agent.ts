@@ -12,14 +12,21 @@ import { creationLocks, type Locks, volumeLock } from "../lvm/locks.ts";
 import type { VolumeGroup } from "../lvm/report.ts";
 import { formatBytes, formatQuantity } from "../lvm/size.ts";
 import { describeSource } from "../lvm/tags.ts";
+import type { StoppedFilesystems } from "../lvm/stopped_filesystems.ts";
 import type { Trimmed } from "../lvm/trimmer.ts";
 import { requireSatisfying, type Volume } from "../lvm/volume.ts";
 import type { Volumes } from "../lvm/volumes.ts";
-import { LVM_VOLUME_FINALIZER, type LvmVolume, lvmVolumes, type LvmVolumeStatus } from "./lvm_objects.ts";
+import {
+  type Condition,
+  LVM_VOLUME_FINALIZER,
+  type LvmVolume,
+  lvmVolumes,
+  type LvmVolumeStatus,
+} from "./lvm_objects.ts";
 import { type AgentOptions, isAnswered, ObjectAgent } from "./object_agent.ts";
 import { lostStatus } from "./object_status.ts";
 import { volumeRequestOf, wantedRange } from "./volume_spec.ts";
-import { limitsConditions, madeStatus, REDUNDANT } from "./volume_status.ts";
+import { HEALTHY, limitsConditions, madeStatus, REDUNDANT } from "./volume_status.ts";
 
 /** What {@linkcode VolumeAgent} needs. */
 export interface VolumeAgentOptions extends AgentOptions<LvmVolume> {
@@ -29,6 +36,8 @@ export interface VolumeAgentOptions extends AgentOptions<LvmVolume> {
   readonly copies: Copies;
   /** Holds pods to the limits of their volumes. */
   readonly limiter: Pick<IoLimiter, "stateOf">;
+  /** Knows whose filesystem the kernel has stopped writing to. */
+  readonly filesystems: Pick<StoppedFilesystems, "problemOf">;
   /** Locks by volume, shared with the Node service. */
   readonly locks: Locks;
   /** Reads a list of volume groups. */
@@ -137,20 +146,34 @@ export class VolumeAgent {
     }
   }
 
-  /** The status of a volume that is there. When it stops to be redundant, or is again, people are told. */
+  /** The status of a volume that is there. When it stops to be redundant or writable, or is so again, people are told. */
   #made(object: LvmVolume, volume: Volume): LvmVolumeStatus {
-    const { events, limiter } = this.#options;
-    const status = madeStatus(object, volume, limiter.stateOf(volume.id));
-    const [before, now] = [object.status, status].map((each) =>
-      each?.conditions?.find(({ type }) => type === REDUNDANT)
-    );
-    if (now === undefined || now.reason === before?.reason) return status;
+    const { limiter, filesystems } = this.#options;
+    const status = madeStatus(object, volume, {
+      limits: limiter.stateOf(volume.id),
+      filesystem: filesystems.problemOf(volume.id),
+    });
+    const [before, now] = [object.status, status].map((each) => ({
+      redundant: each?.conditions?.find(({ type }) => type === REDUNDANT),
+      healthy: each?.conditions?.find(({ type }) => type === HEALTHY),
+    }));
+    this.#tellChange(object, "Redundant", before!.redundant, now!.redundant);
+    const isStopped = (condition: Condition | undefined) => condition?.reason === "FilesystemReadOnly";
+    if (isStopped(before!.healthy) || isStopped(now!.healthy)) {
+      this.#tellChange(object, "Healthy", before!.healthy, now!.healthy);
+    }
+    return status;
+  }
+
+  /** Tells that a condition has another reason than before; when it holds again, under the word for that. */
+  #tellChange(object: LvmVolume, good: string, before: Condition | undefined, now: Condition | undefined): void {
+    const { events } = this.#options;
+    if (now === undefined || now.reason === before?.reason) return;
     if (now.status === "False") {
       events.record(object, now.reason === "Rebuilding" ? "Normal" : "Warning", now.reason, now.message);
     } else if (before?.status === "False") {
-      events.record(object, "Normal", "Redundant", now.message);
+      events.record(object, "Normal", good, now.message);
     }
-    return status;
   }
 
   /** Says how far a volume is filled; that goes on by itself, and has its turn come again. */

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { diskProblem, poolProblem } from "../lvm/health.ts";
+import { diskProblem, poolProblem, type Problem } from "../lvm/health.ts";
 import { redundancyOf } from "../lvm/redundancy.ts";
 import type { LogicalVolume, VolumeGroup } from "../lvm/report.ts";
 import { formatQuantity } from "../lvm/size.ts";
@@ -23,22 +23,29 @@ export const HEALTHY = "Healthy";
 /** The type of the condition that says whether a volume would survive the loss of a disk. */
 export const REDUNDANT = "Redundant";
 
-/** Whether a volume, its group and its thin pool, if it is in one, are fit for use. Its copies have a condition of their own. */
-function volumeHealth(lv: LogicalVolume, group: VolumeGroup): Finding {
+/**
+ * Whether a volume, its filesystem, its group and its thin pool, if it is in one, are fit for use: the first of what may be the
+ * cause of the rest. Its copies have a condition of their own.
+ */
+function volumeHealth(lv: LogicalVolume, group: VolumeGroup, filesystem: Problem | undefined): Finding {
   const disk = diskProblem(lv, group);
-  const problem = disk?.reason === "Partial" ? disk : poolProblem(lv, group);
+  const problem = disk?.reason === "Partial" ? disk : poolProblem(lv, group) ?? filesystem;
   return problem === undefined ? groupHealth(group) : { status: "False", ...problem };
 }
 
-/**
- * The status of a volume whose LV is there. An error that a growth ended with stays until another size is wanted.
- *
- * @param limits what has become of its limits, if it has any and pods have it
- */
+/** What is known of a volume beside its LV. */
+export interface InUse {
+  /** What has become of its limits, if it has any and pods have it. */
+  readonly limits?: LimitsState | undefined;
+  /** What is wrong with its filesystem, if that is mounted. */
+  readonly filesystem?: Problem | undefined;
+}
+
+/** The status of a volume whose LV is there. An error that a growth ended with stays until another size is wanted. */
 export function madeStatus(
   object: LvmVolume,
   { lv, group, size }: Volume,
-  limits?: LimitsState,
+  { limits, filesystem }: InUse = {},
 ): LvmVolumeStatus {
   const { metadata: { generation = 0 }, status } = object;
   const refused = status?.error !== undefined && status.observedGeneration === generation &&
@@ -55,7 +62,7 @@ export function madeStatus(
     ...(refused ? { error: status.error! } : {}),
     conditions: limitsConditions(object, limits, {
       Ready: { status: "True", reason: "Made", message: "its logical volume is there" },
-      [HEALTHY]: volumeHealth(lv, group),
+      [HEALTHY]: volumeHealth(lv, group, filesystem),
       ...redundancyHealth(lv, group),
     }),
   };

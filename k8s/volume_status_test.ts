@@ -82,7 +82,9 @@ Deno.test("madeStatus() of a RAID volume says whether it would survive the loss 
     const tags = { id, content: { state: "raw" }, mkfsOptions: [], shared: true, erase: "zero" } as const;
     const [lv] = reported!.lvs;
     const volume = { id, size: lv!.size, tags, lv: lv!, group: reported!, used: false };
-    const status = madeStatus(object(30n * MiB), volume, { applied: true, reason: "Applied", message: "to one pod" });
+    const status = madeStatus(object(30n * MiB), volume, {
+      limits: { applied: true, reason: "Applied", message: "to one pod" },
+    });
     assertEquals(status.conditions?.map(({ type }) => type), ["Healthy", "IOLimited", "Ready", "Redundant"]);
     const condition = status.conditions?.find(({ type }) => type === "Redundant");
     return [condition?.status, condition?.reason, condition?.message] as const;

@@ -346,6 +346,36 @@ Deno.test("people are told when a disk of a RAID volume is missing, and when it 
   assertEquals(said(), ["Warning Degraded 1", "Normal Redundant 1"]);
 });
 
+Deno.test("people are told when a filesystem takes no writes any more, and when it does again", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const { id } = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
+  const { lv } = machine.allLvs()[0]!;
+  const source = `/dev/mapper/data-${lv.name.replaceAll("-", "--")}`;
+  const mount = {
+    target: "/mnt",
+    source,
+    fsType: "ext4",
+    root: "/",
+    readOnly: false,
+    deviceNumber: `253:${lv.minor}`,
+    lv,
+  };
+  const healthy = () => only(cluster).status?.conditions?.find(({ type }) => type === "Healthy")?.reason;
+  for (
+    const [stopped, reason] of [[false, "DisksThere"], [true, "FilesystemReadOnly"], [false, "DisksThere"]] as const
+  ) {
+    machine.mounts.splice(0, Infinity, { ...mount, stopped });
+    for (let report = 0; report < 2; report++) await cluster.agent("node-1").node.refresh();
+    await cluster.objects.waitFor(id, () => healthy() === reason, { timeoutMs: 5_000 });
+  }
+  const said = () =>
+    cluster.api.objects(events).filter(({ reason }) => reason !== "Created")
+      .map(({ type, reason, count = 1 }) => `${type} ${reason} ${count}`);
+  await until(() => said().length >= 2);
+  assertEquals(said(), ["Warning FilesystemReadOnly 1", "Normal Healthy 1"]);
+});
+
 Deno.test("a report that is older than the volume does not make it Lost", async () => {
   await using cluster = await FakeCluster.start({ "node-1": machineWith({ data: 1n << 30n }) });
   const before = await cluster.agent("node-1").machine.lvm.report();

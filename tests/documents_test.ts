@@ -25,6 +25,7 @@ Deno.test("docs/kubernetes.md lists the metrics that there are, with their label
   metrics.watchPools(() => [], 100n);
   metrics.watchOrphans({ orphans: () => 0, lost: () => 0 });
   metrics.watchLimits(() => []);
+  metrics.watchFilesystems(() => []);
   metrics.watchCopies(() => []);
   metrics.countGrownStores();
   metrics.watchTrimming(() => []);

@@ -112,6 +112,7 @@ export class FakeAgent implements AsyncDisposable {
       onReport: async (report) => {
         this.machine.stores.see(report);
         this.machine.trimmer.see(report);
+        await this.machine.filesystems.look(report);
         await this.volumes.verify(report);
         await this.snapshots.verify(report);
       },
