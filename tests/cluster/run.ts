@@ -14,7 +14,7 @@ import { clusterPath, isThere, lock } from "./state.ts";
 import { CLUSTER_VARIABLE } from "./suite/scene.ts";
 
 /** The suites without names and without --full: the lives that everybody has. CI runs these, and has an hour for all it does. */
-const USUAL = ["examples", "growing", "lives", "looking", "pods", "waiting"];
+const USUAL = ["copies", "examples", "growing", "lives", "limits", "looking", "pods", "raid", "thin", "waiting"];
 
 const HELP = `Usage: deno task test:cluster [--full] [--keep | --use] [--kubelet-root DIR] [SUITE...]
 

@@ -5,24 +5,10 @@
  */
 
 import { assert, assertEquals, assertMatch, assertNotEquals } from "@std/assert";
-import { CLONING_FINALIZER } from "../../../k8s/content_source.ts";
-import { until } from "../../rig/until.ts";
-import { DriverPods } from "./driver_pods.ts";
-import type { Scene } from "./scene.ts";
+import { addWriter } from "./copy_scene.ts";
+import { FULL, type Scene } from "./scene.ts";
 import { QUICK, SLEEP } from "./scene_objects.ts";
-import { WAIT_MS } from "./scene_watch.ts";
 import { SnapshotScene } from "./snapshot_scene.ts";
-
-/** Makes a claim `data`, and a pod `writer` that has it and has written to it. */
-async function addWriter(scene: Scene, { size = "16Mi", fsType = "ext4" } = {}): Promise<string> {
-  const parameters = { ...QUICK, "csi.storage.k8s.io/fstype": fsType };
-  const className = await scene.storageClass("plain", { parameters });
-  await scene.claim({ name: "data", class: className, size });
-  await scene.pod({ name: "writer", claims: [{ name: "data", path: "/data" }], command: SLEEP });
-  await scene.running("writer");
-  await scene.exec("writer", "echo before > /data/file && sync");
-  return className;
-}
 
 /** The tag that says what is on the LV of a claim. */
 async function content(scene: Scene, claim: string): Promise<string> {
@@ -47,7 +33,7 @@ Deno.test("a claim made from a snapshot is larger, has what was there then, and 
   await scene.delete("Pod", "both");
 });
 
-for (const fsType of ["ext4", "xfs", "btrfs"]) {
+for (const fsType of FULL ? ["ext4", "xfs", "btrfs"] : ["xfs"]) {
   Deno.test(`a claim is made from one in use, and mounted beside it: ${fsType}`, async () => {
     await using snapshots = await SnapshotScene.open(`clone-${fsType}`);
     const { scene } = snapshots;
@@ -66,35 +52,6 @@ for (const fsType of ["ext4", "xfs", "btrfs"]) {
     await scene.delete("Pod", "both");
   });
 }
-
-Deno.test("an agent that is killed in the midst of a copy goes on with it; its source stays until it is done", async () => {
-  await using snapshots = await SnapshotScene.open("killed");
-  const { scene } = snapshots;
-  await using driver = await DriverPods.open(scene.cluster);
-  await addWriter(scene, { size: "640Mi" });
-  const className = await scene.storageClass("at-once", { parameters: QUICK, volumeBindingMode: "Immediate" });
-  await scene.claim({
-    name: "copy",
-    class: className,
-    size: "640Mi",
-    from: { kind: "PersistentVolumeClaim", name: "data" },
-  });
-  const isCopied = async () =>
-    (await scene.kubectl("get", "lvmvolumes", "--output=jsonpath={.items[*].status.copy}")) !== "";
-  await until(isCopied, { action: "wait for a copy to be under way", timeoutMs: WAIT_MS, everyMs: 200 });
-  const before = driver.working("node");
-  await driver.killProcess("node");
-  await scene.delete("Pod", "writer");
-  await scene.kubectl("delete", "pvc", "data", "--wait=false");
-  const { metadata } = await scene.wait("PersistentVolumeClaim", "data", (now) => now !== undefined, "is there");
-  assert(metadata.finalizers?.includes(CLONING_FINALIZER), String(metadata.finalizers));
-  await driver.back("node", { before });
-  await scene.bound("copy");
-  await scene.gone("PersistentVolumeClaim", "data");
-  await scene.pod({ name: "reader", claims: [{ name: "copy", path: "/copy" }], command: SLEEP });
-  await scene.running("reader");
-  assertEquals(await scene.exec("reader", "cat /copy/file"), "before\n");
-});
 
 Deno.test("a claim whose source is missing, or of another mode, says so, and waits", async () => {
   await using snapshots = await SnapshotScene.open("sources");

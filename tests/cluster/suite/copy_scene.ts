@@ -1,0 +1,19 @@
+/**
+ * What suites of copies have in common: a claim in use that others are made from.
+ *
+ * @module
+ */
+
+import type { Scene } from "./scene.ts";
+import { QUICK, SLEEP } from "./scene_objects.ts";
+
+/** Makes a claim `data`, and a pod `writer` that has it and has written to it; answers the class. */
+export async function addWriter(scene: Scene, { size = "16Mi", fsType = "ext4" } = {}): Promise<string> {
+  const parameters = { ...QUICK, "csi.storage.k8s.io/fstype": fsType };
+  const className = await scene.storageClass("plain", { parameters });
+  await scene.claim({ name: "data", class: className, size });
+  await scene.pod({ name: "writer", claims: [{ name: "data", path: "/data" }], command: SLEEP });
+  await scene.running("writer");
+  await scene.exec("writer", "echo before > /data/file && sync");
+  return className;
+}
