@@ -33,15 +33,16 @@ Deno.test("a pool of the driver that fills grows before it is full, while a pod 
   await using scene = await Scene.open("fill");
   await using group = await ownGroup(scene, 400);
   const pool = `${group.name}/${group.name}_thinpool`;
-  const parameters = { volumeGroup: group.name, thinProvision: "yes", thinPoolSize: "64Mi" };
+  const parameters = { volumeGroup: group.name, thinProvision: "yes", thinPoolSize: "96Mi" };
   const cls = await scene.storageClass("thin", { parameters, volumeBindingMode: "Immediate" });
   await scene.claim({ name: "data", class: cls, size: "60Mi" });
   await scene.pod({ name: "writer", claims: [{ name: "data", path: "/data" }] });
   await scene.running("writer");
-  await scene.exec("writer", "dd if=/dev/urandom of=/data/file bs=1M count=52 conv=fsync 2>/dev/null");
+  // more than four fifths of the pool, and less than ext4 has for files
+  await scene.exec("writer", "dd if=/dev/urandom of=/data/file bs=1M count=79 conv=fsync");
   const size = `lvs --noheadings --units m --nosuffix -o lv_size ${pool}`;
-  await scene.onNode(`until [ "$(${size} | cut -d. -f1 | tr -d ' ')" -gt 64 ]; do sleep .5; done`);
-  assert((await scene.exec("writer", "wc -c < /data/file")).trim() === `${52 << 20}`);
+  await scene.onNode(`until [ "$(${size} | cut -d. -f1 | tr -d ' ')" -gt 96 ]; do sleep .5; done`);
+  assert((await scene.exec("writer", "wc -c < /data/file")).trim() === `${79 << 20}`);
   await scene.delete("Pod", "writer");
   await scene.delete("PersistentVolumeClaim", "data");
   await scene.settled();
