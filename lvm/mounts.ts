@@ -49,7 +49,7 @@ const LIST_MOUNTS: Command = {
   mutates: false,
 };
 
-/** What the options of a filesystem say when it takes no writes: ext4 of Linux 6.15 and later has words for why. */
+/** What the options of a filesystem say when it takes no writes: ext4 of Linux 6.15 and later has words for why, of 6.12 to 6.14 none. */
 const NO_WRITES = ["ro", "emergency_ro", "shutdown"];
 
 /**

@@ -6,11 +6,13 @@
 
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { Scene } from "./scene.ts";
+import { QUICK } from "./scene_objects.ts";
 
 Deno.test("a filesystem that the kernel made read-only is told of, and takes writes again under the next pod", async () => {
   await using scene = await Scene.open("health");
-  const cls = await scene.storageClass("stops", { mountOptions: ["errors=remount-ro"] });
-  await scene.claim({ name: "data", class: cls });
+  const parameters = { ...QUICK, "csi.storage.k8s.io/fstype": "btrfs" };
+  const cls = await scene.storageClass("stops", { parameters });
+  await scene.claim({ name: "data", class: cls, size: "320Mi" });
   await scene.pod({ name: "first", claims: [{ name: "data", path: "/data" }] });
   await scene.running("first");
   await scene.exec("first", "echo before > /data/file && sync");
@@ -20,19 +22,20 @@ Deno.test("a filesystem that the kernel made read-only is told of, and takes wri
       const condition = now?.status?.conditions?.find(({ type }) => type === "Healthy");
       return condition?.status === status && condition.reason === reason;
     }, `is ${status} of Healthy, ${reason}`);
-  await healthy("True", "DisksThere");
-
-  // what ext4 does when it finds an error (the kernel's Documentation/ABI/testing/sysfs-fs-ext4, trigger_fs_error)
-  const device = (await scene.exec("first", "grep ' /data ' /proc/mounts")).split(" ")[0]!;
   const { devicePath } = (await healthy("True", "DisksThere"))!.status!;
-  assertEquals(device, devicePath);
-  await scene.onNode(`echo test > /sys/fs/ext4/$(basename $(readlink -f ${devicePath}))/trigger_fs_error`);
+
+  const table = (await scene.onNode(`dmsetup table ${devicePath}`)).trim();
+  const exchange = (table: string) =>
+    scene.onNode(
+      `dmsetup suspend --noflush --nolockfs ${devicePath} && dmsetup load ${devicePath} --table "${table}" && ` +
+        `dmsetup resume ${devicePath}`,
+    );
+  await exchange(`0 ${320 * 2048} error`);
+  assertStringIncludes(await scene.exec("first", "{ echo lost > /data/lost && sync; } 2>&1; echo written"), "written");
   await healthy("False", "FilesystemReadOnly");
+  await exchange(table);
   await scene.event("LVMVolume", volume!, "FilesystemReadOnly");
-  assertStringIncludes(
-    await scene.exec("first", "echo after > /data/file 2>&1 || echo refused"),
-    "refused",
-  );
+  assertStringIncludes(await scene.exec("first", "echo after > /data/file 2>&1 || echo refused"), "refused");
 
   await scene.delete("Pod", "first");
   await healthy("True", "DisksThere");

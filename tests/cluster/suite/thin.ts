@@ -35,7 +35,7 @@ Deno.test("a pool of the driver that fills grows before it is full, while a pod 
   const pool = `${group.name}/${group.name}_thinpool`;
   const parameters = { volumeGroup: group.name, thinProvision: "yes", thinPoolSize: "96Mi" };
   const cls = await scene.storageClass("thin", { parameters, volumeBindingMode: "Immediate" });
-  await scene.claim({ name: "data", class: cls, size: "60Mi" });
+  await scene.claim({ name: "data", class: cls, size: "96Mi" });
   await scene.pod({ name: "writer", claims: [{ name: "data", path: "/data" }] });
   await scene.running("writer");
   // more than four fifths of the pool, and less than ext4 has for files
