@@ -9,7 +9,7 @@ import { type ApiClient, isNotFound } from "./client.ts";
 import type { ClaimName } from "./csi_calls.ts";
 import type { Informer } from "./informer.ts";
 import type { Intent, Intents } from "./intents.ts";
-import { LVM_GROUP, type LvmVolume, lvmVolumes } from "./lvm_objects.ts";
+import { LVM_GROUP, type LvmVolume, lvmVolumes, type LvmVolumeSpec } from "./lvm_objects.ts";
 import { actualSize, sourceOf, wantedRange } from "./volume_spec.ts";
 
 /** The annotation that names the claim that a volume was made for. */
@@ -72,15 +72,15 @@ function isOver({ metadata: { deletionTimestamp }, status }: LvmVolume): boolean
 }
 
 /**
- * What binds of the request: the size, the node and what the volume is for. The class's parameters are in the object itself,
- * whatever the class says now.
+ * What binds of the request: the size, the node, what the volume is for, and of the class's parameters those by which a volume
+ * that exists is told from another. The others are in the object itself, whatever the class says now.
  */
 function recordedIn(object: LvmVolume, topologyKey: string): Intent["recorded"] {
   const { nodeName, volumeMode, fsType } = object.spec;
   const source = sourceOf(object);
   const segments = [{ [topologyKey]: nodeName }];
   return {
-    parameters: {},
+    parameters: kindParameters(object.spec),
     mutableParameters: {},
     requiredBytes: actualSize(object) ?? wantedRange(object).required,
     capabilities: [{
@@ -90,4 +90,15 @@ function recordedIn(object: LvmVolume, topologyKey: string): Intent["recorded"] 
     topology: { requisite: segments, preferred: segments },
     ...(source && { source: { of: source.of, handle: source.id } }),
   };
+}
+
+/** The parameters that ask for a volume of the same kind: thin or not, and how it is laid out. */
+function kindParameters(spec: LvmVolumeSpec): Record<string, string> {
+  const { thinProvision, thinPool, thinPoolSize, layout } = spec;
+  if (thinProvision) {
+    return { thinProvision: "yes", ...(thinPool && { thinPool }), ...(thinPoolSize && { thinPoolSize }) };
+  }
+  if (layout === undefined) return {};
+  if (layout.type === "raid1") return { layout: layout.type, mirrors: String(layout.mirrors) };
+  return { layout: layout.type, stripes: String(layout.stripes), stripeSize: layout.stripeSize };
 }

@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
+import { parseVolumeParameters } from "../csi/parameters.ts";
 import { volumeIdOf } from "../lvm/ids.ts";
 import { FakeApiServer } from "../tests/fake/api_server.ts";
 import { namedRequest } from "../tests/fake/request.ts";
@@ -7,7 +8,7 @@ import { HttpClient } from "./http_client.ts";
 import { Informer } from "./informer.ts";
 import { type LvmVolume, lvmVolumes, type LvmVolumeStatus } from "./lvm_objects.ts";
 import { CLAIM_ANNOTATION, intentAnnotations, PENDING_ANNOTATION, volumeIntents } from "./volume_intents.ts";
-import { lvmVolumeFor } from "./volume_spec.ts";
+import { lvmVolumeFor, requireSatisfying } from "./volume_spec.ts";
 
 const DRIVER = "lvm.denolith.dev";
 const CLAIM = { namespace: "shop", name: "orders", uid: "u-1" };
@@ -78,6 +79,33 @@ Deno.test("volumeIntents(): a record binds size, use and node, by the name of th
   assertEquals([found?.pending, found?.recorded.requiredBytes], [false, 1028n << 20n], "the size that it really has");
   assertEquals(found?.recorded.capabilities?.[0]?.access, { kind: "block" });
   assertEquals(s.intents.find("other"), undefined);
+});
+
+Deno.test("volumeIntents(): what is recorded asks for the same kind of volume again, whatever kind it is", async () => {
+  const kinds: Record<string, string>[] = [
+    {},
+    { thinProvision: "yes" },
+    { thinProvision: "yes", thinPoolSize: "200Mi" },
+    { thinProvision: "yes", thinPoolSize: "30%" },
+    { thinProvision: "yes", thinPool: "fast" },
+    ...["striped", "raid1", "raid10", "raid5", "raid6"].map((layout) => ({ layout })),
+    { layout: "raid1", mirrors: "3" },
+    { layout: "striped", stripes: "4", stripeSize: "128Ki" },
+    { layout: "raid6", stripes: "4", stripeSize: "4Ki" },
+  ];
+  const requests = kinds.map((parameters) => {
+    const { layout, thin } = parseVolumeParameters(parameters);
+    return namedRequest(JSON.stringify(parameters), 1n << 30n, { layout, ...(thin && { thin }) });
+  });
+  const objects = requests.map((request) => lvmVolumeFor(request, { driver: DRIVER, nodeName: "n1" }));
+  await using s = await scene(...objects);
+  for (const [index, request] of requests.entries()) {
+    const { parameters = {} } = s.intents.find(request.name)!.recorded;
+    const { layout, thin } = parseVolumeParameters(parameters);
+    assertEquals([layout, thin], [request.layout, request.thin], request.name);
+    const repeated = namedRequest(request.name, 1n << 30n, { layout, ...(thin && { thin }) });
+    requireSatisfying(objects[index]!, repeated, ["n1"]);
+  }
 });
 
 Deno.test("volumeIntents(): what failed without a rest, is going, or is another driver's does not bind", async () => {
