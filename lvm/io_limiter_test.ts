@@ -2,12 +2,12 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import { FakeCgroups } from "../tests/fake/cgroups.ts";
 import { until } from "../tests/fake/cluster.ts";
 import { FakeMachine } from "../tests/fake/machine.ts";
+import { namedRequest } from "../tests/fake/request.ts";
 import { describe } from "./exec.ts";
 import { StorageError } from "./error.ts";
 import { type VolumeId, volumeIdOf } from "./ids.ts";
 import { IoLimiter, type LimitingOptions, type LimitsState, podOf } from "./io_limiter.ts";
 import type { IoLimits } from "./io_limits.ts";
-import { LINEAR } from "./layout.ts";
 import { Lvm } from "./lvm.ts";
 import { Upkeep } from "./upkeep.ts";
 import { Volumes } from "./volumes.ts";
@@ -31,18 +31,7 @@ async function scene(limits: IoLimits, options: LimitingOptions = {}) {
   const lvm = new Lvm(machine);
   const upkeep = new Upkeep({ lvm, driver: "test", onError: () => {} });
   const volumes = new Volumes({ lvm, driver: "test", groups: { matches: () => true }, upkeep });
-  await volumes.create({
-    id,
-    range: { required: GiB },
-    groups: { matches: () => true },
-    preference: "leastFree",
-    content: { state: "wanted", type: "ext4" },
-    mkfsOptions: [],
-    shared: true,
-    erase: "zero",
-    layout: LINEAR,
-    limits,
-  });
+  await volumes.create(namedRequest("one", GiB, { limits }));
   const errors: unknown[] = [];
   const told: (LimitsState | undefined)[] = [];
   const limiters: IoLimiter[] = [];

@@ -1,6 +1,6 @@
-import { LINEAR } from "./layout.ts";
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { FakeMachine, newUuid } from "../tests/fake/machine.ts";
+import { namedRequest } from "../tests/fake/request.ts";
 import { StorageError } from "./error.ts";
 import { ANY_GROUP } from "./groups.ts";
 import { snapshotIdOf, volumeIdOf } from "./ids.ts";
@@ -22,17 +22,7 @@ async function scene() {
   const options = { lvm, driver: "test", upkeep: { look: () => {} } };
   const volumes = new Volumes({ ...options, groups: ANY_GROUP });
   const snapshots = new Snapshots({ ...options, volumes, recorded: () => records.recorded });
-  await volumes.create({
-    id: request.source,
-    range: { required: 32n * MiB },
-    groups: ANY_GROUP,
-    preference: "leastFree",
-    content: { state: "raw" },
-    mkfsOptions: [],
-    shared: true,
-    erase: "zero",
-    layout: LINEAR,
-  });
+  await volumes.create(namedRequest("one", 32n * MiB, { content: { state: "raw" } }));
   await snapshots.create(request);
   const store = machine.groups[0]!.lvs[1]!;
   const record = () => void (records.recorded = { lvUuid: store.uuid, groupName: "data" });

@@ -1,6 +1,6 @@
-import { LINEAR } from "./layout.ts";
 import { assertEquals, assertRejects } from "@std/assert";
 import { FakeMachine, ok, refuse } from "../tests/fake/machine.ts";
+import { namedRequest } from "../tests/fake/request.ts";
 import { describe } from "./exec.ts";
 import { Lvm } from "./lvm.ts";
 import { volumeIdOf } from "./ids.ts";
@@ -18,17 +18,7 @@ async function prepared(root = "/nowhere") {
   const lvm = new Lvm(machine);
   const upkeep = new Upkeep({ lvm, driver: "test", onError: () => {} });
   const volumes = new Volumes({ lvm, driver: "test", groups: { matches: () => true }, upkeep });
-  await volumes.create({
-    id,
-    range: { required: 32n << 20n },
-    groups: { matches: () => true },
-    preference: "leastFree",
-    content: { state: "wanted", type: "ext4" },
-    mkfsOptions: [],
-    shared: true,
-    erase: "zero",
-    layout: LINEAR,
-  });
+  await volumes.create(namedRequest("one", 32n << 20n));
   const paused: string[] = [];
   const pause = (id: string) => {
     paused.push(id);

@@ -1,10 +1,10 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { FakeClock } from "../tests/fake/clock.ts";
 import { FakeMachine, refuse } from "../tests/fake/machine.ts";
+import { namedRequest } from "../tests/fake/request.ts";
 import { type Command, describe } from "./exec.ts";
 import { ANY_GROUP } from "./groups.ts";
 import { snapshotIdOf, volumeIdOf } from "./ids.ts";
-import { LINEAR } from "./layout.ts";
 import { Locks, volumeLock } from "./locks.ts";
 import { Lvm } from "./lvm.ts";
 import { Snapshots } from "./snapshots.ts";
@@ -36,17 +36,7 @@ async function scene(store: StoreSize = { bytes: 8n * MiB }) {
   const volumes = new Volumes({ ...options, groups: ANY_GROUP });
   const snapshots = new Snapshots({ ...options, volumes });
   const [source, id] = [volumeIdOf("one"), snapshotIdOf("cut")];
-  await volumes.create({
-    id: source,
-    range: { required: 32n * MiB },
-    groups: ANY_GROUP,
-    preference: "leastFree",
-    content: { state: "raw" },
-    mkfsOptions: [],
-    shared: true,
-    erase: "zero",
-    layout: LINEAR,
-  });
+  await volumes.create(namedRequest("one", 32n * MiB, { content: { state: "raw" } }));
   await snapshots.create({ id, source, store });
   await keeper.settled();
   commands.length = 0;

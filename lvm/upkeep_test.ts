@@ -1,6 +1,6 @@
-import { LINEAR } from "./layout.ts";
 import { assert, assertEquals } from "@std/assert";
 import { FakeMachine, refuse } from "../tests/fake/machine.ts";
+import { namedRequest } from "../tests/fake/request.ts";
 import { describe } from "./exec.ts";
 import { snapshotIdOf, volumeIdOf } from "./ids.ts";
 import { Lvm } from "./lvm.ts";
@@ -22,17 +22,7 @@ async function doomed(size: bigint, erase: Erasure = "zero") {
   const upkeep = new Upkeep({ lvm, driver: "test", onError: (error) => errors.push(String(error)), retryMs: 1 });
   const anywhere = { matches: () => true };
   const volumes = new Volumes({ lvm, driver: "test", groups: anywhere, upkeep: { look: () => {} } });
-  await volumes.create({
-    id,
-    range: { required: size },
-    groups: anywhere,
-    preference: "leastFree",
-    content: { state: "raw" },
-    mkfsOptions: [],
-    shared: true,
-    layout: LINEAR,
-    erase,
-  });
+  await volumes.create(namedRequest("one", size, { content: { state: "raw" }, erase }));
   const { lv, group } = await volumes.get(id);
   const path = `${group.name}/${lv.name}`;
   const commands: string[] = [];

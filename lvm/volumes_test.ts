@@ -1,10 +1,10 @@
 import { assertEquals } from "@std/assert";
 import { FakeMachine, refuse } from "../tests/fake/machine.ts";
+import { namedRequest } from "../tests/fake/request.ts";
 import type { Command } from "./exec.ts";
 import { Lvm } from "./lvm.ts";
 import { ANY_GROUP } from "./groups.ts";
 import { snapshotIdOf, volumeIdOf } from "./ids.ts";
-import { LINEAR } from "./layout.ts";
 import { Snapshots } from "./snapshots.ts";
 import { FULL_STORE } from "./store_size.ts";
 import { Upkeep } from "./upkeep.ts";
@@ -12,17 +12,7 @@ import type { VolumeRequest } from "./volume.ts";
 import { Volumes } from "./volumes.ts";
 
 function request(name: string): VolumeRequest {
-  return {
-    id: volumeIdOf(name),
-    range: { required: 32n << 20n },
-    groups: ANY_GROUP,
-    preference: "leastFree",
-    content: { state: "raw" },
-    mkfsOptions: [],
-    shared: true,
-    erase: "zero",
-    layout: LINEAR,
-  };
+  return namedRequest(name, 32n << 20n, { content: { state: "raw" } });
 }
 
 Deno.test("create() takes the next group when one was filled since the report", async () => {

@@ -1,5 +1,5 @@
 /**
- * A request for a volume of a cluster, as tests make it.
+ * A request for a volume, as tests make it.
  *
  * @module
  */
