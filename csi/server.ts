@@ -8,6 +8,7 @@ import { Server, ServerCredentials } from "@grpc/grpc-js";
 import { dirname } from "@std/path";
 import type { SocketState } from "../lvm/doctor_leftovers.ts";
 import { StorageError } from "../lvm/error.ts";
+import { withinDeadline } from "../lvm/timer.ts";
 import { connect } from "./client.ts";
 import type { BoundService } from "./service.ts";
 
@@ -78,12 +79,8 @@ async function probe(path: string): Promise<void> {
 }
 
 async function close(server: Server, path: string, graceMs: number): Promise<boolean> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const drained = await Promise.race([
-    new Promise<boolean>((resolve) => server.tryShutdown((error) => resolve(error === undefined))),
-    new Promise<boolean>((resolve) => timer = setTimeout(() => resolve(false), graceMs)),
-  ]);
-  clearTimeout(timer);
+  const shutdown = new Promise<boolean>((resolve) => server.tryShutdown((error) => resolve(error === undefined)));
+  const drained = await withinDeadline(shutdown, graceMs) ?? false;
   if (!drained) server.forceShutdown();
   await Deno.remove(path).catch((error) => {
     if (!(error instanceof Deno.errors.NotFound)) throw error;

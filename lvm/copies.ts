@@ -25,6 +25,7 @@ import { formatBytes } from "./size.ts";
 import { type ContentSource, describeSource } from "./tags.ts";
 import { isThin, type ThinWish } from "./thin.ts";
 import { shareThin } from "./thin_volumes.ts";
+import { withinDeadline } from "./timer.ts";
 import { requireSatisfying, type Volume, type VolumeRequest } from "./volume.ts";
 import { writeOut } from "./write_out.ts";
 
@@ -221,16 +222,12 @@ export class Copies {
    */
   async abandon({ lv, group }: Place): Promise<void> {
     this.#workOn(lv.uuid).abandoned = true;
-    const { promise: late, reject } = Promise.withResolvers<never>();
-    const error = new StorageError(
-      "Busy",
-      "deleting a volume that is being made: a step of that is still running; try again",
-    );
-    const timer = setTimeout(() => reject(error), this.#options.waitMs ?? WAIT_MS);
-    try {
-      await Promise.race([this.#steps.get(group.name), late]);
-    } finally {
-      clearTimeout(timer);
+    const step = Promise.resolve(this.#steps.get(group.name)).then(() => true);
+    if (!await withinDeadline(step, this.#options.waitMs ?? WAIT_MS)) {
+      throw new StorageError(
+        "Busy",
+        "deleting a volume that is being made: a step of that is still running; try again",
+      );
     }
     await unmountLeftovers(this.#lvm.exec, lv, scratchOf(lv, this.#hands));
   }
@@ -361,7 +358,8 @@ export class Copies {
         await volumes.delete(id);
         throw failure;
       }
-      if (this.#stopped || !await isWithin(told, end - performance.now())) {
+      const isTold = told.then(() => true);
+      if (this.#stopped || !await withinDeadline(isTold, Math.max(end - performance.now(), 0))) {
         throw new StorageError("Busy", describeProgress(volume, this.progress(volume)));
       }
     }
@@ -405,15 +403,4 @@ export function describeProgress({ id, tags: { source } }: Volume, { copied, tot
   const all = total === undefined ? "" : ` of ${formatBytes(total)}`;
   const why = trouble === undefined ? "" : `; it is tried again, since it failed: ${trouble}`;
   return `creating volume ${id} from ${describeSource(source)}: ${formatBytes(copied)}${all} copied${why}`;
-}
-
-/** Whether a promise resolves within so many milliseconds. */
-async function isWithin(promise: Promise<void>, ms: number): Promise<boolean> {
-  const { promise: late, resolve } = Promise.withResolvers<boolean>();
-  const timer = setTimeout(() => resolve(false), Math.max(ms, 0));
-  try {
-    return await Promise.race([promise.then(() => true), late]);
-  } finally {
-    clearTimeout(timer);
-  }
 }

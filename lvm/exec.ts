@@ -12,6 +12,7 @@
  */
 
 import { StorageError } from "./error.ts";
+import { withinDeadline } from "./timer.ts";
 
 /** The programs that the driver may run, and no others. */
 export const PROGRAMS = [
@@ -267,23 +268,5 @@ function letGo(child: Deno.ChildProcess): void {
     child.unref();
   } catch (error) {
     if (!(error instanceof Deno.errors.BadResource)) throw error;
-  }
-}
-
-/** What comes of the promise, or `undefined` when the time is over before or the signal is given. */
-async function withinDeadline<T>(
-  promise: Promise<T>,
-  deadlineMs: number,
-  signal?: AbortSignal,
-): Promise<T | undefined> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const deadline = new Promise<undefined>((resolve) => {
-    timer = setTimeout(() => resolve(undefined), deadlineMs);
-    signal?.addEventListener("abort", () => resolve(undefined), { once: true });
-  });
-  try {
-    return await Promise.race([promise, deadline]);
-  } finally {
-    clearTimeout(timer);
   }
 }

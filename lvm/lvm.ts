@@ -11,6 +11,7 @@
 import { type ErrorKind, StorageError } from "./error.ts";
 import { type Exec, type Output, runOk } from "./exec.ts";
 import { parseReport, REPORT_COMMAND, type VolumeGroup } from "./report.ts";
+import { withinDeadline } from "./timer.ts";
 
 /**
  * What LVM says in English (LC_ALL=C) when it refuses, and what that means. Its exit status is 5 for all of them (lvm(8)).
@@ -94,7 +95,7 @@ export class Lvm {
    * way have ended, or five seconds later, so that those who changed something at the same time share one.
    */
   reportOfChanges(): Promise<VolumeGroup[]> {
-    return this.#ofChanges ??= within(Promise.allSettled(this.#changes), CHANGES_MS).then(() => {
+    return this.#ofChanges ??= withinDeadline(Promise.allSettled(this.#changes), CHANGES_MS).then(() => {
       this.#ofChanges = undefined;
       return this.report();
     });
@@ -199,12 +200,4 @@ export function requireDisks(doing: string, { name, missingPvs }: VolumeGroup): 
 
 function isSilence(error: unknown): error is StorageError {
   return error instanceof StorageError && error.kind === "Unavailable" && error.settled !== undefined;
-}
-
-/** Waits for a promise, but not longer than some milliseconds. */
-async function within(promise: Promise<unknown>, ms: number): Promise<void> {
-  const { promise: late, resolve } = Promise.withResolvers<void>();
-  const timer = setTimeout(resolve, ms);
-  await Promise.race([promise, late]);
-  clearTimeout(timer);
 }

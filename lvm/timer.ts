@@ -1,5 +1,5 @@
 /**
- * Time for what is done in the background, so that tests can stand still.
+ * Time: for what is done in the background, so that tests can stand still, and as a limit of waiting.
  *
  * @module
  */
@@ -20,3 +20,21 @@ export const systemTimer: Timer = {
     return () => clearTimeout(timer);
   },
 };
+
+/** What comes of the promise, or `undefined` when the time is over before or the signal is given. */
+export async function withinDeadline<T>(
+  promise: Promise<T>,
+  ms: number,
+  signal?: AbortSignal,
+): Promise<T | undefined> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const deadline = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), ms);
+    signal?.addEventListener("abort", () => resolve(undefined), { once: true });
+  });
+  try {
+    return await Promise.race([promise, deadline]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
