@@ -31,7 +31,7 @@ import {
   volumeAttributesClasses,
 } from "./objects.ts";
 import { patchAnyhow } from "./patch_anyhow.ts";
-import { isVolumeOf } from "./resize.ts";
+import { claimKeyOf, isVolumeOf } from "./resize.ts";
 import { readSecret } from "./secrets.ts";
 import { modifySecretOf } from "./volume_object.ts";
 
@@ -105,9 +105,9 @@ export class Modifier {
     }
   }
 
-  #concerned({ spec }: PersistentVolume): string[] {
-    if (spec?.csi?.driver !== this.#options.driverName || spec.claimRef === undefined) return [];
-    const key = `${spec.claimRef.namespace}/${spec.claimRef.name}`;
+  #concerned(volume: PersistentVolume): string[] {
+    const key = claimKeyOf(volume, this.#options.driverName);
+    if (key === undefined) return [];
     const claim = this.#options.claims.get(key);
     return claim !== undefined && isDue(claim) ? [key] : [];
   }

@@ -68,6 +68,12 @@ export function wantsMore(claim: PersistentVolumeClaim): boolean {
   return claim.status?.phase === "Bound" && !!claim.spec?.volumeName && requested > actual;
 }
 
+/** The key of the claim that a volume is for; `undefined` for one of another driver, or for none. */
+export function claimKeyOf({ spec }: PersistentVolume, driverName: string): string | undefined {
+  if (spec?.csi?.driver !== driverName || spec.claimRef === undefined) return undefined;
+  return `${spec.claimRef.namespace}/${spec.claimRef.name}`;
+}
+
 /** Whether claim and volume belong to each other, and the volume to a driver of that name. */
 export function isVolumeOf(claim: PersistentVolumeClaim, { spec }: PersistentVolume, driverName: string): boolean {
   const { namespace, uid } = claim.metadata;

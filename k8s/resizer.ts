@@ -19,6 +19,7 @@ import { patchAnyhow } from "./patch_anyhow.ts";
 import {
   beginning,
   capacityOf,
+  claimKeyOf,
   failing,
   finished,
   grown,
@@ -94,11 +95,10 @@ export class Resizer {
   }
 
   #concerned(volume: PersistentVolume): string[] {
-    const { spec, metadata } = volume;
-    if (spec?.csi?.driver !== this.#options.driverName || spec.claimRef === undefined) return [];
-    const key = `${spec.claimRef.namespace}/${spec.claimRef.name}`;
+    const key = claimKeyOf(volume, this.#options.driverName);
+    if (key === undefined) return [];
     const claim = this.#options.claims.get(key);
-    const due = metadata.annotations?.[SIZE_BEFORE] !== undefined || claim !== undefined && wantsMore(claim);
+    const due = volume.metadata.annotations?.[SIZE_BEFORE] !== undefined || claim !== undefined && wantsMore(claim);
     return due ? [key] : [];
   }
 
