@@ -148,7 +148,7 @@ export function openMachine(options: MachineOptions): Machine {
   const limiter = new IoLimiter({ ...options.limiting, lvm, volumes, onError: warnOf("applying limits") });
   const staging = new Staging({ lvm, volumes, mountRoots, limiter, trimmer });
   const health = new HealthCheck({ lvm, volumes, snapshots });
-  const filesystems = new StoppedFilesystems(exec, driver);
+  const filesystems = new StoppedFilesystems(exec, driver, warnOf("looking at filesystems"));
   const background = backgroundOf(upkeep, [limiter, copies, stores, monitor, trimmer]);
   const inUse = { staging, health, filesystems, limiter, trimmer };
   return { lvm, volumes, snapshots, copies, monitor, stores, background, locks, ...inUse };

@@ -9,7 +9,7 @@
 import type { Exec } from "./exec.ts";
 import { mountProblem, type Problem } from "./health.ts";
 import type { VolumeId } from "./ids.ts";
-import { readMounts } from "./mounts.ts";
+import { type Mount, readMounts } from "./mounts.ts";
 import type { LogicalVolume, VolumeGroup } from "./report.ts";
 import { ownedVolumeId } from "./tags.ts";
 
@@ -27,24 +27,30 @@ export interface StoppedFilesystem {
 export class StoppedFilesystems {
   readonly #exec: Exec;
   readonly #driver: string;
+  readonly #onError: (error: unknown) => void;
   #stopped: ReadonlyMap<VolumeId, StoppedFilesystem> = new Map();
 
-  /** Knows of none before {@linkcode look}. */
-  constructor(exec: Exec, driver: string) {
+  /** Knows of none before {@linkcode look}. Is told what failed; it is looked again with the next survey. */
+  constructor(exec: Exec, driver: string, onError: (error: unknown) => void) {
     this.#exec = exec;
     this.#driver = driver;
+    this.#onError = onError;
   }
 
   /**
-   * Looks at the volumes in a report. The mount table is read if one of them is open.
-   *
-   * @throws {StorageError} `CommandFailed` when the mount table cannot be read; what was seen before stays.
+   * Looks at the volumes in a report. The mount table is read if one of them is open; if it cannot be, what was seen before
+   * stays, and nobody else's work fails for it.
    */
   async look(groups: readonly VolumeGroup[]): Promise<void> {
     const open = groups.flatMap((group) =>
       group.lvs.filter((lv) => lv.open).map((lv) => ({ id: ownedVolumeId(this.#driver, lv.tags), lv, group }))
     ).filter(({ id }) => id !== undefined);
-    const mounts = open.length === 0 ? [] : await readMounts(this.#exec);
+    let mounts: Mount[] = [];
+    try {
+      if (open.length > 0) mounts = await readMounts(this.#exec);
+    } catch (error) {
+      return this.#onError(error);
+    }
     this.#stopped = new Map(open.flatMap(({ id, lv, group }) => {
       const problem = mountProblem(lv, mounts);
       return problem === undefined ? [] : [[id!, { lv, group, problem }]];
