@@ -5,17 +5,24 @@
  */
 
 import manifest from "./deno.json" with { type: "json" };
-import { apiReach, clusterReach } from "./cluster_reach.ts";
-import { type Flag, type Flags, messageOf, parseCommandLine, type Subcommands, UsageError } from "./command_line.ts";
-import { isConfined, obey, type Order, runConfined } from "./confinement.ts";
+import { apiReach, clusterReach } from "./cli/api_access.ts";
+import {
+  type Flag,
+  type Flags,
+  messageOf,
+  parseCommandLine,
+  type Subcommands,
+  UsageError,
+} from "./cli/command_line.ts";
+import { isConfined, obey, type Order, runConfined } from "./cli/sandbox.ts";
 import { socketPath } from "./csi/endpoint.ts";
 import { parseMountRoots } from "./csi/mount_roots.ts";
-import { cgroupRoot, kubeletPaths } from "./kubelet.ts";
+import { cgroupRoot, kubeletPaths } from "./cli/paths.ts";
 import { StorageError } from "./lvm/error.ts";
-import { withRealPaths } from "./lvm/mounts.ts";
-import { DEFAULT_POLICY } from "./lvm/store_growth.ts";
-import { permissionsFor, type Reach } from "./permissions.ts";
-import { THIN_FLAGS } from "./thin_flags.ts";
+import { withRealPaths } from "./lvm/host/mounts.ts";
+import { DEFAULT_POLICY } from "./lvm/snapshots/cow_growth.ts";
+import { permissionsFor, type Reach } from "./cli/permissions.ts";
+import { THIN_FLAGS } from "./cli/thin_pool_flags.ts";
 
 /** Flags that mean the same to several subcommands. */
 const SHARED_FLAGS = {
@@ -96,7 +103,7 @@ const SUBCOMMANDS: Subcommands = {
     },
     example: "denolith standalone --volume-groups data,/fast-.*/",
     reach: standaloneReach,
-    run: async (flags, end) => await (await import("./standalone.ts")).standalone(flags, end),
+    run: async (flags, end) => await (await import("./cli/standalone.ts")).standalone(flags, end),
   },
   node: {
     summary: "serve a node of a Kubernetes cluster: mounts, and the node's own volumes",
@@ -135,7 +142,7 @@ const SUBCOMMANDS: Subcommands = {
     },
     example: "denolith node --node-name worker-1 --kubeconfig /etc/denolith/kubeconfig",
     reach: nodeReach,
-    run: async (flags, end) => await (await import("./node.ts")).node(flags, end),
+    run: async (flags, end) => await (await import("./cli/node.ts")).node(flags, end),
   },
   controller: {
     summary: "serve a Kubernetes cluster: turn claims into volumes, and grow them",
@@ -160,7 +167,7 @@ const SUBCOMMANDS: Subcommands = {
     },
     example: "denolith controller --disable-loops resizer",
     reach: controllerReach,
-    run: async (flags, end) => await (await import("./controller.ts")).controller(flags, end),
+    run: async (flags, end) => await (await import("./cli/controller.ts")).controller(flags, end),
   },
   doctor: {
     summary: "look at this host, and say what is wrong and what to do about it",
@@ -176,7 +183,7 @@ const SUBCOMMANDS: Subcommands = {
     },
     example: "denolith doctor --volume-groups data",
     reach: (flags) => Promise.resolve({ sockets: [socketPath(flags.endpoint!)], directories: [] }),
-    run: async (flags) => await (await import("./inspection.ts")).doctor(flags),
+    run: async (flags) => await (await import("./cli/inspect.ts")).doctor(flags),
   },
   status: {
     summary: "show groups, thin pools, volumes and snapshots, how full they are, and what is left over",
@@ -196,7 +203,7 @@ const SUBCOMMANDS: Subcommands = {
     },
     example: "denolith status --node-name worker-1",
     reach: statusReach,
-    run: async (flags) => await (await import("./inspection.ts")).status(flags),
+    run: async (flags) => await (await import("./cli/inspect.ts")).status(flags),
   },
   "forget-node": {
     summary: "give up a node of a cluster that does not come back, and with it its volumes",
@@ -214,7 +221,7 @@ const SUBCOMMANDS: Subcommands = {
     },
     example: "denolith forget-node worker-1 --kubeconfig ~/.kube/config --yes",
     reach: async (flags) => ({ programs: [], sockets: [], directories: [], ...await apiReach(flags) }),
-    run: async (flags) => await (await import("./forget_node.ts")).forgetNode(flags),
+    run: async (flags) => await (await import("./cli/forget_node.ts")).forgetNode(flags),
   },
   version: {
     summary: "print the version",

@@ -5,9 +5,9 @@
  */
 
 import { StorageError } from "../lvm/error.ts";
-import { checkMountFlags, FILESYSTEM_TYPES, type FilesystemType, parseFilesystemType } from "../lvm/filesystem.ts";
-import type { Access } from "../lvm/publication.ts";
-import { type VolumeCapability, VolumeCapability_AccessMode_Mode as Mode } from "./csi_pb.ts";
+import { checkMountFlags, FILESYSTEM_TYPES, type FilesystemType, parseFilesystemType } from "../lvm/spec/filesystem.ts";
+import type { Access } from "../lvm/staging/publication.ts";
+import { type VolumeCapability, VolumeCapability_AccessMode_Mode as Mode } from "./proto/csi_pb.ts";
 import { invalid, quote } from "./request.ts";
 
 /** A capability that this driver has. */

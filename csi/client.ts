@@ -13,7 +13,7 @@ import {
   type MessageShape,
 } from "@bufbuild/protobuf";
 import { Client, credentials } from "@grpc/grpc-js";
-import { Controller, Identity, Node } from "./csi_pb.ts";
+import { Controller, Identity, Node } from "./proto/csi_pb.ts";
 import { methodDefinition, unaryMethods } from "./service.ts";
 
 /** The calls of a service as async functions; they fail with the `ServiceError` of grpc-js. */

@@ -7,10 +7,10 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { parseVolumeId, snapshotIdOf, volumeIdOf } from "../lvm/ids.ts";
-import { minimumBytes } from "../lvm/filesystem.ts";
+import { minimumBytes } from "../lvm/spec/filesystem.ts";
 import { creationLocks, type Locks, snapshotLock, snapshottingLocks, volumeLock } from "../lvm/locks.ts";
-import type { ContentSource } from "../lvm/tags.ts";
-import type { VolumeRequest } from "../lvm/volume.ts";
+import type { ContentSource } from "../lvm/model/tags.ts";
+import type { VolumeRequest } from "../lvm/inventory/volume.ts";
 import { isUnsupported, requireCapabilities, requireCapability } from "./capability.ts";
 import {
   type Controller,
@@ -18,7 +18,7 @@ import {
   type CreateVolumeRequest,
   type VolumeContentSource,
   type VolumeContentSourceSchema,
-} from "./csi_pb.ts";
+} from "./proto/csi_pb.ts";
 import { volumeHealthAnswer } from "./health.ts";
 import { page } from "./paging.ts";
 import {
@@ -39,7 +39,7 @@ import {
 } from "./request.ts";
 import type { Handlers } from "./service.ts";
 import { nodeChoice, nodeOf, topologyOf } from "./topology.ts";
-import type { SnapshotService, StoredSnapshot, StoredVolume, VolumeService } from "./volume_service.ts";
+import type { SnapshotService, StoredSnapshot, StoredVolume, VolumeService } from "../lvm/volume_service.ts";
 
 /** What the Controller service needs. */
 export interface ControllerOptions {

@@ -4,8 +4,8 @@
  * @module
  */
 
-import { type IoLimitName, type IoLimits, readIoLimits } from "../lvm/io_limits.ts";
-import type { GroupMatcher } from "../lvm/groups.ts";
+import { type IoLimitName, type IoLimits, readIoLimits } from "../lvm/spec/io_limits.ts";
+import type { GroupMatcher } from "../lvm/model/groups.ts";
 import { parseGroupList } from "./parameters.ts";
 import { invalid, quote } from "./request.ts";
 

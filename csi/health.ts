@@ -10,8 +10,8 @@ import {
   type StorageProblem,
   type StorageStatus,
   type VolumeHealth,
-} from "../lvm/health.ts";
-import { StorageHealthErrorType as StorageType, VolumeHealthErrorType as VolumeType } from "./csi_pb.ts";
+} from "../lvm/health/health.ts";
+import { StorageHealthErrorType as StorageType, VolumeHealthErrorType as VolumeType } from "./proto/csi_pb.ts";
 
 const VOLUME_TYPES = {
   Degraded: VolumeType.DEGRADED,

@@ -8,7 +8,7 @@ import {
   type Identity,
   PluginCapability_Service_Type as Service,
   PluginCapability_VolumeExpansion_Type as Expansion,
-} from "./csi_pb.ts";
+} from "./proto/csi_pb.ts";
 import { invalid, quote } from "./request.ts";
 import type { Handlers } from "./service.ts";
 

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { DEFAULT_STRIPE_SIZE, type Layout, LAYOUT_NAMES, LINEAR } from "../lvm/layout.ts";
+import { DEFAULT_STRIPE_SIZE, type Layout, LAYOUT_NAMES, LINEAR } from "../lvm/model/layout.ts";
 import { formatQuantity, parseQuantity } from "../lvm/size.ts";
 import { invalid, quote } from "./request.ts";
 

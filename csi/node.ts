@@ -5,12 +5,12 @@
  */
 
 import { StorageError } from "../lvm/error.ts";
-import type { HealthCheck } from "../lvm/health_check.ts";
+import type { HealthCheck } from "../lvm/health/health_check.ts";
 import { type Locks, volumeLock } from "../lvm/locks.ts";
 import type { VolumeId } from "../lvm/ids.ts";
-import type { Staging, Stats } from "../lvm/staging.ts";
+import type { Staging, Stats } from "../lvm/staging/staging.ts";
 import { type Capability, requireCapability } from "./capability.ts";
-import { type Node, NodeServiceCapability_RPC_Type as Rpc, VolumeUsage_Unit as Unit } from "./csi_pb.ts";
+import { type Node, NodeServiceCapability_RPC_Type as Rpc, VolumeUsage_Unit as Unit } from "./proto/csi_pb.ts";
 import { storageHealthAnswer, volumeHealthAnswer } from "./health.ts";
 import { invalid, requireMountPath, requirePath, requireVolumeAt, requireVolumeId, sizeRange } from "./request.ts";
 import type { Handlers } from "./service.ts";

@@ -9,14 +9,14 @@
 
 import { closestString } from "@std/text/closest-string";
 import { RE2JS } from "re2js";
-import { DEFAULT_FILESYSTEM, discards, type FilesystemType, parseMkfsOptions } from "../lvm/filesystem.ts";
-import { ANY_GROUP, anyOf, exactly, type GroupMatcher, type GroupPreference } from "../lvm/groups.ts";
-import { IO_LIMIT_PARAMETERS, type IoLimits, readIoLimits } from "../lvm/io_limits.ts";
-import { type Layout, LINEAR } from "../lvm/layout.ts";
-import { FULL_STORE, parseStoreSize, type StoreSize } from "../lvm/store_size.ts";
-import { type Erasure, ERASURES } from "../lvm/tags.ts";
-import { DEFAULT_POOL_SIZE, type ThinWish } from "../lvm/thin.ts";
-import { parseInterval, type Trim } from "../lvm/trim.ts";
+import { DEFAULT_FILESYSTEM, discards, type FilesystemType, parseMkfsOptions } from "../lvm/spec/filesystem.ts";
+import { ANY_GROUP, anyOf, exactly, type GroupMatcher, type GroupPreference } from "../lvm/model/groups.ts";
+import { IO_LIMIT_PARAMETERS, type IoLimits, readIoLimits } from "../lvm/spec/io_limits.ts";
+import { type Layout, LINEAR } from "../lvm/model/layout.ts";
+import { FULL_STORE, parseStoreSize, type StoreSize } from "../lvm/spec/cow_size.ts";
+import { type Erasure, ERASURES } from "../lvm/model/tags.ts";
+import { DEFAULT_POOL_SIZE, type ThinWish } from "../lvm/pools/pool.ts";
+import { parseInterval, type Trim } from "../lvm/spec/trim.ts";
 import { requireFilesystemType } from "./capability.ts";
 import { LAYOUT_PARAMETERS, parseLayout } from "./layout_parameters.ts";
 import { invalid, quote } from "./request.ts";

@@ -8,7 +8,7 @@
 import { getLogger } from "@logtape/logtape";
 import { connectTo } from "./client.ts";
 import { type RunningServer, serve } from "./server.ts";
-import { Registration } from "./registration_pb.ts";
+import { Registration } from "./proto/registration_pb.ts";
 import { bindService } from "./service.ts";
 
 /** What kubelet is told. */

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { connectTo } from "./client.ts";
 import { serveRegistration } from "./registration.ts";
-import { Registration } from "./registration_pb.ts";
+import { Registration } from "./proto/registration_pb.ts";
 
 Deno.test("kubelet is told the driver's name and socket, and what it says of it is handed on", async () => {
   const folder = await Deno.makeTempDir();

@@ -9,9 +9,9 @@
 
 import { StorageError } from "../lvm/error.ts";
 import { parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from "../lvm/ids.ts";
-import { isBelow } from "../lvm/mounts.ts";
+import { isBelow } from "../lvm/host/mounts.ts";
 import type { SizeRange } from "../lvm/size.ts";
-import type { CapacityRange } from "./csi_pb.ts";
+import type { CapacityRange } from "./proto/csi_pb.ts";
 
 /** The characters that names must not have (CSI spec, CreateVolumeRequest.name). */
 // deno-lint-ignore no-control-regex

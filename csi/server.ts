@@ -6,9 +6,9 @@
 
 import { Server, ServerCredentials } from "@grpc/grpc-js";
 import { dirname } from "@std/path";
-import type { SocketState } from "../lvm/doctor_leftovers.ts";
+import type { SocketState } from "../lvm/doctor/leftovers.ts";
 import { StorageError } from "../lvm/error.ts";
-import { withinDeadline } from "../lvm/timer.ts";
+import { withinDeadline } from "../lvm/clock.ts";
 import { connect } from "./client.ts";
 import type { BoundService } from "./service.ts";
 

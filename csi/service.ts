@@ -29,7 +29,7 @@ import type {
   UntypedHandleCall,
 } from "@grpc/grpc-js";
 import { getLogger } from "@logtape/logtape";
-import { csi_secret } from "./csi_pb.ts";
+import { csi_secret } from "./proto/csi_pb.ts";
 import { statusOf, unimplemented } from "./status.ts";
 
 /** The calls of a service that answer one request with one response, each as an async function. */

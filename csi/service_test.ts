@@ -11,9 +11,9 @@ import {
   GroupController,
   Identity,
   Node,
-} from "./csi_pb.ts";
+} from "./proto/csi_pb.ts";
 import { unaryMethods, withoutSecrets } from "./service.ts";
-import proto from "./csi.proto" with { type: "text" };
+import proto from "./proto/csi.proto" with { type: "text" };
 
 function secretFields(message: DescMessage): DescField[] {
   return message.fields.filter((field) => getOption(field, csi_secret));

@@ -4,9 +4,9 @@
  * @module
  */
 
-import type { Topology, TopologyRequirement } from "./csi_pb.ts";
+import type { Topology, TopologyRequirement } from "./proto/csi_pb.ts";
 import { invalid, quote } from "./request.ts";
-import type { NodeChoice } from "./volume_service.ts";
+import type { NodeChoice } from "../lvm/volume_service.ts";
 
 /** The key under which a volume's topology names its node. */
 export const TOPOLOGY_KEY = "topology.lvm.denolith.dev/node";

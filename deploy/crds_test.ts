@@ -1,9 +1,9 @@
 import { assert, assertEquals } from "@std/assert";
-import { FILESYSTEM_TYPES } from "../lvm/filesystem.ts";
-import { IO_LIMIT_PARAMETERS } from "../lvm/io_limits.ts";
+import { FILESYSTEM_TYPES } from "../lvm/spec/filesystem.ts";
+import { IO_LIMIT_PARAMETERS } from "../lvm/spec/io_limits.ts";
 import { parseQuantity } from "../lvm/size.ts";
-import { parseStoreSize } from "../lvm/store_size.ts";
-import { ERASURES } from "../lvm/tags.ts";
+import { parseStoreSize } from "../lvm/spec/cow_size.ts";
+import { ERASURES } from "../lvm/model/tags.ts";
 import { readObjects } from "./objects.ts";
 
 /** A part of a schema (OpenAPI v3, as far as it is used here). */

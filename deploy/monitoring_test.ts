@@ -1,10 +1,10 @@
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import { parse } from "@std/yaml";
-import { Controller, Identity, Node } from "../csi/csi_pb.ts";
-import type { StoppedFilesystem } from "../lvm/stopped_filesystems.ts";
-import type { SurveyedGroup } from "../lvm/survey.ts";
-import { Metrics } from "../metrics.ts";
+import { Controller, Identity, Node } from "../csi/proto/csi_pb.ts";
+import type { StoppedFilesystem } from "../lvm/health/read_only_filesystems.ts";
+import type { SurveyedGroup } from "../lvm/model/survey.ts";
+import { Metrics } from "../cli/metrics.ts";
 import { anchors } from "../tests/markdown.ts";
 import { CHART } from "./chart.ts";
 

@@ -12,7 +12,7 @@
  */
 
 import { StorageError } from "./error.ts";
-import { withinDeadline } from "./timer.ts";
+import { withinDeadline } from "./clock.ts";
 
 /** The programs that the driver may run, and no others. */
 export const PROGRAMS = [

@@ -6,7 +6,7 @@
 
 import { StorageError } from "./error.ts";
 import type { SnapshotId, VolumeId } from "./ids.ts";
-import type { ContentSource } from "./tags.ts";
+import type { ContentSource } from "./model/tags.ts";
 
 /** How a lock is held: alone, or together with other holders of the same kind of operation. */
 export type LockMode = "exclusive" | "shared";

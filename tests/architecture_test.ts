@@ -70,10 +70,10 @@ Deno.test("one file runs commands, one exits the process, one maps kinds of fail
 Deno.test("secrets are read in one place, by name, and listed nowhere", () => {
   const sources = files.map((file) => [file, Deno.readTextFileSync(join(ROOT, file))] as const);
   const naming = sources.filter(([, text]) => text.includes(`plural: "secrets"`)).map(([file]) => file);
-  assertEquals(naming, ["k8s/secrets.ts"]);
+  assertEquals(naming, ["k8s/sidecars/secrets.ts"]);
   const importing = sources.flatMap(([, text]) => [...text.matchAll(/import \{(.*)\} from "\.\/secrets\.ts"/g)]);
   assertEquals([...new Set(importing.map(([, names]) => names!.trim()))], ["readSecret"]);
-  const [, text] = sources.find(([file]) => file === "k8s/secrets.ts")!;
+  const [, text] = sources.find(([file]) => file === "k8s/sidecars/secrets.ts")!;
   assertEquals([...text.matchAll(/client\.(\w+)\(/g)].map(([, call]) => call), ["get"]);
 });
 

@@ -6,15 +6,15 @@
  */
 
 import { assertEquals } from "@std/assert";
-import { loopCalls } from "../calls.ts";
+import { loopCalls } from "../cli/in_process_csi.ts";
 import { controllerHandlers } from "../csi/controller.ts";
 import { TOPOLOGY_KEY } from "../csi/topology.ts";
-import { CapacityPublisher } from "../k8s/capacity.ts";
-import { offeredBy } from "../k8s/capacity_object.ts";
-import { SELECTED_NODE, selectedNodeOf } from "../k8s/claim.ts";
-import { EventRecorder } from "../k8s/events.ts";
-import { HttpClient } from "../k8s/http_client.ts";
-import { Informer } from "../k8s/informer.ts";
+import { CapacityPublisher } from "../k8s/scheduling/capacity.ts";
+import { offeredBy } from "../k8s/scheduling/capacity_object.ts";
+import { SELECTED_NODE, selectedNodeOf } from "../k8s/provisioner/claim.ts";
+import { EventRecorder } from "../k8s/runtime/events.ts";
+import { HttpClient } from "../k8s/client/http_client.ts";
+import { Informer } from "../k8s/runtime/informer.ts";
 import {
   csiNodes,
   csiStorageCapacities,
@@ -27,13 +27,13 @@ import {
   persistentVolumes,
   type Resource,
   storageClasses,
-} from "../k8s/objects.ts";
-import { Provisioner } from "../k8s/provisioner.ts";
-import { bytesOf } from "../k8s/quantity.ts";
-import { volumeIntents } from "../k8s/volume_intents.ts";
+} from "../k8s/api/objects.ts";
+import { Provisioner } from "../k8s/provisioner/provisioner.ts";
+import { bytesOf } from "../k8s/api/quantity.ts";
+import { volumeIntents } from "../k8s/provisioner/volume_intents.ts";
 import { volumeIdOf } from "../lvm/ids.ts";
 import { Locks } from "../lvm/locks.ts";
-import { usedTag } from "../lvm/tags.ts";
+import { usedTag } from "../lvm/model/tags.ts";
 import { DRIVER, FakeCluster } from "./fake/agents.ts";
 import { FakeClock } from "./fake/clock.ts";
 import { PROVISIONER, until } from "./fake/cluster.ts";

@@ -7,7 +7,7 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { volumeIdOf } from "../lvm/ids.ts";
-import { lvmVolumes } from "../k8s/lvm_objects.ts";
+import { lvmVolumes } from "../k8s/api/lvm_objects.ts";
 import { momentsOf, MortalExec, type Point } from "./crash/mortal.ts";
 import { FakeCluster } from "./fake/agents.ts";
 import { FakeMachine } from "./fake/machine.ts";

@@ -6,9 +6,9 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { type LvmVolume, lvmVolumes } from "../k8s/lvm_objects.ts";
-import { events } from "../k8s/objects.ts";
-import type { IoLimits } from "../lvm/io_limits.ts";
+import { type LvmVolume, lvmVolumes } from "../k8s/api/lvm_objects.ts";
+import { events } from "../k8s/api/objects.ts";
+import type { IoLimits } from "../lvm/spec/io_limits.ts";
 import { FakeCluster } from "./fake/agents.ts";
 import { FakeCgroups } from "./fake/cgroups.ts";
 import { until } from "./fake/cluster.ts";

@@ -6,9 +6,9 @@
 
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { connect, connectTo } from "../csi/client.ts";
-import { Registration } from "../csi/registration_pb.ts";
-import { lvmNodes, lvmSnapshots, lvmVolumes } from "../k8s/lvm_objects.ts";
-import { leases } from "../k8s/objects.ts";
+import { Registration } from "../csi/proto/registration_pb.ts";
+import { lvmNodes, lvmSnapshots, lvmVolumes } from "../k8s/api/lvm_objects.ts";
+import { leases } from "../k8s/api/objects.ts";
 import { DriverProcess } from "./demo/driver_process.ts";
 import { DRIVER_FLAGS } from "./driver_command.ts";
 import { FakeApiServer } from "./fake/api_server.ts";

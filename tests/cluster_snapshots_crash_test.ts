@@ -8,8 +8,8 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { controllerHandlers } from "../csi/controller.ts";
-import { Controller } from "../csi/csi_pb.ts";
-import { lvmSnapshots, lvmVolumes } from "../k8s/lvm_objects.ts";
+import { Controller } from "../csi/proto/csi_pb.ts";
+import { lvmSnapshots, lvmVolumes } from "../k8s/api/lvm_objects.ts";
 import { StorageError } from "../lvm/error.ts";
 import { snapshotIdOf, volumeIdOf } from "../lvm/ids.ts";
 import { Locks } from "../lvm/locks.ts";

@@ -6,9 +6,9 @@
  */
 
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { lvmNodes, type LvmSnapshot, lvmSnapshots, lvmVolumes, REMOVE_ANNOTATION } from "../k8s/lvm_objects.ts";
-import { events } from "../k8s/objects.ts";
-import { lvmSnapshotFor, type NamedSnapshotRequest } from "../k8s/snapshot_spec.ts";
+import { lvmNodes, type LvmSnapshot, lvmSnapshots, lvmVolumes, REMOVE_ANNOTATION } from "../k8s/api/lvm_objects.ts";
+import { events } from "../k8s/api/objects.ts";
+import { lvmSnapshotFor, type NamedSnapshotRequest } from "../k8s/api/snapshot_mapping.ts";
 import { type ErrorKind, StorageError } from "../lvm/error.ts";
 import { type SnapshotId, snapshotIdOf, volumeIdOf } from "../lvm/ids.ts";
 import { type LockRequest, snapshotLock, volumeLock } from "../lvm/locks.ts";

@@ -5,13 +5,13 @@
  * @module
  */
 
-import { LINEAR } from "../lvm/layout.ts";
+import { LINEAR } from "../lvm/model/layout.ts";
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { lvmNodes, type LvmVolume, lvmVolumes } from "../k8s/lvm_objects.ts";
-import { events } from "../k8s/objects.ts";
-import { lvmVolumeFor, type NamedRequest } from "../k8s/volume_spec.ts";
+import { lvmNodes, type LvmVolume, lvmVolumes } from "../k8s/api/lvm_objects.ts";
+import { events } from "../k8s/api/objects.ts";
+import { lvmVolumeFor, type NamedRequest } from "../k8s/api/volume_mapping.ts";
 import { type ErrorKind, StorageError } from "../lvm/error.ts";
-import { exactly } from "../lvm/groups.ts";
+import { exactly } from "../lvm/model/groups.ts";
 import { volumeIdOf } from "../lvm/ids.ts";
 import { DRIVER, FakeCluster } from "./fake/agents.ts";
 import { until } from "./fake/cluster.ts";

@@ -5,14 +5,14 @@
  */
 
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { openMachine } from "../csi/machine.ts";
+import { openMachine } from "../lvm/machine.ts";
 import { StorageError } from "../lvm/error.ts";
 import type { Command } from "../lvm/exec.ts";
-import { ANY_GROUP } from "../lvm/groups.ts";
+import { ANY_GROUP } from "../lvm/model/groups.ts";
 import { snapshotIdOf, volumeIdOf } from "../lvm/ids.ts";
-import { FULL_STORE } from "../lvm/store_size.ts";
-import type { ContentSource } from "../lvm/tags.ts";
-import { DEFAULT_POOL_SIZE } from "../lvm/thin.ts";
+import { FULL_STORE } from "../lvm/spec/cow_size.ts";
+import type { ContentSource } from "../lvm/model/tags.ts";
+import { DEFAULT_POOL_SIZE } from "../lvm/pools/pool.ts";
 import { FakeMachine } from "./fake/machine.ts";
 import { namedRequest } from "./fake/request.ts";
 

@@ -5,8 +5,8 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { officialLeaseName, ownLeaseName } from "../k8s/leader.ts";
-import { Metrics } from "../metrics.ts";
+import { officialLeaseName, ownLeaseName } from "../k8s/runtime/leader.ts";
+import { Metrics } from "../cli/metrics.ts";
 import { subcommandFlags } from "./driver_command.ts";
 import { anchors, chapter } from "./markdown.ts";
 

@@ -6,11 +6,11 @@
  */
 
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { EventRecorder } from "../k8s/events.ts";
-import { forget } from "../k8s/forgetting.ts";
-import { isForgotten, lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../k8s/lvm_objects.ts";
-import { type PersistentVolume, persistentVolumes } from "../k8s/objects.ts";
-import { readRemains } from "../k8s/remains.ts";
+import { EventRecorder } from "../k8s/runtime/events.ts";
+import { forget } from "../k8s/node_removal/forget_node.ts";
+import { isForgotten, lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../k8s/api/lvm_objects.ts";
+import { type PersistentVolume, persistentVolumes } from "../k8s/api/objects.ts";
+import { readRemains } from "../k8s/node_removal/plan.ts";
 import { StorageError } from "../lvm/error.ts";
 import { DRIVER_FLAGS } from "./driver_command.ts";
 import { DRIVER, FakeCluster } from "./fake/agents.ts";

@@ -1,7 +1,7 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { lvmNodes, type LvmVolumeStatus } from "../k8s/lvm_objects.ts";
+import { lvmNodes, type LvmVolumeStatus } from "../k8s/api/lvm_objects.ts";
 import type { VolumeId } from "../lvm/ids.ts";
-import { StorageHealthErrorType, type VolumeHealth, VolumeHealthErrorType } from "../csi/csi_pb.ts";
+import { StorageHealthErrorType, type VolumeHealth, VolumeHealthErrorType } from "../csi/proto/csi_pb.ts";
 import { healthContract } from "./contract/health.ts";
 import { clusterHost } from "./contract/cluster_host.ts";
 import { fakeDisksHost } from "./contract/fake_host.ts";

@@ -5,11 +5,11 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { type LvmNode, lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../k8s/lvm_objects.ts";
-import { events } from "../k8s/objects.ts";
-import { NONE_KNOWN, REMOVE_ORPHANS_ANNOTATION } from "../k8s/orphans.ts";
+import { type LvmNode, lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../k8s/api/lvm_objects.ts";
+import { events } from "../k8s/api/objects.ts";
+import { NONE_KNOWN, REMOVE_ORPHANS_ANNOTATION } from "../k8s/agent/orphans.ts";
 import { snapshotIdOf, volumeIdOf } from "../lvm/ids.ts";
-import { FULL_STORE } from "../lvm/store_size.ts";
+import { FULL_STORE } from "../lvm/spec/cow_size.ts";
 import { FakeCluster } from "./fake/agents.ts";
 import { until } from "./fake/cluster.ts";
 import { type FakeLv, FakeMachine, newUuid } from "./fake/machine.ts";

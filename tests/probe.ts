@@ -7,9 +7,9 @@
  * @module
  */
 
-import { clusterReach } from "../cluster_reach.ts";
-import { isConfined, obey, runConfined } from "../confinement.ts";
-import { permissionsFor } from "../permissions.ts";
+import { clusterReach } from "../cli/api_access.ts";
+import { isConfined, obey, runConfined } from "../cli/sandbox.ts";
+import { permissionsFor } from "../cli/permissions.ts";
 
 type Attempt = () => unknown;
 

@@ -1,5 +1,5 @@
 import { type VolumeId, volumeLvName } from "../../lvm/ids.ts";
-import { volumeTags } from "../../lvm/tags.ts";
+import { volumeTags } from "../../lvm/model/tags.ts";
 import { run } from "../demo/command.ts";
 import { type LifeOperation, type MakingOperation, type Side, type Sides, SIZES_MIB } from "./sides.ts";
 import { DRIVER_NAME } from "./subject.ts";

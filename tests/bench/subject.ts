@@ -1,5 +1,5 @@
 import { connect, type CsiClient } from "../../csi/client.ts";
-import { startStandalone } from "../../csi/driver.ts";
+import { startStandalone } from "../../csi/standalone.ts";
 import { parseGroupList } from "../../csi/parameters.ts";
 import { type Command, type Exec, HostExec, type Output } from "../../lvm/exec.ts";
 

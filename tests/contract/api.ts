@@ -13,11 +13,11 @@ import {
   isGone,
   isNotFound,
   type WatchEvent,
-} from "../../k8s/client.ts";
-import type { ApiServer } from "../../k8s/config.ts";
-import { HttpClient } from "../../k8s/http_client.ts";
-import { Informer } from "../../k8s/informer.ts";
-import { type KubeObject, leases, persistentVolumeClaims, type Resource } from "../../k8s/objects.ts";
+} from "../../k8s/client/client.ts";
+import type { ApiServer } from "../../k8s/client/config.ts";
+import { HttpClient } from "../../k8s/client/http_client.ts";
+import { Informer } from "../../k8s/runtime/informer.ts";
+import { type KubeObject, leases, persistentVolumeClaims, type Resource } from "../../k8s/api/objects.ts";
 import { FakeNetwork } from "../fake/network.ts";
 
 /** An object of the custom resource that the host provides. */

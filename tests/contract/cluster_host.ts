@@ -6,7 +6,7 @@
  */
 
 import { controllerHandlers } from "../../csi/controller.ts";
-import { Controller, Identity, Node } from "../../csi/csi_pb.ts";
+import { Controller, Identity, Node } from "../../csi/proto/csi_pb.ts";
 import { identityHandlers } from "../../csi/identity.ts";
 import { nodeHandlers } from "../../csi/node.ts";
 import { serve } from "../../csi/server.ts";

@@ -10,7 +10,7 @@ import {
   NodeServiceCapability_RPC_Type as NodeRpc,
   PluginCapability_Service_Type as Service,
   type VolumeHealth,
-} from "../../csi/csi_pb.ts";
+} from "../../csi/proto/csi_pb.ts";
 import { topologyOf } from "../../csi/topology.ts";
 import { assertFails, contract, type Host } from "./host.ts";
 

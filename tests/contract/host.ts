@@ -12,12 +12,12 @@ import {
   type CreateVolumeRequestSchema,
   VolumeCapability_AccessMode_Mode as Mode,
   type VolumeCapabilitySchema,
-} from "../../csi/csi_pb.ts";
+} from "../../csi/proto/csi_pb.ts";
 import { connect, type CsiClient } from "../../csi/client.ts";
 import { type Driver, parseGroupList, startStandalone } from "../../mod.ts";
 import { type Command, describe, type Exec, type Output, type Program } from "../../lvm/exec.ts";
-import { Lvm } from "../../lvm/lvm.ts";
-import type { LogicalVolume, VolumeGroup } from "../../lvm/report.ts";
+import { Lvm } from "../../lvm/model/client.ts";
+import type { LogicalVolume, VolumeGroup } from "../../lvm/model/report.ts";
 
 /** A request for a volume, or the parts of it that matter. */
 export type CreateRequest = Exclude<MessageInitShape<typeof CreateVolumeRequestSchema>, Message>;

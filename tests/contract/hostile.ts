@@ -6,7 +6,7 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { dirname } from "@std/path";
-import { readMounts } from "../../lvm/mounts.ts";
+import { readMounts } from "../../lvm/host/mounts.ts";
 import {
   assertFails,
   blockCapability,

@@ -6,8 +6,8 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { type Layout, LAYOUT_NAMES, layoutOf, sharedDisks } from "../../lvm/layout.ts";
-import type { LogicalVolume } from "../../lvm/report.ts";
+import { type Layout, LAYOUT_NAMES, layoutOf, sharedDisks } from "../../lvm/model/layout.ts";
+import type { LogicalVolume } from "../../lvm/model/report.ts";
 import { assertFails, type Bench, blockCapability, contract, type Host, mountCapability } from "./host.ts";
 import { copied, filled, isSame, lvOf } from "./copies.ts";
 import { subcommand } from "./volumes.ts";

@@ -6,9 +6,9 @@
 
 import { assertEquals } from "@std/assert";
 import { dirname } from "@std/path";
-import { ControllerServiceCapability_RPC_Type as Rpc } from "../../csi/csi_pb.ts";
-import { ratesIn } from "../../lvm/cgroups.ts";
-import type { IoRates } from "../../lvm/io_limits.ts";
+import { ControllerServiceCapability_RPC_Type as Rpc } from "../../csi/proto/csi_pb.ts";
+import { ratesIn } from "../../lvm/staging/cgroups.ts";
+import type { IoRates } from "../../lvm/spec/io_limits.ts";
 import { until } from "../fake/cluster.ts";
 import {
   assertFails,

@@ -5,8 +5,8 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { VolumeCapability_AccessMode_Mode as Mode } from "../../csi/csi_pb.ts";
-import { readMounts } from "../../lvm/mounts.ts";
+import { VolumeCapability_AccessMode_Mode as Mode } from "../../csi/proto/csi_pb.ts";
+import { readMounts } from "../../lvm/host/mounts.ts";
 import {
   assertFails,
   type Bench,

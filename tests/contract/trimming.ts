@@ -5,8 +5,8 @@
  */
 
 import { assertEquals } from "@std/assert";
-import { Lvm } from "../../lvm/lvm.ts";
-import { Trimmer } from "../../lvm/trimmer.ts";
+import { Lvm } from "../../lvm/model/client.ts";
+import { Trimmer } from "../../lvm/staging/trimmer.ts";
 import { FakeClock } from "../fake/clock.ts";
 import { assertFails, type Bench, contract, type Host, mountCapability } from "./host.ts";
 import { retire } from "./staging.ts";

@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { ApiClient } from "../../k8s/client.ts";
+import type { ApiClient } from "../../k8s/client/client.ts";
 import { type Command, describe, type Exec, type Output } from "../../lvm/exec.ts";
 import { interrupted } from "../fake/interrupted_client.ts";
 import type { FakeLv, FakeMachine } from "../fake/machine.ts";

@@ -6,8 +6,8 @@
 
 import { create, type DescService, type Message } from "@bufbuild/protobuf";
 import { parseGroupList } from "../../csi/parameters.ts";
-import { type Services, standaloneServices } from "../../csi/driver.ts";
-import { Controller, Node } from "../../csi/csi_pb.ts";
+import { type Services, standaloneServices } from "../../csi/standalone.ts";
+import { Controller, Node } from "../../csi/proto/csi_pb.ts";
 import { type Handlers, unaryMethods } from "../../csi/service.ts";
 import type { Calls } from "../../csi/client.ts";
 import { StorageError } from "../../lvm/error.ts";

@@ -2,7 +2,7 @@ import { status } from "@grpc/grpc-js";
 import {
   ControllerServiceCapability_RPC_Type as ControllerRpc,
   NodeServiceCapability_RPC_Type as NodeRpc,
-} from "../../csi/csi_pb.ts";
+} from "../../csi/proto/csi_pb.ts";
 import { formatBytes } from "../../lvm/size.ts";
 import { checksum, goodLines, Writer, writeRandom } from "./data.ts";
 import {

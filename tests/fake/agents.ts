@@ -6,14 +6,14 @@
  */
 
 import { parseGroupList } from "../../csi/parameters.ts";
-import { openMachine } from "../../csi/machine.ts";
-import type { ApiClient } from "../../k8s/client.ts";
-import { ClusterSnapshots } from "../../k8s/cluster_snapshots.ts";
-import { ClusterVolumes } from "../../k8s/cluster_volumes.ts";
-import { EventRecorder } from "../../k8s/events.ts";
-import { HttpClient } from "../../k8s/http_client.ts";
-import { Informer } from "../../k8s/informer.ts";
-import { Loop, type Turn } from "../../k8s/loop.ts";
+import { openMachine } from "../../lvm/machine.ts";
+import type { ApiClient } from "../../k8s/client/client.ts";
+import { ClusterSnapshots } from "../../k8s/service/cluster_snapshots.ts";
+import { ClusterVolumes } from "../../k8s/service/cluster_volumes.ts";
+import { EventRecorder } from "../../k8s/runtime/events.ts";
+import { HttpClient } from "../../k8s/client/http_client.ts";
+import { Informer } from "../../k8s/runtime/informer.ts";
+import { Loop, type Turn } from "../../k8s/runtime/controller.ts";
 import {
   type LvmNode,
   lvmNodes,
@@ -21,17 +21,17 @@ import {
   lvmSnapshots,
   type LvmVolume,
   lvmVolumes,
-} from "../../k8s/lvm_objects.ts";
-import { NodeAgent } from "../../k8s/node_agent.ts";
-import { followLimits, nodeLimiting } from "../../k8s/node_limits.ts";
-import { recordedIn } from "../../k8s/object_agent.ts";
-import { nodes } from "../../k8s/objects.ts";
-import { OrphanAgent } from "../../k8s/orphan_agent.ts";
-import { PoolAgent } from "../../k8s/pool_agent.ts";
-import { SnapshotAgent } from "../../k8s/snapshot_agent.ts";
-import { VolumeAgent } from "../../k8s/volume_agent.ts";
+} from "../../k8s/api/lvm_objects.ts";
+import { NodeAgent } from "../../k8s/agent/node_reconciler.ts";
+import { followLimits, nodeLimiting } from "../../k8s/agent/node_limits.ts";
+import { recordedIn } from "../../k8s/agent/object_reconciler.ts";
+import { nodes } from "../../k8s/api/objects.ts";
+import { OrphanAgent } from "../../k8s/agent/orphan_reconciler.ts";
+import { PoolAgent } from "../../k8s/agent/pool_conditions.ts";
+import { SnapshotAgent } from "../../k8s/agent/snapshot_reconciler.ts";
+import { VolumeAgent } from "../../k8s/agent/volume_reconciler.ts";
 import type { Exec } from "../../lvm/exec.ts";
-import { ANY_GROUP } from "../../lvm/groups.ts";
+import { ANY_GROUP } from "../../lvm/model/groups.ts";
 import { FakeApiServer } from "./api_server.ts";
 import { FakeClock } from "./clock.ts";
 

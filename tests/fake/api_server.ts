@@ -5,8 +5,8 @@
  * @module
  */
 
-import * as known from "../../k8s/objects.ts";
-import { apiVersionOf, type KubeObject, pathOf, type Resource } from "../../k8s/objects.ts";
+import * as known from "../../k8s/api/objects.ts";
+import { apiVersionOf, type KubeObject, pathOf, type Resource } from "../../k8s/api/objects.ts";
 import { type Selected, selectionOf } from "./api_selection.ts";
 import { Collection, FIRST_REVISION, type Kind, Refusal, statusOf, type Stored } from "./api_store.ts";
 import { Watch } from "./api_watch.ts";

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { keyFor, type KubeObject, type Resource } from "../../k8s/objects.ts";
+import { keyFor, type KubeObject, type Resource } from "../../k8s/api/objects.ts";
 
 /** A kind that the server has, and how it treats its objects. */
 export interface Kind {

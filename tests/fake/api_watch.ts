@@ -4,7 +4,7 @@
  * @module
  */
 
-import { apiVersionOf } from "../../k8s/objects.ts";
+import { apiVersionOf } from "../../k8s/api/objects.ts";
 import type { Selected } from "./api_selection.ts";
 import { type Change, type Collection, Refusal, statusOf } from "./api_store.ts";
 

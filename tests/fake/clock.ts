@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { Clock } from "../../k8s/clock.ts";
+import type { Clock } from "../../k8s/runtime/clock.ts";
 
 /** A clock that stands still. Chance always answers one half. */
 export class FakeClock implements Clock {

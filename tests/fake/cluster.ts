@@ -4,10 +4,10 @@
  * @module
  */
 
-import type { ApiClient } from "../../k8s/client.ts";
-import { EventRecorder } from "../../k8s/events.ts";
-import { HttpClient } from "../../k8s/http_client.ts";
-import { Informer } from "../../k8s/informer.ts";
+import type { ApiClient } from "../../k8s/client/client.ts";
+import { EventRecorder } from "../../k8s/runtime/events.ts";
+import { HttpClient } from "../../k8s/client/http_client.ts";
+import { Informer } from "../../k8s/runtime/informer.ts";
 import {
   csiNodes,
   events,
@@ -22,9 +22,9 @@ import {
   type StorageClass,
   storageClasses,
   volumeAttributesClasses,
-} from "../../k8s/objects.ts";
-import type { ProvisionerOptions } from "../../k8s/provisioner_options.ts";
-import { secrets } from "../../k8s/secrets.ts";
+} from "../../k8s/api/objects.ts";
+import type { ProvisionerOptions } from "../../k8s/provisioner/provisioner_options.ts";
+import { secrets } from "../../k8s/sidecars/secrets.ts";
 import { FakeApiServer } from "./api_server.ts";
 import { bindVolumes } from "./controller_manager.ts";
 import { FakeDriver } from "./driver.ts";

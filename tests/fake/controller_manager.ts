@@ -5,16 +5,16 @@
  * @module
  */
 
-import type { ApiClient } from "../../k8s/client.ts";
-import { isConflict, isNotFound } from "../../k8s/client.ts";
-import type { Informer } from "../../k8s/informer.ts";
-import { Loop } from "../../k8s/loop.ts";
+import type { ApiClient } from "../../k8s/client/client.ts";
+import { isConflict, isNotFound } from "../../k8s/client/client.ts";
+import type { Informer } from "../../k8s/runtime/informer.ts";
+import { Loop } from "../../k8s/runtime/controller.ts";
 import {
   type PersistentVolume,
   type PersistentVolumeClaim,
   persistentVolumeClaims,
   persistentVolumes,
-} from "../../k8s/objects.ts";
+} from "../../k8s/api/objects.ts";
 
 /** What the binder works with. */
 export interface BinderOptions {

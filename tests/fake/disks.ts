@@ -5,7 +5,7 @@
  */
 
 import type { Output } from "../../lvm/exec.ts";
-import type { Segment } from "../../lvm/report.ts";
+import type { Segment } from "../../lvm/model/report.ts";
 import { type FakeGroup, type FakeLv, refuse } from "./machine.ts";
 
 /** A disk of a group. */

@@ -16,9 +16,9 @@ import type {
   ModifyVolumeRequest,
   SnapshotRequest,
   TakenSnapshot,
-} from "../../k8s/csi_calls.ts";
-import { CallError, Code, isMaybeInProgress } from "../../k8s/csi_calls.ts";
-import type { Intent, Intents } from "../../k8s/intents.ts";
+} from "../../k8s/sidecars/csi_client.ts";
+import { CallError, Code, isMaybeInProgress } from "../../k8s/sidecars/csi_client.ts";
+import type { Intent, Intents } from "../../k8s/provisioner/intents.ts";
 import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
 
 /** The calls of a driver. */

@@ -5,7 +5,7 @@
  */
 
 import { snapshotIdOf, snapshotLvName, volumeIdOf, volumeLvName } from "../../lvm/ids.ts";
-import { snapshotTags, usedTag, volumeTags } from "../../lvm/tags.ts";
+import { snapshotTags, usedTag, volumeTags } from "../../lvm/model/tags.ts";
 import { blank, devicePath, FakeMachine, newUuid } from "./machine.ts";
 
 const DRIVER = "lvm.denolith.dev";

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { ApiClient } from "../../k8s/client.ts";
+import type { ApiClient } from "../../k8s/client/client.ts";
 
 /** Told before and after each request that is no list and no watch, with its number; the request waits for it. */
 export type Interrupt = (request: string, when: "before" | "after", number: number) => Promise<void>;

@@ -5,7 +5,7 @@
  */
 
 import { basename } from "@std/path";
-import { THIN_TOOLS, type ThinTool } from "../../lvm/doctor_pools.ts";
+import { THIN_TOOLS, type ThinTool } from "../../lvm/doctor/pools.ts";
 import type { Output } from "../../lvm/exec.ts";
 import { type Program, PROGRAM_DIRECTORIES, PROGRAMS } from "../../lvm/exec.ts";
 import { devicePath, expectArgs, type FakeLv, type FakeMachine, ok, refuse } from "./machine.ts";

@@ -5,7 +5,7 @@
  */
 
 import type { Output } from "../../lvm/exec.ts";
-import type { Segment } from "../../lvm/report.ts";
+import type { Segment } from "../../lvm/model/report.ts";
 import { allocate, dataOf, dataPiecesOf, freeBytes, healthOf, isWholeEnough, LINEAR } from "./disks.ts";
 import { blank, type FakeGroup, type FakeLv, type FakeMachine, newUuid, ok, refuse, type Tool } from "./machine.ts";
 import { fullreport, isOpen, NOT_ROOT } from "./reports.ts";

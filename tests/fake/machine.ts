@@ -7,9 +7,9 @@
  */
 
 import { type Command, describe, type Exec, type Output, type Program } from "../../lvm/exec.ts";
-import { THIN_TOOLS, type ThinTool } from "../../lvm/doctor_pools.ts";
+import { THIN_TOOLS, type ThinTool } from "../../lvm/doctor/pools.ts";
 import { StorageError } from "../../lvm/error.ts";
-import type { Segment } from "../../lvm/report.ts";
+import type { Segment } from "../../lvm/model/report.ts";
 import type { FakeDisk, FakePiece } from "./disks.ts";
 import { lvm } from "./lvm.ts";
 import { TOOLS } from "./tools.ts";

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { ApiClient } from "../../k8s/client.ts";
+import type { ApiClient } from "../../k8s/client/client.ts";
 import { type FakeClock, settled } from "./clock.ts";
 
 /** A client that knows whether a request is under way, so that time on a {@linkcode FakeClock} can wait for answers. */

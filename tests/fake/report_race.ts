@@ -5,8 +5,8 @@
  * @module
  */
 
-import type { LvmNode, LvmVolume, LvmVolumeStatus } from "../../k8s/lvm_objects.ts";
-import { lvmVolumeFor } from "../../k8s/volume_spec.ts";
+import type { LvmNode, LvmVolume, LvmVolumeStatus } from "../../k8s/api/lvm_objects.ts";
+import { lvmVolumeFor } from "../../k8s/api/volume_mapping.ts";
 import { formatQuantity } from "../../lvm/size.ts";
 import { namedRequest } from "./request.ts";
 

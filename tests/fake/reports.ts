@@ -5,8 +5,8 @@
  */
 
 import type { Output } from "../../lvm/exec.ts";
-import { REPORT_COMMAND } from "../../lvm/report.ts";
-import { SURVEY_COMMAND, UNLOCKED_SURVEY_COMMAND } from "../../lvm/survey.ts";
+import { REPORT_COMMAND } from "../../lvm/model/report.ts";
+import { SURVEY_COMMAND, UNLOCKED_SURVEY_COMMAND } from "../../lvm/model/survey.ts";
 import { freeBytes, healthOf, LINEAR, piecesOf, pvRow, pvsegRow, segRow } from "./disks.ts";
 import { devicePath, type FakeGroup, type FakeLv, type FakeMachine, newUuid, ok } from "./machine.ts";
 import { thinFields } from "./thin.ts";

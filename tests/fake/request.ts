@@ -4,9 +4,9 @@
  * @module
  */
 
-import { LINEAR } from "../../lvm/layout.ts";
-import type { NamedRequest } from "../../k8s/volume_spec.ts";
-import { ANY_GROUP } from "../../lvm/groups.ts";
+import { LINEAR } from "../../lvm/model/layout.ts";
+import type { NamedRequest } from "../../k8s/api/volume_mapping.ts";
+import { ANY_GROUP } from "../../lvm/model/groups.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 
 /** A request of that name for an ext4 volume of at least so many bytes, anywhere, but for what is said otherwise. */

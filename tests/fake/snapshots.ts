@@ -4,8 +4,8 @@
  * @module
  */
 
-import type { ApiClient } from "../../k8s/client.ts";
-import { Informer } from "../../k8s/informer.ts";
+import type { ApiClient } from "../../k8s/client/client.ts";
+import { Informer } from "../../k8s/runtime/informer.ts";
 import {
   BEING_DELETED,
   CONTENT_FINALIZER,
@@ -14,13 +14,13 @@ import {
   isBegun,
   isGuarded,
   snapshotNameOf,
-} from "../../k8s/snapshot_content.ts";
+} from "../../k8s/snapshotter/snapshot_content.ts";
 import {
   volumeSnapshotClasses,
   type VolumeSnapshotContent,
   volumeSnapshotContents,
-} from "../../k8s/snapshot_objects.ts";
-import { Snapshotter, type SnapshotterOptions } from "../../k8s/snapshotter.ts";
+} from "../../k8s/api/snapshot_objects.ts";
+import { Snapshotter, type SnapshotterOptions } from "../../k8s/snapshotter/snapshotter.ts";
 import { snapshotIdOf } from "../../lvm/ids.ts";
 import { Cluster, DRIVER, PATIENCE_MS } from "./cluster.ts";
 import type { FakeDriver } from "./driver.ts";

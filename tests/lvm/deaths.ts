@@ -8,7 +8,7 @@
 import { assertEquals } from "@std/assert";
 import { connect, type CsiClient } from "../../csi/client.ts";
 import { HostExec } from "../../lvm/exec.ts";
-import { Lvm } from "../../lvm/lvm.ts";
+import { Lvm } from "../../lvm/model/client.ts";
 import { blockCapability, type Capability, mountCapability } from "../contract/host.ts";
 import { run } from "../demo/command.ts";
 import { isLeftOut } from "./left_out.ts";

@@ -9,12 +9,12 @@
 
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { parseGroupList } from "../../mod.ts";
-import { type Diagnosis, examine } from "../../lvm/doctor.ts";
+import { type Diagnosis, examine } from "../../lvm/doctor/doctor.ts";
 import type { Exec, Program } from "../../lvm/exec.ts";
-import type { Finding } from "../../lvm/finding.ts";
+import type { Finding } from "../../lvm/doctor/finding.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
-import { readStatus, type Status } from "../../lvm/status.ts";
-import { usedTag } from "../../lvm/tags.ts";
+import { readStatus, type Status } from "../../lvm/status/status.ts";
+import { usedTag } from "../../lvm/model/tags.ts";
 import { type Bench, contract, type Host } from "../contract/host.ts";
 
 const DRIVER = "test.denolith.dev";

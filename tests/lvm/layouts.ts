@@ -6,8 +6,8 @@
  */
 
 import { HostExec } from "../../lvm/exec.ts";
-import { Lvm } from "../../lvm/lvm.ts";
-import { readMounts } from "../../lvm/mounts.ts";
+import { Lvm } from "../../lvm/model/client.ts";
+import { readMounts } from "../../lvm/host/mounts.ts";
 import type { Host } from "../contract/host.ts";
 import { layoutsContract } from "../contract/layouts.ts";
 import { run } from "../demo/command.ts";

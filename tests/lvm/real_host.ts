@@ -5,8 +5,8 @@
  */
 
 import { type Exec, HostExec } from "../../lvm/exec.ts";
-import { readMounts } from "../../lvm/mounts.ts";
-import { Lvm } from "../../lvm/lvm.ts";
+import { readMounts } from "../../lvm/host/mounts.ts";
+import { Lvm } from "../../lvm/model/client.ts";
 import type { Host, HostCgroups } from "../contract/host.ts";
 import { isLeftOut } from "./left_out.ts";
 

@@ -4,11 +4,11 @@
  * @module
  */
 
-import type { LvmVolume } from "../../../k8s/lvm_objects.ts";
-import type { PersistentVolume, PersistentVolumeClaim } from "../../../k8s/objects.ts";
-import { PENDING_ANNOTATION } from "../../../k8s/volume_intents.ts";
+import type { LvmVolume } from "../../../k8s/api/lvm_objects.ts";
+import type { PersistentVolume, PersistentVolumeClaim } from "../../../k8s/api/objects.ts";
+import { PENDING_ANNOTATION } from "../../../k8s/provisioner/volume_intents.ts";
 import { type VolumeId, volumeIdOf, volumeLvName } from "../../../lvm/ids.ts";
-import { parseVolumeTags, usedTags } from "../../../lvm/tags.ts";
+import { parseVolumeTags, usedTags } from "../../../lvm/model/tags.ts";
 import { DRIVER } from "./scene_objects.ts";
 
 /** An LV, as lvs shows it. */

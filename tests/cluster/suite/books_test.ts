@@ -1,9 +1,9 @@
 import { assertEquals } from "@std/assert";
-import type { LvmVolume } from "../../../k8s/lvm_objects.ts";
-import type { PersistentVolume, PersistentVolumeClaim } from "../../../k8s/objects.ts";
-import { PENDING_ANNOTATION } from "../../../k8s/volume_intents.ts";
+import type { LvmVolume } from "../../../k8s/api/lvm_objects.ts";
+import type { PersistentVolume, PersistentVolumeClaim } from "../../../k8s/api/objects.ts";
+import { PENDING_ANNOTATION } from "../../../k8s/provisioner/volume_intents.ts";
 import { volumeIdOf, volumeLvName } from "../../../lvm/ids.ts";
-import { volumeTags } from "../../../lvm/tags.ts";
+import { volumeTags } from "../../../lvm/model/tags.ts";
 import { type LogicalVolume, lvmItems, openItems } from "./books.ts";
 import { DRIVER } from "./scene_objects.ts";
 

@@ -5,7 +5,7 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { CLONING_FINALIZER } from "../../../k8s/content_source.ts";
+import { CLONING_FINALIZER } from "../../../k8s/provisioner/content_source.ts";
 import { until } from "../../rig/until.ts";
 import { addWriter } from "./copy_scene.ts";
 import { DriverPods } from "./driver_pods.ts";

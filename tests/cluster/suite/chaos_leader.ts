@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
-import { Informer } from "../../../k8s/informer.ts";
-import { officialLeaseName } from "../../../k8s/leader.ts";
-import { type Lease, leases } from "../../../k8s/objects.ts";
+import { Informer } from "../../../k8s/runtime/informer.ts";
+import { officialLeaseName } from "../../../k8s/runtime/leader.ts";
+import { type Lease, leases } from "../../../k8s/api/objects.ts";
 import type { Cluster } from "../../rig/cluster.ts";
 import { DriverPods, SYSTEM } from "./driver_pods.ts";
 import { administrator, Ledger } from "./ledger.ts";

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import type { Pod } from "../../../k8s/objects.ts";
+import type { Pod } from "../../../k8s/api/objects.ts";
 import { Ledger } from "./ledger.ts";
 import { Scene } from "./scene.ts";
 

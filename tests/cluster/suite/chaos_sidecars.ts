@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { persistentVolumes } from "../../../k8s/objects.ts";
+import { persistentVolumes } from "../../../k8s/api/objects.ts";
 import { TempFolder } from "../../rig/temp_folder.ts";
 import { volumeNameOf } from "./books.ts";
 import { Host } from "./host.ts";

@@ -4,9 +4,9 @@
  * @module
  */
 
-import { Informer } from "../../../k8s/informer.ts";
-import type { HttpClient } from "../../../k8s/http_client.ts";
-import { type Pod, pods } from "../../../k8s/objects.ts";
+import { Informer } from "../../../k8s/runtime/informer.ts";
+import type { HttpClient } from "../../../k8s/client/http_client.ts";
+import { type Pod, pods } from "../../../k8s/api/objects.ts";
 import type { Cluster } from "../../rig/cluster.ts";
 import { administrator } from "./ledger.ts";
 

@@ -5,9 +5,9 @@
  */
 
 import { assertEquals, assertMatch } from "@std/assert";
-import { isForgotten, LVM_GROUP } from "../../../k8s/lvm_objects.ts";
-import { PROVISIONED_BY, VOLUME_FINALIZER } from "../../../k8s/volume_object.ts";
-import { lvmVolumeFor } from "../../../k8s/volume_spec.ts";
+import { isForgotten, LVM_GROUP } from "../../../k8s/api/lvm_objects.ts";
+import { PROVISIONED_BY, VOLUME_FINALIZER } from "../../../k8s/provisioner/persistent_volume.ts";
+import { lvmVolumeFor } from "../../../k8s/api/volume_mapping.ts";
 import { volumeIdOf } from "../../../lvm/ids.ts";
 import { namedRequest } from "../../fake/request.ts";
 import { forgetNode } from "./forget_command.ts";

@@ -5,7 +5,7 @@
  */
 
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import type { PersistentVolumeClaim } from "../../../k8s/objects.ts";
+import type { PersistentVolumeClaim } from "../../../k8s/api/objects.ts";
 import { Scene } from "./scene.ts";
 import { QUICK } from "./scene_objects.ts";
 

@@ -4,8 +4,8 @@
  * @module
  */
 
-import { officialLeaseName } from "../../../k8s/leader.ts";
-import { leases } from "../../../k8s/objects.ts";
+import { officialLeaseName } from "../../../k8s/runtime/leader.ts";
+import { leases } from "../../../k8s/api/objects.ts";
 import type { Sidecar } from "../../rig/kubernetes.ts";
 import { TempFolder } from "../../rig/temp_folder.ts";
 import { until } from "../../rig/until.ts";

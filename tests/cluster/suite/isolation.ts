@@ -5,8 +5,8 @@
  */
 
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { ApiError, type NewObject, type PatchOptions } from "../../../k8s/client.ts";
-import { HttpClient } from "../../../k8s/http_client.ts";
+import { ApiError, type NewObject, type PatchOptions } from "../../../k8s/client/client.ts";
+import { HttpClient } from "../../../k8s/client/http_client.ts";
 import {
   LVM_GROUP,
   type LvmNode,
@@ -14,8 +14,8 @@ import {
   lvmSnapshots,
   type LvmVolume,
   lvmVolumes,
-} from "../../../k8s/lvm_objects.ts";
-import type { Pod } from "../../../k8s/objects.ts";
+} from "../../../k8s/api/lvm_objects.ts";
+import type { Pod } from "../../../k8s/api/objects.ts";
 import { volumeIdOf } from "../../../lvm/ids.ts";
 import { until } from "../../rig/until.ts";
 import { SYSTEM } from "./driver_pods.ts";

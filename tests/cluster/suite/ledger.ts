@@ -5,11 +5,11 @@
  */
 
 import { assertEquals } from "@std/assert";
-import { isNotFound } from "../../../k8s/client.ts";
-import { HttpClient } from "../../../k8s/http_client.ts";
-import { Informer } from "../../../k8s/informer.ts";
-import { lvmVolumes } from "../../../k8s/lvm_objects.ts";
-import { type KubeObject, persistentVolumeClaims, persistentVolumes } from "../../../k8s/objects.ts";
+import { isNotFound } from "../../../k8s/client/client.ts";
+import { HttpClient } from "../../../k8s/client/http_client.ts";
+import { Informer } from "../../../k8s/runtime/informer.ts";
+import { lvmVolumes } from "../../../k8s/api/lvm_objects.ts";
+import { type KubeObject, persistentVolumeClaims, persistentVolumes } from "../../../k8s/api/objects.ts";
 import { volumeIdOf } from "../../../lvm/ids.ts";
 import type { ControlPlane } from "../../rig/control_plane.ts";
 import type { Node } from "../../rig/node.ts";

@@ -5,7 +5,7 @@
  */
 
 import { assert } from "@std/assert";
-import type { LvmVolume } from "../../../k8s/lvm_objects.ts";
+import type { LvmVolume } from "../../../k8s/api/lvm_objects.ts";
 import type { Scene } from "./scene.ts";
 import { DRIVER } from "./scene_objects.ts";
 

@@ -5,7 +5,7 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { REMOVE_ANNOTATION } from "../../../k8s/lvm_objects.ts";
+import { REMOVE_ANNOTATION } from "../../../k8s/api/lvm_objects.ts";
 import { Scene } from "./scene.ts";
 import { QUICK } from "./scene_objects.ts";
 

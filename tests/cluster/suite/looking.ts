@@ -5,9 +5,9 @@
  */
 
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { REMOVE_ANNOTATION } from "../../../k8s/lvm_objects.ts";
-import type { Pod } from "../../../k8s/objects.ts";
-import { lvmSnapshotFor } from "../../../k8s/snapshot_spec.ts";
+import { REMOVE_ANNOTATION } from "../../../k8s/api/lvm_objects.ts";
+import type { Pod } from "../../../k8s/api/objects.ts";
+import { lvmSnapshotFor } from "../../../k8s/api/snapshot_mapping.ts";
 import { parseVolumeId, snapshotIdOf } from "../../../lvm/ids.ts";
 import { Scene } from "./scene.ts";
 import { DRIVER, QUICK } from "./scene_objects.ts";

@@ -4,10 +4,10 @@
  * @module
  */
 
-import { capacityName, offeredBy } from "../../../k8s/capacity_object.ts";
-import type { HttpClient } from "../../../k8s/http_client.ts";
-import { Informer } from "../../../k8s/informer.ts";
-import { csiStorageCapacities, type CsiStorageCapacity } from "../../../k8s/objects.ts";
+import { capacityName, offeredBy } from "../../../k8s/scheduling/capacity_object.ts";
+import type { HttpClient } from "../../../k8s/client/http_client.ts";
+import { Informer } from "../../../k8s/runtime/informer.ts";
+import { csiStorageCapacities, type CsiStorageCapacity } from "../../../k8s/api/objects.ts";
 import { SYSTEM } from "./driver_pods.ts";
 import { administrator } from "./ledger.ts";
 import type { Scene } from "./scene.ts";

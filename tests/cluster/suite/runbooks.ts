@@ -6,7 +6,7 @@
 
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { dirname } from "@std/path";
-import type { LvmNode, LvmVolume } from "../../../k8s/lvm_objects.ts";
+import type { LvmNode, LvmVolume } from "../../../k8s/api/lvm_objects.ts";
 import { chapter, shellBlocks } from "../../markdown.ts";
 import { run, searchPath } from "../../rig/process.ts";
 import { ownGroup, removePool } from "./own_group.ts";

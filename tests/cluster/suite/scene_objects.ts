@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { PersistentVolumeClaim, Pod, StorageClass } from "../../../k8s/objects.ts";
+import type { PersistentVolumeClaim, Pod, StorageClass } from "../../../k8s/api/objects.ts";
 import { BUSYBOX_IMAGE } from "../../rig/pod_image.ts";
 
 /** The driver's name. */

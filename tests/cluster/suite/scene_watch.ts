@@ -4,8 +4,8 @@
  * @module
  */
 
-import { HttpClient } from "../../../k8s/http_client.ts";
-import { Informer } from "../../../k8s/informer.ts";
+import { HttpClient } from "../../../k8s/client/http_client.ts";
+import { Informer } from "../../../k8s/runtime/informer.ts";
 import {
   type LvmNode,
   lvmNodes,
@@ -13,7 +13,7 @@ import {
   lvmSnapshots,
   type LvmVolume,
   lvmVolumes,
-} from "../../../k8s/lvm_objects.ts";
+} from "../../../k8s/api/lvm_objects.ts";
 import {
   type Event,
   events,
@@ -26,8 +26,8 @@ import {
   type Pod,
   pods,
   type Resource,
-} from "../../../k8s/objects.ts";
-import { type VolumeSnapshotContent, volumeSnapshotContents } from "../../../k8s/snapshot_objects.ts";
+} from "../../../k8s/api/objects.ts";
+import { type VolumeSnapshotContent, volumeSnapshotContents } from "../../../k8s/api/snapshot_objects.ts";
 import type { ControlPlane } from "../../rig/control_plane.ts";
 
 /** How long anything may take, in milliseconds: everything in the guest is slow. A busy machine needs more: WAIT_SECONDS. */

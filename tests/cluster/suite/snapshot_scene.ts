@@ -4,8 +4,8 @@
  * @module
  */
 
-import { isBegun, snapshotNameOf } from "../../../k8s/snapshot_content.ts";
-import type { VolumeSnapshotContent } from "../../../k8s/snapshot_objects.ts";
+import { isBegun, snapshotNameOf } from "../../../k8s/snapshotter/snapshot_content.ts";
+import type { VolumeSnapshotContent } from "../../../k8s/api/snapshot_objects.ts";
 import { snapshotIdOf } from "../../../lvm/ids.ts";
 import { ensureSnapshotCrds } from "../../rig/kubernetes.ts";
 import { TempFolder } from "../../rig/temp_folder.ts";

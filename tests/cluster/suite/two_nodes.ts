@@ -6,7 +6,7 @@
  */
 
 import { assertEquals } from "@std/assert";
-import type { Pod } from "../../../k8s/objects.ts";
+import type { Pod } from "../../../k8s/api/objects.ts";
 import { BUSYBOX_IMAGE } from "../../rig/pod_image.ts";
 import { forgetNode } from "./forget_command.ts";
 import { Offers } from "./offers.ts";

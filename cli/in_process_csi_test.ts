@@ -1,0 +1,233 @@
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { type DescMessage, type MessageShape, toJson } from "@bufbuild/protobuf";
+import { loopCalls } from "./in_process_csi.ts";
+import {
+  type Controller,
+  ControllerExpandVolumeRequestSchema,
+  ControllerModifyVolumeRequestSchema,
+  CreateSnapshotRequestSchema,
+  CreateVolumeRequestSchema,
+  DeleteSnapshotRequestSchema,
+  DeleteVolumeRequestSchema,
+  GetCapacityRequestSchema,
+  ListSnapshotsRequestSchema,
+} from "../csi/proto/csi_pb.ts";
+import type { Answered, Handlers } from "../csi/service.ts";
+import { CallError, type ClaimName, Code, type CreateVolumeRequest } from "../k8s/sidecars/csi_client.ts";
+import { StorageError } from "../lvm/error.ts";
+
+const CLAIM: ClaimName = { namespace: "shop", name: "orders", uid: "u-1" };
+
+const REQUEST: CreateVolumeRequest = {
+  name: "pvc-u-1",
+  claim: CLAIM,
+  parameters: { volumeGroup: "data" },
+  mutableParameters: { iops: "100" },
+  requiredBytes: 5n << 30n,
+  capabilities: [
+    { mode: "SINGLE_NODE_SINGLE_WRITER", access: { kind: "mount", fsType: "xfs", flags: ["noatime"] } },
+    { mode: "SINGLE_NODE_MULTI_WRITER", access: { kind: "block" } },
+  ],
+  topology: { requisite: [{ node: "n1" }, { node: "n2" }], preferred: [{ node: "n2" }] },
+  secrets: { key: "secret" },
+};
+
+function scene(handlers: Handlers<typeof Controller>) {
+  const claims = new Map<string, ClaimName>();
+  const answered: Answered[] = [];
+  const stop = new AbortController();
+  const calls = loopCalls({ handlers, claims, onAnswer: (one) => answered.push(one) });
+  return { claims, answered, stop, calls, options: { signal: stop.signal } };
+}
+
+/** A handler that keeps its requests, as JSON, and answers always the same. */
+function keeping<D extends DescMessage, A>(schema: D, answer: A) {
+  const requests: unknown[] = [];
+  const handler = (request: MessageShape<D>) => {
+    requests.push(toJson(schema, request));
+    return Promise.resolve(answer);
+  };
+  return { requests, handler };
+}
+
+Deno.test("loopCalls(): a creation reaches the Controller service with all its fields, and the answer comes back", async () => {
+  const volume = {
+    volumeId: "v1-x",
+    capacityBytes: 6n << 30n,
+    volumeContext: { a: "b" },
+    accessibleTopology: [{ segments: { node: "n2" } }],
+  };
+  const { requests, handler } = keeping(CreateVolumeRequestSchema, { volume });
+  const { calls, answered, options } = scene({ createVolume: handler });
+  assertEquals(await calls.createVolume(REQUEST, options), {
+    volumeId: "v1-x",
+    capacityBytes: 6n << 30n,
+    context: { a: "b" },
+    topology: [{ node: "n2" }],
+  });
+  assertEquals(requests, [{
+    name: "pvc-u-1",
+    capacityRange: { requiredBytes: "5368709120" },
+    volumeCapabilities: [
+      { mount: { fsType: "xfs", mountFlags: ["noatime"] }, accessMode: { mode: "SINGLE_NODE_SINGLE_WRITER" } },
+      { block: {}, accessMode: { mode: "SINGLE_NODE_MULTI_WRITER" } },
+    ],
+    parameters: { volumeGroup: "data" },
+    secrets: { key: "secret" },
+    accessibilityRequirements: {
+      requisite: [{ segments: { node: "n1" } }, { segments: { node: "n2" } }],
+      preferred: [{ segments: { node: "n2" } }],
+    },
+    mutableParameters: { iops: "100" },
+  }]);
+  assertEquals(answered.map(({ method, code }) => [method, code]), [["CreateVolume", 0]]);
+});
+
+Deno.test("loopCalls(): deletions and expansions reach it, too", async () => {
+  const deletion = keeping(DeleteVolumeRequestSchema, {});
+  const expansion = keeping(ControllerExpandVolumeRequestSchema, {
+    capacityBytes: 8n << 30n,
+    nodeExpansionRequired: true,
+  });
+  const { calls, answered, options } = scene({
+    deleteVolume: deletion.handler,
+    controllerExpandVolume: expansion.handler,
+  });
+  await calls.deleteVolume({ volumeId: "v1-x", secrets: { key: "d" } }, options);
+  assertEquals(deletion.requests, [{ volumeId: "v1-x", secrets: { key: "d" } }]);
+  const wanted = {
+    volumeId: "v1-x",
+    requiredBytes: 7n << 30n,
+    capability: REQUEST.capabilities[0]!,
+    secrets: { key: "e" },
+  };
+  assertEquals(await calls.expandVolume(wanted, options), { capacityBytes: 8n << 30n, nodeExpansionRequired: true });
+  assertEquals(expansion.requests, [{
+    volumeId: "v1-x",
+    capacityRange: { requiredBytes: "7516192768" },
+    secrets: { key: "e" },
+    volumeCapability: {
+      mount: { fsType: "xfs", mountFlags: ["noatime"] },
+      accessMode: { mode: "SINGLE_NODE_SINGLE_WRITER" },
+    },
+  }]);
+  assertEquals(answered.map(({ method }) => method), ["DeleteVolume", "ControllerExpandVolume"]);
+});
+
+Deno.test("loopCalls(): a change of attributes reaches it with its parameters", async () => {
+  const { requests, handler } = keeping(ControllerModifyVolumeRequestSchema, {});
+  const { calls, answered, options } = scene({ controllerModifyVolume: handler });
+  const wanted = { volumeId: "v1-x", mutableParameters: { readIops: "100" }, secrets: { key: "m" } };
+  await calls.modifyVolume(wanted, options);
+  assertEquals(requests, [wanted]);
+  assertEquals(answered.map(({ method }) => method), ["ControllerModifyVolume"]);
+});
+
+Deno.test("loopCalls(): so do calls for snapshots", async () => {
+  const creationTime = { seconds: 1_700_000_000n, nanos: 123_456_789 };
+  const snapshot = { snapshotId: "v1-s", sourceVolumeId: "v1-x", creationTime, sizeBytes: 1n << 30n, readyToUse: true };
+  const taken = { snapshotId: "v1-s", takenAt: 1_700_000_000_123_456_789n, bytes: 1n << 30n, ready: true };
+  const creation = keeping(CreateSnapshotRequestSchema, { snapshot });
+  const deletion = keeping(DeleteSnapshotRequestSchema, {});
+  const list = keeping(ListSnapshotsRequestSchema, { entries: [{ snapshot }] });
+  const { calls, answered, options } = scene({
+    createSnapshot: creation.handler,
+    deleteSnapshot: deletion.handler,
+    listSnapshots: list.handler,
+  });
+  const request = { name: "snapshot-u-1", parameters: { snapSize: "10%" }, secrets: { key: "c" } };
+  assertEquals(await calls.createSnapshot({ ...request, volumeId: "v1-x" }, options), taken);
+  assertEquals(creation.requests, [{ ...request, sourceVolumeId: "v1-x" }]);
+  await calls.deleteSnapshot({ snapshotId: "v1-s", secrets: { key: "d" } }, options);
+  assertEquals(deletion.requests, [{ snapshotId: "v1-s", secrets: { key: "d" } }]);
+  assertEquals(await calls.findSnapshot({ snapshotId: "v1-s", secrets: { key: "l" } }, options), taken);
+  assertEquals(list.requests, [{ snapshotId: "v1-s", secrets: { key: "l" } }]);
+  assertEquals(answered.map(({ method }) => method), ["CreateSnapshot", "DeleteSnapshot", "ListSnapshots"]);
+});
+
+Deno.test("loopCalls(): a snapshot that is not listed is none, and what is not said of one is not known", async () => {
+  const { calls, options } = scene({
+    createSnapshot: () => Promise.resolve({ snapshot: { snapshotId: "v1-s" } }),
+    listSnapshots: () => Promise.resolve({}),
+  });
+  const request = { name: "snapshot-u-1", volumeId: "v1-x", parameters: {}, secrets: {} };
+  const unknown = { snapshotId: "v1-s", takenAt: 0n, bytes: 0n, ready: false };
+  assertEquals(await calls.createSnapshot(request, options), unknown);
+  assertEquals(await calls.findSnapshot({ snapshotId: "v1-s", secrets: {} }, options), undefined);
+});
+
+Deno.test("loopCalls(): what a node has room for is asked for a class and its filesystem", async () => {
+  const { requests, handler } = keeping(GetCapacityRequestSchema, {
+    availableCapacity: 9n << 30n,
+    maximumVolumeSize: 5n << 30n,
+    minimumVolumeSize: 4n << 20n,
+  });
+  const { calls, answered, options } = scene({ getCapacity: handler });
+  const asked = { parameters: { volumeGroup: "data" }, fsType: "xfs", topology: { node: "n1" } };
+  assertEquals(await calls.getCapacity(asked, options), {
+    available: 9n << 30n,
+    largest: 5n << 30n,
+    smallest: 4n << 20n,
+  });
+  assertEquals(requests, [{
+    parameters: { volumeGroup: "data" },
+    volumeCapabilities: [{ mount: { fsType: "xfs" }, accessMode: { mode: "SINGLE_NODE_MULTI_WRITER" } }],
+    accessibleTopology: { segments: { node: "n1" } },
+  }]);
+  assertEquals(answered.map(({ method, code }) => [method, code]), [["GetCapacity", 0]]);
+  const full = scene({ getCapacity: () => Promise.resolve({ availableCapacity: 0n }) });
+  assertEquals(await full.calls.getCapacity(asked, full.options), { available: 0n, largest: 0n, smallest: 0n });
+});
+
+Deno.test("loopCalls(): failures keep the code that a caller on the socket would see", async () => {
+  const cases: [unknown, number][] = [
+    [new StorageError("NoSpace", "no room"), Code.ResourceExhausted],
+    [new StorageError("Busy", "no room"), Code.Aborted],
+    [new StorageError("InUse", "no room"), Code.FailedPrecondition],
+    [new TypeError("no room"), Code.Internal],
+  ];
+  for (const [failure, code] of cases) {
+    const { calls, answered, claims, options } = scene({ createVolume: () => Promise.reject(failure) });
+    const error = await assertRejects(() => calls.createVolume(REQUEST, options), CallError, "no room");
+    assertEquals([error.code, answered[0]?.code, claims.size], [code, code, 0]);
+  }
+});
+
+Deno.test("loopCalls(): whose volume is being made is known while it is, and no longer", async () => {
+  const seen: unknown[] = [];
+  const { calls, claims, options } = scene({
+    createVolume: ({ name }) => {
+      seen.push(claims.get(name));
+      return Promise.resolve({});
+    },
+  });
+  assertEquals((await calls.createVolume(REQUEST, options)).volumeId, "");
+  assertEquals([seen, claims.size], [[CLAIM], 0]);
+});
+
+Deno.test("loopCalls(): an aborted signal ends the waiting, while the call goes on", async () => {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const { calls, claims, answered, stop, options } = scene({ createVolume: () => promise.then(() => ({})) });
+  const call = calls.createVolume(REQUEST, options);
+  stop.abort();
+  const error = await assertRejects(() => call, CallError, "the call goes on");
+  assertEquals([error.code, answered.map(({ code }) => code)], [Code.Canceled, [Code.Canceled]]);
+  assert(claims.has(REQUEST.name), "it may yet write the object");
+  resolve();
+  while (claims.size > 0) await Promise.resolve();
+  assertEquals(answered.length, 1, "nobody is told twice");
+});
+
+Deno.test("loopCalls(): calls leave nothing on a signal that lives for long", async () => {
+  const { calls, stop, options } = scene({ deleteVolume: () => Promise.resolve({}) });
+  let listeners = 0;
+  const { signal } = stop;
+  const [add, remove] = [signal.addEventListener, signal.removeEventListener].map((one) => one.bind(signal)) as [
+    typeof signal.addEventListener,
+    typeof signal.removeEventListener,
+  ];
+  signal.addEventListener = (...args: Parameters<typeof add>) => (listeners++, add(...args));
+  signal.removeEventListener = (...args: Parameters<typeof remove>) => (listeners--, remove(...args));
+  for (const volumeId of ["v1-x", "v1-y"]) await calls.deleteVolume({ volumeId, secrets: {} }, options);
+  assertEquals(listeners, 0);
+});

@@ -1,0 +1,56 @@
+/**
+ * `denolith standalone`: the driver, from its flags to its end.
+ *
+ * @module
+ */
+
+import manifest from "../deno.json" with { type: "json" };
+import { type Flags, messageOf, UsageError } from "./command_line.ts";
+import { startStandalone } from "../csi/standalone.ts";
+import { socketPath } from "../csi/endpoint.ts";
+import { requireDriverName } from "../csi/identity.ts";
+import { parseMountRoots } from "../csi/mount_roots.ts";
+import { parseGroupList } from "../csi/parameters.ts";
+import { requireNodeId } from "../csi/topology.ts";
+import { cgroupRoot } from "./paths.ts";
+import { HostExec } from "../lvm/exec.ts";
+import { Lvm } from "../lvm/model/client.ts";
+import { formatBytes } from "../lvm/size.ts";
+import { parseStorePolicy } from "../lvm/snapshots/cow_growth.ts";
+import { aborted, GRACE_MS } from "./shutdown.ts";
+import { startLogging } from "./logging.ts";
+import { thinOptions } from "./thin_pool_flags.ts";
+
+/** Serves until it is asked to end, and answers the exit status: 1 when calls under way had not ended in time. */
+export async function standalone(flags: Flags, end: AbortSignal): Promise<number> {
+  await startLogging(flags["log-level"]!, flags["log-format"]!);
+  const exec = new HostExec();
+  const list = flags["volume-groups"];
+  if (list === undefined) throw new UsageError(`--volume-groups is required; ${await groupsHere(exec)}`);
+  const cgroups = cgroupRoot(flags);
+  const driver = await startStandalone({
+    socketPath: socketPath(flags.endpoint!),
+    driver: requireDriverName(flags["driver-name"]!),
+    version: manifest.version,
+    nodeId: requireNodeId(flags["node-id"]!),
+    groups: parseGroupList(list),
+    mountRoots: parseMountRoots(flags["mount-roots"]!),
+    exec,
+    ...(cgroups === undefined ? {} : { cgroupRoot: cgroups }),
+    thin: thinOptions(flags),
+    storePolicy: parseStorePolicy(flags["grow-stores"]!),
+  });
+  await aborted(end);
+  return await driver.stop(GRACE_MS) ? 0 : 1;
+}
+
+async function groupsHere(exec: HostExec): Promise<string> {
+  try {
+    const groups = (await new Lvm(exec).report()).map(({ name, free }) => `${name} (${formatBytes(free)} free)`);
+    return groups.length === 0
+      ? "this host has none yet: make one with vgcreate"
+      : `this host has ${groups.join(", ")}`;
+  } catch (error) {
+    return `the groups of this host cannot be listed: ${messageOf(error)}`;
+  }
+}

@@ -1,0 +1,213 @@
+/**
+ * What a node says that it has: its LVMNode, refreshed when something changes and in any case now and then.
+ *
+ * @module
+ */
+
+import { getLogger } from "@logtape/logtape";
+import type { Exec } from "../../lvm/exec.ts";
+import type { GroupMatcher } from "../../lvm/model/groups.ts";
+import type { LogicalVolume } from "../../lvm/model/report.ts";
+import { formatQuantity } from "../../lvm/size.ts";
+import { readSurvey, type SurveyedGroup } from "../../lvm/model/survey.ts";
+import { ownedVolumeId } from "../../lvm/model/tags.ts";
+import {
+  DEFAULT_OVERCOMMIT,
+  formatOvercommit,
+  isOurPool,
+  overcommitOf,
+  poolsOf,
+  promisable,
+} from "../../lvm/pools/pool.ts";
+import { type ApiClient, isAlreadyExists, isNotFound } from "../client/client.ts";
+import { sleep, systemClock, timestamp } from "../runtime/clock.ts";
+import {
+  type Condition,
+  LVM_GROUP,
+  type LvmNode,
+  lvmNodes,
+  type LvmNodeStatus,
+  type NewCondition,
+  type NodeThinPool,
+  type NodeVolumeGroup,
+  withCondition,
+} from "../api/lvm_objects.ts";
+import { nodes } from "../api/objects.ts";
+
+/** What {@linkcode NodeAgent} needs. */
+export interface NodeAgentOptions {
+  /** The API server. */
+  readonly client: ApiClient;
+  /** What runs commands. */
+  readonly exec: Exec;
+  /** The driver's name. */
+  readonly driver: string;
+  /** The node's name. */
+  readonly nodeName: string;
+  /** The groups that the driver may use. */
+  readonly groups: GroupMatcher;
+  /** How much thin pools may promise that say nothing else, in percent of their sizes; 100 by default. */
+  readonly overcommit?: bigint;
+  /** Is given each account of the groups. */
+  readonly onReport: (groups: readonly SurveyedGroup[]) => Promise<void> | void;
+  /** What else holds for the node according to such an account; nothing by default. */
+  readonly conditions?: (groups: readonly SurveyedGroup[]) => readonly NewCondition[];
+  /** Is given the object each time that it was written, with what others wrote into it. */
+  readonly onWritten?: (object: LvmNode) => Promise<void> | void;
+  /** How often it is written at least, in milliseconds. */
+  readonly refreshMs?: number;
+  /** How long changes are gathered before they are written, in milliseconds. */
+  readonly gatherMs?: number;
+}
+
+/** How often the account is written at least, in milliseconds: S5.6 of the specification of the LVMNode. */
+const REFRESH_MS = 60_000;
+
+/** How long changes are gathered, in milliseconds: many claims at once cost one account. */
+const GATHER_MS = 1_000;
+
+const log = getLogger(["denolith", "lvmnode"]);
+
+/** Keeps a node's LVMNode true. */
+export class NodeAgent {
+  readonly #options: NodeAgentOptions;
+  #poked = new AbortController();
+  /** The conditions that the object has; not known before it was first written. */
+  #conditions: Condition[] | undefined;
+
+  /** Does nothing before {@linkcode NodeAgent.run}. */
+  constructor(options: NodeAgentOptions) {
+    this.#options = options;
+  }
+
+  /** Has the account written soon. */
+  poke(): void {
+    this.#poked.abort();
+  }
+
+  /** Keeps the object true until the signal is aborted; never fails. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { refreshMs = REFRESH_MS, gatherMs = GATHER_MS } = this.#options;
+    while (!signal.aborted) {
+      this.#poked = new AbortController();
+      try {
+        await this.refresh();
+        await sleep(systemClock, refreshMs, signal, this.#poked.signal);
+      } catch (error) {
+        log.warn("telling what the node has failed", { error });
+        await sleep(systemClock, gatherMs * 5, signal);
+      }
+      await sleep(systemClock, gatherMs, signal);
+    }
+  }
+
+  /** Writes what LVM says now. */
+  async refresh(): Promise<void> {
+    const { exec, driver, groups, overcommit, onReport, conditions, onWritten } = this.#options;
+    const survey = await readSurvey(exec);
+    try {
+      await onReport(survey.groups);
+    } finally {
+      const now = new Date();
+      const status = statusOf(survey.groups.filter(({ name }) => groups.matches(name)), { driver, now, overcommit });
+      const object = await this.#write(status, conditions?.(survey.groups) ?? [], now);
+      await onWritten?.(object);
+    }
+  }
+
+  /** Writes the status. Conditions are one list, so before the first are written, a write without them tells those there are. */
+  async #write(status: LvmNodeStatus, conditions: readonly NewCondition[], now: Date): Promise<LvmNode> {
+    this.#conditions ??= (await this.#patch(status)).status?.conditions ?? [];
+    const all = conditions.reduce((all, one) => withCondition(all, one, now), this.#conditions);
+    const object = await this.#patch({ ...status, conditions: all });
+    this.#conditions = all;
+    return object;
+  }
+
+  async #patch(status: LvmNodeStatus): Promise<LvmNode> {
+    const { client, nodeName } = this.#options;
+    const patch = () => client.patch(lvmNodes, { name: nodeName }, { merge: { status }, subresource: "status" });
+    try {
+      return await patch();
+    } catch (error) {
+      if (!isNotFound(error)) throw error;
+      await this.#create();
+      return await patch();
+    }
+  }
+
+  /** Makes the object, owned by the Node, so that it goes with it. */
+  async #create(): Promise<void> {
+    const { client, driver, nodeName } = this.#options;
+    const { metadata: { uid } } = await client.get(nodes, { name: nodeName });
+    const owner = { apiVersion: "v1", kind: "Node", name: nodeName, uid: uid! };
+    const object: LvmNode = {
+      apiVersion: `${LVM_GROUP}/v1alpha1`,
+      kind: "LVMNode",
+      metadata: { name: nodeName, ownerReferences: [owner] },
+      spec: { driverName: driver },
+    };
+    try {
+      await client.create(lvmNodes, object);
+    } catch (error) {
+      if (!isAlreadyExists(error)) throw error;
+    }
+  }
+}
+
+/** What the node of a driver tells of its groups when it looked at them. */
+export function statusOf(
+  groups: readonly SurveyedGroup[],
+  { driver, now, overcommit = DEFAULT_OVERCOMMIT }: { driver: string; now: Date; overcommit?: bigint | undefined },
+): LvmNodeStatus {
+  const sum = (size: (group: SurveyedGroup) => bigint) => formatQuantity(groups.reduce((all, g) => all + size(g), 0n));
+  return {
+    lastUpdate: timestamp(now),
+    total: { volumeGroups: groups.length, size: sum(({ size }) => size), free: sum(({ free }) => free) },
+    volumeGroups: groups.map((group) => accountOf(group, driver, overcommit)),
+    thinOvercommit: formatOvercommit(overcommit),
+  };
+}
+
+function accountOf(group: SurveyedGroup, driver: string, overcommit: bigint): NodeVolumeGroup {
+  const { name, uuid, size, free, extentSize, lvs, pvs, missingPvs, writeable, metadataSize, metadataFree } = group;
+  const pools = poolsOf(group).map((pool) => poolAccount(group, pool, { driver, overcommit }));
+  return {
+    name,
+    uuid,
+    size: formatQuantity(size),
+    free: formatQuantity(free),
+    extentSize: formatQuantity(extentSize),
+    lvCount: lvs.length,
+    pvCount: pvs.length,
+    // a volume that was made as a thin snapshot is none
+    snapshotCount:
+      lvs.filter(({ origin, tags }) => origin !== undefined && ownedVolumeId(driver, tags) === undefined).length,
+    missingPVs: missingPvs,
+    writeable,
+    metadata: { size: formatQuantity(metadataSize), free: formatQuantity(metadataFree) },
+    disks: pvs.map(({ uuid, free }) => ({ uuid, free: formatQuantity(free) })),
+    volumes: lvs.flatMap(({ tags, size }) => {
+      const id = ownedVolumeId(driver, tags);
+      return id === undefined ? [] : [{ name: id, size: formatQuantity(size) }];
+    }),
+    ...(pools.length === 0 ? {} : { thinPools: pools }),
+  };
+}
+
+function poolAccount(
+  group: SurveyedGroup,
+  pool: LogicalVolume,
+  { driver, overcommit }: { driver: string; overcommit: bigint },
+): NodeThinPool {
+  const { dataPercent, metadataPercent } = pool.thinPool!;
+  return {
+    name: pool.name,
+    size: formatQuantity(pool.size),
+    owned: isOurPool(driver, pool),
+    overcommit: formatOvercommit(overcommitOf(pool, overcommit)),
+    free: formatQuantity(promisable(group, pool, overcommit)),
+    ...(dataPercent === undefined ? {} : { dataPercent: Math.min(100, Math.ceil(dataPercent)) }),
+    ...(metadataPercent === undefined ? {} : { metadataPercent: Math.min(100, Math.ceil(metadataPercent)) }),
+  };
+}

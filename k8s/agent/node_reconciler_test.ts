@@ -1,0 +1,216 @@
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { ANY_GROUP, exactly } from "../../lvm/model/groups.ts";
+import { volumeIdOf } from "../../lvm/ids.ts";
+import { readSurvey, type SurveyedGroup } from "../../lvm/model/survey.ts";
+import { markVolumeDeleted, volumeTags } from "../../lvm/model/tags.ts";
+import { FakeApiServer } from "../../tests/fake/api_server.ts";
+import { FakeMachine, refuse } from "../../tests/fake/machine.ts";
+import { ApiError } from "../client/client.ts";
+import { HttpClient } from "../client/http_client.ts";
+import { Informer } from "../runtime/informer.ts";
+import { type LvmNode, lvmNodes } from "../api/lvm_objects.ts";
+import { NodeAgent, type NodeAgentOptions, statusOf } from "./node_reconciler.ts";
+import { nodes } from "../api/objects.ts";
+
+const GiB = 1n << 30n;
+
+function machine(): FakeMachine {
+  const fake = new FakeMachine();
+  fake.addGroup("data", 10n * GiB);
+  fake.addGroup("fast", 2n * GiB, 1n << 20n);
+  return fake;
+}
+
+async function lvcreate(fake: FakeMachine, ...args: string[]): Promise<void> {
+  const { code, stderr } = await fake.run({
+    program: "lvm",
+    args: ["lvcreate", "--yes", "--wipesignatures", "n", ...args],
+    mutates: true,
+  });
+  assertEquals([code, stderr], [0, ""]);
+}
+
+Deno.test("statusOf() tells of each group, and of all of them together", async () => {
+  const fake = machine();
+  await lvcreate(fake, "--size", `${GiB}b`, "--name", "one", "data");
+  const survey = (await readSurvey(fake)).groups;
+  const groups = survey.map((group) => ({
+    ...group,
+    lvs: group.lvs.flatMap((lv) => [lv, { ...lv, name: "snap", origin: lv.name }]),
+    missingPvs: group.name === "fast" ? 1 : 0,
+    writeable: group.name === "data",
+  }));
+  const { total, volumeGroups, lastUpdate } = statusOf(groups, {
+    driver: "lvm.denolith.dev",
+    now: new Date(Date.UTC(2026, 1, 3, 4, 5, 6, 789)),
+  });
+  assertEquals(lastUpdate, "2026-02-03T04:05:06Z");
+  assertEquals(total, { volumeGroups: 2, size: "12Gi", free: "11Gi" });
+  assertEquals(volumeGroups, [
+    {
+      name: "data",
+      uuid: fake.groups[0]!.uuid,
+      ...{ size: "10Gi", free: "9Gi", extentSize: "4Mi" },
+      ...{ lvCount: 2, pvCount: 1, snapshotCount: 1, missingPVs: 0, writeable: true },
+      metadata: volumeGroups![0]!.metadata!,
+      disks: [{ uuid: fake.groups[0]!.disks[0]!.uuid, free: "9Gi" }],
+      volumes: [],
+    },
+    {
+      name: "fast",
+      uuid: fake.groups[1]!.uuid,
+      ...{ size: "2Gi", free: "2Gi", extentSize: "1Mi" },
+      ...{ lvCount: 0, pvCount: 1, snapshotCount: 0, missingPVs: 1, writeable: false },
+      metadata: volumeGroups![1]!.metadata!,
+      disks: [{ uuid: fake.groups[1]!.disks[0]!.uuid, free: "2Gi" }],
+      volumes: [],
+    },
+  ]);
+  assertEquals(volumeGroups![0]!.metadata?.free, "508Ki");
+  assertEquals(statusOf([], { driver: "d", now: new Date() }).total, { volumeGroups: 0, size: "0", free: "0" });
+});
+
+Deno.test("statusOf() lists the driver's volumes that are in a group, and neither other LVs nor deleted ones", async () => {
+  const fake = machine();
+  const content = { state: "raw" } as const;
+  const tagged = (driver: string, name: string) =>
+    volumeTags(driver, { id: volumeIdOf(name), content, mkfsOptions: [], shared: true, erase: "zero" })
+      .flatMap((tag) => ["--addtag", tag]);
+  const size = ["--size", `${GiB}b`];
+  await lvcreate(fake, ...size, ...tagged("d", "mine"), "--name", "mine", "data");
+  await lvcreate(fake, ...size, ...tagged("e", "others"), "--name", "others", "data");
+  await lvcreate(fake, ...size, "--name", "plain", "data");
+  await lvcreate(fake, ...size, ...tagged("d", "gone"), "--name", "gone", "data");
+  const args = ["lvchange", ...markVolumeDeleted(volumeIdOf("gone")), "data/gone"];
+  assertEquals((await fake.run({ program: "lvm", args, mutates: true })).code, 0);
+  const { volumeGroups } = statusOf((await readSurvey(fake)).groups, { driver: "d", now: new Date() });
+  assertEquals(volumeGroups?.map(({ free, volumes }) => [free, volumes]), [
+    ["6Gi", [{ name: volumeIdOf("mine"), size: "1Gi" }]],
+    ["2Gi", []],
+  ]);
+});
+
+async function scene(fake: FakeMachine, options: Partial<NodeAgentOptions> = {}) {
+  const api = FakeApiServer.start({ resources: [lvmNodes] });
+  const client = new HttpClient({ url: api.url }, { userAgent: "denolith/test" });
+  const stop = new AbortController();
+  const objects = new Informer(client, lvmNodes);
+  const running = [objects.start(stop.signal)];
+  await objects.synced;
+  const reports: string[][] = [];
+  const agent = new NodeAgent({
+    client,
+    exec: fake,
+    driver: "lvm.denolith.dev",
+    nodeName: "n1",
+    groups: ANY_GROUP,
+    onReport: (groups: readonly SurveyedGroup[]) => void reports.push(groups.map(({ name }) => name)),
+    gatherMs: 1,
+    ...options,
+  });
+  return {
+    api,
+    client,
+    agent,
+    reports,
+    start: () => void running.push(agent.run(stop.signal)),
+    seen: (predicate: (object: LvmNode | undefined) => boolean) =>
+      objects.waitFor("n1", predicate, { timeoutMs: 10_000 }),
+    [Symbol.asyncDispose]: async () => {
+      stop.abort();
+      await Promise.all(running);
+      client[Symbol.dispose]();
+      await api[Symbol.asyncDispose]();
+    },
+  };
+}
+
+Deno.test("NodeAgent: makes the LVMNode, owned by the Node, with the groups that the driver may use", async () => {
+  await using s = await scene(machine(), { groups: exactly("fast") });
+  const { metadata: { uid } } = s.api.put(nodes, { metadata: { name: "n1" } });
+  await s.agent.refresh();
+  const [object, ...more] = s.api.objects(lvmNodes);
+  assertEquals([object?.metadata.name, more.length], ["n1", 0]);
+  assertEquals(object?.metadata.ownerReferences, [{ apiVersion: "v1", kind: "Node", name: "n1", uid: uid! }]);
+  assertEquals(object?.spec, { driverName: "lvm.denolith.dev" });
+  assertEquals(object?.status?.volumeGroups?.map(({ name }) => name), ["fast"]);
+  assertEquals(s.reports, [["data", "fast"]], "whoever looks after volumes hears of all groups");
+});
+
+Deno.test("NodeAgent: a refresh is one request, and makes the object again when somebody deleted it", async () => {
+  const fake = machine();
+  await using s = await scene(fake);
+  s.api.put(nodes, { metadata: { name: "n1" } });
+  await s.agent.refresh();
+  const before = s.api.requests.length;
+  await lvcreate(fake, "--size", `${GiB}b`, "--name", "one", "data");
+  await s.agent.refresh();
+  assertEquals(s.api.requests.slice(before).map(({ method, path }) => `${method} ${path.split("/").at(-1)}`), [
+    "PATCH status",
+  ]);
+  assertEquals(s.api.objects(lvmNodes)[0]?.status?.total?.free, "11Gi");
+  await s.client.delete(lvmNodes, { name: "n1" });
+  await s.agent.refresh();
+  assertEquals(s.api.objects(lvmNodes)[0]?.status?.total?.free, "11Gi");
+});
+
+Deno.test("NodeAgent: of conditions it changes its own alone, and says what others wrote into the object", async () => {
+  const conditions = ["True", "True", "False", "True"].map((status) => {
+    return [{ type: "Full", status: status as "True" | "False", reason: "Counted", message: status }];
+  });
+  const written: LvmNode[] = [];
+  const options = {
+    conditions: () => conditions.shift() ?? [],
+    onWritten: (object: LvmNode) => void written.push(object),
+  };
+  await using s = await scene(machine(), options);
+  const old = { status: "True", reason: "Seen", message: "", lastTransitionTime: "2020-01-01T00:00:00Z" } as const;
+  s.api.put(lvmNodes, {
+    metadata: { name: "n1", annotations: { note: "from others" } },
+    spec: { driverName: "lvm.denolith.dev" },
+    status: { conditions: [{ type: "Full", ...old }, { type: "Odd", ...old }] },
+  });
+  const times = () =>
+    s.api.objects(lvmNodes)[0]!.status!.conditions!.map(({ type, status, lastTransitionTime: time }) =>
+      `${type} ${status} ${time === old.lastTransitionTime ? "old" : "new"}`
+    );
+  await s.agent.refresh();
+  await s.agent.refresh();
+  assertEquals(times(), ["Full True old", "Odd True old"]);
+  await s.agent.refresh();
+  assertEquals(times(), ["Full False new", "Odd True old"]);
+  for (const what of ["it was not so in between", "nothing is said of it this time"]) {
+    await s.agent.refresh();
+    assertEquals(times(), ["Full True new", "Odd True old"], what);
+  }
+  assertEquals(written.map(({ metadata }) => metadata.annotations?.["note"]), Array(5).fill("from others"));
+});
+
+Deno.test("NodeAgent: without a Node there is no LVMNode, though the agent knows; without LVM nothing is said", async () => {
+  const fake = machine();
+  await using s = await scene(fake);
+  await assertRejects(() => s.agent.refresh(), ApiError, "n1");
+  assertEquals(s.reports.splice(0).length, 1);
+  s.api.put(nodes, { metadata: { name: "n1" } });
+  fake.host.root = false;
+  await assertRejects(() => s.agent.refresh(), Error, "root alone");
+  assertEquals([s.api.objects(lvmNodes), s.reports], [[], []]);
+});
+
+Deno.test("NodeAgent: while it runs, a burst of pokes costs one refresh, and failures do not end it", async () => {
+  const fake = machine();
+  await using s = await scene(fake, { refreshMs: 60_000, gatherMs: 20 });
+  let failures = 1;
+  fake.fault = () => failures-- > 0 ? refuse(5, "  Locking failed") : undefined;
+  s.api.put(nodes, { metadata: { name: "n1" } });
+  s.start();
+  await s.seen((object) => object?.status?.total?.free === "12Gi");
+  const before = s.reports.length;
+  await lvcreate(fake, "--size", `${GiB}b`, "--name", "one", "data");
+  for (let time = 0; time < 50; time++) s.agent.poke();
+  await s.seen((object) => object?.status?.total?.free === "11Gi");
+  await lvcreate(fake, "--size", `${GiB}b`, "--name", "two", "data");
+  s.agent.poke();
+  await s.seen((object) => object?.status?.total?.free === "10Gi");
+  assert(s.reports.length - before <= 3, `${s.reports.length - before} refreshes for 51 pokes`);
+});

@@ -1,0 +1,232 @@
+/**
+ * What a node does with each of its objects, whatever they stand for: when it has its turn, how its status is written, and how
+ * it is let go.
+ *
+ * The objects say what is wanted and what was seen, LVM's tags say whose an LV is. Where they disagree, both are left as they
+ * are, and the disagreement is told.
+ *
+ * @module
+ */
+
+import { type ErrorKind, StorageError } from "../../lvm/error.ts";
+import type { Lvm } from "../../lvm/model/client.ts";
+import type { VolumeGroup } from "../../lvm/model/report.ts";
+import type { RecordedLv } from "../../lvm/inventory/volume_state.ts";
+import { type ApiClient, isConflict, isNotFound } from "../client/client.ts";
+import type { EventRecorder } from "../runtime/events.ts";
+import type { Informer } from "../runtime/informer.ts";
+import {
+  FORGOTTEN_ANNOTATION,
+  isForgotten,
+  type NodeMade,
+  type NodeMadeStatus,
+  REMOVE_ANNOTATION,
+} from "../api/lvm_objects.ts";
+import { failedStatus, isSame } from "../api/object_status.ts";
+import type { KubeObject, Resource } from "../api/objects.ts";
+
+/** What the agents of all kinds need. */
+export interface AgentOptions<T extends KubeObject> {
+  /** The API server. */
+  readonly client: ApiClient;
+  /** The objects of this node. */
+  readonly objects: Informer<T>;
+  /** Where events go. */
+  readonly events: EventRecorder;
+  /** LVM on this machine. */
+  readonly lvm: Lvm;
+  /** Is told when an LV was made, grown or removed, and when a group has less room than was told of it. */
+  readonly onChange: () => void;
+  /** Is aborted when the agent is to end: what was written is not waited for any more. */
+  readonly end: AbortSignal;
+}
+
+/** What {@linkcode ObjectAgent} needs. */
+export interface ObjectAgentOptions<T extends NodeMade<S>, S extends NodeMadeStatus> extends AgentOptions<T> {
+  /** The driver's name. */
+  readonly driver: string;
+  /** What each object stands for. */
+  readonly what: "volume" | "snapshot";
+  /** Whose deletion has the driver delete it, in words. */
+  readonly owner: string;
+  /** What keeps an object until its LV is removed. */
+  readonly finalizer: string;
+  /** Makes true what the object asks for, and writes what is true. */
+  readonly settle: (object: T) => Promise<void>;
+  /** The status of an object whose LV was made, by a report; `undefined` to leave it as it is. */
+  readonly see: (object: T, groups: readonly VolumeGroup[]) => S | undefined;
+  /** Removes its LV; without one, does nothing. */
+  readonly remove: (object: T) => Promise<void>;
+  /** The status of an object whose LV was there and is gone, or was replaced. */
+  readonly lost: (object: T, error: StorageError) => S;
+}
+
+/** What an object records of the LV that was made for it. */
+export function recordedIn(object: NodeMade | undefined): RecordedLv | undefined {
+  const { lvUUID, volumeGroup } = object?.status ?? {};
+  return lvUUID === undefined ? undefined : { lvUuid: lvUUID, groupName: volumeGroup ?? "(unknown)" };
+}
+
+/** Failures that may pass by themselves: the object stays as it is, and is tried again. */
+const PASSING: readonly ErrorKind[] = ["Busy", "StillRunning", "Unavailable"];
+
+/** Failures for want of room in a group. */
+const ROOMLESS: readonly ErrorKind[] = ["NoSpace", "OutOfRange"];
+
+/** How long a turn waits to see what it wrote, in milliseconds. */
+const SEEN_MS = 5_000;
+
+/** A node's part of the objects of one kind. */
+export class ObjectAgent<T extends NodeMade<S>, S extends NodeMadeStatus> {
+  readonly #options: ObjectAgentOptions<T, S>;
+  readonly #resource: Resource<NodeMade>;
+
+  /** Makes the agent; it keeps no state. */
+  constructor(options: ObjectAgentOptions<T, S>) {
+    this.#options = options;
+    this.#resource = options.objects.resource;
+  }
+
+  /** Does what the object of the name asks for next, and writes what is true. Whatever is in doubt is tried again. */
+  async reconcile(name: string): Promise<void> {
+    const { objects, driver, settle } = this.#options;
+    const object = objects.get(name);
+    if (object === undefined || object.spec.driverName !== driver) return;
+    const deleting = object.metadata.deletionTimestamp !== undefined;
+    if (!deleting && isSettled(object)) return;
+    try {
+      if (deleting) await this.#remove(object);
+      else await settle(object);
+    } catch (error) {
+      if (!(error instanceof StorageError) || PASSING.includes(error.kind)) throw error;
+      await this.#fail(object, error);
+      if (deleting) throw error; // somebody may yet free it
+    }
+  }
+
+  /** Writes what a report shows of what was made: grown, filled, lost or found again without this driver. */
+  async verify(report: readonly VolumeGroup[]): Promise<void> {
+    const { objects, driver, see, lvm } = this.#options;
+    let groups = report;
+    for (const object of objects.list()) {
+      const { metadata: { deletionTimestamp }, spec: { driverName }, status } = object;
+      if (driverName !== driver || deletionTimestamp !== undefined || status?.lvUUID === undefined) continue;
+      if (!isSettled(object)) continue; // its own turn comes
+      try {
+        let seen = see(object, groups);
+        if (seen?.state === "Lost" && status.state !== "Lost") {
+          groups = await lvm.report(); // the other report may have been begun before the LV was made
+          seen = see(object, groups);
+        }
+        if (seen === undefined) continue;
+        await this.write(object, seen);
+        if (seen.state !== "Lost" && isForgotten(object)) await this.#recall(object);
+      } catch (error) {
+        if (!(error instanceof StorageError)) throw error;
+        if (!PASSING.includes(error.kind)) await this.write(object, failedStatus<S>(object, error));
+      }
+    }
+  }
+
+  /** Writes the status, if it is another one, and tells people what they may have to act on. */
+  async write(object: T, status: S): Promise<void> {
+    if (isSame(object.status, status)) return;
+    const { error } = status;
+    if (error !== undefined && error.message !== object.status?.error?.message) {
+      this.#options.events.record(object, "Warning", status.state === "Lost" ? "Lost" : "Failed", error.message);
+    }
+    const { metadata: { name, resourceVersion = "0" } } = await this.patch(object, status);
+    // the next turn must not see less than this one wrote
+    const { objects, end } = this.#options;
+    await objects.seen(name, (now) => now === undefined || isAtLeast(now, resourceVersion), {
+      timeoutMs: SEEN_MS,
+      signal: end,
+    });
+  }
+
+  /** Patches the status; `null` takes away what it no longer has. */
+  async patch(object: T, status: S): Promise<T> {
+    const { metadata: { name, uid }, status: before = {} } = object;
+    const gone = Object.fromEntries(Object.keys(before).filter((key) => !(key in status)).map((key) => [key, null]));
+    try {
+      return await this.#options.client.patch(this.#resource, { name }, {
+        merge: { metadata: { uid }, status: { ...status, ...gone } },
+        subresource: "status",
+      }) as T;
+    } catch (error) {
+      if (isNotFound(error) || isConflict(error)) {
+        throw new StorageError("Unavailable", `writing the status of ${this.#named(name)}: it is not there any more`, {
+          cause: error,
+        });
+      }
+      throw error;
+    }
+  }
+
+  /** Removes the LV, and then lets the object go. */
+  async #remove(object: T): Promise<void> {
+    const { finalizer, remove, client, what, owner, onChange } = this.#options;
+    const { metadata: { name, annotations, finalizers = [], resourceVersion } } = object;
+    if (!finalizers.includes(finalizer)) return;
+    if (annotations?.[REMOVE_ANNOTATION] === undefined) {
+      throw new StorageError(
+        "FailedPrecondition",
+        `removing ${what} ${name}: its ${this.#resource.kind} was deleted, but not by the driver, so its logical volume and ` +
+          `its data stay. Delete its ${owner} to be rid of it, or set the annotation ${REMOVE_ANNOTATION}=true`,
+      );
+    }
+    if (!isOthers(object)) await remove(object);
+    onChange();
+    const rest = finalizers.filter((one) => one !== finalizer);
+    try {
+      await client.patch(this.#resource, { name }, { merge: { metadata: { finalizers: rest } }, resourceVersion });
+    } catch (error) {
+      if (!isNotFound(error)) throw error;
+    }
+  }
+
+  /** Takes the mark off that its node was given up: the node is here, and the LV, too. */
+  async #recall(object: T): Promise<void> {
+    const { client, events } = this.#options;
+    const { metadata: { name, uid } } = object;
+    const merge = { metadata: { uid, annotations: { [FORGOTTEN_ANNOTATION]: null } } };
+    try {
+      await client.patch(this.#resource, { name }, { merge });
+    } catch (error) {
+      if (!isNotFound(error) && !isConflict(error)) throw error; // another one of the name was never forgotten
+    }
+    events.record(object, "Normal", "Found", "its node was given up and is back, and so is its logical volume");
+  }
+
+  async #fail(object: T, error: StorageError): Promise<void> {
+    // the controller chose by what was told of the groups; it is to know better before somebody chooses anew
+    if (ROOMLESS.includes(error.kind)) this.#options.onChange();
+    const latest = this.#options.objects.get(object.metadata.name) ?? object;
+    const status = error.kind === "Lost" ? this.#options.lost(latest, error) : failedStatus<S>(latest, error);
+    await this.write(latest, status);
+  }
+
+  #named(name: string): string {
+    return `${this.#resource.kind} ${name}`;
+  }
+}
+
+/** Whether the status is about what is wanted now, and says that it cannot be had. */
+export function isAnswered({ metadata: { generation = 0 }, status }: NodeMade): boolean {
+  return status?.error !== undefined && (status.observedGeneration ?? 0) >= generation;
+}
+
+/** Whether there is an LV with the tags that is something else than the object asks for: it was not made for it. */
+function isOthers({ status }: NodeMade): boolean {
+  return status?.lvUUID === undefined && status?.error?.code === "AlreadyExists";
+}
+
+/** Whether the object is at least at the revision, which are numbers in one order (KEP-5504). */
+function isAtLeast({ metadata: { resourceVersion = "0" } }: KubeObject, revision: string): boolean {
+  return BigInt(resourceVersion) >= BigInt(revision);
+}
+
+/** Whether the status is about what is wanted now, and there is nothing to do for it. */
+function isSettled({ metadata: { generation = 0 }, status }: NodeMade): boolean {
+  return status?.state !== undefined && status.state !== "Pending" && (status.observedGeneration ?? 0) >= generation;
+}

@@ -1,0 +1,41 @@
+import { assertEquals } from "@std/assert";
+import type { VolumeGroup } from "../../lvm/model/report.ts";
+import type { EventRecorder } from "../runtime/events.ts";
+import type { LvmNode } from "../api/lvm_objects.ts";
+import { PoolAgent } from "./pool_conditions.ts";
+
+const NODE: LvmNode = { metadata: { name: "n" }, spec: { driverName: "d" } };
+
+/** A group with a pool that is so full, and a thin LV of the driver in it. */
+function groupWith(dataPercent: number, tags: string[], lvTags = ["denolith=d"]): VolumeGroup {
+  const thinPool = { dataPercent, metadataPercent: 1, metadataSize: 1n, health: "", needsCheck: false, zeroes: true };
+  const lvs = [{ name: "p", uuid: "u", size: 1n << 30n, tags, thinPool }, { name: "v", pool: "p", tags: lvTags }];
+  return { name: "data", lvs } as unknown as VolumeGroup;
+}
+
+function agent() {
+  const events: string[] = [];
+  const record = (_: unknown, type: string, reason: string) => void events.push(`${type} ${reason}`);
+  return { agent: new PoolAgent({ events: { record } as unknown as EventRecorder, driver: "d" }), events };
+}
+
+Deno.test("a node tells of a pool that fills, once, again when it is full, and no more when it has room", () => {
+  const { agent: pools, events } = agent();
+  const seen = [10, 85, 86, 100, 40, 90].map((percent) => {
+    const [condition] = pools.look([groupWith(percent, ["denolith=d", "denolith.pool=made"])]);
+    pools.attend(NODE);
+    return `${condition!.status} ${condition!.reason}`;
+  });
+  const filling = "True PoolFilling";
+  assertEquals(seen, ["False Roomy", filling, filling, "True PoolFull", "False Roomy", filling]);
+  assertEquals(events, ["Warning PoolFilling", "Warning PoolFull", "Warning PoolFilling"]);
+});
+
+Deno.test("a node tells of pools of others only when the driver has something in them, and of growths", () => {
+  const { agent: pools, events } = agent();
+  assertEquals(pools.look([groupWith(99, [], ["other"])])[0]?.status, "False");
+  assertEquals(pools.look([groupWith(99, [])])[0]?.status, "True");
+  pools.onGrown("it grew");
+  pools.attend(NODE);
+  assertEquals(events, ["Normal PoolGrown", "Warning PoolFilling"]);
+});

@@ -1,0 +1,99 @@
+import { assert, assertEquals } from "@std/assert";
+import { volumeIdOf } from "../../lvm/ids.ts";
+import { parseReport, REPORT_COMMAND } from "../../lvm/model/report.ts";
+import type { Volume } from "../../lvm/inventory/volume.ts";
+import { FakeMachine } from "../../tests/fake/machine.ts";
+import { namedRequest } from "../../tests/fake/request.ts";
+import type { LvmVolume, LvmVolumeStatus } from "../api/lvm_objects.ts";
+import { lvmVolumeFor } from "../api/volume_mapping.ts";
+import { madeStatus } from "./volume_status.ts";
+
+const id = volumeIdOf("pvc-1");
+
+/** A volume of 32 MiB as LVM reports it, on a group that is as it is told. */
+async function volume(missingPvs = 0): Promise<Volume> {
+  const machine = new FakeMachine();
+  const group = machine.addGroup("data", 1n << 30n);
+  const args = ["lvcreate", "--yes", "--wipesignatures", "n", "--size", `${32 << 20}b`, "--name", "vol-1", "data"];
+  await machine.run({ program: "lvm", args, mutates: true });
+  group.missingPvs = missingPvs;
+  const { stdout } = await machine.run(REPORT_COMMAND);
+  const [reported] = parseReport(stdout);
+  const [lv] = reported!.lvs;
+  const tags = { id, content: { state: "raw" }, mkfsOptions: [], shared: true, erase: "zero" } as const;
+  return { id, size: lv!.size, tags, lv: lv!, group: reported!, used: false };
+}
+
+function object(size: bigint, status?: LvmVolumeStatus, generation = 2): LvmVolume {
+  const request = namedRequest("pvc-1", size, { id, content: { state: "raw" } });
+  const made = lvmVolumeFor(request, { driver: "d", nodeName: "n" });
+  return { ...made, metadata: { ...made.metadata, generation }, ...(status && { status }) };
+}
+
+const MiB = 1n << 20n;
+
+function conditionsOf(status: LvmVolumeStatus): string[] {
+  return status.conditions?.map(({ type, status, reason }) => `${type} ${status} ${reason}`) ?? [];
+}
+
+Deno.test("madeStatus() tells where the LV is, and that its group is whole", async () => {
+  const there = await volume();
+  const { conditions: _, ...status } = madeStatus(object(30n * MiB), there);
+  assertEquals(status, {
+    state: "Ready",
+    observedGeneration: 2,
+    volumeGroup: "data",
+    volumeGroupUUID: there.group.uuid,
+    lvName: "vol-1",
+    lvUUID: there.lv.uuid,
+    devicePath: there.lv.devicePath,
+    size: "32Mi",
+  });
+  assertEquals(conditionsOf(madeStatus(object(30n * MiB), there)), ["Healthy True DisksThere", "Ready True Made"]);
+});
+
+Deno.test("madeStatus() on a disk that is missing is Ready, and not Healthy", async () => {
+  const status = madeStatus(object(30n * MiB), await volume(1));
+  assertEquals(conditionsOf(status), ["Healthy False Partial", "Ready True Made"]);
+  assert(status.conditions![0]!.message.includes("that it is on is missing"), status.conditions![0]!.message);
+});
+
+Deno.test("madeStatus() keeps the error of a growth until the size is there, or another one is wanted", async () => {
+  const there = await volume();
+  const error = { code: "OutOfRange", message: "no room" } as const;
+  const errorOf = (size: bigint, observedGeneration: number) =>
+    madeStatus(object(size, { error, observedGeneration, lvUUID: there.lv.uuid }), there).error;
+  assertEquals(errorOf(64n * MiB, 2), error);
+  assertEquals(errorOf(64n * MiB, 1), undefined, "it was about what was wanted before");
+  assertEquals(errorOf(32n * MiB, 2), undefined, "what is wanted is there");
+});
+
+Deno.test("madeStatus() of a RAID volume says whether it would survive the loss of a disk, and what to do if not", async () => {
+  const machine = new FakeMachine();
+  const group = machine.addGroup("data", 1n << 30n, 4n << 20n, 2);
+  const size = ["--size", `${32 << 20}b`, "--name", "vol-1", "data"];
+  await machine.run({
+    program: "lvm",
+    args: ["lvcreate", "--type", "raid1", "--mirrors", "1", ...size],
+    mutates: true,
+  });
+  const redundant = async () => {
+    const [reported] = parseReport((await machine.run(REPORT_COMMAND)).stdout);
+    const tags = { id, content: { state: "raw" }, mkfsOptions: [], shared: true, erase: "zero" } as const;
+    const [lv] = reported!.lvs;
+    const volume = { id, size: lv!.size, tags, lv: lv!, group: reported!, used: false };
+    const status = madeStatus(object(30n * MiB), volume, {
+      limits: { applied: true, reason: "Applied", message: "to one pod" },
+    });
+    assertEquals(status.conditions?.map(({ type }) => type), ["Healthy", "IOLimited", "Ready", "Redundant"]);
+    const condition = status.conditions?.find(({ type }) => type === "Redundant");
+    return [condition?.status, condition?.reason, condition?.message] as const;
+  };
+  assertEquals((await redundant()).slice(0, 2), ["True", "InSync"]);
+  group.lvs[0]!.raid!.dropped = true;
+  const [status, reason, message] = await redundant();
+  assertEquals([status, reason], ["False", "RefreshNeeded"]);
+  assert(message?.includes("lvchange --refresh data/vol-1"), message);
+  group.missingPvs = 1;
+  assertEquals((await redundant()).slice(0, 2), ["False", "Degraded"]);
+});

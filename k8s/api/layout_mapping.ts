@@ -1,0 +1,23 @@
+/**
+ * Layouts as LVMVolumes have them. A linear volume's has none, as those had that were written before there were others.
+ *
+ * @module
+ */
+
+import { DEFAULT_STRIPE_SIZE, type Layout, LINEAR } from "../../lvm/model/layout.ts";
+import { formatQuantity, parseQuantity } from "../../lvm/size.ts";
+import type { LayoutSpec } from "./lvm_objects.ts";
+
+/** What an LVMVolume says of a layout; `undefined` for a linear one. */
+export function layoutSpecOf(layout: Layout): LayoutSpec | undefined {
+  if (layout.type === "linear") return undefined;
+  if (layout.type === "raid1") return { type: layout.type, mirrors: layout.mirrors };
+  return { type: layout.type, stripes: layout.stripes, stripeSize: formatQuantity(layout.stripeSize) };
+}
+
+/** The layout that an LVMVolume says; the kind's schema has checked it. */
+export function layoutOfSpec(spec: LayoutSpec | undefined): Layout {
+  if (spec === undefined) return LINEAR;
+  if (spec.type === "raid1") return { type: spec.type, mirrors: spec.mirrors };
+  return { type: spec.type, stripes: spec.stripes, stripeSize: parseQuantity(spec.stripeSize) ?? DEFAULT_STRIPE_SIZE };
+}

@@ -1,0 +1,72 @@
+/**
+ * From a request for a snapshot to the object that asks for it, and back.
+ *
+ * @module
+ */
+
+import { StorageError } from "../../lvm/error.ts";
+import { parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from "../../lvm/ids.ts";
+import { parseQuantity } from "../../lvm/size.ts";
+import type { Snapshot, SnapshotRequest } from "../../lvm/snapshots/snapshots.ts";
+import { formatStoreSize, FULL_STORE, parseStoreSize } from "../../lvm/spec/cow_size.ts";
+import { LVM_GROUP, LVM_SNAPSHOT_FINALIZER, type LvmSnapshot } from "./lvm_objects.ts";
+import type { Placement } from "./volume_mapping.ts";
+
+/** A request with the name that it came under. */
+export type NamedSnapshotRequest = SnapshotRequest & { readonly name: string };
+
+/** The object that asks the node for the snapshot. */
+export function lvmSnapshotFor(request: NamedSnapshotRequest, { driver, nodeName }: Placement): LvmSnapshot {
+  const { id, name, source, store } = request;
+  return {
+    apiVersion: `${LVM_GROUP}/v1alpha1`,
+    kind: "LVMSnapshot",
+    metadata: { name: id, finalizers: [LVM_SNAPSHOT_FINALIZER] },
+    spec: {
+      driverName: driver,
+      requestName: name,
+      nodeName,
+      sourceVolume: source,
+      storeSize: formatStoreSize(store),
+    },
+  };
+}
+
+/**
+ * The request that an object stands for.
+ *
+ * @throws {StorageError} `InvalidArgument` when it cannot be read: it was written by somebody else.
+ */
+export function snapshotRequestOf({ metadata: { name }, spec }: LvmSnapshot): NamedSnapshotRequest {
+  const invalid = (why: string) => new StorageError("InvalidArgument", `reading LVMSnapshot ${name}: ${why}`);
+  const { requestName, sourceVolume, storeSize } = spec;
+  const id = parseSnapshotId(name);
+  if (id === undefined) throw invalid("its name is no snapshot id");
+  const source = parseVolumeId(sourceVolume);
+  if (source === undefined) throw invalid(`its sourceVolume ${JSON.stringify(sourceVolume)} is no volume id`);
+  const store = storeSize === undefined ? FULL_STORE : parseStoreSize(storeSize);
+  if (store === undefined) throw invalid(`its storeSize ${JSON.stringify(storeSize)} is none`);
+  return { id, name: requestName, source, store };
+}
+
+/** The snapshot that an object stands for; `undefined` while it was not taken. */
+export function snapshotOf({ metadata: { name }, spec, status = {} }: LvmSnapshot): Snapshot | undefined {
+  const { lvUUID, restoreSize, creationTime, readyToUse = false } = status;
+  if (lvUUID === undefined || restoreSize === undefined || creationTime === undefined) return undefined;
+  return {
+    id: name as SnapshotId, // the API server takes no other name
+    source: spec.sourceVolume as VolumeId, // nor this
+    size: parseQuantity(restoreSize) ?? 0n,
+    createdAt: Date.parse(creationTime) / 1000,
+    ready: readyToUse,
+  };
+}
+
+/**
+ * Whether the snapshot keeps its volume from deletion, as a copy-on-write snapshot does: it is there, or is being taken or
+ * deleted.
+ */
+export function keepsSource({ status }: LvmSnapshot): boolean {
+  const wasNeverTaken = status?.state === "Failed" && status.lvUUID === undefined;
+  return !wasNeverTaken && status?.state !== "Lost";
+}

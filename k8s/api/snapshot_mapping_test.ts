@@ -1,0 +1,90 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import { StorageError } from "../../lvm/error.ts";
+import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
+import { FULL_STORE, type StoreSize } from "../../lvm/spec/cow_size.ts";
+import type { LvmSnapshot, LvmSnapshotSpec, LvmSnapshotStatus } from "./lvm_objects.ts";
+import {
+  keepsSource,
+  lvmSnapshotFor,
+  type NamedSnapshotRequest,
+  snapshotOf,
+  snapshotRequestOf,
+} from "./snapshot_mapping.ts";
+
+const MiB = 1n << 20n;
+const PLACEMENT = { driver: "lvm.denolith.dev", nodeName: "node-1" };
+
+function request(store: StoreSize = FULL_STORE): NamedSnapshotRequest {
+  return { id: snapshotIdOf("cut"), name: "cut", source: volumeIdOf("pvc-1"), store };
+}
+
+function object(status?: LvmSnapshotStatus, spec: Partial<LvmSnapshotSpec> = {}, name?: string): LvmSnapshot {
+  const whole = lvmSnapshotFor(request(), PLACEMENT);
+  const metadata = { ...whole.metadata, ...(name !== undefined && { name }) };
+  return { ...whole, metadata, spec: { ...whole.spec, ...spec }, ...(status && { status }) };
+}
+
+Deno.test("a request for a snapshot comes back from its object as it was", () => {
+  for (const store of [FULL_STORE, { percent: 7n }, { bytes: 1_500_000n }]) {
+    const made = lvmSnapshotFor(request(store), PLACEMENT);
+    assertEquals(snapshotRequestOf(JSON.parse(JSON.stringify(made))), request(store));
+  }
+  assertEquals(lvmSnapshotFor(request({ bytes: 10n * MiB }), PLACEMENT), {
+    apiVersion: "lvm.denolith.dev/v1alpha1",
+    kind: "LVMSnapshot",
+    metadata: { name: snapshotIdOf("cut"), finalizers: ["lvm.denolith.dev/snapshot"] },
+    spec: {
+      driverName: "lvm.denolith.dev",
+      requestName: "cut",
+      nodeName: "node-1",
+      sourceVolume: volumeIdOf("pvc-1"),
+      storeSize: "10Mi",
+    },
+  });
+});
+
+Deno.test("an object without a size of the store asks for one that cannot overflow", () => {
+  const { storeSize: _, ...spec } = object().spec;
+  assertEquals(snapshotRequestOf({ ...object(), spec }).store, FULL_STORE);
+});
+
+Deno.test("an object for a snapshot that somebody else wrote is refused with what is wrong in it", () => {
+  const cases: [LvmSnapshot, string][] = [
+    [object(undefined, {}, "cut"), "its name is no snapshot id"],
+    [object(undefined, { sourceVolume: "pvc-1" }), `its sourceVolume "pvc-1" is no volume id`],
+    [object(undefined, { storeSize: "200%" }), `its storeSize "200%" is none`],
+  ];
+  for (const [wrong, words] of cases) {
+    assertEquals(assertThrows(() => snapshotRequestOf(wrong), StorageError, words).kind, "InvalidArgument");
+  }
+});
+
+Deno.test("a snapshot is one from the moment that its LV is recorded", () => {
+  const taken = { state: "Ready", lvUUID: "u", restoreSize: "32Mi", creationTime: "2026-01-01T00:00:00Z" } as const;
+  assertEquals(snapshotOf(object({ ...taken, readyToUse: true })), {
+    id: snapshotIdOf("cut"),
+    source: volumeIdOf("pvc-1"),
+    size: 32n * MiB,
+    createdAt: Date.UTC(2026, 0, 1) / 1000,
+    ready: true,
+  });
+  assertEquals(snapshotOf(object(taken))?.ready, false);
+  const { lvUUID: _, ...unrecorded } = taken;
+  assertEquals([undefined, { state: "Pending" } as const, unrecorded].map((status) => snapshotOf(object(status))), [
+    undefined,
+    undefined,
+    undefined,
+  ]);
+});
+
+Deno.test("a snapshot keeps its volume unless it was never taken, or is gone", () => {
+  const cases: [LvmSnapshotStatus | undefined, boolean][] = [
+    [undefined, true],
+    [{ state: "Pending" }, true],
+    [{ state: "Ready", lvUUID: "u" }, true],
+    [{ state: "Overflowed", lvUUID: "u" }, true],
+    [{ state: "Failed" }, false],
+    [{ state: "Lost", lvUUID: "u" }, false],
+  ];
+  for (const [status, keeps] of cases) assertEquals(keepsSource(object(status)), keeps, status?.state);
+});

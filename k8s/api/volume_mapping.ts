@@ -1,0 +1,215 @@
+/**
+ * From a request for a volume to the object that asks for it, and back.
+ *
+ * @module
+ */
+
+import { StorageError } from "../../lvm/error.ts";
+import { ANY_GROUP, type GroupMatcher } from "../../lvm/model/groups.ts";
+import {
+  IO_LIMIT_PARAMETERS,
+  type IoLimits,
+  isLimited,
+  readIoLimits,
+  writeIoLimits,
+} from "../../lvm/spec/io_limits.ts";
+import { parseSnapshotId, parseVolumeId } from "../../lvm/ids.ts";
+import { describeLayout, isSameLayout } from "../../lvm/model/layout.ts";
+import { formatBytes, formatQuantity, parseQuantity, type SizeRange } from "../../lvm/size.ts";
+import { formatStoreSize, parseStoreSize } from "../../lvm/spec/cow_size.ts";
+import { type ContentSource, describeSource } from "../../lvm/model/tags.ts";
+import { DEFAULT_POOL_SIZE, type ThinWish } from "../../lvm/pools/pool.ts";
+import { formatInterval, parseInterval, type Trim } from "../../lvm/spec/trim.ts";
+import type { VolumeRequest } from "../../lvm/inventory/volume.ts";
+import { layoutOfSpec, layoutSpecOf } from "./layout_mapping.ts";
+import { LVM_GROUP, LVM_VOLUME_FINALIZER, type LvmVolume, type LvmVolumeSpec } from "./lvm_objects.ts";
+
+/** A request with the name that it came under. */
+export type NamedRequest = VolumeRequest & { readonly name: string };
+
+/** Whose volume it is to be, and where. */
+export interface Placement {
+  /** The driver's name. */
+  readonly driver: string;
+  /** The node that is to make it. */
+  readonly nodeName: string;
+}
+
+/** The object that asks the node for the volume. */
+export function lvmVolumeFor(request: NamedRequest, { driver, nodeName }: Placement): LvmVolume {
+  const { id, name, range, groups, preference, content, mkfsOptions, shared, erase, limits = {}, thin, source, trim } =
+    request;
+  const layout = layoutSpecOf(request.layout);
+  const spec: LvmVolumeSpec = {
+    driverName: driver,
+    requestName: name,
+    nodeName,
+    size: formatQuantity(range.required),
+    ...(range.limit === undefined ? {} : { limit: formatQuantity(range.limit) }),
+    ...(groups === ANY_GROUP ? {} : { volumeGroups: String(groups) }),
+    volumeGroupPreference: preference,
+    volumeMode: content.state === "raw" ? "Block" : "Filesystem",
+    ...(content.state === "raw" ? {} : { fsType: content.type }),
+    ...(mkfsOptions.length === 0 ? {} : { mkfsOptions: [...mkfsOptions] }),
+    shared,
+    erase,
+    ...(layout && { layout }),
+    ...(isLimited(limits) ? { ioLimits: writeIoLimits(limits) } : {}),
+    ...(thin === undefined ? {} : thinSpec(thin)),
+    ...(source === undefined ? {} : { source: { [source.of]: source.id } }),
+    ...(trim?.discard ? { discard: true } : {}),
+    ...(trim?.everyMs === undefined ? {} : { fstrim: formatInterval(trim.everyMs) }),
+  };
+  return {
+    apiVersion: `${LVM_GROUP}/v1alpha1`,
+    kind: "LVMVolume",
+    metadata: { name: id, finalizers: [LVM_VOLUME_FINALIZER] },
+    spec,
+  };
+}
+
+/**
+ * The request that an object stands for. Limits of its IO are not in it: they change, and stand in the object alone.
+ *
+ * @param parseGroups reads a list of volume groups
+ * @throws {StorageError} `InvalidArgument` when it cannot be read: it was written by somebody else.
+ */
+export function volumeRequestOf(object: LvmVolume, parseGroups: (list: string) => GroupMatcher): NamedRequest {
+  const { metadata: { name }, spec } = object;
+  const id = parseVolumeId(name);
+  if (id === undefined) throw invalid(object, "its name is no volume id");
+  const { volumeGroups, volumeMode, fsType } = spec;
+  if (volumeMode === "Filesystem" && fsType === undefined) throw invalid(object, "it has no fsType");
+  const thin = thinWishOf(object);
+  const trim = trimOf(object);
+  return {
+    id,
+    name: spec.requestName,
+    range: wantedRange(object),
+    groups: volumeGroups === undefined ? ANY_GROUP : parseGroups(volumeGroups),
+    preference: spec.volumeGroupPreference,
+    content: volumeMode === "Block" || fsType === undefined ? { state: "raw" } : { state: "wanted", type: fsType },
+    mkfsOptions: spec.mkfsOptions ?? [],
+    shared: spec.shared,
+    erase: spec.erase,
+    layout: layoutOfSpec(spec.layout),
+    ...(thin && { thin }),
+    ...(spec.source === undefined ? {} : { source: sourceOf(object)! }),
+    ...(trim && { trim }),
+  };
+}
+
+function thinSpec({ pool, poolSize }: ThinWish): Partial<LvmVolumeSpec> {
+  const which = pool === undefined ? { thinPoolSize: formatStoreSize(poolSize) } : { thinPool: pool };
+  return { thinProvision: true, ...which };
+}
+
+/** In which pool the volume of an object is to be, if it is thin. @throws {StorageError} `InvalidArgument` */
+export function thinWishOf(object: LvmVolume): ThinWish | undefined {
+  const { thinProvision, thinPool, thinPoolSize } = object.spec;
+  if (thinProvision !== true) return undefined;
+  const poolSize = thinPoolSize === undefined ? DEFAULT_POOL_SIZE : parseStoreSize(thinPoolSize);
+  if (poolSize === undefined) throw invalid(object, `its thinPoolSize ${JSON.stringify(thinPoolSize)} is none`);
+  return { ...(thinPool === undefined ? {} : { pool: thinPool }), poolSize };
+}
+
+/** What a volume is filled with; `undefined` for one that is made empty. @throws {StorageError} `InvalidArgument` */
+export function sourceOf(object: LvmVolume): ContentSource | undefined {
+  const { source } = object.spec;
+  if (source === undefined) return undefined;
+  const [snapshot, volume] = [parseSnapshotId(source.snapshot ?? ""), parseVolumeId(source.volume ?? "")];
+  if (snapshot !== undefined) return { of: "snapshot", id: snapshot };
+  if (volume !== undefined) return { of: "volume", id: volume };
+  throw invalid(object, "its source is neither the id of a snapshot nor that of a volume");
+}
+
+function trimOf(object: LvmVolume): Trim | undefined {
+  const { discard = false, fstrim } = object.spec;
+  const everyMs = fstrim === undefined ? undefined : parseInterval(fstrim);
+  if (fstrim !== undefined && everyMs === undefined) {
+    throw invalid(object, `its fstrim ${JSON.stringify(fstrim)} is none`);
+  }
+  return discard || everyMs !== undefined ? { discard, ...(everyMs === undefined ? {} : { everyMs }) } : undefined;
+}
+
+/** The size that an object asks for. @throws {StorageError} `InvalidArgument` */
+export function wantedRange(object: LvmVolume): SizeRange {
+  const { size, limit } = object.spec;
+  const required = parseQuantity(size);
+  if (required === undefined || required === 0n) throw invalid(object, `its size ${JSON.stringify(size)} is none`);
+  if (limit === undefined) return { required };
+  const most = parseQuantity(limit);
+  if (most === undefined) throw invalid(object, `its limit ${JSON.stringify(limit)} is no size`);
+  return { required, limit: most };
+}
+
+/** What an object says of the limits of its volume's IO. @throws {StorageError} `InvalidArgument` */
+export function ioLimitsOf(object: LvmVolume): IoLimits {
+  try {
+    return readIoLimits(new Map(Object.entries(object.spec.ioLimits ?? {})));
+  } catch (error) {
+    throw invalid(object, error instanceof Error ? error.message : String(error));
+  }
+}
+
+/** The change of what an object says of them: the limits of the same names are replaced, whichever way they were said. */
+export function ioLimitsPatch(limits: IoLimits): Record<string, string | null> {
+  const names = Object.keys(limits);
+  const replaced = IO_LIMIT_PARAMETERS.filter((parameter) => names.some((name) => parameter.startsWith(name)));
+  return { ...Object.fromEntries(replaced.map((parameter) => [parameter, null])), ...writeIoLimits(limits) };
+}
+
+/** The size that a volume has, in bytes; `undefined` while it has none. */
+export function actualSize({ status }: LvmVolume): bigint | undefined {
+  return status?.size === undefined ? undefined : parseQuantity(status.size);
+}
+
+/**
+ * Makes sure that the volume that exists is one that satisfies the request (decided by what it is, not by how it was asked
+ * for then).
+ *
+ * @throws {StorageError} `AlreadyExists` saying how it differs.
+ */
+export function requireSatisfying(
+  object: LvmVolume,
+  request: NamedRequest,
+  allowed: readonly string[] | undefined,
+): void {
+  const { spec, status } = object;
+  const { required, limit } = request.range;
+  const size = actualSize(object) ?? wantedRange(object).required;
+  const mode = request.content.state === "raw" ? "Block" : request.content.type;
+  const itsMode = spec.volumeMode === "Block" ? "Block" : spec.fsType;
+  const layout = layoutOfSpec(spec.layout);
+  const differs = size < required || (limit !== undefined && size > limit)
+    ? `it has ${formatBytes(size)}, asked for is ${formatBytes(required)}${
+      limit === undefined ? "" : ` to ${formatBytes(limit)}`
+    }`
+    : mode !== itsMode
+    ? `it is for ${itsMode}, asked for is ${mode}`
+    : !isSameLayout(layout, request.layout)
+    ? `it is ${describeLayout(layout)}, asked for is ${describeLayout(request.layout)}`
+    : status?.volumeGroup !== undefined && !request.groups.matches(status.volumeGroup)
+    ? `it is in volume group ${status.volumeGroup}, asked for is ${request.groups}`
+    : kindOf(thinWishOf(object)) !== kindOf(request.thin)
+    ? `it is ${kindOf(thinWishOf(object))}, asked for is ${kindOf(request.thin)}`
+    : allowed !== undefined && !allowed.includes(spec.nodeName)
+    ? `it is on node ${spec.nodeName}, asked for is ${allowed.join(" or ")}`
+    : describeSource(sourceOf(object)) !== describeSource(request.source)
+    ? `it is made from ${describeSource(sourceOf(object))}, asked for is one from ${describeSource(request.source)}`
+    : undefined;
+  if (differs === undefined) return;
+  throw new StorageError(
+    "AlreadyExists",
+    `creating volume ${request.id}: a volume of that name exists, but ${differs}`,
+  );
+}
+
+function kindOf(thin: ThinWish | undefined): string {
+  if (thin === undefined) return "thick";
+  return `thin, in ${thin.pool === undefined ? "the group's own pool" : `the pool ${thin.pool}`}`;
+}
+
+function invalid({ metadata: { name } }: LvmVolume, why: string): StorageError {
+  return new StorageError("InvalidArgument", `reading LVMVolume ${name}: ${why}`);
+}

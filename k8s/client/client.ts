@@ -1,0 +1,158 @@
+/**
+ * The seam to the API server: what loops may ask it, and how it fails.
+ *
+ * @module
+ */
+
+import type { KubeObject, ObjectMeta, ObjectName, Resource } from "../api/objects.ts";
+
+/** What can be said about any request. */
+export interface RequestOptions {
+  /** Ends the request. */
+  signal?: AbortSignal | undefined;
+  /** Milliseconds for each try of a request that is not a watch; those of the client, when absent. */
+  timeoutMs?: number | undefined;
+}
+
+/** Which objects of a resource. */
+export interface Selection {
+  /** Only those of this namespace; of all, when absent. */
+  namespace?: string | undefined;
+  /** Only those with such labels. */
+  labelSelector?: string | undefined;
+  /** Only those with such fields. */
+  fieldSelector?: string | undefined;
+}
+
+/** All objects of a selection, as they were at one revision. */
+export interface ObjectList<T> {
+  /** The objects. */
+  items: T[];
+  /** The revision, to watch from. */
+  resourceVersion: string;
+}
+
+/** Something that happened to an object of a selection, or, as `BOOKMARK`, only a revision that was reached. */
+export interface WatchEvent<T> {
+  /** What happened. */
+  type: "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK";
+  /** The object after it; of a `BOOKMARK`, only `metadata.resourceVersion` means anything. */
+  object: T;
+}
+
+/** Part of an object: what is given replaces, `null` removes (RFC 7386). */
+export type MergePatch<T> = T extends readonly unknown[] ? T
+  : T extends object ? { [K in keyof T]?: MergePatch<T[K]> | null | undefined }
+  : T;
+
+/** How a patch is applied. */
+export interface PatchOptions<T> extends RequestOptions {
+  /** What changes. */
+  merge: MergePatch<T>;
+  /** Only if the object is still at this revision. */
+  resourceVersion?: string | undefined;
+  /** Patch the status; everything else in the patch is then ignored. */
+  subresource?: "status" | undefined;
+}
+
+/** How an object is replaced. */
+export interface ReplaceOptions extends RequestOptions {
+  /** Replace the status; everything else is then ignored. */
+  subresource?: "status" | undefined;
+}
+
+/** Under which conditions an object is deleted. */
+export interface DeleteOptions extends RequestOptions {
+  /** Only if it has this uid. */
+  uid?: string | undefined;
+  /** Only if it is still at this revision. */
+  resourceVersion?: string | undefined;
+}
+
+/** An object to be created: its name may be left to the server. */
+export type NewObject<T extends KubeObject> = Omit<T, "metadata"> & {
+  metadata: Omit<ObjectMeta, "name"> & { name?: string };
+};
+
+/** The API server. All calls fail with {@linkcode ApiError}, or with the reason of the signal that ended them. */
+export interface ApiClient {
+  /** One object. @throws {ApiError} `NotFound` where it is not. */
+  get<T extends KubeObject>(resource: Resource<T>, at: ObjectName, options?: RequestOptions): Promise<T>;
+  /** All objects of a selection; long lists are fetched in pages. @throws {ApiError} */
+  list<T extends KubeObject>(resource: Resource<T>, options?: Selection & RequestOptions): Promise<ObjectList<T>>;
+  /**
+   * What happens after a revision. It ends when the server ends it, which it does every few minutes: watch again from the
+   * revision that was seen last.
+   *
+   * @throws {ApiError} with {@linkcode isGone} when the revision is too old: list again
+   */
+  watch<T extends KubeObject>(
+    resource: Resource<T>,
+    options: Selection & RequestOptions & { resourceVersion: string },
+  ): AsyncIterable<WatchEvent<T>>;
+  /** Creates an object in the namespace of its metadata. @throws {ApiError} `AlreadyExists` */
+  create<T extends KubeObject>(resource: Resource<T>, object: NewObject<T>, options?: RequestOptions): Promise<T>;
+  /** Replaces an object; with a revision in its metadata only that one. @throws {ApiError} `Conflict`, `NotFound` */
+  replace<T extends KubeObject>(resource: Resource<T>, object: T, options?: ReplaceOptions): Promise<T>;
+  /** Changes part of an object. @throws {ApiError} `Conflict`, `NotFound` */
+  patch<T extends KubeObject>(resource: Resource<T>, at: ObjectName, options: PatchOptions<T>): Promise<T>;
+  /** Asks for an object to be deleted; finalizers may keep it. @throws {ApiError} `NotFound`, `Conflict` */
+  delete(resource: Resource, at: ObjectName, options?: DeleteOptions): Promise<void>;
+}
+
+/** Details of an {@linkcode ApiError}. */
+export interface ApiErrorOptions {
+  /** The HTTP status; 0 when there was no answer. */
+  status: number;
+  /** The reason as the API names it, as in `AlreadyExists`. */
+  reason: string;
+  /** Milliseconds after which the server wants to be asked again. */
+  retryAfter?: number | undefined;
+  /** The error that led to this one. */
+  cause?: unknown;
+}
+
+/** The API server refused, or did not answer. The message reads "verb resource name: reason". */
+export class ApiError extends Error {
+  /** What kind of error this is, for those who only see its name. */
+  override readonly name = "ApiError";
+  /** The HTTP status; 0 when there was no answer. */
+  readonly status: number;
+  /** The reason as the API names it; `Unreachable` when there was no answer. */
+  readonly reason: string;
+  /** Milliseconds after which the server wants to be asked again. */
+  readonly retryAfter?: number;
+
+  /** Makes an error with a message for people. */
+  constructor(message: string, { status, reason, retryAfter, cause }: ApiErrorOptions) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.status = status;
+    this.reason = reason;
+    if (retryAfter !== undefined) this.retryAfter = retryAfter;
+  }
+}
+
+/** Whether there is no such object. */
+export function isNotFound(error: unknown): boolean {
+  return error instanceof ApiError && error.status === 404;
+}
+
+/** Whether the object changed since it was read, or is another one of the same name. */
+export function isConflict(error: unknown): boolean {
+  return error instanceof ApiError && error.status === 409 && error.reason !== "AlreadyExists";
+}
+
+/** Whether there is an object of that name already. */
+export function isAlreadyExists(error: unknown): boolean {
+  return error instanceof ApiError && error.status === 409 && error.reason === "AlreadyExists";
+}
+
+/** Whether a revision is too old to watch from or to continue a list from. */
+export function isGone(error: unknown): boolean {
+  return error instanceof ApiError && error.status === 410;
+}
+
+/** Whether the same request may succeed later without anyone doing something: no answer, overload, a failing server. */
+export function isTransient(error: unknown): boolean {
+  return error instanceof ApiError && (error.status === 0 || error.status === 429 || error.status >= 500);
+}

@@ -1,0 +1,197 @@
+import v8 from "node:v8";
+import { runInNewContext } from "node:vm";
+import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { type Thing, things } from "../../tests/contract/api.ts";
+import { FakeApiServer, type FakeOptions } from "../../tests/fake/api_server.ts";
+import { FakeClock, settled } from "../../tests/fake/clock.ts";
+import { FakeNetwork } from "../../tests/fake/network.ts";
+import { ApiError, isTransient } from "./client.ts";
+import type { ApiServer } from "./config.ts";
+import { HttpClient, type HttpClientOptions } from "./http_client.ts";
+
+const TLS = new URL("../../tests/fixtures/tls/", import.meta.url).pathname;
+
+function scene(options: Partial<HttpClientOptions & FakeOptions> & { server?: Partial<ApiServer> } = {}) {
+  const fake = FakeApiServer.start({ resources: [things], ...options });
+  const network = new FakeNetwork(fake.url);
+  const answers: string[] = [];
+  const client = new HttpClient({ url: network.by(fake.url), ...options.server }, {
+    userAgent: "denolith/1.2.3 (test)",
+    onRequest: (verb, resource, status) => answers.push(`${verb} ${resource} ${status}`),
+    ...options,
+  });
+  const thing: Thing = fake.put(things, { metadata: { name: "a" } });
+  return {
+    fake,
+    network,
+    client,
+    answers,
+    thing,
+    [Symbol.asyncDispose]: async () => {
+      client[Symbol.dispose]();
+      await network[Symbol.asyncDispose]();
+      await fake[Symbol.asyncDispose]();
+    },
+  };
+}
+
+Deno.test("HttpClient: says who asks, and tells of every answer", async () => {
+  await using s = scene();
+  await s.client.get(things, { name: "a" });
+  await assertRejects(() => s.client.get(things, { name: "b" }));
+  assertEquals(s.fake.requests[0]?.headers.get("user-agent"), "denolith/1.2.3 (test)");
+  assertEquals(s.answers, ["get things 200", "get things 404"]);
+});
+
+Deno.test("HttpClient: a watch ends with its signal, also when garbage was collected since it began", async () => {
+  await using s = scene();
+  const end = new AbortController();
+  const watch = s.client.watch(things, { resourceVersion: "0", signal: end.signal })[Symbol.asyncIterator]();
+  assertEquals((await watch.next()).value?.type, "ADDED");
+  const next = assertRejects(() => watch.next(), Error, "over");
+  v8.setFlagsFromString("--expose-gc");
+  for (let rounds = 0; rounds < 3; rounds++) {
+    runInNewContext("gc")();
+    await new Promise((resolve) => setTimeout(resolve)); // what is not referred to is let go between tasks
+  }
+  end.abort(new Error("over"));
+  await next;
+});
+
+Deno.test("HttpClient: asks again after an overload as the server wishes, whatever it is; after a failing server only to read", async () => {
+  await using s = scene();
+  s.fake.faults.refuse = { status: 429, times: 2, retryAfter: 0 };
+  await s.client.create(things, { metadata: { name: "b" } });
+  s.fake.faults.refuse = { status: 503, times: 1 };
+  await s.client.get(things, { name: "b" });
+  s.fake.faults.refuse = { status: 503, times: 1 };
+  const refused = await assertRejects(() => s.client.create(things, { metadata: { name: "c" } }), ApiError);
+  assert(isTransient(refused));
+  s.fake.faults.refuse = { status: 429, times: 10, retryAfter: 60 };
+  const busy = await assertRejects(() => s.client.get(things, { name: "b" }), ApiError);
+  assertEquals([busy.status, busy.retryAfter], [429, 60_000]);
+  assertEquals(s.answers, [
+    ...["create things 429", "create things 429", "create things 201"],
+    ...["get things 503", "get things 200"],
+    ...["create things 503", "get things 429"],
+  ]);
+});
+
+Deno.test("HttpClient: a creation that may have happened is not repeated", async () => {
+  await using s = scene();
+  s.network.refuse();
+  const error = await assertRejects(() => s.client.create(things, { metadata: { name: "b" } }), ApiError);
+  assertMatch(error.message, /^create things b: .*(refused|reset|closed|error)/i);
+  assertEquals([isTransient(error), error.reason, s.answers], [true, "Unreachable", ["create things 0"]]);
+});
+
+Deno.test("HttpClient: an answer that does not come ends the request, and the next one gets a connection of its own", async () => {
+  const clock = new FakeClock();
+  await using s = scene({ timeoutMs: 50, clock });
+  await s.client.get(things, { name: "a" });
+  s.network.freeze();
+  const merge = { spec: { size: "2" } };
+  const patch = s.client.patch(things, { name: "a" }, { merge });
+  const [late] = await Promise.all([assertRejects(() => patch, ApiError), clock.advance(50)]);
+  assertEquals(late.message, "patch things a: no answer within 50 ms");
+  s.network.thaw();
+  await s.client.get(things, { name: "a" });
+});
+
+Deno.test("HttpClient: a request ends with the reason of its signal", async () => {
+  await using s = scene();
+  s.network.freeze();
+  const stop = new AbortController();
+  const asking = s.client.get(things, { name: "a" }, { signal: stop.signal });
+  stop.abort(new Error("enough"));
+  await assertRejects(() => asking, Error, "enough");
+  await assertRejects(() => s.client.list(things, { signal: stop.signal }), Error, "enough");
+});
+
+Deno.test("HttpClient: a token file is read again each minute, and once it was refused", async () => {
+  const file = await Deno.makeTempFile();
+  try {
+    const clock = new FakeClock();
+    await using s = scene({ server: { token: { file } }, clock });
+    const shown = async () => {
+      await s.client.get(things, { name: "a" }).catch(() => {});
+      return s.fake.requests.at(-1)?.headers.get("authorization");
+    };
+    await Deno.writeTextFile(file, "one\n");
+    assertEquals(await shown(), "Bearer one");
+    await Deno.writeTextFile(file, "two\n");
+    await clock.advance(59_999);
+    assertEquals(await shown(), "Bearer one");
+    await clock.advance(1);
+    assertEquals(await shown(), "Bearer two");
+    await Deno.writeTextFile(file, "three\n");
+    s.fake.faults.refuse = { status: 401, times: 1 };
+    assertEquals(await shown(), "Bearer two");
+    assertEquals(await shown(), "Bearer three");
+  } finally {
+    await Deno.remove(file);
+  }
+});
+
+Deno.test("HttpClient: over TLS, all requests and watches share one connection, and its death is noticed", async () => {
+  const [cert, key] = await Promise.all(["server.crt", "server.key"].map((name) => Deno.readTextFile(TLS + name)));
+  const server = { ca: { file: `${TLS}ca.crt` } };
+  const clock = new FakeClock();
+  const pings = { pingAfterMs: 20, pingWithinMs: 50, clock };
+  await using s = scene({ tls: { cert: cert!, key: key! }, server, ...pings });
+  const { resourceVersion } = await s.client.list(things);
+  const watches = Array.from({ length: 10 }, () => s.client.watch(things, { resourceVersion })[Symbol.asyncIterator]());
+  const first = watches.map((watch) => watch.next());
+  await Promise.all(Array.from({ length: 20 }, () => s.client.get(things, { name: "a" })));
+  await s.client.patch(things, { name: "a" }, { merge: { spec: { size: "2" } } });
+  assertEquals((await Promise.all(first)).map(({ value }) => value.object.spec), Array(10).fill({ size: "2" }));
+  assertEquals(s.network.connections, 1);
+  s.network.freeze();
+  const next = watches.map((watch) => assertRejects(() => watch.next(), ApiError));
+  await clock.advance(20);
+  await clock.advance(50);
+  for (const error of await Promise.all(next)) {
+    assertEquals(error.message, "watch things: no sign of life: no answer within 50 ms");
+  }
+  s.network.thaw();
+  await s.client.get(things, { name: "a" });
+  assertEquals(s.network.connections, 1);
+});
+
+Deno.test("HttpClient: watches that end and begin while a sign of life is awaited leave one look at the connection, not two", async () => {
+  const clock = new FakeClock();
+  await using s = scene({ pingAfterMs: 20, pingWithinMs: 50, clock });
+  const { resourceVersion } = await s.client.list(things);
+  const watch = (signal: AbortSignal) =>
+    s.client.watch(things, { resourceVersion, signal })[Symbol.asyncIterator]().next().catch(() => {});
+  const [first, second] = [new AbortController(), new AbortController()];
+  const ended = watch(first.signal);
+  while (s.fake.watchCount === 0) await settled();
+  s.network.freeze();
+  await clock.advance(20); // a ping is under way
+  first.abort();
+  await ended;
+  const running = watch(second.signal);
+  s.network.thaw();
+  while (s.fake.watchCount === 0) await settled();
+  for (let turn = 0; turn < 20; turn++) await settled(); // the answer to the ping comes
+  second.abort();
+  await running;
+  for (const start = performance.now(); clock.waiting > 0 && performance.now() - start < 5_000;) await settled();
+  assertEquals(clock.waiting, 0, "somebody still waits, and nobody would end that");
+});
+
+Deno.test("HttpClient: a server that the certificate does not speak for is not talked to", async () => {
+  const [cert, key] = await Promise.all(["server.crt", "server.key"].map((name) => Deno.readTextFile(TLS + name)));
+  await using s = scene({ tls: { cert: cert!, key: key! } });
+  const error = await assertRejects(() => s.client.create(things, { metadata: { name: "b" } }), ApiError);
+  assertEquals([error.reason, s.fake.requests.length], ["Unreachable", 0]);
+});
+
+Deno.test("HttpClient: fetches long lists in pages, and answers what is no object with an error", async () => {
+  await using s = scene({ pageSize: 2 });
+  for (const name of ["b", "c", "d", "e"]) s.fake.put(things, { metadata: { name } });
+  const { items } = await s.client.list(things);
+  assertEquals(items.map(({ metadata }) => metadata.name), ["a", "b", "c", "d", "e"]);
+  assertEquals(s.answers, Array(3).fill("list things 200"));
+});

@@ -1,0 +1,61 @@
+/**
+ * Where the API server is by a kubeconfig file. The official client's reader takes the whole environment and all of the
+ * client with it (docs/adr/0009), so this reads what a process without a user needs of such a file.
+ *
+ * @module
+ */
+
+import { dirname, join } from "@std/path";
+import { parseAll } from "@std/yaml";
+import { array, object } from "../../lvm/json.ts";
+import type { ApiServer, Source } from "./config.ts";
+
+/** What lets somebody in that would take a program, a password or a proxy. */
+const UNSUPPORTED = {
+  cluster: ["insecure-skip-tls-verify", "proxy-url"],
+  user: ["exec", "auth-provider", "username"],
+} as const;
+
+/**
+ * The server of a kubeconfig file and who asks, by the context that is current in it, or the one that is named: by token or
+ * certificate, in the file or in files beside it.
+ *
+ * @throws {Error} when the file or the context cannot be used
+ */
+export async function kubeconfigServer(path: string, context?: string): Promise<ApiServer> {
+  const failure = (why: string, cause?: unknown) => new Error(`reading ${path}: ${why}`, { cause });
+  const config = await Deno.readTextFile(path).then((text) => object(parseAll(text)[0])).catch((cause) => {
+    throw failure(cause instanceof Error ? cause.message : String(cause), cause);
+  });
+  const named = (list: string, name: unknown, part: string): Record<string, unknown> | undefined => {
+    const found = array(config[list] ?? []).map(object).find((entry) => entry.name === name);
+    return found && object(found[part] ?? {});
+  };
+  const name = context ?? config["current-context"];
+  const chosen = named("contexts", name, "context");
+  const cluster = chosen && named("clusters", chosen.cluster, "cluster");
+  const user = chosen && named("users", chosen.user, "user");
+  if (!chosen || !cluster || !user) throw failure(`there is no context ${name ?? ""}, or no cluster or user in it`);
+  for (const [part, fields] of [[cluster, UNSUPPORTED.cluster], [user, UNSUPPORTED.user]] as const) {
+    const refused = fields.find((field) => part[field]);
+    if (refused !== undefined) {
+      throw failure(`${refused} is not supported; use a certificate-authority, a token or a certificate`);
+    }
+  }
+  /** Data wins over a file, as in kubectl; files count from where the kubeconfig is. */
+  const source = (part: Record<string, unknown>, field: string): Source | undefined => {
+    const data = part[`${field}-data`];
+    if (data) return { text: new TextDecoder().decode(Uint8Array.fromBase64(String(data))) };
+    const file = part[field];
+    if (!file) return undefined;
+    return { file: String(file).startsWith("/") ? String(file) : join(dirname(path), String(file)) };
+  };
+  return {
+    url: String(cluster.server ?? ""),
+    ca: source(cluster, "certificate-authority"),
+    token: user.token ? { text: String(user.token) } : source({ file: user.tokenFile }, "file"),
+    certificate: source(user, "client-certificate"),
+    key: source(user, "client-key"),
+    namespace: chosen.namespace === undefined ? undefined : String(chosen.namespace),
+  };
+}

@@ -1,0 +1,101 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { dirname } from "@std/path";
+import { things } from "../../tests/contract/api.ts";
+import { FakeApiServer } from "../../tests/fake/api_server.ts";
+import { HttpClient } from "./http_client.ts";
+import { reachOf, read } from "./config.ts";
+import { kubeconfigServer } from "./kubeconfig.ts";
+
+const TLS = new URL("../../tests/fixtures/tls/", import.meta.url).pathname;
+
+/** A kubeconfig file for the time of `body`. */
+async function withConfig(
+  parts: { cluster: unknown; user: unknown; namespace?: string },
+  body: (path: string) => Promise<void>,
+): Promise<void> {
+  const path = await Deno.makeTempFile({ suffix: ".json" });
+  const { namespace = "shop", user, cluster } = parts;
+  const config = {
+    apiVersion: "v1",
+    kind: "Config",
+    clusters: [{ name: "c", cluster }],
+    users: [{ name: "u", user }],
+    contexts: [{ name: "x", context: { cluster: "c", user: "u", namespace } }],
+    "current-context": "x",
+  };
+  try {
+    await Deno.writeTextFile(path, JSON.stringify(config));
+    await body(path);
+  } finally {
+    await Deno.remove(path);
+  }
+}
+
+Deno.test("kubeconfigServer(): a token and files, which count from where the kubeconfig is", async () => {
+  const cluster = { server: "https://10.0.0.1:6443", "certificate-authority": "ca.crt" };
+  const user = { "client-certificate": "/etc/me.crt", "client-key": "/etc/me.key", token: "secret" };
+  await withConfig({ cluster, user }, async (path) => {
+    const server = await kubeconfigServer(path);
+    assertEquals([server.url, server.namespace, server.token], ["https://10.0.0.1:6443", "shop", { text: "secret" }]);
+    const files = [`${dirname(path)}/ca.crt`, "/etc/me.crt", "/etc/me.key"];
+    assertEquals(reachOf(server), { hosts: ["10.0.0.1:6443"], files });
+  });
+});
+
+Deno.test("kubeconfigServer(): data in the file, and a token, let one in over TLS", async () => {
+  const [cert, key] = await Promise.all(["server.crt", "server.key"].map((name) => Deno.readTextFile(TLS + name)));
+  await using fake = FakeApiServer.start({
+    resources: [things],
+    token: "secret",
+    tls: { cert: cert!, key: key! },
+  });
+  const base64 = async (name: string) => (await Deno.readFile(TLS + name)).toBase64();
+  const cluster = { server: fake.url, "certificate-authority-data": await base64("ca.crt") };
+  const user = {
+    "client-certificate-data": await base64("client.crt"),
+    "client-key-data": await base64("client.key"),
+    token: "secret",
+  };
+  await withConfig({ cluster, user }, async (path) => {
+    const server = await kubeconfigServer(path);
+    assertEquals(await read(server.key!), (await Deno.readTextFile(`${TLS}client.key`)).trimEnd() + "\n");
+    using client = new HttpClient(server, { userAgent: "denolith/test (kubeconfig)" });
+    assertEquals((await client.list(things)).items, []);
+  });
+});
+
+Deno.test("kubeconfigServer(): a file in YAML, with a file for the token", async () => {
+  const path = await Deno.makeTempFile();
+  try {
+    await Deno.writeTextFile(
+      path,
+      `apiVersion: v1
+kind: Config
+clusters: [{ name: c, cluster: { server: "http://127.0.0.1:1" } }]
+users:
+- name: u
+  user:
+    tokenFile: token # beside this file
+contexts: [{ name: x, context: { cluster: c, user: u } }]
+current-context: x
+`,
+    );
+    const { token, ca } = await kubeconfigServer(path);
+    assertEquals([token, ca], [{ file: `${dirname(path)}/token` }, undefined]);
+  } finally {
+    await Deno.remove(path);
+  }
+});
+
+Deno.test("kubeconfigServer(): what cannot be used is said so", async () => {
+  const insecure = { server: "https://10.0.0.1", "insecure-skip-tls-verify": true };
+  await withConfig({ cluster: insecure, user: {} }, async (path) => {
+    await assertRejects(() => kubeconfigServer(path), Error, "insecure-skip-tls-verify is not supported");
+    await assertRejects(() => kubeconfigServer(path, "other"), Error, `reading ${path}: there is no context other`);
+  });
+  const exec = { command: "echo", args: [], apiVersion: "client.authentication.k8s.io/v1" };
+  await withConfig({ cluster: { server: "https://10.0.0.1" }, user: { exec } }, async (path) => {
+    await assertRejects(() => kubeconfigServer(path), Error, "exec is not supported");
+  });
+  await assertRejects(() => kubeconfigServer("/nowhere/config"), Error, "reading /nowhere/config: No such file");
+});

@@ -1,0 +1,41 @@
+/**
+ * Changes that are right whatever else changes at the same time.
+ *
+ * @module
+ */
+
+import { type ApiClient, isConflict, type MergePatch, type PatchOptions } from "./client.ts";
+import type { KubeObject, ObjectName, Resource } from "../api/objects.ts";
+
+/** How often a change is tried against other changes. */
+const TRIES = 4;
+
+/**
+ * Changes an object at the revision that the change was decided on. When somebody was faster, it is decided anew, on the object
+ * as it is then; an object of the same name that was made later is left alone.
+ *
+ * @param change what to change of the object as it is; `undefined` for nothing
+ * @returns the object as it is then
+ * @throws {ApiError} `NotFound`; `Conflict` when others are faster again and again, or it is another object
+ */
+export async function patchAnyhow<T extends KubeObject>(
+  client: ApiClient,
+  resource: Resource<T>,
+  object: T,
+  change: (now: T) => MergePatch<T> | undefined,
+  options: Pick<PatchOptions<T>, "subresource" | "signal">,
+): Promise<T> {
+  const at: ObjectName = object.metadata;
+  for (let now = object, tries = 1;; tries++) {
+    const merge = change(now);
+    if (merge === undefined) return now;
+    const { resourceVersion } = now.metadata;
+    try {
+      return await client.patch(resource, at, { merge, resourceVersion, ...options });
+    } catch (error) {
+      if (!isConflict(error) || tries === TRIES) throw error;
+      now = await client.get(resource, at, { signal: options.signal });
+      if (now.metadata.uid !== object.metadata.uid) throw error;
+    }
+  }
+}

@@ -1,0 +1,180 @@
+/**
+ * The connection to the API server. Deno's `fetch` keeps one HTTP/2 connection for all requests; when the network swallows it,
+ * nothing tells, and the same client goes on using it. So while watches are open and nothing comes, the server is asked for a
+ * sign of life; when there is none, the watches are ended and the next request gets a connection of its own.
+ *
+ * @module
+ */
+
+import { type Clock, systemClock } from "../runtime/clock.ts";
+import { type ApiServer, read } from "./config.ts";
+
+/** How a {@linkcode Transport} behaves. */
+export interface TransportOptions {
+  /** What the server logs as who asks. */
+  userAgent: string;
+  /** Milliseconds without a word while watches are open, after which the server is asked for a sign of life; 10,000. */
+  pingAfterMs?: number | undefined;
+  /** Milliseconds in which it must come; 5,000. */
+  pingWithinMs?: number | undefined;
+  /** Milliseconds after which a token is read again; 60,000. */
+  tokenAgeMs?: number | undefined;
+  /** Told when a connection was given up, and why. */
+  onReconnect?: ((reason: string) => void) | undefined;
+  /** Time. */
+  clock?: Clock | undefined;
+}
+
+/** A watch's stay on the connection. */
+export interface Stay extends Disposable {
+  /** Aborted when the connection is given up. */
+  readonly signal: AbortSignal;
+}
+
+/** The connection to one API server. */
+export class Transport implements Disposable {
+  readonly #server: ApiServer;
+  readonly #options: TransportOptions;
+  readonly #clock: Clock;
+  readonly #stays = new Set<AbortController>();
+  #client: Promise<Deno.HttpClient> | undefined;
+  #token: { text: string; readAt: number } | undefined;
+  #heardAt = 0;
+  #cancelPing: (() => void) | undefined;
+  #pinging = false;
+  #closed = false;
+
+  /** Nothing is opened before the first request. */
+  constructor(server: ApiServer, options: TransportOptions) {
+    this.#server = server;
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+  }
+
+  /** A request to a path of the server, with who asks. A refused token is read again for the next request. */
+  async fetch(path: string, init: RequestInit & { signal: AbortSignal }): Promise<Response> {
+    if (this.#closed) throw new Error("the client was closed");
+    const headers = new Headers(init.headers);
+    headers.set("user-agent", this.#options.userAgent);
+    const token = await this.#bearer();
+    if (token !== undefined) headers.set("authorization", `Bearer ${token}`);
+    const client = await (this.#client ??= this.#open());
+    const response = await fetch(`${this.#server.url.replace(/\/$/, "")}${path}`, { ...init, headers, client });
+    this.heard();
+    if (response.status === 401) this.#token = undefined;
+    return endedBy(init.signal, response);
+  }
+
+  /** Says that something came from the server just now. */
+  heard(): void {
+    this.#heardAt = this.#clock.now();
+  }
+
+  /** Gives the connection up if nothing came on it since a moment of the clock, at which something was asked. */
+  suspect(since: number, reason: string): void {
+    if (this.#heardAt < since && !this.#closed) this.reconnect(reason);
+  }
+
+  /** Opens a watch's stay: as long as there is one, the connection is looked after. */
+  stay(): Stay {
+    const controller = new AbortController();
+    this.#stays.add(controller);
+    if (this.#cancelPing === undefined && !this.#pinging) this.#pingLater();
+    return {
+      signal: controller.signal,
+      [Symbol.dispose]: () => {
+        this.#stays.delete(controller);
+        if (this.#stays.size === 0) this.#stopPinging();
+      },
+    };
+  }
+
+  /** Gives the connection up: all watches end, and the next request makes another one. */
+  reconnect(reason: string): void {
+    const client = this.#client;
+    this.#client = undefined;
+    for (const stay of this.#stays) stay.abort(new Error(reason));
+    client?.then((open) => open.close(), () => {});
+    this.#options.onReconnect?.(reason);
+  }
+
+  /** Closes the connection for good; watches end. */
+  [Symbol.dispose](): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#stopPinging();
+    for (const stay of this.#stays) stay.abort(new Error("the client was closed"));
+    this.#client?.then((open) => open.close(), () => {});
+  }
+
+  async #open(): Promise<Deno.HttpClient> {
+    const { ca, certificate, key } = this.#server;
+    try {
+      return Deno.createHttpClient({
+        ...(ca === undefined ? {} : { caCerts: [await read(ca)] }),
+        ...(certificate === undefined || key === undefined
+          ? {}
+          : { cert: await read(certificate), key: await read(key) }),
+      });
+    } catch (error) {
+      this.#client = undefined;
+      throw error;
+    }
+  }
+
+  async #bearer(): Promise<string | undefined> {
+    if (this.#server.token === undefined) return undefined;
+    const now = this.#clock.now();
+    if (this.#token === undefined || now - this.#token.readAt >= (this.#options.tokenAgeMs ?? 60_000)) {
+      this.#token = { text: await read(this.#server.token), readAt: now };
+    }
+    return this.#token.text;
+  }
+
+  #stopPinging(): void {
+    this.#cancelPing?.();
+    this.#cancelPing = undefined;
+  }
+
+  #pingLater(): void {
+    const silent = this.#clock.now() - this.#heardAt;
+    const after = this.#options.pingAfterMs ?? 10_000;
+    const wait = silent >= after ? after : after - silent;
+    this.#cancelPing = this.#clock.after(wait, () => void this.#pingIfSilent());
+  }
+
+  async #pingIfSilent(): Promise<void> {
+    this.#cancelPing = undefined;
+    this.#pinging = true; // the last stay may end and another one begin meanwhile: that one must not look after it, too
+    if (this.#clock.now() - this.#heardAt >= (this.#options.pingAfterMs ?? 10_000)) await this.#ping();
+    this.#pinging = false;
+    if (this.#stays.size > 0 && !this.#closed) this.#pingLater();
+  }
+
+  async #ping(): Promise<void> {
+    const within = this.#options.pingWithinMs ?? 5_000;
+    const deadline = new AbortController();
+    const cancel = this.#clock.after(within, () => deadline.abort(new Error(`no answer within ${within} ms`)));
+    const asked = this.#client;
+    try {
+      // Any answer is a sign of life, a refusal too.
+      const response = await this.fetch("/livez", { signal: deadline.signal });
+      await response.body?.cancel();
+    } catch (error) {
+      if (this.#client === asked && this.#stays.size > 0 && !this.#closed) {
+        this.reconnect(`no sign of life: ${error instanceof Error ? error.message : error}`);
+      }
+    } finally {
+      cancel();
+    }
+  }
+}
+
+/**
+ * The response with a body that ends with the signal. That of Deno's fetch (2.9) does so only until garbage is collected: its
+ * request, which alone knows of the signal, is garbage once the headers are there.
+ */
+function endedBy(signal: AbortSignal, response: Response): Response {
+  const body = response.body?.pipeThrough(new TransformStream(), { signal });
+  return body === undefined ? response : new Response(body, response);
+}

@@ -1,0 +1,383 @@
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { StorageError } from "../../lvm/error.ts";
+import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
+import { FULL_STORE } from "../../lvm/spec/cow_size.ts";
+import { FakeApiServer } from "../../tests/fake/api_server.ts";
+import { until } from "../../tests/fake/cluster.ts";
+import { interrupted } from "../../tests/fake/interrupted_client.ts";
+import { namedRequest } from "../../tests/fake/request.ts";
+import { type ApiClient, ApiError } from "../client/client.ts";
+import { EventRecorder } from "../runtime/events.ts";
+import { forget } from "./forget_node.ts";
+import { forgettingJson, forgettingText } from "./text.ts";
+import { HttpClient } from "../client/http_client.ts";
+import {
+  FORGOTTEN_ANNOTATION,
+  type LvmNode,
+  lvmNodes,
+  type LvmSnapshot,
+  lvmSnapshots,
+  type LvmVolume,
+  lvmVolumes,
+  type NodeMade,
+} from "../api/lvm_objects.ts";
+import { events, type Node, nodes, type PersistentVolume, persistentVolumes } from "../api/objects.ts";
+import { planForgetting, readRemains } from "./plan.ts";
+import { type VolumeSnapshotContent, volumeSnapshotContents } from "../api/snapshot_objects.ts";
+import { lvmSnapshotFor } from "../api/snapshot_mapping.ts";
+import { lvmVolumeFor } from "../api/volume_mapping.ts";
+
+const DRIVER = "lvm.denolith.dev";
+const NOW = new Date("2026-02-03T04:05:06Z");
+const DEAD = { driver: DRIVER, nodeName: "dead" };
+const MADE: LvmVolume["status"] = {
+  ...{ state: "Ready", observedGeneration: 1, volumeGroup: "data", lvUUID: "lv-uuid", size: "32Mi" },
+  conditions: [{
+    type: "Ready",
+    status: "True",
+    lastTransitionTime: "2026-01-01T00:00:00Z",
+    reason: "Made",
+    message: "",
+  }],
+};
+
+/** An API server with a node that is dead, and one that lives; both have volumes of all sorts. */
+function scene() {
+  const api = FakeApiServer.start({ resources: [lvmVolumes, lvmSnapshots, lvmNodes, volumeSnapshotContents] });
+  const client = new HttpClient({ url: api.url }, { userAgent: "denolith/test" });
+  const recorder = new EventRecorder(client, { component: DRIVER, instance: "test" });
+  for (const name of ["dead", "alive"]) {
+    putNode(api, name, "2026-02-03T03:00:00Z");
+    putVolume(api, `${name}-bound`, { nodeName: name, pv: { phase: "Bound", policy: "Delete" } });
+    putVolume(api, `${name}-released`, { nodeName: name, pv: { phase: "Released", policy: "Delete" } });
+    putVolume(api, `${name}-kept`, { nodeName: name, pv: { phase: "Released", policy: "Retain" } });
+    putVolume(api, `${name}-begun`, { nodeName: name, status: { state: "Pending" } });
+    putVolume(api, `${name}-spare`, { nodeName: name });
+    putVolume(api, `${name}-asked`, { nodeName: name, status: {}, pv: { phase: "Bound", policy: "Retain" } });
+    putVolume(api, `${name}-others`, { nodeName: name, driver: "other.driver" });
+    putSnapshot(api, `${name}-cut`, { nodeName: name, policy: "Delete" });
+    putSnapshot(api, `${name}-loose`, { nodeName: name });
+    putSnapshot(api, `${name}-wanted`, { nodeName: name, status: {}, policy: "Retain" });
+    putSnapshot(api, `${name}-theirs`, { nodeName: name, driver: "other.driver" });
+  }
+  return {
+    api,
+    client,
+    events: recorder,
+    forget: async ({ by = client, reason, now = NOW }: { by?: ApiClient; reason?: string; now?: Date } = {}) =>
+      await forget(by, await readRemains(by, DEAD), { now, events: recorder, reason }),
+    /** What there is, in words; `without` a node. */
+    left: (without = "") =>
+      [...api.objects(lvmVolumes), ...api.objects(lvmSnapshots)].filter(({ spec }) => spec.nodeName !== without)
+        .map(({ metadata, spec, status }: NodeMade) =>
+          [
+            spec.requestName,
+            status?.state ?? "none",
+            ...metadata.annotations?.[FORGOTTEN_ANNOTATION] ? ["forgotten"] : [],
+            ...metadata.finalizers?.length ? [] : ["unguarded"],
+          ].join(" ")
+        ).sort(),
+    [Symbol.asyncDispose]: async () => {
+      await recorder.stop(1_000);
+      client[Symbol.dispose]();
+      await api[Symbol.asyncDispose]();
+    },
+  };
+}
+
+function putNode(api: FakeApiServer, name: string, lastUpdate: string): void {
+  api.put(lvmNodes, { metadata: { name }, spec: { driverName: DRIVER }, status: { lastUpdate } });
+}
+
+interface Wish {
+  nodeName: string;
+  driver?: string;
+  status?: LvmVolume["status"];
+  pv?: { phase: string; policy: string };
+}
+
+function putVolume(api: FakeApiServer, name: string, { nodeName, driver = DRIVER, status = MADE, pv }: Wish): void {
+  api.put(lvmVolumes, { ...lvmVolumeFor(namedRequest(name, 30n << 20n), { driver, nodeName }), status: status! });
+  if (pv === undefined) return;
+  const csi = { driver, volumeHandle: volumeIdOf(name) };
+  const volume: PersistentVolume = {
+    metadata: { name: `pv-${name}` },
+    spec: {
+      csi,
+      persistentVolumeReclaimPolicy: pv.policy,
+      claimRef: { namespace: "default", name, uid: `uid-${name}` },
+    },
+    status: { phase: pv.phase },
+  };
+  api.put(persistentVolumes, volume);
+}
+
+interface SnapshotWish {
+  nodeName: string;
+  driver?: string;
+  status?: LvmSnapshot["status"];
+  policy?: "Delete" | "Retain";
+}
+
+function putSnapshot(
+  api: FakeApiServer,
+  name: string,
+  { nodeName, driver = DRIVER, status = { ...MADE, state: "Ready", restoreSize: "32Mi", readyToUse: true }, policy }:
+    SnapshotWish,
+): void {
+  const id = snapshotIdOf(name);
+  const request = { id, name, source: volumeIdOf(`${nodeName}-bound`), store: FULL_STORE };
+  api.put(lvmSnapshots, { ...lvmSnapshotFor(request, { driver, nodeName }), status: status! });
+  if (policy === undefined) return;
+  const content: VolumeSnapshotContent = {
+    apiVersion: "snapshot.storage.k8s.io/v1",
+    metadata: { name: `content-${name}` },
+    spec: {
+      driver,
+      deletionPolicy: policy,
+      source: { volumeHandle: request.source },
+      volumeSnapshotRef: { namespace: "default", name, uid: `uid-${name}` },
+    },
+    status: { snapshotHandle: id },
+  };
+  api.put(volumeSnapshotContents, content);
+}
+
+const ALIVE = [
+  "alive-asked none",
+  "alive-begun Pending",
+  "alive-bound Ready",
+  "alive-cut Ready",
+  "alive-kept Ready",
+  "alive-loose Ready",
+  "alive-others Ready",
+  "alive-released Ready",
+  "alive-spare Ready",
+  "alive-theirs Ready",
+  "alive-wanted none",
+];
+
+const FORGOTTEN = [
+  "dead-asked none forgotten",
+  "dead-bound Lost forgotten",
+  "dead-cut Lost forgotten",
+  "dead-kept Lost forgotten",
+  "dead-others Ready",
+  "dead-released Lost forgotten",
+  "dead-theirs Ready",
+  "dead-wanted none forgotten",
+];
+
+Deno.test("forget() removes what no PersistentVolume or VolumeSnapshotContent needs, marks the rest as Lost, and touches no other node", async () => {
+  await using s = scene();
+  const before = s.left("dead");
+  const { lvmNode, volumes, snapshots } = await s.forget();
+  assertEquals([lvmNode, volumes.length, snapshots.length], [true, 6, 3]);
+  assertEquals(s.left("alive"), FORGOTTEN);
+  assertEquals([s.left("dead"), before], [ALIVE, ALIVE]);
+  assertEquals(s.api.objects(lvmNodes).map(({ metadata }) => metadata.name), ["alive"]);
+  assertEquals(s.api.objects(persistentVolumes).length, 8, "PersistentVolumes are left to their policy");
+  const lost = s.api.objects(lvmVolumes).find(({ metadata }) => metadata.name === volumeIdOf("dead-bound"))!;
+  assertEquals(lost.metadata.annotations?.[FORGOTTEN_ANNOTATION], "2026-02-03T04:05:06Z");
+  assertEquals([lost.status?.lvUUID, lost.status?.error?.code], ["lv-uuid", "Lost"]);
+  assertEquals(lost.status?.conditions?.map(({ type, status, reason }) => `${type} ${status} ${reason}`), [
+    "Ready False Lost",
+  ]);
+  assert(lost.status?.error?.message.startsWith("Lost: node dead was given up (2026-02-03T04:05:06Z)"));
+  const cut = s.api.objects(lvmSnapshots).find(({ metadata }) => metadata.name === snapshotIdOf("dead-cut"))!;
+  assertEquals([cut.status?.lvUUID, cut.status?.error?.code, cut.status?.readyToUse], ["lv-uuid", "Lost", false]);
+});
+
+Deno.test("forget() gives up the volumes also where the cluster has no kinds of snapshots", async () => {
+  await using s = scene();
+  const list = s.client.list.bind(s.client);
+  s.client.list = async (resource, options) => {
+    if (resource.plural !== "volumesnapshotcontents") return await list(resource, options);
+    throw new ApiError("list volumesnapshotcontents: there is no such resource", { status: 404, reason: "NotFound" });
+  };
+  await s.forget();
+  const isSnapshot = (line: string) => /dead-(cut|wanted)/.test(line);
+  assertEquals(s.left("alive"), FORGOTTEN.filter((line) => !isSnapshot(line)));
+});
+
+Deno.test("forget() tries again when others change the objects meanwhile", async () => {
+  for (const reason of ["bound", "spare"]) {
+    await using s = scene();
+    const patch = s.client.patch.bind(s.client);
+    let disturbed = 0;
+    s.client.patch = async (resource, at, options) => {
+      if (at.name === volumeIdOf(`dead-${reason}`) && disturbed++ < 3) s.api.faults.conflicts = 1;
+      return await patch(resource, at, options);
+    };
+    await s.forget();
+    assert(disturbed > 3, reason);
+    assertEquals(s.left("alive"), FORGOTTEN);
+  }
+});
+
+Deno.test("forget() tells the volumes and snapshots, and whose they were", async () => {
+  await using s = scene();
+  await s.forget();
+  const said = () =>
+    s.api.objects(events).map(({ reason, involvedObject: { kind, name } }) => `${reason} ${kind} ${name}`);
+  await until(() => said().length === 6, "the events");
+  const lost = ["bound", "kept", "released"].map((name) => `Lost LVMVolume ${volumeIdOf(`dead-${name}`)}`);
+  const told = ["VolumeForgotten PersistentVolumeClaim dead-bound", "SnapshotForgotten VolumeSnapshot dead-cut"];
+  assertEquals(said().sort(), [...lost, `Lost LVMSnapshot ${snapshotIdOf("dead-cut")}`, ...told].sort());
+  const ofClaim = s.api.objects(events).find(({ reason }) => reason === "VolumeForgotten")!;
+  assertEquals([ofClaim.metadata.namespace, ofClaim.involvedObject.uid], ["default", "uid-dead-bound"]);
+});
+
+Deno.test("forget() may be done again, and finishes what another one began, wherever that was interrupted", async () => {
+  let after = 0;
+  for (let died = true; died; after++) {
+    await using s = scene();
+    died = false;
+    let changes = 0;
+    const by = interrupted(s.client, (request, when) => {
+      if (when === "after" || request.startsWith("get ") || changes++ < after) return Promise.resolve();
+      died = true;
+      return Promise.reject(new Error("interrupted"));
+    });
+    await s.forget({ by }).catch(() => {});
+    await s.forget();
+    assertEquals(s.left("alive"), FORGOTTEN, `interrupted after ${after} changes`);
+    assertEquals(s.left("dead"), ALIVE);
+  }
+  assert(after > 8, `${after} changes`);
+  await using s = scene();
+  await s.forget();
+  const revision = s.api.revision;
+  await s.events.flush();
+  const told = s.api.revision - revision;
+  await s.forget({ now: new Date(NOW.getTime() + 1_000) });
+  assertEquals(s.api.revision, revision + told, "the second time changes nothing");
+});
+
+Deno.test("forget() refuses a node that seems to live, unless a reason is given, which is kept", async () => {
+  const ready = (status: string): Partial<Node> => ({ status: { conditions: [{ type: "Ready", status }] } });
+  const cases: [string, Partial<Node> | undefined, string, RegExp | undefined][] = [
+    ["Ready", ready("True"), "2026-02-03T03:00:00Z", /Node dead is Ready/],
+    ["not Ready", ready("Unknown"), "2026-02-03T03:00:00Z", undefined],
+    ["its agent reports", undefined, "2026-02-03T04:04:56Z", /its agent reported 10 s ago/],
+    ["its clock is ahead", ready("False"), "2026-02-03T05:00:00Z", /its agent reported 0 s ago/],
+    ["silent for long enough", undefined, "2026-02-03T04:00:05Z", undefined],
+  ];
+  for (const [what, node, lastUpdate, refusal] of cases) {
+    await using s = scene();
+    await s.client.delete(lvmNodes, { name: "dead" });
+    putNode(s.api, "dead", lastUpdate);
+    if (node !== undefined) s.api.put(nodes, { metadata: { name: "dead" }, ...node });
+    const before = s.left();
+    const { signsOfLife } = planForgetting(await readRemains(s.client, DEAD), NOW);
+    assertEquals(signsOfLife.length, refusal === undefined ? 0 : 1, what);
+    if (refusal === undefined) await s.forget();
+    else {
+      const error = await assertRejects(() => s.forget(), StorageError);
+      assertEquals([error.kind, refusal.test(error.message), s.left()], ["FailedPrecondition", true, before], what);
+      assertEquals(s.api.objects(lvmNodes).length, 2);
+      await s.forget({ reason: "its disks were wiped" });
+      const lost = s.api.objects(lvmVolumes).find(({ status }) => status?.state === "Lost")!;
+      assertEquals(lost.metadata.annotations?.[FORGOTTEN_ANNOTATION], "2026-02-03T04:05:06Z: its disks were wiped");
+      assert(lost.status?.error?.message.includes("its disks were wiped"));
+    }
+    assertEquals(s.api.objects(lvmNodes).length, 1, what);
+  }
+});
+
+Deno.test("forget() stops at an agent that writes its LVMNode again", async () => {
+  await using s = scene();
+  const before = s.left();
+  const remove = s.client.delete.bind(s.client);
+  for (const isFaster of [false, true]) {
+    const again = async () => {
+      await remove(lvmNodes, { name: "dead" });
+      putNode(s.api, "dead", "2026-02-03T04:05:07Z");
+    };
+    s.client.delete = async (...args) => {
+      if (isFaster) await again();
+      await remove(...args);
+      if (!isFaster) putNode(s.api, "dead", "2026-02-03T04:05:07Z");
+    };
+    await assertRejects(() => s.forget(), StorageError, "its agent reported 0 s ago");
+    assertEquals(s.left(), before);
+    assertEquals(s.api.objects(lvmNodes).length, 2);
+    await remove(lvmNodes, { name: "dead" });
+    putNode(s.api, "dead", "2026-02-03T03:00:00Z");
+  }
+});
+
+Deno.test("forget() leaves alone what came in the place of what it saw, and finalizers of others", async () => {
+  await using s = scene();
+  const id = volumeIdOf("dead-spare");
+  await s.client.patch(lvmVolumes, { name: id }, {
+    merge: { metadata: { finalizers: ["a/b", "lvm.denolith.dev/volume"] } },
+  });
+  await s.forget();
+  const held = s.api.objects(lvmVolumes).find(({ metadata }) => metadata.name === id)!;
+  assertEquals(held.metadata.finalizers, ["a/b"]);
+  assert(held.metadata.deletionTimestamp !== undefined);
+
+  await s.client.patch(lvmVolumes, { name: id }, { merge: { metadata: { finalizers: null } } });
+  putVolume(s.api, "dead-spare", DEAD);
+  const list = s.client.list.bind(s.client);
+  s.client.list = async (resource, options) => {
+    const answer = await list(resource, options);
+    if (resource.plural !== "lvmvolumes") return answer;
+    const items = answer.items.map((item) => ({ ...item, metadata: { ...item.metadata, uid: "before" } }));
+    return { ...answer, items };
+  };
+  await s.forget();
+  assert(s.left("alive").includes("dead-spare Ready"), s.left("alive").join());
+});
+
+Deno.test("forget() of a node of which there is nothing changes nothing, nor of one of another driver", async () => {
+  await using s = scene();
+  s.api.put(lvmNodes, { metadata: { name: "theirs" }, spec: { driverName: "other.driver" } } as LvmNode);
+  const revision = s.api.revision;
+  for (const nodeName of ["nowhere", "theirs"]) {
+    const remains = await readRemains(s.client, { driver: DRIVER, nodeName });
+    const done = await forget(s.client, remains, { now: NOW, events: s.events });
+    assertEquals([done.lvmNode, done.volumes, done.snapshots, s.api.revision], [false, [], [], revision]);
+    assertEquals(forgettingText(done, true), `There is nothing of node ${nodeName} to forget.`);
+  }
+});
+
+Deno.test("forgettingText() and forgettingJson() say what becomes of what, and what to do", async () => {
+  await using s = scene();
+  const plan = planForgetting(await readRemains(s.client, DEAD), NOW);
+  const text = forgettingText(plan, false);
+  const lines = text.split("\n");
+  const after = (name: string) => lines[lines.findIndex((line) => line.includes(volumeIdOf(name))) + 1]!.trim();
+  assertEquals(lines[1], "  its LVMNode would be removed");
+  const claim = "(Bound, Delete): delete claim default/dead-bound and its pods to have a new volume";
+  assert(text.replaceAll(/\s+/g, " ").includes(`PersistentVolume pv-dead-bound ${claim}`), text);
+  assert(after("dead-released").endsWith("(Released, Delete): goes by itself within five minutes"), text);
+  assert(after("dead-kept").endsWith("(Released, Retain): delete it, and forget the node once more"), text);
+  assert(text.includes("Volumes that no PersistentVolume needs: would be removed\n"), text);
+  assert(text.includes("Snapshots that no VolumeSnapshotContent needs: would be removed\n"), text);
+  const content =
+    "VolumeSnapshotContent content-dead-cut (Delete): delete VolumeSnapshot default/dead-cut to be rid of it";
+  assert(text.replaceAll(/\s+/g, " ").includes(content), text);
+  assertEquals(lines.at(-1), "Nothing was changed. To do it: denolith forget-node dead --yes");
+  assertEquals(lines.filter((line) => line.length > 100), []);
+  const alive = forgettingText({ ...plan, signsOfLife: ["Node dead is Ready"] }, false);
+  assert(alive.includes("\n  it seems to live: Node dead is Ready\n"), alive);
+  assert(alive.endsWith("--force REASON"), alive);
+  const done = forgettingText(plan, true);
+  assert(!done.includes("would") && !done.includes("Nothing was changed"), done);
+
+  const read = JSON.parse(forgettingJson(plan, false));
+  assertEquals([read.nodeName, read.done, read.lvmNode, read.signsOfLife], ["dead", false, true, []]);
+  assertEquals(read.volumes.find(({ id }: { id: string }) => id === volumeIdOf("dead-kept")), {
+    ...{ id: volumeIdOf("dead-kept"), size: 32 << 20, state: "Ready", volumeGroup: "data", claim: "default/dead-kept" },
+    persistentVolume: { name: "pv-dead-kept", phase: "Released", reclaimPolicy: "Retain" },
+    fate: "lost",
+  });
+  assertEquals(read.snapshots.find(({ id }: { id: string }) => id === snapshotIdOf("dead-cut")), {
+    ...{ id: snapshotIdOf("dead-cut"), size: 32 << 20, state: "Ready", volumeGroup: "data" },
+    sourceVolume: volumeIdOf("dead-bound"),
+    content: { name: "content-dead-cut", deletionPolicy: "Delete", snapshot: "default/dead-cut" },
+    fate: "lost",
+  });
+});

@@ -1,0 +1,82 @@
+/**
+ * What giving up a node comes to, for people and for programs.
+ *
+ * @module
+ */
+
+import { formatBytes } from "../../lvm/size.ts";
+import { table, wrap } from "../../lvm/text_table.ts";
+import type { Fate, Forgetting, ForgottenSnapshot, ForgottenVolume } from "./plan.ts";
+
+/** It as JSON, and whether it was done. A `bigint` becomes a number, in which sizes of whole extents are exact. */
+export function forgettingJson(forgetting: Forgetting, done: boolean): string {
+  return JSON.stringify({ ...forgetting, done }, (_, value) => typeof value === "bigint" ? Number(value) : value, 2);
+}
+
+/** It as tables, for a terminal of 100 columns, before it is done or after it. */
+export function forgettingText(forgetting: Forgetting, done: boolean): string {
+  const { nodeName, signsOfLife, lvmNode, volumes, snapshots } = forgetting;
+  if (!lvmNode && volumes.length === 0 && snapshots.length === 0) {
+    return `There is nothing of node ${nodeName} to forget.`;
+  }
+  const would = done ? "" : "would be ";
+  return [
+    `Node ${nodeName}`,
+    ...(lvmNode ? [`  its LVMNode ${done ? "is removed" : "would be removed"}`] : []),
+    ...signsOfLife.map((sign) => `  it seems to live: ${sign}`),
+    ...section(`Volumes that no PersistentVolume needs: ${would}removed`, "removed", volumes, volumeNotes),
+    ...section(`Volumes of PersistentVolumes: ${would}marked as Lost`, "lost", volumes, volumeNotes),
+    ...section(`Snapshots that no VolumeSnapshotContent needs: ${would}removed`, "removed", snapshots, snapshotNotes),
+    ...section(`Snapshots of VolumeSnapshotContents: ${would}marked as Lost`, "lost", snapshots, snapshotNotes),
+    ...(done ? [] : ["", ...wrap("", next(forgetting))]),
+  ].join("\n");
+}
+
+function section<T extends ForgottenVolume | ForgottenSnapshot>(
+  title: string,
+  fate: Fate,
+  all: readonly T[],
+  notes: (one: T) => string[],
+): string[] {
+  const rows = all.filter((one) => one.fate === fate);
+  if (rows.length === 0) return [];
+  return [
+    "",
+    title,
+    ...table(
+      [["ID", "left"], ["GROUP", "left"], ["SIZE", "right"], ["STATE", "left"]],
+      rows.map((one) => ({
+        cells: [one.id, one.volumeGroup ?? "", formatBytes(one.size), one.state ?? ""],
+        notes: notes(one),
+      })),
+    ),
+  ];
+}
+
+function volumeNotes({ claim, persistentVolume }: ForgottenVolume): string[] {
+  if (persistentVolume === undefined) return claim === undefined ? [] : [`made for claim ${claim}`];
+  const { name, phase, reclaimPolicy } = persistentVolume;
+  return [`PersistentVolume ${name} (${phase}, ${reclaimPolicy}): ${remedy(phase, reclaimPolicy, claim)}`];
+}
+
+function snapshotNotes({ sourceVolume, content }: ForgottenSnapshot): string[] {
+  const of = `of volume ${sourceVolume}`;
+  if (content === undefined) return [of];
+  const { name, deletionPolicy, snapshot } = content;
+  const owner = snapshot === undefined ? "it" : `VolumeSnapshot ${snapshot}`;
+  const rest = deletionPolicy === "Delete" ? "" : ", then the content";
+  return [`${of}, VolumeSnapshotContent ${name} (${deletionPolicy}): delete ${owner}${rest} to be rid of it`];
+}
+
+/** What its owner can do, or what happens by itself. */
+function remedy(phase: string, reclaimPolicy: string, claim: string | undefined): string {
+  if (phase === "Bound" && claim !== undefined) return `delete claim ${claim} and its pods to have a new volume`;
+  if (phase === "Released" && reclaimPolicy === "Delete") return "goes by itself within five minutes";
+  return "delete it, and forget the node once more";
+}
+
+function next({ nodeName, signsOfLife }: Forgetting): string {
+  const command = `denolith forget-node ${nodeName} --yes`;
+  if (signsOfLife.length === 0) return `Nothing was changed. To do it: ${command}`;
+  return `Nothing was changed. Since the node seems to live, it is only done with a reason: ${command} --force REASON`;
+}

@@ -1,0 +1,60 @@
+/**
+ * Lets claims go that others were made from, once they are: the official provisioner's cloning protection.
+ *
+ * @module
+ */
+
+import { centralLoop } from "../sidecars/controller_options.ts";
+import { dataSourceOf } from "./claim.ts";
+import { isConflict, isNotFound } from "../client/client.ts";
+import { CLONING_FINALIZER } from "./content_source.ts";
+import { type PersistentVolumeClaim, persistentVolumeClaims } from "../api/objects.ts";
+import type { ProvisionerOptions } from "./provisioner_options.ts";
+
+/** Takes the finalizer off claims that are being deleted, and that no other is made from any more. */
+export class CloningProtection {
+  readonly #options: ProvisionerOptions;
+
+  /** Does nothing before {@linkcode CloningProtection.run}. */
+  constructor(options: ProvisionerOptions) {
+    this.#options = options;
+  }
+
+  /** Works until the signal is aborted. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { claims } = this.#options;
+    const loop = centralLoop("cloning", this.#options, (key, ending) => this.#reconcile(key, ending));
+    loop.follow(claims, (claim) => {
+      const { kind, ...source } = dataSourceOf(claim);
+      // the source of a claim that is bound now, or gone, may go
+      const names = kind === "claim" && "name" in source ? [`${claim.metadata.namespace}/${source.name}`] : [];
+      return isHeld(claim) ? [...names, `${claim.metadata.namespace}/${claim.metadata.name}`] : names;
+    });
+    await loop.run(signal);
+  }
+
+  async #reconcile(key: string, signal: AbortSignal): Promise<void> {
+    const { claims, client } = this.#options;
+    const claim = claims.get(key);
+    if (claim === undefined || !isHeld(claim)) return;
+    if (claims.list().some((other) => isMadeFrom(other, claim))) return;
+    const { namespace, name, finalizers = [], resourceVersion } = claim.metadata;
+    const merge = { metadata: { finalizers: finalizers.filter((one) => one !== CLONING_FINALIZER) } };
+    try {
+      await client.patch(persistentVolumeClaims, { namespace, name }, { merge, resourceVersion, signal });
+    } catch (error) {
+      if (!isNotFound(error) && !isConflict(error)) throw error; // a change brings the key back
+    }
+  }
+}
+
+function isHeld({ metadata }: PersistentVolumeClaim): boolean {
+  return metadata.deletionTimestamp !== undefined && (metadata.finalizers?.includes(CLONING_FINALIZER) ?? false);
+}
+
+/** Whether a claim waits for a volume that is made from the other. */
+function isMadeFrom({ metadata, spec, status }: PersistentVolumeClaim, original: PersistentVolumeClaim): boolean {
+  const source = dataSourceOf({ metadata, ...(spec && { spec }) });
+  return source.kind === "claim" && source.name === original.metadata.name &&
+    metadata.namespace === original.metadata.namespace && (status?.phase ?? "Pending") === "Pending";
+}

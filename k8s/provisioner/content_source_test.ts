@@ -1,0 +1,97 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { Cluster, DRIVER } from "../../tests/fake/cluster.ts";
+import { ClaimError } from "../sidecars/class_parameters.ts";
+import { ALLOW_MODE_CHANGE, CLONING_FINALIZER, findContentSource } from "./content_source.ts";
+import { type PersistentVolumeClaim, persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
+import { volumeSnapshotContents, volumeSnapshots } from "../api/snapshot_objects.ts";
+
+const NAMESPACE = "default";
+
+/** A claim that is made from what is called `source`. */
+function claimFrom(kind: "VolumeSnapshot" | "PersistentVolumeClaim", volumeMode = "Filesystem"): PersistentVolumeClaim {
+  const apiGroup = kind === "VolumeSnapshot" ? { apiGroup: "snapshot.storage.k8s.io" } : {};
+  return {
+    metadata: { name: "copy", namespace: NAMESPACE, uid: "u" },
+    spec: { volumeMode, dataSource: { ...apiGroup, kind, name: "source" } },
+  };
+}
+
+Deno.test("findContentSource() takes a snapshot that is bound, ready, ours and of the same mode, and says what it lacks", async () => {
+  await using cluster = await Cluster.start({ binds: false });
+  const { api, client } = cluster;
+  const find = (mode?: string) =>
+    findContentSource(claimFrom("VolumeSnapshot", mode), {
+      client,
+      driverName: DRIVER,
+      signal: AbortSignal.timeout(5_000),
+    });
+  const refused = (why: string, mode?: string) => assertRejects(() => find(mode), ClaimError, why);
+  await refused("there is none");
+  api.define(volumeSnapshots);
+  api.define(volumeSnapshotContents);
+  const { metadata: { uid } } = api.put(volumeSnapshots, { metadata: { name: "source", namespace: NAMESPACE } });
+  const snapshot = { name: "source", namespace: NAMESPACE };
+  await refused("not bound yet");
+  const status = { boundVolumeSnapshotContentName: "content", readyToUse: false };
+  await client.patch(volumeSnapshots, snapshot, { merge: { status }, subresource: "status" });
+  await refused("VolumeSnapshotContent content: there is none");
+  const volumeSnapshotRef = { ...snapshot, uid: "another" };
+  const spec = {
+    driver: "other",
+    deletionPolicy: "Delete",
+    source: {},
+    volumeSnapshotRef,
+    sourceVolumeMode: "Block",
+  } as const;
+  api.put(volumeSnapshotContents, { metadata: { name: "content" }, spec });
+  const patch = (merge: Record<string, unknown>) =>
+    client.patch(volumeSnapshotContents, { name: "content" }, { merge });
+  await refused("belongs to another");
+  await patch({ spec: { volumeSnapshotRef: { uid } } });
+  await refused("of the driver other");
+  await patch({ spec: { driver: DRIVER } });
+  await refused("not ready yet");
+  await client.patch(volumeSnapshots, snapshot, { merge: { status: { readyToUse: true } }, subresource: "status" });
+  await refused("no handle yet");
+  const taken = { merge: { status: { snapshotHandle: "s1" } }, subresource: "status" } as const;
+  await client.patch(volumeSnapshotContents, { name: "content" }, taken);
+  await refused(ALLOW_MODE_CHANGE);
+  assertEquals(await find("Block"), { of: "snapshot", handle: "s1" });
+  await patch({ metadata: { annotations: { [ALLOW_MODE_CHANGE]: "false" } } });
+  await refused(ALLOW_MODE_CHANGE);
+  await patch({ metadata: { annotations: { [ALLOW_MODE_CHANGE]: "true" } } });
+  assertEquals(await find(), { of: "snapshot", handle: "s1" });
+});
+
+Deno.test("findContentSource() takes a claim that is bound and ours, protects it, and says what it lacks", async () => {
+  await using cluster = await Cluster.start({ binds: false });
+  const { api, client } = cluster;
+  const find = (mode?: string) =>
+    findContentSource(claimFrom("PersistentVolumeClaim", mode), {
+      client,
+      driverName: DRIVER,
+      signal: AbortSignal.timeout(5_000),
+    });
+  const refused = (why: string, mode?: string) => assertRejects(() => find(mode), ClaimError, why);
+  await refused("there is none");
+  const at = { name: "source", namespace: NAMESPACE };
+  const { metadata: { uid } } = api.put(persistentVolumeClaims, { metadata: at, spec: { volumeName: "pv" } });
+  await refused("not bound yet");
+  await client.patch(persistentVolumeClaims, at, { merge: { status: { phase: "Bound" } }, subresource: "status" });
+  await refused("PersistentVolume pv: there is none");
+  const csi = { driver: "other", volumeHandle: "v1" };
+  api.put(persistentVolumes, { metadata: { name: "pv" }, spec: { csi, claimRef: { uid: "another" } } });
+  const patch = (merge: Record<string, unknown>) => client.patch(persistentVolumes, { name: "pv" }, { merge });
+  await refused("of the driver other");
+  await patch({ spec: { csi: { driver: DRIVER } } });
+  await refused("not bound to it");
+  await patch({ spec: { claimRef: { uid } } });
+  const bound = { merge: { status: { phase: "Bound" } }, subresource: "status" } as const;
+  await client.patch(persistentVolumes, { name: "pv" }, bound);
+  await refused("is a Filesystem volume, asked for is Block", "Block");
+  assertEquals(await find(), { of: "volume", handle: "v1" });
+  const [kept] = api.objects(persistentVolumeClaims);
+  assertEquals(kept?.metadata.finalizers, [CLONING_FINALIZER]);
+  await client.delete(persistentVolumeClaims, at);
+  await refused("is being deleted");
+});

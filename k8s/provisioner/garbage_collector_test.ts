@@ -1,0 +1,110 @@
+import { assertEquals } from "@std/assert";
+import { Cluster } from "../../tests/fake/cluster.ts";
+import { FakeClock } from "../../tests/fake/clock.ts";
+import { volumeIdOf } from "../../lvm/ids.ts";
+import type { CreateVolumeRequest } from "../sidecars/csi_client.ts";
+import { type PersistentVolumeClaim, persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
+import { Provisioner } from "./provisioner.ts";
+
+const MINUTE = 60_000;
+
+/** A cluster with a provisioner that does not run, but sweeps when told to. */
+async function scene() {
+  const cluster = await Cluster.start({ binds: false });
+  const clock = new FakeClock();
+  const options = { ...cluster.loopOptions(), clock };
+  const provisioner = new Provisioner(options);
+  await Promise.all([options.claims.synced, options.volumes.synced]);
+  const { signal } = new AbortController();
+  const begin = (name: string) => {
+    const request = { name, parameters: {}, topology: { requisite: [], preferred: [] }, requiredBytes: 1n };
+    return cluster.driver.createVolume(request as unknown as CreateVolumeRequest, { signal });
+  };
+  return {
+    cluster,
+    driver: cluster.driver,
+    options,
+    begin,
+    /** Sweeps, and again when the grace time is over. */
+    sweepTwice: async () => {
+      await provisioner.sweep(signal);
+      await clock.advance(3 * MINUTE);
+      await provisioner.sweep(signal);
+    },
+    sweep: () => provisioner.sweep(signal),
+    clock,
+    [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
+  };
+}
+
+const orphan = () => `pvc-${crypto.randomUUID()}`;
+
+Deno.test("the sweep removes what was begun for a claim that is gone, at its second look, after the grace time", async () => {
+  await using s = await scene();
+  await s.begin(orphan());
+  await s.sweep();
+  assertEquals(s.driver.volumes.size, 1);
+  await s.clock.advance(1.5 * MINUTE);
+  await s.sweep();
+  assertEquals(s.driver.volumes.size, 1);
+  await s.clock.advance(1 * MINUTE);
+  await s.sweep();
+  assertEquals([s.driver.volumes.size, s.driver.intents.size], [0, 0]);
+});
+
+Deno.test("the sweep keeps what a claim still wants, even one that the cache does not have", async () => {
+  await using s = await scene();
+  const claim = s.cluster.addClaim();
+  await s.options.claims.waitFor("default/data", (now) => now !== undefined);
+  await s.begin(`pvc-${claim.metadata.uid}`);
+  s.options.claims.list = () => [];
+  await s.sweepTwice();
+  assertEquals(s.driver.volumes.size, 1);
+  await s.cluster.remove(persistentVolumeClaims, { namespace: "default", name: "data" });
+  await s.sweepTwice();
+  assertEquals(s.driver.volumes.size, 0);
+});
+
+Deno.test("the sweep marks what has a PersistentVolume as handed over, and keeps it when that one is gone", async () => {
+  await using s = await scene();
+  const name = orphan();
+  await s.begin(name);
+  s.cluster.api.put(persistentVolumes, { metadata: { name }, spec: { persistentVolumeReclaimPolicy: "Retain" } });
+  await s.options.volumes.waitFor(name, (volume) => volume !== undefined);
+  await s.sweepTwice();
+  assertEquals(s.driver.find(name)?.pending, false);
+  await s.cluster.remove(persistentVolumes, { name });
+  await s.options.volumes.waitFor(name, (volume) => volume === undefined);
+  await s.sweepTwice();
+  assertEquals(s.driver.volumes.size, 1);
+});
+
+Deno.test("the sweep keeps what has a PersistentVolume that the cache does not have", async () => {
+  await using s = await scene();
+  const name = orphan();
+  await s.begin(name);
+  s.cluster.api.put(persistentVolumes, { metadata: { name } });
+  s.options.volumes.get = () => undefined;
+  await s.sweepTwice();
+  assertEquals(s.driver.volumes.size, 1);
+});
+
+Deno.test("the sweep keeps what others asked for, under other names or not through this loop", async () => {
+  await using s = await scene();
+  await s.begin("my-own-volume");
+  const name = orphan();
+  await s.begin(name);
+  s.driver.intents.set(name, { requestName: name, volumeId: volumeIdOf(name), pending: false, recorded: {} });
+  await s.sweepTwice();
+  assertEquals(s.driver.volumes.size, 2);
+});
+
+Deno.test("the sweep asks the API server nothing as long as every intent has its claim or its volume", async () => {
+  await using s = await scene();
+  const claim: PersistentVolumeClaim = s.cluster.addClaim();
+  await s.options.claims.waitFor("default/data", (now) => now !== undefined);
+  await s.begin(`pvc-${claim.metadata.uid}`);
+  const before = s.cluster.api.requests.length;
+  await s.sweepTwice();
+  assertEquals(s.cluster.api.requests.length, before);
+});

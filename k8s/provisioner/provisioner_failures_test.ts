@@ -1,0 +1,287 @@
+import { assertEquals, assertMatch } from "@std/assert";
+import { Cluster, KEY, until } from "../../tests/fake/cluster.ts";
+import { FakeClock } from "../../tests/fake/clock.ts";
+import { interrupted } from "../../tests/fake/interrupted_client.ts";
+import { SELECTED_NODE, selectedNodeOf } from "./claim.ts";
+import { ApiError } from "../client/client.ts";
+import { CallError, Code } from "../sidecars/csi_client.ts";
+import { csiNodes, persistentVolumeClaims, storageClasses } from "../api/objects.ts";
+import { Provisioner } from "./provisioner.ts";
+import { secrets } from "../sidecars/secrets.ts";
+
+/** A cluster and a provisioner that runs. */
+async function scene() {
+  const cluster = await Cluster.start();
+  const provisioner = new Provisioner(cluster.loopOptions());
+  const stop = cluster.run((signal) => provisioner.run(signal));
+  return {
+    cluster,
+    driver: cluster.driver,
+    provisioner,
+    stop,
+    [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
+  };
+}
+
+const chosen = (node: string) => ({ annotations: { [SELECTED_NODE]: node } });
+
+/** A provisioner whose time stands still, and a claim of the class `odd` that has failed for long. */
+async function longFailed(error: CallError) {
+  const cluster = await Cluster.start();
+  const clock = new FakeClock();
+  const options = { ...cluster.loopOptions(), clock, backoff: { startMs: 1_000, capMs: 300_000 } };
+  const provisioner = new Provisioner(options);
+  cluster.run((signal) => provisioner.run(signal));
+  cluster.addClass("odd", { volumeBindingMode: "Immediate" });
+  for (let n = 0; n < 6; n++) cluster.driver.next("createVolume", { error });
+  cluster.addClaim("data", { storageClassName: "odd" });
+  await until(() => cluster.driver.count("createVolume") === 1);
+  while (cluster.driver.count("createVolume") < 6) await clock.advance(500);
+  // The next turn would come in half a minute.
+  return { cluster, clock, options, provisioner, [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose]() };
+}
+
+Deno.test("a claim that failed for long is tried again within a second of a change of its class", async () => {
+  await using s = await longFailed(new CallError(Code.InvalidArgument, "no"));
+  await s.cluster.remove(storageClasses, { name: "odd" });
+  s.cluster.addClass("odd", { volumeBindingMode: "Immediate", parameters: { stripes: "2" } });
+  await s.options.classes.waitFor("odd", (now) => now?.parameters !== undefined);
+  await s.clock.advance(1_000);
+  await s.cluster.bound();
+});
+
+Deno.test("a claim that failed for want of space is tried again within a second of more being there", async () => {
+  await using s = await longFailed(new CallError(Code.ResourceExhausted, "full"));
+  s.provisioner.poke();
+  await s.clock.advance(1_000);
+  await s.cluster.bound();
+});
+
+Deno.test("a claim that failed for another reason does not care for more space", async () => {
+  await using s = await longFailed(new CallError(Code.InvalidArgument, "no"));
+  s.provisioner.poke();
+  await s.clock.advance(1_000);
+  assertEquals(s.cluster.driver.count("createVolume"), 6);
+});
+
+Deno.test("a claim of a broken class says what is wrong, and is served as soon as the class is mended", async () => {
+  await using s = await scene();
+  s.cluster.addClass("broken", { volumeBindingMode: "Immediate", parameters: { "csi.storage.k8s.io/fstipe": "ext4" } });
+  s.cluster.addClaim("data", { storageClassName: "broken" });
+  assertMatch(await s.cluster.event("ProvisioningFailed"), /fstipe: there is no such key/);
+  await s.cluster.remove(storageClasses, { name: "broken" });
+  s.cluster.addClass("broken", { volumeBindingMode: "Immediate", parameters: { "csi.storage.k8s.io/fstype": "xfs" } });
+  await s.cluster.bound();
+  assertEquals(s.driver.count("createVolume"), 1);
+  assertEquals(s.cluster.kept[0]!.spec!.csi!.fsType, "xfs");
+});
+
+Deno.test("a refusal by the driver is said with its reason, and the request made anew by the class as it is then", async () => {
+  await using s = await scene();
+  s.cluster.addClass("odd", { volumeBindingMode: "Immediate", parameters: { stripes: "9" } });
+  const refusal = { error: new CallError(Code.InvalidArgument, "stripes 9: too many") };
+  for (let n = 0; n < 100; n++) s.driver.next("createVolume", refusal);
+  s.cluster.addClaim("data", { storageClassName: "odd" });
+  assertEquals(await s.cluster.event("ProvisioningFailed"), "stripes 9: too many");
+  await s.cluster.remove(storageClasses, { name: "odd" });
+  s.driver.forget();
+  s.cluster.addClass("odd", { volumeBindingMode: "Immediate", parameters: { stripes: "2" } });
+  await s.cluster.bound();
+  assertEquals([...s.driver.volumes.values()][0]!.request.parameters, { stripes: "2" });
+});
+
+for (
+  const [what, error] of [
+    ["Canceled", new CallError(Code.Canceled, "?")],
+    ["DeadlineExceeded", new CallError(Code.DeadlineExceeded, "?")],
+    ["Unavailable", new CallError(Code.Unavailable, "?")],
+    ["Aborted", new CallError(Code.Aborted, "?")],
+    ["no code at all", new TypeError("?")],
+  ] as const
+) {
+  Deno.test(`after ${what} the very same request is repeated, whatever happened to class and node`, async () => {
+    await using s = await scene();
+    const { promise, resolve } = Promise.withResolvers<void>();
+    s.driver.next("createVolume", { error, until: promise });
+    const called = s.driver.called("createVolume");
+    s.cluster.addClass("moves", { volumeBindingMode: "WaitForFirstConsumer", parameters: { a: "1" } });
+    s.cluster.addClaim("data", { storageClassName: "moves" }, chosen("a"));
+    await called;
+    await s.cluster.remove(storageClasses, { name: "moves" });
+    s.cluster.addClass("moves", { volumeBindingMode: "WaitForFirstConsumer", parameters: { a: "2" } });
+    const merge = { metadata: chosen("b") };
+    await s.cluster.client.patch(persistentVolumeClaims, { namespace: "default", name: "data" }, { merge });
+    resolve();
+    await s.cluster.bound();
+    const [first, second] = s.driver.calls.map(({ request }) => request);
+    assertEquals(first, second);
+    assertEquals(s.driver.count("createVolume"), 2);
+  });
+}
+
+Deno.test("a restart in doubt goes on with what was recorded, not with what the class says now", async () => {
+  await using cluster = await Cluster.start();
+  const { driver } = cluster;
+  cluster.addClass("moves", { volumeBindingMode: "Immediate", parameters: { a: "1" } });
+  const first = new Provisioner(cluster.loopOptions("first"));
+  const stop = cluster.run((signal) => first.run(signal));
+  const gate = Promise.withResolvers<void>();
+  driver.next("createVolume", { error: new CallError(Code.Unavailable, "the process ends"), until: gate.promise });
+  const called = driver.called("createVolume");
+  cluster.addClaim("data", { storageClassName: "moves" });
+  await called;
+  const stopped = stop();
+  gate.resolve();
+  await stopped;
+  await cluster.remove(storageClasses, { name: "moves" });
+  cluster.addClass("moves", { volumeBindingMode: "Immediate", parameters: { a: "2" } });
+  const second = new Provisioner(cluster.loopOptions("second"));
+  cluster.run((signal) => second.run(signal));
+  await cluster.bound();
+  assertEquals([...driver.volumes.values()].map(({ request }) => request.parameters), [{ a: "1" }]);
+});
+
+Deno.test("without space on the chosen node the choice is taken back, and the scheduler's next one is served", async () => {
+  await using s = await scene();
+  s.driver.next("createVolume", { error: new CallError(Code.ResourceExhausted, "vg is full") });
+  s.cluster.addClaim("data", { storageClassName: "later" }, chosen("a"));
+  const claim = await s.cluster.claims.waitFor("default/data", (now) => now !== undefined && !selectedNodeOf(now), {
+    timeoutMs: 5_000,
+  });
+  assertEquals(await s.cluster.event("ProvisioningFailed"), "vg is full");
+  assertEquals([s.driver.intents.size, claim!.metadata.annotations?.[SELECTED_NODE]], [0, undefined]);
+  const merge = { metadata: chosen("b") };
+  await s.cluster.client.patch(persistentVolumeClaims, { namespace: "default", name: "data" }, { merge });
+  await s.cluster.bound();
+  assertEquals([...s.driver.volumes.values()][0]!.request.topology.requisite, [{ [KEY]: "b" }]);
+});
+
+Deno.test("the choice is taken back when the scheduler is told that the node has no room, not before", async () => {
+  await using cluster = await Cluster.start();
+  const told = Promise.withResolvers<void>();
+  const asked: unknown[] = [];
+  const provisioner = new Provisioner({
+    ...cluster.loopOptions(),
+    withdrawn: (place, bytes, { timeoutMs }) => {
+      asked.push([place, bytes, timeoutMs]);
+      return told.promise;
+    },
+  });
+  cluster.run((signal) => provisioner.run(signal));
+  cluster.driver.next("createVolume", { error: new CallError(Code.ResourceExhausted, "vg is full") });
+  cluster.addClaim("data", { storageClassName: "later" }, chosen("a"));
+  await cluster.event("ProvisioningFailed");
+  await until(() => asked.length > 0, "the question");
+  assertEquals(asked, [[{ nodeName: "a", className: "later" }, 1n << 30n, 5_000]]);
+  assertEquals(selectedNodeOf(cluster.claim()!), "a");
+  told.resolve();
+  await until(() => selectedNodeOf(cluster.claim()!) === undefined, "the choice to be taken back");
+});
+
+Deno.test("a chosen node without the driver is given back to the scheduler, with an event", async () => {
+  await using s = await scene();
+  s.cluster.addNode("c", { driver: false });
+  s.cluster.addClaim("data", { storageClassName: "later" }, chosen("c"));
+  await s.cluster.claims.waitFor("default/data", (now) => now !== undefined && !selectedNodeOf(now), {
+    timeoutMs: 5_000,
+  });
+  assertMatch(await s.cluster.event("ProvisioningFailed"), /node c: lvm.denolith.dev is not registered there/);
+  assertEquals(s.driver.calls, []);
+});
+
+Deno.test("without space anywhere the claim waits, and is served when there is said to be more", async () => {
+  await using s = await scene();
+  s.driver.largest = 1n << 20n;
+  s.cluster.addClaim();
+  assertEquals(await s.cluster.event("ProvisioningFailed"), "no space");
+  assertEquals(s.cluster.claim()?.status?.phase, "Pending");
+  s.driver.largest = 1n << 40n;
+  s.provisioner.poke();
+  await s.cluster.bound();
+});
+
+Deno.test("where the driver is on no node the claim waits for the first", async () => {
+  await using s = await scene();
+  for (const name of ["a", "b"]) await s.cluster.remove(csiNodes, { name });
+  await until(() => s.cluster.api.objects(csiNodes).length === 0);
+  s.cluster.addClass("c-only", {
+    volumeBindingMode: "Immediate",
+    allowedTopologies: [{ matchLabelExpressions: [{ key: "zone", values: ["c"] }] }],
+  });
+  s.cluster.addClaim("data", { storageClassName: "c-only" });
+  await s.cluster.event("ProvisioningFailed");
+  s.cluster.addNode("c", { labels: { zone: "c" } });
+  await s.cluster.bound();
+  assertEquals([...s.driver.volumes.values()][0]!.request.topology.requisite, [{ [KEY]: "c" }]);
+});
+
+Deno.test("a volume that came out too small is removed, and made again", async () => {
+  await using s = await scene();
+  const { createVolume } = s.driver;
+  let first = true;
+  s.driver.createVolume = async (request, options) => {
+    const made = await createVolume.call(s.driver, request, options);
+    const capacityBytes = first ? 1n : made.capacityBytes;
+    first = false;
+    return { ...made, capacityBytes };
+  };
+  s.cluster.addClaim();
+  await s.cluster.bound();
+  assertMatch(await s.cluster.event("ProvisioningFailed"), /made with 1 of 1073741824 bytes/);
+  assertEquals(s.driver.calls.map(({ call }) => call), ["createVolume", "deleteVolume", "createVolume"]);
+});
+
+Deno.test("an API server that is away for a while delays the PersistentVolume, and costs no second volume", async () => {
+  await using s = await scene();
+  const { promise, resolve } = Promise.withResolvers<void>();
+  s.driver.next("createVolume", { until: promise });
+  const called = s.driver.called("createVolume");
+  s.cluster.addClaim();
+  await called;
+  s.cluster.api.faults.refuse = { status: 500, times: 5 };
+  resolve();
+  await s.cluster.bound();
+  assertEquals(s.driver.calls.map(({ call }) => call), ["createVolume"]);
+});
+
+Deno.test("a PersistentVolume that is refused again and again ends its volume, and all begins anew", async () => {
+  await using cluster = await Cluster.start();
+  let refusals = 7;
+  const provisioner = new Provisioner(cluster.loopOptions("loop", (client) =>
+    interrupted(client, (request, when) => {
+      if (request !== "create persistentvolumes" || when === "after" || refusals-- <= 0) return Promise.resolve();
+      return Promise.reject(new ApiError("refused by a webhook", { status: 403, reason: "Forbidden" }));
+    })));
+  cluster.run((signal) => provisioner.run(signal));
+  cluster.addClaim();
+  await cluster.bound();
+  assertEquals(await cluster.event("ProvisioningFailed"), "refused by a webhook");
+  assertEquals(cluster.driver.calls.map(({ call }) => call), ["createVolume", "deleteVolume", "createVolume"]);
+});
+
+Deno.test("a claim whose secret may not be read says whom to ask, and gets its volume when it may be", async () => {
+  await using cluster = await Cluster.start();
+  const key = { name: "key", namespace: "team" };
+  cluster.api.put(secrets, { metadata: key, data: { pass: btoa("word") } });
+  let refusals = 2;
+  const provisioner = new Provisioner(cluster.loopOptions("loop", (client) =>
+    interrupted(client, (request, when) => {
+      if (request !== "get secrets" || when === "after" || refusals-- <= 0) return Promise.resolve();
+      return Promise.reject(new ApiError("get secrets team/key: forbidden", { status: 403, reason: "Forbidden" }));
+    })));
+  cluster.run((signal) => provisioner.run(signal));
+  cluster.addClass("locked", {
+    volumeBindingMode: "Immediate",
+    parameters: {
+      "csi.storage.k8s.io/provisioner-secret-name": key.name,
+      "csi.storage.k8s.io/provisioner-secret-namespace": key.namespace,
+    },
+  });
+  cluster.addClaim("data", { storageClassName: "locked" });
+  await cluster.bound();
+  assertMatch(
+    await cluster.event("ProvisioningFailed"),
+    /^get secrets team\/key: forbidden\. .* Role in namespace team /,
+  );
+  assertEquals(cluster.asked().filter((line) => line.includes("secrets")), ["GET /api/v1/namespaces/team/secrets/key"]);
+});

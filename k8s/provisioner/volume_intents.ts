@@ -1,0 +1,104 @@
+/**
+ * The LVMVolumes as the provisioner's records of what was begun.
+ *
+ * @module
+ */
+
+import { parseVolumeId, volumeIdOf } from "../../lvm/ids.ts";
+import { type ApiClient, isNotFound } from "../client/client.ts";
+import type { ClaimName } from "../sidecars/csi_client.ts";
+import type { Informer } from "../runtime/informer.ts";
+import type { Intent, Intents } from "./intents.ts";
+import { LVM_GROUP, type LvmVolume, lvmVolumes, type LvmVolumeSpec } from "../api/lvm_objects.ts";
+import { actualSize, sourceOf, wantedRange } from "../api/volume_mapping.ts";
+
+/** The annotation that names the claim that a volume was made for. */
+export const CLAIM_ANNOTATION = `${LVM_GROUP}/claim`;
+
+/** The annotation of a volume that the provisioner began, as long as no PersistentVolume was seen for it. */
+export const PENDING_ANNOTATION = `${LVM_GROUP}/pending`;
+
+/** The annotations of a volume that the provisioner begins for a claim; none for one that somebody else asks for. */
+export function intentAnnotations(claim: ClaimName | undefined): Record<string, string> {
+  if (claim === undefined) return {};
+  const { namespace, name, uid } = claim;
+  return { [CLAIM_ANNOTATION]: `${namespace}/${name}`, [PENDING_ANNOTATION]: uid };
+}
+
+/** What {@linkcode volumeIntents} needs. */
+export interface VolumeIntentsOptions {
+  /** The API server. */
+  readonly client: ApiClient;
+  /** The driver's name. */
+  readonly driver: string;
+  /** The label of a node that is its topology. */
+  readonly topologyKey: string;
+  /** All LVMVolumes. */
+  readonly volumes: Informer<LvmVolume>;
+}
+
+/** The records of what was begun. */
+export function volumeIntents({ client, driver, topologyKey, volumes }: VolumeIntentsOptions): Intents {
+  const intentOf = (object: LvmVolume): Intent => ({
+    requestName: object.spec.requestName,
+    volumeId: object.metadata.name,
+    pending: object.metadata.annotations?.[PENDING_ANNOTATION] !== undefined,
+    recorded: recordedIn(object, topologyKey),
+  });
+  const isOurs = ({ spec: { driverName } }: LvmVolume) => driverName === driver;
+  return {
+    find: (requestName) => {
+      const object = volumes.get(volumeIdOf(requestName));
+      if (object === undefined || !isOurs(object) || isOver(object)) return undefined;
+      return intentOf(object);
+    },
+    list: () => volumes.list().filter((object) => isOurs(object) && parseVolumeId(object.metadata.name)).map(intentOf),
+    handOver: async (requestName, { signal }) => {
+      const name = volumeIdOf(requestName);
+      if (volumes.get(name)?.metadata.annotations?.[PENDING_ANNOTATION] === undefined) return;
+      try {
+        const merge = { metadata: { annotations: { [PENDING_ANNOTATION]: null } } };
+        await client.patch(lvmVolumes, { name }, { merge, signal });
+      } catch (error) {
+        if (!isNotFound(error)) throw error;
+      }
+    },
+  };
+}
+
+/** Whether it failed or is going, so that anything may be asked anew. */
+function isOver({ metadata: { deletionTimestamp }, status }: LvmVolume): boolean {
+  return deletionTimestamp !== undefined || (status?.state === "Failed" && status.lvUUID === undefined);
+}
+
+/**
+ * What binds of the request: the size, the node, what the volume is for, and of the class's parameters those by which a volume
+ * that exists is told from another. The others are in the object itself, whatever the class says now.
+ */
+function recordedIn(object: LvmVolume, topologyKey: string): Intent["recorded"] {
+  const { nodeName, volumeMode, fsType } = object.spec;
+  const source = sourceOf(object);
+  const segments = [{ [topologyKey]: nodeName }];
+  return {
+    parameters: kindParameters(object.spec),
+    mutableParameters: {},
+    requiredBytes: actualSize(object) ?? wantedRange(object).required,
+    capabilities: [{
+      mode: "SINGLE_NODE_MULTI_WRITER",
+      access: volumeMode === "Block" ? { kind: "block" } : { kind: "mount", fsType: fsType ?? "", flags: [] },
+    }],
+    topology: { requisite: segments, preferred: segments },
+    ...(source && { source: { of: source.of, handle: source.id } }),
+  };
+}
+
+/** The parameters that ask for a volume of the same kind: thin or not, and how it is laid out. */
+function kindParameters(spec: LvmVolumeSpec): Record<string, string> {
+  const { thinProvision, thinPool, thinPoolSize, layout } = spec;
+  if (thinProvision) {
+    return { thinProvision: "yes", ...(thinPool && { thinPool }), ...(thinPoolSize && { thinPoolSize }) };
+  }
+  if (layout === undefined) return {};
+  if (layout.type === "raid1") return { layout: layout.type, mirrors: String(layout.mirrors) };
+  return { layout: layout.type, stripes: String(layout.stripes), stripeSize: layout.stripeSize };
+}

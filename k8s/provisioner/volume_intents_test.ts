@@ -1,0 +1,158 @@
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { parseVolumeParameters } from "../../csi/parameters.ts";
+import { volumeIdOf } from "../../lvm/ids.ts";
+import { FakeApiServer } from "../../tests/fake/api_server.ts";
+import { namedRequest } from "../../tests/fake/request.ts";
+import { ApiError } from "../client/client.ts";
+import { HttpClient } from "../client/http_client.ts";
+import { Informer } from "../runtime/informer.ts";
+import { type LvmVolume, lvmVolumes, type LvmVolumeStatus } from "../api/lvm_objects.ts";
+import { CLAIM_ANNOTATION, intentAnnotations, PENDING_ANNOTATION, volumeIntents } from "./volume_intents.ts";
+import { lvmVolumeFor, requireSatisfying } from "../api/volume_mapping.ts";
+
+const DRIVER = "lvm.denolith.dev";
+const CLAIM = { namespace: "shop", name: "orders", uid: "u-1" };
+
+/** How a record differs from one of 1 GiB of ext4 that was begun on n1. */
+interface Difference {
+  driver?: string;
+  annotations?: Record<string, string>;
+  status?: LvmVolumeStatus;
+  raw?: boolean;
+}
+
+function record(
+  name: string,
+  { driver = DRIVER, annotations = intentAnnotations(CLAIM), status, raw }: Difference = {},
+) {
+  const object = lvmVolumeFor(namedRequest(name, 1n << 30n, raw ? { content: { state: "raw" } } : {}), {
+    driver,
+    nodeName: "n1",
+  });
+  return { ...object, metadata: { ...object.metadata, annotations }, ...(status && { status }) };
+}
+
+async function scene(...objects: LvmVolume[]) {
+  const api = FakeApiServer.start({ resources: [lvmVolumes] });
+  for (const object of objects) api.put(lvmVolumes, object);
+  const client = new HttpClient({ url: api.url }, { userAgent: "denolith/test" });
+  const stop = new AbortController();
+  const volumes = new Informer(client, lvmVolumes);
+  const running = volumes.start(stop.signal);
+  await volumes.synced;
+  return {
+    api,
+    client,
+    volumes,
+    signal: stop.signal,
+    intents: volumeIntents({ client, driver: DRIVER, topologyKey: "node", volumes }),
+    [Symbol.asyncDispose]: async () => {
+      stop.abort();
+      await running;
+      client[Symbol.dispose]();
+      await api[Symbol.asyncDispose]();
+    },
+  };
+}
+
+Deno.test("intentAnnotations(): the claim and its uid; nothing for a volume that no claim asks for", () => {
+  assertEquals(intentAnnotations(CLAIM), { [CLAIM_ANNOTATION]: "shop/orders", [PENDING_ANNOTATION]: "u-1" });
+  assertEquals(intentAnnotations(undefined), {});
+});
+
+Deno.test("volumeIntents(): a record binds size, use and node, by the name of the request", async () => {
+  const made: LvmVolumeStatus = { state: "Ready", lvUUID: "x", size: "1028Mi" };
+  await using s = await scene(record("begun"), record("made", { status: made, raw: true, annotations: {} }));
+  const segments = [{ node: "n1" }];
+  const recorded = {
+    parameters: {},
+    mutableParameters: {},
+    requiredBytes: 1n << 30n,
+    capabilities: [
+      { mode: "SINGLE_NODE_MULTI_WRITER", access: { kind: "mount", fsType: "ext4", flags: [] } } as const,
+    ],
+    topology: { requisite: segments, preferred: segments },
+  };
+  const begun = { requestName: "begun", volumeId: volumeIdOf("begun") as string, pending: true, recorded };
+  assertEquals(s.intents.find("begun"), begun);
+  const found = s.intents.find("made");
+  assertEquals([found?.pending, found?.recorded.requiredBytes], [false, 1028n << 20n], "the size that it really has");
+  assertEquals(found?.recorded.capabilities?.[0]?.access, { kind: "block" });
+  assertEquals(s.intents.find("other"), undefined);
+});
+
+Deno.test("volumeIntents(): what is recorded asks for the same kind of volume again, whatever kind it is", async () => {
+  const kinds: Record<string, string>[] = [
+    {},
+    { thinProvision: "yes" },
+    { thinProvision: "yes", thinPoolSize: "200Mi" },
+    { thinProvision: "yes", thinPoolSize: "30%" },
+    { thinProvision: "yes", thinPool: "fast" },
+    ...["striped", "raid1", "raid10", "raid5", "raid6"].map((layout) => ({ layout })),
+    { layout: "raid1", mirrors: "3" },
+    { layout: "striped", stripes: "4", stripeSize: "128Ki" },
+    { layout: "raid6", stripes: "4", stripeSize: "4Ki" },
+  ];
+  const requests = kinds.map((parameters) => {
+    const { layout, thin } = parseVolumeParameters(parameters);
+    return namedRequest(JSON.stringify(parameters), 1n << 30n, { layout, ...(thin && { thin }) });
+  });
+  const objects = requests.map((request) => lvmVolumeFor(request, { driver: DRIVER, nodeName: "n1" }));
+  await using s = await scene(...objects);
+  for (const [index, request] of requests.entries()) {
+    const { parameters = {} } = s.intents.find(request.name)!.recorded;
+    const { layout, thin } = parseVolumeParameters(parameters);
+    assertEquals([layout, thin], [request.layout, request.thin], request.name);
+    const repeated = namedRequest(request.name, 1n << 30n, { layout, ...(thin && { thin }) });
+    requireSatisfying(objects[index]!, repeated, ["n1"]);
+  }
+});
+
+Deno.test("volumeIntents(): what failed without a rest, is going, or is another driver's does not bind", async () => {
+  const failed: LvmVolumeStatus = { state: "Failed" };
+  await using s = await scene(
+    record("failed", { status: failed }),
+    record("lost", { status: { state: "Lost", lvUUID: "x" } }),
+    record("leaving"),
+    record("foreign", { driver: "other.example" }),
+  );
+  await s.client.delete(lvmVolumes, { name: volumeIdOf("leaving") });
+  await s.volumes.waitFor(volumeIdOf("leaving"), (object) => object?.metadata.deletionTimestamp !== undefined);
+  const found = ["failed", "lost", "leaving", "foreign"].filter((name) => s.intents.find(name) !== undefined);
+  assertEquals(found, ["lost"], "there was an LV: no other is made");
+});
+
+Deno.test("volumeIntents(): the list has all records of ours, also of what failed, for whoever cleans up", async () => {
+  const odd = record("odd");
+  await using s = await scene(
+    record("begun"),
+    record("failed", { status: { state: "Failed" }, annotations: {} }),
+    record("foreign", { driver: "other.example" }),
+    { ...odd, metadata: { ...odd.metadata, name: "by-hand" } },
+  );
+  const list = s.intents.list().map(({ requestName, pending }) => `${requestName} ${pending}`);
+  assertEquals(list.sort(), ["begun true", "failed false"]);
+});
+
+Deno.test("volumeIntents(): handing over takes the mark off, once, and keeps the claim's name", async () => {
+  await using s = await scene(record("begun"));
+  const { signal } = s;
+  await s.intents.handOver("begun", { signal });
+  assertEquals(s.api.objects(lvmVolumes)[0]!.metadata.annotations, { [CLAIM_ANNOTATION]: "shop/orders" });
+  await s.volumes.waitFor(volumeIdOf("begun"), (object) => !object?.metadata.annotations?.[PENDING_ANNOTATION]);
+  assertEquals(s.intents.find("begun")?.pending, false);
+  const before = s.api.requests.length;
+  await s.intents.handOver("begun", { signal });
+  await s.intents.handOver("other", { signal });
+  assertEquals(s.api.requests.length, before, "there is nothing to write");
+});
+
+Deno.test("volumeIntents(): handing over what has just gone is done; what the API server refuses is not", async () => {
+  await using s = await scene(record("begun"), record("refused"));
+  const { signal } = s;
+  s.api.faults.refuse = { status: 404, times: 1 };
+  await s.intents.handOver("begun", { signal });
+  s.api.faults.refuse = { status: 500, times: 1 };
+  await assertRejects(() => s.intents.handOver("refused", { signal }), ApiError);
+  assert(s.intents.find("refused")?.pending, "it stays marked");
+});

@@ -1,0 +1,75 @@
+/**
+ * The request for a claim's volume.
+ *
+ * @module
+ */
+
+import { classNameOf, volumeNameOf } from "./claim.ts";
+import { ClaimError, type ClassParameters } from "../sidecars/class_parameters.ts";
+import type { AccessMode, Capability, CreateVolumeRequest, TopologyChoice } from "../sidecars/csi_client.ts";
+import type { PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
+import { bytesOf } from "../api/quantity.ts";
+
+/** The one mode that says what a list of Kubernetes' access modes says. @throws {ClaimError} */
+export function accessModeOf(modes: readonly string[]): AccessMode {
+  const has = (mode: string) => modes.includes(mode);
+  if (has("ReadWriteOncePod")) {
+    if (modes.length === 1) return "SINGLE_NODE_SINGLE_WRITER";
+    throw new ClaimError("accessModes: ReadWriteOncePod goes with no other");
+  }
+  if (has("ReadWriteMany")) return "MULTI_NODE_MULTI_WRITER";
+  if (has("ReadOnlyMany")) return has("ReadWriteOnce") ? "MULTI_NODE_SINGLE_WRITER" : "MULTI_NODE_READER_ONLY";
+  if (has("ReadWriteOnce")) return "SINGLE_NODE_MULTI_WRITER";
+  throw new ClaimError(`accessModes ${modes.join(", ")}: none that is known`);
+}
+
+/** What the request needs beside claim and class. */
+export interface RequestParts {
+  /** The class's parameters, read. */
+  readonly read: ClassParameters;
+  /** Where the volume may be. */
+  readonly topology: TopologyChoice;
+  /** The parameters of the VolumeAttributesClass. */
+  readonly mutableParameters: Readonly<Record<string, string>>;
+  /** What the provisioner's secret says. */
+  readonly secrets: Readonly<Record<string, string>>;
+}
+
+/** The request for a claim's volume. @throws {ClaimError} for a claim that cannot be served as it is */
+export function volumeRequest(
+  claim: PersistentVolumeClaim,
+  storageClass: StorageClass,
+  { read, topology, mutableParameters, secrets }: RequestParts,
+): CreateVolumeRequest {
+  const { namespace = "", name, uid = "" } = claim.metadata;
+  const requiredBytes = bytesOf(claim.spec?.resources?.requests?.["storage"]);
+  if (requiredBytes === undefined) throw new ClaimError("resources.requests.storage: missing, or no quantity");
+  return {
+    name: volumeNameOf(uid),
+    claim: { namespace, name, uid },
+    parameters: read.parameters,
+    mutableParameters,
+    requiredBytes,
+    capabilities: capabilitiesOf(claim, read.fsType, storageClass.mountOptions ?? []),
+    topology,
+    secrets,
+  };
+}
+
+/** Refuses what no class could make good. @throws {ClaimError} */
+export function checkClaim(claim: PersistentVolumeClaim, storageClass: StorageClass | undefined): StorageClass {
+  if (storageClass === undefined) {
+    throw new ClaimError(`storageClassName ${JSON.stringify(classNameOf(claim))}: there is no such class`);
+  }
+  if (claim.spec?.selector !== undefined) {
+    throw new ClaimError("selector: not supported for volumes that are to be made");
+  }
+  return storageClass;
+}
+
+function capabilitiesOf({ spec }: PersistentVolumeClaim, fsType: string, flags: readonly string[]): Capability[] {
+  const modes = spec?.accessModes ?? [];
+  if (modes.length === 0) throw new ClaimError("accessModes: missing");
+  const access = spec?.volumeMode === "Block" ? { kind: "block" } as const : { kind: "mount", fsType, flags } as const;
+  return modes.map((mode) => ({ mode: accessModeOf([mode]), access }));
+}

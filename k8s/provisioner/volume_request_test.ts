@@ -1,0 +1,58 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import { ClaimError } from "../sidecars/class_parameters.ts";
+import type { PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
+import { accessModeOf, checkClaim, volumeRequest } from "./volume_request.ts";
+
+const storageClass: StorageClass = { metadata: { name: "fast" }, provisioner: "d", mountOptions: ["noatime"] };
+const parts = {
+  read: { fsType: "", secrets: {}, parameters: {} },
+  topology: { requisite: [], preferred: [] },
+  mutableParameters: {},
+  secrets: {},
+};
+
+function claim(spec: NonNullable<PersistentVolumeClaim["spec"]>): PersistentVolumeClaim {
+  return {
+    metadata: { name: "data", namespace: "team", uid: "1" },
+    spec: { storageClassName: "fast", accessModes: ["ReadWriteOnce"], ...spec },
+  };
+}
+
+Deno.test("accessModeOf() says with one mode what a list says", () => {
+  const cases: [string[], string][] = [
+    [["ReadWriteOnce"], "SINGLE_NODE_MULTI_WRITER"],
+    [["ReadWriteOncePod"], "SINGLE_NODE_SINGLE_WRITER"],
+    [["ReadOnlyMany"], "MULTI_NODE_READER_ONLY"],
+    [["ReadWriteOnce", "ReadOnlyMany"], "MULTI_NODE_SINGLE_WRITER"],
+    [["ReadWriteOnce", "ReadWriteMany"], "MULTI_NODE_MULTI_WRITER"],
+  ];
+  for (const [modes, mode] of cases) assertEquals(accessModeOf(modes), mode, modes.join());
+  for (const modes of [[], ["ReadSometimes"], ["ReadWriteOncePod", "ReadWriteOnce"]]) {
+    assertThrows(() => accessModeOf(modes), ClaimError);
+  }
+});
+
+Deno.test("volumeRequest() has a capability for each access mode", () => {
+  const given = claim({ accessModes: ["ReadWriteOnce", "ReadOnlyMany"], resources: { requests: { storage: "1e9" } } });
+  const { name, claim: of, requiredBytes, capabilities } = volumeRequest(given, storageClass, parts);
+  assertEquals([name, of, requiredBytes], ["pvc-1", { namespace: "team", name: "data", uid: "1" }, 10n ** 9n]);
+  const access = { kind: "mount", fsType: "", flags: ["noatime"] } as const;
+  assertEquals(capabilities, [
+    { mode: "SINGLE_NODE_MULTI_WRITER", access },
+    { mode: "MULTI_NODE_READER_ONLY", access },
+  ]);
+});
+
+Deno.test("what a claim cannot have is said before anything is asked for", () => {
+  const resources = { requests: { storage: "1Gi" } };
+  const ask = (given: PersistentVolumeClaim) => () => volumeRequest(given, checkClaim(given, storageClass), parts);
+  assertThrows(ask(claim({})), ClaimError, "resources.requests.storage");
+  assertThrows(ask(claim({ resources: { requests: { storage: "much" } } })), ClaimError, "no quantity");
+  assertThrows(ask(claim({ resources, accessModes: [] })), ClaimError, "accessModes");
+  assertThrows(ask(claim({ resources, selector: {} })), ClaimError, "selector");
+  assertThrows(
+    () => checkClaim(claim({ resources }), undefined),
+    ClaimError,
+    'storageClassName "fast": there is no such',
+  );
+});

@@ -1,0 +1,184 @@
+import { assert, assertEquals } from "@std/assert";
+import { Cluster, DRIVER, until } from "../../tests/fake/cluster.ts";
+import { CallError, Code } from "../sidecars/csi_client.ts";
+import { Modifier } from "./modifier.ts";
+import {
+  type PersistentVolumeClaim,
+  persistentVolumeClaims,
+  persistentVolumes,
+  volumeAttributesClasses,
+} from "../api/objects.ts";
+
+const CLAIM = { namespace: "default", name: "data" };
+
+/** A cluster with a claim that is bound to a volume without attributes, and a modifier that runs. */
+async function scene(status: Partial<NonNullable<PersistentVolumeClaim["status"]>> = {}) {
+  const cluster = await Cluster.start({ binds: false });
+  const { driver, client } = cluster;
+  cluster.addAttributesClass("gold", { readIops: "500" });
+  cluster.addAttributesClass("silver", { readIops: "100" });
+  const claim = cluster.addClaim("data", { volumeName: "v" });
+  cluster.api.put(persistentVolumes, {
+    metadata: { name: "v" },
+    spec: {
+      capacity: { storage: "1Gi" },
+      accessModes: ["ReadWriteOnce"],
+      csi: { driver: DRIVER, volumeHandle: "v1", fsType: "ext4" },
+      claimRef: { ...CLAIM, uid: claim.metadata.uid! },
+    },
+    status: { phase: "Bound" },
+  });
+  driver.volumes.set("v1", {} as never);
+  await client.patch(persistentVolumeClaims, CLAIM, {
+    merge: { status: { phase: "Bound", ...status } } as never,
+    subresource: "status",
+  });
+  const options = { ...cluster.loopOptions(), slowRetryMs: 3_600_000 };
+  await Promise.all([options.claims.synced, options.volumes.synced]);
+  const modifier = new Modifier(options);
+  return {
+    cluster,
+    driver,
+    start: () => cluster.run((signal) => modifier.run(signal)),
+    want: (volumeAttributesClassName: string | null) =>
+      client.patch(persistentVolumeClaims, CLAIM, { merge: { spec: { volumeAttributesClassName } } as never }),
+    /** Settles when the claim's status says so. */
+    says: (says: (status: NonNullable<PersistentVolumeClaim["status"]>) => boolean) =>
+      cluster.claims.waitFor("default/data", (now) => says(now?.status ?? {}), { timeoutMs: 5_000 }),
+    conditions: () =>
+      cluster.claim()?.status?.conditions?.map(({ type, reason }) => reason ? `${type} ${reason}` : type),
+    asked: () =>
+      driver.calls.flatMap(({ request }) => "mutableParameters" in request ? [request.mutableParameters] : []),
+    attributed: () => cluster.kept[0]!.spec?.volumeAttributesClassName,
+    [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
+  };
+}
+
+Deno.test("a claim that names a class gets its attributes, and claim and volume say so", async () => {
+  await using s = await scene();
+  s.start();
+  await s.want("gold");
+  await s.says(({ currentVolumeAttributesClassName: now }) => now === "gold");
+  const { status } = s.cluster.claim()!;
+  assertEquals([status?.modifyVolumeStatus, status?.conditions ?? []], [undefined, []]);
+  assertEquals(s.attributed(), "gold");
+  assertEquals(s.driver.calls.map(({ request }) => request), [{
+    volumeId: "v1",
+    mutableParameters: { readIops: "500" },
+    secrets: {},
+  }]);
+  await s.cluster.event("VolumeModifySuccessful");
+  assertEquals(s.cluster.reasons(), ["VolumeModify", "VolumeModifySuccessful"]);
+  await s.want("silver");
+  await s.says(({ currentVolumeAttributesClassName: now }) => now === "silver");
+  assertEquals([s.attributed(), s.asked()], ["silver", [{ readIops: "500" }, { readIops: "100" }]]);
+});
+
+Deno.test("a change costs three requests beside reading its class", async () => {
+  await using s = await scene();
+  s.start();
+  await s.want("gold");
+  await s.says(({ currentVolumeAttributesClassName: now }) => now === "gold");
+  await s.cluster.client.patch(persistentVolumeClaims, CLAIM, { merge: { metadata: { labels: { a: "b" } } } });
+  const [claim, volume] = [
+    "/api/v1/namespaces/default/persistentvolumeclaims/data/status",
+    "/api/v1/persistentvolumes/v",
+  ];
+  assertEquals(s.cluster.asked(), [
+    "GET /apis/storage.k8s.io/v1/volumeattributesclasses/gold",
+    ...[claim, volume, claim].map((path) => `PATCH ${path}`),
+  ]);
+});
+
+Deno.test("a class that is not there leaves the claim Pending until it is", async () => {
+  await using s = await scene();
+  s.start();
+  await s.want("platinum");
+  await s.says(({ modifyVolumeStatus: status }) => status?.status === "Pending");
+  assertEquals([s.conditions() ?? [], s.asked()], [[], []]);
+  assert((await s.cluster.event("VolumeModifyFailed")).includes("platinum"));
+  const looked = () => s.cluster.asked().filter((one) => one.endsWith("/volumeattributesclasses/platinum")).length;
+  await until(() => looked() === 2, "a second look, at what was written");
+  assertEquals(s.cluster.reasons(), ["VolumeModifyFailed"]);
+  s.cluster.addAttributesClass("platinum", { readIops: "1000" });
+  await s.says(({ currentVolumeAttributesClassName: now }) => now === "platinum");
+  assertEquals(s.cluster.claim()?.status?.modifyVolumeStatus, undefined);
+});
+
+Deno.test("what is refused is Infeasible, is not repeated, and is mended by another class", async () => {
+  await using s = await scene();
+  s.start();
+  s.driver.next("modifyVolume", { error: new CallError(Code.InvalidArgument, "no such limit") });
+  await s.want("gold");
+  await s.says(({ modifyVolumeStatus: status }) => status?.status === "Infeasible");
+  assertEquals(s.conditions(), ["ModifyingVolume", "ModifyVolumeError InvalidArgument"]);
+  assertEquals(await s.cluster.event("VolumeModifyFailed"), "no such limit");
+  await s.want("silver");
+  await s.says(({ currentVolumeAttributesClassName: now }) => now === "silver");
+  assertEquals([s.conditions(), s.asked().length], [[], 2]);
+});
+
+Deno.test("what was refused and is wanted no more is canceled, and stays told", async () => {
+  await using s = await scene();
+  s.start();
+  s.driver.next("modifyVolume", { error: new CallError(Code.InvalidArgument, "no such limit") });
+  await s.want("gold");
+  await s.says(({ modifyVolumeStatus: status }) => status?.status === "Infeasible");
+  await s.want(null);
+  await s.says(({ conditions }) => conditions?.length === 1);
+  assertEquals(s.conditions(), ["ModifyVolumeError InvalidArgument"]);
+  await s.cluster.event("VolumeModifyCanceled");
+  assertEquals(s.asked().length, 1);
+});
+
+Deno.test("a class of another driver is Infeasible, and is asked of nobody", async () => {
+  await using s = await scene();
+  s.cluster.addAttributesClass("foreign", { iops: "1" }, "other.driver");
+  s.start();
+  await s.want("foreign");
+  await s.says(({ modifyVolumeStatus: status }) => status?.status === "Infeasible");
+  assertEquals(s.asked(), []);
+});
+
+Deno.test("a failure that may pass is repeated; another class has to wait as long as the outcome is not known", async () => {
+  await using s = await scene();
+  s.start();
+  const { promise: held, resolve: goOn } = Promise.withResolvers<void>();
+  s.driver.next("modifyVolume", { error: new CallError(Code.Unavailable, "no answer") });
+  s.driver.next("modifyVolume", { until: held });
+  await s.want("gold");
+  await s.says(({ conditions }) => conditions?.some(({ reason }) => reason === "Unavailable") ?? false);
+  await until(() => s.asked().length === 2, "a second call");
+  await s.want("silver");
+  goOn();
+  await s.says(({ currentVolumeAttributesClassName: now }) => now === "silver");
+  assertEquals(s.asked().map(({ readIops }) => readIops), ["500", "500", "100"]);
+});
+
+Deno.test("a failure for good that may be mended is repeated, by whatever class is wanted then", async () => {
+  await using s = await scene();
+  s.start();
+  s.driver.next("modifyVolume", { error: new CallError(Code.Internal, "lvchange failed") });
+  await s.want("gold");
+  await s.says(({ currentVolumeAttributesClassName: now }) => now === "gold");
+  assertEquals(s.asked().length, 2);
+  assertEquals(s.conditions(), []);
+});
+
+Deno.test("what somebody else began is ended first", async () => {
+  const modifyVolumeStatus = { status: "InProgress", targetVolumeAttributesClassName: "gold" };
+  await using s = await scene({ modifyVolumeStatus });
+  await s.want("silver");
+  s.start();
+  await s.says(({ currentVolumeAttributesClassName: now }) => now === "silver");
+  assertEquals(s.asked().map(({ readIops }) => readIops), ["500", "100"]);
+});
+
+Deno.test("a cluster without the kind leaves the modifier in peace", async () => {
+  await using s = await scene();
+  s.cluster.api.undefine(volumeAttributesClasses);
+  s.start();
+  const looked = () => s.cluster.api.requests.filter(({ path }) => path.endsWith("/volumeattributesclasses")).length;
+  await until(() => looked() > 0, "a look for the kind");
+  assertEquals([looked(), s.driver.calls], [1, []]);
+});

@@ -1,0 +1,162 @@
+/**
+ * Changing a volume's attributes: what is due for a claim whose VolumeAttributesClass changed, and what the claim's status says
+ * of it (Kubernetes' KEP 3751; as csi-resizer does it).
+ *
+ * @module
+ */
+
+import type { MergePatch } from "../client/client.ts";
+import type { PersistentVolume, PersistentVolumeClaim } from "../api/objects.ts";
+
+type Condition = NonNullable<NonNullable<PersistentVolumeClaim["status"]>["conditions"]>[number];
+
+const MODIFYING = "ModifyingVolume";
+const FAILED = "ModifyVolumeError";
+
+/** A change of a claim's status. */
+export type StatusPatch = MergePatch<PersistentVolumeClaim>;
+
+/** What is due for a claim. */
+export type ModifyStep =
+  | { readonly do: "nothing" }
+  /** What was begun and failed is wanted no more. */
+  | { readonly do: "cancel" }
+  /** What was begun may have been done: it is done before anything else. */
+  | { readonly do: "continue"; readonly className: string }
+  /** The class that the claim names is another one than it has. */
+  | { readonly do: "begin"; readonly className: string };
+
+/**
+ * What is due for a claim.
+ *
+ * @param certain whether what was begun is known to have failed
+ */
+export function nextModification(claim: PersistentVolumeClaim, { certain }: { certain: boolean }): ModifyStep {
+  const { volumeAttributesClassName: wanted = "", volumeName } = claim.spec ?? {};
+  const { phase, currentVolumeAttributesClassName: current = "", modifyVolumeStatus: begun } = claim.status ?? {};
+  if (phase !== "Bound" || !volumeName) return { do: "nothing" };
+  if (begun === undefined && wanted === current) return { do: "nothing" };
+  const inProgress = begun?.status === "InProgress";
+  if (wanted === "" && !inProgress) return { do: isModifying(claim) ? "cancel" : "nothing" };
+  const target = begun?.targetVolumeAttributesClassName ?? "";
+  if (inProgress && target !== "" && (!certain || wanted === "")) return { do: "continue", className: target };
+  return wanted === "" ? { do: "nothing" } : { do: "begin", className: wanted };
+}
+
+/** The claim while the class that it names is not there; `undefined` when it says so already. */
+export function pending({ status }: PersistentVolumeClaim): StatusPatch | undefined {
+  if (status?.modifyVolumeStatus?.status === "Pending") return undefined;
+  return { status: { modifyVolumeStatus: { status: "Pending" } } };
+}
+
+/** The claim when a change begins; `undefined` when it says so already. */
+export function beginning(claim: PersistentVolumeClaim, className: string, now: string): StatusPatch | undefined {
+  const { status, targetVolumeAttributesClassName: target } = claim.status?.modifyVolumeStatus ?? {};
+  if (status === "InProgress" && target === className) return undefined;
+  const message = `The volume is being changed to ${JSON.stringify(className)}.`;
+  return {
+    status: {
+      modifyVolumeStatus: { status: "InProgress", targetVolumeAttributesClassName: className },
+      conditions: withConditions(claim, now, [{ type: MODIFYING, message }]),
+    },
+  };
+}
+
+/** How a change failed. */
+export interface Failure {
+  /** The class. */
+  readonly className: string;
+  /** The name of the gRPC code. */
+  readonly reason: string;
+  /** Why. */
+  readonly message: string;
+  /** Whether it cannot succeed until something changes. */
+  readonly infeasible: boolean;
+  /** Whether it may still be going on. */
+  readonly uncertain: boolean;
+  /** When. */
+  readonly now: string;
+}
+
+/** The claim when a change failed; `undefined` when it says so already. */
+export function failing(claim: PersistentVolumeClaim, failure: Failure): StatusPatch | undefined {
+  const { className, reason, message, infeasible, uncertain, now } = failure;
+  const status = infeasible ? "Infeasible" : "InProgress";
+  const said = conditionsOf(claim).find(({ type }) => type === FAILED);
+  if (said?.message === message && claim.status?.modifyVolumeStatus?.status === status) return undefined;
+  const quoted = JSON.stringify(className);
+  const outcome = uncertain
+    ? `Changing the volume to ${quoted} may still be going on.`
+    : `Changing the volume to ${quoted} failed. It is tried again.`;
+  return {
+    status: {
+      modifyVolumeStatus: { status, targetVolumeAttributesClassName: className },
+      conditions: withConditions(claim, now, [
+        { type: MODIFYING, message: outcome },
+        { type: FAILED, reason, message },
+      ]),
+    },
+  };
+}
+
+/** The claim whose volume has the attributes of the class. */
+export function modified(claim: PersistentVolumeClaim, className: string): StatusPatch {
+  return {
+    status: {
+      currentVolumeAttributesClassName: className,
+      modifyVolumeStatus: null,
+      conditions: conditionsOf(claim).filter(({ type }) => type !== MODIFYING && type !== FAILED),
+    },
+  };
+}
+
+/** The claim that wants no change any more; `undefined` when it says so already. What failed stays told. */
+export function cancelled(claim: PersistentVolumeClaim): StatusPatch | undefined {
+  if (!isModifying(claim)) return undefined;
+  return { status: { conditions: conditionsOf(claim).filter(({ type }) => type !== MODIFYING) } };
+}
+
+/** The PersistentVolume whose volume has the attributes of the class; `undefined` when it says so already. */
+export function attributed({ spec }: PersistentVolume, className: string): MergePatch<PersistentVolume> | undefined {
+  return spec?.volumeAttributesClassName === className ? undefined : { spec: { volumeAttributesClassName: className } };
+}
+
+/** What of a claim decides about a change. */
+export function factsOf({ spec, status }: PersistentVolumeClaim): string {
+  const { phase, currentVolumeAttributesClassName, modifyVolumeStatus } = status ?? {};
+  const { volumeName, volumeAttributesClassName } = spec ?? {};
+  return JSON.stringify([
+    volumeName,
+    volumeAttributesClassName,
+    phase,
+    currentVolumeAttributesClassName,
+    modifyVolumeStatus,
+  ]);
+}
+
+function isModifying(claim: PersistentVolumeClaim): boolean {
+  return conditionsOf(claim).some(({ type }) => type === MODIFYING);
+}
+
+function conditionsOf({ status }: PersistentVolumeClaim): Condition[] {
+  return status?.conditions ?? [];
+}
+
+/** A claim's conditions with some that are true now; since when is kept where the reason is the same. */
+function withConditions(
+  claim: PersistentVolumeClaim,
+  now: string,
+  added: readonly { type: string; reason?: string; message: string }[],
+): Condition[] {
+  const before = conditionsOf(claim);
+  const others = before.filter(({ type }) => !added.some((one) => one.type === type));
+  return [
+    ...others,
+    ...added.map((one) => {
+      const same = before.find(({ type, reason, status }) =>
+        type === one.type && (reason ?? "") === (one.reason ?? "") && status === "True"
+      );
+      return { ...one, status: "True", lastProbeTime: now, lastTransitionTime: same?.lastTransitionTime ?? now };
+    }),
+  ];
+}

@@ -1,0 +1,216 @@
+/**
+ * Resizing a claim: what is due, and what the claim's status says of it (Kubernetes' KEP 1790, recovery from failed expansions).
+ *
+ * @module
+ */
+
+import { formatQuantity } from "../../lvm/size.ts";
+import type { MergePatch } from "../client/client.ts";
+import type { PersistentVolume, PersistentVolumeClaim } from "../api/objects.ts";
+import { bytesOf } from "../api/quantity.ts";
+
+/** The size that a PersistentVolume had before it grew and until its filesystem did. */
+export const SIZE_BEFORE = "volume.alpha.kubernetes.io/pre-resize-capacity";
+
+/** Tells kubelet that it has nothing to do. */
+const NO_NODE_EXPANSION = "volume.kubernetes.io/node-expansion-not-required";
+
+/** How far a resize is; the API's names of `allocatedResourceStatuses`. */
+export type ResizeState =
+  | "ControllerResizeInProgress"
+  | "ControllerResizeInfeasible"
+  | "NodeResizePending"
+  | "NodeResizeInProgress"
+  | "NodeResizeInfeasible";
+
+/** A change of a claim's status, and of its annotations. */
+export type StatusPatch = MergePatch<PersistentVolumeClaim>;
+
+type Condition = NonNullable<NonNullable<PersistentVolumeClaim["status"]>["conditions"]>[number];
+
+const RESIZE_CONDITIONS: readonly string[] = [
+  "Resizing",
+  "FileSystemResizePending",
+  "ControllerResizeError",
+  "NodeResizeError",
+];
+
+/** The sizes of a claim, in bytes. */
+export interface ClaimSizes {
+  /** What is asked for. */
+  readonly requested: bigint;
+  /** What there is. */
+  readonly actual: bigint;
+  /** What was last begun, if anything was. */
+  readonly allocated: bigint | undefined;
+  /** How far that is. */
+  readonly state: ResizeState | undefined;
+}
+
+/** The sizes of a claim. */
+export function sizesOf({ spec, status }: PersistentVolumeClaim): ClaimSizes {
+  return {
+    requested: bytesOf(spec?.resources?.requests?.["storage"]) ?? 0n,
+    actual: bytesOf(status?.capacity?.["storage"]) ?? 0n,
+    allocated: bytesOf(status?.allocatedResources?.["storage"]),
+    state: status?.allocatedResourceStatuses?.["storage"] as ResizeState | undefined,
+  };
+}
+
+/** The size of a PersistentVolume, in bytes. */
+export function capacityOf({ spec }: PersistentVolume): bigint {
+  return bytesOf(spec?.capacity?.["storage"]) ?? 0n;
+}
+
+/** Whether a claim asks for more than it has. */
+export function wantsMore(claim: PersistentVolumeClaim): boolean {
+  const { requested, actual } = sizesOf(claim);
+  return claim.status?.phase === "Bound" && !!claim.spec?.volumeName && requested > actual;
+}
+
+/** The key of the claim that a volume is for; `undefined` for one of another driver, or for none. */
+export function claimKeyOf({ spec }: PersistentVolume, driverName: string): string | undefined {
+  if (spec?.csi?.driver !== driverName || spec.claimRef === undefined) return undefined;
+  return `${spec.claimRef.namespace}/${spec.claimRef.name}`;
+}
+
+/** Whether claim and volume belong to each other, and the volume to a driver of that name. */
+export function isVolumeOf(claim: PersistentVolumeClaim, { spec }: PersistentVolume, driverName: string): boolean {
+  const { namespace, uid } = claim.metadata;
+  return spec?.csi?.driver === driverName && spec.claimRef?.namespace === namespace && spec.claimRef?.uid === uid;
+}
+
+/**
+ * The size that a volume should be given next, in bytes; `undefined` while there is nothing for a controller to do. What was
+ * begun is finished first, unless it is known to have failed: then what is asked for now counts, which may be less.
+ */
+export function nextSize(
+  claim: PersistentVolumeClaim,
+  volume: PersistentVolume,
+  { failed }: { failed: boolean },
+): bigint | undefined {
+  const { requested, allocated = requested, state } = sizesOf(claim);
+  const capacity = capacityOf(volume);
+  const onNode = state === "NodeResizePending" || state === "NodeResizeInProgress";
+  if (state === "ControllerResizeInfeasible") return requested;
+  if (state === "ControllerResizeInProgress") return failed ? requested : allocated;
+  // The node could not; only a repeated call by the controller lets it try again.
+  if (state === "NodeResizeInfeasible") return allocated;
+  if (capacity < requested) {
+    if (!onNode) return requested;
+    return capacity < allocated ? allocated : undefined;
+  }
+  if (onNode) return undefined;
+  // Begun by a controller that knew no states: the call is repeated, and tells whether the node has to do something.
+  const pending = claim.status?.conditions?.some(({ type }) => type === "FileSystemResizePending") ?? false;
+  return pending && claim.status?.allocatedResources?.["storage"] === undefined ? undefined : allocated;
+}
+
+/** The claim when a resize begins; `undefined` when it says so already. */
+export function beginning(claim: PersistentVolumeClaim, bytes: bigint, now: string): StatusPatch | undefined {
+  const { allocated, state } = sizesOf(claim);
+  const resizing = hasCondition(claim, "Resizing");
+  if (allocated === bytes && state !== undefined && resizing) return undefined;
+  const changed = allocated !== bytes || state === undefined;
+  return {
+    ...annotated(claim, null),
+    status: {
+      allocatedResources: { storage: formatQuantity(bytes) },
+      ...(changed ? { allocatedResourceStatuses: { storage: "ControllerResizeInProgress" } } : {}),
+      conditions: withCondition(claim, { type: "Resizing", now, keep: changed ? [] : RESIZE_CONDITIONS }),
+    },
+  };
+}
+
+/** The claim when the volume has grown and the node is to follow. */
+export function waitingForNode(claim: PersistentVolumeClaim, now: string): StatusPatch {
+  const message = "The filesystem grows when a pod uses the volume.";
+  return {
+    ...annotated(claim, null),
+    status: {
+      allocatedResourceStatuses: { storage: "NodeResizePending" },
+      conditions: withCondition(claim, { type: "FileSystemResizePending", now, message, keep: ["Resizing"] }),
+    },
+  };
+}
+
+/** The claim when it has the size, and no node has to follow. */
+export function finished(claim: PersistentVolumeClaim, bytes: bigint): StatusPatch {
+  return {
+    ...annotated(claim, "true"),
+    status: {
+      capacity: { storage: formatQuantity(bytes) },
+      allocatedResourceStatuses: { storage: null },
+      conditions: conditionsOf(claim).filter(({ type }) => !RESIZE_CONDITIONS.includes(type)),
+    },
+  };
+}
+
+/** How a resize failed. */
+export interface Failure {
+  /** Why. */
+  readonly message: string;
+  /** Whether it cannot succeed until something changes. */
+  readonly infeasible: boolean;
+  /** When. */
+  readonly now: string;
+}
+
+/** The claim when a resize failed; `undefined` when it says so already. */
+export function failing(claim: PersistentVolumeClaim, { message, infeasible, now }: Failure): StatusPatch | undefined {
+  const said = conditionsOf(claim).find(({ type }) => type === "ControllerResizeError")?.message === message;
+  const marked = !infeasible || sizesOf(claim).state === "ControllerResizeInfeasible";
+  if (said && marked) return undefined;
+  return {
+    status: {
+      ...(infeasible ? { allocatedResourceStatuses: { storage: "ControllerResizeInfeasible" } } : {}),
+      conditions: withCondition(claim, { type: "ControllerResizeError", now, message, keep: RESIZE_CONDITIONS }),
+    },
+  };
+}
+
+/** The PersistentVolume when its volume has grown; `undefined` when it says so already. */
+export function grown(
+  volume: PersistentVolume,
+  bytes: bigint,
+  { before }: { before: string | undefined },
+): MergePatch<PersistentVolume> | undefined {
+  const remember = before !== undefined && volume.metadata.annotations?.[SIZE_BEFORE] === undefined;
+  if (capacityOf(volume) === bytes && !remember) return undefined;
+  return {
+    spec: { capacity: { storage: formatQuantity(bytes) } },
+    ...(remember ? { metadata: { annotations: { [SIZE_BEFORE]: before } } } : {}),
+  };
+}
+
+/** Whether a PersistentVolume remembers a size that its claim has outgrown. */
+export function isFollowed(claim: PersistentVolumeClaim, volume: PersistentVolume): boolean {
+  if (volume.metadata.annotations?.[SIZE_BEFORE] === undefined) return false;
+  return sizesOf(claim).actual >= capacityOf(volume);
+}
+
+/** Whether a claim has a condition. */
+function hasCondition(claim: PersistentVolumeClaim, type: string): boolean {
+  return conditionsOf(claim).some((condition) => condition.type === type && condition.status === "True");
+}
+
+function conditionsOf({ status }: PersistentVolumeClaim): Condition[] {
+  return status?.conditions ?? [];
+}
+
+/** A claim's conditions with one that is true now; of the others about resizing, only those to be kept. */
+function withCondition(
+  claim: PersistentVolumeClaim,
+  { type, now, message, keep }: { type: string; now: string; message?: string; keep: readonly string[] },
+): Condition[] {
+  const others = conditionsOf(claim).filter((condition) =>
+    condition.type !== type && (!RESIZE_CONDITIONS.includes(condition.type) || keep.includes(condition.type))
+  );
+  const one = { type, status: "True", lastTransitionTime: now, ...(message === undefined ? {} : { message }) };
+  return [...others, one];
+}
+
+function annotated({ metadata }: PersistentVolumeClaim, value: "true" | null): StatusPatch {
+  if ((metadata.annotations?.[NO_NODE_EXPANSION] ?? null) === value) return {};
+  return { metadata: { annotations: { [NO_NODE_EXPANSION]: value } } };
+}

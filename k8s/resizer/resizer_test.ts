@@ -1,0 +1,269 @@
+import { assert, assertEquals } from "@std/assert";
+import { Cluster, DRIVER, until } from "../../tests/fake/cluster.ts";
+import { CallError, Code } from "../sidecars/csi_client.ts";
+import { type PersistentVolumeClaim, persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
+import { SIZE_BEFORE } from "./resize_plan.ts";
+import { Resizer } from "./resizer.ts";
+
+const GiB = 1n << 30n;
+const CLAIM = { namespace: "default", name: "data" };
+
+/** A cluster with a claim that is bound to a volume of 1 GiB, and a resizer that runs. */
+async function scene({ driver: name = DRIVER, uid = undefined as string | undefined } = {}) {
+  const cluster = await Cluster.start({ binds: false });
+  const { driver, client } = cluster;
+  const claim = cluster.addClaim("data", { volumeName: "v" });
+  const capacity = { storage: "1Gi" };
+  cluster.api.put(persistentVolumes, {
+    metadata: { name: "v" },
+    spec: {
+      capacity,
+      accessModes: ["ReadWriteOnce"],
+      mountOptions: ["noatime"],
+      csi: { driver: name, volumeHandle: "v1", fsType: "ext4" },
+      claimRef: { ...CLAIM, uid: uid ?? claim.metadata.uid! },
+    },
+    status: { phase: "Bound" },
+  });
+  driver.volumes.set("v1", { bytes: GiB } as never);
+  const setStatus = (status: Partial<PersistentVolumeClaim["status"]>) =>
+    client.patch(persistentVolumeClaims, CLAIM, { merge: { status } as never, subresource: "status" });
+  await setStatus({ phase: "Bound", capacity });
+  const turns: string[] = [];
+  const options = {
+    ...cluster.loopOptions(),
+    slowRetryMs: 3_600_000,
+    onTurn: ({ key }: { key: string }) => void turns.push(key),
+  };
+  await Promise.all([options.claims.synced, options.volumes.synced]);
+  const resizer = new Resizer(options);
+  cluster.run((signal) => resizer.run(signal));
+  return {
+    cluster,
+    driver,
+    resizer,
+    options,
+    turns,
+    setStatus,
+    ask: (storage: string) =>
+      client.patch(persistentVolumeClaims, CLAIM, { merge: { spec: { resources: { requests: { storage } } } } }),
+    /** Settles when the claim says that the resize is in that state. */
+    state: (state: string | undefined) =>
+      cluster.claims.waitFor("default/data", (now) => now?.status?.allocatedResourceStatuses?.["storage"] === state, {
+        timeoutMs: 5_000,
+      }),
+    /** What kubelet writes when the filesystem has grown. */
+    nodeFinishes: (storage: string) =>
+      setStatus({ capacity: { storage }, conditions: [], allocatedResourceStatuses: { storage: null } as never }),
+    conditions: () => cluster.claim()?.status?.conditions?.map(({ type }) => type),
+    sizes: () => driver.calls.flatMap(({ request }) => "requiredBytes" in request ? [request.requiredBytes / GiB] : []),
+    [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
+  };
+}
+
+Deno.test("a claim that asks for more gets a larger volume, and waits for the node", async () => {
+  await using s = await scene();
+  await s.ask("3Gi");
+  await s.state("NodeResizePending");
+  assertEquals(s.conditions(), ["Resizing", "FileSystemResizePending"]);
+  const [volume] = s.cluster.kept;
+  assertEquals(volume!.spec!.capacity, { storage: "3Gi" });
+  assertEquals(volume!.metadata.annotations?.[SIZE_BEFORE], "1Gi");
+  assertEquals(s.cluster.claim()?.status?.capacity, { storage: "1Gi" });
+  assertEquals(s.driver.calls.map(({ request }) => request), [{
+    volumeId: "v1",
+    requiredBytes: 3n * GiB,
+    capability: { mode: "SINGLE_NODE_MULTI_WRITER", access: { kind: "mount", fsType: "ext4", flags: ["noatime"] } },
+    secrets: {},
+  }]);
+  await s.cluster.event("FileSystemResizeRequired");
+  assertEquals(s.cluster.reasons(), ["Resizing", "FileSystemResizeRequired"]);
+  await s.nodeFinishes("3Gi");
+  await until(() => s.cluster.kept[0]!.metadata.annotations?.[SIZE_BEFORE] === undefined, "the end");
+});
+
+Deno.test("an expansion costs four requests, and nothing is asked while the node is due", async () => {
+  await using s = await scene();
+  await s.ask("3Gi");
+  await s.state("NodeResizePending");
+  await s.cluster.client.patch(persistentVolumeClaims, CLAIM, { merge: { metadata: { labels: { a: "b" } } } });
+  await s.nodeFinishes("3Gi");
+  await until(() => s.cluster.kept[0]!.metadata.annotations?.[SIZE_BEFORE] === undefined, "the end");
+  const [status, volume] = ["namespaces/default/persistentvolumeclaims/data/status", "persistentvolumes/v"];
+  assertEquals(s.cluster.asked(), [status, volume, status, volume].map((path) => `PATCH /api/v1/${path}`));
+  assertEquals(s.driver.calls.length, 1);
+});
+
+Deno.test("a volume without a filesystem is done when it has grown", async () => {
+  await using s = await scene();
+  s.driver.nodeExpansionRequired = false;
+  await s.ask("3Gi");
+  await s.cluster.event("VolumeResizeSuccessful");
+  const { status, metadata } = s.cluster.claim()!;
+  assertEquals([status?.capacity, status?.conditions], [{ storage: "3Gi" }, []]);
+  assertEquals(status?.allocatedResourceStatuses?.["storage"], undefined);
+  assertEquals(metadata.annotations?.["volume.kubernetes.io/node-expansion-not-required"], "true");
+  s.driver.nodeExpansionRequired = true;
+  await s.ask("4Gi");
+  await s.state("NodeResizePending");
+  assertEquals(
+    s.cluster.claim()!.metadata.annotations?.["volume.kubernetes.io/node-expansion-not-required"],
+    undefined,
+  );
+});
+
+Deno.test("an infeasible request says so, is not repeated, and is mended by asking for less", async () => {
+  await using s = await scene();
+  s.driver.largest = 5n * GiB;
+  await s.ask("9Gi");
+  await s.state("ControllerResizeInfeasible");
+  assertEquals(await s.cluster.event("VolumeResizeFailed"), "no space to grow");
+  assertEquals(s.conditions(), ["Resizing", "ControllerResizeError"]);
+  assertEquals(s.cluster.claim()?.status?.allocatedResources, { storage: "9Gi" });
+  await s.ask("4Gi");
+  await s.state("NodeResizePending");
+  assertEquals(s.sizes(), [9n, 4n]);
+  assertEquals(s.conditions(), ["Resizing", "FileSystemResizePending"]);
+  assertEquals(s.cluster.claim()?.status?.allocatedResources, { storage: "4Gi" });
+});
+
+Deno.test("an infeasible request is tried again when there is said to be more space", async () => {
+  await using s = await scene();
+  s.driver.largest = 5n * GiB;
+  await s.ask("9Gi");
+  await s.state("ControllerResizeInfeasible");
+  s.driver.largest = 10n * GiB;
+  await until(() => {
+    s.resizer.poke();
+    return s.sizes().length > 1;
+  }, "another try");
+  await s.state("NodeResizePending");
+  assertEquals(s.cluster.kept[0]!.spec!.capacity, { storage: "9Gi" });
+});
+
+Deno.test("a failure that may pass is said, and tried again until it does", async () => {
+  await using s = await scene();
+  for (let n = 0; n < 3; n++) s.driver.next("expandVolume", { error: new CallError(Code.Internal, "lvextend failed") });
+  await s.ask("3Gi");
+  await s.state("NodeResizePending");
+  assertEquals(await s.cluster.event("VolumeResizeFailed"), "lvextend failed");
+  assertEquals(s.sizes(), [3n, 3n, 3n, 3n]);
+});
+
+Deno.test("a failure that does not pass is mended by asking for less", async () => {
+  await using s = await scene();
+  const expand = s.driver.expandVolume.bind(s.driver);
+  s.driver.expandVolume = async (request, options) => {
+    if (request.requiredBytes > 5n * GiB) throw new CallError(Code.Internal, "lvextend failed");
+    return await expand(request, options);
+  };
+  await s.ask("9Gi");
+  await s.cluster.event("VolumeResizeFailed");
+  await s.ask("4Gi");
+  await s.state("NodeResizePending");
+  assertEquals(s.cluster.kept[0]!.spec!.capacity, { storage: "4Gi" });
+});
+
+Deno.test("in doubt the size that was begun is finished first, whatever is asked for meanwhile", async () => {
+  await using s = await scene();
+  const gate = Promise.withResolvers<void>();
+  s.driver.next("expandVolume", { error: new CallError(Code.DeadlineExceeded, "?"), until: gate.promise });
+  const called = s.driver.called("expandVolume");
+  await s.ask("5Gi");
+  await called;
+  await s.ask("3Gi");
+  gate.resolve();
+  await s.state("NodeResizePending");
+  assertEquals(s.sizes(), [5n, 5n]);
+  assertEquals(s.cluster.kept[0]!.spec!.capacity, { storage: "5Gi" });
+});
+
+Deno.test("more that is asked for while the node is due waits for the node", async () => {
+  await using s = await scene();
+  await s.ask("3Gi");
+  await s.state("NodeResizePending");
+  await s.ask("5Gi");
+  await s.options.claims.waitFor("default/data", (now) => now?.spec?.resources?.requests?.["storage"] === "5Gi");
+  await s.nodeFinishes("3Gi");
+  await until(() => s.sizes().length === 2, "the second resize");
+  assertEquals(s.sizes(), [3n, 5n]);
+});
+
+Deno.test("a node that could not has the call repeated, so that it may try again", async () => {
+  await using s = await scene();
+  await s.ask("3Gi");
+  await s.state("NodeResizePending");
+  await s.setStatus({ allocatedResourceStatuses: { storage: "NodeResizeInfeasible" } });
+  await until(() => s.sizes().length === 2, "the repetition");
+  await s.state("NodeResizePending");
+  assertEquals(s.sizes(), [3n, 3n]);
+});
+
+Deno.test("a restart after the volume grew goes on to the node, by a call that changes nothing", async () => {
+  await using s = await scene();
+  await s.cluster.client.patch(persistentVolumes, { name: "v" }, { merge: { spec: { capacity: { storage: "3Gi" } } } });
+  await s.options.volumes.waitFor("v", (volume) => volume?.spec?.capacity?.["storage"] === "3Gi");
+  s.driver.volumes.get("v1")!.bytes = 3n * GiB;
+  await s.ask("3Gi");
+  await s.state("NodeResizePending");
+  assertEquals([s.driver.volumes.get("v1")!.bytes, s.sizes()], [3n * GiB, [3n]]);
+});
+
+Deno.test("a status that others change at the same time is written all the same", async () => {
+  await using s = await scene();
+  const gate = Promise.withResolvers<void>();
+  s.driver.next("expandVolume", { until: gate.promise });
+  const called = s.driver.called("expandVolume");
+  await s.ask("3Gi");
+  await called;
+  await s.setStatus({ conditions: [{ type: "Other", status: "True" }] });
+  gate.resolve();
+  await s.state("NodeResizePending");
+  assert(s.conditions()!.includes("Other"));
+  assertEquals(s.sizes(), [3n]);
+});
+
+Deno.test("an API server that is away for a while delays a resize, and loses nothing", async () => {
+  await using s = await scene();
+  const gate = Promise.withResolvers<void>();
+  s.driver.next("expandVolume", { until: gate.promise });
+  const called = s.driver.called("expandVolume");
+  await s.ask("3Gi");
+  await called;
+  s.cluster.api.faults.refuse = { status: 500, times: 4 };
+  gate.resolve();
+  await s.state("NodeResizePending");
+  assertEquals(s.cluster.kept[0]!.spec!.capacity, { storage: "3Gi" });
+});
+
+for (
+  const [whose, options] of [
+    ["another driver", { driver: "other.example" }],
+    ["another claim", { uid: crypto.randomUUID() }],
+  ] as const
+) {
+  Deno.test(`a volume of ${whose} is left alone`, async () => {
+    await using s = await scene(options);
+    await s.ask("3Gi");
+    await until(() => s.turns.length > 0, "a look at it");
+    assertEquals([s.driver.calls, s.cluster.asked()], [[], []]);
+  });
+}
+
+Deno.test("two resizers at once give a volume its size, and the claim its state", async () => {
+  await using s = await scene();
+  const other = new Resizer(s.cluster.loopOptions("other"));
+  s.cluster.run((signal) => other.run(signal));
+  for (const size of ["2Gi", "3Gi", "4Gi"]) {
+    await s.ask(size);
+    await s.cluster.claims.waitFor(
+      "default/data",
+      ({ status } = { metadata: { name: "" } }) =>
+        status?.allocatedResourceStatuses?.["storage"] === "NodeResizePending" &&
+        status.allocatedResources?.["storage"] === size,
+      { timeoutMs: 5_000 },
+    );
+    await s.nodeFinishes(size);
+  }
+  assertEquals(s.cluster.kept[0]!.spec!.capacity, { storage: "4Gi" });
+});

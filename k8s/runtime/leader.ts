@@ -1,0 +1,223 @@
+/**
+ * Who of several processes works: the holder of a Lease, which is taken and renewed by compare-and-swap on its revision. How
+ * long a holder has been silent is measured by this process's own clock, from when it saw the record change, so that clocks
+ * need not agree. A Lease fences nothing: work done twice must be harmless.
+ *
+ * @module
+ */
+
+import { getLogger } from "@logtape/logtape";
+import { type ApiClient, isAlreadyExists, isConflict, isNotFound } from "../client/client.ts";
+import { type Clock, sleep, systemClock } from "./clock.ts";
+import { type Lease, leases } from "../api/objects.ts";
+
+/** How a {@linkcode LeaderElection} behaves. The lease's and the renewal's are the official sidecars', too. */
+export interface LeaderOptions {
+  /** The Lease. */
+  lease: { readonly name: string; readonly namespace: string };
+  /** Who this process is: a name that no other has. */
+  identity: string;
+  /** Milliseconds of silence after which a holder is taken for dead; 15,000. */
+  leaseMs?: number | undefined;
+  /** Milliseconds without a renewal after which this process gives up leading; 10,000, and less than `leaseMs`. */
+  renewWithinMs?: number | undefined;
+  /** Milliseconds between tries to take the Lease or to renew it; 2,000. */
+  retryMs?: number | undefined;
+  /** Told when this process begins to lead, and when it no longer does. */
+  onChange?: ((leading: boolean) => void) | undefined;
+  /** Time. */
+  clock?: Clock | undefined;
+}
+
+/** An election for one Lease. */
+export class LeaderElection {
+  readonly #client: ApiClient;
+  readonly #options: LeaderOptions;
+  readonly #clock: Clock;
+  readonly #leaseMs: number;
+  readonly #renewWithinMs: number;
+  readonly #retryMs: number;
+  readonly #log = getLogger(["denolith", "leader"]);
+  /** The Lease as last seen, and when it was seen to have changed. */
+  #seen: { lease: Lease; at: number } | undefined;
+  #leading = false;
+
+  /** Does nothing before {@linkcode LeaderElection.run}. */
+  constructor(client: ApiClient, options: LeaderOptions) {
+    this.#client = client;
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#leaseMs = options.leaseMs ?? 15_000;
+    this.#renewWithinMs = options.renewWithinMs ?? 10_000;
+    this.#retryMs = options.retryMs ?? 2_000;
+  }
+
+  /** Whether this process leads. */
+  get leading(): boolean {
+    return this.#leading;
+  }
+
+  /**
+   * Stands for election until the signal is aborted; never fails. Each time it is won, `onLead` is called, and its signal is
+   * aborted when the Lease is lost or this process is to stop. When `onLead` is done by itself, the Lease is given up as well.
+   * After a clean end the Lease is free, so that another takes it at its next try; not before `onLead` is done.
+   */
+  async run(signal: AbortSignal, onLead: (signal: AbortSignal) => Promise<void>): Promise<void> {
+    while (!signal.aborted) {
+      if (await this.#try(signal)) await this.#lead(signal, onLead);
+      // A little more or less, so that candidates do not ask in step.
+      if (!signal.aborted) await sleep(this.#clock, this.#retryMs * (0.9 + this.#clock.random() / 5), signal);
+    }
+  }
+
+  async #lead(signal: AbortSignal, onLead: (signal: AbortSignal) => Promise<void>): Promise<void> {
+    const ending = new AbortController();
+    const stop = () => ending.abort(signal.reason);
+    signal.addEventListener("abort", stop);
+    if (signal.aborted) stop();
+    this.#change(true);
+    const work = Promise.resolve().then(() => onLead(ending.signal)).catch((error: unknown) => {
+      if (!ending.signal.aborted) this.#log.error("the leader's work failed", { ...this.#name(), error });
+    });
+    const done = new AbortController();
+    // Renewed until the work is done, also while it ends: until then no other may begin.
+    const renewing = this.#renew(done.signal).then((lost) => {
+      if (!lost) return;
+      this.#change(false);
+      ending.abort(new Error(`${this.#options.lease.name}: the lease was lost`));
+    });
+    await work;
+    done.abort();
+    await renewing;
+    signal.removeEventListener("abort", stop);
+    if (this.#leading) await this.#release();
+    this.#change(false);
+  }
+
+  /** Renews the Lease until the signal is aborted; answers whether it was lost before. */
+  async #renew(signal: AbortSignal): Promise<boolean> {
+    let renewedAt = this.#clock.now();
+    while (true) {
+      await sleep(this.#clock, this.#retryMs, signal);
+      if (signal.aborted) return false;
+      const left = this.#renewWithinMs - (this.#clock.now() - renewedAt);
+      if (left <= 0) return true;
+      const deadline = new AbortController();
+      const abort = () => deadline.abort(new Error("renewing the lease: no longer of use"));
+      const cancel = this.#clock.after(left, abort);
+      signal.addEventListener("abort", abort);
+      const began = this.#clock.now();
+      if (await this.#try(deadline.signal)) renewedAt = began;
+      cancel();
+      signal.removeEventListener("abort", abort);
+      if (!signal.aborted && this.#holder() !== this.#options.identity) return true;
+    }
+  }
+
+  /** Takes or renews the Lease, if it is free or ours; answers whether it is ours now. */
+  async #try(signal: AbortSignal): Promise<boolean> {
+    try {
+      return await this.#swap(signal);
+    } catch (error) {
+      if (isConflict(error) || isAlreadyExists(error)) return false;
+      if (!signal.aborted) this.#log.warn("asking for the lease failed", { ...this.#name(), error });
+      return false;
+    }
+  }
+
+  async #swap(signal: AbortSignal): Promise<boolean> {
+    const request = { signal, timeoutMs: this.#renewWithinMs / 2 };
+    const { lease: at, identity } = this.#options;
+    const now = `${this.#clock.date().toISOString().slice(0, -1)}000Z`;
+    const term = { holderIdentity: identity, leaseDurationSeconds: Math.ceil(this.#leaseMs / 1000), renewTime: now };
+    try {
+      this.#see(await this.#client.get(leases, at, request));
+    } catch (error) {
+      if (!isNotFound(error)) throw error;
+      const spec = { ...term, acquireTime: now, leaseTransitions: 0 };
+      this.#see(await this.#client.create(leases, { metadata: { ...at }, spec }, request));
+      return true;
+    }
+    const { lease, at: seenAt } = this.#seen!;
+    const holder = this.#holder();
+    const silent = this.#clock.now() - seenAt;
+    // The holder knows best how long its word is good.
+    const { leaseDurationSeconds } = lease.spec ?? {};
+    const good = leaseDurationSeconds ? leaseDurationSeconds * 1000 : this.#leaseMs;
+    if (holder !== "" && holder !== identity && silent < good) return false;
+    // A record of ours from before is nobody's if we do not lead: it is taken as another's would be, at once.
+    const taken = holder !== identity || !this.#leading;
+    const spec = {
+      ...lease.spec,
+      ...term,
+      ...(taken ? { acquireTime: now, leaseTransitions: (lease.spec?.leaseTransitions ?? 0) + 1 } : {}),
+    };
+    this.#see(await this.#client.replace(leases, { ...lease, spec }, request));
+    return true;
+  }
+
+  async #release(): Promise<void> {
+    const { identity, lease: at } = this.#options;
+    try {
+      const lease = await this.#client.get(leases, at, { timeoutMs: this.#retryMs });
+      if (lease.spec?.holderIdentity !== identity) return;
+      // As client-go leaves it: nobody's, and over in a second.
+      const spec = { ...lease.spec, holderIdentity: "", leaseDurationSeconds: 1 };
+      await this.#client.replace(leases, { ...lease, spec }, { timeoutMs: this.#retryMs });
+    } catch (error) {
+      this.#log.warn("giving the lease back failed; it will run out", { ...this.#name(), error });
+    }
+  }
+
+  #see(lease: Lease): void {
+    if (this.#seen?.lease.metadata.resourceVersion !== lease.metadata.resourceVersion) {
+      this.#seen = { lease, at: this.#clock.now() };
+    }
+  }
+
+  #holder(): string {
+    return this.#seen?.lease.spec?.holderIdentity ?? "";
+  }
+
+  #name(): { lease: string } {
+    return { lease: this.#options.lease.name };
+  }
+
+  #change(leading: boolean): void {
+    if (this.#leading === leading) return;
+    this.#leading = leading;
+    this.#log.info(leading ? "leading" : "no longer leading", { ...this.#name(), identity: this.#options.identity });
+    this.#options.onChange?.(leading);
+  }
+}
+
+/** The sidecars whose place a loop can take. */
+export type Sidecar = "csi-provisioner" | "csi-resizer" | "csi-snapshotter" | "snapshot-controller";
+
+/**
+ * The name of the Lease that an official sidecar holds for a driver, so that it and the loop in its place never work at the
+ * same time (csi-provisioner 6.3.0, csi-resizer 2.3.0, csi-snapshotter and snapshot-controller 8.7.0, each with the
+ * `sanitizeName` of csi-lib-utils).
+ */
+export function officialLeaseName(sidecar: Sidecar, driverName: string): string {
+  switch (sidecar) {
+    case "csi-provisioner":
+      return sanitize(driverName);
+    case "csi-resizer":
+      return sanitize(`external-resizer-${driverName}`);
+    case "csi-snapshotter":
+      return sanitize(`external-snapshotter-leader-${driverName}`);
+    case "snapshot-controller":
+      return "snapshot-controller-leader";
+  }
+}
+
+/** The name of the Lease of a loop that takes no sidecar's place. */
+export function ownLeaseName(loop: string, driverName: string): string {
+  return sanitize(`${loop}-${driverName}`);
+}
+
+function sanitize(name: string): string {
+  const clean = name.replace(/[^a-zA-Z0-9-]/g, "-");
+  return clean.endsWith("-") ? `${clean}X` : clean;
+}

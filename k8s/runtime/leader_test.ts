@@ -1,0 +1,140 @@
+import { assertEquals } from "@std/assert";
+import { patientClient } from "../../tests/fake/patient.ts";
+import { FakeApiServer } from "../../tests/fake/api_server.ts";
+import { FakeClock } from "../../tests/fake/clock.ts";
+import { HttpClient } from "../client/http_client.ts";
+import { LeaderElection, officialLeaseName, ownLeaseName } from "./leader.ts";
+import { leases } from "../api/objects.ts";
+
+const LEASE = { name: "lvm-denolith-dev", namespace: "storage" };
+
+/** An API server, and candidates that come and go on one clock. */
+function scene() {
+  const fake = FakeApiServer.start();
+  const http = new HttpClient({ url: fake.url }, { userAgent: "denolith/test (leader)" });
+  const { client, pass } = patientClient(http);
+  const clock = new FakeClock();
+  const log: string[] = [];
+  const running: { stop: AbortController; done: Promise<void> }[] = [];
+  /** A candidate; its work ends with its signal, or never. */
+  const candidate = (identity: string, deaf = false) => {
+    const cut = { off: false };
+    const network = new Proxy(client, {
+      get: (target, verb) => (...args: unknown[]) =>
+        cut.off ? Promise.reject(new Error("cut off")) : Reflect.get(target, verb).apply(target, args),
+    });
+    const election = new LeaderElection(network, { lease: LEASE, identity, clock });
+    const stop = new AbortController();
+    const finish = Promise.withResolvers<void>();
+    const done = election.run(stop.signal, async (signal) => {
+      log.push(`${identity} leads`);
+      signal.addEventListener("abort", () => log.push(`${identity} ends`));
+      const ended = new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
+      await (deaf ? finish.promise : ended);
+      log.push(`${identity} is done`);
+    });
+    running.push({ stop, done });
+    return { election, stop, finish, cut };
+  };
+  return {
+    fake,
+    clock,
+    log,
+    candidate,
+    pass: (ms: number) => pass(clock, ms),
+    lease: () => fake.objects(leases)[0]?.spec,
+    [Symbol.asyncDispose]: async () => {
+      for (const { stop } of running) stop.abort();
+      await Promise.all(running.map(({ done }) => done));
+      http[Symbol.dispose]();
+      await fake[Symbol.asyncDispose]();
+    },
+  };
+}
+
+Deno.test("LeaderElection: the first takes the lease and renews it, and the second waits", async () => {
+  await using s = scene();
+  s.candidate("a");
+  await s.pass(100);
+  s.candidate("b");
+  const { renewTime } = s.lease()!;
+  await s.pass(30_000);
+  assertEquals(s.log, ["a leads"]);
+  const { holderIdentity, leaseDurationSeconds, leaseTransitions, renewTime: later } = s.lease()!;
+  assertEquals([holderIdentity, leaseDurationSeconds, leaseTransitions], ["a", 15, 0]);
+  assertEquals([renewTime, later], ["2026-01-01T00:00:00.000000Z", "2026-01-01T00:00:30.000000Z"]);
+});
+
+Deno.test("LeaderElection: a clean stop hands over within 3 s, but not before the work is done", async () => {
+  await using s = scene();
+  const a = s.candidate("a", true);
+  await s.pass(100);
+  s.candidate("b");
+  await s.pass(500);
+  a.stop.abort();
+  await s.pass(20_000);
+  assertEquals(s.log, ["a leads", "a ends"]);
+  a.finish.resolve();
+  await s.pass(3_000);
+  assertEquals(s.log, ["a leads", "a ends", "a is done", "b leads"]);
+  assertEquals(s.lease()?.leaseTransitions, 1);
+});
+
+Deno.test("LeaderElection: who cannot renew ends before another may begin, and comes back later", async () => {
+  await using s = scene();
+  const a = s.candidate("a");
+  await s.pass(100);
+  const b = s.candidate("b");
+  await s.pass(2_000);
+  a.cut.off = true;
+  await s.pass(13_000);
+  assertEquals([s.log, a.election.leading], [["a leads", "a ends", "a is done"], false]);
+  await s.pass(7_000);
+  assertEquals(s.log.slice(3), ["b leads"]);
+  a.cut.off = false;
+  b.stop.abort();
+  await s.pass(3_000);
+  assertEquals(s.log.slice(4), ["b ends", "b is done", "a leads"]);
+});
+
+Deno.test("LeaderElection: a lease that someone else took is lost at the next renewal", async () => {
+  await using s = scene();
+  const a = s.candidate("a");
+  await s.pass(100);
+  using other = new HttpClient({ url: s.fake.url }, { userAgent: "someone else" });
+  await other.patch(leases, LEASE, { merge: { spec: { holderIdentity: "someone else" } } });
+  await s.pass(2_000);
+  assertEquals([s.log, a.election.leading], [["a leads", "a ends", "a is done"], false]);
+  assertEquals(s.lease()?.holderIdentity, "someone else");
+});
+
+Deno.test("LeaderElection: the time of day of a dead holder means nothing, only for how long it is silent", async () => {
+  await using s = scene();
+  const spec = { holderIdentity: "dead", leaseDurationSeconds: 15, renewTime: "1999-01-01T00:00:00.000000Z" };
+  s.fake.put(leases, { metadata: LEASE, spec });
+  s.candidate("a");
+  await s.pass(14_900);
+  assertEquals(s.log, []);
+  await s.pass(2_300);
+  assertEquals(s.log, ["a leads"]);
+});
+
+Deno.test("LeaderElection: a conflict while renewing is no loss", async () => {
+  await using s = scene();
+  s.candidate("a");
+  await s.pass(100);
+  s.fake.faults.conflicts = 2;
+  await s.pass(20_000);
+  assertEquals([s.log, s.fake.faults.conflicts], [["a leads"], 0]);
+});
+
+Deno.test("officialLeaseName() names the leases as the official sidecars do", () => {
+  const driver = "lvm.denolith.dev";
+  assertEquals(officialLeaseName("csi-provisioner", driver), "lvm-denolith-dev");
+  assertEquals(officialLeaseName("csi-resizer", driver), "external-resizer-lvm-denolith-dev");
+  assertEquals(officialLeaseName("csi-snapshotter", driver), "external-snapshotter-leader-lvm-denolith-dev");
+  assertEquals(officialLeaseName("snapshot-controller", driver), "snapshot-controller-leader");
+  assertEquals(officialLeaseName("csi-provisioner", "example.com/lvm_1"), "example-com-lvm-1");
+  assertEquals(officialLeaseName("csi-resizer", "odd."), "external-resizer-odd-X");
+  assertEquals(ownLeaseName("capacity", driver), "capacity-lvm-denolith-dev");
+});

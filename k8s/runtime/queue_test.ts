@@ -1,0 +1,126 @@
+import { assertEquals } from "@std/assert";
+import { FakeClock, settled } from "../../tests/fake/clock.ts";
+import { type QueueOptions, WorkQueue } from "./queue.ts";
+
+/** A queue whose work waits until the test ends it, and what was begun so far. */
+function workshop(options: QueueOptions = {}) {
+  const clock = new FakeClock();
+  const begun: string[] = [];
+  const open = new Map<string, PromiseWithResolvers<void>>();
+  const queue = new WorkQueue((key) => {
+    begun.push(key);
+    const work = Promise.withResolvers<void>();
+    open.set(key, work);
+    return work.promise;
+  }, { backoff: { startMs: 1000, capMs: 8000 }, ...options, clock });
+  const end = async (key: string, error?: Error) => {
+    const work = open.get(key)!;
+    if (error === undefined) work.resolve();
+    else work.reject(error);
+    await settled();
+  };
+  return { clock, begun, queue, end };
+}
+
+Deno.test("WorkQueue: a key that was added twice is worked on once", async () => {
+  const { begun, queue, end } = workshop();
+  for (const key of ["a", "b", "a"]) queue.add(key);
+  queue.start();
+  assertEquals(begun, ["a", "b"]);
+  await end("a");
+  await end("b");
+  assertEquals(begun, ["a", "b"]);
+});
+
+Deno.test("WorkQueue: a key has one worker; added meanwhile, it has another turn after that one", async () => {
+  const { begun, queue, end } = workshop();
+  queue.start();
+  queue.add("a");
+  queue.add("a");
+  queue.add("a");
+  assertEquals(begun, ["a"]);
+  await end("a");
+  assertEquals(begun, ["a", "a"]);
+  await end("a");
+  assertEquals(begun, ["a", "a"]);
+});
+
+Deno.test("WorkQueue: no more keys than told are worked on at once", async () => {
+  const { begun, queue, end } = workshop({ parallel: 2 });
+  queue.start();
+  for (const key of ["a", "b", "c", "d"]) queue.add(key);
+  assertEquals([begun, queue.depth], [["a", "b"], 2]);
+  await end("b");
+  assertEquals([begun, queue.depth], [["a", "b", "c"], 1]);
+  for (const key of ["a", "c", "d"]) await end(key);
+  assertEquals([begun.length, queue.depth], [4, 0]);
+});
+
+Deno.test("WorkQueue: a key that fails comes back later each time, up to the cap, and soon again after a success", async () => {
+  const { clock, begun, queue, end } = workshop();
+  queue.start();
+  queue.add("a");
+  // With a chance of one half, three quarters of the whole wait.
+  for (const wait of [750, 1500, 3000, 6000, 6000]) {
+    await end("a", new Error("no"));
+    const before = begun.length;
+    await clock.advance(wait - 1);
+    assertEquals(begun.length, before);
+    await clock.advance(1);
+    assertEquals(begun.length, before + 1);
+  }
+  await end("a");
+  queue.add("a");
+  assertEquals(begun.length, 7);
+  await end("a", new Error("no"));
+  await clock.advance(750);
+  assertEquals(begun.length, 8);
+  await end("a");
+});
+
+Deno.test("WorkQueue: a failing key that is added has a turn soon, but not at once", async () => {
+  const { clock, begun, queue, end } = workshop();
+  queue.start();
+  queue.add("a");
+  for (let failure = 0; failure < 3; failure++) {
+    await end("a", new Error("no"));
+    queue.add("a");
+    await clock.advance(999);
+    if (failure > 0) assertEquals(begun.length, failure + 1);
+    await clock.advance(1);
+    assertEquals(begun.length, failure + 2);
+  }
+  await end("a");
+});
+
+Deno.test("WorkQueue: addAfter() takes the earlier of two turns, and a turn now takes its place", async () => {
+  const { clock, begun, queue, end } = workshop();
+  queue.start();
+  queue.addAfter("a", 5000);
+  queue.addAfter("a", 2000);
+  queue.addAfter("a", 9000);
+  await clock.advance(2000);
+  assertEquals(begun, ["a"]);
+  await end("a");
+  queue.addAfter("a", 5000);
+  queue.add("a");
+  await end("a");
+  await clock.advance(60_000);
+  assertEquals([begun, clock.waiting], [["a", "a"], 0]);
+});
+
+Deno.test("WorkQueue: stop() waits for what was begun, and drops the rest", async () => {
+  const { clock, begun, queue, end } = workshop({ parallel: 1 });
+  queue.start();
+  for (const key of ["a", "b"]) queue.add(key);
+  queue.addAfter("c", 1000);
+  let stopped = false;
+  const stopping = queue.stop().then(() => stopped = true);
+  await settled();
+  assertEquals(stopped, false);
+  await end("a", new Error("no"));
+  await stopping;
+  queue.add("d");
+  await clock.advance(60_000);
+  assertEquals([begun, clock.waiting], [["a"], 0]);
+});

@@ -1,0 +1,69 @@
+/**
+ * Which node is to make a volume: decided from what the nodes have room for.
+ *
+ * @module
+ */
+
+import { StorageError } from "../../lvm/error.ts";
+import { candidates, capacity, compare, type GroupCapacity } from "../../lvm/model/groups.ts";
+import { roomsFor } from "../../lvm/pools/pool.ts";
+import type { CapacityRequest } from "../../lvm/inventory/volume.ts";
+import type { NodeRoom } from "./free_capacity.ts";
+import type { NamedRequest } from "../api/volume_mapping.ts";
+
+/** Where a volume may be. */
+export interface NodeChoice {
+  /** The nodes that it may be on; without them, any. */
+  readonly allowed?: readonly string[];
+  /** Those to try first, best first. */
+  readonly preferred: readonly string[];
+}
+
+/**
+ * The node that is to make the volume: the first of the preferred ones that has room, or else the one whose best group is
+ * the best of all.
+ *
+ * @throws {StorageError} `NoSpace` with what each node has; `OutOfRange` when the size fits no whole extents anywhere.
+ */
+export function chooseNode(request: NamedRequest, choice: NodeChoice, nodes: readonly NodeRoom[]): string {
+  const { allowed, preferred } = choice;
+  const possible = nodes.filter(({ name }) => allowed?.includes(name) ?? true);
+  if (possible.length === 0) {
+    const there = nodes.map(({ name }) => name).join(", ") || "none";
+    throw new StorageError(
+      "NoSpace",
+      `choosing a node for volume ${request.id}: ${
+        allowed === undefined ? "no node" : `none of ${allowed.join(", ")}`
+      } has an agent of the driver; those that have one: ${there}`,
+    );
+  }
+  const refusals: StorageError[] = [];
+  const fitting = possible.flatMap(({ name, groups }) => {
+    try {
+      const { groups: wanted, range, preference, layout, thin } = request;
+      const [best] = candidates(roomsFor(groups, thin), wanted, range, preference, layout);
+      return best === undefined ? [] : [{ name, free: best.group.free }];
+    } catch (error) {
+      if (!(error instanceof StorageError)) throw error;
+      refusals.push(new StorageError(error.kind, `node ${name}: ${error.message}`));
+      return [];
+    }
+  });
+  if (fitting.length === 0) {
+    const kind = refusals.every((refusal) => refusal.kind === "OutOfRange") ? "OutOfRange" : "NoSpace";
+    throw new StorageError(kind, refusals.map(({ message }) => message).join("; "));
+  }
+  const liked = preferred.find((name) => fitting.some((node) => node.name === name));
+  if (liked !== undefined) return liked;
+  const sign = request.preference === "leastFree" ? 1 : -1;
+  const [first] = fitting.sort((a, b) => sign * compare(a.free, b.free) || compare(a.name, b.name));
+  return first!.name;
+}
+
+/** What groups of the nodes could still take of such volumes. */
+export function nodeCapacity(
+  { groups: wanted, layout, thin }: CapacityRequest,
+  nodes: readonly NodeRoom[],
+): GroupCapacity {
+  return capacity(nodes.flatMap(({ groups }) => roomsFor(groups, thin)), wanted, layout);
+}

@@ -1,0 +1,115 @@
+import { LINEAR } from "../../lvm/model/layout.ts";
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import { type ErrorKind, StorageError } from "../../lvm/error.ts";
+import { ANY_GROUP, exactly, type GroupPreference } from "../../lvm/model/groups.ts";
+import { volumeIdOf } from "../../lvm/ids.ts";
+import type { SizeRange } from "../../lvm/size.ts";
+import type { NodeVolumeGroup } from "../api/lvm_objects.ts";
+import { chooseNode, nodeCapacity } from "./placement.ts";
+import { type NodeRoom, nodeRoom } from "./free_capacity.ts";
+import type { NamedRequest } from "../api/volume_mapping.ts";
+
+const MiB = 1n << 20n;
+
+function node(name: string, ...groups: (Partial<NodeVolumeGroup> & { free: string })[]): NodeRoom {
+  const volumeGroups = groups.map((group) => ({
+    name: "data",
+    uuid: "u",
+    size: "100Gi",
+    extentSize: "4Mi",
+    lvCount: 0,
+    pvCount: 1,
+    snapshotCount: 0,
+    missingPVs: 0,
+    writeable: true,
+    ...group,
+  }));
+  return nodeRoom({ metadata: { name }, spec: { driverName: "d" }, status: { volumeGroups } }, [], () => ANY_GROUP);
+}
+
+function request(range: SizeRange, preference: GroupPreference = "leastFree", groups = ANY_GROUP): NamedRequest {
+  const content = { state: "raw" } as const;
+  const fixed = { content, mkfsOptions: [], shared: true, erase: "none", layout: LINEAR } as const;
+  return { id: volumeIdOf("pvc-1"), name: "pvc-1", range, preference, groups, ...fixed };
+}
+
+const TEN = request({ required: 10n * MiB });
+const ANYWHERE = { preferred: [] };
+
+function refusal(kind: ErrorKind, ...args: Parameters<typeof chooseNode>): string {
+  const error = assertThrows(() => chooseNode(...args), StorageError);
+  assertEquals(error.kind, kind, error.message);
+  return error.message;
+}
+
+Deno.test("chooseNode() takes the first of the preferred nodes that has room and is allowed", () => {
+  const nodes = [node("a", { free: "8Mi" }), node("b", { free: "1Gi" }), node("c", { free: "2Gi" })];
+  assertEquals(chooseNode(TEN, { preferred: ["a", "c", "b"] }, nodes), "c", "a has no room");
+  assertEquals(chooseNode(TEN, { allowed: ["b"], preferred: ["c", "b"] }, nodes), "b");
+  assertEquals(chooseNode(TEN, { allowed: ["b"], preferred: ["c"] }, nodes), "b");
+  assertEquals(chooseNode(TEN, { preferred: ["x"] }, nodes), "b", "one that does not exist helps nobody");
+});
+
+Deno.test("chooseNode() without a preferred node compares the best group of each by what the class prefers", () => {
+  const nodes = [
+    node("a", { name: "data", free: "2Gi" }, { name: "more", free: "20Mi" }),
+    node("b", { free: "1Gi" }),
+    node("c", { free: "1Gi" }),
+  ];
+  assertEquals(chooseNode(TEN, ANYWHERE, nodes), "a", "its smaller group is the tightest of all");
+  assertEquals(chooseNode(request({ required: 10n * MiB }, "mostFree"), ANYWHERE, nodes), "a");
+  assertEquals(chooseNode(request({ required: 100n * MiB }), ANYWHERE, nodes), "b", "of equals, the first by name");
+});
+
+Deno.test("chooseNode() passes over groups that LVM would refuse, of other names, or without figures", () => {
+  const nodes = [
+    node("gone", { free: "1Gi", missingPVs: 1 }),
+    node("locked", { free: "1Gi", writeable: false }),
+    node("odd", { free: "a lot" }),
+    node("new"),
+    node("good", { name: "fast", free: "1Gi" }),
+  ];
+  assertEquals(chooseNode(TEN, ANYWHERE, nodes), "good");
+  const message = refusal("NoSpace", request({ required: 10n * MiB }, "leastFree", exactly("data")), ANYWHERE, nodes);
+  for (const part of ["node gone: ", "1 of its disks are missing", "node locked: ", "read-only", "node good: "]) {
+    assert(message.includes(part), `${part} in ${message}`);
+  }
+});
+
+Deno.test("chooseNode() says where there are agents when none of the allowed nodes has one", () => {
+  const message = refusal("NoSpace", TEN, { allowed: ["x", "y"], preferred: [] }, [node("a", { free: "1Gi" })]);
+  assert(message.endsWith("none of x, y has an agent of the driver; those that have one: a"), message);
+  assert(
+    refusal("NoSpace", TEN, ANYWHERE, []).endsWith("no node has an agent of the driver; those that have one: none"),
+  );
+});
+
+Deno.test("chooseNode() tells a size that no extent fits from a lack of room", () => {
+  const between = request({ required: 5n * MiB, limit: 6n * MiB });
+  const coarse = [node("a", { free: "1Gi" }), node("b", { free: "1Gi" })];
+  refusal("OutOfRange", between, ANYWHERE, coarse);
+  refusal("NoSpace", between, ANYWHERE, [...coarse, node("c", { free: "0", extentSize: "1Mi" })]);
+  assertEquals(chooseNode(between, ANYWHERE, [...coarse, node("d", { free: "1Gi", extentSize: "1Mi" })]), "d");
+});
+
+Deno.test("nodeCapacity() adds up what matches of the nodes", () => {
+  const one = node(
+    "a",
+    { free: "2Gi" },
+    { name: "fast", free: "1Gi", extentSize: "1Mi" },
+    { free: "9Gi", missingPVs: 1 },
+  );
+  const nodes = [one, node("b", { free: "3Gi" })];
+  const GiB = 1n << 30n;
+  assertEquals(nodeCapacity({ groups: ANY_GROUP, layout: LINEAR }, nodes), {
+    available: 6n * GiB,
+    largest: 3n * GiB,
+    smallest: MiB,
+  });
+  assertEquals(nodeCapacity({ groups: exactly("data"), layout: LINEAR }, [one]), {
+    available: 2n * GiB,
+    largest: 2n * GiB,
+    smallest: 4n * MiB,
+  });
+  assertEquals(nodeCapacity({ groups: ANY_GROUP, layout: LINEAR }, []), { available: 0n, largest: 0n, smallest: 0n });
+});

@@ -1,0 +1,149 @@
+/**
+ * The snapshots of the cluster, for the Controller service: each is an LVMSnapshot, which the node of its volume makes true.
+ *
+ * @module
+ */
+
+import { StorageError } from "../../lvm/error.ts";
+import type { SnapshotId, VolumeId } from "../../lvm/ids.ts";
+import { requireSource, type Snapshot } from "../../lvm/snapshots/snapshots.ts";
+import type { ContentSource } from "../../lvm/model/tags.ts";
+import type { ApiClient } from "../client/client.ts";
+import type { Informer } from "../runtime/informer.ts";
+import { LVM_SNAPSHOT_FINALIZER, type LvmNode, type LvmSnapshot } from "../api/lvm_objects.ts";
+import { isDeleting, NodeObjects } from "./remote_objects.ts";
+import type { NodeChoice } from "../scheduling/placement.ts";
+import { lvmSnapshotFor, type NamedSnapshotRequest, snapshotOf } from "../api/snapshot_mapping.ts";
+
+/** What {@linkcode ClusterSnapshots} needs. */
+export interface ClusterSnapshotsOptions {
+  /** The API server. */
+  readonly client: ApiClient;
+  /** The driver's name. */
+  readonly driver: string;
+  /** All LVMSnapshots. */
+  readonly snapshots: Informer<LvmSnapshot>;
+  /** All LVMNodes. */
+  readonly nodes: Informer<LvmNode>;
+  /** Where the sources are found. */
+  readonly volumes: {
+    get(id: VolumeId): Promise<{ readonly nodeId: string }>;
+    refuseWhileCopied(source: ContentSource, doing: string): void;
+  };
+  /** How long a call waits for a node, in milliseconds. */
+  readonly waitMs: number;
+}
+
+/** A snapshot that was taken, and where. */
+export interface ClusterSnapshot extends Snapshot {
+  /** The node that it is on. */
+  readonly nodeId: string;
+}
+
+/** The snapshots of one driver in the cluster. */
+export class ClusterSnapshots {
+  readonly #driver: string;
+  readonly #snapshots: Informer<LvmSnapshot>;
+  readonly #volumes: ClusterSnapshotsOptions["volumes"];
+  readonly #objects: NodeObjects<LvmSnapshot>;
+
+  /** Makes the service; it keeps no state. */
+  constructor(options: ClusterSnapshotsOptions) {
+    this.#driver = options.driver;
+    this.#snapshots = options.snapshots;
+    this.#volumes = options.volumes;
+    this.#objects = new NodeObjects({
+      ...options,
+      what: "snapshot",
+      objects: options.snapshots,
+      finalizer: LVM_SNAPSHOT_FINALIZER,
+    });
+  }
+
+  /**
+   * Has the snapshot taken that the request describes, unless it exists. When it cannot be taken, nothing of it is left when
+   * this fails; while that is in doubt, it fails with `Unavailable`.
+   *
+   * @throws {StorageError} what the node said, such as `NoSpace`; `AlreadyExists` when it exists of another volume; `NotFound`
+   * or `Lost` for the volume; `NoSpace` when it is on none of the nodes that are allowed; `Unavailable`.
+   */
+  async create(request: NamedSnapshotRequest, { allowed }: Pick<NodeChoice, "allowed"> = {}): Promise<ClusterSnapshot> {
+    let object = this.#snapshots.get(request.id) ?? await this.#write(request, allowed);
+    this.#objects.requireOurs(object);
+    requireNode(request, object.spec.nodeName, allowed);
+    if (isDeleting(object) || (snapshotOf(object) === undefined && object.status?.state === "Failed")) {
+      await this.#objects.undo(object); // what an earlier try left
+      object = await this.#write(request, allowed);
+    }
+    requireSource({ source: object.spec.sourceVolume as VolumeId }, request.source);
+    const made = await this.#objects.settled("creating", object);
+    const snapshot = stored(made);
+    if (snapshot !== undefined && made.status?.state !== "Lost") return snapshot;
+    const refusal = refusalOf(made);
+    if (made.status?.lvUUID === undefined) await this.#objects.undo(made);
+    throw refusal;
+  }
+
+  /**
+   * Has the snapshot deleted; one that does not exist is deleted already.
+   *
+   * @throws {StorageError} what the node said, such as `InUse`, also while it is copied; `Unavailable` while the node does not
+   * answer.
+   */
+  async delete(id: SnapshotId): Promise<void> {
+    const object = await this.#objects.find(id);
+    if (object === undefined || !this.#objects.isOurs(object)) return;
+    this.#volumes.refuseWhileCopied({ of: "snapshot", id }, `deleting snapshot ${id}`);
+    await this.#objects.delete(object);
+  }
+
+  /** The snapshot. @throws {StorageError} `NotFound` or `Lost`. */
+  async get(id: SnapshotId): Promise<ClusterSnapshot> {
+    const object = await this.#objects.find(id);
+    const snapshot = object === undefined || isDeleting(object) ? undefined : stored(object);
+    if (object === undefined || snapshot === undefined || !this.#objects.isOurs(object)) {
+      throw new StorageError(
+        "NotFound",
+        `looking for snapshot ${id}: there is no LVMSnapshot of that name that was taken`,
+      );
+    }
+    if (object.status?.state === "Lost") throw refusalOf(object);
+    return snapshot;
+  }
+
+  /** All snapshots that were taken, in the order of their ids; those that are Lost are not ready. */
+  list(): Promise<ClusterSnapshot[]> {
+    const ours = this.#snapshots.list().filter((object) => this.#objects.isOurs(object) && !isDeleting(object));
+    const taken = ours.map(stored).filter((snapshot) => snapshot !== undefined);
+    return Promise.resolve(taken.sort((a, b) => a.id < b.id ? -1 : 1));
+  }
+
+  /** Writes the object, or answers the one that is there. Where nobody could take the snapshot, nothing is written. */
+  async #write(request: NamedSnapshotRequest, allowed: NodeChoice["allowed"]): Promise<LvmSnapshot> {
+    const { nodeId: nodeName } = await this.#volumes.get(request.source);
+    requireNode(request, nodeName, allowed);
+    const object = lvmSnapshotFor(request, { driver: this.#driver, nodeName });
+    if (!this.#objects.hasAgent(nodeName)) throw this.#objects.notAnswered("creating", object);
+    return await this.#objects.write(object);
+  }
+}
+
+function stored(object: LvmSnapshot): ClusterSnapshot | undefined {
+  const snapshot = snapshotOf(object);
+  return snapshot && { ...snapshot, nodeId: object.spec.nodeName };
+}
+
+/** Makes sure that the node of a snapshot is among those that are allowed. @throws {StorageError} `NoSpace`. */
+function requireNode({ id, source }: NamedSnapshotRequest, nodeName: string, allowed: NodeChoice["allowed"]): void {
+  if (allowed?.includes(nodeName) ?? true) return;
+  throw new StorageError(
+    "NoSpace",
+    `creating snapshot ${id} of volume ${source}: that is on node ${nodeName}, and what is made from the snapshot is made ` +
+      `there; asked for is ${allowed!.join(" or ")}`,
+  );
+}
+
+function refusalOf({ status }: LvmSnapshot): StorageError {
+  const { state, error } = status ?? {};
+  return new StorageError(error?.code ?? "CommandFailed", error?.message ?? `the snapshot is ${state}`);
+}

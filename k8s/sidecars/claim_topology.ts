@@ -1,0 +1,85 @@
+/**
+ * Where the volume of a claim may be.
+ *
+ * @module
+ */
+
+import type { Segments, TopologyChoice } from "./csi_client.ts";
+import { ClaimError } from "./class_parameters.ts";
+import type { CsiNode, Node, StorageClass } from "../api/objects.ts";
+
+/** The nodes as they are known, and how the driver names them. */
+export interface Nodes {
+  /** The driver. */
+  readonly driverName: string;
+  /** The label of a node that is its topology. */
+  readonly topologyKey: string;
+  /** All nodes. */
+  readonly nodes: readonly Node[];
+  /** What is registered on them. */
+  readonly csiNodes: readonly CsiNode[];
+}
+
+type AllowedTopologies = StorageClass["allowedTopologies"];
+
+/** The node that the scheduler chose cannot have the volume: it has to choose again. */
+export class WrongNodeError extends Error {
+  /** What kind of error this is, for those who only see its name. */
+  override readonly name = "WrongNodeError";
+}
+
+/**
+ * The topology of the node that the scheduler chose, alone.
+ *
+ * @throws {WrongNodeError} when the driver is not there, or the class does not allow it
+ * @throws {ClaimError} when kubelet has not labelled the node yet
+ */
+export function topologyOfNode(name: string, allowed: AllowedTopologies, known: Nodes): TopologyChoice {
+  const { driverName, topologyKey } = known;
+  const node = known.nodes.find(({ metadata }) => metadata.name === name);
+  if (node === undefined) throw new WrongNodeError(`node ${name}: there is no such node`);
+  if (!driverNodes(known).has(name)) throw new WrongNodeError(`node ${name}: ${driverName} is not registered there`);
+  if (!isAllowed(node, allowed)) throw new WrongNodeError(`node ${name}: not in the allowedTopologies of the class`);
+  const value = node.metadata.labels?.[topologyKey];
+  if (value === undefined) throw new ClaimError(`node ${name}: it has no label ${topologyKey} yet`);
+  const only = [{ [topologyKey]: value }];
+  return { requisite: only, preferred: only };
+}
+
+/**
+ * The topologies of all nodes that have the driver and that the class allows. None is preferred: the driver chooses, since it
+ * knows what has room, and what the class wants to be filled first.
+ *
+ * @throws {ClaimError} when there is no such node
+ */
+export function topologyOfAll(allowed: AllowedTopologies, known: Nodes): TopologyChoice {
+  const { driverName, topologyKey } = known;
+  const having = driverNodes(known);
+  const values = known.nodes
+    .filter((node) => having.has(node.metadata.name) && isAllowed(node, allowed))
+    .flatMap(({ metadata }) => metadata.labels?.[topologyKey] ?? []);
+  const requisite: Segments[] = [...new Set(values)].sort().map((value) => ({ [topologyKey]: value }));
+  if (requisite.length === 0) {
+    const where = allowed === undefined ? "no node" : "no node of the allowedTopologies of the class";
+    throw new ClaimError(`${driverName}: registered on ${where}`);
+  }
+  return { requisite, preferred: [] };
+}
+
+/** The names of the nodes on which the driver is registered. */
+function driverNodes({ driverName, csiNodes }: Nodes): Set<string> {
+  return new Set(csiNodes.filter((node) => hasDriver(node, driverName)).map(({ metadata }) => metadata.name));
+}
+
+/** Whether a driver is registered on a node. */
+export function hasDriver({ spec }: CsiNode, driverName: string): boolean {
+  return (spec.drivers ?? []).some(({ name }) => name === driverName);
+}
+
+/** Whether a node has the labels of one of the terms. */
+function isAllowed({ metadata }: Node, allowed: AllowedTopologies): boolean {
+  if (allowed === undefined || allowed.length === 0) return true;
+  return allowed.some(({ matchLabelExpressions = [] }) =>
+    matchLabelExpressions.every(({ key, values }) => values.includes(metadata.labels?.[key] ?? ""))
+  );
+}

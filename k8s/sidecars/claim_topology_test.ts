@@ -1,0 +1,46 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import { topologyOfAll, topologyOfNode, WrongNodeError } from "./claim_topology.ts";
+import { ClaimError } from "./class_parameters.ts";
+import type { CsiNode, Node } from "../api/objects.ts";
+
+const node = (name: string, labels: Record<string, string> = {}): Node => ({ metadata: { name, labels } });
+const csiNode = (name: string, driver: string): CsiNode => ({
+  metadata: { name },
+  spec: { drivers: [{ name: driver, nodeID: name, topologyKeys: ["key"] }] },
+});
+const known = {
+  driverName: "d",
+  topologyKey: "key",
+  nodes: [
+    node("a", { key: "id-a", zone: "1" }),
+    node("b", { key: "id-b", zone: "2" }),
+    node("c", { key: "id-c", zone: "2" }),
+    node("bare", { zone: "1" }),
+    node("other", { key: "id-other" }),
+  ],
+  csiNodes: [csiNode("a", "d"), csiNode("b", "d"), csiNode("c", "d"), csiNode("bare", "d"), csiNode("other", "e")],
+};
+const zone = (...values: string[]) => [{ matchLabelExpressions: [{ key: "zone", values }] }];
+const ids = (segments: readonly Readonly<Record<string, string>>[]) => segments.map(({ key }) => key);
+
+Deno.test("topologyOfNode() is the chosen node's label, alone", () => {
+  const only = [{ key: "id-b" }];
+  assertEquals(topologyOfNode("b", undefined, known), { requisite: only, preferred: only });
+  assertEquals(topologyOfNode("b", zone("1", "2"), known), { requisite: only, preferred: only });
+});
+
+Deno.test("topologyOfNode() gives back a node that is gone, lacks the driver, or is not allowed", () => {
+  for (const [name, allowed] of [["gone", undefined], ["other", undefined], ["b", zone("1")]] as const) {
+    assertThrows(() => topologyOfNode(name, allowed, known), WrongNodeError);
+  }
+  assertThrows(() => topologyOfNode("bare", undefined, known), ClaimError, "no label key yet");
+});
+
+Deno.test("topologyOfAll() has every allowed node with the driver, and prefers none", () => {
+  const all = topologyOfAll(undefined, known);
+  assertEquals([ids(all.requisite), all.preferred], [["id-a", "id-b", "id-c"], []]);
+  assertEquals(ids(topologyOfAll(zone("2"), known).requisite), ["id-b", "id-c"]);
+  assertEquals(ids(topologyOfAll([...zone("1"), ...zone("2")], known).requisite), ["id-a", "id-b", "id-c"]);
+  assertEquals(ids(topologyOfAll([], known).requisite), ["id-a", "id-b", "id-c"]);
+  assertThrows(() => topologyOfAll(zone("9"), known), ClaimError);
+});

@@ -1,0 +1,155 @@
+/**
+ * The parameters of a class that are Kubernetes' own: the filesystem, and secrets.
+ *
+ * @module
+ */
+
+import type { PersistentVolumeClaim } from "../api/objects.ts";
+
+const PREFIX = "csi.storage.k8s.io/";
+
+/** The parameter that names the filesystem. */
+export const FS_TYPE = `${PREFIX}fstype`;
+
+/** Calls that may have a secret of their own. */
+const SECRET_USES = [
+  "provisioner",
+  "controller-publish",
+  "controller-expand",
+  "controller-modify",
+  "node-stage",
+  "node-publish",
+  "node-expand",
+] as const;
+
+/** Calls about snapshots that may have a secret of their own, those about groups of them included. */
+const SNAPSHOT_SECRET_USES = ["snapshotter", "snapshotter-list", "group-snapshotter", "group-snapshotter-get"];
+
+const NAMESPACE = /^(?=.{1,63}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?$/;
+const OBJECT_NAME = /^(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
+
+/** A call that may have a secret of its own. */
+export type SecretUse = (typeof SECRET_USES)[number];
+
+/** Where a secret is. */
+export interface SecretReference {
+  /** Its name. */
+  readonly name: string;
+  /** Its namespace. */
+  readonly namespace: string;
+}
+
+/** The parameters of a class, read. */
+export interface ClassParameters {
+  /** The filesystem; empty when none is named. */
+  readonly fsType: string;
+  /** The secrets. */
+  readonly secrets: Readonly<Partial<Record<SecretUse, SecretReference>>>;
+  /** Everything else: the driver's. */
+  readonly parameters: Readonly<Record<string, string>>;
+}
+
+/** The parameters of a VolumeSnapshotClass, read. */
+export interface SnapshotClassParameters {
+  /** The secret for looking at a snapshot. Those for taking and removing one stand in the VolumeSnapshotContent. */
+  readonly listSecret: SecretReference | undefined;
+  /** Everything else: the driver's. */
+  readonly parameters: Readonly<Record<string, string>>;
+}
+
+/** Something that someone has to mend before a volume or a snapshot can be made. */
+export class ClaimError extends Error {
+  /** What kind of error this is, for those who only see its name. */
+  override readonly name = "ClaimError";
+}
+
+/**
+ * Reads the parameters of a class for a claim. A parameter `fsType`, in any case, is the driver's and names the filesystem, too.
+ *
+ * @throws {ClaimError} for a key with the reserved prefix that is not known, and for a secret that is named by halves
+ */
+export function readClassParameters(
+  given: Readonly<Record<string, string>>,
+  claim: PersistentVolumeClaim,
+  { volumeName }: { volumeName: string },
+): ClassParameters {
+  const parameters = driversOwn(given, [FS_TYPE, ...["", ...SECRET_USES].flatMap(secretKeys)]);
+  const types = Object.entries(given).filter(([key]) => key === FS_TYPE || key.toLowerCase() === "fstype");
+  if (types.length > 1) {
+    throw new ClaimError(`parameters ${types.map(([key]) => key).join(" and ")}: the filesystem is named twice`);
+  }
+  const tokens = tokensOf(claim, volumeName);
+  const secrets: Partial<Record<SecretUse, SecretReference>> = {};
+  for (const use of SECRET_USES) {
+    const reference = secretOf(given, use, tokens) ?? secretOf(given, "", tokens);
+    if (reference !== undefined) secrets[use] = reference;
+  }
+  return { fsType: types[0]?.[1] ?? "", secrets, parameters };
+}
+
+/**
+ * Reads the parameters of a VolumeSnapshotClass for a VolumeSnapshotContent.
+ *
+ * @throws {ClaimError} for a key with the reserved prefix that is not known, and for a secret that is named by halves
+ */
+export function readSnapshotClassParameters(
+  given: Readonly<Record<string, string>>,
+  { contentName }: { contentName: string },
+): SnapshotClassParameters {
+  const tokens = new Map([["volumesnapshotcontent.name", contentName]]);
+  return {
+    parameters: driversOwn(given, SNAPSHOT_SECRET_USES.flatMap(secretKeys)),
+    listSecret: secretOf(given, "snapshotter-list", { namespace: tokens, name: tokens }),
+  };
+}
+
+/** The parameters without those that are Kubernetes' own. @throws {ClaimError} for one with its prefix that is not known */
+function driversOwn(given: Readonly<Record<string, string>>, known: readonly string[]): Record<string, string> {
+  const unknown = Object.keys(given).find((key) => key.startsWith(PREFIX) && !known.includes(key));
+  if (unknown !== undefined) throw new ClaimError(`parameter ${unknown}: there is no such key under ${PREFIX}`);
+  return Object.fromEntries(Object.entries(given).filter(([key]) => !key.startsWith(PREFIX)));
+}
+
+function secretKeys(use: string): [string, string] {
+  const start = use === "" ? PREFIX : `${PREFIX}${use}-`;
+  return [`${start}secret-name`, `${start}secret-namespace`];
+}
+
+/** What templates may say: in a namespace nothing that the owner of a claim could choose freely. */
+interface Tokens {
+  readonly namespace: ReadonlyMap<string, string>;
+  readonly name: ReadonlyMap<string, string>;
+}
+
+function tokensOf({ metadata }: PersistentVolumeClaim, volumeName: string): Tokens {
+  const namespace = new Map([["pv.name", volumeName], ["pvc.namespace", metadata.namespace ?? ""]]);
+  const annotations = Object.entries(metadata.annotations ?? {}).map(([key, value]) =>
+    [`pvc.annotations['${key}']`, value] as const
+  );
+  return { namespace, name: new Map([...namespace, ["pvc.name", metadata.name], ...annotations]) };
+}
+
+function secretOf(given: Readonly<Record<string, string>>, use: string, tokens: Tokens): SecretReference | undefined {
+  const [nameKey, namespaceKey] = secretKeys(use);
+  const [name, namespace] = [given[nameKey], given[namespaceKey]];
+  if (name === undefined && namespace === undefined) return undefined;
+  if (!name || !namespace) throw new ClaimError(`parameters ${nameKey} and ${namespaceKey}: one of them is missing`);
+  return {
+    name: resolve(nameKey, name, { tokens: tokens.name, allowed: OBJECT_NAME }),
+    namespace: resolve(namespaceKey, namespace, { tokens: tokens.namespace, allowed: NAMESPACE }),
+  };
+}
+
+function resolve(
+  key: string,
+  template: string,
+  { tokens, allowed }: { tokens: ReadonlyMap<string, string>; allowed: RegExp },
+): string {
+  const value = template.replace(/\$\{([^}]*)\}/g, (_, token: string) => {
+    const meant = tokens.get(token);
+    if (meant === undefined) throw new ClaimError(`parameter ${key}: \${${token}} stands for nothing here`);
+    return meant;
+  });
+  if (allowed.test(value)) return value;
+  throw new ClaimError(`parameter ${key}: ${JSON.stringify(value)} cannot be such a name`);
+}

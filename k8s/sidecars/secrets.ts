@@ -1,0 +1,52 @@
+/**
+ * Secrets, each read by its name, where a class or a volume names one, and never listed: so a controller may be allowed those
+ * and no others (docs/adr/0012).
+ *
+ * @module
+ */
+
+import { type ApiClient, ApiError } from "../client/client.ts";
+import type { SecretReference } from "./class_parameters.ts";
+import type { KubeObject, Resource } from "../api/objects.ts";
+
+/** A Secret. */
+interface Secret extends KubeObject {
+  /** What it says, in base64. */
+  readonly data?: Readonly<Record<string, string>>;
+}
+
+/** Secrets. */
+export const secrets: Resource<Secret> = {
+  group: "",
+  version: "v1",
+  plural: "secrets",
+  kind: "Secret",
+  namespaced: true,
+};
+
+/** What a secret says; nothing, where none is named. @throws {ApiError} which says what to do when it is forbidden */
+export async function readSecret(
+  client: ApiClient,
+  reference: SecretReference | undefined,
+  options: { signal: AbortSignal },
+): Promise<Record<string, string>> {
+  if (reference === undefined) return {};
+  const { data = {} } = await client.get(secrets, reference, options).catch((error) => {
+    throw isForbidden(error) ? withRemedy(error, reference) : error;
+  });
+  const text = (base64: string) => new TextDecoder().decode(Uint8Array.from(atob(base64), (c) => c.charCodeAt(0)));
+  return Object.fromEntries(Object.entries(data).map(([key, value]) => [key, text(value)]));
+}
+
+function isForbidden(error: unknown): error is ApiError {
+  return error instanceof ApiError && error.status === 403;
+}
+
+function withRemedy(cause: ApiError, { name, namespace }: SecretReference): ApiError {
+  const { status, reason, message } = cause;
+  return new ApiError(
+    `${message}. A class names this secret, and the controller may read none unasked: let it get ${name} by a Role in ` +
+      `namespace ${namespace} (docs/kubernetes.md, "Secrets"), or take it out of the class: the driver uses none`,
+    { status, reason, cause },
+  );
+}

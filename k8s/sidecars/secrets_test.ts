@@ -1,0 +1,42 @@
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { FakeApiServer } from "../../tests/fake/api_server.ts";
+import { ApiError, isNotFound } from "../client/client.ts";
+import { HttpClient } from "../client/http_client.ts";
+import { readSecret, secrets } from "./secrets.ts";
+
+const { signal } = new AbortController();
+const KEY = { name: "key", namespace: "team" };
+
+function scene() {
+  const api = FakeApiServer.start({ resources: [secrets] });
+  const client = new HttpClient({ url: api.url }, { userAgent: "denolith/test" });
+  return {
+    api,
+    client,
+    [Symbol.asyncDispose]: async () => {
+      client[Symbol.dispose]();
+      await api[Symbol.asyncDispose]();
+    },
+  };
+}
+
+Deno.test("readSecret() reads the one secret that is named, by its name, and asks nothing where none is", async () => {
+  await using s = scene();
+  s.api.put(secrets, { metadata: KEY, data: { pass: btoa("word") } });
+  assertEquals(await readSecret(s.client, KEY, { signal }), { pass: "word" });
+  assertEquals(await readSecret(s.client, undefined, { signal }), {});
+  assertEquals(s.api.requests.map(({ method, path }) => `${method} ${path}`), [
+    "GET /api/v1/namespaces/team/secrets/key",
+  ]);
+});
+
+Deno.test("readSecret() says whom to ask when it is forbidden; that it is not there stays what it is", async () => {
+  await using s = scene();
+  const missing = await assertRejects(() => readSecret(s.client, KEY, { signal }));
+  assert(isNotFound(missing));
+  s.api.faults.refuse = { status: 403, times: 1 };
+  const error = await assertRejects(() => readSecret(s.client, KEY, { signal }), ApiError);
+  assertEquals(error.status, 403);
+  assert(error.message.includes("let it get key by a Role in namespace team"), error.message);
+  assert(error.message.length < 1024, "an event takes no longer message");
+});

@@ -1,0 +1,186 @@
+/**
+ * What a volume can be made from, and what that asks for: decided from a report, and nothing is done.
+ *
+ * @module
+ */
+
+import { type ErrorKind, StorageError } from "../error.ts";
+import type { FilesystemType } from "../spec/filesystem.ts";
+import { usable } from "../model/groups.ts";
+import type { VolumeId } from "../ids.ts";
+import type { PoolGate } from "../pools/pool_reservation.ts";
+import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
+import { formatBytes, sizeInExtents, type SizeRange } from "../size.ts";
+import { FULL_STORE, storeBytes } from "../spec/cow_size.ts";
+import {
+  type ContentRecord,
+  type ContentSource,
+  cutOf,
+  describeSource,
+  hasSourceData,
+  ownedVolumeId,
+  parseVolumeTags,
+} from "../model/tags.ts";
+import { poolNameIn, poolOf, promisable } from "../pools/pool.ts";
+import type { VolumeRequest } from "../inventory/volume.ts";
+
+/** What is known of a source. */
+export interface SourceFacts {
+  /** How large it is, in bytes. */
+  readonly size: bigint;
+  /** What it was made for; `undefined` where nobody knows any more. */
+  readonly content?: FilesystemType | "raw";
+}
+
+/** What a copy asks for. */
+export interface CopyRequest {
+  /** The volume to be made. */
+  readonly id: VolumeId;
+  /** How large it is to be; zero for as large as its source. */
+  readonly range: SizeRange;
+  /** What it is for. */
+  readonly content: ContentRecord;
+  /** What it is made from. */
+  readonly source: ContentSource;
+}
+
+/** An LV and its group. */
+export interface Place {
+  /** The LV. */
+  readonly lv: LogicalVolume;
+  /** Its group. */
+  readonly group: VolumeGroup;
+}
+
+/**
+ * The size that a copy is to have.
+ *
+ * @throws {StorageError} `OutOfRange` when that is less than its source has (CSI spec, CreateVolume), `InvalidArgument` when
+ * it is for another filesystem than its source.
+ */
+export function copyRange({ id, range, content, source }: CopyRequest, facts: SourceFacts): SizeRange {
+  const making = `creating volume ${id} from ${describeSource(source)}`;
+  const { required, limit } = range;
+  const least = required === 0n ? facts.size : required;
+  if (least < facts.size || (limit !== undefined && limit < facts.size)) {
+    throw new StorageError(
+      "OutOfRange",
+      `${making}: that has ${formatBytes(facts.size)}, asked for is only ${
+        formatBytes(least < facts.size ? least : limit!)
+      }`,
+    );
+  }
+  const type = content.state === "raw" ? "raw" : content.type;
+  // from a block device to a filesystem or back, what is on it tells
+  if (type !== "raw" && facts.content !== undefined && facts.content !== "raw" && facts.content !== type) {
+    throw new StorageError(
+      "InvalidArgument",
+      `${making}: that is ${facts.content}, asked for is ${type}; ask for the same`,
+    );
+  }
+  return { ...range, required: least };
+}
+
+/** The room that the LV takes which keeps a thick volume as it was while it is copied: one that cannot overflow. */
+export function cutBytes({ lv, group }: Place): bigint {
+  return storeBytes(FULL_STORE, lv.size, group.extentSize);
+}
+
+/**
+ * The size of a copy that can be made at once, as a thin snapshot of its source, in bytes: that is, when its source is in the pool
+ * in which it is to be itself, and the pool may promise that much. `undefined` for one that has to be copied.
+ *
+ * @param groups those in which the driver makes volumes
+ * @throws {StorageError} `OutOfRange` when whole extents do not fit into the range.
+ */
+export function sharedSize(
+  groups: readonly VolumeGroup[],
+  original: Place,
+  { thin, groups: wanted, range }: Pick<VolumeRequest, "thin" | "groups" | "range">,
+  overcommit: bigint,
+): bigint | undefined {
+  const group = groups.find(({ uuid }) => uuid === original.group.uuid);
+  const pool = group && poolOf(group, original.lv.pool);
+  if (group === undefined || pool === undefined || !wanted.matches(group.name) || !usable(group)) return undefined;
+  if (thin === undefined || poolNameIn(group.name, thin) !== pool.name) return undefined;
+  const size = sizeInExtents(range, group.extentSize);
+  return size <= promisable(group, pool, overcommit) ? size : undefined;
+}
+
+/**
+ * Makes sure that the pool of a thin volume may promise the snapshot that keeps it as it was while it is copied.
+ *
+ * @throws {StorageError} `NoSpace`.
+ */
+export function requireCut(gate: PoolGate, id: VolumeId, { lv, group }: Place): void {
+  gate.require(`creating volume ${id}: a temporary snapshot of its source`, group, gate.poolOf(group, lv), lv.size);
+}
+
+/**
+ * The groups without the room that the copying of a thick volume itself takes for a while.
+ *
+ * @throws {StorageError} `NoSpace` when the group of the volume that is copied has not even that.
+ */
+export function groupsBesideCut(groups: readonly VolumeGroup[], original: Place, id: VolumeId): VolumeGroup[] {
+  const { group } = original;
+  const pending = cutBytes(original);
+  if (group.free < pending) {
+    throw new StorageError(
+      "NoSpace",
+      `creating volume ${id}: while it is made, a temporary snapshot of its source takes ${
+        formatBytes(pending)
+      } of volume ` +
+        `group ${group.name}, which has ${formatBytes(group.free)} free`,
+    );
+  }
+  return groups.map((each) => each.name === group.name ? { ...each, free: each.free - pending, pending } : each);
+}
+
+/** The volumes of the driver that are being filled, by what a report says. */
+export function copiesIn(driver: string, groups: readonly VolumeGroup[]): { id: VolumeId; source: ContentSource }[] {
+  return groups.flatMap(({ lvs }) => lvs).flatMap(({ tags, halfMade }) => {
+    if (ownedVolumeId(driver, tags) === undefined || (halfMade && !hasSourceData(tags))) return [];
+    const { id, source, copied } = readable(driver, tags) ?? {};
+    return id === undefined || source === undefined || copied === undefined ? [] : [{ id, source }];
+  });
+}
+
+/**
+ * Makes sure that nothing is being made from a source.
+ *
+ * @throws {StorageError} `InUse`, or the kind asked for, which names what is made.
+ */
+export function refuseWhileCopied(
+  driver: string,
+  groups: readonly VolumeGroup[],
+  source: ContentSource,
+  doing: string,
+  kind: ErrorKind = "InUse",
+): void {
+  const copies = copiesIn(driver, groups).filter((copy) => describeSource(copy.source) === describeSource(source));
+  if (copies.length === 0) return;
+  const names = copies.map(({ id }) => id).sort().join(", ");
+  throw new StorageError(
+    kind,
+    `${doing}: volume ${names} is being made from it; wait until that is done, or delete that`,
+  );
+}
+
+/** The LVs that kept volumes as they were for copies that are done, or were given up. */
+export function deadCuts(driver: string, groups: readonly VolumeGroup[]): Place[] {
+  const copies = new Set(copiesIn(driver, groups).map(({ id }) => id));
+  return groups.flatMap((group) =>
+    group.lvs.flatMap((lv) => {
+      const copy = cutOf(driver, lv.tags);
+      return copy === undefined || copies.has(copy) ? [] : [{ lv, group }];
+    })
+  );
+}
+
+function readable(driver: string, tags: readonly string[]) {
+  try {
+    return parseVolumeTags(driver, tags);
+  } catch {
+    return undefined; // whose tags cannot be read is told of elsewhere
+  }
+}

@@ -1,0 +1,113 @@
+/**
+ * What volumes are made from: found on this machine, by a report.
+ *
+ * @module
+ */
+
+import { copiesIn, type Place, type SourceFacts } from "./rules.ts";
+import type { CopyState } from "./plan.ts";
+import { StorageError } from "../error.ts";
+import type { VolumeGroup } from "../model/report.ts";
+import type { Snapshots } from "../snapshots/snapshots.ts";
+import { type ContentRecord, type ContentSource, cutOf, describeSource } from "../model/tags.ts";
+import type { Volumes } from "../volumes/volumes.ts";
+
+/** Where {@linkcode CopySources} looks. */
+export interface CopySourcesOptions {
+  /** The driver's name: whose LVs these are. */
+  readonly driver: string;
+  /** Where volumes are found. */
+  readonly volumes: Volumes;
+  /** Where snapshots are found. */
+  readonly snapshots: Snapshots;
+}
+
+/** A source that is there. */
+export interface FoundSource {
+  /** Its LV. */
+  readonly original: Place;
+  /** What is known of it. */
+  readonly facts: SourceFacts;
+}
+
+/** The sources of one driver on this machine. */
+export class CopySources {
+  readonly #options: CopySourcesOptions;
+
+  /** Looks for nothing yet. */
+  constructor(options: CopySourcesOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * The copies according to a report; those that several LVs claim to be, or whose source does not answer, are left alone.
+   *
+   * @param offsetOf how many bytes of an LV this process has copied, if it has begun
+   */
+  copies(
+    groups: readonly VolumeGroup[],
+    offsetOf: (lvUuid: string) => bigint | undefined,
+    onError: (error: unknown) => void,
+  ): CopyState[] {
+    const { driver, volumes } = this.#options;
+    return copiesIn(driver, groups).flatMap(({ id }) => {
+      try {
+        const found = volumes.locate(groups, id);
+        if (found.state !== "present") return [];
+        const { lv, group, tags } = found.volume;
+        const { source, copied, content } = tags;
+        if (source === undefined || copied === undefined) return [];
+        const original = this.#find(groups, source)?.original;
+        const cut = groups.flatMap((group) => group.lvs.map((lv) => ({ lv, group })))
+          .find(({ lv }) => cutOf(driver, lv.tags) === id);
+        const offset = offsetOf(lv.uuid);
+        return [{
+          id,
+          tags: { source, copied, content },
+          to: { lv, group },
+          ...(original && { original }),
+          ...(cut && { cut }),
+          ...(offset === undefined ? {} : { offset }),
+        }];
+      } catch (error) {
+        if (!(error instanceof StorageError && error.kind === "Unavailable")) onError(error);
+        return [];
+      }
+    });
+  }
+
+  /** What a volume is to be made from. @throws {StorageError} */
+  require(groups: readonly VolumeGroup[], source: ContentSource): FoundSource {
+    const { volumes } = this.#options;
+    if (source.of === "volume") volumes.require(groups, source.id); // which says what is wrong with it
+    const found = this.#find(groups, source);
+    if (found === undefined) {
+      throw new StorageError("NotFound", `looking for ${describeSource(source)}: no logical volume carries its tag`);
+    }
+    if (!found.original.lv.invalidSnapshot) return found;
+    throw new StorageError(
+      "FailedPrecondition",
+      `using ${describeSource(source)}: its store overflowed, and its content is gone`,
+    );
+  }
+
+  #find(groups: readonly VolumeGroup[], source: ContentSource): FoundSource | undefined {
+    const { volumes, snapshots } = this.#options;
+    if (source.of === "volume") {
+      const found = volumes.locate(groups, source.id);
+      if (found.state !== "present") return undefined;
+      const { lv, group, tags: { content }, size } = found.volume;
+      return { original: { lv, group }, facts: { size, content: contentOf(content) } };
+    }
+    const found = snapshots.locate(groups, source.id);
+    if (found === undefined || found.halfMade) return undefined;
+    const { lv, group, snapshot } = found;
+    const of = volumes.locate(groups, snapshot.source);
+    const content = of.state === "present" ? { content: contentOf(of.volume.tags.content) } : {};
+    return { original: { lv, group }, facts: { size: snapshot.size, ...content } };
+  }
+}
+
+function contentOf(content: ContentRecord): SourceFacts["content"] & string {
+  return content.state === "raw" ? "raw" : content.type;
+}

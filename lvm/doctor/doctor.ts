@@ -1,0 +1,206 @@
+/**
+ * The doctor: looks at this machine as the driver would use it, and says what is wrong and what to do about it.
+ *
+ * It changes nothing and reads all by programs, so it works where LVM is broken, absent or stuck: what could not be read
+ * within its time is a finding, too. Everything is asked for at once, since most of the time is the programs' start.
+ *
+ * @module
+ */
+
+import { type Configuration, readConfiguration } from "../model/configuration.ts";
+import { type BlockDevice, readBlockDevices } from "../host/device.ts";
+import {
+  type LvmVersion,
+  type MappedDevice,
+  readLvmVersion,
+  readMappedDevices,
+  readModules,
+  readTargets,
+} from "../host/device_mapper.ts";
+import { type Disk, readDisks } from "../host/disks.ts";
+import { checkLimits, type Hierarchy, readHierarchy } from "./limits.ts";
+import { checkPools, THIN_TOOLS } from "./pools.ts";
+import { checkGroups, checkMetadata } from "./groups.ts";
+import { checkLeftovers, checkUdev, type SocketState, type UdevState } from "./leftovers.ts";
+import { checkFilters, checkLocks } from "./settings.ts";
+import { checkKernel, checkTools, modulesWanted } from "./tools.ts";
+import { StorageError } from "../error.ts";
+import { type Command, type Exec, isNoAnswer, PROGRAM_DIRECTORIES, PROGRAMS, runOk } from "../exec.ts";
+import { type CheckName, type CheckResult, CHECKS, type Finding, type Level, type Reading, worst } from "./finding.ts";
+import type { GroupMatcher } from "../model/groups.ts";
+import { finders, groupsInUse, takeInventory } from "../inventory/inventory.ts";
+import { type Mount, readMounts } from "../host/mounts.ts";
+import type { LogicalVolume } from "../model/report.ts";
+import {
+  readSurvey,
+  type Survey,
+  SURVEY_COMMAND,
+  type SurveyedGroup,
+  UNLOCKED_SURVEY_COMMAND,
+} from "../model/survey.ts";
+import { ownersOf } from "../model/tags.ts";
+
+/** What the doctor is to look at. */
+export interface DoctorOptions {
+  /** Runs the commands. */
+  readonly exec: Exec;
+  /** The driver's name. */
+  readonly driver: string;
+  /** The groups that the driver is to use; by default those in which it has anything, or else all. */
+  readonly groups?: GroupMatcher;
+  /** The driver's socket, and what is on it; left out when it cannot be looked at. */
+  readonly socket?: { readonly path: string; readonly state: SocketState };
+}
+
+/** What the doctor says. */
+export interface Diagnosis {
+  /** The worst that was found. */
+  readonly level: Level;
+  /** All checks, with the worst that each found, and what it looked at in a few words. */
+  readonly checks: readonly { readonly check: CheckName; readonly level: Level; readonly summary: string }[];
+  /** What they found. */
+  readonly findings: readonly Finding[];
+}
+
+/** How long a command is waited for, in milliseconds: most answer at once, and a report takes its time on many disks. */
+const QUICK_MS = 10_000;
+const REPORT_MS = 20_000;
+
+/** Looks at the machine. It never fails: what cannot be read is told as a finding. */
+export async function examine(options: DoctorOptions): Promise<Diagnosis> {
+  const { driver, groups: wanted, socket } = options;
+  const readings = await readMachine(options);
+  const { survey } = readings;
+  const inventory = takeInventory("value" in survey ? survey.value.groups : [], finders(options.exec, driver));
+  const root = !("error" in survey && survey.error.kind === "FailedPrecondition");
+  const all = { ...readings, driver, wanted, inventory, socket, root };
+  const results: Readonly<Record<CheckName, CheckResult>> = {
+    tools: checkTools(all),
+    kernel: checkKernel(all),
+    locks: checkLocks(all),
+    filters: checkFilters(all),
+    groups: checkGroups(all),
+    metadata: checkMetadata(all),
+    pools: checkPools(all),
+    limits: checkLimits(all),
+    udev: checkUdev(all),
+    leftovers: checkLeftovers(all),
+  };
+  const findings = CHECKS.flatMap((check) => results[check].findings);
+  return {
+    level: worst(findings.map(({ level }) => level)),
+    checks: CHECKS.map((check) => ({
+      check,
+      level: worst(results[check].findings.map(({ level }) => level)),
+      summary: results[check].summary,
+    })),
+    findings,
+  };
+}
+
+interface Machine {
+  readonly programs: Reading<ReadonlySet<string>>;
+  readonly version: Reading<LvmVersion>;
+  readonly configuration: Reading<Configuration>;
+  readonly targets: Reading<ReadonlyMap<string, string>>;
+  readonly modules: Reading<ReadonlySet<string>>;
+  readonly devices: Reading<readonly MappedDevice[]>;
+  readonly disks: Reading<readonly Disk[]>;
+  readonly mounts: Reading<readonly Mount[]>;
+  readonly udev: Reading<UdevState>;
+  readonly survey: Reading<Survey>;
+  readonly locked: boolean;
+  readonly groups: readonly SurveyedGroup[];
+  readonly systemId: string;
+  readonly active: readonly LogicalVolume[];
+  readonly nodes: Reading<readonly BlockDevice[]>;
+  readonly hierarchy: Reading<Hierarchy | undefined>;
+}
+
+async function readMachine({ exec: host, driver, groups: wanted }: DoctorOptions): Promise<Machine> {
+  const exec = within(host, QUICK_MS);
+  const [programs, version, configuration, kernel, devices, disks, mounts, udev, report] = await Promise.all([
+    reading(() => readPrograms(exec)),
+    reading(() => readLvmVersion(exec)),
+    reading(() => readConfiguration(exec)),
+    readKernel(exec),
+    reading(() => readMappedDevices(exec)),
+    reading(() => readDisks(exec)),
+    reading(() => readMounts(exec)),
+    reading(() => readUdev(exec)),
+    readLvm(within(host, REPORT_MS)),
+  ]);
+  const all = "value" in report.survey ? report.survey.value.groups : [];
+  const groups = groupsInUse(all, driver, wanted);
+  const active = groups.flatMap(({ lvs }) => lvs.filter((lv) => lv.active && ownersOf(lv.tags).includes(driver)));
+  const [nodes, hierarchy, systemId] = await Promise.all([
+    reading(() => readBlockDevices(exec, active.map(({ devicePath }) => devicePath))),
+    reading(() => readHierarchy(exec, "value" in mounts ? mounts.value : [])),
+    groups.some((group) => group.systemId !== "") ? reading(() => readSystemId(exec)) : { value: "" },
+  ]);
+  return {
+    ...{ programs, version, configuration, ...kernel, devices, disks, mounts, udev, ...report, groups, active, nodes },
+    hierarchy,
+    systemId: "value" in systemId ? systemId.value : "",
+  };
+}
+
+/** A report, if need be without locks: one command that is stuck holds up all others. */
+async function readLvm(exec: Exec): Promise<{ survey: Reading<Survey>; locked: boolean }> {
+  const survey = await reading(() => readSurvey(exec, SURVEY_COMMAND));
+  if ("value" in survey || !isNoAnswer(survey.error)) return { survey, locked: false };
+  const unlocked = await reading(() => readSurvey(exec, UNLOCKED_SURVEY_COMMAND));
+  return "value" in unlocked ? { survey: unlocked, locked: true } : { survey, locked: false };
+}
+
+async function readKernel(
+  exec: Exec,
+): Promise<{ targets: Reading<ReadonlyMap<string, string>>; modules: Reading<ReadonlySet<string>> }> {
+  const targets = await reading(() => readTargets(exec));
+  const wanted = "value" in targets ? modulesWanted(targets.value) : [];
+  return { targets, modules: await reading(() => readModules(exec, wanted)) };
+}
+
+/** The programs that are there, of the closed list and of those that LVM starts, in the directories where they are looked for. */
+async function readPrograms(exec: Exec): Promise<ReadonlySet<string>> {
+  const names = [...PROGRAMS, ...THIN_TOOLS];
+  const args = ["-b", "-B", ...PROGRAM_DIRECTORIES, "-f", ...names];
+  const answer = await runOk(exec, { program: "whereis", args, mutates: false });
+  const paths = new Set(answer.split(/\s+/));
+  return new Set(names.filter((name) => PROGRAM_DIRECTORIES.some((directory) => paths.has(`${directory}/${name}`))));
+}
+
+/** How udev is (udevadm(8), control --ping). */
+async function readUdev(exec: Exec): Promise<UdevState> {
+  const seconds = Math.floor(QUICK_MS / 2 / 1000);
+  const args = ["control", "--ping", `--timeout=${seconds}`];
+  const { code, stderr } = await exec.run({ program: "udevadm", args, mutates: false });
+  return code === 0 ? "running" : /No such file or directory/.test(stderr) ? "absent" : "dead";
+}
+
+/** The system id of this host (lvmsystemid(7)); empty for none. */
+async function readSystemId(exec: Exec): Promise<string> {
+  const answer = await runOk(exec, { program: "lvm", args: ["systemid"], mutates: false });
+  return /system ID:[ \t]*(\S*)/.exec(answer)?.[1] ?? "";
+}
+
+async function reading<T>(read: () => Promise<T>): Promise<Reading<T>> {
+  try {
+    return { value: await read() };
+  } catch (error) {
+    if (error instanceof StorageError) return { error };
+    // a program that may not be run, by its mode or by the permissions of this process
+    if (error instanceof Deno.errors.PermissionDenied || error instanceof Deno.errors.NotCapable) {
+      return { error: new StorageError("CommandFailed", error.message, { cause: error }) };
+    }
+    throw error;
+  }
+}
+
+/** Runs commands with a deadline of its own, in milliseconds. */
+function within(exec: Exec, deadlineMs: number): Exec {
+  return {
+    run: (command: Command) => exec.run({ ...command, deadlineMs }),
+    settled: () => exec.settled(),
+  };
+}

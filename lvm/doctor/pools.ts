@@ -1,0 +1,119 @@
+/**
+ * The doctor's look at thin pools: whether there can be any, whether LVM can check and mend them, and how they are.
+ *
+ * @module
+ */
+
+import type { Configuration, Setting } from "../model/configuration.ts";
+import { ALWAYS, installing, THIN_MODULE, THIN_TARGET } from "./tools.ts";
+import { PROGRAM_DIRECTORIES } from "../exec.ts";
+import { type CheckResult, type Finding, findingsOf, NO_REPORT, type Reading, unread } from "./finding.ts";
+import { type PoolStatus, poolStatus } from "../pools/pool_status.ts";
+import type { Survey, SurveyedGroup } from "../model/survey.ts";
+import { DEFAULT_OVERCOMMIT, isUsedPool, poolsOf } from "../pools/pool.ts";
+
+/** The programs that LVM starts for thin pools (lvm.conf(5), global/thin_check_executable and so on); the driver starts none. */
+export const THIN_TOOLS = ["thin_check", "thin_dump", "thin_repair"] as const;
+
+/** One of them. */
+export type ThinTool = typeof THIN_TOOLS[number];
+
+/** What is missed without each of the programs (lvmthin(7), "Metadata check and repair"). */
+const USES: Readonly<Record<ThinTool, string>> = {
+  thin_check: "LVM activates thin pools without a look at their metadata",
+  thin_dump: "damaged metadata of a thin pool cannot be repaired",
+  thin_repair: "damaged metadata of a thin pool cannot be repaired",
+};
+
+/** What {@linkcode checkPools} looks at. */
+export interface PoolReadings {
+  /** LVM's report. */
+  readonly survey: Reading<Survey>;
+  /** The groups that the driver uses. */
+  readonly groups: readonly SurveyedGroup[];
+  /** The driver's name. */
+  readonly driver: string;
+  /** LVM's settings. */
+  readonly configuration: Reading<Configuration>;
+  /** The programs that are there. */
+  readonly programs: Reading<ReadonlySet<string>>;
+  /** The targets that the kernel has now. */
+  readonly targets: Reading<ReadonlyMap<string, string>>;
+  /** Of the modules that were looked for, those that could be loaded. */
+  readonly modules: Reading<ReadonlySet<string>>;
+}
+
+/** Whether thin volumes can be made and mended here, and whether pools have room. Who has no pools is not alarmed. */
+export function checkPools(readings: PoolReadings): CheckResult {
+  const { survey, groups, driver } = readings;
+  if ("error" in survey) return unread("pools", NO_REPORT);
+  // what a pool may promise is not looked at here
+  const pools = groups.flatMap((group) =>
+    poolsOf(group).filter((pool) => isUsedPool(driver, group, pool))
+      .map((pool) => poolStatus(driver, group, pool, DEFAULT_OVERCOMMIT))
+  );
+  const used = pools.length > 0;
+  const described = pools.map(({ group, name, state }) => `${group}/${name} (${state.toLowerCase()})`);
+  return {
+    summary: described.join(", ") || "none",
+    findings: [...missingModule(readings, used), ...missingTools(readings, used), ...pools.flatMap(sickness)],
+  };
+}
+
+function missingModule({ targets, modules }: PoolReadings, used: boolean): Finding[] {
+  const { info, warning, error } = findingsOf("pools");
+  // that the targets cannot be listed is told by the check of the kernel
+  if ("error" in targets || targets.value.has(THIN_TARGET)) return [];
+  const loadable = "value" in modules ? modules.value : new Set<string>();
+  if (loadable.has(THIN_MODULE)) return []; // LVM loads it with the first pool
+  const load = `modprobe ${THIN_MODULE}`;
+  if (!loadable.has(ALWAYS)) {
+    const found = "not loaded, and the kernel's modules are not here";
+    return [used ? warning(THIN_MODULE, found, load) : info(THIN_MODULE, found, load)];
+  }
+  const found = `the kernel lacks ${THIN_TARGET} and has no such module: there can be no thin volumes`;
+  const install = `${load}; if there is none, install the kernel's package of further modules`;
+  return [used ? error(THIN_MODULE, found, install) : warning(THIN_MODULE, found, install)];
+}
+
+function missingTools({ programs, configuration }: PoolReadings, used: boolean): Finding[] {
+  if ("error" in programs || "error" in configuration) return []; // told by other checks
+  const { info, warning } = findingsOf("pools");
+  const [tell, settings] = [used ? warning : info, configuration.value];
+  const unset = THIN_TOOLS.filter((tool) => executable(settings, tool) === "").map((tool) => {
+    const fix = `take it out of /etc/lvm/lvm.conf   (its default is /usr/sbin/${tool})`;
+    return tell(`global/${tool}_executable`, `empty: ${USES[tool]}`, fix);
+  });
+  const missing = THIN_TOOLS.filter((tool) => {
+    const [, directory, name] = /^(.*)\/([^/]+)$/.exec(executable(settings, tool)) ?? [];
+    // another program, or one in another place, is the administrator's affair
+    return name === tool && PROGRAM_DIRECTORIES.some((known) => known === directory) && !programs.value.has(tool);
+  });
+  if (missing.length === 0) return unset;
+  const consequences = [...new Set(missing.map((tool) => USES[tool]))].join("; ");
+  const remedy = installing("thin-provisioning-tools", "device-mapper-persistent-data");
+  return [...unset, tell(missing.join(", "), `not installed: ${consequences}`, remedy)];
+}
+
+/** The path of a program as LVM starts it; empty for none. */
+function executable(settings: Configuration, tool: ThinTool): string {
+  const setting: Setting = `global/${tool}_executable`;
+  return settings.list(setting) === undefined ? `/usr/sbin/${tool}` : settings.value(setting) ?? "";
+}
+
+function sickness({ group, name, state, problem }: PoolStatus): Finding[] {
+  const { info, warning, error } = findingsOf("pools");
+  const path = `${group}/${name}`;
+  switch (state) {
+    case "Ready":
+      return [];
+    case "Erasing":
+      return [info(path, problem!)];
+    case "Filling":
+    case "Stuck":
+      return [warning(path, problem!)];
+    case "Full":
+    case "Damaged":
+      return [error(path, problem!)];
+  }
+}

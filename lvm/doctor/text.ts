@@ -1,0 +1,49 @@
+/**
+ * A diagnosis for people and for programs.
+ *
+ * @module
+ */
+
+import type { Diagnosis } from "./doctor.ts";
+import type { Finding, Level } from "./finding.ts";
+import { wrap } from "../text_table.ts";
+
+const MARKS: Readonly<Record<Level, string>> = { ok: "✓", info: "i", warning: "!", error: "✗" };
+
+/** Where the summaries of checks begin. */
+const NAME_WIDTH = 11;
+
+/** The diagnosis as JSON. */
+export function diagnosisJson(diagnosis: Diagnosis): string {
+  return JSON.stringify(diagnosis, null, 2);
+}
+
+/** The diagnosis as one line for each check, what it found below, and the sum at the end. */
+export function diagnosisText({ checks, findings }: Diagnosis): string {
+  const lines = checks.flatMap(({ check, level, summary }) => [
+    ...wrap(`${MARKS[level]} ${check.padEnd(NAME_WIDTH)}`, summary),
+    ...findings.filter((finding) => finding.check === check).flatMap(findingLines),
+  ]);
+  return [...lines, "", sum(findings)].join("\n");
+}
+
+function findingLines({ level, on, found, remedy }: Finding): string[] {
+  return [
+    ...wrap(`    ${MARKS[level]} `, `${on}: ${found}`),
+    // a command is not broken, so that it can be copied
+    ...(remedy === undefined ? [] : [`      → ${remedy}`]),
+  ];
+}
+
+function sum(findings: readonly Finding[]): string {
+  const count = (level: Level, one: string, many: string) => {
+    const number = findings.filter((finding) => finding.level === level).length;
+    return number === 0 ? [] : [`${number} ${number === 1 ? one : many}`];
+  };
+  const parts = [
+    ...count("error", "error", "errors"),
+    ...count("warning", "warning", "warnings"),
+    ...count("info", "note", "notes"),
+  ];
+  return parts.length === 0 ? "Nothing is wrong." : `${parts.join(", ")}.`;
+}

@@ -1,0 +1,94 @@
+/**
+ * Looks at the health of what a driver has on this machine. It changes nothing.
+ *
+ * @module
+ */
+
+import { StorageError } from "../error.ts";
+import { problemOf, type StorageProblem, storageProblems, type VolumeHealth, volumeProblems } from "./health.ts";
+import type { VolumeId } from "../ids.ts";
+import { takeInventory } from "../inventory/inventory.ts";
+import type { Lvm } from "../model/client.ts";
+import { type Mount, readMounts } from "../host/mounts.ts";
+import type { VolumeGroup } from "../model/report.ts";
+import type { Snapshots } from "../snapshots/snapshots.ts";
+import type { Volume } from "../inventory/volume.ts";
+import type { Volumes } from "../volumes/volumes.ts";
+
+/** What {@linkcode HealthCheck} needs. */
+export interface HealthCheckOptions {
+  /** LVM on this machine. */
+  readonly lvm: Lvm;
+  /** Where the volumes are found. */
+  readonly volumes: Volumes;
+  /** Where the snapshots are found. */
+  readonly snapshots: Snapshots;
+}
+
+/** Looks at the health of volumes, and of the groups that they are in. */
+export class HealthCheck {
+  readonly #lvm: Lvm;
+  readonly #volumes: Volumes;
+  readonly #snapshots: Snapshots;
+
+  /** Makes the service; it keeps no state. */
+  constructor({ lvm, volumes, snapshots }: HealthCheckOptions) {
+    this.#lvm = lvm;
+    this.#volumes = volumes;
+    this.#snapshots = snapshots;
+  }
+
+  /**
+   * The health of a volume. That it is Lost, or cannot be told from another, is its health, and no failure.
+   *
+   * @throws {StorageError} `NotFound`; `Busy` while it is being filled.
+   */
+  async volume(id: VolumeId): Promise<VolumeHealth> {
+    const { groups, mounts } = await this.#look();
+    try {
+      return healthOf(this.#volumes.require(groups.map(seen), id), groups, mounts);
+    } catch (error) {
+      const problem = error instanceof StorageError ? problemOf(error) : undefined;
+      if (problem === undefined) throw error;
+      return { id, problems: [problem] };
+    }
+  }
+
+  /** The health of all volumes with which something is wrong, in the order of their ids, but for those being filled. */
+  async volumes(): Promise<VolumeHealth[]> {
+    const { groups, mounts } = await this.#look();
+    const inventory = takeInventory(groups.map(seen), { volumes: this.#volumes, snapshots: this.#snapshots });
+    const all = [
+      ...inventory.volumes.filter(({ tags }) => tags.copied === undefined)
+        .map((volume) => healthOf(volume, groups, mounts)),
+      ...[...inventory.lost, ...inventory.foreign].map(({ id, error }) => ({ id, problems: [problemOf(error)!] })),
+    ];
+    return all.filter(({ problems }) => problems.length > 0).sort((a, b) => a.id < b.id ? -1 : 1);
+  }
+
+  /** What is wrong with the groups in which the driver makes volumes, and with their thin pools. */
+  async storage(): Promise<StorageProblem[]> {
+    try {
+      return storageProblems(this.#volumes.managed(await this.#lvm.report()), this.#volumes.driver);
+    } catch (error) {
+      if (!(error instanceof StorageError)) throw error;
+      return [{ status: "Unreachable", reason: "LvmFailed", message: error.message }];
+    }
+  }
+
+  async #look(): Promise<{ groups: VolumeGroup[]; mounts: Mount[] }> {
+    const [groups, mounts] = await Promise.all([this.#lvm.report(), readMounts(this.#lvm.exec)]);
+    return { groups, mounts };
+  }
+}
+
+/** A group as if it answered: where a volume was seen last is where its health is to be told. */
+function seen(group: VolumeGroup): VolumeGroup {
+  return { ...group, answers: true };
+}
+
+/** The health of a volume that was found in groups as if they answered. */
+function healthOf({ id, lv, group }: Volume, groups: readonly VolumeGroup[], mounts: readonly Mount[]): VolumeHealth {
+  const { answers } = groups.find(({ uuid }) => uuid === group.uuid)!;
+  return { id, problems: volumeProblems({ lv, group: { ...group, answers } }, mounts) };
+}

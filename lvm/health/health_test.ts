@@ -1,0 +1,133 @@
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { FakeMachine } from "../../tests/fake/machine.ts";
+import { healthStatus, problemOf, storageProblems, volumeProblems } from "./health.ts";
+import type { Mount } from "../host/mounts.ts";
+import { parseReport, REPORT_COMMAND, type VolumeGroup } from "../model/report.ts";
+import { poolTags } from "../model/tags.ts";
+
+const DRIVER = "d";
+
+/** A group of two disks with a linear LV on the first, a raid1 LV on both, and a thin LV. */
+async function machineOfThree() {
+  const machine = new FakeMachine();
+  const group = machine.addGroup("data", 1n << 30n, 4n << 20n, 2);
+  const lvcreate = async (...args: string[]) => {
+    const { code, stderr } = await machine.run({ program: "lvm", args: ["lvcreate", "--yes", ...args], mutates: true });
+    assertEquals(code, 0, stderr);
+  };
+  const size = `${32 << 20}b`;
+  await lvcreate("--size", size, "--name", "linear", "data");
+  await lvcreate("--type", "raid1", "--mirrors", "1", "--size", size, "--name", "raid1", "data");
+  const tags = poolTags(DRIVER).flatMap((tag) => ["--addtag", tag]);
+  await lvcreate("--type", "thin-pool", "--zero", "y", "--name", "pool", "--size", `${64 << 20}b`, ...tags, "data");
+  await lvcreate("--type", "thin", "--thinpool", "pool", "--virtualsize", size, "--name", "thin", "data");
+  const [linear, raid1, pool] = ["linear", "raid1", "pool"].map((name) => group.lvs.find((lv) => lv.name === name)!);
+  const report = async () => parseReport((await machine.run(REPORT_COMMAND)).stdout)[0]!;
+  return { group, linear: linear!, raid1: raid1!, pool: pool!.thinPool!, report };
+}
+
+/** What is wrong with an LV of the group, as status and reason. */
+function problems(group: VolumeGroup, name: string, mounts: readonly Mount[] = []): string[] {
+  const lv = group.lvs.find((lv) => lv.name === name)!;
+  const found = volumeProblems({ lv, group }, mounts);
+  const reasons = found.map(({ reason }) => reason);
+  assertEquals(new Set(reasons).size, reasons.length, "each reason once");
+  for (const { message } of found) assert(message.includes(" "), message);
+  return reasons.map((reason) => `${healthStatus(reason)} ${reason}`);
+}
+
+Deno.test("volumeProblems() finds nothing on a machine where all is well", async () => {
+  const { report } = await machineOfThree();
+  const group = await report();
+  for (const name of ["linear", "raid1", "thin"]) assertEquals(problems(group, name), []);
+  assertEquals(storageProblems([group], DRIVER), []);
+});
+
+Deno.test("a disk that is missing makes a linear volume inaccessible, a raid1 volume degraded, and none of both broken", async () => {
+  const { group, report } = await machineOfThree();
+  group.missingPvs = 1;
+  const one = await report();
+  assertEquals(problems(one, "linear"), ["Inaccessible Partial", "Degraded DisksMissing"]);
+  assertEquals(problems(one, "raid1"), ["Degraded Degraded", "Degraded DisksMissing"]);
+  group.missingPvs = 2;
+  assertEquals(problems(await report(), "raid1"), ["Inaccessible Broken", "Degraded DisksMissing"]);
+});
+
+Deno.test("copies that are not as they should be are told by how they are", async () => {
+  const { raid1, report } = await machineOfThree();
+  raid1.raid!.syncPercent = 25;
+  assertEquals(problems(await report(), "raid1"), ["Degraded Rebuilding"]);
+  raid1.raid!.dropped = true;
+  const group = await report();
+  assertEquals(problems(group, "raid1"), ["Degraded RefreshNeeded"]);
+  const [problem] = volumeProblems({ lv: group.lvs.find(({ name }) => name === "raid1")!, group }, []);
+  assertMatch(problem!.message, /lvchange --refresh data\/raid1/);
+});
+
+Deno.test("a thin pool that fills, is full or is damaged is told of its volumes, and of the node's storage", async () => {
+  const { pool, report } = await machineOfThree();
+  const storage = async () =>
+    storageProblems([await report()], DRIVER).map(({ status, reason }) => `${status} ${reason}`);
+  pool.dataPercent = 85;
+  assertEquals([problems(await report(), "thin"), await storage()], [["Degraded PoolFilling"], [
+    "Degraded PoolFilling",
+  ]]);
+  pool.dataPercent = 100;
+  assertEquals([problems(await report(), "thin"), await storage()], [["Degraded PoolFull"], ["Degraded PoolFull"]]);
+  pool.health = "failed";
+  assertEquals([problems(await report(), "thin"), await storage()], [["Inaccessible PoolDamaged"], [
+    "Degraded PoolDamaged",
+  ]]);
+  assertEquals(problems(await report(), "linear"), [], "it is not in the pool");
+  assertEquals(storageProblems([await report()], "another"), [], "nor is anything of another driver");
+});
+
+Deno.test("a group that does not answer says no more of its volumes, and is unreachable", async () => {
+  const { group, pool, report } = await machineOfThree();
+  group.missingPvs = 1;
+  pool.dataPercent = 100;
+  const silent = { ...await report(), answers: false };
+  for (const name of ["linear", "raid1", "thin"]) assertEquals(problems(silent, name), ["Inaccessible GroupSilent"]);
+  assertEquals(storageProblems([silent], DRIVER).map(({ status, reason }) => [status, reason]), [[
+    "Unreachable",
+    "GroupSilent",
+  ]]);
+});
+
+Deno.test("storageProblems() tells each reason once, and names all groups", async () => {
+  const { report } = await machineOfThree();
+  const group = await report();
+  const [missing, readOnly] = storageProblems([
+    { ...group, missingPvs: 1 },
+    { ...group, name: "other", missingPvs: 2 },
+    { ...group, name: "old", writeable: false },
+  ], DRIVER);
+  assertEquals([missing!.reason, readOnly!.reason], ["DisksMissing", "GroupReadOnly"]);
+  assertMatch(missing!.message, /group data has 1 .*; volume group other has 2 /);
+  assertMatch(readOnly!.message, /group old is read-only/);
+});
+
+Deno.test("a filesystem that the kernel stopped writing is told, one that was mounted read-only is not", async () => {
+  const { report } = await machineOfThree();
+  const group = await report();
+  const lv = group.lvs.find(({ name }) => name === "linear")!;
+  const mount = (readOnly: boolean, takesWrites: boolean): Mount => ({
+    ...{ target: "/mnt", source: lv.devicePath, fsType: "ext4", root: "/", readOnly, takesWrites },
+    deviceNumber: lv.deviceNumber!,
+  });
+  assertEquals(problems(group, "linear", [mount(false, true), mount(true, true)]), []);
+  assertEquals(problems(group, "linear", [mount(true, false)]), [], "mount -o ro");
+  assertEquals(problems(group, "linear", [mount(true, false), mount(false, false)]), ["Degraded FilesystemReadOnly"]);
+  assertEquals(problems(group, "raid1", [mount(false, false)]), [], "it is another volume's");
+});
+
+Deno.test("problemOf() takes what is Lost for lost data, and what is busy for no problem", () => {
+  const reasonOf = (kind: Parameters<typeof problemOf>[0]["kind"]) => problemOf({ kind, message: "m" })?.reason;
+  assertEquals([reasonOf("Lost"), reasonOf("ForeignData"), reasonOf("Busy"), reasonOf("NotFound")], [
+    "Lost",
+    "ForeignData",
+    undefined,
+    undefined,
+  ]);
+  assertEquals(healthStatus("Lost"), "DataLoss");
+});

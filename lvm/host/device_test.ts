@@ -1,0 +1,82 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import findmnt from "../../tests/fixtures/findmnt.json" with { type: "text" };
+import lsblk from "../../tests/fixtures/lsblk.json" with { type: "text" };
+import report from "../../tests/fixtures/report.json" with { type: "text" };
+import wipefs from "../../tests/fixtures/wipefs_ext4.json" with { type: "text" };
+import leftover from "../../tests/fixtures/wipefs_leftover.json" with { type: "text" };
+import blank from "../../tests/fixtures/wipefs_blank.json" with { type: "text" };
+import df from "../../tests/fixtures/df.txt" with { type: "text" };
+import { readBlockDevice, readSignatures, verifyDevice } from "./device.ts";
+import { StorageError } from "../error.ts";
+import type { Exec } from "../exec.ts";
+import { deviceMounts, filesystemMounts, isDeviceOfLv, isMountOfLv, readMounts, readUsage } from "./mounts.ts";
+import { parseReport } from "../model/report.ts";
+
+/** Answers every command with one captured answer. */
+function answering(stdout: string, code = 0): Exec {
+  return {
+    run: () => Promise.resolve({ code, stdout, stderr: code === 0 ? "" : "failed" }),
+    settled: () => Promise.resolve(),
+  };
+}
+
+const volume = parseReport(report)[0]!.lvs.find((lv) => lv.name.startsWith("vol-"))!;
+
+Deno.test("what util-linux 2.38 and coreutils 9 wrote is read", async () => {
+  assertEquals(await readBlockDevice(answering(lsblk), "/x"), {
+    name: "vg1-vol--11111111111111111111111111111111",
+    number: "253:0",
+    size: 67108864n,
+    readOnly: false,
+  });
+  assertEquals(await readSignatures(answering(wipefs), "/x"), [{
+    type: "ext4",
+    uuid: "11111111-2222-3333-4444-555555555555",
+  }]);
+  assertEquals(await readSignatures(answering(blank), "/x"), []);
+  assertEquals(await readSignatures(answering(leftover), "/x"), [{ type: "DM_snapshot_cow" }]);
+  const { bytes, inodes } = await readUsage(answering(df), "/x");
+  assertEquals([bytes.total > bytes.available, inodes?.total], [true, 16384n]);
+});
+
+Deno.test("the mounts of a volume are told from all others, a path with a blank and a device node included", async () => {
+  const mounts = await readMounts(answering(findmnt));
+  assertEquals(filesystemMounts(mounts, volume).map(({ target, readOnly }) => [target, readOnly]), [["/mnt/s", false], [
+    "/mnt/a b",
+    true,
+  ]]);
+  assertEquals(deviceMounts(mounts, volume).map(({ target }) => target), ["/mnt/blk"]);
+  assertEquals(mounts.filter((mount) => isMountOfLv(mount, volume.name)).length, 2);
+  assertEquals(mounts.filter((mount) => isMountOfLv(mount, "11111111111111111111111111111111")), []);
+});
+
+Deno.test("isDeviceOfLv() knows how device-mapper joins and doubles hyphens", () => {
+  const cases: [string, string, boolean][] = [
+    ["vg-vol--1", "vol-1", true],
+    ["my--vg-vol--1", "vol-1", true],
+    ["vg---vol--1", "vol-1", true], // the group is called "vg-"
+    ["vg-a--vol--1", "vol-1", false], // the LV is called "a-vol-1"
+    ["vg-vol--12", "vol-1", false],
+    ["vol--1", "vol-1", false],
+    ["vg-vol--1-real", "vol-1", false],
+  ];
+  for (const [device, lv, expected] of cases) assertEquals(isDeviceOfLv(device, lv), expected, device);
+});
+
+Deno.test("verifyDevice() refuses another device, and another size", async () => {
+  assertEquals((await verifyDevice(answering(lsblk), volume)).number, "253:0");
+  for (const other of [{ deviceNumber: "253:9" }, { size: 1n }]) {
+    const error = await assertRejects(() => verifyDevice(answering(lsblk), { ...volume, ...other }), StorageError);
+    assertEquals(error.kind, "FailedPrecondition");
+  }
+});
+
+Deno.test("an answer that is no answer is an error, never an empty list", async () => {
+  for (const odd of ["", "{}", '{"signatures": null}', '{"signatures": [{"type": 1}]}', '{"signatures": [']) {
+    assertEquals((await assertRejects(() => readSignatures(answering(odd), "/x"), StorageError)).kind, "CommandFailed");
+  }
+  await assertRejects(() => readSignatures(answering(blank, 1), "/x"), StorageError, "exit 1");
+  await assertRejects(() => readMounts(answering("{}")), StorageError);
+  await assertRejects(() => readBlockDevice(answering('{"blockdevices": []}'), "/x"), StorageError);
+  await assertRejects(() => readUsage(answering("x y z"), "/x"), StorageError);
+});

@@ -1,0 +1,38 @@
+/**
+ * The block devices that the kernel has, and which of them carry LVM's label.
+ *
+ * @module
+ */
+
+import { type Command, type Exec, runOk } from "../exec.ts";
+import { array, object, parseJson, text } from "../json.ts";
+
+/** A block device. */
+export interface Disk {
+  /** Its path. */
+  readonly path: string;
+  /** `major:minor`. */
+  readonly number: string;
+  /** What lsblk(8) calls its kind: `disk`, `part`, `lvm`, `crypt`, `mpath`, … */
+  readonly type: string;
+  /** The UUID of the physical volume that it is, by its label. */
+  readonly pvUuid?: string;
+}
+
+/** Ramdisks and empty devices included: a group can be on the one, and what is on the other is no more. */
+const LIST_DISKS: Command = {
+  program: "lsblk",
+  args: ["--json", "--list", "--paths", "--all", "--output", "NAME,MAJ:MIN,TYPE,FSTYPE,UUID"],
+  mutates: false,
+};
+
+/** All block devices. @throws {StorageError} `CommandFailed` when they cannot be listed. */
+export async function readDisks(exec: Exec): Promise<Disk[]> {
+  const answer = parseJson("lsblk", await runOk(exec, LIST_DISKS));
+  return array(object(answer).blockdevices).map(object).map((device) => ({
+    path: text(device.name),
+    number: text(device["maj:min"]).trim(),
+    type: text(device.type ?? ""),
+    ...(device.fstype === "LVM2_member" ? { pvUuid: text(device.uuid) } : {}),
+  }));
+}

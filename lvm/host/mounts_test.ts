@@ -1,0 +1,39 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { StorageError } from "../error.ts";
+import { canonical, isBelow, withRealPaths } from "./mounts.ts";
+
+/** A folder with a directory and a link to it. */
+async function linked() {
+  const folder = await Deno.realPath(await Deno.makeTempDir({ prefix: "denolith-mounts-" }));
+  await Deno.mkdir(`${folder}/real`);
+  await Deno.symlink("real", `${folder}/link`);
+  return { folder, [Symbol.asyncDispose]: () => Deno.remove(folder, { recursive: true }) };
+}
+
+Deno.test("isBelow() is about whole names, and a directory is not below itself", () => {
+  const below = (path: string) => isBelow(path, ["/mnt", "/var/lib/kubelet"]);
+  assertEquals(["/mnt/a", "/var/lib/kubelet/pods/x"].map(below), [true, true]);
+  assertEquals(["/mnt", "/mnt-2/a", "/var/lib", "/", "/a/mnt/b"].map(below), [false, false, false, false, false]);
+});
+
+Deno.test("withRealPaths() adds where links lead, keeps what does not exist, and refuses a link to the root", async () => {
+  await using here = await linked();
+  const { folder } = here;
+  assertEquals(await withRealPaths([`${folder}/link`, `${folder}/absent`]), [
+    `${folder}/link`,
+    `${folder}/absent`,
+    `${folder}/real`,
+  ]);
+  await Deno.symlink("/", `${folder}/everything`);
+  await assertRejects(() => withRealPaths([`${folder}/everything`]), StorageError, "root directory");
+});
+
+Deno.test("canonical() follows a root that is a link, and takes what does not exist as it is", async () => {
+  await using here = await linked();
+  const { folder } = here;
+  const roots = await withRealPaths([`${folder}/link`, `${folder}/absent`]);
+  assertEquals(await canonical(`${folder}/link/a/b`, roots), `${folder}/real/a/b`);
+  assertEquals(await canonical(`${folder}/absent/a/b`, roots), `${folder}/absent/a/b`);
+  await assertRejects(() => canonical(`${folder}/link/a`, [`${folder}/link`]), StorageError, "not below");
+  await assertRejects(() => canonical(`${folder}/other/a`, roots), StorageError, "not below");
+});

@@ -1,0 +1,74 @@
+import { assertEquals } from "@std/assert";
+import type { Command, Output } from "../exec.ts";
+import { classifyRefusal, Lvm } from "./client.ts";
+import type { VolumeGroup } from "./report.ts";
+
+/** What LVM 2.03.16 said, word for word, with LC_ALL=C. */
+const CAPTURED = [
+  ["NoSpace", '  Volume group "vg1" has insufficient free space (2504 extents): 5120 required.'],
+  ["NoSpace", "  Insufficient free space: 7655 extents needed, but only 2534 available"],
+  ["AlreadyExists", '  Logical Volume "vol-1" already exists in volume group "vg1"'],
+  ["InUse", "  Logical volume vg1/vol-1 contains a filesystem in use."],
+  ["InUse", "  Snapshot origin volumes can be resized only while inactive: try lvchange -an."],
+  [
+    "FailedPrecondition",
+    "  Command on LV vg/snap-1 does not accept LV type linear.\n  Command not permitted on LV vg/snap-1.",
+  ],
+  ["NotFound", '  Failed to find logical volume "vg1/nope"'],
+  ["NotFound", '  Volume group "nope" not found\n  Cannot process volume group nope'],
+  ["CommandFailed", "  Cannot archive volume group metadata for vg1 to read-only filesystem."],
+  ["CommandFailed", ""],
+] as const;
+
+Deno.test("classifyRefusal() tells LVM's refusals apart", () => {
+  for (const [kind, stderr] of CAPTURED) assertEquals(classifyRefusal({ code: 5, stdout: "", stderr }), kind, stderr);
+});
+
+Deno.test("whoever asks for a report gets one that began after that, and those who wait share it", async () => {
+  const answers: PromiseWithResolvers<Output>[] = [];
+  const run = () => {
+    answers.push(Promise.withResolvers<Output>());
+    return answers.at(-1)!.promise;
+  };
+  const lvm = new Lvm({ run, settled: () => Promise.resolve() });
+  const empty = { code: 0, stdout: '{"report": []}', stderr: "" };
+  const first = lvm.report();
+  const [second, third] = [lvm.report(), lvm.report()];
+  assertEquals(answers.length, 1, "the second waits for the first to end");
+  answers[0]!.resolve(empty);
+  await first;
+  const fourth = lvm.report();
+  answers[1]!.resolve({ code: 5, stdout: "", stderr: "no" });
+  for (const failed of [second, third, fourth]) {
+    assertEquals(await failed.then(() => "", ({ kind }) => kind), "CommandFailed");
+  }
+  assertEquals(answers.length, 2, "one report for all who asked meanwhile");
+  const last = lvm.report();
+  answers[2]!.resolve(empty);
+  await last;
+});
+
+Deno.test("those who changed something at the same time share one report, which begins when all have", async () => {
+  const runs: { args: readonly string[]; answer: PromiseWithResolvers<Output> }[] = [];
+  const run = ({ args }: Command) => {
+    runs.push({ args, answer: Promise.withResolvers<Output>() });
+    return runs.at(-1)!.answer.promise;
+  };
+  const lvm = new Lvm({ run, settled: () => Promise.resolve() });
+  const group = { name: "vg", disks: [] } as unknown as VolumeGroup;
+  const made = [1, 2, 3].map(async () => {
+    await lvm.change(group, ["lvcreate"]);
+    return await lvm.reportOfChanges();
+  });
+  const ok = { code: 0, stdout: '{"report": []}', stderr: "" };
+  runs[1]!.answer.resolve(ok);
+  runs[0]!.answer.resolve({ code: 5, stdout: "", stderr: "no" });
+  assertEquals(await made[0]!.then(() => "", ({ kind }) => kind), "CommandFailed");
+  assertEquals(runs.length, 3, "the third is not done yet");
+  runs[2]!.answer.resolve(ok);
+  while (runs.length === 3) await new Promise((resolve) => setTimeout(resolve));
+  const [, , , report] = runs;
+  report!.answer.resolve(ok);
+  await Promise.all(made.slice(1));
+  assertEquals(runs.map(({ args }) => args[0]), ["lvcreate", "lvcreate", "lvcreate", report!.args[0]]);
+});

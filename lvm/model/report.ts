@@ -1,0 +1,428 @@
+/**
+ * LVM's own account of volume groups and logical volumes, read into checked types.
+ *
+ * One `lvm fullreport` answers for all groups at once, those without LVs included (`vgs -o lv_name` leaves them out). It
+ * names no group on the command line: LVM fails the whole report for a name that is absent, and absence of one group must
+ * not hide the others. Whether something exists is decided by a report that succeeded, and by nothing else.
+ *
+ * @module
+ */
+
+import type { Command } from "../exec.ts";
+import { array, integer, natural, object, parseJson, text } from "../json.ts";
+
+/** How an LV is laid out, as its first segment says (lvs(8), segtype and so on). */
+export interface Segment {
+  /** `linear`, `striped`, `raid1`, `raid5` and so on. */
+  readonly type: string;
+  /** Over how many disks it goes, those for redundancy included; 1 for `linear`. */
+  readonly stripes: number;
+  /** What stands on one disk before the next one's turn, in bytes; 0 where there are no stripes. */
+  readonly stripeSize: bigint;
+}
+
+/** A piece of a disk that an LV has. */
+export interface Piece {
+  /** The part of the LV that it belongs to, as LVM calls it: `rimage_0`, `rmeta_1`, `tdata`; empty for an LV without parts. */
+  readonly part: string;
+  /** The UUID of the disk. */
+  readonly disk: string;
+  /** Its size in bytes. */
+  readonly size: bigint;
+}
+
+/** What the kernel says of a RAID LV that is active (lvmraid(7)). */
+export interface RaidState {
+  /** What is being done to it: `idle`, `resync`, `recover`, `check`, `repair` and so on. */
+  readonly action: string;
+  /** How much of it is in sync, in percent. */
+  readonly syncPercent: number;
+  /** How many differences the last check found, in sectors. */
+  readonly mismatches: number;
+}
+
+/** A disk of a group (pvs(8)); sizes in bytes. */
+export interface PhysicalVolume {
+  /** Its path; `[unknown]` while LVM cannot find it. */
+  readonly path: string;
+  /** Its UUID. */
+  readonly uuid: string;
+  /** Whether LVM cannot find it, or did not when the group was changed last. */
+  readonly missing: boolean;
+  /** Its space that LVM would give to an LV now: none while it is missing, or not allocatable (pvchange(8)). */
+  readonly free: bigint;
+}
+
+/** A logical volume as LVM reports it (lvs(8)); sizes in bytes. */
+export interface LogicalVolume {
+  /** Its name within the group. */
+  readonly name: string;
+  /** Its UUID, which never changes and is never used again. */
+  readonly uuid: string;
+  /** Its size; for a classic snapshot, the size of the copy-on-write store. */
+  readonly size: bigint;
+  /** Its tags. */
+  readonly tags: readonly string[];
+  /** The device-mapper node, `/dev/mapper/…`. */
+  readonly devicePath: string;
+  /** The device number as `major:minor`; `undefined` while inactive. */
+  readonly deviceNumber?: string;
+  /** Whether the kernel has its device. */
+  readonly active: boolean;
+  /** Whether the kernel holds back what is written to its device, as during a change of its tables. */
+  readonly suspended: boolean;
+  /** Whether something has its device open: a mount, a process, another device. */
+  readonly open: boolean;
+  /** How it is laid out on the disks (lvs(8), lv_layout): `linear`, `thin`, `raid` and so on, several where one is on another. */
+  readonly layout: readonly string[];
+  /** How exactly. */
+  readonly segment: Segment;
+  /** What it has of the disks. */
+  readonly pieces: readonly Piece[];
+  /** What LVM finds wrong with it (lv_health_status): `partial`, `refresh needed`, `mismatches exist`; empty for nothing. */
+  readonly health: string;
+  /** The state of its redundancy; `undefined` when it has none, or is inactive. */
+  readonly raid?: RaidState;
+  /**
+   * Whether the lvcreate that made it died before it was whole: parts of it show that are hidden in a whole one. LVM makes a
+   * RAID LV in several steps under one lock, so that a report shows what is between them only then.
+   */
+  readonly halfMade: boolean;
+  /** Name of the LV that this one is a snapshot of. */
+  readonly origin?: string;
+  /** For a classic snapshot, the size of the origin at the moment of the cut. */
+  readonly originSize?: bigint;
+  /** Whether this is a copy-on-write snapshot whose store overflowed: its content is gone. */
+  readonly invalidSnapshot: boolean;
+  /** How full a snapshot's store is, in percent; `undefined` where LVM does not say. */
+  readonly snapshotPercent?: number;
+  /** For a thin LV, the name of the pool that it is in. */
+  readonly pool?: string;
+  /** For a thin pool, how it is beside its size, which is that of its data. */
+  readonly thinPool?: ThinPoolState;
+  /** When it was made, in seconds since 1970. */
+  readonly createdAt: number;
+}
+
+/** How a thin pool is, as LVM reports it (lvs(8), lvmthin(7)). */
+export interface ThinPoolState {
+  /** How much of its data is taken, in percent; `undefined` while it is inactive. */
+  readonly dataPercent?: number;
+  /** The size of its metadata, in bytes. */
+  readonly metadataSize: bigint;
+  /** How much of its metadata is taken, in percent; `undefined` while it is inactive. */
+  readonly metadataPercent?: number;
+  /** What is wrong with it (lv_health_status): `out_of_data`, `metadata_read_only`, `failed`; empty when nothing is. */
+  readonly health: string;
+  /** Whether the kernel wants its metadata to be checked (`c` or `C` as the fifth character of lv_attr, lvs(8)). */
+  readonly needsCheck: boolean;
+  /** Whether what is read before it was written is zeros (the eighth character of lv_attr). */
+  readonly zeroes: boolean;
+}
+
+/** A volume group as LVM reports it (vgs(8)), with its logical volumes; sizes in bytes. */
+export interface VolumeGroup {
+  /** Its name. */
+  readonly name: string;
+  /** Its UUID. */
+  readonly uuid: string;
+  /** All its space. */
+  readonly size: bigint;
+  /** Its space that no LV has. */
+  readonly free: bigint;
+  /** What sizes are rounded up to. */
+  readonly extentSize: bigint;
+  /** How many of its physical volumes are absent. */
+  readonly missingPvs: number;
+  /** Whether LVM would change it now: writeable, not exported. */
+  readonly writeable: boolean;
+  /** Its tags. */
+  readonly tags: readonly string[];
+  /** The disks that it is on and LVM finds, by the paths of their nodes. */
+  readonly disks: readonly string[];
+  /** All its disks, and what is on them. */
+  readonly pvs: readonly PhysicalVolume[];
+  /** Whether this is what its disks say now; otherwise it is what they said last, and they do not answer. */
+  readonly answers: boolean;
+  /** Its visible LVs. */
+  readonly lvs: readonly LogicalVolume[];
+}
+
+const VG_FIELDS = [
+  "vg_name",
+  "vg_uuid",
+  "vg_size",
+  "vg_free",
+  "vg_extent_size",
+  "vg_missing_pv_count",
+  "vg_exported",
+  "vg_permissions",
+  "vg_tags",
+];
+
+const LV_FIELDS = [
+  "lv_name",
+  "lv_uuid",
+  "lv_size",
+  "lv_tags",
+  "lv_dm_path",
+  "lv_kernel_major",
+  "lv_kernel_minor",
+  "lv_active",
+  "lv_suspended",
+  "lv_device_open",
+  "lv_layout",
+  "origin",
+  "origin_size",
+  "lv_snapshot_invalid",
+  "snap_percent",
+  "lv_time",
+  "lv_attr",
+  "lv_health_status",
+  "pool_lv",
+  "data_percent",
+  "metadata_percent",
+  "lv_metadata_size",
+  "sync_percent",
+  "raid_sync_action",
+  "raid_mismatch_count",
+];
+
+const PV_FIELDS = ["pv_name", "pv_uuid", "pv_missing", "pv_allocatable", "pv_pe_count", "pv_pe_alloc_count"];
+
+/** What a segment of an LV is. The other parts of a full report cannot be left out, so they may as well say something. */
+const SEG_FIELDS = ["lv_name", "segtype", "stripes", "stripe_size"];
+
+/** What stands on the disks; here alone LVM names the hidden parts of LVs, in brackets. */
+const PVSEG_FIELDS = ["pv_uuid", "pvseg_size", "lv_name"];
+
+/** What a report asks for beyond {@linkcode REPORT_COMMAND}. */
+export interface ReportExtras {
+  /** Options of the report itself. */
+  readonly options: readonly string[];
+  /** Fields of each group (vgs(8)). */
+  readonly vg: readonly string[];
+  /** Fields of each LV (lvs(8)). */
+  readonly lv: readonly string[];
+}
+
+/** The command whose answer {@linkcode parseReport} reads. */
+export const REPORT_COMMAND: Command = reportCommand({ options: [], vg: [], lv: [] });
+
+/** A report that {@linkcode parseReport} reads, too, with more in it. */
+export function reportCommand(extras: ReportExtras): Command {
+  return {
+    program: "lvm",
+    args: [
+      "fullreport",
+      ...extras.options,
+      "--reportformat",
+      "json",
+      "--units",
+      "b",
+      "--nosuffix",
+      "--binary",
+      "--config",
+      'report/time_format="%s"',
+      "--configreport",
+      "vg",
+      "--options",
+      [...VG_FIELDS, ...extras.vg].join(","),
+      "--configreport",
+      "lv",
+      "--options",
+      [...LV_FIELDS, ...extras.lv].join(","),
+      "--configreport",
+      "pv",
+      "--options",
+      PV_FIELDS.join(","),
+      "--configreport",
+      "seg",
+      "--options",
+      SEG_FIELDS.join(","),
+      "--configreport",
+      "pvseg",
+      "--options",
+      PVSEG_FIELDS.join(","),
+    ],
+    mutates: false,
+  };
+}
+
+/**
+ * Reads the answer to {@linkcode REPORT_COMMAND}.
+ *
+ * @throws {StorageError} `CommandFailed` when the text is not the JSON that LVM writes, or a field is missing or odd.
+ */
+export function parseReport(answer: string): VolumeGroup[] {
+  return groupParts(answer).map((part) => {
+    const row = object(array(part.vg)[0]);
+    const pvs = parsePvs(part, natural(row.vg_extent_size));
+    return parseGroup(row, pvs, parseLvs(part, natural(row.vg_extent_size)));
+  });
+}
+
+/** What stands in the place of the path of a disk that LVM cannot find. */
+const NOT_FOUND = "[unknown]";
+
+/** The disks of a part of a report. */
+export function parsePvs(part: Row, extentSize: bigint): PhysicalVolume[] {
+  return array(part.pv).map(object).map((pv) => {
+    const missing = flag(pv.pv_missing);
+    const free = natural(pv.pv_pe_count) - natural(pv.pv_pe_alloc_count);
+    return {
+      path: text(pv.pv_name),
+      uuid: text(pv.pv_uuid),
+      missing,
+      free: missing || !flag(pv.pv_allocatable) ? 0n : free * extentSize,
+    };
+  });
+}
+
+/** The LVs of a group. What belongs to another LV, and shows all the same, is not one of them. */
+function parseLvs(part: Row, extentSize: bigint): LogicalVolume[] {
+  const segments = new Map(array(part.seg).map(object).reverse().map((row) => [text(row.lv_name), parseSegment(row)]));
+  const pieces = Map.groupBy(array(part.pvseg).map(object), ({ lv_name }) => partOf(text(lv_name)).of);
+  const rows = array(part.lv).map(object);
+  const showing = rows.map(({ lv_name }) => text(lv_name)).filter((name) => !name.startsWith("["));
+  const halfMade = new Set(showing.map(partOf).filter(({ part }) => part !== "").map(({ of }) => of));
+  return rows.filter(({ lv_name }) => isWhole(text(lv_name))).map((row) => {
+    const name = text(row.lv_name);
+    return parseLv(row, {
+      segment: segments.get(name) ?? { type: "", stripes: 0, stripeSize: 0n },
+      pieces: (pieces.get(name) ?? []).map((piece) => ({
+        part: partOf(text(piece.lv_name)).part,
+        disk: text(piece.pv_uuid),
+        size: natural(piece.pvseg_size) * extentSize,
+      })),
+      halfMade: halfMade.has(name),
+    });
+  });
+}
+
+function parseSegment(row: Row): Segment {
+  return {
+    type: text(row.segtype),
+    stripes: Number(natural(row.stripes)),
+    stripeSize: natural(row.stripe_size),
+  };
+}
+
+/** Hidden LVs stand in brackets (lvs(8), --all). */
+const HIDDEN = /^\[(.*)\]$/;
+
+/**
+ * The LVs of which LVM makes a RAID LV or a thin pool, the latter of which may be RAID LVs themselves. Nobody else can give an
+ * LV such a name (lvm(8), "VALID NAMES").
+ */
+const PART = /^(.+?)_((?:t(?:data|meta)_)?r(?:image|meta)_\d+|t(?:data|meta))$/;
+
+/** Which LV a name stands for, and which part of it. */
+function partOf(name: string): { of: string; part: string } {
+  const bare = HIDDEN.exec(name)?.[1] ?? name;
+  const [, of = bare, part = ""] = PART.exec(bare) ?? [];
+  return { of, part };
+}
+
+function isWhole(name: string): boolean {
+  return partOf(name).part === "" && !HIDDEN.test(name);
+}
+
+/** The parts of a report that are about groups. */
+export function groupParts(answer: string): Row[] {
+  return reportParts(answer).filter((part) => !isSpare(part));
+}
+
+/** The part about disks that are in no group, if there are any: it comes last, and has no group and no LVs. */
+export function sparePart(answer: string): Row | undefined {
+  return reportParts(answer).find(isSpare);
+}
+
+function reportParts(answer: string): Row[] {
+  return array(object(parseJson("lvm fullreport", answer)).report).map(object);
+}
+
+function isSpare(part: Row): boolean {
+  return part.vg === undefined && part.lv === undefined && part.pv !== undefined;
+}
+
+function parseGroup(row: Row, pvs: PhysicalVolume[], lvs: LogicalVolume[]): VolumeGroup {
+  return {
+    name: text(row.vg_name),
+    uuid: text(row.vg_uuid),
+    size: natural(row.vg_size),
+    free: natural(row.vg_free),
+    extentSize: natural(row.vg_extent_size),
+    missingPvs: Number(natural(row.vg_missing_pv_count)),
+    writeable: text(row.vg_permissions) === "writeable" && !flag(row.vg_exported),
+    tags: list(row.vg_tags),
+    disks: pvs.map(({ path }) => path).filter((path) => path !== NOT_FOUND),
+    pvs,
+    answers: true,
+    lvs,
+  };
+}
+
+function parseLv(row: Row, place: Pick<LogicalVolume, "segment" | "pieces" | "halfMade">): LogicalVolume {
+  const major = integer(row.lv_kernel_major);
+  const percent = text(row.snap_percent);
+  const origin = text(row.origin);
+  const layout = list(row.lv_layout);
+  return {
+    name: text(row.lv_name),
+    uuid: text(row.lv_uuid),
+    size: natural(row.lv_size),
+    tags: list(row.lv_tags),
+    devicePath: text(row.lv_dm_path),
+    ...(major >= 0n ? { deviceNumber: `${major}:${integer(row.lv_kernel_minor)}` } : {}),
+    active: text(row.lv_active) !== "",
+    suspended: flag(row.lv_suspended),
+    open: flag(row.lv_device_open),
+    layout,
+    ...place,
+    health: text(row.lv_health_status),
+    ...(origin === "" ? {} : { origin }),
+    // a thin snapshot has none: it is as large as its origin was
+    ...(origin === "" || row.origin_size === "" ? {} : { originSize: natural(row.origin_size) }),
+    invalidSnapshot: flag(row.lv_snapshot_invalid),
+    ...(percent === "" ? {} : { snapshotPercent: Number(percent) }),
+    createdAt: Number(natural(row.lv_time)),
+    ...(layout.includes("thin") ? thinPart(row, layout) : {}),
+    ...raidPart(row),
+  };
+}
+
+/** What there is of a thin LV or a thin pool beside what every LV has. */
+function thinPart(row: Row, layout: readonly string[]): Pick<LogicalVolume, "pool" | "thinPool"> {
+  if (!layout.includes("pool")) return { pool: text(row.pool_lv) };
+  const [data, metadata] = [text(row.data_percent), text(row.metadata_percent)];
+  const attributes = text(row.lv_attr);
+  const thinPool = {
+    ...(data === "" ? {} : { dataPercent: Number(data) }),
+    metadataSize: natural(row.lv_metadata_size),
+    ...(metadata === "" ? {} : { metadataPercent: Number(metadata) }),
+    health: text(row.lv_health_status),
+    needsCheck: /^.{4}[cC]/.test(attributes),
+    zeroes: attributes[7] === "z",
+  };
+  return { thinPool };
+}
+
+/** What the kernel says of the redundancy of an LV. Fields that LVM cannot tell at the moment are empty. */
+function raidPart(row: Row): Pick<LogicalVolume, "raid"> {
+  const [action, percent, mismatches] = [row.raid_sync_action, row.sync_percent, row.raid_mismatch_count].map(text);
+  if (!action || !percent) return {};
+  return { raid: { action, syncPercent: Number(percent), mismatches: Number(mismatches) } };
+}
+
+/** An object of a report, not yet looked at. */
+export type Row = Readonly<Record<string, unknown>>;
+
+/** With `--binary`: 1 yes, 0 no, -1 unknown or not applicable. */
+function flag(value: unknown): boolean {
+  return integer(value) === 1n;
+}
+
+function list(value: unknown): string[] {
+  return text(value).split(",").filter((element) => element !== "");
+}

@@ -1,0 +1,152 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import layouts from "../../tests/fixtures/report_layouts.json" with { type: "text" };
+import captured from "../../tests/fixtures/report.json" with { type: "text" };
+import spare from "../../tests/fixtures/report_spare_disks.json" with { type: "text" };
+import { StorageError } from "../error.ts";
+import { type LogicalVolume, parseReport } from "./report.ts";
+
+Deno.test("parseReport() reads what LVM 2.03.16 wrote: groups without LVs, inactive LVs, an overflowed snapshot", () => {
+  const [first, second] = parseReport(captured);
+  assertEquals([first?.name, first?.extentSize, first?.missingPvs, first?.writeable], ["vg1", 4194304n, 0, true]);
+  assertEquals(first?.tags, ["denolith.used=v1-11111111111111111111111111111111:abc"]);
+  const [idle, snapshot, volume] = first!.lvs;
+  assertEquals([idle?.active, idle?.deviceNumber, idle?.open, idle?.origin], [false, undefined, false, undefined]);
+  assertEquals(volume, {
+    name: "vol-11111111111111111111111111111111",
+    uuid: volume!.uuid,
+    size: 67108864n,
+    tags: [
+      "denolith.fs=wanted:ext4",
+      "denolith.volume=v1-11111111111111111111111111111111",
+      "denolith=lvm.denolith.dev",
+    ],
+    devicePath: "/dev/mapper/vg1-vol--11111111111111111111111111111111",
+    deviceNumber: "253:0",
+    active: true,
+    suspended: false,
+    open: true,
+    layout: ["linear"],
+    segment: { type: "linear", stripes: 1, stripeSize: 0n },
+    pieces: [],
+    health: "",
+    halfMade: false,
+    invalidSnapshot: false,
+    createdAt: volume!.createdAt,
+  });
+  assertEquals([snapshot?.origin, snapshot?.originSize, snapshot?.invalidSnapshot, snapshot?.snapshotPercent], [
+    volume!.name,
+    67108864n,
+    true,
+    100,
+  ]);
+  assertEquals([second?.name, second?.lvs.length], ["vg2", 1]);
+});
+
+Deno.test("parseReport() reads how LVs are laid out, on which disks, and their hidden parts as parts of them", () => {
+  const [group] = parseReport(layouts);
+  const [snapshot, raid1, raid5, striped] = group!.lvs;
+  const names = ["/dev/loop0", "/dev/loop1", "/dev/loop2"];
+  assertEquals(group!.pvs.map(({ path, free, missing }) => [path, free / group!.extentSize, missing]), [
+    [names[0], 12n, false],
+    [names[1], 0n, false], // not allocatable
+    [names[2], 16n, false],
+  ]);
+  const placeOf = ({ pieces }: LogicalVolume) =>
+    pieces.map(({ part, disk, size }) => [
+      part,
+      names[group!.pvs.findIndex(({ uuid }) => uuid === disk)],
+      Number(size / group!.extentSize),
+    ]).sort();
+  assertEquals([raid1!.segment, raid1!.raid], [
+    { type: "raid1", stripes: 2, stripeSize: 0n },
+    { action: "idle", syncPercent: 100, mismatches: 0 },
+  ]);
+  assertEquals(placeOf(raid1!), [
+    ["rimage_0", names[0], 5],
+    ["rimage_1", names[2], 5],
+    ["rmeta_0", names[0], 1],
+    ["rmeta_1", names[2], 1],
+  ]);
+  assertEquals(raid5!.segment, { type: "raid5", stripes: 3, stripeSize: 131072n });
+  assertEquals([striped!.segment, striped!.active, striped!.raid], [
+    { type: "striped", stripes: 2, stripeSize: 65536n },
+    false,
+    undefined,
+  ]);
+  assertEquals(placeOf(striped!), [["", names[0], 2], ["", names[1], 2]]);
+  assertEquals([snapshot!.segment.type, placeOf(snapshot!)], ["linear", [["", names[0], 2]]]);
+});
+
+Deno.test("parseReport() takes no part of a RAID LV for an LV, also where it shows, and says that the LV is half made", () => {
+  const row = '{"lv_name":"vol-11111111111111111111111111111111", "lv_uuid"';
+  const named = (name: string) => {
+    const at = layouts.indexOf(row);
+    const line = layouts.slice(at, layouts.indexOf("}", at) + 1);
+    return layouts.replace(line, `${line}, ${line.replace("vol-11111111111111111111111111111111", name)}`);
+  };
+  const hidden = parseReport(named("[vol-11111111111111111111111111111111_rmeta_0]"))[0]!;
+  assertEquals(hidden.lvs, parseReport(layouts)[0]!.lvs);
+  const showing = parseReport(named("vol-11111111111111111111111111111111_rmeta_0"))[0]!;
+  assertEquals(showing.lvs.map(({ halfMade }) => halfMade), [false, true, false, false]);
+});
+
+Deno.test("parseReport() reads past disks that are in no group: a part without group and LVs", () => {
+  assertEquals(parseReport(spare).map(({ name, lvs }) => [name, lvs.length]), [["fast", 0], ["data", 3]]);
+  assertThrows(() => parseReport(spare.replaceAll('"pv": [', '"odd": [')), StorageError, "expected a list");
+});
+
+Deno.test("parseReport() tells CommandFailed for whatever is not such a report", () => {
+  const odd = [
+    "",
+    captured.slice(0, captured.length / 2),
+    "null",
+    "{}",
+    '{"report": {}}',
+    '{"report": [{}]}',
+    '{"report": [{"vg": [], "lv": []}]}',
+    captured.replace('"vg_free":"', '"vg_free":"-'),
+    captured.replace(/"vg_free":"\d+"/, '"vg_free":"1.5g"'),
+    captured.replace(/"lv_uuid":"[^"]*", /, ""),
+    captured.replace(/"lv_device_open":"1"/, '"lv_device_open":"open"'),
+  ];
+  for (const text of odd) assertEquals(assertThrows(() => parseReport(text), StorageError).kind, "CommandFailed", text);
+});
+
+Deno.test("parseReport() reads thin pools, thin volumes, and thin snapshots, which have no origin_size", () => {
+  const row = {
+    ...{ lv_uuid: "u", lv_size: "67108864", lv_tags: "", lv_dm_path: "/dev/mapper/x", lv_kernel_major: "253" },
+    ...{ lv_kernel_minor: "4", lv_active: "active", lv_suspended: "0", lv_device_open: "0", lv_time: "1" },
+    ...{ origin: "", origin_size: "", lv_snapshot_invalid: "-1", snap_percent: "", lv_metadata_size: "" },
+    ...{ lv_health_status: "", pool_lv: "", data_percent: "", metadata_percent: "" },
+    ...{ sync_percent: "", raid_sync_action: "", raid_mismatch_count: "" },
+  };
+  const thin = { ...row, lv_layout: "thin,sparse", lv_attr: "Vwi-a-tz--", pool_lv: "pool", data_percent: "1.25" };
+  const numbers = { data_percent: "80.12", metadata_percent: "10.84", lv_metadata_size: "4194304" };
+  const pool = { ...row, lv_layout: "thin,pool", lv_attr: "twi-aotzD-", lv_health_status: "out_of_data", ...numbers };
+  const lvs = [
+    { ...pool, lv_name: "pool" },
+    { ...thin, lv_name: "volume" },
+    { ...thin, lv_name: "snapshot", origin: "volume" },
+  ];
+  const answer = JSON.parse(captured);
+  answer.report[0].lv = lvs;
+  answer.report[0].seg = [
+    { lv_name: "pool", segtype: "thin-pool", stripes: "1", stripe_size: "0" },
+    { lv_name: "volume", segtype: "thin", stripes: "0", stripe_size: "0" },
+  ];
+  const parts = ["[pool_tdata_rimage_0]", "[pool_tdata_rmeta_0]", "[pool_tmeta]", "[lvol0_pmspare]"];
+  answer.report[0].pvseg = parts.map((lv_name) => ({ lv_name, pv_uuid: "d", pvseg_size: "2" }));
+  const [readPool, volume, snapshot] = parseReport(JSON.stringify(answer))[0]!.lvs;
+  assertEquals(readPool?.pieces.map(({ part }) => part), ["tdata_rimage_0", "tdata_rmeta_0", "tmeta"]);
+  assertEquals([volume?.pieces, volume?.segment.type, volume?.halfMade], [[], "thin", false]);
+  assertEquals([readPool?.pool, readPool?.thinPool], [undefined, {
+    dataPercent: 80.12,
+    metadataSize: 4194304n,
+    metadataPercent: 10.84,
+    health: "out_of_data",
+    needsCheck: false,
+    zeroes: true,
+  }]);
+  assertEquals([volume?.pool, volume?.thinPool, volume?.origin], ["pool", undefined, undefined]);
+  assertEquals([snapshot?.pool, snapshot?.origin, snapshot?.originSize], ["pool", "volume", undefined]);
+});

@@ -1,0 +1,410 @@
+/**
+ * What the driver writes into LVM's tags: whose an LV is, and what is on it.
+ *
+ * Tags live in the volume group's metadata, which is finite, so they are few and short. LVM allows `[A-Za-z0-9_+.\-/=!:&#]`
+ * in them (lvm(8)); other characters of a value are written as `!` and two hexadecimal digits per byte.
+ *
+ * @module
+ */
+
+import { StorageError } from "../error.ts";
+import { type FilesystemType, parseFilesystemType } from "../spec/filesystem.ts";
+import { type IoLimits, isLimited, parseShortIoLimits, shortIoLimits } from "../spec/io_limits.ts";
+import { parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from "../ids.ts";
+import { formatTrim, parseTrim, type Trim } from "../spec/trim.ts";
+
+/** What is on a volume's device. It only ever goes forward, and each step is written before the deed that it names. */
+export type ContentRecord =
+  /** Used as a block device: never formatted. */
+  | { readonly state: "raw" }
+  /** To be formatted when it is first staged; nothing of ours is on it yet. */
+  | { readonly state: "wanted"; readonly type: FilesystemType }
+  /** A mkfs with this UUID may have begun; nobody has ever mounted it. */
+  | { readonly state: "formatting"; readonly type: FilesystemType; readonly uuid: string }
+  /** The filesystem is whole and may hold data. */
+  | { readonly state: "formatted"; readonly type: FilesystemType; readonly uuid: string };
+
+/** What becomes of the data of a deleted volume, the default first. */
+export const ERASURES = ["zero", "discard", "none"] as const;
+
+/** What becomes of the data of a deleted volume: overwritten with zeros, discarded as the disks see fit, or left. */
+export type Erasure = typeof ERASURES[number];
+
+/** What a volume is filled with when it is made. */
+export type ContentSource =
+  | { readonly of: "snapshot"; readonly id: SnapshotId }
+  | { readonly of: "volume"; readonly id: VolumeId };
+
+/** What the tags of a volume's LV say. */
+export interface VolumeTags {
+  /** The volume that the LV is. */
+  readonly id: VolumeId;
+  /** What is on it. */
+  readonly content: ContentRecord;
+  /** Arguments for mkfs, as the request gave them; checked again before use, since anybody can change tags. */
+  readonly mkfsOptions: readonly string[];
+  /** Whether more than one target may have the volume at a time. */
+  readonly shared: boolean;
+  /** What becomes of its data when it is deleted. */
+  readonly erase: Erasure;
+  /** What is said of the limits of its IO, where that is recorded in tags; nothing by default. */
+  readonly limits?: IoLimits;
+  /** What it was filled with; nothing, for a volume that was made empty. */
+  readonly source?: ContentSource;
+  /**
+   * How many bytes of its source are on it for certain, while it is being filled: until then it is not given out. All, from the
+   * beginning, where it was made as a thin snapshot of its source.
+   */
+  readonly copied?: bigint | "all";
+  /** How the disks are told of what its filesystem has freed; not at all by default. */
+  readonly trim?: Trim;
+}
+
+/** What the tags say of an LV that keeps a volume as it was while it is copied. */
+export interface CutTags {
+  /** The volume that is being filled from it. */
+  readonly copy: VolumeId;
+  /** What becomes of its data, which is that of the volume that it was taken of. */
+  readonly erase: Erasure;
+}
+
+/** What the tags of a snapshot's LV say. */
+export interface SnapshotTags {
+  /** The snapshot that the LV is. */
+  readonly id: SnapshotId;
+  /** The volume that it was taken of. */
+  readonly source: VolumeId;
+  /** What becomes of its data, which is the volume's, when it is deleted. */
+  readonly erase: Erasure;
+}
+
+/** What the tags of an LV say whose volume or snapshot is deleted: nobody has it any more, it is only to be removed. */
+export interface DeletedTags {
+  /** The volume or snapshot that it was. */
+  readonly id: VolumeId | SnapshotId;
+  /** What is to become of its data first. */
+  readonly erase: Erasure;
+  /** How many bytes from its start are overwritten already. */
+  readonly erased: bigint;
+}
+
+const OWNER = "denolith=";
+const VOLUME = "denolith.volume=";
+const CONTENT = "denolith.fs=";
+const MKFS = "denolith.mkfs=";
+const UNSHARED = "denolith.shared=no";
+const LIMITS = "denolith.io=";
+const SNAPSHOT = "denolith.snapshot=";
+const SOURCE = "denolith.source=";
+const ERASE = "denolith.erase=";
+const TRIM = "denolith.trim=";
+const DELETED = "denolith.deleted=";
+const ERASED = "denolith.erased=";
+const COPIED = "denolith.copied=";
+const CUT = "denolith.cut=";
+const USED = "denolith.used=";
+const POOL = "denolith.pool=";
+const OVERCOMMIT = "denolith.overcommit=";
+
+/** The tags for a new volume of the driver. One with a source begins as a copy of which nothing is there, unless they say all. */
+export function volumeTags(driver: string, tags: VolumeTags): string[] {
+  return [
+    OWNER + driver,
+    VOLUME + tags.id,
+    contentTag(tags.content),
+    ...(tags.mkfsOptions.length === 0 ? [] : [MKFS + encode(tags.mkfsOptions.join(" "))]),
+    ...(tags.shared ? [] : [UNSHARED]),
+    ...eraseTags(tags.erase),
+    ...limitsTags(tags.limits),
+    ...(tags.source === undefined
+      ? []
+      : [`${SOURCE}${describeSource(tags.source, ":")}`, `${COPIED}${tags.copied ?? 0n}`]),
+    ...trimTags(tags.trim),
+  ];
+}
+
+/** A source in words; `nothing` where there is none. */
+export function describeSource(source: ContentSource | undefined, separator = " "): string {
+  return source === undefined ? "nothing" : `${source.of}${separator}${source.id}`;
+}
+
+/** Whether the tags say that an LV is the driver's. */
+export function isOwned(driver: string, tags: readonly string[]): boolean {
+  return ownersOf(tags).includes(driver);
+}
+
+/** The id of the driver's volume that the tags claim to be, if they do. */
+export function ownedVolumeId(driver: string, tags: readonly string[]): VolumeId | undefined {
+  return parseVolumeId(ownedValue(driver, tags, VOLUME) ?? "");
+}
+
+/**
+ * Reads the tags of an LV that may be a volume of the driver; `undefined` when it is not.
+ *
+ * @throws {StorageError} `ForeignData` when it claims to be one, but a tag cannot be read.
+ */
+export function parseVolumeTags(driver: string, tags: readonly string[]): VolumeTags | undefined {
+  const id = ownedValue(driver, tags, VOLUME);
+  if (id === undefined) return undefined;
+  const parsed = parseVolumeId(id);
+  const content = parseContent(valueOf(tags, CONTENT));
+  const erase = parseErasure(tags);
+  const limits = parseShortIoLimits(valueOf(tags, LIMITS) ?? "");
+  const [from, copied] = [valueOf(tags, SOURCE), valueOf(tags, COPIED)];
+  const source = parseSource(from ?? "");
+  if (parsed === undefined || content === undefined || erase === undefined || limits === undefined) {
+    throw unreadable(tags);
+  }
+  if ((from !== undefined && source === undefined) || (copied !== undefined && copied !== "all" && !isBytes(copied))) {
+    throw unreadable(tags);
+  }
+  const trimTag = valueOf(tags, TRIM);
+  const trim = trimTag === undefined ? undefined : parseTrim(trimTag);
+  if (trimTag !== undefined && trim === undefined) throw unreadable(tags);
+  return {
+    id: parsed,
+    content,
+    mkfsOptions: decode(valueOf(tags, MKFS) ?? "").split(" ").filter((option) => option !== ""),
+    shared: !tags.includes(UNSHARED),
+    erase,
+    ...(isLimited(limits) ? { limits } : {}),
+    ...(source && { source }),
+    ...(copied === undefined ? {} : { copied: copied === "all" ? copied : BigInt(copied) }),
+    ...(trim && { trim }),
+  };
+}
+
+/** The change of tags, as lvchange's arguments, which records other limits of a volume's IO. */
+export function changeLimits(from: IoLimits | undefined, to: IoLimits): string[] {
+  return [
+    ...limitsTags(from).flatMap((tag) => ["--deltag", tag]),
+    ...limitsTags(to).flatMap((tag) => ["--addtag", tag]),
+  ];
+}
+
+/** The change of tags, as lvchange's arguments, which records how much of a volume's source is on it. */
+export function markCopied(from: bigint, to: bigint): string[] {
+  return from === to ? [] : ["--deltag", `${COPIED}${from}`, "--addtag", `${COPIED}${to}`];
+}
+
+/** Whether the tags say that an LV has at least a part of what it is made from: so it was whole once. */
+export function hasSourceData(tags: readonly string[]): boolean {
+  return valueOf(tags, SOURCE) !== undefined && valueOf(tags, COPIED) !== "0";
+}
+
+/** The change of tags, as lvchange's arguments, by which a volume that was being filled becomes one as any other. */
+export function markFilled(copied: bigint | "all"): string[] {
+  return ["--deltag", `${COPIED}${copied}`];
+}
+
+/** The change of tags, as lvchange's arguments, by which another thing is recorded to be on a volume. */
+export function markContent(from: ContentRecord, to: ContentRecord): string[] {
+  return ["--deltag", contentTag(from), "--addtag", contentTag(to)];
+}
+
+/** The tags for the LV that keeps a volume as it is while the copy is made. */
+export function cutTags(driver: string, { copy, erase }: CutTags): string[] {
+  return [OWNER + driver, CUT + copy, ...eraseTags(erase)];
+}
+
+/** The volume that is being filled from an LV of the driver, if it is one that keeps another volume as it was. */
+export function cutOf(driver: string, tags: readonly string[]): VolumeId | undefined {
+  return parseVolumeId(ownedValue(driver, tags, CUT) ?? "");
+}
+
+/** The change of tags, as lvchange's arguments, by which the LV that was copied from is nobody's any more. */
+export function markCutDeleted(copy: VolumeId): string[] {
+  return ["--deltag", CUT + copy, "--addtag", DELETED + copy];
+}
+
+/** The tag that records what is on a volume. */
+export function contentTag(content: ContentRecord): string {
+  switch (content.state) {
+    case "raw":
+      return CONTENT + "raw";
+    case "wanted":
+      return `${CONTENT}wanted:${content.type}`;
+    case "formatting":
+    case "formatted":
+      return `${CONTENT}${content.state}:${content.type}:${content.uuid}`;
+  }
+}
+
+/** The tags for a new snapshot of the driver. */
+export function snapshotTags(driver: string, tags: SnapshotTags): string[] {
+  return [OWNER + driver, SNAPSHOT + tags.id, SOURCE + tags.source, ...eraseTags(tags.erase)];
+}
+
+/** The id of the driver's snapshot that the tags claim to be, if they do. */
+export function ownedSnapshotId(driver: string, tags: readonly string[]): SnapshotId | undefined {
+  return parseSnapshotId(ownedValue(driver, tags, SNAPSHOT) ?? "");
+}
+
+/**
+ * Reads the tags of an LV that may be a snapshot of the driver; `undefined` when it is not.
+ *
+ * @throws {StorageError} `ForeignData` when it claims to be one, but a tag cannot be read.
+ */
+export function parseSnapshotTags(driver: string, tags: readonly string[]): SnapshotTags | undefined {
+  const id = ownedValue(driver, tags, SNAPSHOT);
+  if (id === undefined) return undefined;
+  const parsed = parseSnapshotId(id);
+  const source = parseVolumeId(valueOf(tags, SOURCE) ?? "");
+  const erase = parseErasure(tags);
+  if (parsed === undefined || source === undefined || erase === undefined) throw unreadable(tags);
+  return { id: parsed, source, erase };
+}
+
+/** The change of tags, as lvchange's arguments, by which the LV of a volume stops being one. */
+export function markVolumeDeleted(id: VolumeId): string[] {
+  return ["--deltag", VOLUME + id, "--addtag", DELETED + id];
+}
+
+/** The change of tags, as lvchange's arguments, by which the LV of a snapshot stops being one. */
+export function markSnapshotDeleted(id: SnapshotId): string[] {
+  return ["--deltag", SNAPSHOT + id, "--addtag", DELETED + id];
+}
+
+/** The change of tags, as lvchange's arguments, which records how much of a deleted LV is overwritten. */
+export function markErased(from: bigint, to: bigint): string[] {
+  return [...(from === 0n ? [] : ["--deltag", `${ERASED}${from}`]), "--addtag", `${ERASED}${to}`];
+}
+
+/**
+ * Reads the tags of an LV that may be what is left of a deleted volume or snapshot of the driver; `undefined` when it is
+ * not, or when that is not certain: such an LV is left alone.
+ */
+export function parseDeletedTags(driver: string, tags: readonly string[]): DeletedTags | undefined {
+  const value = ownedValue(driver, tags, DELETED) ?? "";
+  const id = parseVolumeId(value) ?? parseSnapshotId(value);
+  const erase = parseErasure(tags);
+  const erased = valueOf(tags, ERASED) ?? "0";
+  const inUse = [VOLUME, SNAPSHOT, CUT].some((prefix) => valueOf(tags, prefix) !== undefined);
+  if (id === undefined || erase === undefined || inUse || !isBytes(erased)) return undefined;
+  return { id, erase, erased: BigInt(erased) };
+}
+
+/** The tags for a new thin pool of the driver. */
+export function poolTags(driver: string): string[] {
+  return [OWNER + driver, `${POOL}made`];
+}
+
+/** Whether the tags say that an LV is a thin pool that the driver made. */
+export function isOwnedPool(driver: string, tags: readonly string[]): boolean {
+  return ownedValue(driver, tags, POOL) !== undefined;
+}
+
+/** The text of the tag by which an administrator says how much a thin pool may promise, if there is one. */
+export function overcommitTag(tags: readonly string[]): string | undefined {
+  return valueOf(tags, OVERCOMMIT);
+}
+
+/** Whether the tags say that an LV was deleted, whosever it was. */
+export function isDeleted(tags: readonly string[]): boolean {
+  return valueOf(tags, DELETED) !== undefined;
+}
+
+/** The tag of a volume group which records that a volume of the driver was handed out, and which LV it was. */
+export function usedTag(driver: string, id: VolumeId | SnapshotId, lvUuid: string): string {
+  return `${USED}${driver}:${id}:${lvUuid}`;
+}
+
+/** The UUIDs of the LVs that a volume was when it was handed out, by the group's tags: none, or one. */
+export function usedLvUuids(driver: string, id: VolumeId, groupTags: readonly string[]): string[] {
+  const prefix = `${USED}${driver}:${id}:`;
+  return groupTags.filter((tag) => tag.startsWith(prefix)).map((tag) => tag.slice(prefix.length));
+}
+
+/** The default takes no tag. */
+function eraseTags(erase: Erasure): string[] {
+  return erase === ERASURES[0] ? [] : [ERASE + erase];
+}
+
+/** Where nothing is said, there is no tag. */
+function limitsTags(limits: IoLimits = {}): string[] {
+  return isLimited(limits) ? [LIMITS + shortIoLimits(limits)] : [];
+}
+
+function parseSource(value: string): ContentSource | undefined {
+  const [, of, id = ""] = /^(snapshot|volume):(.*)$/.exec(value) ?? [];
+  const [snapshot, volume] = [parseSnapshotId(id), parseVolumeId(id)];
+  if (of === "snapshot" && snapshot !== undefined) return { of, id: snapshot };
+  return of === "volume" && volume !== undefined ? { of, id: volume } : undefined;
+}
+
+function isBytes(value: string): boolean {
+  return /^\d{1,20}$/.test(value);
+}
+
+/** Nothing takes no tag. */
+function trimTags(trim: Trim | undefined): string[] {
+  const text = trim && formatTrim(trim);
+  return text === undefined ? [] : [TRIM + text];
+}
+
+function parseErasure(tags: readonly string[]): Erasure | undefined {
+  const value = valueOf(tags, ERASE) ?? ERASURES[0];
+  return ERASURES.find((known) => known === value);
+}
+
+/** A tag of a volume group which records that a volume was handed out. */
+export interface UsedTag {
+  /** The tag itself. */
+  readonly tag: string;
+  /** The volume; `undefined` when what stands there is no volume's id. */
+  readonly id: VolumeId | undefined;
+  /** The UUID of the LV that it was. */
+  readonly lvUuid: string;
+}
+
+/** The driver's records among a group's tags, also those that cannot be read. */
+export function usedTags(driver: string, groupTags: readonly string[]): UsedTag[] {
+  const prefix = `${USED}${driver}:`;
+  return groupTags.filter((tag) => tag.startsWith(prefix)).map((tag) => {
+    const [id = "", ...uuid] = tag.slice(prefix.length).split(":");
+    return { tag, id: parseVolumeId(id), lvUuid: uuid.join(":") };
+  });
+}
+
+/** The drivers whose an LV is according to its tags, whatever else they say: none, or one. */
+export function ownersOf(tags: readonly string[]): string[] {
+  return tags.filter((tag) => tag.startsWith(OWNER)).map((tag) => tag.slice(OWNER.length));
+}
+
+function ownedValue(driver: string, tags: readonly string[], prefix: string): string | undefined {
+  return isOwned(driver, tags) ? valueOf(tags, prefix) : undefined;
+}
+
+function valueOf(tags: readonly string[], prefix: string): string | undefined {
+  return tags.find((tag) => tag.startsWith(prefix))?.slice(prefix.length);
+}
+
+function parseContent(value: string | undefined): ContentRecord | undefined {
+  if (value === "raw") return { state: "raw" };
+  const [state, name = "", uuid] = value?.split(":") ?? [];
+  const type = parseFilesystemType(name);
+  if (type === undefined) return undefined;
+  if (state === "wanted") return { state, type };
+  if ((state === "formatting" || state === "formatted") && uuid !== undefined) return { state, type, uuid };
+  return undefined;
+}
+
+function encode(text: string): string {
+  return Array.from(new TextEncoder().encode(text), (byte) => {
+    const character = String.fromCharCode(byte);
+    return /[A-Za-z0-9_+.\-/=]/.test(character) ? character : "!" + byte.toString(16).padStart(2, "0");
+  }).join("");
+}
+
+function decode(text: string): string {
+  const bytes = [...text.matchAll(/!([0-9a-f]{2})|([^])/g)]
+    .map(([, hex, character]) => hex === undefined ? character!.charCodeAt(0) : parseInt(hex, 16));
+  return new TextDecoder().decode(Uint8Array.from(bytes));
+}
+
+function unreadable(tags: readonly string[]): StorageError {
+  return new StorageError(
+    "ForeignData",
+    `reading the tags of a logical volume: it claims to be one of ours, but they cannot be read: ${tags.join(",")}`,
+  );
+}

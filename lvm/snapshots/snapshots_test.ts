@@ -1,0 +1,79 @@
+import { assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { FakeMachine, newUuid } from "../../tests/fake/machine.ts";
+import { namedRequest } from "../../tests/fake/request.ts";
+import { StorageError } from "../error.ts";
+import { ANY_GROUP } from "../model/groups.ts";
+import { snapshotIdOf, volumeIdOf } from "../ids.ts";
+import { Lvm } from "../model/client.ts";
+import { Snapshots } from "./snapshots.ts";
+import { FULL_STORE } from "../spec/cow_size.ts";
+import type { RecordedLv } from "../inventory/volume_state.ts";
+import { Volumes } from "../volumes/volumes.ts";
+
+const MiB = 1n << 20n;
+const request = { id: snapshotIdOf("cut"), source: volumeIdOf("one"), store: FULL_STORE };
+
+/** A machine with a volume and its snapshot, of which is recorded what is told. */
+async function scene() {
+  const machine = new FakeMachine();
+  machine.addGroup("data", 1n << 30n);
+  const lvm = new Lvm(machine);
+  const records: { recorded?: RecordedLv } = {};
+  const options = { lvm, driver: "test", upkeep: { look: () => {} } };
+  const volumes = new Volumes({ ...options, groups: ANY_GROUP });
+  const snapshots = new Snapshots({ ...options, volumes, recorded: () => records.recorded });
+  await volumes.create(namedRequest("one", 32n * MiB, { content: { state: "raw" } }));
+  await snapshots.create(request);
+  const store = machine.groups[0]!.lvs[1]!;
+  const record = () => void (records.recorded = { lvUuid: store.uuid, groupName: "data" });
+  return { machine, snapshots, store, record, state: async () => snapshots.stateOf(await lvm.report(), request) };
+}
+
+Deno.test("stateOf(): without a record, an LV with the tags is the snapshot, and a store alone is none", async () => {
+  const s = await scene();
+  assertEquals((await s.state()).state, "present");
+  delete s.store.origin;
+  assertEquals((await s.state()).state, "absent");
+  s.machine.groups[0]!.lvs.pop();
+  assertEquals((await s.state()).state, "absent");
+});
+
+Deno.test("stateOf(): with a record, only the LV of that UUID is the snapshot, and while it is one", async () => {
+  const s = await scene();
+  s.record();
+  assertEquals((await s.state()).state, "present");
+  const lost = async () => {
+    const found = await s.state();
+    return found.state === "lost" ? found.error.message : found.state;
+  };
+  const { origin } = s.store;
+  delete s.store.origin;
+  assertMatch(await lost(), /it was split off/);
+  Object.assign(s.store, { origin, uuid: newUuid() });
+  assertMatch(await lost(), /has taken its place/);
+  s.machine.groups[0]!.lvs.pop();
+  assertMatch(await lost(), /no logical volume carries its tag/);
+});
+
+Deno.test("create() and delete() of what is Lost change nothing, and make nothing in its place", async () => {
+  const s = await scene();
+  s.record();
+  s.store.uuid = newUuid();
+  const before = structuredClone(s.machine.groups);
+  for (const call of [() => s.snapshots.create(request), () => s.snapshots.delete(request.id)]) {
+    assertEquals((await assertRejects(call, StorageError, "has taken its place")).kind, "Lost");
+  }
+  assertEquals(s.machine.groups, before);
+  s.machine.groups[0]!.lvs.pop();
+  assertEquals((await assertRejects(() => s.snapshots.create(request), StorageError)).kind, "Lost");
+  await s.snapshots.delete(request.id);
+});
+
+Deno.test("stateOf() tells nothing while the group of the volume, or of the record, does not answer", async () => {
+  const s = await scene();
+  s.record();
+  const groups = await new Lvm(s.machine).report();
+  const silent = groups.map((group) => ({ ...group, answers: false, lvs: group.lvs.slice(0, 1) }));
+  const error = await assertRejects(() => Promise.try(() => s.snapshots.stateOf(silent, request)), StorageError);
+  assertEquals(error.kind, "Unavailable");
+});

@@ -1,0 +1,173 @@
+/**
+ * The cgroups of pods, and the limits of devices in them (cgroup v2: Linux' admin-guide/cgroup-v2, "io.max").
+ *
+ * The hierarchy is found at a path of the driver's own, where somebody mounted it: under scoped permissions Deno refuses
+ * /sys altogether (docs/adr/0001).
+ *
+ * @module
+ */
+
+import { basename, join } from "@std/path";
+import { IO_LIMITS, type IoLimitName, type IoRates } from "../spec/io_limits.ts";
+
+/** What came of limiting a device for a pod. */
+export type Limiting =
+  | { readonly state: "applied" }
+  /** The pod has no cgroup yet, or none any more. */
+  | { readonly state: "waiting" }
+  /** It cannot be done on this machine as it is: why, in one word and in a sentence. */
+  | { readonly state: "refused"; readonly reason: string; readonly message: string };
+
+/** How each limit is called in io.max. */
+const KEYS = { readIops: "riops", writeIops: "wiops", readBps: "rbps", writeBps: "wbps" } as const satisfies Record<
+  IoLimitName,
+  string
+>;
+
+/** kubelet's classes of pods beside the guaranteed ones, which have no folder between (Kubernetes, pkg/kubelet/cm). */
+const CLASSES = ["burstable", "besteffort"];
+
+/** The pods' cgroups of a hierarchy. */
+export class PodCgroups {
+  /** Where the hierarchy is mounted. */
+  readonly root: string;
+  /** kubelet's cgroups, by path; looked for again when a pod is in none of them. */
+  #kubepods: readonly string[] = [];
+
+  /** Those of the hierarchy that is mounted at the path. */
+  constructor(root: string) {
+    this.root = root;
+  }
+
+  /**
+   * Limits a device for all of a pod together. What the rates do not name stays as it is; what is so already is not written.
+   * It never fails: what stands in the way is the answer.
+   *
+   * @param device its number, as `major:minor`
+   */
+  async limit(pod: string, device: string, rates: IoRates): Promise<Limiting> {
+    const unfit = await this.#unfitness();
+    if (unfit !== undefined) return unfit;
+    const folder = await this.#find(pod);
+    if (folder === undefined) return { state: "waiting" };
+    const file = join(folder, "io.max");
+    const before = await readText(file);
+    if (before === undefined) {
+      if (!await isFolder(folder)) return { state: "waiting" };
+      return refused(
+        "NotDelegated",
+        `${file}: there is none; the io controller is not enabled for the cgroups of pods. Enable it in the ` +
+          `cgroup.subtree_control of those above it (kubelet and systemd do, where the kernel has it)`,
+      );
+    }
+    if (holds(ratesIn(before, device), rates)) return { state: "applied" };
+    const line = lineOf(device, rates);
+    try {
+      await Deno.writeTextFile(file, `${line}\n`, { create: false });
+    } catch (error) {
+      if (!await isFolder(folder)) return { state: "waiting" };
+      return refused("Refused", `writing "${line}" to ${file}: ${wordsOf(error)}`);
+    }
+    return { state: "applied" };
+  }
+
+  /** Why nothing can be limited here; `undefined` when it can. */
+  async #unfitness(): Promise<Limiting | undefined> {
+    const controllers = await readText(join(this.root, "cgroup.controllers"));
+    if (controllers === undefined) {
+      return refused(
+        "NoCgroup2",
+        `${this.root}: no cgroup v2 is mounted there; limits take the unified hierarchy (see --cgroup-root)`,
+      );
+    }
+    if (controllers.split(/\s+/).includes("io")) return undefined;
+    return refused(
+      "NoIoController",
+      `${this.root}/cgroup.controllers: has no io (it has ${controllers.trim() || "none"}); a hierarchy of cgroup v1 ` +
+        `has the controller, or the kernel does without`,
+    );
+  }
+
+  /** The folder of a pod's cgroup. */
+  async #find(pod: string): Promise<string | undefined> {
+    const known = await firstFolder(this.#kubepods.flatMap((folder) => placesOf(folder, pod)));
+    if (known !== undefined) return known;
+    this.#kubepods = await findKubepods(this.root);
+    return await firstFolder(this.#kubepods.flatMap((folder) => placesOf(folder, pod)));
+  }
+}
+
+/**
+ * Where below kubelet's cgroup that of a pod may be: named by its uid, in the folder of its class if it has one. systemd wants
+ * the names of all above in each name, and takes `-` for a step down.
+ */
+export function placesOf(kubepods: string, pod: string): string[] {
+  const stem = /^(.*)\.slice$/.exec(basename(kubepods))?.[1];
+  if (stem === undefined) return ["", ...CLASSES].map((one) => join(kubepods, one, `pod${pod}`));
+  const uid = pod.replaceAll("-", "_");
+  return [
+    join(kubepods, `${stem}-pod${uid}.slice`),
+    ...CLASSES.map((one) => join(kubepods, `${stem}-${one}.slice`, `${stem}-${one}-pod${uid}.slice`)),
+  ];
+}
+
+/** kubelet's cgroups for pods: at the top, or one below, where kubelet's own `cgroupRoot` is set. */
+async function findKubepods(root: string): Promise<string[]> {
+  const top = await foldersIn(root);
+  const found = top.filter(isKubepods);
+  if (found.length > 0) return found;
+  return (await Promise.all(top.map((folder) => foldersIn(folder)))).flat().filter(isKubepods);
+}
+
+function isKubepods(folder: string): boolean {
+  return /^(?:kubepods|(?:.+-)?kubepods\.slice)$/.test(basename(folder));
+}
+
+/** What a device is limited to by the text of an io.max. */
+export function ratesIn(text: string, device: string): IoRates {
+  const line = text.split("\n").find((line) => line.startsWith(`${device} `)) ?? "";
+  const given = new Map(line.split(" ").slice(1).map((pair) => pair.split("=") as [string, string]));
+  return Object.fromEntries(IO_LIMITS.map((name) => {
+    const value = given.get(KEYS[name]) ?? "max";
+    return [name, /^\d+$/.test(value) ? BigInt(value) : "max"];
+  }));
+}
+
+function holds(now: IoRates, wanted: IoRates): boolean {
+  return IO_LIMITS.every((name) => wanted[name] === undefined || wanted[name] === now[name]);
+}
+
+/** What io.max takes; of the device, it leaves alone what is not named. */
+function lineOf(device: string, rates: IoRates): string {
+  const pairs = IO_LIMITS.flatMap((name) => rates[name] === undefined ? [] : [`${KEYS[name]}=${rates[name]}`]);
+  return [device, ...pairs].join(" ");
+}
+
+function refused(reason: string, message: string): Limiting {
+  return { state: "refused", reason, message };
+}
+
+async function readText(path: string): Promise<string | undefined> {
+  return await Deno.readTextFile(path).catch(() => undefined);
+}
+
+async function isFolder(path: string): Promise<boolean> {
+  return await Deno.lstat(path).then((info) => info.isDirectory, () => false);
+}
+
+async function firstFolder(paths: readonly string[]): Promise<string | undefined> {
+  for (const path of paths) if (await isFolder(path)) return path;
+}
+
+async function foldersIn(path: string): Promise<string[]> {
+  try {
+    const entries = await Array.fromAsync(Deno.readDir(path));
+    return entries.filter(({ isDirectory }) => isDirectory).map(({ name }) => join(path, name));
+  } catch {
+    return []; // a cgroup may end while it is looked at
+  }
+}
+
+function wordsOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

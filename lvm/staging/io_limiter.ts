@@ -1,0 +1,290 @@
+/**
+ * Holds the IO of pods to the limits of their volumes: each pod by its cgroup, for the device of each volume that it has.
+ *
+ * A limit is set before a pod's containers start, when the volume is published to it. Where the pod's cgroup comes later it
+ * is waited for, and what is set is looked at again from time to time. Which pods have which volumes is read from the mount
+ * table, so a start over costs nothing; a machine without limited volumes costs no command.
+ *
+ * @module
+ */
+
+import { type Limiting, PodCgroups } from "./cgroups.ts";
+import { StorageError } from "../error.ts";
+import type { VolumeId } from "../ids.ts";
+import { describeRates, type IoLimits, type IoRates, isLimited, ratesFor } from "../spec/io_limits.ts";
+import type { Lvm } from "../model/client.ts";
+import { deviceMounts, filesystemMounts, readMounts } from "../host/mounts.ts";
+import type { Volume } from "../inventory/volume.ts";
+import type { Volumes } from "../volumes/volumes.ts";
+
+/** Whether the limits of a volume hold for the pods that have it. */
+export interface LimitsState {
+  /** Whether they do. */
+  readonly applied: boolean;
+  /** Why, in one word. */
+  readonly reason: string;
+  /** Why, in a sentence. */
+  readonly message: string;
+}
+
+/** How limits are applied on a machine. */
+export interface LimitingOptions {
+  /** Where a cgroup v2 hierarchy is mounted; without one nothing can be limited, and that is told. */
+  readonly cgroupRoot?: string | undefined;
+  /** What is said of a volume's limits; by default what its tags say. */
+  readonly limitsOf?: (volume: Volume) => IoLimits;
+  /** What holds for volumes of a group where nothing is said of them; nothing by default. */
+  readonly defaults?: (group: string) => IoLimits;
+  /** Is told what has become of a volume's limits; `undefined` when no pod has it any more. */
+  readonly onChange?: (id: VolumeId, state: LimitsState | undefined) => void;
+  /** When a cgroup that is not there is looked for again, in milliseconds: first after a second, later less often. */
+  readonly retryMs?: number;
+  /** How long a cgroup may be missing before that is told, in milliseconds; half a minute by default. */
+  readonly graceMs?: number;
+  /** How often what is set is looked at, in milliseconds; a minute by default. */
+  readonly refreshMs?: number;
+}
+
+/** What {@linkcode IoLimiter} needs. */
+export interface IoLimiterOptions extends LimitingOptions {
+  /** LVM on this machine. */
+  readonly lvm: Lvm;
+  /** The volumes. */
+  readonly volumes: Volumes;
+  /** Is told what failed; it is tried again later. */
+  readonly onError: (error: unknown) => void;
+}
+
+const RETRY_MS = 1_000;
+const GRACE_MS = 30_000;
+const REFRESH_MS = 60_000;
+
+/** A limited volume that pods have. */
+export interface LimitedVolume {
+  /** Its group. */
+  readonly group: string;
+  /** The name of its LV. */
+  readonly lv: string;
+  /** Whether its limits hold. */
+  readonly applied: boolean;
+  /** Its limits. */
+  readonly rates: IoRates;
+}
+
+/** A limited volume in use. */
+interface Use {
+  /** The volume, as it was last seen. */
+  readonly volume: Volume;
+  /** Where it is published. */
+  readonly targets: Set<string>;
+  /** Since when a cgroup is waited for, by this process's clock. */
+  waitingSince?: number | undefined;
+  /** What its pods are held to; not known while what is said of it cannot be read. */
+  rates?: IoRates;
+}
+
+/**
+ * The uid of the pod that a target of kubelet's belongs to; `undefined` for other paths. A block volume is published beside
+ * the pods' folders (Kubernetes, pkg/volume/csi, csi_block.go).
+ */
+export function podOf(target: string): string | undefined {
+  return (FILESYSTEM_TARGET.exec(target) ?? DEVICE_TARGET.exec(target))?.[1];
+}
+
+const FILESYSTEM_TARGET = /\/pods\/([0-9A-Za-z-]{1,63})\/volumes\/kubernetes\.io~csi\/[^/]+\/mount$/;
+const DEVICE_TARGET = /\/plugins\/kubernetes\.io\/csi\/volumeDevices\/publish\/[^/]+\/([0-9A-Za-z-]{1,63})$/;
+
+/** Holds the IO of pods to the limits of their volumes. */
+export class IoLimiter {
+  readonly #options: IoLimiterOptions;
+  readonly #cgroups: PodCgroups | undefined;
+  readonly #uses = new Map<VolumeId, Use>();
+  readonly #states = new Map<VolumeId, LimitsState>();
+  #pass: Promise<void> | undefined;
+  #surveyDue = false;
+  #stopped = false;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #retries = 0;
+
+  /** Makes it; nothing is done until something is published, or {@linkcode look}. */
+  constructor(options: IoLimiterOptions) {
+    this.#options = options;
+    this.#cgroups = options.cgroupRoot === undefined ? undefined : new PodCgroups(options.cgroupRoot);
+  }
+
+  /** What has become of a volume's limits; `undefined` when it has none, or no pod has it. */
+  stateOf(id: VolumeId): LimitsState | undefined {
+    return this.#states.get(id);
+  }
+
+  /** The limited volumes that pods have, whether their limits hold, and what they are; without those that cannot be read. */
+  inUse(): LimitedVolume[] {
+    return [...this.#uses.values()].flatMap(({ volume: { id, group, lv }, rates }) => {
+      const applied = this.#states.get(id)?.applied ?? false;
+      return rates === undefined ? [] : [{ group: group.name, lv: lv.name, applied, rates }];
+    });
+  }
+
+  /** Limits a pod to which a volume was published, as far as that can be done now. It does not fail. */
+  async published(volume: Volume, target: string): Promise<void> {
+    if (this.#pass !== undefined) this.#surveyDue = true; // what is being read may be from before
+    if (!this.#isLimited(volume)) return;
+    const targets = this.#uses.get(volume.id)?.targets ?? new Set<string>();
+    const use = { volume, targets: targets.add(target) };
+    this.#uses.set(volume.id, use);
+    await this.#apply(use);
+    this.#retries = 0;
+    this.#schedule();
+  }
+
+  /** Forgets a pod from which a volume was taken. */
+  unpublished(id: VolumeId, target: string): void {
+    if (this.#pass !== undefined) this.#surveyDue = true;
+    const use = this.#uses.get(id);
+    if (use === undefined || !use.targets.delete(target) || use.targets.size > 0) return;
+    this.#uses.delete(id);
+    this.#tell(id, undefined);
+    this.#schedule();
+  }
+
+  /** Looks who has limited volumes, and limits them; to be called at the start, and when limits or sizes changed. */
+  look(): void {
+    this.#surveyDue = true;
+    this.#retries = 0;
+    this.#run();
+  }
+
+  /** Resolves when nothing is being done. */
+  async settled(): Promise<void> {
+    while (this.#pass !== undefined) await this.#pass;
+  }
+
+  /** Ends; what is set stays. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+    await this.#pass;
+  }
+
+  #run(): void {
+    if (this.#stopped) return;
+    this.#pass ??= this.#passes().then((done) => {
+      this.#pass = undefined;
+      if (done && this.#surveyDue) this.#run(); // it was asked for at the very end
+      else this.#schedule();
+    });
+  }
+
+  /** Does what is due; answers whether that went well. */
+  async #passes(): Promise<boolean> {
+    try {
+      while (this.#surveyDue && !this.#stopped) {
+        this.#surveyDue = false;
+        await this.#survey();
+      }
+      for (const use of [...this.#uses.values()]) await this.#apply(use);
+      return true;
+    } catch (error) {
+      this.#surveyDue = true;
+      this.#options.onError(error);
+      return false;
+    }
+  }
+
+  async #survey(): Promise<void> {
+    const { lvm, volumes } = this.#options;
+    const limited = (await volumes.list()).filter((volume) => this.#isLimited(volume));
+    const mounts = limited.length === 0 ? [] : await readMounts(lvm.exec);
+    const uses = limited.map((volume) => {
+      const ours = [...filesystemMounts(mounts, volume.lv), ...deviceMounts(mounts, volume.lv)];
+      const targets = ours.map(({ target }) => target).filter((target) => podOf(target) !== undefined);
+      return { volume, targets: new Set(targets) };
+    }).filter(({ targets }) => targets.size > 0);
+    if (this.#surveyDue) return; // something came between: it is read anew
+    const gone = [...this.#uses.keys()].filter((id) => !uses.some(({ volume }) => volume.id === id));
+    for (const id of gone) {
+      this.#uses.delete(id);
+      this.#tell(id, undefined);
+    }
+    for (const use of uses) this.#uses.set(use.volume.id, use);
+  }
+
+  async #apply(use: Use): Promise<void> {
+    const { volume, targets } = use;
+    const { graceMs = GRACE_MS } = this.#options;
+    let state: LimitsState | undefined;
+    let waits: string | undefined;
+    try {
+      const rates = use.rates = ratesFor(this.#limits(volume), volume.size);
+      for (const target of targets) {
+        const limiting = await this.#limit(target, volume, rates);
+        if (limiting.state === "waiting") waits ??= target;
+        if (limiting.state !== "refused") continue;
+        const { reason, message } = limiting;
+        state ??= { applied: false, reason, message };
+      }
+      state ??= { applied: true, reason: "Applied", message: `each pod is held to ${describeRates(rates)}` };
+    } catch (error) {
+      if (!(error instanceof StorageError)) throw error;
+      state = { applied: false, reason: error.kind, message: error.message };
+    }
+    if (this.#uses.get(volume.id) !== use) return; // it is another one's to tell by now
+    use.waitingSince = waits === undefined ? undefined : use.waitingSince ?? performance.now();
+    if (state.applied && waits !== undefined) {
+      if (performance.now() - use.waitingSince! < graceMs) return;
+      const message = `pod ${
+        podOf(waits)
+      } has no cgroup below ${this.#cgroups?.root}, where kubelet's kubepods should be`;
+      state = { applied: false, reason: "NoPodCgroup", message };
+    }
+    this.#tell(volume.id, state);
+  }
+
+  async #limit(target: string, { lv }: Volume, rates: IoRates): Promise<Limiting> {
+    const pod = podOf(target);
+    if (pod === undefined) {
+      const message = `${target} is not a target of kubelet's, so there is no pod to limit`;
+      return { state: "refused", reason: "NotAPod", message };
+    }
+    if (this.#cgroups === undefined) {
+      const message = "the driver was not told where cgroup v2 is mounted (--cgroup-root)";
+      return { state: "refused", reason: "NoCgroupRoot", message };
+    }
+    // published, so it is active
+    return await this.#cgroups.limit(pod, lv.deviceNumber!, rates);
+  }
+
+  #isLimited(volume: Volume): boolean {
+    try {
+      return isLimited(this.#limits(volume));
+    } catch (error) {
+      if (error instanceof StorageError) return true; // what cannot be read is told when it is applied
+      throw error;
+    }
+  }
+
+  #limits(volume: Volume): IoLimits {
+    const { limitsOf = ({ tags }) => tags.limits ?? {}, defaults = () => ({}) } = this.#options;
+    return { ...defaults(volume.group.name), ...limitsOf(volume) };
+  }
+
+  #tell(id: VolumeId, state: LimitsState | undefined): void {
+    const before = this.#states.get(id);
+    if (before?.reason === state?.reason && before?.message === state?.message) return;
+    if (state === undefined) this.#states.delete(id);
+    else this.#states.set(id, state);
+    this.#options.onChange?.(id, state);
+  }
+
+  /** Sees to the next pass: soon while something is missing, in a while as long as something is limited. */
+  #schedule(): void {
+    clearTimeout(this.#timer);
+    if (this.#stopped) return;
+    const { retryMs = RETRY_MS, refreshMs = REFRESH_MS } = this.#options;
+    const missing = this.#surveyDue || [...this.#uses.values()].some(({ waitingSince }) => waitingSince !== undefined);
+    if (!missing && this.#uses.size === 0) return;
+    const ms = missing ? Math.min(retryMs * 2 ** this.#retries++, refreshMs) : refreshMs;
+    if (!missing) this.#retries = 0;
+    this.#timer = setTimeout(() => this.#run(), ms);
+  }
+}

@@ -1,0 +1,220 @@
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { FakeCgroups } from "../../tests/fake/cgroups.ts";
+import { until } from "../../tests/fake/cluster.ts";
+import { FakeMachine } from "../../tests/fake/machine.ts";
+import { namedRequest } from "../../tests/fake/request.ts";
+import { describe } from "../exec.ts";
+import { StorageError } from "../error.ts";
+import { type VolumeId, volumeIdOf } from "../ids.ts";
+import { IoLimiter, type LimitingOptions, type LimitsState, podOf } from "./io_limiter.ts";
+import type { IoLimits } from "../spec/io_limits.ts";
+import { Lvm } from "../model/client.ts";
+import { Upkeep } from "../volumes/reaper.ts";
+import { Volumes } from "../volumes/volumes.ts";
+
+const POD = "0a1b2c3d-1111-2222-3333-444455556666";
+const GiB = 1n << 30n;
+
+const id = volumeIdOf("one");
+
+const readIops = (rate: bigint, perGiB = false): IoLimits => ({ readIops: { rate, perGiB } });
+
+/** A machine with a volume of 1 GiB, and what limits the pods on it. */
+async function scene(limits: IoLimits, options: LimitingOptions = {}) {
+  const folder = await Deno.makeTempDir({ prefix: "denolith-limiter-" });
+  const cgroups = new FakeCgroups(`${folder}/cgroup`);
+  cgroups.mount();
+  const machine = new FakeMachine();
+  machine.addGroup("data", 8n << 30n);
+  const commands: string[] = [];
+  machine.fault = (command) => void commands.push(describe(command).split(" ").slice(0, 2).join(" "));
+  const lvm = new Lvm(machine);
+  const upkeep = new Upkeep({ lvm, driver: "test", onError: () => {} });
+  const volumes = new Volumes({ lvm, driver: "test", groups: { matches: () => true }, upkeep });
+  await volumes.create(namedRequest("one", GiB, { limits }));
+  const errors: unknown[] = [];
+  const told: (LimitsState | undefined)[] = [];
+  const limiters: IoLimiter[] = [];
+  const start = () => {
+    const limiter = new IoLimiter({
+      cgroupRoot: cgroups.root,
+      onChange: (_: VolumeId, state) => told.push(state),
+      retryMs: 1,
+      ...options,
+      lvm,
+      volumes,
+      onError: (error) => errors.push(error),
+    });
+    limiters.push(limiter);
+    return limiter;
+  };
+  const target = `/var/lib/kubelet/pods/${POD}/volumes/kubernetes.io~csi/pvc-1/mount`;
+  return {
+    machine,
+    cgroups,
+    lvm,
+    volumes,
+    start,
+    told,
+    errors,
+    target,
+    /** What was run since this was asked last. */
+    commands: () => commands.splice(0),
+    /** What the machine shows of a volume that is published. */
+    mount: (at = target) => {
+      const { lv } = machine.allLvs()[0]!;
+      const [source, deviceNumber] = [`/dev/mapper/data-${lv.name.replaceAll("-", "--")}`, `253:${lv.minor}`];
+      machine.mounts.push({ target: at, source, fsType: "ext4", root: "/", readOnly: false, deviceNumber, lv });
+    },
+    [Symbol.asyncDispose]: async () => {
+      for (const limiter of limiters) await limiter.stop();
+      await Deno.remove(folder, { recursive: true });
+      assertEquals(errors, []);
+    },
+  };
+}
+
+Deno.test("published() limits the pod before it answers, without a command", async () => {
+  await using s = await scene(readIops(500n));
+  const file = s.cgroups.addPod(`kubepods/pod${POD}`);
+  const volume = await s.volumes.get(id);
+  s.commands();
+  const limiter = s.start();
+  await limiter.published(volume, s.target);
+  assertEquals(await Deno.readTextFile(file), "253:0 riops=500\n");
+  assertEquals(s.commands(), []);
+  assertEquals(s.told, [{ applied: true, reason: "Applied", message: "each pod is held to readIops 500" }]);
+  assertEquals(limiter.inUse().map(({ applied, rates }) => [applied, rates]), [[true, { readIops: 500n }]]);
+  limiter.unpublished(id, s.target);
+  assertEquals([s.told.at(-1), limiter.inUse()], [undefined, []]);
+});
+
+Deno.test("a volume of which nothing is said costs nothing", async () => {
+  await using s = await scene({});
+  const file = s.cgroups.addPod(`kubepods/pod${POD}`);
+  const volume = await s.volumes.get(id);
+  s.commands();
+  const limiter = s.start();
+  await limiter.published(volume, s.target);
+  limiter.unpublished(id, s.target);
+  assertEquals([s.commands(), s.told, await Deno.readTextFile(file)], [[], [], ""]);
+});
+
+Deno.test("look() reads from the mount table who has limited volumes: nothing is lost by a start over", async () => {
+  await using s = await scene(readIops(10n, true));
+  const file = s.cgroups.addPod(`kubepods/pod${POD}`);
+  s.mount("/var/lib/kubelet/plugins/kubernetes.io/csi/lvm.denolith.dev/1/globalmount");
+  s.mount();
+  s.commands();
+  const limiter = s.start();
+  limiter.look();
+  await limiter.settled();
+  assertEquals(await Deno.readTextFile(file), "253:0 riops=10\n");
+  assertEquals(s.commands(), ["lvm fullreport", "findmnt --json"]);
+
+  await s.volumes.expand(id, { required: 3n * GiB });
+  limiter.look();
+  await limiter.settled();
+  assertEquals(await Deno.readTextFile(file), "253:0 riops=30\n", "it grows with the volume");
+
+  await s.volumes.limit(id, { writeBps: "max", ...readIops(7n) });
+  limiter.look();
+  await limiter.settled();
+  assertEquals(await Deno.readTextFile(file), "253:0 riops=7 wbps=max\n");
+
+  s.machine.mounts.pop();
+  limiter.look();
+  await limiter.settled();
+  assertEquals(s.told.at(-1), undefined);
+});
+
+Deno.test("defaults hold where nothing is said of a limit, and max is said", async () => {
+  const defaults = (group: string): IoLimits => group === "data" ? { ...readIops(100n, true), writeIops: "max" } : {};
+  await using s = await scene({ writeIops: { rate: 5n, perGiB: false } }, { defaults });
+  const file = s.cgroups.addPod(`kubepods/pod${POD}`);
+  await s.start().published(await s.volumes.get(id), s.target);
+  assertEquals(await Deno.readTextFile(file), "253:0 riops=100 wiops=5\n");
+  await s.volumes.limit(id, { readIops: "max" });
+  await s.start().published(await s.volumes.get(id), s.target);
+  assertEquals(await Deno.readTextFile(file), "253:0 riops=max wiops=5\n");
+});
+
+Deno.test("a cgroup that comes later is waited for; one that does not come is told after a while", async () => {
+  await using s = await scene(readIops(500n), { graceMs: 20 });
+  const limiter = s.start();
+  const { promise: missed, resolve: miss } = Promise.withResolvers<LimitsState>();
+  const { promise: found, resolve: find } = Promise.withResolvers<void>();
+  s.told.push = (state) => {
+    if (state?.applied) find();
+    else if (state !== undefined) miss(state);
+    return 0;
+  };
+  await limiter.published(await s.volumes.get(id), s.target);
+  const { reason, message } = await missed;
+  assertEquals(reason, "NoPodCgroup");
+  assertMatch(message, new RegExp(`pod ${POD} .* ${s.cgroups.root}`));
+  const file = s.cgroups.addPod(`kubepods/besteffort/pod${POD}`);
+  await found;
+  assertEquals(await Deno.readTextFile(file), "253:0 riops=500\n");
+});
+
+Deno.test("what was changed by hand is put right in time", async () => {
+  await using s = await scene(readIops(500n), { refreshMs: 5 });
+  const file = s.cgroups.addPod(`kubepods/pod${POD}`);
+  await s.start().published(await s.volumes.get(id), s.target);
+  s.commands();
+  await Deno.writeTextFile(file, "253:0 rbps=max wbps=max riops=9 wiops=max\n");
+  await until(() => Deno.readTextFileSync(file) === "253:0 riops=500\n", "the limit");
+  assertEquals(s.commands(), []);
+});
+
+for (
+  const [reason, options, target] of [
+    ["NoCgroupRoot", { cgroupRoot: undefined }, undefined],
+    ["NoCgroup2", { cgroupRoot: "/nowhere" }, undefined],
+    ["NotAPod", {}, "/mnt/somewhere"],
+    ["InvalidArgument", {
+      limitsOf: () => {
+        throw new StorageError("InvalidArgument", "reading LVMVolume v1: no limit");
+      },
+    }, undefined],
+  ] as const
+) {
+  Deno.test(`what cannot be applied keeps no volume from its pod, and is told: ${reason}`, async () => {
+    await using s = await scene(readIops(500n), options);
+    const limiter = s.start();
+    await limiter.published(await s.volumes.get(id), target ?? s.target);
+    assertEquals(s.told.map((state) => [state?.applied, state?.reason]), [[false, reason]]);
+    assertEquals(limiter.stateOf(id)?.reason, reason);
+    await limiter.published(await s.volumes.get(id), target ?? s.target);
+    assertEquals(s.told.length, 1, "told once");
+  });
+}
+
+Deno.test("a report that fails is asked for again", async () => {
+  await using s = await scene(readIops(500n));
+  const file = s.cgroups.addPod(`kubepods/pod${POD}`);
+  s.mount();
+  let failures = 2;
+  s.machine.fault = ({ program }) => {
+    if (program !== "findmnt" || failures-- <= 0) return undefined;
+    throw new StorageError("Unavailable", "findmnt: no answer");
+  };
+  s.start().look();
+  await until(() => Deno.readTextFileSync(file) !== "", "a limit");
+  assertEquals(s.errors.splice(0).length, 2);
+});
+
+Deno.test("podOf() knows kubelet's targets, wherever its directory is", () => {
+  assertEquals(podOf(`/var/lib/kubelet/pods/${POD}/volumes/kubernetes.io~csi/pvc-1/mount`), POD);
+  assertEquals(podOf(`/k0s/kubelet/plugins/kubernetes.io/csi/volumeDevices/publish/pvc-1/${POD}`), POD);
+  for (
+    const other of [
+      "/mnt/target",
+      "/var/lib/kubelet/plugins/kubernetes.io/csi/lvm.denolith.dev/abc/globalmount",
+      `/var/lib/kubelet/pods/${POD}/volumes/kubernetes.io~csi/pvc-1`,
+      "/var/lib/kubelet/pods/../volumes/kubernetes.io~csi/pvc-1/mount",
+      `/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/staging/pvc-1`,
+    ]
+  ) assert(podOf(other) === undefined, other);
+});

@@ -1,0 +1,76 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { FakeMachine, ok, refuse } from "../../tests/fake/machine.ts";
+import { namedRequest } from "../../tests/fake/request.ts";
+import { describe } from "../exec.ts";
+import { Lvm } from "../model/client.ts";
+import { volumeIdOf } from "../ids.ts";
+import { Upkeep } from "../volumes/reaper.ts";
+import { StorageError } from "../error.ts";
+import { Staging } from "./staging.ts";
+import { Volumes } from "../volumes/volumes.ts";
+
+const id = volumeIdOf("one");
+
+/** A volume for a filesystem, on a machine of its own. */
+async function prepared(root = "/nowhere") {
+  const machine = new FakeMachine();
+  machine.addGroup("data", 1n << 30n);
+  const lvm = new Lvm(machine);
+  const upkeep = new Upkeep({ lvm, driver: "test", onError: () => {} });
+  const volumes = new Volumes({ lvm, driver: "test", groups: { matches: () => true }, upkeep });
+  await volumes.create(namedRequest("one", 32n << 20n));
+  const paused: string[] = [];
+  const pause = (id: string) => {
+    paused.push(id);
+    return Promise.resolve({ [Symbol.dispose]: () => void paused.pop() });
+  };
+  return { machine, paused, staging: new Staging({ lvm, volumes, mountRoots: [root], trimmer: { pause } }) };
+}
+
+for (
+  const [what, number, size] of [["another device", "253:9", 32 << 20], ["another size", "253:0", 31 << 20]] as const
+) {
+  Deno.test(`stage() touches nothing when ${what} is at the LV's path`, async () => {
+    const { machine, staging } = await prepared();
+    const changes: string[] = [];
+    machine.fault = (command) => {
+      if (command.mutates) changes.push(describe(command));
+      if (command.program !== "lsblk") return undefined;
+      return ok(JSON.stringify({ blockdevices: [{ name: "dm-9", "maj:min": number, size, ro: false }] }));
+    };
+    const staged = staging.stage(id, "/nowhere/staged", { kind: "mount", flags: [] });
+    const error = await assertRejects(() => staged, StorageError, "looking at /dev/mapper/data-vol");
+    assertEquals([error.kind, changes], ["FailedPrecondition", []]);
+  });
+}
+
+Deno.test("stage() that cannot grow the filesystem leaves no mount, and can be repeated", async () => {
+  const root = await Deno.realPath(await Deno.makeTempDir());
+  try {
+    const { machine, staging } = await prepared(root);
+    machine.fault = ({ program }) => program === "resize2fs" ? refuse(1, "resize2fs: no") : undefined;
+    const stage = () => staging.stage(id, `${root}/staged`, { kind: "mount", flags: [] });
+    await assertRejects(stage, StorageError, "resize2fs: no");
+    const mounted = () => machine.mounts.filter(({ target }) => target.startsWith(root)).length;
+    assertEquals(mounted(), 0);
+    machine.fault = undefined;
+    await stage();
+    assertEquals(mounted(), 1);
+  } finally {
+    await Deno.remove(root, { recursive: true });
+  }
+});
+
+Deno.test("unstage() has its volume not trimmed while it is unmounted: fstrim would hold the mount", async () => {
+  const root = await Deno.realPath(await Deno.makeTempDir());
+  try {
+    const { machine, paused, staging } = await prepared(root);
+    await staging.stage(id, `${root}/staged`, { kind: "mount", flags: [] });
+    const during: string[][] = [];
+    machine.fault = ({ program }) => void (program === "umount" && during.push([...paused]));
+    await staging.unstage(id, `${root}/staged`);
+    assertEquals([during, paused], [[[id]], []]);
+  } finally {
+    await Deno.remove(root, { recursive: true });
+  }
+});

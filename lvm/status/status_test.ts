@@ -1,0 +1,457 @@
+import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { healthyMachine } from "../../tests/fake/healthy.ts";
+import { FakeMachine, type FakePool, newUuid } from "../../tests/fake/machine.ts";
+import { StorageError } from "../error.ts";
+import { exactly } from "../model/groups.ts";
+import { snapshotIdOf, type VolumeId, volumeIdOf, volumeLvName } from "../ids.ts";
+import { type Known, straysIn } from "../inventory/inventory.ts";
+import { readStatus, type Status } from "./status.ts";
+import { statusJson, statusText } from "./text.ts";
+import { readSurvey } from "../model/survey.ts";
+import { poolTags, usedTag, volumeTags } from "../model/tags.ts";
+
+const DRIVER = "lvm.denolith.dev";
+
+type Healthy = ReturnType<typeof healthyMachine>;
+
+function statusOf({ machine }: Healthy, groups?: string): Promise<Status> {
+  return readStatus({ exec: machine, driver: DRIVER, ...(groups === undefined ? {} : { groups: exactly(groups) }) });
+}
+
+/** Adds what is not as it should be: one of each. */
+function disorder({ machine, group, lv }: Healthy): void {
+  group.tags.add(usedTag(DRIVER, volumeIdOf("gone"), "gone-uuid")).add(`denolith.used=${DRIVER}:odd`);
+  const tags = volumeTags(DRIVER, {
+    id: volumeIdOf("twice"),
+    content: { state: "raw" },
+    mkfsOptions: [],
+    shared: true,
+    erase: "zero",
+  });
+  const plain = { ...lv, active: false };
+  group.lvs.push(
+    { ...plain, name: "twice-a", uuid: newUuid(), tags: new Set(tags) },
+    { ...plain, name: "twice-b", uuid: newUuid(), tags: new Set(tags) },
+    { ...plain, name: "odd", uuid: newUuid(), tags: new Set([`denolith=${DRIVER}`]) },
+    { ...plain, name: volumeLvName(volumeIdOf("bare")), uuid: newUuid(), tags: new Set() },
+    { ...plain, name: "somebody-elses", uuid: newUuid(), tags: new Set() },
+  );
+  const fast = machine.addGroup("fast", 1n << 30n);
+  fast.missingPvs = 1;
+  const raw = volumeTags(DRIVER, {
+    id: volumeIdOf("raw"),
+    content: { state: "raw" },
+    mkfsOptions: [],
+    shared: true,
+    erase: "zero",
+  });
+  const device = {
+    ...lv,
+    name: volumeLvName(volumeIdOf("raw")),
+    uuid: newUuid(),
+    tags: new Set(raw),
+    minor: machine.nextMinor(),
+  };
+  fast.lvs.push(device);
+  const node = { source: `devtmpfs[/dm-${device.minor}]`, fsType: "devtmpfs", root: `/dm-${device.minor}` };
+  machine.mounts.push({ ...node, target: "/block", readOnly: true, deviceNumber: "0:5", lv: device });
+}
+
+Deno.test("readStatus() tells groups, volumes with their mounts and usage, and snapshots, with four commands", async () => {
+  const healthy = healthyMachine();
+  const commands: string[] = [];
+  healthy.machine.fault = ({ program, mutates }) => void commands.push(`${program} ${mutates}`);
+  const { id, snapshotId, group, lv, snapshot } = healthy;
+  assertEquals(await statusOf(healthy), {
+    driver: DRIVER,
+    groups: [{
+      name: "data",
+      uuid: group.uuid,
+      size: 1n << 30n,
+      free: 944n << 20n,
+      used: 80n << 20n,
+      metadata: { size: 1044480n, free: 520192n },
+      disks: { count: 1, missing: 0 },
+      writeable: true,
+    }],
+    pools: [],
+    volumes: [{
+      id,
+      state: "Ready",
+      group: "data",
+      lv: lv.name,
+      size: 64n << 20n,
+      layout: "linear",
+      content: "ext4",
+      contentState: "formatted",
+      active: true,
+      mounts: [{ target: "/staging", readOnly: false }],
+      usage: {
+        bytes: { total: 64n << 20n, used: 4096n, available: (64n << 20n) - 4096n },
+        inodes: { total: 8192n, used: 11n, available: 8181n },
+      },
+    }],
+    snapshots: [{
+      id: snapshotId,
+      source: id,
+      group: "data",
+      lv: snapshot.name,
+      size: 64n << 20n,
+      storeSize: 16n << 20n,
+      storePercent: 0,
+      state: "Ready",
+      createdAt: 1,
+    }],
+    deleted: [],
+    orphans: [],
+    strays: [],
+  });
+  assertEquals(commands.toSorted(), ["df false", "findmnt false", "lvm false"]);
+});
+
+Deno.test("readStatus() tells what is Lost, Foreign, Partial, overflowed and nobody's", async () => {
+  const healthy = healthyMachine();
+  disorder(healthy);
+  healthy.snapshot.invalid = true;
+  const { volumes, snapshots, orphans } = await statusOf(healthy);
+  assertEquals(
+    Object.fromEntries(volumes.map(({ id, state }) => [id, state])),
+    {
+      [healthy.id]: "Ready",
+      [volumeIdOf("gone")]: "Lost",
+      [volumeIdOf("twice")]: "Foreign",
+      [volumeIdOf("raw")]: "Partial",
+    },
+  );
+  assertMatch(volumes.find(({ state }) => state === "Lost")!.problem!, /^Lost: /);
+  assertEquals(volumes.find(({ state }) => state === "Partial")!.mounts, [{ target: "/block", readOnly: true }]);
+  assertEquals(snapshots.map(({ state }) => state), ["Overflowed"]);
+  assertEquals(orphans.map(({ kind, on }) => `${kind} ${on}`), [
+    "duplicate data/twice-a",
+    "duplicate data/twice-b",
+    "unreadable data/odd",
+    `untagged data/${volumeLvName(volumeIdOf("bare"))}`,
+    `record ${usedTag(DRIVER, volumeIdOf("gone"), "gone-uuid")}`,
+    `record denolith.used=${DRIVER}:odd`,
+  ]);
+});
+
+Deno.test("readStatus() of a copy on a disk that is missing says both, and the damage first", async () => {
+  const machine = new FakeMachine();
+  const group = machine.addGroup("data", 1n << 30n, 4n << 20n, 2);
+  const source = { of: "snapshot", id: snapshotIdOf("cut") } as const;
+  const lvcreate = async (id: VolumeId, ...layout: string[]) => {
+    const content = { state: "raw" } as const;
+    const tags = volumeTags(DRIVER, { id, content, mkfsOptions: [], shared: true, erase: "zero", source });
+    const args = ["--name", volumeLvName(id), "--size", `${64 << 20}b`, ...tags.flatMap((tag) => ["--addtag", tag])];
+    await machine.run({ program: "lvm", args: ["lvcreate", "--yes", ...args, ...layout, "data"], mutates: true });
+  };
+  const [redundant, plain] = [volumeIdOf("redundant"), volumeIdOf("plain")];
+  await lvcreate(redundant, "--type", "raid1", "--mirrors", "1");
+  await lvcreate(plain);
+  const told = async () => {
+    const { volumes } = await readStatus({ exec: machine, driver: DRIVER });
+    return Object.fromEntries(
+      volumes.map(({ id, state, syncPercent, problem = "" }) => [id, [state, syncPercent, problem] as const]),
+    );
+  };
+  const copying = `it is still being made from snapshot ${source.id}: at least 0 B copied`;
+  assertEquals(await told(), { [redundant]: ["Copying", 100, copying], [plain]: ["Copying", undefined, copying] });
+  group.lvs[0]!.raid!.syncPercent = 25;
+  group.lvs[0]!.raid!.action = "resync";
+  const [state, syncPercent, problem] = (await told())[redundant]!;
+  assertEquals([state, syncPercent], ["Rebuilding", 25]);
+  assertMatch(problem, new RegExp(`^its images are being made the same.*; ${copying}$`));
+  group.missingPvs = 1;
+  const degraded = await told();
+  assertEquals([degraded[redundant]![0], degraded[plain]![0]], ["Degraded", "Partial"]);
+  for (const [, , problem] of Object.values(degraded)) assertMatch(problem, /missing.*; it is still being made from/);
+});
+
+Deno.test("readStatus() counts what a thin pool has of the disks, and nothing of what is in it", async () => {
+  const machine = new FakeMachine();
+  machine.addGroup("data", 1n << 30n);
+  const lvcreate = (...args: string[]) =>
+    machine.run({ program: "lvm", args: ["lvcreate", "--yes", ...args], mutates: true });
+  const tags = poolTags(DRIVER).flatMap((tag) => ["--addtag", tag]);
+  await lvcreate("--type", "thin-pool", "--zero", "y", "--name", "pool", "--size", `${64 << 20}b`, ...tags, "data");
+  await lvcreate(
+    "--type",
+    "thin",
+    "--thinpool",
+    "pool",
+    "--virtualsize",
+    `${32 << 20}b`,
+    "--name",
+    "v",
+    ...tags,
+    "data",
+  );
+  const { groups: [group] } = await readStatus({ exec: machine, driver: DRIVER });
+  assertEquals(group?.used, 68n << 20n, "its data, and its metadata");
+});
+
+Deno.test("readStatus() tells what is deleted and not yet gone, and a snapshot that never became one", async () => {
+  const healthy = healthyMachine();
+  const { group, lv, snapshot } = healthy;
+  const old = volumeIdOf("old");
+  const tags = new Set([`denolith=${DRIVER}`, `denolith.deleted=${old}`]);
+  group.lvs.push({ ...lv, name: volumeLvName(old), uuid: newUuid(), tags, active: false });
+  const { origin: _, ...store } = snapshot;
+  group.lvs.splice(group.lvs.indexOf(snapshot), 1, store);
+  const found = await statusOf(healthy);
+  assertEquals(found.deleted, [{ id: old, group: "data", lv: volumeLvName(old), size: lv.size, erase: "zero" }]);
+  assertEquals([found.snapshots.map(({ state }) => state), found.orphans], [["HalfMade"], []]);
+  assertMatch(statusText(found), /\nDeleted, to be erased and removed\n.*\n.*v1-[0-9a-f]{32} +data +64 MiB +zero\n?/);
+});
+
+Deno.test("readStatus() tells what nobody knows elsewhere, with the command to give it up, and what is known and not there", async () => {
+  const healthy = healthyMachine();
+  const { machine, id, snapshotId, lv, snapshot } = healthy;
+  const [missing, planned, away] = [volumeIdOf("missing"), volumeIdOf("planned"), volumeIdOf("away")];
+  const removal = (uuid: string) => `give up ${uuid}`;
+  const look = (known: Omit<Known, "removal">) =>
+    readStatus({ exec: machine, driver: DRIVER, known: { ...known, removal } });
+  const gone = { lvUuid: "gone-uuid", groupName: "data" };
+  const recorded = [[missing, gone], [away, { ...gone, groupName: "pulled" }]] as const;
+  const volumes = new Map([[id, undefined], [planned, undefined], ...recorded]);
+  const all = await look({ volumes, snapshots: new Set([snapshotId]) });
+  assertEquals(all.strays, []);
+  const states = (status: Status) => Object.fromEntries(status.volumes.map(({ id, state }) => [id, state]));
+  assertEquals(states(all), { [id]: "Ready", [missing]: "Lost", [away]: "Lost" });
+
+  const none = await look({ volumes: new Map(), snapshots: new Set() });
+  const stray = { group: "data", uuid: lv.uuid, size: lv.size, on: `data/${lv.name}` };
+  assertEquals(none.strays, [
+    { ...stray, claim: { of: "volume", id, removal: removal(lv.uuid) } },
+    {
+      ...{ group: "data", uuid: snapshot.uuid, size: snapshot.size, on: `data/${snapshot.name}` },
+      claim: { of: "snapshot", id: snapshotId, removal: removal(snapshot.uuid) },
+    },
+  ]);
+  assertEquals(states(none), { [id]: "Ready" }, "it is there all the same");
+  const text = statusText(none).split("\nUnknown to the cluster\n")[1]!;
+  assertMatch(text, /^ {2}data\/vol-[0-9a-f]{32}: 64 MiB, volume v1-[0-9a-f]{32}/);
+  assert(text.includes(`\n      give up ${lv.uuid}\n`), text);
+});
+
+Deno.test("straysIn() leaves out what is deleted, what is others', and tells what cannot be read", async () => {
+  const healthy = healthyMachine();
+  disorder(healthy);
+  const { group, lv, id, snapshotId, machine } = healthy;
+  const deleted = new Set([`denolith=${DRIVER}`, `denolith.deleted=${volumeIdOf("old")}`]);
+  group.lvs.push({ ...lv, name: "old", uuid: newUuid(), tags: deleted, active: false });
+  const known = { volumes: new Map([[id, undefined]]), snapshots: new Set([snapshotId]), removal: String };
+  const { groups } = await readSurvey(machine);
+  assertEquals(straysIn(groups, DRIVER, known).map(({ on, claim }) => [on, claim?.id]), [
+    ["data/twice-a", volumeIdOf("twice")],
+    ["data/twice-b", volumeIdOf("twice")],
+    ["data/odd", undefined],
+    [`fast/${volumeLvName(volumeIdOf("raw"))}`, volumeIdOf("raw")],
+  ]);
+  assertEquals(straysIn(groups, "other.driver", known), []);
+});
+
+Deno.test("readStatus() shows the groups in use, or those asked for, and looks for volumes in all", async () => {
+  const healthy = healthyMachine();
+  const idle = healthy.machine.addGroup("idle", 1n << 30n);
+  assertEquals((await statusOf(healthy)).groups.map(({ name }) => name), ["data"]);
+  const other = await statusOf(healthy, "idle");
+  assertEquals([other.groups.map(({ name }) => name), other.volumes, other.snapshots], [["idle"], [], []]);
+
+  idle.lvs.push({ ...healthy.lv, name: "copy", uuid: newUuid(), active: false });
+  const { volumes, orphans } = await statusOf(healthy, "idle");
+  assertEquals([volumes.map(({ state }) => state), orphans.map(({ on }) => on)], [["Foreign"], ["idle/copy"]]);
+});
+
+Deno.test("readStatus() fails when it cannot be told: not root, no report, no mount table", async () => {
+  const cases: [(healthy: Healthy) => unknown, StorageError["kind"]][] = [
+    [({ machine }) => machine.host.root = false, "FailedPrecondition"],
+    [({ machine }) => machine.host.missing.add("lvm"), "Unavailable"],
+    [({ machine }) => machine.host.missing.add("findmnt"), "Unavailable"],
+    [
+      ({ machine }) =>
+        machine.fault = ({ program }) => program === "lvm" ? { code: 5, stdout: "", stderr: "" } : undefined,
+      "CommandFailed",
+    ],
+  ];
+  for (const [spoil, kind] of cases) {
+    const healthy = healthyMachine();
+    spoil(healthy);
+    assertEquals((await assertRejects(() => statusOf(healthy), StorageError)).kind, kind);
+  }
+});
+
+Deno.test("a status as JSON has sizes as integers in bytes, and comes back as it was", async () => {
+  const status = await statusOf(healthyMachine());
+  const read = JSON.parse(statusJson(status));
+  assertEquals([read.groups[0].size, read.volumes[0].size, read.snapshots[0].storeSize], [1 << 30, 64 << 20, 16 << 20]);
+  assertEquals(Object.keys(read), [
+    "driver",
+    "groups",
+    "pools",
+    "volumes",
+    "snapshots",
+    "deleted",
+    "orphans",
+    "strays",
+  ]);
+});
+
+Deno.test("a status as text has tables whose columns are aligned, and no line of prose too long", async () => {
+  const healthy = healthyMachine();
+  disorder(healthy);
+  const text = statusText(await statusOf(healthy));
+  const volumes = text.slice(text.indexOf("\nVolumes"), text.indexOf("\nSnapshots")).split("\n");
+  const column = volumes[2]!.indexOf("STATE");
+  const rows = volumes.filter((line) => /^ {2}v1-/.test(line));
+  assertEquals(rows.map((row) => row.slice(column).trim()).toSorted(), ["Foreign", "Lost", "Partial", "Ready"]);
+  assertMatch(text, /\n {2}v1-\S+ +data +64 MiB +ext4 +1 % +Ready\n {6}\/staging\n/);
+  assertMatch(text, /\n {6}\/block \(read-only\)\n/);
+  assertMatch(text, /\n {2}fast +1 GiB .* 1 of 1 missing\n/);
+  assertEquals(
+    text.split("\n").filter((line) => line.length > 100 && !/^ *\S+$/.test(line)),
+    [],
+  );
+});
+
+Deno.test("a status of nothing says so", async () => {
+  const healthy = healthyMachine();
+  healthy.machine.groups.length = 0;
+  assertEquals(statusText(await statusOf(healthy)), "Volume groups\n  none\n\nVolumes\n  none\n\nSnapshots\n  none");
+});
+
+/** Adds a thin pool of the driver of 100 MiB, with a volume of 64 MiB in it. */
+function thinPart({ group, lv }: Healthy) {
+  const inactive = { ...lv, active: false };
+  const thinPool: FakePool = {
+    ...{ metadataSize: 4n << 20n, dataPercent: 40, metadataPercent: 10.84 },
+    ...{ zeroes: true, health: "", monitored: false, residue: new Set<string>() },
+  };
+  const pool = {
+    ...{ ...lv, name: "data_thinpool", uuid: newUuid(), size: 100n << 20n, minor: 90 },
+    ...{ tags: new Set([`denolith=${DRIVER}`, "denolith.pool=made"]), thinPool },
+  };
+  const id = volumeIdOf("thin");
+  const content = { state: "raw" } as const;
+  const limits = { readIops: { rate: 500n, perGiB: false }, writeBps: "max" } as const;
+  const tags = volumeTags(DRIVER, { id, content, mkfsOptions: [], shared: true, erase: "zero", limits });
+  const thin = { ...inactive, name: volumeLvName(id), uuid: newUuid(), tags: new Set(tags), pool: pool.name };
+  group.lvs.push(pool, thin);
+  return { id, pool, thin };
+}
+
+Deno.test("readStatus() tells thin pools: what they have, what they promised and may promise, and whose they are", async () => {
+  const healthy = healthyMachine();
+  const { pool, id } = thinPart(healthy);
+  const { pools, volumes } = await statusOf(healthy);
+  assertEquals(pools, [{
+    ...{ group: "data", name: "data_thinpool", owned: true, size: 100n << 20n, metadataSize: 4n << 20n },
+    ...{ dataPercent: 40, metadataPercent: 10.84, overcommit: "1", promised: 64n << 20n, promisable: 36n << 20n },
+    ...{ active: true, state: "Ready" },
+  }]);
+  const thin = volumes.find((volume) => volume.id === id)!;
+  assertEquals([thin.pool, thin.limits, thin.problem], [
+    "data_thinpool",
+    { readIops: 500n, writeBps: "max" },
+    undefined,
+  ]);
+  pool.tags.clear();
+  const told = await readStatus({ exec: healthy.machine, driver: DRIVER, overcommit: 250n });
+  assertEquals(told.pools.map(({ owned, overcommit, promisable }) => [owned, overcommit, promisable]), [
+    [false, "2.5", 186n << 20n],
+  ]);
+  const text = statusText(told);
+  assertMatch(
+    text,
+    /\nThin pools\n.*\n {2}data\/data_thinpool +100 MiB +40 % +11 % +64 MiB +186 MiB +2.5 +other +Ready\n/,
+  );
+  assertMatch(text, /\n {6}in thin pool data_thinpool\n {6}limited to readIops 500, writeBps max\n/);
+});
+
+Deno.test("readStatus() says of pools in words what is wrong, and so of their volumes when those cannot be written", async () => {
+  type Spoil = (parts: ReturnType<typeof thinPart> & Healthy) => unknown;
+  const cases: [string, Spoil, RegExp, RegExp | undefined][] = [
+    ["Filling", ({ pool }) => pool.thinPool.dataPercent = 85, /^nearly full: it grows by itself/, undefined],
+    [
+      "Stuck",
+      ({ pool, group }) => {
+        pool.thinPool.dataPercent = 85;
+        group.size = 188n << 20n; // all of it is taken
+      },
+      /^nearly full, and volume group data has no room .*: make room: .*vgextend/,
+      undefined,
+    ],
+    [
+      "Stuck",
+      ({ pool, group }) => {
+        pool.thinPool.metadataPercent = 85;
+        group.size = 192n << 20n; // one extent is free: the metadata takes two, since its spare grows with it
+      },
+      /^nearly full, and volume group data has no room /,
+      undefined,
+    ],
+    ["Full", ({ pool }) => pool.thinPool.dataPercent = 100, /^full: .* fails; .*lvextend/, /data_thinpool .* fails$/],
+    ["Full", ({ pool }) => pool.thinPool.metadataPercent = 100, /^full: /, /data_thinpool .* fails$/],
+    [
+      "Damaged",
+      ({ pool }) => pool.thinPool.health = "failed",
+      /lvconvert --repair data\/data_th/,
+      /is failed: .* fails$/,
+    ],
+    [
+      "Damaged",
+      ({ pool }) => Object.assign(pool.thinPool, { needsCheck: true }),
+      /checked/,
+      /check of its metadata: .* fails$/,
+    ],
+    [
+      "Erasing",
+      ({ thin }) => {
+        thin.size = 100n << 20n;
+        thin.tags = new Set([`denolith=${DRIVER}`, `denolith.deleted=${volumeIdOf("thin")}`]);
+      },
+      /overwritten/,
+      undefined,
+    ],
+  ];
+  for (const [state, spoil, problem, ofVolume] of cases) {
+    const healthy = healthyMachine();
+    const parts = thinPart(healthy);
+    spoil({ ...parts, ...healthy, id: parts.id });
+    const status = await statusOf(healthy);
+    assertEquals(status.pools.map((pool) => pool.state), [state]);
+    assertMatch(status.pools[0]!.problem!, problem);
+    const volume = status.volumes.find(({ id }) => id === parts.id);
+    if (ofVolume === undefined) assertEquals(volume?.problem, undefined, state);
+    else {
+      assertMatch(volume!.problem!, ofVolume);
+      assertMatch(statusText(status), new RegExp(`Ready, inactive, pool ${state.toLowerCase()}\n`));
+    }
+  }
+});
+
+Deno.test("readStatus() tells how far a copy is: as the cluster says, or else what was recorded", async () => {
+  const healthy = healthyMachine();
+  const { group, lv, machine, snapshotId } = healthy;
+  const id = volumeIdOf("copy");
+  const source = { of: "snapshot", id: snapshotId } as const;
+  const content = { state: "wanted", type: "ext4" } as const;
+  const tags = volumeTags(DRIVER, { id, content, mkfsOptions: [], shared: true, erase: "zero", source });
+  group.lvs.push({ ...lv, name: volumeLvName(id), uuid: newUuid(), tags: new Set(tags), minor: machine.nextMinor() });
+  const total = 64n << 20n;
+  const alone = await statusOf(healthy);
+  const copyIn = ({ volumes }: Status) => volumes.find((volume) => volume.id === id)!;
+  assertEquals([copyIn(alone).state, copyIn(alone).copy], ["Copying", { copied: 0n, total }]);
+  assertMatch(copyIn(alone).problem!, /made from snapshot v1-\S+: at least 0 B of 64 MiB copied$/);
+
+  const copy = { copied: 16n << 20n, total, trouble: "a disk hangs" };
+  const told = new Map([[id as string, { limits: { readIops: "max" }, unlimited: "no cgroup", copy } as const]]);
+  const more = await readStatus({ exec: machine, driver: DRIVER, told });
+  assertEquals([copyIn(more).copy, copyIn(more).limits], [copy, { readIops: "max" }]);
+  assertMatch(
+    copyIn(more).problem!,
+    /: 16 MiB of 64 MiB copied, and does not go on: a disk hangs; its limits do not hold: no/,
+  );
+  assertMatch(statusText(more), /Copying 25 %\n/);
+});

@@ -1,0 +1,34 @@
+import { assertEquals } from "@std/assert";
+import { activation } from "./activation.ts";
+import { parseReport, REPORT_COMMAND } from "../model/report.ts";
+import { poolTags } from "../model/tags.ts";
+import { FakeMachine } from "../../tests/fake/machine.ts";
+
+Deno.test("activation() asks for what the kind of an LV takes: without a disk if it is RAID, without dmeventd in our pools", async () => {
+  const machine = new FakeMachine();
+  machine.addGroup("data", 1n << 30n, 4n << 20n, 2);
+  const lvcreate = (...args: string[]) =>
+    machine.run({ program: "lvm", args: ["lvcreate", "--yes", ...args], mutates: true });
+  const size = ["--size", `${64 << 20}b`];
+  await lvcreate(...size, "--name", "linear", "data");
+  await lvcreate(...size, "--name", "raid", "--type", "raid1", "--mirrors", "1", "data");
+  await lvcreate(...size, "--name", "cut", "--snapshot", "data/raid");
+  for (const [name, tags] of [["ours", poolTags("test")], ["theirs", []]] as const) {
+    const addTags = tags.flatMap((tag) => ["--addtag", tag]);
+    await lvcreate(...size, "--name", name, "--type", "thin-pool", "--zero", "y", ...addTags, "data");
+    await lvcreate("--type", "thin", "--thinpool", name, "--virtualsize", "4194304b", "--name", `in-${name}`, "data");
+  }
+  const [group] = parseReport((await machine.run(REPORT_COMMAND)).stdout);
+  const asked = Object.fromEntries(
+    group!.lvs.map((lv) => {
+      const args = activation("test", group!, lv);
+      assertEquals([...args.slice(0, 3), args.at(-1)], ["lvchange", "--activate", "y", `data/${lv.name}`]);
+      return [lv.name, args.slice(3, -1).join(" ")];
+    }),
+  );
+  const [degraded, unmonitored] = ["--activationmode degraded", "--config activation/monitoring=0"];
+  assertEquals(asked, {
+    ...{ linear: "", raid: degraded, cut: degraded },
+    ...{ ours: "", "in-ours": unmonitored, theirs: "", "in-theirs": "" },
+  });
+});

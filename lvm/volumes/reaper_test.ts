@@ -1,0 +1,141 @@
+import { assert, assertEquals } from "@std/assert";
+import { FakeMachine, refuse } from "../../tests/fake/machine.ts";
+import { namedRequest } from "../../tests/fake/request.ts";
+import { describe } from "../exec.ts";
+import { snapshotIdOf, volumeIdOf } from "../ids.ts";
+import { Lvm } from "../model/client.ts";
+import { Snapshots } from "../snapshots/snapshots.ts";
+import { FULL_STORE } from "../spec/cow_size.ts";
+import { type Erasure, markErased, markVolumeDeleted } from "../model/tags.ts";
+import { Upkeep } from "./reaper.ts";
+import { Volumes } from "./volumes.ts";
+
+const GIB = 1n << 30n;
+const id = volumeIdOf("one");
+
+/** A machine with a volume that is marked as deleted, and what is done to it. */
+async function doomed(size: bigint, erase: Erasure = "zero") {
+  const machine = new FakeMachine();
+  machine.addGroup("data", 200n * GIB);
+  const lvm = new Lvm(machine);
+  const errors: string[] = [];
+  const upkeep = new Upkeep({ lvm, driver: "test", onError: (error) => errors.push(String(error)), retryMs: 1 });
+  const anywhere = { matches: () => true };
+  const volumes = new Volumes({ lvm, driver: "test", groups: anywhere, upkeep: { look: () => {} } });
+  await volumes.create(namedRequest("one", size, { content: { state: "raw" }, erase }));
+  const { lv, group } = await volumes.get(id);
+  const path = `${group.name}/${lv.name}`;
+  const commands: string[] = [];
+  const record = () => {
+    machine.fault = (command) => void (command.mutates && commands.push(describe(command)));
+  };
+  const mark = (...more: string[]) => lvm.change(group, ["lvchange", ...markVolumeDeleted(id), ...more, path]);
+  return { machine, lvm, upkeep, volumes, errors, commands, record, mark, path };
+}
+
+/** Where the zeros of a command begin, in GiB. */
+function offsets(commands: readonly string[]): number[] {
+  return commands.flatMap((command) => {
+    const offset = /^blkdiscard --zeroout --offset (\d+)/.exec(command)?.[1];
+    return offset === undefined ? [] : [Number(BigInt(offset) / GIB)];
+  });
+}
+
+Deno.test("Upkeep overwrites a GiB at a time, and records its progress every 32", async () => {
+  const { upkeep, commands, record, mark, machine } = await doomed(70n * GIB + (8n << 20n));
+  await mark();
+  record();
+  upkeep.look();
+  await upkeep.settled();
+  assertEquals(offsets(commands), Array.from({ length: 71 }, (_, index) => index));
+  assertEquals(
+    commands.filter((command) => command.includes("denolith.erased")).map((command) => command.split(" data/")[0]),
+    [
+      `lvm lvchange --addtag denolith.erased=${32n * GIB}`,
+      `lvm lvchange --deltag denolith.erased=${32n * GIB} --addtag denolith.erased=${64n * GIB}`,
+    ],
+  );
+  assertEquals(commands.at(-1)?.startsWith("lvm lvremove"), true);
+  assertEquals(machine.allLvs(), []);
+});
+
+Deno.test("Upkeep goes on where a driver before it was", async () => {
+  const { upkeep, commands, record, mark } = await doomed(35n * GIB);
+  await mark(...markErased(0n, 32n * GIB));
+  record();
+  upkeep.start();
+  await upkeep.settled();
+  assertEquals(offsets(commands), [32, 33, 34]);
+});
+
+Deno.test("Upkeep that is stopped ends after the command under way, and removes nothing that is not erased", async () => {
+  const { upkeep, commands, mark, machine } = await doomed(10n * GIB);
+  await mark();
+  let stopping: Promise<void> | undefined;
+  machine.fault = (command) => {
+    if (command.mutates) commands.push(describe(command));
+    if (command.program === "blkdiscard") stopping ??= upkeep.stop();
+  };
+  upkeep.look();
+  await upkeep.settled();
+  await stopping;
+  assertEquals([offsets(commands), commands.length, machine.allLvs().length], [[0], 1, 1]);
+});
+
+Deno.test("Upkeep tells what failed and tries it again; nothing that is not erased is removed meanwhile", async () => {
+  const { upkeep, errors, mark, machine } = await doomed(GIB);
+  await mark();
+  machine.fault = ({ program }) => {
+    if (program !== "blkdiscard") return undefined;
+    machine.fault = undefined;
+    return refuse(1, "blkdiscard: BLKZEROOUT ioctl failed: Input/output error");
+  };
+  upkeep.look();
+  await upkeep.settled();
+  assertEquals([errors.length, machine.allLvs().length], [1, 1]);
+  assert(errors[0]!.includes("Input/output error"));
+  for (let tries = 0; tries < 1000 && machine.allLvs().length > 0; tries++) {
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+  await upkeep.stop();
+  assertEquals(machine.allLvs(), []);
+});
+
+Deno.test("Upkeep resumes at the start what is suspended, also when LVM did not answer at first", async () => {
+  const { upkeep, errors, machine } = await doomed(GIB);
+  const { lv } = machine.allLvs()[0]!;
+  lv.suspended = true;
+  machine.fault = () => {
+    machine.fault = undefined;
+    return refuse(5, "  a lock is held");
+  };
+  upkeep.start();
+  await upkeep.settled();
+  assertEquals([errors.length, lv.suspended], [1, true]);
+  for (let tries = 0; tries < 1000 && lv.suspended; tries++) await new Promise((resolve) => setTimeout(resolve, 1));
+  await upkeep.stop();
+  assertEquals(lv.suspended, false);
+});
+
+Deno.test("Upkeep removes what the disks cannot discard, and tells it", async () => {
+  const { upkeep, errors, mark, machine } = await doomed(GIB, "discard");
+  await mark();
+  machine.fault = ({ program }) =>
+    program === "blkdiscard" ? refuse(1, "blkdiscard: BLKDISCARD ioctl failed: Operation not supported") : undefined;
+  upkeep.look();
+  await upkeep.settled();
+  assertEquals([errors.length, machine.allLvs()], [1, []]);
+});
+
+Deno.test("deleting a volume right after its snapshot leaves the snapshot's store to be erased", async () => {
+  const { lvm, upkeep, volumes, machine, commands, record } = await doomed(GIB);
+  const snapshots = new Snapshots({ lvm, driver: "test", volumes, upkeep: { look: () => {} } });
+  await snapshots.create({ id: snapshotIdOf("cut"), source: id, store: FULL_STORE });
+  await snapshots.delete(snapshotIdOf("cut"));
+  await volumes.delete(id);
+  assertEquals(machine.allLvs().map(({ lv }) => lv.name.split("-")[0]), ["snap"]);
+  record();
+  upkeep.look();
+  await upkeep.settled();
+  assertEquals([offsets(commands).length, machine.allLvs()], [2, []]);
+});

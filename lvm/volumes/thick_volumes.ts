@@ -1,0 +1,76 @@
+/**
+ * What is another thing for volumes that have all of their space from the beginning: how they grow.
+ *
+ * @module
+ */
+
+import { activation } from "./activation.ts";
+import { StorageError } from "../error.ts";
+import { growthOf } from "../model/growth.ts";
+import type { Lvm } from "../model/client.ts";
+import { cowSnapshotsOf, isPublishedAsDevice, requireIdle } from "./cow_origin.ts";
+import type { VolumeGroup } from "../model/report.ts";
+import { formatBytes } from "../size.ts";
+import { splitSnapshot } from "./reaper.ts";
+import type { Volume } from "../inventory/volume.ts";
+
+/** What it takes to work on them. */
+export interface ThickContext {
+  /** LVM on this machine. */
+  readonly lvm: Lvm;
+  /** The driver's name. */
+  readonly driver: string;
+}
+
+/**
+ * Grows the volume's LV to a size, which is one of whole extents.
+ *
+ * @throws {StorageError} `OutOfRange` when the group is too full, `FailedPrecondition` when it has snapshots and it or one of
+ * them is in use: LVM grows the origin of a copy-on-write snapshot only while it is inactive, and its snapshots are inactive
+ * with it.
+ */
+export async function growThick(
+  context: ThickContext,
+  groups: readonly VolumeGroup[],
+  volume: Volume,
+  size: bigint,
+): Promise<void> {
+  const { id, lv, group } = volume;
+  const { disks, lack } = growthOf(lv, group, size);
+  const full = (cause?: unknown) =>
+    new StorageError(
+      "OutOfRange", // the resizer would repeat RESOURCE_EXHAUSTED with the old size for ever
+      `growing volume ${id} to ${formatBytes(size)}: ${lack}`,
+      { cause },
+    );
+  if (disks === undefined) throw full();
+  const path = `${group.name}/${lv.name}`;
+  try {
+    await extend(context, groups, volume, ["lvextend", "--size", `${size}b`, path, ...disks.map(({ path }) => path)]);
+  } catch (error) {
+    throw error instanceof StorageError && error.kind === "NoSpace" ? full(error) : error;
+  }
+}
+
+async function extend(
+  { lvm, driver }: ThickContext,
+  groups: readonly VolumeGroup[],
+  volume: Volume,
+  lvextend: readonly string[],
+): Promise<void> {
+  const { lv, group } = volume;
+  const { kept, deleted } = cowSnapshotsOf(driver, volume, groups);
+  if (!lv.active) return await lvm.change(group, lvextend);
+  if (kept.length > 0) requireIdle(volume, kept, await isPublishedAsDevice(lvm.exec, volume));
+  for (const snapshot of deleted) await splitSnapshot(lvm, group, snapshot); // nobody wants it: it is in nobody's way
+  if (kept.length === 0) return await lvm.change(group, lvextend);
+  await lvm.change(group, ["lvchange", "--activate", "n", `${group.name}/${lv.name}`]); // and its snapshots with it
+  const activate = () => lvm.change(group, activation(driver, group, lv));
+  try {
+    await lvm.change(group, lvextend);
+  } catch (error) {
+    await activate().catch(() => {}); // the first error is the one to tell; staging activates, too
+    throw error;
+  }
+  await activate();
+}
