@@ -205,7 +205,7 @@ Deno.test("flags that templates pass are flags of the subcommands, and loops tho
     const passed = args.slice(1).map((arg: string) => /^--([a-z-]+)(?:=|$)/.exec(arg)?.[1] ?? arg);
     assertEquals(passed.filter((flag: string) => !there.includes(flag)), []);
   }
-  const source = Deno.readTextFileSync(join(ROOT, "controller.ts"));
+  const source = Deno.readTextFileSync(join(ROOT, "cli/controller.ts"));
   const loops = [.../^const LOOPS = \{([^}]*)\}/m.exec(source)![1]!.matchAll(/(\w+):/g)].map(([, name]) => name);
   const { items } = schema.properties!["controller"]!.properties!["disableLoops"]!;
   assertEquals(items!.enum, loops);

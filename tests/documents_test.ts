@@ -9,6 +9,7 @@ import { officialLeaseName, ownLeaseName } from "../k8s/runtime/leader.ts";
 import { Metrics } from "../cli/metrics.ts";
 import { subcommandFlags } from "./driver_command.ts";
 import { anchors, chapter } from "./markdown.ts";
+import { sourceFiles } from "./source_files.ts";
 
 const ROOT = new URL("../", import.meta.url).pathname;
 
@@ -54,9 +55,8 @@ Deno.test("docs/kubernetes.md names the events that are recorded, and the Leases
   ]
     .flatMap(([, names]) => [...names!.matchAll(/`(\w+)`/g)].map(([, name]) => name!));
   const recorded = new Set<string>();
-  for (const { name } of Deno.readDirSync(`${ROOT}k8s`)) {
-    if (!name.endsWith(".ts") || name.endsWith("_test.ts")) continue;
-    const source = await Deno.readTextFile(`${ROOT}k8s/${name}`);
+  for (const path of sourceFiles("k8s")) {
+    const source = await Deno.readTextFile(path);
     for (const [, rest] of source.matchAll(/\.record\(\w[\w.]*, "(?:Normal|Warning)", ([^,]*),/g)) {
       for (const [, reason] of rest!.matchAll(/"([A-Z]\w+)"(?!\s*\?)/g)) recorded.add(reason!);
     }

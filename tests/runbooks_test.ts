@@ -7,6 +7,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import { chapter } from "./markdown.ts";
+import { sourceFiles } from "./source_files.ts";
 
 const ROOT = new URL("../", import.meta.url).pathname;
 const runbooks = Deno.readTextFileSync(`${ROOT}docs/runbooks.md`);
@@ -24,9 +25,7 @@ const OTHERS = [
 
 /** The driver's sources as it speaks: texts that are joined in one piece, and `…` for what is put in. */
 function speech(): string {
-  const paths = [".", "csi", "k8s", "lvm"].flatMap((room) =>
-    [...Deno.readDirSync(join(ROOT, room))].map(({ name }) => join(ROOT, room, name))
-  ).filter((path) => path.endsWith(".ts") && !/_test\.ts$|_pb\.ts$/.test(path));
+  const paths = [join(ROOT, "main.ts"), ...["cli", "csi", "k8s", "lvm"].flatMap(sourceFiles)];
   let all = paths.map((path) => Deno.readTextFileSync(path)).join("\n");
   for (let before = ""; before !== all;) [before, all] = [all, all.replace(/\$\{[^{}]*\}/g, "…")];
   return all.replace(/(["`])\s*\+\s*["`]/g, "");
