@@ -54,3 +54,15 @@ export async function run(
   if (!success) throw new Error(`${action}: ${program} failed:\n${stderr.trimEnd() || stdout.trimEnd()}`);
   return stdout;
 }
+
+/**
+ * Checks that a program is installed which Debian has in a package of the same name.
+ *
+ * @param action what is being tried, in the words that the error starts with
+ * @throws {Error} naming the package, when the program cannot be started
+ */
+export async function requireProgram(action: string, program: string): Promise<void> {
+  await outcomeOf(action, program, ["--version"]).catch((cause) => {
+    throw new Error(`${action}: ${program} is not installed; run: apt-get install ${program}`, { cause });
+  });
+}

@@ -6,7 +6,7 @@
 
 import { join } from "@std/path";
 import pickScript from "./pick.sh" with { type: "text" };
-import { run } from "../process.ts";
+import { requireProgram, run } from "../process.ts";
 import { sha256 } from "../self_extracting.ts";
 import packageList from "./packages.txt" with { type: "text" };
 import { readPackages } from "./packages.ts";
@@ -35,6 +35,7 @@ export async function systemLayer(cache: string, log: (line: string) => void): P
   await lock.lock(true);
   if (await isThere(layer)) return layer;
   if (Deno.uid() !== 0) throw new Error("make the image's system: debootstrap needs root; run it once as root");
+  await requireProgram("make the image's system", "debootstrap");
   log(`image: Debian ${RELEASE} by debootstrap, once, into ${cache} (one to two minutes)`);
   const temp = await Deno.makeTempDir({ dir: cache, prefix: "building-" });
   try {

@@ -10,6 +10,7 @@ import { IMAGE, makeImageArchive } from "../../deploy/image/archive.ts";
 import { NAMESPACE_FILE } from "../../deploy/manifests.ts";
 import { cacheFolder } from "../rig/cache.ts";
 import { Cluster } from "../rig/cluster.ts";
+import { ensureTools } from "../rig/debian.ts";
 import type { RunFolder } from "../rig/run_folder.ts";
 
 const DEPLOY = new URL("../../deploy/", import.meta.url).pathname;
@@ -58,6 +59,8 @@ export async function startWithDriver(
 async function driverImage(folder: RunFolder, log: (line: string) => void): Promise<string> {
   const output = folder.file("denolith-image.tar");
   log(`image ${IMAGE}: making it`);
+  // The image's system is made by root alone. Anybody may use one that is in the cache.
+  if (Deno.uid() === 0) await ensureTools([{ program: "debootstrap", packages: ["debootstrap"] }], log);
   await makeImageArchive({ output, cache: cacheFolder(), log });
   return output;
 }
