@@ -5,7 +5,7 @@
  */
 
 import manifest from "./deno.json" with { type: "json" };
-import { apiReach, clusterReach } from "./cli/api_access.ts";
+import { apiAccess, clusterAccess } from "./cli/api_access.ts";
 import {
   type Flag,
   type Flags,
@@ -14,15 +14,15 @@ import {
   type Subcommands,
   UsageError,
 } from "./cli/command_line.ts";
-import { isConfined, obey, type Order, runConfined } from "./cli/sandbox.ts";
+import { isSandboxed, runSandboxed, serveWorker, type WorkerRequest } from "./cli/sandbox.ts";
 import { socketPath } from "./csi/endpoint.ts";
 import { parseMountRoots } from "./csi/mount_roots.ts";
 import { cgroupRoot, kubeletPaths } from "./cli/paths.ts";
 import { StorageError } from "./lvm/error.ts";
 import { withRealPaths } from "./lvm/host/mounts.ts";
-import { DEFAULT_POLICY } from "./lvm/snapshots/cow_growth.ts";
-import { permissionsFor, type Reach } from "./cli/permissions.ts";
-import { THIN_FLAGS } from "./cli/thin_pool_flags.ts";
+import { DEFAULT_SNAPSHOT_AUTOEXTEND } from "./lvm/snapshots/cow_autoextend.ts";
+import { type AccessScope, permissionsFor } from "./cli/permissions.ts";
+import { THIN_POOL_FLAGS } from "./cli/thin_pool_flags.ts";
 
 /** Flags that mean the same to several subcommands. */
 const SHARED_FLAGS = {
@@ -45,16 +45,16 @@ const CGROUP_FLAG: Flag = {
 };
 
 /** A flag that limits the volumes of groups. */
-const perGiB = (what: string, rate: string): Flag => ({
+const rateFlag = (what: string, rate: string): Flag => ({
   value: "LIST",
   help:
     `how many ${what} a second volumes have for each GiB where nothing else is said: GROUP=${rate}, separated by commas`,
 });
 const MACHINE_FLAGS = {
-  "grow-stores": {
-    value: "PERCENT:STEP",
+  "snapshot-autoextend": {
+    value: "THRESHOLD:PERCENT",
     help: "how full stores of snapshots may be before they grow, and by how much, in percent; or off",
-    default: () => DEFAULT_POLICY,
+    default: () => DEFAULT_SNAPSHOT_AUTOEXTEND,
   },
 } as const satisfies Record<string, Flag>;
 
@@ -71,7 +71,7 @@ const CLUSTER_FLAGS = {
   ...LOG_FLAGS,
 } as const satisfies Record<string, Flag>;
 
-const HTTP_FLAG = (address: string): Flag => ({
+const httpFlag = (address: string): Flag => ({
   value: "ADDRESS",
   help: "where /livez, /readyz and /metrics are, or off",
   default: () => address,
@@ -98,11 +98,11 @@ const SUBCOMMANDS: Subcommands = {
       "cgroup-root": CGROUP_FLAG,
       ...MACHINE_FLAGS,
       "driver-name": SHARED_FLAGS["driver-name"],
-      ...THIN_FLAGS,
+      ...THIN_POOL_FLAGS,
       ...LOG_FLAGS,
     },
     example: "denolith standalone --volume-groups data,/fast-.*/",
-    reach: standaloneReach,
+    access: standaloneAccess,
     run: async (flags, end) => await (await import("./cli/standalone.ts")).standalone(flags, end),
   },
   node: {
@@ -112,7 +112,7 @@ const SUBCOMMANDS: Subcommands = {
       "of this node ask for, and tells in its LVMNode what the node has. /livez, /readyz and /metrics answer over HTTP.",
     flags: {
       "node-name": { value: "NAME", help: "the name of this node's Node object", default: () => Deno.hostname() },
-      "kubelet-root": {
+      "kubelet-dir": {
         value: "PATH",
         help: "kubelet's directory, its own --root-dir",
         default: () => "/var/lib/kubelet",
@@ -131,17 +131,17 @@ const SUBCOMMANDS: Subcommands = {
         help: "settings for LVM over those of lvm.conf; in a container: activation/udev_sync=0 activation/udev_rules=0",
       },
       "cgroup-root": CGROUP_FLAG,
-      "read-iops-per-gib": perGiB("reads", "100"),
-      "write-iops-per-gib": perGiB("writes", "100"),
-      "read-bps-per-gib": perGiB("bytes read", "4Mi"),
-      "write-bps-per-gib": perGiB("bytes written", "4Mi"),
-      ...THIN_FLAGS,
+      "read-iops-per-gib": rateFlag("reads", "100"),
+      "write-iops-per-gib": rateFlag("writes", "100"),
+      "read-bps-per-gib": rateFlag("bytes read", "4Mi"),
+      "write-bps-per-gib": rateFlag("bytes written", "4Mi"),
+      ...THIN_POOL_FLAGS,
       ...MACHINE_FLAGS,
       ...CLUSTER_FLAGS,
-      "http-address": HTTP_FLAG(":9808"),
+      "http-address": httpFlag(":9808"),
     },
     example: "denolith node --node-name worker-1 --kubeconfig /etc/denolith/kubeconfig",
-    reach: nodeReach,
+    access: nodeAccess,
     run: async (flags, end) => await (await import("./cli/node.ts")).node(flags, end),
   },
   controller: {
@@ -158,15 +158,15 @@ const SUBCOMMANDS: Subcommands = {
         default: () => "denolith-system",
       },
       identity: { value: "NAME", help: "who it is in Leases and events", default: () => Deno.hostname() },
-      "disable-loops": {
+      "disable-controllers": {
         value: "LIST",
         help: "loops to leave to the official sidecars: provisioner, resizer, snapshotter, capacity",
       },
       ...CLUSTER_FLAGS,
-      "http-address": HTTP_FLAG(":9809"),
+      "http-address": httpFlag(":9809"),
     },
-    example: "denolith controller --disable-loops resizer",
-    reach: controllerReach,
+    example: "denolith controller --disable-controllers resizer",
+    access: controllerAccess,
     run: async (flags, end) => await (await import("./cli/controller.ts")).controller(flags, end),
   },
   doctor: {
@@ -182,7 +182,7 @@ const SUBCOMMANDS: Subcommands = {
       json: { help: "print JSON" },
     },
     example: "denolith doctor --volume-groups data",
-    reach: (flags) => Promise.resolve({ sockets: [socketPath(flags.endpoint!)], directories: [] }),
+    access: (flags) => Promise.resolve({ sockets: [socketPath(flags.endpoint!)], directories: [] }),
     run: async (flags) => await (await import("./cli/inspect.ts")).doctor(flags),
   },
   status: {
@@ -197,12 +197,12 @@ const SUBCOMMANDS: Subcommands = {
         help: "the name of this node's Node object: compare with the cluster's LVMVolumes",
       },
       kubeconfig: SHARED_FLAGS.kubeconfig,
-      "thin-overcommit": THIN_FLAGS["thin-overcommit"],
+      "thin-pool-overcommit": THIN_POOL_FLAGS["thin-pool-overcommit"],
       "driver-name": SHARED_FLAGS["driver-name"],
       json: { help: "print JSON; sizes are bytes" },
     },
     example: "denolith status --node-name worker-1",
-    reach: statusReach,
+    access: statusAccess,
     run: async (flags) => await (await import("./cli/inspect.ts")).status(flags),
   },
   "forget-node": {
@@ -220,7 +220,7 @@ const SUBCOMMANDS: Subcommands = {
       json: { help: "print JSON; sizes are bytes" },
     },
     example: "denolith forget-node worker-1 --kubeconfig ~/.kube/config --yes",
-    reach: async (flags) => ({ programs: [], sockets: [], directories: [], ...await apiReach(flags) }),
+    access: async (flags) => ({ programs: [], sockets: [], directories: [], ...await apiAccess(flags) }),
     run: async (flags) => await (await import("./cli/forget_node.ts")).forgetNode(flags),
   },
   version: {
@@ -234,47 +234,49 @@ const SUBCOMMANDS: Subcommands = {
   },
 };
 
-async function standaloneReach(flags: Flags): Promise<Reach> {
+async function standaloneAccess(flags: Flags): Promise<AccessScope> {
   return {
     sockets: [socketPath(flags.endpoint!)],
-    directories: [...await withRealPaths(parseMountRoots(flags["mount-roots"]!)), ...cgroupReach(flags)],
+    directories: [...await withRealPaths(parseMountRoots(flags["mount-roots"]!)), ...cgroupDirectories(flags)],
   };
 }
 
-function cgroupReach(flags: Flags): string[] {
+function cgroupDirectories(flags: Flags): string[] {
   const root = cgroupRoot(flags);
   return root === undefined ? [] : [root];
 }
 
-async function nodeReach(flags: Flags): Promise<Reach> {
-  const { kubeletRoot, socket, registrationSocket } = kubeletPaths(flags);
+async function nodeAccess(flags: Flags): Promise<AccessScope> {
+  const { kubeletDir, socket, registrationSocket } = kubeletPaths(flags);
   return {
     sockets: [socket, registrationSocket],
-    directories: [...await withRealPaths([kubeletRoot]), ...cgroupReach(flags)],
-    ...await clusterReach(flags),
+    directories: [...await withRealPaths([kubeletDir]), ...cgroupDirectories(flags)],
+    ...await clusterAccess(flags),
   };
 }
 
-async function statusReach(flags: Flags): Promise<Reach> {
+async function statusAccess(flags: Flags): Promise<AccessScope> {
   const host = { sockets: [], directories: [] };
-  return flags["node-name"] === undefined ? host : { ...host, ...await apiReach(flags) };
+  return flags["node-name"] === undefined ? host : { ...host, ...await apiAccess(flags) };
 }
 
-async function controllerReach(flags: Flags): Promise<Reach> {
-  return { programs: [], sockets: [socketPath(flags.endpoint!)], directories: [], ...await clusterReach(flags) };
+async function controllerAccess(flags: Flags): Promise<AccessScope> {
+  return { programs: [], sockets: [socketPath(flags.endpoint!)], directories: [], ...await clusterAccess(flags) };
 }
 
 /** How long after the first request to end a further SIGINT counts as the same one, in milliseconds. */
-const SAME_MS = 1_000;
+const SIGNAL_ECHO_MS = 1_000;
 
 /**
  * Is aborted when the process is asked to end. A supervisor may ask twice (timeout(1) does), so further SIGTERMs change
  * nothing; a second Ctrl-C, if it is not the echo of the first, ends the process at once.
  */
-function endOnSignals(): AbortSignal {
+function abortOnSignals(): AbortSignal {
   const end = new AbortController();
   const onSignal = () => {
-    if (!end.signal.aborted) Deno.unrefTimer(setTimeout(() => Deno.removeSignalListener("SIGINT", onSignal), SAME_MS));
+    if (!end.signal.aborted) {
+      Deno.unrefTimer(setTimeout(() => Deno.removeSignalListener("SIGINT", onSignal), SIGNAL_ECHO_MS));
+    }
     end.abort();
   };
   for (const signal of ["SIGTERM", "SIGINT"] as const) Deno.addSignalListener(signal, onSignal);
@@ -283,28 +285,28 @@ function endOnSignals(): AbortSignal {
 
 /** Runs the command line and answers the exit status: 0 done, 1 failed, 2 not understood. */
 function main(args: readonly string[]): Promise<number> {
-  return statusOf(async () => {
+  return exitStatusOf(async () => {
     const request = parseCommandLine(SUBCOMMANDS, args);
     if (request.kind === "help") {
       console.log(request.text);
-      return request.asked ? 0 : 2;
+      return request.isRequested ? 0 : 2;
     }
     const { name, flags } = request;
-    const { reach } = SUBCOMMANDS[name]!;
-    const end = endOnSignals();
-    if (reach === undefined) return await carryOut({ name, flags }, end);
-    const permissions = permissionsFor(await reach(flags), import.meta.filename!);
-    return await runConfined({ name, flags }, { module: import.meta.url, permissions, end });
+    const { access } = SUBCOMMANDS[name]!;
+    const end = abortOnSignals();
+    if (access === undefined) return await execute({ name, flags }, end);
+    const permissions = permissionsFor(await access(flags), import.meta.filename!);
+    return await runSandboxed({ name, flags }, { module: import.meta.url, permissions, end });
   });
 }
 
 /** Runs a subcommand's body. */
-function carryOut({ name, flags }: Order, end: AbortSignal): Promise<number> {
-  return statusOf(() => SUBCOMMANDS[name]!.run(flags, end));
+function execute({ name, flags }: WorkerRequest, end: AbortSignal): Promise<number> {
+  return exitStatusOf(() => SUBCOMMANDS[name]!.run(flags, end));
 }
 
 /** The exit status that the body answers, or that its error stands for; the error is told on standard error. */
-async function statusOf(body: () => Promise<number>): Promise<number> {
+async function exitStatusOf(body: () => Promise<number>): Promise<number> {
   try {
     return await body();
   } catch (error) {
@@ -314,5 +316,5 @@ async function statusOf(body: () => Promise<number>): Promise<number> {
   }
 }
 
-if (isConfined()) obey(carryOut);
+if (isSandboxed()) serveWorker(execute);
 else if (import.meta.main) Deno.exit(await main(Deno.args));

@@ -7,13 +7,13 @@
 
 import { type Flags, UsageError } from "./command_line.ts";
 import {
+  accessOf,
   type ApiServer,
   IN_CLUSTER_ENVIRONMENT,
   inClusterServer,
-  reachOf,
-  SERVICE_ACCOUNT,
+  SERVICE_ACCOUNT_DIRECTORY,
 } from "../k8s/client/config.ts";
-import type { Reach } from "./permissions.ts";
+import type { AccessScope } from "./permissions.ts";
 
 /** An address to listen on. */
 export interface HttpAddress {
@@ -42,18 +42,18 @@ export async function apiServer(flags: Flags): Promise<ApiServer> {
 }
 
 /** What a client of the API server touches: the server, and what tells who asks. */
-export async function apiReach(flags: Flags): Promise<Pick<Reach, "hosts" | "files" | "variables">> {
-  const { hosts, files } = reachOf(await apiServer(flags));
+export async function apiAccess(flags: Flags): Promise<Pick<AccessScope, "hosts" | "files" | "variables">> {
+  const { hosts, files } = accessOf(await apiServer(flags));
   if (flags.kubeconfig !== undefined) return { hosts, files: [flags.kubeconfig, ...files], variables: [] };
   // Kubernetes replaces a token by another link to another directory
-  const account = [SERVICE_ACCOUNT, SERVICE_ACCOUNT.replace(/^\/var\/run\//, "/run/")];
-  return { hosts, files: account, variables: IN_CLUSTER_ENVIRONMENT };
+  const serviceAccountPaths = [SERVICE_ACCOUNT_DIRECTORY, SERVICE_ACCOUNT_DIRECTORY.replace(/^\/var\/run\//, "/run/")];
+  return { hosts, files: serviceAccountPaths, variables: IN_CLUSTER_ENVIRONMENT };
 }
 
 /** What a process of the cluster touches beside its sockets: the API server, with who it is there, and its HTTP address. */
-export async function clusterReach(flags: Flags): Promise<Pick<Reach, "hosts" | "files" | "variables">> {
-  const { hosts = [], ...reach } = await apiReach(flags);
+export async function clusterAccess(flags: Flags): Promise<Pick<AccessScope, "hosts" | "files" | "variables">> {
+  const { hosts = [], ...access } = await apiAccess(flags);
   const http = httpAddress(flags);
-  if (http === undefined) return { ...reach, hosts };
-  return { ...reach, hosts: [...hosts, `${http.host.includes(":") ? `[${http.host}]` : http.host}:${http.port}`] };
+  if (http === undefined) return { ...access, hosts };
+  return { ...access, hosts: [...hosts, `${http.host.includes(":") ? `[${http.host}]` : http.host}:${http.port}`] };
 }

@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects, assertThrows } from "@std/assert";
-import { apiReach, clusterReach, httpAddress } from "./api_access.ts";
+import { apiAccess, clusterAccess, httpAddress } from "./api_access.ts";
 import { UsageError } from "./command_line.ts";
 import { IN_CLUSTER_ENVIRONMENT } from "../k8s/client/config.ts";
 import { kubeconfigOf } from "../tests/fake/kubeconfig.ts";
@@ -37,7 +37,7 @@ async function inPod(values: readonly [string, string], body: () => Promise<void
 
 Deno.test("clusterReach(): in a pod, the service of the API, the account's files and the two variables", async () => {
   await inPod(["fd00::1", "443"], async () => {
-    assertEquals(await clusterReach({ "http-address": ":9808" }), {
+    assertEquals(await clusterAccess({ "http-address": ":9808" }), {
       hosts: ["[fd00::1]:443", "0.0.0.0:9808"],
       variables: ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"],
       files: [
@@ -50,7 +50,7 @@ Deno.test("clusterReach(): in a pod, the service of the API, the account's files
 
 Deno.test("clusterReach(): outside a pod and without a kubeconfig there is no API server", async () => {
   await inPod(["", ""], async () => {
-    await assertRejects(() => clusterReach({ "http-address": "off" }), Error, "not in a pod");
+    await assertRejects(() => clusterAccess({ "http-address": "off" }), Error, "not in a pod");
   });
 });
 
@@ -61,14 +61,14 @@ Deno.test("clusterReach(): with a kubeconfig, its server and the files that it n
     const cluster = { server: "https://api.example:6443", "certificate-authority": "ca.crt" };
     await Deno.writeTextFile(kubeconfig, kubeconfigOf(cluster, { tokenFile: "/etc/denolith/token" }));
     const files = [kubeconfig, `${folder}/ca.crt`, "/etc/denolith/token"];
-    assertEquals(await clusterReach({ kubeconfig, "http-address": "[::1]:9808" }), {
+    assertEquals(await clusterAccess({ kubeconfig, "http-address": "[::1]:9808" }), {
       hosts: ["api.example:6443", "[::1]:9808"],
       variables: [],
       files,
     });
     const api = { hosts: ["api.example:6443"], variables: [], files };
-    assertEquals(await clusterReach({ kubeconfig, "http-address": "off" }), api);
-    assertEquals(await apiReach({ kubeconfig }), api);
+    assertEquals(await clusterAccess({ kubeconfig, "http-address": "off" }), api);
+    assertEquals(await apiAccess({ kubeconfig }), api);
   } finally {
     await Deno.remove(folder, { recursive: true });
   }

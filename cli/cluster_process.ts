@@ -23,17 +23,17 @@ export interface ClusterProcess extends AsyncDisposable {
 /**
  * Connects to the API server, and answers over HTTP.
  *
- * @param notReady why the process cannot do its work now
+ * @param notReadyReasons why the process cannot do its work now
  */
-export async function openCluster(
+export async function startClusterProcess(
   flags: Flags,
   role: string,
-  notReady: () => readonly string[],
+  notReadyReasons: () => readonly string[],
 ): Promise<ClusterProcess> {
   const metrics = new Metrics({ process: flags["disable-process-metrics"] === undefined });
   const client = await apiClient(flags, role, { onRequest: metrics.onRequest });
   const address = httpAddress(flags);
-  const http = address && await serveHttp(address, { notReady, metrics: () => metrics.text() });
+  const http = address && await serveHttp(address, { notReadyReasons, metrics: () => metrics.text() });
   if (http !== undefined) getLogger(["denolith", "http"]).info("answering", { host: address!.host, port: http.port });
   return {
     client,

@@ -6,7 +6,7 @@
 
 import { parseArgs } from "@std/cli/parse-args";
 import { closestString } from "@std/text/closest-string";
-import type { Reach } from "./permissions.ts";
+import type { AccessScope } from "./permissions.ts";
 
 /** A flag of a subcommand. */
 export interface Flag {
@@ -45,7 +45,7 @@ export interface Subcommand {
    * What its body touches on the machine. With this the body runs in a worker that is permitted no more; without it the
    * body runs in the process itself.
    */
-  reach?(flags: Flags): Promise<Reach>;
+  access?(flags: Flags): Promise<AccessScope>;
   /** The body: answers the exit status. `end` is aborted when the process is asked to end. */
   run(flags: Flags, end: AbortSignal): Promise<number>;
 }
@@ -64,13 +64,13 @@ export function messageOf(error: unknown): string {
 /** What a command line asks for: a subcommand with its flags, or words on how to use it. */
 export type Request =
   | { readonly kind: "run"; readonly name: string; readonly flags: Flags }
-  | { readonly kind: "help"; readonly text: string; readonly asked: boolean };
+  | { readonly kind: "help"; readonly text: string; readonly isRequested: boolean };
 
 /** Reads a command line. @throws {UsageError} when it is not understood. */
 export function parseCommandLine(subcommands: Subcommands, args: readonly string[]): Request {
   const [name, ...rest] = args;
   if (name === undefined || name === "help" || name === "--help" || name === "-h") {
-    return { kind: "help", text: overview(subcommands), asked: name !== undefined };
+    return { kind: "help", text: commandsHelp(subcommands), isRequested: name !== undefined };
   }
   const subcommand = Object.hasOwn(subcommands, name) ? subcommands[name] : undefined;
   if (subcommand === undefined) {
@@ -80,17 +80,17 @@ export function parseCommandLine(subcommands: Subcommands, args: readonly string
   }
   const flags = parseFlags(name, subcommand, rest);
   return flags === "help"
-    ? { kind: "help", text: helpOf(name, subcommand), asked: true }
+    ? { kind: "help", text: subcommandHelp(name, subcommand), isRequested: true }
     : { kind: "run", name, flags };
 }
 
 function parseFlags(name: string, subcommand: Subcommand, args: readonly string[]): Flags | "help" {
   const known = Object.keys(subcommand.flags);
-  const valued = known.filter((flag) => subcommand.flags[flag]!.value !== undefined);
+  const flagsWithValue = known.filter((flag) => subcommand.flags[flag]!.value !== undefined);
   const { argument } = subcommand;
   const parsed = parseArgs(args, {
-    string: ["_", ...valued],
-    collect: valued,
+    string: ["_", ...flagsWithValue],
+    collect: flagsWithValue,
     boolean: ["help", ...known.filter((flag) => subcommand.flags[flag]!.value === undefined)],
     alias: { help: "h" },
     unknown: (arg) => {
@@ -102,13 +102,13 @@ function parseFlags(name: string, subcommand: Subcommand, args: readonly string[
     },
   });
   if (parsed.help === true) return "help";
-  const named = parsed._.map(String);
-  if (argument !== undefined && named.length === 0) throw new UsageError(`${name}: ${argument.name} is missing`);
-  const unexpected = named[argument === undefined ? 0 : 1];
+  const positionals = parsed._.map(String);
+  if (argument !== undefined && positionals.length === 0) throw new UsageError(`${name}: ${argument.name} is missing`);
+  const unexpected = positionals[argument === undefined ? 0 : 1];
   if (unexpected !== undefined) throw new UsageError(`${name}: unexpected argument ${JSON.stringify(unexpected)}`);
-  const given = argument === undefined ? [] : [[argument.name, named[0]!]];
+  const argumentEntries = argument === undefined ? [] : [[argument.name, positionals[0]!]];
   return Object.fromEntries([
-    ...given,
+    ...argumentEntries,
     ...known.flatMap((flag) => {
       const values = [parsed[flag] ?? []].flat();
       if (values.length > 1) throw new UsageError(`${name}: --${flag} is given more than once`);
@@ -121,7 +121,7 @@ function parseFlags(name: string, subcommand: Subcommand, args: readonly string[
   ]);
 }
 
-function helpOf(name: string, { about, argument, flags, example }: Subcommand): string {
+function subcommandHelp(name: string, { about, argument, flags, example }: Subcommand): string {
   const rows = Object.entries(flags).map(([flag, { value, help, default: byDefault }]) =>
     [
       `  --${flag}${value === undefined ? "" : " " + value}`,
@@ -133,27 +133,27 @@ function helpOf(name: string, { about, argument, flags, example }: Subcommand): 
     "",
     about,
     "",
-    ...(argument === undefined ? [] : [...table([[`  ${argument.name}`, argument.help]]), ""]),
+    ...(argument === undefined ? [] : [...formatTable([[`  ${argument.name}`, argument.help]]), ""]),
     "Flags:",
-    ...table([...rows, ["  -h, --help", "show this help"]]),
+    ...formatTable([...rows, ["  -h, --help", "show this help"]]),
     ...(example === undefined ? [] : ["", "Example:", `  ${example}`]),
   ].join("\n");
 }
 
-function overview(subcommands: Subcommands): string {
+function commandsHelp(subcommands: Subcommands): string {
   return [
     "denolith: a CSI driver for node-local LVM storage",
     "",
     "Usage: denolith COMMAND [flags]",
     "",
     "Commands:",
-    ...table(Object.entries(subcommands).map(([name, { summary }]) => [`  ${name}`, summary] as const)),
+    ...formatTable(Object.entries(subcommands).map(([name, { summary }]) => [`  ${name}`, summary] as const)),
     "",
     "denolith COMMAND --help tells more about each.",
   ].join("\n");
 }
 
-function table(rows: readonly (readonly [string, string])[]): string[] {
+function formatTable(rows: readonly (readonly [string, string])[]): string[] {
   const width = Math.max(...rows.map(([left]) => left.length)) + 2;
   return rows.map(([left, right]) => left.padEnd(width) + right);
 }

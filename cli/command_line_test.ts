@@ -69,7 +69,7 @@ Deno.test("parseCommandLine(): refuses what is not understood, and names the nea
 Deno.test("parseCommandLine(): help shows each flag with its default", () => {
   assertEquals(parseCommandLine(SUBCOMMANDS, ["serve", "--help"]), {
     kind: "help",
-    asked: true,
+    isRequested: true,
     text: `Usage: denolith serve [flags]
 
 Serves.

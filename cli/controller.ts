@@ -5,8 +5,8 @@
  */
 
 import manifest from "../deno.json" with { type: "json" };
-import { loopCalls } from "./in_process_csi.ts";
-import { type ClusterProcess, openCluster } from "./cluster_process.ts";
+import { inProcessCsi } from "./in_process_csi.ts";
+import { type ClusterProcess, startClusterProcess } from "./cluster_process.ts";
 import { type Flags, UsageError } from "./command_line.ts";
 import { controllerHandlers } from "../csi/controller.ts";
 import { Controller, Identity } from "../csi/proto/csi_pb.ts";
@@ -16,14 +16,14 @@ import { parseGroupList } from "../csi/parameters.ts";
 import { serve } from "../csi/server.ts";
 import { bindService } from "../csi/service.ts";
 import { TOPOLOGY_KEY } from "../csi/topology.ts";
-import { aborted } from "./shutdown.ts";
+import { waitForAbort } from "./shutdown.ts";
 import { CapacityPublisher } from "../k8s/scheduling/capacity.ts";
 import { ClusterSnapshots } from "../k8s/service/cluster_snapshots.ts";
 import { ClusterVolumes } from "../k8s/service/cluster_volumes.ts";
-import type { CapacityCalls, ClaimName, CsiCalls } from "../k8s/sidecars/csi_client.ts";
+import type { CapacityClient, ClaimReference, CsiClient } from "../k8s/sidecars/csi_client.ts";
 import { EventRecorder } from "../k8s/runtime/events.ts";
 import { Informer, type InformerOptions } from "../k8s/runtime/informer.ts";
-import { LeaderElection, officialLeaseName, ownLeaseName, type Sidecar } from "../k8s/runtime/leader.ts";
+import { controllerLeaseName, LeaderElection, type Sidecar, sidecarLeaseName } from "../k8s/runtime/leader.ts";
 import {
   type LvmNode,
   lvmNodes,
@@ -51,7 +51,7 @@ import { Locks } from "../lvm/locks.ts";
 import { startLogging } from "./logging.ts";
 
 /** The loops, and whose place each takes; a loop that takes nobody's has a Lease of its own. */
-const LOOPS = {
+const CONTROLLERS = {
   provisioner: "csi-provisioner",
   resizer: "csi-resizer",
   snapshotter: "csi-snapshotter",
@@ -59,7 +59,7 @@ const LOOPS = {
 } as const satisfies Record<string, Sidecar | undefined>;
 
 /** How long a call waits for a node, in milliseconds: less than the official sidecars may be told to wait. */
-const WAIT_MS = 60_000;
+const NODE_WAIT_MS = 60_000;
 
 /** How long calls under way have to end after SIGTERM, in milliseconds: nothing is lost when they do not. */
 const GRACE_MS = 2_000;
@@ -68,22 +68,26 @@ const GRACE_MS = 2_000;
 export async function controller(flags: Flags, end: AbortSignal): Promise<number> {
   await startLogging(flags["log-level"]!, flags["log-format"]!);
   const driver = requireDriverName(flags["driver-name"]!);
-  const disabled = disabledLoops(flags["disable-loops"]);
+  const disabledControllers = parseDisabledControllers(flags["disable-controllers"]);
   const informers: Informer<KubeObject>[] = [];
-  await using cluster = await openCluster(
+  await using cluster = await startClusterProcess(
     flags,
     "controller",
     () => informers.filter(({ hasSynced }) => !hasSynced).map(({ resource }) => `${resource.plural} are not known yet`),
   );
   const { client, metrics } = cluster;
-  const inform: Inform = (resource, options) => {
+  const createInformer: CreateInformer = (resource, options) => {
     const informer = new Informer(client, resource, options);
     informers.push(informer as unknown as Informer<KubeObject>);
     return informer;
   };
-  const own = { volumes: inform(lvmVolumes), nodes: inform(lvmNodes), snapshots: inform(lvmSnapshots) };
-  const claims = new Map<string, ClaimName>();
-  const shared = { client, driver, ...own, waitMs: WAIT_MS };
+  const lvmInformers = {
+    volumes: createInformer(lvmVolumes),
+    nodes: createInformer(lvmNodes),
+    snapshots: createInformer(lvmSnapshots),
+  };
+  const claims = new Map<string, ClaimReference>();
+  const shared = { client, driver, ...lvmInformers, waitMs: NODE_WAIT_MS };
   const volumes = new ClusterVolumes({
     ...shared,
     parseGroups: parseGroupList,
@@ -91,30 +95,42 @@ export async function controller(flags: Flags, end: AbortSignal): Promise<number
   });
   const snapshots = new ClusterSnapshots({ ...shared, volumes });
   const handlers = controllerHandlers({ volumes, snapshots, locks: new Locks() });
-  const calls = loopCalls({ handlers, claims, onAnswer: metrics.onAnswer });
+  const calls = inProcessCsi({ handlers, claims, onCallCompleted: metrics.onCallCompleted });
   const events = new EventRecorder(client, { component: driver, instance: flags.identity! });
-  const loops = makeLoops({ cluster, driver, namespace: flags.namespace!, events, calls, inform, own });
+  const controllers = createControllers({
+    cluster,
+    driver,
+    namespace: flags.namespace!,
+    events,
+    calls,
+    createInformer,
+    lvmInformers,
+  });
   const running = informers.map((informer) => informer.start(end));
-  await Promise.race([Promise.all(informers.map(({ synced }) => synced)), aborted(end)]);
+  await Promise.race([Promise.all(informers.map(({ synced }) => synced)), waitForAbort(end)]);
 
   const server = await serve(socketPath(flags.endpoint!), [
     bindService(
       Identity,
-      identityHandlers({ driver, version: manifest.version, ready: () => Promise.resolve(own.volumes.hasSynced) }),
-      metrics.onAnswer,
+      identityHandlers({
+        driver,
+        version: manifest.version,
+        ready: () => Promise.resolve(lvmInformers.volumes.hasSynced),
+      }),
+      metrics.onCallCompleted,
     ),
-    bindService(Controller, handlers, metrics.onAnswer),
+    bindService(Controller, handlers, metrics.onCallCompleted),
   ]);
-  for (const [name, loop] of Object.entries(loops)) {
-    if (disabled.includes(name)) continue;
-    const sidecar = LOOPS[name as keyof typeof LOOPS];
-    const leaseName = sidecar === undefined ? ownLeaseName(name, driver) : officialLeaseName(sidecar, driver);
+  for (const [name, runnable] of Object.entries(controllers)) {
+    if (disabledControllers.includes(name)) continue;
+    const sidecar = CONTROLLERS[name as keyof typeof CONTROLLERS];
+    const leaseName = sidecar === undefined ? controllerLeaseName(name, driver) : sidecarLeaseName(sidecar, driver);
     const lease = { name: leaseName, namespace: flags.namespace! };
     const election = new LeaderElection(client, { lease, identity: `${flags.identity}-${crypto.randomUUID()}` });
-    running.push(election.run(end, (signal) => loop.run(signal)));
+    running.push(election.run(end, (signal) => runnable.run(signal)));
   }
 
-  await aborted(end);
+  await waitForAbort(end);
   const drained = await server.close(GRACE_MS);
   await Promise.all(running);
   await events.stop(GRACE_MS);
@@ -122,79 +138,88 @@ export async function controller(flags: Flags, end: AbortSignal): Promise<number
 }
 
 /** Makes an informer that is started later. */
-type Inform = <T extends KubeObject>(
+type CreateInformer = <T extends KubeObject>(
   resource: Resource<T>,
-  options?: Pick<InformerOptions<T>, "keep" | "namespace">,
+  options?: Pick<InformerOptions<T>, "transform" | "namespace">,
 ) => Informer<T>;
 
 /** What the loops have in common. */
-interface Parts {
+interface ControllerParts {
   readonly cluster: ClusterProcess;
   readonly driver: string;
   readonly namespace: string;
   readonly events: EventRecorder;
-  readonly calls: CsiCalls & CapacityCalls;
-  readonly inform: Inform;
-  readonly own: {
+  readonly calls: CsiClient & CapacityClient;
+  readonly createInformer: CreateInformer;
+  readonly lvmInformers: {
     readonly volumes: Informer<LvmVolume>;
     readonly nodes: Informer<LvmNode>;
     readonly snapshots: Informer<LvmSnapshot>;
   };
 }
 
-function makeLoops({ cluster: { client, metrics }, driver, namespace, events, calls, inform, own }: Parts) {
-  const { onTurn, onDepth } = metrics;
-  const shared = { driverName: driver, client, csi: calls, events, onTurn, onDepth };
-  const overClaims = { ...shared, claims: inform(persistentVolumeClaims), volumes: inform(persistentVolumes) };
-  const known = { classes: inform(storageClasses), csiNodes: inform(csiNodes) };
+function createControllers(
+  { cluster: { client, metrics }, driver, namespace, events, calls, createInformer, lvmInformers }: ControllerParts,
+) {
+  const { onReconciled, onDepth } = metrics;
+  const shared = { driverName: driver, client, csi: calls, events, onReconciled, onDepth };
+  const claimOptions = {
+    ...shared,
+    claims: createInformer(persistentVolumeClaims),
+    volumes: createInformer(persistentVolumes),
+  };
+  const clusterInformers = { classes: createInformer(storageClasses), csiNodes: createInformer(csiNodes) };
   const capacity = new CapacityPublisher({
     ...shared,
-    ...known,
-    ...own,
+    ...clusterInformers,
+    ...lvmInformers,
     topologyKey: TOPOLOGY_KEY,
     namespace,
-    published: inform(csiStorageCapacities, { namespace }),
+    published: createInformer(csiStorageCapacities, { namespace }),
   });
   const provisioner = new Provisioner({
-    ...overClaims,
+    ...claimOptions,
     topologyKey: TOPOLOGY_KEY,
-    intents: volumeIntents({ client, driver, topologyKey: TOPOLOGY_KEY, volumes: own.volumes }),
-    ...known,
+    intents: volumeIntents({ client, driver, topologyKey: TOPOLOGY_KEY, volumes: lvmInformers.volumes }),
+    ...clusterInformers,
     // of a Node its status is the most, and changes all the time
-    nodes: inform(nodes, { keep: ({ metadata }) => ({ metadata }) }),
-    withdrawn: (place, bytes, options) => capacity.withdrawn(place, bytes, options),
+    nodes: createInformer(nodes, { transform: ({ metadata }) => ({ metadata }) }),
+    waitUntilWithdrawn: (key, bytes, options) => capacity.waitUntilWithdrawn(key, bytes, options),
   });
-  const resizer = new Resizer(overClaims);
-  const modifier = new Modifier(overClaims);
+  const resizer = new Resizer(claimOptions);
+  const modifier = new Modifier(claimOptions);
   const snapshotter = new Snapshotter({
     ...shared,
-    isDoubtful: (handle) => own.snapshots.get(handle)?.status?.readyToUse === false,
+    needsRecheck: (handle) => lvmInformers.snapshots.get(handle)?.status?.readyToUse === false,
   });
-  own.snapshots.subscribe((handle, now) => {
-    if (now?.status?.readyToUse === false) snapshotter.doubt(handle); // it overflowed, or is Lost
+  lvmInformers.snapshots.subscribe((handle, now) => {
+    if (now?.status?.readyToUse === false) snapshotter.recheck(handle); // it overflowed, or is Lost
   });
-  own.nodes.subscribe((_, now, before) => {
-    if (now === undefined || freeIn(now) === freeIn(before)) return;
-    provisioner.poke(); // what found no room before may find it now
-    resizer.poke();
-    snapshotter.poke();
+  lvmInformers.nodes.subscribe((_, now, before) => {
+    if (now === undefined || freeCapacityKey(now) === freeCapacityKey(before)) return;
+    provisioner.requeueExhausted(); // what found no room before may find it now
+    resizer.requeueExhausted();
+    snapshotter.requeueExhausted();
   });
   // one sidecar does both, under one Lease
-  const resizing = {
+  const resizerAndModifier = {
     run: (signal: AbortSignal) => Promise.all([resizer.run(signal), modifier.run(signal)]).then(() => {}),
   };
-  return { provisioner, resizer: resizing, snapshotter, capacity };
+  return { provisioner, resizer: resizerAndModifier, snapshotter, capacity };
 }
 
 /** What a node has free in its groups, and what its thin pools may promise, to be compared. */
-function freeIn(node: LvmNode | undefined): string {
+function freeCapacityKey(node: LvmNode | undefined): string {
   const { total, volumeGroups = [] } = node?.status ?? {};
-  return [total?.free, ...volumeGroups.flatMap(({ thinPools = [] }) => thinPools.map(({ free }) => free))].join();
+  return [
+    total?.free,
+    ...volumeGroups.flatMap(({ thinPools = [] }) => thinPools.map(({ availableVirtual }) => availableVirtual)),
+  ].join();
 }
 
-function disabledLoops(list = ""): string[] {
+function parseDisabledControllers(list = ""): string[] {
   const names = list.split(",").map((name) => name.trim()).filter((name) => name !== "");
-  const unknown = names.find((name) => !Object.hasOwn(LOOPS, name));
+  const unknown = names.find((name) => !Object.hasOwn(CONTROLLERS, name));
   if (unknown === undefined) return names;
-  throw new UsageError(`--disable-loops ${unknown}: there are ${Object.keys(LOOPS).join(", ")}`);
+  throw new UsageError(`--disable-controllers ${unknown}: there are ${Object.keys(CONTROLLERS).join(", ")}`);
 }

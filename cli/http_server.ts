@@ -11,7 +11,7 @@ import type { HttpAddress } from "./api_access.ts";
 /** What is answered. */
 export interface HttpOptions {
   /** Why the process cannot do its work now; an empty list when it can. From a cache or quick, for it is asked often. */
-  notReady(): readonly string[];
+  notReadyReasons(): readonly string[];
   /** The figures. */
   metrics(): Promise<string>;
 }
@@ -25,21 +25,23 @@ export interface HttpServer extends AsyncDisposable {
 /** Answers on the address. @throws {Error} when that cannot be listened on */
 export async function serveHttp({ host, port }: HttpAddress, options: HttpOptions): Promise<HttpServer> {
   const server = createServer((request, response) => {
-    const answer = (status: number, body: string, type = "text/plain; charset=utf-8") => {
+    const respond = (status: number, body: string, type = "text/plain; charset=utf-8") => {
       response.writeHead(status, { "content-type": type });
       response.end(body);
     };
     const path = request.url?.replace(/\?.*$/s, "");
     // the event loop that answers is what liveness is about: an API server that is away must not kill agents
-    if (path === "/livez") return answer(200, "ok\n");
+    if (path === "/livez") return respond(200, "ok\n");
     if (path === "/readyz") {
-      const reasons = options.notReady();
-      return reasons.length === 0 ? answer(200, "ok\n") : answer(503, reasons.map((reason) => `${reason}\n`).join(""));
+      const reasons = options.notReadyReasons();
+      return reasons.length === 0
+        ? respond(200, "ok\n")
+        : respond(503, reasons.map((reason) => `${reason}\n`).join(""));
     }
-    if (path !== "/metrics") return answer(404, "there are /livez, /readyz and /metrics\n");
+    if (path !== "/metrics") return respond(404, "there are /livez, /readyz and /metrics\n");
     options.metrics().then(
-      (text) => answer(200, text, "text/plain; version=0.0.4; charset=utf-8"),
-      (error) => answer(500, `${error}\n`),
+      (text) => respond(200, text, "text/plain; version=0.0.4; charset=utf-8"),
+      (error) => respond(500, `${error}\n`),
     );
   });
   await new Promise<void>((resolve, reject) => {

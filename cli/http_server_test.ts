@@ -3,7 +3,7 @@ import { serveHttp } from "./http_server.ts";
 
 const LOCAL = { host: "127.0.0.1", port: 0 };
 
-async function ask(port: number, path: string): Promise<[number, string, string | null]> {
+async function get(port: number, path: string): Promise<[number, string, string | null]> {
   const response = await fetch(`http://127.0.0.1:${port}${path}`);
   return [response.status, await response.text(), response.headers.get("content-type")];
 }
@@ -12,29 +12,29 @@ const TEXT = "text/plain; charset=utf-8";
 
 Deno.test("serveHttp(): lives as long as it answers, and is ready when nothing stands against it", async () => {
   const reasons: string[] = ["LVM has not answered yet", "registration: not asked"];
-  await using http = await serveHttp(LOCAL, { notReady: () => reasons, metrics: () => Promise.resolve("") });
-  assertEquals(await ask(http.port, "/livez"), [200, "ok\n", TEXT]);
-  assertEquals(await ask(http.port, "/readyz"), [503, "LVM has not answered yet\nregistration: not asked\n", TEXT]);
+  await using http = await serveHttp(LOCAL, { notReadyReasons: () => reasons, metrics: () => Promise.resolve("") });
+  assertEquals(await get(http.port, "/livez"), [200, "ok\n", TEXT]);
+  assertEquals(await get(http.port, "/readyz"), [503, "LVM has not answered yet\nregistration: not asked\n", TEXT]);
   reasons.length = 0;
-  assertEquals(await ask(http.port, "/readyz?verbose"), [200, "ok\n", TEXT]);
-  assertEquals(await ask(http.port, "/"), [404, "there are /livez, /readyz and /metrics\n", TEXT]);
+  assertEquals(await get(http.port, "/readyz?verbose"), [200, "ok\n", TEXT]);
+  assertEquals(await get(http.port, "/"), [404, "there are /livez, /readyz and /metrics\n", TEXT]);
 });
 
 Deno.test("serveHttp(): figures come as Prometheus reads them; when they cannot be told, that is an error", async () => {
-  let figures: () => Promise<string> = () => Promise.resolve("up 1\n");
-  await using http = await serveHttp(LOCAL, { notReady: () => [], metrics: () => figures() });
-  assertEquals(await ask(http.port, "/metrics"), [200, "up 1\n", "text/plain; version=0.0.4; charset=utf-8"]);
-  figures = () => Promise.reject(new Error("no figures"));
-  assertEquals(await ask(http.port, "/metrics"), [500, "Error: no figures\n", TEXT]);
+  let metricsText: () => Promise<string> = () => Promise.resolve("up 1\n");
+  await using http = await serveHttp(LOCAL, { notReadyReasons: () => [], metrics: () => metricsText() });
+  assertEquals(await get(http.port, "/metrics"), [200, "up 1\n", "text/plain; version=0.0.4; charset=utf-8"]);
+  metricsText = () => Promise.reject(new Error("no figures"));
+  assertEquals(await get(http.port, "/metrics"), [500, "Error: no figures\n", TEXT]);
 });
 
 Deno.test("serveHttp(): a port that is taken is an error, and is free when the server is disposed of", async () => {
-  const options = { notReady: () => [], metrics: () => Promise.resolve("") };
+  const options = { notReadyReasons: () => [], metrics: () => Promise.resolve("") };
   const { port } = await (async () => {
     await using http = await serveHttp(LOCAL, options);
     await assertRejects(() => serveHttp({ ...LOCAL, port: http.port }, options), Error, "EADDRINUSE");
     return http;
   })();
-  await using again = await serveHttp({ ...LOCAL, port }, options);
-  assertEquals(again.port, port);
+  await using second = await serveHttp({ ...LOCAL, port }, options);
+  assertEquals(second.port, port);
 });

@@ -20,49 +20,49 @@ import {
   type VolumeCapabilitySchema,
   type VolumeContentSourceSchema,
 } from "../csi/proto/csi_pb.ts";
-import type { Answered, Handlers } from "../csi/service.ts";
+import type { CompletedCall, Handlers } from "../csi/service.ts";
 import { statusOf } from "../csi/status.ts";
 import {
   CallError,
-  type Capability,
-  type CapacityCalls,
-  type ClaimName,
+  type CapacityClient,
+  type ClaimReference,
   Code,
-  type ContentSource,
-  type CsiCalls,
+  type CreatedSnapshot,
+  type CsiClient,
   type Segments,
-  type TakenSnapshot,
+  type VolumeCapability,
+  type VolumeContentSource,
 } from "../k8s/sidecars/csi_client.ts";
 
-/** What {@linkcode loopCalls} needs. */
-export interface LoopCallsOptions {
+/** What {@linkcode inProcessCsi} needs. */
+export interface InProcessCsiOptions {
   /** The Controller service. */
   readonly handlers: Handlers<typeof Controller>;
   /** The claims whose volumes are being asked for now, by the names of the requests. */
-  readonly claims: Map<string, ClaimName>;
+  readonly claims: Map<string, ClaimReference>;
   /** Is told what came of each call. */
-  readonly onAnswer: (answered: Answered) => void;
+  readonly onCallCompleted: (call: CompletedCall) => void;
 }
 
 /** The calls as the loops make them. */
-export function loopCalls({ handlers, claims, onAnswer }: LoopCallsOptions): CsiCalls & CapacityCalls {
+export function inProcessCsi({ handlers, claims, onCallCompleted }: InProcessCsiOptions): CsiClient & CapacityClient {
   const service = handlers as Required<Handlers<typeof Controller>>;
   const call = async <T>(method: string, signal: AbortSignal, body: () => Promise<T>): Promise<T> => {
     const start = performance.now();
-    const told = (code: number) => onAnswer({ method, code, ms: performance.now() - start });
+    const reportCompleted = (code: number) => onCallCompleted({ method, code, durationMs: performance.now() - start });
     const { promise: aborted, reject } = Promise.withResolvers<never>();
     const abort = () => reject(new CallError(Code.Canceled, "the loop ends; the call goes on"));
     signal.addEventListener("abort", abort);
     if (signal.aborted) abort();
     try {
-      const answer = await Promise.race([body(), aborted]);
-      told(0);
-      return answer;
+      const response = await Promise.race([body(), aborted]);
+      reportCompleted(0);
+      return response;
     } catch (error) {
       const { code, details } = error instanceof CallError
         ? { code: error.code, details: error.message }
         : statusOf(error);
-      told(code);
+      reportCompleted(code);
       throw new CallError(code, details);
     } finally {
       signal.removeEventListener("abort", abort); // the signal outlives thousands of calls
@@ -76,17 +76,17 @@ export function loopCalls({ handlers, claims, onAnswer }: LoopCallsOptions): Csi
           ...request,
           name,
           capacityRange: { requiredBytes },
-          volumeCapabilities: capabilities.map(capabilityOf),
+          volumeCapabilities: capabilities.map(capabilityMessage),
           accessibilityRequirements: {
-            requisite: topology.requisite.map(segmentsOf),
-            preferred: topology.preferred.map(segmentsOf),
+            requisite: topology.requisite.map(topologyMessage),
+            preferred: topology.preferred.map(topologyMessage),
           },
-          ...(source && { volumeContentSource: sourceOf(source) }),
+          ...(source && { volumeContentSource: contentSourceMessage(source) }),
         })).finally(() => claims.delete(name));
         return {
           volumeId: volume?.volumeId ?? "",
           capacityBytes: volume?.capacityBytes ?? 0n,
-          context: volume?.volumeContext ?? {},
+          volumeContext: volume?.volumeContext ?? {},
           topology: (volume?.accessibleTopology ?? []).map(({ segments }) => segments ?? {}),
         };
       }),
@@ -100,7 +100,7 @@ export function loopCalls({ handlers, claims, onAnswer }: LoopCallsOptions): Csi
           create(ControllerExpandVolumeRequestSchema, {
             ...request,
             capacityRange: { requiredBytes },
-            volumeCapability: capabilityOf(capability),
+            volumeCapability: capabilityMessage(capability),
           }),
         );
         return { capacityBytes, nodeExpansionRequired };
@@ -114,7 +114,7 @@ export function loopCalls({ handlers, claims, onAnswer }: LoopCallsOptions): Csi
         const { snapshot } = await service.createSnapshot(
           create(CreateSnapshotRequestSchema, { ...request, sourceVolumeId }),
         );
-        return takenSnapshot(snapshot);
+        return toTakenSnapshot(snapshot);
       }),
     deleteSnapshot: (request, { signal }) =>
       call("DeleteSnapshot", signal, async () => {
@@ -123,7 +123,7 @@ export function loopCalls({ handlers, claims, onAnswer }: LoopCallsOptions): Csi
     findSnapshot: (request, { signal }) =>
       call("ListSnapshots", signal, async () => {
         const { entries = [] } = await service.listSnapshots(create(ListSnapshotsRequestSchema, request));
-        return entries[0] === undefined ? undefined : takenSnapshot(entries[0].snapshot);
+        return entries[0] === undefined ? undefined : toTakenSnapshot(entries[0].snapshot);
       }),
     getCapacity: ({ parameters, fsType, topology }, { signal }) =>
       call("GetCapacity", signal, async () => {
@@ -131,8 +131,8 @@ export function loopCalls({ handlers, claims, onAnswer }: LoopCallsOptions): Csi
         const { availableCapacity = 0n, maximumVolumeSize = 0n, minimumVolumeSize = 0n } = await service.getCapacity(
           create(GetCapacityRequestSchema, {
             parameters,
-            volumeCapabilities: [capabilityOf({ mode, access: { kind: "mount", fsType, flags: [] } })],
-            accessibleTopology: segmentsOf(topology),
+            volumeCapabilities: [capabilityMessage({ mode, access: { kind: "mount", fsType, flags: [] } })],
+            accessibleTopology: topologyMessage(topology),
           }),
         );
         return { available: availableCapacity, largest: maximumVolumeSize, smallest: minimumVolumeSize };
@@ -140,13 +140,18 @@ export function loopCalls({ handlers, claims, onAnswer }: LoopCallsOptions): Csi
   };
 }
 
-function takenSnapshot(snapshot: MessageInitShape<typeof SnapshotSchema> = {}): TakenSnapshot {
+function toTakenSnapshot(snapshot: MessageInitShape<typeof SnapshotSchema> = {}): CreatedSnapshot {
   const { snapshotId = "", creationTime: { seconds = 0n, nanos = 0 } = {}, sizeBytes = 0n, readyToUse = false } =
     snapshot;
-  return { snapshotId, takenAt: seconds * 1_000_000_000n + BigInt(nanos), bytes: sizeBytes, ready: readyToUse };
+  return {
+    snapshotId,
+    creationTimeNs: seconds * 1_000_000_000n + BigInt(nanos),
+    sizeBytes: sizeBytes,
+    readyToUse: readyToUse,
+  };
 }
 
-function capabilityOf({ mode, access }: Capability): MessageInitShape<typeof VolumeCapabilitySchema> {
+function capabilityMessage({ mode, access }: VolumeCapability): MessageInitShape<typeof VolumeCapabilitySchema> {
   return {
     accessMode: { mode: Mode[mode] },
     accessType: access.kind === "block"
@@ -155,12 +160,12 @@ function capabilityOf({ mode, access }: Capability): MessageInitShape<typeof Vol
   };
 }
 
-function sourceOf({ of, handle }: ContentSource): MessageInitShape<typeof VolumeContentSourceSchema> {
+function contentSourceMessage({ of, handle }: VolumeContentSource): MessageInitShape<typeof VolumeContentSourceSchema> {
   return of === "snapshot"
     ? { type: { case: of, value: { snapshotId: handle } } }
     : { type: { case: of, value: { volumeId: handle } } };
 }
 
-function segmentsOf(segments: Segments) {
+function topologyMessage(segments: Segments) {
   return { segments: { ...segments } };
 }

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { type DescMessage, type MessageShape, toJson } from "@bufbuild/protobuf";
-import { loopCalls } from "./in_process_csi.ts";
+import { inProcessCsi } from "./in_process_csi.ts";
 import {
   type Controller,
   ControllerExpandVolumeRequestSchema,
@@ -12,11 +12,11 @@ import {
   GetCapacityRequestSchema,
   ListSnapshotsRequestSchema,
 } from "../csi/proto/csi_pb.ts";
-import type { Answered, Handlers } from "../csi/service.ts";
-import { CallError, type ClaimName, Code, type CreateVolumeRequest } from "../k8s/sidecars/csi_client.ts";
+import type { CompletedCall, Handlers } from "../csi/service.ts";
+import { CallError, type ClaimReference, Code, type CreateVolumeRequest } from "../k8s/sidecars/csi_client.ts";
 import { StorageError } from "../lvm/error.ts";
 
-const CLAIM: ClaimName = { namespace: "shop", name: "orders", uid: "u-1" };
+const CLAIM: ClaimReference = { namespace: "shop", name: "orders", uid: "u-1" };
 
 const REQUEST: CreateVolumeRequest = {
   name: "pvc-u-1",
@@ -32,16 +32,16 @@ const REQUEST: CreateVolumeRequest = {
   secrets: { key: "secret" },
 };
 
-function scene(handlers: Handlers<typeof Controller>) {
-  const claims = new Map<string, ClaimName>();
-  const answered: Answered[] = [];
+function setUp(handlers: Handlers<typeof Controller>) {
+  const claims = new Map<string, ClaimReference>();
+  const answered: CompletedCall[] = [];
   const stop = new AbortController();
-  const calls = loopCalls({ handlers, claims, onAnswer: (one) => answered.push(one) });
+  const calls = inProcessCsi({ handlers, claims, onCallCompleted: (call) => answered.push(call) });
   return { claims, answered, stop, calls, options: { signal: stop.signal } };
 }
 
 /** A handler that keeps its requests, as JSON, and answers always the same. */
-function keeping<D extends DescMessage, A>(schema: D, answer: A) {
+function recordRequests<D extends DescMessage, A>(schema: D, answer: A) {
   const requests: unknown[] = [];
   const handler = (request: MessageShape<D>) => {
     requests.push(toJson(schema, request));
@@ -57,12 +57,12 @@ Deno.test("loopCalls(): a creation reaches the Controller service with all its f
     volumeContext: { a: "b" },
     accessibleTopology: [{ segments: { node: "n2" } }],
   };
-  const { requests, handler } = keeping(CreateVolumeRequestSchema, { volume });
-  const { calls, answered, options } = scene({ createVolume: handler });
+  const { requests, handler } = recordRequests(CreateVolumeRequestSchema, { volume });
+  const { calls, answered, options } = setUp({ createVolume: handler });
   assertEquals(await calls.createVolume(REQUEST, options), {
     volumeId: "v1-x",
     capacityBytes: 6n << 30n,
-    context: { a: "b" },
+    volumeContext: { a: "b" },
     topology: [{ node: "n2" }],
   });
   assertEquals(requests, [{
@@ -84,12 +84,12 @@ Deno.test("loopCalls(): a creation reaches the Controller service with all its f
 });
 
 Deno.test("loopCalls(): deletions and expansions reach it, too", async () => {
-  const deletion = keeping(DeleteVolumeRequestSchema, {});
-  const expansion = keeping(ControllerExpandVolumeRequestSchema, {
+  const deletion = recordRequests(DeleteVolumeRequestSchema, {});
+  const expansion = recordRequests(ControllerExpandVolumeRequestSchema, {
     capacityBytes: 8n << 30n,
     nodeExpansionRequired: true,
   });
-  const { calls, answered, options } = scene({
+  const { calls, answered, options } = setUp({
     deleteVolume: deletion.handler,
     controllerExpandVolume: expansion.handler,
   });
@@ -115,8 +115,8 @@ Deno.test("loopCalls(): deletions and expansions reach it, too", async () => {
 });
 
 Deno.test("loopCalls(): a change of attributes reaches it with its parameters", async () => {
-  const { requests, handler } = keeping(ControllerModifyVolumeRequestSchema, {});
-  const { calls, answered, options } = scene({ controllerModifyVolume: handler });
+  const { requests, handler } = recordRequests(ControllerModifyVolumeRequestSchema, {});
+  const { calls, answered, options } = setUp({ controllerModifyVolume: handler });
   const wanted = { volumeId: "v1-x", mutableParameters: { readIops: "100" }, secrets: { key: "m" } };
   await calls.modifyVolume(wanted, options);
   assertEquals(requests, [wanted]);
@@ -126,11 +126,16 @@ Deno.test("loopCalls(): a change of attributes reaches it with its parameters", 
 Deno.test("loopCalls(): so do calls for snapshots", async () => {
   const creationTime = { seconds: 1_700_000_000n, nanos: 123_456_789 };
   const snapshot = { snapshotId: "v1-s", sourceVolumeId: "v1-x", creationTime, sizeBytes: 1n << 30n, readyToUse: true };
-  const taken = { snapshotId: "v1-s", takenAt: 1_700_000_000_123_456_789n, bytes: 1n << 30n, ready: true };
-  const creation = keeping(CreateSnapshotRequestSchema, { snapshot });
-  const deletion = keeping(DeleteSnapshotRequestSchema, {});
-  const list = keeping(ListSnapshotsRequestSchema, { entries: [{ snapshot }] });
-  const { calls, answered, options } = scene({
+  const taken = {
+    snapshotId: "v1-s",
+    creationTimeNs: 1_700_000_000_123_456_789n,
+    sizeBytes: 1n << 30n,
+    readyToUse: true,
+  };
+  const creation = recordRequests(CreateSnapshotRequestSchema, { snapshot });
+  const deletion = recordRequests(DeleteSnapshotRequestSchema, {});
+  const list = recordRequests(ListSnapshotsRequestSchema, { entries: [{ snapshot }] });
+  const { calls, answered, options } = setUp({
     createSnapshot: creation.handler,
     deleteSnapshot: deletion.handler,
     listSnapshots: list.handler,
@@ -146,25 +151,25 @@ Deno.test("loopCalls(): so do calls for snapshots", async () => {
 });
 
 Deno.test("loopCalls(): a snapshot that is not listed is none, and what is not said of one is not known", async () => {
-  const { calls, options } = scene({
+  const { calls, options } = setUp({
     createSnapshot: () => Promise.resolve({ snapshot: { snapshotId: "v1-s" } }),
     listSnapshots: () => Promise.resolve({}),
   });
   const request = { name: "snapshot-u-1", volumeId: "v1-x", parameters: {}, secrets: {} };
-  const unknown = { snapshotId: "v1-s", takenAt: 0n, bytes: 0n, ready: false };
+  const unknown = { snapshotId: "v1-s", creationTimeNs: 0n, sizeBytes: 0n, readyToUse: false };
   assertEquals(await calls.createSnapshot(request, options), unknown);
   assertEquals(await calls.findSnapshot({ snapshotId: "v1-s", secrets: {} }, options), undefined);
 });
 
 Deno.test("loopCalls(): what a node has room for is asked for a class and its filesystem", async () => {
-  const { requests, handler } = keeping(GetCapacityRequestSchema, {
+  const { requests, handler } = recordRequests(GetCapacityRequestSchema, {
     availableCapacity: 9n << 30n,
     maximumVolumeSize: 5n << 30n,
     minimumVolumeSize: 4n << 20n,
   });
-  const { calls, answered, options } = scene({ getCapacity: handler });
-  const asked = { parameters: { volumeGroup: "data" }, fsType: "xfs", topology: { node: "n1" } };
-  assertEquals(await calls.getCapacity(asked, options), {
+  const { calls, answered, options } = setUp({ getCapacity: handler });
+  const request = { parameters: { volumeGroup: "data" }, fsType: "xfs", topology: { node: "n1" } };
+  assertEquals(await calls.getCapacity(request, options), {
     available: 9n << 30n,
     largest: 5n << 30n,
     smallest: 4n << 20n,
@@ -175,8 +180,8 @@ Deno.test("loopCalls(): what a node has room for is asked for a class and its fi
     accessibleTopology: { segments: { node: "n1" } },
   }]);
   assertEquals(answered.map(({ method, code }) => [method, code]), [["GetCapacity", 0]]);
-  const full = scene({ getCapacity: () => Promise.resolve({ availableCapacity: 0n }) });
-  assertEquals(await full.calls.getCapacity(asked, full.options), { available: 0n, largest: 0n, smallest: 0n });
+  const full = setUp({ getCapacity: () => Promise.resolve({ availableCapacity: 0n }) });
+  assertEquals(await full.calls.getCapacity(request, full.options), { available: 0n, largest: 0n, smallest: 0n });
 });
 
 Deno.test("loopCalls(): failures keep the code that a caller on the socket would see", async () => {
@@ -187,27 +192,27 @@ Deno.test("loopCalls(): failures keep the code that a caller on the socket would
     [new TypeError("no room"), Code.Internal],
   ];
   for (const [failure, code] of cases) {
-    const { calls, answered, claims, options } = scene({ createVolume: () => Promise.reject(failure) });
+    const { calls, answered, claims, options } = setUp({ createVolume: () => Promise.reject(failure) });
     const error = await assertRejects(() => calls.createVolume(REQUEST, options), CallError, "no room");
     assertEquals([error.code, answered[0]?.code, claims.size], [code, code, 0]);
   }
 });
 
 Deno.test("loopCalls(): whose volume is being made is known while it is, and no longer", async () => {
-  const seen: unknown[] = [];
-  const { calls, claims, options } = scene({
+  const observed: unknown[] = [];
+  const { calls, claims, options } = setUp({
     createVolume: ({ name }) => {
-      seen.push(claims.get(name));
+      observed.push(claims.get(name));
       return Promise.resolve({});
     },
   });
   assertEquals((await calls.createVolume(REQUEST, options)).volumeId, "");
-  assertEquals([seen, claims.size], [[CLAIM], 0]);
+  assertEquals([observed, claims.size], [[CLAIM], 0]);
 });
 
 Deno.test("loopCalls(): an aborted signal ends the waiting, while the call goes on", async () => {
   const { promise, resolve } = Promise.withResolvers<void>();
-  const { calls, claims, answered, stop, options } = scene({ createVolume: () => promise.then(() => ({})) });
+  const { calls, claims, answered, stop, options } = setUp({ createVolume: () => promise.then(() => ({})) });
   const call = calls.createVolume(REQUEST, options);
   stop.abort();
   const error = await assertRejects(() => call, CallError, "the call goes on");
@@ -219,7 +224,7 @@ Deno.test("loopCalls(): an aborted signal ends the waiting, while the call goes 
 });
 
 Deno.test("loopCalls(): calls leave nothing on a signal that lives for long", async () => {
-  const { calls, stop, options } = scene({ deleteVolume: () => Promise.resolve({}) });
+  const { calls, stop, options } = setUp({ deleteVolume: () => Promise.resolve({}) });
   let listeners = 0;
   const { signal } = stop;
   const [add, remove] = [signal.addEventListener, signal.removeEventListener].map((one) => one.bind(signal)) as [

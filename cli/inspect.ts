@@ -9,23 +9,23 @@ import type { Flags } from "./command_line.ts";
 import { socketPath } from "../csi/endpoint.ts";
 import { requireDriverName } from "../csi/identity.ts";
 import { parseGroupList } from "../csi/parameters.ts";
-import { socketState } from "../csi/server.ts";
+import { probeSocket } from "../csi/server.ts";
 import { requireNodeId } from "../csi/topology.ts";
-import { askStanding, knownBy } from "../k8s/agent/orphans.ts";
-import { toldBy } from "../k8s/agent/volume_progress.ts";
+import { knownObjects, listManaged } from "../k8s/agent/orphans.ts";
+import { reportedVolumes } from "../k8s/agent/volume_progress.ts";
 import { examine } from "../lvm/doctor/doctor.ts";
 import { diagnosisJson, diagnosisText } from "../lvm/doctor/text.ts";
 import { HostExec } from "../lvm/exec.ts";
 import { readStatus, type StatusOptions } from "../lvm/status/status.ts";
 import { statusJson, statusText } from "../lvm/status/text.ts";
-import { overcommitOption } from "./thin_pool_flags.ts";
+import { parseOvercommitFlag } from "./thin_pool_flags.ts";
 
 /** Prints what is wrong on this host and what to do about it; answers 1 when an error is among it. */
 export async function doctor(flags: Flags): Promise<number> {
   const path = socketPath(flags.endpoint!);
-  const state = await socketState(path).catch(() => undefined);
+  const state = await probeSocket(path).catch(() => undefined);
   const diagnosis = await examine({
-    ...lookingAt(flags),
+    ...hostOptions(flags),
     ...(state === undefined ? {} : { socket: { path, state } }),
   });
   console.log(flags.json === "true" ? diagnosisJson(diagnosis) : diagnosisText(diagnosis));
@@ -34,21 +34,21 @@ export async function doctor(flags: Flags): Promise<number> {
 
 /** Prints what the driver has on this host, compared with what the cluster has of the node when that is named. */
 export async function status(flags: Flags): Promise<number> {
-  const overcommit = overcommitOption(flags);
-  const found = await readStatus({ ...lookingAt(flags), ...await toldByCluster(flags), overcommit });
-  console.log(flags.json === "true" ? statusJson(found) : statusText(found));
+  const overcommit = parseOvercommitFlag(flags);
+  const report = await readStatus({ ...hostOptions(flags), ...await clusterOptions(flags), overcommit });
+  console.log(flags.json === "true" ? statusJson(report) : statusText(report));
   return 0;
 }
 
-async function toldByCluster(flags: Flags): Promise<Pick<StatusOptions, "known" | "told">> {
+async function clusterOptions(flags: Flags): Promise<Pick<StatusOptions, "known" | "reported">> {
   if (flags["node-name"] === undefined) return {};
-  const of = { driver: requireDriverName(flags["driver-name"]!), nodeName: requireNodeId(flags["node-name"]) };
+  const nodeKey = { driver: requireDriverName(flags["driver-name"]!), nodeName: requireNodeId(flags["node-name"]) };
   using client = await apiClient(flags, "status");
-  const objects = await askStanding(client, of);
-  return { known: knownBy(objects, of), told: toldBy(objects.volumes) };
+  const objects = await listManaged(client, nodeKey);
+  return { known: knownObjects(objects, nodeKey), reported: reportedVolumes(objects.volumes) };
 }
 
-function lookingAt(flags: Flags): StatusOptions {
+function hostOptions(flags: Flags): StatusOptions {
   const list = flags["volume-groups"];
   return {
     exec: new HostExec(),

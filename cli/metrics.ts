@@ -5,18 +5,18 @@
  */
 
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
-import type { Answered } from "../csi/service.ts";
-import type { Turn } from "../k8s/runtime/controller.ts";
+import type { CompletedCall } from "../csi/service.ts";
+import type { ReconcileResult } from "../k8s/runtime/controller.ts";
 import type { LimitedVolume } from "../lvm/staging/io_limiter.ts";
 import { isRaid, redundancyOf } from "../lvm/model/redundancy.ts";
 import type { LogicalVolume } from "../lvm/model/report.ts";
-import type { StoppedFilesystem } from "../lvm/health/read_only_filesystems.ts";
+import type { ReadOnlyFilesystem } from "../lvm/health/read_only_filesystems.ts";
 import type { SurveyedGroup } from "../lvm/model/survey.ts";
-import { isDamaged, poolsOf, promisable, promisedBy } from "../lvm/pools/pool.ts";
-import type { Trimmed } from "../lvm/staging/trimmer.ts";
+import { allocatedVirtual, availableVirtual, isDamaged, poolsOf } from "../lvm/pools/pool.ts";
+import type { TrimmedVolume } from "../lvm/staging/trimmer.ts";
 
 /** Seconds: calls that only ask take a few milliseconds, a command of LVM tenths of a second. */
-const BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120];
+const DURATION_BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120];
 
 /** Counts what came of fstrim. */
 export interface TrimCounters {
@@ -30,25 +30,25 @@ export interface TrimCounters {
 export class Metrics {
   readonly #registry = new Registry();
   readonly #calls: Histogram<"method" | "code">;
-  readonly #turns: Histogram<"loop" | "result">;
+  readonly #reconciles: Histogram<"controller" | "result">;
   readonly #requests: Counter<"verb" | "resource" | "status">;
-  readonly #depths: Gauge<"loop">;
+  readonly #queueDepths: Gauge<"controller">;
 
   /** Nothing is known yet. With `process`, also what the process itself takes. */
   constructor({ process = true } = {}) {
     const registers = [this.#registry];
     this.#calls = new Histogram({
-      name: "denolith_csi_call_seconds",
+      name: "denolith_csi_operation_duration_seconds",
       help: "CSI calls answered, by gRPC status code",
       labelNames: ["method", "code"],
-      buckets: BUCKETS,
+      buckets: DURATION_BUCKETS,
       registers,
     });
-    this.#turns = new Histogram({
-      name: "denolith_reconcile_seconds",
+    this.#reconciles = new Histogram({
+      name: "denolith_reconcile_duration_seconds",
       help: "Turns of the loops, by their result",
-      labelNames: ["loop", "result"],
-      buckets: BUCKETS,
+      labelNames: ["controller", "result"],
+      buckets: DURATION_BUCKETS,
       registers,
     });
     this.#requests = new Counter({
@@ -57,18 +57,18 @@ export class Metrics {
       labelNames: ["verb", "resource", "status"],
       registers,
     });
-    this.#depths = this.#gauge("denolith_queue_depth", "Keys that wait for a worker", ["loop"]);
-    if (process) this.#addProcess();
+    this.#queueDepths = this.#gauge("denolith_workqueue_depth", "Keys that wait for a worker", ["controller"]);
+    if (process) this.#registerProcess();
   }
 
   /** A CSI call was answered. */
-  readonly onAnswer = ({ method, code, ms }: Answered): void => {
-    this.#calls.observe({ method, code: String(code) }, ms / 1000);
+  readonly onCallCompleted = ({ method, code, durationMs }: CompletedCall): void => {
+    this.#calls.observe({ method, code: String(code) }, durationMs / 1000);
   };
 
   /** A loop had a turn. */
-  readonly onTurn = ({ loop, ms, error }: Turn): void => {
-    this.#turns.observe({ loop, result: error === undefined ? "success" : "failure" }, ms / 1000);
+  readonly onReconciled = ({ controller, ms, error }: ReconcileResult): void => {
+    this.#reconciles.observe({ controller, result: error === undefined ? "success" : "error" }, ms / 1000);
   };
 
   /** The API server answered a request. */
@@ -77,12 +77,12 @@ export class Metrics {
   };
 
   /** The number of keys that wait for a worker of a loop changed. */
-  readonly onDepth = (loop: string, depth: number): void => {
-    this.#depths.set({ loop }, depth);
+  readonly onDepth = (controller: string, depth: number): void => {
+    this.#queueDepths.set({ controller }, depth);
   };
 
   /** What LVM has, as it was last seen, asked for when the figures are. */
-  watchGroups(lastSeen: () => readonly SurveyedGroup[]): void {
+  registerGroups(lastSurvey: () => readonly SurveyedGroup[]): void {
     const perGroup: [string, string, (group: SurveyedGroup) => number][] = [
       ["size_bytes", "Size of the volume group", ({ size }) => Number(size)],
       ["free_bytes", "Space of the volume group that no logical volume has", ({ free }) => Number(free)],
@@ -94,10 +94,10 @@ export class Metrics {
     for (const [name, help, value] of perGroup) {
       const gauge = this.#gauge(`denolith_volume_group_${name}`, help, ["group"], () => {
         gauge.reset();
-        for (const group of lastSeen()) gauge.set({ group: group.name }, value(group));
+        for (const group of lastSurvey()) gauge.set({ group: group.name }, value(group));
       });
     }
-    const lvs = () => lastSeen().flatMap((group) => group.lvs.map((lv) => ({ group: group.name, lv })));
+    const lvs = () => lastSurvey().flatMap((group) => group.lvs.map((lv) => ({ group: group.name, lv })));
     const size = this.#gauge(
       "denolith_logical_volume_size_bytes",
       "Size of the logical volume",
@@ -107,14 +107,14 @@ export class Metrics {
         for (const { group, lv } of lvs()) size.set({ group, lv: lv.name }, Number(lv.size));
       },
     );
-    const full = this.#gauge(
-      "denolith_snapshot_store_used_ratio",
+    const cowUsed = this.#gauge(
+      "denolith_snapshot_cow_used_ratio",
       "How full the store of a copy-on-write snapshot is; full, it is lost",
       ["group", "lv"],
       () => {
-        full.reset();
+        cowUsed.reset();
         for (const { group, lv } of lvs()) {
-          if (lv.snapshotPercent !== undefined) full.set({ group, lv: lv.name }, lv.snapshotPercent / 100);
+          if (lv.snapshotPercent !== undefined) cowUsed.set({ group, lv: lv.name }, lv.snapshotPercent / 100);
         }
       },
     );
@@ -129,11 +129,11 @@ export class Metrics {
         }
       },
     );
-    this.#watchRedundancy(lastSeen);
+    this.#registerRedundancy(lastSurvey);
   }
 
-  #watchRedundancy(lastSeen: () => readonly SurveyedGroup[]): void {
-    const figures: [string, string, (lv: LogicalVolume, group: SurveyedGroup) => number | undefined][] = [
+  #registerRedundancy(lastSurvey: () => readonly SurveyedGroup[]): void {
+    const gauges: [string, string, (lv: LogicalVolume, group: SurveyedGroup) => number | undefined][] = [
       [
         "redundant",
         "Whether the RAID volume would survive the loss of a disk",
@@ -142,13 +142,13 @@ export class Metrics {
       ["sync_ratio", "How much of the RAID volume is in sync", ({ raid }) => ratio(raid?.syncPercent)],
       ["mismatches", "Sectors that differ, as the last check found", ({ raid }) => raid?.mismatches],
     ];
-    for (const [name, help, value] of figures) {
+    for (const [name, help, value] of gauges) {
       const gauge = this.#gauge(`denolith_raid_${name}`, help, ["group", "lv"], () => {
         gauge.reset();
-        for (const group of lastSeen()) {
+        for (const group of lastSurvey()) {
           for (const lv of group.lvs.filter(isRaid)) {
-            const figure = value(lv, group);
-            if (figure !== undefined) gauge.set({ group: group.name, lv: lv.name }, figure);
+            const sample = value(lv, group);
+            if (sample !== undefined) gauge.set({ group: group.name, lv: lv.name }, sample);
           }
         }
       });
@@ -156,18 +156,18 @@ export class Metrics {
   }
 
   /** Counts stores of snapshots that were grown before they overflowed; the answer is called for each. */
-  countGrownStores(): () => void {
-    const grown = new Counter({
-      name: "denolith_snapshot_stores_grown_total",
+  registerCowExtensions(): () => void {
+    const extensions = new Counter({
+      name: "denolith_snapshot_extensions_total",
       help: "Stores of copy-on-write snapshots that were grown before they overflowed",
       registers: [this.#registry],
     });
-    return () => grown.inc();
+    return () => extensions.inc();
   }
 
   /** How full thin pools are, and what they may still promise, as LVM said last, asked for when the figures are. */
-  watchPools(lastSeen: () => readonly SurveyedGroup[], overcommit: bigint): void {
-    const figures: [string, string, (group: SurveyedGroup, pool: LogicalVolume) => number | undefined][] = [
+  registerPools(lastSurvey: () => readonly SurveyedGroup[], overcommit: bigint): void {
+    const gauges: [string, string, (group: SurveyedGroup, pool: LogicalVolume) => number | undefined][] = [
       ["size_bytes", "Size of the thin pool", (_, { size }) => Number(size)],
       ["data_used_ratio", "How full the data of the thin pool is", (_, { thinPool }) => ratio(thinPool?.dataPercent)],
       [
@@ -176,24 +176,24 @@ export class Metrics {
         (_, { thinPool }) => ratio(thinPool?.metadataPercent),
       ],
       [
-        "promised_bytes",
+        "virtual_allocated_bytes",
         "Sizes of the volumes and snapshots in the thin pool",
-        (group, pool) => Number(promisedBy(group, pool)),
+        (group, pool) => Number(allocatedVirtual(group, pool)),
       ],
       [
-        "promisable_bytes",
+        "virtual_available_bytes",
         "What the thin pool may still promise",
-        (group, pool) => Number(promisable(group, pool, overcommit)),
+        (group, pool) => Number(availableVirtual(group, pool, overcommit)),
       ],
       ["damaged", "Whether the metadata of the thin pool has to be checked", (_, pool) => isDamaged(pool) ? 1 : 0],
     ];
-    for (const [name, help, value] of figures) {
+    for (const [name, help, value] of gauges) {
       const gauge: Gauge<"group" | "pool"> = this.#gauge(`denolith_thin_pool_${name}`, help, ["group", "pool"], () => {
         gauge.reset();
-        for (const group of lastSeen()) {
+        for (const group of lastSurvey()) {
           for (const pool of poolsOf(group)) {
-            const figure = value(group, pool);
-            if (figure !== undefined) gauge.set({ group: group.name, pool: pool.name }, figure);
+            const sample = value(group, pool);
+            if (sample !== undefined) gauge.set({ group: group.name, pool: pool.name }, sample);
           }
         }
       });
@@ -201,7 +201,7 @@ export class Metrics {
   }
 
   /** When volumes were last trimmed, asked for when the figures are; the answer is told of each fstrim that ended. */
-  watchTrimming(lastSuccesses: () => readonly { volume: Trimmed; at: number }[]): TrimCounters {
+  registerTrimming(lastSuccesses: () => readonly { volume: TrimmedVolume; at: number }[]): TrimCounters {
     const last = this.#gauge(
       "denolith_trim_last_success_timestamp_seconds",
       "When fstrim last went well for the volume",
@@ -222,31 +222,31 @@ export class Metrics {
   }
 
   /** Where the LVs and the objects of the node do not fit together, asked for when the figures are. */
-  watchOrphans(counts: { readonly orphans: () => number; readonly lost: () => number }): void {
-    const figures = [
+  registerInconsistencies(counts: { readonly orphans: () => number; readonly lost: () => number }): void {
+    const gauges = [
       ["denolith_orphan_logical_volumes", "Logical volumes of the driver without an object", counts.orphans],
       ["denolith_lost_volumes", "Volumes whose logical volume is gone", counts.lost],
     ] as const;
-    for (const [name, help, count] of figures) {
+    for (const [name, help, count] of gauges) {
       const gauge: Gauge = this.#gauge(name, help, [], () => void gauge.set(count()));
     }
   }
 
   /** How far the volumes are that are being filled from a source, asked for when the figures are. */
-  watchCopies(underWay: () => Iterable<readonly [volume: string, done: number]>): void {
+  registerCopies(copiesUnderWay: () => Iterable<readonly [volume: string, done: number]>): void {
     const done = this.#gauge(
-      "denolith_copy_done_ratio",
+      "denolith_copy_progress_ratio",
       "How much is there of a volume that is made from a snapshot or from another volume",
       ["volume"],
       () => {
         done.reset();
-        for (const [volume, ratio] of underWay()) done.set({ volume }, ratio);
+        for (const [volume, ratio] of copiesUnderWay()) done.set({ volume }, ratio);
       },
     );
   }
 
   /** The limits of volumes that pods have, asked for when the figures are. */
-  watchLimits(inUse: () => readonly LimitedVolume[]): void {
+  registerLimits(inUse: () => readonly LimitedVolume[]): void {
     const limits = this.#gauge(
       "denolith_io_limit",
       "Limit of a volume that pods have: operations or bytes a second",
@@ -260,23 +260,23 @@ export class Metrics {
         }
       },
     );
-    const failing: Gauge = this.#gauge(
-      "denolith_unlimited_volumes",
+    const unapplied: Gauge = this.#gauge(
+      "denolith_io_limits_unapplied_volumes",
       "Volumes that pods have and whose limits cannot be applied",
       [],
-      () => void failing.set(inUse().filter(({ applied }) => !applied).length),
+      () => void unapplied.set(inUse().filter(({ applied }) => !applied).length),
     );
   }
 
   /** Filesystems that the kernel has stopped writing to, asked for when the figures are. */
-  watchFilesystems(stopped: () => readonly StoppedFilesystem[]): void {
+  registerReadOnlyFilesystems(readOnlyFilesystems: () => readonly ReadOnlyFilesystem[]): void {
     const readOnly = this.#gauge(
-      "denolith_filesystem_read_only",
+      "denolith_filesystem_readonly",
       "1 for a volume in use whose filesystem takes no writes any more, as after an error of its disk",
       ["group", "lv"],
       () => {
         readOnly.reset();
-        for (const { group, lv } of stopped()) readOnly.set({ group: group.name, lv: lv.name }, 1);
+        for (const { group, lv } of readOnlyFilesystems()) readOnly.set({ group: group.name, lv: lv.name }, 1);
       },
     );
   }
@@ -286,7 +286,7 @@ export class Metrics {
     return this.#registry.metrics();
   }
 
-  #addProcess(): void {
+  #registerProcess(): void {
     const memory = this.#gauge("process_resident_memory_bytes", "Memory of the process", [], () => {
       memory.set(Deno.memoryUsage().rss);
     });

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import type { StoppedFilesystem } from "../lvm/health/read_only_filesystems.ts";
+import type { ReadOnlyFilesystem } from "../lvm/health/read_only_filesystems.ts";
 import { readSurvey, type SurveyedGroup } from "../lvm/model/survey.ts";
 import { Metrics } from "./metrics.ts";
 import { FakeMachine } from "../tests/fake/machine.ts";
@@ -12,29 +12,32 @@ async function lines(metrics: Metrics, prefix: string): Promise<string[]> {
 
 Deno.test("Metrics: calls, turns of loops and requests are counted by their result", async () => {
   const metrics = new Metrics();
-  metrics.onAnswer({ method: "CreateVolume", code: 0, ms: 20 });
-  metrics.onAnswer({ method: "CreateVolume", code: 0, ms: 1_500 });
-  metrics.onAnswer({ method: "CreateVolume", code: 8, ms: 3 });
-  metrics.onTurn({ loop: "lvmvolume", key: "a", ms: 40, error: undefined });
-  metrics.onTurn({ loop: "lvmvolume", key: "a", ms: 40, error: new Error("no") });
+  metrics.onCallCompleted({ method: "CreateVolume", code: 0, durationMs: 20 });
+  metrics.onCallCompleted({ method: "CreateVolume", code: 0, durationMs: 1_500 });
+  metrics.onCallCompleted({ method: "CreateVolume", code: 8, durationMs: 3 });
+  metrics.onReconciled({ controller: "lvmvolume", key: "a", ms: 40, error: undefined });
+  metrics.onReconciled({ controller: "lvmvolume", key: "a", ms: 40, error: new Error("no") });
   metrics.onRequest("get", "nodes", 200);
   metrics.onRequest("get", "nodes", 200);
   metrics.onRequest("patch", "lvmvolumes", 0);
-  assertEquals(await lines(metrics, "denolith_csi_call"), [
-    'denolith_csi_call_seconds_count{method="CreateVolume",code="0"} 2',
-    'denolith_csi_call_seconds_count{method="CreateVolume",code="8"} 1',
+  assertEquals(await lines(metrics, "denolith_csi_operation"), [
+    'denolith_csi_operation_duration_seconds_count{method="CreateVolume",code="0"} 2',
+    'denolith_csi_operation_duration_seconds_count{method="CreateVolume",code="8"} 1',
   ]);
   assertEquals(await lines(metrics, "denolith_reconcile"), [
-    'denolith_reconcile_seconds_count{loop="lvmvolume",result="failure"} 1',
-    'denolith_reconcile_seconds_count{loop="lvmvolume",result="success"} 1',
+    'denolith_reconcile_duration_seconds_count{controller="lvmvolume",result="error"} 1',
+    'denolith_reconcile_duration_seconds_count{controller="lvmvolume",result="success"} 1',
   ]);
   assertEquals(await lines(metrics, "denolith_api"), [
     'denolith_api_requests_total{verb="get",resource="nodes",status="200"} 2',
     'denolith_api_requests_total{verb="patch",resource="lvmvolumes",status="0"} 1',
   ]);
   const text = await metrics.text();
-  assert(text.includes('call_seconds_bucket{le="0.025",method="CreateVolume",code="0"} 1'), text);
-  assert(text.includes('call_seconds_sum{method="CreateVolume",code="0"} 1.52'), "milliseconds come as seconds");
+  assert(text.includes('operation_duration_seconds_bucket{le="0.025",method="CreateVolume",code="0"} 1'), text);
+  assert(
+    text.includes('operation_duration_seconds_sum{method="CreateVolume",code="0"} 1.52'),
+    "milliseconds come as seconds",
+  );
 });
 
 Deno.test("Metrics: queues and groups are looked at when the figures are asked for, and what is gone is not told", async () => {
@@ -46,9 +49,9 @@ Deno.test("Metrics: queues and groups are looked at when the figures are asked f
   await create(["--yes", "--wipesignatures", "n", "--size", `${64 << 20}b`, "--name", "one", "data"]);
   let { groups } = await readSurvey(machine);
   const metrics = new Metrics();
-  metrics.watchGroups(() => groups);
+  metrics.registerGroups(() => groups);
   metrics.onDepth("lvmvolume", 3);
-  assertEquals(await lines(metrics, "denolith_queue"), ['denolith_queue_depth{loop="lvmvolume"} 3']);
+  assertEquals(await lines(metrics, "denolith_workqueue"), ['denolith_workqueue_depth{controller="lvmvolume"} 3']);
   assertEquals((await lines(metrics, "denolith_volume_group")).length, 12);
   groups = groups.filter(({ name }) => name === "data");
   assertEquals(await lines(metrics, "denolith_volume_group"), [
@@ -66,14 +69,14 @@ Deno.test("Metrics: queues and groups are looked at when the figures are asked f
   groups = groups.map((group) => ({ ...group, lvs: group.lvs.map((lv) => ({ ...lv, snapshotPercent: 12.5 })) }));
   assertEquals(await lines(metrics, "denolith_snapshot"), [
     'denolith_snapshot_overflowed{group="data",lv="one"} 0',
-    'denolith_snapshot_store_used_ratio{group="data",lv="one"} 0.125',
+    'denolith_snapshot_cow_used_ratio{group="data",lv="one"} 0.125',
   ]);
 });
 
 Deno.test("Metrics: orphans and lost volumes are counted when the figures are asked for", async () => {
   const metrics = new Metrics();
   let [orphans, lost] = [0, 2];
-  metrics.watchOrphans({ orphans: () => orphans, lost: () => lost });
+  metrics.registerInconsistencies({ orphans: () => orphans, lost: () => lost });
   assertEquals([...await lines(metrics, "denolith_orphan"), ...await lines(metrics, "denolith_lost")], [
     "denolith_orphan_logical_volumes 0",
     "denolith_lost_volumes 2",
@@ -94,16 +97,16 @@ Deno.test("Metrics: a thin pool that is broken says so, since it does not say ho
     { name: "thin", size: 60n, tags: [], pool: "pool" },
   ];
   const metrics = new Metrics();
-  metrics.watchPools(() => [{ name: "data", lvs } as unknown as SurveyedGroup], 150n);
+  metrics.registerPools(() => [{ name: "data", lvs } as unknown as SurveyedGroup], 150n);
   assertEquals(await lines(metrics, "denolith_thin_pool"), [
     'denolith_thin_pool_damaged{group="data",pool="broken"} 1',
     'denolith_thin_pool_damaged{group="data",pool="pool"} 0',
     'denolith_thin_pool_data_used_ratio{group="data",pool="pool"} 0.5',
     'denolith_thin_pool_metadata_used_ratio{group="data",pool="pool"} 0.1',
-    'denolith_thin_pool_promisable_bytes{group="data",pool="broken"} 0',
-    'denolith_thin_pool_promisable_bytes{group="data",pool="pool"} 90',
-    'denolith_thin_pool_promised_bytes{group="data",pool="broken"} 0',
-    'denolith_thin_pool_promised_bytes{group="data",pool="pool"} 60',
+    'denolith_thin_pool_virtual_available_bytes{group="data",pool="broken"} 0',
+    'denolith_thin_pool_virtual_available_bytes{group="data",pool="pool"} 90',
+    'denolith_thin_pool_virtual_allocated_bytes{group="data",pool="broken"} 0',
+    'denolith_thin_pool_virtual_allocated_bytes{group="data",pool="pool"} 60',
     'denolith_thin_pool_size_bytes{group="data",pool="broken"} 100',
     'denolith_thin_pool_size_bytes{group="data",pool="pool"} 100',
   ]);
@@ -111,9 +114,9 @@ Deno.test("Metrics: a thin pool that is broken says so, since it does not say ho
 
 Deno.test("Metrics: a filesystem that takes no writes is told until it does", async () => {
   const metrics = new Metrics();
-  let stopped = [{ group: { name: "data" }, lv: { name: "one" } }] as StoppedFilesystem[];
-  metrics.watchFilesystems(() => stopped);
-  assertEquals(await lines(metrics, "denolith_file"), ['denolith_filesystem_read_only{group="data",lv="one"} 1']);
+  let stopped = [{ group: { name: "data" }, lv: { name: "one" } }] as ReadOnlyFilesystem[];
+  metrics.registerReadOnlyFilesystems(() => stopped);
+  assertEquals(await lines(metrics, "denolith_file"), ['denolith_filesystem_readonly{group="data",lv="one"} 1']);
   stopped = [];
   assertEquals(await lines(metrics, "denolith_file"), []);
 });
@@ -121,18 +124,18 @@ Deno.test("Metrics: a filesystem that takes no writes is told until it does", as
 Deno.test("Metrics: copies are told while they are under way", async () => {
   const metrics = new Metrics();
   let copies: [string, number][] = [["v1-a", 0.25]];
-  metrics.watchCopies(() => copies);
-  assertEquals(await lines(metrics, "denolith_copy"), ['denolith_copy_done_ratio{volume="v1-a"} 0.25']);
+  metrics.registerCopies(() => copies);
+  assertEquals(await lines(metrics, "denolith_copy"), ['denolith_copy_progress_ratio{volume="v1-a"} 0.25']);
   copies = [];
   assertEquals(await lines(metrics, "denolith_copy"), []);
 });
 
 Deno.test("Metrics: the process's own figures can be left out", async () => {
-  const figures = await lines(new Metrics(), "process_");
-  assertEquals(figures.map((line) => line.split(" ")[0]), [
+  const processLines = await lines(new Metrics(), "process_");
+  assertEquals(processLines.map((line) => line.split(" ")[0]), [
     "process_resident_memory_bytes",
     "process_start_time_seconds",
   ]);
-  assert(figures.every((line) => Number(line.split(" ")[1]) > 0), figures.join());
+  assert(processLines.every((line) => Number(line.split(" ")[1]) > 0), processLines.join());
   assertEquals(await lines(new Metrics({ process: false }), "process_"), []);
 });

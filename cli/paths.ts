@@ -12,7 +12,7 @@ import { parseMountRoots } from "../csi/mount_roots.ts";
 /** The paths of a driver below kubelet's directory. */
 export interface KubeletPaths {
   /** Kubelet's directory: volumes are mounted below it. */
-  readonly kubeletRoot: string;
+  readonly kubeletDir: string;
   /** The driver's socket. */
   readonly socket: string;
   /** The socket on which kubelet asks for the driver. */
@@ -40,12 +40,12 @@ export function cgroupRoot(flags: Flags): string | undefined {
 
 /** The paths that the flags imply. @throws {StorageError} `InvalidArgument` for a directory that cannot be. */
 export function kubeletPaths(flags: Flags): KubeletPaths {
-  const [kubeletRoot, ...more] = parseMountRoots(flags["kubelet-root"]!);
-  if (kubeletRoot === undefined || more.length > 0) throw new UsageError("--kubelet-root: must be one directory");
+  const [kubeletDir, ...more] = parseMountRoots(flags["kubelet-dir"]!);
+  if (kubeletDir === undefined || more.length > 0) throw new UsageError("--kubelet-dir: must be one directory");
   const driver = flags["driver-name"]!;
   return {
-    kubeletRoot,
-    socket: socketPath(join(kubeletRoot, "plugins", driver, "csi.sock")),
-    registrationSocket: socketPath(join(kubeletRoot, "plugins_registry", `${driver}-reg.sock`)),
+    kubeletDir,
+    socket: socketPath(join(kubeletDir, "plugins", driver, "csi.sock")),
+    registrationSocket: socketPath(join(kubeletDir, "plugins_registry", `${driver}-reg.sock`)),
   };
 }

@@ -4,17 +4,17 @@ import { cgroupRoot, kubeletPaths } from "./paths.ts";
 import { StorageError } from "../lvm/error.ts";
 
 Deno.test("kubeletPaths(): sockets lie below kubelet's directory, under the driver's name", () => {
-  assertEquals(kubeletPaths({ "kubelet-root": "/var/lib/kubelet", "driver-name": "lvm.denolith.dev" }), {
-    kubeletRoot: "/var/lib/kubelet",
+  assertEquals(kubeletPaths({ "kubelet-dir": "/var/lib/kubelet", "driver-name": "lvm.denolith.dev" }), {
+    kubeletDir: "/var/lib/kubelet",
     socket: "/var/lib/kubelet/plugins/lvm.denolith.dev/csi.sock",
     registrationSocket: "/var/lib/kubelet/plugins_registry/lvm.denolith.dev-reg.sock",
   });
-  const { kubeletRoot, socket } = kubeletPaths({ "kubelet-root": "/data/kubelet/", "driver-name": "a.example" });
-  assertEquals([kubeletRoot, socket], ["/data/kubelet", "/data/kubelet/plugins/a.example/csi.sock"]);
+  const { kubeletDir, socket } = kubeletPaths({ "kubelet-dir": "/data/kubelet/", "driver-name": "a.example" });
+  assertEquals([kubeletDir, socket], ["/data/kubelet", "/data/kubelet/plugins/a.example/csi.sock"]);
 });
 
 Deno.test("kubeletPaths(): refuses what is no directory of kubelet's, or leaves no room for a socket", () => {
-  const paths = (root: string) => () => kubeletPaths({ "kubelet-root": root, "driver-name": "lvm.denolith.dev" });
+  const paths = (root: string) => () => kubeletPaths({ "kubelet-dir": root, "driver-name": "lvm.denolith.dev" });
   assertThrows(paths("/a,/b"), UsageError, "one directory");
   assertThrows(paths("kubelet"), StorageError, "not an absolute path");
   assertThrows(paths("/"), StorageError, "root directory");

@@ -8,7 +8,7 @@ import { dirname } from "@std/path";
 import { PROGRAM_DIRECTORIES, PROGRAMS } from "../lvm/exec.ts";
 
 /** What a subcommand's body touches on the machine. */
-export interface Reach {
+export interface AccessScope {
   /** The programs that it runs, by absolute path; those of the closed list by default. */
   readonly programs?: readonly string[];
   /** The unix sockets that it listens on or connects to. Their directories belong to it, too. */
@@ -32,7 +32,7 @@ export const PROGRAM_PATHS: readonly string[] = PROGRAM_DIRECTORIES.flatMap((dir
 );
 
 /** The variables that grpc-js reads; a variable that is not permitted is an error to it, even where it is not set. */
-export const ENVIRONMENT: readonly string[] = [
+export const GRPC_ENVIRONMENT: readonly string[] = [
   "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
   "GRPC_EXPERIMENTAL_ENABLE_OUTLIER_DETECTION",
   "GRPC_NODE_DEBUG_SEND_ERROR_DETAILS",
@@ -49,15 +49,15 @@ export const ENVIRONMENT: readonly string[] = [
  *
  * @param module the path of the file that the worker starts from: it reads that itself
  */
-export function permissionsFor(reach: Reach, module: string): Deno.PermissionOptionsObject {
-  const { programs = PROGRAM_PATHS, sockets, directories, hosts = [], files = [], variables = [] } = reach;
-  const changed: string[] = [...new Set([...sockets.map((path) => dirname(path)), ...directories])];
+export function permissionsFor(scope: AccessScope, module: string): Deno.PermissionOptionsObject {
+  const { programs = PROGRAM_PATHS, sockets, directories, hosts = [], files = [], variables = [] } = scope;
+  const writable: string[] = [...new Set([...sockets.map((path) => dirname(path)), ...directories])];
   return {
     run: programs.length === 0 ? false : [...programs],
-    read: [...changed, ...files, module],
-    write: changed,
+    read: [...writable, ...files, module],
+    write: writable,
     net: [...sockets.map((path) => `unix:${path}`), ...hosts],
-    env: [...variables, ...ENVIRONMENT],
+    env: [...variables, ...GRPC_ENVIRONMENT],
     sys: false,
     ffi: false,
     import: false,

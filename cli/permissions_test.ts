@@ -2,18 +2,18 @@ import { assert, assertEquals } from "@std/assert";
 import manifest from "../deno.json" with { type: "json" };
 import { IN_CLUSTER_ENVIRONMENT } from "../k8s/client/config.ts";
 import { PROGRAM_DIRECTORIES, PROGRAMS } from "../lvm/exec.ts";
-import { ENVIRONMENT, permissionsFor, PROGRAM_PATHS } from "./permissions.ts";
+import { GRPC_ENVIRONMENT, permissionsFor, PROGRAM_PATHS } from "./permissions.ts";
 
-const written = manifest.permissions.denolith;
+const permissionSet = manifest.permissions.denolith;
 
 Deno.test("permissionsFor() permits sockets with their directories, directories, the listed programs, and no more", () => {
-  const reach = { sockets: ["/run/denolith/csi.sock"], directories: ["/mnt", "/var/lib/kubelet"] };
-  assertEquals(permissionsFor(reach, "/opt/denolith/main.js"), {
+  const scope = { sockets: ["/run/denolith/csi.sock"], directories: ["/mnt", "/var/lib/kubelet"] };
+  assertEquals(permissionsFor(scope, "/opt/denolith/main.js"), {
     run: [...PROGRAM_PATHS],
     read: ["/run/denolith", "/mnt", "/var/lib/kubelet", "/opt/denolith/main.js"],
     write: ["/run/denolith", "/mnt", "/var/lib/kubelet"],
     net: ["unix:/run/denolith/csi.sock"],
-    env: [...ENVIRONMENT],
+    env: [...GRPC_ENVIRONMENT],
     sys: false,
     ffi: false,
     import: false,
@@ -32,13 +32,13 @@ Deno.test("programs are permitted by absolute path, each in every directory wher
 });
 
 Deno.test("the written set has the listed programs and variables, and nothing that no subcommand can be given", () => {
-  assertEquals(written, {
+  assertEquals(permissionSet, {
     // a user chooses sockets and directories, so these are narrowed when that is known, and then given up
     read: true,
     write: true,
     net: true,
     run: [...PROGRAM_PATHS],
-    env: ["CSI_ENDPOINT", ...IN_CLUSTER_ENVIRONMENT, ...ENVIRONMENT],
+    env: ["CSI_ENDPOINT", ...IN_CLUSTER_ENVIRONMENT, ...GRPC_ENVIRONMENT],
     sys: ["hostname"],
     ffi: false,
     import: false,

@@ -9,7 +9,7 @@
 import type { Flags } from "./command_line.ts";
 
 /** What the worker is to do. */
-export interface Order {
+export interface WorkerRequest {
   /** The subcommand. */
   readonly name: string;
   /** Its flags. */
@@ -17,23 +17,23 @@ export interface Order {
 }
 
 /** What the process tells its worker. */
-type Instruction = { readonly kind: "start"; readonly order: Order } | { readonly kind: "end" };
+type MessageToWorker = { readonly kind: "start"; readonly request: WorkerRequest } | { readonly kind: "end" };
 
 /** What the worker tells its process. */
-type Notice = { readonly kind: "ready" } | { readonly kind: "ended"; readonly status: number };
+type MessageFromWorker = { readonly kind: "ready" } | { readonly kind: "ended"; readonly status: number };
 
 /** The global scope of a worker, as far as it is used here. */
 interface WorkerScope {
-  onmessage: (event: MessageEvent<Instruction>) => void;
-  postMessage(notice: Notice): void;
+  onmessage: (event: MessageEvent<MessageToWorker>) => void;
+  postMessage(message: MessageFromWorker): void;
 }
 
 /** The kinds of permission that the process gives up. */
-const GIVEN_UP = ["read", "write", "net", "run", "env", "sys", "ffi", "import"] as const;
+const REVOKED_PERMISSIONS = ["read", "write", "net", "run", "env", "sys", "ffi", "import"] as const;
 
-/** How {@linkcode runConfined} starts a worker. */
-export interface Confinement {
-  /** The address of the module to start from, which calls {@linkcode obey} when it finds itself in a worker. */
+/** How {@linkcode runSandboxed} starts a worker. */
+export interface SandboxOptions {
+  /** The address of the module to start from, which calls {@linkcode serveWorker} when it finds itself in a worker. */
   readonly module: string;
   /** What the worker may do. */
   readonly permissions: Deno.PermissionOptionsObject;
@@ -41,8 +41,8 @@ export interface Confinement {
   readonly end: AbortSignal;
 }
 
-/** Whether this is a worker, started by {@linkcode runConfined}. */
-export function isConfined(): boolean {
+/** Whether this is a worker, started by {@linkcode runSandboxed}. */
+export function isSandboxed(): boolean {
   return "WorkerGlobalScope" in globalThis;
 }
 
@@ -51,17 +51,20 @@ export function isConfined(): boolean {
  *
  * @throws {Error} when the worker fails by an error that nothing in it caught
  */
-export async function runConfined(order: Order, { module, permissions, end }: Confinement): Promise<number> {
+export async function runSandboxed(
+  request: WorkerRequest,
+  { module, permissions, end }: SandboxOptions,
+): Promise<number> {
   const worker = new Worker(module, { type: "module", deno: { permissions } });
-  const tell = (instruction: Instruction) => worker.postMessage(instruction);
+  const send = (message: MessageToWorker) => worker.postMessage(message);
   try {
     return await new Promise((resolve, reject) => {
-      worker.onmessage = ({ data }: MessageEvent<Notice>) => {
+      worker.onmessage = ({ data }: MessageEvent<MessageFromWorker>) => {
         if (data.kind === "ended") return resolve(data.status);
-        for (const name of GIVEN_UP) Deno.permissions.revokeSync({ name });
-        tell({ kind: "start", order });
-        if (end.aborted) return tell({ kind: "end" });
-        end.addEventListener("abort", () => tell({ kind: "end" }), { once: true });
+        for (const name of REVOKED_PERMISSIONS) Deno.permissions.revokeSync({ name });
+        send({ kind: "start", request });
+        if (end.aborted) return send({ kind: "end" });
+        end.addEventListener("abort", () => send({ kind: "end" }), { once: true });
       };
       worker.onerror = (event) => {
         event.preventDefault();
@@ -74,12 +77,12 @@ export async function runConfined(order: Order, { module, permissions, end }: Co
 }
 
 /** Carries out, in the worker, the one order that comes. */
-export function obey(carryOut: (order: Order, end: AbortSignal) => Promise<number>): void {
+export function serveWorker(execute: (request: WorkerRequest, end: AbortSignal) => Promise<number>): void {
   const scope = globalThis as unknown as WorkerScope;
   const end = new AbortController();
   scope.onmessage = async ({ data }) => {
     if (data.kind === "end") return end.abort();
-    scope.postMessage({ kind: "ended", status: await carryOut(data.order, end.signal) });
+    scope.postMessage({ kind: "ended", status: await execute(data.request, end.signal) });
   };
   scope.postMessage({ kind: "ready" });
 }

@@ -7,4 +7,4 @@
 /** How long calls under way have to end after SIGTERM, in milliseconds: what the longest command is waited for. */
 export const GRACE_MS = 110_000;
 
-export { aborted } from "../k8s/runtime/clock.ts";
+export { waitForAbort } from "../k8s/runtime/clock.ts";

@@ -16,17 +16,17 @@ import { cgroupRoot } from "./paths.ts";
 import { HostExec } from "../lvm/exec.ts";
 import { Lvm } from "../lvm/model/client.ts";
 import { formatBytes } from "../lvm/size.ts";
-import { parseStorePolicy } from "../lvm/snapshots/cow_growth.ts";
-import { aborted, GRACE_MS } from "./shutdown.ts";
+import { parseSnapshotAutoextend } from "../lvm/snapshots/cow_autoextend.ts";
+import { GRACE_MS, waitForAbort } from "./shutdown.ts";
 import { startLogging } from "./logging.ts";
-import { thinOptions } from "./thin_pool_flags.ts";
+import { thinPoolOptions } from "./thin_pool_flags.ts";
 
 /** Serves until it is asked to end, and answers the exit status: 1 when calls under way had not ended in time. */
 export async function standalone(flags: Flags, end: AbortSignal): Promise<number> {
   await startLogging(flags["log-level"]!, flags["log-format"]!);
   const exec = new HostExec();
   const list = flags["volume-groups"];
-  if (list === undefined) throw new UsageError(`--volume-groups is required; ${await groupsHere(exec)}`);
+  if (list === undefined) throw new UsageError(`--volume-groups is required; ${await describeHostGroups(exec)}`);
   const cgroups = cgroupRoot(flags);
   const driver = await startStandalone({
     socketPath: socketPath(flags.endpoint!),
@@ -37,14 +37,14 @@ export async function standalone(flags: Flags, end: AbortSignal): Promise<number
     mountRoots: parseMountRoots(flags["mount-roots"]!),
     exec,
     ...(cgroups === undefined ? {} : { cgroupRoot: cgroups }),
-    thin: thinOptions(flags),
-    storePolicy: parseStorePolicy(flags["grow-stores"]!),
+    thin: thinPoolOptions(flags),
+    snapshotAutoextend: parseSnapshotAutoextend(flags["snapshot-autoextend"]!),
   });
-  await aborted(end);
+  await waitForAbort(end);
   return await driver.stop(GRACE_MS) ? 0 : 1;
 }
 
-async function groupsHere(exec: HostExec): Promise<string> {
+async function describeHostGroups(exec: HostExec): Promise<string> {
   try {
     const groups = (await new Lvm(exec).report()).map(({ name, free }) => `${name} (${formatBytes(free)} free)`);
     return groups.length === 0

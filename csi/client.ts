@@ -17,7 +17,7 @@ import { Controller, Identity, Node } from "./proto/csi_pb.ts";
 import { methodDefinition, unaryMethods } from "./service.ts";
 
 /** The calls of a service as async functions; they fail with the `ServiceError` of grpc-js. */
-export type Calls<S extends DescService> = {
+export type UnaryCalls<S extends DescService> = {
   [M in keyof S["method"]]: S["method"][M] extends DescMethodUnary<infer I, infer O>
     ? (request?: MessageInitShape<I>) => Promise<MessageShape<O>>
     : never;
@@ -26,11 +26,11 @@ export type Calls<S extends DescService> = {
 /** A connection to a driver. */
 export interface CsiClient extends Disposable {
   /** The Identity service. */
-  readonly identity: Calls<typeof Identity>;
+  readonly identity: UnaryCalls<typeof Identity>;
   /** The Controller service. */
-  readonly controller: Calls<typeof Controller>;
+  readonly controller: UnaryCalls<typeof Controller>;
   /** The Node service. */
-  readonly node: Calls<typeof Node>;
+  readonly node: UnaryCalls<typeof Node>;
 }
 
 /** Connects to the driver on a unix socket; the connection is closed when it is disposed of. */
@@ -45,12 +45,15 @@ export function connect(path: string): CsiClient {
 }
 
 /** Connects to one service on a unix socket; the connection is closed when it is disposed of. */
-export function connectTo<S extends DescService>(path: string, service: S): Disposable & { readonly calls: Calls<S> } {
+export function connectToService<S extends DescService>(
+  path: string,
+  service: S,
+): Disposable & { readonly calls: UnaryCalls<S> } {
   const client = new Client(`unix://${path}`, credentials.createInsecure());
   return { calls: callsOf(client, service), [Symbol.dispose]: () => client.close() };
 }
 
-function callsOf<S extends DescService>(client: Client, service: S): Calls<S> {
+function callsOf<S extends DescService>(client: Client, service: S): UnaryCalls<S> {
   const calls = unaryMethods(service).map((method) => {
     const { path, requestSerialize, responseDeserialize } = methodDefinition(method);
     const call = (request: Record<string, unknown> = {}): Promise<Message> =>

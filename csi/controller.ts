@@ -8,10 +8,10 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { parseVolumeId, snapshotIdOf, volumeIdOf } from "../lvm/ids.ts";
 import { minimumBytes } from "../lvm/spec/filesystem.ts";
-import { creationLocks, type Locks, snapshotLock, snapshottingLocks, volumeLock } from "../lvm/locks.ts";
+import { type Locks, snapshotCreationLocks, snapshotLock, volumeCreationLocks, volumeLock } from "../lvm/locks.ts";
 import type { ContentSource } from "../lvm/model/tags.ts";
 import type { VolumeRequest } from "../lvm/inventory/volume.ts";
-import { isUnsupported, requireCapabilities, requireCapability } from "./capability.ts";
+import { isUnsupportedCapability, requireCapabilities, requireCapability } from "./capability.ts";
 import {
   type Controller,
   ControllerServiceCapability_RPC_Type as Rpc,
@@ -19,23 +19,23 @@ import {
   type VolumeContentSource,
   type VolumeContentSourceSchema,
 } from "./proto/csi_pb.ts";
-import { volumeHealthAnswer } from "./health.ts";
-import { page } from "./paging.ts";
+import { volumeHealthMessage } from "./health.ts";
+import { paginate } from "./paging.ts";
 import {
-  mkfsOptions,
   parseMutableParameters,
   parseSnapshotParameters,
   parseVolumeParameters,
+  requireMkfsOptions,
   trimFor,
 } from "./parameters.ts";
 import {
-  invalid,
+  invalidArgument,
+  parseSizeRange,
+  parseSnapshotIdToDelete,
+  parseVolumeIdToDelete,
   requireName,
   requireSnapshotId,
   requireVolumeId,
-  sizeRange,
-  snapshotIdToDelete,
-  volumeIdToDelete,
 } from "./request.ts";
 import type { Handlers } from "./service.ts";
 import { nodeChoice, nodeOf, topologyOf } from "./topology.ts";
@@ -77,22 +77,22 @@ export function controllerHandlers(options: ControllerOptions): Handlers<typeof 
 
   return {
     createVolume: async (request) => {
-      const wanted = volumeRequest(request);
+      const wanted = parseVolumeRequest(request);
       const nodes = nodeChoice(request.accessibilityRequirements);
       const { id, source } = wanted;
-      const made = await locks.run("creation", creationLocks(id, source), () => volumes.create(wanted, nodes));
-      return volumeAnswer(made);
+      const volume = await locks.run("creation", volumeCreationLocks(id, source), () => volumes.create(wanted, nodes));
+      return volumeResponse(volume);
     },
 
     deleteVolume: async (request) => {
-      const id = volumeIdToDelete(request.volumeId);
+      const id = parseVolumeIdToDelete(request.volumeId);
       if (id !== undefined) await locks.run("deletion", [volumeLock(id)], () => volumes.delete(id));
       return {};
     },
 
     controllerExpandVolume: async (request) => {
-      if (request.capacityRange === undefined) throw invalid("capacity_range: missing");
-      const range = sizeRange(request.capacityRange, 1n);
+      if (request.capacityRange === undefined) throw invalidArgument("capacity_range: missing");
+      const range = parseSizeRange(request.capacityRange, 1n);
       if (request.volumeCapability !== undefined) requireCapability(request.volumeCapability);
       const id = requireVolumeId(request.volumeId);
       const volume = await locks.run("expansion", [volumeLock(id)], () => volumes.expand(id, range));
@@ -107,25 +107,25 @@ export function controllerHandlers(options: ControllerOptions): Handlers<typeof 
     },
 
     controllerGetVolume: async (request) => {
-      return { ...volumeAnswer(await volumes.get(requireVolumeId(request.volumeId))), status: {} };
+      return { ...volumeResponse(await volumes.get(requireVolumeId(request.volumeId))), status: {} };
     },
 
     validateVolumeCapabilities: async (request) => {
-      if (request.volumeCapabilities.length === 0) throw invalid("volume_capabilities: missing");
+      if (request.volumeCapabilities.length === 0) throw invalidArgument("volume_capabilities: missing");
       const id = requireVolumeId(request.volumeId);
       const { content } = await volumes.get(id);
       try {
-        const wanted = requireCapabilities(request.volumeCapabilities);
-        if ((wanted.kind === "block") !== (content === "raw")) {
+        const capability = requireCapabilities(request.volumeCapabilities);
+        if ((capability.kind === "block") !== (content === "raw")) {
           return { message: `the volume is ${content === "raw" ? "a block device" : "for a filesystem"}` };
         }
-        if (wanted.kind === "mount" && (wanted.type ?? content) !== content) {
+        if (capability.kind === "mount" && (capability.type ?? content) !== content) {
           return { message: `the volume is for ${content}` };
         }
         parseVolumeParameters(request.parameters);
         parseMutableParameters(request.mutableParameters);
       } catch (error) {
-        if (isUnsupported(error)) return { message: error.message };
+        if (isUnsupportedCapability(error)) return { message: error.message };
         throw error;
       }
       const { volumeContext, volumeCapabilities, parameters, mutableParameters } = request;
@@ -134,32 +134,36 @@ export function controllerHandlers(options: ControllerOptions): Handlers<typeof 
 
     listVolumes: async (request) => {
       const all = await volumes.list();
-      const { items, nextToken } = page(all, ({ id }) => id, request.startingToken, request.maxEntries);
-      return { entries: items.map((volume) => ({ ...volumeAnswer(volume), status: {} })), nextToken };
+      const { items, nextToken } = paginate(all, ({ id }) => id, request.startingToken, request.maxEntries);
+      return { entries: items.map((volume) => ({ ...volumeResponse(volume), status: {} })), nextToken };
     },
 
     controllerGetVolumeHealth: async (request) => {
-      return { volumeHealth: volumeHealthAnswer(await volumes.health(requireVolumeId(request.volumeId))) };
+      return { volumeHealth: volumeHealthMessage(await volumes.health(requireVolumeId(request.volumeId))) };
     },
 
     controllerListVolumeHealth: async (request) => {
-      const all = await volumes.unhealthy();
-      const { items, nextToken } = page(all, ({ id }) => id, request.startingToken, request.maxEntries);
-      return { entries: items.map(volumeHealthAnswer), nextToken };
+      const all = await volumes.listUnhealthy();
+      const { items, nextToken } = paginate(all, ({ id }) => id, request.startingToken, request.maxEntries);
+      return { entries: items.map(volumeHealthMessage), nextToken };
     },
 
     getCapacity: async (request) => {
       const { groups, layout, type, thin } = parseVolumeParameters(request.parameters);
       const { volumeCapabilities } = request;
-      const wanted = volumeCapabilities.length > 0 ? requireCapabilities(volumeCapabilities) : undefined;
-      const least = wanted?.kind === "mount" ? minimumBytes(wanted.type ?? type) : 0n;
+      const capability = volumeCapabilities.length > 0 ? requireCapabilities(volumeCapabilities) : undefined;
+      const filesystemMinimum = capability?.kind === "mount" ? minimumBytes(capability.type ?? type) : 0n;
       const node = request.accessibleTopology === undefined ? undefined : nodeOf(request.accessibleTopology);
-      const { available, largest, smallest } = await volumes.capacity({ groups, layout, ...(thin && { thin }) }, node);
+      const { available, maximumVolumeSize, minimumVolumeSize } = await volumes.capacity({
+        groups,
+        layout,
+        ...(thin && { thin }),
+      }, node);
       if (available === 0n) return { availableCapacity: 0n };
       return {
         availableCapacity: available,
-        maximumVolumeSize: largest,
-        minimumVolumeSize: least > smallest ? least : smallest,
+        maximumVolumeSize: maximumVolumeSize,
+        minimumVolumeSize: filesystemMinimum > minimumVolumeSize ? filesystemMinimum : minimumVolumeSize,
       };
     },
 
@@ -178,26 +182,26 @@ function snapshotHandlers(snapshots: SnapshotService, locks: Locks): Handlers<ty
     createSnapshot: async (request) => {
       const name = requireName(request.name);
       const id = snapshotIdOf(name);
-      if (request.sourceVolumeId === "") throw invalid("source_volume_id: missing");
+      if (request.sourceVolumeId === "") throw invalidArgument("source_volume_id: missing");
       const source = requireVolumeId(request.sourceVolumeId);
-      const store = parseSnapshotParameters(request.parameters);
+      const cowSize = parseSnapshotParameters(request.parameters);
       const nodes = nodeChoice(request.accessibilityRequirements);
       const snapshot = await locks.run(
         "snapshot",
-        snapshottingLocks(id, source),
-        () => snapshots.create({ id, name, source, store }, nodes),
+        snapshotCreationLocks(id, source),
+        () => snapshots.create({ id, name, source, cowSize }, nodes),
       );
-      return { snapshot: snapshotAnswer(snapshot) };
+      return { snapshot: snapshotMessage(snapshot) };
     },
 
     deleteSnapshot: async (request) => {
-      const id = snapshotIdToDelete(request.snapshotId);
+      const id = parseSnapshotIdToDelete(request.snapshotId);
       if (id !== undefined) await locks.run("deletion", [snapshotLock(id)], () => snapshots.delete(id));
       return {};
     },
 
     getSnapshot: async (request) => {
-      return { snapshot: snapshotAnswer(await snapshots.get(requireSnapshotId(request.snapshotId))) };
+      return { snapshot: snapshotMessage(await snapshots.get(requireSnapshotId(request.snapshotId))) };
     },
 
     listSnapshots: async (request) => {
@@ -206,35 +210,35 @@ function snapshotHandlers(snapshots: SnapshotService, locks: Locks): Handlers<ty
       const all = (await snapshots.list()).filter((snapshot) =>
         (sourceVolumeId === "" || snapshot.source === source) && (snapshotId === "" || snapshot.id === snapshotId)
       );
-      const { items, nextToken } = page(all, ({ id }) => id, startingToken, maxEntries);
-      return { entries: items.map((snapshot) => ({ snapshot: snapshotAnswer(snapshot) })), nextToken };
+      const { items, nextToken } = paginate(all, ({ id }) => id, startingToken, maxEntries);
+      return { entries: items.map((snapshot) => ({ snapshot: snapshotMessage(snapshot) })), nextToken };
     },
   };
 }
 
 /** The volume that a request describes. @throws {StorageError} for whatever in it is wrong or not supported. */
-function volumeRequest(request: CreateVolumeRequest): VolumeRequest & { name: string } {
+function parseVolumeRequest(request: CreateVolumeRequest): VolumeRequest & { name: string } {
   const name = requireName(request.name);
-  const wanted = requireCapabilities(request.volumeCapabilities);
+  const capability = requireCapabilities(request.volumeCapabilities);
   const parameters = parseVolumeParameters(request.parameters);
-  const mutable = parseMutableParameters(request.mutableParameters); // has precedence (CSI spec, mutable_parameters)
-  const type = wanted.kind === "mount" ? wanted.type ?? parameters.type : undefined;
+  const mutableLimits = parseMutableParameters(request.mutableParameters); // has precedence (CSI spec, mutable_parameters)
+  const type = capability.kind === "mount" ? capability.type ?? parameters.type : undefined;
   const trim = trimFor(parameters, type);
-  const source = contentSource(request.volumeContentSource);
+  const source = parseContentSource(request.volumeContentSource);
   // a copy without a size has that of its source, which is large enough
-  const range = sizeRange(request.capacityRange, source === undefined ? DEFAULT_BYTES : 0n);
+  const range = parseSizeRange(request.capacityRange, source === undefined ? DEFAULT_BYTES : 0n);
   return {
     id: volumeIdOf(name),
     name,
-    range: type === undefined || source !== undefined ? range : atLeast(range, minimumBytes(type)),
+    range: type === undefined || source !== undefined ? range : withMinimum(range, minimumBytes(type)),
     groups: parameters.groups,
     preference: parameters.preference,
-    content: type === undefined ? { state: "raw" } : { state: "wanted", type },
-    mkfsOptions: mkfsOptions(parameters, type),
+    format: type === undefined ? { state: "raw" } : { state: "unformatted", type },
+    mkfsOptions: requireMkfsOptions(parameters, type),
     shared: parameters.shared,
     erase: parameters.erase,
     layout: parameters.layout,
-    limits: { ...parameters.limits, ...mutable },
+    limits: { ...parameters.limits, ...mutableLimits },
     ...(parameters.thin && { thin: parameters.thin }),
     ...(source && { source }),
     ...(trim && { trim }),
@@ -242,31 +246,31 @@ function volumeRequest(request: CreateVolumeRequest): VolumeRequest & { name: st
 }
 
 /** What the volume is to be made from. @throws {StorageError} `InvalidArgument`, or `NotFound` for an id that is not ours. */
-function contentSource(source: VolumeContentSource | undefined): ContentSource | undefined {
+function parseContentSource(source: VolumeContentSource | undefined): ContentSource | undefined {
   if (source === undefined) return undefined;
   const { type } = source;
-  if (type.case === "snapshot") return { of: "snapshot", id: requireSnapshotId(type.value.snapshotId) };
-  if (type.case === "volume") return { of: "volume", id: requireVolumeId(type.value.volumeId) };
-  throw invalid("volume_content_source: neither a snapshot nor a volume");
+  if (type.case === "snapshot") return { kind: "snapshot", id: requireSnapshotId(type.value.snapshotId) };
+  if (type.case === "volume") return { kind: "volume", id: requireVolumeId(type.value.volumeId) };
+  throw invalidArgument("volume_content_source: neither a snapshot nor a volume");
 }
 
 /** The range with a lower bound; where that passes the limit, making the volume answers OUT_OF_RANGE. */
-function atLeast<R extends { required: bigint }>(range: R, bytes: bigint): R {
+function withMinimum<R extends { required: bigint }>(range: R, bytes: bigint): R {
   return range.required >= bytes ? range : { ...range, required: bytes };
 }
 
-function volumeAnswer({ id, size, nodeId, source = undefined }: StoredVolume) {
+function volumeResponse({ id, size, nodeId, source = undefined }: StoredVolume) {
   const volume = { volumeId: id, capacityBytes: size, accessibleTopology: [topologyOf(nodeId)] };
-  return { volume: source === undefined ? volume : { ...volume, contentSource: sourceAnswer(source) } };
+  return { volume: source === undefined ? volume : { ...volume, contentSource: contentSourceMessage(source) } };
 }
 
-function sourceAnswer({ of, id }: ContentSource): MessageInitShape<typeof VolumeContentSourceSchema> {
+function contentSourceMessage({ kind, id }: ContentSource): MessageInitShape<typeof VolumeContentSourceSchema> {
   return {
-    type: of === "snapshot" ? { case: of, value: { snapshotId: id } } : { case: of, value: { volumeId: id } },
+    type: kind === "snapshot" ? { case: kind, value: { snapshotId: id } } : { case: kind, value: { volumeId: id } },
   };
 }
 
-function snapshotAnswer(snapshot: StoredSnapshot) {
+function snapshotMessage(snapshot: StoredSnapshot) {
   return {
     snapshotId: snapshot.id,
     sourceVolumeId: snapshot.source,

@@ -5,10 +5,10 @@
  */
 
 import { dirname } from "@std/path";
-import { invalid, quote, requirePath } from "./request.ts";
+import { invalidArgument, quote, requirePath } from "./request.ts";
 
 /** The longest path that a unix socket can have, in bytes (unix(7): sun_path, with its final zero). */
-const LONGEST_SOCKET_PATH = 107;
+const MAX_SOCKET_PATH_BYTES = 107;
 
 /**
  * The path of the socket that an endpoint names: `unix:///run/x.sock`, `unix:/run/x.sock` or the path alone.
@@ -19,11 +19,15 @@ const LONGEST_SOCKET_PATH = 107;
  */
 export function socketPath(endpoint: string): string {
   const path = requirePath("endpoint", endpoint.replace(/^unix:(?:\/\/)?(?=\/(?!\/))/, ""));
-  if (!path.endsWith(".sock")) throw invalid(`endpoint ${quote(endpoint)}: the socket's name must end in .sock`);
-  if (dirname(path) === "/") throw invalid(`endpoint ${quote(endpoint)}: the socket needs a directory of its own`);
-  if (new TextEncoder().encode(path).length > LONGEST_SOCKET_PATH) {
-    throw invalid(
-      `endpoint ${quote(endpoint)}: longer than the ${LONGEST_SOCKET_PATH} bytes that a unix socket's path can have`,
+  if (!path.endsWith(".sock")) {
+    throw invalidArgument(`endpoint ${quote(endpoint)}: the socket's name must end in .sock`);
+  }
+  if (dirname(path) === "/") {
+    throw invalidArgument(`endpoint ${quote(endpoint)}: the socket needs a directory of its own`);
+  }
+  if (new TextEncoder().encode(path).length > MAX_SOCKET_PATH_BYTES) {
+    throw invalidArgument(
+      `endpoint ${quote(endpoint)}: longer than the ${MAX_SOCKET_PATH_BYTES} bytes that a unix socket's path can have`,
     );
   }
   return path;

@@ -4,10 +4,10 @@
  * @module
  */
 
-import { type IoLimitName, type IoLimits, readIoLimits } from "../lvm/spec/io_limits.ts";
+import { type IoLimitName, type IoLimits, parseIoLimitParameters } from "../lvm/spec/io_limits.ts";
 import type { GroupMatcher } from "../lvm/model/groups.ts";
 import { parseGroupList } from "./parameters.ts";
-import { invalid, quote } from "./request.ts";
+import { invalidArgument, quote } from "./request.ts";
 
 /** The flags, each with the limit that it says for each GiB. */
 export const GROUP_LIMIT_FLAGS = {
@@ -18,7 +18,7 @@ export const GROUP_LIMIT_FLAGS = {
 } as const satisfies Record<string, IoLimitName>;
 
 /** What one entry of a flag says. */
-interface Entry {
+interface GroupLimitEntry {
   readonly groups: GroupMatcher;
   readonly limits: IoLimits;
 }
@@ -30,20 +30,25 @@ interface Entry {
  * @throws {StorageError} `InvalidArgument` naming the flag and the entry that is wrong.
  */
 export function parseGroupLimits(flags: Readonly<Record<string, string | undefined>>): (group: string) => IoLimits {
-  const entries = Object.entries(GROUP_LIMIT_FLAGS).map(([flag, name]) => parseFlag(flag, name, flags[flag]));
+  const entries = Object.entries(GROUP_LIMIT_FLAGS).map(([flag, name]) => parseGroupLimitFlag(flag, name, flags[flag]));
   return (group) =>
     Object.assign({}, ...entries.map((list) => list.find(({ groups }) => groups.matches(group))?.limits));
 }
 
-function parseFlag(flag: string, name: IoLimitName, text = ""): Entry[] {
+function parseGroupLimitFlag(flag: string, name: IoLimitName, text = ""): GroupLimitEntry[] {
   // a pattern may have commas in it
   return [...text.matchAll(/\s*((?:\/[^/]*\/|[^,/])+)\s*(?:,|$)/g)].map(([, entry = ""]) => {
     const [, group, rate] = /^(.+)=([^=]*)$/.exec(entry.trim()) ?? [];
-    if (group === undefined || rate === undefined) throw invalid(`--${flag} ${quote(entry)}: must be GROUP=RATE`);
+    if (group === undefined || rate === undefined) {
+      throw invalidArgument(`--${flag} ${quote(entry)}: must be GROUP=RATE`);
+    }
     try {
-      return { groups: parseGroupList(group), limits: readIoLimits(new Map([[`${name}PerGiB`, rate.trim()]])) };
+      return {
+        groups: parseGroupList(group),
+        limits: parseIoLimitParameters(new Map([[`${name}PerGiB`, rate.trim()]])),
+      };
     } catch (error) {
-      throw invalid(`--${flag} ${quote(entry)}: ${error instanceof Error ? error.message : String(error)}`);
+      throw invalidArgument(`--${flag} ${quote(entry)}: ${error instanceof Error ? error.message : String(error)}`);
     }
   });
 }

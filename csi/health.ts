@@ -13,23 +13,23 @@ import {
 } from "../lvm/health/health.ts";
 import { StorageHealthErrorType as StorageType, VolumeHealthErrorType as VolumeType } from "./proto/csi_pb.ts";
 
-const VOLUME_TYPES = {
+const VOLUME_HEALTH_ERRORS = {
   Degraded: VolumeType.DEGRADED,
   Inaccessible: VolumeType.INACCESSIBLE,
   DataLoss: VolumeType.DATA_LOSS,
 } as const satisfies Record<HealthStatus, VolumeType>;
 
-const STORAGE_TYPES = {
+const STORAGE_HEALTH_ERRORS = {
   Degraded: StorageType.STORAGE_DEGRADED,
   Unreachable: StorageType.STORAGE_UNREACHABLE,
 } as const satisfies Record<StorageStatus, StorageType>;
 
 /** The health of a volume. */
-export function volumeHealthAnswer({ id, problems }: VolumeHealth) {
+export function volumeHealthMessage({ id, problems }: VolumeHealth) {
   return {
     volumeId: id,
     healthStatuses: problems.map(({ reason, message }) => ({
-      status: VOLUME_TYPES[healthStatus(reason)],
+      status: VOLUME_HEALTH_ERRORS[healthStatus(reason)],
       reason,
       message,
     })),
@@ -37,6 +37,8 @@ export function volumeHealthAnswer({ id, problems }: VolumeHealth) {
 }
 
 /** The health of what a node's volumes are in. */
-export function storageHealthAnswer(problems: readonly StorageProblem[]) {
-  return { backendHealth: problems.map(({ status, ...words }) => ({ status: STORAGE_TYPES[status], ...words })) };
+export function storageHealthResponse(problems: readonly StorageProblem[]) {
+  return {
+    backendHealth: problems.map(({ status, ...details }) => ({ status: STORAGE_HEALTH_ERRORS[status], ...details })),
+  };
 }

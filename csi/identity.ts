@@ -9,7 +9,7 @@ import {
   PluginCapability_Service_Type as Service,
   PluginCapability_VolumeExpansion_Type as Expansion,
 } from "./proto/csi_pb.ts";
-import { invalid, quote } from "./request.ts";
+import { invalidArgument, quote } from "./request.ts";
 import type { Handlers } from "./service.ts";
 
 /** What the Identity service tells. */
@@ -42,5 +42,5 @@ export function identityHandlers(options: IdentityOptions): Handlers<typeof Iden
 /** The driver's name. @throws {StorageError} `InvalidArgument` (CSI spec, GetPluginInfoResponse.name). */
 export function requireDriverName(name: string): string {
   if (/^(?=.{1,63}$)[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?$/.test(name)) return name;
-  throw invalid(`--driver-name ${quote(name)}: must be a domain name of at most 63 characters`);
+  throw invalidArgument(`--driver-name ${quote(name)}: must be a domain name of at most 63 characters`);
 }

@@ -19,14 +19,14 @@ import type {
   VolumeService,
 } from "../lvm/volume_service.ts";
 
-/** What {@linkcode localVolumes} needs. */
-export interface LocalVolumesOptions {
+/** What {@linkcode localVolumeService} needs. */
+export interface LocalVolumeServiceOptions {
   /** The volumes. */
   readonly volumes: Volumes;
   /** Makes volumes from others. */
   readonly copies: Copies;
   /** Holds pods to the limits of their volumes. */
-  readonly limiter: Pick<IoLimiter, "look">;
+  readonly limiter: Pick<IoLimiter, "wake">;
   /** Looks at their health. */
   readonly health: HealthCheck;
   /** The name of this node. */
@@ -34,56 +34,60 @@ export interface LocalVolumesOptions {
 }
 
 /** The volumes of this machine, as those of its only node. */
-export function localVolumes({ volumes, copies, limiter, health, nodeId }: LocalVolumesOptions): VolumeService {
-  const stored = ({ id, size, tags: { content, source } }: Volume): StoredVolume => ({
+export function localVolumeService(
+  { volumes, copies, limiter, health, nodeId }: LocalVolumeServiceOptions,
+): VolumeService {
+  const toStoredVolume = ({ id, size, tags: { format, source } }: Volume): StoredVolume => ({
     id,
     size,
-    content: content.state === "raw" ? "raw" : content.type,
+    content: format.state === "raw" ? "raw" : format.type,
     nodeId,
     ...(source && { source }),
   });
   return {
     create: async (request, nodes) => {
-      requireNode(nodeId, nodes);
-      const { id, content, source } = request;
+      requireAllowedNode(nodeId, nodes);
+      const { id, format, source } = request;
       const size = await (source === undefined ? volumes.create(request) : copies.create({ ...request, source }));
-      return { id, size, content: content.state === "raw" ? "raw" : content.type, nodeId, ...(source && { source }) };
+      return { id, size, content: format.state === "raw" ? "raw" : format.type, nodeId, ...(source && { source }) };
     },
     delete: (id) => volumes.delete(id),
     expand: async (id, range) => {
       const volume = await volumes.expand(id, range);
-      if (volume.tags.limits !== undefined) limiter.look(); // some may be for each GiB
-      return stored(volume);
+      if (volume.tags.limits !== undefined) limiter.wake(); // some may be for each GiB
+      return toStoredVolume(volume);
     },
     limit: async (id, limits) => {
-      await volumes.limit(id, limits);
-      limiter.look();
+      await volumes.setLimits(id, limits);
+      limiter.wake();
     },
-    get: async (id) => stored(await volumes.get(id)),
-    list: async () => (await volumes.list()).map(stored),
+    get: async (id) => toStoredVolume(await volumes.get(id)),
+    list: async () => (await volumes.list()).map(toStoredVolume),
     health: (id) => health.volume(id),
-    unhealthy: () => health.volumes(),
+    listUnhealthy: () => health.volumes(),
     capacity: async (wanted, node = nodeId) =>
-      node === nodeId ? await volumes.capacity(wanted) : { available: 0n, largest: 0n, smallest: 0n },
+      node === nodeId
+        ? await volumes.capacity(wanted)
+        : { available: 0n, maximumVolumeSize: 0n, minimumVolumeSize: 0n },
   };
 }
 
 /** The snapshots of this machine, as those of its only node. */
-export function localSnapshots(snapshots: Snapshots, nodeId: string): SnapshotService {
-  const stored = (snapshot: Snapshot): StoredSnapshot => ({ ...snapshot, nodeId });
+export function localSnapshotService(snapshots: Snapshots, nodeId: string): SnapshotService {
+  const toStoredSnapshot = (snapshot: Snapshot): StoredSnapshot => ({ ...snapshot, nodeId });
   return {
     create: async (request, nodes) => {
-      requireNode(nodeId, nodes);
-      return stored(await snapshots.create(request));
+      requireAllowedNode(nodeId, nodes);
+      return toStoredSnapshot(await snapshots.create(request));
     },
     delete: (id) => snapshots.delete(id),
-    get: async (id) => stored(await snapshots.get(id)),
-    list: async () => (await snapshots.list()).map(stored),
+    get: async (id) => toStoredSnapshot(await snapshots.get(id)),
+    list: async () => (await snapshots.list()).map(toStoredSnapshot),
   };
 }
 
 /** Makes sure that this node may have what is asked for. @throws {StorageError} `NoSpace`. */
-function requireNode(nodeId: string, { allowed }: NodeChoice): void {
+function requireAllowedNode(nodeId: string, { allowed }: NodeChoice): void {
   if (allowed === undefined || allowed.includes(nodeId)) return;
   throw new StorageError(
     "NoSpace",

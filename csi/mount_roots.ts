@@ -4,7 +4,7 @@
  * @module
  */
 
-import { invalid, requirePath } from "./request.ts";
+import { invalidArgument, requirePath } from "./request.ts";
 
 /**
  * The directories of a list that is separated by commas.
@@ -13,6 +13,6 @@ import { invalid, requirePath } from "./request.ts";
  */
 export function parseMountRoots(list: string): readonly string[] {
   const roots = list.split(",").map((entry) => entry.trim()).filter((entry) => entry !== "");
-  if (roots.length === 0) throw invalid("mount roots: none named");
+  if (roots.length === 0) throw invalidArgument("mount roots: none named");
   return [...new Set(roots.map((root) => requirePath("mount roots", root)))];
 }

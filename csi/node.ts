@@ -11,8 +11,15 @@ import type { VolumeId } from "../lvm/ids.ts";
 import type { Staging, Stats } from "../lvm/staging/staging.ts";
 import { type Capability, requireCapability } from "./capability.ts";
 import { type Node, NodeServiceCapability_RPC_Type as Rpc, VolumeUsage_Unit as Unit } from "./proto/csi_pb.ts";
-import { storageHealthAnswer, volumeHealthAnswer } from "./health.ts";
-import { invalid, requireMountPath, requirePath, requireVolumeAt, requireVolumeId, sizeRange } from "./request.ts";
+import { storageHealthResponse, volumeHealthMessage } from "./health.ts";
+import {
+  invalidArgument,
+  parseSizeRange,
+  requireMountPath,
+  requirePath,
+  requireVolumeAndPath,
+  requireVolumeId,
+} from "./request.ts";
 import type { Handlers } from "./service.ts";
 import { topologyOf } from "./topology.ts";
 
@@ -42,9 +49,9 @@ const CAPABILITIES = [
 ];
 
 /** By what kubelet says that a volume is written into its pod, where podInfoOnMount is set (Kubernetes, pkg/volume/csi). */
-const EPHEMERAL = "csi.storage.k8s.io/ephemeral";
+const EPHEMERAL_CONTEXT_KEY = "csi.storage.k8s.io/ephemeral";
 
-const NOT_INLINE =
+const NO_INLINE_VOLUMES =
   "publishing a volume that is written into its pod (volumes[].csi): there are none; have a claim made for the pod, by " +
   "volumes[].ephemeral.volumeClaimTemplate";
 
@@ -54,7 +61,7 @@ const NOT_INLINE =
  */
 export function nodeHandlers(options: NodeOptions): Handlers<typeof Node> {
   const { staging, health, nodeId, labels, mountRoots, locks } = options;
-  const alone = <T>(operation: string, id: VolumeId, body: () => Promise<T>): Promise<T> =>
+  const withVolumeLock = <T>(operation: string, id: VolumeId, body: () => Promise<T>): Promise<T> =>
     locks.run(operation, [volumeLock(id)], body);
 
   return {
@@ -62,19 +69,19 @@ export function nodeHandlers(options: NodeOptions): Handlers<typeof Node> {
       const path = requireMountPath("staging_target_path", request.stagingTargetPath, mountRoots);
       const { access } = requireCapability(request.volumeCapability);
       const id = requireVolumeId(request.volumeId);
-      await alone("staging", id, () => staging.stage(id, path, access));
+      await withVolumeLock("staging", id, () => staging.stage(id, path, access));
       return {};
     },
 
     nodeUnstageVolume: async (request) => {
       const path = requireMountPath("staging_target_path", request.stagingTargetPath, mountRoots);
       const id = requireVolumeId(request.volumeId);
-      await alone("unstaging", id, () => staging.unstage(id, path));
+      await withVolumeLock("unstaging", id, () => staging.unstage(id, path));
       return {};
     },
 
     nodePublishVolume: async (request) => {
-      if (request.volumeContext[EPHEMERAL] === "true") throw invalid(NOT_INLINE);
+      if (request.volumeContext[EPHEMERAL_CONTEXT_KEY] === "true") throw invalidArgument(NO_INLINE_VOLUMES);
       const target = requireMountPath("target_path", request.targetPath, mountRoots);
       const capability = requireCapability(request.volumeCapability);
       if (request.stagingTargetPath === "") {
@@ -82,13 +89,13 @@ export function nodeHandlers(options: NodeOptions): Handlers<typeof Node> {
       }
       const stagingPath = requireMountPath("staging_target_path", request.stagingTargetPath, mountRoots);
       const id = requireVolumeId(request.volumeId);
-      await alone("publishing", id, () =>
+      await withVolumeLock("publishing", id, () =>
         staging.publish(id, {
           stagingPath,
           target,
           access: capability.access,
           readOnly: request.readonly || isReadOnly(capability),
-          alone: capability.alone,
+          exclusive: capability.exclusive,
         }));
       return {};
     },
@@ -96,13 +103,13 @@ export function nodeHandlers(options: NodeOptions): Handlers<typeof Node> {
     nodeUnpublishVolume: async (request) => {
       const target = requireMountPath("target_path", request.targetPath, mountRoots);
       const id = requireVolumeId(request.volumeId);
-      await alone("unpublishing", id, () => staging.unpublish(id, target));
+      await withVolumeLock("unpublishing", id, () => staging.unpublish(id, target));
       return {};
     },
 
     nodeGetVolumeStats: async (request) => {
-      const { id, path } = requireVolumeAt(request.volumeId, request.volumePath);
-      return { usage: usage(await staging.stats(id, path)) };
+      const { id, path } = requireVolumeAndPath(request.volumeId, request.volumePath);
+      return { usage: volumeUsage(await staging.stats(id, path)) };
     },
 
     nodeGetVolumeHealth: async (request) => {
@@ -110,16 +117,16 @@ export function nodeHandlers(options: NodeOptions): Handlers<typeof Node> {
       // wherever it is, its health is the same: the paths are only looked at for being such
       if (volumePublishPath !== "") requirePath("volume_publish_path", volumePublishPath);
       if (stagingTargetPath !== "") requirePath("staging_target_path", stagingTargetPath);
-      return { volumeHealth: volumeHealthAnswer(await health.volume(requireVolumeId(request.volumeId))) };
+      return { volumeHealth: volumeHealthMessage(await health.volume(requireVolumeId(request.volumeId))) };
     },
 
-    nodeGetStorageHealth: async () => storageHealthAnswer(await health.storage()),
+    nodeGetStorageHealth: async () => storageHealthResponse(await health.storage()),
 
     nodeExpandVolume: async (request) => {
-      const { required } = sizeRange(request.capacityRange, 0n);
+      const { required } = parseSizeRange(request.capacityRange, 0n);
       if (request.volumeCapability !== undefined) requireCapability(request.volumeCapability);
-      const { id, path } = requireVolumeAt(request.volumeId, request.volumePath);
-      return { capacityBytes: await alone("expansion", id, () => staging.grow(id, path, required)) };
+      const { id, path } = requireVolumeAndPath(request.volumeId, request.volumePath);
+      return { capacityBytes: await withVolumeLock("expansion", id, () => staging.expand(id, path, required)) };
     },
 
     nodeGetCapabilities: () =>
@@ -133,7 +140,7 @@ function isReadOnly({ readOnly, access }: Capability): boolean {
   return readOnly || (access.kind === "mount" && access.flags.includes("ro"));
 }
 
-function usage(stats: Stats) {
+function volumeUsage(stats: Stats) {
   if ("blockBytes" in stats) return [{ unit: Unit.BYTES, total: stats.blockBytes }];
   const { bytes, inodes } = stats.filesystem;
   return [{ unit: Unit.BYTES, ...bytes }, ...(inodes === undefined ? [] : [{ unit: Unit.INODES, ...inodes }])];

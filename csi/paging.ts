@@ -5,8 +5,8 @@
  */
 
 import { parseVolumeId } from "../lvm/ids.ts";
-import { invalid } from "./request.ts";
-import { staleToken } from "./status.ts";
+import { invalidArgument } from "./request.ts";
+import { unknownToken } from "./status.ts";
 
 /**
  * The items after the one that the token names, at most `maxEntries` of them (0: all), and the token for the rest. The
@@ -14,16 +14,16 @@ import { staleToken } from "./status.ts";
  *
  * @throws {StorageError} `InvalidArgument` for a negative number; a `StatusError` with ABORTED for a foreign token.
  */
-export function page<T>(
+export function paginate<T>(
   items: readonly T[],
   key: (item: T) => string,
-  token: string,
+  startingToken: string,
   maxEntries: number,
 ): { items: readonly T[]; nextToken: string } {
-  if (maxEntries < 0) throw invalid(`max_entries: negative: ${maxEntries}`);
-  if (token !== "" && parseVolumeId(token) === undefined) throw staleToken(token);
-  const rest = items.filter((item) => key(item) > token);
-  const taken = maxEntries === 0 ? rest : rest.slice(0, maxEntries);
-  const last = taken.at(-1);
-  return { items: taken, nextToken: last === undefined || taken.length === rest.length ? "" : key(last) };
+  if (maxEntries < 0) throw invalidArgument(`max_entries: negative: ${maxEntries}`);
+  if (startingToken !== "" && parseVolumeId(startingToken) === undefined) throw unknownToken(startingToken);
+  const remaining = items.filter((item) => key(item) > startingToken);
+  const pageItems = maxEntries === 0 ? remaining : remaining.slice(0, maxEntries);
+  const last = pageItems.at(-1);
+  return { items: pageItems, nextToken: last === undefined || pageItems.length === remaining.length ? "" : key(last) };
 }

@@ -9,17 +9,17 @@
 
 import { closestString } from "@std/text/closest-string";
 import { RE2JS } from "re2js";
-import { DEFAULT_FILESYSTEM, discards, type FilesystemType, parseMkfsOptions } from "../lvm/spec/filesystem.ts";
-import { ANY_GROUP, anyOf, exactly, type GroupMatcher, type GroupPreference } from "../lvm/model/groups.ts";
-import { IO_LIMIT_PARAMETERS, type IoLimits, readIoLimits } from "../lvm/spec/io_limits.ts";
+import { DEFAULT_FILESYSTEM, type FilesystemType, parseMkfsOptions, supportsDiscard } from "../lvm/spec/filesystem.ts";
+import { ANY_GROUP, anyMatcherOf, exactMatcher, type GroupMatcher, type GroupPreference } from "../lvm/model/groups.ts";
+import { IO_LIMIT_PARAMETERS, type IoLimits, parseIoLimitParameters } from "../lvm/spec/io_limits.ts";
 import { type Layout, LINEAR } from "../lvm/model/layout.ts";
-import { FULL_STORE, parseStoreSize, type StoreSize } from "../lvm/spec/cow_size.ts";
+import { FULL_COW, parseSizeOrPercent, type SizeOrPercent } from "../lvm/spec/cow_size.ts";
 import { type Erasure, ERASURES } from "../lvm/model/tags.ts";
-import { DEFAULT_POOL_SIZE, type ThinWish } from "../lvm/pools/pool.ts";
-import { parseInterval, type Trim } from "../lvm/spec/trim.ts";
+import { DEFAULT_POOL_SIZE, type ThinSpec } from "../lvm/pools/pool.ts";
+import { parseInterval, type TrimPolicy } from "../lvm/spec/trim.ts";
 import { requireFilesystemType } from "./capability.ts";
 import { LAYOUT_PARAMETERS, parseLayout } from "./layout_parameters.ts";
-import { invalid, quote } from "./request.ts";
+import { invalidArgument, quote } from "./request.ts";
 
 /** What a class says of its volumes. */
 export interface VolumeParameters {
@@ -40,16 +40,16 @@ export interface VolumeParameters {
   /** What is said of the limits of a volume's IO. */
   readonly limits: IoLimits;
   /** In which pool volumes are, if they are thin. */
-  readonly thin?: ThinWish;
+  readonly thin?: ThinSpec;
   /** How the disks are told of what filesystems have freed, not yet checked against one. */
-  readonly trim: Trim;
+  readonly trim: TrimPolicy;
 }
 
 /** The longest pattern that is accepted, in characters. */
-const LONGEST_PATTERN = 256;
+const MAX_PATTERN_LENGTH = 256;
 
 /** The longest mkfs options, in characters: they stand in a tag, and the group's metadata is finite. */
-const LONGEST_OPTIONS = 256;
+const MAX_MKFS_OPTIONS_LENGTH = 256;
 
 /** Names that LVM gives volume groups (lvm(8), "VALID NAMES"). */
 const GROUP_NAME = /^(?!-)(?!\.{1,2}$)[A-Za-z0-9+_.-]{1,127}$/;
@@ -91,11 +91,11 @@ const OPENEBS_VOLUME_PARAMETERS = {
 
 /** The parameters of a class for volumes. @throws {StorageError} `InvalidArgument` naming the one that is wrong. */
 export function parseVolumeParameters(parameters: Readonly<Record<string, string>>): VolumeParameters {
-  const given = collect(parameters, VOLUME_PARAMETERS, OPENEBS_VOLUME_PARAMETERS);
+  const given = normalizeParameters(parameters, VOLUME_PARAMETERS, OPENEBS_VOLUME_PARAMETERS);
   oneOf(given, "storage", ["", "lvm"]);
   const [layout, thin] = [parseLayout(given), parseThin(given)];
   if (thin !== undefined && layout.type !== LINEAR.type) {
-    throw invalid(
+    throw invalidArgument(
       `parameter layout ${layout.type}: a thin volume is laid out as its pool is; make a pool of that layout yourself ` +
         "(lvmthin(7)), and name it by thinPool",
     );
@@ -108,7 +108,7 @@ export function parseVolumeParameters(parameters: Readonly<Record<string, string
     mkfsOptions: given.get("mkfsOptions") ?? "",
     erase: oneOf(given, "erase", ERASURES),
     layout,
-    limits: readIoLimits(given),
+    limits: parseIoLimitParameters(given),
     ...(thin && { thin }),
     trim: { discard: oneOf(given, "discard", ["no", "yes"]) === "yes", ...parseFstrim(given.get("fstrim") ?? "no") },
   };
@@ -122,43 +122,47 @@ export function parseVolumeParameters(parameters: Readonly<Record<string, string
 export function parseMutableParameters(parameters: Readonly<Record<string, string>>): IoLimits {
   const given = Object.entries(parameters).filter(([key]) => !key.startsWith(RESERVED_PREFIX));
   const unknown = given.find(([key]) => !IO_LIMIT_PARAMETERS.includes(key));
-  if (unknown === undefined) return readIoLimits(new Map(given));
-  throw invalid(
+  if (unknown === undefined) return parseIoLimitParameters(new Map(given));
+  throw invalidArgument(
     `mutable parameter ${quote(unknown[0])}: cannot change; what can are ${IO_LIMIT_PARAMETERS.join(", ")}`,
   );
 }
 
 /** In which pool volumes are, if they are thin. @throws {StorageError} `InvalidArgument`. */
-function parseThin(given: ReadonlyMap<string, string>): ThinWish | undefined {
+function parseThin(given: ReadonlyMap<string, string>): ThinSpec | undefined {
   const pool = given.get("thinPool");
   const size = given.get("thinPoolSize");
   if (oneOf(given, "thinProvision", ["", "no", "yes"]) !== "yes") {
-    const stray = pool !== undefined ? "thinPool" : size !== undefined ? "thinPoolSize" : undefined;
-    if (stray === undefined) return undefined;
-    throw invalid(`parameter ${stray}: only for thin volumes, thinProvision: "yes"`);
+    const unexpected = pool !== undefined ? "thinPool" : size !== undefined ? "thinPoolSize" : undefined;
+    if (unexpected === undefined) return undefined;
+    throw invalidArgument(`parameter ${unexpected}: only for thin volumes, thinProvision: "yes"`);
   }
   if (pool === undefined) return { poolSize: size === undefined ? DEFAULT_POOL_SIZE : requirePoolSize(size) };
-  if (size !== undefined) throw invalid("parameters thinPool and thinPoolSize: a pool that is there has its size");
-  if (!LV_NAME.test(pool)) throw invalid(`parameter thinPool ${quote(pool)}: not a name that a thin pool can have`);
+  if (size !== undefined) {
+    throw invalidArgument("parameters thinPool and thinPoolSize: a pool that is there has its size");
+  }
+  if (!LV_NAME.test(pool)) {
+    throw invalidArgument(`parameter thinPool ${quote(pool)}: not a name that a thin pool can have`);
+  }
   return { pool, poolSize: DEFAULT_POOL_SIZE };
 }
 
-function requirePoolSize(text: string): StoreSize {
-  const size = parseStoreSize(text);
+function requirePoolSize(text: string): SizeOrPercent {
+  const size = parseSizeOrPercent(text);
   if (size !== undefined) return size;
-  throw invalid(
+  throw invalidArgument(
     `parameter thinPoolSize ${quote(text)}: neither a percentage from 1% to 100% nor a quantity such as 100Gi`,
   );
 }
 
 /** The arguments for mkfs that the parameters name. @throws {StorageError} `InvalidArgument`. */
-export function mkfsOptions(parameters: VolumeParameters, type: FilesystemType | undefined): string[] {
-  if (parameters.mkfsOptions.length > LONGEST_OPTIONS) {
-    throw invalid(`parameter mkfsOptions: longer than ${LONGEST_OPTIONS} characters`);
+export function requireMkfsOptions(parameters: VolumeParameters, type: FilesystemType | undefined): string[] {
+  if (parameters.mkfsOptions.length > MAX_MKFS_OPTIONS_LENGTH) {
+    throw invalidArgument(`parameter mkfsOptions: longer than ${MAX_MKFS_OPTIONS_LENGTH} characters`);
   }
   if (type !== undefined) return parseMkfsOptions(type, parameters.mkfsOptions);
   if (parameters.mkfsOptions === "") return [];
-  throw invalid("parameter mkfsOptions: a block volume has no filesystem");
+  throw invalidArgument("parameter mkfsOptions: a block volume has no filesystem");
 }
 
 /**
@@ -166,22 +170,24 @@ export function mkfsOptions(parameters: VolumeParameters, type: FilesystemType |
  *
  * @throws {StorageError} `InvalidArgument` when the filesystem, or a block volume, has no such thing.
  */
-export function trimFor({ trim }: VolumeParameters, type: FilesystemType | undefined): Trim | undefined {
-  if (!trim.discard && trim.everyMs === undefined) return undefined;
-  if (type !== undefined && discards(type)) return trim;
+export function trimFor({ trim }: VolumeParameters, type: FilesystemType | undefined): TrimPolicy | undefined {
+  if (!trim.discard && trim.intervalMs === undefined) return undefined;
+  if (type !== undefined && supportsDiscard(type)) return trim;
   const parameter = trim.discard ? "discard" : "fstrim";
-  throw invalid(
+  throw invalidArgument(
     `parameter ${parameter}: ${type === undefined ? "a block volume has no filesystem" : `${type} has no such thing`}`,
   );
 }
 
 /** The size of the store that a class for snapshots names. @throws {StorageError} `InvalidArgument`. */
-export function parseSnapshotParameters(parameters: Readonly<Record<string, string>>): StoreSize {
-  const value = collect(parameters, ["snapSize"] as const, { snapsize: "snapSize" }).get("snapSize");
-  if (value === undefined) return FULL_STORE;
-  const store = parseStoreSize(value);
-  if (store !== undefined) return store;
-  throw invalid(`parameter snapSize ${quote(value)}: neither a percentage from 1% to 100% nor a quantity such as 10Gi`);
+export function parseSnapshotParameters(parameters: Readonly<Record<string, string>>): SizeOrPercent {
+  const value = normalizeParameters(parameters, ["snapSize"] as const, { snapsize: "snapSize" }).get("snapSize");
+  if (value === undefined) return FULL_COW;
+  const cowSize = parseSizeOrPercent(value);
+  if (cowSize !== undefined) return cowSize;
+  throw invalidArgument(
+    `parameter snapSize ${quote(value)}: neither a percentage from 1% to 100% nor a quantity such as 10Gi`,
+  );
 }
 
 /**
@@ -191,73 +197,79 @@ export function parseSnapshotParameters(parameters: Readonly<Record<string, stri
  */
 export function parseGroupList(list: string): GroupMatcher {
   const entries = [...list.matchAll(/\s*(\/[^/]*\/|[^,]+?)\s*(?:,|$)/g)].map((match) => match[1]!);
-  if (entries.length === 0) throw invalid("volume groups: none named");
-  return anyOf(entries.map((entry) => {
+  if (entries.length === 0) throw invalidArgument("volume groups: none named");
+  return anyMatcherOf(entries.map((entry) => {
     const pattern = /^\/(.*)\/$/.exec(entry)?.[1];
-    return pattern === undefined ? groupNamed("volume groups", entry) : groupMatching("volume groups", pattern);
+    return pattern === undefined ? nameMatcher("volume groups", entry) : patternMatcher("volume groups", pattern);
   }));
 }
 
-function parseFstrim(value: string): { everyMs?: number } {
+function parseFstrim(value: string): { intervalMs?: number } {
   if (value === "no") return {};
-  const everyMs = parseInterval(value);
-  if (everyMs !== undefined) return { everyMs };
-  throw invalid(`parameter fstrim ${quote(value)}: neither no nor from ten minutes to 90 days, such as 30m, 24h or 7d`);
+  const intervalMs = parseInterval(value);
+  if (intervalMs !== undefined) return { intervalMs };
+  throw invalidArgument(
+    `parameter fstrim ${quote(value)}: neither no nor from ten minutes to 90 days, such as 30m, 24h or 7d`,
+  );
 }
 
 function parseGroups(given: ReadonlyMap<string, string>): GroupMatcher {
   const name = given.get("volumeGroup");
-  const whole = given.get("volumeGroupPattern");
-  const part = given.get("vgpattern");
-  if (name !== undefined && whole !== undefined) {
-    throw invalid("parameters volumeGroup and volumeGroupPattern: only one of them can be given");
+  const anchoredPattern = given.get("volumeGroupPattern");
+  const unanchoredPattern = given.get("vgpattern");
+  if (name !== undefined && anchoredPattern !== undefined) {
+    throw invalidArgument("parameters volumeGroup and volumeGroupPattern: only one of them can be given");
   }
-  if (name !== undefined) return groupNamed("parameter volumeGroup", name);
-  if (whole !== undefined) return groupMatching("parameter volumeGroupPattern", whole);
-  if (part !== undefined) {
-    groupMatching("parameter vgpattern", part); // must be whole by itself
-    return groupMatching("parameter vgpattern", `.*(?:${part}).*`);
+  if (name !== undefined) return nameMatcher("parameter volumeGroup", name);
+  if (anchoredPattern !== undefined) return patternMatcher("parameter volumeGroupPattern", anchoredPattern);
+  if (unanchoredPattern !== undefined) {
+    patternMatcher("parameter vgpattern", unanchoredPattern); // must be whole by itself
+    return patternMatcher("parameter vgpattern", `.*(?:${unanchoredPattern}).*`);
   }
   return ANY_GROUP;
 }
 
-function groupNamed(field: string, name: string): GroupMatcher {
-  if (!GROUP_NAME.test(name)) throw invalid(`${field} ${quote(name)}: not a name that a volume group can have`);
-  return exactly(name);
+function nameMatcher(field: string, name: string): GroupMatcher {
+  if (!GROUP_NAME.test(name)) throw invalidArgument(`${field} ${quote(name)}: not a name that a volume group can have`);
+  return exactMatcher(name);
 }
 
 /**
  * RE2 matches in time proportional to its input, so no pattern can hang the process; OpenEBS's are of the same syntax. The
  * text of such a matcher is what {@linkcode parseGroupList} reads.
  */
-function groupMatching(field: string, pattern: string): GroupMatcher {
-  if (pattern.length > LONGEST_PATTERN) throw invalid(`${field}: longer than ${LONGEST_PATTERN} characters`);
-  if (pattern.includes("/")) throw invalid(`${field} ${quote(pattern)}: no volume group's name has a slash`);
+function patternMatcher(field: string, pattern: string): GroupMatcher {
+  if (pattern.length > MAX_PATTERN_LENGTH) {
+    throw invalidArgument(`${field}: longer than ${MAX_PATTERN_LENGTH} characters`);
+  }
+  if (pattern.includes("/")) throw invalidArgument(`${field} ${quote(pattern)}: no volume group's name has a slash`);
   let compiled: RE2JS;
   try {
     compiled = RE2JS.compile(pattern);
   } catch (error) {
-    throw invalid(`${field} ${quote(pattern)}: ${error instanceof Error ? error.message : String(error)}`);
+    throw invalidArgument(`${field} ${quote(pattern)}: ${error instanceof Error ? error.message : String(error)}`);
   }
   return { matches: (name) => compiled.matches(name), toString: () => `/${pattern}/` };
 }
 
 /** The parameters by our names, after refusing those that are neither ours nor OpenEBS's. */
-function collect(
+function normalizeParameters(
   parameters: Readonly<Record<string, string>>,
-  ours: readonly string[],
-  openEbs: Readonly<Record<string, string>>,
+  canonical: readonly string[],
+  aliases: Readonly<Record<string, string>>,
 ): Map<string, string> {
   const given = new Map<string, string>();
   for (const [key, value] of Object.entries(parameters)) {
     if (key.startsWith(RESERVED_PREFIX)) continue;
     const lower = key.toLowerCase();
-    const name = ours.includes(key) ? key : Object.hasOwn(openEbs, lower) ? openEbs[lower]! : undefined;
+    const name = canonical.includes(key) ? key : Object.hasOwn(aliases, lower) ? aliases[lower]! : undefined;
     if (name === undefined) {
-      throw invalid(`parameter ${quote(key)}: unknown; did you mean ${closestString(key.slice(0, 80), ours)}?`);
+      throw invalidArgument(
+        `parameter ${quote(key)}: unknown; did you mean ${closestString(key.slice(0, 80), canonical)}?`,
+      );
     }
     if (given.has(name) && given.get(name) !== value) {
-      throw invalid(`parameter ${name}: given twice, with different values`);
+      throw invalidArgument(`parameter ${name}: given twice, with different values`);
     }
     given.set(name, value);
   }
@@ -270,5 +282,5 @@ function oneOf<T extends string>(given: ReadonlyMap<string, string>, name: strin
   const found = allowed.find((candidate) => candidate === value);
   if (found !== undefined) return found;
   const known = allowed.filter((candidate) => candidate !== "").join(" or ");
-  throw invalid(`parameter ${name} ${quote(value)}: must be ${known}`);
+  throw invalidArgument(`parameter ${name} ${quote(value)}: must be ${known}`);
 }

@@ -61,9 +61,9 @@ Deno.test("parseSnapshotParameters() takes a percentage or a quantity", () => {
 Deno.test("the text of a class's groups is a list that means the same, and nobody escapes from a pattern", () => {
   for (const given of [{ volumeGroup: "data" }, { volumeGroupPattern: "data.*" }, { vgpattern: "a$|^f" }]) {
     const { groups } = parseVolumeParameters(given);
-    const again = parseGroupList(String(groups));
+    const reparsed = parseGroupList(String(groups));
     const matched = groupsOf(given);
-    assertEquals(["data", "data-1", "my-data", "fast"].filter((name) => again.matches(name)), matched);
+    assertEquals(["data", "data-1", "my-data", "fast"].filter((name) => reparsed.matches(name)), matched);
   }
   for (const given of [{ vgpattern: "a)|(b" }, { volumeGroupPattern: "a/b" }, { vgpattern: "/" }]) {
     assertThrows(() => parseVolumeParameters(given), StorageError);
@@ -101,9 +101,9 @@ Deno.test("a layout takes the least of LVM where nothing is said, and only what 
     [{ layout: "striped", thinProvision: "yes", thinPool: "p" }, /name it by thinPool/],
   ];
   for (const [parameters, message] of refusals) {
-    const { kind, message: told } = assertThrows(() => layout(parameters), StorageError);
+    const { kind, message: actualMessage } = assertThrows(() => layout(parameters), StorageError);
     assertEquals(kind, "InvalidArgument");
-    assertMatch(told, message);
+    assertMatch(actualMessage, message);
   }
 });
 
@@ -113,8 +113,8 @@ Deno.test("discard and fstrim are off unless they are asked for, and belong to f
   assertEquals(trim({}), undefined);
   assertEquals(trim({ discard: "no", fstrim: "no" }), undefined);
   assertEquals(trim({ discard: "yes" }), { discard: true });
-  assertEquals(trim({ fstrim: "24h" }, "xfs"), { discard: false, everyMs: 86_400_000 });
-  assertEquals(trim({ discard: "yes", fstrim: "7d" }, "btrfs"), { discard: true, everyMs: 7 * 86_400_000 });
+  assertEquals(trim({ fstrim: "24h" }, "xfs"), { discard: false, intervalMs: 86_400_000 });
+  assertEquals(trim({ discard: "yes", fstrim: "7d" }, "btrfs"), { discard: true, intervalMs: 7 * 86_400_000 });
   assertThrows(() => trim({ discard: "yes" }, "ext2"), StorageError, "discard: ext2 has no such thing");
   assertThrows(() => trim({ fstrim: "1d" }, "ext2"), StorageError, "fstrim: ext2");
 });

@@ -6,7 +6,7 @@
  */
 
 import { getLogger } from "@logtape/logtape";
-import { connectTo } from "./client.ts";
+import { connectToService } from "./client.ts";
 import { type RunningServer, serve } from "./server.ts";
 import { Registration } from "./proto/registration_pb.ts";
 import { bindService } from "./service.ts";
@@ -44,7 +44,7 @@ export async function serveRegistration(path: string, options: RegistrationOptio
     },
   });
   return await serve(path, [service], async () => {
-    using client = connectTo(path, Registration);
+    using client = connectToService(path, Registration);
     await client.calls.getInfo();
   });
 }

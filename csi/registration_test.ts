@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { connectTo } from "./client.ts";
+import { connectToService } from "./client.ts";
 import { serveRegistration } from "./registration.ts";
 import { Registration } from "./proto/registration_pb.ts";
 
@@ -13,7 +13,7 @@ Deno.test("kubelet is told the driver's name and socket, and what it says of it 
     onStatus: (error) => statuses.push(error),
   });
   try {
-    using kubelet = connectTo(path, Registration);
+    using kubelet = connectToService(path, Registration);
     const { type, name, endpoint, supportedVersions } = await kubelet.calls.getInfo();
     assertEquals(
       [type, name, endpoint, supportedVersions],

@@ -15,67 +15,67 @@ import type { CapacityRange } from "./proto/csi_pb.ts";
 
 /** The characters that names must not have (CSI spec, CreateVolumeRequest.name). */
 // deno-lint-ignore no-control-regex
-const BANNED_IN_NAMES = /[\u0000-\u0008\u000B\u000C\u000E-\u001F\u007F-\u009F]/;
+const FORBIDDEN_IN_NAMES = /[\u0000-\u0008\u000B\u000C\u000E-\u001F\u007F-\u009F]/;
 
 /** How many characters a name may have; the spec asks for 128 bytes at least. */
-const LONGEST_NAME = 128;
+const MAX_NAME_LENGTH = 128;
 
 /** The longest path that Linux takes, in bytes. */
-const LONGEST_PATH = 4096;
+const MAX_PATH_BYTES = 4096;
 
 /** The error for a request that is wrong in itself. */
-export function invalid(message: string): StorageError {
+export function invalidArgument(message: string): StorageError {
   return new StorageError("InvalidArgument", message);
 }
 
 /** A name that the caller chose. @throws {StorageError} `InvalidArgument`. */
 export function requireName(value: string): string {
-  if (value === "") throw invalid("name: missing");
-  if ([...value].length > LONGEST_NAME) throw invalid(`name: longer than ${LONGEST_NAME} characters`);
-  if (BANNED_IN_NAMES.test(value)) throw invalid("name: has a control character");
+  if (value === "") throw invalidArgument("name: missing");
+  if ([...value].length > MAX_NAME_LENGTH) throw invalidArgument(`name: longer than ${MAX_NAME_LENGTH} characters`);
+  if (FORBIDDEN_IN_NAMES.test(value)) throw invalidArgument("name: has a control character");
   return value;
 }
 
 /** The id of a volume that must exist. @throws {StorageError} `InvalidArgument` without one, `NotFound` for a foreign one. */
 export function requireVolumeId(value: string): VolumeId {
-  if (value === "") throw invalid("volume_id: missing");
+  if (value === "") throw invalidArgument("volume_id: missing");
   const id = parseVolumeId(value);
   if (id === undefined) throw new StorageError("NotFound", `volume_id ${quote(value)}: not an id of this driver`);
   return id;
 }
 
 /** The id of a volume to delete; `undefined` for a foreign one. @throws {StorageError} `InvalidArgument` without one. */
-export function volumeIdToDelete(value: string): VolumeId | undefined {
-  if (value === "") throw invalid("volume_id: missing");
+export function parseVolumeIdToDelete(value: string): VolumeId | undefined {
+  if (value === "") throw invalidArgument("volume_id: missing");
   return parseVolumeId(value);
 }
 
 /** The id of a snapshot to delete; `undefined` for a foreign one. @throws {StorageError} `InvalidArgument` without one. */
-export function snapshotIdToDelete(value: string): SnapshotId | undefined {
-  if (value === "") throw invalid("snapshot_id: missing");
+export function parseSnapshotIdToDelete(value: string): SnapshotId | undefined {
+  if (value === "") throw invalidArgument("snapshot_id: missing");
   return parseSnapshotId(value);
 }
 
 /** The id of a snapshot that must exist. @throws {StorageError} `InvalidArgument` without one, `NotFound` for a foreign one. */
 export function requireSnapshotId(value: string): SnapshotId {
-  const id = snapshotIdToDelete(value);
+  const id = parseSnapshotIdToDelete(value);
   if (id === undefined) throw new StorageError("NotFound", `snapshot_id ${quote(value)}: not an id of this driver`);
   return id;
 }
 
 /** An absolute path without surprises. @throws {StorageError} `InvalidArgument`. */
 export function requirePath(field: string, value: string): string {
-  if (value === "") throw invalid(`${field}: missing`);
-  if (!value.startsWith("/")) throw invalid(`${field} ${quote(value)}: not an absolute path`);
-  if (new TextEncoder().encode(value).length > LONGEST_PATH) {
-    throw invalid(`${field}: longer than ${LONGEST_PATH} bytes`);
+  if (value === "") throw invalidArgument(`${field}: missing`);
+  if (!value.startsWith("/")) throw invalidArgument(`${field} ${quote(value)}: not an absolute path`);
+  if (new TextEncoder().encode(value).length > MAX_PATH_BYTES) {
+    throw invalidArgument(`${field}: longer than ${MAX_PATH_BYTES} bytes`);
   }
   // deno-lint-ignore no-control-regex
-  if (/[\u0000-\u001F\u007F]/.test(value)) throw invalid(`${field}: has a control character`);
+  if (/[\u0000-\u001F\u007F]/.test(value)) throw invalidArgument(`${field}: has a control character`);
   const elements = value.split("/").filter((element) => element !== "");
-  if (elements.length === 0) throw invalid(`${field}: is the root directory`);
+  if (elements.length === 0) throw invalidArgument(`${field}: is the root directory`);
   if (elements.includes("..") || elements.includes(".")) {
-    throw invalid(`${field} ${quote(value)}: has "." or ".." in it`);
+    throw invalidArgument(`${field} ${quote(value)}: has "." or ".." in it`);
   }
   return "/" + elements.join("/");
 }
@@ -84,7 +84,7 @@ export function requirePath(field: string, value: string): string {
 export function requireMountPath(field: string, value: string, mountRoots: readonly string[]): string {
   const path = requirePath(field, value);
   if (isBelow(path, mountRoots)) return path;
-  throw invalid(`${field} ${quote(value)}: not below one of --mount-roots, which are ${mountRoots.join(", ")}`);
+  throw invalidArgument(`${field} ${quote(value)}: not below one of --mount-roots, which are ${mountRoots.join(", ")}`);
 }
 
 /**
@@ -93,8 +93,8 @@ export function requireMountPath(field: string, value: string, mountRoots: reado
  * @throws {StorageError} `InvalidArgument` without one of them, `NotFound` for a foreign id or a path at which no volume
  * can be.
  */
-export function requireVolumeAt(volumeId: string, volumePath: string): { id: VolumeId; path: string } {
-  if (volumePath === "") throw invalid("volume_path: missing");
+export function requireVolumeAndPath(volumeId: string, volumePath: string): { id: VolumeId; path: string } {
+  if (volumePath === "") throw invalidArgument("volume_path: missing");
   const id = requireVolumeId(volumeId);
   try {
     return { id, path: requirePath("volume_path", volumePath) };
@@ -109,13 +109,13 @@ export function requireVolumeAt(volumeId: string, volumePath: string): { id: Vol
  * @throws {StorageError} `InvalidArgument` for a negative number or a range without any, `OutOfRange` for a limit below
  * what is required (CSI spec, CapacityRange, and "Unsupported capacity_range" of the error tables).
  */
-export function sizeRange(range: CapacityRange | undefined, fallback: bigint): SizeRange {
-  if (range === undefined) return { required: fallback };
+export function parseSizeRange(range: CapacityRange | undefined, defaultBytes: bigint): SizeRange {
+  if (range === undefined) return { required: defaultBytes };
   const { requiredBytes, limitBytes } = range;
-  if (requiredBytes < 0n) throw invalid(`capacity_range.required_bytes: negative: ${requiredBytes}`);
-  if (limitBytes < 0n) throw invalid(`capacity_range.limit_bytes: negative: ${limitBytes}`);
+  if (requiredBytes < 0n) throw invalidArgument(`capacity_range.required_bytes: negative: ${requiredBytes}`);
+  if (limitBytes < 0n) throw invalidArgument(`capacity_range.limit_bytes: negative: ${limitBytes}`);
   if (requiredBytes === 0n && limitBytes === 0n) {
-    throw invalid("capacity_range: neither required_bytes nor limit_bytes is set");
+    throw invalidArgument("capacity_range: neither required_bytes nor limit_bytes is set");
   }
   if (limitBytes === 0n) return { required: requiredBytes };
   if (limitBytes < requiredBytes) {
@@ -124,7 +124,7 @@ export function sizeRange(range: CapacityRange | undefined, fallback: bigint): S
       `capacity_range: the limit of ${limitBytes} is below the required ${requiredBytes}`,
     );
   }
-  const required = requiredBytes > 0n ? requiredBytes : fallback < limitBytes ? fallback : limitBytes;
+  const required = requiredBytes > 0n ? requiredBytes : defaultBytes < limitBytes ? defaultBytes : limitBytes;
   return { required, limit: limitBytes };
 }
 

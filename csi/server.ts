@@ -34,9 +34,9 @@ export interface RunningServer {
 export async function serve(
   path: string,
   services: readonly BoundService[],
-  callOnce: (path: string) => Promise<void> = probe,
+  warmUp: (path: string) => Promise<void> = callIdentity,
 ): Promise<RunningServer> {
-  await claim(path);
+  await claimSocket(path);
   const server = new Server();
   for (const { definition, implementation } of services) server.addService(definition, implementation);
   await new Promise<void>((resolve, reject) => {
@@ -47,38 +47,38 @@ export async function serve(
     );
   });
   await Deno.chmod(path, 0o600);
-  await callOnce(path);
-  return { path, close: (graceMs) => close(server, path, graceMs) };
+  await warmUp(path);
+  return { path, close: (graceMs) => closeServer(server, path, graceMs) };
 }
 
 /** Makes sure that the path is free: a socket that nobody answers on is what a crash left, and is removed. */
-async function claim(path: string): Promise<void> {
+async function claimSocket(path: string): Promise<void> {
   await Deno.mkdir(dirname(path), { recursive: true });
-  const state = await socketState(path);
-  if (state === "silent") await Deno.remove(path);
-  if (state !== "answers") return;
+  const state = await probeSocket(path);
+  if (state === "stale") await Deno.remove(path);
+  if (state !== "listening") return;
   throw new StorageError("FailedPrecondition", `listening on ${path}: another process answers there; stop it first`);
 }
 
 /** What is at the path: nothing, a socket that nobody answers on, or one that somebody does. */
-export async function socketState(path: string): Promise<SocketState> {
+export async function probeSocket(path: string): Promise<SocketState> {
   try {
     (await Deno.connect({ transport: "unix", path })).close();
-    return "answers";
+    return "listening";
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) return "absent";
-    if (error instanceof Deno.errors.ConnectionRefused) return "silent";
+    if (error instanceof Deno.errors.ConnectionRefused) return "stale";
     throw error;
   }
 }
 
-async function probe(path: string): Promise<void> {
+async function callIdentity(path: string): Promise<void> {
   using client = connect(path);
   await client.identity.getPluginInfo();
   await client.identity.probe();
 }
 
-async function close(server: Server, path: string, graceMs: number): Promise<boolean> {
+async function closeServer(server: Server, path: string, graceMs: number): Promise<boolean> {
   const shutdown = new Promise<boolean>((resolve) => server.tryShutdown((error) => resolve(error === undefined)));
   const drained = await withinDeadline(shutdown, graceMs) ?? false;
   if (!drained) server.forceShutdown();

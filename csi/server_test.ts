@@ -1,14 +1,14 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { StorageError } from "../lvm/error.ts";
 import { fakeHost } from "../tests/contract/fake_host.ts";
-import { assertFails, Bench, volumeRequest } from "../tests/contract/host.ts";
+import { assertFails, Harness, volumeRequest } from "../tests/contract/host.ts";
 import { FakeMachine } from "../tests/fake/machine.ts";
 import { connect } from "./client.ts";
 import { socketPath } from "./endpoint.ts";
 
-async function bench(): Promise<{ bench: Bench; machine: FakeMachine } & AsyncDisposable> {
+async function bench(): Promise<{ bench: Harness; machine: FakeMachine } & AsyncDisposable> {
   const { exec } = await fakeHost.setUp();
-  const bench = await Bench.start(exec, fakeHost.groups);
+  const bench = await Harness.start(exec, fakeHost.groups);
   return {
     bench,
     machine: exec as FakeMachine,
@@ -17,7 +17,7 @@ async function bench(): Promise<{ bench: Bench; machine: FakeMachine } & AsyncDi
 }
 
 /** Holds lvcreate back until the gate is opened, and tells when it was reached. */
-function holdCreation(machine: FakeMachine) {
+function blockLvcreate(machine: FakeMachine) {
   const gate = Promise.withResolvers<undefined>();
   const reached = Promise.withResolvers<void>();
   machine.fault = ({ args }) => {
@@ -28,7 +28,7 @@ function holdCreation(machine: FakeMachine) {
   return { gate, reached };
 }
 
-async function answers(path: string): Promise<boolean> {
+async function isListening(path: string): Promise<boolean> {
   try {
     (await Deno.connect({ transport: "unix", path })).close();
     return true;
@@ -74,7 +74,7 @@ Deno.test("Identity tells the name, the capabilities, and whether LVM answers", 
 Deno.test("a machine whose lvm fails is not ready, and every call says what lvm said", async () => {
   const machine = new FakeMachine();
   machine.fault = ({ program }) => program === "lvm" ? { code: 5, stdout: "", stderr: "  lvm is broken\n" } : undefined;
-  await using here = await Bench.start(machine, fakeHost.groups);
+  await using here = await Harness.start(machine, fakeHost.groups);
   assertEquals((await here.csi.identity.probe()).ready, false);
   await assertFails("INTERNAL", here.create(), "lvm is broken");
   await assertFails("INTERNAL", here.csi.controller.deleteVolume({ volumeId: "v1-00000000000000000000000000000000" }));
@@ -89,7 +89,7 @@ Deno.test("calls that the driver does not have are UNIMPLEMENTED", async () => {
 
 Deno.test("a second operation on a volume is ABORTED at once, and the first one ends well", async () => {
   await using here = await bench();
-  const { gate, reached } = holdCreation(here.machine);
+  const { gate, reached } = blockLvcreate(here.machine);
   const request = volumeRequest();
   const first = here.bench.create(request);
   await reached.promise;
@@ -101,12 +101,12 @@ Deno.test("a second operation on a volume is ABORTED at once, and the first one 
 
 Deno.test("stopping lets a call under way end, takes no further ones, and leaves no socket", async () => {
   await using here = await bench();
-  const { gate, reached } = holdCreation(here.machine);
+  const { gate, reached } = blockLvcreate(here.machine);
   using other = connect(`${here.bench.folder}/csi.sock`);
   const first = other.controller.createVolume(volumeRequest());
   await reached.promise;
   const stopped = here.bench.stop();
-  while (await answers(`${here.bench.folder}/csi.sock`)) await new Promise((resolve) => setTimeout(resolve, 5));
+  while (await isListening(`${here.bench.folder}/csi.sock`)) await new Promise((resolve) => setTimeout(resolve, 5));
   gate.resolve(undefined);
   assert((await first).volume !== undefined);
   await stopped;
@@ -116,14 +116,14 @@ Deno.test("stopping lets a call under way end, takes no further ones, and leaves
 Deno.test("a socket that a crash left is replaced, one that somebody answers on is not", async () => {
   await using here = await bench();
   const { folder } = here.bench;
-  const again = () => Bench.serve(here.machine, fakeHost.groups, folder);
-  assertEquals((await assertRejects(again, StorageError, "another process answers")).kind, "FailedPrecondition");
+  const serveAgain = () => Harness.serve(here.machine, fakeHost.groups, folder);
+  assertEquals((await assertRejects(serveAgain, StorageError, "another process answers")).kind, "FailedPrecondition");
   await here.bench.csi.identity.getPluginInfo();
 
   const stale = `${folder}/stale.sock`;
   Deno.listen({ transport: "unix", path: stale }).close();
   if (!exists(stale)) await Deno.writeTextFile(stale, "");
-  const driver = await Bench.serve(here.machine, fakeHost.groups, folder, { socket: "stale.sock" });
+  const driver = await Harness.serve(here.machine, fakeHost.groups, folder, { socket: "stale.sock" });
   assertEquals((await Deno.stat(stale)).mode! & 0o777, 0o600);
   await driver.stop(1000);
   assert(!exists(stale));

@@ -50,7 +50,7 @@ export interface BoundService {
 const log = getLogger(["denolith", "csi"]);
 
 /** Calls that only ask, and are asked all the time. */
-const QUIET = /^(?:Probe|Get|Controller(?:Get|List)|List|Validate|Node(?:Get))/;
+const QUIET_METHODS = /^(?:Probe|Get|Controller(?:Get|List)|List|Validate|Node(?:Get))/;
 
 /** The unary calls of a service, by the name that {@linkcode Handlers} has them under. */
 export function unaryMethods(service: DescService): DescMethodUnary[] {
@@ -72,27 +72,27 @@ export function methodDefinition(method: DescMethodUnary): MethodDefinition<Mess
 }
 
 /** What came of a call. */
-export interface Answered {
+export interface CompletedCall {
   /** The name of the call, such as `CreateVolume`. */
   readonly method: string;
   /** Its gRPC status code; 0 when it went well. */
   readonly code: number;
   /** How long it took, in milliseconds. */
-  readonly ms: number;
+  readonly durationMs: number;
 }
 
 /** A service whose calls are the handlers; calls without one are answered with UNIMPLEMENTED. */
 export function bindService<S extends DescService>(
   service: S,
   handlers: Handlers<S>,
-  onAnswer: (answered: Answered) => void = () => {},
+  onCallCompleted: (call: CompletedCall) => void = () => {},
 ): BoundService {
   const byName = handlers as Record<string, Handler | undefined>;
   const methods = unaryMethods(service);
   return {
     definition: Object.fromEntries(methods.map((method) => [method.localName, methodDefinition(method)])),
     implementation: Object.fromEntries(
-      methods.map((method) => [method.localName, bindMethod(method, byName[method.localName], onAnswer)]),
+      methods.map((method) => [method.localName, bindMethod(method, byName[method.localName], onCallCompleted)]),
     ),
   };
 }
@@ -110,44 +110,45 @@ export function withoutSecrets(schema: DescMessage, message: Message): JsonValue
 
 type Handler = (request: Message) => Promise<MessageInitShape<DescMessage>>;
 
-let requests = 0;
+let requestCount = 0;
 
 function bindMethod(
   method: DescMethodUnary,
   handler: Handler | undefined,
-  onAnswer: (answered: Answered) => void,
+  onCallCompleted: (call: CompletedCall) => void,
 ): UntypedHandleCall {
   return (call: ServerUnaryCall<Message, Message>, respond: sendUnaryData<Message>) => {
     const start = performance.now();
-    const told = (code: number) => onAnswer({ method: method.name, code, ms: performance.now() - start });
-    answer(method, handler, call.request).then(
+    const reportCompleted = (code: number) =>
+      onCallCompleted({ method: method.name, code, durationMs: performance.now() - start });
+    handleCall(method, handler, call.request).then(
       (response) => {
         respond(null, response);
-        told(0);
+        reportCompleted(0);
       },
       (error) => {
         const status = statusOf(error);
         respond(status);
-        told(status.code);
+        reportCompleted(status.code);
       },
     );
   };
 }
 
-async function answer(method: DescMethodUnary, handler: Handler | undefined, request: Message): Promise<Message> {
+async function handleCall(method: DescMethodUnary, handler: Handler | undefined, request: Message): Promise<Message> {
   if (handler === undefined) throw unimplemented(method.name);
-  const facts = { requestId: ++requests, method: method.name };
-  const level = QUIET.test(method.name) ? "debug" : "info";
-  if (log.isEnabledFor(level)) log[level]("call", { ...facts, request: withoutSecrets(method.input, request) });
+  const fields = { requestId: ++requestCount, method: method.name };
+  const level = QUIET_METHODS.test(method.name) ? "debug" : "info";
+  if (log.isEnabledFor(level)) log[level]("call", { ...fields, request: withoutSecrets(method.input, request) });
   const start = performance.now();
   try {
     const response = create(method.output, await handler(request));
-    log[level]("answer", { ...facts, ms: Math.round(performance.now() - start) });
+    log[level]("answer", { ...fields, ms: Math.round(performance.now() - start) });
     return response;
   } catch (error) {
     const { code, details } = statusOf(error);
     const stack = code === 13 && error instanceof Error ? { stack: error.stack } : {}; // INTERNAL: perhaps our own mistake
-    log.warn("failure", { ...facts, ms: Math.round(performance.now() - start), code, details, ...stack });
+    log.warn("failure", { ...fields, ms: Math.round(performance.now() - start), code, details, ...stack });
     throw error;
   }
 }

@@ -2,7 +2,7 @@ import { create, type DescField, type DescMessage, getOption } from "@bufbuild/p
 import { configure, type LogRecord, reset } from "@logtape/logtape";
 import { assert, assertEquals } from "@std/assert";
 import { fakeHost } from "../tests/contract/fake_host.ts";
-import { Bench, volumeRequest } from "../tests/contract/host.ts";
+import { Harness, volumeRequest } from "../tests/contract/host.ts";
 import {
   Controller,
   CreateVolumeRequestSchema,
@@ -56,7 +56,7 @@ Deno.test("every request is logged with an id, and no secret reaches a log line,
     ],
   });
   const machine = await fakeHost.setUp();
-  await using bench = await Bench.start(machine.exec, fakeHost.groups);
+  await using bench = await Harness.start(machine.exec, fakeHost.groups);
   const secrets = { passphrase: "correct-horse-battery-staple" };
   const { volume } = await bench.csi.controller.createVolume({ ...volumeRequest(), secrets });
   const failed = await bench.csi.controller.createVolume({ ...volumeRequest(), parameters: { nonsense: "1" }, secrets })
@@ -65,8 +65,8 @@ Deno.test("every request is logged with an id, and no secret reaches a log line,
   await bench.csi.controller.deleteVolume({ volumeId, secrets });
   await reset();
 
-  const told = JSON.stringify([records, failed, bench.exec.commands]);
-  assert(!told.includes("correct-horse"), "a secret was told");
+  const output = JSON.stringify([records, failed, bench.exec.commands]);
+  assert(!output.includes("correct-horse"), "a secret was told");
   for (const method of ["CreateVolume", "DeleteVolume"]) {
     const ids = records.filter(({ properties }) => properties.method === method).map(({ properties }) =>
       properties.requestId

@@ -13,12 +13,12 @@ import type { VolumeId } from "../lvm/ids.ts";
 import type { LimitsState } from "../lvm/staging/io_limiter.ts";
 import type { Lvm } from "../lvm/model/client.ts";
 import { withRealPaths } from "../lvm/host/mounts.ts";
-import type { StorePolicy } from "../lvm/snapshots/cow_growth.ts";
+import type { SnapshotAutoextend } from "../lvm/snapshots/cow_autoextend.ts";
 import { controllerHandlers } from "./controller.ts";
 import { Controller, Identity, Node } from "./proto/csi_pb.ts";
 import { identityHandlers } from "./identity.ts";
-import { localSnapshots, localVolumes } from "./local_service.ts";
-import { type Background, type MachineOptions, openMachine, type ThinOptions } from "../lvm/machine.ts";
+import { localSnapshotService, localVolumeService } from "./local_service.ts";
+import { type BackgroundWorkers, type MachineOptions, openMachine, type ThinPoolOptions } from "../lvm/machine.ts";
 import { nodeHandlers } from "./node.ts";
 import { serve } from "./server.ts";
 import { bindService, type Handlers } from "./service.ts";
@@ -42,13 +42,13 @@ export interface StandaloneOptions {
   /** What runs its commands. */
   readonly exec: Exec;
   /** How thin pools are treated. */
-  readonly thin?: ThinOptions;
+  readonly thin?: ThinPoolOptions;
   /** When stores of snapshots grow; without it, never. By default as the flag of the command line. */
-  readonly storePolicy?: StorePolicy | undefined;
+  readonly snapshotAutoextend?: SnapshotAutoextend | undefined;
 }
 
 /** A driver that answers on its socket. */
-export interface Driver {
+export interface StandaloneDriver {
   /** The socket's path. */
   readonly socketPath: string;
   /** Resolves when nothing is done in the background: deleted volumes are removed there, copies made. */
@@ -61,12 +61,12 @@ export interface Driver {
 }
 
 /** How long an answer to "are you ready" is good for, in milliseconds: it costs a report. */
-const READY_MS = 60_000;
+const READINESS_CACHE_MS = 60_000;
 
 const log = getLogger(["denolith", "driver"]);
 
 /** A driver's services, before they are on a socket. */
-export interface Services {
+export interface CsiServices {
   /** The Identity service. */
   readonly identity: Handlers<typeof Identity>;
   /** The Controller service. */
@@ -74,13 +74,13 @@ export interface Services {
   /** The Node service. */
   readonly node: Handlers<typeof Node>;
   /** The background work, not yet started. */
-  readonly background: Background;
+  readonly background: BackgroundWorkers;
 }
 
 /** Puts the services of a standalone driver together; nothing runs yet. */
 export function standaloneServices(
   options: Omit<StandaloneOptions, "socketPath"> & Pick<MachineOptions, "scratch">,
-): Services {
+): CsiServices {
   const { driver, version, nodeId, mountRoots, cgroupRoot } = options;
   const limiting = { cgroupRoot, onChange: logLimits };
   const { lvm, volumes, snapshots, staging, health, copies, limiter, background, locks } = openMachine({
@@ -89,13 +89,13 @@ export function standaloneServices(
   });
   const start = () => {
     background.start();
-    if (cgroupRoot !== undefined) limiter.look(); // else there is nothing to be applied
+    if (cgroupRoot !== undefined) limiter.wake(); // else there is nothing to be applied
   };
   return {
-    identity: identityHandlers({ driver, version, ready: lvmAnswers(lvm) }),
+    identity: identityHandlers({ driver, version, ready: lvmReadiness(lvm) }),
     controller: controllerHandlers({
-      volumes: localVolumes({ volumes, copies, limiter, health, nodeId }),
-      snapshots: localSnapshots(snapshots, nodeId),
+      volumes: localVolumeService({ volumes, copies, limiter, health, nodeId }),
+      snapshots: localSnapshotService(snapshots, nodeId),
       locks,
     }),
     node: nodeHandlers({ staging, health, nodeId, mountRoots, locks }),
@@ -116,7 +116,7 @@ function logLimits(volume: VolumeId, state: LimitsState | undefined): void {
  *
  * @throws {StorageError} `FailedPrecondition` when another process answers on the socket.
  */
-export async function startStandalone(options: StandaloneOptions): Promise<Driver> {
+export async function startStandalone(options: StandaloneOptions): Promise<StandaloneDriver> {
   const { driver, version, nodeId, groups, exec } = options;
   const mountRoots = await withRealPaths(options.mountRoots);
   const scratch = dirname(options.socketPath);
@@ -131,11 +131,11 @@ export async function startStandalone(options: StandaloneOptions): Promise<Drive
 
   return {
     socketPath: server.path,
-    settled: () => background.settled(),
+    settled: () => background.idle(),
     stop: async (graceMs) => {
       const drained = await server.close(graceMs);
       await background.stop();
-      await exec.settled();
+      await exec.idle();
       log.info("stopped", { drained });
       return drained;
     },
@@ -143,17 +143,17 @@ export async function startStandalone(options: StandaloneOptions): Promise<Drive
 }
 
 /** Whether LVM answers, looked at once a minute at most. */
-export function lvmAnswers(lvm: Lvm): () => Promise<boolean> {
-  let goodUntil = 0;
+export function lvmReadiness(lvm: Lvm): () => Promise<boolean> {
+  let readyUntil = 0;
   return async () => {
-    if (performance.now() < goodUntil) return true;
+    if (performance.now() < readyUntil) return true;
     try {
       await lvm.report();
     } catch (error) {
       log.warn("not ready", { error });
       return false;
     }
-    goodUntil = performance.now() + READY_MS;
+    readyUntil = performance.now() + READINESS_CACHE_MS;
     return true;
   };
 }

@@ -8,7 +8,7 @@ import { status } from "@grpc/grpc-js";
 import { type ErrorKind, StorageError } from "../lvm/error.ts";
 
 /** The status code that each kind is answered with (CSI spec, "Error Scheme", and the error tables of each call). */
-export const STATUS_OF = {
+export const STATUS_CODES = {
   InvalidArgument: status.INVALID_ARGUMENT,
   OutOfRange: status.OUT_OF_RANGE,
   NotFound: status.NOT_FOUND,
@@ -35,7 +35,7 @@ export interface Status {
 
 /** The status for whatever a call threw. */
 export function statusOf(error: unknown): Status {
-  if (error instanceof StorageError) return { code: STATUS_OF[error.kind], details: error.message };
+  if (error instanceof StorageError) return { code: STATUS_CODES[error.kind], details: error.message };
   if (error instanceof StatusError) return error;
   return { code: status.INTERNAL, details: error instanceof Error ? `${error.name}: ${error.message}` : String(error) };
 }
@@ -55,7 +55,7 @@ export function unimplemented(method: string): StatusError {
 }
 
 /** The error for a list token that this driver did not give out. */
-export function staleToken(token: string): StatusError {
+export function unknownToken(token: string): StatusError {
   return new StatusError(
     status.ABORTED, // as the error tables of ListVolumes and ListSnapshots say
     `listing from token ${JSON.stringify(token)}: it is not one of this driver's; start again without a token`,

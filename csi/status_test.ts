@@ -1,10 +1,10 @@
 import { status } from "@grpc/grpc-js";
 import { assertEquals } from "@std/assert";
 import { StorageError } from "../lvm/error.ts";
-import { STATUS_OF, statusOf, unimplemented } from "./status.ts";
+import { STATUS_CODES, statusOf, unimplemented } from "./status.ts";
 
 Deno.test("every kind of failure has the code that the spec's error tables name", () => {
-  assertEquals(Object.fromEntries(Object.entries(STATUS_OF).map(([kind, code]) => [kind, status[code]])), {
+  assertEquals(Object.fromEntries(Object.entries(STATUS_CODES).map(([kind, code]) => [kind, status[code]])), {
     InvalidArgument: "INVALID_ARGUMENT",
     OutOfRange: "OUT_OF_RANGE",
     NotFound: "NOT_FOUND",

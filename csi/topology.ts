@@ -5,7 +5,7 @@
  */
 
 import type { Topology, TopologyRequirement } from "./proto/csi_pb.ts";
-import { invalid, quote } from "./request.ts";
+import { invalidArgument, quote } from "./request.ts";
 import type { NodeChoice } from "../lvm/volume_service.ts";
 
 /** The key under which a volume's topology names its node. */
@@ -23,7 +23,7 @@ export function topologyOf(nodeId: string, labels: Readonly<Record<string, strin
  */
 export function requireNodeId(nodeId: string): string {
   if (/^[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$/.test(nodeId)) return nodeId;
-  throw invalid(
+  throw invalidArgument(
     `node id ${quote(nodeId)}: must be 1 to 63 letters, digits, "-", "_" or ".", with a letter or digit at both ends`,
   );
 }

@@ -8,7 +8,7 @@ import { sbom } from "./sbom.ts";
 import { sha256OfFile, writeSelfExtracting } from "./self_extracting.ts";
 
 /** The names of what is made. */
-export const FILES = { program: "denolith", sbom: "denolith.cdx.json", sums: "SHA256SUMS" } as const;
+export const ARTIFACT_FILES = { program: "denolith", sbom: "denolith.cdx.json", sums: "SHA256SUMS" } as const;
 
 /** Settings of {@linkcode makeArtifact}. */
 export interface ArtifactOptions {
@@ -34,11 +34,11 @@ export async function makeArtifact({ arch, folder, log }: ArtifactOptions): Prom
   const temp = await Deno.makeTempDir({ dir: folder, prefix: ".making-" });
   try {
     const runtime = await makeProgram(arch, temp, log);
-    await Deno.writeTextFile(join(temp, FILES.sbom), await sbom(runtime));
-    const names = [FILES.program, FILES.sbom];
+    await Deno.writeTextFile(join(temp, ARTIFACT_FILES.sbom), await sbom(runtime));
+    const names = [ARTIFACT_FILES.program, ARTIFACT_FILES.sbom];
     const lines = names.map(async (name) => `${await sha256OfFile(join(temp, name))}  ${name}\n`);
-    await Deno.writeTextFile(join(temp, FILES.sums), (await Promise.all(lines)).join(""));
-    for (const name of [...names, FILES.sums]) await Deno.rename(join(temp, name), join(folder, name));
+    await Deno.writeTextFile(join(temp, ARTIFACT_FILES.sums), (await Promise.all(lines)).join(""));
+    for (const name of [...names, ARTIFACT_FILES.sums]) await Deno.rename(join(temp, name), join(folder, name));
   } finally {
     await Deno.remove(temp, { recursive: true });
   }
@@ -47,7 +47,7 @@ export async function makeArtifact({ arch, folder, log }: ArtifactOptions): Prom
 /** Makes the executable in `temp`, and answers what it runs on. */
 async function makeProgram(arch: Architecture, temp: string, log: (line: string) => void): Promise<Runtime> {
   const module = await bundle("main.ts", temp);
-  const output = join(temp, FILES.program);
+  const output = join(temp, ARTIFACT_FILES.program);
   await Deno.writeTextFile(join(temp, "deno.json"), launchConfig({ moduleIsFile: false }));
   if (await compileNative({ arch, folder: temp, output })) return denortRuntime();
   log(

@@ -15,7 +15,7 @@ export const CHART = join(import.meta.dirname!, "chart");
 export type Values = { readonly [name: string]: unknown };
 
 /** What `helm template` is given beside the chart. */
-export interface Rendering {
+export interface RenderOptions {
   /** Values over those of the chart. */
   readonly values?: Values;
   /** The namespace of the release; that of the documents by default. */
@@ -44,13 +44,13 @@ export function chartTemplates(): Map<string, string> {
  *
  * @throws {Error} when a template holds something that is not known here
  */
-export function renderChart({ values = {}, namespace = NAMESPACE, apiVersions = [] }: Rendering = {}): Map<
+export function renderChart({ values = {}, namespace = NAMESPACE, apiVersions = [] }: RenderOptions = {}): Map<
   string,
   string
 > {
   const { name, version, appVersion } = parse(Deno.readTextFileSync(join(CHART, "Chart.yaml"))) as Values;
   const data = {
-    Values: merged(chartValues(), values),
+    Values: mergeValues(chartValues(), values),
     Chart: { Name: name, Version: version, AppVersion: appVersion },
     Release: { Namespace: namespace },
     Capabilities: { APIVersions: { Has: (version: string) => apiVersions.includes(version) } },
@@ -67,11 +67,11 @@ export function renderChart({ values = {}, namespace = NAMESPACE, apiVersions = 
 }
 
 /** Values over others, as Helm merges them: maps by their keys, and `null` takes away what was there. */
-function merged(below: Values, above: Values): Values {
-  const all: Record<string, unknown> = { ...below };
-  for (const [name, value] of Object.entries(above)) {
+function mergeValues(defaults: Values, overrides: Values): Values {
+  const all: Record<string, unknown> = { ...defaults };
+  for (const [name, value] of Object.entries(overrides)) {
     if (value === null) delete all[name];
-    else all[name] = isMap(value) && isMap(all[name]) ? merged(all[name], value) : value;
+    else all[name] = isMap(value) && isMap(all[name]) ? mergeValues(all[name], value) : value;
   }
   return all;
 }

@@ -4,8 +4,16 @@ import { parse, parseAll } from "@std/yaml";
 import manifest from "../deno.json" with { type: "json" };
 import { OTHER_VALUES, RENDERINGS, SNAPSHOT_API } from "../tests/chart_values.ts";
 import { subcommandFlags } from "../tests/driver_command.ts";
-import { CHART, chartTemplates, chartValues, NAMESPACE, renderChart, type Rendering, type Values } from "./chart.ts";
-import { NAMESPACE_FILE, plainFiles } from "./manifests.ts";
+import {
+  CHART,
+  chartTemplates,
+  chartValues,
+  NAMESPACE,
+  renderChart,
+  type RenderOptions,
+  type Values,
+} from "./chart.ts";
+import { generatedFiles, NAMESPACE_FILE } from "./manifests.ts";
 import type { KubernetesObject } from "./objects.ts";
 
 const ROOT = join(import.meta.dirname!, "..");
@@ -34,7 +42,7 @@ const KEYWORDS = [
   ...["additionalProperties", "items"],
 ];
 
-function resolved({ $ref, ...rest }: Schema): Schema {
+function resolveRef({ $ref, ...rest }: Schema): Schema {
   return $ref === undefined ? rest : schema.definitions[$ref.replace("#/definitions/", "")]!;
 }
 
@@ -55,17 +63,17 @@ function violations(value: unknown, by: Schema, path = ""): string[] {
     properties = {},
     additionalProperties,
     items,
-  } = resolved(by);
-  const there = Object.entries(typeOf(value) === "object" ? value as Values : {});
+  } = resolveRef(by);
+  const entries = Object.entries(typeOf(value) === "object" ? value as Values : {});
   const fits = (type === undefined || [type].flat().includes(typeOf(value))) &&
     (values?.includes(value) ?? true) &&
     (pattern === undefined || new RegExp(pattern, "u").test(String(value))) &&
     (minimum === undefined || Number(value) >= minimum) &&
     (minLength === undefined || String(value).length >= minLength) &&
-    required.every((name) => there.some(([key]) => key === name));
+    required.every((name) => entries.some(([key]) => key === name));
   return [
     ...(fits ? [] : [path]),
-    ...there.flatMap(([name, below]) => {
+    ...entries.flatMap(([name, below]) => {
       const known = Object.hasOwn(properties, name) ? properties[name] : additionalProperties;
       if (known === false) return [`${path}.${name}`];
       return known === undefined ? [] : violations(below, known, `${path}.${name}`);
@@ -76,8 +84,8 @@ function violations(value: unknown, by: Schema, path = ""): string[] {
 
 /** The values that a user can set: paths of what has no parts of its own, or parts that are Kubernetes' business. */
 function* settings(by: Schema, path = ""): Generator<string> {
-  const { properties, items } = resolved(by);
-  const parts = properties ?? (items && resolved(items).properties);
+  const { properties, items } = resolveRef(by);
+  const parts = properties ?? (items && resolveRef(items).properties);
   if (parts === undefined) return yield path;
   for (const [name, part] of Object.entries(parts)) {
     if (`${path}.${name}` !== ".global") yield* settings(part, `${path}.${name}`); // Helm's own, for charts in charts
@@ -85,33 +93,33 @@ function* settings(by: Schema, path = ""): Generator<string> {
 }
 
 /** What stands at a path such as `.storageClasses.name`; of a list, in its first item. */
-function at(values: unknown, path: string): unknown {
+function valueAt(values: unknown, path: string): unknown {
   return path.split(".").slice(1).reduce((value, name) => {
     const below = Array.isArray(value) ? value[0] : value;
     return (below as Values | undefined)?.[name];
   }, values);
 }
 
-function objectsOf(rendering: Rendering): KubernetesObject[] {
+function objectsOf(rendering: RenderOptions): KubernetesObject[] {
   return [...renderChart(rendering).values()].flatMap((text) => parseAll(text) as (KubernetesObject | null)[])
     .filter((object) => object !== null);
 }
 
-function object(rendering: Rendering, kind: string, name = "denolith"): KubernetesObject {
+function object(rendering: RenderOptions, kind: string, name = "denolith"): KubernetesObject {
   const found = objectsOf(rendering).find((one) => one.kind === kind && one.metadata.name.startsWith(name));
   assert(found !== undefined, `there is no ${kind} ${name}`);
   return found;
 }
 
 /** The pods' specs: the controller's and the agent's. */
-function pods(rendering: Rendering) {
+function pods(rendering: RenderOptions) {
   return ["Deployment", "DaemonSet"].map((kind) => object(rendering, kind).spec.template.spec);
 }
 
 const OTHER = RENDERINGS["every value another one"]!;
 
 Deno.test("the plain manifests are what the chart becomes; if not: deno task manifests", () => {
-  const made = plainFiles();
+  const made = generatedFiles();
   for (const [path, text] of made) assertEquals(Deno.readTextFileSync(join(ROOT, path)), text, path);
   for (const folder of ["crds", "manifests", "monitoring"]) {
     const there = [...Deno.readDirSync(join(ROOT, "deploy", folder))].map(({ name }) => `deploy/${folder}/${name}`);
@@ -135,7 +143,7 @@ Deno.test("the chart has the driver's version, which is its image's", () => {
 Deno.test("the schema names the values that there are, refuses others, and is understood by this test", () => {
   const named = [...settings(schema)];
   assert(named.length > 45, "the test sees the values");
-  assertEquals(named.filter((path) => at(chartValues(), path) === undefined), []);
+  assertEquals(named.filter((path) => valueAt(chartValues(), path) === undefined), []);
   assertEquals(violations(chartValues(), schema), []);
   assertEquals(violations(OTHER_VALUES, schema), []);
   const keywords = (by: Schema): string[] => [
@@ -155,7 +163,7 @@ Deno.test.each([
   [{ log: { level: "trace" } }, ".log.level"],
   [{ node: { tolerations: {} } }, ".node.tolerations"],
   [{ controller: { replicas: "2" } }, ".controller.replicas"],
-  [{ controller: { disableLoops: ["provisoner"] } }, ".controller.disableLoops[]"],
+  [{ controller: { disableControllers: ["provisoner"] } }, ".controller.disableControllers[]"],
   [{ storageClasses: [{ parameters: {} }] }, ".storageClasses[]"],
   [{ storageClasses: [{ name: "a", fsType: "xfs" }] }, ".storageClasses[].fsType"],
   [{ storageClasses: [{ name: "a", parameters: { shared: false } }] }, ".storageClasses[].parameters.shared"],
@@ -166,7 +174,7 @@ Deno.test.each([
 Deno.test("each value is read by a template, and templates read none that there is not", () => {
   const text = [...chartTemplates().values()].join("\n");
   const read = [...text.matchAll(/\.Values((?:\.\w+)+)/g)].map(([, path]) => path!);
-  assertEquals(read.filter((path) => at(chartValues(), path) === undefined), []);
+  assertEquals(read.filter((path) => valueAt(chartValues(), path) === undefined), []);
   const unread = [...settings(schema)].filter((path) => {
     if (read.includes(path)) return false;
     const over = read.find((known) => path.startsWith(`${known}.`));
@@ -184,12 +192,13 @@ Deno.test("each value changes what comes out, and its words stand in it", () => 
       : [];
   const rendered = [...renderChart(OTHER).values()].join("\n");
   assertEquals(words(OTHER_VALUES).filter((word) => !rendered.includes(word)), []);
-  const text = ({ values, ...rest }: Rendering) => JSON.stringify(objectsOf({ ...OTHER, ...rest, values: values! }));
+  const text = ({ values, ...rest }: RenderOptions) =>
+    JSON.stringify(objectsOf({ ...OTHER, ...rest, values: values! }));
   const all = text({ values: OTHER_VALUES });
   for (const path of settings(schema)) {
     const names = path.split(".").slice(1);
     // what else a VolumeSnapshotClass has shows only while there is one, as there is by default
-    const before = path === ".snapshotClass.create" ? false : at(chartValues(), path);
+    const before = path === ".snapshotClass.create" ? false : valueAt(chartValues(), path);
     const back = (values: unknown, [name, ...rest]: string[]): unknown => {
       if (Array.isArray(values)) return [back(values[0], [name!, ...rest]), ...values.slice(1)];
       const below = (values as Values)[name!];
@@ -207,14 +216,14 @@ Deno.test("flags that templates pass are flags of the subcommands, and loops tho
   }
   const source = Deno.readTextFileSync(join(ROOT, "cli/controller.ts"));
   const loops = [.../^const LOOPS = \{([^}]*)\}/m.exec(source)![1]!.matchAll(/(\w+):/g)].map(([, name]) => name);
-  const { items } = schema.properties!["controller"]!.properties!["disableLoops"]!;
+  const { items } = schema.properties!["controller"]!.properties!["disableControllers"]!;
   assertEquals(items!.enum, loops);
 });
 
 Deno.test("another kubelet directory is everywhere: in the flag, the mount and the volume", () => {
   const root = "/var/snap/microk8s/common/var/lib/kubelet";
   const [, node] = pods({ values: { kubeletDir: root } });
-  assert(node.containers[0].args.includes(`--kubelet-root=${root}`));
+  assert(node.containers[0].args.includes(`--kubelet-dir=${root}`));
   const named = <T extends { name: string }>(list: T[]) => list.find(({ name }) => name === "kubelet")!;
   assertEquals(named(node.containers[0].volumeMounts as { name: string; mountPath: string }[]).mountPath, root);
   assertEquals(named(node.volumes as { name: string; hostPath: { path: string } }[]).hostPath.path, root);
@@ -238,7 +247,7 @@ Deno.test("a class of which only the name is given is one like the chart's own",
 });
 
 Deno.test("a VolumeSnapshotClass is made only where the cluster knows what that is, and it is wanted", () => {
-  const isMade = (rendering: Rendering) => objectsOf(rendering).some(({ kind }) => kind === "VolumeSnapshotClass");
+  const isMade = (rendering: RenderOptions) => objectsOf(rendering).some(({ kind }) => kind === "VolumeSnapshotClass");
   assert(!isMade({}));
   assert(isMade({ apiVersions: [SNAPSHOT_API] }));
   assert(!isMade({ values: { snapshotClass: { create: false } }, apiVersions: [SNAPSHOT_API] }));

@@ -6,12 +6,12 @@
 
 import { parseArgs } from "@std/cli/parse-args";
 import { join } from "@std/path";
-import { FILES, makeArtifact } from "./artifact.ts";
+import { ARTIFACT_FILES, makeArtifact } from "./artifact.ts";
 import { type Architecture, ARCHITECTURES } from "./runtime.ts";
 
 const HELP = `Usage: deno task compile [--arch ARCH]
 
-Makes dist/${FILES.program}, one executable file, and beside it ${FILES.sums} and ${FILES.sbom}.
+Makes dist/${ARTIFACT_FILES.program}, one executable file, and beside it ${ARTIFACT_FILES.sums} and ${ARTIFACT_FILES.sbom}.
 
 Flags:
   --arch ARCH  ${ARCHITECTURES.join(" or ")} (default: this machine's)
@@ -32,7 +32,7 @@ async function main(args: readonly string[]): Promise<void> {
   if (parsed.help === true) return console.log(HELP);
   const folder = join(import.meta.dirname!, "../dist");
   await makeArtifact({ arch: architecture(parsed.arch ?? Deno.build.arch), folder, log: console.error });
-  console.log((await Deno.readTextFile(join(folder, FILES.sums))).trimEnd());
+  console.log((await Deno.readTextFile(join(folder, ARTIFACT_FILES.sums))).trimEnd());
 }
 
 function architecture(name: unknown): Architecture {

@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { FILESYSTEM_TYPES } from "../lvm/spec/filesystem.ts";
 import { IO_LIMIT_PARAMETERS } from "../lvm/spec/io_limits.ts";
 import { parseQuantity } from "../lvm/size.ts";
-import { parseStoreSize } from "../lvm/spec/cow_size.ts";
+import { parseSizeOrPercent } from "../lvm/spec/cow_size.ts";
 import { ERASURES } from "../lvm/model/tags.ts";
 import { readObjects } from "./objects.ts";
 
@@ -55,10 +55,10 @@ Deno.test("the definitions are of our group, for the whole cluster, with a statu
 });
 
 Deno.test("every field has a type and a description for kubectl explain", () => {
-  const lacking = everyPart().filter(([path, { type, description }]) =>
+  const undocumented = everyPart().filter(([path, { type, description }]) =>
     !type || !description?.endsWith(".") && !path.endsWith(".metadata")
   );
-  assertEquals(lacking.map(([path]) => path), []);
+  assertEquals(undocumented.map(([path]) => path), []);
   assert(everyPart().length > 80, "the test sees the fields");
 });
 
@@ -94,8 +94,8 @@ Deno.test("of a volume's spec all but size, limits and node is fixed, and the sc
   ).map(([name]) => name);
   const all = Object.keys(part("LVMVolume.spec").properties!);
   assertEquals(all.filter((name) => !fixed.includes(name)).sort(), ["ioLimits", "limit", "nodeName", "size"]);
-  const said = all.filter((name) => /Fixed\.$/.test(part(`LVMVolume.spec.${name}`).description!));
-  assertEquals(said, fixed);
+  const documentedAsFixed = all.filter((name) => /Fixed\.$/.test(part(`LVMVolume.spec.${name}`).description!));
+  assertEquals(documentedAsFixed, fixed);
 });
 
 Deno.test("a snapshot's spec is fixed as a whole", () => {
@@ -128,7 +128,7 @@ Deno.test.each([
   "the schema takes %s for a size if the driver does",
   (text: string) => {
     const sizes = everyPart().filter(([path, { pattern }]) =>
-      pattern !== undefined && /[sS]ize$|limit$|free$/.test(path)
+      pattern !== undefined && /[sS]ize$|sizeLimit$|free$|availableVirtual$/.test(path)
     );
     assert(sizes.length > 8, "the test sees the fields");
     for (const [path, { pattern, maxLength }] of sizes) {
@@ -141,8 +141,8 @@ Deno.test.each([
 Deno.test.each(["1%", "7%", "99%", "100%", "10Gi", "1.5G", "0%", "101%", "-1%", "1.5%", "%", "", "much"])(
   "the schema takes %s for a snapshot's store if the driver does",
   (text: string) => {
-    const { pattern } = part("LVMSnapshot.spec.storeSize");
-    assertEquals(new RegExp(pattern!).test(text), parseStoreSize(text) !== undefined);
+    const { pattern } = part("LVMSnapshot.spec.cowSize");
+    assertEquals(new RegExp(pattern!).test(text), parseSizeOrPercent(text) !== undefined);
   },
 );
 

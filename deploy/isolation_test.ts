@@ -13,14 +13,14 @@ const crds = readObjects("crds");
 
 const POLICY = "ValidatingAdmissionPolicy";
 
-function only(kind: string): KubernetesObject {
+function requireSingle(kind: string): KubernetesObject {
   const [object, ...more] = manifests.filter((one) => one.kind === kind);
   assertEquals(more, [], `one ${kind}`);
   assert(object !== undefined, `there is a ${kind}`);
   return object;
 }
 
-const { metadata: { name: policyName }, spec: policy } = only(POLICY);
+const { metadata: { name: policyName }, spec: policy } = requireSingle(POLICY);
 
 /** Whether a rule is about a resource or a subresource, as the API server reads rules of admission. */
 function covers(resources: readonly string[], resource: string): boolean {
@@ -32,7 +32,7 @@ function covers(resources: readonly string[], resource: string): boolean {
 }
 
 Deno.test("the policy is bound, denies, and denies what cannot be decided", () => {
-  const { spec } = only(`${POLICY}Binding`);
+  const { spec } = requireSingle(`${POLICY}Binding`);
   assertEquals(spec, { policyName, validationActions: ["Deny"] });
   assertEquals(policy.failurePolicy, "Fail");
   for (const { reason, message } of policy.validations) {
@@ -67,7 +67,7 @@ Deno.test("the policy finds the node of each kind: in spec.nodeName, or in the n
 });
 
 Deno.test("the policy is about the account that the agents' pods have, and about nobody else", () => {
-  const daemonSet = only("DaemonSet");
+  const daemonSet = requireSingle("DaemonSet");
   const account =
     `system:serviceaccount:${daemonSet.metadata.namespace}:${daemonSet.spec.template.spec.serviceAccountName}`;
   assertEquals(policy.matchConditions.map(({ expression }: { expression: string }) => expression), [

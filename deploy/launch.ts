@@ -25,12 +25,12 @@ export const LAUNCH_FLAGS: readonly string[] = [
 ];
 
 /** What a permission is limited to: nothing, all, or a list, as deno.json has it. */
-type Scope = boolean | readonly string[] | { readonly allow?: boolean | readonly string[] };
+type PermissionScope = boolean | readonly string[] | { readonly allow?: boolean | readonly string[] };
 
 /** What of deno.json concerns a start. */
 export interface Manifest {
   readonly unstable?: readonly string[];
-  readonly permissions: Readonly<Record<string, Readonly<Record<string, Scope>>>>;
+  readonly permissions: Readonly<Record<string, Readonly<Record<string, PermissionScope>>>>;
 }
 
 /** Settings of {@linkcode launchConfig}. */
@@ -55,15 +55,15 @@ export function launchConfig({ moduleIsFile }: LaunchOptions, from: Manifest = m
     nodeModulesDir: "none",
     workspace: [], // a root: Deno does not look for one in the folders above
     unstable: from.unstable ?? [],
-    permissions: { [PERMISSION_SET]: moduleIsFile ? { ...set, read: andModule(set.read) } : set },
+    permissions: { [PERMISSION_SET]: moduleIsFile ? { ...set, read: withModule(set.read) } : set },
   };
   return JSON.stringify(config);
 }
 
 /** A scope for reading that has the module in it. Deno takes relative paths from the configuration's folder. */
-function andModule(scope: Scope = false): Scope {
+function withModule(scope: PermissionScope = false): PermissionScope {
   if (scope === true) return true;
   if (scope === false) return [`./${MODULE}`];
   if ("length" in scope) return [...scope, `./${MODULE}`];
-  return { ...scope, allow: andModule(scope.allow) as boolean | readonly string[] };
+  return { ...scope, allow: withModule(scope.allow) as boolean | readonly string[] };
 }

@@ -14,7 +14,7 @@ const ROOT = join(import.meta.dirname!, "..");
 export const NAMESPACE_FILE = "00-namespace.yaml";
 
 /** The first line of a file that is made. */
-const ORIGIN = "# Made from deploy/chart by `deno task manifests`: change it there.";
+const GENERATED_NOTICE = "# Made from deploy/chart by `deno task manifests`: change it there.";
 
 /** What stands in deploy/monitoring: what takes other people's definitions, and so is not there by default. */
 const MONITORING: Values = {
@@ -22,26 +22,26 @@ const MONITORING: Values = {
 };
 
 /** The files that the chart becomes: their text, by their path from the root. */
-export function plainFiles(): Map<string, string> {
+export function generatedFiles(): Map<string, string> {
   const byDefault = renderChart();
   const monitoring = [...renderChart({ values: MONITORING })].filter(([file]) => !byDefault.has(file));
   const definitions = [...Deno.readDirSync(join(CHART, "crds"))].map(({ name }) =>
     [name, Deno.readTextFileSync(join(CHART, "crds", name))] as const
   );
   return new Map([
-    ...definitions.map(([file, text]) => [`deploy/crds/${file}`, plain(text)] as const),
-    ...[...byDefault].map(([file, text]) => [`deploy/manifests/${file}`, plain(text)] as const),
-    ...monitoring.map(([file, text]) => [`deploy/monitoring/${file}`, plain(text)] as const),
+    ...definitions.map(([file, text]) => [`deploy/crds/${file}`, toManifest(text)] as const),
+    ...[...byDefault].map(([file, text]) => [`deploy/manifests/${file}`, toManifest(text)] as const),
+    ...monitoring.map(([file, text]) => [`deploy/monitoring/${file}`, toManifest(text)] as const),
   ]);
 }
 
 /** A text of the chart as a file of its own. */
-function plain(text: string): string {
-  return `${ORIGIN}\n${text.trim().replace(/^---\n/, "")}\n`;
+function toManifest(text: string): string {
+  return `${GENERATED_NOTICE}\n${text.trim().replace(/^---\n/, "")}\n`;
 }
 
 if (import.meta.main) {
-  for (const [path, text] of plainFiles()) {
+  for (const [path, text] of generatedFiles()) {
     await Deno.mkdir(dirname(join(ROOT, path)), { recursive: true });
     await Deno.writeTextFile(join(ROOT, path), text);
   }

@@ -116,8 +116,8 @@ Deno.test("both roles run the image that deno task image makes, under its name",
 Deno.test("the flags are those of the subcommands", async () => {
   for (const { containers: [{ args }] } of [controller, node]) {
     const [subcommand] = args as string[];
-    const there = await subcommandFlags(subcommand!);
-    assertEquals([...flagsOf(args).keys()].filter((flag) => !there.includes(flag)), []);
+    const known = await subcommandFlags(subcommand!);
+    assertEquals([...flagsOf(args).keys()].filter((flag) => !known.includes(flag)), []);
   }
 });
 
@@ -141,7 +141,7 @@ Deno.test("the agent has the host's paths that LVM needs, kubelet's for its moun
       { name, hostPath }: { name: string; hostPath: { path: string } },
     ) => [name, hostPath.path]),
   );
-  const root = flagsOf(node.containers[0].args).get("kubelet-root");
+  const root = flagsOf(node.containers[0].args).get("kubelet-dir");
   assertEquals(
     Object.values(paths).sort(),
     ["/dev", "/etc/lvm", "/run/lock/lvm", "/run/udev", "/sys/fs/cgroup", "/var/cache/denolith", root].sort(),
@@ -195,10 +195,10 @@ Deno.test("the driver has one name", () => {
 
 Deno.test("the scheduler looks at capacity, and the controller may tell of it, in its own namespace alone", () => {
   assertEquals(object("CSIDriver", DRIVER).spec.storageCapacity, true);
-  const telling = manifests.filter(({ rules }) =>
+  const granting = manifests.filter(({ rules }) =>
     rules?.some(({ resources }: Rule) => resources.includes("csistoragecapacities"))
   );
-  assertEquals(telling.map(({ kind, metadata }) => [kind, metadata.name, metadata.namespace]), [
+  assertEquals(granting.map(({ kind, metadata }) => [kind, metadata.name, metadata.namespace]), [
     ["Role", "denolith-controller", NAMESPACE],
   ]);
 });

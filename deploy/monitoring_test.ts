@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import { parse } from "@std/yaml";
 import { Controller, Identity, Node } from "../csi/proto/csi_pb.ts";
-import type { StoppedFilesystem } from "../lvm/health/read_only_filesystems.ts";
+import type { ReadOnlyFilesystem } from "../lvm/health/read_only_filesystems.ts";
 import type { SurveyedGroup } from "../lvm/model/survey.ts";
 import { Metrics } from "../cli/metrics.ts";
 import { anchors } from "../tests/markdown.ts";
@@ -38,7 +38,7 @@ const GROUP = {
   ...{ name: "data", size: 4n, free: 2n, metadataFree: 1n, pvs: [], missingPvs: 0 },
   lvs: [
     {
-      ...{ name: "vol-1", size: 1n, snapshotPercent: 50, pieces: [], health: "" },
+      ...{ name: "vol-1", size: 1n, snapshotPercent: 50, pvSegments: [], health: "" },
       ...{ segment: { type: "raid1" }, raid: { action: "idle", syncPercent: 100, mismatches: 0 } },
     },
     {
@@ -49,18 +49,20 @@ const GROUP = {
 } as unknown as SurveyedGroup;
 
 /** The figures that there are, each with its labels. */
-async function figures(): Promise<Map<string, readonly string[]>> {
+async function metricLabels(): Promise<Map<string, readonly string[]>> {
   const metrics = new Metrics();
-  metrics.onAnswer({ method: "CreateVolume", code: 0, ms: 1 });
-  metrics.onTurn({ loop: "lvmvolume", key: "v1-1", ms: 1 });
+  metrics.onCallCompleted({ method: "CreateVolume", code: 0, durationMs: 1 });
+  metrics.onReconciled({ controller: "lvmvolume", key: "v1-1", ms: 1 });
   metrics.onRequest("get", "nodes", 200);
   metrics.onDepth("lvmvolume", 1);
-  metrics.watchGroups(() => [GROUP]);
-  metrics.watchPools(() => [GROUP], 100n);
-  metrics.watchCopies(() => [["v1-1", 0.5]]);
-  metrics.watchLimits(() => [{ group: "data", lv: "vol-1", applied: false, rates: { readIops: 1n } }]);
-  metrics.watchFilesystems(() => [{ group: { name: "data" }, lv: { name: "vol-1" } }] as StoppedFilesystem[]);
-  metrics.watchOrphans({ orphans: () => 1, lost: () => 1 });
+  metrics.registerGroups(() => [GROUP]);
+  metrics.registerPools(() => [GROUP], 100n);
+  metrics.registerCopies(() => [["v1-1", 0.5]]);
+  metrics.registerLimits(() => [{ group: "data", lv: "vol-1", applied: false, rates: { readIops: 1n } }]);
+  metrics.registerReadOnlyFilesystems(() =>
+    [{ group: { name: "data" }, lv: { name: "vol-1" } }] as ReadOnlyFilesystem[]
+  );
+  metrics.registerInconsistencies({ orphans: () => 1, lost: () => 1 });
   const lines = (await metrics.text()).matchAll(/^(\w+)(?:\{(.*)\})? \S+$/gm);
   return new Map([...lines].map(([, name, labels]) => [name!, labels?.match(/\w+(?==")/g) ?? []]));
 }
@@ -88,7 +90,7 @@ const dashboard = JSON.parse(Deno.readTextFileSync(join(CHART, "files/dashboard.
 };
 
 /** What people read, with the labels that it shows, and the expression that is to have them. */
-const shown = [
+const expressions = [
   ...rules.map(({ annotations: { summary }, expr }) => [expr, summary.match(/(?<=\$labels\.)\w+/g) ?? []] as const),
   ...dashboard.panels.flatMap(({ targets = [] }) => targets).map(({ expr, legendFormat }) =>
     [expr, legendFormat.match(/(?<=\{\{)\w+/g) ?? []] as const
@@ -102,9 +104,9 @@ function wordsOf(expression: string): string[] {
 }
 
 Deno.test("every metric and label in alerts and dashboard exists", async () => {
-  const metrics = await figures();
-  assert(shown.length > 20, "the test sees the expressions");
-  for (const [expression, readLabels] of shown) {
+  const metrics = await metricLabels();
+  assert(expressions.length > 20, "the test sees the expressions");
+  for (const [expression, readLabels] of expressions) {
     const words = wordsOf(expression);
     const used = words.filter((word) => metrics.has(word));
     assert(used.length > 0, expression);
@@ -115,7 +117,7 @@ Deno.test("every metric and label in alerts and dashboard exists", async () => {
 });
 
 Deno.test("what is shown of a sum are the labels that it was made by", () => {
-  for (const [expression, readLabels] of shown) {
+  for (const [expression, readLabels] of expressions) {
     const by = /\b(?:sum|min) by \(([^)]*)\)/.exec(expression)?.[1]?.split(", ");
     if (by !== undefined) assertEquals(readLabels.filter((label) => !by.includes(label)), [], expression);
   }
@@ -124,11 +126,11 @@ Deno.test("what is shown of a sum are the labels that it was made by", () => {
 Deno.test("calls and results in alerts and dashboard are those that are counted", () => {
   const methods = [Controller, Identity, Node].flatMap((service) => service.methods.map(({ name }) => name));
   const values = (label: string) =>
-    shown.flatMap(([expression]) =>
+    expressions.flatMap(([expression]) =>
       [...expression.matchAll(new RegExp(`\\b${label}=~?"([^"]*)"`, "g"))].flatMap(([, text]) => text!.split("|"))
     );
   assertEquals(values("method").filter((name) => !methods.includes(name)), []);
-  assertEquals(values("result").filter((result) => !["success", "failure"].includes(result)), []);
+  assertEquals(values("result").filter((result) => !["success", "error"].includes(result)), []);
   assert(values("method").length > 0 && values("result").length > 0, "the test sees them");
 });
 

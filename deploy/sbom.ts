@@ -1,6 +1,6 @@
 import { Enums, Models, Serialize, SPDX, Spec } from "@cyclonedx/cyclonedx-library";
 import { join } from "@std/path";
-import { array, object, text } from "../lvm/json.ts";
+import { asArray, asObject, asString } from "../lvm/json.ts";
 import manifest from "../deno.json" with { type: "json" };
 import { run } from "./process.ts";
 import type { Runtime } from "./runtime.ts";
@@ -28,26 +28,26 @@ const ROOT = new URL("..", import.meta.url).pathname;
  */
 export async function npmPackages(entry: string): Promise<{ roots: string[]; packages: Map<string, NpmPackage> }> {
   const info = await run(`read what ${entry} imports`, Deno.execPath(), ["info", "--json", entry], { cwd: ROOT });
-  const graph = object(JSON.parse(info));
-  const known = object(graph.npmPackages);
-  const locked = object(object(JSON.parse(await Deno.readTextFile(join(ROOT, "deno.lock")))).npm);
-  const named = array(graph.modules).map(object).filter(({ kind }) => kind === "npm");
-  const roots = [...new Set(named.map(({ npmPackage }) => text(npmPackage)))];
+  const graph = asObject(JSON.parse(info));
+  const known = asObject(graph.npmPackages);
+  const locked = asObject(asObject(JSON.parse(await Deno.readTextFile(join(ROOT, "deno.lock")))).npm);
+  const npmModules = asArray(graph.modules).map(asObject).filter(({ kind }) => kind === "npm");
+  const roots = [...new Set(npmModules.map(({ npmPackage }) => asString(npmPackage)))];
   const packages = new Map<string, NpmPackage>();
-  for (const wanted = [...roots]; wanted.length > 0;) {
-    const key = wanted.pop()!;
+  for (const pending = [...roots]; pending.length > 0;) {
+    const key = pending.pop()!;
     if (packages.has(key)) continue;
-    const { name, version, localPath, dependencies } = object(known[key]);
-    const { license } = object(JSON.parse(await Deno.readTextFile(join(text(localPath), "package.json"))));
+    const { name, version, localPath, dependencies } = asObject(known[key]);
+    const { license } = asObject(JSON.parse(await Deno.readTextFile(join(asString(localPath), "package.json"))));
     const found = {
-      name: text(name),
-      version: text(version),
-      integrity: text(object(locked[key]).integrity),
+      name: asString(name),
+      version: asString(version),
+      integrity: asString(asObject(locked[key]).integrity),
       license: typeof license === "string" ? license : undefined,
-      dependencies: array(dependencies).map(text),
+      dependencies: asArray(dependencies).map(asString),
     };
     packages.set(key, found);
-    wanted.push(...found.dependencies);
+    pending.push(...found.dependencies);
   }
   return { roots, packages };
 }
@@ -61,13 +61,13 @@ export async function npmPackages(entry: string): Promise<{ roots: string[]; pac
 export async function sbom(runtime: Runtime): Promise<string> {
   const { roots, packages } = await npmPackages("main.ts");
   const components = new Map([...packages].map(([key, found]) => [key, npmComponent(found)]));
-  for (const [key, { dependencies }] of packages) depend(components.get(key)!, dependencies, components);
+  for (const [key, { dependencies }] of packages) addDependencies(components.get(key)!, dependencies, components);
   const driver = new Models.Component(Enums.ComponentType.Application, "denolith", {
     version: manifest.version,
     bomRef: `denolith@${manifest.version}`,
     licenses: licensesOf(manifest.license),
   });
-  depend(driver, roots, components);
+  addDependencies(driver, roots, components);
   const platform = runtimeComponent(runtime);
   driver.dependencies.add(platform.bomRef);
   const bom = new Models.Bom({ metadata: new Models.Metadata({ component: driver }) });
@@ -99,7 +99,7 @@ function runtimeComponent({ name, version, purl, sha256 }: Runtime): Models.Comp
   });
 }
 
-function depend(
+function addDependencies(
   component: Models.Component,
   keys: readonly string[],
   components: ReadonlyMap<string, Models.Component>,

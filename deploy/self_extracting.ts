@@ -4,7 +4,7 @@ import { LAUNCH_FLAGS, MODULE } from "./launch.ts";
 import type { Architecture } from "./runtime.ts";
 
 /** What goes into a file that unpacks itself. */
-export interface Parts {
+export interface SelfExtractingParts {
   readonly version: string;
   readonly arch: Architecture;
   /** The path of the deno binary. */
@@ -27,7 +27,10 @@ const BLOCK_BYTES = 65_536;
  *
  * @throws {Error} when a part cannot be read, or the file cannot be written
  */
-export async function writeSelfExtracting(output: string, { version, arch, ...parts }: Parts): Promise<void> {
+export async function writeSelfExtracting(
+  output: string,
+  { version, arch, ...parts }: SelfExtractingParts,
+): Promise<void> {
   const driver = await Deno.readFile(parts.module);
   const config = new TextEncoder().encode(parts.config);
   const driverEnd = HEAD_BYTES + driver.length;
@@ -38,7 +41,7 @@ export async function writeSelfExtracting(output: string, { version, arch, ...pa
     `${sha256(config)}  deno.json`,
     `${await sha256OfFile(parts.runtime)}  deno`,
   ].join("\n");
-  const script = filledIn(head, {
+  const script = fillPlaceholders(head, {
     VERSION: version,
     ARCH: arch,
     // the script as well: it decides how what it unpacks is laid out
@@ -53,7 +56,7 @@ export async function writeSelfExtracting(output: string, { version, arch, ...pa
     FLAGS: LAUNCH_FLAGS.join(" "),
   });
   using file = await Deno.open(output, { write: true, create: true, truncate: true });
-  for (const part of [padded(script), driver, config]) await writeAll(file, part);
+  for (const part of [padScript(script), driver, config]) await writeAll(file, part);
   await file.seek(runtimeBlock * BLOCK_BYTES, Deno.SeekMode.Start);
   using runtime = await Deno.open(parts.runtime);
   await runtime.readable.pipeTo(file.writable, { preventClose: true });
@@ -74,7 +77,7 @@ export function sha256(bytes: Uint8Array): string {
 }
 
 /** The script with the values in the places of their names. */
-function filledIn(script: string, values: Readonly<Record<string, string | number>>): string {
+function fillPlaceholders(script: string, values: Readonly<Record<string, string | number>>): string {
   return script.replace(/@([A-Z_]+)@/g, (_, name: string) => {
     const value = values[name];
     if (value === undefined) throw new Error(`fill in head.sh: nothing is known of @${name}@`);
@@ -83,12 +86,12 @@ function filledIn(script: string, values: Readonly<Record<string, string | numbe
 }
 
 /** The script with empty lines after it, which the shell never reads: the script ends by becoming another program. */
-function padded(script: string): Uint8Array {
+function padScript(script: string): Uint8Array {
   const bytes = new TextEncoder().encode(script);
   if (bytes.length > HEAD_BYTES) throw new Error(`make the script: ${bytes.length} bytes are more than ${HEAD_BYTES}`);
-  const whole = new Uint8Array(HEAD_BYTES).fill("\n".charCodeAt(0));
-  whole.set(bytes);
-  return whole;
+  const paddedBytes = new Uint8Array(HEAD_BYTES).fill("\n".charCodeAt(0));
+  paddedBytes.set(bytes);
+  return paddedBytes;
 }
 
 async function writeAll(file: Deno.FsFile, bytes: Uint8Array): Promise<void> {

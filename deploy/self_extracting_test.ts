@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
 import { ARCHITECTURES } from "./runtime.ts";
-import { type Parts, writeSelfExtracting } from "./self_extracting.ts";
+import { type SelfExtractingParts, writeSelfExtracting } from "./self_extracting.ts";
 
 /** Stands in for deno: tells how it was started, and what it is told to do. */
 const FAKE_DENO = `#!/bin/sh
@@ -17,7 +17,7 @@ printf '%s\\n' "$$" "$(umask)" "$DENO_DIR" "$@"
 class Fixture implements AsyncDisposable {
   private constructor(readonly folder: string) {}
 
-  static async create(parts: Partial<Parts> = {}): Promise<Fixture> {
+  static async create(parts: Partial<SelfExtractingParts> = {}): Promise<Fixture> {
     const fixture = new Fixture(await Deno.realPath(await Deno.makeTempDir()));
     await Deno.writeTextFile(fixture.path("runtime"), FAKE_DENO);
     await Deno.writeTextFile(fixture.path("module"), "// the driver\n");
@@ -71,7 +71,7 @@ class Fixture implements AsyncDisposable {
   }
 
   /** Starts it, sees that it refuses without having become deno, and answers why. */
-  async refused(...how: Parameters<Fixture["command"]>): Promise<string> {
+  async startRefused(...how: Parameters<Fixture["command"]>): Promise<string> {
     await using child = this.command(...how).spawn();
     await child.stdin.close();
     const [status, out, err] = await Promise.all([child.status, text(child.stdout), text(child.stderr)]);
@@ -154,10 +154,10 @@ Deno.test("the artifact refuses to start from a file that was damaged, and leave
   const whole = await Deno.readFile(fixture.path("denolith"));
   const damaged = whole.slice();
   damaged[whole.length - 5]! ^= 1;
-  const cut = whole.slice(0, -1);
-  for (const bytes of [damaged, cut, whole.slice(0, 8192)]) {
+  const truncated = whole.slice(0, -1);
+  for (const bytes of [damaged, truncated, whole.slice(0, 8192)]) {
     await Deno.writeFile(fixture.path("denolith"), bytes);
-    assertStringIncludes(await fixture.refused(), `${fixture.path("denolith")} is damaged`);
+    assertStringIncludes(await fixture.startRefused(), `${fixture.path("denolith")} is damaged`);
     assertEquals([...Deno.readDirSync(fixture.cache)], []);
   }
 });
@@ -166,7 +166,7 @@ Deno.test("the artifact refuses a folder that others can change, before it unpac
   await using fixture = await Fixture.create();
   for (const [path, mode] of [["cache", 0o777], ["cache", 0o775], ["cache", 0o1777], ["", 0o777]] as const) {
     await Deno.chmod(fixture.path(path), mode);
-    assertStringIncludes(await fixture.refused(), "can be changed by other users");
+    assertStringIncludes(await fixture.startRefused(), "can be changed by other users");
     assertEquals([...Deno.readDirSync(fixture.cache)], []);
     await Deno.chmod(fixture.path(path), 0o755);
   }
@@ -177,13 +177,13 @@ Deno.test("the artifact refuses a folder that others can change, before it unpac
     const path = join(app, name);
     const mode = (await Deno.stat(path)).mode! & MODE;
     await Deno.chmod(path, mode | 0o020);
-    assertStringIncludes(await fixture.refused(), `${path.replace(/\/$/, "")} (`);
+    assertStringIncludes(await fixture.startRefused(), `${path.replace(/\/$/, "")} (`);
     await Deno.chmod(path, mode);
   }
   await fixture.start();
   await Deno.remove(join(app, "main.js"));
   await Deno.symlink(fixture.path("module"), join(app, "main.js"));
-  assertStringIncludes(await fixture.refused(), "main.js (l");
+  assertStringIncludes(await fixture.startRefused(), "main.js (l");
 });
 
 Deno.test({
@@ -193,13 +193,13 @@ Deno.test({
     await using fixture = await Fixture.create();
     const somebody = 4711;
     await Deno.chown(fixture.cache, somebody, somebody);
-    assertStringIncludes(await fixture.refused(), `${fixture.cache} belongs to user ${somebody}`);
+    assertStringIncludes(await fixture.startRefused(), `${fixture.cache} belongs to user ${somebody}`);
     await Deno.chown(fixture.cache, 0, 0);
     await fixture.start();
     for (const name of ["", "deno", "main.js", "deno.json", "deno_dir"]) {
       const path = join(fixture.app(), name).replace(/\/$/, "");
       await Deno.chown(path, somebody, somebody);
-      assertStringIncludes(await fixture.refused(), `${path} belongs to user ${somebody}`);
+      assertStringIncludes(await fixture.startRefused(), `${path} belongs to user ${somebody}`);
       await Deno.chown(path, 0, 0);
     }
     await fixture.start();
@@ -215,7 +215,7 @@ Deno.test("the artifact takes the cache that it is given: its own variable, then
   await fixture.start([], { CACHE_DIRECTORY: other });
   fixture.app();
   assertEquals([...Deno.readDirSync(other)], []);
-  assertStringIncludes(await fixture.refused([], { DENOLITH_CACHE: "here" }), "must begin with a slash");
+  assertStringIncludes(await fixture.startRefused([], { DENOLITH_CACHE: "here" }), "must begin with a slash");
 });
 
 Deno.test("the artifact removes what earlier versions unpacked, when it unpacks itself", async () => {
@@ -246,15 +246,15 @@ Deno.test("SIGTERM reaches the driver", async () => {
 Deno.test("the artifact for another kind of machine says so", async () => {
   const other = ARCHITECTURES.find((arch) => arch !== Deno.build.arch)!;
   await using fixture = await Fixture.create({ arch: other });
-  assertStringIncludes(await fixture.refused(), `this file is for ${other}, the machine is ${Deno.build.arch}`);
+  assertStringIncludes(await fixture.startRefused(), `this file is for ${other}, the machine is ${Deno.build.arch}`);
 });
 
 Deno.test("writeSelfExtracting() makes the same file of the same parts, and names its folder after them", async () => {
   await using fixture = await Fixture.create();
   await using same = await Fixture.create();
   await using other = await Fixture.create({ config: '{"lock":false}' });
-  const [file, again] = await Promise.all([fixture, same].map((one) => Deno.readFile(one.path("denolith"))));
-  assertEquals(file, again);
+  const [file, secondFile] = await Promise.all([fixture, same].map((one) => Deno.readFile(one.path("denolith"))));
+  assertEquals(file, secondFile);
   await Promise.all([fixture.start(), same.start(), other.start()]);
   assertEquals(fixture.app().slice(fixture.folder.length), same.app().slice(same.folder.length));
   assert(fixture.app().slice(fixture.folder.length) !== other.app().slice(other.folder.length));
@@ -265,7 +265,7 @@ Deno.test("writeSelfExtracting() makes the same file of the same parts, and name
   );
 });
 
-function partsOf(fixture: Fixture): Parts {
+function partsOf(fixture: Fixture): SelfExtractingParts {
   const [runtime, module] = [fixture.path("runtime"), fixture.path("module")];
   return { version: "1.2.3", arch: Deno.build.arch, runtime, module, config: "{}" };
 }

@@ -7,13 +7,13 @@ const settings = new Map(
 );
 
 /** How the settings begin that give a unit mounts of its own, or keep it from devices: systemd.exec(5), systemd.resource-control(5). */
-const SEPARATING =
+const SEPARATING_SETTINGS =
   /^(?:Protect|Private|ReadOnly|ReadWrite|Inaccessible|NoExec|ExecPaths|Bind|Temporary|Root|Mount|DynamicUser|Device)/;
 
 Deno.test("the unit leaves the driver the host's mounts and devices", () => {
   const chosen = [...settings.keys()];
   assert(chosen.includes("ExecStart"), "the test sees the settings");
-  assertEquals(chosen.filter((name) => SEPARATING.test(name)), []);
+  assertEquals(chosen.filter((name) => SEPARATING_SETTINGS.test(name)), []);
 });
 
 Deno.test("the unit kills no command of LVM, and gives the driver time to end", () => {

@@ -43,7 +43,7 @@ const FUNCTIONS: Readonly<Record<string, (...args: readonly unknown[]) => unknow
   and: (...values) => values.slice(0, -1).every(isTrue) ? values.at(-1) : false,
   default: (fallback, value) => isTrue(value) ? value : fallback,
   dig: (key, fallback, map) => (map as Record<string, unknown>)[String(key)] ?? fallback,
-  join: (separator, list) => (list as readonly unknown[]).map(printed).join(String(separator)),
+  join: (separator, list) => (list as readonly unknown[]).map(formatValue).join(String(separator)),
   nindent: (spaces, text) => `\n${text}`.replaceAll("\n", `\n${" ".repeat(Number(spaces))}`),
   replace: (from, to, text) => String(text).replaceAll(String(from), String(to)),
   toYaml: (value) => stringify(value, { lineWidth: -1, quoteStyle: '"' }).trimEnd(),
@@ -136,8 +136,8 @@ function termOf(word: string): Term {
 function render(parts: readonly Part[], scope: Scope): string {
   return parts.map((part) => {
     if (part.kind === "text") return part.text;
-    const value = valueOf(part.pipeline, scope);
-    if (part.kind === "value") return printed(value);
+    const value = evaluatePipeline(part.pipeline, scope);
+    if (part.kind === "value") return formatValue(value);
     const { body } = part;
     if (!isTrue(value)) return "";
     if (part.kind === "if") return render(body, scope);
@@ -146,26 +146,26 @@ function render(parts: readonly Part[], scope: Scope): string {
   }).join("");
 }
 
-function valueOf(pipeline: Pipeline, scope: Scope): unknown {
+function evaluatePipeline(pipeline: Pipeline, scope: Scope): unknown {
   let value: unknown;
   for (const [index, [first, ...rest]] of pipeline.entries()) {
     if (first === undefined) throw new Error("a pipeline has an empty part");
-    const args = [...rest.map((term) => termValue(term, scope)), ...(index === 0 ? [] : [value])];
-    const called = first.kind === "function" ? FUNCTIONS[first.name]! : termValue(first, scope);
+    const args = [...rest.map((term) => evaluateTerm(term, scope)), ...(index === 0 ? [] : [value])];
+    const called = first.kind === "function" ? FUNCTIONS[first.name]! : evaluateTerm(first, scope);
     if (typeof called !== "function" && args.length > 0) throw new Error("a value is followed by arguments");
     value = typeof called === "function" ? called(...args) : called;
   }
   return value;
 }
 
-function termValue(term: Term, scope: Scope): unknown {
+function evaluateTerm(term: Term, scope: Scope): unknown {
   switch (term.kind) {
     case "literal":
       return term.value;
     case "field":
       return fieldOf(term.root ? scope.root : scope.dot, term.path);
     case "pipeline":
-      return valueOf(term.pipeline, scope);
+      return evaluatePipeline(term.pipeline, scope);
     case "function":
       throw new Error(`${term.name}: a function with its arguments stands in brackets`);
   }
@@ -185,7 +185,7 @@ function isTrue(value: unknown): boolean {
   return Boolean(value);
 }
 
-function printed(value: unknown): string {
+function formatValue(value: unknown): string {
   if (typeof value === "object" && value !== null) {
     throw new Error("an object or a list is printed as it is: use toYaml");
   }

@@ -5,18 +5,18 @@
  */
 
 /** Time. */
-export interface Timer {
+export interface Clock {
   /** The time of day. */
   date(): Date;
   /** Calls once after `ms`; the answer takes it back. */
-  after(ms: number, call: () => void): () => void;
+  after(ms: number, callback: () => void): () => void;
 }
 
 /** The machine's own. */
-export const systemTimer: Timer = {
+export const systemClock: Clock = {
   date: () => new Date(),
-  after: (ms, call) => {
-    const timer = setTimeout(call, ms);
+  after: (ms, callback) => {
+    const timer = setTimeout(callback, ms);
     return () => clearTimeout(timer);
   },
 };

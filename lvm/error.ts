@@ -39,7 +39,7 @@ export interface StorageErrorOptions {
   /** The error that led to this one. */
   cause?: unknown;
   /** Settles when the command that was not waited for has ended; only with `StillRunning`, and `Unavailable` at a deadline. */
-  settled?: Promise<unknown>;
+  completion?: Promise<unknown>;
 }
 
 /** A failure with its kind and a message that says what was tried, on what, and what the answer was. */
@@ -49,12 +49,12 @@ export class StorageError extends Error {
   /** What kind of failure this is. */
   readonly kind: ErrorKind;
   /** Settles when the command that was not waited for has ended. */
-  readonly settled?: Promise<unknown>;
+  readonly completion?: Promise<unknown>;
 
   /** Makes an error of the kind with a message for people. */
   constructor(kind: ErrorKind, message: string, options: StorageErrorOptions = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.kind = kind;
-    if (options.settled !== undefined) this.settled = options.settled;
+    if (options.completion !== undefined) this.completion = options.completion;
   }
 }

@@ -84,7 +84,7 @@ export interface Exec {
    */
   run(command: Command): Promise<Output>;
   /** Resolves when no changing command is running any more. */
-  settled(): Promise<void>;
+  idle(): Promise<void>;
 }
 
 /** How long commands may take, in milliseconds. */
@@ -99,7 +99,7 @@ export interface Deadlines {
 export const DEFAULT_DEADLINES: Deadlines = { readMs: 30_000, changeMs: 100_000 };
 
 /** How long a killed command is waited for, in milliseconds. */
-const KILL_MS = 1_000;
+const KILL_WAIT_MS = 1_000;
 
 /** The whole environment of every command: messages in English, nothing inherited. */
 const ENVIRONMENT = {
@@ -145,21 +145,25 @@ export class HostExec implements Exec {
     if (command.mutates) {
       throw new StorageError(
         "StillRunning",
-        `${describe(command)}: still running after ${deadlineMs / 1000} s; it is left to finish, try again later`,
-        { settled: output },
+        `${describeCommand(command)}: still running after ${
+          deadlineMs / 1000
+        } s; it is left to finish, try again later`,
+        { completion: output },
       );
     }
-    const endedItself = !kill(child);
+    const hasExited = !kill(child);
     // a process that cannot even die, because it waits for a dead disk, must not hold the driver up
-    const late = await withinDeadline(output.catch(() => undefined), KILL_MS);
-    if (late === undefined) letGo(child);
-    else if (endedItself) return late;
-    const why = signal?.aborted ? "it was ended, since nobody waits for it" : `no answer within ${deadlineMs / 1000} s`;
-    throw new StorageError("Unavailable", `${describe(command)}: ${why}`, { settled: output });
+    const lateOutput = await withinDeadline(output.catch(() => undefined), KILL_WAIT_MS);
+    if (lateOutput === undefined) detach(child);
+    else if (hasExited) return lateOutput;
+    const reason = signal?.aborted
+      ? "it was ended, since nobody waits for it"
+      : `no answer within ${deadlineMs / 1000} s`;
+    throw new StorageError("Unavailable", `${describeCommand(command)}: ${reason}`, { completion: output });
   }
 
   /** Waits for the changing commands under way, and for those that come meanwhile. */
-  async settled(): Promise<void> {
+  async idle(): Promise<void> {
     while (this.#changing.size > 0) await Promise.allSettled(this.#changing);
   }
 
@@ -170,20 +174,20 @@ export class HostExec implements Exec {
   }
 
   /** The command's arguments, with the settings for lvm among them: it takes `--config` only once (lvm(8)). */
-  #argumentsOf({ program, args }: Command): string[] {
+  #buildArguments({ program, args }: Command): string[] {
     if (program !== "lvm" || this.#lvmConfig === undefined) return [...args];
-    const at = args.indexOf("--config") + 1;
-    if (at > 0) return args.with(at, `${args[at]} ${this.#lvmConfig}`);
+    const configIndex = args.indexOf("--config") + 1;
+    if (configIndex > 0) return args.with(configIndex, `${args[configIndex]} ${this.#lvmConfig}`);
     return [args[0] ?? "", "--config", this.#lvmConfig, ...args.slice(1)];
   }
 
   #spawn(command: Command): Deno.ChildProcess {
     let cause: unknown;
-    const known = this.#directories.get(command.program);
-    for (const directory of known === undefined ? PROGRAM_DIRECTORIES : [known]) {
+    const knownDirectory = this.#directories.get(command.program);
+    for (const directory of knownDirectory === undefined ? PROGRAM_DIRECTORIES : [knownDirectory]) {
       try {
         const child = new Deno.Command(`${directory}/${command.program}`, {
-          args: this.#argumentsOf(command),
+          args: this.#buildArguments(command),
           clearEnv: true,
           env: ENVIRONMENT,
           cwd: "/",
@@ -220,20 +224,20 @@ export async function runOk(
   classify: (output: Output) => StorageError["kind"] = () => "CommandFailed",
 ): Promise<string> {
   const output = await exec.run(command);
-  if (output.code !== 0) throw failure(command, output, classify(output));
+  if (output.code !== 0) throw commandError(command, output, classify(output));
   return output.stdout;
 }
 
 /** The error for a command that answered something other than success. */
-export function failure(
+export function commandError(
   command: Command,
   output: Output,
   kind: StorageError["kind"] = "CommandFailed",
 ): StorageError {
   const lines = (output.stderr.trim() || output.stdout.trim() || "(it said nothing)").split(/\s*\n\s*/);
   const isWarning = (line: string) => line.startsWith("WARNING:"); // lvm has many of them, and the reason comes last
-  const said = [...lines.filter((line) => !isWarning(line)), ...lines.filter(isWarning)].join("; ");
-  return new StorageError(kind, `${describe(command)}: exit ${output.code}: ${said.slice(0, 1000)}`);
+  const message = [...lines.filter((line) => !isWarning(line)), ...lines.filter(isWarning)].join("; ");
+  return new StorageError(kind, `${describeCommand(command)}: exit ${output.code}: ${message.slice(0, 1000)}`);
 }
 
 /** Whether the error says that a program is not there, as opposed to one that did not answer in time. */
@@ -242,12 +246,12 @@ export function isNotInstalled(error: StorageError): boolean {
 }
 
 /** Whether the error says that a command did not answer in time. */
-export function isNoAnswer(error: StorageError): boolean {
+export function isTimeout(error: StorageError): boolean {
   return error.kind === "Unavailable" && !isNotInstalled(error);
 }
 
 /** The command as a person would read it. */
-export function describe(command: Command): string {
+export function describeCommand(command: Command): string {
   return [command.program, ...command.args].join(" ");
 }
 
@@ -263,7 +267,7 @@ function kill(child: Deno.ChildProcess): boolean {
 }
 
 /** Lets this process end without that one; of its pipes some may have been closed by now, which Deno takes for a mistake. */
-function letGo(child: Deno.ChildProcess): void {
+function detach(child: Deno.ChildProcess): void {
   try {
     child.unref();
   } catch (error) {

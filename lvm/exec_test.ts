@@ -25,7 +25,7 @@ Deno.test("HostExec: a reading command is killed at its deadline", async () => {
     "no answer within 0.1 s",
   );
   assertEquals(error.kind, "Unavailable");
-  await exec.settled();
+  await exec.idle();
 });
 
 Deno.test("HostExec: a reading command ends when it is told to, and a changing one does not", async () => {
@@ -64,9 +64,9 @@ Deno.test("HostExec: a changing command is never killed: only the waiting ends, 
     const args = [`if=${pipe}`, `of=${file}`, "bs=1", "count=1", "status=none"];
     const error = await assertRejects(() => exec.run({ program: "dd", args, mutates: true }), StorageError);
     assertEquals(error.kind, "StillRunning");
-    assert(error.settled !== undefined);
+    assert(error.completion !== undefined);
     await writer.write(new Uint8Array([1])); // what it has waited for
-    await exec.settled();
+    await exec.idle();
     assertEquals((await Deno.stat(file)).size, 1);
   } finally {
     await Deno.remove(folder, { recursive: true });

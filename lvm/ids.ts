@@ -51,7 +51,7 @@ export function snapshotLvName(id: SnapshotId): string {
 }
 
 /** The name of the LV that keeps a volume as it was while the copy is made of it. */
-export function cutLvName(copy: VolumeId): string {
+export function copySnapshotLvName(copy: VolumeId): string {
   return "cut-" + copy.slice("v1-".length);
 }
 
@@ -59,7 +59,7 @@ export function cutLvName(copy: VolumeId): string {
  * The name, or if LVs that are about to be removed still have it, the name with a number. Other LVs of the name are none of
  * our business: LVM refuses to make a second one.
  */
-export function freeLvName(name: string, deleted: readonly string[]): string {
+export function uniqueLvName(name: string, deleted: readonly string[]): string {
   if (!deleted.includes(name)) return name;
   for (let number = 2;; number++) {
     if (!deleted.includes(`${name}.${number}`)) return `${name}.${number}`;
@@ -67,7 +67,7 @@ export function freeLvName(name: string, deleted: readonly string[]): string {
 }
 
 /** Whether an LV of the name was made by the driver, as far as a name can tell. */
-export function isOurLvName(name: string): boolean {
+export function isDriverLvName(name: string): boolean {
   return /^(?:vol|snap|cut)-[0-9a-f]{32}(?:\.\d+)?$/.test(name);
 }
 
@@ -75,7 +75,7 @@ export function isOurLvName(name: string): boolean {
  * Whether a device-mapper device of the name belongs to an LV of such a name, its hidden layers included: device-mapper
  * doubles the hyphens within names, and LVM appends `-real` and `-cow` for an origin and a store (lvm's lv_layer).
  */
-export function isOurDeviceName(name: string): boolean {
+export function isDriverDeviceName(name: string): boolean {
   return /[^-]-(?:--)*(?:vol|snap|cut)--[0-9a-f]{32}(?:\.\d+)?(?:-real|-cow)?$/.test(name);
 }
 

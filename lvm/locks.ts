@@ -30,14 +30,14 @@ export function snapshotLock(id: SnapshotId, mode: LockMode = "exclusive"): Lock
 }
 
 /** The locks that making a volume needs: its own, and that of its source together with other copies of that. */
-export function creationLocks(id: VolumeId, source: ContentSource | undefined): LockRequest[] {
+export function volumeCreationLocks(id: VolumeId, source: ContentSource | undefined): LockRequest[] {
   if (source === undefined) return [volumeLock(id)];
-  const ofSource = source.of === "volume" ? volumeLock(source.id, "shared") : snapshotLock(source.id, "shared");
-  return [volumeLock(id), ofSource];
+  const sourceLock = source.kind === "volume" ? volumeLock(source.id, "shared") : snapshotLock(source.id, "shared");
+  return [volumeLock(id), sourceLock];
 }
 
 /** The locks that taking a snapshot needs: that of the snapshot, and that of its volume together with other copies of it. */
-export function snapshottingLocks(id: SnapshotId, source: VolumeId): LockRequest[] {
+export function snapshotCreationLocks(id: SnapshotId, source: VolumeId): LockRequest[] {
   return [snapshotLock(id), volumeLock(source, "shared")];
 }
 
@@ -53,15 +53,15 @@ export class Locks {
    */
   async run<T>(operation: string, requests: readonly LockRequest[], body: () => Promise<T>): Promise<T> {
     this.#acquire(operation, requests);
-    let settled: Promise<unknown> | undefined;
+    let completion: Promise<unknown> | undefined;
     try {
       return await body();
     } catch (error) {
-      settled = error instanceof StorageError && error.kind === "StillRunning" ? error.settled : undefined;
+      completion = error instanceof StorageError && error.kind === "StillRunning" ? error.completion : undefined;
       throw error;
     } finally {
-      if (settled === undefined) this.#release(requests);
-      else settled.then(() => {}, () => {}).then(() => this.#release(requests));
+      if (completion === undefined) this.#release(requests);
+      else completion.then(() => {}, () => {}).then(() => this.#release(requests));
     }
   }
 

@@ -2,13 +2,13 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { StorageError } from "./error.ts";
 import { type LockMode, Locks } from "./locks.ts";
 
-function held(locks: Locks, ...requests: [string, LockMode][]): { release: () => void; done: Promise<void> } {
+function holdLock(locks: Locks, ...requests: [string, LockMode][]): { release: () => void; done: Promise<void> } {
   const { promise, resolve } = Promise.withResolvers<void>();
   const done = locks.run("first", requests.map(([key, mode]) => ({ key, mode })), () => promise);
   return { release: resolve, done };
 }
 
-async function kindOf(locks: Locks, key: string, mode: LockMode): Promise<string> {
+async function tryLock(locks: Locks, key: string, mode: LockMode): Promise<string> {
   try {
     await locks.run("second", [{ key, mode }], () => Promise.resolve());
     return "ok";
@@ -26,21 +26,21 @@ Deno.test("Locks: exclusive excludes all, shared excludes exclusive, at once", a
     ["shared", "shared", "ok"],
   ];
   for (const [first, second, expected] of table) {
-    const holder = held(locks, ["a", first]);
-    assertEquals([await kindOf(locks, "a", second), await kindOf(locks, "b", second)], [expected, "ok"]);
+    const holder = holdLock(locks, ["a", first]);
+    assertEquals([await tryLock(locks, "a", second), await tryLock(locks, "b", second)], [expected, "ok"]);
     holder.release();
     await holder.done;
-    assertEquals(await kindOf(locks, "a", second), "ok");
+    assertEquals(await tryLock(locks, "a", second), "ok");
   }
 });
 
 Deno.test("Locks: all keys are taken, or none", async () => {
   const locks = new Locks();
-  const holder = held(locks, ["b", "exclusive"]);
+  const holder = holdLock(locks, ["b", "exclusive"]);
   await assertRejects(() =>
     locks.run("both", [{ key: "a", mode: "exclusive" }, { key: "b", mode: "shared" }], () => Promise.resolve())
   );
-  assertEquals(await kindOf(locks, "a", "exclusive"), "ok");
+  assertEquals(await tryLock(locks, "a", "exclusive"), "ok");
   holder.release();
   await holder.done;
 });
@@ -49,13 +49,13 @@ Deno.test("Locks: released when the body fails, but kept while its command is st
   const locks = new Locks();
   const key = { key: "a", mode: "exclusive" } as const;
   await assertRejects(() => locks.run("fails", [key], () => Promise.reject(new Error("no"))), Error, "no");
-  assertEquals(await kindOf(locks, "a", "exclusive"), "ok");
+  assertEquals(await tryLock(locks, "a", "exclusive"), "ok");
 
   const command = Promise.withResolvers<void>();
-  const still = new StorageError("StillRunning", "still running", { settled: command.promise });
+  const still = new StorageError("StillRunning", "still running", { completion: command.promise });
   await assertRejects(() => locks.run("hangs", [key], () => Promise.reject(still)), StorageError);
-  assertEquals(await kindOf(locks, "a", "exclusive"), "Busy");
+  assertEquals(await tryLock(locks, "a", "exclusive"), "Busy");
   command.resolve();
   await new Promise((resolve) => setTimeout(resolve));
-  assertEquals(await kindOf(locks, "a", "exclusive"), "ok");
+  assertEquals(await tryLock(locks, "a", "exclusive"), "ok");
 });

@@ -10,39 +10,43 @@ import type { Exec } from "./exec.ts";
 import type { GroupMatcher } from "./model/groups.ts";
 import { HealthCheck } from "./health/health_check.ts";
 import type { SnapshotId, VolumeId } from "./ids.ts";
-import { IoLimiter, type LimitingOptions } from "./staging/io_limiter.ts";
+import { IoLimiter, type IoLimiterSettings } from "./staging/io_limiter.ts";
 import { Locks } from "./locks.ts";
 import { Lvm } from "./model/client.ts";
-import { PoolGate } from "./pools/pool_reservation.ts";
-import type { PoolGrowth } from "./pools/pool_growth.ts";
+import { PoolReservation } from "./pools/pool_reservation.ts";
+import type { PoolAutoextend } from "./pools/pool_autoextend.ts";
 import { PoolMonitor } from "./pools/pool_monitor.ts";
 import type { VolumeGroup } from "./model/report.ts";
 import { Snapshots } from "./snapshots/snapshots.ts";
 import { Staging } from "./staging/staging.ts";
-import { DEFAULT_POLICY, parseStorePolicy, type StorePolicy } from "./snapshots/cow_growth.ts";
-import { StoppedFilesystems } from "./health/read_only_filesystems.ts";
-import { StoreKeeper, type StoreListener } from "./snapshots/cow_monitor.ts";
+import {
+  DEFAULT_SNAPSHOT_AUTOEXTEND,
+  parseSnapshotAutoextend,
+  type SnapshotAutoextend,
+} from "./snapshots/cow_autoextend.ts";
+import { ReadOnlyFilesystems } from "./health/read_only_filesystems.ts";
+import { type CowListener, CowMonitor } from "./snapshots/cow_monitor.ts";
 import { type TrimListener, Trimmer } from "./staging/trimmer.ts";
-import { Upkeep, type UpkeepOptions } from "./volumes/reaper.ts";
+import { Reaper, type ReaperOptions } from "./volumes/reaper.ts";
 import type { RecordedLv } from "./inventory/volume_state.ts";
 import { Volumes } from "./volumes/volumes.ts";
 
 /** How thin pools are treated. */
-export interface ThinOptions {
+export interface ThinPoolOptions {
   /** How much pools may promise that say nothing else, in percent of their sizes. */
   readonly overcommit?: bigint;
   /** When and by how much those of the driver grow. */
-  readonly growth?: PoolGrowth;
+  readonly autoextend?: PoolAutoextend;
   /** Whether those of the driver are removed with their last volume; they stay by default. */
-  readonly removeEmpty?: boolean;
+  readonly removeEmptyPools?: boolean;
 }
 
 /** What is done in the background. */
-export interface Background {
+export interface BackgroundWorkers {
   /** Begins it, with what an earlier driver left. */
   start(): void;
   /** Resolves when nothing is being done. */
-  settled(): Promise<void>;
+  idle(): Promise<void>;
   /** Ends after the commands that are under way. */
   stop(): Promise<void>;
 }
@@ -50,8 +54,8 @@ export interface Background {
 /** What {@linkcode openMachine} needs. */
 export interface MachineOptions
   extends
-    Pick<UpkeepOptions, "onRemoved">,
-    Partial<StoreListener>,
+    Pick<ReaperOptions, "onRemoved">,
+    Partial<CowListener>,
     Partial<TrimListener>,
     Pick<CopiesOptions, "onProgress"> {
   /** What runs its commands. */
@@ -72,13 +76,13 @@ export interface MachineOptions
     readonly snapshot: (id: SnapshotId) => RecordedLv | undefined;
   };
   /** How limits of volumes are applied. */
-  readonly limiting?: LimitingOptions;
+  readonly limiting?: IoLimiterSettings;
   /** How thin pools are treated. */
-  readonly thin?: ThinOptions;
+  readonly thin?: ThinPoolOptions;
   /** Is told in words when a thin pool grew; nobody by default. */
-  readonly onPoolGrown?: (words: string) => void;
+  readonly onPoolExtended?: (message: string) => void;
   /** When stores of snapshots grow; without it, never. By default as the flag of the command line. */
-  readonly storePolicy?: StorePolicy | undefined;
+  readonly snapshotAutoextend?: SnapshotAutoextend | undefined;
 }
 
 /** What a driver has on this machine. */
@@ -94,19 +98,19 @@ export interface Machine {
   /** Looks at the health of all that. */
   readonly health: HealthCheck;
   /** Which filesystems the kernel has stopped writing to; to be looked at now and then. */
-  readonly filesystems: StoppedFilesystems;
+  readonly filesystems: ReadOnlyFilesystems;
   /** Fills volumes that are made from others. */
   readonly copies: Copies;
   /** What holds pods to the limits of their volumes. */
   readonly limiter: IoLimiter;
   /** The watch over thin pools. */
-  readonly monitor: PoolMonitor;
+  readonly poolMonitor: PoolMonitor;
   /** The watch over stores of snapshots. */
-  readonly stores: StoreKeeper;
+  readonly cowMonitor: CowMonitor;
   /** What trims filesystems now and then. */
   readonly trimmer: Trimmer;
   /** What is done in the background by all of these, not yet started. */
-  readonly background: Background;
+  readonly background: BackgroundWorkers;
   /** Locks by volume and snapshot. */
   readonly locks: Locks;
 }
@@ -117,103 +121,111 @@ const log = getLogger(["denolith", "driver"]);
 export function openMachine(options: MachineOptions): Machine {
   const { exec, driver, groups, mountRoots, recorded, thin = {} } = options;
   const lvm = new Lvm(exec, (groups) => {
-    stores.see(groups);
-    trimmer.see(groups);
+    cowMonitor.observe(groups);
+    trimmer.observe(groups);
   });
   const locks = new Locks();
-  const gate = new PoolGate(lvm, thin.overcommit);
-  const monitor = new PoolMonitor({ lvm, driver, ...poolOptions(options) });
-  const stores = new StoreKeeper({ lvm, driver, locks, ...storeOptions(options) });
-  const trimmer = new Trimmer({ lvm, driver, ...trimOptions(options) });
-  const upkeep = new Upkeep({
+  const reservation = new PoolReservation(lvm, thin.overcommit);
+  const poolMonitor = new PoolMonitor({ lvm, driver, ...poolMonitorOptions(options) });
+  const cowMonitor = new CowMonitor({ lvm, driver, locks, ...cowMonitorOptions(options) });
+  const trimmer = new Trimmer({ lvm, driver, ...trimmerOptions(options) });
+  const reaper = new Reaper({
     lvm,
     driver,
-    onError: warnOf("upkeep"),
-    onReport: (groups) => monitor.see(groups),
+    onError: warningLogger("reaper"),
+    onReport: (groups) => poolMonitor.observe(groups),
     onResumed: (groups: readonly VolumeGroup[]) => copies.start(groups),
     ...(options.onRemoved && { onRemoved: options.onRemoved }),
-    ...(thin.removeEmpty && { emptyPools: gate }),
+    ...(thin.removeEmptyPools && { emptyPoolReservation: reservation }),
   });
   const volumes: Volumes = new Volumes({
-    ...{ lvm, driver, groups, upkeep, gate, onPool: () => monitor.look() },
-    copies: { abandon: (place) => copies.abandon(place), look: () => copies.look() },
-    ...(recorded && { recorded: recorded.volume }),
+    ...{ lvm, driver, groups, reaper, reservation, onPoolCreated: () => poolMonitor.wake() },
+    copies: { abandon: (place) => copies.abandon(place), wake: () => copies.wake() },
+    ...(recorded && { recordedLv: recorded.volume }),
   });
-  const snapshots = new Snapshots({ lvm, driver, volumes, upkeep, ...(recorded && { recorded: recorded.snapshot }) });
+  const snapshots = new Snapshots({
+    lvm,
+    driver,
+    volumes,
+    reaper: reaper,
+    ...(recorded && { recordedLv: recorded.snapshot }),
+  });
   const copies: Copies = new Copies({
-    ...{ lvm, driver, volumes, snapshots, upkeep, scratch: options.scratch },
-    onError: warnOf("copying"),
+    ...{ lvm, driver, volumes, snapshots, reaper: reaper, scratch: options.scratch },
+    onError: warningLogger("copying"),
     ...(options.onProgress && { onProgress: options.onProgress }),
   });
-  const limiter = new IoLimiter({ ...options.limiting, lvm, volumes, onError: warnOf("applying limits") });
+  const limiter = new IoLimiter({ ...options.limiting, lvm, volumes, onError: warningLogger("applying limits") });
   const staging = new Staging({ lvm, volumes, mountRoots, limiter, trimmer });
   const health = new HealthCheck({ lvm, volumes, snapshots });
-  const filesystems = new StoppedFilesystems(exec, driver, warnOf("looking at filesystems"));
-  const background = backgroundOf(upkeep, [limiter, copies, stores, monitor, trimmer]);
+  const filesystems = new ReadOnlyFilesystems(exec, driver, warningLogger("looking at filesystems"));
+  const background = combineWorkers(reaper, [limiter, copies, cowMonitor, poolMonitor, trimmer]);
   const inUse = { staging, health, filesystems, limiter, trimmer };
-  return { lvm, volumes, snapshots, copies, monitor, stores, background, locks, ...inUse };
+  return { lvm, volumes, snapshots, copies, poolMonitor, cowMonitor, background, locks, ...inUse };
 }
 
 /** How pools are watched, and what is logged of it. */
-function poolOptions({ thin = {}, onPoolGrown }: MachineOptions) {
+function poolMonitorOptions({ thin = {}, onPoolExtended }: MachineOptions) {
   return {
-    ...(thin.growth && { growth: thin.growth }),
-    onGrown: (words: string) => {
-      log.info("a thin pool grew", { words });
-      onPoolGrown?.(words);
+    ...(thin.autoextend && { autoextend: thin.autoextend }),
+    onExtended: (message: string) => {
+      log.info("a thin pool grew", { message });
+      onPoolExtended?.(message);
     },
-    onError: warnOf("watching thin pools"),
+    onError: warningLogger("watching thin pools"),
   };
 }
 
 /** When stores grow, and what is logged of it. */
-function storeOptions(options: MachineOptions) {
-  const policy = "storePolicy" in options ? options.storePolicy : parseStorePolicy(DEFAULT_POLICY);
-  const listener: StoreListener = {
-    onGrown: (store, size) => {
-      log.info("store grown", { snapshot: store.id, lv: `${store.group.name}/${store.lv.name}`, size });
-      options.onGrown?.(store, size);
+function cowMonitorOptions(options: MachineOptions) {
+  const autoextend = "snapshotAutoextend" in options
+    ? options.snapshotAutoextend
+    : parseSnapshotAutoextend(DEFAULT_SNAPSHOT_AUTOEXTEND);
+  const listener: CowListener = {
+    onSnapshotExtended: (cow, size) => {
+      log.info("store grown", { snapshot: cow.id, lv: `${cow.group.name}/${cow.lv.name}`, size });
+      options.onSnapshotExtended?.(cow, size);
     },
-    onStuck: (store, why) => {
-      log.warn("store cannot grow", { snapshot: store.id, why });
-      options.onStuck?.(store, why);
+    onSnapshotCannotExtend: (cow, reason) => {
+      log.warn("store cannot grow", { snapshot: cow.id, reason });
+      options.onSnapshotCannotExtend?.(cow, reason);
     },
   };
-  return { policy, ...listener, onError: warnOf("growing stores") };
+  return { autoextend, ...listener, onError: warningLogger("growing stores") };
 }
 
 /** What is logged of trimming. */
-function trimOptions(options: MachineOptions) {
+function trimmerOptions(options: MachineOptions) {
   const listener: TrimListener = {
     onTrimmed: (volume, bytes) => {
       log.info("trimmed", { volume: volume.id, bytes });
       options.onTrimmed?.(volume, bytes);
     },
-    onTrimFailed: (volume, why, failures) => {
-      log.warn("trimming failed", { volume: volume.id, why, failures });
-      options.onTrimFailed?.(volume, why, failures);
+    onTrimFailed: (volume, reason, failures) => {
+      log.warn("trimming failed", { volume: volume.id, reason, failures });
+      options.onTrimFailed?.(volume, reason, failures);
     },
     onTrimUnsupported: (volume) => {
       log.warn("trimming is of no use: the device takes no discards", { volume: volume.id });
       options.onTrimUnsupported?.(volume);
     },
   };
-  return { ...listener, onError: warnOf("trimming") };
+  return { ...listener, onError: warningLogger("trimming") };
 }
 
-function warnOf(what: string): (error: unknown) => void {
-  return (error) => log.warn(`${what} failed`, { error });
+function warningLogger(action: string): (error: unknown) => void {
+  return (error) => log.warn(`${action} failed`, { error });
 }
 
-/** All workers as one. The upkeep begins, and has the others go on when devices do. */
-function backgroundOf(upkeep: Upkeep, workers: readonly Omit<Background, "start">[]): Background {
+/** All workers as one. The reaper begins, and has the others go on when devices do. */
+function combineWorkers(reaper: Reaper, workers: readonly Omit<BackgroundWorkers, "start">[]): BackgroundWorkers {
   return {
-    start: () => upkeep.start(),
-    settled: async () => {
-      await upkeep.settled();
-      for (const worker of workers) await worker.settled();
-      await upkeep.settled(); // copies give it something to do at last
+    start: () => reaper.start(),
+    idle: async () => {
+      await reaper.idle();
+      for (const worker of workers) await worker.idle();
+      await reaper.idle(); // copies give it something to do at last
     },
-    stop: async () => void await Promise.all([upkeep, ...workers].map((worker) => worker.stop())),
+    stop: async () => void await Promise.all([reaper, ...workers].map((worker) => worker.stop())),
   };
 }

@@ -53,8 +53,8 @@ export function formatQuantity(bytes: bigint): string {
 }
 
 /** The size rounded up to whole extents. */
-export function roundUp(bytes: bigint, extentBytes: bigint): bigint {
-  return (bytes + extentBytes - 1n) / extentBytes * extentBytes;
+export function roundUp(bytes: bigint, multiple: bigint): bigint {
+  return (bytes + multiple - 1n) / multiple * multiple;
 }
 
 /** The bounds that a request sets for a size, in bytes; a `limit` of `undefined` means none. */
@@ -70,13 +70,13 @@ export interface SizeRange {
  *
  * @throws {StorageError} `OutOfRange` when whole extents do not fit into the range.
  */
-export function sizeInExtents(range: SizeRange, extentBytes: bigint): bigint {
-  const bytes = roundUp(range.required, extentBytes);
+export function roundToExtents(range: SizeRange, extentSize: bigint): bigint {
+  const bytes = roundUp(range.required, extentSize);
   const limit = range.limit ?? MAX_BYTES;
   if (bytes > limit) {
     throw new StorageError(
       "OutOfRange",
-      `size ${range.required}: rounded up to extents of ${extentBytes} bytes it is ${bytes}, above the limit of ${limit}`,
+      `size ${range.required}: rounded up to extents of ${extentSize} bytes it is ${bytes}, above the limit of ${limit}`,
     );
   }
   return bytes;

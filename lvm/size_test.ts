@@ -1,7 +1,7 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import fc from "fast-check";
 import { StorageError } from "./error.ts";
-import { formatBytes, formatQuantity, MAX_BYTES, parseQuantity, roundUp, sizeInExtents } from "./size.ts";
+import { formatBytes, formatQuantity, MAX_BYTES, parseQuantity, roundToExtents, roundUp } from "./size.ts";
 
 Deno.test("parseQuantity() reads Kubernetes quantities", () => {
   const cases: [string, bigint | undefined][] = [
@@ -44,10 +44,10 @@ Deno.test("roundUp() answers the next multiple", () => {
 });
 
 Deno.test("sizeInExtents() stays within the range or tells OutOfRange", () => {
-  assertEquals(sizeInExtents({ required: 1n }, 4n), 4n);
-  assertEquals(sizeInExtents({ required: 5n, limit: 8n }, 4n), 8n);
+  assertEquals(roundToExtents({ required: 1n }, 4n), 4n);
+  assertEquals(roundToExtents({ required: 5n, limit: 8n }, 4n), 8n);
   for (const range of [{ required: 5n, limit: 7n }, { required: MAX_BYTES }]) {
-    assertEquals(assertThrows(() => sizeInExtents(range, 4n), StorageError).kind, "OutOfRange");
+    assertEquals(assertThrows(() => roundToExtents(range, 4n), StorageError).kind, "OutOfRange");
   }
 });
 

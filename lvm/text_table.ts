@@ -20,20 +20,22 @@ const WIDTH = 100;
 const INDENT = "  ";
 
 /** The rows under the titles of the columns; nothing when there are no rows. All of it is indented. */
-export function table(columns: readonly Column[], rows: readonly Row[]): string[] {
+export function formatTable(columns: readonly Column[], rows: readonly Row[]): string[] {
   if (rows.length === 0) return [];
   const widths = columns.map(([title], index) =>
     Math.max(title.length, ...rows.map(({ cells }) => cells[index]!.length))
   );
-  const line = (cells: readonly string[]) => {
+  const formatLine = (cells: readonly string[]) => {
     const padded = cells.map((cell, index) =>
       columns[index]![1] === "right" ? cell.padStart(widths[index]!) : cell.padEnd(widths[index]!)
     );
     return (INDENT + padded.join(INDENT)).trimEnd();
   };
   return [
-    line(columns.map(([title]) => title)),
-    ...rows.flatMap(({ cells, notes }) => [line(cells), ...notes.flatMap((note) => wrap(INDENT.repeat(3), note))]),
+    formatLine(columns.map(([title]) => title)),
+    ...rows.flatMap((
+      { cells, notes },
+    ) => [formatLine(cells), ...notes.flatMap((note) => wrapText(INDENT.repeat(3), note))]),
   ];
 }
 
@@ -41,15 +43,15 @@ export function table(columns: readonly Column[], rows: readonly Row[]): string[
  * The words after the beginning, in lines that are not too long; further lines begin below the first word. A word that is
  * too long for a line, such as a path, is left whole.
  */
-export function wrap(beginning: string, text: string): string[] {
+export function wrapText(prefix: string, text: string): string[] {
   const lines: string[] = [];
-  let line = beginning;
+  let line = prefix;
   for (const word of text.split(" ")) {
-    const fresh = line.length <= beginning.length;
-    if (!fresh && line.length + 1 + word.length > WIDTH) {
+    const isLineEmpty = line.length <= prefix.length;
+    if (!isLineEmpty && line.length + 1 + word.length > WIDTH) {
       lines.push(line);
-      line = " ".repeat(beginning.length) + word;
-    } else line += fresh ? word : ` ${word}`;
+      line = " ".repeat(prefix.length) + word;
+    } else line += isLineEmpty ? word : ` ${word}`;
   }
   return [...lines, line];
 }

@@ -54,9 +54,9 @@ export interface VolumeService {
   /** The health of the volume. That it is Lost is its health, and no failure. */
   health(id: VolumeId): Promise<VolumeHealth>;
   /** The health of all volumes with which something is wrong, in the order of their ids. */
-  unhealthy(): Promise<VolumeHealth[]>;
+  listUnhealthy(): Promise<VolumeHealth[]>;
   /** What groups could still take of such volumes, on the node or, without one, on all of them. */
-  capacity(wanted: CapacityRequest, nodeId?: string): Promise<GroupCapacity>;
+  capacity(request: CapacityRequest, nodeId?: string): Promise<GroupCapacity>;
 }
 
 /** A snapshot that exists, and where. */

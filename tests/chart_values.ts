@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { Rendering, Values } from "../deploy/chart.ts";
+import type { RenderOptions, Values } from "../deploy/chart.ts";
 
 /** Another value for each that the chart has. */
 export const OTHER_VALUES: Values = {
@@ -18,8 +18,8 @@ export const OTHER_VALUES: Values = {
     readBpsPerGiB: "data=4Mi",
     writeBpsPerGiB: "data=2Mi",
   },
-  thin: { overcommit: "2.5", growAt: 70, growBy: 30, removeEmpty: true },
-  growStores: "50:100",
+  thinPool: { overcommit: "2.5", autoextendThreshold: 70, autoextendPercent: 30, removeEmpty: true },
+  snapshotAutoextend: "50:100",
   image: {
     repository: "registry.example/storage/denolith",
     tag: "0.2.0-rc.1",
@@ -49,7 +49,7 @@ export const OTHER_VALUES: Values = {
     priorityClassName: "storage",
     resources: { limits: { memory: "1Gi" } },
     podDisruptionBudget: { create: true, maxUnavailable: "50%" },
-    disableLoops: ["provisioner", "resizer", "snapshotter", "capacity"],
+    disableControllers: ["provisioner", "resizer", "snapshotter", "capacity"],
     extraContainers: [{
       name: "csi-provisioner",
       image: "csi-provisioner",
@@ -79,7 +79,7 @@ export const OTHER_VALUES: Values = {
   },
   metrics: {
     podMonitor: { create: true, labels: { release: "prometheus" }, interval: "45s" },
-    prometheusRule: { create: true, labels: { release: "prometheus" }, runbooks: "https://example.com/runbooks" },
+    prometheusRule: { create: true, labels: { release: "prometheus" }, runbookUrl: "https://example.com/runbooks" },
     dashboard: { create: true, labels: { grafana_dashboard: "yes" } },
   },
 };
@@ -88,7 +88,7 @@ export const OTHER_VALUES: Values = {
 export const SNAPSHOT_API = "snapshot.storage.k8s.io/v1";
 
 /** Ways to render the chart, by what they show. */
-export const RENDERINGS: Readonly<Record<string, Rendering>> = {
+export const RENDERINGS: Readonly<Record<string, RenderOptions>> = {
   "as it is": {},
   "every value another one": { values: OTHER_VALUES, namespace: "storage", apiVersions: [SNAPSHOT_API] },
   "no classes": {

@@ -11,7 +11,7 @@ import { events } from "../k8s/api/objects.ts";
 import type { IoLimits } from "../lvm/spec/io_limits.ts";
 import { FakeCluster } from "./fake/agents.ts";
 import { FakeCgroups } from "./fake/cgroups.ts";
-import { until } from "./fake/cluster.ts";
+import { waitUntil } from "./fake/cluster.ts";
 import { FakeMachine } from "./fake/machine.ts";
 import { namedRequest } from "./fake/request.ts";
 
@@ -22,7 +22,7 @@ const NODE = "node-1";
 const LIMITS: IoLimits = { readIops: { rate: 500n, perGiB: false }, writeBps: { rate: 4n << 20n, perGiB: true } };
 
 /** A cluster of one node with a limited volume of 1 GiB. */
-async function scene() {
+async function setUp() {
   const folder = await Deno.makeTempDir({ prefix: "denolith-limits-" });
   const cgroups = new FakeCgroups(`${folder}/cgroup`);
   const machine = new FakeMachine();
@@ -38,8 +38,8 @@ async function scene() {
     id,
     lv,
     object,
-    limited: () => object().status?.conditions?.find(({ type }) => type === "IOLimited"),
-    reasons: () => cluster.api.objects(events).map(({ reason }) => reason),
+    limitedCondition: () => object().status?.conditions?.find(({ type }) => type === "IOLimitsApplied"),
+    eventReasons: () => cluster.api.objects(events).map(({ reason }) => reason),
     /** What the machine shows when a pod has the volume. */
     publish: () =>
       machine.mounts.push({
@@ -55,7 +55,7 @@ async function scene() {
 }
 
 Deno.test("limits stand in the LVMVolume alone, and a change replaces what it names", async () => {
-  await using s = await scene();
+  await using s = await setUp();
   assertEquals(s.object().spec.ioLimits, { readIops: "500", writeBpsPerGiB: "4Mi" });
   assertEquals([...s.lv.tags].filter((tag) => tag.startsWith("denolith.io")), []);
   await s.cluster.volumes.limit(s.id, { readIops: { rate: 10n, perGiB: true }, writeIops: "max" });
@@ -64,59 +64,62 @@ Deno.test("limits stand in the LVMVolume alone, and a change replaces what it na
   const { metadata: { resourceVersion } } = s.object();
   await s.cluster.volumes.limit(s.id, {});
   assertEquals([s.object().metadata.resourceVersion, s.object().spec.ioLimits], [resourceVersion, changed]);
-  assertEquals(s.limited(), undefined, "no pod has it");
+  assertEquals(s.limitedCondition(), undefined, "no pod has it");
 });
 
 Deno.test("an agent that starts finds the pods that have limited volumes, and holds them to what is said now", async () => {
-  await using s = await scene();
+  await using s = await setUp();
   s.cgroups.mount();
   const file = s.cgroups.addPod(`kubepods/burstable/pod${POD}`);
   await s.cluster.stopAgent(NODE);
   s.publish();
   await s.cluster.volumes.limit(s.id, { readIops: { rate: 7n, perGiB: false } });
   s.cluster.startAgent(NODE, s.machine, { cgroupRoot: s.cgroups.root });
-  const text = () => Deno.readTextFileSync(file);
-  await until(() => text() === `253:${s.lv.minor} riops=7 wbps=${4 << 20}\n`, "the limits");
-  await until(() => s.limited()?.status === "True", "the condition");
-  assertEquals(s.limited()?.message, "each pod is held to readIops 7, writeBps 4Mi");
-  await until(() => s.reasons().includes("LimitsApplied"), "the event");
+  const readIoMax = () => Deno.readTextFileSync(file);
+  await waitUntil(() => readIoMax() === `253:${s.lv.minor} riops=7 wbps=${4 << 20}\n`, "the limits");
+  await waitUntil(() => s.limitedCondition()?.status === "True", "the condition");
+  assertEquals(s.limitedCondition()?.message, "each pod is held to readIops 7, writeBps 4Mi");
+  await waitUntil(() => s.eventReasons().includes("IOLimitsApplied"), "the event");
 
   await s.cluster.volumes.expand(s.id, { required: 3n * GiB });
-  await until(() => text() === `253:${s.lv.minor} riops=7 wbps=${12 << 20}\n`, "limits for the new size");
-  await until(() => s.limited()?.message.endsWith("writeBps 12Mi") ?? false, "the condition of the new size");
+  await waitUntil(() => readIoMax() === `253:${s.lv.minor} riops=7 wbps=${12 << 20}\n`, "limits for the new size");
+  await waitUntil(
+    () => s.limitedCondition()?.message.endsWith("writeBps 12Mi") ?? false,
+    "the condition of the new size",
+  );
 
   s.machine.mounts.pop();
-  s.cluster.agent(NODE).machine.limiter.look();
-  await until(() => s.limited() === undefined, "that no pod has it");
+  s.cluster.agent(NODE).machine.limiter.wake();
+  await waitUntil(() => s.limitedCondition() === undefined, "that no pod has it");
   assertEquals(s.object().status?.conditions?.map(({ type }) => type), ["Healthy", "Ready"]);
 });
 
 Deno.test("a node that cannot limit says so, and its volumes are there all the same", async () => {
-  await using s = await scene();
+  await using s = await setUp();
   await s.cluster.stopAgent(NODE);
   s.publish();
   s.cluster.startAgent(NODE, s.machine, { cgroupRoot: s.cgroups.root });
-  await until(() => s.limited()?.status === "False", "the condition");
-  assertEquals([s.limited()?.reason, s.object().status?.state], ["NoCgroup2", "Ready"]);
-  assert(s.limited()!.message.includes(s.cgroups.root));
-  await until(() => s.reasons().includes("LimitsNotApplied"), "the event");
+  await waitUntil(() => s.limitedCondition()?.status === "False", "the condition");
+  assertEquals([s.limitedCondition()?.reason, s.object().status?.state], ["NoCgroup2", "Ready"]);
+  assert(s.limitedCondition()!.message.includes(s.cgroups.root));
+  await waitUntil(() => s.eventReasons().includes("IOLimitsNotApplied"), "the event");
   // what stands in the way may go
   s.cgroups.mount();
   s.cgroups.addPod(`kubepods/pod${POD}`);
-  s.cluster.agent(NODE).machine.limiter.look();
-  await until(() => s.limited()?.status === "True", "the condition");
+  s.cluster.agent(NODE).machine.limiter.wake();
+  await waitUntil(() => s.limitedCondition()?.status === "True", "the condition");
 });
 
 Deno.test("an LVMVolume that says what is no limit is told, and applied as soon as it is mended", async () => {
-  await using s = await scene();
+  await using s = await setUp();
   s.cgroups.mount();
   const file = s.cgroups.addPod(`kubepods/pod${POD}`);
   s.publish();
-  const say = (ioLimits: Record<string, string | null>) =>
+  const patchLimits = (ioLimits: Record<string, string | null>) =>
     s.cluster.client.patch(lvmVolumes, { name: s.id }, { merge: { spec: { ioLimits } } as never });
-  await say({ readIops: "none" });
-  await until(() => s.limited()?.reason === "InvalidArgument", "the condition");
+  await patchLimits({ readIops: "none" });
+  await waitUntil(() => s.limitedCondition()?.reason === "InvalidArgument", "the condition");
   assertEquals(Deno.readTextFileSync(file), "");
-  await say({ readIops: "9", writeBpsPerGiB: null });
-  await until(() => Deno.readTextFileSync(file) === `253:${s.lv.minor} riops=9\n`, "the limit");
+  await patchLimits({ readIops: "9", writeBpsPerGiB: null });
+  await waitUntil(() => Deno.readTextFileSync(file) === `253:${s.lv.minor} riops=9\n`, "the limit");
 });

@@ -14,15 +14,21 @@ import { StorageError } from "../lvm/error.ts";
 import { snapshotIdOf, volumeIdOf } from "../lvm/ids.ts";
 import { Locks } from "../lvm/locks.ts";
 import { mountCapability } from "./contract/host.ts";
-import { momentsOf, MortalExec, MortalRequests, type Point, type RequestPoint } from "./crash/mortal.ts";
+import {
+  CrashingClient,
+  CrashingExec,
+  crashMomentsOf,
+  type CrashPoint,
+  type RequestCrashPoint,
+} from "./crash/mortal.ts";
 import { callsTo, type Csi, type Reaction } from "./crash/orchestrator.ts";
 import { FakeCluster } from "./fake/agents.ts";
 import { FakeMachine } from "./fake/machine.ts";
 
 /** How somebody dies. */
-type Death =
-  | { readonly of: "agent"; readonly at: Point | RequestPoint }
-  | { readonly of: "controller"; readonly at: RequestPoint };
+type CrashCase =
+  | { readonly of: "agent"; readonly at: CrashPoint | RequestCrashPoint }
+  | { readonly of: "controller"; readonly at: RequestCrashPoint };
 
 /** How far a life is: the commands and the requests of the agent, and the requests of the controller so far. */
 type Progress = readonly [number, number, number];
@@ -35,64 +41,64 @@ const snapshotId = snapshotIdOf("cut");
 const REPEATED = ["Busy", "StillRunning", "Unavailable"];
 
 /** How long an orchestrator waits before it repeats a call, and how often it does. */
-const [PAUSE_MS, TRIES] = [2, 1_000];
+const [PAUSE_MS, MAX_ATTEMPTS] = [2, 1_000];
 
 /** A cluster of mortals, and its orchestrator. */
-class Mortals implements AsyncDisposable {
+class CrashingCluster implements AsyncDisposable {
   readonly machine = new FakeMachine();
-  readonly #exec: MortalExec;
-  readonly #agent: MortalRequests;
-  readonly #controller: MortalRequests;
+  readonly #exec: CrashingExec;
+  readonly #agent: CrashingClient;
+  readonly #controller: CrashingClient;
   readonly #cluster: FakeCluster;
   #calls: Csi["controller"];
   /** Resolves when somebody died, and was started again. */
-  readonly died: Promise<string>;
+  readonly crashed: Promise<string>;
 
-  private constructor(cluster: FakeCluster, machine: FakeMachine, death?: Death) {
+  private constructor(cluster: FakeCluster, machine: FakeMachine, crashCase?: CrashCase) {
     this.machine = machine;
     this.#cluster = cluster;
-    const command = death !== undefined && "moment" in death.at ? death.at : undefined;
-    const request = death !== undefined && "when" in death.at ? death.at : undefined;
-    this.#exec = new MortalExec(machine, command);
-    this.#agent = new MortalRequests(death?.of === "agent" ? request : undefined);
-    this.#controller = new MortalRequests(death?.of === "controller" ? request : undefined);
+    const command = crashCase !== undefined && "moment" in crashCase.at ? crashCase.at : undefined;
+    const request = crashCase !== undefined && "when" in crashCase.at ? crashCase.at : undefined;
+    this.#exec = new CrashingExec(machine, command);
+    this.#agent = new CrashingClient(crashCase?.of === "agent" ? request : undefined);
+    this.#controller = new CrashingClient(crashCase?.of === "controller" ? request : undefined);
     this.#calls = this.#callController();
-    this.died = Promise.race([
-      Promise.race([this.#exec.died, this.#agent.died]).then((at) => this.#restartAgent(at)),
-      this.#controller.died.then((at) => this.#restartController(at)),
+    this.crashed = Promise.race([
+      Promise.race([this.#exec.crashed, this.#agent.crashed]).then((at) => this.#restartAgent(at)),
+      this.#controller.crashed.then((at) => this.#restartController(at)),
     ]);
   }
 
-  static async start(death?: Death): Promise<Mortals> {
+  static async start(crashCase?: CrashCase): Promise<CrashingCluster> {
     const machine = new FakeMachine();
     machine.addGroup("data", 1n << 30n);
     // the controller has to know the node before its agent can die
     const cluster = await FakeCluster.start({ [NODE]: machine });
     await cluster.stopAgent(NODE);
-    const mortals = new Mortals(cluster, machine, death);
-    cluster.startAgent(NODE, mortals.#exec, { wrap: (client) => mortals.#agent.wrap(client) });
-    await cluster.restartController({ wrap: (client) => mortals.#controller.wrap(client) });
-    mortals.#calls = mortals.#callController();
-    return mortals;
+    const crashingCluster = new CrashingCluster(cluster, machine, crashCase);
+    cluster.startAgent(NODE, crashingCluster.#exec, { wrap: (client) => crashingCluster.#agent.wrap(client) });
+    await cluster.restartController({ wrap: (client) => crashingCluster.#controller.wrap(client) });
+    crashingCluster.#calls = crashingCluster.#callController();
+    return crashingCluster;
   }
 
   /** Asks until it is done, or fails for a reason that does not pass. */
-  async until(call: (controller: Csi["controller"]) => Promise<unknown>): Promise<void> {
-    for (let tries = 1;; tries++) {
+  async retry(call: (controller: Csi["controller"]) => Promise<unknown>): Promise<void> {
+    for (let attempt = 1;; attempt++) {
       try {
         return void await call(this.#calls);
       } catch (error) {
-        if (!(error instanceof StorageError) || !REPEATED.includes(error.kind) || tries === TRIES) throw error;
+        if (!(error instanceof StorageError) || !REPEATED.includes(error.kind) || attempt === MAX_ATTEMPTS) throw error;
         await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
       }
     }
   }
 
   /** What is left, when nothing is done in the background any more; who has not died by then, lives. */
-  async left(): Promise<unknown[]> {
-    const settled = () => this.#cluster.agent(NODE).machine.background.settled();
-    await Promise.race([settled(), this.died.then(settled)]);
-    for (const mortal of [this.#exec, this.#agent, this.#controller]) mortal.spare();
+  async readRemaining(): Promise<unknown[]> {
+    const waitUntilIdle = () => this.#cluster.agent(NODE).machine.background.idle();
+    await Promise.race([waitUntilIdle(), this.crashed.then(waitUntilIdle)]);
+    for (const crashing of [this.#exec, this.#agent, this.#controller]) crashing.disarm();
     const { api } = this.#cluster;
     return [api.objects(lvmSnapshots), api.objects(lvmVolumes), this.machine.allLvs(), [
       ...this.machine.groups[0]!.tags,
@@ -101,26 +107,26 @@ class Mortals implements AsyncDisposable {
 
   /** How many snapshots there are: LVs, and objects. */
   counts(): [number, number] {
-    const stores = this.machine.allLvs().filter(({ lv }) => lv.origin !== undefined);
-    return [stores.length, this.#cluster.api.objects(lvmSnapshots).length];
+    const snapshotLvs = this.machine.allLvs().filter(({ lv }) => lv.origin !== undefined);
+    return [snapshotLvs.length, this.#cluster.api.objects(lvmSnapshots).length];
   }
 
   /** How far the life is. */
-  now(): Progress {
+  progress(): Progress {
     return [this.#exec.commands.length, this.#agent.requests.length, this.#controller.requests.length];
   }
 
   /** The deaths that were possible in between. */
-  deaths(from: Progress, to: Progress): Death[] {
+  possibleCrashes(from: Progress, to: Progress): CrashCase[] {
     const within = <T>(all: readonly T[], by: 0 | 1 | 2) =>
       all.map((one, index) => ({ one, index })).slice(from[by], to[by]);
-    const requests = (of: Death["of"], all: readonly string[], by: 1 | 2): Death[] =>
+    const requests = (of: CrashCase["of"], all: readonly string[], by: 1 | 2): CrashCase[] =>
       within(all, by).flatMap(({ one: request, index }) =>
         (["before", "after"] as const).map((when) => ({ of, at: { request, index, when } }))
       );
     return [
-      ...within(this.#exec.commands, 0).flatMap(({ one: command, index }): Death[] =>
-        momentsOf(command).map((moment) => ({ of: "agent", at: { command, index, moment } }))
+      ...within(this.#exec.commands, 0).flatMap(({ one: command, index }): CrashCase[] =>
+        crashMomentsOf(command).map((moment) => ({ of: "agent", at: { command, index, moment } }))
       ),
       ...requests("agent", this.#agent.requests, 1),
       ...requests("controller", this.#controller.requests, 2),
@@ -139,7 +145,7 @@ class Mortals implements AsyncDisposable {
   #restartAgent(at: string): string {
     this.#exec.kill();
     this.#agent.kill();
-    this.#cluster.agent(NODE).kill();
+    this.#cluster.agent(NODE).crash();
     this.#cluster.startAgent(NODE, this.machine);
     return `the agent at ${at}`;
   }
@@ -152,17 +158,17 @@ class Mortals implements AsyncDisposable {
 }
 
 /** What a life tells: the deaths that were possible in it until the snapshot was taken, and after that; and the one that came. */
-interface Told {
-  readonly taking: readonly Death[];
-  readonly ending: readonly Death[];
-  readonly diedAt: string | undefined;
+interface LifecycleRecord {
+  readonly beforeTaken: readonly CrashCase[];
+  readonly afterTaken: readonly CrashCase[];
+  readonly crashedAt: string | undefined;
 }
 
 /** A volume, its snapshot, and their end; somebody may die from the moment at which the volume is there. */
-async function live(death?: Death, reaction: Reaction = "repeats"): Promise<Told> {
-  await using mortals = await Mortals.start(death);
+async function runLifecycle(crashCase?: CrashCase, reaction: Reaction = "repeats"): Promise<LifecycleRecord> {
+  await using crashingCluster = await CrashingCluster.start(crashCase);
   const create = () =>
-    mortals.until((controller) =>
+    crashingCluster.retry((controller) =>
       controller.createVolume({
         name: "one",
         capacityRange: { requiredBytes: 32n << 20n },
@@ -170,51 +176,55 @@ async function live(death?: Death, reaction: Reaction = "repeats"): Promise<Told
       })
     );
   const snapshot = async () => {
-    await mortals.until((controller) => controller.createSnapshot({ name: "cut", sourceVolumeId: volumeId }));
-    assertEquals(mortals.counts(), [1, 1]);
+    await crashingCluster.retry((controller) => controller.createSnapshot({ name: "cut", sourceVolumeId: volumeId }));
+    assertEquals(crashingCluster.counts(), [1, 1]);
   };
-  const deleteSnapshot = () => mortals.until((controller) => controller.deleteSnapshot({ snapshotId }));
-  const deleteVolume = () => mortals.until((controller) => controller.deleteVolume({ volumeId }));
+  const deleteSnapshot = () => crashingCluster.retry((controller) => controller.deleteSnapshot({ snapshotId }));
+  const deleteVolume = () => crashingCluster.retry((controller) => controller.deleteVolume({ volumeId }));
   await create();
-  const begin = mortals.now();
-  let taken = begin;
-  let diedAt: string | undefined;
+  const start = crashingCluster.progress();
+  let taken = start;
+  let crashedAt: string | undefined;
   for (const step of [snapshot, deleteSnapshot, deleteVolume]) {
-    const died = mortals.died.then((at) => ({ at }));
-    const outcome = diedAt === undefined ? await Promise.race([step(), died]) : await step();
-    if (step === snapshot) taken = mortals.now();
+    const crashed = crashingCluster.crashed.then((at) => ({ at }));
+    const outcome = crashedAt === undefined ? await Promise.race([step(), crashed]) : await step();
+    if (step === snapshot) taken = crashingCluster.progress();
     if (outcome === undefined) continue;
-    diedAt = outcome.at;
+    crashedAt = outcome.at;
     if (step !== snapshot || reaction === "repeats") await step();
   }
-  assertEquals(await mortals.left(), [[], [], [], []], "left");
-  return { taking: mortals.deaths(begin, taken), ending: mortals.deaths(taken, mortals.now()), diedAt };
+  assertEquals(await crashingCluster.readRemaining(), [[], [], [], []], "left");
+  return {
+    beforeTaken: crashingCluster.possibleCrashes(start, taken),
+    afterTaken: crashingCluster.possibleCrashes(taken, crashingCluster.progress()),
+    crashedAt,
+  };
 }
 
 // what the dead wait for never comes, so it cannot be waited for either
-const DEAD_LEAVE_TIMERS = { sanitizeOps: false, sanitizeResources: false };
+const NO_SANITIZERS = { sanitizeOps: false, sanitizeResources: false };
 
 Deno.test(
   "agent and controller may die at any moment of a snapshot's life in a cluster: nothing is left, nothing is made twice",
-  DEAD_LEAVE_TIMERS,
+  NO_SANITIZERS,
   async () => {
-    const { taking, ending } = await live();
+    const { beforeTaken, afterTaken } = await runLifecycle();
     const cases = [
-      ...[...taking, ...ending].map((death) => [death, "repeats"] as const),
-      ...taking.map((death) => [death, "gives up"] as const), // later, to give up is to repeat the deletion
+      ...[...beforeTaken, ...afterTaken].map((crashCase) => [crashCase, "repeats"] as const),
+      ...beforeTaken.map((crashCase) => [crashCase, "gives up"] as const), // later, to give up is to repeat the deletion
     ];
     assert(cases.length > 45, `only ${cases.length} deaths`);
-    const losses: string[] = [];
-    let survivors = 0;
-    for (const [death, reaction] of cases) {
+    const failures: string[] = [];
+    let uncrashedRuns = 0;
+    for (const [crashCase, reaction] of cases) {
       try {
-        if ((await live(death, reaction)).diedAt === undefined) survivors++;
+        if ((await runLifecycle(crashCase, reaction)).crashedAt === undefined) uncrashedRuns++;
       } catch (error) {
-        losses.push(`${death.of}, ${JSON.stringify(death.at)}, the orchestrator ${reaction}: ${error}`);
+        failures.push(`${crashCase.of}, ${JSON.stringify(crashCase.at)}, the orchestrator ${reaction}: ${error}`);
       }
     }
-    assertEquals(losses, []);
+    assertEquals(failures, []);
     // what is done in the background may come sooner or later than in the life that was recorded
-    assert(survivors < cases.length / 8, `${survivors} of ${cases.length} did not die`);
+    assert(uncrashedRuns < cases.length / 8, `${uncrashedRuns} of ${cases.length} did not die`);
   },
 );

@@ -9,13 +9,13 @@ import { LINEAR } from "../lvm/model/layout.ts";
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { lvmNodes, type LvmVolume, lvmVolumes } from "../k8s/api/lvm_objects.ts";
 import { events } from "../k8s/api/objects.ts";
-import { lvmVolumeFor, type NamedRequest } from "../k8s/api/volume_mapping.ts";
+import { lvmVolumeFor, type NamedVolumeRequest } from "../k8s/api/volume_mapping.ts";
 import { type ErrorKind, StorageError } from "../lvm/error.ts";
-import { exactly } from "../lvm/model/groups.ts";
+import { exactMatcher } from "../lvm/model/groups.ts";
 import { volumeIdOf } from "../lvm/ids.ts";
 import { DRIVER, FakeCluster } from "./fake/agents.ts";
-import { until } from "./fake/cluster.ts";
-import { FakeMachine, refuse } from "./fake/machine.ts";
+import { waitUntil } from "./fake/cluster.ts";
+import { failure, FakeMachine } from "./fake/machine.ts";
 import { namedRequest } from "./fake/request.ts";
 
 const MiB = 1n << 20n;
@@ -26,24 +26,24 @@ function machineWith(groups: Record<string, bigint>): FakeMachine {
   return machine;
 }
 
-function request(name: string, more: Partial<NamedRequest> = {}): NamedRequest {
+function request(name: string, more: Partial<NamedVolumeRequest> = {}): NamedVolumeRequest {
   return namedRequest(name, 30n * MiB, more);
 }
 
 const ANYWHERE = { preferred: [] };
 
-async function fails(kind: ErrorKind, call: Promise<unknown>): Promise<StorageError> {
+async function assertFailsWith(kind: ErrorKind, call: Promise<unknown>): Promise<StorageError> {
   const error = await assertRejects(() => call, StorageError);
   assertEquals(error.kind, kind, error.message);
   return error;
 }
 
 /** What is there: LVMVolumes and LVs. */
-function left(cluster: FakeCluster, ...machines: FakeMachine[]): [number, number] {
+function remaining(cluster: FakeCluster, ...machines: FakeMachine[]): [number, number] {
   return [cluster.api.objects(lvmVolumes).length, machines.flatMap((machine) => machine.allLvs()).length];
 }
 
-function only(cluster: FakeCluster): LvmVolume {
+function onlyObject(cluster: FakeCluster): LvmVolume {
   const [object, ...more] = cluster.api.objects(lvmVolumes);
   assertEquals(more, []);
   return object!;
@@ -55,7 +55,7 @@ Deno.test("a volume is made where it was asked for, its object says what it is, 
   const volume = await cluster.volumes.create(request("pvc-1"), { allowed: ["node-1"], preferred: [] });
   assertEquals([volume.size, volume.content, volume.nodeId], [32n * MiB, "ext4", "node-1"]);
   const [lv] = machine.allLvs();
-  const { spec, status } = only(cluster);
+  const { spec, status } = onlyObject(cluster);
   assertEquals([spec.requestName, spec.size, spec.volumeMode, spec.fsType], ["pvc-1", "30Mi", "Filesystem", "ext4"]);
   assertEquals(
     [status?.state, status?.volumeGroup, status?.lvUUID, status?.size, status?.error],
@@ -66,7 +66,7 @@ Deno.test("a volume is made where it was asked for, its object says what it is, 
   assertEquals(await cluster.volumes.create(request("pvc-1"), ANYWHERE), volume, "the same again");
   assertEquals(await cluster.volumes.list(), [volume]);
   await cluster.volumes.delete(volume.id);
-  assertEquals(left(cluster, machine), [0, 0]);
+  assertEquals(remaining(cluster, machine), [0, 0]);
   await cluster.volumes.delete(volume.id);
 });
 
@@ -77,11 +77,11 @@ Deno.test("making a volume takes one request of the controller's and two of the 
   machine.fault = ({ program, args }) => void commands.push(`${program} ${args[0]}`);
   const before = cluster.api.requests.length;
   const volume = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
-  const asked = cluster.api.requests.slice(before).map(({ method, path }) =>
+  const requests = cluster.api.requests.slice(before).map(({ method, path }) =>
     `${method} ${path.split("/").slice(4, 7).join("/")}`
   )
     .filter((line) => line.includes("lvmvolumes"));
-  assertEquals(asked.map((line) => line.replace(volume.id, "ID")), [
+  assertEquals(requests.map((line) => line.replace(volume.id, "ID")), [
     "POST lvmvolumes",
     "PATCH lvmvolumes/ID/status",
     "PATCH lvmvolumes/ID/status",
@@ -93,15 +93,18 @@ Deno.test("a volume that cannot be made leaves nothing, and can be made elsewher
   const [small, large] = [machineWith({ data: 64n * MiB }), machineWith({ data: 1n << 30n })];
   await using cluster = await FakeCluster.start({ "node-1": small, "node-2": large });
   const wanted = request("pvc-1", { range: { required: 200n * MiB } });
-  const error = await fails("NoSpace", cluster.volumes.create(wanted, { allowed: ["node-1"], preferred: [] }));
+  const error = await assertFailsWith(
+    "NoSpace",
+    cluster.volumes.create(wanted, { allowed: ["node-1"], preferred: [] }),
+  );
   assert(error.message.includes("no room in data"), error.message);
   // the node's figures were old: it refuses, what was begun is undone
   small.fault = ({ args }) =>
     args[0] === "lvcreate"
-      ? refuse(5, `  Volume group "data" has insufficient free space (0 extents): 8 required.`)
+      ? failure(5, `  Volume group "data" has insufficient free space (0 extents): 8 required.`)
       : undefined;
-  await fails("NoSpace", cluster.volumes.create(request("pvc-1"), { allowed: ["node-1"], preferred: [] }));
-  assertEquals(left(cluster, small, large), [0, 0]);
+  await assertFailsWith("NoSpace", cluster.volumes.create(request("pvc-1"), { allowed: ["node-1"], preferred: [] }));
+  assertEquals(remaining(cluster, small, large), [0, 0]);
   assertEquals(
     (await cluster.volumes.create(request("pvc-1"), { allowed: ["node-2"], preferred: [] })).nodeId,
     "node-2",
@@ -115,13 +118,13 @@ Deno.test("of several nodes the first preferred one with room is taken, or else 
     "node-3": machineWith({ data: 1n << 30n }),
   };
   await using cluster = await FakeCluster.start(machines);
-  const place = async (name: string, more: Partial<NamedRequest>, preferred: string[] = []) =>
+  const chosenNode = async (name: string, more: Partial<NamedVolumeRequest>, preferred: string[] = []) =>
     (await cluster.volumes.create(request(name, more), { preferred })).nodeId;
   const big = { range: { required: 100n * MiB } };
-  assertEquals(await place("a", big), "node-3", "least free space that fits");
-  assertEquals(await place("b", { ...big, preference: "mostFree" }), "node-2");
-  assertEquals(await place("c", big, ["node-1", "node-2"]), "node-2", "node-1 has no room");
-  assertEquals(await place("d", {}, ["node-1", "node-2"]), "node-1");
+  assertEquals(await chosenNode("a", big), "node-3", "least free space that fits");
+  assertEquals(await chosenNode("b", { ...big, preference: "mostFree" }), "node-2");
+  assertEquals(await chosenNode("c", big, ["node-1", "node-2"]), "node-2", "node-1 has no room");
+  assertEquals(await chosenNode("d", {}, ["node-1", "node-2"]), "node-1");
 });
 
 Deno.test("volumes that are asked for at once do not overbook a group: the node refuses none of them", async () => {
@@ -132,13 +135,13 @@ Deno.test("volumes that are asked for at once do not overbook a group: the node 
   assertEquals(four.map(({ status }) => status), ["fulfilled", "fulfilled", "fulfilled", "rejected"]);
   const { reason } = four[3] as PromiseRejectedResult;
   assert(reason.message.includes("no room in data (4 MiB free, 96 MiB more for volumes that are being made)"), reason);
-  const asked = cluster.api.requests.filter(({ method, path }) => method === "POST" && path.endsWith("/lvmvolumes"));
-  assertEquals([asked.length, left(cluster, machine)], [3, [3, 3]]);
+  const requests = cluster.api.requests.filter(({ method, path }) => method === "POST" && path.endsWith("/lvmvolumes"));
+  assertEquals([requests.length, remaining(cluster, machine)], [3, [3, 3]]);
 
   await cluster.volumes.delete(volumeIdOf("b"));
   await cluster.nodes.waitFor("node-1", (node) => node?.status?.total?.free === "36Mi", { timeoutMs: 5_000 });
   await create("d");
-  await fails("NoSpace", create("b"));
+  await assertFailsWith("NoSpace", create("b"));
 });
 
 Deno.test("volumes that are asked for at once are spread over the nodes that have room, by what the class prefers", async () => {
@@ -149,7 +152,7 @@ Deno.test("volumes that are asked for at once are spread over the nodes that hav
     const nodes = (await Promise.all(["a", "b", "c", "d"].map(create))).map(({ nodeId }) => nodeId);
     const first = preference === "leastFree" ? ["node-2", "node-1"] : ["node-1", "node-1"];
     assertEquals([nodes.slice(0, 2), nodes.toSorted()], [first, ["node-1", "node-1", "node-1", "node-2"]]);
-    await fails("NoSpace", create("e"));
+    await assertFailsWith("NoSpace", create("e"));
   }
 });
 
@@ -159,14 +162,14 @@ Deno.test("what a growing volume will take is not promised to others", async () 
   const { id } = await cluster.volumes.create(request("a"), ANYWHERE);
   const gate = Promise.withResolvers<void>();
   machine.fault = ({ args }) => args[0] === "lvextend" ? gate.promise.then(() => undefined) : undefined;
-  const growing = cluster.volumes.expand(id, { required: 80n * MiB });
+  const expansion = cluster.volumes.expand(id, { required: 80n * MiB });
   await cluster.objects.waitFor(id, (object) => object?.spec.size === "80Mi", { timeoutMs: 5_000 });
-  const capacity = () => cluster.volumes.capacity({ groups: exactly("data"), layout: LINEAR }, "node-1");
-  assertEquals((await capacity()).largest, 20n * MiB);
-  await fails("NoSpace", cluster.volumes.create(request("b"), ANYWHERE));
+  const capacity = () => cluster.volumes.capacity({ groups: exactMatcher("data"), layout: LINEAR }, "node-1");
+  assertEquals((await capacity()).maximumVolumeSize, 20n * MiB);
+  await assertFailsWith("NoSpace", cluster.volumes.create(request("b"), ANYWHERE));
   gate.resolve();
-  await growing;
-  assertEquals((await capacity()).largest, 20n * MiB);
+  await expansion;
+  assertEquals((await capacity()).maximumVolumeSize, 20n * MiB);
 });
 
 Deno.test("a growth that was made and not told is told before the next one is refused", async () => {
@@ -179,19 +182,19 @@ Deno.test("a growth that was made and not told is told before the next one is re
   };
   const ask = (size: string) => cluster.client.patch(lvmVolumes, { name: id }, { merge: { spec: { size } } });
   await ask("64Mi");
-  await until(() => machine.allLvs()[0]!.lv.size === 64n * MiB, "the lvextend");
+  await waitUntil(() => machine.allLvs()[0]!.lv.size === 64n * MiB, "the lvextend");
   await cluster.stopAgent("node-1");
   machine.fault = undefined;
   cluster.api.faults.refuse = { status: 0, times: 0 };
   await ask("1Gi");
-  assertEquals(only(cluster).status?.size, "32Mi");
+  assertEquals(onlyObject(cluster).status?.size, "32Mi");
   const before = cluster.api.requests.length;
   cluster.startAgent("node-1", machine);
   await cluster.objects.waitFor(id, (object) => object?.status?.error !== undefined, { timeoutMs: 5_000 });
-  const told = cluster.api.requests.slice(before).filter(({ path }) => path.endsWith(`/lvmvolumes/${id}/status`))
+  const reported = cluster.api.requests.slice(before).filter(({ path }) => path.endsWith(`/lvmvolumes/${id}/status`))
     .map(({ body }) => (body as LvmVolume).status)
     .map((status) => [status?.size, status?.error?.code]);
-  assertEquals(told, [["64Mi", undefined], ["64Mi", "OutOfRange"]]);
+  assertEquals(reported, [["64Mi", undefined], ["64Mi", "OutOfRange"]]);
 });
 
 Deno.test("a group that has less than was told is told of before a minute is over", async () => {
@@ -205,22 +208,25 @@ Deno.test("a group that has less than was told is told of before a minute is ove
     args: ["lvcreate", "--yes", "--wipesignatures", "n", ...size, "--name", "by-hand", "data"],
     mutates: true,
   });
-  await fails("OutOfRange", cluster.volumes.expand(id, { required: 64n * MiB }));
+  await assertFailsWith("OutOfRange", cluster.volumes.expand(id, { required: 64n * MiB }));
   await cluster.nodes.waitFor("node-1", (node) => node?.status?.total?.free === "20Mi", { timeoutMs: 5_000 });
 });
 
 Deno.test("a name that stands for another volume is refused", async () => {
   await using cluster = await FakeCluster.start({ "node-1": machineWith({ data: 1n << 30n, more: 1n << 30n }) });
-  await cluster.volumes.create(request("pvc-1", { groups: exactly("data") }), ANYWHERE);
+  await cluster.volumes.create(request("pvc-1", { groups: exactMatcher("data") }), ANYWHERE);
   for (
     const other of [
       { range: { required: 64n * MiB } },
       { range: { required: 4n * MiB, limit: 8n * MiB } },
-      { content: { state: "raw" } as const },
-      { groups: exactly("more") },
+      { format: { state: "raw" } as const },
+      { groups: exactMatcher("more") },
     ]
-  ) await fails("AlreadyExists", cluster.volumes.create(request("pvc-1", other), ANYWHERE));
-  await fails("AlreadyExists", cluster.volumes.create(request("pvc-1"), { allowed: ["node-9"], preferred: [] }));
+  ) await assertFailsWith("AlreadyExists", cluster.volumes.create(request("pvc-1", other), ANYWHERE));
+  await assertFailsWith(
+    "AlreadyExists",
+    cluster.volumes.create(request("pvc-1"), { allowed: ["node-9"], preferred: [] }),
+  );
 });
 
 Deno.test("a growth that cannot be had is taken back, and a smaller one succeeds", async () => {
@@ -228,26 +234,28 @@ Deno.test("a growth that cannot be had is taken back, and a smaller one succeeds
   await using cluster = await FakeCluster.start({ "node-1": machine });
   const { id } = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
   assertEquals((await cluster.volumes.expand(id, { required: 62n * MiB })).size, 64n * MiB);
-  const error = await fails("OutOfRange", cluster.volumes.expand(id, { required: 1n << 30n }));
+  const error = await assertFailsWith("OutOfRange", cluster.volumes.expand(id, { required: 1n << 30n }));
   assert(error.message.includes("volume group data has"), error.message);
-  assertEquals(only(cluster).spec.size, "64Mi");
+  assertEquals(onlyObject(cluster).spec.size, "64Mi");
   assertEquals((await cluster.volumes.expand(id, { required: 80n * MiB })).size, 80n * MiB);
-  const seen = await cluster.objects.waitFor(id, (object) => object?.status?.error === undefined, { timeoutMs: 5_000 });
-  assertEquals(seen?.status?.size, "80Mi");
-  await fails("OutOfRange", cluster.volumes.expand(id, { required: 4n * MiB, limit: 8n * MiB }));
+  const updated = await cluster.objects.waitFor(id, (object) => object?.status?.error === undefined, {
+    timeoutMs: 5_000,
+  });
+  assertEquals(updated?.status?.size, "80Mi");
+  await assertFailsWith("OutOfRange", cluster.volumes.expand(id, { required: 4n * MiB, limit: 8n * MiB }));
 });
 
 Deno.test("an LV that has the volume's tags, but is another volume, is neither taken for it nor removed with it", async () => {
   const machine = machineWith({ data: 1n << 30n });
   await using cluster = await FakeCluster.start({ "node-1": machine });
   const { volumes } = cluster.agent("node-1").machine;
-  await volumes.create(request("pvc-1", { content: { state: "raw" } }));
-  await fails("AlreadyExists", cluster.volumes.create(request("pvc-1"), ANYWHERE));
-  assertEquals(left(cluster, machine), [0, 1]);
-  const taken = await cluster.volumes.create(request("pvc-1", { content: { state: "raw" } }), ANYWHERE);
-  assertEquals(only(cluster).status?.lvUUID, machine.allLvs()[0]!.lv.uuid);
+  await volumes.create(request("pvc-1", { format: { state: "raw" } }));
+  await assertFailsWith("AlreadyExists", cluster.volumes.create(request("pvc-1"), ANYWHERE));
+  assertEquals(remaining(cluster, machine), [0, 1]);
+  const taken = await cluster.volumes.create(request("pvc-1", { format: { state: "raw" } }), ANYWHERE);
+  assertEquals(onlyObject(cluster).status?.lvUUID, machine.allLvs()[0]!.lv.uuid);
   await cluster.volumes.delete(taken.id);
-  assertEquals(left(cluster, machine), [0, 0]);
+  assertEquals(remaining(cluster, machine), [0, 0]);
 });
 
 Deno.test("an object that was written by hand, without a finalizer, takes its LV with it when the driver deletes it", async () => {
@@ -260,7 +268,7 @@ Deno.test("an object that was written by hand, without a finalizer, takes its LV
   const isReady = (now?: LvmVolume) => now?.status?.state === "Ready";
   await cluster.objects.waitFor(wanted.id, isReady, { timeoutMs: 5_000 });
   await cluster.volumes.delete(wanted.id);
-  assertEquals(left(cluster, machine), [0, 0]);
+  assertEquals(remaining(cluster, machine), [0, 0]);
 });
 
 Deno.test("whoever deletes the object alone does not delete the data; the driver's deletion goes on from there", async () => {
@@ -270,11 +278,11 @@ Deno.test("whoever deletes the object alone does not delete the data; the driver
   await cluster.client.delete(lvmVolumes, { name: id });
   const kept = await cluster.objects.waitFor(id, (object) => object?.status?.error !== undefined, { timeoutMs: 5_000 });
   assert(kept!.status!.error!.message.includes("its data stay"), kept!.status!.error!.message);
-  await fails("FailedPrecondition", cluster.volumes.create(request("pvc-1"), ANYWHERE));
+  await assertFailsWith("FailedPrecondition", cluster.volumes.create(request("pvc-1"), ANYWHERE));
   assertEquals(machine.allLvs().length, 1);
   await cluster.volumes.delete(id).catch(() => {}); // may be told what the node said last
   await cluster.objects.waitFor(id, (object) => object === undefined, { timeoutMs: 5_000 });
-  assertEquals(left(cluster, machine), [0, 0]);
+  assertEquals(remaining(cluster, machine), [0, 0]);
 });
 
 Deno.test("a growth is taken back although its node writes into the object meanwhile", async () => {
@@ -291,8 +299,8 @@ Deno.test("a growth is taken back although its node writes into the object meanw
     }
     return await patch(resource, at, options);
   };
-  await fails("OutOfRange", cluster.volumes.expand(id, { required: 1n << 30n }));
-  assertEquals([only(cluster).spec.size, disturbed], ["32Mi", 2]);
+  await assertFailsWith("OutOfRange", cluster.volumes.expand(id, { required: 1n << 30n }));
+  assertEquals([onlyObject(cluster).spec.size, disturbed], ["32Mi", 2]);
 });
 
 Deno.test("a volume in use is not deleted: the node says why, and removes it when it is free", async () => {
@@ -302,11 +310,11 @@ Deno.test("a volume in use is not deleted: the node says why, and removes it whe
   const { lv } = machine.allLvs()[0]!;
   const mount = { target: "/mnt/pod", source: "/dev/mapper/x", fsType: "ext4", root: "/", readOnly: false };
   machine.mounts.push({ ...mount, deviceNumber: `254:${lv.minor}`, lv });
-  const error = await fails("InUse", cluster.volumes.delete(id));
+  const error = await assertFailsWith("InUse", cluster.volumes.delete(id));
   assert(error.message.includes("is in use"), error.message);
   machine.mounts.pop();
   await cluster.objects.waitFor(id, (object) => object === undefined, { timeoutMs: 5_000 });
-  assertEquals(left(cluster, machine), [0, 0]);
+  assertEquals(remaining(cluster, machine), [0, 0]);
 });
 
 Deno.test("an LV that was removed behind the driver's back is Lost, no other is made, and the object can still go", async () => {
@@ -317,14 +325,14 @@ Deno.test("an LV that was removed behind the driver's back is Lost, no other is 
   await cluster.agent("node-1").node.refresh();
   const lost = await cluster.objects.waitFor(id, (object) => object?.status?.state === "Lost", { timeoutMs: 5_000 });
   assertEquals(lost?.status?.conditions?.find(({ type }) => type === "Ready")?.status, "False");
-  await fails("Lost", cluster.volumes.get(id));
-  await fails("Lost", cluster.volumes.create(request("pvc-1"), ANYWHERE));
+  await assertFailsWith("Lost", cluster.volumes.get(id));
+  await assertFailsWith("Lost", cluster.volumes.create(request("pvc-1"), ANYWHERE));
   assertEquals(machine.allLvs(), []);
-  const said = () => cluster.api.objects(events).filter(({ reason }) => reason === "Lost");
-  while (said().length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
-  assert(said()[0]!.message!.includes("vgcfgrestore"));
+  const eventLines = () => cluster.api.objects(events).filter(({ reason }) => reason === "Lost");
+  while (eventLines().length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  assert(eventLines()[0]!.message!.includes("vgcfgrestore"));
   await cluster.volumes.delete(id);
-  assertEquals(left(cluster, machine), [0, 0]);
+  assertEquals(remaining(cluster, machine), [0, 0]);
 });
 
 Deno.test("people are told when a disk of a RAID volume is missing, and when it is back", async () => {
@@ -339,11 +347,11 @@ Deno.test("people are told when a disk of a RAID volume is missing, and when it 
     for (let report = 0; report < 2; report++) await cluster.agent("node-1").node.refresh();
     await cluster.objects.waitFor(id, (object) => redundant(object) === reason, { timeoutMs: 5_000 });
   }
-  const said = () =>
+  const eventLines = () =>
     cluster.api.objects(events).filter(({ reason }) => reason !== "Created")
       .map(({ type, reason, count = 1 }) => `${type} ${reason} ${count}`);
-  await until(() => said().length >= 2);
-  assertEquals(said(), ["Warning Degraded 1", "Normal Redundant 1"]);
+  await waitUntil(() => eventLines().length >= 2);
+  assertEquals(eventLines(), ["Warning Degraded 1", "Normal Redundant 1"]);
 });
 
 Deno.test("people are told when a filesystem takes no writes any more, and when it does again", async () => {
@@ -361,19 +369,22 @@ Deno.test("people are told when a filesystem takes no writes any more, and when 
     deviceNumber: `253:${lv.minor}`,
     lv,
   };
-  const healthy = () => only(cluster).status?.conditions?.find(({ type }) => type === "Healthy")?.reason;
+  const healthy = () => onlyObject(cluster).status?.conditions?.find(({ type }) => type === "Healthy")?.reason;
   for (
-    const [stopped, reason] of [[false, "DisksThere"], [true, "FilesystemReadOnly"], [false, "DisksThere"]] as const
+    const [remountedReadOnly, reason] of [[false, "PhysicalVolumesPresent"], [true, "FilesystemReadOnly"], [
+      false,
+      "PhysicalVolumesPresent",
+    ]] as const
   ) {
-    machine.mounts.splice(0, Infinity, { ...mount, stopped });
+    machine.mounts.splice(0, Infinity, { ...mount, remountedReadOnly });
     for (let report = 0; report < 2; report++) await cluster.agent("node-1").node.refresh();
     await cluster.objects.waitFor(id, () => healthy() === reason, { timeoutMs: 5_000 });
   }
-  const said = () =>
+  const eventLines = () =>
     cluster.api.objects(events).filter(({ reason }) => reason !== "Created")
       .map(({ type, reason, count = 1 }) => `${type} ${reason} ${count}`);
-  await until(() => said().length >= 2);
-  assertEquals(said(), ["Warning FilesystemReadOnly 1", "Normal Healthy 1"]);
+  await waitUntil(() => eventLines().length >= 2);
+  assertEquals(eventLines(), ["Warning FilesystemReadOnly 1", "Normal Healthy 1"]);
 });
 
 Deno.test("a report that is older than the volume does not make it Lost", async () => {
@@ -381,7 +392,7 @@ Deno.test("a report that is older than the volume does not make it Lost", async 
   const before = await cluster.agent("node-1").machine.lvm.report();
   await cluster.volumes.create(request("pvc-1"), ANYWHERE);
   await cluster.agent("node-1").volumes.verify(before);
-  assertEquals(only(cluster).status?.state, "Ready");
+  assertEquals(onlyObject(cluster).status?.state, "Ready");
 });
 
 Deno.test("an agent that dies between its deed and its word finds what it made, and makes it once", async () => {
@@ -395,12 +406,12 @@ Deno.test("an agent that dies between its deed and its word finds what it made, 
   const volume = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
   machine.fault = undefined;
   assertEquals(machine.allLvs().length, 1);
-  assertEquals(only(cluster).status?.lvUUID, machine.allLvs()[0]!.lv.uuid);
+  assertEquals(onlyObject(cluster).status?.lvUUID, machine.allLvs()[0]!.lv.uuid);
   await cluster.stopAgent("node-1");
   const deletion = cluster.volumes.delete(volume.id);
   cluster.startAgent("node-1", machine);
   await deletion;
-  assertEquals(left(cluster, machine), [0, 0]);
+  assertEquals(remaining(cluster, machine), [0, 0]);
 });
 
 Deno.test("a node that is gone holds nobody up", async () => {
@@ -410,21 +421,21 @@ Deno.test("a node that is gone holds nobody up", async () => {
   });
   const made = await cluster.volumes.create(request("made"), { allowed: ["node-1"], preferred: [] });
   await cluster.stopAgent("node-1");
-  const begun = cluster.volumes.create(request("begun"), { preferred: ["node-1"] });
+  const pendingCreation = cluster.volumes.create(request("begun"), { preferred: ["node-1"] });
   await cluster.objects.waitFor(volumeIdOf("begun"), (object) => object !== undefined);
   await cluster.client.delete(lvmNodes, { name: "node-1" });
   await cluster.nodes.waitFor("node-1", (node) => node === undefined);
-  await fails("Unavailable", cluster.volumes.delete(made.id));
-  await fails("Unavailable", begun);
+  await assertFailsWith("Unavailable", cluster.volumes.delete(made.id));
+  await assertFailsWith("Unavailable", pendingCreation);
   assertEquals((await cluster.volumes.create(request("begun"), { preferred: ["node-1"] })).nodeId, "node-2");
 });
 
 Deno.test("a node says of a volume that trimming fails again and again, and that it is of no use", async () => {
   const machine = machineWith({ data: 1n << 30n });
   await using cluster = await FakeCluster.start({ "node-1": machine });
-  const trim = { discard: true, everyMs: 86_400_000 };
+  const trim = { discard: true, intervalMs: 86_400_000 };
   const { id } = await cluster.volumes.create(request("pvc-1", { trim }), ANYWHERE);
-  const { spec } = only(cluster);
+  const { spec } = onlyObject(cluster);
   assertEquals([spec.discard, spec.fstrim], [true, "1d"]);
   assertEquals([...machine.allLvs()[0]!.lv.tags].filter((tag) => tag.startsWith("denolith.trim")), [
     "denolith.trim=d+1d",
@@ -432,13 +443,13 @@ Deno.test("a node says of a volume that trimming fails again and again, and that
 
   const { volumes, machine: { lvm } } = cluster.agent("node-1");
   const [group] = await lvm.report();
-  const volume = { id, group: group!, lv: group!.lvs[0]!, everyMs: trim.everyMs };
-  volumes.trimFailed(volume, "fstrim: Input/output error", 2);
-  volumes.trimFailed(volume, "fstrim: Input/output error", 3);
-  volumes.trimUnsupported(volume);
-  const told = () => cluster.api.objects(events).filter(({ reason }) => reason?.startsWith("Trim"));
-  await until(() => told().length === 2, "two events");
-  assertEquals(told().map(({ reason, message }) => [reason, message]).sort(), [
+  const volume = { id, group: group!, lv: group!.lvs[0]!, intervalMs: trim.intervalMs };
+  volumes.recordTrimFailed(volume, "fstrim: Input/output error", 2);
+  volumes.recordTrimFailed(volume, "fstrim: Input/output error", 3);
+  volumes.recordTrimUnsupported(volume);
+  const reported = () => cluster.api.objects(events).filter(({ reason }) => reason?.startsWith("Trim"));
+  await waitUntil(() => reported().length === 2, "two events");
+  assertEquals(reported().map(({ reason, message }) => [reason, message]).sort(), [
     ["TrimFailed", "trimming failed 3 times in a row: fstrim: Input/output error"],
     [
       "TrimUnsupported",

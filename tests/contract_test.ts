@@ -1,6 +1,6 @@
 import { contractTests } from "./contract/all.ts";
 import { layoutsContract } from "./contract/layouts.ts";
-import { fakeDisksHost, fakeHost } from "./contract/fake_host.ts";
+import { fakeHost, fakeMultiPvHost } from "./contract/fake_host.ts";
 
 contractTests(fakeHost);
-layoutsContract(fakeDisksHost);
+layoutsContract(fakeMultiPvHost);

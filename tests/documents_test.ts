@@ -5,7 +5,7 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { officialLeaseName, ownLeaseName } from "../k8s/runtime/leader.ts";
+import { controllerLeaseName, sidecarLeaseName } from "../k8s/runtime/leader.ts";
 import { Metrics } from "../cli/metrics.ts";
 import { subcommandFlags } from "./driver_command.ts";
 import { anchors, chapter } from "./markdown.ts";
@@ -22,16 +22,16 @@ function firstColumn(text: string): string[] {
 
 Deno.test("docs/kubernetes.md lists the metrics that there are, with their labels", async () => {
   const metrics = new Metrics();
-  metrics.watchGroups(() => []);
-  metrics.watchPools(() => [], 100n);
-  metrics.watchOrphans({ orphans: () => 0, lost: () => 0 });
-  metrics.watchLimits(() => []);
-  metrics.watchFilesystems(() => []);
-  metrics.watchCopies(() => []);
-  metrics.countGrownStores();
-  metrics.watchTrimming(() => []);
-  const names = [...(await metrics.text()).matchAll(/^# HELP (\S+)/gm)].map(([, name]) => name);
-  assertEquals(firstColumn(chapter(kubernetes, "Metrics")).sort(), names.sort());
+  metrics.registerGroups(() => []);
+  metrics.registerPools(() => [], 100n);
+  metrics.registerInconsistencies({ orphans: () => 0, lost: () => 0 });
+  metrics.registerLimits(() => []);
+  metrics.registerReadOnlyFilesystems(() => []);
+  metrics.registerCopies(() => []);
+  metrics.registerCowExtensions();
+  metrics.registerTrimming(() => []);
+  const markdownFiles = [...(await metrics.text()).matchAll(/^# HELP (\S+)/gm)].map(([, name]) => name);
+  assertEquals(firstColumn(chapter(kubernetes, "Metrics")).sort(), markdownFiles.sort());
 });
 
 Deno.test("docs/kubernetes.md lists the alerts that there are", async () => {
@@ -53,7 +53,7 @@ Deno.test("docs/kubernetes.md names the events that are recorded, and the Leases
   const documented = [
     ...chapter(kubernetes, "Events and conditions").matchAll(/^\| ((?:`\w+`(?:, )?)+) +\| [\w ]+\|/gm),
   ]
-    .flatMap(([, names]) => [...names!.matchAll(/`(\w+)`/g)].map(([, name]) => name!));
+    .flatMap(([, markdownFiles]) => [...markdownFiles!.matchAll(/`(\w+)`/g)].map(([, name]) => name!));
   const recorded = new Set<string>();
   for (const path of sourceFiles("k8s")) {
     const source = await Deno.readTextFile(path);
@@ -64,21 +64,26 @@ Deno.test("docs/kubernetes.md names the events that are recorded, and the Leases
   assert(recorded.size > 8, "the test sees them");
   assertEquals([...recorded].filter((reason) => !documented.includes(reason)), []);
   for (const sidecar of ["csi-provisioner", "csi-resizer", "csi-snapshotter"] as const) {
-    assert(kubernetes.includes(`\`${officialLeaseName(sidecar, "lvm.denolith.dev")}\``), sidecar);
+    assert(kubernetes.includes(`\`${sidecarLeaseName(sidecar, "lvm.denolith.dev")}\``), sidecar);
   }
-  assert(kubernetes.includes(`\`${ownLeaseName("capacity", "lvm.denolith.dev")}\``), "capacity");
+  assert(kubernetes.includes(`\`${controllerLeaseName("capacity", "lvm.denolith.dev")}\``), "capacity");
 });
 
 Deno.test("links of the documents lead to files, and to headings that there are", async () => {
-  const documents = ["README.md", ...names("docs"), ...names("docs/adr"), ...names("deploy/examples")];
+  const documents = [
+    "README.md",
+    ...markdownFiles("docs"),
+    ...markdownFiles("docs/adr"),
+    ...markdownFiles("deploy/examples"),
+  ];
   const broken: string[] = [];
   for (const document of documents) {
     const text = await Deno.readTextFile(`${ROOT}${document}`);
     for (const [, link] of text.replace(/```[\s\S]*?```/g, "").matchAll(/\]\(([^)\s]+)\)/g)) {
       if (/^https?:/.test(link!)) continue;
       const { pathname, hash } = new URL(link!, `file://${ROOT}${document}`);
-      const there = await Deno.stat(pathname).catch(() => undefined);
-      if (there === undefined) broken.push(`${document}: ${link}`);
+      const found = await Deno.stat(pathname).catch(() => undefined);
+      if (found === undefined) broken.push(`${document}: ${link}`);
       else if (hash !== "" && !anchors(await Deno.readTextFile(pathname)).includes(hash)) {
         broken.push(`${document}: ${link}`);
       }
@@ -87,7 +92,7 @@ Deno.test("links of the documents lead to files, and to headings that there are"
   assertEquals(broken, []);
 });
 
-function names(folder: string): string[] {
+function markdownFiles(folder: string): string[] {
   return [...Deno.readDirSync(`${ROOT}${folder}`)].filter(({ name }) => name.endsWith(".md"))
     .map(({ name }) => `${folder}/${name}`);
 }

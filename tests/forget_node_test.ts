@@ -10,7 +10,7 @@ import { EventRecorder } from "../k8s/runtime/events.ts";
 import { forget } from "../k8s/node_removal/forget_node.ts";
 import { isForgotten, lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../k8s/api/lvm_objects.ts";
 import { type PersistentVolume, persistentVolumes } from "../k8s/api/objects.ts";
-import { readRemains } from "../k8s/node_removal/plan.ts";
+import { readNodeObjects } from "../k8s/node_removal/plan.ts";
 import { StorageError } from "../lvm/error.ts";
 import { DRIVER_FLAGS } from "./driver_command.ts";
 import { DRIVER, FakeCluster } from "./fake/agents.ts";
@@ -22,13 +22,13 @@ import { namedRequest } from "./fake/request.ts";
 const ON_N1 = { preferred: ["n1"] };
 
 /** Two nodes, the first of which has a volume with a PersistentVolume, and one without, and then is gone. */
-async function scene() {
+async function setUp() {
   const machines = { n1: new FakeMachine(), n2: new FakeMachine() };
   for (const machine of Object.values(machines)) machine.addGroup("data", 1n << 30n);
   const cluster = await FakeCluster.start(machines);
-  const make = async (name: string) =>
+  const createVolume = async (name: string) =>
     (await cluster.volumes.create(namedRequest(name, 32n << 20n, { erase: "none" }), ON_N1)).id;
-  const [claimed, spare] = [await make("claimed"), await make("spare")];
+  const [claimed, spare] = [await createVolume("claimed"), await createVolume("spare")];
   const volume: PersistentVolume = {
     metadata: { name: "pv" },
     spec: { csi: { driver: DRIVER, volumeHandle: claimed }, persistentVolumeReclaimPolicy: "Delete" },
@@ -37,33 +37,33 @@ async function scene() {
   await cluster.stopAgent("n1");
   await cluster.client.delete(lvmNodes, { name: "n1" });
   await cluster.nodes.waitFor("n1", (node) => node === undefined, { timeoutMs: 5_000 });
-  const seen = (id: string, predicate: (object: LvmVolume | undefined) => boolean) =>
+  const waitFor = (id: string, predicate: (object: LvmVolume | undefined) => boolean) =>
     cluster.objects.waitFor(id, predicate, { timeoutMs: 5_000 });
   return {
-    ...{ cluster, machines, claimed, spare, make },
+    ...{ cluster, machines, claimed, spare, createVolume },
     async forget() {
       const events = new EventRecorder(cluster.client, { component: DRIVER, instance: "test" });
       const { client } = cluster;
-      const remains = await readRemains(client, { driver: DRIVER, nodeName: "n1" });
-      await forget(client, remains, { events, now: new Date() });
+      const nodeObjects = await readNodeObjects(client, { driver: DRIVER, nodeName: "n1" });
+      await forget(client, nodeObjects, { events, now: new Date() });
       await events.stop(1_000);
-      await seen(claimed, (object) => object !== undefined && isForgotten(object));
-      await seen(spare, (object) => object === undefined);
+      await waitFor(claimed, (object) => object !== undefined && isForgotten(object));
+      await waitFor(spare, (object) => object === undefined);
     },
     /** Has the node's agent back, which has looked at what there is. */
-    async back() {
+    async restartAgent() {
       const agent = cluster.startAgent("n1", machines.n1);
       await agent.objects.synced;
       await agent.node.refresh();
       return agent;
     },
-    seen,
+    waitFor,
     [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
   };
 }
 
 Deno.test("the deletion of a volume waits for its node, until that is forgotten", async () => {
-  await using s = await scene();
+  await using s = await setUp();
   const error = await assertRejects(() => s.cluster.volumes.delete(s.claimed), StorageError);
   assertEquals(error.kind, "Unavailable");
   await s.forget();
@@ -72,31 +72,31 @@ Deno.test("the deletion of a volume waits for its node, until that is forgotten"
 });
 
 Deno.test("a volume of a forgotten node is Lost to whoever asks, and nothing is made in its place", async () => {
-  await using s = await scene();
+  await using s = await setUp();
   await s.forget();
-  for (const ask of [() => s.cluster.volumes.get(s.claimed), () => s.make("claimed")]) {
-    const error = await assertRejects(ask, StorageError);
+  for (const call of [() => s.cluster.volumes.get(s.claimed), () => s.createVolume("claimed")]) {
+    const error = await assertRejects(call, StorageError);
     assertEquals(error.kind, "Lost", error.message);
   }
   assertEquals(s.machines.n2.allLvs(), []);
 });
 
 Deno.test("a volume that was only begun on a forgotten node can be made elsewhere", async () => {
-  await using s = await scene();
+  await using s = await setUp();
   await s.forget();
   const volume = await s.cluster.volumes.create(namedRequest("spare", 32n << 20n), { preferred: ["n1", "n2"] });
   assertEquals([volume.id, volume.nodeId], [s.spare, "n2"]);
 });
 
 Deno.test("when a forgotten node comes back, so do the volumes that somebody has, and the others are kept as orphans", async () => {
-  await using s = await scene();
+  await using s = await setUp();
   await s.forget();
-  const agent = await s.back();
-  const found = await s.seen(s.claimed, (object) => object?.status?.state === "Ready" && !isForgotten(object));
+  const agent = await s.restartAgent();
+  const found = await s.waitFor(s.claimed, (object) => object?.status?.state === "Ready" && !isForgotten(object));
   assertEquals([found?.status?.error, found?.status?.lvUUID !== undefined], [undefined, true]);
   await agent.clock.advance(60_000);
   await agent.node.refresh();
-  assertEquals(agent.orphans.orphans.map(({ claim }) => claim?.id), [s.spare]);
+  assertEquals(agent.orphans.orphans.map(({ taggedAs }) => taggedAs?.id), [s.spare]);
   assertEquals(s.machines.n1.allLvs().length, 2);
 
   await s.cluster.nodes.waitFor("n1", (node) => node !== undefined, { timeoutMs: 5_000 });
@@ -105,10 +105,10 @@ Deno.test("when a forgotten node comes back, so do the volumes that somebody has
 });
 
 Deno.test("a node that came back and goes again is not forgotten by what was said before", async () => {
-  await using s = await scene();
+  await using s = await setUp();
   await s.forget();
-  await s.back();
-  await s.seen(s.claimed, (object) => object?.status?.state === "Ready" && !isForgotten(object));
+  await s.restartAgent();
+  await s.waitFor(s.claimed, (object) => object?.status?.state === "Ready" && !isForgotten(object));
   await s.cluster.stopAgent("n1");
   await s.cluster.client.delete(lvmNodes, { name: "n1" });
   await s.cluster.nodes.waitFor("n1", (node) => node === undefined);
@@ -116,7 +116,7 @@ Deno.test("a node that came back and goes again is not forgotten by what was sai
 });
 
 Deno.test("a mark alone lets nothing go while the node has an agent", async () => {
-  await using s = await scene();
+  await using s = await setUp();
   await s.forget();
   await s.cluster.restartController({ waitMs: 100 });
   s.cluster.api.put(lvmNodes, { metadata: { name: "n1" }, spec: { driverName: DRIVER } });
@@ -129,7 +129,7 @@ const MAIN = new URL("../main.ts", import.meta.url).pathname;
 const TLS = new URL("fixtures/tls/", import.meta.url).pathname;
 
 /** An API server with a dead node, and commands that an administrator runs. */
-async function administration() {
+async function setUpCommand() {
   const [cert, key, ca] = await Promise.all(
     ["server.crt", "server.key", "ca.crt"].map((name) => Deno.readTextFile(TLS + name)),
   );
@@ -141,7 +141,7 @@ async function administration() {
   await Deno.writeTextFile(kubeconfig, kubeconfigOf(server, { token: "secret" }));
   return {
     api,
-    async denolith(...args: string[]): Promise<{ code: number; out: string; err: string }> {
+    async runDenolith(...args: string[]): Promise<{ code: number; out: string; err: string }> {
       const command = ["run", ...DRIVER_FLAGS, MAIN, ...args, "--kubeconfig", kubeconfig];
       const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
         args: command,
@@ -157,34 +157,34 @@ async function administration() {
 }
 
 Deno.test("denolith forget-node: shows what it would do, does it with --yes, and refuses a node that reports", async () => {
-  await using s = await administration();
-  const lastUpdate = new Date().toISOString();
-  s.api.put(lvmNodes, { metadata: { name: "n1" }, spec: { driverName: DRIVER }, status: { lastUpdate } });
-  const shown = await s.denolith("forget-node", "n1");
-  assertEquals([shown.code, shown.err], [0, ""]);
-  assertMatch(shown.out, /its LVMNode would be removed\n {2}it seems to live: its agent reported \d+ s ago\n/);
-  const refused = await s.denolith("forget-node", "n1", "--yes");
+  await using s = await setUpCommand();
+  const lastUpdateTime = new Date().toISOString();
+  s.api.put(lvmNodes, { metadata: { name: "n1" }, spec: { driverName: DRIVER }, status: { lastUpdateTime } });
+  const preview = await s.runDenolith("forget-node", "n1");
+  assertEquals([preview.code, preview.err], [0, ""]);
+  assertMatch(preview.out, /its LVMNode would be removed\n {2}it seems to live: its agent reported \d+ s ago\n/);
+  const refused = await s.runDenolith("forget-node", "n1", "--yes");
   assertEquals([refused.code, refused.out], [1, ""]);
   assertMatch(refused.err, /^denolith: forgetting node n1: it seems to live: its agent reported/);
   assertEquals(s.api.objects(lvmNodes).length, 1);
-  const done = await s.denolith("forget-node", "n1", "--yes", "--force", "it was wiped", "--json");
+  const done = await s.runDenolith("forget-node", "n1", "--yes", "--force", "it was wiped", "--json");
   assertEquals([done.code, done.err], [0, ""]);
   const { done: isDone, lvmNode, volumes } = JSON.parse(done.out);
   assertEquals([isDone, lvmNode, volumes], [true, true, []]);
   assertEquals(s.api.objects(lvmNodes), []);
-  const nothing = await s.denolith("forget-node", "n1", "--yes");
+  const nothing = await s.runDenolith("forget-node", "n1", "--yes");
   assertEquals([nothing.code, nothing.out], [0, "There is nothing of node n1 to forget.\n"]);
 });
 
 Deno.test("denolith status: with a node's name it asks the cluster, and says so when that does not answer", async () => {
-  await using s = await administration();
-  const { code, err, out } = await s.denolith("status", "--node-name", "n1", "--json");
+  await using s = await setUpCommand();
+  const { code, err, out } = await s.runDenolith("status", "--node-name", "n1", "--json");
   if (code === 0) assertEquals(JSON.parse(out).strays, []);
   else assertMatch(err, /^denolith: /); // this machine may have no LVM, or the test may not be root
   const asked = s.api.requests.map(({ path, query }) => `${path.split("/").at(-1)} ${query.get("fieldSelector")}`);
   assertEquals(asked.sort(), ["lvmsnapshots spec.nodeName=n1", "lvmvolumes spec.nodeName=n1"]);
   s.api.faults.refuse = { status: 403, times: 100 };
-  const refused = await s.denolith("status", "--node-name", "n1");
+  const refused = await s.runDenolith("status", "--node-name", "n1");
   assertEquals([refused.code, refused.out], [1, ""]);
   assert(refused.err.includes("lvmvolumes"), refused.err);
 });

@@ -1,10 +1,10 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
 import { StorageError } from "../lvm/error.ts";
-import { type Command, describe, type Exec, type Output } from "../lvm/exec.ts";
+import { type Command, describeCommand, type Exec, type Output } from "../lvm/exec.ts";
 import { snapshotIdOf, volumeIdOf } from "../lvm/ids.ts";
-import { Crowd, type Round, rounds } from "./crash/crowd.ts";
-import { callsOf, type Csi, driverOver } from "./crash/orchestrator.ts";
+import { ConcurrentCallers, type Round, rounds } from "./crash/crowd.ts";
+import { type Csi, inProcessCalls, startDriverServices } from "./crash/orchestrator.ts";
 import { FakeMachine } from "./fake/machine.ts";
 
 /** Seeds of runs that found something once; each is run again every time. */
@@ -18,18 +18,18 @@ const EXPECTED = ["Busy", "NotFound", "FailedPrecondition", "InUse", "AlreadyExi
 
 /** A driver whose commands each wait for the scheduler, until it dies. */
 class ScheduledExec implements Exec {
-  readonly died = Promise.withResolvers<void>();
-  dead = false;
+  readonly crashed = Promise.withResolvers<void>();
+  isCrashed = false;
   readonly #machine: FakeMachine;
   readonly #scheduler: fc.Scheduler;
-  readonly #underWay: Map<string, string>;
-  #left: number;
+  readonly #running: Map<string, string>;
+  #commandsLeft: number;
 
-  constructor(machine: FakeMachine, scheduler: fc.Scheduler, underWay: Map<string, string>, deathAfter = Infinity) {
+  constructor(machine: FakeMachine, scheduler: fc.Scheduler, running: Map<string, string>, crashAfter = Infinity) {
     this.#machine = machine;
     this.#scheduler = scheduler;
-    this.#underWay = underWay;
-    this.#left = deathAfter;
+    this.#running = running;
+    this.#commandsLeft = crashAfter;
   }
 
   async run(command: Command): Promise<Output> {
@@ -37,49 +37,51 @@ class ScheduledExec implements Exec {
     // a snapshot's commands name their origin, too, and may run beside each other
     const key = command.mutates && lv !== undefined && !command.args.includes("--snapshot") ? lv : undefined;
     if (key !== undefined) {
-      const other = this.#underWay.get(key);
-      assert(other === undefined, `${describe(command)} while ${other} is under way`);
-      this.#underWay.set(key, describe(command));
+      const other = this.#running.get(key);
+      assert(other === undefined, `${describeCommand(command)} while ${other} is under way`);
+      this.#running.set(key, describeCommand(command));
     }
     try {
-      await this.#scheduler.schedule(Promise.resolve(), describe(command));
-      if (this.dead || this.#left-- <= 0) {
-        this.dead = true;
-        this.died.resolve();
+      await this.#scheduler.schedule(Promise.resolve(), describeCommand(command));
+      if (this.isCrashed || this.#commandsLeft-- <= 0) {
+        this.isCrashed = true;
+        this.crashed.resolve();
         return await new Promise<never>(() => {});
       }
       return await this.#machine.run(command);
     } finally {
-      if (key !== undefined) this.#underWay.delete(key);
+      if (key !== undefined) this.#running.delete(key);
     }
   }
 
-  settled(): Promise<void> {
+  idle(): Promise<void> {
     return Promise.resolve();
   }
 }
 
-async function play(scheduler: fc.Scheduler, all: readonly Round[]): Promise<void> {
+async function runRounds(scheduler: fc.Scheduler, all: readonly Round[]): Promise<void> {
   const machine = new FakeMachine();
   machine.addGroup("data", 200n << 20n);
   const folder = await Deno.realPath(await Deno.makeTempDir());
-  const crowd = new Crowd(folder, volumeIdOf, snapshotIdOf);
+  const callers = new ConcurrentCallers(folder, volumeIdOf, snapshotIdOf);
   try {
-    for (const { wishes, deathAfter } of all) {
-      const exec = new ScheduledExec(machine, scheduler, new Map(), deathAfter);
-      const driver = driverOver(exec, folder);
-      const asked = Promise.all(wishes.map((wish) => expectAnswer(crowd.ask(callsOf(driver), wish))));
-      const done = asked.then(() => driver.background.settled());
-      await scheduler.waitFor(Promise.race([done, exec.died.promise]));
+    for (const { requests, crashAfter } of all) {
+      const exec = new ScheduledExec(machine, scheduler, new Map(), crashAfter);
+      const driver = startDriverServices(exec, folder);
+      const answered = Promise.all(
+        requests.map((request) => expectAnswer(callers.send(inProcessCalls(driver), request))),
+      );
+      const done = answered.then(() => driver.background.idle());
+      await scheduler.waitFor(Promise.race([done, exec.crashed.promise]));
       const stopped = driver.background.stop();
-      if (!exec.dead) await stopped;
-      check(machine);
+      if (!exec.isCrashed) await stopped;
+      checkInvariants(machine);
     }
-    const driver = driverOver(machine, folder);
-    await driver.background.settled();
-    const csi: Csi = callsOf(driver);
-    for (const wish of crowd.farewell()) await crowd.ask(csi, wish);
-    await driver.background.settled();
+    const driver = startDriverServices(machine, folder);
+    await driver.background.idle();
+    const csi: Csi = inProcessCalls(driver);
+    for (const request of callers.cleanupRequests()) await callers.send(csi, request);
+    await driver.background.idle();
     await driver.background.stop();
     assertEquals(machine.allLvs().map(({ lv }) => lv.name), [], "LVs are left");
     assertEquals([...machine.groups[0]!.tags], [], "records are left");
@@ -97,11 +99,11 @@ async function expectAnswer(answer: Promise<unknown>): Promise<void> {
 }
 
 /** What must hold whenever the driver rests, or is dead. */
-function check(machine: FakeMachine): void {
-  const claims = machine.allLvs().flatMap(({ lv }) =>
+function checkInvariants(machine: FakeMachine): void {
+  const idTags = machine.allLvs().flatMap(({ lv }) =>
     [...lv.tags].filter((tag) => /^denolith\.(?:volume|snapshot)=/.test(tag))
   );
-  assertEquals(claims.length, new Set(claims).size, "two LVs are one volume or snapshot");
+  assertEquals(idTags.length, new Set(idTags).size, "two LVs are one volume or snapshot");
   for (const { lv } of machine.allLvs()) assert(lv.tags.has("denolith=test.denolith.dev"), `${lv.name} has no owner`);
 }
 
@@ -114,7 +116,7 @@ Deno.test({
 });
 
 async function interleavings(): Promise<void> {
-  const property = fc.asyncProperty(fc.scheduler(), rounds, play);
+  const property = fc.asyncProperty(fc.scheduler(), rounds, runRounds);
   for (const seed of SEEDS) await fc.assert(property, { seed, numRuns: RUNS });
   await fc.assert(property, { numRuns: RUNS });
 }

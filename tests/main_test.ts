@@ -3,7 +3,7 @@ import { DRIVER_FLAGS } from "./driver_command.ts";
 
 const MAIN = new URL("../main.ts", import.meta.url).pathname;
 
-async function denolith(...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
+async function runDenolith(...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
   const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
     args: ["run", ...DRIVER_FLAGS, MAIN, ...args],
     env: { NO_COLOR: "1" },
@@ -12,15 +12,15 @@ async function denolith(...args: string[]): Promise<{ code: number; stdout: stri
 }
 
 Deno.test("denolith: help names every command, and every command has help of its own", async () => {
-  const overview = await denolith("--help");
+  const overview = await runDenolith("--help");
   assertEquals(overview.code, 0);
   for (const command of ["standalone", "node", "controller", "doctor", "status", "forget-node", "version"]) {
     assert(overview.stdout.includes(`  ${command} `), overview.stdout);
-    const help = await denolith(command, "--help");
+    const help = await runDenolith(command, "--help");
     assertEquals([help.code, help.stderr], [0, ""]);
     assert(help.stdout.startsWith(`Usage: denolith ${command}`), help.stdout);
   }
-  assertEquals((await denolith()).code, 2);
+  assertEquals((await runDenolith()).code, 2);
 });
 
 Deno.test("denolith: the process that reads the command line loads nothing of the driver, so it can tell its version without permissions", async () => {
@@ -49,11 +49,11 @@ Deno.test("denolith: what is not understood ends with status 2 and names the nea
     [["doctor", "--volume-groups", "/(/"], /volume groups/],
     [["status", "--driver-name", "_"], /driver-name/],
     [["forget-node"], /forget-node: NODE is missing/],
-    [["node", "--kubelet-root", "kubelet"], /not an absolute path/],
-    [["node", "--kubelet-root", "/a,/b"], /--kubelet-root: must be one directory/],
+    [["node", "--kubelet-dir", "kubelet"], /not an absolute path/],
+    [["node", "--kubelet-dir", "/a,/b"], /--kubelet-dir: must be one directory/],
   ];
   await Promise.all(cases.map(async ([args, expected]) => {
-    const { code, stderr } = await denolith(...args);
+    const { code, stderr } = await runDenolith(...args);
     assertMatch(stderr, expected);
     assertEquals(code, 2, `${args.join(" ")}: ${stderr}`);
   }));
@@ -67,14 +67,14 @@ Deno.test("denolith: without a way to the API server the processes of a cluster 
     [["status", "--node-name", "n1", "--kubeconfig", "/nowhere"], /reading \/nowhere: /],
   ];
   await Promise.all(cases.map(async ([args, expected]) => {
-    const { code, stderr } = await denolith(...args);
+    const { code, stderr } = await runDenolith(...args);
     assertMatch(`${code} ${stderr}`, expected);
     assertEquals(code, 1);
   }));
 });
 
 Deno.test("denolith doctor: works whatever this machine lacks, as text and as JSON, and its exit status tells", async () => {
-  const [text, json] = await Promise.all([denolith("doctor"), denolith("doctor", "--json")]);
+  const [text, json] = await Promise.all([runDenolith("doctor"), runDenolith("doctor", "--json")]);
   const { level, checks } = JSON.parse(json.stdout);
   assertEquals(checks.length, 10, json.stderr);
   for (const { code, stderr } of [text, json]) assertEquals([code, stderr], [level === "error" ? 1 : 0, ""]);
@@ -82,7 +82,7 @@ Deno.test("denolith doctor: works whatever this machine lacks, as text and as JS
 });
 
 Deno.test("denolith status: tells what there is, or ends with status 1 and says why not", async () => {
-  const { code, stdout, stderr } = await denolith("status", "--json");
+  const { code, stdout, stderr } = await runDenolith("status", "--json");
   if (code === 0) assertEquals(JSON.parse(stdout).driver, "lvm.denolith.dev");
   else assertMatch(`${code} ${stderr}`, /^1 denolith: /);
 });

@@ -11,7 +11,7 @@ const VOLUME_ID = "v1-00000000000000000000000000000000";
 const MAIN = new URL("../main.ts", import.meta.url).pathname;
 
 /** A folder with a mount root, a socket that somebody listens on beside the driver's, and such a TCP port. */
-async function scene() {
+async function setUp() {
   const folder = await Deno.realPath(await Deno.makeTempDir({ prefix: "denolith-permissions-" }));
   for (const name of ["root", "root-other", "socket"]) await Deno.mkdir(`${folder}/${name}`);
   const otherSocket = `${folder}/socket/other.sock`;
@@ -32,47 +32,47 @@ async function scene() {
   };
 }
 
-type Scene = Awaited<ReturnType<typeof scene>>;
+type Fixture = Awaited<ReturnType<typeof setUp>>;
 
-async function probe(name: string, { socket, root, otherSocket, port }: Scene, ...more: string[]) {
+async function runProbe(name: string, { socket, root, otherSocket, port }: Fixture, ...more: string[]) {
   const args = ["run", ...DRIVER_FLAGS, PROBE, name, socket, root, otherSocket, String(port), ...more];
   const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), { args, env: { NO_COLOR: "1" } }).output();
   return { code, stdout: new TextDecoder().decode(stdout), stderr: new TextDecoder().decode(stderr) };
 }
 
-function all(outcomes: Record<string, string>, outcome: string): Record<string, string> {
+function allWith(outcomes: Record<string, string>, outcome: string): Record<string, string> {
   return Object.fromEntries(Object.keys(outcomes).map((name) => [name, outcome]));
 }
 
 Deno.test("a subcommand's body can do what it must, and Deno refuses it everything else", async () => {
-  await using here = await scene();
-  const { code, stdout, stderr } = await probe("probe", here);
+  await using fixture = await setUp();
+  const { code, stdout, stderr } = await runProbe("probe", fixture);
   assertEquals([code, stderr], [0, ""]);
   const [inside, outside] = stdout.trim().split("\n").map((line) => JSON.parse(line));
-  assertEquals(inside.permitted, all(inside.permitted, "done"));
-  assertEquals(inside.refused, all(inside.refused, "refused"));
+  assertEquals(inside.permitted, allWith(inside.permitted, "done"));
+  assertEquals(inside.refused, allWith(inside.refused, "refused"));
   assert(Object.keys(inside.refused).length > 15, "the test tries them all");
-  assertEquals(outside, all(outside, "refused"), "the process that started it has given its permissions up");
+  assertEquals(outside, allWith(outside, "refused"), "the process that started it has given its permissions up");
 });
 
 Deno.test("a process of the cluster reaches the API server and no other address", async () => {
-  await using here = await scene();
+  await using fixture = await setUp();
   using api = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const [http] = freePorts(1);
-  const kubeconfig = `${here.outside}/kubeconfig`;
+  const kubeconfig = `${fixture.outside}/kubeconfig`;
   const server = `https://127.0.0.1:${api.addr.port}`;
   await Deno.writeTextFile(`${kubeconfig}.other`, "");
   await Deno.writeTextFile(kubeconfig, kubeconfigOf({ server }));
-  const { code, stdout, stderr } = await probe("cluster", here, kubeconfig, `${api.addr.port}`, `${http}`);
+  const { code, stdout, stderr } = await runProbe("cluster", fixture, kubeconfig, `${api.addr.port}`, `${http}`);
   assertEquals([code, stderr], [0, ""]);
   const { permitted, refused } = JSON.parse(stdout.split("\n")[0]!);
-  assertEquals(permitted, all(permitted, "done"));
-  assertEquals(refused, all(refused, "refused"));
+  assertEquals(permitted, allWith(permitted, "done"));
+  assertEquals(refused, allWith(refused, "refused"));
 });
 
 Deno.test("an error that nothing in the worker caught ends the process with status 1, and is told", async () => {
-  await using here = await scene();
-  const { code, stderr } = await probe("throw", here);
+  await using fixture = await setUp();
+  const { code, stderr } = await runProbe("throw", fixture);
   assertEquals(code, 1);
   assert(stderr.includes("unforeseen"), stderr);
 });
@@ -85,8 +85,8 @@ async function startDriver(socket: string, mountRoot: string): Promise<DriverPro
 }
 
 Deno.test("the driver under the written set refuses paths outside the mount roots, also by a link", async () => {
-  await using here = await scene();
-  const { root, outside, socket } = here;
+  await using fixture = await setUp();
+  const { root, outside, socket } = fixture;
   await using driver = await startDriver(socket, root);
   using csi = connect(socket);
   const volumeCapability = mountCapability();
@@ -106,8 +106,8 @@ Deno.test("the driver under the written set refuses paths outside the mount root
 });
 
 Deno.test("the driver under the written set works in a mount root that is a link", async () => {
-  await using here = await scene();
-  const { root, outside, socket } = here;
+  await using fixture = await setUp();
+  const { root, outside, socket } = fixture;
   await Deno.symlink(root, `${outside}/link`);
   await Deno.mkdir(`${root}/pod`);
   await using _driver = await startDriver(socket, `${outside}/link`);

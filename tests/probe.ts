@@ -7,8 +7,8 @@
  * @module
  */
 
-import { clusterReach } from "../cli/api_access.ts";
-import { isConfined, obey, runConfined } from "../cli/sandbox.ts";
+import { clusterAccess } from "../cli/api_access.ts";
+import { isSandboxed, runSandboxed, serveWorker } from "../cli/sandbox.ts";
 import { permissionsFor } from "../cli/permissions.ts";
 
 type Attempt = () => unknown;
@@ -101,8 +101,8 @@ async function probeCluster(flags: Record<string, string>): Promise<number> {
   return 0;
 }
 
-if (isConfined()) {
-  obey(({ name, flags }) => {
+if (isSandboxed()) {
+  serveWorker(({ name, flags }) => {
     if (name === "probe") return probe(flags);
     if (name === "cluster") return probeCluster(flags);
     setTimeout(() => {
@@ -116,13 +116,15 @@ if (isConfined()) {
     string,
     string,
   ];
-  const given = { socket, root, otherSocket, port, kubeconfig, api, http };
-  const flags = Object.fromEntries(Object.entries(given).flatMap(([key, value]) => value ? [[key, value]] : []));
-  const order = { name, flags };
-  const reach = kubeconfig === undefined ? {} : await clusterReach({ kubeconfig, "http-address": `127.0.0.1:${http}` });
-  const permissions = permissionsFor({ sockets: [socket], directories: [root], ...reach }, import.meta.filename!);
+  const namedArgs = { socket, root, otherSocket, port, kubeconfig, api, http };
+  const flags = Object.fromEntries(Object.entries(namedArgs).flatMap(([key, value]) => value ? [[key, value]] : []));
+  const request = { name, flags };
+  const access = kubeconfig === undefined
+    ? {}
+    : await clusterAccess({ kubeconfig, "http-address": `127.0.0.1:${http}` });
+  const permissions = permissionsFor({ sockets: [socket], directories: [root], ...access }, import.meta.filename!);
   const { signal } = new AbortController();
-  const status = await runConfined(order, { module: import.meta.url, permissions, end: signal }).catch((error) => {
+  const status = await runSandboxed(request, { module: import.meta.url, permissions, end: signal }).catch((error) => {
     console.error(error.message);
     return 1;
   });

@@ -12,7 +12,7 @@ import { join, relative } from "@std/path";
 const ROOT = new URL("..", import.meta.url).pathname;
 
 /** Folders without tests. */
-const ELSEWHERE = ["node_modules", "dist", ".git"];
+const SKIPPED_FOLDERS = ["node_modules", "dist", ".git"];
 
 /** The files that take longest, so that they are not all in one process. */
 const SLOW = [
@@ -29,23 +29,23 @@ const SLOW = [
 function* testFiles(folder: string): Generator<string> {
   for (const { name, isDirectory } of Deno.readDirSync(folder)) {
     const path = join(folder, name);
-    if (isDirectory && !ELSEWHERE.includes(name)) yield* testFiles(path);
+    if (isDirectory && !SKIPPED_FOLDERS.includes(name)) yield* testFiles(path);
     else if (name.endsWith("_test.ts")) yield relative(ROOT, path);
   }
 }
 
 /** Into how many parts the files are divided for each process that runs at a time, so that all have something to do to the end. */
-const PARTS_EACH = 3;
+const PARTS_PER_WORKER = 3;
 
 /** Deals the files out, the slow ones first. */
-function deal(files: readonly string[], parts: number): string[][] {
+function distribute(files: readonly string[], parts: number): string[][] {
   const rank = (file: string) => (SLOW.indexOf(file) + SLOW.length + 1) % (SLOW.length + 1);
   const sorted = files.toSorted((a, b) => rank(a) - rank(b) || (a < b ? -1 : 1));
   return Array.from({ length: parts }, (_, part) => sorted.filter((_, index) => index % parts === part));
 }
 
 /** Runs `deno test`, and prints what it says line by line; answers whether all went well. */
-async function test(args: readonly string[]): Promise<boolean> {
+async function runTests(args: readonly string[]): Promise<boolean> {
   const child = new Deno.Command(Deno.execPath(), {
     args: ["test", "-A", "--quiet", "--no-check", ...args], // types are the task check's, which looks at them once for all
     cwd: ROOT,
@@ -67,12 +67,12 @@ async function print(stream: ReadableStream<Uint8Array<ArrayBuffer>>): Promise<v
   if (rest !== "") console.log(rest);
 }
 
-const hands = Math.max(2, navigator.hardwareConcurrency);
+const workers = Math.max(2, navigator.hardwareConcurrency);
 // what is chosen by hand runs in one process
-const parts = Deno.args.length > 0 ? [Deno.args] : deal([...testFiles(ROOT)], hands * PARTS_EACH);
+const parts = Deno.args.length > 0 ? [Deno.args] : distribute([...testFiles(ROOT)], workers * PARTS_PER_WORKER);
 let passed = true;
 const runParts = async () => {
-  for (let part = parts.shift(); part !== undefined; part = parts.shift()) passed = await test(part) && passed;
+  for (let part = parts.shift(); part !== undefined; part = parts.shift()) passed = await runTests(part) && passed;
 };
-await Promise.all(Array.from({ length: hands }, runParts));
+await Promise.all(Array.from({ length: workers }, runParts));
 Deno.exit(passed ? 0 : 1);

@@ -9,7 +9,7 @@ import { dirname, join } from "@std/path";
 import manifest from "../../deno.json" with { type: "json" };
 import { type Architecture, denoBinary } from "../runtime.ts";
 import { sha256, sha256OfFile } from "../self_extracting.ts";
-import { START, writeDriver } from "./driver.ts";
+import { IMAGE_START, writeDriver } from "./driver.ts";
 import { systemLayer } from "./system.ts";
 import { makeTar } from "./tar.ts";
 
@@ -43,16 +43,16 @@ export async function makeImageArchive({ output, cache, name = IMAGE, log }: Ima
   // beside what it makes, so that this can be renamed into place
   const temp = await Deno.makeTempDir({ dir: dirname(output), prefix: ".making-" });
   try {
-    const whole = join(temp, "whole.tar");
-    await pack(temp, { name, layers: [system, await driverLayer(temp)], output: whole });
-    await Deno.rename(whole, output);
+    const archive = join(temp, "whole.tar");
+    await writeArchive(temp, { name, layers: [system, await driverLayer(temp)], output: archive });
+    await Deno.rename(archive, output);
   } finally {
     await Deno.remove(temp, { recursive: true });
   }
 }
 
-/** What {@linkcode pack} puts together. */
-interface Contents {
+/** What {@linkcode writeArchive} puts together. */
+interface ArchiveContents {
   readonly name: string;
   /** The paths of the layers, the lowest first. */
   readonly layers: readonly string[];
@@ -60,7 +60,7 @@ interface Contents {
 }
 
 /** Makes an archive of layers, each under its checksum, and what describes them. */
-async function pack(temp: string, { name, layers, output }: Contents): Promise<void> {
+async function writeArchive(temp: string, { name, layers, output }: ArchiveContents): Promise<void> {
   const folder = join(temp, "archive");
   await Deno.mkdir(folder);
   const sums: string[] = [];
@@ -73,8 +73,8 @@ async function pack(temp: string, { name, layers, output }: Contents): Promise<v
   const config = imageConfig(sums);
   const configName = `${sha256(new TextEncoder().encode(config))}.json`;
   await Deno.writeTextFile(join(folder, configName), config);
-  const manifestOf = [{ Config: configName, RepoTags: [name], Layers: sums.map((sum) => `${sum}.tar`) }];
-  await Deno.writeTextFile(join(folder, "manifest.json"), JSON.stringify(manifestOf));
+  const imageManifest = [{ Config: configName, RepoTags: [name], Layers: sums.map((sum) => `${sum}.tar`) }];
+  await Deno.writeTextFile(join(folder, "manifest.json"), JSON.stringify(imageManifest));
   const names = ["manifest.json", configName, ...sums.map((sum) => `${sum}.tar`)];
   await makeTar(folder, output, { names, options: ["--dereference"] });
 }
@@ -85,7 +85,7 @@ function imageConfig(layers: readonly string[]): string {
     architecture: IMAGE_ARCHITECTURES[Deno.build.arch as Architecture],
     os: "linux",
     config: {
-      ...START,
+      ...IMAGE_START,
       Labels: {
         "org.opencontainers.image.title": "denolith",
         "org.opencontainers.image.version": manifest.version,

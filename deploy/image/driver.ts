@@ -14,7 +14,7 @@ import { LAUNCH_FLAGS, launchConfig, MODULE } from "../launch.ts";
 export const DRIVER_FOLDER = "/usr/lib/denolith";
 
 /** How the image is started, and in what environment. The Dockerfile says the same. */
-export const START = {
+export const IMAGE_START = {
   Entrypoint: ["/usr/bin/denolith"],
   Env: ["PATH=/usr/sbin:/usr/bin", "DENO_DIR=/var/cache/denolith", "DENO_NO_UPDATE_CHECK=1"],
 } as const;
@@ -23,7 +23,7 @@ export const START = {
  * The first line of the module. There is no shell in the image: the kernel starts Deno by this line, which may be 255 bytes
  * long (BINPRM_BUF_SIZE).
  */
-export const FIRST_LINE = `#!/usr/bin/env -S /usr/bin/deno ${
+export const SHEBANG = `#!/usr/bin/env -S /usr/bin/deno ${
   LAUNCH_FLAGS.join(" ")
 } --config=${DRIVER_FOLDER}/deno.json\n`;
 
@@ -36,7 +36,7 @@ export async function writeDriver(root: string): Promise<void> {
   const folder = join(root, DRIVER_FOLDER);
   await Deno.mkdir(folder, { recursive: true });
   const module = await bundle("main.ts", folder);
-  await Deno.writeTextFile(module, FIRST_LINE + await Deno.readTextFile(module));
+  await Deno.writeTextFile(module, SHEBANG + await Deno.readTextFile(module));
   await Deno.chmod(module, 0o755);
   await Deno.writeTextFile(join(folder, "deno.json"), launchConfig({ moduleIsFile: true }));
   await Deno.mkdir(join(root, "usr/bin"), { recursive: true });

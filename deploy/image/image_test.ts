@@ -4,9 +4,9 @@ import { PROGRAMS } from "../../lvm/exec.ts";
 import { DENO_VERSION } from "../runtime.ts";
 import { sha256OfFile } from "../self_extracting.ts";
 import { IMAGE } from "./archive.ts";
-import { DRIVER_FOLDER, FIRST_LINE, START, writeDriver } from "./driver.ts";
+import { DRIVER_FOLDER, IMAGE_START, SHEBANG, writeDriver } from "./driver.ts";
 import { readPackages } from "./packages.ts";
-import { RELEASE } from "./system.ts";
+import { DEBIAN_RELEASE } from "./system.ts";
 import { makeTar } from "./tar.ts";
 
 const dockerfile = await Deno.readTextFile(new URL("Dockerfile", import.meta.url));
@@ -28,15 +28,15 @@ Deno.test("readPackages() joins the lines of a package, and refuses what it does
 });
 
 Deno.test("the image's Dockerfile is of the same parts as its archive", () => {
-  assert(dockerfile.includes(`FROM debian:${RELEASE}-slim AS system\n`));
+  assert(dockerfile.includes(`FROM debian:${DEBIAN_RELEASE}-slim AS system\n`));
   assert(dockerfile.includes(`ARG DENO=denoland/deno:bin-${DENO_VERSION}\n`));
   assert(dockerfile.includes(`--tag ${IMAGE} `));
-  assert(dockerfile.includes(`\nENV ${START.Env.join(" ")}\n`));
-  assert(dockerfile.includes(`\nENTRYPOINT ${JSON.stringify(START.Entrypoint)}\n`));
+  assert(dockerfile.includes(`\nENV ${IMAGE_START.Env.join(" ")}\n`));
+  assert(dockerfile.includes(`\nENTRYPOINT ${JSON.stringify(IMAGE_START.Entrypoint)}\n`));
 });
 
 Deno.test("the kernel reads the whole line that starts the driver", () => {
-  assert(new TextEncoder().encode(FIRST_LINE).length <= 255, FIRST_LINE);
+  assert(new TextEncoder().encode(SHEBANG).length <= 255, SHEBANG);
 });
 
 Deno.test("the driver in the image has the permission set, and starts itself", async () => {
@@ -47,7 +47,7 @@ Deno.test("the driver in the image has the permission set, and starts itself", a
     const { permissions } = JSON.parse(await Deno.readTextFile(join(folder, "deno.json")));
     assert(permissions.denolith.run.includes("/usr/sbin/lvm"));
     const module = join(folder, "main.js");
-    assert((await Deno.readTextFile(module)).startsWith(FIRST_LINE));
+    assert((await Deno.readTextFile(module)).startsWith(SHEBANG));
     assertEquals((await Deno.stat(module)).mode! & 0o777, 0o755);
     assertEquals(await Deno.realPath(join(temp, "usr/bin/denolith")), await Deno.realPath(module));
   } finally {
@@ -58,16 +58,16 @@ Deno.test("the driver in the image has the permission set, and starts itself", a
 Deno.test("makeTar() makes the same of the same content, whenever and by whom it was written", async () => {
   const temp = await Deno.makeTempDir();
   try {
-    const made: string[] = [];
+    const checksums: string[] = [];
     for (const [index, names] of [["a", "b"], ["b", "a"]].entries()) {
       const folder = join(temp, String(index));
       await Deno.mkdir(folder);
       for (const name of names) await Deno.writeTextFile(join(folder, name), `content of ${name}`);
       await Deno.utime(join(folder, "a"), index * 1000, index * 1000);
       await makeTar(folder, `${folder}.tar`);
-      made.push(await sha256OfFile(`${folder}.tar`));
+      checksums.push(await sha256OfFile(`${folder}.tar`));
     }
-    assertEquals(made[0], made[1]);
+    assertEquals(checksums[0], checksums[1]);
   } finally {
     await Deno.remove(temp, { recursive: true });
   }

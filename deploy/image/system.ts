@@ -13,7 +13,7 @@ import { readPackages } from "./packages.ts";
 import { makeTar } from "./tar.ts";
 
 /** Debian's release, which the Dockerfile has, too. */
-export const RELEASE = "bookworm";
+export const DEBIAN_RELEASE = "bookworm";
 
 /** Namespaces of its own for a program: its mounts and processes are gone when it is, however it ends. */
 const NAMESPACES = ["--mount", "--pid", "--fork", "--kill-child"];
@@ -26,20 +26,20 @@ const NAMESPACES = ["--mount", "--pid", "--fork", "--kill-child"];
  */
 export async function systemLayer(cache: string, log: (line: string) => void): Promise<string> {
   await Deno.mkdir(cache, { recursive: true });
-  const ingredients = JSON.stringify([RELEASE, Deno.build.arch, packageList, pickScript]);
-  const key = sha256(new TextEncoder().encode(ingredients)).slice(0, 12);
+  const inputs = JSON.stringify([DEBIAN_RELEASE, Deno.build.arch, packageList, pickScript]);
+  const key = sha256(new TextEncoder().encode(inputs)).slice(0, 12);
   const layer = join(cache, `image-system-${key}.tar`);
-  if (await isThere(layer)) return layer;
+  if (await fileExists(layer)) return layer;
   // The lock is the kernel's: it goes with the process that holds it.
   using lock = await Deno.open(`${layer}.lock`, { create: true, write: true });
   await lock.lock(true);
-  if (await isThere(layer)) return layer;
+  if (await fileExists(layer)) return layer;
   if (Deno.uid() !== 0) throw new Error("make the image's system: debootstrap needs root; run it once as root");
   await requireProgram("make the image's system", "debootstrap");
-  log(`image: Debian ${RELEASE} by debootstrap, once, into ${cache} (one to two minutes)`);
+  log(`image: Debian ${DEBIAN_RELEASE} by debootstrap, once, into ${cache} (one to two minutes)`);
   const temp = await Deno.makeTempDir({ dir: cache, prefix: "building-" });
   try {
-    await makeTar(await systemIn(temp), join(temp, "system.tar"));
+    await makeTar(await installSystem(temp), join(temp, "system.tar"));
     await Deno.rename(join(temp, "system.tar"), layer);
   } finally {
     await Deno.remove(temp, { recursive: true });
@@ -48,11 +48,11 @@ export async function systemLayer(cache: string, log: (line: string) => void): P
 }
 
 /** Installs Debian in the folder, picks from it what the image has, and answers where that is. */
-async function systemIn(temp: string): Promise<string> {
+async function installSystem(temp: string): Promise<string> {
   const debian = join(temp, "debian");
   const packages = [...readPackages().keys()].join(",");
-  const mirror = await mirrorOfThisMachine();
-  const install = ["debootstrap", "--variant=minbase", `--include=${packages}`, RELEASE, debian];
+  const mirror = await aptMirror();
+  const install = ["debootstrap", "--variant=minbase", `--include=${packages}`, DEBIAN_RELEASE, debian];
   if (mirror !== undefined) install.push(mirror);
   await run("install Debian for the image", "unshare", [...NAMESPACES, ...install]);
   await Deno.writeTextFile(join(debian, "pick.sh"), pickScript);
@@ -63,7 +63,7 @@ async function systemIn(temp: string): Promise<string> {
 }
 
 /** The first Debian mirror in apt's configuration of this machine, if there is one; debootstrap has a default. */
-async function mirrorOfThisMachine(): Promise<string | undefined> {
+async function aptMirror(): Promise<string | undefined> {
   const format = "$(REPO_URI) $(COMPONENT)";
   const query = ["indextargets", "--no-release-info", "--format", format, "Created-By: Packages"];
   const targets = await run("read apt's sources", "apt-get", query).catch(() => "");
@@ -72,6 +72,6 @@ async function mirrorOfThisMachine(): Promise<string | undefined> {
   )?.[0];
 }
 
-async function isThere(path: string): Promise<boolean> {
+async function fileExists(path: string): Promise<boolean> {
   return await Deno.stat(path).then(() => true, () => false);
 }

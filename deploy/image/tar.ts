@@ -18,6 +18,6 @@ export async function makeTar(
   output: string,
   { names = ["."], options = [] }: TarOptions = {},
 ): Promise<void> {
-  const same = ["--format=ustar", "--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner"];
-  await run(`make ${output}`, "tar", [...same, ...options, "-C", folder, "-cf", output, ...names]);
+  const reproducible = ["--format=ustar", "--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner"];
+  await run(`make ${output}`, "tar", [...reproducible, ...options, "-C", folder, "-cf", output, ...names]);
 }

@@ -5,32 +5,36 @@
  */
 
 import { getLogger } from "@logtape/logtape";
-import type { IoLimiter, LimitingOptions } from "../../lvm/staging/io_limiter.ts";
-import { type IoLimits, isLimited } from "../../lvm/spec/io_limits.ts";
+import type { IoLimiter, IoLimiterSettings } from "../../lvm/staging/io_limiter.ts";
+import { hasLimits, type IoLimits } from "../../lvm/spec/io_limits.ts";
 import type { Informer } from "../runtime/informer.ts";
 import type { LvmVolume } from "../api/lvm_objects.ts";
-import type { VolumeAgent } from "./volume_reconciler.ts";
+import type { VolumeReconciler } from "./volume_reconciler.ts";
 import { ioLimitsOf } from "../api/volume_mapping.ts";
 
-/** What {@linkcode nodeLimiting} needs. */
-export interface NodeLimitingOptions extends Pick<LimitingOptions, "cgroupRoot" | "defaults"> {
+/** What {@linkcode nodeIoLimiterSettings} needs. */
+export interface NodeIoLimiterOptions extends Pick<IoLimiterSettings, "cgroupRoot" | "defaults"> {
   /** The LVMVolumes of this node. */
   readonly objects: Informer<LvmVolume>;
   /** Writes what has become of limits. */
-  readonly agent: () => Pick<VolumeAgent, "tellLimits">;
+  readonly reconciler: () => Pick<VolumeReconciler, "reportLimits">;
 }
 
 const log = getLogger(["denolith", "limits"]);
 
 /** How limits are applied on a node: by what LVMVolumes say, and told in their status. */
-export function nodeLimiting({ cgroupRoot, defaults, objects, agent }: NodeLimitingOptions): LimitingOptions {
+export function nodeIoLimiterSettings(
+  { cgroupRoot, defaults, objects, reconciler }: NodeIoLimiterOptions,
+): IoLimiterSettings {
   return {
     cgroupRoot,
     ...(defaults && { defaults }),
-    limitsOf: ({ id }) => saidOf(objects.get(id)),
+    limitsOf: ({ id }) => limitsOfObject(objects.get(id)),
     onChange: (id, state) => {
       // the next report shows it as well
-      agent().tellLimits(id, state).catch((error) => log.warn("telling of limits failed", { volume: id, error }));
+      reconciler().reportLimits(id, state).catch((error) =>
+        log.warn("telling of limits failed", { volume: id, error })
+      );
     },
   };
 }
@@ -39,25 +43,25 @@ export function nodeLimiting({ cgroupRoot, defaults, objects, agent }: NodeLimit
  * Has pods held to limits as LVMVolumes change. A volume that was just made has no pods, so nothing is looked at; of those that
  * are there at the start, pods may have been given limits that nobody has seen to since.
  */
-export function followLimits(
+export function watchLimits(
   objects: Informer<LvmVolume>,
-  { limiter, defaults = () => ({}) }: { limiter: Pick<IoLimiter, "look">; defaults?: LimitingOptions["defaults"] },
+  { limiter, defaults = () => ({}) }: { limiter: Pick<IoLimiter, "wake">; defaults?: IoLimiterSettings["defaults"] },
 ): void {
-  const isConcerned = (object: LvmVolume) => {
+  const isLimited = (object: LvmVolume) => {
     const group = object.status?.volumeGroup;
-    return object.spec.ioLimits !== undefined || (group !== undefined && isLimited(defaults(group)));
+    return object.spec.ioLimits !== undefined || (group !== undefined && hasLimits(defaults(group)));
   };
   objects.subscribe((_, now, before) => {
     const wasMade = (before ?? now)?.status?.lvUUID !== undefined;
-    if (now === undefined || !wasMade || !isConcerned(now)) return;
-    if (before === undefined || factsOf(before) !== factsOf(now)) limiter.look();
+    if (now === undefined || !wasMade || !isLimited(now)) return;
+    if (before === undefined || limitInputs(before) !== limitInputs(now)) limiter.wake();
   });
 }
 
-function factsOf({ spec, status }: LvmVolume): string {
+function limitInputs({ spec, status }: LvmVolume): string {
   return JSON.stringify([spec.ioLimits, status?.size]);
 }
 
-function saidOf(object: LvmVolume | undefined): IoLimits {
+function limitsOfObject(object: LvmVolume | undefined): IoLimits {
   return object === undefined ? {} : ioLimitsOf(object);
 }

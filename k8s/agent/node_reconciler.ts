@@ -12,12 +12,12 @@ import { formatQuantity } from "../../lvm/size.ts";
 import { readSurvey, type SurveyedGroup } from "../../lvm/model/survey.ts";
 import { ownedVolumeId } from "../../lvm/model/tags.ts";
 import {
+  availableVirtual,
   DEFAULT_OVERCOMMIT,
   formatOvercommit,
-  isOurPool,
+  isDriverPool,
   overcommitOf,
   poolsOf,
-  promisable,
 } from "../../lvm/pools/pool.ts";
 import { type ApiClient, isAlreadyExists, isNotFound } from "../client/client.ts";
 import { sleep, systemClock, timestamp } from "../runtime/clock.ts";
@@ -34,8 +34,8 @@ import {
 } from "../api/lvm_objects.ts";
 import { nodes } from "../api/objects.ts";
 
-/** What {@linkcode NodeAgent} needs. */
-export interface NodeAgentOptions {
+/** What {@linkcode NodeReconciler} needs. */
+export interface NodeReconcilerOptions {
   /** The API server. */
   readonly client: ApiClient;
   /** What runs commands. */
@@ -57,47 +57,47 @@ export interface NodeAgentOptions {
   /** How often it is written at least, in milliseconds. */
   readonly refreshMs?: number;
   /** How long changes are gathered before they are written, in milliseconds. */
-  readonly gatherMs?: number;
+  readonly batchMs?: number;
 }
 
 /** How often the account is written at least, in milliseconds: S5.6 of the specification of the LVMNode. */
 const REFRESH_MS = 60_000;
 
 /** How long changes are gathered, in milliseconds: many claims at once cost one account. */
-const GATHER_MS = 1_000;
+const BATCH_MS = 1_000;
 
 const log = getLogger(["denolith", "lvmnode"]);
 
 /** Keeps a node's LVMNode true. */
-export class NodeAgent {
-  readonly #options: NodeAgentOptions;
-  #poked = new AbortController();
+export class NodeReconciler {
+  readonly #options: NodeReconcilerOptions;
+  #requeued = new AbortController();
   /** The conditions that the object has; not known before it was first written. */
   #conditions: Condition[] | undefined;
 
-  /** Does nothing before {@linkcode NodeAgent.run}. */
-  constructor(options: NodeAgentOptions) {
+  /** Does nothing before {@linkcode NodeReconciler.run}. */
+  constructor(options: NodeReconcilerOptions) {
     this.#options = options;
   }
 
   /** Has the account written soon. */
-  poke(): void {
-    this.#poked.abort();
+  requeue(): void {
+    this.#requeued.abort();
   }
 
   /** Keeps the object true until the signal is aborted; never fails. */
   async run(signal: AbortSignal): Promise<void> {
-    const { refreshMs = REFRESH_MS, gatherMs = GATHER_MS } = this.#options;
+    const { refreshMs = REFRESH_MS, batchMs = BATCH_MS } = this.#options;
     while (!signal.aborted) {
-      this.#poked = new AbortController();
+      this.#requeued = new AbortController();
       try {
         await this.refresh();
-        await sleep(systemClock, refreshMs, signal, this.#poked.signal);
+        await sleep(systemClock, refreshMs, signal, this.#requeued.signal);
       } catch (error) {
         log.warn("telling what the node has failed", { error });
-        await sleep(systemClock, gatherMs * 5, signal);
+        await sleep(systemClock, batchMs * 5, signal);
       }
-      await sleep(systemClock, gatherMs, signal);
+      await sleep(systemClock, batchMs, signal);
     }
   }
 
@@ -109,22 +109,26 @@ export class NodeAgent {
       await onReport(survey.groups);
     } finally {
       const now = new Date();
-      const status = statusOf(survey.groups.filter(({ name }) => groups.matches(name)), { driver, now, overcommit });
-      const object = await this.#write(status, conditions?.(survey.groups) ?? [], now);
+      const status = lvmNodeStatus(survey.groups.filter(({ name }) => groups.matches(name)), {
+        driver,
+        now,
+        overcommit,
+      });
+      const object = await this.#writeStatus(status, conditions?.(survey.groups) ?? [], now);
       await onWritten?.(object);
     }
   }
 
   /** Writes the status. Conditions are one list, so before the first are written, a write without them tells those there are. */
-  async #write(status: LvmNodeStatus, conditions: readonly NewCondition[], now: Date): Promise<LvmNode> {
-    this.#conditions ??= (await this.#patch(status)).status?.conditions ?? [];
+  async #writeStatus(status: LvmNodeStatus, conditions: readonly NewCondition[], now: Date): Promise<LvmNode> {
+    this.#conditions ??= (await this.#patchStatus(status)).status?.conditions ?? [];
     const all = conditions.reduce((all, one) => withCondition(all, one, now), this.#conditions);
-    const object = await this.#patch({ ...status, conditions: all });
+    const object = await this.#patchStatus({ ...status, conditions: all });
     this.#conditions = all;
     return object;
   }
 
-  async #patch(status: LvmNodeStatus): Promise<LvmNode> {
+  async #patchStatus(status: LvmNodeStatus): Promise<LvmNode> {
     const { client, nodeName } = this.#options;
     const patch = () => client.patch(lvmNodes, { name: nodeName }, { merge: { status }, subresource: "status" });
     try {
@@ -156,22 +160,22 @@ export class NodeAgent {
 }
 
 /** What the node of a driver tells of its groups when it looked at them. */
-export function statusOf(
+export function lvmNodeStatus(
   groups: readonly SurveyedGroup[],
   { driver, now, overcommit = DEFAULT_OVERCOMMIT }: { driver: string; now: Date; overcommit?: bigint | undefined },
 ): LvmNodeStatus {
   const sum = (size: (group: SurveyedGroup) => bigint) => formatQuantity(groups.reduce((all, g) => all + size(g), 0n));
   return {
-    lastUpdate: timestamp(now),
+    lastUpdateTime: timestamp(now),
     total: { volumeGroups: groups.length, size: sum(({ size }) => size), free: sum(({ free }) => free) },
-    volumeGroups: groups.map((group) => accountOf(group, driver, overcommit)),
-    thinOvercommit: formatOvercommit(overcommit),
+    volumeGroups: groups.map((group) => groupStatus(group, driver, overcommit)),
+    thinPoolOvercommit: formatOvercommit(overcommit),
   };
 }
 
-function accountOf(group: SurveyedGroup, driver: string, overcommit: bigint): NodeVolumeGroup {
+function groupStatus(group: SurveyedGroup, driver: string, overcommit: bigint): NodeVolumeGroup {
   const { name, uuid, size, free, extentSize, lvs, pvs, missingPvs, writeable, metadataSize, metadataFree } = group;
-  const pools = poolsOf(group).map((pool) => poolAccount(group, pool, { driver, overcommit }));
+  const pools = poolsOf(group).map((pool) => thinPoolStatus(group, pool, { driver, overcommit }));
   return {
     name,
     uuid,
@@ -183,10 +187,10 @@ function accountOf(group: SurveyedGroup, driver: string, overcommit: bigint): No
     // a volume that was made as a thin snapshot is none
     snapshotCount:
       lvs.filter(({ origin, tags }) => origin !== undefined && ownedVolumeId(driver, tags) === undefined).length,
-    missingPVs: missingPvs,
+    missingPVCount: missingPvs,
     writeable,
     metadata: { size: formatQuantity(metadataSize), free: formatQuantity(metadataFree) },
-    disks: pvs.map(({ uuid, free }) => ({ uuid, free: formatQuantity(free) })),
+    physicalVolumes: pvs.map(({ uuid, free }) => ({ uuid, free: formatQuantity(free) })),
     volumes: lvs.flatMap(({ tags, size }) => {
       const id = ownedVolumeId(driver, tags);
       return id === undefined ? [] : [{ name: id, size: formatQuantity(size) }];
@@ -195,7 +199,7 @@ function accountOf(group: SurveyedGroup, driver: string, overcommit: bigint): No
   };
 }
 
-function poolAccount(
+function thinPoolStatus(
   group: SurveyedGroup,
   pool: LogicalVolume,
   { driver, overcommit }: { driver: string; overcommit: bigint },
@@ -204,9 +208,9 @@ function poolAccount(
   return {
     name: pool.name,
     size: formatQuantity(pool.size),
-    owned: isOurPool(driver, pool),
+    owned: isDriverPool(driver, pool),
     overcommit: formatOvercommit(overcommitOf(pool, overcommit)),
-    free: formatQuantity(promisable(group, pool, overcommit)),
+    availableVirtual: formatQuantity(availableVirtual(group, pool, overcommit)),
     ...(dataPercent === undefined ? {} : { dataPercent: Math.min(100, Math.ceil(dataPercent)) }),
     ...(metadataPercent === undefined ? {} : { metadataPercent: Math.min(100, Math.ceil(metadataPercent)) }),
   };

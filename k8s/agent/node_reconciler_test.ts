@@ -1,15 +1,15 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { ANY_GROUP, exactly } from "../../lvm/model/groups.ts";
+import { ANY_GROUP, exactMatcher } from "../../lvm/model/groups.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { readSurvey, type SurveyedGroup } from "../../lvm/model/survey.ts";
 import { markVolumeDeleted, volumeTags } from "../../lvm/model/tags.ts";
 import { FakeApiServer } from "../../tests/fake/api_server.ts";
-import { FakeMachine, refuse } from "../../tests/fake/machine.ts";
+import { failure, FakeMachine } from "../../tests/fake/machine.ts";
 import { ApiError } from "../client/client.ts";
 import { HttpClient } from "../client/http_client.ts";
 import { Informer } from "../runtime/informer.ts";
 import { type LvmNode, lvmNodes } from "../api/lvm_objects.ts";
-import { NodeAgent, type NodeAgentOptions, statusOf } from "./node_reconciler.ts";
+import { lvmNodeStatus, NodeReconciler, type NodeReconcilerOptions } from "./node_reconciler.ts";
 import { nodes } from "../api/objects.ts";
 
 const GiB = 1n << 30n;
@@ -40,41 +40,41 @@ Deno.test("statusOf() tells of each group, and of all of them together", async (
     missingPvs: group.name === "fast" ? 1 : 0,
     writeable: group.name === "data",
   }));
-  const { total, volumeGroups, lastUpdate } = statusOf(groups, {
+  const { total, volumeGroups, lastUpdateTime } = lvmNodeStatus(groups, {
     driver: "lvm.denolith.dev",
     now: new Date(Date.UTC(2026, 1, 3, 4, 5, 6, 789)),
   });
-  assertEquals(lastUpdate, "2026-02-03T04:05:06Z");
+  assertEquals(lastUpdateTime, "2026-02-03T04:05:06Z");
   assertEquals(total, { volumeGroups: 2, size: "12Gi", free: "11Gi" });
   assertEquals(volumeGroups, [
     {
       name: "data",
       uuid: fake.groups[0]!.uuid,
       ...{ size: "10Gi", free: "9Gi", extentSize: "4Mi" },
-      ...{ lvCount: 2, pvCount: 1, snapshotCount: 1, missingPVs: 0, writeable: true },
+      ...{ lvCount: 2, pvCount: 1, snapshotCount: 1, missingPVCount: 0, writeable: true },
       metadata: volumeGroups![0]!.metadata!,
-      disks: [{ uuid: fake.groups[0]!.disks[0]!.uuid, free: "9Gi" }],
+      physicalVolumes: [{ uuid: fake.groups[0]!.pvs[0]!.uuid, free: "9Gi" }],
       volumes: [],
     },
     {
       name: "fast",
       uuid: fake.groups[1]!.uuid,
       ...{ size: "2Gi", free: "2Gi", extentSize: "1Mi" },
-      ...{ lvCount: 0, pvCount: 1, snapshotCount: 0, missingPVs: 1, writeable: false },
+      ...{ lvCount: 0, pvCount: 1, snapshotCount: 0, missingPVCount: 1, writeable: false },
       metadata: volumeGroups![1]!.metadata!,
-      disks: [{ uuid: fake.groups[1]!.disks[0]!.uuid, free: "2Gi" }],
+      physicalVolumes: [{ uuid: fake.groups[1]!.pvs[0]!.uuid, free: "2Gi" }],
       volumes: [],
     },
   ]);
   assertEquals(volumeGroups![0]!.metadata?.free, "508Ki");
-  assertEquals(statusOf([], { driver: "d", now: new Date() }).total, { volumeGroups: 0, size: "0", free: "0" });
+  assertEquals(lvmNodeStatus([], { driver: "d", now: new Date() }).total, { volumeGroups: 0, size: "0", free: "0" });
 });
 
 Deno.test("statusOf() lists the driver's volumes that are in a group, and neither other LVs nor deleted ones", async () => {
   const fake = machine();
-  const content = { state: "raw" } as const;
+  const format = { state: "raw" } as const;
   const tagged = (driver: string, name: string) =>
-    volumeTags(driver, { id: volumeIdOf(name), content, mkfsOptions: [], shared: true, erase: "zero" })
+    volumeTags(driver, { id: volumeIdOf(name), format, mkfsOptions: [], shared: true, erase: "zero" })
       .flatMap((tag) => ["--addtag", tag]);
   const size = ["--size", `${GiB}b`];
   await lvcreate(fake, ...size, ...tagged("d", "mine"), "--name", "mine", "data");
@@ -83,14 +83,14 @@ Deno.test("statusOf() lists the driver's volumes that are in a group, and neithe
   await lvcreate(fake, ...size, ...tagged("d", "gone"), "--name", "gone", "data");
   const args = ["lvchange", ...markVolumeDeleted(volumeIdOf("gone")), "data/gone"];
   assertEquals((await fake.run({ program: "lvm", args, mutates: true })).code, 0);
-  const { volumeGroups } = statusOf((await readSurvey(fake)).groups, { driver: "d", now: new Date() });
+  const { volumeGroups } = lvmNodeStatus((await readSurvey(fake)).groups, { driver: "d", now: new Date() });
   assertEquals(volumeGroups?.map(({ free, volumes }) => [free, volumes]), [
     ["6Gi", [{ name: volumeIdOf("mine"), size: "1Gi" }]],
     ["2Gi", []],
   ]);
 });
 
-async function scene(fake: FakeMachine, options: Partial<NodeAgentOptions> = {}) {
+async function scene(fake: FakeMachine, options: Partial<NodeReconcilerOptions> = {}) {
   const api = FakeApiServer.start({ resources: [lvmNodes] });
   const client = new HttpClient({ url: api.url }, { userAgent: "denolith/test" });
   const stop = new AbortController();
@@ -98,14 +98,14 @@ async function scene(fake: FakeMachine, options: Partial<NodeAgentOptions> = {})
   const running = [objects.start(stop.signal)];
   await objects.synced;
   const reports: string[][] = [];
-  const agent = new NodeAgent({
+  const agent = new NodeReconciler({
     client,
     exec: fake,
     driver: "lvm.denolith.dev",
     nodeName: "n1",
     groups: ANY_GROUP,
     onReport: (groups: readonly SurveyedGroup[]) => void reports.push(groups.map(({ name }) => name)),
-    gatherMs: 1,
+    batchMs: 1,
     ...options,
   });
   return {
@@ -114,7 +114,7 @@ async function scene(fake: FakeMachine, options: Partial<NodeAgentOptions> = {})
     agent,
     reports,
     start: () => void running.push(agent.run(stop.signal)),
-    seen: (predicate: (object: LvmNode | undefined) => boolean) =>
+    waitForObject: (predicate: (object: LvmNode | undefined) => boolean) =>
       objects.waitFor("n1", predicate, { timeoutMs: 10_000 }),
     [Symbol.asyncDispose]: async () => {
       stop.abort();
@@ -126,7 +126,7 @@ async function scene(fake: FakeMachine, options: Partial<NodeAgentOptions> = {})
 }
 
 Deno.test("NodeAgent: makes the LVMNode, owned by the Node, with the groups that the driver may use", async () => {
-  await using s = await scene(machine(), { groups: exactly("fast") });
+  await using s = await scene(machine(), { groups: exactMatcher("fast") });
   const { metadata: { uid } } = s.api.put(nodes, { metadata: { name: "n1" } });
   await s.agent.refresh();
   const [object, ...more] = s.api.objects(lvmNodes);
@@ -199,18 +199,18 @@ Deno.test("NodeAgent: without a Node there is no LVMNode, though the agent knows
 
 Deno.test("NodeAgent: while it runs, a burst of pokes costs one refresh, and failures do not end it", async () => {
   const fake = machine();
-  await using s = await scene(fake, { refreshMs: 60_000, gatherMs: 20 });
+  await using s = await scene(fake, { refreshMs: 60_000, batchMs: 20 });
   let failures = 1;
-  fake.fault = () => failures-- > 0 ? refuse(5, "  Locking failed") : undefined;
+  fake.fault = () => failures-- > 0 ? failure(5, "  Locking failed") : undefined;
   s.api.put(nodes, { metadata: { name: "n1" } });
   s.start();
-  await s.seen((object) => object?.status?.total?.free === "12Gi");
+  await s.waitForObject((object) => object?.status?.total?.free === "12Gi");
   const before = s.reports.length;
   await lvcreate(fake, "--size", `${GiB}b`, "--name", "one", "data");
-  for (let time = 0; time < 50; time++) s.agent.poke();
-  await s.seen((object) => object?.status?.total?.free === "11Gi");
+  for (let time = 0; time < 50; time++) s.agent.requeue();
+  await s.waitForObject((object) => object?.status?.total?.free === "11Gi");
   await lvcreate(fake, "--size", `${GiB}b`, "--name", "two", "data");
-  s.agent.poke();
-  await s.seen((object) => object?.status?.total?.free === "10Gi");
+  s.agent.requeue();
+  await s.waitForObject((object) => object?.status?.total?.free === "10Gi");
   assert(s.reports.length - before <= 3, `${s.reports.length - before} refreshes for 51 pokes`);
 });

@@ -16,17 +16,17 @@ import { type ApiClient, isConflict, isNotFound } from "../client/client.ts";
 import type { EventRecorder } from "../runtime/events.ts";
 import type { Informer } from "../runtime/informer.ts";
 import {
+  type AgentManaged,
+  type AgentManagedStatus,
   FORGOTTEN_ANNOTATION,
   isForgotten,
-  type NodeMade,
-  type NodeMadeStatus,
   REMOVE_ANNOTATION,
 } from "../api/lvm_objects.ts";
-import { failedStatus, isSame } from "../api/object_status.ts";
+import { failedStatus, isSameStatus } from "../api/object_status.ts";
 import type { KubeObject, Resource } from "../api/objects.ts";
 
 /** What the agents of all kinds need. */
-export interface AgentOptions<T extends KubeObject> {
+export interface ReconcilerOptions<T extends KubeObject> {
   /** The API server. */
   readonly client: ApiClient;
   /** The objects of this node. */
@@ -41,123 +41,130 @@ export interface AgentOptions<T extends KubeObject> {
   readonly end: AbortSignal;
 }
 
-/** What {@linkcode ObjectAgent} needs. */
-export interface ObjectAgentOptions<T extends NodeMade<S>, S extends NodeMadeStatus> extends AgentOptions<T> {
+/** What {@linkcode ObjectReconciler} needs. */
+export interface ObjectReconcilerOptions<T extends AgentManaged<S>, S extends AgentManagedStatus>
+  extends ReconcilerOptions<T> {
   /** The driver's name. */
   readonly driver: string;
   /** What each object stands for. */
-  readonly what: "volume" | "snapshot";
+  readonly noun: "volume" | "snapshot";
   /** Whose deletion has the driver delete it, in words. */
-  readonly owner: string;
+  readonly ownerDescription: string;
   /** What keeps an object until its LV is removed. */
   readonly finalizer: string;
   /** Makes true what the object asks for, and writes what is true. */
-  readonly settle: (object: T) => Promise<void>;
+  readonly reconcileObject: (object: T) => Promise<void>;
   /** The status of an object whose LV was made, by a report; `undefined` to leave it as it is. */
-  readonly see: (object: T, groups: readonly VolumeGroup[]) => S | undefined;
+  readonly observe: (object: T, groups: readonly VolumeGroup[]) => S | undefined;
   /** Removes its LV; without one, does nothing. */
   readonly remove: (object: T) => Promise<void>;
   /** The status of an object whose LV was there and is gone, or was replaced. */
-  readonly lost: (object: T, error: StorageError) => S;
+  readonly toLostStatus: (object: T, error: StorageError) => S;
 }
 
 /** What an object records of the LV that was made for it. */
-export function recordedIn(object: NodeMade | undefined): RecordedLv | undefined {
+export function recordedLvOf(object: AgentManaged | undefined): RecordedLv | undefined {
   const { lvUUID, volumeGroup } = object?.status ?? {};
   return lvUUID === undefined ? undefined : { lvUuid: lvUUID, groupName: volumeGroup ?? "(unknown)" };
 }
 
 /** Failures that may pass by themselves: the object stays as it is, and is tried again. */
-const PASSING: readonly ErrorKind[] = ["Busy", "StillRunning", "Unavailable"];
+const TRANSIENT_KINDS: readonly ErrorKind[] = ["Busy", "StillRunning", "Unavailable"];
 
 /** Failures for want of room in a group. */
-const ROOMLESS: readonly ErrorKind[] = ["NoSpace", "OutOfRange"];
+const NO_SPACE_KINDS: readonly ErrorKind[] = ["NoSpace", "OutOfRange"];
 
 /** How long a turn waits to see what it wrote, in milliseconds. */
-const SEEN_MS = 5_000;
+const CACHE_WAIT_MS = 5_000;
 
 /** A node's part of the objects of one kind. */
-export class ObjectAgent<T extends NodeMade<S>, S extends NodeMadeStatus> {
-  readonly #options: ObjectAgentOptions<T, S>;
-  readonly #resource: Resource<NodeMade>;
+export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedStatus> {
+  readonly #options: ObjectReconcilerOptions<T, S>;
+  readonly #resource: Resource<AgentManaged>;
 
   /** Makes the agent; it keeps no state. */
-  constructor(options: ObjectAgentOptions<T, S>) {
+  constructor(options: ObjectReconcilerOptions<T, S>) {
     this.#options = options;
     this.#resource = options.objects.resource;
   }
 
   /** Does what the object of the name asks for next, and writes what is true. Whatever is in doubt is tried again. */
   async reconcile(name: string): Promise<void> {
-    const { objects, driver, settle } = this.#options;
+    const { objects, driver, reconcileObject } = this.#options;
     const object = objects.get(name);
     if (object === undefined || object.spec.driverName !== driver) return;
-    const deleting = object.metadata.deletionTimestamp !== undefined;
-    if (!deleting && isSettled(object)) return;
+    const isDeleting = object.metadata.deletionTimestamp !== undefined;
+    if (!isDeleting && isReconciled(object)) return;
     try {
-      if (deleting) await this.#remove(object);
-      else await settle(object);
+      if (isDeleting) await this.#remove(object);
+      else await reconcileObject(object);
     } catch (error) {
-      if (!(error instanceof StorageError) || PASSING.includes(error.kind)) throw error;
-      await this.#fail(object, error);
-      if (deleting) throw error; // somebody may yet free it
+      if (!(error instanceof StorageError) || TRANSIENT_KINDS.includes(error.kind)) throw error;
+      await this.#recordFailure(object, error);
+      if (isDeleting) throw error; // somebody may yet free it
     }
   }
 
   /** Writes what a report shows of what was made: grown, filled, lost or found again without this driver. */
   async verify(report: readonly VolumeGroup[]): Promise<void> {
-    const { objects, driver, see, lvm } = this.#options;
+    const { objects, driver, observe, lvm } = this.#options;
     let groups = report;
     for (const object of objects.list()) {
       const { metadata: { deletionTimestamp }, spec: { driverName }, status } = object;
       if (driverName !== driver || deletionTimestamp !== undefined || status?.lvUUID === undefined) continue;
-      if (!isSettled(object)) continue; // its own turn comes
+      if (!isReconciled(object)) continue; // its own turn comes
       try {
-        let seen = see(object, groups);
-        if (seen?.state === "Lost" && status.state !== "Lost") {
+        let observed = observe(object, groups);
+        if (observed?.state === "Lost" && status.state !== "Lost") {
           groups = await lvm.report(); // the other report may have been begun before the LV was made
-          seen = see(object, groups);
+          observed = observe(object, groups);
         }
-        if (seen === undefined) continue;
-        await this.write(object, seen);
-        if (seen.state !== "Lost" && isForgotten(object)) await this.#recall(object);
+        if (observed === undefined) continue;
+        await this.writeStatus(object, observed);
+        if (observed.state !== "Lost" && isForgotten(object)) await this.#clearForgotten(object);
       } catch (error) {
         if (!(error instanceof StorageError)) throw error;
-        if (!PASSING.includes(error.kind)) await this.write(object, failedStatus<S>(object, error));
+        if (!TRANSIENT_KINDS.includes(error.kind)) await this.writeStatus(object, failedStatus<S>(object, error));
       }
     }
   }
 
   /** Writes the status, if it is another one, and tells people what they may have to act on. */
-  async write(object: T, status: S): Promise<void> {
-    if (isSame(object.status, status)) return;
+  async writeStatus(object: T, status: S): Promise<void> {
+    if (isSameStatus(object.status, status)) return;
     const { error } = status;
     if (error !== undefined && error.message !== object.status?.error?.message) {
       this.#options.events.record(object, "Warning", status.state === "Lost" ? "Lost" : "Failed", error.message);
     }
-    const { metadata: { name, resourceVersion = "0" } } = await this.patch(object, status);
+    const { metadata: { name, resourceVersion = "0" } } = await this.patchStatus(object, status);
     // the next turn must not see less than this one wrote
     const { objects, end } = this.#options;
-    await objects.seen(name, (now) => now === undefined || isAtLeast(now, resourceVersion), {
-      timeoutMs: SEEN_MS,
+    await objects.waitForCache(name, (now) => now === undefined || isAtLeastVersion(now, resourceVersion), {
+      timeoutMs: CACHE_WAIT_MS,
       signal: end,
     });
   }
 
   /** Patches the status; `null` takes away what it no longer has. */
-  async patch(object: T, status: S): Promise<T> {
-    const { metadata: { name, uid }, status: before = {} } = object;
-    const gone = Object.fromEntries(Object.keys(before).filter((key) => !(key in status)).map((key) => [key, null]));
+  async patchStatus(object: T, status: S): Promise<T> {
+    const { metadata: { name, uid }, status: previous = {} } = object;
+    const removed = Object.fromEntries(
+      Object.keys(previous).filter((key) => !(key in status)).map((key) => [key, null]),
+    );
     try {
       return await this.#options.client.patch(this.#resource, { name }, {
-        merge: { metadata: { uid }, status: { ...status, ...gone } },
+        merge: { metadata: { uid }, status: { ...status, ...removed } },
         subresource: "status",
       }) as T;
     } catch (error) {
       if (isNotFound(error) || isConflict(error)) {
-        throw new StorageError("Unavailable", `writing the status of ${this.#named(name)}: it is not there any more`, {
-          cause: error,
-        });
+        throw new StorageError(
+          "Unavailable",
+          `writing the status of ${this.#describe(name)}: it is not there any more`,
+          {
+            cause: error,
+          },
+        );
       }
       throw error;
     }
@@ -165,28 +172,28 @@ export class ObjectAgent<T extends NodeMade<S>, S extends NodeMadeStatus> {
 
   /** Removes the LV, and then lets the object go. */
   async #remove(object: T): Promise<void> {
-    const { finalizer, remove, client, what, owner, onChange } = this.#options;
+    const { finalizer, remove, client, noun, ownerDescription, onChange } = this.#options;
     const { metadata: { name, annotations, finalizers = [], resourceVersion } } = object;
     if (!finalizers.includes(finalizer)) return;
     if (annotations?.[REMOVE_ANNOTATION] === undefined) {
       throw new StorageError(
         "FailedPrecondition",
-        `removing ${what} ${name}: its ${this.#resource.kind} was deleted, but not by the driver, so its logical volume and ` +
-          `its data stay. Delete its ${owner} to be rid of it, or set the annotation ${REMOVE_ANNOTATION}=true`,
+        `removing ${noun} ${name}: its ${this.#resource.kind} was deleted, but not by the driver, so its logical volume and ` +
+          `its data stay. Delete its ${ownerDescription} to be rid of it, or set the annotation ${REMOVE_ANNOTATION}=true`,
       );
     }
-    if (!isOthers(object)) await remove(object);
+    if (!isForeignLv(object)) await remove(object);
     onChange();
-    const rest = finalizers.filter((one) => one !== finalizer);
+    const remaining = finalizers.filter((one) => one !== finalizer);
     try {
-      await client.patch(this.#resource, { name }, { merge: { metadata: { finalizers: rest } }, resourceVersion });
+      await client.patch(this.#resource, { name }, { merge: { metadata: { finalizers: remaining } }, resourceVersion });
     } catch (error) {
       if (!isNotFound(error)) throw error;
     }
   }
 
   /** Takes the mark off that its node was given up: the node is here, and the LV, too. */
-  async #recall(object: T): Promise<void> {
+  async #clearForgotten(object: T): Promise<void> {
     const { client, events } = this.#options;
     const { metadata: { name, uid } } = object;
     const merge = { metadata: { uid, annotations: { [FORGOTTEN_ANNOTATION]: null } } };
@@ -195,38 +202,38 @@ export class ObjectAgent<T extends NodeMade<S>, S extends NodeMadeStatus> {
     } catch (error) {
       if (!isNotFound(error) && !isConflict(error)) throw error; // another one of the name was never forgotten
     }
-    events.record(object, "Normal", "Found", "its node was given up and is back, and so is its logical volume");
+    events.record(object, "Normal", "Recovered", "its node was given up and is back, and so is its logical volume");
   }
 
-  async #fail(object: T, error: StorageError): Promise<void> {
+  async #recordFailure(object: T, error: StorageError): Promise<void> {
     // the controller chose by what was told of the groups; it is to know better before somebody chooses anew
-    if (ROOMLESS.includes(error.kind)) this.#options.onChange();
+    if (NO_SPACE_KINDS.includes(error.kind)) this.#options.onChange();
     const latest = this.#options.objects.get(object.metadata.name) ?? object;
-    const status = error.kind === "Lost" ? this.#options.lost(latest, error) : failedStatus<S>(latest, error);
-    await this.write(latest, status);
+    const status = error.kind === "Lost" ? this.#options.toLostStatus(latest, error) : failedStatus<S>(latest, error);
+    await this.writeStatus(latest, status);
   }
 
-  #named(name: string): string {
+  #describe(name: string): string {
     return `${this.#resource.kind} ${name}`;
   }
 }
 
 /** Whether the status is about what is wanted now, and says that it cannot be had. */
-export function isAnswered({ metadata: { generation = 0 }, status }: NodeMade): boolean {
+export function hasCurrentError({ metadata: { generation = 0 }, status }: AgentManaged): boolean {
   return status?.error !== undefined && (status.observedGeneration ?? 0) >= generation;
 }
 
 /** Whether there is an LV with the tags that is something else than the object asks for: it was not made for it. */
-function isOthers({ status }: NodeMade): boolean {
+function isForeignLv({ status }: AgentManaged): boolean {
   return status?.lvUUID === undefined && status?.error?.code === "AlreadyExists";
 }
 
 /** Whether the object is at least at the revision, which are numbers in one order (KEP-5504). */
-function isAtLeast({ metadata: { resourceVersion = "0" } }: KubeObject, revision: string): boolean {
+function isAtLeastVersion({ metadata: { resourceVersion = "0" } }: KubeObject, revision: string): boolean {
   return BigInt(resourceVersion) >= BigInt(revision);
 }
 
 /** Whether the status is about what is wanted now, and there is nothing to do for it. */
-function isSettled({ metadata: { generation = 0 }, status }: NodeMade): boolean {
+function isReconciled({ metadata: { generation = 0 }, status }: AgentManaged): boolean {
   return status?.state !== undefined && status.state !== "Pending" && (status.observedGeneration ?? 0) >= generation;
 }

@@ -9,7 +9,13 @@
 
 import { getLogger } from "@logtape/logtape";
 import { StorageError } from "../../lvm/error.ts";
-import { type Claim, isKnown, type Known, type Stray, straysIn } from "../../lvm/inventory/inventory.ts";
+import {
+  findOrphanLvs,
+  isKnown,
+  type KnownObjects,
+  type OrphanLv,
+  type TaggedObject,
+} from "../../lvm/inventory/inventory.ts";
 import { type Locks, snapshotLock, volumeLock } from "../../lvm/locks.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
 import type { Snapshots } from "../../lvm/snapshots/snapshots.ts";
@@ -20,20 +26,20 @@ import type { EventRecorder } from "../runtime/events.ts";
 import type { Informer } from "../runtime/informer.ts";
 import type { LvmNode, LvmSnapshot, LvmVolume, NewCondition } from "../api/lvm_objects.ts";
 import {
-  askStanding,
-  described,
-  kindOf,
-  knownBy,
+  describeOrphan,
+  knownObjects,
+  listManaged,
   NONE_KNOWN,
-  orphanFound,
+  objectKindOf,
+  orphanFoundMessage,
   orphansCondition,
-  removalWish,
+  removalRequestOf,
   REMOVE_ORPHANS_ANNOTATION,
 } from "./orphans.ts";
-import type { Placement } from "../api/volume_mapping.ts";
+import type { NodeDriver } from "../api/volume_mapping.ts";
 
-/** What {@linkcode OrphanAgent} needs. */
-export interface OrphanAgentOptions {
+/** What {@linkcode OrphanReconciler} needs. */
+export interface OrphanReconcilerOptions {
   /** The API server. */
   readonly client: ApiClient;
   /** The LVMVolumes of this node. */
@@ -64,25 +70,25 @@ const GRACE_MS = 60_000;
 const log = getLogger(["denolith", "orphans"]);
 
 /** Looks after the orphans of a node. */
-export class OrphanAgent {
-  readonly #options: OrphanAgentOptions;
-  readonly #whose: Placement;
+export class OrphanReconciler {
+  readonly #options: OrphanReconcilerOptions;
+  readonly #nodeDriver: NodeDriver;
   readonly #clock: Clock;
   /** Since when LVs have looked like orphans, by UUID, in the clock's milliseconds. */
-  #since: ReadonlyMap<string, number> = new Map();
-  #orphans: readonly Stray[] = [];
+  #orphanSince: ReadonlyMap<string, number> = new Map();
+  #orphans: readonly OrphanLv[] = [];
   /** The UUIDs of those that were told of. */
-  #told: ReadonlySet<string> = new Set();
+  #reported: ReadonlySet<string> = new Set();
 
-  /** Knows of none before {@linkcode OrphanAgent.look}. */
-  constructor(options: OrphanAgentOptions) {
+  /** Knows of none before {@linkcode OrphanReconciler.observe}. */
+  constructor(options: OrphanReconcilerOptions) {
     this.#options = options;
-    this.#whose = { driver: options.volumes.driver, nodeName: options.nodeName };
+    this.#nodeDriver = { driver: options.volumes.driver, nodeName: options.nodeName };
     this.#clock = options.clock ?? systemClock;
   }
 
   /** The orphans as they were last seen. */
-  get orphans(): readonly Stray[] {
+  get orphans(): readonly OrphanLv[] {
     return this.#orphans;
   }
 
@@ -90,76 +96,85 @@ export class OrphanAgent {
    * Compares a report with the objects; answers the condition that holds. None, while that is not certain: before the objects
    * are known, and while what looks like an orphan has to be watched for longer.
    */
-  look(groups: readonly VolumeGroup[]): NewCondition[] {
+  observe(groups: readonly VolumeGroup[]): NewCondition[] {
     const { volumeObjects, snapshotObjects, graceMs = GRACE_MS } = this.#options;
     if (!volumeObjects.hasSynced || !snapshotObjects.hasSynced) return [];
     const now = this.#clock.now();
     const objects = { volumes: volumeObjects.list(), snapshots: snapshotObjects.list() };
-    const found = straysIn(groups, this.#whose.driver, knownBy(objects, this.#whose));
-    this.#since = new Map(found.map(({ uuid }) => [uuid, this.#since.get(uuid) ?? now]));
-    this.#orphans = found.filter(({ uuid }) => now - this.#since.get(uuid)! >= graceMs);
+    const found = findOrphanLvs(groups, this.#nodeDriver.driver, knownObjects(objects, this.#nodeDriver));
+    this.#orphanSince = new Map(found.map(({ uuid }) => [uuid, this.#orphanSince.get(uuid) ?? now]));
+    this.#orphans = found.filter(({ uuid }) => now - this.#orphanSince.get(uuid)! >= graceMs);
     return this.#orphans.length === 0 && found.length > 0 ? [] : [orphansCondition(this.#orphans)];
   }
 
   /** Tells of new orphans, and removes those that the LVMNode says to remove; what fails is tried again the next time. */
-  async attend(node: LvmNode): Promise<void> {
-    for (const orphan of this.#orphans.filter(({ uuid }) => !this.#told.has(uuid))) {
-      this.#options.events.record(node, "Warning", "OrphanFound", orphanFound(orphan));
+  async reconcile(node: LvmNode): Promise<void> {
+    for (const orphan of this.#orphans.filter(({ uuid }) => !this.#reported.has(uuid))) {
+      this.#options.events.record(node, "Warning", "OrphanFound", orphanFoundMessage(orphan));
     }
-    this.#told = new Set(this.#orphans.map(({ uuid }) => uuid));
-    const { lvUuids, noneKnown } = removalWish(node.metadata.annotations);
-    const wanted = this.#orphans.filter(({ uuid }) => lvUuids.has(uuid));
-    const known = wanted.length === 0 ? undefined : await this.#ask();
+    this.#reported = new Set(this.#orphans.map(({ uuid }) => uuid));
+    const { lvUuids, noneKnown } = removalRequestOf(node.metadata.annotations);
+    const requested = this.#orphans.filter(({ uuid }) => lvUuids.has(uuid));
+    const known = requested.length === 0 ? undefined : await this.#listKnown();
     if (known === undefined) return;
-    for (const orphan of wanted) await this.#giveUp(node, orphan, { known, noneKnown });
+    for (const orphan of requested) await this.#removeOrphan(node, orphan, { known, noneKnown });
   }
 
   /** What the API server knows now; nothing when it does not say. */
-  async #ask(): Promise<Known | undefined> {
+  async #listKnown(): Promise<KnownObjects | undefined> {
     try {
-      return knownBy(await askStanding(this.#options.client, this.#whose), this.#whose);
+      return knownObjects(await listManaged(this.#options.client, this.#nodeDriver), this.#nodeDriver);
     } catch (error) {
       log.warn("orphans are to be removed, and are kept: the API server does not say that they are some", { error });
       return undefined;
     }
   }
 
-  async #giveUp(node: LvmNode, orphan: Stray, proof: { known: Known; noneKnown: boolean }): Promise<void> {
+  async #removeOrphan(
+    node: LvmNode,
+    orphan: OrphanLv,
+    proof: { known: KnownObjects; noneKnown: boolean },
+  ): Promise<void> {
     const { events, onChange } = this.#options;
     try {
-      await this.#remove(provenUnknown(orphan, proof));
+      await this.#deleteLv(requireUnknown(orphan, proof));
     } catch (error) {
       if (!(error instanceof StorageError)) throw error;
       events.record(
         node,
         "Warning",
-        "OrphanKept",
-        `${described(orphan)} is to be removed, and is not: ${error.message}`,
+        "OrphanRemovalFailed",
+        `${describeOrphan(orphan)} is to be removed, and is not: ${error.message}`,
       );
       return;
     }
-    const words = `${described(orphan)} is removed, as ${REMOVE_ORPHANS_ANNOTATION} says`;
-    events.record(node, "Normal", "OrphanRemoved", words);
+    const message = `${describeOrphan(orphan)} is removed, as ${REMOVE_ORPHANS_ANNOTATION} says`;
+    events.record(node, "Normal", "OrphanRemoved", message);
     onChange();
   }
 
   /** Deletes it as what it claims to be: erased, then removed. @throws {StorageError} `InUse` while it is open */
-  async #remove({ of, id }: Claim): Promise<void> {
+  async #deleteLv({ kind, id }: TaggedObject): Promise<void> {
     const { volumes, snapshots, locks } = this.#options;
-    if (of === "volume") await locks.run("removal", [volumeLock(id)], () => volumes.delete(id));
+    if (kind === "volume") await locks.run("removal", [volumeLock(id)], () => volumes.delete(id));
     else await locks.run("removal", [snapshotLock(id)], () => snapshots.delete(id));
   }
 }
 
 /** What the LV claims to be, if the API server's answer shows that nobody wants that. @throws {StorageError} */
-function provenUnknown({ uuid, claim }: Stray, { known, noneKnown }: { known: Known; noneKnown: boolean }): Claim {
+function requireUnknown(
+  { uuid, taggedAs }: OrphanLv,
+  { known, noneKnown }: { known: KnownObjects; noneKnown: boolean },
+): TaggedObject {
   const refusal = (why: string) => new StorageError("FailedPrecondition", why);
-  if (claim === undefined) throw refusal("its tags cannot be read; see denolith doctor on the node");
-  if (isKnown(claim, known)) throw refusal(`there is an object ${claim.id} now`);
-  const others = claim.of === "volume" ? known.volumes : known.snapshots;
-  if (others.size > 0 || noneKnown) return claim;
+  if (taggedAs === undefined) throw refusal("its tags cannot be read; see denolith doctor on the node");
+  if (isKnown(taggedAs, known)) throw refusal(`there is an object ${taggedAs.id} now`);
+  const others = taggedAs.kind === "volume" ? known.volumes : known.snapshots;
+  if (others.size > 0 || noneKnown) return taggedAs;
   throw refusal(
-    `the API server has no ${kindOf(claim)} of this node at all, so it may have lost them. If that is right, say so: ` +
-      known.removal(`${NONE_KNOWN},${uuid}`),
+    `the API server has no ${
+      objectKindOf(taggedAs)
+    } of this node at all, so it may have lost them. If that is right, say so: ` +
+      known.removeCommand(`${NONE_KNOWN},${uuid}`),
   );
 }

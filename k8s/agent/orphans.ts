@@ -5,20 +5,20 @@
  * @module
  */
 
-import type { Claim, Known, Stray } from "../../lvm/inventory/inventory.ts";
+import type { KnownObjects, OrphanLv, TaggedObject } from "../../lvm/inventory/inventory.ts";
 import { formatBytes } from "../../lvm/size.ts";
 import type { ApiClient } from "../client/client.ts";
 import {
+  type AgentManaged,
   LVM_GROUP,
   type LvmSnapshot,
   lvmSnapshots,
   type LvmVolume,
   lvmVolumes,
   type NewCondition,
-  type NodeMade,
 } from "../api/lvm_objects.ts";
-import { recordedIn } from "./object_reconciler.ts";
-import type { Placement } from "../api/volume_mapping.ts";
+import { recordedLvOf } from "./object_reconciler.ts";
+import type { NodeDriver } from "../api/volume_mapping.ts";
 
 /**
  * The annotation of an LVMNode by which somebody gives orphans of that node up: the UUIDs of their LVs, separated by commas.
@@ -30,16 +30,16 @@ export const REMOVE_ORPHANS_ANNOTATION = `${LVM_GROUP}/remove-orphans`;
  * Stands among those UUIDs where it is right that the cluster knows no volume, or no snapshot, of the node at all: otherwise an empty list may
  * come from a cluster that lost its objects, and is no proof.
  */
-export const NONE_KNOWN = "none-known";
+export const NONE_KNOWN = "allow-empty";
 
 /** The type of the condition of an LVMNode that tells of orphans. */
 export const ORPHANS_CONDITION = "Orphans";
 
 /** How many orphans the condition names. */
-const NAMED = 32;
+const MAX_NAMED_ORPHANS = 32;
 
 /** The objects that stand for LVs of a node. */
-export interface StandingObjects {
+export interface ManagedObjects {
   /** LVMVolumes. */
   readonly volumes: readonly LvmVolume[];
   /** LVMSnapshots. */
@@ -47,24 +47,25 @@ export interface StandingObjects {
 }
 
 /** What the objects of a node say of what is on it. */
-export function knownBy({ volumes, snapshots }: StandingObjects, { driver, nodeName }: Placement): Known {
-  const isOwn = ({ spec }: NodeMade) => spec.driverName === driver && spec.nodeName === nodeName;
+export function knownObjects({ volumes, snapshots }: ManagedObjects, { driver, nodeName }: NodeDriver): KnownObjects {
+  const isOwn = ({ spec }: AgentManaged) => spec.driverName === driver && spec.nodeName === nodeName;
   return {
-    volumes: new Map(volumes.filter(isOwn).map((object) => [object.metadata.name, recordedIn(object)])),
+    volumes: new Map(volumes.filter(isOwn).map((object) => [object.metadata.name, recordedLvOf(object)])),
     snapshots: new Set(snapshots.filter(isOwn).map(({ metadata: { name } }) => name)),
-    removal: (lvUuid) => `kubectl annotate lvmnode ${nodeName} --overwrite ${REMOVE_ORPHANS_ANNOTATION}=${lvUuid}`,
+    removeCommand: (lvUuid) =>
+      `kubectl annotate lvmnode ${nodeName} --overwrite ${REMOVE_ORPHANS_ANNOTATION}=${lvUuid}`,
   };
 }
 
 /** The objects of a node, asked of the API server now. @throws {ApiError} */
-export async function askStanding(client: ApiClient, { nodeName }: Placement): Promise<StandingObjects> {
+export async function listManaged(client: ApiClient, { nodeName }: NodeDriver): Promise<ManagedObjects> {
   const own = { fieldSelector: `spec.nodeName=${nodeName}` };
   const [volumes, snapshots] = await Promise.all([client.list(lvmVolumes, own), client.list(lvmSnapshots, own)]);
   return { volumes: volumes.items, snapshots: snapshots.items };
 }
 
 /** What somebody asked to be removed. */
-export interface RemovalWish {
+export interface RemovalRequest {
   /** The UUIDs of LVs. */
   readonly lvUuids: ReadonlySet<string>;
   /** Whether it is right that the cluster knows nothing of the kind on the node. */
@@ -72,43 +73,44 @@ export interface RemovalWish {
 }
 
 /** What the annotations of an LVMNode ask for. */
-export function removalWish(annotations: Readonly<Record<string, string>> = {}): RemovalWish {
+export function removalRequestOf(annotations: Readonly<Record<string, string>> = {}): RemovalRequest {
   const words = (annotations[REMOVE_ORPHANS_ANNOTATION] ?? "").split(",").map((word) => word.trim());
   return { lvUuids: new Set(words.filter((word) => word !== "")), noneKnown: words.includes(NONE_KNOWN) };
 }
 
 /** The condition of a node with such orphans. */
-export function orphansCondition(orphans: readonly Stray[]): NewCondition {
+export function orphansCondition(orphans: readonly OrphanLv[]): NewCondition {
   if (orphans.length === 0) {
     const message = "each logical volume of the driver stands for an object of the cluster";
-    return { type: ORPHANS_CONDITION, status: "False", reason: "None", message };
+    return { type: ORPHANS_CONDITION, status: "False", reason: "NoOrphans", message };
   }
-  const more = orphans.length > NAMED ? ` and ${orphans.length - NAMED} more` : "";
-  const names = orphans.slice(0, NAMED).map((orphan) => `${described(orphan)}, UUID ${orphan.uuid}`).join("; ");
+  const more = orphans.length > MAX_NAMED_ORPHANS ? ` and ${orphans.length - MAX_NAMED_ORPHANS} more` : "";
+  const names = orphans.slice(0, MAX_NAMED_ORPHANS).map((orphan) => `${describeOrphan(orphan)}, UUID ${orphan.uuid}`)
+    .join("; ");
   const message =
     `${orphans.length} of the driver's logical volumes stand for no object of the cluster: ${names}${more}. ` +
     "Nothing is done to them: see the events, or denolith status";
-  return { type: ORPHANS_CONDITION, status: "True", reason: "Found", message };
+  return { type: ORPHANS_CONDITION, status: "True", reason: "OrphansFound", message };
 }
 
 /** What is said of an orphan once. */
-export function orphanFound(orphan: Stray): string {
-  const { claim } = orphan;
-  if (claim === undefined) {
-    return `${described(orphan)} is the driver's, but its tags cannot be read: see denolith doctor on the node`;
+export function orphanFoundMessage(orphan: OrphanLv): string {
+  const { taggedAs } = orphan;
+  if (taggedAs === undefined) {
+    return `${describeOrphan(orphan)} is the driver's, but its tags cannot be read: see denolith doctor on the node`;
   }
-  return `${described(orphan)} is kept, though there is no ${
-    kindOf(claim)
-  } ${claim.id} of this node: it was forgotten, was made ` +
-    `without the cluster, or somebody took its finalizer off. To give it up, with what is on it: ${claim.removal}`;
+  return `${describeOrphan(orphan)} is kept, though there is no ${
+    objectKindOf(taggedAs)
+  } ${taggedAs.id} of this node: it was forgotten, was made ` +
+    `without the cluster, or somebody took its finalizer off. To give it up, with what is on it: ${taggedAs.removeCommand}`;
 }
 
 /** The kind of the object that would stand for it. */
-export function kindOf({ of }: Claim): "LVMVolume" | "LVMSnapshot" {
-  return of === "volume" ? "LVMVolume" : "LVMSnapshot";
+export function objectKindOf({ kind }: TaggedObject): "LVMVolume" | "LVMSnapshot" {
+  return kind === "volume" ? "LVMVolume" : "LVMSnapshot";
 }
 
 /** An orphan in a few words. */
-export function described({ on, size }: Stray): string {
-  return `${on} (${formatBytes(size)})`;
+export function describeOrphan({ lvFullName, size }: OrphanLv): string {
+  return `${lvFullName} (${formatBytes(size)})`;
 }

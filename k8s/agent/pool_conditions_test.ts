@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
 import type { EventRecorder } from "../runtime/events.ts";
 import type { LvmNode } from "../api/lvm_objects.ts";
-import { PoolAgent } from "./pool_conditions.ts";
+import { PoolConditions } from "./pool_conditions.ts";
 
 const NODE: LvmNode = { metadata: { name: "n" }, spec: { driverName: "d" } };
 
@@ -13,29 +13,32 @@ function groupWith(dataPercent: number, tags: string[], lvTags = ["denolith=d"])
   return { name: "data", lvs } as unknown as VolumeGroup;
 }
 
-function agent() {
+function testPools() {
   const events: string[] = [];
   const record = (_: unknown, type: string, reason: string) => void events.push(`${type} ${reason}`);
-  return { agent: new PoolAgent({ events: { record } as unknown as EventRecorder, driver: "d" }), events };
+  return {
+    poolConditions: new PoolConditions({ events: { record } as unknown as EventRecorder, driver: "d" }),
+    events,
+  };
 }
 
 Deno.test("a node tells of a pool that fills, once, again when it is full, and no more when it has room", () => {
-  const { agent: pools, events } = agent();
-  const seen = [10, 85, 86, 100, 40, 90].map((percent) => {
-    const [condition] = pools.look([groupWith(percent, ["denolith=d", "denolith.pool=made"])]);
-    pools.attend(NODE);
+  const { poolConditions: pools, events } = testPools();
+  const conditions = [10, 85, 86, 100, 40, 90].map((percent) => {
+    const [condition] = pools.observe([groupWith(percent, ["denolith=d", "denolith.pool=made"])]);
+    pools.recordEvents(NODE);
     return `${condition!.status} ${condition!.reason}`;
   });
-  const filling = "True PoolFilling";
-  assertEquals(seen, ["False Roomy", filling, filling, "True PoolFull", "False Roomy", filling]);
-  assertEquals(events, ["Warning PoolFilling", "Warning PoolFull", "Warning PoolFilling"]);
+  const nearFull = "True ThinPoolNearFull";
+  assertEquals(conditions, ["False Ok", nearFull, nearFull, "True ThinPoolFull", "False Ok", nearFull]);
+  assertEquals(events, ["Warning ThinPoolNearFull", "Warning ThinPoolFull", "Warning ThinPoolNearFull"]);
 });
 
 Deno.test("a node tells of pools of others only when the driver has something in them, and of growths", () => {
-  const { agent: pools, events } = agent();
-  assertEquals(pools.look([groupWith(99, [], ["other"])])[0]?.status, "False");
-  assertEquals(pools.look([groupWith(99, [])])[0]?.status, "True");
-  pools.onGrown("it grew");
-  pools.attend(NODE);
-  assertEquals(events, ["Normal PoolGrown", "Warning PoolFilling"]);
+  const { poolConditions: pools, events } = testPools();
+  assertEquals(pools.observe([groupWith(99, [], ["other"])])[0]?.status, "False");
+  assertEquals(pools.observe([groupWith(99, [])])[0]?.status, "True");
+  pools.onExtended("it grew");
+  pools.recordEvents(NODE);
+  assertEquals(events, ["Normal ThinPoolExtended", "Warning ThinPoolNearFull"]);
 });

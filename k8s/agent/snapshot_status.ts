@@ -5,18 +5,18 @@
  */
 
 import type { StorageError } from "../../lvm/error.ts";
-import { usable } from "../../lvm/model/groups.ts";
+import { isUsable } from "../../lvm/model/groups.ts";
 import { formatQuantity } from "../../lvm/size.ts";
-import { type LocatedSnapshot, storeState } from "../../lvm/snapshots/snapshots.ts";
+import { cowState, type LocatedSnapshot } from "../../lvm/snapshots/snapshots.ts";
 import { timestamp } from "../runtime/clock.ts";
 import type { LvmSnapshot, LvmSnapshotStatus } from "../api/lvm_objects.ts";
-import { conditionsOf, type Finding, groupHealth, lostStatus } from "../api/object_status.ts";
+import { type ConditionState, groupHealth, lostStatus, updatedConditions } from "../api/object_status.ts";
 
 /** The status of a snapshot whose LV is there. One that overflowed stays so, though LVM cannot tell while it is inactive. */
-export function takenStatus(object: LvmSnapshot, seen: LocatedSnapshot): LvmSnapshotStatus {
+export function takenStatus(object: LvmSnapshot, located: LocatedSnapshot): LvmSnapshotStatus {
   const found = object.status?.state === "Overflowed"
-    ? { ...seen, snapshot: { ...seen.snapshot, ready: false } }
-    : seen;
+    ? { ...located, snapshot: { ...located.snapshot, ready: false } }
+    : located;
   const { snapshot: { size, createdAt, ready }, lv, group } = found;
   return {
     state: ready ? "Ready" : "Overflowed",
@@ -29,8 +29,8 @@ export function takenStatus(object: LvmSnapshot, seen: LocatedSnapshot): LvmSnap
     restoreSize: formatQuantity(size),
     creationTime: timestamp(new Date(createdAt * 1000)),
     readyToUse: ready,
-    ...(lv.snapshotPercent === undefined ? {} : { storePercent: Math.min(100, Math.ceil(lv.snapshotPercent)) }),
-    conditions: conditionsOf(object, { Ready: readiness(found), Healthy: health(found) }),
+    ...(lv.snapshotPercent === undefined ? {} : { cowPercent: Math.min(100, Math.ceil(lv.snapshotPercent)) }),
+    conditions: updatedConditions(object, { Ready: readyCondition(found), Healthy: healthyCondition(found) }),
   };
 }
 
@@ -39,8 +39,8 @@ export function lostSnapshotStatus(object: LvmSnapshot, error: StorageError): Lv
   return { ...lostStatus(object, error), readyToUse: false };
 }
 
-function readiness({ snapshot: { ready, source } }: LocatedSnapshot): Finding {
-  if (ready) return { status: "True", reason: "Taken", message: "its logical volume is there" };
+function readyCondition({ snapshot: { ready, source } }: LocatedSnapshot): ConditionState {
+  if (ready) return { status: "True", reason: "Created", message: "its logical volume is there" };
   return {
     status: "False",
     reason: "Overflowed",
@@ -50,21 +50,21 @@ function readiness({ snapshot: { ready, source } }: LocatedSnapshot): Finding {
   };
 }
 
-function health(found: LocatedSnapshot): Finding {
+function healthyCondition(found: LocatedSnapshot): ConditionState {
   const { lv, group } = found;
   const path = `${group.name}/${lv.name}`;
-  switch (storeState(found)) {
+  switch (cowState(found)) {
     case "Overflowed":
       return { status: "False", reason: "Overflowed", message: `the store ${path} overflowed` };
-    case "Filling": {
-      const hasRoom = usable(group) && group.free >= group.extentSize;
-      const remedy = hasRoom
+    case "NearFull": {
+      const hasSpace = isUsable(group) && group.free >= group.extentSize;
+      const remedy = hasSpace
         ? `lvextend --size +1G ${path}`
         : `volume group ${group.name} has no room to grow it; delete volumes or snapshots, or vgextend ${group.name}`;
       const message = `the store ${path} is nearly full, and then the snapshot is lost: ${remedy}`;
-      return { status: "False", reason: hasRoom ? "StoreFilling" : "StoreCannotGrow", message };
+      return { status: "False", reason: hasSpace ? "SnapshotNearFull" : "SnapshotCannotExtend", message };
     }
-    case "Roomy":
+    case "Ok":
       return groupHealth(group);
   }
 }

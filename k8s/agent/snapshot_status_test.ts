@@ -3,7 +3,7 @@ import { StorageError } from "../../lvm/error.ts";
 import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
 import { parseReport, REPORT_COMMAND } from "../../lvm/model/report.ts";
 import type { LocatedSnapshot } from "../../lvm/snapshots/snapshots.ts";
-import { FULL_STORE } from "../../lvm/spec/cow_size.ts";
+import { FULL_COW } from "../../lvm/spec/cow_size.ts";
 import { type FakeGroup, type FakeLv, FakeMachine } from "../../tests/fake/machine.ts";
 import type { LvmSnapshot, LvmSnapshotStatus } from "../api/lvm_objects.ts";
 import { lvmSnapshotFor } from "../api/snapshot_mapping.ts";
@@ -13,7 +13,7 @@ const MiB = 1n << 20n;
 const [id, source] = [snapshotIdOf("cut"), volumeIdOf("pvc-1")];
 
 /** A snapshot of 32 MiB with a store of 8 MiB as LVM reports it, after something was done to it. */
-async function located(change: (store: FakeLv, group: FakeGroup) => void = () => {}): Promise<LocatedSnapshot> {
+async function located(change: (cow: FakeLv, group: FakeGroup) => void = () => {}): Promise<LocatedSnapshot> {
   const machine = new FakeMachine();
   const fake = machine.addGroup("data", 1n << 30n);
   const lvcreate = (...args: string[]) =>
@@ -24,20 +24,20 @@ async function located(change: (store: FakeLv, group: FakeGroup) => void = () =>
   const [group] = parseReport((await machine.run(REPORT_COMMAND)).stdout);
   const lv = group!.lvs[1]!;
   const snapshot = { id, source, size: 32n * MiB, createdAt: lv.createdAt, ready: !lv.invalidSnapshot };
-  return { snapshot, lv, group: group!, halfMade: false, erase: "zero" };
+  return { snapshot, lv, group: group!, incomplete: false, erase: "zero" };
 }
 
 function object(status?: LvmSnapshotStatus): LvmSnapshot {
-  const whole = lvmSnapshotFor({ id, name: "cut", source, store: FULL_STORE }, { driver: "d", nodeName: "n" });
-  return { ...whole, metadata: { ...whole.metadata, generation: 1 }, ...(status && { status }) };
+  const full = lvmSnapshotFor({ id, name: "cut", source, cowSize: FULL_COW }, { driver: "d", nodeName: "n" });
+  return { ...full, metadata: { ...full.metadata, generation: 1 }, ...(status && { status }) };
 }
 
-function conditionsOf(status: LvmSnapshotStatus): string[] {
+function conditionSummaries(status: LvmSnapshotStatus): string[] {
   return status.conditions?.map(({ type, status, reason }) => `${type} ${status} ${reason}`) ?? [];
 }
 
 Deno.test("takenStatus() tells where the LV is, how large store and volume are, and how full the store is", async () => {
-  const found = await located((store) => store.storePercent = 12.01);
+  const found = await located((cow) => cow.cowPercent = 12.01);
   const { conditions: _, ...status } = takenStatus(object(), found);
   assertEquals(status, {
     state: "Ready",
@@ -50,30 +50,33 @@ Deno.test("takenStatus() tells where the LV is, how large store and volume are, 
     restoreSize: "32Mi",
     creationTime: new Date(found.lv.createdAt * 1000).toISOString().replace(".000Z", "Z"),
     readyToUse: true,
-    storePercent: 13,
+    cowPercent: 13,
   });
-  assertEquals(conditionsOf(takenStatus(object(), found)), ["Healthy True DisksThere", "Ready True Taken"]);
-  const inactive = takenStatus(object(), await located((store) => store.active = false));
-  assertEquals([inactive.state, "storePercent" in inactive], ["Ready", false]);
+  assertEquals(conditionSummaries(takenStatus(object(), found)), [
+    "Healthy True PhysicalVolumesPresent",
+    "Ready True Created",
+  ]);
+  const inactive = takenStatus(object(), await located((cow) => cow.active = false));
+  assertEquals([inactive.state, "cowPercent" in inactive], ["Ready", false]);
 });
 
 Deno.test("takenStatus(): a store that fills, that overflowed, and disks that are missing are conditions, the worst alone", async () => {
-  const of = async (change: Parameters<typeof located>[0]) => takenStatus(object(), await located(change));
-  const filling = await of((store) => store.storePercent = 80);
-  assertEquals(conditionsOf(filling), ["Healthy False StoreFilling", "Ready True Taken"]);
-  assertMatch(filling.conditions![0]!.message, /lvextend --size \+1G data\/snap-1$/);
-  const stuck = await of((store, group) => [store.storePercent, group.size] = [80, 40n * MiB]);
-  assertEquals(conditionsOf(stuck)[0], "Healthy False StoreCannotGrow");
-  assertMatch(stuck.conditions![0]!.message, /data has no room to grow it; .* vgextend data$/);
-  const full = await of((store) => [store.storePercent, store.size] = [95, 36n * MiB]);
-  assertEquals(conditionsOf(full)[0], "Healthy True DisksThere", "it has room for all of the volume");
-  const overflowed = await of((store, group) => [store.invalid, group.missingPvs] = [true, 1]);
-  assertEquals([overflowed.state, overflowed.readyToUse, overflowed.storePercent], ["Overflowed", false, 100]);
-  assertEquals(conditionsOf(overflowed), ["Healthy False Overflowed", "Ready False Overflowed"]);
-  const inactive = takenStatus(object(overflowed), await located((store) => store.active = false));
+  const statusAfter = async (change: Parameters<typeof located>[0]) => takenStatus(object(), await located(change));
+  const nearFull = await statusAfter((cow) => cow.cowPercent = 80);
+  assertEquals(conditionSummaries(nearFull), ["Healthy False SnapshotNearFull", "Ready True Created"]);
+  assertMatch(nearFull.conditions![0]!.message, /lvextend --size \+1G data\/snap-1$/);
+  const cannotExtend = await statusAfter((cow, group) => [cow.cowPercent, group.size] = [80, 40n * MiB]);
+  assertEquals(conditionSummaries(cannotExtend)[0], "Healthy False SnapshotCannotExtend");
+  assertMatch(cannotExtend.conditions![0]!.message, /data has no room to grow it; .* vgextend data$/);
+  const full = await statusAfter((cow) => [cow.cowPercent, cow.size] = [95, 36n * MiB]);
+  assertEquals(conditionSummaries(full)[0], "Healthy True PhysicalVolumesPresent", "it has room for all of the volume");
+  const overflowed = await statusAfter((cow, group) => [cow.invalid, group.missingPvs] = [true, 1]);
+  assertEquals([overflowed.state, overflowed.readyToUse, overflowed.cowPercent], ["Overflowed", false, 100]);
+  assertEquals(conditionSummaries(overflowed), ["Healthy False Overflowed", "Ready False Overflowed"]);
+  const inactive = takenStatus(object(overflowed), await located((cow) => cow.active = false));
   assertEquals([inactive.state, inactive.readyToUse], ["Overflowed", false], "it cannot have come back");
-  const missing = await of((_, group) => group.missingPvs = 1);
-  assertEquals([missing.state, conditionsOf(missing)[0]], ["Ready", "Healthy False DisksMissing"]);
+  const missing = await statusAfter((_, group) => group.missingPvs = 1);
+  assertEquals([missing.state, conditionSummaries(missing)[0]], ["Ready", "Healthy False PhysicalVolumesMissing"]);
 });
 
 Deno.test("takenStatus() has no error any more", async () => {
@@ -85,5 +88,5 @@ Deno.test("lostSnapshotStatus() keeps what was recorded, and cannot be used", as
   const before = takenStatus(object(), await located());
   const lost = lostSnapshotStatus(object(before), new StorageError("Lost", "its LV is gone"));
   assertEquals([lost.state, lost.readyToUse, lost.lvUUID, lost.restoreSize], ["Lost", false, before.lvUUID, "32Mi"]);
-  assertEquals(conditionsOf(lost)[1], "Ready False Lost");
+  assertEquals(conditionSummaries(lost)[1], "Ready False Lost");
 });

@@ -1,35 +1,41 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import type { Condition, LvmVolume } from "../api/lvm_objects.ts";
-import { copiesIn, toldBy } from "./volume_progress.ts";
+import { copyProgressById, reportedVolumes } from "./volume_progress.ts";
 
 function object(name: string, ioLimits: Record<string, string>, status: LvmVolume["status"] = {}): LvmVolume {
   return { metadata: { name }, spec: { driverName: "d", ioLimits }, status } as unknown as LvmVolume;
 }
 
 function limited(status: Condition["status"]): Condition {
-  return { type: "IOLimited", status, lastTransitionTime: "2026-01-01T00:00:00Z", reason: "Why", message: "so it is" };
+  return {
+    type: "IOLimitsApplied",
+    status,
+    lastTransitionTime: "2026-01-01T00:00:00Z",
+    reason: "Why",
+    message: "so it is",
+  };
 }
 
 Deno.test("toldBy() tells what LVMVolumes say of limits, whether these hold, and how far copies are", () => {
-  const told = toldBy([
+  const reported = reportedVolumes([
     object("plain", {}),
     object("limited", { readIops: "5" }, { conditions: [limited("True")] }),
     object("unlimited", { readIops: "5" }, { conditions: [limited("False")] }),
-    object("copy", {}, { copy: { copied: "512Mi", total: "1Gi", percent: 50, trouble: "a disk hangs" } }),
+    object("copy", {}, { copy: { copied: "512Mi", total: "1Gi", percent: 50, lastError: "a disk hangs" } }),
     object("begun", {}, { copy: { copied: "0" } }),
   ]);
   const limits = { readIops: { rate: 5n, perGiB: false } };
-  assertEquals([...told], [
+  assertEquals([...reported], [
     ["plain", { limits: {} }],
     ["limited", { limits }],
-    ["unlimited", { limits, unlimited: "so it is" }],
-    ["copy", { limits: {}, copy: { copied: 512n << 20n, total: 1n << 30n, trouble: "a disk hangs" } }],
+    ["unlimited", { limits, limitsProblem: "so it is" }],
+    ["copy", { limits: {}, copy: { copied: 512n << 20n, total: 1n << 30n, lastError: "a disk hangs" } }],
     ["begun", { limits: {}, copy: { copied: 0n } }],
   ]);
 });
 
 Deno.test("copiesIn() tells how much is there of volumes that are being filled", () => {
-  const copies = copiesIn([
+  const copies = copyProgressById([
     object("made", {}),
     object("half", {}, { copy: { copied: "512Mi", total: "1Gi" } }),
     object("begun", {}, { copy: { copied: "0" } }),
@@ -38,7 +44,7 @@ Deno.test("copiesIn() tells how much is there of volumes that are being filled",
 });
 
 Deno.test("toldBy() tells of limits that cannot be read", () => {
-  const { limits, unlimited } = toldBy([object("odd", { readIops: "many" })]).get("odd")!;
+  const { limits, limitsProblem } = reportedVolumes([object("odd", { readIops: "many" })]).get("odd")!;
   assertEquals(limits, {});
-  assertMatch(unlimited!, /readIops "many"/);
+  assertMatch(limitsProblem!, /readIops "many"/);
 });

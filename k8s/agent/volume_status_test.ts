@@ -6,7 +6,7 @@ import { FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import type { LvmVolume, LvmVolumeStatus } from "../api/lvm_objects.ts";
 import { lvmVolumeFor } from "../api/volume_mapping.ts";
-import { madeStatus } from "./volume_status.ts";
+import { readyStatus } from "./volume_status.ts";
 
 const id = volumeIdOf("pvc-1");
 
@@ -20,49 +20,52 @@ async function volume(missingPvs = 0): Promise<Volume> {
   const { stdout } = await machine.run(REPORT_COMMAND);
   const [reported] = parseReport(stdout);
   const [lv] = reported!.lvs;
-  const tags = { id, content: { state: "raw" }, mkfsOptions: [], shared: true, erase: "zero" } as const;
+  const tags = { id, format: { state: "raw" }, mkfsOptions: [], shared: true, erase: "zero" } as const;
   return { id, size: lv!.size, tags, lv: lv!, group: reported!, used: false };
 }
 
 function object(size: bigint, status?: LvmVolumeStatus, generation = 2): LvmVolume {
-  const request = namedRequest("pvc-1", size, { id, content: { state: "raw" } });
+  const request = namedRequest("pvc-1", size, { id, format: { state: "raw" } });
   const made = lvmVolumeFor(request, { driver: "d", nodeName: "n" });
   return { ...made, metadata: { ...made.metadata, generation }, ...(status && { status }) };
 }
 
 const MiB = 1n << 20n;
 
-function conditionsOf(status: LvmVolumeStatus): string[] {
+function conditionSummaries(status: LvmVolumeStatus): string[] {
   return status.conditions?.map(({ type, status, reason }) => `${type} ${status} ${reason}`) ?? [];
 }
 
 Deno.test("madeStatus() tells where the LV is, and that its group is whole", async () => {
-  const there = await volume();
-  const { conditions: _, ...status } = madeStatus(object(30n * MiB), there);
+  const present = await volume();
+  const { conditions: _, ...status } = readyStatus(object(30n * MiB), present);
   assertEquals(status, {
     state: "Ready",
     observedGeneration: 2,
     volumeGroup: "data",
-    volumeGroupUUID: there.group.uuid,
+    volumeGroupUUID: present.group.uuid,
     lvName: "vol-1",
-    lvUUID: there.lv.uuid,
-    devicePath: there.lv.devicePath,
+    lvUUID: present.lv.uuid,
+    devicePath: present.lv.devicePath,
     size: "32Mi",
   });
-  assertEquals(conditionsOf(madeStatus(object(30n * MiB), there)), ["Healthy True DisksThere", "Ready True Made"]);
+  assertEquals(conditionSummaries(readyStatus(object(30n * MiB), present)), [
+    "Healthy True PhysicalVolumesPresent",
+    "Ready True Created",
+  ]);
 });
 
 Deno.test("madeStatus() on a disk that is missing is Ready, and not Healthy", async () => {
-  const status = madeStatus(object(30n * MiB), await volume(1));
-  assertEquals(conditionsOf(status), ["Healthy False Partial", "Ready True Made"]);
+  const status = readyStatus(object(30n * MiB), await volume(1));
+  assertEquals(conditionSummaries(status), ["Healthy False Partial", "Ready True Created"]);
   assert(status.conditions![0]!.message.includes("that it is on is missing"), status.conditions![0]!.message);
 });
 
 Deno.test("madeStatus() keeps the error of a growth until the size is there, or another one is wanted", async () => {
-  const there = await volume();
+  const present = await volume();
   const error = { code: "OutOfRange", message: "no room" } as const;
   const errorOf = (size: bigint, observedGeneration: number) =>
-    madeStatus(object(size, { error, observedGeneration, lvUUID: there.lv.uuid }), there).error;
+    readyStatus(object(size, { error, observedGeneration, lvUUID: present.lv.uuid }), present).error;
   assertEquals(errorOf(64n * MiB, 2), error);
   assertEquals(errorOf(64n * MiB, 1), undefined, "it was about what was wanted before");
   assertEquals(errorOf(32n * MiB, 2), undefined, "what is wanted is there");
@@ -77,23 +80,23 @@ Deno.test("madeStatus() of a RAID volume says whether it would survive the loss 
     args: ["lvcreate", "--type", "raid1", "--mirrors", "1", ...size],
     mutates: true,
   });
-  const redundant = async () => {
+  const redundantCondition = async () => {
     const [reported] = parseReport((await machine.run(REPORT_COMMAND)).stdout);
-    const tags = { id, content: { state: "raw" }, mkfsOptions: [], shared: true, erase: "zero" } as const;
+    const tags = { id, format: { state: "raw" }, mkfsOptions: [], shared: true, erase: "zero" } as const;
     const [lv] = reported!.lvs;
     const volume = { id, size: lv!.size, tags, lv: lv!, group: reported!, used: false };
-    const status = madeStatus(object(30n * MiB), volume, {
+    const status = readyStatus(object(30n * MiB), volume, {
       limits: { applied: true, reason: "Applied", message: "to one pod" },
     });
-    assertEquals(status.conditions?.map(({ type }) => type), ["Healthy", "IOLimited", "Ready", "Redundant"]);
+    assertEquals(status.conditions?.map(({ type }) => type), ["Healthy", "IOLimitsApplied", "Ready", "Redundant"]);
     const condition = status.conditions?.find(({ type }) => type === "Redundant");
     return [condition?.status, condition?.reason, condition?.message] as const;
   };
-  assertEquals((await redundant()).slice(0, 2), ["True", "InSync"]);
-  group.lvs[0]!.raid!.dropped = true;
-  const [status, reason, message] = await redundant();
+  assertEquals((await redundantCondition()).slice(0, 2), ["True", "InSync"]);
+  group.lvs[0]!.raid!.refreshNeeded = true;
+  const [status, reason, message] = await redundantCondition();
   assertEquals([status, reason], ["False", "RefreshNeeded"]);
   assert(message?.includes("lvchange --refresh data/vol-1"), message);
   group.missingPvs = 1;
-  assertEquals((await redundant()).slice(0, 2), ["False", "Degraded"]);
+  assertEquals((await redundantCondition()).slice(0, 2), ["False", "Degraded"]);
 });

@@ -60,7 +60,7 @@ export interface StatusError {
 }
 
 /** What a node says of whatever it makes of an object: a volume or a snapshot. Sizes are quantities. */
-export interface NodeMadeStatus {
+export interface AgentManagedStatus {
   state?: string;
   observedGeneration?: number;
   volumeGroup?: string;
@@ -73,7 +73,7 @@ export interface NodeMadeStatus {
 }
 
 /** An object that a node is to make something of. */
-export interface NodeMade<S extends NodeMadeStatus = NodeMadeStatus> extends KubeObject {
+export interface AgentManaged<S extends AgentManagedStatus = AgentManagedStatus> extends KubeObject {
   spec: { driverName: string; requestName: string; nodeName: string };
   status?: S;
 }
@@ -89,7 +89,7 @@ export interface LvmVolumeSpec {
   requestName: string;
   nodeName: string;
   size: string;
-  limit?: string;
+  sizeLimit?: string;
   volumeGroups?: string;
   volumeGroupPreference: GroupPreference;
   volumeMode: "Filesystem" | "Block";
@@ -115,15 +115,15 @@ export interface LvmVolumeSpec {
 }
 
 /** What a volume's node made of it. Sizes are quantities. */
-export interface LvmVolumeStatus extends NodeMadeStatus {
+export interface LvmVolumeStatus extends AgentManagedStatus {
   state?: "Pending" | "Ready" | "Failed" | "Lost";
   devicePath?: string;
   /** How far it is filled, until it is. */
-  copy?: { copied: string; total?: string; percent?: number; trouble?: string };
+  copy?: { copied: string; total?: string; percent?: number; lastError?: string };
 }
 
 /** A volume. Its name is the volume's id. */
-export interface LvmVolume extends NodeMade<LvmVolumeStatus> {
+export interface LvmVolume extends AgentManaged<LvmVolumeStatus> {
   spec: LvmVolumeSpec;
 }
 
@@ -133,20 +133,20 @@ export interface LvmSnapshotSpec {
   requestName: string;
   nodeName: string;
   sourceVolume: string;
-  storeSize?: string;
+  cowSize?: string;
 }
 
 /** What a snapshot's node made of it. Sizes are quantities; `size` is that of its store. */
-export interface LvmSnapshotStatus extends NodeMadeStatus {
+export interface LvmSnapshotStatus extends AgentManagedStatus {
   state?: "Pending" | "Ready" | "Failed" | "Overflowed" | "Lost";
   restoreSize?: string;
   creationTime?: string;
   readyToUse?: boolean;
-  storePercent?: number;
+  cowPercent?: number;
 }
 
 /** A snapshot. Its name is the snapshot's id. */
-export interface LvmSnapshot extends NodeMade<LvmSnapshotStatus> {
+export interface LvmSnapshot extends AgentManaged<LvmSnapshotStatus> {
   spec: LvmSnapshotSpec;
 }
 
@@ -160,13 +160,13 @@ export interface NodeVolumeGroup {
   lvCount: number;
   pvCount: number;
   snapshotCount: number;
-  missingPVs: number;
+  missingPVCount: number;
   /** Whether LVM would make an LV in it now. */
   writeable: boolean;
   allocationPolicy?: string;
   metadata?: { size: string; free: string };
   /** Its disks, and what of them LVM would give to a volume now. Agents that know linear volumes alone do not tell. */
-  disks?: { uuid: string; free: string }[];
+  physicalVolumes?: { uuid: string; free: string }[];
   /** The volumes of the driver whose LVs `free` does not count, by the names of their LVMVolumes. */
   volumes?: { name: string; size: string }[];
   thinPools?: NodeThinPool[];
@@ -181,7 +181,7 @@ export interface NodeThinPool {
   /** How much it may promise, in its own sizes. */
   overcommit?: string;
   /** What it may still promise. */
-  free?: string;
+  availableVirtual?: string;
   dataPercent?: number;
   metadataPercent?: number;
 }
@@ -191,9 +191,9 @@ export interface LvmNodeStatus {
   total?: { volumeGroups: number; size: string; free: string };
   volumeGroups?: NodeVolumeGroup[];
   /** How much a thin pool may promise that is yet to be made, in its own sizes. */
-  thinOvercommit?: string;
+  thinPoolOvercommit?: string;
   conditions?: Condition[];
-  lastUpdate?: string;
+  lastUpdateTime?: string;
 }
 
 /** What a node has. Its name is the node's. */
@@ -203,11 +203,11 @@ export interface LvmNode extends KubeObject {
 }
 
 /** LVMVolumes. */
-export const lvmVolumes: Resource<LvmVolume> = ours("lvmvolumes", "LVMVolume");
+export const lvmVolumes: Resource<LvmVolume> = lvmResource("lvmvolumes", "LVMVolume");
 /** LVMSnapshots. */
-export const lvmSnapshots: Resource<LvmSnapshot> = ours("lvmsnapshots", "LVMSnapshot");
+export const lvmSnapshots: Resource<LvmSnapshot> = lvmResource("lvmsnapshots", "LVMSnapshot");
 /** LVMNodes. */
-export const lvmNodes: Resource<LvmNode> = ours("lvmnodes", "LVMNode");
+export const lvmNodes: Resource<LvmNode> = lvmResource("lvmnodes", "LVMNode");
 
 /** The conditions with one of them set; its time changes with its status alone. */
 export function withCondition(
@@ -215,13 +215,13 @@ export function withCondition(
   condition: NewCondition,
   now: Date,
 ): Condition[] {
-  const before = conditions?.find(({ type }) => type === condition.type);
-  const lastTransitionTime = before?.status === condition.status ? before.lastTransitionTime : timestamp(now);
+  const previous = conditions?.find(({ type }) => type === condition.type);
+  const lastTransitionTime = previous?.status === condition.status ? previous.lastTransitionTime : timestamp(now);
   const others = conditions?.filter(({ type }) => type !== condition.type) ?? [];
   return [...others, { ...condition, lastTransitionTime }].sort((a, b) => a.type < b.type ? -1 : 1);
 }
 
-function ours(plural: string, kind: string) {
+function lvmResource(plural: string, kind: string) {
   return { group: LVM_GROUP, version: "v1alpha1", plural, kind, namespaced: false };
 }
 

@@ -7,13 +7,13 @@
 import type { StorageError } from "../../lvm/error.ts";
 import { groupProblem } from "../../lvm/health/health.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
-import { type Condition, type NodeMade, type NodeMadeStatus, withCondition } from "./lvm_objects.ts";
+import { type AgentManaged, type AgentManagedStatus, type Condition, withCondition } from "./lvm_objects.ts";
 
 /** The longest message that the status takes, in characters. */
-const LONGEST_MESSAGE = 4_096;
+const MAX_MESSAGE_LENGTH = 4_096;
 
 /** What a condition says, but for its type. */
-export interface Finding {
+export interface ConditionState {
   /** Whether it holds. */
   readonly status: "True" | "False";
   /** Why, in one word. */
@@ -23,63 +23,62 @@ export interface Finding {
 }
 
 /** The status of an object whose LV was there and is gone, or was replaced. */
-export function lostStatus<S extends NodeMadeStatus>(object: NodeMade<S>, error: StorageError): S {
+export function lostStatus<S extends AgentManagedStatus>(object: AgentManaged<S>, error: StorageError): S {
   const { metadata: { generation = 0 }, status } = object;
   return {
     ...(status as S),
     state: "Lost",
     observedGeneration: generation,
-    error: inWords(error),
-    conditions: conditionsOf(object, { Ready: { status: "False", reason: "Lost", message: error.message } }),
+    error: toStatusError(error),
+    conditions: updatedConditions(object, { Ready: { status: "False", reason: "Lost", message: error.message } }),
   };
 }
 
 /** The status after something failed: what was made is as it was. */
-export function failedStatus<S extends NodeMadeStatus>(object: NodeMade<S>, error: StorageError): S {
+export function failedStatus<S extends AgentManagedStatus>(object: AgentManaged<S>, error: StorageError): S {
   const { metadata: { generation = 0 }, status } = object;
-  const made = status?.lvUUID !== undefined;
-  const unmade = { status: "False", reason: error.kind, message: `not made: ${error.message}` } as const;
+  const isCreated = status?.lvUUID !== undefined;
+  const notCreated = { status: "False", reason: error.kind, message: `not made: ${error.message}` } as const;
   return {
     ...(status as S),
-    state: made ? status.state ?? "Ready" : "Failed",
+    state: isCreated ? status.state ?? "Ready" : "Failed",
     observedGeneration: generation,
-    error: inWords(error),
-    conditions: made ? status.conditions ?? [] : conditionsOf(object, { Ready: unmade }),
+    error: toStatusError(error),
+    conditions: isCreated ? status.conditions ?? [] : updatedConditions(object, { Ready: notCreated }),
   };
 }
 
 /** Whether a volume group is fit for use. */
-export function groupHealth(group: VolumeGroup): Finding {
+export function groupHealth(group: VolumeGroup): ConditionState {
   const problem = groupProblem(group);
   if (problem !== undefined) return { status: "False", ...problem };
-  return { status: "True", reason: "DisksThere", message: `volume group ${group.name} has all its disks` };
+  return { status: "True", reason: "PhysicalVolumesPresent", message: `volume group ${group.name} has all its disks` };
 }
 
 /** The conditions of an object with those findings, by their types, about its present generation. */
-export function conditionsOf(object: NodeMade, findings: Readonly<Record<string, Finding>>): Condition[] {
+export function updatedConditions(object: AgentManaged, states: Readonly<Record<string, ConditionState>>): Condition[] {
   const { metadata: { generation = 0 }, status } = object;
   const now = new Date();
-  return Object.entries(findings).reduce(
-    (conditions, [type, finding]) =>
-      withCondition(conditions, { type, observedGeneration: generation, ...finding }, now),
+  return Object.entries(states).reduce(
+    (conditions, [type, state]) => withCondition(conditions, { type, observedGeneration: generation, ...state }, now),
     status?.conditions ?? [],
   );
 }
 
 /** Whether two statuses say the same. */
-export function isSame(a: NodeMadeStatus | undefined, b: NodeMadeStatus): boolean {
-  return JSON.stringify(sorted(a)) === JSON.stringify(sorted(b));
+export function isSameStatus(a: AgentManagedStatus | undefined, b: AgentManagedStatus): boolean {
+  return JSON.stringify(sortKeys(a)) === JSON.stringify(sortKeys(b));
 }
 
-function inWords({ kind, message }: StorageError) {
-  return { code: kind, message: message.slice(0, LONGEST_MESSAGE) };
+function toStatusError({ kind, message }: StorageError) {
+  return { code: kind, message: message.slice(0, MAX_MESSAGE_LENGTH) };
 }
 
 /** The value with the keys of all objects in order, so that the same content is the same text. */
-function sorted(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(sorted);
+function sortKeys(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(sortKeys);
   if (typeof value !== "object" || value === null) return value;
   return Object.fromEntries(
-    Object.entries(value).sort(([a], [b]) => a < b ? -1 : 1).map(([key, v]) => [key, sorted(v)]),
+    Object.entries(value).sort(([a], [b]) => a < b ? -1 : 1).map(([key, v]) => [key, sortKeys(v)]),
   );
 }

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import { StorageError } from "../../lvm/error.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
 import type { LvmVolume, LvmVolumeStatus } from "./lvm_objects.ts";
-import { conditionsOf, failedStatus, groupHealth, isSame, lostStatus } from "./object_status.ts";
+import { failedStatus, groupHealth, isSameStatus, lostStatus, updatedConditions } from "./object_status.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { lvmVolumeFor } from "./volume_mapping.ts";
 
@@ -13,15 +13,15 @@ function object(status?: LvmVolumeStatus, generation = 2): LvmVolume {
   return { ...made, metadata: { ...made.metadata, generation }, ...(status && { status }) };
 }
 
-function made(): LvmVolumeStatus {
-  const conditions = conditionsOf(object(), {
-    Ready: { status: "True", reason: "Made", message: "it is there" },
-    Healthy: { status: "True", reason: "DisksThere", message: "all of them" },
+function readyStatus(): LvmVolumeStatus {
+  const conditions = updatedConditions(object(), {
+    Ready: { status: "True", reason: "Created", message: "it is there" },
+    Healthy: { status: "True", reason: "PhysicalVolumesPresent", message: "all of them" },
   }).map((condition) => ({ ...condition, lastTransitionTime: EARLIER }));
   return { state: "Ready", observedGeneration: 2, lvUUID: "uuid", conditions };
 }
 
-function words({ conditions = [] }: LvmVolumeStatus): string[] {
+function conditionSummaries({ conditions = [] }: LvmVolumeStatus): string[] {
   return conditions.map(({ type, status, reason }) => `${type} ${status} ${reason}`);
 }
 
@@ -30,21 +30,21 @@ Deno.test("failedStatus(): what was not made is Failed, what was made stays as i
   const failed = failedStatus<LvmVolumeStatus>(object(), error);
   assertEquals([failed.state, failed.error?.code, failed.observedGeneration], ["Failed", "NoSpace", 2]);
   assertEquals(failed.error?.message.length, 4_096);
-  assertEquals(words(failed), ["Ready False NoSpace"]);
-  const { error: told, ...rest } = failedStatus<LvmVolumeStatus>(object(made(), 3), error);
-  assertEquals(told?.code, "NoSpace");
-  assertEquals(rest, { ...made(), observedGeneration: 3 });
+  assertEquals(conditionSummaries(failed), ["Ready False NoSpace"]);
+  const { error: reported, ...rest } = failedStatus<LvmVolumeStatus>(object(readyStatus(), 3), error);
+  assertEquals(reported?.code, "NoSpace");
+  assertEquals(rest, { ...readyStatus(), observedGeneration: 3 });
 });
 
 Deno.test("lostStatus() keeps what was recorded of the LV, and the moment at which it stopped being Ready", () => {
   const error = new StorageError("Lost", "its LV is gone");
-  const lost = lostStatus<LvmVolumeStatus>(object(made()), error);
+  const lost = lostStatus<LvmVolumeStatus>(object(readyStatus()), error);
   assertEquals([lost.state, lost.lvUUID, lost.error?.message], ["Lost", "uuid", "its LV is gone"]);
-  assertEquals(words(lost), ["Healthy True DisksThere", "Ready False Lost"]);
+  assertEquals(conditionSummaries(lost), ["Healthy True PhysicalVolumesPresent", "Ready False Lost"]);
   assert(lost.conditions![1]!.lastTransitionTime > EARLIER);
   const earlier = lost.conditions!.map((condition) => ({ ...condition, lastTransitionTime: EARLIER }));
-  const again = lostStatus<LvmVolumeStatus>(object({ ...lost, conditions: earlier }), error);
-  assertEquals(again.conditions?.[1]?.lastTransitionTime, EARLIER);
+  const lostAgain = lostStatus<LvmVolumeStatus>(object({ ...lost, conditions: earlier }), error);
+  assertEquals(lostAgain.conditions?.[1]?.lastTransitionTime, EARLIER);
 });
 
 Deno.test("groupHealth() is well with all disks, and otherwise tells how many are missing", () => {
@@ -57,21 +57,21 @@ Deno.test("groupHealth() is well with all disks, and otherwise tells how many ar
     missingPvs: 0,
     writeable: true,
     tags: [],
-    disks: [],
+    pvPaths: [],
     pvs: [],
-    answers: true,
+    responsive: true,
     lvs: [],
   };
   assertEquals(groupHealth(group).status, "True");
-  for (const sick of [{ missingPvs: 2 }, { writeable: false }, { answers: false }]) {
-    assertEquals(groupHealth({ ...group, ...sick }).status, "False");
+  for (const problem of [{ missingPvs: 2 }, { writeable: false }, { responsive: false }]) {
+    assertEquals(groupHealth({ ...group, ...problem }).status, "False");
   }
   assertMatch(groupHealth({ ...group, missingPvs: 2 }).message, /group data .* 2 disks missing/);
 });
 
 Deno.test("isSame() compares what is said, in whatever order it stands", () => {
   const a: LvmVolumeStatus = { state: "Ready", size: "1Gi", error: { code: "Busy", message: "m" } };
-  assert(isSame(a, { error: { message: "m", code: "Busy" }, size: "1Gi", state: "Ready" }));
-  assert(!isSame(a, { ...a, size: "2Gi" }));
-  assert(!isSame(undefined, a));
+  assert(isSameStatus(a, { error: { message: "m", code: "Busy" }, size: "1Gi", state: "Ready" }));
+  assert(!isSameStatus(a, { ...a, size: "2Gi" }));
+  assert(!isSameStatus(undefined, a));
 });

@@ -131,33 +131,37 @@ export interface ObjectName {
 }
 
 /** PersistentVolumes. */
-export const persistentVolumes: Resource<PersistentVolume> = core("persistentvolumes", "PersistentVolume", false);
+export const persistentVolumes: Resource<PersistentVolume> = coreResource(
+  "persistentvolumes",
+  "PersistentVolume",
+  false,
+);
 /** PersistentVolumeClaims. */
-export const persistentVolumeClaims: Resource<PersistentVolumeClaim> = core(
+export const persistentVolumeClaims: Resource<PersistentVolumeClaim> = coreResource(
   "persistentvolumeclaims",
   "PersistentVolumeClaim",
   true,
 );
 /** Nodes. */
-export const nodes: Resource<Node> = core("nodes", "Node", false);
+export const nodes: Resource<Node> = coreResource("nodes", "Node", false);
 /** Pods. */
-export const pods: Resource<Pod> = core("pods", "Pod", true);
+export const pods: Resource<Pod> = coreResource("pods", "Pod", true);
 /** Events of core/v1. */
-export const events: Resource<Event> = core("events", "Event", true);
+export const events: Resource<Event> = coreResource("events", "Event", true);
 /** StorageClasses. */
-export const storageClasses: Resource<StorageClass> = storage("storageclasses", "StorageClass");
+export const storageClasses: Resource<StorageClass> = storageResource("storageclasses", "StorageClass");
 /** VolumeAttributesClasses. */
-export const volumeAttributesClasses: Resource<VolumeAttributesClass> = storage(
+export const volumeAttributesClasses: Resource<VolumeAttributesClass> = storageResource(
   "volumeattributesclasses",
   "VolumeAttributesClass",
 );
 /** CSINodes. */
-export const csiNodes: Resource<CsiNode> = storage("csinodes", "CSINode");
+export const csiNodes: Resource<CsiNode> = storageResource("csinodes", "CSINode");
 /** CSIDrivers. */
-export const csiDrivers: Resource<CsiDriver> = storage("csidrivers", "CSIDriver");
+export const csiDrivers: Resource<CsiDriver> = storageResource("csidrivers", "CSIDriver");
 /** CSIStorageCapacities. */
 export const csiStorageCapacities: Resource<CsiStorageCapacity> = {
-  ...storage("csistoragecapacities", "CSIStorageCapacity"),
+  ...storageResource("csistoragecapacities", "CSIStorageCapacity"),
   namespaced: true,
 };
 /** Leases. */
@@ -186,24 +190,24 @@ export function pathOf(resource: Resource, at: { name?: string; namespace?: stri
 
 /** The key of an object: `namespace/name`, or `name` for cluster-scoped kinds. */
 export function keyOf({ metadata }: KubeObject): string {
-  return keyFor(metadata);
+  return keyOfName(metadata);
 }
 
 /** The key of a name. */
-export function keyFor({ name, namespace }: ObjectName): string {
+export function keyOfName({ name, namespace }: ObjectName): string {
   return namespace === undefined ? name : `${namespace}/${name}`;
 }
 
 /** The name that a key stands for. */
-export function nameOf(key: string): ObjectName {
+export function parseKey(key: string): ObjectName {
   const slash = key.indexOf("/");
   return slash < 0 ? { name: key } : { namespace: key.slice(0, slash), name: key.slice(slash + 1) };
 }
 
-function core(plural: string, kind: string, namespaced: boolean) {
+function coreResource(plural: string, kind: string, namespaced: boolean) {
   return { group: "", version: "v1", plural, kind, namespaced };
 }
 
-function storage(plural: string, kind: string) {
+function storageResource(plural: string, kind: string) {
   return { group: "storage.k8s.io", version: "v1", plural, kind, namespaced: false };
 }

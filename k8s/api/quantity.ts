@@ -27,7 +27,7 @@ const SUFFIXES: Readonly<Record<string, readonly [2n | 10n, number]>> = {
 const QUANTITY = /^\+?(\d{0,30})(?:\.(\d{0,30}))?(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?\d{1,2}))?$/;
 
 /** The bytes that a quantity stands for, rounded up as Kubernetes rounds; `undefined` for text that is none. */
-export function bytesOf(text: string | undefined): bigint | undefined {
+export function quantityToBytes(text: string | undefined): bigint | undefined {
   const match = QUANTITY.exec(text ?? "");
   if (match === null) return undefined;
   const [, whole = "", fraction = "", suffix = "", exponent] = match;

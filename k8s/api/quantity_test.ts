@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { formatQuantity } from "../../lvm/size.ts";
-import { bytesOf } from "./quantity.ts";
+import { quantityToBytes } from "./quantity.ts";
 
 Deno.test("bytesOf() reads what Kubernetes writes, and rounds up", () => {
   const cases: [string | undefined, bigint | undefined][] = [
@@ -26,12 +26,12 @@ Deno.test("bytesOf() reads what Kubernetes writes, and rounds up", () => {
     ["1gi", undefined],
     ["1Gi1", undefined],
   ];
-  for (const [text, bytes] of cases) assertEquals(bytesOf(text), bytes, text);
+  for (const [text, bytes] of cases) assertEquals(quantityToBytes(text), bytes, text);
 });
 
 Deno.test("formatQuantity() writes bytes so that they are read the same", () => {
   for (const bytes of [0n, 1n, 1000n, 1024n, 1n << 30n, (3n << 29n) + 1n, 1536n << 20n, 1n << 62n]) {
-    assertEquals(bytesOf(formatQuantity(bytes)), bytes);
+    assertEquals(quantityToBytes(formatQuantity(bytes)), bytes);
   }
   assertEquals([formatQuantity(1n << 30n), formatQuantity(1536n << 20n), formatQuantity(1025n)], [
     "1Gi",

@@ -8,16 +8,16 @@ import { StorageError } from "../../lvm/error.ts";
 import { parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from "../../lvm/ids.ts";
 import { parseQuantity } from "../../lvm/size.ts";
 import type { Snapshot, SnapshotRequest } from "../../lvm/snapshots/snapshots.ts";
-import { formatStoreSize, FULL_STORE, parseStoreSize } from "../../lvm/spec/cow_size.ts";
+import { formatSizeOrPercent, FULL_COW, parseSizeOrPercent } from "../../lvm/spec/cow_size.ts";
 import { LVM_GROUP, LVM_SNAPSHOT_FINALIZER, type LvmSnapshot } from "./lvm_objects.ts";
-import type { Placement } from "./volume_mapping.ts";
+import type { NodeDriver } from "./volume_mapping.ts";
 
 /** A request with the name that it came under. */
 export type NamedSnapshotRequest = SnapshotRequest & { readonly name: string };
 
 /** The object that asks the node for the snapshot. */
-export function lvmSnapshotFor(request: NamedSnapshotRequest, { driver, nodeName }: Placement): LvmSnapshot {
-  const { id, name, source, store } = request;
+export function lvmSnapshotFor(request: NamedSnapshotRequest, { driver, nodeName }: NodeDriver): LvmSnapshot {
+  const { id, name, source, cowSize } = request;
   return {
     apiVersion: `${LVM_GROUP}/v1alpha1`,
     kind: "LVMSnapshot",
@@ -27,7 +27,7 @@ export function lvmSnapshotFor(request: NamedSnapshotRequest, { driver, nodeName
       requestName: name,
       nodeName,
       sourceVolume: source,
-      storeSize: formatStoreSize(store),
+      cowSize: formatSizeOrPercent(cowSize),
     },
   };
 }
@@ -38,15 +38,15 @@ export function lvmSnapshotFor(request: NamedSnapshotRequest, { driver, nodeName
  * @throws {StorageError} `InvalidArgument` when it cannot be read: it was written by somebody else.
  */
 export function snapshotRequestOf({ metadata: { name }, spec }: LvmSnapshot): NamedSnapshotRequest {
-  const invalid = (why: string) => new StorageError("InvalidArgument", `reading LVMSnapshot ${name}: ${why}`);
-  const { requestName, sourceVolume, storeSize } = spec;
+  const invalidArgument = (why: string) => new StorageError("InvalidArgument", `reading LVMSnapshot ${name}: ${why}`);
+  const { requestName, sourceVolume } = spec;
   const id = parseSnapshotId(name);
-  if (id === undefined) throw invalid("its name is no snapshot id");
+  if (id === undefined) throw invalidArgument("its name is no snapshot id");
   const source = parseVolumeId(sourceVolume);
-  if (source === undefined) throw invalid(`its sourceVolume ${JSON.stringify(sourceVolume)} is no volume id`);
-  const store = storeSize === undefined ? FULL_STORE : parseStoreSize(storeSize);
-  if (store === undefined) throw invalid(`its storeSize ${JSON.stringify(storeSize)} is none`);
-  return { id, name: requestName, source, store };
+  if (source === undefined) throw invalidArgument(`its sourceVolume ${JSON.stringify(sourceVolume)} is no volume id`);
+  const cowSize = spec.cowSize === undefined ? FULL_COW : parseSizeOrPercent(spec.cowSize);
+  if (cowSize === undefined) throw invalidArgument(`its cowSize ${JSON.stringify(spec.cowSize)} is none`);
+  return { id, name: requestName, source, cowSize };
 }
 
 /** The snapshot that an object stands for; `undefined` while it was not taken. */
@@ -66,7 +66,7 @@ export function snapshotOf({ metadata: { name }, spec, status = {} }: LvmSnapsho
  * Whether the snapshot keeps its volume from deletion, as a copy-on-write snapshot does: it is there, or is being taken or
  * deleted.
  */
-export function keepsSource({ status }: LvmSnapshot): boolean {
+export function blocksSourceDeletion({ status }: LvmSnapshot): boolean {
   const wasNeverTaken = status?.state === "Failed" && status.lvUUID === undefined;
   return !wasNeverTaken && status?.state !== "Lost";
 }

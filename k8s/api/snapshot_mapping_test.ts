@@ -1,10 +1,10 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { StorageError } from "../../lvm/error.ts";
 import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
-import { FULL_STORE, type StoreSize } from "../../lvm/spec/cow_size.ts";
+import { FULL_COW, type SizeOrPercent } from "../../lvm/spec/cow_size.ts";
 import type { LvmSnapshot, LvmSnapshotSpec, LvmSnapshotStatus } from "./lvm_objects.ts";
 import {
-  keepsSource,
+  blocksSourceDeletion,
   lvmSnapshotFor,
   type NamedSnapshotRequest,
   snapshotOf,
@@ -14,18 +14,18 @@ import {
 const MiB = 1n << 20n;
 const PLACEMENT = { driver: "lvm.denolith.dev", nodeName: "node-1" };
 
-function request(store: StoreSize = FULL_STORE): NamedSnapshotRequest {
-  return { id: snapshotIdOf("cut"), name: "cut", source: volumeIdOf("pvc-1"), store };
+function request(cowSize: SizeOrPercent = FULL_COW): NamedSnapshotRequest {
+  return { id: snapshotIdOf("cut"), name: "cut", source: volumeIdOf("pvc-1"), cowSize };
 }
 
 function object(status?: LvmSnapshotStatus, spec: Partial<LvmSnapshotSpec> = {}, name?: string): LvmSnapshot {
-  const whole = lvmSnapshotFor(request(), PLACEMENT);
-  const metadata = { ...whole.metadata, ...(name !== undefined && { name }) };
-  return { ...whole, metadata, spec: { ...whole.spec, ...spec }, ...(status && { status }) };
+  const full = lvmSnapshotFor(request(), PLACEMENT);
+  const metadata = { ...full.metadata, ...(name !== undefined && { name }) };
+  return { ...full, metadata, spec: { ...full.spec, ...spec }, ...(status && { status }) };
 }
 
 Deno.test("a request for a snapshot comes back from its object as it was", () => {
-  for (const store of [FULL_STORE, { percent: 7n }, { bytes: 1_500_000n }]) {
+  for (const store of [FULL_COW, { percent: 7n }, { bytes: 1_500_000n }]) {
     const made = lvmSnapshotFor(request(store), PLACEMENT);
     assertEquals(snapshotRequestOf(JSON.parse(JSON.stringify(made))), request(store));
   }
@@ -38,21 +38,21 @@ Deno.test("a request for a snapshot comes back from its object as it was", () =>
       requestName: "cut",
       nodeName: "node-1",
       sourceVolume: volumeIdOf("pvc-1"),
-      storeSize: "10Mi",
+      cowSize: "10Mi",
     },
   });
 });
 
 Deno.test("an object without a size of the store asks for one that cannot overflow", () => {
-  const { storeSize: _, ...spec } = object().spec;
-  assertEquals(snapshotRequestOf({ ...object(), spec }).store, FULL_STORE);
+  const { cowSize: _, ...spec } = object().spec;
+  assertEquals(snapshotRequestOf({ ...object(), spec }).cowSize, FULL_COW);
 });
 
 Deno.test("an object for a snapshot that somebody else wrote is refused with what is wrong in it", () => {
   const cases: [LvmSnapshot, string][] = [
     [object(undefined, {}, "cut"), "its name is no snapshot id"],
     [object(undefined, { sourceVolume: "pvc-1" }), `its sourceVolume "pvc-1" is no volume id`],
-    [object(undefined, { storeSize: "200%" }), `its storeSize "200%" is none`],
+    [object(undefined, { cowSize: "200%" }), `its cowSize "200%" is none`],
   ];
   for (const [wrong, words] of cases) {
     assertEquals(assertThrows(() => snapshotRequestOf(wrong), StorageError, words).kind, "InvalidArgument");
@@ -86,5 +86,5 @@ Deno.test("a snapshot keeps its volume unless it was never taken, or is gone", (
     [{ state: "Failed" }, false],
     [{ state: "Lost", lvUUID: "u" }, false],
   ];
-  for (const [status, keeps] of cases) assertEquals(keepsSource(object(status)), keeps, status?.state);
+  for (const [status, blocks] of cases) assertEquals(blocksSourceDeletion(object(status)), blocks, status?.state);
 });

@@ -7,28 +7,28 @@
 import { StorageError } from "../../lvm/error.ts";
 import { ANY_GROUP, type GroupMatcher } from "../../lvm/model/groups.ts";
 import {
+  formatIoLimitParameters,
+  hasLimits,
   IO_LIMIT_PARAMETERS,
   type IoLimits,
-  isLimited,
-  readIoLimits,
-  writeIoLimits,
+  parseIoLimitParameters,
 } from "../../lvm/spec/io_limits.ts";
 import { parseSnapshotId, parseVolumeId } from "../../lvm/ids.ts";
 import { describeLayout, isSameLayout } from "../../lvm/model/layout.ts";
 import { formatBytes, formatQuantity, parseQuantity, type SizeRange } from "../../lvm/size.ts";
-import { formatStoreSize, parseStoreSize } from "../../lvm/spec/cow_size.ts";
+import { formatSizeOrPercent, parseSizeOrPercent } from "../../lvm/spec/cow_size.ts";
 import { type ContentSource, describeSource } from "../../lvm/model/tags.ts";
-import { DEFAULT_POOL_SIZE, type ThinWish } from "../../lvm/pools/pool.ts";
-import { formatInterval, parseInterval, type Trim } from "../../lvm/spec/trim.ts";
+import { DEFAULT_POOL_SIZE, type ThinSpec } from "../../lvm/pools/pool.ts";
+import { formatInterval, parseInterval, type TrimPolicy } from "../../lvm/spec/trim.ts";
 import type { VolumeRequest } from "../../lvm/inventory/volume.ts";
 import { layoutOfSpec, layoutSpecOf } from "./layout_mapping.ts";
 import { LVM_GROUP, LVM_VOLUME_FINALIZER, type LvmVolume, type LvmVolumeSpec } from "./lvm_objects.ts";
 
 /** A request with the name that it came under. */
-export type NamedRequest = VolumeRequest & { readonly name: string };
+export type NamedVolumeRequest = VolumeRequest & { readonly name: string };
 
 /** Whose volume it is to be, and where. */
-export interface Placement {
+export interface NodeDriver {
   /** The driver's name. */
   readonly driver: string;
   /** The node that is to make it. */
@@ -36,8 +36,8 @@ export interface Placement {
 }
 
 /** The object that asks the node for the volume. */
-export function lvmVolumeFor(request: NamedRequest, { driver, nodeName }: Placement): LvmVolume {
-  const { id, name, range, groups, preference, content, mkfsOptions, shared, erase, limits = {}, thin, source, trim } =
+export function lvmVolumeFor(request: NamedVolumeRequest, { driver, nodeName }: NodeDriver): LvmVolume {
+  const { id, name, range, groups, preference, format, mkfsOptions, shared, erase, limits = {}, thin, source, trim } =
     request;
   const layout = layoutSpecOf(request.layout);
   const spec: LvmVolumeSpec = {
@@ -45,20 +45,20 @@ export function lvmVolumeFor(request: NamedRequest, { driver, nodeName }: Placem
     requestName: name,
     nodeName,
     size: formatQuantity(range.required),
-    ...(range.limit === undefined ? {} : { limit: formatQuantity(range.limit) }),
+    ...(range.limit === undefined ? {} : { sizeLimit: formatQuantity(range.limit) }),
     ...(groups === ANY_GROUP ? {} : { volumeGroups: String(groups) }),
     volumeGroupPreference: preference,
-    volumeMode: content.state === "raw" ? "Block" : "Filesystem",
-    ...(content.state === "raw" ? {} : { fsType: content.type }),
+    volumeMode: format.state === "raw" ? "Block" : "Filesystem",
+    ...(format.state === "raw" ? {} : { fsType: format.type }),
     ...(mkfsOptions.length === 0 ? {} : { mkfsOptions: [...mkfsOptions] }),
     shared,
     erase,
     ...(layout && { layout }),
-    ...(isLimited(limits) ? { ioLimits: writeIoLimits(limits) } : {}),
-    ...(thin === undefined ? {} : thinSpec(thin)),
-    ...(source === undefined ? {} : { source: { [source.of]: source.id } }),
+    ...(hasLimits(limits) ? { ioLimits: formatIoLimitParameters(limits) } : {}),
+    ...(thin === undefined ? {} : thinFields(thin)),
+    ...(source === undefined ? {} : { source: { [source.kind]: source.id } }),
     ...(trim?.discard ? { discard: true } : {}),
-    ...(trim?.everyMs === undefined ? {} : { fstrim: formatInterval(trim.everyMs) }),
+    ...(trim?.intervalMs === undefined ? {} : { fstrim: formatInterval(trim.intervalMs) }),
   };
   return {
     apiVersion: `${LVM_GROUP}/v1alpha1`,
@@ -74,81 +74,85 @@ export function lvmVolumeFor(request: NamedRequest, { driver, nodeName }: Placem
  * @param parseGroups reads a list of volume groups
  * @throws {StorageError} `InvalidArgument` when it cannot be read: it was written by somebody else.
  */
-export function volumeRequestOf(object: LvmVolume, parseGroups: (list: string) => GroupMatcher): NamedRequest {
+export function volumeRequestOf(object: LvmVolume, parseGroups: (list: string) => GroupMatcher): NamedVolumeRequest {
   const { metadata: { name }, spec } = object;
   const id = parseVolumeId(name);
-  if (id === undefined) throw invalid(object, "its name is no volume id");
+  if (id === undefined) throw invalidArgument(object, "its name is no volume id");
   const { volumeGroups, volumeMode, fsType } = spec;
-  if (volumeMode === "Filesystem" && fsType === undefined) throw invalid(object, "it has no fsType");
-  const thin = thinWishOf(object);
+  if (volumeMode === "Filesystem" && fsType === undefined) throw invalidArgument(object, "it has no fsType");
+  const thin = thinSpecOf(object);
   const trim = trimOf(object);
   return {
     id,
     name: spec.requestName,
-    range: wantedRange(object),
+    range: desiredSizeRange(object),
     groups: volumeGroups === undefined ? ANY_GROUP : parseGroups(volumeGroups),
     preference: spec.volumeGroupPreference,
-    content: volumeMode === "Block" || fsType === undefined ? { state: "raw" } : { state: "wanted", type: fsType },
+    format: volumeMode === "Block" || fsType === undefined ? { state: "raw" } : { state: "unformatted", type: fsType },
     mkfsOptions: spec.mkfsOptions ?? [],
     shared: spec.shared,
     erase: spec.erase,
     layout: layoutOfSpec(spec.layout),
     ...(thin && { thin }),
-    ...(spec.source === undefined ? {} : { source: sourceOf(object)! }),
+    ...(spec.source === undefined ? {} : { source: contentSourceOf(object)! }),
     ...(trim && { trim }),
   };
 }
 
-function thinSpec({ pool, poolSize }: ThinWish): Partial<LvmVolumeSpec> {
-  const which = pool === undefined ? { thinPoolSize: formatStoreSize(poolSize) } : { thinPool: pool };
-  return { thinProvision: true, ...which };
+function thinFields({ pool, poolSize }: ThinSpec): Partial<LvmVolumeSpec> {
+  const poolFields = pool === undefined ? { thinPoolSize: formatSizeOrPercent(poolSize) } : { thinPool: pool };
+  return { thinProvision: true, ...poolFields };
 }
 
 /** In which pool the volume of an object is to be, if it is thin. @throws {StorageError} `InvalidArgument` */
-export function thinWishOf(object: LvmVolume): ThinWish | undefined {
+export function thinSpecOf(object: LvmVolume): ThinSpec | undefined {
   const { thinProvision, thinPool, thinPoolSize } = object.spec;
   if (thinProvision !== true) return undefined;
-  const poolSize = thinPoolSize === undefined ? DEFAULT_POOL_SIZE : parseStoreSize(thinPoolSize);
-  if (poolSize === undefined) throw invalid(object, `its thinPoolSize ${JSON.stringify(thinPoolSize)} is none`);
+  const poolSize = thinPoolSize === undefined ? DEFAULT_POOL_SIZE : parseSizeOrPercent(thinPoolSize);
+  if (poolSize === undefined) throw invalidArgument(object, `its thinPoolSize ${JSON.stringify(thinPoolSize)} is none`);
   return { ...(thinPool === undefined ? {} : { pool: thinPool }), poolSize };
 }
 
 /** What a volume is filled with; `undefined` for one that is made empty. @throws {StorageError} `InvalidArgument` */
-export function sourceOf(object: LvmVolume): ContentSource | undefined {
+export function contentSourceOf(object: LvmVolume): ContentSource | undefined {
   const { source } = object.spec;
   if (source === undefined) return undefined;
   const [snapshot, volume] = [parseSnapshotId(source.snapshot ?? ""), parseVolumeId(source.volume ?? "")];
-  if (snapshot !== undefined) return { of: "snapshot", id: snapshot };
-  if (volume !== undefined) return { of: "volume", id: volume };
-  throw invalid(object, "its source is neither the id of a snapshot nor that of a volume");
+  if (snapshot !== undefined) return { kind: "snapshot", id: snapshot };
+  if (volume !== undefined) return { kind: "volume", id: volume };
+  throw invalidArgument(object, "its source is neither the id of a snapshot nor that of a volume");
 }
 
-function trimOf(object: LvmVolume): Trim | undefined {
+function trimOf(object: LvmVolume): TrimPolicy | undefined {
   const { discard = false, fstrim } = object.spec;
-  const everyMs = fstrim === undefined ? undefined : parseInterval(fstrim);
-  if (fstrim !== undefined && everyMs === undefined) {
-    throw invalid(object, `its fstrim ${JSON.stringify(fstrim)} is none`);
+  const intervalMs = fstrim === undefined ? undefined : parseInterval(fstrim);
+  if (fstrim !== undefined && intervalMs === undefined) {
+    throw invalidArgument(object, `its fstrim ${JSON.stringify(fstrim)} is none`);
   }
-  return discard || everyMs !== undefined ? { discard, ...(everyMs === undefined ? {} : { everyMs }) } : undefined;
+  return discard || intervalMs !== undefined
+    ? { discard, ...(intervalMs === undefined ? {} : { intervalMs }) }
+    : undefined;
 }
 
 /** The size that an object asks for. @throws {StorageError} `InvalidArgument` */
-export function wantedRange(object: LvmVolume): SizeRange {
-  const { size, limit } = object.spec;
+export function desiredSizeRange(object: LvmVolume): SizeRange {
+  const { size, sizeLimit } = object.spec;
   const required = parseQuantity(size);
-  if (required === undefined || required === 0n) throw invalid(object, `its size ${JSON.stringify(size)} is none`);
-  if (limit === undefined) return { required };
-  const most = parseQuantity(limit);
-  if (most === undefined) throw invalid(object, `its limit ${JSON.stringify(limit)} is no size`);
-  return { required, limit: most };
+  if (required === undefined || required === 0n) {
+    throw invalidArgument(object, `its size ${JSON.stringify(size)} is none`);
+  }
+  if (sizeLimit === undefined) return { required };
+  const max = parseQuantity(sizeLimit);
+  if (max === undefined) throw invalidArgument(object, `its limit ${JSON.stringify(sizeLimit)} is no size`);
+  return { required, limit: max };
 }
 
 /** What an object says of the limits of its volume's IO. @throws {StorageError} `InvalidArgument` */
 export function ioLimitsOf(object: LvmVolume): IoLimits {
   try {
-    return readIoLimits(new Map(Object.entries(object.spec.ioLimits ?? {})));
+    return parseIoLimitParameters(new Map(Object.entries(object.spec.ioLimits ?? {})));
   } catch (error) {
-    throw invalid(object, error instanceof Error ? error.message : String(error));
+    throw invalidArgument(object, error instanceof Error ? error.message : String(error));
   }
 }
 
@@ -156,7 +160,7 @@ export function ioLimitsOf(object: LvmVolume): IoLimits {
 export function ioLimitsPatch(limits: IoLimits): Record<string, string | null> {
   const names = Object.keys(limits);
   const replaced = IO_LIMIT_PARAMETERS.filter((parameter) => names.some((name) => parameter.startsWith(name)));
-  return { ...Object.fromEntries(replaced.map((parameter) => [parameter, null])), ...writeIoLimits(limits) };
+  return { ...Object.fromEntries(replaced.map((parameter) => [parameter, null])), ...formatIoLimitParameters(limits) };
 }
 
 /** The size that a volume has, in bytes; `undefined` while it has none. */
@@ -170,46 +174,48 @@ export function actualSize({ status }: LvmVolume): bigint | undefined {
  *
  * @throws {StorageError} `AlreadyExists` saying how it differs.
  */
-export function requireSatisfying(
+export function requireCompatible(
   object: LvmVolume,
-  request: NamedRequest,
-  allowed: readonly string[] | undefined,
+  request: NamedVolumeRequest,
+  allowedNodes: readonly string[] | undefined,
 ): void {
   const { spec, status } = object;
   const { required, limit } = request.range;
-  const size = actualSize(object) ?? wantedRange(object).required;
-  const mode = request.content.state === "raw" ? "Block" : request.content.type;
-  const itsMode = spec.volumeMode === "Block" ? "Block" : spec.fsType;
+  const size = actualSize(object) ?? desiredSizeRange(object).required;
+  const requestedMode = request.format.state === "raw" ? "Block" : request.format.type;
+  const actualMode = spec.volumeMode === "Block" ? "Block" : spec.fsType;
   const layout = layoutOfSpec(spec.layout);
-  const differs = size < required || (limit !== undefined && size > limit)
+  const difference = size < required || (limit !== undefined && size > limit)
     ? `it has ${formatBytes(size)}, asked for is ${formatBytes(required)}${
       limit === undefined ? "" : ` to ${formatBytes(limit)}`
     }`
-    : mode !== itsMode
-    ? `it is for ${itsMode}, asked for is ${mode}`
+    : requestedMode !== actualMode
+    ? `it is for ${actualMode}, asked for is ${requestedMode}`
     : !isSameLayout(layout, request.layout)
     ? `it is ${describeLayout(layout)}, asked for is ${describeLayout(request.layout)}`
     : status?.volumeGroup !== undefined && !request.groups.matches(status.volumeGroup)
     ? `it is in volume group ${status.volumeGroup}, asked for is ${request.groups}`
-    : kindOf(thinWishOf(object)) !== kindOf(request.thin)
-    ? `it is ${kindOf(thinWishOf(object))}, asked for is ${kindOf(request.thin)}`
-    : allowed !== undefined && !allowed.includes(spec.nodeName)
-    ? `it is on node ${spec.nodeName}, asked for is ${allowed.join(" or ")}`
-    : describeSource(sourceOf(object)) !== describeSource(request.source)
-    ? `it is made from ${describeSource(sourceOf(object))}, asked for is one from ${describeSource(request.source)}`
+    : describeProvisioning(thinSpecOf(object)) !== describeProvisioning(request.thin)
+    ? `it is ${describeProvisioning(thinSpecOf(object))}, asked for is ${describeProvisioning(request.thin)}`
+    : allowedNodes !== undefined && !allowedNodes.includes(spec.nodeName)
+    ? `it is on node ${spec.nodeName}, asked for is ${allowedNodes.join(" or ")}`
+    : describeSource(contentSourceOf(object)) !== describeSource(request.source)
+    ? `it is made from ${describeSource(contentSourceOf(object))}, asked for is one from ${
+      describeSource(request.source)
+    }`
     : undefined;
-  if (differs === undefined) return;
+  if (difference === undefined) return;
   throw new StorageError(
     "AlreadyExists",
-    `creating volume ${request.id}: a volume of that name exists, but ${differs}`,
+    `creating volume ${request.id}: a volume of that name exists, but ${difference}`,
   );
 }
 
-function kindOf(thin: ThinWish | undefined): string {
+function describeProvisioning(thin: ThinSpec | undefined): string {
   if (thin === undefined) return "thick";
   return `thin, in ${thin.pool === undefined ? "the group's own pool" : `the pool ${thin.pool}`}`;
 }
 
-function invalid({ metadata: { name } }: LvmVolume, why: string): StorageError {
+function invalidArgument({ metadata: { name } }: LvmVolume, why: string): StorageError {
   return new StorageError("InvalidArgument", `reading LVMVolume ${name}: ${why}`);
 }

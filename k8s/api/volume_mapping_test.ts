@@ -2,43 +2,43 @@ import { assert, assertEquals, assertThrows } from "@std/assert";
 import { parseGroupList } from "../../csi/parameters.ts";
 import { type ErrorKind, StorageError } from "../../lvm/error.ts";
 import { FILESYSTEM_TYPES } from "../../lvm/spec/filesystem.ts";
-import { anyOf, exactly, type GroupMatcher } from "../../lvm/model/groups.ts";
+import { anyMatcherOf, exactMatcher, type GroupMatcher } from "../../lvm/model/groups.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import type { LvmVolume, LvmVolumeSpec, LvmVolumeStatus } from "./lvm_objects.ts";
 import {
   actualSize,
+  desiredSizeRange,
   ioLimitsOf,
   ioLimitsPatch,
   lvmVolumeFor,
-  type NamedRequest,
-  requireSatisfying,
+  type NamedVolumeRequest,
+  requireCompatible,
   volumeRequestOf,
-  wantedRange,
 } from "./volume_mapping.ts";
 
 const GiB = 1n << 30n;
 const PLACEMENT = { driver: "lvm.denolith.dev", nodeName: "node-1" };
 
-function request(more: Partial<NamedRequest> = {}): NamedRequest {
-  return namedRequest("pvc-1", GiB, more);
+function request(overrides: Partial<NamedVolumeRequest> = {}): NamedVolumeRequest {
+  return namedRequest("pvc-1", GiB, overrides);
 }
 
 /** A request as the object brings it back, with the groups in words. */
-function back(wanted: NamedRequest) {
-  const object = lvmVolumeFor(wanted, PLACEMENT);
+function roundTrip(requested: NamedVolumeRequest) {
+  const object = lvmVolumeFor(requested, PLACEMENT);
   const read = volumeRequestOf(JSON.parse(JSON.stringify(object)), parseGroupList);
   return { object, read: { ...read, groups: String(read.groups) } };
 }
 
 Deno.test("a request comes back from its object as it was, whatever the volume is for, and makes the same object again", () => {
-  const contents: Partial<NamedRequest>[] = [
-    { content: { state: "raw" } },
-    ...FILESYSTEM_TYPES.map((type) => ({ content: { state: "wanted", type } as const })),
+  const contents: Partial<NamedVolumeRequest>[] = [
+    { format: { state: "raw" } },
+    ...FILESYSTEM_TYPES.map((type) => ({ format: { state: "unformatted", type } as const })),
     { mkfsOptions: ["-N", "1000"], shared: false, erase: "discard", preference: "mostFree" },
     { trim: { discard: true } },
-    { trim: { discard: false, everyMs: 86_400_000 } },
-    { trim: { discard: true, everyMs: 600_000 } },
+    { trim: { discard: false, intervalMs: 86_400_000 } },
+    { trim: { discard: true, intervalMs: 600_000 } },
     { range: { required: 5_000_000n, limit: 6_000_001n } },
     { thin: { poolSize: { percent: 80n } } },
     { thin: { poolSize: { bytes: GiB } } },
@@ -46,16 +46,16 @@ Deno.test("a request comes back from its object as it was, whatever the volume i
     { layout: { type: "raid1", mirrors: 2 } },
     { layout: { type: "raid5", stripes: 3, stripeSize: 131072n } },
   ];
-  for (const more of contents) {
-    const wanted = request(more);
-    const { object, read } = back(wanted);
-    assertEquals(read, { ...wanted, groups: "any" });
+  for (const overrides of contents) {
+    const requested = request(overrides);
+    const { object, read } = roundTrip(requested);
+    assertEquals(read, { ...requested, groups: "any" });
     assertEquals(lvmVolumeFor(volumeRequestOf(object, parseGroupList), PLACEMENT), object);
   }
 });
 
 Deno.test("the object says whose and where the volume is, and is kept until its node lets go", () => {
-  const { object: { metadata, spec, apiVersion } } = back(request());
+  const { object: { metadata, spec, apiVersion } } = roundTrip(request());
   assertEquals([apiVersion, metadata.name], ["lvm.denolith.dev/v1alpha1", volumeIdOf("pvc-1")]);
   assertEquals(metadata.finalizers, ["lvm.denolith.dev/volume"]);
   assertEquals([spec.driverName, spec.nodeName, spec.requestName, spec.size], [
@@ -68,15 +68,15 @@ Deno.test("the object says whose and where the volume is, and is kept until its 
     field in spec
   );
   assertEquals(absent, [], "what was not asked for does not stand there");
-  assert(!("fsType" in back(request({ content: { state: "raw" } })).object.spec));
+  assert(!("fsType" in roundTrip(request({ format: { state: "raw" } })).object.spec));
 });
 
 Deno.test("names and patterns of groups come back with the same meaning", () => {
   const cases: [GroupMatcher, string][] = [
-    [exactly("data"), "data"],
+    [exactMatcher("data"), "data"],
     [parseGroupList("data,/fast-.*/"), "data, /fast-.*/"],
     [parseGroupList("/a,b|c/"), "/a,b|c/"],
-    [anyOf([exactly("a"), exactly("b")]), "a, b"],
+    [anyMatcherOf([exactMatcher("a"), exactMatcher("b")]), "a, b"],
   ];
   const names = ["data", "fast-1", "fast-", "a,b", "a", "b", "c", "xdata"];
   for (const [groups, text] of cases) {
@@ -87,28 +87,30 @@ Deno.test("names and patterns of groups come back with the same meaning", () => 
   }
 });
 
-function changed(spec: Partial<LvmVolumeSpec>, status?: LvmVolumeStatus, name?: string): LvmVolume {
+function volumeWith(spec: Partial<LvmVolumeSpec>, status?: LvmVolumeStatus, name?: string): LvmVolume {
   const object = lvmVolumeFor(request(), PLACEMENT);
   const metadata = { ...object.metadata, ...(name === undefined ? {} : { name }) };
   return { ...object, metadata, spec: { ...object.spec, ...spec }, ...(status && { status }) };
 }
 
-function fails(kind: ErrorKind, body: () => unknown, words: string): void {
+function assertFails(kind: ErrorKind, body: () => unknown, words: string): void {
   assertEquals(assertThrows(body, StorageError, words).kind, kind);
 }
 
 Deno.test("an object that somebody else wrote is refused with what is wrong in it", () => {
   const { fsType: _, ...spec } = lvmVolumeFor(request(), PLACEMENT).spec;
   const cases: [LvmVolume, string][] = [
-    [changed({}, undefined, "pvc-1"), "its name is no volume id"],
-    [{ ...changed({}), spec }, "it has no fsType"],
-    [changed({ size: "0" }), `its size "0" is none`],
-    [changed({ size: "much" }), `its size "much" is none`],
-    [changed({ limit: "-1" }), `its limit "-1" is no size`],
-    [changed({ volumeGroups: "/(/" }), "volume groups"],
+    [volumeWith({}, undefined, "pvc-1"), "its name is no volume id"],
+    [{ ...volumeWith({}), spec }, "it has no fsType"],
+    [volumeWith({ size: "0" }), `its size "0" is none`],
+    [volumeWith({ size: "much" }), `its size "much" is none`],
+    [volumeWith({ sizeLimit: "-1" }), `its limit "-1" is no size`],
+    [volumeWith({ volumeGroups: "/(/" }), "volume groups"],
   ];
-  fails("InvalidArgument", () => ioLimitsOf(changed({ ioLimits: { readIops: "0" } })), "reading LVMVolume");
-  for (const [object, words] of cases) fails("InvalidArgument", () => volumeRequestOf(object, parseGroupList), words);
+  assertFails("InvalidArgument", () => ioLimitsOf(volumeWith({ ioLimits: { readIops: "0" } })), "reading LVMVolume");
+  for (const [object, words] of cases) {
+    assertFails("InvalidArgument", () => volumeRequestOf(object, parseGroupList), words);
+  }
 });
 
 Deno.test("ioLimitsPatch() replaces limits of the same names, whichever way they were said", () => {
@@ -122,24 +124,29 @@ Deno.test("ioLimitsPatch() replaces limits of the same names, whichever way they
 });
 
 Deno.test("sizes: what is wanted stands in the spec, what is there in the status", () => {
-  assertEquals(wantedRange(changed({ size: "1500M", limit: "2Gi" })), { required: 1_500_000_000n, limit: 2n * GiB });
-  assertEquals([actualSize(changed({})), actualSize(changed({}, { size: "2Gi" }))], [undefined, 2n * GiB]);
+  assertEquals(desiredSizeRange(volumeWith({ size: "1500M", sizeLimit: "2Gi" })), {
+    required: 1_500_000_000n,
+    limit: 2n * GiB,
+  });
+  assertEquals([actualSize(volumeWith({})), actualSize(volumeWith({}, { size: "2Gi" }))], [undefined, 2n * GiB]);
 });
 
 Deno.test("requireSatisfying() looks at the volume that is there, not at how it was asked for", () => {
-  const made = changed({}, { size: "2Gi", volumeGroup: "data" });
-  const ok = (object: LvmVolume, wanted: NamedRequest, allowed?: string[]) =>
-    requireSatisfying(object, wanted, allowed);
-  ok(made, request({ range: { required: 2n * GiB, limit: 2n * GiB } }));
-  ok(made, request({ groups: exactly("data"), preference: "mostFree" }), ["node-0", "node-1"]);
-  ok(changed({}), request({ groups: exactly("data") }), ["node-1"]);
-  const cases: [Partial<NamedRequest>, string, string[]?][] = [
+  const made = volumeWith({}, { size: "2Gi", volumeGroup: "data" });
+  const requireCompatibleWith = (object: LvmVolume, requested: NamedVolumeRequest, allowed?: string[]) =>
+    requireCompatible(object, requested, allowed);
+  requireCompatibleWith(made, request({ range: { required: 2n * GiB, limit: 2n * GiB } }));
+  requireCompatibleWith(made, request({ groups: exactMatcher("data"), preference: "mostFree" }), ["node-0", "node-1"]);
+  requireCompatibleWith(volumeWith({}), request({ groups: exactMatcher("data") }), ["node-1"]);
+  const cases: [Partial<NamedVolumeRequest>, string, string[]?][] = [
     [{ range: { required: 3n * GiB } }, "it has 2 GiB, asked for is 3 GiB"],
     [{ range: { required: 1n, limit: GiB } }, "asked for is 1 B to 1 GiB"],
-    [{ content: { state: "raw" } }, "it is for ext4, asked for is Block"],
-    [{ content: { state: "wanted", type: "xfs" } }, "it is for ext4, asked for is xfs"],
-    [{ groups: exactly("fast") }, "it is in volume group data, asked for is fast"],
+    [{ format: { state: "raw" } }, "it is for ext4, asked for is Block"],
+    [{ format: { state: "unformatted", type: "xfs" } }, "it is for ext4, asked for is xfs"],
+    [{ groups: exactMatcher("fast") }, "it is in volume group data, asked for is fast"],
     [{}, "it is on node node-1, asked for is node-2 or node-3", ["node-2", "node-3"]],
   ];
-  for (const [more, words, allowed] of cases) fails("AlreadyExists", () => ok(made, request(more), allowed), words);
+  for (const [overrides, words, allowed] of cases) {
+    assertFails("AlreadyExists", () => requireCompatibleWith(made, request(overrides), allowed), words);
+  }
 });

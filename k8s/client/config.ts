@@ -5,26 +5,26 @@
  */
 
 /** Text that is given, or that is in a file, which is read again when it may have changed. */
-export type Source = { readonly text: string } | { readonly file: string };
+export type CredentialSource = { readonly text: string } | { readonly file: string };
 
 /** Where the API server is, and as whom it is asked. */
 export interface ApiServer {
   /** Its URL: scheme, host and port, and a path where a proxy wants one. */
   readonly url: string;
   /** The certificates, as PEM, of who may have signed the server's; those of the system, when absent. */
-  readonly ca?: Source | undefined;
+  readonly ca?: CredentialSource | undefined;
   /** The bearer token. */
-  readonly token?: Source | undefined;
+  readonly token?: CredentialSource | undefined;
   /** The client's certificate, as PEM. */
-  readonly certificate?: Source | undefined;
+  readonly certificate?: CredentialSource | undefined;
   /** The key of that certificate, as PEM. */
-  readonly key?: Source | undefined;
+  readonly key?: CredentialSource | undefined;
   /** The namespace of who asks, where it is known. */
   readonly namespace?: string | undefined;
 }
 
 /** Where a pod finds its token, its namespace and the API server's certificate. */
-export const SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount";
+export const SERVICE_ACCOUNT_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /** The variables that tell a pod where the API server is. */
 export const IN_CLUSTER_ENVIRONMENT: readonly string[] = ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"];
@@ -34,25 +34,25 @@ export const IN_CLUSTER_ENVIRONMENT: readonly string[] = ["KUBERNETES_SERVICE_HO
  *
  * @throws {Error} outside a pod
  */
-export function inClusterServer(variable: (name: string) => string | undefined): ApiServer {
-  const [host, port] = IN_CLUSTER_ENVIRONMENT.map(variable);
+export function inClusterServer(getVariable: (name: string) => string | undefined): ApiServer {
+  const [host, port] = IN_CLUSTER_ENVIRONMENT.map(getVariable);
   if (!host || !port) {
     throw new Error(`finding the API server: not in a pod: ${IN_CLUSTER_ENVIRONMENT.join(" and ")} are not set`);
   }
   return {
     url: `https://${host.includes(":") ? `[${host}]` : host}:${port}`,
-    ca: { file: `${SERVICE_ACCOUNT}/ca.crt` },
-    token: { file: `${SERVICE_ACCOUNT}/token` },
+    ca: { file: `${SERVICE_ACCOUNT_DIRECTORY}/ca.crt` },
+    token: { file: `${SERVICE_ACCOUNT_DIRECTORY}/token` },
   };
 }
 
 /** The namespace that this pod runs in. @throws {Error} outside a pod */
 export async function inClusterNamespace(): Promise<string> {
-  return (await Deno.readTextFile(`${SERVICE_ACCOUNT}/namespace`)).trim();
+  return (await Deno.readTextFile(`${SERVICE_ACCOUNT_DIRECTORY}/namespace`)).trim();
 }
 
 /** What a client of an API server touches. */
-export interface ServerReach {
+export interface ServerAccess {
   /** The hosts that it connects to, with their ports. */
   readonly hosts: readonly string[];
   /** The files that it reads. */
@@ -60,7 +60,7 @@ export interface ServerReach {
 }
 
 /** What a client of the server touches. */
-export function reachOf(server: ApiServer): ServerReach {
+export function accessOf(server: ApiServer): ServerAccess {
   const { hostname, port, protocol } = new URL(server.url);
   const sources = [server.ca, server.token, server.certificate, server.key].filter((source) => source !== undefined);
   return {
@@ -70,7 +70,7 @@ export function reachOf(server: ApiServer): ServerReach {
 }
 
 /** What a source says now. @throws {Error} when its file cannot be read */
-export async function read(source: Source): Promise<string> {
+export async function readCredential(source: CredentialSource): Promise<string> {
   if ("text" in source) return source.text;
   return (await Deno.readTextFile(source.file)).trim();
 }

@@ -1,18 +1,18 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { inClusterServer, reachOf } from "./config.ts";
+import { accessOf, inClusterServer } from "./config.ts";
 
 Deno.test("inClusterServer() is where the pod's variables say, in brackets where it is an IPv6 address", () => {
-  const at = (host: string) => inClusterServer((name) => name === "KUBERNETES_SERVICE_HOST" ? host : "443").url;
-  assertEquals([at("10.96.0.1"), at("fd00::1")], ["https://10.96.0.1:443", "https://[fd00::1]:443"]);
+  const urlOf = (host: string) => inClusterServer((name) => name === "KUBERNETES_SERVICE_HOST" ? host : "443").url;
+  assertEquals([urlOf("10.96.0.1"), urlOf("fd00::1")], ["https://10.96.0.1:443", "https://[fd00::1]:443"]);
   assertThrows(() => inClusterServer(() => undefined), Error, "finding the API server: not in a pod");
 });
 
 Deno.test("reachOf() names the host with its port, and the files that are read", () => {
   const account = "/var/run/secrets/kubernetes.io/serviceaccount";
-  assertEquals(reachOf(inClusterServer((name) => name.endsWith("HOST") ? "fd00::1" : "6443")), {
+  assertEquals(accessOf(inClusterServer((name) => name.endsWith("HOST") ? "fd00::1" : "6443")), {
     hosts: ["[fd00::1]:6443"],
     files: [`${account}/ca.crt`, `${account}/token`],
   });
   const token = { text: "t" };
-  assertEquals(reachOf({ url: "https://example.com", token }), { hosts: ["example.com:443"], files: [] });
+  assertEquals(accessOf({ url: "https://example.com", token }), { hosts: ["example.com:443"], files: [] });
 });

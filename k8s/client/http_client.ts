@@ -17,9 +17,9 @@ import { isTransient } from "./client.ts";
 import { backoffMs, type Clock, sleep, systemClock } from "../runtime/clock.ts";
 import type { ApiServer } from "./config.ts";
 import { apiVersionOf, type KubeObject, type ObjectName, pathOf, type Resource } from "../api/objects.ts";
-import { errorOf, parseEvent, parseObject, unreachable } from "./response.ts";
+import { errorFromResponse, parseEvent, parseObject, unreachableError } from "./response.ts";
 import { Transport, type TransportOptions } from "./transport.ts";
-import { linesOf } from "./watch_lines.ts";
+import { readLines } from "./watch_lines.ts";
 
 /** How an {@linkcode HttpClient} behaves. */
 export interface HttpClientOptions extends TransportOptions {
@@ -33,13 +33,13 @@ export interface HttpClientOptions extends TransportOptions {
    * Milliseconds without even a bookmark, which come once a minute, after which a watch is taken for dead although the server
    * answers; 150,000.
    */
-  watchSilenceMs?: number | undefined;
+  watchIdleTimeoutMs?: number | undefined;
   /** Told of every answer; status 0 is none. */
   onRequest?: ((verb: string, resource: string, status: number, ms: number) => void) | undefined;
 }
 
 /** What is asked, on what, and for whom the failure is worded. */
-interface Call {
+interface ApiCall {
   readonly verb: string;
   readonly resource: Resource;
   readonly name: string;
@@ -52,9 +52,9 @@ interface Call {
 }
 
 /** How often a request is sent at most. */
-const TRIES = 3;
+const MAX_ATTEMPTS = 3;
 /** The longest that a server may ask to wait before it is told to the caller instead. */
-const LONGEST_WAIT_MS = 5_000;
+const MAX_RETRY_WAIT_MS = 5_000;
 
 /** The API server over HTTP. It holds one connection until it is disposed of. */
 export class HttpClient implements ApiClient, Disposable {
@@ -77,7 +77,7 @@ export class HttpClient implements ApiClient, Disposable {
   /** See {@linkcode ApiClient}. */
   get<T extends KubeObject>(resource: Resource<T>, at: ObjectName, options: RequestOptions = {}): Promise<T> {
     const call = { verb: "get", resource, name: at.name, method: "GET", path: pathOf(resource, at), ...options };
-    return this.#object<T>(call);
+    return this.#requestObject<T>(call);
   }
 
   /** See {@linkcode ApiClient}. */
@@ -91,7 +91,7 @@ export class HttpClient implements ApiClient, Disposable {
     const kind = { apiVersion: apiVersionOf(resource), kind: resource.kind };
     while (true) {
       const path = `${pathOf(resource, { namespace: selection.namespace })}?${query}`;
-      const page = await this.#object<KubeObject & { items?: T[] }>(
+      const page = await this.#requestObject<KubeObject & { items?: T[] }>(
         { verb: "list", resource, name: "", method: "GET", path, signal, timeoutMs },
       );
       // The server leaves out of items what all have in common.
@@ -118,21 +118,21 @@ export class HttpClient implements ApiClient, Disposable {
       })
     ) query.set(key, value);
     const path = `${pathOf(resource, { namespace: selection.namespace })}?${query}`;
-    const call: Call = { verb: "watch", resource, name: "", method: "GET", path };
-    using stay = this.#transport.stay();
-    using ends = endsWith([stay.signal, signal]);
-    const open = await this.#send(call, ends);
-    if (!open.ok) throw await errorOf(call, open);
-    if (open.body === null) return;
-    using silence = new Silence(this.#clock, this.#options.watchSilenceMs ?? 150_000, ends);
+    const call: ApiCall = { verb: "watch", resource, name: "", method: "GET", path };
+    using registration = this.#transport.registerWatch();
+    using controller = linkedAbortController([registration.signal, signal]);
+    const response = await this.#send(call, controller);
+    if (!response.ok) throw await errorFromResponse(call, response);
+    if (response.body === null) return;
+    using idleTimeout = new IdleTimeout(this.#clock, this.#options.watchIdleTimeoutMs ?? 150_000, controller);
     try {
-      for await (const line of linesOf(open.body)) {
-        this.#transport.heard();
-        silence.heard();
+      for await (const line of readLines(response.body)) {
+        this.#transport.recordActivity();
+        idleTimeout.restart();
         yield parseEvent<T>(call, line);
       }
     } catch (error) {
-      throw signal?.aborted ? signal.reason : error instanceof ApiError ? error : unreachable(call, error);
+      throw signal?.aborted ? signal.reason : error instanceof ApiError ? error : unreachableError(call, error);
     }
   }
 
@@ -140,7 +140,7 @@ export class HttpClient implements ApiClient, Disposable {
   create<T extends KubeObject>(resource: Resource<T>, object: NewObject<T>, options: RequestOptions = {}): Promise<T> {
     const { name = object.metadata.generateName ?? "", namespace } = object.metadata;
     const body = { apiVersion: apiVersionOf(resource), kind: resource.kind, ...object };
-    return this.#object<T>(
+    return this.#requestObject<T>(
       { verb: "create", resource, name, method: "POST", path: pathOf(resource, { namespace }), body, ...options },
     );
   }
@@ -151,7 +151,7 @@ export class HttpClient implements ApiClient, Disposable {
     const { name } = object.metadata;
     const path = withSubresource(pathOf(resource, object.metadata), subresource);
     const body = { apiVersion: apiVersionOf(resource), kind: resource.kind, ...object };
-    return this.#object<T>({ verb: "replace", resource, name, method: "PUT", path, body, ...rest });
+    return this.#requestObject<T>({ verb: "replace", resource, name, method: "PUT", path, body, ...rest });
   }
 
   /** See {@linkcode ApiClient}. */
@@ -159,7 +159,7 @@ export class HttpClient implements ApiClient, Disposable {
     const { merge, resourceVersion, subresource, ...rest } = options;
     const { metadata } = merge as { metadata?: Record<string, unknown> };
     const body = resourceVersion === undefined ? merge : { ...merge, metadata: { ...metadata, resourceVersion } };
-    return this.#object<T>({
+    return this.#requestObject<T>({
       verb: "patch",
       resource,
       name: at.name,
@@ -176,47 +176,47 @@ export class HttpClient implements ApiClient, Disposable {
     const { uid, resourceVersion, ...rest } = options;
     const body = { apiVersion: "v1", kind: "DeleteOptions", preconditions: { uid, resourceVersion } };
     const path = pathOf(resource, at);
-    await this.#object({ verb: "delete", resource, name: at.name, method: "DELETE", path, body, ...rest });
+    await this.#requestObject({ verb: "delete", resource, name: at.name, method: "DELETE", path, body, ...rest });
   }
 
   /** Sends a call, and once more where that is harmless and the server may have recovered; answers the object. */
-  async #object<T extends KubeObject>(call: Call): Promise<T> {
+  async #requestObject<T extends KubeObject>(call: ApiCall): Promise<T> {
     for (let failures = 1;; failures++) {
       try {
-        return await this.#once<T>(call);
+        return await this.#requestOnce<T>(call);
       } catch (error) {
         if (call.signal?.aborted) throw call.signal.reason;
-        if (failures >= TRIES || !mayRepeat(call, error)) throw error;
-        const wait = error.retryAfter ?? backoffMs({ startMs: 200, capMs: LONGEST_WAIT_MS }, failures, this.#clock);
-        if (wait > LONGEST_WAIT_MS) throw error;
-        await sleep(this.#clock, wait, call.signal);
+        if (failures >= MAX_ATTEMPTS || !canRetry(call, error)) throw error;
+        const waitMs = error.retryAfter ?? backoffMs({ startMs: 200, capMs: MAX_RETRY_WAIT_MS }, failures, this.#clock);
+        if (waitMs > MAX_RETRY_WAIT_MS) throw error;
+        await sleep(this.#clock, waitMs, call.signal);
       }
     }
   }
 
-  async #once<T extends KubeObject>(call: Call): Promise<T> {
-    const within = call.timeoutMs ?? this.#options.timeoutMs ?? 15_000;
-    using ends = endsWith([call.signal]);
+  async #requestOnce<T extends KubeObject>(call: ApiCall): Promise<T> {
+    const timeoutMs = call.timeoutMs ?? this.#options.timeoutMs ?? 15_000;
+    using controller = linkedAbortController([call.signal]);
     const started = this.#clock.now();
-    const cancel = this.#clock.after(within, () => {
-      const reason = `no answer within ${within} ms`;
-      ends.abort(new Error(reason));
-      this.#transport.suspect(started, reason);
+    const cancel = this.#clock.after(timeoutMs, () => {
+      const reason = `no answer within ${timeoutMs} ms`;
+      controller.abort(new Error(reason));
+      this.#transport.reconnectIfIdleSince(started, reason);
     });
     try {
-      const response = await this.#send(call, ends);
-      if (!response.ok) throw await errorOf(call, response);
+      const response = await this.#send(call, controller);
+      if (!response.ok) throw await errorFromResponse(call, response);
       return parseObject<T>(call, await response.text());
     } catch (error) {
-      throw error instanceof ApiError ? error : unreachable(call, error);
+      throw error instanceof ApiError ? error : unreachableError(call, error);
     } finally {
       cancel();
     }
   }
 
-  async #send(call: Call, ends: AbortController): Promise<Response> {
+  async #send(call: ApiCall, controller: AbortController): Promise<Response> {
     const started = this.#clock.now();
-    const answered = (status: number) =>
+    const notifyRequest = (status: number) =>
       this.#options.onRequest?.(call.verb, call.resource.plural, status, this.#clock.now() - started);
     const { method, path, body, contentType = "application/json" } = call;
     try {
@@ -224,14 +224,14 @@ export class HttpClient implements ApiClient, Disposable {
         method,
         headers: { accept: "application/json", ...(body === undefined ? {} : { "content-type": contentType }) },
         ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-        signal: ends.signal,
+        signal: controller.signal,
       });
-      answered(response.status);
+      notifyRequest(response.status);
       return response;
     } catch (error) {
-      answered(0);
+      notifyRequest(0);
       if (call.signal?.aborted) throw call.signal.reason;
-      throw unreachable(call, error);
+      throw unreachableError(call, error);
     }
   }
 }
@@ -240,7 +240,7 @@ export class HttpClient implements ApiClient, Disposable {
  * A refusal for overload did nothing, so anything may be repeated after it. After other failures only what reads: a write may
  * have been done.
  */
-function mayRepeat({ method }: Call, error: unknown): error is ApiError {
+function canRetry({ method }: ApiCall, error: unknown): error is ApiError {
   return error instanceof ApiError && isTransient(error) &&
     (error.status === 429 || (method === "GET" && error.status !== 500));
 }
@@ -257,33 +257,36 @@ function withSubresource(path: string, subresource: string | undefined): string 
 }
 
 /** A controller that is aborted with the first of some signals, and lets go of them when it is disposed of. */
-function endsWith(signals: readonly (AbortSignal | undefined)[]): AbortController & Disposable {
+function linkedAbortController(signals: readonly (AbortSignal | undefined)[]): AbortController & Disposable {
   const controller = new AbortController();
-  const undo = signals.flatMap((signal) => {
+  const removeListeners = signals.flatMap((signal) => {
     if (signal === undefined) return [];
     const abort = () => controller.abort(signal.reason);
     if (signal.aborted) abort();
     signal.addEventListener("abort", abort);
     return [() => signal.removeEventListener("abort", abort)];
   });
-  return Object.assign(controller, { [Symbol.dispose]: () => undo.forEach((call) => call()) });
+  return Object.assign(controller, { [Symbol.dispose]: () => removeListeners.forEach((call) => call()) });
 }
 
 /** Aborts when nothing was heard for too long. */
-class Silence implements Disposable {
+class IdleTimeout implements Disposable {
   readonly #clock: Clock;
-  readonly #ms: number;
-  readonly #ends: AbortController;
+  readonly #timeoutMs: number;
+  readonly #controller: AbortController;
   #cancel: () => void = () => {};
 
-  constructor(clock: Clock, ms: number, ends: AbortController) {
-    [this.#clock, this.#ms, this.#ends] = [clock, ms, ends];
-    this.heard();
+  constructor(clock: Clock, timeoutMs: number, controller: AbortController) {
+    [this.#clock, this.#timeoutMs, this.#controller] = [clock, timeoutMs, controller];
+    this.restart();
   }
 
-  heard(): void {
+  restart(): void {
     this.#cancel();
-    this.#cancel = this.#clock.after(this.#ms, () => this.#ends.abort(new Error(`nothing came for ${this.#ms} ms`)));
+    this.#cancel = this.#clock.after(
+      this.#timeoutMs,
+      () => this.#controller.abort(new Error(`nothing came for ${this.#timeoutMs} ms`)),
+    );
   }
 
   [Symbol.dispose](): void {

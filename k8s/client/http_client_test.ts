@@ -2,20 +2,20 @@ import v8 from "node:v8";
 import { runInNewContext } from "node:vm";
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { type Thing, things } from "../../tests/contract/api.ts";
-import { FakeApiServer, type FakeOptions } from "../../tests/fake/api_server.ts";
-import { FakeClock, settled } from "../../tests/fake/clock.ts";
-import { FakeNetwork } from "../../tests/fake/network.ts";
+import { FakeApiServer, type FakeApiServerOptions } from "../../tests/fake/api_server.ts";
+import { FakeClock, flushPromises } from "../../tests/fake/clock.ts";
+import { TcpProxy } from "../../tests/fake/network.ts";
 import { ApiError, isTransient } from "./client.ts";
 import type { ApiServer } from "./config.ts";
 import { HttpClient, type HttpClientOptions } from "./http_client.ts";
 
 const TLS = new URL("../../tests/fixtures/tls/", import.meta.url).pathname;
 
-function scene(options: Partial<HttpClientOptions & FakeOptions> & { server?: Partial<ApiServer> } = {}) {
+function scene(options: Partial<HttpClientOptions & FakeApiServerOptions> & { server?: Partial<ApiServer> } = {}) {
   const fake = FakeApiServer.start({ resources: [things], ...options });
-  const network = new FakeNetwork(fake.url);
+  const network = new TcpProxy(fake.url);
   const answers: string[] = [];
-  const client = new HttpClient({ url: network.by(fake.url), ...options.server }, {
+  const client = new HttpClient({ url: network.urlThrough(fake.url), ...options.server }, {
     userAgent: "denolith/1.2.3 (test)",
     onRequest: (verb, resource, status) => answers.push(`${verb} ${resource} ${status}`),
     ...options,
@@ -102,9 +102,9 @@ Deno.test("HttpClient: a request ends with the reason of its signal", async () =
   await using s = scene();
   s.network.freeze();
   const stop = new AbortController();
-  const asking = s.client.get(things, { name: "a" }, { signal: stop.signal });
+  const pending = s.client.get(things, { name: "a" }, { signal: stop.signal });
   stop.abort(new Error("enough"));
-  await assertRejects(() => asking, Error, "enough");
+  await assertRejects(() => pending, Error, "enough");
   await assertRejects(() => s.client.list(things, { signal: stop.signal }), Error, "enough");
 });
 
@@ -113,21 +113,21 @@ Deno.test("HttpClient: a token file is read again each minute, and once it was r
   try {
     const clock = new FakeClock();
     await using s = scene({ server: { token: { file } }, clock });
-    const shown = async () => {
+    const sentAuthorization = async () => {
       await s.client.get(things, { name: "a" }).catch(() => {});
       return s.fake.requests.at(-1)?.headers.get("authorization");
     };
     await Deno.writeTextFile(file, "one\n");
-    assertEquals(await shown(), "Bearer one");
+    assertEquals(await sentAuthorization(), "Bearer one");
     await Deno.writeTextFile(file, "two\n");
     await clock.advance(59_999);
-    assertEquals(await shown(), "Bearer one");
+    assertEquals(await sentAuthorization(), "Bearer one");
     await clock.advance(1);
-    assertEquals(await shown(), "Bearer two");
+    assertEquals(await sentAuthorization(), "Bearer two");
     await Deno.writeTextFile(file, "three\n");
     s.fake.faults.refuse = { status: 401, times: 1 };
-    assertEquals(await shown(), "Bearer two");
-    assertEquals(await shown(), "Bearer three");
+    assertEquals(await sentAuthorization(), "Bearer two");
+    assertEquals(await sentAuthorization(), "Bearer three");
   } finally {
     await Deno.remove(file);
   }
@@ -137,8 +137,8 @@ Deno.test("HttpClient: over TLS, all requests and watches share one connection, 
   const [cert, key] = await Promise.all(["server.crt", "server.key"].map((name) => Deno.readTextFile(TLS + name)));
   const server = { ca: { file: `${TLS}ca.crt` } };
   const clock = new FakeClock();
-  const pings = { pingAfterMs: 20, pingWithinMs: 50, clock };
-  await using s = scene({ tls: { cert: cert!, key: key! }, server, ...pings });
+  const keepalive = { readIdleTimeoutMs: 20, pingTimeoutMs: 50, clock };
+  await using s = scene({ tls: { cert: cert!, key: key! }, server, ...keepalive });
   const { resourceVersion } = await s.client.list(things);
   const watches = Array.from({ length: 10 }, () => s.client.watch(things, { resourceVersion })[Symbol.asyncIterator]());
   const first = watches.map((watch) => watch.next());
@@ -160,25 +160,27 @@ Deno.test("HttpClient: over TLS, all requests and watches share one connection, 
 
 Deno.test("HttpClient: watches that end and begin while a sign of life is awaited leave one look at the connection, not two", async () => {
   const clock = new FakeClock();
-  await using s = scene({ pingAfterMs: 20, pingWithinMs: 50, clock });
+  await using s = scene({ readIdleTimeoutMs: 20, pingTimeoutMs: 50, clock });
   const { resourceVersion } = await s.client.list(things);
   const watch = (signal: AbortSignal) =>
     s.client.watch(things, { resourceVersion, signal })[Symbol.asyncIterator]().next().catch(() => {});
   const [first, second] = [new AbortController(), new AbortController()];
   const ended = watch(first.signal);
-  while (s.fake.watchCount === 0) await settled();
+  while (s.fake.watchCount === 0) await flushPromises();
   s.network.freeze();
   await clock.advance(20); // a ping is under way
   first.abort();
   await ended;
   const running = watch(second.signal);
   s.network.thaw();
-  while (s.fake.watchCount === 0) await settled();
-  for (let turn = 0; turn < 20; turn++) await settled(); // the answer to the ping comes
+  while (s.fake.watchCount === 0) await flushPromises();
+  for (let turn = 0; turn < 20; turn++) await flushPromises(); // the answer to the ping comes
   second.abort();
   await running;
-  for (const start = performance.now(); clock.waiting > 0 && performance.now() - start < 5_000;) await settled();
-  assertEquals(clock.waiting, 0, "somebody still waits, and nobody would end that");
+  for (const start = performance.now(); clock.pendingTimers > 0 && performance.now() - start < 5_000;) {
+    await flushPromises();
+  }
+  assertEquals(clock.pendingTimers, 0, "somebody still waits, and nobody would end that");
 });
 
 Deno.test("HttpClient: a server that the certificate does not speak for is not talked to", async () => {

@@ -7,8 +7,8 @@
 
 import { dirname, join } from "@std/path";
 import { parseAll } from "@std/yaml";
-import { array, object } from "../../lvm/json.ts";
-import type { ApiServer, Source } from "./config.ts";
+import { asArray, asObject } from "../../lvm/json.ts";
+import type { ApiServer, CredentialSource } from "./config.ts";
 
 /** What lets somebody in that would take a program, a password or a proxy. */
 const UNSUPPORTED = {
@@ -24,26 +24,26 @@ const UNSUPPORTED = {
  */
 export async function kubeconfigServer(path: string, context?: string): Promise<ApiServer> {
   const failure = (why: string, cause?: unknown) => new Error(`reading ${path}: ${why}`, { cause });
-  const config = await Deno.readTextFile(path).then((text) => object(parseAll(text)[0])).catch((cause) => {
+  const config = await Deno.readTextFile(path).then((text) => asObject(parseAll(text)[0])).catch((cause) => {
     throw failure(cause instanceof Error ? cause.message : String(cause), cause);
   });
-  const named = (list: string, name: unknown, part: string): Record<string, unknown> | undefined => {
-    const found = array(config[list] ?? []).map(object).find((entry) => entry.name === name);
-    return found && object(found[part] ?? {});
+  const findNamed = (list: string, name: unknown, part: string): Record<string, unknown> | undefined => {
+    const found = asArray(config[list] ?? []).map(asObject).find((entry) => entry.name === name);
+    return found && asObject(found[part] ?? {});
   };
   const name = context ?? config["current-context"];
-  const chosen = named("contexts", name, "context");
-  const cluster = chosen && named("clusters", chosen.cluster, "cluster");
-  const user = chosen && named("users", chosen.user, "user");
-  if (!chosen || !cluster || !user) throw failure(`there is no context ${name ?? ""}, or no cluster or user in it`);
+  const selected = findNamed("contexts", name, "context");
+  const cluster = selected && findNamed("clusters", selected.cluster, "cluster");
+  const user = selected && findNamed("users", selected.user, "user");
+  if (!selected || !cluster || !user) throw failure(`there is no context ${name ?? ""}, or no cluster or user in it`);
   for (const [part, fields] of [[cluster, UNSUPPORTED.cluster], [user, UNSUPPORTED.user]] as const) {
-    const refused = fields.find((field) => part[field]);
-    if (refused !== undefined) {
-      throw failure(`${refused} is not supported; use a certificate-authority, a token or a certificate`);
+    const unsupported = fields.find((field) => part[field]);
+    if (unsupported !== undefined) {
+      throw failure(`${unsupported} is not supported; use a certificate-authority, a token or a certificate`);
     }
   }
   /** Data wins over a file, as in kubectl; files count from where the kubeconfig is. */
-  const source = (part: Record<string, unknown>, field: string): Source | undefined => {
+  const credentialIn = (part: Record<string, unknown>, field: string): CredentialSource | undefined => {
     const data = part[`${field}-data`];
     if (data) return { text: new TextDecoder().decode(Uint8Array.fromBase64(String(data))) };
     const file = part[field];
@@ -52,10 +52,10 @@ export async function kubeconfigServer(path: string, context?: string): Promise<
   };
   return {
     url: String(cluster.server ?? ""),
-    ca: source(cluster, "certificate-authority"),
-    token: user.token ? { text: String(user.token) } : source({ file: user.tokenFile }, "file"),
-    certificate: source(user, "client-certificate"),
-    key: source(user, "client-key"),
-    namespace: chosen.namespace === undefined ? undefined : String(chosen.namespace),
+    ca: credentialIn(cluster, "certificate-authority"),
+    token: user.token ? { text: String(user.token) } : credentialIn({ file: user.tokenFile }, "file"),
+    certificate: credentialIn(user, "client-certificate"),
+    key: credentialIn(user, "client-key"),
+    namespace: selected.namespace === undefined ? undefined : String(selected.namespace),
   };
 }

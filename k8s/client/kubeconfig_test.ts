@@ -3,7 +3,7 @@ import { dirname } from "@std/path";
 import { things } from "../../tests/contract/api.ts";
 import { FakeApiServer } from "../../tests/fake/api_server.ts";
 import { HttpClient } from "./http_client.ts";
-import { reachOf, read } from "./config.ts";
+import { accessOf, readCredential } from "./config.ts";
 import { kubeconfigServer } from "./kubeconfig.ts";
 
 const TLS = new URL("../../tests/fixtures/tls/", import.meta.url).pathname;
@@ -38,7 +38,7 @@ Deno.test("kubeconfigServer(): a token and files, which count from where the kub
     const server = await kubeconfigServer(path);
     assertEquals([server.url, server.namespace, server.token], ["https://10.0.0.1:6443", "shop", { text: "secret" }]);
     const files = [`${dirname(path)}/ca.crt`, "/etc/me.crt", "/etc/me.key"];
-    assertEquals(reachOf(server), { hosts: ["10.0.0.1:6443"], files });
+    assertEquals(accessOf(server), { hosts: ["10.0.0.1:6443"], files });
   });
 });
 
@@ -58,7 +58,7 @@ Deno.test("kubeconfigServer(): data in the file, and a token, let one in over TL
   };
   await withConfig({ cluster, user }, async (path) => {
     const server = await kubeconfigServer(path);
-    assertEquals(await read(server.key!), (await Deno.readTextFile(`${TLS}client.key`)).trimEnd() + "\n");
+    assertEquals(await readCredential(server.key!), (await Deno.readTextFile(`${TLS}client.key`)).trimEnd() + "\n");
     using client = new HttpClient(server, { userAgent: "denolith/test (kubeconfig)" });
     assertEquals((await client.list(things)).items, []);
   });

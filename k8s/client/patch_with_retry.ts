@@ -8,7 +8,7 @@ import { type ApiClient, isConflict, type MergePatch, type PatchOptions } from "
 import type { KubeObject, ObjectName, Resource } from "../api/objects.ts";
 
 /** How often a change is tried against other changes. */
-const TRIES = 4;
+const MAX_ATTEMPTS = 4;
 
 /**
  * Changes an object at the revision that the change was decided on. When somebody was faster, it is decided anew, on the object
@@ -18,7 +18,7 @@ const TRIES = 4;
  * @returns the object as it is then
  * @throws {ApiError} `NotFound`; `Conflict` when others are faster again and again, or it is another object
  */
-export async function patchAnyhow<T extends KubeObject>(
+export async function patchWithRetry<T extends KubeObject>(
   client: ApiClient,
   resource: Resource<T>,
   object: T,
@@ -26,16 +26,16 @@ export async function patchAnyhow<T extends KubeObject>(
   options: Pick<PatchOptions<T>, "subresource" | "signal">,
 ): Promise<T> {
   const at: ObjectName = object.metadata;
-  for (let now = object, tries = 1;; tries++) {
-    const merge = change(now);
-    if (merge === undefined) return now;
-    const { resourceVersion } = now.metadata;
+  for (let current = object, attempt = 1;; attempt++) {
+    const merge = change(current);
+    if (merge === undefined) return current;
+    const { resourceVersion } = current.metadata;
     try {
       return await client.patch(resource, at, { merge, resourceVersion, ...options });
     } catch (error) {
-      if (!isConflict(error) || tries === TRIES) throw error;
-      now = await client.get(resource, at, { signal: options.signal });
-      if (now.metadata.uid !== object.metadata.uid) throw error;
+      if (!isConflict(error) || attempt === MAX_ATTEMPTS) throw error;
+      current = await client.get(resource, at, { signal: options.signal });
+      if (current.metadata.uid !== object.metadata.uid) throw error;
     }
   }
 }

@@ -8,41 +8,45 @@ import { ApiError, type WatchEvent } from "./client.ts";
 import type { KubeObject, Resource } from "../api/objects.ts";
 
 /** What was asked, for messages. */
-interface Asked {
+interface ApiRequestInfo {
   readonly verb: string;
   readonly resource: Resource;
   readonly name: string;
 }
 
 /** The error that a response tells. */
-export async function errorOf(asked: Asked, response: Response): Promise<ApiError> {
+export async function errorFromResponse(request: ApiRequestInfo, response: Response): Promise<ApiError> {
   const { status } = response;
   const seconds = Number(response.headers.get("retry-after") ?? Number.NaN);
   const body = await response.text().catch(() => "");
-  return statusError(asked, parsed(body) ?? { message: excerpt(body) }, {
+  return statusError(request, parseJsonObject(body) ?? { message: excerpt(body) }, {
     status,
     retryAfter: Number.isFinite(seconds) ? seconds * 1000 : undefined,
   });
 }
 
 /** The error of no answer. */
-export function unreachable(asked: Asked, cause: unknown): ApiError {
+export function unreachableError(request: ApiRequestInfo, cause: unknown): ApiError {
   if (cause instanceof ApiError) return cause;
-  return new ApiError(`${wording(asked)}: ${whole(cause)}`, { status: 0, reason: "Unreachable", cause });
+  return new ApiError(`${describeRequest(request)}: ${messageWithCauses(cause)}`, {
+    status: 0,
+    reason: "Unreachable",
+    cause,
+  });
 }
 
 /** The object that a body is. @throws {ApiError} when it is none */
-export function parseObject<T extends KubeObject>(asked: Asked, body: string): T {
-  const value = parsed(body);
-  if (value === undefined) throw unreadable(asked, body);
+export function parseObject<T extends KubeObject>(request: ApiRequestInfo, body: string): T {
+  const value = parseJsonObject(body);
+  if (value === undefined) throw unreadableError(request, body);
   return value as unknown as T;
 }
 
 /** The event that a line of a watch is. @throws {ApiError} the one that it tells, or when it is none */
-export function parseEvent<T extends KubeObject>(asked: Asked, line: string): WatchEvent<T> {
-  const event = parsed(line);
+export function parseEvent<T extends KubeObject>(request: ApiRequestInfo, line: string): WatchEvent<T> {
+  const event = parseJsonObject(line);
   const object = event?.["object"];
-  if (event === undefined || typeof object !== "object" || object === null) throw unreadable(asked, line);
+  if (event === undefined || typeof object !== "object" || object === null) throw unreadableError(request, line);
   switch (event["type"]) {
     case "ADDED":
     case "MODIFIED":
@@ -50,36 +54,38 @@ export function parseEvent<T extends KubeObject>(asked: Asked, line: string): Wa
     case "BOOKMARK":
       return { type: event["type"], object: object as T };
     case "ERROR":
-      throw statusError(asked, object as Record<string, unknown>, {});
+      throw statusError(request, object as Record<string, unknown>, {});
     default:
-      throw unreadable(asked, line);
+      throw unreadableError(request, line);
   }
 }
 
 function statusError(
-  asked: Asked,
-  told: Record<string, unknown>,
-  known: { status?: number; retryAfter?: number | undefined },
+  request: ApiRequestInfo,
+  statusBody: Record<string, unknown>,
+  fromHeaders: { status?: number; retryAfter?: number | undefined },
 ): ApiError {
-  const status = known.status ?? Number(told["code"] ?? 500);
-  const reason = typeof told["reason"] === "string" && told["reason"] !== "" ? told["reason"] : `HTTP ${status}`;
-  const details = told["details"] as { retryAfterSeconds?: number } | undefined;
-  const retryAfter = known.retryAfter ??
+  const status = fromHeaders.status ?? Number(statusBody["code"] ?? 500);
+  const reason = typeof statusBody["reason"] === "string" && statusBody["reason"] !== ""
+    ? statusBody["reason"]
+    : `HTTP ${status}`;
+  const details = statusBody["details"] as { retryAfterSeconds?: number } | undefined;
+  const retryAfter = fromHeaders.retryAfter ??
     (details?.retryAfterSeconds === undefined ? undefined : details.retryAfterSeconds * 1000);
-  const message = told["message"] ? `${reason}: ${told["message"]}` : reason;
-  return new ApiError(`${wording(asked)}: ${message}`, { status, reason, retryAfter });
+  const message = statusBody["message"] ? `${reason}: ${statusBody["message"]}` : reason;
+  return new ApiError(`${describeRequest(request)}: ${message}`, { status, reason, retryAfter });
 }
 
-function unreadable(asked: Asked, body: string): ApiError {
-  const message = `${wording(asked)}: the answer is not what the API server answers: ${excerpt(body)}`;
+function unreadableError(request: ApiRequestInfo, body: string): ApiError {
+  const message = `${describeRequest(request)}: the answer is not what the API server answers: ${excerpt(body)}`;
   return new ApiError(message, { status: 502, reason: "Unreadable" });
 }
 
-function wording({ verb, resource, name }: Asked): string {
+function describeRequest({ verb, resource, name }: ApiRequestInfo): string {
   return [verb, resource.plural, name].filter((part) => part !== "").join(" ");
 }
 
-function parsed(body: string): Record<string, unknown> | undefined {
+function parseJsonObject(body: string): Record<string, unknown> | undefined {
   try {
     const value: unknown = JSON.parse(body);
     return typeof value === "object" && value !== null && !Array.isArray(value)
@@ -91,9 +97,9 @@ function parsed(body: string): Record<string, unknown> | undefined {
 }
 
 /** What an error says, and what led to it: "fetch failed" alone helps nobody. */
-function whole(error: unknown): string {
+function messageWithCauses(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
-  return error.cause === undefined ? error.message : `${error.message}: ${whole(error.cause)}`;
+  return error.cause === undefined ? error.message : `${error.message}: ${messageWithCauses(error.cause)}`;
 }
 
 function excerpt(text: string): string {

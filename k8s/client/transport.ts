@@ -7,18 +7,18 @@
  */
 
 import { type Clock, systemClock } from "../runtime/clock.ts";
-import { type ApiServer, read } from "./config.ts";
+import { type ApiServer, readCredential } from "./config.ts";
 
 /** How a {@linkcode Transport} behaves. */
 export interface TransportOptions {
   /** What the server logs as who asks. */
   userAgent: string;
   /** Milliseconds without a word while watches are open, after which the server is asked for a sign of life; 10,000. */
-  pingAfterMs?: number | undefined;
+  readIdleTimeoutMs?: number | undefined;
   /** Milliseconds in which it must come; 5,000. */
-  pingWithinMs?: number | undefined;
+  pingTimeoutMs?: number | undefined;
   /** Milliseconds after which a token is read again; 60,000. */
-  tokenAgeMs?: number | undefined;
+  tokenMaxAgeMs?: number | undefined;
   /** Told when a connection was given up, and why. */
   onReconnect?: ((reason: string) => void) | undefined;
   /** Time. */
@@ -26,7 +26,7 @@ export interface TransportOptions {
 }
 
 /** A watch's stay on the connection. */
-export interface Stay extends Disposable {
+export interface WatchRegistration extends Disposable {
   /** Aborted when the connection is given up. */
   readonly signal: AbortSignal;
 }
@@ -36,13 +36,13 @@ export class Transport implements Disposable {
   readonly #server: ApiServer;
   readonly #options: TransportOptions;
   readonly #clock: Clock;
-  readonly #stays = new Set<AbortController>();
+  readonly #watches = new Set<AbortController>();
   #client: Promise<Deno.HttpClient> | undefined;
   #token: { text: string; readAt: number } | undefined;
-  #heardAt = 0;
+  #lastActivityAt = 0;
   #cancelPing: (() => void) | undefined;
-  #pinging = false;
-  #closed = false;
+  #isPinging = false;
+  #isClosed = false;
 
   /** Nothing is opened before the first request. */
   constructor(server: ApiServer, options: TransportOptions) {
@@ -53,38 +53,38 @@ export class Transport implements Disposable {
 
   /** A request to a path of the server, with who asks. A refused token is read again for the next request. */
   async fetch(path: string, init: RequestInit & { signal: AbortSignal }): Promise<Response> {
-    if (this.#closed) throw new Error("the client was closed");
+    if (this.#isClosed) throw new Error("the client was closed");
     const headers = new Headers(init.headers);
     headers.set("user-agent", this.#options.userAgent);
-    const token = await this.#bearer();
+    const token = await this.#bearerToken();
     if (token !== undefined) headers.set("authorization", `Bearer ${token}`);
-    const client = await (this.#client ??= this.#open());
+    const client = await (this.#client ??= this.#createClient());
     const response = await fetch(`${this.#server.url.replace(/\/$/, "")}${path}`, { ...init, headers, client });
-    this.heard();
+    this.recordActivity();
     if (response.status === 401) this.#token = undefined;
-    return endedBy(init.signal, response);
+    return withAbortSignal(init.signal, response);
   }
 
   /** Says that something came from the server just now. */
-  heard(): void {
-    this.#heardAt = this.#clock.now();
+  recordActivity(): void {
+    this.#lastActivityAt = this.#clock.now();
   }
 
   /** Gives the connection up if nothing came on it since a moment of the clock, at which something was asked. */
-  suspect(since: number, reason: string): void {
-    if (this.#heardAt < since && !this.#closed) this.reconnect(reason);
+  reconnectIfIdleSince(since: number, reason: string): void {
+    if (this.#lastActivityAt < since && !this.#isClosed) this.reconnect(reason);
   }
 
   /** Opens a watch's stay: as long as there is one, the connection is looked after. */
-  stay(): Stay {
+  registerWatch(): WatchRegistration {
     const controller = new AbortController();
-    this.#stays.add(controller);
-    if (this.#cancelPing === undefined && !this.#pinging) this.#pingLater();
+    this.#watches.add(controller);
+    if (this.#cancelPing === undefined && !this.#isPinging) this.#schedulePing();
     return {
       signal: controller.signal,
       [Symbol.dispose]: () => {
-        this.#stays.delete(controller);
-        if (this.#stays.size === 0) this.#stopPinging();
+        this.#watches.delete(controller);
+        if (this.#watches.size === 0) this.#stopPinging();
       },
     };
   }
@@ -93,28 +93,28 @@ export class Transport implements Disposable {
   reconnect(reason: string): void {
     const client = this.#client;
     this.#client = undefined;
-    for (const stay of this.#stays) stay.abort(new Error(reason));
+    for (const watch of this.#watches) watch.abort(new Error(reason));
     client?.then((open) => open.close(), () => {});
     this.#options.onReconnect?.(reason);
   }
 
   /** Closes the connection for good; watches end. */
   [Symbol.dispose](): void {
-    if (this.#closed) return;
-    this.#closed = true;
+    if (this.#isClosed) return;
+    this.#isClosed = true;
     this.#stopPinging();
-    for (const stay of this.#stays) stay.abort(new Error("the client was closed"));
+    for (const watch of this.#watches) watch.abort(new Error("the client was closed"));
     this.#client?.then((open) => open.close(), () => {});
   }
 
-  async #open(): Promise<Deno.HttpClient> {
+  async #createClient(): Promise<Deno.HttpClient> {
     const { ca, certificate, key } = this.#server;
     try {
       return Deno.createHttpClient({
-        ...(ca === undefined ? {} : { caCerts: [await read(ca)] }),
+        ...(ca === undefined ? {} : { caCerts: [await readCredential(ca)] }),
         ...(certificate === undefined || key === undefined
           ? {}
-          : { cert: await read(certificate), key: await read(key) }),
+          : { cert: await readCredential(certificate), key: await readCredential(key) }),
       });
     } catch (error) {
       this.#client = undefined;
@@ -122,11 +122,11 @@ export class Transport implements Disposable {
     }
   }
 
-  async #bearer(): Promise<string | undefined> {
+  async #bearerToken(): Promise<string | undefined> {
     if (this.#server.token === undefined) return undefined;
     const now = this.#clock.now();
-    if (this.#token === undefined || now - this.#token.readAt >= (this.#options.tokenAgeMs ?? 60_000)) {
-      this.#token = { text: await read(this.#server.token), readAt: now };
+    if (this.#token === undefined || now - this.#token.readAt >= (this.#options.tokenMaxAgeMs ?? 60_000)) {
+      this.#token = { text: await readCredential(this.#server.token), readAt: now };
     }
     return this.#token.text;
   }
@@ -136,32 +136,32 @@ export class Transport implements Disposable {
     this.#cancelPing = undefined;
   }
 
-  #pingLater(): void {
-    const silent = this.#clock.now() - this.#heardAt;
-    const after = this.#options.pingAfterMs ?? 10_000;
-    const wait = silent >= after ? after : after - silent;
-    this.#cancelPing = this.#clock.after(wait, () => void this.#pingIfSilent());
+  #schedulePing(): void {
+    const idleMs = this.#clock.now() - this.#lastActivityAt;
+    const timeoutMs = this.#options.readIdleTimeoutMs ?? 10_000;
+    const waitMs = idleMs >= timeoutMs ? timeoutMs : timeoutMs - idleMs;
+    this.#cancelPing = this.#clock.after(waitMs, () => void this.#pingIfIdle());
   }
 
-  async #pingIfSilent(): Promise<void> {
+  async #pingIfIdle(): Promise<void> {
     this.#cancelPing = undefined;
-    this.#pinging = true; // the last stay may end and another one begin meanwhile: that one must not look after it, too
-    if (this.#clock.now() - this.#heardAt >= (this.#options.pingAfterMs ?? 10_000)) await this.#ping();
-    this.#pinging = false;
-    if (this.#stays.size > 0 && !this.#closed) this.#pingLater();
+    this.#isPinging = true; // the last stay may end and another one begin meanwhile: that one must not look after it, too
+    if (this.#clock.now() - this.#lastActivityAt >= (this.#options.readIdleTimeoutMs ?? 10_000)) await this.#ping();
+    this.#isPinging = false;
+    if (this.#watches.size > 0 && !this.#isClosed) this.#schedulePing();
   }
 
   async #ping(): Promise<void> {
-    const within = this.#options.pingWithinMs ?? 5_000;
+    const timeoutMs = this.#options.pingTimeoutMs ?? 5_000;
     const deadline = new AbortController();
-    const cancel = this.#clock.after(within, () => deadline.abort(new Error(`no answer within ${within} ms`)));
-    const asked = this.#client;
+    const cancel = this.#clock.after(timeoutMs, () => deadline.abort(new Error(`no answer within ${timeoutMs} ms`)));
+    const pingedClient = this.#client;
     try {
       // Any answer is a sign of life, a refusal too.
       const response = await this.fetch("/livez", { signal: deadline.signal });
       await response.body?.cancel();
     } catch (error) {
-      if (this.#client === asked && this.#stays.size > 0 && !this.#closed) {
+      if (this.#client === pingedClient && this.#watches.size > 0 && !this.#isClosed) {
         this.reconnect(`no sign of life: ${error instanceof Error ? error.message : error}`);
       }
     } finally {
@@ -174,7 +174,7 @@ export class Transport implements Disposable {
  * The response with a body that ends with the signal. That of Deno's fetch (2.9) does so only until garbage is collected: its
  * request, which alone knows of the signal, is garbage once the headers are there.
  */
-function endedBy(signal: AbortSignal, response: Response): Response {
+function withAbortSignal(signal: AbortSignal, response: Response): Response {
   const body = response.body?.pipeThrough(new TransformStream(), { signal });
   return body === undefined ? response : new Response(body, response);
 }

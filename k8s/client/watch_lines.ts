@@ -5,23 +5,23 @@
  */
 
 /** Each line of a stream of text, without its end. What has no end when the stream ends is dropped: it was cut. */
-export async function* linesOf(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+export async function* readLines(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
   const reader = body.getReader();
   const decoder = new TextDecoder();
-  let pieces: string[] = [];
+  let parts: string[] = [];
   try {
     while (true) {
       const { done, value } = await reader.read();
       if (done) return;
       const lines = decoder.decode(value, { stream: true }).split("\n");
-      const rest = lines.pop()!;
+      const remainder = lines.pop()!;
       for (const line of lines) {
-        pieces.push(line);
-        const whole = pieces.join("");
-        pieces = [];
-        if (whole !== "") yield whole;
+        parts.push(line);
+        const complete = parts.join("");
+        parts = [];
+        if (complete !== "") yield complete;
       }
-      pieces.push(rest);
+      parts.push(remainder);
     }
   } finally {
     // The body may have failed already; then there is nothing to cancel.

@@ -12,6 +12,8 @@ import { type ApiClient, isConflict, isNotFound, type PatchOptions } from "../cl
 import { timestamp } from "../runtime/clock.ts";
 import type { EventRecorder } from "../runtime/events.ts";
 import {
+  type AgentManaged,
+  type AgentManagedStatus,
   FORGOTTEN_ANNOTATION,
   isForgotten,
   LVM_SNAPSHOT_FINALIZER,
@@ -21,44 +23,50 @@ import {
   lvmSnapshots,
   type LvmVolume,
   lvmVolumes,
-  type NodeMade,
-  type NodeMadeStatus,
 } from "../api/lvm_objects.ts";
 import { lostStatus } from "../api/object_status.ts";
 import type { KubeObject, PersistentVolume, Resource } from "../api/objects.ts";
-import { type Forgetting, ifThere, planForgetting, readRemains, type Remains, signsOfLife, SILENT_MS } from "./plan.ts";
+import {
+  type ForgetPlan,
+  LIVENESS_TIMEOUT_MS,
+  livenessEvidence,
+  type NodeObjects,
+  orAbsent,
+  planForget,
+  readNodeObjects,
+} from "./plan.ts";
 import type { VolumeSnapshotContent } from "../api/snapshot_objects.ts";
 import { lostSnapshotStatus } from "../agent/snapshot_status.ts";
 
 /** How often a change is tried against changes of others. */
-const TRIES = 5;
+const MAX_ATTEMPTS = 5;
 
 /** What nodes make. */
-interface Kind<T extends NodeMade> {
+interface ManagedKind<T extends AgentManaged> {
   /** What an object stands for. */
-  readonly what: "volume" | "snapshot";
+  readonly noun: "volume" | "snapshot";
   /** Whose deletion has it removed, in words. */
-  readonly owner: string;
+  readonly ownerDescription: string;
   readonly resource: Resource<T>;
   readonly finalizer: string;
   /** The status of an object whose LV is given up. */
-  readonly lost: (object: T, error: StorageError) => NodeMadeStatus;
+  readonly toLostStatus: (object: T, error: StorageError) => AgentManagedStatus;
 }
 
-const VOLUMES: Kind<LvmVolume> = {
-  what: "volume",
-  owner: "claim",
+const VOLUMES: ManagedKind<LvmVolume> = {
+  noun: "volume",
+  ownerDescription: "claim",
   resource: lvmVolumes,
   finalizer: LVM_VOLUME_FINALIZER,
-  lost: lostStatus,
+  toLostStatus: lostStatus,
 };
 
-const SNAPSHOTS: Kind<LvmSnapshot> = {
-  what: "snapshot",
-  owner: "VolumeSnapshot",
+const SNAPSHOTS: ManagedKind<LvmSnapshot> = {
+  noun: "snapshot",
+  ownerDescription: "VolumeSnapshot",
   resource: lvmSnapshots,
   finalizer: LVM_SNAPSHOT_FINALIZER,
-  lost: lostSnapshotStatus,
+  toLostStatus: lostSnapshotStatus,
 };
 
 /** How a node is given up. */
@@ -79,83 +87,83 @@ export interface ForgetOptions {
  * @throws {StorageError} `FailedPrecondition` when the node seems to live, and no reason is given
  * @throws {ApiError}
  */
-export async function forget(client: ApiClient, remains: Remains, options: ForgetOptions): Promise<Forgetting> {
-  const { lvmNode } = remains;
-  requireDead(remains, options);
+export async function forget(client: ApiClient, nodeObjects: NodeObjects, options: ForgetOptions): Promise<ForgetPlan> {
+  const { lvmNode } = nodeObjects;
+  requireNotAlive(nodeObjects, options);
   if (lvmNode !== undefined) {
-    await ifThere(client.delete(lvmNodes, { name: remains.nodeName }, { uid: lvmNode.metadata.uid }));
+    await orAbsent(client.delete(lvmNodes, { name: nodeObjects.nodeName }, { uid: lvmNode.metadata.uid }));
   }
-  const now = await readRemains(client, remains);
-  requireDead(now, options); // an agent that lives has written it again
-  const plan = planForgetting(now, options.now);
+  const now = await readNodeObjects(client, nodeObjects);
+  requireNotAlive(now, options); // an agent that lives has written it again
+  const plan = planForget(now, options.now);
   for (const object of now.snapshots) {
-    const needing = now.contents.get(object.metadata.name);
-    if (needing === undefined) await remove(client, SNAPSHOTS, object);
-    else if (await markLost(client, SNAPSHOTS, object, options) && needing.spec.volumeSnapshotRef.uid !== undefined) {
+    const content = now.contents.get(object.metadata.name);
+    if (content === undefined) await deleteObject(client, SNAPSHOTS, object);
+    else if (await markLost(client, SNAPSHOTS, object, options) && content.spec.volumeSnapshotRef.uid !== undefined) {
       options.events.record(
-        snapshotOf(needing),
+        snapshotOf(content),
         "Warning",
-        "SnapshotForgotten",
+        "SnapshotLost",
         lostMessage(SNAPSHOTS, object, options),
       );
     }
   }
   for (const object of now.volumes) {
-    const needing = now.persistentVolumes.get(object.metadata.name);
-    if (needing === undefined) await remove(client, VOLUMES, object);
-    else if (await markLost(client, VOLUMES, object, options) && needing.status?.phase === "Bound") {
-      options.events.record(claimOf(needing), "Warning", "VolumeForgotten", lostMessage(VOLUMES, object, options));
+    const persistentVolume = now.persistentVolumes.get(object.metadata.name);
+    if (persistentVolume === undefined) await deleteObject(client, VOLUMES, object);
+    else if (await markLost(client, VOLUMES, object, options) && persistentVolume.status?.phase === "Bound") {
+      options.events.record(claimOf(persistentVolume), "Warning", "VolumeLost", lostMessage(VOLUMES, object, options));
     }
   }
   return { ...plan, lvmNode: lvmNode !== undefined };
 }
 
-function requireDead(remains: Remains, { reason, now }: ForgetOptions): void {
-  const signs = signsOfLife(remains, now);
-  if (signs.length === 0 || reason !== undefined) return;
+function requireNotAlive(nodeObjects: NodeObjects, { reason, now }: ForgetOptions): void {
+  const evidence = livenessEvidence(nodeObjects, now);
+  if (evidence.length === 0 || reason !== undefined) return;
   throw new StorageError(
     "FailedPrecondition",
-    `forgetting node ${remains.nodeName}: it seems to live: ${
-      signs.join(", ")
+    `forgetting node ${nodeObjects.nodeName}: it seems to live: ${
+      evidence.join(", ")
     }. Delete its Node, or end its agent, and wait ` +
-      `${SILENT_MS / 60_000} minutes; or say by --force why it is to be forgotten all the same`,
+      `${LIVENESS_TIMEOUT_MS / 60_000} minutes; or say by --force why it is to be forgotten all the same`,
   );
 }
 
 /** Marks an object, so that its deletion does not wait for the node, and tells of it; answers whether it is lost by this. */
-async function markLost<T extends NodeMade>(
+async function markLost<T extends AgentManaged>(
   client: ApiClient,
-  kind: Kind<T>,
+  kind: ManagedKind<T>,
   object: T,
   options: ForgetOptions,
 ): Promise<boolean> {
   const message = lostMessage(kind, object, options);
-  await change(client, kind, object, (latest) => {
+  await patchLatest(client, kind, object, (latest) => {
     if (isForgotten(latest)) return undefined;
-    return { merge: { metadata: { annotations: { [FORGOTTEN_ANNOTATION]: whyOf(options) } } } };
+    return { merge: { metadata: { annotations: { [FORGOTTEN_ANNOTATION]: forgottenAnnotation(options) } } } };
   });
-  const changed = await change(client, kind, object, (latest) => {
+  const changed = await patchLatest(client, kind, object, (latest) => {
     if (latest.status?.lvUUID === undefined || latest.status.state === "Lost") return undefined;
-    return { merge: { status: kind.lost(latest, new StorageError("Lost", message)) }, subresource: "status" };
+    return { merge: { status: kind.toLostStatus(latest, new StorageError("Lost", message)) }, subresource: "status" };
   });
   if (changed) options.events.record(object, "Warning", "Lost", message);
   return changed;
 }
 
-function whyOf({ reason, now }: ForgetOptions): string {
+function forgottenAnnotation({ reason, now }: ForgetOptions): string {
   return `${timestamp(now)}${reason === undefined ? "" : `: ${reason}`}`;
 }
 
-function lostMessage<T extends NodeMade>(
-  { what, owner }: Kind<T>,
+function lostMessage<T extends AgentManaged>(
+  { noun, ownerDescription }: ManagedKind<T>,
   { spec: { nodeName }, status }: T,
   options: ForgetOptions,
 ): string {
   return `Lost: node ${nodeName} was given up (${
-    whyOf(options)
+    forgottenAnnotation(options)
   }), and with it the logical volume ${status?.lvUUID} in ` +
     `volume group ${status?.volumeGroup}. Nothing is made or formatted in its place. If the node comes back with its disks, ` +
-    `so does the ${what}; delete the ${owner} to be rid of it`;
+    `so does the ${noun}; delete the ${ownerDescription} to be rid of it`;
 }
 
 function claimOf({ spec }: PersistentVolume): KubeObject {
@@ -177,32 +185,32 @@ function snapshotOf({ apiVersion, spec }: VolumeSnapshotContent): KubeObject {
 }
 
 /** Removes an object in the stead of its node. Finalizers of others stay. */
-async function remove<T extends NodeMade>(client: ApiClient, kind: Kind<T>, object: T): Promise<void> {
+async function deleteObject<T extends AgentManaged>(client: ApiClient, kind: ManagedKind<T>, object: T): Promise<void> {
   const { metadata: { name, uid } } = object;
-  await ifThere(client.delete(kind.resource, { name }, { uid }));
-  await change(client, kind, object, ({ metadata: { finalizers = [] } }) => {
+  await orAbsent(client.delete(kind.resource, { name }, { uid }));
+  await patchLatest(client, kind, object, ({ metadata: { finalizers = [] } }) => {
     return { merge: { metadata: { finalizers: finalizers.filter((one) => one !== kind.finalizer) } } };
   });
 }
 
 /** Changes an object as it is now, unless it is gone or needs no change; answers whether it was changed. */
-async function change<T extends NodeMade>(
+async function patchLatest<T extends AgentManaged>(
   client: ApiClient,
-  { resource }: Kind<T>,
+  { resource }: ManagedKind<T>,
   { metadata: { name, uid } }: T,
-  patch: (latest: T) => PatchOptions<NodeMade> | undefined,
+  patch: (latest: T) => PatchOptions<AgentManaged> | undefined,
 ): Promise<boolean> {
-  for (let tries = 1;; tries++) {
-    const latest = await ifThere(client.get(resource, { name }));
+  for (let attempt = 1;; attempt++) {
+    const latest = await orAbsent(client.get(resource, { name }));
     const options = latest?.metadata.uid === uid ? patch(latest!) : undefined;
     if (options === undefined) return false;
     try {
       // what the kinds have in common is all that is written
-      const at = { ...options, resourceVersion: latest!.metadata.resourceVersion };
-      await client.patch(resource as Resource<NodeMade>, { name }, at);
+      const patchOptions = { ...options, resourceVersion: latest!.metadata.resourceVersion };
+      await client.patch(resource as Resource<AgentManaged>, { name }, patchOptions);
       return true;
     } catch (error) {
-      if (!(isConflict(error) || isNotFound(error)) || tries === TRIES) throw error;
+      if (!(isConflict(error) || isNotFound(error)) || attempt === MAX_ATTEMPTS) throw error;
     }
   }
 }

@@ -1,17 +1,18 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { StorageError } from "../../lvm/error.ts";
 import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
-import { FULL_STORE } from "../../lvm/spec/cow_size.ts";
+import { FULL_COW } from "../../lvm/spec/cow_size.ts";
 import { FakeApiServer } from "../../tests/fake/api_server.ts";
-import { until } from "../../tests/fake/cluster.ts";
-import { interrupted } from "../../tests/fake/interrupted_client.ts";
+import { waitUntil } from "../../tests/fake/cluster.ts";
+import { interceptClient } from "../../tests/fake/interrupted_client.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { type ApiClient, ApiError } from "../client/client.ts";
 import { EventRecorder } from "../runtime/events.ts";
 import { forget } from "./forget_node.ts";
-import { forgettingJson, forgettingText } from "./text.ts";
+import { forgetPlanJson, forgetPlanText } from "./text.ts";
 import { HttpClient } from "../client/http_client.ts";
 import {
+  type AgentManaged,
   FORGOTTEN_ANNOTATION,
   type LvmNode,
   lvmNodes,
@@ -19,10 +20,9 @@ import {
   lvmSnapshots,
   type LvmVolume,
   lvmVolumes,
-  type NodeMade,
 } from "../api/lvm_objects.ts";
 import { events, type Node, nodes, type PersistentVolume, persistentVolumes } from "../api/objects.ts";
-import { planForgetting, readRemains } from "./plan.ts";
+import { planForget, readNodeObjects } from "./plan.ts";
 import { type VolumeSnapshotContent, volumeSnapshotContents } from "../api/snapshot_objects.ts";
 import { lvmSnapshotFor } from "../api/snapshot_mapping.ts";
 import { lvmVolumeFor } from "../api/volume_mapping.ts";
@@ -36,7 +36,7 @@ const MADE: LvmVolume["status"] = {
     type: "Ready",
     status: "True",
     lastTransitionTime: "2026-01-01T00:00:00Z",
-    reason: "Made",
+    reason: "Created",
     message: "",
   }],
 };
@@ -64,12 +64,13 @@ function scene() {
     api,
     client,
     events: recorder,
-    forget: async ({ by = client, reason, now = NOW }: { by?: ApiClient; reason?: string; now?: Date } = {}) =>
-      await forget(by, await readRemains(by, DEAD), { now, events: recorder, reason }),
+    forget: async (
+      { apiClient = client, reason, now = NOW }: { apiClient?: ApiClient; reason?: string; now?: Date } = {},
+    ) => await forget(apiClient, await readNodeObjects(apiClient, DEAD), { now, events: recorder, reason }),
     /** What there is, in words; `without` a node. */
     left: (without = "") =>
       [...api.objects(lvmVolumes), ...api.objects(lvmSnapshots)].filter(({ spec }) => spec.nodeName !== without)
-        .map(({ metadata, spec, status }: NodeMade) =>
+        .map(({ metadata, spec, status }: AgentManaged) =>
           [
             spec.requestName,
             status?.state ?? "none",
@@ -85,18 +86,22 @@ function scene() {
   };
 }
 
-function putNode(api: FakeApiServer, name: string, lastUpdate: string): void {
-  api.put(lvmNodes, { metadata: { name }, spec: { driverName: DRIVER }, status: { lastUpdate } });
+function putNode(api: FakeApiServer, name: string, lastUpdateTime: string): void {
+  api.put(lvmNodes, { metadata: { name }, spec: { driverName: DRIVER }, status: { lastUpdateTime } });
 }
 
-interface Wish {
+interface VolumeFixture {
   nodeName: string;
   driver?: string;
   status?: LvmVolume["status"];
   pv?: { phase: string; policy: string };
 }
 
-function putVolume(api: FakeApiServer, name: string, { nodeName, driver = DRIVER, status = MADE, pv }: Wish): void {
+function putVolume(
+  api: FakeApiServer,
+  name: string,
+  { nodeName, driver = DRIVER, status = MADE, pv }: VolumeFixture,
+): void {
   api.put(lvmVolumes, { ...lvmVolumeFor(namedRequest(name, 30n << 20n), { driver, nodeName }), status: status! });
   if (pv === undefined) return;
   const csi = { driver, volumeHandle: volumeIdOf(name) };
@@ -112,7 +117,7 @@ function putVolume(api: FakeApiServer, name: string, { nodeName, driver = DRIVER
   api.put(persistentVolumes, volume);
 }
 
-interface SnapshotWish {
+interface SnapshotFixture {
   nodeName: string;
   driver?: string;
   status?: LvmSnapshot["status"];
@@ -123,10 +128,10 @@ function putSnapshot(
   api: FakeApiServer,
   name: string,
   { nodeName, driver = DRIVER, status = { ...MADE, state: "Ready", restoreSize: "32Mi", readyToUse: true }, policy }:
-    SnapshotWish,
+    SnapshotFixture,
 ): void {
   const id = snapshotIdOf(name);
-  const request = { id, name, source: volumeIdOf(`${nodeName}-bound`), store: FULL_STORE };
+  const request = { id, name, source: volumeIdOf(`${nodeName}-bound`), cowSize: FULL_COW };
   api.put(lvmSnapshots, { ...lvmSnapshotFor(request, { driver, nodeName }), status: status! });
   if (policy === undefined) return;
   const content: VolumeSnapshotContent = {
@@ -184,8 +189,12 @@ Deno.test("forget() removes what no PersistentVolume or VolumeSnapshotContent ne
     "Ready False Lost",
   ]);
   assert(lost.status?.error?.message.startsWith("Lost: node dead was given up (2026-02-03T04:05:06Z)"));
-  const cut = s.api.objects(lvmSnapshots).find(({ metadata }) => metadata.name === snapshotIdOf("dead-cut"))!;
-  assertEquals([cut.status?.lvUUID, cut.status?.error?.code, cut.status?.readyToUse], ["lv-uuid", "Lost", false]);
+  const snapshot = s.api.objects(lvmSnapshots).find(({ metadata }) => metadata.name === snapshotIdOf("dead-cut"))!;
+  assertEquals([snapshot.status?.lvUUID, snapshot.status?.error?.code, snapshot.status?.readyToUse], [
+    "lv-uuid",
+    "Lost",
+    false,
+  ]);
 });
 
 Deno.test("forget() gives up the volumes also where the cluster has no kinds of snapshots", async () => {
@@ -218,28 +227,31 @@ Deno.test("forget() tries again when others change the objects meanwhile", async
 Deno.test("forget() tells the volumes and snapshots, and whose they were", async () => {
   await using s = scene();
   await s.forget();
-  const said = () =>
+  const recordedEvents = () =>
     s.api.objects(events).map(({ reason, involvedObject: { kind, name } }) => `${reason} ${kind} ${name}`);
-  await until(() => said().length === 6, "the events");
+  await waitUntil(() => recordedEvents().length === 6, "the events");
   const lost = ["bound", "kept", "released"].map((name) => `Lost LVMVolume ${volumeIdOf(`dead-${name}`)}`);
-  const told = ["VolumeForgotten PersistentVolumeClaim dead-bound", "SnapshotForgotten VolumeSnapshot dead-cut"];
-  assertEquals(said().sort(), [...lost, `Lost LVMSnapshot ${snapshotIdOf("dead-cut")}`, ...told].sort());
-  const ofClaim = s.api.objects(events).find(({ reason }) => reason === "VolumeForgotten")!;
+  const claimEvents = ["VolumeLost PersistentVolumeClaim dead-bound", "SnapshotLost VolumeSnapshot dead-cut"];
+  assertEquals(
+    recordedEvents().sort(),
+    [...lost, `Lost LVMSnapshot ${snapshotIdOf("dead-cut")}`, ...claimEvents].sort(),
+  );
+  const ofClaim = s.api.objects(events).find(({ reason }) => reason === "VolumeLost")!;
   assertEquals([ofClaim.metadata.namespace, ofClaim.involvedObject.uid], ["default", "uid-dead-bound"]);
 });
 
 Deno.test("forget() may be done again, and finishes what another one began, wherever that was interrupted", async () => {
   let after = 0;
-  for (let died = true; died; after++) {
+  for (let isInterrupted = true; isInterrupted; after++) {
     await using s = scene();
-    died = false;
+    isInterrupted = false;
     let changes = 0;
-    const by = interrupted(s.client, (request, when) => {
+    const apiClient = interceptClient(s.client, (request, when) => {
       if (when === "after" || request.startsWith("get ") || changes++ < after) return Promise.resolve();
-      died = true;
+      isInterrupted = true;
       return Promise.reject(new Error("interrupted"));
     });
-    await s.forget({ by }).catch(() => {});
+    await s.forget({ apiClient }).catch(() => {});
     await s.forget();
     assertEquals(s.left("alive"), FORGOTTEN, `interrupted after ${after} changes`);
     assertEquals(s.left("dead"), ALIVE);
@@ -249,9 +261,9 @@ Deno.test("forget() may be done again, and finishes what another one began, wher
   await s.forget();
   const revision = s.api.revision;
   await s.events.flush();
-  const told = s.api.revision - revision;
+  const eventWrites = s.api.revision - revision;
   await s.forget({ now: new Date(NOW.getTime() + 1_000) });
-  assertEquals(s.api.revision, revision + told, "the second time changes nothing");
+  assertEquals(s.api.revision, revision + eventWrites, "the second time changes nothing");
 });
 
 Deno.test("forget() refuses a node that seems to live, unless a reason is given, which is kept", async () => {
@@ -263,14 +275,14 @@ Deno.test("forget() refuses a node that seems to live, unless a reason is given,
     ["its clock is ahead", ready("False"), "2026-02-03T05:00:00Z", /its agent reported 0 s ago/],
     ["silent for long enough", undefined, "2026-02-03T04:00:05Z", undefined],
   ];
-  for (const [what, node, lastUpdate, refusal] of cases) {
+  for (const [what, node, lastUpdateTime, refusal] of cases) {
     await using s = scene();
     await s.client.delete(lvmNodes, { name: "dead" });
-    putNode(s.api, "dead", lastUpdate);
+    putNode(s.api, "dead", lastUpdateTime);
     if (node !== undefined) s.api.put(nodes, { metadata: { name: "dead" }, ...node });
     const before = s.left();
-    const { signsOfLife } = planForgetting(await readRemains(s.client, DEAD), NOW);
-    assertEquals(signsOfLife.length, refusal === undefined ? 0 : 1, what);
+    const { livenessEvidence } = planForget(await readNodeObjects(s.client, DEAD), NOW);
+    assertEquals(livenessEvidence.length, refusal === undefined ? 0 : 1, what);
     if (refusal === undefined) await s.forget();
     else {
       const error = await assertRejects(() => s.forget(), StorageError);
@@ -290,12 +302,12 @@ Deno.test("forget() stops at an agent that writes its LVMNode again", async () =
   const before = s.left();
   const remove = s.client.delete.bind(s.client);
   for (const isFaster of [false, true]) {
-    const again = async () => {
+    const rewriteNode = async () => {
       await remove(lvmNodes, { name: "dead" });
       putNode(s.api, "dead", "2026-02-03T04:05:07Z");
     };
     s.client.delete = async (...args) => {
-      if (isFaster) await again();
+      if (isFaster) await rewriteNode();
       await remove(...args);
       if (!isFaster) putNode(s.api, "dead", "2026-02-03T04:05:07Z");
     };
@@ -314,9 +326,9 @@ Deno.test("forget() leaves alone what came in the place of what it saw, and fina
     merge: { metadata: { finalizers: ["a/b", "lvm.denolith.dev/volume"] } },
   });
   await s.forget();
-  const held = s.api.objects(lvmVolumes).find(({ metadata }) => metadata.name === id)!;
-  assertEquals(held.metadata.finalizers, ["a/b"]);
-  assert(held.metadata.deletionTimestamp !== undefined);
+  const guarded = s.api.objects(lvmVolumes).find(({ metadata }) => metadata.name === id)!;
+  assertEquals(guarded.metadata.finalizers, ["a/b"]);
+  assert(guarded.metadata.deletionTimestamp !== undefined);
 
   await s.client.patch(lvmVolumes, { name: id }, { merge: { metadata: { finalizers: null } } });
   putVolume(s.api, "dead-spare", DEAD);
@@ -336,17 +348,17 @@ Deno.test("forget() of a node of which there is nothing changes nothing, nor of 
   s.api.put(lvmNodes, { metadata: { name: "theirs" }, spec: { driverName: "other.driver" } } as LvmNode);
   const revision = s.api.revision;
   for (const nodeName of ["nowhere", "theirs"]) {
-    const remains = await readRemains(s.client, { driver: DRIVER, nodeName });
-    const done = await forget(s.client, remains, { now: NOW, events: s.events });
+    const nodeObjects = await readNodeObjects(s.client, { driver: DRIVER, nodeName });
+    const done = await forget(s.client, nodeObjects, { now: NOW, events: s.events });
     assertEquals([done.lvmNode, done.volumes, done.snapshots, s.api.revision], [false, [], [], revision]);
-    assertEquals(forgettingText(done, true), `There is nothing of node ${nodeName} to forget.`);
+    assertEquals(forgetPlanText(done, true), `There is nothing of node ${nodeName} to forget.`);
   }
 });
 
 Deno.test("forgettingText() and forgettingJson() say what becomes of what, and what to do", async () => {
   await using s = scene();
-  const plan = planForgetting(await readRemains(s.client, DEAD), NOW);
-  const text = forgettingText(plan, false);
+  const plan = planForget(await readNodeObjects(s.client, DEAD), NOW);
+  const text = forgetPlanText(plan, false);
   const lines = text.split("\n");
   const after = (name: string) => lines[lines.findIndex((line) => line.includes(volumeIdOf(name))) + 1]!.trim();
   assertEquals(lines[1], "  its LVMNode would be removed");
@@ -361,13 +373,13 @@ Deno.test("forgettingText() and forgettingJson() say what becomes of what, and w
   assert(text.replaceAll(/\s+/g, " ").includes(content), text);
   assertEquals(lines.at(-1), "Nothing was changed. To do it: denolith forget-node dead --yes");
   assertEquals(lines.filter((line) => line.length > 100), []);
-  const alive = forgettingText({ ...plan, signsOfLife: ["Node dead is Ready"] }, false);
+  const alive = forgetPlanText({ ...plan, livenessEvidence: ["Node dead is Ready"] }, false);
   assert(alive.includes("\n  it seems to live: Node dead is Ready\n"), alive);
   assert(alive.endsWith("--force REASON"), alive);
-  const done = forgettingText(plan, true);
+  const done = forgetPlanText(plan, true);
   assert(!done.includes("would") && !done.includes("Nothing was changed"), done);
 
-  const read = JSON.parse(forgettingJson(plan, false));
+  const read = JSON.parse(forgetPlanJson(plan, false));
   assertEquals([read.nodeName, read.done, read.lvmNode, read.signsOfLife], ["dead", false, true, []]);
   assertEquals(read.volumes.find(({ id }: { id: string }) => id === volumeIdOf("dead-kept")), {
     ...{ id: volumeIdOf("dead-kept"), size: 32 << 20, state: "Ready", volumeGroup: "data", claim: "default/dead-kept" },

@@ -7,22 +7,22 @@
 import { parseQuantity } from "../../lvm/size.ts";
 import { type ApiClient, isConflict, isNotFound } from "../client/client.ts";
 import {
+  type AgentManaged,
   type LvmNode,
   lvmNodes,
   type LvmSnapshot,
   lvmSnapshots,
   type LvmVolume,
   lvmVolumes,
-  type NodeMade,
 } from "../api/lvm_objects.ts";
 import { type Node, nodes, type PersistentVolume, persistentVolumes } from "../api/objects.ts";
-import { handleOf } from "../snapshotter/snapshot_content.ts";
+import { snapshotHandleOf } from "../snapshotter/snapshot_content.ts";
 import { type VolumeSnapshotContent, volumeSnapshotContents } from "../api/snapshot_objects.ts";
 import { CLAIM_ANNOTATION } from "../provisioner/volume_intents.ts";
-import type { Placement } from "../api/volume_mapping.ts";
+import type { NodeDriver } from "../api/volume_mapping.ts";
 
 /** What the cluster has of a node. */
-export interface Remains extends Placement {
+export interface NodeObjects extends NodeDriver {
   /** Its Node. */
   readonly node: Node | undefined;
   /** Its LVMNode. */
@@ -41,10 +41,10 @@ export interface Remains extends Placement {
  * What becomes of a volume or a snapshot: `removed`, since no PersistentVolume or VolumeSnapshotContent needs it; `lost`, since
  * one does, and is left to its policy.
  */
-export type Fate = "removed" | "lost";
+export type Outcome = "removed" | "lost";
 
 /** Something of the node, and what becomes of it. */
-interface Forgotten {
+interface ForgottenObject {
   /** Its id. */
   readonly id: string;
   /** Its size in bytes: the real one, or else the one that was wanted; of a snapshot, that of its volume at the cut. */
@@ -54,11 +54,11 @@ interface Forgotten {
   /** Its group. */
   readonly volumeGroup?: string;
   /** What becomes of it. */
-  readonly fate: Fate;
+  readonly outcome: Outcome;
 }
 
 /** A volume of the node. */
-export interface ForgottenVolume extends Forgotten {
+export interface ForgottenVolume extends ForgottenObject {
   /** The claim that has it, or that it was made for, as `namespace/name`. */
   readonly claim?: string;
   /** The PersistentVolume that needs it. */
@@ -66,7 +66,7 @@ export interface ForgottenVolume extends Forgotten {
 }
 
 /** A snapshot of the node. */
-export interface ForgottenSnapshot extends Forgotten {
+export interface ForgottenSnapshot extends ForgottenObject {
   /** The id of its volume. */
   readonly sourceVolume: string;
   /** The VolumeSnapshotContent that needs it, with its VolumeSnapshot as `namespace/name`. */
@@ -74,11 +74,11 @@ export interface ForgottenSnapshot extends Forgotten {
 }
 
 /** What giving up a node comes to. */
-export interface Forgetting {
+export interface ForgetPlan {
   /** The node. */
   readonly nodeName: string;
   /** What speaks for it being alive, in sentences. */
-  readonly signsOfLife: readonly string[];
+  readonly livenessEvidence: readonly string[];
   /** Whether there is an LVMNode to be removed. */
   readonly lvmNode: boolean;
   /** The volumes, in the order of their ids. */
@@ -88,61 +88,61 @@ export interface Forgetting {
 }
 
 /** How long ago an agent may have reported to count as alive, in milliseconds: it does every minute. */
-export const SILENT_MS = 300_000;
+export const LIVENESS_TIMEOUT_MS = 300_000;
 
 /** Asks what there is of a node. @throws {ApiError} */
-export async function readRemains(client: ApiClient, { driver, nodeName }: Placement): Promise<Remains> {
+export async function readNodeObjects(client: ApiClient, { driver, nodeName }: NodeDriver): Promise<NodeObjects> {
   const fieldSelector = `spec.nodeName=${nodeName}`;
-  const [node, lvmNode, volumes, all, snapshots, contents] = await Promise.all([
-    ifThere(client.get(nodes, { name: nodeName })),
-    ifThere(client.get(lvmNodes, { name: nodeName })),
+  const [node, lvmNode, volumes, allPersistentVolumes, snapshots, contents] = await Promise.all([
+    orAbsent(client.get(nodes, { name: nodeName })),
+    orAbsent(client.get(lvmNodes, { name: nodeName })),
     client.list(lvmVolumes, { fieldSelector }),
     client.list(persistentVolumes),
     client.list(lvmSnapshots, { fieldSelector }),
-    ifThere(client.list(volumeSnapshotContents)), // a cluster need not have the kind
+    orAbsent(client.list(volumeSnapshotContents)), // a cluster need not have the kind
   ]);
-  const isOwn = ({ spec }: NodeMade) => spec.driverName === driver && spec.nodeName === nodeName;
-  const ours = all.items.filter(({ spec }) => spec?.csi?.driver === driver);
-  const taken = contents?.items.filter(({ spec }) => spec.driver === driver) ?? [];
+  const isOwn = ({ spec }: AgentManaged) => spec.driverName === driver && spec.nodeName === nodeName;
+  const ownPersistentVolumes = allPersistentVolumes.items.filter(({ spec }) => spec?.csi?.driver === driver);
+  const ownContents = contents?.items.filter(({ spec }) => spec.driver === driver) ?? [];
   return {
     driver,
     nodeName,
     node,
     lvmNode: lvmNode?.spec.driverName === driver ? lvmNode : undefined,
     volumes: volumes.items.filter(isOwn),
-    persistentVolumes: new Map(ours.map((volume) => [volume.spec!.csi!.volumeHandle, volume])),
+    persistentVolumes: new Map(ownPersistentVolumes.map((volume) => [volume.spec!.csi!.volumeHandle, volume])),
     snapshots: snapshots.items.filter(isOwn),
-    contents: new Map(taken.map((content) => [handleOf(content) ?? "", content])),
+    contents: new Map(ownContents.map((content) => [snapshotHandleOf(content) ?? "", content])),
   };
 }
 
 /** What becomes of it all. */
-export function planForgetting(remains: Remains, now: Date): Forgetting {
-  const { nodeName, lvmNode, volumes, snapshots } = remains;
+export function planForget(nodeObjects: NodeObjects, now: Date): ForgetPlan {
+  const { nodeName, lvmNode, volumes, snapshots } = nodeObjects;
   return {
     nodeName,
-    signsOfLife: signsOfLife(remains, now),
+    livenessEvidence: livenessEvidence(nodeObjects, now),
     lvmNode: lvmNode !== undefined,
-    volumes: volumes.map((object) => volumeFate(object, remains)).sort(byId),
-    snapshots: snapshots.map((object) => snapshotFate(object, remains)).sort(byId),
+    volumes: volumes.map((object) => planVolume(object, nodeObjects)).sort(compareById),
+    snapshots: snapshots.map((object) => planSnapshot(object, nodeObjects)).sort(compareById),
   };
 }
 
 /** What speaks for a node being alive. The agent's time and this one's may differ by some minutes: then it counts as alive. */
-export function signsOfLife({ nodeName, node, lvmNode }: Remains, now: Date): string[] {
+export function livenessEvidence({ nodeName, node, lvmNode }: NodeObjects, now: Date): string[] {
   const isReady = node?.status?.conditions?.some(({ type, status }) => type === "Ready" && status === "True") ?? false;
-  const reported = Date.parse(lvmNode?.status?.lastUpdate ?? "");
-  const ago = Math.round((now.getTime() - reported) / 1000);
+  const reportedAtMs = Date.parse(lvmNode?.status?.lastUpdateTime ?? "");
+  const agoSeconds = Math.round((now.getTime() - reportedAtMs) / 1000);
   return [
     ...(isReady ? [`Node ${nodeName} is Ready`] : []),
-    ...(ago * 1000 < SILENT_MS ? [`its agent reported ${Math.max(0, ago)} s ago`] : []),
+    ...(agoSeconds * 1000 < LIVENESS_TIMEOUT_MS ? [`its agent reported ${Math.max(0, agoSeconds)} s ago`] : []),
   ];
 }
 
-function volumeFate(object: LvmVolume, { persistentVolumes }: Remains): ForgottenVolume {
+function planVolume(object: LvmVolume, { persistentVolumes }: NodeObjects): ForgottenVolume {
   const { metadata: { name: id, annotations }, spec, status: { state, volumeGroup, size = spec.size } = {} } = object;
-  const needing = persistentVolumes.get(id);
-  const { namespace, name } = needing?.spec?.claimRef ?? {};
+  const persistentVolume = persistentVolumes.get(id);
+  const { namespace, name } = persistentVolume?.spec?.claimRef ?? {};
   const claim = namespace && name ? `${namespace}/${name}` : annotations?.[CLAIM_ANNOTATION];
   return {
     id,
@@ -150,48 +150,48 @@ function volumeFate(object: LvmVolume, { persistentVolumes }: Remains): Forgotte
     ...(state && { state }),
     ...(volumeGroup && { volumeGroup }),
     ...(claim && { claim }),
-    ...(needing && {
+    ...(persistentVolume && {
       persistentVolume: {
-        name: needing.metadata.name,
-        phase: needing.status?.phase ?? "Pending",
-        reclaimPolicy: needing.spec?.persistentVolumeReclaimPolicy ?? "Retain",
+        name: persistentVolume.metadata.name,
+        phase: persistentVolume.status?.phase ?? "Pending",
+        reclaimPolicy: persistentVolume.spec?.persistentVolumeReclaimPolicy ?? "Retain",
       },
     }),
-    fate: needing === undefined ? "removed" : "lost",
+    outcome: persistentVolume === undefined ? "removed" : "lost",
   };
 }
 
-function snapshotFate(
+function planSnapshot(
   { metadata: { name: id }, spec: { sourceVolume }, status: { state, volumeGroup, restoreSize } = {} }: LvmSnapshot,
-  { contents }: Remains,
+  { contents }: NodeObjects,
 ): ForgottenSnapshot {
-  const needing = contents.get(id);
-  const { namespace, name } = needing?.spec.volumeSnapshotRef ?? {};
+  const content = contents.get(id);
+  const { namespace, name } = content?.spec.volumeSnapshotRef ?? {};
   return {
     id,
     sourceVolume,
     size: parseQuantity(restoreSize ?? "0") ?? 0n,
     ...(state && { state }),
     ...(volumeGroup && { volumeGroup }),
-    ...(needing && {
+    ...(content && {
       content: {
-        name: needing.metadata.name,
-        deletionPolicy: needing.spec.deletionPolicy,
+        name: content.metadata.name,
+        deletionPolicy: content.spec.deletionPolicy,
         ...(namespace && name && { snapshot: `${namespace}/${name}` }),
       },
     }),
-    fate: needing === undefined ? "removed" : "lost",
+    outcome: content === undefined ? "removed" : "lost",
   };
 }
 
-function byId(a: Forgotten, b: Forgotten): number {
+function compareById(a: ForgottenObject, b: ForgottenObject): number {
   return a.id < b.id ? -1 : 1;
 }
 
 /** What is answered; nothing when the object is gone, or is another one of the name. @throws {ApiError} for anything else */
-export async function ifThere<T>(answer: Promise<T>): Promise<T | undefined> {
+export async function orAbsent<T>(request: Promise<T>): Promise<T | undefined> {
   try {
-    return await answer;
+    return await request;
   } catch (error) {
     if (isNotFound(error) || isConflict(error)) return undefined;
     throw error;

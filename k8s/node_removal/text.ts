@@ -5,17 +5,17 @@
  */
 
 import { formatBytes } from "../../lvm/size.ts";
-import { table, wrap } from "../../lvm/text_table.ts";
-import type { Fate, Forgetting, ForgottenSnapshot, ForgottenVolume } from "./plan.ts";
+import { formatTable, wrapText } from "../../lvm/text_table.ts";
+import type { ForgetPlan, ForgottenSnapshot, ForgottenVolume, Outcome } from "./plan.ts";
 
 /** It as JSON, and whether it was done. A `bigint` becomes a number, in which sizes of whole extents are exact. */
-export function forgettingJson(forgetting: Forgetting, done: boolean): string {
-  return JSON.stringify({ ...forgetting, done }, (_, value) => typeof value === "bigint" ? Number(value) : value, 2);
+export function forgetPlanJson(plan: ForgetPlan, done: boolean): string {
+  return JSON.stringify({ ...plan, done }, (_, value) => typeof value === "bigint" ? Number(value) : value, 2);
 }
 
 /** It as tables, for a terminal of 100 columns, before it is done or after it. */
-export function forgettingText(forgetting: Forgetting, done: boolean): string {
-  const { nodeName, signsOfLife, lvmNode, volumes, snapshots } = forgetting;
+export function forgetPlanText(plan: ForgetPlan, done: boolean): string {
+  const { nodeName, livenessEvidence, lvmNode, volumes, snapshots } = plan;
   if (!lvmNode && volumes.length === 0 && snapshots.length === 0) {
     return `There is nothing of node ${nodeName} to forget.`;
   }
@@ -23,27 +23,27 @@ export function forgettingText(forgetting: Forgetting, done: boolean): string {
   return [
     `Node ${nodeName}`,
     ...(lvmNode ? [`  its LVMNode ${done ? "is removed" : "would be removed"}`] : []),
-    ...signsOfLife.map((sign) => `  it seems to live: ${sign}`),
+    ...livenessEvidence.map((evidence) => `  it seems to live: ${evidence}`),
     ...section(`Volumes that no PersistentVolume needs: ${would}removed`, "removed", volumes, volumeNotes),
     ...section(`Volumes of PersistentVolumes: ${would}marked as Lost`, "lost", volumes, volumeNotes),
     ...section(`Snapshots that no VolumeSnapshotContent needs: ${would}removed`, "removed", snapshots, snapshotNotes),
     ...section(`Snapshots of VolumeSnapshotContents: ${would}marked as Lost`, "lost", snapshots, snapshotNotes),
-    ...(done ? [] : ["", ...wrap("", next(forgetting))]),
+    ...(done ? [] : ["", ...wrapText("", nextCommand(plan))]),
   ].join("\n");
 }
 
 function section<T extends ForgottenVolume | ForgottenSnapshot>(
   title: string,
-  fate: Fate,
-  all: readonly T[],
+  outcome: Outcome,
+  objects: readonly T[],
   notes: (one: T) => string[],
 ): string[] {
-  const rows = all.filter((one) => one.fate === fate);
+  const rows = objects.filter((one) => one.outcome === outcome);
   if (rows.length === 0) return [];
   return [
     "",
     title,
-    ...table(
+    ...formatTable(
       [["ID", "left"], ["GROUP", "left"], ["SIZE", "right"], ["STATE", "left"]],
       rows.map((one) => ({
         cells: [one.id, one.volumeGroup ?? "", formatBytes(one.size), one.state ?? ""],
@@ -60,12 +60,12 @@ function volumeNotes({ claim, persistentVolume }: ForgottenVolume): string[] {
 }
 
 function snapshotNotes({ sourceVolume, content }: ForgottenSnapshot): string[] {
-  const of = `of volume ${sourceVolume}`;
-  if (content === undefined) return [of];
+  const source = `of volume ${sourceVolume}`;
+  if (content === undefined) return [source];
   const { name, deletionPolicy, snapshot } = content;
   const owner = snapshot === undefined ? "it" : `VolumeSnapshot ${snapshot}`;
-  const rest = deletionPolicy === "Delete" ? "" : ", then the content";
-  return [`${of}, VolumeSnapshotContent ${name} (${deletionPolicy}): delete ${owner}${rest} to be rid of it`];
+  const suffix = deletionPolicy === "Delete" ? "" : ", then the content";
+  return [`${source}, VolumeSnapshotContent ${name} (${deletionPolicy}): delete ${owner}${suffix} to be rid of it`];
 }
 
 /** What its owner can do, or what happens by itself. */
@@ -75,8 +75,8 @@ function remedy(phase: string, reclaimPolicy: string, claim: string | undefined)
   return "delete it, and forget the node once more";
 }
 
-function next({ nodeName, signsOfLife }: Forgetting): string {
+function nextCommand({ nodeName, livenessEvidence }: ForgetPlan): string {
   const command = `denolith forget-node ${nodeName} --yes`;
-  if (signsOfLife.length === 0) return `Nothing was changed. To do it: ${command}`;
+  if (livenessEvidence.length === 0) return `Nothing was changed. To do it: ${command}`;
   return `Nothing was changed. Since the node seems to live, it is only done with a reason: ${command} --force REASON`;
 }

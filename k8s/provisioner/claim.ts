@@ -7,15 +7,18 @@
 import type { PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
 
 /** The annotation by which the scheduler says where a claim's volume should be. */
-export const SELECTED_NODE = "volume.kubernetes.io/selected-node";
+export const SELECTED_NODE_ANNOTATION = "volume.kubernetes.io/selected-node";
 
-const PROVISIONERS = ["volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner"];
+const PROVISIONER_ANNOTATIONS = [
+  "volume.kubernetes.io/storage-provisioner",
+  "volume.beta.kubernetes.io/storage-provisioner",
+];
 
 /** Whether a claim waits for a volume that a driver of that name should make. */
-export function wantsVolume(claim: PersistentVolumeClaim, driverName: string): boolean {
+export function shouldProvision(claim: PersistentVolumeClaim, driverName: string): boolean {
   if (claim.spec?.volumeName || claim.metadata.deletionTimestamp !== undefined) return false;
-  const [named] = PROVISIONERS.flatMap((annotation) => claim.metadata.annotations?.[annotation] ?? []);
-  return named === driverName;
+  const [provisioner] = PROVISIONER_ANNOTATIONS.flatMap((annotation) => claim.metadata.annotations?.[annotation] ?? []);
+  return provisioner === driverName;
 }
 
 /** The name of a claim's class; empty when there is none. The annotation is older than the field, and wins. */
@@ -25,7 +28,7 @@ export function classNameOf(claim: PersistentVolumeClaim): string {
 
 /** The node that the scheduler chose for a claim. */
 export function selectedNodeOf(claim: PersistentVolumeClaim): string | undefined {
-  return claim.metadata.annotations?.[SELECTED_NODE] || undefined;
+  return claim.metadata.annotations?.[SELECTED_NODE_ANNOTATION] || undefined;
 }
 
 /** Whether the claim waits for a pod, and so for the scheduler to choose a node. */
@@ -48,7 +51,7 @@ export type DataSource =
   | { readonly kind: "nothing" }
   | { readonly kind: "snapshot" | "claim"; readonly name: string; readonly namespace: string | undefined }
   /** Something that another program fills volumes with; it also sees to the claim. */
-  | { readonly kind: "foreign"; readonly what: string };
+  | { readonly kind: "populator"; readonly description: string };
 
 /** What a claim's volume is filled with. */
 export function dataSourceOf({ spec }: PersistentVolumeClaim): DataSource {
@@ -58,5 +61,5 @@ export function dataSourceOf({ spec }: PersistentVolumeClaim): DataSource {
   const namespace = spec?.dataSourceRef?.namespace;
   if (apiGroup === "snapshot.storage.k8s.io" && kind === "VolumeSnapshot") return { kind: "snapshot", name, namespace };
   if (!apiGroup && kind === "PersistentVolumeClaim") return { kind: "claim", name, namespace };
-  return { kind: "foreign", what: `${kind} of ${apiGroup || "v1"}` };
+  return { kind: "populator", description: `${kind} of ${apiGroup || "v1"}` };
 }

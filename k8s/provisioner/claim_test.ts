@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { claimUidOf, classNameOf, dataSourceOf, volumeNameOf, waitsForConsumer, wantsVolume } from "./claim.ts";
+import { claimUidOf, classNameOf, dataSourceOf, shouldProvision, volumeNameOf, waitsForConsumer } from "./claim.ts";
 import type { PersistentVolumeClaim } from "../api/objects.ts";
 
 type Spec = NonNullable<PersistentVolumeClaim["spec"]>;
@@ -18,7 +18,7 @@ Deno.test("wantsVolume() goes by the provisioner's annotation, the newer name be
     [claim({ [now]: "d" }, { volumeName: "v" }), false],
     [claim({ [now]: "d" }, {}, { deletionTimestamp: "2026-01-01T00:00:00Z" }), false],
   ];
-  for (const [given, wants] of cases) assertEquals(wantsVolume(given, "d"), wants, JSON.stringify(given));
+  for (const [given, wants] of cases) assertEquals(shouldProvision(given, "d"), wants, JSON.stringify(given));
 });
 
 Deno.test("classNameOf() reads the annotation before the field", () => {

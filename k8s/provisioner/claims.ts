@@ -10,20 +10,26 @@ import { getLogger } from "@logtape/logtape";
 import {
   classNameOf,
   dataSourceOf,
-  SELECTED_NODE,
+  SELECTED_NODE_ANNOTATION,
   selectedNodeOf,
+  shouldProvision,
   volumeNameOf,
   waitsForConsumer,
-  wantsVolume,
 } from "./claim.ts";
-import { centralLoop } from "../sidecars/controller_options.ts";
-import { hasDriver, topologyOfAll, topologyOfNode, WrongNodeError } from "../sidecars/claim_topology.ts";
+import { sidecarController } from "../sidecars/sidecar_controller.ts";
+import { hasDriver, topologyOfAllNodes, topologyOfNode, WrongNodeError } from "../sidecars/claim_topology.ts";
 import { ClaimError, readClassParameters } from "../sidecars/class_parameters.ts";
 import { ApiError, isAlreadyExists, isNotFound, isTransient } from "../client/client.ts";
 import { findContentSource } from "./content_source.ts";
-import { type CreatedVolume, isContended, isExhausted, isMaybeInProgress, reasonOf } from "../sidecars/csi_client.ts";
+import {
+  type CreatedVolume,
+  errorMessage,
+  isMaybeInProgress,
+  isOperationPending,
+  isResourceExhausted,
+} from "../sidecars/csi_client.ts";
 import type { WaitOptions } from "../runtime/informer.ts";
-import type { Loop } from "../runtime/controller.ts";
+import type { Controller } from "../runtime/controller.ts";
 import {
   type PersistentVolumeClaim,
   persistentVolumeClaims,
@@ -32,25 +38,25 @@ import {
   volumeAttributesClasses,
 } from "../api/objects.ts";
 import type { ProvisionerOptions } from "./provisioner_options.ts";
-import { bytesOf } from "../api/quantity.ts";
+import { quantityToBytes } from "../api/quantity.ts";
 import { readSecret } from "../sidecars/secrets.ts";
-import { type Origin, volumeObject } from "./persistent_volume.ts";
-import { checkClaim, volumeRequest } from "./volume_request.ts";
+import { persistentVolumeFor, type ProvisioningInputs } from "./persistent_volume.ts";
+import { createVolumeRequestFor, requireProvisionable } from "./volume_request.ts";
 
 /** How often the API server may refuse a PersistentVolume before its volume is given up. */
-const REFUSALS = 5;
+const MAX_REFUSALS = 5;
 
 /** Milliseconds in which a change that was made should be seen by the informers. */
-const SEEN_WITHIN_MS = 10_000;
+const CACHE_WAIT_MS = 10_000;
 
 /**
  * Milliseconds in which the scheduler should be told of a node without room: the agent gathers its changes for a second, LVM
  * answers, and what is published changes once a second.
  */
-const WITHDRAWN_WITHIN_MS = 5_000;
+const WITHDRAWAL_TIMEOUT_MS = 5_000;
 
 /** A request that may have been made, and is repeated as it is until its outcome is known and dealt with. */
-interface Attempt extends Origin {
+interface Attempt extends ProvisioningInputs {
   /** What came of it. */
   created?: CreatedVolume;
   /** How often its PersistentVolume was refused. */
@@ -58,29 +64,29 @@ interface Attempt extends Origin {
 }
 
 /** Makes the volumes that claims ask for. */
-export class Provisioning {
+export class ClaimProvisioner {
   readonly #options: ProvisionerOptions;
   readonly #log = getLogger(["denolith", "provisioner"]);
   readonly #attempts = new Map<string, Attempt>();
   /** The keys of claims that failed for good, for now; and whether it was for want of space. */
-  readonly #waiting = new Map<string, "space" | "other">();
+  readonly #failures = new Map<string, "space" | "other">();
   /** The keys of claims whose events said that work has begun. */
   readonly #announced = new Set<string>();
-  #loop: Loop | undefined;
-  #stopping: AbortSignal | undefined;
+  #controller: Controller | undefined;
+  #stopSignal: AbortSignal | undefined;
 
-  /** Does nothing before {@linkcode Provisioning.run}. */
+  /** Does nothing before {@linkcode ClaimProvisioner.run}. */
   constructor(options: ProvisionerOptions) {
     this.#options = options;
   }
 
   /** Tries again the claims for which there was no space. */
-  poke(): void {
-    for (const [key, why] of this.#waiting) if (why === "space") this.#loop?.add(key);
+  requeueExhausted(): void {
+    for (const [key, cause] of this.#failures) if (cause === "space") this.#controller?.add(key);
   }
 
   /** Whether a volume of that name is being worked on. */
-  isBusyWith(requestName: string): boolean {
+  isInProgress(requestName: string): boolean {
     return [...this.#attempts.values()].some(({ request }) => request.name === requestName);
   }
 
@@ -89,38 +95,42 @@ export class Provisioning {
     const { driverName, claims, volumes, classes, nodes, csiNodes } = this.#options;
     // What was known when someone else led is worth nothing now; the intents are still there.
     this.#attempts.clear();
-    this.#waiting.clear();
+    this.#failures.clear();
     this.#announced.clear();
-    const loop = centralLoop("provisioner", this.#options, (key, ending) => this.#reconcile(key, ending));
-    [this.#loop, this.#stopping] = [loop, signal];
-    loop.follow(claims, (claim) => this.#concerns(claim) ? [keyOfClaim(claim)] : [])
-      .follow(volumes, ({ spec }) => this.#wanting(spec?.claimRef))
-      .follow(classes, ({ metadata }) => this.#waitingFor(metadata.name))
-      .follow(nodes, () => [])
-      .follow(csiNodes, (node) => hasDriver(node, driverName) ? this.#waiting.keys() : []);
-    await loop.run(signal);
-    this.#loop = undefined;
+    const controller = sidecarController(
+      "provisioner",
+      this.#options,
+      (key, reconcileSignal) => this.#reconcile(key, reconcileSignal),
+    );
+    [this.#controller, this.#stopSignal] = [controller, signal];
+    controller.watch(claims, (claim) => this.#isRelevant(claim) ? [keyOfClaim(claim)] : [])
+      .watch(volumes, ({ spec }) => this.#unprovisionedClaimKeys(spec?.claimRef))
+      .watch(classes, ({ metadata }) => this.#failedKeysOfClass(metadata.name))
+      .watch(nodes, () => [])
+      .watch(csiNodes, (node) => hasDriver(node, driverName) ? this.#failures.keys() : []);
+    await controller.run(signal);
+    this.#controller = undefined;
   }
 
   /** How long it is waited for what was done to be seen; not when the loop is to end. */
-  get #patience(): WaitOptions {
-    return { signal: this.#stopping, timeoutMs: SEEN_WITHIN_MS };
+  get #waitOptions(): WaitOptions {
+    return { signal: this.#stopSignal, timeoutMs: CACHE_WAIT_MS };
   }
 
-  #concerns(claim: PersistentVolumeClaim): boolean {
+  #isRelevant(claim: PersistentVolumeClaim): boolean {
     const key = keyOfClaim(claim);
-    return wantsVolume(claim, this.#options.driverName) || this.#attempts.has(key) || this.#waiting.has(key);
+    return shouldProvision(claim, this.#options.driverName) || this.#attempts.has(key) || this.#failures.has(key);
   }
 
   /** The key of the claim that a volume is for, if it waits: the volume's end is the start of another one. */
-  #wanting(reference: { namespace?: string; name?: string; uid?: string } | undefined): string[] {
+  #unprovisionedClaimKeys(reference: { namespace?: string; name?: string; uid?: string } | undefined): string[] {
     const key = `${reference?.namespace}/${reference?.name}/${reference?.uid}`;
     const claim = this.#claim(key);
-    return claim !== undefined && wantsVolume(claim, this.#options.driverName) ? [key] : [];
+    return claim !== undefined && shouldProvision(claim, this.#options.driverName) ? [key] : [];
   }
 
-  #waitingFor(className: string): string[] {
-    return [...this.#waiting.keys()].filter((key) => {
+  #failedKeysOfClass(className: string): string[] {
+    return [...this.#failures.keys()].filter((key) => {
       const claim = this.#claim(key);
       return claim !== undefined && classNameOf(claim) === className;
     });
@@ -133,95 +143,97 @@ export class Provisioning {
     return claim?.metadata.uid === uid ? claim : undefined;
   }
 
-  #settle(key: string): void {
+  #forget(key: string): void {
     this.#attempts.delete(key);
-    this.#waiting.delete(key);
+    this.#failures.delete(key);
     this.#announced.delete(key);
   }
 
   async #reconcile(key: string, signal: AbortSignal): Promise<void> {
     const claim = this.#claim(key);
     const name = volumeNameOf(key.slice(key.lastIndexOf("/") + 1));
-    if (this.#options.volumes.get(name) !== undefined) return this.#settle(key);
-    const known = this.#attempts.get(key);
-    if (known === undefined && (claim === undefined || !wantsVolume(claim, this.#options.driverName))) {
-      return this.#settle(key);
+    if (this.#options.volumes.get(name) !== undefined) return this.#forget(key);
+    const existing = this.#attempts.get(key);
+    if (existing === undefined && (claim === undefined || !shouldProvision(claim, this.#options.driverName))) {
+      return this.#forget(key);
     }
     try {
-      const attempt = known ?? await this.#prepare(key, claim!, signal);
-      if (attempt !== undefined) await this.#carryOut(key, attempt, signal);
+      const attempt = existing ?? await this.#prepareAttempt(key, claim!, signal);
+      if (attempt !== undefined) await this.#execute(key, attempt, signal);
     } catch (error) {
       if (signal.aborted) throw error;
-      await this.#failed(key, error, known?.claim ?? claim!, signal);
+      await this.#handleFailure(key, error, existing?.claim ?? claim!, signal);
     }
   }
 
   /** The attempt to be made for a claim; undefined when it is not for us to make one now. */
-  async #prepare(key: string, claim: PersistentVolumeClaim, signal: AbortSignal): Promise<Attempt | undefined> {
+  async #prepareAttempt(key: string, claim: PersistentVolumeClaim, signal: AbortSignal): Promise<Attempt | undefined> {
     const { driverName, client, classes, intents } = this.#options;
-    const given = classes.get(classNameOf(claim));
-    if (given !== undefined && (given.provisioner !== driverName || waitsForConsumer(claim, given))) return undefined;
+    const foundClass = classes.get(classNameOf(claim));
+    if (foundClass !== undefined && (foundClass.provisioner !== driverName || waitsForConsumer(claim, foundClass))) {
+      return undefined;
+    }
     const source = dataSourceOf(claim);
     this.#announce(
       key,
       claim,
-      source.kind === "foreign"
-        ? `${source.what}: left to the program that fills volumes with it`
+      source.kind === "populator"
+        ? `${source.description}: left to the program that fills volumes with it`
         : `${driverName} is making a volume for claim ${claim.metadata.namespace}/${claim.metadata.name}`,
     );
-    if (source.kind === "foreign") return undefined;
-    const storageClass = checkClaim(claim, given);
+    if (source.kind === "populator") return undefined;
+    const storageClass = requireProvisionable(claim, foundClass);
     const volumeName = volumeNameOf(claim.metadata.uid!);
-    const read = readClassParameters(storageClass.parameters ?? {}, claim, { volumeName });
-    const recorded = intents.find(volumeName)?.recorded;
-    const contents = recorded === undefined
+    const classParameters = readClassParameters(storageClass.parameters ?? {}, claim, { volumeName });
+    const recorded = intents.find(volumeName)?.spec;
+    const contentSource = recorded === undefined
       ? await findContentSource(claim, { client, driverName, signal })
       : recorded.source; // which may be gone by now
-    const request = volumeRequest(claim, storageClass, {
-      read,
+    const request = createVolumeRequestFor(claim, storageClass, {
+      classParameters,
       topology: recorded?.topology ?? this.#topology(claim, storageClass),
       mutableParameters: recorded?.mutableParameters ?? await this.#mutableParameters(claim, signal),
-      secrets: await readSecret(client, read.secrets.provisioner, { signal }),
+      secrets: await readSecret(client, classParameters.secrets.provisioner, { signal }),
     });
-    const filled = contents === undefined ? request : { ...request, source: contents };
-    return { claim, storageClass, read, request: { ...filled, ...recorded }, refusals: 0 };
+    const requestWithSource = contentSource === undefined ? request : { ...request, source: contentSource };
+    return { claim, storageClass, classParameters, request: { ...requestWithSource, ...recorded }, refusals: 0 };
   }
 
   #topology(claim: PersistentVolumeClaim, { allowedTopologies }: StorageClass) {
     const { driverName, topologyKey, nodes, csiNodes } = this.#options;
-    const known = { driverName, topologyKey, nodes: nodes.list(), csiNodes: csiNodes.list() };
+    const cluster = { driverName, topologyKey, nodes: nodes.list(), csiNodes: csiNodes.list() };
     const node = selectedNodeOf(claim);
     return node === undefined
-      ? topologyOfAll(allowedTopologies, known)
-      : topologyOfNode(node, allowedTopologies, known);
+      ? topologyOfAllNodes(allowedTopologies, cluster)
+      : topologyOfNode(node, allowedTopologies, cluster);
   }
 
   async #mutableParameters({ spec }: PersistentVolumeClaim, signal: AbortSignal): Promise<Record<string, string>> {
     const { driverName, client } = this.#options;
     const name = spec?.volumeAttributesClassName;
     if (!name) return {};
-    const named = await client.get(volumeAttributesClasses, { name }, { signal });
-    if (named.driverName === driverName) return named.parameters ?? {};
-    throw new ClaimError(`volumeAttributesClassName ${JSON.stringify(name)}: it is for ${named.driverName}`);
+    const attributesClass = await client.get(volumeAttributesClasses, { name }, { signal });
+    if (attributesClass.driverName === driverName) return attributesClass.parameters ?? {};
+    throw new ClaimError(`volumeAttributesClassName ${JSON.stringify(name)}: it is for ${attributesClass.driverName}`);
   }
 
   /** Repeats the request until its outcome is known, and then gives the volume to the claim, or takes it back. */
-  async #carryOut(key: string, attempt: Attempt, signal: AbortSignal): Promise<void> {
+  async #execute(key: string, attempt: Attempt, signal: AbortSignal): Promise<void> {
     this.#attempts.set(key, attempt);
     const created = attempt.created ??= await this.#create(key, attempt, signal);
     const { name, requiredBytes } = attempt.request;
     if (created.capacityBytes > 0n && created.capacityBytes < requiredBytes) {
-      await this.#undo(key, attempt, signal);
+      await this.#deleteUnpublishedVolume(key, attempt, signal);
       throw new ClaimError(`volume ${created.volumeId}: made with ${created.capacityBytes} of ${requiredBytes} bytes`);
     }
     const claim = this.#claim(key);
-    if (claim?.spec?.volumeName === name) return this.#settle(key);
-    if (claim === undefined || !wantsVolume(claim, this.#options.driverName)) {
-      await this.#undo(key, attempt, signal);
+    if (claim?.spec?.volumeName === name) return this.#forget(key);
+    if (claim === undefined || !shouldProvision(claim, this.#options.driverName)) {
+      await this.#deleteUnpublishedVolume(key, attempt, signal);
       this.#log.info("a claim no longer wants its volume, which is removed", { claim: key, volume: name });
-      return this.#settle(key);
+      return this.#forget(key);
     }
-    await this.#publish(key, attempt, signal);
+    await this.#createPersistentVolume(key, attempt, signal);
   }
 
   async #create(key: string, { request }: Attempt, signal: AbortSignal): Promise<CreatedVolume> {
@@ -237,7 +249,7 @@ export class Provisioning {
    * Takes a volume back that no PersistentVolume was made for. Whether that is so is asked of the API server: an answer may
    * have been lost, and another provisioner may have been here.
    */
-  async #undo(key: string, { request, created }: Attempt, signal: AbortSignal): Promise<void> {
+  async #deleteUnpublishedVolume(key: string, { request, created }: Attempt, signal: AbortSignal): Promise<void> {
     const { client, csi, intents } = this.#options;
     const found = await client.get(persistentVolumes, { name: request.name }, { signal }).catch((error) => {
       if (!isNotFound(error)) throw error;
@@ -248,25 +260,25 @@ export class Provisioning {
     this.#attempts.delete(key);
   }
 
-  async #publish(key: string, attempt: Attempt, signal: AbortSignal): Promise<void> {
+  async #createPersistentVolume(key: string, attempt: Attempt, signal: AbortSignal): Promise<void> {
     const { client, driverName, events, intents, volumes } = this.#options;
     const { name } = attempt.request;
     try {
-      await client.create(persistentVolumes, volumeObject(driverName, attempt, attempt.created!), { signal });
+      await client.create(persistentVolumes, persistentVolumeFor(driverName, attempt, attempt.created!), { signal });
     } catch (error) {
       if (!isAlreadyExists(error)) {
         const refused = error instanceof ApiError && !isTransient(error);
-        if (refused && ++attempt.refusals >= REFUSALS) await this.#undo(key, attempt, signal);
+        if (refused && ++attempt.refusals >= MAX_REFUSALS) await this.#deleteUnpublishedVolume(key, attempt, signal);
         throw error;
       }
     }
     events.record(attempt.claim, "Normal", "ProvisioningSucceeded", `volume ${name} was made`);
-    this.#settle(key);
-    await intents.handOver(name, { signal }).catch((error) => {
+    this.#forget(key);
+    await intents.clearPending(name, { signal }).catch((error) => {
       this.#log.warn("an intent could not be marked as handed over; the sweep does it", { volume: name, error });
     });
     // Else a change of the claim that comes first would be taken for a claim without a volume.
-    await volumes.seen(name, (volume) => volume !== undefined, this.#patience);
+    await volumes.waitForCache(name, (volume) => volume !== undefined, this.#waitOptions);
   }
 
   #announce(key: string, claim: PersistentVolumeClaim, message: string): void {
@@ -276,20 +288,27 @@ export class Provisioning {
   }
 
   /** Says what went wrong, and who can do something about it: the scheduler, or time. */
-  async #failed(key: string, error: unknown, tried: PersistentVolumeClaim, signal: AbortSignal): Promise<void> {
+  async #handleFailure(
+    key: string,
+    error: unknown,
+    attemptedClaim: PersistentVolumeClaim,
+    signal: AbortSignal,
+  ): Promise<void> {
     const claim = this.#claim(key);
     if (claim === undefined) {
       if (this.#attempts.has(key)) throw error;
-      return this.#settle(key);
+      return this.#forget(key);
     }
-    if (!isContended(error)) this.#options.events.record(claim, "Warning", "ProvisioningFailed", reasonOf(error));
-    const exhausted = isExhausted(error);
-    const node = selectedNodeOf(tried);
+    if (!isOperationPending(error)) {
+      this.#options.events.record(claim, "Warning", "ProvisioningFailed", errorMessage(error));
+    }
+    const exhausted = isResourceExhausted(error);
+    const node = selectedNodeOf(attemptedClaim);
     if (node !== undefined && (exhausted || error instanceof WrongNodeError)) {
-      if (exhausted) await this.#withdraw(tried, node);
-      return await this.#reschedule(key, node, signal);
+      if (exhausted) await this.#waitUntilWithdrawn(attemptedClaim, node);
+      return await this.#rescheduleClaim(key, node, signal);
     }
-    if (!this.#attempts.has(key)) this.#waiting.set(key, exhausted ? "space" : "other");
+    if (!this.#attempts.has(key)) this.#failures.set(key, exhausted ? "space" : "other");
     throw error;
   }
 
@@ -297,22 +316,25 @@ export class Provisioning {
    * Waits until the scheduler is told that the node has no room for the claim: it would choose the same one again. A node that
    * refuses what it seems to have room for is waited for in vain, if it does not say soon that it has less.
    */
-  async #withdraw(claim: PersistentVolumeClaim, nodeName: string): Promise<void> {
-    const { withdrawn, withdrawnWithinMs: timeoutMs = WITHDRAWN_WITHIN_MS } = this.#options;
-    const bytes = bytesOf(claim.spec?.resources?.requests?.["storage"]) ?? 0n;
-    await withdrawn?.({ nodeName, className: classNameOf(claim) }, bytes, { signal: this.#stopping, timeoutMs });
+  async #waitUntilWithdrawn(claim: PersistentVolumeClaim, nodeName: string): Promise<void> {
+    const { waitUntilWithdrawn, withdrawalTimeoutMs: timeoutMs = WITHDRAWAL_TIMEOUT_MS } = this.#options;
+    const bytes = quantityToBytes(claim.spec?.resources?.requests?.["storage"]) ?? 0n;
+    await waitUntilWithdrawn?.({ nodeName, className: classNameOf(claim) }, bytes, {
+      signal: this.#stopSignal,
+      timeoutMs,
+    });
   }
 
   /** Takes back the scheduler's choice, so that it chooses again; unless it did already. */
-  async #reschedule(key: string, node: string, signal: AbortSignal): Promise<void> {
+  async #rescheduleClaim(key: string, node: string, signal: AbortSignal): Promise<void> {
     const claim = this.#claim(key);
-    this.#settle(key);
+    this.#forget(key);
     if (claim === undefined || selectedNodeOf(claim) !== node) return;
     const { namespace, name, resourceVersion } = claim.metadata;
-    const merge = { metadata: { annotations: { [SELECTED_NODE]: null } } };
+    const merge = { metadata: { annotations: { [SELECTED_NODE_ANNOTATION]: null } } };
     await this.#options.client.patch(persistentVolumeClaims, { namespace, name }, { merge, resourceVersion, signal });
-    const chosenAgain = (now: PersistentVolumeClaim | undefined) => now === undefined || selectedNodeOf(now) !== node;
-    await this.#options.claims.seen(`${namespace}/${name}`, chosenAgain, this.#patience);
+    const isRescheduled = (now: PersistentVolumeClaim | undefined) => now === undefined || selectedNodeOf(now) !== node;
+    await this.#options.claims.waitForCache(`${namespace}/${name}`, isRescheduled, this.#waitOptions);
   }
 }
 

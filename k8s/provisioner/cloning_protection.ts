@@ -4,7 +4,7 @@
  * @module
  */
 
-import { centralLoop } from "../sidecars/controller_options.ts";
+import { sidecarController } from "../sidecars/sidecar_controller.ts";
 import { dataSourceOf } from "./claim.ts";
 import { isConflict, isNotFound } from "../client/client.ts";
 import { CLONING_FINALIZER } from "./content_source.ts";
@@ -23,21 +23,25 @@ export class CloningProtection {
   /** Works until the signal is aborted. */
   async run(signal: AbortSignal): Promise<void> {
     const { claims } = this.#options;
-    const loop = centralLoop("cloning", this.#options, (key, ending) => this.#reconcile(key, ending));
-    loop.follow(claims, (claim) => {
+    const controller = sidecarController(
+      "cloning",
+      this.#options,
+      (key, reconcileSignal) => this.#reconcile(key, reconcileSignal),
+    );
+    controller.watch(claims, (claim) => {
       const { kind, ...source } = dataSourceOf(claim);
       // the source of a claim that is bound now, or gone, may go
       const names = kind === "claim" && "name" in source ? [`${claim.metadata.namespace}/${source.name}`] : [];
-      return isHeld(claim) ? [...names, `${claim.metadata.namespace}/${claim.metadata.name}`] : names;
+      return isHeldByFinalizer(claim) ? [...names, `${claim.metadata.namespace}/${claim.metadata.name}`] : names;
     });
-    await loop.run(signal);
+    await controller.run(signal);
   }
 
   async #reconcile(key: string, signal: AbortSignal): Promise<void> {
     const { claims, client } = this.#options;
     const claim = claims.get(key);
-    if (claim === undefined || !isHeld(claim)) return;
-    if (claims.list().some((other) => isMadeFrom(other, claim))) return;
+    if (claim === undefined || !isHeldByFinalizer(claim)) return;
+    if (claims.list().some((other) => isPendingCloneOf(other, claim))) return;
     const { namespace, name, finalizers = [], resourceVersion } = claim.metadata;
     const merge = { metadata: { finalizers: finalizers.filter((one) => one !== CLONING_FINALIZER) } };
     try {
@@ -48,13 +52,16 @@ export class CloningProtection {
   }
 }
 
-function isHeld({ metadata }: PersistentVolumeClaim): boolean {
+function isHeldByFinalizer({ metadata }: PersistentVolumeClaim): boolean {
   return metadata.deletionTimestamp !== undefined && (metadata.finalizers?.includes(CLONING_FINALIZER) ?? false);
 }
 
 /** Whether a claim waits for a volume that is made from the other. */
-function isMadeFrom({ metadata, spec, status }: PersistentVolumeClaim, original: PersistentVolumeClaim): boolean {
-  const source = dataSourceOf({ metadata, ...(spec && { spec }) });
-  return source.kind === "claim" && source.name === original.metadata.name &&
-    metadata.namespace === original.metadata.namespace && (status?.phase ?? "Pending") === "Pending";
+function isPendingCloneOf(
+  { metadata, spec, status }: PersistentVolumeClaim,
+  sourceClaim: PersistentVolumeClaim,
+): boolean {
+  const dataSource = dataSourceOf({ metadata, ...(spec && { spec }) });
+  return dataSource.kind === "claim" && dataSource.name === sourceClaim.metadata.name &&
+    metadata.namespace === sourceClaim.metadata.namespace && (status?.phase ?? "Pending") === "Pending";
 }

@@ -9,7 +9,7 @@
 import { dataSourceOf } from "./claim.ts";
 import { ClaimError } from "../sidecars/class_parameters.ts";
 import { type ApiClient, isNotFound } from "../client/client.ts";
-import type { ContentSource } from "../sidecars/csi_client.ts";
+import type { VolumeContentSource } from "../sidecars/csi_client.ts";
 import {
   type KubeObject,
   type PersistentVolumeClaim,
@@ -20,13 +20,13 @@ import {
 import { volumeSnapshotContents, volumeSnapshots } from "../api/snapshot_objects.ts";
 
 /** Says on a VolumeSnapshotContent that volumes of another mode may be made from it. Only an administrator can write it. */
-export const ALLOW_MODE_CHANGE = "snapshot.storage.kubernetes.io/allow-volume-mode-change";
+export const ALLOW_MODE_CHANGE_ANNOTATION = "snapshot.storage.kubernetes.io/allow-volume-mode-change";
 
 /** Keeps a claim as long as others are made from it. The official provisioner has the same. */
 export const CLONING_FINALIZER = "provisioner.storage.kubernetes.io/cloning-protection";
 
 /** What {@linkcode findContentSource} works with. */
-export interface SourceOptions {
+export interface FindContentSourceOptions {
   /** The API server. */
   readonly client: ApiClient;
   /** The driver's name. */
@@ -43,96 +43,113 @@ export interface SourceOptions {
  */
 export async function findContentSource(
   claim: PersistentVolumeClaim,
-  options: SourceOptions,
-): Promise<ContentSource | undefined> {
+  options: FindContentSourceOptions,
+): Promise<VolumeContentSource | undefined> {
   const source = dataSourceOf(claim);
   if (source.kind !== "snapshot" && source.kind !== "claim") return undefined;
   const { namespace } = claim.metadata;
   if (source.namespace !== undefined && source.namespace !== namespace) {
     throw new ClaimError(`dataSourceRef: ${source.kind} ${source.namespace}/${source.name} is in another namespace`);
   }
-  const at = { namespace, name: source.name };
-  return source.kind === "snapshot" ? await snapshotSource(claim, at, options) : await claimSource(claim, at, options);
+  const reference = { namespace, name: source.name };
+  return source.kind === "snapshot"
+    ? await sourceFromSnapshot(claim, reference, options)
+    : await sourceFromClaim(claim, reference, options);
 }
 
-async function snapshotSource(
+async function sourceFromSnapshot(
   claim: PersistentVolumeClaim,
-  at: { namespace: string | undefined; name: string },
-  options: SourceOptions,
-): Promise<ContentSource> {
-  const what = `dataSource: VolumeSnapshot ${at.name}`;
-  const snapshot = await read(volumeSnapshots, at, options, what);
-  if (snapshot.metadata.deletionTimestamp !== undefined) throw new ClaimError(`${what} is being deleted`);
+  reference: { namespace: string | undefined; name: string },
+  options: FindContentSourceOptions,
+): Promise<VolumeContentSource> {
+  const description = `dataSource: VolumeSnapshot ${reference.name}`;
+  const snapshot = await getSourceObject(volumeSnapshots, reference, options, description);
+  if (snapshot.metadata.deletionTimestamp !== undefined) throw new ClaimError(`${description} is being deleted`);
   const { boundVolumeSnapshotContentName: name, readyToUse } = snapshot.status ?? {};
-  if (name === undefined) throw new ClaimError(`${what} is not bound yet`);
-  const content = await read(volumeSnapshotContents, { name }, options, `${what}: VolumeSnapshotContent ${name}`);
+  if (name === undefined) throw new ClaimError(`${description} is not bound yet`);
+  const content = await getSourceObject(
+    volumeSnapshotContents,
+    { name },
+    options,
+    `${description}: VolumeSnapshotContent ${name}`,
+  );
   const { driver, volumeSnapshotRef: ref, sourceVolumeMode } = content.spec;
-  if (ref.uid !== snapshot.metadata.uid || ref.namespace !== at.namespace || ref.name !== at.name) {
-    throw new ClaimError(`${what}: VolumeSnapshotContent ${name} belongs to another VolumeSnapshot`);
+  if (ref.uid !== snapshot.metadata.uid || ref.namespace !== reference.namespace || ref.name !== reference.name) {
+    throw new ClaimError(`${description}: VolumeSnapshotContent ${name} belongs to another VolumeSnapshot`);
   }
-  if (driver !== options.driverName) throw new ClaimError(`${what} is of the driver ${driver}`);
-  if (readyToUse !== true) throw new ClaimError(`${what} is not ready yet`);
+  if (driver !== options.driverName) throw new ClaimError(`${description} is of the driver ${driver}`);
+  if (readyToUse !== true) throw new ClaimError(`${description} is not ready yet`);
   const handle = content.status?.snapshotHandle;
-  if (handle === undefined) throw new ClaimError(`${what} has no handle yet`);
-  const mode = modeOf(claim.spec?.volumeMode);
-  if (sourceVolumeMode !== undefined && sourceVolumeMode !== mode && !mayChangeMode(content)) {
+  if (handle === undefined) throw new ClaimError(`${description} has no handle yet`);
+  const mode = volumeModeOf(claim.spec?.volumeMode);
+  if (sourceVolumeMode !== undefined && sourceVolumeMode !== mode && !allowsModeChange(content)) {
     throw new ClaimError(
-      `${what} is of a ${sourceVolumeMode} volume, asked for is ${mode}; an administrator may allow that by the annotation ` +
-        `${ALLOW_MODE_CHANGE}=true on VolumeSnapshotContent ${name}`,
+      `${description} is of a ${sourceVolumeMode} volume, asked for is ${mode}; an administrator may allow that by the annotation ` +
+        `${ALLOW_MODE_CHANGE_ANNOTATION}=true on VolumeSnapshotContent ${name}`,
     );
   }
   return { of: "snapshot", handle };
 }
 
-async function claimSource(
+async function sourceFromClaim(
   claim: PersistentVolumeClaim,
-  at: { namespace: string | undefined; name: string },
-  options: SourceOptions,
-): Promise<ContentSource> {
-  const what = `dataSource: PersistentVolumeClaim ${at.name}`;
-  const original = await read(persistentVolumeClaims, at, options, what);
-  if (original.metadata.deletionTimestamp !== undefined) throw new ClaimError(`${what} is being deleted`);
-  const name = original.spec?.volumeName;
-  if (original.status?.phase !== "Bound" || !name) throw new ClaimError(`${what} is not bound yet`);
-  const volume = await read(persistentVolumes, { name }, options, `${what}: PersistentVolume ${name}`);
+  reference: { namespace: string | undefined; name: string },
+  options: FindContentSourceOptions,
+): Promise<VolumeContentSource> {
+  const description = `dataSource: PersistentVolumeClaim ${reference.name}`;
+  const sourceClaim = await getSourceObject(persistentVolumeClaims, reference, options, description);
+  if (sourceClaim.metadata.deletionTimestamp !== undefined) throw new ClaimError(`${description} is being deleted`);
+  const name = sourceClaim.spec?.volumeName;
+  if (sourceClaim.status?.phase !== "Bound" || !name) throw new ClaimError(`${description} is not bound yet`);
+  const volume = await getSourceObject(
+    persistentVolumes,
+    { name },
+    options,
+    `${description}: PersistentVolume ${name}`,
+  );
   const { csi, claimRef, volumeMode } = volume.spec ?? {};
-  if (csi?.driver !== options.driverName) throw new ClaimError(`${what} is of the driver ${csi?.driver ?? "(none)"}`);
-  if (claimRef?.uid !== original.metadata.uid || volume.status?.phase !== "Bound") {
-    throw new ClaimError(`${what}: PersistentVolume ${name} is not bound to it`);
+  if (csi?.driver !== options.driverName) {
+    throw new ClaimError(`${description} is of the driver ${csi?.driver ?? "(none)"}`);
   }
-  const [mode, its] = [modeOf(claim.spec?.volumeMode), modeOf(volumeMode)];
-  if (mode !== its) throw new ClaimError(`${what} is a ${its} volume, asked for is ${mode}`);
-  await protect(original, options);
+  if (claimRef?.uid !== sourceClaim.metadata.uid || volume.status?.phase !== "Bound") {
+    throw new ClaimError(`${description}: PersistentVolume ${name} is not bound to it`);
+  }
+  const [mode, sourceMode] = [volumeModeOf(claim.spec?.volumeMode), volumeModeOf(volumeMode)];
+  if (mode !== sourceMode) throw new ClaimError(`${description} is a ${sourceMode} volume, asked for is ${mode}`);
+  await addCloningFinalizer(sourceClaim, options);
   return { of: "volume", handle: csi.volumeHandle };
 }
 
 /** Puts the finalizer on a claim that others are made from. */
-async function protect({ metadata }: PersistentVolumeClaim, { client, signal }: SourceOptions): Promise<void> {
+async function addCloningFinalizer(
+  { metadata }: PersistentVolumeClaim,
+  { client, signal }: FindContentSourceOptions,
+): Promise<void> {
   const { namespace, name, uid, resourceVersion, finalizers = [] } = metadata;
   if (finalizers.includes(CLONING_FINALIZER)) return;
   const merge = { metadata: { uid, finalizers: [...finalizers, CLONING_FINALIZER] } };
   await client.patch(persistentVolumeClaims, { namespace, name }, { merge, resourceVersion, signal });
 }
 
-async function read<T extends KubeObject>(
+async function getSourceObject<T extends KubeObject>(
   resource: Resource<T>,
-  at: { namespace?: string | undefined; name: string },
-  { client, signal }: SourceOptions,
-  what: string,
+  reference: { namespace?: string | undefined; name: string },
+  { client, signal }: FindContentSourceOptions,
+  description: string,
 ): Promise<T> {
   try {
-    return await client.get(resource, at, { signal });
+    return await client.get(resource, reference, { signal });
   } catch (error) {
-    if (isNotFound(error)) throw new ClaimError(`${what}: there is none`);
+    if (isNotFound(error)) throw new ClaimError(`${description}: there is none`);
     throw error;
   }
 }
 
-function modeOf(volumeMode: string | undefined): string {
+function volumeModeOf(volumeMode: string | undefined): string {
   return volumeMode ?? "Filesystem";
 }
 
 /** What Go's ParseBool takes for true, as the official provisioner reads the annotation. */
-function mayChangeMode({ metadata }: KubeObject): boolean {
-  return /^(?:1|t|T|true|TRUE|True)$/.test(metadata.annotations?.[ALLOW_MODE_CHANGE] ?? "");
+function allowsModeChange({ metadata }: KubeObject): boolean {
+  return /^(?:1|t|T|true|TRUE|True)$/.test(metadata.annotations?.[ALLOW_MODE_CHANGE_ANNOTATION] ?? "");
 }

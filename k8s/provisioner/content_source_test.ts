@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { Cluster, DRIVER } from "../../tests/fake/cluster.ts";
+import { DRIVER, FakeControlPlane } from "../../tests/fake/cluster.ts";
 import { ClaimError } from "../sidecars/class_parameters.ts";
-import { ALLOW_MODE_CHANGE, CLONING_FINALIZER, findContentSource } from "./content_source.ts";
+import { ALLOW_MODE_CHANGE_ANNOTATION, CLONING_FINALIZER, findContentSource } from "./content_source.ts";
 import { type PersistentVolumeClaim, persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
 import { volumeSnapshotContents, volumeSnapshots } from "../api/snapshot_objects.ts";
 
@@ -17,7 +17,7 @@ function claimFrom(kind: "VolumeSnapshot" | "PersistentVolumeClaim", volumeMode 
 }
 
 Deno.test("findContentSource() takes a snapshot that is bound, ready, ours and of the same mode, and says what it lacks", async () => {
-  await using cluster = await Cluster.start({ binds: false });
+  await using cluster = await FakeControlPlane.start({ withBinder: false });
   const { api, client } = cluster;
   const find = (mode?: string) =>
     findContentSource(claimFrom("VolumeSnapshot", mode), {
@@ -25,16 +25,16 @@ Deno.test("findContentSource() takes a snapshot that is bound, ready, ours and o
       driverName: DRIVER,
       signal: AbortSignal.timeout(5_000),
     });
-  const refused = (why: string, mode?: string) => assertRejects(() => find(mode), ClaimError, why);
-  await refused("there is none");
-  api.define(volumeSnapshots);
-  api.define(volumeSnapshotContents);
+  const assertRefused = (why: string, mode?: string) => assertRejects(() => find(mode), ClaimError, why);
+  await assertRefused("there is none");
+  api.addResource(volumeSnapshots);
+  api.addResource(volumeSnapshotContents);
   const { metadata: { uid } } = api.put(volumeSnapshots, { metadata: { name: "source", namespace: NAMESPACE } });
   const snapshot = { name: "source", namespace: NAMESPACE };
-  await refused("not bound yet");
+  await assertRefused("not bound yet");
   const status = { boundVolumeSnapshotContentName: "content", readyToUse: false };
   await client.patch(volumeSnapshots, snapshot, { merge: { status }, subresource: "status" });
-  await refused("VolumeSnapshotContent content: there is none");
+  await assertRefused("VolumeSnapshotContent content: there is none");
   const volumeSnapshotRef = { ...snapshot, uid: "another" };
   const spec = {
     driver: "other",
@@ -46,25 +46,25 @@ Deno.test("findContentSource() takes a snapshot that is bound, ready, ours and o
   api.put(volumeSnapshotContents, { metadata: { name: "content" }, spec });
   const patch = (merge: Record<string, unknown>) =>
     client.patch(volumeSnapshotContents, { name: "content" }, { merge });
-  await refused("belongs to another");
+  await assertRefused("belongs to another");
   await patch({ spec: { volumeSnapshotRef: { uid } } });
-  await refused("of the driver other");
+  await assertRefused("of the driver other");
   await patch({ spec: { driver: DRIVER } });
-  await refused("not ready yet");
+  await assertRefused("not ready yet");
   await client.patch(volumeSnapshots, snapshot, { merge: { status: { readyToUse: true } }, subresource: "status" });
-  await refused("no handle yet");
+  await assertRefused("no handle yet");
   const taken = { merge: { status: { snapshotHandle: "s1" } }, subresource: "status" } as const;
   await client.patch(volumeSnapshotContents, { name: "content" }, taken);
-  await refused(ALLOW_MODE_CHANGE);
+  await assertRefused(ALLOW_MODE_CHANGE_ANNOTATION);
   assertEquals(await find("Block"), { of: "snapshot", handle: "s1" });
-  await patch({ metadata: { annotations: { [ALLOW_MODE_CHANGE]: "false" } } });
-  await refused(ALLOW_MODE_CHANGE);
-  await patch({ metadata: { annotations: { [ALLOW_MODE_CHANGE]: "true" } } });
+  await patch({ metadata: { annotations: { [ALLOW_MODE_CHANGE_ANNOTATION]: "false" } } });
+  await assertRefused(ALLOW_MODE_CHANGE_ANNOTATION);
+  await patch({ metadata: { annotations: { [ALLOW_MODE_CHANGE_ANNOTATION]: "true" } } });
   assertEquals(await find(), { of: "snapshot", handle: "s1" });
 });
 
 Deno.test("findContentSource() takes a claim that is bound and ours, protects it, and says what it lacks", async () => {
-  await using cluster = await Cluster.start({ binds: false });
+  await using cluster = await FakeControlPlane.start({ withBinder: false });
   const { api, client } = cluster;
   const find = (mode?: string) =>
     findContentSource(claimFrom("PersistentVolumeClaim", mode), {
@@ -72,26 +72,26 @@ Deno.test("findContentSource() takes a claim that is bound and ours, protects it
       driverName: DRIVER,
       signal: AbortSignal.timeout(5_000),
     });
-  const refused = (why: string, mode?: string) => assertRejects(() => find(mode), ClaimError, why);
-  await refused("there is none");
+  const assertRefused = (why: string, mode?: string) => assertRejects(() => find(mode), ClaimError, why);
+  await assertRefused("there is none");
   const at = { name: "source", namespace: NAMESPACE };
   const { metadata: { uid } } = api.put(persistentVolumeClaims, { metadata: at, spec: { volumeName: "pv" } });
-  await refused("not bound yet");
+  await assertRefused("not bound yet");
   await client.patch(persistentVolumeClaims, at, { merge: { status: { phase: "Bound" } }, subresource: "status" });
-  await refused("PersistentVolume pv: there is none");
+  await assertRefused("PersistentVolume pv: there is none");
   const csi = { driver: "other", volumeHandle: "v1" };
   api.put(persistentVolumes, { metadata: { name: "pv" }, spec: { csi, claimRef: { uid: "another" } } });
   const patch = (merge: Record<string, unknown>) => client.patch(persistentVolumes, { name: "pv" }, { merge });
-  await refused("of the driver other");
+  await assertRefused("of the driver other");
   await patch({ spec: { csi: { driver: DRIVER } } });
-  await refused("not bound to it");
+  await assertRefused("not bound to it");
   await patch({ spec: { claimRef: { uid } } });
   const bound = { merge: { status: { phase: "Bound" } }, subresource: "status" } as const;
   await client.patch(persistentVolumes, { name: "pv" }, bound);
-  await refused("is a Filesystem volume, asked for is Block", "Block");
+  await assertRefused("is a Filesystem volume, asked for is Block", "Block");
   assertEquals(await find(), { of: "volume", handle: "v1" });
-  const [kept] = api.objects(persistentVolumeClaims);
-  assertEquals(kept?.metadata.finalizers, [CLONING_FINALIZER]);
+  const [sourceClaim] = api.objects(persistentVolumeClaims);
+  assertEquals(sourceClaim?.metadata.finalizers, [CLONING_FINALIZER]);
   await client.delete(persistentVolumeClaims, at);
-  await refused("is being deleted");
+  await assertRefused("is being deleted");
 });

@@ -15,71 +15,73 @@
 import { getLogger } from "@logtape/logtape";
 import { claimUidOf } from "./claim.ts";
 import { isNotFound } from "../client/client.ts";
-import { aborted, sleep, systemClock } from "../runtime/clock.ts";
+import { sleep, systemClock, waitForAbort } from "../runtime/clock.ts";
 import type { Intent } from "./intents.ts";
 import { persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
 import type { ProvisionerOptions } from "./provisioner_options.ts";
 
 /** Whether a request is being worked on by the loop itself. */
-export type IsBusy = (requestName: string) => boolean;
+export type IsInProgress = (requestName: string) => boolean;
 
 /** Removes the volumes of claims that are gone. */
-export class Sweep {
+export class GarbageCollector {
   readonly #options: ProvisionerOptions;
-  readonly #isBusy: IsBusy;
+  readonly #isInProgress: IsInProgress;
   readonly #log = getLogger(["denolith", "sweep"]);
   /** Since when an intent is known to be wanted by nobody, in the clock's milliseconds. */
-  readonly #suspects = new Map<string, number>();
+  readonly #orphanedSinceMs = new Map<string, number>();
 
-  /** Does nothing before {@linkcode Sweep.run}. */
-  constructor(options: ProvisionerOptions, isBusy: IsBusy) {
+  /** Does nothing before {@linkcode GarbageCollector.run}. */
+  constructor(options: ProvisionerOptions, isInProgress: IsInProgress) {
     this.#options = options;
-    this.#isBusy = isBusy;
+    this.#isInProgress = isInProgress;
   }
 
   /** Sweeps every minute until the signal is aborted. */
   async run(signal: AbortSignal): Promise<void> {
-    const { clock = systemClock, sweepEveryMs = 60_000, claims, volumes } = this.#options;
-    await Promise.race([Promise.all([claims.synced, volumes.synced]), aborted(signal)]);
+    const { clock = systemClock, garbageCollectionIntervalMs = 60_000, claims, volumes } = this.#options;
+    await Promise.race([Promise.all([claims.synced, volumes.synced]), waitForAbort(signal)]);
     while (!signal.aborted) {
-      await this.sweep(signal).catch((error) => this.#log.warn("the sweep failed", { error }));
-      await sleep(clock, sweepEveryMs, signal);
+      await this.collect(signal).catch((error) => this.#log.warn("the sweep failed", { error }));
+      await sleep(clock, garbageCollectionIntervalMs, signal);
     }
-    this.#suspects.clear();
+    this.#orphanedSinceMs.clear();
   }
 
   /** Sweeps once. */
-  async sweep(signal: AbortSignal): Promise<void> {
-    const { clock = systemClock, sweepGraceMs = 120_000 } = this.#options;
-    const unwanted = (await this.#unwanted(signal)).map((intent) => [intent.requestName, intent] as const);
-    const names = new Set(unwanted.map(([name]) => name));
-    for (const name of this.#suspects.keys()) if (!names.has(name)) this.#suspects.delete(name);
-    for (const [name, intent] of unwanted) {
-      const since = this.#suspects.get(name);
-      if (since === undefined) this.#suspects.set(name, clock.now());
-      else if (clock.now() - since >= sweepGraceMs) await this.#remove(intent, signal);
+  async collect(signal: AbortSignal): Promise<void> {
+    const { clock = systemClock, garbageCollectionGraceMs = 120_000 } = this.#options;
+    const orphans = (await this.#findOrphans(signal)).map((intent) => [intent.requestName, intent] as const);
+    const names = new Set(orphans.map(([name]) => name));
+    for (const name of this.#orphanedSinceMs.keys()) if (!names.has(name)) this.#orphanedSinceMs.delete(name);
+    for (const [name, intent] of orphans) {
+      const since = this.#orphanedSinceMs.get(name);
+      if (since === undefined) this.#orphanedSinceMs.set(name, clock.now());
+      else if (clock.now() - since >= garbageCollectionGraceMs) await this.#deleteVolume(intent, signal);
     }
   }
 
   /** The pending intents whose claim and PersistentVolume are gone, or never were. */
-  async #unwanted(signal: AbortSignal): Promise<Intent[]> {
+  async #findOrphans(signal: AbortSignal): Promise<Intent[]> {
     const { intents, volumes, claims, client } = this.#options;
     const pending = intents.list().filter(({ requestName, pending }) =>
-      pending && claimUidOf(requestName) !== undefined && !this.#isBusy(requestName)
+      pending && claimUidOf(requestName) !== undefined && !this.#isInProgress(requestName)
     );
-    const published = pending.filter(({ requestName }) => volumes.get(requestName) !== undefined);
-    for (const { requestName } of published) await intents.handOver(requestName, { signal });
+    const withPersistentVolume = pending.filter(({ requestName }) => volumes.get(requestName) !== undefined);
+    for (const { requestName } of withPersistentVolume) await intents.clearPending(requestName, { signal });
     const uids = new Set(claims.list().map(({ metadata }) => metadata.uid));
-    const isOrphan = ({ requestName }: Intent) => !uids.has(claimUidOf(requestName)!);
-    const orphans = pending.filter((intent) => !published.includes(intent) && isOrphan(intent));
-    if (orphans.length === 0) return [];
+    const hasNoClaim = ({ requestName }: Intent) => !uids.has(claimUidOf(requestName)!);
+    const candidates = pending.filter((intent) => !withPersistentVolume.includes(intent) && hasNoClaim(intent));
+    if (candidates.length === 0) return [];
     for (const { metadata } of (await client.list(persistentVolumeClaims, { signal })).items) uids.add(metadata.uid);
-    const unwanted: Intent[] = [];
-    for (const intent of orphans.filter(isOrphan)) if (!await this.#hasVolume(intent, signal)) unwanted.push(intent);
-    return unwanted;
+    const confirmed: Intent[] = [];
+    for (const intent of candidates.filter(hasNoClaim)) {
+      if (!await this.#hasPersistentVolume(intent, signal)) confirmed.push(intent);
+    }
+    return confirmed;
   }
 
-  async #hasVolume({ requestName }: Intent, signal: AbortSignal): Promise<boolean> {
+  async #hasPersistentVolume({ requestName }: Intent, signal: AbortSignal): Promise<boolean> {
     try {
       await this.#options.client.get(persistentVolumes, { name: requestName }, { signal });
       return true;
@@ -89,9 +91,9 @@ export class Sweep {
     }
   }
 
-  async #remove({ requestName, volumeId }: Intent, signal: AbortSignal): Promise<void> {
+  async #deleteVolume({ requestName, volumeId }: Intent, signal: AbortSignal): Promise<void> {
     this.#log.info("a volume that no claim wants is removed", { request: requestName, volume: volumeId });
     await this.#options.csi.deleteVolume({ volumeId, secrets: {} }, { signal });
-    this.#suspects.delete(requestName);
+    this.#orphanedSinceMs.delete(requestName);
   }
 }

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { Cluster } from "../../tests/fake/cluster.ts";
+import { FakeControlPlane } from "../../tests/fake/cluster.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import type { CreateVolumeRequest } from "../sidecars/csi_client.ts";
@@ -10,9 +10,9 @@ const MINUTE = 60_000;
 
 /** A cluster with a provisioner that does not run, but sweeps when told to. */
 async function scene() {
-  const cluster = await Cluster.start({ binds: false });
+  const cluster = await FakeControlPlane.start({ withBinder: false });
   const clock = new FakeClock();
-  const options = { ...cluster.loopOptions(), clock };
+  const options = { ...cluster.controllerOptions(), clock };
   const provisioner = new Provisioner(options);
   await Promise.all([options.claims.synced, options.volumes.synced]);
   const { signal } = new AbortController();
@@ -27,11 +27,11 @@ async function scene() {
     begin,
     /** Sweeps, and again when the grace time is over. */
     sweepTwice: async () => {
-      await provisioner.sweep(signal);
+      await provisioner.collectGarbage(signal);
       await clock.advance(3 * MINUTE);
-      await provisioner.sweep(signal);
+      await provisioner.collectGarbage(signal);
     },
-    sweep: () => provisioner.sweep(signal),
+    sweep: () => provisioner.collectGarbage(signal),
     clock,
     [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
   };
@@ -94,7 +94,7 @@ Deno.test("the sweep keeps what others asked for, under other names or not throu
   await s.begin("my-own-volume");
   const name = orphan();
   await s.begin(name);
-  s.driver.intents.set(name, { requestName: name, volumeId: volumeIdOf(name), pending: false, recorded: {} });
+  s.driver.intents.set(name, { requestName: name, volumeId: volumeIdOf(name), pending: false, spec: {} });
   await s.sweepTwice();
   assertEquals(s.driver.volumes.size, 2);
 });

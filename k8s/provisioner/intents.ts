@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { VolumeWishes } from "../sidecars/csi_client.ts";
+import type { VolumeIntentSpec } from "../sidecars/csi_client.ts";
 
 /** The record of a volume that was asked for. */
 export interface Intent {
@@ -18,7 +18,7 @@ export interface Intent {
    */
   readonly pending: boolean;
   /** What was asked for, as far as it binds. */
-  readonly recorded: Partial<VolumeWishes>;
+  readonly spec: Partial<VolumeIntentSpec>;
 }
 
 /** The records. They are looked up in a cache, which is complete when the loops start. */
@@ -28,5 +28,5 @@ export interface Intents {
   /** All records of requests. */
   list(): Intent[];
   /** Remembers that there is a PersistentVolume: the intent is no longer pending. */
-  handOver(requestName: string, options: { signal: AbortSignal }): Promise<void>;
+  clearPending(requestName: string, options: { signal: AbortSignal }): Promise<void>;
 }

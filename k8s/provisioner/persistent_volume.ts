@@ -15,26 +15,30 @@ import type { PersistentVolume, PersistentVolumeClaim, StorageClass } from "../a
 export const VOLUME_FINALIZER = "external-provisioner.volume.kubernetes.io/finalizer";
 
 /** Says who made a volume. */
-export const PROVISIONED_BY = "pv.kubernetes.io/provisioned-by";
+export const PROVISIONED_BY_ANNOTATION = "pv.kubernetes.io/provisioned-by";
 
-const DELETION_SECRET = "volume.kubernetes.io/provisioner-deletion-secret";
-const MODIFY_SECRET = "volume.kubernetes.io/controller-modify-secret";
+const DELETION_SECRET_ANNOTATION = "volume.kubernetes.io/provisioner-deletion-secret";
+const MODIFY_SECRET_ANNOTATION = "volume.kubernetes.io/controller-modify-secret";
 
 /** All that decided about a volume. */
-export interface Origin {
+export interface ProvisioningInputs {
   /** The claim. */
   readonly claim: PersistentVolumeClaim;
   /** Its class, as it was when the request was made. */
   readonly storageClass: StorageClass;
   /** The parameters of the class, read. */
-  readonly read: ClassParameters;
+  readonly classParameters: ClassParameters;
   /** The request. */
   readonly request: CreateVolumeRequest;
 }
 
 /** The PersistentVolume of a volume that was made for a claim. */
-export function volumeObject(driverName: string, origin: Origin, created: CreatedVolume): NewObject<PersistentVolume> {
-  const { claim, storageClass, read, request } = origin;
+export function persistentVolumeFor(
+  driverName: string,
+  inputs: ProvisioningInputs,
+  created: CreatedVolume,
+): NewObject<PersistentVolume> {
+  const { claim, storageClass, classParameters, request } = inputs;
   const { volumeMode, accessModes, volumeAttributesClassName } = claim.spec ?? {};
   const { namespace, name, uid, resourceVersion } = claim.metadata;
   const { mountOptions, reclaimPolicy } = storageClass;
@@ -44,31 +48,39 @@ export function volumeObject(driverName: string, origin: Origin, created: Create
     kind: "PersistentVolume",
     metadata: {
       name: request.name,
-      annotations: { [PROVISIONED_BY]: driverName, ...secretAnnotations(read) },
+      annotations: { [PROVISIONED_BY_ANNOTATION]: driverName, ...secretAnnotations(classParameters) },
       ...(reclaimPolicy === "Retain" ? {} : { finalizers: [VOLUME_FINALIZER] }),
     },
     spec: {
-      ...some({ accessModes, mountOptions, volumeMode }),
+      ...defined({ accessModes, mountOptions, volumeMode }),
       capacity: { storage: formatQuantity(bytes) },
       persistentVolumeReclaimPolicy: reclaimPolicy ?? "Delete",
       storageClassName: classNameOf(claim),
       ...(volumeAttributesClassName ? { volumeAttributesClassName } : {}),
-      claimRef: { apiVersion: "v1", kind: "PersistentVolumeClaim", ...some({ namespace, name, uid, resourceVersion }) },
-      csi: csiSource(driverName, origin, created),
-      ...(created.topology.length === 0 ? {} : { nodeAffinity: affinityTo(created.topology) }),
+      claimRef: {
+        apiVersion: "v1",
+        kind: "PersistentVolumeClaim",
+        ...defined({ namespace, name, uid, resourceVersion }),
+      },
+      csi: csiPersistentVolumeSource(driverName, inputs, created),
+      ...(created.topology.length === 0 ? {} : { nodeAffinity: nodeAffinityTo(created.topology) }),
     },
   };
 }
 
-function csiSource(driverName: string, { read, request }: Origin, { volumeId, context }: CreatedVolume) {
+function csiPersistentVolumeSource(
+  driverName: string,
+  { classParameters, request }: ProvisioningInputs,
+  { volumeId, volumeContext }: CreatedVolume,
+) {
   const access = request.capabilities[0]?.access;
-  const { secrets } = read;
+  const { secrets } = classParameters;
   return {
     driver: driverName,
     volumeHandle: volumeId,
     ...(access?.kind === "mount" && access.fsType !== "" ? { fsType: access.fsType } : {}),
-    ...(Object.keys(context).length === 0 ? {} : { volumeAttributes: { ...context } }),
-    ...some({
+    ...(Object.keys(volumeContext).length === 0 ? {} : { volumeAttributes: { ...volumeContext } }),
+    ...defined({
       controllerPublishSecretRef: secrets["controller-publish"],
       controllerExpandSecretRef: secrets["controller-expand"],
       nodeStageSecretRef: secrets["node-stage"],
@@ -82,15 +94,16 @@ function csiSource(driverName: string, { read, request }: Origin, { volumeId, co
 function secretAnnotations({ secrets }: ClassParameters): Record<string, string> {
   const { provisioner, "controller-modify": modify } = secrets;
   return {
-    [`${DELETION_SECRET}-name`]: provisioner?.name ?? "",
-    [`${DELETION_SECRET}-namespace`]: provisioner?.namespace ?? "",
-    ...(modify === undefined
-      ? {}
-      : { [`${MODIFY_SECRET}-name`]: modify.name, [`${MODIFY_SECRET}-namespace`]: modify.namespace }),
+    [`${DELETION_SECRET_ANNOTATION}-name`]: provisioner?.name ?? "",
+    [`${DELETION_SECRET_ANNOTATION}-namespace`]: provisioner?.namespace ?? "",
+    ...(modify === undefined ? {} : {
+      [`${MODIFY_SECRET_ANNOTATION}-name`]: modify.name,
+      [`${MODIFY_SECRET_ANNOTATION}-namespace`]: modify.namespace,
+    }),
   };
 }
 
-function affinityTo(topology: readonly Segments[]) {
+function nodeAffinityTo(topology: readonly Segments[]) {
   const nodeSelectorTerms = topology.map((segments) => ({
     matchExpressions: Object.entries(segments).sort(([a], [b]) => a < b ? -1 : 1)
       .map(([key, value]) => ({ key, operator: "In", values: [value] })),
@@ -99,51 +112,51 @@ function affinityTo(topology: readonly Segments[]) {
 }
 
 /** Without what is undefined. */
-function some<T extends Record<string, unknown>>(fields: T): { [K in keyof T]: Exclude<T[K], undefined> } {
-  const given = Object.entries(fields).filter(([, value]) => value !== undefined);
-  return Object.fromEntries(given) as { [K in keyof T]: Exclude<T[K], undefined> };
+function defined<T extends Record<string, unknown>>(fields: T): { [K in keyof T]: Exclude<T[K], undefined> } {
+  const entries = Object.entries(fields).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(entries) as { [K in keyof T]: Exclude<T[K], undefined> };
 }
 
 /** Whether a driver of that name has to see to a PersistentVolume: it made it, or it serves one that was written by hand. */
-export function isServedBy({ metadata, spec }: PersistentVolume, driverName: string): boolean {
+export function isManagedBy({ metadata, spec }: PersistentVolume, driverName: string): boolean {
   if (spec?.csi?.driver !== driverName) return false;
-  return (metadata.annotations?.[PROVISIONED_BY] ?? driverName) === driverName;
+  return (metadata.annotations?.[PROVISIONED_BY_ANNOTATION] ?? driverName) === driverName;
 }
 
 /** The secret for a volume's removal. */
 export function deletionSecretOf({ metadata }: PersistentVolume): SecretReference | undefined {
-  const name = metadata.annotations?.[`${DELETION_SECRET}-name`];
-  const namespace = metadata.annotations?.[`${DELETION_SECRET}-namespace`];
+  const name = metadata.annotations?.[`${DELETION_SECRET_ANNOTATION}-name`];
+  const namespace = metadata.annotations?.[`${DELETION_SECRET_ANNOTATION}-namespace`];
   return name && namespace ? { name, namespace } : undefined;
 }
 
 /** The secret for changing a volume's attributes: its own, or else that for growing it, as csi-resizer takes it. */
 export function modifySecretOf({ metadata, spec }: PersistentVolume): SecretReference | undefined {
-  const expanding = spec?.csi?.controllerExpandSecretRef;
-  const own = {
-    name: metadata.annotations?.[`${MODIFY_SECRET}-name`],
-    namespace: metadata.annotations?.[`${MODIFY_SECRET}-namespace`],
+  const expandSecret = spec?.csi?.controllerExpandSecretRef;
+  const modifySecret = {
+    name: metadata.annotations?.[`${MODIFY_SECRET_ANNOTATION}-name`],
+    namespace: metadata.annotations?.[`${MODIFY_SECRET_ANNOTATION}-namespace`],
   };
-  const { name, namespace } = own.name && own.namespace ? own : { ...expanding };
+  const { name, namespace } = modifySecret.name && modifySecret.namespace ? modifySecret : { ...expandSecret };
   return name && namespace ? { name, namespace } : undefined;
 }
 
 /** What has to be done to a PersistentVolume next. */
-export type VolumeStep = "nothing" | "add finalizer" | "drop finalizer" | "remove";
+export type ReclaimStep = "nothing" | "add finalizer" | "remove finalizer" | "delete volume";
 
 /**
  * What has to be done to a PersistentVolume next. Its volume is removed when its claim is gone, or when it is itself being
  * deleted and is not bound, and the policy is Delete. Without the finalizer a deletion is over: the volume is gone, or was
  * given up.
  */
-export function nextStep({ metadata, spec, status }: PersistentVolume): VolumeStep {
-  const guarded = metadata.finalizers?.includes(VOLUME_FINALIZER) ?? false;
+export function nextReclaimStep({ metadata, spec, status }: PersistentVolume): ReclaimStep {
+  const hasFinalizer = metadata.finalizers?.includes(VOLUME_FINALIZER) ?? false;
   const deleting = metadata.deletionTimestamp !== undefined;
-  if (spec?.persistentVolumeReclaimPolicy !== "Delete") return guarded ? "drop finalizer" : "nothing";
+  if (spec?.persistentVolumeReclaimPolicy !== "Delete") return hasFinalizer ? "remove finalizer" : "nothing";
   const phase = status?.phase;
-  if (phase === "Bound") return guarded || deleting ? "nothing" : "add finalizer";
-  if (deleting) return guarded ? "remove" : "nothing";
-  return phase === "Released" ? "remove" : "nothing";
+  if (phase === "Bound") return hasFinalizer || deleting ? "nothing" : "add finalizer";
+  if (deleting) return hasFinalizer ? "delete volume" : "nothing";
+  return phase === "Released" ? "delete volume" : "nothing";
 }
 
 /** A PersistentVolume's finalizers without ours. */

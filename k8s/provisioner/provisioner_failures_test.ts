@@ -1,8 +1,8 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { Cluster, KEY, until } from "../../tests/fake/cluster.ts";
+import { FakeControlPlane, TOPOLOGY_KEY, waitUntil } from "../../tests/fake/cluster.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
-import { interrupted } from "../../tests/fake/interrupted_client.ts";
-import { SELECTED_NODE, selectedNodeOf } from "./claim.ts";
+import { interceptClient } from "../../tests/fake/interrupted_client.ts";
+import { SELECTED_NODE_ANNOTATION, selectedNodeOf } from "./claim.ts";
 import { ApiError } from "../client/client.ts";
 import { CallError, Code } from "../sidecars/csi_client.ts";
 import { csiNodes, persistentVolumeClaims, storageClasses } from "../api/objects.ts";
@@ -11,8 +11,8 @@ import { secrets } from "../sidecars/secrets.ts";
 
 /** A cluster and a provisioner that runs. */
 async function scene() {
-  const cluster = await Cluster.start();
-  const provisioner = new Provisioner(cluster.loopOptions());
+  const cluster = await FakeControlPlane.start();
+  const provisioner = new Provisioner(cluster.controllerOptions());
   const stop = cluster.run((signal) => provisioner.run(signal));
   return {
     cluster,
@@ -23,70 +23,76 @@ async function scene() {
   };
 }
 
-const chosen = (node: string) => ({ annotations: { [SELECTED_NODE]: node } });
+const withSelectedNode = (node: string) => ({ annotations: { [SELECTED_NODE_ANNOTATION]: node } });
 
 /** A provisioner whose time stands still, and a claim of the class `odd` that has failed for long. */
-async function longFailed(error: CallError) {
-  const cluster = await Cluster.start();
+async function sceneAfterFailures(error: CallError) {
+  const cluster = await FakeControlPlane.start();
   const clock = new FakeClock();
-  const options = { ...cluster.loopOptions(), clock, backoff: { startMs: 1_000, capMs: 300_000 } };
+  const options = { ...cluster.controllerOptions(), clock, backoff: { startMs: 1_000, capMs: 300_000 } };
   const provisioner = new Provisioner(options);
   cluster.run((signal) => provisioner.run(signal));
-  cluster.addClass("odd", { volumeBindingMode: "Immediate" });
-  for (let n = 0; n < 6; n++) cluster.driver.next("createVolume", { error });
+  cluster.addStorageClass("odd", { volumeBindingMode: "Immediate" });
+  for (let n = 0; n < 6; n++) cluster.driver.injectFault("createVolume", { error });
   cluster.addClaim("data", { storageClassName: "odd" });
-  await until(() => cluster.driver.count("createVolume") === 1);
-  while (cluster.driver.count("createVolume") < 6) await clock.advance(500);
+  await waitUntil(() => cluster.driver.callCount("createVolume") === 1);
+  while (cluster.driver.callCount("createVolume") < 6) await clock.advance(500);
   // The next turn would come in half a minute.
   return { cluster, clock, options, provisioner, [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose]() };
 }
 
 Deno.test("a claim that failed for long is tried again within a second of a change of its class", async () => {
-  await using s = await longFailed(new CallError(Code.InvalidArgument, "no"));
+  await using s = await sceneAfterFailures(new CallError(Code.InvalidArgument, "no"));
   await s.cluster.remove(storageClasses, { name: "odd" });
-  s.cluster.addClass("odd", { volumeBindingMode: "Immediate", parameters: { stripes: "2" } });
+  s.cluster.addStorageClass("odd", { volumeBindingMode: "Immediate", parameters: { stripes: "2" } });
   await s.options.classes.waitFor("odd", (now) => now?.parameters !== undefined);
   await s.clock.advance(1_000);
-  await s.cluster.bound();
+  await s.cluster.waitForBound();
 });
 
 Deno.test("a claim that failed for want of space is tried again within a second of more being there", async () => {
-  await using s = await longFailed(new CallError(Code.ResourceExhausted, "full"));
-  s.provisioner.poke();
+  await using s = await sceneAfterFailures(new CallError(Code.ResourceExhausted, "full"));
+  s.provisioner.requeueExhausted();
   await s.clock.advance(1_000);
-  await s.cluster.bound();
+  await s.cluster.waitForBound();
 });
 
 Deno.test("a claim that failed for another reason does not care for more space", async () => {
-  await using s = await longFailed(new CallError(Code.InvalidArgument, "no"));
-  s.provisioner.poke();
+  await using s = await sceneAfterFailures(new CallError(Code.InvalidArgument, "no"));
+  s.provisioner.requeueExhausted();
   await s.clock.advance(1_000);
-  assertEquals(s.cluster.driver.count("createVolume"), 6);
+  assertEquals(s.cluster.driver.callCount("createVolume"), 6);
 });
 
 Deno.test("a claim of a broken class says what is wrong, and is served as soon as the class is mended", async () => {
   await using s = await scene();
-  s.cluster.addClass("broken", { volumeBindingMode: "Immediate", parameters: { "csi.storage.k8s.io/fstipe": "ext4" } });
+  s.cluster.addStorageClass("broken", {
+    volumeBindingMode: "Immediate",
+    parameters: { "csi.storage.k8s.io/fstipe": "ext4" },
+  });
   s.cluster.addClaim("data", { storageClassName: "broken" });
-  assertMatch(await s.cluster.event("ProvisioningFailed"), /fstipe: there is no such key/);
+  assertMatch(await s.cluster.waitForEvent("ProvisioningFailed"), /fstipe: there is no such key/);
   await s.cluster.remove(storageClasses, { name: "broken" });
-  s.cluster.addClass("broken", { volumeBindingMode: "Immediate", parameters: { "csi.storage.k8s.io/fstype": "xfs" } });
-  await s.cluster.bound();
-  assertEquals(s.driver.count("createVolume"), 1);
-  assertEquals(s.cluster.kept[0]!.spec!.csi!.fsType, "xfs");
+  s.cluster.addStorageClass("broken", {
+    volumeBindingMode: "Immediate",
+    parameters: { "csi.storage.k8s.io/fstype": "xfs" },
+  });
+  await s.cluster.waitForBound();
+  assertEquals(s.driver.callCount("createVolume"), 1);
+  assertEquals(s.cluster.storedVolumes[0]!.spec!.csi!.fsType, "xfs");
 });
 
 Deno.test("a refusal by the driver is said with its reason, and the request made anew by the class as it is then", async () => {
   await using s = await scene();
-  s.cluster.addClass("odd", { volumeBindingMode: "Immediate", parameters: { stripes: "9" } });
+  s.cluster.addStorageClass("odd", { volumeBindingMode: "Immediate", parameters: { stripes: "9" } });
   const refusal = { error: new CallError(Code.InvalidArgument, "stripes 9: too many") };
-  for (let n = 0; n < 100; n++) s.driver.next("createVolume", refusal);
+  for (let n = 0; n < 100; n++) s.driver.injectFault("createVolume", refusal);
   s.cluster.addClaim("data", { storageClassName: "odd" });
-  assertEquals(await s.cluster.event("ProvisioningFailed"), "stripes 9: too many");
+  assertEquals(await s.cluster.waitForEvent("ProvisioningFailed"), "stripes 9: too many");
   await s.cluster.remove(storageClasses, { name: "odd" });
-  s.driver.forget();
-  s.cluster.addClass("odd", { volumeBindingMode: "Immediate", parameters: { stripes: "2" } });
-  await s.cluster.bound();
+  s.driver.clearFaults();
+  s.cluster.addStorageClass("odd", { volumeBindingMode: "Immediate", parameters: { stripes: "2" } });
+  await s.cluster.waitForBound();
   assertEquals([...s.driver.volumes.values()][0]!.request.parameters, { stripes: "2" });
 });
 
@@ -102,117 +108,120 @@ for (
   Deno.test(`after ${what} the very same request is repeated, whatever happened to class and node`, async () => {
     await using s = await scene();
     const { promise, resolve } = Promise.withResolvers<void>();
-    s.driver.next("createVolume", { error, until: promise });
-    const called = s.driver.called("createVolume");
-    s.cluster.addClass("moves", { volumeBindingMode: "WaitForFirstConsumer", parameters: { a: "1" } });
-    s.cluster.addClaim("data", { storageClassName: "moves" }, chosen("a"));
+    s.driver.injectFault("createVolume", { error, waitFor: promise });
+    const called = s.driver.waitForCall("createVolume");
+    s.cluster.addStorageClass("moves", { volumeBindingMode: "WaitForFirstConsumer", parameters: { a: "1" } });
+    s.cluster.addClaim("data", { storageClassName: "moves" }, withSelectedNode("a"));
     await called;
     await s.cluster.remove(storageClasses, { name: "moves" });
-    s.cluster.addClass("moves", { volumeBindingMode: "WaitForFirstConsumer", parameters: { a: "2" } });
-    const merge = { metadata: chosen("b") };
+    s.cluster.addStorageClass("moves", { volumeBindingMode: "WaitForFirstConsumer", parameters: { a: "2" } });
+    const merge = { metadata: withSelectedNode("b") };
     await s.cluster.client.patch(persistentVolumeClaims, { namespace: "default", name: "data" }, { merge });
     resolve();
-    await s.cluster.bound();
+    await s.cluster.waitForBound();
     const [first, second] = s.driver.calls.map(({ request }) => request);
     assertEquals(first, second);
-    assertEquals(s.driver.count("createVolume"), 2);
+    assertEquals(s.driver.callCount("createVolume"), 2);
   });
 }
 
 Deno.test("a restart in doubt goes on with what was recorded, not with what the class says now", async () => {
-  await using cluster = await Cluster.start();
+  await using cluster = await FakeControlPlane.start();
   const { driver } = cluster;
-  cluster.addClass("moves", { volumeBindingMode: "Immediate", parameters: { a: "1" } });
-  const first = new Provisioner(cluster.loopOptions("first"));
+  cluster.addStorageClass("moves", { volumeBindingMode: "Immediate", parameters: { a: "1" } });
+  const first = new Provisioner(cluster.controllerOptions("first"));
   const stop = cluster.run((signal) => first.run(signal));
   const gate = Promise.withResolvers<void>();
-  driver.next("createVolume", { error: new CallError(Code.Unavailable, "the process ends"), until: gate.promise });
-  const called = driver.called("createVolume");
+  driver.injectFault("createVolume", {
+    error: new CallError(Code.Unavailable, "the process ends"),
+    waitFor: gate.promise,
+  });
+  const called = driver.waitForCall("createVolume");
   cluster.addClaim("data", { storageClassName: "moves" });
   await called;
   const stopped = stop();
   gate.resolve();
   await stopped;
   await cluster.remove(storageClasses, { name: "moves" });
-  cluster.addClass("moves", { volumeBindingMode: "Immediate", parameters: { a: "2" } });
-  const second = new Provisioner(cluster.loopOptions("second"));
+  cluster.addStorageClass("moves", { volumeBindingMode: "Immediate", parameters: { a: "2" } });
+  const second = new Provisioner(cluster.controllerOptions("second"));
   cluster.run((signal) => second.run(signal));
-  await cluster.bound();
+  await cluster.waitForBound();
   assertEquals([...driver.volumes.values()].map(({ request }) => request.parameters), [{ a: "1" }]);
 });
 
 Deno.test("without space on the chosen node the choice is taken back, and the scheduler's next one is served", async () => {
   await using s = await scene();
-  s.driver.next("createVolume", { error: new CallError(Code.ResourceExhausted, "vg is full") });
-  s.cluster.addClaim("data", { storageClassName: "later" }, chosen("a"));
+  s.driver.injectFault("createVolume", { error: new CallError(Code.ResourceExhausted, "vg is full") });
+  s.cluster.addClaim("data", { storageClassName: "later" }, withSelectedNode("a"));
   const claim = await s.cluster.claims.waitFor("default/data", (now) => now !== undefined && !selectedNodeOf(now), {
     timeoutMs: 5_000,
   });
-  assertEquals(await s.cluster.event("ProvisioningFailed"), "vg is full");
-  assertEquals([s.driver.intents.size, claim!.metadata.annotations?.[SELECTED_NODE]], [0, undefined]);
-  const merge = { metadata: chosen("b") };
+  assertEquals(await s.cluster.waitForEvent("ProvisioningFailed"), "vg is full");
+  assertEquals([s.driver.intents.size, claim!.metadata.annotations?.[SELECTED_NODE_ANNOTATION]], [0, undefined]);
+  const merge = { metadata: withSelectedNode("b") };
   await s.cluster.client.patch(persistentVolumeClaims, { namespace: "default", name: "data" }, { merge });
-  await s.cluster.bound();
-  assertEquals([...s.driver.volumes.values()][0]!.request.topology.requisite, [{ [KEY]: "b" }]);
+  await s.cluster.waitForBound();
+  assertEquals([...s.driver.volumes.values()][0]!.request.topology.requisite, [{ [TOPOLOGY_KEY]: "b" }]);
 });
 
 Deno.test("the choice is taken back when the scheduler is told that the node has no room, not before", async () => {
-  await using cluster = await Cluster.start();
-  const told = Promise.withResolvers<void>();
-  const asked: unknown[] = [];
+  await using cluster = await FakeControlPlane.start();
+  const withdrawal = Promise.withResolvers<void>();
+  const waits: unknown[] = [];
   const provisioner = new Provisioner({
-    ...cluster.loopOptions(),
-    withdrawn: (place, bytes, { timeoutMs }) => {
-      asked.push([place, bytes, timeoutMs]);
-      return told.promise;
+    ...cluster.controllerOptions(),
+    waitUntilWithdrawn: (key, bytes, { timeoutMs }) => {
+      waits.push([key, bytes, timeoutMs]);
+      return withdrawal.promise;
     },
   });
   cluster.run((signal) => provisioner.run(signal));
-  cluster.driver.next("createVolume", { error: new CallError(Code.ResourceExhausted, "vg is full") });
-  cluster.addClaim("data", { storageClassName: "later" }, chosen("a"));
-  await cluster.event("ProvisioningFailed");
-  await until(() => asked.length > 0, "the question");
-  assertEquals(asked, [[{ nodeName: "a", className: "later" }, 1n << 30n, 5_000]]);
-  assertEquals(selectedNodeOf(cluster.claim()!), "a");
-  told.resolve();
-  await until(() => selectedNodeOf(cluster.claim()!) === undefined, "the choice to be taken back");
+  cluster.driver.injectFault("createVolume", { error: new CallError(Code.ResourceExhausted, "vg is full") });
+  cluster.addClaim("data", { storageClassName: "later" }, withSelectedNode("a"));
+  await cluster.waitForEvent("ProvisioningFailed");
+  await waitUntil(() => waits.length > 0, "the question");
+  assertEquals(waits, [[{ nodeName: "a", className: "later" }, 1n << 30n, 5_000]]);
+  assertEquals(selectedNodeOf(cluster.storedClaim()!), "a");
+  withdrawal.resolve();
+  await waitUntil(() => selectedNodeOf(cluster.storedClaim()!) === undefined, "the choice to be taken back");
 });
 
 Deno.test("a chosen node without the driver is given back to the scheduler, with an event", async () => {
   await using s = await scene();
   s.cluster.addNode("c", { driver: false });
-  s.cluster.addClaim("data", { storageClassName: "later" }, chosen("c"));
+  s.cluster.addClaim("data", { storageClassName: "later" }, withSelectedNode("c"));
   await s.cluster.claims.waitFor("default/data", (now) => now !== undefined && !selectedNodeOf(now), {
     timeoutMs: 5_000,
   });
-  assertMatch(await s.cluster.event("ProvisioningFailed"), /node c: lvm.denolith.dev is not registered there/);
+  assertMatch(await s.cluster.waitForEvent("ProvisioningFailed"), /node c: lvm.denolith.dev is not registered there/);
   assertEquals(s.driver.calls, []);
 });
 
 Deno.test("without space anywhere the claim waits, and is served when there is said to be more", async () => {
   await using s = await scene();
-  s.driver.largest = 1n << 20n;
+  s.driver.maxVolumeBytes = 1n << 20n;
   s.cluster.addClaim();
-  assertEquals(await s.cluster.event("ProvisioningFailed"), "no space");
-  assertEquals(s.cluster.claim()?.status?.phase, "Pending");
-  s.driver.largest = 1n << 40n;
-  s.provisioner.poke();
-  await s.cluster.bound();
+  assertEquals(await s.cluster.waitForEvent("ProvisioningFailed"), "no space");
+  assertEquals(s.cluster.storedClaim()?.status?.phase, "Pending");
+  s.driver.maxVolumeBytes = 1n << 40n;
+  s.provisioner.requeueExhausted();
+  await s.cluster.waitForBound();
 });
 
 Deno.test("where the driver is on no node the claim waits for the first", async () => {
   await using s = await scene();
   for (const name of ["a", "b"]) await s.cluster.remove(csiNodes, { name });
-  await until(() => s.cluster.api.objects(csiNodes).length === 0);
-  s.cluster.addClass("c-only", {
+  await waitUntil(() => s.cluster.api.objects(csiNodes).length === 0);
+  s.cluster.addStorageClass("c-only", {
     volumeBindingMode: "Immediate",
     allowedTopologies: [{ matchLabelExpressions: [{ key: "zone", values: ["c"] }] }],
   });
   s.cluster.addClaim("data", { storageClassName: "c-only" });
-  await s.cluster.event("ProvisioningFailed");
+  await s.cluster.waitForEvent("ProvisioningFailed");
   s.cluster.addNode("c", { labels: { zone: "c" } });
-  await s.cluster.bound();
-  assertEquals([...s.driver.volumes.values()][0]!.request.topology.requisite, [{ [KEY]: "c" }]);
+  await s.cluster.waitForBound();
+  assertEquals([...s.driver.volumes.values()][0]!.request.topology.requisite, [{ [TOPOLOGY_KEY]: "c" }]);
 });
 
 Deno.test("a volume that came out too small is removed, and made again", async () => {
@@ -220,57 +229,61 @@ Deno.test("a volume that came out too small is removed, and made again", async (
   const { createVolume } = s.driver;
   let first = true;
   s.driver.createVolume = async (request, options) => {
-    const made = await createVolume.call(s.driver, request, options);
-    const capacityBytes = first ? 1n : made.capacityBytes;
+    const created = await createVolume.call(s.driver, request, options);
+    const capacityBytes = first ? 1n : created.capacityBytes;
     first = false;
-    return { ...made, capacityBytes };
+    return { ...created, capacityBytes };
   };
   s.cluster.addClaim();
-  await s.cluster.bound();
-  assertMatch(await s.cluster.event("ProvisioningFailed"), /made with 1 of 1073741824 bytes/);
+  await s.cluster.waitForBound();
+  assertMatch(await s.cluster.waitForEvent("ProvisioningFailed"), /made with 1 of 1073741824 bytes/);
   assertEquals(s.driver.calls.map(({ call }) => call), ["createVolume", "deleteVolume", "createVolume"]);
 });
 
 Deno.test("an API server that is away for a while delays the PersistentVolume, and costs no second volume", async () => {
   await using s = await scene();
   const { promise, resolve } = Promise.withResolvers<void>();
-  s.driver.next("createVolume", { until: promise });
-  const called = s.driver.called("createVolume");
+  s.driver.injectFault("createVolume", { waitFor: promise });
+  const called = s.driver.waitForCall("createVolume");
   s.cluster.addClaim();
   await called;
   s.cluster.api.faults.refuse = { status: 500, times: 5 };
   resolve();
-  await s.cluster.bound();
+  await s.cluster.waitForBound();
   assertEquals(s.driver.calls.map(({ call }) => call), ["createVolume"]);
 });
 
 Deno.test("a PersistentVolume that is refused again and again ends its volume, and all begins anew", async () => {
-  await using cluster = await Cluster.start();
+  await using cluster = await FakeControlPlane.start();
   let refusals = 7;
-  const provisioner = new Provisioner(cluster.loopOptions("loop", (client) =>
-    interrupted(client, (request, when) => {
-      if (request !== "create persistentvolumes" || when === "after" || refusals-- <= 0) return Promise.resolve();
-      return Promise.reject(new ApiError("refused by a webhook", { status: 403, reason: "Forbidden" }));
-    })));
+  const provisioner = new Provisioner(
+    cluster.controllerOptions("loop", (client) =>
+      interceptClient(client, (request, when) => {
+        if (request !== "create persistentvolumes" || when === "after" || refusals-- <= 0) return Promise.resolve();
+        return Promise.reject(new ApiError("refused by a webhook", { status: 403, reason: "Forbidden" }));
+      })),
+  );
   cluster.run((signal) => provisioner.run(signal));
   cluster.addClaim();
-  await cluster.bound();
-  assertEquals(await cluster.event("ProvisioningFailed"), "refused by a webhook");
+  await cluster.waitForBound();
+  assertEquals(await cluster.waitForEvent("ProvisioningFailed"), "refused by a webhook");
   assertEquals(cluster.driver.calls.map(({ call }) => call), ["createVolume", "deleteVolume", "createVolume"]);
 });
 
 Deno.test("a claim whose secret may not be read says whom to ask, and gets its volume when it may be", async () => {
-  await using cluster = await Cluster.start();
+  await using cluster = await FakeControlPlane.start();
   const key = { name: "key", namespace: "team" };
   cluster.api.put(secrets, { metadata: key, data: { pass: btoa("word") } });
   let refusals = 2;
-  const provisioner = new Provisioner(cluster.loopOptions("loop", (client) =>
-    interrupted(client, (request, when) => {
-      if (request !== "get secrets" || when === "after" || refusals-- <= 0) return Promise.resolve();
-      return Promise.reject(new ApiError("get secrets team/key: forbidden", { status: 403, reason: "Forbidden" }));
-    })));
+  const provisioner = new Provisioner(
+    cluster.controllerOptions("loop", (client) =>
+      interceptClient(client, (request, when) => {
+        if (request !== "get secrets" || when === "after" || refusals-- <= 0) return Promise.resolve();
+        return Promise.reject(new ApiError("get secrets team/key: forbidden", { status: 403, reason: "Forbidden" }));
+      })),
+  );
   cluster.run((signal) => provisioner.run(signal));
-  cluster.addClass("locked", {
+  cluster.addStorageClass("locked", {
     volumeBindingMode: "Immediate",
     parameters: {
       "csi.storage.k8s.io/provisioner-secret-name": key.name,
@@ -278,10 +291,12 @@ Deno.test("a claim whose secret may not be read says whom to ask, and gets its v
     },
   });
   cluster.addClaim("data", { storageClassName: "locked" });
-  await cluster.bound();
+  await cluster.waitForBound();
   assertMatch(
-    await cluster.event("ProvisioningFailed"),
+    await cluster.waitForEvent("ProvisioningFailed"),
     /^get secrets team\/key: forbidden\. .* Role in namespace team /,
   );
-  assertEquals(cluster.asked().filter((line) => line.includes("secrets")), ["GET /api/v1/namespaces/team/secrets/key"]);
+  assertEquals(cluster.requestsOf().filter((line) => line.includes("secrets")), [
+    "GET /api/v1/namespaces/team/secrets/key",
+  ]);
 });

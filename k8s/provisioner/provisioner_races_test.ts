@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { Cluster, until } from "../../tests/fake/cluster.ts";
-import { interrupted } from "../../tests/fake/interrupted_client.ts";
+import { FakeControlPlane, waitUntil } from "../../tests/fake/cluster.ts";
+import { interceptClient } from "../../tests/fake/interrupted_client.ts";
 import { CallError, Code } from "../sidecars/csi_client.ts";
 import { type PersistentVolumeClaim, persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
 import { Provisioner } from "./provisioner.ts";
@@ -8,14 +8,14 @@ import { Provisioner } from "./provisioner.ts";
 const CLAIM = { namespace: "default", name: "data" };
 
 /** Everything that a claim could leave behind. */
-function left({ driver, kept }: Cluster) {
-  return { volumes: driver.volumes.size, intents: driver.intents.size, objects: kept.length };
+function remainingObjects({ driver, storedVolumes }: FakeControlPlane) {
+  return { volumes: driver.volumes.size, intents: driver.intents.size, objects: storedVolumes.length };
 }
 
-const NOTHING = { volumes: 0, intents: 0, objects: 0 };
+const NOTHING_LEFT = { volumes: 0, intents: 0, objects: 0 };
 
 /** A claim of a class with a secret and an attributes class, so that there is much to wait for. */
-function addLongClaim(cluster: Cluster): PersistentVolumeClaim {
+function addLongClaim(cluster: FakeControlPlane): PersistentVolumeClaim {
   cluster.addAttributesClass("fast", {});
   return cluster.addClaim("data", { volumeAttributesClassName: "fast" });
 }
@@ -32,91 +32,94 @@ const STEPS = [
   "after handOver",
 ];
 
-for (const seen of [true, false]) {
+for (const isObserved of [true, false]) {
   for (const at of STEPS) {
-    const when = seen ? "and that is seen" : "which is seen later";
+    const when = isObserved ? "and that is seen" : "which is seen later";
     Deno.test(`a claim deleted ${at}, ${when}, leaves nothing behind`, async () => {
-      await using cluster = await Cluster.start();
+      await using cluster = await FakeControlPlane.start();
       const { driver } = cluster;
       let reached = false;
       const step = async (name: string) => {
         if (name !== at || reached) return;
         reached = true;
         await cluster.remove(persistentVolumeClaims, CLAIM);
-        if (seen) await options.claims.waitFor("default/data", (claim) => claim === undefined);
+        if (isObserved) await options.claims.waitFor("default/data", (claim) => claim === undefined);
       };
-      const options = cluster.loopOptions(
+      const options = cluster.controllerOptions(
         "loop",
-        (client) => interrupted(client, (request, when) => step(`${when} ${request}`)),
+        (client) => interceptClient(client, (request, when) => step(`${when} ${request}`)),
       );
       const provisioner = new Provisioner({
         ...options,
         csi: {
-          createVolume: async (request, how) => {
+          createVolume: async (request, callOptions) => {
             await step("before createVolume");
-            const made = await driver.createVolume(request, how);
+            const created = await driver.createVolume(request, callOptions);
             await step("after createVolume");
-            return made;
+            return created;
           },
-          deleteVolume: (request, how) => driver.deleteVolume(request, how),
+          deleteVolume: (request, callOptions) => driver.deleteVolume(request, callOptions),
         },
         intents: {
           find: (name) => driver.find(name),
           list: () => driver.list(),
-          handOver: async (name) => {
+          clearPending: async (name) => {
             await step("before handOver");
-            await driver.handOver(name);
+            await driver.clearPending(name);
             await step("after handOver");
           },
         },
       });
       const stop = cluster.run((signal) => provisioner.run(signal));
       addLongClaim(cluster);
-      await until(() => reached, at);
+      await waitUntil(() => reached, at);
       cluster.addClaim("other");
-      await cluster.bound("other");
-      await until(() => Object.values(left(cluster)).every((count) => count === 1), "nothing of it left");
+      await cluster.waitForBound("other");
+      await waitUntil(
+        () => Object.values(remainingObjects(cluster)).every((count) => count === 1),
+        "nothing of it left",
+      );
       await stop();
-      assertEquals(left(cluster), { volumes: 1, intents: 1, objects: 1 });
+      assertEquals(remainingObjects(cluster), { volumes: 1, intents: 1, objects: 1 });
     });
   }
 }
 
 Deno.test("a claim deleted while its volume is in doubt has the request repeated until it settles, and the volume removed", async () => {
-  await using cluster = await Cluster.start();
-  const provisioner = new Provisioner(cluster.loopOptions());
+  await using cluster = await FakeControlPlane.start();
+  const provisioner = new Provisioner(cluster.controllerOptions());
   cluster.run((signal) => provisioner.run(signal));
   const gate = Promise.withResolvers<void>();
   for (let n = 0; n < 3; n++) {
     const error = new CallError(Code.DeadlineExceeded, "no answer");
-    cluster.driver.next("createVolume", { error, done: true, until: gate.promise });
+    cluster.driver.injectFault("createVolume", { error, done: true, waitFor: gate.promise });
   }
-  const called = cluster.driver.called("createVolume");
+  const called = cluster.driver.waitForCall("createVolume");
   cluster.addClaim();
   await called;
   await cluster.remove(persistentVolumeClaims, CLAIM);
   gate.resolve();
-  await until(() => cluster.driver.count("deleteVolume") > 0, "the removal");
-  await until(() => left(cluster).volumes === 0);
+  await waitUntil(() => cluster.driver.callCount("deleteVolume") > 0, "the removal");
+  await waitUntil(() => remainingObjects(cluster).volumes === 0);
   assertEquals(cluster.driver.calls.map(({ call }) => call), [...Array(4).fill("createVolume"), "deleteVolume"]);
-  assertEquals(left(cluster), NOTHING);
+  assertEquals(remainingObjects(cluster), NOTHING_LEFT);
 });
 
 Deno.test("a claim deleted while its volume is in doubt is done with when the request fails for good", async () => {
-  await using cluster = await Cluster.start();
-  const provisioner = new Provisioner(cluster.loopOptions());
+  await using cluster = await FakeControlPlane.start();
+  const provisioner = new Provisioner(cluster.controllerOptions());
   const stop = cluster.run((signal) => provisioner.run(signal));
   const gate = Promise.withResolvers<void>();
-  cluster.driver.next("createVolume", { error: new CallError(Code.Aborted, "pending"), until: gate.promise });
-  cluster.driver.next("createVolume", { error: new CallError(Code.InvalidArgument, "no") });
-  const called = cluster.driver.called("createVolume");
+  cluster.driver.injectFault("createVolume", { error: new CallError(Code.Aborted, "pending"), waitFor: gate.promise });
+  cluster.driver.injectFault("createVolume", { error: new CallError(Code.InvalidArgument, "no") });
+  const called = cluster.driver.waitForCall("createVolume");
   cluster.addClaim();
   await called;
   await cluster.remove(persistentVolumeClaims, CLAIM);
   gate.resolve();
-  await until(() => cluster.driver.count("createVolume") === 2, "the repetition");
+  await waitUntil(() => cluster.driver.callCount("createVolume") === 2, "the repetition");
   cluster.addClaim("other");
-  await cluster.bound("other");
+  await cluster.waitForBound("other");
   await stop();
   assertEquals(cluster.driver.calls.map(({ call }) => call), Array(3).fill("createVolume"));
 });
@@ -124,90 +127,94 @@ Deno.test("a claim deleted while its volume is in doubt is done with when the re
 for (const kept of [true, false]) {
   const what = kept ? "a PersistentVolume was made for it by another" : "it was handed over before";
   Deno.test(`a volume is not taken back from a claim that is gone when ${what}`, async () => {
-    await using cluster = await Cluster.start({ binds: false });
+    await using cluster = await FakeControlPlane.start({ withBinder: false });
     const { driver } = cluster;
-    const provisioner = new Provisioner(cluster.loopOptions());
+    const provisioner = new Provisioner(cluster.controllerOptions());
     const stop = cluster.run((signal) => provisioner.run(signal));
     const gate = Promise.withResolvers<void>();
-    driver.next("createVolume", { until: gate.promise });
-    const called = driver.called("createVolume");
+    driver.injectFault("createVolume", { waitFor: gate.promise });
+    const called = driver.waitForCall("createVolume");
     const name = `pvc-${cluster.addClaim().metadata.uid}`;
     await called;
     const spec = { persistentVolumeReclaimPolicy: "Retain" };
     if (kept) cluster.api.put(persistentVolumes, { metadata: { name }, spec });
-    else await driver.handOver(name);
+    else await driver.clearPending(name);
     await cluster.remove(persistentVolumeClaims, CLAIM);
     gate.resolve();
     cluster.addClaim("other");
-    await until(() => driver.volumes.size === 2, "the other volume");
+    await waitUntil(() => driver.volumes.size === 2, "the other volume");
     await stop();
-    assertEquals([driver.count("deleteVolume"), driver.volumes.size], [0, 2]);
+    assertEquals([driver.callCount("deleteVolume"), driver.volumes.size], [0, 2]);
   });
 }
 
 Deno.test("a removal that fails is repeated until nothing is left", async () => {
-  await using cluster = await Cluster.start();
-  const provisioner = new Provisioner(cluster.loopOptions());
+  await using cluster = await FakeControlPlane.start();
+  const provisioner = new Provisioner(cluster.controllerOptions());
   cluster.run((signal) => provisioner.run(signal));
   const gate = Promise.withResolvers<void>();
-  cluster.driver.next("createVolume", { until: gate.promise });
-  for (let n = 0; n < 3; n++) cluster.driver.next("deleteVolume", { error: new CallError(Code.Internal, "busy") });
-  const called = cluster.driver.called("createVolume");
+  cluster.driver.injectFault("createVolume", { waitFor: gate.promise });
+  for (let n = 0; n < 3; n++) {
+    cluster.driver.injectFault("deleteVolume", { error: new CallError(Code.Internal, "busy") });
+  }
+  const called = cluster.driver.waitForCall("createVolume");
   cluster.addClaim();
   await called;
   await cluster.remove(persistentVolumeClaims, CLAIM);
   gate.resolve();
-  await until(() => cluster.driver.count("deleteVolume") === 4, "the removal");
-  await until(() => left(cluster).volumes === 0);
-  assertEquals(left(cluster), NOTHING);
+  await waitUntil(() => cluster.driver.callCount("deleteVolume") === 4, "the removal");
+  await waitUntil(() => remainingObjects(cluster).volumes === 0);
+  assertEquals(remainingObjects(cluster), NOTHING_LEFT);
 });
 
 Deno.test("two provisioners at once make one volume and one PersistentVolume for each claim, and remove them once", async () => {
-  await using cluster = await Cluster.start();
+  await using cluster = await FakeControlPlane.start();
   for (const name of ["first", "second"]) {
-    const provisioner = new Provisioner(cluster.loopOptions(name));
+    const provisioner = new Provisioner(cluster.controllerOptions(name));
     cluster.run((signal) => provisioner.run(signal));
   }
   const names = Array.from({ length: 8 }, (_, n) => `data-${n}`);
   for (const name of names) cluster.addClaim(name);
-  for (const name of names) await cluster.bound(name);
-  assertEquals(left(cluster), { volumes: 8, intents: 8, objects: 8 });
+  for (const name of names) await cluster.waitForBound(name);
+  assertEquals(remainingObjects(cluster), { volumes: 8, intents: 8, objects: 8 });
   for (const name of names) await cluster.remove(persistentVolumeClaims, { namespace: "default", name });
-  await until(() => cluster.kept.length === 0, "the end of all");
-  assertEquals(left(cluster), NOTHING);
+  await waitUntil(() => cluster.storedVolumes.length === 0, "the end of all");
+  assertEquals(remainingObjects(cluster), NOTHING_LEFT);
 });
 
 Deno.test("a restart between the volume and its PersistentVolume goes on with the volume that is there", async () => {
-  await using cluster = await Cluster.start();
+  await using cluster = await FakeControlPlane.start();
   const gate = Promise.withResolvers<void>();
   const reached = Promise.withResolvers<void>();
-  const first = new Provisioner(cluster.loopOptions("first", (client) =>
-    interrupted(client, async (request) => {
-      if (request !== "create persistentvolumes") return;
-      reached.resolve();
-      await gate.promise;
-      throw new Error("killed here");
-    })));
+  const first = new Provisioner(
+    cluster.controllerOptions("first", (client) =>
+      interceptClient(client, async (request) => {
+        if (request !== "create persistentvolumes") return;
+        reached.resolve();
+        await gate.promise;
+        throw new Error("killed here");
+      })),
+  );
   const stop = cluster.run((signal) => first.run(signal));
   cluster.addClaim();
   await reached.promise;
-  const second = new Provisioner(cluster.loopOptions("second"));
+  const second = new Provisioner(cluster.controllerOptions("second"));
   cluster.run((signal) => second.run(signal));
-  await cluster.bound();
-  assertEquals(left(cluster), { volumes: 1, intents: 1, objects: 1 });
+  await cluster.waitForBound();
+  assertEquals(remainingObjects(cluster), { volumes: 1, intents: 1, objects: 1 });
   gate.resolve();
   await stop();
 });
 
 Deno.test("a provisioner that was stopped and is run again goes on", async () => {
-  await using cluster = await Cluster.start();
-  const provisioner = new Provisioner(cluster.loopOptions());
+  await using cluster = await FakeControlPlane.start();
+  const provisioner = new Provisioner(cluster.controllerOptions());
   const stop = cluster.run((signal) => provisioner.run(signal));
   cluster.addClaim("one");
-  await cluster.bound("one");
+  await cluster.waitForBound("one");
   await stop();
   cluster.addClaim("two");
   cluster.run((signal) => provisioner.run(signal));
-  await cluster.bound("two");
-  assertEquals(cluster.driver.count("createVolume"), 2);
+  await cluster.waitForBound("two");
+  assertEquals(cluster.driver.callCount("createVolume"), 2);
 });

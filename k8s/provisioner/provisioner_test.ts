@@ -1,14 +1,14 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { Cluster, DRIVER, KEY, until } from "../../tests/fake/cluster.ts";
-import { SELECTED_NODE } from "./claim.ts";
+import { DRIVER, FakeControlPlane, TOPOLOGY_KEY, waitUntil } from "../../tests/fake/cluster.ts";
+import { SELECTED_NODE_ANNOTATION } from "./claim.ts";
 import { persistentVolumes } from "../api/objects.ts";
 import { Provisioner } from "./provisioner.ts";
 import { secrets } from "../sidecars/secrets.ts";
 
 /** A cluster and a provisioner that runs. */
 async function scene() {
-  const cluster = await Cluster.start();
-  const provisioner = new Provisioner(cluster.loopOptions());
+  const cluster = await FakeControlPlane.start();
+  const provisioner = new Provisioner(cluster.controllerOptions());
   const stop = cluster.run((signal) => provisioner.run(signal));
   return { cluster, provisioner, stop, [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose]() };
 }
@@ -16,21 +16,21 @@ async function scene() {
 Deno.test("a claim gets a volume, and the volume a PersistentVolume that says all about it", async () => {
   await using s = await scene();
   const { cluster, cluster: { driver } } = s;
-  cluster.addClass("full", {
+  cluster.addStorageClass("full", {
     volumeBindingMode: "Immediate",
     mountOptions: ["noatime"],
     parameters: { volumeGroup: "vg", "csi.storage.k8s.io/fstype": "xfs" },
   });
   const claim = cluster.addClaim("data", { storageClassName: "full", resources: { requests: { storage: "1.5Gi" } } });
-  await cluster.bound();
-  const [volume] = cluster.kept;
+  await cluster.waitForBound();
+  const [volume] = cluster.storedVolumes;
   const { uid, resourceVersion } = claim.metadata;
   assertEquals(volume!.metadata.name, `pvc-${uid}`);
   assertEquals(volume!.metadata.annotations?.["pv.kubernetes.io/provisioned-by"], DRIVER);
   assertEquals(volume!.metadata.finalizers, ["external-provisioner.volume.kubernetes.io/finalizer"]);
   const { nodeAffinity, ...spec } = volume!.spec!;
   const [term] = nodeAffinity!.required!.nodeSelectorTerms;
-  assertEquals(term!.matchExpressions!.map(({ key, operator }) => [key, operator]), [[KEY, "In"]]);
+  assertEquals(term!.matchExpressions!.map(({ key, operator }) => [key, operator]), [[TOPOLOGY_KEY, "In"]]);
   assertEquals(spec, {
     accessModes: ["ReadWriteOnce"],
     mountOptions: ["noatime"],
@@ -59,18 +59,18 @@ Deno.test("a claim gets a volume, and the volume a PersistentVolume that says al
     mode: "SINGLE_NODE_MULTI_WRITER",
     access: { kind: "mount", fsType: "xfs", flags: ["noatime"] },
   }]);
-  await cluster.event("ProvisioningSucceeded");
-  assertEquals(cluster.reasons(), ["Provisioning", "ProvisioningSucceeded"]);
+  await cluster.waitForEvent("ProvisioningSucceeded");
+  assertEquals(cluster.eventReasons(), ["Provisioning", "ProvisioningSucceeded"]);
 });
 
 Deno.test("a claim costs one request beside its events, and nothing is asked while nothing happens", async () => {
   await using s = await scene();
   for (let n = 0; n < 5; n++) s.cluster.addClaim(`data-${n}`);
-  for (let n = 0; n < 5; n++) await s.cluster.bound(`data-${n}`);
-  assertEquals(s.cluster.asked(), Array(5).fill("POST /api/v1/persistentvolumes"));
-  await until(() => s.cluster.reasons().length === 10, "all events");
-  assertEquals(s.cluster.asked("loop-events").length, 10);
-  assertEquals(s.cluster.driver.count("createVolume"), 5);
+  for (let n = 0; n < 5; n++) await s.cluster.waitForBound(`data-${n}`);
+  assertEquals(s.cluster.requestsOf(), Array(5).fill("POST /api/v1/persistentvolumes"));
+  await waitUntil(() => s.cluster.eventReasons().length === 10, "all events");
+  assertEquals(s.cluster.requestsOf("loop-events").length, 10);
+  assertEquals(s.cluster.driver.callCount("createVolume"), 5);
 });
 
 Deno.test("claims that wait for a consumer, have a volume, or are for others are left alone", async () => {
@@ -79,23 +79,23 @@ Deno.test("claims that wait for a consumer, have a volume, or are for others are
   cluster.addClaim("waits", { storageClassName: "later" });
   cluster.addClaim("bound", { volumeName: "some-volume" });
   cluster.addClaim("foreign", {}, { annotations: { "volume.kubernetes.io/storage-provisioner": "other.example" } });
-  cluster.addClass("turned", { provisioner: "other.example" });
+  cluster.addStorageClass("turned", { provisioner: "other.example" });
   cluster.addClaim("turned", { storageClassName: "turned" });
   cluster.addClaim("ours");
-  await cluster.bound("ours");
-  assertEquals(cluster.driver.count("createVolume"), 1);
-  assertMatch(await cluster.event("Provisioning"), /ours/);
+  await cluster.waitForBound("ours");
+  assertEquals(cluster.driver.callCount("createVolume"), 1);
+  assertMatch(await cluster.waitForEvent("Provisioning"), /ours/);
 });
 
 Deno.test("a claim that waits for a consumer gets its volume on the node that the scheduler chose, and nowhere else", async () => {
   await using s = await scene();
   const { cluster, cluster: { driver } } = s;
-  cluster.addClaim("data", { storageClassName: "later" }, { annotations: { [SELECTED_NODE]: "b" } });
-  await cluster.bound();
+  cluster.addClaim("data", { storageClassName: "later" }, { annotations: { [SELECTED_NODE_ANNOTATION]: "b" } });
+  await cluster.waitForBound();
   const { request } = [...driver.volumes.values()][0]!;
-  assertEquals(request.topology, { requisite: [{ [KEY]: "b" }], preferred: [{ [KEY]: "b" }] });
-  const [term] = cluster.kept[0]!.spec!.nodeAffinity!.required!.nodeSelectorTerms;
-  assertEquals(term!.matchExpressions, [{ key: KEY, operator: "In", values: ["b"] }]);
+  assertEquals(request.topology, { requisite: [{ [TOPOLOGY_KEY]: "b" }], preferred: [{ [TOPOLOGY_KEY]: "b" }] });
+  const [term] = cluster.storedVolumes[0]!.spec!.nodeAffinity!.required!.nodeSelectorTerms;
+  assertEquals(term!.matchExpressions, [{ key: TOPOLOGY_KEY, operator: "In", values: ["b"] }]);
 });
 
 Deno.test("a claim of a class that names secrets and an attributes class gets its volume with what they say", async () => {
@@ -103,7 +103,7 @@ Deno.test("a claim of a class that names secrets and an attributes class gets it
   const { cluster, cluster: { driver } } = s;
   cluster.api.put(secrets, { metadata: { name: "key-data", namespace: "default" }, data: { pass: btoa("word") } });
   cluster.addAttributesClass("fast", { iops: "100" });
-  cluster.addClass("locked", {
+  cluster.addStorageClass("locked", {
     volumeBindingMode: "Immediate",
     parameters: {
       "csi.storage.k8s.io/provisioner-secret-name": "key-${pvc.name}",
@@ -113,14 +113,14 @@ Deno.test("a claim of a class that names secrets and an attributes class gets it
     },
   });
   cluster.addClaim("data", { storageClassName: "locked", volumeAttributesClassName: "fast" });
-  await cluster.bound();
+  await cluster.waitForBound();
   const { request } = [...driver.volumes.values()][0]!;
   assertEquals([request.secrets, request.mutableParameters, request.parameters], [
     { pass: "word" },
     { iops: "100" },
     {},
   ]);
-  const { metadata, spec } = cluster.kept[0]!;
+  const { metadata, spec } = cluster.storedVolumes[0]!;
   assertEquals(metadata.annotations?.["volume.kubernetes.io/provisioner-deletion-secret-name"], "key-data");
   assertEquals(spec?.csi?.controllerExpandSecretRef, { name: "expand", namespace: "default" });
   assertEquals(spec?.volumeAttributesClassName, "fast");
@@ -129,41 +129,47 @@ Deno.test("a claim of a class that names secrets and an attributes class gets it
 Deno.test("a claim for a block device gets one, without a filesystem", async () => {
   await using s = await scene();
   s.cluster.addClaim("data", { volumeMode: "Block", accessModes: ["ReadWriteOncePod"] });
-  await s.cluster.bound();
+  await s.cluster.waitForBound();
   const { request } = [...s.cluster.driver.volumes.values()][0]!;
   assertEquals(request.capabilities, [{ mode: "SINGLE_NODE_SINGLE_WRITER", access: { kind: "block" } }]);
-  assertEquals([s.cluster.kept[0]!.spec!.volumeMode, s.cluster.kept[0]!.spec!.csi!.fsType], ["Block", undefined]);
+  assertEquals([s.cluster.storedVolumes[0]!.spec!.volumeMode, s.cluster.storedVolumes[0]!.spec!.csi!.fsType], [
+    "Block",
+    undefined,
+  ]);
 });
 
 Deno.test("a claim to be filled by another program is left to it, and says so", async () => {
   await using s = await scene();
   s.cluster.addClaim("data", { dataSourceRef: { apiGroup: "books.example", kind: "Book", name: "one" } });
-  assertMatch(await s.cluster.event("Provisioning"), /Book of books.example: left to/);
+  assertMatch(await s.cluster.waitForEvent("Provisioning"), /Book of books.example: left to/);
   s.cluster.addClaim("other");
-  await s.cluster.bound("other");
-  assertEquals(s.cluster.driver.count("createVolume"), 1);
+  await s.cluster.waitForBound("other");
+  assertEquals(s.cluster.driver.callCount("createVolume"), 1);
 });
 
 Deno.test("a claim whose PersistentVolume exists is done: nothing is called, and nothing said", async () => {
-  await using cluster = await Cluster.start({ binds: false });
+  await using cluster = await FakeControlPlane.start({ withBinder: false });
   const { uid } = cluster.addClaim().metadata;
   cluster.api.put(persistentVolumes, { metadata: { name: `pvc-${uid}` }, spec: { claimRef: { uid: uid! } } });
-  const provisioner = new Provisioner(cluster.loopOptions());
+  const provisioner = new Provisioner(cluster.controllerOptions());
   const stop = cluster.run((signal) => provisioner.run(signal));
   cluster.addClaim("other");
-  await until(() => cluster.kept.length === 2, "the other volume");
+  await waitUntil(() => cluster.storedVolumes.length === 2, "the other volume");
   await stop();
   assertEquals(cluster.driver.calls.map(({ request }) => "claim" in request && request.claim.name), ["other"]);
 });
 
 Deno.test("a claim whose PersistentVolume was deleted before it was bound gets another volume", async () => {
-  await using cluster = await Cluster.start({ binds: false });
-  const provisioner = new Provisioner(cluster.loopOptions());
+  await using cluster = await FakeControlPlane.start({ withBinder: false });
+  const provisioner = new Provisioner(cluster.controllerOptions());
   cluster.run((signal) => provisioner.run(signal));
   cluster.addClaim();
-  await until(() => cluster.kept.length === 1, "the volume");
-  const { name, uid } = cluster.kept[0]!.metadata;
+  await waitUntil(() => cluster.storedVolumes.length === 1, "the volume");
+  const { name, uid } = cluster.storedVolumes[0]!.metadata;
   await cluster.remove(persistentVolumes, { name });
-  await until(() => cluster.kept[0] !== undefined && cluster.kept[0].metadata.uid !== uid, "another one");
+  await waitUntil(
+    () => cluster.storedVolumes[0] !== undefined && cluster.storedVolumes[0].metadata.uid !== uid,
+    "another one",
+  );
   assertEquals(cluster.driver.calls.map(({ call }) => call), ["createVolume", "deleteVolume", "createVolume"]);
 });

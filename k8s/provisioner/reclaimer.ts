@@ -4,24 +4,30 @@
  * @module
  */
 
-import { centralLoop } from "../sidecars/controller_options.ts";
+import { sidecarController } from "../sidecars/sidecar_controller.ts";
 import { isNotFound } from "../client/client.ts";
-import { isContended, reasonOf } from "../sidecars/csi_client.ts";
+import { errorMessage, isOperationPending } from "../sidecars/csi_client.ts";
 import type { WaitOptions } from "../runtime/informer.ts";
 import { type PersistentVolume, persistentVolumes } from "../api/objects.ts";
 import type { ProvisionerOptions } from "./provisioner_options.ts";
 import { readSecret } from "../sidecars/secrets.ts";
-import { deletionSecretOf, isServedBy, nextStep, otherFinalizers, VOLUME_FINALIZER } from "./persistent_volume.ts";
+import {
+  deletionSecretOf,
+  isManagedBy,
+  nextReclaimStep,
+  otherFinalizers,
+  VOLUME_FINALIZER,
+} from "./persistent_volume.ts";
 
 /** Milliseconds in which a change that was made should be seen by the informer. */
-const SEEN_WITHIN_MS = 10_000;
+const CACHE_WAIT_MS = 10_000;
 
 /** Guards PersistentVolumes, and removes their volumes. */
-export class Reclaiming {
+export class Reclaimer {
   readonly #options: ProvisionerOptions;
-  #stopping: AbortSignal | undefined;
+  #stopSignal: AbortSignal | undefined;
 
-  /** Does nothing before {@linkcode Reclaiming.run}. */
+  /** Does nothing before {@linkcode Reclaimer.run}. */
   constructor(options: ProvisionerOptions) {
     this.#options = options;
   }
@@ -29,45 +35,52 @@ export class Reclaiming {
   /** Works until the signal is aborted. */
   async run(signal: AbortSignal): Promise<void> {
     const { driverName, volumes } = this.#options;
-    this.#stopping = signal;
-    const loop = centralLoop("reclaimer", this.#options, (name, ending) => this.#reconcile(name, ending));
-    loop.follow(volumes, (volume) => {
-      return isServedBy(volume, driverName) && nextStep(volume) !== "nothing" ? [volume.metadata.name] : [];
+    this.#stopSignal = signal;
+    const controller = sidecarController(
+      "reclaimer",
+      this.#options,
+      (name, reconcileSignal) => this.#reconcile(name, reconcileSignal),
+    );
+    controller.watch(volumes, (volume) => {
+      return isManagedBy(volume, driverName) && nextReclaimStep(volume) !== "nothing" ? [volume.metadata.name] : [];
     });
-    await loop.run(signal);
+    await controller.run(signal);
   }
 
   /** How long it is waited for what was done to be seen; not when the loop is to end. */
-  get #patience(): WaitOptions {
-    return { signal: this.#stopping, timeoutMs: SEEN_WITHIN_MS };
+  get #waitOptions(): WaitOptions {
+    return { signal: this.#stopSignal, timeoutMs: CACHE_WAIT_MS };
   }
 
   async #reconcile(name: string, signal: AbortSignal): Promise<void> {
     const volume = this.#options.volumes.get(name);
-    if (volume === undefined || !isServedBy(volume, this.#options.driverName)) return;
-    switch (nextStep(volume)) {
+    if (volume === undefined || !isManagedBy(volume, this.#options.driverName)) return;
+    switch (nextReclaimStep(volume)) {
       case "add finalizer":
         return await this.#setFinalizers(volume, [...otherFinalizers(volume), VOLUME_FINALIZER], signal);
-      case "drop finalizer":
+      case "remove finalizer":
         return await this.#setFinalizers(volume, otherFinalizers(volume), signal);
-      case "remove":
-        return await this.#remove(name, signal);
+      case "delete volume":
+        return await this.#deleteVolumeAndObject(name, signal);
       case "nothing":
     }
   }
 
-  async #remove(name: string, signal: AbortSignal): Promise<void> {
+  async #deleteVolumeAndObject(name: string, signal: AbortSignal): Promise<void> {
     const { client, events } = this.#options;
     // The copy may be old, and the policy may have just been changed to Retain: the last look is at the original.
     const volume = await client.get(persistentVolumes, { name }, { signal }).catch((error) => {
       if (!isNotFound(error)) throw error;
     });
-    if (volume === undefined || !isServedBy(volume, this.#options.driverName) || nextStep(volume) !== "remove") return;
+    if (
+      volume === undefined || !isManagedBy(volume, this.#options.driverName) ||
+      nextReclaimStep(volume) !== "delete volume"
+    ) return;
     try {
       await this.#deleteVolume(volume, signal);
     } catch (error) {
-      if (!signal.aborted && !isContended(error)) {
-        events.record(volume, "Warning", "VolumeFailedDelete", reasonOf(error));
+      if (!signal.aborted && !isOperationPending(error)) {
+        events.record(volume, "Warning", "VolumeFailedDelete", errorMessage(error));
       }
       throw error;
     }
@@ -79,8 +92,8 @@ export class Reclaiming {
         if (!isNotFound(error)) throw error;
       });
     }
-    const isGoing = (now?: PersistentVolume) => now === undefined || now.metadata.deletionTimestamp !== undefined;
-    await this.#options.volumes.seen(name, isGoing, this.#patience);
+    const isDeleting = (now?: PersistentVolume) => now === undefined || now.metadata.deletionTimestamp !== undefined;
+    await this.#options.volumes.waitForCache(name, isDeleting, this.#waitOptions);
   }
 
   async #deleteVolume(volume: PersistentVolume, signal: AbortSignal): Promise<void> {
@@ -103,8 +116,9 @@ export class Reclaiming {
       if (isNotFound(error)) return;
       throw error;
     }
-    const guarded = finalizers.includes(VOLUME_FINALIZER);
-    const same = (now: PersistentVolume) => (now.metadata.finalizers?.includes(VOLUME_FINALIZER) ?? false) === guarded;
-    await this.#options.volumes.seen(name, (now) => now === undefined || same(now), this.#patience);
+    const hasFinalizer = finalizers.includes(VOLUME_FINALIZER);
+    const isUpToDate = (now: PersistentVolume) =>
+      (now.metadata.finalizers?.includes(VOLUME_FINALIZER) ?? false) === hasFinalizer;
+    await this.#options.volumes.waitForCache(name, (now) => now === undefined || isUpToDate(now), this.#waitOptions);
   }
 }

@@ -1,21 +1,21 @@
 import { assertEquals } from "@std/assert";
-import { Cluster, DRIVER, PROVISIONER, until } from "../../tests/fake/cluster.ts";
-import { interrupted } from "../../tests/fake/interrupted_client.ts";
+import { DRIVER, FakeControlPlane, PROVISIONER_ANNOTATION, waitUntil } from "../../tests/fake/cluster.ts";
+import { interceptClient } from "../../tests/fake/interrupted_client.ts";
 import { CallError, Code } from "../sidecars/csi_client.ts";
 import { type PersistentVolume, persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
 import { Provisioner } from "./provisioner.ts";
-import { nextStep, VOLUME_FINALIZER } from "./persistent_volume.ts";
+import { nextReclaimStep, VOLUME_FINALIZER } from "./persistent_volume.ts";
 
 const CLAIM = { namespace: "default", name: "data" };
 
 /** A cluster and a provisioner that runs, and in it a bound claim of a class with that policy. */
 async function scene(reclaimPolicy = "Delete") {
-  const cluster = await Cluster.start();
-  const provisioner = new Provisioner(cluster.loopOptions());
+  const cluster = await FakeControlPlane.start();
+  const provisioner = new Provisioner(cluster.controllerOptions());
   cluster.run((signal) => provisioner.run(signal));
-  cluster.addClass("policy", { volumeBindingMode: "Immediate", reclaimPolicy });
+  cluster.addStorageClass("policy", { volumeBindingMode: "Immediate", reclaimPolicy });
   const { metadata } = cluster.addClaim("data", { storageClassName: "policy" });
-  await cluster.bound();
+  await cluster.waitForBound();
   const setPolicy = (persistentVolumeReclaimPolicy: string) =>
     cluster.client.patch(persistentVolumes, { name: `pvc-${metadata.uid}` }, {
       merge: { spec: { persistentVolumeReclaimPolicy } },
@@ -26,11 +26,11 @@ async function scene(reclaimPolicy = "Delete") {
     name: `pvc-${metadata.uid}`,
     setPolicy,
     release: () => cluster.remove(persistentVolumeClaims, CLAIM),
-    finalizers: () => cluster.kept[0]?.metadata.finalizers ?? [],
+    finalizers: () => cluster.storedVolumes[0]?.metadata.finalizers ?? [],
     /** Settles when everything that happened before was seen by the loops. */
     settled: async () => {
       cluster.addClaim("other");
-      await cluster.bound("other");
+      await cluster.waitForBound("other");
     },
     [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
   };
@@ -38,23 +38,23 @@ async function scene(reclaimPolicy = "Delete") {
 
 Deno.test("a released volume is removed, then its PersistentVolume, by three requests", async () => {
   await using s = await scene();
-  const before = s.cluster.asked().length;
+  const before = s.cluster.requestsOf().length;
   await s.release();
-  await until(() => s.cluster.kept.length === 0, "the end");
-  assertEquals([s.driver.volumes.size, s.driver.count("deleteVolume")], [0, 1]);
+  await waitUntil(() => s.cluster.storedVolumes.length === 0, "the end");
+  assertEquals([s.driver.volumes.size, s.driver.callCount("deleteVolume")], [0, 1]);
   const path = "/api/v1/persistentvolumes/pvc-UID";
-  await until(() => s.cluster.asked().length >= before + 3);
-  assertEquals(s.cluster.asked().slice(before), [`GET ${path}`, `PATCH ${path}`, `DELETE ${path}`]);
+  await waitUntil(() => s.cluster.requestsOf().length >= before + 3);
+  assertEquals(s.cluster.requestsOf().slice(before), [`GET ${path}`, `PATCH ${path}`, `DELETE ${path}`]);
 });
 
 Deno.test("a volume that cannot be removed yet keeps its PersistentVolume, which says why", async () => {
   await using s = await scene();
   const mounted = new CallError(Code.FailedPrecondition, "mounted on a");
-  for (let n = 0; n < 3; n++) s.driver.next("deleteVolume", { error: mounted });
+  for (let n = 0; n < 3; n++) s.driver.injectFault("deleteVolume", { error: mounted });
   await s.release();
-  assertEquals(await s.cluster.event("VolumeFailedDelete"), "mounted on a");
-  await until(() => s.cluster.kept.length === 0, "the end");
-  assertEquals(s.driver.count("deleteVolume"), 4);
+  assertEquals(await s.cluster.waitForEvent("VolumeFailedDelete"), "mounted on a");
+  await waitUntil(() => s.cluster.storedVolumes.length === 0, "the end");
+  assertEquals(s.driver.callCount("deleteVolume"), 4);
 });
 
 Deno.test("a volume with the policy Retain is kept, with its PersistentVolume, which nothing holds", async () => {
@@ -63,7 +63,7 @@ Deno.test("a volume with the policy Retain is kept, with its PersistentVolume, w
   await s.release();
   await s.cluster.volumes.waitFor(s.name, (volume) => volume?.status?.phase === "Released", { timeoutMs: 5_000 });
   await s.settled();
-  assertEquals([s.driver.volumes.size, s.driver.count("deleteVolume")], [2, 0]);
+  assertEquals([s.driver.volumes.size, s.driver.callCount("deleteVolume")], [2, 0]);
   await s.cluster.remove(persistentVolumes, { name: s.name });
   await s.cluster.volumes.waitFor(s.name, (volume) => volume === undefined, { timeoutMs: 5_000 });
   assertEquals(s.driver.volumes.size, 2);
@@ -73,10 +73,10 @@ Deno.test("a change of the policy to Retain frees the finalizer, and one back se
   await using s = await scene();
   assertEquals(s.finalizers(), [VOLUME_FINALIZER]);
   await s.setPolicy("Retain");
-  await until(() => s.finalizers().length === 0, "no finalizer");
+  await waitUntil(() => s.finalizers().length === 0, "no finalizer");
   await s.setPolicy("Delete");
-  await until(() => s.finalizers().length === 1, "the finalizer");
-  assertEquals(s.driver.count("deleteVolume"), 0);
+  await waitUntil(() => s.finalizers().length === 1, "the finalizer");
+  assertEquals(s.driver.callCount("deleteVolume"), 0);
 });
 
 Deno.test("a released volume whose policy becomes Delete is removed", async () => {
@@ -84,7 +84,7 @@ Deno.test("a released volume whose policy becomes Delete is removed", async () =
   await s.release();
   await s.cluster.volumes.waitFor(s.name, (volume) => volume?.status?.phase === "Released", { timeoutMs: 5_000 });
   await s.setPolicy("Delete");
-  await until(() => s.cluster.kept.length === 0, "the end");
+  await waitUntil(() => s.cluster.storedVolumes.length === 0, "the end");
   assertEquals(s.driver.volumes.size, 0);
 });
 
@@ -92,21 +92,21 @@ Deno.test("a PersistentVolume that is deleted before its claim waits for the cla
   await using s = await scene();
   await s.cluster.remove(persistentVolumes, { name: s.name });
   await s.settled();
-  assertEquals(s.driver.count("deleteVolume"), 0);
+  assertEquals(s.driver.callCount("deleteVolume"), 0);
   await s.release();
   // The binder of this cluster leaves what is being deleted alone; the real one releases it.
   const merge = { status: { phase: "Released" } };
   await s.cluster.client.patch(persistentVolumes, { name: s.name }, { merge, subresource: "status" });
   await s.cluster.volumes.waitFor(s.name, (volume) => volume === undefined, { timeoutMs: 5_000 });
-  assertEquals(s.driver.count("deleteVolume"), 1);
+  assertEquals(s.driver.callCount("deleteVolume"), 1);
 });
 
 Deno.test("the last look before a removal is at the original: a policy that just became Retain keeps the volume", async () => {
-  await using cluster = await Cluster.start();
+  await using cluster = await FakeControlPlane.start();
   let name = "";
   const provisioner = new Provisioner(
-    cluster.loopOptions("loop", (client) =>
-      interrupted(client, async (request, when) => {
+    cluster.controllerOptions("loop", (client) =>
+      interceptClient(client, async (request, when) => {
         if (request !== "get persistentvolumes" || when !== "before") return;
         const merge = { spec: { persistentVolumeReclaimPolicy: "Retain" } };
         await cluster.client.patch(persistentVolumes, { name }, { merge });
@@ -114,7 +114,7 @@ Deno.test("the last look before a removal is at the original: a policy that just
   );
   cluster.run((signal) => provisioner.run(signal));
   name = `pvc-${cluster.addClaim().metadata.uid}`;
-  await cluster.bound();
+  await cluster.waitForBound();
   await cluster.remove(persistentVolumeClaims, CLAIM);
   await cluster.volumes.waitFor(
     name,
@@ -123,13 +123,13 @@ Deno.test("the last look before a removal is at the original: a policy that just
       timeoutMs: 5_000,
     },
   );
-  assertEquals([cluster.driver.volumes.size, cluster.driver.count("deleteVolume")], [1, 0]);
+  assertEquals([cluster.driver.volumes.size, cluster.driver.callCount("deleteVolume")], [1, 0]);
 });
 
 Deno.test("a PersistentVolume that was written by hand is guarded, and removed by its policy; one of another driver is not", async () => {
   await using s = await scene();
   const claim = (name: string) =>
-    s.cluster.addClaim(name, { volumeName: name }, { annotations: { [PROVISIONER]: "" } });
+    s.cluster.addClaim(name, { volumeName: name }, { annotations: { [PROVISIONER_ANNOTATION]: "" } });
   const write = (name: string, driver: string) =>
     s.cluster.api.put(persistentVolumes, {
       metadata: { name },
@@ -141,8 +141,8 @@ Deno.test("a PersistentVolume that was written by hand is guarded, and removed b
     });
   write("by-hand", DRIVER);
   write("foreign", "other.example");
-  const guarded = (volume?: PersistentVolume) => volume?.metadata.finalizers?.includes(VOLUME_FINALIZER) ?? false;
-  await s.cluster.volumes.waitFor("by-hand", guarded, { timeoutMs: 5_000 });
+  const hasFinalizer = (volume?: PersistentVolume) => volume?.metadata.finalizers?.includes(VOLUME_FINALIZER) ?? false;
+  await s.cluster.volumes.waitFor("by-hand", hasFinalizer, { timeoutMs: 5_000 });
   for (const name of ["foreign", "by-hand"]) {
     await s.cluster.remove(persistentVolumeClaims, { namespace: "default", name });
   }
@@ -177,5 +177,5 @@ Deno.test("nextStep() removes only what is released, or deleted and unbound, und
     [volume("Retain", "Released", { deleting: true }), "drop finalizer"],
     [volume("Recycle", "Bound"), "drop finalizer"],
   ];
-  for (const [given, step] of cases) assertEquals(nextStep(given), step, JSON.stringify(given));
+  for (const [given, step] of cases) assertEquals(nextReclaimStep(given), step, JSON.stringify(given));
 });

@@ -6,20 +6,20 @@
 
 import { parseVolumeId, volumeIdOf } from "../../lvm/ids.ts";
 import { type ApiClient, isNotFound } from "../client/client.ts";
-import type { ClaimName } from "../sidecars/csi_client.ts";
+import type { ClaimReference } from "../sidecars/csi_client.ts";
 import type { Informer } from "../runtime/informer.ts";
 import type { Intent, Intents } from "./intents.ts";
 import { LVM_GROUP, type LvmVolume, lvmVolumes, type LvmVolumeSpec } from "../api/lvm_objects.ts";
-import { actualSize, sourceOf, wantedRange } from "../api/volume_mapping.ts";
+import { actualSize, contentSourceOf, desiredSizeRange } from "../api/volume_mapping.ts";
 
 /** The annotation that names the claim that a volume was made for. */
 export const CLAIM_ANNOTATION = `${LVM_GROUP}/claim`;
 
 /** The annotation of a volume that the provisioner began, as long as no PersistentVolume was seen for it. */
-export const PENDING_ANNOTATION = `${LVM_GROUP}/pending`;
+export const PENDING_ANNOTATION = `${LVM_GROUP}/pending-claim-uid`;
 
 /** The annotations of a volume that the provisioner begins for a claim; none for one that somebody else asks for. */
-export function intentAnnotations(claim: ClaimName | undefined): Record<string, string> {
+export function intentAnnotations(claim: ClaimReference | undefined): Record<string, string> {
   if (claim === undefined) return {};
   const { namespace, name, uid } = claim;
   return { [CLAIM_ANNOTATION]: `${namespace}/${name}`, [PENDING_ANNOTATION]: uid };
@@ -39,21 +39,21 @@ export interface VolumeIntentsOptions {
 
 /** The records of what was begun. */
 export function volumeIntents({ client, driver, topologyKey, volumes }: VolumeIntentsOptions): Intents {
-  const intentOf = (object: LvmVolume): Intent => ({
+  const toIntent = (object: LvmVolume): Intent => ({
     requestName: object.spec.requestName,
     volumeId: object.metadata.name,
     pending: object.metadata.annotations?.[PENDING_ANNOTATION] !== undefined,
-    recorded: recordedIn(object, topologyKey),
+    spec: intentSpecOf(object, topologyKey),
   });
   const isOurs = ({ spec: { driverName } }: LvmVolume) => driverName === driver;
   return {
     find: (requestName) => {
       const object = volumes.get(volumeIdOf(requestName));
-      if (object === undefined || !isOurs(object) || isOver(object)) return undefined;
-      return intentOf(object);
+      if (object === undefined || !isOurs(object) || hasFailedOrIsDeleting(object)) return undefined;
+      return toIntent(object);
     },
-    list: () => volumes.list().filter((object) => isOurs(object) && parseVolumeId(object.metadata.name)).map(intentOf),
-    handOver: async (requestName, { signal }) => {
+    list: () => volumes.list().filter((object) => isOurs(object) && parseVolumeId(object.metadata.name)).map(toIntent),
+    clearPending: async (requestName, { signal }) => {
       const name = volumeIdOf(requestName);
       if (volumes.get(name)?.metadata.annotations?.[PENDING_ANNOTATION] === undefined) return;
       try {
@@ -67,7 +67,7 @@ export function volumeIntents({ client, driver, topologyKey, volumes }: VolumeIn
 }
 
 /** Whether it failed or is going, so that anything may be asked anew. */
-function isOver({ metadata: { deletionTimestamp }, status }: LvmVolume): boolean {
+function hasFailedOrIsDeleting({ metadata: { deletionTimestamp }, status }: LvmVolume): boolean {
   return deletionTimestamp !== undefined || (status?.state === "Failed" && status.lvUUID === undefined);
 }
 
@@ -75,25 +75,25 @@ function isOver({ metadata: { deletionTimestamp }, status }: LvmVolume): boolean
  * What binds of the request: the size, the node, what the volume is for, and of the class's parameters those by which a volume
  * that exists is told from another. The others are in the object itself, whatever the class says now.
  */
-function recordedIn(object: LvmVolume, topologyKey: string): Intent["recorded"] {
+function intentSpecOf(object: LvmVolume, topologyKey: string): Intent["spec"] {
   const { nodeName, volumeMode, fsType } = object.spec;
-  const source = sourceOf(object);
+  const source = contentSourceOf(object);
   const segments = [{ [topologyKey]: nodeName }];
   return {
-    parameters: kindParameters(object.spec),
+    parameters: layoutParameters(object.spec),
     mutableParameters: {},
-    requiredBytes: actualSize(object) ?? wantedRange(object).required,
+    requiredBytes: actualSize(object) ?? desiredSizeRange(object).required,
     capabilities: [{
       mode: "SINGLE_NODE_MULTI_WRITER",
       access: volumeMode === "Block" ? { kind: "block" } : { kind: "mount", fsType: fsType ?? "", flags: [] },
     }],
     topology: { requisite: segments, preferred: segments },
-    ...(source && { source: { of: source.of, handle: source.id } }),
+    ...(source && { source: { of: source.kind, handle: source.id } }),
   };
 }
 
 /** The parameters that ask for a volume of the same kind: thin or not, and how it is laid out. */
-function kindParameters(spec: LvmVolumeSpec): Record<string, string> {
+function layoutParameters(spec: LvmVolumeSpec): Record<string, string> {
   const { thinProvision, thinPool, thinPoolSize, layout } = spec;
   if (thinProvision) {
     return { thinProvision: "yes", ...(thinPool && { thinPool }), ...(thinPoolSize && { thinPoolSize }) };

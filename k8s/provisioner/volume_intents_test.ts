@@ -8,13 +8,13 @@ import { HttpClient } from "../client/http_client.ts";
 import { Informer } from "../runtime/informer.ts";
 import { type LvmVolume, lvmVolumes, type LvmVolumeStatus } from "../api/lvm_objects.ts";
 import { CLAIM_ANNOTATION, intentAnnotations, PENDING_ANNOTATION, volumeIntents } from "./volume_intents.ts";
-import { lvmVolumeFor, requireSatisfying } from "../api/volume_mapping.ts";
+import { lvmVolumeFor, requireCompatible } from "../api/volume_mapping.ts";
 
 const DRIVER = "lvm.denolith.dev";
 const CLAIM = { namespace: "shop", name: "orders", uid: "u-1" };
 
 /** How a record differs from one of 1 GiB of ext4 that was begun on n1. */
-interface Difference {
+interface RecordFixture {
   driver?: string;
   annotations?: Record<string, string>;
   status?: LvmVolumeStatus;
@@ -23,9 +23,9 @@ interface Difference {
 
 function record(
   name: string,
-  { driver = DRIVER, annotations = intentAnnotations(CLAIM), status, raw }: Difference = {},
+  { driver = DRIVER, annotations = intentAnnotations(CLAIM), status, raw }: RecordFixture = {},
 ) {
-  const object = lvmVolumeFor(namedRequest(name, 1n << 30n, raw ? { content: { state: "raw" } } : {}), {
+  const object = lvmVolumeFor(namedRequest(name, 1n << 30n, raw ? { format: { state: "raw" } } : {}), {
     driver,
     nodeName: "n1",
   });
@@ -61,10 +61,10 @@ Deno.test("intentAnnotations(): the claim and its uid; nothing for a volume that
 });
 
 Deno.test("volumeIntents(): a record binds size, use and node, by the name of the request", async () => {
-  const made: LvmVolumeStatus = { state: "Ready", lvUUID: "x", size: "1028Mi" };
-  await using s = await scene(record("begun"), record("made", { status: made, raw: true, annotations: {} }));
+  const createdStatus: LvmVolumeStatus = { state: "Ready", lvUUID: "x", size: "1028Mi" };
+  await using s = await scene(record("begun"), record("made", { status: createdStatus, raw: true, annotations: {} }));
   const segments = [{ node: "n1" }];
-  const recorded = {
+  const spec = {
     parameters: {},
     mutableParameters: {},
     requiredBytes: 1n << 30n,
@@ -73,11 +73,11 @@ Deno.test("volumeIntents(): a record binds size, use and node, by the name of th
     ],
     topology: { requisite: segments, preferred: segments },
   };
-  const begun = { requestName: "begun", volumeId: volumeIdOf("begun") as string, pending: true, recorded };
-  assertEquals(s.intents.find("begun"), begun);
+  const pendingIntent = { requestName: "begun", volumeId: volumeIdOf("begun") as string, pending: true, spec };
+  assertEquals(s.intents.find("begun"), pendingIntent);
   const found = s.intents.find("made");
-  assertEquals([found?.pending, found?.recorded.requiredBytes], [false, 1028n << 20n], "the size that it really has");
-  assertEquals(found?.recorded.capabilities?.[0]?.access, { kind: "block" });
+  assertEquals([found?.pending, found?.spec.requiredBytes], [false, 1028n << 20n], "the size that it really has");
+  assertEquals(found?.spec.capabilities?.[0]?.access, { kind: "block" });
   assertEquals(s.intents.find("other"), undefined);
 });
 
@@ -100,11 +100,11 @@ Deno.test("volumeIntents(): what is recorded asks for the same kind of volume ag
   const objects = requests.map((request) => lvmVolumeFor(request, { driver: DRIVER, nodeName: "n1" }));
   await using s = await scene(...objects);
   for (const [index, request] of requests.entries()) {
-    const { parameters = {} } = s.intents.find(request.name)!.recorded;
+    const { parameters = {} } = s.intents.find(request.name)!.spec;
     const { layout, thin } = parseVolumeParameters(parameters);
     assertEquals([layout, thin], [request.layout, request.thin], request.name);
     const repeated = namedRequest(request.name, 1n << 30n, { layout, ...(thin && { thin }) });
-    requireSatisfying(objects[index]!, repeated, ["n1"]);
+    requireCompatible(objects[index]!, repeated, ["n1"]);
   }
 });
 
@@ -137,13 +137,13 @@ Deno.test("volumeIntents(): the list has all records of ours, also of what faile
 Deno.test("volumeIntents(): handing over takes the mark off, once, and keeps the claim's name", async () => {
   await using s = await scene(record("begun"));
   const { signal } = s;
-  await s.intents.handOver("begun", { signal });
+  await s.intents.clearPending("begun", { signal });
   assertEquals(s.api.objects(lvmVolumes)[0]!.metadata.annotations, { [CLAIM_ANNOTATION]: "shop/orders" });
   await s.volumes.waitFor(volumeIdOf("begun"), (object) => !object?.metadata.annotations?.[PENDING_ANNOTATION]);
   assertEquals(s.intents.find("begun")?.pending, false);
   const before = s.api.requests.length;
-  await s.intents.handOver("begun", { signal });
-  await s.intents.handOver("other", { signal });
+  await s.intents.clearPending("begun", { signal });
+  await s.intents.clearPending("other", { signal });
   assertEquals(s.api.requests.length, before, "there is nothing to write");
 });
 
@@ -151,8 +151,8 @@ Deno.test("volumeIntents(): handing over what has just gone is done; what the AP
   await using s = await scene(record("begun"), record("refused"));
   const { signal } = s;
   s.api.faults.refuse = { status: 404, times: 1 };
-  await s.intents.handOver("begun", { signal });
+  await s.intents.clearPending("begun", { signal });
   s.api.faults.refuse = { status: 500, times: 1 };
-  await assertRejects(() => s.intents.handOver("refused", { signal }), ApiError);
+  await assertRejects(() => s.intents.clearPending("refused", { signal }), ApiError);
   assert(s.intents.find("refused")?.pending, "it stays marked");
 });

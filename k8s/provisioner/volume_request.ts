@@ -6,29 +6,31 @@
 
 import { classNameOf, volumeNameOf } from "./claim.ts";
 import { ClaimError, type ClassParameters } from "../sidecars/class_parameters.ts";
-import type { AccessMode, Capability, CreateVolumeRequest, TopologyChoice } from "../sidecars/csi_client.ts";
+import type { AccessMode, CreateVolumeRequest, TopologyRequirement, VolumeCapability } from "../sidecars/csi_client.ts";
 import type { PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
-import { bytesOf } from "../api/quantity.ts";
+import { quantityToBytes } from "../api/quantity.ts";
 
 /** The one mode that says what a list of Kubernetes' access modes says. @throws {ClaimError} */
 export function accessModeOf(modes: readonly string[]): AccessMode {
-  const has = (mode: string) => modes.includes(mode);
-  if (has("ReadWriteOncePod")) {
+  const includesMode = (mode: string) => modes.includes(mode);
+  if (includesMode("ReadWriteOncePod")) {
     if (modes.length === 1) return "SINGLE_NODE_SINGLE_WRITER";
     throw new ClaimError("accessModes: ReadWriteOncePod goes with no other");
   }
-  if (has("ReadWriteMany")) return "MULTI_NODE_MULTI_WRITER";
-  if (has("ReadOnlyMany")) return has("ReadWriteOnce") ? "MULTI_NODE_SINGLE_WRITER" : "MULTI_NODE_READER_ONLY";
-  if (has("ReadWriteOnce")) return "SINGLE_NODE_MULTI_WRITER";
+  if (includesMode("ReadWriteMany")) return "MULTI_NODE_MULTI_WRITER";
+  if (includesMode("ReadOnlyMany")) {
+    return includesMode("ReadWriteOnce") ? "MULTI_NODE_SINGLE_WRITER" : "MULTI_NODE_READER_ONLY";
+  }
+  if (includesMode("ReadWriteOnce")) return "SINGLE_NODE_MULTI_WRITER";
   throw new ClaimError(`accessModes ${modes.join(", ")}: none that is known`);
 }
 
 /** What the request needs beside claim and class. */
-export interface RequestParts {
+export interface VolumeRequestOptions {
   /** The class's parameters, read. */
-  readonly read: ClassParameters;
+  readonly classParameters: ClassParameters;
   /** Where the volume may be. */
-  readonly topology: TopologyChoice;
+  readonly topology: TopologyRequirement;
   /** The parameters of the VolumeAttributesClass. */
   readonly mutableParameters: Readonly<Record<string, string>>;
   /** What the provisioner's secret says. */
@@ -36,28 +38,31 @@ export interface RequestParts {
 }
 
 /** The request for a claim's volume. @throws {ClaimError} for a claim that cannot be served as it is */
-export function volumeRequest(
+export function createVolumeRequestFor(
   claim: PersistentVolumeClaim,
   storageClass: StorageClass,
-  { read, topology, mutableParameters, secrets }: RequestParts,
+  { classParameters, topology, mutableParameters, secrets }: VolumeRequestOptions,
 ): CreateVolumeRequest {
   const { namespace = "", name, uid = "" } = claim.metadata;
-  const requiredBytes = bytesOf(claim.spec?.resources?.requests?.["storage"]);
+  const requiredBytes = quantityToBytes(claim.spec?.resources?.requests?.["storage"]);
   if (requiredBytes === undefined) throw new ClaimError("resources.requests.storage: missing, or no quantity");
   return {
     name: volumeNameOf(uid),
     claim: { namespace, name, uid },
-    parameters: read.parameters,
+    parameters: classParameters.parameters,
     mutableParameters,
     requiredBytes,
-    capabilities: capabilitiesOf(claim, read.fsType, storageClass.mountOptions ?? []),
+    capabilities: capabilitiesOf(claim, classParameters.fsType, storageClass.mountOptions ?? []),
     topology,
     secrets,
   };
 }
 
 /** Refuses what no class could make good. @throws {ClaimError} */
-export function checkClaim(claim: PersistentVolumeClaim, storageClass: StorageClass | undefined): StorageClass {
+export function requireProvisionable(
+  claim: PersistentVolumeClaim,
+  storageClass: StorageClass | undefined,
+): StorageClass {
   if (storageClass === undefined) {
     throw new ClaimError(`storageClassName ${JSON.stringify(classNameOf(claim))}: there is no such class`);
   }
@@ -67,7 +72,7 @@ export function checkClaim(claim: PersistentVolumeClaim, storageClass: StorageCl
   return storageClass;
 }
 
-function capabilitiesOf({ spec }: PersistentVolumeClaim, fsType: string, flags: readonly string[]): Capability[] {
+function capabilitiesOf({ spec }: PersistentVolumeClaim, fsType: string, flags: readonly string[]): VolumeCapability[] {
   const modes = spec?.accessModes ?? [];
   if (modes.length === 0) throw new ClaimError("accessModes: missing");
   const access = spec?.volumeMode === "Block" ? { kind: "block" } as const : { kind: "mount", fsType, flags } as const;

@@ -1,11 +1,11 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { ClaimError } from "../sidecars/class_parameters.ts";
 import type { PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
-import { accessModeOf, checkClaim, volumeRequest } from "./volume_request.ts";
+import { accessModeOf, createVolumeRequestFor, requireProvisionable } from "./volume_request.ts";
 
 const storageClass: StorageClass = { metadata: { name: "fast" }, provisioner: "d", mountOptions: ["noatime"] };
-const parts = {
-  read: { fsType: "", secrets: {}, parameters: {} },
+const options = {
+  classParameters: { fsType: "", secrets: {}, parameters: {} },
   topology: { requisite: [], preferred: [] },
   mutableParameters: {},
   secrets: {},
@@ -34,7 +34,7 @@ Deno.test("accessModeOf() says with one mode what a list says", () => {
 
 Deno.test("volumeRequest() has a capability for each access mode", () => {
   const given = claim({ accessModes: ["ReadWriteOnce", "ReadOnlyMany"], resources: { requests: { storage: "1e9" } } });
-  const { name, claim: of, requiredBytes, capabilities } = volumeRequest(given, storageClass, parts);
+  const { name, claim: of, requiredBytes, capabilities } = createVolumeRequestFor(given, storageClass, options);
   assertEquals([name, of, requiredBytes], ["pvc-1", { namespace: "team", name: "data", uid: "1" }, 10n ** 9n]);
   const access = { kind: "mount", fsType: "", flags: ["noatime"] } as const;
   assertEquals(capabilities, [
@@ -45,13 +45,14 @@ Deno.test("volumeRequest() has a capability for each access mode", () => {
 
 Deno.test("what a claim cannot have is said before anything is asked for", () => {
   const resources = { requests: { storage: "1Gi" } };
-  const ask = (given: PersistentVolumeClaim) => () => volumeRequest(given, checkClaim(given, storageClass), parts);
-  assertThrows(ask(claim({})), ClaimError, "resources.requests.storage");
-  assertThrows(ask(claim({ resources: { requests: { storage: "much" } } })), ClaimError, "no quantity");
-  assertThrows(ask(claim({ resources, accessModes: [] })), ClaimError, "accessModes");
-  assertThrows(ask(claim({ resources, selector: {} })), ClaimError, "selector");
+  const request = (given: PersistentVolumeClaim) => () =>
+    createVolumeRequestFor(given, requireProvisionable(given, storageClass), options);
+  assertThrows(request(claim({})), ClaimError, "resources.requests.storage");
+  assertThrows(request(claim({ resources: { requests: { storage: "much" } } })), ClaimError, "no quantity");
+  assertThrows(request(claim({ resources, accessModes: [] })), ClaimError, "accessModes");
+  assertThrows(request(claim({ resources, selector: {} })), ClaimError, "selector");
   assertThrows(
-    () => checkClaim(claim({ resources }), undefined),
+    () => requireProvisionable(claim({ resources }), undefined),
     ClaimError,
     'storageClassName "fast": there is no such',
   );

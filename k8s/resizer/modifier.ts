@@ -5,30 +5,30 @@
  * @module
  */
 
-import { centralLoop, type ClaimLoopOptions } from "../sidecars/controller_options.ts";
+import { type ClaimSidecarOptions, sidecarController } from "../sidecars/sidecar_controller.ts";
 import { isNotFound } from "../client/client.ts";
 import { type Clock, systemClock, timestamp } from "../runtime/clock.ts";
 import {
   CallError,
   Code,
   codeName,
-  type CsiCalls,
-  isExhausted,
+  type CsiClient,
+  errorMessage,
   isMaybeInProgress,
-  reasonOf,
+  isResourceExhausted,
 } from "../sidecars/csi_client.ts";
 import { Informer, type WaitOptions } from "../runtime/informer.ts";
-import type { Loop } from "../runtime/controller.ts";
+import type { Controller } from "../runtime/controller.ts";
 import {
-  attributed,
-  beginning,
-  cancelled,
-  factsOf,
-  failing,
-  modified,
+  canceledPatch,
+  failedPatch,
+  modifiedPatch,
   nextModification,
-  pending,
+  pendingPatch,
+  reconcileInputs,
+  startedPatch,
   type StatusPatch,
+  volumeAttributesPatch,
 } from "./modify_plan.ts";
 import {
   type PersistentVolume,
@@ -38,29 +38,29 @@ import {
   type VolumeAttributesClass,
   volumeAttributesClasses,
 } from "../api/objects.ts";
-import { patchAnyhow } from "../client/patch_with_retry.ts";
-import { claimKeyOf, isVolumeOf } from "./resize_plan.ts";
+import { patchWithRetry } from "../client/patch_with_retry.ts";
+import { claimKeyOf, isBoundToClaim } from "./resize_plan.ts";
 import { readSecret } from "../sidecars/secrets.ts";
 import { modifySecretOf } from "../provisioner/persistent_volume.ts";
 
 /** What the modifier works with. */
-export interface ModifierOptions extends ClaimLoopOptions {
+export interface ModifierOptions extends ClaimSidecarOptions {
   /** The driver. */
-  readonly csi: Pick<CsiCalls, "modifyVolume">;
+  readonly csi: Pick<CsiClient, "modifyVolume">;
   /** When what was infeasible is tried again, in milliseconds; after 5 min. */
   readonly slowRetryMs?: number | undefined;
   /** When it is looked again for a kind that the cluster does not have, in milliseconds; after a minute. */
-  readonly absentMs?: number | undefined;
+  readonly missingKindRetryMs?: number | undefined;
 }
 
 /** Milliseconds in which a change that was made should be seen by the informers. */
-const SEEN_WITHIN_MS = 1_000;
+const CACHE_WAIT_MS = 1_000;
 
 /** A claim and its volume, to be given the attributes of a class. */
 interface Modification {
   readonly claim: PersistentVolumeClaim;
   readonly volume: PersistentVolume;
-  readonly attributes: VolumeAttributesClass;
+  readonly attributesClass: VolumeAttributesClass;
 }
 
 /** The modifier. Two of them at work do everything twice, and harm nothing. */
@@ -68,10 +68,10 @@ export class Modifier {
   readonly #options: ModifierOptions;
   readonly #clock: Clock;
   /** The keys of claims whose last call is known to have failed; of others that were begun nothing is known. */
-  readonly #certain = new Set<string>();
+  readonly #finalErrors = new Set<string>();
   /** What was infeasible, and when it is tried again. */
-  readonly #slow = new Map<string, { className: string; until: number }>();
-  #stopping: AbortSignal | undefined;
+  readonly #slowSet = new Map<string, { className: string; until: number }>();
+  #stopSignal: AbortSignal | undefined;
 
   /** Does nothing before {@linkcode Modifier.run}. */
   constructor(options: ModifierOptions) {
@@ -81,64 +81,75 @@ export class Modifier {
 
   /** Works until the signal is aborted, and comes back when nothing is being worked on any more. It may be run again. */
   async run(signal: AbortSignal): Promise<void> {
-    const { client, claims, volumes, clock, absentMs = 60_000 } = this.#options;
-    this.#certain.clear();
-    this.#slow.clear();
-    this.#stopping = signal;
-    const loop = centralLoop("modifier", this.#options, (key, ending) => this.#reconcile(key, ending));
+    const { client, claims, volumes, clock, missingKindRetryMs = 60_000 } = this.#options;
+    this.#finalErrors.clear();
+    this.#slowSet.clear();
+    this.#stopSignal = signal;
+    const controller = sidecarController(
+      "modifier",
+      this.#options,
+      (key, reconcileSignal) => this.#reconcile(key, reconcileSignal),
+    );
     // Kubernetes before 1.34 need not have the kind; then no claim names one.
-    const classes = new Informer(client, volumeAttributesClasses, { absentMs, clock });
-    const undo = [
-      claims.subscribe((key, now, before) => this.#follow(loop, key, now, before)),
-      classes.subscribe((_, now) => now !== undefined && this.#wake(loop, now)),
+    const classes = new Informer(client, volumeAttributesClasses, { missingKindRetryMs, clock });
+    const subscriptions = [
+      claims.subscribe((key, now, before) => this.#onClaimChanged(controller, key, now, before)),
+      classes.subscribe((_, now) => now !== undefined && this.#requeueClaimsOfClass(controller, now)),
     ];
     const watching = classes.start(signal);
-    await loop.follow(claims, () => []).follow(volumes, (volume) => this.#concerned(volume)).run(signal);
-    for (const one of undo) one();
+    await controller.watch(claims, () => []).watch(volumes, (volume) => this.#dueClaimKeys(volume)).run(signal);
+    for (const unsubscribe of subscriptions) unsubscribe();
     await watching;
   }
 
-  #follow(loop: Loop, key: string, now?: PersistentVolumeClaim, before?: PersistentVolumeClaim): void {
+  #onClaimChanged(
+    controller: Controller,
+    key: string,
+    now?: PersistentVolumeClaim,
+    before?: PersistentVolumeClaim,
+  ): void {
     if (now === undefined) {
-      this.#certain.delete(key);
-      this.#slow.delete(key);
-    } else if (before === undefined ? isDue(now) : factsOf(now) !== factsOf(before)) loop.add(key);
-  }
-
-  /** The claims that wait for a class that is there now. */
-  #wake(loop: Loop, { metadata: { name } }: VolumeAttributesClass): void {
-    for (const { metadata, spec, status } of this.#options.claims.list()) {
-      const waits = spec?.volumeAttributesClassName === name && status?.modifyVolumeStatus?.status === "Pending";
-      if (waits) loop.add(`${metadata.namespace}/${metadata.name}`);
+      this.#finalErrors.delete(key);
+      this.#slowSet.delete(key);
+    } else if (before === undefined ? isDue(now) : reconcileInputs(now) !== reconcileInputs(before)) {
+      controller.add(key);
     }
   }
 
-  #concerned(volume: PersistentVolume): string[] {
+  /** The claims that wait for a class that is there now. */
+  #requeueClaimsOfClass(controller: Controller, { metadata: { name } }: VolumeAttributesClass): void {
+    for (const { metadata, spec, status } of this.#options.claims.list()) {
+      const isPending = spec?.volumeAttributesClassName === name && status?.modifyVolumeStatus?.status === "Pending";
+      if (isPending) controller.add(`${metadata.namespace}/${metadata.name}`);
+    }
+  }
+
+  #dueClaimKeys(volume: PersistentVolume): string[] {
     const key = claimKeyOf(volume, this.#options.driverName);
     if (key === undefined) return [];
     const claim = this.#options.claims.get(key);
     return claim !== undefined && isDue(claim) ? [key] : [];
   }
 
-  async #reconcile(key: string, signal: AbortSignal): Promise<void | { again: number }> {
+  async #reconcile(key: string, signal: AbortSignal): Promise<void | { requeueAfterMs: number }> {
     const { claims, volumes, driverName } = this.#options;
     const claim = claims.get(key);
     const volume = volumes.get(claim?.spec?.volumeName ?? "");
-    if (claim === undefined || volume === undefined || !isVolumeOf(claim, volume, driverName)) return;
-    const step = nextModification(claim, { certain: this.#certain.has(key) });
-    if (step.do === "nothing") return;
-    if (step.do === "cancel") return await this.#cancel(claim, signal);
-    const slow = this.#slow.get(key);
-    const wait = slow?.className === step.className ? slow.until - this.#clock.now() : 0;
-    if (wait > 0) return { again: wait };
-    const attributes = await this.#classNamed(step.className, signal);
-    if (attributes === undefined) return await this.#wait(claim, step, signal);
-    if (step.do === "continue") return await this.#modify(key, { claim, volume, attributes }, signal);
-    const begun = await this.#begin(claim, step.className, signal);
-    return await this.#modify(key, { claim: begun, volume, attributes }, signal);
+    if (claim === undefined || volume === undefined || !isBoundToClaim(claim, volume, driverName)) return;
+    const step = nextModification(claim, { hasFinalError: this.#finalErrors.has(key) });
+    if (step.action === "nothing") return;
+    if (step.action === "cancel") return await this.#cancelModification(claim, signal);
+    const slow = this.#slowSet.get(key);
+    const remainingMs = slow?.className === step.className ? slow.until - this.#clock.now() : 0;
+    if (remainingMs > 0) return { requeueAfterMs: remainingMs };
+    const attributesClass = await this.#findClass(step.className, signal);
+    if (attributesClass === undefined) return await this.#reportMissingClass(claim, step, signal);
+    if (step.action === "continue") return await this.#modifyVolume(key, { claim, volume, attributesClass }, signal);
+    const marked = await this.#markInProgress(claim, step.className, signal);
+    return await this.#modifyVolume(key, { claim: marked, volume, attributesClass }, signal);
   }
 
-  async #classNamed(name: string, signal: AbortSignal): Promise<VolumeAttributesClass | undefined> {
+  async #findClass(name: string, signal: AbortSignal): Promise<VolumeAttributesClass | undefined> {
     try {
       return await this.#options.client.get(volumeAttributesClasses, { name }, { signal });
     } catch (error) {
@@ -148,103 +159,108 @@ export class Modifier {
   }
 
   /** Says that a class is not there. What was begun with it goes on when it is, which nobody need announce. */
-  async #wait(
+  async #reportMissingClass(
     claim: PersistentVolumeClaim,
-    { do: step, className }: { do: "continue" | "begin"; className: string },
+    { action: step, className }: { action: "continue" | "begin"; className: string },
     signal: AbortSignal,
   ): Promise<void> {
-    if (step === "begin" && pending(claim) === undefined) return;
+    if (step === "begin" && pendingPatch(claim) === undefined) return;
     const message = `there is no VolumeAttributesClass ${className}`;
     this.#options.events.record(claim, "Warning", "VolumeModifyFailed", message);
     if (step === "continue") throw new Error(message);
-    const marked = await this.#patch(claim, pending, signal);
-    await this.#isSeen(marked);
+    const marked = await this.#patchStatus(claim, pendingPatch, signal);
+    await this.#waitForCache(marked);
   }
 
   /** At the revision that was decided on: someone may just have asked for another class. */
-  async #begin(claim: PersistentVolumeClaim, className: string, signal: AbortSignal): Promise<PersistentVolumeClaim> {
-    const merge = beginning(claim, className, this.#now());
+  async #markInProgress(
+    claim: PersistentVolumeClaim,
+    className: string,
+    signal: AbortSignal,
+  ): Promise<PersistentVolumeClaim> {
+    const merge = startedPatch(claim, className, this.#now());
     if (merge === undefined) return claim;
     const { namespace, name, resourceVersion } = claim.metadata;
     const options = { merge, resourceVersion, subresource: "status", signal } as const;
-    const begun = await this.#options.client.patch(persistentVolumeClaims, { namespace, name }, options);
+    const marked = await this.#options.client.patch(persistentVolumeClaims, { namespace, name }, options);
     this.#options.events.record(claim, "Normal", "VolumeModify", `the volume is being changed to ${className}`);
-    return begun;
+    return marked;
   }
 
-  async #modify(
+  async #modifyVolume(
     key: string,
-    { claim, volume, attributes }: Modification,
+    { claim, volume, attributesClass }: Modification,
     signal: AbortSignal,
-  ): Promise<void | { again: number }> {
+  ): Promise<void | { requeueAfterMs: number }> {
     const { client, csi, events, volumes } = this.#options;
-    const { name: className } = attributes.metadata;
+    const { name: className } = attributesClass.metadata;
     const { name } = volume.metadata;
     try {
-      this.#requireOurs(attributes);
+      this.#requireOwnDriver(attributesClass);
       const secrets = await readSecret(client, modifySecretOf(volume), { signal });
-      const mutableParameters = attributes.parameters ?? {};
+      const mutableParameters = attributesClass.parameters ?? {};
       await csi.modifyVolume({ volumeId: volume.spec!.csi!.volumeHandle, mutableParameters, secrets }, { signal });
     } catch (error) {
       if (signal.aborted) throw error;
-      return await this.#fail(key, { claim, className, error }, signal);
+      return await this.#recordFailure(key, { claim, className, error }, signal);
     }
-    this.#certain.delete(key);
-    this.#slow.delete(key);
+    this.#finalErrors.delete(key);
+    this.#slowSet.delete(key);
     // first the volume: a claim that says so is looked at no more
-    const merge = attributed(volume, className);
+    const merge = volumeAttributesPatch(volume, className);
     if (merge !== undefined) await client.patch(persistentVolumes, { name }, { merge, signal });
-    const patched = await this.#patch(claim, (now) => modified(now, className), signal);
+    const patched = await this.#patchStatus(claim, (now) => modifiedPatch(now, className), signal);
     events.record(claim, "Normal", "VolumeModifySuccessful", `the volume has the attributes of ${className}`);
-    const isAttributed = (now?: PersistentVolume) => now === undefined || attributed(now, className) === undefined;
-    await volumes.seen(name, isAttributed, this.#patience);
-    await this.#isSeen(patched);
+    const isObserved = (now?: PersistentVolume) =>
+      now === undefined || volumeAttributesPatch(now, className) === undefined;
+    await volumes.waitForCache(name, isObserved, this.#patience);
+    await this.#waitForCache(patched);
   }
 
   /** Says why it failed, and when it is tried again. */
-  async #fail(
+  async #recordFailure(
     key: string,
     { claim, className, error }: { claim: PersistentVolumeClaim; className: string; error: unknown },
     signal: AbortSignal,
-  ): Promise<{ again: number }> {
-    const uncertain = isMaybeInProgress(error) || isExhausted(error); // as csi-resizer's IsFinalError has it
+  ): Promise<{ requeueAfterMs: number }> {
+    const uncertain = isMaybeInProgress(error) || isResourceExhausted(error); // as csi-resizer's IsFinalError has it
     const reason = codeName(error);
     const infeasible = reason === "InvalidArgument";
-    const message = reasonOf(error);
+    const message = errorMessage(error);
     this.#options.events.record(claim, "Warning", "VolumeModifyFailed", message);
-    if (uncertain) this.#certain.delete(key);
-    else this.#certain.add(key);
+    if (uncertain) this.#finalErrors.delete(key);
+    else this.#finalErrors.add(key);
     const failure = { className, reason, message, infeasible, uncertain, now: this.#now() };
-    await this.#isSeen(await this.#patch(claim, (now) => failing(now, failure), signal));
+    await this.#waitForCache(await this.#patchStatus(claim, (now) => failedPatch(now, failure), signal));
     if (!infeasible) throw error;
-    const again = this.#options.slowRetryMs ?? 300_000;
-    this.#slow.set(key, { className, until: this.#clock.now() + again });
-    return { again };
+    const requeueAfterMs = this.#options.slowRetryMs ?? 300_000;
+    this.#slowSet.set(key, { className, until: this.#clock.now() + requeueAfterMs });
+    return { requeueAfterMs };
   }
 
-  async #cancel(claim: PersistentVolumeClaim, signal: AbortSignal): Promise<void> {
+  async #cancelModification(claim: PersistentVolumeClaim, signal: AbortSignal): Promise<void> {
     this.#options.events.record(claim, "Normal", "VolumeModifyCanceled", "no other attributes are asked for any more");
-    await this.#patch(claim, cancelled, signal);
+    await this.#patchStatus(claim, canceledPatch, signal);
   }
 
   /** Changes a claim's status. Conditions can only be written all at once, so what others wrote has to be known. */
-  #patch(
+  #patchStatus(
     claim: PersistentVolumeClaim,
-    change: (now: PersistentVolumeClaim) => StatusPatch | undefined,
+    patch: (now: PersistentVolumeClaim) => StatusPatch | undefined,
     signal: AbortSignal,
   ): Promise<PersistentVolumeClaim> {
     const { client } = this.#options;
-    return patchAnyhow(client, persistentVolumeClaims, claim, change, { subresource: "status", signal });
+    return patchWithRetry(client, persistentVolumeClaims, claim, patch, { subresource: "status", signal });
   }
 
-  async #isSeen(patched: PersistentVolumeClaim): Promise<void> {
+  async #waitForCache(patched: PersistentVolumeClaim): Promise<void> {
     const { namespace, name } = patched.metadata;
-    const facts = factsOf(patched);
-    const isSo = (now?: PersistentVolumeClaim) => now === undefined || factsOf(now) === facts;
-    await this.#options.claims.seen(`${namespace}/${name}`, isSo, this.#patience);
+    const expected = reconcileInputs(patched);
+    const isObserved = (now?: PersistentVolumeClaim) => now === undefined || reconcileInputs(now) === expected;
+    await this.#options.claims.waitForCache(`${namespace}/${name}`, isObserved, this.#patience);
   }
 
-  #requireOurs({ driverName, metadata: { name } }: VolumeAttributesClass): void {
+  #requireOwnDriver({ driverName, metadata: { name } }: VolumeAttributesClass): void {
     if (driverName === this.#options.driverName) return;
     throw new CallError(
       Code.InvalidArgument,
@@ -254,7 +270,7 @@ export class Modifier {
 
   /** How long it is waited for what was done to be seen; not when the loop is to end. */
   get #patience(): WaitOptions {
-    return { signal: this.#stopping, timeoutMs: SEEN_WITHIN_MS };
+    return { signal: this.#stopSignal, timeoutMs: CACHE_WAIT_MS };
   }
 
   #now(): string {
@@ -264,5 +280,5 @@ export class Modifier {
 
 /** Whether a change of a claim's volume may be due. */
 function isDue(claim: PersistentVolumeClaim): boolean {
-  return nextModification(claim, { certain: false }).do !== "nothing";
+  return nextModification(claim, { hasFinalError: false }).action !== "nothing";
 }

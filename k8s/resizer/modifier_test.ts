@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { Cluster, DRIVER, until } from "../../tests/fake/cluster.ts";
+import { DRIVER, FakeControlPlane, waitUntil } from "../../tests/fake/cluster.ts";
 import { CallError, Code } from "../sidecars/csi_client.ts";
 import { Modifier } from "./modifier.ts";
 import {
@@ -13,7 +13,7 @@ const CLAIM = { namespace: "default", name: "data" };
 
 /** A cluster with a claim that is bound to a volume without attributes, and a modifier that runs. */
 async function scene(status: Partial<NonNullable<PersistentVolumeClaim["status"]>> = {}) {
-  const cluster = await Cluster.start({ binds: false });
+  const cluster = await FakeControlPlane.start({ withBinder: false });
   const { driver, client } = cluster;
   cluster.addAttributesClass("gold", { readIops: "500" });
   cluster.addAttributesClass("silver", { readIops: "100" });
@@ -33,7 +33,7 @@ async function scene(status: Partial<NonNullable<PersistentVolumeClaim["status"]
     merge: { status: { phase: "Bound", ...status } } as never,
     subresource: "status",
   });
-  const options = { ...cluster.loopOptions(), slowRetryMs: 3_600_000 };
+  const options = { ...cluster.controllerOptions(), slowRetryMs: 3_600_000 };
   await Promise.all([options.claims.synced, options.volumes.synced]);
   const modifier = new Modifier(options);
   return {
@@ -46,10 +46,10 @@ async function scene(status: Partial<NonNullable<PersistentVolumeClaim["status"]
     says: (says: (status: NonNullable<PersistentVolumeClaim["status"]>) => boolean) =>
       cluster.claims.waitFor("default/data", (now) => says(now?.status ?? {}), { timeoutMs: 5_000 }),
     conditions: () =>
-      cluster.claim()?.status?.conditions?.map(({ type, reason }) => reason ? `${type} ${reason}` : type),
+      cluster.storedClaim()?.status?.conditions?.map(({ type, reason }) => reason ? `${type} ${reason}` : type),
     asked: () =>
       driver.calls.flatMap(({ request }) => "mutableParameters" in request ? [request.mutableParameters] : []),
-    attributed: () => cluster.kept[0]!.spec?.volumeAttributesClassName,
+    attributed: () => cluster.storedVolumes[0]!.spec?.volumeAttributesClassName,
     [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
   };
 }
@@ -59,7 +59,7 @@ Deno.test("a claim that names a class gets its attributes, and claim and volume 
   s.start();
   await s.want("gold");
   await s.says(({ currentVolumeAttributesClassName: now }) => now === "gold");
-  const { status } = s.cluster.claim()!;
+  const { status } = s.cluster.storedClaim()!;
   assertEquals([status?.modifyVolumeStatus, status?.conditions ?? []], [undefined, []]);
   assertEquals(s.attributed(), "gold");
   assertEquals(s.driver.calls.map(({ request }) => request), [{
@@ -67,8 +67,8 @@ Deno.test("a claim that names a class gets its attributes, and claim and volume 
     mutableParameters: { readIops: "500" },
     secrets: {},
   }]);
-  await s.cluster.event("VolumeModifySuccessful");
-  assertEquals(s.cluster.reasons(), ["VolumeModify", "VolumeModifySuccessful"]);
+  await s.cluster.waitForEvent("VolumeModifySuccessful");
+  assertEquals(s.cluster.eventReasons(), ["VolumeModify", "VolumeModifySuccessful"]);
   await s.want("silver");
   await s.says(({ currentVolumeAttributesClassName: now }) => now === "silver");
   assertEquals([s.attributed(), s.asked()], ["silver", [{ readIops: "500" }, { readIops: "100" }]]);
@@ -84,7 +84,7 @@ Deno.test("a change costs three requests beside reading its class", async () => 
     "/api/v1/namespaces/default/persistentvolumeclaims/data/status",
     "/api/v1/persistentvolumes/v",
   ];
-  assertEquals(s.cluster.asked(), [
+  assertEquals(s.cluster.requestsOf(), [
     "GET /apis/storage.k8s.io/v1/volumeattributesclasses/gold",
     ...[claim, volume, claim].map((path) => `PATCH ${path}`),
   ]);
@@ -96,23 +96,24 @@ Deno.test("a class that is not there leaves the claim Pending until it is", asyn
   await s.want("platinum");
   await s.says(({ modifyVolumeStatus: status }) => status?.status === "Pending");
   assertEquals([s.conditions() ?? [], s.asked()], [[], []]);
-  assert((await s.cluster.event("VolumeModifyFailed")).includes("platinum"));
-  const looked = () => s.cluster.asked().filter((one) => one.endsWith("/volumeattributesclasses/platinum")).length;
-  await until(() => looked() === 2, "a second look, at what was written");
-  assertEquals(s.cluster.reasons(), ["VolumeModifyFailed"]);
+  assert((await s.cluster.waitForEvent("VolumeModifyFailed")).includes("platinum"));
+  const classReads = () =>
+    s.cluster.requestsOf().filter((one) => one.endsWith("/volumeattributesclasses/platinum")).length;
+  await waitUntil(() => classReads() === 2, "a second look, at what was written");
+  assertEquals(s.cluster.eventReasons(), ["VolumeModifyFailed"]);
   s.cluster.addAttributesClass("platinum", { readIops: "1000" });
   await s.says(({ currentVolumeAttributesClassName: now }) => now === "platinum");
-  assertEquals(s.cluster.claim()?.status?.modifyVolumeStatus, undefined);
+  assertEquals(s.cluster.storedClaim()?.status?.modifyVolumeStatus, undefined);
 });
 
 Deno.test("what is refused is Infeasible, is not repeated, and is mended by another class", async () => {
   await using s = await scene();
   s.start();
-  s.driver.next("modifyVolume", { error: new CallError(Code.InvalidArgument, "no such limit") });
+  s.driver.injectFault("modifyVolume", { error: new CallError(Code.InvalidArgument, "no such limit") });
   await s.want("gold");
   await s.says(({ modifyVolumeStatus: status }) => status?.status === "Infeasible");
   assertEquals(s.conditions(), ["ModifyingVolume", "ModifyVolumeError InvalidArgument"]);
-  assertEquals(await s.cluster.event("VolumeModifyFailed"), "no such limit");
+  assertEquals(await s.cluster.waitForEvent("VolumeModifyFailed"), "no such limit");
   await s.want("silver");
   await s.says(({ currentVolumeAttributesClassName: now }) => now === "silver");
   assertEquals([s.conditions(), s.asked().length], [[], 2]);
@@ -121,13 +122,13 @@ Deno.test("what is refused is Infeasible, is not repeated, and is mended by anot
 Deno.test("what was refused and is wanted no more is canceled, and stays told", async () => {
   await using s = await scene();
   s.start();
-  s.driver.next("modifyVolume", { error: new CallError(Code.InvalidArgument, "no such limit") });
+  s.driver.injectFault("modifyVolume", { error: new CallError(Code.InvalidArgument, "no such limit") });
   await s.want("gold");
   await s.says(({ modifyVolumeStatus: status }) => status?.status === "Infeasible");
   await s.want(null);
   await s.says(({ conditions }) => conditions?.length === 1);
   assertEquals(s.conditions(), ["ModifyVolumeError InvalidArgument"]);
-  await s.cluster.event("VolumeModifyCanceled");
+  await s.cluster.waitForEvent("VolumeModifyCanceled");
   assertEquals(s.asked().length, 1);
 });
 
@@ -143,14 +144,14 @@ Deno.test("a class of another driver is Infeasible, and is asked of nobody", asy
 Deno.test("a failure that may pass is repeated; another class has to wait as long as the outcome is not known", async () => {
   await using s = await scene();
   s.start();
-  const { promise: held, resolve: goOn } = Promise.withResolvers<void>();
-  s.driver.next("modifyVolume", { error: new CallError(Code.Unavailable, "no answer") });
-  s.driver.next("modifyVolume", { until: held });
+  const { promise: gate, resolve: openGate } = Promise.withResolvers<void>();
+  s.driver.injectFault("modifyVolume", { error: new CallError(Code.Unavailable, "no answer") });
+  s.driver.injectFault("modifyVolume", { waitFor: gate });
   await s.want("gold");
   await s.says(({ conditions }) => conditions?.some(({ reason }) => reason === "Unavailable") ?? false);
-  await until(() => s.asked().length === 2, "a second call");
+  await waitUntil(() => s.asked().length === 2, "a second call");
   await s.want("silver");
-  goOn();
+  openGate();
   await s.says(({ currentVolumeAttributesClassName: now }) => now === "silver");
   assertEquals(s.asked().map(({ readIops }) => readIops), ["500", "500", "100"]);
 });
@@ -158,7 +159,7 @@ Deno.test("a failure that may pass is repeated; another class has to wait as lon
 Deno.test("a failure for good that may be mended is repeated, by whatever class is wanted then", async () => {
   await using s = await scene();
   s.start();
-  s.driver.next("modifyVolume", { error: new CallError(Code.Internal, "lvchange failed") });
+  s.driver.injectFault("modifyVolume", { error: new CallError(Code.Internal, "lvchange failed") });
   await s.want("gold");
   await s.says(({ currentVolumeAttributesClassName: now }) => now === "gold");
   assertEquals(s.asked().length, 2);
@@ -176,9 +177,9 @@ Deno.test("what somebody else began is ended first", async () => {
 
 Deno.test("a cluster without the kind leaves the modifier in peace", async () => {
   await using s = await scene();
-  s.cluster.api.undefine(volumeAttributesClasses);
+  s.cluster.api.removeResource(volumeAttributesClasses);
   s.start();
   const looked = () => s.cluster.api.requests.filter(({ path }) => path.endsWith("/volumeattributesclasses")).length;
-  await until(() => looked() > 0, "a look for the kind");
+  await waitUntil(() => looked() > 0, "a look for the kind");
   assertEquals([looked(), s.driver.calls], [1, []]);
 });

@@ -11,46 +11,52 @@ import type { PersistentVolume, PersistentVolumeClaim } from "../api/objects.ts"
 type Condition = NonNullable<NonNullable<PersistentVolumeClaim["status"]>["conditions"]>[number];
 
 const MODIFYING = "ModifyingVolume";
-const FAILED = "ModifyVolumeError";
+const MODIFY_FAILED = "ModifyVolumeError";
 
 /** A change of a claim's status. */
 export type StatusPatch = MergePatch<PersistentVolumeClaim>;
 
 /** What is due for a claim. */
 export type ModifyStep =
-  | { readonly do: "nothing" }
+  | { readonly action: "nothing" }
   /** What was begun and failed is wanted no more. */
-  | { readonly do: "cancel" }
+  | { readonly action: "cancel" }
   /** What was begun may have been done: it is done before anything else. */
-  | { readonly do: "continue"; readonly className: string }
+  | { readonly action: "continue"; readonly className: string }
   /** The class that the claim names is another one than it has. */
-  | { readonly do: "begin"; readonly className: string };
+  | { readonly action: "begin"; readonly className: string };
 
 /**
  * What is due for a claim.
  *
  * @param certain whether what was begun is known to have failed
  */
-export function nextModification(claim: PersistentVolumeClaim, { certain }: { certain: boolean }): ModifyStep {
+export function nextModification(
+  claim: PersistentVolumeClaim,
+  { hasFinalError }: { hasFinalError: boolean },
+): ModifyStep {
   const { volumeAttributesClassName: wanted = "", volumeName } = claim.spec ?? {};
-  const { phase, currentVolumeAttributesClassName: current = "", modifyVolumeStatus: begun } = claim.status ?? {};
-  if (phase !== "Bound" || !volumeName) return { do: "nothing" };
-  if (begun === undefined && wanted === current) return { do: "nothing" };
-  const inProgress = begun?.status === "InProgress";
-  if (wanted === "" && !inProgress) return { do: isModifying(claim) ? "cancel" : "nothing" };
-  const target = begun?.targetVolumeAttributesClassName ?? "";
-  if (inProgress && target !== "" && (!certain || wanted === "")) return { do: "continue", className: target };
-  return wanted === "" ? { do: "nothing" } : { do: "begin", className: wanted };
+  const { phase, currentVolumeAttributesClassName: current = "", modifyVolumeStatus: modifyStatus } = claim.status ??
+    {};
+  if (phase !== "Bound" || !volumeName) return { action: "nothing" };
+  if (modifyStatus === undefined && wanted === current) return { action: "nothing" };
+  const inProgress = modifyStatus?.status === "InProgress";
+  if (wanted === "" && !inProgress) return { action: isModifying(claim) ? "cancel" : "nothing" };
+  const target = modifyStatus?.targetVolumeAttributesClassName ?? "";
+  if (inProgress && target !== "" && (!hasFinalError || wanted === "")) {
+    return { action: "continue", className: target };
+  }
+  return wanted === "" ? { action: "nothing" } : { action: "begin", className: wanted };
 }
 
 /** The claim while the class that it names is not there; `undefined` when it says so already. */
-export function pending({ status }: PersistentVolumeClaim): StatusPatch | undefined {
+export function pendingPatch({ status }: PersistentVolumeClaim): StatusPatch | undefined {
   if (status?.modifyVolumeStatus?.status === "Pending") return undefined;
   return { status: { modifyVolumeStatus: { status: "Pending" } } };
 }
 
 /** The claim when a change begins; `undefined` when it says so already. */
-export function beginning(claim: PersistentVolumeClaim, className: string, now: string): StatusPatch | undefined {
+export function startedPatch(claim: PersistentVolumeClaim, className: string, now: string): StatusPatch | undefined {
   const { status, targetVolumeAttributesClassName: target } = claim.status?.modifyVolumeStatus ?? {};
   if (status === "InProgress" && target === className) return undefined;
   const message = `The volume is being changed to ${JSON.stringify(className)}.`;
@@ -63,7 +69,7 @@ export function beginning(claim: PersistentVolumeClaim, className: string, now: 
 }
 
 /** How a change failed. */
-export interface Failure {
+export interface ModifyFailure {
   /** The class. */
   readonly className: string;
   /** The name of the gRPC code. */
@@ -79,11 +85,11 @@ export interface Failure {
 }
 
 /** The claim when a change failed; `undefined` when it says so already. */
-export function failing(claim: PersistentVolumeClaim, failure: Failure): StatusPatch | undefined {
+export function failedPatch(claim: PersistentVolumeClaim, failure: ModifyFailure): StatusPatch | undefined {
   const { className, reason, message, infeasible, uncertain, now } = failure;
   const status = infeasible ? "Infeasible" : "InProgress";
-  const said = conditionsOf(claim).find(({ type }) => type === FAILED);
-  if (said?.message === message && claim.status?.modifyVolumeStatus?.status === status) return undefined;
+  const reported = conditionsOf(claim).find(({ type }) => type === MODIFY_FAILED);
+  if (reported?.message === message && claim.status?.modifyVolumeStatus?.status === status) return undefined;
   const quoted = JSON.stringify(className);
   const outcome = uncertain
     ? `Changing the volume to ${quoted} may still be going on.`
@@ -93,36 +99,39 @@ export function failing(claim: PersistentVolumeClaim, failure: Failure): StatusP
       modifyVolumeStatus: { status, targetVolumeAttributesClassName: className },
       conditions: withConditions(claim, now, [
         { type: MODIFYING, message: outcome },
-        { type: FAILED, reason, message },
+        { type: MODIFY_FAILED, reason, message },
       ]),
     },
   };
 }
 
 /** The claim whose volume has the attributes of the class. */
-export function modified(claim: PersistentVolumeClaim, className: string): StatusPatch {
+export function modifiedPatch(claim: PersistentVolumeClaim, className: string): StatusPatch {
   return {
     status: {
       currentVolumeAttributesClassName: className,
       modifyVolumeStatus: null,
-      conditions: conditionsOf(claim).filter(({ type }) => type !== MODIFYING && type !== FAILED),
+      conditions: conditionsOf(claim).filter(({ type }) => type !== MODIFYING && type !== MODIFY_FAILED),
     },
   };
 }
 
 /** The claim that wants no change any more; `undefined` when it says so already. What failed stays told. */
-export function cancelled(claim: PersistentVolumeClaim): StatusPatch | undefined {
+export function canceledPatch(claim: PersistentVolumeClaim): StatusPatch | undefined {
   if (!isModifying(claim)) return undefined;
   return { status: { conditions: conditionsOf(claim).filter(({ type }) => type !== MODIFYING) } };
 }
 
 /** The PersistentVolume whose volume has the attributes of the class; `undefined` when it says so already. */
-export function attributed({ spec }: PersistentVolume, className: string): MergePatch<PersistentVolume> | undefined {
+export function volumeAttributesPatch(
+  { spec }: PersistentVolume,
+  className: string,
+): MergePatch<PersistentVolume> | undefined {
   return spec?.volumeAttributesClassName === className ? undefined : { spec: { volumeAttributesClassName: className } };
 }
 
 /** What of a claim decides about a change. */
-export function factsOf({ spec, status }: PersistentVolumeClaim): string {
+export function reconcileInputs({ spec, status }: PersistentVolumeClaim): string {
   const { phase, currentVolumeAttributesClassName, modifyVolumeStatus } = status ?? {};
   const { volumeName, volumeAttributesClassName } = spec ?? {};
   return JSON.stringify([

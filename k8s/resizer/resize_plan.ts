@@ -7,13 +7,13 @@
 import { formatQuantity } from "../../lvm/size.ts";
 import type { MergePatch } from "../client/client.ts";
 import type { PersistentVolume, PersistentVolumeClaim } from "../api/objects.ts";
-import { bytesOf } from "../api/quantity.ts";
+import { quantityToBytes } from "../api/quantity.ts";
 
 /** The size that a PersistentVolume had before it grew and until its filesystem did. */
-export const SIZE_BEFORE = "volume.alpha.kubernetes.io/pre-resize-capacity";
+export const PRE_RESIZE_CAPACITY_ANNOTATION = "volume.alpha.kubernetes.io/pre-resize-capacity";
 
 /** Tells kubelet that it has nothing to do. */
-const NO_NODE_EXPANSION = "volume.kubernetes.io/node-expansion-not-required";
+const NODE_EXPANSION_NOT_REQUIRED_ANNOTATION = "volume.kubernetes.io/node-expansion-not-required";
 
 /** How far a resize is; the API's names of `allocatedResourceStatuses`. */
 export type ResizeState =
@@ -50,20 +50,20 @@ export interface ClaimSizes {
 /** The sizes of a claim. */
 export function sizesOf({ spec, status }: PersistentVolumeClaim): ClaimSizes {
   return {
-    requested: bytesOf(spec?.resources?.requests?.["storage"]) ?? 0n,
-    actual: bytesOf(status?.capacity?.["storage"]) ?? 0n,
-    allocated: bytesOf(status?.allocatedResources?.["storage"]),
+    requested: quantityToBytes(spec?.resources?.requests?.["storage"]) ?? 0n,
+    actual: quantityToBytes(status?.capacity?.["storage"]) ?? 0n,
+    allocated: quantityToBytes(status?.allocatedResources?.["storage"]),
     state: status?.allocatedResourceStatuses?.["storage"] as ResizeState | undefined,
   };
 }
 
 /** The size of a PersistentVolume, in bytes. */
 export function capacityOf({ spec }: PersistentVolume): bigint {
-  return bytesOf(spec?.capacity?.["storage"]) ?? 0n;
+  return quantityToBytes(spec?.capacity?.["storage"]) ?? 0n;
 }
 
 /** Whether a claim asks for more than it has. */
-export function wantsMore(claim: PersistentVolumeClaim): boolean {
+export function needsExpansion(claim: PersistentVolumeClaim): boolean {
   const { requested, actual } = sizesOf(claim);
   return claim.status?.phase === "Bound" && !!claim.spec?.volumeName && requested > actual;
 }
@@ -75,7 +75,7 @@ export function claimKeyOf({ spec }: PersistentVolume, driverName: string): stri
 }
 
 /** Whether claim and volume belong to each other, and the volume to a driver of that name. */
-export function isVolumeOf(claim: PersistentVolumeClaim, { spec }: PersistentVolume, driverName: string): boolean {
+export function isBoundToClaim(claim: PersistentVolumeClaim, { spec }: PersistentVolume, driverName: string): boolean {
   const { namespace, uid } = claim.metadata;
   return spec?.csi?.driver === driverName && spec.claimRef?.namespace === namespace && spec.claimRef?.uid === uid;
 }
@@ -87,13 +87,13 @@ export function isVolumeOf(claim: PersistentVolumeClaim, { spec }: PersistentVol
 export function nextSize(
   claim: PersistentVolumeClaim,
   volume: PersistentVolume,
-  { failed }: { failed: boolean },
+  { hasFinalError }: { hasFinalError: boolean },
 ): bigint | undefined {
   const { requested, allocated = requested, state } = sizesOf(claim);
   const capacity = capacityOf(volume);
   const onNode = state === "NodeResizePending" || state === "NodeResizeInProgress";
   if (state === "ControllerResizeInfeasible") return requested;
-  if (state === "ControllerResizeInProgress") return failed ? requested : allocated;
+  if (state === "ControllerResizeInProgress") return hasFinalError ? requested : allocated;
   // The node could not; only a repeated call by the controller lets it try again.
   if (state === "NodeResizeInfeasible") return allocated;
   if (capacity < requested) {
@@ -107,13 +107,13 @@ export function nextSize(
 }
 
 /** The claim when a resize begins; `undefined` when it says so already. */
-export function beginning(claim: PersistentVolumeClaim, bytes: bigint, now: string): StatusPatch | undefined {
+export function startedPatch(claim: PersistentVolumeClaim, bytes: bigint, now: string): StatusPatch | undefined {
   const { allocated, state } = sizesOf(claim);
   const resizing = hasCondition(claim, "Resizing");
   if (allocated === bytes && state !== undefined && resizing) return undefined;
   const changed = allocated !== bytes || state === undefined;
   return {
-    ...annotated(claim, null),
+    ...nodeExpansionPatch(claim, null),
     status: {
       allocatedResources: { storage: formatQuantity(bytes) },
       ...(changed ? { allocatedResourceStatuses: { storage: "ControllerResizeInProgress" } } : {}),
@@ -123,10 +123,10 @@ export function beginning(claim: PersistentVolumeClaim, bytes: bigint, now: stri
 }
 
 /** The claim when the volume has grown and the node is to follow. */
-export function waitingForNode(claim: PersistentVolumeClaim, now: string): StatusPatch {
+export function nodeResizePendingPatch(claim: PersistentVolumeClaim, now: string): StatusPatch {
   const message = "The filesystem grows when a pod uses the volume.";
   return {
-    ...annotated(claim, null),
+    ...nodeExpansionPatch(claim, null),
     status: {
       allocatedResourceStatuses: { storage: "NodeResizePending" },
       conditions: withCondition(claim, { type: "FileSystemResizePending", now, message, keep: ["Resizing"] }),
@@ -135,9 +135,9 @@ export function waitingForNode(claim: PersistentVolumeClaim, now: string): Statu
 }
 
 /** The claim when it has the size, and no node has to follow. */
-export function finished(claim: PersistentVolumeClaim, bytes: bigint): StatusPatch {
+export function finishedPatch(claim: PersistentVolumeClaim, bytes: bigint): StatusPatch {
   return {
-    ...annotated(claim, "true"),
+    ...nodeExpansionPatch(claim, "true"),
     status: {
       capacity: { storage: formatQuantity(bytes) },
       allocatedResourceStatuses: { storage: null },
@@ -147,7 +147,7 @@ export function finished(claim: PersistentVolumeClaim, bytes: bigint): StatusPat
 }
 
 /** How a resize failed. */
-export interface Failure {
+export interface ResizeFailure {
   /** Why. */
   readonly message: string;
   /** Whether it cannot succeed until something changes. */
@@ -157,10 +157,13 @@ export interface Failure {
 }
 
 /** The claim when a resize failed; `undefined` when it says so already. */
-export function failing(claim: PersistentVolumeClaim, { message, infeasible, now }: Failure): StatusPatch | undefined {
-  const said = conditionsOf(claim).find(({ type }) => type === "ControllerResizeError")?.message === message;
-  const marked = !infeasible || sizesOf(claim).state === "ControllerResizeInfeasible";
-  if (said && marked) return undefined;
+export function failedPatch(
+  claim: PersistentVolumeClaim,
+  { message, infeasible, now }: ResizeFailure,
+): StatusPatch | undefined {
+  const isReported = conditionsOf(claim).find(({ type }) => type === "ControllerResizeError")?.message === message;
+  const isMarked = !infeasible || sizesOf(claim).state === "ControllerResizeInfeasible";
+  if (isReported && isMarked) return undefined;
   return {
     status: {
       ...(infeasible ? { allocatedResourceStatuses: { storage: "ControllerResizeInfeasible" } } : {}),
@@ -170,22 +173,25 @@ export function failing(claim: PersistentVolumeClaim, { message, infeasible, now
 }
 
 /** The PersistentVolume when its volume has grown; `undefined` when it says so already. */
-export function grown(
+export function expandedPatch(
   volume: PersistentVolume,
   bytes: bigint,
-  { before }: { before: string | undefined },
+  { preResizeCapacity }: { preResizeCapacity: string | undefined },
 ): MergePatch<PersistentVolume> | undefined {
-  const remember = before !== undefined && volume.metadata.annotations?.[SIZE_BEFORE] === undefined;
-  if (capacityOf(volume) === bytes && !remember) return undefined;
+  const recordPreResizeCapacity = preResizeCapacity !== undefined &&
+    volume.metadata.annotations?.[PRE_RESIZE_CAPACITY_ANNOTATION] === undefined;
+  if (capacityOf(volume) === bytes && !recordPreResizeCapacity) return undefined;
   return {
     spec: { capacity: { storage: formatQuantity(bytes) } },
-    ...(remember ? { metadata: { annotations: { [SIZE_BEFORE]: before } } } : {}),
+    ...(recordPreResizeCapacity
+      ? { metadata: { annotations: { [PRE_RESIZE_CAPACITY_ANNOTATION]: preResizeCapacity } } }
+      : {}),
   };
 }
 
 /** Whether a PersistentVolume remembers a size that its claim has outgrown. */
-export function isFollowed(claim: PersistentVolumeClaim, volume: PersistentVolume): boolean {
-  if (volume.metadata.annotations?.[SIZE_BEFORE] === undefined) return false;
+export function hasStalePreResizeCapacity(claim: PersistentVolumeClaim, volume: PersistentVolume): boolean {
+  if (volume.metadata.annotations?.[PRE_RESIZE_CAPACITY_ANNOTATION] === undefined) return false;
   return sizesOf(claim).actual >= capacityOf(volume);
 }
 
@@ -210,7 +216,7 @@ function withCondition(
   return [...others, one];
 }
 
-function annotated({ metadata }: PersistentVolumeClaim, value: "true" | null): StatusPatch {
-  if ((metadata.annotations?.[NO_NODE_EXPANSION] ?? null) === value) return {};
-  return { metadata: { annotations: { [NO_NODE_EXPANSION]: value } } };
+function nodeExpansionPatch({ metadata }: PersistentVolumeClaim, value: "true" | null): StatusPatch {
+  if ((metadata.annotations?.[NODE_EXPANSION_NOT_REQUIRED_ANNOTATION] ?? null) === value) return {};
+  return { metadata: { annotations: { [NODE_EXPANSION_NOT_REQUIRED_ANNOTATION]: value } } };
 }

@@ -1,10 +1,10 @@
 import { assertEquals } from "@std/assert";
 import type { PersistentVolume, PersistentVolumeClaim } from "../api/objects.ts";
-import { nextSize, type ResizeState, wantsMore } from "./resize_plan.ts";
+import { needsExpansion, nextSize, type ResizeState } from "./resize_plan.ts";
 
 const GiB = 1n << 30n;
 
-interface Given {
+interface ClaimFixture {
   requested: number;
   actual?: number;
   allocated?: number;
@@ -12,7 +12,7 @@ interface Given {
   conditions?: string[];
 }
 
-function claim({ requested, actual = 1, allocated, state, conditions = [] }: Given): PersistentVolumeClaim {
+function claim({ requested, actual = 1, allocated, state, conditions = [] }: ClaimFixture): PersistentVolumeClaim {
   return {
     metadata: { name: "data", namespace: "default", uid: "1" },
     spec: { volumeName: "v", resources: { requests: { storage: `${requested}Gi` } } },
@@ -33,14 +33,14 @@ const volume = (gibibytes: number): PersistentVolume => ({
 
 Deno.test("wantsMore() is true of a bound claim that names a volume and asks for more than it has", () => {
   const given = claim({ requested: 2 });
-  assertEquals(wantsMore(given), true);
-  assertEquals(wantsMore(claim({ requested: 1 })), false);
-  assertEquals(wantsMore({ ...given, status: { ...given.status, phase: "Pending" } }), false);
-  assertEquals(wantsMore({ ...given, spec: { ...given.spec, volumeName: "" } }), false);
+  assertEquals(needsExpansion(given), true);
+  assertEquals(needsExpansion(claim({ requested: 1 })), false);
+  assertEquals(needsExpansion({ ...given, status: { ...given.status, phase: "Pending" } }), false);
+  assertEquals(needsExpansion({ ...given, spec: { ...given.spec, volumeName: "" } }), false);
 });
 
 Deno.test("nextSize() finishes what was begun, and lets a failed one be mended by asking for less", () => {
-  const cases: [string, Given, number, boolean, number | undefined][] = [
+  const cases: [string, ClaimFixture, number, boolean, number | undefined][] = [
     ["a first resize", { requested: 3 }, 1, false, 3],
     [
       "more while the controller is in doubt",
@@ -100,8 +100,8 @@ Deno.test("nextSize() finishes what was begun, and lets a failed one be mended b
     ],
     ["another one after one that is finished", { requested: 9, actual: 3, allocated: 3 }, 3, false, 9],
   ];
-  for (const [what, given, capacity, failed, gibibytes] of cases) {
+  for (const [what, given, capacity, hasFinalError, gibibytes] of cases) {
     const expected = gibibytes === undefined ? undefined : BigInt(gibibytes) * GiB;
-    assertEquals(nextSize(claim(given), volume(capacity), { failed }), expected, what);
+    assertEquals(nextSize(claim(given), volume(capacity), { hasFinalError }), expected, what);
   }
 });

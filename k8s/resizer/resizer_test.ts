@@ -1,8 +1,8 @@
 import { assert, assertEquals } from "@std/assert";
-import { Cluster, DRIVER, until } from "../../tests/fake/cluster.ts";
+import { DRIVER, FakeControlPlane, waitUntil } from "../../tests/fake/cluster.ts";
 import { CallError, Code } from "../sidecars/csi_client.ts";
 import { type PersistentVolumeClaim, persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
-import { SIZE_BEFORE } from "./resize_plan.ts";
+import { PRE_RESIZE_CAPACITY_ANNOTATION } from "./resize_plan.ts";
 import { Resizer } from "./resizer.ts";
 
 const GiB = 1n << 30n;
@@ -10,7 +10,7 @@ const CLAIM = { namespace: "default", name: "data" };
 
 /** A cluster with a claim that is bound to a volume of 1 GiB, and a resizer that runs. */
 async function scene({ driver: name = DRIVER, uid = undefined as string | undefined } = {}) {
-  const cluster = await Cluster.start({ binds: false });
+  const cluster = await FakeControlPlane.start({ withBinder: false });
   const { driver, client } = cluster;
   const claim = cluster.addClaim("data", { volumeName: "v" });
   const capacity = { storage: "1Gi" };
@@ -31,9 +31,9 @@ async function scene({ driver: name = DRIVER, uid = undefined as string | undefi
   await setStatus({ phase: "Bound", capacity });
   const turns: string[] = [];
   const options = {
-    ...cluster.loopOptions(),
+    ...cluster.controllerOptions(),
     slowRetryMs: 3_600_000,
-    onTurn: ({ key }: { key: string }) => void turns.push(key),
+    onReconciled: ({ key }: { key: string }) => void turns.push(key),
   };
   await Promise.all([options.claims.synced, options.volumes.synced]);
   const resizer = new Resizer(options);
@@ -55,7 +55,7 @@ async function scene({ driver: name = DRIVER, uid = undefined as string | undefi
     /** What kubelet writes when the filesystem has grown. */
     nodeFinishes: (storage: string) =>
       setStatus({ capacity: { storage }, conditions: [], allocatedResourceStatuses: { storage: null } as never }),
-    conditions: () => cluster.claim()?.status?.conditions?.map(({ type }) => type),
+    conditions: () => cluster.storedClaim()?.status?.conditions?.map(({ type }) => type),
     sizes: () => driver.calls.flatMap(({ request }) => "requiredBytes" in request ? [request.requiredBytes / GiB] : []),
     [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
   };
@@ -66,20 +66,23 @@ Deno.test("a claim that asks for more gets a larger volume, and waits for the no
   await s.ask("3Gi");
   await s.state("NodeResizePending");
   assertEquals(s.conditions(), ["Resizing", "FileSystemResizePending"]);
-  const [volume] = s.cluster.kept;
+  const [volume] = s.cluster.storedVolumes;
   assertEquals(volume!.spec!.capacity, { storage: "3Gi" });
-  assertEquals(volume!.metadata.annotations?.[SIZE_BEFORE], "1Gi");
-  assertEquals(s.cluster.claim()?.status?.capacity, { storage: "1Gi" });
+  assertEquals(volume!.metadata.annotations?.[PRE_RESIZE_CAPACITY_ANNOTATION], "1Gi");
+  assertEquals(s.cluster.storedClaim()?.status?.capacity, { storage: "1Gi" });
   assertEquals(s.driver.calls.map(({ request }) => request), [{
     volumeId: "v1",
     requiredBytes: 3n * GiB,
     capability: { mode: "SINGLE_NODE_MULTI_WRITER", access: { kind: "mount", fsType: "ext4", flags: ["noatime"] } },
     secrets: {},
   }]);
-  await s.cluster.event("FileSystemResizeRequired");
-  assertEquals(s.cluster.reasons(), ["Resizing", "FileSystemResizeRequired"]);
+  await s.cluster.waitForEvent("FileSystemResizeRequired");
+  assertEquals(s.cluster.eventReasons(), ["Resizing", "FileSystemResizeRequired"]);
   await s.nodeFinishes("3Gi");
-  await until(() => s.cluster.kept[0]!.metadata.annotations?.[SIZE_BEFORE] === undefined, "the end");
+  await waitUntil(
+    () => s.cluster.storedVolumes[0]!.metadata.annotations?.[PRE_RESIZE_CAPACITY_ANNOTATION] === undefined,
+    "the end",
+  );
 });
 
 Deno.test("an expansion costs four requests, and nothing is asked while the node is due", async () => {
@@ -88,9 +91,12 @@ Deno.test("an expansion costs four requests, and nothing is asked while the node
   await s.state("NodeResizePending");
   await s.cluster.client.patch(persistentVolumeClaims, CLAIM, { merge: { metadata: { labels: { a: "b" } } } });
   await s.nodeFinishes("3Gi");
-  await until(() => s.cluster.kept[0]!.metadata.annotations?.[SIZE_BEFORE] === undefined, "the end");
+  await waitUntil(
+    () => s.cluster.storedVolumes[0]!.metadata.annotations?.[PRE_RESIZE_CAPACITY_ANNOTATION] === undefined,
+    "the end",
+  );
   const [status, volume] = ["namespaces/default/persistentvolumeclaims/data/status", "persistentvolumes/v"];
-  assertEquals(s.cluster.asked(), [status, volume, status, volume].map((path) => `PATCH /api/v1/${path}`));
+  assertEquals(s.cluster.requestsOf(), [status, volume, status, volume].map((path) => `PATCH /api/v1/${path}`));
   assertEquals(s.driver.calls.length, 1);
 });
 
@@ -98,8 +104,8 @@ Deno.test("a volume without a filesystem is done when it has grown", async () =>
   await using s = await scene();
   s.driver.nodeExpansionRequired = false;
   await s.ask("3Gi");
-  await s.cluster.event("VolumeResizeSuccessful");
-  const { status, metadata } = s.cluster.claim()!;
+  await s.cluster.waitForEvent("VolumeResizeSuccessful");
+  const { status, metadata } = s.cluster.storedClaim()!;
   assertEquals([status?.capacity, status?.conditions], [{ storage: "3Gi" }, []]);
   assertEquals(status?.allocatedResourceStatuses?.["storage"], undefined);
   assertEquals(metadata.annotations?.["volume.kubernetes.io/node-expansion-not-required"], "true");
@@ -107,46 +113,48 @@ Deno.test("a volume without a filesystem is done when it has grown", async () =>
   await s.ask("4Gi");
   await s.state("NodeResizePending");
   assertEquals(
-    s.cluster.claim()!.metadata.annotations?.["volume.kubernetes.io/node-expansion-not-required"],
+    s.cluster.storedClaim()!.metadata.annotations?.["volume.kubernetes.io/node-expansion-not-required"],
     undefined,
   );
 });
 
 Deno.test("an infeasible request says so, is not repeated, and is mended by asking for less", async () => {
   await using s = await scene();
-  s.driver.largest = 5n * GiB;
+  s.driver.maxVolumeBytes = 5n * GiB;
   await s.ask("9Gi");
   await s.state("ControllerResizeInfeasible");
-  assertEquals(await s.cluster.event("VolumeResizeFailed"), "no space to grow");
+  assertEquals(await s.cluster.waitForEvent("VolumeResizeFailed"), "no space to grow");
   assertEquals(s.conditions(), ["Resizing", "ControllerResizeError"]);
-  assertEquals(s.cluster.claim()?.status?.allocatedResources, { storage: "9Gi" });
+  assertEquals(s.cluster.storedClaim()?.status?.allocatedResources, { storage: "9Gi" });
   await s.ask("4Gi");
   await s.state("NodeResizePending");
   assertEquals(s.sizes(), [9n, 4n]);
   assertEquals(s.conditions(), ["Resizing", "FileSystemResizePending"]);
-  assertEquals(s.cluster.claim()?.status?.allocatedResources, { storage: "4Gi" });
+  assertEquals(s.cluster.storedClaim()?.status?.allocatedResources, { storage: "4Gi" });
 });
 
 Deno.test("an infeasible request is tried again when there is said to be more space", async () => {
   await using s = await scene();
-  s.driver.largest = 5n * GiB;
+  s.driver.maxVolumeBytes = 5n * GiB;
   await s.ask("9Gi");
   await s.state("ControllerResizeInfeasible");
-  s.driver.largest = 10n * GiB;
-  await until(() => {
-    s.resizer.poke();
+  s.driver.maxVolumeBytes = 10n * GiB;
+  await waitUntil(() => {
+    s.resizer.requeueExhausted();
     return s.sizes().length > 1;
   }, "another try");
   await s.state("NodeResizePending");
-  assertEquals(s.cluster.kept[0]!.spec!.capacity, { storage: "9Gi" });
+  assertEquals(s.cluster.storedVolumes[0]!.spec!.capacity, { storage: "9Gi" });
 });
 
 Deno.test("a failure that may pass is said, and tried again until it does", async () => {
   await using s = await scene();
-  for (let n = 0; n < 3; n++) s.driver.next("expandVolume", { error: new CallError(Code.Internal, "lvextend failed") });
+  for (let n = 0; n < 3; n++) {
+    s.driver.injectFault("expandVolume", { error: new CallError(Code.Internal, "lvextend failed") });
+  }
   await s.ask("3Gi");
   await s.state("NodeResizePending");
-  assertEquals(await s.cluster.event("VolumeResizeFailed"), "lvextend failed");
+  assertEquals(await s.cluster.waitForEvent("VolumeResizeFailed"), "lvextend failed");
   assertEquals(s.sizes(), [3n, 3n, 3n, 3n]);
 });
 
@@ -158,24 +166,24 @@ Deno.test("a failure that does not pass is mended by asking for less", async () 
     return await expand(request, options);
   };
   await s.ask("9Gi");
-  await s.cluster.event("VolumeResizeFailed");
+  await s.cluster.waitForEvent("VolumeResizeFailed");
   await s.ask("4Gi");
   await s.state("NodeResizePending");
-  assertEquals(s.cluster.kept[0]!.spec!.capacity, { storage: "4Gi" });
+  assertEquals(s.cluster.storedVolumes[0]!.spec!.capacity, { storage: "4Gi" });
 });
 
 Deno.test("in doubt the size that was begun is finished first, whatever is asked for meanwhile", async () => {
   await using s = await scene();
   const gate = Promise.withResolvers<void>();
-  s.driver.next("expandVolume", { error: new CallError(Code.DeadlineExceeded, "?"), until: gate.promise });
-  const called = s.driver.called("expandVolume");
+  s.driver.injectFault("expandVolume", { error: new CallError(Code.DeadlineExceeded, "?"), waitFor: gate.promise });
+  const called = s.driver.waitForCall("expandVolume");
   await s.ask("5Gi");
   await called;
   await s.ask("3Gi");
   gate.resolve();
   await s.state("NodeResizePending");
   assertEquals(s.sizes(), [5n, 5n]);
-  assertEquals(s.cluster.kept[0]!.spec!.capacity, { storage: "5Gi" });
+  assertEquals(s.cluster.storedVolumes[0]!.spec!.capacity, { storage: "5Gi" });
 });
 
 Deno.test("more that is asked for while the node is due waits for the node", async () => {
@@ -185,7 +193,7 @@ Deno.test("more that is asked for while the node is due waits for the node", asy
   await s.ask("5Gi");
   await s.options.claims.waitFor("default/data", (now) => now?.spec?.resources?.requests?.["storage"] === "5Gi");
   await s.nodeFinishes("3Gi");
-  await until(() => s.sizes().length === 2, "the second resize");
+  await waitUntil(() => s.sizes().length === 2, "the second resize");
   assertEquals(s.sizes(), [3n, 5n]);
 });
 
@@ -194,7 +202,7 @@ Deno.test("a node that could not has the call repeated, so that it may try again
   await s.ask("3Gi");
   await s.state("NodeResizePending");
   await s.setStatus({ allocatedResourceStatuses: { storage: "NodeResizeInfeasible" } });
-  await until(() => s.sizes().length === 2, "the repetition");
+  await waitUntil(() => s.sizes().length === 2, "the repetition");
   await s.state("NodeResizePending");
   assertEquals(s.sizes(), [3n, 3n]);
 });
@@ -212,8 +220,8 @@ Deno.test("a restart after the volume grew goes on to the node, by a call that c
 Deno.test("a status that others change at the same time is written all the same", async () => {
   await using s = await scene();
   const gate = Promise.withResolvers<void>();
-  s.driver.next("expandVolume", { until: gate.promise });
-  const called = s.driver.called("expandVolume");
+  s.driver.injectFault("expandVolume", { waitFor: gate.promise });
+  const called = s.driver.waitForCall("expandVolume");
   await s.ask("3Gi");
   await called;
   await s.setStatus({ conditions: [{ type: "Other", status: "True" }] });
@@ -226,14 +234,14 @@ Deno.test("a status that others change at the same time is written all the same"
 Deno.test("an API server that is away for a while delays a resize, and loses nothing", async () => {
   await using s = await scene();
   const gate = Promise.withResolvers<void>();
-  s.driver.next("expandVolume", { until: gate.promise });
-  const called = s.driver.called("expandVolume");
+  s.driver.injectFault("expandVolume", { waitFor: gate.promise });
+  const called = s.driver.waitForCall("expandVolume");
   await s.ask("3Gi");
   await called;
   s.cluster.api.faults.refuse = { status: 500, times: 4 };
   gate.resolve();
   await s.state("NodeResizePending");
-  assertEquals(s.cluster.kept[0]!.spec!.capacity, { storage: "3Gi" });
+  assertEquals(s.cluster.storedVolumes[0]!.spec!.capacity, { storage: "3Gi" });
 });
 
 for (
@@ -245,14 +253,14 @@ for (
   Deno.test(`a volume of ${whose} is left alone`, async () => {
     await using s = await scene(options);
     await s.ask("3Gi");
-    await until(() => s.turns.length > 0, "a look at it");
-    assertEquals([s.driver.calls, s.cluster.asked()], [[], []]);
+    await waitUntil(() => s.turns.length > 0, "a look at it");
+    assertEquals([s.driver.calls, s.cluster.requestsOf()], [[], []]);
   });
 }
 
 Deno.test("two resizers at once give a volume its size, and the claim its state", async () => {
   await using s = await scene();
-  const other = new Resizer(s.cluster.loopOptions("other"));
+  const other = new Resizer(s.cluster.controllerOptions("other"));
   s.cluster.run((signal) => other.run(signal));
   for (const size of ["2Gi", "3Gi", "4Gi"]) {
     await s.ask(size);
@@ -265,5 +273,5 @@ Deno.test("two resizers at once give a volume its size, and the claim its state"
     );
     await s.nodeFinishes(size);
   }
-  assertEquals(s.cluster.kept[0]!.spec!.capacity, { storage: "4Gi" });
+  assertEquals(s.cluster.storedVolumes[0]!.spec!.capacity, { storage: "4Gi" });
 });

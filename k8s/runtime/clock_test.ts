@@ -5,12 +5,12 @@ import { sleep } from "./clock.ts";
 Deno.test("sleep() comes back when the time is over, or as soon as one of the signals is aborted, and leaves nothing behind", async () => {
   const clock = new FakeClock();
   const [one, other] = [new AbortController(), new AbortController()];
-  const overslept = sleep(clock, 1_000, one.signal, undefined, other.signal);
+  const elapsed = sleep(clock, 1_000, one.signal, undefined, other.signal);
   await clock.advance(1_000);
-  await overslept;
-  const woken = sleep(clock, 1_000, one.signal, other.signal);
+  await elapsed;
+  const interrupted = sleep(clock, 1_000, one.signal, other.signal);
   other.abort();
-  await woken;
+  await interrupted;
   await sleep(clock, 1_000, one.signal, other.signal);
-  assertEquals(clock.waiting, 0);
+  assertEquals(clock.pendingTimers, 0);
 });

@@ -5,15 +5,15 @@
  */
 
 import { getLogger } from "@logtape/logtape";
-import { aborted, type Clock, sleep, systemClock } from "./clock.ts";
+import { type Clock, sleep, systemClock, waitForAbort } from "./clock.ts";
 import type { Informer } from "./informer.ts";
 import type { KubeObject } from "../api/objects.ts";
 import { type QueueOptions, WorkQueue } from "./queue.ts";
 
 /** What a turn of a key came to. */
-export interface Turn {
+export interface ReconcileResult {
   /** The loop's name. */
-  readonly loop: string;
+  readonly controller: string;
   /** The key. */
   readonly key: string;
   /** How long it took, in milliseconds. */
@@ -22,8 +22,8 @@ export interface Turn {
   readonly error?: unknown;
 }
 
-/** How a {@linkcode Loop} behaves. */
-export interface LoopOptions extends Omit<QueueOptions, "onDepth"> {
+/** How a {@linkcode Controller} behaves. */
+export interface ControllerOptions extends Omit<QueueOptions, "onDepth"> {
   /** Its name, in the log and in figures. */
   name: string;
   /**
@@ -31,34 +31,34 @@ export interface LoopOptions extends Omit<QueueOptions, "onDepth"> {
    * throws, the key comes back, later each time; `again` asks for another turn after so many milliseconds. The signal is
    * aborted when the loop has to end.
    */
-  reconcile: (key: string, signal: AbortSignal) => Promise<void | { again: number }>;
+  reconcile: (key: string, signal: AbortSignal) => Promise<void | { requeueAfterMs: number }>;
   /** Told of every turn. */
-  onTurn?: ((turn: Turn) => void) | undefined;
+  onReconciled?: ((result: ReconcileResult) => void) | undefined;
   /** Told whenever the number of keys that wait for a worker changes. */
-  onDepth?: ((loop: string, depth: number) => void) | undefined;
+  onDepth?: ((controller: string, depth: number) => void) | undefined;
   /** Milliseconds in which work that was begun may be finished when the loop is stopped; 10,000. */
   drainMs?: number | undefined;
 }
 
 /** A loop. */
-export class Loop {
+export class Controller {
   /** Its name. */
   readonly name: string;
-  readonly #options: LoopOptions;
+  readonly #options: ControllerOptions;
   readonly #clock: Clock;
   readonly #queue: WorkQueue;
-  readonly #ending = new AbortController();
+  readonly #stopping = new AbortController();
   readonly #sources: Promise<void>[] = [];
-  readonly #undo: (() => void)[] = [];
+  readonly #unsubscribers: (() => void)[] = [];
 
-  /** Does nothing before {@linkcode Loop.run}. */
-  constructor(options: LoopOptions) {
+  /** Does nothing before {@linkcode Controller.run}. */
+  constructor(options: ControllerOptions) {
     this.name = options.name;
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
     const { name, onDepth, ...queue } = options;
     onDepth?.(name, 0);
-    this.#queue = new WorkQueue((key) => this.#turn(key), {
+    this.#queue = new WorkQueue((key) => this.#reconcile(key), {
       ...queue,
       ...(onDepth && { onDepth: (depth) => onDepth(name, depth) }),
     });
@@ -73,9 +73,9 @@ export class Loop {
    * Has keys reconciled whenever an object of an informer changes: its own, or those that `keys` names for it. It is asked for
    * the object as it was and as it is.
    */
-  follow<T extends KubeObject>(informer: Informer<T>, keys?: (object: T) => Iterable<string>): this {
+  watch<T extends KubeObject>(informer: Informer<T>, keys?: (object: T) => Iterable<string>): this {
     this.#sources.push(informer.synced);
-    this.#undo.push(informer.subscribe((key, now, before) => {
+    this.#unsubscribers.push(informer.subscribe((key, now, before) => {
       if (keys === undefined) return this.add(key);
       for (const object of [before, now]) {
         if (object !== undefined) {
@@ -91,11 +91,11 @@ export class Loop {
    * finished, and is told to end after that.
    */
   async run(signal: AbortSignal): Promise<void> {
-    const stopped = aborted(signal);
+    const stopped = waitForAbort(signal);
     await Promise.race([Promise.all(this.#sources), stopped]);
     if (!signal.aborted) this.#queue.start();
     await stopped;
-    for (const undo of this.#undo.splice(0)) undo();
+    for (const undo of this.#unsubscribers.splice(0)) undo();
     await this.#drain();
   }
 
@@ -103,23 +103,23 @@ export class Loop {
     const drained = new AbortController();
     const done = this.#queue.stop().then(() => drained.abort());
     await sleep(this.#clock, this.#options.drainMs ?? 10_000, drained.signal);
-    this.#ending.abort(new Error(`${this.name}: the loop ends`));
+    this.#stopping.abort(new Error(`${this.name}: the loop ends`));
     await Promise.race([done, sleep(this.#clock, 1_000, drained.signal)]);
   }
 
-  async #turn(key: string): Promise<void> {
-    const { reconcile, onTurn } = this.#options;
-    const started = this.#clock.now();
-    const told = (rest: { error?: unknown }) =>
-      onTurn?.({ loop: this.name, key, ms: this.#clock.now() - started, ...rest });
+  async #reconcile(key: string): Promise<void> {
+    const { reconcile, onReconciled } = this.#options;
+    const startedAt = this.#clock.now();
+    const notify = (outcome: { error?: unknown }) =>
+      onReconciled?.({ controller: this.name, key, ms: this.#clock.now() - startedAt, ...outcome });
     try {
-      const answer = await reconcile(key, this.#ending.signal);
-      if (answer !== undefined) this.#queue.addAfter(key, answer.again);
-      told({});
+      const result = await reconcile(key, this.#stopping.signal);
+      if (result !== undefined) this.#queue.addAfter(key, result.requeueAfterMs);
+      notify({});
     } catch (error) {
       const failures = this.#queue.failures(key) + 1;
       getLogger(["denolith", this.name]).warn("reconciling failed", { key, failures, error });
-      told({ error });
+      notify({ error });
       throw error;
     }
   }

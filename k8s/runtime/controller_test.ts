@@ -1,94 +1,94 @@
 import { assertEquals } from "@std/assert";
 import { type Thing, things } from "../../tests/contract/api.ts";
 import { FakeApiServer } from "../../tests/fake/api_server.ts";
-import { FakeClock, settled } from "../../tests/fake/clock.ts";
+import { FakeClock, flushPromises } from "../../tests/fake/clock.ts";
 import { HttpClient } from "../client/http_client.ts";
 import { Informer } from "./informer.ts";
-import { Loop, type Turn } from "./controller.ts";
+import { Controller, type ReconcileResult } from "./controller.ts";
 
 Deno.test("Loop: reconciles what is there, what changes, and the keys that an object names, before and now", async () => {
   await using fake = FakeApiServer.start({ resources: [things] });
   fake.put(things, { metadata: { name: "a" }, spec: { nodeName: "n1" } });
   using http = new HttpClient({ url: fake.url }, { userAgent: "denolith/test (loop)" });
   const informer = new Informer(http, things);
-  const seen: string[] = [];
+  const reconciled: string[] = [];
   let all = Promise.withResolvers<void>();
-  const loop = new Loop({
+  const controller = new Controller({
     name: "test",
     reconcile: (key) => {
-      seen.push(key);
+      reconciled.push(key);
       if (key === "n2") all.resolve();
       return Promise.resolve();
     },
   });
-  loop.follow(informer).follow(informer, ({ spec }: Thing) => spec?.nodeName === undefined ? [] : [spec.nodeName]);
+  controller.watch(informer).watch(informer, ({ spec }: Thing) => spec?.nodeName === undefined ? [] : [spec.nodeName]);
   const stop = new AbortController();
-  const running = [loop.run(stop.signal), informer.start(stop.signal)];
+  const running = [controller.run(stop.signal), informer.start(stop.signal)];
   await informer.synced;
   all = Promise.withResolvers<void>();
   await http.patch(things, { name: "a" }, { merge: { spec: { nodeName: "n2" } } });
   await all.promise;
   stop.abort();
   await Promise.all(running);
-  assertEquals(seen, ["a", "n1", "a", "n1", "n2"]);
+  assertEquals(reconciled, ["a", "n1", "a", "n1", "n2"]);
 });
 
 Deno.test("Loop: counts turns, and has another when one failed or asked for it", async () => {
   const clock = new FakeClock();
-  const turns: Turn[] = [];
-  const answers = [
+  const results: ReconcileResult[] = [];
+  const outcomes = [
     () => Promise.reject(new Error("no")),
-    () => Promise.resolve({ again: 5_000 }),
+    () => Promise.resolve({ requeueAfterMs: 5_000 }),
     () => Promise.resolve(),
   ];
-  const loop = new Loop({
+  const controller = new Controller({
     name: "test",
     clock,
-    onTurn: (turn) => turns.push(turn),
-    reconcile: () => answers.shift()!(),
+    onReconciled: (result) => results.push(result),
+    reconcile: () => outcomes.shift()!(),
   });
   const stop = new AbortController();
-  const running = loop.run(stop.signal);
-  loop.add("a");
+  const running = controller.run(stop.signal);
+  controller.add("a");
   await clock.advance(749);
-  assertEquals(turns.map(({ error }) => error instanceof Error), [true]);
+  assertEquals(results.map(({ error }) => error instanceof Error), [true]);
   await clock.advance(1);
-  assertEquals(turns.length, 2);
+  assertEquals(results.length, 2);
   await clock.advance(4_999);
-  assertEquals(turns.length, 2);
+  assertEquals(results.length, 2);
   await clock.advance(1);
-  assertEquals(turns.map(({ loop, key, error }) => `${loop} ${key} ${error ?? "ok"}`), [
+  assertEquals(results.map(({ controller, key, error }) => `${controller} ${key} ${error ?? "ok"}`), [
     "test a Error: no",
     "test a ok",
     "test a ok",
   ]);
   stop.abort();
   await running;
-  assertEquals(clock.waiting, 0);
+  assertEquals(clock.pendingTimers, 0);
 });
 
 Deno.test("Loop: when stopped, it lets what was begun be finished, and tells it to end after a time", async () => {
   const clock = new FakeClock();
-  const told: string[] = [];
-  const loop = new Loop({
+  const log: string[] = [];
+  const controller = new Controller({
     name: "test",
     clock,
     drainMs: 1_000,
     reconcile: (_, signal) =>
       new Promise((resolve) => {
-        told.push("begun");
+        log.push("begun");
         signal.addEventListener("abort", () => resolve());
       }),
   });
   const stop = new AbortController();
-  let over = false;
-  const running = loop.run(stop.signal).then(() => over = true);
-  loop.add("a");
-  await settled();
+  let hasStopped = false;
+  const running = controller.run(stop.signal).then(() => hasStopped = true);
+  controller.add("a");
+  await flushPromises();
   stop.abort();
   await clock.advance(999);
-  assertEquals([told, over], [["begun"], false]);
+  assertEquals([log, hasStopped], [["begun"], false]);
   await clock.advance(1);
   await running;
-  assertEquals([over, clock.waiting], [true, 0]);
+  assertEquals([hasStopped, clock.pendingTimers], [true, 0]);
 });

@@ -14,33 +14,33 @@ import { type Event, events, type KubeObject } from "../api/objects.ts";
 export type EventType = "Normal" | "Warning";
 
 /** How an {@linkcode EventRecorder} behaves. */
-export interface RecorderOptions {
+export interface EventRecorderOptions {
   /** Who reports, as in `lvm.denolith.dev/provisioner`. */
   component: string;
   /** Which of them: the node or the pod. */
   instance: string;
   /** Milliseconds between writes of an event that is said again and again; 10,000. */
-  repeatMs?: number | undefined;
+  repeatIntervalMs?: number | undefined;
   /** How many writes may follow each other at once; 25. */
   burst?: number | undefined;
   /** Milliseconds that each further write has to wait; 1,000. */
-  everyMs?: number | undefined;
+  refillIntervalMs?: number | undefined;
   /** Time. */
   clock?: Clock | undefined;
 }
 
 /** The longest message that the API takes. */
-const MESSAGE_LENGTH = 1024;
+const MAX_MESSAGE_LENGTH = 1024;
 /** How many different events are remembered, to be counted instead of written again. */
-const REMEMBERED = 1000;
+const MAX_CACHED_EVENTS = 1000;
 /** How many times a write is tried while the server is away. */
-const TRIES = 5;
+const MAX_ATTEMPTS = 5;
 
 /** Which object something is said of. */
 type ObjectReference = Event["involvedObject"] & { name: string };
 
 /** Something said of an object. */
-interface Said {
+interface RecordedEvent {
   readonly key: string;
   readonly object: ObjectReference;
   readonly type: EventType;
@@ -58,10 +58,10 @@ interface Said {
 /** Records events. */
 export class EventRecorder {
   readonly #client: ApiClient;
-  readonly #options: RecorderOptions;
+  readonly #options: EventRecorderOptions;
   readonly #clock: Clock;
-  readonly #said = new Map<string, Said>();
-  readonly #due = new Map<string, Said>();
+  readonly #recorded = new Map<string, RecordedEvent>();
+  readonly #pending = new Map<string, RecordedEvent>();
   readonly #stop = new AbortController();
   readonly #cancels = new Set<() => void>();
   #tokens: number;
@@ -70,7 +70,7 @@ export class EventRecorder {
   #writing = Promise.resolve();
 
   /** Writes nothing before something is recorded. */
-  constructor(client: ApiClient, options: RecorderOptions) {
+  constructor(client: ApiClient, options: EventRecorderOptions) {
     this.#client = client;
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
@@ -81,15 +81,15 @@ export class EventRecorder {
   /** Says something of an object. A message is cut where the API's limit is. */
   record(object: KubeObject, type: EventType, reason: string, message: string): void {
     if (this.#stop.signal.aborted) return;
-    const cut = message.length > MESSAGE_LENGTH ? message.slice(0, MESSAGE_LENGTH - 1) + "…" : message;
-    const key = [object.kind, object.metadata.uid ?? object.metadata.name, type, reason, cut].join("\n");
+    const truncated = message.length > MAX_MESSAGE_LENGTH ? message.slice(0, MAX_MESSAGE_LENGTH - 1) + "…" : message;
+    const key = [object.kind, object.metadata.uid ?? object.metadata.name, type, reason, truncated].join("\n");
     const now = timestamp(this.#clock.date());
-    const said = this.#said.get(key) ?? {
+    const recorded = this.#recorded.get(key) ?? {
       key,
       object: referenceTo(object),
       type,
       reason,
-      message: cut,
+      message: truncated,
       first: now,
       last: now,
       count: 0,
@@ -97,13 +97,13 @@ export class EventRecorder {
       written: false,
       writtenAt: -Infinity,
     };
-    said.count++;
-    said.last = now;
+    recorded.count++;
+    recorded.last = now;
     // Last said, last forgotten.
-    this.#said.delete(key);
-    this.#said.set(key, said);
-    if (this.#said.size > REMEMBERED) this.#said.delete(this.#said.keys().next().value!);
-    this.#plan(said);
+    this.#recorded.delete(key);
+    this.#recorded.set(key, recorded);
+    if (this.#recorded.size > MAX_CACHED_EVENTS) this.#recorded.delete(this.#recorded.keys().next().value!);
+    this.#schedule(recorded);
   }
 
   /** Settles when what is due is written. */
@@ -112,22 +112,22 @@ export class EventRecorder {
   }
 
   /** Takes no more, and settles when what is due is written or given up; within `withinMs`. */
-  async stop(withinMs: number): Promise<void> {
+  async stop(timeoutMs: number): Promise<void> {
     for (const cancel of this.#cancels) cancel();
     const flushed = new AbortController();
     const done = this.flush().then(() => flushed.abort());
-    await sleep(this.#clock, withinMs, flushed.signal);
+    await sleep(this.#clock, timeoutMs, flushed.signal);
     this.#stop.abort();
     await done;
   }
 
   /** Has it written, but not more often than it may be. */
-  #plan(said: Said): void {
-    if (this.#due.has(said.key)) return;
-    this.#due.set(said.key, said);
-    const wait = said.writtenAt + (this.#options.repeatMs ?? 10_000) - this.#clock.now();
-    if (wait <= 0) return this.#write();
-    const cancel = this.#clock.after(wait, () => {
+  #schedule(recorded: RecordedEvent): void {
+    if (this.#pending.has(recorded.key)) return;
+    this.#pending.set(recorded.key, recorded);
+    const waitMs = recorded.writtenAt + (this.#options.repeatIntervalMs ?? 10_000) - this.#clock.now();
+    if (waitMs <= 0) return this.#write();
+    const cancel = this.#clock.after(waitMs, () => {
       this.#cancels.delete(cancel);
       this.#write();
     });
@@ -135,42 +135,42 @@ export class EventRecorder {
   }
 
   #write(): void {
-    if (!this.#isWriting) this.#writing = this.#writeDue();
+    if (!this.#isWriting) this.#writing = this.#writePending();
   }
 
-  async #writeDue(): Promise<void> {
+  async #writePending(): Promise<void> {
     this.#isWriting = true;
     while (!this.#stop.signal.aborted) {
       const now = this.#clock.now();
-      const said = [...this.#due.values()].find(({ writtenAt }) =>
-        now - writtenAt >= (this.#options.repeatMs ?? 10_000)
+      const recorded = [...this.#pending.values()].find(({ writtenAt }) =>
+        now - writtenAt >= (this.#options.repeatIntervalMs ?? 10_000)
       );
-      if (said === undefined) break;
-      await this.#token();
-      this.#due.delete(said.key);
-      said.writtenAt = this.#clock.now();
-      await this.#send(said);
+      if (recorded === undefined) break;
+      await this.#takeToken();
+      this.#pending.delete(recorded.key);
+      recorded.writtenAt = this.#clock.now();
+      await this.#send(recorded);
     }
     this.#isWriting = false; // in the same breath as the last look, so that nothing is said in between
   }
 
   /** Waits for its turn among all writes. */
-  async #token(): Promise<void> {
-    const { burst = 25, everyMs = 1_000 } = this.#options;
+  async #takeToken(): Promise<void> {
+    const { burst = 25, refillIntervalMs = 1_000 } = this.#options;
     const now = this.#clock.now();
-    this.#tokens = Math.min(burst, this.#tokens + (now - this.#tokensAt) / everyMs);
+    this.#tokens = Math.min(burst, this.#tokens + (now - this.#tokensAt) / refillIntervalMs);
     this.#tokensAt = now;
-    if (this.#tokens < 1) await sleep(this.#clock, (1 - this.#tokens) * everyMs, this.#stop.signal);
+    if (this.#tokens < 1) await sleep(this.#clock, (1 - this.#tokens) * refillIntervalMs, this.#stop.signal);
     this.#tokens -= 1;
   }
 
-  async #send(said: Said): Promise<void> {
+  async #send(recorded: RecordedEvent): Promise<void> {
     for (let failures = 1; !this.#stop.signal.aborted; failures++) {
       try {
-        return await this.#createOrCount(said);
+        return await this.#createOrIncrement(recorded);
       } catch (error) {
-        if (failures >= TRIES || !isTransient(error)) {
-          getLogger(["denolith", "events"]).warn("recording an event failed", { reason: said.reason, error });
+        if (failures >= MAX_ATTEMPTS || !isTransient(error)) {
+          getLogger(["denolith", "events"]).warn("recording an event failed", { reason: recorded.reason, error });
           return;
         }
         await sleep(
@@ -182,11 +182,11 @@ export class EventRecorder {
     }
   }
 
-  async #createOrCount(said: Said): Promise<void> {
-    const { count, last, name } = said;
+  async #createOrIncrement(recorded: RecordedEvent): Promise<void> {
+    const { count, last, name } = recorded;
     const { signal } = this.#stop;
-    const namespace = said.object.namespace ?? "default";
-    if (said.written) {
+    const namespace = recorded.object.namespace ?? "default";
+    if (recorded.written) {
       try {
         const merge = { count, lastTimestamp: last };
         await this.#client.patch(events, { name, namespace }, { merge, signal });
@@ -197,15 +197,18 @@ export class EventRecorder {
       }
     }
     try {
-      await this.#client.create(events, this.#event(said, { name, namespace }), { signal });
+      await this.#client.create(events, this.#event(recorded, { name, namespace }), { signal });
     } catch (error) {
       // The answer to an earlier try was lost.
       if (!isAlreadyExists(error)) throw error;
     }
-    said.written = true;
+    recorded.written = true;
   }
 
-  #event({ object, type, reason, message, first, last, count }: Said, metadata: { name: string; namespace: string }) {
+  #event(
+    { object, type, reason, message, first, last, count }: RecordedEvent,
+    metadata: { name: string; namespace: string },
+  ) {
     const { component, instance } = this.#options;
     return {
       metadata,

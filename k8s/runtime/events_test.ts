@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
-import { patientClient } from "../../tests/fake/patient.ts";
+import { trackedClient } from "../../tests/fake/patient.ts";
 import { FakeApiServer } from "../../tests/fake/api_server.ts";
-import { FakeClock, settled } from "../../tests/fake/clock.ts";
+import { FakeClock, flushPromises } from "../../tests/fake/clock.ts";
 import type { ApiClient } from "../client/client.ts";
 import { EventRecorder } from "./events.ts";
 import { HttpClient } from "../client/http_client.ts";
@@ -10,7 +10,7 @@ import { events, persistentVolumeClaims, persistentVolumes } from "../api/object
 function scene(options: { burst?: number } = {}) {
   const fake = FakeApiServer.start();
   const http = new HttpClient({ url: fake.url }, { userAgent: "denolith/test (events)" });
-  const { client, pass } = patientClient(http);
+  const { client, advance } = trackedClient(http);
   const clock = new FakeClock();
   const recorder = new EventRecorder(client, {
     component: "lvm.denolith.dev/test",
@@ -23,11 +23,11 @@ function scene(options: { burst?: number } = {}) {
     fake,
     claim,
     recorder,
-    pass: (ms: number) => pass(clock, ms),
+    pass: (ms: number) => advance(clock, ms),
     written: () => fake.objects(events).map(({ reason, count }) => `${reason} ${count}`),
     [Symbol.asyncDispose]: async () => {
       const stopped = recorder.stop(1_000);
-      await pass(clock, 2_000);
+      await advance(clock, 2_000);
       await stopped;
       http[Symbol.dispose]();
       await fake[Symbol.asyncDispose]();
@@ -123,11 +123,11 @@ Deno.test("EventRecorder: what is said at the very moment at which an earlier ev
     const recorder = new EventRecorder(client, { component: "test", instance: "test", clock: new FakeClock() });
     const object = { kind: "Node", metadata: { name: "n1" } };
     recorder.record(object, "Normal", "First", "");
-    await settled();
+    await flushPromises();
     answer.resolve();
     for (let step = 0; step < moment; step++) await Promise.resolve();
     recorder.record(object, "Normal", "Second", "");
-    await settled();
+    await flushPromises();
     assertEquals(written, ["First", "Second"], `after ${moment} steps`);
   }
 });

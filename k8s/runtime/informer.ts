@@ -13,14 +13,14 @@ import { keyOf, type KubeObject, type Resource } from "../api/objects.ts";
 /** How an {@linkcode Informer} behaves. */
 export interface InformerOptions<T> extends Selection {
   /** Makes of an object what is kept of it; without `metadata.managedFields`, when absent. */
-  keep?: ((object: T) => T) | undefined;
+  transform?: ((object: T) => T) | undefined;
   /** How waiting grows while the server is away; from half a second to 10 s. */
   backoff?: Backoff | undefined;
   /**
    * For a kind that the server need not have: milliseconds after which it is looked for again. Until it is there, the informer
    * is not synced. Otherwise a kind that is not there is a failure like any other.
    */
-  absentMs?: number | undefined;
+  missingKindRetryMs?: number | undefined;
   /** Time. */
   clock?: Clock | undefined;
 }
@@ -53,8 +53,8 @@ export class Informer<T extends KubeObject> {
   readonly #setSynced: () => void;
   #objects = new Map<string, T>();
   #hasSynced = false;
-  #absent = false;
-  #revision: string | undefined;
+  #isKindMissing = false;
+  #resourceVersion: string | undefined;
 
   /** Does nothing before {@linkcode Informer.start}. */
   constructor(client: ApiClient, resource: Resource<T>, options: InformerOptions<T> = {}) {
@@ -84,13 +84,13 @@ export class Informer<T extends KubeObject> {
   /** Tells of all objects that are there already, and of every change from now on, until the answer is called. */
   subscribe(listener: Listener<T>): () => void {
     this.#listeners.add(listener);
-    for (const [key, object] of this.#objects) this.#tell(listener, key, object, undefined);
+    for (const [key, object] of this.#objects) this.#notify(listener, key, object, undefined);
     return () => void this.#listeners.delete(listener);
   }
 
   /** Tells everyone of every object again, as a change from itself to itself. */
   resync(): void {
-    for (const [key, object] of this.#objects) this.#tellAll(key, object, object);
+    for (const [key, object] of this.#objects) this.#notifyAll(key, object, object);
   }
 
   /**
@@ -105,33 +105,34 @@ export class Informer<T extends KubeObject> {
     { signal, timeoutMs }: WaitOptions = {},
   ): Promise<T | undefined> {
     return new Promise((resolve, reject) => {
-      const undo: (() => void)[] = [];
-      const settle = (call: () => void) => {
-        for (const step of undo.splice(0)) step();
+      const cleanups: (() => void)[] = [];
+      const finish = (call: () => void) => {
+        for (const step of cleanups.splice(0)) step();
         call();
       };
-      const look = () => {
+      const check = () => {
         if (!this.#hasSynced) return;
         const object = this.#objects.get(key);
         try {
-          if (predicate(object)) settle(() => resolve(object));
+          if (predicate(object)) finish(() => resolve(object));
         } catch (error) {
-          settle(() => reject(error));
+          finish(() => reject(error));
         }
       };
       if (signal?.aborted) return reject(signal.reason);
-      const abort = () => settle(() => reject(signal?.reason));
+      const abort = () => finish(() => reject(signal?.reason));
       signal?.addEventListener("abort", abort);
-      undo.push(() => signal?.removeEventListener("abort", abort));
+      cleanups.push(() => signal?.removeEventListener("abort", abort));
       if (timeoutMs !== undefined) {
-        const late = () => new Error(`waiting for ${this.resource.plural} ${key}: not so within ${timeoutMs} ms`);
-        undo.push(this.#clock.after(timeoutMs, () => settle(() => reject(late()))));
+        const timeoutError = () =>
+          new Error(`waiting for ${this.resource.plural} ${key}: not so within ${timeoutMs} ms`);
+        cleanups.push(this.#clock.after(timeoutMs, () => finish(() => reject(timeoutError()))));
       }
-      const listener: Listener<T> = (changed) => changed === key && look();
+      const listener: Listener<T> = (changed) => changed === key && check();
       this.#listeners.add(listener);
-      undo.push(() => this.#listeners.delete(listener));
-      if (this.#hasSynced) look();
-      else void this.synced.then(() => undo.length > 0 && look());
+      cleanups.push(() => this.#listeners.delete(listener));
+      if (this.#hasSynced) check();
+      else void this.synced.then(() => cleanups.length > 0 && check());
     });
   }
 
@@ -139,7 +140,7 @@ export class Informer<T extends KubeObject> {
    * Waits until the copy shows what was done, so that it is not done again; no longer than the options say. That it was not
    * seen then is no failure: whoever works by the copy is level-triggered.
    */
-  async seen(key: string, predicate: (object: T | undefined) => boolean, options: WaitOptions): Promise<void> {
+  async waitForCache(key: string, predicate: (object: T | undefined) => boolean, options: WaitOptions): Promise<void> {
     await this.waitFor(key, predicate, options).catch(() => {});
   }
 
@@ -149,21 +150,21 @@ export class Informer<T extends KubeObject> {
     let failures = 0;
     while (!signal.aborted) {
       try {
-        if (this.#revision === undefined) await this.#list(signal);
-        const began = this.#clock.now();
-        const seen = await this.#watch(signal, () => failures = 0);
+        if (this.#resourceVersion === undefined) await this.#list(signal);
+        const startedAt = this.#clock.now();
+        const hasReceived = await this.#watch(signal, () => failures = 0);
         // A server that ends watches at once, without a word, is failing, too.
-        failures = seen || this.#clock.now() - began >= 1000 ? 0 : failures + 1;
+        failures = hasReceived || this.#clock.now() - startedAt >= 1000 ? 0 : failures + 1;
       } catch (error) {
         if (signal.aborted) return;
-        const { absentMs } = this.#options;
-        if (absentMs !== undefined && isNotFound(error)) {
-          this.#forget();
-          await sleep(this.#clock, absentMs, signal);
+        const { missingKindRetryMs } = this.#options;
+        if (missingKindRetryMs !== undefined && isNotFound(error)) {
+          this.#clearMissingKind();
+          await sleep(this.#clock, missingKindRetryMs, signal);
           continue;
         }
         failures++;
-        if (mustList(error)) this.#revision = undefined;
+        if (mustRelist(error)) this.#resourceVersion = undefined;
         this.#log.warn("listing and watching failed", { resource: this.resource.plural, failures, error });
         if (isGone(error) && failures === 1) continue;
       }
@@ -173,54 +174,54 @@ export class Informer<T extends KubeObject> {
 
   async #list(signal: AbortSignal): Promise<void> {
     const { items, resourceVersion } = await this.#client.list(this.resource, { ...this.#selection(), signal });
-    this.#absent = false;
-    const before = this.#objects;
-    this.#objects = new Map(items.map((item) => [keyOf(item), this.#keep(item)]));
-    this.#revision = resourceVersion;
+    this.#isKindMissing = false;
+    const previous = this.#objects;
+    this.#objects = new Map(items.map((item) => [keyOf(item), this.#transform(item)]));
+    this.#resourceVersion = resourceVersion;
     for (const [key, object] of this.#objects) {
-      const old = before.get(key);
-      if (old?.metadata.resourceVersion !== object.metadata.resourceVersion) this.#tellAll(key, object, old);
+      const old = previous.get(key);
+      if (old?.metadata.resourceVersion !== object.metadata.resourceVersion) this.#notifyAll(key, object, old);
     }
-    for (const [key, old] of before) if (!this.#objects.has(key)) this.#tellAll(key, undefined, old);
+    for (const [key, old] of previous) if (!this.#objects.has(key)) this.#notifyAll(key, undefined, old);
     this.#hasSynced = true;
     this.#setSynced();
   }
 
   /** The server has no such kind, or no longer: then there are no such objects. */
-  #forget(): void {
-    if (this.#absent) return;
+  #clearMissingKind(): void {
+    if (this.#isKindMissing) return;
     const { plural: resource, group } = this.resource;
     this.#log.info("the cluster has no such kind; it is looked for from time to time", { resource, group });
-    const before = this.#objects;
-    [this.#absent, this.#objects, this.#revision] = [true, new Map(), undefined];
-    for (const [key, old] of before) this.#tellAll(key, undefined, old);
+    const previous = this.#objects;
+    [this.#isKindMissing, this.#objects, this.#resourceVersion] = [true, new Map(), undefined];
+    for (const [key, old] of previous) this.#notifyAll(key, undefined, old);
   }
 
   /** Follows one watch to its end; answers whether something came. */
   async #watch(signal: AbortSignal, onEvent: () => void): Promise<boolean> {
-    let seen = false;
-    const from = { ...this.#selection(), resourceVersion: this.#revision!, signal };
+    let hasReceived = false;
+    const from = { ...this.#selection(), resourceVersion: this.#resourceVersion!, signal };
     for await (const event of this.#client.watch(this.resource, from)) {
-      seen = true;
+      hasReceived = true;
       onEvent();
       this.#apply(event);
     }
-    return seen;
+    return hasReceived;
   }
 
   #apply({ type, object }: WatchEvent<T>): void {
-    this.#revision = object.metadata.resourceVersion ?? this.#revision;
+    this.#resourceVersion = object.metadata.resourceVersion ?? this.#resourceVersion;
     if (type === "BOOKMARK") return;
     const key = keyOf(object);
     const before = this.#objects.get(key);
     if (type === "DELETED") {
       this.#objects.delete(key);
-      this.#tellAll(key, undefined, before ?? this.#keep(object));
+      this.#notifyAll(key, undefined, before ?? this.#transform(object));
       return;
     }
-    const now = this.#keep(object);
+    const now = this.#transform(object);
     this.#objects.set(key, now);
-    this.#tellAll(key, now, before);
+    this.#notifyAll(key, now, before);
   }
 
   #selection(): Selection {
@@ -228,17 +229,17 @@ export class Informer<T extends KubeObject> {
     return { namespace, labelSelector, fieldSelector };
   }
 
-  #keep(object: T): T {
+  #transform(object: T): T {
     delete (object.metadata as { managedFields?: unknown }).managedFields;
-    return this.#options.keep?.(object) ?? object;
+    return this.#options.transform?.(object) ?? object;
   }
 
-  #tellAll(key: string, now: T | undefined, before: T | undefined): void {
-    for (const listener of [...this.#listeners]) this.#tell(listener, key, now, before);
+  #notifyAll(key: string, now: T | undefined, before: T | undefined): void {
+    for (const listener of [...this.#listeners]) this.#notify(listener, key, now, before);
   }
 
   /** A listener that fails must not end the watch. */
-  #tell(listener: Listener<T>, key: string, now: T | undefined, before: T | undefined): void {
+  #notify(listener: Listener<T>, key: string, now: T | undefined, before: T | undefined): void {
     try {
       listener(key, now, before);
     } catch (error) {
@@ -248,6 +249,6 @@ export class Informer<T extends KubeObject> {
 }
 
 /** Whether what was seen may not be resumed: the server said so, or something that only a list settles. */
-function mustList(error: unknown): boolean {
+function mustRelist(error: unknown): boolean {
   return !(error instanceof ApiError) || (error.status !== 0 && error.status !== 429);
 }

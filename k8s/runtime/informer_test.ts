@@ -2,7 +2,7 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { configure, type LogRecord, reset } from "@logtape/logtape";
 import { type Thing, things } from "../../tests/contract/api.ts";
 import { FakeApiServer } from "../../tests/fake/api_server.ts";
-import { FakeNetwork } from "../../tests/fake/network.ts";
+import { TcpProxy } from "../../tests/fake/network.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { type ApiClient, ApiError } from "../client/client.ts";
 import { HttpClient, type HttpClientOptions } from "../client/http_client.ts";
@@ -11,8 +11,11 @@ import { Informer, type InformerOptions } from "./informer.ts";
 /** A fake server, a network to it, and an informer of things, which is synced. */
 async function scene(options: InformerOptions<Thing> = {}, client: Partial<HttpClientOptions> = {}) {
   const fake = FakeApiServer.start({ resources: [things] });
-  const network = new FakeNetwork(fake.url);
-  const http = new HttpClient({ url: network.by(fake.url) }, { userAgent: "denolith/test (informer)", ...client });
+  const network = new TcpProxy(fake.url);
+  const http = new HttpClient({ url: network.urlThrough(fake.url) }, {
+    userAgent: "denolith/test (informer)",
+    ...client,
+  });
   const informer = new Informer(http, things, { backoff: { startMs: 5, capMs: 20 }, ...options });
   const stop = new AbortController();
   for (const name of ["a", "b"]) fake.put(things, { metadata: { name }, spec: { size: "1" } });
@@ -24,13 +27,13 @@ async function scene(options: InformerOptions<Thing> = {}, client: Partial<HttpC
     http,
     informer,
     /** How often it listed and watched. */
-    asked: () =>
+    requests: () =>
       fake.requests.filter(({ method }) => method === "GET").map(({ query }) =>
         query.get("watch") ? `watch ${query.get("resourceVersion")}` : "list"
       ),
-    watching: () => until(() => fake.watchCount > 0),
-    set: (name: string, size: string) => http.patch(things, { name }, { merge: { spec: { size } } }),
-    size: (name: string, size: string) =>
+    waitForWatch: () => until(() => fake.watchCount > 0),
+    setSize: (name: string, size: string) => http.patch(things, { name }, { merge: { spec: { size } } }),
+    waitForSize: (name: string, size: string) =>
       informer.waitFor(name, (thing) => thing?.spec?.size === size, { timeoutMs: 5000 }),
     [Symbol.asyncDispose]: async () => {
       stop.abort();
@@ -50,36 +53,36 @@ async function until(condition: () => boolean): Promise<void> {
 Deno.test("Informer: has what is there, and what changes, and tells its subscribers", async () => {
   await using s = await scene();
   assertEquals(s.informer.list().map(({ metadata }) => metadata.name), ["a", "b"]);
-  const told: unknown[] = [];
-  s.informer.subscribe((key, now, before) => told.push([key, now?.spec?.size, before?.spec?.size]));
-  await s.set("a", "2");
-  await s.size("a", "2");
+  const notifications: unknown[] = [];
+  s.informer.subscribe((key, now, before) => notifications.push([key, now?.spec?.size, before?.spec?.size]));
+  await s.setSize("a", "2");
+  await s.waitForSize("a", "2");
   await s.http.delete(things, { name: "b" });
   await s.informer.waitFor("b", (thing) => thing === undefined);
-  assertEquals(told, [["a", "1", undefined], ["b", "1", undefined], ["a", "2", "1"], ["b", undefined, "1"]]);
-  assertEquals(s.asked().filter((one) => one === "list").length, 1);
+  assertEquals(notifications, [["a", "1", undefined], ["b", "1", undefined], ["a", "2", "1"], ["b", undefined, "1"]]);
+  assertEquals(s.requests().filter((one) => one === "list").length, 1);
 });
 
 Deno.test("Informer: goes on where a watch ended, by bookmark where nothing else came, without a list", async () => {
   await using s = await scene();
-  await s.watching();
+  await s.waitForWatch();
   s.fake.put(things, { metadata: { name: "c" } });
   await s.informer.waitFor("c", (thing) => thing !== undefined);
-  s.fake.bookmark();
-  const seen = s.fake.revision;
+  s.fake.sendBookmarks();
+  const lastRevision = s.fake.revision;
   s.fake.endWatches();
-  await s.set("a", "2");
-  await s.size("a", "2");
-  assertEquals(s.asked().filter((one) => one === "list").length, 1);
-  assertEquals(s.asked().filter((one) => one.startsWith("watch")).at(-1), `watch ${seen}`);
+  await s.setSize("a", "2");
+  await s.waitForSize("a", "2");
+  assertEquals(s.requests().filter((one) => one === "list").length, 1);
+  assertEquals(s.requests().filter((one) => one.startsWith("watch")).at(-1), `watch ${lastRevision}`);
 });
 
 Deno.test("Informer: lists again when its revision is too old, and tells of what vanished meanwhile", async () => {
   await using s = await scene();
-  await s.watching();
-  const told: unknown[] = [];
-  s.informer.subscribe((key, now, before) => told.push([key, now?.spec?.size, before?.spec?.size]));
-  told.length = 0;
+  await s.waitForWatch();
+  const notifications: unknown[] = [];
+  s.informer.subscribe((key, now, before) => notifications.push([key, now?.spec?.size, before?.spec?.size]));
+  notifications.length = 0;
   s.network.refuse();
   await until(() => s.fake.watchCount === 0);
   using direct = new HttpClient({ url: s.fake.url }, { userAgent: "someone else" });
@@ -87,45 +90,45 @@ Deno.test("Informer: lists again when its revision is too old, and tells of what
   await direct.create(things, { metadata: { name: "c" }, spec: { size: "3" } });
   s.fake.compact();
   s.network.allow();
-  await s.size("c", "3");
+  await s.waitForSize("c", "3");
   await s.informer.waitFor("b", (thing) => thing === undefined);
-  assertEquals(told, [["c", "3", undefined], ["b", undefined, "1"]]);
+  assertEquals(notifications, [["c", "3", undefined], ["b", undefined, "1"]]);
 });
 
 Deno.test("Informer: while the server is away, it asks seldom, and has everything soon after", async () => {
   await using s = await scene({ backoff: { startMs: 20, capMs: 40 } });
-  await s.watching();
+  await s.waitForWatch();
   s.network.refuse();
   await until(() => s.fake.watchCount === 0);
   using direct = new HttpClient({ url: s.fake.url }, { userAgent: "someone else" });
   await direct.patch(things, { name: "a" }, { merge: { spec: { size: "2" } } });
   s.network.allow();
-  await s.size("a", "2");
-  assertEquals(s.asked().filter((one) => one === "list").length, 1);
+  await s.waitForSize("a", "2");
+  assertEquals(s.requests().filter((one) => one === "list").length, 1);
 });
 
 Deno.test("Informer: a connection that is swallowed silently is noticed by its missing sign of life", async () => {
   const reasons: string[] = [];
   const onReconnect = (reason: string) => reasons.push(reason);
-  await using s = await scene({}, { pingAfterMs: 20, pingWithinMs: 1_000, onReconnect });
-  await s.watching();
+  await using s = await scene({}, { readIdleTimeoutMs: 20, pingTimeoutMs: 1_000, onReconnect });
+  await s.waitForWatch();
   using direct = new HttpClient({ url: s.fake.url }, { userAgent: "someone else" });
   s.network.freeze();
   await direct.patch(things, { name: "a" }, { merge: { spec: { size: "2" } } });
   await until(() => reasons.length > 0);
   assertEquals(reasons[0], "no sign of life: no answer within 1000 ms");
   s.network.thaw();
-  await s.size("a", "2");
+  await s.waitForSize("a", "2");
 });
 
 Deno.test("Informer: a watch that is silent although the server answers is ended after a while", async () => {
-  await using s = await scene({}, { watchSilenceMs: 50, pingAfterMs: 10 });
-  await s.watching();
-  s.fake.faults.silentWatches = true;
+  await using s = await scene({}, { watchIdleTimeoutMs: 50, readIdleTimeoutMs: 10 });
+  await s.waitForWatch();
+  s.fake.faults.stalledWatches = true;
   s.fake.endWatches();
-  await until(() => s.asked().length > 2);
+  await until(() => s.requests().length > 2);
   s.fake.put(things, { metadata: { name: "c" } });
-  s.fake.faults.silentWatches = false;
+  s.fake.faults.stalledWatches = false;
   assert(await s.informer.waitFor("c", (thing) => thing !== undefined, { timeoutMs: 5000 }));
 });
 
@@ -148,7 +151,7 @@ Deno.test("Informer: waitFor() ends with its time, its signal, or the predicate'
 });
 
 Deno.test("Informer: keeps only what matches its selection, and no managed fields", async () => {
-  await using s = await scene({ fieldSelector: "metadata.name=a", keep: ({ metadata }) => ({ metadata }) });
+  await using s = await scene({ fieldSelector: "metadata.name=a", transform: ({ metadata }) => ({ metadata }) });
   const managed = { name: "a", managedFields: [{}] };
   await s.http.patch(things, { name: "a" }, { merge: { metadata: managed, spec: { size: "2" } } });
   const kept = await s.informer.waitFor("a", (thing) => thing?.metadata.generation === 2);
@@ -158,12 +161,12 @@ Deno.test("Informer: keeps only what matches its selection, and no managed field
 
 Deno.test("Informer: a server that is away for a minute is asked a dozen times, and within ten seconds once it is back", async () => {
   const clock = new FakeClock();
-  const asked: number[] = [];
-  let away = true;
+  const requestTimes: number[] = [];
+  let isUnavailable = true;
   const list = () => {
-    asked.push(clock.now());
+    requestTimes.push(clock.now());
     const error = new ApiError("list things: away", { status: 0, reason: "Unreachable" });
-    return away ? Promise.reject(error) : Promise.resolve({ items: [], resourceVersion: "1" });
+    return isUnavailable ? Promise.reject(error) : Promise.resolve({ items: [], resourceVersion: "1" });
   };
   const stop = new AbortController();
   const ended = new Promise<IteratorResult<never>>((resolve) =>
@@ -173,8 +176,8 @@ Deno.test("Informer: a server that is away for a minute is asked a dozen times, 
   const informer = new Informer({ list, watch } as unknown as ApiClient, things, { clock });
   const running = informer.start(stop.signal);
   await clock.advance(60_000);
-  assert(asked.length >= 8 && asked.length <= 13, `${asked}`);
-  away = false;
+  assert(requestTimes.length >= 8 && requestTimes.length <= 13, `${requestTimes}`);
+  isUnavailable = false;
   await clock.advance(10_000);
   assertEquals(informer.hasSynced, true);
   stop.abort();
@@ -182,7 +185,7 @@ Deno.test("Informer: a server that is away for a minute is asked a dozen times, 
 });
 
 /** What is logged from here on, as level and message; until it is disposed of. */
-async function logging(): Promise<AsyncDisposable & { lines: string[] }> {
+async function captureLogs(): Promise<AsyncDisposable & { lines: string[] }> {
   const lines: string[] = [];
   const sink = ({ level, rawMessage }: LogRecord) => void lines.push(`${level}: ${rawMessage}`);
   await configure({
@@ -199,40 +202,40 @@ async function logging(): Promise<AsyncDisposable & { lines: string[] }> {
 Deno.test("Informer: a kind that need not be there is looked for from time to time, which is said once", async () => {
   await using fake = FakeApiServer.start();
   using http = new HttpClient({ url: fake.url }, { userAgent: "denolith/test (informer)" });
-  await using log = await logging();
+  await using log = await captureLogs();
   const { lines } = log;
   const clock = new FakeClock();
-  const informer = new Informer(http, things, { absentMs: 60_000, clock });
-  const told: unknown[] = [];
-  informer.subscribe((key, now) => told.push([key, now !== undefined]));
+  const informer = new Informer(http, things, { missingKindRetryMs: 60_000, clock });
+  const notifications: unknown[] = [];
+  informer.subscribe((key, now) => notifications.push([key, now !== undefined]));
   const stop = new AbortController();
   const running = informer.start(stop.signal);
   /** Looks once more, and comes back when that was in vain. */
-  const looked = async (times: number) => {
+  const waitForRetries = async (times: number) => {
     for (const end = times + fake.requests.length; fake.requests.length < end;) {
-      await until(() => clock.waiting === 1);
-      assertEquals(clock.untilNext, 60_000);
+      await until(() => clock.pendingTimers === 1);
+      assertEquals(clock.msUntilNextTimer, 60_000);
       await clock.advance(60_000);
     }
-    await until(() => clock.waiting === 1);
+    await until(() => clock.pendingTimers === 1);
   };
   await until(() => fake.requests.length === 1);
-  await looked(3);
-  assertEquals([informer.hasSynced, told], [false, []]);
+  await waitForRetries(3);
+  assertEquals([informer.hasSynced, notifications], [false, []]);
   assertEquals(lines, ["info: the cluster has no such kind; it is looked for from time to time"]);
 
-  fake.define(things);
+  fake.addResource(things);
   fake.put(things, { metadata: { name: "a" } });
   await clock.advance(60_000);
   await informer.waitFor("a", (thing) => thing !== undefined);
   await until(() => fake.watchCount === 1);
   await clock.advance(1_000);
-  fake.undefine(things);
+  fake.removeResource(things);
   await informer.waitFor("a", (thing) => thing === undefined);
-  await looked(2);
-  assertEquals([informer.list(), told], [[], [["a", true], ["a", false]]]);
+  await waitForRetries(2);
+  assertEquals([informer.list(), notifications], [[], [["a", true], ["a", false]]]);
   assertEquals(lines.length, 2);
-  fake.define(things);
+  fake.addResource(things);
   fake.put(things, { metadata: { name: "b" } });
   await clock.advance(60_000);
   await informer.waitFor("b", (thing) => thing !== undefined);
@@ -244,7 +247,7 @@ Deno.test("Informer: a kind that need not be there is looked for from time to ti
 Deno.test("Informer: a kind that should be there and is not is a failure", async () => {
   await using fake = FakeApiServer.start();
   using http = new HttpClient({ url: fake.url }, { userAgent: "denolith/test (informer)" });
-  await using log = await logging();
+  await using log = await captureLogs();
   const { lines } = log;
   const informer = new Informer(http, things, { backoff: { startMs: 1, capMs: 1 } });
   const stop = new AbortController();

@@ -12,17 +12,17 @@ import { type Clock, sleep, systemClock } from "./clock.ts";
 import { type Lease, leases } from "../api/objects.ts";
 
 /** How a {@linkcode LeaderElection} behaves. The lease's and the renewal's are the official sidecars', too. */
-export interface LeaderOptions {
+export interface LeaderElectionOptions {
   /** The Lease. */
   lease: { readonly name: string; readonly namespace: string };
   /** Who this process is: a name that no other has. */
   identity: string;
   /** Milliseconds of silence after which a holder is taken for dead; 15,000. */
-  leaseMs?: number | undefined;
+  leaseDurationMs?: number | undefined;
   /** Milliseconds without a renewal after which this process gives up leading; 10,000, and less than `leaseMs`. */
-  renewWithinMs?: number | undefined;
+  renewDeadlineMs?: number | undefined;
   /** Milliseconds between tries to take the Lease or to renew it; 2,000. */
-  retryMs?: number | undefined;
+  retryPeriodMs?: number | undefined;
   /** Told when this process begins to lead, and when it no longer does. */
   onChange?: ((leading: boolean) => void) | undefined;
   /** Time. */
@@ -32,29 +32,29 @@ export interface LeaderOptions {
 /** An election for one Lease. */
 export class LeaderElection {
   readonly #client: ApiClient;
-  readonly #options: LeaderOptions;
+  readonly #options: LeaderElectionOptions;
   readonly #clock: Clock;
-  readonly #leaseMs: number;
-  readonly #renewWithinMs: number;
-  readonly #retryMs: number;
+  readonly #leaseDurationMs: number;
+  readonly #renewDeadlineMs: number;
+  readonly #retryPeriodMs: number;
   readonly #log = getLogger(["denolith", "leader"]);
   /** The Lease as last seen, and when it was seen to have changed. */
-  #seen: { lease: Lease; at: number } | undefined;
-  #leading = false;
+  #observed: { lease: Lease; at: number } | undefined;
+  #isLeading = false;
 
   /** Does nothing before {@linkcode LeaderElection.run}. */
-  constructor(client: ApiClient, options: LeaderOptions) {
+  constructor(client: ApiClient, options: LeaderElectionOptions) {
     this.#client = client;
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
-    this.#leaseMs = options.leaseMs ?? 15_000;
-    this.#renewWithinMs = options.renewWithinMs ?? 10_000;
-    this.#retryMs = options.retryMs ?? 2_000;
+    this.#leaseDurationMs = options.leaseDurationMs ?? 15_000;
+    this.#renewDeadlineMs = options.renewDeadlineMs ?? 10_000;
+    this.#retryPeriodMs = options.retryPeriodMs ?? 2_000;
   }
 
   /** Whether this process leads. */
-  get leading(): boolean {
-    return this.#leading;
+  get isLeading(): boolean {
+    return this.#isLeading;
   }
 
   /**
@@ -62,52 +62,52 @@ export class LeaderElection {
    * aborted when the Lease is lost or this process is to stop. When `onLead` is done by itself, the Lease is given up as well.
    * After a clean end the Lease is free, so that another takes it at its next try; not before `onLead` is done.
    */
-  async run(signal: AbortSignal, onLead: (signal: AbortSignal) => Promise<void>): Promise<void> {
+  async run(signal: AbortSignal, onStartedLeading: (signal: AbortSignal) => Promise<void>): Promise<void> {
     while (!signal.aborted) {
-      if (await this.#try(signal)) await this.#lead(signal, onLead);
+      if (await this.#tryAcquireOrRenew(signal)) await this.#lead(signal, onStartedLeading);
       // A little more or less, so that candidates do not ask in step.
-      if (!signal.aborted) await sleep(this.#clock, this.#retryMs * (0.9 + this.#clock.random() / 5), signal);
+      if (!signal.aborted) await sleep(this.#clock, this.#retryPeriodMs * (0.9 + this.#clock.random() / 5), signal);
     }
   }
 
-  async #lead(signal: AbortSignal, onLead: (signal: AbortSignal) => Promise<void>): Promise<void> {
-    const ending = new AbortController();
-    const stop = () => ending.abort(signal.reason);
+  async #lead(signal: AbortSignal, onStartedLeading: (signal: AbortSignal) => Promise<void>): Promise<void> {
+    const stopping = new AbortController();
+    const stop = () => stopping.abort(signal.reason);
     signal.addEventListener("abort", stop);
     if (signal.aborted) stop();
-    this.#change(true);
-    const work = Promise.resolve().then(() => onLead(ending.signal)).catch((error: unknown) => {
-      if (!ending.signal.aborted) this.#log.error("the leader's work failed", { ...this.#name(), error });
+    this.#setLeading(true);
+    const work = Promise.resolve().then(() => onStartedLeading(stopping.signal)).catch((error: unknown) => {
+      if (!stopping.signal.aborted) this.#log.error("the leader's work failed", { ...this.#logFields(), error });
     });
     const done = new AbortController();
     // Renewed until the work is done, also while it ends: until then no other may begin.
     const renewing = this.#renew(done.signal).then((lost) => {
       if (!lost) return;
-      this.#change(false);
-      ending.abort(new Error(`${this.#options.lease.name}: the lease was lost`));
+      this.#setLeading(false);
+      stopping.abort(new Error(`${this.#options.lease.name}: the lease was lost`));
     });
     await work;
     done.abort();
     await renewing;
     signal.removeEventListener("abort", stop);
-    if (this.#leading) await this.#release();
-    this.#change(false);
+    if (this.#isLeading) await this.#release();
+    this.#setLeading(false);
   }
 
   /** Renews the Lease until the signal is aborted; answers whether it was lost before. */
   async #renew(signal: AbortSignal): Promise<boolean> {
     let renewedAt = this.#clock.now();
     while (true) {
-      await sleep(this.#clock, this.#retryMs, signal);
+      await sleep(this.#clock, this.#retryPeriodMs, signal);
       if (signal.aborted) return false;
-      const left = this.#renewWithinMs - (this.#clock.now() - renewedAt);
-      if (left <= 0) return true;
+      const remainingMs = this.#renewDeadlineMs - (this.#clock.now() - renewedAt);
+      if (remainingMs <= 0) return true;
       const deadline = new AbortController();
       const abort = () => deadline.abort(new Error("renewing the lease: no longer of use"));
-      const cancel = this.#clock.after(left, abort);
+      const cancel = this.#clock.after(remainingMs, abort);
       signal.addEventListener("abort", abort);
-      const began = this.#clock.now();
-      if (await this.#try(deadline.signal)) renewedAt = began;
+      const startedAt = this.#clock.now();
+      if (await this.#tryAcquireOrRenew(deadline.signal)) renewedAt = startedAt;
       cancel();
       signal.removeEventListener("abort", abort);
       if (!signal.aborted && this.#holder() !== this.#options.identity) return true;
@@ -115,78 +115,85 @@ export class LeaderElection {
   }
 
   /** Takes or renews the Lease, if it is free or ours; answers whether it is ours now. */
-  async #try(signal: AbortSignal): Promise<boolean> {
+  async #tryAcquireOrRenew(signal: AbortSignal): Promise<boolean> {
     try {
-      return await this.#swap(signal);
+      return await this.#acquireOrRenew(signal);
     } catch (error) {
       if (isConflict(error) || isAlreadyExists(error)) return false;
-      if (!signal.aborted) this.#log.warn("asking for the lease failed", { ...this.#name(), error });
+      if (!signal.aborted) this.#log.warn("asking for the lease failed", { ...this.#logFields(), error });
       return false;
     }
   }
 
-  async #swap(signal: AbortSignal): Promise<boolean> {
-    const request = { signal, timeoutMs: this.#renewWithinMs / 2 };
+  async #acquireOrRenew(signal: AbortSignal): Promise<boolean> {
+    const request = { signal, timeoutMs: this.#renewDeadlineMs / 2 };
     const { lease: at, identity } = this.#options;
     const now = `${this.#clock.date().toISOString().slice(0, -1)}000Z`;
-    const term = { holderIdentity: identity, leaseDurationSeconds: Math.ceil(this.#leaseMs / 1000), renewTime: now };
+    const record = {
+      holderIdentity: identity,
+      leaseDurationSeconds: Math.ceil(this.#leaseDurationMs / 1000),
+      renewTime: now,
+    };
     try {
-      this.#see(await this.#client.get(leases, at, request));
+      this.#observe(await this.#client.get(leases, at, request));
     } catch (error) {
       if (!isNotFound(error)) throw error;
-      const spec = { ...term, acquireTime: now, leaseTransitions: 0 };
-      this.#see(await this.#client.create(leases, { metadata: { ...at }, spec }, request));
+      const spec = { ...record, acquireTime: now, leaseTransitions: 0 };
+      this.#observe(await this.#client.create(leases, { metadata: { ...at }, spec }, request));
       return true;
     }
-    const { lease, at: seenAt } = this.#seen!;
+    const { lease, at: observedAt } = this.#observed!;
     const holder = this.#holder();
-    const silent = this.#clock.now() - seenAt;
+    const unchangedMs = this.#clock.now() - observedAt;
     // The holder knows best how long its word is good.
     const { leaseDurationSeconds } = lease.spec ?? {};
-    const good = leaseDurationSeconds ? leaseDurationSeconds * 1000 : this.#leaseMs;
-    if (holder !== "" && holder !== identity && silent < good) return false;
+    const validMs = leaseDurationSeconds ? leaseDurationSeconds * 1000 : this.#leaseDurationMs;
+    if (holder !== "" && holder !== identity && unchangedMs < validMs) return false;
     // A record of ours from before is nobody's if we do not lead: it is taken as another's would be, at once.
-    const taken = holder !== identity || !this.#leading;
+    const isTransition = holder !== identity || !this.#isLeading;
     const spec = {
       ...lease.spec,
-      ...term,
-      ...(taken ? { acquireTime: now, leaseTransitions: (lease.spec?.leaseTransitions ?? 0) + 1 } : {}),
+      ...record,
+      ...(isTransition ? { acquireTime: now, leaseTransitions: (lease.spec?.leaseTransitions ?? 0) + 1 } : {}),
     };
-    this.#see(await this.#client.replace(leases, { ...lease, spec }, request));
+    this.#observe(await this.#client.replace(leases, { ...lease, spec }, request));
     return true;
   }
 
   async #release(): Promise<void> {
     const { identity, lease: at } = this.#options;
     try {
-      const lease = await this.#client.get(leases, at, { timeoutMs: this.#retryMs });
+      const lease = await this.#client.get(leases, at, { timeoutMs: this.#retryPeriodMs });
       if (lease.spec?.holderIdentity !== identity) return;
       // As client-go leaves it: nobody's, and over in a second.
       const spec = { ...lease.spec, holderIdentity: "", leaseDurationSeconds: 1 };
-      await this.#client.replace(leases, { ...lease, spec }, { timeoutMs: this.#retryMs });
+      await this.#client.replace(leases, { ...lease, spec }, { timeoutMs: this.#retryPeriodMs });
     } catch (error) {
-      this.#log.warn("giving the lease back failed; it will run out", { ...this.#name(), error });
+      this.#log.warn("giving the lease back failed; it will run out", { ...this.#logFields(), error });
     }
   }
 
-  #see(lease: Lease): void {
-    if (this.#seen?.lease.metadata.resourceVersion !== lease.metadata.resourceVersion) {
-      this.#seen = { lease, at: this.#clock.now() };
+  #observe(lease: Lease): void {
+    if (this.#observed?.lease.metadata.resourceVersion !== lease.metadata.resourceVersion) {
+      this.#observed = { lease, at: this.#clock.now() };
     }
   }
 
   #holder(): string {
-    return this.#seen?.lease.spec?.holderIdentity ?? "";
+    return this.#observed?.lease.spec?.holderIdentity ?? "";
   }
 
-  #name(): { lease: string } {
+  #logFields(): { lease: string } {
     return { lease: this.#options.lease.name };
   }
 
-  #change(leading: boolean): void {
-    if (this.#leading === leading) return;
-    this.#leading = leading;
-    this.#log.info(leading ? "leading" : "no longer leading", { ...this.#name(), identity: this.#options.identity });
+  #setLeading(leading: boolean): void {
+    if (this.#isLeading === leading) return;
+    this.#isLeading = leading;
+    this.#log.info(leading ? "leading" : "no longer leading", {
+      ...this.#logFields(),
+      identity: this.#options.identity,
+    });
     this.#options.onChange?.(leading);
   }
 }
@@ -199,7 +206,7 @@ export type Sidecar = "csi-provisioner" | "csi-resizer" | "csi-snapshotter" | "s
  * same time (csi-provisioner 6.3.0, csi-resizer 2.3.0, csi-snapshotter and snapshot-controller 8.7.0, each with the
  * `sanitizeName` of csi-lib-utils).
  */
-export function officialLeaseName(sidecar: Sidecar, driverName: string): string {
+export function sidecarLeaseName(sidecar: Sidecar, driverName: string): string {
   switch (sidecar) {
     case "csi-provisioner":
       return sanitize(driverName);
@@ -213,8 +220,8 @@ export function officialLeaseName(sidecar: Sidecar, driverName: string): string 
 }
 
 /** The name of the Lease of a loop that takes no sidecar's place. */
-export function ownLeaseName(loop: string, driverName: string): string {
-  return sanitize(`${loop}-${driverName}`);
+export function controllerLeaseName(controller: string, driverName: string): string {
+  return sanitize(`${controller}-${driverName}`);
 }
 
 function sanitize(name: string): string {

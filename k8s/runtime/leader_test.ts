@@ -1,9 +1,9 @@
 import { assertEquals } from "@std/assert";
-import { patientClient } from "../../tests/fake/patient.ts";
+import { trackedClient } from "../../tests/fake/patient.ts";
 import { FakeApiServer } from "../../tests/fake/api_server.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { HttpClient } from "../client/http_client.ts";
-import { LeaderElection, officialLeaseName, ownLeaseName } from "./leader.ts";
+import { controllerLeaseName, LeaderElection, sidecarLeaseName } from "./leader.ts";
 import { leases } from "../api/objects.ts";
 
 const LEASE = { name: "lvm-denolith-dev", namespace: "storage" };
@@ -12,12 +12,12 @@ const LEASE = { name: "lvm-denolith-dev", namespace: "storage" };
 function scene() {
   const fake = FakeApiServer.start();
   const http = new HttpClient({ url: fake.url }, { userAgent: "denolith/test (leader)" });
-  const { client, pass } = patientClient(http);
+  const { client, advance } = trackedClient(http);
   const clock = new FakeClock();
   const log: string[] = [];
   const running: { stop: AbortController; done: Promise<void> }[] = [];
   /** A candidate; its work ends with its signal, or never. */
-  const candidate = (identity: string, deaf = false) => {
+  const candidate = (identity: string, ignoresSignal = false) => {
     const cut = { off: false };
     const network = new Proxy(client, {
       get: (target, verb) => (...args: unknown[]) =>
@@ -30,7 +30,7 @@ function scene() {
       log.push(`${identity} leads`);
       signal.addEventListener("abort", () => log.push(`${identity} ends`));
       const ended = new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
-      await (deaf ? finish.promise : ended);
+      await (ignoresSignal ? finish.promise : ended);
       log.push(`${identity} is done`);
     });
     running.push({ stop, done });
@@ -41,7 +41,7 @@ function scene() {
     clock,
     log,
     candidate,
-    pass: (ms: number) => pass(clock, ms),
+    pass: (ms: number) => advance(clock, ms),
     lease: () => fake.objects(leases)[0]?.spec,
     [Symbol.asyncDispose]: async () => {
       for (const { stop } of running) stop.abort();
@@ -88,7 +88,7 @@ Deno.test("LeaderElection: who cannot renew ends before another may begin, and c
   await s.pass(2_000);
   a.cut.off = true;
   await s.pass(13_000);
-  assertEquals([s.log, a.election.leading], [["a leads", "a ends", "a is done"], false]);
+  assertEquals([s.log, a.election.isLeading], [["a leads", "a ends", "a is done"], false]);
   await s.pass(7_000);
   assertEquals(s.log.slice(3), ["b leads"]);
   a.cut.off = false;
@@ -104,7 +104,7 @@ Deno.test("LeaderElection: a lease that someone else took is lost at the next re
   using other = new HttpClient({ url: s.fake.url }, { userAgent: "someone else" });
   await other.patch(leases, LEASE, { merge: { spec: { holderIdentity: "someone else" } } });
   await s.pass(2_000);
-  assertEquals([s.log, a.election.leading], [["a leads", "a ends", "a is done"], false]);
+  assertEquals([s.log, a.election.isLeading], [["a leads", "a ends", "a is done"], false]);
   assertEquals(s.lease()?.holderIdentity, "someone else");
 });
 
@@ -130,11 +130,11 @@ Deno.test("LeaderElection: a conflict while renewing is no loss", async () => {
 
 Deno.test("officialLeaseName() names the leases as the official sidecars do", () => {
   const driver = "lvm.denolith.dev";
-  assertEquals(officialLeaseName("csi-provisioner", driver), "lvm-denolith-dev");
-  assertEquals(officialLeaseName("csi-resizer", driver), "external-resizer-lvm-denolith-dev");
-  assertEquals(officialLeaseName("csi-snapshotter", driver), "external-snapshotter-leader-lvm-denolith-dev");
-  assertEquals(officialLeaseName("snapshot-controller", driver), "snapshot-controller-leader");
-  assertEquals(officialLeaseName("csi-provisioner", "example.com/lvm_1"), "example-com-lvm-1");
-  assertEquals(officialLeaseName("csi-resizer", "odd."), "external-resizer-odd-X");
-  assertEquals(ownLeaseName("capacity", driver), "capacity-lvm-denolith-dev");
+  assertEquals(sidecarLeaseName("csi-provisioner", driver), "lvm-denolith-dev");
+  assertEquals(sidecarLeaseName("csi-resizer", driver), "external-resizer-lvm-denolith-dev");
+  assertEquals(sidecarLeaseName("csi-snapshotter", driver), "external-snapshotter-leader-lvm-denolith-dev");
+  assertEquals(sidecarLeaseName("snapshot-controller", driver), "snapshot-controller-leader");
+  assertEquals(sidecarLeaseName("csi-provisioner", "example.com/lvm_1"), "example-com-lvm-1");
+  assertEquals(sidecarLeaseName("csi-resizer", "odd."), "external-resizer-odd-X");
+  assertEquals(controllerLeaseName("capacity", driver), "capacity-lvm-denolith-dev");
 });

@@ -19,7 +19,7 @@ export interface QueueOptions {
 }
 
 /** A key's later turn. */
-interface Turn {
+interface DelayedAdd {
   readonly at: number;
   readonly cancel: () => void;
 }
@@ -32,13 +32,13 @@ export class WorkQueue {
   readonly #clock: Clock;
   readonly #onDepth: (depth: number) => void;
   readonly #ready = new Set<string>();
-  readonly #running = new Set<string>();
+  readonly #processing = new Set<string>();
   /** Keys that were added while they were worked on. */
-  readonly #again = new Set<string>();
-  readonly #later = new Map<string, Turn>();
+  readonly #dirty = new Set<string>();
+  readonly #delayed = new Map<string, DelayedAdd>();
   readonly #failures = new Map<string, number>();
   #state: "new" | "started" | "stopped" = "new";
-  #idle: (() => void)[] = [];
+  #idleWaiters: (() => void)[] = [];
 
   /** Keys are taken at once, and worked on from {@linkcode WorkQueue.start} on. */
   constructor(work: (key: string) => Promise<void>, options: QueueOptions = {}) {
@@ -65,78 +65,78 @@ export class WorkQueue {
    */
   add(key: string): void {
     if (this.#state === "stopped") return;
-    if (this.#running.has(key)) this.#again.add(key);
+    if (this.#processing.has(key)) this.#dirty.add(key);
     else if (this.#failures.has(key)) this.addAfter(key, this.#backoff.startMs);
-    else this.#makeReady(key);
+    else this.#enqueue(key);
   }
 
   /** Has a key worked on after some milliseconds, or before, if it has an earlier turn. */
   addAfter(key: string, ms: number): void {
     if (this.#state === "stopped" || this.#ready.has(key)) return;
     const at = this.#clock.now() + ms;
-    const other = this.#later.get(key);
-    if (other !== undefined && other.at <= at) return;
-    other?.cancel();
+    const scheduled = this.#delayed.get(key);
+    if (scheduled !== undefined && scheduled.at <= at) return;
+    scheduled?.cancel();
     const cancel = this.#clock.after(ms, () => {
-      this.#later.delete(key);
-      if (this.#running.has(key)) this.#again.add(key);
-      else this.#makeReady(key);
+      this.#delayed.delete(key);
+      if (this.#processing.has(key)) this.#dirty.add(key);
+      else this.#enqueue(key);
     });
-    this.#later.set(key, { at, cancel });
+    this.#delayed.set(key, { at, cancel });
   }
 
   /** Begins to work. */
   start(): void {
     if (this.#state !== "new") return;
     this.#state = "started";
-    this.#fill();
+    this.#dispatch();
   }
 
   /** Takes no more keys; settles when the work that was begun is done. What waits is dropped. */
   async stop(): Promise<void> {
     this.#state = "stopped";
-    for (const { cancel } of this.#later.values()) cancel();
-    this.#later.clear();
+    for (const { cancel } of this.#delayed.values()) cancel();
+    this.#delayed.clear();
     this.#ready.clear();
-    this.#again.clear();
+    this.#dirty.clear();
     this.#onDepth(0);
-    if (this.#running.size > 0) await new Promise<void>((resolve) => this.#idle.push(resolve));
+    if (this.#processing.size > 0) await new Promise<void>((resolve) => this.#idleWaiters.push(resolve));
   }
 
-  #makeReady(key: string): void {
-    this.#later.get(key)?.cancel();
-    this.#later.delete(key);
+  #enqueue(key: string): void {
+    this.#delayed.get(key)?.cancel();
+    this.#delayed.delete(key);
     this.#ready.add(key);
-    this.#fill();
+    this.#dispatch();
     this.#onDepth(this.#ready.size);
   }
 
-  #fill(): void {
+  #dispatch(): void {
     if (this.#state !== "started") return;
     for (const key of this.#ready) {
-      if (this.#running.size >= this.#parallel) return;
+      if (this.#processing.size >= this.#parallel) return;
       this.#ready.delete(key);
-      this.#running.add(key);
-      void this.#run(key);
+      this.#processing.add(key);
+      void this.#process(key);
     }
   }
 
-  async #run(key: string): Promise<void> {
+  async #process(key: string): Promise<void> {
     try {
       await this.#work(key);
       this.#failures.delete(key);
     } catch {
       this.#failures.set(key, this.failures(key) + 1);
     }
-    this.#running.delete(key);
-    this.#comeBack(key);
-    this.#fill();
+    this.#processing.delete(key);
+    this.#requeue(key);
+    this.#dispatch();
     this.#onDepth(this.#ready.size);
-    if (this.#running.size === 0) { for (const resolve of this.#idle.splice(0)) resolve(); }
+    if (this.#processing.size === 0) { for (const resolve of this.#idleWaiters.splice(0)) resolve(); }
   }
 
-  #comeBack(key: string): void {
-    const added = this.#again.delete(key);
+  #requeue(key: string): void {
+    const added = this.#dirty.delete(key);
     const failures = this.failures(key);
     if (failures > 0) this.addAfter(key, backoffMs(this.#backoff, failures, this.#clock));
     if (added) this.add(key);

@@ -1,29 +1,29 @@
 import { assertEquals } from "@std/assert";
-import { FakeClock, settled } from "../../tests/fake/clock.ts";
+import { FakeClock, flushPromises } from "../../tests/fake/clock.ts";
 import { type QueueOptions, WorkQueue } from "./queue.ts";
 
 /** A queue whose work waits until the test ends it, and what was begun so far. */
-function workshop(options: QueueOptions = {}) {
+function testQueue(options: QueueOptions = {}) {
   const clock = new FakeClock();
   const begun: string[] = [];
-  const open = new Map<string, PromiseWithResolvers<void>>();
+  const unfinished = new Map<string, PromiseWithResolvers<void>>();
   const queue = new WorkQueue((key) => {
     begun.push(key);
     const work = Promise.withResolvers<void>();
-    open.set(key, work);
+    unfinished.set(key, work);
     return work.promise;
   }, { backoff: { startMs: 1000, capMs: 8000 }, ...options, clock });
   const end = async (key: string, error?: Error) => {
-    const work = open.get(key)!;
+    const work = unfinished.get(key)!;
     if (error === undefined) work.resolve();
     else work.reject(error);
-    await settled();
+    await flushPromises();
   };
   return { clock, begun, queue, end };
 }
 
 Deno.test("WorkQueue: a key that was added twice is worked on once", async () => {
-  const { begun, queue, end } = workshop();
+  const { begun, queue, end } = testQueue();
   for (const key of ["a", "b", "a"]) queue.add(key);
   queue.start();
   assertEquals(begun, ["a", "b"]);
@@ -33,7 +33,7 @@ Deno.test("WorkQueue: a key that was added twice is worked on once", async () =>
 });
 
 Deno.test("WorkQueue: a key has one worker; added meanwhile, it has another turn after that one", async () => {
-  const { begun, queue, end } = workshop();
+  const { begun, queue, end } = testQueue();
   queue.start();
   queue.add("a");
   queue.add("a");
@@ -46,7 +46,7 @@ Deno.test("WorkQueue: a key has one worker; added meanwhile, it has another turn
 });
 
 Deno.test("WorkQueue: no more keys than told are worked on at once", async () => {
-  const { begun, queue, end } = workshop({ parallel: 2 });
+  const { begun, queue, end } = testQueue({ parallel: 2 });
   queue.start();
   for (const key of ["a", "b", "c", "d"]) queue.add(key);
   assertEquals([begun, queue.depth], [["a", "b"], 2]);
@@ -57,7 +57,7 @@ Deno.test("WorkQueue: no more keys than told are worked on at once", async () =>
 });
 
 Deno.test("WorkQueue: a key that fails comes back later each time, up to the cap, and soon again after a success", async () => {
-  const { clock, begun, queue, end } = workshop();
+  const { clock, begun, queue, end } = testQueue();
   queue.start();
   queue.add("a");
   // With a chance of one half, three quarters of the whole wait.
@@ -79,7 +79,7 @@ Deno.test("WorkQueue: a key that fails comes back later each time, up to the cap
 });
 
 Deno.test("WorkQueue: a failing key that is added has a turn soon, but not at once", async () => {
-  const { clock, begun, queue, end } = workshop();
+  const { clock, begun, queue, end } = testQueue();
   queue.start();
   queue.add("a");
   for (let failure = 0; failure < 3; failure++) {
@@ -94,7 +94,7 @@ Deno.test("WorkQueue: a failing key that is added has a turn soon, but not at on
 });
 
 Deno.test("WorkQueue: addAfter() takes the earlier of two turns, and a turn now takes its place", async () => {
-  const { clock, begun, queue, end } = workshop();
+  const { clock, begun, queue, end } = testQueue();
   queue.start();
   queue.addAfter("a", 5000);
   queue.addAfter("a", 2000);
@@ -106,21 +106,21 @@ Deno.test("WorkQueue: addAfter() takes the earlier of two turns, and a turn now 
   queue.add("a");
   await end("a");
   await clock.advance(60_000);
-  assertEquals([begun, clock.waiting], [["a", "a"], 0]);
+  assertEquals([begun, clock.pendingTimers], [["a", "a"], 0]);
 });
 
 Deno.test("WorkQueue: stop() waits for what was begun, and drops the rest", async () => {
-  const { clock, begun, queue, end } = workshop({ parallel: 1 });
+  const { clock, begun, queue, end } = testQueue({ parallel: 1 });
   queue.start();
   for (const key of ["a", "b"]) queue.add(key);
   queue.addAfter("c", 1000);
   let stopped = false;
   const stopping = queue.stop().then(() => stopped = true);
-  await settled();
+  await flushPromises();
   assertEquals(stopped, false);
   await end("a", new Error("no"));
   await stopping;
   queue.add("d");
   await clock.advance(60_000);
-  assertEquals([begun, clock.waiting], [["a"], 0]);
+  assertEquals([begun, clock.pendingTimers], [["a"], 0]);
 });

@@ -1,5 +1,11 @@
 import { assert, assertEquals, assertMatch, assertNotEquals } from "@std/assert";
-import { capacityName, capacityObject, isManaged, nextStep, offeredBy } from "./capacity_object.ts";
+import {
+  capacityName,
+  csiStorageCapacityFor,
+  isManaged,
+  maximumVolumeSizeOf,
+  nextCapacityStep,
+} from "./capacity_object.ts";
 import type { Capacity } from "../sidecars/csi_client.ts";
 import type { LvmNode } from "../api/lvm_objects.ts";
 import type { CsiStorageCapacity } from "../api/objects.ts";
@@ -11,8 +17,8 @@ const KEY = "topology.lvm.denolith.dev/node";
 function object(capacity: Partial<Capacity> = {}, uid = "u-1"): CsiStorageCapacity {
   const node: LvmNode = { metadata: { name: "n1", uid }, spec: { driverName: DRIVER } };
   const all = { available: 9n * GiB, largest: 5n * GiB, smallest: 4n << 20n, ...capacity };
-  const where = { driverName: DRIVER, topologyKey: KEY, namespace: "system", node, className: "fast" };
-  return capacityObject({ ...where, capacity: all });
+  const target = { driverName: DRIVER, topologyKey: KEY, namespace: "system", node, className: "fast" };
+  return csiStorageCapacityFor({ ...target, capacity: all });
 }
 
 /** The object with something else in it, by somebody's hand. */
@@ -55,9 +61,9 @@ Deno.test("capacityName() is one name for a place, which Kubernetes takes, and o
   const long = "c".repeat(170) + "-" + "d".repeat(82);
   assertNotEquals(name("n".repeat(63), long), name("n".repeat(63), long.slice(0, -1) + "e"));
   for (const className of ["x", long, "c".repeat(175) + "." + "d".repeat(77), "c".repeat(176) + "-" + "d".repeat(76)]) {
-    const made = name("n".repeat(63), className);
-    assert(made.length <= 253, `${made.length} characters`);
-    assertMatch(made, /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/);
+    const objectName = name("n".repeat(63), className);
+    assert(objectName.length <= 253, `${objectName.length} characters`);
+    assertMatch(objectName, /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/);
   }
 });
 
@@ -71,19 +77,19 @@ Deno.test("isManaged() tells ours from the official provisioner's and from those
 });
 
 Deno.test("offeredBy() is what the scheduler compares with a claim", () => {
-  assertEquals(offeredBy(object()), 5n * GiB);
-  assertEquals(offeredBy(changed((it) => delete it.maximumVolumeSize)), 9n * GiB);
-  assertEquals(offeredBy(changed((it) => (delete it.maximumVolumeSize, delete it.capacity))), 0n);
+  assertEquals(maximumVolumeSizeOf(object()), 5n * GiB);
+  assertEquals(maximumVolumeSizeOf(changed((it) => delete it.maximumVolumeSize)), 9n * GiB);
+  assertEquals(maximumVolumeSizeOf(changed((it) => (delete it.maximumVolumeSize, delete it.capacity))), 0n);
 });
 
 Deno.test("nextStep() makes what lacks, removes what is ours and unwanted, and leaves others' alone", () => {
-  assertEquals(nextStep(object(), undefined, DRIVER), "create");
-  assertEquals(nextStep(undefined, undefined, DRIVER), "nothing");
-  assertEquals(nextStep(undefined, object(), DRIVER), "delete");
-  assertEquals(nextStep(undefined, changed((it) => it.metadata.labels = {}), DRIVER), "nothing");
+  assertEquals(nextCapacityStep(object(), undefined, DRIVER), "create");
+  assertEquals(nextCapacityStep(undefined, undefined, DRIVER), "nothing");
+  assertEquals(nextCapacityStep(undefined, object(), DRIVER), "delete");
+  assertEquals(nextCapacityStep(undefined, changed((it) => it.metadata.labels = {}), DRIVER), "nothing");
 });
 
-const CHANGES: [string, (object: CsiStorageCapacity) => void, ReturnType<typeof nextStep>][] = [
+const CHANGES: [string, (object: CsiStorageCapacity) => void, ReturnType<typeof nextCapacityStep>][] = [
   ["nothing", () => {}, "nothing"],
   ["its revision", (it) => it.metadata.resourceVersion = "7", "nothing"],
   ["the same size otherwise written", (it) => it.capacity = "9216Mi", "nothing"],
@@ -107,5 +113,5 @@ const CHANGES: [string, (object: CsiStorageCapacity) => void, ReturnType<typeof 
 ];
 
 Deno.test.each(CHANGES)("nextStep() of an object with %s", (_, change, step) => {
-  assertEquals(nextStep(object(), changed(change), DRIVER), step);
+  assertEquals(nextCapacityStep(object(), changed(change), DRIVER), step);
 });

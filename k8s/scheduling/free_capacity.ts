@@ -14,38 +14,38 @@
  */
 
 import { StorageError } from "../../lvm/error.ts";
-import { candidates, compare, type GroupMatcher } from "../../lvm/model/groups.ts";
-import { bytesPerDisk, disksWanted, type Layout, LINEAR } from "../../lvm/model/layout.ts";
+import { compare, type GroupMatcher, selectCandidates } from "../../lvm/model/groups.ts";
+import { bytesPerPv, type Layout, LINEAR, requiredPvCount } from "../../lvm/model/layout.ts";
 import { parseQuantity, roundUp } from "../../lvm/size.ts";
 import {
   DEFAULT_OVERCOMMIT,
+  type GroupWithPools,
+  newPoolAvailableVirtual,
   newPoolBytes,
   newPoolFootprint,
-  newPoolPromise,
   parseOvercommit,
-  type PooledGroup,
   poolNameIn,
-  roomsFor,
-  type ThinWish,
+  type ThinSpec,
+  withSpaceFor,
 } from "../../lvm/pools/pool.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { layoutOfSpec } from "../api/layout_mapping.ts";
 import type { LvmNode, LvmVolume, NodeVolumeGroup } from "../api/lvm_objects.ts";
-import { actualSize, thinWishOf, volumeRequestOf } from "../api/volume_mapping.ts";
+import { actualSize, thinSpecOf, volumeRequestOf } from "../api/volume_mapping.ts";
 
 /** Reads a list of volume groups. */
 export type ParseGroups = (list: string) => GroupMatcher;
 
 /** What a node has room for. */
-export interface NodeRoom {
+export interface NodeCapacity {
   /** The node's name. */
   readonly name: string;
   /** Its groups. What is free in them is free for volumes that nobody asked for yet. */
-  readonly groups: readonly PooledGroup[];
+  readonly groups: readonly GroupWithPools[];
 }
 
 /** The room of a group while it is being worked out. */
-interface Draft extends PooledGroup {
+interface GroupSpaceDraft extends GroupWithPools {
   free: bigint;
   pending: bigint;
   readonly pools: { name: string; free: bigint }[];
@@ -56,35 +56,35 @@ interface Draft extends PooledGroup {
  * What a node has room for, according to its report and its volumes, none of which is left out. Volumes whose group was not
  * chosen yet are taken to go where their agent would put them, the oldest first.
  */
-export function nodeRoom(
+export function freeCapacityOf(
   { metadata: { name }, status }: LvmNode,
   volumes: readonly LvmVolume[],
   parseGroups: ParseGroups,
-): NodeRoom {
+): NodeCapacity {
   const reported = status?.volumeGroups ?? [];
-  const overcommit = parseOvercommit(status?.thinOvercommit ?? "") ?? DEFAULT_OVERCOMMIT;
-  const groups = reported.map((group) => draftOf(group, overcommit));
-  const listed = listedSizes(reported);
-  const pending = volumes.filter((volume) => sizeToBe(volume) > listed(volume));
-  const take = (group: Draft | undefined, volume: LvmVolume) => {
+  const overcommit = parseOvercommit(status?.thinPoolOvercommit ?? "") ?? DEFAULT_OVERCOMMIT;
+  const groups = reported.map((group) => groupSpaceDraft(group, overcommit));
+  const reportedSizeOf = reportedSizes(reported);
+  const pending = volumes.filter((volume) => targetSizeOf(volume) > reportedSizeOf(volume));
+  const allocateFor = (group: GroupSpaceDraft | undefined, volume: LvmVolume) => {
     if (group === undefined) return;
-    const [has, wanted] = [listed(volume), sizeToBe(volume)];
-    const thin = unlessRefused(() => thinWishOf(volume));
-    if (thin === undefined) takeFrom(group, layoutOfSpec(volume.spec.layout), has, wanted);
-    else takeFromPool(group, thin, roundUp(wanted, group.extentSize) - has);
+    const [currentSize, wantedSize] = [reportedSizeOf(volume), targetSizeOf(volume)];
+    const thin = ignoreStorageError(() => thinSpecOf(volume));
+    if (thin === undefined) allocateFromGroup(group, layoutOfSpec(volume.spec.layout), currentSize, wantedSize);
+    else allocateFromPool(group, thin, roundUp(wantedSize, group.extentSize) - currentSize);
   };
-  const isDecided = ({ status }: LvmVolume) => status?.volumeGroup !== undefined;
-  for (const volume of pending.filter(isDecided)) {
-    take(groups.find(({ name }) => name === volume.status?.volumeGroup), volume);
+  const hasGroup = ({ status }: LvmVolume) => status?.volumeGroup !== undefined;
+  for (const volume of pending.filter(hasGroup)) {
+    allocateFor(groups.find(({ name }) => name === volume.status?.volumeGroup), volume);
   }
-  for (const volume of pending.filter((volume) => !isDecided(volume)).sort(byAge)) {
-    take(likelyGroup(groups, volume, parseGroups), volume);
+  for (const volume of pending.filter((volume) => !hasGroup(volume)).sort(compareByAge)) {
+    allocateFor(predictGroup(groups, volume, parseGroups), volume);
   }
   return { name, groups };
 }
 
-/** What {@linkcode Rooms} works with. The informers are started, and shared, by whoever supplies them. */
-export interface RoomsOptions {
+/** What {@linkcode NodeCapacities} works with. The informers are started, and shared, by whoever supplies them. */
+export interface NodeCapacitiesOptions {
   /** The driver's name. */
   readonly driver: string;
   /** All LVMNodes. */
@@ -96,23 +96,23 @@ export interface RoomsOptions {
 }
 
 /** What all nodes have room for, as far as it is known now. */
-export class Rooms {
-  readonly #options: RoomsOptions;
+export class NodeCapacities {
+  readonly #options: NodeCapacitiesOptions;
   /** The volumes of each node, by name. */
   readonly #volumes = new Map<string, Map<string, LvmVolume>>();
   /** Volumes that are being written, by name. */
-  readonly #expected = new Map<string, LvmVolume>();
+  readonly #assumed = new Map<string, LvmVolume>();
   /** What was worked out and still holds, by node: many ask, for each class and each claim. */
-  readonly #rooms = new Map<string, NodeRoom>();
+  readonly #cache = new Map<string, NodeCapacity>();
 
   /** Follows the informers from now on. */
-  constructor(options: RoomsOptions) {
+  constructor(options: NodeCapacitiesOptions) {
     this.#options = options;
-    options.nodes.subscribe((name) => this.#rooms.delete(name));
+    options.nodes.subscribe((name) => this.#cache.delete(name));
     options.volumes.subscribe((name, now, before) => {
       for (const { spec: { nodeName } } of [before, now].filter((volume) => volume !== undefined)) {
         this.#volumes.get(nodeName)?.delete(name);
-        this.#rooms.delete(nodeName);
+        this.#cache.delete(nodeName);
       }
       if (now === undefined) return;
       const { nodeName } = now.spec;
@@ -121,39 +121,39 @@ export class Rooms {
   }
 
   /** The rooms of all nodes with an agent of the driver, or of the one of that name. */
-  list(nodeName?: string): NodeRoom[] {
+  list(nodeName?: string): NodeCapacity[] {
     const { driver, nodes } = this.#options;
     const all = nodeName === undefined ? nodes.list() : [nodes.get(nodeName)];
-    return all.filter((node) => node?.spec.driverName === driver).map((node) => this.#roomOf(node!));
+    return all.filter((node) => node?.spec.driverName === driver).map((node) => this.#capacityOf(node!));
   }
 
   /** Counts a volume until the answer is disposed of, although it is not among those that are known yet. */
-  expect(volume: LvmVolume): Disposable {
+  assume(volume: LvmVolume): Disposable {
     const { metadata: { name }, spec: { nodeName } } = volume;
-    this.#expected.set(name, volume);
-    this.#rooms.delete(nodeName);
+    this.#assumed.set(name, volume);
+    this.#cache.delete(nodeName);
     return {
       [Symbol.dispose]: () => {
-        this.#expected.delete(name);
-        this.#rooms.delete(nodeName);
+        this.#assumed.delete(name);
+        this.#cache.delete(nodeName);
       },
     };
   }
 
-  #roomOf(node: LvmNode): NodeRoom {
+  #capacityOf(node: LvmNode): NodeCapacity {
     const { name } = node.metadata;
-    const room = this.#rooms.get(name) ?? nodeRoom(node, this.#volumesOf(name), this.#options.parseGroups);
-    this.#rooms.set(name, room);
-    return room;
+    const capacity = this.#cache.get(name) ?? freeCapacityOf(node, this.#volumesOf(name), this.#options.parseGroups);
+    this.#cache.set(name, capacity);
+    return capacity;
   }
 
   #volumesOf(nodeName: string): LvmVolume[] {
     const { driver } = this.#options;
-    const known = this.#volumes.get(nodeName) ?? new Map<string, LvmVolume>();
-    const expected = [...this.#expected.values()].filter(({ metadata, spec }) =>
-      spec.nodeName === nodeName && !known.has(metadata.name)
+    const cached = this.#volumes.get(nodeName) ?? new Map<string, LvmVolume>();
+    const assumed = [...this.#assumed.values()].filter(({ metadata, spec }) =>
+      spec.nodeName === nodeName && !cached.has(metadata.name)
     );
-    return [...known.values(), ...expected].filter(({ spec }) => spec.driverName === driver);
+    return [...cached.values(), ...assumed].filter(({ spec }) => spec.driverName === driver);
   }
 }
 
@@ -161,29 +161,29 @@ export class Rooms {
  * The size that a volume is to have, in bytes. One that was refused takes nothing, or stays as it is: its agent tries again only
  * when something else is asked for, and never when it is being deleted. One that is Lost is not made again.
  */
-function sizeToBe(volume: LvmVolume): bigint {
+function targetSizeOf(volume: LvmVolume): bigint {
   const { metadata: { generation = 0, deletionTimestamp }, spec, status } = volume;
   if (status?.state === "Lost") return 0n;
-  const has = actualSize(volume) ?? 0n;
-  const isAnswer = deletionTimestamp !== undefined || (status?.observedGeneration ?? 0) >= generation;
-  if (status?.error !== undefined && isAnswer) return has;
-  const wanted = parseQuantity(spec.size) ?? 0n;
-  return wanted > has ? wanted : has;
+  const currentSize = actualSize(volume) ?? 0n;
+  const isObserved = deletionTimestamp !== undefined || (status?.observedGeneration ?? 0) >= generation;
+  if (status?.error !== undefined && isObserved) return currentSize;
+  const requestedSize = parseQuantity(spec.size) ?? 0n;
+  return requestedSize > currentSize ? requestedSize : currentSize;
 }
 
 /** Takes from the disks what a volume will: of the roomiest, as its agent does. What LVM does with a linear one is near that. */
-function takeFromDisks(disks: { free: bigint }[], layout: Layout, perDisk: bigint): void {
-  const roomiest = [...disks].sort((a, b) => compare(b.free, a.free));
-  let rest = perDisk;
-  for (const disk of layout.type === "linear" ? roomiest : roomiest.slice(0, disksWanted(layout))) {
-    const taken = disk.free < rest ? disk.free : rest;
-    disk.free -= taken;
-    if (layout.type === "linear") rest -= taken;
+function allocateFromPvs(pvs: { free: bigint }[], layout: Layout, perPv: bigint): void {
+  const byFreeSpace = [...pvs].sort((a, b) => compare(b.free, a.free));
+  let remaining = perPv;
+  for (const pv of layout.type === "linear" ? byFreeSpace : byFreeSpace.slice(0, requiredPvCount(layout))) {
+    const allocated = pv.free < remaining ? pv.free : remaining;
+    pv.free -= allocated;
+    if (layout.type === "linear") remaining -= allocated;
   }
 }
 
 /** How much of a volume a report lists. Agents used to list nothing: of theirs, what was made is taken as counted. */
-function listedSizes(reported: readonly NodeVolumeGroup[]): (volume: LvmVolume) => bigint {
+function reportedSizes(reported: readonly NodeVolumeGroup[]): (volume: LvmVolume) => bigint {
   if (reported.some(({ volumes }) => volumes === undefined)) return (volume) => actualSize(volume) ?? 0n;
   const sizes = new Map(
     reported.flatMap(({ volumes = [] }) => volumes.map(({ name, size }) => [name, parseQuantity(size) ?? 0n])),
@@ -192,43 +192,43 @@ function listedSizes(reported: readonly NodeVolumeGroup[]): (volume: LvmVolume) 
 }
 
 /** A volume of so many bytes takes of its group what it needs to grow to others. */
-function takeFrom(group: Draft, layout: Layout, has: bigint, wanted: bigint): void {
-  const perDisk = bytesPerDisk(layout, wanted, group.extentSize) -
-    (has === 0n ? 0n : bytesPerDisk(layout, has, group.extentSize));
-  const bytes = perDisk * BigInt(disksWanted(layout));
+function allocateFromGroup(group: GroupSpaceDraft, layout: Layout, currentSize: bigint, wantedSize: bigint): void {
+  const perPv = bytesPerPv(layout, wantedSize, group.extentSize) -
+    (currentSize === 0n ? 0n : bytesPerPv(layout, currentSize, group.extentSize));
+  const bytes = perPv * BigInt(requiredPvCount(layout));
   group.free = group.free > bytes ? group.free - bytes : 0n;
   group.pending += bytes;
-  takeFromDisks(group.pvs, layout, perDisk);
+  allocateFromPvs(group.pvs, layout, perPv);
 }
 
 /** A thin volume takes of what its pool may promise. A pool that is yet to be made for it takes of its group first. */
-function takeFromPool(group: Draft, thin: ThinWish, bytes: bigint): void {
+function allocateFromPool(group: GroupSpaceDraft, thin: ThinSpec, bytes: bigint): void {
   const name = poolNameIn(group.name, thin);
   let pool = group.pools.find((pool) => pool.name === name);
   if (pool === undefined) {
     if (thin.pool !== undefined) return; // its agent will refuse it
-    pool = { name, free: newPoolPromise(group, thin) };
+    pool = { name, free: newPoolAvailableVirtual(group, thin) };
     group.pools.push(pool);
-    takeFrom(group, LINEAR, 0n, newPoolFootprint(newPoolBytes(group, thin), group.extentSize));
+    allocateFromGroup(group, LINEAR, 0n, newPoolFootprint(newPoolBytes(group, thin), group.extentSize));
   }
   pool.free = pool.free > bytes ? pool.free - bytes : 0n;
 }
 
-function draftOf(
-  { name, free, extentSize, missingPVs, writeable, disks = [], thinPools = [] }: NodeVolumeGroup,
+function groupSpaceDraft(
+  { name, free, extentSize, missingPVCount, writeable, physicalVolumes = [], thinPools = [] }: NodeVolumeGroup,
   overcommit: bigint,
-): Draft {
+): GroupSpaceDraft {
   return {
     // agents used not to tell what pools may promise
-    pools: thinPools.map(({ name, free = "0" }) => ({ name, free: parseQuantity(free) ?? 0n })),
+    pools: thinPools.map(({ name, availableVirtual = "0" }) => ({ name, free: parseQuantity(availableVirtual) ?? 0n })),
     overcommit,
     name,
     free: parseQuantity(free) ?? 0n,
     extentSize: parseQuantity(extentSize) ?? 4n << 20n,
-    missingPvs: missingPVs,
+    missingPvs: missingPVCount,
     writeable,
-    answers: true,
-    pvs: disks.map(({ free }) => ({ free: parseQuantity(free) ?? 0n })),
+    responsive: true,
+    pvs: physicalVolumes.map(({ free }) => ({ free: parseQuantity(free) ?? 0n })),
     pending: 0n,
   };
 }
@@ -237,16 +237,21 @@ function draftOf(
  * The group that a volume's agent would choose. Where it would choose none, it will refuse the volume; but the report may be old,
  * so until then nobody is promised what the volume may get after all.
  */
-function likelyGroup(groups: readonly Draft[], volume: LvmVolume, parseGroups: ParseGroups): Draft | undefined {
-  const request = unlessRefused(() => volumeRequestOf(volume, parseGroups));
+function predictGroup(
+  groups: readonly GroupSpaceDraft[],
+  volume: LvmVolume,
+  parseGroups: ParseGroups,
+): GroupSpaceDraft | undefined {
+  const request = ignoreStorageError(() => volumeRequestOf(volume, parseGroups));
   if (request === undefined) return undefined;
-  const { groups: wanted, range, preference, layout, thin } = request;
-  const [best] = unlessRefused(() => candidates(roomsFor(groups, thin), wanted, range, preference, layout)) ?? [];
+  const { groups: matcher, range, preference, layout, thin } = request;
+  const [best] =
+    ignoreStorageError(() => selectCandidates(withSpaceFor(groups, thin), matcher, range, preference, layout)) ?? [];
   if (best !== undefined) return groups.find(({ name }) => name === best.group.name);
-  return groups.filter(({ name }) => wanted.matches(name)).sort((a, b) => compare(b.free, a.free))[0];
+  return groups.filter(({ name }) => matcher.matches(name)).sort((a, b) => compare(b.free, a.free))[0];
 }
 
-function unlessRefused<T>(call: () => T): T | undefined {
+function ignoreStorageError<T>(call: () => T): T | undefined {
   try {
     return call();
   } catch (error) {
@@ -256,6 +261,6 @@ function unlessRefused<T>(call: () => T): T | undefined {
 }
 
 /** Those that are not written yet come last. */
-function byAge({ metadata: a }: LvmVolume, { metadata: b }: LvmVolume): number {
+function compareByAge({ metadata: a }: LvmVolume, { metadata: b }: LvmVolume): number {
   return compare(a.creationTimestamp ?? "~", b.creationTimestamp ?? "~") || compare(a.name, b.name);
 }

@@ -1,12 +1,12 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import fc from "fast-check";
-import { ANY_GROUP, exactly, type GroupMatcher, type GroupPreference } from "../../lvm/model/groups.ts";
+import { ANY_GROUP, exactMatcher, type GroupMatcher, type GroupPreference } from "../../lvm/model/groups.ts";
 import { StorageError } from "../../lvm/error.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import type { Layout } from "../../lvm/model/layout.ts";
-import { thinRooms, type ThinWish } from "../../lvm/pools/pool.ts";
+import { type ThinSpec, withThinSpace } from "../../lvm/pools/pool.ts";
 import { FakeApiServer } from "../../tests/fake/api_server.ts";
-import { EXTENT, RacingAgent, type View } from "../../tests/fake/report_race.ts";
+import { AgentModel, EXTENT, type ObservedState } from "../../tests/fake/report_race.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { HttpClient } from "../client/http_client.ts";
 import { Informer } from "../runtime/informer.ts";
@@ -18,8 +18,8 @@ import {
   type LvmVolumeStatus,
   type NodeVolumeGroup,
 } from "../api/lvm_objects.ts";
-import { chooseNode, nodeCapacity } from "./placement.ts";
-import { nodeRoom, Rooms } from "./free_capacity.ts";
+import { chooseNode, totalCapacity } from "./placement.ts";
+import { freeCapacityOf, NodeCapacities } from "./free_capacity.ts";
 import { lvmVolumeFor } from "../api/volume_mapping.ts";
 
 const MiB = 1n << 20n;
@@ -30,15 +30,15 @@ function report(groups: Record<string, [free: number, ...listed: [string, number
     name,
     uuid: name,
     ...{ size: "100Gi", free: `${free}Mi`, extentSize: "4Mi" },
-    ...{ lvCount: 0, pvCount: 1, snapshotCount: 0, missingPVs: 0, writeable: true },
+    ...{ lvCount: 0, pvCount: 1, snapshotCount: 0, missingPVCount: 0, writeable: true },
     volumes: listed.map(([volume, mib]) => ({ name: volumeIdOf(volume), size: `${mib}Mi` })),
   }));
   return { metadata: { name: "n" }, spec: { driverName: "d" }, status: { volumeGroups } };
 }
 
-interface Wish {
+interface VolumeFixture {
   layout?: Layout;
-  thin?: ThinWish;
+  thin?: ThinSpec;
   groups?: GroupMatcher;
   preference?: GroupPreference;
   /** What its node says of it. */
@@ -46,48 +46,52 @@ interface Wish {
   metadata?: Partial<LvmVolume["metadata"]>;
 }
 
-function volume(name: string, mib: number, { status, metadata, ...more }: Wish = {}): LvmVolume {
+function volume(name: string, mib: number, { status, metadata, ...more }: VolumeFixture = {}): LvmVolume {
   const object = lvmVolumeFor(namedRequest(name, BigInt(mib) * MiB, more), { driver: "d", nodeName: "n" });
   return { ...object, metadata: { ...object.metadata, generation: 1, ...metadata }, ...(status && { status }) };
 }
 
 /** What an agent says of a volume that it made. */
-function made(mib: number, more: Partial<LvmVolumeStatus> = {}): LvmVolumeStatus {
+function createdStatus(mib: number, more: Partial<LvmVolumeStatus> = {}): LvmVolumeStatus {
   return { state: "Ready", observedGeneration: 1, volumeGroup: "data", lvUUID: "u", size: `${mib}Mi`, ...more };
 }
 
-const parseGroups = (list: string) => exactly(list);
+const parseGroups = (list: string) => exactMatcher(list);
 
 /** What is free in each group, in MiB. */
-function left(node: LvmNode, ...volumes: LvmVolume[]): Record<string, number> {
-  const { groups } = nodeRoom(node, volumes, parseGroups);
+function freeMiB(node: LvmNode, ...volumes: LvmVolume[]): Record<string, number> {
+  const { groups } = freeCapacityOf(node, volumes, parseGroups);
   return Object.fromEntries(groups.map(({ name, free }) => [name, Number(free / MiB)]));
 }
 
 Deno.test("nodeRoom() takes off what is not made yet, in whole extents, where it will be", () => {
   const node = report({ data: [100], fast: [40] });
-  assertEquals(left(node), { data: 100, fast: 40 });
-  assertEquals(left(node, volume("a", 30)), { data: 100, fast: 8 }, "least free that fits");
-  assertEquals(left(node, volume("a", 30, { preference: "mostFree" })), { data: 68, fast: 40 });
-  assertEquals(left(node, volume("a", 30, { groups: exactly("data") })), { data: 68, fast: 40 });
-  assertEquals(left(node, volume("a", 30, { status: { state: "Pending", volumeGroup: "data" } })), {
+  assertEquals(freeMiB(node), { data: 100, fast: 40 });
+  assertEquals(freeMiB(node, volume("a", 30)), { data: 100, fast: 8 }, "least free that fits");
+  assertEquals(freeMiB(node, volume("a", 30, { preference: "mostFree" })), { data: 68, fast: 40 });
+  assertEquals(freeMiB(node, volume("a", 30, { groups: exactMatcher("data") })), { data: 68, fast: 40 });
+  assertEquals(freeMiB(node, volume("a", 30, { status: { state: "Pending", volumeGroup: "data" } })), {
     data: 68,
     fast: 40,
   });
   const status = { state: "Pending", volumeGroup: "other" } as const;
-  assertEquals(left(node, volume("a", 30, { status })), { data: 100, fast: 40 }, "that group is not the agent's");
+  assertEquals(freeMiB(node, volume("a", 30, { status })), { data: 100, fast: 40 }, "that group is not the agent's");
 });
 
 Deno.test("nodeRoom() puts several that are undecided where their agent will, the oldest first", () => {
   const node = report({ data: [100], fast: [40] });
   const at = (second: number) => ({ metadata: { creationTimestamp: `2026-01-01T00:00:0${second}Z` } });
   const [old, young] = [volume("old", 40, at(1)), volume("young", 40, at(2))];
-  for (const volumes of [[old, young], [young, old]]) assertEquals(left(node, ...volumes), { data: 60, fast: 0 });
-  assertEquals(left(node, volume("new", 24), volume("old", 32, at(1))), { data: 76, fast: 8 }, "unwritten ones last");
-  assertEquals(left(node, volume("a", 500)), { data: 0, fast: 40 }, "it may get what there is");
-  assertEquals(left(node, volume("a", 30, { groups: exactly("none") })), { data: 100, fast: 40 });
+  for (const volumes of [[old, young], [young, old]]) assertEquals(freeMiB(node, ...volumes), { data: 60, fast: 0 });
+  assertEquals(
+    freeMiB(node, volume("new", 24), volume("old", 32, at(1))),
+    { data: 76, fast: 8 },
+    "unwritten ones last",
+  );
+  assertEquals(freeMiB(node, volume("a", 500)), { data: 0, fast: 40 }, "it may get what there is");
+  assertEquals(freeMiB(node, volume("a", 30, { groups: exactMatcher("none") })), { data: 100, fast: 40 });
   const decided = volume("decided", 40, { status: { state: "Pending", volumeGroup: "fast" }, ...at(3) });
-  assertEquals(left(node, volume("a", 20, at(1)), decided), { data: 80, fast: 0 }, "what is decided goes first");
+  assertEquals(freeMiB(node, volume("a", 20, at(1)), decided), { data: 80, fast: 0 }, "what is decided goes first");
 });
 
 Deno.test("nodeRoom() takes nothing off for what the report lists, whatever the object says, and all for what it does not", () => {
@@ -97,53 +101,63 @@ Deno.test("nodeRoom() takes nothing off for what the report lists, whatever the 
     const object of [
       volume("a", 30),
       volume("a", 30, { status: { state: "Pending", volumeGroup: "data" } }),
-      volume("a", 30, { status: made(32) }),
-      volume("a", 30, { status: made(32), metadata: { deletionTimestamp: "now", generation: 2 } }),
+      volume("a", 30, { status: createdStatus(32) }),
+      volume("a", 30, { status: createdStatus(32), metadata: { deletionTimestamp: "now", generation: 2 } }),
     ]
   ) {
-    assertEquals([left(before, object), left(after, object)], [{ data: 68 }, { data: 68 }], JSON.stringify(object));
+    assertEquals(
+      [freeMiB(before, object), freeMiB(after, object)],
+      [{ data: 68 }, { data: 68 }],
+      JSON.stringify(object),
+    );
   }
 });
 
 Deno.test("nodeRoom() takes off what a layout takes of each disk, and has no room where the agent does not tell of disks", () => {
   const node = report({ data: [300] });
   const raid1 = { layout: { type: "raid1", mirrors: 1 } } as const;
-  const offered = (...volumes: LvmVolume[]) =>
-    Number(nodeCapacity({ groups: exactly("data"), ...raid1 }, [nodeRoom(node, volumes, parseGroups)]).largest / MiB);
-  assertEquals([offered(), left(node)], [0, { data: 300 }], "an agent that knows linear volumes alone");
+  const largestMiB = (...volumes: LvmVolume[]) =>
+    Number(
+      totalCapacity({ groups: exactMatcher("data"), ...raid1 }, [freeCapacityOf(node, volumes, parseGroups)])
+        .maximumVolumeSize / MiB,
+    );
+  assertEquals([largestMiB(), freeMiB(node)], [0, { data: 300 }], "an agent that knows linear volumes alone");
   assertThrows(
-    () => chooseNode(namedRequest("a", 4n * MiB, raid1), { preferred: [] }, [nodeRoom(node, [], parseGroups)]),
+    () => chooseNode(namedRequest("a", 4n * MiB, raid1), { preferred: [] }, [freeCapacityOf(node, [], parseGroups)]),
     StorageError,
     "0 of its 0 have that free",
   );
 
-  node.status!.volumeGroups![0]!.disks = ["a", "b", "c"].map((uuid) => ({ uuid, free: "100Mi" }));
-  assertEquals(offered(), 96);
-  assertEquals(left(node, volume("one", 40, raid1)), { data: 212 }, "and an extent of metadata on each");
-  assertEquals(offered(volume("one", 40, raid1)), 52, "on two of three disks");
-  assertEquals(offered(volume("one", 40, raid1), volume("two", 40, raid1)), 52);
-  assertEquals(offered(volume("one", 40)), 96, "a linear one is on one of them");
-  assertEquals(offered(volume("one", 220)), 0, "or on several");
+  node.status!.volumeGroups![0]!.physicalVolumes = ["a", "b", "c"].map((uuid) => ({ uuid, free: "100Mi" }));
+  assertEquals(largestMiB(), 96);
+  assertEquals(freeMiB(node, volume("one", 40, raid1)), { data: 212 }, "and an extent of metadata on each");
+  assertEquals(largestMiB(volume("one", 40, raid1)), 52, "on two of three disks");
+  assertEquals(largestMiB(volume("one", 40, raid1), volume("two", 40, raid1)), 52);
+  assertEquals(largestMiB(volume("one", 40)), 96, "a linear one is on one of them");
+  assertEquals(largestMiB(volume("one", 220)), 0, "or on several");
   const thin = { poolSize: { bytes: 200n * MiB } };
-  assertEquals(offered(volume("one", 40, { thin })), 0, "its pool, too, takes of the disks");
+  assertEquals(largestMiB(volume("one", 40, { thin })), 0, "its pool, too, takes of the disks");
   node.status!.volumeGroups![0]!.volumes = [{ name: volumeIdOf("one"), size: "40Mi" }];
-  assertEquals(offered(volume("one", 40, raid1)), 96, "what is listed is counted");
+  assertEquals(largestMiB(volume("one", 40, raid1)), 96, "what is listed is counted");
 });
 
 Deno.test("nodeRoom() takes off what growing takes, until the report lists it or the agent refuses it", () => {
   const node = report({ data: [100, ["a", 32]] });
-  const asked = { metadata: { generation: 2 } };
-  assertEquals(left(node, volume("a", 62, { status: made(32), ...asked })), { data: 68 });
-  assertEquals(left(node, volume("a", 62, { status: made(64, { observedGeneration: 2 }), ...asked })), { data: 68 });
-  const grown = report({ data: [68, ["a", 64]] });
-  for (const status of [made(32), made(64, { observedGeneration: 2 })]) {
-    assertEquals(left(grown, volume("a", 62, { status, ...asked })), { data: 68 });
+  const newGeneration = { metadata: { generation: 2 } };
+  assertEquals(freeMiB(node, volume("a", 62, { status: createdStatus(32), ...newGeneration })), { data: 68 });
+  assertEquals(
+    freeMiB(node, volume("a", 62, { status: createdStatus(64, { observedGeneration: 2 }), ...newGeneration })),
+    { data: 68 },
+  );
+  const extendedReport = report({ data: [68, ["a", 64]] });
+  for (const status of [createdStatus(32), createdStatus(64, { observedGeneration: 2 })]) {
+    assertEquals(freeMiB(extendedReport, volume("a", 62, { status, ...newGeneration })), { data: 68 });
   }
   const error = { code: "OutOfRange", message: "full" } as const;
-  const refused = made(32, { error, observedGeneration: 2 });
-  assertEquals(left(node, volume("a", 62, { status: refused, ...asked })), { data: 100 });
+  const refused = createdStatus(32, { error, observedGeneration: 2 });
+  assertEquals(freeMiB(node, volume("a", 62, { status: refused, ...newGeneration })), { data: 100 });
   assertEquals(
-    left(node, volume("a", 62, { status: refused, metadata: { generation: 3 } })),
+    freeMiB(node, volume("a", 62, { status: refused, metadata: { generation: 3 } })),
     { data: 68 },
     "asked anew",
   );
@@ -153,37 +167,41 @@ Deno.test("nodeRoom() takes nothing off for what failed or is Lost, also while i
   const node = report({ data: [100] });
   const error = { code: "NoSpace", message: "full" } as const;
   const failed: LvmVolumeStatus = { state: "Failed", observedGeneration: 1, volumeGroup: "data", error };
-  assertEquals(left(node, volume("a", 30, { status: failed })), { data: 100 });
-  const going = { deletionTimestamp: "now", generation: 2 };
-  assertEquals(left(node, volume("a", 30, { status: failed, metadata: going })), { data: 100 });
+  assertEquals(freeMiB(node, volume("a", 30, { status: failed })), { data: 100 });
+  const deleting = { deletionTimestamp: "now", generation: 2 };
+  assertEquals(freeMiB(node, volume("a", 30, { status: failed, metadata: deleting })), { data: 100 });
   assertEquals(
-    left(node, volume("a", 30, { status: failed, metadata: { generation: 2 } })),
+    freeMiB(node, volume("a", 30, { status: failed, metadata: { generation: 2 } })),
     { data: 68 },
     "asked anew",
   );
-  assertEquals(left(node, volume("a", 30, { status: made(32, { state: "Lost" }) })), { data: 100 });
+  assertEquals(freeMiB(node, volume("a", 30, { status: createdStatus(32, { state: "Lost" }) })), { data: 100 });
   const pending = { state: "Pending", volumeGroup: "data" } as const;
-  assertEquals(left(node, volume("a", 30, { status: pending, metadata: going })), { data: 68 }, "it may be being made");
+  assertEquals(
+    freeMiB(node, volume("a", 30, { status: pending, metadata: deleting })),
+    { data: 68 },
+    "it may be being made",
+  );
 });
 
 Deno.test("nodeRoom() never has less than nothing, says what is pending, and bears what it cannot read", () => {
   const node = report({ data: [40] });
   const inData = { status: { state: "Pending", volumeGroup: "data" } } as const;
-  const { groups: [group] } = nodeRoom(node, [volume("a", 30, inData), volume("b", 30, inData)], parseGroups);
+  const { groups: [group] } = freeCapacityOf(node, [volume("a", 30, inData), volume("b", 30, inData)], parseGroups);
   assertEquals([group?.free, group?.pending], [0n, 64n * MiB]);
   const odd = volume("a", 30);
   odd.spec.size = "lots";
-  assertEquals(left(node, odd), { data: 40 });
-  assertEquals(left({ ...node, status: {} }, volume("a", 30)), {});
+  assertEquals(freeMiB(node, odd), { data: 40 });
+  assertEquals(freeMiB({ ...node, status: {} }, volume("a", 30)), {});
 });
 
 Deno.test("nodeRoom() takes what an agent that lists nothing says it made as counted", () => {
   const node = report({ data: [100] });
   delete node.status!.volumeGroups![0]!.volumes;
-  assertEquals(left(node, volume("a", 30, { status: made(32) })), { data: 100 });
-  assertEquals(left(node, volume("b", 30)), { data: 68 });
-  const grows = volume("a", 62, { status: made(32), metadata: { generation: 2 } });
-  assertEquals(left(node, grows), { data: 68 });
+  assertEquals(freeMiB(node, volume("a", 30, { status: createdStatus(32) })), { data: 100 });
+  assertEquals(freeMiB(node, volume("b", 30)), { data: 68 });
+  const extended = volume("a", 62, { status: createdStatus(32), metadata: { generation: 2 } });
+  assertEquals(freeMiB(node, extended), { data: 68 });
 });
 
 Deno.test("Rooms: follows nodes and volumes of the driver, and counts what is expected until it is seen", async () => {
@@ -195,17 +213,17 @@ Deno.test("Rooms: follows nodes and volumes of the driver, and counts what is ex
   api.put(lvmVolumes, volume("a", 32));
   api.put(lvmVolumes, { ...volume("b", 32), spec: { ...volume("b", 32).spec, driverName: "e" } });
   const [nodes, volumes] = [new Informer(client, lvmNodes), new Informer(client, lvmVolumes)];
-  const rooms = new Rooms({ driver: "d", nodes, volumes, parseGroups });
+  const capacities = new NodeCapacities({ driver: "d", nodes, volumes, parseGroups });
   const stop = new AbortController();
   const running = [nodes.start(stop.signal), volumes.start(stop.signal)];
   await Promise.all([nodes.synced, volumes.synced]);
   const free = (name?: string) =>
-    rooms.list(name).map(({ name, groups }) => `${name} ${groups.map(({ free }) => free / MiB)}`);
+    capacities.list(name).map(({ name, groups }) => `${name} ${groups.map(({ free }) => free / MiB)}`);
 
   assertEquals([free().sort(), free("n"), free("o"), free("x")], [["m 100", "n 68"], ["n 68"], [], []]);
   {
-    using _first = rooms.expect(volume("c", 32));
-    using _known = rooms.expect(volume("a", 64));
+    using _first = capacities.assume(volume("c", 32));
+    using _known = capacities.assume(volume("a", 64));
     assertEquals([free("n"), free("m")], [["n 36"], ["m 100"]], "what is known counts as it is");
     api.put(lvmVolumes, volume("c", 16));
     await volumes.waitFor(volumeIdOf("c"), (now) => now !== undefined);
@@ -219,7 +237,7 @@ Deno.test("Rooms: follows nodes and volumes of the driver, and counts what is ex
   await volumes.waitFor(volumeIdOf("a"), (now) => now === undefined);
   assertEquals(free("n"), ["n 100"]);
   {
-    using _never = rooms.expect(volume("d", 32));
+    using _never = capacities.assume(volume("d", 32));
     assertEquals(free("n"), ["n 68"]);
   }
   assertEquals(free("n"), ["n 100"]);
@@ -232,8 +250,8 @@ Deno.test("Rooms: follows nodes and volumes of the driver, and counts what is ex
 });
 
 /** How many extents the rule promises to volumes that nobody asked for yet. */
-function promised({ report, volumes }: View): number {
-  const { groups: [group] } = nodeRoom(report, volumes, () => ANY_GROUP);
+function availableExtents({ report, volumes }: ObservedState): number {
+  const { groups: [group] } = freeCapacityOf(report, volumes, () => ANY_GROUP);
   assert(group!.free % EXTENT === 0n, `${group!.free} is no whole number of extents`);
   return Number(group!.free / EXTENT);
 }
@@ -245,61 +263,63 @@ const steps = fc.array(
 
 Deno.test("of any report and any state of the objects, the room is what is left when all is made that they ask for", () => {
   const property = fc.property(steps, (all) => {
-    const agent = new RacingAgent();
+    const agent = new AgentModel();
     for (const step of all) agent.step(step, () => true);
     for (const view of agent.views()) {
-      const due = [...view.targets].map(([name, extents]) => Math.max(0, extents - (view.counted.get(name) ?? 0)));
-      const left = view.free - due.reduce((sum, extents) => sum + extents, 0);
-      assertEquals(promised(view), Math.max(0, left), agent.history);
+      const outstanding = [...view.targets].map(([name, extents]) =>
+        Math.max(0, extents - (view.counted.get(name) ?? 0))
+      );
+      const expected = view.free - outstanding.reduce((sum, extents) => sum + extents, 0);
+      assertEquals(availableExtents(view), Math.max(0, expected), agent.history);
     }
   });
   fc.assert(property, { numRuns: 500 });
 });
 
 Deno.test("what is asked for only where there is room is never refused by its node, whichever report was seen last", () => {
-  let asked = 0;
-  const property = fc.property(steps, fc.array(fc.nat(), { minLength: 60, maxLength: 60 }), (all, chances) => {
-    const agent = new RacingAgent();
+  let accepted = 0;
+  const property = fc.property(steps, fc.array(fc.nat(), { minLength: 60, maxLength: 60 }), (all, viewIndexes) => {
+    const agent = new AgentModel();
     for (const [index, step] of all.entries()) {
-      const view = agent.view(chances[index]!);
-      agent.step(step, (extents) => promised(view) >= extents && ++asked > 0);
+      const view = agent.view(viewIndexes[index]!);
+      agent.step(step, (extents) => availableExtents(view) >= extents && ++accepted > 0);
       assertEquals(agent.refused, [], agent.history);
     }
   });
   fc.assert(property, { numRuns: 1_000 });
-  assert(asked > 1_000, `only ${asked} were asked for`);
+  assert(accepted > 1_000, `only ${accepted} were asked for`);
 });
 
 /** A report of a group with 1000 MiB free, and a thin pool that may still promise so many MiB. */
 function withPool(mib: number, ...listed: [string, number][]): LvmNode {
   const node = report({ data: [1000, ...listed] });
-  node.status!.volumeGroups![0]!.thinPools = [{ name: "data_thinpool", size: "200Mi", free: `${mib}Mi` }];
+  node.status!.volumeGroups![0]!.thinPools = [{ name: "data_thinpool", size: "200Mi", availableVirtual: `${mib}Mi` }];
   return node;
 }
 
 /** What is left for thin volumes in each group, in MiB. */
-function leftThin(node: LvmNode, wish: ThinWish, ...volumes: LvmVolume[]): Record<string, number> {
-  const { groups } = nodeRoom(node, volumes, parseGroups);
-  return Object.fromEntries(thinRooms(groups, wish).map(({ name, free }) => [name, Number(free / MiB)]));
+function freeThinMiB(node: LvmNode, thin: ThinSpec, ...volumes: LvmVolume[]): Record<string, number> {
+  const { groups } = freeCapacityOf(node, volumes, parseGroups);
+  return Object.fromEntries(withThinSpace(groups, thin).map(({ name, free }) => [name, Number(free / MiB)]));
 }
 
 Deno.test("nodeRoom() takes thin volumes off what their pool may promise, and not off their group", () => {
-  const thin: ThinWish = { poolSize: { percent: 80n } };
+  const thin: ThinSpec = { poolSize: { percent: 80n } };
   const wanted = volume("a", 64, { thin });
-  assertEquals(left(withPool(100), wanted), { data: 1000 });
-  assertEquals(leftThin(withPool(100), thin, wanted), { data: 36 });
-  assertEquals(leftThin(withPool(100, ["a", 64]), thin, wanted), { data: 100 }, "the report counts it");
-  assertEquals(leftThin(withPool(100), thin, volume("b", 64)), { data: 100 }, "a thick one takes nothing of it");
-  assertEquals(left(withPool(100), volume("b", 64)), { data: 936 });
-  assertEquals(leftThin(withPool(100), { ...thin, pool: "other" }, wanted), { data: 0 });
+  assertEquals(freeMiB(withPool(100), wanted), { data: 1000 });
+  assertEquals(freeThinMiB(withPool(100), thin, wanted), { data: 36 });
+  assertEquals(freeThinMiB(withPool(100, ["a", 64]), thin, wanted), { data: 100 }, "the report counts it");
+  assertEquals(freeThinMiB(withPool(100), thin, volume("b", 64)), { data: 100 }, "a thick one takes nothing of it");
+  assertEquals(freeMiB(withPool(100), volume("b", 64)), { data: 936 });
+  assertEquals(freeThinMiB(withPool(100), { ...thin, pool: "other" }, wanted), { data: 0 });
 });
 
 Deno.test("nodeRoom() counts a pool that is yet to be made for a thin volume, as the node's ratio says", () => {
-  const thin: ThinWish = { poolSize: { percent: 50n } };
+  const thin: ThinSpec = { poolSize: { percent: 50n } };
   const node = report({ data: [1000] });
-  node.status!.thinOvercommit = "2";
-  assertEquals(leftThin(node, thin), { data: 1000 });
+  node.status!.thinPoolOvercommit = "2";
+  assertEquals(freeThinMiB(node, thin), { data: 1000 });
   const wanted = volume("a", 100, { thin, status: { state: "Pending", volumeGroup: "data" } });
-  assertEquals(leftThin(node, thin, wanted), { data: 900 });
-  assertEquals(left(node, wanted), { data: 492 }, "the pool, its metadata and the spare");
+  assertEquals(freeThinMiB(node, thin, wanted), { data: 900 });
+  assertEquals(freeMiB(node, wanted), { data: 492 }, "the pool, its metadata and the spare");
 });

@@ -5,11 +5,11 @@
  */
 
 import { StorageError } from "../../lvm/error.ts";
-import { candidates, capacity, compare, type GroupCapacity } from "../../lvm/model/groups.ts";
-import { roomsFor } from "../../lvm/pools/pool.ts";
+import { compare, type GroupCapacity, groupCapacity, selectCandidates } from "../../lvm/model/groups.ts";
+import { withSpaceFor } from "../../lvm/pools/pool.ts";
 import type { CapacityRequest } from "../../lvm/inventory/volume.ts";
-import type { NodeRoom } from "./free_capacity.ts";
-import type { NamedRequest } from "../api/volume_mapping.ts";
+import type { NodeCapacity } from "./free_capacity.ts";
+import type { NamedVolumeRequest } from "../api/volume_mapping.ts";
 
 /** Where a volume may be. */
 export interface NodeChoice {
@@ -25,23 +25,23 @@ export interface NodeChoice {
  *
  * @throws {StorageError} `NoSpace` with what each node has; `OutOfRange` when the size fits no whole extents anywhere.
  */
-export function chooseNode(request: NamedRequest, choice: NodeChoice, nodes: readonly NodeRoom[]): string {
+export function chooseNode(request: NamedVolumeRequest, choice: NodeChoice, nodes: readonly NodeCapacity[]): string {
   const { allowed, preferred } = choice;
-  const possible = nodes.filter(({ name }) => allowed?.includes(name) ?? true);
-  if (possible.length === 0) {
-    const there = nodes.map(({ name }) => name).join(", ") || "none";
+  const allowedNodes = nodes.filter(({ name }) => allowed?.includes(name) ?? true);
+  if (allowedNodes.length === 0) {
+    const known = nodes.map(({ name }) => name).join(", ") || "none";
     throw new StorageError(
       "NoSpace",
       `choosing a node for volume ${request.id}: ${
         allowed === undefined ? "no node" : `none of ${allowed.join(", ")}`
-      } has an agent of the driver; those that have one: ${there}`,
+      } has an agent of the driver; those that have one: ${known}`,
     );
   }
   const refusals: StorageError[] = [];
-  const fitting = possible.flatMap(({ name, groups }) => {
+  const fittingNodes = allowedNodes.flatMap(({ name, groups }) => {
     try {
-      const { groups: wanted, range, preference, layout, thin } = request;
-      const [best] = candidates(roomsFor(groups, thin), wanted, range, preference, layout);
+      const { groups: matcher, range, preference, layout, thin } = request;
+      const [best] = selectCandidates(withSpaceFor(groups, thin), matcher, range, preference, layout);
       return best === undefined ? [] : [{ name, free: best.group.free }];
     } catch (error) {
       if (!(error instanceof StorageError)) throw error;
@@ -49,21 +49,21 @@ export function chooseNode(request: NamedRequest, choice: NodeChoice, nodes: rea
       return [];
     }
   });
-  if (fitting.length === 0) {
+  if (fittingNodes.length === 0) {
     const kind = refusals.every((refusal) => refusal.kind === "OutOfRange") ? "OutOfRange" : "NoSpace";
     throw new StorageError(kind, refusals.map(({ message }) => message).join("; "));
   }
-  const liked = preferred.find((name) => fitting.some((node) => node.name === name));
-  if (liked !== undefined) return liked;
+  const preferredNode = preferred.find((name) => fittingNodes.some((node) => node.name === name));
+  if (preferredNode !== undefined) return preferredNode;
   const sign = request.preference === "leastFree" ? 1 : -1;
-  const [first] = fitting.sort((a, b) => sign * compare(a.free, b.free) || compare(a.name, b.name));
+  const [first] = fittingNodes.sort((a, b) => sign * compare(a.free, b.free) || compare(a.name, b.name));
   return first!.name;
 }
 
 /** What groups of the nodes could still take of such volumes. */
-export function nodeCapacity(
-  { groups: wanted, layout, thin }: CapacityRequest,
-  nodes: readonly NodeRoom[],
+export function totalCapacity(
+  { groups: matcher, layout, thin }: CapacityRequest,
+  nodes: readonly NodeCapacity[],
 ): GroupCapacity {
-  return capacity(nodes.flatMap(({ groups }) => roomsFor(groups, thin)), wanted, layout);
+  return groupCapacity(nodes.flatMap(({ groups }) => withSpaceFor(groups, thin)), matcher, layout);
 }

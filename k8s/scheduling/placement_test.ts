@@ -1,17 +1,17 @@
 import { LINEAR } from "../../lvm/model/layout.ts";
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { type ErrorKind, StorageError } from "../../lvm/error.ts";
-import { ANY_GROUP, exactly, type GroupPreference } from "../../lvm/model/groups.ts";
+import { ANY_GROUP, exactMatcher, type GroupPreference } from "../../lvm/model/groups.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import type { SizeRange } from "../../lvm/size.ts";
 import type { NodeVolumeGroup } from "../api/lvm_objects.ts";
-import { chooseNode, nodeCapacity } from "./placement.ts";
-import { type NodeRoom, nodeRoom } from "./free_capacity.ts";
-import type { NamedRequest } from "../api/volume_mapping.ts";
+import { chooseNode, totalCapacity } from "./placement.ts";
+import { freeCapacityOf, type NodeCapacity } from "./free_capacity.ts";
+import type { NamedVolumeRequest } from "../api/volume_mapping.ts";
 
 const MiB = 1n << 20n;
 
-function node(name: string, ...groups: (Partial<NodeVolumeGroup> & { free: string })[]): NodeRoom {
+function node(name: string, ...groups: (Partial<NodeVolumeGroup> & { free: string })[]): NodeCapacity {
   const volumeGroups = groups.map((group) => ({
     name: "data",
     uuid: "u",
@@ -20,16 +20,20 @@ function node(name: string, ...groups: (Partial<NodeVolumeGroup> & { free: strin
     lvCount: 0,
     pvCount: 1,
     snapshotCount: 0,
-    missingPVs: 0,
+    missingPVCount: 0,
     writeable: true,
     ...group,
   }));
-  return nodeRoom({ metadata: { name }, spec: { driverName: "d" }, status: { volumeGroups } }, [], () => ANY_GROUP);
+  return freeCapacityOf(
+    { metadata: { name }, spec: { driverName: "d" }, status: { volumeGroups } },
+    [],
+    () => ANY_GROUP,
+  );
 }
 
-function request(range: SizeRange, preference: GroupPreference = "leastFree", groups = ANY_GROUP): NamedRequest {
-  const content = { state: "raw" } as const;
-  const fixed = { content, mkfsOptions: [], shared: true, erase: "none", layout: LINEAR } as const;
+function request(range: SizeRange, preference: GroupPreference = "leastFree", groups = ANY_GROUP): NamedVolumeRequest {
+  const format = { state: "raw" } as const;
+  const fixed = { format, mkfsOptions: [], shared: true, erase: "none", layout: LINEAR } as const;
   return { id: volumeIdOf("pvc-1"), name: "pvc-1", range, preference, groups, ...fixed };
 }
 
@@ -63,14 +67,19 @@ Deno.test("chooseNode() without a preferred node compares the best group of each
 
 Deno.test("chooseNode() passes over groups that LVM would refuse, of other names, or without figures", () => {
   const nodes = [
-    node("gone", { free: "1Gi", missingPVs: 1 }),
+    node("gone", { free: "1Gi", missingPVCount: 1 }),
     node("locked", { free: "1Gi", writeable: false }),
     node("odd", { free: "a lot" }),
     node("new"),
     node("good", { name: "fast", free: "1Gi" }),
   ];
   assertEquals(chooseNode(TEN, ANYWHERE, nodes), "good");
-  const message = refusal("NoSpace", request({ required: 10n * MiB }, "leastFree", exactly("data")), ANYWHERE, nodes);
+  const message = refusal(
+    "NoSpace",
+    request({ required: 10n * MiB }, "leastFree", exactMatcher("data")),
+    ANYWHERE,
+    nodes,
+  );
   for (const part of ["node gone: ", "1 of its disks are missing", "node locked: ", "read-only", "node good: "]) {
     assert(message.includes(part), `${part} in ${message}`);
   }
@@ -97,19 +106,23 @@ Deno.test("nodeCapacity() adds up what matches of the nodes", () => {
     "a",
     { free: "2Gi" },
     { name: "fast", free: "1Gi", extentSize: "1Mi" },
-    { free: "9Gi", missingPVs: 1 },
+    { free: "9Gi", missingPVCount: 1 },
   );
   const nodes = [one, node("b", { free: "3Gi" })];
   const GiB = 1n << 30n;
-  assertEquals(nodeCapacity({ groups: ANY_GROUP, layout: LINEAR }, nodes), {
+  assertEquals(totalCapacity({ groups: ANY_GROUP, layout: LINEAR }, nodes), {
     available: 6n * GiB,
-    largest: 3n * GiB,
-    smallest: MiB,
+    maximumVolumeSize: 3n * GiB,
+    minimumVolumeSize: MiB,
   });
-  assertEquals(nodeCapacity({ groups: exactly("data"), layout: LINEAR }, [one]), {
+  assertEquals(totalCapacity({ groups: exactMatcher("data"), layout: LINEAR }, [one]), {
     available: 2n * GiB,
-    largest: 2n * GiB,
-    smallest: 4n * MiB,
+    maximumVolumeSize: 2n * GiB,
+    minimumVolumeSize: 4n * MiB,
   });
-  assertEquals(nodeCapacity({ groups: ANY_GROUP, layout: LINEAR }, []), { available: 0n, largest: 0n, smallest: 0n });
+  assertEquals(totalCapacity({ groups: ANY_GROUP, layout: LINEAR }, []), {
+    available: 0n,
+    maximumVolumeSize: 0n,
+    minimumVolumeSize: 0n,
+  });
 });

@@ -11,7 +11,7 @@ import type { ContentSource } from "../../lvm/model/tags.ts";
 import type { ApiClient } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { LVM_SNAPSHOT_FINALIZER, type LvmNode, type LvmSnapshot } from "../api/lvm_objects.ts";
-import { isDeleting, NodeObjects } from "./remote_objects.ts";
+import { isDeleting, RemoteObjects } from "./remote_objects.ts";
 import type { NodeChoice } from "../scheduling/placement.ts";
 import { lvmSnapshotFor, type NamedSnapshotRequest, snapshotOf } from "../api/snapshot_mapping.ts";
 
@@ -28,7 +28,7 @@ export interface ClusterSnapshotsOptions {
   /** Where the sources are found. */
   readonly volumes: {
     get(id: VolumeId): Promise<{ readonly nodeId: string }>;
-    refuseWhileCopied(source: ContentSource, doing: string): void;
+    refuseWhileCopied(source: ContentSource, operation: string): void;
   };
   /** How long a call waits for a node, in milliseconds. */
   readonly waitMs: number;
@@ -45,16 +45,16 @@ export class ClusterSnapshots {
   readonly #driver: string;
   readonly #snapshots: Informer<LvmSnapshot>;
   readonly #volumes: ClusterSnapshotsOptions["volumes"];
-  readonly #objects: NodeObjects<LvmSnapshot>;
+  readonly #objects: RemoteObjects<LvmSnapshot>;
 
   /** Makes the service; it keeps no state. */
   constructor(options: ClusterSnapshotsOptions) {
     this.#driver = options.driver;
     this.#snapshots = options.snapshots;
     this.#volumes = options.volumes;
-    this.#objects = new NodeObjects({
+    this.#objects = new RemoteObjects({
       ...options,
-      what: "snapshot",
+      noun: "snapshot",
       objects: options.snapshots,
       finalizer: LVM_SNAPSHOT_FINALIZER,
     });
@@ -68,19 +68,19 @@ export class ClusterSnapshots {
    * or `Lost` for the volume; `NoSpace` when it is on none of the nodes that are allowed; `Unavailable`.
    */
   async create(request: NamedSnapshotRequest, { allowed }: Pick<NodeChoice, "allowed"> = {}): Promise<ClusterSnapshot> {
-    let object = this.#snapshots.get(request.id) ?? await this.#write(request, allowed);
+    let object = this.#snapshots.get(request.id) ?? await this.#writeObject(request, allowed);
     this.#objects.requireOurs(object);
     requireNode(request, object.spec.nodeName, allowed);
     if (isDeleting(object) || (snapshotOf(object) === undefined && object.status?.state === "Failed")) {
       await this.#objects.undo(object); // what an earlier try left
-      object = await this.#write(request, allowed);
+      object = await this.#writeObject(request, allowed);
     }
     requireSource({ source: object.spec.sourceVolume as VolumeId }, request.source);
-    const made = await this.#objects.settled("creating", object);
-    const snapshot = stored(made);
-    if (snapshot !== undefined && made.status?.state !== "Lost") return snapshot;
-    const refusal = refusalOf(made);
-    if (made.status?.lvUUID === undefined) await this.#objects.undo(made);
+    const created = await this.#objects.waitObserved("creating", object);
+    const snapshot = clusterSnapshotOf(created);
+    if (snapshot !== undefined && created.status?.state !== "Lost") return snapshot;
+    const refusal = statusError(created);
+    if (created.status?.lvUUID === undefined) await this.#objects.undo(created);
     throw refusal;
   }
 
@@ -93,42 +93,42 @@ export class ClusterSnapshots {
   async delete(id: SnapshotId): Promise<void> {
     const object = await this.#objects.find(id);
     if (object === undefined || !this.#objects.isOurs(object)) return;
-    this.#volumes.refuseWhileCopied({ of: "snapshot", id }, `deleting snapshot ${id}`);
+    this.#volumes.refuseWhileCopied({ kind: "snapshot", id }, `deleting snapshot ${id}`);
     await this.#objects.delete(object);
   }
 
   /** The snapshot. @throws {StorageError} `NotFound` or `Lost`. */
   async get(id: SnapshotId): Promise<ClusterSnapshot> {
     const object = await this.#objects.find(id);
-    const snapshot = object === undefined || isDeleting(object) ? undefined : stored(object);
+    const snapshot = object === undefined || isDeleting(object) ? undefined : clusterSnapshotOf(object);
     if (object === undefined || snapshot === undefined || !this.#objects.isOurs(object)) {
       throw new StorageError(
         "NotFound",
         `looking for snapshot ${id}: there is no LVMSnapshot of that name that was taken`,
       );
     }
-    if (object.status?.state === "Lost") throw refusalOf(object);
+    if (object.status?.state === "Lost") throw statusError(object);
     return snapshot;
   }
 
   /** All snapshots that were taken, in the order of their ids; those that are Lost are not ready. */
   list(): Promise<ClusterSnapshot[]> {
     const ours = this.#snapshots.list().filter((object) => this.#objects.isOurs(object) && !isDeleting(object));
-    const taken = ours.map(stored).filter((snapshot) => snapshot !== undefined);
-    return Promise.resolve(taken.sort((a, b) => a.id < b.id ? -1 : 1));
+    const snapshots = ours.map(clusterSnapshotOf).filter((snapshot) => snapshot !== undefined);
+    return Promise.resolve(snapshots.sort((a, b) => a.id < b.id ? -1 : 1));
   }
 
   /** Writes the object, or answers the one that is there. Where nobody could take the snapshot, nothing is written. */
-  async #write(request: NamedSnapshotRequest, allowed: NodeChoice["allowed"]): Promise<LvmSnapshot> {
+  async #writeObject(request: NamedSnapshotRequest, allowed: NodeChoice["allowed"]): Promise<LvmSnapshot> {
     const { nodeId: nodeName } = await this.#volumes.get(request.source);
     requireNode(request, nodeName, allowed);
     const object = lvmSnapshotFor(request, { driver: this.#driver, nodeName });
-    if (!this.#objects.hasAgent(nodeName)) throw this.#objects.notAnswered("creating", object);
+    if (!this.#objects.hasAgent(nodeName)) throw this.#objects.unresponsiveError("creating", object);
     return await this.#objects.write(object);
   }
 }
 
-function stored(object: LvmSnapshot): ClusterSnapshot | undefined {
+function clusterSnapshotOf(object: LvmSnapshot): ClusterSnapshot | undefined {
   const snapshot = snapshotOf(object);
   return snapshot && { ...snapshot, nodeId: object.spec.nodeName };
 }
@@ -143,7 +143,7 @@ function requireNode({ id, source }: NamedSnapshotRequest, nodeName: string, all
   );
 }
 
-function refusalOf({ status }: LvmSnapshot): StorageError {
+function statusError({ status }: LvmSnapshot): StorageError {
   const { state, error } = status ?? {};
   return new StorageError(error?.code ?? "CommandFailed", error?.message ?? `the snapshot is ${state}`);
 }

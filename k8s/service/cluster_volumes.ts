@@ -4,12 +4,12 @@
  * @module
  */
 
-import { copyRange, type SourceFacts } from "../../lvm/copies/rules.ts";
+import { copyRange, type SourceProperties } from "../../lvm/copies/rules.ts";
 import { type ErrorKind, StorageError } from "../../lvm/error.ts";
 import type { FilesystemType } from "../../lvm/spec/filesystem.ts";
 import type { GroupCapacity } from "../../lvm/model/groups.ts";
 import type { VolumeHealth } from "../../lvm/health/health.ts";
-import { type IoLimits, isLimited } from "../../lvm/spec/io_limits.ts";
+import { hasLimits, type IoLimits } from "../../lvm/spec/io_limits.ts";
 import type { VolumeId } from "../../lvm/ids.ts";
 import { formatBytes, formatQuantity, type SizeRange } from "../../lvm/size.ts";
 import { type ContentSource, describeSource } from "../../lvm/model/tags.ts";
@@ -23,18 +23,18 @@ import {
   type LvmVolume,
   lvmVolumes,
 } from "../api/lvm_objects.ts";
-import { isDeleting, NodeObjects, unavailable } from "./remote_objects.ts";
-import { chooseNode, nodeCapacity, type NodeChoice } from "../scheduling/placement.ts";
-import { type ParseGroups, Rooms } from "../scheduling/free_capacity.ts";
-import { keepsSource, snapshotOf } from "../api/snapshot_mapping.ts";
+import { asUnavailable, isDeleting, RemoteObjects } from "./remote_objects.ts";
+import { chooseNode, type NodeChoice, totalCapacity } from "../scheduling/placement.ts";
+import { NodeCapacities, type ParseGroups } from "../scheduling/free_capacity.ts";
+import { blocksSourceDeletion, snapshotOf } from "../api/snapshot_mapping.ts";
 import { volumeHealthOf } from "./volume_health.ts";
 import {
   actualSize,
+  contentSourceOf,
   ioLimitsPatch,
   lvmVolumeFor,
-  type NamedRequest,
-  requireSatisfying,
-  sourceOf,
+  type NamedVolumeRequest,
+  requireCompatible,
 } from "../api/volume_mapping.ts";
 
 /** A volume that exists. */
@@ -72,10 +72,10 @@ export interface ClusterVolumesOptions {
 }
 
 /** How often a change is tried against changes of the status. */
-const TRIES = 5;
+const MAX_ATTEMPTS = 5;
 
 /** How long a new object is waited for to be seen, in milliseconds, so that the next volume is placed with it in mind. */
-const SEEN_MS = 5_000;
+const CACHE_WAIT_MS = 5_000;
 
 /** The volumes of one driver in the cluster. */
 export class ClusterVolumes {
@@ -83,8 +83,8 @@ export class ClusterVolumes {
   readonly #driver: string;
   readonly #volumes: Informer<LvmVolume>;
   readonly #snapshots: Informer<LvmSnapshot>;
-  readonly #rooms: Rooms;
-  readonly #objects: NodeObjects<LvmVolume>;
+  readonly #capacities: NodeCapacities;
+  readonly #objects: RemoteObjects<LvmVolume>;
   readonly #annotations: (requestName: string) => Readonly<Record<string, string>>;
 
   /** Makes the service; it keeps nothing but what is being written. */
@@ -93,10 +93,10 @@ export class ClusterVolumes {
     this.#driver = options.driver;
     this.#volumes = options.volumes;
     this.#snapshots = options.snapshots;
-    this.#rooms = new Rooms(options);
-    this.#objects = new NodeObjects({
+    this.#capacities = new NodeCapacities(options);
+    this.#objects = new RemoteObjects({
       ...options,
-      what: "volume",
+      noun: "volume",
       objects: options.volumes,
       finalizer: LVM_VOLUME_FINALIZER,
     });
@@ -109,25 +109,25 @@ export class ClusterVolumes {
    *
    * @throws {StorageError} what the node said, `AlreadyExists`, `NoSpace`, `Unavailable`; `NotFound` and the like for its source.
    */
-  async create(request: NamedRequest, choice: NodeChoice): Promise<ClusterVolume> {
-    let object = this.#volumes.get(request.id) ?? await this.#write(request, choice);
-    const left = object.status?.state === "Failed" || !this.#objects.hasAgent(object.spec.nodeName);
-    if (isDeleting(object) || (!isMade(object) && left)) {
+  async create(request: NamedVolumeRequest, choice: NodeChoice): Promise<ClusterVolume> {
+    let object = this.#volumes.get(request.id) ?? await this.#writeObject(request, choice);
+    const isLeftover = object.status?.state === "Failed" || !this.#objects.hasAgent(object.spec.nodeName);
+    if (isDeleting(object) || (!isCreated(object) && isLeftover)) {
       await this.#objects.undo(object); // what an earlier try left: it may be made anew, on another node
-      object = await this.#write(request, choice);
+      object = await this.#writeObject(request, choice);
     }
     this.#objects.requireOurs(object);
-    requireSatisfying(object, request, choice.allowed);
-    const made = await this.#objects.settled("creating", object).catch((error) => {
-      throw this.#inProgress(request, error);
+    requireCompatible(object, request, choice.allowed);
+    const created = await this.#objects.waitObserved("creating", object).catch((error) => {
+      throw this.#withCopyProgress(request, error);
     });
-    const { state, error } = made.status!;
+    const { state, error } = created.status!;
     if (state === "Ready") {
-      requireSatisfying(made, request, choice.allowed);
-      return stored(made);
+      requireCompatible(created, request, choice.allowed);
+      return clusterVolumeOf(created);
     }
     const refusal = new StorageError(error?.code ?? "CommandFailed", error?.message ?? `the volume is ${state}`);
-    if (made.status?.lvUUID === undefined) await this.#objects.undo(made);
+    if (created.status?.lvUUID === undefined) await this.#objects.undo(created);
     throw refusal;
   }
 
@@ -141,7 +141,7 @@ export class ClusterVolumes {
     const object = await this.#objects.find(id);
     if (object === undefined) return;
     this.#objects.requireOurs(object);
-    this.refuseWhileCopied({ of: "volume", id }, `deleting volume ${id}`);
+    this.refuseWhileCopied({ kind: "volume", id }, `deleting volume ${id}`);
     if (!object.spec.thinProvision) this.#requireNoSnapshots(id); // thin ones do not need their volume
     await this.#objects.delete(object);
   }
@@ -161,18 +161,18 @@ export class ClusterVolumes {
       );
     }
     if (volume.size >= range.required) return volume;
-    this.refuseWhileCopied({ of: "volume", id }, `growing volume ${id}`, "Busy");
-    const limit = range.limit === undefined ? null : formatQuantity(range.limit);
-    const asked = await this.#client.patch(lvmVolumes, { name: id }, {
-      merge: { spec: { size: formatQuantity(range.required), limit } },
+    this.refuseWhileCopied({ kind: "volume", id }, `growing volume ${id}`, "Busy");
+    const sizeLimit = range.limit === undefined ? null : formatQuantity(range.limit);
+    const patched = await this.#client.patch(lvmVolumes, { name: id }, {
+      merge: { spec: { size: formatQuantity(range.required), sizeLimit } },
     });
-    const grown = await this.#objects.settled("growing", asked);
-    if ((actualSize(grown) ?? 0n) >= range.required) return stored(grown);
-    const { code, message } = grown.status?.error ?? {
+    const expanded = await this.#objects.waitObserved("growing", patched);
+    if ((actualSize(expanded) ?? 0n) >= range.required) return clusterVolumeOf(expanded);
+    const { code, message } = expanded.status?.error ?? {
       code: "OutOfRange" as const,
       message: `growing volume ${id}: it has ${formatBytes(volume.size)}, asked for are ${formatBytes(range.required)}`,
     };
-    await this.#takeBack(grown);
+    await this.#revertSize(expanded);
     throw new StorageError(code, message);
   }
 
@@ -184,12 +184,12 @@ export class ClusterVolumes {
    */
   async limit(id: VolumeId, limits: IoLimits): Promise<void> {
     await this.get(id);
-    if (!isLimited(limits)) return;
+    if (!hasLimits(limits)) return;
     try {
       // whatever the copy shows: it may be from before another change
       await this.#client.patch(lvmVolumes, { name: id }, { merge: { spec: { ioLimits: ioLimitsPatch(limits) } } });
     } catch (error) {
-      throw unavailable(`limiting volume ${id}`, error);
+      throw asUnavailable(`limiting volume ${id}`, error);
     }
   }
 
@@ -199,12 +199,12 @@ export class ClusterVolumes {
     if (object?.status?.state === "Lost") {
       throw new StorageError("Lost", object.status.error?.message ?? `volume ${id} is Lost`);
     }
-    return stored(this.#requireMade(id, object));
+    return clusterVolumeOf(this.#requireCreated(id, object));
   }
 
   /** All volumes that were made, in the order of their ids. */
   list(): Promise<ClusterVolume[]> {
-    return Promise.resolve(this.#made().map(stored));
+    return Promise.resolve(this.#createdObjects().map(clusterVolumeOf));
   }
 
   /**
@@ -213,18 +213,18 @@ export class ClusterVolumes {
    * @throws {StorageError} `NotFound`.
    */
   async health(id: VolumeId): Promise<VolumeHealth> {
-    return this.#healthOf(this.#requireMade(id, await this.#objects.find(id)));
+    return this.#volumeHealth(this.#requireCreated(id, await this.#objects.find(id)));
   }
 
   /** The health of all volumes with which something is wrong, in the order of their ids. */
-  unhealthy(): Promise<VolumeHealth[]> {
-    const all = this.#made().map((object) => this.#healthOf(object));
+  listUnhealthy(): Promise<VolumeHealth[]> {
+    const all = this.#createdObjects().map((object) => this.#volumeHealth(object));
     return Promise.resolve(all.filter(({ problems }) => problems.length > 0));
   }
 
   /** What groups could still take of such volumes, on the node or, without one, on all of them. */
   capacity(wanted: CapacityRequest, nodeId?: string): Promise<GroupCapacity> {
-    return Promise.resolve(nodeCapacity(wanted, this.#rooms.list(nodeId)));
+    return Promise.resolve(totalCapacity(wanted, this.#capacities.list(nodeId)));
   }
 
   /**
@@ -232,34 +232,34 @@ export class ClusterVolumes {
    *
    * @throws {StorageError} `InUse`, or the kind asked for, which names what is made.
    */
-  refuseWhileCopied(source: ContentSource, doing: string, kind: ErrorKind = "InUse"): void {
+  refuseWhileCopied(source: ContentSource, operation: string, kind: ErrorKind = "InUse"): void {
     const copies = this.#volumes.list().filter((object) =>
-      this.#objects.isOurs(object) && object.spec.source?.[source.of] === source.id && !isMade(object) &&
+      this.#objects.isOurs(object) && object.spec.source?.[source.kind] === source.id && !isCreated(object) &&
       object.status?.state !== "Failed"
     );
     if (copies.length === 0) return;
     const names = copies.map(({ metadata: { name } }) => name).sort().join(", ");
     throw new StorageError(
       kind,
-      `${doing}: volume ${names} is being made from it; wait until that is done, or delete that`,
+      `${operation}: volume ${names} is being made from it; wait until that is done, or delete that`,
     );
   }
 
-  #healthOf(object: LvmVolume): VolumeHealth {
+  #volumeHealth(object: LvmVolume): VolumeHealth {
     return volumeHealthOf(object, this.#objects.hasAgent(object.spec.nodeName));
   }
 
   /** The objects of all volumes that were made, in the order of their names. */
-  #made(): LvmVolume[] {
+  #createdObjects(): LvmVolume[] {
     const ours = this.#volumes.list().filter((object) =>
-      this.#objects.isOurs(object) && isMade(object) && !isDeleting(object)
+      this.#objects.isOurs(object) && isCreated(object) && !isDeleting(object)
     );
     return ours.sort((a, b) => a.metadata.name < b.metadata.name ? -1 : 1);
   }
 
   /** The object, if it is one of a volume that was made. @throws {StorageError} `NotFound`. */
-  #requireMade(id: VolumeId, object: LvmVolume | undefined): LvmVolume {
-    if (object === undefined || isDeleting(object) || !isMade(object)) {
+  #requireCreated(id: VolumeId, object: LvmVolume | undefined): LvmVolume {
+    if (object === undefined || isDeleting(object) || !isCreated(object)) {
       throw new StorageError("NotFound", `looking for volume ${id}: there is no LVMVolume of that name that is Ready`);
     }
     this.#objects.requireOurs(object);
@@ -267,21 +267,21 @@ export class ClusterVolumes {
   }
 
   /** What is told of a volume that its node has not finished: if it is being filled, how far that is. */
-  #inProgress({ id, source }: NamedRequest, error: unknown): unknown {
+  #withCopyProgress({ id, source }: NamedVolumeRequest, error: unknown): unknown {
     const { copy } = this.#volumes.get(id)?.status ?? {};
     if (copy === undefined || !(error instanceof StorageError && error.kind === "Unavailable")) return error;
-    const { copied, total = "?", trouble } = copy;
+    const { copied, total = "?", lastError } = copy;
     return new StorageError(
       "Busy",
       `creating volume ${id} from ${describeSource(source)}: ${copied} of ${total} copied${
-        trouble ? `; ${trouble}` : ""
+        lastError ? `; ${lastError}` : ""
       }`,
     );
   }
 
   /** Where a source is, and what is known of it. @throws {StorageError} */
-  async #source({ of, id }: ContentSource): Promise<SourceFacts & { nodeName: string }> {
-    if (of === "volume") {
+  async #sourceFacts({ kind, id }: ContentSource): Promise<SourceProperties & { nodeName: string }> {
+    if (kind === "volume") {
       const { size, content, nodeId } = await this.get(id);
       return { size, content, nodeName: nodeId };
     }
@@ -305,10 +305,13 @@ export class ClusterVolumes {
   }
 
   /** The request for a copy, with the size and the node that its source asks for. @throws {StorageError} */
-  async #besideSource(request: NamedRequest, choice: NodeChoice): Promise<[NamedRequest, NodeChoice]> {
+  async #withSourcePlacement(
+    request: NamedVolumeRequest,
+    choice: NodeChoice,
+  ): Promise<[NamedVolumeRequest, NodeChoice]> {
     const { id, source } = request;
     if (source === undefined) return [request, choice];
-    const { nodeName, ...facts } = await this.#source(source);
+    const { nodeName, ...facts } = await this.#sourceFacts(source);
     const range = copyRange({ ...request, source }, facts);
     if (choice.allowed?.includes(nodeName) ?? true) {
       return [{ ...request, range }, { allowed: [nodeName], preferred: [] }];
@@ -325,7 +328,7 @@ export class ClusterVolumes {
   /** The node refuses as well, but what it refuses is being deleted by then, and cannot be used any more. */
   #requireNoSnapshots(id: VolumeId): void {
     const snapshots = this.#snapshots.list().filter((snapshot) =>
-      snapshot.spec.driverName === this.#driver && snapshot.spec.sourceVolume === id && keepsSource(snapshot)
+      snapshot.spec.driverName === this.#driver && snapshot.spec.sourceVolume === id && blocksSourceDeletion(snapshot)
     );
     if (snapshots.length === 0) return;
     const names = snapshots.map(({ metadata: { name }, status }) => `${name} (${status?.lvName ?? "not taken yet"})`);
@@ -336,45 +339,45 @@ export class ClusterVolumes {
   }
 
   /** Writes the object, or answers the one that is there. Its room is taken from the moment of the choice on. */
-  async #write(asked: NamedRequest, wanted: NodeChoice): Promise<LvmVolume> {
-    const [request, choice] = await this.#besideSource(asked, wanted);
-    const nodeName = chooseNode(request, choice, this.#rooms.list());
+  async #writeObject(requested: NamedVolumeRequest, requestedChoice: NodeChoice): Promise<LvmVolume> {
+    const [request, choice] = await this.#withSourcePlacement(requested, requestedChoice);
+    const nodeName = chooseNode(request, choice, this.#capacities.list());
     const object = lvmVolumeFor(request, { driver: this.#driver, nodeName });
     object.metadata.annotations = { ...this.#annotations(request.name) };
-    using _expected = this.#rooms.expect(object);
+    using _assumed = this.#capacities.assume(object);
     const written = await this.#objects.write(object);
-    const isSeen = (now?: LvmVolume) => now?.metadata.uid === written.metadata.uid;
-    await this.#volumes.seen(request.id, isSeen, { timeoutMs: SEEN_MS });
+    const isCached = (now?: LvmVolume) => now?.metadata.uid === written.metadata.uid;
+    await this.#volumes.waitForCache(request.id, isCached, { timeoutMs: CACHE_WAIT_MS });
     return written;
   }
 
   /** Asks for the size that it has, so that a later request can be smaller than the one that failed. */
-  async #takeBack({ metadata: { name, generation }, status }: LvmVolume): Promise<void> {
+  async #revertSize({ metadata: { name, generation }, status }: LvmVolume): Promise<void> {
     if (status?.size === undefined) return;
-    const merge = { spec: { size: status.size, limit: null } };
+    const merge = { spec: { size: status.size, sizeLimit: null } };
     // while nobody asked anew: what its node writes changes the revision, and not the generation
     let now = this.#volumes.get(name);
-    for (let tries = 1; now?.metadata.generation === generation; tries++) {
+    for (let attempt = 1; now?.metadata.generation === generation; attempt++) {
       const { resourceVersion } = now!.metadata;
       try {
         await this.#client.patch(lvmVolumes, { name }, { merge, resourceVersion });
         return;
       } catch (error) {
         if (isNotFound(error)) return;
-        if (!isConflict(error) || tries === TRIES) throw unavailable(`growing volume ${name}`, error);
+        if (!isConflict(error) || attempt === MAX_ATTEMPTS) throw asUnavailable(`growing volume ${name}`, error);
         now = await this.#objects.read(name);
       }
     }
   }
 }
 
-function isMade({ status }: LvmVolume): boolean {
+function isCreated({ status }: LvmVolume): boolean {
   return status?.lvUUID !== undefined && status.size !== undefined;
 }
 
-function stored(object: LvmVolume): ClusterVolume {
+function clusterVolumeOf(object: LvmVolume): ClusterVolume {
   const { metadata: { name }, spec } = object;
-  const source = sourceOf(object);
+  const source = contentSourceOf(object);
   return {
     id: name as VolumeId, // the API server takes no other name
     size: actualSize(object) ?? 0n,

@@ -10,13 +10,13 @@
 import { StorageError } from "../../lvm/error.ts";
 import { type ApiClient, isAlreadyExists, isConflict, isNotFound } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
-import { isForgotten, type LvmNode, type NodeMade, REMOVE_ANNOTATION } from "../api/lvm_objects.ts";
+import { type AgentManaged, isForgotten, type LvmNode, REMOVE_ANNOTATION } from "../api/lvm_objects.ts";
 import type { Resource } from "../api/objects.ts";
 
-/** What {@linkcode NodeObjects} needs. */
-export interface NodeObjectsOptions<T extends NodeMade> {
+/** What {@linkcode RemoteObjects} needs. */
+export interface RemoteObjectsOptions<T extends AgentManaged> {
   /** What each of them stands for. */
-  readonly what: "volume" | "snapshot";
+  readonly noun: "volume" | "snapshot";
   /** The API server. */
   readonly client: ApiClient;
   /** The driver's name. */
@@ -32,14 +32,14 @@ export interface NodeObjectsOptions<T extends NodeMade> {
 }
 
 /** The objects of one kind that nodes make true. */
-export class NodeObjects<T extends NodeMade> {
-  readonly #options: NodeObjectsOptions<T>;
+export class RemoteObjects<T extends AgentManaged> {
+  readonly #options: RemoteObjectsOptions<T>;
   readonly #client: ApiClient;
   readonly #objects: Informer<T>;
-  readonly #resource: Resource<NodeMade>;
+  readonly #resource: Resource<AgentManaged>;
 
   /** Makes the service; it keeps no state. */
-  constructor(options: NodeObjectsOptions<T>) {
+  constructor(options: RemoteObjectsOptions<T>) {
     this.#options = options;
     this.#client = options.client;
     this.#objects = options.objects;
@@ -57,7 +57,7 @@ export class NodeObjects<T extends NodeMade> {
       return await this.#client.get(this.#objects.resource, { name: id });
     } catch (error) {
       if (isNotFound(error)) return undefined;
-      throw unavailable(`looking for ${this.#named(id)}`, error);
+      throw asUnavailable(`looking for ${this.#describe(id)}`, error);
     }
   }
 
@@ -67,26 +67,28 @@ export class NodeObjects<T extends NodeMade> {
     try {
       return await this.#client.create(this.#objects.resource, object);
     } catch (error) {
-      if (!isAlreadyExists(error)) throw unavailable(`creating ${this.#named(name)}`, error);
+      if (!isAlreadyExists(error)) throw asUnavailable(`creating ${this.#describe(name)}`, error);
     }
     const existing = await this.read(name);
     if (existing !== undefined) return existing;
     throw new StorageError(
       "Unavailable",
-      `creating ${this.#named(name)}: its ${this.#resource.kind} came and went; try again`,
+      `creating ${this.#describe(name)}: its ${this.#resource.kind} came and went; try again`,
     );
   }
 
   /** The object once its node has said what it made of its present generation. @throws {StorageError} `Unavailable`. */
-  async settled(doing: string, object: T): Promise<T> {
+  async waitObserved(operation: string, object: T): Promise<T> {
     const { name, generation = 0 } = object.metadata;
-    const now = await this.#wait(doing, object, (now) => {
+    const now = await this.#waitFor(operation, object, (now) => {
       const { status } = now ?? {};
-      if (status === undefined || status.state === undefined || status.state === "Pending") return isGone(now, object);
-      return isGone(now, object) || ((status.observedGeneration ?? 0) >= generation);
+      if (status === undefined || status.state === undefined || status.state === "Pending") {
+        return isDeleted(now, object);
+      }
+      return isDeleted(now, object) || ((status.observedGeneration ?? 0) >= generation);
     });
-    if (!isGone(now, object)) return now!;
-    throw new StorageError("Unavailable", `${doing} ${this.#named(name)}: it was deleted meanwhile; try again`);
+    if (!isDeleted(now, object)) return now!;
+    throw new StorageError("Unavailable", `${operation} ${this.#describe(name)}: it was deleted meanwhile; try again`);
   }
 
   /**
@@ -95,9 +97,9 @@ export class NodeObjects<T extends NodeMade> {
    * @throws {StorageError} what the node said, such as `InUse`; `Unavailable` while the node does not answer.
    */
   async delete(object: T): Promise<void> {
-    const left = await this.#dispose("deleting", object, refusesToGo);
-    if (isGone(left, object)) return;
-    const { code, message } = left!.status!.error!;
+    const remaining = await this.#deleteAndWait("deleting", object, refusesDeletion);
+    if (isDeleted(remaining, object)) return;
+    const { code, message } = remaining!.status!.error!;
     throw new StorageError(code, message);
   }
 
@@ -109,22 +111,24 @@ export class NodeObjects<T extends NodeMade> {
    */
   async undo(object: T): Promise<void> {
     const { name, annotations } = object.metadata;
-    if (isMade(object) && annotations?.[REMOVE_ANNOTATION] === undefined) {
+    if (hasLv(object) && annotations?.[REMOVE_ANNOTATION] === undefined) {
       const { kind } = this.#resource;
       throw new StorageError(
         "FailedPrecondition",
-        `creating ${this.#named(name)}: its ${kind} is being deleted, but not by the driver, so its logical volume ` +
+        `creating ${
+          this.#describe(name)
+        }: its ${kind} is being deleted, but not by the driver, so its logical volume ` +
           `stays. To be rid of both, set the annotation ${REMOVE_ANNOTATION}=true`,
       );
     }
-    await this.#dispose("undoing", object, () => false);
+    await this.#deleteAndWait("undoing", object, () => false);
   }
 
   /** Makes sure that an object is the driver's. @throws {StorageError} `NotFound`. */
   requireOurs(object: T): void {
     if (this.isOurs(object)) return;
     const { metadata: { name }, spec: { driverName } } = object;
-    throw new StorageError("NotFound", `looking for ${this.#named(name)}: it belongs to the driver ${driverName}`);
+    throw new StorageError("NotFound", `looking for ${this.#describe(name)}: it belongs to the driver ${driverName}`);
   }
 
   /** Whether an object is the driver's. */
@@ -138,17 +142,17 @@ export class NodeObjects<T extends NodeMade> {
   }
 
   /** What is told of a node that does not answer. */
-  notAnswered(
-    doing: string,
+  unresponsiveError(
+    operation: string,
     { metadata: { name }, spec: { nodeName } }: T,
     options?: { cause: unknown },
   ): StorageError {
-    const why = this.hasAgent(nodeName)
+    const reason = this.hasAgent(nodeName)
       ? `the agent of node ${nodeName} has not answered within ${this.#options.waitMs / 1000} s; see its log`
       : `node ${nodeName} has no agent of the driver (no LVMNode ${nodeName})`;
     return new StorageError(
       "Unavailable",
-      `${doing} ${this.#named(name)}: ${why}. It goes on when the agent is back`,
+      `${operation} ${this.#describe(name)}: ${reason}. It goes on when the agent is back`,
       options,
     );
   }
@@ -157,35 +161,41 @@ export class NodeObjects<T extends NodeMade> {
    * Has the LV removed, and waits until the object is gone, or until its node refuses. In the stead of a node that is gone, what
    * was never made is let go, and what an administrator forgot.
    */
-  async #dispose(doing: string, object: T, refuses: (now: T) => boolean): Promise<T | undefined> {
-    const seen = this.#isSeen(object);
-    await this.#remove(object);
-    const abandoned = !this.hasAgent(object.spec.nodeName) && (!isMade(object) || isForgotten(object));
-    if (!abandoned) return await this.#wait(doing, object, (now) => isGone(now, object) || refuses(now!), { seen });
-    await this.#letGo(object);
-    return await this.#wait(doing, object, (now) => isGone(now, object), { seen, timeoutMs: this.#options.waitMs });
+  async #deleteAndWait(operation: string, object: T, refuses: (now: T) => boolean): Promise<T | undefined> {
+    const cached = this.#isCached(object);
+    await this.#requestDeletion(object);
+    const isAbandoned = !this.hasAgent(object.spec.nodeName) && (!hasLv(object) || isForgotten(object));
+    if (!isAbandoned) {
+      return await this.#waitFor(operation, object, (now) => isDeleted(now, object) || refuses(now!), { cached });
+    }
+    await this.#removeFinalizer(object);
+    return await this.#waitFor(operation, object, (now) => isDeleted(now, object), {
+      cached,
+      timeoutMs: this.#options.waitMs,
+    });
   }
 
   /** Whether the copy has the object: then its absence later on means that it is gone. */
-  #isSeen({ metadata: { name, uid } }: T): boolean {
+  #isCached({ metadata: { name, uid } }: T): boolean {
     return this.#objects.get(name)?.metadata.uid === uid;
   }
 
   /** Waits for the object to be so. As long as the copy has not seen it, its absence means nothing. */
-  async #wait(
-    doing: string,
+  async #waitFor(
+    operation: string,
     object: T,
     predicate: (now: T | undefined) => boolean,
-    { seen = this.#isSeen(object), timeoutMs = this.hasAgent(object.spec.nodeName) ? this.#options.waitMs : 0 } = {},
+    { cached = this.#isCached(object), timeoutMs = this.hasAgent(object.spec.nodeName) ? this.#options.waitMs : 0 } =
+      {},
   ): Promise<T | undefined> {
     const { name, uid } = object.metadata;
     try {
       return await this.#objects.waitFor(name, (now) => {
-        seen ||= now?.metadata.uid === uid;
-        return seen && predicate(now);
+        cached ||= now?.metadata.uid === uid;
+        return cached && predicate(now);
       }, { timeoutMs });
     } catch (cause) {
-      throw this.notAnswered(doing, object, { cause });
+      throw this.unresponsiveError(operation, object, { cause });
     }
   }
 
@@ -193,59 +203,59 @@ export class NodeObjects<T extends NodeMade> {
    * Says that the LV is to go, and deletes the object; the node lets that go when the LV is gone. An object that was written by
    * hand may lack the finalizer: it would go at once and leave the LV behind.
    */
-  async #remove({ metadata }: T): Promise<void> {
+  async #requestDeletion({ metadata }: T): Promise<void> {
     const { finalizer } = this.#options;
     const { name, uid, annotations, deletionTimestamp, finalizers = [] } = metadata;
-    const unguarded = deletionTimestamp === undefined && !finalizers.includes(finalizer);
-    const guard = unguarded ? { finalizers: [...finalizers, finalizer] } : {};
+    const lacksFinalizer = deletionTimestamp === undefined && !finalizers.includes(finalizer);
+    const finalizerPatch = lacksFinalizer ? { finalizers: [...finalizers, finalizer] } : {};
     try {
-      if (annotations?.[REMOVE_ANNOTATION] === undefined || unguarded) {
-        const merge = { metadata: { uid, annotations: { [REMOVE_ANNOTATION]: "true" }, ...guard } };
+      if (annotations?.[REMOVE_ANNOTATION] === undefined || lacksFinalizer) {
+        const merge = { metadata: { uid, annotations: { [REMOVE_ANNOTATION]: "true" }, ...finalizerPatch } };
         await this.#client.patch(this.#resource, { name }, { merge });
       }
       if (deletionTimestamp === undefined) await this.#client.delete(this.#resource, { name }, { uid });
     } catch (error) {
       // another one of the name is none of this call's business
-      if (!isNotFound(error) && !isConflict(error)) throw unavailable(`deleting ${this.#named(name)}`, error);
+      if (!isNotFound(error) && !isConflict(error)) throw asUnavailable(`deleting ${this.#describe(name)}`, error);
     }
   }
 
   /** Takes the finalizer off in the stead of a node that is gone. An LV that it may yet have carries its tags. */
-  async #letGo({ metadata: { name } }: T): Promise<void> {
+  async #removeFinalizer({ metadata: { name } }: T): Promise<void> {
     try {
       await this.#client.patch(this.#resource, { name }, { merge: { metadata: { finalizers: null } } });
     } catch (error) {
-      if (!isNotFound(error)) throw unavailable(`undoing ${this.#named(name)}`, error);
+      if (!isNotFound(error)) throw asUnavailable(`undoing ${this.#describe(name)}`, error);
     }
   }
 
-  #named(id: string): string {
-    return `${this.#options.what} ${id}`;
+  #describe(id: string): string {
+    return `${this.#options.noun} ${id}`;
   }
 }
 
 /** Whether an object is being deleted. */
-export function isDeleting({ metadata }: NodeMade): boolean {
+export function isDeleting({ metadata }: AgentManaged): boolean {
   return metadata.deletionTimestamp !== undefined;
 }
 
 /** What the API server could not do may yet have been done: "maybe in progress". */
-export function unavailable(doing: string, cause: unknown): unknown {
+export function asUnavailable(operation: string, cause: unknown): unknown {
   if (cause instanceof StorageError) return cause;
-  return new StorageError("Unavailable", `${doing}: ${cause instanceof Error ? cause.message : String(cause)}`, {
+  return new StorageError("Unavailable", `${operation}: ${cause instanceof Error ? cause.message : String(cause)}`, {
     cause,
   });
 }
 
 /** Whether its node has said why it cannot be deleted: deletion is a generation of its own. */
-function refusesToGo({ metadata: { generation = 0 }, status }: NodeMade): boolean {
+function refusesDeletion({ metadata: { generation = 0 }, status }: AgentManaged): boolean {
   return status?.error !== undefined && (status.observedGeneration ?? 0) >= generation;
 }
 
-function isMade({ status }: NodeMade): boolean {
+function hasLv({ status }: AgentManaged): boolean {
   return status?.lvUUID !== undefined;
 }
 
-function isGone(now: NodeMade | undefined, object: NodeMade): boolean {
+function isDeleted(now: AgentManaged | undefined, object: AgentManaged): boolean {
   return now?.metadata.uid !== object.metadata.uid;
 }

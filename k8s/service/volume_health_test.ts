@@ -8,7 +8,7 @@ import { lvmVolumeFor } from "../api/volume_mapping.ts";
 const id = volumeIdOf("pvc-1");
 
 function object(status: LvmVolumeStatus): LvmVolume {
-  const request = namedRequest("pvc-1", 1n << 30n, { id, content: { state: "raw" } });
+  const request = namedRequest("pvc-1", 1n << 30n, { id, format: { state: "raw" } });
   return { ...lvmVolumeFor(request, { driver: "d", nodeName: "n" }), status };
 }
 
@@ -16,33 +16,36 @@ function condition(type: string, status: "True" | "False", reason: string): Cond
   return { type, status, reason, message: `${reason}.`, lastTransitionTime: "2026-01-01T00:00:00Z" };
 }
 
-function reasons(status: LvmVolumeStatus, hasNode = true): string[] {
-  const health = volumeHealthOf(object(status), hasNode);
+function reasons(status: LvmVolumeStatus, hasAgent = true): string[] {
+  const health = volumeHealthOf(object(status), hasAgent);
   assertEquals(health.id, id);
   return health.problems.map(({ reason }) => reason);
 }
 
 Deno.test("volumeHealthOf() finds nothing in conditions of a volume that is well", () => {
   const conditions = [
-    condition("Ready", "True", "Made"),
-    condition("Healthy", "True", "DisksThere"),
+    condition("Ready", "True", "Created"),
+    condition("Healthy", "True", "PhysicalVolumesPresent"),
     condition("Redundant", "True", "InSync"),
-    condition("IOLimited", "False", "NoCgroup2"),
+    condition("IOLimitsApplied", "False", "NoCgroup2"),
   ];
   assertEquals(reasons({ state: "Ready", conditions }), []);
 });
 
 Deno.test("volumeHealthOf() tells what is wrong in the words of the conditions", () => {
-  const conditions = [condition("Healthy", "False", "DisksMissing"), condition("Redundant", "False", "Degraded")];
+  const conditions = [
+    condition("Healthy", "False", "PhysicalVolumesMissing"),
+    condition("Redundant", "False", "Degraded"),
+  ];
   assertEquals(volumeHealthOf(object({ state: "Ready", conditions }), true).problems, [
-    { reason: "DisksMissing", message: "DisksMissing." },
+    { reason: "PhysicalVolumesMissing", message: "PhysicalVolumesMissing." },
     { reason: "Degraded", message: "Degraded." },
   ]);
   assertEquals(reasons({ conditions: [condition("Redundant", "True", "Mismatches")] }), ["Mismatches"]);
 });
 
 Deno.test("volumeHealthOf() tells of a volume that is Lost no more than that", () => {
-  const conditions = [condition("Ready", "False", "Lost"), condition("Healthy", "False", "PoolFull")];
+  const conditions = [condition("Ready", "False", "Lost"), condition("Healthy", "False", "ThinPoolFull")];
   const status = { state: "Lost", error: { code: "Lost", message: "it was in use" }, conditions } as const;
   assertEquals(volumeHealthOf(object({ ...status, conditions }), false).problems, [
     { reason: "Lost", message: "it was in use" },
@@ -50,7 +53,7 @@ Deno.test("volumeHealthOf() tells of a volume that is Lost no more than that", (
 });
 
 Deno.test("volumeHealthOf() tells that its node is gone, that others claim to be it, and not why it did not grow", () => {
-  assertEquals(reasons({ state: "Ready" }, false), ["NodeGone"]);
+  assertEquals(reasons({ state: "Ready" }, false), ["NodeNotFound"]);
   assertEquals(reasons({ state: "Ready", error: { code: "ForeignData", message: "both" } }), ["ForeignData"]);
   assertEquals(reasons({ state: "Ready", error: { code: "OutOfRange", message: "full" } }), []);
 });

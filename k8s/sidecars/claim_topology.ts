@@ -4,12 +4,12 @@
  * @module
  */
 
-import type { Segments, TopologyChoice } from "./csi_client.ts";
+import type { Segments, TopologyRequirement } from "./csi_client.ts";
 import { ClaimError } from "./class_parameters.ts";
 import type { CsiNode, Node, StorageClass } from "../api/objects.ts";
 
 /** The nodes as they are known, and how the driver names them. */
-export interface Nodes {
+export interface ClusterTopology {
   /** The driver. */
   readonly driverName: string;
   /** The label of a node that is its topology. */
@@ -34,11 +34,17 @@ export class WrongNodeError extends Error {
  * @throws {WrongNodeError} when the driver is not there, or the class does not allow it
  * @throws {ClaimError} when kubelet has not labelled the node yet
  */
-export function topologyOfNode(name: string, allowed: AllowedTopologies, known: Nodes): TopologyChoice {
-  const { driverName, topologyKey } = known;
-  const node = known.nodes.find(({ metadata }) => metadata.name === name);
+export function topologyOfNode(
+  name: string,
+  allowed: AllowedTopologies,
+  cluster: ClusterTopology,
+): TopologyRequirement {
+  const { driverName, topologyKey } = cluster;
+  const node = cluster.nodes.find(({ metadata }) => metadata.name === name);
   if (node === undefined) throw new WrongNodeError(`node ${name}: there is no such node`);
-  if (!driverNodes(known).has(name)) throw new WrongNodeError(`node ${name}: ${driverName} is not registered there`);
+  if (!registeredNodeNames(cluster).has(name)) {
+    throw new WrongNodeError(`node ${name}: ${driverName} is not registered there`);
+  }
   if (!isAllowed(node, allowed)) throw new WrongNodeError(`node ${name}: not in the allowedTopologies of the class`);
   const value = node.metadata.labels?.[topologyKey];
   if (value === undefined) throw new ClaimError(`node ${name}: it has no label ${topologyKey} yet`);
@@ -52,11 +58,11 @@ export function topologyOfNode(name: string, allowed: AllowedTopologies, known: 
  *
  * @throws {ClaimError} when there is no such node
  */
-export function topologyOfAll(allowed: AllowedTopologies, known: Nodes): TopologyChoice {
-  const { driverName, topologyKey } = known;
-  const having = driverNodes(known);
-  const values = known.nodes
-    .filter((node) => having.has(node.metadata.name) && isAllowed(node, allowed))
+export function topologyOfAllNodes(allowed: AllowedTopologies, cluster: ClusterTopology): TopologyRequirement {
+  const { driverName, topologyKey } = cluster;
+  const registered = registeredNodeNames(cluster);
+  const values = cluster.nodes
+    .filter((node) => registered.has(node.metadata.name) && isAllowed(node, allowed))
     .flatMap(({ metadata }) => metadata.labels?.[topologyKey] ?? []);
   const requisite: Segments[] = [...new Set(values)].sort().map((value) => ({ [topologyKey]: value }));
   if (requisite.length === 0) {
@@ -67,7 +73,7 @@ export function topologyOfAll(allowed: AllowedTopologies, known: Nodes): Topolog
 }
 
 /** The names of the nodes on which the driver is registered. */
-function driverNodes({ driverName, csiNodes }: Nodes): Set<string> {
+function registeredNodeNames({ driverName, csiNodes }: ClusterTopology): Set<string> {
   return new Set(csiNodes.filter((node) => hasDriver(node, driverName)).map(({ metadata }) => metadata.name));
 }
 

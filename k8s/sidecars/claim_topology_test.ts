@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { topologyOfAll, topologyOfNode, WrongNodeError } from "./claim_topology.ts";
+import { topologyOfAllNodes, topologyOfNode, WrongNodeError } from "./claim_topology.ts";
 import { ClaimError } from "./class_parameters.ts";
 import type { CsiNode, Node } from "../api/objects.ts";
 
@@ -8,7 +8,7 @@ const csiNode = (name: string, driver: string): CsiNode => ({
   metadata: { name },
   spec: { drivers: [{ name: driver, nodeID: name, topologyKeys: ["key"] }] },
 });
-const known = {
+const cluster = {
   driverName: "d",
   topologyKey: "key",
   nodes: [
@@ -25,22 +25,22 @@ const ids = (segments: readonly Readonly<Record<string, string>>[]) => segments.
 
 Deno.test("topologyOfNode() is the chosen node's label, alone", () => {
   const only = [{ key: "id-b" }];
-  assertEquals(topologyOfNode("b", undefined, known), { requisite: only, preferred: only });
-  assertEquals(topologyOfNode("b", zone("1", "2"), known), { requisite: only, preferred: only });
+  assertEquals(topologyOfNode("b", undefined, cluster), { requisite: only, preferred: only });
+  assertEquals(topologyOfNode("b", zone("1", "2"), cluster), { requisite: only, preferred: only });
 });
 
 Deno.test("topologyOfNode() gives back a node that is gone, lacks the driver, or is not allowed", () => {
   for (const [name, allowed] of [["gone", undefined], ["other", undefined], ["b", zone("1")]] as const) {
-    assertThrows(() => topologyOfNode(name, allowed, known), WrongNodeError);
+    assertThrows(() => topologyOfNode(name, allowed, cluster), WrongNodeError);
   }
-  assertThrows(() => topologyOfNode("bare", undefined, known), ClaimError, "no label key yet");
+  assertThrows(() => topologyOfNode("bare", undefined, cluster), ClaimError, "no label key yet");
 });
 
 Deno.test("topologyOfAll() has every allowed node with the driver, and prefers none", () => {
-  const all = topologyOfAll(undefined, known);
+  const all = topologyOfAllNodes(undefined, cluster);
   assertEquals([ids(all.requisite), all.preferred], [["id-a", "id-b", "id-c"], []]);
-  assertEquals(ids(topologyOfAll(zone("2"), known).requisite), ["id-b", "id-c"]);
-  assertEquals(ids(topologyOfAll([...zone("1"), ...zone("2")], known).requisite), ["id-a", "id-b", "id-c"]);
-  assertEquals(ids(topologyOfAll([], known).requisite), ["id-a", "id-b", "id-c"]);
-  assertThrows(() => topologyOfAll(zone("9"), known), ClaimError);
+  assertEquals(ids(topologyOfAllNodes(zone("2"), cluster).requisite), ["id-b", "id-c"]);
+  assertEquals(ids(topologyOfAllNodes([...zone("1"), ...zone("2")], cluster).requisite), ["id-a", "id-b", "id-c"]);
+  assertEquals(ids(topologyOfAllNodes([], cluster).requisite), ["id-a", "id-b", "id-c"]);
+  assertThrows(() => topologyOfAllNodes(zone("9"), cluster), ClaimError);
 });

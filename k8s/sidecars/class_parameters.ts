@@ -69,19 +69,19 @@ export class ClaimError extends Error {
  * @throws {ClaimError} for a key with the reserved prefix that is not known, and for a secret that is named by halves
  */
 export function readClassParameters(
-  given: Readonly<Record<string, string>>,
+  classParameters: Readonly<Record<string, string>>,
   claim: PersistentVolumeClaim,
   { volumeName }: { volumeName: string },
 ): ClassParameters {
-  const parameters = driversOwn(given, [FS_TYPE, ...["", ...SECRET_USES].flatMap(secretKeys)]);
-  const types = Object.entries(given).filter(([key]) => key === FS_TYPE || key.toLowerCase() === "fstype");
+  const parameters = driverParameters(classParameters, [FS_TYPE, ...["", ...SECRET_USES].flatMap(secretKeys)]);
+  const types = Object.entries(classParameters).filter(([key]) => key === FS_TYPE || key.toLowerCase() === "fstype");
   if (types.length > 1) {
     throw new ClaimError(`parameters ${types.map(([key]) => key).join(" and ")}: the filesystem is named twice`);
   }
-  const tokens = tokensOf(claim, volumeName);
+  const tokens = templateTokens(claim, volumeName);
   const secrets: Partial<Record<SecretUse, SecretReference>> = {};
   for (const use of SECRET_USES) {
-    const reference = secretOf(given, use, tokens) ?? secretOf(given, "", tokens);
+    const reference = secretReference(classParameters, use, tokens) ?? secretReference(classParameters, "", tokens);
     if (reference !== undefined) secrets[use] = reference;
   }
   return { fsType: types[0]?.[1] ?? "", secrets, parameters };
@@ -93,21 +93,24 @@ export function readClassParameters(
  * @throws {ClaimError} for a key with the reserved prefix that is not known, and for a secret that is named by halves
  */
 export function readSnapshotClassParameters(
-  given: Readonly<Record<string, string>>,
+  classParameters: Readonly<Record<string, string>>,
   { contentName }: { contentName: string },
 ): SnapshotClassParameters {
   const tokens = new Map([["volumesnapshotcontent.name", contentName]]);
   return {
-    parameters: driversOwn(given, SNAPSHOT_SECRET_USES.flatMap(secretKeys)),
-    listSecret: secretOf(given, "snapshotter-list", { namespace: tokens, name: tokens }),
+    parameters: driverParameters(classParameters, SNAPSHOT_SECRET_USES.flatMap(secretKeys)),
+    listSecret: secretReference(classParameters, "snapshotter-list", { namespace: tokens, name: tokens }),
   };
 }
 
 /** The parameters without those that are Kubernetes' own. @throws {ClaimError} for one with its prefix that is not known */
-function driversOwn(given: Readonly<Record<string, string>>, known: readonly string[]): Record<string, string> {
-  const unknown = Object.keys(given).find((key) => key.startsWith(PREFIX) && !known.includes(key));
+function driverParameters(
+  classParameters: Readonly<Record<string, string>>,
+  reservedKeys: readonly string[],
+): Record<string, string> {
+  const unknown = Object.keys(classParameters).find((key) => key.startsWith(PREFIX) && !reservedKeys.includes(key));
   if (unknown !== undefined) throw new ClaimError(`parameter ${unknown}: there is no such key under ${PREFIX}`);
-  return Object.fromEntries(Object.entries(given).filter(([key]) => !key.startsWith(PREFIX)));
+  return Object.fromEntries(Object.entries(classParameters).filter(([key]) => !key.startsWith(PREFIX)));
 }
 
 function secretKeys(use: string): [string, string] {
@@ -116,12 +119,12 @@ function secretKeys(use: string): [string, string] {
 }
 
 /** What templates may say: in a namespace nothing that the owner of a claim could choose freely. */
-interface Tokens {
+interface TemplateTokens {
   readonly namespace: ReadonlyMap<string, string>;
   readonly name: ReadonlyMap<string, string>;
 }
 
-function tokensOf({ metadata }: PersistentVolumeClaim, volumeName: string): Tokens {
+function templateTokens({ metadata }: PersistentVolumeClaim, volumeName: string): TemplateTokens {
   const namespace = new Map([["pv.name", volumeName], ["pvc.namespace", metadata.namespace ?? ""]]);
   const annotations = Object.entries(metadata.annotations ?? {}).map(([key, value]) =>
     [`pvc.annotations['${key}']`, value] as const
@@ -129,26 +132,30 @@ function tokensOf({ metadata }: PersistentVolumeClaim, volumeName: string): Toke
   return { namespace, name: new Map([...namespace, ["pvc.name", metadata.name], ...annotations]) };
 }
 
-function secretOf(given: Readonly<Record<string, string>>, use: string, tokens: Tokens): SecretReference | undefined {
+function secretReference(
+  classParameters: Readonly<Record<string, string>>,
+  use: string,
+  tokens: TemplateTokens,
+): SecretReference | undefined {
   const [nameKey, namespaceKey] = secretKeys(use);
-  const [name, namespace] = [given[nameKey], given[namespaceKey]];
+  const [name, namespace] = [classParameters[nameKey], classParameters[namespaceKey]];
   if (name === undefined && namespace === undefined) return undefined;
   if (!name || !namespace) throw new ClaimError(`parameters ${nameKey} and ${namespaceKey}: one of them is missing`);
   return {
-    name: resolve(nameKey, name, { tokens: tokens.name, allowed: OBJECT_NAME }),
-    namespace: resolve(namespaceKey, namespace, { tokens: tokens.namespace, allowed: NAMESPACE }),
+    name: resolveTemplate(nameKey, name, { tokens: tokens.name, allowed: OBJECT_NAME }),
+    namespace: resolveTemplate(namespaceKey, namespace, { tokens: tokens.namespace, allowed: NAMESPACE }),
   };
 }
 
-function resolve(
+function resolveTemplate(
   key: string,
   template: string,
   { tokens, allowed }: { tokens: ReadonlyMap<string, string>; allowed: RegExp },
 ): string {
   const value = template.replace(/\$\{([^}]*)\}/g, (_, token: string) => {
-    const meant = tokens.get(token);
-    if (meant === undefined) throw new ClaimError(`parameter ${key}: \${${token}} stands for nothing here`);
-    return meant;
+    const replacement = tokens.get(token);
+    if (replacement === undefined) throw new ClaimError(`parameter ${key}: \${${token}} stands for nothing here`);
+    return replacement;
   });
   if (allowed.test(value)) return value;
   throw new ClaimError(`parameter ${key}: ${JSON.stringify(value)} cannot be such a name`);

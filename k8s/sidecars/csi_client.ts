@@ -16,7 +16,7 @@ export type AccessMode =
   | "MULTI_NODE_MULTI_WRITER";
 
 /** What a volume is used as. */
-export type Access =
+export type AccessType =
   | { readonly kind: "block" }
   | {
     readonly kind: "mount";
@@ -27,15 +27,15 @@ export type Access =
   };
 
 /** One way in which a volume is used. */
-export interface Capability {
+export interface VolumeCapability {
   /** By whom. */
   readonly mode: AccessMode;
   /** As what. */
-  readonly access: Access;
+  readonly access: AccessType;
 }
 
 /** Where a volume may be. */
-export interface TopologyChoice {
+export interface TopologyRequirement {
   /** It must be in one of them. */
   readonly requisite: readonly Segments[];
   /** In this order, if it can be. */
@@ -43,7 +43,7 @@ export interface TopologyChoice {
 }
 
 /** The claim that a volume is made for. */
-export interface ClaimName {
+export interface ClaimReference {
   /** Its namespace. */
   readonly namespace: string;
   /** Its name. */
@@ -53,7 +53,7 @@ export interface ClaimName {
 }
 
 /** What a volume is filled with when it is made. */
-export interface ContentSource {
+export interface VolumeContentSource {
   /** What it is. */
   readonly of: "snapshot" | "volume";
   /** Its handle. */
@@ -61,7 +61,7 @@ export interface ContentSource {
 }
 
 /** What decides about a volume: this, once recorded, is what is made, whatever happens to the class. */
-export interface VolumeWishes {
+export interface VolumeIntentSpec {
   /** The parameters of the class, without those that are Kubernetes' own. */
   readonly parameters: Readonly<Record<string, string>>;
   /** The parameters of the VolumeAttributesClass. */
@@ -69,19 +69,19 @@ export interface VolumeWishes {
   /** At least so many bytes. */
   readonly requiredBytes: bigint;
   /** All of them at once. */
-  readonly capabilities: readonly Capability[];
+  readonly capabilities: readonly VolumeCapability[];
   /** Where it may be. */
-  readonly topology: TopologyChoice;
+  readonly topology: TopologyRequirement;
   /** What it is filled with; nothing by default. */
-  readonly source?: ContentSource;
+  readonly source?: VolumeContentSource;
 }
 
 /** A request for a volume. */
-export interface CreateVolumeRequest extends VolumeWishes {
+export interface CreateVolumeRequest extends VolumeIntentSpec {
   /** The request's name, which is that of the PersistentVolume to be. */
   readonly name: string;
   /** The claim. */
-  readonly claim: ClaimName;
+  readonly claim: ClaimReference;
   /** Secrets that the class names. Never to be logged. */
   readonly secrets: Readonly<Record<string, string>>;
 }
@@ -93,7 +93,7 @@ export interface CreatedVolume {
   /** Its size in bytes; 0 when that is not known. */
   readonly capacityBytes: bigint;
   /** What the node service wants to be told; the same for ever. */
-  readonly context: Readonly<Record<string, string>>;
+  readonly volumeContext: Readonly<Record<string, string>>;
   /** Where it is. */
   readonly topology: readonly Segments[];
 }
@@ -113,7 +113,7 @@ export interface ExpandVolumeRequest {
   /** At least so many bytes. */
   readonly requiredBytes: bigint;
   /** How it is used. */
-  readonly capability: Capability;
+  readonly capability: VolumeCapability;
   /** Secrets. Never to be logged. */
   readonly secrets: Readonly<Record<string, string>>;
 }
@@ -149,7 +149,7 @@ export interface CreateSnapshotRequest {
 }
 
 /** A request about a snapshot that was made. */
-export interface SnapshotRequest {
+export interface ExistingSnapshotRequest {
   /** Its handle. */
   readonly snapshotId: string;
   /** Secrets. Never to be logged. */
@@ -157,15 +157,15 @@ export interface SnapshotRequest {
 }
 
 /** A snapshot that was made. */
-export interface TakenSnapshot {
+export interface CreatedSnapshot {
   /** Its handle, for ever. */
   readonly snapshotId: string;
   /** When it was taken, in nanoseconds since 1970; 0 when that is not known. */
-  readonly takenAt: bigint;
+  readonly creationTimeNs: bigint;
   /** The least size of a volume made from it, in bytes; 0 when that is not known. */
-  readonly bytes: bigint;
+  readonly sizeBytes: bigint;
   /** Whether a volume can be made from it. */
-  readonly ready: boolean;
+  readonly readyToUse: boolean;
 }
 
 /** What can be said about any call. */
@@ -178,7 +178,7 @@ export interface CallOptions {
  * The driver. Each promise settles as soon as the outcome is known, and within minutes even if a node is dead: a worker waits
  * for it. Calls with the same name or handle may be repeated at any time. All fail with {@linkcode CallError}.
  */
-export interface CsiCalls {
+export interface CsiClient {
   /** Makes a volume, or goes on making the one of that name. A group that is full is `ResourceExhausted`. */
   createVolume(request: CreateVolumeRequest, options: CallOptions): Promise<CreatedVolume>;
   /** Removes a volume; one that is not there is no failure. */
@@ -188,15 +188,15 @@ export interface CsiCalls {
   /** Changes what can change of a volume while it is used: all that is named, or nothing. */
   modifyVolume(request: ModifyVolumeRequest, options: CallOptions): Promise<void>;
   /** Takes a snapshot, or goes on taking the one of that name. A group that is full is `ResourceExhausted`. */
-  createSnapshot(request: CreateSnapshotRequest, options: CallOptions): Promise<TakenSnapshot>;
+  createSnapshot(request: CreateSnapshotRequest, options: CallOptions): Promise<CreatedSnapshot>;
   /** Removes a snapshot; one that is not there is no failure. */
-  deleteSnapshot(request: SnapshotRequest, options: CallOptions): Promise<void>;
+  deleteSnapshot(request: ExistingSnapshotRequest, options: CallOptions): Promise<void>;
   /** The snapshot of a handle (CSI's ListSnapshots with its id); `undefined` when there is none. */
-  findSnapshot(request: SnapshotRequest, options: CallOptions): Promise<TakenSnapshot | undefined>;
+  findSnapshot(request: ExistingSnapshotRequest, options: CallOptions): Promise<CreatedSnapshot | undefined>;
 }
 
 /** A question for what there is room for. */
-export interface CapacityRequest {
+export interface GetCapacityRequest {
   /** The parameters of the class. */
   readonly parameters: Readonly<Record<string, string>>;
   /** The filesystem; empty for the driver's own choice. */
@@ -216,9 +216,9 @@ export interface Capacity {
 }
 
 /** What the loop that tells of capacity asks of the driver. */
-export interface CapacityCalls {
+export interface CapacityClient {
   /** What a node has room for, without what is promised already. Parameters that are wrong are `InvalidArgument`. */
-  getCapacity(request: CapacityRequest, options: CallOptions): Promise<Capacity>;
+  getCapacity(request: GetCapacityRequest, options: CallOptions): Promise<Capacity>;
 }
 
 /** gRPC's codes that decide something here (grpc's statuscodes.md). */
@@ -252,36 +252,36 @@ export class CallError extends Error {
 /** The name of the code that a failure has; `Unknown` where that decides nothing here. */
 export function codeName(error: unknown): string {
   const code = error instanceof CallError ? error.code : undefined;
-  return Object.entries(Code).find(([, known]) => known === code)?.[0] ?? "Unknown";
+  return Object.entries(Code).find(([, value]) => value === code)?.[0] ?? "Unknown";
 }
 
-const MAYBE: readonly number[] = [Code.Canceled, Code.DeadlineExceeded, Code.Unavailable, Code.Aborted];
-const INFEASIBLE: readonly number[] = [Code.InvalidArgument, Code.OutOfRange, Code.NotFound];
+const UNCERTAIN_CODES: readonly number[] = [Code.Canceled, Code.DeadlineExceeded, Code.Unavailable, Code.Aborted];
+const INFEASIBLE_CODES: readonly number[] = [Code.InvalidArgument, Code.OutOfRange, Code.NotFound];
 
 /**
  * Whether what was asked for may still be happening: then only the same request may follow. True also of whatever is no
  * {@linkcode CallError}, since nothing is known about it.
  */
 export function isMaybeInProgress(error: unknown): boolean {
-  return !(error instanceof CallError) || MAYBE.includes(error.code);
+  return !(error instanceof CallError) || UNCERTAIN_CODES.includes(error.code);
 }
 
 /** Whether nothing was made because there is no room for it. */
-export function isExhausted(error: unknown): boolean {
+export function isResourceExhausted(error: unknown): boolean {
   return error instanceof CallError && error.code === Code.ResourceExhausted;
 }
 
 /** Whether an expansion cannot succeed until something changes. */
 export function isInfeasible(error: unknown): boolean {
-  return error instanceof CallError && INFEASIBLE.includes(error.code);
+  return error instanceof CallError && INFEASIBLE_CODES.includes(error.code);
 }
 
 /** Whether another call for the same volume is under way: it passes by itself, and is nothing that a person has to know. */
-export function isContended(error: unknown): boolean {
+export function isOperationPending(error: unknown): boolean {
   return error instanceof CallError && error.code === Code.Aborted;
 }
 
 /** What an error says to people. */
-export function reasonOf(error: unknown): string {
+export function errorMessage(error: unknown): string {
   return error instanceof Error ? error.message : `${error}`;
 }

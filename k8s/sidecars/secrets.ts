@@ -34,8 +34,9 @@ export async function readSecret(
   const { data = {} } = await client.get(secrets, reference, options).catch((error) => {
     throw isForbidden(error) ? withRemedy(error, reference) : error;
   });
-  const text = (base64: string) => new TextDecoder().decode(Uint8Array.from(atob(base64), (c) => c.charCodeAt(0)));
-  return Object.fromEntries(Object.entries(data).map(([key, value]) => [key, text(value)]));
+  const decodeBase64 = (base64: string) =>
+    new TextDecoder().decode(Uint8Array.from(atob(base64), (c) => c.charCodeAt(0)));
+  return Object.fromEntries(Object.entries(data).map(([key, value]) => [key, decodeBase64(value)]));
 }
 
 function isForbidden(error: unknown): error is ApiError {

@@ -1,19 +1,19 @@
 import { assertEquals, assertNotEquals } from "@std/assert";
 import {
-  BEING_CREATED,
-  BEING_DELETED,
+  BEING_CREATED_ANNOTATION,
+  BEING_DELETED_ANNOTATION,
   CONTENT_FINALIZER,
   type ContentStep,
-  factsOf,
-  failing,
-  nextStep,
-  secretOf,
-  seenAs,
+  failedPatch,
+  nextContentStep,
+  observedPatch,
+  reconcileInputs,
+  snapshotSecretOf,
 } from "./snapshot_content.ts";
 import type { VolumeSnapshotContent } from "../api/snapshot_objects.ts";
 
 /** Anything about a content, in short. */
-interface Short {
+interface ContentFixture {
   policy?: "Delete" | "Retain";
   /** Of a snapshot that was there before. */
   given?: boolean;
@@ -27,13 +27,16 @@ interface Short {
   ready?: boolean;
 }
 
-function content(short: Short): VolumeSnapshotContent {
-  const { policy = "Delete", given, free, guarded = true, begun, left, deleting, handle, ready } = short;
+function content(fixture: ContentFixture): VolumeSnapshotContent {
+  const { policy = "Delete", given, free, guarded = true, begun, left, deleting, handle, ready } = fixture;
   return {
     metadata: {
       name: "content",
       finalizers: ["other", ...(guarded ? [CONTENT_FINALIZER] : [])],
-      annotations: { ...(begun && { [BEING_CREATED]: "yes" }), ...(left && { [BEING_DELETED]: "yes" }) },
+      annotations: {
+        ...(begun && { [BEING_CREATED_ANNOTATION]: "yes" }),
+        ...(left && { [BEING_DELETED_ANNOTATION]: "yes" }),
+      },
       ...(deleting && { deletionTimestamp: "2026-01-01T00:00:00Z" }),
     },
     spec: {
@@ -46,10 +49,10 @@ function content(short: Short): VolumeSnapshotContent {
   };
 }
 
-const going = { left: true, deleting: true };
-const taken = { handle: true, ready: true };
+const deletionDue = { left: true, deleting: true };
+const usable = { handle: true, ready: true };
 
-Deno.test.each<[string, Short, ContentStep]>([
+Deno.test.each<[string, ContentFixture, ContentStep]>([
   ["a snapshot that is wanted is taken", {}, "create"],
   ["an error before does not keep it from that", { ready: false }, "create"],
   ["none is begun before the finalizer is there", { guarded: false }, "nothing"],
@@ -61,47 +64,58 @@ Deno.test.each<[string, Short, ContentStep]>([
   ["one is begun when the content is being deleted and the VolumeSnapshot is not", { deleting: true }, "create"],
   ["what was begun is asked for again", { begun: true }, "create"],
   ["what was begun is asked for again without the finalizer", { begun: true, guarded: false }, "create"],
-  ["what was begun is asked for again when it is to go", { begun: true, ...going }, "create"],
-  ["what was begun and is known is settled", { begun: true, handle: true, ready: false }, "settle"],
-  ["what was begun and can be used is settled", { begun: true, ...taken }, "settle"],
+  ["what was begun is asked for again when it is to go", { begun: true, ...deletionDue }, "create"],
+  ["what was begun and is known is settled", { begun: true, handle: true, ready: false }, "clear being-created"],
+  ["what was begun and can be used is settled", { begun: true, ...usable }, "clear being-created"],
   ["a snapshot that cannot be used yet is looked at", { handle: true, ready: false }, "check"],
-  ["a snapshot that can be used is left alone", taken, "nothing"],
-  ["… also when it was kept", { ...taken, left: true, policy: "Retain" }, "nothing"],
-  ["… also when the content waits for its VolumeSnapshot", { ...taken, deleting: true }, "nothing"],
-  ["a snapshot that nobody wants is removed", { ...taken, ...going }, "remove"],
-  ["… also if it was not settled", { ...taken, ...going, begun: true }, "remove"],
-  ["… also if it could not be used", { handle: true, ready: false, ...going }, "remove"],
-  ["… but kept by its policy", { ...taken, ...going, policy: "Retain" }, "release"],
-  ["nothing that was begun is followed if it is to be kept", { ...going, begun: true, policy: "Retain" }, "release"],
-  ["what was never begun goes", going, "release"],
-  ["without the finalizer a deletion is over", { ...taken, ...going, guarded: false }, "nothing"],
-  ["… also of what was begun", { ...going, begun: true, guarded: false }, "nothing"],
-  ["… also of what is kept", { ...taken, ...going, guarded: false, policy: "Retain" }, "nothing"],
+  ["a snapshot that can be used is left alone", usable, "nothing"],
+  ["… also when it was kept", { ...usable, left: true, policy: "Retain" }, "nothing"],
+  ["… also when the content waits for its VolumeSnapshot", { ...usable, deleting: true }, "nothing"],
+  ["a snapshot that nobody wants is removed", { ...usable, ...deletionDue }, "delete snapshot"],
+  ["… also if it was not settled", { ...usable, ...deletionDue, begun: true }, "delete snapshot"],
+  ["… also if it could not be used", { handle: true, ready: false, ...deletionDue }, "delete snapshot"],
+  ["… but kept by its policy", { ...usable, ...deletionDue, policy: "Retain" }, "remove finalizer"],
+  [
+    "nothing that was begun is followed if it is to be kept",
+    { ...deletionDue, begun: true, policy: "Retain" },
+    "remove finalizer",
+  ],
+  ["what was never begun goes", deletionDue, "remove finalizer"],
+  ["without the finalizer a deletion is over", { ...usable, ...deletionDue, guarded: false }, "nothing"],
+  ["… also of what was begun", { ...deletionDue, begun: true, guarded: false }, "nothing"],
+  ["… also of what is kept", { ...usable, ...deletionDue, guarded: false, policy: "Retain" }, "nothing"],
   ["a snapshot that was there before is looked at", { given: true }, "check"],
   ["… also without a VolumeSnapshot and finalizer", { given: true, free: true, guarded: false }, "check"],
-  ["… until it was found", { given: true, ...taken }, "nothing"],
-  ["… and removed with its VolumeSnapshot", { given: true, ...taken, ...going }, "remove"],
-  ["… also if it was never found", { given: true, ...going }, "remove"],
-  ["… or kept", { given: true, ...taken, ...going, policy: "Retain" }, "release"],
-  ["… and waits for its VolumeSnapshot", { given: true, ...taken, deleting: true }, "nothing"],
-  ["… and for none where there is none", { given: true, free: true, ...taken, deleting: true }, "remove"],
-])("nextStep(): %s", (_, short, step) => {
-  assertEquals(nextStep(content(short)), step);
+  ["… until it was found", { given: true, ...usable }, "nothing"],
+  ["… and removed with its VolumeSnapshot", { given: true, ...usable, ...deletionDue }, "delete snapshot"],
+  ["… also if it was never found", { given: true, ...deletionDue }, "delete snapshot"],
+  ["… or kept", { given: true, ...usable, ...deletionDue, policy: "Retain" }, "remove finalizer"],
+  ["… and waits for its VolumeSnapshot", { given: true, ...usable, deleting: true }, "nothing"],
+  ["… and for none where there is none", { given: true, free: true, ...usable, deleting: true }, "delete snapshot"],
+])("nextStep(): %s", (_, fixture, step) => {
+  assertEquals(nextContentStep(content(fixture)), step);
 });
 
 Deno.test("factsOf() tells what others decide from what the loop writes itself", () => {
-  const facts = (short: Short) => factsOf(content(short));
-  for (const own of [{ begun: true }, taken, { ready: false }]) assertEquals(facts(own), facts({}));
-  const others: Short[] = [{ left: true }, going, { guarded: false }, { policy: "Retain" }, { free: true }];
-  for (const other of others) assertNotEquals(facts(other), facts({}), JSON.stringify(other));
+  const inputs = (fixture: ContentFixture) => reconcileInputs(content(fixture));
+  for (const own of [{ begun: true }, usable, { ready: false }]) assertEquals(inputs(own), inputs({}));
+  const others: ContentFixture[] = [{ left: true }, deletionDue, { guarded: false }, { policy: "Retain" }, {
+    free: true,
+  }];
+  for (const other of others) assertNotEquals(inputs(other), inputs({}), JSON.stringify(other));
 });
 
 const now = new Date("2026-01-01T00:00:00.123Z");
-const snapshot = { snapshotId: "v1-taken", takenAt: 1_700_000_000_123_000_000n, bytes: 5n << 30n, ready: true };
+const snapshot = {
+  snapshotId: "v1-taken",
+  creationTimeNs: 1_700_000_000_123_000_000n,
+  sizeBytes: 5n << 30n,
+  readyToUse: true,
+};
 
 Deno.test("seenAs() writes down what is not there yet, and takes an error away", () => {
-  const status = (given: VolumeSnapshotContent["status"], ready = true) =>
-    seenAs({ ...content({}), status: given! }, { ...snapshot, ready }, now)?.status;
+  const status = (given: VolumeSnapshotContent["status"], readyToUse = true) =>
+    observedPatch({ ...content({}), status: given! }, { ...snapshot, readyToUse }, now)?.status;
   const whole = {
     snapshotHandle: "v1-taken",
     creationTime: 1_700_000_000_123_000_000,
@@ -119,23 +133,24 @@ Deno.test("seenAs() writes down what is not there yet, and takes an error away",
 });
 
 Deno.test("seenAs() writes nanoseconds that are a whole number for the API, and the present where there are none", () => {
-  const written = (takenAt: bigint) => JSON.stringify(seenAs(content({}), { ...snapshot, takenAt }, now)!.status);
+  const written = (creationTimeNs: bigint) =>
+    JSON.stringify(observedPatch(content({}), { ...snapshot, creationTimeNs }, now)!.status);
   assertEquals(/"creationTime":(\d+)[,}]/.exec(written(1_767_225_600_000_000_000n))?.[1], "1767225600000000000");
   assertEquals(/"creationTime":(\d+)[,}]/.exec(written(0n))?.[1], "1767225600123000000");
-  assertEquals(seenAs(content({}), { ...snapshot, bytes: 0n }, now)!.status!.restoreSize, undefined);
+  assertEquals(observedPatch(content({}), { ...snapshot, sizeBytes: 0n }, now)!.status!.restoreSize, undefined);
 });
 
 Deno.test("failing() says what went wrong and when, once, and nothing of what can be used", () => {
-  const failed = failing(content({}), "no", now)!.status as VolumeSnapshotContent["status"];
+  const failed = failedPatch(content({}), "no", now)!.status as VolumeSnapshotContent["status"];
   assertEquals(failed, { readyToUse: false, error: { message: "no", time: "2026-01-01T00:00:00Z" } });
-  assertEquals(failing({ ...content({}), status: failed! }, "no", new Date()), undefined);
-  assertEquals(failing({ ...content({}), status: failed! }, "other", now)?.status?.error?.message, "other");
-  assertEquals(failing(content(taken), "no", now), undefined);
+  assertEquals(failedPatch({ ...content({}), status: failed! }, "no", new Date()), undefined);
+  assertEquals(failedPatch({ ...content({}), status: failed! }, "other", now)?.status?.error?.message, "other");
+  assertEquals(failedPatch(content(usable), "no", now), undefined);
 });
 
 Deno.test("secretOf() finds the secret that the snapshot-controller named, if it named one", () => {
   const named = (annotations: Record<string, string>) =>
-    secretOf({ ...content({}), metadata: { name: "c", annotations } });
+    snapshotSecretOf({ ...content({}), metadata: { name: "c", annotations } });
   const prefix = "snapshot.storage.kubernetes.io/deletion-secret";
   assertEquals(named({ [`${prefix}-name`]: "a", [`${prefix}-namespace`]: "b" }), { name: "a", namespace: "b" });
   assertEquals([named({ [`${prefix}-name`]: "a" }), named({})], [undefined, undefined]);

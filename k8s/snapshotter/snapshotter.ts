@@ -14,7 +14,7 @@ export type { SnapshotterOptions } from "./snapshotting.ts";
 /** The snapshotter. Two of them at work do everything twice, and harm nothing. */
 export class Snapshotter {
   readonly #options: SnapshotterOptions;
-  #work: Snapshotting | undefined;
+  #snapshotting: Snapshotting | undefined;
 
   /** Does nothing before {@linkcode Snapshotter.run}. */
   constructor(options: SnapshotterOptions) {
@@ -24,18 +24,18 @@ export class Snapshotter {
   /** Works until the signal is aborted, and comes back when nothing is being worked on any more. It may be run again. */
   async run(signal: AbortSignal): Promise<void> {
     // What was known when someone else led is worth nothing now.
-    this.#work = new Snapshotting(this.#options);
-    await this.#work.run(signal);
-    this.#work = undefined;
+    this.#snapshotting = new Snapshotting(this.#options);
+    await this.#snapshotting.run(signal);
+    this.#snapshotting = undefined;
   }
 
   /** Has a look at the snapshot of a handle, which was ready and may not be so any more. */
-  doubt(handle: string): void {
-    this.#work?.doubt(handle);
+  recheck(handle: string): void {
+    this.#snapshotting?.recheck(handle);
   }
 
   /** Tries again, soon, the snapshots for which there was no space: to be called when a node has more. */
-  poke(): void {
-    this.#work?.poke();
+  requeueExhausted(): void {
+    this.#snapshotting?.requeueExhausted();
   }
 }

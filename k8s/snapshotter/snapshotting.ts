@@ -4,42 +4,42 @@
  * @module
  */
 
-import { centralLoop, type CentralLoopOptions } from "../sidecars/controller_options.ts";
+import { sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
 import { ClaimError, readSnapshotClassParameters, type SnapshotClassParameters } from "../sidecars/class_parameters.ts";
 import { isConflict, isNotFound, isTransient } from "../client/client.ts";
-import { aborted, backoffMs, type Clock, systemClock } from "../runtime/clock.ts";
+import { backoffMs, type Clock, systemClock, waitForAbort } from "../runtime/clock.ts";
 import {
+  type CreatedSnapshot,
   type CreateSnapshotRequest,
-  type CsiCalls,
-  isContended,
-  isExhausted,
+  type CsiClient,
+  errorMessage,
   isMaybeInProgress,
-  reasonOf,
-  type TakenSnapshot,
+  isOperationPending,
+  isResourceExhausted,
 } from "../sidecars/csi_client.ts";
 import type { EventRecorder } from "../runtime/events.ts";
 import { Informer, type WaitOptions } from "../runtime/informer.ts";
-import type { Loop } from "../runtime/controller.ts";
-import { patchAnyhow } from "../client/patch_with_retry.ts";
+import type { Controller } from "../runtime/controller.ts";
+import { patchWithRetry } from "../client/patch_with_retry.ts";
 import { readSecret } from "../sidecars/secrets.ts";
 import {
-  beginning,
+  clearBeingCreatedPatch,
   type ContentPatch,
   type ContentStep,
-  factsOf,
-  failing,
-  handleOf,
-  isBegun,
-  isGoing,
-  isGuarded,
-  isServed,
-  nextStep,
-  released,
-  secretOf,
-  seenAs,
-  settled,
+  failedPatch,
+  hasFinalizer,
+  isBeingCreated,
+  isManagedBy,
+  nextContentStep,
+  observedPatch,
+  reconcileInputs,
+  removeFinalizerPatch,
+  setBeingCreatedPatch,
+  shouldDelete,
+  snapshotHandleOf,
   snapshotNameOf,
-  useless,
+  snapshotSecretOf,
+  unusablePatch,
 } from "./snapshot_content.ts";
 import {
   type VolumeSnapshotClass,
@@ -49,22 +49,22 @@ import {
 } from "../api/snapshot_objects.ts";
 
 /** What the snapshotter works with. */
-export interface SnapshotterOptions extends CentralLoopOptions {
+export interface SnapshotterOptions extends SidecarOptions {
   /** The driver. */
-  readonly csi: Pick<CsiCalls, "createSnapshot" | "deleteSnapshot" | "findSnapshot">;
+  readonly csi: Pick<CsiClient, "createSnapshot" | "deleteSnapshot" | "findSnapshot">;
   /** Where events go. */
   readonly events: EventRecorder;
   /** Whether a snapshot of the handle that was ready may not be so any more; none by default. */
-  readonly isDoubtful?: (handle: string) => boolean;
+  readonly needsRecheck?: (handle: string) => boolean;
   /** When it is looked again for kinds that the cluster does not have, in milliseconds; after a minute. */
-  readonly absentMs?: number | undefined;
+  readonly missingKindRetryMs?: number | undefined;
 }
 
 /** Milliseconds in which a change that was made should be seen by the informer. */
-const SEEN_WITHIN_MS = 10_000;
+const CACHE_WAIT_MS = 10_000;
 
 /** When an object is looked at again that turned out to be another than the copy showed, in milliseconds. */
-const BEHIND_MS = 1_000;
+const STALE_CACHE_REQUEUE_MS = 1_000;
 
 /** The snapshotter's work while it leads. */
 export class Snapshotting {
@@ -72,153 +72,164 @@ export class Snapshotting {
   readonly #clock: Clock;
   readonly #contents: Informer<VolumeSnapshotContent>;
   readonly #classes: Informer<VolumeSnapshotClass>;
-  readonly #loop: Loop;
+  readonly #controller: Controller;
   /** The names of contents for whose snapshots there was no space. */
-  readonly #full = new Set<string>();
+  readonly #exhausted = new Set<string>();
   /** How often in a row a content was left with a snapshot that cannot be used yet. */
-  readonly #looks = new Map<string, number>();
-  #stopping: AbortSignal | undefined;
+  readonly #checks = new Map<string, number>();
+  #stopSignal: AbortSignal | undefined;
 
   /** Does nothing before {@linkcode Snapshotting.run}. */
   constructor(options: SnapshotterOptions) {
-    const { client, clock = systemClock, absentMs = 60_000 } = options;
+    const { client, clock = systemClock, missingKindRetryMs = 60_000 } = options;
     this.#options = options;
     this.#clock = clock;
-    this.#contents = new Informer(client, volumeSnapshotContents, { absentMs, clock });
-    this.#classes = new Informer(client, volumeSnapshotClasses, { absentMs, clock });
-    this.#loop = centralLoop("snapshotter", options, (name, ending) => this.#reconcile(name, ending));
+    this.#contents = new Informer(client, volumeSnapshotContents, { missingKindRetryMs, clock });
+    this.#classes = new Informer(client, volumeSnapshotClasses, { missingKindRetryMs, clock });
+    this.#controller = sidecarController(
+      "snapshotter",
+      options,
+      (name, reconcileSignal) => this.#reconcile(name, reconcileSignal),
+    );
   }
 
   /** Tries again the snapshots for which there was no space. */
-  poke(): void {
-    for (const name of this.#full) this.#loop.add(name);
+  requeueExhausted(): void {
+    for (const name of this.#exhausted) this.#controller.add(name);
   }
 
   /** Has a look at the snapshot of a handle, which may not be ready any more. */
-  doubt(handle: string): void {
-    for (const content of this.#contents.list()) if (handleOf(content) === handle) this.#addIfDue(content);
+  recheck(handle: string): void {
+    for (const content of this.#contents.list()) if (snapshotHandleOf(content) === handle) this.#enqueueIfDue(content);
   }
 
   /** Works until the signal is aborted; once. */
   async run(signal: AbortSignal): Promise<void> {
-    this.#stopping = signal;
-    this.#loop.follow(this.#contents, () => []).follow(
+    this.#stopSignal = signal;
+    this.#controller.watch(this.#contents, () => []).watch(
       this.#classes,
-      ({ metadata }) => this.#waitingFor(metadata.name),
+      ({ metadata }) => this.#pendingNamesOfClass(metadata.name),
     );
     this.#contents.subscribe((name, now, before) => {
-      if (now === undefined) [this.#full, this.#looks].forEach((memory) => memory.delete(name));
-      else if (before === undefined || factsOf(now) !== factsOf(before)) this.#addIfDue(now);
+      if (now === undefined) [this.#exhausted, this.#checks].forEach((entries) => entries.delete(name));
+      else if (before === undefined || reconcileInputs(now) !== reconcileInputs(before)) this.#enqueueIfDue(now);
     });
     const contents = this.#contents.start(signal);
     // One after the other: of a cluster without these kinds it is said once.
-    await Promise.race([this.#contents.synced, aborted(signal)]);
-    await Promise.all([contents, this.#classes.start(signal), this.#loop.run(signal)]);
+    await Promise.race([this.#contents.synced, waitForAbort(signal)]);
+    await Promise.all([contents, this.#classes.start(signal), this.#controller.run(signal)]);
   }
 
   /** How long it is waited for what was done to be seen; not when the loop is to end. */
-  get #patience(): WaitOptions {
-    return { signal: this.#stopping, timeoutMs: SEEN_WITHIN_MS };
+  get #waitOptions(): WaitOptions {
+    return { signal: this.#stopSignal, timeoutMs: CACHE_WAIT_MS };
   }
 
-  #addIfDue(content: VolumeSnapshotContent): void {
+  #enqueueIfDue(content: VolumeSnapshotContent): void {
     const { driverName } = this.#options;
-    if (isServed(content, driverName) && this.#stepOf(content) !== "nothing") this.#loop.add(content.metadata.name);
+    if (isManagedBy(content, driverName) && this.#stepOf(content) !== "nothing") {
+      this.#controller.add(content.metadata.name);
+    }
   }
 
   /** What has to be done next: what the object shows, or a look at a snapshot that was ready. */
   #stepOf(content: VolumeSnapshotContent): ContentStep {
-    const step = nextStep(content);
-    const doubtful = content.status?.readyToUse && this.#options.isDoubtful?.(handleOf(content) ?? "");
-    return step === "nothing" && doubtful && !isGoing(content) ? "check" : step;
+    const step = nextContentStep(content);
+    const mustRecheck = content.status?.readyToUse && this.#options.needsRecheck?.(snapshotHandleOf(content) ?? "");
+    return step === "nothing" && mustRecheck && !shouldDelete(content) ? "check" : step;
   }
 
-  #waitingFor(className: string): string[] {
-    const waits = (content: VolumeSnapshotContent) =>
-      content.spec.volumeSnapshotClassName === className && ["create", "check"].includes(nextStep(content));
-    return this.#contents.list().filter(waits).map(({ metadata }) => metadata.name);
+  #pendingNamesOfClass(className: string): string[] {
+    const isPending = (content: VolumeSnapshotContent) =>
+      content.spec.volumeSnapshotClassName === className && ["create", "check"].includes(nextContentStep(content));
+    return this.#contents.list().filter(isPending).map(({ metadata }) => metadata.name);
   }
 
-  async #reconcile(name: string, signal: AbortSignal): Promise<void | { again: number }> {
+  async #reconcile(name: string, signal: AbortSignal): Promise<void | { requeueAfterMs: number }> {
     const content = this.#contents.get(name);
-    if (content === undefined || !isServed(content, this.#options.driverName)) return;
-    const held = await this.#act(this.#stepOf(content), content, signal);
-    return held ? this.#next(name) : { again: BEHIND_MS };
+    if (content === undefined || !isManagedBy(content, this.#options.driverName)) return;
+    const wasCurrent = await this.#executeStep(this.#stepOf(content), content, signal);
+    return wasCurrent ? this.#nextRequeue(name) : { requeueAfterMs: STALE_CACHE_REQUEUE_MS };
   }
 
   /** Does what was decided on the copy; answers whether that was right for the object itself. */
-  async #act(step: ContentStep, content: VolumeSnapshotContent, signal: AbortSignal): Promise<boolean> {
+  async #executeStep(step: ContentStep, content: VolumeSnapshotContent, signal: AbortSignal): Promise<boolean> {
     switch (step) {
       case "create":
-        return await this.#create(content, signal);
-      case "settle":
-        await this.#settle(content, signal);
+        return await this.#createSnapshot(content, signal);
+      case "clear being-created":
+        await this.#clearBeingCreated(content, signal);
         return true;
       case "check":
-        await this.#check(content, signal);
+        await this.#checkSnapshot(content, signal);
         return true;
-      case "remove":
-        return await this.#remove(content, signal);
-      case "release":
-        return await this.#release(content, (now) => nextStep(now) === "release", signal);
+      case "delete snapshot":
+        return await this.#deleteSnapshot(content, signal);
+      case "remove finalizer":
+        return await this.#removeFinalizer(content, (now) => nextContentStep(now) === "remove finalizer", signal);
       case "nothing":
         return true;
     }
   }
 
   /** When a content has its next turn, by what the copy shows after this one. */
-  #next(name: string): void | { again: number } {
+  #nextRequeue(name: string): void | { requeueAfterMs: number } {
     const content = this.#contents.get(name);
-    const step = content === undefined ? "nothing" : nextStep(content);
+    const step = content === undefined ? "nothing" : nextContentStep(content);
     if (step === "check") {
-      const looks = (this.#looks.get(name) ?? 0) + 1;
-      this.#looks.set(name, looks);
+      const checks = (this.#checks.get(name) ?? 0) + 1;
+      this.#checks.set(name, checks);
       const { backoff = { startMs: 1_000, capMs: 300_000 } } = this.#options;
-      return { again: backoffMs(backoff, looks, this.#clock) };
+      return { requeueAfterMs: backoffMs(backoff, checks, this.#clock) };
     }
-    this.#looks.delete(name);
-    if (step !== "nothing") return { again: 0 };
+    this.#checks.delete(name);
+    if (step !== "nothing") return { requeueAfterMs: 0 };
   }
 
-  async #create(content: VolumeSnapshotContent, signal: AbortSignal): Promise<boolean> {
+  async #createSnapshot(content: VolumeSnapshotContent, signal: AbortSignal): Promise<boolean> {
     let now = content;
     try {
-      const request = await this.#request(content, signal);
-      const begun = await this.#begin(content, signal);
-      if (begun === undefined) return false;
-      now = begun;
-      const taken = await this.#options.csi.createSnapshot(request, { signal });
-      now = await this.#record(begun, taken, signal);
+      const request = await this.#buildRequest(content, signal);
+      const marked = await this.#setBeingCreated(content, signal);
+      if (marked === undefined) return false;
+      now = marked;
+      const created = await this.#options.csi.createSnapshot(request, { signal });
+      now = await this.#updateStatus(marked, created, signal);
     } catch (error) {
       if (signal.aborted) throw error;
-      if (isExhausted(error)) this.#full.add(content.metadata.name);
-      if (!isMaybeInProgress(error)) now = await this.#settle(now, signal);
-      await this.#tell("create", now, error, signal);
+      if (isResourceExhausted(error)) this.#exhausted.add(content.metadata.name);
+      if (!isMaybeInProgress(error)) now = await this.#clearBeingCreated(now, signal);
+      await this.#reportFailure("create", now, error, signal);
       throw error;
     }
-    this.#full.delete(content.metadata.name);
-    await this.#settle(now, signal);
+    this.#exhausted.delete(content.metadata.name);
+    await this.#clearBeingCreated(now, signal);
     return true;
   }
 
   /** Marks that the snapshot is asked for; `undefined` when it should not be. */
-  async #begin(content: VolumeSnapshotContent, signal: AbortSignal): Promise<VolumeSnapshotContent | undefined> {
+  async #setBeingCreated(
+    content: VolumeSnapshotContent,
+    signal: AbortSignal,
+  ): Promise<VolumeSnapshotContent | undefined> {
     // What was begun before is not written again, so the object itself is looked at: the copy may be old.
-    const known = isBegun(content) ? await this.#original(content, signal) : content;
-    const now = known && await this.#change(known, beginning, signal).catch(unlessGone);
-    return now !== undefined && nextStep(now) === "create" ? now : undefined;
+    const current = isBeingCreated(content) ? await this.#getLive(content, signal) : content;
+    const now = current && await this.#patch(current, setBeingCreatedPatch, signal).catch(ignoreNotFound);
+    return now !== undefined && nextContentStep(now) === "create" ? now : undefined;
   }
 
   /** The object that a copy is of, unless it is gone. */
-  async #original(copy: VolumeSnapshotContent, signal: AbortSignal): Promise<VolumeSnapshotContent | undefined> {
-    const now = await this.#options.client.get(volumeSnapshotContents, copy.metadata, { signal }).catch(unlessGone);
-    return now?.metadata.uid === copy.metadata.uid ? now : undefined;
+  async #getLive(cached: VolumeSnapshotContent, signal: AbortSignal): Promise<VolumeSnapshotContent | undefined> {
+    const now = await this.#options.client.get(volumeSnapshotContents, cached.metadata, { signal }).catch(
+      ignoreNotFound,
+    );
+    return now?.metadata.uid === cached.metadata.uid ? now : undefined;
   }
 
-  async #request(content: VolumeSnapshotContent, signal: AbortSignal): Promise<CreateSnapshotRequest> {
+  async #buildRequest(content: VolumeSnapshotContent, signal: AbortSignal): Promise<CreateSnapshotRequest> {
     const { source: { volumeHandle }, volumeSnapshotRef: { uid } } = content.spec;
     if (!volumeHandle || !uid) throw new ClaimError("the content names no volume, or no VolumeSnapshot with its uid");
-    const { parameters } = this.#classFor(content);
+    const { parameters } = this.#readClass(content);
     const secrets = await this.#secrets(content, signal);
     return { name: snapshotNameOf(uid), volumeId: volumeHandle, parameters, secrets };
   }
@@ -228,33 +239,33 @@ export class Snapshotting {
    *
    * @throws {ClaimError} when there is none, or it cannot be meant
    */
-  #classFor(content: VolumeSnapshotContent): Pick<SnapshotClassParameters, "parameters"> {
+  #readClass(content: VolumeSnapshotContent): Pick<SnapshotClassParameters, "parameters"> {
     const { metadata: { name: contentName }, spec: { volumeSnapshotClassName: name } } = content;
     const { driverName } = this.#options;
     const found = this.#classes.get(name ?? "");
-    if (found?.driver !== driverName && isGoing(content)) return { parameters: {} };
+    if (found?.driver !== driverName && shouldDelete(content)) return { parameters: {} };
     if (!name) throw new ClaimError("volumeSnapshotClassName: none is named");
-    const named = `volumeSnapshotClassName ${JSON.stringify(name)}`;
-    if (found === undefined) throw new ClaimError(`${named}: there is no such VolumeSnapshotClass`);
-    if (found.driver !== driverName) throw new ClaimError(`${named}: it is for ${found.driver}`);
+    const description = `volumeSnapshotClassName ${JSON.stringify(name)}`;
+    if (found === undefined) throw new ClaimError(`${description}: there is no such VolumeSnapshotClass`);
+    if (found.driver !== driverName) throw new ClaimError(`${description}: it is for ${found.driver}`);
     return readSnapshotClassParameters(found.parameters ?? {}, { contentName });
   }
 
-  async #check(content: VolumeSnapshotContent, signal: AbortSignal): Promise<void> {
+  async #checkSnapshot(content: VolumeSnapshotContent, signal: AbortSignal): Promise<void> {
     try {
-      const found = await this.#find(content, signal);
-      const isGone = !found.ready && this.#options.isDoubtful?.(found.snapshotId);
-      await (isGone ? this.#giveUp(content, found, signal) : this.#record(content, found, signal));
+      const found = await this.#findSnapshot(content, signal);
+      const isContentLost = !found.readyToUse && this.#options.needsRecheck?.(found.snapshotId);
+      await (isContentLost ? this.#markUnusable(content, found, signal) : this.#updateStatus(content, found, signal));
     } catch (error) {
-      if (!signal.aborted) await this.#tell("check", content, error, signal);
+      if (!signal.aborted) await this.#reportFailure("check", content, error, signal);
       throw error;
     }
   }
 
-  async #find(content: VolumeSnapshotContent, signal: AbortSignal): Promise<TakenSnapshot> {
+  async #findSnapshot(content: VolumeSnapshotContent, signal: AbortSignal): Promise<CreatedSnapshot> {
     const { client, csi, driverName } = this.#options;
     const { metadata: { name: contentName }, spec: { volumeSnapshotClassName = "" } } = content;
-    const snapshotId = handleOf(content)!;
+    const snapshotId = snapshotHandleOf(content)!;
     // A class is of use here for its secret alone, and need not be there any more.
     const { parameters = {} } = this.#classes.get(volumeSnapshotClassName) ?? {};
     const { listSecret } = readSnapshotClassParameters(parameters, { contentName });
@@ -265,111 +276,111 @@ export class Snapshotting {
   }
 
   /** Writes down how a snapshot is. */
-  async #record(
+  async #updateStatus(
     content: VolumeSnapshotContent,
-    taken: TakenSnapshot,
+    snapshot: CreatedSnapshot,
     signal: AbortSignal,
   ): Promise<VolumeSnapshotContent> {
     const date = this.#clock.date();
-    const now = await this.#change(content, (now) => seenAs(now, taken, date), signal, "status");
-    await this.#seen(now, ({ status }) => status?.readyToUse === now.status?.readyToUse);
+    const now = await this.#patch(content, (now) => observedPatch(now, snapshot, date), signal, "status");
+    await this.#waitForCache(now, ({ status }) => status?.readyToUse === now.status?.readyToUse);
     return now;
   }
 
   /** Writes down, and tells once, that a snapshot that could be used cannot be used any more. */
-  async #giveUp(
+  async #markUnusable(
     content: VolumeSnapshotContent,
-    { snapshotId }: TakenSnapshot,
+    { snapshotId }: CreatedSnapshot,
     signal: AbortSignal,
   ): Promise<void> {
     const message =
       `snapshot ${snapshotId} was taken, and its content is gone (see LVMSnapshot ${snapshotId}): delete it`;
     const date = this.#clock.date();
-    const now = await this.#change(content, (now) => useless(now, message, date), signal, "status");
+    const now = await this.#patch(content, (now) => unusablePatch(now, message, date), signal, "status");
     if (content.status?.readyToUse) {
       this.#options.events.record(content, "Warning", "SnapshotContentCheckandUpdateFailed", message);
     }
-    await this.#seen(now, ({ status }) => status?.readyToUse === false);
+    await this.#waitForCache(now, ({ status }) => status?.readyToUse === false);
   }
 
-  async #settle(content: VolumeSnapshotContent, signal: AbortSignal): Promise<VolumeSnapshotContent> {
-    const now = await this.#change(content, settled, signal);
-    await this.#seen(now, (seen) => settled(seen) === undefined);
+  async #clearBeingCreated(content: VolumeSnapshotContent, signal: AbortSignal): Promise<VolumeSnapshotContent> {
+    const now = await this.#patch(content, clearBeingCreatedPatch, signal);
+    await this.#waitForCache(now, (cached) => clearBeingCreatedPatch(cached) === undefined);
     return now;
   }
 
-  async #remove(copy: VolumeSnapshotContent, signal: AbortSignal): Promise<boolean> {
+  async #deleteSnapshot(cached: VolumeSnapshotContent, signal: AbortSignal): Promise<boolean> {
     const { csi, events } = this.#options;
     // The policy may have just been changed to Retain: the last look is at the original.
-    const content = await this.#original(copy, signal);
-    if (content === undefined || nextStep(content) !== "remove") return false;
+    const content = await this.#getLive(cached, signal);
+    if (content === undefined || nextContentStep(content) !== "delete snapshot") return false;
     try {
       const secrets = await this.#secrets(content, signal);
-      await csi.deleteSnapshot({ snapshotId: handleOf(content)!, secrets }, { signal });
+      await csi.deleteSnapshot({ snapshotId: snapshotHandleOf(content)!, secrets }, { signal });
     } catch (error) {
-      if (!signal.aborted && !isContended(error)) {
-        events.record(content, "Warning", "SnapshotDeleteError", reasonOf(error));
+      if (!signal.aborted && !isOperationPending(error)) {
+        events.record(content, "Warning", "SnapshotDeleteError", errorMessage(error));
       }
       throw error;
     }
-    return await this.#release(content, isGoing, signal);
+    return await this.#removeFinalizer(content, shouldDelete, signal);
   }
 
   /** Takes the finalizer off, if that is still right. */
-  async #release(
+  async #removeFinalizer(
     content: VolumeSnapshotContent,
-    mayGo: (now: VolumeSnapshotContent) => boolean,
+    mayRemove: (now: VolumeSnapshotContent) => boolean,
     signal: AbortSignal,
   ): Promise<boolean> {
-    const change = (now: VolumeSnapshotContent) => mayGo(now) ? released(now) : undefined;
-    const now = await this.#change(content, change, signal).catch(unlessGone);
-    if (now !== undefined && isGuarded(now)) return false;
-    await this.#seen(content, (seen) => !isGuarded(seen));
+    const patch = (now: VolumeSnapshotContent) => mayRemove(now) ? removeFinalizerPatch(now) : undefined;
+    const now = await this.#patch(content, patch, signal).catch(ignoreNotFound);
+    if (now !== undefined && hasFinalizer(now)) return false;
+    await this.#waitForCache(content, (cached) => !hasFinalizer(cached));
     return true;
   }
 
   /** Secrets for taking and for removing a snapshot; of one that is to go they may have gone before it. */
   async #secrets(content: VolumeSnapshotContent, signal: AbortSignal): Promise<Record<string, string>> {
-    return await readSecret(this.#options.client, secretOf(content), { signal }).catch((error) => {
-      if (isGoing(content) && isNotFound(error)) return {};
+    return await readSecret(this.#options.client, snapshotSecretOf(content), { signal }).catch((error) => {
+      if (shouldDelete(content) && isNotFound(error)) return {};
       throw error;
     });
   }
 
   /** Says what went wrong, unless it passes by itself. */
-  async #tell(
+  async #reportFailure(
     step: "create" | "check",
     content: VolumeSnapshotContent,
     error: unknown,
     signal: AbortSignal,
   ): Promise<void> {
-    if (isContended(error) || isConflict(error) || isTransient(error)) return;
+    if (isOperationPending(error) || isConflict(error) || isTransient(error)) return;
     const { events } = this.#options;
-    const [message, date] = [reasonOf(error), this.#clock.date()];
+    const [message, date] = [errorMessage(error), this.#clock.date()];
     if (step === "create") events.record(content, "Warning", "SnapshotCreationFailed", message);
     else events.record(content, "Warning", "SnapshotContentCheckandUpdateFailed", message);
-    await this.#change(content, (now) => failing(now, message, date), signal, "status");
+    await this.#patch(content, (now) => failedPatch(now, message, date), signal, "status");
   }
 
-  async #change(
+  async #patch(
     content: VolumeSnapshotContent,
-    change: (now: VolumeSnapshotContent) => ContentPatch | undefined,
+    patch: (now: VolumeSnapshotContent) => ContentPatch | undefined,
     signal: AbortSignal,
     subresource?: "status",
   ): Promise<VolumeSnapshotContent> {
-    return await patchAnyhow(this.#options.client, volumeSnapshotContents, content, change, { signal, subresource });
+    return await patchWithRetry(this.#options.client, volumeSnapshotContents, content, patch, { signal, subresource });
   }
 
   /** Waits for the copy to show what an object is now. */
-  async #seen(
+  async #waitForCache(
     { metadata: { name } }: VolumeSnapshotContent,
-    holds: (seen: VolumeSnapshotContent) => boolean,
+    predicate: (cached: VolumeSnapshotContent) => boolean,
   ): Promise<void> {
-    await this.#contents.seen(name, (seen) => seen === undefined || holds(seen), this.#patience);
+    await this.#contents.waitForCache(name, (cached) => cached === undefined || predicate(cached), this.#waitOptions);
   }
 }
 
 /** For what is gone there is nothing to do. @throws whatever else it is */
-function unlessGone(error: unknown): undefined {
+function ignoreNotFound(error: unknown): undefined {
   if (!isNotFound(error)) throw error;
 }

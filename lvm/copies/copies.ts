@@ -12,8 +12,16 @@
  * @module
  */
 
-import { carryOut, type CopyHands, type CopyWork, discard, scratchOf } from "./executor.ts";
-import { copiesIn, copyRange, deadCuts, groupsBesideCut, type Place, requireCut, sharedSize } from "./rules.ts";
+import { type CopyContext, type CopyWork, executeStep, removeCopySnapshot, scratchPath } from "./executor.ts";
+import {
+  copiesInProgress,
+  copyRange,
+  groupsWithoutCopySnapshotSpace,
+  type LocatedLv,
+  requireSpaceForCopySnapshot,
+  staleCopySnapshots,
+  thinCloneSize,
+} from "./rules.ts";
 import { CopySources, type CopySourcesOptions } from "./sources.ts";
 import { type CopyState, nextStep } from "./plan.ts";
 import { type ErrorKind, StorageError } from "../error.ts";
@@ -23,17 +31,17 @@ import type { Lvm } from "../model/client.ts";
 import type { VolumeGroup } from "../model/report.ts";
 import { formatBytes } from "../size.ts";
 import { type ContentSource, describeSource } from "../model/tags.ts";
-import { isThin, type ThinWish } from "../pools/pool.ts";
-import { shareThin } from "../volumes/thin_volumes.ts";
+import { isThin, type ThinSpec } from "../pools/pool.ts";
+import { createThinClone } from "../volumes/thin_volumes.ts";
 import { withinDeadline } from "../clock.ts";
-import { requireSatisfying, type Volume, type VolumeRequest } from "../inventory/volume.ts";
-import { writeOut } from "../snapshots/sync.ts";
+import { requireCompatible, type Volume, type VolumeRequest } from "../inventory/volume.ts";
+import { syncFilesystem } from "../snapshots/sync.ts";
 
 /** A request for a volume that is made from something. */
 export type CopyVolumeRequest = VolumeRequest & { readonly source: ContentSource };
 
 /** What {@linkcode Copies} needs. */
-export interface CopiesOptions extends CopyHands, CopySourcesOptions {
+export interface CopiesOptions extends CopyContext, CopySourcesOptions {
   /** Is told what failed. */
   readonly onError: (error: unknown) => void;
   /** Is told of a volume of which more is there, or that is done, or cannot be made; nobody by default. */
@@ -51,23 +59,23 @@ export interface CopyProgress {
   /** What there is to be copied; `undefined` before it is known. */
   readonly total?: bigint;
   /** Why it does not go on just now. */
-  readonly trouble?: string;
+  readonly lastError?: string;
 }
 
 /** When what failed is tried again at the latest, in milliseconds; soon for the first time. */
 const RETRY_MS = 60_000;
 
 /** When a device is looked at again that something else has open, in milliseconds: udev looks at each that was written to. */
-const OPEN_MS = 500;
+const OPEN_RETRY_MS = 500;
 
 /** How long a call waits, in milliseconds: small volumes are done by then, and whoever gives up before repeats the call. */
 const WAIT_MS = 20_000;
 
 /** How often a command may fail at the same place before the copy is given up. */
-const TRIES = 8;
+const MAX_ATTEMPTS = 8;
 
 /** Failures that may pass by themselves: the copy goes on later. */
-const PASSING: readonly ErrorKind[] = ["Busy", "InUse", "StillRunning", "Unavailable", "CommandFailed"];
+const TRANSIENT_KINDS: readonly ErrorKind[] = ["Busy", "InUse", "StillRunning", "Unavailable", "CommandFailed"];
 
 /** What this process knows of a copy. */
 interface Work extends CopyWork {
@@ -77,37 +85,37 @@ interface Work extends CopyWork {
   abandoned: boolean;
   failures: number;
   /** Whether it is not worth another try: it is sooner made anew. */
-  spoilt?: boolean;
+  unrecoverable?: boolean;
   /** When it is tried again, by the clock of `performance.now()`. */
   notBefore: number;
   /** Its turn among those of its group: whoever was last waits longest. */
-  turn: number;
+  lastRun: number;
 }
 
 /** The copies of one driver on this machine. */
 export class Copies {
   readonly #options: CopiesOptions;
   readonly #lvm: Lvm;
-  readonly #hands: CopyHands;
+  readonly #context: CopyContext;
   readonly #sources: CopySources;
   /** By the UUID of the LV that is filled, or of the temporary snapshot that is to go. */
   readonly #work = new Map<string, Work>();
   /** The step under way in each group. */
   readonly #steps = new Map<string, Promise<void>>();
-  readonly #waiting = new Map<VolumeId, PromiseWithResolvers<void>>();
+  readonly #waiters = new Map<VolumeId, PromiseWithResolvers<void>>();
   /** Those whose thin snapshots are being made. */
-  readonly #sharing = new Set<VolumeId>();
-  #looking: Promise<void> | undefined;
-  #wanted = false;
+  readonly #cloning = new Set<VolumeId>();
+  #pass: Promise<void> | undefined;
+  #wakePending = false;
   #stopped = false;
-  #turns = 0;
+  #runCount = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  /** Makes it; nothing is done until {@linkcode Copies.look}. */
+  /** Makes it; nothing is done until {@linkcode Copies.wake}. */
   constructor(options: CopiesOptions) {
     this.#options = options;
     this.#lvm = options.lvm;
-    this.#hands = options;
+    this.#context = options;
     this.#sources = new CopySources(options);
   }
 
@@ -115,20 +123,20 @@ export class Copies {
    * Makes the volume that the request describes, unless one exists that satisfies it; answers its size in bytes.
    *
    * @throws {StorageError} `Busy` while it is being filled, with how far that is, and when it is to be made anew; why it cannot
-   * be made, once nothing of it is left; those of {@linkcode Copies.make}; `AlreadyExists`, `Lost`.
+   * be made, once nothing of it is left; those of {@linkcode Copies.createNew}; `AlreadyExists`, `Lost`.
    */
   async create(request: CopyVolumeRequest): Promise<bigint> {
     const groups = await this.#lvm.report();
     const found = this.#options.volumes.locate(groups, request.id, request.groups);
     if (found.state === "lost") throw found.error;
-    if (found.state === "absent") await this.make(groups, request);
+    if (found.state === "absent") await this.createNew(groups, request);
     else {
-      requireSatisfying(found.volume, request);
+      requireCompatible(found.volume, request);
       if (found.volume.tags.copied === undefined) return found.volume.size;
       this.#workOn(found.volume.lv.uuid).abandoned = false; // a deletion was given up
-      this.look();
+      this.wake();
     }
-    return await this.#done(request);
+    return await this.#waitUntilFilled(request);
   }
 
   /**
@@ -138,33 +146,37 @@ export class Copies {
    * @throws {StorageError} `NotFound`, `Lost` or `FailedPrecondition` for the source; those of {@linkcode copyRange};
    * `NoSpace`; `FailedPrecondition` when what was deleted could be read in the pool.
    */
-  async make(
+  async createNew(
     groups: readonly VolumeGroup[],
     request: CopyVolumeRequest,
-    onChoice?: (group: VolumeGroup) => Promise<void>,
-  ): Promise<"shared" | "copied"> {
+    onGroupChosen?: (group: VolumeGroup) => Promise<void>,
+  ): Promise<"cloned" | "copied"> {
     const { volumes } = this.#options;
-    const { original, facts } = this.#sources.require(groups, request.source);
-    const wanted = { ...request, range: copyRange(request, facts) };
+    const { original, properties } = this.#sources.require(groups, request.source);
+    const wanted = { ...request, range: copyRange(request, properties) };
     const { thin } = wanted;
-    const size = sharedSize(volumes.managed(groups), original, wanted, volumes.gate.overcommit);
+    const size = thinCloneSize(volumes.managedGroups(groups), original, wanted, volumes.reservation.defaultOvercommit);
     try {
       if (size === undefined || thin === undefined) {
-        await volumes.make(this.#roomFor(groups, original, request), wanted, onChoice);
+        await volumes.createNew(this.#withoutCopySnapshotSpace(groups, original, request), wanted, onGroupChosen);
         return "copied";
       }
-      await this.#share(groups, original, { ...wanted, thin, size }, onChoice);
-      return "shared";
+      await this.#createThinClone(groups, original, { ...wanted, thin, size }, onGroupChosen);
+      return "cloned";
     } finally {
-      this.look();
+      this.wake();
     }
   }
 
   /** The groups without the room that the copying itself takes for a while. @throws {StorageError} `NoSpace` */
-  #roomFor(groups: readonly VolumeGroup[], original: Place, { id, source }: CopyVolumeRequest): readonly VolumeGroup[] {
-    if (source.of === "snapshot") return groups;
-    if (!isThin(original.lv)) return groupsBesideCut(groups, original, id);
-    requireCut(this.#options.volumes.gate, id, original);
+  #withoutCopySnapshotSpace(
+    groups: readonly VolumeGroup[],
+    original: LocatedLv,
+    { id, source }: CopyVolumeRequest,
+  ): readonly VolumeGroup[] {
+    if (source.kind === "snapshot") return groups;
+    if (!isThin(original.lv)) return groupsWithoutCopySnapshotSpace(groups, original, id);
+    requireSpaceForCopySnapshot(this.#options.volumes.reservation, id, original);
     return groups;
   }
 
@@ -172,35 +184,35 @@ export class Copies {
    * Makes the LV as a thin snapshot of its source, and takes it over. The looks that come meanwhile leave it alone; if it is not
    * taken over in the end, the next one gives it up.
    */
-  async #share(
+  async #createThinClone(
     groups: readonly VolumeGroup[],
-    original: Place,
-    request: CopyVolumeRequest & { readonly thin: ThinWish; readonly size: bigint },
-    onChoice: (group: VolumeGroup) => Promise<void> = () => Promise.resolve(),
+    original: LocatedLv,
+    request: CopyVolumeRequest & { readonly thin: ThinSpec; readonly size: bigint },
+    onGroupChosen: (group: VolumeGroup) => Promise<void> = () => Promise.resolve(),
   ): Promise<void> {
     const { driver, volumes } = this.#options;
     const { id } = request;
-    this.#sharing.add(id);
+    this.#cloning.add(id);
     try {
-      await onChoice(original.group);
-      if (request.source.of === "volume") {
-        await writeOut(this.#lvm.exec, original.lv, volumes.require(groups, request.source.id).tags.content);
+      await onGroupChosen(original.group);
+      if (request.source.kind === "volume") {
+        await syncFilesystem(this.#lvm.exec, original.lv, volumes.require(groups, request.source.id).tags.format);
       }
-      await shareThin({ lvm: this.#lvm, driver, gate: volumes.gate }, groups, original, request);
-      const found = volumes.locate(await this.#lvm.reportOfChanges(), id);
+      await createThinClone({ lvm: this.#lvm, driver, reservation: volumes.reservation }, groups, original, request);
+      const found = volumes.locate(await this.#lvm.reportAfterChanges(), id);
       if (found.state === "present") this.#workOn(found.volume.lv.uuid).offset = original.lv.size;
     } finally {
-      this.#sharing.delete(id);
+      this.#cloning.delete(id);
     }
   }
 
   /** How far the filling of a volume is. */
   progress({ lv, tags }: Volume): CopyProgress {
-    const { offset, total, trouble } = this.#work.get(lv.uuid) ?? {};
+    const { offset, total, trouble: lastError } = this.#work.get(lv.uuid) ?? {};
     return {
       copied: offset ?? (tags.copied === "all" ? lv.size : tags.copied ?? 0n),
       ...(total === undefined ? {} : { total }),
-      ...(trouble && { trouble }),
+      ...(lastError && { lastError }),
     };
   }
 
@@ -212,7 +224,7 @@ export class Copies {
   /** Goes on with what a report shows of an earlier driver's work. */
   start(groups: readonly VolumeGroup[]): void {
     const { driver } = this.#options;
-    if (copiesIn(driver, groups).length + deadCuts(driver, groups).length > 0) this.look();
+    if (copiesInProgress(driver, groups).length + staleCopySnapshots(driver, groups).length > 0) this.wake();
   }
 
   /**
@@ -220,7 +232,7 @@ export class Copies {
    *
    * @throws {StorageError} `Busy` while a step of it does not end.
    */
-  async abandon({ lv, group }: Place): Promise<void> {
+  async abandon({ lv, group }: LocatedLv): Promise<void> {
     this.#workOn(lv.uuid).abandoned = true;
     const step = Promise.resolve(this.#steps.get(group.name)).then(() => true);
     if (!await withinDeadline(step, this.#options.waitMs ?? WAIT_MS)) {
@@ -229,19 +241,19 @@ export class Copies {
         "deleting a volume that is being made: a step of that is still running; try again",
       );
     }
-    await unmountLeftovers(this.#lvm.exec, lv, scratchOf(lv, this.#hands));
+    await unmountLeftovers(this.#lvm.exec, lv, scratchPath(lv, this.#context));
   }
 
   /** Does what is left to do. */
-  look(): void {
-    this.#wanted = true;
-    if (!this.#stopped) this.#looking ??= this.#look();
+  wake(): void {
+    this.#wakePending = true;
+    if (!this.#stopped) this.#pass ??= this.#runPasses();
   }
 
   /** Resolves when nothing is being done. */
-  async settled(): Promise<void> {
-    while (this.#looking !== undefined || this.#steps.size > 0) {
-      await this.#looking;
+  async idle(): Promise<void> {
+    while (this.#pass !== undefined || this.#steps.size > 0) {
+      await this.#pass;
       await Promise.all(this.#steps.values());
     }
   }
@@ -250,61 +262,64 @@ export class Copies {
   async stop(): Promise<void> {
     this.#stopped = true;
     clearTimeout(this.#timer);
-    for (const id of [...this.#waiting.keys()]) this.#tell(id);
-    await this.settled();
+    for (const id of [...this.#waiters.keys()]) this.#notify(id);
+    await this.idle();
   }
 
   /** Starts a step in each group in which none is under way. */
-  async #look(): Promise<void> {
+  async #runPasses(): Promise<void> {
     clearTimeout(this.#timer);
     do {
-      this.#wanted = false;
+      this.#wakePending = false;
       try {
-        this.#distribute(await this.#lvm.report());
+        this.#startSteps(await this.#lvm.report());
       } catch (error) {
         this.#options.onError(error);
-        this.#lookAgainIn(this.#options.retryMs ?? RETRY_MS);
+        this.#wakeAfter(this.#options.retryMs ?? RETRY_MS);
       }
-    } while (this.#wanted && !this.#stopped);
-    this.#looking = undefined;
+    } while (this.#wakePending && !this.#stopped);
+    this.#pass = undefined;
   }
 
-  #distribute(groups: readonly VolumeGroup[]): void {
+  #startSteps(groups: readonly VolumeGroup[]): void {
     const { driver } = this.#options;
     const now = performance.now();
     const tasks = [
-      ...deadCuts(driver, groups).map((cut) => ({ place: cut, run: () => discard(cut, this.#hands) })),
-      ...this.#copies(groups).map((copy) => ({ place: copy.to, run: () => this.#step(groups, copy) })),
-    ].filter(({ place: { lv, group } }) => {
+      ...staleCopySnapshots(driver, groups).map((copySnapshot) => ({
+        located: copySnapshot,
+        run: () => removeCopySnapshot(copySnapshot, this.#context),
+      })),
+      ...this.#copies(groups).map((copy) => ({ located: copy.destination, run: () => this.#step(groups, copy) })),
+    ].filter(({ located: { lv, group } }) => {
       const { abandoned, failure } = this.#workOn(lv.uuid);
-      return group.answers && !abandoned && failure === undefined;
+      return group.responsive && !abandoned && failure === undefined;
     });
-    this.#forgetOthers(groups);
-    const due = tasks.filter(({ place: { lv } }) => this.#workOn(lv.uuid).notBefore <= now);
-    for (const [name, ofGroup] of Map.groupBy(due, ({ place: { group } }) => group.name)) {
+    this.#forgetRemoved(groups);
+    const due = tasks.filter(({ located: { lv } }) => this.#workOn(lv.uuid).notBefore <= now);
+    for (const [name, ofGroup] of Map.groupBy(due, ({ located: { group } }) => group.name)) {
       if (this.#steps.has(name) || this.#stopped) continue;
-      const turn = ({ place: { lv } }: { place: Place }) => this.#workOn(lv.uuid).turn;
-      const first = ofGroup.reduce((one, other) => turn(other) < turn(one) ? other : one);
+      const lastRun = ({ located: { lv } }: { located: LocatedLv }) => this.#workOn(lv.uuid).lastRun;
+      const first = ofGroup.reduce((one, other) => lastRun(other) < lastRun(one) ? other : one);
       this.#steps.set(
         name,
-        this.#attempt(first.place.lv.uuid, first.run).finally(() => {
+        this.#attempt(first.located.lv.uuid, first.run).finally(() => {
           this.#steps.delete(name);
-          this.look();
+          this.wake();
         }),
       );
     }
-    const later = tasks.map(({ place: { lv } }) => this.#workOn(lv.uuid).notBefore).filter((time) => time > now);
-    if (later.length > 0) this.#lookAgainIn(Math.min(...later) - now);
+    const later = tasks.map(({ located: { lv } }) => this.#workOn(lv.uuid).notBefore).filter((time) => time > now);
+    if (later.length > 0) this.#wakeAfter(Math.min(...later) - now);
   }
 
-  #lookAgainIn(ms: number): void {
+  #wakeAfter(ms: number): void {
     clearTimeout(this.#timer);
-    if (!this.#stopped) this.#timer = setTimeout(() => this.look(), ms);
+    if (!this.#stopped) this.#timer = setTimeout(() => this.wake(), ms);
   }
 
   async #attempt(lvUuid: string, run: () => Promise<void>): Promise<void> {
     const work = this.#workOn(lvUuid);
-    work.turn = ++this.#turns;
+    work.lastRun = ++this.#runCount;
     try {
       await run();
       work.failures = 0;
@@ -312,95 +327,95 @@ export class Copies {
     } catch (error) {
       const { retryMs = RETRY_MS, onError } = this.#options;
       if (error instanceof StorageError && error.kind === "Busy") {
-        work.notBefore = performance.now() + OPEN_MS;
+        work.notBefore = performance.now() + OPEN_RETRY_MS;
         return;
       }
       onError(error);
-      const passing = !(error instanceof StorageError) || PASSING.includes(error.kind);
+      const transient = !(error instanceof StorageError) || TRANSIENT_KINDS.includes(error.kind);
       const failure = error instanceof StorageError ? error : new StorageError("CommandFailed", String(error));
       work.failures++;
-      if (!passing || work.spoilt || work.failures >= TRIES) work.failure = failure;
+      if (!transient || work.unrecoverable || work.failures >= MAX_ATTEMPTS) work.failure = failure;
       else {
         work.trouble = failure.message;
-        work.notBefore = performance.now() + Math.min(retryMs, OPEN_MS * 2 ** work.failures);
+        work.notBefore = performance.now() + Math.min(retryMs, OPEN_RETRY_MS * 2 ** work.failures);
       }
     }
   }
 
   async #step(groups: readonly VolumeGroup[], copy: CopyState): Promise<void> {
-    const work = this.#workOn(copy.to.lv.uuid);
+    const work = this.#workOn(copy.destination.lv.uuid);
     const step = nextStep(copy);
     // what is begun then cannot be gone on with, and a thin LV is not written over
-    if (step.do === "complete" && isThin(copy.to.lv)) work.spoilt = true;
+    if (step.do === "complete" && isThin(copy.destination.lv)) work.unrecoverable = true;
     try {
-      await carryOut(step, { copy, groups, work }, this.#hands);
+      await executeStep(step, { copy, groups, work }, this.#context);
     } finally {
-      this.#tell(copy.id);
+      this.#notify(copy.id);
     }
   }
 
   /** Waits for a volume to be filled, and answers its size; one that cannot be made is removed. */
-  async #done(request: CopyVolumeRequest): Promise<bigint> {
+  async #waitUntilFilled(request: CopyVolumeRequest): Promise<bigint> {
     const { id } = request;
     const { volumes, waitMs = WAIT_MS } = this.#options;
     const end = performance.now() + waitMs;
     for (;;) {
-      const told = (this.#waiting.get(id) ?? this.#await(id)).promise;
+      const progressed = (this.#waiters.get(id) ?? this.#addWaiter(id)).promise;
       const found = volumes.locate(await this.#lvm.report(), id);
       if (found.state !== "present") {
         throw new StorageError("Busy", `creating volume ${id}: it was deleted meanwhile, or given up; try again`);
       }
       const { volume } = found;
-      requireSatisfying(volume, request);
+      requireCompatible(volume, request);
       if (volume.tags.copied === undefined) return volume.size;
       const failure = this.failure(volume);
       if (failure !== undefined) {
         await volumes.delete(id);
         throw failure;
       }
-      const isTold = told.then(() => true);
-      if (this.#stopped || !await withinDeadline(isTold, Math.max(end - performance.now(), 0))) {
+      const hasProgressed = progressed.then(() => true);
+      if (this.#stopped || !await withinDeadline(hasProgressed, Math.max(end - performance.now(), 0))) {
         throw new StorageError("Busy", describeProgress(volume, this.progress(volume)));
       }
     }
   }
 
-  #await(id: VolumeId): PromiseWithResolvers<void> {
-    const waiting = Promise.withResolvers<void>();
-    this.#waiting.set(id, waiting);
-    return waiting;
+  #addWaiter(id: VolumeId): PromiseWithResolvers<void> {
+    const waiter = Promise.withResolvers<void>();
+    this.#waiters.set(id, waiter);
+    return waiter;
   }
 
-  #tell(id: VolumeId): void {
-    this.#waiting.get(id)?.resolve();
-    this.#waiting.delete(id);
+  #notify(id: VolumeId): void {
+    this.#waiters.get(id)?.resolve();
+    this.#waiters.delete(id);
     this.#options.onProgress?.(id);
   }
 
   #copies(groups: readonly VolumeGroup[]): CopyState[] {
     const offsetOf = (lvUuid: string) => this.#workOn(lvUuid).offset;
     const copies = this.#sources.copies(groups, offsetOf, this.#options.onError);
-    return copies.filter(({ id }) => !this.#sharing.has(id));
+    return copies.filter(({ id }) => !this.#cloning.has(id));
   }
 
   #workOn(lvUuid: string): Work {
     const known = this.#work.get(lvUuid);
     if (known !== undefined) return known;
-    const work = { abandoned: false, failures: 0, notBefore: 0, turn: 0 };
+    const work = { abandoned: false, failures: 0, notBefore: 0, lastRun: 0 };
     this.#work.set(lvUuid, work);
     return work;
   }
 
   /** Forgets what is not there any more; a UUID is never used again. */
-  #forgetOthers(groups: readonly VolumeGroup[]): void {
+  #forgetRemoved(groups: readonly VolumeGroup[]): void {
     const there = new Set(groups.flatMap(({ lvs }) => lvs.map(({ uuid }) => uuid)));
     for (const uuid of this.#work.keys()) if (!there.has(uuid)) this.#work.delete(uuid);
   }
 }
 
 /** How far a copy is, in words. */
-export function describeProgress({ id, tags: { source } }: Volume, { copied, total, trouble }: CopyProgress): string {
+export function describeProgress({ id, tags: { source } }: Volume, { copied, total, lastError }: CopyProgress): string {
   const all = total === undefined ? "" : ` of ${formatBytes(total)}`;
-  const why = trouble === undefined ? "" : `; it is tried again, since it failed: ${trouble}`;
+  const why = lastError === undefined ? "" : `; it is tried again, since it failed: ${lastError}`;
   return `creating volume ${id} from ${describeSource(source)}: ${formatBytes(copied)}${all} copied${why}`;
 }

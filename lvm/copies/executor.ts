@@ -4,36 +4,36 @@
  * @module
  */
 
-import { activation } from "../volumes/activation.ts";
-import { cutBytes, deadCuts, type Place, requireCut } from "./rules.ts";
+import { activationArguments } from "../volumes/activation.ts";
+import { copySnapshotBytes, type LocatedLv, requireSpaceForCopySnapshot, staleCopySnapshots } from "./rules.ts";
 import { type CopyState, type CopyStep, sourceBytes } from "./plan.ts";
 import { describeSignatures, readSignatures, requireBlank, verifyDevice } from "../host/device.ts";
 import { StorageError } from "../error.ts";
 import { runOk } from "../exec.ts";
-import { giveIdentity, unmountLeftovers } from "./filesystem_uuid.ts";
-import { cutLvName, freeLvName } from "../ids.ts";
+import { changeUuid, unmountLeftovers } from "./filesystem_uuid.ts";
+import { copySnapshotLvName, uniqueLvName } from "../ids.ts";
 import type { Lvm } from "../model/client.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import {
-  type ContentRecord,
-  cutOf,
-  cutTags,
+  copySnapshotOf,
+  copySnapshotTags,
   describeSource,
-  markContent,
+  type FormatState,
   markCopied,
-  markCutDeleted,
-  markFilled,
+  markCopyComplete,
+  markCopySnapshotDeleted,
+  markFormatState,
   markVolumeDeleted,
   ownedVolumeId,
 } from "../model/tags.ts";
-import { isThin, poolOf } from "../pools/pool.ts";
-import { thinSnapshotOptions } from "../volumes/thin_volumes.ts";
-import { doomedLvs, type Upkeep } from "../volumes/reaper.ts";
+import { findPool, isThin } from "../pools/pool.ts";
+import { thinSnapshotArguments } from "../volumes/thin_volumes.ts";
+import { deletedLvs, type Reaper } from "../volumes/reaper.ts";
 import type { Volumes } from "../volumes/volumes.ts";
-import { writeOut } from "../snapshots/sync.ts";
+import { syncFilesystem } from "../snapshots/sync.ts";
 
 /** What steps of copies work with. */
-export interface CopyHands {
+export interface CopyContext {
   /** LVM on this machine. */
   readonly lvm: Lvm;
   /** The driver's name: whose LVs these are. */
@@ -41,7 +41,7 @@ export interface CopyHands {
   /** Where volumes are found and made. */
   readonly volumes: Volumes;
   /** Removes what was given up. */
-  readonly upkeep: Pick<Upkeep, "look">;
+  readonly reaper: Pick<Reaper, "wake">;
   /** A directory of the driver's own, in which a copied filesystem may be mounted for a moment. */
   readonly scratch: string;
 }
@@ -68,34 +68,38 @@ export interface CopyTask {
 const BLOCK_BYTES = 4n << 20n;
 
 /** After how many bytes the progress is recorded: what a crash costs at most. */
-const RECORDED_BYTES = 16n << 30n;
+const RECORD_INTERVAL_BYTES = 16n << 30n;
 
 /** How long one piece may take, in milliseconds, before it counts as failed; the command itself is never killed. */
-const PIECE_MS = 60 * 60 * 1000;
+const CHUNK_DEADLINE_MS = 60 * 60 * 1000;
 
 /**
  * Carries a step out.
  *
  * @throws {StorageError} `Busy` while something else has a device open; why the copy cannot be made.
  */
-export async function carryOut(step: CopyStep, { copy, groups, work }: CopyTask, hands: CopyHands): Promise<void> {
+export async function executeStep(
+  step: CopyStep,
+  { copy, groups, work }: CopyTask,
+  context: CopyContext,
+): Promise<void> {
   switch (step.do) {
     case "wait":
-      throw new StorageError("Busy", `filling ${pathOf(copy.to)}: something else has it open`);
+      throw new StorageError("Busy", `filling ${lvPath(copy.destination)}: something else has it open`);
     case "restart":
-      return await restart(step, { copy, work }, hands);
+      return await restart(step, { copy, work }, context);
     case "drop":
-      return await drop(copy, hands);
-    case "discard":
-      return await discard(step.cut, hands);
-    case "cut":
-      return await cutOff(copy, { original: step.original, groups }, hands);
+      return await drop(copy, context);
+    case "removeCopySnapshot":
+      return await removeCopySnapshot(step.copySnapshot, context);
+    case "createCopySnapshot":
+      return await createCopySnapshot(copy, { original: step.original, groups }, context);
     case "activate":
-      return await activate(step.place, hands);
+      return await activate(step.located, context);
     case "copy":
-      return await copyPiece(step, { copy, work }, hands);
+      return await copyChunk(step, { copy, work }, context);
     case "complete":
-      return await complete(copy, hands);
+      return await complete(copy, context);
     case "fail":
       throw step.error;
   }
@@ -103,44 +107,44 @@ export async function carryOut(step: CopyStep, { copy, groups, work }: CopyTask,
 
 async function restart(
   { recorded }: Extract<CopyStep, { do: "restart" }>,
-  { copy: { to, tags: { content } }, work }: Pick<CopyTask, "copy" | "work">,
-  hands: CopyHands,
+  { copy: { destination, tags: { format } }, work }: Pick<CopyTask, "copy" | "work">,
+  context: CopyContext,
 ): Promise<void> {
-  if (!await isFree(to, hands)) return;
-  const wanted: ContentRecord = content.state === "raw" ? content : { state: "wanted", type: content.type };
+  if (!await ensureUnused(destination, context)) return;
+  const unformatted: FormatState = format.state === "raw" ? format : { state: "unformatted", type: format.type };
   const changes = [
-    ...(wanted.state === content.state ? [] : markContent(content, wanted)),
+    ...(unformatted.state === format.state ? [] : markFormatState(format, unformatted)),
     ...markCopied(recorded, 0n),
   ];
-  if (changes.length > 0) await change(hands, to, changes);
+  if (changes.length > 0) await changeLv(context, destination, changes);
   delete work.offset;
 }
 
 /** Gives up a copy: its LV is removed in the background, and whoever asks again has it made anew. */
-async function drop({ id, to }: CopyState, hands: CopyHands): Promise<void> {
-  if (!await isFree(to, hands)) return;
-  await change(hands, to, markVolumeDeleted(id));
-  hands.upkeep.look();
+async function drop({ id, destination }: CopyState, context: CopyContext): Promise<void> {
+  if (!await ensureUnused(destination, context)) return;
+  await changeLv(context, destination, markVolumeDeleted(id));
+  context.reaper.wake();
 }
 
 /** Takes off what was mounted of an LV; answers whether there was nothing, or else the next look tells what is left. @throws */
-async function isFree(place: Place, hands: CopyHands): Promise<boolean> {
-  if (await unmountLeftovers(hands.lvm.exec, place.lv, scratchOf(place.lv, hands))) return false;
-  if (!place.lv.open) return true;
-  throw new StorageError("Busy", `filling ${pathOf(place)} anew: something else has it open`);
+async function ensureUnused(located: LocatedLv, context: CopyContext): Promise<boolean> {
+  if (await unmountLeftovers(context.lvm.exec, located.lv, scratchPath(located.lv, context))) return false;
+  if (!located.lv.open) return true;
+  throw new StorageError("Busy", `filling ${lvPath(located)} anew: something else has it open`);
 }
 
 /** Makes the snapshot that keeps a volume as it is while it is copied: of a thin one, in its pool, and without a store. */
-async function cutOff(
+async function createCopySnapshot(
   { id }: CopyState,
-  { original, groups }: { original: Place; groups: readonly VolumeGroup[] },
-  { lvm, driver, volumes }: CopyHands,
+  { original, groups }: { original: LocatedLv; groups: readonly VolumeGroup[] },
+  { lvm, driver, volumes }: CopyContext,
 ): Promise<void> {
   const { group, lv } = original;
-  const { tags: { erase, content } } = volumes.require(groups, ownedVolumeId(driver, lv.tags)!);
-  await writeOut(lvm.exec, lv, content);
-  const deleted = [...doomedLvs(driver, [group]), ...deadCuts(driver, groups)].map(({ lv }) => lv.name);
-  const cut = (options: readonly string[]) =>
+  const { tags: { erase, format } } = volumes.require(groups, ownedVolumeId(driver, lv.tags)!);
+  await syncFilesystem(lvm.exec, lv, format);
+  const deleted = [...deletedLvs(driver, [group]), ...staleCopySnapshots(driver, groups)].map(({ lv }) => lv.name);
+  const lvcreate = (options: readonly string[]) =>
     lvm.change(group, [
       "lvcreate",
       "--yes",
@@ -148,63 +152,63 @@ async function cutOff(
       "--permission",
       "r",
       "--name",
-      freeLvName(cutLvName(id), deleted),
+      uniqueLvName(copySnapshotLvName(id), deleted),
       ...options,
-      ...cutTags(driver, { copy: id, erase }).flatMap((tag) => ["--addtag", tag]),
-      pathOf(original),
+      ...copySnapshotTags(driver, { copy: id, erase }).flatMap((tag) => ["--addtag", tag]),
+      lvPath(original),
     ]);
-  if (!isThin(lv)) return await cut(["--size", `${cutBytes(original)}b`]);
-  const { gate } = volumes;
-  await gate.inTurn(groups, group, async (now) => {
-    requireCut(gate, id, { lv, group: now });
-    await cut(thinSnapshotOptions(driver, now, lv));
+  if (!isThin(lv)) return await lvcreate(["--size", `${copySnapshotBytes(original)}b`]);
+  const { reservation } = volumes;
+  await reservation.runExclusive(groups, group, async (current) => {
+    requireSpaceForCopySnapshot(reservation, id, { lv, group: current });
+    await lvcreate(thinSnapshotArguments(driver, current, lv));
   });
 }
 
 /** Gives up the snapshot that kept a volume as it was: it is removed in the background. */
-export async function discard(cut: Place, hands: CopyHands): Promise<void> {
-  const { driver, upkeep } = hands;
-  await change(hands, cut, markCutDeleted(cutOf(driver, cut.lv.tags)!));
-  upkeep.look();
+export async function removeCopySnapshot(copySnapshot: LocatedLv, context: CopyContext): Promise<void> {
+  const { driver, reaper } = context;
+  await changeLv(context, copySnapshot, markCopySnapshotDeleted(copySnapshotOf(driver, copySnapshot.lv.tags)!));
+  reaper.wake();
 }
 
-async function activate(place: Place, hands: CopyHands): Promise<void> {
-  const { lv, group } = place;
+async function activate(located: LocatedLv, context: CopyContext): Promise<void> {
+  const { lv, group } = located;
   // what a command that was killed left suspended would hang whoever touches it
-  if (lv.suspended) return await change(hands, place, ["--refresh"]);
-  await hands.lvm.change(group, activation(hands.driver, group, lv));
+  if (lv.suspended) return await changeLv(context, located, ["--refresh"]);
+  await context.lvm.change(group, activationArguments(context.driver, group, lv));
 }
 
-async function copyPiece(
+async function copyChunk(
   { from, recorded, offset, length }: Extract<CopyStep, { do: "copy" }>,
-  { copy: { to }, work }: Pick<CopyTask, "copy" | "work">,
-  hands: CopyHands,
+  { copy: { destination }, work }: Pick<CopyTask, "copy" | "work">,
+  context: CopyContext,
 ): Promise<void> {
-  const { exec } = hands.lvm;
-  if (offset - recorded >= RECORDED_BYTES) {
+  const { exec } = context.lvm;
+  if (offset - recorded >= RECORD_INTERVAL_BYTES) {
     work.offset = offset;
-    return await change(hands, to, markCopied(recorded, offset));
+    return await changeLv(context, destination, markCopied(recorded, offset));
   }
   work.total = sourceBytes(from);
   await verifyDevice(exec, { ...from, size: sourceBytes(from) });
-  await verifyDevice(exec, to.lv);
+  await verifyDevice(exec, destination.lv);
   const blocks = (bytes: bigint) => (bytes + BLOCK_BYTES - 1n) / BLOCK_BYTES;
   await runOk(exec, {
     program: "dd",
     args: [
       `if=${from.devicePath}`,
-      `of=${to.lv.devicePath}`,
+      `of=${destination.lv.devicePath}`,
       `bs=${BLOCK_BYTES}`,
       `skip=${blocks(offset)}`,
       `seek=${blocks(offset)}`,
       `count=${blocks(length)}`,
       "iflag=direct,fullblock",
       "oflag=direct",
-      `conv=fsync,nocreat,notrunc${readsAsZeros(to) ? ",sparse" : ""}`,
+      `conv=fsync,nocreat,notrunc${readsAsZeros(destination) ? ",sparse" : ""}`,
       "status=none",
     ],
     mutates: true,
-    deadlineMs: PIECE_MS,
+    deadlineMs: CHUNK_DEADLINE_MS,
   });
   work.offset = offset + length;
 }
@@ -213,26 +217,28 @@ async function copyPiece(
  * Whether what was never written reads as zeros, and stays so when its neighbours are written: then zeros need not be written,
  * and take no room of the pool. Of an LV that is being filled, nothing but its source was ever written.
  */
-function readsAsZeros({ lv, group }: Place): boolean {
-  return poolOf(group, lv.pool)?.thinPool?.zeroes ?? false;
+function readsAsZeros({ lv, group }: LocatedLv): boolean {
+  return findPool(group, lv.pool)?.thinPool?.zeroes ?? false;
 }
 
 /** Makes what is copied a volume as any other. The UUID that its filesystem gets is recorded before it gets it. */
 async function complete(
-  { id, to, tags: { content, copied, source } }: CopyState,
-  hands: CopyHands,
+  { id, destination, tags: { format, copied, source } }: CopyState,
+  context: CopyContext,
 ): Promise<void> {
-  const { exec } = hands.lvm;
-  if (content.state === "raw") return await change(hands, to, markFilled(copied));
-  if (content.state !== "wanted") throw new StorageError("CommandFailed", `volume ${id} is ${content.state} already`);
-  const path = to.lv.devicePath;
-  const device = await verifyDevice(exec, to.lv);
+  const { exec } = context.lvm;
+  if (format.state === "raw") return await changeLv(context, destination, markCopyComplete(copied));
+  if (format.state !== "unformatted") {
+    throw new StorageError("CommandFailed", `volume ${id} is ${format.state} already`);
+  }
+  const path = destination.lv.devicePath;
+  const device = await verifyDevice(exec, destination.lv);
   const found = await readSignatures(exec, path);
   if (found.length === 0) {
     await requireBlank(exec, device, path); // so it is a copy of a volume that was never in use
-    return await change(hands, to, markFilled(copied));
+    return await changeLv(context, destination, markCopyComplete(copied));
   }
-  const { type } = content;
+  const { type } = format;
   if (found.length > 1 || found[0]!.type !== type) {
     throw new StorageError(
       "FailedPrecondition",
@@ -242,20 +248,23 @@ async function complete(
     );
   }
   const formatting = { state: "formatting", type, uuid: crypto.randomUUID() } as const;
-  await change(hands, to, markContent(content, formatting));
-  await giveIdentity(exec, { type, device: path, uuid: formatting.uuid, scratch: scratchOf(to.lv, hands) });
-  await change(hands, to, [...markContent(formatting, { ...formatting, state: "formatted" }), ...markFilled(copied)]);
+  await changeLv(context, destination, markFormatState(format, formatting));
+  await changeUuid(exec, { type, device: path, uuid: formatting.uuid, scratch: scratchPath(destination.lv, context) });
+  await changeLv(context, destination, [
+    ...markFormatState(formatting, { ...formatting, state: "formatted" }),
+    ...markCopyComplete(copied),
+  ]);
 }
 
-async function change({ lvm }: CopyHands, place: Place, changes: readonly string[]): Promise<void> {
-  await lvm.change(place.group, ["lvchange", ...changes, pathOf(place)]);
+async function changeLv({ lvm }: CopyContext, located: LocatedLv, changes: readonly string[]): Promise<void> {
+  await lvm.change(located.group, ["lvchange", ...changes, lvPath(located)]);
 }
 
 /** Where a copied filesystem may be mounted for a moment. */
-export function scratchOf({ name }: LogicalVolume, { scratch }: CopyHands): string {
+export function scratchPath({ name }: LogicalVolume, { scratch }: CopyContext): string {
   return `${scratch}/copy-${name}`;
 }
 
-function pathOf({ group, lv }: Place): string {
+function lvPath({ group, lv }: LocatedLv): string {
   return `${group.name}/${lv.name}`;
 }

@@ -6,16 +6,16 @@
 
 import { describeSignatures, readSignatures } from "../host/device.ts";
 import { StorageError } from "../error.ts";
-import { type Command, type Exec, failure, runOk } from "../exec.ts";
-import { type FilesystemType, identifyCommand, restOf } from "../spec/filesystem.ts";
+import { type Command, commandError, type Exec, runOk } from "../exec.ts";
+import { changeUuidCommand, type FilesystemType, journalReplayOf } from "../spec/filesystem.ts";
 import { filesystemMounts, mountDevice, readMounts, unmount } from "../host/mounts.ts";
 import type { LogicalVolume } from "../model/report.ts";
 
 /** How long checking a filesystem may take, in milliseconds: it is done in the background, and a large one takes hours. */
-const CHECK_MS = 24 * 60 * 60 * 1000;
+const CHECK_DEADLINE_MS = 24 * 60 * 60 * 1000;
 
 /** A filesystem to be given a UUID. */
-export interface Unidentified {
+export interface CopiedFilesystem {
   /** Its type. */
   readonly type: FilesystemType;
   /** Its device. */
@@ -31,10 +31,10 @@ export interface Unidentified {
  *
  * @throws {StorageError} `FailedPrecondition` when the filesystem is broken, or its UUID cannot be changed.
  */
-export async function giveIdentity(exec: Exec, filesystem: Unidentified): Promise<void> {
+export async function changeUuid(exec: Exec, filesystem: CopiedFilesystem): Promise<void> {
   const { type, device, uuid } = filesystem;
-  await bringToRest(exec, filesystem);
-  await runOk(exec, slow(identifyCommand(type, device, uuid)), () => "FailedPrecondition");
+  await replayJournal(exec, filesystem);
+  await runOk(exec, withCheckDeadline(changeUuidCommand(type, device, uuid)), () => "FailedPrecondition");
   const found = await readSignatures(exec, device); // xfs_db says what it refused, and exits with 0
   const [only, ...more] = found;
   if (only?.type === type && only.uuid?.toLowerCase() === uuid && more.length === 0) return;
@@ -55,21 +55,21 @@ export async function unmountLeftovers(exec: Exec, lv: LogicalVolume, scratch: s
   return mounts.length > 0;
 }
 
-async function bringToRest(exec: Exec, { type, device, scratch }: Unidentified): Promise<void> {
-  const rest = restOf(type, device);
-  if (rest === undefined) return;
-  if ("command" in rest) {
-    const command = slow(rest.command);
+async function replayJournal(exec: Exec, { type, device, scratch }: CopiedFilesystem): Promise<void> {
+  const replay = journalReplayOf(type, device);
+  if (replay === undefined) return;
+  if ("command" in replay) {
+    const command = withCheckDeadline(replay.command);
     const output = await exec.run(command);
-    if (!rest.passed(output.code)) throw failure(command, output, "FailedPrecondition");
+    if (!replay.isSuccess(output.code)) throw commandError(command, output, "FailedPrecondition");
     return;
   }
   await Deno.mkdir(scratch, { recursive: true });
-  await mountDevice(exec, device, scratch, { type, flags: rest.mountFlags });
+  await mountDevice(exec, device, scratch, { type, flags: replay.mountFlags });
   await unmount(exec, scratch);
   await Deno.remove(scratch);
 }
 
-function slow(command: Command): Command {
-  return { ...command, deadlineMs: CHECK_MS };
+function withCheckDeadline(command: Command): Command {
+  return { ...command, deadlineMs: CHECK_DEADLINE_MS };
 }

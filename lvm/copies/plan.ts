@@ -14,27 +14,27 @@ import type { LogicalVolume } from "../model/report.ts";
 import { formatBytes } from "../size.ts";
 import { describeSource, type VolumeTags } from "../model/tags.ts";
 import { isThin } from "../pools/pool.ts";
-import type { Place } from "./rules.ts";
-import { isHalfMade } from "../volumes/reaper.ts";
+import type { LocatedLv } from "./rules.ts";
+import { isIncompleteSnapshot } from "../volumes/reaper.ts";
 
 /** A copy, as it is now. */
 export interface CopyState {
   /** The volume that is being filled. */
   readonly id: VolumeId;
   /** What its tags say. */
-  readonly tags: Pick<VolumeTags, "content"> & Required<Pick<VolumeTags, "source" | "copied">>;
+  readonly tags: Pick<VolumeTags, "format"> & Required<Pick<VolumeTags, "source" | "copied">>;
   /** Its LV. */
-  readonly to: Place;
+  readonly destination: LocatedLv;
   /** The volume or the snapshot that it is made from; absent when that is gone. */
-  readonly original?: Place;
+  readonly original?: LocatedLv;
   /** The LV that keeps the volume as it was, if there is one; of a snapshot, none is needed. */
-  readonly cut?: Place;
+  readonly copySnapshot?: LocatedLv;
   /** How many bytes this process has copied, or shares with the source; `undefined` before it has taken the copy over. */
   readonly offset?: bigint;
 }
 
 /** A piece of a copy, in bytes. */
-export interface Piece {
+export interface Chunk {
   /** Where it begins. */
   readonly offset: bigint;
   /** How long it is. */
@@ -50,67 +50,77 @@ export type CopyStep =
   /** Give up the LV: it is made anew when it is asked for anew. */
   | { readonly do: "drop" }
   /** Give up the LV that should have kept the volume as it was. */
-  | { readonly do: "discard"; readonly cut: Place }
+  | { readonly do: "removeCopySnapshot"; readonly copySnapshot: LocatedLv }
   /** Keep the volume as it is now. */
-  | { readonly do: "cut"; readonly original: Place }
+  | { readonly do: "createCopySnapshot"; readonly original: LocatedLv }
   /** Make a device usable. */
-  | { readonly do: "activate"; readonly place: Place }
+  | { readonly do: "activate"; readonly located: LocatedLv }
   /** Copy a piece. */
-  | { readonly do: "copy"; readonly from: LogicalVolume; readonly recorded: bigint } & Piece
+  | { readonly do: "copy"; readonly from: LogicalVolume; readonly recorded: bigint } & Chunk
   /** Nothing is left to be copied: make it a volume of its own. */
   | { readonly do: "complete" }
   /** It cannot be made. */
   | { readonly do: "fail"; readonly error: StorageError };
 
 /** How much is copied by one command, in bytes: a few seconds' work, so that stopping need not wait for long. */
-export const PIECE_BYTES = 512n << 20n;
+export const CHUNK_BYTES = 512n << 20n;
 
 /** The next step of a copy. */
 export function nextStep(copy: CopyState): CopyStep {
-  const { tags: { content, source, copied }, to, original, cut, offset } = copy;
-  if (copied === "all") return nextOfShared(copy);
-  if (content.state === "formatting") return anew(to, copied);
-  if (offset === undefined && to.lv.open) return { do: "wait" };
-  if (original === undefined) return fail(copy, "NotFound", "that is gone");
-  let place = original;
-  if (source.of === "volume") {
-    if (cut === undefined) {
-      if ((offset ?? copied) > 0n) return anew(to, copied); // or it would be of two moments
-      return original.lv.active ? { do: "cut", original } : { do: "activate", place: original };
+  const { tags: { format, source, copied }, destination, original, copySnapshot, offset } = copy;
+  if (copied === "all") return nextThinCloneStep(copy);
+  if (format.state === "formatting") return restartStep(destination, copied);
+  if (offset === undefined && destination.lv.open) return { do: "wait" };
+  if (original === undefined) return failStep(copy, "NotFound", "that is gone");
+  let located = original;
+  if (source.kind === "volume") {
+    if (copySnapshot === undefined) {
+      if ((offset ?? copied) > 0n) return restartStep(destination, copied); // or it would be of two moments
+      return original.lv.active ? { do: "createCopySnapshot", original } : { do: "activate", located: original };
     }
-    if (isHalfMade(cut.lv) || cut.lv.invalidSnapshot) return { do: "discard", cut };
-    place = cut;
+    if (isIncompleteSnapshot(copySnapshot.lv) || copySnapshot.lv.invalidSnapshot) {
+      return { do: "removeCopySnapshot", copySnapshot };
+    }
+    located = copySnapshot;
   }
-  const { lv: from } = place;
-  if (from.invalidSnapshot) return fail(copy, "FailedPrecondition", "its store overflowed, and its content is gone");
+  const { lv: from } = located;
+  if (from.invalidSnapshot) {
+    return failStep(copy, "FailedPrecondition", "its store overflowed, and its content is gone");
+  }
   const size = sourceBytes(from);
-  if (size > to.lv.size) {
-    return fail(copy, "OutOfRange", `that has ${formatBytes(size)}, the new one only ${formatBytes(to.lv.size)}`);
+  if (size > destination.lv.size) {
+    return failStep(
+      copy,
+      "OutOfRange",
+      `that has ${formatBytes(size)}, the new one only ${formatBytes(destination.lv.size)}`,
+    );
   }
-  for (const each of [place, to]) if (!each.lv.active || each.lv.suspended) return { do: "activate", place: each };
+  for (const each of [located, destination]) {
+    if (!each.lv.active || each.lv.suspended) return { do: "activate", located: each };
+  }
   const done = offset ?? copied;
   if (done < size) {
-    const length = size - done < PIECE_BYTES ? size - done : PIECE_BYTES;
+    const length = size - done < CHUNK_BYTES ? size - done : CHUNK_BYTES;
     return { do: "copy", from, recorded: copied, offset: done, length };
   }
-  return to.lv.open ? { do: "wait" } : { do: "complete" };
+  return destination.lv.open ? { do: "wait" } : { do: "complete" };
 }
 
 /**
  * The next step of a copy that was made as a thin snapshot of its source. One that this process did not see made may not have
  * grown, or its lvcreate was killed, and the pool takes the snapshot only when it hears of it next, in the midst of writing.
  */
-function nextOfShared({ to, offset }: CopyState): CopyStep {
+function nextThinCloneStep({ destination, offset }: CopyState): CopyStep {
   if (offset === undefined) return { do: "drop" };
-  if (!to.lv.active || to.lv.suspended) return { do: "activate", place: to };
-  return to.lv.open ? { do: "wait" } : { do: "complete" };
+  if (!destination.lv.active || destination.lv.suspended) return { do: "activate", located: destination };
+  return destination.lv.open ? { do: "wait" } : { do: "complete" };
 }
 
 /**
  * How to begin anew what cannot be relied on. A thick LV is written over. A thin one is given up, and what it takes of its pool
  * with it: only in a fresh one zeros need not be written.
  */
-function anew({ lv }: Place, recorded: bigint): CopyStep {
+function restartStep({ lv }: LocatedLv, recorded: bigint): CopyStep {
   return isThin(lv) ? { do: "drop" } : { do: "restart", recorded };
 }
 
@@ -119,7 +129,7 @@ export function sourceBytes(from: LogicalVolume): bigint {
   return from.originSize ?? from.size;
 }
 
-function fail({ id, tags: { source } }: CopyState, kind: StorageError["kind"], why: string): CopyStep {
+function failStep({ id, tags: { source } }: CopyState, kind: StorageError["kind"], why: string): CopyStep {
   return {
     do: "fail",
     error: new StorageError(kind, `creating volume ${id} from ${describeSource(source)}: ${why}`),

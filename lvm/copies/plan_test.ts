@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { type CopyState, nextStep, PIECE_BYTES } from "./plan.ts";
+import { CHUNK_BYTES, type CopyState, nextStep } from "./plan.ts";
 import { snapshotIdOf, volumeIdOf } from "../ids.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 
@@ -8,12 +8,17 @@ const uuid = "11111111-2222-3333-4444-555555555555";
 
 const group: VolumeGroup = {
   ...{ name: "g", uuid: "g", size: 100n * GiB, free: 50n * GiB, extentSize: 4n << 20n, missingPvs: 0, writeable: true },
-  ...{ tags: [], disks: [], pvs: [], answers: true, lvs: [] },
+  ...{ tags: [], pvPaths: [], pvs: [], responsive: true, lvs: [] },
 };
 
-function place(name: string, more: Partial<LogicalVolume> = {}) {
+function located(name: string, more: Partial<LogicalVolume> = {}) {
   const fixed = { active: true, suspended: false, open: false, layout: [], invalidSnapshot: false, createdAt: 1 };
-  const place = { segment: { type: "linear", stripes: 1, stripeSize: 0n }, pieces: [], health: "", halfMade: false };
+  const layout = {
+    segment: { type: "linear", stripes: 1, stripeSize: 0n },
+    pvSegments: [],
+    health: "",
+    incomplete: false,
+  };
   const lv = {
     name,
     uuid: name,
@@ -21,23 +26,23 @@ function place(name: string, more: Partial<LogicalVolume> = {}) {
     tags: [],
     devicePath: `/dev/mapper/g-${name}`,
     ...fixed,
-    ...place,
+    ...layout,
     ...more,
   };
   return { lv, group };
 }
 
 const thin = { pool: "p", layout: ["thin", "sparse"] };
-const ofVolume = { of: "volume", id: volumeIdOf("original") } as const;
-const ofSnapshot = { of: "snapshot", id: snapshotIdOf("cut") } as const;
+const ofVolume = { kind: "volume", id: volumeIdOf("original") } as const;
+const ofSnapshot = { kind: "snapshot", id: snapshotIdOf("cut") } as const;
 
 /** A copy of a snapshot that is there, of which nothing is copied yet. */
 function copy(more: Partial<CopyState> = {}, tags: Partial<CopyState["tags"]> = {}): CopyState {
   return {
     id: volumeIdOf("copy"),
-    tags: { content: { state: "wanted", type: "ext4" }, source: ofSnapshot, copied: 0n, ...tags },
-    to: place("to"),
-    original: place("original", { originSize: GiB, origin: "volume" }),
+    tags: { format: { state: "unformatted", type: "ext4" }, source: ofSnapshot, copied: 0n, ...tags },
+    destination: located("to"),
+    original: located("original", { originSize: GiB, origin: "volume" }),
     ...more,
   };
 }
@@ -45,62 +50,68 @@ function copy(more: Partial<CopyState> = {}, tags: Partial<CopyState["tags"]> = 
 /** What is to be done next, and on what. */
 function next(state: CopyState): string {
   const step = nextStep(state);
-  const on = "place" in step ? ` ${step.place.lv.name}` : "cut" in step ? ` ${step.cut.lv.name}` : "";
+  const on = "located" in step
+    ? ` ${step.located.lv.name}`
+    : "copySnapshot" in step
+    ? ` ${step.copySnapshot.lv.name}`
+    : "";
   return step.do === "fail" ? `fail ${step.error.kind}` : step.do + on;
 }
 
 Deno.test("a snapshot is copied piece by piece, from what is recorded or was copied, and completed", () => {
-  const all = { do: "copy", from: copy().original!.lv, recorded: 0n } as const;
-  assertEquals(nextStep(copy()), { ...all, offset: 0n, length: PIECE_BYTES });
-  assertEquals(nextStep(copy({ offset: PIECE_BYTES })), { ...all, offset: PIECE_BYTES, length: GiB - PIECE_BYTES });
-  const recorded = nextStep(copy({}, { copied: PIECE_BYTES }));
-  assertEquals(recorded, { ...all, recorded: PIECE_BYTES, offset: PIECE_BYTES, length: GiB - PIECE_BYTES });
+  const chunk = { do: "copy", from: copy().original!.lv, recorded: 0n } as const;
+  assertEquals(nextStep(copy()), { ...chunk, offset: 0n, length: CHUNK_BYTES });
+  assertEquals(nextStep(copy({ offset: CHUNK_BYTES })), { ...chunk, offset: CHUNK_BYTES, length: GiB - CHUNK_BYTES });
+  const recorded = nextStep(copy({}, { copied: CHUNK_BYTES }));
+  assertEquals(recorded, { ...chunk, recorded: CHUNK_BYTES, offset: CHUNK_BYTES, length: GiB - CHUNK_BYTES });
   assertEquals(next(copy({ offset: GiB })), "complete");
-  assertEquals(next(copy({ offset: GiB, to: place("to", { open: true }) })), "wait");
+  assertEquals(next(copy({ offset: GiB, destination: located("to", { open: true }) })), "wait");
 });
 
 Deno.test("devices are made usable first, and what somebody else has open is waited for", () => {
   assertEquals(
-    next(copy({ to: place("to", { open: true }) })),
+    next(copy({ destination: located("to", { open: true }) })),
     "wait",
     "a program of an earlier driver may write to it",
   );
-  assertEquals(next(copy({ to: place("to", { active: false }) })), "activate to");
-  assertEquals(next(copy({ to: place("to", { suspended: true }) })), "activate to");
-  assertEquals(next(copy({ original: place("original", { active: false }) })), "activate original");
+  assertEquals(next(copy({ destination: located("to", { active: false }) })), "activate to");
+  assertEquals(next(copy({ destination: located("to", { suspended: true }) })), "activate to");
+  assertEquals(next(copy({ original: located("original", { active: false }) })), "activate original");
 });
 
 Deno.test("a volume is copied from a snapshot of one moment", () => {
   const of = (more: Partial<CopyState>, copied = 0n) => next(copy(more, { source: ofVolume, copied }));
-  assertEquals(of({ original: place("original") }), "cut");
-  assertEquals(of({ original: place("original", { active: false }) }), "activate original");
-  assertEquals(of({ cut: place("cut", { origin: "original", originSize: GiB }) }), "copy");
-  assertEquals(of({ cut: place("cut", { ...thin, origin: "original" }) }), "copy");
-  assertEquals(of({ cut: place("cut") }), "discard cut", "it never became a snapshot");
-  assertEquals(of({ cut: place("cut", { origin: "original", invalidSnapshot: true }) }), "discard cut");
+  assertEquals(of({ original: located("original") }), "cut");
+  assertEquals(of({ original: located("original", { active: false }) }), "activate original");
+  assertEquals(of({ copySnapshot: located("cut", { origin: "original", originSize: GiB }) }), "copy");
+  assertEquals(of({ copySnapshot: located("cut", { ...thin, origin: "original" }) }), "copy");
+  assertEquals(of({ copySnapshot: located("cut") }), "discard cut", "it never became a snapshot");
+  assertEquals(of({ copySnapshot: located("cut", { origin: "original", invalidSnapshot: true }) }), "discard cut");
   for (const more of [{ offset: 1n }, {}]) {
-    assertEquals(of({ original: place("original"), ...more }, 1n), "restart", "what is there is of another moment");
-    assertEquals(of({ original: place("original"), to: place("to", thin), ...more }, 1n), "drop");
+    assertEquals(of({ original: located("original"), ...more }, 1n), "restart", "what is there is of another moment");
+    assertEquals(of({ original: located("original"), destination: located("to", thin), ...more }, 1n), "drop");
   }
 });
 
 Deno.test("what was being given another UUID is made anew: a thick one by writing over it", () => {
-  const formatting = { content: { state: "formatting", type: "ext4", uuid } } as const;
+  const formatting = { format: { state: "formatting", type: "ext4", uuid } } as const;
   assertEquals(next(copy({}, formatting)), "restart");
-  assertEquals(next(copy({ to: place("to", thin) }, formatting)), "drop");
+  assertEquals(next(copy({ destination: located("to", thin) }, formatting)), "drop");
 });
 
 Deno.test("what cannot be copied fails with the reason", () => {
   const { original: _, ...without } = copy();
   assertEquals(next(without), "fail NotFound");
-  assertEquals(next(copy({ original: place("original", { invalidSnapshot: true }) })), "fail FailedPrecondition");
-  assertEquals(next(copy({ to: place("to", { size: GiB / 2n }) })), "fail OutOfRange");
+  assertEquals(next(copy({ original: located("original", { invalidSnapshot: true }) })), "fail FailedPrecondition");
+  assertEquals(next(copy({ destination: located("to", { size: GiB / 2n }) })), "fail OutOfRange");
 });
 
 Deno.test("what shares its source's blocks is completed by who saw it made, and given up by everybody else", () => {
   const shared = (more: Partial<LogicalVolume>, offset?: bigint) =>
     next(
-      copy({ to: place("to", { ...thin, ...more }), ...(offset === undefined ? {} : { offset }) }, { copied: "all" }),
+      copy({ destination: located("to", { ...thin, ...more }), ...(offset === undefined ? {} : { offset }) }, {
+        copied: "all",
+      }),
     );
   assertEquals(shared({}, GiB), "complete");
   assertEquals(shared({ active: false }, GiB), "activate to");

@@ -6,26 +6,26 @@
 
 import { type ErrorKind, StorageError } from "../error.ts";
 import type { FilesystemType } from "../spec/filesystem.ts";
-import { usable } from "../model/groups.ts";
+import { isUsable } from "../model/groups.ts";
 import type { VolumeId } from "../ids.ts";
-import type { PoolGate } from "../pools/pool_reservation.ts";
+import type { PoolReservation } from "../pools/pool_reservation.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
-import { formatBytes, sizeInExtents, type SizeRange } from "../size.ts";
-import { FULL_STORE, storeBytes } from "../spec/cow_size.ts";
+import { formatBytes, roundToExtents, type SizeRange } from "../size.ts";
+import { cowBytes, FULL_COW } from "../spec/cow_size.ts";
 import {
-  type ContentRecord,
   type ContentSource,
-  cutOf,
+  copySnapshotOf,
   describeSource,
+  type FormatState,
   hasSourceData,
   ownedVolumeId,
   parseVolumeTags,
 } from "../model/tags.ts";
-import { poolNameIn, poolOf, promisable } from "../pools/pool.ts";
+import { availableVirtual, findPool, poolNameIn } from "../pools/pool.ts";
 import type { VolumeRequest } from "../inventory/volume.ts";
 
 /** What is known of a source. */
-export interface SourceFacts {
+export interface SourceProperties {
   /** How large it is, in bytes. */
   readonly size: bigint;
   /** What it was made for; `undefined` where nobody knows any more. */
@@ -39,13 +39,13 @@ export interface CopyRequest {
   /** How large it is to be; zero for as large as its source. */
   readonly range: SizeRange;
   /** What it is for. */
-  readonly content: ContentRecord;
+  readonly format: FormatState;
   /** What it is made from. */
   readonly source: ContentSource;
 }
 
 /** An LV and its group. */
-export interface Place {
+export interface LocatedLv {
   /** The LV. */
   readonly lv: LogicalVolume;
   /** Its group. */
@@ -58,32 +58,34 @@ export interface Place {
  * @throws {StorageError} `OutOfRange` when that is less than its source has (CSI spec, CreateVolume), `InvalidArgument` when
  * it is for another filesystem than its source.
  */
-export function copyRange({ id, range, content, source }: CopyRequest, facts: SourceFacts): SizeRange {
+export function copyRange({ id, range, format, source }: CopyRequest, properties: SourceProperties): SizeRange {
   const making = `creating volume ${id} from ${describeSource(source)}`;
   const { required, limit } = range;
-  const least = required === 0n ? facts.size : required;
-  if (least < facts.size || (limit !== undefined && limit < facts.size)) {
+  const minSize = required === 0n ? properties.size : required;
+  if (minSize < properties.size || (limit !== undefined && limit < properties.size)) {
     throw new StorageError(
       "OutOfRange",
-      `${making}: that has ${formatBytes(facts.size)}, asked for is only ${
-        formatBytes(least < facts.size ? least : limit!)
+      `${making}: that has ${formatBytes(properties.size)}, asked for is only ${
+        formatBytes(minSize < properties.size ? minSize : limit!)
       }`,
     );
   }
-  const type = content.state === "raw" ? "raw" : content.type;
+  const type = format.state === "raw" ? "raw" : format.type;
   // from a block device to a filesystem or back, what is on it tells
-  if (type !== "raw" && facts.content !== undefined && facts.content !== "raw" && facts.content !== type) {
+  if (
+    type !== "raw" && properties.content !== undefined && properties.content !== "raw" && properties.content !== type
+  ) {
     throw new StorageError(
       "InvalidArgument",
-      `${making}: that is ${facts.content}, asked for is ${type}; ask for the same`,
+      `${making}: that is ${properties.content}, asked for is ${type}; ask for the same`,
     );
   }
-  return { ...range, required: least };
+  return { ...range, required: minSize };
 }
 
 /** The room that the LV takes which keeps a thick volume as it was while it is copied: one that cannot overflow. */
-export function cutBytes({ lv, group }: Place): bigint {
-  return storeBytes(FULL_STORE, lv.size, group.extentSize);
+export function copySnapshotBytes({ lv, group }: LocatedLv): bigint {
+  return cowBytes(FULL_COW, lv.size, group.extentSize);
 }
 
 /**
@@ -93,18 +95,18 @@ export function cutBytes({ lv, group }: Place): bigint {
  * @param groups those in which the driver makes volumes
  * @throws {StorageError} `OutOfRange` when whole extents do not fit into the range.
  */
-export function sharedSize(
+export function thinCloneSize(
   groups: readonly VolumeGroup[],
-  original: Place,
+  original: LocatedLv,
   { thin, groups: wanted, range }: Pick<VolumeRequest, "thin" | "groups" | "range">,
   overcommit: bigint,
 ): bigint | undefined {
   const group = groups.find(({ uuid }) => uuid === original.group.uuid);
-  const pool = group && poolOf(group, original.lv.pool);
-  if (group === undefined || pool === undefined || !wanted.matches(group.name) || !usable(group)) return undefined;
+  const pool = group && findPool(group, original.lv.pool);
+  if (group === undefined || pool === undefined || !wanted.matches(group.name) || !isUsable(group)) return undefined;
   if (thin === undefined || poolNameIn(group.name, thin) !== pool.name) return undefined;
-  const size = sizeInExtents(range, group.extentSize);
-  return size <= promisable(group, pool, overcommit) ? size : undefined;
+  const size = roundToExtents(range, group.extentSize);
+  return size <= availableVirtual(group, pool, overcommit) ? size : undefined;
 }
 
 /**
@@ -112,8 +114,17 @@ export function sharedSize(
  *
  * @throws {StorageError} `NoSpace`.
  */
-export function requireCut(gate: PoolGate, id: VolumeId, { lv, group }: Place): void {
-  gate.require(`creating volume ${id}: a temporary snapshot of its source`, group, gate.poolOf(group, lv), lv.size);
+export function requireSpaceForCopySnapshot(
+  reservation: PoolReservation,
+  id: VolumeId,
+  { lv, group }: LocatedLv,
+): void {
+  reservation.requireAvailableVirtual(
+    `creating volume ${id}: a temporary snapshot of its source`,
+    group,
+    reservation.requirePool(group, lv),
+    lv.size,
+  );
 }
 
 /**
@@ -121,9 +132,13 @@ export function requireCut(gate: PoolGate, id: VolumeId, { lv, group }: Place): 
  *
  * @throws {StorageError} `NoSpace` when the group of the volume that is copied has not even that.
  */
-export function groupsBesideCut(groups: readonly VolumeGroup[], original: Place, id: VolumeId): VolumeGroup[] {
+export function groupsWithoutCopySnapshotSpace(
+  groups: readonly VolumeGroup[],
+  original: LocatedLv,
+  id: VolumeId,
+): VolumeGroup[] {
   const { group } = original;
-  const pending = cutBytes(original);
+  const pending = copySnapshotBytes(original);
   if (group.free < pending) {
     throw new StorageError(
       "NoSpace",
@@ -137,10 +152,13 @@ export function groupsBesideCut(groups: readonly VolumeGroup[], original: Place,
 }
 
 /** The volumes of the driver that are being filled, by what a report says. */
-export function copiesIn(driver: string, groups: readonly VolumeGroup[]): { id: VolumeId; source: ContentSource }[] {
-  return groups.flatMap(({ lvs }) => lvs).flatMap(({ tags, halfMade }) => {
-    if (ownedVolumeId(driver, tags) === undefined || (halfMade && !hasSourceData(tags))) return [];
-    const { id, source, copied } = readable(driver, tags) ?? {};
+export function copiesInProgress(
+  driver: string,
+  groups: readonly VolumeGroup[],
+): { id: VolumeId; source: ContentSource }[] {
+  return groups.flatMap(({ lvs }) => lvs).flatMap(({ tags, incomplete }) => {
+    if (ownedVolumeId(driver, tags) === undefined || (incomplete && !hasSourceData(tags))) return [];
+    const { id, source, copied } = tryParseVolumeTags(driver, tags) ?? {};
     return id === undefined || source === undefined || copied === undefined ? [] : [{ id, source }];
   });
 }
@@ -157,7 +175,9 @@ export function refuseWhileCopied(
   doing: string,
   kind: ErrorKind = "InUse",
 ): void {
-  const copies = copiesIn(driver, groups).filter((copy) => describeSource(copy.source) === describeSource(source));
+  const copies = copiesInProgress(driver, groups).filter((copy) =>
+    describeSource(copy.source) === describeSource(source)
+  );
   if (copies.length === 0) return;
   const names = copies.map(({ id }) => id).sort().join(", ");
   throw new StorageError(
@@ -167,17 +187,17 @@ export function refuseWhileCopied(
 }
 
 /** The LVs that kept volumes as they were for copies that are done, or were given up. */
-export function deadCuts(driver: string, groups: readonly VolumeGroup[]): Place[] {
-  const copies = new Set(copiesIn(driver, groups).map(({ id }) => id));
+export function staleCopySnapshots(driver: string, groups: readonly VolumeGroup[]): LocatedLv[] {
+  const copies = new Set(copiesInProgress(driver, groups).map(({ id }) => id));
   return groups.flatMap((group) =>
     group.lvs.flatMap((lv) => {
-      const copy = cutOf(driver, lv.tags);
+      const copy = copySnapshotOf(driver, lv.tags);
       return copy === undefined || copies.has(copy) ? [] : [{ lv, group }];
     })
   );
 }
 
-function readable(driver: string, tags: readonly string[]) {
+function tryParseVolumeTags(driver: string, tags: readonly string[]) {
   try {
     return parseVolumeTags(driver, tags);
   } catch {

@@ -4,12 +4,12 @@
  * @module
  */
 
-import { copiesIn, type Place, type SourceFacts } from "./rules.ts";
+import { copiesInProgress, type LocatedLv, type SourceProperties } from "./rules.ts";
 import type { CopyState } from "./plan.ts";
 import { StorageError } from "../error.ts";
 import type { VolumeGroup } from "../model/report.ts";
 import type { Snapshots } from "../snapshots/snapshots.ts";
-import { type ContentRecord, type ContentSource, cutOf, describeSource } from "../model/tags.ts";
+import { type ContentSource, copySnapshotOf, describeSource, type FormatState } from "../model/tags.ts";
 import type { Volumes } from "../volumes/volumes.ts";
 
 /** Where {@linkcode CopySources} looks. */
@@ -25,9 +25,9 @@ export interface CopySourcesOptions {
 /** A source that is there. */
 export interface FoundSource {
   /** Its LV. */
-  readonly original: Place;
+  readonly original: LocatedLv;
   /** What is known of it. */
-  readonly facts: SourceFacts;
+  readonly properties: SourceProperties;
 }
 
 /** The sources of one driver on this machine. */
@@ -50,23 +50,23 @@ export class CopySources {
     onError: (error: unknown) => void,
   ): CopyState[] {
     const { driver, volumes } = this.#options;
-    return copiesIn(driver, groups).flatMap(({ id }) => {
+    return copiesInProgress(driver, groups).flatMap(({ id }) => {
       try {
         const found = volumes.locate(groups, id);
         if (found.state !== "present") return [];
         const { lv, group, tags } = found.volume;
-        const { source, copied, content } = tags;
+        const { source, copied, format } = tags;
         if (source === undefined || copied === undefined) return [];
         const original = this.#find(groups, source)?.original;
-        const cut = groups.flatMap((group) => group.lvs.map((lv) => ({ lv, group })))
-          .find(({ lv }) => cutOf(driver, lv.tags) === id);
+        const copySnapshot = groups.flatMap((group) => group.lvs.map((lv) => ({ lv, group })))
+          .find(({ lv }) => copySnapshotOf(driver, lv.tags) === id);
         const offset = offsetOf(lv.uuid);
         return [{
           id,
-          tags: { source, copied, content },
-          to: { lv, group },
+          tags: { source, copied, format: format },
+          destination: { lv, group },
           ...(original && { original }),
-          ...(cut && { cut }),
+          ...(copySnapshot && { copySnapshot }),
           ...(offset === undefined ? {} : { offset }),
         }];
       } catch (error) {
@@ -79,7 +79,7 @@ export class CopySources {
   /** What a volume is to be made from. @throws {StorageError} */
   require(groups: readonly VolumeGroup[], source: ContentSource): FoundSource {
     const { volumes } = this.#options;
-    if (source.of === "volume") volumes.require(groups, source.id); // which says what is wrong with it
+    if (source.kind === "volume") volumes.require(groups, source.id); // which says what is wrong with it
     const found = this.#find(groups, source);
     if (found === undefined) {
       throw new StorageError("NotFound", `looking for ${describeSource(source)}: no logical volume carries its tag`);
@@ -93,21 +93,21 @@ export class CopySources {
 
   #find(groups: readonly VolumeGroup[], source: ContentSource): FoundSource | undefined {
     const { volumes, snapshots } = this.#options;
-    if (source.of === "volume") {
+    if (source.kind === "volume") {
       const found = volumes.locate(groups, source.id);
       if (found.state !== "present") return undefined;
-      const { lv, group, tags: { content }, size } = found.volume;
-      return { original: { lv, group }, facts: { size, content: contentOf(content) } };
+      const { lv, group, tags: { format }, size } = found.volume;
+      return { original: { lv, group }, properties: { size, content: contentOf(format) } };
     }
     const found = snapshots.locate(groups, source.id);
-    if (found === undefined || found.halfMade) return undefined;
+    if (found === undefined || found.incomplete) return undefined;
     const { lv, group, snapshot } = found;
-    const of = volumes.locate(groups, snapshot.source);
-    const content = of.state === "present" ? { content: contentOf(of.volume.tags.content) } : {};
-    return { original: { lv, group }, facts: { size: snapshot.size, ...content } };
+    const volume = volumes.locate(groups, snapshot.source);
+    const content = volume.state === "present" ? { content: contentOf(volume.volume.tags.format) } : {};
+    return { original: { lv, group }, properties: { size: snapshot.size, ...content } };
   }
 }
 
-function contentOf(content: ContentRecord): SourceFacts["content"] & string {
+function contentOf(content: FormatState): SourceProperties["content"] & string {
   return content.state === "raw" ? "raw" : content.type;
 }

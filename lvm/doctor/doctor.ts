@@ -12,23 +12,31 @@ import { type BlockDevice, readBlockDevices } from "../host/device.ts";
 import {
   type LvmVersion,
   type MappedDevice,
+  readDmTargets,
   readLvmVersion,
   readMappedDevices,
   readModules,
-  readTargets,
 } from "../host/device_mapper.ts";
 import { type Disk, readDisks } from "../host/disks.ts";
-import { checkLimits, type Hierarchy, readHierarchy } from "./limits.ts";
+import { type CgroupHierarchy, checkLimits, readCgroupHierarchy } from "./limits.ts";
 import { checkPools, THIN_TOOLS } from "./pools.ts";
 import { checkGroups, checkMetadata } from "./groups.ts";
 import { checkLeftovers, checkUdev, type SocketState, type UdevState } from "./leftovers.ts";
 import { checkFilters, checkLocks } from "./settings.ts";
-import { checkKernel, checkTools, modulesWanted } from "./tools.ts";
+import { checkKernel, checkTools, modulesToProbe } from "./tools.ts";
 import { StorageError } from "../error.ts";
-import { type Command, type Exec, isNoAnswer, PROGRAM_DIRECTORIES, PROGRAMS, runOk } from "../exec.ts";
-import { type CheckName, type CheckResult, CHECKS, type Finding, type Level, type Reading, worst } from "./finding.ts";
+import { type Command, type Exec, isTimeout, PROGRAM_DIRECTORIES, PROGRAMS, runOk } from "../exec.ts";
+import {
+  type CheckName,
+  type CheckResult,
+  CHECKS,
+  type Finding,
+  type Level,
+  type Reading,
+  worstLevel,
+} from "./finding.ts";
 import type { GroupMatcher } from "../model/groups.ts";
-import { finders, groupsInUse, takeInventory } from "../inventory/inventory.ts";
+import { createFinders, groupsInUse, takeInventory } from "../inventory/inventory.ts";
 import { type Mount, readMounts } from "../host/mounts.ts";
 import type { LogicalVolume } from "../model/report.ts";
 import {
@@ -63,15 +71,15 @@ export interface Diagnosis {
 }
 
 /** How long a command is waited for, in milliseconds: most answer at once, and a report takes its time on many disks. */
-const QUICK_MS = 10_000;
-const REPORT_MS = 20_000;
+const COMMAND_DEADLINE_MS = 10_000;
+const REPORT_DEADLINE_MS = 20_000;
 
 /** Looks at the machine. It never fails: what cannot be read is told as a finding. */
 export async function examine(options: DoctorOptions): Promise<Diagnosis> {
   const { driver, groups: wanted, socket } = options;
   const readings = await readMachine(options);
   const { survey } = readings;
-  const inventory = takeInventory("value" in survey ? survey.value.groups : [], finders(options.exec, driver));
+  const inventory = takeInventory("value" in survey ? survey.value.groups : [], createFinders(options.exec, driver));
   const root = !("error" in survey && survey.error.kind === "FailedPrecondition");
   const all = { ...readings, driver, wanted, inventory, socket, root };
   const results: Readonly<Record<CheckName, CheckResult>> = {
@@ -88,17 +96,17 @@ export async function examine(options: DoctorOptions): Promise<Diagnosis> {
   };
   const findings = CHECKS.flatMap((check) => results[check].findings);
   return {
-    level: worst(findings.map(({ level }) => level)),
+    level: worstLevel(findings.map(({ level }) => level)),
     checks: CHECKS.map((check) => ({
       check,
-      level: worst(results[check].findings.map(({ level }) => level)),
+      level: worstLevel(results[check].findings.map(({ level }) => level)),
       summary: results[check].summary,
     })),
     findings,
   };
 }
 
-interface Machine {
+interface MachineReadings {
   readonly programs: Reading<ReadonlySet<string>>;
   readonly version: Reading<LvmVersion>;
   readonly configuration: Reading<Configuration>;
@@ -109,56 +117,69 @@ interface Machine {
   readonly mounts: Reading<readonly Mount[]>;
   readonly udev: Reading<UdevState>;
   readonly survey: Reading<Survey>;
-  readonly locked: boolean;
+  readonly lockStuck: boolean;
   readonly groups: readonly SurveyedGroup[];
   readonly systemId: string;
-  readonly active: readonly LogicalVolume[];
-  readonly nodes: Reading<readonly BlockDevice[]>;
-  readonly hierarchy: Reading<Hierarchy | undefined>;
+  readonly activeLvs: readonly LogicalVolume[];
+  readonly deviceNodes: Reading<readonly BlockDevice[]>;
+  readonly hierarchy: Reading<CgroupHierarchy | undefined>;
 }
 
-async function readMachine({ exec: host, driver, groups: wanted }: DoctorOptions): Promise<Machine> {
-  const exec = within(host, QUICK_MS);
+async function readMachine({ exec: host, driver, groups: wanted }: DoctorOptions): Promise<MachineReadings> {
+  const exec = withDeadline(host, COMMAND_DEADLINE_MS);
   const [programs, version, configuration, kernel, devices, disks, mounts, udev, report] = await Promise.all([
-    reading(() => readPrograms(exec)),
-    reading(() => readLvmVersion(exec)),
-    reading(() => readConfiguration(exec)),
+    tryRead(() => readPrograms(exec)),
+    tryRead(() => readLvmVersion(exec)),
+    tryRead(() => readConfiguration(exec)),
     readKernel(exec),
-    reading(() => readMappedDevices(exec)),
-    reading(() => readDisks(exec)),
-    reading(() => readMounts(exec)),
-    reading(() => readUdev(exec)),
-    readLvm(within(host, REPORT_MS)),
+    tryRead(() => readMappedDevices(exec)),
+    tryRead(() => readDisks(exec)),
+    tryRead(() => readMounts(exec)),
+    tryRead(() => readUdev(exec)),
+    readLvm(withDeadline(host, REPORT_DEADLINE_MS)),
   ]);
   const all = "value" in report.survey ? report.survey.value.groups : [];
   const groups = groupsInUse(all, driver, wanted);
-  const active = groups.flatMap(({ lvs }) => lvs.filter((lv) => lv.active && ownersOf(lv.tags).includes(driver)));
-  const [nodes, hierarchy, systemId] = await Promise.all([
-    reading(() => readBlockDevices(exec, active.map(({ devicePath }) => devicePath))),
-    reading(() => readHierarchy(exec, "value" in mounts ? mounts.value : [])),
-    groups.some((group) => group.systemId !== "") ? reading(() => readSystemId(exec)) : { value: "" },
+  const activeLvs = groups.flatMap(({ lvs }) => lvs.filter((lv) => lv.active && ownersOf(lv.tags).includes(driver)));
+  const [deviceNodes, hierarchy, systemId] = await Promise.all([
+    tryRead(() => readBlockDevices(exec, activeLvs.map(({ devicePath }) => devicePath))),
+    tryRead(() => readCgroupHierarchy(exec, "value" in mounts ? mounts.value : [])),
+    groups.some((group) => group.systemId !== "") ? tryRead(() => readSystemId(exec)) : { value: "" },
   ]);
   return {
-    ...{ programs, version, configuration, ...kernel, devices, disks, mounts, udev, ...report, groups, active, nodes },
+    ...{
+      programs,
+      version,
+      configuration,
+      ...kernel,
+      devices,
+      disks,
+      mounts,
+      udev,
+      ...report,
+      groups,
+      activeLvs,
+      deviceNodes,
+    },
     hierarchy,
     systemId: "value" in systemId ? systemId.value : "",
   };
 }
 
 /** A report, if need be without locks: one command that is stuck holds up all others. */
-async function readLvm(exec: Exec): Promise<{ survey: Reading<Survey>; locked: boolean }> {
-  const survey = await reading(() => readSurvey(exec, SURVEY_COMMAND));
-  if ("value" in survey || !isNoAnswer(survey.error)) return { survey, locked: false };
-  const unlocked = await reading(() => readSurvey(exec, UNLOCKED_SURVEY_COMMAND));
-  return "value" in unlocked ? { survey: unlocked, locked: true } : { survey, locked: false };
+async function readLvm(exec: Exec): Promise<{ survey: Reading<Survey>; lockStuck: boolean }> {
+  const survey = await tryRead(() => readSurvey(exec, SURVEY_COMMAND));
+  if ("value" in survey || !isTimeout(survey.error)) return { survey, lockStuck: false };
+  const unlocked = await tryRead(() => readSurvey(exec, UNLOCKED_SURVEY_COMMAND));
+  return "value" in unlocked ? { survey: unlocked, lockStuck: true } : { survey, lockStuck: false };
 }
 
 async function readKernel(
   exec: Exec,
 ): Promise<{ targets: Reading<ReadonlyMap<string, string>>; modules: Reading<ReadonlySet<string>> }> {
-  const targets = await reading(() => readTargets(exec));
-  const wanted = "value" in targets ? modulesWanted(targets.value) : [];
-  return { targets, modules: await reading(() => readModules(exec, wanted)) };
+  const targets = await tryRead(() => readDmTargets(exec));
+  const wanted = "value" in targets ? modulesToProbe(targets.value) : [];
+  return { targets, modules: await tryRead(() => readModules(exec, wanted)) };
 }
 
 /** The programs that are there, of the closed list and of those that LVM starts, in the directories where they are looked for. */
@@ -172,7 +193,7 @@ async function readPrograms(exec: Exec): Promise<ReadonlySet<string>> {
 
 /** How udev is (udevadm(8), control --ping). */
 async function readUdev(exec: Exec): Promise<UdevState> {
-  const seconds = Math.floor(QUICK_MS / 2 / 1000);
+  const seconds = Math.floor(COMMAND_DEADLINE_MS / 2 / 1000);
   const args = ["control", "--ping", `--timeout=${seconds}`];
   const { code, stderr } = await exec.run({ program: "udevadm", args, mutates: false });
   return code === 0 ? "running" : /No such file or directory/.test(stderr) ? "absent" : "dead";
@@ -184,7 +205,7 @@ async function readSystemId(exec: Exec): Promise<string> {
   return /system ID:[ \t]*(\S*)/.exec(answer)?.[1] ?? "";
 }
 
-async function reading<T>(read: () => Promise<T>): Promise<Reading<T>> {
+async function tryRead<T>(read: () => Promise<T>): Promise<Reading<T>> {
   try {
     return { value: await read() };
   } catch (error) {
@@ -198,9 +219,9 @@ async function reading<T>(read: () => Promise<T>): Promise<Reading<T>> {
 }
 
 /** Runs commands with a deadline of its own, in milliseconds. */
-function within(exec: Exec, deadlineMs: number): Exec {
+function withDeadline(exec: Exec, deadlineMs: number): Exec {
   return {
     run: (command: Command) => exec.run({ ...command, deadlineMs }),
-    settled: () => exec.settled(),
+    idle: () => exec.idle(),
   };
 }

@@ -1,12 +1,12 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { healthyMachine } from "../../tests/fake/healthy.ts";
-import { type FakeMachine, type FakePool, newUuid, ok, refuse } from "../../tests/fake/machine.ts";
+import { failure, type FakeMachine, type FakePool, newUuid, ok } from "../../tests/fake/machine.ts";
 import { type Diagnosis, type DoctorOptions, examine } from "./doctor.ts";
 import { diagnosisJson, diagnosisText } from "./text.ts";
 import { StorageError } from "../error.ts";
-import { type Command, describe } from "../exec.ts";
+import { type Command, describeCommand } from "../exec.ts";
 import { CHECKS } from "./finding.ts";
-import { anyOf, exactly } from "../model/groups.ts";
+import { anyMatcherOf, exactMatcher } from "../model/groups.ts";
 import { snapshotIdOf, snapshotLvName, volumeIdOf, volumeLvName } from "../ids.ts";
 import { usedTag } from "../model/tags.ts";
 
@@ -15,29 +15,29 @@ const id = volumeIdOf("one");
 const snapshotId = snapshotIdOf("cut");
 const uuid = "11111111-2222-3333-4444-555555555555";
 
-type Sick = ReturnType<typeof healthyMachine>;
+type HealthyMachine = ReturnType<typeof healthyMachine>;
 
-function look(machine: FakeMachine, options: Partial<DoctorOptions> = {}): Promise<Diagnosis> {
-  return examine({ exec: machine, driver: DRIVER, socket: { path: "/run/x.sock", state: "answers" }, ...options });
+function diagnose(machine: FakeMachine, options: Partial<DoctorOptions> = {}): Promise<Diagnosis> {
+  return examine({ exec: machine, driver: DRIVER, socket: { path: "/run/x.sock", state: "listening" }, ...options });
 }
 
 Deno.test("examine() finds nothing wrong on a healthy machine, asks once for each thing and changes nothing", async () => {
   const { machine } = healthyMachine();
   const commands: Command[] = [];
   machine.fault = (command) => void commands.push(command);
-  const { level, checks, findings } = await look(machine);
+  const { level, checks, findings } = await diagnose(machine);
   assertEquals([level, findings], ["ok", []]);
   assertEquals(checks.map(({ check }) => check), [...CHECKS]);
   assertEquals(commands.filter(({ mutates }) => mutates), []);
-  assert(commands.length <= 11, commands.map(describe).join("\n"));
+  assert(commands.length <= 11, commands.map(describeCommand).join("\n"));
   assert(commands.every(({ deadlineMs }) => deadlineMs !== undefined && deadlineMs <= 20_000));
 });
 
 /** Adds a thin pool of the driver that has room. */
-function addPool({ machine, group, lv }: Sick): FakePool {
+function addPool({ machine, group, lv }: HealthyMachine): FakePool {
   const thinPool: FakePool = {
     ...{ metadataSize: 4n << 20n, dataPercent: 40, metadataPercent: 10.84, zeroes: true },
-    ...{ health: "", monitored: false, residue: new Set<string>() },
+    ...{ health: "", monitored: false, residualData: new Set<string>() },
   };
   const tags = new Set([`denolith=${DRIVER}`, "denolith.pool=made"]);
   group.lvs.push({ ...lv, name: "data_thinpool", uuid: newUuid(), minor: machine.nextMinor(), tags, thinPool });
@@ -45,7 +45,10 @@ function addPool({ machine, group, lv }: Sick): FakePool {
 }
 
 /** What makes the machine sick; and all that is found then: check, level, on what, a part of what, a part of the remedy. */
-const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, string | RegExp, RegExp, RegExp?][]]> = {
+const PROBLEMS: Record<
+  string,
+  [(parts: HealthyMachine) => unknown, ...[string, string, string | RegExp, RegExp, RegExp?][]]
+> = {
   "a program of every volume is missing": [
     ({ machine }) => machine.host.missing.add("resize2fs"),
     ["tools", "error", "resize2fs", /not installed/, /apt-get install e2fsprogs/],
@@ -85,7 +88,7 @@ const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, s
     ({ machine }) =>
       machine.fault = ({ program, args }) =>
         program === "dmsetup"
-          ? refuse(1, "Failure to communicate with kernel device-mapper driver.")
+          ? failure(1, "Failure to communicate with kernel device-mapper driver.")
           : args[0] === "version"
           ? ok("  LVM version:     2.03.16(2) (2022-05-18)\n")
           : undefined,
@@ -105,11 +108,12 @@ const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, s
   ],
   "a stuck command holds a lock": [
     ({ machine }) =>
-      machine.fault = ({ args }) => args.includes("--foreign") && !args.includes("--nolocking") ? silence() : undefined,
+      machine.fault = ({ args }) =>
+        args.includes("--foreign") && !args.includes("--nolocking") ? throwNoAnswer() : undefined,
     ["locks", "error", "lvm", /only without locks/, /lslocks/],
   ],
   "LVM does not answer at all": [
-    ({ machine }) => machine.fault = ({ args }) => args.includes("--foreign") ? silence() : undefined,
+    ({ machine }) => machine.fault = ({ args }) => args.includes("--foreign") ? throwNoAnswer() : undefined,
     ["locks", "error", "lvm", /with locks or without/, /dmsetup info/],
     ["groups", "info", "lvm", /does not report/],
     ["metadata", "info", "lvm", /does not report/],
@@ -120,7 +124,7 @@ const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, s
     ({ machine }) =>
       machine.fault = ({ program, args }) =>
         program === "lvm" && args[0] !== "version"
-          ? refuse(
+          ? failure(
             4,
             "  Parse error at byte 21 (line 2): expected a value\n  Failed to load config file /etc/lvm/lvmlocal.conf",
           )
@@ -148,7 +152,7 @@ const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, s
   ],
   "a filter hides a disk of no group": [
     ({ machine }) => {
-      machine.host.hiddenDisks.push({ path: "/dev/vdz", uuid: "a-b" });
+      machine.host.hiddenPvs.push({ path: "/dev/vdz", uuid: "a-b" });
       machine.host.settings.set("filter", '["r|/dev/vdz|", "a|.*|"]');
     },
     [
@@ -161,7 +165,7 @@ const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, s
   ],
   "a filter hides the missing disk of a group": [
     ({ machine, group }) => {
-      machine.host.hiddenDisks.push(...group.disks);
+      machine.host.hiddenPvs.push(...group.pvs);
       machine.host.settings.set("global_filter", '"r|.*|"');
       group.missingPvs = 1;
     },
@@ -170,13 +174,13 @@ const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, s
   ],
   "a disk is not in the devices file": [
     ({ machine }) => {
-      machine.host.hiddenDisks.push({ path: "/dev/vdz", uuid: "a-b" });
+      machine.host.hiddenPvs.push({ path: "/dev/vdz", uuid: "a-b" });
       machine.host.settings.set("use_devicesfile", "1");
     },
     ["filters", "warning", "/dev/vdz", /devices file system\.devices/, /lvmdevices --adddev \/dev\/vdz/],
   ],
   "a disk is hidden by no filter": [
-    ({ machine }) => machine.host.hiddenDisks.push({ path: "/dev/vdz", uuid: "a-b" }),
+    ({ machine }) => machine.host.hiddenPvs.push({ path: "/dev/vdz", uuid: "a-b" }),
     ["filters", "warning", "/dev/vdz", /no filter says so/, /pvck/],
   ],
   "thin pools can be neither made nor mended, and there are none": [
@@ -193,35 +197,35 @@ const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, s
     ],
   ],
   "thin pools can be neither activated nor mended, and there are some": [
-    (sick) => {
-      addPool(sick);
-      sick.machine.host.targets.delete("thin-pool");
-      sick.machine.host.modules.delete("dm-thin-pool");
-      sick.machine.host.missing.add("thin_repair");
-      sick.machine.host.settings.set("thin_check_executable", '""');
+    (parts) => {
+      addPool(parts);
+      parts.machine.host.targets.delete("thin-pool");
+      parts.machine.host.modules.delete("dm-thin-pool");
+      parts.machine.host.missing.add("thin_repair");
+      parts.machine.host.settings.set("thin_check_executable", '""');
     },
     ["pools", "error", "dm-thin-pool", /no such module/, /modprobe/],
     ["pools", "warning", "global/thin_check_executable", /^empty: /, /lvm\.conf/],
     ["pools", "warning", "thin_repair", /not installed: damaged metadata/, /thin-provisioning-tools/],
   ],
   "modules cannot be seen, and there is a pool": [
-    (sick) => {
-      addPool(sick);
-      sick.machine.host.targets.delete("thin-pool");
-      sick.machine.host.modules.clear();
+    (parts) => {
+      addPool(parts);
+      parts.machine.host.targets.delete("thin-pool");
+      parts.machine.host.modules.clear();
     },
     ["pools", "warning", "dm-thin-pool", /modules are not here/, /modprobe/],
   ],
   "a pool is nearly full": [
-    (sick) => addPool(sick).dataPercent = 85,
+    (parts) => addPool(parts).dataPercent = 85,
     ["pools", "warning", "data/data_thinpool", /^nearly full: it grows by itself/],
   ],
   "a pool is full": [
-    (sick) => addPool(sick).metadataPercent = 100,
+    (parts) => addPool(parts).metadataPercent = 100,
     ["pools", "error", "data/data_thinpool", /^full: /],
   ],
   "a pool is damaged": [
-    (sick) => addPool(sick).needsCheck = true,
+    (parts) => addPool(parts).needsCheck = true,
     ["pools", "error", "data/data_thinpool", /lvconvert --repair/],
   ],
   "no cgroup v2, and no limits": [
@@ -242,7 +246,7 @@ const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, s
   "disks and mounts cannot be listed": [
     ({ machine }) =>
       machine.fault = ({ program, args }) =>
-        program === "findmnt" || args.includes("--all") ? refuse(1, "failed") : undefined,
+        program === "findmnt" || args.includes("--all") ? failure(1, "failed") : undefined,
     ["filters", "warning", "disks", /lsblk --json: exit 1: failed/],
     ["leftovers", "warning", "mounts", /findmnt --json: exit 1: failed/],
   ],
@@ -271,7 +275,13 @@ const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, s
     ["filters", "info", "devices/issue_discards", /gone at once/, /issue_discards = 0 in the section devices/],
     ["filters", "info", "backup/archive", /vgcfgrestore/, /archive = 1 in the section backup/],
     ["filters", "info", "activation/snapshot_autoextend_threshold", /70: dmeventd/],
-    ["filters", "warning", "activation/thin_pool_autoextend_threshold", /70: dmeventd/, /thin-grow-at/],
+    [
+      "filters",
+      "warning",
+      "activation/thin_pool_autoextend_threshold",
+      /70: dmeventd/,
+      /thin-pool-autoextend-threshold/,
+    ],
   ],
   "a group is exported": [
     ({ group }) => group.exported = true,
@@ -336,11 +346,11 @@ const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, s
     ["udev", "info", "activation/udev_sync", /In a container this is right/],
   ],
   "a device node is not there": [
-    ({ machine, snapshot }) => machine.host.withoutNode.add(snapshot),
+    ({ machine, snapshot }) => machine.host.missingDeviceNodes.add(snapshot),
     ["udev", "error", /^\/dev\/mapper\/data-snap--/, /no block device is there/, /dmsetup mknodes data-snap--/],
   ],
   "all device nodes are gone": [
-    ({ machine, lv, snapshot }) => machine.host.withoutNode.add(snapshot).add(lv),
+    ({ machine, lv, snapshot }) => machine.host.missingDeviceNodes.add(snapshot).add(lv),
     ["udev", "error", /data-vol--/, /no block device is there/, /mknodes/],
     ["udev", "error", /data-snap--/, /no block device is there/, /mknodes/],
   ],
@@ -364,13 +374,13 @@ const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, s
   ],
   "a device is suspended": [
     ({ machine, device }) => {
-      machine.host.strays.set("somebody-elses", "CRYPT-1");
+      machine.host.orphanDevices.set("somebody-elses", "CRYPT-1");
       machine.host.suspended.add(device).add("somebody-elses");
     },
     ["leftovers", "error", /^data-vol--/, /suspended/, /^dmsetup resume data-vol--/],
   ],
   "a disk was pulled and came back": [
-    ({ machine, lv }) => machine.host.pulled.add(lv),
+    ({ machine, lv }) => machine.host.onPulledDisk.add(lv),
     [
       "leftovers",
       "error",
@@ -382,8 +392,8 @@ const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, s
   "a disk was pulled, and its group with it": [
     ({ machine }) => {
       const name = `fast-vol--${"9".repeat(32)}`;
-      machine.host.strays.set(name, `LVM-${"x".repeat(64)}`);
-      machine.host.straysOn = "254:240";
+      machine.host.orphanDevices.set(name, `LVM-${"x".repeat(64)}`);
+      machine.host.orphanDevicesOn = "254:240";
     },
     ["leftovers", "error", /^fast-vol--/, /on a disk that is gone/, /with the disk back/],
   ],
@@ -441,7 +451,10 @@ const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, s
   ],
   "a device has no LV any more": [
     ({ machine }) =>
-      machine.host.strays.set(`data-vol--${"9".repeat(32)}-real`, `LVM-${"x".repeat(64)}-real`).set("crypt", "CRYPT-1"),
+      machine.host.orphanDevices.set(`data-vol--${"9".repeat(32)}-real`, `LVM-${"x".repeat(64)}-real`).set(
+        "crypt",
+        "CRYPT-1",
+      ),
     ["leftovers", "warning", `data-vol--${"9".repeat(32)}-real`, /LVM knows no such/, /^dmsetup remove data-vol--/],
   ],
   "a mount's device is gone": [
@@ -465,23 +478,24 @@ const SICKNESSES: Record<string, [(sick: Sick) => unknown, ...[string, string, s
   ],
 };
 
-for (const [name, [make, ...expected]] of Object.entries(SICKNESSES)) {
+for (const [name, [make, ...expected]] of Object.entries(PROBLEMS)) {
   Deno.test(`examine(): ${name}`, async () => {
-    const sick = healthyMachine();
-    make(sick);
-    const { level, checks, findings } = await look(sick.machine);
+    const parts = healthyMachine();
+    make(parts);
+    const { level, checks, findings } = await diagnose(parts.machine);
     assertEquals(checks.map(({ check }) => check), [...CHECKS]);
-    const told = findings.map(({ check, level, on, found }) => `${check} ${level} ${on}: ${found}`).join("\n");
+    const summary = findings.map(({ check, level, subject, message }) => `${check} ${level} ${subject}: ${message}`)
+      .join("\n");
     assertEquals(
       findings.map(({ check, level }) => `${check} ${level}`),
       expected.map(([check, level]) => `${check} ${level}`),
-      told,
+      summary,
     );
     for (const [index, [, , on, found, remedy]] of expected.entries()) {
       const finding = findings[index]!;
-      if (typeof on === "string") assertEquals(finding.on, on);
-      else assertMatch(finding.on, on);
-      assertMatch(finding.found, found);
+      if (typeof on === "string") assertEquals(finding.subject, on);
+      else assertMatch(finding.subject, on);
+      assertMatch(finding.message, found);
       if (remedy === undefined) assertEquals(finding.remedy, undefined);
       else assertMatch(finding.remedy ?? "", remedy);
     }
@@ -491,9 +505,9 @@ for (const [name, [make, ...expected]] of Object.entries(SICKNESSES)) {
 }
 
 /** What looks like a sickness and is none. */
-const NO_SICKNESSES: Record<string, (sick: Sick) => unknown> = {
+const NO_PROBLEMS: Record<string, (parts: HealthyMachine) => unknown> = {
   "a disk of a guest in a volume": ({ lv }) => lv.content.signatures = [{ type: "LVM2_member", uuid: "guest" }],
-  "a disk of LVM's in no group": ({ machine }) => machine.host.spareDisks.push({ path: "/dev/vdz", uuid: "spare" }),
+  "a disk of LVM's in no group": ({ machine }) => machine.host.unusedPvs.push({ path: "/dev/vdz", uuid: "spare" }),
   "volume_list names the group": ({ machine }) => machine.host.settings.set("volume_list", '["data"]'),
   "volume_list names the driver's tag": ({ machine }) =>
     machine.host.settings.set("volume_list", `["@denolith=${DRIVER}"]`),
@@ -511,11 +525,11 @@ const NO_SICKNESSES: Record<string, (sick: Sick) => unknown> = {
     machine.host.missing.add("thin_check");
     machine.host.settings.set("thin_check_executable", '"/opt/bin/thin_check"');
   },
-  "a full pool of somebody else": (sick) => {
-    addPool(sick).dataPercent = 100;
-    sick.group.lvs.at(-1)!.tags.clear();
+  "a full pool of somebody else": (parts) => {
+    addPool(parts).dataPercent = 100;
+    parts.group.lvs.at(-1)!.tags.clear();
   },
-  "a pool with room": (sick) => addPool(sick),
+  "a pool with room": (parts) => addPool(parts),
   "an LV of another driver with a name as ours": ({ group, lv }) =>
     group.lvs.push({
       ...lv,
@@ -528,16 +542,16 @@ const NO_SICKNESSES: Record<string, (sick: Sick) => unknown> = {
     machine.mounts.push(tmpfs("/run/lock", true), tmpfs("/run", false)),
 };
 
-for (const [name, make] of Object.entries(NO_SICKNESSES)) {
+for (const [name, make] of Object.entries(NO_PROBLEMS)) {
   Deno.test(`examine() finds nothing wrong: ${name}`, async () => {
     const healthy = healthyMachine();
     make(healthy);
-    assertEquals((await look(healthy.machine)).findings, []);
+    assertEquals((await diagnose(healthy.machine)).findings, []);
   });
 }
 
 /** What the exec seam does when a command does not answer in time. */
-function silence(): never {
+function throwNoAnswer(): never {
   throw new StorageError("Unavailable", "lvm fullreport: no answer within 20 s");
 }
 
@@ -547,19 +561,19 @@ function tmpfs(target: string, readOnly: boolean) {
 
 Deno.test("examine(): a nearly full store is a warning, unless it cannot overflow", async () => {
   const { machine, snapshot } = healthyMachine();
-  snapshot.storePercent = 81.5;
-  const { findings: [finding] } = await look(machine);
-  assertEquals([finding?.level, finding?.on], ["warning", `data/${snapshot.name}`]);
-  assertMatch(finding!.found, /81\.5 % full/);
+  snapshot.cowPercent = 81.5;
+  const { findings: [finding] } = await diagnose(machine);
+  assertEquals([finding?.level, finding?.subject], ["warning", `data/${snapshot.name}`]);
+  assertMatch(finding!.message, /81\.5 % full/);
   snapshot.size = 68n << 20n;
-  assertEquals((await look(machine)).findings, []);
+  assertEquals((await diagnose(machine)).findings, []);
 });
 
 Deno.test("examine(): groups are those that were asked for and those in use; without either, all", async () => {
   const { machine } = healthyMachine();
   machine.addGroup("idle", 1n << 30n);
   const named = async (groups?: string) => {
-    const { checks } = await look(machine, groups === undefined ? {} : { groups: exactly(groups) });
+    const { checks } = await diagnose(machine, groups === undefined ? {} : { groups: exactMatcher(groups) });
     return checks.find(({ check }) => check === "groups")!.summary.match(/data|idle/g);
   };
   assertEquals([await named(), await named("idle")], [["data"], ["data", "idle"]]);
@@ -567,41 +581,41 @@ Deno.test("examine(): groups are those that were asked for and those in use; wit
   machine.mounts.pop();
   assertEquals(await named(), ["idle"]);
 
-  const summaries = (await look(machine, { groups: exactly("nope") })).checks.map(({ summary }) => summary);
+  const summaries = (await diagnose(machine, { groups: exactMatcher("nope") })).checks.map(({ summary }) => summary);
   assertEquals(summaries.slice(4, 6), ["none", "no group"]);
-  const { findings } = await look(machine, { groups: anyOf([exactly("idle"), exactly("nope")]) });
-  assertEquals(findings.map(({ check, level, on }) => [check, level, on]), [["groups", "error", "nope"]]);
-  assertMatch(findings[0]!.found, /this host has idle/);
+  const { findings } = await diagnose(machine, { groups: anyMatcherOf([exactMatcher("idle"), exactMatcher("nope")]) });
+  assertEquals(findings.map(({ check, level, subject }) => [check, level, subject]), [["groups", "error", "nope"]]);
+  assertMatch(findings[0]!.message, /this host has idle/);
   assertMatch(findings[0]!.remedy!, /vgcreate/);
 });
 
 Deno.test("examine() sums up how many disks are hidden", async () => {
   const { machine } = healthyMachine();
-  const summary = async () => (await look(machine)).checks.find(({ check }) => check === "filters")!.summary;
+  const summary = async () => (await diagnose(machine)).checks.find(({ check }) => check === "filters")!.summary;
   assertEquals(await summary(), "LVM sees all of its disks");
-  machine.host.hiddenDisks.push({ path: "/dev/vdz", uuid: "a-b" });
+  machine.host.hiddenPvs.push({ path: "/dev/vdz", uuid: "a-b" });
   assertEquals(await summary(), "LVM does not see 1 of its disks");
 });
 
 Deno.test("examine(): a socket that nobody answers on is a note", async () => {
   const { machine } = healthyMachine();
-  const { level, findings } = await look(machine, { socket: { path: "/run/x.sock", state: "silent" } });
-  assertEquals([level, findings.map(({ on }) => on)], ["info", ["/run/x.sock"]]);
-  assertEquals((await look(machine, { socket: { path: "/run/x.sock", state: "absent" } })).level, "ok");
+  const { level, findings } = await diagnose(machine, { socket: { path: "/run/x.sock", state: "stale" } });
+  assertEquals([level, findings.map(({ subject }) => subject)], ["info", ["/run/x.sock"]]);
+  assertEquals((await diagnose(machine, { socket: { path: "/run/x.sock", state: "absent" } })).level, "ok");
 });
 
 Deno.test("examine() never fails, whatever does not answer, and a driver of another name has nothing here", async () => {
   const { machine } = healthyMachine();
   assertEquals(
-    (await look(machine, { driver: "other.driver" })).checks.at(-1)?.summary,
+    (await diagnose(machine, { driver: "other.driver" })).checks.at(-1)?.summary,
     "0 volumes, 0 snapshots; a driver is serving",
   );
   machine.fault = () => {
     throw new Deno.errors.PermissionDenied("Permission denied (os error 13)");
   };
-  assertMatch((await look(machine)).findings.find(({ check }) => check === "groups")!.found, /Permission denied/);
-  machine.fault = () => silence();
-  const { level, findings } = await look(machine);
+  assertMatch((await diagnose(machine)).findings.find(({ check }) => check === "groups")!.message, /Permission denied/);
+  machine.fault = () => throwNoAnswer();
+  const { level, findings } = await diagnose(machine);
   assertEquals(level, "error");
   assert(findings.some(({ check }) => check === "locks") && findings.some(({ check }) => check === "tools"));
 });
@@ -609,14 +623,14 @@ Deno.test("examine() never fails, whatever does not answer, and a driver of anot
 Deno.test("a diagnosis as text: a line for each check, findings with their remedies below, no line of prose too long", async () => {
   const { machine, group, device } = healthyMachine();
   assertMatch(
-    diagnosisText(await look(machine)),
+    diagnosisText(await diagnose(machine)),
     /^✓ tools +lvm 2\.03\.16, 26 of 26 programs\n(?:✓ .*\n){9}\nNothing is wrong\.$/,
   );
   group.exported = true;
   group.metadataFree = 6_200n;
   machine.host.suspended.add(device);
   machine.host.missing.add("modinfo");
-  const text = diagnosisText(await look(machine));
+  const text = diagnosisText(await diagnose(machine));
   assertMatch(text, /\n✗ groups +data \(.*\n {4}✗ data: it is exported: no host uses it\n {6}→ vgimport data\n/);
   assertMatch(text, /\n2 errors, 1 warning, 1 note\.$/);
   const prose = text.split("\n").filter((line) => !line.includes("→"));
@@ -626,7 +640,7 @@ Deno.test("a diagnosis as text: a line for each check, findings with their remed
 Deno.test("a diagnosis as JSON has the level, the checks and the findings", async () => {
   const { machine, group } = healthyMachine();
   group.exported = true;
-  const { level, checks, findings } = JSON.parse(diagnosisJson(await look(machine)));
+  const { level, checks, findings } = JSON.parse(diagnosisJson(await diagnose(machine)));
   assertEquals([level, checks.length], ["error", CHECKS.length]);
   assertEquals(findings, [{
     check: "groups",

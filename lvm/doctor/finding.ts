@@ -36,9 +36,9 @@ export interface Finding {
   /** How bad it is. */
   readonly level: Exclude<Level, "ok">;
   /** On what: a program, a group, a logical volume, a setting. */
-  readonly on: string;
+  readonly subject: string;
   /** What was found. */
-  readonly found: string;
+  readonly message: string;
   /** What to do about it: a command where there is one. */
   readonly remedy?: string;
 }
@@ -56,11 +56,11 @@ export type Reading<T> = { readonly value: T } | { readonly error: StorageError 
 
 /** Makes findings of one check. */
 export function findingsOf(check: CheckName) {
-  const make = (level: Finding["level"]) => (on: string, found: string, remedy?: string): Finding => ({
+  const make = (level: Finding["level"]) => (subject: string, message: string, remedy?: string): Finding => ({
     check,
     level,
-    on,
-    found,
+    subject,
+    message,
     ...(remedy === undefined ? {} : { remedy }),
   });
   return { info: make("info"), warning: make("warning"), error: make("error") };
@@ -69,17 +69,17 @@ export function findingsOf(check: CheckName) {
 const LEVELS: readonly Level[] = ["ok", "info", "warning", "error"];
 
 /** The worst of the levels; `ok` for none. */
-export function worst(levels: readonly Level[]): Level {
+export function worstLevel(levels: readonly Level[]): Level {
   return LEVELS[Math.max(0, ...levels.map((level) => LEVELS.indexOf(level)))]!;
 }
 
 /** What a failed command said, without its arguments: those of a report fill a screen. */
-export function said(error: StorageError): string {
+export function failureSummary(error: StorageError): string {
   return error.message.replace(/^(\S+ \S+) .*?: (?=exit \d|no answer )/s, "$1: ");
 }
 
 /** The result of a check whose subject could not be read, for a reason that another check tells. */
-export function unread(check: CheckName, why: string): CheckResult {
+export function skippedCheck(check: CheckName, why: string): CheckResult {
   return { summary: "not looked at", findings: [findingsOf(check).info("lvm", why)] };
 }
 

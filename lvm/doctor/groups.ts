@@ -4,7 +4,15 @@
  * @module
  */
 
-import { type CheckResult, type Finding, findingsOf, NO_REPORT, type Reading, said, unread } from "./finding.ts";
+import {
+  type CheckResult,
+  failureSummary,
+  type Finding,
+  findingsOf,
+  NO_REPORT,
+  type Reading,
+  skippedCheck,
+} from "./finding.ts";
 import type { GroupMatcher } from "../model/groups.ts";
 import { redundancyOf } from "../model/redundancy.ts";
 import type { LogicalVolume } from "../model/report.ts";
@@ -24,35 +32,36 @@ export interface GroupReadings {
 }
 
 /** What LVM warns of and a finding of ours says better: missing disks, and several groups of a name. */
-const TOLD_OTHERWISE = /couldn't find (?:device|all devices)|is missing PV|VG name .* is used by|duplicate VG name/i;
+const REPORTED_BY_FINDINGS =
+  /couldn't find (?:device|all devices)|is missing PV|VG name .* is used by|duplicate VG name/i;
 
 /** Whether LVM would make a volume in the groups now. */
 export function checkGroups({ survey, groups, wanted, systemId }: GroupReadings): CheckResult {
   const { error, warning } = findingsOf("groups");
   if ("error" in survey) {
     // told by the checks of tools and of locks
-    if (survey.error.kind !== "CommandFailed") return unread("groups", NO_REPORT);
+    if (survey.error.kind !== "CommandFailed") return skippedCheck("groups", NO_REPORT);
     return {
       summary: "not looked at",
-      findings: [error("lvm", said(survey.error), "vgs   (fails in the same way)")],
+      findings: [error("lvm", failureSummary(survey.error), "vgs   (fails in the same way)")],
     };
   }
-  const warnings = survey.value.warnings.filter((sentence) => !TOLD_OTHERWISE.test(sentence))
+  const warnings = survey.value.warnings.filter((sentence) => !REPORTED_BY_FINDINGS.test(sentence))
     .map((sentence) => warning("lvm", `it warns: ${sentence}`));
   const sizes = groups.map(({ name, free, size }) => `${name} (${formatBytes(free)} of ${formatBytes(size)} free)`);
   return {
     summary: sizes.join(", ") || "none",
     findings: [
-      ...absent(survey.value.groups, groups, wanted),
-      ...namesakes(survey.value.groups),
-      ...groups.flatMap((group) => sicknesses(group, systemId)),
+      ...missingGroups(survey.value.groups, groups, wanted),
+      ...duplicateNames(survey.value.groups),
+      ...groups.flatMap((group) => groupFindings(group, systemId)),
       ...warnings,
     ],
   };
 }
 
 /** Every name and pattern that was asked for must mean a group. */
-function absent(
+function missingGroups(
   all: readonly SurveyedGroup[],
   groups: readonly SurveyedGroup[],
   wanted: GroupMatcher | undefined,
@@ -67,7 +76,7 @@ function absent(
 }
 
 /** LVM takes several groups of one name from disks that were moved here, and then refuses to work on either by name. */
-function namesakes(all: readonly SurveyedGroup[]): Finding[] {
+function duplicateNames(all: readonly SurveyedGroup[]): Finding[] {
   const { error } = findingsOf("groups");
   return [...Map.groupBy(all, ({ name }) => name)].filter(([, same]) => same.length > 1).map(([name, same]) =>
     error(
@@ -78,20 +87,20 @@ function namesakes(all: readonly SurveyedGroup[]): Finding[] {
   );
 }
 
-function sicknesses(group: SurveyedGroup, systemId: string): Finding[] {
+function groupFindings(group: SurveyedGroup, systemId: string): Finding[] {
   const { error, warning } = findingsOf("groups");
   const { name } = group;
   const findings: Finding[] = [];
-  if (group.missingPvs > 0) findings.push(missingDisks(group));
-  findings.push(...group.lvs.flatMap((lv) => unredundant(lv, group)));
+  if (group.missingPvs > 0) findings.push(missingPvsFinding(group));
+  findings.push(...group.lvs.flatMap((lv) => degradedFindings(lv, group)));
   if (group.exported) findings.push(error(name, "it is exported: no host uses it", `vgimport ${name}`));
   else if (!group.writeable) {
     findings.push(error(name, "it is read-only: nothing in it can be made, grown or deleted"));
   }
-  if (group.sharing !== "") {
+  if (group.lockType !== "") {
     findings.push(error(
       name,
-      `it is shared between hosts (${group.sharing}); the driver takes no locks of other hosts`,
+      `it is shared between hosts (${group.lockType}); the driver takes no locks of other hosts`,
       `vgchange --lock-type none --lock-opt force ${name}   (when no other host uses it)`,
     ));
   }
@@ -110,16 +119,16 @@ function sicknesses(group: SurveyedGroup, systemId: string): Finding[] {
 }
 
 /** A volume that was made to survive the loss of a disk, and would not. */
-function unredundant(lv: LogicalVolume, group: SurveyedGroup): Finding[] {
+function degradedFindings(lv: LogicalVolume, group: SurveyedGroup): Finding[] {
   const { info, warning, error } = findingsOf("groups");
   const redundancy = redundancyOf(lv, group);
   if (redundancy === undefined || redundancy.state === "InSync") return [];
   const { state, message, remedy } = redundancy;
-  const tell = state === "Rebuilding" ? info : state === "Broken" ? error : warning;
-  return [tell(`${group.name}/${lv.name}`, `${lv.segment.type}: ${message}`, remedy)];
+  const makeFinding = state === "Rebuilding" ? info : state === "RaidFailed" ? error : warning;
+  return [makeFinding(`${group.name}/${lv.name}`, `${lv.segment.type}: ${message}`, remedy)];
 }
 
-function missingDisks({ name, pvs, missingPvs, lvs }: SurveyedGroup): Finding {
+function missingPvsFinding({ name, pvs, missingPvs, lvs }: SurveyedGroup): Finding {
   const partialLvs = lvs.filter(({ health }) => health === "partial").map((lv) => lv.name);
   const uuids = pvs.filter(({ missing }) => missing).map(({ uuid }) => uuid).join(", ");
   const on = partialLvs.length === 0 ? "no volume is on them" : `on them are ${partialLvs.join(", ")}`;
@@ -131,26 +140,30 @@ function missingDisks({ name, pvs, missingPvs, lvs }: SurveyedGroup): Finding {
 }
 
 /** What a volume in use takes of the metadata, its record included, in bytes: measured, docs/state.md. */
-const VOLUME_BYTES = 610n;
+const METADATA_BYTES_PER_VOLUME = 610n;
 
 /** With room for fewer further volumes than this, it is time to act. */
-const FEW_VOLUMES = 50n;
+const MIN_VOLUMES_LEFT = 50n;
 
 /** How many more volumes the metadata areas of the groups have room for. */
 export function checkMetadata({ survey, groups }: GroupReadings): CheckResult {
-  if ("error" in survey) return unread("metadata", NO_REPORT);
+  if ("error" in survey) return skippedCheck("metadata", NO_REPORT);
   const { warning, error } = findingsOf("metadata");
-  const rooms = groups.map((group) => ({ ...group, room: group.metadataFree / VOLUME_BYTES }));
-  const findings = rooms.filter(({ room }) => room < FEW_VOLUMES).map(({ name, room, metadataFree, metadataSize }) => {
-    const free = `${formatBytes(metadataFree)} free in areas of ${formatBytes(metadataSize)}`;
-    const remedy = `vgextend --metadatasize 16m ${name} /dev/sdX, then for the disks with small areas: ` +
-      "pvchange --metadataignore y /dev/sdY";
-    return room === 0n
-      ? error(name, `its metadata is full: ${free}`, remedy)
-      : warning(name, `its metadata has room for about ${room} more volumes: ${free}`, remedy);
-  });
+  const estimates = groups.map((group) => ({ ...group, volumesLeft: group.metadataFree / METADATA_BYTES_PER_VOLUME }));
+  const findings = estimates.filter(({ volumesLeft }) => volumesLeft < MIN_VOLUMES_LEFT).map(
+    ({ name, volumesLeft, metadataFree, metadataSize }) => {
+      const free = `${formatBytes(metadataFree)} free in areas of ${formatBytes(metadataSize)}`;
+      const remedy = `vgextend --metadatasize 16m ${name} /dev/sdX, then for the disks with small areas: ` +
+        "pvchange --metadataignore y /dev/sdY";
+      return volumesLeft === 0n
+        ? error(name, `its metadata is full: ${free}`, remedy)
+        : warning(name, `its metadata has room for about ${volumesLeft} more volumes: ${free}`, remedy);
+    },
+  );
   return {
-    summary: rooms.map(({ name, room }) => `${name} has room for about ${room} more volumes`).join(", ") || "no group",
+    summary:
+      estimates.map(({ name, volumesLeft }) => `${name} has room for about ${volumesLeft} more volumes`).join(", ") ||
+      "no group",
     findings,
   };
 }

@@ -8,12 +8,20 @@ import type { Configuration } from "../model/configuration.ts";
 import type { BlockDevice } from "../host/device.ts";
 import type { MappedDevice } from "../host/device_mapper.ts";
 import type { Disk } from "../host/disks.ts";
-import { type CheckResult, type Finding, findingsOf, NO_REPORT, type Reading, said, unread } from "./finding.ts";
-import { isOurDeviceName } from "../ids.ts";
-import type { Inventory, Orphan } from "../inventory/inventory.ts";
-import { isDeletedNode, isMountOfOurs, type Mount } from "../host/mounts.ts";
+import {
+  type CheckResult,
+  failureSummary,
+  type Finding,
+  findingsOf,
+  NO_REPORT,
+  type Reading,
+  skippedCheck,
+} from "./finding.ts";
+import { isDriverDeviceName } from "../ids.ts";
+import type { Inconsistency, Inventory } from "../inventory/inventory.ts";
+import { isDeletedNodeMount, isDriverVolumeMount, type Mount } from "../host/mounts.ts";
 import type { LogicalVolume } from "../model/report.ts";
-import { storeState } from "../snapshots/snapshots.ts";
+import { cowState } from "../snapshots/snapshots.ts";
 import type { Survey } from "../model/survey.ts";
 
 /** How udev is: it answers, was never there, or has left its socket and answers no more. */
@@ -26,22 +34,22 @@ export interface UdevReadings {
   /** How udev is. */
   readonly udev: Reading<UdevState>;
   /** The driver's LVs that are active. */
-  readonly active: readonly LogicalVolume[];
+  readonly activeLvs: readonly LogicalVolume[];
   /** The block devices whose nodes are at the paths of those LVs. */
-  readonly nodes: Reading<readonly BlockDevice[]>;
+  readonly deviceNodes: Reading<readonly BlockDevice[]>;
   /** Whether the commands run as root: udev answers nobody else. */
   readonly root: boolean;
 }
 
 /** Whether udev runs as LVM expects it, and the device nodes are there. */
-export function checkUdev({ configuration, udev, active, nodes, root }: UdevReadings): CheckResult {
+export function checkUdev({ configuration, udev, activeLvs, deviceNodes, root }: UdevReadings): CheckResult {
   const { warning } = findingsOf("udev");
   const state = root && "value" in udev ? udev.value : undefined;
   const settings = "value" in configuration ? configuration.value : undefined;
   const findings = udevStates(state, settings);
-  if ("value" in nodes) findings.push(...wrongNodes(active, nodes.value));
-  else findings.push(warning("device nodes", `they could not be looked at: ${said(nodes.error)}`));
-  return { summary: `udev ${state ?? "unknown"}, ${active.length} device nodes`, findings };
+  if ("value" in deviceNodes) findings.push(...wrongDeviceNodes(activeLvs, deviceNodes.value));
+  else findings.push(warning("device nodes", `they could not be looked at: ${failureSummary(deviceNodes.error)}`));
+  return { summary: `udev ${state ?? "unknown"}, ${activeLvs.length} device nodes`, findings };
 }
 
 /** Without udev, LVM finds the nodes of what it makes only if it is told to make them itself. */
@@ -64,11 +72,11 @@ function udevStates(state: UdevState | undefined, settings: Configuration | unde
   ];
 }
 
-function wrongNodes(active: readonly LogicalVolume[], nodes: readonly BlockDevice[]): Finding[] {
+function wrongDeviceNodes(activeLvs: readonly LogicalVolume[], deviceNodes: readonly BlockDevice[]): Finding[] {
   const { error } = findingsOf("udev");
-  return active.flatMap(({ devicePath, deviceNumber }) => {
+  return activeLvs.flatMap(({ devicePath, deviceNumber }) => {
     const name = devicePath.replace(/^.*\//, "");
-    const node = nodes.find((each) => each.name === name);
+    const node = deviceNodes.find((each) => each.name === name);
     if (node !== undefined && node.number === deviceNumber) return [];
     const found = node === undefined
       ? "no block device is there, though LVM has it active"
@@ -96,39 +104,43 @@ export interface LeftoverReadings {
 }
 
 /** What is at the path of a socket: nothing, one that nobody answers on, or one that somebody does. */
-export type SocketState = "absent" | "silent" | "answers";
+export type SocketState = "absent" | "stale" | "listening";
 
 /** What was left half-done, and what the driver refuses to touch. */
 export function checkLeftovers(readings: LeftoverReadings): CheckResult {
   const { survey, inventory, driver, devices, disks, mounts, socket } = readings;
   const { info, warning } = findingsOf("leftovers");
   const findings: Finding[] = [];
-  if ("value" in devices) findings.push(...suspended(devices.value));
-  const dead = "value" in devices && "value" in disks ? pulled(devices.value, disks.value) : [];
-  findings.push(...dead);
-  if ("error" in survey) findings.push(...unread("leftovers", NO_REPORT).findings);
+  if ("value" in devices) findings.push(...suspendedDevices(devices.value));
+  const onRemovedDisks = "value" in devices && "value" in disks
+    ? devicesOnRemovedDisks(devices.value, disks.value)
+    : [];
+  findings.push(...onRemovedDisks);
+  if ("error" in survey) findings.push(...skippedCheck("leftovers", NO_REPORT).findings);
   else {
     findings.push(
       ...lost(inventory),
-      ...inventory.orphans.filter((orphan) => !isOfLost(orphan, inventory)).map((orphan) => orphaned(driver, orphan)),
-      ...unfinished(inventory),
-      ...overflowing(inventory),
+      ...inventory.inconsistencies.filter((inconsistency) => !isRecordOfLost(inconsistency, inventory)).map((
+        inconsistency,
+      ) => inconsistencyFinding(driver, inconsistency)),
+      ...interruptedFormatting(inventory),
+      ...overflowingSnapshots(inventory),
     );
     const lvs = survey.value.groups.flatMap((group) => group.lvs);
     if ("value" in devices) {
-      const told = (name: string) => dead.some(({ on }) => on === name);
-      findings.push(...staleDevices(devices.value.filter(({ name }) => !told(name)), lvs));
+      const isReported = (name: string) => onRemovedDisks.some(({ subject }) => subject === name);
+      findings.push(...staleDevices(devices.value.filter(({ name }) => !isReported(name)), lvs));
     }
     if ("value" in mounts) findings.push(...staleMounts(mounts.value, lvs));
-    else findings.push(warning("mounts", said(mounts.error)));
+    else findings.push(warning("mounts", failureSummary(mounts.error)));
   }
-  if (socket?.state === "silent") {
+  if (socket?.state === "stale") {
     findings.push(
       info(socket.path, "nobody answers on this socket: a driver that crashed left it; the next start removes it"),
     );
   }
   const { volumes, snapshots } = inventory;
-  const serving = socket?.state === "answers" ? "a driver is serving" : "no driver is serving";
+  const serving = socket?.state === "listening" ? "a driver is serving" : "no driver is serving";
   return {
     summary: `${count(volumes.length, "volume")}, ${count(snapshots.length, "snapshot")}; ${
       socket === undefined ? "socket unknown" : serving
@@ -142,23 +154,25 @@ function count(number: number, noun: string): string {
 }
 
 /** Whoever reads or writes a suspended device waits, and so do LVM's commands that look at it. */
-function suspended(devices: readonly MappedDevice[]): Finding[] {
+function suspendedDevices(devices: readonly MappedDevice[]): Finding[] {
   const { error } = findingsOf("leftovers");
-  return devices.filter((device) => device.suspended && isOurDeviceName(device.name)).map(({ name }) =>
+  return devices.filter((device) => device.suspended && isDriverDeviceName(device.name)).map(({ name }) =>
     error(name, "it is suspended: whatever uses it waits, as after a crash between two steps", `dmsetup resume ${name}`)
   );
 }
 
 /** A disk that comes back has another number, so what was active on it stays on one that is no more. */
-function pulled(devices: readonly MappedDevice[], disks: readonly Disk[]): Finding[] {
+function devicesOnRemovedDisks(devices: readonly MappedDevice[], disks: readonly Disk[]): Finding[] {
   const { error } = findingsOf("leftovers");
   const there = new Set([...disks, ...devices].map(({ number }) => number));
-  return devices.filter(({ name, uses }) => isOurDeviceName(name) && uses.some((number) => !there.has(number)))
-    .map(({ name, uses }) =>
+  return devices.filter(({ name, dependencies }) =>
+    isDriverDeviceName(name) && dependencies.some((number) => !there.has(number))
+  )
+    .map(({ name, dependencies }) =>
       error(
         name,
         `it is on a disk that is gone (${
-          uses.filter((number) => !there.has(number)).join(", ")
+          dependencies.filter((number) => !there.has(number)).join(", ")
         }): it answers with errors`,
         `with the disk back: unmount it, then lvchange --activate n /dev/mapper/${name}; staging activates it anew`,
       )
@@ -167,62 +181,64 @@ function pulled(devices: readonly MappedDevice[], disks: readonly Disk[]): Findi
 
 function lost({ lost }: Inventory): Finding[] {
   const { error } = findingsOf("leftovers");
-  return lost.map(({ id, groupName: group, record, error: { message }, replaced }) =>
+  return lost.map(({ id, groupName: group, usedTag, error: { message }, replaced }) =>
     error(
       id,
       message,
       replaced
         ? `see docs/state.md, "A Lost volume"`
-        : `vgcfgrestore --list ${group}   (to bring it back); vgchange --deltag ${record} ${group}   (to give it up)`,
+        : `vgcfgrestore --list ${group}   (to bring it back); vgchange --deltag ${usedTag} ${group}   (to give it up)`,
     )
   );
 }
 
 /** A Lost volume is told as such, and not once more as its record. */
-function isOfLost(orphan: Orphan, { lost }: Inventory): boolean {
-  return orphan.kind === "record" && lost.some(({ record }) => record === orphan.on);
+function isRecordOfLost(inconsistency: Inconsistency, { lost }: Inventory): boolean {
+  return inconsistency.kind === "dangling" && lost.some(({ usedTag }) => usedTag === inconsistency.subject);
 }
 
-function orphaned(driver: string, { kind, on, group, id, tags }: Orphan): Finding {
+function inconsistencyFinding(driver: string, { kind, subject, group, id, tags }: Inconsistency): Finding {
   const { error, warning, info } = findingsOf("leftovers");
   const claim = tags.filter((tag) => tag === `denolith=${driver}` || /^denolith\.(?:volume|snapshot)=/.test(tag));
-  const untag = `lvchange ${claim.map((tag) => `--deltag ${tag}`).join(" ")} ${on}`;
+  const untag = `lvchange ${claim.map((tag) => `--deltag ${tag}`).join(" ")} ${subject}`;
   switch (kind) {
     case "duplicate":
       return error(
-        on,
+        subject,
         `it is one of several that claim to be ${id}: the driver touches none of them`,
         `${untag}   (the wrong one)`,
       );
     case "unreadable":
-      return error(on, `its tags cannot be read: ${tags.join(", ")}`, `correct the tags, or give it up: ${untag}`);
-    case "record":
+      return error(subject, `its tags cannot be read: ${tags.join(", ")}`, `correct the tags, or give it up: ${untag}`);
+    case "dangling":
       return warning(
         group,
-        id === undefined ? `a record cannot be read: ${on}` : `a record names a logical volume that is gone: ${on}`,
-        `vgchange --deltag ${on} ${group}`,
+        id === undefined
+          ? `a record cannot be read: ${subject}`
+          : `a record names a logical volume that is gone: ${subject}`,
+        `vgchange --deltag ${subject} ${group}`,
       );
     case "untagged":
-      return info(on, "it has a name as the driver gives them, but none of its tags: the driver leaves it alone");
+      return info(subject, "it has a name as the driver gives them, but none of its tags: the driver leaves it alone");
   }
 }
 
-function unfinished({ volumes }: Inventory): Finding[] {
+function interruptedFormatting({ volumes }: Inventory): Finding[] {
   const { info } = findingsOf("leftovers");
-  return volumes.flatMap(({ id, tags: { content } }) =>
-    content.state === "formatting"
-      ? [info(id, `making its ${content.type} was begun and not finished: the next NodeStageVolume does it again`)]
+  return volumes.flatMap(({ id, tags: { format } }) =>
+    format.state === "formatting"
+      ? [info(id, `making its ${format.type} was begun and not finished: the next NodeStageVolume does it again`)]
       : []
   );
 }
 
-function overflowing({ snapshots }: Inventory): Finding[] {
+function overflowingSnapshots({ snapshots }: Inventory): Finding[] {
   const { warning } = findingsOf("leftovers");
   return snapshots.flatMap((located) => {
     const { snapshot: { id }, lv, group } = located;
     const path = `${group.name}/${lv.name}`;
-    const state = storeState(located);
-    if (state === "Roomy") return [];
+    const state = cowState(located);
+    if (state === "Ok") return [];
     if (state === "Overflowed") {
       const found = `snapshot ${id} overflowed: its content is gone, and it still slows its volume down`;
       return [warning(path, found, `DeleteSnapshot, or lvremove ${path}`)];
@@ -236,7 +252,7 @@ function overflowing({ snapshots }: Inventory): Finding[] {
 function staleDevices(devices: readonly MappedDevice[], lvs: readonly LogicalVolume[]): Finding[] {
   const { warning } = findingsOf("leftovers");
   const uuids = new Set(lvs.map(({ uuid }) => uuid.replaceAll("-", "")));
-  return devices.filter(({ name, uuid }) => isOurDeviceName(name) && !uuids.has(lvUuidOf(uuid))).map(({ name }) =>
+  return devices.filter(({ name, uuid }) => isDriverDeviceName(name) && !uuids.has(lvUuidOf(uuid))).map(({ name }) =>
     warning(
       name,
       "it is active in the kernel, but LVM knows no such logical volume",
@@ -253,9 +269,10 @@ function lvUuidOf(deviceUuid: string): string {
 function staleMounts(mounts: readonly Mount[], lvs: readonly LogicalVolume[]): Finding[] {
   const { warning } = findingsOf("leftovers");
   const active = lvs.filter((lv) => lv.active);
-  const alive = (mount: Mount) =>
+  const isOnActiveLv = (mount: Mount) =>
     active.some((lv) => mount.deviceNumber === lv.deviceNumber || mount.source.startsWith(lv.devicePath));
-  return mounts.filter((mount) => isDeletedNode(mount) || (isMountOfOurs(mount) && !alive(mount))).map((mount) =>
-    warning(mount.target, `${mount.source} is mounted here, but its device is gone`, `umount ${mount.target}`)
-  );
+  return mounts.filter((mount) => isDeletedNodeMount(mount) || (isDriverVolumeMount(mount) && !isOnActiveLv(mount)))
+    .map((mount) =>
+      warning(mount.target, `${mount.source} is mounted here, but its device is gone`, `umount ${mount.target}`)
+    );
 }

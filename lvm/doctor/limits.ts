@@ -7,12 +7,12 @@
  */
 
 import { type Exec, runOk } from "../exec.ts";
-import { type CheckResult, type Finding, findingsOf, type Reading, said } from "./finding.ts";
+import { type CheckResult, failureSummary, type Finding, findingsOf, type Reading } from "./finding.ts";
 import type { Inventory } from "../inventory/inventory.ts";
 import type { Mount } from "../host/mounts.ts";
 
 /** A hierarchy of cgroup v2. */
-export interface Hierarchy {
+export interface CgroupHierarchy {
   /** Where it is mounted. */
   readonly root: string;
   /** The controllers that it has. */
@@ -25,7 +25,7 @@ export interface Hierarchy {
  *
  * @throws {StorageError} `CommandFailed` when it cannot be read.
  */
-export async function readHierarchy(exec: Exec, mounts: readonly Mount[]): Promise<Hierarchy | undefined> {
+export async function readCgroupHierarchy(exec: Exec, mounts: readonly Mount[]): Promise<CgroupHierarchy | undefined> {
   const roots = mounts.filter(({ fsType }) => fsType === "cgroup2").map(({ target }) => target);
   const root = roots.find((target) => !target.startsWith("/sys/")) ?? roots[0];
   if (root === undefined) return undefined;
@@ -40,7 +40,7 @@ export interface LimitReadings {
   /** The mount table. */
   readonly mounts: Reading<readonly Mount[]>;
   /** The hierarchy of cgroup v2, if there is one. */
-  readonly hierarchy: Reading<Hierarchy | undefined>;
+  readonly hierarchy: Reading<CgroupHierarchy | undefined>;
   /** What there is of the driver. */
   readonly inventory: Pick<Inventory, "volumes">;
 }
@@ -50,15 +50,15 @@ export function checkLimits({ mounts, hierarchy, inventory }: LimitReadings): Ch
   if ("error" in mounts) return { summary: "not looked at", findings: [] }; // told by the check of what is left over
   const { info, warning } = findingsOf("limits");
   const recorded = inventory.volumes.filter(({ tags }) => tags.limits !== undefined).length;
-  const tell = recorded > 0 ? warning : info;
+  const makeFinding = recorded > 0 ? warning : info;
   const consequence = recorded > 0
     ? `the limits of ${recorded === 1 ? "1 volume" : `${recorded} volumes`} do not hold`
     : "limits of IO would only be recorded";
   const finding = (on: string, found: string, remedy?: string): CheckResult => {
-    const findings: Finding[] = [tell(on, `${found}: ${consequence}`, remedy)];
+    const findings: Finding[] = [makeFinding(on, `${found}: ${consequence}`, remedy)];
     return { summary: "limits of IO cannot be applied", findings };
   };
-  if ("error" in hierarchy) return finding("cgroup v2", said(hierarchy.error));
+  if ("error" in hierarchy) return finding("cgroup v2", failureSummary(hierarchy.error));
   const unified = "systemd.unified_cgroup_hierarchy=1 on the kernel's command line, and a restart";
   if (hierarchy.value === undefined) return finding("cgroup v2", "it is not mounted", unified);
   const { root, controllers } = hierarchy.value;

@@ -5,12 +5,12 @@
  */
 
 import type { Configuration, Setting } from "../model/configuration.ts";
-import { ALWAYS, installing, THIN_MODULE, THIN_TARGET } from "./tools.ts";
+import { BASE_MODULE, installCommand, THIN_MODULE, THIN_TARGET } from "./tools.ts";
 import { PROGRAM_DIRECTORIES } from "../exec.ts";
-import { type CheckResult, type Finding, findingsOf, NO_REPORT, type Reading, unread } from "./finding.ts";
+import { type CheckResult, type Finding, findingsOf, NO_REPORT, type Reading, skippedCheck } from "./finding.ts";
 import { type PoolStatus, poolStatus } from "../pools/pool_status.ts";
 import type { Survey, SurveyedGroup } from "../model/survey.ts";
-import { DEFAULT_OVERCOMMIT, isUsedPool, poolsOf } from "../pools/pool.ts";
+import { DEFAULT_OVERCOMMIT, isPoolUsedByDriver, poolsOf } from "../pools/pool.ts";
 
 /** The programs that LVM starts for thin pools (lvm.conf(5), global/thin_check_executable and so on); the driver starts none. */
 export const THIN_TOOLS = ["thin_check", "thin_dump", "thin_repair"] as const;
@@ -46,17 +46,17 @@ export interface PoolReadings {
 /** Whether thin volumes can be made and mended here, and whether pools have room. Who has no pools is not alarmed. */
 export function checkPools(readings: PoolReadings): CheckResult {
   const { survey, groups, driver } = readings;
-  if ("error" in survey) return unread("pools", NO_REPORT);
+  if ("error" in survey) return skippedCheck("pools", NO_REPORT);
   // what a pool may promise is not looked at here
   const pools = groups.flatMap((group) =>
-    poolsOf(group).filter((pool) => isUsedPool(driver, group, pool))
+    poolsOf(group).filter((pool) => isPoolUsedByDriver(driver, group, pool))
       .map((pool) => poolStatus(driver, group, pool, DEFAULT_OVERCOMMIT))
   );
   const used = pools.length > 0;
   const described = pools.map(({ group, name, state }) => `${group}/${name} (${state.toLowerCase()})`);
   return {
     summary: described.join(", ") || "none",
-    findings: [...missingModule(readings, used), ...missingTools(readings, used), ...pools.flatMap(sickness)],
+    findings: [...missingModule(readings, used), ...missingTools(readings, used), ...pools.flatMap(poolFindings)],
   };
 }
 
@@ -67,7 +67,7 @@ function missingModule({ targets, modules }: PoolReadings, used: boolean): Findi
   const loadable = "value" in modules ? modules.value : new Set<string>();
   if (loadable.has(THIN_MODULE)) return []; // LVM loads it with the first pool
   const load = `modprobe ${THIN_MODULE}`;
-  if (!loadable.has(ALWAYS)) {
+  if (!loadable.has(BASE_MODULE)) {
     const found = "not loaded, and the kernel's modules are not here";
     return [used ? warning(THIN_MODULE, found, load) : info(THIN_MODULE, found, load)];
   }
@@ -79,29 +79,29 @@ function missingModule({ targets, modules }: PoolReadings, used: boolean): Findi
 function missingTools({ programs, configuration }: PoolReadings, used: boolean): Finding[] {
   if ("error" in programs || "error" in configuration) return []; // told by other checks
   const { info, warning } = findingsOf("pools");
-  const [tell, settings] = [used ? warning : info, configuration.value];
-  const unset = THIN_TOOLS.filter((tool) => executable(settings, tool) === "").map((tool) => {
+  const [makeFinding, settings] = [used ? warning : info, configuration.value];
+  const unset = THIN_TOOLS.filter((tool) => executablePath(settings, tool) === "").map((tool) => {
     const fix = `take it out of /etc/lvm/lvm.conf   (its default is /usr/sbin/${tool})`;
-    return tell(`global/${tool}_executable`, `empty: ${USES[tool]}`, fix);
+    return makeFinding(`global/${tool}_executable`, `empty: ${USES[tool]}`, fix);
   });
   const missing = THIN_TOOLS.filter((tool) => {
-    const [, directory, name] = /^(.*)\/([^/]+)$/.exec(executable(settings, tool)) ?? [];
+    const [, directory, name] = /^(.*)\/([^/]+)$/.exec(executablePath(settings, tool)) ?? [];
     // another program, or one in another place, is the administrator's affair
     return name === tool && PROGRAM_DIRECTORIES.some((known) => known === directory) && !programs.value.has(tool);
   });
   if (missing.length === 0) return unset;
   const consequences = [...new Set(missing.map((tool) => USES[tool]))].join("; ");
-  const remedy = installing("thin-provisioning-tools", "device-mapper-persistent-data");
-  return [...unset, tell(missing.join(", "), `not installed: ${consequences}`, remedy)];
+  const remedy = installCommand("thin-provisioning-tools", "device-mapper-persistent-data");
+  return [...unset, makeFinding(missing.join(", "), `not installed: ${consequences}`, remedy)];
 }
 
 /** The path of a program as LVM starts it; empty for none. */
-function executable(settings: Configuration, tool: ThinTool): string {
+function executablePath(settings: Configuration, tool: ThinTool): string {
   const setting: Setting = `global/${tool}_executable`;
   return settings.list(setting) === undefined ? `/usr/sbin/${tool}` : settings.value(setting) ?? "";
 }
 
-function sickness({ group, name, state, problem }: PoolStatus): Finding[] {
+function poolFindings({ group, name, state, problem }: PoolStatus): Finding[] {
   const { info, warning, error } = findingsOf("pools");
   const path = `${group}/${name}`;
   switch (state) {
@@ -109,8 +109,8 @@ function sickness({ group, name, state, problem }: PoolStatus): Finding[] {
       return [];
     case "Erasing":
       return [info(path, problem!)];
-    case "Filling":
-    case "Stuck":
+    case "NearFull":
+    case "CannotExtend":
       return [warning(path, problem!)];
     case "Full":
     case "Damaged":

@@ -4,11 +4,19 @@
  * @module
  */
 
-import { autoextendThreshold, type Configuration, type Setting } from "../model/configuration.ts";
+import { type Configuration, type Setting, snapshotAutoextendThreshold } from "../model/configuration.ts";
 import type { Disk } from "../host/disks.ts";
 import type { StorageError } from "../error.ts";
-import { isNoAnswer, isNotInstalled } from "../exec.ts";
-import { type CheckResult, type Finding, findingsOf, NO_SETTINGS, type Reading, said, unread } from "./finding.ts";
+import { isNotInstalled, isTimeout } from "../exec.ts";
+import {
+  type CheckResult,
+  failureSummary,
+  type Finding,
+  findingsOf,
+  NO_SETTINGS,
+  type Reading,
+  skippedCheck,
+} from "./finding.ts";
 import type { Mount } from "../host/mounts.ts";
 import type { Survey, SurveyedGroup } from "../model/survey.ts";
 
@@ -23,21 +31,21 @@ export interface LockReadings {
   /** LVM's report. */
   readonly survey: Reading<Survey>;
   /** Whether LVM reported only when told to take no locks. */
-  readonly locked: boolean;
+  readonly lockStuck: boolean;
 }
 
 /** Whether LVM's commands exclude each other, and none of them is stuck. */
-export function checkLocks({ configuration, mounts, survey, locked }: LockReadings): CheckResult {
+export function checkLocks({ configuration, mounts, survey, lockStuck }: LockReadings): CheckResult {
   const { error } = findingsOf("locks");
   const findings: Finding[] = [];
-  if (locked) {
+  if (lockStuck) {
     findings.push(error(
       "lvm",
       "it reports only without locks: a command that holds one is stuck, and all others wait for it",
       "lslocks --notruncate | grep /lvm/   (names it; if it waits for udev: dmsetup udevcookies, dmsetup udevcomplete_all)",
     ));
   }
-  if ("error" in survey && isNoAnswer(survey.error)) {
+  if ("error" in survey && isTimeout(survey.error)) {
     findings.push(error(
       "lvm",
       `it does not answer, with locks or without: it waits for a disk, a suspended device or udev`,
@@ -48,13 +56,15 @@ export function checkLocks({ configuration, mounts, survey, locked }: LockReadin
     return { summary: "settings unknown", findings: [...findings, noSettings(configuration.error)] };
   }
   const { value: settings } = configuration;
-  findings.push(...lockSettings(settings), ...lockFolder(settings, "value" in mounts ? mounts.value : []));
+  findings.push(...lockSettings(settings), ...lockDirectory(settings, "value" in mounts ? mounts.value : []));
   return { summary: `files in ${settings.value("global/locking_dir") ?? "LVM's own folder"}`, findings };
 }
 
 function noSettings(reason: StorageError): Finding {
   const { info, error } = findingsOf("locks");
-  return isNotInstalled(reason) ? info("lvm", NO_SETTINGS) : error("lvm", said(reason), "lvmconfig --validate");
+  return isNotInstalled(reason)
+    ? info("lvm", NO_SETTINGS)
+    : error("lvm", failureSummary(reason), "lvmconfig --validate");
 }
 
 function lockSettings(settings: Configuration): Finding[] {
@@ -66,13 +76,13 @@ function lockSettings(settings: Configuration): Finding[] {
       error(
         "global/locking_type",
         `${type}: LVM's commands do not exclude each other`,
-        set("global/locking_type", "1"),
+        settingRemedy("global/locking_type", "1"),
       ),
     );
   }
   if (settings.value("global/wait_for_locks") === "0") {
     const found = "0: a command fails at once when another one runs, instead of waiting for it";
-    findings.push(warning("global/wait_for_locks", found, set("global/wait_for_locks", "1")));
+    findings.push(warning("global/wait_for_locks", found, settingRemedy("global/wait_for_locks", "1")));
   }
   if (settings.value("global/use_lvmlockd") === "1") {
     findings.push(
@@ -83,7 +93,7 @@ function lockSettings(settings: Configuration): Finding[] {
 }
 
 /** Whether the lock files are where other commands of this host look, too: LVM makes the folder, but not on anything. */
-function lockFolder(settings: Configuration, mounts: readonly Mount[]): Finding[] {
+function lockDirectory(settings: Configuration, mounts: readonly Mount[]): Finding[] {
   const { warning, error } = findingsOf("locks");
   const folder = settings.value("global/locking_dir");
   const mount = folder === undefined ? undefined : mountOf(mounts, folder);
@@ -122,24 +132,24 @@ export interface FilterReadings {
 
 /** Whether LVM sees all of its disks, and activates what the driver makes on them. */
 export function checkFilters({ configuration, disks, survey, groups, driver }: FilterReadings): CheckResult {
-  if ("error" in configuration) return unread("filters", NO_SETTINGS);
+  if ("error" in configuration) return skippedCheck("filters", NO_SETTINGS);
   const { value: settings } = configuration;
-  const hidden = "value" in disks && "value" in survey ? hiddenDisks(settings, disks.value, survey.value) : [];
-  const unlisted = "error" in disks ? [findingsOf("filters").warning("disks", said(disks.error))] : [];
+  const hidden = "value" in disks && "value" in survey ? hiddenPvs(settings, disks.value, survey.value) : [];
+  const unlisted = "error" in disks ? [findingsOf("filters").warning("disks", failureSummary(disks.error))] : [];
   return {
     summary: hidden.length === 0 ? "LVM sees all of its disks" : `LVM does not see ${hidden.length} of its disks`,
-    findings: [...hidden, ...unlisted, ...activation(settings, groups, driver), ...recovery(settings)],
+    findings: [...hidden, ...unlisted, ...activationLists(settings, groups, driver), ...recoverySettings(settings)],
   };
 }
 
 /** The disks that carry LVM's label and are not among those that LVM reports. */
-function hiddenDisks(settings: Configuration, disks: readonly Disk[], { groups, spareDisks }: Survey): Finding[] {
+function hiddenPvs(settings: Configuration, disks: readonly Disk[], { groups, unassignedPvs }: Survey): Finding[] {
   const { warning, error } = findingsOf("filters");
   const pvs = groups.flatMap((group) => group.pvs.map((pv) => ({ ...pv, group: group.name })));
-  const seen = new Set([...pvs, ...spareDisks].filter((pv) => !pv.missing).map(({ uuid }) => uuid));
+  const reportedUuids = new Set([...pvs, ...unassignedPvs].filter((pv) => !pv.missing).map(({ uuid }) => uuid));
   // what guests keep in their volumes is not the host's: LVM does not look there unless it is told to
   const scanned = disks.filter(({ type }) => type !== "lvm" || settings.value("devices/scan_lvs") === "1");
-  return scanned.filter(({ pvUuid }) => pvUuid !== undefined && !seen.has(pvUuid)).map(({ path, pvUuid }) => {
+  return scanned.filter(({ pvUuid }) => pvUuid !== undefined && !reportedUuids.has(pvUuid)).map(({ path, pvUuid }) => {
     const group = pvs.find(({ uuid }) => uuid === pvUuid)?.group;
     const { why, remedy } = hidingRule(settings, path);
     return group === undefined
@@ -162,24 +172,26 @@ function hidingRule(settings: Configuration, path: string): { why: string; remed
       remedy: `pvs --all ${path}; pvck ${path}`,
     };
   }
-  const said = filters.map(([name, patterns]) => `${name} = ${quoted(patterns)}`).join(", ");
+  const rules = filters.map(([name, patterns]) => `${name} = ${formatList(patterns)}`).join(", ");
   return {
-    why: said,
+    why: rules,
     remedy: `take the rejection out of ${filters.map(([name]) => name).join(", ")} in ${LVM_CONF}; pvscan`,
   };
 }
 
 /** What LVM activates: a group's name, `group/volume`, `@tag`, or `@*` for a tag of the host (lvm.conf(5)). */
-function activation(settings: Configuration, groups: readonly SurveyedGroup[], driver: string): Finding[] {
+function activationLists(settings: Configuration, groups: readonly SurveyedGroup[], driver: string): Finding[] {
   const { warning, error } = findingsOf("filters");
   const allowed = settings.list("activation/volume_list");
   const readOnly = settings.list("activation/read_only_volume_list") ?? [];
-  const names = (list: readonly string[], { name, tags }: SurveyedGroup) =>
+  const includesGroup = (list: readonly string[], { name, tags }: SurveyedGroup) =>
     [name, `@denolith=${driver}`, ...tags.map((tag) => `@${tag}`)].some((entry) => list.includes(entry));
   return groups.flatMap((group) => {
     const findings: Finding[] = [];
-    if (allowed !== undefined && !names(allowed, group)) {
-      const found = `volume_list = ${quoted(allowed)} keeps its logical volumes inactive: none can be made or mounted`;
+    if (allowed !== undefined && !includesGroup(allowed, group)) {
+      const found = `volume_list = ${
+        formatList(allowed)
+      } keeps its logical volumes inactive: none can be made or mounted`;
       const remedy = `add "${group.name}" to activation/volume_list in ${LVM_CONF}`;
       findings.push(
         allowed.includes("@*")
@@ -187,8 +199,8 @@ function activation(settings: Configuration, groups: readonly SurveyedGroup[], d
           : error(group.name, found, remedy),
       );
     }
-    if (names(readOnly, group)) {
-      const found = `read_only_volume_list = ${quoted(readOnly)} makes its logical volumes read-only`;
+    if (includesGroup(readOnly, group)) {
+      const found = `read_only_volume_list = ${formatList(readOnly)} makes its logical volumes read-only`;
       findings.push(error(group.name, found, `take it out of activation/read_only_volume_list in ${LVM_CONF}`));
     }
     return findings;
@@ -196,18 +208,18 @@ function activation(settings: Configuration, groups: readonly SurveyedGroup[], d
 }
 
 /** What decides whether a logical volume that was removed can be brought back, and who grows snapshots and thin pools. */
-function recovery(settings: Configuration): Finding[] {
+function recoverySettings(settings: Configuration): Finding[] {
   const { info, warning } = findingsOf("filters");
   const findings: Finding[] = [];
   if (settings.value("devices/issue_discards") === "1") {
     const found = "1: the data of a logical volume that is removed by mistake is gone at once";
-    findings.push(info("devices/issue_discards", found, set("devices/issue_discards", "0")));
+    findings.push(info("devices/issue_discards", found, settingRemedy("devices/issue_discards", "0")));
   }
   if (settings.value("backup/archive") === "0") {
     const found = "0: no metadata of before is kept, so vgcfgrestore cannot bring a Lost volume back";
-    findings.push(info("backup/archive", found, set("backup/archive", "1")));
+    findings.push(info("backup/archive", found, settingRemedy("backup/archive", "1")));
   }
-  const threshold = autoextendThreshold(settings);
+  const threshold = snapshotAutoextendThreshold(settings);
   if (threshold !== undefined) {
     const found = `${threshold}: dmeventd grows the stores of snapshots, and the driver leaves that to it`;
     findings.push(info("activation/snapshot_autoextend_threshold", found));
@@ -217,17 +229,19 @@ function recovery(settings: Configuration): Finding[] {
     const found =
       `${poolThreshold}: dmeventd grows thin pools that it watches. It is not to watch those of the driver, ` +
       "which grows them itself; but what activates all of a group registers them (lvm2-monitor.service)";
-    const fix = set("activation/thin_pool_autoextend_threshold", "100");
-    findings.push(warning("activation/thin_pool_autoextend_threshold", found, `${fix}, or --thin-grow-at 100`));
+    const fix = settingRemedy("activation/thin_pool_autoextend_threshold", "100");
+    findings.push(
+      warning("activation/thin_pool_autoextend_threshold", found, `${fix}, or --thin-pool-autoextend-threshold 100`),
+    );
   }
   return findings;
 }
 
-function set(setting: Setting, value: string): string {
+function settingRemedy(setting: Setting, value: string): string {
   const [section, name] = setting.split("/");
   return `${name} = ${value} in the section ${section} of ${LVM_CONF}`;
 }
 
-function quoted(list: readonly string[]): string {
+function formatList(list: readonly string[]): string {
   return `[${list.map((entry) => JSON.stringify(entry)).join(", ")}]`;
 }

@@ -6,7 +6,7 @@
 
 import type { Diagnosis } from "./doctor.ts";
 import type { Finding, Level } from "./finding.ts";
-import { wrap } from "../text_table.ts";
+import { wrapText } from "../text_table.ts";
 
 const MARKS: Readonly<Record<Level, string>> = { ok: "✓", info: "i", warning: "!", error: "✗" };
 
@@ -21,21 +21,21 @@ export function diagnosisJson(diagnosis: Diagnosis): string {
 /** The diagnosis as one line for each check, what it found below, and the sum at the end. */
 export function diagnosisText({ checks, findings }: Diagnosis): string {
   const lines = checks.flatMap(({ check, level, summary }) => [
-    ...wrap(`${MARKS[level]} ${check.padEnd(NAME_WIDTH)}`, summary),
+    ...wrapText(`${MARKS[level]} ${check.padEnd(NAME_WIDTH)}`, summary),
     ...findings.filter((finding) => finding.check === check).flatMap(findingLines),
   ]);
-  return [...lines, "", sum(findings)].join("\n");
+  return [...lines, "", summaryLine(findings)].join("\n");
 }
 
-function findingLines({ level, on, found, remedy }: Finding): string[] {
+function findingLines({ level, subject, message, remedy }: Finding): string[] {
   return [
-    ...wrap(`    ${MARKS[level]} `, `${on}: ${found}`),
+    ...wrapText(`    ${MARKS[level]} `, `${subject}: ${message}`),
     // a command is not broken, so that it can be copied
     ...(remedy === undefined ? [] : [`      → ${remedy}`]),
   ];
 }
 
-function sum(findings: readonly Finding[]): string {
+function summaryLine(findings: readonly Finding[]): string {
   const count = (level: Level, one: string, many: string) => {
     const number = findings.filter((finding) => finding.level === level).length;
     return number === 0 ? [] : [`${number} ${number === 1 ? one : many}`];

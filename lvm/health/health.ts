@@ -8,12 +8,12 @@
  */
 
 import type { ErrorKind, StorageError } from "../error.ts";
-import type { GroupRoom } from "../model/groups.ts";
+import type { GroupSpace } from "../model/groups.ts";
 import { filesystemMounts, type Mount } from "../host/mounts.ts";
-import { poolState, type PoolStateName, remedyFor } from "../pools/pool_status.ts";
+import { type PoolState, poolState, remedyFor } from "../pools/pool_status.ts";
 import { redundancyOf, type RedundancyState } from "../model/redundancy.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
-import { describePool, isOurPool, isUsedPool, poolOf, poolsOf } from "../pools/pool.ts";
+import { describePool, findPool, isDriverPool, isPoolUsedByDriver, poolsOf } from "../pools/pool.ts";
 import type { Volume } from "../inventory/volume.ts";
 
 /**
@@ -28,25 +28,25 @@ const STATUS = {
   /** Several LVs claim to be the volume, or its tags cannot be read. */
   ForeignData: "Inaccessible",
   /** The node that the volume is on is no node of the cluster any more. */
-  NodeGone: "Inaccessible",
+  NodeNotFound: "Inaccessible",
   /** The disks of its group do not answer. */
-  GroupSilent: "Inaccessible",
+  VolumeGroupUnresponsive: "Inaccessible",
   /** A disk that the volume is on is missing, and nothing replaces what is on it. */
   Partial: "Inaccessible",
   /** A disk of its group is missing: LVM neither grows the volume nor takes snapshots of it. */
-  DisksMissing: "Degraded",
+  PhysicalVolumesMissing: "Degraded",
   /** Its group is read-only or exported: likewise. */
-  GroupReadOnly: "Degraded",
+  VolumeGroupReadOnly: "Degraded",
   /** The metadata of its thin pool has to be repaired, and without that the pool does not come up again. */
-  PoolDamaged: "Inaccessible",
-  PoolFull: "Degraded",
-  PoolFilling: "Degraded",
+  ThinPoolDamaged: "Inaccessible",
+  ThinPoolFull: "Degraded",
+  ThinPoolNearFull: "Degraded",
   /** The kernel has made its filesystem read-only, or shut it down, after an error. */
   FilesystemReadOnly: "Degraded",
-  Broken: "Inaccessible",
+  RaidFailed: "Inaccessible",
   Degraded: "Degraded",
   RefreshNeeded: "Degraded",
-  SharedDisk: "Degraded",
+  SharedPhysicalVolume: "Degraded",
   Rebuilding: "Degraded",
   Mismatches: "Degraded",
 } as const satisfies Record<Exclude<RedundancyState, "InSync">, HealthStatus> & Record<string, HealthStatus>;
@@ -83,8 +83,8 @@ export function isHealthReason(word: string): word is HealthReason {
 /** What is wrong with a volume that is there. Of a group that does not answer, no more is known than that. */
 export function volumeProblems({ lv, group }: Pick<Volume, "lv" | "group">, mounts: readonly Mount[]): Problem[] {
   const ofGroup = groupProblem(group);
-  if (ofGroup?.reason === "GroupSilent") return [ofGroup];
-  const all = [diskProblem(lv, group), poolProblem(lv, group), mountProblem(lv, mounts), ofGroup];
+  if (ofGroup?.reason === "VolumeGroupUnresponsive") return [ofGroup];
+  const all = [pvProblem(lv, group), poolProblem(lv, group), mountProblem(lv, mounts), ofGroup];
   return all.filter((problem) => problem !== undefined);
 }
 
@@ -98,7 +98,7 @@ function isUnusable(kind: ErrorKind): kind is "Lost" | "ForeignData" {
 }
 
 /** What is wrong with the disks that an LV is on: one is missing, or its copies are not as they should be. */
-export function diskProblem(
+export function pvProblem(
   lv: LogicalVolume,
   group: Pick<VolumeGroup, "name" | "pvs">,
 ): Problem<"Partial" | Exclude<RedundancyState, "InSync">> | undefined {
@@ -113,47 +113,58 @@ export function diskProblem(
 }
 
 const POOL_PROBLEMS: Readonly<
-  Partial<Record<PoolStateName, Problem<"PoolFilling" | "PoolFull" | "PoolDamaged">>>
+  Partial<Record<PoolState, Problem<"ThinPoolNearFull" | "ThinPoolFull" | "ThinPoolDamaged">>>
 > = {
-  Filling: { reason: "PoolFilling", message: "when it is full, what is written to the volume waits, and then fails" },
-  Stuck: { reason: "PoolFilling", message: "when it is full, what is written to the volume waits, and then fails" },
-  Full: { reason: "PoolFull", message: "what is written to the volume waits, and then fails" },
-  Damaged: { reason: "PoolDamaged", message: "what is written to the volume fails" },
+  NearFull: {
+    reason: "ThinPoolNearFull",
+    message: "when it is full, what is written to the volume waits, and then fails",
+  },
+  CannotExtend: {
+    reason: "ThinPoolNearFull",
+    message: "when it is full, what is written to the volume waits, and then fails",
+  },
+  Full: { reason: "ThinPoolFull", message: "what is written to the volume waits, and then fails" },
+  Damaged: { reason: "ThinPoolDamaged", message: "what is written to the volume fails" },
 };
 
 /** What is wrong with the thin pool that an LV is in, if it is in one. */
 export function poolProblem(
   lv: Pick<LogicalVolume, "pool">,
   group: VolumeGroup,
-): Problem<"PoolFilling" | "PoolFull" | "PoolDamaged"> | undefined {
-  const pool = poolOf(group, lv.pool);
+): Problem<"ThinPoolNearFull" | "ThinPoolFull" | "ThinPoolDamaged"> | undefined {
+  const pool = findPool(group, lv.pool);
   const problem = pool && POOL_PROBLEMS[poolState(group, pool)];
   return problem && { ...problem, message: `${describePool(group, pool)}: ${problem.message}` };
 }
 
 /** Why LVM would make nothing in a group now (see `usable`). */
 export function groupProblem(
-  { name, answers, missingPvs, writeable }: Pick<GroupRoom, "name" | "answers" | "missingPvs" | "writeable">,
-): Problem<"GroupSilent" | "DisksMissing" | "GroupReadOnly"> | undefined {
-  if (!answers) {
-    return { reason: "GroupSilent", message: `volume group ${name} does not answer: look for a disk that hangs` };
+  { name, responsive, missingPvs, writeable }: Pick<GroupSpace, "name" | "responsive" | "missingPvs" | "writeable">,
+): Problem<"VolumeGroupUnresponsive" | "PhysicalVolumesMissing" | "VolumeGroupReadOnly"> | undefined {
+  if (!responsive) {
+    return {
+      reason: "VolumeGroupUnresponsive",
+      message: `volume group ${name} does not answer: look for a disk that hangs`,
+    };
   }
   if (missingPvs > 0) {
     return {
-      reason: "DisksMissing",
+      reason: "PhysicalVolumesMissing",
       message: `volume group ${name} has ${missingPvs} disks missing: LVM changes nothing in it`,
     };
   }
   if (writeable) return undefined;
   return {
-    reason: "GroupReadOnly",
+    reason: "VolumeGroupReadOnly",
     message: `volume group ${name} is read-only or exported: LVM changes nothing in it`,
   };
 }
 
 /** Whether the kernel has stopped writing to the filesystem of an LV that somebody has mounted to be written. */
 export function mountProblem(lv: LogicalVolume, mounts: readonly Mount[]): Problem<"FilesystemReadOnly"> | undefined {
-  const stopped = filesystemMounts(mounts, lv).find(({ readOnly, takesWrites }) => !readOnly && !takesWrites);
+  const stopped = filesystemMounts(mounts, lv).find(({ readOnly, filesystemWritable }) =>
+    !readOnly && !filesystemWritable
+  );
   if (stopped === undefined) return undefined;
   return {
     reason: "FilesystemReadOnly",
@@ -180,21 +191,21 @@ export interface StorageProblem {
 export function storageProblems(groups: readonly VolumeGroup[], driver: string): StorageProblem[] {
   const problems: Problem[] = groups.flatMap((group) => {
     const ofGroup = groupProblem(group);
-    if (ofGroup?.reason === "GroupSilent") return [ofGroup];
+    if (ofGroup?.reason === "VolumeGroupUnresponsive") return [ofGroup];
     return [...(ofGroup === undefined ? [] : [ofGroup]), ...poolProblems(group, driver)];
   });
   const byReason = Map.groupBy(problems, ({ reason }) => reason);
   return [...byReason].map(([reason, of]) => ({
-    status: reason === "GroupSilent" ? "Unreachable" : "Degraded",
+    status: reason === "VolumeGroupUnresponsive" ? "Unreachable" : "Degraded",
     reason,
     message: of.map(({ message }) => message).join("; "),
   }));
 }
 
 function poolProblems(group: VolumeGroup, driver: string): Problem[] {
-  return poolsOf(group).filter((pool) => isUsedPool(driver, group, pool)).flatMap((pool) => {
+  return poolsOf(group).filter((pool) => isPoolUsedByDriver(driver, group, pool)).flatMap((pool) => {
     const reason = POOL_PROBLEMS[poolState(group, pool)]?.reason;
-    const message = `${describePool(group, pool)}; ${remedyFor(group, pool, isOurPool(driver, pool))}`;
+    const message = `${describePool(group, pool)}; ${remedyFor(group, pool, isDriverPool(driver, pool))}`;
     return reason === undefined ? [] : [{ reason, message }];
   });
 }

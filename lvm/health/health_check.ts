@@ -44,9 +44,9 @@ export class HealthCheck {
    * @throws {StorageError} `NotFound`; `Busy` while it is being filled.
    */
   async volume(id: VolumeId): Promise<VolumeHealth> {
-    const { groups, mounts } = await this.#look();
+    const { groups, mounts } = await this.#read();
     try {
-      return healthOf(this.#volumes.require(groups.map(seen), id), groups, mounts);
+      return healthOf(this.#volumes.require(groups.map(asResponsive), id), groups, mounts);
     } catch (error) {
       const problem = error instanceof StorageError ? problemOf(error) : undefined;
       if (problem === undefined) throw error;
@@ -56,8 +56,8 @@ export class HealthCheck {
 
   /** The health of all volumes with which something is wrong, in the order of their ids, but for those being filled. */
   async volumes(): Promise<VolumeHealth[]> {
-    const { groups, mounts } = await this.#look();
-    const inventory = takeInventory(groups.map(seen), { volumes: this.#volumes, snapshots: this.#snapshots });
+    const { groups, mounts } = await this.#read();
+    const inventory = takeInventory(groups.map(asResponsive), { volumes: this.#volumes, snapshots: this.#snapshots });
     const all = [
       ...inventory.volumes.filter(({ tags }) => tags.copied === undefined)
         .map((volume) => healthOf(volume, groups, mounts)),
@@ -69,26 +69,26 @@ export class HealthCheck {
   /** What is wrong with the groups in which the driver makes volumes, and with their thin pools. */
   async storage(): Promise<StorageProblem[]> {
     try {
-      return storageProblems(this.#volumes.managed(await this.#lvm.report()), this.#volumes.driver);
+      return storageProblems(this.#volumes.managedGroups(await this.#lvm.report()), this.#volumes.driver);
     } catch (error) {
       if (!(error instanceof StorageError)) throw error;
       return [{ status: "Unreachable", reason: "LvmFailed", message: error.message }];
     }
   }
 
-  async #look(): Promise<{ groups: VolumeGroup[]; mounts: Mount[] }> {
+  async #read(): Promise<{ groups: VolumeGroup[]; mounts: Mount[] }> {
     const [groups, mounts] = await Promise.all([this.#lvm.report(), readMounts(this.#lvm.exec)]);
     return { groups, mounts };
   }
 }
 
 /** A group as if it answered: where a volume was seen last is where its health is to be told. */
-function seen(group: VolumeGroup): VolumeGroup {
-  return { ...group, answers: true };
+function asResponsive(group: VolumeGroup): VolumeGroup {
+  return { ...group, responsive: true };
 }
 
 /** The health of a volume that was found in groups as if they answered. */
 function healthOf({ id, lv, group }: Volume, groups: readonly VolumeGroup[], mounts: readonly Mount[]): VolumeHealth {
-  const { answers } = groups.find(({ uuid }) => uuid === group.uuid)!;
-  return { id, problems: volumeProblems({ lv, group: { ...group, answers } }, mounts) };
+  const { responsive } = groups.find(({ uuid }) => uuid === group.uuid)!;
+  return { id, problems: volumeProblems({ lv, group: { ...group, responsive } }, mounts) };
 }

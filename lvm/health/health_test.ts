@@ -47,17 +47,17 @@ Deno.test("a disk that is missing makes a linear volume inaccessible, a raid1 vo
   const { group, report } = await machineOfThree();
   group.missingPvs = 1;
   const one = await report();
-  assertEquals(problems(one, "linear"), ["Inaccessible Partial", "Degraded DisksMissing"]);
-  assertEquals(problems(one, "raid1"), ["Degraded Degraded", "Degraded DisksMissing"]);
+  assertEquals(problems(one, "linear"), ["Inaccessible Partial", "Degraded PhysicalVolumesMissing"]);
+  assertEquals(problems(one, "raid1"), ["Degraded Degraded", "Degraded PhysicalVolumesMissing"]);
   group.missingPvs = 2;
-  assertEquals(problems(await report(), "raid1"), ["Inaccessible Broken", "Degraded DisksMissing"]);
+  assertEquals(problems(await report(), "raid1"), ["Inaccessible RaidFailed", "Degraded PhysicalVolumesMissing"]);
 });
 
 Deno.test("copies that are not as they should be are told by how they are", async () => {
   const { raid1, report } = await machineOfThree();
   raid1.raid!.syncPercent = 25;
   assertEquals(problems(await report(), "raid1"), ["Degraded Rebuilding"]);
-  raid1.raid!.dropped = true;
+  raid1.raid!.refreshNeeded = true;
   const group = await report();
   assertEquals(problems(group, "raid1"), ["Degraded RefreshNeeded"]);
   const [problem] = volumeProblems({ lv: group.lvs.find(({ name }) => name === "raid1")!, group }, []);
@@ -69,14 +69,16 @@ Deno.test("a thin pool that fills, is full or is damaged is told of its volumes,
   const storage = async () =>
     storageProblems([await report()], DRIVER).map(({ status, reason }) => `${status} ${reason}`);
   pool.dataPercent = 85;
-  assertEquals([problems(await report(), "thin"), await storage()], [["Degraded PoolFilling"], [
-    "Degraded PoolFilling",
+  assertEquals([problems(await report(), "thin"), await storage()], [["Degraded ThinPoolNearFull"], [
+    "Degraded ThinPoolNearFull",
   ]]);
   pool.dataPercent = 100;
-  assertEquals([problems(await report(), "thin"), await storage()], [["Degraded PoolFull"], ["Degraded PoolFull"]]);
+  assertEquals([problems(await report(), "thin"), await storage()], [["Degraded ThinPoolFull"], [
+    "Degraded ThinPoolFull",
+  ]]);
   pool.health = "failed";
-  assertEquals([problems(await report(), "thin"), await storage()], [["Inaccessible PoolDamaged"], [
-    "Degraded PoolDamaged",
+  assertEquals([problems(await report(), "thin"), await storage()], [["Inaccessible ThinPoolDamaged"], [
+    "Degraded ThinPoolDamaged",
   ]]);
   assertEquals(problems(await report(), "linear"), [], "it is not in the pool");
   assertEquals(storageProblems([await report()], "another"), [], "nor is anything of another driver");
@@ -86,11 +88,13 @@ Deno.test("a group that does not answer says no more of its volumes, and is unre
   const { group, pool, report } = await machineOfThree();
   group.missingPvs = 1;
   pool.dataPercent = 100;
-  const silent = { ...await report(), answers: false };
-  for (const name of ["linear", "raid1", "thin"]) assertEquals(problems(silent, name), ["Inaccessible GroupSilent"]);
-  assertEquals(storageProblems([silent], DRIVER).map(({ status, reason }) => [status, reason]), [[
+  const unresponsive = { ...await report(), responsive: false };
+  for (const name of ["linear", "raid1", "thin"]) {
+    assertEquals(problems(unresponsive, name), ["Inaccessible VolumeGroupUnresponsive"]);
+  }
+  assertEquals(storageProblems([unresponsive], DRIVER).map(({ status, reason }) => [status, reason]), [[
     "Unreachable",
-    "GroupSilent",
+    "VolumeGroupUnresponsive",
   ]]);
 });
 
@@ -102,7 +106,7 @@ Deno.test("storageProblems() tells each reason once, and names all groups", asyn
     { ...group, name: "other", missingPvs: 2 },
     { ...group, name: "old", writeable: false },
   ], DRIVER);
-  assertEquals([missing!.reason, readOnly!.reason], ["DisksMissing", "GroupReadOnly"]);
+  assertEquals([missing!.reason, readOnly!.reason], ["PhysicalVolumesMissing", "VolumeGroupReadOnly"]);
   assertMatch(missing!.message, /group data has 1 .*; volume group other has 2 /);
   assertMatch(readOnly!.message, /group old is read-only/);
 });
@@ -111,8 +115,8 @@ Deno.test("a filesystem that the kernel stopped writing is told, one that was mo
   const { report } = await machineOfThree();
   const group = await report();
   const lv = group.lvs.find(({ name }) => name === "linear")!;
-  const mount = (readOnly: boolean, takesWrites: boolean): Mount => ({
-    ...{ target: "/mnt", source: lv.devicePath, fsType: "ext4", root: "/", readOnly, takesWrites },
+  const mount = (readOnly: boolean, filesystemWritable: boolean): Mount => ({
+    ...{ target: "/mnt", source: lv.devicePath, fsType: "ext4", root: "/", readOnly, filesystemWritable },
     deviceNumber: lv.deviceNumber!,
   });
   assertEquals(problems(group, "linear", [mount(false, true), mount(true, true)]), []);

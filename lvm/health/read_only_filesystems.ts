@@ -14,7 +14,7 @@ import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { ownedVolumeId } from "../model/tags.ts";
 
 /** A volume with such a filesystem. */
-export interface StoppedFilesystem {
+export interface ReadOnlyFilesystem {
   /** Its LV. */
   readonly lv: LogicalVolume;
   /** The group that the LV is in. */
@@ -24,13 +24,13 @@ export interface StoppedFilesystem {
 }
 
 /** Keeps what the mount table last said. */
-export class StoppedFilesystems {
+export class ReadOnlyFilesystems {
   readonly #exec: Exec;
   readonly #driver: string;
   readonly #onError: (error: unknown) => void;
-  #stopped: ReadonlyMap<VolumeId, StoppedFilesystem> = new Map();
+  #readOnly: ReadonlyMap<VolumeId, ReadOnlyFilesystem> = new Map();
 
-  /** Knows of none before {@linkcode look}. Is told what failed; it is looked again with the next survey. */
+  /** Knows of none before {@linkcode observe}. Is told what failed; it is looked again with the next survey. */
   constructor(exec: Exec, driver: string, onError: (error: unknown) => void) {
     this.#exec = exec;
     this.#driver = driver;
@@ -41,7 +41,7 @@ export class StoppedFilesystems {
    * Looks at the volumes in a report. The mount table is read if one of them is open; if it cannot be, what was seen before
    * stays, and nobody else's work fails for it.
    */
-  async look(groups: readonly VolumeGroup[]): Promise<void> {
+  async observe(groups: readonly VolumeGroup[]): Promise<void> {
     const open = groups.flatMap((group) =>
       group.lvs.filter((lv) => lv.open).map((lv) => ({ id: ownedVolumeId(this.#driver, lv.tags), lv, group }))
     ).filter(({ id }) => id !== undefined);
@@ -51,7 +51,7 @@ export class StoppedFilesystems {
     } catch (error) {
       return this.#onError(error);
     }
-    this.#stopped = new Map(open.flatMap(({ id, lv, group }) => {
+    this.#readOnly = new Map(open.flatMap(({ id, lv, group }) => {
       const problem = mountProblem(lv, mounts);
       return problem === undefined ? [] : [[id!, { lv, group, problem }]];
     }));
@@ -59,11 +59,11 @@ export class StoppedFilesystems {
 
   /** What is wrong with the filesystem of a volume, as it was last seen. */
   problemOf(id: VolumeId): Problem<"FilesystemReadOnly"> | undefined {
-    return this.#stopped.get(id)?.problem;
+    return this.#readOnly.get(id)?.problem;
   }
 
   /** All that were stopped when it was last looked at. */
-  list(): StoppedFilesystem[] {
-    return [...this.#stopped.values()];
+  list(): ReadOnlyFilesystem[] {
+    return [...this.#readOnly.values()];
   }
 }

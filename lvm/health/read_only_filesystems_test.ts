@@ -1,9 +1,9 @@
 import { assertEquals } from "@std/assert";
-import { FakeMachine, refuse } from "../../tests/fake/machine.ts";
+import { failure, FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { ANY_GROUP } from "../model/groups.ts";
 import { Lvm } from "../model/client.ts";
-import { StoppedFilesystems } from "./read_only_filesystems.ts";
+import { ReadOnlyFilesystems } from "./read_only_filesystems.ts";
 import { Volumes } from "../volumes/volumes.ts";
 
 Deno.test("StoppedFilesystems: a mount table that cannot be read fails nobody, and what was seen before stays", async () => {
@@ -22,23 +22,23 @@ Deno.test("StoppedFilesystems: a mount table that cannot be read fails nobody, a
     readOnly: false,
     deviceNumber,
     lv,
-    stopped: true,
+    remountedReadOnly: true,
   });
   const errors: unknown[] = [];
-  const filesystems = new StoppedFilesystems(machine, "test", (error) => errors.push(error));
-  await filesystems.look(await lvm.report());
+  const filesystems = new ReadOnlyFilesystems(machine, "test", (error) => errors.push(error));
+  await filesystems.observe(await lvm.report());
   assertEquals([filesystems.problemOf(id)?.reason, filesystems.list().length], ["FilesystemReadOnly", 1]);
-  machine.fault = ({ program }) => program === "findmnt" ? refuse(1, "findmnt: cannot read") : undefined;
-  await filesystems.look(await lvm.report());
+  machine.fault = ({ program }) => program === "findmnt" ? failure(1, "findmnt: cannot read") : undefined;
+  await filesystems.observe(await lvm.report());
   assertEquals([filesystems.problemOf(id)?.reason, errors.length], ["FilesystemReadOnly", 1]);
   machine.fault = undefined;
   machine.mounts.splice(0);
-  await filesystems.look(await lvm.report());
+  await filesystems.observe(await lvm.report());
   assertEquals([filesystems.problemOf(id), filesystems.list().length, errors.length], [undefined, 0, 1]);
 });
 
 async function create(lvm: Lvm) {
   const request = namedRequest("one", 32n << 20n);
-  await new Volumes({ lvm, driver: "test", groups: ANY_GROUP, upkeep: { look: () => {} } }).create(request);
+  await new Volumes({ lvm, driver: "test", groups: ANY_GROUP, reaper: { wake: () => {} } }).create(request);
   return request;
 }

@@ -5,8 +5,8 @@
  */
 
 import { StorageError } from "../error.ts";
-import { type Command, type Exec, failure, runOk } from "../exec.ts";
-import { array, natural, object, parseJson, text } from "../json.ts";
+import { type Command, commandError, type Exec, runOk } from "../exec.ts";
+import { asArray, asObject, asString, asUnsignedInteger, parseJson } from "../json.ts";
 import type { LogicalVolume } from "../model/report.ts";
 
 /** A block device as the kernel has it. */
@@ -38,11 +38,11 @@ const TAIL_BYTES = 64 * 1024;
  * @throws {StorageError} `FailedPrecondition` when there is none.
  */
 export async function readBlockDevice(exec: Exec, path: string): Promise<BlockDevice> {
-  const [only] = parseBlockDevices(await runOk(exec, listBlockDevices([path]), () => "FailedPrecondition"));
-  if (only === undefined) {
+  const [device] = parseBlockDevices(await runOk(exec, listBlockDevices([path]), () => "FailedPrecondition"));
+  if (device === undefined) {
     throw new StorageError("FailedPrecondition", `looking at ${path}: lsblk names no block device`);
   }
-  return only;
+  return device;
 }
 
 /** The block devices whose nodes are at the paths; a path without one is left out. */
@@ -51,7 +51,7 @@ export async function readBlockDevices(exec: Exec, paths: readonly string[]): Pr
   const command = listBlockDevices(paths);
   const output = await exec.run(command);
   // lsblk(8), EXIT STATUS: 32 none of the devices found, 64 some found
-  if (output.code !== 0 && output.code !== 32 && output.code !== 64) throw failure(command, output);
+  if (output.code !== 0 && output.code !== 32 && output.code !== 64) throw commandError(command, output);
   return output.stdout.trim() === "" ? [] : parseBlockDevices(output.stdout);
 }
 
@@ -60,11 +60,11 @@ function listBlockDevices(paths: readonly string[]): Command {
   return { program: "lsblk", args, mutates: false };
 }
 
-function parseBlockDevices(answer: string): BlockDevice[] {
-  return array(object(parseJson("lsblk", answer)).blockdevices).map(object).map((device) => ({
-    name: text(device.name),
-    number: text(device["maj:min"]).trim(),
-    size: natural(device.size),
+function parseBlockDevices(stdout: string): BlockDevice[] {
+  return asArray(asObject(parseJson("lsblk", stdout)).blockdevices).map(asObject).map((device) => ({
+    name: asString(device.name),
+    number: asString(device["maj:min"]).trim(),
+    size: asUnsignedInteger(device.size),
     readOnly: device.ro === true || device.ro === "1",
   }));
 }
@@ -96,8 +96,8 @@ export async function readSignatures(exec: Exec, device: string): Promise<Signat
     "wipefs",
     await runOk(exec, { program: "wipefs", args: ["--no-act", "--json", device], mutates: false }),
   );
-  return array(object(answer).signatures).map(object).map((signature) => ({
-    type: text(signature.type),
+  return asArray(asObject(answer).signatures).map(asObject).map((signature) => ({
+    type: asString(signature.type),
     ...(typeof signature.uuid === "string" ? { uuid: signature.uuid } : {}),
   }));
 }
@@ -115,12 +115,12 @@ export async function wipeSignatures(exec: Exec, device: string): Promise<void> 
  */
 export async function requireBlank(exec: Exec, device: BlockDevice, path: string): Promise<void> {
   const signatures = await readSignatures(exec, path);
-  if (signatures.length > 0) throw foreign(path, `it holds ${describeSignatures(signatures)}`);
+  if (signatures.length > 0) throw foreignDataError(path, `it holds ${describeSignatures(signatures)}`);
 
   const head: Command = { program: "cmp", args: ["--bytes=4096", "/dev/zero", path], mutates: false };
   const compared = await exec.run(head);
-  if (compared.code === 1) throw foreign(path, "its first 4 KiB are not zeros, though it was never formatted");
-  if (compared.code !== 0) throw failure(head, compared);
+  if (compared.code === 1) throw foreignDataError(path, "its first 4 KiB are not zeros, though it was never formatted");
+  if (compared.code !== 0) throw commandError(head, compared);
 
   const blocks = device.size / BigInt(TAIL_BYTES);
   await runOk(exec, {
@@ -145,9 +145,9 @@ export function describeSignatures(signatures: readonly Signature[]): string {
 }
 
 /** The error for a device that must not be formatted. */
-export function foreign(path: string, why: string): StorageError {
+export function foreignDataError(path: string, reason: string): StorageError {
   return new StorageError(
     "ForeignData",
-    `using ${path}: ${why}. It is left as it is. Look at it; if nothing on it matters, delete the volume and create it again`,
+    `using ${path}: ${reason}. It is left as it is. Look at it; if nothing on it matters, delete the volume and create it again`,
   );
 }

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { type Command, type Exec, failure, runOk } from "../exec.ts";
+import { type Command, commandError, type Exec, runOk } from "../exec.ts";
 
 /** A device of device-mapper. */
 export interface MappedDevice {
@@ -17,7 +17,7 @@ export interface MappedDevice {
   /** Whether whoever reads or writes it waits until it is resumed. */
   readonly suspended: boolean;
   /** The numbers of the devices that it is on. */
-  readonly uses: readonly string[];
+  readonly dependencies: readonly string[];
 }
 
 /** LVM's version and what it says of the kernel. */
@@ -25,7 +25,7 @@ export interface LvmVersion {
   /** For example `2.03.16`. */
   readonly lvm: string;
   /** The version of the kernel's driver; `undefined` when the kernel's device-mapper cannot be reached. */
-  readonly driver?: string;
+  readonly dmDriver?: string;
 }
 
 /** Asks for LVM's version. @throws {StorageError} `CommandFailed` when there is none in the answer. */
@@ -33,9 +33,9 @@ export async function readLvmVersion(exec: Exec): Promise<LvmVersion> {
   const command: Command = { program: "lvm", args: ["version"], mutates: false };
   const output = await exec.run(command);
   const lvm = /LVM version:\s+(\d+\.\d+\.\d+)/.exec(output.stdout)?.[1];
-  if (lvm === undefined) throw failure(command, output);
-  const driver = /Driver version:\s+(\S+)/.exec(output.stdout)?.[1];
-  return { lvm, ...(driver === undefined ? {} : { driver }) };
+  if (lvm === undefined) throw commandError(command, output);
+  const dmDriver = /Driver version:\s+(\S+)/.exec(output.stdout)?.[1];
+  return { lvm, ...(dmDriver === undefined ? {} : { dmDriver }) };
 }
 
 /**
@@ -43,7 +43,7 @@ export async function readLvmVersion(exec: Exec): Promise<LvmVersion> {
  *
  * @throws {StorageError} `CommandFailed` when the kernel's device-mapper cannot be reached.
  */
-export async function readTargets(exec: Exec): Promise<ReadonlyMap<string, string>> {
+export async function readDmTargets(exec: Exec): Promise<ReadonlyMap<string, string>> {
   const answer = await runOk(exec, { program: "dmsetup", args: ["targets"], mutates: false });
   return new Map([...answer.matchAll(/^(\S+)\s+v(\S+)$/gm)].map(([, name, version]) => [name!, version!]));
 }
@@ -83,7 +83,7 @@ export async function readMappedDevices(exec: Exec): Promise<MappedDevice[]> {
       uuid: uuid!,
       number: number!,
       suspended: suspended === "Suspended",
-      uses: uses!.match(/\d+:\d+/g) ?? [],
+      dependencies: uses!.match(/\d+:\d+/g) ?? [],
     }));
 }
 
@@ -107,7 +107,8 @@ export async function readPoolUsage(exec: Exec): Promise<ReadonlyMap<string, Poo
   return new Map([...answer.matchAll(/^(\S+): \d+ \d+ thin-pool (.*)$/gm)].map(([, name, status]) => {
     const [, usedMetadata, metadata, usedData, data] = /^\d+ (\d+)\/(\d+) (\d+)\/(\d+) /.exec(status!) ?? [];
     if (data === undefined) return [name!, { data: 100, metadata: 100 }];
-    const percent = (used: string | undefined, all: string | undefined) => Math.floor(100 * Number(used) / Number(all));
+    const percent = (used: string | undefined, total: string | undefined) =>
+      Math.floor(100 * Number(used) / Number(total));
     return [name!, { data: percent(usedData, data), metadata: percent(usedMetadata, metadata) }];
   }));
 }

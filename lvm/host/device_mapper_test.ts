@@ -5,36 +5,36 @@ import targets from "../../tests/fixtures/doctor/dmsetup_targets.txt" with { typ
 import df from "../../tests/fixtures/doctor/df_several.txt" with { type: "text" };
 import findmnt from "../../tests/fixtures/doctor/findmnt_deleted.json" with { type: "text" };
 import version from "../../tests/fixtures/doctor/lvm_version.txt" with { type: "text" };
-import { readLvmVersion, readMappedDevices, readTargets } from "./device_mapper.ts";
+import { readDmTargets, readLvmVersion, readMappedDevices } from "./device_mapper.ts";
 import { readDisks } from "./disks.ts";
 import { StorageError } from "../error.ts";
 import type { Exec } from "../exec.ts";
-import { isOurDeviceName } from "../ids.ts";
-import { isDeletedNode, isMountOfOurs, readMounts, readUsages } from "./mounts.ts";
+import { isDriverDeviceName } from "../ids.ts";
+import { isDeletedNodeMount, isDriverVolumeMount, readMounts, readUsages } from "./mounts.ts";
 
-function answering(stdout: string, code = 0): Exec {
-  return { run: () => Promise.resolve({ code, stdout, stderr: "" }), settled: () => Promise.resolve() };
+function execReturning(stdout: string, code = 0): Exec {
+  return { run: () => Promise.resolve({ code, stdout, stderr: "" }), idle: () => Promise.resolve() };
 }
 
 Deno.test("what dmsetup 1.02.185 and lvm 2.03.16 wrote is read", async () => {
-  assertEquals(await readLvmVersion(answering(version)), { lvm: "2.03.16", driver: "4.47.0" });
-  assertEquals(await readLvmVersion(answering(version.replace(/.*Driver version.*\n/, ""))), { lvm: "2.03.16" });
-  await assertRejects(() => readLvmVersion(answering("")), StorageError, "lvm version");
-  const found = await readTargets(answering(targets));
+  assertEquals(await readLvmVersion(execReturning(version)), { lvm: "2.03.16", dmDriver: "4.47.0" });
+  assertEquals(await readLvmVersion(execReturning(version.replace(/.*Driver version.*\n/, ""))), { lvm: "2.03.16" });
+  await assertRejects(() => readLvmVersion(execReturning("")), StorageError, "lvm version");
+  const found = await readDmTargets(execReturning(targets));
   assertEquals([found.get("snapshot"), found.get("snapshot-origin"), found.has("verity")], ["1.16.0", "1.9.0", false]);
 
-  const devices = await readMappedDevices(answering(info));
+  const devices = await readMappedDevices(execReturning(info));
   const [suspended] = devices.filter((device) => device.suspended);
   assertEquals(suspended?.name, "data-vol--33333333333333333333333333333333");
   assertEquals(devices.every(({ uuid }) => /^LVM-\w{64}(?:-real|-cow)?$/.test(uuid)), true);
   const origin = devices.find(({ name }) => name === "data-vol--11111111111111111111111111111111")!;
   const real = devices.find(({ name }) => name === `${origin.name}-real`)!;
-  assertEquals([origin.uses, real.uses.length], [[real.number], 1]);
-  assertEquals(await readMappedDevices(answering("No devices found\n")), []);
+  assertEquals([origin.dependencies, real.dependencies.length], [[real.number], 1]);
+  assertEquals(await readMappedDevices(execReturning("No devices found\n")), []);
 });
 
 Deno.test("what lsblk 2.38 wrote of disks is read: which of them are LVM's", async () => {
-  const found = await readDisks(answering(disks));
+  const found = await readDisks(execReturning(disks));
   assertEquals(found.filter(({ pvUuid }) => pvUuid !== undefined).map(({ path, type }) => [path, type]), [
     ["/dev/vdc", "disk"],
     ["/dev/vdd", "disk"],
@@ -43,16 +43,16 @@ Deno.test("what lsblk 2.38 wrote of disks is read: which of them are LVM's", asy
 });
 
 Deno.test("what df of coreutils 9 wrote of several paths is read, a blank in one included", async () => {
-  const usages = await readUsages(answering(df), ["/mnt/s", "/mnt/a b", "/gone"]);
+  const usages = await readUsages(execReturning(df), ["/mnt/s", "/mnt/a b", "/gone"]);
   assertEquals([...usages.keys()], ["/mnt/s", "/mnt/a b"]);
   assertEquals(usages.get("/mnt/a b")?.bytes, { total: 57381888n, used: 14336n, available: 52671488n });
-  assertEquals(await readUsages(answering("", 1), []), new Map());
+  assertEquals(await readUsages(execReturning("", 1), []), new Map());
 });
 
 Deno.test("a device node that was removed under its mount is told from one that is there", async () => {
-  const mounts = await readMounts(answering(findmnt));
-  assertEquals(mounts.filter(isDeletedNode).map(({ target }) => target), ["/mnt/blk8"]);
-  assertEquals(mounts.filter(isMountOfOurs).map(({ target }) => target), ["/mnt/s", "/mnt/a b"]);
+  const mounts = await readMounts(execReturning(findmnt));
+  assertEquals(mounts.filter(isDeletedNodeMount).map(({ target }) => target), ["/mnt/blk8"]);
+  assertEquals(mounts.filter(isDriverVolumeMount).map(({ target }) => target), ["/mnt/s", "/mnt/a b"]);
 });
 
 Deno.test("isOurDeviceName() knows the names of volumes, snapshots and their hidden layers", () => {
@@ -72,5 +72,5 @@ Deno.test("isOurDeviceName() knows the names of volumes, snapshots and their hid
     `vol--${hex}`,
     `data-vol--${hex}-x`,
   ];
-  assertEquals([...ours, ...others].filter(isOurDeviceName), ours);
+  assertEquals([...ours, ...others].filter(isDriverDeviceName), ours);
 });

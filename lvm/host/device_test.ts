@@ -13,34 +13,34 @@ import { deviceMounts, filesystemMounts, isDeviceOfLv, isMountOfLv, readMounts, 
 import { parseReport } from "../model/report.ts";
 
 /** Answers every command with one captured answer. */
-function answering(stdout: string, code = 0): Exec {
+function execReturning(stdout: string, code = 0): Exec {
   return {
     run: () => Promise.resolve({ code, stdout, stderr: code === 0 ? "" : "failed" }),
-    settled: () => Promise.resolve(),
+    idle: () => Promise.resolve(),
   };
 }
 
 const volume = parseReport(report)[0]!.lvs.find((lv) => lv.name.startsWith("vol-"))!;
 
 Deno.test("what util-linux 2.38 and coreutils 9 wrote is read", async () => {
-  assertEquals(await readBlockDevice(answering(lsblk), "/x"), {
+  assertEquals(await readBlockDevice(execReturning(lsblk), "/x"), {
     name: "vg1-vol--11111111111111111111111111111111",
     number: "253:0",
     size: 67108864n,
     readOnly: false,
   });
-  assertEquals(await readSignatures(answering(wipefs), "/x"), [{
+  assertEquals(await readSignatures(execReturning(wipefs), "/x"), [{
     type: "ext4",
     uuid: "11111111-2222-3333-4444-555555555555",
   }]);
-  assertEquals(await readSignatures(answering(blank), "/x"), []);
-  assertEquals(await readSignatures(answering(leftover), "/x"), [{ type: "DM_snapshot_cow" }]);
-  const { bytes, inodes } = await readUsage(answering(df), "/x");
+  assertEquals(await readSignatures(execReturning(blank), "/x"), []);
+  assertEquals(await readSignatures(execReturning(leftover), "/x"), [{ type: "DM_snapshot_cow" }]);
+  const { bytes, inodes } = await readUsage(execReturning(df), "/x");
   assertEquals([bytes.total > bytes.available, inodes?.total], [true, 16384n]);
 });
 
 Deno.test("the mounts of a volume are told from all others, a path with a blank and a device node included", async () => {
-  const mounts = await readMounts(answering(findmnt));
+  const mounts = await readMounts(execReturning(findmnt));
   assertEquals(filesystemMounts(mounts, volume).map(({ target, readOnly }) => [target, readOnly]), [["/mnt/s", false], [
     "/mnt/a b",
     true,
@@ -64,19 +64,22 @@ Deno.test("isDeviceOfLv() knows how device-mapper joins and doubles hyphens", ()
 });
 
 Deno.test("verifyDevice() refuses another device, and another size", async () => {
-  assertEquals((await verifyDevice(answering(lsblk), volume)).number, "253:0");
+  assertEquals((await verifyDevice(execReturning(lsblk), volume)).number, "253:0");
   for (const other of [{ deviceNumber: "253:9" }, { size: 1n }]) {
-    const error = await assertRejects(() => verifyDevice(answering(lsblk), { ...volume, ...other }), StorageError);
+    const error = await assertRejects(() => verifyDevice(execReturning(lsblk), { ...volume, ...other }), StorageError);
     assertEquals(error.kind, "FailedPrecondition");
   }
 });
 
 Deno.test("an answer that is no answer is an error, never an empty list", async () => {
   for (const odd of ["", "{}", '{"signatures": null}', '{"signatures": [{"type": 1}]}', '{"signatures": [']) {
-    assertEquals((await assertRejects(() => readSignatures(answering(odd), "/x"), StorageError)).kind, "CommandFailed");
+    assertEquals(
+      (await assertRejects(() => readSignatures(execReturning(odd), "/x"), StorageError)).kind,
+      "CommandFailed",
+    );
   }
-  await assertRejects(() => readSignatures(answering(blank, 1), "/x"), StorageError, "exit 1");
-  await assertRejects(() => readMounts(answering("{}")), StorageError);
-  await assertRejects(() => readBlockDevice(answering('{"blockdevices": []}'), "/x"), StorageError);
-  await assertRejects(() => readUsage(answering("x y z"), "/x"), StorageError);
+  await assertRejects(() => readSignatures(execReturning(blank, 1), "/x"), StorageError, "exit 1");
+  await assertRejects(() => readMounts(execReturning("{}")), StorageError);
+  await assertRejects(() => readBlockDevice(execReturning('{"blockdevices": []}'), "/x"), StorageError);
+  await assertRejects(() => readUsage(execReturning("x y z"), "/x"), StorageError);
 });

@@ -5,7 +5,7 @@
  */
 
 import { type Command, type Exec, runOk } from "../exec.ts";
-import { array, object, parseJson, text } from "../json.ts";
+import { asArray, asObject, asString, parseJson } from "../json.ts";
 
 /** A block device. */
 export interface Disk {
@@ -29,10 +29,10 @@ const LIST_DISKS: Command = {
 /** All block devices. @throws {StorageError} `CommandFailed` when they cannot be listed. */
 export async function readDisks(exec: Exec): Promise<Disk[]> {
   const answer = parseJson("lsblk", await runOk(exec, LIST_DISKS));
-  return array(object(answer).blockdevices).map(object).map((device) => ({
-    path: text(device.name),
-    number: text(device["maj:min"]).trim(),
-    type: text(device.type ?? ""),
-    ...(device.fstype === "LVM2_member" ? { pvUuid: text(device.uuid) } : {}),
+  return asArray(asObject(answer).blockdevices).map(asObject).map((device) => ({
+    path: asString(device.name),
+    number: asString(device["maj:min"]).trim(),
+    type: asString(device.type ?? ""),
+    ...(device.fstype === "LVM2_member" ? { pvUuid: asString(device.uuid) } : {}),
   }));
 }

@@ -7,9 +7,9 @@
 import { StorageError } from "../error.ts";
 
 /** Makes the file or directory to mount on; answers whether it was not there before. */
-export async function makeTarget(target: string, file: boolean): Promise<boolean> {
+export async function createMountPoint(target: string, isFile: boolean): Promise<boolean> {
   try {
-    if (file) await Deno.writeFile(target, new Uint8Array(), { createNew: true, mode: 0o660 });
+    if (isFile) await Deno.writeFile(target, new Uint8Array(), { createNew: true, mode: 0o660 });
     else await Deno.mkdir(target, { mode: 0o750 });
     return true;
   } catch (error) {
@@ -19,7 +19,7 @@ export async function makeTarget(target: string, file: boolean): Promise<boolean
 }
 
 /** Removes the file or directory that a volume was mounted on, if nothing is in it. */
-export async function removeTarget(target: string): Promise<void> {
+export async function removeMountPoint(target: string): Promise<void> {
   try {
     const { isDirectory, isFile, size } = await Deno.lstat(target);
     if (!isDirectory && !(isFile && size === 0)) throw new Error("it is not an empty file or directory");

@@ -6,9 +6,9 @@
 
 import { basename, dirname, join, relative } from "@std/path";
 import { StorageError } from "../error.ts";
-import { type Command, type Exec, failure, type Output, runOk } from "../exec.ts";
-import { isOurDeviceName } from "../ids.ts";
-import { array, object, parseJson, text } from "../json.ts";
+import { type Command, commandError, type Exec, type Output, runOk } from "../exec.ts";
+import { isDriverDeviceName } from "../ids.ts";
+import { asArray, asObject, asString, parseJson } from "../json.ts";
 import type { LogicalVolume } from "../model/report.ts";
 
 /** A mount of this mount namespace. */
@@ -27,7 +27,7 @@ export interface Mount {
    * Whether the filesystem itself takes writes. After an error, the kernel makes one read-only without touching the flags of
    * its mounts (ext4(5), `errors=remount-ro`; btrfs likewise).
    */
-  readonly takesWrites: boolean;
+  readonly filesystemWritable: boolean;
   /** The device number of the filesystem; for btrfs, one of its own. */
   readonly deviceNumber: string;
 }
@@ -50,7 +50,7 @@ const LIST_MOUNTS: Command = {
 };
 
 /** What the options of a filesystem say when it takes no writes: ext4 of Linux 6.15 and later has words for why, of 6.12 to 6.14 none. */
-const NO_WRITES = ["ro", "emergency_ro", "shutdown"];
+const READ_ONLY_OPTIONS = ["ro", "emergency_ro", "shutdown"];
 
 /**
  * All mounts, in the order in which they were made.
@@ -59,16 +59,18 @@ const NO_WRITES = ["ro", "emergency_ro", "shutdown"];
  */
 export async function readMounts(exec: Exec): Promise<Mount[]> {
   const answer = parseJson("findmnt", await runOk(exec, LIST_MOUNTS));
-  return array(object(answer).filesystems).map((value) => {
-    const mount = object(value);
+  return asArray(asObject(answer).filesystems).map((value) => {
+    const mount = asObject(value);
     return {
-      target: text(mount.target),
-      source: text(mount.source ?? ""),
-      fsType: text(mount.fstype),
-      root: text(mount.fsroot),
-      readOnly: text(mount["vfs-options"]).split(",").includes("ro"),
-      takesWrites: !text(mount["fs-options"] ?? "").split(",").some((option) => NO_WRITES.includes(option)),
-      deviceNumber: text(mount["maj:min"]),
+      target: asString(mount.target),
+      source: asString(mount.source ?? ""),
+      fsType: asString(mount.fstype),
+      root: asString(mount.fsroot),
+      readOnly: asString(mount["vfs-options"]).split(",").includes("ro"),
+      filesystemWritable: !asString(mount["fs-options"] ?? "").split(",").some((option) =>
+        READ_ONLY_OPTIONS.includes(option)
+      ),
+      deviceNumber: asString(mount["maj:min"]),
     };
   });
 }
@@ -82,11 +84,11 @@ export function filesystemMounts(mounts: readonly Mount[], lv: LogicalVolume): M
 export function deviceMounts(mounts: readonly Mount[], lv: LogicalVolume): Mount[] {
   const minor = lv.deviceNumber?.split(":")[1];
   const roots = [`/mapper/${basename(lv.devicePath)}`, ...(minor === undefined ? [] : [`/dm-${minor}`])];
-  return mounts.filter((mount) => isDeviceNode(mount) && roots.includes(mount.root));
+  return mounts.filter((mount) => isDeviceNodeMount(mount) && roots.includes(mount.root));
 }
 
 /** Whether the mount is of a device-mapper node instead of a filesystem. */
-export function isDeviceNode(mount: Mount): boolean {
+export function isDeviceNodeMount(mount: Mount): boolean {
   return /^\/(?:dm-\d+|mapper\/[^/]+)$/.test(mount.root) && /^(?:devtmpfs|tmpfs)$/.test(mount.fsType);
 }
 
@@ -99,12 +101,12 @@ export function isMountOfLv(mount: Mount, lvName: string): boolean {
 }
 
 /** Whether the mount is of a device that has a name as the driver's LVs have, whether there is such an LV or not. */
-export function isMountOfOurs(mount: Mount): boolean {
-  return isOurDeviceName(basename(sourceDevice(mount)));
+export function isDriverVolumeMount(mount: Mount): boolean {
+  return isDriverDeviceName(basename(sourceDevice(mount)));
 }
 
 /** Whether the mount is of a device-mapper node that was removed meanwhile (proc(5), mountinfo: `//deleted`). */
-export function isDeletedNode(mount: Mount): boolean {
+export function isDeletedNodeMount(mount: Mount): boolean {
   return /^\/(?:dm-\d+|mapper\/[^/]+)\/\/deleted$/.test(mount.root);
 }
 
@@ -146,8 +148,8 @@ export async function withRealPaths(directories: readonly string[]): Promise<rea
  * @throws {StorageError} `FailedPrecondition` when the path is not below one of the roots, a link leads it out of them, or
  * it is a link itself: mount(8) would follow it.
  */
-export async function canonical(path: string, roots: readonly string[]): Promise<string> {
-  const resolved = isBelow(path, roots) ? await resolve(path, roots) : path;
+export async function canonicalizePath(path: string, roots: readonly string[]): Promise<string> {
+  const resolved = isBelow(path, roots) ? await resolveParents(path, roots) : path;
   if (isBelow(resolved, roots) && !await isLink(resolved)) return resolved;
   throw new StorageError(
     "FailedPrecondition",
@@ -156,7 +158,7 @@ export async function canonical(path: string, roots: readonly string[]): Promise
 }
 
 /** Follows the links in the parents of a path, from the lowest one that exists, without leaving the roots upwards. */
-async function resolve(path: string, roots: readonly string[]): Promise<string> {
+async function resolveParents(path: string, roots: readonly string[]): Promise<string> {
   for (let parent = dirname(path);; parent = dirname(parent)) {
     const real = await realPath(parent);
     if (real !== undefined) return join(real, relative(parent, path));
@@ -201,10 +203,10 @@ export async function bindMount(exec: Exec, source: string, target: string, flag
  * @throws {StorageError} `InUse` while something uses it.
  */
 export async function unmount(exec: Exec, path: string): Promise<void> {
-  await runOk(exec, { program: "umount", args: [path], mutates: true }, unmountFailure);
+  await runOk(exec, { program: "umount", args: [path], mutates: true }, classifyUnmountFailure);
 }
 
-function unmountFailure(output: Output): StorageError["kind"] {
+function classifyUnmountFailure(output: Output): StorageError["kind"] {
   return /target is busy/.test(output.stderr) ? "InUse" : "CommandFailed";
 }
 
@@ -229,7 +231,7 @@ export async function readUsage(exec: Exec, path: string): Promise<Usage> {
   };
   const stdout = await runOk(exec, command);
   const usage = parseUsage(stdout.trim().split("\n").at(-1)!.trim().split(/\s+/));
-  if (usage === undefined) throw failure(command, { code: 0, stdout, stderr: "" });
+  if (usage === undefined) throw commandError(command, { code: 0, stdout, stderr: "" });
   return usage;
 }
 

@@ -1,9 +1,9 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { StorageError } from "../error.ts";
-import { canonical, isBelow, withRealPaths } from "./mounts.ts";
+import { canonicalizePath, isBelow, withRealPaths } from "./mounts.ts";
 
 /** A folder with a directory and a link to it. */
-async function linked() {
+async function createLinkedFolder() {
   const folder = await Deno.realPath(await Deno.makeTempDir({ prefix: "denolith-mounts-" }));
   await Deno.mkdir(`${folder}/real`);
   await Deno.symlink("real", `${folder}/link`);
@@ -17,7 +17,7 @@ Deno.test("isBelow() is about whole names, and a directory is not below itself",
 });
 
 Deno.test("withRealPaths() adds where links lead, keeps what does not exist, and refuses a link to the root", async () => {
-  await using here = await linked();
+  await using here = await createLinkedFolder();
   const { folder } = here;
   assertEquals(await withRealPaths([`${folder}/link`, `${folder}/absent`]), [
     `${folder}/link`,
@@ -29,11 +29,11 @@ Deno.test("withRealPaths() adds where links lead, keeps what does not exist, and
 });
 
 Deno.test("canonical() follows a root that is a link, and takes what does not exist as it is", async () => {
-  await using here = await linked();
+  await using here = await createLinkedFolder();
   const { folder } = here;
   const roots = await withRealPaths([`${folder}/link`, `${folder}/absent`]);
-  assertEquals(await canonical(`${folder}/link/a/b`, roots), `${folder}/real/a/b`);
-  assertEquals(await canonical(`${folder}/absent/a/b`, roots), `${folder}/absent/a/b`);
-  await assertRejects(() => canonical(`${folder}/link/a`, [`${folder}/link`]), StorageError, "not below");
-  await assertRejects(() => canonical(`${folder}/other/a`, roots), StorageError, "not below");
+  assertEquals(await canonicalizePath(`${folder}/link/a/b`, roots), `${folder}/real/a/b`);
+  assertEquals(await canonicalizePath(`${folder}/absent/a/b`, roots), `${folder}/absent/a/b`);
+  await assertRejects(() => canonicalizePath(`${folder}/link/a`, [`${folder}/link`]), StorageError, "not below");
+  await assertRejects(() => canonicalizePath(`${folder}/other/a`, roots), StorageError, "not below");
 });

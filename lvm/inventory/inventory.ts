@@ -6,23 +6,23 @@
 
 import { StorageError } from "../error.ts";
 import type { Exec } from "../exec.ts";
-import { exactly, type GroupMatcher } from "../model/groups.ts";
-import { isOurLvName, parseVolumeId, type SnapshotId, type VolumeId } from "../ids.ts";
+import { exactMatcher, type GroupMatcher } from "../model/groups.ts";
+import { isDriverLvName, parseVolumeId, type SnapshotId, type VolumeId } from "../ids.ts";
 import { Lvm } from "../model/client.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { type LocatedSnapshot, Snapshots } from "../snapshots/snapshots.ts";
 import {
-  cutOf,
+  copySnapshotOf,
+  hasPoolTag,
   isOwned,
-  isOwnedPool,
   ownedSnapshotId,
   ownedVolumeId,
   ownersOf,
   parseDeletedTags,
+  parseUsedTags,
   type UsedTag,
-  usedTags,
 } from "../model/tags.ts";
-import { type Doomed, doomedLvs } from "../volumes/reaper.ts";
+import { type DeletedLv, deletedLvs } from "../volumes/reaper.ts";
 import type { RecordedLv, VolumeState } from "./volume_state.ts";
 import type { Volume } from "./volume.ts";
 import { Volumes } from "../volumes/volumes.ts";
@@ -42,16 +42,16 @@ export interface ForeignVolume {
 }
 
 /** Something of the driver's that is no volume and no snapshot. */
-export interface Orphan {
+export interface Inconsistency {
   /**
    * What is wrong: its tags cannot be read; other LVs claim to be the same volume or snapshot; it has a name as the driver
    * gives them, but nobody's tags; it is a record that names no LV that is there.
    */
-  readonly kind: "unreadable" | "duplicate" | "untagged" | "record";
+  readonly kind: "unreadable" | "duplicate" | "untagged" | "dangling";
   /** The group that it is in. */
   readonly group: string;
   /** The LV, as `group/name`; for a record, its tag. */
-  readonly on: string;
+  readonly subject: string;
   /** The id that it claims, where it can be read. */
   readonly id?: string;
   /** Its tags of ours. */
@@ -59,19 +59,19 @@ export interface Orphan {
 }
 
 /** What is known elsewhere of the driver's volumes and snapshots on this machine: in a cluster, by their objects. */
-export interface Known {
+export interface KnownObjects {
   /** The volumes by id, with what is recorded of those that were made. */
   readonly volumes: ReadonlyMap<string, RecordedLv | undefined>;
   /** The snapshots by id. */
   readonly snapshots: ReadonlySet<string>;
   /** The command by which somebody gives up an LV that is not known. */
-  readonly removal: (lvUuid: string) => string;
+  readonly removeCommand: (lvUuid: string) => string;
 }
 
 /** An LV of the driver that stands for nothing that is known elsewhere. */
-export interface Stray {
+export interface OrphanLv {
   /** The LV, as `group/name`. */
-  readonly on: string;
+  readonly lvFullName: string;
   /** The group that it is in. */
   readonly group: string;
   /** Its UUID. */
@@ -79,12 +79,12 @@ export interface Stray {
   /** Its size in bytes. */
   readonly size: bigint;
   /** What it claims to be, and the command by which it is given up; absent where its tags cannot be read. */
-  readonly claim?: Claim & { readonly removal: string };
+  readonly taggedAs?: TaggedObject & { readonly removeCommand: string };
 }
 
 /** What an LV claims to be. A volume and a snapshot can have the same id. */
-export type Claim = { readonly of: "volume"; readonly id: VolumeId } | {
-  readonly of: "snapshot";
+export type TaggedObject = { readonly kind: "volume"; readonly id: VolumeId } | {
+  readonly kind: "snapshot";
   readonly id: SnapshotId;
 };
 
@@ -99,11 +99,11 @@ export interface Inventory {
   /** The snapshots, in the order of their ids. */
   readonly snapshots: readonly LocatedSnapshot[];
   /** What is left of deleted volumes and snapshots, and only to be erased and removed. */
-  readonly deleted: readonly Doomed[];
+  readonly deleted: readonly DeletedLv[];
   /** What is none of these. */
-  readonly orphans: readonly Orphan[];
+  readonly inconsistencies: readonly Inconsistency[];
   /** What of the volumes and snapshots is not known elsewhere. */
-  readonly strays: readonly Required<Stray>[];
+  readonly orphans: readonly Required<OrphanLv>[];
 }
 
 /** Where things are found. */
@@ -113,17 +113,17 @@ export interface Finders {
   /** Finds snapshots. */
   readonly snapshots: Snapshots;
   /** What is known elsewhere; without it, what is here is all that there is to know. */
-  readonly known?: Known;
+  readonly known?: KnownObjects;
 }
 
 /** What finds the driver's volumes and snapshots; for looking only, so that there is nothing to keep up. */
-export function finders(exec: Exec, driver: string, known?: Known): Finders {
-  const options = { lvm: new Lvm(exec), driver, upkeep: { look: () => {} } };
-  const volumes = new Volumes({ ...options, groups: exactly(""), recorded: (id) => known?.volumes.get(id) });
+export function createFinders(exec: Exec, driver: string, known?: KnownObjects): Finders {
+  const options = { lvm: new Lvm(exec), driver, reaper: { wake: () => {} } };
+  const volumes = new Volumes({ ...options, groups: exactMatcher(""), recordedLv: (id) => known?.volumes.get(id) });
   return { volumes, snapshots: new Snapshots({ ...options, volumes }), ...(known && { known }) };
 }
 
-interface Place {
+interface LocatedLv {
   readonly group: VolumeGroup;
   readonly lv: LogicalVolume;
 }
@@ -131,25 +131,29 @@ interface Place {
 /** Sorts out what the groups hold of the driver of the finders. It reads nothing but the report. */
 export function takeInventory(groups: readonly VolumeGroup[], { volumes, snapshots, known }: Finders): Inventory {
   const { driver } = volumes;
-  const made = [...known?.volumes ?? []].flatMap(([id, recorded]) => recorded === undefined ? [] : [parseVolumeId(id)]);
-  const places = groups.flatMap((group) => group.lvs.map((lv) => ({ group, lv })));
-  const records = groups.flatMap((group) => usedTags(driver, group.tags).map((used) => ({ group: group.name, used })));
-  const volumeIds = sorted([
-    ...places.map(({ lv }) => ownedVolumeId(driver, lv.tags)),
-    ...records.map(({ used }) => used.id),
-    ...made,
+  const recordedIds = [...known?.volumes ?? []].flatMap(([id, recorded]) =>
+    recorded === undefined ? [] : [parseVolumeId(id)]
+  );
+  const allLvs = groups.flatMap((group) => group.lvs.map((lv) => ({ group, lv })));
+  const usedTagEntries = groups.flatMap((group) =>
+    parseUsedTags(driver, group.tags).map((used) => ({ group: group.name, used }))
+  );
+  const volumeIds = sortUnique([
+    ...allLvs.map(({ lv }) => ownedVolumeId(driver, lv.tags)),
+    ...usedTagEntries.map(({ used }) => used.id),
+    ...recordedIds,
   ]);
-  const snapshotIds = sorted(places.map(({ lv }) => ownedSnapshotId(driver, lv.tags)));
+  const snapshotIds = sortUnique(allLvs.map(({ lv }) => ownedSnapshotId(driver, lv.tags)));
 
-  const states = volumeIds.map((id) => ({ id, found: unlessForeign(() => volumes.locate(groups, id)) }));
-  const located = snapshotIds.map((id) => ({ id, found: unlessForeign(() => snapshots.locate(groups, id)) }));
+  const states = volumeIds.map((id) => ({ id, found: catchForeignData(() => volumes.locate(groups, id)) }));
+  const located = snapshotIds.map((id) => ({ id, found: catchForeignData(() => snapshots.locate(groups, id)) }));
   const lost = states.flatMap(({ id, found }) =>
     "value" in found && found.value.state === "lost" ? [{ ...found.value, id }] : []
   );
   const foreign = states.flatMap(({ id, found }) => "error" in found ? [{ id, error: found.error }] : []);
-  const claims = new Set<string>([
-    ...foreign.map(({ id }) => keyOf({ of: "volume", id })),
-    ...located.filter(({ found }) => "error" in found).map(({ id }) => keyOf({ of: "snapshot", id })),
+  const ambiguousKeys = new Set<string>([
+    ...foreign.map(({ id }) => keyOf({ kind: "volume", id })),
+    ...located.filter(({ found }) => "error" in found).map(({ id }) => keyOf({ kind: "snapshot", id })),
   ]);
   return {
     volumes: states.flatMap(({ found }) =>
@@ -158,12 +162,14 @@ export function takeInventory(groups: readonly VolumeGroup[], { volumes, snapsho
     lost,
     foreign,
     snapshots: located.flatMap(({ found }) => "value" in found && found.value !== undefined ? [found.value] : []),
-    deleted: doomedLvs(driver, groups),
-    orphans: [
-      ...places.flatMap((place) => orphanAt(driver, place, places, claims)),
-      ...records.filter(({ used }) => isDangling(used, places)).map(({ group, used }) => recordOrphan(group, used)),
+    deleted: deletedLvs(driver, groups),
+    inconsistencies: [
+      ...allLvs.flatMap((place) => findInconsistencies(driver, place, allLvs, ambiguousKeys)),
+      ...usedTagEntries.filter(({ used }) => isDangling(used, allLvs)).map(({ group, used }) =>
+        danglingTagInconsistency(group, used)
+      ),
     ],
-    strays: known === undefined ? [] : straysIn(groups, driver, known).filter(isClaimed),
+    orphans: known === undefined ? [] : findOrphanLvs(groups, driver, known).filter(hasReadableTags),
   };
 }
 
@@ -171,27 +177,31 @@ export function takeInventory(groups: readonly VolumeGroup[], { volumes, snapsho
  * The driver's LVs that stand for nothing that is known, or whose tags cannot be read. What is deleted, and only to be erased,
  * is not among them, nor what keeps a volume as it was while it is copied, nor thin pools: nobody has to know of them.
  */
-export function straysIn(groups: readonly VolumeGroup[], driver: string, known: Known): Stray[] {
+export function findOrphanLvs(groups: readonly VolumeGroup[], driver: string, known: KnownObjects): OrphanLv[] {
   return groups.flatMap((group) =>
     group.lvs.filter(({ tags }) => isOwned(driver, tags) && !isInternal(driver, tags)).flatMap(
       (lv) => {
-        const claim = claimOf(driver, lv);
-        if (claim !== undefined && isKnown(claim, known)) return [];
+        const taggedAs = taggedObjectOf(driver, lv);
+        if (taggedAs !== undefined && isKnown(taggedAs, known)) return [];
         const { uuid, size } = lv;
-        const stray = { on: `${group.name}/${lv.name}`, group: group.name, uuid, size };
-        return [claim === undefined ? stray : { ...stray, claim: { ...claim, removal: known.removal(uuid) } }];
+        const orphan = { lvFullName: `${group.name}/${lv.name}`, group: group.name, uuid, size };
+        return [
+          taggedAs === undefined
+            ? orphan
+            : { ...orphan, taggedAs: { ...taggedAs, removeCommand: known.removeCommand(uuid) } },
+        ];
       },
     )
   );
 }
 
 /** Whether what an LV claims to be is known. */
-export function isKnown({ of, id }: Claim, { volumes, snapshots }: Known): boolean {
-  return (of === "volume" ? volumes : snapshots).has(id);
+export function isKnown({ kind, id }: TaggedObject, { volumes, snapshots }: KnownObjects): boolean {
+  return (kind === "volume" ? volumes : snapshots).has(id);
 }
 
-function isClaimed(stray: Stray): stray is Required<Stray> {
-  return stray.claim !== undefined;
+function hasReadableTags(orphan: OrphanLv): orphan is Required<OrphanLv> {
+  return orphan.taggedAs !== undefined;
 }
 
 /** Of the groups, those that were asked for and those with anything of the driver; if there are none such, all. */
@@ -200,61 +210,68 @@ export function groupsInUse<G extends VolumeGroup>(
   driver: string,
   wanted: GroupMatcher | undefined,
 ): readonly G[] {
-  const used = groups.filter((group) => wanted?.matches(group.name) || hasOurs(group, driver));
+  const used = groups.filter((group) => wanted?.matches(group.name) || hasDriverData(group, driver));
   return used.length === 0 && wanted === undefined ? groups : used;
 }
 
-function hasOurs({ lvs, tags }: VolumeGroup, driver: string): boolean {
-  return usedTags(driver, tags).length > 0 || lvs.some((lv) => ownersOf(lv.tags).includes(driver) || isUntagged(lv));
+function hasDriverData({ lvs, tags }: VolumeGroup, driver: string): boolean {
+  return parseUsedTags(driver, tags).length > 0 ||
+    lvs.some((lv) => ownersOf(lv.tags).includes(driver) || isUntagged(lv));
 }
 
-function orphanAt(driver: string, place: Place, all: readonly Place[], claims: ReadonlySet<string>): Orphan[] {
-  const { group, lv } = place;
+function findInconsistencies(
+  driver: string,
+  located: LocatedLv,
+  all: readonly LocatedLv[],
+  ambiguousKeys: ReadonlySet<string>,
+): Inconsistency[] {
+  const { group, lv } = located;
   const owned = ownersOf(lv.tags).includes(driver);
   if (!owned && !isUntagged(lv)) return [];
-  const claim = claimOf(driver, lv);
+  const taggedAs = taggedObjectOf(driver, lv);
   const tags = lv.tags.filter((tag) => tag.startsWith("denolith"));
-  const orphan = { group: group.name, on: `${group.name}/${lv.name}`, tags };
-  if (!owned) return [{ ...orphan, kind: "untagged" }];
+  const inconsistency = { group: group.name, subject: `${group.name}/${lv.name}`, tags };
+  if (!owned) return [{ ...inconsistency, kind: "untagged" }];
   if (isInternal(driver, lv.tags)) return [];
-  if (claim === undefined) return [{ ...orphan, kind: "unreadable" }];
-  if (!claims.has(keyOf(claim))) return [];
-  const claimants = all.map((other) => claimOf(driver, other.lv)).filter((other) =>
-    other && keyOf(other) === keyOf(claim)
+  if (taggedAs === undefined) return [{ ...inconsistency, kind: "unreadable" }];
+  if (!ambiguousKeys.has(keyOf(taggedAs))) return [];
+  const sameObjects = all.map((other) => taggedObjectOf(driver, other.lv)).filter((other) =>
+    other && keyOf(other) === keyOf(taggedAs)
   );
-  return [{ ...orphan, id: claim.id, kind: claimants.length > 1 ? "duplicate" : "unreadable" }];
+  return [{ ...inconsistency, id: taggedAs.id, kind: sameObjects.length > 1 ? "duplicate" : "unreadable" }];
 }
 
 /** Whether an LV of the driver is there for the driver alone: to be removed, kept while it is copied, or a thin pool. */
 function isInternal(driver: string, tags: readonly string[]): boolean {
-  return [parseDeletedTags, cutOf].some((read) => read(driver, tags) !== undefined) || isOwnedPool(driver, tags);
+  return [parseDeletedTags, copySnapshotOf].some((read) => read(driver, tags) !== undefined) ||
+    hasPoolTag(driver, tags);
 }
 
 function isUntagged(lv: LogicalVolume): boolean {
-  return isOurLvName(lv.name) && ownersOf(lv.tags).length === 0;
+  return isDriverLvName(lv.name) && ownersOf(lv.tags).length === 0;
 }
 
 /** Whether a record cannot be read, or names no LV that is there. */
-function isDangling({ id, lvUuid }: UsedTag, places: readonly Place[]): boolean {
-  return id === undefined || !places.some(({ lv }) => lv.uuid === lvUuid);
+function isDangling({ id, lvUuid }: UsedTag, allLvs: readonly LocatedLv[]): boolean {
+  return id === undefined || !allLvs.some(({ lv }) => lv.uuid === lvUuid);
 }
 
-function recordOrphan(group: string, { tag, id }: UsedTag): Orphan {
-  return { kind: "record", group, on: tag, tags: [tag], ...(id === undefined ? {} : { id }) };
+function danglingTagInconsistency(group: string, { tag, id }: UsedTag): Inconsistency {
+  return { kind: "dangling", group, subject: tag, tags: [tag], ...(id === undefined ? {} : { id }) };
 }
 
-function claimOf(driver: string, lv: LogicalVolume): Claim | undefined {
+function taggedObjectOf(driver: string, lv: LogicalVolume): TaggedObject | undefined {
   const volume = ownedVolumeId(driver, lv.tags);
-  if (volume !== undefined) return { of: "volume", id: volume };
+  if (volume !== undefined) return { kind: "volume", id: volume };
   const snapshot = ownedSnapshotId(driver, lv.tags);
-  return snapshot && { of: "snapshot", id: snapshot };
+  return snapshot && { kind: "snapshot", id: snapshot };
 }
 
-function keyOf({ of, id }: Claim): string {
-  return `${of} ${id}`;
+function keyOf({ kind, id }: TaggedObject): string {
+  return `${kind} ${id}`;
 }
 
-function unlessForeign<T>(find: () => T): { readonly value: T } | { readonly error: StorageError } {
+function catchForeignData<T>(find: () => T): { readonly value: T } | { readonly error: StorageError } {
   try {
     return { value: find() };
   } catch (error) {
@@ -263,6 +280,6 @@ function unlessForeign<T>(find: () => T): { readonly value: T } | { readonly err
   }
 }
 
-function sorted<T extends string>(ids: readonly (T | undefined)[]): T[] {
+function sortUnique<T extends string>(ids: readonly (T | undefined)[]): T[] {
   return [...new Set(ids.filter((id) => id !== undefined))].sort();
 }

@@ -11,15 +11,9 @@ import type { IoLimits } from "../spec/io_limits.ts";
 import { describeLayout, describeLayoutOf, isSameLayout, type Layout, layoutOf } from "../model/layout.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { formatBytes, type SizeRange } from "../size.ts";
-import {
-  type ContentRecord,
-  type ContentSource,
-  describeSource,
-  type Erasure,
-  type VolumeTags,
-} from "../model/tags.ts";
-import { poolNameIn, type ThinWish } from "../pools/pool.ts";
-import type { Trim } from "../spec/trim.ts";
+import { type ContentSource, describeSource, type Erasure, type FormatState, type VolumeTags } from "../model/tags.ts";
+import { poolNameIn, type ThinSpec } from "../pools/pool.ts";
+import type { TrimPolicy } from "../spec/trim.ts";
 
 /** A volume that exists. */
 export interface Volume {
@@ -48,7 +42,7 @@ export interface VolumeRequest {
   /** Which of them to prefer. */
   readonly preference: GroupPreference;
   /** What will be on it: a filesystem, or raw data. */
-  readonly content: Extract<ContentRecord, { state: "raw" | "wanted" }>;
+  readonly format: Extract<FormatState, { state: "raw" | "unformatted" }>;
   /** Arguments for mkfs, already checked. */
   readonly mkfsOptions: readonly string[];
   /** Whether several targets may have it at a time. */
@@ -60,11 +54,11 @@ export interface VolumeRequest {
   /** What is said of the limits of its IO, to be recorded in its tags; nothing by default. */
   readonly limits?: IoLimits;
   /** For a thin volume, in which pool it is to be; without it, the volume has all its space from the beginning. */
-  readonly thin?: ThinWish;
+  readonly thin?: ThinSpec;
   /** What it is to be filled with; nothing by default. */
   readonly source?: ContentSource;
   /** How the disks are told of what its filesystem has freed; not at all by default. */
-  readonly trim?: Trim;
+  readonly trim?: TrimPolicy;
 }
 
 /** The volumes of which somebody asks how many there could yet be. */
@@ -75,36 +69,39 @@ export type CapacityRequest = Pick<VolumeRequest, "groups" | "layout" | "thin">;
  *
  * @throws {StorageError} `AlreadyExists` saying how it differs.
  */
-export function requireSatisfying(volume: Volume, request: VolumeRequest): void {
+export function requireCompatible(volume: Volume, request: VolumeRequest): void {
   const { size, group, tags, lv } = volume;
-  const { range, content, layout, thin } = request;
+  const { range, format, layout, thin } = request;
   const pool = thin && poolNameIn(group.name, thin);
-  const isGrown = tags.copied !== "all"; // until then it may be as large as its source
-  const differs = isGrown && (size < range.required || (range.limit !== undefined && size > range.limit))
+  const isSizeFinal = tags.copied !== "all"; // until then it may be as large as its source
+  const difference = isSizeFinal && (size < range.required || (range.limit !== undefined && size > range.limit))
     ? `it has ${formatBytes(size)}, asked for is ${describeRange(range)}`
-    : contentKind(tags.content) !== contentKind(content)
-    ? `it is ${contentKind(tags.content)}, asked for is ${contentKind(content)}`
+    : describeFormat(tags.format) !== describeFormat(format)
+    ? `it is ${describeFormat(tags.format)}, asked for is ${describeFormat(format)}`
     : !request.groups.matches(group.name)
     ? `it is in volume group ${group.name}, asked for is ${request.groups}`
     : lv.pool !== pool
-    ? `it is ${provisioning(lv.pool)}, asked for is ${provisioning(pool)}`
+    ? `it is ${describeProvisioning(lv.pool)}, asked for is ${describeProvisioning(pool)}`
     : pool === undefined && !isSameLayout(layoutOf(lv), layout)
     ? `it is ${describeLayoutOf(lv)}, asked for is ${describeLayout(layout)}`
     : describeSource(tags.source) !== describeSource(request.source)
     ? `it is made from ${describeSource(tags.source)}, asked for is one from ${describeSource(request.source)}`
     : undefined;
-  if (differs === undefined) return;
-  throw new StorageError("AlreadyExists", `creating volume ${volume.id}: a volume of that name exists, but ${differs}`);
+  if (difference === undefined) return;
+  throw new StorageError(
+    "AlreadyExists",
+    `creating volume ${volume.id}: a volume of that name exists, but ${difference}`,
+  );
 }
 
 function describeRange({ required, limit }: SizeRange): string {
   return `at least ${formatBytes(required)}` + (limit === undefined ? "" : ` and at most ${formatBytes(limit)}`);
 }
 
-function contentKind(content: ContentRecord): string {
-  return content.state === "raw" ? "a block volume" : `a volume for ${content.type}`;
+function describeFormat(format: FormatState): string {
+  return format.state === "raw" ? "a block volume" : `a volume for ${format.type}`;
 }
 
-function provisioning(pool: string | undefined): string {
+function describeProvisioning(pool: string | undefined): string {
   return pool === undefined ? "thick" : `thin, in the pool ${pool}`;
 }

@@ -19,7 +19,7 @@ export type VolumeState =
     readonly groupName: string;
     /** The group that it was in, and what records it there; nothing where only {@linkcode VolumesOptions.recorded} does. */
     readonly group?: VolumeGroup;
-    readonly record?: string;
+    readonly usedTag?: string;
     readonly error: StorageError;
     readonly replaced: boolean;
   }
@@ -34,36 +34,36 @@ export interface RecordedLv {
 }
 
 /** A record of a volume: in a group's tags, or elsewhere. */
-export interface UsedRecord extends RecordedLv {
+export interface VolumeRecord extends RecordedLv {
   readonly group?: VolumeGroup;
-  readonly record?: string;
+  readonly usedTag?: string;
 }
 
 /** A volume whose records name another LV than the one that was found, if one was. */
-export function lost(id: VolumeId, recorded: UsedRecord, found: LogicalVolume | undefined): VolumeState {
-  const { group, groupName, record } = recorded;
+export function lostVolumeState(id: VolumeId, recorded: VolumeRecord, found: LogicalVolume | undefined): VolumeState {
+  const { group, groupName, usedTag } = recorded;
   return {
     state: "lost",
     groupName,
     error: lostError("volume", id, recorded, found),
     replaced: found !== undefined,
     ...(group && { group }),
-    ...(record && { record }),
+    ...(usedTag && { usedTag }),
   };
 }
 
 /** What is told of a volume or a snapshot whose record names another LV than the one that was found, if one was. */
 export function lostError(
-  what: "volume" | "snapshot",
+  kind: "volume" | "snapshot",
   id: VolumeId | SnapshotId,
   { lvUuid, groupName }: RecordedLv,
   found: LogicalVolume | undefined,
 ): StorageError {
-  const was = `Lost: ${what} ${id} was the logical volume ${lvUuid} in volume group ${groupName}, and`;
+  const was = `Lost: ${kind} ${id} was the logical volume ${lvUuid} in volume group ${groupName}, and`;
   const nothing = "Nothing is made or formatted in its place.";
   const message = found === undefined
-    ? `${was} no logical volume carries its tag. ${nothing} Bring the logical volume back (vgcfgrestore), or delete the ${what}`
+    ? `${was} no logical volume carries its tag. ${nothing} Bring the logical volume back (vgcfgrestore), or delete the ${kind}`
     : `${was} ${found.name} with the UUID ${found.uuid} has taken its place. ${nothing} Look at ${found.name}: remove it, or ` +
-      `take its denolith tags off; then bring the first one back (vgcfgrestore), or delete the ${what}`;
+      `take its denolith tags off; then bring the first one back (vgcfgrestore), or delete the ${kind}`;
   return new StorageError("Lost", message);
 }

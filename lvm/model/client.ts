@@ -36,21 +36,21 @@ const REFUSALS: readonly [RegExp, ErrorKind][] = [
 
 /** The kind of failure that LVM's answer stands for. */
 export function classifyRefusal(output: Output): ErrorKind {
-  return REFUSALS.find(([said]) => said.test(output.stderr))?.[1] ?? "CommandFailed";
+  return REFUSALS.find(([pattern]) => pattern.test(output.stderr))?.[1] ?? "CommandFailed";
 }
 
 /** How long one group alone is waited for, in milliseconds: it is asked when a report has taken too long already. */
-const ALONE_MS = 10_000;
+const SINGLE_GROUP_DEADLINE_MS = 10_000;
 
 /** How long a report waits for changes that are under way, in milliseconds: LVM's lock would have it wait for each in turn. */
-const CHANGES_MS = 5_000;
+const CHANGES_WAIT_MS = 5_000;
 
 /** What is known of a group while not all of them answer. */
-interface Known {
+interface KnownGroup {
   /** The group as it was last seen. */
   group: VolumeGroup;
   /** Whether the last question is still under way, though nobody waits for it: until it is over there is no further one. */
-  silent: boolean;
+  unresponsive: boolean;
 }
 
 /** LVM on this machine. */
@@ -58,15 +58,15 @@ export class Lvm {
   /** What runs the commands; the tools beside lvm use it as it is. */
   readonly exec: Exec;
   readonly #onReport: (groups: readonly VolumeGroup[]) => void;
-  #known: Known[] = [];
-  #alone = false;
-  #reading: Promise<VolumeGroup[]> | undefined;
-  #next: Promise<VolumeGroup[]> | undefined;
-  readonly #changes = new Set<Promise<unknown>>();
-  #changed = 0;
+  #knownGroups: KnownGroup[] = [];
+  #readsPerGroup = false;
+  #currentReport: Promise<VolumeGroup[]> | undefined;
+  #nextReport: Promise<VolumeGroup[]> | undefined;
+  readonly #pendingChanges = new Set<Promise<unknown>>();
+  #changeCount = 0;
   /** How many changes had ended when each report was begun; reports that were begun during a change are not there. */
-  readonly #begun = new WeakMap<readonly VolumeGroup[], number>();
-  #ofChanges: Promise<VolumeGroup[]> | undefined;
+  readonly #changeCountAtStart = new WeakMap<readonly VolumeGroup[], number>();
+  #nextReportAfterChanges: Promise<VolumeGroup[]> | undefined;
 
   /** LVM by way of the exec. Who listens is given every report that was read. */
   constructor(exec: Exec, onReport: (groups: readonly VolumeGroup[]) => void = () => {}) {
@@ -76,17 +76,17 @@ export class Lvm {
 
   /**
    * All volume groups with their logical volumes. A group whose disks do not answer is there as it was last seen, and says
-   * so ({@linkcode VolumeGroup.answers}). Whoever asks gets a report that was begun after that; those who ask while one is
+   * so ({@linkcode VolumeGroup.responsive}). Whoever asks gets a report that was begun after that; those who ask while one is
    * being read share the next.
    *
    * @throws {StorageError} `CommandFailed` when the report failed or cannot be read; `Unavailable` when LVM does not answer
    * and never did.
    */
   report(): Promise<VolumeGroup[]> {
-    if (this.#reading === undefined) return this.#begin();
-    return this.#next ??= this.#reading.then(() => {}, () => {}).then(() => {
-      this.#next = undefined;
-      return this.#reading ?? this.#begin();
+    if (this.#currentReport === undefined) return this.#startReport();
+    return this.#nextReport ??= this.#currentReport.then(() => {}, () => {}).then(() => {
+      this.#nextReport = undefined;
+      return this.#currentReport ?? this.#startReport();
     });
   }
 
@@ -94,43 +94,44 @@ export class Lvm {
    * A report as {@linkcode Lvm.report} gives it, for whoever has changed something: it begins when the changes that are under
    * way have ended, or five seconds later, so that those who changed something at the same time share one.
    */
-  reportOfChanges(): Promise<VolumeGroup[]> {
-    return this.#ofChanges ??= withinDeadline(Promise.allSettled(this.#changes), CHANGES_MS).then(() => {
-      this.#ofChanges = undefined;
-      return this.report();
-    });
+  reportAfterChanges(): Promise<VolumeGroup[]> {
+    return this.#nextReportAfterChanges ??= withinDeadline(Promise.allSettled(this.#pendingChanges), CHANGES_WAIT_MS)
+      .then(() => {
+        this.#nextReportAfterChanges = undefined;
+        return this.report();
+      });
   }
 
   /** Whether nothing was changed through this object since the report was begun. */
   isCurrent(groups: readonly VolumeGroup[]): boolean {
-    return this.#begun.get(groups) === this.#changed && this.#changes.size === 0;
+    return this.#changeCountAtStart.get(groups) === this.#changeCount && this.#pendingChanges.size === 0;
   }
 
-  #begin(): Promise<VolumeGroup[]> {
-    const at = this.#changes.size === 0 ? this.#changed : undefined;
-    const reading = this.#read().then((groups) => {
-      if (at !== undefined) this.#begun.set(groups, at);
+  #startReport(): Promise<VolumeGroup[]> {
+    const changeCount = this.#pendingChanges.size === 0 ? this.#changeCount : undefined;
+    const report = this.#readGroups().then((groups) => {
+      if (changeCount !== undefined) this.#changeCountAtStart.set(groups, changeCount);
       return groups;
     }).finally(() => {
-      if (this.#reading === reading) this.#reading = undefined;
+      if (this.#currentReport === report) this.#currentReport = undefined;
     });
-    reading.then(this.#onReport, () => {});
-    return this.#reading = reading;
+    report.then(this.#onReport, () => {});
+    return this.#currentReport = report;
   }
 
-  async #read(): Promise<VolumeGroup[]> {
-    if (!this.#alone) {
+  async #readGroups(): Promise<VolumeGroup[]> {
+    if (!this.#readsPerGroup) {
       try {
         const groups = parseReport(await runOk(this.exec, REPORT_COMMAND));
-        this.#known = groups.map((group) => ({ group, silent: false }));
+        this.#knownGroups = groups.map((group) => ({ group, unresponsive: false }));
         return groups;
       } catch (error) {
-        if (!isSilence(error) || this.#known.length === 0) throw error;
-        this.#alone = true;
+        if (!isUnresponsiveError(error) || this.#knownGroups.length === 0) throw error;
+        this.#readsPerGroup = true;
       }
     }
-    const groups = await Promise.all(this.#known.map((known) => this.#ask(known)));
-    if (groups.every(({ answers }) => answers)) this.#alone = false;
+    const groups = await Promise.all(this.#knownGroups.map((known) => this.#readGroup(known)));
+    if (groups.every(({ responsive }) => responsive)) this.#readsPerGroup = false;
     return groups;
   }
 
@@ -140,31 +141,37 @@ export class Lvm {
    * @throws {StorageError} of the kind that {@linkcode classifyRefusal} finds, besides those of {@linkcode Exec.run}.
    */
   async change(group: VolumeGroup, args: readonly string[]): Promise<void> {
-    const only = this.#alone ? ["--devices", group.disks.join(",")] : [];
-    const change = runOk(this.exec, { program: "lvm", args: [...args, ...only], mutates: true }, classifyRefusal);
-    this.#changes.add(change);
+    const deviceOptions = this.#readsPerGroup ? ["--devices", group.pvPaths.join(",")] : [];
+    const change = runOk(
+      this.exec,
+      { program: "lvm", args: [...args, ...deviceOptions], mutates: true },
+      classifyRefusal,
+    );
+    this.#pendingChanges.add(change);
     try {
       await change;
     } finally {
-      this.#changed++;
-      this.#changes.delete(change);
+      this.#changeCount++;
+      this.#pendingChanges.delete(change);
     }
   }
 
   /** Asks one group by its own disks; one that is silent only when the question before is over. */
-  async #ask(known: Known): Promise<VolumeGroup> {
-    if (known.silent) return { ...known.group, answers: false };
-    const { group } = known;
-    const args = [...REPORT_COMMAND.args, "--devices", group.disks.join(",")];
+  async #readGroup(knownGroup: KnownGroup): Promise<VolumeGroup> {
+    if (knownGroup.unresponsive) return { ...knownGroup.group, responsive: false };
+    const { group } = knownGroup;
+    const args = [...REPORT_COMMAND.args, "--devices", group.pvPaths.join(",")];
     try {
-      const answer = parseReport(await runOk(this.exec, { ...REPORT_COMMAND, args, deadlineMs: ALONE_MS }));
-      known.group = answer.find(({ uuid }) => uuid === group.uuid) ?? group;
-      return known.group;
+      const groups = parseReport(
+        await runOk(this.exec, { ...REPORT_COMMAND, args, deadlineMs: SINGLE_GROUP_DEADLINE_MS }),
+      );
+      knownGroup.group = groups.find(({ uuid }) => uuid === group.uuid) ?? group;
+      return knownGroup.group;
     } catch (error) {
-      if (!isSilence(error)) throw error;
-      known.silent = true;
-      error.settled?.then(() => {}, () => {}).then(() => known.silent = false);
-      return { ...group, answers: false };
+      if (!isUnresponsiveError(error)) throw error;
+      knownGroup.unresponsive = true;
+      error.completion?.then(() => {}, () => {}).then(() => knownGroup.unresponsive = false);
+      return { ...group, responsive: false };
     }
   }
 }
@@ -174,12 +181,12 @@ export class Lvm {
  *
  * @throws {StorageError} `Unavailable`.
  */
-export function requireAnswer(doing: string, group: VolumeGroup): void {
-  if (group.answers) return;
+export function requireResponsive(operation: string, group: VolumeGroup): void {
+  if (group.responsive) return;
   throw new StorageError(
     "Unavailable",
-    `${doing}: volume group ${group.name} does not answer; look for a disk among ${
-      group.disks.join(", ")
+    `${operation}: volume group ${group.name} does not answer; look for a disk among ${
+      group.pvPaths.join(", ")
     } that hangs (dmesg)`,
   );
 }
@@ -189,15 +196,15 @@ export function requireAnswer(doing: string, group: VolumeGroup): void {
  *
  * @throws {StorageError} `FailedPrecondition`: not that the group is full, for with the disks back there may be room.
  */
-export function requireDisks(doing: string, { name, missingPvs }: VolumeGroup): void {
+export function requirePvs(operation: string, { name, missingPvs }: VolumeGroup): void {
   if (missingPvs === 0) return;
   throw new StorageError(
     "FailedPrecondition",
-    `${doing}: LVM changes nothing in volume group ${name} while PVs are missing (${missingPvs}); attach them again, or ` +
+    `${operation}: LVM changes nothing in volume group ${name} while PVs are missing (${missingPvs}); attach them again, or ` +
       "take them out (vgreduce(8), --removemissing)",
   );
 }
 
-function isSilence(error: unknown): error is StorageError {
-  return error instanceof StorageError && error.kind === "Unavailable" && error.settled !== undefined;
+function isUnresponsiveError(error: unknown): error is StorageError {
+  return error instanceof StorageError && error.kind === "Unavailable" && error.completion !== undefined;
 }

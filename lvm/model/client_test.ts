@@ -30,7 +30,7 @@ Deno.test("whoever asks for a report gets one that began after that, and those w
     answers.push(Promise.withResolvers<Output>());
     return answers.at(-1)!.promise;
   };
-  const lvm = new Lvm({ run, settled: () => Promise.resolve() });
+  const lvm = new Lvm({ run, idle: () => Promise.resolve() });
   const empty = { code: 0, stdout: '{"report": []}', stderr: "" };
   const first = lvm.report();
   const [second, third] = [lvm.report(), lvm.report()];
@@ -54,11 +54,11 @@ Deno.test("those who changed something at the same time share one report, which 
     runs.push({ args, answer: Promise.withResolvers<Output>() });
     return runs.at(-1)!.answer.promise;
   };
-  const lvm = new Lvm({ run, settled: () => Promise.resolve() });
-  const group = { name: "vg", disks: [] } as unknown as VolumeGroup;
+  const lvm = new Lvm({ run, idle: () => Promise.resolve() });
+  const group = { name: "vg", pvPaths: [] } as unknown as VolumeGroup;
   const made = [1, 2, 3].map(async () => {
     await lvm.change(group, ["lvcreate"]);
-    return await lvm.reportOfChanges();
+    return await lvm.reportAfterChanges();
   });
   const ok = { code: 0, stdout: '{"report": []}', stderr: "" };
   runs[1]!.answer.resolve(ok);

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { type Command, type Exec, failure } from "../exec.ts";
+import { type Command, commandError, type Exec } from "../exec.ts";
 
 /** The settings that are asked for. Their last elements differ, since lvmconfig answers with those alone. */
 const SETTINGS = [
@@ -69,14 +69,14 @@ export const CONFIGURATION_COMMAND: Command = {
 export async function readConfiguration(exec: Exec): Promise<Configuration> {
   const output = await exec.run(CONFIGURATION_COMMAND);
   // a name that this version does not know fails the command, though the others are answered
-  if (output.code !== 0 && output.stdout.trim() === "") throw failure(CONFIGURATION_COMMAND, output);
+  if (output.code !== 0 && output.stdout.trim() === "") throw commandError(CONFIGURATION_COMMAND, output);
   return parseConfiguration(output.stdout);
 }
 
 /** Reads lines such as `monitoring=1` and `filter=["a|.*|"]`; quotes and backslashes in a text have a backslash before. */
-export function parseConfiguration(answer: string): Configuration {
+export function parseConfiguration(stdout: string): Configuration {
   const values = new Map<string, readonly string[]>();
-  for (const line of answer.split("\n")) {
+  for (const line of stdout.split("\n")) {
     const [, name, value] = /^\s*(\w+)=(.*\S)\s*$/.exec(line) ?? [];
     if (name === undefined || value === undefined) continue;
     const quoted = [...value.matchAll(/"((?:[^"\\]|\\.)*)"/g)].map(([, text]) => text!.replace(/\\(.)/g, "$1"));
@@ -86,7 +86,7 @@ export function parseConfiguration(answer: string): Configuration {
 }
 
 /** How full, in percent, LVM's own daemon lets the stores of snapshots be before it grows them; `undefined` when it does not. */
-export function autoextendThreshold(settings: Configuration): number | undefined {
+export function snapshotAutoextendThreshold(settings: Configuration): number | undefined {
   const threshold = Number(settings.value("activation/snapshot_autoextend_threshold") ?? "100");
   return settings.value("activation/monitoring") === "1" && threshold < 100 ? threshold : undefined;
 }

@@ -5,8 +5,8 @@ import { parseConfiguration, readConfiguration } from "./configuration.ts";
 import { StorageError } from "../error.ts";
 import type { Exec, Output } from "../exec.ts";
 
-function answering(output: Output): Exec {
-  return { run: () => Promise.resolve(output), settled: () => Promise.resolve() };
+function execReturning(output: Output): Exec {
+  return { run: () => Promise.resolve(output), idle: () => Promise.resolve() };
 }
 
 Deno.test("parseConfiguration() reads what lvmconfig of LVM 2.03.16 wrote", () => {
@@ -28,9 +28,9 @@ Deno.test("parseConfiguration() reads lists, one text in place of a list, an emp
 
 Deno.test("readConfiguration() does without a setting that LVM does not know, but not without all", async () => {
   const stderr = "  Configuration node devices/use_devicesfile not found\n";
-  const some = await readConfiguration(answering({ code: 5, stdout: "locking_type=1\n", stderr }));
+  const some = await readConfiguration(execReturning({ code: 5, stdout: "locking_type=1\n", stderr }));
   assertEquals([some.value("global/locking_type"), some.value("devices/use_devicesfile")], ["1", undefined]);
   const broken = { code: 4, stdout: "", stderr: "  Parse error at byte 21 (line 2): expected a value\n" };
-  const error = await assertRejects(() => readConfiguration(answering(broken)), StorageError, "Parse error");
+  const error = await assertRejects(() => readConfiguration(execReturning(broken)), StorageError, "Parse error");
   assertEquals(error.kind, "CommandFailed");
 });

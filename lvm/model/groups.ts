@@ -6,21 +6,21 @@
 
 import { StorageError } from "../error.ts";
 import {
-  bytesPerDisk,
+  allocatedBytes,
+  bytesPerPv,
+  choosePvs,
   describeLayout,
-  describeRoom,
-  type DiskRoom,
-  disksFor,
+  describePvSpace,
+  isStripeSizeSupported,
   type Layout,
-  type LayoutRoom,
-  layoutRoom,
+  type LayoutSpace,
+  layoutSpace,
   LINEAR,
-  rawBytes,
+  type PvSpace,
   sizeStep,
-  takesStripes,
 } from "./layout.ts";
 import type { VolumeGroup } from "./report.ts";
-import { formatBytes, sizeInExtents, type SizeRange } from "../size.ts";
+import { formatBytes, roundToExtents, type SizeRange } from "../size.ts";
 
 /** Tells whether a volume group may be used, by its name. */
 export interface GroupMatcher {
@@ -36,18 +36,18 @@ export interface GroupMatcher {
 export type GroupPreference = "leastFree" | "mostFree";
 
 /** What it takes to know of a group to choose it. */
-export interface GroupRoom
-  extends Pick<VolumeGroup, "name" | "free" | "extentSize" | "missingPvs" | "writeable" | "answers"> {
+export interface GroupSpace
+  extends Pick<VolumeGroup, "name" | "free" | "extentSize" | "missingPvs" | "writeable" | "responsive"> {
   /** Its disks; none where they are not known, and then it takes nothing but linear volumes. */
-  readonly pvs: readonly DiskRoom[];
+  readonly pvs: readonly PvSpace[];
   /** What is not free because volumes that were asked for will yet take it, in bytes; nothing by default. */
   readonly pending?: bigint;
   /** What its free space is for messages, when it is not simply that: what a thin pool in it may still promise. */
-  readonly freeIs?: string;
+  readonly freeDescription?: string;
 }
 
 /** A group that can take a volume, and the size that the volume would have there, in bytes. */
-export interface Candidate<G extends GroupRoom = VolumeGroup> {
+export interface Candidate<G extends GroupSpace = VolumeGroup> {
   /** The group. */
   readonly group: G;
   /** The requested size in whole extents of the group, the same on each disk. */
@@ -59,21 +59,21 @@ export interface GroupCapacity {
   /** All that is free in them. */
   readonly available: bigint;
   /** The largest volume that one of them could take. */
-  readonly largest: bigint;
+  readonly maximumVolumeSize: bigint;
   /** The smallest size that a volume can have in one of them. */
-  readonly smallest: bigint;
+  readonly minimumVolumeSize: bigint;
 }
 
 /** A matcher for whatever there is. */
 export const ANY_GROUP: GroupMatcher = { matches: () => true, toString: () => "any" };
 
 /** A matcher for one exact name. */
-export function exactly(name: string): GroupMatcher {
+export function exactMatcher(name: string): GroupMatcher {
   return { matches: (candidate) => candidate === name, toString: () => name };
 }
 
 /** A matcher for whatever any of the given ones matches. */
-export function anyOf(matchers: readonly GroupMatcher[]): GroupMatcher {
+export function anyMatcherOf(matchers: readonly GroupMatcher[]): GroupMatcher {
   return {
     matches: (name) => matchers.some((matcher) => matcher.matches(name)),
     toString: () => matchers.join(", "),
@@ -82,8 +82,8 @@ export function anyOf(matchers: readonly GroupMatcher[]): GroupMatcher {
 }
 
 /** Whether LVM would make an LV in the group now: all disks there and answering, writeable, not exported (vgcreate(8)). */
-export function usable(group: GroupRoom): boolean {
-  return group.answers && group.writeable && group.missingPvs === 0;
+export function isUsable(group: GroupSpace): boolean {
+  return group.responsive && group.writeable && group.missingPvs === 0;
 }
 
 /**
@@ -92,30 +92,30 @@ export function usable(group: GroupRoom): boolean {
  * @throws {StorageError} `OutOfRange` when the range holds no whole extent in any group; `NoSpace` when no group matches
  * or none has room, with what each of them has.
  */
-export function candidates<G extends GroupRoom>(
+export function selectCandidates<G extends GroupSpace>(
   groups: readonly G[],
-  wanted: GroupMatcher,
+  matcher: GroupMatcher,
   range: SizeRange,
   preference: GroupPreference,
   layout: Layout = LINEAR,
 ): Candidate<G>[] {
-  const matching = groups.filter((group) => wanted.matches(group.name));
+  const matching = groups.filter((group) => matcher.matches(group.name));
   if (matching.length === 0) {
     throw new StorageError(
       "NoSpace",
-      `choosing a volume group: none is called ${wanted}; there are ${
+      `choosing a volume group: none is called ${matcher}; there are ${
         groups.map((group) => group.name).join(", ") || "none"
       }`,
     );
   }
-  const fitting = matching.filter(usable)
-    .map((group) => ({ group, size: sizeInExtents(range, sizeStep(layout, group.extentSize)) }))
-    .filter(({ group, size }) => fits(layout, size, group));
+  const fitting = matching.filter(isUsable)
+    .map((group) => ({ group, size: roundToExtents(range, sizeStep(layout, group.extentSize)) }))
+    .filter(({ group, size }) => canHoldVolume(layout, size, group));
   if (fitting.length === 0) {
-    const accounts = matching.map((group) => account(group, range, layout)).join(", ");
+    const descriptions = matching.map((group) => describeSpace(group, range, layout)).join(", ");
     throw new StorageError(
       "NoSpace",
-      `choosing a volume group for ${formatBytes(range.required)}: no room in ${accounts}`,
+      `choosing a volume group for ${formatBytes(range.required)}: no room in ${descriptions}`,
     );
   }
   const sign = preference === "leastFree" ? 1 : -1;
@@ -123,48 +123,54 @@ export function candidates<G extends GroupRoom>(
 }
 
 /** What the matching groups could still take of a layout: all volumes together, and the largest single one, in bytes. */
-export function capacity(
-  groups: readonly GroupRoom[],
-  wanted: GroupMatcher,
+export function groupCapacity(
+  groups: readonly GroupSpace[],
+  matcher: GroupMatcher,
   layout: Layout = LINEAR,
 ): GroupCapacity {
-  const rooms = groups.filter((group) => wanted.matches(group.name) && usable(group))
-    .map((group) => roomIn(layout, group));
+  const spaces = groups.filter((group) => matcher.matches(group.name) && isUsable(group))
+    .map((group) => spaceIn(layout, group));
   return {
-    available: rooms.reduce((sum, { available }) => sum + available, 0n),
-    largest: rooms.reduce((most, { largest }) => largest > most ? largest : most, 0n),
-    smallest: rooms.reduce((least, { step }) => step < least || least === 0n ? step : least, 0n),
+    available: spaces.reduce((sum, { available }) => sum + available, 0n),
+    maximumVolumeSize: spaces.reduce(
+      (max, { maximumVolumeSize }) => maximumVolumeSize > max ? maximumVolumeSize : max,
+      0n,
+    ),
+    minimumVolumeSize: spaces.reduce(
+      (min, { minimumVolumeSize }) => minimumVolumeSize < min || min === 0n ? minimumVolumeSize : min,
+      0n,
+    ),
   };
 }
 
 /** A linear volume is laid on whatever is free, on several disks if need be. */
-function fits(layout: Layout, size: bigint, group: GroupRoom): boolean {
+function canHoldVolume(layout: Layout, size: bigint, group: GroupSpace): boolean {
   const { free, extentSize } = group;
   if (layout.type === "linear") return size <= free;
   // not all that is free on disks need be free for this volume: what copying it takes will be anywhere
-  return takesStripes(layout, extentSize) && disksFor(layout, size, group) !== undefined &&
-    rawBytes(layout, size, extentSize) <= free;
+  return isStripeSizeSupported(layout, extentSize) && choosePvs(layout, size, group) !== undefined &&
+    allocatedBytes(layout, size, extentSize) <= free;
 }
 
-function roomIn(layout: Layout, { free, pvs, extentSize }: GroupRoom): LayoutRoom {
-  if (layout.type === "linear") return { available: free, largest: free, step: extentSize };
-  return layoutRoom(layout, pvs, extentSize);
+function spaceIn(layout: Layout, { free, pvs, extentSize }: GroupSpace): LayoutSpace {
+  if (layout.type === "linear") return { available: free, maximumVolumeSize: free, minimumVolumeSize: extentSize };
+  return layoutSpace(layout, pvs, extentSize);
 }
 
-function account(group: GroupRoom, range: SizeRange, layout: Layout): string {
-  if (!group.answers) return `${group.name} (it does not answer)`;
+function describeSpace(group: GroupSpace, range: SizeRange, layout: Layout): string {
+  if (!group.responsive) return `${group.name} (it does not answer)`;
   if (group.missingPvs > 0) return `${group.name} (${group.missingPvs} of its disks are missing)`;
   if (!group.writeable) return `${group.name} (read-only or exported)`;
   const pending = group.pending ? `, ${formatBytes(group.pending)} more for volumes that are being made` : "";
-  if (layout.type !== "linear") return `${group.name} (${accountOfDisks(group, range, layout)}${pending})`;
-  return `${group.name} (${formatBytes(group.free)} ${group.freeIs ?? "free"}${pending})`;
+  if (layout.type !== "linear") return `${group.name} (${describePvs(group, range, layout)}${pending})`;
+  return `${group.name} (${formatBytes(group.free)} ${group.freeDescription ?? "free"}${pending})`;
 }
 
-function accountOfDisks({ pvs, extentSize }: GroupRoom, { required }: SizeRange, layout: Layout): string {
-  if (!takesStripes(layout, extentSize)) {
+function describePvs({ pvs, extentSize }: GroupSpace, { required }: SizeRange, layout: Layout): string {
+  if (!isStripeSizeSupported(layout, extentSize)) {
     return `${describeLayout(layout)} does not fit its extents of ${formatBytes(extentSize)}`;
   }
-  return describeRoom(layout, bytesPerDisk(layout, required, extentSize), pvs);
+  return describePvSpace(layout, bytesPerPv(layout, required, extentSize), pvs);
 }
 
 /** How two values are sorted. */

@@ -28,16 +28,16 @@ export type Layout =
   | { readonly type: "raid1"; readonly mirrors: number };
 
 /** What there is of a disk for whoever makes a volume. */
-export type DiskRoom = Pick<PhysicalVolume, "free">;
+export type PvSpace = Pick<PhysicalVolume, "free">;
 
 /** What the disks of a group could still take of a layout, in bytes. */
-export interface LayoutRoom {
+export interface LayoutSpace {
   /** All volumes together, at most. */
   readonly available: bigint;
   /** The largest single volume. */
-  readonly largest: bigint;
+  readonly maximumVolumeSize: bigint;
   /** What sizes are multiples of, and so the smallest volume. */
-  readonly step: bigint;
+  readonly minimumVolumeSize: bigint;
 }
 
 /** What every volume was before there were others. */
@@ -53,12 +53,12 @@ export const DEFAULT_STRIPE_SIZE = 64n << 10n;
 const REGION_BYTES = 2n << 20n;
 
 /** How many disks have different data: among so many a volume's size is divided. */
-export function dataDisks(layout: Layout): number {
+export function dataStripeCount(layout: Layout): number {
   return layout.type === "linear" || layout.type === "raid1" ? 1 : layout.stripes;
 }
 
 /** How many disks a volume needs at least, all of them different. */
-export function disksWanted(layout: Layout): number {
+export function requiredPvCount(layout: Layout): number {
   switch (layout.type) {
     case "linear":
       return 1;
@@ -78,25 +78,25 @@ export function isRedundant(layout: Layout): boolean {
 
 /** What sizes of volumes are multiples of, in bytes: an extent on each disk with data. */
 export function sizeStep(layout: Layout, extentSize: bigint): bigint {
-  return extentSize * BigInt(dataDisks(layout));
+  return extentSize * BigInt(dataStripeCount(layout));
 }
 
 /** What a volume takes of each of its disks, in bytes; of a linear one, of all together. */
-export function bytesPerDisk(layout: Layout, size: bigint, extentSize: bigint): bigint {
-  const image = roundUp(size, sizeStep(layout, extentSize)) / BigInt(dataDisks(layout));
-  return isRedundant(layout) ? image + metadataBytes(image, extentSize) : image;
+export function bytesPerPv(layout: Layout, size: bigint, extentSize: bigint): bigint {
+  const image = roundUp(size, sizeStep(layout, extentSize)) / BigInt(dataStripeCount(layout));
+  return isRedundant(layout) ? image + rmetaBytes(image, extentSize) : image;
 }
 
 /** What a volume takes of its group, in bytes. */
-export function rawBytes(layout: Layout, size: bigint, extentSize: bigint): bigint {
-  return bytesPerDisk(layout, size, extentSize) * BigInt(disksWanted(layout));
+export function allocatedBytes(layout: Layout, size: bigint, extentSize: bigint): bigint {
+  return bytesPerPv(layout, size, extentSize) * BigInt(requiredPvCount(layout));
 }
 
 /**
  * The size of the metadata LV beside an image: two superblocks of 4 KiB and a bit for each region, in whole extents (LVM's
  * `_raid_rmeta_extents`).
  */
-function metadataBytes(image: bigint, extentSize: bigint): bigint {
+function rmetaBytes(image: bigint, extentSize: bigint): bigint {
   return roundUp(8192n + (image / REGION_BYTES + 7n) / 8n, extentSize);
 }
 
@@ -114,44 +114,46 @@ export function layoutArguments(layout: Layout): string[] {
  * scarcest of those counts. Many small ones can be spread: the most that all of them get is what is left for the scarcest disk
  * of a row, whichever disks are filled before.
  */
-export function layoutRoom(layout: Layout, disks: readonly DiskRoom[], extentSize: bigint): LayoutRoom {
-  const step = sizeStep(layout, extentSize);
-  const wanted = disksWanted(layout);
-  const free = disks.map((disk) => disk.free).sort(descending);
-  if (free.length < wanted || !takesStripes(layout, extentSize)) return { available: 0n, largest: 0n, step };
-  const rows = free.slice(0, wanted).map((_, full) => sum(free.slice(full)) / BigInt(wanted - full));
-  const volume = (bytes: bigint) => imageWithin(layout, bytes, extentSize) * BigInt(dataDisks(layout));
+export function layoutSpace(layout: Layout, pvs: readonly PvSpace[], extentSize: bigint): LayoutSpace {
+  const minimumVolumeSize = sizeStep(layout, extentSize);
+  const pvCount = requiredPvCount(layout);
+  const free = pvs.map((disk) => disk.free).sort(compareDescending);
+  if (free.length < pvCount || !isStripeSizeSupported(layout, extentSize)) {
+    return { available: 0n, maximumVolumeSize: 0n, minimumVolumeSize };
+  }
+  const rows = free.slice(0, pvCount).map((_, full) => sum(free.slice(full)) / BigInt(pvCount - full));
+  const volume = (bytes: bigint) => maxImageBytes(layout, bytes, extentSize) * BigInt(dataStripeCount(layout));
   return {
-    available: volume(rows.reduce((least, row) => row < least ? row : least)),
-    largest: volume(free[wanted - 1]!),
-    step,
+    available: volume(rows.reduce((min, row) => row < min ? row : min)),
+    maximumVolumeSize: volume(free[pvCount - 1]!),
+    minimumVolumeSize,
   };
 }
 
 /** The largest image, in whole extents, that fits together with its metadata into the bytes of one disk. */
-function imageWithin(layout: Layout, bytes: bigint, extentSize: bigint): bigint {
+function maxImageBytes(layout: Layout, bytes: bigint, extentSize: bigint): bigint {
   const whole = bytes / extentSize * extentSize;
-  const image = isRedundant(layout) ? whole - metadataBytes(whole, extentSize) : whole;
+  const image = isRedundant(layout) ? whole - rmetaBytes(whole, extentSize) : whole;
   return image > 0n ? image : 0n;
 }
 
 /** LVM makes stripes smaller, without a refusal, where they would be larger than an extent (lvcreate(8), `--stripesize`). */
-export function takesStripes(layout: Layout, extentSize: bigint): boolean {
+export function isStripeSizeSupported(layout: Layout, extentSize: bigint): boolean {
   return !("stripeSize" in layout) || layout.stripeSize <= extentSize;
 }
 
 /** Of the disks those with the most room, as many as the layout needs; `undefined` when the volume does not fit on them. */
-export function disksFor<D extends DiskRoom>(
+export function choosePvs<D extends PvSpace>(
   layout: Layout,
   size: bigint,
   { pvs, extentSize }: { readonly pvs: readonly D[]; readonly extentSize: bigint },
 ): D[] | undefined {
-  return roomiest(pvs, disksWanted(layout), bytesPerDisk(layout, size, extentSize));
+  return selectFreestPvs(pvs, requiredPvCount(layout), bytesPerPv(layout, size, extentSize));
 }
 
 /** Of the disks those with the most room, so many; `undefined` when one of them has less than the bytes. */
-function roomiest<D extends DiskRoom>(disks: readonly D[], count: number, bytes: bigint): D[] | undefined {
-  const chosen = [...disks].sort((a, b) => descending(a.free, b.free)).slice(0, count);
+function selectFreestPvs<D extends PvSpace>(pvs: readonly D[], count: number, bytes: bigint): D[] | undefined {
+  const chosen = [...pvs].sort((a, b) => compareDescending(a.free, b.free)).slice(0, count);
   return chosen.length === count && chosen.every(({ free }) => free >= bytes) ? chosen : undefined;
 }
 
@@ -176,15 +178,15 @@ export function layoutOf(
 }
 
 /** The disks of each image of an LV and of its metadata, by their UUIDs, in the order of the images. */
-export function imagesOf({ pieces }: Pick<LogicalVolume, "pieces">): ReadonlySet<string>[] {
-  const numberOf = (part: string) => Number(/^r(?:image|meta)_(\d+)$/.exec(part)?.[1] ?? NaN);
-  const images = Map.groupBy(pieces.filter(({ part }) => part !== ""), ({ part }) => numberOf(part));
-  return [...images].sort(([a], [b]) => a - b).map(([, pieces]) => new Set(pieces.map(({ disk }) => disk)));
+export function imagePvs({ pvSegments }: Pick<LogicalVolume, "pvSegments">): ReadonlySet<string>[] {
+  const imageNumber = (part: string) => Number(/^r(?:image|meta)_(\d+)$/.exec(part)?.[1] ?? NaN);
+  const images = Map.groupBy(pvSegments.filter(({ subLv }) => subLv !== ""), ({ subLv }) => imageNumber(subLv));
+  return [...images].sort(([a], [b]) => a - b).map(([, pieces]) => new Set(pieces.map(({ pvUuid }) => pvUuid)));
 }
 
 /** The disks that hold more than one image of an LV, by their UUIDs. */
-export function sharedDisks(lv: Pick<LogicalVolume, "pieces">): string[] {
-  const all = imagesOf(lv).flatMap((disks) => [...disks]);
+export function pvsWithSeveralImages(lv: Pick<LogicalVolume, "pvSegments">): string[] {
+  const all = imagePvs(lv).flatMap((disks) => [...disks]);
   return [...new Set(all.filter((disk, index) => all.indexOf(disk) !== index))];
 }
 
@@ -192,17 +194,18 @@ export function sharedDisks(lv: Pick<LogicalVolume, "pieces">): string[] {
  * The disks onto which a RAID volume can grow, of the group that it is in: for each image the roomiest of those that it has, or
  * else disks that none of them has. `undefined` when there is too little room on either.
  */
-export function disksToGrow(
-  lv: Pick<LogicalVolume, "pieces">,
+export function pvsToExtend(
+  lv: Pick<LogicalVolume, "pvSegments">,
   bytes: bigint,
   pvs: readonly PhysicalVolume[],
 ): PhysicalVolume[] | undefined {
-  const images = imagesOf(lv);
-  const shared = sharedDisks(lv);
-  const isOf = (disks: ReadonlySet<string>) => ({ uuid }: PhysicalVolume) => disks.has(uuid) && !shared.includes(uuid);
-  const own = images.flatMap((disks) => roomiest(pvs.filter(isOf(disks)), 1, bytes) ?? []);
+  const images = imagePvs(lv);
+  const shared = pvsWithSeveralImages(lv);
+  const isUsableImagePv = (disks: ReadonlySet<string>) => ({ uuid }: PhysicalVolume) =>
+    disks.has(uuid) && !shared.includes(uuid);
+  const own = images.flatMap((disks) => selectFreestPvs(pvs.filter(isUsableImagePv(disks)), 1, bytes) ?? []);
   if (own.length === images.length) return own;
-  return roomiest(pvs.filter(({ uuid }) => !images.some((disks) => disks.has(uuid))), images.length, bytes);
+  return selectFreestPvs(pvs.filter(({ uuid }) => !images.some((disks) => disks.has(uuid))), images.length, bytes);
 }
 
 /** Whether two layouts are the same. */
@@ -213,8 +216,8 @@ export function isSameLayout(one: Layout | undefined, other: Layout): boolean {
 /** The layout in words: `raid5 with 2 stripes of 64Ki`. */
 export function describeLayout(layout: Layout): string {
   if (layout.type === "linear") return "linear";
-  if (layout.type === "raid1") return `raid1 with ${count(layout.mirrors, "mirror")}`;
-  return `${layout.type} with ${count(layout.stripes, "stripe")} of ${formatQuantity(layout.stripeSize)}`;
+  if (layout.type === "raid1") return `raid1 with ${pluralize(layout.mirrors, "mirror")}`;
+  return `${layout.type} with ${pluralize(layout.stripes, "stripe")} of ${formatQuantity(layout.stripeSize)}`;
 }
 
 /** The layout of an LV in words; of one that somebody converted, LVM's name for it. */
@@ -224,15 +227,15 @@ export function describeLayoutOf(lv: Pick<LogicalVolume, "segment">): string {
 }
 
 /** What a group lacks for a volume of the layout that takes so many bytes of each disk, and what it has. */
-export function describeRoom(layout: Layout, bytes: bigint, disks: readonly DiskRoom[]): string {
-  const roomy = disks.filter(({ free }) => free >= bytes).length;
+export function describePvSpace(layout: Layout, bytes: bigint, pvs: readonly PvSpace[]): string {
+  const fitting = pvs.filter(({ free }) => free >= bytes).length;
   return `${describeLayout(layout)} takes ${formatBytes(bytes)} of each of ${
-    disksWanted(layout)
-  } disks, and ${roomy} of ` +
-    `its ${disks.length} have that free`;
+    requiredPvCount(layout)
+  } disks, and ${fitting} of ` +
+    `its ${pvs.length} have that free`;
 }
 
-function count(number: number, noun: string): string {
+function pluralize(number: number, noun: string): string {
   return `${number} ${noun}${number === 1 ? "" : "s"}`;
 }
 
@@ -240,6 +243,6 @@ function sum(values: readonly bigint[]): bigint {
   return values.reduce((all, value) => all + value, 0n);
 }
 
-function descending(a: bigint, b: bigint): number {
+function compareDescending(a: bigint, b: bigint): number {
   return a > b ? -1 : a < b ? 1 : 0;
 }

@@ -1,16 +1,16 @@
 import { assertEquals } from "@std/assert";
 import {
-  bytesPerDisk,
-  disksFor,
-  disksToGrow,
-  disksWanted,
+  allocatedBytes,
+  bytesPerPv,
+  choosePvs,
   type Layout,
   layoutArguments,
   layoutOf,
-  layoutRoom,
+  layoutSpace,
   LINEAR,
-  rawBytes,
-  sharedDisks,
+  pvsToExtend,
+  pvsWithSeveralImages,
+  requiredPvCount,
 } from "./layout.ts";
 import type { PhysicalVolume } from "./report.ts";
 
@@ -23,7 +23,7 @@ const RAID10: Layout = { type: "raid10", stripes: 2, stripeSize: 65536n };
 const STRIPED: Layout = { type: "striped", stripes: 2, stripeSize: 65536n };
 
 /** Disks of so many free MiB, called a, b, c … */
-function disks(...free: number[]): PhysicalVolume[] {
+function createPvs(...free: number[]): PhysicalVolume[] {
   return free.map((mib, index) => {
     const name = String.fromCharCode("a".charCodeAt(0) + index);
     return { path: `/dev/${name}`, uuid: name, missing: false, free: BigInt(mib) * MiB };
@@ -33,8 +33,8 @@ function disks(...free: number[]): PhysicalVolume[] {
 /** A RAID LV whose images have pieces on these disks. */
 function raid(...images: string[]) {
   return {
-    pieces: images.flatMap((disks, index) =>
-      [...disks].map((disk) => ({ part: `rimage_${index}`, disk, size: EXTENT }))
+    pvSegments: images.flatMap((pvUuids, index) =>
+      [...pvUuids].map((pvUuid) => ({ subLv: `rimage_${index}`, pvUuid, size: EXTENT }))
     ),
   };
 }
@@ -48,61 +48,61 @@ Deno.test.each<[Layout, number, bigint, bigint]>([
   [RAID6, 5, 28n, 140n],
   [RAID10, 4, 36n, 144n],
 ])("a volume of 64 MiB costs what LVM takes for it: %j", (layout, count, each, raw) => {
-  assertEquals(disksWanted(layout), count);
-  assertEquals(bytesPerDisk(layout, 64n * MiB, EXTENT), each * MiB);
-  assertEquals(rawBytes(layout, 64n * MiB, EXTENT), raw * MiB);
+  assertEquals(requiredPvCount(layout), count);
+  assertEquals(bytesPerPv(layout, 64n * MiB, EXTENT), each * MiB);
+  assertEquals(allocatedBytes(layout, 64n * MiB, EXTENT), raw * MiB);
 });
 
 Deno.test("bytesPerDisk() counts the metadata of small extents as LVM 2.03.16 does: 3 extents of 4 KiB for 20 MiB", () => {
-  assertEquals(bytesPerDisk(RAID1, 20n * MiB, 4096n), 20n * MiB + 3n * 4096n);
+  assertEquals(bytesPerPv(RAID1, 20n * MiB, 4096n), 20n * MiB + 3n * 4096n);
 });
 
 Deno.test("layoutRoom() tells what the scarcest disk of a row has, and what all rows have together", () => {
-  const room = (layout: Layout, ...free: number[]) => {
-    const { largest, available } = layoutRoom(layout, disks(...free), EXTENT);
-    return [Number(largest / MiB), Number(available / MiB)];
+  const space = (layout: Layout, ...free: number[]) => {
+    const { maximumVolumeSize, available } = layoutSpace(layout, createPvs(...free), EXTENT);
+    return [Number(maximumVolumeSize / MiB), Number(available / MiB)];
   };
-  assertEquals(room(RAID1, 100), [0, 0]);
-  assertEquals(room(RAID1, 100, 100), [96, 96]);
-  assertEquals(room(RAID1, 100, 60), [56, 56]);
-  assertEquals(room(RAID1, 100, 100, 100), [96, 144]); // in several volumes: a half of each disk beside another
-  assertEquals(room(RAID1, 400, 40, 40), [36, 76]);
-  assertEquals(room(STRIPED, 100, 60), [120, 120]);
-  assertEquals(room(RAID5, 100, 100, 50), [88, 88]);
-  assertEquals(room(RAID6, 100, 100, 100, 100), [0, 0]);
-  assertEquals(room(RAID10, 40, 40, 40, 40), [72, 72]);
-  assertEquals(room(RAID1, 4, 4), [0, 0]); // room for metadata alone
-  assertEquals(layoutRoom({ ...STRIPED, stripeSize: 8n * MiB }, disks(100, 100), EXTENT).largest, 0n);
+  assertEquals(space(RAID1, 100), [0, 0]);
+  assertEquals(space(RAID1, 100, 100), [96, 96]);
+  assertEquals(space(RAID1, 100, 60), [56, 56]);
+  assertEquals(space(RAID1, 100, 100, 100), [96, 144]); // in several volumes: a half of each disk beside another
+  assertEquals(space(RAID1, 400, 40, 40), [36, 76]);
+  assertEquals(space(STRIPED, 100, 60), [120, 120]);
+  assertEquals(space(RAID5, 100, 100, 50), [88, 88]);
+  assertEquals(space(RAID6, 100, 100, 100, 100), [0, 0]);
+  assertEquals(space(RAID10, 40, 40, 40, 40), [72, 72]);
+  assertEquals(space(RAID1, 4, 4), [0, 0]); // room for metadata alone
+  assertEquals(layoutSpace({ ...STRIPED, stripeSize: 8n * MiB }, createPvs(100, 100), EXTENT).maximumVolumeSize, 0n);
 });
 
 Deno.test("disksFor() takes the roomiest disks, and none when one of them has too little", () => {
   const names = (layout: Layout, size: bigint, ...free: number[]) =>
-    disksFor(layout, size, { pvs: disks(...free), extentSize: EXTENT })?.map(({ path }) => path);
+    choosePvs(layout, size, { pvs: createPvs(...free), extentSize: EXTENT })?.map(({ path }) => path);
   assertEquals(names(RAID1, 32n * MiB, 10, 100, 40), ["/dev/b", "/dev/c"]);
   assertEquals(names(RAID1, 40n * MiB, 10, 100, 40), undefined);
   assertEquals(names(STRIPED, 80n * MiB, 10, 100, 40), ["/dev/b", "/dev/c"]);
 });
 
 Deno.test("disksToGrow() keeps each image on its disks, goes to fresh ones with all, and mixes them never", () => {
-  const grow = (lv: ReturnType<typeof raid>, mib: bigint, ...free: number[]) =>
-    disksToGrow(lv, mib * MiB, disks(...free))?.map(({ uuid }) => uuid).join("");
-  assertEquals(grow(raid("a", "b"), 20n, 20, 20, 100), "ab");
-  assertEquals(grow(raid("a", "b"), 20n, 16, 100, 100, 100), "cd");
-  assertEquals(grow(raid("a", "b"), 20n, 16, 100, 100), undefined);
-  assertEquals(grow(raid("ac", "bd"), 20n, 0, 40, 40, 0), "cb");
-  assertEquals(grow(raid("ab", "b"), 20n, 100, 100, 100, 100), "cd"); // b has both
+  const extend = (lv: ReturnType<typeof raid>, mib: bigint, ...free: number[]) =>
+    pvsToExtend(lv, mib * MiB, createPvs(...free))?.map(({ uuid }) => uuid).join("");
+  assertEquals(extend(raid("a", "b"), 20n, 20, 20, 100), "ab");
+  assertEquals(extend(raid("a", "b"), 20n, 16, 100, 100, 100), "cd");
+  assertEquals(extend(raid("a", "b"), 20n, 16, 100, 100), undefined);
+  assertEquals(extend(raid("ac", "bd"), 20n, 0, 40, 40, 0), "cb");
+  assertEquals(extend(raid("ab", "b"), 20n, 100, 100, 100, 100), "cd"); // b has both
 });
 
 Deno.test("sharedDisks() names disks that have several images, also an image and the metadata of another", () => {
-  assertEquals(sharedDisks(raid("a", "b")), []);
-  assertEquals(sharedDisks(raid("ab", "bc")), ["b"]);
-  const mixed = [...raid("a", "b").pieces, { part: "rmeta_1", disk: "a", size: EXTENT }];
-  assertEquals(sharedDisks({ pieces: mixed }), ["a"]);
+  assertEquals(pvsWithSeveralImages(raid("a", "b")), []);
+  assertEquals(pvsWithSeveralImages(raid("ab", "bc")), ["b"]);
+  const mixed = [...raid("a", "b").pvSegments, { subLv: "rmeta_1", pvUuid: "a", size: EXTENT }];
+  assertEquals(pvsWithSeveralImages({ pvSegments: mixed }), ["a"]);
 });
 
 Deno.test("what lvcreate is told is what LVM reports then", () => {
-  const told = [LINEAR, STRIPED, RAID1, RAID10, RAID5, RAID6].map((layout) => layoutArguments(layout).join(" "));
-  assertEquals(told, [
+  const args = [LINEAR, STRIPED, RAID1, RAID10, RAID5, RAID6].map((layout) => layoutArguments(layout).join(" "));
+  assertEquals(args, [
     "",
     "--type striped --stripes 2 --stripesize 65536b",
     "--type raid1 --mirrors 1",

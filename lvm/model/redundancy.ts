@@ -7,22 +7,22 @@
  * @module
  */
 
-import { imagesOf, sharedDisks } from "./layout.ts";
+import { imagePvs, pvsWithSeveralImages } from "./layout.ts";
 import type { LogicalVolume, VolumeGroup } from "./report.ts";
 
 /**
  * How the redundancy of a volume is. `InSync`: it is there. `Mismatches`: so it is, but the last check found differences.
- * `Rebuilding`: copies are being made. `SharedDisk`: copies are on the same disk. `RefreshNeeded`: the kernel goes on without a
- * disk that is there. `Degraded`: it goes on without a disk that is missing. `Broken`: too many are missing, and it cannot go on.
+ * `Rebuilding`: copies are being made. `SharedPhysicalVolume`: copies are on the same disk. `RefreshNeeded`: the kernel goes on without a
+ * disk that is there. `Degraded`: it goes on without a disk that is missing. `RaidFailed`: too many are missing, and it cannot go on.
  */
 export type RedundancyState =
   | "InSync"
   | "Mismatches"
   | "Rebuilding"
-  | "SharedDisk"
+  | "SharedPhysicalVolume"
   | "RefreshNeeded"
   | "Degraded"
-  | "Broken";
+  | "RaidFailed";
 
 /** How the redundancy of a volume is, and why. */
 export interface Redundancy {
@@ -44,27 +44,38 @@ export function redundancyOf(
   if (!isRaid(lv)) return undefined;
   const path = `${group.name}/${lv.name}`;
   const missing = new Set(group.pvs.filter((pv) => pv.missing).map(({ uuid }) => uuid));
-  const lost = imagesOf(lv).map((disks) => [...disks].some((disk) => missing.has(disk)));
-  const away = lost.filter((each) => each).length;
-  const counted = `${away} of its ${lost.length} images are on missing disks`;
-  if (!survives(lv, lost)) {
-    const message = `${counted}, too many for ${lv.segment.type}: it cannot be used until they are back`;
-    return bad("Broken", message, `vgextend --restoremissing ${group.name} /dev/sdX   (with the disk back)`);
+  const lostImages = imagePvs(lv).map((disks) => [...disks].some((disk) => missing.has(disk)));
+  const lostCount = lostImages.filter((each) => each).length;
+  const lostSummary = `${lostCount} of its ${lostImages.length} images are on missing disks`;
+  if (!hasAllData(lv, lostImages)) {
+    const message = `${lostSummary}, too many for ${lv.segment.type}: it cannot be used until they are back`;
+    return redundancyProblem(
+      "RaidFailed",
+      message,
+      `vgextend --restoremissing ${group.name} /dev/sdX   (with the disk back)`,
+    );
   }
-  if (away > 0) {
-    return bad("Degraded", `${counted}: it goes on without them`, `lvconvert --repair ${path}   (onto another disk)`);
+  if (lostCount > 0) {
+    return redundancyProblem(
+      "Degraded",
+      `${lostSummary}: it goes on without them`,
+      `lvconvert --repair ${path}   (onto another disk)`,
+    );
   }
   if (lv.health === "refresh needed") {
     const message = "the kernel has dropped a disk of it that LVM finds: it failed, or was away for a while";
-    return bad("RefreshNeeded", message, `lvchange --refresh ${path}   (if the disk is sound)`);
+    return redundancyProblem("RefreshNeeded", message, `lvchange --refresh ${path}   (if the disk is sound)`);
   }
-  const shared = sharedDisks(lv);
-  if (shared.length > 0) {
-    const names = group.pvs.filter(({ uuid }) => shared.includes(uuid)).map(({ path }) => path).join(", ");
-    return bad("SharedDisk", `more than one of its images is on ${names}: losing that disk loses data`);
+  const sharedPvUuids = pvsWithSeveralImages(lv);
+  if (sharedPvUuids.length > 0) {
+    const names = group.pvs.filter(({ uuid }) => sharedPvUuids.includes(uuid)).map(({ path }) => path).join(", ");
+    return redundancyProblem(
+      "SharedPhysicalVolume",
+      `more than one of its images is on ${names}: losing that disk loses data`,
+    );
   }
   if (lv.raid !== undefined && lv.raid.syncPercent < 100) {
-    return bad(
+    return redundancyProblem(
       "Rebuilding",
       "its images are being made the same: until then a disk that is lost may have the only copy",
     );
@@ -82,14 +93,16 @@ export function isRaid({ segment }: Pick<LogicalVolume, "segment">): boolean {
 }
 
 /** Whether the data is all there without the images that are lost (lvmraid(7), "DEVICE FAILURE"). */
-function survives({ segment: { type } }: LogicalVolume, lost: readonly boolean[]): boolean {
-  const count = lost.filter((each) => each).length;
-  if (type === "raid1") return count < lost.length;
+function hasAllData({ segment: { type } }: LogicalVolume, lostImages: readonly boolean[]): boolean {
+  const count = lostImages.filter((each) => each).length;
+  if (type === "raid1") return count < lostImages.length;
   // its images are pairs of copies, one after the other
-  if (type.startsWith("raid10")) return !lost.some((each, index) => index % 2 === 0 && each && lost[index + 1]);
+  if (type.startsWith("raid10")) {
+    return !lostImages.some((each, index) => index % 2 === 0 && each && lostImages[index + 1]);
+  }
   return count <= (type.startsWith("raid6") ? 2 : 1);
 }
 
-function bad(state: RedundancyState, message: string, remedy?: string): Redundancy {
+function redundancyProblem(state: RedundancyState, message: string, remedy?: string): Redundancy {
   return { state, redundant: false, message, ...(remedy === undefined ? {} : { remedy }) };
 }

@@ -4,7 +4,7 @@ import { Lvm } from "./client.ts";
 import { redundancyOf } from "./redundancy.ts";
 
 /** The redundancy of an LV of a type on as many disks, after something happened to it. */
-async function after(type: string, stripes: number, happen: (lv: FakeLv, group: FakeGroup) => void) {
+async function redundancyAfter(type: string, stripes: number, change: (lv: FakeLv, group: FakeGroup) => void) {
   const machine = new FakeMachine();
   const group = machine.addGroup("data", 4n << 30n, 4n << 20n, stripes);
   const args =
@@ -27,47 +27,47 @@ async function after(type: string, stripes: number, happen: (lv: FakeLv, group: 
     ],
     mutates: true,
   });
-  happen(group.lvs[0]!, group);
+  change(group.lvs[0]!, group);
   const [report] = await new Lvm(machine).report();
   return redundancyOf(report!.lvs[0]!, report!);
 }
 
 Deno.test.each<[string, number, number, string]>([
   ["raid1", 2, 1, "Degraded"],
-  ["raid1", 2, 2, "Broken"],
+  ["raid1", 2, 2, "RaidFailed"],
   ["raid1", 3, 2, "Degraded"],
   ["raid5", 3, 1, "Degraded"],
-  ["raid5", 3, 2, "Broken"],
+  ["raid5", 3, 2, "RaidFailed"],
   ["raid6", 5, 2, "Degraded"],
-  ["raid6", 5, 3, "Broken"],
+  ["raid6", 5, 3, "RaidFailed"],
   ["raid10", 4, 1, "Degraded"],
-  ["raid10", 4, 2, "Broken"], // the first two are copies of each other
+  ["raid10", 4, 2, "RaidFailed"], // the first two are copies of each other
 ])("a %s of %d disks that lacks %d is %s", async (type, stripes, missing, state) => {
-  const found = await after(type, stripes, (_, group) => group.missingPvs = missing);
+  const found = await redundancyAfter(type, stripes, (_, group) => group.missingPvs = missing);
   assertEquals([found?.state, found?.redundant], [state as typeof found & string, false]);
   assertMatch(found!.message, new RegExp(`^${missing} of its ${stripes} images are on missing disks`));
 });
 
 Deno.test("redundancyOf() tells what the kernel says: in sync, rebuilding, a disk dropped, copies that differ", async () => {
   const state = async (happen: (lv: FakeLv) => void) => {
-    const found = await after("raid1", 2, happen);
+    const found = await redundancyAfter("raid1", 2, happen);
     return [found?.state, found?.redundant];
   };
   assertEquals(await state(() => {}), ["InSync", true]);
   assertEquals(await state((lv) => lv.raid!.syncPercent = 40), ["Rebuilding", false]);
-  assertEquals(await state((lv) => lv.raid!.dropped = true), ["RefreshNeeded", false]);
+  assertEquals(await state((lv) => lv.raid!.refreshNeeded = true), ["RefreshNeeded", false]);
   assertEquals(await state((lv) => lv.raid!.mismatches = 128), ["Mismatches", true]);
   assertEquals(await state((lv) => lv.active = false), ["InSync", true]);
 });
 
 Deno.test("redundancyOf() finds images that share a disk, as lvextend lays them when no disks are named", async () => {
-  const found = await after("raid1", 2, ({ pieces }, group) => {
-    pieces!.push({ part: "rimage_0", disk: group.disks[1]!.uuid, size: 4n << 20n });
+  const found = await redundancyAfter("raid1", 2, ({ pvSegments }, group) => {
+    pvSegments!.push({ subLv: "rimage_0", pvUuid: group.pvs[1]!.uuid, size: 4n << 20n });
   });
-  assertEquals(found?.state, "SharedDisk");
+  assertEquals(found?.state, "SharedPhysicalVolume");
   assertMatch(found!.message, /more than one of its images is on \/dev\/vdc/);
 });
 
 Deno.test("a volume without copies has no redundancy", async () => {
-  assertEquals(await after("striped", 2, () => {}), undefined);
+  assertEquals(await redundancyAfter("striped", 2, () => {}), undefined);
 });

@@ -9,7 +9,7 @@
  */
 
 import type { Command } from "../exec.ts";
-import { array, integer, natural, object, parseJson, text } from "../json.ts";
+import { asArray, asInteger, asObject, asString, asUnsignedInteger, parseJson } from "../json.ts";
 
 /** How an LV is laid out, as its first segment says (lvs(8), segtype and so on). */
 export interface Segment {
@@ -22,11 +22,11 @@ export interface Segment {
 }
 
 /** A piece of a disk that an LV has. */
-export interface Piece {
+export interface PvSegment {
   /** The part of the LV that it belongs to, as LVM calls it: `rimage_0`, `rmeta_1`, `tdata`; empty for an LV without parts. */
-  readonly part: string;
+  readonly subLv: string;
   /** The UUID of the disk. */
-  readonly disk: string;
+  readonly pvUuid: string;
   /** Its size in bytes. */
   readonly size: bigint;
 }
@@ -78,7 +78,7 @@ export interface LogicalVolume {
   /** How exactly. */
   readonly segment: Segment;
   /** What it has of the disks. */
-  readonly pieces: readonly Piece[];
+  readonly pvSegments: readonly PvSegment[];
   /** What LVM finds wrong with it (lv_health_status): `partial`, `refresh needed`, `mismatches exist`; empty for nothing. */
   readonly health: string;
   /** The state of its redundancy; `undefined` when it has none, or is inactive. */
@@ -87,7 +87,7 @@ export interface LogicalVolume {
    * Whether the lvcreate that made it died before it was whole: parts of it show that are hidden in a whole one. LVM makes a
    * RAID LV in several steps under one lock, so that a report shows what is between them only then.
    */
-  readonly halfMade: boolean;
+  readonly incomplete: boolean;
   /** Name of the LV that this one is a snapshot of. */
   readonly origin?: string;
   /** For a classic snapshot, the size of the origin at the moment of the cut. */
@@ -139,11 +139,11 @@ export interface VolumeGroup {
   /** Its tags. */
   readonly tags: readonly string[];
   /** The disks that it is on and LVM finds, by the paths of their nodes. */
-  readonly disks: readonly string[];
+  readonly pvPaths: readonly string[];
   /** All its disks, and what is on them. */
   readonly pvs: readonly PhysicalVolume[];
   /** Whether this is what its disks say now; otherwise it is what they said last, and they do not answer. */
-  readonly answers: boolean;
+  readonly responsive: boolean;
   /** Its visible LVs. */
   readonly lvs: readonly LogicalVolume[];
 }
@@ -254,154 +254,164 @@ export function reportCommand(extras: ReportExtras): Command {
  *
  * @throws {StorageError} `CommandFailed` when the text is not the JSON that LVM writes, or a field is missing or odd.
  */
-export function parseReport(answer: string): VolumeGroup[] {
-  return groupParts(answer).map((part) => {
-    const row = object(array(part.vg)[0]);
-    const pvs = parsePvs(part, natural(row.vg_extent_size));
-    return parseGroup(row, pvs, parseLvs(part, natural(row.vg_extent_size)));
+export function parseReport(stdout: string): VolumeGroup[] {
+  return vgEntries(stdout).map((entry) => {
+    const row = asObject(asArray(entry.vg)[0]);
+    const pvs = parsePvs(entry, asUnsignedInteger(row.vg_extent_size));
+    return parseGroup(row, pvs, parseLvs(entry, asUnsignedInteger(row.vg_extent_size)));
   });
 }
 
 /** What stands in the place of the path of a disk that LVM cannot find. */
-const NOT_FOUND = "[unknown]";
+const MISSING_PV_PATH = "[unknown]";
 
 /** The disks of a part of a report. */
-export function parsePvs(part: Row, extentSize: bigint): PhysicalVolume[] {
-  return array(part.pv).map(object).map((pv) => {
-    const missing = flag(pv.pv_missing);
-    const free = natural(pv.pv_pe_count) - natural(pv.pv_pe_alloc_count);
+export function parsePvs(entry: ReportRow, extentSize: bigint): PhysicalVolume[] {
+  return asArray(entry.pv).map(asObject).map((pv) => {
+    const missing = parseFlag(pv.pv_missing);
+    const free = asUnsignedInteger(pv.pv_pe_count) - asUnsignedInteger(pv.pv_pe_alloc_count);
     return {
-      path: text(pv.pv_name),
-      uuid: text(pv.pv_uuid),
+      path: asString(pv.pv_name),
+      uuid: asString(pv.pv_uuid),
       missing,
-      free: missing || !flag(pv.pv_allocatable) ? 0n : free * extentSize,
+      free: missing || !parseFlag(pv.pv_allocatable) ? 0n : free * extentSize,
     };
   });
 }
 
 /** The LVs of a group. What belongs to another LV, and shows all the same, is not one of them. */
-function parseLvs(part: Row, extentSize: bigint): LogicalVolume[] {
-  const segments = new Map(array(part.seg).map(object).reverse().map((row) => [text(row.lv_name), parseSegment(row)]));
-  const pieces = Map.groupBy(array(part.pvseg).map(object), ({ lv_name }) => partOf(text(lv_name)).of);
-  const rows = array(part.lv).map(object);
-  const showing = rows.map(({ lv_name }) => text(lv_name)).filter((name) => !name.startsWith("["));
-  const halfMade = new Set(showing.map(partOf).filter(({ part }) => part !== "").map(({ of }) => of));
-  return rows.filter(({ lv_name }) => isWhole(text(lv_name))).map((row) => {
-    const name = text(row.lv_name);
+function parseLvs(entry: ReportRow, extentSize: bigint): LogicalVolume[] {
+  const segments = new Map(
+    asArray(entry.seg).map(asObject).reverse().map((row) => [asString(row.lv_name), parseSegment(row)]),
+  );
+  const pvSegments = Map.groupBy(
+    asArray(entry.pvseg).map(asObject),
+    ({ lv_name }) => splitSubLvName(asString(lv_name)).lvName,
+  );
+  const rows = asArray(entry.lv).map(asObject);
+  const visibleNames = rows.map(({ lv_name }) => asString(lv_name)).filter((name) => !name.startsWith("["));
+  const incompleteNames = new Set(
+    visibleNames.map(splitSubLvName).filter(({ subLv }) => subLv !== "").map(({ lvName }) => lvName),
+  );
+  return rows.filter(({ lv_name }) => isTopLevelLv(asString(lv_name))).map((row) => {
+    const name = asString(row.lv_name);
     return parseLv(row, {
       segment: segments.get(name) ?? { type: "", stripes: 0, stripeSize: 0n },
-      pieces: (pieces.get(name) ?? []).map((piece) => ({
-        part: partOf(text(piece.lv_name)).part,
-        disk: text(piece.pv_uuid),
-        size: natural(piece.pvseg_size) * extentSize,
+      pvSegments: (pvSegments.get(name) ?? []).map((pvseg) => ({
+        subLv: splitSubLvName(asString(pvseg.lv_name)).subLv,
+        pvUuid: asString(pvseg.pv_uuid),
+        size: asUnsignedInteger(pvseg.pvseg_size) * extentSize,
       })),
-      halfMade: halfMade.has(name),
+      incomplete: incompleteNames.has(name),
     });
   });
 }
 
-function parseSegment(row: Row): Segment {
+function parseSegment(row: ReportRow): Segment {
   return {
-    type: text(row.segtype),
-    stripes: Number(natural(row.stripes)),
-    stripeSize: natural(row.stripe_size),
+    type: asString(row.segtype),
+    stripes: Number(asUnsignedInteger(row.stripes)),
+    stripeSize: asUnsignedInteger(row.stripe_size),
   };
 }
 
 /** Hidden LVs stand in brackets (lvs(8), --all). */
-const HIDDEN = /^\[(.*)\]$/;
+const HIDDEN_LV_NAME = /^\[(.*)\]$/;
 
 /**
  * The LVs of which LVM makes a RAID LV or a thin pool, the latter of which may be RAID LVs themselves. Nobody else can give an
  * LV such a name (lvm(8), "VALID NAMES").
  */
-const PART = /^(.+?)_((?:t(?:data|meta)_)?r(?:image|meta)_\d+|t(?:data|meta))$/;
+const SUB_LV_NAME = /^(.+?)_((?:t(?:data|meta)_)?r(?:image|meta)_\d+|t(?:data|meta))$/;
 
 /** Which LV a name stands for, and which part of it. */
-function partOf(name: string): { of: string; part: string } {
-  const bare = HIDDEN.exec(name)?.[1] ?? name;
-  const [, of = bare, part = ""] = PART.exec(bare) ?? [];
-  return { of, part };
+function splitSubLvName(name: string): { lvName: string; subLv: string } {
+  const bare = HIDDEN_LV_NAME.exec(name)?.[1] ?? name;
+  const [, lvName = bare, subLv = ""] = SUB_LV_NAME.exec(bare) ?? [];
+  return { lvName, subLv };
 }
 
-function isWhole(name: string): boolean {
-  return partOf(name).part === "" && !HIDDEN.test(name);
+function isTopLevelLv(name: string): boolean {
+  return splitSubLvName(name).subLv === "" && !HIDDEN_LV_NAME.test(name);
 }
 
 /** The parts of a report that are about groups. */
-export function groupParts(answer: string): Row[] {
-  return reportParts(answer).filter((part) => !isSpare(part));
+export function vgEntries(stdout: string): ReportRow[] {
+  return reportEntries(stdout).filter((entry) => !isUnassignedPvEntry(entry));
 }
 
 /** The part about disks that are in no group, if there are any: it comes last, and has no group and no LVs. */
-export function sparePart(answer: string): Row | undefined {
-  return reportParts(answer).find(isSpare);
+export function unassignedPvEntry(stdout: string): ReportRow | undefined {
+  return reportEntries(stdout).find(isUnassignedPvEntry);
 }
 
-function reportParts(answer: string): Row[] {
-  return array(object(parseJson("lvm fullreport", answer)).report).map(object);
+function reportEntries(stdout: string): ReportRow[] {
+  return asArray(asObject(parseJson("lvm fullreport", stdout)).report).map(asObject);
 }
 
-function isSpare(part: Row): boolean {
-  return part.vg === undefined && part.lv === undefined && part.pv !== undefined;
+function isUnassignedPvEntry(entry: ReportRow): boolean {
+  return entry.vg === undefined && entry.lv === undefined && entry.pv !== undefined;
 }
 
-function parseGroup(row: Row, pvs: PhysicalVolume[], lvs: LogicalVolume[]): VolumeGroup {
+function parseGroup(row: ReportRow, pvs: PhysicalVolume[], lvs: LogicalVolume[]): VolumeGroup {
   return {
-    name: text(row.vg_name),
-    uuid: text(row.vg_uuid),
-    size: natural(row.vg_size),
-    free: natural(row.vg_free),
-    extentSize: natural(row.vg_extent_size),
-    missingPvs: Number(natural(row.vg_missing_pv_count)),
-    writeable: text(row.vg_permissions) === "writeable" && !flag(row.vg_exported),
-    tags: list(row.vg_tags),
-    disks: pvs.map(({ path }) => path).filter((path) => path !== NOT_FOUND),
+    name: asString(row.vg_name),
+    uuid: asString(row.vg_uuid),
+    size: asUnsignedInteger(row.vg_size),
+    free: asUnsignedInteger(row.vg_free),
+    extentSize: asUnsignedInteger(row.vg_extent_size),
+    missingPvs: Number(asUnsignedInteger(row.vg_missing_pv_count)),
+    writeable: asString(row.vg_permissions) === "writeable" && !parseFlag(row.vg_exported),
+    tags: parseList(row.vg_tags),
+    pvPaths: pvs.map(({ path }) => path).filter((path) => path !== MISSING_PV_PATH),
     pvs,
-    answers: true,
+    responsive: true,
     lvs,
   };
 }
 
-function parseLv(row: Row, place: Pick<LogicalVolume, "segment" | "pieces" | "halfMade">): LogicalVolume {
-  const major = integer(row.lv_kernel_major);
-  const percent = text(row.snap_percent);
-  const origin = text(row.origin);
-  const layout = list(row.lv_layout);
+function parseLv(
+  row: ReportRow,
+  layoutFields: Pick<LogicalVolume, "segment" | "pvSegments" | "incomplete">,
+): LogicalVolume {
+  const major = asInteger(row.lv_kernel_major);
+  const percent = asString(row.snap_percent);
+  const origin = asString(row.origin);
+  const layout = parseList(row.lv_layout);
   return {
-    name: text(row.lv_name),
-    uuid: text(row.lv_uuid),
-    size: natural(row.lv_size),
-    tags: list(row.lv_tags),
-    devicePath: text(row.lv_dm_path),
-    ...(major >= 0n ? { deviceNumber: `${major}:${integer(row.lv_kernel_minor)}` } : {}),
-    active: text(row.lv_active) !== "",
-    suspended: flag(row.lv_suspended),
-    open: flag(row.lv_device_open),
+    name: asString(row.lv_name),
+    uuid: asString(row.lv_uuid),
+    size: asUnsignedInteger(row.lv_size),
+    tags: parseList(row.lv_tags),
+    devicePath: asString(row.lv_dm_path),
+    ...(major >= 0n ? { deviceNumber: `${major}:${asInteger(row.lv_kernel_minor)}` } : {}),
+    active: asString(row.lv_active) !== "",
+    suspended: parseFlag(row.lv_suspended),
+    open: parseFlag(row.lv_device_open),
     layout,
-    ...place,
-    health: text(row.lv_health_status),
+    ...layoutFields,
+    health: asString(row.lv_health_status),
     ...(origin === "" ? {} : { origin }),
     // a thin snapshot has none: it is as large as its origin was
-    ...(origin === "" || row.origin_size === "" ? {} : { originSize: natural(row.origin_size) }),
-    invalidSnapshot: flag(row.lv_snapshot_invalid),
+    ...(origin === "" || row.origin_size === "" ? {} : { originSize: asUnsignedInteger(row.origin_size) }),
+    invalidSnapshot: parseFlag(row.lv_snapshot_invalid),
     ...(percent === "" ? {} : { snapshotPercent: Number(percent) }),
-    createdAt: Number(natural(row.lv_time)),
-    ...(layout.includes("thin") ? thinPart(row, layout) : {}),
-    ...raidPart(row),
+    createdAt: Number(asUnsignedInteger(row.lv_time)),
+    ...(layout.includes("thin") ? parseThin(row, layout) : {}),
+    ...parseRaid(row),
   };
 }
 
 /** What there is of a thin LV or a thin pool beside what every LV has. */
-function thinPart(row: Row, layout: readonly string[]): Pick<LogicalVolume, "pool" | "thinPool"> {
-  if (!layout.includes("pool")) return { pool: text(row.pool_lv) };
-  const [data, metadata] = [text(row.data_percent), text(row.metadata_percent)];
-  const attributes = text(row.lv_attr);
+function parseThin(row: ReportRow, layout: readonly string[]): Pick<LogicalVolume, "pool" | "thinPool"> {
+  if (!layout.includes("pool")) return { pool: asString(row.pool_lv) };
+  const [data, metadata] = [asString(row.data_percent), asString(row.metadata_percent)];
+  const attributes = asString(row.lv_attr);
   const thinPool = {
     ...(data === "" ? {} : { dataPercent: Number(data) }),
-    metadataSize: natural(row.lv_metadata_size),
+    metadataSize: asUnsignedInteger(row.lv_metadata_size),
     ...(metadata === "" ? {} : { metadataPercent: Number(metadata) }),
-    health: text(row.lv_health_status),
+    health: asString(row.lv_health_status),
     needsCheck: /^.{4}[cC]/.test(attributes),
     zeroes: attributes[7] === "z",
   };
@@ -409,20 +419,20 @@ function thinPart(row: Row, layout: readonly string[]): Pick<LogicalVolume, "poo
 }
 
 /** What the kernel says of the redundancy of an LV. Fields that LVM cannot tell at the moment are empty. */
-function raidPart(row: Row): Pick<LogicalVolume, "raid"> {
-  const [action, percent, mismatches] = [row.raid_sync_action, row.sync_percent, row.raid_mismatch_count].map(text);
+function parseRaid(row: ReportRow): Pick<LogicalVolume, "raid"> {
+  const [action, percent, mismatches] = [row.raid_sync_action, row.sync_percent, row.raid_mismatch_count].map(asString);
   if (!action || !percent) return {};
   return { raid: { action, syncPercent: Number(percent), mismatches: Number(mismatches) } };
 }
 
 /** An object of a report, not yet looked at. */
-export type Row = Readonly<Record<string, unknown>>;
+export type ReportRow = Readonly<Record<string, unknown>>;
 
 /** With `--binary`: 1 yes, 0 no, -1 unknown or not applicable. */
-function flag(value: unknown): boolean {
-  return integer(value) === 1n;
+function parseFlag(value: unknown): boolean {
+  return asInteger(value) === 1n;
 }
 
-function list(value: unknown): string[] {
-  return text(value).split(",").filter((element) => element !== "");
+function parseList(value: unknown): string[] {
+  return asString(value).split(",").filter((element) => element !== "");
 }

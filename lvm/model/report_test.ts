@@ -27,9 +27,9 @@ Deno.test("parseReport() reads what LVM 2.03.16 wrote: groups without LVs, inact
     open: true,
     layout: ["linear"],
     segment: { type: "linear", stripes: 1, stripeSize: 0n },
-    pieces: [],
+    pvSegments: [],
     health: "",
-    halfMade: false,
+    incomplete: false,
     invalidSnapshot: false,
     createdAt: volume!.createdAt,
   });
@@ -51,17 +51,17 @@ Deno.test("parseReport() reads how LVs are laid out, on which disks, and their h
     [names[1], 0n, false], // not allocatable
     [names[2], 16n, false],
   ]);
-  const placeOf = ({ pieces }: LogicalVolume) =>
-    pieces.map(({ part, disk, size }) => [
-      part,
-      names[group!.pvs.findIndex(({ uuid }) => uuid === disk)],
+  const segmentsOf = ({ pvSegments }: LogicalVolume) =>
+    pvSegments.map(({ subLv, pvUuid, size }) => [
+      subLv,
+      names[group!.pvs.findIndex(({ uuid }) => uuid === pvUuid)],
       Number(size / group!.extentSize),
     ]).sort();
   assertEquals([raid1!.segment, raid1!.raid], [
     { type: "raid1", stripes: 2, stripeSize: 0n },
     { action: "idle", syncPercent: 100, mismatches: 0 },
   ]);
-  assertEquals(placeOf(raid1!), [
+  assertEquals(segmentsOf(raid1!), [
     ["rimage_0", names[0], 5],
     ["rimage_1", names[2], 5],
     ["rmeta_0", names[0], 1],
@@ -73,8 +73,8 @@ Deno.test("parseReport() reads how LVs are laid out, on which disks, and their h
     false,
     undefined,
   ]);
-  assertEquals(placeOf(striped!), [["", names[0], 2], ["", names[1], 2]]);
-  assertEquals([snapshot!.segment.type, placeOf(snapshot!)], ["linear", [["", names[0], 2]]]);
+  assertEquals(segmentsOf(striped!), [["", names[0], 2], ["", names[1], 2]]);
+  assertEquals([snapshot!.segment.type, segmentsOf(snapshot!)], ["linear", [["", names[0], 2]]]);
 });
 
 Deno.test("parseReport() takes no part of a RAID LV for an LV, also where it shows, and says that the LV is half made", () => {
@@ -87,7 +87,7 @@ Deno.test("parseReport() takes no part of a RAID LV for an LV, also where it sho
   const hidden = parseReport(named("[vol-11111111111111111111111111111111_rmeta_0]"))[0]!;
   assertEquals(hidden.lvs, parseReport(layouts)[0]!.lvs);
   const showing = parseReport(named("vol-11111111111111111111111111111111_rmeta_0"))[0]!;
-  assertEquals(showing.lvs.map(({ halfMade }) => halfMade), [false, true, false, false]);
+  assertEquals(showing.lvs.map(({ incomplete }) => incomplete), [false, true, false, false]);
 });
 
 Deno.test("parseReport() reads past disks that are in no group: a part without group and LVs", () => {
@@ -137,8 +137,8 @@ Deno.test("parseReport() reads thin pools, thin volumes, and thin snapshots, whi
   const parts = ["[pool_tdata_rimage_0]", "[pool_tdata_rmeta_0]", "[pool_tmeta]", "[lvol0_pmspare]"];
   answer.report[0].pvseg = parts.map((lv_name) => ({ lv_name, pv_uuid: "d", pvseg_size: "2" }));
   const [readPool, volume, snapshot] = parseReport(JSON.stringify(answer))[0]!.lvs;
-  assertEquals(readPool?.pieces.map(({ part }) => part), ["tdata_rimage_0", "tdata_rmeta_0", "tmeta"]);
-  assertEquals([volume?.pieces, volume?.segment.type, volume?.halfMade], [[], "thin", false]);
+  assertEquals(readPool?.pvSegments.map(({ subLv }) => subLv), ["tdata_rimage_0", "tdata_rmeta_0", "tmeta"]);
+  assertEquals([volume?.pvSegments, volume?.segment.type, volume?.incomplete], [[], "thin", false]);
   assertEquals([readPool?.pool, readPool?.thinPool], [undefined, {
     dataPercent: 80.12,
     metadataSize: 4194304n,

@@ -8,15 +8,15 @@
  */
 
 import { StorageError } from "../error.ts";
-import { type Command, type Exec, failure } from "../exec.ts";
-import { array, integer, natural, object, text } from "../json.ts";
+import { type Command, commandError, type Exec } from "../exec.ts";
+import { asArray, asInteger, asObject, asString, asUnsignedInteger } from "../json.ts";
 import {
-  groupParts,
   parsePvs,
   parseReport,
   type PhysicalVolume,
   reportCommand,
-  sparePart,
+  unassignedPvEntry,
+  vgEntries,
   type VolumeGroup,
 } from "./report.ts";
 
@@ -31,7 +31,7 @@ export interface SurveyedGroup extends VolumeGroup {
   /** The system id of the host whose it is (lvmsystemid(7)); empty for any. */
   readonly systemId: string;
   /** How hosts that share it take locks: `sanlock`, `dlm` (lvmlockd(8)), `clvm`; empty for a local group. */
-  readonly sharing: string;
+  readonly lockType: string;
 }
 
 /** What LVM answered. */
@@ -39,22 +39,22 @@ export interface Survey {
   /** The groups. */
   readonly groups: readonly SurveyedGroup[];
   /** The disks that are prepared for LVM (pvcreate(8)), but in no group. */
-  readonly spareDisks: readonly PhysicalVolume[];
+  readonly unassignedPvs: readonly PhysicalVolume[];
   /** What LVM warned of besides, one sentence each. */
   readonly warnings: readonly string[];
 }
 
-const EXTRAS = { vg: ["vg_mda_size", "vg_mda_free", "vg_systemid", "vg_lock_type", "vg_clustered"], lv: [] };
+const SURVEY_FIELDS = { vg: ["vg_mda_size", "vg_mda_free", "vg_systemid", "vg_lock_type", "vg_clustered"], lv: [] };
 
 /** What LVM says to every user but root, and then reports nothing at all, with exit status 0. */
 const NOT_ROOT = /running as a non-root user/i;
 
 /** The command whose answer {@linkcode parseSurvey} reads. */
-export const SURVEY_COMMAND: Command = reportCommand({ ...EXTRAS, options: ["--foreign", "--shared"] });
+export const SURVEY_COMMAND: Command = reportCommand({ ...SURVEY_FIELDS, options: ["--foreign", "--shared"] });
 
 /** The same without taking locks: for the case that somebody holds one. What it answers may be half a change. */
 export const UNLOCKED_SURVEY_COMMAND: Command = reportCommand({
-  ...EXTRAS,
+  ...SURVEY_FIELDS,
   options: ["--foreign", "--shared", "--nolocking"],
 });
 
@@ -69,9 +69,9 @@ export async function readSurvey(exec: Exec, command: Command = SURVEY_COMMAND):
   if (NOT_ROOT.test(output.stderr)) {
     throw new StorageError("FailedPrecondition", "asking LVM for its groups: it shows them to root alone");
   }
-  if (output.code !== 0) throw failure(command, output);
+  if (output.code !== 0) throw commandError(command, output);
   const { stdout, stderr } = output;
-  return { groups: parseSurvey(stdout), spareDisks: parseSpareDisks(stdout), warnings: parseWarnings(stderr) };
+  return { groups: parseSurvey(stdout), unassignedPvs: parseUnassignedPvs(stdout), warnings: parseWarnings(stderr) };
 }
 
 /**
@@ -79,25 +79,25 @@ export async function readSurvey(exec: Exec, command: Command = SURVEY_COMMAND):
  *
  * @throws {StorageError} `CommandFailed` when a field is missing or odd.
  */
-export function parseSurvey(answer: string): SurveyedGroup[] {
-  const groups = parseReport(answer);
-  return groupParts(answer).map((part, index) => {
-    const vg = object(array(part.vg)[0]);
+export function parseSurvey(stdout: string): SurveyedGroup[] {
+  const groups = parseReport(stdout);
+  return vgEntries(stdout).map((entry, index) => {
+    const vg = asObject(asArray(entry.vg)[0]);
     return {
       ...groups[index]!,
-      exported: integer(vg.vg_exported) === 1n,
-      metadataSize: natural(vg.vg_mda_size),
-      metadataFree: natural(vg.vg_mda_free),
-      systemId: text(vg.vg_systemid),
-      sharing: integer(vg.vg_clustered) === 1n ? "clvm" : text(vg.vg_lock_type).replace(/^none$/, ""),
+      exported: asInteger(vg.vg_exported) === 1n,
+      metadataSize: asUnsignedInteger(vg.vg_mda_size),
+      metadataFree: asUnsignedInteger(vg.vg_mda_free),
+      systemId: asString(vg.vg_systemid),
+      lockType: asInteger(vg.vg_clustered) === 1n ? "clvm" : asString(vg.vg_lock_type).replace(/^none$/, ""),
     };
   });
 }
 
 /** Reads the disks of LVM's that are in no group. @throws {StorageError} `CommandFailed` when a field is missing or odd. */
-export function parseSpareDisks(answer: string): PhysicalVolume[] {
-  const part = sparePart(answer);
-  return part === undefined ? [] : parsePvs(part, 0n); // of no group, so of no extents
+export function parseUnassignedPvs(stdout: string): PhysicalVolume[] {
+  const entry = unassignedPvEntry(stdout);
+  return entry === undefined ? [] : parsePvs(entry, 0n); // of no group, so of no extents
 }
 
 /** The sentences of the lines that begin with `WARNING:`, each once. */

@@ -5,12 +5,12 @@ import shared from "../../tests/fixtures/doctor/survey_shared.json" with { type:
 import spare from "../../tests/fixtures/report_spare_disks.json" with { type: "text" };
 import { StorageError } from "../error.ts";
 import type { Exec, Output } from "../exec.ts";
-import { parseSpareDisks, parseSurvey, readSurvey, type SurveyedGroup } from "./survey.ts";
+import { parseSurvey, parseUnassignedPvs, readSurvey, type SurveyedGroup } from "./survey.ts";
 
-function answering(output: Partial<Output>): Exec {
+function execReturning(output: Partial<Output>): Exec {
   return {
     run: () => Promise.resolve({ code: 0, stdout: "", stderr: "", ...output }),
-    settled: () => Promise.resolve(),
+    idle: () => Promise.resolve(),
   };
 }
 
@@ -21,16 +21,16 @@ Deno.test("parseSurvey() reads what LVM 2.03.16 wrote of a group without one of 
   const partial = (group?: SurveyedGroup) =>
     group?.lvs.filter(({ health }) => health === "partial").map(({ name }) => name);
   assertEquals(partial(fast), ["vol-66666666666666666666666666666666", "vol-77777777777777777777777777777777"]);
-  assertEquals([fast?.exported, fast?.systemId, fast?.sharing], [false, "", ""]);
+  assertEquals([fast?.exported, fast?.systemId, fast?.lockType], [false, "", ""]);
   assertEquals([data?.name, partial(data), data?.lvs.length], ["data", [], 4]);
 });
 
 Deno.test("parseSpareDisks() reads the disks that are in no group", () => {
-  assertEquals(parseSpareDisks(spare).map(({ path, missing }) => [path, missing]), [["/dev/vdc", false], [
+  assertEquals(parseUnassignedPvs(spare).map(({ path, missing }) => [path, missing]), [["/dev/vdc", false], [
     "/dev/vdd",
     false,
   ]]);
-  assertEquals(parseSpareDisks(missing), []);
+  assertEquals(parseUnassignedPvs(missing), []);
   assertEquals(parseSurvey(spare).map(({ name, pvs }) => [name, pvs.map(({ path }) => path)]), [
     ["fast", ["/dev/vdf"]],
     ["data", ["/dev/vde"]],
@@ -38,20 +38,23 @@ Deno.test("parseSpareDisks() reads the disks that are in no group", () => {
 });
 
 Deno.test("parseSurvey() reads who shares a group", () => {
-  assertEquals(parseSurvey(shared).map(({ name, sharing }) => [name, sharing]), [["fast", "sanlock"], ["data", ""]]);
+  assertEquals(parseSurvey(shared).map(({ name, lockType }) => [name, lockType]), [["fast", "sanlock"], ["data", ""]]);
   const clustered = shared.replace('"vg_clustered":"0"', '"vg_clustered":"1"');
-  assertEquals(parseSurvey(clustered)[0]?.sharing, "clvm");
+  assertEquals(parseSurvey(clustered)[0]?.lockType, "clvm");
 });
 
 Deno.test("readSurvey() tells what LVM warned of, and nothing as another user than root", async () => {
-  const { warnings } = await readSurvey(answering({ stdout: missing, stderr: missingWarnings }));
+  const { warnings } = await readSurvey(execReturning({ stdout: missing, stderr: missingWarnings }));
   assertEquals(warnings, ["VG fast is missing PV kxqHKd-k73b-IfAJ-H383-Heuv-3AyZ-iXLIfe (last written to /dev/vdf)."]);
 
   // as such a user LVM reports no group at all, and exits with 0
   const stderr = "  WARNING: Running as a non-root user. Functionality may be unavailable.\n";
-  const error = await assertRejects(() => readSurvey(answering({ stdout: '{"report": []}', stderr })), StorageError);
+  const error = await assertRejects(
+    () => readSurvey(execReturning({ stdout: '{"report": []}', stderr })),
+    StorageError,
+  );
   assertEquals(error.kind, "FailedPrecondition");
-  assertEquals((await assertRejects(() => readSurvey(answering({ code: 5 })), StorageError)).kind, "CommandFailed");
+  assertEquals((await assertRejects(() => readSurvey(execReturning({ code: 5 })), StorageError)).kind, "CommandFailed");
 });
 
 Deno.test("parseSurvey() tells CommandFailed for what is not such a report", () => {

@@ -9,16 +9,16 @@
 
 import { StorageError } from "../error.ts";
 import { type FilesystemType, parseFilesystemType } from "../spec/filesystem.ts";
-import { type IoLimits, isLimited, parseShortIoLimits, shortIoLimits } from "../spec/io_limits.ts";
+import { formatIoLimitTag, hasLimits, type IoLimits, parseIoLimitTag } from "../spec/io_limits.ts";
 import { parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from "../ids.ts";
-import { formatTrim, parseTrim, type Trim } from "../spec/trim.ts";
+import { formatTrim, parseTrim, type TrimPolicy } from "../spec/trim.ts";
 
 /** What is on a volume's device. It only ever goes forward, and each step is written before the deed that it names. */
-export type ContentRecord =
+export type FormatState =
   /** Used as a block device: never formatted. */
   | { readonly state: "raw" }
   /** To be formatted when it is first staged; nothing of ours is on it yet. */
-  | { readonly state: "wanted"; readonly type: FilesystemType }
+  | { readonly state: "unformatted"; readonly type: FilesystemType }
   /** A mkfs with this UUID may have begun; nobody has ever mounted it. */
   | { readonly state: "formatting"; readonly type: FilesystemType; readonly uuid: string }
   /** The filesystem is whole and may hold data. */
@@ -32,15 +32,15 @@ export type Erasure = typeof ERASURES[number];
 
 /** What a volume is filled with when it is made. */
 export type ContentSource =
-  | { readonly of: "snapshot"; readonly id: SnapshotId }
-  | { readonly of: "volume"; readonly id: VolumeId };
+  | { readonly kind: "snapshot"; readonly id: SnapshotId }
+  | { readonly kind: "volume"; readonly id: VolumeId };
 
 /** What the tags of a volume's LV say. */
 export interface VolumeTags {
   /** The volume that the LV is. */
   readonly id: VolumeId;
   /** What is on it. */
-  readonly content: ContentRecord;
+  readonly format: FormatState;
   /** Arguments for mkfs, as the request gave them; checked again before use, since anybody can change tags. */
   readonly mkfsOptions: readonly string[];
   /** Whether more than one target may have the volume at a time. */
@@ -57,11 +57,11 @@ export interface VolumeTags {
    */
   readonly copied?: bigint | "all";
   /** How the disks are told of what its filesystem has freed; not at all by default. */
-  readonly trim?: Trim;
+  readonly trim?: TrimPolicy;
 }
 
 /** What the tags say of an LV that keeps a volume as it was while it is copied. */
-export interface CutTags {
+export interface CopySnapshotTags {
   /** The volume that is being filled from it. */
   readonly copy: VolumeId;
   /** What becomes of its data, which is that of the volume that it was taken of. */
@@ -90,7 +90,7 @@ export interface DeletedTags {
 
 const OWNER = "denolith=";
 const VOLUME = "denolith.volume=";
-const CONTENT = "denolith.fs=";
+const FORMAT = "denolith.fs=";
 const MKFS = "denolith.mkfs=";
 const UNSHARED = "denolith.shared=no";
 const LIMITS = "denolith.io=";
@@ -101,7 +101,7 @@ const TRIM = "denolith.trim=";
 const DELETED = "denolith.deleted=";
 const ERASED = "denolith.erased=";
 const COPIED = "denolith.copied=";
-const CUT = "denolith.cut=";
+const COPY_SNAPSHOT = "denolith.cut=";
 const USED = "denolith.used=";
 const POOL = "denolith.pool=";
 const OVERCOMMIT = "denolith.overcommit=";
@@ -111,7 +111,7 @@ export function volumeTags(driver: string, tags: VolumeTags): string[] {
   return [
     OWNER + driver,
     VOLUME + tags.id,
-    contentTag(tags.content),
+    formatStateTag(tags.format),
     ...(tags.mkfsOptions.length === 0 ? [] : [MKFS + encode(tags.mkfsOptions.join(" "))]),
     ...(tags.shared ? [] : [UNSHARED]),
     ...eraseTags(tags.erase),
@@ -125,7 +125,7 @@ export function volumeTags(driver: string, tags: VolumeTags): string[] {
 
 /** A source in words; `nothing` where there is none. */
 export function describeSource(source: ContentSource | undefined, separator = " "): string {
-  return source === undefined ? "nothing" : `${source.of}${separator}${source.id}`;
+  return source === undefined ? "nothing" : `${source.kind}${separator}${source.id}`;
 }
 
 /** Whether the tags say that an LV is the driver's. */
@@ -135,7 +135,7 @@ export function isOwned(driver: string, tags: readonly string[]): boolean {
 
 /** The id of the driver's volume that the tags claim to be, if they do. */
 export function ownedVolumeId(driver: string, tags: readonly string[]): VolumeId | undefined {
-  return parseVolumeId(ownedValue(driver, tags, VOLUME) ?? "");
+  return parseVolumeId(ownedTagValue(driver, tags, VOLUME) ?? "");
 }
 
 /**
@@ -144,30 +144,33 @@ export function ownedVolumeId(driver: string, tags: readonly string[]): VolumeId
  * @throws {StorageError} `ForeignData` when it claims to be one, but a tag cannot be read.
  */
 export function parseVolumeTags(driver: string, tags: readonly string[]): VolumeTags | undefined {
-  const id = ownedValue(driver, tags, VOLUME);
+  const id = ownedTagValue(driver, tags, VOLUME);
   if (id === undefined) return undefined;
   const parsed = parseVolumeId(id);
-  const content = parseContent(valueOf(tags, CONTENT));
+  const format = parseFormatState(tagValue(tags, FORMAT));
   const erase = parseErasure(tags);
-  const limits = parseShortIoLimits(valueOf(tags, LIMITS) ?? "");
-  const [from, copied] = [valueOf(tags, SOURCE), valueOf(tags, COPIED)];
-  const source = parseSource(from ?? "");
-  if (parsed === undefined || content === undefined || erase === undefined || limits === undefined) {
-    throw unreadable(tags);
+  const limits = parseIoLimitTag(tagValue(tags, LIMITS) ?? "");
+  const [sourceTag, copied] = [tagValue(tags, SOURCE), tagValue(tags, COPIED)];
+  const source = parseSource(sourceTag ?? "");
+  if (parsed === undefined || format === undefined || erase === undefined || limits === undefined) {
+    throw unreadableTagsError(tags);
   }
-  if ((from !== undefined && source === undefined) || (copied !== undefined && copied !== "all" && !isBytes(copied))) {
-    throw unreadable(tags);
+  if (
+    (sourceTag !== undefined && source === undefined) ||
+    (copied !== undefined && copied !== "all" && !isByteCount(copied))
+  ) {
+    throw unreadableTagsError(tags);
   }
-  const trimTag = valueOf(tags, TRIM);
+  const trimTag = tagValue(tags, TRIM);
   const trim = trimTag === undefined ? undefined : parseTrim(trimTag);
-  if (trimTag !== undefined && trim === undefined) throw unreadable(tags);
+  if (trimTag !== undefined && trim === undefined) throw unreadableTagsError(tags);
   return {
     id: parsed,
-    content,
-    mkfsOptions: decode(valueOf(tags, MKFS) ?? "").split(" ").filter((option) => option !== ""),
+    format,
+    mkfsOptions: decode(tagValue(tags, MKFS) ?? "").split(" ").filter((option) => option !== ""),
     shared: !tags.includes(UNSHARED),
     erase,
-    ...(isLimited(limits) ? { limits } : {}),
+    ...(hasLimits(limits) ? { limits } : {}),
     ...(source && { source }),
     ...(copied === undefined ? {} : { copied: copied === "all" ? copied : BigInt(copied) }),
     ...(trim && { trim }),
@@ -175,7 +178,7 @@ export function parseVolumeTags(driver: string, tags: readonly string[]): Volume
 }
 
 /** The change of tags, as lvchange's arguments, which records other limits of a volume's IO. */
-export function changeLimits(from: IoLimits | undefined, to: IoLimits): string[] {
+export function markLimits(from: IoLimits | undefined, to: IoLimits): string[] {
   return [
     ...limitsTags(from).flatMap((tag) => ["--deltag", tag]),
     ...limitsTags(to).flatMap((tag) => ["--addtag", tag]),
@@ -189,44 +192,44 @@ export function markCopied(from: bigint, to: bigint): string[] {
 
 /** Whether the tags say that an LV has at least a part of what it is made from: so it was whole once. */
 export function hasSourceData(tags: readonly string[]): boolean {
-  return valueOf(tags, SOURCE) !== undefined && valueOf(tags, COPIED) !== "0";
+  return tagValue(tags, SOURCE) !== undefined && tagValue(tags, COPIED) !== "0";
 }
 
 /** The change of tags, as lvchange's arguments, by which a volume that was being filled becomes one as any other. */
-export function markFilled(copied: bigint | "all"): string[] {
+export function markCopyComplete(copied: bigint | "all"): string[] {
   return ["--deltag", `${COPIED}${copied}`];
 }
 
 /** The change of tags, as lvchange's arguments, by which another thing is recorded to be on a volume. */
-export function markContent(from: ContentRecord, to: ContentRecord): string[] {
-  return ["--deltag", contentTag(from), "--addtag", contentTag(to)];
+export function markFormatState(from: FormatState, to: FormatState): string[] {
+  return ["--deltag", formatStateTag(from), "--addtag", formatStateTag(to)];
 }
 
 /** The tags for the LV that keeps a volume as it is while the copy is made. */
-export function cutTags(driver: string, { copy, erase }: CutTags): string[] {
-  return [OWNER + driver, CUT + copy, ...eraseTags(erase)];
+export function copySnapshotTags(driver: string, { copy, erase }: CopySnapshotTags): string[] {
+  return [OWNER + driver, COPY_SNAPSHOT + copy, ...eraseTags(erase)];
 }
 
 /** The volume that is being filled from an LV of the driver, if it is one that keeps another volume as it was. */
-export function cutOf(driver: string, tags: readonly string[]): VolumeId | undefined {
-  return parseVolumeId(ownedValue(driver, tags, CUT) ?? "");
+export function copySnapshotOf(driver: string, tags: readonly string[]): VolumeId | undefined {
+  return parseVolumeId(ownedTagValue(driver, tags, COPY_SNAPSHOT) ?? "");
 }
 
 /** The change of tags, as lvchange's arguments, by which the LV that was copied from is nobody's any more. */
-export function markCutDeleted(copy: VolumeId): string[] {
-  return ["--deltag", CUT + copy, "--addtag", DELETED + copy];
+export function markCopySnapshotDeleted(copy: VolumeId): string[] {
+  return ["--deltag", COPY_SNAPSHOT + copy, "--addtag", DELETED + copy];
 }
 
 /** The tag that records what is on a volume. */
-export function contentTag(content: ContentRecord): string {
-  switch (content.state) {
+export function formatStateTag(format: FormatState): string {
+  switch (format.state) {
     case "raw":
-      return CONTENT + "raw";
-    case "wanted":
-      return `${CONTENT}wanted:${content.type}`;
+      return FORMAT + "raw";
+    case "unformatted":
+      return `${FORMAT}wanted:${format.type}`;
     case "formatting":
     case "formatted":
-      return `${CONTENT}${content.state}:${content.type}:${content.uuid}`;
+      return `${FORMAT}${format.state}:${format.type}:${format.uuid}`;
   }
 }
 
@@ -237,7 +240,7 @@ export function snapshotTags(driver: string, tags: SnapshotTags): string[] {
 
 /** The id of the driver's snapshot that the tags claim to be, if they do. */
 export function ownedSnapshotId(driver: string, tags: readonly string[]): SnapshotId | undefined {
-  return parseSnapshotId(ownedValue(driver, tags, SNAPSHOT) ?? "");
+  return parseSnapshotId(ownedTagValue(driver, tags, SNAPSHOT) ?? "");
 }
 
 /**
@@ -246,12 +249,12 @@ export function ownedSnapshotId(driver: string, tags: readonly string[]): Snapsh
  * @throws {StorageError} `ForeignData` when it claims to be one, but a tag cannot be read.
  */
 export function parseSnapshotTags(driver: string, tags: readonly string[]): SnapshotTags | undefined {
-  const id = ownedValue(driver, tags, SNAPSHOT);
+  const id = ownedTagValue(driver, tags, SNAPSHOT);
   if (id === undefined) return undefined;
   const parsed = parseSnapshotId(id);
-  const source = parseVolumeId(valueOf(tags, SOURCE) ?? "");
+  const source = parseVolumeId(tagValue(tags, SOURCE) ?? "");
   const erase = parseErasure(tags);
-  if (parsed === undefined || source === undefined || erase === undefined) throw unreadable(tags);
+  if (parsed === undefined || source === undefined || erase === undefined) throw unreadableTagsError(tags);
   return { id: parsed, source, erase };
 }
 
@@ -275,12 +278,12 @@ export function markErased(from: bigint, to: bigint): string[] {
  * not, or when that is not certain: such an LV is left alone.
  */
 export function parseDeletedTags(driver: string, tags: readonly string[]): DeletedTags | undefined {
-  const value = ownedValue(driver, tags, DELETED) ?? "";
+  const value = ownedTagValue(driver, tags, DELETED) ?? "";
   const id = parseVolumeId(value) ?? parseSnapshotId(value);
   const erase = parseErasure(tags);
-  const erased = valueOf(tags, ERASED) ?? "0";
-  const inUse = [VOLUME, SNAPSHOT, CUT].some((prefix) => valueOf(tags, prefix) !== undefined);
-  if (id === undefined || erase === undefined || inUse || !isBytes(erased)) return undefined;
+  const erased = tagValue(tags, ERASED) ?? "0";
+  const inUse = [VOLUME, SNAPSHOT, COPY_SNAPSHOT].some((prefix) => tagValue(tags, prefix) !== undefined);
+  if (id === undefined || erase === undefined || inUse || !isByteCount(erased)) return undefined;
   return { id, erase, erased: BigInt(erased) };
 }
 
@@ -290,18 +293,18 @@ export function poolTags(driver: string): string[] {
 }
 
 /** Whether the tags say that an LV is a thin pool that the driver made. */
-export function isOwnedPool(driver: string, tags: readonly string[]): boolean {
-  return ownedValue(driver, tags, POOL) !== undefined;
+export function hasPoolTag(driver: string, tags: readonly string[]): boolean {
+  return ownedTagValue(driver, tags, POOL) !== undefined;
 }
 
 /** The text of the tag by which an administrator says how much a thin pool may promise, if there is one. */
-export function overcommitTag(tags: readonly string[]): string | undefined {
-  return valueOf(tags, OVERCOMMIT);
+export function overcommitTagValue(tags: readonly string[]): string | undefined {
+  return tagValue(tags, OVERCOMMIT);
 }
 
 /** Whether the tags say that an LV was deleted, whosever it was. */
 export function isDeleted(tags: readonly string[]): boolean {
-  return valueOf(tags, DELETED) !== undefined;
+  return tagValue(tags, DELETED) !== undefined;
 }
 
 /** The tag of a volume group which records that a volume of the driver was handed out, and which LV it was. */
@@ -322,28 +325,28 @@ function eraseTags(erase: Erasure): string[] {
 
 /** Where nothing is said, there is no tag. */
 function limitsTags(limits: IoLimits = {}): string[] {
-  return isLimited(limits) ? [LIMITS + shortIoLimits(limits)] : [];
+  return hasLimits(limits) ? [LIMITS + formatIoLimitTag(limits)] : [];
 }
 
 function parseSource(value: string): ContentSource | undefined {
-  const [, of, id = ""] = /^(snapshot|volume):(.*)$/.exec(value) ?? [];
+  const [, kind, id = ""] = /^(snapshot|volume):(.*)$/.exec(value) ?? [];
   const [snapshot, volume] = [parseSnapshotId(id), parseVolumeId(id)];
-  if (of === "snapshot" && snapshot !== undefined) return { of, id: snapshot };
-  return of === "volume" && volume !== undefined ? { of, id: volume } : undefined;
+  if (kind === "snapshot" && snapshot !== undefined) return { kind, id: snapshot };
+  return kind === "volume" && volume !== undefined ? { kind, id: volume } : undefined;
 }
 
-function isBytes(value: string): boolean {
+function isByteCount(value: string): boolean {
   return /^\d{1,20}$/.test(value);
 }
 
 /** Nothing takes no tag. */
-function trimTags(trim: Trim | undefined): string[] {
+function trimTags(trim: TrimPolicy | undefined): string[] {
   const text = trim && formatTrim(trim);
   return text === undefined ? [] : [TRIM + text];
 }
 
 function parseErasure(tags: readonly string[]): Erasure | undefined {
-  const value = valueOf(tags, ERASE) ?? ERASURES[0];
+  const value = tagValue(tags, ERASE) ?? ERASURES[0];
   return ERASURES.find((known) => known === value);
 }
 
@@ -358,7 +361,7 @@ export interface UsedTag {
 }
 
 /** The driver's records among a group's tags, also those that cannot be read. */
-export function usedTags(driver: string, groupTags: readonly string[]): UsedTag[] {
+export function parseUsedTags(driver: string, groupTags: readonly string[]): UsedTag[] {
   const prefix = `${USED}${driver}:`;
   return groupTags.filter((tag) => tag.startsWith(prefix)).map((tag) => {
     const [id = "", ...uuid] = tag.slice(prefix.length).split(":");
@@ -371,20 +374,20 @@ export function ownersOf(tags: readonly string[]): string[] {
   return tags.filter((tag) => tag.startsWith(OWNER)).map((tag) => tag.slice(OWNER.length));
 }
 
-function ownedValue(driver: string, tags: readonly string[], prefix: string): string | undefined {
-  return isOwned(driver, tags) ? valueOf(tags, prefix) : undefined;
+function ownedTagValue(driver: string, tags: readonly string[], prefix: string): string | undefined {
+  return isOwned(driver, tags) ? tagValue(tags, prefix) : undefined;
 }
 
-function valueOf(tags: readonly string[], prefix: string): string | undefined {
+function tagValue(tags: readonly string[], prefix: string): string | undefined {
   return tags.find((tag) => tag.startsWith(prefix))?.slice(prefix.length);
 }
 
-function parseContent(value: string | undefined): ContentRecord | undefined {
+function parseFormatState(value: string | undefined): FormatState | undefined {
   if (value === "raw") return { state: "raw" };
   const [state, name = "", uuid] = value?.split(":") ?? [];
   const type = parseFilesystemType(name);
   if (type === undefined) return undefined;
-  if (state === "wanted") return { state, type };
+  if (state === "wanted") return { state: "unformatted", type };
   if ((state === "formatting" || state === "formatted") && uuid !== undefined) return { state, type, uuid };
   return undefined;
 }
@@ -402,7 +405,7 @@ function decode(text: string): string {
   return new TextDecoder().decode(Uint8Array.from(bytes));
 }
 
-function unreadable(tags: readonly string[]): StorageError {
+function unreadableTagsError(tags: readonly string[]): StorageError {
   return new StorageError(
     "ForeignData",
     `reading the tags of a logical volume: it claims to be one of ours, but they cannot be read: ${tags.join(",")}`,

@@ -4,9 +4,9 @@ import { StorageError } from "../error.ts";
 import { snapshotIdOf, volumeIdOf } from "../ids.ts";
 import type { IoLimits } from "../spec/io_limits.ts";
 import {
-  changeLimits,
-  type ContentRecord,
   ERASURES,
+  type FormatState,
+  markLimits,
   parseDeletedTags,
   parseSnapshotTags,
   parseVolumeTags,
@@ -15,25 +15,25 @@ import {
   usedTag,
   volumeTags,
 } from "./tags.ts";
-import type { Trim } from "../spec/trim.ts";
+import type { TrimPolicy } from "../spec/trim.ts";
 
 const id = volumeIdOf("a");
 const uuid = "11111111-2222-3333-4444-555555555555";
 
-const volume = { id, content: { state: "raw" }, mkfsOptions: [], shared: true, erase: "zero" } as const;
+const volume = { id, format: { state: "raw" }, mkfsOptions: [], shared: true, erase: "zero" } as const;
 
-const CONTENTS: ContentRecord[] = [
+const CONTENTS: FormatState[] = [
   { state: "raw" },
-  { state: "wanted", type: "ext4" },
+  { state: "unformatted", type: "ext4" },
   { state: "formatting", type: "xfs", uuid },
   { state: "formatted", type: "btrfs", uuid },
 ];
 
-const TRIMS: { trim?: Trim }[] = [
+const TRIMS: { trim?: TrimPolicy }[] = [
   {},
   { trim: { discard: true } },
-  { trim: { discard: false, everyMs: 600_000 } },
-  { trim: { discard: true, everyMs: 86_400_000 } },
+  { trim: { discard: false, intervalMs: 600_000 } },
+  { trim: { discard: true, intervalMs: 86_400_000 } },
 ];
 
 const LIMITS: { limits?: IoLimits }[] = [
@@ -48,7 +48,7 @@ Deno.test("volume tags come back as they were, whatever the mkfs options, and LV
   );
   const volumes = fc.record({
     id: fc.constant(id),
-    content: fc.constantFrom(...CONTENTS),
+    format: fc.constantFrom(...CONTENTS),
     mkfsOptions: options,
     shared: fc.boolean(),
     erase: fc.constantFrom(...ERASURES),
@@ -63,7 +63,7 @@ Deno.test("volume tags come back as they were, whatever the mkfs options, and LV
 });
 
 Deno.test("a volume with a source begins as a copy of which nothing is there, or all", () => {
-  const source = { of: "snapshot", id: snapshotIdOf("s") } as const;
+  const source = { kind: "snapshot", id: snapshotIdOf("s") } as const;
   const parsed = (copied?: "all") =>
     parseVolumeTags("d", volumeTags("d", { ...volume, source, ...(copied && { copied }) }));
   assertEquals(parsed(), { ...volume, source, copied: 0n });
@@ -76,8 +76,8 @@ Deno.test("limits are one tag, which is changed as a whole; where there are none
   const [none, some, other] = LIMITS.map(({ limits }) => limits);
   const [before] = volumeTags("d", { ...volume, limits: some! }).filter((tag) => tag.includes(".io="));
   assertEquals(before, "denolith.io=ri500:wb4Mi/g");
-  assertEquals(changeLimits(some, other!), ["--deltag", before, "--addtag", "denolith.io=wimax:rb1000"]);
-  assertEquals(changeLimits(none, some!), ["--addtag", before]);
+  assertEquals(markLimits(some, other!), ["--deltag", before, "--addtag", "denolith.io=wimax:rb1000"]);
+  assertEquals(markLimits(none, some!), ["--addtag", before]);
   assertThrows(() => parseVolumeTags("d", [...volumeTags("d", volume), "denolith.io=fast"]), StorageError);
 });
 

@@ -8,31 +8,31 @@
  * @module
  */
 
-import type { GroupRoom } from "../model/groups.ts";
+import type { GroupSpace } from "../model/groups.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { formatBytes, roundUp } from "../size.ts";
-import type { StoreSize } from "../spec/cow_size.ts";
-import { isDeleted, isOwned, isOwnedPool, overcommitTag } from "../model/tags.ts";
+import type { SizeOrPercent } from "../spec/cow_size.ts";
+import { hasPoolTag, isDeleted, isOwned, overcommitTagValue } from "../model/tags.ts";
 
 /** How a volume is to be thin. */
-export interface ThinWish {
+export interface ThinSpec {
   /** The name of the pool, which has to be there; without it, the group's own pool, which is made when it is first needed. */
   readonly pool?: string;
   /** How large the pool is when it is made: bytes, or a percentage of what is free in its group then. */
-  readonly poolSize: StoreSize;
+  readonly poolSize: SizeOrPercent;
 }
 
 /** How much pools promise that say nothing else, in percent of their sizes: no more than they have, so none ever fills. */
 export const DEFAULT_OVERCOMMIT = 100n;
 
 /** The size of a pool for which nothing else is asked: the rest of the group is for its metadata, and for its growth. */
-export const DEFAULT_POOL_SIZE: StoreSize = { percent: 80n };
+export const DEFAULT_POOL_SIZE: SizeOrPercent = { percent: 80n };
 
 /** A pool that is this full, in percent, is filling: people are told. */
-export const FILLING_PERCENT = 80;
+export const NEAR_FULL_PERCENT = 80;
 
 /** What a thin pool has room for; sizes in bytes. */
-export interface PoolRoom {
+export interface PoolSpace {
   /** Its name. */
   readonly name: string;
   /** What it may still promise. */
@@ -40,9 +40,9 @@ export interface PoolRoom {
 }
 
 /** A group with its thin pools. */
-export interface PooledGroup extends GroupRoom {
+export interface GroupWithPools extends GroupSpace {
   /** Its thin pools. */
-  readonly pools: readonly PoolRoom[];
+  readonly pools: readonly PoolSpace[];
   /** How much a pool that is yet to be made may promise, in percent of its size. */
   readonly overcommit: bigint;
 }
@@ -62,9 +62,9 @@ export function formatOvercommit(percent: bigint): string {
 }
 
 /** How much a pool may promise, in percent of its size: as its tag says, or else by default. A tag that is none says 1. */
-export function overcommitOf(pool: LogicalVolume, byDefault: bigint): bigint {
-  const tag = overcommitTag(pool.tags);
-  return tag === undefined ? byDefault : parseOvercommit(tag) ?? DEFAULT_OVERCOMMIT;
+export function overcommitOf(pool: LogicalVolume, defaultOvercommit: bigint): bigint {
+  const tag = overcommitTagValue(pool.tags);
+  return tag === undefined ? defaultOvercommit : parseOvercommit(tag) ?? DEFAULT_OVERCOMMIT;
 }
 
 /** Whether an LV is a thin volume or a thin snapshot. */
@@ -73,12 +73,12 @@ export function isThin(lv: Pick<LogicalVolume, "pool">): boolean {
 }
 
 /** The name of the pool that a volume is in, or is to be in. */
-export function poolNameIn(groupName: string, { pool }: ThinWish): string {
+export function poolNameIn(groupName: string, { pool }: ThinSpec): string {
   return pool ?? `${groupName}_thinpool`;
 }
 
 /** The thin pool of a group with that name. */
-export function poolOf(group: VolumeGroup, name: string | undefined): LogicalVolume | undefined {
+export function findPool(group: VolumeGroup, name: string | undefined): LogicalVolume | undefined {
   return group.lvs.find((lv) => lv.name === name && lv.thinPool !== undefined);
 }
 
@@ -88,29 +88,29 @@ export function poolsOf(group: VolumeGroup): LogicalVolume[] {
 }
 
 /** The LVs in a thin pool. */
-export function lvsIn(group: VolumeGroup, pool: LogicalVolume): LogicalVolume[] {
+export function lvsInPool(group: VolumeGroup, pool: LogicalVolume): LogicalVolume[] {
   return group.lvs.filter((lv) => lv.pool === pool.name);
 }
 
 /** What the LVs in a pool were promised, in bytes: their sizes, whatever they take now. */
-export function promisedBy(group: VolumeGroup, pool: LogicalVolume): bigint {
-  return lvsIn(group, pool).reduce((sum, lv) => sum + lv.size, 0n);
+export function allocatedVirtual(group: VolumeGroup, pool: LogicalVolume): bigint {
+  return lvsInPool(group, pool).reduce((sum, lv) => sum + lv.size, 0n);
 }
 
 /** What a pool may still promise, in bytes; nothing while it is full, broken or overwritten to be removed. */
-export function promisable(group: VolumeGroup, pool: LogicalVolume, byDefault: bigint): bigint {
-  if (fillingOf(pool) === "Full" || isBeingWiped(group, pool)) return 0n;
-  const left = pool.size * overcommitOf(pool, byDefault) / 100n - promisedBy(group, pool);
-  return left > 0n ? left : 0n;
+export function availableVirtual(group: VolumeGroup, pool: LogicalVolume, defaultOvercommit: bigint): bigint {
+  if (fullnessOf(pool) === "Full" || isBeingErased(group, pool)) return 0n;
+  const available = pool.size * overcommitOf(pool, defaultOvercommit) / 100n - allocatedVirtual(group, pool);
+  return available > 0n ? available : 0n;
 }
 
 /** Whether a pool is full, or broken, which is told alike; or may be soon; or has room. */
-export function fillingOf(pool: Pick<LogicalVolume, "thinPool">): "Full" | "Filling" | "Roomy" {
+export function fullnessOf(pool: Pick<LogicalVolume, "thinPool">): "Full" | "NearFull" | "Ok" {
   const { thinPool } = pool;
-  if (thinPool === undefined) return "Roomy";
-  const most = Math.max(thinPool.dataPercent ?? 0, thinPool.metadataPercent ?? 0);
-  if (thinPool.health !== "" || isDamaged(pool) || most >= 100) return "Full";
-  return most >= FILLING_PERCENT ? "Filling" : "Roomy";
+  if (thinPool === undefined) return "Ok";
+  const max = Math.max(thinPool.dataPercent ?? 0, thinPool.metadataPercent ?? 0);
+  if (thinPool.health !== "" || isDamaged(pool) || max >= 100) return "Full";
+  return max >= NEAR_FULL_PERCENT ? "NearFull" : "Ok";
 }
 
 /** Whether a pool has more wrong with it than that its data is full: its metadata has to be checked or repaired (lvmthin(7)). */
@@ -122,76 +122,77 @@ export function isDamaged({ thinPool }: Pick<LogicalVolume, "thinPool">): boolea
  * Whether all of a pool is being overwritten, so that it can be removed: then what was deleted last in it is as large as the
  * pool, and fills it.
  */
-export function isBeingWiped(group: VolumeGroup, pool: LogicalVolume): boolean {
-  return lvsIn(group, pool).some(({ tags, size }) => size >= pool.size && isDeleted(tags));
+export function isBeingErased(group: VolumeGroup, pool: LogicalVolume): boolean {
+  return lvsInPool(group, pool).some(({ tags, size }) => size >= pool.size && isDeleted(tags));
 }
 
 /** Whether a pool was made by the driver. */
-export function isOurPool(driver: string, lv: LogicalVolume): boolean {
-  return lv.thinPool !== undefined && isOwnedPool(driver, lv.tags);
+export function isDriverPool(driver: string, lv: LogicalVolume): boolean {
+  return lv.thinPool !== undefined && hasPoolTag(driver, lv.tags);
 }
 
 /** Whether a pool concerns the driver: it made it, or has something in it. */
-export function isUsedPool(driver: string, group: VolumeGroup, pool: LogicalVolume): boolean {
-  return isOurPool(driver, pool) || lvsIn(group, pool).some(({ tags }) => isOwned(driver, tags));
+export function isPoolUsedByDriver(driver: string, group: VolumeGroup, pool: LogicalVolume): boolean {
+  return isDriverPool(driver, pool) || lvsInPool(group, pool).some(({ tags }) => isOwned(driver, tags));
 }
 
-/** A group as {@linkcode thinRooms} takes it. */
-export function pooled(group: VolumeGroup, overcommit: bigint): VolumeGroup & PooledGroup {
-  const pools = poolsOf(group).map((pool) => ({ name: pool.name, free: promisable(group, pool, overcommit) }));
+/** A group as {@linkcode withThinSpace} takes it. */
+export function withPools(group: VolumeGroup, overcommit: bigint): VolumeGroup & GroupWithPools {
+  const pools = poolsOf(group).map((pool) => ({ name: pool.name, free: availableVirtual(group, pool, overcommit) }));
   return { ...group, pools, overcommit };
 }
 
 /** The groups as they are for thin volumes: what is free is what the pool that is meant may still promise. */
-export function thinRooms<G extends PooledGroup>(groups: readonly G[], wish: ThinWish): G[] {
+export function withThinSpace<G extends GroupWithPools>(groups: readonly G[], spec: ThinSpec): G[] {
   return groups.map((group) => {
-    const name = poolNameIn(group.name, wish);
+    const name = poolNameIn(group.name, spec);
     const pool = group.pools.find((pool) => pool.name === name);
-    if (pool !== undefined) return { ...group, free: pool.free, freeIs: `left in thin pool ${name}` };
-    if (wish.pool !== undefined) return { ...group, free: 0n, freeIs: `free: it has no thin pool ${name}` };
-    return { ...group, free: newPoolPromise(group, wish), freeIs: `for a new thin pool ${name}` };
+    if (pool !== undefined) return { ...group, free: pool.free, freeDescription: `left in thin pool ${name}` };
+    if (spec.pool !== undefined) return { ...group, free: 0n, freeDescription: `free: it has no thin pool ${name}` };
+    return { ...group, free: newPoolAvailableVirtual(group, spec), freeDescription: `for a new thin pool ${name}` };
   });
 }
 
 /** The groups as they are for volumes of such a kind. */
-export function roomsFor<G extends PooledGroup>(groups: readonly G[], thin: ThinWish | undefined): readonly G[] {
-  return thin === undefined ? groups : thinRooms(groups, thin);
+export function withSpaceFor<G extends GroupWithPools>(groups: readonly G[], thin: ThinSpec | undefined): readonly G[] {
+  return thin === undefined ? groups : withThinSpace(groups, thin);
 }
 
 /** What a pool that is yet to be made in a group may promise, in bytes. */
-export function newPoolPromise(group: PooledGroup, wish: ThinWish): bigint {
-  return newPoolBytes(group, wish) * group.overcommit / 100n;
+export function newPoolAvailableVirtual(group: GroupWithPools, spec: ThinSpec): bigint {
+  return newPoolBytes(group, spec) * group.overcommit / 100n;
 }
 
 /**
  * The size of a new pool in whole extents: what is asked for, but no more than the group holds beside the pool's metadata and
  * its spare, which LVM keeps for repairs (lvmthin(7), "Metadata space").
  */
-export function newPoolBytes({ free, extentSize }: GroupRoom, { poolSize }: ThinWish): bigint {
-  const asked = "bytes" in poolSize ? roundUp(poolSize.bytes, extentSize) : free * poolSize.percent / 100n;
-  const most = free - 2n * metadataBytes(asked < free ? asked : free, extentSize);
-  const size = (asked < most ? asked : most) / extentSize * extentSize;
+export function newPoolBytes({ free, extentSize }: GroupSpace, { poolSize }: ThinSpec): bigint {
+  const requested = "bytes" in poolSize ? roundUp(poolSize.bytes, extentSize) : free * poolSize.percent / 100n;
+  const max = free - 2n * poolMetadataBytes(requested < free ? requested : free, extentSize);
+  const size = (requested < max ? requested : max) / extentSize * extentSize;
   return size > 0n ? size : 0n;
 }
 
 /** What LVM takes for the metadata of a pool when nobody says: 64 bytes for each 64 KiB, 2 MiB to 128 MiB (lvmthin(7)). */
-function metadataBytes(poolBytes: bigint, extentSize: bigint): bigint {
+function poolMetadataBytes(poolBytes: bigint, extentSize: bigint): bigint {
   const bytes = poolBytes / 1024n;
-  const [least, most] = [2n << 20n, 128n << 20n];
-  return roundUp(bytes < least ? least : bytes > most ? most : bytes, extentSize);
+  const [min, max] = [2n << 20n, 128n << 20n];
+  return roundUp(bytes < min ? min : bytes > max ? max : bytes, extentSize);
 }
 
 /** What a group keeps for a new pool of that size: its data, its metadata and the spare. */
 export function newPoolFootprint(poolBytes: bigint, extentSize: bigint): bigint {
-  return poolBytes + 2n * metadataBytes(poolBytes, extentSize);
+  return poolBytes + 2n * poolMetadataBytes(poolBytes, extentSize);
 }
 
 /** A pool for messages. */
 export function describePool(group: VolumeGroup, pool: LogicalVolume): string {
   const { dataPercent, metadataPercent, health, needsCheck } = pool.thinPool!;
   const percent = (value: number | undefined) => value === undefined ? "unknown" : `${value} %`;
-  const sick = (health === "" ? "" : ` and is ${health}`) + (needsCheck ? " and needs a check of its metadata" : "");
+  const problems = (health === "" ? "" : ` and is ${health}`) +
+    (needsCheck ? " and needs a check of its metadata" : "");
   return `thin pool ${group.name}/${pool.name} of ${formatBytes(pool.size)} is ${
     percent(dataPercent)
-  } full, its metadata ${percent(metadataPercent)}${sick}`;
+  } full, its metadata ${percent(metadataPercent)}${problems}`;
 }

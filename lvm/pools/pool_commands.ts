@@ -8,26 +8,26 @@
 import { StorageError } from "../error.ts";
 import type { Lvm } from "../model/client.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
-import { isOwnedPool, poolTags } from "../model/tags.ts";
-import { isOurPool, poolOf } from "./pool.ts";
+import { hasPoolTag, poolTags } from "../model/tags.ts";
+import { findPool, isDriverPool } from "./pool.ts";
 
 /**
  * What keeps dmeventd away from a pool: LVM registers it there whenever the pool or an LV in it is made, activated or grown
  * (lvm.conf(5), activation/monitoring), and two would grow it.
  */
-const UNMONITORED = ["--config", "activation/monitoring=0"];
+const NO_MONITORING = ["--config", "activation/monitoring=0"];
 
 /** Arguments for a change of an LV that touches its pool: dmeventd is kept away from pools of the driver, and from no other. */
-export function monitoringOf(driver: string, group: VolumeGroup, { pool }: Pick<LogicalVolume, "pool">): string[] {
-  const found = poolOf(group, pool);
-  return found !== undefined && isOurPool(driver, found) ? UNMONITORED : [];
+export function monitoringOptions(driver: string, group: VolumeGroup, { pool }: Pick<LogicalVolume, "pool">): string[] {
+  const found = findPool(group, pool);
+  return found !== undefined && isDriverPool(driver, found) ? NO_MONITORING : [];
 }
 
 /**
  * Makes a thin pool of the driver in the group, of that many bytes. New blocks of it read as zeros before they are written.
  * Answers the arguments that keep dmeventd away from it.
  */
-export async function makePool(
+export async function createPool(
   lvm: Lvm,
   driver: string,
   group: VolumeGroup,
@@ -44,18 +44,18 @@ export async function makePool(
     name,
     "--size",
     `${size}b`,
-    ...UNMONITORED,
+    ...NO_MONITORING,
     ...poolTags(driver).flatMap((tag) => ["--addtag", tag]),
     group.name,
   ]);
-  return UNMONITORED;
+  return NO_MONITORING;
 }
 
 /**
  * Removes what is left of a pool of the driver that was never finished: LVM makes the LV of its metadata under the pool's name
  * first (lvmthin(7)), so that a report shows it only when the lvcreate is dead. Nothing is on it.
  */
-export async function removeUnfinishedPool(lvm: Lvm, group: VolumeGroup, { name }: LogicalVolume): Promise<void> {
+export async function removeIncompletePool(lvm: Lvm, group: VolumeGroup, { name }: LogicalVolume): Promise<void> {
   try {
     await lvm.change(group, ["lvremove", "--yes", `${group.name}/${name}`]);
   } catch (error) {
@@ -64,19 +64,19 @@ export async function removeUnfinishedPool(lvm: Lvm, group: VolumeGroup, { name 
 }
 
 /** Whether an LV is what is left of a pool of the driver that was never finished. */
-export function isUnfinishedPool(driver: string, lv: LogicalVolume): boolean {
-  return lv.thinPool === undefined && isOwnedPool(driver, lv.tags);
+export function isIncompletePool(driver: string, lv: LogicalVolume): boolean {
+  return lv.thinPool === undefined && hasPoolTag(driver, lv.tags);
 }
 
 /** Grows the data or the metadata of a pool of the driver to that many bytes. */
-export async function growPool(
+export async function extendPool(
   lvm: Lvm,
   group: VolumeGroup,
   pool: LogicalVolume,
-  to: { readonly data: bigint } | { readonly metadata: bigint },
+  newSize: { readonly data: bigint } | { readonly metadata: bigint },
 ): Promise<void> {
-  const size = "data" in to ? ["--size", `${to.data}b`] : ["--poolmetadatasize", `${to.metadata}b`];
-  await lvm.change(group, ["lvextend", ...size, ...UNMONITORED, `${group.name}/${pool.name}`]);
+  const size = "data" in newSize ? ["--size", `${newSize.data}b`] : ["--poolmetadatasize", `${newSize.metadata}b`];
+  await lvm.change(group, ["lvextend", ...size, ...NO_MONITORING, `${group.name}/${pool.name}`]);
 }
 
 /**
@@ -85,6 +85,6 @@ export async function growPool(
  */
 export async function removePool(lvm: Lvm, group: VolumeGroup, pool: LogicalVolume): Promise<void> {
   const path = `${group.name}/${pool.name}`;
-  await lvm.change(group, ["lvchange", "--activate", "n", ...UNMONITORED, path]);
+  await lvm.change(group, ["lvchange", "--activate", "n", ...NO_MONITORING, path]);
   await lvm.change(group, ["lvremove", path]);
 }

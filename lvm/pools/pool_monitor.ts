@@ -10,11 +10,11 @@
 
 import { readPoolUsage } from "../host/device_mapper.ts";
 import type { Lvm } from "../model/client.ts";
-import { DEFAULT_GROWTH, growthDue, type PoolGrowth, wantsGrowth } from "./pool_growth.ts";
-import { growPool } from "./pool_commands.ts";
+import { DEFAULT_AUTOEXTEND, isExtensionDue, planPoolExtension, type PoolAutoextend } from "./pool_autoextend.ts";
+import { extendPool } from "./pool_commands.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { formatBytes } from "../size.ts";
-import { isOurPool, poolsOf } from "./pool.ts";
+import { isDriverPool, poolsOf } from "./pool.ts";
 
 /** What {@linkcode PoolMonitor} needs. */
 export interface PoolMonitorOptions {
@@ -23,117 +23,117 @@ export interface PoolMonitorOptions {
   /** The driver's name: whose pools these are. */
   readonly driver: string;
   /** When and by how much they grow. */
-  readonly growth?: PoolGrowth;
+  readonly autoextend?: PoolAutoextend;
   /** Is told in words of each growth. */
-  readonly onGrown: (words: string) => void;
+  readonly onExtended: (message: string) => void;
   /** Is told what failed; it is tried again. */
   readonly onError: (error: unknown) => void;
   /** How often the kernel is asked, in milliseconds. */
-  readonly everyMs?: number;
+  readonly intervalMs?: number;
 }
 
 /** How often the kernel is asked, in milliseconds: a full pool holds writes back for a minute before they fail (lvmthin(7)). */
-const EVERY_MS = 10_000;
+const INTERVAL_MS = 10_000;
 
 /** The watch over the driver's pools on this machine. */
 export class PoolMonitor {
   readonly #options: PoolMonitorOptions;
-  #turn: Promise<void> | undefined;
-  #wanted = false;
+  #running: Promise<void> | undefined;
+  #wakePending = false;
   #stopped = false;
   #timer: ReturnType<typeof setTimeout> | undefined;
   /** What the kernel said when LVM was last asked, and no pool wanted to grow: unless it says something else, none does. */
-  #looked: string | undefined;
+  #lastUsage: string | undefined;
 
-  /** Makes it; nothing is done until {@linkcode see} or {@linkcode look}. */
+  /** Makes it; nothing is done until {@linkcode observe} or {@linkcode wake}. */
   constructor(options: PoolMonitorOptions) {
     this.#options = options;
   }
 
   /** Watches from now on, if a report shows that there is a pool of the driver; to be called at the start. */
-  see(groups: readonly VolumeGroup[]): void {
+  observe(groups: readonly VolumeGroup[]): void {
     const { driver } = this.#options;
-    const isWatching = this.#timer !== undefined || this.#turn !== undefined;
-    if (!isWatching && groups.some((group) => poolsOf(group).some((pool) => isOurPool(driver, pool)))) this.look();
+    const isWatching = this.#timer !== undefined || this.#running !== undefined;
+    if (!isWatching && groups.some((group) => poolsOf(group).some((pool) => isDriverPool(driver, pool)))) this.wake();
   }
 
   /** Looks for pools of the driver, and watches them from now on; to be called when one was made. */
-  look(): void {
-    this.#looked = undefined;
-    this.#wanted = true;
-    if (!this.#stopped) this.#turn ??= this.#turns();
+  wake(): void {
+    this.#lastUsage = undefined;
+    this.#wakePending = true;
+    if (!this.#stopped) this.#running ??= this.#run();
   }
 
   /** Resolves when nothing is being done. */
-  async settled(): Promise<void> {
-    while (this.#turn !== undefined) await this.#turn;
+  async idle(): Promise<void> {
+    while (this.#running !== undefined) await this.#running;
   }
 
   /** Ends after the command that is under way. */
   async stop(): Promise<void> {
     this.#stopped = true;
     clearTimeout(this.#timer);
-    await this.#turn;
+    await this.#running;
   }
 
-  async #turns(): Promise<void> {
+  async #run(): Promise<void> {
     clearTimeout(this.#timer);
     let watching = true;
     do {
-      this.#wanted = false;
+      this.#wakePending = false;
       try {
-        watching = await this.#grow();
+        watching = await this.#extendDuePools();
       } catch (error) {
-        this.#looked = undefined;
+        this.#lastUsage = undefined;
         this.#options.onError(error);
       }
-    } while (this.#wanted && !this.#stopped);
-    this.#turn = undefined;
+    } while (this.#wakePending && !this.#stopped);
+    this.#running = undefined;
     this.#timer = undefined;
     if (watching && !this.#stopped) {
-      this.#timer = setTimeout(() => this.#turn ??= this.#turns(), this.#options.everyMs ?? EVERY_MS);
+      this.#timer = setTimeout(() => this.#running ??= this.#run(), this.#options.intervalMs ?? INTERVAL_MS);
     }
   }
 
   /** Grows what is due; answers whether there are pools to watch. */
-  async #grow(): Promise<boolean> {
-    const { lvm, driver, growth = DEFAULT_GROWTH } = this.#options;
-    if (this.#looked !== undefined) {
-      const usage = await this.#usage();
-      if (usage === this.#looked) return true;
-      this.#looked = usage;
+  async #extendDuePools(): Promise<boolean> {
+    const { lvm, driver, autoextend = DEFAULT_AUTOEXTEND } = this.#options;
+    if (this.#lastUsage !== undefined) {
+      const usage = await this.#readUsage();
+      if (usage === this.#lastUsage) return true;
+      this.#lastUsage = usage;
     }
-    const groups = (await lvm.report()).filter(({ answers }) => answers);
-    const ours = groups.flatMap((group) =>
-      poolsOf(group).filter((pool) => isOurPool(driver, pool)).map((pool) => ({ group, pool }))
+    const groups = (await lvm.report()).filter(({ responsive }) => responsive);
+    const driverPools = groups.flatMap((group) =>
+      poolsOf(group).filter((pool) => isDriverPool(driver, pool)).map((pool) => ({ group, pool }))
     );
-    for (const { group, pool } of ours) {
-      if (!this.#stopped) await this.#growOne(group, pool, growth);
+    for (const { group, pool } of driverPools) {
+      if (!this.#stopped) await this.#extendPool(group, pool, autoextend);
     }
-    if (ours.some(({ group, pool }) => wantsGrowth(group, pool, growth))) this.#looked = undefined;
-    else this.#looked ??= ours.length === 0 ? undefined : await this.#usage();
-    return ours.length > 0;
+    if (driverPools.some(({ group, pool }) => isExtensionDue(group, pool, autoextend))) this.#lastUsage = undefined;
+    else this.#lastUsage ??= driverPools.length === 0 ? undefined : await this.#readUsage();
+    return driverPools.length > 0;
   }
 
   /** How full pools are, as far as it matters: those that are far from it are all alike. */
-  async #usage(): Promise<string> {
-    const { growth: { at } = DEFAULT_GROWTH } = this.#options;
+  async #readUsage(): Promise<string> {
+    const { autoextend: { threshold } = DEFAULT_AUTOEXTEND } = this.#options;
     const usage = [...await readPoolUsage(this.#options.lvm.exec)];
-    return JSON.stringify(usage.filter(([, { data, metadata }]) => data >= at || metadata >= 50).sort());
+    return JSON.stringify(usage.filter(([, { data, metadata }]) => data >= threshold || metadata >= 50).sort());
   }
 
-  async #growOne(group: VolumeGroup, pool: LogicalVolume, growth: PoolGrowth): Promise<void> {
-    const { lvm, onGrown } = this.#options;
-    const { data, metadata } = growthDue(group, pool, growth);
+  async #extendPool(group: VolumeGroup, pool: LogicalVolume, autoextend: PoolAutoextend): Promise<void> {
+    const { lvm, onExtended } = this.#options;
+    const { data, metadata } = planPoolExtension(group, pool, autoextend);
     const path = `thin pool ${group.name}/${pool.name}`;
     if (metadata !== undefined) {
-      await growPool(lvm, group, pool, { metadata });
-      onGrown(
+      await extendPool(lvm, group, pool, { metadata });
+      onExtended(
         `the metadata of ${path} grew from ${formatBytes(pool.thinPool!.metadataSize)} to ${formatBytes(metadata)}`,
       );
     }
     if (data === undefined) return;
-    await growPool(lvm, group, pool, { data });
-    onGrown(`${path} grew from ${formatBytes(pool.size)} to ${formatBytes(data)}`);
+    await extendPool(lvm, group, pool, { data });
+    onExtended(`${path} grew from ${formatBytes(pool.size)} to ${formatBytes(data)}`);
   }
 }

@@ -11,19 +11,26 @@ import { StorageError } from "../error.ts";
 import type { Lvm } from "../model/client.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { formatBytes } from "../size.ts";
-import { DEFAULT_OVERCOMMIT, formatOvercommit, overcommitOf, poolOf, promisable, promisedBy } from "./pool.ts";
+import {
+  allocatedVirtual,
+  availableVirtual,
+  DEFAULT_OVERCOMMIT,
+  findPool,
+  formatOvercommit,
+  overcommitOf,
+} from "./pool.ts";
 
 /** The gate of all thin pools of a machine. */
-export class PoolGate {
+export class PoolReservation {
   readonly #lvm: Lvm;
   /** How much pools may promise that say nothing else, in percent of their sizes. */
-  readonly overcommit: bigint;
+  readonly defaultOvercommit: bigint;
   #last: Promise<unknown> = Promise.resolve();
 
   /** Makes one; it has to be the only one of the process for the machine. */
-  constructor(lvm: Lvm, overcommit = DEFAULT_OVERCOMMIT) {
+  constructor(lvm: Lvm, defaultOvercommit = DEFAULT_OVERCOMMIT) {
     this.#lvm = lvm;
-    this.overcommit = overcommit;
+    this.defaultOvercommit = defaultOvercommit;
   }
 
   /**
@@ -32,12 +39,12 @@ export class PoolGate {
    *
    * @throws {StorageError} `Unavailable` when the group is there no longer, and what the body throws.
    */
-  inTurn<T>(
+  runExclusive<T>(
     groups: readonly VolumeGroup[],
     { uuid, name }: Pick<VolumeGroup, "uuid" | "name">,
     body: (group: VolumeGroup) => Promise<T>,
   ): Promise<T> {
-    const turn = this.#last.then(async () => {
+    const result = this.#last.then(async () => {
       const current = this.#lvm.isCurrent(groups) ? groups : await this.#lvm.report();
       const group = current.find((group) => group.uuid === uuid);
       if (group !== undefined) return await body(group);
@@ -46,8 +53,8 @@ export class PoolGate {
         `looking at the thin pools of volume group ${name}: it is not there any more`,
       );
     });
-    this.#last = turn.catch(() => {}); // its own caller is told
-    return turn;
+    this.#last = result.catch(() => {}); // its own caller is told
+    return result;
   }
 
   /**
@@ -55,16 +62,16 @@ export class PoolGate {
    *
    * @throws {StorageError} `NoSpace`.
    */
-  require(doing: string, group: VolumeGroup, pool: LogicalVolume, bytes: bigint): void {
-    const left = promisable(group, pool, this.overcommit);
-    if (bytes <= left) return;
-    const ratio = formatOvercommit(overcommitOf(pool, this.overcommit));
+  requireAvailableVirtual(operation: string, group: VolumeGroup, pool: LogicalVolume, bytes: bigint): void {
+    const available = availableVirtual(group, pool, this.defaultOvercommit);
+    if (bytes <= available) return;
+    const ratio = formatOvercommit(overcommitOf(pool, this.defaultOvercommit));
     throw new StorageError(
       "NoSpace",
-      `${doing}: thin pool ${group.name}/${pool.name} of ${
+      `${operation}: thin pool ${group.name}/${pool.name} of ${
         formatBytes(pool.size)
       } may promise ${ratio} times its size, has ` +
-        `promised ${formatBytes(promisedBy(group, pool))}, and has ${formatBytes(left)} left; asked for is ${
+        `promised ${formatBytes(allocatedVirtual(group, pool))}, and has ${formatBytes(available)} left; asked for is ${
           formatBytes(bytes)
         }. ` +
         `Grow the pool (lvextend), or let it promise more (docs/parameters.md)`,
@@ -72,8 +79,8 @@ export class PoolGate {
   }
 
   /** The pool that an LV is in. @throws {StorageError} `CommandFailed` when no report shows it. */
-  poolOf(group: VolumeGroup, lv: LogicalVolume): LogicalVolume {
-    const pool = poolOf(group, lv.pool);
+  requirePool(group: VolumeGroup, lv: LogicalVolume): LogicalVolume {
+    const pool = findPool(group, lv.pool);
     if (pool !== undefined) return pool;
     throw new StorageError(
       "CommandFailed",

@@ -4,26 +4,26 @@
  * @module
  */
 
-import { DEFAULT_GROWTH, growthDue } from "./pool_growth.ts";
+import { DEFAULT_AUTOEXTEND, planPoolExtension } from "./pool_autoextend.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import {
-  FILLING_PERCENT,
-  fillingOf,
+  allocatedVirtual,
+  availableVirtual,
   formatOvercommit,
-  isBeingWiped,
+  fullnessOf,
+  isBeingErased,
   isDamaged,
-  isOurPool,
+  isDriverPool,
+  NEAR_FULL_PERCENT,
   overcommitOf,
-  promisable,
-  promisedBy,
 } from "./pool.ts";
 
 /**
- * The state of a pool. `Ready`: it has room. `Filling`: four fifths of its data or its metadata are used. `Stuck`: likewise, and
+ * The state of a pool. `Ready`: it has room. `NearFull`: four fifths of its data or its metadata are used. `CannotExtend`: likewise, and
  * its group has no room for it to grow. `Full`: its data or its metadata is used up. `Damaged`: its metadata has to be checked or
  * repaired. `Erasing`: all of it is overwritten, so that it can be removed.
  */
-export type PoolStateName = "Ready" | "Filling" | "Stuck" | "Full" | "Damaged" | "Erasing";
+export type PoolState = "Ready" | "NearFull" | "CannotExtend" | "Full" | "Damaged" | "Erasing";
 
 /** A thin pool; sizes in bytes. */
 export interface PoolStatus {
@@ -44,13 +44,13 @@ export interface PoolStatus {
   /** How much it may promise, in its own sizes, such as `1.5`. */
   readonly overcommit: string;
   /** What it has promised to volumes and snapshots. */
-  readonly promised: bigint;
+  readonly allocatedVirtual: bigint;
   /** What it may still promise. */
-  readonly promisable: bigint;
+  readonly availableVirtual: bigint;
   /** Whether its device is there. */
   readonly active: boolean;
   /** Its state. */
-  readonly state: PoolStateName;
+  readonly state: PoolState;
   /** What is wrong with it, and what to do about it. */
   readonly problem?: string;
 }
@@ -64,15 +64,15 @@ export function poolStatus(
 ): PoolStatus {
   const { dataPercent, metadataPercent, metadataSize } = pool.thinPool!;
   const state = poolState(group, pool);
-  const owned = isOurPool(driver, pool);
-  const problem = problemOf(state, group, pool, owned);
+  const owned = isDriverPool(driver, pool);
+  const problem = describeProblem(state, group, pool, owned);
   return {
     ...{ group: group.name, name: pool.name, owned, size: pool.size, metadataSize },
     ...(dataPercent === undefined ? {} : { dataPercent }),
     ...(metadataPercent === undefined ? {} : { metadataPercent }),
     overcommit: formatOvercommit(overcommitOf(pool, overcommit)),
-    promised: promisedBy(group, pool),
-    promisable: promisable(group, pool, overcommit),
+    allocatedVirtual: allocatedVirtual(group, pool),
+    availableVirtual: availableVirtual(group, pool, overcommit),
     active: pool.active,
     state,
     ...(problem === undefined ? {} : { problem }),
@@ -80,24 +80,24 @@ export function poolStatus(
 }
 
 /** The state of a pool of the group. */
-export function poolState(group: VolumeGroup, pool: LogicalVolume): PoolStateName {
+export function poolState(group: VolumeGroup, pool: LogicalVolume): PoolState {
   if (isDamaged(pool)) return "Damaged";
-  if (isBeingWiped(group, pool)) return "Erasing";
-  const filling = fillingOf(pool);
-  if (filling === "Filling") return isStuck(group, pool) ? "Stuck" : "Filling";
-  return filling === "Full" ? "Full" : "Ready";
+  if (isBeingErased(group, pool)) return "Erasing";
+  const fullness = fullnessOf(pool);
+  if (fullness === "NearFull") return cannotExtend(group, pool) ? "CannotExtend" : "NearFull";
+  return fullness === "Full" ? "Full" : "Ready";
 }
 
 /** Whether a pool cannot grow where it fills, whoever would grow it. */
-function isStuck(group: VolumeGroup, pool: LogicalVolume): boolean {
+function cannotExtend(group: VolumeGroup, pool: LogicalVolume): boolean {
   const { dataPercent = 0, metadataPercent = 0 } = pool.thinPool!;
-  const { data, metadata } = growthDue(group, pool, DEFAULT_GROWTH);
-  return (dataPercent >= FILLING_PERCENT && data === undefined) ||
-    (metadataPercent >= FILLING_PERCENT && metadata === undefined);
+  const { data, metadata } = planPoolExtension(group, pool, DEFAULT_AUTOEXTEND);
+  return (dataPercent >= NEAR_FULL_PERCENT && data === undefined) ||
+    (metadataPercent >= NEAR_FULL_PERCENT && metadata === undefined);
 }
 
-function problemOf(
-  state: PoolStateName,
+function describeProblem(
+  state: PoolState,
   group: VolumeGroup,
   pool: LogicalVolume,
   owned: boolean,
@@ -107,10 +107,12 @@ function problemOf(
       return undefined;
     case "Erasing":
       return "all of it is overwritten, so that it can be removed";
-    case "Filling":
+    case "NearFull":
       return `nearly full: ${remedyFor(group, pool, owned)}`;
-    case "Stuck":
-      return `nearly full, and volume group ${group.name} has no room for it to grow: ${makingRoom(group, pool)}`;
+    case "CannotExtend":
+      return `nearly full, and volume group ${group.name} has no room for it to grow: ${
+        describeFreeingSpace(group, pool)
+      }`;
     case "Full":
       return `full: what is written to its volumes fails; ${remedyFor(group, pool, owned)}`;
     case "Damaged":
@@ -125,10 +127,10 @@ export function remedyFor(group: VolumeGroup, pool: LogicalVolume, owned: boolea
     return `its metadata has to be checked: end what uses it, then ${repair} (lvmthin(7))`;
   }
   const growth = owned ? "it grows by itself only while its group has free space" : "its growth is its owner's affair";
-  return `${growth}; ${makingRoom(group, pool)}`;
+  return `${growth}; ${describeFreeingSpace(group, pool)}`;
 }
 
-function makingRoom(group: VolumeGroup, pool: LogicalVolume): string {
+function describeFreeingSpace(group: VolumeGroup, pool: LogicalVolume): string {
   const grow = `vgextend, lvextend --size +10G ${group.name}/${pool.name}`;
   return `make room: delete volumes or snapshots, or grow it (${grow})`;
 }

@@ -1,15 +1,15 @@
 import { assertEquals } from "@std/assert";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
-import { growthDue } from "./pool_growth.ts";
+import { planPoolExtension } from "./pool_autoextend.ts";
 import {
-  fillingOf,
+  availableVirtual,
   formatOvercommit,
+  fullnessOf,
   newPoolBytes,
   overcommitOf,
   parseOvercommit,
-  pooled,
-  promisable,
-  thinRooms,
+  withPools,
+  withThinSpace,
 } from "./pool.ts";
 
 const MiB = 1n << 20n;
@@ -17,8 +17,13 @@ const GiB = 1n << 30n;
 
 function lv(name: string, size: bigint, more: Partial<LogicalVolume> = {}): LogicalVolume {
   const fixed = { active: true, suspended: false, open: false, layout: [], invalidSnapshot: false, createdAt: 1 };
-  const place = { segment: { type: "thin", stripes: 0, stripeSize: 0n }, pieces: [], health: "", halfMade: false };
-  return { name, uuid: name, size, tags: [], devicePath: `/dev/mapper/g-${name}`, ...fixed, ...place, ...more };
+  const layoutFields = {
+    segment: { type: "thin", stripes: 0, stripeSize: 0n },
+    pvSegments: [],
+    health: "",
+    incomplete: false,
+  };
+  return { name, uuid: name, size, tags: [], devicePath: `/dev/mapper/g-${name}`, ...fixed, ...layoutFields, ...more };
 }
 
 function pool(size: bigint, state: Partial<LogicalVolume["thinPool"]> = {}, tags: string[] = []): LogicalVolume {
@@ -35,7 +40,7 @@ function pool(size: bigint, state: Partial<LogicalVolume["thinPool"]> = {}, tags
 }
 
 function group(free: bigint, ...lvs: LogicalVolume[]): VolumeGroup {
-  const fixed = { missingPvs: 0, writeable: true, tags: [], disks: ["/dev/vdb"], pvs: [], answers: true };
+  const fixed = { missingPvs: 0, writeable: true, tags: [], pvPaths: ["/dev/vdb"], pvs: [], responsive: true };
   return { name: "g", uuid: "g", size: 100n * GiB, free, extentSize: 4n * MiB, ...fixed, lvs };
 }
 
@@ -51,12 +56,12 @@ Deno.test("parseOvercommit() reads ratios from 1 to 1000, and formatOvercommit()
 Deno.test("a pool promises its size times its ratio, and counts volumes, snapshots and what is being deleted", () => {
   const inPool = { pool: "g_thinpool" };
   const thin = [lv("a", GiB, inPool), lv("b", GiB, { ...inPool, origin: "a" }), lv("thick", 5n * GiB)];
-  const promise = (of: LogicalVolume, byDefault = 100n) => promisable(group(0n, of, ...thin), of, byDefault);
-  assertEquals(promise(pool(4n * GiB)), 2n * GiB);
-  assertEquals(promise(pool(4n * GiB), 250n), 8n * GiB);
-  assertEquals(promise(pool(4n * GiB, {}, ["denolith.overcommit=1"]), 250n), 2n * GiB);
-  assertEquals(promise(pool(GiB)), 0n, "one that is beyond its gate promises nothing");
-  assertEquals(promise(pool(4n * GiB, { dataPercent: 100 })), 0n, "a full one neither");
+  const available = (of: LogicalVolume, byDefault = 100n) => availableVirtual(group(0n, of, ...thin), of, byDefault);
+  assertEquals(available(pool(4n * GiB)), 2n * GiB);
+  assertEquals(available(pool(4n * GiB), 250n), 8n * GiB);
+  assertEquals(available(pool(4n * GiB, {}, ["denolith.overcommit=1"]), 250n), 2n * GiB);
+  assertEquals(available(pool(GiB)), 0n, "one that is beyond its gate promises nothing");
+  assertEquals(available(pool(4n * GiB, { dataPercent: 100 })), 0n, "a full one neither");
   assertEquals(overcommitOf(pool(GiB, {}, ["denolith.overcommit=much"]), 300n), 100n, "an odd tag overcommits nothing");
 });
 
@@ -64,18 +69,18 @@ Deno.test("while a pool is overwritten to be removed it promises nothing, and do
   const wiped = pool(GiB, { dataPercent: 90 });
   const wiper = lv("w", GiB, { pool: "g_thinpool", tags: ["denolith=d", "denolith.deleted=v1-x"] });
   const all = group(10n * GiB, wiped, wiper);
-  assertEquals(promisable(all, wiped, 1000n), 0n);
-  assertEquals(growthDue(all, wiped, { at: 80, by: 20n }), {});
+  assertEquals(availableVirtual(all, wiped, 1000n), 0n);
+  assertEquals(planPoolExtension(all, wiped, { threshold: 80, percent: 20n }), {});
 });
 
 Deno.test("thinRooms() tells what pools may promise, one that is yet to be made included", () => {
-  const wish = { poolSize: { percent: 50n } };
-  const [made] = thinRooms([pooled(group(10n * GiB, pool(GiB)), 100n)], wish);
-  assertEquals([made?.free, made?.freeIs], [GiB, "left in thin pool g_thinpool"]);
-  const [none] = thinRooms([pooled(group(10n * GiB), 200n)], wish);
-  assertEquals([none?.free, none?.freeIs], [10n * GiB, "for a new thin pool g_thinpool"]);
-  const [other] = thinRooms([pooled(group(10n * GiB, pool(GiB)), 100n)], { ...wish, pool: "p" });
-  assertEquals([other?.free, other?.freeIs], [0n, "free: it has no thin pool p"]);
+  const spec = { poolSize: { percent: 50n } };
+  const [made] = withThinSpace([withPools(group(10n * GiB, pool(GiB)), 100n)], spec);
+  assertEquals([made?.free, made?.freeDescription], [GiB, "left in thin pool g_thinpool"]);
+  const [none] = withThinSpace([withPools(group(10n * GiB), 200n)], spec);
+  assertEquals([none?.free, none?.freeDescription], [10n * GiB, "for a new thin pool g_thinpool"]);
+  const [other] = withThinSpace([withPools(group(10n * GiB, pool(GiB)), 100n)], { ...spec, pool: "p" });
+  assertEquals([other?.free, other?.freeDescription], [0n, "free: it has no thin pool p"]);
 });
 
 Deno.test("a new pool leaves room for its metadata and the spare", () => {
@@ -89,10 +94,10 @@ Deno.test("a new pool leaves room for its metadata and the spare", () => {
 });
 
 Deno.test("growthDue() grows data at its threshold and metadata at its own, as far as the group has room", () => {
-  const growth = { at: 80, by: 20n };
+  const growth = { threshold: 80, percent: 20n };
   const due = (free: bigint, state: Partial<LogicalVolume["thinPool"]>) => {
     const one = pool(GiB, state);
-    return growthDue(group(free, one), one, growth);
+    return planPoolExtension(group(free, one), one, growth);
   };
   assertEquals(due(10n * GiB, { dataPercent: 79.9 }), {});
   assertEquals(due(10n * GiB, { dataPercent: 80 }), { data: GiB + 208n * MiB });
@@ -102,12 +107,12 @@ Deno.test("growthDue() grows data at its threshold and metadata at its own, as f
   assertEquals(due(4n * MiB, { metadataPercent: 99 }), {}, "its spare would need as much");
   assertEquals(due(16n * MiB, { dataPercent: 90, metadataPercent: 90 }), { metadata: 8n * MiB, data: GiB + 8n * MiB });
   const one = pool(GiB, { dataPercent: 99, metadataPercent: 99 });
-  assertEquals(growthDue(group(10n * GiB, one), one, { at: 100, by: 20n }), {});
+  assertEquals(planPoolExtension(group(10n * GiB, one), one, { threshold: 100, percent: 20n }), {});
 });
 
 Deno.test("fillingOf() warns before a pool is full, and takes a broken one for full", () => {
   const states = [{ dataPercent: 79 }, { dataPercent: 80 }, { metadataPercent: 81 }, { dataPercent: 100 }, {
     health: "metadata_read_only",
   }];
-  assertEquals(states.map((state) => fillingOf(pool(GiB, state))), ["Roomy", "Filling", "Filling", "Full", "Full"]);
+  assertEquals(states.map((state) => fullnessOf(pool(GiB, state))), ["Ok", "NearFull", "NearFull", "Full", "Full"]);
 });

@@ -1,7 +1,7 @@
 /**
  * Grows the stores of copy-on-write snapshots before they overflow.
  *
- * It looks at the reports that are read anyway ({@linkcode StoreKeeper.see}), and reads one itself only while there are stores
+ * It looks at the reports that are read anyway ({@linkcode CowMonitor.observe}), and reads one itself only while there are stores
  * that could overflow: once a minute, and every ten seconds while one of them fills. Whatever it does is decided by the last
  * report alone, so there is nothing to remember: after a crash the next report shows what is left to do.
  *
@@ -10,25 +10,31 @@
  * @module
  */
 
-import { autoextendThreshold, readConfiguration } from "../model/configuration.ts";
+import { readConfiguration, snapshotAutoextendThreshold } from "../model/configuration.ts";
 import { StorageError } from "../error.ts";
 import { type Locks, snapshotLock, volumeLock } from "../locks.ts";
 import type { Lvm } from "../model/client.ts";
 import type { VolumeGroup } from "../model/report.ts";
 import { formatBytes } from "../size.ts";
-import { needOf, nextLookMs, type Store, type StorePolicy, storesAtRisk } from "./cow_growth.ts";
-import { systemTimer, type Timer } from "../clock.ts";
+import {
+  cowsAtRisk,
+  type CowUsage,
+  decideCowExtension,
+  nextCheckMs,
+  type SnapshotAutoextend,
+} from "./cow_autoextend.ts";
+import { type Clock, systemClock } from "../clock.ts";
 
 /** Who is told of stores. */
-export interface StoreListener {
+export interface CowListener {
   /** A store was grown to a size in bytes. */
-  readonly onGrown: (store: Store, size: bigint) => void;
+  readonly onSnapshotExtended: (cow: CowUsage, size: bigint) => void;
   /** A store ought to grow and cannot; why, and what to do. Told once, until it grows. */
-  readonly onStuck: (store: Store, why: string) => void;
+  readonly onSnapshotCannotExtend: (cow: CowUsage, why: string) => void;
 }
 
-/** What {@linkcode StoreKeeper} needs. */
-export interface StoreKeeperOptions extends StoreListener {
+/** What {@linkcode CowMonitor} needs. */
+export interface CowMonitorOptions extends CowListener {
   /** LVM on this machine. */
   readonly lvm: Lvm;
   /** The driver's name: whose snapshots these are. */
@@ -36,114 +42,119 @@ export interface StoreKeeperOptions extends StoreListener {
   /** Locks by volume and snapshot: what is being deleted or grown is left alone. */
   readonly locks: Locks;
   /** When stores are grown; without it, never. */
-  readonly policy: StorePolicy | undefined;
+  readonly autoextend: SnapshotAutoextend | undefined;
   /** Is told what failed; it is tried again later. */
   readonly onError: (error: unknown) => void;
   /** Time. */
-  readonly timer?: Timer;
+  readonly timer?: Clock;
 }
 
 /** The background work for the stores of one driver on this machine. */
-export class StoreKeeper {
-  readonly #options: StoreKeeperOptions;
-  readonly #timer: Timer;
+export class CowMonitor {
+  readonly #options: CowMonitorOptions;
+  readonly #timer: Clock;
   /** The UUIDs of stores of which it was told that they cannot grow. */
-  readonly #told = new Set<string>();
+  readonly #reported = new Set<string>();
   #pass: Promise<void> | undefined;
-  #cancel = () => {};
+  #cancelTimer = () => {};
   #stopped = false;
 
   /** Makes it; it does nothing before it sees a report. */
-  constructor(options: StoreKeeperOptions) {
+  constructor(options: CowMonitorOptions) {
     this.#options = options;
-    this.#timer = options.timer ?? systemTimer;
+    this.#timer = options.timer ?? systemClock;
   }
 
   /** Looks at a report; what has to be done is done in the background. */
-  see(groups: readonly VolumeGroup[]): void {
-    const { policy, driver } = this.#options;
-    if (policy === undefined || this.#stopped || this.#pass !== undefined) return; // a pass ends with a look of its own
-    const stores = storesAtRisk(groups, driver);
-    this.#cancel();
-    const next = nextLookMs(stores, policy);
-    if (next !== undefined) this.#cancel = this.#timer.after(next, () => this.#look());
-    for (const uuid of this.#told.difference(new Set(stores.map(({ lv }) => lv.uuid)))) this.#told.delete(uuid);
-    const due = stores.filter((store) => {
-      const { kind } = needOf(store, policy);
-      return kind === "grow" || (kind === "stuck" && !this.#told.has(store.lv.uuid));
+  observe(groups: readonly VolumeGroup[]): void {
+    const { autoextend, driver } = this.#options;
+    if (autoextend === undefined || this.#stopped || this.#pass !== undefined) return; // a pass ends with a look of its own
+    const cows = cowsAtRisk(groups, driver);
+    this.#cancelTimer();
+    const next = nextCheckMs(cows, autoextend);
+    if (next !== undefined) this.#cancelTimer = this.#timer.after(next, () => this.#readReport());
+    for (const uuid of this.#reported.difference(new Set(cows.map(({ lv }) => lv.uuid)))) this.#reported.delete(uuid);
+    const due = cows.filter((cow) => {
+      const { kind } = decideCowExtension(cow, autoextend);
+      return kind === "extend" || (kind === "cannotExtend" && !this.#reported.has(cow.lv.uuid));
     });
-    if (due.length > 0) this.#pass = this.#relieve(due, policy);
+    if (due.length > 0) this.#pass = this.#extendDue(due, autoextend);
   }
 
   /** Resolves when nothing is being done. */
-  async settled(): Promise<void> {
+  async idle(): Promise<void> {
     while (this.#pass !== undefined) await this.#pass;
   }
 
   /** Ends after the command that is under way. */
   async stop(): Promise<void> {
     this.#stopped = true;
-    this.#cancel();
+    this.#cancelTimer();
     await this.#pass;
   }
 
-  /** Reads a report, which comes back by {@linkcode StoreKeeper.see}. */
-  #look(): void {
-    const { lvm, onError, policy } = this.#options;
+  /** Reads a report, which comes back by {@linkcode CowMonitor.observe}. */
+  #readReport(): void {
+    const { lvm, onError, autoextend } = this.#options;
     lvm.report().catch((error) => {
       onError(error);
-      if (!this.#stopped && policy !== undefined) this.#cancel = this.#timer.after(RETRY_MS, () => this.#look());
+      if (!this.#stopped && autoextend !== undefined) {
+        this.#cancelTimer = this.#timer.after(RETRY_MS, () => this.#readReport());
+      }
     });
   }
 
   /** Does what the stores need, as far as it can be done now. */
-  async #relieve(due: readonly Store[], policy: StorePolicy): Promise<void> {
-    let grown = false;
+  async #extendDue(due: readonly CowUsage[], autoextend: SnapshotAutoextend): Promise<void> {
+    let extended = false;
     try {
-      if (autoextendThreshold(await readConfiguration(this.#options.lvm.exec)) !== undefined) return;
-      for (const store of due) grown = !this.#stopped && await this.#grow(store, policy) || grown;
+      if (snapshotAutoextendThreshold(await readConfiguration(this.#options.lvm.exec)) !== undefined) return;
+      for (const cow of due) extended = !this.#stopped && await this.#extend(cow, autoextend) || extended;
     } catch (error) {
       this.#options.onError(error);
     } finally {
       this.#pass = undefined;
-      if (grown && !this.#stopped) this.#look(); // what was free for one is not for the next
+      if (extended && !this.#stopped) this.#readReport(); // what was free for one is not for the next
     }
   }
 
   /** Grows a store; answers whether it did. */
-  async #grow(store: Store, policy: StorePolicy): Promise<boolean> {
-    const { lvm, locks, onGrown, onError } = this.#options;
-    const { id, source, lv, group } = store;
-    const need = needOf(store, policy);
-    if (need.kind === "none") return false;
-    if (need.kind === "stuck") {
-      this.#stuck(store, `volume group ${group.name} has ${formatBytes(group.free)} free, of which none can be taken`);
+  async #extend(cow: CowUsage, autoextend: SnapshotAutoextend): Promise<boolean> {
+    const { lvm, locks, onSnapshotExtended, onError } = this.#options;
+    const { id, source, lv, group } = cow;
+    const decision = decideCowExtension(cow, autoextend);
+    if (decision.kind === "none") return false;
+    if (decision.kind === "cannotExtend") {
+      this.#reportCannotExtend(
+        cow,
+        `volume group ${group.name} has ${formatBytes(group.free)} free, of which none can be taken`,
+      );
       return false;
     }
     const held = [{ ...snapshotLock(id), mode: "shared" as const }, volumeLock(source, "shared")];
-    const extend = ["lvextend", "--size", `${need.size}b`, `${group.name}/${lv.name}`];
+    const extend = ["lvextend", "--size", `${decision.size}b`, `${group.name}/${lv.name}`];
     try {
       await locks.run("growth of the store", held, () => lvm.change(group, extend));
     } catch (error) {
       if (!(error instanceof StorageError)) throw error;
-      if (error.kind === "NoSpace") this.#stuck(store, error.message);
+      if (error.kind === "NoSpace") this.#reportCannotExtend(cow, error.message);
       // being deleted, deleted, or grown by somebody else: the next look shows it
       else if (error.kind !== "Busy" && error.kind !== "NotFound") onError(error);
       return false;
     }
-    this.#told.delete(lv.uuid);
-    onGrown(store, need.size);
+    this.#reported.delete(lv.uuid);
+    onSnapshotExtended(cow, decision.size);
     return true;
   }
 
-  #stuck(store: Store, why: string): void {
-    if (this.#told.has(store.lv.uuid)) return;
-    this.#told.add(store.lv.uuid);
-    const { group, lv, percent } = store;
-    this.#options.onStuck(
-      store,
+  #reportCannotExtend(cow: CowUsage, why: string): void {
+    if (this.#reported.has(cow.lv.uuid)) return;
+    this.#reported.add(cow.lv.uuid);
+    const { group, lv, usedPercent } = cow;
+    this.#options.onSnapshotCannotExtend(
+      cow,
       `the store ${group.name}/${lv.name} is ${
-        Math.floor(percent)
+        Math.floor(usedPercent)
       } % full and cannot be grown: ${why}. When it is full, the ` +
         `snapshot is lost: free space in the volume group (delete volumes or snapshots, or vgextend)`,
     );

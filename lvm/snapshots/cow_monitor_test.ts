@@ -1,80 +1,80 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { FakeClock } from "../../tests/fake/clock.ts";
-import { FakeMachine, refuse } from "../../tests/fake/machine.ts";
+import { failure, FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
-import { type Command, describe } from "../exec.ts";
+import { type Command, describeCommand } from "../exec.ts";
 import { ANY_GROUP } from "../model/groups.ts";
 import { snapshotIdOf, volumeIdOf } from "../ids.ts";
 import { Locks, volumeLock } from "../locks.ts";
 import { Lvm } from "../model/client.ts";
 import { Snapshots } from "./snapshots.ts";
-import { StoreKeeper } from "./cow_monitor.ts";
-import type { StoreSize } from "../spec/cow_size.ts";
+import { CowMonitor } from "./cow_monitor.ts";
+import type { SizeOrPercent } from "../spec/cow_size.ts";
 import { Volumes } from "../volumes/volumes.ts";
 
 const MiB = 1n << 20n;
 
 /** A volume of 32 MiB and its snapshot with a store, 8 MiB by default, which a keeper looks after. */
-async function scene(store: StoreSize = { bytes: 8n * MiB }) {
+async function scene(cowSize: SizeOrPercent = { bytes: 8n * MiB }) {
   const machine = new FakeMachine();
   const group = machine.addGroup("data", 1n << 30n);
   const commands: string[] = [];
-  machine.fault = (command: Command) => void commands.push(describe(command).split(" ").slice(0, 2).join(" "));
-  const [timer, locks, told, errors] = [new FakeClock(), new Locks(), [] as string[], [] as unknown[]];
-  const lvm = new Lvm(machine, (groups) => keeper.see(groups));
-  const keeper = new StoreKeeper({
+  machine.fault = (command: Command) => void commands.push(describeCommand(command).split(" ").slice(0, 2).join(" "));
+  const [timer, locks, reported, errors] = [new FakeClock(), new Locks(), [] as string[], [] as unknown[]];
+  const lvm = new Lvm(machine, (groups) => monitor.observe(groups));
+  const monitor = new CowMonitor({
     lvm,
     driver: "test",
     locks,
-    policy: { threshold: 70, step: 20 },
-    onGrown: ({ lv }, size) => told.push(`${lv.size / MiB} to ${size / MiB}`),
-    onStuck: (_, why) => told.push(why),
+    autoextend: { threshold: 70, percent: 20 },
+    onSnapshotExtended: ({ lv }, size) => reported.push(`${lv.size / MiB} to ${size / MiB}`),
+    onSnapshotCannotExtend: (_, why) => reported.push(why),
     onError: (error) => errors.push(error),
     timer,
   });
-  const options = { lvm, driver: "test", upkeep: { look: () => {} } };
+  const options = { lvm, driver: "test", reaper: { wake: () => {} } };
   const volumes = new Volumes({ ...options, groups: ANY_GROUP });
   const snapshots = new Snapshots({ ...options, volumes });
   const [source, id] = [volumeIdOf("one"), snapshotIdOf("cut")];
-  await volumes.create(namedRequest("one", 32n * MiB, { content: { state: "raw" } }));
-  await snapshots.create({ id, source, store });
-  await keeper.settled();
+  await volumes.create(namedRequest("one", 32n * MiB, { format: { state: "raw" } }));
+  await snapshots.create({ id, source, cowSize });
+  await monitor.idle();
   commands.length = 0;
   const pass = async (ms: number) => {
     await timer.advance(ms);
-    for (let turn = 0; turn < 5; turn++) {
-      await keeper.settled();
+    for (let tick = 0; tick < 5; tick++) {
+      await monitor.idle();
       await timer.advance(0);
     }
     return commands.splice(0);
   };
-  return { machine, group, lv: group.lvs[1]!, keeper, locks, source, lvm, timer, told, errors, pass };
+  return { machine, group, lv: group.lvs[1]!, monitor, locks, source, lvm, timer, reported, errors, pass };
 }
 
 const REPORT = "lvm fullreport";
 
 Deno.test("StoreKeeper: without a store that could overflow nothing is looked at", async () => {
   const s = await scene({ percent: 100n });
-  assertEquals([s.timer.waiting, await s.pass(3_600_000)], [0, []]);
+  assertEquals([s.timer.pendingTimers, await s.pass(3_600_000)], [0, []]);
 });
 
 Deno.test("StoreKeeper looks once a minute, every ten seconds while a store fills, and grows it at its threshold", async () => {
   const s = await scene();
   assertEquals(await s.pass(59_999), []);
-  s.lv.storePercent = 40;
+  s.lv.cowPercent = 40;
   assertEquals(await s.pass(1), [REPORT]);
-  s.lv.storePercent = 71;
+  s.lv.cowPercent = 71;
   assertEquals(await s.pass(10_000), [REPORT, "lvm lvmconfig", "lvm lvextend", REPORT]);
-  assertEquals([s.lv.size, s.told], [12n * MiB, ["8 to 12"]]);
-  await s.keeper.stop();
-  assertEquals([s.timer.waiting, await s.pass(60_000)], [0, []]);
+  assertEquals([s.lv.size, s.reported], [12n * MiB, ["8 to 12"]]);
+  await s.monitor.stop();
+  assertEquals([s.timer.pendingTimers, await s.pass(60_000)], [0, []]);
 });
 
 Deno.test("StoreKeeper grows a store until it cannot overflow, and then looks no more", async () => {
   const s = await scene();
-  for (let looks = 0; s.timer.waiting > 0; looks++) {
-    assertEquals(looks < 20, true, `${s.lv.size / MiB} MiB`);
-    s.lv.storePercent = 99;
+  for (let checks = 0; s.timer.pendingTimers > 0; checks++) {
+    assertEquals(checks < 20, true, `${s.lv.size / MiB} MiB`);
+    s.lv.cowPercent = 99;
     await s.pass(60_000);
   }
   assertEquals([s.lv.size, s.lv.invalid, s.errors], [36n * MiB, false, []]);
@@ -83,15 +83,15 @@ Deno.test("StoreKeeper grows a store until it cannot overflow, and then looks no
 Deno.test("StoreKeeper tells once that a store cannot grow, and grows it when there is room", async () => {
   const s = await scene();
   s.group.size = 40n * MiB;
-  s.lv.storePercent = 90;
+  s.lv.cowPercent = 90;
   await s.pass(60_000);
   assertEquals(await s.pass(10_000), [REPORT], "it was told");
-  assertEquals(s.told.length, 1);
-  assertMatch(s.told[0]!, /data\/snap-\w+ is 90 % full and cannot be grown: .* 0 B free.*vgextend/);
+  assertEquals(s.reported.length, 1);
+  assertMatch(s.reported[0]!, /data\/snap-\w+ is 90 % full and cannot be grown: .* 0 B free.*vgextend/);
   s.group.size = 100n * MiB;
   await s.pass(10_000);
-  assertEquals([s.lv.size, s.told[1]], [12n * MiB, "8 to 12"]);
-  await s.keeper.stop();
+  assertEquals([s.lv.size, s.reported[1]], [12n * MiB, "8 to 12"]);
+  await s.monitor.stop();
 });
 
 Deno.test("StoreKeeper tells what LVM answers when the room that the report showed is gone", async () => {
@@ -99,38 +99,38 @@ Deno.test("StoreKeeper tells what LVM answers when the room that the report show
   const { fault } = s.machine;
   s.machine.fault = (command) =>
     command.args[0] === "lvextend"
-      ? refuse(5, "  Insufficient free space: 1 extents needed, but only 0 available")
+      ? failure(5, "  Insufficient free space: 1 extents needed, but only 0 available")
       : fault!(command);
-  s.lv.storePercent = 90;
+  s.lv.cowPercent = 90;
   await s.pass(60_000);
   await s.pass(10_000);
-  assertEquals([s.told.length, s.errors], [1, []]);
-  assertMatch(s.told[0]!, /Insufficient free space/);
-  await s.keeper.stop();
+  assertEquals([s.reported.length, s.errors], [1, []]);
+  assertMatch(s.reported[0]!, /Insufficient free space/);
+  await s.monitor.stop();
 });
 
 Deno.test("StoreKeeper leaves it to the host's dmeventd where that grows stores, and waits while the volume is changed", async () => {
   const s = await scene();
   s.machine.host.settings.set("snapshot_autoextend_threshold", "70");
-  s.lv.storePercent = 90;
+  s.lv.cowPercent = 90;
   assertEquals(await s.pass(60_000), [REPORT, "lvm lvmconfig"]);
   s.machine.host.settings.set("snapshot_autoextend_threshold", "100");
   await s.locks.run("expansion", [volumeLock(s.source)], async () => {
     assertEquals(await s.pass(10_000), [REPORT, "lvm lvmconfig"]);
   });
   await s.pass(10_000);
-  assertEquals([s.lv.size, s.told, s.errors], [12n * MiB, ["8 to 12"], []]);
-  await s.keeper.stop();
+  assertEquals([s.lv.size, s.reported, s.errors], [12n * MiB, ["8 to 12"], []]);
+  await s.monitor.stop();
 });
 
 Deno.test("StoreKeeper goes on when a report fails", async () => {
   const s = await scene();
   const { fault } = s.machine;
-  s.machine.fault = () => refuse(5, "  cannot read");
+  s.machine.fault = () => failure(5, "  cannot read");
   await s.pass(60_000);
   s.machine.fault = fault;
-  s.lv.storePercent = 90;
+  s.lv.cowPercent = 90;
   await s.pass(60_000);
   assertEquals([s.lv.size, s.errors.length], [12n * MiB, 1]);
-  await s.keeper.stop();
+  await s.monitor.stop();
 });

@@ -10,11 +10,11 @@
 
 import { refuseWhileCopied } from "../copies/rules.ts";
 import { StorageError } from "../error.ts";
-import { freeLvName, type SnapshotId, snapshotLvName, type VolumeId } from "../ids.ts";
-import { type Lvm, requireAnswer } from "../model/client.ts";
+import { type SnapshotId, snapshotLvName, uniqueLvName, type VolumeId } from "../ids.ts";
+import { type Lvm, requireResponsive } from "../model/client.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { formatBytes } from "../size.ts";
-import { fullStoreBytes, storeBytes, type StoreSize } from "../spec/cow_size.ts";
+import { cowBytes, fullCowBytes, type SizeOrPercent } from "../spec/cow_size.ts";
 import {
   type Erasure,
   markSnapshotDeleted,
@@ -23,13 +23,13 @@ import {
   parseSnapshotTags,
   snapshotTags,
 } from "../model/tags.ts";
-import { doomedLvs, isHalfMade, type Upkeep } from "../volumes/reaper.ts";
+import { deletedLvs, isIncompleteSnapshot, type Reaper } from "../volumes/reaper.ts";
 import { isThin } from "../pools/pool.ts";
-import { thinSnapshotOptions } from "../volumes/thin_volumes.ts";
+import { thinSnapshotArguments } from "../volumes/thin_volumes.ts";
 import { lostError, type RecordedLv } from "../inventory/volume_state.ts";
 import type { Volume } from "../inventory/volume.ts";
 import type { Volumes } from "../volumes/volumes.ts";
-import { writeOut } from "./sync.ts";
+import { syncFilesystem } from "./sync.ts";
 
 /** A snapshot that exists. */
 export interface Snapshot {
@@ -54,7 +54,7 @@ export interface LocatedSnapshot {
   /** The group that the LV is in. */
   readonly group: VolumeGroup;
   /** Whether its LV was made, but never became a snapshot of the volume. */
-  readonly halfMade: boolean;
+  readonly incomplete: boolean;
   /** What becomes of its data when it is deleted. */
   readonly erase: Erasure;
 }
@@ -74,7 +74,7 @@ export interface SnapshotRequest {
   /** The volume. */
   readonly source: VolumeId;
   /** The room for blocks of the volume that change; a snapshot of a thin volume needs none. */
-  readonly store: StoreSize;
+  readonly cowSize: SizeOrPercent;
 }
 
 /** What {@linkcode Snapshots} needs. */
@@ -86,42 +86,42 @@ export interface SnapshotsOptions {
   /** Where the sources are found. */
   readonly volumes: Volumes;
   /** Removes the LVs of deleted snapshots. */
-  readonly upkeep: Pick<Upkeep, "look">;
+  readonly reaper: Pick<Reaper, "wake">;
   /** What is recorded elsewhere of a snapshot that was taken; nothing by default. */
-  readonly recorded?: (id: SnapshotId) => RecordedLv | undefined;
+  readonly recordedLv?: (id: SnapshotId) => RecordedLv | undefined;
 }
 
 /** A store that is this full, in percent, will soon be too small. */
-const FILLING_PERCENT = 80;
+const NEAR_FULL_PERCENT = 80;
 
 /** The snapshots of one driver on this machine. */
 export class Snapshots {
   readonly #lvm: Lvm;
   readonly #driver: string;
   readonly #volumes: Volumes;
-  readonly #upkeep: Pick<Upkeep, "look">;
-  readonly #recorded: (id: SnapshotId) => RecordedLv | undefined;
+  readonly #reaper: Pick<Reaper, "wake">;
+  readonly #recordedLv: (id: SnapshotId) => RecordedLv | undefined;
 
   /** Makes the service; it keeps no state. */
   constructor(options: SnapshotsOptions) {
-    this.#recorded = options.recorded ?? (() => undefined);
+    this.#recordedLv = options.recordedLv ?? (() => undefined);
     this.#lvm = options.lvm;
     this.#driver = options.driver;
     this.#volumes = options.volumes;
-    this.#upkeep = options.upkeep;
+    this.#reaper = options.reaper;
   }
 
   /**
    * Takes the snapshot that the request describes, unless it exists.
    *
    * @throws {StorageError} `AlreadyExists` when it exists of another volume, `Lost`, and those of
-   * {@linkcode Snapshots.make}.
+   * {@linkcode Snapshots.createNew}.
    */
   async create(request: SnapshotRequest): Promise<Snapshot> {
     const groups = await this.#lvm.report();
     const found = this.stateOf(groups, request);
     if (found.state === "lost") throw found.error;
-    const { snapshot } = found.state === "present" ? found.found : await this.make(groups, request);
+    const { snapshot } = found.state === "present" ? found.found : await this.createNew(groups, request);
     requireSource(snapshot, request.source);
     return snapshot;
   }
@@ -132,19 +132,19 @@ export class Snapshots {
    * @throws {StorageError} `NotFound` or `Lost` for the volume, `NoSpace` when the group cannot hold the store, or the pool
    * cannot promise it.
    */
-  async make(groups: readonly VolumeGroup[], { id, source, store }: SnapshotRequest): Promise<LocatedSnapshot> {
-    const rest = this.locate(groups, id, []);
-    if (rest?.halfMade) {
-      await this.#mark(id, rest);
+  async createNew(groups: readonly VolumeGroup[], { id, source, cowSize }: SnapshotRequest): Promise<LocatedSnapshot> {
+    const leftover = this.locate(groups, id, []);
+    if (leftover?.incomplete) {
+      await this.#markDeleted(id, leftover);
       groups = await this.#lvm.report();
     }
     const volume = this.#volumes.require(groups, source);
-    await writeOut(this.#lvm.exec, volume.lv, volume.tags.content);
+    await syncFilesystem(this.#lvm.exec, volume.lv, volume.tags.format);
     if (isThin(volume.lv)) await this.#takeThin(groups, volume, id);
-    else await this.#takeCow(volume, id, store);
+    else await this.#takeCow(volume, id, cowSize);
     // its time of creation never changes for an id, so it is read back from LVM and not guessed
-    const made = this.locate(await this.#lvm.reportOfChanges(), id);
-    if (made !== undefined && !made.halfMade) return made;
+    const created = this.locate(await this.#lvm.reportAfterChanges(), id);
+    if (created !== undefined && !created.incomplete) return created;
     throw new StorageError(
       "CommandFailed",
       `snapshotting volume ${source}: lvcreate succeeded, but no report shows ${id}`,
@@ -161,17 +161,17 @@ export class Snapshots {
     const groups = await this.#lvm.report();
     const found = this.locate(groups, id);
     if (found === undefined) return;
-    const recorded = this.#recorded(id);
+    const recorded = this.#recordedLv(id);
     if (recorded !== undefined && recorded.lvUuid !== found.lv.uuid) {
       throw lostError("snapshot", id, recorded, found.lv);
     }
-    refuseWhileCopied(this.#driver, groups, { of: "snapshot", id }, `deleting snapshot ${id}`);
-    const path = pathOf(found);
+    refuseWhileCopied(this.#driver, groups, { kind: "snapshot", id }, `deleting snapshot ${id}`);
+    const path = lvPath(found);
     if (found.lv.open) throw new StorageError("InUse", `deleting snapshot ${id}: ${path} is open; unmount it first`);
     if (found.erase === "none" && !isThin(found.lv)) {
       return await this.#lvm.change(found.group, ["lvremove", "--yes", path]);
     }
-    await this.#mark(id, found);
+    await this.#markDeleted(id, found);
   }
 
   /**
@@ -181,7 +181,7 @@ export class Snapshots {
    */
   async get(id: SnapshotId): Promise<Snapshot> {
     const found = this.locate(await this.#lvm.report(), id);
-    if (found !== undefined && !found.halfMade) return found.snapshot;
+    if (found !== undefined && !found.incomplete) return found.snapshot;
     throw new StorageError("NotFound", `looking for snapshot ${id}: no logical volume carries its tag`);
   }
 
@@ -190,12 +190,12 @@ export class Snapshots {
    * does not answer are there as they were last seen.
    */
   async list(): Promise<Snapshot[]> {
-    const groups = (await this.#lvm.report()).map((group) => ({ ...group, answers: true }));
+    const groups = (await this.#lvm.report()).map((group) => ({ ...group, responsive: true }));
     const ids = new Set(groups.flatMap((group) => group.lvs.map((lv) => ownedSnapshotId(this.#driver, lv.tags))));
     return [...ids].filter((id) => id !== undefined).sort().flatMap((id) => {
       try {
-        const { snapshot, halfMade } = this.locate(groups, id)!;
-        return halfMade ? [] : [snapshot];
+        const { snapshot, incomplete } = this.locate(groups, id)!;
+        return incomplete ? [] : [snapshot];
       } catch {
         return [];
       }
@@ -208,7 +208,7 @@ export class Snapshots {
    * @throws {StorageError} those of {@linkcode Snapshots.locate}.
    */
   stateOf(groups: readonly VolumeGroup[], { id, source }: Pick<SnapshotRequest, "id" | "source">): SnapshotState {
-    const recorded = this.#recorded(id);
+    const recorded = this.#recordedLv(id);
     const isSource = ({ tags }: LogicalVolume) => ownedVolumeId(this.#driver, tags) === source;
     const found = this.locate(
       groups,
@@ -216,12 +216,12 @@ export class Snapshots {
       groups.filter(({ name, lvs }) => name === recorded?.groupName || lvs.some(isSource)),
     );
     if (recorded === undefined) {
-      return found === undefined || found.halfMade ? { state: "absent" } : { state: "present", found };
+      return found === undefined || found.incomplete ? { state: "absent" } : { state: "present", found };
     }
     if (found?.lv.uuid !== recorded.lvUuid) {
       return { state: "lost", error: lostError("snapshot", id, recorded, found?.lv) };
     }
-    return found.halfMade ? { state: "lost", error: splitError(found) } : { state: "present", found };
+    return found.incomplete ? { state: "lost", error: splitError(found) } : { state: "present", found };
   }
 
   /**
@@ -235,26 +235,28 @@ export class Snapshots {
       group.lvs.filter((lv) => ownedSnapshotId(this.#driver, lv.tags) === id).map((lv) => ({ group, lv }))
     );
     if (found.length > 1) {
-      const names = found.map(pathOf).join(" and ");
+      const names = found.map(lvPath).join(" and ");
       throw new StorageError(
         "ForeignData",
         `looking for snapshot ${id}: ${names} both claim to be it; remove the tags of one`,
       );
     }
     const [only] = found;
-    for (const group of only === undefined ? within : [only.group]) requireAnswer(`looking for snapshot ${id}`, group);
+    for (const group of only === undefined ? within : [only.group]) {
+      requireResponsive(`looking for snapshot ${id}`, group);
+    }
     if (only === undefined) return undefined;
     const { lv } = only;
     const { source, erase } = parseSnapshotTags(this.#driver, lv.tags)!;
     const size = lv.originSize ?? lv.size;
     const snapshot = { id, source, size, createdAt: lv.createdAt, ready: !lv.invalidSnapshot };
-    return { snapshot, ...only, halfMade: isHalfMade(lv), erase };
+    return { snapshot, ...only, incomplete: isIncompleteSnapshot(lv), erase };
   }
 
   /** Takes a copy-on-write snapshot, with a store in the group. */
-  async #takeCow(volume: Volume, id: SnapshotId, store: StoreSize): Promise<void> {
+  async #takeCow(volume: Volume, id: SnapshotId, cowSize: SizeOrPercent): Promise<void> {
     const { id: source, lv, group } = volume;
-    const size = storeBytes(store, lv.size, group.extentSize);
+    const size = cowBytes(cowSize, lv.size, group.extentSize);
     if (size > group.free) {
       throw new StorageError(
         "NoSpace",
@@ -264,7 +266,7 @@ export class Snapshots {
           `${formatBytes(group.free)} free; a smaller snapSize may do`,
       );
     }
-    await this.#cut(volume, id, ["--size", `${size}b`]);
+    await this.#lvcreate(volume, id, ["--size", `${size}b`]);
   }
 
   /**
@@ -272,16 +274,21 @@ export class Snapshots {
    * takes when all of the volume was written anew.
    */
   async #takeThin(groups: readonly VolumeGroup[], volume: Volume, id: SnapshotId): Promise<void> {
-    const { gate } = this.#volumes;
-    await gate.inTurn(groups, volume.group, async (group) => {
+    const { reservation } = this.#volumes;
+    await reservation.runExclusive(groups, volume.group, async (group) => {
       const { lv } = volume;
-      gate.require(`snapshotting volume ${volume.id}`, group, gate.poolOf(group, lv), lv.size);
-      await this.#cut({ ...volume, group }, id, thinSnapshotOptions(this.#driver, group, lv));
+      reservation.requireAvailableVirtual(
+        `snapshotting volume ${volume.id}`,
+        group,
+        reservation.requirePool(group, lv),
+        lv.size,
+      );
+      await this.#lvcreate({ ...volume, group }, id, thinSnapshotArguments(this.#driver, group, lv));
     });
   }
 
-  async #cut({ id: source, lv, group, tags }: Volume, id: SnapshotId, options: readonly string[]): Promise<void> {
-    const deleted = doomedLvs(this.#driver, [group]).map(({ lv }) => lv.name);
+  async #lvcreate({ id: source, lv, group, tags }: Volume, id: SnapshotId, options: readonly string[]): Promise<void> {
+    const deleted = deletedLvs(this.#driver, [group]).map(({ lv }) => lv.name);
     await this.#lvm.change(group, [
       "lvcreate",
       "--yes",
@@ -289,16 +296,16 @@ export class Snapshots {
       "--permission",
       "r",
       "--name",
-      freeLvName(snapshotLvName(id), deleted),
+      uniqueLvName(snapshotLvName(id), deleted),
       ...options,
       ...snapshotTags(this.#driver, { id, source, erase: tags.erase }).flatMap((tag) => ["--addtag", tag]),
       `${group.name}/${lv.name}`,
     ]);
   }
 
-  async #mark(id: SnapshotId, found: LocatedSnapshot): Promise<void> {
-    await this.#lvm.change(found.group, ["lvchange", ...markSnapshotDeleted(id), pathOf(found)]);
-    this.#upkeep.look();
+  async #markDeleted(id: SnapshotId, found: LocatedSnapshot): Promise<void> {
+    await this.#lvm.change(found.group, ["lvchange", ...markSnapshotDeleted(id), lvPath(found)]);
+    this.#reaper.wake();
   }
 }
 
@@ -306,10 +313,10 @@ export class Snapshots {
  * How the store of a snapshot is: whether it overflowed, or may soon, or has room. One that has room for the whole volume
  * cannot.
  */
-export function storeState({ snapshot, lv, group }: LocatedSnapshot): "Overflowed" | "Filling" | "Roomy" {
+export function cowState({ snapshot, lv, group }: LocatedSnapshot): "Overflowed" | "NearFull" | "Ok" {
   if (!snapshot.ready) return "Overflowed";
-  const isWhole = lv.originSize !== undefined && lv.size >= fullStoreBytes(lv.originSize, group.extentSize);
-  return !isWhole && (lv.snapshotPercent ?? 0) >= FILLING_PERCENT ? "Filling" : "Roomy";
+  const coversOrigin = lv.originSize !== undefined && lv.size >= fullCowBytes(lv.originSize, group.extentSize);
+  return !coversOrigin && (lv.snapshotPercent ?? 0) >= NEAR_FULL_PERCENT ? "NearFull" : "Ok";
 }
 
 /**
@@ -330,12 +337,12 @@ function splitError(found: LocatedSnapshot): StorageError {
   return new StorageError(
     "Lost",
     `Lost: snapshot ${id} was the logical volume ${
-      pathOf(found)
+      lvPath(found)
     }, which is no snapshot of volume ${source} any more: it was ` +
       `split off (lvconvert --splitsnapshot), and has only what changed. Nothing is made in its place. Delete the snapshot`,
   );
 }
 
-function pathOf({ group, lv }: Pick<LocatedSnapshot, "group" | "lv">): string {
+function lvPath({ group, lv }: Pick<LocatedSnapshot, "group" | "lv">): string {
   return `${group.name}/${lv.name}`;
 }

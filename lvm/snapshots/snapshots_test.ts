@@ -6,33 +6,33 @@ import { ANY_GROUP } from "../model/groups.ts";
 import { snapshotIdOf, volumeIdOf } from "../ids.ts";
 import { Lvm } from "../model/client.ts";
 import { Snapshots } from "./snapshots.ts";
-import { FULL_STORE } from "../spec/cow_size.ts";
+import { FULL_COW } from "../spec/cow_size.ts";
 import type { RecordedLv } from "../inventory/volume_state.ts";
 import { Volumes } from "../volumes/volumes.ts";
 
 const MiB = 1n << 20n;
-const request = { id: snapshotIdOf("cut"), source: volumeIdOf("one"), store: FULL_STORE };
+const request = { id: snapshotIdOf("cut"), source: volumeIdOf("one"), cowSize: FULL_COW };
 
 /** A machine with a volume and its snapshot, of which is recorded what is told. */
 async function scene() {
   const machine = new FakeMachine();
   machine.addGroup("data", 1n << 30n);
   const lvm = new Lvm(machine);
-  const records: { recorded?: RecordedLv } = {};
-  const options = { lvm, driver: "test", upkeep: { look: () => {} } };
+  const records: { recordedLv?: RecordedLv } = {};
+  const options = { lvm, driver: "test", reaper: { wake: () => {} } };
   const volumes = new Volumes({ ...options, groups: ANY_GROUP });
-  const snapshots = new Snapshots({ ...options, volumes, recorded: () => records.recorded });
-  await volumes.create(namedRequest("one", 32n * MiB, { content: { state: "raw" } }));
+  const snapshots = new Snapshots({ ...options, volumes, recordedLv: () => records.recordedLv });
+  await volumes.create(namedRequest("one", 32n * MiB, { format: { state: "raw" } }));
   await snapshots.create(request);
-  const store = machine.groups[0]!.lvs[1]!;
-  const record = () => void (records.recorded = { lvUuid: store.uuid, groupName: "data" });
-  return { machine, snapshots, store, record, state: async () => snapshots.stateOf(await lvm.report(), request) };
+  const cow = machine.groups[0]!.lvs[1]!;
+  const record = () => void (records.recordedLv = { lvUuid: cow.uuid, groupName: "data" });
+  return { machine, snapshots, cow, record, state: async () => snapshots.stateOf(await lvm.report(), request) };
 }
 
 Deno.test("stateOf(): without a record, an LV with the tags is the snapshot, and a store alone is none", async () => {
   const s = await scene();
   assertEquals((await s.state()).state, "present");
-  delete s.store.origin;
+  delete s.cow.origin;
   assertEquals((await s.state()).state, "absent");
   s.machine.groups[0]!.lvs.pop();
   assertEquals((await s.state()).state, "absent");
@@ -46,10 +46,10 @@ Deno.test("stateOf(): with a record, only the LV of that UUID is the snapshot, a
     const found = await s.state();
     return found.state === "lost" ? found.error.message : found.state;
   };
-  const { origin } = s.store;
-  delete s.store.origin;
+  const { origin } = s.cow;
+  delete s.cow.origin;
   assertMatch(await lost(), /it was split off/);
-  Object.assign(s.store, { origin, uuid: newUuid() });
+  Object.assign(s.cow, { origin, uuid: newUuid() });
   assertMatch(await lost(), /has taken its place/);
   s.machine.groups[0]!.lvs.pop();
   assertMatch(await lost(), /no logical volume carries its tag/);
@@ -58,7 +58,7 @@ Deno.test("stateOf(): with a record, only the LV of that UUID is the snapshot, a
 Deno.test("create() and delete() of what is Lost change nothing, and make nothing in its place", async () => {
   const s = await scene();
   s.record();
-  s.store.uuid = newUuid();
+  s.cow.uuid = newUuid();
   const before = structuredClone(s.machine.groups);
   for (const call of [() => s.snapshots.create(request), () => s.snapshots.delete(request.id)]) {
     assertEquals((await assertRejects(call, StorageError, "has taken its place")).kind, "Lost");
@@ -73,7 +73,7 @@ Deno.test("stateOf() tells nothing while the group of the volume, or of the reco
   const s = await scene();
   s.record();
   const groups = await new Lvm(s.machine).report();
-  const silent = groups.map((group) => ({ ...group, answers: false, lvs: group.lvs.slice(0, 1) }));
-  const error = await assertRejects(() => Promise.try(() => s.snapshots.stateOf(silent, request)), StorageError);
+  const unresponsive = groups.map((group) => ({ ...group, responsive: false, lvs: group.lvs.slice(0, 1) }));
+  const error = await assertRejects(() => Promise.try(() => s.snapshots.stateOf(unresponsive, request)), StorageError);
   assertEquals(error.kind, "Unavailable");
 });

@@ -7,7 +7,7 @@
 import { type Exec, runOk } from "../exec.ts";
 import { filesystemMounts, readMounts } from "../host/mounts.ts";
 import type { LogicalVolume } from "../model/report.ts";
-import type { ContentRecord } from "../model/tags.ts";
+import type { FormatState } from "../model/tags.ts";
 
 /**
  * Has a mounted filesystem write what it holds, if the cut itself does not have it: device-mapper freezes the filesystem of a
@@ -17,7 +17,7 @@ import type { ContentRecord } from "../model/tags.ts";
  * @param content what is on the LV, by its tags
  * @throws {StorageError} `CommandFailed`.
  */
-export async function writeOut(exec: Exec, lv: LogicalVolume, content: ContentRecord): Promise<void> {
+export async function syncFilesystem(exec: Exec, lv: LogicalVolume, content: FormatState): Promise<void> {
   if (!lv.open || content.state === "raw" || content.type !== "btrfs") return;
   const [mount] = filesystemMounts(await readMounts(exec), lv);
   if (mount === undefined) return;

@@ -31,22 +31,22 @@ interface Filesystem {
   /** Mount options beyond the common ones. */
   readonly mountFlags: readonly RegExp[];
   /** Whether it can tell the disk of what it has freed, at once (mount option `discard`) and by fstrim(8). */
-  readonly discards: boolean;
+  readonly supportsDiscard: boolean;
   /** Makes the filesystem with the UUID. */
-  make(device: string, uuid: string, options: readonly string[]): Command;
+  mkfs(device: string, uuid: string, options: readonly string[]): Command;
   /** Checks and repairs what is safe to repair, before a mount; `undefined` where the mount itself does it. */
-  check?(device: string): Command;
+  fsck?(device: string): Command;
   /** Whether the answer of the check allows a mount. */
-  checked?(exitCode: number): boolean;
+  isFsckSuccess?(exitCode: number): boolean;
   /**
    * Brings a copy to rest that was taken while its original was in use, so that its UUID can be changed: by a command, whose
-   * exit status {@linkcode Filesystem.checked} judges, or by a mount with flags; `undefined` where a copy is at rest.
+   * exit status {@linkcode Filesystem.isFsckSuccess} judges, or by a mount with flags; `undefined` where a copy is at rest.
    */
-  rest?: ((device: string) => Command) | { readonly mountFlags: readonly string[] };
+  journalReplay?: ((device: string) => Command) | { readonly mountFlags: readonly string[] };
   /** Gives the filesystem, which is at rest, another UUID. */
-  identify(device: string, uuid: string): Command;
+  changeUuid(device: string, uuid: string): Command;
   /** Grows the mounted filesystem to the size of its device; changes nothing when it has that size. */
-  grow(mounted: MountedDevice): Command;
+  resize(mounted: MountedDevice): Command;
 }
 
 const NUMBER = /^\d{1,12}$/;
@@ -159,23 +159,23 @@ function ext(type: "ext4" | "ext3" | "ext2"): Filesystem {
     minimumBytes: 8n << 20n,
     mkfsFlags: EXT_MKFS_FLAGS,
     mountFlags: EXT_MOUNT_FLAGS,
-    discards: type !== "ext2", // where the kernel's own driver of ext2 mounts it, it knows neither
-    make: (device, uuid, options) => ({
+    supportsDiscard: type !== "ext2", // where the kernel's own driver of ext2 mounts it, it knows neither
+    mkfs: (device, uuid, options) => ({
       program: "mke2fs",
       args: ["-q", "-t", type, "-U", uuid, ...options, device],
       mutates: true,
     }),
     // preen: journal replay and whatever is safe to mend without asking (e2fsck(8))
-    check: (device) => ({ program: "e2fsck", args: ["-p", device], mutates: true }),
-    checked: (exitCode) => exitCode <= 1,
+    fsck: (device) => ({ program: "e2fsck", args: ["-p", device], mutates: true }),
+    isFsckSuccess: (exitCode) => exitCode <= 1,
     // tune2fs wants one that was checked since it was last changed: where its metadata has checksums, the UUID is in them
-    rest: (device) => ({ program: "e2fsck", args: ["-f", "-p", device], mutates: true }),
-    identify: (device, uuid) => ({ program: "tune2fs", args: ["-U", uuid, device], mutates: true }),
-    grow: ({ device }) => ({ program: "resize2fs", args: [device], mutates: true }),
+    journalReplay: (device) => ({ program: "e2fsck", args: ["-f", "-p", device], mutates: true }),
+    changeUuid: (device, uuid) => ({ program: "tune2fs", args: ["-U", uuid, device], mutates: true }),
+    resize: ({ device }) => ({ program: "resize2fs", args: [device], mutates: true }),
   };
 }
 
-const TABLE: Readonly<Record<FilesystemType, Filesystem>> = {
+const FILESYSTEMS: Readonly<Record<FilesystemType, Filesystem>> = {
   ext4: ext("ext4"),
   ext3: ext("ext3"),
   ext2: ext("ext2"),
@@ -183,32 +183,32 @@ const TABLE: Readonly<Record<FilesystemType, Filesystem>> = {
     minimumBytes: 300n << 20n,
     mkfsFlags: XFS_MKFS_FLAGS,
     mountFlags: XFS_MOUNT_FLAGS,
-    discards: true,
-    make: (device, uuid, options) => ({
+    supportsDiscard: true,
+    mkfs: (device, uuid, options) => ({
       program: "mkfs.xfs",
       // the request's own -m follows, so that both stand; mkfs.xfs merges repeated -m
       args: ["-q", "-m", `uuid=${uuid}`, ...options, device],
       mutates: true,
     }),
     // what its log still has, only the kernel can replay; it refuses a second filesystem of one UUID without being told so
-    rest: { mountFlags: ["nouuid", "nodev", "noexec", "nosuid"] },
-    identify: (device, uuid) => ({ program: "xfs_db", args: ["-x", "-c", `uuid ${uuid}`, device], mutates: true }),
-    grow: ({ path }) => ({ program: "xfs_growfs", args: ["-d", path], mutates: true }),
+    journalReplay: { mountFlags: ["nouuid", "nodev", "noexec", "nosuid"] },
+    changeUuid: (device, uuid) => ({ program: "xfs_db", args: ["-x", "-c", `uuid ${uuid}`, device], mutates: true }),
+    resize: ({ path }) => ({ program: "xfs_growfs", args: ["-d", path], mutates: true }),
   },
   btrfs: {
     // mkfs is content with less, but the kernel refuses to resize to less (btrfs_ioctl_resize), even to the same size.
     minimumBytes: 256n << 20n,
     mkfsFlags: BTRFS_MKFS_FLAGS,
     mountFlags: BTRFS_MOUNT_FLAGS,
-    discards: true,
-    make: (device, uuid, options) => ({
+    supportsDiscard: true,
+    mkfs: (device, uuid, options) => ({
       program: "mkfs.btrfs",
       args: ["-q", "-U", uuid, ...options, device],
       mutates: true,
     }),
     // its UUID in the superblock alone: -U would rewrite all metadata. What was written out before the cut is committed.
-    identify: (device, uuid) => ({ program: "btrfstune", args: ["-M", uuid, device], mutates: true }),
-    grow: ({ path }) => ({ program: "btrfs", args: ["filesystem", "resize", "max", path], mutates: true }),
+    changeUuid: (device, uuid) => ({ program: "btrfstune", args: ["-M", uuid, device], mutates: true }),
+    resize: ({ path }) => ({ program: "btrfs", args: ["filesystem", "resize", "max", path], mutates: true }),
   },
 };
 
@@ -222,12 +222,12 @@ export function parseFilesystemType(text: string): FilesystemType | undefined {
 
 /** The smallest volume that can carry the filesystem, in bytes. */
 export function minimumBytes(type: FilesystemType): bigint {
-  return TABLE[type].minimumBytes;
+  return FILESYSTEMS[type].minimumBytes;
 }
 
 /** Whether the filesystem can tell the disk of what it has freed. */
-export function discards(type: FilesystemType): boolean {
-  return TABLE[type].discards;
+export function supportsDiscard(type: FilesystemType): boolean {
+  return FILESYSTEMS[type].supportsDiscard;
 }
 
 /**
@@ -237,19 +237,19 @@ export function discards(type: FilesystemType): boolean {
  */
 export function parseMkfsOptions(type: FilesystemType, text: string): string[] {
   const words = text.split(/\s+/).filter((word) => word !== "");
-  const flags = TABLE[type].mkfsFlags;
+  const flags = FILESYSTEMS[type].mkfsFlags;
   for (let index = 0; index < words.length; index++) {
     const flag = words[index]!;
-    const form = Object.hasOwn(flags, flag) ? flags[flag] : undefined;
-    if (form === undefined) {
+    const valuePattern = Object.hasOwn(flags, flag) ? flags[flag] : undefined;
+    if (valuePattern === undefined) {
       throw new StorageError(
         "InvalidArgument",
         `mkfs option ${JSON.stringify(flag)}: not allowed for ${type}; allowed are ${Object.keys(flags).join(" ")}`,
       );
     }
-    if (form === null) continue;
+    if (valuePattern === null) continue;
     const value = words[++index];
-    if (value === undefined || !form.test(value)) {
+    if (value === undefined || !valuePattern.test(value)) {
       throw new StorageError(
         "InvalidArgument",
         `mkfs option ${flag}: the value ${JSON.stringify(value ?? "")} is not allowed for ${type}`,
@@ -266,7 +266,7 @@ export function parseMkfsOptions(type: FilesystemType, text: string): string[] {
  */
 export function checkMountFlags(type: FilesystemType | undefined, flags: readonly string[]): void {
   const types = type === undefined ? FILESYSTEM_TYPES : [type];
-  const allowed = [...COMMON_MOUNT_FLAGS, ...types.flatMap((type) => TABLE[type].mountFlags)];
+  const allowed = [...COMMON_MOUNT_FLAGS, ...types.flatMap((type) => FILESYSTEMS[type].mountFlags)];
   for (const flag of flags) {
     if (!allowed.some((form) => form.test(flag))) {
       throw new StorageError(
@@ -278,38 +278,40 @@ export function checkMountFlags(type: FilesystemType | undefined, flags: readonl
 }
 
 /** Those of the flags that a bind mount of the filesystem has for itself. */
-export function bindFlags(flags: readonly string[]): string[] {
+export function bindMountFlags(flags: readonly string[]): string[] {
   return flags.filter((flag) => PER_MOUNT_FLAG.test(flag));
 }
 
 /** The command that makes the filesystem with the UUID on a device that is blank. */
-export function makeCommand(type: FilesystemType, device: string, uuid: string, options: readonly string[]): Command {
-  return TABLE[type].make(device, uuid, options);
+export function mkfsCommand(type: FilesystemType, device: string, uuid: string, options: readonly string[]): Command {
+  return FILESYSTEMS[type].mkfs(device, uuid, options);
 }
 
 /** The command to run before a mount, and whether an exit status of it allows the mount. */
-export function checkCommand(
+export function fsckCommand(
   type: FilesystemType,
   device: string,
-): { command: Command; passed: (exitCode: number) => boolean } | undefined {
-  const command = TABLE[type].check?.(device);
-  return command && { command, passed: TABLE[type].checked ?? ((code) => code === 0) };
+): { command: Command; isSuccess: (exitCode: number) => boolean } | undefined {
+  const command = FILESYSTEMS[type].fsck?.(device);
+  return command && { command, isSuccess: FILESYSTEMS[type].isFsckSuccess ?? ((code) => code === 0) };
 }
 
 /** How a copy is brought to rest: a command and which of its exit statuses are good, or flags for a mount. */
-export type Rest =
-  | { readonly command: Command; readonly passed: (exitCode: number) => boolean }
+export type JournalReplay =
+  | { readonly command: Command; readonly isSuccess: (exitCode: number) => boolean }
   | { readonly mountFlags: readonly string[] };
 
 /** How a copy of a filesystem that was in use is brought to rest; `undefined` where it is. */
-export function restOf(type: FilesystemType, device: string): Rest | undefined {
-  const { rest, checked = (code: number) => code === 0 } = TABLE[type];
-  return typeof rest === "function" ? { command: rest(device), passed: checked } : rest;
+export function journalReplayOf(type: FilesystemType, device: string): JournalReplay | undefined {
+  const { journalReplay, isFsckSuccess = (code: number) => code === 0 } = FILESYSTEMS[type];
+  return typeof journalReplay === "function"
+    ? { command: journalReplay(device), isSuccess: isFsckSuccess }
+    : journalReplay;
 }
 
 /** The command that gives the filesystem on a device, which is at rest, another UUID. */
-export function identifyCommand(type: FilesystemType, device: string, uuid: string): Command {
-  return TABLE[type].identify(device, uuid);
+export function changeUuidCommand(type: FilesystemType, device: string, uuid: string): Command {
+  return FILESYSTEMS[type].changeUuid(device, uuid);
 }
 
 /**
@@ -317,13 +319,13 @@ export function identifyCommand(type: FilesystemType, device: string, uuid: stri
  *
  * @throws {StorageError} `FailedPrecondition` for a filesystem that cannot be grown.
  */
-export function growCommand(type: string, mounted: MountedDevice): Command {
-  const known = parseFilesystemType(type);
-  if (known === undefined) {
+export function resizeCommand(type: string, mounted: MountedDevice): Command {
+  const knownType = parseFilesystemType(type);
+  if (knownType === undefined) {
     throw new StorageError(
       "FailedPrecondition",
       `growing the filesystem at ${mounted.path}: it is ${type}; only ${FILESYSTEM_TYPES.join(", ")} can be grown`,
     );
   }
-  return TABLE[known].grow(mounted);
+  return FILESYSTEMS[knownType].resize(mounted);
 }

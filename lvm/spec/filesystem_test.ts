@@ -1,6 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { StorageError } from "../error.ts";
-import { bindFlags, checkMountFlags, FILESYSTEM_TYPES, growCommand, parseMkfsOptions } from "./filesystem.ts";
+import { bindMountFlags, checkMountFlags, FILESYSTEM_TYPES, parseMkfsOptions, resizeCommand } from "./filesystem.ts";
 
 Deno.test("parseMkfsOptions() passes what is on the list, word for word", () => {
   const good = [
@@ -72,17 +72,17 @@ Deno.test("checkMountFlags() knows each filesystem's flags, and the union where 
 });
 
 Deno.test("bindFlags() keeps what belongs to a mount", () => {
-  assertEquals(bindFlags(["noatime", "data=ordered", "nosuid", "discard", "ro"]), ["noatime", "nosuid", "ro"]);
+  assertEquals(bindMountFlags(["noatime", "data=ordered", "nosuid", "discard", "ro"]), ["noatime", "nosuid", "ro"]);
 });
 
 Deno.test("growCommand() refuses a filesystem that it does not know", () => {
   const mounted = { device: "/dev/x", path: "/mnt" };
-  assertEquals(FILESYSTEM_TYPES.map((type) => growCommand(type, mounted).program), [
+  assertEquals(FILESYSTEM_TYPES.map((type) => resizeCommand(type, mounted).program), [
     "resize2fs",
     "resize2fs",
     "resize2fs",
     "xfs_growfs",
     "btrfs",
   ]);
-  assertEquals(assertThrows(() => growCommand("ntfs", mounted), StorageError, "ntfs").kind, "FailedPrecondition");
+  assertEquals(assertThrows(() => resizeCommand("ntfs", mounted), StorageError, "ntfs").kind, "FailedPrecondition");
 });

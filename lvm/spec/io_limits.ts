@@ -32,15 +32,15 @@ const PER_GIB = "PerGiB";
 export const IO_LIMIT_PARAMETERS: readonly string[] = IO_LIMITS.flatMap((name) => [name, name + PER_GIB]);
 
 /** The least that io.max takes; it refuses 1 as it refuses 0 (Linux, block/blk-throttle.c, tg_set_limit). */
-const LEAST_RATE = 2n;
+const MIN_RATE = 2n;
 
 /** The most operations a second: the kernel takes what is above for no limit (as above). */
-const MOST_IOPS = (1n << 32n) - 2n;
+const MAX_IOPS = (1n << 32n) - 2n;
 
 const GiB = 1n << 30n;
 
 /** How each limit begins in a tag. */
-const SHORT = { readIops: "ri", writeIops: "wi", readBps: "rb", writeBps: "wb" } as const satisfies Record<
+const TAG_PREFIXES = { readIops: "ri", writeIops: "wi", readBps: "rb", writeBps: "wb" } as const satisfies Record<
   IoLimitName,
   string
 >;
@@ -50,44 +50,44 @@ const SHORT = { readIops: "ri", writeIops: "wi", readBps: "rb", writeBps: "wb" }
  *
  * @throws {StorageError} `InvalidArgument` naming the parameter that is wrong, or the two that say the same limit.
  */
-export function readIoLimits(parameters: ReadonlyMap<string, string>): IoLimits {
+export function parseIoLimitParameters(parameters: ReadonlyMap<string, string>): IoLimits {
   const limits: Partial<Record<IoLimitName, IoLimit>> = {};
   for (const name of IO_LIMITS) {
-    const [whole, perGiB] = [parameters.get(name), parameters.get(name + PER_GIB)];
-    if (whole !== undefined && perGiB !== undefined) {
+    const [fixed, perGiB] = [parameters.get(name), parameters.get(name + PER_GIB)];
+    if (fixed !== undefined && perGiB !== undefined) {
       throw new StorageError(
         "InvalidArgument",
         `parameters ${name} and ${name}${PER_GIB}: only one of them can be given`,
       );
     }
-    const text = whole ?? perGiB;
+    const text = fixed ?? perGiB;
     if (text !== undefined) limits[name] = requireLimit(name, text, { perGiB: perGiB !== undefined });
   }
   return limits;
 }
 
-/** The limits as {@linkcode readIoLimits} reads them. */
-export function writeIoLimits(limits: IoLimits): Record<string, string> {
+/** The limits as {@linkcode parseIoLimitParameters} reads them. */
+export function formatIoLimitParameters(limits: IoLimits): Record<string, string> {
   return Object.fromEntries(
-    said(limits).map(([name, limit]) =>
+    definedLimits(limits).map(([name, limit]) =>
       limit === "max" ? [name, limit] : [limit.perGiB ? name + PER_GIB : name, formatRate(name, limit.rate)]
     ),
   );
 }
 
 /** The limits in a few characters, for a tag; empty when nothing is said. */
-export function shortIoLimits(limits: IoLimits): string {
-  return said(limits).map(([name, limit]) =>
-    SHORT[name] + (limit === "max" ? limit : formatRate(name, limit.rate) + (limit.perGiB ? "/g" : ""))
+export function formatIoLimitTag(limits: IoLimits): string {
+  return definedLimits(limits).map(([name, limit]) =>
+    TAG_PREFIXES[name] + (limit === "max" ? limit : formatRate(name, limit.rate) + (limit.perGiB ? "/g" : ""))
   ).join(":");
 }
 
-/** Reads what {@linkcode shortIoLimits} wrote; `undefined` for anything else. */
-export function parseShortIoLimits(text: string): IoLimits | undefined {
+/** Reads what {@linkcode formatIoLimitTag} wrote; `undefined` for anything else. */
+export function parseIoLimitTag(text: string): IoLimits | undefined {
   if (text === "") return {};
   const limits: Partial<Record<IoLimitName, IoLimit>> = {};
   for (const part of text.split(":")) {
-    const name = IO_LIMITS.find((name) => part.startsWith(SHORT[name]));
+    const name = IO_LIMITS.find((name) => part.startsWith(TAG_PREFIXES[name]));
     if (name === undefined || limits[name] !== undefined) return undefined;
     const [, rate = "", perGiB] = /^..(.*?)(\/g)?$/.exec(part)!;
     const limit = parseLimit(name, rate, { perGiB: perGiB !== undefined });
@@ -98,23 +98,23 @@ export function parseShortIoLimits(text: string): IoLimits | undefined {
 }
 
 /** Whether anything is said. */
-export function isLimited(limits: IoLimits): boolean {
-  return said(limits).length > 0;
+export function hasLimits(limits: IoLimits): boolean {
+  return definedLimits(limits).length > 0;
 }
 
 /** Whether both say the same. */
 export function isSameLimits(a: IoLimits, b: IoLimits): boolean {
-  return shortIoLimits(a) === shortIoLimits(b);
+  return formatIoLimitTag(a) === formatIoLimitTag(b);
 }
 
 /** What a device of a size is limited to. A GiB that is begun counts as a whole one. */
 export function ratesFor(limits: IoLimits, bytes: bigint): IoRates {
   const gib = (bytes + GiB - 1n) / GiB;
   return Object.fromEntries(
-    said(limits).map(([name, limit]) => {
+    definedLimits(limits).map(([name, limit]) => {
       if (limit === "max") return [name, limit];
       const rate = limit.perGiB ? limit.rate * gib : limit.rate;
-      return [name, rate < LEAST_RATE ? LEAST_RATE : rate > most(name) ? most(name) : rate];
+      return [name, rate < MIN_RATE ? MIN_RATE : rate > maxRate(name) ? maxRate(name) : rate];
     }),
   );
 }
@@ -133,24 +133,24 @@ function requireLimit(name: IoLimitName, text: string, { perGiB }: { perGiB: boo
   if (limit !== undefined) return limit;
   const parameter = perGiB ? name + PER_GIB : name;
   const quoted = JSON.stringify(text.length > 80 ? text.slice(0, 80) + "…" : text);
-  const wanted = isInBytes(name)
+  const expected = isInBytes(name)
     ? "a quantity of bytes a second such as 4Mi"
-    : `a number of operations a second up to ${MOST_IOPS}`;
+    : `a number of operations a second up to ${MAX_IOPS}`;
   throw new StorageError(
     "InvalidArgument",
-    `parameter ${parameter} ${quoted}: must be ${wanted}, at least ${leastOf(perGiB)}${perGiB ? "" : ", or max"}`,
+    `parameter ${parameter} ${quoted}: must be ${expected}, at least ${minRate(perGiB)}${perGiB ? "" : ", or max"}`,
   );
 }
 
 function parseLimit(name: IoLimitName, text: string, { perGiB }: { perGiB: boolean }): IoLimit | undefined {
   if (text === "max") return perGiB ? undefined : text;
   const rate = isInBytes(name) ? parseQuantity(text) : /^\d{1,10}$/.test(text) ? BigInt(text) : undefined;
-  if (rate === undefined || rate < leastOf(perGiB) || rate > most(name)) return undefined;
+  if (rate === undefined || rate < minRate(perGiB) || rate > maxRate(name)) return undefined;
   return { rate, perGiB };
 }
 
 /** The limits that are said, in the order of their names. */
-function said(limits: IoLimits): [IoLimitName, IoLimit][] {
+function definedLimits(limits: IoLimits): [IoLimitName, IoLimit][] {
   return IO_LIMITS.flatMap((name) => limits[name] === undefined ? [] : [[name, limits[name]]]);
 }
 
@@ -158,12 +158,12 @@ function isInBytes(name: IoLimitName): boolean {
   return name === "readBps" || name === "writeBps";
 }
 
-function leastOf(perGiB: boolean): bigint {
-  return perGiB ? 1n : LEAST_RATE;
+function minRate(perGiB: boolean): bigint {
+  return perGiB ? 1n : MIN_RATE;
 }
 
-function most(name: IoLimitName): bigint {
-  return isInBytes(name) ? MAX_BYTES : MOST_IOPS;
+function maxRate(name: IoLimitName): bigint {
+  return isInBytes(name) ? MAX_BYTES : MAX_IOPS;
 }
 
 function formatRate(name: IoLimitName, rate: bigint): string {

@@ -2,18 +2,18 @@ import { assert, assertEquals, assertThrows } from "@std/assert";
 import { StorageError } from "../error.ts";
 import {
   describeRates,
+  formatIoLimitParameters,
+  formatIoLimitTag,
   type IoLimits,
   isSameLimits,
-  parseShortIoLimits,
+  parseIoLimitParameters,
+  parseIoLimitTag,
   ratesFor,
-  readIoLimits,
-  shortIoLimits,
-  writeIoLimits,
 } from "./io_limits.ts";
 
 const GiB = 1n << 30n;
 
-const read = (parameters: Record<string, string>) => readIoLimits(new Map(Object.entries(parameters)));
+const read = (parameters: Record<string, string>) => parseIoLimitParameters(new Map(Object.entries(parameters)));
 
 const LIMITS: readonly [Record<string, string>, IoLimits, string][] = [
   [{}, {}, ""],
@@ -27,9 +27,9 @@ const LIMITS: readonly [Record<string, string>, IoLimits, string][] = [
 
 Deno.test.each(LIMITS)("limits are read, written for people and for a tag: %j", (parameters, limits, tag) => {
   assertEquals(read(parameters), limits);
-  assertEquals(writeIoLimits(limits), parameters);
-  assertEquals(shortIoLimits(limits), tag);
-  assertEquals(parseShortIoLimits(tag), limits);
+  assertEquals(formatIoLimitParameters(limits), parameters);
+  assertEquals(formatIoLimitTag(limits), tag);
+  assertEquals(parseIoLimitTag(tag), limits);
 });
 
 Deno.test.each([
@@ -59,7 +59,7 @@ Deno.test("readIoLimits() refuses one limit said twice, and none for each GiB", 
 
 Deno.test.each(["ri", "ri0", "riten", "xx5", "ri5:ri6", "ri5:", "rimax/g", "ri5/h", "readIops=5"])(
   "parseShortIoLimits() knows nothing of %j",
-  (tag) => assertEquals(parseShortIoLimits(tag), undefined),
+  (tag) => assertEquals(parseIoLimitTag(tag), undefined),
 );
 
 Deno.test("ratesFor() scales with GiB that are begun, and stays within what the kernel takes", () => {

@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { volumeIdOf } from "../ids.ts";
-import { formatInterval, formatTrim, nextTrim, parseInterval, parseTrim, trimmedFlags } from "./trim.ts";
+import { formatInterval, formatTrim, nextTrimTime, parseInterval, parseTrim, withDiscardFlag } from "./trim.ts";
 
 const HOUR = 3_600_000;
 
@@ -16,7 +16,7 @@ Deno.test("parseInterval() takes ten minutes to 90 days, and formatInterval() wr
 });
 
 Deno.test("formatTrim() writes what parseTrim() reads, and nothing where there is nothing to do", () => {
-  const all = [{ discard: true }, { discard: false, everyMs: 24 * HOUR }, { discard: true, everyMs: HOUR }];
+  const all = [{ discard: true }, { discard: false, intervalMs: 24 * HOUR }, { discard: true, intervalMs: HOUR }];
   assertEquals(all.map(formatTrim), ["d", "1d", "d+1h"]);
   assertEquals(all.map((trim) => parseTrim(formatTrim(trim)!)), all);
   assertEquals(formatTrim({ discard: false }), undefined);
@@ -24,24 +24,24 @@ Deno.test("formatTrim() writes what parseTrim() reads, and nothing where there i
 });
 
 Deno.test("trimmedFlags(): what a mount was asked for has priority", () => {
-  assertEquals(trimmedFlags({ discard: true }, ["noatime"]), ["noatime", "discard"]);
-  assertEquals(trimmedFlags({ discard: true }, ["nodiscard"]), ["nodiscard"]);
-  assertEquals(trimmedFlags({ discard: true }, ["discard=async"]), ["discard=async"]);
-  assertEquals(trimmedFlags({ discard: false, everyMs: HOUR }, []), []);
-  assertEquals(trimmedFlags(undefined, []), []);
+  assertEquals(withDiscardFlag({ discard: true }, ["noatime"]), ["noatime", "discard"]);
+  assertEquals(withDiscardFlag({ discard: true }, ["nodiscard"]), ["nodiscard"]);
+  assertEquals(withDiscardFlag({ discard: true }, ["discard=async"]), ["discard=async"]);
+  assertEquals(withDiscardFlag({ discard: false, intervalMs: HOUR }, []), []);
+  assertEquals(withDiscardFlag(undefined, []), []);
 });
 
 Deno.test("nextTrim() is once in each interval, the same whenever it is asked, and another for each volume", () => {
   const day = 24 * HOUR;
   const midnight = Date.UTC(2026, 0, 1);
-  const nexts = Array.from({ length: 100 }, (_, index) => nextTrim(volumeIdOf(`${index}`), day, midnight));
+  const nexts = Array.from({ length: 100 }, (_, index) => nextTrimTime(volumeIdOf(`${index}`), day, midnight));
   for (const next of nexts) assertEquals(next > midnight && next < midnight + day, true);
   assertEquals(new Set(nexts).size, 100);
   assertEquals(new Set(nexts.map((next) => Math.floor((next - midnight) / HOUR))).size > 20, true, "all day long");
   const [next] = nexts;
-  assertEquals(nextTrim(volumeIdOf("0"), day, next! - 1), next);
+  assertEquals(nextTrimTime(volumeIdOf("0"), day, next! - 1), next);
   assertEquals(
-    Math.floor(nextTrim(volumeIdOf("0"), day, next!) / day),
+    Math.floor(nextTrimTime(volumeIdOf("0"), day, next!) / day),
     midnight / day + 1,
     "a restart does not repeat it",
   );
@@ -50,10 +50,10 @@ Deno.test("nextTrim() is once in each interval, the same whenever it is asked, a
 Deno.test("nextTrim() comes to the hours at which a machine is on, and is never long after the last one", () => {
   const day = 24 * HOUR;
   for (const index of Array(20).keys()) {
-    let at = nextTrim(volumeIdOf(`${index}`), day, Date.UTC(2026, 0, 1));
+    let at = nextTrimTime(volumeIdOf(`${index}`), day, Date.UTC(2026, 0, 1));
     const hours = new Set<number>();
     for (let days = 0; days < 60; days++) {
-      const next = nextTrim(volumeIdOf(`${index}`), day, at);
+      const next = nextTrimTime(volumeIdOf(`${index}`), day, at);
       assert(next - at > 0.6 * day && next - at < 1.7 * day, `${next - at}`);
       hours.add(Math.floor(next % day / HOUR));
       at = next;

@@ -11,7 +11,7 @@ import { basename, join } from "@std/path";
 import { IO_LIMITS, type IoLimitName, type IoRates } from "../spec/io_limits.ts";
 
 /** What came of limiting a device for a pod. */
-export type Limiting =
+export type LimitResult =
   | { readonly state: "applied" }
   /** The pod has no cgroup yet, or none any more. */
   | { readonly state: "waiting" }
@@ -19,13 +19,18 @@ export type Limiting =
   | { readonly state: "refused"; readonly reason: string; readonly message: string };
 
 /** How each limit is called in io.max. */
-const KEYS = { readIops: "riops", writeIops: "wiops", readBps: "rbps", writeBps: "wbps" } as const satisfies Record<
+const IO_MAX_KEYS = {
+  readIops: "riops",
+  writeIops: "wiops",
+  readBps: "rbps",
+  writeBps: "wbps",
+} as const satisfies Record<
   IoLimitName,
   string
 >;
 
 /** kubelet's classes of pods beside the guaranteed ones, which have no folder between (Kubernetes, pkg/kubelet/cm). */
-const CLASSES = ["burstable", "besteffort"];
+const QOS_CLASSES = ["burstable", "besteffort"];
 
 /** The pods' cgroups of a hierarchy. */
 export class PodCgroups {
@@ -45,43 +50,43 @@ export class PodCgroups {
    *
    * @param device its number, as `major:minor`
    */
-  async limit(pod: string, device: string, rates: IoRates): Promise<Limiting> {
-    const unfit = await this.#unfitness();
-    if (unfit !== undefined) return unfit;
-    const folder = await this.#find(pod);
+  async limit(pod: string, device: string, rates: IoRates): Promise<LimitResult> {
+    const unavailable = await this.#unavailability();
+    if (unavailable !== undefined) return unavailable;
+    const folder = await this.#findPodCgroup(pod);
     if (folder === undefined) return { state: "waiting" };
     const file = join(folder, "io.max");
     const before = await readText(file);
     if (before === undefined) {
       if (!await isFolder(folder)) return { state: "waiting" };
-      return refused(
-        "NotDelegated",
+      return refusal(
+        "IoControllerNotEnabled",
         `${file}: there is none; the io controller is not enabled for the cgroups of pods. Enable it in the ` +
           `cgroup.subtree_control of those above it (kubelet and systemd do, where the kernel has it)`,
       );
     }
-    if (holds(ratesIn(before, device), rates)) return { state: "applied" };
-    const line = lineOf(device, rates);
+    if (includesRates(parseRates(before, device), rates)) return { state: "applied" };
+    const line = ioMaxLine(device, rates);
     try {
       await Deno.writeTextFile(file, `${line}\n`, { create: false });
     } catch (error) {
       if (!await isFolder(folder)) return { state: "waiting" };
-      return refused("Refused", `writing "${line}" to ${file}: ${wordsOf(error)}`);
+      return refusal("Refused", `writing "${line}" to ${file}: ${messageOf(error)}`);
     }
     return { state: "applied" };
   }
 
   /** Why nothing can be limited here; `undefined` when it can. */
-  async #unfitness(): Promise<Limiting | undefined> {
+  async #unavailability(): Promise<LimitResult | undefined> {
     const controllers = await readText(join(this.root, "cgroup.controllers"));
     if (controllers === undefined) {
-      return refused(
+      return refusal(
         "NoCgroup2",
         `${this.root}: no cgroup v2 is mounted there; limits take the unified hierarchy (see --cgroup-root)`,
       );
     }
     if (controllers.split(/\s+/).includes("io")) return undefined;
-    return refused(
+    return refusal(
       "NoIoController",
       `${this.root}/cgroup.controllers: has no io (it has ${controllers.trim() || "none"}); a hierarchy of cgroup v1 ` +
         `has the controller, or the kernel does without`,
@@ -89,11 +94,11 @@ export class PodCgroups {
   }
 
   /** The folder of a pod's cgroup. */
-  async #find(pod: string): Promise<string | undefined> {
-    const known = await firstFolder(this.#kubepods.flatMap((folder) => placesOf(folder, pod)));
+  async #findPodCgroup(pod: string): Promise<string | undefined> {
+    const known = await firstFolder(this.#kubepods.flatMap((folder) => podCgroupPaths(folder, pod)));
     if (known !== undefined) return known;
     this.#kubepods = await findKubepods(this.root);
-    return await firstFolder(this.#kubepods.flatMap((folder) => placesOf(folder, pod)));
+    return await firstFolder(this.#kubepods.flatMap((folder) => podCgroupPaths(folder, pod)));
   }
 }
 
@@ -101,13 +106,13 @@ export class PodCgroups {
  * Where below kubelet's cgroup that of a pod may be: named by its uid, in the folder of its class if it has one. systemd wants
  * the names of all above in each name, and takes `-` for a step down.
  */
-export function placesOf(kubepods: string, pod: string): string[] {
+export function podCgroupPaths(kubepods: string, pod: string): string[] {
   const stem = /^(.*)\.slice$/.exec(basename(kubepods))?.[1];
-  if (stem === undefined) return ["", ...CLASSES].map((one) => join(kubepods, one, `pod${pod}`));
+  if (stem === undefined) return ["", ...QOS_CLASSES].map((one) => join(kubepods, one, `pod${pod}`));
   const uid = pod.replaceAll("-", "_");
   return [
     join(kubepods, `${stem}-pod${uid}.slice`),
-    ...CLASSES.map((one) => join(kubepods, `${stem}-${one}.slice`, `${stem}-${one}-pod${uid}.slice`)),
+    ...QOS_CLASSES.map((one) => join(kubepods, `${stem}-${one}.slice`, `${stem}-${one}-pod${uid}.slice`)),
   ];
 }
 
@@ -124,26 +129,26 @@ function isKubepods(folder: string): boolean {
 }
 
 /** What a device is limited to by the text of an io.max. */
-export function ratesIn(text: string, device: string): IoRates {
+export function parseRates(text: string, device: string): IoRates {
   const line = text.split("\n").find((line) => line.startsWith(`${device} `)) ?? "";
   const given = new Map(line.split(" ").slice(1).map((pair) => pair.split("=") as [string, string]));
   return Object.fromEntries(IO_LIMITS.map((name) => {
-    const value = given.get(KEYS[name]) ?? "max";
+    const value = given.get(IO_MAX_KEYS[name]) ?? "max";
     return [name, /^\d+$/.test(value) ? BigInt(value) : "max"];
   }));
 }
 
-function holds(now: IoRates, wanted: IoRates): boolean {
+function includesRates(now: IoRates, wanted: IoRates): boolean {
   return IO_LIMITS.every((name) => wanted[name] === undefined || wanted[name] === now[name]);
 }
 
 /** What io.max takes; of the device, it leaves alone what is not named. */
-function lineOf(device: string, rates: IoRates): string {
-  const pairs = IO_LIMITS.flatMap((name) => rates[name] === undefined ? [] : [`${KEYS[name]}=${rates[name]}`]);
+function ioMaxLine(device: string, rates: IoRates): string {
+  const pairs = IO_LIMITS.flatMap((name) => rates[name] === undefined ? [] : [`${IO_MAX_KEYS[name]}=${rates[name]}`]);
   return [device, ...pairs].join(" ");
 }
 
-function refused(reason: string, message: string): Limiting {
+function refusal(reason: string, message: string): LimitResult {
   return { state: "refused", reason, message };
 }
 
@@ -168,6 +173,6 @@ async function foldersIn(path: string): Promise<string[]> {
   }
 }
 
-function wordsOf(error: unknown): string {
+function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

@@ -1,11 +1,11 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { FakeCgroups, LAYOUTS } from "../../tests/fake/cgroups.ts";
-import { PodCgroups, ratesIn } from "./cgroups.ts";
+import { FakeCgroups, KUBELET_CGROUP_PATHS } from "../../tests/fake/cgroups.ts";
+import { parseRates, PodCgroups } from "./cgroups.ts";
 
 const POD = "0a1b2c3d-1111-2222-3333-444455556666";
 
 /** A hierarchy in a folder of its own, and what limits pods in it. */
-async function hierarchy() {
+async function setUpHierarchy() {
   const folder = await Deno.makeTempDir({ prefix: "denolith-cgroups-" });
   const fake = new FakeCgroups(`${folder}/cgroup`);
   return {
@@ -15,9 +15,9 @@ async function hierarchy() {
   };
 }
 
-for (const [layout, path] of Object.entries(LAYOUTS)) {
+for (const [layout, path] of Object.entries(KUBELET_CGROUP_PATHS)) {
   Deno.test(`limit() finds a pod's cgroup: ${layout}`, async () => {
-    await using cgroups = await hierarchy();
+    await using cgroups = await setUpHierarchy();
     cgroups.fake.mount();
     const other = cgroups.fake.addPod(path("ffffffff-1111-2222-3333-444455556666"));
     assertEquals(await cgroups.pods.limit(POD, "253:7", { readIops: 500n }), { state: "waiting" });
@@ -29,7 +29,7 @@ for (const [layout, path] of Object.entries(LAYOUTS)) {
 }
 
 Deno.test("limit() writes what differs, and leaves alone what nobody named", async () => {
-  await using cgroups = await hierarchy();
+  await using cgroups = await setUpHierarchy();
   cgroups.fake.mount();
   const file = cgroups.fake.addPod(`kubepods/pod${POD}`);
   await Deno.writeTextFile(
@@ -46,15 +46,15 @@ Deno.test("limit() writes what differs, and leaves alone what nobody named", asy
 
 Deno.test("ratesIn() takes what io.max does not name for no limit", () => {
   const none = { readIops: "max", writeIops: "max", readBps: "max", writeBps: "max" } as const;
-  assertEquals(ratesIn("", "253:7"), none);
-  assertEquals(ratesIn("253:70 riops=7\n", "253:7"), none);
-  assertEquals(ratesIn("8:0 riops=1\n253:7 rbps=1 wbps=max riops=2 wiops=3\n", "253:7"), {
+  assertEquals(parseRates("", "253:7"), none);
+  assertEquals(parseRates("253:70 riops=7\n", "253:7"), none);
+  assertEquals(parseRates("8:0 riops=1\n253:7 rbps=1 wbps=max riops=2 wiops=3\n", "253:7"), {
     ...{ readIops: 2n, writeIops: 3n, readBps: 1n, writeBps: "max" },
   });
 });
 
 Deno.test("limit() says what stands in the way", async () => {
-  await using cgroups = await hierarchy();
+  await using cgroups = await setUpHierarchy();
   const { fake, pods } = cgroups;
   const limit = async () => {
     const answer = await pods.limit(POD, "253:7", { readIops: 500n });
@@ -69,9 +69,9 @@ Deno.test("limit() says what stands in the way", async () => {
   assertMatch(without.message, /cpuset memory/);
   fake.mount();
   const file = fake.addPod(`kubepods/burstable/pod${POD}`, { io: false });
-  assertEquals((await limit()).reason, "NotDelegated");
+  assertEquals((await limit()).reason, "IoControllerNotEnabled");
   await Deno.mkdir(file); // what cannot be written, whoever is running this
-  assertEquals((await limit()).reason, "NotDelegated");
+  assertEquals((await limit()).reason, "IoControllerNotEnabled");
   await Deno.remove(file);
   await Deno.symlink("/proc/version", file);
   const refused = await limit();

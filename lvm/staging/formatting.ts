@@ -12,20 +12,20 @@
 import {
   type BlockDevice,
   describeSignatures,
-  foreign,
+  foreignDataError,
   readSignatures,
   requireBlank,
   type Signature,
   wipeSignatures,
 } from "../host/device.ts";
 import { StorageError } from "../error.ts";
-import { type Exec, failure, runOk } from "../exec.ts";
-import { checkCommand, type FilesystemType, makeCommand, parseMkfsOptions } from "../spec/filesystem.ts";
+import { commandError, type Exec, runOk } from "../exec.ts";
+import { type FilesystemType, fsckCommand, mkfsCommand, parseMkfsOptions } from "../spec/filesystem.ts";
 import type { Lvm } from "../model/client.ts";
-import { type ContentRecord, markContent } from "../model/tags.ts";
+import { type FormatState, markFormatState } from "../model/tags.ts";
 import type { Volume } from "../inventory/volume.ts";
 
-type Recorded = Extract<ContentRecord, { uuid: string }>;
+type RecordedFilesystem = Extract<FormatState, { uuid: string }>;
 
 /**
  * Makes sure that the recorded filesystem is on the volume's device, and makes it if it was never made.
@@ -34,24 +34,24 @@ type Recorded = Extract<ContentRecord, { uuid: string }>;
  */
 export async function ensureFormatted(lvm: Lvm, volume: Volume, device: BlockDevice): Promise<void> {
   const { exec } = lvm;
-  const { content } = volume.tags;
+  const { format } = volume.tags;
   const path = volume.lv.devicePath;
-  switch (content.state) {
+  switch (format.state) {
     case "formatted":
-      return requireRecorded(content, await readSignatures(exec, path), path);
+      return requireRecordedFilesystem(format, await readSignatures(exec, path), path);
     case "formatting": {
       const signatures = await readSignatures(exec, path);
       if (signatures.length > 0) {
-        requireRecorded(content, signatures, path);
+        requireRecordedFilesystem(format, signatures, path);
         await wipeSignatures(exec, path);
       }
-      return await make(lvm, volume, content);
+      return await makeFilesystem(lvm, volume, format);
     }
-    case "wanted": {
+    case "unformatted": {
       await requireBlank(exec, device, path);
-      const formatting = { state: "formatting", type: content.type, uuid: crypto.randomUUID() } as const;
-      await record(lvm, volume, content, formatting);
-      return await make(lvm, volume, formatting);
+      const formatting = { state: "formatting", type: format.type, uuid: crypto.randomUUID() } as const;
+      await recordFormatState(lvm, volume, format, formatting);
+      return await makeFilesystem(lvm, volume, formatting);
     }
     case "raw":
       throw new StorageError(
@@ -67,29 +67,29 @@ export async function ensureFormatted(lvm: Lvm, volume: Volume, device: BlockDev
  * @throws {StorageError} `FailedPrecondition` when it needs more than that.
  */
 export async function checkFilesystem(exec: Exec, type: FilesystemType, path: string): Promise<void> {
-  const check = checkCommand(type, path);
+  const check = fsckCommand(type, path);
   if (check === undefined) return;
   const output = await exec.run(check.command);
-  if (!check.passed(output.code)) throw failure(check.command, output, "FailedPrecondition");
+  if (!check.isSuccess(output.code)) throw commandError(check.command, output, "FailedPrecondition");
 }
 
-async function make(lvm: Lvm, volume: Volume, formatting: Recorded): Promise<void> {
+async function makeFilesystem(lvm: Lvm, volume: Volume, formatting: RecordedFilesystem): Promise<void> {
   const { type, uuid } = formatting;
   const options = parseMkfsOptions(type, volume.tags.mkfsOptions.join(" "));
-  await runOk(lvm.exec, makeCommand(type, volume.lv.devicePath, uuid, options));
-  await record(lvm, volume, formatting, { state: "formatted", type, uuid });
+  await runOk(lvm.exec, mkfsCommand(type, volume.lv.devicePath, uuid, options));
+  await recordFormatState(lvm, volume, formatting, { state: "formatted", type, uuid });
 }
 
-async function record(lvm: Lvm, volume: Volume, from: ContentRecord, to: ContentRecord): Promise<void> {
+async function recordFormatState(lvm: Lvm, volume: Volume, from: FormatState, to: FormatState): Promise<void> {
   const path = `${volume.group.name}/${volume.lv.name}`;
-  await lvm.change(volume.group, ["lvchange", ...markContent(from, to), path]);
+  await lvm.change(volume.group, ["lvchange", ...markFormatState(from, to), path]);
 }
 
-function requireRecorded(recorded: Recorded, found: readonly Signature[], path: string): void {
+function requireRecordedFilesystem(recorded: RecordedFilesystem, found: readonly Signature[], path: string): void {
   const same = found.length > 0 &&
     found.every(({ type, uuid }) => type === recorded.type && uuid?.toLowerCase() === recorded.uuid);
   if (!same) {
-    throw foreign(
+    throw foreignDataError(
       path,
       `it should hold ${recorded.type} with the UUID ${recorded.uuid}, but holds ${describeSignatures(found)}`,
     );

@@ -8,10 +8,10 @@
  * @module
  */
 
-import { type Limiting, PodCgroups } from "./cgroups.ts";
+import { type LimitResult, PodCgroups } from "./cgroups.ts";
 import { StorageError } from "../error.ts";
 import type { VolumeId } from "../ids.ts";
-import { describeRates, type IoLimits, type IoRates, isLimited, ratesFor } from "../spec/io_limits.ts";
+import { describeRates, hasLimits, type IoLimits, type IoRates, ratesFor } from "../spec/io_limits.ts";
 import type { Lvm } from "../model/client.ts";
 import { deviceMounts, filesystemMounts, readMounts } from "../host/mounts.ts";
 import type { Volume } from "../inventory/volume.ts";
@@ -28,7 +28,7 @@ export interface LimitsState {
 }
 
 /** How limits are applied on a machine. */
-export interface LimitingOptions {
+export interface IoLimiterSettings {
   /** Where a cgroup v2 hierarchy is mounted; without one nothing can be limited, and that is told. */
   readonly cgroupRoot?: string | undefined;
   /** What is said of a volume's limits; by default what its tags say. */
@@ -46,7 +46,7 @@ export interface LimitingOptions {
 }
 
 /** What {@linkcode IoLimiter} needs. */
-export interface IoLimiterOptions extends LimitingOptions {
+export interface IoLimiterOptions extends IoLimiterSettings {
   /** LVM on this machine. */
   readonly lvm: Lvm;
   /** The volumes. */
@@ -72,7 +72,7 @@ export interface LimitedVolume {
 }
 
 /** A limited volume in use. */
-interface Use {
+interface VolumeUse {
   /** The volume, as it was last seen. */
   readonly volume: Volume;
   /** Where it is published. */
@@ -87,7 +87,7 @@ interface Use {
  * The uid of the pod that a target of kubelet's belongs to; `undefined` for other paths. A block volume is published beside
  * the pods' folders (Kubernetes, pkg/volume/csi, csi_block.go).
  */
-export function podOf(target: string): string | undefined {
+export function podUidOf(target: string): string | undefined {
   return (FILESYSTEM_TARGET.exec(target) ?? DEVICE_TARGET.exec(target))?.[1];
 }
 
@@ -98,15 +98,15 @@ const DEVICE_TARGET = /\/plugins\/kubernetes\.io\/csi\/volumeDevices\/publish\/[
 export class IoLimiter {
   readonly #options: IoLimiterOptions;
   readonly #cgroups: PodCgroups | undefined;
-  readonly #uses = new Map<VolumeId, Use>();
+  readonly #uses = new Map<VolumeId, VolumeUse>();
   readonly #states = new Map<VolumeId, LimitsState>();
   #pass: Promise<void> | undefined;
-  #surveyDue = false;
+  #scanDue = false;
   #stopped = false;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #retries = 0;
 
-  /** Makes it; nothing is done until something is published, or {@linkcode look}. */
+  /** Makes it; nothing is done until something is published, or {@linkcode wake}. */
   constructor(options: IoLimiterOptions) {
     this.#options = options;
     this.#cgroups = options.cgroupRoot === undefined ? undefined : new PodCgroups(options.cgroupRoot);
@@ -118,7 +118,7 @@ export class IoLimiter {
   }
 
   /** The limited volumes that pods have, whether their limits hold, and what they are; without those that cannot be read. */
-  inUse(): LimitedVolume[] {
+  limitedVolumes(): LimitedVolume[] {
     return [...this.#uses.values()].flatMap(({ volume: { id, group, lv }, rates }) => {
       const applied = this.#states.get(id)?.applied ?? false;
       return rates === undefined ? [] : [{ group: group.name, lv: lv.name, applied, rates }];
@@ -126,8 +126,8 @@ export class IoLimiter {
   }
 
   /** Limits a pod to which a volume was published, as far as that can be done now. It does not fail. */
-  async published(volume: Volume, target: string): Promise<void> {
-    if (this.#pass !== undefined) this.#surveyDue = true; // what is being read may be from before
+  async onPublished(volume: Volume, target: string): Promise<void> {
+    if (this.#pass !== undefined) this.#scanDue = true; // what is being read may be from before
     if (!this.#isLimited(volume)) return;
     const targets = this.#uses.get(volume.id)?.targets ?? new Set<string>();
     const use = { volume, targets: targets.add(target) };
@@ -138,24 +138,24 @@ export class IoLimiter {
   }
 
   /** Forgets a pod from which a volume was taken. */
-  unpublished(id: VolumeId, target: string): void {
-    if (this.#pass !== undefined) this.#surveyDue = true;
+  onUnpublished(id: VolumeId, target: string): void {
+    if (this.#pass !== undefined) this.#scanDue = true;
     const use = this.#uses.get(id);
     if (use === undefined || !use.targets.delete(target) || use.targets.size > 0) return;
     this.#uses.delete(id);
-    this.#tell(id, undefined);
+    this.#setState(id, undefined);
     this.#schedule();
   }
 
   /** Looks who has limited volumes, and limits them; to be called at the start, and when limits or sizes changed. */
-  look(): void {
-    this.#surveyDue = true;
+  wake(): void {
+    this.#scanDue = true;
     this.#retries = 0;
     this.#run();
   }
 
   /** Resolves when nothing is being done. */
-  async settled(): Promise<void> {
+  async idle(): Promise<void> {
     while (this.#pass !== undefined) await this.#pass;
   }
 
@@ -168,59 +168,59 @@ export class IoLimiter {
 
   #run(): void {
     if (this.#stopped) return;
-    this.#pass ??= this.#passes().then((done) => {
+    this.#pass ??= this.#runPasses().then((succeeded) => {
       this.#pass = undefined;
-      if (done && this.#surveyDue) this.#run(); // it was asked for at the very end
+      if (succeeded && this.#scanDue) this.#run(); // it was asked for at the very end
       else this.#schedule();
     });
   }
 
   /** Does what is due; answers whether that went well. */
-  async #passes(): Promise<boolean> {
+  async #runPasses(): Promise<boolean> {
     try {
-      while (this.#surveyDue && !this.#stopped) {
-        this.#surveyDue = false;
-        await this.#survey();
+      while (this.#scanDue && !this.#stopped) {
+        this.#scanDue = false;
+        await this.#scanMounts();
       }
       for (const use of [...this.#uses.values()]) await this.#apply(use);
       return true;
     } catch (error) {
-      this.#surveyDue = true;
+      this.#scanDue = true;
       this.#options.onError(error);
       return false;
     }
   }
 
-  async #survey(): Promise<void> {
+  async #scanMounts(): Promise<void> {
     const { lvm, volumes } = this.#options;
     const limited = (await volumes.list()).filter((volume) => this.#isLimited(volume));
     const mounts = limited.length === 0 ? [] : await readMounts(lvm.exec);
     const uses = limited.map((volume) => {
       const ours = [...filesystemMounts(mounts, volume.lv), ...deviceMounts(mounts, volume.lv)];
-      const targets = ours.map(({ target }) => target).filter((target) => podOf(target) !== undefined);
+      const targets = ours.map(({ target }) => target).filter((target) => podUidOf(target) !== undefined);
       return { volume, targets: new Set(targets) };
     }).filter(({ targets }) => targets.size > 0);
-    if (this.#surveyDue) return; // something came between: it is read anew
-    const gone = [...this.#uses.keys()].filter((id) => !uses.some(({ volume }) => volume.id === id));
-    for (const id of gone) {
+    if (this.#scanDue) return; // something came between: it is read anew
+    const unused = [...this.#uses.keys()].filter((id) => !uses.some(({ volume }) => volume.id === id));
+    for (const id of unused) {
       this.#uses.delete(id);
-      this.#tell(id, undefined);
+      this.#setState(id, undefined);
     }
     for (const use of uses) this.#uses.set(use.volume.id, use);
   }
 
-  async #apply(use: Use): Promise<void> {
+  async #apply(use: VolumeUse): Promise<void> {
     const { volume, targets } = use;
     const { graceMs = GRACE_MS } = this.#options;
     let state: LimitsState | undefined;
-    let waits: string | undefined;
+    let waitingTarget: string | undefined;
     try {
       const rates = use.rates = ratesFor(this.#limits(volume), volume.size);
       for (const target of targets) {
-        const limiting = await this.#limit(target, volume, rates);
-        if (limiting.state === "waiting") waits ??= target;
-        if (limiting.state !== "refused") continue;
-        const { reason, message } = limiting;
+        const result = await this.#limit(target, volume, rates);
+        if (result.state === "waiting") waitingTarget ??= target;
+        if (result.state !== "refused") continue;
+        const { reason, message } = result;
         state ??= { applied: false, reason, message };
       }
       state ??= { applied: true, reason: "Applied", message: `each pod is held to ${describeRates(rates)}` };
@@ -229,19 +229,19 @@ export class IoLimiter {
       state = { applied: false, reason: error.kind, message: error.message };
     }
     if (this.#uses.get(volume.id) !== use) return; // it is another one's to tell by now
-    use.waitingSince = waits === undefined ? undefined : use.waitingSince ?? performance.now();
-    if (state.applied && waits !== undefined) {
+    use.waitingSince = waitingTarget === undefined ? undefined : use.waitingSince ?? performance.now();
+    if (state.applied && waitingTarget !== undefined) {
       if (performance.now() - use.waitingSince! < graceMs) return;
       const message = `pod ${
-        podOf(waits)
+        podUidOf(waitingTarget)
       } has no cgroup below ${this.#cgroups?.root}, where kubelet's kubepods should be`;
       state = { applied: false, reason: "NoPodCgroup", message };
     }
-    this.#tell(volume.id, state);
+    this.#setState(volume.id, state);
   }
 
-  async #limit(target: string, { lv }: Volume, rates: IoRates): Promise<Limiting> {
-    const pod = podOf(target);
+  async #limit(target: string, { lv }: Volume, rates: IoRates): Promise<LimitResult> {
+    const pod = podUidOf(target);
     if (pod === undefined) {
       const message = `${target} is not a target of kubelet's, so there is no pod to limit`;
       return { state: "refused", reason: "NotAPod", message };
@@ -256,7 +256,7 @@ export class IoLimiter {
 
   #isLimited(volume: Volume): boolean {
     try {
-      return isLimited(this.#limits(volume));
+      return hasLimits(this.#limits(volume));
     } catch (error) {
       if (error instanceof StorageError) return true; // what cannot be read is told when it is applied
       throw error;
@@ -268,7 +268,7 @@ export class IoLimiter {
     return { ...defaults(volume.group.name), ...limitsOf(volume) };
   }
 
-  #tell(id: VolumeId, state: LimitsState | undefined): void {
+  #setState(id: VolumeId, state: LimitsState | undefined): void {
     const before = this.#states.get(id);
     if (before?.reason === state?.reason && before?.message === state?.message) return;
     if (state === undefined) this.#states.delete(id);
@@ -281,7 +281,7 @@ export class IoLimiter {
     clearTimeout(this.#timer);
     if (this.#stopped) return;
     const { retryMs = RETRY_MS, refreshMs = REFRESH_MS } = this.#options;
-    const missing = this.#surveyDue || [...this.#uses.values()].some(({ waitingSince }) => waitingSince !== undefined);
+    const missing = this.#scanDue || [...this.#uses.values()].some(({ waitingSince }) => waitingSince !== undefined);
     if (!missing && this.#uses.size === 0) return;
     const ms = missing ? Math.min(retryMs * 2 ** this.#retries++, refreshMs) : refreshMs;
     if (!missing) this.#retries = 0;

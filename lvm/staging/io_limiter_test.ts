@@ -1,15 +1,15 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { FakeCgroups } from "../../tests/fake/cgroups.ts";
-import { until } from "../../tests/fake/cluster.ts";
+import { waitUntil } from "../../tests/fake/cluster.ts";
 import { FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
-import { describe } from "../exec.ts";
+import { describeCommand } from "../exec.ts";
 import { StorageError } from "../error.ts";
 import { type VolumeId, volumeIdOf } from "../ids.ts";
-import { IoLimiter, type LimitingOptions, type LimitsState, podOf } from "./io_limiter.ts";
+import { IoLimiter, type IoLimiterSettings, type LimitsState, podUidOf } from "./io_limiter.ts";
 import type { IoLimits } from "../spec/io_limits.ts";
 import { Lvm } from "../model/client.ts";
-import { Upkeep } from "../volumes/reaper.ts";
+import { Reaper } from "../volumes/reaper.ts";
 import { Volumes } from "../volumes/volumes.ts";
 
 const POD = "0a1b2c3d-1111-2222-3333-444455556666";
@@ -20,25 +20,25 @@ const id = volumeIdOf("one");
 const readIops = (rate: bigint, perGiB = false): IoLimits => ({ readIops: { rate, perGiB } });
 
 /** A machine with a volume of 1 GiB, and what limits the pods on it. */
-async function scene(limits: IoLimits, options: LimitingOptions = {}) {
+async function scene(limits: IoLimits, options: IoLimiterSettings = {}) {
   const folder = await Deno.makeTempDir({ prefix: "denolith-limiter-" });
   const cgroups = new FakeCgroups(`${folder}/cgroup`);
   cgroups.mount();
   const machine = new FakeMachine();
   machine.addGroup("data", 8n << 30n);
   const commands: string[] = [];
-  machine.fault = (command) => void commands.push(describe(command).split(" ").slice(0, 2).join(" "));
+  machine.fault = (command) => void commands.push(describeCommand(command).split(" ").slice(0, 2).join(" "));
   const lvm = new Lvm(machine);
-  const upkeep = new Upkeep({ lvm, driver: "test", onError: () => {} });
-  const volumes = new Volumes({ lvm, driver: "test", groups: { matches: () => true }, upkeep });
+  const reaper = new Reaper({ lvm, driver: "test", onError: () => {} });
+  const volumes = new Volumes({ lvm, driver: "test", groups: { matches: () => true }, reaper });
   await volumes.create(namedRequest("one", GiB, { limits }));
   const errors: unknown[] = [];
-  const told: (LimitsState | undefined)[] = [];
+  const reported: (LimitsState | undefined)[] = [];
   const limiters: IoLimiter[] = [];
   const start = () => {
     const limiter = new IoLimiter({
       cgroupRoot: cgroups.root,
-      onChange: (_: VolumeId, state) => told.push(state),
+      onChange: (_: VolumeId, state) => reported.push(state),
       retryMs: 1,
       ...options,
       lvm,
@@ -55,7 +55,7 @@ async function scene(limits: IoLimits, options: LimitingOptions = {}) {
     lvm,
     volumes,
     start,
-    told,
+    reported,
     errors,
     target,
     /** What was run since this was asked last. */
@@ -80,13 +80,13 @@ Deno.test("published() limits the pod before it answers, without a command", asy
   const volume = await s.volumes.get(id);
   s.commands();
   const limiter = s.start();
-  await limiter.published(volume, s.target);
+  await limiter.onPublished(volume, s.target);
   assertEquals(await Deno.readTextFile(file), "253:0 riops=500\n");
   assertEquals(s.commands(), []);
-  assertEquals(s.told, [{ applied: true, reason: "Applied", message: "each pod is held to readIops 500" }]);
-  assertEquals(limiter.inUse().map(({ applied, rates }) => [applied, rates]), [[true, { readIops: 500n }]]);
-  limiter.unpublished(id, s.target);
-  assertEquals([s.told.at(-1), limiter.inUse()], [undefined, []]);
+  assertEquals(s.reported, [{ applied: true, reason: "Applied", message: "each pod is held to readIops 500" }]);
+  assertEquals(limiter.limitedVolumes().map(({ applied, rates }) => [applied, rates]), [[true, { readIops: 500n }]]);
+  limiter.onUnpublished(id, s.target);
+  assertEquals([s.reported.at(-1), limiter.limitedVolumes()], [undefined, []]);
 });
 
 Deno.test("a volume of which nothing is said costs nothing", async () => {
@@ -95,9 +95,9 @@ Deno.test("a volume of which nothing is said costs nothing", async () => {
   const volume = await s.volumes.get(id);
   s.commands();
   const limiter = s.start();
-  await limiter.published(volume, s.target);
-  limiter.unpublished(id, s.target);
-  assertEquals([s.commands(), s.told, await Deno.readTextFile(file)], [[], [], ""]);
+  await limiter.onPublished(volume, s.target);
+  limiter.onUnpublished(id, s.target);
+  assertEquals([s.commands(), s.reported, await Deno.readTextFile(file)], [[], [], ""]);
 });
 
 Deno.test("look() reads from the mount table who has limited volumes: nothing is lost by a start over", async () => {
@@ -107,35 +107,35 @@ Deno.test("look() reads from the mount table who has limited volumes: nothing is
   s.mount();
   s.commands();
   const limiter = s.start();
-  limiter.look();
-  await limiter.settled();
+  limiter.wake();
+  await limiter.idle();
   assertEquals(await Deno.readTextFile(file), "253:0 riops=10\n");
   assertEquals(s.commands(), ["lvm fullreport", "findmnt --json"]);
 
   await s.volumes.expand(id, { required: 3n * GiB });
-  limiter.look();
-  await limiter.settled();
+  limiter.wake();
+  await limiter.idle();
   assertEquals(await Deno.readTextFile(file), "253:0 riops=30\n", "it grows with the volume");
 
-  await s.volumes.limit(id, { writeBps: "max", ...readIops(7n) });
-  limiter.look();
-  await limiter.settled();
+  await s.volumes.setLimits(id, { writeBps: "max", ...readIops(7n) });
+  limiter.wake();
+  await limiter.idle();
   assertEquals(await Deno.readTextFile(file), "253:0 riops=7 wbps=max\n");
 
   s.machine.mounts.pop();
-  limiter.look();
-  await limiter.settled();
-  assertEquals(s.told.at(-1), undefined);
+  limiter.wake();
+  await limiter.idle();
+  assertEquals(s.reported.at(-1), undefined);
 });
 
 Deno.test("defaults hold where nothing is said of a limit, and max is said", async () => {
   const defaults = (group: string): IoLimits => group === "data" ? { ...readIops(100n, true), writeIops: "max" } : {};
   await using s = await scene({ writeIops: { rate: 5n, perGiB: false } }, { defaults });
   const file = s.cgroups.addPod(`kubepods/pod${POD}`);
-  await s.start().published(await s.volumes.get(id), s.target);
+  await s.start().onPublished(await s.volumes.get(id), s.target);
   assertEquals(await Deno.readTextFile(file), "253:0 riops=100 wiops=5\n");
-  await s.volumes.limit(id, { readIops: "max" });
-  await s.start().published(await s.volumes.get(id), s.target);
+  await s.volumes.setLimits(id, { readIops: "max" });
+  await s.start().onPublished(await s.volumes.get(id), s.target);
   assertEquals(await Deno.readTextFile(file), "253:0 riops=max wiops=5\n");
 });
 
@@ -144,12 +144,12 @@ Deno.test("a cgroup that comes later is waited for; one that does not come is to
   const limiter = s.start();
   const { promise: missed, resolve: miss } = Promise.withResolvers<LimitsState>();
   const { promise: found, resolve: find } = Promise.withResolvers<void>();
-  s.told.push = (state) => {
+  s.reported.push = (state) => {
     if (state?.applied) find();
     else if (state !== undefined) miss(state);
     return 0;
   };
-  await limiter.published(await s.volumes.get(id), s.target);
+  await limiter.onPublished(await s.volumes.get(id), s.target);
   const { reason, message } = await missed;
   assertEquals(reason, "NoPodCgroup");
   assertMatch(message, new RegExp(`pod ${POD} .* ${s.cgroups.root}`));
@@ -161,10 +161,10 @@ Deno.test("a cgroup that comes later is waited for; one that does not come is to
 Deno.test("what was changed by hand is put right in time", async () => {
   await using s = await scene(readIops(500n), { refreshMs: 5 });
   const file = s.cgroups.addPod(`kubepods/pod${POD}`);
-  await s.start().published(await s.volumes.get(id), s.target);
+  await s.start().onPublished(await s.volumes.get(id), s.target);
   s.commands();
   await Deno.writeTextFile(file, "253:0 rbps=max wbps=max riops=9 wiops=max\n");
-  await until(() => Deno.readTextFileSync(file) === "253:0 riops=500\n", "the limit");
+  await waitUntil(() => Deno.readTextFileSync(file) === "253:0 riops=500\n", "the limit");
   assertEquals(s.commands(), []);
 });
 
@@ -183,11 +183,11 @@ for (
   Deno.test(`what cannot be applied keeps no volume from its pod, and is told: ${reason}`, async () => {
     await using s = await scene(readIops(500n), options);
     const limiter = s.start();
-    await limiter.published(await s.volumes.get(id), target ?? s.target);
-    assertEquals(s.told.map((state) => [state?.applied, state?.reason]), [[false, reason]]);
+    await limiter.onPublished(await s.volumes.get(id), target ?? s.target);
+    assertEquals(s.reported.map((state) => [state?.applied, state?.reason]), [[false, reason]]);
     assertEquals(limiter.stateOf(id)?.reason, reason);
-    await limiter.published(await s.volumes.get(id), target ?? s.target);
-    assertEquals(s.told.length, 1, "told once");
+    await limiter.onPublished(await s.volumes.get(id), target ?? s.target);
+    assertEquals(s.reported.length, 1, "told once");
   });
 }
 
@@ -200,14 +200,14 @@ Deno.test("a report that fails is asked for again", async () => {
     if (program !== "findmnt" || failures-- <= 0) return undefined;
     throw new StorageError("Unavailable", "findmnt: no answer");
   };
-  s.start().look();
-  await until(() => Deno.readTextFileSync(file) !== "", "a limit");
+  s.start().wake();
+  await waitUntil(() => Deno.readTextFileSync(file) !== "", "a limit");
   assertEquals(s.errors.splice(0).length, 2);
 });
 
 Deno.test("podOf() knows kubelet's targets, wherever its directory is", () => {
-  assertEquals(podOf(`/var/lib/kubelet/pods/${POD}/volumes/kubernetes.io~csi/pvc-1/mount`), POD);
-  assertEquals(podOf(`/k0s/kubelet/plugins/kubernetes.io/csi/volumeDevices/publish/pvc-1/${POD}`), POD);
+  assertEquals(podUidOf(`/var/lib/kubelet/pods/${POD}/volumes/kubernetes.io~csi/pvc-1/mount`), POD);
+  assertEquals(podUidOf(`/k0s/kubelet/plugins/kubernetes.io/csi/volumeDevices/publish/pvc-1/${POD}`), POD);
   for (
     const other of [
       "/mnt/target",
@@ -216,5 +216,5 @@ Deno.test("podOf() knows kubelet's targets, wherever its directory is", () => {
       "/var/lib/kubelet/pods/../volumes/kubernetes.io~csi/pvc-1/mount",
       `/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/staging/pvc-1`,
     ]
-  ) assert(podOf(other) === undefined, other);
+  ) assert(podUidOf(other) === undefined, other);
 });

@@ -28,37 +28,37 @@ export interface Publication {
   /** Whether this target may only read. */
   readonly readOnly: boolean;
   /** Whether this may be the only target. */
-  readonly alone: boolean;
+  readonly exclusive: boolean;
 }
 
 /** The type to mount with, after checking that the volume can be used in the way asked for. */
-export function usableType(volume: Volume, access: Access): FilesystemType | undefined {
-  const { content } = volume.tags;
+export function resolveFilesystemType(volume: Volume, access: Access): FilesystemType | undefined {
+  const { format } = volume.tags;
   if (access.kind === "block") {
-    if (content.state === "raw") return undefined;
+    if (format.state === "raw") return undefined;
     throw new StorageError(
       "FailedPrecondition",
-      `using volume ${volume.id} as a block device: it was made for ${content.type}`,
+      `using volume ${volume.id} as a block device: it was made for ${format.type}`,
     );
   }
-  if (content.state === "raw") {
+  if (format.state === "raw") {
     throw new StorageError(
       "FailedPrecondition",
       `mounting volume ${volume.id}: it is a block volume, it has no filesystem`,
     );
   }
-  if (access.type !== undefined && access.type !== content.type) {
+  if (access.type !== undefined && access.type !== format.type) {
     throw new StorageError(
       "FailedPrecondition",
-      `mounting volume ${volume.id} as ${access.type}: it was made for ${content.type}`,
+      `mounting volume ${volume.id} as ${access.type}: it was made for ${format.type}`,
     );
   }
-  checkMountFlags(content.type, access.flags);
-  return content.type;
+  checkMountFlags(format.type, access.flags);
+  return format.type;
 }
 
 /** Whether the volume is staged at the path as asked for. */
-export function staged(
+export function isStaged(
   volume: Volume,
   mounts: readonly Mount[],
   path: string,
@@ -82,7 +82,7 @@ export function staged(
 }
 
 /** Whether the volume is published at the target as asked for. */
-export function published(
+export function isPublished(
   id: VolumeId,
   mounts: readonly Mount[],
   ours: readonly Mount[],
@@ -108,7 +108,7 @@ export function published(
 }
 
 /** Refuses a further target where the access mode, the volume, or a device that is read-only as a whole forbids it. */
-export function refuseFurther(
+export function refuseFurtherTarget(
   volume: Volume,
   publication: Publication,
   others: readonly Mount[],
@@ -116,7 +116,7 @@ export function refuseFurther(
 ): void {
   const [first] = others;
   if (first === undefined) return;
-  const why = publication.alone
+  const why = publication.exclusive
     ? "the access mode allows one target"
     : !volume.tags.shared
     ? "it was made with shared: no"

@@ -6,21 +6,21 @@
  * @module
  */
 
-import { activation } from "../volumes/activation.ts";
+import { activationArguments } from "../volumes/activation.ts";
 import { checkFilesystem, ensureFormatted } from "./formatting.ts";
 import { type BlockDevice, readBlockDevice, verifyDevice } from "../host/device.ts";
 import { StorageError } from "../error.ts";
 import { type Exec, runOk } from "../exec.ts";
-import { bindFlags, growCommand } from "../spec/filesystem.ts";
+import { bindMountFlags, resizeCommand } from "../spec/filesystem.ts";
 import { type VolumeId, volumeLvName } from "../ids.ts";
 import type { IoLimiter } from "./io_limiter.ts";
 import type { Lvm } from "../model/client.ts";
 import {
   bindMount,
-  canonical,
+  canonicalizePath,
   deviceMounts,
   filesystemMounts,
-  isDeviceNode,
+  isDeviceNodeMount,
   isDeviceOfLv,
   isMountOfLv,
   type Mount,
@@ -30,10 +30,17 @@ import {
   unmount,
   type Usage,
 } from "../host/mounts.ts";
-import { type Access, type Publication, published, refuseFurther, staged, usableType } from "./publication.ts";
-import { addRecord } from "../model/records.ts";
-import { makeTarget, removeTarget } from "../host/mount_points.ts";
-import { trimmedFlags } from "../spec/trim.ts";
+import {
+  type Access,
+  isPublished,
+  isStaged,
+  type Publication,
+  refuseFurtherTarget,
+  resolveFilesystemType,
+} from "./publication.ts";
+import { addUsedTag } from "../model/used_tags.ts";
+import { createMountPoint, removeMountPoint } from "../host/mount_points.ts";
+import { withDiscardFlag } from "../spec/trim.ts";
 import type { Trimmer } from "./trimmer.ts";
 import type { Volume } from "../inventory/volume.ts";
 import type { Volumes } from "../volumes/volumes.ts";
@@ -50,7 +57,7 @@ export interface StagingOptions {
   /** The directories below which volumes may be mounted, with their real paths. */
   readonly mountRoots: readonly string[];
   /** Holds pods to the limits of their volumes; nobody by default. */
-  readonly limiter?: Pick<IoLimiter, "published" | "unpublished">;
+  readonly limiter?: Pick<IoLimiter, "onPublished" | "onUnpublished">;
   /** Trims filesystems now and then, and lets those go that are to be unmounted; nobody by default. */
   readonly trimmer?: Pick<Trimmer, "pause">;
 }
@@ -82,18 +89,18 @@ export class Staging {
    * `AlreadyExists` when it is staged there otherwise.
    */
   async stage(id: VolumeId, stagingPath: string, access: Access): Promise<void> {
-    const path = await canonical(stagingPath, this.#mountRoots);
+    const path = await canonicalizePath(stagingPath, this.#mountRoots);
     const mounts = await readMounts(this.#exec);
     const volume = await this.#activate(await this.#volumes.get(id));
-    const type = usableType(volume, access);
+    const type = resolveFilesystemType(volume, access);
     const mounted = { device: volume.lv.devicePath, path };
-    if (access.kind === "mount" && type !== undefined && staged(volume, mounts, path, access)) {
+    if (access.kind === "mount" && type !== undefined && isStaged(volume, mounts, path, access)) {
       // the try before may have ended between the mount and the growth
-      return access.flags.includes("ro") ? undefined : await this.#grow(type, mounted);
+      return access.flags.includes("ro") ? undefined : await this.#resizeFilesystem(type, mounted);
     }
 
     const device = await verifyDevice(this.#exec, volume.lv);
-    if (!volume.used) await addRecord(this.#lvm, this.#volumes.driver, volume);
+    if (!volume.used) await addUsedTag(this.#lvm, this.#volumes.driver, volume);
     if (access.kind === "block" || type === undefined) return;
 
     if (filesystemMounts(mounts, volume.lv).length === 0) {
@@ -104,11 +111,11 @@ export class Staging {
     await Deno.mkdir(path, { recursive: true });
     await mountDevice(this.#exec, volume.lv.devicePath, path, {
       type,
-      flags: trimmedFlags(volume.tags.trim, access.flags),
+      flags: withDiscardFlag(volume.tags.trim, access.flags),
     });
     if (access.flags.includes("ro")) return;
     try {
-      await this.#grow(type, mounted);
+      await this.#resizeFilesystem(type, mounted);
     } catch (error) {
       // who is told that staging failed for good does not unstage: a mount that stays would keep the volume from its deletion
       await unmount(this.#exec, path).catch(() => {}); // the first error is the one to tell
@@ -122,7 +129,7 @@ export class Staging {
    * @throws {StorageError} `InUse` while something uses the mount, `FailedPrecondition` when something else is mounted there.
    */
   async unstage(id: VolumeId, stagingPath: string): Promise<void> {
-    await this.#unmountAll(id, await canonical(stagingPath, this.#mountRoots));
+    await this.#unmountAll(id, await canonicalizePath(stagingPath, this.#mountRoots));
   }
 
   /**
@@ -132,11 +139,11 @@ export class Staging {
    * `AlreadyExists` when it is published there otherwise.
    */
   async publish(id: VolumeId, publication: Publication): Promise<void> {
-    const target = await canonical(publication.target, this.#mountRoots);
-    const stagingPath = await canonical(publication.stagingPath, this.#mountRoots);
+    const target = await canonicalizePath(publication.target, this.#mountRoots);
+    const stagingPath = await canonicalizePath(publication.stagingPath, this.#mountRoots);
     const mounts = await readMounts(this.#exec);
     const volume = await this.#volumes.get(id);
-    usableType(volume, publication.access);
+    resolveFilesystemType(volume, publication.access);
     const block = publication.access.kind === "block";
     const ours = block ? deviceMounts(mounts, volume.lv) : filesystemMounts(mounts, volume.lv);
     const source = block ? volume.lv.devicePath : stagingPath;
@@ -144,24 +151,24 @@ export class Staging {
       throw new StorageError("FailedPrecondition", `publishing volume ${id}: it is not staged at ${stagingPath}`);
     }
     const device = block ? await verifyDevice(this.#exec, volume.lv) : undefined;
-    if (published(id, mounts, ours, target, publication.readOnly, device)) {
-      return await this.#limiter?.published(volume, target);
+    if (isPublished(id, mounts, ours, target, publication.readOnly, device)) {
+      return await this.#limiter?.onPublished(volume, target);
     }
 
     const others = ours.filter((mount) => mount.target !== stagingPath);
-    refuseFurther(volume, publication, others, device);
+    refuseFurtherTarget(volume, publication, others, device);
     if (device !== undefined && device.readOnly !== publication.readOnly) {
       await this.#setReadOnly(volume, publication.readOnly);
     }
-    const flags = publication.access.kind === "mount" ? bindFlags(publication.access.flags) : [];
-    const made = await makeTarget(target, block);
+    const flags = publication.access.kind === "mount" ? bindMountFlags(publication.access.flags) : [];
+    const created = await createMountPoint(target, block);
     try {
       await bindMount(this.#exec, source, target, publication.readOnly ? [...new Set([...flags, "ro"])] : flags);
     } catch (error) {
-      if (made) await Deno.remove(target).catch(() => {}); // the first error is the one to tell
+      if (created) await Deno.remove(target).catch(() => {}); // the first error is the one to tell
       throw error;
     }
-    await this.#limiter?.published(volume, target);
+    await this.#limiter?.onPublished(volume, target);
   }
 
   /**
@@ -171,10 +178,10 @@ export class Staging {
    * there, or the target is a directory or file with something in it: that is not the driver's to remove.
    */
   async unpublish(id: VolumeId, publishedAt: string): Promise<void> {
-    const target = await canonical(publishedAt, this.#mountRoots);
+    const target = await canonicalizePath(publishedAt, this.#mountRoots);
     await this.#unmountAll(id, target);
-    this.#limiter?.unpublished(id, target);
-    await removeTarget(target);
+    this.#limiter?.onUnpublished(id, target);
+    await removeMountPoint(target);
   }
 
   /**
@@ -183,10 +190,10 @@ export class Staging {
    * @throws {StorageError} `NotFound` when the volume is not at the path.
    */
   async stats(id: VolumeId, volumePath: string): Promise<Stats> {
-    const path = await this.#lookUp(volumePath);
+    const path = await this.#canonicalPath(volumePath);
     const mount = (await readMounts(this.#exec)).findLast((mount) => mount.target === path);
-    if (mount === undefined || !await this.#belongs(id, mount)) throw notThere(id, volumePath);
-    if (!isDeviceNode(mount)) return { filesystem: await readUsage(this.#exec, mount.target) };
+    if (mount === undefined || !await this.#isMountOfVolume(id, mount)) throw notAtPath(id, volumePath);
+    if (!isDeviceNodeMount(mount)) return { filesystem: await readUsage(this.#exec, mount.target) };
     return { blockBytes: (await readBlockDevice(this.#exec, mount.target)).size };
   }
 
@@ -197,14 +204,14 @@ export class Staging {
    * @throws {StorageError} `NotFound` when there is no such volume or it is not at the path, `OutOfRange` when its LV is
    * smaller than required: the controller's half comes first.
    */
-  async grow(id: VolumeId, volumePath: string, required: bigint): Promise<bigint> {
+  async expand(id: VolumeId, volumePath: string, required: bigint): Promise<bigint> {
     const volume = await this.#volumes.get(id);
     const { lv } = volume;
-    const path = await this.#lookUp(volumePath);
+    const path = await this.#canonicalPath(volumePath);
     const mounts = await readMounts(this.#exec);
     const ours = [...filesystemMounts(mounts, lv), ...deviceMounts(mounts, lv)];
-    const block = volume.tags.content.state === "raw";
-    if (!ours.some((mount) => mount.target === path) && !(block && lv.active)) throw notThere(id, volumePath);
+    const block = volume.tags.format.state === "raw";
+    if (!ours.some((mount) => mount.target === path) && !(block && lv.active)) throw notAtPath(id, volumePath);
     if (lv.size < required) {
       throw new StorageError(
         "OutOfRange",
@@ -220,14 +227,14 @@ export class Staging {
         `growing the filesystem of volume ${id}: all its mounts are read-only`,
       );
     }
-    await this.#grow(writable.fsType, { device: lv.devicePath, path: writable.target });
+    await this.#resizeFilesystem(writable.fsType, { device: lv.devicePath, path: writable.target });
     return lv.size;
   }
 
   /** The path as the mount table has it; `undefined` when no volume can be there. */
-  async #lookUp(path: string): Promise<string | undefined> {
+  async #canonicalPath(path: string): Promise<string | undefined> {
     try {
-      return await canonical(path, this.#mountRoots);
+      return await canonicalizePath(path, this.#mountRoots);
     } catch (error) {
       if (error instanceof StorageError && error.kind === "FailedPrecondition") return undefined;
       throw error;
@@ -239,7 +246,7 @@ export class Staging {
     // what a command that was killed left suspended would hang whoever touches it
     if (volume.lv.suspended) await this.#lvm.change(volume.group, ["lvchange", "--refresh", path]);
     if (volume.lv.active) return volume;
-    await this.#lvm.change(volume.group, activation(this.#volumes.driver, volume.group, volume.lv));
+    await this.#lvm.change(volume.group, activationArguments(this.#volumes.driver, volume.group, volume.lv));
     const active = this.#volumes.require(await this.#lvm.report(), volume.id);
     if (active.lv.active) return active;
     throw new StorageError(
@@ -253,14 +260,14 @@ export class Staging {
     await runOk(this.#exec, { program: "blockdev", args, mutates: true });
   }
 
-  async #grow(type: string, mounted: { device: string; path: string }): Promise<void> {
-    await runOk(this.#exec, growCommand(type, mounted));
+  async #resizeFilesystem(type: string, mounted: { device: string; path: string }): Promise<void> {
+    await runOk(this.#exec, resizeCommand(type, mounted));
   }
 
   /** Whether the mount is of the volume. A device node whose device is gone belongs to whoever says so. */
-  async #belongs(id: VolumeId, mount: Mount): Promise<boolean> {
+  async #isMountOfVolume(id: VolumeId, mount: Mount): Promise<boolean> {
     const name = volumeLvName(id);
-    if (isDeviceNode(mount)) {
+    if (isDeviceNodeMount(mount)) {
       const device = await this.#deviceAt(mount.target);
       if (device === undefined || isDeviceOfLv(device.name, name)) return true;
     } else if (isMountOfLv(mount, name)) return true;
@@ -284,7 +291,7 @@ export class Staging {
     using _pause = await this.#trimmer?.pause(id);
     const layers = (await readMounts(this.#exec)).filter((mount) => mount.target === path);
     for (const layer of layers.reverse()) {
-      if (!await this.#belongs(id, layer)) {
+      if (!await this.#isMountOfVolume(id, layer)) {
         throw new StorageError(
           "FailedPrecondition",
           `unmounting volume ${id}: at ${path} ${layer.source} is mounted, which is not the volume; it is left alone`,
@@ -295,6 +302,6 @@ export class Staging {
   }
 }
 
-function notThere(id: VolumeId, path: string): StorageError {
+function notAtPath(id: VolumeId, path: string): StorageError {
   return new StorageError("NotFound", `looking for volume ${id} at ${path}: it is not there`);
 }

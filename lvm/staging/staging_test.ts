@@ -1,10 +1,10 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { FakeMachine, ok, refuse } from "../../tests/fake/machine.ts";
+import { failure, FakeMachine, ok } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
-import { describe } from "../exec.ts";
+import { describeCommand } from "../exec.ts";
 import { Lvm } from "../model/client.ts";
 import { volumeIdOf } from "../ids.ts";
-import { Upkeep } from "../volumes/reaper.ts";
+import { Reaper } from "../volumes/reaper.ts";
 import { StorageError } from "../error.ts";
 import { Staging } from "./staging.ts";
 import { Volumes } from "../volumes/volumes.ts";
@@ -12,12 +12,12 @@ import { Volumes } from "../volumes/volumes.ts";
 const id = volumeIdOf("one");
 
 /** A volume for a filesystem, on a machine of its own. */
-async function prepared(root = "/nowhere") {
+async function setUpVolume(root = "/nowhere") {
   const machine = new FakeMachine();
   machine.addGroup("data", 1n << 30n);
   const lvm = new Lvm(machine);
-  const upkeep = new Upkeep({ lvm, driver: "test", onError: () => {} });
-  const volumes = new Volumes({ lvm, driver: "test", groups: { matches: () => true }, upkeep });
+  const reaper = new Reaper({ lvm, driver: "test", onError: () => {} });
+  const volumes = new Volumes({ lvm, driver: "test", groups: { matches: () => true }, reaper });
   await volumes.create(namedRequest("one", 32n << 20n));
   const paused: string[] = [];
   const pause = (id: string) => {
@@ -31,10 +31,10 @@ for (
   const [what, number, size] of [["another device", "253:9", 32 << 20], ["another size", "253:0", 31 << 20]] as const
 ) {
   Deno.test(`stage() touches nothing when ${what} is at the LV's path`, async () => {
-    const { machine, staging } = await prepared();
+    const { machine, staging } = await setUpVolume();
     const changes: string[] = [];
     machine.fault = (command) => {
-      if (command.mutates) changes.push(describe(command));
+      if (command.mutates) changes.push(describeCommand(command));
       if (command.program !== "lsblk") return undefined;
       return ok(JSON.stringify({ blockdevices: [{ name: "dm-9", "maj:min": number, size, ro: false }] }));
     };
@@ -47,8 +47,8 @@ for (
 Deno.test("stage() that cannot grow the filesystem leaves no mount, and can be repeated", async () => {
   const root = await Deno.realPath(await Deno.makeTempDir());
   try {
-    const { machine, staging } = await prepared(root);
-    machine.fault = ({ program }) => program === "resize2fs" ? refuse(1, "resize2fs: no") : undefined;
+    const { machine, staging } = await setUpVolume(root);
+    machine.fault = ({ program }) => program === "resize2fs" ? failure(1, "resize2fs: no") : undefined;
     const stage = () => staging.stage(id, `${root}/staged`, { kind: "mount", flags: [] });
     await assertRejects(stage, StorageError, "resize2fs: no");
     const mounted = () => machine.mounts.filter(({ target }) => target.startsWith(root)).length;
@@ -64,7 +64,7 @@ Deno.test("stage() that cannot grow the filesystem leaves no mount, and can be r
 Deno.test("unstage() has its volume not trimmed while it is unmounted: fstrim would hold the mount", async () => {
   const root = await Deno.realPath(await Deno.makeTempDir());
   try {
-    const { machine, paused, staging } = await prepared(root);
+    const { machine, paused, staging } = await setUpVolume(root);
     await staging.stage(id, `${root}/staged`, { kind: "mount", flags: [] });
     const during: string[][] = [];
     machine.fault = ({ program }) => void (program === "umount" && during.push([...paused]));

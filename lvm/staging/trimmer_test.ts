@@ -1,11 +1,11 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { FakeClock } from "../../tests/fake/clock.ts";
-import { type FakeLv, FakeMachine, refuse } from "../../tests/fake/machine.ts";
-import { type Command, describe, type Output } from "../exec.ts";
+import { failure, type FakeLv, FakeMachine } from "../../tests/fake/machine.ts";
+import { type Command, describeCommand, type Output } from "../exec.ts";
 import { volumeIdOf, volumeLvName } from "../ids.ts";
 import { Lvm } from "../model/client.ts";
 import { volumeTags } from "../model/tags.ts";
-import { nextTrim, type Trim } from "../spec/trim.ts";
+import { nextTrimTime, type TrimPolicy } from "../spec/trim.ts";
 import { Trimmer } from "./trimmer.ts";
 
 const HOUR = 3_600_000;
@@ -13,12 +13,12 @@ const DAY = 24 * HOUR;
 const ONE = volumeIdOf("one");
 
 /** A machine with volumes that are to be trimmed so, mounted, and what is told of them. */
-async function scene(trim: Trim = { discard: false, everyMs: DAY }, ids = [ONE]) {
+async function scene(trim: TrimPolicy = { discard: false, intervalMs: DAY }, ids = [ONE]) {
   const machine = new FakeMachine();
   const group = machine.addGroup("data", 1n << 30n);
   for (const id of ids) {
-    const content = { state: "formatted", type: "ext4", uuid: crypto.randomUUID() } as const;
-    const tags = volumeTags("test", { id, content, mkfsOptions: [], shared: true, erase: "zero", trim });
+    const format = { state: "formatted", type: "ext4", uuid: crypto.randomUUID() } as const;
+    const tags = volumeTags("test", { id, format, mkfsOptions: [], shared: true, erase: "zero", trim });
     const create = ["lvcreate", "--yes", "--size", `${32 << 20}b`, "--name", volumeLvName(id), "data"];
     const addTags = tags.flatMap((tag) => ["--addtag", tag]);
     await machine.run({ program: "lvm", args: [...create, ...addTags], mutates: true });
@@ -32,22 +32,22 @@ async function scene(trim: Trim = { discard: false, everyMs: DAY }, ids = [ONE])
   for (const lv of group.lvs) mount(lv);
 
   const commands: string[] = [];
-  const meanwhile = (answer: (command: Command) => Promise<Output> | Output | undefined) => {
+  const answerWith = (answer: (command: Command) => Promise<Output> | Output | undefined) => {
     machine.fault = (command) => {
-      commands.push(describe(command).split(" ").slice(0, 2).join(" "));
+      commands.push(describeCommand(command).split(" ").slice(0, 2).join(" "));
       return answer(command);
     };
   };
-  meanwhile(() => undefined);
-  const [clock, told, errors] = [new FakeClock(), [] as string[], [] as unknown[]];
+  answerWith(() => undefined);
+  const [clock, reported, errors] = [new FakeClock(), [] as string[], [] as unknown[]];
   const start = () => {
-    const lvm = new Lvm(machine, (groups) => trimmer.see(groups));
+    const lvm = new Lvm(machine, (groups) => trimmer.observe(groups));
     const trimmer = new Trimmer({
       lvm,
       driver: "test",
-      onTrimmed: ({ lv }, bytes) => told.push(`${lv.name} ${bytes}`),
-      onTrimFailed: (_, why, failures) => told.push(`${failures}: ${why}`),
-      onTrimUnsupported: ({ id }) => told.push(`unsupported ${id}`),
+      onTrimmed: ({ lv }, bytes) => reported.push(`${lv.name} ${bytes}`),
+      onTrimFailed: (_, why, failures) => reported.push(`${failures}: ${why}`),
+      onTrimUnsupported: ({ id }) => reported.push(`unsupported ${id}`),
       onError: (error) => errors.push(error),
       timer: clock,
     });
@@ -59,52 +59,52 @@ async function scene(trim: Trim = { discard: false, everyMs: DAY }, ids = [ONE])
     await lvm.report();
     commands.length = 0;
     await clock.advance(ms);
-    await trimmer.settled();
+    await trimmer.idle();
     return commands.splice(0);
   };
-  return { machine, group, mount, unmount, lvm, trimmer, start, clock, told, errors, commands, meanwhile, pass };
+  return { machine, group, mount, unmount, lvm, trimmer, start, clock, reported, errors, commands, answerWith, pass };
 }
 
-const TURN = ["lvm fullreport", "findmnt --json", "fstrim --verbose"];
+const ONE_TRIM = ["lvm fullreport", "findmnt --json", "fstrim --verbose"];
 const DONE = `${volumeLvName(ONE)} ${(32 << 20) - 4096}`;
 
 /** An fstrim that goes on until it is ended, and the signal that it has begun. */
-function endless() {
-  const begun = Promise.withResolvers<void>();
+function endlessTrim() {
+  const started = Promise.withResolvers<void>();
   const answer = ({ program, signal }: Command): Promise<Output> | undefined => {
     if (program !== "fstrim") return undefined;
-    begun.resolve();
+    started.resolve();
     return new Promise((_, reject) => signal!.addEventListener("abort", () => reject(new Error("ended"))));
   };
-  return { answer, begun: begun.promise };
+  return { answer, started: started.promise };
 }
 
 Deno.test("Trimmer: without a volume that wants it nothing is looked at", async () => {
   const s = await scene({ discard: true });
-  assertEquals([await s.pass(30 * DAY), s.clock.waiting], [[], 0]);
+  assertEquals([await s.pass(30 * DAY), s.clock.pendingTimers], [[], 0]);
 });
 
 Deno.test("Trimmer runs fstrim once in the interval, and tells what came of it", async () => {
   const s = await scene();
-  assertEquals(await s.pass(DAY), TURN);
-  assertEquals(s.told, [DONE]);
+  assertEquals(await s.pass(DAY), ONE_TRIM);
+  assertEquals(s.reported, [DONE]);
   assertEquals(s.trimmer.lastSuccesses().map(({ volume, at }) => [volume.id, at > 0]), [[ONE, true]]);
-  assertEquals(await s.pass(DAY), TURN);
-  assertEquals([s.told.length, s.errors], [2, []]);
+  assertEquals(await s.pass(DAY), ONE_TRIM);
+  assertEquals([s.reported.length, s.errors], [2, []]);
   s.group.lvs.length = 0;
-  assertEquals([await s.pass(DAY), s.clock.waiting], [[], 0], "it is gone");
+  assertEquals([await s.pass(DAY), s.clock.pendingTimers], [[], 0], "it is gone");
 });
 
 Deno.test("Trimmer: a start of the driver neither repeats nor delays it", async () => {
   const s = await scene();
   await s.lvm.report();
-  await s.pass(s.clock.untilNext);
-  assertEquals(s.told, [DONE]);
+  await s.pass(s.clock.msUntilNextTimer);
+  assertEquals(s.reported, [DONE]);
   await s.trimmer.stop();
   const next = s.start();
   await next.lvm.report();
   const now = s.clock.date().getTime();
-  assertEquals(now + s.clock.untilNext, nextTrim(ONE, DAY, now));
+  assertEquals(now + s.clock.msUntilNextTimer, nextTrimTime(ONE, DAY, now));
   await next.trimmer.stop();
 });
 
@@ -113,11 +113,11 @@ Deno.test("Trimmer: a volume that is not in use when it is due costs nothing, an
   s.unmount();
   assertEquals(await s.pass(DAY), []);
   s.mount(s.group.lvs[0]!, true);
-  assertEquals(await s.pass(0), TURN.slice(0, 2), "it is mounted read-only");
+  assertEquals(await s.pass(0), ONE_TRIM.slice(0, 2), "it is mounted read-only");
   s.unmount();
   s.mount(s.group.lvs[0]!);
-  assertEquals(await s.pass(HOUR), TURN);
-  assertEquals(s.told, [DONE]);
+  assertEquals(await s.pass(HOUR), ONE_TRIM);
+  assertEquals(s.reported, [DONE]);
 });
 
 Deno.test("Trimmer leaves a volume alone while it has copy-on-write snapshots, or is suspended", async () => {
@@ -130,7 +130,7 @@ Deno.test("Trimmer leaves a volume alone while it has copy-on-write snapshots, o
   lv!.suspended = true;
   assertEquals(await s.pass(0), []);
   lv!.suspended = false;
-  assertEquals(await s.pass(0), TURN);
+  assertEquals(await s.pass(0), ONE_TRIM);
 });
 
 Deno.test("Trimmer trims one volume at a time, also when all are due at once", async () => {
@@ -139,16 +139,16 @@ Deno.test("Trimmer trims one volume at a time, also when all are due at once", a
   s.unmount();
   await s.pass(DAY);
   for (const lv of s.group.lvs) s.mount(lv);
-  let [running, most] = [0, 0];
-  s.meanwhile(async ({ program }) => {
-    if (program === "fstrim") most = Math.max(most, ++running);
+  let [running, max] = [0, 0];
+  s.answerWith(async ({ program }) => {
+    if (program === "fstrim") max = Math.max(max, ++running);
     await Promise.resolve();
     if (program === "fstrim") running--;
     return undefined as never;
   });
   const commands = await s.pass(0);
-  assertEquals([commands.filter((command) => command.startsWith("fstrim")).length, most], [5, 1]);
-  assertEquals(commands.filter((command) => command === TURN[0]).length, 1, "one report for all");
+  assertEquals([commands.filter((command) => command.startsWith("fstrim")).length, max], [5, 1]);
+  assertEquals(commands.filter((command) => command === ONE_TRIM[0]).length, 1, "one report for all");
 });
 
 Deno.test("Trimmer tells once that the device takes no discards, and sees when it does", async () => {
@@ -156,84 +156,84 @@ Deno.test("Trimmer tells once that the device takes no discards, and sees when i
   s.machine.host.discards = false;
   await s.pass(DAY);
   await s.pass(DAY);
-  assertEquals(s.told.splice(0), [`unsupported ${ONE}`]);
+  assertEquals(s.reported.splice(0), [`unsupported ${ONE}`]);
   s.machine.host.discards = true;
   await s.pass(DAY);
   s.machine.host.discards = false;
   await s.pass(DAY);
-  assertEquals(s.told, [DONE, `unsupported ${ONE}`]);
+  assertEquals(s.reported, [DONE, `unsupported ${ONE}`]);
 });
 
 Deno.test("Trimmer tries again within the hour what failed, and counts the failures in a row", async () => {
   const s = await scene();
-  s.meanwhile(({ program }) =>
-    program === "fstrim" ? refuse(1, "fstrim: FITRIM ioctl failed: Input/output error") : undefined
+  s.answerWith(({ program }) =>
+    program === "fstrim" ? failure(1, "fstrim: FITRIM ioctl failed: Input/output error") : undefined
   );
   await s.lvm.report();
-  await s.pass(s.clock.untilNext);
+  await s.pass(s.clock.msUntilNextTimer);
   await s.pass(HOUR);
-  assertEquals(s.told.length, 2);
-  assertMatch(s.told[1]!, /^2: fstrim --verbose \/mnt\/vol-\w+: exit 1: .*Input\/output error/);
-  s.meanwhile(({ program }) => program === "findmnt" ? refuse(1, "findmnt: cannot read") : undefined);
+  assertEquals(s.reported.length, 2);
+  assertMatch(s.reported[1]!, /^2: fstrim --verbose \/mnt\/vol-\w+: exit 1: .*Input\/output error/);
+  s.answerWith(({ program }) => program === "findmnt" ? failure(1, "findmnt: cannot read") : undefined);
   await s.pass(HOUR);
   assertEquals(
-    [s.told.length, s.errors.length],
+    [s.reported.length, s.errors.length],
     [2, 1],
     "a mount table that cannot be read is no failure of the volume",
   );
-  s.meanwhile(() => undefined);
+  s.answerWith(() => undefined);
   await s.pass(HOUR);
-  assertEquals(s.told.slice(2), [DONE]);
+  assertEquals(s.reported.slice(2), [DONE]);
   const now = s.clock.date().getTime();
-  assertEquals(now + s.clock.untilNext, nextTrim(ONE, DAY, now), "it went well");
+  assertEquals(now + s.clock.msUntilNextTimer, nextTrimTime(ONE, DAY, now), "it went well");
 });
 
 Deno.test("Trimmer: a volume that is to be unmounted is let go at once, and trimmed when it is in use again", async () => {
   const s = await scene();
-  const { answer, begun } = endless();
-  s.meanwhile(answer);
+  const { answer, started } = endlessTrim();
+  s.answerWith(answer);
   const passed = s.pass(DAY);
-  await begun;
+  await started;
   {
     using _other = await s.trimmer.pause(volumeIdOf("another"));
-    assertEquals(s.commands.length, TURN.length, "that is nothing to this one");
+    assertEquals(s.commands.length, ONE_TRIM.length, "that is nothing to this one");
     using _pause = await s.trimmer.pause(ONE);
     await passed;
-    s.meanwhile(() => undefined);
-    assertEquals(await s.pass(HOUR), TURN.slice(0, 1), "nothing is begun meanwhile");
+    s.answerWith(() => undefined);
+    assertEquals(await s.pass(HOUR), ONE_TRIM.slice(0, 1), "nothing is begun meanwhile");
   }
-  assertEquals([s.told, s.errors], [[], []], "that is no failure");
-  assertEquals(await s.pass(HOUR), TURN);
-  assertEquals(s.told, [DONE]);
+  assertEquals([s.reported, s.errors], [[], []], "that is no failure");
+  assertEquals(await s.pass(HOUR), ONE_TRIM);
+  assertEquals(s.reported, [DONE]);
 });
 
 Deno.test("Trimmer: the end of the driver ends the fstrim that is under way", async () => {
   const s = await scene();
-  const { answer, begun } = endless();
-  s.meanwhile(answer);
+  const { answer, started } = endlessTrim();
+  s.answerWith(answer);
   const passed = s.pass(DAY);
-  await begun;
+  await started;
   await s.trimmer.stop();
   await passed;
-  assertEquals([s.told, s.errors, s.clock.waiting], [[], [], 0]);
+  assertEquals([s.reported, s.errors, s.clock.pendingTimers], [[], [], 0]);
 });
 
 Deno.test("Trimmer: an interval that is longer than a timer goes is kept all the same", async () => {
-  const s = await scene({ discard: false, everyMs: 90 * DAY });
-  const untilNext = () => nextTrim(ONE, 90 * DAY, s.clock.date().getTime()) - s.clock.date().getTime();
-  assertEquals(await s.pass(untilNext()), TURN);
+  const s = await scene({ discard: false, intervalMs: 90 * DAY });
+  const untilNext = () => nextTrimTime(ONE, 90 * DAY, s.clock.date().getTime()) - s.clock.date().getTime();
+  assertEquals(await s.pass(untilNext()), ONE_TRIM);
   assert(untilNext() > 25 * DAY, "more than a timer takes");
   assertEquals(await s.pass(untilNext() - 1), []);
-  assertEquals(await s.pass(1), TURN);
+  assertEquals(await s.pass(1), ONE_TRIM);
 });
 
 Deno.test("Trimmer: what is to be unmounted while the mount table is read is not touched: another filesystem may be there", async () => {
   const s = await scene();
   let paused: Promise<Disposable> | undefined;
-  s.meanwhile(({ program }) => {
+  s.answerWith(({ program }) => {
     if (program === "findmnt") paused = s.trimmer.pause(ONE);
     return undefined;
   });
-  assertEquals((await s.pass(DAY)).filter((command) => command !== TURN[0]), [TURN[1]]);
+  assertEquals((await s.pass(DAY)).filter((command) => command !== ONE_TRIM[0]), [ONE_TRIM[1]]);
   (await paused!)[Symbol.dispose]();
 });

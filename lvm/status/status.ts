@@ -9,16 +9,16 @@
 import type { Exec } from "../exec.ts";
 import type { GroupMatcher } from "../model/groups.ts";
 import {
-  finders,
+  createFinders,
   type ForeignVolume,
   groupsInUse,
-  type Known,
+  type Inconsistency,
+  type KnownObjects,
   type LostVolume,
-  type Orphan,
-  type Stray,
+  type OrphanLv,
   takeInventory,
 } from "../inventory/inventory.ts";
-import { diskProblem, mountProblem } from "../health/health.ts";
+import { mountProblem, pvProblem } from "../health/health.ts";
 import type { CopyProgress } from "../copies/copies.ts";
 import type { IoRates } from "../spec/io_limits.ts";
 import { describeLayoutOf } from "../model/layout.ts";
@@ -28,9 +28,9 @@ import type { LocatedSnapshot } from "../snapshots/snapshots.ts";
 import { readSurvey, type SurveyedGroup } from "../model/survey.ts";
 import { ownersOf } from "../model/tags.ts";
 import { DEFAULT_OVERCOMMIT, isThin, poolsOf } from "../pools/pool.ts";
-import type { Doomed } from "../volumes/reaper.ts";
+import type { DeletedLv } from "../volumes/reaper.ts";
 import type { Volume } from "../inventory/volume.ts";
-import { type ToldVolume, type VolumeFacts, volumeFacts } from "./volume_details.ts";
+import { type ReportedVolume, type VolumeDetails, volumeDetails } from "./volume_details.ts";
 
 /** What is to be told. */
 export interface StatusOptions {
@@ -41,9 +41,9 @@ export interface StatusOptions {
   /** Which groups to show; by default those with anything of the driver, or else all. */
   readonly groups?: GroupMatcher;
   /** What is known elsewhere of what is here; by default, what is here is all that there is to know. */
-  readonly known?: Known;
+  readonly known?: KnownObjects;
   /** What is told elsewhere of volumes, by id; by default, their tags tell all. */
-  readonly told?: ReadonlyMap<string, ToldVolume>;
+  readonly reported?: ReadonlyMap<string, ReportedVolume>;
   /** How much thin pools may promise whose tags say nothing else, in percent of their sizes; as much as they have by default. */
   readonly overcommit?: bigint;
 }
@@ -63,7 +63,7 @@ export interface GroupStatus {
   /** The size of its smallest metadata area, and what is free in the one that has least. */
   readonly metadata: { readonly size: bigint; readonly free: bigint };
   /** How many disks it has, and how many of them are missing. */
-  readonly disks: { readonly count: number; readonly missing: number };
+  readonly physicalVolumes: { readonly count: number; readonly missing: number };
   /** Whether LVM would change it now: writeable, not exported. */
   readonly writeable: boolean;
 }
@@ -71,10 +71,10 @@ export interface GroupStatus {
 /**
  * The state of a volume. `Ready`: its LV is there. `Partial`: so is its LV, but not all of its data, since a disk is missing.
  * `Degraded`: its data is there, but would not survive the loss of a disk. `Rebuilding`: likewise, and that is being mended.
- * `Lost`: it was in use, and its LV is gone or replaced. `Foreign`: several LVs claim to be it, or its tags cannot be read.
+ * `Lost`: it was in use, and its LV is gone or replaced. `Inconsistent`: several LVs claim to be it, or its tags cannot be read.
  * `Copying`: it is still being filled from its source, and nobody has it yet; what is wrong with its disks is told first.
  */
-export type VolumeStateName = "Ready" | "Partial" | "Degraded" | "Rebuilding" | "Lost" | "Foreign" | "Copying";
+export type VolumeStateName = "Ready" | "Partial" | "Degraded" | "Rebuilding" | "Lost" | "Inconsistent" | "Copying";
 
 /** Where something is mounted. */
 export interface MountStatus {
@@ -101,9 +101,9 @@ export interface VolumeStatus {
   /** How much of its copies is in sync, in percent; absent without copies, and while it is inactive. */
   readonly syncPercent?: number;
   /** What is on it: the type of a filesystem, or `block`. */
-  readonly content?: string;
+  readonly format?: string;
   /** How far that is: `raw`, `wanted`, `formatting` or `formatted` (docs/state.md). */
-  readonly contentState?: string;
+  readonly formatState?: string;
   /** Whether its device is there. */
   readonly active?: boolean;
   /** Where it is staged and published. */
@@ -113,11 +113,11 @@ export interface VolumeStatus {
   /** The thin pool that it is in. */
   readonly pool?: string;
   /** The state of that pool, unless it is `Ready`. */
-  readonly poolState?: VolumeFacts["poolState"];
+  readonly poolState?: VolumeDetails["poolState"];
   /** How far it is filled from its source, while it is. */
   readonly copy?: CopyProgress;
   /** What each pod that has it is limited to, as far as that is said of the volume itself. */
-  readonly limits?: IoRates;
+  readonly ioLimits?: IoRates;
   /** What is wrong with it. */
   readonly problem?: string;
 }
@@ -137,14 +137,14 @@ export interface SnapshotStatus {
   /** The thin pool that it is in: a thin snapshot has no store. */
   readonly pool?: string;
   /** The size of the store for changed blocks. */
-  readonly storeSize: bigint;
+  readonly cowSize: bigint;
   /** How full the store is, in percent; absent while it is inactive. */
-  readonly storePercent?: number;
+  readonly cowPercent?: number;
   /**
-   * `Ready`; `Overflowed`: the store was too small, and the content is gone; `HalfMade`: it never became a snapshot, and is
+   * `Ready`; `Overflowed`: the store was too small, and the content is gone; `Incomplete`: it never became a snapshot, and is
    * removed when the driver starts.
    */
-  readonly state: "Ready" | "Overflowed" | "HalfMade";
+  readonly state: "Ready" | "Overflowed" | "Incomplete";
   /** When it was taken, in seconds since 1970. */
   readonly createdAt: number;
 }
@@ -178,9 +178,9 @@ export interface Status {
   /** What is deleted and not yet gone. */
   readonly deleted: readonly DeletedStatus[];
   /** What is none of these. */
-  readonly orphans: readonly Orphan[];
+  readonly inconsistencies: readonly Inconsistency[];
   /** What of the volumes and snapshots is not known elsewhere. */
-  readonly strays: readonly Required<Stray>[];
+  readonly orphans: readonly Required<OrphanLv>[];
 }
 
 /** How long a command is waited for, in milliseconds. */
@@ -193,20 +193,20 @@ const DEADLINE_MS = 20_000;
  * mount table cannot be read.
  */
 export async function readStatus(options: StatusOptions): Promise<Status> {
-  const { exec: host, driver, groups: wanted, known, told, overcommit = DEFAULT_OVERCOMMIT } = options;
+  const { exec: host, driver, groups: wanted, known, reported, overcommit = DEFAULT_OVERCOMMIT } = options;
   const exec: Exec = {
     run: (command) => host.run({ ...command, deadlineMs: DEADLINE_MS }),
-    settled: () => host.settled(),
+    idle: () => host.idle(),
   };
   const [{ groups: all }, mounts] = await Promise.all([readSurvey(exec), readMounts(exec)]);
   const groups = wanted === undefined
     ? groupsInUse(all, driver, undefined)
     : all.filter(({ name }) => wanted.matches(name));
-  const shown = (name: string) => groups.some((group) => group.name === name);
+  const isShown = (name: string) => groups.some((group) => group.name === name);
   const isAbsent = (name: string) => (wanted?.matches(name) ?? true) && !all.some((group) => group.name === name);
   // everything is looked for in all groups, so that what has moved or was copied is not taken for gone
-  const inventory = takeInventory(all, finders(exec, driver, known));
-  const present = inventory.volumes.filter(({ group }) => shown(group.name));
+  const inventory = takeInventory(all, createFinders(exec, driver, known));
+  const present = inventory.volumes.filter(({ group }) => isShown(group.name));
   const usages = await readUsages(exec, present.flatMap(({ lv }) => filesystemMounts(mounts, lv)[0]?.target ?? []));
   return {
     driver,
@@ -214,16 +214,16 @@ export async function readStatus(options: StatusOptions): Promise<Status> {
     pools: groups.flatMap((group) => poolsOf(group).map((pool) => poolStatus(driver, group, pool, overcommit))),
     volumes: [
       ...present.map((volume) => {
-        const facts = volumeFacts(volume, inventory, told?.get(volume.id));
-        return volumeStatus(volume, facts, { mounts, usages });
+        const details = volumeDetails(volume, inventory, reported?.get(volume.id));
+        return volumeStatus(volume, details, { mounts, usages });
       }),
-      ...inventory.lost.filter(({ groupName }) => shown(groupName) || isAbsent(groupName)).map(lostStatus),
+      ...inventory.lost.filter(({ groupName }) => isShown(groupName) || isAbsent(groupName)).map(lostStatus),
       ...inventory.foreign.map(foreignStatus),
     ].sort((a, b) => a.id < b.id ? -1 : 1),
-    snapshots: inventory.snapshots.filter(({ group }) => shown(group.name)).map(snapshotStatus),
-    deleted: inventory.deleted.filter(({ group }) => shown(group.name)).map(deletedStatus),
-    orphans: inventory.orphans.filter(({ group }) => shown(group)),
-    strays: inventory.strays.filter(({ group }) => shown(group)),
+    snapshots: inventory.snapshots.filter(({ group }) => isShown(group.name)).map(snapshotStatus),
+    deleted: inventory.deleted.filter(({ group }) => isShown(group.name)).map(deletedStatus),
+    inconsistencies: inventory.inconsistencies.filter(({ group }) => isShown(group)),
+    orphans: inventory.orphans.filter(({ group }) => isShown(group)),
   };
 }
 
@@ -233,9 +233,9 @@ function groupStatus(group: SurveyedGroup, driver: string): GroupStatus {
   const ours = lvs.filter((lv) => ownersOf(lv.tags).includes(driver) && !isThin(lv));
   return {
     ...{ name, uuid, size, free },
-    used: ours.flatMap(({ pieces }) => pieces).reduce((sum, { size }) => sum + size, 0n),
+    used: ours.flatMap(({ pvSegments }) => pvSegments).reduce((sum, { size }) => sum + size, 0n),
     metadata: { size: metadataSize, free: metadataFree },
-    disks: { count: pvs.length, missing: missingPvs },
+    physicalVolumes: { count: pvs.length, missing: missingPvs },
     writeable,
   };
 }
@@ -247,14 +247,14 @@ interface Readings {
 }
 
 function volumeStatus(
-  { id, size, tags: { content, copied }, lv, group }: Volume,
-  { problems, ...facts }: VolumeFacts,
+  { id, size, tags: { format, copied }, lv, group }: Volume,
+  { problems, ...details }: VolumeDetails,
   { mounts, usages }: Readings,
 ): VolumeStatus {
   const mounted = [...filesystemMounts(mounts, lv), ...deviceMounts(mounts, lv)];
   const usage = mounted.map(({ target }) => usages.get(target)).find((each) => each !== undefined);
-  const damage = diskProblem(lv, group);
-  const state = damage && DAMAGED[damage.reason];
+  const damage = pvProblem(lv, group);
+  const state = damage && DAMAGE_STATES[damage.reason];
   const found = [damage, mountProblem(lv, mounts)].filter((problem) => problem !== undefined);
   const all = [...found.map(({ message }) => message), ...problems];
   return {
@@ -262,24 +262,24 @@ function volumeStatus(
     state: state ?? (copied === undefined ? "Ready" : "Copying"),
     ...{ group: group.name, lv: lv.name, size },
     layout: describeLayoutOf(lv),
-    content: content.state === "raw" ? "block" : content.type,
-    contentState: content.state,
+    format: format.state === "raw" ? "block" : format.type,
+    formatState: format.state,
     active: lv.active,
     mounts: mounted.map(({ target, readOnly }) => ({ target, readOnly })),
     ...(usage === undefined ? {} : { usage }),
     ...(lv.raid === undefined ? {} : { syncPercent: lv.raid.syncPercent }),
-    ...facts,
+    ...details,
     ...(all.length === 0 ? {} : { problem: all.join("; ") }),
   };
 }
 
 /** The states of volumes on disks that are not as they should be; those that are not here have nothing to fear. */
-const DAMAGED: Partial<Record<NonNullable<ReturnType<typeof diskProblem>>["reason"], VolumeStateName>> = {
+const DAMAGE_STATES: Partial<Record<NonNullable<ReturnType<typeof pvProblem>>["reason"], VolumeStateName>> = {
   Partial: "Partial",
-  Broken: "Partial",
+  RaidFailed: "Partial",
   Degraded: "Degraded",
   RefreshNeeded: "Degraded",
-  SharedDisk: "Degraded",
+  SharedPhysicalVolume: "Degraded",
   Rebuilding: "Rebuilding",
 };
 
@@ -288,20 +288,20 @@ function lostStatus({ id, groupName, error }: LostVolume): VolumeStatus {
 }
 
 function foreignStatus({ id, error }: ForeignVolume): VolumeStatus {
-  return { id, state: "Foreign", mounts: [], problem: error.message };
+  return { id, state: "Inconsistent", mounts: [], problem: error.message };
 }
 
-function deletedStatus({ lv, group, tags }: Doomed): DeletedStatus {
+function deletedStatus({ lv, group, tags }: DeletedLv): DeletedStatus {
   return { id: tags.id, group: group.name, lv: lv.name, size: lv.size, erase: tags.erase };
 }
 
-function snapshotStatus({ snapshot, lv, group, halfMade }: LocatedSnapshot): SnapshotStatus {
+function snapshotStatus({ snapshot, lv, group, incomplete }: LocatedSnapshot): SnapshotStatus {
   const { id, source, size, createdAt, ready } = snapshot;
   return {
-    ...{ id, source, group: group.name, lv: lv.name, size, storeSize: lv.size },
+    ...{ id, source, group: group.name, lv: lv.name, size, cowSize: lv.size },
     ...(lv.pool === undefined ? {} : { pool: lv.pool }),
-    ...(lv.snapshotPercent === undefined ? {} : { storePercent: lv.snapshotPercent }),
-    state: halfMade ? "HalfMade" : ready ? "Ready" : "Overflowed",
+    ...(lv.snapshotPercent === undefined ? {} : { cowPercent: lv.snapshotPercent }),
+    state: incomplete ? "Incomplete" : ready ? "Ready" : "Overflowed",
     createdAt,
   };
 }

@@ -2,9 +2,9 @@ import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { healthyMachine } from "../../tests/fake/healthy.ts";
 import { FakeMachine, type FakePool, newUuid } from "../../tests/fake/machine.ts";
 import { StorageError } from "../error.ts";
-import { exactly } from "../model/groups.ts";
+import { exactMatcher } from "../model/groups.ts";
 import { snapshotIdOf, type VolumeId, volumeIdOf, volumeLvName } from "../ids.ts";
-import { type Known, straysIn } from "../inventory/inventory.ts";
+import { findOrphanLvs, type KnownObjects } from "../inventory/inventory.ts";
 import { readStatus, type Status } from "./status.ts";
 import { statusJson, statusText } from "./text.ts";
 import { readSurvey } from "../model/survey.ts";
@@ -15,15 +15,19 @@ const DRIVER = "lvm.denolith.dev";
 type Healthy = ReturnType<typeof healthyMachine>;
 
 function statusOf({ machine }: Healthy, groups?: string): Promise<Status> {
-  return readStatus({ exec: machine, driver: DRIVER, ...(groups === undefined ? {} : { groups: exactly(groups) }) });
+  return readStatus({
+    exec: machine,
+    driver: DRIVER,
+    ...(groups === undefined ? {} : { groups: exactMatcher(groups) }),
+  });
 }
 
 /** Adds what is not as it should be: one of each. */
-function disorder({ machine, group, lv }: Healthy): void {
+function addInconsistencies({ machine, group, lv }: Healthy): void {
   group.tags.add(usedTag(DRIVER, volumeIdOf("gone"), "gone-uuid")).add(`denolith.used=${DRIVER}:odd`);
   const tags = volumeTags(DRIVER, {
     id: volumeIdOf("twice"),
-    content: { state: "raw" },
+    format: { state: "raw" },
     mkfsOptions: [],
     shared: true,
     erase: "zero",
@@ -40,7 +44,7 @@ function disorder({ machine, group, lv }: Healthy): void {
   fast.missingPvs = 1;
   const raw = volumeTags(DRIVER, {
     id: volumeIdOf("raw"),
-    content: { state: "raw" },
+    format: { state: "raw" },
     mkfsOptions: [],
     shared: true,
     erase: "zero",
@@ -71,7 +75,7 @@ Deno.test("readStatus() tells groups, volumes with their mounts and usage, and s
       free: 944n << 20n,
       used: 80n << 20n,
       metadata: { size: 1044480n, free: 520192n },
-      disks: { count: 1, missing: 0 },
+      physicalVolumes: { count: 1, missing: 0 },
       writeable: true,
     }],
     pools: [],
@@ -82,8 +86,8 @@ Deno.test("readStatus() tells groups, volumes with their mounts and usage, and s
       lv: lv.name,
       size: 64n << 20n,
       layout: "linear",
-      content: "ext4",
-      contentState: "formatted",
+      format: "ext4",
+      formatState: "formatted",
       active: true,
       mounts: [{ target: "/staging", readOnly: false }],
       usage: {
@@ -97,73 +101,73 @@ Deno.test("readStatus() tells groups, volumes with their mounts and usage, and s
       group: "data",
       lv: snapshot.name,
       size: 64n << 20n,
-      storeSize: 16n << 20n,
-      storePercent: 0,
+      cowSize: 16n << 20n,
+      cowPercent: 0,
       state: "Ready",
       createdAt: 1,
     }],
     deleted: [],
+    inconsistencies: [],
     orphans: [],
-    strays: [],
   });
   assertEquals(commands.toSorted(), ["df false", "findmnt false", "lvm false"]);
 });
 
 Deno.test("readStatus() tells what is Lost, Foreign, Partial, overflowed and nobody's", async () => {
   const healthy = healthyMachine();
-  disorder(healthy);
+  addInconsistencies(healthy);
   healthy.snapshot.invalid = true;
-  const { volumes, snapshots, orphans } = await statusOf(healthy);
+  const { volumes, snapshots, inconsistencies } = await statusOf(healthy);
   assertEquals(
     Object.fromEntries(volumes.map(({ id, state }) => [id, state])),
     {
       [healthy.id]: "Ready",
       [volumeIdOf("gone")]: "Lost",
-      [volumeIdOf("twice")]: "Foreign",
+      [volumeIdOf("twice")]: "Inconsistent",
       [volumeIdOf("raw")]: "Partial",
     },
   );
   assertMatch(volumes.find(({ state }) => state === "Lost")!.problem!, /^Lost: /);
   assertEquals(volumes.find(({ state }) => state === "Partial")!.mounts, [{ target: "/block", readOnly: true }]);
   assertEquals(snapshots.map(({ state }) => state), ["Overflowed"]);
-  assertEquals(orphans.map(({ kind, on }) => `${kind} ${on}`), [
+  assertEquals(inconsistencies.map(({ kind, subject }) => `${kind} ${subject}`), [
     "duplicate data/twice-a",
     "duplicate data/twice-b",
     "unreadable data/odd",
     `untagged data/${volumeLvName(volumeIdOf("bare"))}`,
-    `record ${usedTag(DRIVER, volumeIdOf("gone"), "gone-uuid")}`,
-    `record denolith.used=${DRIVER}:odd`,
+    `dangling ${usedTag(DRIVER, volumeIdOf("gone"), "gone-uuid")}`,
+    `dangling denolith.used=${DRIVER}:odd`,
   ]);
 });
 
 Deno.test("readStatus() of a copy on a disk that is missing says both, and the damage first", async () => {
   const machine = new FakeMachine();
   const group = machine.addGroup("data", 1n << 30n, 4n << 20n, 2);
-  const source = { of: "snapshot", id: snapshotIdOf("cut") } as const;
+  const source = { kind: "snapshot", id: snapshotIdOf("cut") } as const;
   const lvcreate = async (id: VolumeId, ...layout: string[]) => {
-    const content = { state: "raw" } as const;
-    const tags = volumeTags(DRIVER, { id, content, mkfsOptions: [], shared: true, erase: "zero", source });
+    const format = { state: "raw" } as const;
+    const tags = volumeTags(DRIVER, { id, format, mkfsOptions: [], shared: true, erase: "zero", source });
     const args = ["--name", volumeLvName(id), "--size", `${64 << 20}b`, ...tags.flatMap((tag) => ["--addtag", tag])];
     await machine.run({ program: "lvm", args: ["lvcreate", "--yes", ...args, ...layout, "data"], mutates: true });
   };
   const [redundant, plain] = [volumeIdOf("redundant"), volumeIdOf("plain")];
   await lvcreate(redundant, "--type", "raid1", "--mirrors", "1");
   await lvcreate(plain);
-  const told = async () => {
+  const reported = async () => {
     const { volumes } = await readStatus({ exec: machine, driver: DRIVER });
     return Object.fromEntries(
       volumes.map(({ id, state, syncPercent, problem = "" }) => [id, [state, syncPercent, problem] as const]),
     );
   };
   const copying = `it is still being made from snapshot ${source.id}: at least 0 B copied`;
-  assertEquals(await told(), { [redundant]: ["Copying", 100, copying], [plain]: ["Copying", undefined, copying] });
+  assertEquals(await reported(), { [redundant]: ["Copying", 100, copying], [plain]: ["Copying", undefined, copying] });
   group.lvs[0]!.raid!.syncPercent = 25;
   group.lvs[0]!.raid!.action = "resync";
-  const [state, syncPercent, problem] = (await told())[redundant]!;
+  const [state, syncPercent, problem] = (await reported())[redundant]!;
   assertEquals([state, syncPercent], ["Rebuilding", 25]);
   assertMatch(problem, new RegExp(`^its images are being made the same.*; ${copying}$`));
   group.missingPvs = 1;
-  const degraded = await told();
+  const degraded = await reported();
   assertEquals([degraded[redundant]![0], degraded[plain]![0]], ["Degraded", "Partial"]);
   for (const [, , problem] of Object.values(degraded)) assertMatch(problem, /missing.*; it is still being made from/);
 });
@@ -197,11 +201,11 @@ Deno.test("readStatus() tells what is deleted and not yet gone, and a snapshot t
   const old = volumeIdOf("old");
   const tags = new Set([`denolith=${DRIVER}`, `denolith.deleted=${old}`]);
   group.lvs.push({ ...lv, name: volumeLvName(old), uuid: newUuid(), tags, active: false });
-  const { origin: _, ...store } = snapshot;
-  group.lvs.splice(group.lvs.indexOf(snapshot), 1, store);
+  const { origin: _, ...cow } = snapshot;
+  group.lvs.splice(group.lvs.indexOf(snapshot), 1, cow);
   const found = await statusOf(healthy);
   assertEquals(found.deleted, [{ id: old, group: "data", lv: volumeLvName(old), size: lv.size, erase: "zero" }]);
-  assertEquals([found.snapshots.map(({ state }) => state), found.orphans], [["HalfMade"], []]);
+  assertEquals([found.snapshots.map(({ state }) => state), found.inconsistencies], [["Incomplete"], []]);
   assertMatch(statusText(found), /\nDeleted, to be erased and removed\n.*\n.*v1-[0-9a-f]{32} +data +64 MiB +zero\n?/);
 });
 
@@ -209,24 +213,24 @@ Deno.test("readStatus() tells what nobody knows elsewhere, with the command to g
   const healthy = healthyMachine();
   const { machine, id, snapshotId, lv, snapshot } = healthy;
   const [missing, planned, away] = [volumeIdOf("missing"), volumeIdOf("planned"), volumeIdOf("away")];
-  const removal = (uuid: string) => `give up ${uuid}`;
-  const look = (known: Omit<Known, "removal">) =>
-    readStatus({ exec: machine, driver: DRIVER, known: { ...known, removal } });
+  const removeCommand = (uuid: string) => `give up ${uuid}`;
+  const readKnown = (known: Omit<KnownObjects, "removeCommand">) =>
+    readStatus({ exec: machine, driver: DRIVER, known: { ...known, removeCommand } });
   const gone = { lvUuid: "gone-uuid", groupName: "data" };
   const recorded = [[missing, gone], [away, { ...gone, groupName: "pulled" }]] as const;
   const volumes = new Map([[id, undefined], [planned, undefined], ...recorded]);
-  const all = await look({ volumes, snapshots: new Set([snapshotId]) });
-  assertEquals(all.strays, []);
+  const all = await readKnown({ volumes, snapshots: new Set([snapshotId]) });
+  assertEquals(all.orphans, []);
   const states = (status: Status) => Object.fromEntries(status.volumes.map(({ id, state }) => [id, state]));
   assertEquals(states(all), { [id]: "Ready", [missing]: "Lost", [away]: "Lost" });
 
-  const none = await look({ volumes: new Map(), snapshots: new Set() });
-  const stray = { group: "data", uuid: lv.uuid, size: lv.size, on: `data/${lv.name}` };
-  assertEquals(none.strays, [
-    { ...stray, claim: { of: "volume", id, removal: removal(lv.uuid) } },
+  const none = await readKnown({ volumes: new Map(), snapshots: new Set() });
+  const orphan = { group: "data", uuid: lv.uuid, size: lv.size, lvFullName: `data/${lv.name}` };
+  assertEquals(none.orphans, [
+    { ...orphan, taggedAs: { kind: "volume", id, removeCommand: removeCommand(lv.uuid) } },
     {
-      ...{ group: "data", uuid: snapshot.uuid, size: snapshot.size, on: `data/${snapshot.name}` },
-      claim: { of: "snapshot", id: snapshotId, removal: removal(snapshot.uuid) },
+      ...{ group: "data", uuid: snapshot.uuid, size: snapshot.size, lvFullName: `data/${snapshot.name}` },
+      taggedAs: { kind: "snapshot", id: snapshotId, removeCommand: removeCommand(snapshot.uuid) },
     },
   ]);
   assertEquals(states(none), { [id]: "Ready" }, "it is there all the same");
@@ -237,19 +241,19 @@ Deno.test("readStatus() tells what nobody knows elsewhere, with the command to g
 
 Deno.test("straysIn() leaves out what is deleted, what is others', and tells what cannot be read", async () => {
   const healthy = healthyMachine();
-  disorder(healthy);
+  addInconsistencies(healthy);
   const { group, lv, id, snapshotId, machine } = healthy;
   const deleted = new Set([`denolith=${DRIVER}`, `denolith.deleted=${volumeIdOf("old")}`]);
   group.lvs.push({ ...lv, name: "old", uuid: newUuid(), tags: deleted, active: false });
-  const known = { volumes: new Map([[id, undefined]]), snapshots: new Set([snapshotId]), removal: String };
+  const known = { volumes: new Map([[id, undefined]]), snapshots: new Set([snapshotId]), removeCommand: String };
   const { groups } = await readSurvey(machine);
-  assertEquals(straysIn(groups, DRIVER, known).map(({ on, claim }) => [on, claim?.id]), [
+  assertEquals(findOrphanLvs(groups, DRIVER, known).map(({ lvFullName, taggedAs }) => [lvFullName, taggedAs?.id]), [
     ["data/twice-a", volumeIdOf("twice")],
     ["data/twice-b", volumeIdOf("twice")],
     ["data/odd", undefined],
     [`fast/${volumeLvName(volumeIdOf("raw"))}`, volumeIdOf("raw")],
   ]);
-  assertEquals(straysIn(groups, "other.driver", known), []);
+  assertEquals(findOrphanLvs(groups, "other.driver", known), []);
 });
 
 Deno.test("readStatus() shows the groups in use, or those asked for, and looks for volumes in all", async () => {
@@ -260,8 +264,10 @@ Deno.test("readStatus() shows the groups in use, or those asked for, and looks f
   assertEquals([other.groups.map(({ name }) => name), other.volumes, other.snapshots], [["idle"], [], []]);
 
   idle.lvs.push({ ...healthy.lv, name: "copy", uuid: newUuid(), active: false });
-  const { volumes, orphans } = await statusOf(healthy, "idle");
-  assertEquals([volumes.map(({ state }) => state), orphans.map(({ on }) => on)], [["Foreign"], ["idle/copy"]]);
+  const { volumes, inconsistencies } = await statusOf(healthy, "idle");
+  assertEquals([volumes.map(({ state }) => state), inconsistencies.map(({ subject }) => subject)], [["Inconsistent"], [
+    "idle/copy",
+  ]]);
 });
 
 Deno.test("readStatus() fails when it cannot be told: not root, no report, no mount table", async () => {
@@ -275,9 +281,9 @@ Deno.test("readStatus() fails when it cannot be told: not root, no report, no mo
       "CommandFailed",
     ],
   ];
-  for (const [spoil, kind] of cases) {
+  for (const [damage, kind] of cases) {
     const healthy = healthyMachine();
-    spoil(healthy);
+    damage(healthy);
     assertEquals((await assertRejects(() => statusOf(healthy), StorageError)).kind, kind);
   }
 });
@@ -285,7 +291,7 @@ Deno.test("readStatus() fails when it cannot be told: not root, no report, no mo
 Deno.test("a status as JSON has sizes as integers in bytes, and comes back as it was", async () => {
   const status = await statusOf(healthyMachine());
   const read = JSON.parse(statusJson(status));
-  assertEquals([read.groups[0].size, read.volumes[0].size, read.snapshots[0].storeSize], [1 << 30, 64 << 20, 16 << 20]);
+  assertEquals([read.groups[0].size, read.volumes[0].size, read.snapshots[0].cowSize], [1 << 30, 64 << 20, 16 << 20]);
   assertEquals(Object.keys(read), [
     "driver",
     "groups",
@@ -300,12 +306,12 @@ Deno.test("a status as JSON has sizes as integers in bytes, and comes back as it
 
 Deno.test("a status as text has tables whose columns are aligned, and no line of prose too long", async () => {
   const healthy = healthyMachine();
-  disorder(healthy);
+  addInconsistencies(healthy);
   const text = statusText(await statusOf(healthy));
   const volumes = text.slice(text.indexOf("\nVolumes"), text.indexOf("\nSnapshots")).split("\n");
   const column = volumes[2]!.indexOf("STATE");
   const rows = volumes.filter((line) => /^ {2}v1-/.test(line));
-  assertEquals(rows.map((row) => row.slice(column).trim()).toSorted(), ["Foreign", "Lost", "Partial", "Ready"]);
+  assertEquals(rows.map((row) => row.slice(column).trim()).toSorted(), ["Inconsistent", "Lost", "Partial", "Ready"]);
   assertMatch(text, /\n {2}v1-\S+ +data +64 MiB +ext4 +1 % +Ready\n {6}\/staging\n/);
   assertMatch(text, /\n {6}\/block \(read-only\)\n/);
   assertMatch(text, /\n {2}fast +1 GiB .* 1 of 1 missing\n/);
@@ -326,16 +332,16 @@ function thinPart({ group, lv }: Healthy) {
   const inactive = { ...lv, active: false };
   const thinPool: FakePool = {
     ...{ metadataSize: 4n << 20n, dataPercent: 40, metadataPercent: 10.84 },
-    ...{ zeroes: true, health: "", monitored: false, residue: new Set<string>() },
+    ...{ zeroes: true, health: "", monitored: false, residualData: new Set<string>() },
   };
   const pool = {
     ...{ ...lv, name: "data_thinpool", uuid: newUuid(), size: 100n << 20n, minor: 90 },
     ...{ tags: new Set([`denolith=${DRIVER}`, "denolith.pool=made"]), thinPool },
   };
   const id = volumeIdOf("thin");
-  const content = { state: "raw" } as const;
+  const format = { state: "raw" } as const;
   const limits = { readIops: { rate: 500n, perGiB: false }, writeBps: "max" } as const;
-  const tags = volumeTags(DRIVER, { id, content, mkfsOptions: [], shared: true, erase: "zero", limits });
+  const tags = volumeTags(DRIVER, { id, format, mkfsOptions: [], shared: true, erase: "zero", limits });
   const thin = { ...inactive, name: volumeLvName(id), uuid: newUuid(), tags: new Set(tags), pool: pool.name };
   group.lvs.push(pool, thin);
   return { id, pool, thin };
@@ -347,21 +353,27 @@ Deno.test("readStatus() tells thin pools: what they have, what they promised and
   const { pools, volumes } = await statusOf(healthy);
   assertEquals(pools, [{
     ...{ group: "data", name: "data_thinpool", owned: true, size: 100n << 20n, metadataSize: 4n << 20n },
-    ...{ dataPercent: 40, metadataPercent: 10.84, overcommit: "1", promised: 64n << 20n, promisable: 36n << 20n },
+    ...{
+      dataPercent: 40,
+      metadataPercent: 10.84,
+      overcommit: "1",
+      allocatedVirtual: 64n << 20n,
+      availableVirtual: 36n << 20n,
+    },
     ...{ active: true, state: "Ready" },
   }]);
   const thin = volumes.find((volume) => volume.id === id)!;
-  assertEquals([thin.pool, thin.limits, thin.problem], [
+  assertEquals([thin.pool, thin.ioLimits, thin.problem], [
     "data_thinpool",
     { readIops: 500n, writeBps: "max" },
     undefined,
   ]);
   pool.tags.clear();
-  const told = await readStatus({ exec: healthy.machine, driver: DRIVER, overcommit: 250n });
-  assertEquals(told.pools.map(({ owned, overcommit, promisable }) => [owned, overcommit, promisable]), [
+  const reported = await readStatus({ exec: healthy.machine, driver: DRIVER, overcommit: 250n });
+  assertEquals(reported.pools.map(({ owned, overcommit, availableVirtual }) => [owned, overcommit, availableVirtual]), [
     [false, "2.5", 186n << 20n],
   ]);
-  const text = statusText(told);
+  const text = statusText(reported);
   assertMatch(
     text,
     /\nThin pools\n.*\n {2}data\/data_thinpool +100 MiB +40 % +11 % +64 MiB +186 MiB +2.5 +other +Ready\n/,
@@ -372,9 +384,9 @@ Deno.test("readStatus() tells thin pools: what they have, what they promised and
 Deno.test("readStatus() says of pools in words what is wrong, and so of their volumes when those cannot be written", async () => {
   type Spoil = (parts: ReturnType<typeof thinPart> & Healthy) => unknown;
   const cases: [string, Spoil, RegExp, RegExp | undefined][] = [
-    ["Filling", ({ pool }) => pool.thinPool.dataPercent = 85, /^nearly full: it grows by itself/, undefined],
+    ["NearFull", ({ pool }) => pool.thinPool.dataPercent = 85, /^nearly full: it grows by itself/, undefined],
     [
-      "Stuck",
+      "CannotExtend",
       ({ pool, group }) => {
         pool.thinPool.dataPercent = 85;
         group.size = 188n << 20n; // all of it is taken
@@ -383,7 +395,7 @@ Deno.test("readStatus() says of pools in words what is wrong, and so of their vo
       undefined,
     ],
     [
-      "Stuck",
+      "CannotExtend",
       ({ pool, group }) => {
         pool.thinPool.metadataPercent = 85;
         group.size = 192n << 20n; // one extent is free: the metadata takes two, since its spare grows with it
@@ -415,10 +427,10 @@ Deno.test("readStatus() says of pools in words what is wrong, and so of their vo
       undefined,
     ],
   ];
-  for (const [state, spoil, problem, ofVolume] of cases) {
+  for (const [state, damage, problem, ofVolume] of cases) {
     const healthy = healthyMachine();
     const parts = thinPart(healthy);
-    spoil({ ...parts, ...healthy, id: parts.id });
+    damage({ ...parts, ...healthy, id: parts.id });
     const status = await statusOf(healthy);
     assertEquals(status.pools.map((pool) => pool.state), [state]);
     assertMatch(status.pools[0]!.problem!, problem);
@@ -435,20 +447,23 @@ Deno.test("readStatus() tells how far a copy is: as the cluster says, or else wh
   const healthy = healthyMachine();
   const { group, lv, machine, snapshotId } = healthy;
   const id = volumeIdOf("copy");
-  const source = { of: "snapshot", id: snapshotId } as const;
-  const content = { state: "wanted", type: "ext4" } as const;
-  const tags = volumeTags(DRIVER, { id, content, mkfsOptions: [], shared: true, erase: "zero", source });
+  const source = { kind: "snapshot", id: snapshotId } as const;
+  const format = { state: "unformatted", type: "ext4" } as const;
+  const tags = volumeTags(DRIVER, { id, format, mkfsOptions: [], shared: true, erase: "zero", source });
   group.lvs.push({ ...lv, name: volumeLvName(id), uuid: newUuid(), tags: new Set(tags), minor: machine.nextMinor() });
   const total = 64n << 20n;
-  const alone = await statusOf(healthy);
+  const local = await statusOf(healthy);
   const copyIn = ({ volumes }: Status) => volumes.find((volume) => volume.id === id)!;
-  assertEquals([copyIn(alone).state, copyIn(alone).copy], ["Copying", { copied: 0n, total }]);
-  assertMatch(copyIn(alone).problem!, /made from snapshot v1-\S+: at least 0 B of 64 MiB copied$/);
+  assertEquals([copyIn(local).state, copyIn(local).copy], ["Copying", { copied: 0n, total }]);
+  assertMatch(copyIn(local).problem!, /made from snapshot v1-\S+: at least 0 B of 64 MiB copied$/);
 
-  const copy = { copied: 16n << 20n, total, trouble: "a disk hangs" };
-  const told = new Map([[id as string, { limits: { readIops: "max" }, unlimited: "no cgroup", copy } as const]]);
-  const more = await readStatus({ exec: machine, driver: DRIVER, told });
-  assertEquals([copyIn(more).copy, copyIn(more).limits], [copy, { readIops: "max" }]);
+  const copy = { copied: 16n << 20n, total, lastError: "a disk hangs" };
+  const reported = new Map([[
+    id as string,
+    { limits: { readIops: "max" }, limitsProblem: "no cgroup", copy } as const,
+  ]]);
+  const more = await readStatus({ exec: machine, driver: DRIVER, reported });
+  assertEquals([copyIn(more).copy, copyIn(more).ioLimits], [copy, { readIops: "max" }]);
   assertMatch(
     copyIn(more).problem!,
     /: 16 MiB of 64 MiB copied, and does not go on: a disk hangs; its limits do not hold: no/,

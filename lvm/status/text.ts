@@ -4,13 +4,23 @@
  * @module
  */
 
-import type { Orphan, Stray } from "../inventory/inventory.ts";
+import type { Inconsistency, OrphanLv } from "../inventory/inventory.ts";
 import { describeRates } from "../spec/io_limits.ts";
 import { LINEAR } from "../model/layout.ts";
-import type { PoolStatus } from "../pools/pool_status.ts";
+import type { PoolState, PoolStatus } from "../pools/pool_status.ts";
 import { formatBytes } from "../size.ts";
-import { table, wrap } from "../text_table.ts";
+import { formatTable, wrapText } from "../text_table.ts";
 import type { DeletedStatus, GroupStatus, SnapshotStatus, Status, VolumeStatus } from "./status.ts";
+
+/** The states of a thin pool, in words. */
+const POOL_STATE_WORDS: Readonly<Record<PoolState, string>> = {
+  Ready: "ready",
+  NearFull: "near full",
+  CannotExtend: "near full and cannot extend",
+  Full: "full",
+  Damaged: "damaged",
+  Erasing: "erasing",
+};
 
 /** The status as JSON. A `bigint` becomes a number, in which sizes of whole extents are exact. */
 export function statusJson(status: Status): string {
@@ -25,8 +35,10 @@ export function statusText(status: Status): string {
     ...section("Volumes", volumeTable(status.volumes)),
     ...section("Snapshots", snapshotTable(status.snapshots)),
     ...(status.deleted.length === 0 ? [] : section("Deleted, to be erased and removed", deletedTable(status.deleted))),
-    ...(status.orphans.length === 0 ? [] : section("Neither volume nor snapshot", status.orphans.flatMap(orphanLines))),
-    ...(status.strays.length === 0 ? [] : section("Unknown to the cluster", status.strays.flatMap(strayLines))),
+    ...(status.inconsistencies.length === 0
+      ? []
+      : section("Neither volume nor snapshot", status.inconsistencies.flatMap(inconsistencyLines))),
+    ...(status.orphans.length === 0 ? [] : section("Unknown to the cluster", status.orphans.flatMap(orphanLines))),
   ].slice(1).join("\n");
 }
 
@@ -35,19 +47,21 @@ function section(title: string, lines: readonly string[]): string[] {
 }
 
 function groupTable(groups: readonly GroupStatus[]): string[] {
-  return table(
+  return formatTable(
     [["NAME", "left"], ["SIZE", "right"], ["FREE", "right"], ["VOLUMES", "right"], ["METADATA FREE", "right"], [
       "DISKS",
       "left",
     ]],
-    groups.map(({ name, size, free, used, metadata, disks, writeable }) => ({
+    groups.map(({ name, size, free, used, metadata, physicalVolumes, writeable }) => ({
       cells: [
         name,
         formatBytes(size),
         formatBytes(free),
         formatBytes(used),
         formatBytes(metadata.free),
-        (disks.missing === 0 ? `${disks.count}` : `${disks.missing} of ${disks.count} missing`) +
+        (physicalVolumes.missing === 0
+          ? `${physicalVolumes.count}`
+          : `${physicalVolumes.missing} of ${physicalVolumes.count} missing`) +
         (writeable ? "" : ", not writeable"),
       ],
       notes: [],
@@ -56,7 +70,7 @@ function groupTable(groups: readonly GroupStatus[]): string[] {
 }
 
 function poolTable(pools: readonly PoolStatus[]): string[] {
-  return table(
+  return formatTable(
     [
       ["POOL", "left"],
       ["SIZE", "right"],
@@ -75,10 +89,10 @@ function poolTable(pools: readonly PoolStatus[]): string[] {
       cells: [
         `${pool.group}/${pool.name}`,
         formatBytes(pool.size),
-        full(pool.dataPercent),
-        full(pool.metadataPercent),
-        formatBytes(pool.promised),
-        formatBytes(pool.promisable),
+        formatPercent(pool.dataPercent),
+        formatPercent(pool.metadataPercent),
+        formatBytes(pool.allocatedVirtual),
+        formatBytes(pool.availableVirtual),
         pool.overcommit,
         pool.owned ? "driver" : "other",
         pool.state + (pool.active ? "" : ", inactive"),
@@ -88,26 +102,26 @@ function poolTable(pools: readonly PoolStatus[]): string[] {
   );
 }
 
-function full(percent: number | undefined): string {
-  return percent === undefined ? "" : `${Math.ceil(percent)} %`;
+function formatPercent(usedPercent: number | undefined): string {
+  return usedPercent === undefined ? "" : `${Math.ceil(usedPercent)} %`;
 }
 
 function volumeTable(volumes: readonly VolumeStatus[]): string[] {
-  return table(
+  return formatTable(
     [["ID", "left"], ["GROUP", "left"], ["SIZE", "right"], ["CONTENT", "left"], ["USED", "right"], ["STATE", "left"]],
-    volumes.map(({ id, group, size, layout, content, contentState, usage, mounts, problem, ...volume }) => ({
+    volumes.map(({ id, group, size, layout, format, formatState, usage, mounts, problem, ...volume }) => ({
       cells: [
         id,
         group ?? "",
         size === undefined ? "" : formatBytes(size),
-        (content ?? "") + (contentState === "wanted" || contentState === "formatting" ? ` (${contentState})` : ""),
-        usage === undefined ? "" : percent(usage.bytes),
-        stateOf(volume),
+        (format ?? "") + (formatState === "unformatted" || formatState === "formatting" ? ` (${formatState})` : ""),
+        usage === undefined ? "" : usedPercent(usage.bytes),
+        stateText(volume),
       ],
       notes: [
         ...(layout === undefined || layout === LINEAR.type ? [] : [layout]),
         ...(volume.pool === undefined ? [] : [`in thin pool ${volume.pool}`]),
-        ...(volume.limits === undefined ? [] : [`limited to ${describeRates(volume.limits)}`]),
+        ...(volume.ioLimits === undefined ? [] : [`limited to ${describeRates(volume.ioLimits)}`]),
         ...mounts.map(({ target, readOnly }) => target + (readOnly ? " (read-only)" : "")),
         ...(problem === undefined ? [] : [problem]),
       ],
@@ -115,7 +129,7 @@ function volumeTable(volumes: readonly VolumeStatus[]): string[] {
   );
 }
 
-function stateOf(
+function stateText(
   { state, copy, syncPercent, active, poolState }: Omit<VolumeStatus, "id" | "mounts">,
 ): string {
   const { copied = 0n, total = 0n } = copy ?? {};
@@ -123,33 +137,33 @@ function stateOf(
   return [
     state + (progress === undefined ? "" : ` ${progress} %`),
     ...(active === false ? ["inactive"] : []),
-    ...(poolState === undefined ? [] : [`pool ${poolState.toLowerCase()}`]),
+    ...(poolState === undefined ? [] : [`pool ${POOL_STATE_WORDS[poolState]}`]),
   ].join(", ");
 }
 
 function deletedTable(deleted: readonly DeletedStatus[]): string[] {
-  return table(
+  return formatTable(
     [["ID", "left"], ["GROUP", "left"], ["SIZE", "right"], ["ERASE", "left"]],
     deleted.map(({ id, group, size, erase }) => ({ cells: [id, group, formatBytes(size), erase], notes: [] })),
   );
 }
 
 /** As df(1) counts: of what ordinary users can have. */
-function percent({ used, available }: { used: bigint; available: bigint }): string {
+function usedPercent({ used, available }: { used: bigint; available: bigint }): string {
   const all = used + available;
   return all === 0n ? "" : `${(used * 100n + all - 1n) / all} %`;
 }
 
 function snapshotTable(snapshots: readonly SnapshotStatus[]): string[] {
-  return table(
+  return formatTable(
     [["ID", "left"], ["GROUP", "left"], ["SIZE", "right"], ["STORE", "right"], ["FULL", "right"], ["STATE", "left"]],
-    snapshots.map(({ id, group, size, pool, storeSize, storePercent, state, source, createdAt }) => ({
+    snapshots.map(({ id, group, size, pool, cowSize, cowPercent, state, source, createdAt }) => ({
       cells: [
         id,
         group,
         formatBytes(size),
-        pool === undefined ? formatBytes(storeSize) : "thin",
-        storePercent === undefined ? "" : `${storePercent} %`,
+        pool === undefined ? formatBytes(cowSize) : "thin",
+        cowPercent === undefined ? "" : `${cowPercent} %`,
         state,
       ],
       notes: [`of ${source}, ${new Date(createdAt * 1000).toISOString().slice(0, 19)}Z`],
@@ -157,18 +171,18 @@ function snapshotTable(snapshots: readonly SnapshotStatus[]): string[] {
   );
 }
 
-const ORPHANS: Readonly<Record<Orphan["kind"], string>> = {
+const INCONSISTENCIES: Readonly<Record<Inconsistency["kind"], string>> = {
   duplicate: "claims to be what another one claims to be",
-  record: "a record, and no such logical volume",
+  dangling: "a record, and no such logical volume",
   unreadable: "its tags cannot be read",
   untagged: "a name of ours without our tags",
 };
 
-function orphanLines({ kind, on, group }: Orphan): string[] {
-  return wrap("  ", `${kind === "record" ? `${group}: ` : ""}${on}: ${ORPHANS[kind]}`);
+function inconsistencyLines({ kind, subject, group }: Inconsistency): string[] {
+  return wrapText("  ", `${kind === "dangling" ? `${group}: ` : ""}${subject}: ${INCONSISTENCIES[kind]}`);
 }
 
-function strayLines({ on, size, claim: { of, id, removal } }: Required<Stray>): string[] {
-  const what = `${formatBytes(size)}, ${of} ${id}. To give it up, with what is on it:`;
-  return [...wrap("  ", `${on}: ${what}`), `      ${removal}`]; // the command in one piece, to be copied
+function orphanLines({ lvFullName, size, taggedAs: { kind, id, removeCommand } }: Required<OrphanLv>): string[] {
+  const what = `${formatBytes(size)}, ${kind} ${id}. To give it up, with what is on it:`;
+  return [...wrapText("  ", `${lvFullName}: ${what}`), `      ${removeCommand}`]; // the command in one piece, to be copied
 }

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { activation } from "./activation.ts";
+import { activationArguments } from "./activation.ts";
 import { parseReport, REPORT_COMMAND } from "../model/report.ts";
 import { poolTags } from "../model/tags.ts";
 import { FakeMachine } from "../../tests/fake/machine.ts";
@@ -19,15 +19,15 @@ Deno.test("activation() asks for what the kind of an LV takes: without a disk if
     await lvcreate("--type", "thin", "--thinpool", name, "--virtualsize", "4194304b", "--name", `in-${name}`, "data");
   }
   const [group] = parseReport((await machine.run(REPORT_COMMAND)).stdout);
-  const asked = Object.fromEntries(
+  const actual = Object.fromEntries(
     group!.lvs.map((lv) => {
-      const args = activation("test", group!, lv);
+      const args = activationArguments("test", group!, lv);
       assertEquals([...args.slice(0, 3), args.at(-1)], ["lvchange", "--activate", "y", `data/${lv.name}`]);
       return [lv.name, args.slice(3, -1).join(" ")];
     }),
   );
   const [degraded, unmonitored] = ["--activationmode degraded", "--config activation/monitoring=0"];
-  assertEquals(asked, {
+  assertEquals(actual, {
     ...{ linear: "", raid: degraded, cut: degraded },
     ...{ ours: "", "in-ours": unmonitored, theirs: "", "in-theirs": "" },
   });

@@ -4,13 +4,13 @@
  * @module
  */
 
-import { deadCuts } from "../copies/rules.ts";
+import { staleCopySnapshots } from "../copies/rules.ts";
 import { StorageError } from "../error.ts";
 import type { Exec } from "../exec.ts";
 import { deviceMounts, readMounts } from "../host/mounts.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { isThin } from "../pools/pool.ts";
-import { doomedLvs } from "./reaper.ts";
+import { deletedLvs } from "./reaper.ts";
 import type { Volume } from "../inventory/volume.ts";
 
 /** The copy-on-write snapshots of a volume: those that somebody has, and those that are only to be removed. */
@@ -19,10 +19,10 @@ export function cowSnapshotsOf(
   { lv, group }: Volume,
   groups: readonly VolumeGroup[],
 ): { kept: LogicalVolume[]; deleted: LogicalVolume[] } {
-  const doomed = [...doomedLvs(driver, [group]), ...deadCuts(driver, groups)].map(({ lv }) => lv.uuid);
+  const deletedUuids = [...deletedLvs(driver, [group]), ...staleCopySnapshots(driver, groups)].map(({ lv }) => lv.uuid);
   const { kept = [], deleted = [] } = Object.groupBy(
     group.lvs.filter((other) => other.origin === lv.name && !isThin(other)),
-    ({ uuid }) => doomed.includes(uuid) ? "deleted" : "kept",
+    ({ uuid }) => deletedUuids.includes(uuid) ? "deleted" : "kept",
   );
   return { kept, deleted };
 }
@@ -34,7 +34,11 @@ export function cowSnapshotsOf(
  * another device afterwards
  * @throws {StorageError} `FailedPrecondition` naming the snapshots.
  */
-export function requireIdle({ id, lv }: Volume, snapshots: readonly LogicalVolume[], published: boolean): void {
+export function requireDeactivatable(
+  { id, lv }: Volume,
+  snapshots: readonly LogicalVolume[],
+  published: boolean,
+): void {
   const names = snapshots.map(({ name }) => name).join(", ");
   const open = snapshots.filter((snapshot) => snapshot.open).map(({ name }) => name);
   const why = lv.open || published
@@ -49,5 +53,5 @@ export function requireIdle({ id, lv }: Volume, snapshots: readonly LogicalVolum
 
 /** Whether a volume's device is at a target. A bind mount of its node does not show in LVM's report as open. */
 export async function isPublishedAsDevice(exec: Exec, { tags, lv }: Volume): Promise<boolean> {
-  return tags.content.state === "raw" && deviceMounts(await readMounts(exec), lv).length > 0;
+  return tags.format.state === "raw" && deviceMounts(await readMounts(exec), lv).length > 0;
 }

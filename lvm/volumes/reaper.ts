@@ -9,15 +9,15 @@
  * @module
  */
 
-import { activation } from "./activation.ts";
-import type { Place } from "../copies/rules.ts";
+import { activationArguments } from "./activation.ts";
+import type { LocatedLv } from "../copies/rules.ts";
 import { verifyDevice } from "../host/device.ts";
 import { type ErrorKind, StorageError } from "../error.ts";
 import { type Exec, runOk } from "../exec.ts";
-import { type Lvm, requireDisks } from "../model/client.ts";
-import type { PoolGate } from "../pools/pool_reservation.ts";
-import { isUnfinishedPool, monitoringOf, removePool, removeUnfinishedPool } from "../pools/pool_commands.ts";
-import { recordsOf, removeRecords } from "../model/records.ts";
+import { type Lvm, requirePvs } from "../model/client.ts";
+import type { PoolReservation } from "../pools/pool_reservation.ts";
+import { isIncompletePool, monitoringOptions, removeIncompletePool, removePool } from "../pools/pool_commands.ts";
+import { removeUsedTags, usedTagsOf } from "../model/used_tags.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import {
   type DeletedTags,
@@ -30,10 +30,10 @@ import {
   parseDeletedTags,
   usedLvUuids,
 } from "../model/tags.ts";
-import { isOurPool, isThin, lvsIn, poolOf } from "../pools/pool.ts";
+import { findPool, isDriverPool, isThin, lvsInPool } from "../pools/pool.ts";
 
 /** An LV that is only to be removed. */
-export interface Doomed {
+export interface DeletedLv {
   /** The LV. */
   readonly lv: LogicalVolume;
   /** Its group. */
@@ -42,8 +42,8 @@ export interface Doomed {
   readonly tags: DeletedTags;
 }
 
-/** What {@linkcode Upkeep} needs. */
-export interface UpkeepOptions {
+/** What {@linkcode Reaper} needs. */
+export interface ReaperOptions {
   /** LVM on this machine. */
   readonly lvm: Lvm;
   /** The driver's name: whose LVs these are. */
@@ -59,20 +59,20 @@ export interface UpkeepOptions {
   /** Is given each report; nobody by default. */
   readonly onReport?: (groups: readonly VolumeGroup[]) => void;
   /** The gate of the machine's thin pools, if those of the driver are to be removed with their last volume. */
-  readonly emptyPools?: PoolGate;
+  readonly emptyPoolReservation?: PoolReservation;
 }
 
 /** How much is overwritten by one command, in bytes: a few seconds' work, so that stopping need not wait for long. */
 const CHUNK_BYTES = 1n << 30n;
 
 /** After how many bytes the progress is recorded: what a crash costs at most. */
-const RECORDED_BYTES = 32n * CHUNK_BYTES;
+const RECORD_INTERVAL_BYTES = 32n * CHUNK_BYTES;
 
 /** When what failed is tried again, in milliseconds. */
 const RETRY_MS = 60_000;
 
 /** The LVs of the driver that are only to be removed. */
-export function doomedLvs(driver: string, groups: readonly VolumeGroup[]): Doomed[] {
+export function deletedLvs(driver: string, groups: readonly VolumeGroup[]): DeletedLv[] {
   return groups.flatMap((group) =>
     group.lvs.flatMap((lv) => {
       const tags = parseDeletedTags(driver, lv.tags);
@@ -86,10 +86,10 @@ export function doomedLvs(driver: string, groups: readonly VolumeGroup[]): Doome
  * handed out, or has data of what it is a copy of, is a volume in any case: somebody converts it, and LVM does that in steps,
  * too.
  */
-export function halfMadeVolumes(driver: string, groups: readonly VolumeGroup[]): Place[] {
+export function incompleteVolumes(driver: string, groups: readonly VolumeGroup[]): LocatedLv[] {
   return groups.flatMap((group) =>
     group.lvs.flatMap((lv) => {
-      const id = lv.halfMade && !hasSourceData(lv.tags) ? ownedVolumeId(driver, lv.tags) : undefined;
+      const id = lv.incomplete && !hasSourceData(lv.tags) ? ownedVolumeId(driver, lv.tags) : undefined;
       return id === undefined || usedLvUuids(driver, id, group.tags).includes(lv.uuid) ? [] : [{ lv, group }];
     })
   );
@@ -99,7 +99,7 @@ export function halfMadeVolumes(driver: string, groups: readonly VolumeGroup[]):
  * Whether a snapshot's LV was made, but never became a snapshot: LVM makes a store first and a snapshot of it in a second
  * step, under one lock, so that a report shows what is between them only when the lvcreate is dead.
  */
-export function isHalfMade(lv: LogicalVolume): boolean {
+export function isIncompleteSnapshot(lv: LogicalVolume): boolean {
   return lv.origin === undefined && !lv.layout.includes("thin");
 }
 
@@ -107,7 +107,7 @@ export function isHalfMade(lv: LogicalVolume): boolean {
  * Whether something has to be done about the data of a deleted LV. The blocks that a thin one had are zeros for whoever has
  * them next; to overwrite it would take all the space that it was promised.
  */
-function needsErasure({ lv, tags: { erase } }: Doomed): boolean {
+function needsErasure({ lv, tags: { erase } }: DeletedLv): boolean {
   return erase === "discard" || (erase === "zero" && !isThin(lv));
 }
 
@@ -118,8 +118,8 @@ function needsErasure({ lv, tags: { erase } }: Doomed): boolean {
  * @throws {StorageError} `FailedPrecondition` while disks of the group are missing.
  */
 export async function splitSnapshot(lvm: Lvm, group: VolumeGroup, lv: LogicalVolume): Promise<void> {
-  requireDisks(`separating ${group.name}/${lv.name} from its origin`, group);
-  await changeUnless(["NotFound", "FailedPrecondition"], lvm, group, [
+  requirePvs(`separating ${group.name}/${lv.name} from its origin`, group);
+  await changeIgnoring(["NotFound", "FailedPrecondition"], lvm, group, [
     "lvconvert",
     "--yes",
     "--splitsnapshot",
@@ -128,7 +128,7 @@ export async function splitSnapshot(lvm: Lvm, group: VolumeGroup, lv: LogicalVol
 }
 
 /** The background work of one driver on this machine. */
-export class Upkeep {
+export class Reaper {
   readonly #lvm: Lvm;
   readonly #exec: Exec;
   readonly #driver: string;
@@ -137,15 +137,15 @@ export class Upkeep {
   readonly #onRemoved: () => void;
   readonly #retryMs: number;
   readonly #onReport: (groups: readonly VolumeGroup[]) => void;
-  readonly #emptyPools: PoolGate | undefined;
+  readonly #emptyPoolReservation: PoolReservation | undefined;
   #pass: Promise<void> | undefined;
-  #wanted = false;
+  #wakePending = false;
   #resumeDue = false;
   #stopped = false;
-  #retry: ReturnType<typeof setTimeout> | undefined;
+  #retryTimer: ReturnType<typeof setTimeout> | undefined;
 
   /** Makes it; nothing is done until {@linkcode start}. */
-  constructor(options: UpkeepOptions) {
+  constructor(options: ReaperOptions) {
     this.#lvm = options.lvm;
     this.#exec = options.lvm.exec;
     this.#driver = options.driver;
@@ -153,36 +153,36 @@ export class Upkeep {
     this.#onResumed = options.onResumed ?? (() => {});
     this.#onRemoved = options.onRemoved ?? (() => {});
     this.#onReport = options.onReport ?? (() => {});
-    this.#emptyPools = options.emptyPools;
+    this.#emptyPoolReservation = options.emptyPoolReservation;
     this.#retryMs = options.retryMs ?? RETRY_MS;
   }
 
   /** Resumes what a crash left suspended, then does what is left to do. */
   start(): void {
     this.#resumeDue = true;
-    this.look();
+    this.wake();
   }
 
   /** Does what is left to do; to be called after something was marked. */
-  look(): void {
-    this.#wanted = true;
-    if (!this.#stopped) this.#pass ??= this.#passes();
+  wake(): void {
+    this.#wakePending = true;
+    if (!this.#stopped) this.#pass ??= this.#runPasses();
   }
 
   /** Resolves when nothing is being done. */
-  async settled(): Promise<void> {
+  async idle(): Promise<void> {
     while (this.#pass !== undefined) await this.#pass;
   }
 
   /** Ends after the command that is under way. */
   async stop(): Promise<void> {
     this.#stopped = true;
-    clearTimeout(this.#retry);
+    clearTimeout(this.#retryTimer);
     await this.#pass;
   }
 
-  async #passes(): Promise<void> {
-    clearTimeout(this.#retry);
+  async #runPasses(): Promise<void> {
+    clearTimeout(this.#retryTimer);
     let failed = false;
     const attempt = async (step: () => Promise<void>) => {
       try {
@@ -194,19 +194,19 @@ export class Upkeep {
     };
     await attempt(async () => {
       do {
-        this.#wanted = false;
-        const groups = (await this.#lvm.report()).filter(({ answers }) => answers);
+        this.#wakePending = false;
+        const groups = (await this.#lvm.report()).filter(({ responsive }) => responsive);
         this.#onReport(groups);
         if (this.#resumeDue) await attempt(() => this.#resume(groups));
-        for (const each of doomedLvs(this.#driver, groups)) {
+        for (const each of deletedLvs(this.#driver, groups)) {
           if (!this.#stopped) await attempt(() => this.#remove(each));
         }
-      } while (this.#wanted && !this.#stopped);
+      } while (this.#wakePending && !this.#stopped);
     });
     this.#pass = undefined;
     if (this.#stopped) return;
-    if (this.#wanted) this.look(); // it was asked for when the last report had been read
-    else if (failed) this.#retry = setTimeout(() => this.look(), this.#retryMs);
+    if (this.#wakePending) this.wake(); // it was asked for when the last report had been read
+    else if (failed) this.#retryTimer = setTimeout(() => this.wake(), this.#retryMs);
   }
 
   /**
@@ -214,41 +214,41 @@ export class Upkeep {
    * tables, and stores that never became snapshots and RAID LVs that never became whole, of which nobody knows.
    */
   async #resume(groups: readonly VolumeGroup[]): Promise<void> {
-    for (const { group, lv } of halfMadeVolumes(this.#driver, groups)) {
+    for (const { group, lv } of incompleteVolumes(this.#driver, groups)) {
       await this.#lvm.change(group, ["lvremove", "--yes", `${group.name}/${lv.name}`]);
     }
     for (const group of groups) {
       for (const lv of group.lvs.filter(({ tags }) => isOwned(this.#driver, tags))) {
         const path = `${group.name}/${lv.name}`;
         if (lv.suspended) await this.#lvm.change(group, ["lvchange", "--refresh", path]);
-        if (isUnfinishedPool(this.#driver, lv)) {
-          await removeUnfinishedPool(this.#lvm, group, lv);
+        if (isIncompletePool(this.#driver, lv)) {
+          await removeIncompletePool(this.#lvm, group, lv);
           continue;
         }
         const snapshot = ownedSnapshotId(this.#driver, lv.tags);
-        if (snapshot === undefined || !isHalfMade(lv)) continue;
+        if (snapshot === undefined || !isIncompleteSnapshot(lv)) continue;
         await this.#lvm.change(group, ["lvchange", ...markSnapshotDeleted(snapshot), path]);
-        this.#wanted = true;
+        this.#wakePending = true;
       }
     }
     this.#resumeDue = false;
     this.#onResumed(groups);
   }
 
-  async #remove(doomed: Doomed): Promise<void> {
-    const { lv, group, tags } = doomed;
+  async #remove(deleted: DeletedLv): Promise<void> {
+    const { lv, group, tags } = deleted;
     if (lv.origin !== undefined && !isThin(lv)) {
       await splitSnapshot(this.#lvm, group, lv);
-      this.#wanted = true; // its device is another now: look again
+      this.#wakePending = true; // its device is another now: look again
       return;
     }
-    const emptied = await this.#lastOfPool(doomed);
-    if (emptied !== undefined) await this.#erase(await this.#activated(emptied.wiper), emptied.pool.size);
-    else if (needsErasure(doomed)) await this.#erase(await this.#activated(doomed));
+    const emptied = await this.#extendLastOfPool(deleted);
+    if (emptied !== undefined) await this.#erase(await this.#ensureActive(emptied.wiper), emptied.pool.size);
+    else if (needsErasure(deleted)) await this.#erase(await this.#ensureActive(deleted));
     if (this.#stopped) return;
-    const records = recordsOf(this.#driver, group, tags.id, lv.uuid);
-    if (records.length > 0) await removeRecords(this.#lvm, group, records);
-    await changeUnless(["NotFound"], this.#lvm, group, ["lvremove", "--yes", `${group.name}/${lv.name}`]);
+    const records = usedTagsOf(this.#driver, group, tags.id, lv.uuid);
+    if (records.length > 0) await removeUsedTags(this.#lvm, group, records);
+    await changeIgnoring(["NotFound"], this.#lvm, group, ["lvremove", "--yes", `${group.name}/${lv.name}`]);
     if (emptied !== undefined) await this.#removePool(group, emptied.pool);
     this.#onRemoved();
   }
@@ -257,15 +257,17 @@ export class Upkeep {
    * The pool of the driver that an LV is the last one of, if such pools are to be removed. What was deleted in it before was
    * not overwritten, and could be read from where the pool was: so the last LV grows to the pool's size, and overwrites it all.
    */
-  async #lastOfPool({ lv, tags, ...at }: Doomed): Promise<{ pool: LogicalVolume; wiper: Doomed } | undefined> {
-    return await this.#emptyPools?.inTurn([at.group], at.group, async (group) => {
-      const pool = poolOf(group, lv.pool);
-      if (pool === undefined || !isOurPool(this.#driver, pool)) return undefined;
-      const lvs = lvsIn(group, pool);
+  async #extendLastOfPool(
+    { lv, tags, ...located }: DeletedLv,
+  ): Promise<{ pool: LogicalVolume; wiper: DeletedLv } | undefined> {
+    return await this.#emptyPoolReservation?.runExclusive([located.group], located.group, async (group) => {
+      const pool = findPool(group, lv.pool);
+      if (pool === undefined || !isDriverPool(this.#driver, pool)) return undefined;
+      const lvs = lvsInPool(group, pool);
       if (lvs.some(({ uuid }) => uuid !== lv.uuid)) return undefined;
       const size = lv.size > pool.size ? lv.size : pool.size;
       if (lv.size < size) {
-        const args = ["lvextend", "--size", `${size}b`, ...monitoringOf(this.#driver, group, lv)];
+        const args = ["lvextend", "--size", `${size}b`, ...monitoringOptions(this.#driver, group, lv)];
         await this.#lvm.change(group, [...args, `${group.name}/${lv.name}`]);
       }
       return { pool, wiper: { lv: { ...lv, size }, group, tags: { ...tags, erase: "zero" } } };
@@ -273,23 +275,23 @@ export class Upkeep {
   }
 
   async #removePool(group: VolumeGroup, { uuid }: LogicalVolume): Promise<void> {
-    await this.#emptyPools?.inTurn([group], group, async (now) => {
-      const pool = now.lvs.find((lv) => lv.uuid === uuid);
-      if (pool !== undefined && lvsIn(now, pool).length === 0) await removePool(this.#lvm, now, pool);
+    await this.#emptyPoolReservation?.runExclusive([group], group, async (current) => {
+      const pool = current.lvs.find((lv) => lv.uuid === uuid);
+      if (pool !== undefined && lvsInPool(current, pool).length === 0) await removePool(this.#lvm, current, pool);
     });
   }
 
-  async #activated(doomed: Doomed): Promise<Doomed> {
-    const { lv, group, tags } = doomed;
-    if (lv.active) return doomed;
-    await this.#lvm.change(group, activation(this.#driver, group, lv));
-    const active = doomedLvs(this.#driver, await this.#lvm.report()).find((other) => other.lv.uuid === lv.uuid);
+  async #ensureActive(deleted: DeletedLv): Promise<DeletedLv> {
+    const { lv, group, tags } = deleted;
+    if (lv.active) return deleted;
+    await this.#lvm.change(group, activationArguments(this.#driver, group, lv));
+    const active = deletedLvs(this.#driver, await this.#lvm.report()).find((other) => other.lv.uuid === lv.uuid);
     if (active?.lv.active) return { ...active, tags };
     throw new StorageError("FailedPrecondition", `erasing ${group.name}/${lv.name}: it cannot be activated`);
   }
 
   /** Does with the first bytes of an LV, by default with all, what its tags say. */
-  async #erase({ lv, group, tags }: Doomed, bytes = lv.size): Promise<void> {
+  async #erase({ lv, group, tags }: DeletedLv, bytes = lv.size): Promise<void> {
     const { readOnly } = await verifyDevice(this.#exec, lv);
     if (readOnly) await this.#lvm.change(group, ["lvchange", "--permission", "rw", `${group.name}/${lv.name}`]);
     if (tags.erase === "discard") {
@@ -299,7 +301,7 @@ export class Upkeep {
     }
     let recorded = tags.erased;
     for (let offset = recorded; offset < bytes && !this.#stopped; offset += CHUNK_BYTES) {
-      if (offset - recorded >= RECORDED_BYTES) {
+      if (offset - recorded >= RECORD_INTERVAL_BYTES) {
         await this.#lvm.change(group, ["lvchange", ...markErased(recorded, offset), `${group.name}/${lv.name}`]);
         recorded = offset;
       }
@@ -311,8 +313,8 @@ export class Upkeep {
 }
 
 /** Runs a change that one of the refusals shows to be done already. */
-async function changeUnless(
-  done: readonly ErrorKind[],
+async function changeIgnoring(
+  ignoredKinds: readonly ErrorKind[],
   lvm: Lvm,
   group: VolumeGroup,
   args: readonly string[],
@@ -320,6 +322,6 @@ async function changeUnless(
   try {
     await lvm.change(group, args);
   } catch (error) {
-    if (!(error instanceof StorageError && done.includes(error.kind))) throw error;
+    if (!(error instanceof StorageError && ignoredKinds.includes(error.kind))) throw error;
   }
 }

@@ -1,36 +1,36 @@
 import { assert, assertEquals } from "@std/assert";
-import { FakeMachine, refuse } from "../../tests/fake/machine.ts";
+import { failure, FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
-import { describe } from "../exec.ts";
+import { describeCommand } from "../exec.ts";
 import { snapshotIdOf, volumeIdOf } from "../ids.ts";
 import { Lvm } from "../model/client.ts";
 import { Snapshots } from "../snapshots/snapshots.ts";
-import { FULL_STORE } from "../spec/cow_size.ts";
+import { FULL_COW } from "../spec/cow_size.ts";
 import { type Erasure, markErased, markVolumeDeleted } from "../model/tags.ts";
-import { Upkeep } from "./reaper.ts";
+import { Reaper } from "./reaper.ts";
 import { Volumes } from "./volumes.ts";
 
 const GIB = 1n << 30n;
 const id = volumeIdOf("one");
 
 /** A machine with a volume that is marked as deleted, and what is done to it. */
-async function doomed(size: bigint, erase: Erasure = "zero") {
+async function setUpDeleted(size: bigint, erase: Erasure = "zero") {
   const machine = new FakeMachine();
   machine.addGroup("data", 200n * GIB);
   const lvm = new Lvm(machine);
   const errors: string[] = [];
-  const upkeep = new Upkeep({ lvm, driver: "test", onError: (error) => errors.push(String(error)), retryMs: 1 });
-  const anywhere = { matches: () => true };
-  const volumes = new Volumes({ lvm, driver: "test", groups: anywhere, upkeep: { look: () => {} } });
-  await volumes.create(namedRequest("one", size, { content: { state: "raw" }, erase }));
+  const reaper = new Reaper({ lvm, driver: "test", onError: (error) => errors.push(String(error)), retryMs: 1 });
+  const anyGroup = { matches: () => true };
+  const volumes = new Volumes({ lvm, driver: "test", groups: anyGroup, reaper: { wake: () => {} } });
+  await volumes.create(namedRequest("one", size, { format: { state: "raw" }, erase }));
   const { lv, group } = await volumes.get(id);
   const path = `${group.name}/${lv.name}`;
   const commands: string[] = [];
   const record = () => {
-    machine.fault = (command) => void (command.mutates && commands.push(describe(command)));
+    machine.fault = (command) => void (command.mutates && commands.push(describeCommand(command)));
   };
   const mark = (...more: string[]) => lvm.change(group, ["lvchange", ...markVolumeDeleted(id), ...more, path]);
-  return { machine, lvm, upkeep, volumes, errors, commands, record, mark, path };
+  return { machine, lvm, reaper, volumes, errors, commands, record, mark, path };
 }
 
 /** Where the zeros of a command begin, in GiB. */
@@ -42,11 +42,11 @@ function offsets(commands: readonly string[]): number[] {
 }
 
 Deno.test("Upkeep overwrites a GiB at a time, and records its progress every 32", async () => {
-  const { upkeep, commands, record, mark, machine } = await doomed(70n * GIB + (8n << 20n));
+  const { reaper, commands, record, mark, machine } = await setUpDeleted(70n * GIB + (8n << 20n));
   await mark();
   record();
-  upkeep.look();
-  await upkeep.settled();
+  reaper.wake();
+  await reaper.idle();
   assertEquals(offsets(commands), Array.from({ length: 71 }, (_, index) => index));
   assertEquals(
     commands.filter((command) => command.includes("denolith.erased")).map((command) => command.split(" data/")[0]),
@@ -60,82 +60,82 @@ Deno.test("Upkeep overwrites a GiB at a time, and records its progress every 32"
 });
 
 Deno.test("Upkeep goes on where a driver before it was", async () => {
-  const { upkeep, commands, record, mark } = await doomed(35n * GIB);
+  const { reaper, commands, record, mark } = await setUpDeleted(35n * GIB);
   await mark(...markErased(0n, 32n * GIB));
   record();
-  upkeep.start();
-  await upkeep.settled();
+  reaper.start();
+  await reaper.idle();
   assertEquals(offsets(commands), [32, 33, 34]);
 });
 
 Deno.test("Upkeep that is stopped ends after the command under way, and removes nothing that is not erased", async () => {
-  const { upkeep, commands, mark, machine } = await doomed(10n * GIB);
+  const { reaper, commands, mark, machine } = await setUpDeleted(10n * GIB);
   await mark();
   let stopping: Promise<void> | undefined;
   machine.fault = (command) => {
-    if (command.mutates) commands.push(describe(command));
-    if (command.program === "blkdiscard") stopping ??= upkeep.stop();
+    if (command.mutates) commands.push(describeCommand(command));
+    if (command.program === "blkdiscard") stopping ??= reaper.stop();
   };
-  upkeep.look();
-  await upkeep.settled();
+  reaper.wake();
+  await reaper.idle();
   await stopping;
   assertEquals([offsets(commands), commands.length, machine.allLvs().length], [[0], 1, 1]);
 });
 
 Deno.test("Upkeep tells what failed and tries it again; nothing that is not erased is removed meanwhile", async () => {
-  const { upkeep, errors, mark, machine } = await doomed(GIB);
+  const { reaper, errors, mark, machine } = await setUpDeleted(GIB);
   await mark();
   machine.fault = ({ program }) => {
     if (program !== "blkdiscard") return undefined;
     machine.fault = undefined;
-    return refuse(1, "blkdiscard: BLKZEROOUT ioctl failed: Input/output error");
+    return failure(1, "blkdiscard: BLKZEROOUT ioctl failed: Input/output error");
   };
-  upkeep.look();
-  await upkeep.settled();
+  reaper.wake();
+  await reaper.idle();
   assertEquals([errors.length, machine.allLvs().length], [1, 1]);
   assert(errors[0]!.includes("Input/output error"));
   for (let tries = 0; tries < 1000 && machine.allLvs().length > 0; tries++) {
     await new Promise((resolve) => setTimeout(resolve, 1));
   }
-  await upkeep.stop();
+  await reaper.stop();
   assertEquals(machine.allLvs(), []);
 });
 
 Deno.test("Upkeep resumes at the start what is suspended, also when LVM did not answer at first", async () => {
-  const { upkeep, errors, machine } = await doomed(GIB);
+  const { reaper, errors, machine } = await setUpDeleted(GIB);
   const { lv } = machine.allLvs()[0]!;
   lv.suspended = true;
   machine.fault = () => {
     machine.fault = undefined;
-    return refuse(5, "  a lock is held");
+    return failure(5, "  a lock is held");
   };
-  upkeep.start();
-  await upkeep.settled();
+  reaper.start();
+  await reaper.idle();
   assertEquals([errors.length, lv.suspended], [1, true]);
   for (let tries = 0; tries < 1000 && lv.suspended; tries++) await new Promise((resolve) => setTimeout(resolve, 1));
-  await upkeep.stop();
+  await reaper.stop();
   assertEquals(lv.suspended, false);
 });
 
 Deno.test("Upkeep removes what the disks cannot discard, and tells it", async () => {
-  const { upkeep, errors, mark, machine } = await doomed(GIB, "discard");
+  const { reaper, errors, mark, machine } = await setUpDeleted(GIB, "discard");
   await mark();
   machine.fault = ({ program }) =>
-    program === "blkdiscard" ? refuse(1, "blkdiscard: BLKDISCARD ioctl failed: Operation not supported") : undefined;
-  upkeep.look();
-  await upkeep.settled();
+    program === "blkdiscard" ? failure(1, "blkdiscard: BLKDISCARD ioctl failed: Operation not supported") : undefined;
+  reaper.wake();
+  await reaper.idle();
   assertEquals([errors.length, machine.allLvs()], [1, []]);
 });
 
 Deno.test("deleting a volume right after its snapshot leaves the snapshot's store to be erased", async () => {
-  const { lvm, upkeep, volumes, machine, commands, record } = await doomed(GIB);
-  const snapshots = new Snapshots({ lvm, driver: "test", volumes, upkeep: { look: () => {} } });
-  await snapshots.create({ id: snapshotIdOf("cut"), source: id, store: FULL_STORE });
+  const { lvm, reaper, volumes, machine, commands, record } = await setUpDeleted(GIB);
+  const snapshots = new Snapshots({ lvm, driver: "test", volumes, reaper: { wake: () => {} } });
+  await snapshots.create({ id: snapshotIdOf("cut"), source: id, cowSize: FULL_COW });
   await snapshots.delete(snapshotIdOf("cut"));
   await volumes.delete(id);
   assertEquals(machine.allLvs().map(({ lv }) => lv.name.split("-")[0]), ["snap"]);
   record();
-  upkeep.look();
-  await upkeep.settled();
+  reaper.wake();
+  await reaper.idle();
   assertEquals([offsets(commands).length, machine.allLvs()], [2, []]);
 });

@@ -4,11 +4,11 @@
  * @module
  */
 
-import { activation } from "./activation.ts";
+import { activationArguments } from "./activation.ts";
 import { StorageError } from "../error.ts";
-import { growthOf } from "../model/growth.ts";
+import { planExtension } from "../model/extension.ts";
 import type { Lvm } from "../model/client.ts";
-import { cowSnapshotsOf, isPublishedAsDevice, requireIdle } from "./cow_origin.ts";
+import { cowSnapshotsOf, isPublishedAsDevice, requireDeactivatable } from "./cow_origin.ts";
 import type { VolumeGroup } from "../model/report.ts";
 import { formatBytes } from "../size.ts";
 import { splitSnapshot } from "./reaper.ts";
@@ -29,26 +29,32 @@ export interface ThickContext {
  * them is in use: LVM grows the origin of a copy-on-write snapshot only while it is inactive, and its snapshots are inactive
  * with it.
  */
-export async function growThick(
+export async function extendThick(
   context: ThickContext,
   groups: readonly VolumeGroup[],
   volume: Volume,
   size: bigint,
 ): Promise<void> {
   const { id, lv, group } = volume;
-  const { disks, lack } = growthOf(lv, group, size);
-  const full = (cause?: unknown) =>
+  const { chosenPvs, shortfall } = planExtension(lv, group, size);
+  const groupFullError = (cause?: unknown) =>
     new StorageError(
       "OutOfRange", // the resizer would repeat RESOURCE_EXHAUSTED with the old size for ever
-      `growing volume ${id} to ${formatBytes(size)}: ${lack}`,
+      `growing volume ${id} to ${formatBytes(size)}: ${shortfall}`,
       { cause },
     );
-  if (disks === undefined) throw full();
+  if (chosenPvs === undefined) throw groupFullError();
   const path = `${group.name}/${lv.name}`;
   try {
-    await extend(context, groups, volume, ["lvextend", "--size", `${size}b`, path, ...disks.map(({ path }) => path)]);
+    await extend(context, groups, volume, [
+      "lvextend",
+      "--size",
+      `${size}b`,
+      path,
+      ...chosenPvs.map(({ path }) => path),
+    ]);
   } catch (error) {
-    throw error instanceof StorageError && error.kind === "NoSpace" ? full(error) : error;
+    throw error instanceof StorageError && error.kind === "NoSpace" ? groupFullError(error) : error;
   }
 }
 
@@ -61,11 +67,11 @@ async function extend(
   const { lv, group } = volume;
   const { kept, deleted } = cowSnapshotsOf(driver, volume, groups);
   if (!lv.active) return await lvm.change(group, lvextend);
-  if (kept.length > 0) requireIdle(volume, kept, await isPublishedAsDevice(lvm.exec, volume));
+  if (kept.length > 0) requireDeactivatable(volume, kept, await isPublishedAsDevice(lvm.exec, volume));
   for (const snapshot of deleted) await splitSnapshot(lvm, group, snapshot); // nobody wants it: it is in nobody's way
   if (kept.length === 0) return await lvm.change(group, lvextend);
   await lvm.change(group, ["lvchange", "--activate", "n", `${group.name}/${lv.name}`]); // and its snapshots with it
-  const activate = () => lvm.change(group, activation(driver, group, lv));
+  const activate = () => lvm.change(group, activationArguments(driver, group, lv));
   try {
     await lvm.change(group, lvextend);
   } catch (error) {

@@ -5,14 +5,14 @@
  */
 
 import { StorageError } from "../error.ts";
-import { freeLvName, volumeLvName } from "../ids.ts";
+import { uniqueLvName, volumeLvName } from "../ids.ts";
 import type { Lvm } from "../model/client.ts";
-import type { PoolGate } from "../pools/pool_reservation.ts";
-import { isUnfinishedPool, makePool, monitoringOf, removeUnfinishedPool } from "../pools/pool_commands.ts";
+import type { PoolReservation } from "../pools/pool_reservation.ts";
+import { createPool, isIncompletePool, monitoringOptions, removeIncompletePool } from "../pools/pool_commands.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { volumeTags } from "../model/tags.ts";
-import { newPoolBytes, poolNameIn, poolOf, type ThinWish } from "../pools/pool.ts";
-import { doomedLvs } from "./reaper.ts";
+import { findPool, newPoolBytes, poolNameIn, type ThinSpec } from "../pools/pool.ts";
+import { deletedLvs } from "./reaper.ts";
 import type { Volume, VolumeRequest } from "../inventory/volume.ts";
 
 /** What it takes to work on thin volumes. */
@@ -22,28 +22,28 @@ export interface ThinContext {
   /** The driver's name. */
   readonly driver: string;
   /** The gate of the machine's thin pools. */
-  readonly gate: PoolGate;
+  readonly reservation: PoolReservation;
   /** Is told when a thin pool was made; nobody by default. */
-  readonly onPool?: () => void;
+  readonly onPoolCreated?: () => void;
 }
 
 /**
  * The space of a new thin volume, as lvcreate is told of it. If its pool is not there, it is made first. To be called in turn
- * ({@linkcode PoolGate.inTurn}), together with the lvcreate.
+ * ({@linkcode PoolReservation.runExclusive}), together with the lvcreate.
  *
  * @throws {StorageError} `NoSpace`; `FailedPrecondition` when what was deleted could be read in the pool, or another LV has its
  * name.
  */
-export async function spaceInPool(
+export async function thinPoolArguments(
   context: ThinContext,
   group: VolumeGroup,
   bytes: bigint,
-  request: VolumeRequest & { readonly thin: ThinWish },
+  request: VolumeRequest & { readonly thin: ThinSpec },
 ): Promise<string[]> {
   const name = poolNameIn(group.name, request.thin);
-  const pool = requirePool(context, group, bytes, request);
-  const monitoring = pool
-    ? monitoringOf(context.driver, group, { pool: name })
+  const poolExists = requirePoolSpace(context, group, bytes, request);
+  const monitoring = poolExists
+    ? monitoringOptions(context.driver, group, { pool: name })
     : await makeOwnPool(context, group, request);
   return ["--type", "thin", "--thinpool", name, ...monitoring, "--virtualsize", `${bytes}b`];
 }
@@ -52,8 +52,12 @@ export async function spaceInPool(
  * How lvcreate makes a snapshot of a thin LV, in its pool. LVM would have it skipped whenever LVs are activated (lvmthin(7)),
  * and not even activate it now.
  */
-export function thinSnapshotOptions(driver: string, group: VolumeGroup, of: Pick<LogicalVolume, "pool">): string[] {
-  return ["--setactivationskip", "n", ...monitoringOf(driver, group, of)];
+export function thinSnapshotArguments(
+  driver: string,
+  group: VolumeGroup,
+  origin: Pick<LogicalVolume, "pool">,
+): string[] {
+  return ["--setactivationskip", "n", ...monitoringOptions(driver, group, origin)];
 }
 
 /**
@@ -62,17 +66,17 @@ export function thinSnapshotOptions(driver: string, group: VolumeGroup, of: Pick
  *
  * @throws {StorageError} `NoSpace`; `FailedPrecondition` when what was deleted could be read in the pool.
  */
-export async function shareThin(
+export async function createThinClone(
   context: ThinContext,
   groups: readonly VolumeGroup[],
   { lv, group }: Pick<Volume, "lv" | "group">,
-  { size, ...request }: VolumeRequest & { readonly thin: ThinWish; readonly size: bigint },
+  { size, ...request }: VolumeRequest & { readonly thin: ThinSpec; readonly size: bigint },
 ): Promise<void> {
-  const { lvm, driver, gate } = context;
-  await gate.inTurn(groups, group, async (now) => {
-    requirePool(context, now, size, request);
-    const name = freeLvName(volumeLvName(request.id), doomedLvs(driver, [now]).map(({ lv }) => lv.name));
-    await lvm.change(now, [
+  const { lvm, driver, reservation } = context;
+  await reservation.runExclusive(groups, group, async (current) => {
+    requirePoolSpace(context, current, size, request);
+    const name = uniqueLvName(volumeLvName(request.id), deletedLvs(driver, [current]).map(({ lv }) => lv.name));
+    await lvm.change(current, [
       "lvcreate",
       "--yes",
       "--snapshot",
@@ -80,23 +84,29 @@ export async function shareThin(
       "rw",
       "--name",
       name,
-      ...thinSnapshotOptions(driver, now, lv),
+      ...thinSnapshotArguments(driver, current, lv),
       ...volumeTags(driver, { ...request, copied: "all" }).flatMap((tag) => ["--addtag", tag]),
-      `${now.name}/${lv.name}`,
+      `${current.name}/${lv.name}`,
     ]);
     if (size === lv.size) return;
-    await lvm.change(now, ["lvextend", "--size", `${size}b`, ...monitoringOf(driver, now, lv), `${now.name}/${name}`]);
+    await lvm.change(current, [
+      "lvextend",
+      "--size",
+      `${size}b`,
+      ...monitoringOptions(driver, current, lv),
+      `${current.name}/${name}`,
+    ]);
   });
 }
 
 /** Whether the pool is there; then it may promise so much. @throws {StorageError} */
-function requirePool(
-  { gate }: ThinContext,
+function requirePoolSpace(
+  { reservation }: ThinContext,
   group: VolumeGroup,
   bytes: bigint,
-  { id, erase, thin }: VolumeRequest & { readonly thin: ThinWish },
+  { id, erase, thin }: VolumeRequest & { readonly thin: ThinSpec },
 ): boolean {
-  const pool = poolOf(group, poolNameIn(group.name, thin));
+  const pool = findPool(group, poolNameIn(group.name, thin));
   if (pool === undefined) return false;
   const path = `${group.name}/${pool.name}`;
   if (erase !== "none" && !pool.thinPool!.zeroes) {
@@ -106,30 +116,30 @@ function requirePool(
         `so (lvchange --zero y ${path}), or say erase: none`,
     );
   }
-  gate.require(`creating volume ${id}`, group, pool, bytes);
+  reservation.requireAvailableVirtual(`creating volume ${id}`, group, pool, bytes);
   return true;
 }
 
 /** Makes the group's own pool, and no other; answers the arguments that keep dmeventd away from it. @throws {StorageError} */
 async function makeOwnPool(
-  { lvm, driver, onPool }: ThinContext,
+  { lvm, driver, onPoolCreated }: ThinContext,
   group: VolumeGroup,
-  { id, thin }: VolumeRequest & { readonly thin: ThinWish },
+  { id, thin }: VolumeRequest & { readonly thin: ThinSpec },
 ): Promise<readonly string[]> {
   const name = poolNameIn(group.name, thin);
   if (thin.pool !== undefined) {
     throw new StorageError("NoSpace", `creating volume ${id}: thin pool ${group.name}/${name} is not there any more`);
   }
   const other = group.lvs.find((lv) => lv.name === name);
-  if (other !== undefined && !isUnfinishedPool(driver, other)) {
+  if (other !== undefined && !isIncompletePool(driver, other)) {
     throw new StorageError(
       "FailedPrecondition",
       `creating volume ${id}: ${group.name}/${name} is no thin pool; rename it, or name another pool (thinPool)`,
     );
   }
-  if (other !== undefined) await removeUnfinishedPool(lvm, group, other);
-  const monitoring = await makePool(lvm, driver, group, { name, size: newPoolBytes(group, thin) });
-  onPool?.();
+  if (other !== undefined) await removeIncompletePool(lvm, group, other);
+  const monitoring = await createPool(lvm, driver, group, { name, size: newPoolBytes(group, thin) });
+  onPoolCreated?.();
   return monitoring;
 }
 
@@ -138,17 +148,22 @@ async function makeOwnPool(
  *
  * @throws {StorageError} `OutOfRange` when its pool may not promise so much, as for a full group.
  */
-export async function growThin(
-  { lvm, driver, gate }: ThinContext,
+export async function extendThin(
+  { lvm, driver, reservation }: ThinContext,
   groups: readonly VolumeGroup[],
   { id, lv, group }: Volume,
   size: bigint,
 ): Promise<void> {
   try {
-    await gate.inTurn(groups, group, async (now) => {
-      gate.require(`growing volume ${id}`, now, gate.poolOf(now, lv), size - lv.size);
-      const monitoring = monitoringOf(driver, now, lv);
-      await lvm.change(now, ["lvextend", "--size", `${size}b`, ...monitoring, `${now.name}/${lv.name}`]);
+    await reservation.runExclusive(groups, group, async (current) => {
+      reservation.requireAvailableVirtual(
+        `growing volume ${id}`,
+        current,
+        reservation.requirePool(current, lv),
+        size - lv.size,
+      );
+      const monitoring = monitoringOptions(driver, current, lv);
+      await lvm.change(current, ["lvextend", "--size", `${size}b`, ...monitoring, `${current.name}/${lv.name}`]);
     });
   } catch (error) {
     if (!(error instanceof StorageError && error.kind === "NoSpace")) throw error;

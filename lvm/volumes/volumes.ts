@@ -8,21 +8,21 @@
  */
 
 import type { Copies } from "../copies/copies.ts";
-import { type Place, refuseWhileCopied } from "../copies/rules.ts";
+import { type LocatedLv, refuseWhileCopied } from "../copies/rules.ts";
 import { StorageError } from "../error.ts";
-import { ANY_GROUP, candidates, capacity, type GroupCapacity, type GroupMatcher } from "../model/groups.ts";
+import { ANY_GROUP, type GroupCapacity, groupCapacity, type GroupMatcher, selectCandidates } from "../model/groups.ts";
 import { type IoLimits, isSameLimits } from "../spec/io_limits.ts";
-import { freeLvName, type VolumeId, volumeLvName } from "../ids.ts";
-import { disksFor, layoutArguments, layoutOf, LINEAR, sizeStep } from "../model/layout.ts";
-import { type Lvm, requireAnswer, requireDisks } from "../model/client.ts";
+import { uniqueLvName, type VolumeId, volumeLvName } from "../ids.ts";
+import { choosePvs, layoutArguments, layoutOf, LINEAR, sizeStep } from "../model/layout.ts";
+import { type Lvm, requirePvs, requireResponsive } from "../model/client.ts";
 import { cowSnapshotsOf, isPublishedAsDevice } from "./cow_origin.ts";
-import { PoolGate } from "../pools/pool_reservation.ts";
-import { removeRecords } from "../model/records.ts";
+import { PoolReservation } from "../pools/pool_reservation.ts";
+import { removeUsedTags } from "../model/used_tags.ts";
 import type { PhysicalVolume, VolumeGroup } from "../model/report.ts";
-import { sizeInExtents, type SizeRange } from "../size.ts";
+import { roundToExtents, type SizeRange } from "../size.ts";
 import {
-  changeLimits,
   describeSource,
+  markLimits,
   markVolumeDeleted,
   ownedVolumeId,
   parseVolumeTags,
@@ -30,12 +30,12 @@ import {
   usedTag,
   volumeTags,
 } from "../model/tags.ts";
-import { growThick } from "./thick_volumes.ts";
-import { isThin, pooled, roomsFor, type ThinWish } from "../pools/pool.ts";
-import { growThin, spaceInPool, type ThinContext } from "./thin_volumes.ts";
-import { type CapacityRequest, requireSatisfying, type Volume, type VolumeRequest } from "../inventory/volume.ts";
-import { lost, type RecordedLv, type UsedRecord, type VolumeState } from "../inventory/volume_state.ts";
-import { doomedLvs, halfMadeVolumes, splitSnapshot, type Upkeep } from "./reaper.ts";
+import { extendThick } from "./thick_volumes.ts";
+import { isThin, type ThinSpec, withPools, withSpaceFor } from "../pools/pool.ts";
+import { extendThin, type ThinContext, thinPoolArguments } from "./thin_volumes.ts";
+import { type CapacityRequest, requireCompatible, type Volume, type VolumeRequest } from "../inventory/volume.ts";
+import { lostVolumeState, type RecordedLv, type VolumeRecord, type VolumeState } from "../inventory/volume_state.ts";
+import { deletedLvs, incompleteVolumes, type Reaper, splitSnapshot } from "./reaper.ts";
 
 /** What {@linkcode Volumes} needs. */
 export interface VolumesOptions {
@@ -46,15 +46,15 @@ export interface VolumesOptions {
   /** The groups in which the driver makes volumes. */
   readonly groups: GroupMatcher;
   /** Removes the LVs of deleted volumes. */
-  readonly upkeep: Pick<Upkeep, "look">;
+  readonly reaper: Pick<Reaper, "wake">;
   /** What is recorded elsewhere of a volume that was made, beside LVM's own records; nothing by default. */
-  readonly recorded?: (id: VolumeId) => RecordedLv | undefined;
+  readonly recordedLv?: (id: VolumeId) => RecordedLv | undefined;
   /** The gate of the machine's thin pools; by default one of its own, by which no pool promises more than it has. */
-  readonly gate?: PoolGate;
+  readonly reservation?: PoolReservation;
   /** Is told when a thin pool was made; nobody by default. */
-  readonly onPool?: () => void;
+  readonly onPoolCreated?: () => void;
   /** Fills volumes that are made from others; without it, there are none. */
-  readonly copies?: Pick<Copies, "abandon" | "look">;
+  readonly copies?: Pick<Copies, "abandon" | "wake">;
 }
 
 /** The volumes of one driver on this machine. */
@@ -63,23 +63,23 @@ export class Volumes {
   /** The driver's name. */
   readonly driver: string;
   readonly #groups: GroupMatcher;
-  readonly #upkeep: Pick<Upkeep, "look">;
-  readonly #elsewhere: (id: VolumeId) => RecordedLv | undefined;
+  readonly #reaper: Pick<Reaper, "wake">;
+  readonly #recordedLv: (id: VolumeId) => RecordedLv | undefined;
   /** The gate of the machine's thin pools. */
-  readonly gate: PoolGate;
-  readonly #thin: ThinContext;
-  readonly #copies: Pick<Copies, "abandon" | "look"> | undefined;
+  readonly reservation: PoolReservation;
+  readonly #thinContext: ThinContext;
+  readonly #copies: Pick<Copies, "abandon" | "wake"> | undefined;
 
   /** Makes the service; it keeps no state of its own. */
   constructor(options: VolumesOptions) {
-    this.#elsewhere = options.recorded ?? (() => undefined);
-    this.gate = options.gate ?? new PoolGate(options.lvm);
+    this.#recordedLv = options.recordedLv ?? (() => undefined);
+    this.reservation = options.reservation ?? new PoolReservation(options.lvm);
     this.#copies = options.copies;
     this.#lvm = options.lvm;
     this.driver = options.driver;
-    this.#thin = { ...options, gate: this.gate };
+    this.#thinContext = { ...options, reservation: this.reservation };
     this.#groups = options.groups;
-    this.#upkeep = options.upkeep;
+    this.#reaper = options.reaper;
   }
 
   /**
@@ -92,10 +92,10 @@ export class Volumes {
     const found = this.locate(groups, request.id, request.groups);
     if (found.state === "lost") throw found.error;
     if (found.state === "present") {
-      requireSatisfying(found.volume, request);
+      requireCompatible(found.volume, request);
       return found.volume.size;
     }
-    return await this.make(groups, request);
+    return await this.createNew(groups, request);
   }
 
   /**
@@ -104,12 +104,12 @@ export class Volumes {
    *
    * @throws {StorageError} `NoSpace`, `OutOfRange`.
    */
-  async make(
+  async createNew(
     groups: readonly VolumeGroup[],
     request: VolumeRequest,
-    onChoice: (group: VolumeGroup) => Promise<void> = () => Promise.resolve(),
+    onGroupChosen: (group: VolumeGroup) => Promise<void> = () => Promise.resolve(),
   ): Promise<bigint> {
-    const managed = this.managed(groups);
+    const managed = this.managedGroups(groups);
     if (managed.length === 0) {
       const names = groups.map((group) => group.name).join(", ") || "none";
       throw new StorageError(
@@ -119,12 +119,18 @@ export class Volumes {
     }
     let refusal: unknown;
     const { range, preference, layout } = request;
-    const fitting = candidates(this.#roomsFor(managed, request.thin), request.groups, range, preference, layout);
-    await this.#removeHalfMade(groups, request.id);
+    const fitting = selectCandidates(
+      this.#withThinSpace(managed, request.thin),
+      request.groups,
+      range,
+      preference,
+      layout,
+    );
+    await this.#removeIncomplete(groups, request.id);
     for (const { group, size } of fitting) {
-      await onChoice(group);
+      await onGroupChosen(group);
       try {
-        await this.#make(groups, group, size, request);
+        await this.#createInGroup(groups, group, size, request);
         return size;
       } catch (error) {
         // the group was filled since the report: the next one may do
@@ -145,15 +151,15 @@ export class Volumes {
   async delete(id: VolumeId): Promise<void> {
     const groups = await this.#lvm.report();
     const found = this.locate(groups, id);
-    if (found.state === "absent") return await this.#removeHalfMade(groups, id);
+    if (found.state === "absent") return await this.#removeIncomplete(groups, id);
     if (found.state === "lost") {
       if (found.replaced) throw found.error;
-      if (found.group === undefined || found.record === undefined) return;
-      return await removeRecords(this.#lvm, found.group, [found.record]);
+      if (found.group === undefined || found.usedTag === undefined) return;
+      return await removeUsedTags(this.#lvm, found.group, [found.usedTag]);
     }
     const { lv, group, used, tags } = found.volume;
-    if (tags.copied !== undefined) return await this.#giveUp(found.volume);
-    refuseWhileCopied(this.driver, groups, { of: "volume", id }, `deleting volume ${id}`);
+    if (tags.copied !== undefined) return await this.#deleteUnfinishedCopy(found.volume);
+    refuseWhileCopied(this.driver, groups, { kind: "volume", id }, `deleting volume ${id}`);
     const { kept, deleted } = cowSnapshotsOf(this.driver, found.volume, groups);
     if (kept.length > 0) {
       const names = kept.map(({ name }) => name).join(", ");
@@ -175,7 +181,7 @@ export class Volumes {
     if (!used && tags.source === undefined && !isThin(lv)) {
       return await this.#lvm.change(group, ["lvremove", "--yes", path]);
     }
-    await this.#mark(found.volume);
+    await this.#markDeleted(found.volume);
   }
 
   /**
@@ -197,11 +203,11 @@ export class Volumes {
       );
     }
     if (lv.size >= range.required) return volume;
-    refuseWhileCopied(this.driver, groups, { of: "volume", id }, `growing volume ${id}`, "Busy");
-    requireDisks(`growing volume ${id}`, group);
-    const size = sizeInExtents(range, sizeStep(layoutOf(lv) ?? LINEAR, group.extentSize));
-    if (isThin(lv)) await growThin(this.#thin, groups, volume, size);
-    else await growThick(this.#thin, groups, volume, size);
+    refuseWhileCopied(this.driver, groups, { kind: "volume", id }, `growing volume ${id}`, "Busy");
+    requirePvs(`growing volume ${id}`, group);
+    const size = roundToExtents(range, sizeStep(layoutOf(lv) ?? LINEAR, group.extentSize));
+    if (isThin(lv)) await extendThin(this.#thinContext, groups, volume, size);
+    else await extendThick(this.#thinContext, groups, volume, size);
     return { ...volume, size, lv: { ...lv, size } };
   }
 
@@ -211,11 +217,11 @@ export class Volumes {
    *
    * @throws {StorageError} `NotFound`, `Lost`.
    */
-  async limit(id: VolumeId, limits: IoLimits): Promise<void> {
+  async setLimits(id: VolumeId, limits: IoLimits): Promise<void> {
     const { lv, group, tags } = await this.get(id);
     const changed = { ...tags.limits, ...limits };
     if (isSameLimits(tags.limits ?? {}, changed)) return;
-    const args = ["lvchange", ...changeLimits(tags.limits, changed), `${group.name}/${lv.name}`];
+    const args = ["lvchange", ...markLimits(tags.limits, changed), `${group.name}/${lv.name}`];
     await this.#lvm.change(group, args);
   }
 
@@ -233,7 +239,7 @@ export class Volumes {
    * is being filled; those of a group that does not answer are there as they were last seen.
    */
   async list(): Promise<Volume[]> {
-    const groups = (await this.#lvm.report()).map((group) => ({ ...group, answers: true }));
+    const groups = (await this.#lvm.report()).map((group) => ({ ...group, responsive: true }));
     const ids = new Set(groups.flatMap((group) => group.lvs.map((lv) => ownedVolumeId(this.driver, lv.tags))));
     return [...ids].filter((id) => id !== undefined).sort().flatMap((id) => {
       try {
@@ -247,11 +253,11 @@ export class Volumes {
 
   /** What the driver's groups could still take of such volumes, in bytes. */
   async capacity({ groups: wanted, layout, thin }: CapacityRequest): Promise<GroupCapacity> {
-    return capacity(this.#roomsFor(this.managed(await this.#lvm.report()), thin), wanted, layout);
+    return groupCapacity(this.#withThinSpace(this.managedGroups(await this.#lvm.report()), thin), wanted, layout);
   }
 
   /** Those of the groups in which the driver makes volumes. */
-  managed(groups: readonly VolumeGroup[]): VolumeGroup[] {
+  managedGroups(groups: readonly VolumeGroup[]): VolumeGroup[] {
     return groups.filter(({ name }) => this.#groups.matches(name));
   }
 
@@ -281,10 +287,10 @@ export class Volumes {
    * when it is, or may be, in a group that does not answer.
    */
   locate(groups: readonly VolumeGroup[], id: VolumeId, within: GroupMatcher = ANY_GROUP): VolumeState {
-    const rest = this.#halfMade(groups, id);
+    const incomplete = this.#incompleteLvs(groups, id);
     const found = groups.flatMap((group) =>
       group.lvs.filter((lv) => ownedVolumeId(this.driver, lv.tags) === id).map((lv) => ({ group, lv }))
-    ).filter(({ lv }) => !rest.some((half) => half.lv === lv));
+    ).filter(({ lv }) => !incomplete.some((each) => each.lv === lv));
     if (found.length > 1) {
       const names = found.map(({ group, lv }) => `${group.name}/${lv.name}`).join(" and ");
       throw new StorageError(
@@ -293,17 +299,17 @@ export class Volumes {
       );
     }
     const [only] = found;
-    const records = this.#recorded(groups, id);
+    const records = this.#usedRecords(groups, id);
     const [other] = records.filter(({ lvUuid }) => lvUuid !== only?.lv.uuid);
-    const used = records.some(({ lvUuid, record }) => record !== undefined && lvUuid === only?.lv.uuid);
+    const used = records.some(({ lvUuid, usedTag }) => usedTag !== undefined && lvUuid === only?.lv.uuid);
     const doing = `looking for volume ${id}`;
-    if (only !== undefined) requireAnswer(doing, only.group);
+    if (only !== undefined) requireResponsive(doing, only.group);
     if (other !== undefined && !records.some(({ lvUuid }) => lvUuid === only?.lv.uuid)) {
-      if (other.group !== undefined) requireAnswer(doing, other.group);
-      return lost(id, other, only?.lv);
+      if (other.group !== undefined) requireResponsive(doing, other.group);
+      return lostVolumeState(id, other, only?.lv);
     }
     if (only === undefined) {
-      for (const group of groups.filter(({ name }) => within.matches(name))) requireAnswer(doing, group);
+      for (const group of groups.filter(({ name }) => within.matches(name))) requireResponsive(doing, group);
       return { state: "absent" };
     }
     const tags = parseVolumeTags(this.driver, only.lv.tags)!;
@@ -311,7 +317,7 @@ export class Volumes {
   }
 
   /** Deletes a volume that is being filled: nobody has it, but there is data on it. */
-  async #giveUp(volume: Volume): Promise<void> {
+  async #deleteUnfinishedCopy(volume: Volume): Promise<void> {
     const { id, lv: { uuid } } = volume;
     await this.#copies?.abandon(volume);
     const found = this.locate(await this.#lvm.report(), id);
@@ -322,35 +328,35 @@ export class Volumes {
         `deleting volume ${id}: a program that was filling it still has ${found.volume.lv.devicePath} open; try again`,
       );
     }
-    await this.#mark(found.volume);
-    this.#copies?.look(); // what kept its source as it was is to go, too
+    await this.#markDeleted(found.volume);
+    this.#copies?.wake(); // what kept its source as it was is to go, too
   }
 
-  async #mark({ id, lv, group }: Volume): Promise<void> {
+  async #markDeleted({ id, lv, group }: Volume): Promise<void> {
     await this.#lvm.change(group, ["lvchange", ...markVolumeDeleted(id), `${group.name}/${lv.name}`]);
-    this.#upkeep.look();
+    this.#reaper.wake();
   }
 
   /** The records of the volume, but for those of LVs that are deleted and still there. */
-  #recorded(groups: readonly VolumeGroup[], id: VolumeId): UsedRecord[] {
-    const deleted = new Set(doomedLvs(this.driver, groups).map(({ lv }) => lv.uuid));
+  #usedRecords(groups: readonly VolumeGroup[], id: VolumeId): VolumeRecord[] {
+    const deleted = new Set(deletedLvs(this.driver, groups).map(({ lv }) => lv.uuid));
     const tagged = groups.flatMap((group) =>
       usedLvUuids(this.driver, id, group.tags).map((lvUuid) => {
-        return { group, groupName: group.name, lvUuid, record: usedTag(this.driver, id, lvUuid) };
+        return { group, groupName: group.name, lvUuid, usedTag: usedTag(this.driver, id, lvUuid) };
       })
     );
-    const elsewhere = this.#elsewhere(id);
-    const group = groups.find(({ name }) => name === elsewhere?.groupName);
-    const all = elsewhere === undefined ? tagged : [...tagged, { ...elsewhere, ...(group && { group }) }];
+    const recordedLv = this.#recordedLv(id);
+    const group = groups.find(({ name }) => name === recordedLv?.groupName);
+    const all = recordedLv === undefined ? tagged : [...tagged, { ...recordedLv, ...(group && { group }) }];
     return all.filter(({ lvUuid }) => !deleted.has(lvUuid));
   }
 
   /** The groups with what is free in them for such volumes. */
-  #roomsFor(groups: readonly VolumeGroup[], thin: ThinWish | undefined): readonly VolumeGroup[] {
-    return roomsFor(groups.map((group) => pooled(group, this.gate.overcommit)), thin);
+  #withThinSpace(groups: readonly VolumeGroup[], thin: ThinSpec | undefined): readonly VolumeGroup[] {
+    return withSpaceFor(groups.map((group) => withPools(group, this.reservation.defaultOvercommit)), thin);
   }
 
-  async #make(
+  async #createInGroup(
     groups: readonly VolumeGroup[],
     group: VolumeGroup,
     size: bigint,
@@ -358,46 +364,46 @@ export class Volumes {
   ): Promise<void> {
     const { layout, thin } = request;
     if (thin === undefined) {
-      const space = ["--zero", "y", "--size", `${size}b`, ...layoutArguments(layout)];
-      const disks = layout.type === "linear" ? [] : disksFor(layout, size, group)!;
-      return await this.#create(group, request, { space, disks });
+      const sizeArguments = ["--zero", "y", "--size", `${size}b`, ...layoutArguments(layout)];
+      const pvs = layout.type === "linear" ? [] : choosePvs(layout, size, group)!;
+      return await this.#lvcreate(group, request, { sizeArguments, pvs });
     }
-    await this.gate.inTurn(groups, group, async (now) => {
-      const space = await spaceInPool(this.#thin, now, size, { ...request, thin });
-      await this.#create(now, request, { space, disks: [] });
+    await this.reservation.runExclusive(groups, group, async (current) => {
+      const sizeArguments = await thinPoolArguments(this.#thinContext, current, size, { ...request, thin });
+      await this.#lvcreate(current, request, { sizeArguments, pvs: [] });
     });
   }
 
   /** Makes the LV, with as much space as the arguments say, of these disks, or of whichever LVM takes. */
-  async #create(
+  async #lvcreate(
     group: VolumeGroup,
     request: VolumeRequest,
-    { space, disks }: { readonly space: readonly string[]; readonly disks: readonly PhysicalVolume[] },
+    { sizeArguments, pvs }: { readonly sizeArguments: readonly string[]; readonly pvs: readonly PhysicalVolume[] },
   ): Promise<void> {
-    const deleted = doomedLvs(this.driver, [group]).map(({ lv }) => lv.name);
+    const deleted = deletedLvs(this.driver, [group]).map(({ lv }) => lv.name);
     await this.#lvm.change(group, [
       "lvcreate",
       "--yes", // wipe old signatures without asking: the extents are free, so nothing on them is anybody's
       "--wipesignatures",
       "y",
       "--name",
-      freeLvName(volumeLvName(request.id), deleted),
-      ...space,
+      uniqueLvName(volumeLvName(request.id), deleted),
+      ...sizeArguments,
       ...volumeTags(this.driver, request).flatMap((tag) => ["--addtag", tag]),
       group.name,
-      ...disks.map(({ path }) => path),
+      ...pvs.map(({ path }) => path),
     ]);
   }
 
   /** What an lvcreate for the volume left that died: nothing was ever on it. */
-  #halfMade(groups: readonly VolumeGroup[], id: VolumeId): Place[] {
-    return halfMadeVolumes(this.driver, groups).filter(({ lv }) =>
-      ownedVolumeId(this.driver, lv.tags) === id && this.#elsewhere(id)?.lvUuid !== lv.uuid
+  #incompleteLvs(groups: readonly VolumeGroup[], id: VolumeId): LocatedLv[] {
+    return incompleteVolumes(this.driver, groups).filter(({ lv }) =>
+      ownedVolumeId(this.driver, lv.tags) === id && this.#recordedLv(id)?.lvUuid !== lv.uuid
     );
   }
 
-  async #removeHalfMade(groups: readonly VolumeGroup[], id: VolumeId): Promise<void> {
-    for (const { group, lv } of this.#halfMade(groups, id)) {
+  async #removeIncomplete(groups: readonly VolumeGroup[], id: VolumeId): Promise<void> {
+    for (const { group, lv } of this.#incompleteLvs(groups, id)) {
       await this.#lvm.change(group, ["lvremove", "--yes", `${group.name}/${lv.name}`]);
     }
   }

@@ -1,18 +1,18 @@
 import { assertEquals } from "@std/assert";
-import { FakeMachine, refuse } from "../../tests/fake/machine.ts";
+import { failure, FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import type { Command } from "../exec.ts";
 import { Lvm } from "../model/client.ts";
 import { ANY_GROUP } from "../model/groups.ts";
 import { snapshotIdOf, volumeIdOf } from "../ids.ts";
 import { Snapshots } from "../snapshots/snapshots.ts";
-import { FULL_STORE } from "../spec/cow_size.ts";
-import { Upkeep } from "./reaper.ts";
+import { FULL_COW } from "../spec/cow_size.ts";
+import { Reaper } from "./reaper.ts";
 import type { VolumeRequest } from "../inventory/volume.ts";
 import { Volumes } from "./volumes.ts";
 
 function request(name: string): VolumeRequest {
-  return namedRequest(name, 32n << 20n, { content: { state: "raw" } });
+  return namedRequest(name, 32n << 20n, { format: { state: "raw" } });
 }
 
 Deno.test("create() takes the next group when one was filled since the report", async () => {
@@ -23,14 +23,14 @@ Deno.test("create() takes the next group when one was filled since the report", 
   machine.fault = ({ args }: Command) => {
     const group = args.at(-1)!;
     if (args[0] !== "lvcreate" || tried.push(group) > 1) return undefined;
-    return refuse(5, `  Volume group "${group}" has insufficient free space (0 extents): 8 required.`);
+    return failure(5, `  Volume group "${group}" has insufficient free space (0 extents): 8 required.`);
   };
   const lvm = new Lvm(machine);
   const volumes = new Volumes({
     lvm,
     driver: "test",
     groups: { matches: () => true },
-    upkeep: new Upkeep({ lvm, driver: "test", onError: () => {} }),
+    reaper: new Reaper({ lvm, driver: "test", onError: () => {} }),
   });
   const size = await volumes.create(request("one"));
   assertEquals([size, tried], [32n << 20n, ["small", "large"]]);
@@ -41,16 +41,16 @@ Deno.test("expand() splits off what was a snapshot and is deleted, and then grow
   const machine = new FakeMachine();
   machine.addGroup("data", 1n << 30n);
   const lvm = new Lvm(machine);
-  const upkeep = { look: () => {} }; // is busy elsewhere
-  const volumes = new Volumes({ lvm, driver: "test", groups: ANY_GROUP, upkeep });
-  const snapshots = new Snapshots({ lvm, driver: "test", volumes, upkeep });
+  const reaper = { wake: () => {} }; // is busy elsewhere
+  const volumes = new Volumes({ lvm, driver: "test", groups: ANY_GROUP, reaper });
+  const snapshots = new Snapshots({ lvm, driver: "test", volumes, reaper: reaper });
   const id = volumeIdOf("one");
   await volumes.create(request("one"));
-  await snapshots.create({ id: snapshotIdOf("cut"), source: id, store: FULL_STORE });
+  await snapshots.create({ id: snapshotIdOf("cut"), source: id, cowSize: FULL_COW });
   await snapshots.delete(snapshotIdOf("cut"));
-  const [origin, store] = machine.groups[0]!.lvs;
+  const [origin, cow] = machine.groups[0]!.lvs;
   const mount = { target: "/mnt/pod", source: "", fsType: "ext4", root: "/", readOnly: false, deviceNumber: "" };
   machine.mounts.push({ ...mount, lv: origin! });
   assertEquals((await volumes.expand(id, { required: 64n << 20n })).size, 64n << 20n);
-  assertEquals([origin!.size, origin!.active, store!.origin], [64n << 20n, true, undefined]);
+  assertEquals([origin!.size, origin!.active, cow!.origin], [64n << 20n, true, undefined]);
 });

@@ -1,16 +1,16 @@
 import { connect, type CsiClient } from "../../csi/client.ts";
 import { pause } from "../demo/data.ts";
 import { DriverProcess } from "../demo/driver_process.ts";
-import { timed } from "./figures.ts";
+import { measureMs } from "./figures.ts";
 import { memoryOf, processTree } from "./proc.ts";
 import type { Memory, Start } from "./result.ts";
-import { DRIVER_NAME, type Subject } from "./subject.ts";
+import { DRIVER_NAME, type MeasuredDriver } from "./subject.ts";
 
 /** How often is looked whether something is done, in milliseconds. */
-const LOOK_MS = 20;
+const POLL_MS = 20;
 
 /** Where a driver works. */
-export interface Place {
+export interface DriverPaths {
   /** The driver's file. */
   readonly program: string;
   /** The folder that it unpacks into. */
@@ -24,7 +24,7 @@ export interface Place {
 }
 
 /** The driver's file as a process of its own, under its permission set. */
-export class ArtifactDriver implements Subject, AsyncDisposable {
+export class ArtifactDriver implements MeasuredDriver, AsyncDisposable {
   readonly csi: CsiClient;
   readonly root: string;
   /** What its start took. */
@@ -32,12 +32,12 @@ export class ArtifactDriver implements Subject, AsyncDisposable {
   readonly #process: DriverProcess;
   readonly #group: string;
 
-  private constructor(process: DriverProcess, place: Place, start: Start) {
+  private constructor(process: DriverProcess, paths: DriverPaths, start: Start) {
     this.#process = process;
-    this.#group = place.group;
-    this.root = place.root;
+    this.#group = paths.group;
+    this.root = paths.root;
     this.start = start;
-    this.csi = connect(place.socket);
+    this.csi = connect(paths.socket);
   }
 
   /**
@@ -45,8 +45,8 @@ export class ArtifactDriver implements Subject, AsyncDisposable {
    *
    * @throws {Error} when it does not start
    */
-  static async start(place: Place): Promise<ArtifactDriver> {
-    const { program, cache, socket, root, group } = place;
+  static async start(paths: DriverPaths): Promise<ArtifactDriver> {
+    const { program, cache, socket, root, group } = paths;
     const flags = {
       "--endpoint": `unix://${socket}`,
       "--mount-roots": root,
@@ -54,20 +54,20 @@ export class ArtifactDriver implements Subject, AsyncDisposable {
       "--driver-name": DRIVER_NAME,
       "--node-id": "bench",
     };
-    const begin = performance.now();
+    const startedAt = performance.now();
     const process = await DriverProcess.start({
       command: [program, "standalone", ...Object.entries(flags).flat()],
       cache,
       socket,
     });
-    const socketMs = performance.now() - begin;
-    await ready(socket);
-    const readyMs = performance.now() - begin;
-    const firstCallMs = await timed(async () => {
+    const socketMs = performance.now() - startedAt;
+    await waitUntilReady(socket);
+    const readyMs = performance.now() - startedAt;
+    const firstCallMs = await measureMs(async () => {
       using csi = connect(socket);
       await csi.identity.getPluginInfo();
     });
-    return new ArtifactDriver(process, place, { socketMs, readyMs, firstCallMs });
+    return new ArtifactDriver(process, paths, { socketMs, readyMs, firstCallMs });
   }
 
   /** Its memory, with that of all its descendants. */
@@ -75,11 +75,11 @@ export class ArtifactDriver implements Subject, AsyncDisposable {
     return memoryOf(this.#process.pid);
   }
 
-  async removed(lvName: string): Promise<void> {
-    const isThere = () => Deno.lstat(`/dev/${this.#group}/${lvName}`).then(() => true, () => false);
-    while (await isThere()) await pause(LOOK_MS);
+  async waitUntilRemoved(lvName: string): Promise<void> {
+    const isPresent = () => Deno.lstat(`/dev/${this.#group}/${lvName}`).then(() => true, () => false);
+    while (await isPresent()) await pause(POLL_MS);
     // LVM takes the device away first and the LV out of the group's metadata then
-    while ((await processTree(this.#process.pid)).length > 1) await pause(LOOK_MS);
+    while ((await processTree(this.#process.pid)).length > 1) await pause(POLL_MS);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -89,7 +89,7 @@ export class ArtifactDriver implements Subject, AsyncDisposable {
 }
 
 /** Probes until the answer is yes. */
-async function ready(socket: string): Promise<void> {
+async function waitUntilReady(socket: string): Promise<void> {
   using csi = connect(socket);
-  while (!(await csi.identity.probe()).ready) await pause(LOOK_MS);
+  while (!(await csi.identity.probe()).ready) await pause(POLL_MS);
 }

@@ -6,16 +6,16 @@
  */
 
 import { parseArgs } from "@std/cli/parse-args";
-import { DriverPods, SYSTEM } from "../cluster/suite/driver_pods.ts";
+import { DriverPods, SYSTEM_NAMESPACE } from "../cluster/suite/driver_pods.ts";
 import { startController, startSidecar } from "../cluster/suite/host_programs.ts";
-import { Ledger } from "../cluster/suite/ledger.ts";
-import { CLUSTER_VARIABLE, Scene } from "../cluster/suite/scene.ts";
+import { ClaimTracker } from "../cluster/suite/ledger.ts";
+import { CLUSTER_VARIABLE, TestNamespace } from "../cluster/suite/scene.ts";
 import { clusterPath } from "../cluster/state.ts";
 import type { AuditEvent } from "../rig/control_plane.ts";
 import { ensureSidecar } from "../rig/kubernetes.ts";
 import { TempFolder } from "../rig/temp_folder.ts";
-import { type ClusterBenchResult, clusterTable, type Way } from "./cluster_result.ts";
-import { rounded, timed } from "./figures.ts";
+import { type ClusterBenchResult, clusterTable, type ProvisioningResult } from "./cluster_result.ts";
+import { measureMs, round } from "./figures.ts";
 import { kibOf } from "./proc.ts";
 
 const HELP = `Usage: deno task bench:cluster [--claims N] [--json]
@@ -29,111 +29,112 @@ Flags:
   -h, --help  show this help`;
 
 const TRACE = "/sys/kernel/tracing";
-const AGENT = `system:serviceaccount:${SYSTEM}:denolith-node`;
+const AGENT = `system:serviceaccount:${SYSTEM_NAMESPACE}:denolith-node`;
 
 /** Measures everything. */
 async function measure(claims: number): Promise<ClusterBenchResult> {
   const log = (line: string) => console.error(line);
   await ensureSidecar("csi-provisioner", log);
-  await using scene = await Scene.open("bench");
-  await using driver = await DriverPods.open(scene.cluster);
-  const className = await scene.storageClass("now", {
+  await using ns = await TestNamespace.open("bench");
+  await using driver = await DriverPods.open(ns.cluster);
+  const className = await ns.createStorageClass("now", {
     volumeBindingMode: "Immediate",
     parameters: { volumeGroup: "data" },
   });
-  const bench = { scene, className, claims };
+  const bench = { ns, className, claims };
   log("plain LVM");
-  const plain = await measurePlain(scene, claims);
+  const plain = await measurePlain(ns, claims);
   log("the controller in a pod");
-  const pod = await measureWay(bench, "pod");
-  const rssMiB = { controller: await rss(scene, "controller"), agent: await rss(scene, "node") };
+  const pod = await measureProvisioning(bench, "pod");
+  const rssMiB = { controller: await rss(ns, "controller"), agent: await rss(ns, "node") };
   await driver.scaleController(0);
   try {
     await using folder = await TempFolder.create("/tmp", "denolith-bench-");
-    const { controlPlane } = scene.cluster;
+    const { controlPlane } = ns.cluster;
     // By turns, twice: what else the machine does should not decide between them.
-    const [own, official]: [Way[], Way[]] = [[], []];
+    const [own, official]: [ProvisioningResult[], ProvisioningResult[]] = [[], []];
     for (const round of [1, 2]) {
       log(`the controller on the host, round ${round}`);
       {
         await using _controller = await startController(controlPlane, folder.path);
-        own.push(await measureWay(bench, `own-${round}`));
+        own.push(await measureProvisioning(bench, `own-${round}`));
       }
       log(`the controller on the host, behind csi-provisioner, round ${round}`);
-      const flags = ["--disable-loops", "provisioner,resizer"];
+      const flags = ["--disable-controllers", "provisioner,resizer"];
       await using controller = await startController(controlPlane, folder.path, flags);
       const where = { controlPlane, socket: controller.socket, folder: folder.path };
       await using _sidecar = await startSidecar("csi-provisioner", where);
-      official.push(await measureWay(bench, `official-${round}`));
+      official.push(await measureProvisioning(bench, `official-${round}`));
     }
-    return { claims, plain, pod, own: faster(own), official: faster(official), rssMiB };
+    return { claims, plain, pod, own: fasterOf(own), official: fasterOf(official), rssMiB };
   } finally {
     await driver.scaleController(1);
   }
 }
 
 /** As an administrator would: one lvcreate after the other, in one shell. */
-export async function measurePlain(scene: Scene, count: number): Promise<ClusterBenchResult["plain"]> {
-  const each = (command: string) => `for n in $(seq ${count}); do ${command} || exit 1; done`;
-  const boundMs = await timed(() => scene.onNode(each("lvcreate -qq -y -W y -Z y -L 16M -n plain-$n data")));
-  const deletedMs = await timed(() => scene.onNode(each("lvremove -qq -f data/plain-$n")));
-  return { boundMs: rounded(boundMs), deletedMs: rounded(deletedMs) };
+export async function measurePlain(ns: TestNamespace, count: number): Promise<ClusterBenchResult["plain"]> {
+  const repeat = (command: string) => `for n in $(seq ${count}); do ${command} || exit 1; done`;
+  const boundMs = await measureMs(() => ns.runOnNode(repeat("lvcreate -qq -y -W y -Z y -L 16M -n plain-$n data")));
+  const deletedMs = await measureMs(() => ns.runOnNode(repeat("lvremove -qq -f data/plain-$n")));
+  return { boundMs: round(boundMs), deletedMs: round(deletedMs) };
 }
 
-export async function measureWay(
-  { scene, className, claims }: { scene: Scene; className: string; claims: number },
+export async function measureProvisioning(
+  { ns, className, claims }: { ns: TestNamespace; className: string; claims: number },
   prefix: string,
-): Promise<Way> {
-  await using ledger = await Ledger.open(scene);
+): Promise<ProvisioningResult> {
+  await using tracker = await ClaimTracker.open(ns);
   // Who comes fresh learns its first things with this one.
-  await ledger.claim(`${prefix}-first`, className);
-  await ledger.bound([`${prefix}-first`]);
+  await tracker.createClaim(`${prefix}-first`, className);
+  await tracker.waitForBound([`${prefix}-first`]);
   const names = Array.from({ length: claims }, (_, n) => `${prefix}-${n}`);
-  await scene.onNode(
+  await ns.runOnNode(
     `mountpoint -q ${TRACE} || mount -t tracefs tracefs ${TRACE}; echo > ${TRACE}/trace; echo 1 > ${TRACE}/events/sched/sched_process_exec/enable`,
   );
-  const began = Date.now();
-  const boundMs = await timed(async () => {
-    await Promise.all(names.map((name) => ledger.claim(name, className)));
-    await ledger.bound(names);
+  const startedAt = Date.now();
+  const boundMs = await measureMs(async () => {
+    await Promise.all(names.map((name) => tracker.createClaim(name, className)));
+    await tracker.waitForBound(names);
   });
-  const ended = Date.now();
-  const traced = await scene.onNode(`echo 0 > ${TRACE}/events/sched/sched_process_exec/enable; cat ${TRACE}/trace`);
-  await ledger.balanced();
-  const deletedMs = await timed(async () => {
-    await Promise.all([...names, `${prefix}-first`].map((name) => ledger.remove(name)));
-    await ledger.empty();
+  const endedAt = Date.now();
+  const traced = await ns.runOnNode(`echo 0 > ${TRACE}/events/sched/sched_process_exec/enable; cat ${TRACE}/trace`);
+  await tracker.waitForConsistency();
+  const deletedMs = await measureMs(async () => {
+    await Promise.all([...names, `${prefix}-first`].map((name) => tracker.deleteClaim(name)));
+    await tracker.waitUntilEmpty();
   });
-  await ledger.balanced();
-  const events = (await scene.cluster.controlPlane.auditEvents()).filter((event) => isWithin(event, began, ended));
+  await tracker.waitForConsistency();
+  const events = (await ns.cluster.controlPlane.auditEvents()).filter((event) => isWithin(event, startedAt, endedAt));
   return {
-    boundMs: rounded(boundMs),
-    deletedMs: rounded(deletedMs),
+    boundMs: round(boundMs),
+    deletedMs: round(deletedMs),
     controllerRequests: events.filter(isOfController).length,
     agentRequests: events.filter(({ user }) => user.username === AGENT).length,
     commands: traced.split("\n").filter((line) => /filename=\S*\/lvm\b/.test(line)).length,
   };
 }
 
-function faster(ways: readonly Way[]): Way {
-  return ways.reduce((a, b) => a.boundMs <= b.boundMs ? a : b);
+function fasterOf(results: readonly ProvisioningResult[]): ProvisioningResult {
+  return results.reduce((a, b) => a.boundMs <= b.boundMs ? a : b);
 }
 
-function isWithin({ requestReceivedTimestamp }: AuditEvent, began: number, ended: number): boolean {
+function isWithin({ requestReceivedTimestamp }: AuditEvent, startedAt: number, endedAt: number): boolean {
   const at = Date.parse(requestReceivedTimestamp);
-  return at >= began && at <= ended;
+  return at >= startedAt && at <= endedAt;
 }
 
 /** Whether a request is one of those who make volumes: the controller, and the official one, which is told by its name. */
 function isOfController({ user, userAgent = "", objectRef }: AuditEvent): boolean {
   if (objectRef?.resource === "leases") return false;
-  return user.username === `system:serviceaccount:${SYSTEM}:denolith-controller` || /csi-provisioner/.test(userAgent);
+  return user.username === `system:serviceaccount:${SYSTEM_NAMESPACE}:denolith-controller` ||
+    /csi-provisioner/.test(userAgent);
 }
 
 /** The memory of a process of the driver in the guest, in MiB. */
-async function rss(scene: Scene, role: "controller" | "node"): Promise<number> {
+async function rss(ns: TestNamespace, role: "controller" | "node"): Promise<number> {
   const process = `$(pgrep -o -f '^/usr/bin/deno run .* /usr/bin/denolith ${role} ')`;
-  return Math.round((kibOf(await scene.onNode(`cat /proc/${process}/status`), "VmRSS") ?? 0) / 1024);
+  return Math.round((kibOf(await ns.runOnNode(`cat /proc/${process}/status`), "VmRSS") ?? 0) / 1024);
 }
 
 if (import.meta.main) {

@@ -1,7 +1,7 @@
 import { columns } from "./table.ts";
 
 /** What a way of making volumes took, for so many claims at once. */
-export interface Way {
+export interface ProvisioningResult {
   /** From the first request to the last claim being Bound, in milliseconds. */
   readonly boundMs: number;
   /** From the first deletion to nothing being left but what is erased later, in milliseconds. */
@@ -21,22 +21,22 @@ export interface ClusterBenchResult {
   /** As many plain lvcreate, and lvremove, one after the other. */
   readonly plain: { readonly boundMs: number; readonly deletedMs: number };
   /** The controller in a pod. */
-  readonly pod: Way;
+  readonly pod: ProvisioningResult;
   /** The controller on the host, with its own loops: the faster of two runs. */
-  readonly own: Way;
+  readonly own: ProvisioningResult;
   /** The controller on the host, behind the official csi-provisioner: the faster of two runs, by turns with the other two. */
-  readonly official: Way;
+  readonly official: ProvisioningResult;
   /** Memory in MiB, after it. */
   readonly rssMiB: { readonly controller: number; readonly agent: number };
 }
 
 /** The result for people. */
-export function clusterTable({ claims, plain, rssMiB, ...ways }: ClusterBenchResult): string {
-  const row = (label: string, way: Way) => [
+export function clusterTable({ claims, plain, rssMiB, ...results }: ClusterBenchResult): string {
+  const row = (label: string, result: ProvisioningResult) => [
     label,
-    ...[way.boundMs, way.deletedMs].map((ms) => `${(ms / 1000).toFixed(1)} s`),
-    (way.boundMs / plain.boundMs).toFixed(1),
-    ...[way.controllerRequests, way.agentRequests, way.commands].map((count) => (count / claims).toFixed(1)),
+    ...[result.boundMs, result.deletedMs].map((ms) => `${(ms / 1000).toFixed(1)} s`),
+    (result.boundMs / plain.boundMs).toFixed(1),
+    ...[result.controllerRequests, result.agentRequests, result.commands].map((count) => (count / claims).toFixed(1)),
   ];
   return [
     `${claims} claims at once; requests and commands are per claim`,
@@ -45,9 +45,9 @@ export function clusterTable({ claims, plain, rssMiB, ...ways }: ClusterBenchRes
       ["Volumes made by", "Bound", "deleted", "ratio", "requests", "agent's requests", "LVM commands"],
       ["plain lvcreate", ...[plain.boundMs, plain.deletedMs].map((ms) => `${(ms / 1000).toFixed(1)} s`), "1.0"]
         .concat(["", "", "1.0"]),
-      row("denolith, all in pods", ways.pod),
-      row("denolith, controller on the host", ways.own),
-      row("csi-provisioner, both on the host", ways.official),
+      row("denolith, all in pods", results.pod),
+      row("denolith, controller on the host", results.own),
+      row("csi-provisioner, both on the host", results.official),
     ]),
     "",
     `Memory (RSS): controller ${rssMiB.controller} MiB, agent ${rssMiB.agent} MiB`,

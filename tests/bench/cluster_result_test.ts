@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
-import { clusterTable, type Way } from "./cluster_result.ts";
+import { clusterTable, type ProvisioningResult } from "./cluster_result.ts";
 
-const way = (boundMs: number, commands: number): Way => ({
+const way = (boundMs: number, commands: number): ProvisioningResult => ({
   boundMs,
   deletedMs: 20_000,
   controllerRequests: 40,

@@ -1,8 +1,8 @@
 import { type SnapshotId, snapshotLvName, type VolumeId, volumeIdOf, volumeLvName } from "../../lvm/ids.ts";
 import { blockCapability, mountCapability } from "../contract/host.ts";
 import { LISTED_VOLUMES } from "./result.ts";
-import { type LifeOperation, type MakingOperation, type Side, type Sides, SIZES_MIB } from "./sides.ts";
-import type { Subject } from "./subject.ts";
+import { type CreationOperation, type LifecycleOperation, type Side, type Sides, SIZES_MIB } from "./sides.ts";
+import type { MeasuredDriver } from "./subject.ts";
 
 const MIB = 1n << 20n;
 
@@ -10,7 +10,7 @@ const MIB = 1n << 20n;
 const NAME = "measured";
 
 /** What is asked of a driver in the life of a volume. */
-export function driverLife(subject: Subject): Sides<LifeOperation> {
+export function driverLifecycle(subject: MeasuredDriver): Sides<LifecycleOperation> {
   const { csi: { controller, node }, root } = subject;
   const volumeId = volumeIdOf(NAME);
   const volumeCapability = mountCapability("ext4");
@@ -37,7 +37,7 @@ export function driverLife(subject: Subject): Sides<LifeOperation> {
       run: async () => snapshotId = (await controller.createSnapshot(snapshot)).snapshot!.snapshotId,
     },
     deleteSnapshot: { run: () => controller.deleteSnapshot({ snapshotId }) },
-    removeSnapshot: { run: () => subject.removed(snapshotLvName(snapshotId as SnapshotId)) },
+    removeSnapshot: { run: () => subject.waitUntilRemoved(snapshotLvName(snapshotId as SnapshotId)) },
     unpublish: { run: () => node.nodeUnpublishVolume(use) },
     unstage: { run: () => node.nodeUnstageVolume(use) },
     stageAgain: { run: () => node.nodeStageVolume(use) },
@@ -45,13 +45,15 @@ export function driverLife(subject: Subject): Sides<LifeOperation> {
       prepare: () => node.nodeUnstageVolume(use),
       run: () => controller.deleteVolume({ volumeId }),
     },
-    removeUsedVolume: { run: () => subject.removed(volumeLvName(volumeId)) },
+    removeUsedVolume: { run: () => subject.waitUntilRemoved(volumeLvName(volumeId)) },
   };
 }
 
 /** How a driver is asked for volumes that are not empty, or not thick: block volumes, so that nothing but copying is measured. */
-export function driverMaking({ csi: { controller }, removed }: Subject): Sides<MakingOperation> & AsyncDisposable {
-  const of = (name: string, parameters: Record<string, string> = {}, source?: string) => {
+export function driverCreation(
+  { csi: { controller }, waitUntilRemoved }: MeasuredDriver,
+): Sides<CreationOperation> & AsyncDisposable {
+  const volumeCalls = (name: string, parameters: Record<string, string> = {}, source?: string) => {
     const volumeId = volumeIdOf(name);
     const create = () =>
       controller.createVolume({
@@ -65,21 +67,25 @@ export function driverMaking({ csi: { controller }, removed }: Subject): Sides<M
       });
     const remove = async () => {
       await controller.deleteVolume({ volumeId });
-      await removed(volumeLvName(volumeId));
+      await waitUntilRemoved(volumeLvName(volumeId));
     };
     return { create, remove };
   };
   const thin = { thinProvision: "yes", thinPoolSize: `${SIZES_MIB.pool}Mi` };
-  const [source, clone] = [of("source"), of("clone", {}, "source")];
-  const [thinSource, thinVolume, thinClone] = [of("s", thin), of("t", thin), of("c", thin, "s")];
-  const anew = (volume: { remove(): Promise<void> }, source?: { create(): Promise<unknown> }) => async () => {
+  const [source, clone] = [volumeCalls("source"), volumeCalls("clone", {}, "source")];
+  const [thinSource, thinVolume, thinClone] = [
+    volumeCalls("s", thin),
+    volumeCalls("t", thin),
+    volumeCalls("c", thin, "s"),
+  ];
+  const recreate = (volume: { remove(): Promise<void> }, source?: { create(): Promise<unknown> }) => async () => {
     await volume.remove();
     await source?.create();
   };
   return {
-    clone: { prepare: anew(clone, source), run: clone.create },
-    createThin: { prepare: anew(thinVolume, thinSource), run: thinVolume.create },
-    cloneThin: { prepare: anew(thinClone, thinSource), run: thinClone.create },
+    clone: { prepare: recreate(clone, source), run: clone.create },
+    createThin: { prepare: recreate(thinVolume, thinSource), run: thinVolume.create },
+    cloneThin: { prepare: recreate(thinClone, thinSource), run: thinClone.create },
     [Symbol.asyncDispose]: async () => {
       for (const each of [clone, source, thinClone, thinVolume, thinSource]) await each.remove();
     },
@@ -87,7 +93,7 @@ export function driverMaking({ csi: { controller }, removed }: Subject): Sides<M
 }
 
 /** What is asked of a driver when there are many volumes, all of which it must list. */
-export function driverListing({ csi: { controller } }: Subject, volumes: readonly VolumeId[]): Side {
+export function driverListing({ csi: { controller } }: MeasuredDriver, volumes: readonly VolumeId[]): Side {
   return {
     run: async () => {
       const { entries } = await controller.listVolumes();

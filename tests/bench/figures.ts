@@ -12,12 +12,12 @@ export function median(values: readonly number[]): number {
 }
 
 /** The number with so many decimals. */
-export function rounded(value: number, decimals = 0): number {
+export function round(value: number, decimals = 0): number {
   return Number(value.toFixed(decimals));
 }
 
 /** How long `body` takes, in milliseconds. */
-export async function timed(body: () => Promise<unknown>): Promise<number> {
+export async function measureMs(body: () => Promise<unknown>): Promise<number> {
   const start = performance.now();
   await body();
   return performance.now() - start;

@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { median, rounded } from "./figures.ts";
+import { median, round } from "./figures.ts";
 
 Deno.test("median() is the value in the middle, whatever the order, and leaves the values as they are", () => {
   const values = [30, 10, 200];
@@ -11,5 +11,5 @@ Deno.test("median() is the value in the middle, whatever the order, and leaves t
 });
 
 Deno.test("rounded() keeps so many decimals", () => {
-  assertEquals([rounded(1.2345), rounded(1.2355, 2), rounded(2, 2)], [1, 1.24, 2]);
+  assertEquals([round(1.2345), round(1.2355, 2), round(2, 2)], [1, 1.24, 2]);
 });

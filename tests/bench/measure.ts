@@ -1,4 +1,4 @@
-import { median, rounded } from "./figures.ts";
+import { median, round } from "./figures.ts";
 import type { Admin } from "./plain_side.ts";
 import type { Operation, OperationResult } from "./result.ts";
 import type { Side, Sides } from "./sides.ts";
@@ -11,7 +11,7 @@ type Sequence<O extends Operation> = readonly O[];
 export interface Times {
   readonly driver: number[];
   readonly plain: number[];
-  typed: string[];
+  typedCommands: string[];
 }
 
 /** Makes each operation once, and answers how many commands of the driver had ended by the end of each. */
@@ -23,10 +23,10 @@ export async function countCommands<O extends Operation>(
   const counts: [O, number][] = [];
   for (const sequence of sequences) {
     await prepareAll(driver, sequence);
-    const before = exec.ended;
+    const before = exec.completed;
     for (const operation of sequence) {
       await driver[operation].run();
-      counts.push([operation, exec.ended - before]);
+      counts.push([operation, exec.completed - before]);
     }
   }
   return Object.fromEntries(counts) as Record<O, number>;
@@ -41,7 +41,7 @@ export async function takeTimes<O extends Operation>(
   sides: { driver: Sides<O>; plain: Sides<O>; admin: Admin },
   runs: number,
 ): Promise<Record<O, Times>> {
-  const entries = sequences.flat().map((operation) => [operation, { driver: [], plain: [], typed: [] }]);
+  const entries = sequences.flat().map((operation) => [operation, { driver: [], plain: [], typedCommands: [] }]);
   const times: Record<O, Times> = Object.fromEntries(entries);
   for (let run = 0; run < runs; run++) {
     for (const sequence of sequences) {
@@ -51,19 +51,19 @@ export async function takeTimes<O extends Operation>(
         await sides.driver[operation].run();
         times[operation].driver.push(performance.now() - start);
       }
-      for (const operation of sequence) await typeOnce(sides.plain[operation], sides.admin, times[operation]);
+      for (const operation of sequence) await measurePlain(sides.plain[operation], sides.admin, times[operation]);
     }
   }
   return times;
 }
 
-async function typeOnce(side: Side, admin: Admin, times: Times): Promise<void> {
+async function measurePlain(side: Side, admin: Admin, times: Times): Promise<void> {
   await side.prepare?.();
-  admin.typed();
+  admin.takeTyped();
   const start = performance.now();
   await side.run();
   times.plain.push(performance.now() - start);
-  times.typed = admin.typed();
+  times.typedCommands = admin.takeTyped();
 }
 
 async function prepareAll<O extends Operation>(sides: Sides<O>, sequence: Sequence<O>): Promise<void> {
@@ -71,14 +71,14 @@ async function prepareAll<O extends Operation>(sides: Sides<O>, sequence: Sequen
 }
 
 /** What the times and the count come to. */
-export function operationResult({ driver, plain, typed }: Times, commands: number): OperationResult {
+export function operationResult({ driver, plain, typedCommands }: Times, commands: number): OperationResult {
   const [driverMs, plainMs] = [median(driver), median(plain)];
   return {
-    driverMs: rounded(driverMs),
-    plainMs: rounded(plainMs),
-    ratio: rounded(driverMs / plainMs, 2),
+    driverMs: round(driverMs),
+    plainMs: round(plainMs),
+    ratio: round(driverMs / plainMs, 2),
     commands,
-    plain: typed,
+    plain: typedCommands,
     runs: driver.length,
   };
 }

@@ -4,7 +4,7 @@ import { CountingExec } from "./subject.ts";
 
 Deno.test("countCommands() counts on within a sequence, and leaves out what prepares it", async () => {
   const exec = new CountingExec();
-  const runs = (commands: number) => () => Promise.resolve(exec.ended += commands);
+  const runs = (commands: number) => () => Promise.resolve(exec.completed += commands);
   const sides = {
     stats: { run: runs(2) },
     deleteSnapshot: { prepare: runs(10), run: runs(3) },
@@ -15,7 +15,7 @@ Deno.test("countCommands() counts on within a sequence, and leaves out what prep
 });
 
 Deno.test("operationResult() has medians and their ratio", () => {
-  const times = { driver: [900.4, 5000, 300], plain: [500, 300, 200], typed: ["lvs bench"] };
+  const times = { driver: [900.4, 5000, 300], plain: [500, 300, 200], typedCommands: ["lvs bench"] };
   assertEquals(operationResult(times, 1), {
     driverMs: 900,
     plainMs: 300,

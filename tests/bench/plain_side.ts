@@ -1,7 +1,7 @@
 import { type VolumeId, volumeLvName } from "../../lvm/ids.ts";
 import { volumeTags } from "../../lvm/model/tags.ts";
 import { run } from "../demo/command.ts";
-import { type LifeOperation, type MakingOperation, type Side, type Sides, SIZES_MIB } from "./sides.ts";
+import { type CreationOperation, type LifecycleOperation, type Side, type Sides, SIZES_MIB } from "./sides.ts";
 import { DRIVER_NAME } from "./subject.ts";
 
 /** An administrator who types commands. */
@@ -15,13 +15,13 @@ export class Admin {
   }
 
   /** What was typed since the last time that this was asked. */
-  typed(): string[] {
+  takeTyped(): string[] {
     return this.#typed.splice(0);
   }
 }
 
 /** What the administrator types in the life of a volume in the group, mounted below the directory. */
-export function plainLife(admin: Admin, group: string, root: string): Sides<LifeOperation> {
+export function plainLifecycle(admin: Admin, group: string, root: string): Sides<LifecycleOperation> {
   const path = `${group}/plain`;
   const snapshot = `${group}/plain-snapshot`;
   const [staged, pod] = [`${root}/plain-staged`, `${root}/plain-pod`];
@@ -76,25 +76,25 @@ export function plainLife(admin: Admin, group: string, root: string): Sides<Life
 }
 
 /** What the administrator types to make volumes in the group that are not empty, or not thick. */
-export function plainMaking(admin: Admin, group: string): Sides<MakingOperation> & AsyncDisposable {
+export function plainCreation(admin: Admin, group: string): Sides<CreationOperation> & AsyncDisposable {
   const lvcreate = (...args: string[]) => admin.type("lvcreate", "--yes", ...args);
-  const anew = async (...names: string[]) => {
-    const there = (await run("look for LVs", "lvs", ["--noheadings", "-o", "lv_name", group])).split("\n").map((line) =>
-      line.trim()
-    );
-    for (const name of names) if (there.includes(name)) await admin.type("lvremove", "--yes", `${group}/${name}`);
-    return (name: string) => there.includes(name);
+  const removeExisting = async (...names: string[]) => {
+    const existing = (await run("look for LVs", "lvs", ["--noheadings", "-o", "lv_name", group])).split("\n").map((
+      line,
+    ) => line.trim());
+    for (const name of names) if (existing.includes(name)) await admin.type("lvremove", "--yes", `${group}/${name}`);
+    return (name: string) => existing.includes(name);
   };
   const [size, pool] = [`${SIZES_MIB.volume}m`, `${group}/plain-pool`];
   const prepareThin = async () => {
-    const isThere = await anew("plain-thin-copy", "plain-thin");
+    const isThere = await removeExisting("plain-thin-copy", "plain-thin");
     if (!isThere("plain-pool")) await lvcreate("-T", "-L", `${SIZES_MIB.pool}m`, pool);
   };
   const createThin = () => lvcreate("-V", size, "-T", pool, "-n", "plain-thin");
   return {
     clone: {
       prepare: async () => {
-        await anew("plain-copy", "plain-source");
+        await removeExisting("plain-copy", "plain-source");
         await lvcreate("-n", "plain-source", "-L", size, group);
       },
       run: async () => {
@@ -114,7 +114,7 @@ export function plainMaking(admin: Admin, group: string): Sides<MakingOperation>
       run: () => lvcreate("-s", "-kn", "-n", "plain-thin-copy", `${group}/plain-thin`),
     },
     [Symbol.asyncDispose]: async () =>
-      void await anew("plain-copy", "plain-source", "plain-thin-copy", "plain-thin", "plain-pool"),
+      void await removeExisting("plain-copy", "plain-source", "plain-thin-copy", "plain-thin", "plain-pool"),
   };
 }
 
@@ -126,15 +126,15 @@ export function plainListing(admin: Admin, group: string): Side {
 /** Makes volumes that the driver takes for its own, by one lvm, which reads its commands from a script (lvm(8)). */
 export async function makeVolumes(volumes: readonly VolumeId[], group: string): Promise<void> {
   const script = await Deno.makeTempFile();
-  const lines = volumes.map((id) => {
-    const content = { state: "wanted", type: "ext4" } as const;
-    const tags = volumeTags(DRIVER_NAME, { id, content, mkfsOptions: [], shared: true, erase: "zero" });
+  const commands = volumes.map((id) => {
+    const format = { state: "unformatted", type: "ext4" } as const;
+    const tags = volumeTags(DRIVER_NAME, { id, format, mkfsOptions: [], shared: true, erase: "zero" });
     const blank = "--activate n --wipesignatures n --zero n"; // activating them one by one takes long
     return `lvcreate --yes ${blank} -n ${volumeLvName(id)} -L 8m ${
       tags.map((t) => `--addtag ${t}`).join(" ")
     } ${group}`;
   });
-  await Deno.writeTextFile(script, ["#!/sbin/lvm", ...lines, ""].join("\n"));
+  await Deno.writeTextFile(script, ["#!/sbin/lvm", ...commands, ""].join("\n"));
   await run("make the volumes to list", "lvm", [script]);
   await run("activate the volumes to list", "vgchange", ["--activate", "y", group]);
   await run("wait for the devices", "udevadm", ["settle"]);

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { rounded } from "./figures.ts";
+import { round } from "./figures.ts";
 import type { Memory } from "./result.ts";
 
 /** The number of KiB in the line `name` of a file of /proc such as status; `undefined` when there is no such line. */
@@ -42,7 +42,7 @@ export async function memoryOf(pid: number): Promise<Memory> {
   const pids = await processTree(pid);
   const sum = async (file: string, name: string) => {
     const values = await Promise.all(pids.map(async (pid) => kibOf(await textOf(`/proc/${pid}/${file}`), name) ?? 0));
-    return rounded(values.reduce((total, kib) => total + kib, 0) / 1024, 1);
+    return round(values.reduce((total, kib) => total + kib, 0) / 1024, 1);
   };
   const pssMiB = await sum("smaps_rollup", "Pss");
   return { rssMiB: await sum("status", "VmRSS"), ...(pssMiB > 0 ? { pssMiB } : {}) };

@@ -87,7 +87,7 @@ export const OPERATIONS = {
 export type Operation = keyof typeof OPERATIONS;
 
 /** A value for each operation, in their order. */
-export function ofEach<T>(value: (operation: Operation) => T): Record<Operation, T> {
+export function mapOperations<T>(value: (operation: Operation) => T): Record<Operation, T> {
   const entries = Object.keys(OPERATIONS).map((name) => [name, value(name as Operation)] as const);
   return Object.fromEntries(entries) as Record<Operation, T>;
 }

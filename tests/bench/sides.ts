@@ -15,7 +15,7 @@ export type Sides<O extends Operation> = Readonly<Record<O, Side>>;
  * The life of a volume. The operations within brackets follow each other at once: the second goes on where the first has
  * answered, and what it costs is counted from the start of the first.
  */
-export const LIFE = [
+export const LIFECYCLE = [
   ["createVolume"],
   ["deleteUnusedVolume"],
   ["stageFirst"],
@@ -32,17 +32,17 @@ export const LIFE = [
 ] as const satisfies readonly (readonly Operation[])[];
 
 /** How volumes are made that are not empty, or not thick. What an earlier run made is removed first. */
-export const MADE = [
+export const CREATION = [
   ["clone"],
   ["createThin"],
   ["cloneThin"],
 ] as const satisfies readonly (readonly Operation[])[];
 
 /** An operation by which such a volume is made. */
-export type MakingOperation = typeof MADE[number][number];
+export type CreationOperation = typeof CREATION[number][number];
 
 /** An operation of the life of a volume. */
-export type LifeOperation = typeof LIFE[number][number];
+export type LifecycleOperation = typeof LIFECYCLE[number][number];
 
 /** The sizes in MiB: of a volume, of the same grown, of the room for a snapshot's changes, of a thin pool. */
 export const SIZES_MIB = { volume: 128, grown: 192, snapshot: 32, pool: 512 } as const;

@@ -7,39 +7,39 @@ import { type Command, type Exec, HostExec, type Output } from "../../lvm/exec.t
 export const DRIVER_NAME = "bench.denolith.dev";
 
 /** A driver to measure. */
-export interface Subject {
+export interface MeasuredDriver {
   /** A client of it. */
   readonly csi: CsiClient;
   /** The directory below which it mounts. */
   readonly root: string;
   /** Resolves when it has removed the LV of that name, and does nothing in the background any more. */
-  removed(lvName: string): Promise<void>;
+  waitUntilRemoved(lvName: string): Promise<void>;
 }
 
 /** An exec that counts what has ended: of what is begun in the background, a call does not wait for the end. */
 export class CountingExec implements Exec {
   readonly #exec = new HostExec();
   /** How many commands have ended. */
-  ended = 0;
+  completed = 0;
 
   async run(command: Command): Promise<Output> {
     try {
       return await this.#exec.run(command);
     } finally {
-      this.ended++;
+      this.completed++;
     }
   }
 
-  settled(): Promise<void> {
-    return this.#exec.settled();
+  idle(): Promise<void> {
+    return this.#exec.idle();
   }
 }
 
 /** A driver in this very process, whose commands are counted. */
-export async function countedSubject(
+export async function startCountedDriver(
   exec: CountingExec,
   { root, group }: { root: string; group: string },
-): Promise<Subject & AsyncDisposable> {
+): Promise<MeasuredDriver & AsyncDisposable> {
   const driver = await startStandalone({
     socketPath: `${root}/counted.sock`,
     driver: DRIVER_NAME,
@@ -54,7 +54,7 @@ export async function countedSubject(
   return {
     csi,
     root,
-    removed: () => driver.settled(),
+    waitUntilRemoved: () => driver.settled(),
     [Symbol.asyncDispose]: async () => {
       csi[Symbol.dispose]();
       await driver.stop(10_000);

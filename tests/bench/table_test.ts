@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { type BenchResult, ofEach, OPERATIONS } from "./result.ts";
+import { type BenchResult, mapOperations, OPERATIONS } from "./result.ts";
 import { tables } from "./table.ts";
 
 const START = { socketMs: 9_500, readyMs: 10_250, firstCallMs: 48 };
@@ -15,7 +15,7 @@ const RESULT: BenchResult = {
     afterOperations: { rssMiB: 120, pssMiB: 118 },
   },
   calls: { count: 4000, atATime: 8, perSecond: 66.4 },
-  operations: ofEach(() => ({ ...OPERATION, plain: ["lvconvert a/b", "blkdiscard x", "lvremove"] })),
+  operations: mapOperations(() => ({ ...OPERATION, plain: ["lvconvert a/b", "blkdiscard x", "lvremove"] })),
 };
 
 Deno.test("tables() reads well at 100 columns, whatever the operation", () => {

@@ -6,7 +6,7 @@
 import { parseArgs } from "@std/cli/parse-args";
 import { RunFolder } from "../rig/run_folder.ts";
 import { startWithDriver } from "./deploy.ts";
-import { signals } from "./signals.ts";
+import { terminationSignals } from "./signals.ts";
 import { clusterPath, isThere, lock, type Status, status } from "./state.ts";
 
 const HELP = `Usage: deno task cluster up | down | status [--json]
@@ -26,23 +26,23 @@ async function up(): Promise<number> {
   if (await isThere(path)) {
     const now = await status(path);
     if (now.up) {
-      tellUse(now);
+      printUsage(now);
       return 0;
     }
     log("a cluster is there that is not whole: starting it afresh");
     await RunFolder.open(path).remove();
   }
   await using folder = await RunFolder.create(path);
-  using stopped = signals();
-  const whole = startWithDriver(folder, log).then(() => true);
-  if (!(await Promise.race([whole, stopped.signal]))) {
+  using stopped = terminationSignals();
+  const started = startWithDriver(folder, log).then(() => true);
+  if (!(await Promise.race([started, stopped.signal]))) {
     log("stopping");
     await folder.remove();
     // What is under way has nothing left to work on.
     Deno.exit(130);
   }
   await folder.keep();
-  tellUse(await status(path));
+  printUsage(await status(path));
   return 0;
 }
 
@@ -59,14 +59,14 @@ async function down(): Promise<number> {
   return 0;
 }
 
-async function tellStatus(json: boolean): Promise<number> {
+async function printStatus(json: boolean): Promise<number> {
   const now = await status(clusterPath());
-  console.log(json ? JSON.stringify(now, null, 2) : table(now));
+  console.log(json ? JSON.stringify(now, null, 2) : formatStatus(now));
   return now.up ? 0 : 1;
 }
 
 /** What runs, for people. */
-function table(now: Status): string {
+function formatStatus(now: Status): string {
   if (now.processes.length === 0) return "There is no cluster; start one by: deno task cluster up";
   const rows = [
     ["NAME", "STATE", "PID", "LOG"],
@@ -78,7 +78,7 @@ function table(now: Status): string {
   return [...lines, "", `${nodes.join(", ")}; the API is ${now.server}`].join("\n");
 }
 
-function tellUse(now: Status): void {
+function printUsage(now: Status): void {
   console.log(`The cluster is up. To use it:
 
   export KUBECONFIG=${now.kubeconfig} PATH=${now.kubectl?.replace(/\/kubectl$/, "")}:$PATH
@@ -90,14 +90,14 @@ Stop it by: deno task cluster down`);
 if (import.meta.main) {
   const args = parseArgs(Deno.args, { boolean: ["json", "help"], alias: { h: "help" } });
   const [command, ...more] = args._;
-  const commands: Record<string, () => Promise<number>> = { up, down, status: () => tellStatus(args.json === true) };
-  const chosen = more.length === 0 ? commands[String(command)] : undefined;
-  if (args.help || chosen === undefined) {
+  const commands: Record<string, () => Promise<number>> = { up, down, status: () => printStatus(args.json === true) };
+  const run = more.length === 0 ? commands[String(command)] : undefined;
+  if (args.help || run === undefined) {
     (args.help ? console.log : console.error)(HELP);
     Deno.exit(args.help ? 0 : 2);
   }
   try {
-    Deno.exitCode = await chosen();
+    Deno.exitCode = await run();
   } catch (error) {
     log(`error: ${(error as Error).message}`);
     Deno.exitCode = 1;

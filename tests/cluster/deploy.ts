@@ -36,7 +36,7 @@ export interface DeployOptions {
 }
 
 /** kubelet's folder as the manifests have it. */
-const USUAL_KUBELET_ROOT = "/var/lib/kubelet";
+const DEFAULT_KUBELET_ROOT = "/var/lib/kubelet";
 
 /**
  * Starts a cluster with the driver of the present sources in it.
@@ -46,9 +46,9 @@ const USUAL_KUBELET_ROOT = "/var/lib/kubelet";
 export async function startWithDriver(
   folder: RunFolder,
   log: (line: string) => void,
-  { kubeletRoot = USUAL_KUBELET_ROOT, twoNodes = false }: DeployOptions = {},
+  { kubeletRoot = DEFAULT_KUBELET_ROOT, twoNodes = false }: DeployOptions = {},
 ): Promise<Cluster> {
-  const images = [await driverImage(folder, log)];
+  const images = [await buildDriverImage(folder, log)];
   const nodes = (twoNodes ? TWO_NODES : ONE_NODE).map((node) => ({ ...node, images, kubeletRoot }));
   const cluster = await Cluster.start({ folder, nodes, log });
   await deploy(cluster, log, kubeletRoot);
@@ -56,7 +56,7 @@ export async function startWithDriver(
 }
 
 /** The archive of the driver's image, made of the present sources in the folder. */
-async function driverImage(folder: RunFolder, log: (line: string) => void): Promise<string> {
+async function buildDriverImage(folder: RunFolder, log: (line: string) => void): Promise<string> {
   const output = folder.file("denolith-image.tar");
   log(`image ${IMAGE}: making it`);
   // The image's system is made by root alone. Anybody may use one that is in the cache.
@@ -66,16 +66,16 @@ async function driverImage(folder: RunFolder, log: (line: string) => void): Prom
 }
 
 /** The folder of manifests for a kubelet: the plain ones, or what the chart becomes for it. */
-async function manifests(folder: RunFolder, kubeletRoot: string): Promise<string> {
-  const usual = join(DEPLOY, "manifests");
-  if (kubeletRoot === USUAL_KUBELET_ROOT) return usual;
-  const made = folder.file("manifests");
-  await Deno.mkdir(made);
-  await Deno.copyFile(join(usual, NAMESPACE_FILE), join(made, NAMESPACE_FILE));
+async function manifestFolder(folder: RunFolder, kubeletRoot: string): Promise<string> {
+  const defaultFolder = join(DEPLOY, "manifests");
+  if (kubeletRoot === DEFAULT_KUBELET_ROOT) return defaultFolder;
+  const folderForKubelet = folder.file("manifests");
+  await Deno.mkdir(folderForKubelet);
+  await Deno.copyFile(join(defaultFolder, NAMESPACE_FILE), join(folderForKubelet, NAMESPACE_FILE));
   for (const [name, text] of renderChart({ values: { kubeletDir: kubeletRoot } })) {
-    await Deno.writeTextFile(join(made, name), text);
+    await Deno.writeTextFile(join(folderForKubelet, name), text);
   }
-  return made;
+  return folderForKubelet;
 }
 
 /**
@@ -88,7 +88,7 @@ async function deploy(cluster: Cluster, log: (line: string) => void, kubeletRoot
   const { controlPlane } = cluster;
   await controlPlane.kubectl(["apply", "--filename", join(DEPLOY, "crds")]);
   await controlPlane.kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
-  await controlPlane.kubectl(["apply", "--filename", await manifests(cluster.folder, kubeletRoot)]);
+  await controlPlane.kubectl(["apply", "--filename", await manifestFolder(cluster.folder, kubeletRoot)]);
   for (const workload of ["daemonset/denolith-node", "deployment/denolith-controller"]) {
     await controlPlane.kubectl(["--namespace", "denolith-system", "rollout", "status", workload, "--timeout=300s"]);
     log(`driver: ${workload} is ready`);

@@ -9,7 +9,7 @@ import { Cluster } from "../rig/cluster.ts";
 import { ensureKubernetes } from "../rig/kubernetes.ts";
 import { BUSYBOX_IMAGE } from "../rig/pod_image.ts";
 import { RunFolder } from "../rig/run_folder.ts";
-import { until } from "../rig/until.ts";
+import { pollUntil } from "../rig/until.ts";
 
 /** A pod that says something and asks the API who answers, at the address that each pod is told. */
 const POD = JSON.stringify({
@@ -32,7 +32,7 @@ const POD = JSON.stringify({
 /** Asks by the pod's own token and authority: busybox's TLS is too old for today's servers. */
 const ASK_API = ["/work/kubectl", "get", "--raw", "/version"];
 
-const POD_MS = 120_000;
+const POD_TIMEOUT_MS = 120_000;
 
 Deno.test("the rig's cluster does what tests of the driver need of it", async (t) => {
   await using folder = await RunFolder.createTemp("denolith-cluster-");
@@ -43,12 +43,12 @@ Deno.test("the rig's cluster does what tests of the driver need of it", async (t
   const { controlPlane: plane } = cluster;
   const node = cluster.node("node1");
   const kubectl = (...args: string[]) => plane.kubectl(args);
-  const runningPod = (uidNot = "") =>
-    until(async () => {
+  const runningPod = (otherThan = "") =>
+    pollUntil(async () => {
       const pod = JSON.parse(await kubectl("get", "pod", "talker", "-o", "json"));
       const [status] = pod.status.containerStatuses ?? [];
-      return status?.state.running && status.containerID !== uidNot ? status.containerID as string : undefined;
-    }, { action: "wait for the pod", timeoutMs: POD_MS });
+      return status?.state.running && status.containerID !== otherThan ? status.containerID as string : undefined;
+    }, { action: "wait for the pod", timeoutMs: POD_TIMEOUT_MS });
 
   await t.step("kubectl shows the node ready, and its groups are there", async () => {
     assertMatch(await kubectl("get", "nodes", "--no-headers"), /^node1 +Ready /);
@@ -75,8 +75,11 @@ Deno.test("the rig's cluster does what tests of the driver need of it", async (t
 
   await t.step("a pod reaches the API by its service account, and the audit log has it", async () => {
     assertStringIncludes(await kubectl("exec", "talker", "--", ...ASK_API), '"gitVersion": "v1.');
-    const asked = (await plane.auditEvents()).filter(({ requestURI }) => requestURI === "/version");
-    assert(asked.some(({ user }) => user.username === "system:serviceaccount:default:default"), "no such request");
+    const versionRequests = (await plane.auditEvents()).filter(({ requestURI }) => requestURI === "/version");
+    assert(
+      versionRequests.some(({ user }) => user.username === "system:serviceaccount:default:default"),
+      "no such request",
+    );
   });
 
   await t.step("rights are those of RBAC: a node may not read others' secrets", async () => {
@@ -93,10 +96,10 @@ Deno.test("the rig's cluster does what tests of the driver need of it", async (t
   });
 
   await t.step("the API can be silent and speak again", async () => {
-    await plane.freezeApi();
+    await plane.pauseApi();
     const signal = AbortSignal.timeout(500);
     assertEquals(await plane.request("/readyz", { signal }).then(() => "answered", () => "silent"), "silent");
-    await plane.thawApi();
+    await plane.resumeApi();
     assertEquals((await plane.request("/readyz")).status, 200);
   });
 

@@ -9,20 +9,31 @@ import { Cluster } from "../rig/cluster.ts";
 import { ensureHelm, ensureSnapshotController } from "../rig/kubernetes.ts";
 import { RunFolder } from "../rig/run_folder.ts";
 import { startWithDriver } from "./deploy.ts";
-import { signals } from "./signals.ts";
+import { terminationSignals } from "./signals.ts";
 import { clusterPath, isThere, lock } from "./state.ts";
 import { CLUSTER_VARIABLE } from "./suite/scene.ts";
 
 /** The suites without names and without --full: the lives that everybody has. CI runs these, and has an hour for all it does. */
-const USUAL = ["copies", "examples", "growing", "lives", "limits", "looking", "pods", "raid", "thin", "waiting"];
+const DEFAULT_SUITES = [
+  "copies",
+  "examples",
+  "growing",
+  "lives",
+  "limits",
+  "looking",
+  "pods",
+  "raid",
+  "thin",
+  "waiting",
+];
 
-const HELP = `Usage: deno task test:cluster [--full] [--keep | --use] [--kubelet-root DIR] [SUITE...]
+const HELP = `Usage: deno task test:cluster [--full] [--keep | --use] [--kubelet-dir DIR] [SUITE...]
 
-  SUITE   the names of files in tests/cluster/suite without ".ts"; by default ${USUAL.join(", ")}
+  SUITE   the names of files in tests/cluster/suite without ".ts"; by default ${DEFAULT_SUITES.join(", ")}
   --full  all suites, and in larger numbers; the lives again where kubelet has another folder
   --keep  leave the cluster, as "deno task cluster up" does; it is not there yet
   --use   test in the cluster that "deno task cluster up" started
-  --kubelet-root DIR  kubelet's folder on the nodes; /var/lib/kubelet by default
+  --kubelet-dir DIR  kubelet's folder on the nodes; /var/lib/kubelet by default
 `;
 
 const SUITE = new URL("suite/", import.meta.url);
@@ -31,20 +42,20 @@ const SUITE = new URL("suite/", import.meta.url);
 const isChaos = (name: string) => name.startsWith("chaos");
 
 /** Whether a suite needs two nodes, and so a cluster of its own. */
-const isForTwo = (name: string) => name.startsWith("two_nodes");
+const needsTwoNodes = (name: string) => name.startsWith("two_nodes");
 
 /** How many files run side by side: most of their time they wait for one guest. */
 const JOBS = "3";
 
 /** What suites need beside the cluster. It is built before that takes the processors. */
-const NEEDS: Readonly<Record<string, (log: (line: string) => void) => Promise<unknown>>> = {
+const PREREQUISITES: Readonly<Record<string, (log: (line: string) => void) => Promise<unknown>>> = {
   chart: ensureHelm,
   snapshots: ensureSnapshotController,
   chaos_snapshots: ensureSnapshotController,
 };
 
 /** What the command line asks for. */
-interface Wish {
+interface RunOptions {
   readonly full: boolean;
   readonly keep: boolean;
   readonly use: boolean;
@@ -59,7 +70,7 @@ const OTHER_KUBELET_ROOT = "/var/lib/k0s/kubelet";
 const log = (line: string) => console.error(line);
 
 /** The suites: the files with tests, but those that `deno task test` runs. */
-async function suites(): Promise<string[]> {
+async function suiteNames(): Promise<string[]> {
   const names: string[] = [];
   for await (const { name } of Deno.readDir(SUITE)) {
     if (!name.endsWith(".ts") || name.endsWith("_test.ts")) continue;
@@ -70,10 +81,10 @@ async function suites(): Promise<string[]> {
 }
 
 /** Runs suites in the cluster of a folder; answers whether all went well. */
-async function test(folder: string, names: readonly string[], { full, jobs }: { full: boolean; jobs: string }) {
+async function runFiles(folder: string, names: readonly string[], { full, jobs }: { full: boolean; jobs: string }) {
   if (names.length === 0) return true;
   const files = names.map((name) => new URL(`${name}.ts`, SUITE).pathname);
-  using child = started({
+  using child = spawnDeno({
     args: ["test", "-A", "--quiet", "--parallel", ...files],
     env: { [CLUSTER_VARIABLE]: folder, DENO_JOBS: jobs, FULL: full ? "1" : "" },
   });
@@ -81,33 +92,33 @@ async function test(folder: string, names: readonly string[], { full, jobs }: { 
 }
 
 /** A process of this Deno that ends with its holder. */
-function started(options: Deno.CommandOptions): Disposable & { status: Promise<Deno.CommandStatus> } {
+function spawnDeno(options: Deno.CommandOptions): Disposable & { status: Promise<Deno.CommandStatus> } {
   const child = new Deno.Command(Deno.execPath(), { ...options, stdin: "null" }).spawn();
-  let runs = true;
-  const status = child.status.finally(() => runs = false);
-  const end = () => runs && child.kill("SIGKILL");
-  globalThis.addEventListener("unload", end);
+  let isRunning = true;
+  const status = child.status.finally(() => isRunning = false);
+  const kill = () => isRunning && child.kill("SIGKILL");
+  globalThis.addEventListener("unload", kill);
   return {
     status,
     [Symbol.dispose]() {
-      globalThis.removeEventListener("unload", end);
-      end();
+      globalThis.removeEventListener("unload", kill);
+      kill();
     },
   };
 }
 
 /** Runs what is asked for, in a cluster that is up; answers whether all went well. */
-async function testIn(cluster: Cluster, { full, suites: names }: Wish): Promise<boolean> {
+async function runSuites(cluster: Cluster, { full, suites: names }: RunOptions): Promise<boolean> {
   const path = cluster.folder.path;
-  let passed = await test(path, names.filter((name) => !isChaos(name)), { full, jobs: JOBS });
-  for (const name of names.filter(isChaos)) passed = await test(path, [name], { full, jobs: "1" }) && passed;
+  let passed = await runFiles(path, names.filter((name) => !isChaos(name)), { full, jobs: JOBS });
+  for (const name of names.filter(isChaos)) passed = await runFiles(path, [name], { full, jobs: "1" }) && passed;
   if (!full) log("in small numbers, and without the suites that were not named; --full runs all of it");
-  if (!passed) await tellLogs(cluster);
+  if (!passed) await printLogs(cluster);
   return passed;
 }
 
 /** The ends of the logs, after a failure. */
-async function tellLogs({ controlPlane, nodes }: Cluster): Promise<void> {
+async function printLogs({ controlPlane, nodes }: Cluster): Promise<void> {
   for (const workload of ["deployment/denolith-controller", "daemonset/denolith-node"]) {
     const args = ["--namespace", "denolith-system", "logs", workload, "--tail=40"];
     log(`== ${workload}\n${await controlPlane.kubectl(args).catch((error) => String(error))}`);
@@ -116,9 +127,9 @@ async function tellLogs({ controlPlane, nodes }: Cluster): Promise<void> {
 }
 
 /** Tests in the cluster that is up, or in one of its own; answers the exit status. */
-async function run(wish: Wish): Promise<number> {
-  if (wish.use) return await testIn(await Cluster.open(clusterPath()), wish) ? 0 : 1;
-  const path = wish.keep ? clusterPath() : undefined;
+async function run(options: RunOptions): Promise<number> {
+  if (options.use) return await runSuites(await Cluster.open(clusterPath()), options) ? 0 : 1;
+  const path = options.keep ? clusterPath() : undefined;
   using _lock = path === undefined ? undefined : await lock(path, log);
   if (path !== undefined && await isThere(path)) {
     throw new Error(
@@ -128,53 +139,53 @@ async function run(wish: Wish): Promise<number> {
   await using folder = path === undefined
     ? await RunFolder.createTemp("denolith-cluster-")
     : await RunFolder.create(path);
-  const cluster = await startWithDriver(folder, log, wish);
-  if (wish.keep) await folder.keep();
-  return await testIn(cluster, wish) ? 0 : 1;
+  const cluster = await startWithDriver(folder, log, options);
+  if (options.keep) await folder.keep();
+  return await runSuites(cluster, options) ? 0 : 1;
 }
 
 /**
  * Runs what is asked for, what takes two nodes in a cluster of two, and with all of it the lives again where kubelet has another
  * folder; answers the exit status.
  */
-async function runWhole(wish: Wish): Promise<number> {
-  for (const name of wish.suites) await NEEDS[name]?.(log);
-  if (wish.use) return await run(wish);
-  const wishes = [
-    { ...wish, suites: wish.suites.filter((name) => !isForTwo(name)) },
-    { ...wish, suites: wish.suites.filter(isForTwo), twoNodes: true },
+async function runAll(options: RunOptions): Promise<number> {
+  for (const name of options.suites) await PREREQUISITES[name]?.(log);
+  if (options.use) return await run(options);
+  const runs = [
+    { ...options, suites: options.suites.filter((name) => !needsTwoNodes(name)) },
+    { ...options, suites: options.suites.filter(needsTwoNodes), twoNodes: true },
   ].filter(({ suites }) => suites.length > 0);
-  if (wish.keep) return await run(wishes[0]!); // only one can be kept
-  if (wish.full && wish.kubeletRoot === undefined) {
-    wishes.push({ ...wish, full: false, suites: ["lives"], kubeletRoot: OTHER_KUBELET_ROOT });
+  if (options.keep) return await run(runs[0]!); // only one can be kept
+  if (options.full && options.kubeletRoot === undefined) {
+    runs.push({ ...options, full: false, suites: ["lives"], kubeletRoot: OTHER_KUBELET_ROOT });
   }
   let status = 0;
-  for (const one of wishes) {
-    log(`suites ${one.suites.join(", ")}: in a cluster of their own`);
-    status = await run(one) || status;
+  for (const next of runs) {
+    log(`suites ${next.suites.join(", ")}: in a cluster of their own`);
+    status = await run(next) || status;
   }
   return status;
 }
 
 if (import.meta.main) {
   const args = parseArgs(Deno.args, { boolean: ["full", "keep", "use", "help"], alias: { h: "help" } });
-  const there = await suites();
-  const wanted = args._.map(String);
-  const unknown = wanted.filter((name) => !there.includes(name));
-  if (args.help || unknown.length > 0 || (args.use && (args.keep || args["kubelet-root"]))) {
-    for (const name of unknown) log(`there is no suite ${name}; there are ${there.join(", ")}\n`);
+  const available = await suiteNames();
+  const requested = args._.map(String);
+  const unknown = requested.filter((name) => !available.includes(name));
+  if (args.help || unknown.length > 0 || (args.use && (args.keep || args["kubelet-dir"]))) {
+    for (const name of unknown) log(`there is no suite ${name}; there are ${available.join(", ")}\n`);
     (args.help ? console.log : console.error)(HELP);
     Deno.exit(args.help ? 0 : 2);
   }
-  using stopped = signals();
-  const wish = {
+  using stopped = terminationSignals();
+  const options = {
     full: args.full === true,
     keep: args.keep === true,
     use: args.use === true,
-    suites: wanted.length > 0 ? wanted : args.full === true ? there : USUAL,
-    ...(args["kubelet-root"] ? { kubeletRoot: String(args["kubelet-root"]) } : {}),
+    suites: requested.length > 0 ? requested : args.full === true ? available : DEFAULT_SUITES,
+    ...(args["kubelet-dir"] ? { kubeletRoot: String(args["kubelet-dir"]) } : {}),
   };
-  const status = runWhole(wish).catch((error) => {
+  const status = runAll(options).catch((error) => {
     log(`error: ${(error as Error).message}`);
     return 1;
   });

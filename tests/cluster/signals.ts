@@ -1,5 +1,5 @@
 /** Resolves to false when this process is asked to end; it does not end by itself meanwhile. */
-export function signals(): Disposable & { signal: Promise<false> } {
+export function terminationSignals(): Disposable & { signal: Promise<false> } {
   const names = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
   const { promise, resolve } = Promise.withResolvers<false>();
   const stop = () => resolve(false);

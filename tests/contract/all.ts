@@ -13,7 +13,7 @@ import type { Host } from "./host.ts";
 import { limitsContract, standaloneLimitsContract } from "./limits.ts";
 import { safetyContract } from "./safety.ts";
 import { snapshotsContract } from "./snapshots.ts";
-import { storesContract } from "./stores.ts";
+import { snapshotAutoextendContract } from "./stores.ts";
 import { stagingContract } from "./staging.ts";
 import { thinContract } from "./thin.ts";
 import { trimmingContract } from "./trimming.ts";
@@ -21,16 +21,16 @@ import { volumesContract } from "./volumes.ts";
 
 /** Registers all tests of the contract on a machine. */
 export function contractTests(host: Host): void {
-  livesContract(host);
+  lifecycleContract(host);
   erasureContract(host);
 }
 
 /** Registers all of them but those that read whole devices, which take long on an emulated machine. */
-export function livesContract(host: Host): void {
+export function lifecycleContract(host: Host): void {
   volumesContract(host);
   snapshotsContract(host);
   thinContract(host);
-  storesContract(host);
+  snapshotAutoextendContract(host);
   copiesContract(host);
   thinCopiesContract(host);
   stagingContract(host);

@@ -18,7 +18,7 @@ import type { ApiServer } from "../../k8s/client/config.ts";
 import { HttpClient } from "../../k8s/client/http_client.ts";
 import { Informer } from "../../k8s/runtime/informer.ts";
 import { type KubeObject, leases, persistentVolumeClaims, type Resource } from "../../k8s/api/objects.ts";
-import { FakeNetwork } from "../fake/network.ts";
+import { TcpProxy } from "../fake/network.ts";
 
 /** An object of the custom resource that the host provides. */
 export interface Thing extends KubeObject {
@@ -137,9 +137,9 @@ export function apiContract(host: ApiHost): void {
       const wanted = await client.patch(things, { name }, { merge: both });
       assertEquals([wanted.spec?.size, wanted.status, wanted.metadata.generation], ["2", undefined, 2]);
       const merge = { spec: { size: "3" }, status: { phase: "Ready" } };
-      const seen = await client.patch(things, { name }, { merge, subresource: "status" });
-      assertEquals([seen.spec?.size, seen.status, seen.metadata.generation], ["2", { phase: "Ready" }, 2]);
-      const kept = await client.replace(things, { ...seen, spec: { size: "4" }, status: {} });
+      const updated = await client.patch(things, { name }, { merge, subresource: "status" });
+      assertEquals([updated.spec?.size, updated.status, updated.metadata.generation], ["2", { phase: "Ready" }, 2]);
+      const kept = await client.replace(things, { ...updated, spec: { size: "4" }, status: {} });
       assertEquals([kept.spec?.size, kept.status, kept.metadata.generation], ["4", { phase: "Ready" }, 3]);
       const replaced = await client.replace(things, { ...kept, status: { phase: "Gone" } }, { subresource: "status" });
       assertEquals([replaced.status, replaced.metadata.generation], [{ phase: "Gone" }, 3]);
@@ -159,8 +159,8 @@ export function apiContract(host: ApiHost): void {
     const merge = { status: { conditions: [condition] } };
     const ignored = await client.patch(persistentVolumeClaims, at, { merge });
     assertEquals([ignored.status?.conditions, ignored.status?.phase === "Bound"], [undefined, false]);
-    const seen = await client.patch(persistentVolumeClaims, at, { merge, subresource: "status" });
-    assertEquals(seen.status?.conditions?.map(({ type }) => type), ["Resizing"]);
+    const updated = await client.patch(persistentVolumeClaims, at, { merge, subresource: "status" });
+    assertEquals(updated.status?.conditions?.map(({ type }) => type), ["Resizing"]);
     await client.patch(persistentVolumeClaims, at, { merge: { metadata: { finalizers: null } } });
     await client.delete(persistentVolumeClaims, at);
   });
@@ -218,7 +218,7 @@ export function apiContract(host: ApiHost): void {
       await client.patch(things, { name }, { merge: { metadata: { labels: { of: null } } } });
       await client.patch(things, { name }, { merge: { metadata: { labels: { of: name } } } });
       await client.delete(things, { name });
-      const events = await take(client.watch(things, { resourceVersion, labelSelector }), 5);
+      const events = await takeEvents(client.watch(things, { resourceVersion, labelSelector }), 5);
       assertEquals(events.map(({ type }) => type), ["ADDED", "MODIFIED", "DELETED", "ADDED", "DELETED"]);
       assertEquals(events.map(({ object }) => object.metadata.name), Array(5).fill(name));
       const revisions = events.map(({ object }) => Number(object.metadata.resourceVersion));
@@ -243,7 +243,7 @@ export function apiContract(host: ApiHost): void {
 
   test("watch() from a revision that is too old is Gone", async (client) => {
     const open = client.watch(things, { resourceVersion: "1" });
-    const error = await assertRejects(() => take(open, 1), ApiError);
+    const error = await assertRejects(() => takeEvents(open, 1), ApiError);
     assert(isGone(error), error.message);
   });
 }
@@ -252,55 +252,55 @@ export function apiContract(host: ApiHost): void {
 export function networkContract(host: ApiHost): void {
   const faults: [
     string,
-    (network: FakeNetwork, noticed: { silence: Promise<unknown>; failure: Promise<unknown> }) => Promise<void>,
+    (network: TcpProxy, detected: { silence: Promise<unknown>; failure: Promise<unknown> }) => Promise<void>,
   ][] = [
-    ["a cut connection", (network) => Promise.resolve(network.cut())],
-    ["a connection that swallows everything silently", async (network, noticed) => {
+    ["a cut connection", (network) => Promise.resolve(network.resetConnections())],
+    ["a connection that swallows everything silently", async (network, detected) => {
       network.freeze();
-      await noticed.silence;
+      await detected.silence;
       network.thaw();
     }],
-    ["a server that is away", async (network, noticed) => {
+    ["a server that is away", async (network, detected) => {
       network.refuse();
-      await noticed.failure;
+      await detected.failure;
       network.allow();
     }],
   ];
-  for (const [fault, play] of faults) {
+  for (const [fault, inject] of faults) {
     Deno.test(`${host.name}: an informer survives ${fault}, and misses nothing`, async () => {
       const name = `c${crypto.randomUUID().slice(0, 8)}`;
       await using running = await host.start();
-      await using network = new FakeNetwork(running.server.url);
+      await using network = new TcpProxy(running.server.url);
       const [silence, failure] = [Promise.withResolvers<string>(), Promise.withResolvers<void>()];
       const onRequest = (_: string, __: string, status: number) => status === 0 && failure.resolve();
       const userAgent = "denolith/test (network)";
-      const pings = { pingAfterMs: 100, pingWithinMs: 1_000, onReconnect: silence.resolve, onRequest };
+      const pings = { readIdleTimeoutMs: 100, pingTimeoutMs: 1_000, onReconnect: silence.resolve, onRequest };
       using direct = new HttpClient(running.server, { userAgent });
-      using client = new HttpClient({ ...running.server, url: network.by(running.server.url) }, {
+      using client = new HttpClient({ ...running.server, url: network.urlThrough(running.server.url) }, {
         userAgent,
         ...pings,
       });
       await direct.create(things, { metadata: { name }, spec: { size: "1" } });
       const informer = new Informer(client, things, { backoff: { startMs: 10, capMs: 50 } });
       const stop = new AbortController();
-      const following = informer.start(stop.signal);
-      const has = (size?: string) =>
+      const informing = informer.start(stop.signal);
+      const waitForSize = (size?: string) =>
         informer.waitFor(name, (thing) => thing?.spec?.size === size, { timeoutMs: 20_000 });
-      await has("1");
+      await waitForSize("1");
       await direct.patch(things, { name }, { merge: { spec: { size: "2" } } });
-      await has("2");
-      const playing = play(network, { silence: silence.promise, failure: failure.promise });
+      await waitForSize("2");
+      const injecting = inject(network, { silence: silence.promise, failure: failure.promise });
       await direct.patch(things, { name }, { merge: { spec: { size: "3" } } });
-      await Promise.all([playing, has("3")]);
+      await Promise.all([injecting, waitForSize("3")]);
       await direct.delete(things, { name });
       await informer.waitFor(name, (thing) => thing === undefined, { timeoutMs: 20_000 });
       stop.abort();
-      await following;
+      await informing;
     });
   }
 }
 
-async function take<T>(events: AsyncIterable<WatchEvent<T>>, count: number): Promise<WatchEvent<T>[]> {
+async function takeEvents<T>(events: AsyncIterable<WatchEvent<T>>, count: number): Promise<WatchEvent<T>[]> {
   const taken: WatchEvent<T>[] = [];
   for await (const event of events) {
     if (event.type !== "BOOKMARK") taken.push(event);

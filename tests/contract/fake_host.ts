@@ -4,7 +4,7 @@
  * @module
  */
 
-import { FakeCgroups, LAYOUTS } from "../fake/cgroups.ts";
+import { FakeCgroups, KUBELET_CGROUP_PATHS } from "../fake/cgroups.ts";
 import { FakeMachine } from "../fake/machine.ts";
 import type { Host } from "./host.ts";
 
@@ -24,14 +24,14 @@ export const fakeHost: Host = {
     const cgroups = new FakeCgroups(root);
     cgroups.mount();
     return Promise.resolve({
-      addPod: (uid) => Promise.resolve(cgroups.addPod(LAYOUTS["cgroupfs, burstable"]!(uid))),
+      addPod: (uid) => Promise.resolve(cgroups.addPod(KUBELET_CGROUP_PATHS["cgroupfs, burstable"]!(uid))),
       [Symbol.asyncDispose]: () => Promise.resolve(),
     });
   },
 };
 
 /** A fake machine with a group of two disks and one of five, of 256 MiB each; a new one for each test. */
-export const fakeDisksHost: Host = {
+export const fakeMultiPvHost: Host = {
   ...fakeHost,
   groups: ["disks-narrow", "disks-wide"],
   setUp: () => {

@@ -12,40 +12,40 @@ import {
   type VolumeHealth,
 } from "../../csi/proto/csi_pb.ts";
 import { topologyOf } from "../../csi/topology.ts";
-import { assertFails, contract, type Host } from "./host.ts";
+import { assertFails, contractTest, type Host } from "./host.ts";
 
 const UNKNOWN = "v1-00000000000000000000000000000000";
 
 /** Registers the tests. */
 export function healthContract(host: Host): void {
-  contract(
+  contractTest(
     host,
     "a volume that is well has a health without problems, for the controller and the node",
-    async (bench) => {
-      const { controller, node } = bench.csi;
-      const volumeId = await bench.create();
-      const stagingTargetPath = await bench.stage(volumeId);
-      const volumePublishPath = await bench.publish(volumeId);
+    async (harness) => {
+      const { controller, node } = harness.csi;
+      const volumeId = await harness.create();
+      const stagingTargetPath = await harness.stage(volumeId);
+      const volumePublishPath = await harness.publish(volumeId);
       const healthOf = ({ volumeHealth }: { volumeHealth?: VolumeHealth | undefined }) =>
         [volumeHealth?.volumeId, volumeHealth?.healthStatuses.length] as const;
-      const well = [volumeId, 0] as const;
-      assertEquals(healthOf(await controller.controllerGetVolumeHealth({ volumeId })), well);
+      const healthy = [volumeId, 0] as const;
+      assertEquals(healthOf(await controller.controllerGetVolumeHealth({ volumeId })), healthy);
       const paths = { volumePublishPath, stagingTargetPath };
-      assertEquals(healthOf(await node.nodeGetVolumeHealth({ volumeId, ...paths })), well);
-      assertEquals(healthOf(await node.nodeGetVolumeHealth({ volumeId })), well);
+      assertEquals(healthOf(await node.nodeGetVolumeHealth({ volumeId, ...paths })), healthy);
+      assertEquals(healthOf(await node.nodeGetVolumeHealth({ volumeId })), healthy);
       assertEquals((await controller.controllerListVolumeHealth({})).entries, []);
       assertEquals((await node.nodeGetStorageHealth({})).backendHealth, []);
-      await bench.csi.node.nodeUnpublishVolume({ volumeId, targetPath: volumePublishPath });
-      await bench.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+      await harness.csi.node.nodeUnpublishVolume({ volumeId, targetPath: volumePublishPath });
+      await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
       await controller.deleteVolume({ volumeId });
     },
   );
 
-  contract(
+  contractTest(
     host,
     "the calls for health refuse what is wrong in itself, and do not know what is not there",
-    async (bench) => {
-      const { controller, node } = bench.csi;
+    async (harness) => {
+      const { controller, node } = harness.csi;
       await assertFails("INVALID_ARGUMENT", controller.controllerGetVolumeHealth({}), "volume_id");
       await assertFails("INVALID_ARGUMENT", node.nodeGetVolumeHealth({}), "volume_id");
       for (const volumeId of [UNKNOWN, "somebody-else's"]) {
@@ -59,47 +59,47 @@ export function healthContract(host: Host): void {
     },
   );
 
-  contract(host, "the driver says that it tells health, and where snapshots are usable from", async (bench) => {
-    const { identity, controller, node } = bench.csi;
+  contractTest(host, "the driver says that it tells health, and where snapshots are usable from", async (harness) => {
+    const { identity, controller, node } = harness.csi;
     const services = (await identity.getPluginCapabilities({})).capabilities.map(({ type }) =>
       type.case === "service" ? type.value.type : undefined
     );
     for (const service of [Service.VOLUME_ACCESSIBILITY_CONSTRAINTS, Service.SNAPSHOT_ACCESSIBILITY_CONSTRAINTS]) {
       assertEquals(services.includes(service), true, Service[service]);
     }
-    const ofController = (await controller.controllerGetCapabilities({})).capabilities.map(({ type }) =>
+    const controllerRpcs = (await controller.controllerGetCapabilities({})).capabilities.map(({ type }) =>
       type.value?.type
     );
     for (const rpc of [ControllerRpc.GET_VOLUME_HEALTH, ControllerRpc.LIST_VOLUME_HEALTH]) {
-      assertEquals(ofController.includes(rpc), true, ControllerRpc[rpc]);
+      assertEquals(controllerRpcs.includes(rpc), true, ControllerRpc[rpc]);
     }
-    const ofNode = (await node.nodeGetCapabilities({})).capabilities.map(({ type }) => type.value?.type);
+    const nodeRpcs = (await node.nodeGetCapabilities({})).capabilities.map(({ type }) => type.value?.type);
     for (const rpc of [NodeRpc.GET_VOLUME_HEALTH, NodeRpc.GET_STORAGE_HEALTH]) {
-      assertEquals(ofNode.includes(rpc), true, NodeRpc[rpc]);
+      assertEquals(nodeRpcs.includes(rpc), true, NodeRpc[rpc]);
     }
   });
 
-  contract(
+  contractTest(
     host,
     "createSnapshot() takes one where it is asked for, says where that is, and takes none elsewhere",
-    async (bench) => {
-      const { controller, node } = bench.csi;
+    async (harness) => {
+      const { controller, node } = harness.csi;
       const { accessibleTopology } = await node.nodeGetInfo({});
-      const sourceVolumeId = await bench.create();
+      const sourceVolumeId = await harness.create();
       const request = { name: "where", sourceVolumeId, parameters: { snapSize: "8Mi" } };
-      const elsewhere = { requisite: [topologyOf("node-2")], preferred: [topologyOf("node-2")] };
-      const refused = controller.createSnapshot({ ...request, accessibilityRequirements: elsewhere });
-      await assertFails("RESOURCE_EXHAUSTED", refused, "node-1");
+      const otherNode = { requisite: [topologyOf("node-2")], preferred: [topologyOf("node-2")] };
+      const rejected = controller.createSnapshot({ ...request, accessibilityRequirements: otherNode });
+      await assertFails("RESOURCE_EXHAUSTED", rejected, "node-1");
       assertEquals((await controller.listSnapshots({})).entries, [], "nothing was taken");
 
-      const here = { requisite: [topologyOf("node-2"), accessibleTopology!], preferred: [accessibleTopology!] };
-      const { snapshot } = await controller.createSnapshot({ ...request, accessibilityRequirements: here });
+      const thisNode = { requisite: [topologyOf("node-2"), accessibleTopology!], preferred: [accessibleTopology!] };
+      const { snapshot } = await controller.createSnapshot({ ...request, accessibilityRequirements: thisNode });
       assertEquals(snapshot?.accessibleTopology, [accessibleTopology!]);
       assertEquals((await controller.createSnapshot(request)).snapshot, snapshot, "who asks for nowhere gets it there");
       const { snapshotId } = snapshot!;
       assertEquals((await controller.getSnapshot({ snapshotId })).snapshot, snapshot);
       assertEquals((await controller.listSnapshots({})).entries.map((entry) => entry.snapshot), [snapshot]);
-      const again = controller.createSnapshot({ ...request, accessibilityRequirements: elsewhere });
+      const again = controller.createSnapshot({ ...request, accessibilityRequirements: otherNode });
       await assertFails("RESOURCE_EXHAUSTED", again, "node-1");
       await controller.deleteSnapshot({ snapshotId });
       await controller.deleteVolume({ volumeId: sourceVolumeId });

@@ -14,8 +14,8 @@ import {
   type VolumeCapabilitySchema,
 } from "../../csi/proto/csi_pb.ts";
 import { connect, type CsiClient } from "../../csi/client.ts";
-import { type Driver, parseGroupList, startStandalone } from "../../mod.ts";
-import { type Command, describe, type Exec, type Output, type Program } from "../../lvm/exec.ts";
+import { parseGroupList, type StandaloneDriver, startStandalone } from "../../mod.ts";
+import { type Command, describeCommand, type Exec, type Output, type Program } from "../../lvm/exec.ts";
 import { Lvm } from "../../lvm/model/client.ts";
 import type { LogicalVolume, VolumeGroup } from "../../lvm/model/report.ts";
 
@@ -35,7 +35,7 @@ export interface Host {
   /** Starts a driver over the machine; a standalone one, when absent. */
   readonly serve?: Serve;
   /** Whether a test is left out, since it takes long there; none is, when absent. */
-  readonly leavesOut?: (name: string) => boolean;
+  readonly skips?: (name: string) => boolean;
 }
 
 /** A hierarchy of cgroups, for pods that nobody runs. */
@@ -45,7 +45,7 @@ export interface HostCgroups extends AsyncDisposable {
 }
 
 /** Starts a driver over a machine, whose socket and mount root are in the folder. */
-export type Serve = (exec: Exec, groups: Host["groups"], folder: string) => Promise<Driver>;
+export type Serve = (exec: Exec, groups: Host["groups"], folder: string) => Promise<StandaloneDriver>;
 
 /** What may differ of a driver alone. */
 interface ServeOptions {
@@ -69,20 +69,20 @@ export class RecordingExec implements Exec {
     return this.#exec.run(command);
   }
 
-  settled(): Promise<void> {
-    return this.#exec.settled();
+  idle(): Promise<void> {
+    return this.#exec.idle();
   }
 
   /** The commands that `body` ran, as a person would read them. */
-  async during(body: () => Promise<unknown>): Promise<string[]> {
+  async recordCommands(body: () => Promise<unknown>): Promise<string[]> {
     const before = this.commands.length;
     await body();
-    return this.commands.slice(before).map(describe);
+    return this.commands.slice(before).map(describeCommand);
   }
 }
 
 /** A driver on a machine, and a client of it. */
-export class Bench implements AsyncDisposable {
+export class Harness implements AsyncDisposable {
   /** The client. */
   readonly csi: CsiClient;
   /** What the driver and the test ran. */
@@ -93,25 +93,27 @@ export class Bench implements AsyncDisposable {
   readonly groups: readonly [string, string];
   /** The driver's name. */
   readonly driverName: string;
-  readonly #driver: Driver;
+  readonly #driver: StandaloneDriver;
   #stopped = false;
 
-  private constructor(parts: { driver: Driver; exec: RecordingExec; folder: string; groups: Host["groups"] }) {
+  private constructor(
+    parts: { driver: StandaloneDriver; exec: RecordingExec; folder: string; groups: Host["groups"] },
+  ) {
     this.#driver = parts.driver;
     this.exec = parts.exec;
     this.folder = parts.folder;
     this.groups = parts.groups;
-    this.driverName = driverOf(parts.groups);
+    this.driverName = driverNameFor(parts.groups);
     this.csi = connect(parts.driver.socketPath);
   }
 
   /** Starts a driver over the machine. */
-  static async start(exec: Exec, groups: Host["groups"], serve: Serve = Bench.serve): Promise<Bench> {
-    const recording = new RecordingExec(exec);
+  static async start(exec: Exec, groups: Host["groups"], serve: Serve = Harness.serve): Promise<Harness> {
+    const recordingExec = new RecordingExec(exec);
     const folder = await Deno.realPath(await Deno.makeTempDir({ prefix: `denolith-${groups[0]}-` }));
-    return new Bench({
-      driver: await serve(recording, groups, folder),
-      exec: recording,
+    return new Harness({
+      driver: await serve(recordingExec, groups, folder),
+      exec: recordingExec,
       folder,
       groups,
     });
@@ -122,8 +124,8 @@ export class Bench implements AsyncDisposable {
     exec: Exec,
     groups: Host["groups"],
     folder: string,
-    { socket = "csi.sock", driver = driverOf(groups), ...rest }: ServeOptions = {},
-  ): Promise<Driver> {
+    { socket = "csi.sock", driver = driverNameFor(groups), ...rest }: ServeOptions = {},
+  ): Promise<StandaloneDriver> {
     return startStandalone({
       socketPath: `${folder}/${socket}`,
       driver,
@@ -137,7 +139,7 @@ export class Bench implements AsyncDisposable {
   }
 
   /** Runs a program as an administrator would, and makes sure that it succeeds. */
-  async admin(program: Program, ...args: string[]): Promise<string> {
+  async runAsAdmin(program: Program, ...args: string[]): Promise<string> {
     const output = await this.exec.run({ program, args, mutates: true });
     assertEquals(output.code, 0, `${program} ${args.join(" ")}: ${output.stderr}`);
     return output.stdout;
@@ -145,7 +147,7 @@ export class Bench implements AsyncDisposable {
 
   /** All groups of the test as LVM reports them, when the driver does nothing to them in the background. */
   async report(): Promise<VolumeGroup[]> {
-    await this.settled();
+    await this.waitUntilIdle();
     return (await new Lvm(this.exec).report()).filter((group) => this.groups.includes(group.name));
   }
 
@@ -155,7 +157,7 @@ export class Bench implements AsyncDisposable {
   }
 
   /** The only LV there is, and its path for lvm's commands. */
-  async onlyLv(): Promise<LogicalVolume & { path: string }> {
+  async singleLv(): Promise<LogicalVolume & { path: string }> {
     const found = (await this.report()).flatMap((group) =>
       group.lvs.map((lv) => ({ ...lv, path: `${group.name}/${lv.name}` }))
     );
@@ -164,7 +166,7 @@ export class Bench implements AsyncDisposable {
   }
 
   /** Resolves when the driver does nothing in the background. */
-  settled(): Promise<void> {
+  waitUntilIdle(): Promise<void> {
     return this.#driver.settled();
   }
 
@@ -201,9 +203,9 @@ export class Bench implements AsyncDisposable {
   }
 
   /** Stops the driver and starts another over the same machine. */
-  async restart(): Promise<Bench> {
+  async restart(): Promise<Harness> {
     await this[Symbol.asyncDispose]();
-    return await Bench.start(this.exec, this.groups);
+    return await Harness.start(this.exec, this.groups);
   }
 
   /** Stops the driver. */
@@ -221,11 +223,11 @@ export class Bench implements AsyncDisposable {
 }
 
 /** The name of the driver that has the groups: two of one name would remove each other's deleted volumes. */
-function driverOf([small]: Host["groups"]): string {
-  return `${small.split("-")[0]}.denolith.dev`;
+function driverNameFor([smallGroup]: Host["groups"]): string {
+  return `${smallGroup.split("-")[0]}.denolith.dev`;
 }
 
-let names = 0;
+let nextVolume = 0;
 
 /** A request for a small ext4 volume of a name of its own. */
 export function volumeRequest(): {
@@ -234,7 +236,7 @@ export function volumeRequest(): {
   volumeCapabilities: Capability[];
 } {
   return {
-    name: `volume ${++names}`,
+    name: `volume ${++nextVolume}`,
     capacityRange: { requiredBytes: 32n << 20n },
     volumeCapabilities: [mountCapability()],
   };
@@ -258,7 +260,7 @@ export function blockCapability(mode = Mode.SINGLE_NODE_MULTI_WRITER): Capabilit
 }
 
 /** The status that a call fails with. */
-export async function failureOf(call: Promise<unknown>): Promise<{ code: string; details: string }> {
+export async function failureStatus(call: Promise<unknown>): Promise<{ code: string; details: string }> {
   try {
     await call;
   } catch (error) {
@@ -271,17 +273,17 @@ export async function failureOf(call: Promise<unknown>): Promise<{ code: string;
 
 /** Makes sure that a call fails with the code, and says something. */
 export async function assertFails(code: keyof typeof status, call: Promise<unknown>, includes = ""): Promise<void> {
-  const failure = await failureOf(call);
+  const failure = await failureStatus(call);
   assertEquals(failure.code, code, failure.details);
   assert(failure.details.includes(includes), `${failure.details} does not include ${includes}`);
 }
 
 /** Registers a test of the contract on a machine. */
-export function contract(host: Host, name: string, body: (bench: Bench) => Promise<void>): void {
-  const ignore = host.leavesOut?.(name) ?? false;
+export function contractTest(host: Host, name: string, body: (harness: Harness) => Promise<void>): void {
+  const ignore = host.skips?.(name) ?? false;
   Deno.test(`${name} [${host.name}]`, { ignore }, async () => {
     await using machine = await host.setUp();
-    await using bench = await Bench.start(machine.exec, host.groups, host.serve);
-    await body(bench);
+    await using harness = await Harness.start(machine.exec, host.groups, host.serve);
+    await body(harness);
   });
 }

@@ -6,200 +6,206 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { type Layout, LAYOUT_NAMES, layoutOf, sharedDisks } from "../../lvm/model/layout.ts";
+import { type Layout, LAYOUT_NAMES, layoutOf, pvsWithSeveralImages } from "../../lvm/model/layout.ts";
 import type { LogicalVolume } from "../../lvm/model/report.ts";
-import { assertFails, type Bench, blockCapability, contract, type Host, mountCapability } from "./host.ts";
-import { copied, filled, isSame, lvOf } from "./copies.ts";
+import { assertFails, blockCapability, contractTest, type Harness, type Host, mountCapability } from "./host.ts";
+import { createCopy, createFilledVolume, haveSameData, lvOf } from "./copies.ts";
 import { subcommand } from "./volumes.ts";
 
 const MiB = 1n << 20n;
 
 /** What is asked for, and what comes of 30 MiB on extents of 4 MiB. */
-const LAYOUTS: readonly { parameters: Record<string, string>; layout: Layout; size: bigint; disks: number }[] = [
+const LAYOUT_CASES: readonly { parameters: Record<string, string>; layout: Layout; size: bigint; pvCount: number }[] = [
   {
     parameters: { layout: "striped" },
     layout: { type: "striped", stripes: 2, stripeSize: 65536n },
     size: 32n * MiB,
-    disks: 2,
+    pvCount: 2,
   },
   {
     parameters: { layout: "striped", stripes: "5", stripeSize: "1Mi" },
     layout: { type: "striped", stripes: 5, stripeSize: MiB },
     size: 40n * MiB,
-    disks: 5,
+    pvCount: 5,
   },
-  { parameters: { layout: "raid1" }, layout: { type: "raid1", mirrors: 1 }, size: 32n * MiB, disks: 2 },
-  { parameters: { layout: "raid1", mirrors: "2" }, layout: { type: "raid1", mirrors: 2 }, size: 32n * MiB, disks: 3 },
+  { parameters: { layout: "raid1" }, layout: { type: "raid1", mirrors: 1 }, size: 32n * MiB, pvCount: 2 },
+  { parameters: { layout: "raid1", mirrors: "2" }, layout: { type: "raid1", mirrors: 2 }, size: 32n * MiB, pvCount: 3 },
   {
     parameters: { layout: "raid10", mirrors: "1" },
     layout: { type: "raid10", stripes: 2, stripeSize: 65536n },
     size: 32n * MiB,
-    disks: 4,
+    pvCount: 4,
   },
   {
     parameters: { layout: "raid5", stripes: "3", stripeSize: "128Ki" },
     layout: { type: "raid5", stripes: 3, stripeSize: 131072n },
     size: 36n * MiB,
-    disks: 4,
+    pvCount: 4,
   },
   {
     parameters: { layout: "raid6" },
     layout: { type: "raid6", stripes: 3, stripeSize: 65536n },
     size: 36n * MiB,
-    disks: 5,
+    pvCount: 5,
   },
 ];
 
 /** Registers the tests. */
 export function layoutsContract(host: Host): void {
-  contract(
+  contractTest(
     host,
     "createVolume() lays a volume out as asked, on disks of its own, with one report and one change",
-    async (bench) => {
-      assertEquals(new Set(LAYOUTS.map(({ layout }) => layout.type)).size, LAYOUT_NAMES.length - 1);
-      for (const { parameters, layout, size, disks } of LAYOUTS) {
+    async (harness) => {
+      assertEquals(new Set(LAYOUT_CASES.map(({ layout }) => layout.type)).size, LAYOUT_NAMES.length - 1);
+      for (const { parameters, layout, size, pvCount } of LAYOUT_CASES) {
         let volumeId = "";
-        const commands = await bench.exec.during(async () => volumeId = await create(bench, parameters));
+        const commands = await harness.exec.recordCommands(async () =>
+          volumeId = await createVolume(harness, parameters)
+        );
         assertEquals(commands.map(subcommand), ["lvm fullreport", "lvm lvcreate"]);
-        const lv = await bench.onlyLv();
+        const lv = await harness.singleLv();
         assertEquals([layoutOf(lv), lv.size], [layout, size]);
-        assertEquals([disksOf(lv).size, sharedDisks(lv)], [disks, []]);
-        assertEquals((await bench.csi.controller.listVolumes({})).entries.length, 1);
-        await bench.csi.controller.deleteVolume({ volumeId });
-        assertEquals(await bench.lvs(), []);
+        assertEquals([pvsOf(lv).size, pvsWithSeveralImages(lv)], [pvCount, []]);
+        assertEquals((await harness.csi.controller.listVolumes({})).entries.length, 1);
+        await harness.csi.controller.deleteVolume({ volumeId });
+        assertEquals(await harness.lvs(), []);
       }
     },
   );
 
-  contract(
+  contractTest(
     host,
     "createVolume() tells RESOURCE_EXHAUSTED, and how many disks it takes and there are",
-    async (bench) => {
-      const [narrow, wide] = bench.groups;
-      const few = (parameters: Record<string, string>, words: string) =>
-        assertFails("RESOURCE_EXHAUSTED", create(bench, parameters), words);
-      await few({ layout: "raid5", volumeGroup: narrow }, "of each of 3 disks, and 2 of its 2 have that free");
-      await few({ layout: "raid10", stripes: "3" }, "of each of 6 disks, and 5 of its 5 have that free");
-      await few({ layout: "striped", stripes: "6", volumeGroup: wide }, "of each of 6 disks");
-      const large = create(bench, { layout: "raid1", volumeGroup: narrow }, await diskSize(bench, narrow));
+    async (harness) => {
+      const [narrow, wide] = harness.groups;
+      const assertTooFewPvs = (parameters: Record<string, string>, words: string) =>
+        assertFails("RESOURCE_EXHAUSTED", createVolume(harness, parameters), words);
+      await assertTooFewPvs(
+        { layout: "raid5", volumeGroup: narrow },
+        "of each of 3 disks, and 2 of its 2 have that free",
+      );
+      await assertTooFewPvs({ layout: "raid10", stripes: "3" }, "of each of 6 disks, and 5 of its 5 have that free");
+      await assertTooFewPvs({ layout: "striped", stripes: "6", volumeGroup: wide }, "of each of 6 disks");
+      const large = createVolume(harness, { layout: "raid1", volumeGroup: narrow }, await pvFreeBytes(harness, narrow));
       await assertFails("RESOURCE_EXHAUSTED", large, "of each of 2 disks, and 0 of its 2 have that free");
-      assertEquals(await bench.lvs(), []);
+      assertEquals(await harness.lvs(), []);
     },
   );
 
-  contract(host, "createVolume() refuses a name whose volume has another layout", async (bench) => {
+  contractTest(host, "createVolume() refuses a name whose volume has another layout", async (harness) => {
     const request = { name: "one", capacityRange: { requiredBytes: 32n * MiB, limitBytes: 64n * MiB } };
-    const make = (parameters: Record<string, string>) => bench.create({ ...request, parameters });
-    const volumeId = await make({ layout: "raid1" });
-    assertEquals(await make({ layout: "raid1", mirrors: "1" }), volumeId);
+    const createNamed = (parameters: Record<string, string>) => harness.create({ ...request, parameters });
+    const volumeId = await createNamed({ layout: "raid1" });
+    assertEquals(await createNamed({ layout: "raid1", mirrors: "1" }), volumeId);
     const others = [{}, { layout: "raid1", mirrors: "2" }, { layout: "striped" }, { layout: "raid5" }];
     for (const other of others) {
       await assertFails(
         "ALREADY_EXISTS",
-        make(other as Record<string, string>),
+        createNamed(other as Record<string, string>),
         "it is raid1 with 1 mirror, asked for",
       );
     }
-    await bench.csi.controller.deleteVolume({ volumeId });
-    const striped = await make({ layout: "striped" });
-    await assertFails("ALREADY_EXISTS", make({ layout: "striped", stripeSize: "128Ki" }), "2 stripes of 64Ki");
-    await assertFails("ALREADY_EXISTS", make({}), "it is striped");
-    await bench.csi.controller.deleteVolume({ volumeId: striped });
+    await harness.csi.controller.deleteVolume({ volumeId });
+    const striped = await createNamed({ layout: "striped" });
+    await assertFails("ALREADY_EXISTS", createNamed({ layout: "striped", stripeSize: "128Ki" }), "2 stripes of 64Ki");
+    await assertFails("ALREADY_EXISTS", createNamed({}), "it is striped");
+    await harness.csi.controller.deleteVolume({ volumeId: striped });
   });
 
-  contract(
+  contractTest(
     host,
     "getCapacity() tells the largest volume of a layout: it can be made, and none larger",
-    async (bench) => {
-      for (const { parameters } of [...LAYOUTS, { parameters: {} as Record<string, string> }]) {
-        const tell = () => bench.csi.controller.getCapacity({ parameters });
-        const { maximumVolumeSize: largest = 0n, minimumVolumeSize: step = 0n, availableCapacity } = await tell();
+    async (harness) => {
+      for (const { parameters } of [...LAYOUT_CASES, { parameters: {} as Record<string, string> }]) {
+        const getCapacity = () => harness.csi.controller.getCapacity({ parameters });
+        const { maximumVolumeSize: largest = 0n, minimumVolumeSize: granularity = 0n, availableCapacity } =
+          await getCapacity();
         assert(
           largest > 0n && largest <= availableCapacity,
           `${parameters.layout}: ${largest} of ${availableCapacity}`,
         );
-        await assertFails("RESOURCE_EXHAUSTED", create(bench, parameters, largest + 1n));
-        const volumeId = await create(bench, parameters, largest);
-        assertEquals((await bench.onlyLv()).size, largest);
-        await bench.csi.controller.deleteVolume({ volumeId });
-        assert(step > 0n && largest % step === 0n, `${parameters.layout}: steps of ${step}`);
+        await assertFails("RESOURCE_EXHAUSTED", createVolume(harness, parameters, largest + 1n));
+        const volumeId = await createVolume(harness, parameters, largest);
+        assertEquals((await harness.singleLv()).size, largest);
+        await harness.csi.controller.deleteVolume({ volumeId });
+        assert(granularity > 0n && largest % granularity === 0n, `${parameters.layout}: steps of ${granularity}`);
       }
     },
   );
 
-  contract(host, "getCapacity() counts what a layout costs, disk by disk, and what is taken", async (bench) => {
-    const [narrow] = bench.groups;
-    const disk = await diskSize(bench, narrow);
+  contractTest(host, "getCapacity() counts what a layout costs, disk by disk, and what is taken", async (harness) => {
+    const [narrow] = harness.groups;
+    const pvBytes = await pvFreeBytes(harness, narrow);
     const largest = async (parameters: Record<string, string>) =>
-      (await bench.csi.controller.getCapacity({ parameters: { volumeGroup: narrow, ...parameters } }))
+      (await harness.csi.controller.getCapacity({ parameters: { volumeGroup: narrow, ...parameters } }))
         .maximumVolumeSize;
-    assertEquals(await largest({ layout: "striped" }), 2n * disk);
-    assertEquals(await largest({ layout: "raid1" }), disk - 4n * MiB); // an extent for metadata
+    assertEquals(await largest({ layout: "striped" }), 2n * pvBytes);
+    assertEquals(await largest({ layout: "raid1" }), pvBytes - 4n * MiB); // an extent for metadata
     assertEquals(await largest({ layout: "raid5" }), undefined);
-    const volumeId = await create(bench, { volumeGroup: narrow }, 40n * MiB);
-    assertEquals(await largest({ layout: "raid1" }), disk - 44n * MiB); // on one of them
-    assertEquals(await largest({ layout: "striped" }), 2n * (disk - 40n * MiB));
-    assertEquals(await largest({}), 2n * disk - 40n * MiB);
-    await bench.csi.controller.deleteVolume({ volumeId });
+    const volumeId = await createVolume(harness, { volumeGroup: narrow }, 40n * MiB);
+    assertEquals(await largest({ layout: "raid1" }), pvBytes - 44n * MiB); // on one of them
+    assertEquals(await largest({ layout: "striped" }), 2n * (pvBytes - 40n * MiB));
+    assertEquals(await largest({}), 2n * pvBytes - 40n * MiB);
+    await harness.csi.controller.deleteVolume({ volumeId });
   });
 
-  contract(host, "controllerExpandVolume() keeps the layout, and each image on its disk", async (bench) => {
-    for (const { parameters, layout } of LAYOUTS) {
-      const volumeId = await create(bench, parameters);
-      const before = await bench.onlyLv();
+  contractTest(host, "controllerExpandVolume() keeps the layout, and each image on its disk", async (harness) => {
+    for (const { parameters, layout } of LAYOUT_CASES) {
+      const volumeId = await createVolume(harness, parameters);
+      const before = await harness.singleLv();
       const capacityRange = { requiredBytes: 61n * MiB };
-      const commands = await bench.exec.during(() =>
-        bench.csi.controller.controllerExpandVolume({ volumeId, capacityRange })
+      const commands = await harness.exec.recordCommands(() =>
+        harness.csi.controller.controllerExpandVolume({ volumeId, capacityRange })
       );
       assertEquals(commands.map(subcommand), ["lvm fullreport", "lvm lvextend"]);
-      const after = await bench.onlyLv();
-      const row = parameters.layout === "raid1" ? 4n : BigInt("stripes" in layout ? layout.stripes : 1) * 4n;
-      assertEquals([layoutOf(after), after.size], [layout, (61n + row - 1n) / row * row * MiB]);
-      assertEquals(sharedDisks(after), []);
-      if (layout.type !== "striped") assertEquals(disksOf(after), disksOf(before));
-      await bench.csi.controller.deleteVolume({ volumeId });
+      const after = await harness.singleLv();
+      const rowMib = parameters.layout === "raid1" ? 4n : BigInt("stripes" in layout ? layout.stripes : 1) * 4n;
+      assertEquals([layoutOf(after), after.size], [layout, (61n + rowMib - 1n) / rowMib * rowMib * MiB]);
+      assertEquals(pvsWithSeveralImages(after), []);
+      if (layout.type !== "striped") assertEquals(pvsOf(after), pvsOf(before));
+      await harness.csi.controller.deleteVolume({ volumeId });
     }
   });
 
-  contract(
+  contractTest(
     host,
     "controllerExpandVolume() goes to other disks with all images, or tells OUT_OF_RANGE",
-    async (bench) => {
-      const [narrow, wide] = bench.groups;
-      const disk = await diskSize(bench, wide);
+    async (harness) => {
+      const [narrow, wide] = harness.groups;
+      const pvBytes = await pvFreeBytes(harness, wide);
       const expand = (volumeId: string, requiredBytes: bigint) =>
-        bench.csi.controller.controllerExpandVolume({ volumeId, capacityRange: { requiredBytes } });
-      const moving = await create(bench, { layout: "raid1", volumeGroup: wide });
-      await expand(moving, disk - 4n * MiB); // its disks are full
-      await expand(moving, disk + 28n * MiB);
-      const lv = await bench.onlyLv();
-      assertEquals([lv.size, disksOf(lv).size, sharedDisks(lv)], [disk + 28n * MiB, 4, []]);
-      await expand(moving, disk + 60n * MiB);
-      const grown = await bench.onlyLv();
-      assertEquals([disksOf(grown), sharedDisks(grown)], [disksOf(lv), []]);
-      await assertFails("OUT_OF_RANGE", expand(moving, 3n * disk), "more on each of its 2 disks");
-      await bench.csi.controller.deleteVolume({ volumeId: moving });
+        harness.csi.controller.controllerExpandVolume({ volumeId, capacityRange: { requiredBytes } });
+      const movingVolume = await createVolume(harness, { layout: "raid1", volumeGroup: wide });
+      await expand(movingVolume, pvBytes - 4n * MiB); // its disks are full
+      await expand(movingVolume, pvBytes + 28n * MiB);
+      const lv = await harness.singleLv();
+      assertEquals([lv.size, pvsOf(lv).size, pvsWithSeveralImages(lv)], [pvBytes + 28n * MiB, 4, []]);
+      await expand(movingVolume, pvBytes + 60n * MiB);
+      const grown = await harness.singleLv();
+      assertEquals([pvsOf(grown), pvsWithSeveralImages(grown)], [pvsOf(lv), []]);
+      await assertFails("OUT_OF_RANGE", expand(movingVolume, 3n * pvBytes), "more on each of its 2 disks");
+      await harness.csi.controller.deleteVolume({ volumeId: movingVolume });
 
-      const full = await create(bench, { layout: "raid1", volumeGroup: narrow });
-      const other = await create(bench, { volumeGroup: narrow, layout: "striped" }, 2n * disk - 80n * MiB);
+      const fullVolume = await createVolume(harness, { layout: "raid1", volumeGroup: narrow });
+      const other = await createVolume(harness, { volumeGroup: narrow, layout: "striped" }, 2n * pvBytes - 80n * MiB);
       const error = "4 MiB of"; // what is free
-      await assertFails("OUT_OF_RANGE", expand(full, 64n * MiB), error);
-      assertEquals((await bench.lvs()).find(({ segment }) => segment.type === "raid1")?.size, 32n * MiB);
-      for (const volumeId of [full, other]) await bench.csi.controller.deleteVolume({ volumeId });
+      await assertFails("OUT_OF_RANGE", expand(fullVolume, 64n * MiB), error);
+      assertEquals((await harness.lvs()).find(({ segment }) => segment.type === "raid1")?.size, 32n * MiB);
+      for (const volumeId of [fullVolume, other]) await harness.csi.controller.deleteVolume({ volumeId });
     },
   );
 
-  contract(host, "a volume of any layout is staged, snapshot, grown offline and deleted", async (bench) => {
+  contractTest(host, "a volume of any layout is staged, snapshot, grown offline and deleted", async (harness) => {
     for (const parameters of [{ layout: "raid1" }, { layout: "raid5" }, { layout: "striped" }]) {
-      const { controller, node } = bench.csi;
-      const volumeId = await create(bench, parameters);
-      const stagingTargetPath = await bench.stage(volumeId);
-      const targetPath = await bench.publish(volumeId);
+      const { controller, node } = harness.csi;
+      const volumeId = await createVolume(harness, parameters);
+      const stagingTargetPath = await harness.stage(volumeId);
+      const targetPath = await harness.publish(volumeId);
       const { snapshot } = await controller.createSnapshot({
         name: `of ${parameters.layout}`,
         sourceVolumeId: volumeId,
       });
-      const lvs = await bench.lvs();
+      const lvs = await harness.lvs();
       assertEquals(lvs.find(({ origin }) => origin !== undefined)?.segment.type, "linear");
       const capacityRange = { requiredBytes: 64n * MiB };
       await assertFails(
@@ -209,78 +215,84 @@ export function layoutsContract(host: Host): void {
       );
       await node.nodeUnpublishVolume({ volumeId, targetPath });
       await node.nodeUnstageVolume({ volumeId, stagingTargetPath });
-      const commands = await bench.exec.during(() => controller.controllerExpandVolume({ volumeId, capacityRange }));
+      const commands = await harness.exec.recordCommands(() =>
+        controller.controllerExpandVolume({ volumeId, capacityRange })
+      );
       assertEquals(commands.map(subcommand), [
         "lvm fullreport",
         ...["lvm lvchange", "lvm lvextend", "lvm lvchange"], // for LVM grows an origin only while it is inactive
       ]);
       assert(parameters.layout === "striped" || commands[3]!.includes("--activationmode degraded"), commands[3]);
-      const grown = await lvOf(bench, volumeId);
-      assertEquals([grown.size, grown.active, sharedDisks(grown)], [64n * MiB, true, []]);
-      await bench.stage(volumeId);
+      const grown = await lvOf(harness, volumeId);
+      assertEquals([grown.size, grown.active, pvsWithSeveralImages(grown)], [64n * MiB, true, []]);
+      await harness.stage(volumeId);
       await node.nodeUnstageVolume({ volumeId, stagingTargetPath });
       await controller.deleteSnapshot({ snapshotId: snapshot!.snapshotId });
-      await bench.settled();
+      await harness.waitUntilIdle();
       await controller.deleteVolume({ volumeId });
-      assertEquals(await bench.lvs(), []);
+      assertEquals(await harness.lvs(), []);
     }
   });
 
-  copiesOfLayouts(host);
+  layoutCopiesContract(host);
 }
 
 /** Registers the tests about copies. */
-function copiesOfLayouts(host: Host): void {
-  contract(host, "what is made from a volume or a snapshot may be laid out otherwise", async (bench) => {
+function layoutCopiesContract(host: Host): void {
+  contractTest(host, "what is made from a volume or a snapshot may be laid out otherwise", async (harness) => {
     const cases = [
       [{}, { layout: "raid1" }],
       [{ layout: "raid1" }, { layout: "striped" }],
       [{ layout: "raid5" }, {}],
     ] as [Record<string, string>, Record<string, string>][];
     for (const [parameters, other] of cases) {
-      const { controller } = bench.csi;
-      const volumeId = await filled(bench, { parameters });
+      const { controller } = harness.csi;
+      const volumeId = await createFilledVolume(harness, { parameters });
       const request = { volumeCapabilities: [blockCapability()], parameters: other };
-      const clone = await copied(bench, request, { volumeId });
+      const clone = await createCopy(harness, request, { volumeId });
       const { snapshot } = await controller.createSnapshot({ name: `of ${volumeId}`, sourceVolumeId: volumeId });
       const { snapshotId } = snapshot!;
-      const restored = await copied(bench, request, { snapshotId });
-      const source = await lvOf(bench, volumeId);
+      const restored = await createCopy(harness, request, { snapshotId });
+      const source = await lvOf(harness, volumeId);
       for (const id of [clone, restored]) {
-        const lv = await lvOf(bench, id);
-        assertEquals([lv.segment.type, sharedDisks(lv)], [other.layout ?? "linear", []]);
-        assert(await isSame(bench, lv.devicePath, source.devicePath));
+        const lv = await lvOf(harness, id);
+        assertEquals([lv.segment.type, pvsWithSeveralImages(lv)], [other.layout ?? "linear", []]);
+        assert(await haveSameData(harness, lv.devicePath, source.devicePath));
         await controller.deleteVolume({ volumeId: id });
       }
       await controller.deleteSnapshot({ snapshotId });
-      await bench.settled();
+      await harness.waitUntilIdle();
       await controller.deleteVolume({ volumeId });
-      assertEquals(await bench.lvs(), []);
+      assertEquals(await harness.lvs(), []);
     }
   });
 
-  contract(
+  contractTest(
     host,
     "a clone leaves room for what keeps its source as it is meanwhile, on whichever disk",
-    async (bench) => {
-      const [volumeGroup] = bench.groups;
-      const disk = await diskSize(bench, volumeGroup);
-      const volumeId = await create(bench, { volumeGroup }, 100n * MiB);
+    async (harness) => {
+      const [volumeGroup] = harness.groups;
+      const pvBytes = await pvFreeBytes(harness, volumeGroup);
+      const volumeId = await createVolume(harness, { volumeGroup }, 100n * MiB);
       const request = { volumeCapabilities: [blockCapability()], parameters: { volumeGroup, layout: "raid1" } };
       // on each disk there is room for its image, but then nowhere for the rest
-      const requiredBytes = disk - 100n * MiB - 4n * MiB;
+      const requiredBytes = pvBytes - 100n * MiB - 4n * MiB;
       const volumeContentSource = { type: { case: "volume", value: { volumeId } } } as const;
-      const clone = bench.create({ ...request, capacityRange: { requiredBytes }, volumeContentSource });
+      const clone = harness.create({ ...request, capacityRange: { requiredBytes }, volumeContentSource });
       await assertFails("RESOURCE_EXHAUSTED", clone, "more for volumes that are being made");
-      assertEquals((await bench.lvs()).length, 1);
-      await bench.csi.controller.deleteVolume({ volumeId });
+      assertEquals((await harness.lvs()).length, 1);
+      await harness.csi.controller.deleteVolume({ volumeId });
     },
   );
 }
 
-function create(bench: Bench, parameters: Record<string, string>, requiredBytes = 30n * MiB): Promise<string> {
+function createVolume(
+  harness: Harness,
+  parameters: Record<string, string>,
+  requiredBytes = 30n * MiB,
+): Promise<string> {
   const block = requiredBytes !== 30n * MiB;
-  return bench.create({
+  return harness.create({
     parameters: { erase: "none", ...parameters },
     capacityRange: { requiredBytes },
     volumeCapabilities: [block ? blockCapability() : mountCapability()],
@@ -288,11 +300,11 @@ function create(bench: Bench, parameters: Record<string, string>, requiredBytes 
 }
 
 /** What an empty disk of the group has room for. */
-async function diskSize(bench: Bench, group: string): Promise<bigint> {
-  const { pvs } = (await bench.report()).find(({ name }) => name === group)!;
+async function pvFreeBytes(harness: Harness, group: string): Promise<bigint> {
+  const { pvs } = (await harness.report()).find(({ name }) => name === group)!;
   return pvs[0]!.free;
 }
 
-function disksOf({ pieces }: LogicalVolume): Set<string> {
-  return new Set(pieces.map(({ disk }) => disk));
+function pvsOf({ pvSegments }: LogicalVolume): Set<string> {
+  return new Set(pvSegments.map(({ pvUuid }) => pvUuid));
 }

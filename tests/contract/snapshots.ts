@@ -5,115 +5,127 @@
  */
 
 import { assertEquals } from "@std/assert";
-import { assertFails, type Bench, blockCapability, contract, type Host } from "./host.ts";
+import { assertFails, blockCapability, contractTest, type Harness, type Host } from "./host.ts";
 
 const MiB = 1n << 20n;
 
 /** Registers the tests. */
 export function snapshotsContract(host: Host): void {
-  contract(
+  contractTest(
     host,
     "createSnapshot() takes one, answers the same for ever, and deleteSnapshot() removes it",
-    async (bench) => {
-      const sourceVolumeId = await bench.create();
+    async (harness) => {
+      const sourceVolumeId = await harness.create();
       const request = { name: "first", sourceVolumeId, parameters: { snapSize: "50%" } };
-      const { snapshot } = await bench.csi.controller.createSnapshot(request);
+      const { snapshot } = await harness.csi.controller.createSnapshot(request);
       assertEquals([snapshot?.sizeBytes, snapshot?.readyToUse, snapshot?.sourceVolumeId], [
         32n * MiB,
         true,
         sourceVolumeId,
       ]);
-      assertEquals((await bench.csi.controller.createSnapshot(request)).snapshot, snapshot);
-      assertEquals((await bench.csi.controller.getSnapshot({ snapshotId: snapshot!.snapshotId })).snapshot, snapshot);
-      const store = (await bench.lvs()).find((lv) => lv.origin !== undefined);
-      assertEquals(store?.size, 16n * MiB);
+      assertEquals((await harness.csi.controller.createSnapshot(request)).snapshot, snapshot);
+      assertEquals((await harness.csi.controller.getSnapshot({ snapshotId: snapshot!.snapshotId })).snapshot, snapshot);
+      const cowLv = (await harness.lvs()).find((lv) => lv.origin !== undefined);
+      assertEquals(cowLv?.size, 16n * MiB);
 
-      const other = await bench.create();
-      await assertFails("ALREADY_EXISTS", bench.csi.controller.createSnapshot({ ...request, sourceVolumeId: other }));
-      await bench.csi.controller.deleteVolume({ volumeId: other });
-      await bench.csi.controller.deleteSnapshot({ snapshotId: snapshot!.snapshotId });
-      await bench.csi.controller.deleteSnapshot({ snapshotId: snapshot!.snapshotId });
-      await assertFails("NOT_FOUND", bench.csi.controller.getSnapshot({ snapshotId: snapshot!.snapshotId }));
-      assertEquals((await bench.lvs()).length, 1);
-      await bench.csi.controller.deleteVolume({ volumeId: sourceVolumeId });
+      const other = await harness.create();
+      await assertFails("ALREADY_EXISTS", harness.csi.controller.createSnapshot({ ...request, sourceVolumeId: other }));
+      await harness.csi.controller.deleteVolume({ volumeId: other });
+      await harness.csi.controller.deleteSnapshot({ snapshotId: snapshot!.snapshotId });
+      await harness.csi.controller.deleteSnapshot({ snapshotId: snapshot!.snapshotId });
+      await assertFails("NOT_FOUND", harness.csi.controller.getSnapshot({ snapshotId: snapshot!.snapshotId }));
+      assertEquals((await harness.lvs()).length, 1);
+      await harness.csi.controller.deleteVolume({ volumeId: sourceVolumeId });
     },
   );
 
-  contract(host, "deleteVolume() leaves a volume that has snapshots as it is, and names them", async (bench) => {
-    const { volumeId, snapshotId } = await snapshotted(bench);
-    await assertFails("FAILED_PRECONDITION", bench.csi.controller.deleteVolume({ volumeId }), "snap-");
-    assertEquals((await bench.lvs()).length, 2);
-    await bench.csi.controller.deleteSnapshot({ snapshotId });
-    await bench.csi.controller.deleteVolume({ volumeId });
-    assertEquals(await bench.lvs(), []);
+  contractTest(host, "deleteVolume() leaves a volume that has snapshots as it is, and names them", async (harness) => {
+    const { volumeId, snapshotId } = await createVolumeWithSnapshot(harness);
+    await assertFails("FAILED_PRECONDITION", harness.csi.controller.deleteVolume({ volumeId }), "snap-");
+    assertEquals((await harness.lvs()).length, 2);
+    await harness.csi.controller.deleteSnapshot({ snapshotId });
+    await harness.csi.controller.deleteVolume({ volumeId });
+    assertEquals(await harness.lvs(), []);
   });
 
-  contract(
+  contractTest(
     host,
     "controllerExpandVolume() grows a volume with snapshots while it is not in use, else names them",
-    async (bench) => {
-      const { volumeId, snapshotId } = await snapshotted(bench);
+    async (harness) => {
+      const { volumeId, snapshotId } = await createVolumeWithSnapshot(harness);
       const expand = (requiredBytes: bigint) =>
-        bench.csi.controller.controllerExpandVolume({ volumeId, capacityRange: { requiredBytes } });
+        harness.csi.controller.controllerExpandVolume({ volumeId, capacityRange: { requiredBytes } });
       assertEquals((await expand(40n * MiB)).capacityBytes, 40n * MiB);
-      assertEquals((await bench.lvs()).map((lv) => lv.active), [true, true]);
-      const stagingTargetPath = await bench.stage(volumeId);
+      assertEquals((await harness.lvs()).map((lv) => lv.active), [true, true]);
+      const stagingTargetPath = await harness.stage(volumeId);
       await assertFails("FAILED_PRECONDITION", expand(64n * MiB), "snap-");
-      await bench.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
-      await bench.csi.controller.deleteSnapshot({ snapshotId });
+      await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+      await harness.csi.controller.deleteSnapshot({ snapshotId });
       assertEquals((await expand(64n * MiB)).capacityBytes, 64n * MiB);
-      await bench.csi.controller.deleteVolume({ volumeId });
+      await harness.csi.controller.deleteVolume({ volumeId });
     },
   );
 
-  contract(
+  contractTest(
     host,
     "controllerExpandVolume() leaves a volume alone whose device is published, or whose snapshot is open",
-    async (bench) => {
+    async (harness) => {
       const volumeCapability = blockCapability();
-      const volumeId = await bench.create({ volumeCapabilities: [volumeCapability] });
-      await bench.admin("mke2fs", "-q", "-t", "ext4", "-U", crypto.randomUUID(), (await bench.onlyLv()).devicePath);
-      const snapshotId = await snapshotOf(bench, volumeId);
+      const volumeId = await harness.create({ volumeCapabilities: [volumeCapability] });
+      await harness.runAsAdmin(
+        "mke2fs",
+        "-q",
+        "-t",
+        "ext4",
+        "-U",
+        crypto.randomUUID(),
+        (await harness.singleLv()).devicePath,
+      );
+      const snapshotId = await takeSnapshot(harness, volumeId);
       const expand = () =>
-        bench.csi.controller.controllerExpandVolume({ volumeId, capacityRange: { requiredBytes: 64n * MiB } });
-      const stagingTargetPath = await bench.stage(volumeId, volumeCapability);
-      const targetPath = await bench.publish(volumeId, "pod", { volumeCapability });
-      const before = await bench.lvs();
+        harness.csi.controller.controllerExpandVolume({ volumeId, capacityRange: { requiredBytes: 64n * MiB } });
+      const stagingTargetPath = await harness.stage(volumeId, volumeCapability);
+      const targetPath = await harness.publish(volumeId, "pod", { volumeCapability });
+      const before = await harness.lvs();
       await assertFails("FAILED_PRECONDITION", expand(), "it is in use and has the snapshots snap-");
-      assertEquals(await bench.lvs(), before);
-      await bench.csi.node.nodeUnpublishVolume({ volumeId, targetPath });
-      await bench.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+      assertEquals(await harness.lvs(), before);
+      await harness.csi.node.nodeUnpublishVolume({ volumeId, targetPath });
+      await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
 
-      const mountpoint = `${bench.folder}/look`;
+      const mountpoint = `${harness.folder}/look`;
       await Deno.mkdir(mountpoint);
       const { devicePath } = before.find(({ origin }) => origin !== undefined)!;
-      await bench.admin("mount", "-t", "ext4", "-o", "ro", devicePath, mountpoint);
+      await harness.runAsAdmin("mount", "-t", "ext4", "-o", "ro", devicePath, mountpoint);
       await assertFails("FAILED_PRECONDITION", expand(), "is open");
-      const volumeAndSnapshot = (await bench.lvs()).toSorted((a, b) => Number(b.size - a.size));
+      const volumeAndSnapshot = (await harness.lvs()).toSorted((a, b) => Number(b.size - a.size));
       assertEquals(volumeAndSnapshot.map(({ active, size }) => [active, size]), [[true, 32n * MiB], [true, 8n * MiB]]);
-      await bench.admin("umount", mountpoint);
+      await harness.runAsAdmin("umount", mountpoint);
       assertEquals((await expand()).capacityBytes, 64n * MiB);
-      await bench.csi.controller.deleteSnapshot({ snapshotId });
-      await bench.csi.controller.deleteVolume({ volumeId });
+      await harness.csi.controller.deleteSnapshot({ snapshotId });
+      await harness.csi.controller.deleteVolume({ volumeId });
     },
   );
 
-  contract(host, "controllerExpandVolume() is not hindered by a snapshot that was just deleted", async (bench) => {
-    const { volumeId, snapshotId } = await snapshotted(bench);
-    const stagingTargetPath = await bench.stage(volumeId);
-    await bench.csi.controller.deleteSnapshot({ snapshotId });
-    const capacityRange = { requiredBytes: 64n * MiB };
-    const grown = await bench.csi.controller.controllerExpandVolume({ volumeId, capacityRange });
-    assertEquals(grown.capacityBytes, 64n * MiB);
-    await bench.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
-    await bench.csi.controller.deleteVolume({ volumeId });
-  });
+  contractTest(
+    host,
+    "controllerExpandVolume() is not hindered by a snapshot that was just deleted",
+    async (harness) => {
+      const { volumeId, snapshotId } = await createVolumeWithSnapshot(harness);
+      const stagingTargetPath = await harness.stage(volumeId);
+      await harness.csi.controller.deleteSnapshot({ snapshotId });
+      const capacityRange = { requiredBytes: 64n * MiB };
+      const grown = await harness.csi.controller.controllerExpandVolume({ volumeId, capacityRange });
+      assertEquals(grown.capacityBytes, 64n * MiB);
+      await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+      await harness.csi.controller.deleteVolume({ volumeId });
+    },
+  );
 
-  contract(host, "listSnapshots() pages, and filters by snapshot and by source", async (bench) => {
-    const one = await snapshotted(bench);
-    const two = await snapshotted(bench);
-    const list = async (request: Parameters<Bench["csi"]["controller"]["listSnapshots"]>[0]) =>
-      (await bench.csi.controller.listSnapshots(request)).entries.map(({ snapshot }) => snapshot?.snapshotId);
+  contractTest(host, "listSnapshots() pages, and filters by snapshot and by source", async (harness) => {
+    const one = await createVolumeWithSnapshot(harness);
+    const two = await createVolumeWithSnapshot(harness);
+    const list = async (request: Parameters<Harness["csi"]["controller"]["listSnapshots"]>[0]) =>
+      (await harness.csi.controller.listSnapshots(request)).entries.map(({ snapshot }) => snapshot?.snapshotId);
     const all = [one.snapshotId, two.snapshotId].sort();
     assertEquals(await list({}), all);
     assertEquals(await list({ maxEntries: 1 }), all.slice(0, 1));
@@ -123,35 +135,35 @@ export function snapshotsContract(host: Host): void {
     assertEquals(await list({ snapshotId: "foreign" }), []);
     assertEquals(await list({ sourceVolumeId: "foreign" }), []);
     for (const { volumeId, snapshotId } of [one, two]) {
-      await bench.csi.controller.deleteSnapshot({ snapshotId });
-      await bench.csi.controller.deleteVolume({ volumeId });
+      await harness.csi.controller.deleteSnapshot({ snapshotId });
+      await harness.csi.controller.deleteVolume({ volumeId });
     }
   });
 
-  contract(host, "createSnapshot() refuses what cannot be", async (bench) => {
-    const sourceVolumeId = await bench.create();
+  contractTest(host, "createSnapshot() refuses what cannot be", async (harness) => {
+    const sourceVolumeId = await harness.create();
     const create = (request: object) =>
-      bench.csi.controller.createSnapshot({ name: "refused", sourceVolumeId, ...request });
+      harness.csi.controller.createSnapshot({ name: "refused", sourceVolumeId, ...request });
     await assertFails("INVALID_ARGUMENT", create({ parameters: { snapSize: "200%" } }), "snapSize");
     await assertFails("INVALID_ARGUMENT", create({ parameters: { snapsiz: "1Gi" } }), "snapSize");
     await assertFails("RESOURCE_EXHAUSTED", create({ parameters: { SnapSize: "10Ti" } }), "free");
     await assertFails("NOT_FOUND", create({ sourceVolumeId: "v1-00000000000000000000000000000000" }));
     await assertFails("NOT_FOUND", create({ sourceVolumeId: "foreign" }));
-    assertEquals((await bench.lvs()).length, 1);
-    await bench.csi.controller.deleteVolume({ volumeId: sourceVolumeId });
+    assertEquals((await harness.lvs()).length, 1);
+    await harness.csi.controller.deleteVolume({ volumeId: sourceVolumeId });
   });
 }
 
-let names = 0;
+let nextId = 0;
 
 /** Makes a volume of 32 MiB, and a snapshot of it with a store of 8 MiB. */
-export async function snapshotted(bench: Bench): Promise<{ volumeId: string; snapshotId: string }> {
-  const volumeId = await bench.create();
-  return { volumeId, snapshotId: await snapshotOf(bench, volumeId) };
+export async function createVolumeWithSnapshot(harness: Harness): Promise<{ volumeId: string; snapshotId: string }> {
+  const volumeId = await harness.create();
+  return { volumeId, snapshotId: await takeSnapshot(harness, volumeId) };
 }
 
 /** Takes a snapshot with a small store. */
-async function snapshotOf(bench: Bench, sourceVolumeId: string): Promise<string> {
-  const request = { name: `snapshot ${++names}`, sourceVolumeId, parameters: { snapSize: "8Mi" } };
-  return (await bench.csi.controller.createSnapshot(request)).snapshot!.snapshotId;
+async function takeSnapshot(harness: Harness, sourceVolumeId: string): Promise<string> {
+  const request = { name: `snapshot ${++nextId}`, sourceVolumeId, parameters: { snapSize: "8Mi" } };
+  return (await harness.csi.controller.createSnapshot(request)).snapshot!.snapshotId;
 }

@@ -5,46 +5,46 @@
  */
 
 import { assertEquals } from "@std/assert";
-import { contract, type Host } from "./host.ts";
-import { snapshotted } from "./snapshots.ts";
+import { contractTest, type Host } from "./host.ts";
+import { createVolumeWithSnapshot } from "./snapshots.ts";
 
 const MiB = 1n << 20n;
 
 /** Registers the tests. */
-export function storesContract(host: Host): void {
-  contract(
+export function snapshotAutoextendContract(host: Host): void {
+  contractTest(
     host,
     "a store that fills is grown before it overflows, and one that overflowed only deletes",
-    async (bench) => {
-      const { volumeId, snapshotId } = await snapshotted(bench);
-      const { devicePath } = (await bench.lvs()).find(({ origin }) => origin === undefined)!;
-      const write = async (mib: number, at: number) =>
-        await bench.admin(
+    async (harness) => {
+      const { volumeId, snapshotId } = await createVolumeWithSnapshot(harness);
+      const { devicePath } = (await harness.lvs()).find(({ origin }) => origin === undefined)!;
+      const write = async (mib: number, offsetMib: number) =>
+        await harness.runAsAdmin(
           "dd",
           "if=/dev/urandom",
           `of=${devicePath}`,
           "bs=1M",
           `count=${mib}`,
-          `seek=${at}`,
+          `seek=${offsetMib}`,
           "oflag=direct",
           "status=none",
         );
-      const store = async () => {
-        await bench.csi.controller.getSnapshot({ snapshotId }); // whoever asks has a report read
-        return (await bench.lvs()).find(({ origin }) => origin !== undefined)!;
+      const snapshotLv = async () => {
+        await harness.csi.controller.getSnapshot({ snapshotId }); // whoever asks has a report read
+        return (await harness.lvs()).find(({ origin }) => origin !== undefined)!;
       };
       await write(6, 0);
-      const grown = await store();
-      assertEquals([grown.size, grown.invalidSnapshot], [12n * MiB, false]);
+      const extended = await snapshotLv();
+      assertEquals([extended.size, extended.invalidSnapshot], [12n * MiB, false]);
       await write(4, 6);
-      assertEquals((await store()).size, 16n * MiB);
+      assertEquals((await snapshotLv()).size, 16n * MiB);
       await write(20, 10);
-      const { snapshot } = await bench.csi.controller.getSnapshot({ snapshotId });
+      const { snapshot } = await harness.csi.controller.getSnapshot({ snapshotId });
       assertEquals(snapshot?.readyToUse, false);
-      assertEquals((await store()).size, 16n * MiB, "what is lost is not grown");
-      await bench.csi.controller.deleteSnapshot({ snapshotId });
-      await bench.csi.controller.deleteVolume({ volumeId });
-      assertEquals(await bench.lvs(), []);
+      assertEquals((await snapshotLv()).size, 16n * MiB, "what is lost is not grown");
+      await harness.csi.controller.deleteSnapshot({ snapshotId });
+      await harness.csi.controller.deleteVolume({ volumeId });
+      assertEquals(await harness.lvs(), []);
     },
   );
 }

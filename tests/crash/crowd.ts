@@ -8,15 +8,15 @@ import fc from "fast-check";
 import type { Csi } from "./orchestrator.ts";
 
 /** Something that a caller asks for. */
-export type Wish =
+export type CallerRequest =
   | { readonly call: "create" | "delete" | "stage" | "unstage" | "publish" | "unpublish"; readonly volume: number }
   | { readonly call: "expand"; readonly volume: number; readonly mib: number }
   | { readonly call: "snapshot" | "deleteSnapshot"; readonly volume: number; readonly snapshot: number };
 
 /** Wishes that are made at once, and after how many commands the driver dies, if it does. */
 export interface Round {
-  readonly wishes: readonly Wish[];
-  readonly deathAfter: number | undefined;
+  readonly requests: readonly CallerRequest[];
+  readonly crashAfter: number | undefined;
 }
 
 const VOLUMES = 2;
@@ -24,7 +24,7 @@ const SNAPSHOTS = 2;
 
 const volume = fc.nat(VOLUMES - 1);
 
-const wish: fc.Arbitrary<Wish> = fc.oneof(
+const request: fc.Arbitrary<CallerRequest> = fc.oneof(
   { weight: 6, arbitrary: fc.record({ call: fc.constantFrom("create", "stage", "publish"), volume }) },
   { weight: 4, arbitrary: fc.record({ call: fc.constantFrom("unpublish", "unstage", "delete"), volume }) },
   { weight: 1, arbitrary: fc.record({ call: fc.constant("expand"), volume, mib: fc.constantFrom(32, 48, 64) }) },
@@ -41,14 +41,14 @@ const wish: fc.Arbitrary<Wish> = fc.oneof(
 /** Rounds of wishes. */
 export const rounds: fc.Arbitrary<readonly Round[]> = fc.array(
   fc.record({
-    wishes: fc.array(wish, { minLength: 1, maxLength: 5 }),
-    deathAfter: fc.option(fc.nat(6), { nil: undefined, freq: 3 }),
+    requests: fc.array(request, { minLength: 1, maxLength: 5 }),
+    crashAfter: fc.option(fc.nat(6), { nil: undefined, freq: 3 }),
   }),
   { minLength: 1, maxLength: 8 },
 );
 
 /** Where things are in a folder, and what they are called. */
-export class Crowd {
+export class ConcurrentCallers {
   readonly #folder: string;
   readonly #ids: ReadonlyMap<number, string>;
   readonly #snapshotIds: ReadonlyMap<number, string>;
@@ -61,14 +61,14 @@ export class Crowd {
   }
 
   /** Asks for it. */
-  ask({ controller, node }: Csi, wish: Wish): Promise<unknown> {
-    const volumeId = this.#ids.get(wish.volume)!;
-    const stagingTargetPath = `${this.#folder}/staging-${wish.volume}`;
-    const targetPath = `${this.#folder}/pod-${wish.volume}`;
-    switch (wish.call) {
+  send({ controller, node }: Csi, request: CallerRequest): Promise<unknown> {
+    const volumeId = this.#ids.get(request.volume)!;
+    const stagingTargetPath = `${this.#folder}/staging-${request.volume}`;
+    const targetPath = `${this.#folder}/pod-${request.volume}`;
+    switch (request.call) {
       case "create":
         return controller.createVolume({
-          name: `volume ${wish.volume}`,
+          name: `volume ${request.volume}`,
           capacityRange: { requiredBytes: 32n << 20n },
           volumeCapabilities: [CAPABILITY],
         });
@@ -85,27 +85,31 @@ export class Crowd {
       case "expand":
         return controller.controllerExpandVolume({
           volumeId,
-          capacityRange: { requiredBytes: BigInt(wish.mib) << 20n },
+          capacityRange: { requiredBytes: BigInt(request.mib) << 20n },
         });
       case "snapshot":
         return controller.createSnapshot({
-          name: `cut ${wish.snapshot}`,
+          name: `cut ${request.snapshot}`,
           sourceVolumeId: volumeId,
           parameters: { snapSize: "4Mi" },
         });
       case "deleteSnapshot":
-        return controller.deleteSnapshot({ snapshotId: this.#snapshotIds.get(wish.snapshot)! });
+        return controller.deleteSnapshot({ snapshotId: this.#snapshotIds.get(request.snapshot)! });
     }
   }
 
   /** What the callers ask for, one after the other, when they want nothing any more. */
-  farewell(): Wish[] {
+  cleanupRequests(): CallerRequest[] {
     const volumes = [...this.#ids.keys()];
     return [
-      ...volumes.map((volume): Wish => ({ call: "unpublish", volume })),
-      ...volumes.map((volume): Wish => ({ call: "unstage", volume })),
-      ...[...this.#snapshotIds.keys()].map((snapshot): Wish => ({ call: "deleteSnapshot", volume: 0, snapshot })),
-      ...volumes.map((volume): Wish => ({ call: "delete", volume })),
+      ...volumes.map((volume): CallerRequest => ({ call: "unpublish", volume })),
+      ...volumes.map((volume): CallerRequest => ({ call: "unstage", volume })),
+      ...[...this.#snapshotIds.keys()].map((snapshot): CallerRequest => ({
+        call: "deleteSnapshot",
+        volume: 0,
+        snapshot,
+      })),
+      ...volumes.map((volume): CallerRequest => ({ call: "delete", volume })),
     ];
   }
 }

@@ -11,37 +11,43 @@ import type { FakeLv, FakeMachine } from "../fake/machine.ts";
 import type { Step } from "./orchestrator.ts";
 
 /** A life: its steps, and what an orchestrator does that gives up in the midst of it. */
-export interface Life {
+export interface Lifecycle {
   readonly steps: readonly Step[];
-  readonly giveUp: readonly Step[];
+  readonly cleanup: readonly Step[];
 }
 
 /** A life by name, in a folder, on a machine. */
-export type Scenario = (machine: FakeMachine, folder: string) => Life;
+export type Scenario = (machine: FakeMachine, folder: string) => Lifecycle;
 
 const MiB = 1n << 20n;
 
 /** The scenarios by name. */
 export const SCENARIOS: Readonly<Record<string, Scenario>> = {
   "ext4, grown while in use": (machine, folder) => {
-    const volume = new Actor(machine, folder, mountCapability("ext4"));
-    return volume.life([volume.expand(64n), volume.grow()]);
+    const volume = new VolumeSteps(machine, folder, mountCapability("ext4"));
+    return volume.lifecycle([volume.expand(64n), volume.expandFilesystem()]);
   },
   "xfs, grown while not in use": (machine, folder) => {
-    const volume = new Actor(machine, folder, mountCapability("xfs"), 320n);
-    return volume.life([volume.unpublish(), volume.unstage(), volume.expand(400n), volume.stage(), volume.publish()]);
+    const volume = new VolumeSteps(machine, folder, mountCapability("xfs"), 320n);
+    return volume.lifecycle([
+      volume.unpublish(),
+      volume.unstage(),
+      volume.expand(400n),
+      volume.stage(),
+      volume.publish(),
+    ]);
   },
   "btrfs, read-only at a second target": (machine, folder) => {
-    const volume = new Actor(machine, folder, mountCapability("btrfs"), 320n);
-    return volume.life([volume.publish("reader", true), volume.unpublish("reader")]);
+    const volume = new VolumeSteps(machine, folder, mountCapability("btrfs"), 320n);
+    return volume.lifecycle([volume.publish("reader", true), volume.unpublish("reader")]);
   },
   "block, read-only": (machine, folder) => {
-    const volume = new Actor(machine, folder, blockCapability());
-    return volume.life([volume.unpublish(), volume.publish("pod", true)]);
+    const volume = new VolumeSteps(machine, folder, blockCapability());
+    return volume.lifecycle([volume.unpublish(), volume.publish("pod", true)]);
   },
   "ext4, snapshotted, grown with the snapshot": (machine, folder) => {
-    const volume = new Actor(machine, folder, mountCapability("ext4"));
-    return volume.life([
+    const volume = new VolumeSteps(machine, folder, mountCapability("ext4"));
+    return volume.lifecycle([
       volume.snapshot(),
       volume.unpublish(),
       volume.unstage(),
@@ -52,57 +58,61 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
     ]);
   },
   "block, snapshotted, with a store that grows": (machine, folder) => {
-    const volume = new Actor(machine, folder, blockCapability());
-    return volume.life([volume.snapshot({ snapSize: "8Mi" }), volume.fillStore()]);
+    const volume = new VolumeSteps(machine, folder, blockCapability());
+    return volume.lifecycle([volume.snapshot({ snapSize: "8Mi" }), volume.fillCow()]);
   },
   "block, snapshotted, deleted right after its snapshot": (machine, folder) => {
-    const volume = new Actor(machine, folder, blockCapability());
-    return volume.life([volume.snapshot(), volume.unpublish(), volume.unstage(), volume.deleteSnapshot()]);
+    const volume = new VolumeSteps(machine, folder, blockCapability());
+    return volume.lifecycle([volume.snapshot(), volume.unpublish(), volume.unstage(), volume.deleteSnapshot()]);
   },
   "ext4, with limits that change while in use": (machine, folder) => {
-    const volume = new Actor(machine, folder, mountCapability("ext4"), 32n, { readIops: "500", writeBps: "4Mi" });
-    return volume.life([volume.modify({ readIops: "100" }, "ri100:wb4Mi"), volume.expand(64n), volume.grow()]);
+    const volume = new VolumeSteps(machine, folder, mountCapability("ext4"), 32n, { readIops: "500", writeBps: "4Mi" });
+    return volume.lifecycle([
+      volume.modify({ readIops: "100" }, "ri100:wb4Mi"),
+      volume.expand(64n),
+      volume.expandFilesystem(),
+    ]);
   },
   "ext4 in a thin pool, snapshotted, grown while in use": (machine, folder) => {
-    const volume = new Actor(machine, folder, mountCapability("ext4"), 32n, { thinProvision: "yes" });
-    return volume.life([volume.snapshot(), volume.expand(64n), volume.grow()]);
+    const volume = new VolumeSteps(machine, folder, mountCapability("ext4"), 32n, { thinProvision: "yes" });
+    return volume.lifecycle([volume.snapshot(), volume.expand(64n), volume.expandFilesystem()]);
   },
   "ext4, restored from a snapshot": (machine, folder) => {
-    const volume = new Actor(machine, folder, mountCapability("ext4"));
-    return volume.life([volume.snapshot(), volume.copy("snapshot"), volume.useCopy(), volume.deleteCopy()]);
+    const volume = new VolumeSteps(machine, folder, mountCapability("ext4"));
+    return volume.lifecycle([volume.snapshot(), volume.copy("snapshot"), volume.stageCopy(), volume.deleteCopy()]);
   },
   "xfs, cloned while in use": (machine, folder) => {
-    const volume = new Actor(machine, folder, mountCapability("xfs"), 320n);
-    return volume.life([volume.copy("volume"), volume.useCopy(), volume.deleteCopy()]);
+    const volume = new VolumeSteps(machine, folder, mountCapability("xfs"), 320n);
+    return volume.lifecycle([volume.copy("volume"), volume.stageCopy(), volume.deleteCopy()]);
   },
   "block, cloned": (machine, folder) => {
-    const volume = new Actor(machine, folder, blockCapability());
-    return volume.life([volume.copy("volume"), volume.deleteCopy()]);
+    const volume = new VolumeSteps(machine, folder, blockCapability());
+    return volume.lifecycle([volume.copy("volume"), volume.deleteCopy()]);
   },
   "ext4 in a thin pool, cloned at once while in use": (machine, folder) => {
-    const volume = new Actor(machine, folder, mountCapability("ext4"), 32n, { thinProvision: "yes" });
-    return volume.copyLife(volume.copy("volume"));
+    const volume = new VolumeSteps(machine, folder, mountCapability("ext4"), 32n, { thinProvision: "yes" });
+    return volume.copyLifecycle(volume.copy("volume"));
   },
   "ext4, cloned into a thin pool": (machine, folder) => {
-    const volume = new Actor(machine, folder, mountCapability("ext4"));
-    return volume.copyLife(volume.copy("volume", { thinProvision: "yes" }));
+    const volume = new VolumeSteps(machine, folder, mountCapability("ext4"));
+    return volume.copyLifecycle(volume.copy("volume", { thinProvision: "yes" }));
   },
   "ext4 in a thin pool, cloned to a thick volume": (machine, folder) => {
-    const volume = new Actor(machine, folder, mountCapability("ext4"), 32n, { thinProvision: "yes" });
-    return volume.copyLife(volume.copy("volume", {}));
+    const volume = new VolumeSteps(machine, folder, mountCapability("ext4"), 32n, { thinProvision: "yes" });
+    return volume.copyLifecycle(volume.copy("volume", {}));
   },
   "never used": (machine, folder) => {
-    const volume = new Actor(machine, folder, mountCapability("ext4"));
-    return { steps: [volume.create(), volume.delete()], giveUp: [volume.create(), volume.delete()] };
+    const volume = new VolumeSteps(machine, folder, mountCapability("ext4"));
+    return { steps: [volume.create(), volume.delete()], cleanup: [volume.create(), volume.delete()] };
   },
   "not erased": (machine, folder) => {
-    const volume = new Actor(machine, folder, blockCapability(), 32n, { erase: "none" });
-    return volume.life([]);
+    const volume = new VolumeSteps(machine, folder, blockCapability(), 32n, { erase: "none" });
+    return volume.lifecycle([]);
   },
 };
 
 /** The steps of a volume, and the pod that writes to it. */
-class Actor {
+class VolumeSteps {
   readonly #machine: FakeMachine;
   readonly #folder: string;
   readonly #volumeCapability: Capability;
@@ -135,26 +145,29 @@ class Actor {
   }
 
   /** From its creation to its deletion, in use twice, with something in between. */
-  life(between: readonly Step[]): Life {
+  lifecycle(middleSteps: readonly Step[]): Lifecycle {
     const end = [this.unpublish("reader"), this.unpublish(), this.unstage()];
-    const steps = [this.create(), this.stage(), this.publish(), this.write(), ...between, ...end];
-    const again = [this.stage(), this.publish(), this.read(), this.unpublish(), this.unstage()];
-    const last = [this.deleteSnapshot(), this.delete()];
-    const unused = [this.unstageCopy(), this.deleteCopy()];
-    return { steps: [...steps, ...again, ...last], giveUp: [this.create(), ...end, ...unused, ...last] };
+    const steps = [this.create(), this.stage(), this.publish(), this.write(), ...middleSteps, ...end];
+    const secondUse = [this.stage(), this.publish(), this.read(), this.unpublish(), this.unstage()];
+    const deletion = [this.deleteSnapshot(), this.delete()];
+    const copyCleanup = [this.unstageCopy(), this.deleteCopy()];
+    return {
+      steps: [...steps, ...secondUse, ...deletion],
+      cleanup: [this.create(), ...end, ...copyCleanup, ...deletion],
+    };
   }
 
   /** Only long enough to be copied while it is in use. */
-  copyLife(copy: Step): Life {
-    const { giveUp } = this.life([]);
+  copyLifecycle(copy: Step): Lifecycle {
+    const { cleanup } = this.lifecycle([]);
     const steps = [this.create(), this.stage(), this.write(), copy, this.deleteCopy(), this.unstage(), this.delete()];
-    return { steps, giveUp };
+    return { steps, cleanup };
   }
 
   create(): Step {
     return {
       name: "CreateVolume",
-      do: async ({ controller }) => {
+      run: async ({ controller }) => {
         const { volume } = await controller.createVolume({
           name: "one",
           capacityRange: { requiredBytes: this.#mib * MiB },
@@ -170,7 +183,7 @@ class Actor {
   stage(): Step {
     return {
       name: "NodeStageVolume",
-      do: async ({ node }) => {
+      run: async ({ node }) => {
         const request = { volumeId: this.#volumeId, stagingTargetPath: `${this.#folder}/staging` };
         await node.nodeStageVolume({ ...request, volumeCapability: this.#volumeCapability });
         const [lv] = this.#lvs();
@@ -185,7 +198,7 @@ class Actor {
   publish(name = "pod", readonly = false): Step {
     return {
       name: "NodePublishVolume",
-      do: ({ node }) =>
+      run: ({ node }) =>
         node.nodePublishVolume({
           volumeId: this.#volumeId,
           stagingTargetPath: `${this.#folder}/staging`,
@@ -199,7 +212,7 @@ class Actor {
   write(): Step {
     return {
       name: "writing",
-      do: () => {
+      run: () => {
         const lv = this.#lvs()[0]!;
         lv.content.data.add("the pod's data");
         this.#written = { lv, content: JSON.stringify(lv.content.signatures) };
@@ -211,7 +224,7 @@ class Actor {
   read(): Step {
     return {
       name: "reading",
-      do: () => {
+      run: () => {
         const lv = this.#lvs()[0]!;
         assert(lv === this.#written?.lv, "it is another LV");
         assertEquals(JSON.stringify(lv.content.signatures), this.#written.content, "it is another filesystem");
@@ -224,7 +237,7 @@ class Actor {
   expand(mib: bigint): Step {
     return {
       name: "ControllerExpandVolume",
-      do: async ({ controller }) => {
+      run: async ({ controller }) => {
         const capacityRange = { requiredBytes: mib * MiB };
         const { capacityBytes } = await controller.controllerExpandVolume({ volumeId: this.#volumeId, capacityRange });
         assertEquals([capacityBytes, this.#lvs()[0]!.size], [mib * MiB, mib * MiB]);
@@ -235,7 +248,7 @@ class Actor {
   modify(mutableParameters: Record<string, string>, limits: string): Step {
     return {
       name: "ControllerModifyVolume",
-      do: async ({ controller }) => {
+      run: async ({ controller }) => {
         await controller.controllerModifyVolume({ volumeId: this.#volumeId, mutableParameters });
         const tags = [...this.#lvs()[0]!.tags].filter((tag) => tag.startsWith("denolith.io="));
         assertEquals(tags, [`denolith.io=${limits}`]);
@@ -243,10 +256,10 @@ class Actor {
     };
   }
 
-  grow(): Step {
+  expandFilesystem(): Step {
     return {
       name: "NodeExpandVolume",
-      do: async ({ node }) => {
+      run: async ({ node }) => {
         await node.nodeExpandVolume({ volumeId: this.#volumeId, volumePath: `${this.#folder}/pod` });
         const lv = this.#lvs()[0]!;
         assertEquals(lv.content.filesystemBytes, lv.size, "filesystem's size");
@@ -257,7 +270,7 @@ class Actor {
   snapshot(parameters: Record<string, string> = {}): Step {
     return {
       name: "CreateSnapshot",
-      do: async ({ controller }) => {
+      run: async ({ controller }) => {
         const request = { name: "cut", sourceVolumeId: this.#volumeId, parameters };
         const { snapshot } = await controller.createSnapshot(request);
         this.#snapshotId = snapshot!.snapshotId;
@@ -267,17 +280,17 @@ class Actor {
   }
 
   /** The pod writes until the store of its volume's snapshot is nearly full; whoever asks for something has it looked at. */
-  fillStore(): Step {
+  fillCow(): Step {
     return {
       name: "a store that fills",
-      do: async ({ controller }) => {
-        const store = this.#machine.allLvs().map(({ lv }) => lv).find(({ origin }) => origin !== undefined)!;
-        if (!store.active) return; // nothing is copied into one that a crash left so
-        if (store.size === 8n * MiB) store.storePercent = 75;
-        for (let looks = 0; looks < 50 && (store.size === 8n * MiB || store.suspended); looks++) {
+      run: async ({ controller }) => {
+        const snapshotLv = this.#machine.allLvs().map(({ lv }) => lv).find(({ origin }) => origin !== undefined)!;
+        if (!snapshotLv.active) return; // nothing is copied into one that a crash left so
+        if (snapshotLv.size === 8n * MiB) snapshotLv.cowPercent = 75;
+        for (let attempts = 0; attempts < 50 && (snapshotLv.size === 8n * MiB || snapshotLv.suspended); attempts++) {
           await controller.listSnapshots({});
         }
-        assertEquals([store.size, store.invalid], [12n * MiB, false]);
+        assertEquals([snapshotLv.size, snapshotLv.invalid], [12n * MiB, false]);
       },
     };
   }
@@ -285,7 +298,7 @@ class Actor {
   deleteSnapshot(): Step {
     return {
       name: "DeleteSnapshot",
-      do: async ({ controller }) => {
+      run: async ({ controller }) => {
         if (this.#snapshotId === "") {
           // its caller died before it knew the id: it asks, as csi-snapshotter does by its name
           const { entries } = await controller.listSnapshots({});
@@ -297,13 +310,13 @@ class Actor {
   }
 
   /** Makes a volume from its snapshot or from itself, with all that the pod wrote, and nothing half-done. */
-  copy(of: "snapshot" | "volume", parameters = this.#parameters): Step {
+  copy(source: "snapshot" | "volume", parameters = this.#parameters): Step {
     return {
       name: "CreateVolume from a source",
-      do: async ({ controller }) => {
-        const type = of === "snapshot"
-          ? { case: of, value: { snapshotId: this.#snapshotId } } as const
-          : { case: of, value: { volumeId: this.#volumeId } } as const;
+      run: async ({ controller }) => {
+        const type = source === "snapshot"
+          ? { case: source, value: { snapshotId: this.#snapshotId } } as const
+          : { case: source, value: { volumeId: this.#volumeId } } as const;
         this.#copyId = volumeIdOf("copy");
         await controller.createVolume({
           name: "copy",
@@ -322,15 +335,15 @@ class Actor {
         );
         const uuids = [lv!, original!].flatMap(({ content }) => content.signatures.map(({ uuid }) => uuid));
         assertEquals(new Set(uuids).size, uuids.length, "UUIDs");
-        assert(!lv!.content.torn, "half-changed");
+        assert(!lv!.content.isInconsistent, "half-changed");
       },
     };
   }
 
-  useCopy(): Step {
+  stageCopy(): Step {
     return {
       name: "NodeStageVolume of the copy",
-      do: async ({ node }) => {
+      run: async ({ node }) => {
         const staged = { volumeId: this.#copyId, stagingTargetPath: `${this.#folder}/staging-copy` };
         await node.nodeStageVolume({ ...staged, volumeCapability: this.#volumeCapability });
         const [lv] = this.#lvs(this.#copyId);
@@ -345,20 +358,20 @@ class Actor {
     const volumeId = volumeIdOf("copy");
     return {
       name: "NodeUnstageVolume of the copy",
-      do: ({ node }) => node.nodeUnstageVolume({ volumeId, stagingTargetPath }),
+      run: ({ node }) => node.nodeUnstageVolume({ volumeId, stagingTargetPath }),
     };
   }
 
   deleteCopy(): Step {
     const volumeId = volumeIdOf("copy");
-    return { name: "DeleteVolume of the copy", do: ({ controller }) => controller.deleteVolume({ volumeId }) };
+    return { name: "DeleteVolume of the copy", run: ({ controller }) => controller.deleteVolume({ volumeId }) };
   }
 
   unpublish(name = "pod"): Step {
     const targetPath = `${this.#folder}/${name}`;
     return {
       name: "NodeUnpublishVolume",
-      do: ({ node }) => node.nodeUnpublishVolume({ volumeId: this.#volumeId, targetPath }),
+      run: ({ node }) => node.nodeUnpublishVolume({ volumeId: this.#volumeId, targetPath }),
     };
   }
 
@@ -366,12 +379,12 @@ class Actor {
     const stagingTargetPath = `${this.#folder}/staging`;
     return {
       name: "NodeUnstageVolume",
-      do: ({ node }) => node.nodeUnstageVolume({ volumeId: this.#volumeId, stagingTargetPath }),
+      run: ({ node }) => node.nodeUnstageVolume({ volumeId: this.#volumeId, stagingTargetPath }),
     };
   }
 
   delete(): Step {
-    return { name: "DeleteVolume", do: ({ controller }) => controller.deleteVolume({ volumeId: this.#volumeId }) };
+    return { name: "DeleteVolume", run: ({ controller }) => controller.deleteVolume({ volumeId: this.#volumeId }) };
   }
 
   #lvs(volumeId = this.#volumeId): FakeLv[] {

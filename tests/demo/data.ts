@@ -1,17 +1,17 @@
 import { createHash, randomBytes } from "node:crypto";
 
 /** How much is read or written at a time, in bytes. */
-const PIECE = 1 << 20;
+const CHUNK_BYTES = 1 << 20;
 
 /** Writes a file of random bytes, whatever was in it, down to the disk; answers their SHA-256. */
 export async function writeRandom(path: string, bytes: number): Promise<string> {
   const hash = createHash("sha256");
   using file = await Deno.open(path, { create: true, truncate: true, write: true });
   for (let written = 0; written < bytes;) {
-    const piece = randomBytes(Math.min(PIECE, bytes - written));
-    hash.update(piece);
-    await writeAll(file, piece);
-    written += piece.length;
+    const chunk = randomBytes(Math.min(CHUNK_BYTES, bytes - written));
+    hash.update(chunk);
+    await writeAll(file, chunk);
+    written += chunk.length;
   }
   await file.sync();
   return hash.digest("hex");
@@ -21,15 +21,15 @@ export async function writeRandom(path: string, bytes: number): Promise<string> 
 export async function checksum(path: string): Promise<string> {
   const hash = createHash("sha256");
   using file = await Deno.open(path);
-  const piece = new Uint8Array(PIECE);
-  for (let count = await file.read(piece); count !== null; count = await file.read(piece)) {
-    hash.update(piece.subarray(0, count));
+  const chunk = new Uint8Array(CHUNK_BYTES);
+  for (let count = await file.read(chunk); count !== null; count = await file.read(chunk)) {
+    hash.update(chunk.subarray(0, count));
   }
   return hash.digest("hex");
 }
 
 /** What a {@linkcode Writer} did. */
-export interface Written {
+export interface WriterResult {
   /** How many lines it wrote. */
   readonly lines: number;
   /** The longest that one of them took, in milliseconds. */
@@ -50,7 +50,7 @@ export class Writer {
   }
 
   /** Waits until it has written so many lines more, or has failed. */
-  async more(lines: number): Promise<void> {
+  async waitForLines(lines: number): Promise<void> {
     for (const goal = this.#lines + lines; this.#lines < goal && !this.#stopped;) await pause(5);
   }
 
@@ -59,7 +59,7 @@ export class Writer {
    *
    * @throws {Error} what it met while it wrote
    */
-  async stop(): Promise<Written> {
+  async stop(): Promise<WriterResult> {
     this.#stopped = true;
     await this.#done;
     return { lines: this.#lines, longestMs: this.#longestMs };

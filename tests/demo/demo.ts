@@ -6,8 +6,8 @@
 
 import { parseArgs } from "@std/cli/parse-args";
 import { closestString } from "@std/text/closest-string";
-import { obstacle } from "./loop_group.ts";
-import { Narrator, type Output, writeToStdout } from "./output.ts";
+import { unsupportedReason } from "./loop_group.ts";
+import { type Output, Reporter, writeToStdout } from "./output.ts";
 
 const HELP = `Usage: deno task demo [flags]
 
@@ -44,26 +44,26 @@ async function main(args: readonly string[]): Promise<number> {
   }
   const end = new AbortController();
   const output = standardOutput(end);
-  const narrator = new Narrator(output);
-  endOnSignals(end, narrator);
-  const why = guest ? "you asked for it" : await obstacle();
+  const reporter = new Reporter(output);
+  endOnSignals(end, reporter);
+  const guestReason = guest ? "you asked for it" : await unsupportedReason();
   const tempDir = Deno.env.get("TMPDIR") ?? "/tmp";
-  narrator.title("denolith: the life of a volume");
+  reporter.title("denolith: the life of a volume");
   const { signal } = end;
   try {
-    if (why !== undefined) {
-      narrator.say(`In a small virtual machine with a kernel of its own: ${why}. Ctrl-C ends it.`);
-      const { playInGuest } = await import("./in_guest.ts");
-      return await playInGuest({ output, signal, tempDir }) ? 0 : 1;
+    if (guestReason !== undefined) {
+      reporter.say(`In a small virtual machine with a kernel of its own: ${guestReason}. Ctrl-C ends it.`);
+      const { runInGuest } = await import("./in_guest.ts");
+      return await runInGuest({ output, signal, tempDir }) ? 0 : 1;
     }
-    narrator.say("On this machine, on a volume group of its own, removed afterwards. Ctrl-C ends it.");
-    const { playLife } = await import("./life.ts");
+    reporter.say("On this machine, on a volume group of its own, removed afterwards. Ctrl-C ends it.");
+    const { runLifecycle } = await import("./life.ts");
     const { ensureArtifact } = await import("../rig/artifact.ts");
-    const driver = await ensureArtifact((line) => narrator.say(line));
-    return await playLife({ output, signal, driver, tempDir }) ? 0 : 1;
+    const driver = await ensureArtifact((line) => reporter.say(line));
+    return await runLifecycle({ output, signal, driver, tempDir }) ? 0 : 1;
   } catch (error) {
     if (!(error instanceof Interruption)) throw error;
-    narrator.say(`${error.message}; nothing is left behind`);
+    reporter.say(`${error.message}; nothing is left behind`);
     return error.status;
   }
 }
@@ -95,11 +95,11 @@ function standardOutput(end: AbortController): Output {
   return { write, terminal, colors: terminal && !Deno.noColor };
 }
 
-function endOnSignals(end: AbortController, narrator: Narrator): void {
+function endOnSignals(end: AbortController, reporter: Reporter): void {
   for (const [signal, number] of Object.entries(SIGNALS)) {
     Deno.addSignalListener(signal as keyof typeof SIGNALS, () => {
       if (end.signal.aborted) return;
-      narrator.title(`${signal}: ending, and cleaning up`);
+      reporter.title(`${signal}: ending, and cleaning up`);
       end.abort(new Interruption("ended", 128 + number));
     });
   }

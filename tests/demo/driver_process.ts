@@ -1,13 +1,13 @@
 import { pause } from "./data.ts";
 
 /** How long the driver may take to start, in milliseconds: it may have to unpack first, which is slow on an emulated machine. */
-const START_MS = 120_000;
+const START_TIMEOUT_MS = 120_000;
 
 /** How long it may take to stop: it waits for the command that is under way. */
-const STOP_MS = 30_000;
+const STOP_TIMEOUT_MS = 30_000;
 
 /** How much of its log is kept, in lines. */
-const LOG_LINES = 10;
+const KEPT_LOG_LINES = 10;
 
 /** How to start the driver. */
 export interface DriverOptions {
@@ -23,13 +23,13 @@ export interface DriverOptions {
 export class DriverProcess implements AsyncDisposable {
   readonly #child: Deno.ChildProcess;
   readonly #log: string[] = [];
-  readonly #logEnd: Promise<void>;
+  readonly #logCollected: Promise<void>;
   #ended = false;
   #stopping: Promise<number> | undefined;
 
   private constructor(child: Deno.ChildProcess) {
     this.#child = child;
-    this.#logEnd = this.#keepLog();
+    this.#logCollected = this.#collectLog();
     child.status.then(() => this.#ended = true);
   }
 
@@ -50,7 +50,7 @@ export class DriverProcess implements AsyncDisposable {
     }).spawn();
     const driver = new DriverProcess(child);
     try {
-      await driver.#answering(options.socket);
+      await driver.#waitForSocket(options.socket);
     } catch (error) {
       await driver.stop();
       throw new Error([(error as Error).message, ...driver.log()].join("\n  "), { cause: error });
@@ -81,15 +81,15 @@ export class DriverProcess implements AsyncDisposable {
 
   async #stop(): Promise<number> {
     this.#kill("SIGTERM");
-    const timer = setTimeout(() => this.#kill("SIGKILL"), STOP_MS);
+    const timer = setTimeout(() => this.#kill("SIGKILL"), STOP_TIMEOUT_MS);
     const { code } = await this.#child.status;
     clearTimeout(timer);
-    await this.#logEnd;
+    await this.#logCollected;
     return code;
   }
 
-  async #answering(socket: string): Promise<void> {
-    const deadline = performance.now() + START_MS;
+  async #waitForSocket(socket: string): Promise<void> {
+    const deadline = performance.now() + START_TIMEOUT_MS;
     for (;;) {
       const answered = await Deno.connect({ transport: "unix", path: socket }).then(
         (c) => (c.close(), true),
@@ -97,7 +97,9 @@ export class DriverProcess implements AsyncDisposable {
       );
       if (answered) return;
       if (this.#ended) throw new Error("start the driver: it ended at once");
-      if (performance.now() > deadline) throw new Error(`start the driver: no answer within ${START_MS / 1000} s`);
+      if (performance.now() > deadline) {
+        throw new Error(`start the driver: no answer within ${START_TIMEOUT_MS / 1000} s`);
+      }
       await pause(50);
     }
   }
@@ -110,13 +112,13 @@ export class DriverProcess implements AsyncDisposable {
     }
   }
 
-  async #keepLog(): Promise<void> {
+  async #collectLog(): Promise<void> {
     let rest = "";
     for await (const chunk of this.#child.stderr.pipeThrough(new TextDecoderStream())) {
       const lines = (rest + chunk).split("\n");
       rest = lines.pop() ?? "";
       this.#log.push(...lines);
-      this.#log.splice(0, this.#log.length - LOG_LINES);
+      this.#log.splice(0, this.#log.length - KEPT_LOG_LINES);
     }
     if (rest !== "") this.#log.push(rest);
   }

@@ -4,17 +4,17 @@
  * @module
  */
 
-import { type LifeOptions, playLife } from "./life.ts";
+import { type LifecycleOptions, runLifecycle } from "./life.ts";
 import { type Output, writeToStdout } from "./output.ts";
 
 /** What the demo outside tells the one inside, as JSON in the variable DENOLITH_DEMO. */
-export type GuestSettings = Pick<Output, "terminal" | "colors"> & Pick<LifeOptions, "driver" | "remark">;
+export type GuestSettings = Pick<Output, "terminal" | "colors"> & Pick<LifecycleOptions, "driver" | "remark">;
 
 if (import.meta.main) {
   const settings = JSON.parse(Deno.env.get("DENOLITH_DEMO") ?? "") as GuestSettings;
   const { terminal, colors, ...options } = settings;
   const output = { write: writeToStdout, terminal, colors };
   const { signal } = new AbortController(); // who ends the demo ends this whole machine
-  const done = await playLife({ output, signal, tempDir: "/work", ...options });
+  const done = await runLifecycle({ output, signal, tempDir: "/work", ...options });
   Deno.exit(done ? 0 : 1);
 }

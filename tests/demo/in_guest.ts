@@ -4,10 +4,10 @@ import { runGuest } from "../rig/guest.ts";
 import { ensureGuestImage } from "../rig/guest_image.ts";
 import { TempFolder } from "../rig/temp_folder.ts";
 import type { GuestSettings } from "./guest_entry.ts";
-import { Narrator, type Output } from "./output.ts";
+import { type Output, Reporter } from "./output.ts";
 
-/** What {@linkcode playInGuest} needs. */
-export interface GuestPlay {
+/** What {@linkcode runInGuest} needs. */
+export interface GuestDemoOptions {
   /** Where the words go. */
   readonly output: Output;
   /** Stops the guest and removes everything but the guest's image. */
@@ -25,11 +25,11 @@ const REMARK = "The machine was emulated in software: on a real one, each of the
  * @throws {Error} when the guest cannot be built or started
  * @throws the signal's reason, when it was aborted
  */
-export async function playInGuest({ output, signal, tempDir }: GuestPlay): Promise<boolean> {
-  const narrator = new Narrator(output);
-  const image = await unlessAborted(signal, ensureGuestImage((line) => narrator.say(line)));
+export async function runInGuest({ output, signal, tempDir }: GuestDemoOptions): Promise<boolean> {
+  const reporter = new Reporter(output);
+  const image = await unlessAborted(signal, ensureGuestImage((line) => reporter.say(line)));
   await using temp = await TempFolder.create(tempDir, "denolith-demo-");
-  const driver = await unlessAborted(signal, ensureArtifact((line) => narrator.say(line)));
+  const driver = await unlessAborted(signal, ensureArtifact((line) => reporter.say(line)));
   const demo = await unlessAborted(signal, bundle("tests/demo/guest_entry.ts", temp.path));
   const settings: GuestSettings = {
     terminal: output.terminal,
@@ -37,8 +37,8 @@ export async function playInGuest({ output, signal, tempDir }: GuestPlay): Promi
     driver: "/work/denolith",
     remark: REMARK,
   };
-  narrator.say("It starts, which takes about half a minute.");
-  using waiting = new Waiting(narrator);
+  reporter.say("It starts, which takes about half a minute.");
+  using startupTimer = new StartupTimer(reporter);
   const decoder = new TextDecoder();
   const status = await runGuest({
     image,
@@ -54,7 +54,7 @@ export async function playInGuest({ output, signal, tempDir }: GuestPlay): Promi
     workDir: tempDir,
     signal,
     onOutput: (chunk) => {
-      waiting[Symbol.dispose]();
+      startupTimer[Symbol.dispose]();
       output.write(decoder.decode(chunk, { stream: true }));
     },
   }).catch((error) => {
@@ -64,24 +64,24 @@ export async function playInGuest({ output, signal, tempDir }: GuestPlay): Promi
 }
 
 /** Counts the seconds, on a terminal, until the guest has something to say. */
-class Waiting implements Disposable {
-  readonly #narrator: Narrator;
+class StartupTimer implements Disposable {
+  readonly #reporter: Reporter;
   readonly #timer: ReturnType<typeof setInterval>;
   readonly #start = performance.now();
 
-  constructor(narrator: Narrator) {
-    this.#narrator = narrator;
-    this.#timer = setInterval(() => this.#tell(), 1000);
-    this.#tell();
+  constructor(reporter: Reporter) {
+    this.#reporter = reporter;
+    this.#timer = setInterval(() => this.#showSeconds(), 1000);
+    this.#showSeconds();
   }
 
-  #tell(): void {
-    this.#narrator.pending(`starting: ${Math.round((performance.now() - this.#start) / 1000)} s`);
+  #showSeconds(): void {
+    this.#reporter.pending(`starting: ${Math.round((performance.now() - this.#start) / 1000)} s`);
   }
 
   [Symbol.dispose](): void {
     clearInterval(this.#timer);
-    this.#narrator.clear();
+    this.#reporter.clear();
   }
 }
 

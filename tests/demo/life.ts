@@ -1,16 +1,23 @@
 import { basename, join } from "@std/path";
 import { connect } from "../../csi/client.ts";
 import { DriverProcess } from "./driver_process.ts";
-import { deleteVolume, listAll, moveOutAndIn, snapshotVolume, stopDriver, tryToLoseData } from "./later_steps.ts";
+import {
+  deleteVolume,
+  listAll,
+  snapshotVolume,
+  stopDriver,
+  testDeletionGuards,
+  unpublishAndRepublish,
+} from "./later_steps.ts";
 import { LoopGroup } from "./loop_group.ts";
 import { mountsBelow, unmountAll } from "./mounts.ts";
-import { Narrator, type Output } from "./output.ts";
-import { DRIVER_NAME, type Scene } from "./scene.ts";
-import { createVolume, growUnderWriter, meetDriver, publishAndWrite, stageVolume } from "./steps.ts";
-import { Story } from "./story.ts";
+import { type Output, Reporter } from "./output.ts";
+import { type DemoContext, DRIVER_NAME } from "./scene.ts";
+import { createVolume, expandUnderWriter, publishAndWrite, queryDriver, stageVolume } from "./steps.ts";
+import { StepRunner } from "./story.ts";
 
-/** What {@linkcode playLife} needs. */
-export interface LifeOptions {
+/** What {@linkcode runLifecycle} needs. */
+export interface LifecycleOptions {
   /** Where the words go. */
   readonly output: Output;
   /** Ends the story, and takes everything down. */
@@ -33,35 +40,35 @@ const GROUP_BYTES = 1 << 30;
  * @returns whether everything was as it should be; what was not has been told
  * @throws the signal's reason, when it was aborted and all was taken down
  */
-export async function playLife(options: LifeOptions): Promise<boolean> {
-  const narrator = new Narrator(options.output);
-  const story = new Story(narrator, options.signal);
+export async function runLifecycle(options: LifecycleOptions): Promise<boolean> {
+  const reporter = new Reporter(options.output);
+  const runner = new StepRunner(reporter, options.signal);
   try {
-    await onStage(options, narrator, story);
+    await runOnTestGroup(options, reporter, runner);
   } catch (error) {
     const failures = failuresIn(error).filter((failure) => failure !== options.signal.reason);
     if (failures.length === 0) throw error;
-    for (const failure of failures) narrator.failed(failure instanceof Error ? failure.message : String(failure));
+    for (const failure of failures) reporter.failed(failure instanceof Error ? failure.message : String(failure));
     return false;
   }
-  narrator.proved("the group, its loop device and its file are removed");
-  story.close();
-  if (options.remark !== undefined) narrator.say(options.remark);
+  reporter.verified("the group, its loop device and its file are removed");
+  runner.printSummary();
+  if (options.remark !== undefined) reporter.say(options.remark);
   return true;
 }
 
 /** Sets everything up, lets the story happen, and takes everything down. */
-async function onStage(options: LifeOptions, narrator: Narrator, story: Story): Promise<void> {
+async function runOnTestGroup(options: LifecycleOptions, reporter: Reporter, runner: StepRunner): Promise<void> {
   const { signal } = options;
   signal.throwIfAborted();
   await using folder = await DemoFolder.create(options.tempDir);
-  narrator.title("Setting up");
-  narrator.pending("making a volume group");
+  reporter.title("Setting up");
+  reporter.pending("making a volume group");
   const name = `denolith-demo-${Deno.pid}`;
   await using group = await LoopGroup.create(folder.path, name, GROUP_BYTES);
   signal.throwIfAborted();
-  narrator.proved(`volume group ${group.name}, on ${group.device}, on a sparse file`);
-  await using _mounts = { [Symbol.asyncDispose]: () => unmountAll(folder.path, (text) => narrator.say(text)) };
+  reporter.verified(`volume group ${group.name}, on ${group.device}, on a sparse file`);
+  await using _mounts = { [Symbol.asyncDispose]: () => unmountAll(folder.path, (text) => reporter.say(text)) };
 
   const socket = join(folder.path, "csi.sock");
   const flags = [
@@ -71,49 +78,52 @@ async function onStage(options: LifeOptions, narrator: Narrator, story: Story): 
     ...["--driver-name", DRIVER_NAME],
     ...["--node-id", "demo-node"],
   ];
-  narrator.pending("starting the driver");
+  reporter.pending("starting the driver");
   await using driver = await DriverProcess.start({
     command: [options.driver, "standalone", ...flags],
     cache: join(folder.path, "cache"),
     socket,
   });
   signal.throwIfAborted();
-  narrator.proved("the driver, a process of its own:");
-  narrator.show(`${basename(options.driver)} standalone`);
-  for (let i = 0; i < flags.length; i += 2) narrator.show(`  ${flags.slice(i, i + 2).join(" ")}`);
-  narrator.say(
+  reporter.verified("the driver, a process of its own:");
+  reporter.show(`${basename(options.driver)} standalone`);
+  for (let i = 0; i < flags.length; i += 2) reporter.show(`  ${flags.slice(i, i + 2).join(" ")}`);
+  reporter.say(
     "Now what an orchestrator would do: each → is a call through the driver's socket, with the time that it took; " +
       "each ✓ was checked.",
   );
   try {
     using client = connect(socket);
-    const scene = { story, client, group, folder: folder.path };
-    await tellLife(scene);
-    await story.step("Stop the driver in the middle of a call", () => stopDriver(scene, driver, socket));
+    const context = { runner, client, group, folder: folder.path };
+    await runSteps(context);
+    await runner.step("Stop the driver in the middle of a call", () => stopDriver(context, driver, socket));
   } catch (error) {
-    if (error !== signal.reason) tellLog(narrator, driver);
+    if (error !== signal.reason) printLog(reporter, driver);
     throw error;
   }
-  narrator.pending("cleaning up");
+  reporter.pending("cleaning up");
 }
 
-async function tellLife(scene: Scene): Promise<void> {
-  const { story } = scene;
-  const room = await story.step("Meet the driver", () => meetDriver(scene));
-  const id = await story.step("Create a volume", () => createVolume(scene));
-  const filesystem = await story.step("Stage it on the node", () => stageVolume(scene, id));
-  const sum = await story.step("Publish it to two pods, and write", () => publishAndWrite(scene, id));
-  await story.step("Grow it under a writer", () => growUnderWriter(scene, id, sum));
-  const cut = await story.step("Take a snapshot, and overwrite the data", () => snapshotVolume(scene, id, sum));
-  await story.step("List what there is", () => listAll(scene, id, cut));
-  await story.step("Try to lose data", () => tryToLoseData(scene, id, cut));
-  await story.step("Take it from the pods and give it back", () => moveOutAndIn(scene, id, filesystem, cut.sum));
-  await story.step("Delete it", () => deleteVolume(scene, id, room));
+async function runSteps(context: DemoContext): Promise<void> {
+  const { runner } = context;
+  const freeBytes = await runner.step("Meet the driver", () => queryDriver(context));
+  const id = await runner.step("Create a volume", () => createVolume(context));
+  const filesystem = await runner.step("Stage it on the node", () => stageVolume(context, id));
+  const sum = await runner.step("Publish it to two pods, and write", () => publishAndWrite(context, id));
+  await runner.step("Grow it under a writer", () => expandUnderWriter(context, id, sum));
+  const taken = await runner.step("Take a snapshot, and overwrite the data", () => snapshotVolume(context, id, sum));
+  await runner.step("List what there is", () => listAll(context, id, taken));
+  await runner.step("Try to lose data", () => testDeletionGuards(context, id, taken));
+  await runner.step(
+    "Take it from the pods and give it back",
+    () => unpublishAndRepublish(context, id, filesystem, taken.checksumBefore),
+  );
+  await runner.step("Delete it", () => deleteVolume(context, id, freeBytes));
 }
 
-function tellLog(narrator: Narrator, driver: DriverProcess): void {
-  narrator.title("The end of the driver's log");
-  for (const line of driver.log()) narrator.show(line);
+function printLog(reporter: Reporter, driver: DriverProcess): void {
+  reporter.title("The end of the driver's log");
+  for (const line of driver.log()) reporter.show(line);
 }
 
 /** A temporary folder. */

@@ -16,13 +16,13 @@ export class LoopGroup implements AsyncDisposable {
   readonly device: string;
   /** The file that the loop device is on. */
   readonly file: string;
-  readonly #undo: AsyncDisposableStack;
+  readonly #cleanup: AsyncDisposableStack;
 
-  private constructor(name: string, device: string, file: string, undo: AsyncDisposableStack) {
+  private constructor(name: string, device: string, file: string, cleanup: AsyncDisposableStack) {
     this.name = name;
     this.device = device;
     this.file = file;
-    this.#undo = undo;
+    this.#cleanup = cleanup;
   }
 
   /**
@@ -31,18 +31,18 @@ export class LoopGroup implements AsyncDisposable {
    * @throws {Error} when a command fails or there is too little room in the folder; what was made until then is gone again
    */
   static async create(folder: string, name: string, bytes: number): Promise<LoopGroup> {
-    await requireRoom(folder);
-    await using undo = new AsyncDisposableStack();
+    await requireSpace(folder);
+    await using cleanup = new AsyncDisposableStack();
     const file = join(folder, "disk.img");
     await Deno.writeFile(file, new Uint8Array(), { createNew: true });
-    undo.defer(() => Deno.remove(file));
+    cleanup.defer(() => Deno.remove(file));
     await Deno.truncate(file, bytes);
     const device = (await run("attach a loop device", "losetup", ["--find", "--show", file])).trim();
-    undo.defer(() => detach(device, file));
-    undo.defer(() => forgetDevice(device, file));
+    cleanup.defer(() => detach(device, file));
+    cleanup.defer(() => removeFromDevicesFile(device, file));
     await run(`make the volume group ${name}`, "lvm", ["vgcreate", "--yes", name, device]);
-    undo.defer(() => removeGroup(name));
-    return new LoopGroup(name, device, file, undo.move());
+    cleanup.defer(() => removeGroup(name));
+    return new LoopGroup(name, device, file, cleanup.move());
   }
 
   /**
@@ -69,12 +69,12 @@ export class LoopGroup implements AsyncDisposable {
 
   /** Removes the group with whatever is in it, the loop device and the file. */
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#undo.disposeAsync();
+    await this.#cleanup.disposeAsync();
   }
 }
 
 /** @throws {Error} when the folder's filesystem is nearly full: a sparse file would promise more than it can hold. */
-async function requireRoom(folder: string): Promise<void> {
+async function requireSpace(folder: string): Promise<void> {
   const answer = await run("look for room", "df", ["--block-size=1", "--output=avail", folder]);
   const free = Number(answer.trim().split("\n").at(-1));
   if (free >= NEEDED_BYTES) return;
@@ -92,7 +92,7 @@ async function removeGroup(name: string): Promise<void> {
 }
 
 /** Takes the loop device out of LVM's list of devices, to which vgcreate added it where there is one. */
-async function forgetDevice(device: string, file: string): Promise<void> {
+async function removeFromDevicesFile(device: string, file: string): Promise<void> {
   const list = await Deno.readTextFile(DEVICES_FILE).catch(() => "");
   if (!list.includes(file)) return;
   await run(`take ${device} off LVM's list of devices`, "lvm", ["lvmdevices", "--yes", "--deldev", device]);
@@ -116,7 +116,7 @@ async function detach(device: string, file: string): Promise<void> {
 }
 
 /** The first reason why a group cannot be made and used on this machine by this user, in words; `undefined` without one. */
-export async function obstacle(): Promise<string | undefined> {
+export async function unsupportedReason(): Promise<string | undefined> {
   if (Deno.uid() !== 0) return "device-mapper takes root";
   if (!await hasDeviceMapper()) return "this machine's kernel has no device-mapper";
   if (!await succeeds("lvm", ["version"])) return "lvm2 is not installed here";

@@ -2,7 +2,7 @@ import { run } from "./command.ts";
 import { pause } from "./data.ts";
 
 /** How long is waited for others to let go of a mount, in milliseconds. */
-const BUSY_MS = 20_000;
+const BUSY_TIMEOUT_MS = 20_000;
 
 /** What is mounted below a folder, the last mount first. */
 export async function mountsBelow(folder: string): Promise<string[]> {
@@ -14,19 +14,19 @@ export async function mountsBelow(folder: string): Promise<string[]> {
 /**
  * Unmounts whatever is mounted below a folder.
  *
- * @param tell is told what somebody else still uses, such as a shell that is in there
+ * @param report is told what somebody else still uses, such as a shell that is in there
  * @throws {Error} when that lasts
  */
-export async function unmountAll(folder: string, tell: (text: string) => void): Promise<void> {
-  const deadline = performance.now() + BUSY_MS;
-  const told = new Set<string>();
+export async function unmountAll(folder: string, report: (text: string) => void): Promise<void> {
+  const deadline = performance.now() + BUSY_TIMEOUT_MS;
+  const reported = new Set<string>();
   for (;;) {
     const errors: unknown[] = [];
     for (const target of await mountsBelow(folder)) {
       await run(`unmount ${target}`, "umount", [target]).catch((error) => {
         errors.push(error);
-        if (!told.has(target)) tell(`something still uses ${target}; waiting until it lets go`);
-        told.add(target);
+        if (!reported.has(target)) report(`something still uses ${target}; waiting until it lets go`);
+        reported.add(target);
       });
     }
     if (errors.length === 0) return;

@@ -26,7 +26,7 @@ const TIME_WIDTH = 9;
 const INDENT = "   ";
 
 /** Lays out what the demo tells: titles, calls with their times, results and proofs. */
-export class Narrator {
+export class Reporter {
   readonly #output: Output;
   #pending = false;
 
@@ -52,7 +52,7 @@ export class Narrator {
   }
 
   /** Says what was proved. */
-  proved(text: string): void {
+  verified(text: string): void {
     const [first = "", ...rest] = wrap(text, WIDTH - INDENT.length - 2);
     this.#line(`${INDENT}${this.#paint(GREEN, "✓")} ${first}`);
     for (const line of rest) this.#line(`${INDENT}  ${line}`);
@@ -73,11 +73,11 @@ export class Narrator {
   }
 
   /** A call that is done, and the time that it took. */
-  call(name: string, about: string, ms: number): void {
-    const room = WIDTH - INDENT.length - 2 - NAME_WIDTH - TIME_WIDTH;
-    const [first = "", ...rest] = wrap(about, room);
+  call(name: string, description: string, ms: number): void {
+    const aboutWidth = WIDTH - INDENT.length - 2 - NAME_WIDTH - TIME_WIDTH;
+    const [first = "", ...rest] = wrap(description, aboutWidth);
     const time = this.#paint(DIM, seconds(ms).padStart(TIME_WIDTH));
-    this.#line(`${INDENT}→ ${name.padEnd(NAME_WIDTH)}${first.padEnd(room)}${time}`);
+    this.#line(`${INDENT}→ ${name.padEnd(NAME_WIDTH)}${first.padEnd(aboutWidth)}${time}`);
     for (const line of rest) this.#line(`${INDENT}  ${" ".repeat(NAME_WIDTH)}${line}`);
   }
 

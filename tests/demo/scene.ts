@@ -3,12 +3,12 @@ import type { CsiClient } from "../../csi/client.ts";
 import { VolumeCapability_AccessMode_Mode as Mode, VolumeUsage_Unit as Unit } from "../../csi/proto/csi_pb.ts";
 import { formatBytes } from "../../lvm/size.ts";
 import type { LoopGroup } from "./loop_group.ts";
-import type { Story } from "./story.ts";
+import type { StepRunner } from "./story.ts";
 
 /** Where the story takes place. */
-export interface Scene {
+export interface DemoContext {
   /** Who tells it. */
-  readonly story: Story;
+  readonly runner: StepRunner;
   /** The connection to the driver. */
   readonly client: CsiClient;
   /** The volume group in which the driver makes volumes. */
@@ -33,13 +33,13 @@ export const DATA_BYTES = Number(16n * MIB);
 export const VOLUME_NAME = "pvc-demo";
 
 /** What the volume is used as: an ext4 filesystem, for several pods of a node at a time. */
-export const CAPABILITY = {
+export const FILESYSTEM_CAPABILITY = {
   accessType: { case: "mount", value: { fsType: "ext4" } },
   accessMode: { mode: Mode.SINGLE_NODE_MULTI_WRITER },
 } as const;
 
 /** What the second volume is used as: a block device. */
-export const BLOCK = {
+export const BLOCK_CAPABILITY = {
   accessType: { case: "block", value: {} },
   accessMode: { mode: Mode.SINGLE_NODE_WRITER },
 } as const;
@@ -55,34 +55,34 @@ export interface Paths {
   /** The file of the writer, in pod A. */
   readonly log: string;
   /** Where the demo looks into a snapshot. */
-  readonly look: string;
+  readonly snapshotMount: string;
 }
 
 /** The paths in the scene's folder. */
-export function paths({ folder }: Scene): Paths {
+export function paths({ folder }: DemoContext): Paths {
   const pods = { a: join(folder, "pod-a"), b: join(folder, "pod-b") };
   return {
     staging: join(folder, "staged"),
     pods,
     data: join(pods.a, "data"),
     log: join(pods.a, "log"),
-    look: join(folder, "look"),
+    snapshotMount: join(folder, "look"),
   };
 }
 
 /** NodeStageVolume. */
-export async function stage(scene: Scene, volumeId: string, about: string): Promise<void> {
-  const request = { volumeId, stagingTargetPath: paths(scene).staging, volumeCapability: CAPABILITY };
-  await scene.story.call("NodeStageVolume", about, () => scene.client.node.nodeStageVolume(request));
+export async function stage(context: DemoContext, volumeId: string, description: string): Promise<void> {
+  const request = { volumeId, stagingTargetPath: paths(context).staging, volumeCapability: FILESYSTEM_CAPABILITY };
+  await context.runner.call("NodeStageVolume", description, () => context.client.node.nodeStageVolume(request));
 }
 
 /** NodePublishVolume to both pods: the first may write, the second may only read. */
-export async function publishToPods(scene: Scene, volumeId: string): Promise<void> {
-  const { staging, pods } = paths(scene);
-  const request = { volumeId, stagingTargetPath: staging, volumeCapability: CAPABILITY };
-  const publish = scene.client.node.nodePublishVolume;
-  await scene.story.call("NodePublishVolume", "pod A, may write", () => publish({ ...request, targetPath: pods.a }));
-  await scene.story.call(
+export async function publishToPods(context: DemoContext, volumeId: string): Promise<void> {
+  const { staging, pods } = paths(context);
+  const request = { volumeId, stagingTargetPath: staging, volumeCapability: FILESYSTEM_CAPABILITY };
+  const publish = context.client.node.nodePublishVolume;
+  await context.runner.call("NodePublishVolume", "pod A, may write", () => publish({ ...request, targetPath: pods.a }));
+  await context.runner.call(
     "NodePublishVolume",
     "pod B, may only read",
     () => publish({ ...request, targetPath: pods.b, readonly: true }),
@@ -90,13 +90,13 @@ export async function publishToPods(scene: Scene, volumeId: string): Promise<voi
 }
 
 /** NodeUnpublishVolume from both pods, and NodeUnstageVolume. */
-export async function takeFromPods(scene: Scene, volumeId: string): Promise<void> {
-  const { staging, pods } = paths(scene);
-  const { story, client: { node } } = scene;
+export async function unpublishFromPods(context: DemoContext, volumeId: string): Promise<void> {
+  const { staging, pods } = paths(context);
+  const { runner, client: { node } } = context;
   const unpublish = (targetPath: string) => () => node.nodeUnpublishVolume({ volumeId, targetPath });
-  await story.call("NodeUnpublishVolume", "pod A", unpublish(pods.a));
-  await story.call("NodeUnpublishVolume", "pod B", unpublish(pods.b));
-  await story.call(
+  await runner.call("NodeUnpublishVolume", "pod A", unpublish(pods.a));
+  await runner.call("NodeUnpublishVolume", "pod B", unpublish(pods.b));
+  await runner.call(
     "NodeUnstageVolume",
     "off this node",
     () => node.nodeUnstageVolume({ volumeId, stagingTargetPath: staging }),
@@ -104,27 +104,27 @@ export async function takeFromPods(scene: Scene, volumeId: string): Promise<void
 }
 
 /** NodeGetVolumeStats of pod A, told in a line; answers the filesystem's size in bytes. */
-export async function tellStats(scene: Scene, volumeId: string): Promise<bigint> {
-  const { usage } = await scene.story.call(
+export async function showStats(context: DemoContext, volumeId: string): Promise<bigint> {
+  const { usage } = await context.runner.call(
     "NodeGetVolumeStats",
     "how full is it?",
-    () => scene.client.node.nodeGetVolumeStats({ volumeId, volumePath: paths(scene).pods.a }),
+    () => context.client.node.nodeGetVolumeStats({ volumeId, volumePath: paths(context).pods.a }),
   );
   const bytes = usage.find(({ unit }) => unit === Unit.BYTES);
   if (bytes === undefined) throw new Error("the answer has no bytes");
-  scene.story.say(`the filesystem has ${formatBytes(bytes.total)}, ${formatBytes(bytes.available)} of them free`);
+  context.runner.say(`the filesystem has ${formatBytes(bytes.total)}, ${formatBytes(bytes.available)} of them free`);
   return bytes.total;
 }
 
 /** The tag that starts so among those of a logical volume or group. @throws {Error} when there is none. */
-export function tagOf(tags: readonly string[], prefix: string): string {
+export function findTag(tags: readonly string[], prefix: string): string {
   const tag = tags.find((tag) => tag.startsWith(prefix));
   if (tag === undefined) throw new Error(`no tag ${prefix}… among ${tags.join(", ") || "none"}`);
   return tag;
 }
 
 /** The tag of the volume's LV that records what is on it. */
-export async function contentTag(scene: Scene): Promise<string> {
-  const [volume] = await scene.group.volumes(["lv_tags"]);
-  return tagOf(volume?.lv_tags?.split(",") ?? [], "denolith.fs=");
+export async function formatStateTag(context: DemoContext): Promise<string> {
+  const [volume] = await context.group.volumes(["lv_tags"]);
+  return findTag(volume?.lv_tags?.split(",") ?? [], "denolith.fs=");
 }

@@ -13,7 +13,7 @@ import { ClusterVolumes } from "../../k8s/service/cluster_volumes.ts";
 import { EventRecorder } from "../../k8s/runtime/events.ts";
 import { HttpClient } from "../../k8s/client/http_client.ts";
 import { Informer } from "../../k8s/runtime/informer.ts";
-import { Loop, type Turn } from "../../k8s/runtime/controller.ts";
+import { Controller, type ReconcileResult } from "../../k8s/runtime/controller.ts";
 import {
   type LvmNode,
   lvmNodes,
@@ -22,14 +22,14 @@ import {
   type LvmVolume,
   lvmVolumes,
 } from "../../k8s/api/lvm_objects.ts";
-import { NodeAgent } from "../../k8s/agent/node_reconciler.ts";
-import { followLimits, nodeLimiting } from "../../k8s/agent/node_limits.ts";
-import { recordedIn } from "../../k8s/agent/object_reconciler.ts";
+import { NodeReconciler } from "../../k8s/agent/node_reconciler.ts";
+import { nodeIoLimiterSettings, watchLimits } from "../../k8s/agent/node_limits.ts";
+import { recordedLvOf } from "../../k8s/agent/object_reconciler.ts";
 import { nodes } from "../../k8s/api/objects.ts";
-import { OrphanAgent } from "../../k8s/agent/orphan_reconciler.ts";
-import { PoolAgent } from "../../k8s/agent/pool_conditions.ts";
-import { SnapshotAgent } from "../../k8s/agent/snapshot_reconciler.ts";
-import { VolumeAgent } from "../../k8s/agent/volume_reconciler.ts";
+import { OrphanReconciler } from "../../k8s/agent/orphan_reconciler.ts";
+import { PoolConditions } from "../../k8s/agent/pool_conditions.ts";
+import { SnapshotReconciler } from "../../k8s/agent/snapshot_reconciler.ts";
+import { VolumeReconciler } from "../../k8s/agent/volume_reconciler.ts";
 import type { Exec } from "../../lvm/exec.ts";
 import { ANY_GROUP } from "../../lvm/model/groups.ts";
 import { FakeApiServer } from "./api_server.ts";
@@ -52,15 +52,15 @@ export interface ProcessOptions {
 
 /** A process of the driver on a node. */
 export class FakeAgent implements AsyncDisposable {
-  readonly node: NodeAgent;
-  readonly volumes: VolumeAgent;
-  readonly snapshots: SnapshotAgent;
-  readonly orphans: OrphanAgent;
+  readonly node: NodeReconciler;
+  readonly volumes: VolumeReconciler;
+  readonly snapshots: SnapshotReconciler;
+  readonly orphans: OrphanReconciler;
   /** The time of its orphans. */
   readonly clock = new FakeClock();
   readonly machine;
   /** What came of each turn of its loops. */
-  readonly turns: Turn[] = [];
+  readonly reconciliations: ReconcileResult[] = [];
   readonly #stop = new AbortController();
   readonly #running: Promise<void>[];
   /** What it asks the API server by. */
@@ -71,7 +71,7 @@ export class FakeAgent implements AsyncDisposable {
   readonly snapshotObjects: Informer<LvmSnapshot>;
   readonly events: EventRecorder;
   /** What tells of its thin pools. */
-  readonly pools: PoolAgent;
+  readonly pools: PoolConditions;
 
   /** Starts it. */
   constructor(api: FakeApiServer, readonly name: string, exec: Exec, options: ProcessOptions = {}) {
@@ -79,85 +79,85 @@ export class FakeAgent implements AsyncDisposable {
     this.client = new HttpClient({ url: api.url }, { userAgent: "denolith/test (node)" });
     this.events = new EventRecorder(this.client, { component: DRIVER, instance: name, burst: 100 });
     const client = wrap(this.client);
-    const own = { fieldSelector: `spec.nodeName=${name}` };
-    const volumeObjects = this.objects = new Informer(client, lvmVolumes, own);
-    const snapshotObjects = this.snapshotObjects = new Informer(client, lvmSnapshots, own);
-    const onChange = () => this.node.poke();
+    const ownNode = { fieldSelector: `spec.nodeName=${name}` };
+    const volumeObjects = this.objects = new Informer(client, lvmVolumes, ownNode);
+    const snapshotObjects = this.snapshotObjects = new Informer(client, lvmSnapshots, ownNode);
+    const onChange = () => this.node.requeue();
     this.machine = openMachine({
       exec,
       driver: DRIVER,
       groups: ANY_GROUP,
       mountRoots,
       recorded: {
-        volume: (id) => recordedIn(volumeObjects.get(id)),
-        snapshot: (id) => recordedIn(snapshotObjects.get(id)),
+        volume: (id) => recordedLvOf(volumeObjects.get(id)),
+        snapshot: (id) => recordedLvOf(snapshotObjects.get(id)),
       },
       onRemoved: onChange,
-      limiting: nodeLimiting({ cgroupRoot, objects: volumeObjects, agent: () => this.volumes }),
-      onGrown: (store, size) => this.snapshots.grown(store, size),
-      onStuck: (store, why) => this.snapshots.stuck(store, why),
+      limiting: nodeIoLimiterSettings({ cgroupRoot, objects: volumeObjects, reconciler: () => this.volumes }),
+      onSnapshotExtended: (cowLv, size) => this.snapshots.recordCowExtended(cowLv, size),
+      onSnapshotCannotExtend: (cowLv, why) => this.snapshots.recordCowCannotExtend(cowLv, why),
       scratch: mountRoots[0]!,
-      onProgress: (id) => volumeLoop.add(id),
-      onTrimFailed: (volume, why, failures) => this.volumes.trimFailed(volume, why, failures),
-      onTrimUnsupported: (volume) => this.volumes.trimUnsupported(volume),
+      onProgress: (id) => volumeController.add(id),
+      onTrimFailed: (volume, why, failures) => this.volumes.recordTrimFailed(volume, why, failures),
+      onTrimUnsupported: (volume) => this.volumes.recordTrimUnsupported(volume),
     });
-    followLimits(volumeObjects, this.machine);
-    this.pools = new PoolAgent({ events: this.events, driver: DRIVER });
-    this.node = new NodeAgent({
+    watchLimits(volumeObjects, this.machine);
+    this.pools = new PoolConditions({ events: this.events, driver: DRIVER });
+    this.node = new NodeReconciler({
       client,
       exec,
       driver: DRIVER,
       nodeName: name,
       groups: ANY_GROUP,
       onReport: async (report) => {
-        this.machine.stores.see(report);
-        this.machine.trimmer.see(report);
-        await this.machine.filesystems.look(report);
+        this.machine.cowMonitor.observe(report);
+        this.machine.trimmer.observe(report);
+        await this.machine.filesystems.observe(report);
         await this.volumes.verify(report);
         await this.snapshots.verify(report);
       },
-      conditions: (report) => [...this.orphans.look(report), ...this.pools.look(report)],
+      conditions: (report) => [...this.orphans.observe(report), ...this.pools.observe(report)],
       onWritten: async (object) => {
-        this.pools.attend(object);
-        await this.orphans.attend(object);
+        this.pools.recordEvents(object);
+        await this.orphans.reconcile(object);
       },
-      gatherMs: 1,
+      batchMs: 1,
     });
     const { signal } = this.#stop;
-    const shared = { client, events: this.events, ...this.machine, onChange, end: signal };
-    this.orphans = new OrphanAgent({
-      ...shared,
+    const sharedOptions = { client, events: this.events, ...this.machine, onChange, end: signal };
+    this.orphans = new OrphanReconciler({
+      ...sharedOptions,
       volumeObjects,
       snapshotObjects,
       nodeName: name,
       clock: this.clock,
     });
-    this.volumes = new VolumeAgent({ ...shared, objects: volumeObjects, parseGroups: parseGroupList });
-    this.snapshots = new SnapshotAgent({ ...shared, objects: snapshotObjects });
-    const loopOf = (name: string, agent: VolumeAgent | SnapshotAgent) =>
-      new Loop({
+    this.volumes = new VolumeReconciler({ ...sharedOptions, objects: volumeObjects, parseGroups: parseGroupList });
+    this.snapshots = new SnapshotReconciler({ ...sharedOptions, objects: snapshotObjects });
+    const controllerOf = (name: string, agent: VolumeReconciler | SnapshotReconciler) =>
+      new Controller({
         name,
         reconcile: (key) => agent.reconcile(key),
-        onTurn: (turn) => this.turns.push(turn),
+        onReconciled: (result) => this.reconciliations.push(result),
         backoff: { startMs: 10, capMs: 100 },
         drainMs: 50,
       });
-    const volumeLoop = loopOf("lvmvolume", this.volumes).follow(volumeObjects);
+    const volumeController = controllerOf("lvmvolume", this.volumes).watch(volumeObjects);
     this.machine.background.start();
     this.#running = [
       volumeObjects.start(signal),
       snapshotObjects.start(signal),
-      volumeLoop.run(signal),
-      loopOf("lvmsnapshot", this.snapshots).follow(snapshotObjects).run(signal),
+      volumeController.run(signal),
+      controllerOf("lvmsnapshot", this.snapshots).watch(snapshotObjects).run(signal),
       this.node.run(signal),
     ];
   }
 
   /** Ends it as a crash does: what it waits for never comes. */
-  kill(): void {
+  crash(): void {
     this.#stop.abort();
-    void this.machine.monitor.stop();
-    this.machine.stores.stop().catch(() => {}); // it may wait for ever
+    void this.machine.poolMonitor.stop();
+    this.machine.cowMonitor.stop().catch(() => {}); // it may wait for ever
     this.client[Symbol.dispose]();
   }
 
@@ -189,20 +189,20 @@ export class FakeController implements AsyncDisposable {
     this.objects = new Informer(client, lvmVolumes);
     this.snapshotObjects = new Informer(client, lvmSnapshots);
     this.nodes = new Informer(client, lvmNodes);
-    const shared = { client, driver: DRIVER, snapshots: this.snapshotObjects, nodes: this.nodes, waitMs };
-    this.volumes = new ClusterVolumes({ ...shared, volumes: this.objects, parseGroups: parseGroupList });
-    this.snapshots = new ClusterSnapshots({ ...shared, volumes: this.volumes });
+    const sharedOptions = { client, driver: DRIVER, snapshots: this.snapshotObjects, nodes: this.nodes, waitMs };
+    this.volumes = new ClusterVolumes({ ...sharedOptions, volumes: this.objects, parseGroups: parseGroupList });
+    this.snapshots = new ClusterSnapshots({ ...sharedOptions, volumes: this.volumes });
     const { signal } = this.#stop;
     this.#running = [this.objects, this.snapshotObjects, this.nodes].map((informer) => informer.start(signal));
   }
 
   /** Settles when it has seen all there is. */
-  async synced(): Promise<void> {
+  async waitForSync(): Promise<void> {
     await Promise.all([this.objects.synced, this.snapshotObjects.synced, this.nodes.synced]);
   }
 
   /** Ends it as a crash does: what it waits for never comes. */
-  kill(): void {
+  crash(): void {
     this.#stop.abort();
     this.client[Symbol.dispose]();
   }
@@ -231,7 +231,7 @@ export class FakeCluster implements AsyncDisposable {
       cluster.api.put(nodes, { metadata: { name } });
       cluster.startAgent(name, machine, options);
     }
-    await cluster.#controller.synced();
+    await cluster.#controller.waitForSync();
     for (const name of Object.keys(machines)) {
       await cluster.nodes.waitFor(name, (node) => node?.status?.volumeGroups !== undefined, { timeoutMs: 5_000 });
     }
@@ -264,9 +264,9 @@ export class FakeCluster implements AsyncDisposable {
 
   /** Starts another controller, which has seen all there is, when the one before was killed or never answers again. */
   async restartController(options: ProcessOptions = {}): Promise<FakeController> {
-    this.#controller.kill();
+    this.#controller.crash();
     this.#controller = new FakeController(this.api, options);
-    await this.#controller.synced();
+    await this.#controller.waitForSync();
     return this.#controller;
   }
 

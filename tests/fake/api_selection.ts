@@ -4,54 +4,54 @@
  * @module
  */
 
-import { Refusal, type Stored } from "./api_store.ts";
+import { StatusError, type StoredObject } from "./api_store.ts";
 
 /** Whether an object is of a selection. */
-export type Selected = (object: Stored) => boolean;
+export type SelectorPredicate = (object: StoredObject) => boolean;
 
 /** What a request selects by its query. */
-export function selectionOf(query: URLSearchParams, namespace: string | undefined): Selected {
-  const labels = terms(query.get("labelSelector")).map(labelTerm);
-  const fields = terms(query.get("fieldSelector")).map(fieldTerm);
+export function parseSelectors(query: URLSearchParams, namespace: string | undefined): SelectorPredicate {
+  const labels = splitTerms(query.get("labelSelector")).map(parseLabelTerm);
+  const fields = splitTerms(query.get("fieldSelector")).map(parseFieldTerm);
   return (object) =>
     (namespace === undefined || object.metadata.namespace === namespace) &&
-    [...labels, ...fields].every((holds) => holds(object));
+    [...labels, ...fields].every((matches) => matches(object));
 }
 
 /** Splits at commas outside parentheses. */
-function terms(selector: string | null): string[] {
+function splitTerms(selector: string | null): string[] {
   return selector ? selector.split(/,(?![^()]*\))/).map((term) => term.trim()) : [];
 }
 
-function labelTerm(term: string): Selected {
+function parseLabelTerm(term: string): SelectorPredicate {
   const set = /^(\S+)\s+(in|notin)\s+\(([^)]*)\)$/.exec(term);
   if (set !== null) {
     const values = set[3]!.split(",").map((value) => value.trim());
-    const wanted = set[2] === "in";
+    const isPositive = set[2] === "in";
     return ({ metadata }) => {
       const value = metadata.labels?.[set[1]!];
-      return (value !== undefined && values.includes(value)) === wanted;
+      return (value !== undefined && values.includes(value)) === isPositive;
     };
   }
   const equality = /^([^=!\s]+)\s*(==|=|!=)\s*(\S*)$/.exec(term);
   if (equality !== null) {
-    const wanted = equality[2] !== "!=";
-    return ({ metadata }) => (metadata.labels?.[equality[1]!] === equality[3]) === wanted;
+    const isPositive = equality[2] !== "!=";
+    return ({ metadata }) => (metadata.labels?.[equality[1]!] === equality[3]) === isPositive;
   }
   if (/^!\S+$/.test(term)) return ({ metadata }) => metadata.labels?.[term.slice(1)] === undefined;
   if (/^\S+$/.test(term)) return ({ metadata }) => metadata.labels?.[term] !== undefined;
-  throw new Refusal(400, "BadRequest", `unable to parse requirement: ${term}`);
+  throw new StatusError(400, "BadRequest", `unable to parse requirement: ${term}`);
 }
 
-function fieldTerm(term: string): Selected {
+function parseFieldTerm(term: string): SelectorPredicate {
   const equality = /^([^=!]+)(==|=|!=)(.*)$/.exec(term);
   if (equality === null) {
-    throw new Refusal(400, "BadRequest", `invalid selector: '${term}'; can't understand '${term}'`);
+    throw new StatusError(400, "BadRequest", `invalid selector: '${term}'; can't understand '${term}'`);
   }
   const path = equality[1]!.split(".");
-  const wanted = equality[2] !== "!=";
+  const isPositive = equality[2] !== "!=";
   return (object) => {
     const value = path.reduce<unknown>((part, step) => (part as Record<string, unknown> | undefined)?.[step], object);
-    return `${value ?? ""}` === equality[3] === wanted;
+    return `${value ?? ""}` === equality[3] === isPositive;
   };
 }

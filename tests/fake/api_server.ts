@@ -7,8 +7,15 @@
 
 import * as known from "../../k8s/api/objects.ts";
 import { apiVersionOf, type KubeObject, pathOf, type Resource } from "../../k8s/api/objects.ts";
-import { type Selected, selectionOf } from "./api_selection.ts";
-import { Collection, FIRST_REVISION, type Kind, Refusal, statusOf, type Stored } from "./api_store.ts";
+import { parseSelectors, type SelectorPredicate } from "./api_selection.ts";
+import {
+  Collection,
+  FIRST_REVISION,
+  type ResourceKind,
+  StatusError,
+  statusObject,
+  type StoredObject,
+} from "./api_store.ts";
 import { Watch } from "./api_watch.ts";
 
 /** A request that came. */
@@ -32,31 +39,73 @@ export interface Faults {
   /** Refuses the next so many replacements and patches as if someone else had been faster. */
   conflicts: number;
   /** Accepts watches and says nothing on them. */
-  silentWatches: boolean;
+  stalledWatches: boolean;
 }
 
 /** How a {@linkcode FakeApiServer} is made. */
-export interface FakeOptions {
+export interface FakeApiServerOptions {
   /** Kinds beside the built-in ones: custom resources, with a status endpoint and generations unless said otherwise. */
-  resources?: readonly (Resource | Kind)[];
+  resources?: readonly (Resource | ResourceKind)[];
   /** Only who has this bearer token is served. */
   token?: string;
   /** A certificate and its key, as PEM: the server then speaks TLS, and HTTP/2. */
   tls?: { cert: string; key: string };
 }
 
-const BUILT_IN: readonly Kind[] = [
-  { resource: known.persistentVolumes, status: true, generation: false, unconditional: true },
-  { resource: known.persistentVolumeClaims, status: true, generation: false, unconditional: true },
-  { resource: known.nodes, status: true, generation: false, unconditional: true },
-  { resource: known.pods, status: true, generation: true, unconditional: true },
-  { resource: known.events, status: false, generation: false, unconditional: true, upsert: true },
-  { resource: known.storageClasses, status: false, generation: false, unconditional: true },
-  { resource: known.volumeAttributesClasses, status: false, generation: false, unconditional: true },
-  { resource: known.csiNodes, status: false, generation: false, unconditional: true },
-  { resource: known.csiDrivers, status: false, generation: false, unconditional: true },
-  { resource: known.csiStorageCapacities, status: false, generation: false, unconditional: true },
-  { resource: known.leases, status: false, generation: false, unconditional: false, upsert: true },
+const BUILT_IN: readonly ResourceKind[] = [
+  {
+    resource: known.persistentVolumes,
+    hasStatusSubresource: true,
+    countsGenerations: false,
+    allowsUnconditionalUpdate: true,
+  },
+  {
+    resource: known.persistentVolumeClaims,
+    hasStatusSubresource: true,
+    countsGenerations: false,
+    allowsUnconditionalUpdate: true,
+  },
+  { resource: known.nodes, hasStatusSubresource: true, countsGenerations: false, allowsUnconditionalUpdate: true },
+  { resource: known.pods, hasStatusSubresource: true, countsGenerations: true, allowsUnconditionalUpdate: true },
+  {
+    resource: known.events,
+    hasStatusSubresource: false,
+    countsGenerations: false,
+    allowsUnconditionalUpdate: true,
+    allowsCreateOnUpdate: true,
+  },
+  {
+    resource: known.storageClasses,
+    hasStatusSubresource: false,
+    countsGenerations: false,
+    allowsUnconditionalUpdate: true,
+  },
+  {
+    resource: known.volumeAttributesClasses,
+    hasStatusSubresource: false,
+    countsGenerations: false,
+    allowsUnconditionalUpdate: true,
+  },
+  { resource: known.csiNodes, hasStatusSubresource: false, countsGenerations: false, allowsUnconditionalUpdate: true },
+  {
+    resource: known.csiDrivers,
+    hasStatusSubresource: false,
+    countsGenerations: false,
+    allowsUnconditionalUpdate: true,
+  },
+  {
+    resource: known.csiStorageCapacities,
+    hasStatusSubresource: false,
+    countsGenerations: false,
+    allowsUnconditionalUpdate: true,
+  },
+  {
+    resource: known.leases,
+    hasStatusSubresource: false,
+    countsGenerations: false,
+    allowsUnconditionalUpdate: false,
+    allowsCreateOnUpdate: true,
+  },
 ];
 
 /** An API server in this process. It ends when it is disposed of. */
@@ -64,7 +113,7 @@ export class FakeApiServer implements AsyncDisposable {
   /** Where it is. */
   readonly url: string;
   /** How it fails. */
-  readonly faults: Faults = { refuse: { status: 0, times: 0 }, conflicts: 0, silentWatches: false };
+  readonly faults: Faults = { refuse: { status: 0, times: 0 }, conflicts: 0, stalledWatches: false };
   /** All requests so far. */
   readonly requests: LoggedRequest[] = [];
   readonly #collections = new Map<string, Collection>();
@@ -74,16 +123,16 @@ export class FakeApiServer implements AsyncDisposable {
   readonly #abort = new AbortController();
   #revision = FIRST_REVISION;
 
-  private constructor({ resources = [], token, tls }: FakeOptions) {
+  private constructor({ resources = [], token, tls }: FakeApiServerOptions) {
     this.#token = token;
-    for (const one of [...BUILT_IN, ...resources]) this.define(one);
+    for (const one of [...BUILT_IN, ...resources]) this.addResource(one);
     const options = { hostname: "127.0.0.1", port: 0, signal: this.#abort.signal, onListen: () => {}, ...tls };
-    this.#server = Deno.serve(options, (request) => this.#answer(request));
+    this.#server = Deno.serve(options, (request) => this.#handle(request));
     this.url = `${tls === undefined ? "http" : "https"}://127.0.0.1:${this.#server.addr.port}`;
   }
 
   /** Starts one. */
-  static start(options: FakeOptions = {}): FakeApiServer {
+  static start(options: FakeApiServerOptions = {}): FakeApiServer {
     return new FakeApiServer(options);
   }
 
@@ -110,13 +159,15 @@ export class FakeApiServer implements AsyncDisposable {
   }
 
   /** Brings a kind into the cluster. */
-  define(one: Resource | Kind): void {
-    const kind = "resource" in one ? one : { resource: one, status: true, generation: true, unconditional: false };
+  addResource(one: Resource | ResourceKind): void {
+    const kind = "resource" in one
+      ? one
+      : { resource: one, hasStatusSubresource: true, countsGenerations: true, allowsUnconditionalUpdate: false };
     this.#collections.set(pathOf(kind.resource), new Collection(kind, () => ++this.#revision));
   }
 
   /** Takes a kind out of the cluster, with all its objects. */
-  undefine(resource: Resource): void {
+  removeResource(resource: Resource): void {
     const collection = this.#collection(resource);
     this.#collections.delete(pathOf(resource));
     for (const watch of [...this.#watches]) if (watch.collection === collection) watch.end();
@@ -128,14 +179,14 @@ export class FakeApiServer implements AsyncDisposable {
     object: Omit<T, "metadata"> & { metadata: Partial<T["metadata"]> },
   ): T {
     const kind = { apiVersion: apiVersionOf(resource), kind: resource.kind };
-    const sent = { ...kind, ...object } as unknown as Stored;
+    const sent = { ...kind, ...object } as unknown as StoredObject;
     const collection = this.#collection(resource);
     const { namespace } = sent.metadata;
-    const made = collection.create(sent, namespace);
-    if (sent["status"] === undefined || !collection.kind.status) return made as unknown as T;
+    const created = collection.create(sent, namespace);
+    if (sent["status"] === undefined || !collection.kind.hasStatusSubresource) return created as unknown as T;
     return collection.patch(
       { status: sent["status"] },
-      { name: made.metadata.name, namespace },
+      { name: created.metadata.name, namespace },
       "status",
     ) as unknown as T;
   }
@@ -146,7 +197,7 @@ export class FakeApiServer implements AsyncDisposable {
   }
 
   /** Sends a bookmark on all watches. */
-  bookmark(): void {
+  sendBookmarks(): void {
     for (const watch of this.#watches) watch.bookmark(this.#revision);
   }
 
@@ -161,7 +212,7 @@ export class FakeApiServer implements AsyncDisposable {
     return collection;
   }
 
-  async #answer(request: Request): Promise<Response> {
+  async #handle(request: Request): Promise<Response> {
     const { pathname: path, searchParams: query } = new URL(request.url);
     if (path === "/livez") return new Response("ok");
     const text = await request.text();
@@ -171,28 +222,28 @@ export class FakeApiServer implements AsyncDisposable {
       this.#refuse(request);
       return this.#serve(request.method, { path, query, body, type: request.headers.get("content-type") ?? "" });
     } catch (error) {
-      if (!(error instanceof Refusal)) throw error;
+      if (!(error instanceof StatusError)) throw error;
       const { refuse } = this.faults;
       const headers = error.code === 429 && refuse.retryAfter !== undefined
         ? { "retry-after": `${refuse.retryAfter}` }
         : {};
-      return Response.json(statusOf(error), { status: error.code, headers });
+      return Response.json(statusObject(error), { status: error.code, headers });
     }
   }
 
   #refuse({ method, headers }: Request): void {
     if (this.#token !== undefined && headers.get("authorization") !== `Bearer ${this.#token}`) {
-      throw new Refusal(401, "Unauthorized", "Unauthorized");
+      throw new StatusError(401, "Unauthorized", "Unauthorized");
     }
     const { refuse } = this.faults;
     if (refuse.times > 0) {
       refuse.times--;
       const reason = refuse.status === 429 ? "TooManyRequests" : "InternalError";
-      throw new Refusal(refuse.status, reason, `refused as told to (${refuse.status})`);
+      throw new StatusError(refuse.status, reason, `refused as told to (${refuse.status})`);
     }
     if ((method === "PUT" || method === "PATCH") && this.faults.conflicts > 0) {
       this.faults.conflicts--;
-      throw new Refusal(409, "Conflict", "Operation cannot be fulfilled: the object has been modified");
+      throw new StatusError(409, "Conflict", "Operation cannot be fulfilled: the object has been modified");
     }
   }
 
@@ -200,28 +251,28 @@ export class FakeApiServer implements AsyncDisposable {
     const { path, query, body, type } = sent;
     const { collection, namespace, name, subresource } = this.#route(path);
     if (name === undefined) {
-      if (method === "POST") return Response.json(collection.create(asObject(body), namespace), { status: 201 });
-      if (method !== "GET") throw new Refusal(405, "MethodNotAllowed", `the server does not allow ${method} here`);
-      const selected = selectionOf(query, namespace);
-      return query.get("watch") ? this.#watch(collection, query, selected) : this.#list(collection, query, selected);
+      if (method === "POST") return Response.json(collection.create(requireObject(body), namespace), { status: 201 });
+      if (method !== "GET") throw new StatusError(405, "MethodNotAllowed", `the server does not allow ${method} here`);
+      const matches = parseSelectors(query, namespace);
+      return query.get("watch") ? this.#watch(collection, query, matches) : this.#list(collection, query, matches);
     }
     switch (method) {
       case "GET":
         return Response.json(collection.get(name, namespace));
       case "PUT":
-        if (asObject(body).metadata.name !== name) {
-          throw new Refusal(400, "BadRequest", "the name of the object does not match the name on the URL");
+        if (requireObject(body).metadata.name !== name) {
+          throw new StatusError(400, "BadRequest", "the name of the object does not match the name on the URL");
         }
-        return Response.json(collection.replace(asObject(body), namespace, subresource));
+        return Response.json(collection.replace(requireObject(body), namespace, subresource));
       case "PATCH":
-        if (type !== "application/merge-patch+json") throw new Refusal(415, "UnsupportedMediaType", type);
+        if (type !== "application/merge-patch+json") throw new StatusError(415, "UnsupportedMediaType", type);
         return Response.json(collection.patch(body, { name, namespace }, subresource));
       case "DELETE": {
         const { preconditions } = (body ?? {}) as { preconditions?: Record<string, unknown> };
         return Response.json(collection.delete({ name, namespace }, preconditions));
       }
       default:
-        throw new Refusal(405, "MethodNotAllowed", `the server does not allow ${method} here`);
+        throw new StatusError(405, "MethodNotAllowed", `the server does not allow ${method} here`);
     }
   }
 
@@ -231,15 +282,16 @@ export class FakeApiServer implements AsyncDisposable {
     const namespace = parts[0] === "namespaces" && parts.length > 2 ? parts.splice(0, 2)[1] : undefined;
     const [plural, name, subresource] = parts;
     const collection = this.#collections.get("/" + [...head, plural].join("/"));
-    const statusless = subresource !== undefined && (subresource !== "status" || !collection?.kind.status);
-    if (collection === undefined || statusless) {
-      throw new Refusal(404, "NotFound", "the server could not find the requested resource");
+    const isUnknownSubresource = subresource !== undefined &&
+      (subresource !== "status" || !collection?.kind.hasStatusSubresource);
+    if (collection === undefined || isUnknownSubresource) {
+      throw new StatusError(404, "NotFound", "the server could not find the requested resource");
     }
     return { collection, namespace, name, subresource };
   }
 
-  #list({ objects, kind }: Collection, query: URLSearchParams, selected: Selected): Response {
-    const all = [...objects].filter(([, object]) => selected(object)).sort(([a], [b]) => a < b ? -1 : 1);
+  #list({ objects, kind }: Collection, query: URLSearchParams, matches: SelectorPredicate): Response {
+    const all = [...objects].filter(([, object]) => matches(object)).sort(([a], [b]) => a < b ? -1 : 1);
     const [start, revision] = (query.get("continue") ?? `0:${this.#revision}`).split(":").map(Number) as [
       number,
       number,
@@ -254,19 +306,19 @@ export class FakeApiServer implements AsyncDisposable {
     return Response.json({ kind: `${resource.kind}List`, apiVersion: apiVersionOf(resource), metadata, items });
   }
 
-  #watch(collection: Collection, query: URLSearchParams, selected: Selected): Response {
-    const watch = new Watch(collection, selected, () => this.#watches.delete(watch));
+  #watch(collection: Collection, query: URLSearchParams, matches: SelectorPredicate): Response {
+    const watch = new Watch(collection, matches, () => this.#watches.delete(watch));
     this.#watches.add(watch);
     const from = Number(query.get("resourceVersion") ?? 0);
-    if (!this.faults.silentWatches) watch.begin(from);
+    if (!this.faults.stalledWatches) watch.start(from);
     const seconds = Number(query.get("timeoutSeconds") ?? 0);
     if (seconds > 0) watch.endAfter(seconds * 1000);
     return new Response(watch.body, { headers: { "content-type": "application/json" } });
   }
 }
 
-function asObject(body: unknown): Stored {
-  const object = body as Stored | undefined;
-  if (typeof object?.metadata !== "object") throw new Refusal(400, "BadRequest", "the body is not an object");
+function requireObject(body: unknown): StoredObject {
+  const object = body as StoredObject | undefined;
+  if (typeof object?.metadata !== "object") throw new StatusError(400, "BadRequest", "the body is not an object");
   return object;
 }

@@ -5,8 +5,8 @@
  */
 
 import { apiVersionOf } from "../../k8s/api/objects.ts";
-import type { Selected } from "./api_selection.ts";
-import { type Change, type Collection, Refusal, statusOf } from "./api_store.ts";
+import type { SelectorPredicate } from "./api_selection.ts";
+import { type Change, type Collection, StatusError, statusObject } from "./api_store.ts";
 
 /** One open watch. */
 export class Watch {
@@ -14,16 +14,16 @@ export class Watch {
   readonly body: ReadableStream<Uint8Array>;
   /** What it is a watch of. */
   readonly collection: Collection;
-  readonly #selected: Selected;
+  readonly #matches: SelectorPredicate;
   readonly #onEnd: () => void;
-  readonly #listener = (change: Change) => this.#change(change);
+  readonly #onChange = (change: Change) => this.#sendChange(change);
   #controller!: ReadableStreamDefaultController<Uint8Array>;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #ended = false;
 
   /** Says nothing before it begins. */
-  constructor(collection: Collection, selected: Selected, onEnd: () => void) {
-    [this.collection, this.#selected, this.#onEnd] = [collection, selected, onEnd];
+  constructor(collection: Collection, matches: SelectorPredicate, onEnd: () => void) {
+    [this.collection, this.#matches, this.#onEnd] = [collection, matches, onEnd];
     this.body = new ReadableStream<Uint8Array>({
       start: (controller) => void (this.#controller = controller),
       cancel: () => this.#stop(),
@@ -31,16 +31,16 @@ export class Watch {
   }
 
   /** Tells what happened since a revision, and what happens from now on; from 0, first all that is there. */
-  begin(from: number): void {
+  start(from: number): void {
     const { objects, history, oldest, listeners } = this.collection;
     if (from !== 0 && from < oldest) {
-      const expired = new Refusal(410, "Expired", `too old resource version: ${from} (${oldest})`);
-      this.#send("ERROR", statusOf(expired));
+      const expired = new StatusError(410, "Expired", `too old resource version: ${from} (${oldest})`);
+      this.#send("ERROR", statusObject(expired));
       return this.end();
     }
-    if (from === 0) { for (const object of objects.values()) if (this.#selected(object)) this.#send("ADDED", object); }
-    else for (const change of history) if (change.revision > from) this.#change(change);
-    listeners.add(this.#listener);
+    if (from === 0) { for (const object of objects.values()) if (this.#matches(object)) this.#send("ADDED", object); }
+    else for (const change of history) if (change.revision > from) this.#sendChange(change);
+    listeners.add(this.#onChange);
   }
 
   /** Says that a revision was reached. */
@@ -63,11 +63,11 @@ export class Watch {
   }
 
   /** An object that comes into the selection is added to it, and one that leaves it is deleted from it. */
-  #change({ before, after, deleted, revision }: Change): void {
-    const was = before !== undefined && this.#selected(before);
-    const is = !deleted && this.#selected(after);
-    if (is) this.#send(was ? "MODIFIED" : "ADDED", after);
-    else if (was) {
+  #sendChange({ before, after, deleted, revision }: Change): void {
+    const wasSelected = before !== undefined && this.#matches(before);
+    const isSelected = !deleted && this.#matches(after);
+    if (isSelected) this.#send(wasSelected ? "MODIFIED" : "ADDED", after);
+    else if (wasSelected) {
       this.#send("DELETED", { ...before, metadata: { ...before!.metadata, resourceVersion: `${revision}` } });
     }
   }
@@ -79,7 +79,7 @@ export class Watch {
   #stop(): void {
     this.#ended = true;
     clearTimeout(this.#timer);
-    this.collection.listeners.delete(this.#listener);
+    this.collection.listeners.delete(this.#onChange);
     this.#onEnd();
   }
 }

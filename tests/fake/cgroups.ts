@@ -7,21 +7,22 @@
 import { dirname, join } from "@std/path";
 
 /** How kubelet lays out the cgroups of pods: by the folder of one, below the root. */
-export const LAYOUTS: Readonly<Record<string, (uid: string) => string>> = {
+export const KUBELET_CGROUP_PATHS: Readonly<Record<string, (uid: string) => string>> = {
   "cgroupfs, guaranteed": (uid) => `kubepods/pod${uid}`,
   "cgroupfs, burstable": (uid) => `kubepods/burstable/pod${uid}`,
   "cgroupfs, besteffort": (uid) => `kubepods/besteffort/pod${uid}`,
   "cgroupfs, with a root of kubelet's": (uid) => `kubelet/kubepods/burstable/pod${uid}`,
-  "systemd, guaranteed": (uid) => `kubepods.slice/kubepods-pod${escaped(uid)}.slice`,
-  "systemd, burstable": (uid) => `kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod${escaped(uid)}.slice`,
+  "systemd, guaranteed": (uid) => `kubepods.slice/kubepods-pod${escapeUid(uid)}.slice`,
+  "systemd, burstable": (uid) =>
+    `kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod${escapeUid(uid)}.slice`,
   "systemd, besteffort": (uid) =>
-    `kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod${escaped(uid)}.slice`,
+    `kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod${escapeUid(uid)}.slice`,
   "systemd, with a root of kubelet's": (uid) =>
     "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/" +
-    `kubelet-kubepods-burstable-pod${escaped(uid)}.slice`,
+    `kubelet-kubepods-burstable-pod${escapeUid(uid)}.slice`,
 };
 
-function escaped(uid: string): string {
+function escapeUid(uid: string): string {
   return uid.replaceAll("-", "_");
 }
 

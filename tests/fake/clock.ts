@@ -35,19 +35,19 @@ export class FakeClock implements Clock {
   }
 
   /** Milliseconds until the next call is due; infinite when none waits. */
-  get untilNext(): number {
+  get msUntilNextTimer(): number {
     return Math.min(...[...this.#timers.values()].map(({ at }) => at - this.#now));
   }
 
   /** How many calls are waiting for their time. */
-  get waiting(): number {
+  get pendingTimers(): number {
     return this.#timers.size;
   }
 
   /** Has time pass: what is due is called in order, and what follows from it without input or output happens in between. */
   async advance(ms: number): Promise<void> {
     const end = this.#now + ms;
-    await settled();
+    await flushPromises();
     while (true) {
       const due = [...this.#timers].filter(([, { at }]) => at <= end).sort(([a, x], [b, y]) => x.at - y.at || a - b)[0];
       if (due === undefined) break;
@@ -55,13 +55,13 @@ export class FakeClock implements Clock {
       this.#timers.delete(id);
       this.#now = Math.max(this.#now, at);
       call();
-      await settled();
+      await flushPromises();
     }
     this.#now = end;
   }
 }
 
 /** Settles when everything that only waits for promises has happened. */
-export function settled(): Promise<void> {
+export function flushPromises(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve));
 }

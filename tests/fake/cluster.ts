@@ -32,18 +32,18 @@ import { FakeDriver } from "./driver.ts";
 /** The driver's name. */
 export const DRIVER = "lvm.denolith.dev";
 /** The driver's topology key. */
-export const KEY = "topology.lvm.denolith.dev/node";
+export const TOPOLOGY_KEY = "topology.lvm.denolith.dev/node";
 /** The annotation of who provisions. */
-export const PROVISIONER = "volume.kubernetes.io/storage-provisioner";
+export const PROVISIONER_ANNOTATION = "volume.kubernetes.io/storage-provisioner";
 
 /** What any loop works with. */
-type LoopOptions = ProvisionerOptions & { readonly csi: FakeDriver };
+type ControllerOptions = ProvisionerOptions & { readonly csi: FakeDriver };
 
 /** Something that runs until it is told to stop. */
-type Runs = (signal: AbortSignal) => Promise<void>;
+type Task = (signal: AbortSignal) => Promise<void>;
 
 /** A cluster with the nodes `a` and `b`, the classes `now` and `later`, and nothing running but the binder. */
-export class Cluster implements AsyncDisposable {
+export class FakeControlPlane implements AsyncDisposable {
   /** The API server. */
   readonly api: FakeApiServer = FakeApiServer.start({ resources: [secrets] });
   /** The driver. */
@@ -55,23 +55,23 @@ export class Cluster implements AsyncDisposable {
   /** What the binder sees; also good to wait by. */
   readonly volumes: Informer<PersistentVolume>;
   readonly #stop = new AbortController();
-  readonly #running: Promise<void>[] = [];
-  readonly #closing: Disposable[] = [];
+  readonly #tasks: Promise<void>[] = [];
+  readonly #clients: Disposable[] = [];
 
   private constructor() {
     this.client = this.#connect("test");
     this.claims = this.#start(new Informer(this.client, persistentVolumeClaims));
     this.volumes = this.#start(new Informer(this.client, persistentVolumes));
     for (const name of ["a", "b"]) this.addNode(name);
-    this.addClass("now", { volumeBindingMode: "Immediate" });
-    this.addClass("later", { volumeBindingMode: "WaitForFirstConsumer" });
+    this.addStorageClass("now", { volumeBindingMode: "Immediate" });
+    this.addStorageClass("later", { volumeBindingMode: "WaitForFirstConsumer" });
   }
 
   /** One with a binder, or without. */
-  static async start({ binds = true }: { binds?: boolean } = {}): Promise<Cluster> {
-    const cluster = new Cluster();
+  static async start({ withBinder = true }: { withBinder?: boolean } = {}): Promise<FakeControlPlane> {
+    const cluster = new FakeControlPlane();
     const { client, claims, volumes } = cluster;
-    if (binds) cluster.run((signal) => bindVolumes({ client, claims, volumes }, signal));
+    if (withBinder) cluster.run((signal) => bindVolumes({ client, claims, volumes }, signal));
     await Promise.all([claims.synced, volumes.synced]);
     return cluster;
   }
@@ -79,18 +79,18 @@ export class Cluster implements AsyncDisposable {
   /** Stops everything. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
-    await Promise.all(this.#running);
-    for (const one of this.#closing) one[Symbol.dispose]();
+    await Promise.all(this.#tasks);
+    for (const one of this.#clients) one[Symbol.dispose]();
     await this.api[Symbol.asyncDispose]();
   }
 
   /** Runs something until the cluster ends, or until the answer is called, which waits for its end. */
-  run(work: Runs): () => Promise<void> {
+  run(work: Task): () => Promise<void> {
     const stop = new AbortController();
     const end = () => stop.abort();
     this.#stop.signal.addEventListener("abort", end);
     const running = work(stop.signal);
-    this.#running.push(running);
+    this.#tasks.push(running);
     return () => {
       end();
       return running;
@@ -98,11 +98,11 @@ export class Cluster implements AsyncDisposable {
   }
 
   /** What a loop works with: its own client and informers; `wrap` may put something before the client. */
-  loopOptions(name = "loop", wrap: (client: ApiClient) => ApiClient = (client) => client): LoopOptions {
+  controllerOptions(name = "loop", wrap: (client: ApiClient) => ApiClient = (client) => client): ControllerOptions {
     const client = wrap(this.#connect(name));
     // Events do not count as steps of a loop.
     const recorder = new EventRecorder(this.#connect(`${name}-events`), { component: DRIVER, instance: "test" });
-    this.#running.push(
+    this.#tasks.push(
       new Promise<void>((resolve) => {
         this.#stop.signal.addEventListener("abort", () => void recorder.stop(100).then(resolve));
       }),
@@ -110,7 +110,7 @@ export class Cluster implements AsyncDisposable {
     const options = { backoff: { startMs: 5, capMs: 20 } };
     return {
       driverName: DRIVER,
-      topologyKey: KEY,
+      topologyKey: TOPOLOGY_KEY,
       client,
       csi: this.driver,
       intents: this.driver,
@@ -121,19 +121,19 @@ export class Cluster implements AsyncDisposable {
       nodes: this.#start(new Informer(client, nodes, options)),
       csiNodes: this.#start(new Informer(client, csiNodes, options)),
       backoff: { startMs: 2, capMs: 20 },
-      sweepEveryMs: 3_600_000,
+      garbageCollectionIntervalMs: 3_600_000,
     };
   }
 
   /** A node with the driver. */
   addNode(name: string, { labels = {}, driver = true }: { labels?: Record<string, string>; driver?: boolean } = {}) {
-    this.api.put(nodes, { metadata: { name, labels: { ...(driver ? { [KEY]: name } : {}), ...labels } } });
-    const drivers = driver ? [{ name: DRIVER, nodeID: name, topologyKeys: [KEY] }] : [];
+    this.api.put(nodes, { metadata: { name, labels: { ...(driver ? { [TOPOLOGY_KEY]: name } : {}), ...labels } } });
+    const drivers = driver ? [{ name: DRIVER, nodeID: name, topologyKeys: [TOPOLOGY_KEY] }] : [];
     this.api.put(csiNodes, { metadata: { name }, spec: { drivers } });
   }
 
   /** A class. */
-  addClass(name: string, rest: Omit<Partial<StorageClass>, "metadata"> = {}): StorageClass {
+  addStorageClass(name: string, rest: Omit<Partial<StorageClass>, "metadata"> = {}): StorageClass {
     return this.api.put(storageClasses, {
       metadata: { name },
       provisioner: DRIVER,
@@ -154,7 +154,7 @@ export class Cluster implements AsyncDisposable {
     spec: Partial<NonNullable<PersistentVolumeClaim["spec"]>> = {},
     metadata: Partial<PersistentVolumeClaim["metadata"]> = {},
   ): PersistentVolumeClaim {
-    const annotations = { [PROVISIONER]: DRIVER, ...metadata.annotations };
+    const annotations = { [PROVISIONER_ANNOTATION]: DRIVER, ...metadata.annotations };
     return this.api.put(persistentVolumeClaims, {
       metadata: { name, namespace: "default", ...metadata, annotations },
       spec: {
@@ -174,47 +174,47 @@ export class Cluster implements AsyncDisposable {
   }
 
   /** Settles with the claim when it is bound. */
-  async bound(name = "data"): Promise<PersistentVolumeClaim> {
-    const isBound = (claim?: PersistentVolumeClaim) => claim?.status?.phase === "Bound";
-    return (await this.claims.waitFor(`default/${name}`, isBound, { timeoutMs: PATIENCE_MS }))!;
+  async waitForBound(name = "data"): Promise<PersistentVolumeClaim> {
+    const isBound = (storedClaim?: PersistentVolumeClaim) => storedClaim?.status?.phase === "Bound";
+    return (await this.claims.waitFor(`default/${name}`, isBound, { timeoutMs: WAIT_TIMEOUT_MS }))!;
   }
 
   /** Settles when there is an event of that reason, with its message. */
-  async event(reason: string): Promise<string> {
+  async waitForEvent(reason: string): Promise<string> {
     let message: string | undefined;
-    await until(() => {
-      message = this.api.objects(events).find((event) => event.reason === reason)?.message;
+    await waitUntil(() => {
+      message = this.api.objects(events).find((waitForEvent) => waitForEvent.reason === reason)?.message;
       return message !== undefined;
     }, `an event ${reason}`);
     return message!;
   }
 
   /** The reasons of all events so far, in order. */
-  reasons(): string[] {
+  eventReasons(): string[] {
     return this.api.objects(events).map(({ reason }) => reason ?? "");
   }
 
   /** The PersistentVolumes as they are kept. */
-  get kept(): PersistentVolume[] {
+  get storedVolumes(): PersistentVolume[] {
     return this.api.objects(persistentVolumes);
   }
 
   /** The claim as it is kept. */
-  claim(name = "data"): PersistentVolumeClaim | undefined {
+  storedClaim(name = "data"): PersistentVolumeClaim | undefined {
     return this.api.objects(persistentVolumeClaims).find(({ metadata }) => metadata.name === name);
   }
 
   /** The requests of a client that were no part of listing and watching. */
-  asked(name = "loop"): string[] {
-    const isOwn = (request: { headers: Headers }) => request.headers.get("user-agent") === name;
-    return this.api.requests.filter(isOwn).filter(({ method, query }) =>
+  requestsOf(name = "loop"): string[] {
+    const isOfClient = (request: { headers: Headers }) => request.headers.get("user-agent") === name;
+    return this.api.requests.filter(isOfClient).filter(({ method, query }) =>
       method !== "GET" || !query.has("watch") && !query.has("limit")
     ).map(({ method, path }) => `${method} ${path.replace(/[0-9a-f]{8}-[0-9a-f-]{27}/, "UID")}`);
   }
 
   #connect(name: string): HttpClient {
     const client = new HttpClient({ url: this.api.url }, { userAgent: name });
-    this.#closing.push(client);
+    this.#clients.push(client);
     return client;
   }
 
@@ -225,11 +225,11 @@ export class Cluster implements AsyncDisposable {
 }
 
 /** How long what is sure to come is waited for, in milliseconds: that it takes so long here is a fault, or a very busy machine. */
-export const PATIENCE_MS = 30_000;
+export const WAIT_TIMEOUT_MS = 30_000;
 
 /** Comes back as soon as a condition holds that nothing announces. @throws {Error} when that takes too long */
-export async function until(condition: () => boolean, what = "a condition"): Promise<void> {
-  for (const end = Date.now() + PATIENCE_MS; !condition();) {
+export async function waitUntil(condition: () => boolean, what = "a condition"): Promise<void> {
+  for (const end = Date.now() + WAIT_TIMEOUT_MS; !condition();) {
     if (Date.now() > end) throw new Error(`waiting for ${what}: it does not come`);
     await new Promise((resolve) => setTimeout(resolve, 1));
   }

@@ -8,7 +8,7 @@
 import type { ApiClient } from "../../k8s/client/client.ts";
 import { isConflict, isNotFound } from "../../k8s/client/client.ts";
 import type { Informer } from "../../k8s/runtime/informer.ts";
-import { Loop } from "../../k8s/runtime/controller.ts";
+import { Controller } from "../../k8s/runtime/controller.ts";
 import {
   type PersistentVolume,
   type PersistentVolumeClaim,
@@ -48,7 +48,7 @@ export async function bindVolumes({ client, claims, volumes }: BinderOptions, si
       await client.patch(persistentVolumeClaims, at, { merge: { status }, subresource: "status" });
     }
   };
-  const loop = new Loop({
+  const controller = new Controller({
     name: "binder",
     reconcile: (name) =>
       reconcile(name).catch((error) => {
@@ -57,12 +57,12 @@ export async function bindVolumes({ client, claims, volumes }: BinderOptions, si
     backoff: { startMs: 5, capMs: 20 },
     drainMs: 100,
   });
-  loop.follow(volumes).follow(
+  controller.watch(volumes).watch(
     claims,
     (claim) =>
       volumes.list().filter(({ spec }) => spec?.claimRef?.uid === claim.metadata.uid).map(({ metadata }) =>
         metadata.name
       ),
   );
-  await loop.run(signal);
+  await controller.run(signal);
 }

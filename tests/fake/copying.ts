@@ -6,42 +6,46 @@
  */
 
 import type { Output } from "../../lvm/exec.ts";
-import { expectArgs, type FakeLv, type FakeMachine, ok, refuse } from "./machine.ts";
+import { expectArgs, failure, type FakeLv, type FakeMachine, ok } from "./machine.ts";
 import { deviceBytes } from "./thin.ts";
 
 /** Copies a piece. What is in it is there once all pieces are, from one source; the head is with the first of them. */
-export function copyPiece(machine: FakeMachine, values: ReadonlyMap<string, string>): Output {
+export function copyChunk(machine: FakeMachine, values: ReadonlyMap<string, string>): Output {
   const [source, target] = [values.get("if")!, values.get("of")!];
   const [from, to] = [machine.lvAt(source), machine.lvAt(target)];
   const missing = from === undefined ? source : to === undefined ? target : undefined;
-  if (missing !== undefined) return refuse(1, `dd: failed to open '${missing}': No such file or directory`);
+  if (missing !== undefined) return failure(1, `dd: failed to open '${missing}': No such file or directory`);
   if (machine.mounts.some(({ lv }) => lv === to)) throw new Error(`dd over ${target}, which is mounted`);
-  if (values.get("conv")!.endsWith(",sparse") && !readsAsZeros(machine, to!)) {
+  if (values.get("conv")!.endsWith(",sparse") && !zeroesNewBlocks(machine, to!)) {
     throw new Error(`${target} keeps what it has`);
   }
-  if (from!.invalid || from!.content.unreadable) return refuse(1, `dd: error reading '${source}': Input/output error`);
+  if (from!.invalid || from!.content.unreadable) return failure(1, `dd: error reading '${source}': Input/output error`);
   const block = BigInt(values.get("bs")!);
   const offset = BigInt(values.get("skip")!) * block;
   if (values.get("seek") !== values.get("skip")) throw new Error(`dd to another place: ${[...values].join(" ")}`);
   const size = deviceBytes(from!);
-  const asked = offset + BigInt(values.get("count")!) * block;
-  piece(from!, to!, { offset, end: asked < size ? asked : size, size });
+  const requestedEnd = offset + BigInt(values.get("count")!) * block;
+  applyChunk(from!, to!, { offset, end: requestedEnd < size ? requestedEnd : size, size });
   return ok();
 }
 
 /** Whether what is not written of a new LV reads as zeros. */
-function readsAsZeros(machine: FakeMachine, lv: FakeLv): boolean {
+function zeroesNewBlocks(machine: FakeMachine, lv: FakeLv): boolean {
   return machine.allLvs().some((each) =>
     each.lv.name === lv.pool && each.lv.thinPool?.zeroes && each.group.lvs.includes(lv)
   );
 }
 
-function piece(from: FakeLv, to: FakeLv, { offset, end, size }: { offset: bigint; end: bigint; size: bigint }): void {
+function applyChunk(
+  from: FakeLv,
+  to: FakeLv,
+  { offset, end, size }: { offset: bigint; end: bigint; size: bigint },
+): void {
   const { content } = from;
   if (offset === 0n) {
-    const { zeroHead, filesystemBytes, checkStatus, atRest } = content;
+    const { zeroHead, filesystemBytes, checkStatus, isClean } = content;
     const signatures = content.signatures.map((signature) => ({ ...signature }));
-    Object.assign(to.content, { zeroHead, filesystemBytes, checkStatus, atRest, signatures, torn: false });
+    Object.assign(to.content, { zeroHead, filesystemBytes, checkStatus, isClean, signatures, isInconsistent: false });
     to.copied = { from, to: end };
   } else if (to.copied?.from === from && to.copied.to >= offset) {
     if (end > to.copied.to) to.copied.to = end;
@@ -55,10 +59,10 @@ export function tune2fs(machine: FakeMachine, args: readonly string[]): Output {
   expectArgs(args, /^-U [0-9a-f-]{36} \/\S+$/);
   const lv = filesystemAt(machine, args.at(-1)!, /^ext[234]$/);
   if (lv === undefined) {
-    return refuse(1, `tune2fs: Bad magic number in super-block while trying to open ${args.at(-1)}`);
+    return failure(1, `tune2fs: Bad magic number in super-block while trying to open ${args.at(-1)}`);
   }
-  if (!lv.content.atRest) {
-    return refuse(
+  if (!lv.content.isClean) {
+    return failure(
       1,
       "\nThis operation requires a freshly checked filesystem.\n\nPlease run e2fsck -f on the filesystem.",
     );
@@ -70,8 +74,8 @@ export function tune2fs(machine: FakeMachine, args: readonly string[]): Output {
 export function xfsDb(machine: FakeMachine, args: readonly string[]): Output {
   expectArgs(args, /^-x -c uuid [0-9a-f-]{36} \/\S+$/);
   const lv = filesystemAt(machine, args.at(-1)!, /^xfs$/);
-  if (lv === undefined) return refuse(1, `xfs_db: ${args.at(-1)} is not a valid XFS filesystem`);
-  if (!lv.content.atRest) {
+  if (lv === undefined) return failure(1, `xfs_db: ${args.at(-1)} is not a valid XFS filesystem`);
+  if (!lv.content.isClean) {
     return ok("ERROR: The filesystem has valuable metadata changes in a log which needs to\nbe replayed.\n");
   }
   setUuid(lv, args[2]!.split(" ")[1]!);
@@ -82,13 +86,13 @@ export function xfsDb(machine: FakeMachine, args: readonly string[]): Output {
 export function btrfstune(machine: FakeMachine, args: readonly string[]): Output {
   expectArgs(args, /^-M [0-9a-f-]{36} \/\S+$/);
   const lv = filesystemAt(machine, args.at(-1)!, /^btrfs$/);
-  return lv === undefined ? refuse(1, "ERROR: open ctree failed") : setUuid(lv, args[1]!);
+  return lv === undefined ? failure(1, "ERROR: open ctree failed") : setUuid(lv, args[1]!);
 }
 
 function filesystemAt(machine: FakeMachine, path: string, type: RegExp): FakeLv | undefined {
   const lv = machine.lvAt(path);
   if (lv === undefined || !type.test(lv.content.signatures[0]?.type ?? "")) return undefined;
-  if (lv.content.torn || machine.mounts.some((mount) => mount.lv === lv)) {
+  if (lv.content.isInconsistent || machine.mounts.some((mount) => mount.lv === lv)) {
     throw new Error(`changing ${path}, which is mounted, or which a program left half-changed`);
   }
   return lv;

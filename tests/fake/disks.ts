@@ -6,10 +6,10 @@
 
 import type { Output } from "../../lvm/exec.ts";
 import type { Segment } from "../../lvm/model/report.ts";
-import { type FakeGroup, type FakeLv, refuse } from "./machine.ts";
+import { failure, type FakeGroup, type FakeLv } from "./machine.ts";
 
 /** A disk of a group. */
-export interface FakeDisk {
+export interface FakePv {
   path: string;
   uuid: string;
   /** Its size in bytes; by default its equal share of the group. */
@@ -17,9 +17,9 @@ export interface FakeDisk {
 }
 
 /** A piece of a disk that an LV has; sizes in bytes. */
-export interface FakePiece {
-  part: string;
-  disk: string;
+export interface FakePvSegment {
+  subLv: string;
+  pvUuid: string;
   size: bigint;
 }
 
@@ -27,58 +27,58 @@ export interface FakePiece {
 export const LINEAR: Segment = { type: "linear", stripes: 1, stripeSize: 0n };
 
 /** What an LV has of the disks: a thin one nothing, a pool its metadata besides, on the last disk. */
-export function piecesOf(group: FakeGroup, lv: FakeLv): FakePiece[] {
+export function pvSegmentsOf(group: FakeGroup, lv: FakeLv): FakePvSegment[] {
   if (lv.pool !== undefined) return [];
-  const data = dataPiecesOf(group, lv);
+  const data = dataPvSegmentsOf(group, lv);
   if (lv.thinPool === undefined) return data;
-  const metadata = { part: "tmeta", disk: group.disks.at(-1)!.uuid, size: lv.thinPool.metadataSize };
-  return [...data.map((piece) => ({ ...piece, part: "tdata" })), metadata];
+  const metadata = { subLv: "tmeta", pvUuid: group.pvs.at(-1)!.uuid, size: lv.thinPool.metadataSize };
+  return [...data.map((segment) => ({ ...segment, subLv: "tdata" })), metadata];
 }
 
 /** What an LV has of the disks for its size; one that a test made by hand is all on the first. */
-export function dataPiecesOf(group: FakeGroup, lv: FakeLv): FakePiece[] {
-  return lv.pieces ?? [{ part: "", disk: group.disks[0]!.uuid, size: lv.size }];
+export function dataPvSegmentsOf(group: FakeGroup, lv: FakeLv): FakePvSegment[] {
+  return lv.pvSegments ?? [{ subLv: "", pvUuid: group.pvs[0]!.uuid, size: lv.size }];
 }
 
 /** What a group keeps for the repair of its pools, on its last disk: as much as the largest metadata. */
-export function spareMetadata(group: FakeGroup): bigint {
-  return group.lvs.reduce((most, { thinPool }) => {
+export function pmspareBytes(group: FakeGroup): bigint {
+  return group.lvs.reduce((max, { thinPool }) => {
     const size = thinPool?.metadataSize ?? 0n;
-    return size > most ? size : most;
+    return size > max ? size : max;
   }, 0n);
 }
 
 /** The size of a disk, and what of it no LV has. */
-export function spaceOf(group: FakeGroup, disk: FakeDisk): { size: bigint; free: bigint } {
-  const size = disk.size ?? group.size / BigInt(group.disks.length) / group.extentSize * group.extentSize;
-  const pieces = group.lvs.flatMap((lv) => piecesOf(group, lv)).filter((piece) => piece.disk === disk.uuid);
-  const spare = disk === group.disks.at(-1) ? spareMetadata(group) : 0n;
-  return { size, free: pieces.reduce((free, piece) => free - piece.size, size - spare) };
+export function pvSpace(group: FakeGroup, pv: FakePv): { size: bigint; free: bigint } {
+  const size = pv.size ?? group.size / BigInt(group.pvs.length) / group.extentSize * group.extentSize;
+  const pvSegments = group.lvs.flatMap((lv) => pvSegmentsOf(group, lv)).filter((segment) => segment.pvUuid === pv.uuid);
+  const spare = pv === group.pvs.at(-1) ? pmspareBytes(group) : 0n;
+  return { size, free: pvSegments.reduce((free, segment) => free - segment.size, size - spare) };
 }
 
 /** What of a group no LV has. */
 export function freeBytes(group: FakeGroup): bigint {
-  const pieces = group.lvs.flatMap((lv) => piecesOf(group, lv));
-  return pieces.reduce((free, { size }) => free - size, group.size - spareMetadata(group));
+  const pvSegments = group.lvs.flatMap((lv) => pvSegmentsOf(group, lv));
+  return pvSegments.reduce((free, { size }) => free - size, group.size - pmspareBytes(group));
 }
 
 /** Whether LVM cannot find a disk of a group. */
 export function isMissing(group: FakeGroup, uuid: string): boolean {
-  return group.disks.findIndex((disk) => disk.uuid === uuid) < group.missingPvs;
+  return group.pvs.findIndex((pv) => pv.uuid === uuid) < group.missingPvs;
 }
 
 /** What LVM says is wrong with an LV. */
-export function healthOf(group: FakeGroup, lv: FakeLv): string {
+export function lvHealthStatus(group: FakeGroup, lv: FakeLv): string {
   const pool = group.lvs.find(({ name }) => name === lv.pool);
-  if (piecesOf(group, pool ?? lv).some(({ disk }) => isMissing(group, disk))) return "partial";
-  if (lv.raid?.dropped) return "refresh needed";
+  if (pvSegmentsOf(group, pool ?? lv).some(({ pvUuid }) => isMissing(group, pvUuid))) return "partial";
+  if (lv.raid?.refreshNeeded) return "refresh needed";
   return lv.raid?.mismatches ? "mismatches exist" : "";
 }
 
 /** Whether LVM would activate an LV in the mode `degraded`. */
-export function isWholeEnough(group: FakeGroup, lv: FakeLv): boolean {
-  const pieces = piecesOf(group, lv).filter(({ disk }) => isMissing(group, disk));
-  const lost = new Set(pieces.map(({ part }) => part.replace(/\D/g, "")));
+export function canActivateDegraded(group: FakeGroup, lv: FakeLv): boolean {
+  const pvSegments = pvSegmentsOf(group, lv).filter(({ pvUuid }) => isMissing(group, pvUuid));
+  const lost = new Set(pvSegments.map(({ subLv }) => subLv.replace(/\D/g, "")));
   const { type, stripes } = lv.segment ?? LINEAR;
   if (type === "raid1") return lost.size < stripes;
   if (type === "raid10") {
@@ -88,7 +88,7 @@ export function isWholeEnough(group: FakeGroup, lv: FakeLv): boolean {
 }
 
 /** How many of an LV's disks have different data. */
-export function dataOf({ type, stripes }: Segment): bigint {
+export function dataStripes({ type, stripes }: Segment): bigint {
   const redundant = { raid1: stripes - 1, raid10: stripes / 2, raid5: 1, raid6: 2 }[type] ?? 0;
   return BigInt(stripes - redundant);
 }
@@ -98,26 +98,26 @@ export function dataOf({ type, stripes }: Segment): bigint {
  */
 export function allocate(
   group: FakeGroup,
-  lv: { name: string; segment: Segment; pieces: readonly FakePiece[] },
+  lv: { name: string; segment: Segment; pvSegments: readonly FakePvSegment[] },
   bytes: bigint,
-  paths: readonly string[],
-): FakePiece[] | Output {
-  const unknown = paths.find((path) => !group.disks.some((disk) => disk.path === path));
-  if (unknown !== undefined) {
-    return refuse(5, `  Physical Volume "${unknown}" not found in Volume Group "${group.name}".`);
+  pvPaths: readonly string[],
+): FakePvSegment[] | Output {
+  const unknownPath = pvPaths.find((path) => !group.pvs.some((pv) => pv.path === path));
+  if (unknownPath !== undefined) {
+    return failure(5, `  Physical Volume "${unknownPath}" not found in Volume Group "${group.name}".`);
   }
-  const disks = group.disks.filter(({ path }) => paths.length === 0 || paths.includes(path));
-  const room = new Map(disks.map((disk) => [disk.uuid, spaceOf(group, disk).free]));
-  return lv.segment.stripes === 1 ? allocateLinear(room, bytes) : allocateRow(group, lv, bytes, room);
+  const pvs = group.pvs.filter(({ path }) => pvPaths.length === 0 || pvPaths.includes(path));
+  const freeByPv = new Map(pvs.map((pv) => [pv.uuid, pvSpace(group, pv).free]));
+  return lv.segment.stripes === 1 ? allocateLinear(freeByPv, bytes) : allocateStriped(group, lv, bytes, freeByPv);
 }
 
 /** LVM fills one disk after the other. */
-function allocateLinear(room: Map<string, bigint>, bytes: bigint): FakePiece[] {
-  let rest = bytes;
-  return [...room].flatMap(([disk, free]) => {
-    const size = free < rest ? free : rest;
-    rest -= size;
-    return size > 0n ? [{ part: "", disk, size }] : [];
+function allocateLinear(freeByPv: Map<string, bigint>, bytes: bigint): FakePvSegment[] {
+  let remaining = bytes;
+  return [...freeByPv].flatMap(([pvUuid, free]) => {
+    const size = free < remaining ? free : remaining;
+    remaining -= size;
+    return size > 0n ? [{ subLv: "", pvUuid, size }] : [];
   });
 }
 
@@ -125,46 +125,57 @@ function allocateLinear(room: Map<string, bigint>, bytes: bigint): FakePiece[] {
  * One disk for each image. LVM prefers for an image the disk that it has; when that does not do, it takes any, also those of
  * the others: seen with 2.03.16.
  */
-function allocateRow(
+function allocateStriped(
   group: FakeGroup,
-  { name, segment: { type, stripes }, pieces }: { name: string; segment: Segment; pieces: readonly FakePiece[] },
+  { name, segment: { type, stripes }, pvSegments }: {
+    name: string;
+    segment: Segment;
+    pvSegments: readonly FakePvSegment[];
+  },
   bytes: bigint,
-  room: Map<string, bigint>,
-): FakePiece[] | Output {
+  freeByPv: Map<string, bigint>,
+): FakePvSegment[] | Output {
   const { extentSize } = group;
-  const image = bytes / dataOf({ type, stripes, stripeSize: 0n });
-  const isNew = pieces.length === 0;
-  const meta = type === "striped" || !isNew ? 0n : extentSize;
-  const needed = BigInt(stripes) * (image + meta) / extentSize;
-  const all = [...room.values()].reduce((sum, free) => sum + free, 0n) / extentSize;
-  if (all === 0n) return refuse(5, "  No specified PVs have space available.");
+  const imageBytes = bytes / dataStripes({ type, stripes, stripeSize: 0n });
+  const isNew = pvSegments.length === 0;
+  const metadataBytes = type === "striped" || !isNew ? 0n : extentSize;
+  const needed = BigInt(stripes) * (imageBytes + metadataBytes) / extentSize;
+  const totalFree = [...freeByPv.values()].reduce((sum, free) => sum + free, 0n) / extentSize;
+  if (totalFree === 0n) return failure(5, "  No specified PVs have space available.");
   if (needed > freeBytes(group) / extentSize) {
-    return refuse(5, `  Insufficient free space: ${needed} extents needed, but only ${all} available`);
+    return failure(5, `  Insufficient free space: ${needed} extents needed, but only ${totalFree} available`);
   }
-  const roomy = [...room].filter(([, free]) => free >= image + meta).sort(([, a], [, b]) => a > b ? -1 : 1)
-    .map(([disk]) => disk);
-  if (roomy.length < stripes) {
-    return refuse(5, `  Insufficient suitable allocatable extents for logical volume ${name}: ${needed} more required`);
+  const pvsWithSpace = [...freeByPv].filter(([, free]) => free >= imageBytes + metadataBytes).sort(([, a], [, b]) =>
+    a > b ? -1 : 1
+  )
+    .map(([pvUuid]) => pvUuid);
+  if (pvsWithSpace.length < stripes) {
+    return failure(
+      5,
+      `  Insufficient suitable allocatable extents for logical volume ${name}: ${needed} more required`,
+    );
   }
   const parts = Array.from({ length: stripes }, (_, index) => `rimage_${index}`);
-  const own = parts.map((part) =>
-    roomy.find((disk) => pieces.some((piece) => piece.part === part && piece.disk === disk))
+  const currentPvs = parts.map((subLv) =>
+    pvsWithSpace.find((pvUuid) => pvSegments.some((segment) => segment.subLv === subLv && segment.pvUuid === pvUuid))
   );
-  const chosen = own.every((disk) => disk !== undefined) ? own as string[] : roomy.slice(0, stripes);
-  return chosen.flatMap((disk, index) => {
-    if (type === "striped") return [{ part: "", disk, size: image }];
-    const rmeta = meta > 0n ? [{ part: `rmeta_${index}`, disk, size: meta }] : [];
-    return [...rmeta, { part: `rimage_${index}`, disk, size: image }];
+  const chosen = currentPvs.every((pvUuid) => pvUuid !== undefined)
+    ? currentPvs as string[]
+    : pvsWithSpace.slice(0, stripes);
+  return chosen.flatMap((pvUuid, index) => {
+    if (type === "striped") return [{ subLv: "", pvUuid, size: imageBytes }];
+    const rmeta = metadataBytes > 0n ? [{ subLv: `rmeta_${index}`, pvUuid, size: metadataBytes }] : [];
+    return [...rmeta, { subLv: `rimage_${index}`, pvUuid, size: imageBytes }];
   });
 }
 
 /** A disk in a report. */
-export function pvRow(group: FakeGroup, disk: FakeDisk): Record<string, string> {
-  const { size, free } = spaceOf(group, disk);
-  const missing = isMissing(group, disk.uuid);
+export function pvRow(group: FakeGroup, pv: FakePv): Record<string, string> {
+  const { size, free } = pvSpace(group, pv);
+  const missing = isMissing(group, pv.uuid);
   return {
-    pv_name: missing ? "[unknown]" : disk.path,
-    pv_uuid: disk.uuid,
+    pv_name: missing ? "[unknown]" : pv.path,
+    pv_uuid: pv.uuid,
     pv_missing: missing ? "1" : "0",
     pv_allocatable: "1",
     pv_pe_count: `${size / group.extentSize}`,
@@ -173,9 +184,9 @@ export function pvRow(group: FakeGroup, disk: FakeDisk): Record<string, string> 
 }
 
 /** A piece of a disk in a report. */
-export function pvsegRow(group: FakeGroup, lv: FakeLv, { part, disk, size }: FakePiece): Record<string, string> {
-  const name = part === "" ? lv.name : `[${lv.name}_${part}]`;
-  return { pv_uuid: disk, pvseg_size: `${size / group.extentSize}`, lv_name: name };
+export function pvsegRow(group: FakeGroup, lv: FakeLv, { subLv, pvUuid, size }: FakePvSegment): Record<string, string> {
+  const name = subLv === "" ? lv.name : `[${lv.name}_${subLv}]`;
+  return { pv_uuid: pvUuid, pvseg_size: `${size / group.extentSize}`, lv_name: name };
 }
 
 /** The only segment of an LV in a report. */

@@ -6,35 +6,35 @@
 
 import type {
   CallOptions,
+  CreatedSnapshot,
   CreatedVolume,
   CreateSnapshotRequest,
   CreateVolumeRequest,
-  CsiCalls,
+  CsiClient,
   DeleteVolumeRequest,
+  ExistingSnapshotRequest,
   ExpandedVolume,
   ExpandVolumeRequest,
   ModifyVolumeRequest,
-  SnapshotRequest,
-  TakenSnapshot,
 } from "../../k8s/sidecars/csi_client.ts";
 import { CallError, Code, isMaybeInProgress } from "../../k8s/sidecars/csi_client.ts";
 import type { Intent, Intents } from "../../k8s/provisioner/intents.ts";
 import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
 
 /** The calls of a driver. */
-export type Call = keyof CsiCalls;
+export type Call = keyof CsiClient;
 
 /** What is asked in any of them. */
-type Request = Parameters<CsiCalls[Call]>[0];
+type Request = Parameters<CsiClient[Call]>[0];
 
 /** What a call does instead of just succeeding. */
-export interface Mishap {
+export interface CallFault {
   /** What it fails with. */
   readonly error?: Error;
   /** Whether it does its work all the same. */
   readonly done?: boolean;
   /** What it waits for before it does anything. */
-  readonly until?: Promise<void>;
+  readonly waitFor?: Promise<void>;
 }
 
 /** A volume as the driver has it. */
@@ -57,7 +57,7 @@ export interface FakeSnapshot {
 export const TAKEN_AT = 1_767_225_600_000_000_000n;
 
 /** A driver without machines, and its records. */
-export class FakeDriver implements CsiCalls, Intents {
+export class FakeDriver implements CsiClient, Intents {
   /** The volumes that there are, by handle. */
   readonly volumes = new Map<string, FakeVolume>();
   /** The snapshots that there are, by handle. */
@@ -67,56 +67,58 @@ export class FakeDriver implements CsiCalls, Intents {
   /** All calls, in order. */
   readonly calls: { call: Call; request: Request }[] = [];
   /** Bytes for which there is room in one volume. */
-  largest = 1n << 50n;
+  maxVolumeBytes = 1n << 50n;
   /** Whether a node has to grow what is in a volume. */
   nodeExpansionRequired = true;
   /** Whether snapshots can be used as soon as they are taken. */
   snapshotsReady = true;
-  readonly #mishaps: { call: Call; mishap: Mishap }[] = [];
-  readonly #waiting: { call: Call; resolve: () => void }[] = [];
+  readonly #faults: { call: Call; fault: CallFault }[] = [];
+  readonly #waiters: { call: Call; resolve: () => void }[] = [];
 
   /** Has the next call of a kind go wrong; told again, the one after it. */
-  next(call: Call, mishap: Mishap): void {
-    this.#mishaps.push({ call, mishap });
+  injectFault(call: Call, fault: CallFault): void {
+    this.#faults.push({ call, fault });
   }
 
   /** Has nothing go wrong any more. */
-  forget(): void {
-    this.#mishaps.length = 0;
+  clearFaults(): void {
+    this.#faults.length = 0;
   }
 
   /** Settles when the next call of a kind came. */
-  called(call: Call): Promise<void> {
-    return new Promise((resolve) => this.#waiting.push({ call, resolve }));
+  waitForCall(call: Call): Promise<void> {
+    return new Promise((resolve) => this.#waiters.push({ call, resolve }));
   }
 
   /** How often a call came. */
-  count(call: Call): number {
+  callCount(call: Call): number {
     return this.calls.filter((one) => one.call === call).length;
   }
 
-  /** See {@linkcode CsiCalls}. */
+  /** See {@linkcode CsiClient}. */
   createVolume(request: CreateVolumeRequest, { signal }: CallOptions): Promise<CreatedVolume> {
     const { name, parameters, mutableParameters, requiredBytes, capabilities, topology } = request;
     const volumeId = volumeIdOf(name);
     return this.#call("createVolume", request, signal, {
-      begin: () => {
-        const recorded = { parameters, mutableParameters, requiredBytes, capabilities, topology };
-        if (!this.intents.has(name)) this.intents.set(name, { requestName: name, volumeId, pending: true, recorded });
+      onStart: () => {
+        const spec = { parameters, mutableParameters, requiredBytes, capabilities, topology };
+        if (!this.intents.has(name)) this.intents.set(name, { requestName: name, volumeId, pending: true, spec });
       },
-      undo: () => this.intents.delete(name),
+      onFailure: () => this.intents.delete(name),
       work: () => {
         const made = this.volumes.get(volumeId);
-        if (made === undefined && requiredBytes > this.largest) throw new CallError(Code.ResourceExhausted, "no space");
+        if (made === undefined && requiredBytes > this.maxVolumeBytes) {
+          throw new CallError(Code.ResourceExhausted, "no space");
+        }
         if (made === undefined) this.volumes.set(volumeId, { request, bytes: requiredBytes });
         const { bytes, request: { topology: { requisite, preferred } } } = this.volumes.get(volumeId)!;
         const topology = [...preferred, ...requisite].slice(0, 1);
-        return { volumeId, capacityBytes: bytes, context: { made: "once" }, topology };
+        return { volumeId, capacityBytes: bytes, volumeContext: { made: "once" }, topology };
       },
     });
   }
 
-  /** See {@linkcode CsiCalls}. */
+  /** See {@linkcode CsiClient}. */
   deleteVolume(request: DeleteVolumeRequest, { signal }: CallOptions): Promise<void> {
     return this.#call("deleteVolume", request, signal, {
       work: () => {
@@ -126,20 +128,20 @@ export class FakeDriver implements CsiCalls, Intents {
     });
   }
 
-  /** See {@linkcode CsiCalls}. */
+  /** See {@linkcode CsiClient}. */
   expandVolume(request: ExpandVolumeRequest, { signal }: CallOptions): Promise<ExpandedVolume> {
     return this.#call("expandVolume", request, signal, {
       work: () => {
         const volume = this.volumes.get(request.volumeId);
         if (volume === undefined) throw new CallError(Code.NotFound, "no such volume");
-        if (request.requiredBytes > this.largest) throw new CallError(Code.OutOfRange, "no space to grow");
+        if (request.requiredBytes > this.maxVolumeBytes) throw new CallError(Code.OutOfRange, "no space to grow");
         if (volume.bytes < request.requiredBytes) volume.bytes = request.requiredBytes;
         return { capacityBytes: volume.bytes, nodeExpansionRequired: this.nodeExpansionRequired };
       },
     });
   }
 
-  /** See {@linkcode CsiCalls}. */
+  /** See {@linkcode CsiClient}. */
   modifyVolume(request: ModifyVolumeRequest, { signal }: CallOptions): Promise<void> {
     return this.#call("modifyVolume", request, signal, {
       work: () => {
@@ -148,32 +150,32 @@ export class FakeDriver implements CsiCalls, Intents {
     });
   }
 
-  /** See {@linkcode CsiCalls}. */
-  createSnapshot(request: CreateSnapshotRequest, { signal }: CallOptions): Promise<TakenSnapshot> {
+  /** See {@linkcode CsiClient}. */
+  createSnapshot(request: CreateSnapshotRequest, { signal }: CallOptions): Promise<CreatedSnapshot> {
     const snapshotId = snapshotIdOf(request.name);
     return this.#call("createSnapshot", request, signal, {
       work: () => {
         if (!this.snapshots.has(snapshotId)) this.snapshots.set(snapshotId, { request, ready: this.snapshotsReady });
-        return this.#taken(snapshotId)!;
+        return this.#snapshotOf(snapshotId)!;
       },
     });
   }
 
-  /** See {@linkcode CsiCalls}. */
-  deleteSnapshot(request: SnapshotRequest, { signal }: CallOptions): Promise<void> {
+  /** See {@linkcode CsiClient}. */
+  deleteSnapshot(request: ExistingSnapshotRequest, { signal }: CallOptions): Promise<void> {
     return this.#call("deleteSnapshot", request, signal, {
       work: () => void this.snapshots.delete(request.snapshotId),
     });
   }
 
-  /** See {@linkcode CsiCalls}. */
-  findSnapshot(request: SnapshotRequest, { signal }: CallOptions): Promise<TakenSnapshot | undefined> {
-    return this.#call("findSnapshot", request, signal, { work: () => this.#taken(request.snapshotId) });
+  /** See {@linkcode CsiClient}. */
+  findSnapshot(request: ExistingSnapshotRequest, { signal }: CallOptions): Promise<CreatedSnapshot | undefined> {
+    return this.#call("findSnapshot", request, signal, { work: () => this.#snapshotOf(request.snapshotId) });
   }
 
-  #taken(snapshotId: string): TakenSnapshot | undefined {
+  #snapshotOf(snapshotId: string): CreatedSnapshot | undefined {
     const snapshot = this.snapshots.get(snapshotId);
-    return snapshot && { snapshotId, takenAt: TAKEN_AT, bytes: 1n << 30n, ready: snapshot.ready };
+    return snapshot && { snapshotId, creationTimeNs: TAKEN_AT, sizeBytes: 1n << 30n, readyToUse: snapshot.ready };
   }
 
   /** See {@linkcode Intents}. */
@@ -187,7 +189,7 @@ export class FakeDriver implements CsiCalls, Intents {
   }
 
   /** See {@linkcode Intents}. */
-  handOver(requestName: string): Promise<void> {
+  clearPending(requestName: string): Promise<void> {
     const intent = this.intents.get(requestName);
     if (intent !== undefined) this.intents.set(requestName, { ...intent, pending: false });
     return Promise.resolve();
@@ -197,26 +199,26 @@ export class FakeDriver implements CsiCalls, Intents {
     call: Call,
     request: Request,
     signal: AbortSignal,
-    { begin, undo, work }: { begin?: () => void; undo?: () => void; work: () => T },
+    { onStart, onFailure, work }: { onStart?: () => void; onFailure?: () => void; work: () => T },
   ): Promise<T> {
     this.calls.push({ call, request });
-    begin?.();
-    const index = this.#mishaps.findIndex((one) => one.call === call);
-    const { mishap = {} } = index < 0 ? {} : this.#mishaps.splice(index, 1)[0]!;
-    for (const one of [...this.#waiting]) {
+    onStart?.();
+    const index = this.#faults.findIndex((one) => one.call === call);
+    const { fault = {} } = index < 0 ? {} : this.#faults.splice(index, 1)[0]!;
+    for (const one of [...this.#waiters]) {
       if (one.call === call) {
-        this.#waiting.splice(this.#waiting.indexOf(one), 1);
+        this.#waiters.splice(this.#waiters.indexOf(one), 1);
         one.resolve();
       }
     }
-    await mishap.until;
+    await fault.waitFor;
     if (signal.aborted) throw new CallError(Code.Canceled, "the waiting ended");
     try {
-      if (mishap.error === undefined) return work();
-      if (mishap.done) work();
-      throw mishap.error;
+      if (fault.error === undefined) return work();
+      if (fault.done) work();
+      throw fault.error;
     } catch (error) {
-      if (!isMaybeInProgress(error)) undo?.();
+      if (!isMaybeInProgress(error)) onFailure?.();
       throw error;
     }
   }

@@ -6,7 +6,7 @@
 
 import { snapshotIdOf, snapshotLvName, volumeIdOf, volumeLvName } from "../../lvm/ids.ts";
 import { snapshotTags, usedTag, volumeTags } from "../../lvm/model/tags.ts";
-import { blank, devicePath, FakeMachine, newUuid } from "./machine.ts";
+import { blankContent, devicePath, FakeMachine, newUuid } from "./machine.ts";
 
 const DRIVER = "lvm.denolith.dev";
 
@@ -18,18 +18,18 @@ export function healthyMachine() {
   const snapshotId = snapshotIdOf("cut");
   const uuid = "11111111-2222-3333-4444-555555555555";
   const size = 64n << 20n;
-  const content = { state: "formatted", type: "ext4", uuid } as const;
+  const format = { state: "formatted", type: "ext4", uuid } as const;
   const lv = {
     name: volumeLvName(id),
     uuid: newUuid(),
     size,
-    tags: new Set(volumeTags(DRIVER, { id, content, mkfsOptions: [], shared: true, erase: "zero" })),
+    tags: new Set(volumeTags(DRIVER, { id, format, mkfsOptions: [], shared: true, erase: "zero" })),
     active: true,
     readOnly: false,
     minor: machine.nextMinor(),
     createdAt: 1,
-    content: { ...blank(), signatures: [{ type: "ext4", uuid }], filesystemBytes: size },
-    storePercent: 0,
+    content: { ...blankContent(), signatures: [{ type: "ext4", uuid }], filesystemBytes: size },
+    cowPercent: 0,
     invalid: false,
     suspended: false,
     zeroedTo: 0n,

@@ -8,17 +8,17 @@ import { basename } from "@std/path";
 import { THIN_TOOLS, type ThinTool } from "../../lvm/doctor/pools.ts";
 import type { Output } from "../../lvm/exec.ts";
 import { type Program, PROGRAM_DIRECTORIES, PROGRAMS } from "../../lvm/exec.ts";
-import { devicePath, expectArgs, type FakeLv, type FakeMachine, ok, refuse } from "./machine.ts";
+import { devicePath, expectArgs, failure, type FakeLv, type FakeMachine, ok } from "./machine.ts";
 import { deviceBytes } from "./thin.ts";
 
 /** Lists what is at paths, or all block devices with what is on them. */
 export function lsblk(machine: FakeMachine, args: readonly string[]): Output {
-  if (args.at(-1) === "NAME,MAJ:MIN,TYPE,FSTYPE,UUID") return allDisks(machine, args);
+  if (args.at(-1) === "NAME,MAJ:MIN,TYPE,FSTYPE,UUID") return listBlockDevices(machine, args);
   expectArgs(args, /^--json --bytes --nodeps --output NAME,MAJ:MIN,SIZE,RO \//);
   const paths = args.slice(5);
   const rows = paths.map((path) => {
     const lv = machine.lvAt(path);
-    return lv === undefined || machine.host.withoutNode.has(lv) ? undefined : deviceRow(machine, lv);
+    return lv === undefined || machine.host.missingDeviceNodes.has(lv) ? undefined : deviceRow(machine, lv);
   });
   const found = rows.filter((row) => row !== undefined);
   const stderr = paths.filter((_, index) => rows[index] === undefined)
@@ -35,11 +35,11 @@ function deviceRow(machine: FakeMachine, lv: FakeLv): Record<string, unknown> {
   return { name: deviceName(machine, lv), "maj:min": `253:${lv.minor}`, size, ro: lv.readOnly };
 }
 
-function allDisks(machine: FakeMachine, args: readonly string[]): Output {
+function listBlockDevices(machine: FakeMachine, args: readonly string[]): Output {
   expectArgs(args, /^--json --list --paths --all --output /);
-  const pvs = machine.groups.flatMap((group) => group.disks.slice(group.missingPvs)).concat(
-    machine.host.hiddenDisks,
-    machine.host.spareDisks,
+  const pvs = machine.groups.flatMap((group) => group.pvs.slice(group.missingPvs)).concat(
+    machine.host.hiddenPvs,
+    machine.host.unusedPvs,
   );
   return ok(JSON.stringify({
     blockdevices: [
@@ -52,7 +52,7 @@ function allDisks(machine: FakeMachine, args: readonly string[]): Output {
       },
       ...pvs.map(({ path, uuid }) => ({
         name: path,
-        "maj:min": diskNumber(path),
+        "maj:min": diskDeviceNumber(path),
         type: "disk",
         fstype: "LVM2_member",
         uuid,
@@ -81,11 +81,11 @@ function poolStatus(machine: FakeMachine, args: readonly string[]): Output {
     pools.map(({ group, lv }) => {
       const { dataPercent, metadataPercent, metadataSize, health } = lv.thinPool!;
       const [data, metadata] = [lv.size >> 16n, metadataSize >> 12n];
-      const taken = (all: bigint, percent: number) => Math.ceil(Number(all) * percent / 100);
+      const usedBlocks = (all: bigint, percent: number) => Math.ceil(Number(all) * percent / 100);
       const status = health === "failed"
         ? "Fail"
-        : `1 ${taken(metadata, metadataPercent)}/${metadata} ${
-          taken(data, dataPercent)
+        : `1 ${usedBlocks(metadata, metadataPercent)}/${metadata} ${
+          usedBlocks(data, dataPercent)
         }/${data} - rw discard_passdown queue_if_no_space - 1024 `;
       return `${devicePath(group, lv).replace("/dev/mapper/", "")}-tpool: 0 ${lv.size / 512n} thin-pool ${status}\n`;
     }).join(""),
@@ -94,9 +94,9 @@ function poolStatus(machine: FakeMachine, args: readonly string[]): Output {
 
 /** Lists targets and devices, tells how thin pools are, and suspends a device. */
 export function dmsetup(machine: FakeMachine, args: readonly string[]): Output {
-  const { root, targets, suspended, strays, straysOn } = machine.host;
+  const { root, targets, suspended, orphanDevices, orphanDevicesOn } = machine.host;
   if (!root) {
-    return refuse(
+    return failure(
       1,
       "/dev/mapper/control: open failed: Permission denied\nFailure to communicate with kernel device-mapper driver.",
     );
@@ -107,7 +107,7 @@ export function dmsetup(machine: FakeMachine, args: readonly string[]): Output {
   if (args[0] === "status") return poolStatus(machine, args);
   if (args[0] === "suspend") {
     const lv = machine.lvAt(`/dev/mapper/${args[1]}`);
-    if (lv === undefined) return refuse(1, `Device ${args[1]} not found\nCommand failed.`);
+    if (lv === undefined) return failure(1, `Device ${args[1]} not found\nCommand failed.`);
     lv.suspended = true;
     return ok();
   }
@@ -116,18 +116,21 @@ export function dmsetup(machine: FakeMachine, args: readonly string[]): Output {
   const state = (name: string, lv?: FakeLv) => suspended.has(name) || lv?.suspended ? "Suspended" : "Active";
   const devices = machine.allLvs().filter(({ lv }) => lv.active).map(({ group, lv }) => {
     const name = deviceName(machine, lv);
-    const disk = machine.host.pulled.has(lv) ? "254:240" : diskNumber(group.disks[0]!.path);
-    return [name, `LVM-${uuid(group.uuid)}${uuid(lv.uuid)}`, `253:${lv.minor}`, state(name, lv), disk];
+    const diskNumber = machine.host.onPulledDisk.has(lv) ? "254:240" : diskDeviceNumber(group.pvs[0]!.path);
+    return [name, `LVM-${uuid(group.uuid)}${uuid(lv.uuid)}`, `253:${lv.minor}`, state(name, lv), diskNumber];
   });
   const all = [
     ...devices,
-    ...[...strays].map(([name, uuid], index) => [name, uuid, `253:${900 + index}`, state(name), straysOn]),
+    ...[...orphanDevices].map((
+      [name, uuid],
+      index,
+    ) => [name, uuid, `253:${900 + index}`, state(name), orphanDevicesOn]),
   ];
   return ok(all.length === 0 ? "No devices found\n" : all.map((fields) => fields.join("|") + "\n").join(""));
 }
 
 /** As the kernel numbers virtio disks: 16 for each. */
-function diskNumber(path: string): string {
+function diskDeviceNumber(path: string): string {
   return `254:${16 * (path.charCodeAt(path.length - 1) - "a".charCodeAt(0))}`;
 }
 
@@ -137,13 +140,13 @@ export function modinfo(machine: FakeMachine, args: readonly string[]): Output {
   const name = args[2]!;
   return machine.host.modules.has(name)
     ? ok(`/lib/modules/6.1.0/kernel/drivers/md/${name}.ko\n`)
-    : refuse(1, `modinfo: ERROR: Module ${name} not found.`);
+    : failure(1, `modinfo: ERROR: Module ${name} not found.`);
 }
 
 /** Tells whether udev answers. */
 export function udevadm(machine: FakeMachine, args: readonly string[]): Output {
   expectArgs(args, /^control --ping --timeout=\d+$/);
-  return machine.host.udev === "" ? ok() : refuse(1, `Failed to send a ping message: ${machine.host.udev}`);
+  return machine.host.udev === "" ? ok() : failure(1, `Failed to send a ping message: ${machine.host.udev}`);
 }
 
 /** Finds programs. */

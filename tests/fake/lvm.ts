@@ -6,10 +6,27 @@
 
 import type { Output } from "../../lvm/exec.ts";
 import type { Segment } from "../../lvm/model/report.ts";
-import { allocate, dataOf, dataPiecesOf, freeBytes, healthOf, isWholeEnough, LINEAR } from "./disks.ts";
-import { blank, type FakeGroup, type FakeLv, type FakeMachine, newUuid, ok, refuse, type Tool } from "./machine.ts";
+import {
+  allocate,
+  canActivateDegraded,
+  dataPvSegmentsOf,
+  dataStripes,
+  freeBytes,
+  LINEAR,
+  lvHealthStatus,
+} from "./disks.ts";
+import {
+  blankContent,
+  failure,
+  type FakeGroup,
+  type FakeLv,
+  type FakeMachine,
+  newUuid,
+  ok,
+  type Tool,
+} from "./machine.ts";
 import { fullreport, isOpen, NOT_ROOT } from "./reports.ts";
-import { askBeforeRemoval, createPool, createThin, extendMetadata, isCowOf, removeThin } from "./thin.ts";
+import { confirmRemoval, createPool, createThin, extendMetadata, isCowSnapshotOf, removeThin } from "./thin.ts";
 
 /** Runs `lvm SUBCOMMAND …`. */
 export function lvm(machine: FakeMachine, args: readonly string[]): Output {
@@ -17,7 +34,7 @@ export function lvm(machine: FakeMachine, args: readonly string[]): Output {
   const [subcommand = "", ...rest] = at < 0 ? args : args.toSpliced(at, 2);
   const run = SUBCOMMANDS[subcommand];
   if (run === undefined) throw new Error(`the fake lvm has no ${args.join(" ")}`);
-  return run(at < 0 ? machine : machine.seeing(args[at + 1]!.split(",")), rest);
+  return run(at < 0 ? machine : machine.withDevices(args[at + 1]!.split(",")), rest);
 }
 
 const SUBCOMMANDS: Readonly<Record<string, Tool>> = {
@@ -49,21 +66,21 @@ function lvmconfig(machine: FakeMachine, args: readonly string[]): Output {
 }
 
 function lvcreate(machine: FakeMachine, args: readonly string[]): Output {
-  const { options, positional: [path = "", ...disks] } = parse(args, LVCREATE_OPTIONS);
+  const { options, positional: [path = "", ...pvPaths] } = parseOptions(args, LVCREATE_OPTIONS);
   checkConfig(options);
   const [groupName = "", originName] = path.split("/");
   const group = machine.groups.find((group) => group.name === groupName);
-  if (group === undefined) return noGroup(groupName);
-  if (group.missingPvs > 0) return lacksDisks(group);
-  const name = one(options, "--name");
+  if (group === undefined) return groupNotFound(groupName);
+  if (group.missingPvs > 0) return missingPvsError(group);
+  const name = singleValue(options, "--name");
   if (group.lvs.some((lv) => lv.name === name)) {
-    return refuse(5, `  Logical Volume "${name}" already exists in volume group "${group.name}"`);
+    return failure(5, `  Logical Volume "${name}" already exists in volume group "${group.name}"`);
   }
   const origin = group.lvs.find((lv) => lv.name === originName);
   if (options.has("--snapshot") !== (originName !== undefined)) throw new Error(`lvcreate: an odd path ${path}`);
-  if (originName !== undefined && origin === undefined) return noLv(path);
+  if (originName !== undefined && origin === undefined) return lvNotFound(path);
   const monitored = !options.has("--config");
-  const made = {
+  const newLv = {
     name,
     uuid: newUuid(),
     tags: new Set(options.get("--addtag")),
@@ -73,56 +90,56 @@ function lvcreate(machine: FakeMachine, args: readonly string[]): Output {
     readOnly: options.get("--permission")?.[0] === "r",
     minor: machine.nextMinor(),
     createdAt: machine.now(),
-    storePercent: 0,
+    cowPercent: 0,
     invalid: false,
   };
   const type = options.get("--type")?.[0];
   if (type === "thin-pool") {
-    const size = extents(one(options, "--size"), group) * group.extentSize;
-    return createPool(group, { ...made, size }, { zeroes: one(options, "--zero") === "y", monitored });
+    const size = parseExtents(singleValue(options, "--size"), group) * group.extentSize;
+    return createPool(group, { ...newLv, size }, { zeroes: singleValue(options, "--zero") === "y", monitored });
   }
   if (type === "thin") {
-    const size = extents(one(options, "--virtualsize"), group) * group.extentSize;
-    return createThin(group, { ...made, size, pool: one(options, "--thinpool") }, monitored);
+    const size = parseExtents(singleValue(options, "--virtualsize"), group) * group.extentSize;
+    return createThin(group, { ...newLv, size, pool: singleValue(options, "--thinpool") }, monitored);
   }
   if (origin?.pool !== undefined && !options.has("--size")) {
-    const skipped = options.get("--setactivationskip")?.[0] !== "n";
+    const activationSkip = options.get("--setactivationskip")?.[0] !== "n";
     return createThin(
       group,
-      { ...made, size: origin.size, pool: origin.pool, skipped, active: !skipped },
+      { ...newLv, size: origin.size, pool: origin.pool, activationSkip, active: !activationSkip },
       monitored,
       origin,
     );
   }
   if (!options.has("--size")) throw new Error(`lvcreate: no size: ${args.join(" ")}`);
 
-  const segment = segmentFrom(options, group);
-  const asked = extents(one(options, "--size"), group, dataOf(segment));
-  const useful = origin === undefined ? asked : storeLimit(origin, group);
-  const size = (asked < useful ? asked : useful) * group.extentSize;
+  const segment = parseSegment(options, group);
+  const requestedExtents = parseExtents(singleValue(options, "--size"), group, dataStripes(segment));
+  const maxUseful = origin === undefined ? requestedExtents : cowMaxExtents(origin, group);
+  const size = (requestedExtents < maxUseful ? requestedExtents : maxUseful) * group.extentSize;
   const free = freeBytes(group);
   if (size > free && segment.type === "linear") {
-    return refuse(
+    return failure(
       5,
       `  Volume group "${group.name}" has insufficient free space (${free / group.extentSize} extents): ${
         size / group.extentSize
       } required.`,
     );
   }
-  const pieces = allocate(group, { name, segment, pieces: [] }, size, disks);
-  if ("code" in pieces) return pieces;
+  const pvSegments = allocate(group, { name, segment, pvSegments: [] }, size, pvPaths);
+  if ("code" in pvSegments) return pvSegments;
   const content = origin === undefined
-    ? { ...blank(), data: group.residue }
+    ? { ...blankContent(), data: group.residualData }
     : { ...origin.content, signatures: [...origin.content.signatures], data: new Set(origin.content.data) };
-  if (origin === undefined) group.residue = new Set();
+  if (origin === undefined) group.residualData = new Set();
   group.lvs.push({
-    ...made,
+    ...newLv,
     size,
     content,
     segment,
-    pieces,
+    pvSegments,
     ...(segment.type.startsWith("raid")
-      ? { raid: { action: "idle", syncPercent: 100, mismatches: 0, dropped: false } }
+      ? { raid: { action: "idle", syncPercent: 100, mismatches: 0, refreshNeeded: false } }
       : {}),
     ...(origin === undefined ? {} : { origin: { name: origin.name, size: origin.size } }),
   });
@@ -130,97 +147,103 @@ function lvcreate(machine: FakeMachine, args: readonly string[]): Output {
 }
 
 function lvremove(machine: FakeMachine, args: readonly string[]): Output {
-  const { options, positional } = parse(args, { "--yes": 0 });
+  const { options, positional } = parseOptions(args, { "--yes": 0 });
   for (const path of positional) {
-    const found = find(machine, path);
+    const found = findLv(machine, path);
     if ("code" in found) return found;
     const { group, lv } = found;
-    if (isOpen(machine, lv)) return refuse(5, `  Logical volume ${path} contains a filesystem in use.`);
-    const refusal = askBeforeRemoval(group, lv, options.has("--yes"));
+    if (isOpen(machine, lv)) return failure(5, `  Logical volume ${path} contains a filesystem in use.`);
+    const refusal = confirmRemoval(group, lv, options.has("--yes"));
     if (refusal !== undefined) return refusal;
     if (removeThin(group, lv)) continue;
-    const gone = group.lvs.filter((other) => other === lv || isCowOf(other, lv));
-    for (const { content } of gone) group.residue = group.residue.union(content.data);
-    group.lvs = group.lvs.filter((other) => !gone.includes(other));
+    const removed = group.lvs.filter((other) => other === lv || isCowSnapshotOf(other, lv));
+    for (const { content } of removed) group.residualData = group.residualData.union(content.data);
+    group.lvs = group.lvs.filter((other) => !removed.includes(other));
   }
   return ok();
 }
 
 function lvextend(machine: FakeMachine, args: readonly string[]): Output {
-  const { options, positional: [path = "", ...disks] } = parse(args, LVEXTEND_OPTIONS);
+  const { options, positional: [path = "", ...pvPaths] } = parseOptions(args, LVEXTEND_OPTIONS);
   checkConfig(options);
-  const found = find(machine, path);
+  const found = findLv(machine, path);
   if ("code" in found) return found;
   const { group, lv } = found;
-  if (group.missingPvs > 0) return lacksDisks(group);
+  if (group.missingPvs > 0) return missingPvsError(group);
   if (options.has("--poolmetadatasize")) {
-    return extendMetadata(group, lv, extents(one(options, "--poolmetadatasize"), group), freeBytes(group));
+    return extendMetadata(group, lv, parseExtents(singleValue(options, "--poolmetadatasize"), group), freeBytes(group));
   }
   const { segment = LINEAR } = lv;
-  const asked = extents(one(options, "--size"), group, dataOf(segment));
-  const current = lv.size / group.extentSize;
+  const requestedExtents = parseExtents(singleValue(options, "--size"), group, dataStripes(segment));
+  const currentExtents = lv.size / group.extentSize;
   const origin = group.lvs.find(({ name }) => name === lv.origin?.name);
-  const limit = origin && lv.pool === undefined ? storeLimit(origin, group) : undefined;
-  const wanted = limit !== undefined && limit < asked ? limit : asked;
-  if (lv.active && group.lvs.some((other) => isCowOf(other, lv))) {
-    return refuse(5, "  Snapshot origin volumes can be resized only while inactive: try lvchange -an.");
+  const limit = origin && lv.pool === undefined ? cowMaxExtents(origin, group) : undefined;
+  const newExtents = limit !== undefined && limit < requestedExtents ? limit : requestedExtents;
+  if (lv.active && group.lvs.some((other) => isCowSnapshotOf(other, lv))) {
+    return failure(5, "  Snapshot origin volumes can be resized only while inactive: try lvchange -an.");
   }
-  if (wanted === current) {
-    return refuse(5, `  New size (${wanted} extents) matches existing size (${current} extents).`);
+  if (newExtents === currentExtents) {
+    return failure(5, `  New size (${newExtents} extents) matches existing size (${currentExtents} extents).`);
   }
-  if (wanted < current) {
-    return refuse(3, `  New size given (${wanted} extents) not larger than existing size (${current} extents)`);
+  if (newExtents < currentExtents) {
+    return failure(
+      3,
+      `  New size given (${newExtents} extents) not larger than existing size (${currentExtents} extents)`,
+    );
   }
   const free = freeBytes(group) / group.extentSize;
-  if (lv.pool === undefined && segment.type === "linear" && wanted - current > free) {
-    return refuse(5, `  Insufficient free space: ${wanted - current} extents needed, but only ${free} available`);
+  if (lv.pool === undefined && segment.type === "linear" && newExtents - currentExtents > free) {
+    return failure(
+      5,
+      `  Insufficient free space: ${newExtents - currentExtents} extents needed, but only ${free} available`,
+    );
   }
   if (lv.pool === undefined) {
-    const before = dataPiecesOf(group, lv);
-    const more = (wanted - current) * group.extentSize;
-    const pieces = allocate(group, { name: lv.name, segment, pieces: before }, more, disks);
-    if ("code" in pieces) return pieces;
-    lv.pieces = [...before, ...pieces];
+    const before = dataPvSegmentsOf(group, lv);
+    const addedBytes = (newExtents - currentExtents) * group.extentSize;
+    const pvSegments = allocate(group, { name: lv.name, segment, pvSegments: before }, addedBytes, pvPaths);
+    if ("code" in pvSegments) return pvSegments;
+    lv.pvSegments = [...before, ...pvSegments];
   }
-  if (lv.thinPool !== undefined) lv.thinPool.dataPercent *= Number(current) / Number(wanted);
-  lv.storePercent *= Number(current) / Number(wanted);
-  lv.size = wanted * group.extentSize;
+  if (lv.thinPool !== undefined) lv.thinPool.dataPercent *= Number(currentExtents) / Number(newExtents);
+  lv.cowPercent *= Number(currentExtents) / Number(newExtents);
+  lv.size = newExtents * group.extentSize;
   return ok(`  Logical volume ${path} successfully resized.\n`);
 }
 
 function lvchange(machine: FakeMachine, args: readonly string[]): Output {
-  const { options, positional: [path = ""] } = parse(args, LVCHANGE_OPTIONS);
+  const { options, positional: [path = ""] } = parseOptions(args, LVCHANGE_OPTIONS);
   checkConfig(options);
-  const found = find(machine, path);
+  const found = findLv(machine, path);
   if ("code" in found) return found;
   const { group, lv } = found;
   for (const tag of options.get("--deltag") ?? []) lv.tags.delete(tag);
   for (const tag of options.get("--addtag") ?? []) lv.tags.add(tag);
   if (options.has("--refresh")) {
-    if (healthOf(group, lv) === "partial") {
-      return refuse(5, `  Refusing refresh of partial LV ${path}. Use '--activationmode partial' to override.`);
+    if (lvHealthStatus(group, lv) === "partial") {
+      return failure(5, `  Refusing refresh of partial LV ${path}. Use '--activationmode partial' to override.`);
     }
     lv.suspended = false;
-    if (lv.raid) lv.raid.dropped = false;
+    if (lv.raid) lv.raid.refreshNeeded = false;
   }
-  if (options.get("--activate")?.[0] === "y" && !isWholeEnough(group, lv)) {
-    return refuse(5, `  Refusing activation of partial LV ${path}.  Use '--activationmode partial' to override.`);
+  if (options.get("--activate")?.[0] === "y" && !canActivateDegraded(group, lv)) {
+    return failure(5, `  Refusing activation of partial LV ${path}.  Use '--activationmode partial' to override.`);
   }
-  if (options.has("--permission")) lv.readOnly = one(options, "--permission") === "r";
+  if (options.has("--permission")) lv.readOnly = singleValue(options, "--permission") === "r";
   const activate = options.get("--activate")?.[0];
   if (activate === undefined) return ok(`  Logical volume ${path} changed.\n`);
-  if (activate === "y" && lv.skipped) return ok(); // as LVM, which says nothing
+  if (activate === "y" && lv.activationSkip) return ok(); // as LVM, which says nothing
   const pool = group.lvs.find(({ name }) => name === lv.pool);
   if (activate === "y" && pool !== undefined) pool.active = true;
   if (pool?.thinPool !== undefined && !options.has("--config")) pool.thinPool.monitored = true;
-  const together = group.lvs.filter((other) => other === lv || isCowOf(other, lv));
-  const open = together.filter((other) => isOpen(machine, other));
+  const withSnapshots = group.lvs.filter((other) => other === lv || isCowSnapshotOf(other, lv));
+  const open = withSnapshots.filter((other) => isOpen(machine, other));
   if (activate === "n" && open.length > 0) {
     const inUse = open.map(({ name }) => `  Logical volume ${group.name}/${name} contains a filesystem in use.`);
     if (!open.includes(lv)) inUse.push(`  LV ${path} has open ${open.length} snapshot(s), not deactivating.`);
-    return refuse(5, inUse.join("\n"));
+    return failure(5, inUse.join("\n"));
   }
-  for (const each of together) {
+  for (const each of withSnapshots) {
     if (activate === "y" && !each.active) each.minor = machine.nextMinor();
     if (activate === "n") each.readOnly = false;
     each.active = activate === "y";
@@ -230,14 +253,17 @@ function lvchange(machine: FakeMachine, args: readonly string[]): Output {
 
 /** Splits a snapshot off its origin: what is left is its store, as an LV of its own. */
 function lvconvert(machine: FakeMachine, args: readonly string[]): Output {
-  const { options, positional: [path = ""] } = parse(args, { "--yes": 0, "--splitsnapshot": 0 });
+  const { options, positional: [path = ""] } = parseOptions(args, { "--yes": 0, "--splitsnapshot": 0 });
   if (!options.has("--splitsnapshot")) throw new Error(`the fake lvconvert only splits: ${args.join(" ")}`);
-  const found = find(machine, path);
+  const found = findLv(machine, path);
   if ("code" in found) return found;
   const { group, lv } = found;
-  if (group.missingPvs > 0) return lacksDisks(group);
+  if (group.missingPvs > 0) return missingPvsError(group);
   if (lv.origin === undefined || lv.pool !== undefined) {
-    return refuse(5, `  Command on LV ${path} does not accept LV type linear.\n  Command not permitted on LV ${path}.`);
+    return failure(
+      5,
+      `  Command on LV ${path} does not accept LV type linear.\n  Command not permitted on LV ${path}.`,
+    );
   }
   delete lv.origin;
   lv.content = { ...lv.content, zeroHead: false, signatures: [{ type: "DM_snapshot_cow", uuid: "" }] };
@@ -246,23 +272,23 @@ function lvconvert(machine: FakeMachine, args: readonly string[]): Output {
 
 function lvrename(machine: FakeMachine, args: readonly string[]): Output {
   const [from = "", to = ""] = args;
-  const found = find(machine, from);
+  const found = findLv(machine, from);
   if ("code" in found) return found;
   found.lv.name = to.split("/")[1]!;
   return ok(`  Renamed "${from}" to "${to}"\n`);
 }
 
 function vgchange(machine: FakeMachine, args: readonly string[]): Output {
-  const { options, positional: [name = ""] } = parse(args, { "--addtag": 1, "--deltag": 1 });
+  const { options, positional: [name = ""] } = parseOptions(args, { "--addtag": 1, "--deltag": 1 });
   const group = machine.groups.find((group) => group.name === name);
-  if (group === undefined) return noGroup(name);
+  if (group === undefined) return groupNotFound(name);
   for (const tag of options.get("--deltag") ?? []) group.tags.delete(tag);
   for (const tag of options.get("--addtag") ?? []) group.tags.add(tag);
   return ok(`  Volume group "${name}" successfully changed\n`);
 }
 
 /** The layout that lvcreate is asked for. What LVM would make of an odd one is not what was asked for, so it is a mistake. */
-function segmentFrom(options: ReadonlyMap<string, string[]>, group: FakeGroup): Segment {
+function parseSegment(options: ReadonlyMap<string, string[]>, group: FakeGroup): Segment {
   const [type = "linear"] = options.get("--type") ?? [];
   if (type === "linear") return LINEAR;
   const value = (name: string) => Number((options.get(name)?.[0] ?? "0").replace(/b$/, ""));
@@ -277,8 +303,8 @@ function segmentFrom(options: ReadonlyMap<string, string[]>, group: FakeGroup): 
 }
 
 /** LVM changes nothing of what is where while it does not see all disks; tags and removals are another matter. */
-function lacksDisks({ name }: FakeGroup): Output {
-  return refuse(
+function missingPvsError({ name }: FakeGroup): Output {
+  return failure(
     5,
     `  Cannot change VG ${name} while PVs are missing.\n  See vgreduce --removemissing and vgextend --restoremissing.\n` +
       `  Cannot process volume group ${name}`,
@@ -323,7 +349,7 @@ function checkConfig(options: ReadonlyMap<string, string[]>): void {
 }
 
 /** Reads options with the given number of values, as lvm does; anything else is a mistake of the driver. */
-function parse(
+function parseOptions(
   args: readonly string[],
   known: Readonly<Record<string, number>>,
 ): { options: Map<string, string[]>; positional: string[] } {
@@ -351,40 +377,40 @@ function parse(
   return { options, positional };
 }
 
-function one(options: ReadonlyMap<string, string[]>, name: string): string {
+function singleValue(options: ReadonlyMap<string, string[]>, name: string): string {
   const [value, ...more] = options.get(name) ?? [];
   if (value === undefined || more.length > 0) throw new Error(`lvm: ${name} must be given once`);
   return value;
 }
 
 /** More than the origin and the store's own table could ever need is not allocated (lvm's cow_max_extents), in extents. */
-function storeLimit(origin: FakeLv, group: FakeGroup): bigint {
+function cowMaxExtents(origin: FakeLv, group: FakeGroup): bigint {
   const chunks = (origin.size + 4095n) / 4096n;
   const bytes = (1n + chunks + (chunks + 256n) / 256n) * 4096n;
   return (bytes + group.extentSize - 1n) / group.extentSize;
 }
 
 /** The size in extents, the same on each of the disks with different data. */
-function extents(size: string, group: FakeGroup, disks = 1n): bigint {
+function parseExtents(size: string, group: FakeGroup, dataStripes = 1n): bigint {
   const bytes = /^(\d+)b$/.exec(size)?.[1];
   if (bytes === undefined) throw new Error(`lvm: an odd size ${size}`);
-  const row = group.extentSize * disks;
-  return (BigInt(bytes) + row - 1n) / row * disks;
+  const row = group.extentSize * dataStripes;
+  return (BigInt(bytes) + row - 1n) / row * dataStripes;
 }
 
-function find(machine: FakeMachine, path: string): { group: FakeGroup; lv: FakeLv } | Output {
+function findLv(machine: FakeMachine, path: string): { group: FakeGroup; lv: FakeLv } | Output {
   const [groupName = "", name = ""] = path.split("/");
   if (name === "") throw new Error(`lvm: ${path} would mean all LVs of the group`);
   const group = machine.groups.find((group) => group.name === groupName);
-  if (group === undefined) return noGroup(groupName);
+  if (group === undefined) return groupNotFound(groupName);
   const lv = group.lvs.find((lv) => lv.name === name);
-  return lv === undefined ? noLv(path) : { group, lv };
+  return lv === undefined ? lvNotFound(path) : { group, lv };
 }
 
-function noGroup(name: string): Output {
-  return refuse(5, `  Volume group "${name}" not found\n  Cannot process volume group ${name}`);
+function groupNotFound(name: string): Output {
+  return failure(5, `  Volume group "${name}" not found\n  Cannot process volume group ${name}`);
 }
 
-function noLv(path: string): Output {
-  return refuse(5, `  Failed to find logical volume "${path}"`);
+function lvNotFound(path: string): Output {
+  return failure(5, `  Failed to find logical volume "${path}"`);
 }

@@ -6,16 +6,16 @@
  * @module
  */
 
-import { type Command, describe, type Exec, type Output, type Program } from "../../lvm/exec.ts";
+import { type Command, describeCommand, type Exec, type Output, type Program } from "../../lvm/exec.ts";
 import { THIN_TOOLS, type ThinTool } from "../../lvm/doctor/pools.ts";
 import { StorageError } from "../../lvm/error.ts";
 import type { Segment } from "../../lvm/model/report.ts";
-import type { FakeDisk, FakePiece } from "./disks.ts";
+import type { FakePv, FakePvSegment } from "./disks.ts";
 import { lvm } from "./lvm.ts";
 import { TOOLS } from "./tools.ts";
 
 /** What is on a device. */
-export interface Content {
+export interface DeviceContent {
   /** Whether the first 4 KiB are zeros. */
   zeroHead: boolean;
   /** What libblkid would find. */
@@ -29,9 +29,9 @@ export interface Content {
   /** What was once written and can be read from the device: names for it, kept until it is overwritten. */
   data: Set<string>;
   /** Whether a filesystem was checked, or for xfs unmounted, since it was last changed. */
-  atRest: boolean;
+  isClean: boolean;
   /** Whether a program was killed that changed it: no other program will get on with it. */
-  torn: boolean;
+  isInconsistent: boolean;
 }
 
 /** A logical volume. */
@@ -45,27 +45,27 @@ export interface FakeLv {
   readOnly: boolean;
   minor: number;
   createdAt: number;
-  content: Content;
+  content: DeviceContent;
   origin?: { name: string; size: bigint };
   /** How full a snapshot's store is, in percent, while it has not overflowed. */
-  storePercent: number;
+  cowPercent: number;
   /** The chunks of the origin that are in a snapshot's store, by their numbers. */
-  stored?: Set<number>;
+  cowChunks?: Set<number>;
   invalid: boolean;
   /** The name of the thin pool that it is in. */
   pool?: string;
   /** What it is as a thin pool. */
   thinPool?: FakePool;
   /** Whether it is left out when LVs are activated. */
-  skipped?: boolean;
+  activationSkip?: boolean;
   /** How it is laid out; linear by default. */
   segment?: Segment;
   /** What it has of the disks; by default, all that it needs of the first. */
-  pieces?: FakePiece[];
+  pvSegments?: FakePvSegment[];
   /** What the kernel says of a RAID LV while it is active. `dropped`: it goes on without a disk that is there. */
-  raid?: { action: string; syncPercent: number; mismatches: number; dropped: boolean };
+  raid?: { action: string; syncPercent: number; mismatches: number; refreshNeeded: boolean };
   /** Whether the lvcreate that made it died before it was whole. */
-  halfMade?: boolean;
+  incomplete?: boolean;
   /** Up to where its device was overwritten with zeros, from its start, in bytes. */
   zeroedTo: bigint;
   /** Up to where it has been overwritten with another device, from its start, in bytes; and with which. */
@@ -87,7 +87,7 @@ export interface FakePool {
   /** Whether dmeventd watches it. */
   monitored: boolean;
   /** What could be read from its free blocks if they were not zeroed, and from where it was when it is gone. */
-  residue: Set<string>;
+  residualData: Set<string>;
 }
 
 /** A volume group. */
@@ -105,10 +105,10 @@ export interface FakeGroup {
   metadataFree: bigint;
   systemId: string;
   lockType: string;
-  disks: FakeDisk[];
+  pvs: FakePv[];
   lvs: FakeLv[];
   /** What can be read from its free space, and so from a new LV. */
-  residue: Set<string>;
+  residualData: Set<string>;
 }
 
 /** How the machine is beside its groups: what tells a healthy one from a sick one. */
@@ -128,17 +128,17 @@ export interface FakeHost {
   /** Names of devices that are suspended, beside those of LVs that are. */
   suspended: Set<string>;
   /** Devices of device-mapper that no LV has, by name, with their UUIDs. */
-  strays: Map<string, string>;
+  orphanDevices: Map<string, string>;
   /** The number of the device that those are on, if they are on any. */
-  straysOn: string;
+  orphanDevicesOn: string;
   /** LVs that are active on a disk that was pulled since. */
-  pulled: Set<FakeLv>;
+  onPulledDisk: Set<FakeLv>;
   /** LVs whose device node is not there. */
-  withoutNode: Set<FakeLv>;
+  missingDeviceNodes: Set<FakeLv>;
   /** Disks that LVM does not see, with the UUIDs on their labels. */
-  hiddenDisks: { path: string; uuid: string }[];
+  hiddenPvs: { path: string; uuid: string }[];
   /** Disks that are prepared for LVM, but in no group. */
-  spareDisks: { path: string; uuid: string }[];
+  unusedPvs: { path: string; uuid: string }[];
   /** What udevadm says: nothing is well. */
   udev: "" | "No such file or directory" | "Connection refused";
   /** Whether its disks know discards. */
@@ -187,12 +187,12 @@ function healthyHost(): FakeHost {
     ]),
     modules: new Set(["dm-mod", "dm-snapshot", "dm-thin-pool"]),
     suspended: new Set(),
-    strays: new Map(),
-    straysOn: "",
-    pulled: new Set(),
-    withoutNode: new Set(),
-    hiddenDisks: [],
-    spareDisks: [],
+    orphanDevices: new Map(),
+    orphanDevicesOn: "",
+    onPulledDisk: new Set(),
+    missingDeviceNodes: new Set(),
+    hiddenPvs: [],
+    unusedPvs: [],
     udev: "",
     discards: true,
     missing: new Set(),
@@ -208,7 +208,7 @@ export interface FakeMount {
   root: string;
   readOnly: boolean;
   /** Whether the kernel has made the filesystem read-only after an error. */
-  stopped?: boolean;
+  remountedReadOnly?: boolean;
   deviceNumber: string;
   lv?: FakeLv;
 }
@@ -232,9 +232,9 @@ export class FakeMachine implements Exec {
   /** Its mount table. */
   readonly mounts: FakeMount[] = [...ROOT_MOUNTS];
   /** Targets that cannot be unmounted now. */
-  readonly busy: Set<string> = new Set();
+  readonly busyTargets: Set<string> = new Set();
   /** Disks that do not answer, and what tells those who wait for them that they do again. */
-  readonly hung: Map<string, PromiseWithResolvers<void>> = new Map();
+  readonly hungPvs: Map<string, PromiseWithResolvers<void>> = new Map();
   /** How it is beside its groups. */
   readonly host: FakeHost = healthyHost();
   /** What to do before a command. */
@@ -243,8 +243,8 @@ export class FakeMachine implements Exec {
   #clock = 1_700_000_000;
 
   /** Adds an empty volume group on some disks of equal size. */
-  addGroup(name: string, bytes: bigint, extentSize = 4n << 20n, disks = 1): FakeGroup {
-    const before = this.groups.reduce((count, group) => count + group.disks.length, 0);
+  addGroup(name: string, bytes: bigint, extentSize = 4n << 20n, pvCount = 1): FakeGroup {
+    const before = this.groups.reduce((count, group) => count + group.pvs.length, 0);
     const group: FakeGroup = {
       name,
       uuid: newUuid(),
@@ -257,52 +257,52 @@ export class FakeMachine implements Exec {
       metadataFree: 520192n,
       systemId: "",
       lockType: "",
-      disks: Array.from({ length: disks }, (_, index) => ({
+      pvs: Array.from({ length: pvCount }, (_, index) => ({
         path: `/dev/vd${String.fromCharCode("b".charCodeAt(0) + before + index)}`,
         uuid: newUuid(),
       })),
       lvs: [],
-      residue: new Set<string>(),
+      residualData: new Set<string>(),
     };
     this.groups.push(group);
     return group;
   }
 
   async run(command: Command): Promise<Output> {
-    const replaced = await this.fault?.(command);
-    if (replaced !== undefined) return replaced;
-    if (command.program === "lvm") this.#reach(command);
+    const injected = await this.fault?.(command);
+    if (injected !== undefined) return injected;
+    if (command.program === "lvm") this.#requireResponsiveDisks(command);
     if (this.host.missing.has(command.program)) {
       const cause = new Deno.errors.NotFound();
       throw new StorageError("Unavailable", `${command.program}: not found`, { cause });
     }
     const tool = command.program === "lvm" ? lvm : TOOLS[command.program];
-    if (tool === undefined) throw new Error(`the fake machine has no ${command.program}: ${describe(command)}`);
+    if (tool === undefined) throw new Error(`the fake machine has no ${command.program}: ${describeCommand(command)}`);
     return tool(this, command.args);
   }
 
   /** This machine with no other disks than these. */
-  seeing(disks: readonly string[]): FakeMachine {
+  withDevices(pvs: readonly string[]): FakeMachine {
     return Object.create(this, {
-      groups: { value: this.groups.filter((group) => group.disks.some(({ path }) => disks.includes(path))) },
+      groups: { value: this.groups.filter((group) => group.pvs.some(({ path }) => pvs.includes(path))) },
       nextMinor: { value: () => this.nextMinor() },
       now: { value: () => this.now() },
     });
   }
 
   /** lvm reads all disks, or those of `--devices`, whatever it is to do; here its deadline passes at once. */
-  #reach(command: Command): void {
+  #requireResponsiveDisks(command: Command): void {
     const at = command.args.indexOf("--devices");
-    const disks = at < 0
-      ? this.groups.flatMap((group) => group.disks.map(({ path }) => path))
+    const pvs = at < 0
+      ? this.groups.flatMap((group) => group.pvs.map(({ path }) => path))
       : command.args[at + 1]!.split(",");
-    const hung = disks.map((disk) => this.hung.get(disk)).find((hung) => hung !== undefined);
-    if (hung === undefined) return;
+    const hungPvs = pvs.map((disk) => this.hungPvs.get(disk)).find((hungPvs) => hungPvs !== undefined);
+    if (hungPvs === undefined) return;
     const kind = command.mutates ? "StillRunning" : "Unavailable";
-    throw new StorageError(kind, `${describe(command)}: no answer`, { settled: hung.promise });
+    throw new StorageError(kind, `${describeCommand(command)}: no answer`, { completion: hungPvs.promise });
   }
 
-  settled(): Promise<void> {
+  idle(): Promise<void> {
     return Promise.resolve();
   }
 
@@ -341,7 +341,7 @@ export function devicePath(group: FakeGroup, lv: FakeLv): string {
 }
 
 /** An empty device. */
-export function blank(): Content {
+export function blankContent(): DeviceContent {
   return {
     zeroHead: true,
     signatures: [],
@@ -349,8 +349,8 @@ export function blank(): Content {
     unreadable: false,
     checkStatus: 0,
     data: new Set(),
-    atRest: true,
-    torn: false,
+    isClean: true,
+    isInconsistent: false,
   };
 }
 
@@ -360,13 +360,15 @@ export function ok(stdout = ""): Output {
 }
 
 /** An answer of failure. */
-export function refuse(code: number, stderr: string): Output {
+export function failure(code: number, stderr: string): Output {
   return { code, stdout: "", stderr: stderr + "\n" };
 }
 
 /** Makes sure that a tool is given what it is known to answer. */
-export function expectArgs(args: readonly string[], form: RegExp): void {
-  if (!form.test(args.join(" "))) throw new Error(`the fake machine does not know these arguments: ${args.join(" ")}`);
+export function expectArgs(args: readonly string[], pattern: RegExp): void {
+  if (!pattern.test(args.join(" "))) {
+    throw new Error(`the fake machine does not know these arguments: ${args.join(" ")}`);
+  }
 }
 
 /** A UUID as LVM writes them. */

@@ -5,27 +5,27 @@
  */
 
 /** A stretch of network. It is gone when it is disposed of. */
-export class FakeNetwork implements AsyncDisposable {
-  readonly #to: Deno.ConnectOptions;
+export class TcpProxy implements AsyncDisposable {
+  readonly #target: Deno.ConnectOptions;
   readonly #connections = new Set<Deno.TcpConn>();
-  readonly #work = new Set<Promise<void>>();
+  readonly #tasks = new Set<Promise<void>>();
   readonly #port: number;
   #listener: Deno.TcpListener | undefined;
-  #thaw: PromiseWithResolvers<void> | undefined;
+  #thawed: PromiseWithResolvers<void> | undefined;
 
   /** Leads to the port of a URL. */
   constructor(url: string) {
-    this.#to = { hostname: "127.0.0.1", port: Number(new URL(url).port) };
+    this.#target = { hostname: "127.0.0.1", port: Number(new URL(url).port) };
     this.#listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
     this.#port = this.#listener.addr.port;
     this.#track(this.#accept(this.#listener));
   }
 
   /** The same URL by way of this stretch. */
-  by(url: string): string {
-    const there = new URL(url);
-    there.port = `${this.#port}`;
-    return there.href.replace(/\/$/, "");
+  urlThrough(url: string): string {
+    const proxied = new URL(url);
+    proxied.port = `${this.#port}`;
+    return proxied.href.replace(/\/$/, "");
   }
 
   /** How many connections go through. */
@@ -34,20 +34,20 @@ export class FakeNetwork implements AsyncDisposable {
   }
 
   /** Closes all connections; new ones are let through. */
-  cut(): void {
+  resetConnections(): void {
     for (const connection of [...this.#connections]) this.#close(connection);
   }
 
   /** Swallows everything, in both directions, and tells no one; also on new connections. */
   freeze(): void {
-    this.#thaw ??= Promise.withResolvers<void>();
+    this.#thawed ??= Promise.withResolvers<void>();
   }
 
   /** Has connections work that were made while it was frozen, and cuts those from before: their bytes are lost. */
   thaw(): void {
-    const thaw = this.#thaw;
-    this.#thaw = undefined;
-    this.cut();
+    const thaw = this.#thawed;
+    this.#thawed = undefined;
+    this.resetConnections();
     thaw?.resolve();
   }
 
@@ -55,7 +55,7 @@ export class FakeNetwork implements AsyncDisposable {
   refuse(): void {
     this.#listener?.close();
     this.#listener = undefined;
-    this.cut();
+    this.resetConnections();
   }
 
   /** Lets connections through again. */
@@ -69,41 +69,41 @@ export class FakeNetwork implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.refuse();
     this.thaw();
-    while (this.#work.size > 0) await Promise.all(this.#work);
+    while (this.#tasks.size > 0) await Promise.all(this.#tasks);
   }
 
   #track(work: Promise<void>): void {
-    const tracked: Promise<void> = work.finally(() => this.#work.delete(tracked));
-    this.#work.add(tracked);
+    const tracked: Promise<void> = work.finally(() => this.#tasks.delete(tracked));
+    this.#tasks.add(tracked);
   }
 
   async #accept(listener: Deno.TcpListener): Promise<void> {
     try {
-      for await (const near of listener) this.#track(this.#join(near));
+      for await (const downstream of listener) this.#track(this.#forward(downstream));
     } catch {
       // The listener was closed.
     }
   }
 
-  async #join(near: Deno.TcpConn): Promise<void> {
-    this.#connections.add(near);
+  async #forward(downstream: Deno.TcpConn): Promise<void> {
+    this.#connections.add(downstream);
     try {
-      const far = await Deno.connect(this.#to);
-      if (!this.#connections.has(near)) return far.close();
-      this.#connections.add(far);
-      await Promise.all([this.#pass(near, far), this.#pass(far, near)]);
+      const upstream = await Deno.connect(this.#target);
+      if (!this.#connections.has(downstream)) return upstream.close();
+      this.#connections.add(upstream);
+      await Promise.all([this.#pipe(downstream, upstream), this.#pipe(upstream, downstream)]);
     } catch {
-      this.#close(near);
+      this.#close(downstream);
     }
   }
 
-  async #pass(from: Deno.TcpConn, to: Deno.TcpConn): Promise<void> {
+  async #pipe(from: Deno.TcpConn, to: Deno.TcpConn): Promise<void> {
     const buffer = new Uint8Array(16_384);
     try {
       while (true) {
         const count = await from.read(buffer);
         if (count === null) break;
-        if (this.#thaw !== undefined) await this.#thaw.promise;
+        if (this.#thawed !== undefined) await this.#thawed.promise;
         for (let sent = 0; sent < count;) sent += await to.write(buffer.subarray(sent, count));
       }
     } catch {

@@ -5,36 +5,36 @@
  */
 
 import type { ApiClient } from "../../k8s/client/client.ts";
-import { type FakeClock, settled } from "./clock.ts";
+import { type FakeClock, flushPromises } from "./clock.ts";
 
 /** A client that knows whether a request is under way, so that time on a {@linkcode FakeClock} can wait for answers. */
-export function patientClient(
+export function trackedClient(
   client: ApiClient,
-): { client: ApiClient; pass: (clock: FakeClock, ms: number) => Promise<void> } {
-  const underWay = new Set<Promise<unknown>>();
-  const patient = new Proxy(client, {
+): { client: ApiClient; advance: (clock: FakeClock, ms: number) => Promise<void> } {
+  const inFlight = new Set<Promise<unknown>>();
+  const proxy = new Proxy(client, {
     get: (target, verb) => (...args: unknown[]) => {
       const answer = Reflect.get(target, verb).apply(target, args);
       if (!(answer instanceof Promise)) return answer;
-      const settling = answer.then(() => {}, () => {}).then(() => void underWay.delete(settling));
-      underWay.add(settling);
+      const settled = answer.then(() => {}, () => {}).then(() => void inFlight.delete(settled));
+      inFlight.add(settled);
       return answer;
     },
   });
-  const quiet = async () => {
-    await settled();
-    while (underWay.size > 0) {
-      await Promise.all(underWay);
-      await settled();
+  const waitUntilIdle = async () => {
+    await flushPromises();
+    while (inFlight.size > 0) {
+      await Promise.all(inFlight);
+      await flushPromises();
     }
   };
-  const pass = async (clock: FakeClock, ms: number) => {
-    await quiet();
+  const advance = async (clock: FakeClock, ms: number) => {
+    await waitUntilIdle();
     const end = clock.now() + ms;
     while (clock.now() < end) {
-      await clock.advance(Math.max(0, Math.min(end - clock.now(), clock.untilNext)));
-      await quiet();
+      await clock.advance(Math.max(0, Math.min(end - clock.now(), clock.msUntilNextTimer)));
+      await waitUntilIdle();
     }
   };
-  return { client: patient, pass };
+  return { client: proxy, advance };
 }

@@ -14,7 +14,7 @@ import { namedRequest } from "./request.ts";
 export const EXTENT = 4n << 20n;
 
 /** Extents of the node's only group. */
-const ALL = 16;
+const TOTAL_EXTENTS = 16;
 
 /** One thing that happens; what cannot happen now does not. */
 export interface Step {
@@ -27,7 +27,7 @@ export interface Step {
 }
 
 /** A report and a state of the objects that may be seen together, and what was so. Sizes are in extents. */
-export interface View {
+export interface ObservedState {
   /** The report. */
   readonly report: LvmNode;
   /** What was free when LVM was asked for it. */
@@ -40,39 +40,39 @@ export interface View {
   readonly targets: ReadonlyMap<string, number>;
 }
 
-type Report = Pick<View, "report" | "free" | "counted">;
-type State = Pick<View, "volumes" | "targets">;
+type Report = Pick<ObservedState, "report" | "free" | "counted">;
+type State = Pick<ObservedState, "volumes" | "targets">;
 
 /** A volume that was asked for. */
-interface Live {
+interface RequestedVolume {
   object: LvmVolume;
   /** What it is to have, in extents. */
   target: number;
   /** Whether a pod had it: then its LV is erased before its space is free. */
-  used: boolean;
+  wasPublished: boolean;
 }
 
 /** An agent, step by step. */
-export class RacingAgent {
+export class AgentModel {
   /** The volumes for which it had no room, to be made or to grow. */
   readonly refused: string[] = [];
-  readonly #live = new Map<string, Live>();
+  readonly #volumes = new Map<string, RequestedVolume>();
   readonly #lvs = new Map<string, number>();
   readonly #history: string[] = [];
   readonly #reports: Report[] = [];
   readonly #states: State[] = [];
   /** What LVM said last, which may not have been written yet. */
-  #survey: Report;
-  #erasing = 0;
-  #names = 0;
+  #lastReport: Report;
+  #erasingExtents = 0;
+  #nextId = 0;
   /** The oldest report and state that may still be what somebody sees. */
-  #oldest = { report: 0, state: 0 };
+  #oldestVisible = { report: 0, state: 0 };
 
   /** Has told of its empty group. */
   constructor() {
-    this.#survey = this.#look();
-    this.#reports.push(this.#survey);
-    this.#save();
+    this.#lastReport = this.#readReport();
+    this.#reports.push(this.#lastReport);
+    this.#saveState();
   }
 
   /** What happened so far, for messages. */
@@ -81,58 +81,59 @@ export class RacingAgent {
   }
 
   /** All pairs of a report and a state. */
-  *views(): Generator<View> {
+  *views(): Generator<ObservedState> {
     for (const report of this.#reports) for (const state of this.#states) yield { ...report, ...state };
   }
 
   /** What somebody may see now who made all that was asked for. */
-  view(chance: number): View {
-    const reports = this.#reports.slice(this.#oldest.report);
-    const states = this.#states.slice(this.#oldest.state);
-    const state = states[Math.floor(chance / reports.length) % states.length]!;
-    return { ...reports[chance % reports.length]!, ...state };
+  view(pick: number): ObservedState {
+    const reports = this.#reports.slice(this.#oldestVisible.report);
+    const states = this.#states.slice(this.#oldestVisible.state);
+    const state = states[Math.floor(pick / reports.length) % states.length]!;
+    return { ...reports[pick % reports.length]!, ...state };
   }
 
   /** Has something happen. What is asked for has to be admitted. */
   step({ kind, which, extents }: Step, admits: (extents: number) => boolean): void {
-    const names = [...this.#live.keys()];
+    const names = [...this.#volumes.keys()];
     const name = names[which % names.length] ?? "";
-    const steps: Record<string, (live: Live) => boolean> = {
-      choose: (live) => this.#choose(live),
-      "make LV of": (live) => this.#make(name, live),
-      "grow LV of": (live) => this.#extend(name, live),
-      tell: (live) => this.#tell(name, live),
-      grow: (live) => live.object.status?.lvUUID !== undefined && admits(extents) && this.#grow(live, extents),
-      use: (live) => live.object.status?.lvUUID !== undefined && (live.used = true),
-      delete: (live) => this.#delete(live),
-      remove: (live) => this.#remove(name, live),
+    const steps: Record<string, (requested: RequestedVolume) => boolean> = {
+      choose: (requested) => this.#chooseGroup(requested),
+      "make LV of": (requested) => this.#createLv(name, requested),
+      "grow LV of": (requested) => this.#extendLv(name, requested),
+      tell: (requested) => this.#writeStatus(name, requested),
+      grow: (requested) =>
+        requested.object.status?.lvUUID !== undefined && admits(extents) && this.#requestExpansion(requested, extents),
+      use: (requested) => requested.object.status?.lvUUID !== undefined && (requested.wasPublished = true),
+      delete: (requested) => this.#delete(requested),
+      remove: (requested) => this.#remove(name, requested),
     };
     const general: Record<string, () => boolean> = {
-      ask: () => admits(extents) && this.#ask(extents),
-      survey: () => (this.#survey = this.#look()) !== undefined,
-      report: () => this.#reports.at(-1) !== this.#survey && this.#reports.push(this.#survey) > 0,
-      erase: () => this.#erasing > 0 && (this.#erasing = 0) === 0,
+      ask: () => admits(extents) && this.#requestVolume(extents),
+      survey: () => (this.#lastReport = this.#readReport()) !== undefined,
+      report: () => this.#reports.at(-1) !== this.#lastReport && this.#reports.push(this.#lastReport) > 0,
+      erase: () => this.#erasingExtents > 0 && (this.#erasingExtents = 0) === 0,
     };
     const all = [...Object.entries(general), ...Object.entries(steps)];
     const [what, happens] = all[kind % all.length]!;
-    const live = this.#live.get(name);
+    const requested = this.#volumes.get(name);
     if (what in general) {
-      if (general[what]!()) this.#history.push(what === "ask" ? `ask v${this.#names - 1} ${extents}` : what);
-    } else if (live !== undefined && happens(live)) {
-      this.#history.push(`${what} ${live.object.spec.requestName}${what === "grow" ? ` ${extents}` : ""}`);
+      if (general[what]!()) this.#history.push(what === "ask" ? `ask v${this.#nextId - 1} ${extents}` : what);
+    } else if (requested !== undefined && happens(requested)) {
+      this.#history.push(`${what} ${requested.object.spec.requestName}${what === "grow" ? ` ${extents}` : ""}`);
     }
   }
 
   get #free(): number {
-    return ALL - this.#erasing - [...this.#lvs.values()].reduce((sum, extents) => sum + extents, 0);
+    return TOTAL_EXTENTS - this.#erasingExtents - [...this.#lvs.values()].reduce((sum, extents) => sum + extents, 0);
   }
 
-  #look(): Report {
+  #readReport(): Report {
     const counted = new Map(this.#lvs);
     const volumes = [...counted].map(([name, extents]) => ({ name, size: sizeOf(extents) }));
     const group = {
-      ...{ name: "data", uuid: "u", size: sizeOf(ALL), free: sizeOf(this.#free), extentSize: sizeOf(1) },
-      ...{ lvCount: 0, pvCount: 1, snapshotCount: 0, missingPVs: 0, writeable: true },
+      ...{ name: "data", uuid: "u", size: sizeOf(TOTAL_EXTENTS), free: sizeOf(this.#free), extentSize: sizeOf(1) },
+      ...{ lvCount: 0, pvCount: 1, snapshotCount: 0, missingPVCount: 0, writeable: true },
       volumes,
     };
     const report = { metadata: { name: "n" }, spec: { driverName: "d" }, status: { volumeGroups: [group] } };
@@ -140,110 +141,112 @@ export class RacingAgent {
   }
 
   /** Keeps the objects as they are now among the states that may be seen. */
-  #save(): true {
-    const live = [...this.#live];
+  #saveState(): true {
+    const requested = [...this.#volumes];
     this.#states.push({
-      volumes: live.map(([, { object }]) => structuredClone(object)),
-      targets: new Map(live.map(([name, { target }]) => [name, target])),
+      volumes: requested.map(([, { object }]) => structuredClone(object)),
+      targets: new Map(requested.map(([name, { target }]) => [name, target])),
     });
     return true;
   }
 
-  #ask(extents: number): true {
+  #requestVolume(extents: number): true {
     // a byte less than whole extents: what is asked for is rounded up
-    const request = namedRequest(`v${this.#names++}`, BigInt(extents) * EXTENT - 1n);
+    const request = namedRequest(`v${this.#nextId++}`, BigInt(extents) * EXTENT - 1n);
     const object = lvmVolumeFor(request, { driver: "d", nodeName: "n" });
     object.metadata.generation = 1;
-    this.#live.set(object.metadata.name, { object, target: extents, used: false });
-    return this.#asked();
+    this.#volumes.set(object.metadata.name, { object, target: extents, wasPublished: false });
+    return this.#markRequested();
   }
 
-  #grow(live: Live, extents: number): boolean {
-    const { object } = live;
+  #requestExpansion(requested: RequestedVolume, extents: number): boolean {
+    const { object } = requested;
     if (object.metadata.deletionTimestamp !== undefined || object.status?.error !== undefined) return false;
-    live.target += extents;
-    object.spec.size = formatQuantity(BigInt(live.target) * EXTENT);
+    requested.target += extents;
+    object.spec.size = formatQuantity(BigInt(requested.target) * EXTENT);
     object.metadata.generation!++;
-    return this.#asked();
+    return this.#markRequested();
   }
 
   /** Who asked knows of it. */
-  #asked(): true {
-    this.#save();
-    this.#oldest.state = this.#states.length - 1;
+  #markRequested(): true {
+    this.#saveState();
+    this.#oldestVisible.state = this.#states.length - 1;
     return true;
   }
 
-  #choose({ object }: Live): boolean {
+  #chooseGroup({ object }: RequestedVolume): boolean {
     if (object.status !== undefined) return false;
     object.status = { state: "Pending", volumeGroup: "data" };
-    return this.#save();
+    return this.#saveState();
   }
 
   /** Also when it is being deleted: whoever makes it may not have seen that yet. */
-  #make(name: string, live: Live): boolean {
-    if (live.object.status?.state !== "Pending" || this.#lvs.has(name)) return false;
-    if (live.target > this.#free) return this.#refuse(name, live, { ...live.object.status, state: "Failed" });
-    this.#lvs.set(name, live.target);
+  #createLv(name: string, requested: RequestedVolume): boolean {
+    if (requested.object.status?.state !== "Pending" || this.#lvs.has(name)) return false;
+    if (requested.target > this.#free) {
+      return this.#fail(name, requested, { ...requested.object.status, state: "Failed" });
+    }
+    this.#lvs.set(name, requested.target);
     return true;
   }
 
-  #extend(name: string, live: Live): boolean {
-    const { object: { status }, target } = live;
-    const has = this.#lvs.get(name) ?? target;
-    if (status?.lvUUID === undefined || status.error !== undefined || has >= target) return false;
-    if (status.size !== sizeOf(has)) {
-      status.size = sizeOf(has); // it died before it could tell, and tells before it goes on
-      return this.#save();
+  #extendLv(name: string, requested: RequestedVolume): boolean {
+    const { object: { status }, target } = requested;
+    const currentExtents = this.#lvs.get(name) ?? target;
+    if (status?.lvUUID === undefined || status.error !== undefined || currentExtents >= target) return false;
+    if (status.size !== sizeOf(currentExtents)) {
+      status.size = sizeOf(currentExtents); // it died before it could tell, and tells before it goes on
+      return this.#saveState();
     }
-    if (target - has > this.#free) return this.#refuse(name, live, status);
+    if (target - currentExtents > this.#free) return this.#fail(name, requested, status);
     this.#lvs.set(name, target);
     return true;
   }
 
-  #refuse(name: string, live: Live, status: LvmVolumeStatus): true {
+  #fail(name: string, requested: RequestedVolume, status: LvmVolumeStatus): true {
     this.refused.push(name);
     const error = { code: "NoSpace", message: "full" } as const;
-    live.object.status = { ...status, observedGeneration: this.#observed(live), error };
-    live.target = this.#lvs.get(name) ?? 0;
-    return this.#save();
+    requested.object.status = { ...status, observedGeneration: this.#observed(requested), error };
+    requested.target = this.#lvs.get(name) ?? 0;
+    return this.#saveState();
   }
 
   /** Says that the LV is there, once it is as large as it is to be. */
-  #tell(name: string, live: Live): boolean {
-    const { object } = live;
-    if (this.#lvs.get(name) !== live.target || object.status?.error !== undefined) return false;
-    const where = { volumeGroup: "data", lvUUID: name, size: sizeOf(live.target) };
-    object.status = { state: "Ready", observedGeneration: this.#observed(live), ...where };
-    return this.#save();
+  #writeStatus(name: string, requested: RequestedVolume): boolean {
+    const { object } = requested;
+    if (this.#lvs.get(name) !== requested.target || object.status?.error !== undefined) return false;
+    const where = { volumeGroup: "data", lvUUID: name, size: sizeOf(requested.target) };
+    object.status = { state: "Ready", observedGeneration: this.#observed(requested), ...where };
+    return this.#saveState();
   }
 
-  #observed({ object: { metadata: { generation = 0, deletionTimestamp } } }: Live): number {
+  #observed({ object: { metadata: { generation = 0, deletionTimestamp } } }: RequestedVolume): number {
     return deletionTimestamp === undefined ? generation : generation - 1;
   }
 
-  #delete({ object: { metadata } }: Live): boolean {
+  #delete({ object: { metadata } }: RequestedVolume): boolean {
     if (metadata.deletionTimestamp !== undefined) return false;
     metadata.deletionTimestamp = "now";
     metadata.generation!++;
-    return this.#save();
+    return this.#saveState();
   }
 
   /**
    * Removes the LV, and lets the object go. What was used is only to be erased; where reports and objects tell so little of it, a
    * report that has it must have been seen before.
    */
-  #remove(name: string, live: Live): boolean {
-    if (live.object.metadata.deletionTimestamp === undefined) return false;
-    const has = this.#lvs.get(name) ?? 0;
-    if (live.used && has > 0) {
-      if (this.#reports.at(-1)!.counted.get(name) !== has) return false;
-      this.#oldest.report = this.#reports.length - 1;
-      this.#erasing += has;
+  #remove(name: string, requested: RequestedVolume): boolean {
+    if (requested.object.metadata.deletionTimestamp === undefined) return false;
+    const currentExtents = this.#lvs.get(name) ?? 0;
+    if (requested.wasPublished && currentExtents > 0) {
+      if (this.#reports.at(-1)!.counted.get(name) !== currentExtents) return false;
+      this.#oldestVisible.report = this.#reports.length - 1;
+      this.#erasingExtents += currentExtents;
     }
     this.#lvs.delete(name);
-    this.#live.delete(name);
-    return this.#save();
+    this.#volumes.delete(name);
+    return this.#saveState();
   }
 }
 

@@ -7,7 +7,7 @@
 import type { Output } from "../../lvm/exec.ts";
 import { REPORT_COMMAND } from "../../lvm/model/report.ts";
 import { SURVEY_COMMAND, UNLOCKED_SURVEY_COMMAND } from "../../lvm/model/survey.ts";
-import { freeBytes, healthOf, LINEAR, piecesOf, pvRow, pvsegRow, segRow } from "./disks.ts";
+import { freeBytes, LINEAR, lvHealthStatus, pvRow, pvSegmentsOf, pvsegRow, segRow } from "./disks.ts";
 import { devicePath, type FakeGroup, type FakeLv, type FakeMachine, newUuid, ok } from "./machine.ts";
 import { thinFields } from "./thin.ts";
 
@@ -18,17 +18,17 @@ export function fullreport(machine: FakeMachine, args: readonly string[]): Outpu
   if (!REPORTS.includes(args.join("\n"))) throw new Error(`the fake lvm has no report like ${args.join(" ")}`);
   const { root, warnings } = machine.host;
   if (!root) return { ...ok('{"report": []}'), stderr: NOT_ROOT };
-  const spare = machine.host.spareDisks.map(({ path, uuid }) => ({
+  const unusedPvs = machine.host.unusedPvs.map(({ path, uuid }) => ({
     ...{ pv_name: path, pv_uuid: uuid, pv_missing: "0", pv_allocatable: "0", pv_pe_count: "0", pv_pe_alloc_count: "0" },
   }));
   const stdout = JSON.stringify({
     report: machine.groups.map((group): Record<string, unknown> => ({
       vg: [vgRow(group)],
-      pv: group.disks.map((disk) => pvRow(group, disk)),
-      lv: group.lvs.flatMap((lv) => [lvRow(machine, group, lv), ...partRows(machine, group, lv)]),
-      pvseg: group.lvs.flatMap((lv) => piecesOf(group, lv).map((piece) => pvsegRow(group, lv, piece))),
+      pv: group.pvs.map((pv) => pvRow(group, pv)),
+      lv: group.lvs.flatMap((lv) => [lvRow(machine, group, lv), ...subLvRows(machine, group, lv)]),
+      pvseg: group.lvs.flatMap((lv) => pvSegmentsOf(group, lv).map((segment) => pvsegRow(group, lv, segment))),
       seg: group.lvs.map((lv) => segRow(lv)),
-    })).concat(spare.length === 0 ? [] : [{ pv: spare, pvseg: [] }]),
+    })).concat(unusedPvs.length === 0 ? [] : [{ pv: unusedPvs, pvseg: [] }]),
   });
   return { ...ok(stdout), stderr: warnings.map((sentence) => `  WARNING: ${sentence}\n`).join("") };
 }
@@ -56,10 +56,10 @@ function vgRow(group: FakeGroup): Record<string, string> {
 }
 
 /** What shows of a RAID LV whose lvcreate died: its metadata, with the tags of the whole. */
-function partRows(machine: FakeMachine, group: FakeGroup, lv: FakeLv): Record<string, string>[] {
-  if (!lv.halfMade) return [];
-  return piecesOf(group, lv).filter(({ part }) => part.startsWith("rmeta")).map(({ part, size }) =>
-    lvRow(machine, group, { ...lv, name: `${lv.name}_${part}`, uuid: newUuid(), size, segment: LINEAR })
+function subLvRows(machine: FakeMachine, group: FakeGroup, lv: FakeLv): Record<string, string>[] {
+  if (!lv.incomplete) return [];
+  return pvSegmentsOf(group, lv).filter(({ subLv }) => subLv.startsWith("rmeta")).map(({ subLv, size }) =>
+    lvRow(machine, group, { ...lv, name: `${lv.name}_${subLv}`, uuid: newUuid(), size, segment: LINEAR })
   );
 }
 
@@ -79,15 +79,15 @@ function lvRow(machine: FakeMachine, group: FakeGroup, lv: FakeLv): Record<strin
     origin: lv.origin?.name ?? "",
     origin_size: `${lv.origin?.size ?? lv.size}`,
     lv_snapshot_invalid: lv.origin === undefined ? "-1" : lv.invalid ? "1" : "0",
-    snap_percent: lv.origin === undefined || !lv.active ? "" : (lv.invalid ? 100 : lv.storePercent).toFixed(2),
+    snap_percent: lv.origin === undefined || !lv.active ? "" : (lv.invalid ? 100 : lv.cowPercent).toFixed(2),
     lv_time: `${lv.createdAt}`,
     lv_attr: lv.origin === undefined ? "-wi-a-----" : "sri-a-s---",
-    lv_health_status: healthOf(group, lv),
+    lv_health_status: lvHealthStatus(group, lv),
     sync_percent: lv.active ? lv.raid?.syncPercent.toFixed(2) ?? "" : "",
     raid_sync_action: lv.active ? lv.raid?.action ?? "" : "",
     raid_mismatch_count: lv.active && lv.raid !== undefined ? `${lv.raid.mismatches}` : "",
     pool_lv: "",
-    data_percent: lv.origin === undefined || !lv.active ? "" : (lv.invalid ? 100 : lv.storePercent).toFixed(2),
+    data_percent: lv.origin === undefined || !lv.active ? "" : (lv.invalid ? 100 : lv.cowPercent).toFixed(2),
     metadata_percent: "",
     lv_metadata_size: "",
     ...thinFields(lv),

@@ -5,19 +5,19 @@
  */
 
 import { LINEAR } from "../../lvm/model/layout.ts";
-import type { NamedRequest } from "../../k8s/api/volume_mapping.ts";
+import type { NamedVolumeRequest } from "../../k8s/api/volume_mapping.ts";
 import { ANY_GROUP } from "../../lvm/model/groups.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 
 /** A request of that name for an ext4 volume of at least so many bytes, anywhere, but for what is said otherwise. */
-export function namedRequest(name: string, bytes: bigint, more: Partial<NamedRequest> = {}): NamedRequest {
+export function namedRequest(name: string, bytes: bigint, more: Partial<NamedVolumeRequest> = {}): NamedVolumeRequest {
   return {
     id: volumeIdOf(name),
     name,
     range: { required: bytes },
     groups: ANY_GROUP,
     preference: "leastFree",
-    content: { state: "wanted", type: "ext4" },
+    format: { state: "unformatted", type: "ext4" },
     mkfsOptions: [],
     shared: true,
     erase: "zero",

@@ -5,19 +5,19 @@
  */
 
 import type { Output } from "../../lvm/exec.ts";
-import { allocate, freeBytes, LINEAR, spareMetadata } from "./disks.ts";
-import { blank, type FakeGroup, type FakeLv, type FakeMachine, type FakePool, ok, refuse } from "./machine.ts";
+import { allocate, freeBytes, LINEAR, pmspareBytes } from "./disks.ts";
+import { blankContent, failure, type FakeGroup, type FakeLv, type FakeMachine, type FakePool, ok } from "./machine.ts";
 
 /** What LVM takes for the metadata of a small pool, and keeps once more as a spare. */
 const METADATA_BYTES = 4n << 20n;
 
 /** An LV that is being made, without what is on it. */
-type Making = Omit<FakeLv, "content">;
+type NewLv = Omit<FakeLv, "content">;
 
 /** Makes a thin pool. */
 export function createPool(
   group: FakeGroup,
-  making: Making,
+  newLv: NewLv,
   { zeroes, monitored }: { zeroes: boolean; monitored: boolean },
 ): Output {
   const thinPool: FakePool = {
@@ -27,53 +27,55 @@ export function createPool(
     zeroes,
     health: "",
     monitored,
-    residue: group.residue,
+    residualData: group.residualData,
   };
-  const spare = spareMetadata(group) > METADATA_BYTES ? 0n : METADATA_BYTES - spareMetadata(group);
+  const spare = pmspareBytes(group) > METADATA_BYTES ? 0n : METADATA_BYTES - pmspareBytes(group);
   const free = freeBytes(group);
-  const needed = making.size + METADATA_BYTES + spare;
-  if (making.size === 0n) return refuse(3, "  Invalid argument for --size: 0b");
+  const needed = newLv.size + METADATA_BYTES + spare;
+  if (newLv.size === 0n) return failure(3, "  Invalid argument for --size: 0b");
   if (needed > free) {
     const [have, want] = [free, needed].map((bytes) => bytes / group.extentSize);
-    return refuse(
+    return failure(
       5,
       `  Volume group "${group.name}" has insufficient free space (${have} extents): ${want} required.`,
     );
   }
-  const pieces = allocate(group, { name: making.name, segment: LINEAR, pieces: [] }, making.size, []);
-  if ("code" in pieces) return pieces;
-  group.residue = new Set();
-  group.lvs.push({ ...making, content: blank(), thinPool, pieces });
-  return ok(`  Logical volume "${making.name}" created.\n`);
+  const pvSegments = allocate(group, { name: newLv.name, segment: LINEAR, pvSegments: [] }, newLv.size, []);
+  if ("code" in pvSegments) return pvSegments;
+  group.residualData = new Set();
+  group.lvs.push({ ...newLv, content: blankContent(), thinPool, pvSegments });
+  return ok(`  Logical volume "${newLv.name}" created.\n`);
 }
 
 /** Makes a thin volume in its pool, or a thin snapshot of one. */
 export function createThin(
   group: FakeGroup,
-  making: Making & { pool: string },
+  newLv: NewLv & { pool: string },
   monitored: boolean,
   origin?: FakeLv,
 ): Output {
-  const pool = group.lvs.find(({ name }) => name === making.pool)?.thinPool;
-  if (pool === undefined) return refuse(5, `  Thin pool ${group.name}/${making.pool} not found.`);
+  const pool = group.lvs.find(({ name }) => name === newLv.pool)?.thinPool;
+  if (pool === undefined) return failure(5, `  Thin pool ${group.name}/${newLv.pool} not found.`);
   if (pool.dataPercent >= 100 || pool.metadataPercent >= 75) {
-    return refuse(
+    return failure(
       5,
-      `  Cannot create new thin volume, free space in thin pool ${group.name}/${making.pool} reached threshold.`,
+      `  Cannot create new thin volume, free space in thin pool ${group.name}/${newLv.pool} reached threshold.`,
     );
   }
-  const content = origin === undefined ? { ...blank(), data: pool.zeroes ? new Set<string>() : pool.residue } : {
-    ...origin.content,
-    signatures: origin.content.signatures.map((signature) => ({ ...signature })),
-    data: new Set(origin.content.data),
-  };
+  const content = origin === undefined
+    ? { ...blankContent(), data: pool.zeroes ? new Set<string>() : pool.residualData }
+    : {
+      ...origin.content,
+      signatures: origin.content.signatures.map((signature) => ({ ...signature })),
+      data: new Set(origin.content.data),
+    };
   if (monitored) pool.monitored = true;
-  group.lvs.push({ ...making, content, ...(origin && { origin: { name: origin.name, size: origin.size } }) });
-  return ok(`  Logical volume "${making.name}" created.\n`);
+  group.lvs.push({ ...newLv, content, ...(origin && { origin: { name: origin.name, size: origin.size } }) });
+  return ok(`  Logical volume "${newLv.name}" created.\n`);
 }
 
 /** Whether an LV is a copy-on-write snapshot of another one: those share its fate. */
-export function isCowOf(lv: FakeLv, origin: FakeLv): boolean {
+export function isCowSnapshotOf(lv: FakeLv, origin: FakeLv): boolean {
   return lv.origin?.name === origin.name && lv.pool === undefined;
 }
 
@@ -83,22 +85,22 @@ export function deviceBytes({ origin, pool, size }: FakeLv): bigint {
 }
 
 /** What lvremove asks that was not told yes: nobody is there to answer, which means no. */
-export function askBeforeRemoval(group: FakeGroup, lv: FakeLv, yes: boolean): Output | undefined {
+export function confirmRemoval(group: FakeGroup, lv: FakeLv, isConfirmed: boolean): Output | undefined {
   const dependent = lv.thinPool === undefined ? 0 : group.lvs.filter(({ pool }) => pool === lv.name).length;
-  if (yes || (dependent === 0 && !lv.active)) return undefined;
+  if (isConfirmed || (dependent === 0 && !lv.active)) return undefined;
   const path = `${group.name}/${lv.name}`;
-  const question = dependent === 0
+  const prompt = dependent === 0
     ? `Do you really want to remove active logical volume ${path}? [y/n]: [n]`
     : `Removing pool ${path} will remove ${dependent} dependent volume(s). Proceed? [y/n]: [n]`;
-  return refuse(5, `${question}\n  Logical volume ${path} not removed.`);
+  return failure(5, `${prompt}\n  Logical volume ${path} not removed.`);
 }
 
 /** Removes an LV that is thin or a thin pool; answers whether it was one. */
 export function removeThin(group: FakeGroup, lv: FakeLv): boolean {
   const pool = group.lvs.find(({ name }) => name === lv.pool)?.thinPool;
   if (pool === undefined && lv.thinPool === undefined) return false;
-  if (pool !== undefined) pool.residue = pool.residue.union(lv.content.data);
-  if (lv.thinPool !== undefined) group.residue = group.residue.union(lv.thinPool.residue);
+  if (pool !== undefined) pool.residualData = pool.residualData.union(lv.content.data);
+  if (lv.thinPool !== undefined) group.residualData = group.residualData.union(lv.thinPool.residualData);
   group.lvs = group.lvs.filter((other) => other !== lv && other.pool !== lv.name);
   for (const other of group.lvs) if (other.pool !== undefined && other.origin?.name === lv.name) delete other.origin;
   return true;
@@ -110,10 +112,10 @@ export function extendMetadata(group: FakeGroup, lv: FakeLv, wanted: bigint, fre
   if (thinPool === undefined) throw new Error(`lvextend --poolmetadatasize: ${lv.name} is no thin pool`);
   const size = wanted * group.extentSize;
   const more = size - thinPool.metadataSize;
-  const spare = size > spareMetadata(group) ? size - spareMetadata(group) : 0n;
+  const spare = size > pmspareBytes(group) ? size - pmspareBytes(group) : 0n;
   if (more + spare > free) {
     const [needed, available] = [more + spare, free].map((bytes) => bytes / group.extentSize);
-    return refuse(5, `  Insufficient free space: ${needed} extents needed, but only ${available} available`);
+    return failure(5, `  Insufficient free space: ${needed} extents needed, but only ${available} available`);
   }
   thinPool.metadataPercent *= Number(thinPool.metadataSize) / Number(size);
   thinPool.metadataSize = size;
@@ -121,12 +123,12 @@ export function extendMetadata(group: FakeGroup, lv: FakeLv, wanted: bigint, fre
 }
 
 /** Once all of a pool's size was overwritten through one of its LVs, nothing of what was in it can be read. */
-export function overwritePool(machine: FakeMachine, lv: FakeLv): void {
+export function discardOverwrittenData(machine: FakeMachine, lv: FakeLv): void {
   const group = machine.allLvs().find((each) => each.lv === lv)?.group;
   const pool = group?.lvs.find(({ name }) => name === lv.pool);
   if (pool === undefined || lv.zeroedTo < pool.size) return;
-  pool.thinPool!.residue = new Set();
-  Object.assign(lv.content, blank());
+  pool.thinPool!.residualData = new Set();
+  Object.assign(lv.content, blankContent());
 }
 
 /** The fields of a report that are others for thin LVs and pools. */

@@ -21,19 +21,21 @@ const GROWN = { requiredBytes: 400n * MIB };
 await run(`make the volume group ${GROUP}`, "lvm", ["vgcreate", "--yes", GROUP, Deno.env.get("DATA_DISK") ?? ""]);
 
 /** The driver, a client of it, and a folder that is its mount root. */
-async function scene({ cgroups = false } = {}) {
-  await using undo = new AsyncDisposableStack();
+async function startDriver({ cgroups = false } = {}) {
+  await using cleanup = new AsyncDisposableStack();
   const folder = await Deno.makeTempDir({ prefix: "denolith-confined-" });
-  undo.defer(() => Deno.remove(folder, { recursive: true }));
+  cleanup.defer(() => Deno.remove(folder, { recursive: true }));
   await Deno.mkdir(`${folder}/root`);
   const socket = `${folder}/socket/csi.sock`;
   const flags = ["--endpoint", socket, "--mount-roots", `${folder}/root`, "--volume-groups", GROUP, "--node-id", "n"];
   flags.push("--driver-name", "confined.denolith.dev"); // csi-sanity's driver may be at work beside it
   if (cgroups) flags.push("--cgroup-root", `${folder}/cgroup`);
-  const driver = undo.use(await DriverProcess.start({ command: ["/work/denolith", "standalone", ...flags], socket }));
-  const csi = undo.use(connect(socket));
-  const kept = undo.move();
-  return { driver, csi, root: `${folder}/root`, folder, [Symbol.asyncDispose]: () => kept.disposeAsync() };
+  const driver = cleanup.use(
+    await DriverProcess.start({ command: ["/work/denolith", "standalone", ...flags], socket }),
+  );
+  const csi = cleanup.use(connect(socket));
+  const cleanups = cleanup.move();
+  return { driver, csi, root: `${folder}/root`, folder, [Symbol.asyncDispose]: () => cleanups.disposeAsync() };
 }
 
 const CAPABILITIES = {
@@ -45,8 +47,8 @@ const CAPABILITIES = {
 
 for (const [kind, volumeCapability] of Object.entries(CAPABILITIES)) {
   Deno.test(`under the written set a volume of kind ${kind} lives from its creation to its end`, async () => {
-    await using here = await scene();
-    const { csi: { controller, node }, driver, root, folder } = here;
+    await using fixture = await startDriver();
+    const { csi: { controller, node }, driver, root, folder } = fixture;
     const request = { name: kind, capacityRange: FIRST, volumeCapabilities: [volumeCapability] };
     const volumeId = (await controller.createVolume(request)).volume!.volumeId;
     const [stagingTargetPath, targetPath] = [`${root}/staged`, `${root}/pod`];
@@ -76,8 +78,8 @@ for (const [kind, volumeCapability] of Object.entries(CAPABILITIES)) {
 }
 
 Deno.test("under the written set a pod is held to the limits of its volume", async () => {
-  await using here = await scene({ cgroups: true });
-  const { csi: { controller, node }, driver, root, folder } = here;
+  await using fixture = await startDriver({ cgroups: true });
+  const { csi: { controller, node }, driver, root, folder } = fixture;
   await using cgroups = await realCgroups(new HostExec(), `${folder}/cgroup`);
   const pod = "0a1b2c3d-1111-2222-3333-555566667777";
   const file = await cgroups.addPod(pod);

@@ -4,10 +4,10 @@
  * @module
  */
 
-import { livesContract } from "../contract/all.ts";
+import { lifecycleContract } from "../contract/all.ts";
 import { doctorTests } from "./doctor.ts";
 import { realHost } from "./real_host.ts";
 
 const host = await realHost("test");
-livesContract(host);
+lifecycleContract(host);
 doctorTests(host);

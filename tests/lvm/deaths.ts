@@ -11,8 +11,8 @@ import { HostExec } from "../../lvm/exec.ts";
 import { Lvm } from "../../lvm/model/client.ts";
 import { blockCapability, type Capability, mountCapability } from "../contract/host.ts";
 import { run } from "../demo/command.ts";
-import { isLeftOut } from "./left_out.ts";
-import { until } from "./until.ts";
+import { isSkipped } from "./left_out.ts";
+import { retry } from "./until.ts";
 
 const GROUP = "deaths";
 const DRIVER = Deno.env.get("DRIVER") ?? "";
@@ -20,7 +20,7 @@ const DRIVER = Deno.env.get("DRIVER") ?? "";
 await run(`make the volume group ${GROUP}`, "lvm", ["vgcreate", "--yes", GROUP, Deno.env.get("DATA_DISK") ?? ""]);
 
 /** A driver in a control group of its own, by which it can be killed with all that it started. */
-class Victim {
+class KillableDriver {
   readonly csi: CsiClient;
   readonly #child: Deno.ChildProcess;
   readonly #cgroup: string;
@@ -31,7 +31,7 @@ class Victim {
     this.csi = connect(socket);
   }
 
-  static async start(folder: string): Promise<Victim> {
+  static async start(folder: string): Promise<KillableDriver> {
     const cgroup = `/sys/fs/cgroup/victim-${crypto.randomUUID()}`;
     const socket = `${folder}/csi.sock`;
     await Deno.mkdir(cgroup);
@@ -55,21 +55,21 @@ class Victim {
       ...flags,
     ];
     const child = new Deno.Command(command[0]!, { args: command.slice(1), stdout: "null", stderr: "null" }).spawn();
-    const victim = new Victim(child, cgroup, socket);
-    await until(() => victim.csi.identity.probe());
-    return victim;
+    const driver = new KillableDriver(child, cgroup, socket);
+    await retry(() => driver.csi.identity.probe());
+    return driver;
   }
 
   async kill(): Promise<void> {
     this.csi[Symbol.dispose]();
     await Deno.writeTextFile(`${this.#cgroup}/cgroup.kill`, "1");
     await this.#child.status;
-    await until(() => Deno.remove(this.#cgroup));
+    await retry(() => Deno.remove(this.#cgroup));
   }
 }
 
 /** Numbers from 0 to 1 that are the same for the same seed (mulberry32). */
-function random(seed: number): () => number {
+function seededRandom(seed: number): () => number {
   return () => {
     seed = (seed + 0x6d2b79f5) | 0;
     let mixed = Math.imul(seed ^ (seed >>> 15), 1 | seed);
@@ -79,19 +79,19 @@ function random(seed: number): () => number {
 }
 
 /** Of how many calls, on average, one is killed: a start after each takes seconds on an emulated machine. */
-const KILLED_OF = 3;
+const ONE_KILL_IN = 3;
 
 /** How long after a call's begin the driver is killed at most, in milliseconds: about as long as calls take here. */
-const KILL_MS = 1_500;
+const MAX_KILL_DELAY_MS = 1_500;
 
-async function live(seed: number, volumeCapability: Capability, mib: bigint): Promise<void> {
-  const next = random(seed);
+async function runLifecycle(seed: number, volumeCapability: Capability, mib: bigint): Promise<void> {
+  const random = seededRandom(seed);
   const folder = await Deno.makeTempDir({ prefix: "denolith-deaths-" });
   const [stagingTargetPath, targetPath] = [`${folder}/staging`, `${folder}/pod`];
-  let victim = await Victim.start(folder);
+  let driver = await KillableDriver.start(folder);
   let volumeId = "";
   let snapshotId = "";
-  let uuid = "";
+  let checksum = "";
   const steps: Record<string, (csi: CsiClient) => Promise<unknown>> = {
     create: async ({ controller }) => {
       const capacityRange = { requiredBytes: mib << 20n };
@@ -103,7 +103,7 @@ async function live(seed: number, volumeCapability: Capability, mib: bigint): Pr
     write: async () => {
       const path = volumeCapability.accessType?.case === "block" ? targetPath : `${targetPath}/data`;
       await run("write", "dd", ["if=/dev/urandom", `of=${path}`, "bs=65536", "count=16", "conv=fsync,notrunc"]);
-      uuid = await run("sum", "sha256sum", [path]);
+      checksum = await run("sum", "sha256sum", [path]);
     },
     expand: ({ controller }) =>
       controller.controllerExpandVolume({ volumeId, capacityRange: { requiredBytes: (mib + 32n) << 20n } }),
@@ -119,7 +119,7 @@ async function live(seed: number, volumeCapability: Capability, mib: bigint): Pr
     publishAgain: ({ node }) => node.nodePublishVolume({ volumeId, stagingTargetPath, targetPath, volumeCapability }),
     read: async () => {
       if (volumeCapability.accessType?.case === "block") return;
-      assertEquals(await run("sum", "sha256sum", [`${targetPath}/data`]), uuid, "the data is another");
+      assertEquals(await run("sum", "sha256sum", [`${targetPath}/data`]), checksum, "the data is another");
     },
     unpublishAgain: ({ node }) => node.nodeUnpublishVolume({ volumeId, targetPath }),
     unstageAgain: ({ node }) => node.nodeUnstageVolume({ volumeId, stagingTargetPath }),
@@ -128,20 +128,20 @@ async function live(seed: number, volumeCapability: Capability, mib: bigint): Pr
   const log: string[] = [];
   try {
     for (const [name, step] of Object.entries(steps)) {
-      if (!["write", "read"].includes(name) && next() * KILLED_OF < 1) {
-        const delay = Math.round(next() * KILL_MS);
-        const done = await Promise.race([
-          step(victim.csi).then(() => true, () => false),
+      if (!["write", "read"].includes(name) && random() * ONE_KILL_IN < 1) {
+        const delay = Math.round(random() * MAX_KILL_DELAY_MS);
+        const isAnswered = await Promise.race([
+          step(driver.csi).then(() => true, () => false),
           new Promise<boolean>((resolve) => setTimeout(() => resolve(false), delay)),
         ]);
-        log.push(`${name}: killed after ${delay} ms${done ? ", its answer given" : ""}`);
-        await victim.kill();
-        victim = await Victim.start(folder);
+        log.push(`${name}: killed after ${delay} ms${isAnswered ? ", its answer given" : ""}`);
+        await driver.kill();
+        driver = await KillableDriver.start(folder);
       }
-      await until(() => step(victim.csi));
+      await retry(() => step(driver.csi));
     }
     const lvm = new Lvm(new HostExec());
-    await until(async () => {
+    await retry(async () => {
       const group = (await lvm.report()).find(({ name }) => name === GROUP)!;
       assertEquals([group.lvs.map(({ name, tags }) => `${name} ${tags}`), group.tags], [[], []], "left in the group");
       assertEquals(group.free, group.size);
@@ -150,7 +150,7 @@ async function live(seed: number, volumeCapability: Capability, mib: bigint): Pr
   } catch (error) {
     throw new Error(`seed ${seed}: ${log.join("; ")}: ${error}`, { cause: error });
   } finally {
-    await victim.kill();
+    await driver.kill();
   }
 }
 
@@ -163,7 +163,7 @@ for (
   ] as const).entries()
 ) {
   const title = `killed with all that it started in the midst of each call, a driver goes on: ${name}`;
-  Deno.test(`${title}, seed ${SEED + index} [lvm]`, { ignore: isLeftOut(title) }, async () => {
-    await live(SEED + index, capability, mib);
+  Deno.test(`${title}, seed ${SEED + index} [lvm]`, { ignore: isSkipped(title) }, async () => {
+    await runLifecycle(SEED + index, capability, mib);
   });
 }

@@ -15,133 +15,163 @@ import type { Finding } from "../../lvm/doctor/finding.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { readStatus, type Status } from "../../lvm/status/status.ts";
 import { usedTag } from "../../lvm/model/tags.ts";
-import { type Bench, contract, type Host } from "../contract/host.ts";
+import { contractTest, type Harness, type Host } from "../contract/host.ts";
 
 const DRIVER = "test.denolith.dev";
 const LVM_CONF = "/etc/lvm/lvmlocal.conf";
 const MiB = 1n << 20n;
 
 /** How long commands are waited for, in milliseconds: longer than the doctor would on a machine that is not emulated. */
-const PATIENCE_MS = 60_000;
+const COMMAND_TIMEOUT_MS = 60_000;
 
 /** How long LVM is waited for where it waits in vain, in milliseconds. */
-const IN_VAIN_MS = 12_000;
+const HELD_LOCK_TIMEOUT_MS = 12_000;
 
 /** Registers the tests. */
 export function doctorTests(host: Host): void {
-  contract(host, "doctor finds nothing wrong on a healthy machine, and status tells what there is", async (bench) => {
-    const volumeId = await bench.create();
-    const stagingTargetPath = await bench.stage(volumeId);
-    const { snapshot } = await bench.csi.controller.createSnapshot({
-      name: "cut",
-      sourceVolumeId: volumeId,
-      parameters: {},
-    });
-    const { checks } = await sicknesses(bench, []);
-    assertMatch(checks.find(({ check }) => check === "kernel")!.summary, /linear, snapshot, snapshot-origin/);
-    assertMatch(checks.find(({ check }) => check === "udev")!.summary, /udev running, 2 device nodes/);
+  contractTest(
+    host,
+    "doctor finds nothing wrong on a healthy machine, and status tells what there is",
+    async (harness) => {
+      const volumeId = await harness.create();
+      const stagingTargetPath = await harness.stage(volumeId);
+      const { snapshot } = await harness.csi.controller.createSnapshot({
+        name: "cut",
+        sourceVolumeId: volumeId,
+        parameters: {},
+      });
+      const { checks } = await assertProblems(harness, []);
+      assertMatch(checks.find(({ check }) => check === "kernel")!.summary, /linear, snapshot, snapshot-origin/);
+      assertMatch(checks.find(({ check }) => check === "udev")!.summary, /udev running, 2 device nodes/);
 
-    const status = await statusOf(bench);
-    const [volume] = status.volumes;
-    assertEquals([volume?.id, volume?.state, volume?.size, volume?.content, volume?.contentState, volume?.active], [
-      volumeId,
-      "Ready",
-      32n * MiB,
-      "ext4",
-      "formatted",
-      true,
-    ]);
-    assertEquals(volume?.mounts, [{ target: stagingTargetPath, readOnly: false }]);
-    assert(volume!.usage!.bytes.total > 20n * MiB, "it says how full the volume is");
-    assertEquals(status.snapshots.map(({ id, source, state, size }) => [id, source, state, size]), [
-      [snapshot!.snapshotId, volumeId, "Ready", 32n * MiB],
-    ]);
-    const group = status.groups.find(({ name }) => name === volume!.group)!;
-    assertEquals([group.disks, group.used], [{ count: 1, missing: 0 }, 32n * MiB + status.snapshots[0]!.storeSize]);
-    assert(group.metadata.free > 400_000n && group.metadata.free < group.metadata.size);
+      const status = await statusOf(harness);
+      const [volume] = status.volumes;
+      assertEquals([volume?.id, volume?.state, volume?.size, volume?.format, volume?.formatState, volume?.active], [
+        volumeId,
+        "Ready",
+        32n * MiB,
+        "ext4",
+        "formatted",
+        true,
+      ]);
+      assertEquals(volume?.mounts, [{ target: stagingTargetPath, readOnly: false }]);
+      assert(volume!.usage!.bytes.total > 20n * MiB, "it says how full the volume is");
+      assertEquals(status.snapshots.map(({ id, source, state, size }) => [id, source, state, size]), [
+        [snapshot!.snapshotId, volumeId, "Ready", 32n * MiB],
+      ]);
+      const group = status.groups.find(({ name }) => name === volume!.group)!;
+      assertEquals([group.physicalVolumes, group.used], [
+        { count: 1, missing: 0 },
+        32n * MiB + status.snapshots[0]!.cowSize,
+      ]);
+      assert(group.metadata.free > 400_000n && group.metadata.free < group.metadata.size);
 
-    await bench.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
-    await bench.csi.controller.deleteSnapshot({ snapshotId: snapshot!.snapshotId });
-    await bench.csi.controller.deleteVolume({ volumeId });
-  });
+      await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+      await harness.csi.controller.deleteSnapshot({ snapshotId: snapshot!.snapshotId });
+      await harness.csi.controller.deleteVolume({ volumeId });
+    },
+  );
 
-  contract(host, "doctor names what crashes and accidents left, and status shows it", async (bench) => {
-    const volumeId = await bench.create();
-    const { path, tags, devicePath } = await bench.onlyLv();
+  contractTest(host, "doctor names what crashes and accidents left, and status shows it", async (harness) => {
+    const volumeId = await harness.create();
+    const { path, tags, devicePath } = await harness.singleLv();
     const [group] = path.split("/") as [string];
-    const { snapshot } = await bench.csi.controller.createSnapshot({
+    const { snapshot } = await harness.csi.controller.createSnapshot({
       name: "small",
       sourceVolumeId: volumeId,
       parameters: { snapSize: "4Mi" },
     });
-    await bench.admin("dd", "if=/dev/zero", `of=${devicePath}`, "bs=1M", "count=8", "oflag=direct", "status=none");
-    const lostId = volumeIdOf("gone");
-    const record = usedTag(DRIVER, lostId, "AAAAAA-1111-2222-3333-4444-5555-BBBBBB");
-    await bench.admin("lvm", "vgchange", "--addtag", record, group);
-    const half = await bench.create();
-    const halfLv = (await bench.lvs()).find((lv) => lv.tags.includes(`denolith.volume=${half}`))!;
-    const halfPath = `${group}/${halfLv.name}`;
+    await harness.runAsAdmin(
+      "dd",
+      "if=/dev/zero",
+      `of=${devicePath}`,
+      "bs=1M",
+      "count=8",
+      "oflag=direct",
+      "status=none",
+    );
+    const missingId = volumeIdOf("gone");
+    const record = usedTag(DRIVER, missingId, "AAAAAA-1111-2222-3333-4444-5555-BBBBBB");
+    await harness.runAsAdmin("lvm", "vgchange", "--addtag", record, group);
+    const incompleteId = await harness.create();
+    const incompleteLv = (await harness.lvs()).find((lv) => lv.tags.includes(`denolith.volume=${incompleteId}`))!;
+    const incompletePath = `${group}/${incompleteLv.name}`;
     const formatting = "denolith.fs=formatting:ext4:00000000-0000-4000-8000-000000000000";
-    await bench.admin("lvm", "lvchange", "--deltag", "denolith.fs=wanted:ext4", "--addtag", formatting, halfPath);
-    const name = halfLv.devicePath.replace("/dev/mapper/", "");
-    await bench.admin("dmsetup", "suspend", name);
+    await harness.runAsAdmin(
+      "lvm",
+      "lvchange",
+      "--deltag",
+      "denolith.fs=wanted:ext4",
+      "--addtag",
+      formatting,
+      incompletePath,
+    );
+    const name = incompleteLv.devicePath.replace("/dev/mapper/", "");
+    await harness.runAsAdmin("dmsetup", "suspend", name);
 
-    const { findings } = await sicknesses(bench, [
+    const { findings } = await assertProblems(harness, [
       ["leftovers", "error", name],
-      ["leftovers", "error", lostId],
+      ["leftovers", "error", missingId],
       ["leftovers", "warning", `${group}/snap-${snapshot!.snapshotId.slice(3)}`],
     ]);
-    assert(findings.some(({ on, found }) => on === half && /begun and not finished/.test(found)));
-    const status = await statusOf(bench);
+    assert(findings.some(({ subject, message }) => subject === incompleteId && /begun and not finished/.test(message)));
+    const status = await statusOf(harness);
     assertEquals(
       status.volumes.map(({ id, state }) => `${id} ${state}`),
       [
         `${volumeId} Ready`,
-        `${half} Ready`,
-        `${lostId} Lost`,
+        `${incompleteId} Ready`,
+        `${missingId} Lost`,
       ].sort(),
     );
     assertEquals(status.snapshots.map(({ state }) => state), ["Overflowed"]);
-    assertEquals(status.orphans.map(({ kind, on }) => [kind, on]), [["record", record]]);
-    await heal(bench, findings, name);
-    await bench.admin("lvm", "vgchange", "--deltag", record, group);
+    assertEquals(status.inconsistencies.map(({ kind, subject }) => [kind, subject]), [["dangling", record]]);
+    await applyRemedy(harness, findings, name);
+    await harness.runAsAdmin("lvm", "vgchange", "--deltag", record, group);
 
     const copy = tags.flatMap((tag) => ["--addtag", tag]);
-    await bench.admin("lvm", "lvcreate", "--yes", "--name", "copy", "--size", "4m", ...copy, group);
-    const again = await sicknesses(bench, [
+    await harness.runAsAdmin("lvm", "lvcreate", "--yes", "--name", "copy", "--size", "4m", ...copy, group);
+    const again = await assertProblems(harness, [
       ["leftovers", "error", path],
       ["leftovers", "error", `${group}/copy`],
       ["leftovers", "warning", `${group}/snap-${snapshot!.snapshotId.slice(3)}`],
     ]);
-    await heal(bench, again.findings, `${group}/copy`);
-    await bench.csi.controller.deleteSnapshot({ snapshotId: snapshot!.snapshotId });
-    await bench.admin("lvm", "lvremove", "--yes", `${group}/copy`);
-    for (const id of [half, volumeId]) await bench.csi.controller.deleteVolume({ volumeId: id });
+    await applyRemedy(harness, again.findings, `${group}/copy`);
+    await harness.csi.controller.deleteSnapshot({ snapshotId: snapshot!.snapshotId });
+    await harness.runAsAdmin("lvm", "lvremove", "--yes", `${group}/copy`);
+    for (const id of [incompleteId, volumeId]) await harness.csi.controller.deleteVolume({ volumeId: id });
   });
 
-  contract(
+  contractTest(
     host,
     "status and doctor tell thin pools: what they have and promised, and when they are full",
-    async (bench) => {
-      const [group] = bench.groups;
+    async (harness) => {
+      const [group] = harness.groups;
       const pool = `${group}/theirs`;
-      const make = ["--yes", "--type", "thin-pool", "--name", "theirs", "--size", "32m", group];
-      await bench.admin("lvm", "lvcreate", ...make);
-      await bench.admin("lvm", "lvchange", "--addtag", "denolith.overcommit=2", pool);
+      const createArgs = ["--yes", "--type", "thin-pool", "--name", "theirs", "--size", "32m", group];
+      await harness.runAsAdmin("lvm", "lvcreate", ...createArgs);
+      await harness.runAsAdmin("lvm", "lvchange", "--addtag", "denolith.overcommit=2", pool);
       const parameters = { volumeGroup: group, thinProvision: "yes", thinPool: "theirs", readIops: "500" };
-      const volumeId = await bench.create({ capacityRange: { requiredBytes: 48n * MiB }, parameters });
-      const roomy = await statusOf(bench);
-      const { dataPercent, metadataPercent, ...told } = roomy.pools.find(({ name }) => name === "theirs")!;
+      const volumeId = await harness.create({ capacityRange: { requiredBytes: 48n * MiB }, parameters });
+      const before = await statusOf(harness);
+      const { dataPercent, metadataPercent, ...reportedPool } = before.pools.find(({ name }) => name === "theirs")!;
       assert(dataPercent === 0 && metadataPercent! > 0, `${dataPercent} ${metadataPercent}`);
-      assertEquals(told, {
-        ...{ group, name: "theirs", owned: false, size: 32n * MiB, metadataSize: told.metadataSize, overcommit: "2" },
-        ...{ promised: 48n * MiB, promisable: 16n * MiB, active: true, state: "Ready" },
+      assertEquals(reportedPool, {
+        ...{
+          group,
+          name: "theirs",
+          owned: false,
+          size: 32n * MiB,
+          metadataSize: reportedPool.metadataSize,
+          overcommit: "2",
+        },
+        ...{ allocatedVirtual: 48n * MiB, availableVirtual: 16n * MiB, active: true, state: "Ready" },
       });
-      const volume = roomy.volumes.find(({ id }) => id === volumeId)!;
-      assertEquals([volume.pool, volume.poolState, volume.limits], ["theirs", undefined, { readIops: 500n }]);
+      const volume = before.volumes.find(({ id }) => id === volumeId)!;
+      assertEquals([volume.pool, volume.poolState, volume.ioLimits], ["theirs", undefined, { readIops: 500n }]);
 
-      const { devicePath } = (await bench.lvs()).find(({ tags }) => tags.includes(`denolith.volume=${volumeId}`))!;
-      await bench.admin(
+      const { devicePath } = (await harness.lvs()).find(({ tags }) => tags.includes(`denolith.volume=${volumeId}`))!;
+      await harness.runAsAdmin(
         "dd",
         "if=/dev/urandom",
         `of=${devicePath}`,
@@ -150,40 +180,40 @@ export function doctorTests(host: Host): void {
         "oflag=direct",
         "status=none",
       );
-      await sicknesses(bench, [["pools", "error", pool]]);
-      const full = await statusOf(bench);
+      await assertProblems(harness, [["pools", "error", pool]]);
+      const full = await statusOf(harness);
       assertEquals(full.pools.map(({ state }) => state), ["Full"]);
       assertMatch(full.volumes.find(({ id }) => id === volumeId)!.problem!, /theirs of 32 MiB is 100 % full/);
-      await bench.csi.controller.deleteVolume({ volumeId });
-      await bench.settled();
-      await bench.admin("lvm", "lvremove", "--yes", pool);
-      await sicknesses(bench, []);
+      await harness.csi.controller.deleteVolume({ volumeId });
+      await harness.waitUntilIdle();
+      await harness.runAsAdmin("lvm", "lvremove", "--yes", pool);
+      await assertProblems(harness, []);
     },
   );
 
-  contract(host, "doctor names a group that is exported, and one of another host", async (bench) => {
-    const [small, large] = bench.groups;
-    await bench.admin("lvm", "vgexport", small);
-    await bench.admin("lvm", "vgchange", "--yes", "--systemid", "otherhost", large);
-    const { findings } = await sicknesses(bench, [["groups", "error", small], ["groups", "error", large]]);
-    for (const group of bench.groups) await heal(bench, findings, group);
-    await sicknesses(bench, []);
+  contractTest(host, "doctor names a group that is exported, and one of another host", async (harness) => {
+    const [small, large] = harness.groups;
+    await harness.runAsAdmin("lvm", "vgexport", small);
+    await harness.runAsAdmin("lvm", "vgchange", "--yes", "--systemid", "otherhost", large);
+    const { findings } = await assertProblems(harness, [["groups", "error", small], ["groups", "error", large]]);
+    for (const group of harness.groups) await applyRemedy(harness, findings, group);
+    await assertProblems(harness, []);
   });
 
-  contract(
+  contractTest(
     host,
     "a disk in no group is no matter; doctor names one that is missing, and the volumes on it",
-    async (bench) => {
-      const [small] = bench.groups;
+    async (harness) => {
+      const [small] = harness.groups;
       const file = await Deno.makeTempFile();
       await Deno.truncate(file, 64 << 20);
-      const loop = (await onHost("losetup", "--find", "--show", file)).trim();
-      await bench.admin("lvm", "pvcreate", "--yes", loop);
-      await sicknesses(bench, []);
-      await bench.csi.controller.deleteVolume({ volumeId: await bench.create() });
-      await bench.admin("lvm", "vgextend", "--yes", small, loop);
+      const loop = (await runOnHost("losetup", "--find", "--show", file)).trim();
+      await harness.runAsAdmin("lvm", "pvcreate", "--yes", loop);
+      await assertProblems(harness, []);
+      await harness.csi.controller.deleteVolume({ volumeId: await harness.create() });
+      await harness.runAsAdmin("lvm", "vgextend", "--yes", small, loop);
       const tags = ["--addtag", `denolith=${DRIVER}`, "--addtag", `denolith.volume=${volumeIdOf("two")}`, "--addtag"];
-      await bench.admin(
+      await harness.runAsAdmin(
         "lvm",
         "lvcreate",
         "--yes",
@@ -196,47 +226,50 @@ export function doctorTests(host: Host): void {
         small,
         loop,
       );
-      await bench.admin("lvm", "lvchange", "--activate", "n", `${small}/two`);
-      await onHost("losetup", "--detach", loop);
+      await harness.runAsAdmin("lvm", "lvchange", "--activate", "n", `${small}/two`);
+      await runOnHost("losetup", "--detach", loop);
       try {
-        const { findings } = await sicknesses(bench, [["groups", "error", small]]);
-        assertMatch(findings.find(({ on }) => on === small)!.found, /1 of its 2 disks are missing .*on them are two/);
-        const status = await statusOf(bench);
+        const { findings } = await assertProblems(harness, [["groups", "error", small]]);
+        assertMatch(
+          findings.find(({ subject }) => subject === small)!.message,
+          /1 of its 2 disks are missing .*on them are two/,
+        );
+        const status = await statusOf(harness);
         assertEquals(status.volumes.map(({ state, lv }) => [state, lv]), [["Partial", "two"]]);
-        assertEquals(status.groups.find(({ name }) => name === small)?.disks, { count: 2, missing: 1 });
+        assertEquals(status.groups.find(({ name }) => name === small)?.physicalVolumes, { count: 2, missing: 1 });
       } finally {
-        await bench.admin("lvm", "vgreduce", "--removemissing", "--force", small);
+        await harness.runAsAdmin("lvm", "vgreduce", "--removemissing", "--force", small);
         await Deno.remove(file);
       }
     },
   );
 
-  contract(host, "doctor names the settings that hide a disk and keep volumes inactive", async (bench) => {
-    const [small, large] = bench.groups;
-    const disk = (await bench.admin("lvm", "vgs", "--noheadings", "--options", "pv_name", small)).trim();
+  contractTest(host, "doctor names the settings that hide a disk and keep volumes inactive", async (harness) => {
+    const [small, large] = harness.groups;
+    const disk = (await harness.runAsAdmin("lvm", "vgs", "--noheadings", "--options", "pv_name", small)).trim();
     await withSettings(
       `devices { global_filter = [ "r|^${disk}$|" ] }\nactivation { volume_list = [ ${
-        [...BESIDE, small].map((name) => `"${name}"`).join(", ")
+        [...CONCURRENT_GROUPS, small].map((name) => `"${name}"`).join(", ")
       } ] }\n`,
       async () => {
-        const { findings } = await sicknesses(bench, [
+        const { findings } = await assertProblems(harness, [
           ["filters", "warning", disk],
           ["filters", "error", large],
           ["groups", "error", small],
         ]);
-        assertMatch(findings[0]!.found, /global_filter = \["r\|/);
+        assertMatch(findings[0]!.message, /global_filter = \["r\|/);
       },
     );
   });
 
-  contract(host, "doctor names a held lock, and a program that is missing", async (bench) => {
-    await withProgramHidden("mkfs.xfs", () => sicknesses(bench, [["tools", "warning", "mkfs.xfs"]]));
+  contractTest(host, "doctor names a held lock, and a program that is missing", async (harness) => {
+    await withProgramHidden("mkfs.xfs", () => assertProblems(harness, [["tools", "warning", "mkfs.xfs"]]));
     const holder = new Deno.Command("flock", {
       // without a shell and with one process only: killing it frees the lock
-      args: ["--exclusive", "--no-fork", `/run/lock/lvm/V_${bench.groups[0]}`, "sleep", "60"],
+      args: ["--exclusive", "--no-fork", `/run/lock/lvm/V_${harness.groups[0]}`, "sleep", "60"],
     }).spawn();
     try {
-      await sicknesses(bench, [["locks", "error", "lvm"]], { lvmDeadlineMs: IN_VAIN_MS });
+      await assertProblems(harness, [["locks", "error", "lvm"]], { lvmDeadlineMs: HELD_LOCK_TIMEOUT_MS });
     } finally {
       holder.kill("SIGKILL");
       await holder.status;
@@ -245,42 +278,44 @@ export function doctorTests(host: Host): void {
 }
 
 /** The groups of what runs beside these tests. */
-const BESIDE = ["sanity-mount", "sanity-block", "confined", "deaths", "erasure-small", "erasure-large"];
+const CONCURRENT_GROUPS = ["sanity-mount", "sanity-block", "confined", "deaths", "erasure-small", "erasure-large"];
 
 /** Whether something is of one of those groups, by its path or its device's name: it comes and goes between two commands. */
-function isBeside(on: string): boolean {
-  return BESIDE.some((group) => on.startsWith(`${group}/`) || on.startsWith(`${group.replaceAll("-", "--")}-`));
+function isOfConcurrentTest(on: string): boolean {
+  return CONCURRENT_GROUPS.some((group) =>
+    on.startsWith(`${group}/`) || on.startsWith(`${group.replaceAll("-", "--")}-`)
+  );
 }
 
 /** Looks at the machine; makes sure of what is found that is worse than a note. */
-async function sicknesses(
-  bench: Bench,
+async function assertProblems(
+  harness: Harness,
   expected: [string, string, string][],
-  { lvmDeadlineMs = PATIENCE_MS } = {},
+  { lvmDeadlineMs = COMMAND_TIMEOUT_MS } = {},
 ): Promise<Diagnosis> {
-  const groups = parseGroupList(bench.groups.join(","));
+  const groups = parseGroupList(harness.groups.join(","));
   let diagnosis: Diagnosis | undefined;
   const exec: Exec = {
     run: (command) =>
-      bench.exec.run({ ...command, deadlineMs: command.program === "lvm" ? lvmDeadlineMs : PATIENCE_MS }),
-    settled: () => bench.exec.settled(),
+      harness.exec.run({ ...command, deadlineMs: command.program === "lvm" ? lvmDeadlineMs : COMMAND_TIMEOUT_MS }),
+    idle: () => harness.exec.idle(),
   };
-  const commands = await bench.exec.during(async () => {
+  const commands = await harness.exec.recordCommands(async () => {
     diagnosis = await examine({ exec, driver: DRIVER, groups });
   });
-  const grave = diagnosis!.findings.filter(({ level, on }) => level !== "info" && !isBeside(on));
+  const problems = diagnosis!.findings.filter(({ level, subject }) => level !== "info" && !isOfConcurrentTest(subject));
   assertEquals(
-    grave.map(({ check, level, on }) => [check, level, on]).sort(),
+    problems.map(({ check, level, subject }) => [check, level, subject]).sort(),
     expected.toSorted(),
-    grave.map(({ found }) => found).join("\n"),
+    problems.map(({ message }) => message).join("\n"),
   );
   assert(commands.length <= 15, commands.join("\n"));
   return diagnosis!;
 }
 
 /** Runs the command that a finding has as its remedy, without the remark after it. */
-async function heal(bench: Bench, findings: readonly Finding[], on: string): Promise<void> {
-  const remedy = findings.find((finding) => finding.on === on && finding.level !== "info")!.remedy!.replace(
+async function applyRemedy(harness: Harness, findings: readonly Finding[], on: string): Promise<void> {
+  const remedy = findings.find((finding) => finding.subject === on && finding.level !== "info")!.remedy!.replace(
     / {3}\(.*$/,
     "",
   );
@@ -289,11 +324,11 @@ async function heal(bench: Bench, findings: readonly Finding[], on: string): Pro
     match[1] ?? match[2] ?? match[3]!
   );
   const isLvm = /^(?:lv|vg|pv)/.test(program!);
-  await bench.admin(isLvm ? "lvm" : program as Program, ...(isLvm ? [program!, ...args] : args));
+  await harness.runAsAdmin(isLvm ? "lvm" : program as Program, ...(isLvm ? [program!, ...args] : args));
 }
 
-function statusOf(bench: Bench): Promise<Status> {
-  return readStatus({ exec: bench.exec, driver: DRIVER, groups: parseGroupList(bench.groups.join(",")) });
+function statusOf(harness: Harness): Promise<Status> {
+  return readStatus({ exec: harness.exec, driver: DRIVER, groups: parseGroupList(harness.groups.join(",")) });
 }
 
 async function withSettings(more: string, body: () => Promise<unknown>): Promise<void> {
@@ -317,7 +352,7 @@ async function withProgramHidden(program: Program, body: () => Promise<unknown>)
 }
 
 /** Runs a program that is none of the driver's. */
-async function onHost(program: string, ...args: string[]): Promise<string> {
+async function runOnHost(program: string, ...args: string[]): Promise<string> {
   const { code, stdout, stderr } = await new Deno.Command(program, { args }).output();
   assertEquals(code, 0, `${program} ${args.join(" ")}: ${new TextDecoder().decode(stderr)}`);
   return new TextDecoder().decode(stdout);

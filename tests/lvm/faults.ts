@@ -7,25 +7,25 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { HostExec } from "../../lvm/exec.ts";
-import { assertFails, Bench, failureOf } from "../contract/host.ts";
+import { assertFails, failureStatus, Harness } from "../contract/host.ts";
 import { run } from "../demo/command.ts";
-import { until } from "./until.ts";
+import { retry } from "./until.ts";
 
-const [BAD, GOOD] = (Deno.env.get("DATA_DISKS") ?? "").split(" ");
-if (!BAD || !GOOD) throw new Error("DATA_DISKS: must name two empty disks");
+const [FAULTY_DISK, HEALTHY_DISK] = (Deno.env.get("DATA_DISKS") ?? "").split(" ");
+if (!FAULTY_DISK || !HEALTHY_DISK) throw new Error("DATA_DISKS: must name two empty disks");
 
 const GROUPS = ["faulty", "healthy"] as const;
 
 /** Where the faulty disk begins on the real one, in sectors: LVM must not find its label there as well. */
-const START = 2048;
+const OFFSET_SECTORS = 2048;
 
 /** What the faulty disk does: its sectors lead to the real one's, or to errors, or to errors when they are written. */
-async function load(target: "linear" | "error" | "flakey"): Promise<void> {
-  const sectors = Number(await run("measure the disk", "blockdev", ["--getsz", BAD!])) - START;
+async function loadTable(target: "linear" | "error" | "flakey"): Promise<void> {
+  const sectors = Number(await run("measure the disk", "blockdev", ["--getsz", FAULTY_DISK!])) - OFFSET_SECTORS;
   const table = {
-    linear: `0 ${sectors} linear ${BAD} ${START}`,
+    linear: `0 ${sectors} linear ${FAULTY_DISK} ${OFFSET_SECTORS}`,
     error: `0 ${sectors} error`,
-    flakey: `0 ${sectors} flakey ${BAD} ${START} 0 3600 1 error_writes`,
+    flakey: `0 ${sectors} flakey ${FAULTY_DISK} ${OFFSET_SECTORS} 0 3600 1 error_writes`,
   }[target];
   const exists = (await run("list devices", "dmsetup", ["ls"])).includes("faulty-disk");
   if (!exists) return void await run("make the disk", "dmsetup", ["create", "faulty-disk", "--table", table]);
@@ -34,62 +34,64 @@ async function load(target: "linear" | "error" | "flakey"): Promise<void> {
   await run("resume the disk", "dmsetup", ["resume", "faulty-disk"]);
 }
 
-await load("linear");
+await loadTable("linear");
 await run("make a group", "vgcreate", ["-qq", "--yes", GROUPS[0], "/dev/mapper/faulty-disk"]);
-await run("make a group", "vgcreate", ["-qq", "--yes", GROUPS[1], GOOD]);
+await run("make a group", "vgcreate", ["-qq", "--yes", GROUPS[1], HEALTHY_DISK]);
 
 Deno.test("a disk that hangs stops its group within bounds, and no other [lvm]", async () => {
-  await using bench = await Bench.start(new HostExec({ readMs: 8_000, changeMs: 100_000 }), GROUPS);
+  await using harness = await Harness.start(new HostExec({ readMs: 8_000, changeMs: 100_000 }), GROUPS);
   const inFaulty = { parameters: { volumeGroup: GROUPS[0] } };
   const inHealthy = { parameters: { volumeGroup: GROUPS[1] } };
-  const first = await bench.create(inFaulty);
-  const second = await bench.create(inHealthy);
+  const first = await harness.create(inFaulty);
+  const second = await harness.create(inHealthy);
   await run("suspend the disk", "dmsetup", ["suspend", "--noflush", "--nolockfs", "faulty-disk"]);
   const start = performance.now();
   try {
-    const third = await bench.create(inHealthy);
-    const stagingTargetPath = await bench.stage(second);
-    await bench.csi.node.nodeUnstageVolume({ volumeId: second, stagingTargetPath });
-    await bench.csi.controller.deleteVolume({ volumeId: third });
-    await assertFails("UNAVAILABLE", bench.stage(first), "does not answer");
-    await assertFails("UNAVAILABLE", bench.csi.controller.deleteVolume({ volumeId: first }), "does not answer");
+    const third = await harness.create(inHealthy);
+    const stagingTargetPath = await harness.stage(second);
+    await harness.csi.node.nodeUnstageVolume({ volumeId: second, stagingTargetPath });
+    await harness.csi.controller.deleteVolume({ volumeId: third });
+    await assertFails("UNAVAILABLE", harness.stage(first), "does not answer");
+    await assertFails("UNAVAILABLE", harness.csi.controller.deleteVolume({ volumeId: first }), "does not answer");
     assert(performance.now() - start < 90_000, "the wait has no bound");
   } finally {
     await run("resume the disk", "dmsetup", ["resume", "faulty-disk"]);
   }
-  for (const volumeId of [first, second]) await until(() => bench.csi.controller.deleteVolume({ volumeId }));
-  assertEquals(await bench.lvs(), []);
+  for (const volumeId of [first, second]) await retry(() => harness.csi.controller.deleteVolume({ volumeId }));
+  assertEquals(await harness.lvs(), []);
 });
 
 Deno.test("a disk that cannot be read is not taken for an empty one: nothing is formatted [lvm]", async () => {
-  await using bench = await Bench.start(new HostExec(), GROUPS);
-  const volumeId = await bench.create({ parameters: { volumeGroup: GROUPS[0] } });
-  await load("error");
+  await using harness = await Harness.start(new HostExec(), GROUPS);
+  const volumeId = await harness.create({ parameters: { volumeGroup: GROUPS[0] } });
+  await loadTable("error");
   try {
-    const commands = await bench.exec.during(() => bench.stage(volumeId).then(() => assert(false), () => {}));
+    const commands = await harness.exec.recordCommands(() =>
+      harness.stage(volumeId).then(() => assert(false), () => {})
+    );
     assertEquals(commands.filter((command) => /^(?:mk|wipefs --all|mount)/.test(command)), []);
   } finally {
-    await load("linear");
+    await loadTable("linear");
   }
-  const stagingTargetPath = await bench.stage(volumeId);
-  await bench.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
-  await bench.csi.controller.deleteVolume({ volumeId });
-  assertEquals(await bench.lvs(), []);
+  const stagingTargetPath = await harness.stage(volumeId);
+  await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+  await harness.csi.controller.deleteVolume({ volumeId });
+  assertEquals(await harness.lvs(), []);
 });
 
 Deno.test("a disk that refuses writes fails the call, and when it takes them again the call succeeds [lvm]", async () => {
-  await using bench = await Bench.start(new HostExec(), GROUPS);
-  const volumeId = await bench.create({ parameters: { volumeGroup: GROUPS[0] } });
-  await load("flakey");
+  await using harness = await Harness.start(new HostExec(), GROUPS);
+  const volumeId = await harness.create({ parameters: { volumeGroup: GROUPS[0] } });
+  await loadTable("flakey");
   try {
-    const { code } = await failureOf(bench.stage(volumeId));
+    const { code } = await failureStatus(harness.stage(volumeId));
     assert(code !== "OK");
   } finally {
-    await load("linear");
+    await loadTable("linear");
   }
-  const stagingTargetPath = await bench.stage(volumeId);
+  const stagingTargetPath = await harness.stage(volumeId);
   await Deno.writeTextFile(`${stagingTargetPath}/file`, "data");
-  await bench.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
-  await bench.csi.controller.deleteVolume({ volumeId });
-  assertEquals(await bench.lvs(), []);
+  await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+  await harness.csi.controller.deleteVolume({ volumeId });
+  assertEquals(await harness.lvs(), []);
 });

@@ -11,21 +11,21 @@ import { readMounts } from "../../lvm/host/mounts.ts";
 import type { Host } from "../contract/host.ts";
 import { layoutsContract } from "../contract/layouts.ts";
 import { run } from "../demo/command.ts";
-import { isLeftOut } from "./left_out.ts";
+import { isSkipped } from "./left_out.ts";
 import { realCgroups } from "./real_host.ts";
 
 const GROUPS = ["disks-narrow", "disks-wide"] as const;
 
 /** How many disks of 260 MiB each group has: 256 MiB are left for volumes. */
-const DISKS: Readonly<Record<typeof GROUPS[number], number>> = { "disks-narrow": 2, "disks-wide": 5 };
+const PV_COUNTS: Readonly<Record<typeof GROUPS[number], number>> = { "disks-narrow": 2, "disks-wide": 5 };
 
 const exec = new HostExec();
 
 await run("load modules", "modprobe", ["-a", "loop", "dm-raid"]);
 for (const group of GROUPS) {
   const disks: string[] = [];
-  for (let disk = 0; disk < DISKS[group]; disk++) {
-    const file = `/var/tmp/${group}-${disk}.img`;
+  for (let index = 0; index < PV_COUNTS[group]; index++) {
+    const file = `/var/tmp/${group}-${index}.img`;
     await run("make a disk", "truncate", ["--size", "260M", file]);
     disks.push((await run("make a disk", "losetup", ["--find", "--show", file])).trim());
   }
@@ -47,7 +47,7 @@ const host: Host = {
   name: "lvm",
   groups: GROUPS,
   setUp: () => Promise.resolve({ exec, [Symbol.asyncDispose]: cleanUp }),
-  leavesOut: isLeftOut,
+  skips: isSkipped,
   cgroups: (root) => realCgroups(exec, root),
 };
 layoutsContract(host);

@@ -7,9 +7,9 @@
  * @module
  */
 
-const beginnings = (Deno.env.get("LEFT_OUT") ?? "").split("|").filter((beginning) => beginning !== "");
+const prefixes = (Deno.env.get("LEFT_OUT") ?? "").split("|").filter((prefix) => prefix !== "");
 
 /** Whether a test is left out. */
-export function isLeftOut(name: string): boolean {
-  return beginnings.some((beginning) => name.startsWith(beginning));
+export function isSkipped(name: string): boolean {
+  return prefixes.some((prefix) => name.startsWith(prefix));
 }

@@ -8,7 +8,7 @@ import { type Exec, HostExec } from "../../lvm/exec.ts";
 import { readMounts } from "../../lvm/host/mounts.ts";
 import { Lvm } from "../../lvm/model/client.ts";
 import type { Host, HostCgroups } from "../contract/host.ts";
-import { isLeftOut } from "./left_out.ts";
+import { isSkipped } from "./left_out.ts";
 
 /**
  * A host whose groups are made on the two empty disks that DATA_DISKS names, the second being larger. Their names begin as
@@ -38,7 +38,7 @@ export async function realHost(name: string): Promise<Host> {
     name: "lvm",
     groups,
     setUp: () => Promise.resolve({ exec, [Symbol.asyncDispose]: cleanUp }),
-    leavesOut: isLeftOut,
+    skips: isSkipped,
     cgroups: (root) => realCgroups(exec, root),
   };
 }
@@ -46,17 +46,17 @@ export async function realHost(name: string): Promise<Host> {
 /** The machine's own hierarchy, mounted once more; pods are beside those of a kubelet, of which there is none. */
 export async function realCgroups(exec: Exec, root: string): Promise<HostCgroups> {
   await Deno.mkdir(root);
-  const change = async (program: "mount" | "umount", ...args: string[]) => {
+  const runAsAdmin = async (program: "mount" | "umount", ...args: string[]) => {
     const { code, stderr } = await exec.run({ program, args, mutates: true });
     if (code !== 0) throw new Error(`${program} ${args.join(" ")}: ${stderr}`);
   };
-  await change("mount", "-t", "cgroup2", "cgroup2", root);
+  await runAsAdmin("mount", "-t", "cgroup2", "cgroup2", root);
   const pods: string[] = [];
   return {
     addPod: async (uid) => {
-      for (const above of ["", "kubepods", "kubepods/burstable"]) {
-        await Deno.mkdir(`${root}/${above}`, { recursive: true });
-        await Deno.writeTextFile(`${root}/${above}/cgroup.subtree_control`, "+io");
+      for (const parent of ["", "kubepods", "kubepods/burstable"]) {
+        await Deno.mkdir(`${root}/${parent}`, { recursive: true });
+        await Deno.writeTextFile(`${root}/${parent}/cgroup.subtree_control`, "+io");
       }
       const pod = `${root}/kubepods/burstable/pod${uid}`;
       await Deno.mkdir(pod);
@@ -65,7 +65,7 @@ export async function realCgroups(exec: Exec, root: string): Promise<HostCgroups
     },
     [Symbol.asyncDispose]: async () => {
       for (const pod of pods) await Deno.remove(pod);
-      await change("umount", root);
+      await runAsAdmin("umount", root);
     },
   };
 }

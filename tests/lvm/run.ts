@@ -14,7 +14,7 @@ import script from "./guest.sh" with { type: "text" };
 import { skippedByTopic } from "./sanity_report.ts";
 
 /** How the names begin of tests that are left out unless all are asked for: others show nearly the same on real LVM. */
-const LONG = [
+const SKIPPED_PREFIXES = [
   "hostile: ",
   "ext2: ",
   "ext3: ",
@@ -75,34 +75,34 @@ if (args._.length > 0 || Object.keys(args).some((flag) => !["_", "full"].include
   Deno.exit(2);
 }
 
-let printed = "";
+let output = "";
 const decoder = new TextDecoder();
 const folder = await Deno.makeTempDir({ prefix: "denolith-bundles-" });
 try {
   const sanity = await ensureCsiSanity((line) => console.log(line));
   const driver = await ensureArtifact((line) => console.log(line));
-  const suite = async (name: string) => ({ host: await bundle(`tests/lvm/${name}.ts`, folder) });
+  const bundleSuite = async (name: string) => ({ host: await bundle(`tests/lvm/${name}.ts`, folder) });
   const status = await runGuest({
     files: {
       deno: { host: Deno.execPath() },
       denolith: { host: driver },
-      "contract.js": await suite("contract"),
-      "erasure.js": await suite("erasure"),
-      "confined.js": await suite("confined"),
-      "deaths.js": await suite("deaths"),
-      "faults.js": await suite("faults"),
-      "layouts.js": await suite("layouts"),
+      "contract.js": await bundleSuite("contract"),
+      "erasure.js": await bundleSuite("erasure"),
+      "confined.js": await bundleSuite("confined"),
+      "deaths.js": await bundleSuite("deaths"),
+      "faults.js": await bundleSuite("faults"),
+      "layouts.js": await bundleSuite("layouts"),
       "bin/csi-sanity": { host: sanity },
     },
     script: "PATH=$PATH:/work/bin\n" + script,
     env: {
       SEED: Deno.env.get("SEED") ?? "",
-      LEFT_OUT: args.full ? "" : LONG.join("|"),
+      LEFT_OUT: args.full ? "" : SKIPPED_PREFIXES.join("|"),
     },
     dataDisksGiB: [1, 3, 4, 4, 1, 3, 2, 1, 1, 1],
     outDir: join(folder, "out"),
     onOutput: (chunk) => {
-      printed += decoder.decode(chunk, { stream: true });
+      output += decoder.decode(chunk, { stream: true });
       Deno.stdout.writeSync(chunk);
     },
     log: (line) => console.log(line),
@@ -114,8 +114,10 @@ try {
     for (const name of unlisted) console.log(`FAILED: skipped for no listed reason: ${name}`);
     if (unlisted.length > 0) Deno.exitCode = 1;
   }
-  if (!args.full) console.log(["left out, and run by --full, tests whose names begin with:", ...LONG].join("\n  "));
-  if (/^(?:ok|FAILED) \| 0 passed/m.test(printed)) {
+  if (!args.full) {
+    console.log(["left out, and run by --full, tests whose names begin with:", ...SKIPPED_PREFIXES].join("\n  "));
+  }
+  if (/^(?:ok|FAILED) \| 0 passed/m.test(output)) {
     console.log("FAILED: a suite passed no test at all");
     Deno.exitCode = 1;
   }

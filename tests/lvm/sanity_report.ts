@@ -4,7 +4,7 @@
  * @module
  */
 
-import { array, object, text } from "../../lvm/json.ts";
+import { asArray, asObject, asString } from "../../lvm/json.ts";
 
 /** Why specs are skipped: what their names have in common, and what they wait for. */
 const TOPICS: readonly (readonly [RegExp, string])[] = [
@@ -30,9 +30,9 @@ const TOPICS: readonly (readonly [RegExp, string])[] = [
  * @throws {StorageError} when the text is no such report
  */
 export function skippedByTopic(report: string): { topics: string[]; unlisted: string[] } {
-  const skipped = array(JSON.parse(report)).flatMap((suite) => array(object(suite).SpecReports)).map(object)
+  const skipped = asArray(JSON.parse(report)).flatMap((suite) => asArray(asObject(suite).SpecReports)).map(asObject)
     .filter((spec) => spec.LeafNodeType === "It" && (spec.State === "skipped" || spec.State === "pending"))
-    .map((spec) => [...array(spec.ContainerHierarchyTexts).map(text), text(spec.LeafNodeText)].join(" "));
+    .map((spec) => [...asArray(spec.ContainerHierarchyTexts).map(asString), asString(spec.LeafNodeText)].join(" "));
   const topicOf = (name: string) => TOPICS.find(([names]) => names.test(name))?.[1];
   const counts = Map.groupBy(skipped.filter((name) => topicOf(name) !== undefined), (name) => topicOf(name)!);
   return {

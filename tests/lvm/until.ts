@@ -1,13 +1,13 @@
 /** How long something that fails is repeated, in milliseconds: a start takes its time on an emulated machine. */
-const PATIENCE_MS = 180_000;
+const RETRY_TIMEOUT_MS = 180_000;
 
 /** Repeats what fails, as an orchestrator does, or while something starts. */
-export async function until<T>(body: () => Promise<T>): Promise<T> {
+export async function retry<T>(body: () => Promise<T>): Promise<T> {
   for (const start = performance.now();;) {
     try {
       return await body();
     } catch (error) {
-      if (performance.now() - start > PATIENCE_MS) throw error;
+      if (performance.now() - start > RETRY_TIMEOUT_MS) throw error;
       await new Promise((resolve) => setTimeout(resolve, 200));
     }
   }

@@ -1,16 +1,16 @@
 import { join } from "@std/path";
-import { FILES, makeArtifact } from "../../deploy/artifact.ts";
+import { ARTIFACT_FILES, makeArtifact } from "../../deploy/artifact.ts";
 import { bundle } from "../../deploy/bundle.ts";
 import { DENO_VERSION } from "../../deploy/runtime.ts";
 import { sha256 } from "../../deploy/self_extracting.ts";
-import { cached, removeUnused } from "./cache.ts";
+import { ensureCached, removeUnused } from "./cache.ts";
 import { TempFolder } from "./temp_folder.ts";
 
 /** The root of the checkout. */
 const ROOT = new URL("../..", import.meta.url).pathname;
 
 /** After how many days artifacts that were not used are removed: each is some 100 MB, and each change makes one. */
-const KEPT_DAYS = 1;
+const UNUSED_DAYS = 1;
 
 /**
  * The path of the driver's artifact for this machine, made of this checkout. It is made in a few seconds when something that
@@ -21,12 +21,12 @@ const KEPT_DAYS = 1;
  */
 export async function ensureArtifact(log: (line: string) => void): Promise<string> {
   const key = sha256(new TextEncoder().encode((await inputs()).join("\n"))).slice(0, 12);
-  const folder = await cached(`artifact-${key}`, log, async (_temp, into) => {
+  const folder = await ensureCached(`artifact-${key}`, log, async (_temp, into) => {
     await makeArtifact({ arch: Deno.build.arch, folder: into, log });
-    const removed = await removeUnused("artifact-", KEPT_DAYS);
+    const removed = await removeUnused("artifact-", UNUSED_DAYS);
     if (removed.length > 0) log(`driver: removed from the cache, unused for a day: ${removed.join(", ")}`);
   });
-  return join(folder, FILES.program);
+  return join(folder, ARTIFACT_FILES.program);
 }
 
 /** What decides how the artifact comes out: the driver as one module, how it is packed, and with what. */

@@ -23,13 +23,13 @@ export function cacheFolder(): string {
  *
  * @throws {Error} what `build` throws, and when the cache folder cannot be written
  */
-export async function cached(
+export async function ensureCached(
   name: string,
   log: (line: string) => void,
   build: (temp: TempFolder, into: string) => Promise<void>,
 ): Promise<string> {
   const folder = join(cacheFolder(), name);
-  if (await isUsable(folder)) return folder;
+  if (await markUsed(folder)) return folder;
   await Deno.mkdir(cacheFolder(), { recursive: true });
   // The lock is the kernel's: it goes with the process that holds it.
   using lock = await Deno.open(`${folder}.lock`, { create: true, write: true });
@@ -37,7 +37,7 @@ export async function cached(
     log(`${name}: another process is building it; waiting for that`);
     await lock.lock(true);
   }
-  if (await isUsable(folder)) return folder;
+  if (await markUsed(folder)) return folder;
   await using temp = await TempFolder.create(cacheFolder(), "building-");
   const into = temp.file("whole");
   await Deno.mkdir(into);
@@ -61,9 +61,9 @@ export async function removeUnused(prefix: string, days: number): Promise<string
 }
 
 /** Whether the folder is there, which means whole. Notes its use, by which {@linkcode removeUnused} goes. */
-async function isUsable(folder: string): Promise<boolean> {
-  const there = await Deno.stat(folder).then(() => true, () => false);
+async function markUsed(folder: string): Promise<boolean> {
+  const isPresent = await Deno.stat(folder).then(() => true, () => false);
   // A cache that cannot be written to can be read all the same.
-  if (there) await Deno.utime(folder, new Date(), new Date()).catch(() => {});
-  return there;
+  if (isPresent) await Deno.utime(folder, new Date(), new Date()).catch(() => {});
+  return isPresent;
 }

@@ -31,7 +31,7 @@ export async function makeAuthority(folder: RunFolder): Promise<void> {
 /** Makes `certs/NAME.crt` and `.key` for a server that is called by these names and addresses. */
 export async function makeServerCertificate(folder: RunFolder, name: string, hosts: readonly string[]): Promise<void> {
   const names = hosts.map((host) => `${/^[\d.]+$/.test(host) ? "IP" : "DNS"}:${host}`).join(",");
-  await sign(folder, name, { subject: `/CN=${name}`, usage: "serverAuth", more: `subjectAltName=${names}` });
+  await sign(folder, name, { subject: `/CN=${name}`, usage: "serverAuth", extension: `subjectAltName=${names}` });
 }
 
 /** Makes `certs/NAME.crt` and `.key` for a client, and answers the paths. */
@@ -69,14 +69,14 @@ export async function kubeconfigText(
 
 const NEW_KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
 
-interface Request {
+interface CertificateRequest {
   readonly subject: string;
   readonly usage: "serverAuth" | "clientAuth";
   /** A further extension. */
-  readonly more?: string;
+  readonly extension?: string;
 }
 
-async function sign(folder: RunFolder, name: string, { subject, usage, more }: Request): Promise<void> {
+async function sign(folder: RunFolder, name: string, { subject, usage, extension }: CertificateRequest): Promise<void> {
   const [key, csr, ext, crt] = ["key", "csr", "ext", "crt"].map((end) => `certs/${name}.${end}`) as [
     string,
     string,
@@ -84,7 +84,11 @@ async function sign(folder: RunFolder, name: string, { subject, usage, more }: R
     string,
   ];
   await openssl(folder, ["req", ...NEW_KEY, "-keyout", key, "-out", csr, "-subj", subject]);
-  const extensions = ["basicConstraints=critical,CA:FALSE", `extendedKeyUsage=${usage}`, ...(more ? [more] : [])];
+  const extensions = [
+    "basicConstraints=critical,CA:FALSE",
+    `extendedKeyUsage=${usage}`,
+    ...(extension ? [extension] : []),
+  ];
   await Deno.writeTextFile(folder.file(ext), extensions.join("\n") + "\n");
   const ca = ["-CA", CA, "-CAkey", "certs/ca.key", "-set_serial", `0x${crypto.randomUUID().replaceAll("-", "")}`];
   await openssl(folder, ["x509", "-req", "-in", csr, ...ca, "-days", DAYS, "-extfile", ext, "-out", crt]);

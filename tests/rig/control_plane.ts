@@ -16,7 +16,7 @@ import { freePorts } from "./free_ports.ts";
 import type { KubernetesPrograms } from "./kubernetes.ts";
 import { toolEnvironment } from "./process.ts";
 import { logTail, type RunFolder } from "./run_folder.ts";
-import { until } from "./until.ts";
+import { pollUntil } from "./until.ts";
 
 export { API_SERVICE, HOST_FROM_GUEST } from "./control_plane_flags.ts";
 
@@ -116,10 +116,10 @@ export class ControlPlane {
       ...options.controllerManagerFlags ?? [],
     ]);
     await folder.start("kube-scheduler", programs.scheduler, schedulerFlags(folder));
-    await until(() => plane.#hasServiceAccount(), {
+    await pollUntil(() => plane.#hasServiceAccount(), {
       action: "start kube-controller-manager",
       timeoutMs: READY_MS,
-      check: () => plane.#checkRuns("kube-controller-manager"),
+      failFast: () => plane.#requireRunning("kube-controller-manager"),
     });
     return plane;
   }
@@ -182,8 +182,8 @@ export class ControlPlane {
     const input = new Blob([options.stdin ?? ""]).stream().pipeTo(child.stdin).catch(() => {});
     const [output] = await Promise.all([child.output(), input]);
     if (output.success) return new TextDecoder().decode(output.stdout);
-    const said = new TextDecoder().decode(output.stderr).trim();
-    throw new Error(`run kubectl ${args.join(" ")}: exit status ${output.code}: ${said}`);
+    const errorOutput = new TextDecoder().decode(output.stderr).trim();
+    throw new Error(`run kubectl ${args.join(" ")}: exit status ${output.code}: ${errorOutput}`);
   }
 
   /**
@@ -224,29 +224,29 @@ export class ControlPlane {
     const ownHosts = ["/bin/sh", "-c", mount, this.folder.file(FILES.hosts), this.programs.apiserver, ...flags];
     const asUser = Deno.uid() === 0 ? [] : ["--user", "--map-root-user"];
     await this.folder.start(API, "unshare", [...asUser, "--mount", ...ownHosts]);
-    await until(() => this.#isReady(), {
+    await pollUntil(() => this.#isReady(), {
       action: "start kube-apiserver",
       timeoutMs: READY_MS,
-      check: async () => {
-        await this.#checkRuns("etcd");
-        await this.#checkRuns(API);
+      failFast: async () => {
+        await this.#requireRunning("etcd");
+        await this.#requireRunning(API);
       },
     });
   }
 
   /** Cuts all connections to the API server, which is back at once. */
-  async cutConnections(): Promise<void> {
+  async resetConnections(): Promise<void> {
     await this.stopApi();
     await this.startApi();
   }
 
   /** Lets the API server keep its connections but say nothing more, as behind a network that drops packets. */
-  async freezeApi(): Promise<void> {
+  async pauseApi(): Promise<void> {
     await this.folder.signal(API, "SIGSTOP");
   }
 
-  /** Ends {@linkcode ControlPlane.freezeApi}. */
-  async thawApi(): Promise<void> {
+  /** Ends {@linkcode ControlPlane.pauseApi}. */
+  async resumeApi(): Promise<void> {
     await this.folder.signal(API, "SIGCONT");
   }
 
@@ -261,7 +261,7 @@ export class ControlPlane {
     return account?.status === 200;
   }
 
-  async #checkRuns(name: string): Promise<void> {
+  async #requireRunning(name: string): Promise<void> {
     if (await this.folder.isRunning(name)) return;
     throw new Error(`start ${name}: it ended; the end of its log:\n${await logTail(this.folder, name)}`);
   }

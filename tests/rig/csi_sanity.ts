@@ -1,8 +1,8 @@
 import { join } from "@std/path";
-import { cached } from "./cache.ts";
+import { ensureCached } from "./cache.ts";
 import { goToolchain } from "./go_toolchain.ts";
 import { run } from "./process.ts";
-import { telling, timedLog } from "./progress.ts";
+import { timedLog, withProgress } from "./progress.ts";
 
 const VERSION = "5.6.0";
 
@@ -16,12 +16,12 @@ const PACKAGE = `github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity@v${VERSION
  * @throws {Error} when there is no Go and none can be fetched, or when the build fails
  */
 export async function ensureCsiSanity(log: (line: string) => void): Promise<string> {
-  const folder = await cached(`csi-sanity-${VERSION}`, log, async (temp, into) => {
+  const folder = await ensureCached(`csi-sanity-${VERSION}`, log, async (temp, into) => {
     const step = timedLog(log);
     step(`csi-sanity ${VERSION}: building it, once (about a minute)`);
     const { go, env } = await goToolchain(temp, step);
     const counts = { fetched: 0, compiled: 0 };
-    await telling(
+    await withProgress(
       step,
       () => `${counts.fetched} modules fetched, ${counts.compiled} packages compiled`,
       () =>

@@ -29,7 +29,7 @@ export async function ensureTools(tools: readonly Tool[], log: (line: string) =>
   }
   log(`installing Debian packages: ${names}`);
   await refreshPackageLists();
-  const install = [...PATIENT, "-y", "install", "--no-install-recommends", ...packages];
+  const install = [...APT_OPTIONS, "-y", "install", "--no-install-recommends", ...packages];
   await run(`install ${names}`, "apt-get", install);
 }
 
@@ -39,11 +39,11 @@ export async function ensureTools(tools: readonly Tool[], log: (line: string) =>
  * @throws {Error} when not run as root, or when a mirror does not answer
  */
 export async function refreshPackageLists(): Promise<void> {
-  await run("refresh apt's package lists", "apt-get", [...PATIENT, "update"]);
+  await run("refresh apt's package lists", "apt-get", [...APT_OPTIONS, "update"]);
 }
 
 /** Options of apt-get: few words, and others' runs are waited for. */
-const PATIENT = ["-qq", "-o", "DPkg::Lock::Timeout=300"];
+const APT_OPTIONS = ["-qq", "-o", "DPkg::Lock::Timeout=300"];
 
 /**
  * The Debian mirror of this machine's apt configuration, or undefined where there is none. apt itself is asked, so that both

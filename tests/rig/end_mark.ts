@@ -1,9 +1,9 @@
 /** What {@linkcode EndMark.push} made of a chunk. */
-export interface Scanned {
+export interface ScanResult {
   /** The bytes that belong to the output. */
-  shown: Uint8Array;
+  output: Uint8Array;
   /** Whether the mark was reached; what follows it is dropped. */
-  ended: boolean;
+  isEnded: boolean;
 }
 
 /** Finds a mark in a stream of chunks, however they are cut, and lets through what comes before it without delay. */
@@ -17,7 +17,7 @@ export class EndMark {
   }
 
   /** Takes the next chunk. Of output that could be the beginning of the mark, it holds back until the next chunk decides. */
-  push(chunk: Uint8Array): Scanned {
+  push(chunk: Uint8Array): ScanResult {
     const bytes = new Uint8Array(this.#held.length + chunk.length);
     bytes.set(this.#held);
     bytes.set(chunk, this.#held.length);
@@ -26,9 +26,9 @@ export class EndMark {
       const candidate = bytes.subarray(at, at + this.#mark.length);
       if (!candidate.every((byte, i) => byte === this.#mark[i])) continue;
       this.#held = candidate;
-      return { shown: bytes.subarray(0, at), ended: candidate.length === this.#mark.length };
+      return { output: bytes.subarray(0, at), isEnded: candidate.length === this.#mark.length };
     }
     this.#held = new Uint8Array();
-    return { shown: bytes, ended: false };
+    return { output: bytes, isEnded: false };
   }
 }

@@ -10,8 +10,8 @@ function scan(text: string, size: number): { shown: string; ended: boolean } {
   let shown = "";
   for (let at = 0; at < bytes.length; at += size) {
     const scanned = mark.push(bytes.subarray(at, at + size));
-    shown += String.fromCharCode(...scanned.shown);
-    if (scanned.ended) return { shown, ended: true };
+    shown += String.fromCharCode(...scanned.output);
+    if (scanned.isEnded) return { shown, ended: true };
   }
   return { shown, ended: false };
 }
@@ -31,5 +31,5 @@ Deno.test("EndMark lets through what only begins like the mark", () => {
 
 Deno.test("EndMark holds nothing back that cannot be the mark", () => {
   const mark = new EndMark(new TextEncoder().encode(MARK));
-  assertEquals(mark.push(new Uint8Array([65, 66])).shown, new Uint8Array([65, 66]));
+  assertEquals(mark.push(new Uint8Array([65, 66])).output, new Uint8Array([65, 66]));
 });

@@ -1,7 +1,7 @@
 import { join } from "@std/path";
 import { goToolchain } from "./go_toolchain.ts";
 import { run } from "./process.ts";
-import { telling, timedLog } from "./progress.ts";
+import { timedLog, withProgress } from "./progress.ts";
 import type { TempFolder } from "./temp_folder.ts";
 
 /** Programs that are built together, with one choice of versions for all that they depend on. */
@@ -31,7 +31,7 @@ export interface GoBuild {
 }
 
 /** The version of the language in a go.mod that is made here. */
-const LANGUAGE = "1.26.0";
+const GO_LANGUAGE_VERSION = "1.26.0";
 
 /**
  * Builds programs without libraries.
@@ -47,7 +47,7 @@ export async function buildGo(module: GoModule, { temp, into, log }: GoBuild): P
   await Deno.writeTextFile(join(folder, "go.mod"), goMod(module));
   const counts = { fetched: 0, compiled: 0 };
   const args = ["build", "-v", "-ldflags", `-s -w ${module.linkFlags}`, "-o", `${into}/`, ...module.packages];
-  await telling(
+  await withProgress(
     step,
     () => `${counts.fetched} modules fetched, ${counts.compiled} packages compiled`,
     () =>
@@ -93,5 +93,11 @@ export function goMod(module: Pick<GoModule, "require" | "replace">): string {
     ...Object.entries(module.require).map(([path, version]) => `require ${path} v${version}`),
     ...Object.entries(module.replace).map(([path, version]) => `replace ${path} => ${path} v${version}`),
   ];
-  return ["module rig", `go ${LANGUAGE}`, `godebug default=go${LANGUAGE.replace(/\.0$/, "")}`, ...lines, ""].join("\n");
+  return [
+    "module rig",
+    `go ${GO_LANGUAGE_VERSION}`,
+    `godebug default=go${GO_LANGUAGE_VERSION.replace(/\.0$/, "")}`,
+    ...lines,
+    "",
+  ].join("\n");
 }

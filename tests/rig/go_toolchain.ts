@@ -4,10 +4,10 @@ import { run, type RunOptions } from "./process.ts";
 import type { TempFolder } from "./temp_folder.ts";
 
 /** The Go that is fetched where this machine has none that will do. */
-const FETCHED = "1.26.8";
+const FETCHED_VERSION = "1.26.8";
 
 /** From this version on, 1.x, Go fetches by itself the newer Go that a module asks for. */
-const SELF_UPDATING = 21;
+const MIN_SELF_UPDATING_MINOR = 21;
 
 /** Go's names of the machines that it is fetched for. */
 const ARCHITECTURES = { x86_64: "amd64", aarch64: "arm64" } as const;
@@ -35,10 +35,12 @@ export async function goToolchain(temp: TempFolder, log: (line: string) => void)
     GOPATH: temp.file("go"),
     GOTOOLCHAIN: "auto",
   };
-  if (await minorVersion("go") >= SELF_UPDATING) return { go: "go", env };
-  log(`no Go 1.${SELF_UPDATING} or newer on this machine: fetching Go ${FETCHED} by way of Debian's Go (about 130 MB)`);
+  if (await minorVersion("go") >= MIN_SELF_UPDATING_MINOR) return { go: "go", env };
+  log(
+    `no Go 1.${MIN_SELF_UPDATING_MINOR} or newer on this machine: fetching Go ${FETCHED_VERSION} by way of Debian's Go (about 130 MB)`,
+  );
   const debian = await unpackDebianGo(temp).catch((cause) => {
-    throw new Error(`get a Go: ${cause.message}\nInstall Go 1.${SELF_UPDATING} or newer by hand`, { cause });
+    throw new Error(`get a Go: ${cause.message}\nInstall Go 1.${MIN_SELF_UPDATING_MINOR} or newer by hand`, { cause });
   });
   const go = await fetchGo(temp, debian, env);
   return { go, env };
@@ -63,24 +65,24 @@ async function unpackDebianGo(temp: TempFolder): Promise<string> {
 
 /** The name of the package with Debian's current Go, and its version. */
 async function debianGoPackage(options: RunOptions): Promise<[string, string]> {
-  const ask = () => run("look for Debian's Go", "apt-cache", ["depends", "golang-go"], options).catch(() => "");
+  const readDepends = () => run("look for Debian's Go", "apt-cache", ["depends", "golang-go"], options).catch(() => "");
   // A bare machine has no package lists yet.
-  const depends = await ask() || await refreshPackageLists().then(ask);
+  const depends = await readDepends() || await refreshPackageLists().then(readDepends);
   const [, name, version] = /Depends: (golang-([\d.]+)-go)\b/.exec(depends) ?? [];
   if (!name || !version) throw new Error("look for Debian's Go: apt's sources have no package golang-go");
   return [name, version];
 }
 
 /** Lets an older Go fetch the current one, and answers the path of its go program. */
-async function fetchGo(temp: TempFolder, older: string, env: Record<string, string>): Promise<string> {
+async function fetchGo(temp: TempFolder, olderGo: string, env: Record<string, string>): Promise<string> {
   const architecture = ARCHITECTURES[Deno.build.arch];
-  const module = `golang.org/toolchain@v0.0.1-go${FETCHED}.linux-${architecture}`;
+  const module = `golang.org/toolchain@v0.0.1-go${FETCHED_VERSION}.linux-${architecture}`;
   const options: RunOptions = {
     cwd: temp.path,
-    env: { ...env, GOROOT: join(older, "../.."), GOTOOLCHAIN: "local" },
+    env: { ...env, GOROOT: join(olderGo, "../.."), GOTOOLCHAIN: "local" },
     guardedBy: temp,
   };
-  await run(`fetch Go ${FETCHED}`, older, ["mod", "download", module], options);
+  await run(`fetch Go ${FETCHED_VERSION}`, olderGo, ["mod", "download", module], options);
   const root = join(temp.file("go"), "pkg/mod", module);
   // Module archives carry no execute bits; Go sets them as well when it fetches itself.
   await run("make Go executable", "chmod", ["-R", "a+x", join(root, "bin"), join(root, "pkg/tool")], options);

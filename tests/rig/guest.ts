@@ -3,11 +3,11 @@ import { guestFiles } from "./guest_files.ts";
 import { ensureGuestImage, type GuestImage } from "./guest_image.ts";
 import { makeDisk, makePayload, type PayloadFile } from "./payload.ts";
 import { run, toolEnvironment } from "./process.ts";
-import { type Forward, qemuArguments } from "./qemu.ts";
+import { type PortForward, qemuArguments } from "./qemu.ts";
 import { TempFolder } from "./temp_folder.ts";
 
 export type { PayloadFile } from "./payload.ts";
-export type { Forward } from "./qemu.ts";
+export type { PortForward } from "./qemu.ts";
 
 /** Settings of {@linkcode runGuest}. */
 export interface GuestOptions {
@@ -25,7 +25,7 @@ export interface GuestOptions {
   /** The guest's memory in MiB; 4096 by default. */
   memMiB?: number;
   /** Ports of this machine that lead into the guest; none by default. */
-  forward?: readonly Forward[];
+  forward?: readonly PortForward[];
   /** Whether the guest reaches this machine's 127.0.0.1, as 10.0.2.2, and what lies beyond; not by default. */
   hostAccess?: boolean;
   /** Is given what the script prints, standard output and error in one, as it comes and byte for byte. */
@@ -52,7 +52,7 @@ const DEFAULT_TIMEOUT_MS = 20 * 60 * 1000;
 const WATCH_MARGIN = 8;
 
 /** How long qemu may take to end when it is asked to, in milliseconds. */
-const END_MS = 10_000;
+const QEMU_EXIT_TIMEOUT_MS = 10_000;
 
 /** A guest under way. */
 interface Guest {
@@ -62,7 +62,7 @@ interface Guest {
   /** What the guest sends after the script's output. */
   readonly endMark: string;
   /** The last of what the script printed. */
-  printed: string;
+  outputTail: string;
 }
 
 /**
@@ -84,7 +84,7 @@ export async function runGuest(options: GuestOptions): Promise<number> {
     temp,
     timeoutMs: options.timeoutMs ?? (options.terminal ? 0 : DEFAULT_TIMEOUT_MS),
     endMark: `\0denolith-end-${crypto.randomUUID()}\n`,
-    printed: "",
+    outputTail: "",
   };
   const payload = await makePayload(temp, payloadFiles(guest));
   const args = qemuArguments({
@@ -96,12 +96,12 @@ export async function runGuest(options: GuestOptions): Promise<number> {
     hostAccess: options.hostAccess ?? false,
     terminal: options.terminal ?? false,
     console: temp.file("console"),
-    report: temp.file("report"),
+    readReport: temp.file("report"),
     out: temp.file("out.tar"),
   });
   throwIfAborted(options.signal);
-  const complaints = await boot(guest, args);
-  const status = await exitStatus(guest, complaints);
+  const qemuErrors = await boot(guest, args);
+  const status = await exitStatus(guest, qemuErrors);
   if (options.outDir !== undefined) await extract(guest, options.outDir);
   return status;
 }
@@ -159,15 +159,15 @@ async function boot(guest: Guest, args: string[]): Promise<string> {
   const command = new Deno.Command("qemu-system-x86_64", { args, env, stdin: line, stdout: line, stderr: "piped" });
   const qemu = command.spawn();
   await temp.guard(qemu.pid);
-  let tooLong = false;
-  const kill = () => end(qemu, "SIGKILL");
+  let isTimedOut = false;
+  const kill = () => signalQemu(qemu, "SIGKILL");
   const timer = timeoutMs > 0 && setTimeout(() => {
-    tooLong = true;
+    isTimedOut = true;
     kill();
   }, timeoutMs);
   options.signal?.addEventListener("abort", kill);
   if (options.signal?.aborted) kill();
-  const complaints = new Response(qemu.stderr).text();
+  const qemuErrors = new Response(qemu.stderr).text();
   try {
     if (!options.terminal) await readOutput(guest, qemu);
     await qemu.status;
@@ -179,13 +179,15 @@ async function boot(guest: Guest, args: string[]): Promise<string> {
     await temp.guard(undefined);
   }
   throwIfAborted(options.signal);
-  if (tooLong) {
-    throw new Error(`run a guest: not done after ${timeoutMs / 1000} s, its timeoutMs; ${await circumstances(guest)}`);
+  if (isTimedOut) {
+    throw new Error(
+      `run a guest: not done after ${timeoutMs / 1000} s, its timeoutMs; ${await describeProgress(guest)}`,
+    );
   }
-  return await complaints;
+  return await qemuErrors;
 }
 
-function end(qemu: Deno.ChildProcess, signal: Deno.Signal): void {
+function signalQemu(qemu: Deno.ChildProcess, signal: Deno.Signal): void {
   try {
     qemu.kill(signal);
   } catch {
@@ -197,38 +199,38 @@ function end(qemu: Deno.ChildProcess, signal: Deno.Signal): void {
 async function readOutput(guest: Guest, qemu: Deno.ChildProcess): Promise<void> {
   const mark = new EndMark(new TextEncoder().encode(guest.endMark));
   const decoder = new TextDecoder();
-  let patience: ReturnType<typeof setTimeout> | undefined;
+  let killTimer: ReturnType<typeof setTimeout> | undefined;
   for await (const chunk of qemu.stdout) {
-    const { shown, ended } = mark.push(chunk);
-    if (shown.length > 0) guest.options.onOutput?.(shown);
-    guest.printed = (guest.printed + decoder.decode(shown, { stream: true })).slice(-4096);
-    if (!ended) continue;
-    end(qemu, "SIGTERM");
-    patience = setTimeout(() => end(qemu, "SIGKILL"), END_MS);
+    const { output, isEnded } = mark.push(chunk);
+    if (output.length > 0) guest.options.onOutput?.(output);
+    guest.outputTail = (guest.outputTail + decoder.decode(output, { stream: true })).slice(-4096);
+    if (!isEnded) continue;
+    signalQemu(qemu, "SIGTERM");
+    killTimer = setTimeout(() => signalQemu(qemu, "SIGKILL"), QEMU_EXIT_TIMEOUT_MS);
   }
-  clearTimeout(patience);
+  clearTimeout(killTimer);
   await qemu.stdin.close();
 }
 
-async function exitStatus(guest: Guest, complaints: string): Promise<number> {
-  const [, status] = /^exit (\d+)$/m.exec(await report(guest)) ?? [];
+async function exitStatus(guest: Guest, qemuErrors: string): Promise<number> {
+  const [, status] = /^exit (\d+)$/m.exec(await readReport(guest)) ?? [];
   if (status !== undefined) return Number(status);
-  const said = complaints.trim() === "" ? "" : `\nqemu said:\n${lastLines(complaints, 20)}`;
-  throw new Error(`run a guest: it ended without an exit status; ${await circumstances(guest)}${said}`);
+  const qemuMessage = qemuErrors.trim() === "" ? "" : `\nqemu said:\n${lastLines(qemuErrors, 20)}`;
+  throw new Error(`run a guest: it ended without an exit status; ${await describeProgress(guest)}${qemuMessage}`);
 }
 
 /** What an error can tell about how far the guest came. */
-async function circumstances(guest: Guest): Promise<string> {
+async function describeProgress(guest: Guest): Promise<string> {
   const console = await Deno.readTextFile(guest.temp.file("console")).catch(() => "");
-  const reported = await report(guest);
+  const reported = await readReport(guest);
   if (!/^up /m.test(reported)) return `its script had not started. The end of its console:\n${lastLines(console, 40)}`;
   const [, running] = /^running\n(.*)/ms.exec(reported) ?? [];
   const processes = running === undefined ? "" : `\nWhat was running shortly before:\n${lastLines(running, 60)}`;
-  const output = `its script was running. The end of the output:\n${lastLines(guest.printed, 20)}`;
+  const output = `its script was running. The end of the output:\n${lastLines(guest.outputTail, 20)}`;
   return `${output}${processes}\nThe end of its console:\n${lastLines(console, 10)}`;
 }
 
-async function report(guest: Guest): Promise<string> {
+async function readReport(guest: Guest): Promise<string> {
   return await Deno.readTextFile(guest.temp.file("report")).catch(() => "");
 }
 

@@ -16,7 +16,7 @@ export interface GuestAnswer {
 }
 
 /** How long the guest may take to answer beyond the time of the command, in milliseconds. */
-const MARGIN_MS = 15_000;
+const ANSWER_MARGIN_MS = 15_000;
 
 /**
  * Runs a command in a guest by a port of this machine that leads to it (tests/rig/node/answer.sh answers there).
@@ -25,24 +25,26 @@ const MARGIN_MS = 15_000;
  */
 export async function callGuest(port: number, call: GuestCall): Promise<GuestAnswer> {
   using connection = await Deno.connect({ hostname: "127.0.0.1", port });
-  let tooLate = false;
+  let isTimedOut = false;
   const timer = setTimeout(() => {
-    tooLate = true;
+    isTimedOut = true;
     connection.close();
-  }, call.timeoutMs + MARGIN_MS);
+  }, call.timeoutMs + ANSWER_MARGIN_MS);
   try {
-    const answer = await exchange(connection, request(call));
+    const answer = await exchange(connection, encodeCall(call));
     if (answer === undefined) throw new Error("the guest ended the connection");
     return answer;
   } catch (cause) {
-    const why = tooLate ? `no answer after ${(call.timeoutMs + MARGIN_MS) / 1000} s` : (cause as Error).message;
+    const why = isTimedOut
+      ? `no answer after ${(call.timeoutMs + ANSWER_MARGIN_MS) / 1000} s`
+      : (cause as Error).message;
     throw new Error(`run a command in the guest: ${why}: ${call.command.slice(0, 200)}`, { cause });
   } finally {
     clearTimeout(timer);
   }
 }
 
-function request(call: GuestCall): Uint8Array {
+function encodeCall(call: GuestCall): Uint8Array {
   const encode = (text: string) => new TextEncoder().encode(text);
   const command = encode(call.command);
   const input = typeof call.stdin === "string" ? encode(call.stdin) : call.stdin ?? new Uint8Array();
@@ -58,11 +60,11 @@ async function exchange(connection: Deno.Conn, bytes: Uint8Array): Promise<Guest
   for (let count = await connection.read(buffer); count !== null; count = await connection.read(buffer)) {
     chunks.push(buffer.slice(0, count));
   }
-  return answerFrom(concat(chunks));
+  return parseAnswer(concat(chunks));
 }
 
 /** Takes an answer apart; undefined when it is not whole. */
-export function answerFrom(bytes: Uint8Array): GuestAnswer | undefined {
+export function parseAnswer(bytes: Uint8Array): GuestAnswer | undefined {
   const line = bytes.indexOf(10);
   const [code, out, err] = new TextDecoder().decode(bytes.subarray(0, Math.max(line, 0))).split(" ").map(Number);
   if (code === undefined || out === undefined || err === undefined) return undefined;

@@ -40,11 +40,11 @@ export function guestFiles(settings: GuestSettings): Record<string, PayloadFile>
 }
 
 /** Lines for the shell that set variables. */
-function shellVariables(variables: Readonly<Record<string, string>>, how: "" | "export "): string {
+function shellVariables(variables: Readonly<Record<string, string>>, prefix: "" | "export "): string {
   return Object.entries(variables).map(([name, value]) => {
     if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) {
       throw new Error(`set the variable "${name}" in the guest: a name is made of letters, digits and underscores`);
     }
-    return `${how}${name}='${value.replaceAll("'", `'\\''`)}'\n`;
+    return `${prefix}${name}='${value.replaceAll("'", `'\\''`)}'\n`;
   }).join("");
 }

@@ -1,10 +1,10 @@
 import { join } from "@std/path";
 import initrdInit from "./guest/initrd_init.sh" with { type: "text" };
 import makeInitrd from "./guest/make_initrd.sh" with { type: "text" };
-import { cached, cacheFolder, removeUnused } from "./cache.ts";
+import { cacheFolder, ensureCached, removeUnused } from "./cache.ts";
 import { debianMirror, ensureTools, type Tool } from "./debian.ts";
 import { run } from "./process.ts";
-import { telling, timedLog } from "./progress.ts";
+import { timedLog, withProgress } from "./progress.ts";
 import type { TempFolder } from "./temp_folder.ts";
 
 /** A built guest: what qemu needs to boot it. All paths are absolute; the files are never written to again. */
@@ -22,7 +22,7 @@ export interface GuestImage {
 const RELEASE = "bookworm";
 
 /** To be raised when the way in which an image is put together changes. */
-const LAYOUT = 1;
+const IMAGE_FORMAT = 1;
 
 const ROOT_SIZE = "4G";
 
@@ -65,7 +65,7 @@ const BUILD_TOOLS: Tool[] = [
 export async function ensureGuestImage(log: (line: string) => void): Promise<GuestImage> {
   await ensureTools(BOOT_TOOLS, log);
   const name = `guest-${await imageKey()}`;
-  const folder = await cached(name, log, (temp, into) => build(temp, into, log));
+  const folder = await ensureCached(name, log, (temp, into) => build(temp, into, log));
   return {
     folder,
     kernel: join(folder, "vmlinuz"),
@@ -76,7 +76,7 @@ export async function ensureGuestImage(log: (line: string) => void): Promise<Gue
 
 /** Names what an image is made of, so that an image of other ingredients is never taken for it. */
 async function imageKey(): Promise<string> {
-  const ingredients = JSON.stringify([LAYOUT, RELEASE, ROOT_SIZE, PACKAGES, initrdInit, makeInitrd]);
+  const ingredients = JSON.stringify([IMAGE_FORMAT, RELEASE, ROOT_SIZE, PACKAGES, initrdInit, makeInitrd]);
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(ingredients));
   return new Uint8Array(digest).toHex().slice(0, 12);
 }
@@ -93,7 +93,7 @@ async function build(temp: TempFolder, into: string, log: (line: string) => void
   await Deno.rename(join(system, "initrd.gz"), join(into, "initrd.gz"));
   await moveKernel(system, join(into, "vmlinuz"));
   step("root disk");
-  await trim(system);
+  await pruneSystem(system);
   const root = join(into, "root.img");
   const mkfs = ["-q", "-d", system, "-O", "^has_journal", "-m", "0", "-L", "root", root, ROOT_SIZE];
   await run("make the guest's root disk", "mkfs.ext4", mkfs, { guardedBy: temp });
@@ -122,7 +122,7 @@ async function unpackDebian(temp: TempFolder, system: string, step: (text: strin
     `${counts.Configuring.size} configured`;
   const debootstrap = ["debootstrap", "--variant=minbase", `--include=${PACKAGES.join(",")}`, RELEASE, system];
   if (mirror) debootstrap.push(mirror);
-  await telling(step, state, () =>
+  await withProgress(step, state, () =>
     run("unpack Debian for the guest", "unshare", [...NAMESPACES, ...debootstrap], {
       env: { INITRD: "No" }, // the kernel package would take 15 s to make an initrd that nobody boots
       guardedBy: temp,
@@ -161,11 +161,11 @@ async function moveKernel(system: string, to: string): Promise<void> {
 }
 
 /** What {@linkcode configure} puts into the system to make the initrd. */
-const INITRD_WORK = ["initrd", "initrd_init", "make_initrd"];
+const INITRD_BUILD_FILES = ["initrd", "initrd_init", "make_initrd"];
 
 /** Removes what the guest never reads. */
-async function trim(system: string): Promise<void> {
-  for (const path of ["boot", "vmlinuz", "vmlinuz.old", "var/cache/apt", "var/lib/apt/lists", ...INITRD_WORK]) {
+async function pruneSystem(system: string): Promise<void> {
+  for (const path of ["boot", "vmlinuz", "vmlinuz.old", "var/cache/apt", "var/lib/apt/lists", ...INITRD_BUILD_FILES]) {
     await Deno.remove(join(system, path), { recursive: true });
   }
 }

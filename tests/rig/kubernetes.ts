@@ -1,5 +1,5 @@
 import { join } from "@std/path";
-import { cached } from "./cache.ts";
+import { ensureCached } from "./cache.ts";
 import { buildGo, fetchGoModule, type GoModule } from "./go_build.ts";
 
 /** The versions of everything that the cluster tests run. */
@@ -42,7 +42,7 @@ const STAGING = [
  * @throws {Error} when there is no Go and none can be fetched, or when the build fails
  */
 export async function ensureKubernetes(log: (line: string) => void): Promise<KubernetesPrograms> {
-  const folder = await ensure("kubernetes", kubernetesModule(), log);
+  const folder = await ensureBuilt("kubernetes", kubernetesModule(), log);
   return {
     etcd: join(folder, "etcd"),
     apiserver: join(folder, "kube-apiserver"),
@@ -61,7 +61,7 @@ export async function ensureKubernetes(log: (line: string) => void): Promise<Kub
  * @throws {Error} when there is no Go and none can be fetched, or when the build fails
  */
 export async function ensureSidecar(name: Sidecar, log: (line: string) => void): Promise<string> {
-  return join(await ensure(name, sidecarModule(name), log), name);
+  return join(await ensureBuilt(name, sidecarModule(name), log), name);
 }
 
 /**
@@ -71,7 +71,7 @@ export async function ensureSidecar(name: Sidecar, log: (line: string) => void):
  * @throws {Error} when there is no Go and none can be fetched, or when the build fails
  */
 export async function ensureHelm(log: (line: string) => void): Promise<string> {
-  return join(await ensure("helm", helmModule(), log), "helm");
+  return join(await ensureBuilt("helm", helmModule(), log), "helm");
 }
 
 /**
@@ -81,7 +81,7 @@ export async function ensureHelm(log: (line: string) => void): Promise<string> {
  * @throws {Error} when there is no Go and none can be fetched, or when the build fails
  */
 export async function ensureSnapshotController(log: (line: string) => void): Promise<string> {
-  return join(await ensure("csi-snapshotter", sidecarModule("csi-snapshotter"), log), "snapshot-controller");
+  return join(await ensureBuilt("csi-snapshotter", sidecarModule("csi-snapshotter"), log), "snapshot-controller");
 }
 
 /**
@@ -94,7 +94,7 @@ export async function ensureSnapshotController(log: (line: string) => void): Pro
 export async function ensureSnapshotCrds(log: (line: string) => void): Promise<string> {
   const version = VERSIONS["csi-snapshotter"];
   const path = `github.com/kubernetes-csi/external-snapshotter/client/v${version.split(".")[0]}`;
-  return await cached(`snapshot-crds-${version}`, log, async (temp, into) => {
+  return await ensureCached(`snapshot-crds-${version}`, log, async (temp, into) => {
     const crds = join(await fetchGoModule(path, version, { temp, log }), "config/crd");
     for await (const { name } of Deno.readDir(crds)) {
       // beside them are those of groups of snapshots
@@ -104,10 +104,10 @@ export async function ensureSnapshotCrds(log: (line: string) => void): Promise<s
 }
 
 /** The folder with the programs of a module. */
-async function ensure(what: string, module: GoModule, log: (line: string) => void): Promise<string> {
+async function ensureBuilt(name: string, module: GoModule, log: (line: string) => void): Promise<string> {
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(JSON.stringify(module)));
   const key = new Uint8Array(digest).toHex().slice(0, 12);
-  return await cached(`${what}-${key}`, log, (temp, into) => buildGo(module, { temp, into, log }));
+  return await ensureCached(`${name}-${key}`, log, (temp, into) => buildGo(module, { temp, into, log }));
 }
 
 /** One module for all programs, etcd among them, so that what they share is fetched and compiled once. */
@@ -133,7 +133,7 @@ function kubernetesModule(): GoModule {
 }
 
 /** Programs of the same module as a sidecar. */
-const ALSO: { readonly [S in Sidecar]?: readonly string[] } = { "csi-snapshotter": ["snapshot-controller"] };
+const EXTRA_PROGRAMS: { readonly [S in Sidecar]?: readonly string[] } = { "csi-snapshotter": ["snapshot-controller"] };
 
 function sidecarModule(program: Sidecar): GoModule {
   const version = VERSIONS[program];
@@ -144,7 +144,7 @@ function sidecarModule(program: Sidecar): GoModule {
     require: { [path]: version },
     replace: {},
     linkFlags: `-X main.version=v${version}`,
-    packages: [program, ...ALSO[program] ?? []].map((name) => `${path}/cmd/${name}`),
+    packages: [program, ...EXTRA_PROGRAMS[program] ?? []].map((name) => `${path}/cmd/${name}`),
     rename: {},
   };
 }

@@ -9,7 +9,7 @@ import { run } from "./process.ts";
 import { qemuArguments } from "./qemu.ts";
 import { logTail } from "./run_folder.ts";
 import { TempFolder } from "./temp_folder.ts";
-import { until } from "./until.ts";
+import { pollUntil } from "./until.ts";
 
 /** Settings of {@linkcode Node.start}. */
 export interface NodeOptions {
@@ -49,10 +49,10 @@ interface Settings {
 }
 
 /** How long a node may take to be ready, in milliseconds. */
-const READY_MS = 300_000;
+const READY_TIMEOUT_MS = 300_000;
 
 /** How long a command in the guest may take by default, in milliseconds. */
-const COMMAND_MS = 60_000;
+const COMMAND_TIMEOUT_MS = 60_000;
 
 /** Room on the root disk for images and what pods write, sparse. */
 const ROOT_SIZE = "12G";
@@ -98,7 +98,7 @@ export class Node {
     const machine = await makeMachine(folder, { image, files, options, ports });
     await Deno.writeTextFile(`${folder}/settings.json`, JSON.stringify({ options, ports, machine }));
     const node = await Node.open(plane, options.name);
-    await node.switchOn();
+    await node.powerOn();
     return node;
   }
 
@@ -123,19 +123,22 @@ export class Node {
    * @throws {Error} when it takes too long or the machine ends, with the ends of its logs
    */
   async ready(options: { signal?: AbortSignal; timeoutMs?: number } = {}): Promise<void> {
-    const waiting = {
+    const waitOptions = {
       action: `wait for node ${this.name}`,
-      timeoutMs: options.timeoutMs ?? READY_MS,
+      timeoutMs: options.timeoutMs ?? READY_TIMEOUT_MS,
       everyMs: 300,
-      check: () => this.#checkRuns(),
+      check: () => this.#requireRunning(),
       ...(options.signal === undefined ? {} : { signal: options.signal }),
     };
     try {
-      const asked = "cat /proc/sys/kernel/random/boot_id";
-      const boot = await until(() => this.exec(asked).then(({ stdout }) => stdout.trim(), () => ""), waiting);
-      await until(() => this.#isReady(boot), waiting);
-      const done = "[ -e /run/images-imported ] && [ -e /run/volume-groups-made ]";
-      await until(async () => (await this.exec(done)).code === 0, waiting);
+      const bootIdCommand = "cat /proc/sys/kernel/random/boot_id";
+      const boot = await pollUntil(
+        () => this.exec(bootIdCommand).then(({ stdout }) => stdout.trim(), () => ""),
+        waitOptions,
+      );
+      await pollUntil(() => this.#isReady(boot), waitOptions);
+      const importsDoneCommand = "[ -e /run/images-imported ] && [ -e /run/volume-groups-made ]";
+      await pollUntil(async () => (await this.exec(importsDoneCommand)).code === 0, waitOptions);
     } catch (cause) {
       options.signal?.throwIfAborted();
       throw new Error(`${(cause as Error).message}\n${await this.logs()}`, { cause });
@@ -151,7 +154,7 @@ export class Node {
     command: string,
     options: { stdin?: string | Uint8Array<ArrayBuffer>; timeoutMs?: number } = {},
   ): Promise<GuestAnswer> {
-    return await callGuest(this.ports.exec, { timeoutMs: COMMAND_MS, ...options, command });
+    return await callGuest(this.ports.exec, { timeoutMs: COMMAND_TIMEOUT_MS, ...options, command });
   }
 
   /** Ends kubelet and starts it again; pods run on. */
@@ -161,27 +164,27 @@ export class Node {
   }
 
   /** Switches the node off at once, as a power cut does: what was not synced may be lost. Its disks stay. */
-  async switchOff(): Promise<void> {
+  async powerOff(): Promise<void> {
     await this.#plane.folder.stop(processName(this.name));
   }
 
   /** Switches the node on; it has the disks that it had. */
-  async switchOn(): Promise<void> {
+  async powerOn(): Promise<void> {
     await this.#plane.folder.start(processName(this.name), "qemu-system-x86_64", this.#settings.machine);
   }
 
   /** Switches the node off and on again and waits until it is ready. */
   async powerCycle(): Promise<void> {
-    await this.switchOff();
-    await this.switchOn();
+    await this.powerOff();
+    await this.powerOn();
     await this.ready();
   }
 
   /** The ends of kubelet's and containerd's logs, or of the console where the guest does not answer. */
   async logs(lines = 30): Promise<string> {
     const tails = ["kubelet", "containerd"].map((name) => `echo "== ${name}"; tail -n ${lines} /var/log/${name}.log`);
-    const inside = await this.exec(tails.join("\n")).catch(() => undefined);
-    if (inside !== undefined) return inside.stdout;
+    const guestLogs = await this.exec(tails.join("\n")).catch(() => undefined);
+    if (guestLogs !== undefined) return guestLogs.stdout;
     const console = await Deno.readTextFile(this.#file("console")).catch(() => "");
     const output = await Deno.readTextFile(this.#file("output")).catch(() => "");
     return `== console\n${lastLines(console, lines)}\n== output\n${lastLines(output, lines)}`;
@@ -196,7 +199,7 @@ export class Node {
     return answer?.status === 200 && isReadyNode(JSON.parse(answer.body), boot);
   }
 
-  async #checkRuns(): Promise<void> {
+  async #requireRunning(): Promise<void> {
     const name = processName(this.name);
     if (await this.#plane.folder.isRunning(name)) return;
     throw new Error(`run node ${this.name}: its machine ended:\n${await logTail(this.#plane.folder, name)}`);
@@ -261,10 +264,10 @@ async function makeMachine(folder: string, { image, files, options, ports }: Mac
     ],
     hostAccess: true,
     terminal: false,
-    keepsRoot: true,
+    persistsRoot: true,
     output: file("output"),
     console: file("console"),
-    report: file("report"),
+    readReport: file("report"),
     out: file("out.tar"),
   });
 }

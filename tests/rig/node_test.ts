@@ -1,16 +1,16 @@
 import { assertEquals } from "@std/assert";
-import { answerFrom } from "./guest_call.ts";
+import { parseAnswer } from "./guest_call.ts";
 import { isReadyNode } from "./node.ts";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 
 Deno.test("answerFrom() tells the outputs of a command apart", () => {
-  assertEquals(answerFrom(bytes("3 4 2\nout\nno")), { code: 3, stdout: "out\n", stderr: "no" });
-  assertEquals(answerFrom(bytes("0 0 0\n")), { code: 0, stdout: "", stderr: "" });
+  assertEquals(parseAnswer(bytes("3 4 2\nout\nno")), { code: 3, stdout: "out\n", stderr: "no" });
+  assertEquals(parseAnswer(bytes("0 0 0\n")), { code: 0, stdout: "", stderr: "" });
 });
 
 Deno.test("answerFrom() takes no answer that was cut", () => {
-  for (const cut of ["", "0", "0 4", "0 4 2\n", "0 4 2\nout\nn"]) assertEquals(answerFrom(bytes(cut)), undefined);
+  for (const cut of ["", "0", "0 4", "0 4 2\n", "0 4 2\nout\nn"]) assertEquals(parseAnswer(bytes(cut)), undefined);
 });
 
 Deno.test("isReadyNode() believes what the API says only of the present boot", () => {

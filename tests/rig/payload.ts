@@ -24,9 +24,9 @@ export async function makePayload(temp: TempFolder, files: Readonly<Record<strin
   await Deno.mkdir(staging);
   let bytes = 0;
   for (const [path, file] of Object.entries(files)) {
-    const target = join(staging, insidePath(path));
+    const target = join(staging, requireInside(path));
     await Deno.mkdir(dirname(target), { recursive: true });
-    bytes += await stage(file, target).catch((cause) => {
+    bytes += await placeFile(file, target).catch((cause) => {
       const what = "host" in file ? file.host : "a text";
       throw new Error(`put ${what} into the guest as ${path}: ${cause.message}`, { cause });
     });
@@ -44,7 +44,7 @@ export async function makeDisk(file: string, gib: number): Promise<void> {
   await Deno.truncate(file, gib * GIB);
 }
 
-function insidePath(path: string): string {
+function requireInside(path: string): string {
   const plain = normalize(path);
   if (path === "" || plain.startsWith("/") || plain === "." || plain.split("/").includes("..")) {
     throw new Error(`put a file into the guest as "${path}": the path must be relative to /work and stay inside it`);
@@ -53,11 +53,11 @@ function insidePath(path: string): string {
 }
 
 /** Puts a file or folder at `target`; answers how much room it takes in bytes. */
-async function stage(file: PayloadFile, target: string): Promise<number> {
+async function placeFile(file: PayloadFile, target: string): Promise<number> {
   if ("host" in file) return await linkOrCopy(await Deno.realPath(file.host), target);
   await Deno.writeTextFile(target, file.text);
   await Deno.chmod(target, file.mode ?? 0o644);
-  return roomOf(file.text.length);
+  return diskUsageOf(file.text.length);
 }
 
 /** Hard links where it can, for the sake of large programs, and copies across file systems. */
@@ -65,15 +65,15 @@ async function linkOrCopy(source: string, target: string): Promise<number> {
   const info = await Deno.lstat(source);
   if (info.isSymlink) {
     await Deno.symlink(await Deno.readLink(source), target);
-    return roomOf(0);
+    return diskUsageOf(0);
   }
   if (info.isFile) {
     await Deno.link(source, target).catch(() => Deno.copyFile(source, target));
-    return roomOf(info.size);
+    return diskUsageOf(info.size);
   }
   if (!info.isDirectory) throw new Error(`${source} is neither a file, a folder nor a link`);
   await Deno.mkdir(target, { recursive: true });
-  let bytes = roomOf(0);
+  let bytes = diskUsageOf(0);
   for await (const entry of Deno.readDir(source)) {
     bytes += await linkOrCopy(join(source, entry.name), join(target, entry.name));
   }
@@ -81,6 +81,6 @@ async function linkOrCopy(source: string, target: string): Promise<number> {
 }
 
 /** Bytes on disk of a file of this size, with its inode. */
-function roomOf(size: number): number {
+function diskUsageOf(size: number): number {
   return Math.ceil(size / 4096) * 4096 + 4096;
 }

@@ -1,5 +1,5 @@
 import { join } from "@std/path";
-import { cached } from "./cache.ts";
+import { ensureCached } from "./cache.ts";
 import { ensureGuestImage } from "./guest_image.ts";
 import { run } from "./process.ts";
 import type { TempFolder } from "./temp_folder.ts";
@@ -28,7 +28,7 @@ export interface ImageSource {
 }
 
 /** To be raised when the way in which the test image is put together changes. */
-const LAYOUT = 1;
+const IMAGE_FORMAT = 1;
 
 /** The search path of programs in images that are made here. */
 export const IMAGE_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -68,7 +68,7 @@ export async function imageArchive(temp: TempFolder, file: string, source: Image
 export async function ensureTestImage(log: (line: string) => void): Promise<string> {
   const guest = await ensureGuestImage(log);
   const [, key] = /guest-(\w+)$/.exec(guest.folder) ?? [];
-  const folder = await cached(`pod-image-${LAYOUT}-${key}`, log, async (temp, into) => {
+  const folder = await ensureCached(`pod-image-${IMAGE_FORMAT}-${key}`, log, async (temp, into) => {
     const root = temp.file("root");
     for (const name of ["bin", "etc", "data", "tmp"]) await Deno.mkdir(join(root, name), { recursive: true });
     await Deno.chmod(join(root, "tmp"), 0o1777);
@@ -95,6 +95,6 @@ export async function ensureTestImage(log: (line: string) => void): Promise<stri
 
 /** Packs a folder, so that it depends on nothing but the names, modes and contents in it. */
 async function tar(temp: TempFolder, folder: string, file: string): Promise<void> {
-  const always = ["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu"];
-  await run(`pack ${folder}`, "tar", [...always, "-C", folder, "-cf", file, "."], { guardedBy: temp });
+  const TAR_OPTIONS = ["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu"];
+  await run(`pack ${folder}`, "tar", [...TAR_OPTIONS, "-C", folder, "-cf", file, "."], { guardedBy: temp });
 }

@@ -41,7 +41,7 @@ export async function run(
   await options.guardedBy?.guard(child.pid);
   const printed: string[] = [];
   const tail: string[] = [];
-  const keep = (line: string) => {
+  const keepLine = (line: string) => {
     options.onLine?.(line);
     tail.push(line);
     if (tail.length > LINES_IN_ERROR) tail.shift();
@@ -50,14 +50,16 @@ export async function run(
     child.status,
     eachLine(child.stdout, (line) => {
       printed.push(line);
-      keep(line);
+      keepLine(line);
     }),
-    eachLine(child.stderr, keep),
+    eachLine(child.stderr, keepLine),
   ]);
   await options.guardedBy?.guard(undefined);
   if (!status.success) {
-    const ended = status.signal ? `was ended by ${status.signal}` : `failed with exit status ${status.code}`;
-    throw new Error(`${action}: ${program} ${ended}${tail.length ? ":\n  " + tail.join("\n  ") : " without a word"}`);
+    const failureCause = status.signal ? `was ended by ${status.signal}` : `failed with exit status ${status.code}`;
+    throw new Error(
+      `${action}: ${program} ${failureCause}${tail.length ? ":\n  " + tail.join("\n  ") : " without a word"}`,
+    );
   }
   return printed.join("\n");
 }
@@ -86,13 +88,13 @@ function spawn(action: string, program: string, args: readonly string[], options
   }
 }
 
-async function eachLine(stream: ReadableStream<Uint8Array>, take: (line: string) => void): Promise<void> {
+async function eachLine(stream: ReadableStream<Uint8Array>, onLine: (line: string) => void): Promise<void> {
   const decoder = new TextDecoder();
   let rest = "";
   for await (const chunk of stream) {
     const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
     rest = lines.pop() ?? "";
-    lines.forEach(take);
+    lines.forEach(onLine);
   }
-  if (rest !== "") take(rest);
+  if (rest !== "") onLine(rest);
 }

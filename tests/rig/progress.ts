@@ -1,5 +1,5 @@
 /** How often long steps tell how far they are, in milliseconds. */
-const TELL_MS = 5000;
+const PROGRESS_INTERVAL_MS = 5000;
 
 /** A log that puts the seconds since now before each line. */
 export function timedLog(log: (line: string) => void): (line: string) => void {
@@ -8,12 +8,12 @@ export function timedLog(log: (line: string) => void): (line: string) => void {
 }
 
 /** Does `work`, telling every few seconds how far it is in the words of `state`. */
-export async function telling<T>(
+export async function withProgress<T>(
   log: (line: string) => void,
   state: () => string,
   work: () => Promise<T>,
 ): Promise<T> {
-  const timer = setInterval(() => log(`  ${state()}`), TELL_MS);
+  const timer = setInterval(() => log(`  ${state()}`), PROGRESS_INTERVAL_MS);
   try {
     return await work();
   } finally {

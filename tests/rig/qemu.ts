@@ -1,7 +1,7 @@
 import type { GuestImage } from "./guest_image.ts";
 
 /** A port of this machine that leads to one of the guest's. */
-export interface Forward {
+export interface PortForward {
   /** The address to listen on, such as 127.0.0.1. */
   host: string;
   hostPort: number;
@@ -16,29 +16,29 @@ export interface Machine {
   /** Images of the data disks, in order. */
   dataDisks: readonly string[];
   memMiB: number;
-  forward: readonly Forward[];
+  forward: readonly PortForward[];
   hostAccess: boolean;
   /** Whether the script's line is a terminal. */
   terminal: boolean;
   /** A file for what the script prints, instead of qemu's standard output. */
   output?: string;
   /** Whether what is written to the root disk stays in its file. */
-  keepsRoot?: boolean;
+  persistsRoot?: boolean;
   /** Files to write: the kernel's console, the init's reports, a tar archive of /work/out. */
   console: string;
-  report: string;
+  readReport: string;
   out: string;
 }
 
 /** No devices but those asked for, and an end instead of a second boot. */
-const PLAIN = ["-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"];
+const BASE_ARGUMENTS = ["-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"];
 
-const KERNEL_LINE = "console=ttyS0 panic=-1 net.ifnames=0 mitigations=off";
+const KERNEL_COMMAND_LINE = "console=ttyS0 panic=-1 net.ifnames=0 mitigations=off";
 
 /** The arguments with which qemu becomes the machine. Its standard input and output become the script's line. */
 export function qemuArguments(machine: Machine): string[] {
   return [
-    ...PLAIN,
+    ...BASE_ARGUMENTS,
     // Never hardware virtualization: where its device exists it may still hang. What is off costs a tenth of the speed:
     // a fifth level of page tables, and protections that are checked in software.
     ...[
@@ -51,32 +51,32 @@ export function qemuArguments(machine: Machine): string[] {
       "-m",
       String(machine.memMiB),
     ],
-    ...["-kernel", machine.image.kernel, "-initrd", machine.image.initrd, "-append", KERNEL_LINE],
-    ...["-chardev", `file,id=console,path=${escaped(machine.console)}`, "-serial", "chardev:console"],
-    ...ports(machine),
+    ...["-kernel", machine.image.kernel, "-initrd", machine.image.initrd, "-append", KERNEL_COMMAND_LINE],
+    ...["-chardev", `file,id=console,path=${escapeCommas(machine.console)}`, "-serial", "chardev:console"],
+    ...serialPorts(machine),
     ...["-nic", network(machine)],
-    ...disk("root", machine.image.root, ...(machine.keepsRoot ? [] : ["snapshot=on"])),
+    ...disk("root", machine.image.root, ...(machine.persistsRoot ? [] : ["snapshot=on"])),
     ...disk("payload", machine.payload),
     ...machine.dataDisks.flatMap((file, i) => disk(`data${i}`, file, "discard=unmap")),
   ];
 }
 
 /** The lines between the guest's init and this process; their names are known to both. */
-function ports(machine: Machine): string[] {
+function serialPorts(machine: Machine): string[] {
   const scriptLine = machine.terminal ? "virtconsole" : "virtserialport";
   const line = machine.output === undefined
     ? "stdio,id=script,signal=off"
-    : `file,id=script,path=${escaped(machine.output)}`;
+    : `file,id=script,path=${escapeCommas(machine.output)}`;
   return [
     ...["-device", "virtio-serial-pci"],
     ...[
       "-chardev",
-      `file,id=report,path=${escaped(machine.report)}`,
+      `file,id=report,path=${escapeCommas(machine.readReport)}`,
       "-device",
       "virtserialport,name=report,chardev=report",
     ],
     ...["-chardev", line, "-device", `${scriptLine},name=script,chardev=script`],
-    ...["-chardev", `file,id=out,path=${escaped(machine.out)}`, "-device", "virtserialport,name=out,chardev=out"],
+    ...["-chardev", `file,id=out,path=${escapeCommas(machine.out)}`, "-device", "virtserialport,name=out,chardev=out"],
   ];
 }
 
@@ -88,11 +88,11 @@ function network(machine: Machine): string {
 }
 
 function disk(serial: string, file: string, ...settings: string[]): string[] {
-  const drive = [`file=${escaped(file)}`, `id=${serial}`, "if=none,format=raw,cache=unsafe", ...settings];
+  const drive = [`file=${escapeCommas(file)}`, `id=${serial}`, "if=none,format=raw,cache=unsafe", ...settings];
   return ["-drive", drive.join(","), "-device", `virtio-blk-pci,drive=${serial},serial=${serial}`];
 }
 
 /** A value in a list of qemu's options, where a comma is written twice. */
-function escaped(value: string): string {
+function escapeCommas(value: string): string {
   return value.replaceAll(",", ",,");
 }

@@ -13,7 +13,7 @@ is_alive() {
 `;
 
 /** Kills all processes of the folder $1, waits for that, and removes the folder. */
-const END = `${IS_ALIVE}
+const KILL_AND_REMOVE = `${IS_ALIVE}
 for file in "$1"/*.pid; do
   [ -e "$file" ] && is_alive "$file" && kill -9 "$pid"
 done
@@ -26,13 +26,13 @@ ${REMOVE}`;
  * The keeper of a folder while its maker works: when its standard input ends, as it does however the maker dies, it ends the
  * folder, unless a line came before.
  */
-const KEEPER = `
+const WATCHDOG = `
 trap '' HUP INT TERM
 read -r keep && exit 0
-${END}`;
+${KILL_AND_REMOVE}`;
 
 /** Becomes a process of its own, notes who that is in NAME.pid, and runs the rest of the arguments. */
-const BECOME = `
+const EXEC_WITH_PID_FILE = `
 name=$1
 shift
 state=$(sed 's/.*) //' "/proc/$$/stat")
@@ -55,12 +55,12 @@ while [ ! -e "$1.pid" ]; do sleep .01; done
 export class RunFolder implements AsyncDisposable {
   /** Absolute path of the folder. */
   readonly path: string;
-  #keeper: Deno.ChildProcess | undefined;
-  #ends = false;
+  #watchdog: Deno.ChildProcess | undefined;
+  #isRemoved = false;
 
-  private constructor(path: string, keeper?: Deno.ChildProcess) {
+  private constructor(path: string, watchdog?: Deno.ChildProcess) {
     this.path = path;
-    this.#keeper = keeper;
+    this.#watchdog = watchdog;
   }
 
   /**
@@ -72,14 +72,14 @@ export class RunFolder implements AsyncDisposable {
     await Deno.mkdir(join(path, ".."), { recursive: true });
     await Deno.mkdir(path, { mode: 0o700 });
     const real = await Deno.realPath(path);
-    const keeper = new Deno.Command("/bin/sh", {
-      args: ["-c", KEEPER, "denolith-run-folder", real],
+    const watchdog = new Deno.Command("/bin/sh", {
+      args: ["-c", WATCHDOG, "denolith-run-folder", real],
       stdin: "piped",
       stdout: "null",
       stderr: "inherit",
       detached: true,
     }).spawn();
-    return new RunFolder(real, keeper);
+    return new RunFolder(real, watchdog);
   }
 
   /** Makes one with a new name in the system's folder for temporary files. */
@@ -109,8 +109,8 @@ export class RunFolder implements AsyncDisposable {
    * @throws {Error} when the folder is being removed
    */
   async start(name: string, program: string, args: readonly string[]): Promise<void> {
-    if (this.#ends) throw new Error(`start ${name}: its folder is being removed`);
-    await this.#shell("start", START, [BECOME, name, program, ...args]);
+    if (this.#isRemoved) throw new Error(`start ${name}: its folder is being removed`);
+    await this.#shell("start", START, [EXEC_WITH_PID_FILE, name, program, ...args]);
   }
 
   /** The names of the processes that were started and not stopped. */
@@ -129,8 +129,8 @@ export class RunFolder implements AsyncDisposable {
 
   /** The id of a process, undefined when it does not run. */
   async pid(name: string): Promise<number | undefined> {
-    const noted = await Deno.readTextFile(this.file(`${name}.pid`)).catch(() => "");
-    const [pid, start] = noted.trim().split(" ");
+    const pidRecord = await Deno.readTextFile(this.file(`${name}.pid`)).catch(() => "");
+    const [pid, start] = pidRecord.trim().split(" ");
     if (!pid || !start) return undefined;
     const stat = await Deno.readTextFile(`/proc/${pid}/stat`).catch(() => "");
     const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
@@ -152,26 +152,28 @@ export class RunFolder implements AsyncDisposable {
 
   /** Lets the folder and its processes outlive this one. */
   async keep(): Promise<void> {
-    if (this.#keeper === undefined) return;
-    const orders = this.#keeper.stdin.getWriter();
-    await orders.write(new TextEncoder().encode("keep\n"));
-    await orders.close();
-    await this.#keeper.status;
-    this.#keeper = undefined;
+    if (this.#watchdog === undefined) return;
+    const writer = this.#watchdog.stdin.getWriter();
+    await writer.write(new TextEncoder().encode("keep\n"));
+    await writer.close();
+    await this.#watchdog.status;
+    this.#watchdog = undefined;
   }
 
   /** Kills all processes and removes the folder. */
   async remove(): Promise<void> {
-    this.#ends = true;
-    if (this.#keeper === undefined) return await this.#shell("end", END, ["denolith-run-folder", this.path]);
-    await this.#keeper.stdin.close();
-    await this.#keeper.status;
-    this.#keeper = undefined;
+    this.#isRemoved = true;
+    if (this.#watchdog === undefined) {
+      return await this.#shell("end", KILL_AND_REMOVE, ["denolith-run-folder", this.path]);
+    }
+    await this.#watchdog.stdin.close();
+    await this.#watchdog.status;
+    this.#watchdog = undefined;
   }
 
   /** {@linkcode RunFolder.remove}, unless the folder is kept. */
   async [Symbol.asyncDispose](): Promise<void> {
-    if (this.#keeper !== undefined) await this.remove();
+    if (this.#watchdog !== undefined) await this.remove();
   }
 
   async #shell(what: string, script: string, args: readonly string[]): Promise<void> {

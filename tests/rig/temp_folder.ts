@@ -15,7 +15,7 @@ exit 1
  * the folder was released or because the process that made it died (Ctrl-C, SIGKILL, a test runner that exits at once), it kills
  * the last process named, if the line was not empty, and removes the folder. Signals and finally blocks cannot promise that.
  */
-const KEEPER = `
+const WATCHDOG = `
 trap '' HUP INT TERM
 last=
 while read -r line; do last=$line; done
@@ -26,13 +26,13 @@ ${REMOVE}`;
 export class TempFolder implements AsyncDisposable {
   /** Absolute path of the folder. */
   readonly path: string;
-  readonly #keeper: Deno.ChildProcess;
-  readonly #orders: WritableStreamDefaultWriter<Uint8Array>;
+  readonly #watchdog: Deno.ChildProcess;
+  readonly #watchdogInput: WritableStreamDefaultWriter<Uint8Array>;
 
-  private constructor(path: string, keeper: Deno.ChildProcess) {
+  private constructor(path: string, watchdog: Deno.ChildProcess) {
     this.path = path;
-    this.#keeper = keeper;
-    this.#orders = keeper.stdin.getWriter();
+    this.#watchdog = watchdog;
+    this.#watchdogInput = watchdog.stdin.getWriter();
   }
 
   /**
@@ -44,14 +44,14 @@ export class TempFolder implements AsyncDisposable {
     await Deno.mkdir(parent, { recursive: true });
     const path = await Deno.realPath(await Deno.makeTempDir({ dir: parent, prefix }));
     // A session of its own, so that signals to the terminal's process group do not reach the keeper.
-    const keeper = new Deno.Command("/bin/sh", {
-      args: ["-c", KEEPER, "denolith-temp-folder", path],
+    const watchdog = new Deno.Command("/bin/sh", {
+      args: ["-c", WATCHDOG, "denolith-temp-folder", path],
       stdin: "piped",
       stdout: "null",
       stderr: "inherit",
       detached: true,
     }).spawn();
-    return new TempFolder(path, keeper);
+    return new TempFolder(path, watchdog);
   }
 
   /** Path of `name` in the folder. */
@@ -61,12 +61,12 @@ export class TempFolder implements AsyncDisposable {
 
   /** Names the process to kill when this one dies; undefined when that process has ended. One at a time. */
   async guard(pid: number | undefined): Promise<void> {
-    await this.#orders.write(new TextEncoder().encode(`${pid ?? ""}\n`));
+    await this.#watchdogInput.write(new TextEncoder().encode(`${pid ?? ""}\n`));
   }
 
   /** Kills the guarded process, if there is one, and removes the folder. */
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#orders.close();
-    await this.#keeper.status;
+    await this.#watchdogInput.close();
+    await this.#watchdog.status;
   }
 }

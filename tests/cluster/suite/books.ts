@@ -8,7 +8,7 @@ import type { LvmVolume } from "../../../k8s/api/lvm_objects.ts";
 import type { PersistentVolume, PersistentVolumeClaim } from "../../../k8s/api/objects.ts";
 import { PENDING_ANNOTATION } from "../../../k8s/provisioner/volume_intents.ts";
 import { type VolumeId, volumeIdOf, volumeLvName } from "../../../lvm/ids.ts";
-import { parseVolumeTags, usedTags } from "../../../lvm/model/tags.ts";
+import { parseUsedTags, parseVolumeTags } from "../../../lvm/model/tags.ts";
 import { DRIVER } from "./scene_objects.ts";
 
 /** An LV, as lvs shows it. */
@@ -44,34 +44,40 @@ export function volumeNameOf(uid: string): string {
  *
  * @param uids of all claims that there ever were; other volumes are not looked at
  */
-export function openItems({ claims, volumes, objects }: ApiState, uids: ReadonlySet<string>): string[] {
+export function apiInconsistencies({ claims, volumes, objects }: ApiState, uids: ReadonlySet<string>): string[] {
   const wanted = new Map(claims.map((claim) => [claim.metadata.uid!, claim]));
-  const items = claims.flatMap((claim) => openItemsOf(claim, volumes, objects));
+  const inconsistencies = claims.flatMap((claim) => claimInconsistencies(claim, volumes, objects));
   for (const uid of uids) {
     if (wanted.has(uid)) continue;
-    const names = new Set<string>([volumeNameOf(uid), idOf(uid)]);
-    for (const { metadata: { name } } of volumes) if (names.has(name)) items.push(`PersistentVolume ${name}: no claim`);
-    for (const { metadata: { name } } of objects) if (names.has(name)) items.push(`LVMVolume ${name}: no claim`);
+    const names = new Set<string>([volumeNameOf(uid), volumeIdFor(uid)]);
+    for (const { metadata: { name } } of volumes) {
+      if (names.has(name)) inconsistencies.push(`PersistentVolume ${name}: no claim`);
+    }
+    for (const { metadata: { name } } of objects) {
+      if (names.has(name)) inconsistencies.push(`LVMVolume ${name}: no claim`);
+    }
   }
-  return items;
+  return inconsistencies;
 }
 
-function openItemsOf(
+function claimInconsistencies(
   { metadata, spec, status }: PersistentVolumeClaim,
   volumes: ApiState["volumes"],
   objects: ApiState["objects"],
 ): string[] {
-  const who = `claim ${metadata.name}`;
-  if (metadata.deletionTimestamp !== undefined) return [`${who}: being deleted`];
-  if (status?.phase !== "Bound") return [`${who}: ${status?.phase}`];
+  const subject = `claim ${metadata.name}`;
+  if (metadata.deletionTimestamp !== undefined) return [`${subject}: being deleted`];
+  if (status?.phase !== "Bound") return [`${subject}: ${status?.phase}`];
   const expected = volumeNameOf(metadata.uid!);
-  if (spec?.volumeName !== expected) return [`${who}: bound to ${spec?.volumeName}, not ${expected}`];
+  if (spec?.volumeName !== expected) return [`${subject}: bound to ${spec?.volumeName}, not ${expected}`];
   const claimed = volumes.filter((volume) => volume.spec?.claimRef?.uid === metadata.uid);
-  if (claimed.length !== 1) return [`${who}: ${claimed.length} PersistentVolumes`];
+  if (claimed.length !== 1) return [`${subject}: ${claimed.length} PersistentVolumes`];
   const [volume] = claimed;
-  if (volume?.spec?.csi?.volumeHandle !== idOf(metadata.uid!)) return [`${who}: a PersistentVolume of another volume`];
-  const object = objects.find(({ metadata: { name } }) => name === idOf(metadata.uid!));
-  if (object?.status?.state !== "Ready") return [`${who}: its LVMVolume is ${object?.status?.state ?? "missing"}`];
+  if (volume?.spec?.csi?.volumeHandle !== volumeIdFor(metadata.uid!)) {
+    return [`${subject}: a PersistentVolume of another volume`];
+  }
+  const object = objects.find(({ metadata: { name } }) => name === volumeIdFor(metadata.uid!));
+  if (object?.status?.state !== "Ready") return [`${subject}: its LVMVolume is ${object?.status?.state ?? "missing"}`];
   const pending = object.metadata.annotations?.[PENDING_ANNOTATION] !== undefined;
   return pending ? [`LVMVolume ${object.metadata.name}: still marked as pending`] : [];
 }
@@ -81,36 +87,38 @@ function openItemsOf(
  *
  * @param uids of all claims that there ever were; other LVs are not looked at
  */
-export function lvmItems({ claims, objects }: ApiState, lvm: LvmState, uids: ReadonlySet<string>): string[] {
+export function lvmInconsistencies({ claims, objects }: ApiState, lvm: LvmState, uids: ReadonlySet<string>): string[] {
   const wanted = new Set(claims.map(({ metadata }) => metadata.uid!));
   return [...uids].flatMap((uid) => {
-    const id = idOf(uid);
-    const found = lvm.lvs.filter((lv) => isOf(lv, id));
-    if (wanted.has(uid)) return lvItems(id, found, objects.find(({ metadata }) => metadata.name === id));
+    const id = volumeIdFor(uid);
+    const found = lvm.lvs.filter((lv) => belongsTo(lv, id));
+    if (wanted.has(uid)) return lvInconsistencies(id, found, objects.find(({ metadata }) => metadata.name === id));
     return [
       ...found.map(({ group, name, tags }) => `LV ${group}/${name} (${tags}): no claim`),
-      ...usedTags(DRIVER, lvm.groupTags).filter((used) => used.id === id).map(({ tag }) => `tag ${tag}: no claim`),
+      ...parseUsedTags(DRIVER, lvm.groupTags).filter((used) => used.id === id).map(({ tag }) => `tag ${tag}: no claim`),
     ];
   });
 }
 
-function lvItems(id: VolumeId, found: readonly LogicalVolume[], object: LvmVolume | undefined): string[] {
+function lvInconsistencies(id: VolumeId, found: readonly LogicalVolume[], object: LvmVolume | undefined): string[] {
   if (found.length !== 1) return [`volume ${id}: ${found.length} LVs: ${found.map(({ name }) => name)}`];
   const [lv] = found;
   const { lvUUID, volumeGroup, lvName } = object?.status ?? {};
-  const items: string[] = [];
-  if (lv!.uuid !== lvUUID) items.push(`volume ${id}: LV ${lv!.uuid}, recorded is ${lvUUID}`);
-  if (lv!.group !== volumeGroup || lv!.name !== lvName) items.push(`volume ${id}: is ${lv!.group}/${lv!.name}`);
-  if (parseVolumeTags(DRIVER, lv!.tags)?.id !== id) items.push(`volume ${id}: tags ${lv!.tags}`);
-  return items;
+  const inconsistencies: string[] = [];
+  if (lv!.uuid !== lvUUID) inconsistencies.push(`volume ${id}: LV ${lv!.uuid}, recorded is ${lvUUID}`);
+  if (lv!.group !== volumeGroup || lv!.name !== lvName) {
+    inconsistencies.push(`volume ${id}: is ${lv!.group}/${lv!.name}`);
+  }
+  if (parseVolumeTags(DRIVER, lv!.tags)?.id !== id) inconsistencies.push(`volume ${id}: tags ${lv!.tags}`);
+  return inconsistencies;
 }
 
 /** Whether an LV has to do with a volume, by its name or by any of its tags. */
-function isOf({ name, tags }: LogicalVolume, id: VolumeId): boolean {
+function belongsTo({ name, tags }: LogicalVolume, id: VolumeId): boolean {
   return name.startsWith(volumeLvName(id)) || tags.some((tag) => tag.includes(id));
 }
 
 /** The id of a claim's volume. */
-function idOf(uid: string): VolumeId {
+function volumeIdFor(uid: string): VolumeId {
   return volumeIdOf(volumeNameOf(uid));
 }

@@ -4,7 +4,7 @@ import type { PersistentVolume, PersistentVolumeClaim } from "../../../k8s/api/o
 import { PENDING_ANNOTATION } from "../../../k8s/provisioner/volume_intents.ts";
 import { volumeIdOf, volumeLvName } from "../../../lvm/ids.ts";
 import { volumeTags } from "../../../lvm/model/tags.ts";
-import { type LogicalVolume, lvmItems, openItems } from "./books.ts";
+import { apiInconsistencies, type LogicalVolume, lvmInconsistencies } from "./books.ts";
 import { DRIVER } from "./scene_objects.ts";
 
 const id = (uid: string) => volumeIdOf(`pvc-${uid}`);
@@ -32,7 +32,7 @@ function object(uid: string, annotations: Record<string, string> = {}): LvmVolum
 function lv(uid: string, name = volumeLvName(id(uid))): LogicalVolume {
   const tags = volumeTags(DRIVER, {
     id: id(uid),
-    content: { state: "wanted", type: "ext4" },
+    format: { state: "unformatted", type: "ext4" },
     mkfsOptions: [],
     shared: true,
     erase: "zero",
@@ -44,8 +44,8 @@ const state = (uid: string) => ({ claims: [claim(uid)], volumes: [volume(uid)], 
 const uids = new Set(["a", "b"]);
 
 Deno.test("the books are in order when a bound claim has one of each, and a claim that is gone has none", () => {
-  assertEquals(openItems(state("a"), uids), []);
-  assertEquals(lvmItems(state("a"), { lvs: [lv("a")], groupTags: [] }, uids), []);
+  assertEquals(apiInconsistencies(state("a"), uids), []);
+  assertEquals(lvmInconsistencies(state("a"), { lvs: [lv("a")], groupTags: [] }, uids), []);
 });
 
 Deno.test("what is left in the API of a claim that is gone is told, what belongs to others is not", () => {
@@ -55,35 +55,37 @@ Deno.test("what is left in the API of a claim that is gone is told, what belongs
     volumes: [...volumes, volume("b"), volume("other")],
     objects: [...objects, object("b"), object("other")],
   };
-  assertEquals(openItems(more, uids), ["PersistentVolume pvc-b: no claim", `LVMVolume ${id("b")}: no claim`]);
+  assertEquals(apiInconsistencies(more, uids), ["PersistentVolume pvc-b: no claim", `LVMVolume ${id("b")}: no claim`]);
 });
 
 Deno.test("a claim that is not done yet is told, with what it lacks", () => {
   const { volumes, objects } = state("a");
-  const items = (change: Partial<ReturnType<typeof state>>) => openItems({ ...state("a"), ...change }, uids);
-  assertEquals(items({ claims: [claim("a", "Pending")] }), ["claim c-a: Pending"]);
-  assertEquals(items({ volumes: [] }), ["claim c-a: 0 PersistentVolumes"]);
-  assertEquals(items({ volumes: [...volumes, { ...volume("a"), metadata: { name: "twin" } }] }), [
+  const inconsistencies = (change: Partial<ReturnType<typeof state>>) =>
+    apiInconsistencies({ ...state("a"), ...change }, uids);
+  assertEquals(inconsistencies({ claims: [claim("a", "Pending")] }), ["claim c-a: Pending"]);
+  assertEquals(inconsistencies({ volumes: [] }), ["claim c-a: 0 PersistentVolumes"]);
+  assertEquals(inconsistencies({ volumes: [...volumes, { ...volume("a"), metadata: { name: "twin" } }] }), [
     "claim c-a: 2 PersistentVolumes",
   ]);
-  assertEquals(items({ objects: [] }), ["claim c-a: its LVMVolume is missing"]);
-  assertEquals(items({ objects: [{ ...objects[0]!, status: { state: "Pending" } }] }), [
+  assertEquals(inconsistencies({ objects: [] }), ["claim c-a: its LVMVolume is missing"]);
+  assertEquals(inconsistencies({ objects: [{ ...objects[0]!, status: { state: "Pending" } }] }), [
     "claim c-a: its LVMVolume is Pending",
   ]);
-  assertEquals(items({ objects: [object("a", { [PENDING_ANNOTATION]: "a" })] }), [
+  assertEquals(inconsistencies({ objects: [object("a", { [PENDING_ANNOTATION]: "a" })] }), [
     `LVMVolume ${id("a")}: still marked as pending`,
   ]);
 });
 
 Deno.test("LVs that are missing, doubled, left over or recorded otherwise are told", () => {
-  const items = (lvs: LogicalVolume[], groupTags: string[] = []) => lvmItems(state("a"), { lvs, groupTags }, uids);
-  assertEquals(items([]), [`volume ${id("a")}: 0 LVs: `]);
-  assertEquals(items([lv("a"), lv("a", "twin")]).length, 1);
-  assertEquals(items([lv("a"), lv("b")]).length, 1);
-  assertEquals(items([lv("a"), { ...lv("b", "erasing"), tags: [`denolith.deleted=${id("b")}`] }]).length, 1);
-  assertEquals(items([{ ...lv("a"), uuid: "another" }]).length, 1);
-  assertEquals(items([{ ...lv("a"), group: "small" }]).length, 1);
-  assertEquals(items([{ ...lv("a"), tags: [] }]).length, 1);
-  assertEquals(items([lv("a")], [`denolith.used=${DRIVER}:${id("b")}:uuid-b`]).length, 1);
-  assertEquals(items([lv("a")], [`denolith.used=${DRIVER}:${id("a")}:uuid-a`]), []);
+  const inconsistencies = (lvs: LogicalVolume[], groupTags: string[] = []) =>
+    lvmInconsistencies(state("a"), { lvs, groupTags }, uids);
+  assertEquals(inconsistencies([]), [`volume ${id("a")}: 0 LVs: `]);
+  assertEquals(inconsistencies([lv("a"), lv("a", "twin")]).length, 1);
+  assertEquals(inconsistencies([lv("a"), lv("b")]).length, 1);
+  assertEquals(inconsistencies([lv("a"), { ...lv("b", "erasing"), tags: [`denolith.deleted=${id("b")}`] }]).length, 1);
+  assertEquals(inconsistencies([{ ...lv("a"), uuid: "another" }]).length, 1);
+  assertEquals(inconsistencies([{ ...lv("a"), group: "small" }]).length, 1);
+  assertEquals(inconsistencies([{ ...lv("a"), tags: [] }]).length, 1);
+  assertEquals(inconsistencies([lv("a")], [`denolith.used=${DRIVER}:${id("b")}:uuid-b`]).length, 1);
+  assertEquals(inconsistencies([lv("a")], [`denolith.used=${DRIVER}:${id("a")}:uuid-a`]), []);
 });

@@ -5,10 +5,10 @@
  */
 
 /** Numbers from 0 to below 1. */
-export type Chance = () => number;
+export type RandomSource = () => number;
 
 /** The numbers of a seed (mulberry32). */
-export function chanceOf(seed: number): Chance {
+export function seededRandom(seed: number): RandomSource {
   let state = seed >>> 0;
   return () => {
     state = (state + 0x6d2b79f5) >>> 0;
@@ -19,13 +19,13 @@ export function chanceOf(seed: number): Chance {
 }
 
 /** The numbers of this run; its seed is told. */
-export function chanceOfRun(): Chance {
+export function runRandom(): RandomSource {
   const seed = Number(Deno.env.get("SEED") ?? crypto.getRandomValues(new Uint32Array(1))[0]);
   console.error(`SEED=${seed}`);
-  return chanceOf(seed);
+  return seededRandom(seed);
 }
 
 /** One of some. */
-export function pick<T>(chance: Chance, from: readonly T[]): T {
-  return from[Math.floor(chance() * from.length)]!;
+export function pick<T>(random: RandomSource, from: readonly T[]): T {
+  return from[Math.floor(random() * from.length)]!;
 }

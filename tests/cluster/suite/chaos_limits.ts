@@ -5,8 +5,8 @@
  */
 
 import { DriverPods } from "./driver_pods.ts";
-import { limitScene } from "./limit_scene.ts";
-import { Scene } from "./scene.ts";
+import { ioLimitHelpers } from "./limit_scene.ts";
+import { TestNamespace } from "./scene.ts";
 import { QUICK } from "./scene_objects.ts";
 
 const MiB = 2 ** 20;
@@ -14,32 +14,32 @@ const MiB = 2 ** 20;
 const WRITE = "dd if=/dev/zero of=/data/file bs=256k count=48 oflag=direct conv=notrunc";
 
 Deno.test("limits are kept over a death of the agent, and those that changed meanwhile are applied", async () => {
-  await using scene = await Scene.open("kept");
-  await using driver = await DriverPods.open(scene.cluster);
-  const { attributesClass, change, limited, paced } = limitScene(scene);
+  await using ns = await TestNamespace.open("kept");
+  await using driver = await DriverPods.open(ns.cluster);
+  const { createAttributesClass, changeAttributesClass, waitForLimits, assertRate } = ioLimitHelpers(ns);
   const parameters = { ...QUICK, writeBps: "2Mi" };
-  await scene.claim({ name: "data", class: await scene.storageClass("slow", { parameters }), size: "64Mi" });
-  await scene.pod({ name: "user", claims: [{ name: "data", path: "/data" }] });
-  const { metadata: { uid } } = await scene.running("user");
-  await limited("data", /writeBps 2Mi$/);
-  const gold = await attributesClass("gold", { writeBps: "4Mi" });
+  await ns.createClaim({ name: "data", class: await ns.createStorageClass("slow", { parameters }), size: "64Mi" });
+  await ns.createPod({ name: "user", claims: [{ name: "data", path: "/data" }] });
+  const { metadata: { uid } } = await ns.waitForRunning("user");
+  await waitForLimits("data", /writeBps 2Mi$/);
+  const gold = await createAttributesClass("gold", { writeBps: "4Mi" });
 
-  const before = driver.working("node");
+  const before = driver.readyContainers("node");
   await driver.killProcess("node");
-  await paced("user", WRITE, { amount: 12 * MiB, rate: 2 * MiB });
-  await change("data", gold); // recorded; nobody is there to apply it, or somebody just came back
-  await driver.back("node", { before });
-  await limited("data", /writeBps 4Mi$/);
-  await paced("user", WRITE, { amount: 12 * MiB, rate: 4 * MiB });
+  await assertRate("user", WRITE, { amount: 12 * MiB, rate: 2 * MiB });
+  await changeAttributesClass("data", gold); // recorded; nobody is there to apply it, or somebody just came back
+  await driver.waitForReady("node", { before });
+  await waitForLimits("data", /writeBps 4Mi$/);
+  await assertRate("user", WRITE, { amount: 12 * MiB, rate: 4 * MiB });
 
-  const again = driver.working("node");
+  const again = driver.readyContainers("node");
   await driver.killProcess("node");
-  const device = (await scene.lvOf("data")).device;
+  const device = (await ns.lvOf("data")).device;
   const number = `$(lsblk -dno MAJ:MIN ${device} | tr -d ' ')`;
-  await scene.onNode(`echo "${number} wbps=max" > /sys/fs/cgroup/kubepods/besteffort/pod${uid}/io.max`);
-  await driver.back("node", { before: again });
+  await ns.runOnNode(`echo "${number} wbps=max" > /sys/fs/cgroup/kubepods/besteffort/pod${uid}/io.max`);
+  await driver.waitForReady("node", { before: again });
   // no object changes by this, so the cgroup itself is looked at
   const file = `/sys/fs/cgroup/kubepods/besteffort/pod${uid}/io.max`;
-  await scene.onNode(`until grep -q "^${number} .*wbps=${4 * MiB}" ${file}; do sleep 1; done`);
-  await paced("user", WRITE, { amount: 12 * MiB, rate: 4 * MiB });
+  await ns.runOnNode(`until grep -q "^${number} .*wbps=${4 * MiB}" ${file}; do sleep 1; done`);
+  await assertRate("user", WRITE, { amount: 12 * MiB, rate: 4 * MiB });
 });

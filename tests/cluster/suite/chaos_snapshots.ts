@@ -6,16 +6,16 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { TempFolder } from "../../rig/temp_folder.ts";
-import { chanceOfRun } from "./chance.ts";
+import { runRandom } from "./chance.ts";
 import { DriverPods } from "./driver_pods.ts";
-import { Host } from "./host.ts";
+import { OutOfClusterController } from "./host.ts";
 import { startController } from "./host_programs.ts";
 import { FULL } from "./scene.ts";
 import { QUICK } from "./scene_objects.ts";
-import { SnapshotScene } from "./snapshot_scene.ts";
+import { SnapshotTestNamespace } from "./snapshot_scene.ts";
 
 /** How many snapshots are taken in a round. */
-const ROUND = 3;
+const SNAPSHOTS_PER_ROUND = 3;
 
 /** Milliseconds in which a kill comes after a round was begun: taking a snapshot takes some seconds here. */
 const KILL_WITHIN_MS = 6_000;
@@ -24,108 +24,111 @@ const KILL_WITHIN_MS = 6_000;
 const VICTIMS = ["controller", "node", "kubelet", "snapshot-controller", "API server"] as const;
 
 /** Makes a claim `data` and a pod `user` that has it; answers the name of a class for small snapshots. */
-async function prepare(snapshots: SnapshotScene): Promise<string> {
-  const { scene } = snapshots;
-  await scene.claim({ name: "data", class: await scene.storageClass("plain", { parameters: QUICK }) });
-  await scene.pod({ name: "user", claims: [{ name: "data", path: "/data" }] });
-  await scene.running("user");
-  await scene.exec("user", "echo kept > /data/file && sync");
-  return await snapshots.snapshotClass("quarter", { parameters: { snapSize: "25%" } });
+async function prepare(snapshots: SnapshotTestNamespace): Promise<string> {
+  const { ns } = snapshots;
+  await ns.createClaim({ name: "data", class: await ns.createStorageClass("plain", { parameters: QUICK }) });
+  await ns.createPod({ name: "user", claims: [{ name: "data", path: "/data" }] });
+  await ns.waitForRunning("user");
+  await ns.exec("user", "echo kept > /data/file && sync");
+  return await snapshots.createSnapshotClass("quarter", { parameters: { snapSize: "25%" } });
 }
 
 Deno.test("whoever is killed while snapshots are taken and deleted, all become ready, and nothing is left of those that are deleted", async () => {
-  await using snapshots = await SnapshotScene.open("kills");
+  await using snapshots = await SnapshotTestNamespace.open("kills");
   const className = await prepare(snapshots);
-  const { scene } = snapshots;
-  await using driver = await DriverPods.open(scene.cluster);
-  const chance = chanceOfRun();
+  const { ns } = snapshots;
+  await using driver = await DriverPods.open(ns.cluster);
+  const random = runRandom();
   const rounds = FULL ? [...VICTIMS, ...VICTIMS] : VICTIMS;
-  const old: { name: string; id: string }[] = [];
+  const kept: { name: string; id: string }[] = [];
   for (const [round, victim] of rounds.entries()) {
-    const names = Array.from({ length: ROUND }, (_, n) => `round-${round}-${n}`);
-    const doomed = old.splice(0);
+    const names = Array.from({ length: SNAPSHOTS_PER_ROUND }, (_, n) => `round-${round}-${n}`);
+    const toDelete = kept.splice(0);
     await Promise.all([
-      ...names.map((name) => snapshots.snapshot(name, { claim: "data", class: className })),
-      ...doomed.map(({ name }) => scene.remove("VolumeSnapshot", name)),
+      ...names.map((name) => snapshots.createSnapshot(name, { claim: "data", class: className })),
+      ...toDelete.map(({ name }) => ns.requestDeletion("VolumeSnapshot", name)),
     ]);
     // Any moment may be the wrong one: that is what is tried here.
-    await new Promise((resolve) => setTimeout(resolve, chance() * KILL_WITHIN_MS));
+    await new Promise((resolve) => setTimeout(resolve, random() * KILL_WITHIN_MS));
     await kill(victim, { snapshots, driver });
     // One that is deleted before it is known whether it was taken leaves nothing, either.
-    const early = await scene.wait("VolumeSnapshot", names[0]!, (now) => now !== undefined, "is there");
-    await scene.remove("VolumeSnapshot", names[0]!);
-    for (const name of names.slice(1)) old.push({ name, id: (await snapshots.ready(name)).id });
-    await scene.gone("VolumeSnapshot", names[0]!);
-    for (const { name } of doomed) await scene.gone("VolumeSnapshot", name);
-    await snapshots.nothingLeft([...doomed.map(({ id }) => id), snapshots.idFor(early)]);
+    const early = await ns.waitFor("VolumeSnapshot", names[0]!, (now) => now !== undefined, "is there");
+    await ns.requestDeletion("VolumeSnapshot", names[0]!);
+    for (const name of names.slice(1)) kept.push({ name, id: (await snapshots.waitUntilReady(name)).id });
+    await ns.waitForDeletion("VolumeSnapshot", names[0]!);
+    for (const { name } of toDelete) await ns.waitForDeletion("VolumeSnapshot", name);
+    await snapshots.waitUntilDeleted([...toDelete.map(({ id }) => id), snapshots.handleFor(early)]);
   }
-  for (const { name } of old) await scene.delete("VolumeSnapshot", name);
-  await snapshots.nothingLeft(old.map(({ id }) => id));
-  assertEquals(await scene.exec("user", "cat /data/file"), "kept\n");
+  for (const { name } of kept) await ns.deleteAndWait("VolumeSnapshot", name);
+  await snapshots.waitUntilDeleted(kept.map(({ id }) => id));
+  assertEquals(await ns.exec("user", "cat /data/file"), "kept\n");
 });
 
 async function kill(
   victim: typeof VICTIMS[number],
-  { snapshots, driver }: { snapshots: SnapshotScene; driver: DriverPods },
+  { snapshots, driver }: { snapshots: SnapshotTestNamespace; driver: DriverPods },
 ): Promise<void> {
-  const { scene } = snapshots;
-  if (victim === "snapshot-controller") return await snapshots.killController();
+  const { ns } = snapshots;
+  if (victim === "snapshot-controller") return await snapshots.restartSnapshotController();
   if (victim === "API server") {
-    await scene.cluster.controlPlane.stopApi();
-    return await scene.cluster.controlPlane.startApi();
+    await ns.cluster.controlPlane.stopApi();
+    return await ns.cluster.controlPlane.startApi();
   }
   if (victim === "kubelet") {
-    await scene.node.restartKubelet();
-    return await scene.node.ready();
+    await ns.node.restartKubelet();
+    return await ns.node.ready();
   }
-  const before = driver.working(victim);
+  const before = driver.readyContainers(victim);
   await driver.killProcess(victim);
-  await driver.back(victim, { before });
+  await driver.waitForReady(victim, { before });
 }
 
 Deno.test("csi-snapshotter does in front of the socket what the loop does", async () => {
-  await using snapshots = await SnapshotScene.open("official");
+  await using snapshots = await SnapshotTestNamespace.open("official");
   const className = await prepare(snapshots);
-  const { scene } = snapshots;
-  await using host = await Host.open(scene, ["--disable-loops", "snapshotter"]);
-  await using _sidecar = await host.sidecar("csi-snapshotter");
-  await snapshots.snapshot("first", { claim: "data", class: className });
-  const { snapshot, id } = await snapshots.ready("first");
-  assertEquals([id, snapshot.status?.restoreSize], [snapshots.idFor(snapshot), "16Mi"]);
-  const keep = await snapshots.snapshotClass("keep", { deletionPolicy: "Retain" });
-  await snapshots.snapshot("kept", { claim: "data", class: keep });
-  const kept = await snapshots.ready("kept");
-  for (const name of ["first", "kept"]) await scene.delete("VolumeSnapshot", name);
-  await scene.delete("VolumeSnapshotContent", kept.content.metadata.name);
-  await snapshots.nothingLeft([id]);
-  assert(await snapshots.lv(kept.id), "the snapshot is kept");
-  const given = await snapshots.content("given", { handle: kept.id, snapshot: "given" });
-  await snapshots.snapshot("given", { content: given });
-  assertEquals((await snapshots.ready("given")).id, kept.id);
-  await scene.delete("VolumeSnapshot", "given");
-  await snapshots.nothingLeft([kept.id]);
+  const { ns } = snapshots;
+  await using controller = await OutOfClusterController.open(ns, ["--disable-controllers", "snapshotter"]);
+  await using _sidecar = await controller.startSidecarProcess("csi-snapshotter");
+  await snapshots.createSnapshot("first", { claim: "data", class: className });
+  const { snapshot, id } = await snapshots.waitUntilReady("first");
+  assertEquals([id, snapshot.status?.restoreSize], [snapshots.handleFor(snapshot), "16Mi"]);
+  const keep = await snapshots.createSnapshotClass("keep", { deletionPolicy: "Retain" });
+  await snapshots.createSnapshot("kept", { claim: "data", class: keep });
+  const kept = await snapshots.waitUntilReady("kept");
+  for (const name of ["first", "kept"]) await ns.deleteAndWait("VolumeSnapshot", name);
+  await ns.deleteAndWait("VolumeSnapshotContent", kept.content.metadata.name);
+  await snapshots.waitUntilDeleted([id]);
+  assert(await snapshots.findLv(kept.id), "the snapshot is kept");
+  const givenContent = await snapshots.createContent("given", { handle: kept.id, snapshot: "given" });
+  await snapshots.createSnapshot("given", { content: givenContent });
+  assertEquals((await snapshots.waitUntilReady("given")).id, kept.id);
+  await ns.deleteAndWait("VolumeSnapshot", "given");
+  await snapshots.waitUntilDeleted([kept.id]);
 });
 
 Deno.test("the loop and csi-snapshotter at once: one works, the other goes on in its place, and no snapshot is taken twice", async () => {
-  await using snapshots = await SnapshotScene.open("both");
+  await using snapshots = await SnapshotTestNamespace.open("both");
   const className = await prepare(snapshots);
-  const { scene } = snapshots;
-  await using host = await Host.open(scene, ["--disable-loops", "snapshotter"]);
-  await using official = await host.sidecar("csi-snapshotter");
-  const first = await host.holder("csi-snapshotter");
+  const { ns } = snapshots;
+  await using controller = await OutOfClusterController.open(ns, ["--disable-controllers", "snapshotter"]);
+  await using sidecar = await controller.startSidecarProcess("csi-snapshotter");
+  const first = await controller.waitForLeaseHolder("csi-snapshotter");
   assert(!first.startsWith("host-"), `the official one holds the Lease, not ${first}`);
   // Another of ours, with its loops on, which finds the Lease taken.
   await using folder = await TempFolder.create("/tmp", "denolith-");
-  await using _ours = await startController(scene.cluster.controlPlane, folder.path);
+  await using _ours = await startController(ns.cluster.controlPlane, folder.path);
 
   const names = Array.from({ length: 4 }, (_, n) => `snapshot-${n}`);
-  await Promise.all(names.map((name) => snapshots.snapshot(name, { claim: "data", class: className })));
-  await snapshots.ready(names[0]!);
-  await official.kill();
-  const known = await Promise.all(names.map((name) => snapshots.ready(name)));
-  assert((await host.holder("csi-snapshotter", first)).startsWith("host-"), "the loop holds the Lease now");
-  assertEquals(new Set(known.map(({ id }) => id)).size, names.length);
-  for (const { snapshot, id } of known) assertEquals(id, snapshots.idFor(snapshot));
-  for (const name of names) await scene.delete("VolumeSnapshot", name);
-  await snapshots.nothingLeft(known.map(({ id }) => id));
+  await Promise.all(names.map((name) => snapshots.createSnapshot(name, { claim: "data", class: className })));
+  await snapshots.waitUntilReady(names[0]!);
+  await sidecar.kill();
+  const readySnapshots = await Promise.all(names.map((name) => snapshots.waitUntilReady(name)));
+  assert(
+    (await controller.waitForLeaseHolder("csi-snapshotter", first)).startsWith("host-"),
+    "the loop holds the Lease now",
+  );
+  assertEquals(new Set(readySnapshots.map(({ id }) => id)).size, names.length);
+  for (const { snapshot, id } of readySnapshots) assertEquals(id, snapshots.handleFor(snapshot));
+  for (const name of names) await ns.deleteAndWait("VolumeSnapshot", name);
+  await snapshots.waitUntilDeleted(readySnapshots.map(({ id }) => id));
 });

@@ -6,14 +6,20 @@
 import { assertEquals } from "@std/assert";
 import { parseAll } from "@std/yaml";
 import { Cluster } from "../../rig/cluster.ts";
-import { SYSTEM } from "./driver_pods.ts";
-import { grantedTo, type RbacObject, refusedTo, type Right, usedBy } from "./rights.ts";
+import { SYSTEM_NAMESPACE } from "./driver_pods.ts";
+import {
+  deniedPermissions,
+  grantedPermissions,
+  type RbacObject,
+  type RbacPermission,
+  usedPermissions,
+} from "./rights.ts";
 import { CLUSTER_VARIABLE } from "./scene.ts";
 
 const MANIFESTS = new URL("../../../deploy/manifests/", import.meta.url);
 
 /** What is granted although no run of the suite needs it, and why. */
-const UNUSED: Record<string, Record<Right, string>> = {
+const UNUSED_PERMISSIONS: Record<string, Record<RbacPermission, string>> = {
   "denolith-controller": {
     "patch events": "only for what happens again and again",
     "get persistentvolumeclaims": "only where a claim changed while it was resized",
@@ -33,12 +39,12 @@ Deno.test("the processes were refused nothing, and used what the manifests grant
   for (const name of ["controller-rbac.yaml", "node-rbac.yaml"]) {
     objects.push(...parseAll(await Deno.readTextFile(new URL(name, MANIFESTS))) as RbacObject[]);
   }
-  for (const [account, reasons] of Object.entries(UNUSED)) {
-    const user = `system:serviceaccount:${SYSTEM}:${account}`;
-    const granted = grantedTo(account, objects);
-    const used = usedBy(user, events);
+  for (const [account, reasons] of Object.entries(UNUSED_PERMISSIONS)) {
+    const user = `system:serviceaccount:${SYSTEM_NAMESPACE}:${account}`;
+    const granted = grantedPermissions(account, objects);
+    const used = usedPermissions(user, events);
     const unused = [...granted].filter((right) => !used.has(right) && !Object.hasOwn(reasons, right));
-    assertEquals([...refusedTo(user, events)], [], `${account} was refused`);
+    assertEquals([...deniedPermissions(user, events)], [], `${account} was refused`);
     assertEquals(unused, [], `${account} may, and did not`);
     assertEquals(Object.keys(reasons).filter((right) => !granted.has(right)), [], `${account}: reasons for nothing`);
   }

@@ -6,16 +6,16 @@
 
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { parseAll } from "@std/yaml";
-import { CHART, NAMESPACE, renderChart, type Rendering } from "../../../deploy/chart.ts";
+import { CHART, NAMESPACE, renderChart, type RenderOptions } from "../../../deploy/chart.ts";
 import { type KubernetesObject, readObjects } from "../../../deploy/objects.ts";
 import { OTHER_VALUES, RENDERINGS } from "../../chart_values.ts";
 import { ensureHelm } from "../../rig/kubernetes.ts";
 import { run } from "../../rig/process.ts";
 import { TempFolder } from "../../rig/temp_folder.ts";
-import { Scene } from "./scene.ts";
+import { TestNamespace } from "./scene.ts";
 
 /** Kinds whose definitions come with other people's software. */
-const FOREIGN = ["PodMonitor", "PrometheusRule", "VolumeSnapshotClass"];
+const FOREIGN_KINDS = ["PodMonitor", "PrometheusRule", "VolumeSnapshotClass"];
 
 /** Helm on this machine, which keeps what it keeps in a folder. */
 class Helm implements AsyncDisposable {
@@ -41,7 +41,7 @@ class Helm implements AsyncDisposable {
   }
 
   /** The objects that it makes of the chart, its definitions among them. */
-  async objects({ values = {}, namespace = NAMESPACE, apiVersions = [] }: Rendering): Promise<KubernetesObject[]> {
+  async objects({ values = {}, namespace = NAMESPACE, apiVersions = [] }: RenderOptions): Promise<KubernetesObject[]> {
     const file = this.#folder.file("values.json");
     await Deno.writeTextFile(file, JSON.stringify(values));
     const versions = apiVersions.flatMap((version) => ["--api-versions", version]);
@@ -82,22 +82,22 @@ Deno.test("Helm makes of the chart what task manifests does, whatever the values
 Deno.test("Helm finds nothing to say against the chart, and refuses values that it does not have", async () => {
   await using helm = await Helm.open();
   await helm.run(["lint", "--strict", CHART]);
-  for (const [wrong, named] of [["kubeletdir=/x", "kubeletdir"], ["log.level=trace", "level"]] as const) {
-    await assertRejects(() => helm.run(["template", "denolith", CHART, "--set", wrong]), Error, named);
+  for (const [wrong, expectedMessage] of [["kubeletdir=/x", "kubeletdir"], ["log.level=trace", "level"]] as const) {
+    await assertRejects(() => helm.run(["template", "denolith", CHART, "--set", wrong]), Error, expectedMessage);
   }
 });
 
 Deno.test("the API server takes what the chart makes, and Helm could take over what was applied", async () => {
-  await using scene = await Scene.open("chart");
+  await using ns = await TestNamespace.open("chart");
   await using helm = await Helm.open();
-  const objects = await helm.objects({ values: OTHER_VALUES, namespace: scene.namespace });
-  const known = objects.filter(({ kind }) => !FOREIGN.includes(kind));
+  const objects = await helm.objects({ values: OTHER_VALUES, namespace: ns.namespace });
+  const known = objects.filter(({ kind }) => !FOREIGN_KINDS.includes(kind));
   assert(known.length < objects.length, "the test sees all kinds");
-  await scene.cluster.controlPlane.kubectl(["apply", "--dry-run=server", "--filename", "-"], {
+  await ns.cluster.controlPlane.kubectl(["apply", "--dry-run=server", "--filename", "-"], {
     stdin: known.map((object) => JSON.stringify(object)).join("\n---\n"),
   });
-  const { kubeconfig } = scene.cluster.controlPlane;
+  const { kubeconfig } = ns.cluster.controlPlane;
   const install = ["install", "denolith", CHART, "--namespace", NAMESPACE, "--take-ownership", "--dry-run=server"];
-  const said = await helm.run(install, { KUBECONFIG: kubeconfig });
-  assert(said.includes(`rollout status daemonset/denolith-node`), said.slice(-1000));
+  const output = await helm.run(install, { KUBECONFIG: kubeconfig });
+  assert(output.includes(`rollout status daemonset/denolith-node`), output.slice(-1000));
 });

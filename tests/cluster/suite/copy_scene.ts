@@ -4,16 +4,16 @@
  * @module
  */
 
-import type { Scene } from "./scene.ts";
+import type { TestNamespace } from "./scene.ts";
 import { QUICK, SLEEP } from "./scene_objects.ts";
 
 /** Makes a claim `data`, and a pod `writer` that has it and has written to it; answers the class. */
-export async function addWriter(scene: Scene, { size = "16Mi", fsType = "ext4" } = {}): Promise<string> {
+export async function addWriter(ns: TestNamespace, { size = "16Mi", fsType = "ext4" } = {}): Promise<string> {
   const parameters = { ...QUICK, "csi.storage.k8s.io/fstype": fsType };
-  const className = await scene.storageClass("plain", { parameters });
-  await scene.claim({ name: "data", class: className, size });
-  await scene.pod({ name: "writer", claims: [{ name: "data", path: "/data" }], command: SLEEP });
-  await scene.running("writer");
-  await scene.exec("writer", "echo before > /data/file && sync");
+  const className = await ns.createStorageClass("plain", { parameters });
+  await ns.createClaim({ name: "data", class: className, size });
+  await ns.createPod({ name: "writer", claims: [{ name: "data", path: "/data" }], command: SLEEP });
+  await ns.waitForRunning("writer");
+  await ns.exec("writer", "echo before > /data/file && sync");
   return className;
 }

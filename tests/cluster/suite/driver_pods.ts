@@ -8,13 +8,13 @@ import { Informer } from "../../../k8s/runtime/informer.ts";
 import type { HttpClient } from "../../../k8s/client/http_client.ts";
 import { type Pod, pods } from "../../../k8s/api/objects.ts";
 import type { Cluster } from "../../rig/cluster.ts";
-import { administrator } from "./ledger.ts";
+import { adminClient } from "./ledger.ts";
 
 /** The namespace of deploy/manifests. */
-export const SYSTEM = "denolith-system";
+export const SYSTEM_NAMESPACE = "denolith-system";
 
 /** How long a killed pod may take to be back, in milliseconds: a start alone takes a minute and a half here. */
-const BACK_MS = 420_000;
+const READY_TIMEOUT_MS = 420_000;
 
 /** A process of the driver. */
 export type Role = "controller" | "node";
@@ -24,35 +24,35 @@ export class DriverPods implements AsyncDisposable {
   readonly #cluster: Cluster;
   readonly #client: HttpClient;
   readonly #pods: Informer<Pod>;
-  readonly #end = new AbortController();
+  readonly #stop = new AbortController();
   readonly #running: Promise<void>;
 
   private constructor(cluster: Cluster) {
     this.#cluster = cluster;
-    this.#client = administrator(cluster.controlPlane);
-    this.#pods = new Informer(this.#client, pods, { namespace: SYSTEM });
-    this.#running = this.#pods.start(this.#end.signal);
+    this.#client = adminClient(cluster.controlPlane);
+    this.#pods = new Informer(this.#client, pods, { namespace: SYSTEM_NAMESPACE });
+    this.#running = this.#pods.start(this.#stop.signal);
   }
 
   /** Looks after the pods of a cluster, and waits until both work. With `controller: false`, only the agent is waited for. */
   static async open(cluster: Cluster, { controller = true } = {}): Promise<DriverPods> {
     const driver = new DriverPods(cluster);
     await driver.#pods.synced;
-    await driver.back("node");
-    if (controller) await driver.back("controller");
+    await driver.waitForReady("node");
+    if (controller) await driver.waitForReady("controller");
     return driver;
   }
 
   /** The pods of a role that are not on their way out. */
-  list(role: Role): Pod[] {
+  podsOf(role: Role): Pod[] {
     return this.#pods.list().filter(({ metadata: { labels, deletionTimestamp } }) =>
       labels?.["app.kubernetes.io/component"] === role && deletionTimestamp === undefined
     );
   }
 
   /** The containers that work in a role: those of ready pods. Each start of a container is another one. */
-  working(role: Role): string[] {
-    return this.list(role).flatMap(({ status }) => {
+  readyContainers(role: Role): string[] {
+    return this.podsOf(role).flatMap(({ status }) => {
       const isReady = status?.conditions?.some(({ type, status }) => type === "Ready" && status === "True");
       const id = status?.containerStatuses?.[0]?.containerID;
       return isReady && id ? [id] : [];
@@ -61,57 +61,59 @@ export class DriverPods implements AsyncDisposable {
 
   /** How often containers ended and were started again, by pod. */
   restarts(): Record<string, number> {
-    const all = [...this.list("controller"), ...this.list("node")];
+    const findProcesses = [...this.podsOf("controller"), ...this.podsOf("node")];
     return Object.fromEntries(
-      all.map(({ metadata, status }) => [metadata.name, status?.containerStatuses?.[0]?.restartCount ?? 0]),
+      findProcesses.map(({ metadata, status }) => [metadata.name, status?.containerStatuses?.[0]?.restartCount ?? 0]),
     );
   }
 
   /** Waits until as many work in a role as are wanted, none of them of those before. @throws {Error} when they do not come */
-  async back(role: Role, { count = 1, before = [] as readonly string[] } = {}): Promise<void> {
+  async waitForReady(role: Role, { count = 1, before = [] as readonly string[] } = {}): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<boolean>();
-    const look = () => {
-      const now = this.working(role);
+    const check = () => {
+      const now = this.readyContainers(role);
       if (now.length === count && !now.some((id) => before.includes(id))) resolve(true);
     };
-    const undo = this.#pods.subscribe(look);
-    const timer = setTimeout(() => resolve(false), BACK_MS);
-    look();
+    const unsubscribe = this.#pods.subscribe(check);
+    const timer = setTimeout(() => resolve(false), READY_TIMEOUT_MS);
+    check();
     const done = await promise;
     clearTimeout(timer);
-    undo();
+    unsubscribe();
     if (!done) {
-      throw new Error(`wait for ${count} ${role}: ${JSON.stringify(this.list(role).map((pod) => pod.status))}`);
+      throw new Error(`wait for ${count} ${role}: ${JSON.stringify(this.podsOf(role).map((pod) => pod.status))}`);
     }
   }
 
   /** Deletes the pods of a role: at once by default, without a word to its process. */
   async deletePods(role: Role, { graceful = false } = {}): Promise<void> {
-    const how = graceful ? [] : ["--grace-period=0", "--force"];
+    const deletionFlags = graceful ? [] : ["--grace-period=0", "--force"];
     await this.#cluster.controlPlane.kubectl([
-      ...["--namespace", SYSTEM, "delete", "pods", "--wait=false", ...how],
+      ...["--namespace", SYSTEM_NAMESPACE, "delete", "pods", "--wait=false", ...deletionFlags],
       ...["--selector", `app.kubernetes.io/component=${role}`],
     ]);
   }
 
   /** Deletes one pod, which may end as it wants to. */
   async deletePod(name: string): Promise<void> {
-    await this.#cluster.controlPlane.kubectl(["--namespace", SYSTEM, "delete", "pod", name, "--wait=false"]);
+    await this.#cluster.controlPlane.kubectl(["--namespace", SYSTEM_NAMESPACE, "delete", "pod", name, "--wait=false"]);
   }
 
   /** Kills the processes of a role, or of one pod of it, on the node; kubelet starts the container again. */
   async killProcess(role: Role, pod?: string): Promise<void> {
     const [node] = this.#cluster.nodes;
-    const named = pod === undefined ? "true" : `tr '\\0' '\\n' < /proc/$p/environ | grep -qx HOSTNAME=${pod}`;
-    const all = `pgrep -f '^/usr/bin/deno run .* /usr/bin/denolith ${role} '`;
-    const { code, stderr } = await node!.exec(`for p in $(${all}); do if ${named}; then kill -KILL $p; fi; done`);
+    const podFilter = pod === undefined ? "true" : `tr '\\0' '\\n' < /proc/$p/environ | grep -qx HOSTNAME=${pod}`;
+    const findProcesses = `pgrep -f '^/usr/bin/deno run .* /usr/bin/denolith ${role} '`;
+    const { code, stderr } = await node!.exec(
+      `for p in $(${findProcesses}); do if ${podFilter}; then kill -KILL $p; fi; done`,
+    );
     if (code !== 0) throw new Error(`kill ${role}: exit status ${code}: ${stderr}`);
   }
 
   /** What the processes of a role wrote to their logs, read on the node: the API server need not answer. */
   async logs(role: Role): Promise<string> {
     const [node] = this.#cluster.nodes;
-    const { stdout } = await node!.exec(`cat /var/log/pods/${SYSTEM}_denolith-${role}-*/*/*.log`);
+    const { stdout } = await node!.exec(`cat /var/log/pods/${SYSTEM_NAMESPACE}_denolith-${role}-*/*/*.log`);
     return stdout;
   }
 
@@ -119,14 +121,14 @@ export class DriverPods implements AsyncDisposable {
   async scaleController(replicas: number): Promise<void> {
     const { controlPlane } = this.#cluster;
     await controlPlane.kubectl([
-      ...["--namespace", SYSTEM, "scale", "deployment/denolith-controller", `--replicas=${replicas}`],
+      ...["--namespace", SYSTEM_NAMESPACE, "scale", "deployment/denolith-controller", `--replicas=${replicas}`],
     ]);
-    await this.back("controller", { count: replicas });
+    await this.waitForReady("controller", { count: replicas });
   }
 
   /** Looks away. */
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#end.abort(new Error("looked away"));
+    this.#stop.abort(new Error("looked away"));
     await this.#running;
     this.#client[Symbol.dispose]();
   }

@@ -5,12 +5,12 @@
  */
 
 import { DRIVER_FLAGS } from "../../driver_command.ts";
-import type { Scene } from "./scene.ts";
+import type { TestNamespace } from "./scene.ts";
 
 const MAIN = new URL("../../../main.ts", import.meta.url).pathname;
 
 /** Runs the command with the administrator's kubeconfig. */
-export async function forgetNode({ cluster: { controlPlane } }: Scene, ...args: string[]) {
+export async function forgetNode({ cluster: { controlPlane } }: TestNamespace, ...args: string[]) {
   const command = ["run", ...DRIVER_FLAGS, MAIN, "forget-node", ...args, "--kubeconfig", controlPlane.kubeconfig];
   const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
     args: command,

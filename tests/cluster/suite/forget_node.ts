@@ -6,33 +6,38 @@
 
 import { assertEquals, assertMatch } from "@std/assert";
 import { isForgotten, LVM_GROUP } from "../../../k8s/api/lvm_objects.ts";
-import { PROVISIONED_BY, VOLUME_FINALIZER } from "../../../k8s/provisioner/persistent_volume.ts";
+import { PROVISIONED_BY_ANNOTATION, VOLUME_FINALIZER } from "../../../k8s/provisioner/persistent_volume.ts";
 import { lvmVolumeFor } from "../../../k8s/api/volume_mapping.ts";
 import { volumeIdOf } from "../../../lvm/ids.ts";
 import { namedRequest } from "../../fake/request.ts";
 import { forgetNode } from "./forget_command.ts";
-import { Scene } from "./scene.ts";
+import { TestNamespace } from "./scene.ts";
 import { DRIVER } from "./scene_objects.ts";
 
 /** Writes a status in the stead of an agent. */
-async function setStatus(scene: Scene, object: string, status: object): Promise<void> {
-  await scene.kubectl("patch", object, "--subresource=status", "--type=merge", "--patch", JSON.stringify({ status }));
+async function setStatus(ns: TestNamespace, object: string, status: object): Promise<void> {
+  await ns.kubectl("patch", object, "--subresource=status", "--type=merge", "--patch", JSON.stringify({ status }));
 }
 
 /** A volume of the node as an agent leaves it, and its PersistentVolume, whose claim is gone, if it has a policy. */
-async function volume(scene: Scene, nodeName: string, name: string, policy?: "Delete" | "Retain"): Promise<string> {
+async function createVolume(
+  ns: TestNamespace,
+  nodeName: string,
+  name: string,
+  policy?: "Delete" | "Retain",
+): Promise<string> {
   const requestName = `${nodeName}-${name}`;
   const id = volumeIdOf(requestName);
-  await scene.apply(lvmVolumeFor(namedRequest(requestName, 16n << 20n), { driver: DRIVER, nodeName }));
+  await ns.apply(lvmVolumeFor(namedRequest(requestName, 16n << 20n), { driver: DRIVER, nodeName }));
   const made = { state: "Ready", observedGeneration: 1, volumeGroup: "data", lvUUID: `uuid-${name}`, size: "16Mi" };
-  await setStatus(scene, `lvmvolume/${id}`, made);
+  await setStatus(ns, `lvmvolume/${id}`, made);
   if (policy === undefined) return id;
-  await scene.apply({
+  await ns.apply({
     apiVersion: "v1",
     kind: "PersistentVolume",
     metadata: {
       name: requestName,
-      annotations: { [PROVISIONED_BY]: DRIVER },
+      annotations: { [PROVISIONED_BY_ANNOTATION]: DRIVER },
       ...(policy === "Delete" ? { finalizers: [VOLUME_FINALIZER] } : {}),
     },
     spec: {
@@ -40,54 +45,59 @@ async function volume(scene: Scene, nodeName: string, name: string, policy?: "De
       accessModes: ["ReadWriteOnce"],
       persistentVolumeReclaimPolicy: policy,
       storageClassName: "gone",
-      claimRef: { namespace: scene.namespace, name, uid: crypto.randomUUID() },
+      claimRef: { namespace: ns.namespace, name, uid: crypto.randomUUID() },
       csi: { driver: DRIVER, volumeHandle: id },
     },
   });
-  await scene.wait("PersistentVolume", requestName, (pv) => pv?.status?.phase === "Released", "is released");
+  await ns.waitFor("PersistentVolume", requestName, (pv) => pv?.status?.phase === "Released", "is released");
   return id;
 }
 
 Deno.test("a forgotten node holds nothing up: what was released goes, what somebody keeps is Lost, other nodes are as they were", async () => {
-  await using scene = await Scene.open("forget");
-  const node = `${scene.namespace}-gone`;
+  await using ns = await TestNamespace.open("forget");
+  const node = `${ns.namespace}-gone`;
   const lvmNode = { apiVersion: `${LVM_GROUP}/v1alpha1`, kind: "LVMNode", metadata: { name: node } };
-  await scene.apply({ ...lvmNode, spec: { driverName: DRIVER } });
-  const spare = await volume(scene, node, "spare");
-  const released = await volume(scene, node, "released", "Delete");
-  const kept = await volume(scene, node, "kept", "Retain");
+  await ns.apply({ ...lvmNode, spec: { driverName: DRIVER } });
+  const spare = await createVolume(ns, node, "spare");
+  const released = await createVolume(ns, node, "released", "Delete");
+  const kept = await createVolume(ns, node, "kept", "Retain");
 
-  const alive = await forgetNode(scene, scene.node.name, "--json");
-  assertEquals(JSON.parse(alive.out).signsOfLife.includes(`Node ${scene.node.name} is Ready`), true, alive.out);
-  await setStatus(scene, `lvmnode/${node}`, { lastUpdate: new Date().toISOString() });
-  const refused = await forgetNode(scene, node, "--yes");
+  const aliveReport = await forgetNode(ns, ns.node.name, "--json");
+  assertEquals(
+    JSON.parse(aliveReport.out).signsOfLife.includes(`Node ${ns.node.name} is Ready`),
+    true,
+    aliveReport.out,
+  );
+  await setStatus(ns, `lvmnode/${node}`, { lastUpdateTime: new Date().toISOString() });
+  const refused = await forgetNode(ns, node, "--yes");
   assertEquals([refused.code, refused.out], [1, ""]);
   assertMatch(refused.err, /its agent reported \d+ s ago/);
-  await setStatus(scene, `lvmnode/${node}`, { lastUpdate: "2026-01-01T00:00:00Z" });
-  const shown = await forgetNode(scene, node);
-  assertEquals([shown.code, shown.err], [0, ""]);
-  assertMatch(shown.out, /Nothing was changed/);
-  const there = async () => (await scene.kubectl("get", "lvmnodes,lvmvolumes", "--output=name")).trim().split("\n");
+  await setStatus(ns, `lvmnode/${node}`, { lastUpdateTime: "2026-01-01T00:00:00Z" });
+  const preview = await forgetNode(ns, node);
+  assertEquals([preview.code, preview.err], [0, ""]);
+  assertMatch(preview.out, /Nothing was changed/);
+  const remainingObjects = async () =>
+    (await ns.kubectl("get", "lvmnodes,lvmvolumes", "--output=name")).trim().split("\n");
   assertEquals(
-    (await there()).filter((name) => [node, spare, released, kept].some((id) => name.includes(id))).length,
+    (await remainingObjects()).filter((name) => [node, spare, released, kept].some((id) => name.includes(id))).length,
     4,
   );
 
-  const done = await forgetNode(scene, node, "--yes");
+  const done = await forgetNode(ns, node, "--yes");
   assertEquals([done.code, done.err], [0, ""], done.out);
-  await scene.gone("LVMNode", node);
-  await scene.gone("LVMVolume", spare);
-  await scene.gone("PersistentVolume", `${node}-released`);
-  await scene.gone("LVMVolume", released);
-  const lost = await scene.wait("LVMVolume", kept, (object) => object?.status?.state === "Lost", "is Lost");
+  await ns.waitForDeletion("LVMNode", node);
+  await ns.waitForDeletion("LVMVolume", spare);
+  await ns.waitForDeletion("PersistentVolume", `${node}-released`);
+  await ns.waitForDeletion("LVMVolume", released);
+  const lost = await ns.waitFor("LVMVolume", kept, (object) => object?.status?.state === "Lost", "is Lost");
   assertEquals([isForgotten(lost), lost.status?.lvUUID], [true, "uuid-kept"]);
-  await scene.event("LVMVolume", kept, "Lost", /was given up/);
-  const other = await scene.wait("LVMNode", scene.node.name, (object) => object !== undefined, "is there");
+  await ns.waitForEvent("LVMVolume", kept, "Lost", /was given up/);
+  const other = await ns.waitFor("LVMNode", ns.node.name, (object) => object !== undefined, "is there");
   assertEquals(other.metadata.deletionTimestamp, undefined);
 
-  await scene.delete("PersistentVolume", `${node}-kept`);
-  const again = await forgetNode(scene, node, "--yes", "--json");
+  await ns.deleteAndWait("PersistentVolume", `${node}-kept`);
+  const again = await forgetNode(ns, node, "--yes", "--json");
   assertEquals([again.code, JSON.parse(again.out).volumes.map(({ fate }: { fate: string }) => fate)], [0, ["removed"]]);
-  await scene.gone("LVMVolume", kept);
-  await scene.settled();
+  await ns.waitForDeletion("LVMVolume", kept);
+  await ns.waitForCleanup();
 });

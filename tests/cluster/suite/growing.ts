@@ -6,7 +6,7 @@
 
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import type { PersistentVolumeClaim } from "../../../k8s/api/objects.ts";
-import { Scene } from "./scene.ts";
+import { TestNamespace } from "./scene.ts";
 import { QUICK } from "./scene_objects.ts";
 
 /** Writes and reads back for ever, and ends with a failure when what is read is not what was written. */
@@ -28,7 +28,7 @@ done
 `;
 
 /** A claim's size as it is, and all that is said of a change of it. */
-function resizing(claim: PersistentVolumeClaim | undefined) {
+function resizeState(claim: PersistentVolumeClaim | undefined) {
   const { capacity, conditions = [], allocatedResourceStatuses } = claim?.status ?? {};
   return {
     size: capacity?.["storage"],
@@ -38,85 +38,85 @@ function resizing(claim: PersistentVolumeClaim | undefined) {
 }
 
 /** Whether a claim has a size and nothing more is to come. */
-function isDone(claim: PersistentVolumeClaim | undefined, size: string): boolean {
-  const now = resizing(claim);
+function isResized(claim: PersistentVolumeClaim | undefined, size: string): boolean {
+  const now = resizeState(claim);
   return now.size === size && now.conditions.length === 0 && now.state === undefined;
 }
 
-async function ask(scene: Scene, claim: string, storage: string): Promise<void> {
-  await scene.patch("PersistentVolumeClaim", claim, { spec: { resources: { requests: { storage } } } });
+async function requestSize(ns: TestNamespace, claim: string, storage: string): Promise<void> {
+  await ns.patch("PersistentVolumeClaim", claim, { spec: { resources: { requests: { storage } } } });
 }
 
 Deno.test("volumes grow under a writer; without a pod they grow halfway, and wholly in the next pod", async () => {
-  await using scene = await Scene.open("grow");
-  const cls = await scene.storageClass("plain", { parameters: QUICK });
-  await scene.claim({ name: "data", class: cls });
-  await scene.claim({ name: "raw", class: cls, volumeMode: "Block" });
+  await using ns = await TestNamespace.open("grow");
+  const cls = await ns.createStorageClass("plain", { parameters: QUICK });
+  await ns.createClaim({ name: "data", class: cls });
+  await ns.createClaim({ name: "raw", class: cls, volumeMode: "Block" });
   const claims = [{ name: "data", path: "/data" }, { name: "raw", devicePath: "/raw" }];
-  await scene.pod({ name: "writer", claims, command: WRITER });
-  await scene.running("writer");
+  await ns.createPod({ name: "writer", claims, command: WRITER });
+  await ns.waitForRunning("writer");
   const sizes = "df -kP /data | tail -1 | awk '{ print $2 }'; blockdev --getsize64 /raw";
-  const [before] = (await scene.exec("writer", sizes)).split("\n");
+  const [before] = (await ns.exec("writer", sizes)).split("\n");
 
-  await Promise.all(["data", "raw"].map((name) => ask(scene, name, "32Mi")));
+  await Promise.all(["data", "raw"].map((name) => requestSize(ns, name, "32Mi")));
   await Promise.all(
     ["data", "raw"].map((name) =>
-      scene.wait("PersistentVolumeClaim", name, (claim) => isDone(claim, "32Mi"), "has 32Mi")
+      ns.waitFor("PersistentVolumeClaim", name, (claim) => isResized(claim, "32Mi"), "has 32Mi")
     ),
   );
-  const [after, raw] = (await scene.exec("writer", sizes)).split("\n");
+  const [after, raw] = (await ns.exec("writer", sizes)).split("\n");
   assert(Number(after) > Number(before) * 1.8, `${before} KiB became ${after} KiB`);
   assertEquals(raw, String(32 << 20));
-  await scene.event("PersistentVolumeClaim", "data", "Resizing");
-  await scene.event("PersistentVolumeClaim", "data", "FileSystemResizeRequired");
-  await scene.event("PersistentVolumeClaim", "data", "FileSystemResizeSuccessful");
+  await ns.waitForEvent("PersistentVolumeClaim", "data", "Resizing");
+  await ns.waitForEvent("PersistentVolumeClaim", "data", "FileSystemResizeRequired");
+  await ns.waitForEvent("PersistentVolumeClaim", "data", "FileSystemResizeSuccessful");
   // It went on meanwhile, and goes on still.
   const rounds = "n=$(cat /tmp/rounds); until [ $(cat /tmp/rounds) -gt $((n + 1)) ]; do sleep .2; done; echo more";
-  assertEquals(await scene.exec("writer", rounds), "more\n");
+  assertEquals(await ns.exec("writer", rounds), "more\n");
   const sums = "sync; md5sum < /data/file; dd if=/raw bs=1M count=4 2>/dev/null | md5sum";
-  await scene.delete("Pod", "writer");
+  await ns.deleteAndWait("Pod", "writer");
 
-  await ask(scene, "data", "48Mi");
-  const waits = await scene.wait(
+  await requestSize(ns, "data", "48Mi");
+  const pending = await ns.waitFor(
     "PersistentVolumeClaim",
     "data",
-    (claim) => resizing(claim).conditions.includes("FileSystemResizePending"),
+    (claim) => resizeState(claim).conditions.includes("FileSystemResizePending"),
     "waits for a pod",
   );
-  assertEquals([resizing(waits).size, resizing(waits).state], ["32Mi", "NodeResizePending"]);
-  assertEquals((await scene.lvOf("data")).size, 48 << 20);
-  await scene.pod({ name: "reader", claims });
-  await scene.running("reader");
-  await scene.wait("PersistentVolumeClaim", "data", (claim) => isDone(claim, "48Mi"), "has 48Mi");
-  assertEquals(new Set((await scene.exec("reader", sums)).trim().split("\n")).size, 1);
+  assertEquals([resizeState(pending).size, resizeState(pending).state], ["32Mi", "NodeResizePending"]);
+  assertEquals((await ns.lvOf("data")).size, 48 << 20);
+  await ns.createPod({ name: "reader", claims });
+  await ns.waitForRunning("reader");
+  await ns.waitFor("PersistentVolumeClaim", "data", (claim) => isResized(claim, "48Mi"), "has 48Mi");
+  assertEquals(new Set((await ns.exec("reader", sums)).trim().split("\n")).size, 1);
 });
 
 Deno.test("a growth that cannot be had says so, and asking for less recovers from it", async () => {
-  await using scene = await Scene.open("much");
-  const cls = await scene.storageClass("now", { parameters: QUICK, volumeBindingMode: "Immediate" });
-  await scene.claim({ name: "raw", class: cls, volumeMode: "Block" });
-  await scene.bound("raw");
-  await ask(scene, "raw", "100Gi");
-  const failed = await scene.wait(
+  await using ns = await TestNamespace.open("much");
+  const cls = await ns.createStorageClass("now", { parameters: QUICK, volumeBindingMode: "Immediate" });
+  await ns.createClaim({ name: "raw", class: cls, volumeMode: "Block" });
+  await ns.waitForBound("raw");
+  await requestSize(ns, "raw", "100Gi");
+  const failed = await ns.waitFor(
     "PersistentVolumeClaim",
     "raw",
-    (claim) => resizing(claim).state === "ControllerResizeInfeasible",
+    (claim) => resizeState(claim).state === "ControllerResizeInfeasible",
     "is infeasible",
   );
   assertEquals(failed.status?.allocatedResources?.["storage"], "100Gi");
-  assertEquals(resizing(failed).conditions, ["ControllerResizeError", "Resizing"]);
-  await scene.event("PersistentVolumeClaim", "raw", "VolumeResizeFailed", /free/);
-  assertEquals((await scene.lvOf("raw")).size, 16 << 20);
+  assertEquals(resizeState(failed).conditions, ["ControllerResizeError", "Resizing"]);
+  await ns.waitForEvent("PersistentVolumeClaim", "raw", "VolumeResizeFailed", /free/);
+  assertEquals((await ns.lvOf("raw")).size, 16 << 20);
 
-  await ask(scene, "raw", "24Mi");
-  await scene.wait("PersistentVolumeClaim", "raw", (claim) => {
-    const { size, state } = resizing(claim);
+  await requestSize(ns, "raw", "24Mi");
+  await ns.waitFor("PersistentVolumeClaim", "raw", (claim) => {
+    const { size, state } = resizeState(claim);
     return size === "24Mi" || state === "NodeResizePending";
   }, "has grown to 24Mi");
-  assertEquals((await scene.lvOf("raw")).size, 24 << 20);
+  assertEquals((await ns.lvOf("raw")).size, 24 << 20);
 
-  const wish = { parameters: QUICK, volumeBindingMode: "Immediate", allowVolumeExpansion: false } as const;
-  await scene.claim({ name: "fixed", class: await scene.storageClass("fixed", wish) });
-  await scene.bound("fixed");
-  await assertRejects(() => ask(scene, "fixed", "32Mi"), Error, "must support resize");
+  const classSpec = { parameters: QUICK, volumeBindingMode: "Immediate", allowVolumeExpansion: false } as const;
+  await ns.createClaim({ name: "fixed", class: await ns.createStorageClass("fixed", classSpec) });
+  await ns.waitForBound("fixed");
+  await assertRejects(() => requestSize(ns, "fixed", "32Mi"), Error, "must support resize");
 });

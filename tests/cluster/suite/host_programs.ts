@@ -9,8 +9,8 @@ import { DRIVER_FLAGS } from "../../driver_command.ts";
 import type { ControlPlane } from "../../rig/control_plane.ts";
 import { freePorts } from "../../rig/free_ports.ts";
 import { ensureSidecar, ensureSnapshotController, type Sidecar } from "../../rig/kubernetes.ts";
-import { until } from "../../rig/until.ts";
-import { SYSTEM } from "./driver_pods.ts";
+import { pollUntil } from "../../rig/until.ts";
+import { SYSTEM_NAMESPACE } from "./driver_pods.ts";
 
 const ROOT = new URL("../../../", import.meta.url).pathname;
 
@@ -18,7 +18,7 @@ const ROOT = new URL("../../../", import.meta.url).pathname;
 const START_MS = 60_000;
 
 /** Groups of snapshots have kinds of their own, which the snapshot-controller would wait for. */
-const NO_GROUPS = "--feature-gates=CSIVolumeGroupSnapshot=false";
+const NO_GROUP_SNAPSHOTS = "--feature-gates=CSIVolumeGroupSnapshot=false";
 
 /** Flags of the sidecars beside those that all take. */
 const SIDECAR_FLAGS: Record<Sidecar, readonly string[]> = {
@@ -27,11 +27,11 @@ const SIDECAR_FLAGS: Record<Sidecar, readonly string[]> = {
     "--timeout=90s",
   ],
   "csi-resizer": ["--timeout=90s"],
-  "csi-snapshotter": ["--timeout=90s", NO_GROUPS],
+  "csi-snapshotter": ["--timeout=90s", NO_GROUP_SNAPSHOTS],
 };
 
 /** A program of this machine. */
-export class Program implements AsyncDisposable {
+export class HostProcess implements AsyncDisposable {
   readonly #child: Deno.ChildProcess;
   /** What it wrote. */
   readonly log: string;
@@ -42,11 +42,11 @@ export class Program implements AsyncDisposable {
   }
 
   /** Starts a program; its output goes into a file. */
-  static start(path: string, args: readonly string[], log: string): Program {
+  static start(path: string, args: readonly string[], log: string): HostProcess {
     const shell = ["-c", 'log=$0; exec "$@" > "$log" 2>&1', log, path, ...args];
     const child = new Deno.Command("/bin/sh", { args: shell, cwd: ROOT, stdin: "null", env: { NO_COLOR: "1" } })
       .spawn();
-    return new Program(child, log);
+    return new HostProcess(child, log);
   }
 
   get pid(): number {
@@ -77,12 +77,12 @@ export class Program implements AsyncDisposable {
 }
 
 /** A controller of the driver on this machine. */
-export interface HostController extends AsyncDisposable {
+export interface ControllerProcess extends AsyncDisposable {
   /** Its socket. */
   readonly socket: string;
   /** Where its figures are. */
   readonly metrics: string;
-  readonly program: Program;
+  readonly process: HostProcess;
 }
 
 /**
@@ -92,48 +92,48 @@ export interface HostController extends AsyncDisposable {
  * @param flags beyond the usual
  */
 export async function startController(
-  plane: ControlPlane,
+  controlPlane: ControlPlane,
   folder: string,
   flags: readonly string[] = [],
-): Promise<HostController> {
-  const account = `system:serviceaccount:${SYSTEM}:denolith-controller`;
-  const groups = ["system:serviceaccounts", `system:serviceaccounts:${SYSTEM}`];
-  const kubeconfig = await plane.kubeconfigFor(`host-controller-${crypto.randomUUID().slice(0, 8)}`, {
+): Promise<ControllerProcess> {
+  const account = `system:serviceaccount:${SYSTEM_NAMESPACE}:denolith-controller`;
+  const groups = ["system:serviceaccounts", `system:serviceaccounts:${SYSTEM_NAMESPACE}`];
+  const kubeconfig = await controlPlane.kubeconfigFor(`host-controller-${crypto.randomUUID().slice(0, 8)}`, {
     user: account,
     groups,
   });
   const socket = join(folder, "csi.sock");
   const [port] = freePorts(1);
-  const program = Program.start(Deno.execPath(), [
+  const process = HostProcess.start(Deno.execPath(), [
     ...["run", ...DRIVER_FLAGS, join(ROOT, "main.ts"), "controller", "--endpoint", `unix://${socket}`],
-    ...["--kubeconfig", kubeconfig, "--namespace", SYSTEM, "--identity", "host"],
+    ...["--kubeconfig", kubeconfig, "--namespace", SYSTEM_NAMESPACE, "--identity", "host"],
     ...["--http-address", `127.0.0.1:${port}`, ...flags],
   ], join(folder, "controller.log"));
-  const ready = () => fetch(`http://127.0.0.1:${port}/readyz`).then((r) => r.text().then(() => r.ok), () => false);
+  const isReady = () => fetch(`http://127.0.0.1:${port}/readyz`).then((r) => r.text().then(() => r.ok), () => false);
   try {
-    const isThere = async () => await ready() && await Deno.stat(socket).then(() => true, () => false);
-    await until(isThere, { action: "start the controller", timeoutMs: START_MS });
+    const isUp = async () => await isReady() && await Deno.stat(socket).then(() => true, () => false);
+    await pollUntil(isUp, { action: "start the controller", timeoutMs: START_MS });
   } catch (error) {
-    await program[Symbol.asyncDispose]();
-    throw new Error(`${(error as Error).message}\n${await Deno.readTextFile(program.log)}`);
+    await process[Symbol.asyncDispose]();
+    throw new Error(`${(error as Error).message}\n${await Deno.readTextFile(process.log)}`);
   }
   return {
     socket,
     metrics: `http://127.0.0.1:${port}/metrics`,
-    program,
-    [Symbol.asyncDispose]: () => program[Symbol.asyncDispose](),
+    process,
+    [Symbol.asyncDispose]: () => process[Symbol.asyncDispose](),
   };
 }
 
 /** Starts an official sidecar in front of a socket, as the administrator. It is built on first use, which takes minutes. */
 export async function startSidecar(
   name: Sidecar,
-  { controlPlane: plane, socket, folder }: { controlPlane: ControlPlane; socket: string; folder: string },
-): Promise<Program> {
+  { controlPlane: controlPlane, socket, folder }: { controlPlane: ControlPlane; socket: string; folder: string },
+): Promise<HostProcess> {
   const path = await ensureSidecar(name, (line) => console.error(line));
-  return Program.start(path, [
-    ...["--csi-address", socket, "--kubeconfig", plane.kubeconfig, "--v=3"],
-    ...["--leader-election", `--leader-election-namespace=${SYSTEM}`, ...SIDECAR_FLAGS[name]],
+  return HostProcess.start(path, [
+    ...["--csi-address", socket, "--kubeconfig", controlPlane.kubeconfig, "--v=3"],
+    ...["--leader-election", `--leader-election-namespace=${SYSTEM_NAMESPACE}`, ...SIDECAR_FLAGS[name]],
   ], join(folder, `${name}.log`));
 }
 
@@ -141,11 +141,11 @@ export async function startSidecar(
  * Starts the official snapshot-controller, as the administrator; the kinds of snapshots must be there. It is built on first use,
  * which takes minutes.
  */
-export async function startSnapshotController(plane: ControlPlane, folder: string): Promise<Program> {
+export async function startSnapshotController(controlPlane: ControlPlane, folder: string): Promise<HostProcess> {
   const path = await ensureSnapshotController((line) => console.error(line));
-  return Program.start(
+  return HostProcess.start(
     path,
-    ["--kubeconfig", plane.kubeconfig, "--v=3", NO_GROUPS],
+    ["--kubeconfig", controlPlane.kubeconfig, "--v=3", NO_GROUP_SNAPSHOTS],
     join(folder, "snapshot-controller.log"),
   );
 }

@@ -17,32 +17,39 @@ import {
 } from "../../../k8s/api/lvm_objects.ts";
 import type { Pod } from "../../../k8s/api/objects.ts";
 import { volumeIdOf } from "../../../lvm/ids.ts";
-import { until } from "../../rig/until.ts";
-import { SYSTEM } from "./driver_pods.ts";
-import { refusedTo, TRESPASSER } from "./rights.ts";
-import { Scene } from "./scene.ts";
+import { pollUntil } from "../../rig/until.ts";
+import { SYSTEM_NAMESPACE } from "./driver_pods.ts";
+import { deniedPermissions, TEST_USER_AGENT } from "./rights.ts";
+import { TestNamespace } from "./scene.ts";
 import { QUICK } from "./scene_objects.ts";
 
 const AGENT = "denolith-node";
-const AGENT_USER = `system:serviceaccount:${SYSTEM}:${AGENT}`;
+const AGENT_USER = `system:serviceaccount:${SYSTEM_NAMESPACE}:${AGENT}`;
 
 /** No agent of the driver under test looks at what is of another driver. */
 const ANOTHER_DRIVER = "isolation.example";
 
 /** A token of the agents' account. */
-async function tokenOf(scene: Scene, ...bound: string[]): Promise<string> {
-  const args = ["--namespace", SYSTEM, "create", "token", AGENT, "--duration=10m", ...bound];
-  return (await scene.cluster.controlPlane.kubectl(args)).trim();
+async function createToken(ns: TestNamespace, ...boundFlags: string[]): Promise<string> {
+  const args = ["--namespace", SYSTEM_NAMESPACE, "create", "token", AGENT, "--duration=10m", ...boundFlags];
+  return (await ns.cluster.controlPlane.kubectl(args)).trim();
 }
 
 /** A client that asks with such a token. */
-function asking({ cluster: { controlPlane: { server, ca } } }: Scene, token: string): HttpClient {
-  return new HttpClient({ url: server, token: { text: token }, ca: { text: ca } }, { userAgent: TRESPASSER });
+function clientWithToken({ cluster: { controlPlane: { server, ca } } }: TestNamespace, token: string): HttpClient {
+  return new HttpClient({ url: server, token: { text: token }, ca: { text: ca } }, { userAgent: TEST_USER_AGENT });
 }
 
 /** The agent's pod on the scene's node. */
-async function agentPod({ cluster: { controlPlane }, node }: Scene): Promise<string> {
-  const args = ["--namespace", SYSTEM, "get", "pods", "--selector=app.kubernetes.io/component=node", "--output=json"];
+async function agentPod({ cluster: { controlPlane }, node }: TestNamespace): Promise<string> {
+  const args = [
+    "--namespace",
+    SYSTEM_NAMESPACE,
+    "get",
+    "pods",
+    "--selector=app.kubernetes.io/component=node",
+    "--output=json",
+  ];
   const { items } = JSON.parse(await controlPlane.kubectl(args)) as { items: Pod[] };
   const pod = items.find(({ spec, metadata }) =>
     spec?.nodeName === node.name && metadata.deletionTimestamp === undefined
@@ -52,20 +59,20 @@ async function agentPod({ cluster: { controlPlane }, node }: Scene): Promise<str
 }
 
 /** Gives the agents' account every right on the group for the time of the scene: what refuses then is not their role. */
-async function allowAll(scene: Scene): Promise<void> {
-  const metadata = { name: `${scene.namespace}-all` };
+async function grantAll(ns: TestNamespace): Promise<void> {
+  const metadata = { name: `${ns.namespace}-all` };
   const rbac = "rbac.authorization.k8s.io";
   const rules = [{ apiGroups: [LVM_GROUP], resources: ["*"], verbs: ["*"] }];
-  await scene.apply({ apiVersion: `${rbac}/v1`, kind: "ClusterRole", metadata, rules });
-  await scene.apply({
+  await ns.apply({ apiVersion: `${rbac}/v1`, kind: "ClusterRole", metadata, rules });
+  await ns.apply({
     apiVersion: `${rbac}/v1`,
     kind: "ClusterRoleBinding",
     metadata,
     roleRef: { apiGroup: rbac, kind: "ClusterRole", name: metadata.name },
-    subjects: [{ kind: "ServiceAccount", name: AGENT, namespace: SYSTEM }],
+    subjects: [{ kind: "ServiceAccount", name: AGENT, namespace: SYSTEM_NAMESPACE }],
   });
   const can = ["auth", "can-i", "delete", `lvmvolumes.${LVM_GROUP}`, `--as=${AGENT_USER}`];
-  await until(() => scene.kubectl(...can).then(() => true, () => false), { action: "grant", timeoutMs: 60_000 });
+  await pollUntil(() => ns.kubectl(...can).then(() => true, () => false), { action: "grant", timeoutMs: 60_000 });
 }
 
 /** A volume that no agent makes. */
@@ -82,33 +89,36 @@ function volumeOn(nodeName: string, requestName: string): NewObject<LvmVolume> {
 }
 
 /** Makes sure that the policy refuses. */
-async function refused(what: string, call: Promise<unknown>, why: RegExp): Promise<void> {
+async function assertDenied(what: string, call: Promise<unknown>, why: RegExp): Promise<void> {
   const error = await assertRejects(() => call, ApiError);
   assertEquals([error.status, why.test(error.message)], [403, true], `${what}: ${error.message}`);
 }
 
-const FOREIGN = /denied request: the agent of node \S+ may write the objects of that node alone/;
+const FOREIGN_NODE_MESSAGE = /denied request: the agent of node \S+ may write the objects of that node alone/;
 
 const API_VERSION = `${LVM_GROUP}/v1alpha1`;
 const LABEL = { merge: { metadata: { labels: { tried: "yes" } } } };
 /** It changes nothing, and is asked about all the same. */
 const NO_LABEL = { merge: { metadata: { labels: { tried: null } } } };
-const LOST: PatchOptions<LvmVolume> = { merge: { status: { state: "Lost" } }, subresource: "status" };
-const OLD: PatchOptions<LvmNode> = { merge: { status: { lastUpdate: "2026-01-01T00:00:00Z" } }, subresource: "status" };
-const moved = (nodeName: string): PatchOptions<LvmVolume> => ({ merge: { spec: { nodeName } } });
+const LOST_STATUS: PatchOptions<LvmVolume> = { merge: { status: { state: "Lost" } }, subresource: "status" };
+const OLD_STATUS: PatchOptions<LvmNode> = {
+  merge: { status: { lastUpdateTime: "2026-01-01T00:00:00Z" } },
+  subresource: "status",
+};
+const moveTo = (nodeName: string): PatchOptions<LvmVolume> => ({ merge: { spec: { nodeName } } });
 
 /** A node that is not there, with an LVMNode and a volume, as somebody else's agent has them. */
-async function elsewhere(scene: Scene) {
-  const there = `${scene.namespace}-there`;
-  const volume = volumeOn(there, `${scene.namespace}-foreign`);
+async function createForeignObjects(ns: TestNamespace) {
+  const foreignNode = `${ns.namespace}-there`;
+  const volume = volumeOn(foreignNode, `${ns.namespace}-foreign`);
   const lvmNode = { apiVersion: API_VERSION, kind: "LVMNode", spec: { driverName: ANOTHER_DRIVER } };
-  await scene.apply(volume);
-  await scene.apply({ ...lvmNode, metadata: { name: there } });
+  await ns.apply(volume);
+  await ns.apply({ ...lvmNode, metadata: { name: foreignNode } });
   return {
-    there,
+    foreignNode,
     volume: { name: volume.metadata.name! },
     /** The LVMNode of another node that is not there. */
-    another: { ...lvmNode, metadata: { name: `${there}-2` } },
+    another: { ...lvmNode, metadata: { name: `${foreignNode}-2` } },
     snapshot: (nodeName: string, requestName: string) => ({
       apiVersion: API_VERSION,
       kind: "LVMSnapshot",
@@ -119,62 +129,81 @@ async function elsewhere(scene: Scene) {
 }
 
 Deno.test("with the token of a node's agent nothing of another node can be written, even where every role allows it", async () => {
-  await using scene = await Scene.open("isolation");
-  const here = scene.node.name;
-  const { there, volume, another, snapshot } = await elsewhere(scene);
-  await allowAll(scene);
-  const pod = await agentPod(scene);
-  using agent = asking(scene, await tokenOf(scene, "--bound-object-kind=Pod", `--bound-object-name=${pod}`));
+  await using ns = await TestNamespace.open("isolation");
+  const ownNode = ns.node.name;
+  const { foreignNode, volume, another, snapshot } = await createForeignObjects(ns);
+  await grantAll(ns);
+  const pod = await agentPod(ns);
+  using agent = clientWithToken(ns, await createToken(ns, "--bound-object-kind=Pod", `--bound-object-name=${pod}`));
 
-  const mine = volumeOn(here, `${scene.namespace}-own`);
-  const own = { name: mine.metadata.name! };
-  await agent.create(lvmVolumes, mine);
-  await agent.patch(lvmVolumes, own, LABEL);
-  await agent.patch(lvmVolumes, own, LOST);
-  await agent.patch(lvmNodes, { name: here }, NO_LABEL);
-  const cut = snapshot(here, `${scene.namespace}-own-cut`);
-  await agent.create(lvmSnapshots, cut);
-  await agent.delete(lvmSnapshots, cut.metadata);
+  const ownVolume = volumeOn(ownNode, `${ns.namespace}-own`);
+  const ownName = { name: ownVolume.metadata.name! };
+  await agent.create(lvmVolumes, ownVolume);
+  await agent.patch(lvmVolumes, ownName, LABEL);
+  await agent.patch(lvmVolumes, ownName, LOST_STATUS);
+  await agent.patch(lvmNodes, { name: ownNode }, NO_LABEL);
+  const snapshotObject = snapshot(ownNode, `${ns.namespace}-own-cut`);
+  await agent.create(lvmSnapshots, snapshotObject);
+  await agent.delete(lvmSnapshots, snapshotObject.metadata);
 
-  await refused("create", agent.create(lvmVolumes, volumeOn(there, `${scene.namespace}-new`)), FOREIGN);
-  await refused("update", agent.patch(lvmVolumes, volume, LABEL), FOREIGN);
-  await refused("status", agent.patch(lvmVolumes, volume, LOST), FOREIGN);
-  await refused("delete", agent.delete(lvmVolumes, volume), FOREIGN);
-  await refused("give away", agent.patch(lvmVolumes, own, moved(there)), FOREIGN);
-  await refused("take", agent.patch(lvmVolumes, volume, moved(here)), FOREIGN);
-  await refused("LVMNode", agent.patch(lvmNodes, { name: there }, LABEL), FOREIGN);
-  await refused("LVMNode's status", agent.patch(lvmNodes, { name: there }, OLD), FOREIGN);
-  await refused("LVMNode's end", agent.delete(lvmNodes, { name: there }), FOREIGN);
-  await refused("another LVMNode", agent.create(lvmNodes, another), FOREIGN);
-  await refused("snapshot", agent.create(lvmSnapshots, snapshot(there, `${scene.namespace}-cut`)), FOREIGN);
-  await agent.delete(lvmVolumes, own);
+  await assertDenied(
+    "create",
+    agent.create(lvmVolumes, volumeOn(foreignNode, `${ns.namespace}-new`)),
+    FOREIGN_NODE_MESSAGE,
+  );
+  await assertDenied("update", agent.patch(lvmVolumes, volume, LABEL), FOREIGN_NODE_MESSAGE);
+  await assertDenied("status", agent.patch(lvmVolumes, volume, LOST_STATUS), FOREIGN_NODE_MESSAGE);
+  await assertDenied("delete", agent.delete(lvmVolumes, volume), FOREIGN_NODE_MESSAGE);
+  await assertDenied("give away", agent.patch(lvmVolumes, ownName, moveTo(foreignNode)), FOREIGN_NODE_MESSAGE);
+  await assertDenied("take", agent.patch(lvmVolumes, volume, moveTo(ownNode)), FOREIGN_NODE_MESSAGE);
+  await assertDenied("LVMNode", agent.patch(lvmNodes, { name: foreignNode }, LABEL), FOREIGN_NODE_MESSAGE);
+  await assertDenied(
+    "LVMNode's status",
+    agent.patch(lvmNodes, { name: foreignNode }, OLD_STATUS),
+    FOREIGN_NODE_MESSAGE,
+  );
+  await assertDenied("LVMNode's end", agent.delete(lvmNodes, { name: foreignNode }), FOREIGN_NODE_MESSAGE);
+  await assertDenied("another LVMNode", agent.create(lvmNodes, another), FOREIGN_NODE_MESSAGE);
+  await assertDenied(
+    "snapshot",
+    agent.create(lvmSnapshots, snapshot(foreignNode, `${ns.namespace}-cut`)),
+    FOREIGN_NODE_MESSAGE,
+  );
+  await agent.delete(lvmVolumes, ownName);
 
   // the policy is about the agents alone
-  await scene.patch("LVMVolume", volume.name, LABEL.merge);
+  await ns.patch("LVMVolume", volume.name, LABEL.merge);
 });
 
 Deno.test("a token of the agents' account says its node, or may write nothing", async () => {
-  await using scene = await Scene.open("tokens");
-  const here = { name: scene.node.name };
-  const { volume } = await elsewhere(scene);
-  await allowAll(scene);
-  using node = asking(scene, await tokenOf(scene, "--bound-object-kind=Node", `--bound-object-name=${here.name}`));
-  await node.patch(lvmNodes, here, NO_LABEL);
-  await refused("another's", node.patch(lvmVolumes, volume, LABEL), FOREIGN);
-  using unbound = asking(scene, await tokenOf(scene));
-  await refused("without a node", unbound.patch(lvmNodes, here, NO_LABEL), /denied request: the token says no node/);
+  await using ns = await TestNamespace.open("tokens");
+  const ownNode = { name: ns.node.name };
+  const { volume } = await createForeignObjects(ns);
+  await grantAll(ns);
+  using node = clientWithToken(
+    ns,
+    await createToken(ns, "--bound-object-kind=Node", `--bound-object-name=${ownNode.name}`),
+  );
+  await node.patch(lvmNodes, ownNode, NO_LABEL);
+  await assertDenied("another's", node.patch(lvmVolumes, volume, LABEL), FOREIGN_NODE_MESSAGE);
+  using unbound = clientWithToken(ns, await createToken(ns));
+  await assertDenied(
+    "without a node",
+    unbound.patch(lvmNodes, ownNode, NO_LABEL),
+    /denied request: the token says no node/,
+  );
 });
 
 Deno.test("agents do all of their work under the policy, and are refused nothing", async () => {
-  await using scene = await Scene.open("isolated");
-  const cls = await scene.storageClass("now", { parameters: QUICK, volumeBindingMode: "Immediate" });
-  await scene.claim({ name: "data", class: cls });
-  await scene.bound("data");
-  await scene.delete("PersistentVolumeClaim", "data");
-  await scene.settled();
+  await using ns = await TestNamespace.open("isolated");
+  const cls = await ns.createStorageClass("now", { parameters: QUICK, volumeBindingMode: "Immediate" });
+  await ns.createClaim({ name: "data", class: cls });
+  await ns.waitForBound("data");
+  await ns.deleteAndWait("PersistentVolumeClaim", "data");
+  await ns.waitForCleanup();
   const since = Date.now();
-  const isNew = (lastUpdate = "") => Date.parse(lastUpdate) > since;
-  await scene.wait("LVMNode", scene.node.name, (node) => isNew(node?.status?.lastUpdate), "is written again");
-  const events = await scene.cluster.controlPlane.auditEvents();
-  assertEquals([...refusedTo(AGENT_USER, events)], []);
+  const isNew = (lastUpdateTime = "") => Date.parse(lastUpdateTime) > since;
+  await ns.waitFor("LVMNode", ns.node.name, (node) => isNew(node?.status?.lastUpdateTime), "is written again");
+  const events = await ns.cluster.controlPlane.auditEvents();
+  assertEquals([...deniedPermissions(AGENT_USER, events)], []);
 });

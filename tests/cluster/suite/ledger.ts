@@ -13,39 +13,39 @@ import { type KubeObject, persistentVolumeClaims, persistentVolumes } from "../.
 import { volumeIdOf } from "../../../lvm/ids.ts";
 import type { ControlPlane } from "../../rig/control_plane.ts";
 import type { Node } from "../../rig/node.ts";
-import { until } from "../../rig/until.ts";
-import { type ApiState, lvmItems, type LvmState, openItems, volumeNameOf } from "./books.ts";
-import type { Scene } from "./scene.ts";
+import { pollUntil } from "../../rig/until.ts";
+import { apiInconsistencies, type ApiState, lvmInconsistencies, type LvmState, volumeNameOf } from "./books.ts";
+import type { TestNamespace } from "./scene.ts";
 import { WAIT_MS } from "./scene_watch.ts";
 import { claimObject, DRIVER } from "./scene_objects.ts";
 
 /** The claims of a scene, and what there is for them. */
-export class Ledger implements AsyncDisposable {
+export class ClaimTracker implements AsyncDisposable {
   /** The uids of all claims that there ever were. */
   readonly uids = new Set<string>();
-  readonly #scene: Scene;
+  readonly #ns: TestNamespace;
   readonly #client: HttpClient;
   readonly #claims;
   readonly #volumes;
   readonly #objects;
-  readonly #end = new AbortController();
+  readonly #stop = new AbortController();
   #running: Promise<void>[] = [];
 
-  private constructor(scene: Scene) {
-    this.#scene = scene;
-    this.#client = administrator(scene.cluster.controlPlane);
-    this.#claims = new Informer(this.#client, persistentVolumeClaims, { namespace: scene.namespace });
+  private constructor(ns: TestNamespace) {
+    this.#ns = ns;
+    this.#client = adminClient(ns.cluster.controlPlane);
+    this.#claims = new Informer(this.#client, persistentVolumeClaims, { namespace: ns.namespace });
     this.#volumes = new Informer(this.#client, persistentVolumes);
     this.#objects = new Informer(this.#client, lvmVolumes);
   }
 
   /** Opens the books of a scene. */
-  static async open(scene: Scene): Promise<Ledger> {
-    const ledger = new Ledger(scene);
-    ledger.#claims.subscribe((_key, now) => now && ledger.uids.add(now.metadata.uid!));
-    ledger.#running = ledger.#informers.map((informer) => informer.start(ledger.#end.signal));
-    await Promise.all(ledger.#informers.map(({ synced }) => synced));
-    return ledger;
+  static async open(ns: TestNamespace): Promise<ClaimTracker> {
+    const tracker = new ClaimTracker(ns);
+    tracker.#claims.subscribe((_key, now) => now && tracker.uids.add(now.metadata.uid!));
+    tracker.#running = tracker.#informers.map((informer) => informer.start(tracker.#stop.signal));
+    await Promise.all(tracker.#informers.map(({ synced }) => synced));
+    return tracker;
   }
 
   get #informers(): Informer<KubeObject>[] {
@@ -53,14 +53,14 @@ export class Ledger implements AsyncDisposable {
   }
 
   /** What the API server has, as last seen. */
-  get #state(): ApiState {
+  get #apiState(): ApiState {
     return { claims: this.#claims.list(), volumes: this.#volumes.list(), objects: this.#objects.list() };
   }
 
   /** Makes a claim; its uid is in the books when this is done, even if it is deleted at once. */
-  async claim(name: string, className: string): Promise<void> {
+  async createClaim(name: string, className: string): Promise<void> {
     const { metadata, ...rest } = claimObject({ name, class: className });
-    const { namespace } = this.#scene;
+    const { namespace } = this.#ns;
     const made = await this.#client.create(persistentVolumeClaims, {
       ...rest,
       metadata: { ...metadata, namespace },
@@ -69,53 +69,60 @@ export class Ledger implements AsyncDisposable {
   }
 
   /** Asks for the deletion of a claim. */
-  async remove(name: string): Promise<void> {
+  async deleteClaim(name: string): Promise<void> {
     try {
-      await this.#client.delete(persistentVolumeClaims, { namespace: this.#scene.namespace, name });
+      await this.#client.delete(persistentVolumeClaims, { namespace: this.#ns.namespace, name });
     } catch (error) {
       if (!isNotFound(error)) throw error;
     }
   }
 
   /** The names of the claims that nobody asked to delete. */
-  names(): string[] {
+  claimNames(): string[] {
     return this.#claims.list().filter(({ metadata }) => metadata.deletionTimestamp === undefined).map(({ metadata }) =>
       metadata.name
     );
   }
 
   /** How many volumes were made, or are being made, for claims of the scene. */
-  get begun(): number {
+  get startedCount(): number {
     const ids = new Set<string>([...this.uids].map((uid) => volumeIdOf(volumeNameOf(uid))));
     return this.#objects.list().filter(({ metadata: { name } }) => ids.has(name)).length;
   }
 
   /** Waits until something holds; asked at every change. @throws {Error} when it takes too long, with what `open` says */
-  async when(what: string, holds: () => boolean, { timeoutMs = WAIT_MS } = {}): Promise<void> {
+  async waitUntil(description: string, predicate: () => boolean, { timeoutMs = WAIT_MS } = {}): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<boolean>();
-    const look = () => holds() && resolve(true);
-    const undo = this.#informers.map((informer) => informer.subscribe(look));
+    const check = () => predicate() && resolve(true);
+    const unsubscribes = this.#informers.map((informer) => informer.subscribe(check));
     const timer = setTimeout(() => resolve(false), timeoutMs);
-    look();
+    check();
     const done = await promise;
     clearTimeout(timer);
-    for (const stop of undo) stop();
-    if (!done) throw new Error(`wait until ${what}: not within ${timeoutMs / 1000} s: ${this.#open().join("; ")}`);
+    for (const unsubscribe of unsubscribes) unsubscribe();
+    if (!done) {
+      throw new Error(
+        `wait until ${description}: not within ${timeoutMs / 1000} s: ${this.#inconsistencies().join("; ")}`,
+      );
+    }
   }
 
   /** Waits until all these claims are bound. */
-  async bound(names: readonly string[]): Promise<void> {
-    const isBound = (name: string) => this.#claims.get(`${this.#scene.namespace}/${name}`)?.status?.phase === "Bound";
-    await this.when("claims are bound", () => names.every(isBound));
+  async waitForBound(claimNames: readonly string[]): Promise<void> {
+    const isBound = (name: string) => this.#claims.get(`${this.#ns.namespace}/${name}`)?.status?.phase === "Bound";
+    await this.waitUntil("claims are bound", () => claimNames.every(isBound));
   }
 
   /** Waits until no claim of the scene is left, and nothing of any in the API. */
-  async empty(): Promise<void> {
-    await this.when("nothing is left", () => this.#claims.list().length === 0 && this.#open().length === 0);
+  async waitUntilEmpty(): Promise<void> {
+    await this.waitUntil(
+      "nothing is left",
+      () => this.#claims.list().length === 0 && this.#inconsistencies().length === 0,
+    );
   }
 
-  #open(): string[] {
-    return openItems(this.#state, this.uids);
+  #inconsistencies(): string[] {
+    return apiInconsistencies(this.#apiState, this.uids);
   }
 
   /**
@@ -124,35 +131,35 @@ export class Ledger implements AsyncDisposable {
    *
    * @throws {Error} when that does not come, with what is open
    */
-  async balanced(options: { timeoutMs?: number } = {}): Promise<void> {
-    await this.when("the API's books are in order", () => this.#open().length === 0, options);
-    let items: string[] = [];
-    const look = async () => {
-      items = lvmItems(this.#state, await lvmState(this.#scene.node), this.uids);
-      return items.length === 0;
+  async waitForConsistency(options: { timeoutMs?: number } = {}): Promise<void> {
+    await this.waitUntil("the API's books are in order", () => this.#inconsistencies().length === 0, options);
+    let inconsistencies: string[] = [];
+    const check = async () => {
+      inconsistencies = lvmInconsistencies(this.#apiState, await readLvmState(this.#ns.node), this.uids);
+      return inconsistencies.length === 0;
     };
     // What is deleted is erased first, in its own time.
-    await until(look, { action: "wait for LVM's books", timeoutMs: WAIT_MS, everyMs: 1_000 }).catch((error) => {
-      throw new Error(`${error.message}: ${items.join("; ")}`);
+    await pollUntil(check, { action: "wait for LVM's books", timeoutMs: WAIT_MS, intervalMs: 1_000 }).catch((error) => {
+      throw new Error(`${error.message}: ${inconsistencies.join("; ")}`);
     });
-    assertEquals(this.#open(), []);
+    assertEquals(this.#inconsistencies(), []);
   }
 
   /** Closes the books. */
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#end.abort(new Error("the books are closed"));
+    this.#stop.abort(new Error("the books are closed"));
     await Promise.all(this.#running);
     this.#client[Symbol.dispose]();
   }
 }
 
 /** A client that may do everything. */
-export function administrator({ server, token, ca }: ControlPlane): HttpClient {
+export function adminClient({ server, token, ca }: ControlPlane): HttpClient {
   return new HttpClient({ url: server, token: { text: token }, ca: { text: ca } }, { userAgent: "denolith-test" });
 }
 
 /** What LVM has on a node of the driver's. @throws {Error} when LVM does not answer */
-async function lvmState(node: Node): Promise<LvmState> {
+async function readLvmState(node: Node): Promise<LvmState> {
   const json = "--reportformat json";
   const command = `lvs ${json} -o vg_name,lv_name,lv_uuid,lv_tags @denolith=${DRIVER} && vgs ${json} -o vg_tags`;
   const { code, stdout, stderr } = await node.exec(command, { timeoutMs: WAIT_MS });

@@ -6,40 +6,41 @@
 
 import { assert } from "@std/assert";
 import type { LvmVolume } from "../../../k8s/api/lvm_objects.ts";
-import type { Scene } from "./scene.ts";
+import type { TestNamespace } from "./scene.ts";
 import { DRIVER } from "./scene_objects.ts";
 
 /** By how much a rate may miss its limit. */
 const TOLERANCE = 0.2;
 
 /** A stage for lives with limits. */
-export interface LimitScene {
-  readonly scene: Scene;
+export interface IoLimitHelpers {
+  readonly ns: TestNamespace;
   /** Makes a VolumeAttributesClass of the driver; answers its full name. */
-  attributesClass(name: string, parameters: Readonly<Record<string, string>>): Promise<string>;
+  createAttributesClass(name: string, parameters: Readonly<Record<string, string>>): Promise<string>;
   /** Gives a claim another one, and waits until claim and PersistentVolume say that it has it. */
-  change(claim: string, className: string): Promise<void>;
+  changeAttributesClass(claim: string, className: string): Promise<void>;
   /** Waits until the agent says that pods are held to these rates, as its condition words them. */
-  limited(claim: string, rates: RegExp): Promise<void>;
+  waitForLimits(claim: string, rates: RegExp): Promise<void>;
   /** Makes sure that a pod's IO is as fast as its limit: some rate a second, of the amount that the shell line moves. */
-  paced(pod: string, command: string, expected: { readonly amount: number; readonly rate: number }): Promise<void>;
+  assertRate(pod: string, command: string, expected: { readonly amount: number; readonly rate: number }): Promise<void>;
   /** How many seconds a shell line takes in a pod. */
-  seconds(pod: string, command: string): Promise<number>;
+  measureSeconds(pod: string, command: string): Promise<number>;
 }
 
 /** A stage on a scene. */
-export function limitScene(scene: Scene): LimitScene {
-  const seconds = async (pod: string, command: string) => {
-    const now = "cut -d' ' -f1 /proc/uptime";
-    const [before, after] = (await scene.exec(pod, `${now}; ${command} 2>/dev/null || exit 1; ${now}`)).split("\n");
+export function ioLimitHelpers(ns: TestNamespace): IoLimitHelpers {
+  const measureSeconds = async (pod: string, command: string) => {
+    const uptimeCommand = "cut -d' ' -f1 /proc/uptime";
+    const [before, after] = (await ns.exec(pod, `${uptimeCommand}; ${command} 2>/dev/null || exit 1; ${uptimeCommand}`))
+      .split("\n");
     return Number(after) - Number(before);
   };
   return {
-    scene,
-    seconds,
-    attributesClass: async (name, parameters) => {
-      const full = `${scene.namespace}-${name}`;
-      await scene.apply({
+    ns,
+    measureSeconds,
+    createAttributesClass: async (name, parameters) => {
+      const full = `${ns.namespace}-${name}`;
+      await ns.apply({
         apiVersion: "storage.k8s.io/v1",
         kind: "VolumeAttributesClass",
         metadata: { name: full },
@@ -48,31 +49,34 @@ export function limitScene(scene: Scene): LimitScene {
       });
       return full;
     },
-    change: async (claim, className) => {
-      await scene.patch("PersistentVolumeClaim", claim, { spec: { volumeAttributesClassName: className } });
-      await scene.wait("PersistentVolumeClaim", claim, (now) => {
+    changeAttributesClass: async (claim, className) => {
+      await ns.patch("PersistentVolumeClaim", claim, { spec: { volumeAttributesClassName: className } });
+      await ns.waitFor("PersistentVolumeClaim", claim, (now) => {
         const { currentVolumeAttributesClassName, modifyVolumeStatus } = now?.status ?? {};
         return currentVolumeAttributesClassName === className && modifyVolumeStatus === undefined;
       }, `has ${className}`);
-      const { metadata: { name } } = await scene.volumeOf(claim);
-      const isSo = (pv?: { spec?: { volumeAttributesClassName?: string } }) =>
+      const { metadata: { name } } = await ns.volumeOf(claim);
+      const hasClass = (pv?: { spec?: { volumeAttributesClassName?: string } }) =>
         pv?.spec?.volumeAttributesClassName === className;
-      await scene.wait("PersistentVolume", name, isSo, `has ${className}`);
+      await ns.waitFor("PersistentVolume", name, hasClass, `has ${className}`);
     },
-    limited: async (claim, rates) => {
-      const id = (await scene.volumeOf(claim)).spec!.csi!.volumeHandle;
-      await scene.wait("LVMVolume", id, (volume) => isLimited(volume, rates), `is limited to ${rates}`);
+    waitForLimits: async (claim, rates) => {
+      const id = (await ns.volumeOf(claim)).spec!.csi!.volumeHandle;
+      await ns.waitFor("LVMVolume", id, (volume) => isLimited(volume, rates), `is limited to ${rates}`);
     },
-    paced: async (pod, command, { amount, rate }) => {
-      const took = await seconds(pod, command);
-      const actual = amount / took;
-      const near = Math.abs(actual - rate) <= TOLERANCE * rate;
-      assert(near, `${command}: ${amount} in ${took} s are ${actual.toFixed(1)} a second; the limit is ${rate}`);
+    assertRate: async (pod, command, { amount, rate }) => {
+      const seconds = await measureSeconds(pod, command);
+      const actual = amount / seconds;
+      const isWithinTolerance = Math.abs(actual - rate) <= TOLERANCE * rate;
+      assert(
+        isWithinTolerance,
+        `${command}: ${amount} in ${seconds} s are ${actual.toFixed(1)} a second; the limit is ${rate}`,
+      );
     },
   };
 }
 
 function isLimited(volume: LvmVolume | undefined, rates: RegExp): boolean {
-  const condition = volume?.status?.conditions?.find(({ type }) => type === "IOLimited");
+  const condition = volume?.status?.conditions?.find(({ type }) => type === "IOLimitsApplied");
   return condition?.status === "True" && rates.test(condition.message);
 }

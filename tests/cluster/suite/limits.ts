@@ -7,89 +7,95 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { limitScene } from "./limit_scene.ts";
-import { Scene } from "./scene.ts";
+import { ioLimitHelpers } from "./limit_scene.ts";
+import { TestNamespace } from "./scene.ts";
 import { QUICK } from "./scene_objects.ts";
 
 const MiB = 2 ** 20;
 
 /** Writes to a file past the page cache; 256 KiB at a time. */
-const write = (path: string, mib: number) =>
+const writeCommand = (path: string, mib: number) =>
   `dd if=/dev/zero of=${path} bs=256k count=${mib * 4} oflag=direct conv=notrunc`;
 
 /** Reads likewise, in pieces of some KiB. */
-const read = (path: string, kib: number, count: number) =>
+const readCommand = (path: string, kib: number, count: number) =>
   `dd if=${path} of=/dev/null bs=${kib}k count=${count} iflag=direct`;
 
 Deno.test("limits of a class bite in the pod: bytes written and reads a second", async () => {
-  await using scene = await Scene.open("slow");
-  const { limited, paced } = limitScene(scene);
+  await using ns = await TestNamespace.open("slow");
+  const { waitForLimits, assertRate } = ioLimitHelpers(ns);
   const parameters = { ...QUICK, writeBps: "2Mi", readIops: "50" };
-  await scene.claim({ name: "data", class: await scene.storageClass("slow", { parameters }), size: "64Mi" });
-  await scene.pod({ name: "user", claims: [{ name: "data", path: "/data" }] });
-  await scene.running("user");
-  await limited("data", /readIops 50, writeBps 2Mi$/);
-  await paced("user", write("/data/file", 16), { amount: 16 * MiB, rate: 2 * MiB });
-  await paced("user", read("/data/file", 4, 400), { amount: 400, rate: 50 });
-  const id = (await scene.volumeOf("data")).spec!.csi!.volumeHandle;
-  await scene.event("LVMVolume", id, "LimitsApplied");
+  await ns.createClaim({ name: "data", class: await ns.createStorageClass("slow", { parameters }), size: "64Mi" });
+  await ns.createPod({ name: "user", claims: [{ name: "data", path: "/data" }] });
+  await ns.waitForRunning("user");
+  await waitForLimits("data", /readIops 50, writeBps 2Mi$/);
+  await assertRate("user", writeCommand("/data/file", 16), { amount: 16 * MiB, rate: 2 * MiB });
+  await assertRate("user", readCommand("/data/file", 4, 400), { amount: 400, rate: 50 });
+  const id = (await ns.volumeOf("data")).spec!.csi!.volumeHandle;
+  await ns.waitForEvent("LVMVolume", id, "IOLimitsApplied");
 
   // who has no limits is not slowed down beside it
-  await scene.claim({ name: "free", class: await scene.storageClass("free", { parameters: QUICK }), size: "64Mi" });
-  await scene.pod({ name: "other", claims: [{ name: "free", path: "/data" }] });
-  await scene.running("other");
-  const took = await limitScene(scene).seconds("other", write("/data/file", 16));
+  await ns.createClaim({
+    name: "free",
+    class: await ns.createStorageClass("free", { parameters: QUICK }),
+    size: "64Mi",
+  });
+  await ns.createPod({ name: "other", claims: [{ name: "free", path: "/data" }] });
+  await ns.waitForRunning("other");
+  const took = await ioLimitHelpers(ns).measureSeconds("other", writeCommand("/data/file", 16));
   assert(took < 4, `16 MiB without a limit took ${took} s: the disk is too slow for this test`);
 });
 
 Deno.test("a VolumeAttributesClass changes while the pod runs, for a filesystem and a block volume", async () => {
-  await using scene = await Scene.open("attributes");
-  const { attributesClass, change, limited, paced, seconds } = limitScene(scene);
-  const silver = await attributesClass("silver", { writeBps: "2Mi" });
-  const gold = await attributesClass("gold", { writeBps: "4Mi" });
-  const free = await attributesClass("free", { writeBps: "max" });
-  const cls = await scene.storageClass("plain", { parameters: QUICK });
-  await scene.claim({ name: "data", class: cls, size: "64Mi", attributes: silver });
-  await scene.claim({ name: "raw", class: cls, size: "64Mi", volumeMode: "Block", attributes: silver });
+  await using ns = await TestNamespace.open("attributes");
+  const { createAttributesClass, changeAttributesClass, waitForLimits, assertRate, measureSeconds } = ioLimitHelpers(
+    ns,
+  );
+  const silver = await createAttributesClass("silver", { writeBps: "2Mi" });
+  const gold = await createAttributesClass("gold", { writeBps: "4Mi" });
+  const free = await createAttributesClass("free", { writeBps: "max" });
+  const cls = await ns.createStorageClass("plain", { parameters: QUICK });
+  await ns.createClaim({ name: "data", class: cls, size: "64Mi", attributes: silver });
+  await ns.createClaim({ name: "raw", class: cls, size: "64Mi", volumeMode: "Block", attributes: silver });
   const claims = [{ name: "data", path: "/data" }, { name: "raw", devicePath: "/raw" }];
-  await scene.pod({ name: "user", claims });
-  await scene.running("user");
+  await ns.createPod({ name: "user", claims });
+  await ns.waitForRunning("user");
   for (const [claim, path] of [["data", "/data/file"], ["raw", "/raw"]] as const) {
-    const { status } = await scene.bound(claim);
+    const { status } = await ns.waitForBound(claim);
     assertEquals(status?.currentVolumeAttributesClassName, silver);
-    await limited(claim, /writeBps 2Mi$/);
-    await paced("user", write(path, 12), { amount: 12 * MiB, rate: 2 * MiB });
-    await change(claim, gold);
-    await limited(claim, /writeBps 4Mi$/);
-    await paced("user", write(path, 24), { amount: 24 * MiB, rate: 4 * MiB });
-    await scene.event("PersistentVolumeClaim", claim, "VolumeModifySuccessful");
-    await change(claim, free);
-    await limited(claim, /writeBps max$/);
-    const took = await seconds("user", write(path, 12));
+    await waitForLimits(claim, /writeBps 2Mi$/);
+    await assertRate("user", writeCommand(path, 12), { amount: 12 * MiB, rate: 2 * MiB });
+    await changeAttributesClass(claim, gold);
+    await waitForLimits(claim, /writeBps 4Mi$/);
+    await assertRate("user", writeCommand(path, 24), { amount: 24 * MiB, rate: 4 * MiB });
+    await ns.waitForEvent("PersistentVolumeClaim", claim, "VolumeModifySuccessful");
+    await changeAttributesClass(claim, free);
+    await waitForLimits(claim, /writeBps max$/);
+    const took = await measureSeconds("user", writeCommand(path, 12));
     assert(took < 3, `12 MiB without a limit took ${took} s`);
   }
 });
 
 Deno.test("a class that is wrong is Infeasible, and another one mends it; one that is not there yet is waited for", async () => {
-  await using scene = await Scene.open("wrong");
-  const { attributesClass, change } = limitScene(scene);
-  const cls = await scene.storageClass("now", { parameters: QUICK, volumeBindingMode: "Immediate" });
-  await scene.claim({ name: "data", class: cls });
-  await scene.bound("data");
-  const wrong = await attributesClass("wrong", { readIops: "100", writeIops: "0" });
-  await scene.patch("PersistentVolumeClaim", "data", { spec: { volumeAttributesClassName: wrong } });
-  const isAt = (status: string) => (claim?: { status?: { modifyVolumeStatus?: { status?: string } } }) =>
+  await using ns = await TestNamespace.open("wrong");
+  const { createAttributesClass, changeAttributesClass } = ioLimitHelpers(ns);
+  const cls = await ns.createStorageClass("now", { parameters: QUICK, volumeBindingMode: "Immediate" });
+  await ns.createClaim({ name: "data", class: cls });
+  await ns.waitForBound("data");
+  const wrong = await createAttributesClass("wrong", { readIops: "100", writeIops: "0" });
+  await ns.patch("PersistentVolumeClaim", "data", { spec: { volumeAttributesClassName: wrong } });
+  const hasModifyStatus = (status: string) => (claim?: { status?: { modifyVolumeStatus?: { status?: string } } }) =>
     claim?.status?.modifyVolumeStatus?.status === status;
-  await scene.wait("PersistentVolumeClaim", "data", isAt("Infeasible"), "is infeasible");
-  await scene.event("PersistentVolumeClaim", "data", "VolumeModifyFailed", /writeIops/);
-  const id = (await scene.volumeOf("data")).spec!.csi!.volumeHandle;
-  const volume = await scene.wait("LVMVolume", id, (one) => one !== undefined, "is there");
+  await ns.waitFor("PersistentVolumeClaim", "data", hasModifyStatus("Infeasible"), "is infeasible");
+  await ns.waitForEvent("PersistentVolumeClaim", "data", "VolumeModifyFailed", /writeIops/);
+  const id = (await ns.volumeOf("data")).spec!.csi!.volumeHandle;
+  const volume = await ns.waitFor("LVMVolume", id, (one) => one !== undefined, "is there");
   assertEquals(volume.spec.ioLimits, undefined, "all or nothing");
 
-  const later = `${scene.namespace}-later`;
-  await scene.patch("PersistentVolumeClaim", "data", { spec: { volumeAttributesClassName: later } });
-  await scene.wait("PersistentVolumeClaim", "data", isAt("Pending"), "waits for the class");
-  await attributesClass("later", { readIops: "100" });
-  await change("data", later);
-  await scene.wait("LVMVolume", id, (one) => one?.spec.ioLimits?.["readIops"] === "100", "is limited");
+  const later = `${ns.namespace}-later`;
+  await ns.patch("PersistentVolumeClaim", "data", { spec: { volumeAttributesClassName: later } });
+  await ns.waitFor("PersistentVolumeClaim", "data", hasModifyStatus("Pending"), "waits for the class");
+  await createAttributesClass("later", { readIops: "100" });
+  await changeAttributesClass("data", later);
+  await ns.waitFor("LVMVolume", id, (one) => one?.spec.ioLimits?.["readIops"] === "100", "is limited");
 });

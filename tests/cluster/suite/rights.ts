@@ -7,10 +7,10 @@
 import type { AuditEvent } from "../../rig/control_plane.ts";
 
 /** Who asks, by the user agent, when a test asks with the token of a process: its requests are none of the process's. */
-export const TRESPASSER = "trespasser";
+export const TEST_USER_AGENT = "trespasser";
 
 /** What may be done to what: `list apps/deployments`, `patch persistentvolumeclaims/status`. */
-export type Right = string;
+export type RbacPermission = string;
 
 /** A rule of a Role or a ClusterRole. */
 export interface Rule {
@@ -29,40 +29,40 @@ export interface RbacObject {
 }
 
 /** What a service account may do according to manifests. */
-export function grantedTo(account: string, objects: readonly RbacObject[]): Set<Right> {
+export function grantedPermissions(account: string, objects: readonly RbacObject[]): Set<RbacPermission> {
   const refs = objects.filter(({ subjects }) => subjects?.some(({ name }) => name === account)).map(({ roleRef }) =>
     roleRef!
   );
   const roles = objects.filter(({ kind, metadata }) =>
     refs.some((ref) => ref.kind === kind && ref.name === metadata.name)
   );
-  return new Set(roles.flatMap(({ rules = [] }) => rules.flatMap(rightsOf)));
+  return new Set(roles.flatMap(({ rules = [] }) => rules.flatMap(permissionsOf)));
 }
 
-function rightsOf({ apiGroups, resources, verbs }: Rule): Right[] {
+function permissionsOf({ apiGroups, resources, verbs }: Rule): RbacPermission[] {
   return apiGroups.flatMap((group) =>
-    resources.flatMap((resource) => verbs.map((verb) => right(verb, group, resource)))
+    resources.flatMap((resource) => verbs.map((verb) => permission(verb, group, resource)))
   );
 }
 
 /** What the requests of a process took; requests beyond objects, such as for health, take none. */
-export function usedBy(username: string, events: readonly AuditEvent[]): Set<Right> {
-  const own = events.filter(({ user, userAgent }) => user.username === username && userAgent !== TRESPASSER);
+export function usedPermissions(username: string, events: readonly AuditEvent[]): Set<RbacPermission> {
+  const ownEvents = events.filter(({ user, userAgent }) => user.username === username && userAgent !== TEST_USER_AGENT);
   return new Set(
-    own.flatMap(({ verb, objectRef }) => {
+    ownEvents.flatMap(({ verb, objectRef }) => {
       if (objectRef?.resource === undefined) return [];
       const { apiGroup = "", resource, subresource } = objectRef;
-      return [right(verb, apiGroup, subresource === undefined ? resource : `${resource}/${subresource}`)];
+      return [permission(verb, apiGroup, subresource === undefined ? resource : `${resource}/${subresource}`)];
     }),
   );
 }
 
 /** The requests of a process that were refused for want of rights, each kind once. */
-export function refusedTo(username: string, events: readonly AuditEvent[]): Set<Right> {
+export function deniedPermissions(username: string, events: readonly AuditEvent[]): Set<RbacPermission> {
   // a namespace that ends takes nothing new, from nobody
-  const isForRights = ({ responseStatus: { code, message = "" } = {} }: AuditEvent) =>
+  const isDenied = ({ responseStatus: { code, message = "" } = {} }: AuditEvent) =>
     code === 403 && !message.endsWith("because it is being terminated");
-  return usedBy(username, events.filter(isForRights));
+  return usedPermissions(username, events.filter(isDenied));
 }
 
 /** The most requests that came in any one second. */
@@ -70,14 +70,14 @@ export function peakPerSecond(events: readonly AuditEvent[]): number {
   const times = events.map(({ requestReceivedTimestamp }) => Date.parse(requestReceivedTimestamp)).sort((a, b) =>
     a - b
   );
-  let [most, from] = [0, 0];
+  let [max, from] = [0, 0];
   times.forEach((time, n) => {
     while (time - times[from]! >= 1000) from++;
-    most = Math.max(most, n - from + 1);
+    max = Math.max(max, n - from + 1);
   });
-  return most;
+  return max;
 }
 
-function right(verb: string, group: string, resource: string): Right {
+function permission(verb: string, group: string, resource: string): RbacPermission {
   return `${verb} ${group === "" ? "" : `${group}/`}${resource}`;
 }

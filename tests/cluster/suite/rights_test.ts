@@ -1,6 +1,13 @@
 import { assertEquals } from "@std/assert";
 import type { AuditEvent } from "../../rig/control_plane.ts";
-import { grantedTo, peakPerSecond, type RbacObject, refusedTo, TRESPASSER, usedBy } from "./rights.ts";
+import {
+  deniedPermissions,
+  grantedPermissions,
+  peakPerSecond,
+  type RbacObject,
+  TEST_USER_AGENT,
+  usedPermissions,
+} from "./rights.ts";
 
 const OBJECTS: RbacObject[] = [
   {
@@ -44,13 +51,13 @@ function event(verb: string, objectRef: AuditEvent["objectRef"], rest: Partial<A
 }
 
 Deno.test("what roles grant is told for the one account that they are bound to", () => {
-  assertEquals([...grantedTo("me", OBJECTS)], [
+  assertEquals([...grantedPermissions("me", OBJECTS)], [
     "get pods",
     "get pods/status",
     "list apps/deployments",
     "watch apps/deployments",
   ]);
-  assertEquals([...grantedTo("nobody", OBJECTS)], []);
+  assertEquals([...grantedPermissions("nobody", OBJECTS)], []);
 });
 
 Deno.test("what requests took is told for one user, with subresources, without health and without tests", () => {
@@ -65,10 +72,10 @@ Deno.test("what requests took is told for one user, with subresources, without h
     event("list", { resource: "deployments", apiGroup: "apps" }, { responseStatus: { code: 403 } }),
     event("get", undefined),
     event("get", { resource: "secrets" }, { user: { username: "other" } }),
-    event("delete", { resource: "pods" }, { userAgent: TRESPASSER, responseStatus: { code: 403 } }),
+    event("delete", { resource: "pods" }, { userAgent: TEST_USER_AGENT, responseStatus: { code: 403 } }),
   ];
-  assertEquals([...usedBy("me", events)], ["get pods/status", "create events", "list apps/deployments"]);
-  assertEquals([...refusedTo("me", events)], ["list apps/deployments"]);
+  assertEquals([...usedPermissions("me", events)], ["get pods/status", "create events", "list apps/deployments"]);
+  assertEquals([...deniedPermissions("me", events)], ["list apps/deployments"]);
 });
 
 Deno.test("the peak is the most requests within any second", () => {

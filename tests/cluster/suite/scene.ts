@@ -9,10 +9,10 @@ import type { KubeObject, PersistentVolume, PersistentVolumeClaim, Pod } from ".
 import { volumeIdOf } from "../../../lvm/ids.ts";
 import { Cluster } from "../../rig/cluster.ts";
 import type { Node } from "../../rig/node.ts";
-import { type OwnLv, ownLvs } from "./scene_lvs.ts";
-import { claimObject, type ClaimWish, classObject, type ClassWish } from "./scene_objects.ts";
-import { isRunning, podObject, type PodWish } from "./scene_objects.ts";
-import { type Kind, WAIT_MS, Watcher } from "./scene_watch.ts";
+import { type DriverLv, listDriverLvs } from "./scene_lvs.ts";
+import { claimObject, type ClaimSpec, classObject, type StorageClassSpec } from "./scene_objects.ts";
+import { isRunning, podObject, type PodSpec } from "./scene_objects.ts";
+import { type Kind, ObjectWatcher, WAIT_MS } from "./scene_watch.ts";
 
 /** The variable that names the folder of the cluster that the suite runs in. */
 export const CLUSTER_VARIABLE = "DENOLITH_TEST_CLUSTER";
@@ -21,7 +21,7 @@ export const CLUSTER_VARIABLE = "DENOLITH_TEST_CLUSTER";
 export const FULL = Deno.env.get("FULL") === "1";
 
 /** The kinds of what a scene makes beyond its namespace. */
-const BEYOND = new Set([
+const CLUSTER_SCOPED_KINDS = new Set([
   ...["StorageClass", "PersistentVolume", "VolumeAttributesClass"],
   ...["VolumeSnapshotClass", "VolumeSnapshotContent"],
   ...["LVMVolume", "LVMSnapshot", "LVMNode"],
@@ -29,16 +29,16 @@ const BEYOND = new Set([
 ]);
 
 /** A stage for one life. */
-export class Scene extends Watcher implements AsyncDisposable {
+export class TestNamespace extends ObjectWatcher implements AsyncDisposable {
   readonly cluster: Cluster;
   /** The first node of the cluster, mostly the only one. */
   readonly node: Node;
   /** The scene's namespace, which is also the start of its classes' names. */
   readonly namespace: string;
   /** Objects beyond the namespace that were applied here, the last first. */
-  readonly #beyond: { kind: string; name: string }[] = [];
+  readonly #clusterScoped: { kind: string; name: string }[] = [];
   /** The ids of all volumes that were ever asked for here. */
-  readonly #volumes = new Set<string>();
+  readonly #volumeIds = new Set<string>();
 
   private constructor(cluster: Cluster, namespace: string) {
     super(cluster.controlPlane, namespace);
@@ -54,18 +54,18 @@ export class Scene extends Watcher implements AsyncDisposable {
    *
    * @param title a short word that its names begin with
    */
-  static async open(title: string): Promise<Scene> {
+  static async open(title: string): Promise<TestNamespace> {
     const path = Deno.env.get(CLUSTER_VARIABLE);
     if (!path) throw new Error(`open a scene: ${CLUSTER_VARIABLE} is not set; run: deno task test:cluster`);
-    const scene = new Scene(await Cluster.open(path), `${title}-${crypto.randomUUID().slice(0, 5)}`);
-    await scene.kubectl("create", "namespace", scene.namespace);
-    scene.informer("PersistentVolumeClaim").subscribe((_key, claim) => {
-      if (claim !== undefined) scene.#volumes.add(volumeIdOf(`pvc-${claim.metadata.uid}`));
+    const ns = new TestNamespace(await Cluster.open(path), `${title}-${crypto.randomUUID().slice(0, 5)}`);
+    await ns.kubectl("create", "namespace", ns.namespace);
+    ns.informer("PersistentVolumeClaim").subscribe((_key, claim) => {
+      if (claim !== undefined) ns.#volumeIds.add(volumeIdOf(`pvc-${claim.metadata.uid}`));
     });
-    await scene.informer("PersistentVolumeClaim").synced;
+    await ns.informer("PersistentVolumeClaim").synced;
     // Pods that are made before it are refused.
-    await scene.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=60s");
-    return scene;
+    await ns.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=60s");
+    return ns;
   }
 
   /** Runs kubectl in the scene's namespace. @throws {Error} with what it said */
@@ -77,54 +77,54 @@ export class Scene extends Watcher implements AsyncDisposable {
   async apply(what: object | string): Promise<void> {
     const text = typeof what === "string" ? what : JSON.stringify(what);
     for (const object of parseAll(text) as (KubeObject | null)[]) {
-      if (object === null || !BEYOND.has(object.kind!)) continue;
-      this.#beyond.unshift({ kind: object.kind!, name: object.metadata.name });
-      if (object.kind === "LVMVolume") this.#volumes.add(object.metadata.name);
+      if (object === null || !CLUSTER_SCOPED_KINDS.has(object.kind!)) continue;
+      this.#clusterScoped.unshift({ kind: object.kind!, name: object.metadata.name });
+      if (object.kind === "LVMVolume") this.#volumeIds.add(object.metadata.name);
     }
     const args = ["--namespace", this.namespace, "apply", "--filename", "-"];
     await this.cluster.controlPlane.kubectl(args, { stdin: text });
   }
 
   /** Makes a StorageClass of the driver; answers its full name. */
-  async storageClass(name: string, wish: ClassWish = {}): Promise<string> {
-    const full = `${this.namespace}-${name}`;
-    await this.apply(classObject(full, wish));
-    return full;
+  async createStorageClass(name: string, spec: StorageClassSpec = {}): Promise<string> {
+    const fullName = `${this.namespace}-${name}`;
+    await this.apply(classObject(fullName, spec));
+    return fullName;
   }
 
   /** Makes a claim. */
-  async claim(wish: ClaimWish): Promise<void> {
-    await this.apply(claimObject(wish));
+  async createClaim(spec: ClaimSpec): Promise<void> {
+    await this.apply(claimObject(spec));
   }
 
-  /** Makes a pod; {@linkcode Scene.running} waits for it. */
-  async pod(wish: PodWish): Promise<void> {
-    await this.apply(podObject(wish));
+  /** Makes a pod; {@linkcode TestNamespace.waitForRunning} waits for it. */
+  async createPod(spec: PodSpec): Promise<void> {
+    await this.apply(podObject(spec));
   }
 
   /** Waits until a pod runs. */
-  async running(name: string): Promise<Pod> {
-    return await this.wait("Pod", name, isRunning, "runs");
+  async waitForRunning(name: string): Promise<Pod> {
+    return await this.waitFor("Pod", name, isRunning, "runs");
   }
 
   /** Waits until a claim is bound; answers it. */
-  async bound(name: string): Promise<PersistentVolumeClaim> {
-    return await this.wait("PersistentVolumeClaim", name, (claim) => claim?.status?.phase === "Bound", "is bound");
+  async waitForBound(name: string): Promise<PersistentVolumeClaim> {
+    return await this.waitFor("PersistentVolumeClaim", name, (claim) => claim?.status?.phase === "Bound", "is bound");
   }
 
   /** Waits until an object is gone. */
-  async gone(kind: Kind, name: string): Promise<void> {
-    await this.wait(kind, name, (object) => object === undefined, "is gone");
+  async waitForDeletion(kind: Kind, name: string): Promise<void> {
+    await this.waitFor(kind, name, (object) => object === undefined, "is gone");
   }
 
   /** Deletes an object, and waits until it is gone. */
-  async delete(kind: Kind, name: string): Promise<void> {
-    await this.remove(kind, name);
-    await this.gone(kind, name);
+  async deleteAndWait(kind: Kind, name: string): Promise<void> {
+    await this.requestDeletion(kind, name);
+    await this.waitForDeletion(kind, name);
   }
 
   /** Asks for the deletion of an object, which need not be there. */
-  async remove(kind: string, name: string): Promise<void> {
+  async requestDeletion(kind: string, name: string): Promise<void> {
     await this.kubectl("delete", kind, name, "--wait=false", "--ignore-not-found");
   }
 
@@ -139,7 +139,7 @@ export class Scene extends Watcher implements AsyncDisposable {
   }
 
   /** Runs shell lines on a node as root, the first by default; answers what they printed. @throws {Error} when they fail */
-  async onNode(command: string, node: Node = this.node): Promise<string> {
+  async runOnNode(command: string, node: Node = this.node): Promise<string> {
     const { code, stdout, stderr } = await node.exec(command, { timeoutMs: WAIT_MS });
     if (code !== 0) throw new Error(`run on ${node.name}: ${command}: exit status ${code}: ${stderr.trim()}`);
     return stdout;
@@ -147,18 +147,18 @@ export class Scene extends Watcher implements AsyncDisposable {
 
   /** The PV of a bound claim. */
   async volumeOf(claim: string): Promise<PersistentVolume> {
-    const { spec } = await this.bound(claim);
-    return await this.wait("PersistentVolume", spec!.volumeName!, (pv) => pv !== undefined, "is there");
+    const { spec } = await this.waitForBound(claim);
+    return await this.waitFor("PersistentVolume", spec!.volumeName!, (pv) => pv !== undefined, "is there");
   }
 
   /** The LVs of volumes of this scene; those that are being erased have no volume any more, and are left out. */
-  async lvs(): Promise<OwnLv[]> {
-    const all = (await Promise.all(this.cluster.nodes.map(ownLvs))).flat();
-    return all.filter(({ volume }) => volume !== undefined && this.#volumes.has(volume));
+  async lvs(): Promise<DriverLv[]> {
+    const all = (await Promise.all(this.cluster.nodes.map(listDriverLvs))).flat();
+    return all.filter(({ volume }) => volume !== undefined && this.#volumeIds.has(volume));
   }
 
   /** The LV of a bound claim. @throws {Error} when there is none */
-  async lvOf(claim: string): Promise<OwnLv> {
+  async lvOf(claim: string): Promise<DriverLv> {
     const id = (await this.volumeOf(claim)).spec!.csi!.volumeHandle;
     const found = (await this.lvs()).find(({ volume }) => volume === id);
     if (found === undefined) throw new Error(`find the LV of claim ${claim}: no LV carries the tag of ${id}`);
@@ -170,9 +170,13 @@ export class Scene extends Watcher implements AsyncDisposable {
    *
    * @throws {Error} when something stays
    */
-  async settled(): Promise<void> {
-    for (let left = await this.#left(); left.length > 0; left = await this.#left()) {
-      await Promise.all(left.map(({ kind, name }) => this.gone(kind, name)));
+  async waitForCleanup(): Promise<void> {
+    for (
+      let remaining = await this.#remainingObjects();
+      remaining.length > 0;
+      remaining = await this.#remainingObjects()
+    ) {
+      await Promise.all(remaining.map(({ kind, name }) => this.waitForDeletion(kind, name)));
     }
     const lvs = await this.lvs();
     if (lvs.length > 0) throw new Error(`settle ${this.namespace}: LVs are left: ${JSON.stringify(lvs)}`);
@@ -181,58 +185,58 @@ export class Scene extends Watcher implements AsyncDisposable {
   /** Removes all that was made here; by force what does not go. */
   async [Symbol.asyncDispose](): Promise<void> {
     try {
-      await this.#clear();
+      await this.#cleanUp();
     } finally {
       await this.close();
     }
   }
 
-  async #clear(): Promise<void> {
+  async #cleanUp(): Promise<void> {
     // While a pod is there, kubelet may have the volume mounted, and taking that from under it helps nobody.
     await this.kubectl("delete", "statefulsets,pods,persistentvolumeclaims", "--all", `--timeout=${WAIT_MS / 1000}s`)
       .catch(warn);
     await this.informer("PersistentVolume").synced;
     await Promise.all(
-      this.#volumesHere().filter(({ spec }) => spec?.persistentVolumeReclaimPolicy === "Retain").map((
+      this.#ownVolumes().filter(({ spec }) => spec?.persistentVolumeReclaimPolicy === "Retain").map((
         { metadata: { name } },
       ) => this.patch("PersistentVolume", name, { spec: { persistentVolumeReclaimPolicy: "Delete" } }).catch(warn)),
     );
-    for (const { kind, name } of this.#beyond) await this.remove(kind, name);
+    for (const { kind, name } of this.#clusterScoped) await this.requestDeletion(kind, name);
     await this.kubectl("delete", "namespace", this.namespace, "--wait=false");
-    const left = (await this.#left()).map(({ kind, name }) => `${kind}/${name}`);
-    if (left.length === 0) return;
-    await this.kubectl("wait", "--for=delete", ...left, `--timeout=${WAIT_MS / 1000}s`).catch((error) =>
-      this.#force(left, error)
+    const remaining = (await this.#remainingObjects()).map(({ kind, name }) => `${kind}/${name}`);
+    if (remaining.length === 0) return;
+    await this.kubectl("wait", "--for=delete", ...remaining, `--timeout=${WAIT_MS / 1000}s`).catch((error) =>
+      this.#forceRemove(remaining, error)
     );
   }
 
   /** Removes what the driver does not, so that the next life finds room. */
-  async #force(objects: readonly string[], why: Error): Promise<void> {
+  async #forceRemove(objects: readonly string[], why: Error): Promise<void> {
     console.error(`scene ${this.namespace}: removing by force what is left: ${why.message}`);
-    const freed = JSON.stringify({ metadata: { finalizers: null } });
+    const noFinalizers = JSON.stringify({ metadata: { finalizers: null } });
     for (const object of objects) {
-      await this.kubectl("patch", object, "--type=merge", "--patch", freed).catch(warn);
+      await this.kubectl("patch", object, "--type=merge", "--patch", noFinalizers).catch(warn);
       await this.kubectl("delete", object, "--wait=false", "--ignore-not-found").catch(warn);
     }
     for (const { node, group, name } of await this.lvs()) {
-      await this.onNode(`lvremove -qq -f ${group}/${name}`, this.cluster.node(node)).catch(warn);
+      await this.runOnNode(`lvremove -qq -f ${group}/${name}`, this.cluster.node(node)).catch(warn);
     }
   }
 
   /** The objects of the scene's volumes that are there. */
-  async #left(): Promise<{ kind: Kind; name: string }[]> {
+  async #remainingObjects(): Promise<{ kind: Kind; name: string }[]> {
     const volumes = this.informer("LVMVolume");
     await Promise.all([volumes.synced, this.informer("PersistentVolume").synced]);
     return [
-      ...this.#volumesHere().map(({ metadata: { name } }) => ({ kind: "PersistentVolume" as const, name })),
-      ...[...this.#volumes].filter((id) => volumes.get(id)).map((name) => ({ kind: "LVMVolume" as const, name })),
+      ...this.#ownVolumes().map(({ metadata: { name } }) => ({ kind: "PersistentVolume" as const, name })),
+      ...[...this.#volumeIds].filter((id) => volumes.get(id)).map((name) => ({ kind: "LVMVolume" as const, name })),
     ];
   }
 
   /** The PVs of the scene. */
-  #volumesHere(): PersistentVolume[] {
+  #ownVolumes(): PersistentVolume[] {
     return this.informer("PersistentVolume").list().filter(({ spec }) =>
-      spec?.claimRef?.namespace === this.namespace || this.#volumes.has(spec?.csi?.volumeHandle ?? "")
+      spec?.claimRef?.namespace === this.namespace || this.#volumeIds.has(spec?.csi?.volumeHandle ?? "")
     );
   }
 }

@@ -8,7 +8,7 @@ import type { Node } from "../../rig/node.ts";
 import { DRIVER } from "./scene_objects.ts";
 
 /** A logical volume of the driver. */
-export interface OwnLv {
+export interface DriverLv {
   /** The name of its node. */
   readonly node: string;
   readonly group: string;
@@ -24,7 +24,7 @@ export interface OwnLv {
 }
 
 /** The logical volumes of the driver on a node. @throws {Error} when LVM does not answer */
-export async function ownLvs(node: Node): Promise<OwnLv[]> {
+export async function listDriverLvs(node: Node): Promise<DriverLv[]> {
   const fields = "vg_name,lv_name,lv_uuid,lv_size,lv_tags,lv_dm_path";
   const command = `lvs --reportformat json --units b --nosuffix -o ${fields} @denolith=${DRIVER}`;
   const { code, stdout, stderr } = await node.exec(command);

@@ -14,7 +14,7 @@ export const DRIVER = "lvm.denolith.dev";
 export const QUICK = { volumeGroup: "data", erase: "none" } as const;
 
 /** What a claim asks for. */
-export interface ClaimWish {
+export interface ClaimSpec {
   readonly name: string;
   /** The full name of its class. */
   readonly class: string;
@@ -33,7 +33,7 @@ export interface ClaimWish {
 }
 
 /** A claim in a pod: at a path, or as a device. */
-export interface ClaimUse {
+export interface ClaimMount {
   readonly name: string;
   readonly path?: string;
   readonly devicePath?: string;
@@ -42,9 +42,9 @@ export interface ClaimUse {
 }
 
 /** What a pod is to be. */
-export interface PodWish {
+export interface PodSpec {
   readonly name: string;
-  readonly claims?: readonly ClaimUse[];
+  readonly claims?: readonly ClaimMount[];
   /** Lines for the shell; by default it sleeps until it is asked to end. */
   readonly command?: string;
   /** Of the pod, as in its spec. */
@@ -52,7 +52,7 @@ export interface PodWish {
 }
 
 /** What a class is to be, over those of the default. */
-export interface ClassWish {
+export interface StorageClassSpec {
   readonly parameters?: Readonly<Record<string, string>>;
   readonly reclaimPolicy?: "Delete" | "Retain";
   readonly volumeBindingMode?: "Immediate" | "WaitForFirstConsumer";
@@ -65,48 +65,48 @@ export interface ClassWish {
 export const SLEEP = "trap 'exit 0' TERM; while :; do sleep 1000 & wait $!; done";
 
 /** The claim as it is applied. */
-export function claimObject(wish: ClaimWish): PersistentVolumeClaim {
+export function claimObject(spec: ClaimSpec): PersistentVolumeClaim {
   return {
     apiVersion: "v1",
     kind: "PersistentVolumeClaim",
-    metadata: { name: wish.name },
+    metadata: { name: spec.name },
     spec: {
-      storageClassName: wish.class,
-      accessModes: [wish.mode ?? "ReadWriteOnce"],
-      volumeMode: wish.volumeMode ?? "Filesystem",
-      resources: { requests: { storage: wish.size ?? "16Mi" } },
-      ...(wish.volumeName === undefined ? {} : { volumeName: wish.volumeName }),
-      ...(wish.attributes === undefined ? {} : { volumeAttributesClassName: wish.attributes }),
-      ...(wish.from === undefined ? {} : { dataSource: sourceObject(wish.from) }),
+      storageClassName: spec.class,
+      accessModes: [spec.mode ?? "ReadWriteOnce"],
+      volumeMode: spec.volumeMode ?? "Filesystem",
+      resources: { requests: { storage: spec.size ?? "16Mi" } },
+      ...(spec.volumeName === undefined ? {} : { volumeName: spec.volumeName }),
+      ...(spec.attributes === undefined ? {} : { volumeAttributesClassName: spec.attributes }),
+      ...(spec.from === undefined ? {} : { dataSource: dataSource(spec.from) }),
     },
   };
 }
 
 /** The pod as it is applied; claims that are named twice are one volume. */
-export function podObject(wish: PodWish): Pod {
-  const claims = wish.claims ?? [];
+export function podObject(spec: PodSpec): Pod {
+  const claims = spec.claims ?? [];
   const names = [...new Set(claims.map(({ name }) => name))];
-  const readOnly = (use: ClaimUse) => use.readOnly === undefined ? {} : { readOnly: use.readOnly };
-  const mounts = claims.flatMap((use) => {
-    const { name, path, subPath } = use;
+  const readOnly = (mount: ClaimMount) => mount.readOnly === undefined ? {} : { readOnly: mount.readOnly };
+  const mounts = claims.flatMap((mount) => {
+    const { name, path, subPath } = mount;
     if (path === undefined) return [];
-    return [{ name, mountPath: path, ...readOnly(use), ...(subPath === undefined ? {} : { subPath }) }];
+    return [{ name, mountPath: path, ...readOnly(mount), ...(subPath === undefined ? {} : { subPath }) }];
   });
   const devices = claims.flatMap(({ name, devicePath }) => devicePath === undefined ? [] : [{ name, devicePath }]);
   return {
     apiVersion: "v1",
     kind: "Pod",
-    metadata: { name: wish.name },
+    metadata: { name: spec.name },
     spec: {
       // Without one second, the API forgets the pod before kubelet has taken its volumes away.
       terminationGracePeriodSeconds: 1,
       automountServiceAccountToken: false,
-      ...(wish.securityContext === undefined ? {} : { securityContext: wish.securityContext }),
+      ...(spec.securityContext === undefined ? {} : { securityContext: spec.securityContext }),
       containers: [{
         name: "main",
         image: BUSYBOX_IMAGE,
         imagePullPolicy: "Never",
-        command: ["sh", "-c", wish.command ?? SLEEP],
+        command: ["sh", "-c", spec.command ?? SLEEP],
         volumeMounts: mounts,
         volumeDevices: devices,
       }],
@@ -116,17 +116,17 @@ export function podObject(wish: PodWish): Pod {
 }
 
 /** The class as it is applied. */
-export function classObject(name: string, wish: ClassWish): StorageClass {
+export function classObject(name: string, spec: StorageClassSpec): StorageClass {
   return {
     apiVersion: "storage.k8s.io/v1",
     kind: "StorageClass",
     metadata: { name },
     provisioner: DRIVER,
-    parameters: { ...wish.parameters },
-    reclaimPolicy: wish.reclaimPolicy ?? "Delete",
-    volumeBindingMode: wish.volumeBindingMode ?? "WaitForFirstConsumer",
-    allowVolumeExpansion: wish.allowVolumeExpansion ?? true,
-    ...(wish.mountOptions === undefined ? {} : { mountOptions: [...wish.mountOptions] }),
+    parameters: { ...spec.parameters },
+    reclaimPolicy: spec.reclaimPolicy ?? "Delete",
+    volumeBindingMode: spec.volumeBindingMode ?? "WaitForFirstConsumer",
+    allowVolumeExpansion: spec.allowVolumeExpansion ?? true,
+    ...(spec.mountOptions === undefined ? {} : { mountOptions: [...spec.mountOptions] }),
   };
 }
 
@@ -136,6 +136,6 @@ export function isRunning(pod: Pod | undefined): boolean {
     (pod.status.containerStatuses ?? []).every(({ ready }) => ready);
 }
 
-function sourceObject({ kind, name }: NonNullable<ClaimWish["from"]>) {
+function dataSource({ kind, name }: NonNullable<ClaimSpec["from"]>) {
   return kind === "VolumeSnapshot" ? { apiGroup: "snapshot.storage.k8s.io", kind, name } : { kind, name };
 }

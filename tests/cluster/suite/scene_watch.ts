@@ -17,7 +17,7 @@ import {
 import {
   type Event,
   events,
-  keyFor,
+  keyOfName,
   type KubeObject,
   type PersistentVolume,
   type PersistentVolumeClaim,
@@ -81,17 +81,17 @@ const RESOURCES: { [K in Kind]: Resource<Kinds[K]> } = {
 };
 
 /** Watches the objects of one namespace, and those beyond all namespaces. */
-export class Watcher {
+export class ObjectWatcher {
   readonly #namespace: string;
   readonly #client: HttpClient;
-  readonly #informers = new Map<Kind, { informer: unknown; runs: Promise<void> }>();
-  readonly #end = new AbortController();
+  readonly #informers = new Map<Kind, { informer: unknown; running: Promise<void> }>();
+  readonly #stop = new AbortController();
 
   /** Asks nothing before something is waited for. */
   constructor({ server, token, ca }: ControlPlane, namespace: string) {
     this.#namespace = namespace;
-    const where = { url: server, token: { text: token }, ca: { text: ca } };
-    this.#client = new HttpClient(where, { userAgent: `denolith/test (${namespace})` });
+    const access = { url: server, token: { text: token }, ca: { text: ca } };
+    this.#client = new HttpClient(access, { userAgent: `denolith/test (${namespace})` });
   }
 
   /** The copy of all objects of a kind, which is kept up to date from the first call on. */
@@ -99,38 +99,38 @@ export class Watcher {
     const known = this.#informers.get(kind);
     if (known !== undefined) return known.informer as Informer<Kinds[K]>;
     // Events of what has no namespace are in "default".
-    const here = RESOURCES[kind].namespaced && kind !== "Event";
+    const isNamespaced = RESOURCES[kind].namespaced && kind !== "Event";
     const informer = new Informer<Kinds[K]>(
       this.#client,
       RESOURCES[kind] as Resource<Kinds[K]>,
-      here ? { namespace: this.#namespace } : {},
+      isNamespaced ? { namespace: this.#namespace } : {},
     );
-    this.#informers.set(kind, { informer, runs: informer.start(this.#end.signal) });
+    this.#informers.set(kind, { informer, running: informer.start(this.#stop.signal) });
     return informer;
   }
 
   /**
    * Waits until something holds of an object, or of its absence.
    *
-   * @param what is waited for, in the words of the error
+   * @param description is waited for, in the words of the error
    * @throws {Error} when it takes too long, with the object's state and its events
    */
-  async wait<K extends Kind>(
+  async waitFor<K extends Kind>(
     kind: K,
     name: string,
     predicate: (object: Kinds[K] | undefined) => boolean,
-    what: string,
+    description: string,
   ): Promise<Kinds[K]> {
     const informer = this.informer(kind);
-    const key = keyFor({ name, namespace: RESOURCES[kind].namespaced ? this.#namespace : undefined });
+    const key = keyOfName({ name, namespace: RESOURCES[kind].namespaced ? this.#namespace : undefined });
     try {
-      const found = await informer.waitFor(key, predicate, { signal: this.#end.signal, timeoutMs: WAIT_MS });
+      const found = await informer.waitFor(key, predicate, { signal: this.#stop.signal, timeoutMs: WAIT_MS });
       return found as Kinds[K];
     } catch (cause) {
-      this.#end.signal.throwIfAborted();
+      this.#stop.signal.throwIfAborted();
       const why = (cause as Error).message;
-      const said = tell(await this.events(kind, name));
-      throw new Error(`wait until ${kind} ${name} ${what}: ${why}: ${describe(informer.get(key))}${said}`);
+      const eventLines = formatEvents(await this.events(kind, name));
+      throw new Error(`wait until ${kind} ${name} ${description}: ${why}: ${describe(informer.get(key))}${eventLines}`);
     }
   }
 
@@ -138,7 +138,7 @@ export class Watcher {
   async events(kind: Kind, name: string): Promise<Event[]> {
     const informer = this.informer("Event");
     await informer.synced;
-    return informer.list().filter((event) => this.#isOf(event, kind, name));
+    return informer.list().filter((event) => this.#isEventOf(event, kind, name));
   }
 
   /**
@@ -146,28 +146,28 @@ export class Watcher {
    *
    * @throws {Error} when none comes in time, with those that came
    */
-  async event(kind: Kind, name: string, reason: string, message: RegExp = /./): Promise<Event> {
-    const fits = (event: Event) =>
-      this.#isOf(event, kind, name) && event.reason === reason && message.test(event.message ?? "");
+  async waitForEvent(kind: Kind, name: string, reason: string, message: RegExp = /./): Promise<Event> {
+    const matches = (event: Event) =>
+      this.#isEventOf(event, kind, name) && event.reason === reason && message.test(event.message ?? "");
     const { promise, resolve } = Promise.withResolvers<Event | undefined>();
-    const stop = this.informer("Event").subscribe((_key, now) => now && fits(now) && resolve(now));
+    const unsubscribe = this.informer("Event").subscribe((_key, now) => now && matches(now) && resolve(now));
     const timer = setTimeout(() => resolve(undefined), WAIT_MS);
     const found = await promise;
     clearTimeout(timer);
-    stop();
+    unsubscribe();
     if (found !== undefined) return found;
-    const said = tell(await this.events(kind, name));
-    throw new Error(`wait for event ${reason} ${message} of ${kind} ${name}: it did not come; these did:${said}`);
+    const eventLines = formatEvents(await this.events(kind, name));
+    throw new Error(`wait for event ${reason} ${message} of ${kind} ${name}: it did not come; these did:${eventLines}`);
   }
 
   /** Ends all watches. */
   async close(): Promise<void> {
-    this.#end.abort(new Error(`watching ${this.#namespace} has ended`));
-    await Promise.all([...this.#informers.values()].map(({ runs }) => runs));
+    this.#stop.abort(new Error(`watching ${this.#namespace} has ended`));
+    await Promise.all([...this.#informers.values()].map(({ running }) => running));
     this.#client[Symbol.dispose]();
   }
 
-  #isOf({ involvedObject: of }: Event, kind: Kind, name: string): boolean {
+  #isEventOf({ involvedObject: of }: Event, kind: Kind, name: string): boolean {
     const namespace = RESOURCES[kind].namespaced ? this.#namespace : undefined;
     return of.kind === kind && of.name === name && (namespace === undefined || of.namespace === namespace);
   }
@@ -180,6 +180,6 @@ function describe(object: KubeObject | undefined): string {
   return JSON.stringify({ deletionTimestamp, finalizers, status });
 }
 
-function tell(events: readonly Event[]): string {
+function formatEvents(events: readonly Event[]): string {
   return events.map(({ reason, message }) => `\n  ${reason}: ${message}`).join("");
 }

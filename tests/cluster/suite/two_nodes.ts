@@ -9,9 +9,9 @@ import { assertEquals } from "@std/assert";
 import type { Pod } from "../../../k8s/api/objects.ts";
 import { BUSYBOX_IMAGE } from "../../rig/pod_image.ts";
 import { forgetNode } from "./forget_command.ts";
-import { Offers } from "./offers.ts";
-import { boundOf, claimAtOnce, nodesOf, refusals } from "./rush.ts";
-import { Scene } from "./scene.ts";
+import { PublishedCapacity } from "./offers.ts";
+import { createClaimsAtOnce, creationFailures, nodesOf, waitForBound } from "./rush.ts";
+import { TestNamespace } from "./scene.ts";
 import { isRunning, QUICK, SLEEP } from "./scene_objects.ts";
 
 /** The size of what the first node has room for thrice, and the second once, in MiB. */
@@ -21,31 +21,31 @@ const SMALL = 600;
 const LARGE = 900;
 
 /** A scene in the cluster of two nodes, with a class whose room is as it was at the start. */
-async function open(title: string, volumeBindingMode: "Immediate" | "WaitForFirstConsumer") {
-  const scene = await Scene.open(title);
-  const { nodes } = scene.cluster;
+async function openTwoNodes(title: string, volumeBindingMode: "Immediate" | "WaitForFirstConsumer") {
+  const ns = await TestNamespace.open(title);
+  const { nodes } = ns.cluster;
   if (nodes.length !== 2) {
-    await scene[Symbol.asyncDispose]();
+    await ns[Symbol.asyncDispose]();
     throw new Error(`open ${title}: the cluster has ${nodes.length} nodes; run: deno task test:cluster two_nodes`);
   }
-  const offers = await Offers.open(scene);
-  const cls = await scene.storageClass("data", { parameters: QUICK, volumeBindingMode });
-  const rooms = await Promise.all(nodes.map(async (node) => {
-    const size = await scene.onNode("vgs --noheadings --units m --nosuffix -o vg_size data", node);
-    await offers.are(Number(size), node.name, cls);
+  const published = await PublishedCapacity.open(ns);
+  const cls = await ns.createStorageClass("data", { parameters: QUICK, volumeBindingMode });
+  const capacities = await Promise.all(nodes.map(async (node) => {
+    const size = await ns.runOnNode("vgs --noheadings --units m --nosuffix -o vg_size data", node);
+    await published.waitFor(Number(size), node.name, cls);
     return [node.name, Number(size)] as const;
   }));
   return {
-    scene,
+    ns,
     cls,
     /** Waits until all that was made here is gone, and its space free. */
-    async settled() {
-      await scene.settled();
-      for (const [name, mib] of rooms) await offers.are(mib, name, cls);
+    async waitForCleanup() {
+      await ns.waitForCleanup();
+      for (const [name, mib] of capacities) await published.waitFor(mib, name, cls);
     },
     async [Symbol.asyncDispose]() {
-      await offers[Symbol.asyncDispose]();
-      await scene[Symbol.asyncDispose]();
+      await published[Symbol.asyncDispose]();
+      await ns[Symbol.asyncDispose]();
     },
   };
 }
@@ -89,93 +89,93 @@ function statefulSet(cls: string, options: { replicas: number; mib: number; poli
 }
 
 /** How many volumes of the claims are on each node. */
-async function spread(scene: Scene, claims: readonly string[]): Promise<Record<string, number>> {
-  const nodes = Object.values(await nodesOf(scene, claims));
-  return Object.fromEntries(scene.cluster.nodes.map(({ name }) => [name, nodes.filter((one) => one === name).length]));
+async function volumesPerNode(ns: TestNamespace, claims: readonly string[]): Promise<Record<string, number>> {
+  const nodes = Object.values(await nodesOf(ns, claims));
+  return Object.fromEntries(ns.cluster.nodes.map(({ name }) => [name, nodes.filter((one) => one === name).length]));
 }
 
 /** Removes a StatefulSet with its claims. */
-async function remove(scene: Scene): Promise<void> {
-  await scene.kubectl("delete", "statefulset", "store");
-  await scene.kubectl("delete", "pods,persistentvolumeclaims", "--all");
+async function deleteStatefulSet(ns: TestNamespace): Promise<void> {
+  await ns.kubectl("delete", "statefulset", "store");
+  await ns.kubectl("delete", "pods,persistentvolumeclaims", "--all");
 }
 
 Deno.test("the third replica lands on the node where room is, and a fourth finds none", async () => {
-  await using s = await open("third", "WaitForFirstConsumer");
-  const { scene } = s;
-  await scene.apply(statefulSet(s.cls, { replicas: 3, mib: LARGE, policy: "OrderedReady" }));
+  await using s = await openTwoNodes("third", "WaitForFirstConsumer");
+  const { ns } = s;
+  await ns.apply(statefulSet(s.cls, { replicas: 3, mib: LARGE, policy: "OrderedReady" }));
   const [pods, claims] = ["store", "data-store"].map((name) => [0, 1, 2].map((ordinal) => `${name}-${ordinal}`));
-  for (const pod of pods!) await scene.running(pod);
-  assertEquals(await spread(scene, claims!), { node1: 2, node2: 1 });
-  const warnings = (await Promise.all(claims!.map((name) => scene.events("PersistentVolumeClaim", name)))).flat()
+  for (const pod of pods!) await ns.waitForRunning(pod);
+  assertEquals(await volumesPerNode(ns, claims!), { node1: 2, node2: 1 });
+  const warnings = (await Promise.all(claims!.map((name) => ns.events("PersistentVolumeClaim", name)))).flat()
     .filter(({ reason }) => reason === "ProvisioningFailed");
-  assertEquals([warnings, await refusals(scene, claims!)], [[], []], "nobody found out by trying");
+  assertEquals([warnings, await creationFailures(ns, claims!)], [[], []], "nobody found out by trying");
 
-  await scene.kubectl("scale", "statefulset/store", "--replicas=4");
-  await scene.event("Pod", "store-3", "FailedScheduling", /2 node\(s\) did not have enough free storage/);
-  await remove(scene);
-  await s.settled();
+  await ns.kubectl("scale", "statefulset/store", "--replicas=4");
+  await ns.waitForEvent("Pod", "store-3", "FailedScheduling", /2 node\(s\) did not have enough free storage/);
+  await deleteStatefulSet(ns);
+  await s.waitForCleanup();
 });
 
 Deno.test("four replicas at once share two nodes that have room for three and for one", async () => {
-  await using s = await open("parallel", "WaitForFirstConsumer");
-  const { scene } = s;
-  await scene.apply(statefulSet(s.cls, { replicas: 4, mib: SMALL, policy: "Parallel" }));
+  await using s = await openTwoNodes("parallel", "WaitForFirstConsumer");
+  const { ns } = s;
+  await ns.apply(statefulSet(s.cls, { replicas: 4, mib: SMALL, policy: "Parallel" }));
   const [pods, claims] = ["store", "data-store"].map((name) => [0, 1, 2, 3].map((ordinal) => `${name}-${ordinal}`));
-  await Promise.all(pods!.map((pod) => scene.running(pod)));
-  assertEquals(await spread(scene, claims!), { node1: 3, node2: 1 });
-  assertEquals(await refusals(scene, claims!), [], "what was chosen too often was given back before it was tried");
-  await remove(scene);
-  await s.settled();
+  await Promise.all(pods!.map((pod) => ns.waitForRunning(pod)));
+  assertEquals(await volumesPerNode(ns, claims!), { node1: 3, node2: 1 });
+  assertEquals(await creationFailures(ns, claims!), [], "what was chosen too often was given back before it was tried");
+  await deleteStatefulSet(ns);
+  await s.waitForCleanup();
 });
 
 Deno.test("four Immediate claims at once are placed by what the nodes have, and a fifth waits", async () => {
-  await using s = await open("now", "Immediate");
-  const { scene } = s;
+  await using s = await openTwoNodes("now", "Immediate");
+  const { ns } = s;
   const names = ["one", "two", "three", "four"];
-  await claimAtOnce(scene, names, { class: s.cls, size: `${SMALL}Mi`, volumeMode: "Block" });
-  await boundOf(scene, names, 4);
-  assertEquals([await spread(scene, names), await refusals(scene, names)], [{ node1: 3, node2: 1 }, []]);
-  await scene.claim({ name: "five", class: s.cls, size: `${SMALL}Mi`, volumeMode: "Block" });
-  await scene.event(
+  await createClaimsAtOnce(ns, names, { class: s.cls, size: `${SMALL}Mi`, volumeMode: "Block" });
+  await waitForBound(ns, names, 4);
+  assertEquals([await volumesPerNode(ns, names), await creationFailures(ns, names)], [{ node1: 3, node2: 1 }, []]);
+  await ns.createClaim({ name: "five", class: s.cls, size: `${SMALL}Mi`, volumeMode: "Block" });
+  await ns.waitForEvent(
     "PersistentVolumeClaim",
     "five",
     "ProvisioningFailed",
     /node node\d: .*no room.*node node\d: .*no room/,
   );
-  await scene.delete("PersistentVolumeClaim", "one");
-  await scene.bound("five");
-  for (const name of [...names.slice(1), "five"]) await scene.delete("PersistentVolumeClaim", name);
-  await s.settled();
+  await ns.deleteAndWait("PersistentVolumeClaim", "one");
+  await ns.waitForBound("five");
+  for (const name of [...names.slice(1), "five"]) await ns.deleteAndWait("PersistentVolumeClaim", name);
+  await s.waitForCleanup();
 });
 
 // The last one: the second node is dead then.
 Deno.test("a node that is dead for good holds nothing up when its steps are done, and its replica goes on at the other", async () => {
-  await using s = await open("dead", "WaitForFirstConsumer");
-  const { scene } = s;
-  const [alive, dead] = scene.cluster.nodes;
-  await scene.kubectl("cordon", alive!.name);
-  await scene.apply(statefulSet(s.cls, { replicas: 1, mib: SMALL, policy: "OrderedReady" }));
-  assertEquals((await scene.running("store-0")).spec?.nodeName, dead!.name);
-  await scene.kubectl("uncordon", alive!.name);
-  const { metadata: { name }, spec } = await scene.volumeOf("data-store-0");
+  await using s = await openTwoNodes("dead", "WaitForFirstConsumer");
+  const { ns } = s;
+  const [liveNode, deadNode] = ns.cluster.nodes;
+  await ns.kubectl("cordon", liveNode!.name);
+  await ns.apply(statefulSet(s.cls, { replicas: 1, mib: SMALL, policy: "OrderedReady" }));
+  assertEquals((await ns.waitForRunning("store-0")).spec?.nodeName, deadNode!.name);
+  await ns.kubectl("uncordon", liveNode!.name);
+  const { metadata: { name }, spec } = await ns.volumeOf("data-store-0");
   const id = spec!.csi!.volumeHandle;
 
-  await dead!.switchOff();
-  await scene.kubectl("delete", "node", dead!.name);
-  await scene.gone("LVMNode", dead!.name);
-  const shown = await forgetNode(scene, dead!.name);
-  assertEquals([shown.code, shown.err, shown.out.includes(id)], [0, "", true], shown.out);
-  const done = await forgetNode(scene, dead!.name, "--yes");
+  await deadNode!.powerOff();
+  await ns.kubectl("delete", "node", deadNode!.name);
+  await ns.waitForDeletion("LVMNode", deadNode!.name);
+  const preview = await forgetNode(ns, deadNode!.name);
+  assertEquals([preview.code, preview.err, preview.out.includes(id)], [0, "", true], preview.out);
+  const done = await forgetNode(ns, deadNode!.name, "--yes");
   assertEquals([done.code, done.err], [0, ""], done.out);
-  await scene.wait("LVMVolume", id, (volume) => volume?.status?.state === "Lost", "is Lost");
-  await scene.event("PersistentVolumeClaim", "data-store-0", "VolumeForgotten", /was given up/);
+  await ns.waitFor("LVMVolume", id, (volume) => volume?.status?.state === "Lost", "is Lost");
+  await ns.waitForEvent("PersistentVolumeClaim", "data-store-0", "VolumeLost", /was given up/);
 
-  await scene.remove("PersistentVolumeClaim", "data-store-0");
-  await scene.remove("Pod", "store-0");
-  await scene.gone("PersistentVolume", name);
-  await scene.gone("LVMVolume", id);
-  const isElsewhere = (pod: Pod | undefined) => isRunning(pod) && pod?.spec?.nodeName === alive!.name;
-  await scene.wait("Pod", "store-0", isElsewhere, `runs on ${alive!.name}`);
-  await remove(scene);
+  await ns.requestDeletion("PersistentVolumeClaim", "data-store-0");
+  await ns.requestDeletion("Pod", "store-0");
+  await ns.waitForDeletion("PersistentVolume", name);
+  await ns.waitForDeletion("LVMVolume", id);
+  const isElsewhere = (pod: Pod | undefined) => isRunning(pod) && pod?.spec?.nodeName === liveNode!.name;
+  await ns.waitFor("Pod", "store-0", isElsewhere, `runs on ${liveNode!.name}`);
+  await deleteStatefulSet(ns);
 });

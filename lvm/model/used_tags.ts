@@ -14,7 +14,7 @@ import type { VolumeGroup } from "./report.ts";
 import { usedTag } from "./tags.ts";
 
 /** Records that the volume is handed out, and which LV it is. */
-export async function addRecord(
+export async function addUsedTag(
   lvm: Lvm,
   driver: string,
   volume: { readonly id: VolumeId; readonly group: VolumeGroup; readonly lv: { readonly uuid: string } },
@@ -24,7 +24,7 @@ export async function addRecord(
 }
 
 /** The records that a group has of an LV. */
-export function recordsOf(
+export function usedTagsOf(
   driver: string,
   group: VolumeGroup,
   id: VolumeId | SnapshotId,
@@ -34,6 +34,6 @@ export function recordsOf(
 }
 
 /** Takes records off a group. */
-export async function removeRecords(lvm: Lvm, group: VolumeGroup, records: readonly string[]): Promise<void> {
-  await lvm.change(group, ["vgchange", ...records.flatMap((record) => ["--deltag", record]), group.name]);
+export async function removeUsedTags(lvm: Lvm, group: VolumeGroup, usedTags: readonly string[]): Promise<void> {
+  await lvm.change(group, ["vgchange", ...usedTags.flatMap((record) => ["--deltag", record]), group.name]);
 }

@@ -8,11 +8,11 @@ import type { ApiClient } from "../client/client.ts";
 import type { Backoff, Clock } from "../runtime/clock.ts";
 import type { EventRecorder } from "../runtime/events.ts";
 import type { Informer } from "../runtime/informer.ts";
-import { Loop, type LoopOptions, type Turn } from "../runtime/controller.ts";
+import { Controller, type ControllerOptions, type ReconcileResult } from "../runtime/controller.ts";
 import type { PersistentVolume, PersistentVolumeClaim } from "../api/objects.ts";
 
 /** What a loop of the controller works with. */
-export interface CentralLoopOptions {
+export interface SidecarOptions {
   /** The driver's name. */
   readonly driverName: string;
   /** The API server. */
@@ -22,15 +22,15 @@ export interface CentralLoopOptions {
   /** How waiting grows with the failures of an object; from 1 s to 5 min. */
   readonly backoff?: Backoff | undefined;
   /** Told of every turn of the loops. */
-  readonly onTurn?: ((turn: Turn) => void) | undefined;
+  readonly onReconciled?: ((result: ReconcileResult) => void) | undefined;
   /** Told how many keys wait for a worker of a loop. */
-  readonly onDepth?: ((loop: string, depth: number) => void) | undefined;
+  readonly onDepth?: ((controller: string, depth: number) => void) | undefined;
   /** Time. */
   readonly clock?: Clock | undefined;
 }
 
 /** What a loop over claims works with. The informers are started, and shared, by whoever supplies them. */
-export interface ClaimLoopOptions extends CentralLoopOptions {
+export interface ClaimSidecarOptions extends SidecarOptions {
   /** Where events go. */
   readonly events: EventRecorder;
   /** The claims of all namespaces. */
@@ -43,7 +43,11 @@ export interface ClaimLoopOptions extends CentralLoopOptions {
 const DRAIN_MS = 2_000;
 
 /** Makes a loop of that name, which follows nothing yet. */
-export function centralLoop(name: string, options: CentralLoopOptions, reconcile: LoopOptions["reconcile"]): Loop {
-  const { parallel = 100, backoff, onTurn, onDepth, clock } = options;
-  return new Loop({ name, reconcile, parallel, backoff, drainMs: DRAIN_MS, onTurn, onDepth, clock });
+export function sidecarController(
+  name: string,
+  options: SidecarOptions,
+  reconcile: ControllerOptions["reconcile"],
+): Controller {
+  const { parallel = 100, backoff, onReconciled, onDepth, clock } = options;
+  return new Controller({ name, reconcile, parallel, backoff, drainMs: DRAIN_MS, onReconciled, onDepth, clock });
 }
