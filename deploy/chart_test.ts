@@ -2,8 +2,8 @@ import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import { parse, parseAll } from "@std/yaml";
 import manifest from "../deno.json" with { type: "json" };
-import { OTHER_VALUES, RENDERINGS, SNAPSHOT_API } from "../tests/chart_values.ts";
-import { subcommandFlags } from "../tests/driver_command.ts";
+import { OTHER_VALUES, RENDERINGS, SNAPSHOT_API } from "../tests/meta/chart_values.ts";
+import { subcommandFlags } from "../tests/process/driver_command.ts";
 import {
   CHART,
   chartTemplates,

@@ -1,6 +1,6 @@
 /**
  * What the manifests keep agents and the controller from. Whether the API server's rules do so is seen in a cluster
- * (tests/cluster/suite/isolation.ts); here it is seen that they are about everything there is.
+ * (tests/cluster/suite/node_isolation.ts); here it is seen that they are about everything there is.
  *
  * @module
  */

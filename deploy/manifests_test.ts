@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import { volumeIdOf } from "../lvm/ids.ts";
-import { subcommandFlags } from "../tests/driver_command.ts";
+import { subcommandFlags } from "../tests/process/driver_command.ts";
 import { IMAGE } from "./image/archive.ts";
 import { type KubernetesObject, readObjects } from "./objects.ts";
 

@@ -5,7 +5,7 @@ import { Controller, Identity, Node } from "../csi/proto/csi_pb.ts";
 import type { ReadOnlyFilesystem } from "../lvm/health/read_only_filesystems.ts";
 import type { SurveyedGroup } from "../lvm/model/survey.ts";
 import { Metrics } from "../cli/metrics.ts";
-import { anchors } from "../tests/markdown.ts";
+import { anchors } from "../tests/meta/markdown.ts";
 import { CHART } from "./chart.ts";
 
 const ROOT = join(import.meta.dirname!, "..");

@@ -16,14 +16,14 @@ const SKIPPED_FOLDERS = ["node_modules", "dist", ".git"];
 
 /** The files that take longest, so that they are not all in one process. */
 const SLOW = [
-  "tests/main_test.ts",
+  "tests/process/main_test.ts",
   "csi/server_test.ts",
-  "tests/crash_test.ts",
-  "tests/contract_test.ts",
-  "tests/permissions_test.ts",
-  "tests/cluster_processes_test.ts",
-  "tests/faults_test.ts",
-  "tests/interleaving_test.ts",
+  "tests/crash/crash_test.ts",
+  "tests/contract/contract_test.ts",
+  "tests/process/permissions_test.ts",
+  "tests/process/cluster_test.ts",
+  "tests/machine_fake/faults_test.ts",
+  "tests/crash/interleaving_test.ts",
 ];
 
 function* testFiles(folder: string): Generator<string> {

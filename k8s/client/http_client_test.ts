@@ -4,7 +4,7 @@ import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { type Thing, things } from "../../tests/contract/api.ts";
 import { FakeApiServer, type FakeApiServerOptions } from "../../tests/fake/api_server.ts";
 import { FakeClock, flushPromises } from "../../tests/fake/clock.ts";
-import { TcpProxy } from "../../tests/fake/network.ts";
+import { TcpProxy } from "../../tests/fake/tcp_proxy.ts";
 import { ApiError, isTransient } from "./client.ts";
 import type { ApiServer } from "./config.ts";
 import { HttpClient, type HttpClientOptions } from "./http_client.ts";

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { FakeControlPlane } from "../../tests/fake/cluster.ts";
+import { FakeControlPlane } from "../../tests/fake/control_plane.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import type { CreateVolumeRequest } from "../sidecars/csi_client.ts";

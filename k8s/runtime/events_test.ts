@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { trackedClient } from "../../tests/fake/patient.ts";
+import { trackedClient } from "../../tests/fake/tracked_client.ts";
 import { FakeApiServer } from "../../tests/fake/api_server.ts";
 import { FakeClock, flushPromises } from "../../tests/fake/clock.ts";
 import type { ApiClient } from "../client/client.ts";

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { configure, type LogRecord, reset } from "@logtape/logtape";
 import { type Thing, things } from "../../tests/contract/api.ts";
 import { FakeApiServer } from "../../tests/fake/api_server.ts";
-import { TcpProxy } from "../../tests/fake/network.ts";
+import { TcpProxy } from "../../tests/fake/tcp_proxy.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { type ApiClient, ApiError } from "../client/client.ts";
 import { HttpClient, type HttpClientOptions } from "../client/http_client.ts";

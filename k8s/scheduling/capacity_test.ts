@@ -1,8 +1,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { FakeApiServer } from "../../tests/fake/api_server.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
-import { DRIVER, TOPOLOGY_KEY, waitUntil } from "../../tests/fake/cluster.ts";
-import { interceptClient } from "../../tests/fake/interrupted_client.ts";
+import { DRIVER, TOPOLOGY_KEY, waitUntil } from "../../tests/fake/control_plane.ts";
+import { interceptClient } from "../../tests/fake/intercepted_client.ts";
 import { type CapacityOptions, CapacityPublisher } from "./capacity.ts";
 import { capacityName, MANAGED_BY } from "./capacity_object.ts";
 import type { ApiClient } from "../client/client.ts";

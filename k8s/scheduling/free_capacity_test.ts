@@ -6,7 +6,7 @@ import { volumeIdOf } from "../../lvm/ids.ts";
 import type { Layout } from "../../lvm/model/layout.ts";
 import { type ThinSpec, withThinSpace } from "../../lvm/pools/pool.ts";
 import { FakeApiServer } from "../../tests/fake/api_server.ts";
-import { AgentModel, EXTENT, type ObservedState } from "../../tests/fake/report_race.ts";
+import { AgentModel, EXTENT, type ObservedState } from "../../tests/fake/agent_model.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { HttpClient } from "../client/http_client.ts";
 import { Informer } from "../runtime/informer.ts";

@@ -1,8 +1,8 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { waitUntil } from "../../tests/fake/cluster.ts";
+import { waitUntil } from "../../tests/fake/control_plane.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
-import { TcpProxy } from "../../tests/fake/network.ts";
-import { SnapshotControlPlane, snapshotHandle } from "../../tests/fake/snapshots.ts";
+import { TcpProxy } from "../../tests/fake/tcp_proxy.ts";
+import { SnapshotControlPlane, snapshotHandle } from "../../tests/fake/snapshot_control_plane.ts";
 import { CallError, Code } from "../sidecars/csi_client.ts";
 import { HttpClient } from "../client/http_client.ts";
 import { volumeSnapshotClasses, volumeSnapshotContents } from "../api/snapshot_objects.ts";

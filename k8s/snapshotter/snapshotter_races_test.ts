@@ -1,8 +1,12 @@
 import { assert, assertEquals } from "@std/assert";
-import { waitUntil } from "../../tests/fake/cluster.ts";
+import { waitUntil } from "../../tests/fake/control_plane.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
-import { interceptClient } from "../../tests/fake/interrupted_client.ts";
-import { type ContentOverrides, SnapshotControlPlane, snapshotHandle } from "../../tests/fake/snapshots.ts";
+import { interceptClient } from "../../tests/fake/intercepted_client.ts";
+import {
+  type ContentOverrides,
+  SnapshotControlPlane,
+  snapshotHandle,
+} from "../../tests/fake/snapshot_control_plane.ts";
 import { CallError, Code, type CsiClient } from "../sidecars/csi_client.ts";
 import { BEING_CREATED_ANNOTATION } from "./snapshot_content.ts";
 import { volumeSnapshotClasses, volumeSnapshotContents } from "../api/snapshot_objects.ts";

@@ -1,9 +1,9 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { waitUntil } from "../../tests/fake/cluster.ts";
+import { waitUntil } from "../../tests/fake/control_plane.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { TAKEN_AT } from "../../tests/fake/driver.ts";
-import { interceptClient } from "../../tests/fake/interrupted_client.ts";
-import { SnapshotControlPlane, snapshotHandle, snapshotUid } from "../../tests/fake/snapshots.ts";
+import { interceptClient } from "../../tests/fake/intercepted_client.ts";
+import { SnapshotControlPlane, snapshotHandle, snapshotUid } from "../../tests/fake/snapshot_control_plane.ts";
 import { CallError, Code } from "../sidecars/csi_client.ts";
 import { secrets } from "../sidecars/secrets.ts";
 import { Snapshotter } from "./snapshotter.ts";

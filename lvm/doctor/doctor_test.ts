@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { healthyMachine } from "../../tests/fake/healthy.ts";
+import { healthyMachine } from "../../tests/fake/healthy_machine.ts";
 import { failure, type FakeMachine, type FakePool, newUuid, ok } from "../../tests/fake/machine.ts";
 import { type Diagnosis, type DoctorOptions, examine } from "./doctor.ts";
 import { diagnosisJson, diagnosisText } from "./text.ts";

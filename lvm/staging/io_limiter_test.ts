@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { FakeCgroups } from "../../tests/fake/cgroups.ts";
-import { waitUntil } from "../../tests/fake/cluster.ts";
+import { waitUntil } from "../../tests/fake/control_plane.ts";
 import { FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { describeCommand } from "../exec.ts";

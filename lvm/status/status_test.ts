@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { healthyMachine } from "../../tests/fake/healthy.ts";
+import { healthyMachine } from "../../tests/fake/healthy_machine.ts";
 import { FakeMachine, type FakePool, newUuid } from "../../tests/fake/machine.ts";
 import { StorageError } from "../error.ts";
 import { exactMatcher } from "../model/groups.ts";

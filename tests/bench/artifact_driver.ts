@@ -1,10 +1,10 @@
 import { connect, type CsiClient } from "../../csi/client.ts";
 import { pause } from "../demo/data.ts";
 import { DriverProcess } from "../demo/driver_process.ts";
-import { measureMs } from "./figures.ts";
+import { measureMs } from "./statistics.ts";
 import { memoryOf, processTree } from "./proc.ts";
 import type { Memory, Start } from "./result.ts";
-import { DRIVER_NAME, type MeasuredDriver } from "./subject.ts";
+import { DRIVER_NAME, type MeasuredDriver } from "./measured_driver.ts";
 
 /** How often is looked whether something is done, in milliseconds. */
 const POLL_MS = 20;

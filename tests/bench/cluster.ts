@@ -7,15 +7,15 @@
 
 import { parseArgs } from "@std/cli/parse-args";
 import { DriverPods, SYSTEM_NAMESPACE } from "../cluster/suite/driver_pods.ts";
-import { startController, startSidecar } from "../cluster/suite/host_programs.ts";
-import { ClaimTracker } from "../cluster/suite/ledger.ts";
-import { CLUSTER_VARIABLE, TestNamespace } from "../cluster/suite/scene.ts";
-import { clusterPath } from "../cluster/state.ts";
+import { startController, startSidecar } from "../cluster/suite/host_processes.ts";
+import { ClaimTracker } from "../cluster/suite/claim_tracker.ts";
+import { CLUSTER_VARIABLE, TestNamespace } from "../cluster/suite/test_namespace.ts";
+import { clusterPath } from "../cluster/cluster_status.ts";
 import type { AuditEvent } from "../rig/control_plane.ts";
 import { ensureSidecar } from "../rig/kubernetes.ts";
 import { TempFolder } from "../rig/temp_folder.ts";
 import { type ClusterBenchResult, clusterTable, type ProvisioningResult } from "./cluster_result.ts";
-import { measureMs, round } from "./figures.ts";
+import { measureMs, round } from "./statistics.ts";
 import { kibOf } from "./proc.ts";
 
 const HELP = `Usage: deno task bench:cluster [--claims N] [--json]

@@ -2,7 +2,7 @@ import { type SnapshotId, snapshotLvName, type VolumeId, volumeIdOf, volumeLvNam
 import { blockCapability, mountCapability } from "../contract/host.ts";
 import { LISTED_VOLUMES } from "./result.ts";
 import { type CreationOperation, type LifecycleOperation, type Side, type Sides, SIZES_MIB } from "./sides.ts";
-import type { MeasuredDriver } from "./subject.ts";
+import type { MeasuredDriver } from "./measured_driver.ts";
 
 const MIB = 1n << 20n;
 

@@ -9,12 +9,12 @@ import { run } from "../demo/command.ts";
 import { pause } from "../demo/data.ts";
 import { ArtifactDriver, type DriverPaths } from "./artifact_driver.ts";
 import { driverCreation, driverLifecycle, driverListing, listedVolumes } from "./driver_side.ts";
-import { measureMs, median, round } from "./figures.ts";
+import { measureMs, median, round } from "./statistics.ts";
 import { countCommands, operationResult, takeTimes, type Times } from "./measure.ts";
 import { Admin, makeVolumes, plainCreation, plainLifecycle, plainListing } from "./plain_side.ts";
 import { type BenchResult, mapOperations, type Operation, type OperationResult, type Start } from "./result.ts";
 import { CREATION, type CreationOperation, LIFECYCLE } from "./sides.ts";
-import { CountingExec, type MeasuredDriver, startCountedDriver } from "./subject.ts";
+import { CountingExec, type MeasuredDriver, startCountedDriver } from "./measured_driver.ts";
 
 /** How many starts there are after the first, how many lives of a volume, and how often the volumes are listed. */
 const RUNS = { starts: 5, lifecycles: 3, listings: 5 } as const;

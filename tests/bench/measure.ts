@@ -1,8 +1,8 @@
-import { median, round } from "./figures.ts";
+import { median, round } from "./statistics.ts";
 import type { Admin } from "./plain_side.ts";
 import type { Operation, OperationResult } from "./result.ts";
 import type { Side, Sides } from "./sides.ts";
-import type { CountingExec } from "./subject.ts";
+import type { CountingExec } from "./measured_driver.ts";
 
 /** Operations that follow each other at once. */
 type Sequence<O extends Operation> = readonly O[];

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { countCommands, operationResult } from "./measure.ts";
-import { CountingExec } from "./subject.ts";
+import { CountingExec } from "./measured_driver.ts";
 
 Deno.test("countCommands() counts on within a sequence, and leaves out what prepares it", async () => {
   const exec = new CountingExec();

@@ -2,7 +2,7 @@ import { type VolumeId, volumeLvName } from "../../lvm/ids.ts";
 import { volumeTags } from "../../lvm/model/tags.ts";
 import { run } from "../demo/command.ts";
 import { type CreationOperation, type LifecycleOperation, type Side, type Sides, SIZES_MIB } from "./sides.ts";
-import { DRIVER_NAME } from "./subject.ts";
+import { DRIVER_NAME } from "./measured_driver.ts";
 
 /** An administrator who types commands. */
 export class Admin {

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { round } from "./figures.ts";
+import { round } from "./statistics.ts";
 import type { Memory } from "./result.ts";
 
 /** The number of KiB in the line `name` of a file of /proc such as status; `undefined` when there is no such line. */

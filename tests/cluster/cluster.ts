@@ -7,7 +7,7 @@ import { parseArgs } from "@std/cli/parse-args";
 import { RunFolder } from "../rig/run_folder.ts";
 import { startWithDriver } from "./deploy.ts";
 import { terminationSignals } from "./signals.ts";
-import { clusterPath, isThere, lock, type Status, status } from "./state.ts";
+import { clusterPath, isThere, lock, type Status, status } from "./cluster_status.ts";
 
 const HELP = `Usage: deno task cluster up | down | status [--json]
 

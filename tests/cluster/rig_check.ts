@@ -9,7 +9,7 @@ import { Cluster } from "../rig/cluster.ts";
 import { ensureKubernetes } from "../rig/kubernetes.ts";
 import { BUSYBOX_IMAGE } from "../rig/pod_image.ts";
 import { RunFolder } from "../rig/run_folder.ts";
-import { pollUntil } from "../rig/until.ts";
+import { pollUntil } from "../rig/poll_until.ts";
 
 /** A pod that says something and asks the API who answers, at the address that each pod is told. */
 const POD = JSON.stringify({

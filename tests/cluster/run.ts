@@ -10,8 +10,8 @@ import { ensureHelm, ensureSnapshotController } from "../rig/kubernetes.ts";
 import { RunFolder } from "../rig/run_folder.ts";
 import { startWithDriver } from "./deploy.ts";
 import { terminationSignals } from "./signals.ts";
-import { clusterPath, isThere, lock } from "./state.ts";
-import { CLUSTER_VARIABLE } from "./suite/scene.ts";
+import { clusterPath, isThere, lock } from "./cluster_status.ts";
+import { CLUSTER_VARIABLE } from "./suite/test_namespace.ts";
 
 /** The suites without names and without --full: the lives that everybody has. CI runs these, and has an hour for all it does. */
 const DEFAULT_SUITES = [

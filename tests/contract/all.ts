@@ -13,7 +13,7 @@ import type { Host } from "./host.ts";
 import { limitsContract, standaloneLimitsContract } from "./limits.ts";
 import { safetyContract } from "./safety.ts";
 import { snapshotsContract } from "./snapshots.ts";
-import { snapshotAutoextendContract } from "./stores.ts";
+import { snapshotAutoextendContract } from "./snapshot_autoextend.ts";
 import { stagingContract } from "./staging.ts";
 import { thinContract } from "./thin.ts";
 import { trimmingContract } from "./trimming.ts";

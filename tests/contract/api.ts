@@ -18,7 +18,7 @@ import type { ApiServer } from "../../k8s/client/config.ts";
 import { HttpClient } from "../../k8s/client/http_client.ts";
 import { Informer } from "../../k8s/runtime/informer.ts";
 import { type KubeObject, leases, persistentVolumeClaims, type Resource } from "../../k8s/api/objects.ts";
-import { TcpProxy } from "../fake/network.ts";
+import { TcpProxy } from "../fake/tcp_proxy.ts";
 
 /** An object of the custom resource that the host provides. */
 export interface Thing extends KubeObject {

@@ -12,7 +12,7 @@ import { nodeHandlers } from "../../csi/node.ts";
 import { serve } from "../../csi/server.ts";
 import { bindService } from "../../csi/service.ts";
 import { Locks } from "../../lvm/locks.ts";
-import { DRIVER, FakeCluster } from "../fake/agents.ts";
+import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
 import { fakeHost } from "./fake_host.ts";
 import type { Host, Serve } from "./host.ts";
 

@@ -13,7 +13,7 @@ import type { UnaryCalls } from "../../csi/client.ts";
 import { StorageError } from "../../lvm/error.ts";
 import type { Exec } from "../../lvm/exec.ts";
 import type { FakeMachine } from "../fake/machine.ts";
-import { CrashingExec, type CrashPoint } from "./mortal.ts";
+import { CrashingExec, type CrashPoint } from "./crashing_exec.ts";
 
 /** The calls of a driver without a socket in between. */
 export interface Csi {

@@ -7,7 +7,7 @@
 import { parseArgs } from "@std/cli/parse-args";
 import { closestString } from "@std/text/closest-string";
 import { unsupportedReason } from "./loop_group.ts";
-import { type Output, Reporter, writeToStdout } from "./output.ts";
+import { type Output, Reporter, writeToStdout } from "./reporter.ts";
 
 const HELP = `Usage: deno task demo [flags]
 
@@ -57,7 +57,7 @@ async function main(args: readonly string[]): Promise<number> {
       return await runInGuest({ output, signal, tempDir }) ? 0 : 1;
     }
     reporter.say("On this machine, on a volume group of its own, removed afterwards. Ctrl-C ends it.");
-    const { runLifecycle } = await import("./life.ts");
+    const { runLifecycle } = await import("./lifecycle.ts");
     const { ensureArtifact } = await import("../rig/artifact.ts");
     const driver = await ensureArtifact((line) => reporter.say(line));
     return await runLifecycle({ output, signal, driver, tempDir }) ? 0 : 1;

@@ -4,8 +4,8 @@
  * @module
  */
 
-import { type LifecycleOptions, runLifecycle } from "./life.ts";
-import { type Output, writeToStdout } from "./output.ts";
+import { type LifecycleOptions, runLifecycle } from "./lifecycle.ts";
+import { type Output, writeToStdout } from "./reporter.ts";
 
 /** What the demo outside tells the one inside, as JSON in the variable DENOLITH_DEMO. */
 export type GuestSettings = Pick<Output, "terminal" | "colors"> & Pick<LifecycleOptions, "driver" | "remark">;

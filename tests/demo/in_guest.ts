@@ -4,7 +4,7 @@ import { runGuest } from "../rig/guest.ts";
 import { ensureGuestImage } from "../rig/guest_image.ts";
 import { TempFolder } from "../rig/temp_folder.ts";
 import type { GuestSettings } from "./guest_entry.ts";
-import { type Output, Reporter } from "./output.ts";
+import { type Output, Reporter } from "./reporter.ts";
 
 /** What {@linkcode runInGuest} needs. */
 export interface GuestDemoOptions {

@@ -14,7 +14,7 @@ import {
   SIZES,
   stage,
   unpublishFromPods,
-} from "./scene.ts";
+} from "./context.ts";
 
 /** How long a deleted volume may take to be erased, in milliseconds. */
 const ERASE_TIMEOUT_MS = 60_000;

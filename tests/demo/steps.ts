@@ -18,7 +18,7 @@ import {
   SIZES,
   stage,
   VOLUME_NAME,
-} from "./scene.ts";
+} from "./context.ts";
 
 /** Asks the driver who it is, what it can do and how much room there is; answers the room in bytes. */
 export async function queryDriver({ runner, client, group }: DemoContext): Promise<bigint> {

@@ -7,7 +7,7 @@
 
 import * as known from "../../k8s/api/objects.ts";
 import { apiVersionOf, type KubeObject, pathOf, type Resource } from "../../k8s/api/objects.ts";
-import { parseSelectors, type SelectorPredicate } from "./api_selection.ts";
+import { parseSelectors, type SelectorPredicate } from "./api_selectors.ts";
 import {
   Collection,
   FIRST_REVISION,

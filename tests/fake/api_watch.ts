@@ -5,7 +5,7 @@
  */
 
 import { apiVersionOf } from "../../k8s/api/objects.ts";
-import type { SelectorPredicate } from "./api_selection.ts";
+import type { SelectorPredicate } from "./api_selectors.ts";
 import { type Change, type Collection, StatusError, statusObject } from "./api_store.ts";
 
 /** One open watch. */

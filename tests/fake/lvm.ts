@@ -14,7 +14,7 @@ import {
   freeBytes,
   LINEAR,
   lvHealthStatus,
-} from "./disks.ts";
+} from "./pvs.ts";
 import {
   blankContent,
   failure,

@@ -10,7 +10,7 @@ import { type Command, describeCommand, type Exec, type Output, type Program } f
 import { THIN_TOOLS, type ThinTool } from "../../lvm/doctor/pools.ts";
 import { StorageError } from "../../lvm/error.ts";
 import type { Segment } from "../../lvm/model/report.ts";
-import type { FakePv, FakePvSegment } from "./disks.ts";
+import type { FakePv, FakePvSegment } from "./pvs.ts";
 import { lvm } from "./lvm.ts";
 import { TOOLS } from "./tools.ts";
 

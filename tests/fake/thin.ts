@@ -5,7 +5,7 @@
  */
 
 import type { Output } from "../../lvm/exec.ts";
-import { allocate, freeBytes, LINEAR, pmspareBytes } from "./disks.ts";
+import { allocate, freeBytes, LINEAR, pmspareBytes } from "./pvs.ts";
 import { blankContent, failure, type FakeGroup, type FakeLv, type FakeMachine, type FakePool, ok } from "./machine.ts";
 
 /** What LVM takes for the metadata of a small pool, and keeps once more as a spare. */

@@ -5,8 +5,8 @@
  */
 
 import type { Output } from "../../lvm/exec.ts";
-import { btrfstune, copyChunk, tune2fs, xfsDb } from "./copying.ts";
-import { dmsetup, lsblk, modinfo, udevadm, whereis } from "./lookers.ts";
+import { btrfstune, copyChunk, tune2fs, xfsDb } from "./copy_tools.ts";
+import { dmsetup, lsblk, modinfo, udevadm, whereis } from "./read_only_tools.ts";
 import {
   blankContent,
   CGROUP_ROOT,

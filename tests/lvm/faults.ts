@@ -9,7 +9,7 @@ import { assert, assertEquals } from "@std/assert";
 import { HostExec } from "../../lvm/exec.ts";
 import { assertFails, failureStatus, Harness } from "../contract/host.ts";
 import { run } from "../demo/command.ts";
-import { retry } from "./until.ts";
+import { retry } from "./retry.ts";
 
 const [FAULTY_DISK, HEALTHY_DISK] = (Deno.env.get("DATA_DISKS") ?? "").split(" ");
 if (!FAULTY_DISK || !HEALTHY_DISK) throw new Error("DATA_DISKS: must name two empty disks");

@@ -11,7 +11,7 @@ import { readMounts } from "../../lvm/host/mounts.ts";
 import type { Host } from "../contract/host.ts";
 import { layoutsContract } from "../contract/layouts.ts";
 import { run } from "../demo/command.ts";
-import { isSkipped } from "./left_out.ts";
+import { isSkipped } from "./skipped_tests.ts";
 import { realCgroups } from "./real_host.ts";
 
 const GROUPS = ["disks-narrow", "disks-wide"] as const;

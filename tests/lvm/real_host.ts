@@ -8,7 +8,7 @@ import { type Exec, HostExec } from "../../lvm/exec.ts";
 import { readMounts } from "../../lvm/host/mounts.ts";
 import { Lvm } from "../../lvm/model/client.ts";
 import type { Host, HostCgroups } from "../contract/host.ts";
-import { isSkipped } from "./left_out.ts";
+import { isSkipped } from "./skipped_tests.ts";
 
 /**
  * A host whose groups are made on the two empty disks that DATA_DISKS names, the second being larger. Their names begin as

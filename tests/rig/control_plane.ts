@@ -16,7 +16,7 @@ import { freePorts } from "./free_ports.ts";
 import type { KubernetesPrograms } from "./kubernetes.ts";
 import { toolEnvironment } from "./process.ts";
 import { logTail, type RunFolder } from "./run_folder.ts";
-import { pollUntil } from "./until.ts";
+import { pollUntil } from "./poll_until.ts";
 
 export { API_SERVICE, HOST_FROM_GUEST } from "./control_plane_flags.ts";
 

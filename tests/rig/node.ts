@@ -9,7 +9,7 @@ import { run } from "./process.ts";
 import { qemuArguments } from "./qemu.ts";
 import { logTail } from "./run_folder.ts";
 import { TempFolder } from "./temp_folder.ts";
-import { pollUntil } from "./until.ts";
+import { pollUntil } from "./poll_until.ts";
 
 /** Settings of {@linkcode Node.start}. */
 export interface NodeOptions {

@@ -6,10 +6,10 @@
 
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { SYSTEM_NAMESPACE } from "./driver_pods.ts";
-import { PublishedCapacity } from "./offers.ts";
-import { addPv, createTestGroup } from "./own_group.ts";
-import { createClaimsAtOnce, creationFailures, waitForBound } from "./rush.ts";
-import { TestNamespace } from "./scene.ts";
+import { PublishedCapacity } from "./published_capacity.ts";
+import { addPv, createTestGroup } from "./test_group.ts";
+import { createClaimsAtOnce, creationFailures, waitForBound } from "./concurrent_claims.ts";
+import { TestNamespace } from "./test_namespace.ts";
 
 Deno.test("what is offered of a class follows its volumes, and goes with the class", async () => {
   await using ns = await TestNamespace.open("offers");

@@ -1,9 +1,9 @@
 import { assert, assertEquals } from "@std/assert";
-import { pollUntil } from "../../rig/until.ts";
+import { pollUntil } from "../../rig/poll_until.ts";
 import { DriverPods, type Role, SYSTEM_NAMESPACE } from "./driver_pods.ts";
-import { ClaimTracker } from "./ledger.ts";
-import { peakPerSecond } from "./rights.ts";
-import { TestNamespace } from "./scene.ts";
+import { ClaimTracker } from "./claim_tracker.ts";
+import { peakPerSecond } from "./rbac_usage.ts";
+import { TestNamespace } from "./test_namespace.ts";
 
 /** How long the API server is away, in milliseconds. */
 const OUTAGE_MS = 60_000;

@@ -6,12 +6,12 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { CLONING_FINALIZER } from "../../../k8s/provisioner/content_source.ts";
-import { pollUntil } from "../../rig/until.ts";
-import { addWriter } from "./copy_scene.ts";
+import { pollUntil } from "../../rig/poll_until.ts";
+import { addWriter } from "./copy_helpers.ts";
 import { DriverPods } from "./driver_pods.ts";
-import { TestNamespace } from "./scene.ts";
-import { QUICK, SLEEP } from "./scene_objects.ts";
-import { WAIT_MS } from "./scene_watch.ts";
+import { TestNamespace } from "./test_namespace.ts";
+import { QUICK, SLEEP } from "./objects.ts";
+import { WAIT_MS } from "./object_watcher.ts";
 
 Deno.test("an agent that is killed in the midst of a copy goes on with it; its source stays until it is done", async () => {
   await using ns = await TestNamespace.open("killed");

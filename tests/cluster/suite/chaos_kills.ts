@@ -1,7 +1,7 @@
-import { pick, runRandom } from "./chance.ts";
+import { pick, runRandom } from "./seeded_random.ts";
 import { DriverPods, type Role } from "./driver_pods.ts";
-import { ClaimTracker } from "./ledger.ts";
-import { FULL, TestNamespace } from "./scene.ts";
+import { ClaimTracker } from "./claim_tracker.ts";
+import { FULL, TestNamespace } from "./test_namespace.ts";
 
 /** How many claims are made in all. */
 const CLAIMS = FULL ? 50 : 20;

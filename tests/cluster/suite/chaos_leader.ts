@@ -4,10 +4,10 @@ import { sidecarLeaseName } from "../../../k8s/runtime/leader.ts";
 import { type Lease, leases } from "../../../k8s/api/objects.ts";
 import type { Cluster } from "../../rig/cluster.ts";
 import { DriverPods, SYSTEM_NAMESPACE } from "./driver_pods.ts";
-import { adminClient, ClaimTracker } from "./ledger.ts";
-import { TestNamespace } from "./scene.ts";
-import { DRIVER } from "./scene_objects.ts";
-import { WAIT_MS } from "./scene_watch.ts";
+import { adminClient, ClaimTracker } from "./claim_tracker.ts";
+import { TestNamespace } from "./test_namespace.ts";
+import { DRIVER } from "./objects.ts";
+import { WAIT_MS } from "./object_watcher.ts";
 
 /** The Leases of the loops. */
 const LEASES = [

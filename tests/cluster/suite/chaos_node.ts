@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { Pod } from "../../../k8s/api/objects.ts";
-import { ClaimTracker } from "./ledger.ts";
-import { TestNamespace } from "./scene.ts";
+import { ClaimTracker } from "./claim_tracker.ts";
+import { TestNamespace } from "./test_namespace.ts";
 
 const LVMLOCAL = "/etc/lvm/lvmlocal.conf";
 

@@ -1,13 +1,13 @@
 import { assert, assertEquals } from "@std/assert";
 import { persistentVolumes } from "../../../k8s/api/objects.ts";
 import { TempFolder } from "../../rig/temp_folder.ts";
-import { volumeNameOf } from "./books.ts";
-import { OutOfClusterController } from "./host.ts";
-import { startController } from "./host_programs.ts";
-import { ClaimTracker } from "./ledger.ts";
-import { ioLimitHelpers } from "./limit_scene.ts";
-import { TestNamespace } from "./scene.ts";
-import { DRIVER } from "./scene_objects.ts";
+import { volumeNameOf } from "./consistency.ts";
+import { OutOfClusterController } from "./out_of_cluster_controller.ts";
+import { startController } from "./host_processes.ts";
+import { ClaimTracker } from "./claim_tracker.ts";
+import { ioLimitHelpers } from "./io_limit_helpers.ts";
+import { TestNamespace } from "./test_namespace.ts";
+import { DRIVER } from "./objects.ts";
 
 const MiB = 2 ** 20;
 

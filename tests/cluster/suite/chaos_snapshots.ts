@@ -6,13 +6,13 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { TempFolder } from "../../rig/temp_folder.ts";
-import { runRandom } from "./chance.ts";
+import { runRandom } from "./seeded_random.ts";
 import { DriverPods } from "./driver_pods.ts";
-import { OutOfClusterController } from "./host.ts";
-import { startController } from "./host_programs.ts";
-import { FULL } from "./scene.ts";
-import { QUICK } from "./scene_objects.ts";
-import { SnapshotTestNamespace } from "./snapshot_scene.ts";
+import { OutOfClusterController } from "./out_of_cluster_controller.ts";
+import { startController } from "./host_processes.ts";
+import { FULL } from "./test_namespace.ts";
+import { QUICK } from "./objects.ts";
+import { SnapshotTestNamespace } from "./snapshot_test_namespace.ts";
 
 /** How many snapshots are taken in a round. */
 const SNAPSHOTS_PER_ROUND = 3;

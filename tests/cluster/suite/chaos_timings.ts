@@ -1,6 +1,6 @@
-import { runRandom } from "./chance.ts";
-import { ClaimTracker } from "./ledger.ts";
-import { TestNamespace } from "./scene.ts";
+import { runRandom } from "./seeded_random.ts";
+import { ClaimTracker } from "./claim_tracker.ts";
+import { TestNamespace } from "./test_namespace.ts";
 
 /** How many moments are tried. */
 const MOMENTS = 20;

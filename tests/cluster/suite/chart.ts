@@ -8,11 +8,11 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { parseAll } from "@std/yaml";
 import { CHART, NAMESPACE, renderChart, type RenderOptions } from "../../../deploy/chart.ts";
 import { type KubernetesObject, readObjects } from "../../../deploy/objects.ts";
-import { OTHER_VALUES, RENDERINGS } from "../../chart_values.ts";
+import { OTHER_VALUES, RENDERINGS } from "../../meta/chart_values.ts";
 import { ensureHelm } from "../../rig/kubernetes.ts";
 import { run } from "../../rig/process.ts";
 import { TempFolder } from "../../rig/temp_folder.ts";
-import { TestNamespace } from "./scene.ts";
+import { TestNamespace } from "./test_namespace.ts";
 
 /** Kinds whose definitions come with other people's software. */
 const FOREIGN_KINDS = ["PodMonitor", "PrometheusRule", "VolumeSnapshotClass"];

@@ -5,10 +5,10 @@
  */
 
 import { assert, assertEquals, assertMatch, assertNotEquals } from "@std/assert";
-import { addWriter } from "./copy_scene.ts";
-import { FULL, type TestNamespace } from "./scene.ts";
-import { QUICK, SLEEP } from "./scene_objects.ts";
-import { SnapshotTestNamespace } from "./snapshot_scene.ts";
+import { addWriter } from "./copy_helpers.ts";
+import { FULL, type TestNamespace } from "./test_namespace.ts";
+import { QUICK, SLEEP } from "./objects.ts";
+import { SnapshotTestNamespace } from "./snapshot_test_namespace.ts";
 
 /** The tag that says what is on the LV of a claim. */
 async function formatStateTag(ns: TestNamespace, claim: string): Promise<string> {

@@ -5,10 +5,10 @@
  */
 
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { createTestGroup, removePool } from "./own_group.ts";
-import type { TestNamespace } from "./scene.ts";
-import { SLEEP } from "./scene_objects.ts";
-import { SnapshotTestNamespace } from "./snapshot_scene.ts";
+import { createTestGroup, removePool } from "./test_group.ts";
+import type { TestNamespace } from "./test_namespace.ts";
+import { SLEEP } from "./objects.ts";
+import { SnapshotTestNamespace } from "./snapshot_test_namespace.ts";
 
 /** Makes a thin class in a group, a claim `data` of it, and a pod `writer` that has it and has written to it. */
 async function addThinWriter(ns: TestNamespace, volumeGroup: string): Promise<string> {

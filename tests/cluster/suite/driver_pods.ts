@@ -8,7 +8,7 @@ import { Informer } from "../../../k8s/runtime/informer.ts";
 import type { HttpClient } from "../../../k8s/client/http_client.ts";
 import { type Pod, pods } from "../../../k8s/api/objects.ts";
 import type { Cluster } from "../../rig/cluster.ts";
-import { adminClient } from "./ledger.ts";
+import { adminClient } from "./claim_tracker.ts";
 
 /** The namespace of deploy/manifests. */
 export const SYSTEM_NAMESPACE = "denolith-system";

@@ -6,8 +6,8 @@
 
 import { assertEquals } from "@std/assert";
 import { example } from "./example_files.ts";
-import { TestNamespace } from "./scene.ts";
-import { podObject, QUICK } from "./scene_objects.ts";
+import { TestNamespace } from "./test_namespace.ts";
+import { podObject, QUICK } from "./objects.ts";
 
 Deno.test("a pod's own volume is made with it, and goes with it: claim, PersistentVolume, LVMVolume and logical volume", async () => {
   await using ns = await TestNamespace.open("ephemeral");

@@ -5,7 +5,7 @@
  */
 
 import { BUSYBOX_IMAGE } from "../../rig/pod_image.ts";
-import { FULL } from "./scene.ts";
+import { FULL } from "./test_namespace.ts";
 
 /** The folder of the examples. */
 export const EXAMPLES = new URL("../../../deploy/examples/", import.meta.url);

@@ -7,10 +7,10 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { volumeIdOf } from "../../../lvm/ids.ts";
 import { example, EXAMPLES } from "./example_files.ts";
-import { ioLimitHelpers } from "./limit_scene.ts";
-import { createTestGroup, removePool } from "./own_group.ts";
-import { TestNamespace } from "./scene.ts";
-import { SnapshotTestNamespace } from "./snapshot_scene.ts";
+import { ioLimitHelpers } from "./io_limit_helpers.ts";
+import { createTestGroup, removePool } from "./test_group.ts";
+import { TestNamespace } from "./test_namespace.ts";
+import { SnapshotTestNamespace } from "./snapshot_test_namespace.ts";
 
 Deno.test("the examples of pods, block devices and replicas run as they are", async () => {
   await using ns = await TestNamespace.open("examples");

@@ -4,8 +4,8 @@
  * @module
  */
 
-import { DRIVER_FLAGS } from "../../driver_command.ts";
-import type { TestNamespace } from "./scene.ts";
+import { DRIVER_FLAGS } from "../../process/driver_command.ts";
+import type { TestNamespace } from "./test_namespace.ts";
 
 const MAIN = new URL("../../../main.ts", import.meta.url).pathname;
 

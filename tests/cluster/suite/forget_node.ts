@@ -11,8 +11,8 @@ import { lvmVolumeFor } from "../../../k8s/api/volume_mapping.ts";
 import { volumeIdOf } from "../../../lvm/ids.ts";
 import { namedRequest } from "../../fake/request.ts";
 import { forgetNode } from "./forget_command.ts";
-import { TestNamespace } from "./scene.ts";
-import { DRIVER } from "./scene_objects.ts";
+import { TestNamespace } from "./test_namespace.ts";
+import { DRIVER } from "./objects.ts";
 
 /** Writes a status in the stead of an agent. */
 async function setStatus(ns: TestNamespace, object: string, status: object): Promise<void> {

@@ -5,8 +5,8 @@
  */
 
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { TestNamespace } from "./scene.ts";
-import { QUICK } from "./scene_objects.ts";
+import { TestNamespace } from "./test_namespace.ts";
+import { QUICK } from "./objects.ts";
 
 Deno.test("a filesystem that the kernel made read-only is told of, and takes writes again under the next pod", async () => {
   await using ns = await TestNamespace.open("health");

@@ -7,8 +7,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { volumeIdOf, volumeLvName } from "../../../lvm/ids.ts";
 import { SYSTEM_NAMESPACE } from "./driver_pods.ts";
-import { TestNamespace } from "./scene.ts";
-import { DRIVER, QUICK } from "./scene_objects.ts";
+import { TestNamespace } from "./test_namespace.ts";
+import { DRIVER, QUICK } from "./objects.ts";
 
 /** A logical volume of the driver that no object stands for; removed at the end, if it is still there. */
 async function createOrphan(ns: TestNamespace) {

@@ -5,8 +5,8 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { TestNamespace } from "./scene.ts";
-import { QUICK } from "./scene_objects.ts";
+import { TestNamespace } from "./test_namespace.ts";
+import { QUICK } from "./objects.ts";
 
 Deno.test("a pod has its group on the files, parts of the volume, read-only ones, and the options of the class", async () => {
   await using ns = await TestNamespace.open("pods");

@@ -5,7 +5,7 @@
  */
 
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { TestNamespace, warn } from "./scene.ts";
+import { TestNamespace, warn } from "./test_namespace.ts";
 
 /** A group on disks of its own, each of which can be made to fail. */
 interface FailingGroup extends AsyncDisposable {

@@ -7,11 +7,11 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { dirname } from "@std/path";
 import type { LvmNode, LvmVolume } from "../../../k8s/api/lvm_objects.ts";
-import { chapter, shellBlocks } from "../../markdown.ts";
+import { chapter, shellBlocks } from "../../meta/markdown.ts";
 import { run, searchPath } from "../../rig/process.ts";
-import { createTestGroup, removePool } from "./own_group.ts";
-import { TestNamespace } from "./scene.ts";
-import { QUICK } from "./scene_objects.ts";
+import { createTestGroup, removePool } from "./test_group.ts";
+import { TestNamespace } from "./test_namespace.ts";
+import { QUICK } from "./objects.ts";
 
 const runbooks = await Deno.readTextFile(new URL("../../../docs/runbooks.md", import.meta.url));
 

@@ -7,9 +7,9 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { parseSnapshotId, snapshotLvName } from "../../../lvm/ids.ts";
 import { example } from "./example_files.ts";
-import type { TestNamespace } from "./scene.ts";
-import { QUICK } from "./scene_objects.ts";
-import { SnapshotTestNamespace } from "./snapshot_scene.ts";
+import type { TestNamespace } from "./test_namespace.ts";
+import { QUICK } from "./objects.ts";
+import { SnapshotTestNamespace } from "./snapshot_test_namespace.ts";
 
 /** Writes for ever, each time to another part of its file, and tells how often. */
 const WRITER = `

@@ -5,9 +5,9 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { createTestGroup, removePool } from "./own_group.ts";
-import { TestNamespace } from "./scene.ts";
-import { SnapshotTestNamespace } from "./snapshot_scene.ts";
+import { createTestGroup, removePool } from "./test_group.ts";
+import { TestNamespace } from "./test_namespace.ts";
+import { SnapshotTestNamespace } from "./snapshot_test_namespace.ts";
 
 Deno.test("claims of a thin class share a pool, which promises what it has, and is kept when they are gone", async () => {
   await using ns = await TestNamespace.open("thin");

@@ -9,10 +9,10 @@ import { assertEquals } from "@std/assert";
 import type { Pod } from "../../../k8s/api/objects.ts";
 import { BUSYBOX_IMAGE } from "../../rig/pod_image.ts";
 import { forgetNode } from "./forget_command.ts";
-import { PublishedCapacity } from "./offers.ts";
-import { createClaimsAtOnce, creationFailures, nodesOf, waitForBound } from "./rush.ts";
-import { TestNamespace } from "./scene.ts";
-import { isRunning, QUICK, SLEEP } from "./scene_objects.ts";
+import { PublishedCapacity } from "./published_capacity.ts";
+import { createClaimsAtOnce, creationFailures, nodesOf, waitForBound } from "./concurrent_claims.ts";
+import { TestNamespace } from "./test_namespace.ts";
+import { isRunning, QUICK, SLEEP } from "./objects.ts";
 
 /** The size of what the first node has room for thrice, and the second once, in MiB. */
 const SMALL = 600;

@@ -1,0 +1,179 @@
+/**
+ * The claims of a scene by the dozen, with the books of what was made for them.
+ *
+ * @module
+ */
+
+import { assertEquals } from "@std/assert";
+import { isNotFound } from "../../../k8s/client/client.ts";
+import { HttpClient } from "../../../k8s/client/http_client.ts";
+import { Informer } from "../../../k8s/runtime/informer.ts";
+import { lvmVolumes } from "../../../k8s/api/lvm_objects.ts";
+import { type KubeObject, persistentVolumeClaims, persistentVolumes } from "../../../k8s/api/objects.ts";
+import { volumeIdOf } from "../../../lvm/ids.ts";
+import type { ControlPlane } from "../../rig/control_plane.ts";
+import type { Node } from "../../rig/node.ts";
+import { pollUntil } from "../../rig/poll_until.ts";
+import { apiInconsistencies, type ApiState, lvmInconsistencies, type LvmState, volumeNameOf } from "./consistency.ts";
+import type { TestNamespace } from "./test_namespace.ts";
+import { WAIT_MS } from "./object_watcher.ts";
+import { claimObject, DRIVER } from "./objects.ts";
+
+/** The claims of a scene, and what there is for them. */
+export class ClaimTracker implements AsyncDisposable {
+  /** The uids of all claims that there ever were. */
+  readonly uids = new Set<string>();
+  readonly #ns: TestNamespace;
+  readonly #client: HttpClient;
+  readonly #claims;
+  readonly #volumes;
+  readonly #objects;
+  readonly #stop = new AbortController();
+  #running: Promise<void>[] = [];
+
+  private constructor(ns: TestNamespace) {
+    this.#ns = ns;
+    this.#client = adminClient(ns.cluster.controlPlane);
+    this.#claims = new Informer(this.#client, persistentVolumeClaims, { namespace: ns.namespace });
+    this.#volumes = new Informer(this.#client, persistentVolumes);
+    this.#objects = new Informer(this.#client, lvmVolumes);
+  }
+
+  /** Opens the books of a scene. */
+  static async open(ns: TestNamespace): Promise<ClaimTracker> {
+    const tracker = new ClaimTracker(ns);
+    tracker.#claims.subscribe((_key, now) => now && tracker.uids.add(now.metadata.uid!));
+    tracker.#running = tracker.#informers.map((informer) => informer.start(tracker.#stop.signal));
+    await Promise.all(tracker.#informers.map(({ synced }) => synced));
+    return tracker;
+  }
+
+  get #informers(): Informer<KubeObject>[] {
+    return [this.#claims, this.#volumes, this.#objects] as unknown as Informer<KubeObject>[];
+  }
+
+  /** What the API server has, as last seen. */
+  get #apiState(): ApiState {
+    return { claims: this.#claims.list(), volumes: this.#volumes.list(), objects: this.#objects.list() };
+  }
+
+  /** Makes a claim; its uid is in the books when this is done, even if it is deleted at once. */
+  async createClaim(name: string, className: string): Promise<void> {
+    const { metadata, ...rest } = claimObject({ name, class: className });
+    const { namespace } = this.#ns;
+    const made = await this.#client.create(persistentVolumeClaims, {
+      ...rest,
+      metadata: { ...metadata, namespace },
+    });
+    this.uids.add(made.metadata.uid!);
+  }
+
+  /** Asks for the deletion of a claim. */
+  async deleteClaim(name: string): Promise<void> {
+    try {
+      await this.#client.delete(persistentVolumeClaims, { namespace: this.#ns.namespace, name });
+    } catch (error) {
+      if (!isNotFound(error)) throw error;
+    }
+  }
+
+  /** The names of the claims that nobody asked to delete. */
+  claimNames(): string[] {
+    return this.#claims.list().filter(({ metadata }) => metadata.deletionTimestamp === undefined).map(({ metadata }) =>
+      metadata.name
+    );
+  }
+
+  /** How many volumes were made, or are being made, for claims of the scene. */
+  get startedCount(): number {
+    const ids = new Set<string>([...this.uids].map((uid) => volumeIdOf(volumeNameOf(uid))));
+    return this.#objects.list().filter(({ metadata: { name } }) => ids.has(name)).length;
+  }
+
+  /** Waits until something holds; asked at every change. @throws {Error} when it takes too long, with what `open` says */
+  async waitUntil(description: string, predicate: () => boolean, { timeoutMs = WAIT_MS } = {}): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    const check = () => predicate() && resolve(true);
+    const unsubscribes = this.#informers.map((informer) => informer.subscribe(check));
+    const timer = setTimeout(() => resolve(false), timeoutMs);
+    check();
+    const done = await promise;
+    clearTimeout(timer);
+    for (const unsubscribe of unsubscribes) unsubscribe();
+    if (!done) {
+      throw new Error(
+        `wait until ${description}: not within ${timeoutMs / 1000} s: ${this.#inconsistencies().join("; ")}`,
+      );
+    }
+  }
+
+  /** Waits until all these claims are bound. */
+  async waitForBound(claimNames: readonly string[]): Promise<void> {
+    const isBound = (name: string) => this.#claims.get(`${this.#ns.namespace}/${name}`)?.status?.phase === "Bound";
+    await this.waitUntil("claims are bound", () => claimNames.every(isBound));
+  }
+
+  /** Waits until no claim of the scene is left, and nothing of any in the API. */
+  async waitUntilEmpty(): Promise<void> {
+    await this.waitUntil(
+      "nothing is left",
+      () => this.#claims.list().length === 0 && this.#inconsistencies().length === 0,
+    );
+  }
+
+  #inconsistencies(): string[] {
+    return apiInconsistencies(this.#apiState, this.uids);
+  }
+
+  /**
+   * Waits until the books are in order: each claim is bound and has one PersistentVolume, one LVMVolume and one LV, and nothing
+   * is left of any other.
+   *
+   * @throws {Error} when that does not come, with what is open
+   */
+  async waitForConsistency(options: { timeoutMs?: number } = {}): Promise<void> {
+    await this.waitUntil("the API's books are in order", () => this.#inconsistencies().length === 0, options);
+    let inconsistencies: string[] = [];
+    const check = async () => {
+      inconsistencies = lvmInconsistencies(this.#apiState, await readLvmState(this.#ns.node), this.uids);
+      return inconsistencies.length === 0;
+    };
+    // What is deleted is erased first, in its own time.
+    await pollUntil(check, { action: "wait for LVM's books", timeoutMs: WAIT_MS, intervalMs: 1_000 }).catch((error) => {
+      throw new Error(`${error.message}: ${inconsistencies.join("; ")}`);
+    });
+    assertEquals(this.#inconsistencies(), []);
+  }
+
+  /** Closes the books. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort(new Error("the books are closed"));
+    await Promise.all(this.#running);
+    this.#client[Symbol.dispose]();
+  }
+}
+
+/** A client that may do everything. */
+export function adminClient({ server, token, ca }: ControlPlane): HttpClient {
+  return new HttpClient({ url: server, token: { text: token }, ca: { text: ca } }, { userAgent: "denolith-test" });
+}
+
+/** What LVM has on a node of the driver's. @throws {Error} when LVM does not answer */
+async function readLvmState(node: Node): Promise<LvmState> {
+  const json = "--reportformat json";
+  const command = `lvs ${json} -o vg_name,lv_name,lv_uuid,lv_tags @denolith=${DRIVER} && vgs ${json} -o vg_tags`;
+  const { code, stdout, stderr } = await node.exec(command, { timeoutMs: WAIT_MS });
+  if (code !== 0) throw new Error(`look at LVM on ${node.name}: exit status ${code}: ${stderr.trim()}`);
+  const [lvs, vgs] = stdout.trim().split(/\n(?=\s*\{\s*\n\s*"report")/).map((text) =>
+    (JSON.parse(text) as { report: [Record<string, Record<string, string>[]>] }).report[0]
+  );
+  return {
+    lvs: (lvs?.lv ?? []).map((lv) => ({
+      group: lv.vg_name ?? "",
+      name: lv.lv_name ?? "",
+      uuid: lv.lv_uuid ?? "",
+      tags: (lv.lv_tags ?? "").split(","),
+    })),
+    groupTags: (vgs?.vg ?? []).flatMap(({ vg_tags = "" }) => vg_tags.split(",")),
+  };
+}

@@ -1,0 +1,122 @@
+/**
+ * Volumes that grow, and those that cannot.
+ *
+ * @module
+ */
+
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import type { PersistentVolumeClaim } from "../../../k8s/api/objects.ts";
+import { TestNamespace } from "./test_namespace.ts";
+import { QUICK } from "./objects.ts";
+
+/** Writes and reads back for ever, and ends with a failure when what is read is not what was written. */
+const WRITER = `
+trap 'exit 0' TERM
+head -c 1048576 /dev/urandom > /tmp/chance
+sum=$(md5sum < /tmp/chance)
+n=0
+while :; do
+  offset=$((n % 4))
+  for f in /data/file /raw; do
+    dd if=/tmp/chance of=$f bs=1M seek=$offset conv=notrunc,fsync 2>/dev/null || exit 1
+    [ "$(dd if=$f bs=1M skip=$offset count=1 2>/dev/null | md5sum)" = "$sum" ] || exit 2
+  done
+  n=$((n + 1))
+  echo $n > /tmp/rounds
+  sleep .2
+done
+`;
+
+/** A claim's size as it is, and all that is said of a change of it. */
+function resizeState(claim: PersistentVolumeClaim | undefined) {
+  const { capacity, conditions = [], allocatedResourceStatuses } = claim?.status ?? {};
+  return {
+    size: capacity?.["storage"],
+    conditions: conditions.map(({ type }) => type).sort(),
+    state: allocatedResourceStatuses?.["storage"],
+  };
+}
+
+/** Whether a claim has a size and nothing more is to come. */
+function isResized(claim: PersistentVolumeClaim | undefined, size: string): boolean {
+  const now = resizeState(claim);
+  return now.size === size && now.conditions.length === 0 && now.state === undefined;
+}
+
+async function requestSize(ns: TestNamespace, claim: string, storage: string): Promise<void> {
+  await ns.patch("PersistentVolumeClaim", claim, { spec: { resources: { requests: { storage } } } });
+}
+
+Deno.test("volumes grow under a writer; without a pod they grow halfway, and wholly in the next pod", async () => {
+  await using ns = await TestNamespace.open("grow");
+  const cls = await ns.createStorageClass("plain", { parameters: QUICK });
+  await ns.createClaim({ name: "data", class: cls });
+  await ns.createClaim({ name: "raw", class: cls, volumeMode: "Block" });
+  const claims = [{ name: "data", path: "/data" }, { name: "raw", devicePath: "/raw" }];
+  await ns.createPod({ name: "writer", claims, command: WRITER });
+  await ns.waitForRunning("writer");
+  const sizes = "df -kP /data | tail -1 | awk '{ print $2 }'; blockdev --getsize64 /raw";
+  const [before] = (await ns.exec("writer", sizes)).split("\n");
+
+  await Promise.all(["data", "raw"].map((name) => requestSize(ns, name, "32Mi")));
+  await Promise.all(
+    ["data", "raw"].map((name) =>
+      ns.waitFor("PersistentVolumeClaim", name, (claim) => isResized(claim, "32Mi"), "has 32Mi")
+    ),
+  );
+  const [after, raw] = (await ns.exec("writer", sizes)).split("\n");
+  assert(Number(after) > Number(before) * 1.8, `${before} KiB became ${after} KiB`);
+  assertEquals(raw, String(32 << 20));
+  await ns.waitForEvent("PersistentVolumeClaim", "data", "Resizing");
+  await ns.waitForEvent("PersistentVolumeClaim", "data", "FileSystemResizeRequired");
+  await ns.waitForEvent("PersistentVolumeClaim", "data", "FileSystemResizeSuccessful");
+  // It went on meanwhile, and goes on still.
+  const rounds = "n=$(cat /tmp/rounds); until [ $(cat /tmp/rounds) -gt $((n + 1)) ]; do sleep .2; done; echo more";
+  assertEquals(await ns.exec("writer", rounds), "more\n");
+  const sums = "sync; md5sum < /data/file; dd if=/raw bs=1M count=4 2>/dev/null | md5sum";
+  await ns.deleteAndWait("Pod", "writer");
+
+  await requestSize(ns, "data", "48Mi");
+  const pending = await ns.waitFor(
+    "PersistentVolumeClaim",
+    "data",
+    (claim) => resizeState(claim).conditions.includes("FileSystemResizePending"),
+    "waits for a pod",
+  );
+  assertEquals([resizeState(pending).size, resizeState(pending).state], ["32Mi", "NodeResizePending"]);
+  assertEquals((await ns.lvOf("data")).size, 48 << 20);
+  await ns.createPod({ name: "reader", claims });
+  await ns.waitForRunning("reader");
+  await ns.waitFor("PersistentVolumeClaim", "data", (claim) => isResized(claim, "48Mi"), "has 48Mi");
+  assertEquals(new Set((await ns.exec("reader", sums)).trim().split("\n")).size, 1);
+});
+
+Deno.test("a growth that cannot be had says so, and asking for less recovers from it", async () => {
+  await using ns = await TestNamespace.open("much");
+  const cls = await ns.createStorageClass("now", { parameters: QUICK, volumeBindingMode: "Immediate" });
+  await ns.createClaim({ name: "raw", class: cls, volumeMode: "Block" });
+  await ns.waitForBound("raw");
+  await requestSize(ns, "raw", "100Gi");
+  const failed = await ns.waitFor(
+    "PersistentVolumeClaim",
+    "raw",
+    (claim) => resizeState(claim).state === "ControllerResizeInfeasible",
+    "is infeasible",
+  );
+  assertEquals(failed.status?.allocatedResources?.["storage"], "100Gi");
+  assertEquals(resizeState(failed).conditions, ["ControllerResizeError", "Resizing"]);
+  await ns.waitForEvent("PersistentVolumeClaim", "raw", "VolumeResizeFailed", /free/);
+  assertEquals((await ns.lvOf("raw")).size, 16 << 20);
+
+  await requestSize(ns, "raw", "24Mi");
+  await ns.waitFor("PersistentVolumeClaim", "raw", (claim) => {
+    const { size, state } = resizeState(claim);
+    return size === "24Mi" || state === "NodeResizePending";
+  }, "has grown to 24Mi");
+  assertEquals((await ns.lvOf("raw")).size, 24 << 20);
+
+  const classSpec = { parameters: QUICK, volumeBindingMode: "Immediate", allowVolumeExpansion: false } as const;
+  await ns.createClaim({ name: "fixed", class: await ns.createStorageClass("fixed", classSpec) });
+  await ns.waitForBound("fixed");
+  await assertRejects(() => requestSize(ns, "fixed", "32Mi"), Error, "must support resize");
+});

@@ -1,0 +1,82 @@
+/**
+ * What suites of limits have in common: classes of attributes, and how fast a pod's IO is.
+ *
+ * @module
+ */
+
+import { assert } from "@std/assert";
+import type { LvmVolume } from "../../../k8s/api/lvm_objects.ts";
+import type { TestNamespace } from "./test_namespace.ts";
+import { DRIVER } from "./objects.ts";
+
+/** By how much a rate may miss its limit. */
+const TOLERANCE = 0.2;
+
+/** A stage for lives with limits. */
+export interface IoLimitHelpers {
+  readonly ns: TestNamespace;
+  /** Makes a VolumeAttributesClass of the driver; answers its full name. */
+  createAttributesClass(name: string, parameters: Readonly<Record<string, string>>): Promise<string>;
+  /** Gives a claim another one, and waits until claim and PersistentVolume say that it has it. */
+  changeAttributesClass(claim: string, className: string): Promise<void>;
+  /** Waits until the agent says that pods are held to these rates, as its condition words them. */
+  waitForLimits(claim: string, rates: RegExp): Promise<void>;
+  /** Makes sure that a pod's IO is as fast as its limit: some rate a second, of the amount that the shell line moves. */
+  assertRate(pod: string, command: string, expected: { readonly amount: number; readonly rate: number }): Promise<void>;
+  /** How many seconds a shell line takes in a pod. */
+  measureSeconds(pod: string, command: string): Promise<number>;
+}
+
+/** A stage on a scene. */
+export function ioLimitHelpers(ns: TestNamespace): IoLimitHelpers {
+  const measureSeconds = async (pod: string, command: string) => {
+    const uptimeCommand = "cut -d' ' -f1 /proc/uptime";
+    const [before, after] = (await ns.exec(pod, `${uptimeCommand}; ${command} 2>/dev/null || exit 1; ${uptimeCommand}`))
+      .split("\n");
+    return Number(after) - Number(before);
+  };
+  return {
+    ns,
+    measureSeconds,
+    createAttributesClass: async (name, parameters) => {
+      const full = `${ns.namespace}-${name}`;
+      await ns.apply({
+        apiVersion: "storage.k8s.io/v1",
+        kind: "VolumeAttributesClass",
+        metadata: { name: full },
+        driverName: DRIVER,
+        parameters,
+      });
+      return full;
+    },
+    changeAttributesClass: async (claim, className) => {
+      await ns.patch("PersistentVolumeClaim", claim, { spec: { volumeAttributesClassName: className } });
+      await ns.waitFor("PersistentVolumeClaim", claim, (now) => {
+        const { currentVolumeAttributesClassName, modifyVolumeStatus } = now?.status ?? {};
+        return currentVolumeAttributesClassName === className && modifyVolumeStatus === undefined;
+      }, `has ${className}`);
+      const { metadata: { name } } = await ns.volumeOf(claim);
+      const hasClass = (pv?: { spec?: { volumeAttributesClassName?: string } }) =>
+        pv?.spec?.volumeAttributesClassName === className;
+      await ns.waitFor("PersistentVolume", name, hasClass, `has ${className}`);
+    },
+    waitForLimits: async (claim, rates) => {
+      const id = (await ns.volumeOf(claim)).spec!.csi!.volumeHandle;
+      await ns.waitFor("LVMVolume", id, (volume) => isLimited(volume, rates), `is limited to ${rates}`);
+    },
+    assertRate: async (pod, command, { amount, rate }) => {
+      const seconds = await measureSeconds(pod, command);
+      const actual = amount / seconds;
+      const isWithinTolerance = Math.abs(actual - rate) <= TOLERANCE * rate;
+      assert(
+        isWithinTolerance,
+        `${command}: ${amount} in ${seconds} s are ${actual.toFixed(1)} a second; the limit is ${rate}`,
+      );
+    },
+  };
+}
+
+function isLimited(volume: LvmVolume | undefined, rates: RegExp): boolean {
+  const condition = volume?.status?.conditions?.find(({ type }) => type === "IOLimitsApplied");
+  return condition?.status === "True" && rates.test(condition.message);
+}

@@ -1,0 +1,209 @@
+/**
+ * What who has an agent's token may write: what is of its node, and nothing of another.
+ *
+ * @module
+ */
+
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { ApiError, type NewObject, type PatchOptions } from "../../../k8s/client/client.ts";
+import { HttpClient } from "../../../k8s/client/http_client.ts";
+import {
+  LVM_GROUP,
+  type LvmNode,
+  lvmNodes,
+  lvmSnapshots,
+  type LvmVolume,
+  lvmVolumes,
+} from "../../../k8s/api/lvm_objects.ts";
+import type { Pod } from "../../../k8s/api/objects.ts";
+import { volumeIdOf } from "../../../lvm/ids.ts";
+import { pollUntil } from "../../rig/poll_until.ts";
+import { SYSTEM_NAMESPACE } from "./driver_pods.ts";
+import { deniedPermissions, TEST_USER_AGENT } from "./rbac_usage.ts";
+import { TestNamespace } from "./test_namespace.ts";
+import { QUICK } from "./objects.ts";
+
+const AGENT = "denolith-node";
+const AGENT_USER = `system:serviceaccount:${SYSTEM_NAMESPACE}:${AGENT}`;
+
+/** No agent of the driver under test looks at what is of another driver. */
+const ANOTHER_DRIVER = "isolation.example";
+
+/** A token of the agents' account. */
+async function createToken(ns: TestNamespace, ...boundFlags: string[]): Promise<string> {
+  const args = ["--namespace", SYSTEM_NAMESPACE, "create", "token", AGENT, "--duration=10m", ...boundFlags];
+  return (await ns.cluster.controlPlane.kubectl(args)).trim();
+}
+
+/** A client that asks with such a token. */
+function clientWithToken({ cluster: { controlPlane: { server, ca } } }: TestNamespace, token: string): HttpClient {
+  return new HttpClient({ url: server, token: { text: token }, ca: { text: ca } }, { userAgent: TEST_USER_AGENT });
+}
+
+/** The agent's pod on the scene's node. */
+async function agentPod({ cluster: { controlPlane }, node }: TestNamespace): Promise<string> {
+  const args = [
+    "--namespace",
+    SYSTEM_NAMESPACE,
+    "get",
+    "pods",
+    "--selector=app.kubernetes.io/component=node",
+    "--output=json",
+  ];
+  const { items } = JSON.parse(await controlPlane.kubectl(args)) as { items: Pod[] };
+  const pod = items.find(({ spec, metadata }) =>
+    spec?.nodeName === node.name && metadata.deletionTimestamp === undefined
+  );
+  assert(pod !== undefined, `there is an agent on ${node.name}`);
+  return pod.metadata.name;
+}
+
+/** Gives the agents' account every right on the group for the time of the scene: what refuses then is not their role. */
+async function grantAll(ns: TestNamespace): Promise<void> {
+  const metadata = { name: `${ns.namespace}-all` };
+  const rbac = "rbac.authorization.k8s.io";
+  const rules = [{ apiGroups: [LVM_GROUP], resources: ["*"], verbs: ["*"] }];
+  await ns.apply({ apiVersion: `${rbac}/v1`, kind: "ClusterRole", metadata, rules });
+  await ns.apply({
+    apiVersion: `${rbac}/v1`,
+    kind: "ClusterRoleBinding",
+    metadata,
+    roleRef: { apiGroup: rbac, kind: "ClusterRole", name: metadata.name },
+    subjects: [{ kind: "ServiceAccount", name: AGENT, namespace: SYSTEM_NAMESPACE }],
+  });
+  const can = ["auth", "can-i", "delete", `lvmvolumes.${LVM_GROUP}`, `--as=${AGENT_USER}`];
+  await pollUntil(() => ns.kubectl(...can).then(() => true, () => false), { action: "grant", timeoutMs: 60_000 });
+}
+
+/** A volume that no agent makes. */
+function volumeOn(nodeName: string, requestName: string): NewObject<LvmVolume> {
+  return {
+    apiVersion: API_VERSION,
+    kind: "LVMVolume",
+    metadata: { name: volumeIdOf(requestName) },
+    spec: {
+      ...{ driverName: ANOTHER_DRIVER, requestName, nodeName, size: "16Mi", volumeGroupPreference: "leastFree" },
+      ...{ volumeMode: "Block", shared: true, erase: "none" },
+    },
+  };
+}
+
+/** Makes sure that the policy refuses. */
+async function assertDenied(what: string, call: Promise<unknown>, why: RegExp): Promise<void> {
+  const error = await assertRejects(() => call, ApiError);
+  assertEquals([error.status, why.test(error.message)], [403, true], `${what}: ${error.message}`);
+}
+
+const FOREIGN_NODE_MESSAGE = /denied request: the agent of node \S+ may write the objects of that node alone/;
+
+const API_VERSION = `${LVM_GROUP}/v1alpha1`;
+const LABEL = { merge: { metadata: { labels: { tried: "yes" } } } };
+/** It changes nothing, and is asked about all the same. */
+const NO_LABEL = { merge: { metadata: { labels: { tried: null } } } };
+const LOST_STATUS: PatchOptions<LvmVolume> = { merge: { status: { state: "Lost" } }, subresource: "status" };
+const OLD_STATUS: PatchOptions<LvmNode> = {
+  merge: { status: { lastUpdateTime: "2026-01-01T00:00:00Z" } },
+  subresource: "status",
+};
+const moveTo = (nodeName: string): PatchOptions<LvmVolume> => ({ merge: { spec: { nodeName } } });
+
+/** A node that is not there, with an LVMNode and a volume, as somebody else's agent has them. */
+async function createForeignObjects(ns: TestNamespace) {
+  const foreignNode = `${ns.namespace}-there`;
+  const volume = volumeOn(foreignNode, `${ns.namespace}-foreign`);
+  const lvmNode = { apiVersion: API_VERSION, kind: "LVMNode", spec: { driverName: ANOTHER_DRIVER } };
+  await ns.apply(volume);
+  await ns.apply({ ...lvmNode, metadata: { name: foreignNode } });
+  return {
+    foreignNode,
+    volume: { name: volume.metadata.name! },
+    /** The LVMNode of another node that is not there. */
+    another: { ...lvmNode, metadata: { name: `${foreignNode}-2` } },
+    snapshot: (nodeName: string, requestName: string) => ({
+      apiVersion: API_VERSION,
+      kind: "LVMSnapshot",
+      metadata: { name: volumeIdOf(requestName) },
+      spec: { driverName: ANOTHER_DRIVER, requestName, nodeName, sourceVolume: volume.metadata.name! },
+    }),
+  };
+}
+
+Deno.test("with the token of a node's agent nothing of another node can be written, even where every role allows it", async () => {
+  await using ns = await TestNamespace.open("isolation");
+  const ownNode = ns.node.name;
+  const { foreignNode, volume, another, snapshot } = await createForeignObjects(ns);
+  await grantAll(ns);
+  const pod = await agentPod(ns);
+  using agent = clientWithToken(ns, await createToken(ns, "--bound-object-kind=Pod", `--bound-object-name=${pod}`));
+
+  const ownVolume = volumeOn(ownNode, `${ns.namespace}-own`);
+  const ownName = { name: ownVolume.metadata.name! };
+  await agent.create(lvmVolumes, ownVolume);
+  await agent.patch(lvmVolumes, ownName, LABEL);
+  await agent.patch(lvmVolumes, ownName, LOST_STATUS);
+  await agent.patch(lvmNodes, { name: ownNode }, NO_LABEL);
+  const snapshotObject = snapshot(ownNode, `${ns.namespace}-own-cut`);
+  await agent.create(lvmSnapshots, snapshotObject);
+  await agent.delete(lvmSnapshots, snapshotObject.metadata);
+
+  await assertDenied(
+    "create",
+    agent.create(lvmVolumes, volumeOn(foreignNode, `${ns.namespace}-new`)),
+    FOREIGN_NODE_MESSAGE,
+  );
+  await assertDenied("update", agent.patch(lvmVolumes, volume, LABEL), FOREIGN_NODE_MESSAGE);
+  await assertDenied("status", agent.patch(lvmVolumes, volume, LOST_STATUS), FOREIGN_NODE_MESSAGE);
+  await assertDenied("delete", agent.delete(lvmVolumes, volume), FOREIGN_NODE_MESSAGE);
+  await assertDenied("give away", agent.patch(lvmVolumes, ownName, moveTo(foreignNode)), FOREIGN_NODE_MESSAGE);
+  await assertDenied("take", agent.patch(lvmVolumes, volume, moveTo(ownNode)), FOREIGN_NODE_MESSAGE);
+  await assertDenied("LVMNode", agent.patch(lvmNodes, { name: foreignNode }, LABEL), FOREIGN_NODE_MESSAGE);
+  await assertDenied(
+    "LVMNode's status",
+    agent.patch(lvmNodes, { name: foreignNode }, OLD_STATUS),
+    FOREIGN_NODE_MESSAGE,
+  );
+  await assertDenied("LVMNode's end", agent.delete(lvmNodes, { name: foreignNode }), FOREIGN_NODE_MESSAGE);
+  await assertDenied("another LVMNode", agent.create(lvmNodes, another), FOREIGN_NODE_MESSAGE);
+  await assertDenied(
+    "snapshot",
+    agent.create(lvmSnapshots, snapshot(foreignNode, `${ns.namespace}-cut`)),
+    FOREIGN_NODE_MESSAGE,
+  );
+  await agent.delete(lvmVolumes, ownName);
+
+  // the policy is about the agents alone
+  await ns.patch("LVMVolume", volume.name, LABEL.merge);
+});
+
+Deno.test("a token of the agents' account says its node, or may write nothing", async () => {
+  await using ns = await TestNamespace.open("tokens");
+  const ownNode = { name: ns.node.name };
+  const { volume } = await createForeignObjects(ns);
+  await grantAll(ns);
+  using node = clientWithToken(
+    ns,
+    await createToken(ns, "--bound-object-kind=Node", `--bound-object-name=${ownNode.name}`),
+  );
+  await node.patch(lvmNodes, ownNode, NO_LABEL);
+  await assertDenied("another's", node.patch(lvmVolumes, volume, LABEL), FOREIGN_NODE_MESSAGE);
+  using unbound = clientWithToken(ns, await createToken(ns));
+  await assertDenied(
+    "without a node",
+    unbound.patch(lvmNodes, ownNode, NO_LABEL),
+    /denied request: the token says no node/,
+  );
+});
+
+Deno.test("agents do all of their work under the policy, and are refused nothing", async () => {
+  await using ns = await TestNamespace.open("isolated");
+  const cls = await ns.createStorageClass("now", { parameters: QUICK, volumeBindingMode: "Immediate" });
+  await ns.createClaim({ name: "data", class: cls });
+  await ns.waitForBound("data");
+  await ns.deleteAndWait("PersistentVolumeClaim", "data");
+  await ns.waitForCleanup();
+  const since = Date.now();
+  const isNew = (lastUpdateTime = "") => Date.parse(lastUpdateTime) > since;
+  await ns.waitFor("LVMNode", ns.node.name, (node) => isNew(node?.status?.lastUpdateTime), "is written again");
+  const events = await ns.cluster.controlPlane.auditEvents();
+  assertEquals([...deniedPermissions(AGENT_USER, events)], []);
+});

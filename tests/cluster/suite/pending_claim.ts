@@ -1,0 +1,30 @@
+/**
+ * What a claim does while there is no room.
+ *
+ * @module
+ */
+
+import { assertEquals } from "@std/assert";
+import { addPv, createTestGroup } from "./test_group.ts";
+import { TestNamespace } from "./test_namespace.ts";
+
+Deno.test("a claim that no group has room for waits and says why, and is bound when the group grows", async () => {
+  await using ns = await TestNamespace.open("room");
+  await using group = await createTestGroup(ns, 100); // others may take what is free in one that is there for all
+  const size = group.mib + 100;
+  const parameters = { volumeGroup: group.name, erase: "none" };
+  const cls = await ns.createStorageClass("own", { parameters, volumeBindingMode: "Immediate" });
+  await ns.createClaim({ name: "large", class: cls, size: `${size}Mi`, volumeMode: "Block" });
+  await ns.waitForEvent("PersistentVolumeClaim", "large", "ProvisioningFailed", /no room in .* free\)/);
+  await ns.waitFor("PersistentVolumeClaim", "large", (claim) => claim?.status?.phase === "Pending", "waits");
+
+  await using _disk = await addPv(ns, group.name, 200);
+  await ns.waitForBound("large");
+  assertEquals((await ns.lvOf("large")).size, size * 2 ** 20);
+  // Nothing may be left on the disk that is taken away again.
+  await ns.deleteAndWait("PersistentVolumeClaim", "large");
+  await ns.waitForCleanup();
+  await ns.runOnNode(
+    `for i in $(seq 60); do lvs ${group.name} | grep -q . || exit 0; sleep 1; done; lvs ${group.name}; exit 1`,
+  );
+});

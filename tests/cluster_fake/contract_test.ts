@@ -1,0 +1,10 @@
+import { thinCopyLifecycleContract } from "../contract/copies_thin.ts";
+import { clusterHost } from "../contract/cluster_host.ts";
+import { limitsContract } from "../contract/limits.ts";
+import { snapshotsContract } from "../contract/snapshots.ts";
+import { thinLifecycleContract } from "../contract/thin.ts";
+
+snapshotsContract(clusterHost);
+limitsContract(clusterHost);
+thinLifecycleContract(clusterHost);
+thinCopyLifecycleContract(clusterHost);

@@ -1,0 +1,230 @@
+/**
+ * Deaths in a snapshot's life in a cluster: of the agent at every moment of every command, and of the agent and of the controller
+ * before and after every request to the API server. The process starts again, and the orchestrator repeats what was not answered,
+ * or gives up and deletes.
+ *
+ * @module
+ */
+
+import { assert, assertEquals } from "@std/assert";
+import { controllerHandlers } from "../../csi/controller.ts";
+import { Controller } from "../../csi/proto/csi_pb.ts";
+import { lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import { StorageError } from "../../lvm/error.ts";
+import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
+import { Locks } from "../../lvm/locks.ts";
+import { mountCapability } from "../contract/host.ts";
+import {
+  CrashingClient,
+  CrashingExec,
+  crashMomentsOf,
+  type CrashPoint,
+  type RequestCrashPoint,
+} from "../crash/crashing_exec.ts";
+import { callsTo, type Csi, type Reaction } from "../crash/orchestrator.ts";
+import { FakeCluster } from "../fake/node_cluster.ts";
+import { FakeMachine } from "../fake/machine.ts";
+
+/** How somebody dies. */
+type CrashCase =
+  | { readonly of: "agent"; readonly at: CrashPoint | RequestCrashPoint }
+  | { readonly of: "controller"; readonly at: RequestCrashPoint };
+
+/** How far a life is: the commands and the requests of the agent, and the requests of the controller so far. */
+type Progress = readonly [number, number, number];
+
+const NODE = "node-1";
+const volumeId = volumeIdOf("one");
+const snapshotId = snapshotIdOf("cut");
+
+/** Failures for which an orchestrator repeats a call: ABORTED and UNAVAILABLE. */
+const REPEATED = ["Busy", "StillRunning", "Unavailable"];
+
+/** How long an orchestrator waits before it repeats a call, and how often it does. */
+const [PAUSE_MS, MAX_ATTEMPTS] = [2, 1_000];
+
+/** A cluster of mortals, and its orchestrator. */
+class CrashingCluster implements AsyncDisposable {
+  readonly machine = new FakeMachine();
+  readonly #exec: CrashingExec;
+  readonly #agent: CrashingClient;
+  readonly #controller: CrashingClient;
+  readonly #cluster: FakeCluster;
+  #calls: Csi["controller"];
+  /** Resolves when somebody died, and was started again. */
+  readonly crashed: Promise<string>;
+
+  private constructor(cluster: FakeCluster, machine: FakeMachine, crashCase?: CrashCase) {
+    this.machine = machine;
+    this.#cluster = cluster;
+    const command = crashCase !== undefined && "moment" in crashCase.at ? crashCase.at : undefined;
+    const request = crashCase !== undefined && "when" in crashCase.at ? crashCase.at : undefined;
+    this.#exec = new CrashingExec(machine, command);
+    this.#agent = new CrashingClient(crashCase?.of === "agent" ? request : undefined);
+    this.#controller = new CrashingClient(crashCase?.of === "controller" ? request : undefined);
+    this.#calls = this.#callController();
+    this.crashed = Promise.race([
+      Promise.race([this.#exec.crashed, this.#agent.crashed]).then((at) => this.#restartAgent(at)),
+      this.#controller.crashed.then((at) => this.#restartController(at)),
+    ]);
+  }
+
+  static async start(crashCase?: CrashCase): Promise<CrashingCluster> {
+    const machine = new FakeMachine();
+    machine.addGroup("data", 1n << 30n);
+    // the controller has to know the node before its agent can die
+    const cluster = await FakeCluster.start({ [NODE]: machine });
+    await cluster.stopAgent(NODE);
+    const crashingCluster = new CrashingCluster(cluster, machine, crashCase);
+    cluster.startAgent(NODE, crashingCluster.#exec, { wrap: (client) => crashingCluster.#agent.wrap(client) });
+    await cluster.restartController({ wrap: (client) => crashingCluster.#controller.wrap(client) });
+    crashingCluster.#calls = crashingCluster.#callController();
+    return crashingCluster;
+  }
+
+  /** Asks until it is done, or fails for a reason that does not pass. */
+  async retry(call: (controller: Csi["controller"]) => Promise<unknown>): Promise<void> {
+    for (let attempt = 1;; attempt++) {
+      try {
+        return void await call(this.#calls);
+      } catch (error) {
+        if (!(error instanceof StorageError) || !REPEATED.includes(error.kind) || attempt === MAX_ATTEMPTS) throw error;
+        await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+      }
+    }
+  }
+
+  /** What is left, when nothing is done in the background any more; who has not died by then, lives. */
+  async readRemaining(): Promise<unknown[]> {
+    const waitUntilIdle = () => this.#cluster.agent(NODE).machine.background.idle();
+    await Promise.race([waitUntilIdle(), this.crashed.then(waitUntilIdle)]);
+    for (const crashing of [this.#exec, this.#agent, this.#controller]) crashing.disarm();
+    const { api } = this.#cluster;
+    return [api.objects(lvmSnapshots), api.objects(lvmVolumes), this.machine.allLvs(), [
+      ...this.machine.groups[0]!.tags,
+    ]];
+  }
+
+  /** How many snapshots there are: LVs, and objects. */
+  counts(): [number, number] {
+    const snapshotLvs = this.machine.allLvs().filter(({ lv }) => lv.origin !== undefined);
+    return [snapshotLvs.length, this.#cluster.api.objects(lvmSnapshots).length];
+  }
+
+  /** How far the life is. */
+  progress(): Progress {
+    return [this.#exec.commands.length, this.#agent.requests.length, this.#controller.requests.length];
+  }
+
+  /** The deaths that were possible in between. */
+  possibleCrashes(from: Progress, to: Progress): CrashCase[] {
+    const within = <T>(all: readonly T[], by: 0 | 1 | 2) =>
+      all.map((one, index) => ({ one, index })).slice(from[by], to[by]);
+    const requests = (of: CrashCase["of"], all: readonly string[], by: 1 | 2): CrashCase[] =>
+      within(all, by).flatMap(({ one: request, index }) =>
+        (["before", "after"] as const).map((when) => ({ of, at: { request, index, when } }))
+      );
+    return [
+      ...within(this.#exec.commands, 0).flatMap(({ one: command, index }): CrashCase[] =>
+        crashMomentsOf(command).map((moment) => ({ of: "agent", at: { command, index, moment } }))
+      ),
+      ...requests("agent", this.#agent.requests, 1),
+      ...requests("controller", this.#controller.requests, 2),
+    ];
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.#cluster[Symbol.asyncDispose]();
+  }
+
+  #callController(): Csi["controller"] {
+    const { volumes, snapshots } = this.#cluster;
+    return callsTo(Controller, controllerHandlers({ volumes, snapshots, locks: new Locks() }));
+  }
+
+  #restartAgent(at: string): string {
+    this.#exec.kill();
+    this.#agent.kill();
+    this.#cluster.agent(NODE).crash();
+    this.#cluster.startAgent(NODE, this.machine);
+    return `the agent at ${at}`;
+  }
+
+  async #restartController(at: string): Promise<string> {
+    await this.#cluster.restartController();
+    this.#calls = this.#callController();
+    return `the controller at ${at}`;
+  }
+}
+
+/** What a life tells: the deaths that were possible in it until the snapshot was taken, and after that; and the one that came. */
+interface LifecycleRecord {
+  readonly beforeTaken: readonly CrashCase[];
+  readonly afterTaken: readonly CrashCase[];
+  readonly crashedAt: string | undefined;
+}
+
+/** A volume, its snapshot, and their end; somebody may die from the moment at which the volume is there. */
+async function runLifecycle(crashCase?: CrashCase, reaction: Reaction = "repeats"): Promise<LifecycleRecord> {
+  await using crashingCluster = await CrashingCluster.start(crashCase);
+  const create = () =>
+    crashingCluster.retry((controller) =>
+      controller.createVolume({
+        name: "one",
+        capacityRange: { requiredBytes: 32n << 20n },
+        volumeCapabilities: [mountCapability()],
+      })
+    );
+  const snapshot = async () => {
+    await crashingCluster.retry((controller) => controller.createSnapshot({ name: "cut", sourceVolumeId: volumeId }));
+    assertEquals(crashingCluster.counts(), [1, 1]);
+  };
+  const deleteSnapshot = () => crashingCluster.retry((controller) => controller.deleteSnapshot({ snapshotId }));
+  const deleteVolume = () => crashingCluster.retry((controller) => controller.deleteVolume({ volumeId }));
+  await create();
+  const start = crashingCluster.progress();
+  let taken = start;
+  let crashedAt: string | undefined;
+  for (const step of [snapshot, deleteSnapshot, deleteVolume]) {
+    const crashed = crashingCluster.crashed.then((at) => ({ at }));
+    const outcome = crashedAt === undefined ? await Promise.race([step(), crashed]) : await step();
+    if (step === snapshot) taken = crashingCluster.progress();
+    if (outcome === undefined) continue;
+    crashedAt = outcome.at;
+    if (step !== snapshot || reaction === "repeats") await step();
+  }
+  assertEquals(await crashingCluster.readRemaining(), [[], [], [], []], "left");
+  return {
+    beforeTaken: crashingCluster.possibleCrashes(start, taken),
+    afterTaken: crashingCluster.possibleCrashes(taken, crashingCluster.progress()),
+    crashedAt,
+  };
+}
+
+// what the dead wait for never comes, so it cannot be waited for either
+const NO_SANITIZERS = { sanitizeOps: false, sanitizeResources: false };
+
+Deno.test(
+  "agent and controller may die at any moment of a snapshot's life in a cluster: nothing is left, nothing is made twice",
+  NO_SANITIZERS,
+  async () => {
+    const { beforeTaken, afterTaken } = await runLifecycle();
+    const cases = [
+      ...[...beforeTaken, ...afterTaken].map((crashCase) => [crashCase, "repeats"] as const),
+      ...beforeTaken.map((crashCase) => [crashCase, "gives up"] as const), // later, to give up is to repeat the deletion
+    ];
+    assert(cases.length > 45, `only ${cases.length} deaths`);
+    const failures: string[] = [];
+    let uncrashedRuns = 0;
+    for (const [crashCase, reaction] of cases) {
+      try {
+        if ((await runLifecycle(crashCase, reaction)).crashedAt === undefined) uncrashedRuns++;
+      } catch (error) {
+        failures.push(`${crashCase.of}, ${JSON.stringify(crashCase.at)}, the orchestrator ${reaction}: ${error}`);
+      }
+    }
+    assertEquals(failures, []);
+    // what is done in the background may come sooner or later than in the life that was recorded
+    assert(uncrashedRuns < cases.length / 8, `${uncrashedRuns} of ${cases.length} did not die`);
+  },
+);

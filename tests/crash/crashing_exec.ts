@@ -1,0 +1,230 @@
+/**
+ * A driver that dies: its exec, or its client of the API server, stops at a chosen moment, and nothing that it waits for ever
+ * comes.
+ *
+ * @module
+ */
+
+import type { ApiClient } from "../../k8s/client/client.ts";
+import { type Command, describeCommand, type Exec, type Output } from "../../lvm/exec.ts";
+import { interceptClient } from "../fake/intercepted_client.ts";
+import type { FakeLv, FakeMachine } from "../fake/machine.ts";
+
+/** A moment of a command at which the driver dies. */
+export interface CrashMoment {
+  /** For messages. */
+  readonly name: string;
+  /** What has become of the machine by then. */
+  readonly effect: (machine: FakeMachine, command: Command, run: () => Promise<Output>) => Promise<unknown>;
+}
+
+/** The command had not begun. */
+const BEFORE_COMMAND: CrashMoment = { name: "before", effect: () => Promise.resolve() };
+
+/** The command had ended, its answer was not read. */
+const AFTER_COMMAND: CrashMoment = { name: "after", effect: (_machine, _command, run) => run() };
+
+/** The moments of a command, with those in which it was killed, too, and left half of its work. */
+export function crashMomentsOf(command: Command): CrashMoment[] {
+  if (!command.mutates) return [BEFORE_COMMAND]; // it leaves nothing, so dying later is the same
+  return [BEFORE_COMMAND, ...(PARTIAL_EFFECTS[programKey(command)] ?? []), AFTER_COMMAND];
+}
+
+/** A filesystem has the new UUID at one place, and the old one at another. */
+const PARTIAL_UUID_CHANGE: CrashMoment = {
+  name: "some blocks written",
+  effect: async (machine, command, run) => {
+    await run();
+    machine.lvAt(command.args.at(-1)!)!.content.isInconsistent = true;
+  },
+};
+
+/** What a program leaves that was killed, by program, or for lvm by subcommand. */
+const PARTIAL_EFFECTS: Readonly<Record<string, readonly CrashMoment[]>> = {
+  // lvm(8) commits the metadata first, then loads the kernel's tables with the devices suspended meanwhile
+  lvcreate: [
+    partialLvChange("made, not active, not wiped", (lv) => void (lv.active = false)),
+    partialLvChange("made, suspended", suspend),
+    // a snapshot is made as a plain LV and becomes one in a second step
+    partialLvChange("made, no snapshot yet", (lv) => void (lv.pool === undefined && delete lv.origin)),
+    // the pool hears of it last; if it does not, it takes the snapshot when it hears of it next, in the midst of writing
+    partialLvChange(
+      "made, not taken by its pool yet",
+      (lv) => void (isThinCopy(lv) && (lv.content.isInconsistent = true)),
+    ),
+    // a pool is made as the LV of its metadata first
+    partialLvChange("made, no pool yet", (lv) => void delete lv.thinPool),
+  ],
+  lvextend: [partialLvChange("grown, suspended", suspend)],
+  lvconvert: [partialLvChange("split, suspended", suspend)],
+  lvremove: [{
+    name: "deactivated, still there",
+    effect: (machine, command) => Promise.resolve(void (targetLv(machine, command)!.active = false)),
+  }],
+  dd: [{
+    name: "half a piece copied",
+    effect: async (machine, command, run) => {
+      const to = machine.lvAt(command.args.find((arg) => arg.startsWith("of="))!.slice("of=".length))!;
+      await run();
+      delete to.copied;
+      to.content.data = new Set(["half a piece"]);
+    },
+  }],
+  tune2fs: [PARTIAL_UUID_CHANGE],
+  xfs_db: [PARTIAL_UUID_CHANGE],
+  btrfstune: [PARTIAL_UUID_CHANGE],
+  mke2fs: partialMkfs(),
+  "mkfs.xfs": partialMkfs(),
+  "mkfs.btrfs": partialMkfs(),
+};
+
+function partialLvChange(name: string, apply: (lv: FakeLv) => void): CrashMoment {
+  return {
+    name,
+    effect: async (machine, command, run) => {
+      const before = new Set(machine.allLvs().map(({ lv }) => lv));
+      await run();
+      const lv = machine.allLvs().find(({ lv }) => !before.has(lv))?.lv ?? targetLv(machine, command);
+      if (lv !== undefined) apply(lv);
+    },
+  };
+}
+
+function isThinCopy({ pool, origin, tags }: FakeLv): boolean {
+  return pool !== undefined && origin !== undefined && [...tags].some((tag) => tag.startsWith("denolith.volume="));
+}
+
+function suspend(lv: FakeLv): void {
+  lv.suspended = lv.active;
+}
+
+/** Filesystems are written in no particular order: the signature may be there or not, and the rest is not. */
+function partialMkfs(): CrashMoment[] {
+  return [
+    {
+      name: "some blocks written",
+      effect: (machine, command) =>
+        Promise.resolve(void (machine.lvAt(command.args.at(-1)!)!.content.zeroHead = false)),
+    },
+    {
+      name: "signature written, not the rest",
+      effect: async (machine, command, run) => {
+        await run();
+        machine.lvAt(command.args.at(-1)!)!.content.filesystemBytes = 0n;
+      },
+    },
+  ];
+}
+
+function targetLv(machine: FakeMachine, command: Command): FakeLv | undefined {
+  const path = command.args.at(-1)!;
+  return machine.allLvs().find(({ group, lv }) => `${group.name}/${lv.name}` === path)?.lv;
+}
+
+function programKey({ program, args }: Command): string {
+  return program === "lvm" ? args[0]! : program;
+}
+
+/** Where to die: at the moment of the command of the number. */
+export interface CrashPoint {
+  readonly index: number;
+  readonly command: Command;
+  readonly moment: CrashMoment;
+}
+
+/** An exec of a driver that dies at a point, if one is given. */
+export class CrashingExec implements Exec {
+  /** Every command that was begun. */
+  readonly commands: Command[] = [];
+  /** Resolves when the driver is dead, with what it died at. */
+  readonly crashed: Promise<string>;
+  readonly #machine: FakeMachine;
+  #point: CrashPoint | undefined;
+  readonly #onCrash: (at: string) => void;
+  #isCrashed = false;
+
+  constructor(machine: FakeMachine, point?: CrashPoint) {
+    this.#machine = machine;
+    this.#point = point;
+    const { promise, resolve } = Promise.withResolvers<string>();
+    this.crashed = promise;
+    this.#onCrash = resolve;
+  }
+
+  async run(command: Command): Promise<Output> {
+    if (this.#isCrashed) return await PENDING_FOREVER;
+    const index = this.commands.push(command) - 1;
+    if (index !== this.#point?.index) return await this.#machine.run(command);
+    this.#isCrashed = true;
+    // work in the background may come sooner or later than in the life that was recorded
+    const moment = programKey(command) === programKey(this.#point.command) ? this.#point.moment : BEFORE_COMMAND;
+    await moment.effect(this.#machine, command, () => this.#machine.run(command));
+    this.#onCrash(`command ${index} (${describeCommand(command)}), ${moment.name}`);
+    return await PENDING_FOREVER;
+  }
+
+  /** Ends it when the driver died of something else. */
+  kill(): void {
+    this.#isCrashed = true;
+  }
+
+  /** Lets it live from now on. */
+  disarm(): void {
+    this.#point = undefined;
+  }
+
+  idle(): Promise<void> {
+    return Promise.resolve();
+  }
+}
+
+/** Where to die: before the request of the number, or after it, when its answer was not read. */
+export interface RequestCrashPoint {
+  readonly index: number;
+  readonly request: string;
+  readonly when: "before" | "after";
+}
+
+/** What stands between a driver and the API server, and lets it die at a point, if one is given. */
+export class CrashingClient {
+  /** Every request about volumes and snapshots that was begun. */
+  readonly requests: string[] = [];
+  /** Resolves when the driver is dead, with what it died at. */
+  readonly crashed: Promise<string>;
+  #point: RequestCrashPoint | undefined;
+  readonly #onCrash: (at: string) => void;
+  readonly #indices = new Map<number, number>();
+  #isCrashed = false;
+
+  constructor(point?: RequestCrashPoint) {
+    this.#point = point;
+    const { promise, resolve } = Promise.withResolvers<string>();
+    this.crashed = promise;
+    this.#onCrash = resolve;
+  }
+
+  /** The client as the driver has it. */
+  wrap(client: ApiClient): ApiClient {
+    return interceptClient(client, async (request, when, number) => {
+      if (this.#isCrashed) await PENDING_FOREVER;
+      if (!/ lvm(?:volumes|snapshots)$/.test(request)) return;
+      if (when === "before") this.#indices.set(number, this.requests.push(request) - 1);
+      if (this.#indices.get(number) !== this.#point?.index || when !== this.#point?.when) return;
+      this.kill();
+      this.#onCrash(`request ${this.#point.index} (${request}), ${when}`);
+      await PENDING_FOREVER;
+    });
+  }
+
+  /** Ends it when the driver died of something else. */
+  kill(): void {
+    this.#isCrashed = true;
+  }
+
+  /** Lets it live from now on. */
+  disarm(): void {
+    this.#point = undefined;
+  }
+}
+
+const PENDING_FOREVER = new Promise<never>(() => {});

@@ -1,0 +1,130 @@
+import { join } from "@std/path";
+import type { CsiClient } from "../../csi/client.ts";
+import { VolumeCapability_AccessMode_Mode as Mode, VolumeUsage_Unit as Unit } from "../../csi/proto/csi_pb.ts";
+import { formatBytes } from "../../lvm/size.ts";
+import type { LoopGroup } from "./loop_group.ts";
+import type { StepRunner } from "./step_runner.ts";
+
+/** Where the story takes place. */
+export interface DemoContext {
+  /** Who tells it. */
+  readonly runner: StepRunner;
+  /** The connection to the driver. */
+  readonly client: CsiClient;
+  /** The volume group in which the driver makes volumes. */
+  readonly group: LoopGroup;
+  /** The folder with everything else. */
+  readonly folder: string;
+}
+
+/** The demo's driver has a name of its own, so that it and another on this machine do not see each other's volumes. */
+export const DRIVER_NAME = "demo.denolith.dev";
+
+/** 2^20 bytes. */
+export const MIB = 1n << 20n;
+
+/** The volume's first size, and that to which it grows, in bytes. */
+export const SIZES = { first: 128n * MIB, grown: 256n * MIB } as const;
+
+/** How much data is written, in bytes. */
+export const DATA_BYTES = Number(16n * MIB);
+
+/** Under which name the orchestrator knows the volume. */
+export const VOLUME_NAME = "pvc-demo";
+
+/** What the volume is used as: an ext4 filesystem, for several pods of a node at a time. */
+export const FILESYSTEM_CAPABILITY = {
+  accessType: { case: "mount", value: { fsType: "ext4" } },
+  accessMode: { mode: Mode.SINGLE_NODE_MULTI_WRITER },
+} as const;
+
+/** What the second volume is used as: a block device. */
+export const BLOCK_CAPABILITY = {
+  accessType: { case: "block", value: {} },
+  accessMode: { mode: Mode.SINGLE_NODE_WRITER },
+} as const;
+
+/** The paths that an orchestrator would choose, and one of the demo's own. */
+export interface Paths {
+  /** Where the volume is staged. */
+  readonly staging: string;
+  /** Where the pods have it. */
+  readonly pods: { readonly a: string; readonly b: string };
+  /** The file with random data, in pod A. */
+  readonly data: string;
+  /** The file of the writer, in pod A. */
+  readonly log: string;
+  /** Where the demo looks into a snapshot. */
+  readonly snapshotMount: string;
+}
+
+/** The paths in the scene's folder. */
+export function paths({ folder }: DemoContext): Paths {
+  const pods = { a: join(folder, "pod-a"), b: join(folder, "pod-b") };
+  return {
+    staging: join(folder, "staged"),
+    pods,
+    data: join(pods.a, "data"),
+    log: join(pods.a, "log"),
+    snapshotMount: join(folder, "look"),
+  };
+}
+
+/** NodeStageVolume. */
+export async function stage(context: DemoContext, volumeId: string, description: string): Promise<void> {
+  const request = { volumeId, stagingTargetPath: paths(context).staging, volumeCapability: FILESYSTEM_CAPABILITY };
+  await context.runner.call("NodeStageVolume", description, () => context.client.node.nodeStageVolume(request));
+}
+
+/** NodePublishVolume to both pods: the first may write, the second may only read. */
+export async function publishToPods(context: DemoContext, volumeId: string): Promise<void> {
+  const { staging, pods } = paths(context);
+  const request = { volumeId, stagingTargetPath: staging, volumeCapability: FILESYSTEM_CAPABILITY };
+  const publish = context.client.node.nodePublishVolume;
+  await context.runner.call("NodePublishVolume", "pod A, may write", () => publish({ ...request, targetPath: pods.a }));
+  await context.runner.call(
+    "NodePublishVolume",
+    "pod B, may only read",
+    () => publish({ ...request, targetPath: pods.b, readonly: true }),
+  );
+}
+
+/** NodeUnpublishVolume from both pods, and NodeUnstageVolume. */
+export async function unpublishFromPods(context: DemoContext, volumeId: string): Promise<void> {
+  const { staging, pods } = paths(context);
+  const { runner, client: { node } } = context;
+  const unpublish = (targetPath: string) => () => node.nodeUnpublishVolume({ volumeId, targetPath });
+  await runner.call("NodeUnpublishVolume", "pod A", unpublish(pods.a));
+  await runner.call("NodeUnpublishVolume", "pod B", unpublish(pods.b));
+  await runner.call(
+    "NodeUnstageVolume",
+    "off this node",
+    () => node.nodeUnstageVolume({ volumeId, stagingTargetPath: staging }),
+  );
+}
+
+/** NodeGetVolumeStats of pod A, told in a line; answers the filesystem's size in bytes. */
+export async function showStats(context: DemoContext, volumeId: string): Promise<bigint> {
+  const { usage } = await context.runner.call(
+    "NodeGetVolumeStats",
+    "how full is it?",
+    () => context.client.node.nodeGetVolumeStats({ volumeId, volumePath: paths(context).pods.a }),
+  );
+  const bytes = usage.find(({ unit }) => unit === Unit.BYTES);
+  if (bytes === undefined) throw new Error("the answer has no bytes");
+  context.runner.say(`the filesystem has ${formatBytes(bytes.total)}, ${formatBytes(bytes.available)} of them free`);
+  return bytes.total;
+}
+
+/** The tag that starts so among those of a logical volume or group. @throws {Error} when there is none. */
+export function findTag(tags: readonly string[], prefix: string): string {
+  const tag = tags.find((tag) => tag.startsWith(prefix));
+  if (tag === undefined) throw new Error(`no tag ${prefix}… among ${tags.join(", ") || "none"}`);
+  return tag;
+}
+
+/** The tag of the volume's LV that records what is on it. */
+export async function formatStateTag(context: DemoContext): Promise<string> {
+  const [volume] = await context.group.volumes(["lv_tags"]);
+  return findTag(volume?.lv_tags?.split(",") ?? [], "denolith.fs=");
+}

@@ -1,0 +1,163 @@
+/**
+ * A small cluster with the kinds of snapshots, and someone who does with them what the official snapshot-controller does.
+ *
+ * @module
+ */
+
+import type { ApiClient } from "../../k8s/client/client.ts";
+import { Informer } from "../../k8s/runtime/informer.ts";
+import {
+  BEING_DELETED_ANNOTATION,
+  CONTENT_FINALIZER,
+  type ContentPatch,
+  hasFinalizer,
+  isBeingCreated,
+  snapshotHandleOf,
+  snapshotNameOf,
+} from "../../k8s/snapshotter/snapshot_content.ts";
+import {
+  volumeSnapshotClasses,
+  type VolumeSnapshotContent,
+  volumeSnapshotContents,
+} from "../../k8s/api/snapshot_objects.ts";
+import { Snapshotter, type SnapshotterOptions } from "../../k8s/snapshotter/snapshotter.ts";
+import { snapshotIdOf } from "../../lvm/ids.ts";
+import { DRIVER, FakeControlPlane, WAIT_TIMEOUT_MS } from "./control_plane.ts";
+import type { FakeDriver } from "./driver.ts";
+
+/** The VolumeSnapshot's uid of a content of that name. */
+export const snapshotUid = (name: string) => `uid-of-${name}`;
+
+/** The handle of the snapshot of a content of that name. */
+export const snapshotHandle = (name: string) => snapshotIdOf(snapshotNameOf(snapshotUid(name)));
+
+/** What a content is to be, over what it is otherwise. */
+export interface ContentOverrides {
+  /** Of its metadata. */
+  readonly metadata?: Partial<VolumeSnapshotContent["metadata"]>;
+  /** Of its spec. */
+  readonly spec?: Partial<VolumeSnapshotContent["spec"]>;
+  /** Its status. */
+  readonly status?: VolumeSnapshotContent["status"];
+}
+
+/** A cluster with the kinds of snapshots, the class `snap`, and nothing running. */
+export class SnapshotControlPlane implements AsyncDisposable {
+  /** What it is made of. */
+  readonly controlPlane: FakeControlPlane;
+  /** The contents, as this test sees them: good to wait by. */
+  readonly contents: Informer<VolumeSnapshotContent>;
+
+  private constructor(controlPlane: FakeControlPlane) {
+    this.controlPlane = controlPlane;
+    this.contents = new Informer(controlPlane.client, volumeSnapshotContents, { missingKindRetryMs: 5 });
+    controlPlane.run((signal) => this.contents.start(signal));
+  }
+
+  /** Starts one; without the kinds, if that is wanted. */
+  static async start({ withKinds = true } = {}): Promise<SnapshotControlPlane> {
+    const snapshots = new SnapshotControlPlane(await FakeControlPlane.start({ withBinder: false }));
+    if (!withKinds) return snapshots;
+    snapshots.addKinds();
+    snapshots.addSnapshotClass("snap", { snapSize: "20%" });
+    await snapshots.contents.synced;
+    return snapshots;
+  }
+
+  /** The driver. */
+  get driver(): FakeDriver {
+    return this.controlPlane.driver;
+  }
+
+  /** Ends it. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.controlPlane[Symbol.asyncDispose]();
+  }
+
+  /** Brings the kinds into the cluster. */
+  addKinds(): void {
+    this.controlPlane.api.addResource(volumeSnapshotClasses);
+    this.controlPlane.api.addResource(volumeSnapshotContents);
+  }
+
+  /** What a snapshotter works with. */
+  options(name = "loop", wrap?: (client: ApiClient) => ApiClient): SnapshotterOptions {
+    const { claims: _, volumes: __, ...options } = this.controlPlane.controllerOptions(name, wrap);
+    return { ...options, missingKindRetryMs: 5 };
+  }
+
+  /** Runs a snapshotter, until the answer is called. */
+  run(options = this.options(), snapshotter = new Snapshotter(options)): () => Promise<void> {
+    return this.controlPlane.run((signal) => snapshotter.run(signal));
+  }
+
+  /** A class. */
+  addSnapshotClass(name: string, parameters: Record<string, string>, driver = DRIVER): void {
+    this.controlPlane.api.put(volumeSnapshotClasses, { metadata: { name }, driver, parameters });
+  }
+
+  /** A content of the class `snap` for volume `v1`, as the snapshot-controller leaves it to the driver. */
+  addContent(name = "content", { metadata = {}, spec = {}, status }: ContentOverrides = {}): VolumeSnapshotContent {
+    return this.controlPlane.api.put(volumeSnapshotContents, {
+      metadata: { name, finalizers: [CONTENT_FINALIZER], ...metadata },
+      spec: {
+        driver: DRIVER,
+        deletionPolicy: "Delete",
+        volumeSnapshotClassName: "snap",
+        source: { volumeHandle: "v1" },
+        volumeSnapshotRef: { namespace: "default", name, uid: snapshotUid(name) },
+        ...spec,
+      },
+      ...(status === undefined ? {} : { status }),
+    });
+  }
+
+  /** What the snapshot-controller does to a content when its VolumeSnapshot is deleted. */
+  async releaseContent(name = "content"): Promise<void> {
+    await this.patch(name, { metadata: { annotations: { [BEING_DELETED_ANNOTATION]: "yes" } } });
+    if (this.storedContent(name)!.spec.deletionPolicy === "Delete") await this.remove(name);
+  }
+
+  /** Deletes a content. */
+  async remove(name = "content"): Promise<void> {
+    await this.controlPlane.remove(volumeSnapshotContents, { name });
+  }
+
+  /** Changes a content. */
+  async patch(name: string, merge: ContentPatch): Promise<void> {
+    await this.controlPlane.client.patch(volumeSnapshotContents, { name }, { merge });
+  }
+
+  /** The content as it is kept. */
+  storedContent(name = "content"): VolumeSnapshotContent | undefined {
+    return this.controlPlane.api.objects(volumeSnapshotContents).find(({ metadata }) => metadata.name === name);
+  }
+
+  /** Settles with the content when something holds of it. */
+  async waitFor(
+    predicate: (content: VolumeSnapshotContent | undefined) => boolean,
+    name = "content",
+  ): Promise<VolumeSnapshotContent | undefined> {
+    return await this.contents.waitFor(name, predicate, { timeoutMs: WAIT_TIMEOUT_MS });
+  }
+
+  /** Settles with the content when its snapshot can be used, and it is known that it was taken. */
+  async waitUntilReady(name = "content"): Promise<VolumeSnapshotContent> {
+    return (await this.waitFor((now) => now?.status?.readyToUse === true && !isBeingCreated(now), name))!;
+  }
+
+  /** Settles when the content is gone. */
+  async waitUntilDeleted(name = "content"): Promise<void> {
+    await this.waitFor((now) => now === undefined, name);
+  }
+
+  /** What is true of a content in the end: whether it is there, guarded and begun, its handle, and the driver's snapshots. */
+  state(name = "content") {
+    const content = this.storedContent(name);
+    return {
+      content: content &&
+        { guarded: hasFinalizer(content), begun: isBeingCreated(content), handle: snapshotHandleOf(content) },
+      snapshots: [...this.driver.snapshots.keys()],
+    };
+  }
+}

@@ -1,0 +1,169 @@
+/**
+ * Death by SIGKILL of the driver with all that it started, in the midst of its calls: `deno test` runs this in the guest, as
+ * one bundle. DATA_DISK names an empty disk, DRIVER the driver.
+ *
+ * @module
+ */
+
+import { assertEquals } from "@std/assert";
+import { connect, type CsiClient } from "../../csi/client.ts";
+import { HostExec } from "../../lvm/exec.ts";
+import { Lvm } from "../../lvm/model/client.ts";
+import { blockCapability, type Capability, mountCapability } from "../contract/host.ts";
+import { run } from "../demo/command.ts";
+import { isSkipped } from "./skipped_tests.ts";
+import { retry } from "./retry.ts";
+
+const GROUP = "deaths";
+const DRIVER = Deno.env.get("DRIVER") ?? "";
+
+await run(`make the volume group ${GROUP}`, "lvm", ["vgcreate", "--yes", GROUP, Deno.env.get("DATA_DISK") ?? ""]);
+
+/** A driver in a control group of its own, by which it can be killed with all that it started. */
+class KillableDriver {
+  readonly csi: CsiClient;
+  readonly #child: Deno.ChildProcess;
+  readonly #cgroup: string;
+
+  private constructor(child: Deno.ChildProcess, cgroup: string, socket: string) {
+    this.#child = child;
+    this.#cgroup = cgroup;
+    this.csi = connect(socket);
+  }
+
+  static async start(folder: string): Promise<KillableDriver> {
+    const cgroup = `/sys/fs/cgroup/victim-${crypto.randomUUID()}`;
+    const socket = `${folder}/csi.sock`;
+    await Deno.mkdir(cgroup);
+    const flags = [
+      "--endpoint",
+      `unix://${socket}`,
+      "--node-id",
+      "node-1",
+      "--volume-groups",
+      GROUP,
+      "--mount-roots",
+      folder,
+    ];
+    const command = [
+      "sh",
+      "-c",
+      `echo $$ > ${cgroup}/cgroup.procs; exec "$@"`,
+      "driver",
+      DRIVER,
+      "standalone",
+      ...flags,
+    ];
+    const child = new Deno.Command(command[0]!, { args: command.slice(1), stdout: "null", stderr: "null" }).spawn();
+    const driver = new KillableDriver(child, cgroup, socket);
+    await retry(() => driver.csi.identity.probe());
+    return driver;
+  }
+
+  async kill(): Promise<void> {
+    this.csi[Symbol.dispose]();
+    await Deno.writeTextFile(`${this.#cgroup}/cgroup.kill`, "1");
+    await this.#child.status;
+    await retry(() => Deno.remove(this.#cgroup));
+  }
+}
+
+/** Numbers from 0 to 1 that are the same for the same seed (mulberry32). */
+function seededRandom(seed: number): () => number {
+  return () => {
+    seed = (seed + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(seed ^ (seed >>> 15), 1 | seed);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** Of how many calls, on average, one is killed: a start after each takes seconds on an emulated machine. */
+const ONE_KILL_IN = 3;
+
+/** How long after a call's begin the driver is killed at most, in milliseconds: about as long as calls take here. */
+const MAX_KILL_DELAY_MS = 1_500;
+
+async function runLifecycle(seed: number, volumeCapability: Capability, mib: bigint): Promise<void> {
+  const random = seededRandom(seed);
+  const folder = await Deno.makeTempDir({ prefix: "denolith-deaths-" });
+  const [stagingTargetPath, targetPath] = [`${folder}/staging`, `${folder}/pod`];
+  let driver = await KillableDriver.start(folder);
+  let volumeId = "";
+  let snapshotId = "";
+  let checksum = "";
+  const steps: Record<string, (csi: CsiClient) => Promise<unknown>> = {
+    create: async ({ controller }) => {
+      const capacityRange = { requiredBytes: mib << 20n };
+      const request = { name: `killed ${seed}`, capacityRange, volumeCapabilities: [volumeCapability] };
+      volumeId = (await controller.createVolume(request)).volume!.volumeId;
+    },
+    stage: ({ node }) => node.nodeStageVolume({ volumeId, stagingTargetPath, volumeCapability }),
+    publish: ({ node }) => node.nodePublishVolume({ volumeId, stagingTargetPath, targetPath, volumeCapability }),
+    write: async () => {
+      const path = volumeCapability.accessType?.case === "block" ? targetPath : `${targetPath}/data`;
+      await run("write", "dd", ["if=/dev/urandom", `of=${path}`, "bs=65536", "count=16", "conv=fsync,notrunc"]);
+      checksum = await run("sum", "sha256sum", [path]);
+    },
+    expand: ({ controller }) =>
+      controller.controllerExpandVolume({ volumeId, capacityRange: { requiredBytes: (mib + 32n) << 20n } }),
+    grow: ({ node }) => node.nodeExpandVolume({ volumeId, volumePath: targetPath, volumeCapability }),
+    snapshot: async ({ controller }) => {
+      const request = { name: `killed ${seed}`, sourceVolumeId: volumeId, parameters: { snapSize: "8Mi" } };
+      snapshotId = (await controller.createSnapshot(request)).snapshot!.snapshotId;
+    },
+    deleteSnapshot: ({ controller }) => controller.deleteSnapshot({ snapshotId }),
+    unpublish: ({ node }) => node.nodeUnpublishVolume({ volumeId, targetPath }),
+    unstage: ({ node }) => node.nodeUnstageVolume({ volumeId, stagingTargetPath }),
+    stageAgain: ({ node }) => node.nodeStageVolume({ volumeId, stagingTargetPath, volumeCapability }),
+    publishAgain: ({ node }) => node.nodePublishVolume({ volumeId, stagingTargetPath, targetPath, volumeCapability }),
+    read: async () => {
+      if (volumeCapability.accessType?.case === "block") return;
+      assertEquals(await run("sum", "sha256sum", [`${targetPath}/data`]), checksum, "the data is another");
+    },
+    unpublishAgain: ({ node }) => node.nodeUnpublishVolume({ volumeId, targetPath }),
+    unstageAgain: ({ node }) => node.nodeUnstageVolume({ volumeId, stagingTargetPath }),
+    delete: ({ controller }) => controller.deleteVolume({ volumeId }),
+  };
+  const log: string[] = [];
+  try {
+    for (const [name, step] of Object.entries(steps)) {
+      if (!["write", "read"].includes(name) && random() * ONE_KILL_IN < 1) {
+        const delay = Math.round(random() * MAX_KILL_DELAY_MS);
+        const isAnswered = await Promise.race([
+          step(driver.csi).then(() => true, () => false),
+          new Promise<boolean>((resolve) => setTimeout(() => resolve(false), delay)),
+        ]);
+        log.push(`${name}: killed after ${delay} ms${isAnswered ? ", its answer given" : ""}`);
+        await driver.kill();
+        driver = await KillableDriver.start(folder);
+      }
+      await retry(() => step(driver.csi));
+    }
+    const lvm = new Lvm(new HostExec());
+    await retry(async () => {
+      const group = (await lvm.report()).find(({ name }) => name === GROUP)!;
+      assertEquals([group.lvs.map(({ name, tags }) => `${name} ${tags}`), group.tags], [[], []], "left in the group");
+      assertEquals(group.free, group.size);
+    });
+    assertEquals([...Deno.readDirSync(folder)].map(({ name }) => name).filter((name) => name === "pod"), []);
+  } catch (error) {
+    throw new Error(`seed ${seed}: ${log.join("; ")}: ${error}`, { cause: error });
+  } finally {
+    await driver.kill();
+  }
+}
+
+const SEED = Number(Deno.env.get("SEED") || Date.now() % 1_000_000);
+
+for (
+  const [index, [name, capability, mib]] of ([
+    ["ext4", mountCapability("ext4"), 32n],
+    ["block", blockCapability(), 32n],
+  ] as const).entries()
+) {
+  const title = `killed with all that it started in the midst of each call, a driver goes on: ${name}`;
+  Deno.test(`${title}, seed ${SEED + index} [lvm]`, { ignore: isSkipped(title) }, async () => {
+    await runLifecycle(SEED + index, capability, mib);
+  });
+}

@@ -1,0 +1,242 @@
+/**
+ * Copies while they are under way, and what becomes of them when something goes wrong.
+ *
+ * @module
+ */
+
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { openMachine } from "../../lvm/machine.ts";
+import { StorageError } from "../../lvm/error.ts";
+import type { Command } from "../../lvm/exec.ts";
+import { ANY_GROUP } from "../../lvm/model/groups.ts";
+import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
+import { FULL_COW } from "../../lvm/spec/cow_size.ts";
+import type { ContentSource } from "../../lvm/model/tags.ts";
+import { DEFAULT_POOL_SIZE } from "../../lvm/pools/pool.ts";
+import { FakeMachine } from "../fake/machine.ts";
+import { namedRequest } from "../fake/request.ts";
+
+const GiB = 1n << 30n;
+const MiB = 1n << 20n;
+
+/** A machine with a block volume `original` of 768 MiB, which is two pieces, and what a driver has on it. */
+class CopyFixture implements AsyncDisposable {
+  readonly fake: FakeMachine;
+  readonly machine: ReturnType<typeof openMachine>;
+  /** The pieces that were begun, by their offsets in blocks. */
+  readonly chunkOffsets: string[] = [];
+  #gate: PromiseWithResolvers<void> | undefined;
+  #firstChunk = Promise.withResolvers<void>();
+
+  private constructor(fake: FakeMachine, folder: string) {
+    this.fake = fake;
+    fake.fault = async (command) => {
+      if (!isChunkCopy(command)) return undefined;
+      this.chunkOffsets.push(command.args.find((arg) => arg.startsWith("skip="))!);
+      this.#firstChunk.resolve();
+      await this.#gate?.promise;
+      return undefined;
+    };
+    this.machine = openMachine({
+      exec: fake,
+      driver: "test.denolith.dev",
+      groups: ANY_GROUP,
+      mountRoots: [folder],
+      scratch: folder,
+    });
+  }
+
+  static async open(fake = new FakeMachine()): Promise<CopyFixture> {
+    const fixture = new CopyFixture(fake, await Deno.makeTempDir());
+    if (fake.groups.length > 0) return fixture;
+    fake.addGroup("data", 8n * GiB);
+    await fixture.machine.volumes.create({ ...namedRequest("original", 768n * MiB), format: { state: "raw" } });
+    fixture.lvOf("original").content.data.add("what was written");
+    return fixture;
+  }
+
+  /** Begins a copy that stops at its first piece, until the answer is called. */
+  async startCopy(source: ContentSource): Promise<() => Promise<void>> {
+    const gate = this.#gate = Promise.withResolvers<void>();
+    const { lvm, copies } = this.machine;
+    await copies.createNew(await lvm.report(), { ...copyRequest(source), source });
+    await this.#firstChunk.promise;
+    return async () => {
+      gate.resolve();
+      await this.machine.background.idle();
+    };
+  }
+
+  lvOf(name: string) {
+    return this.fake.allLvs().find(({ lv }) => lv.tags.has(`denolith.volume=${volumeIdOf(name)}`))!.lv;
+  }
+
+  get lvNames(): string[] {
+    return this.fake.allLvs().map(({ lv }) => lv.name.replace(/-.*/, "")).sort();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#gate?.resolve();
+    await this.machine.background.stop();
+  }
+}
+
+const originalSource: ContentSource = { kind: "volume", id: volumeIdOf("original") };
+const copyId = volumeIdOf("copy");
+
+function isChunkCopy({ program, args }: Command): boolean {
+  return program === "dd" && args.includes("conv=fsync,nocreat,notrunc");
+}
+
+function copyRequest(source: ContentSource) {
+  return { ...namedRequest("copy", 0n), range: { required: 0n }, format: { state: "raw" }, source } as const;
+}
+
+Deno.test("a volume that is copied is neither deleted nor grown, and the copy is not given out before it is done", async () => {
+  await using fixture = await CopyFixture.open();
+  const { volumes } = fixture.machine;
+  const finish = await fixture.startCopy(originalSource);
+  const refusal = await assertRejects(() => volumes.delete(originalSource.id), StorageError, copyId);
+  assertEquals(refusal.kind, "InUse");
+  const expansionError = await assertRejects(
+    () => volumes.expand(volumeIdOf("original"), { required: GiB }),
+    StorageError,
+    copyId,
+  );
+  assertEquals(expansionError.kind, "Busy");
+  assertEquals((await assertRejects(() => volumes.get(copyId), StorageError, "still being made")).kind, "Busy");
+  assertEquals((await volumes.list()).map(({ id }) => id), [originalSource.id]);
+  fixture.lvOf("original").content.data.add("written meanwhile");
+  await finish();
+  assertEquals([...fixture.lvOf("copy").content.data], ["what was written"]);
+  assertEquals(fixture.lvNames, ["vol", "vol"]);
+  assertEquals(fixture.chunkOffsets, ["skip=0", "skip=128"]);
+  await volumes.delete(volumeIdOf("original"));
+});
+
+Deno.test("a snapshot that is copied is not deleted", async () => {
+  await using fixture = await CopyFixture.open();
+  const { snapshots, lvm } = fixture.machine;
+  const id = snapshotIdOf("cut");
+  await snapshots.createNew(await lvm.report(), { id, source: volumeIdOf("original"), cowSize: FULL_COW });
+  const finish = await fixture.startCopy({ kind: "snapshot", id });
+  assertEquals((await assertRejects(() => snapshots.delete(id), StorageError, copyId)).kind, "InUse");
+  await finish();
+  await snapshots.delete(id);
+});
+
+Deno.test("a copy that is deleted in the midst is erased, after the piece under way, and its source is free", async () => {
+  await using fixture = await CopyFixture.open();
+  const { volumes } = fixture.machine;
+  const finish = await fixture.startCopy(originalSource);
+  const deleting = volumes.delete(copyId);
+  await new Promise((resolve) => setTimeout(resolve, 0)); // all that does not wait for the piece is done
+  await finish();
+  await deleting;
+  await fixture.machine.background.idle();
+  assertEquals([fixture.lvNames, fixture.chunkOffsets], [["vol"], ["skip=0"]]);
+  assertEquals([...fixture.fake.groups[0]!.residualData], []);
+  await volumes.delete(volumeIdOf("original"));
+});
+
+Deno.test("a snapshot whose store overflows while it is copied fails the copy, of which nothing is left", async () => {
+  await using fixture = await CopyFixture.open();
+  const { snapshots, lvm, copies } = fixture.machine;
+  const id = snapshotIdOf("cut");
+  await snapshots.createNew(await lvm.report(), { id, source: volumeIdOf("original"), cowSize: { percent: 10n } });
+  const source = { kind: "snapshot", id } as const;
+  const finish = await fixture.startCopy(source);
+  for (const { lv } of fixture.fake.allLvs()) lv.invalid = lv.origin !== undefined;
+  await finish();
+  const error = await assertRejects(() => copies.create(copyRequest(source)), StorageError, "overflowed");
+  assertEquals(error.kind, "FailedPrecondition");
+  await fixture.machine.background.idle();
+  assertEquals(fixture.lvNames, ["snap", "vol"]);
+});
+
+Deno.test("a temporary snapshot that is lost has the copy begin anew, of one moment", async () => {
+  await using fixture = await CopyFixture.open();
+  const { copies } = fixture.machine;
+  const finish = await fixture.startCopy(originalSource);
+  const copySnapshot = fixture.fake.allLvs().find(({ lv }) => lv.name.startsWith("cut-"))!;
+  fixture.lvOf("original").content.data.add("written meanwhile");
+  const finished = copies.create(copyRequest(originalSource));
+  fixture.fake.fault = ({ args }) => {
+    if (args[0] === "fullreport" && fixture.lvOf("copy").copied !== undefined) copySnapshot.lv.invalid = true; // after its first piece
+    return undefined;
+  };
+  await finish();
+  assertEquals(await finished, 768n * MiB);
+  assertEquals([...fixture.lvOf("copy").content.data].sort(), ["what was written", "written meanwhile"]);
+  await fixture.machine.background.idle();
+  assertEquals(fixture.lvNames, ["vol", "vol"]);
+});
+
+Deno.test("a filesystem that cannot be mended fails the copy with what the check said", async () => {
+  await using fixture = await CopyFixture.open();
+  const { copies, volumes, background } = fixture.machine;
+  const lv = fixture.lvOf("original");
+  Object.assign(lv.content, { signatures: [{ type: "ext4", uuid: crypto.randomUUID() }], checkStatus: 4 });
+  const request = { ...copyRequest(originalSource), format: { state: "unformatted", type: "ext4" } } as const;
+  const error = await assertRejects(() => copies.create(request), StorageError, "RUN fsck MANUALLY");
+  assertEquals(error.kind, "FailedPrecondition");
+  await background.idle();
+  assertEquals(fixture.lvNames, ["vol"]);
+  assert((await volumes.list()).length === 1);
+});
+
+Deno.test("what is not of the filesystem that was asked for is not given out as one", async () => {
+  await using fixture = await CopyFixture.open();
+  const { copies, background } = fixture.machine;
+  Object.assign(fixture.lvOf("original").content, { signatures: [{ type: "gpt", uuid: "" }] });
+  const request = { ...copyRequest(originalSource), format: { state: "unformatted", type: "ext4" } } as const;
+  const { message } = await assertRejects(() => copies.create(request), StorageError);
+  assertStringIncludes(message, "holds gpt");
+  await background.idle();
+  assertEquals(fixture.lvNames, ["vol"]);
+});
+
+/** A thin volume `thin` with xfs on it, and a request for a copy of it in its own pool. */
+async function thinFixture() {
+  const fixture = await CopyFixture.open();
+  const { volumes } = fixture.machine;
+  const format = { state: "unformatted", type: "xfs" } as const;
+  const thin = { poolSize: DEFAULT_POOL_SIZE };
+  await volumes.create({ ...namedRequest("thin", GiB), format, thin });
+  Object.assign(fixture.lvOf("thin").content, {
+    signatures: [{ type: "xfs", uuid: crypto.randomUUID() }],
+    zeroHead: false,
+  });
+  return { fixture, request: { ...copyRequest({ kind: "volume", id: volumeIdOf("thin") }), format, thin } };
+}
+
+Deno.test("a copy at once that fails at the end is not tried again, and nothing of it is left", async () => {
+  const { fixture, request } = await thinFixture();
+  await using _fixture = fixture;
+  let mounts = 0;
+  fixture.fake.fault = ({ program }) => {
+    if (program !== "mount") return undefined;
+    mounts++;
+    return { code: 32, stdout: "", stderr: "mount: can't read superblock" };
+  };
+  await assertRejects(() => fixture.machine.copies.create(request), StorageError, "can't read superblock");
+  await fixture.machine.background.idle();
+  assertEquals([fixture.lvNames, mounts], [["data_thinpool", "vol", "vol"], 1]);
+  fixture.fake.fault = undefined;
+  assertEquals(await fixture.machine.copies.create(request), GiB, "and the next call makes it");
+});
+
+Deno.test("a look that comes while a copy at once is being made leaves it alone", async () => {
+  const { fixture, request } = await thinFixture();
+  await using _fixture = fixture;
+  const { copies, lvm } = fixture.machine;
+  fixture.fake.fault = async ({ args }) => {
+    if (args[0] !== "lvextend") return undefined;
+    assert(fixture.lvOf("copy").tags.has("denolith.copied=all"));
+    copies.wake();
+    for (let reports = 0; reports < 3; reports++) await lvm.report();
+    return undefined;
+  };
+  assertEquals(await copies.create({ ...request, range: { required: 2n * GiB } }), 2n * GiB);
+  assertEquals(fixture.fake.allLvs().filter(({ lv }) => [...lv.tags].some((tag) => tag.includes("deleted"))), []);
+});

@@ -1,0 +1,217 @@
+import { assert, assertEquals } from "@std/assert";
+import { StorageError } from "../../lvm/error.ts";
+import { connect } from "../../csi/client.ts";
+import { failure, FakeMachine, ok } from "../fake/machine.ts";
+import { assertFails, Harness, volumeRequest } from "../contract/host.ts";
+
+const GROUPS = ["test-small", "test-large"] as const;
+
+/** A driver on a machine of its own, with one group on each of two disks. */
+async function createHarness() {
+  const machine = new FakeMachine();
+  machine.addGroup(GROUPS[0], 1n << 30n);
+  machine.addGroup(GROUPS[1], 2n << 30n);
+  const harness = await Harness.start(machine, GROUPS);
+  const hangDisk = (disk: string) => {
+    const pending = Promise.withResolvers<void>();
+    machine.hungPvs.set(disk, pending);
+    return () => {
+      machine.hungPvs.delete(disk);
+      pending.resolve();
+    };
+  };
+  return { machine, harness, hangDisk, [Symbol.asyncDispose]: () => harness[Symbol.asyncDispose]() };
+}
+
+Deno.test("a disk that hangs stops its group, and no other", async () => {
+  await using fixture = await createHarness();
+  const { harness: { csi }, harness: driver } = fixture;
+  const inFirst = { ...volumeRequest(), parameters: { volumeGroup: GROUPS[0] } };
+  const inSecond = { ...volumeRequest(), parameters: { volumeGroup: GROUPS[1] } };
+  const first = await driver.create(inFirst);
+  const second = await driver.create(inSecond);
+  const unknown = "v1-00000000000000000000000000000000";
+  const resume = fixture.hangDisk("/dev/vdb");
+
+  const third = await driver.create({ ...volumeRequest(), parameters: { volumeGroup: GROUPS[1] } });
+  assertEquals(await driver.create(inSecond), second);
+  const stagingTargetPath = await driver.stage(second);
+  await csi.node.nodeUnstageVolume({ volumeId: second, stagingTargetPath });
+  await csi.controller.controllerExpandVolume({ volumeId: second, capacityRange: { requiredBytes: 64n << 20n } });
+  await csi.controller.deleteVolume({ volumeId: third });
+  const { snapshot } = await csi.controller.createSnapshot({ name: "cut", sourceVolumeId: second });
+  await csi.controller.deleteSnapshot({ snapshotId: snapshot!.snapshotId });
+
+  const unresponsive = "volume group test-small does not answer";
+  await assertFails("UNAVAILABLE", driver.create(inFirst), unresponsive);
+  await assertFails("UNAVAILABLE", driver.stage(first), unresponsive);
+  await assertFails("UNAVAILABLE", csi.controller.deleteVolume({ volumeId: first }), unresponsive);
+  await assertFails("UNAVAILABLE", csi.controller.deleteVolume({ volumeId: unknown }), unresponsive);
+  await assertFails("UNAVAILABLE", csi.controller.deleteSnapshot({ snapshotId: unknown }), unresponsive);
+  await assertFails("UNAVAILABLE", driver.create(), unresponsive); // it may be there
+  assertEquals((await csi.controller.listVolumes({})).entries.length, 2);
+  assertEquals((await csi.controller.getCapacity({ parameters: { volumeGroup: GROUPS[0] } })).availableCapacity, 0n);
+
+  resume();
+  await new Promise((resolve) => setTimeout(resolve));
+  assertEquals(await driver.create(inFirst), first);
+  for (const volumeId of [first, second]) await csi.controller.deleteVolume({ volumeId });
+  assertEquals(await driver.lvs(), []);
+});
+
+Deno.test("a group that does not answer is asked again only when the question before is over", async () => {
+  await using fixture = await createHarness();
+  await fixture.harness.csi.controller.getCapacity({});
+  fixture.hangDisk("/dev/vdb");
+  await fixture.harness.csi.controller.getCapacity({});
+  const commands = await fixture.harness.exec.recordCommands(async () => {
+    for (let count = 0; count < 3; count++) await fixture.harness.csi.controller.getCapacity({});
+  });
+  assertEquals(commands.length, 3);
+  assert(commands.every((command) => command.endsWith("--devices /dev/vdc")), commands.join("\n"));
+});
+
+Deno.test("before LVM ever answered, a disk that hangs makes everything UNAVAILABLE", async () => {
+  const machine = new FakeMachine();
+  machine.addGroup(GROUPS[0], 1n << 30n);
+  machine.hungPvs.set("/dev/vdb", Promise.withResolvers());
+  await using driver = await Harness.start(machine, GROUPS);
+  await assertFails("UNAVAILABLE", driver.create(), "no answer");
+});
+
+Deno.test("a change that hangs keeps its volume locked until it is over, and no other", async () => {
+  await using fixture = await createHarness();
+  const { harness: driver, machine } = fixture;
+  const pending = Promise.withResolvers<void>();
+  machine.fault = ({ args }) => {
+    if (args[0] !== "lvcreate") return undefined;
+    machine.fault = undefined;
+    throw new StorageError("StillRunning", "lvm lvcreate: still running", { completion: pending.promise });
+  };
+  const request = volumeRequest();
+  await assertFails("ABORTED", driver.create(request), "still running");
+  await assertFails("ABORTED", driver.create(request), "creation of it is running");
+  await driver.create();
+  pending.resolve();
+  await new Promise((resolve) => setTimeout(resolve));
+  await driver.create(request);
+  assertEquals((await driver.lvs()).length, 2);
+});
+
+/** What a broken lvm may answer to a report. */
+const BROKEN_REPORTS = [
+  ["half a JSON", (answer: string) => ok(answer.slice(0, answer.length / 2))],
+  ["nothing", () => ok("")],
+  ["a failure", () => failure(5, "  Internal error: /dev/vdb: something odd")],
+  ["a failure with a report", (answer: string) => ({ ...ok(answer), code: 5 })],
+  ["a report without a field", (answer: string) => ok(answer.replaceAll("lv_uuid", "lv_guid"))],
+] as const;
+
+for (const [what, answer] of BROKEN_REPORTS) {
+  Deno.test(`a report that is ${what} is INTERNAL, and nothing is done on its ground`, async () => {
+    await using fixture = await createHarness();
+    const { harness: driver, machine } = fixture;
+    const volumeId = await driver.create();
+    machine.fault = async (command) => {
+      if (command.args[0] !== "fullreport") return undefined;
+      machine.fault = undefined;
+      const { stdout } = await machine.run(command);
+      return answer(stdout);
+    };
+    const { fault } = machine;
+    const capacityRange = { requiredBytes: 64n << 20n };
+    const calls = [
+      () => driver.create(),
+      () => driver.stage(volumeId),
+      () => driver.csi.controller.deleteVolume({ volumeId }),
+      () => driver.csi.controller.controllerExpandVolume({ volumeId, capacityRange }),
+      () => driver.csi.controller.createSnapshot({ name: "cut", sourceVolumeId: volumeId }),
+    ];
+    for (const call of calls) {
+      machine.fault = fault;
+      const commands = await driver.exec.recordCommands(() => assertFails("INTERNAL", call()));
+      assertEquals(commands.filter((command) => !/^(?:lvm fullreport|findmnt) /.test(command)), []);
+    }
+    await driver.csi.controller.deleteVolume({ volumeId });
+    assertEquals(await driver.lvs(), []);
+  });
+}
+
+Deno.test("a volume group whose metadata area is full refuses new volumes with RESOURCE_EXHAUSTED", async () => {
+  await using fixture = await createHarness();
+  fixture.machine.fault = ({ args }) =>
+    args[0] === "lvcreate"
+      ? failure(
+        5,
+        "  VG test-small 11 metadata on /dev/vdb (524325 bytes) too large for circular buffer (1043968 bytes with 518643 used)\n  Failed to write VG test-small.",
+      )
+      : undefined;
+  await assertFails("RESOURCE_EXHAUSTED", fixture.harness.create(), "too large for circular buffer");
+});
+
+Deno.test("a disk that is missing keeps its group from new volumes, which go to another", async () => {
+  await using fixture = await createHarness();
+  fixture.machine.groups[0]!.missingPvs = 1;
+  const parameters = { volumeGroup: GROUPS[0] };
+  await assertFails("RESOURCE_EXHAUSTED", fixture.harness.create({ parameters }), "1 of its disks are missing");
+  await fixture.harness.create();
+  assertEquals((await fixture.harness.singleLv()).path.split("/")[0], GROUPS[1]);
+});
+
+Deno.test("a mount that is busy is FAILED_PRECONDITION, and stays as it is until it is not", async () => {
+  await using fixture = await createHarness();
+  const { harness: driver, machine } = fixture;
+  const volumeId = await driver.create();
+  const stagingTargetPath = await driver.stage(volumeId);
+  const targetPath = await driver.publish(volumeId);
+  machine.busyTargets.add(targetPath).add(stagingTargetPath);
+  const mounts = machine.mounts.length;
+  await assertFails("FAILED_PRECONDITION", driver.csi.node.nodeUnpublishVolume({ volumeId, targetPath }), "busy");
+  await assertFails("FAILED_PRECONDITION", driver.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath }), "busy");
+  assertEquals([machine.mounts.length, (await Deno.stat(targetPath)).isDirectory], [mounts, true]);
+  machine.busyTargets.clear();
+  await driver.csi.node.nodeUnpublishVolume({ volumeId, targetPath });
+  await driver.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+});
+
+Deno.test("two drivers of different names share a group and never touch each other's", async () => {
+  await using fixture = await createHarness();
+  const request = volumeRequest();
+  const volumeId = await fixture.harness.create(request);
+  const other = await Harness.serve(fixture.machine, GROUPS, fixture.harness.folder, {
+    socket: "other.sock",
+    driver: "other.denolith.dev",
+  });
+  {
+    using csi = connect(other.socketPath);
+    assertEquals((await csi.controller.listVolumes({})).entries, []);
+    await csi.controller.deleteVolume({ volumeId });
+    await assertFails("NOT_FOUND", csi.controller.controllerGetVolume({ volumeId }));
+    // the name of the LV is taken, in this group and not in the other
+    await assertFails("ALREADY_EXISTS", csi.controller.createVolume(request));
+  }
+  await other.stop(1000);
+  await fixture.harness.singleLv();
+});
+
+Deno.test("two drivers of one name make one LV between them", async () => {
+  await using fixture = await createHarness();
+  const { machine, harness: driver } = fixture;
+  const other = await Harness.start(machine, GROUPS);
+  const blocked: (() => void)[] = [];
+  machine.fault = ({ args }) => {
+    if (args[0] !== "lvcreate") return undefined;
+    // both have seen that there is none
+    return new Promise((resolve) => {
+      blocked.push(() => resolve(undefined));
+      if (blocked.length === 2) blocked.forEach((go) => go());
+    });
+  };
+  const request = volumeRequest();
+  const results = await Promise.allSettled([driver.create(request), other.create(request)]);
+  machine.fault = undefined;
+  assertEquals(results.filter(({ status }) => status === "fulfilled").length, 1);
+  await driver.singleLv();
+  assertEquals(await other.create(request), await driver.create(request));
+  await other[Symbol.asyncDispose]();
+});

@@ -1,0 +1,149 @@
+import { assertEquals } from "@std/assert";
+import { createCopy } from "../contract/copies.ts";
+import { fakeMultiPvHost } from "../contract/fake_host.ts";
+import { assertFails, blockCapability, Harness, mountCapability } from "../contract/host.ts";
+import type { FakeGroup, FakeMachine } from "../fake/machine.ts";
+
+const MiB = 1n << 20n;
+
+/** A driver over groups of several disks, and the first of them. */
+async function setUp() {
+  const stack = new AsyncDisposableStack();
+  const host = stack.use(await fakeMultiPvHost.setUp());
+  const harness = stack.use(await Harness.start(host.exec, fakeMultiPvHost.groups));
+  const group: FakeGroup = (host.exec as FakeMachine).groups[0]!;
+  return { harness, group, [Symbol.asyncDispose]: () => stack.disposeAsync() };
+}
+
+Deno.test("a raid1 volume is staged and used without one of its disks, a linear one on that disk is not", async () => {
+  await using fixture = await setUp();
+  const { harness, group } = fixture;
+  const parameters = { volumeGroup: group.name };
+  const raid1 = await harness.create({ name: "raid1", parameters: { ...parameters, layout: "raid1" } });
+  const linear = await harness.create({ name: "linear", parameters });
+  const striped = await harness.create({ name: "striped", parameters: { ...parameters, layout: "striped" } });
+  for (const lv of group.lvs) lv.active = false; // the machine was started
+  group.missingPvs = 1;
+  const stagingTargetPath = await harness.stage(raid1);
+  const targetPath = await harness.publish(raid1);
+  for (const volumeId of [linear, striped]) {
+    const stage = harness.csi.node.nodeStageVolume({
+      volumeId,
+      stagingTargetPath: `${harness.folder}/other`,
+      volumeCapability: mountCapability(),
+    });
+    await assertFails("INTERNAL", stage, "Refusing activation of partial LV");
+  }
+  assertEquals(group.lvs.map(({ active }) => active), [true, false, false]);
+
+  const capacityRange = { requiredBytes: 64n * MiB };
+  const expansion = harness.csi.controller.controllerExpandVolume({ volumeId: raid1, capacityRange });
+  await assertFails("FAILED_PRECONDITION", expansion, "while PVs are missing");
+  const snapshot = harness.csi.controller.createSnapshot({ name: "cut", sourceVolumeId: raid1 });
+  await assertFails("FAILED_PRECONDITION", snapshot, "while PVs are missing");
+  const other = harness.create({ name: "another", parameters: { ...parameters, layout: "raid1" } });
+  await assertFails("RESOURCE_EXHAUSTED", other, "1 of its disks are missing");
+
+  group.missingPvs = 0;
+  await harness.csi.node.nodeUnpublishVolume({ volumeId: raid1, targetPath });
+  await harness.csi.node.nodeUnstageVolume({ volumeId: raid1, stagingTargetPath });
+  assertEquals(
+    (await harness.csi.controller.controllerExpandVolume({ volumeId: raid1, capacityRange })).capacityBytes,
+    64n * MiB,
+  );
+});
+
+Deno.test("a raid1 volume without any of its disks is not staged", async () => {
+  await using fixture = await setUp();
+  const { harness, group } = fixture;
+  const volumeId = await harness.create({ parameters: { volumeGroup: group.name, layout: "raid1" } });
+  group.lvs[0]!.active = false;
+  group.missingPvs = 2;
+  const stage = harness.csi.node.nodeStageVolume({
+    volumeId,
+    stagingTargetPath: `${harness.folder}/staging`,
+    volumeCapability: mountCapability(),
+  });
+  await assertFails("INTERNAL", stage, "Refusing activation of partial LV");
+});
+
+Deno.test("what an lvcreate leaves of a RAID volume that dies in it is no volume: it is made anew, or goes", async () => {
+  await using fixture = await setUp();
+  const { harness, group } = fixture;
+  const request = {
+    name: "one",
+    parameters: { volumeGroup: group.name, layout: "raid1" },
+    volumeCapabilities: [blockCapability()],
+  };
+  const volumeId = await harness.create(request);
+  const [incompleteLv] = group.lvs;
+  incompleteLv!.incomplete = true;
+  assertEquals((await harness.csi.controller.listVolumes({})).entries, []);
+  await assertFails("NOT_FOUND", harness.csi.controller.controllerGetVolume({ volumeId }));
+  assertEquals(await harness.create(request), volumeId);
+  assertEquals([group.lvs.length, group.lvs[0] === incompleteLv], [1, false]);
+
+  group.lvs[0]!.incomplete = true;
+  await harness.csi.controller.deleteVolume({ volumeId });
+  assertEquals(group.lvs, []);
+});
+
+Deno.test("a volume that was handed out is one, also while somebody converts it and dies in that", async () => {
+  await using fixture = await setUp();
+  const { harness, group } = fixture;
+  const volumeId = await harness.create({ parameters: { volumeGroup: group.name, layout: "raid1" } });
+  const stagingTargetPath = await harness.stage(volumeId);
+  await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+  const [lv] = group.lvs;
+  lv!.incomplete = true;
+  assertEquals((await harness.csi.controller.listVolumes({})).entries.length, 1);
+  await using _later = await harness.restart();
+  await harness.waitUntilIdle();
+  assertEquals(group.lvs, [lv!]);
+});
+
+Deno.test("while a disk is missing no snapshot is separated from its origin; what was deleted goes when it is back", async () => {
+  await using fixture = await setUp();
+  const { harness, group } = fixture;
+  const { controller } = harness.csi;
+  const volumeId = await harness.create({ parameters: { volumeGroup: group.name, layout: "raid1" } });
+  const { snapshot } = await controller.createSnapshot({ name: "cut", sourceVolumeId: volumeId });
+  group.missingPvs = 1;
+  await controller.deleteSnapshot({ snapshotId: snapshot!.snapshotId });
+  await harness.waitUntilIdle();
+  await assertFails("FAILED_PRECONDITION", controller.deleteVolume({ volumeId }), "while PVs are missing");
+  assertEquals(group.lvs.length, 2);
+
+  group.missingPvs = 0;
+  await using later = await harness.restart();
+  await later.waitUntilIdle();
+  assertEquals(group.lvs.length, 1);
+  await later.csi.controller.deleteVolume({ volumeId });
+  assertEquals(group.lvs, []);
+});
+
+Deno.test("what an lvcreate leaves of a copy is no copy; a copy that is filled is a volume, also while it is converted", async () => {
+  await using fixture = await setUp();
+  const { harness, group } = fixture;
+  const { controller } = harness.csi;
+  const block = { volumeCapabilities: [blockCapability()] };
+  const parameters = { volumeGroup: group.name };
+  const original = await harness.create({ ...block, parameters });
+  const { snapshot } = await controller.createSnapshot({ name: "cut", sourceVolumeId: original });
+  const { snapshotId } = snapshot!;
+  const request = { ...block, parameters: { ...parameters, layout: "raid1" } };
+  const volumeId = await createCopy(harness, request, { snapshotId });
+  const lv = group.lvs.find(({ segment }) => segment?.type === "raid1")!;
+  lv.incomplete = true; // somebody's lvconvert died
+  const listed = async () => (await controller.listVolumes({})).entries.map(({ volume }) => volume!.volumeId);
+  assertEquals((await listed()).includes(volumeId), true, "nobody had it yet, but there is data on it");
+  await using later = await harness.restart();
+  await later.waitUntilIdle();
+  assertEquals(group.lvs.includes(lv), true);
+
+  lv.tags.add("denolith.copied=0"); // as it was when the driver's lvcreate died
+  await later.csi.controller.deleteSnapshot({ snapshotId });
+  await using last = await later.restart();
+  await last.waitUntilIdle();
+  assertEquals(group.lvs.map(({ segment }) => segment?.type), ["linear"], "it is nobody's copy, and nothing is on it");
+});

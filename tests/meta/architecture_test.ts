@@ -1,0 +1,198 @@
+import { assert, assertEquals } from "@std/assert";
+import { dirname, join, relative } from "@std/path";
+
+const ROOT = new URL("../..", import.meta.url).pathname;
+
+/** The rooms that each room may import from; `main` stands for the files of the root. */
+const ARROWS: Readonly<Record<string, readonly string[]>> = {
+  lvm: [],
+  csi: ["lvm"],
+  k8s: ["lvm"],
+  cli: ["csi", "k8s", "lvm"],
+  main: ["cli", "csi", "lvm"],
+};
+
+/**
+ * The folders of a room, the lowest floor first. A folder imports from lower floors and from the room's own files, never from
+ * its own floor or a higher one.
+ */
+const FLOORS: Readonly<Record<string, readonly (readonly string[])[]>> = {
+  lvm: [
+    ["spec"],
+    ["model"],
+    ["host"],
+    ["pools"],
+    ["inventory"],
+    ["volumes", "health", "doctor"],
+    ["snapshots", "staging", "status"],
+    ["copies"],
+  ],
+  k8s: [
+    ["api"],
+    ["client"],
+    ["runtime"],
+    ["agent", "sidecars"],
+    ["scheduling", "snapshotter", "resizer", "node_removal"],
+    ["provisioner"],
+    ["service"],
+  ],
+};
+
+/** Files of a room itself that put its folders together, so that they stand above all of them. */
+const ON_TOP: readonly string[] = ["lvm/machine.ts", "lvm/volume_service.ts"];
+
+/** How many files a folder may have, its tests aside. */
+const MAX_FILES: Readonly<Record<string, number>> = { cli: 20, csi: 20 };
+
+/** What is still in the wrong place, and goes next. */
+const DEBT: readonly string[] = [
+  "lvm/volumes/reaper.ts → lvm/copies/rules.ts",
+  "lvm/volumes/cow_origin.ts → lvm/copies/rules.ts",
+  "lvm/volumes/volumes.ts → lvm/copies/copies.ts",
+  "lvm/volumes/volumes.ts → lvm/copies/rules.ts",
+  "lvm/doctor/leftovers.ts → lvm/snapshots/snapshots.ts",
+  "lvm/snapshots/snapshots.ts → lvm/copies/rules.ts",
+  "lvm/locks.ts → lvm/model/tags.ts",
+  "lvm/inventory/inventory.ts → lvm/snapshots/snapshots.ts",
+  "lvm/inventory/inventory.ts → lvm/volumes/reaper.ts",
+  "lvm/inventory/inventory.ts → lvm/volumes/volumes.ts",
+  "lvm/health/health_check.ts → lvm/snapshots/snapshots.ts",
+  "lvm/health/health_check.ts → lvm/volumes/volumes.ts",
+  "lvm/status/status.ts → lvm/copies/copies.ts",
+  "lvm/status/status.ts → lvm/snapshots/snapshots.ts",
+  "lvm/status/volume_details.ts → lvm/copies/copies.ts",
+  "k8s/api/lvm_objects.ts → k8s/runtime/clock.ts",
+  "k8s/resizer/resizer.ts → k8s/provisioner/volume_request.ts",
+  "k8s/resizer/modifier.ts → k8s/provisioner/persistent_volume.ts",
+  "k8s/client/transport.ts → k8s/runtime/clock.ts",
+  "k8s/client/http_client.ts → k8s/runtime/clock.ts",
+  "k8s/node_removal/plan.ts → k8s/snapshotter/snapshot_content.ts",
+  "k8s/node_removal/plan.ts → k8s/provisioner/volume_intents.ts",
+  "lvm/volumes/volumes.ts → lvm/copies/copies.ts → lvm/copies/executor.ts → lvm/volumes/volumes.ts",
+  "lvm/snapshots/snapshots.ts → lvm/volumes/volumes.ts → lvm/copies/copies.ts → lvm/copies/sources.ts → " +
+  "lvm/snapshots/snapshots.ts",
+  "lvm/volumes/volumes.ts → lvm/copies/copies.ts → lvm/copies/sources.ts → lvm/volumes/volumes.ts",
+  "lvm/machine.ts → @logtape/logtape",
+];
+
+/** How many lines a hand-written file may have; those that are longer today are named. */
+const MAX_LINES = 400;
+const LONG = ["lvm/volumes/volumes.ts", "lvm/model/report.ts", "lvm/model/tags.ts", "lvm/copies/copies.ts"];
+
+/** The files of the product, but for its tests and for what is generated. */
+function* sources(folder: string): Generator<string> {
+  for (const { name, isDirectory } of Deno.readDirSync(join(ROOT, folder))) {
+    const path = join(folder, name);
+    if (isDirectory) yield* sources(path);
+    else if (name.endsWith(".ts") && !/_test\.ts$|_pb\.ts$/.test(name)) yield path;
+  }
+}
+
+const files = ["cli", "csi", "lvm", "k8s"].flatMap((room) => [...sources(room)]).concat(
+  [...Deno.readDirSync(ROOT)].map(({ name }) => name).filter((name) => /\.ts$/.test(name) && !/_test\.ts$/.test(name)),
+);
+
+const texts = new Map(files.map((file) => [file, Deno.readTextFileSync(join(ROOT, file))]));
+
+/** The specifiers that a file imports or re-exports, dynamic ones and those of types included. */
+function specifiers(file: string): string[] {
+  return [...texts.get(file)!.matchAll(/^(?:import|export)\b[^;]*?from\s+"([^"]+)"|\bimport\(\s*"([^"]+)"/gms)].map((
+    match,
+  ) => match[1] ?? match[2]!);
+}
+
+/** The files of the project that a file imports, as paths below the root. */
+function imports(file: string): string[] {
+  return specifiers(file).filter((specifier) => specifier.startsWith(".")).map((specifier) =>
+    relative(ROOT, join(ROOT, dirname(file), specifier))
+  );
+}
+
+function roomOf(path: string): string {
+  const [room, ...rest] = path.split("/");
+  return rest.length === 0 ? "main" : room!;
+}
+
+/** The floor of a file within its room: 0 for the room's own files, Infinity for those on top of it. */
+function floorOf(path: string): number {
+  if (ON_TOP.includes(path)) return Infinity;
+  const [room, folder, file] = path.split("/");
+  if (file === undefined) return 0;
+  return FLOORS[room!]!.findIndex((floor) => floor.includes(folder!)) + 1;
+}
+
+Deno.test("imports go main → cli → csi, k8s → lvm, and never back or across", () => {
+  const wrong = files.flatMap((file) =>
+    imports(file).flatMap((target) => {
+      const [from, to] = [roomOf(file), roomOf(target)];
+      return from === to || target === "deno.json" || ARROWS[from]?.includes(to) ? [] : [`${file} → ${target}`];
+    })
+  );
+  assertEquals(wrong, []);
+  assert(files.length > 150, "the test sees the files");
+});
+
+Deno.test("folders of a room import from lower floors only", () => {
+  const wrong = files.flatMap((file) =>
+    imports(file).flatMap((target) => {
+      if (roomOf(file) !== roomOf(target) || !(roomOf(file) in FLOORS) || dirname(file) === dirname(target)) return [];
+      return floorOf(file) > floorOf(target) ? [] : [`${file} → ${target}`];
+    })
+  );
+  assertEquals(wrong.filter((each) => !DEBT.includes(each)), []);
+});
+
+Deno.test("no file imports itself by way of others", () => {
+  const circles: string[] = [];
+  const done = new Set<string>();
+  const visit = (file: string, path: readonly string[]) => {
+    if (path.includes(file)) circles.push([...path.slice(path.indexOf(file)), file].join(" → "));
+    if (path.includes(file) || done.has(file)) return;
+    for (const target of imports(file)) if (texts.has(target)) visit(target, [...path, file]);
+    done.add(file);
+  };
+  for (const file of files) visit(file, []);
+  assertEquals(circles.filter((each) => !DEBT.includes(each)), []);
+});
+
+Deno.test("every folder has a floor, two files at least, and no more than fit on a page", () => {
+  const folders = Map.groupBy(files.filter((file) => file.includes("/")), (file) => dirname(file));
+  for (const [folder, { length }] of folders) {
+    const [room, name, below] = folder.split("/");
+    assertEquals(below, undefined, `${folder}: one level of folders`);
+    if (name !== undefined) assert(FLOORS[room!]?.flat().includes(name), `${folder} has a floor`);
+    const most = MAX_FILES[folder] ?? 14;
+    assert(length >= 2 && length <= most, `${folder} has ${length} files, between 2 and ${most} are allowed`);
+  }
+});
+
+Deno.test("lvm/ knows neither gRPC nor Kubernetes, and imports no npm package", () => {
+  const outside = files.filter((file) => file.startsWith("lvm/")).flatMap((file) =>
+    specifiers(file).filter((target) => !/^(?:\.|node:|@std\/)/.test(target)).map((target) => `${file} → ${target}`)
+  );
+  assertEquals(outside.filter((each) => !DEBT.includes(each)), []);
+});
+
+Deno.test("one file runs commands, one exits the process, one maps kinds of failure to codes", () => {
+  const having = (pattern: RegExp) => files.filter((file) => pattern.test(texts.get(file)!));
+  assertEquals(having(/Deno\.(?:Command|run)\b|node:child_process/), ["lvm/exec.ts"]);
+  assertEquals(having(/Deno\.exit\b|process\.exit\b/), ["main.ts"]);
+  assertEquals(having(/\bstatus\.NOT_FOUND\b/), ["csi/status.ts"]);
+});
+
+Deno.test("secrets are read in one place, by name, and listed nowhere", () => {
+  const SECRETS = "k8s/sidecars/secrets.ts";
+  assertEquals(files.filter((file) => texts.get(file)!.includes(`plural: "secrets"`)), [SECRETS]);
+  const importing = files.flatMap((file) => [
+    ...texts.get(file)!.matchAll(/import \{(.*)\} from "[^"]*\/secrets\.ts"/g),
+  ]);
+  assertEquals([...new Set(importing.map(([, names]) => names!.trim()))], ["readSecret"]);
+  assertEquals([...texts.get(SECRETS)!.matchAll(/client\.(\w+)\(/g)].map(([, call]) => call), ["get"]);
+});
+
+Deno.test("files fit on a few screens", () => {
+  const long = [...texts].map(([file, text]) => [file, text.split("\n").length] as const).filter(([, lines]) =>
+    lines > MAX_LINES + 1
+  );
+  assertEquals(long.filter(([file]) => !LONG.includes(file)), []);
+});

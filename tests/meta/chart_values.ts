@@ -1,0 +1,98 @@
+/**
+ * What the chart is rendered with in tests: as it is, and with every value another one.
+ *
+ * @module
+ */
+
+import type { RenderOptions, Values } from "../../deploy/chart.ts";
+
+/** Another value for each that the chart has. */
+export const OTHER_VALUES: Values = {
+  driverName: "storage.example",
+  kubeletDir: "/var/lib/k0s/kubelet",
+  volumeGroups: ["data", "/fast-.*/"],
+  topologyLabels: ["topology.kubernetes.io/zone", "rack"],
+  ioLimits: {
+    readIopsPerGiB: "data=100,/fast-.*/=500",
+    writeIopsPerGiB: "data=50",
+    readBpsPerGiB: "data=4Mi",
+    writeBpsPerGiB: "data=2Mi",
+  },
+  thinPool: { overcommit: "2.5", autoextendThreshold: 70, autoextendPercent: 30, removeEmpty: true },
+  snapshotAutoextend: "50:100",
+  image: {
+    repository: "registry.example/storage/denolith",
+    tag: "0.2.0-rc.1",
+    pullPolicy: "Always",
+    pullSecrets: [{ name: "registry" }],
+  },
+  log: { level: "debug", format: "text" },
+  node: {
+    nodeSelector: { disks: "yes" },
+    tolerations: [{ key: "dedicated", operator: "Equal", value: "storage", effect: "NoSchedule" }],
+    affinity: {
+      nodeAffinity: {
+        requiredDuringSchedulingIgnoredDuringExecution: {
+          nodeSelectorTerms: [{ matchExpressions: [{ key: "disks", operator: "Exists" }] }],
+        },
+      },
+    },
+    priorityClassName: "storage",
+    resources: { requests: { cpu: "50m" }, limits: { memory: "512Mi" } },
+    updateStrategy: { type: "OnDelete", rollingUpdate: null },
+  },
+  controller: {
+    replicas: 2,
+    nodeSelector: { "node-role.kubernetes.io/control-plane": "" },
+    tolerations: [],
+    affinity: { podAntiAffinity: null },
+    priorityClassName: "storage",
+    resources: { limits: { memory: "1Gi" } },
+    podDisruptionBudget: { create: true, maxUnavailable: "50%" },
+    disableControllers: ["provisioner", "resizer", "snapshotter", "capacity"],
+    extraContainers: [{
+      name: "csi-provisioner",
+      image: "csi-provisioner",
+      args: ["--csi-address=/run/denolith/csi.sock"],
+      volumeMounts: [{ name: "socket", mountPath: "/run/denolith" }],
+    }],
+  },
+  storageClasses: [
+    {
+      name: "fast",
+      default: true,
+      volumeBindingMode: "Immediate",
+      reclaimPolicy: "Retain",
+      allowVolumeExpansion: false,
+      mountOptions: ["noatime", "nosuid"],
+      allowedTopologies: [{ matchLabelExpressions: [{ key: "rack", values: ["1", "2"] }] }],
+      parameters: { volumeGroupPattern: "fast-.*", shared: "no", "csi.storage.k8s.io/fstype": "xfs" },
+    },
+    { name: "plain" },
+  ],
+  snapshotClass: {
+    create: true,
+    name: "kept",
+    default: true,
+    deletionPolicy: "Retain",
+    parameters: { snapSize: "20%" },
+  },
+  metrics: {
+    podMonitor: { create: true, labels: { release: "prometheus" }, interval: "45s" },
+    prometheusRule: { create: true, labels: { release: "prometheus" }, runbookUrl: "https://example.com/runbooks" },
+    dashboard: { create: true, labels: { grafana_dashboard: "yes" } },
+  },
+};
+
+/** A cluster that can have a VolumeSnapshotClass. */
+export const SNAPSHOT_API = "snapshot.storage.k8s.io/v1";
+
+/** Ways to render the chart, by what they show. */
+export const RENDERINGS: Readonly<Record<string, RenderOptions>> = {
+  "as it is": {},
+  "every value another one": { values: OTHER_VALUES, namespace: "storage", apiVersions: [SNAPSHOT_API] },
+  "no classes": {
+    values: { storageClasses: [], snapshotClass: { create: false }, node: { tolerations: [] } },
+    apiVersions: [SNAPSHOT_API],
+  },
+};

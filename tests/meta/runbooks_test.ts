@@ -1,0 +1,61 @@
+/**
+ * What docs/runbooks.md quotes, compared with what the driver says.
+ *
+ * @module
+ */
+
+import { assert, assertEquals } from "@std/assert";
+import { join } from "@std/path";
+import { chapter } from "./markdown.ts";
+import { sourceFiles } from "./source_files.ts";
+
+const ROOT = new URL("../../", import.meta.url).pathname;
+const runbooks = Deno.readTextFileSync(`${ROOT}docs/runbooks.md`);
+
+/** What others say: Kubernetes' own words, and those of LVM. */
+const FOREIGN_MESSAGES = [
+  ...["WaitForFirstConsumer", "ExternalProvisioning", "ReadWriteMany", "ReadOnlyMany", "ReadWriteOnce"],
+  ...["ReadWriteOncePod", "ContainerCreating", "Terminating", "Forbidden", "kubernetes.io/pvc-protection"],
+  "boundVolumeSnapshotContentName",
+  "driver name lvm.denolith.dev not found in the list of registered CSI drivers",
+  "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize",
+  "field can not be less than status.capacity",
+  "did not have enough free storage",
+];
+
+/** The driver's sources as it speaks: texts that are joined in one piece, and `…` for what is put in. */
+function sourceText(): string {
+  const paths = [join(ROOT, "main.ts"), ...["cli", "csi", "k8s", "lvm"].flatMap(sourceFiles)];
+  let all = paths.map((path) => Deno.readTextFileSync(path)).join("\n");
+  for (let before = ""; before !== all;) [before, all] = [all, all.replace(/\$\{[^{}]*\}/g, "…")];
+  return all.replace(/(["`])\s*\+\s*["`]/g, "");
+}
+
+/** What stands in code outside of blocks. */
+function inlineCode(text: string): string[] {
+  return [...text.replace(/```[^]*?```/g, "").matchAll(/`([^`]+)`/g)].map(([, code]) => code!);
+}
+
+Deno.test("messages in the runbooks are those of the driver, … standing for what is put in", () => {
+  const source = sourceText();
+  const messages = [
+    ...inlineCode(runbooks).filter((quote) => quote.includes("…")),
+    ...[...runbooks.matchAll(/^\| ([^|]*) \|/gm)].flatMap(([, cell]) => inlineCode(cell!)).filter((quote) =>
+      !/^--|^[A-Z]+$|^kubectl$/.test(quote)
+    ),
+  ];
+  assert(messages.length > 40, "the test sees them");
+  const pieces = messages.filter((message) => !FOREIGN_MESSAGES.includes(message)).flatMap((message) =>
+    message.split("…").map((piece) => piece.trim()).filter((piece) => /\w{2}/.test(piece)).map((piece) =>
+      [message, piece] as const
+    )
+  );
+  assertEquals(pieces.filter(([, piece]) => !source.includes(piece)), []);
+});
+
+Deno.test("the loops of the runbooks are those that there are", () => {
+  const loops = sourceText().matchAll(/\b(?:\w+Loop|loopOf)\("(\w+)"/g);
+  const rows = chapter(runbooks, "A loop that fails").matchAll(/^\| `(\w+)` +\|/gm);
+  const names = (matches: Iterable<RegExpExecArray>) => [...matches].map(([, name]) => name!).sort();
+  assertEquals(names(rows), names(loops));
+});

@@ -1,0 +1,101 @@
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { join } from "@std/path";
+import { bundle } from "../../deploy/bundle.ts";
+import { launchConfig, type Manifest } from "../../deploy/launch.ts";
+import { writeSelfExtracting } from "../../deploy/self_extracting.ts";
+
+/** Starts itself as a Worker that may do less, and prints what either may. */
+const PROBE = `
+const states = {};
+for (const name of ["read", "ffi"]) states[name] = (await Deno.permissions.query({ name })).state;
+if (typeof WorkerGlobalScope === "undefined") {
+  const worker = new Worker(import.meta.url, { type: "module", deno: { permissions: { read: false } } });
+  worker.onmessage = ({ data }) => {
+    console.log(JSON.stringify({ main: states, worker: data, args: Deno.args }));
+    worker.terminate();
+  };
+} else postMessage(states);
+`;
+
+/** An artifact on this machine's deno, which it does not carry: instead, a script that becomes it. */
+class Artifact implements AsyncDisposable {
+  private constructor(readonly folder: string) {}
+
+  static async create(module: (folder: string) => Promise<string>, config: string): Promise<Artifact> {
+    const artifact = new Artifact(await Deno.realPath(await Deno.makeTempDir()));
+    const runtime = artifact.path("runtime");
+    await Deno.writeTextFile(runtime, `#!/bin/sh\nexec '${Deno.execPath()}' "$@"\n`);
+    const parts = { version: "0", arch: Deno.build.arch, runtime, module: await module(artifact.folder), config };
+    await writeSelfExtracting(artifact.path("denolith"), parts);
+    return artifact;
+  }
+
+  path(name: string): string {
+    return join(this.folder, name);
+  }
+
+  async output(...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
+    const { code, stdout, stderr } = await new Deno.Command(this.path("denolith"), {
+      args,
+      env: { DENOLITH_CACHE: this.path("cache"), NO_COLOR: "1" },
+      cwd: this.folder,
+    }).output();
+    const decoder = new TextDecoder();
+    return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Deno.remove(this.folder, { recursive: true });
+  }
+}
+
+async function probe(folder: string): Promise<string> {
+  const path = join(folder, "probe.js");
+  await Deno.writeTextFile(path, PROBE);
+  return path;
+}
+
+/** Disposes of what it names only once. */
+const USING = `
+function play() {
+  using it = { say: () => console.log("it"), [Symbol.dispose]: () => console.log("disposed of") };
+  it.say();
+}
+play();
+`;
+
+/** A set that permits next to nothing, as one with lists does for what is not in them. */
+const NARROW: Manifest = { unstable: ["worker-options"], permissions: { denolith: { read: ["/etc/hostname"] } } };
+
+Deno.test("the artifact starts under its set, can start itself as a Worker, and heeds no configuration around it", async () => {
+  await using artifact = await Artifact.create(probe, launchConfig({ moduleIsFile: true }, NARROW));
+  for (const file of ["deno.json", "package.json", "cache/deno.json"]) {
+    await Deno.mkdir(artifact.path("cache"), { recursive: true });
+    await Deno.writeTextFile(artifact.path(file), "no JSON");
+  }
+  const { code, stdout, stderr } = await artifact.output("a b", "--allow-all", "it's");
+  assertEquals([code, stderr], [0, ""]);
+  const nothing = { read: "prompt", ffi: "prompt" };
+  assertEquals(JSON.parse(stdout), { main: nothing, worker: nothing, args: ["a b", "--allow-all", "it's"] });
+});
+
+Deno.test("a bundle disposes of what is named only once", async () => {
+  const module = async (folder: string) => {
+    const entry = join(folder, "entry.ts");
+    await Deno.writeTextFile(entry, USING);
+    return await bundle(entry, folder);
+  };
+  await using artifact = await Artifact.create(module, launchConfig({ moduleIsFile: true }, NARROW));
+  assertEquals((await artifact.output()).stdout, "it\ndisposed of\n");
+});
+
+Deno.test("the artifact of the driver answers as the driver does", async () => {
+  const driver = (folder: string) => bundle("main.ts", folder);
+  await using artifact = await Artifact.create(driver, launchConfig({ moduleIsFile: true }));
+  const version = await artifact.output("version");
+  assertEquals([version.code, version.stderr], [0, ""]);
+  assertStringIncludes(version.stdout, `(deno ${Deno.version.deno},`);
+  const mistake = await artifact.output("standalon");
+  assertEquals([mistake.code, mistake.stdout], [2, ""]);
+  assertStringIncludes(mistake.stderr, "did you mean standalone?");
+});

@@ -1,0 +1,134 @@
+/**
+ * The two processes of a cluster as a user starts them, under the written permission set, with a token and over TLS.
+ *
+ * @module
+ */
+
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { connect, connectToService } from "../../csi/client.ts";
+import { Registration } from "../../csi/proto/registration_pb.ts";
+import { lvmNodes, lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import { leases } from "../../k8s/api/objects.ts";
+import { DriverProcess } from "../demo/driver_process.ts";
+import { DRIVER_FLAGS } from "./driver_command.ts";
+import { FakeApiServer } from "../fake/api_server.ts";
+import { kubeconfigOf } from "../fake/kubeconfig.ts";
+import { freePorts } from "../rig/free_ports.ts";
+import { pollUntil } from "../rig/poll_until.ts";
+
+const MAIN = new URL("../../main.ts", import.meta.url).pathname;
+const TLS = new URL("fixtures/tls/", import.meta.url).pathname;
+const DRIVER = "lvm.denolith.dev";
+
+/** An API server, and a folder with a kubeconfig for it. */
+async function setUp() {
+  const [cert, key, ca] = await Promise.all(
+    ["server.crt", "server.key", "ca.crt"].map((name) => Deno.readTextFile(TLS + name)),
+  );
+  const api = FakeApiServer.start({
+    resources: [lvmVolumes, lvmSnapshots, lvmNodes],
+    token: "secret",
+    tls: { cert: cert!, key: key! },
+  });
+  const folder = await Deno.realPath(await Deno.makeTempDir({ prefix: "denolith-cluster-" }));
+  const kubeconfig = `${folder}/kubeconfig`;
+  const cluster = { server: api.url, "certificate-authority-data": btoa(ca!) };
+  await Deno.writeTextFile(kubeconfig, kubeconfigOf(cluster, { token: "secret" }));
+  const [port] = freePorts(1);
+  return {
+    api,
+    folder,
+    async start(subcommand: string, socket: string, ...flags: string[]): Promise<DriverProcess> {
+      const own = ["--kubeconfig", kubeconfig, "--http-address", `127.0.0.1:${port}`, ...flags];
+      const command = [Deno.execPath(), "run", ...DRIVER_FLAGS, MAIN, subcommand, ...own];
+      return await DriverProcess.start({ command, socket });
+    },
+    async get(path: string): Promise<[number, string]> {
+      const response = await fetch(`http://127.0.0.1:${port}${path}`);
+      return [response.status, await response.text()];
+    },
+    async [Symbol.asyncDispose]() {
+      await api[Symbol.asyncDispose]();
+      await Deno.remove(folder, { recursive: true });
+    },
+  };
+}
+
+function leaseHolders(api: FakeApiServer): Record<string, string> {
+  return Object.fromEntries(
+    api.objects(leases).map(({ metadata: { name }, spec }) => [name, spec?.holderIdentity ?? ""]),
+  );
+}
+
+Deno.test("denolith controller: serves under the Leases of the official sidecars and its own, and leaves them at SIGTERM", async () => {
+  await using s = await setUp();
+  const socket = `${s.folder}/socket/csi.sock`;
+  await using driver = await s.start("controller", socket, "--endpoint", `unix://${socket}`, "--identity", "me");
+  assertEquals(await s.get("/livez"), [200, "ok\n"]);
+  assertEquals(await s.get("/readyz"), [200, "ok\n"]);
+  const names = [
+    "capacity-lvm-denolith-dev",
+    "external-resizer-lvm-denolith-dev",
+    "external-snapshotter-leader-lvm-denolith-dev",
+    "lvm-denolith-dev",
+  ];
+  await pollUntil(() => Promise.resolve(Object.keys(leaseHolders(s.api)).length === 4), {
+    action: "lead",
+    timeoutMs: 30_000,
+  });
+  const heldLeases = leaseHolders(s.api);
+  assertEquals(Object.keys(heldLeases).sort(), names);
+  for (const holder of Object.values(heldLeases)) assertMatch(holder, /^me-/);
+  {
+    using csi = connect(socket);
+    assertEquals((await csi.identity.getPluginInfo()).name, DRIVER);
+    assertEquals((await csi.controller.listVolumes()).entries, []);
+    assertEquals((await csi.controller.listSnapshots()).entries, []);
+  }
+  // This cluster has no kinds of snapshots; that is looked at when the snapshotter leads.
+  const absentKindLines = () => driver.log().filter((line) => line.includes("the cluster has no such kind"));
+  await pollUntil(() => Promise.resolve(absentKindLines().length > 0), {
+    action: "look for snapshots",
+    timeoutMs: 30_000,
+  });
+  assertEquals(await s.get("/readyz"), [200, "ok\n"]);
+  const [, metrics] = await s.get("/metrics");
+  assert(metrics.includes('denolith_csi_operation_duration_seconds_count{method="ListVolumes",code="0"} 1'), metrics);
+  assert(metrics.includes("process_resident_memory_bytes "), metrics);
+  assertEquals(await driver.stop(), 0, driver.log().join("\n"));
+  assertEquals(absentKindLines().length, 1);
+  assertEquals(leaseHolders(s.api), Object.fromEntries(names.map((name) => [name, ""])));
+  assertEquals([...Deno.readDirSync(`${s.folder}/socket`)], []);
+});
+
+Deno.test("denolith node: registers with kubelet, says that it is not ready without LVM, and leaves no socket at SIGTERM", async () => {
+  await using s = await setUp();
+  const socket = `${s.folder}/plugins/${DRIVER}/csi.sock`;
+  const registry = `${s.folder}/plugins_registry`;
+  const flags = ["--node-name", "n1", "--kubelet-dir", s.folder, "--disable-process-metrics"];
+  await using driver = await s.start("node", socket, ...flags);
+  assertEquals(await s.get("/livez"), [200, "ok\n"]);
+  const [status, reasons] = await s.get("/readyz");
+  assertEquals(status, 503);
+  assert(reasons.includes("registration: kubelet has not asked for the driver yet\n"), reasons);
+  const registration = `${registry}/${DRIVER}-reg.sock`;
+  await pollUntil(() => Deno.stat(registration).catch(() => undefined), { action: "register", timeoutMs: 30_000 });
+  {
+    using kubelet = connectToService(registration, Registration);
+    const { name, endpoint } = await kubelet.calls.getInfo();
+    assertEquals([name, endpoint], [DRIVER, socket]);
+    await kubelet.calls.notifyRegistrationStatus({ pluginRegistered: true });
+    using csi = connect(endpoint);
+    assertEquals((await csi.node.nodeGetInfo()).nodeId, "n1");
+  }
+  // where this machine has no LVM, or the test is not root, that is what stands against it
+  const [, notReadyReason] = await s.get("/readyz");
+  assert(["ok\n", "LVM has not answered yet\n"].includes(notReadyReason), notReadyReason);
+  const [, metrics] = await s.get("/metrics");
+  for (const loop of ["lvmvolume", "lvmsnapshot"]) {
+    assert(metrics.includes(`denolith_workqueue_depth{controller="${loop}"} 0`), metrics);
+  }
+  assert(!metrics.includes("process_resident_memory_bytes "), metrics);
+  assertEquals(await driver.stop(), 0, driver.log().join("\n"));
+  assertEquals([...Deno.readDirSync(registry), ...Deno.readDirSync(`${s.folder}/plugins/${DRIVER}`)], []);
+});

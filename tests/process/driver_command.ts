@@ -1,0 +1,19 @@
+/**
+ * How tests start the driver: as a process of its own, under the written permission set.
+ *
+ * @module
+ */
+
+/** The flags of `deno run` that stand before the driver's module. They need a configuration file with the written set. */
+export const DRIVER_FLAGS = ["--quiet", "--no-prompt", "-P=denolith", "--v8-flags=--optimize-for-size"] as const;
+
+const ROOT = new URL("../../", import.meta.url).pathname;
+
+/** The flags of a subcommand, as its help lists them. @throws {Error} with what it said instead */
+export async function subcommandFlags(subcommand: string): Promise<string[]> {
+  const args = ["run", ...DRIVER_FLAGS, `${ROOT}main.ts`, subcommand, "--help"];
+  const output = await new Deno.Command(Deno.execPath(), { args, env: { NO_COLOR: "1" } }).output();
+  const [help, complaint] = [output.stdout, output.stderr].map((bytes) => new TextDecoder().decode(bytes));
+  if (!output.success) throw new Error(`ask for the flags of ${subcommand}: ${complaint}`);
+  return [...help!.matchAll(/^ {2}--([a-z-]+)/gm)].map(([, flag]) => flag!);
+}

@@ -1,0 +1,122 @@
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { DRIVER_FLAGS } from "./driver_command.ts";
+
+const MAIN = new URL("../../main.ts", import.meta.url).pathname;
+
+async function runDenolith(...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
+  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: ["run", ...DRIVER_FLAGS, MAIN, ...args],
+    env: { NO_COLOR: "1" },
+  }).output();
+  return { code, stdout: new TextDecoder().decode(stdout), stderr: new TextDecoder().decode(stderr) };
+}
+
+Deno.test("denolith: help names every command, and every command has help of its own", async () => {
+  const overview = await runDenolith("--help");
+  assertEquals(overview.code, 0);
+  for (const command of ["standalone", "node", "controller", "doctor", "status", "forget-node", "version"]) {
+    assert(overview.stdout.includes(`  ${command} `), overview.stdout);
+    const help = await runDenolith(command, "--help");
+    assertEquals([help.code, help.stderr], [0, ""]);
+    assert(help.stdout.startsWith(`Usage: denolith ${command}`), help.stdout);
+  }
+  assertEquals((await runDenolith()).code, 2);
+});
+
+Deno.test("denolith: the process that reads the command line loads nothing of the driver, so it can tell its version without permissions", async () => {
+  const args = ["run", "--quiet", "--no-prompt", MAIN, "version"];
+  const { code, stderr } = await new Deno.Command(Deno.execPath(), { args, env: { NO_COLOR: "1" } }).output();
+  assertEquals([code, new TextDecoder().decode(stderr)], [0, ""]); // grpc-js reads variables as soon as it is loaded
+});
+
+Deno.test("denolith: what is not understood ends with status 2 and names the nearest thing", async () => {
+  const cases: [string[], RegExp][] = [
+    [["standalon"], /unknown command "standalon"; did you mean standalone\?/],
+    [["standalone", "--endpont", "x"], /unknown flag --endpont; did you mean --endpoint\?/],
+    [["standalone"], /--volume-groups is required/],
+    [["standalone", "--volume-groups", "a", "--endpoint", "tcp://x"], /endpoint/],
+    [["standalone", "--volume-groups", "a", "--endpoint", "/a.sock"], /a directory of its own/],
+    [["standalone", "--volume-groups", "a", "--mount-roots", "/"], /mount roots: is the root directory/],
+    [["standalone", "--volume-groups", "a", "--mount-roots", "/mnt,mnt"], /mount roots "mnt": not an absolute path/],
+    [
+      ["standalone", "--volume-groups", "a", "--mount-roots", "/mnt/.."],
+      /mount roots "\/mnt\/\.\.": has "\." or "\.\."/,
+    ],
+    [["standalone", "--volume-groups", "a", "--mount-roots", ","], /mount roots: none named/],
+    [["standalone", "--volume-groups", "/(/"], /volume groups/],
+    [["standalone", "--volume-groups", "a", "--node-id=_x"], /node id/],
+    [["standalone", "--volume-groups", "a", "--log-level", "loud"], /log-level/],
+    [["doctor", "--volume-groups", "/(/"], /volume groups/],
+    [["status", "--driver-name", "_"], /driver-name/],
+    [["forget-node"], /forget-node: NODE is missing/],
+    [["node", "--kubelet-dir", "kubelet"], /not an absolute path/],
+    [["node", "--kubelet-dir", "/a,/b"], /--kubelet-dir: must be one directory/],
+  ];
+  await Promise.all(cases.map(async ([args, expected]) => {
+    const { code, stderr } = await runDenolith(...args);
+    assertMatch(stderr, expected);
+    assertEquals(code, 2, `${args.join(" ")}: ${stderr}`);
+  }));
+});
+
+Deno.test("denolith: without a way to the API server the processes of a cluster end with status 1 and say so", async () => {
+  const cases: [string[], RegExp][] = [
+    [["node"], /not in a pod: KUBERNETES_SERVICE_HOST .* are not set/],
+    [["controller", "--kubeconfig", "/nowhere"], /reading \/nowhere: /],
+    [["forget-node", "n1"], /not in a pod: KUBERNETES_SERVICE_HOST .* are not set/],
+    [["status", "--node-name", "n1", "--kubeconfig", "/nowhere"], /reading \/nowhere: /],
+  ];
+  await Promise.all(cases.map(async ([args, expected]) => {
+    const { code, stderr } = await runDenolith(...args);
+    assertMatch(`${code} ${stderr}`, expected);
+    assertEquals(code, 1);
+  }));
+});
+
+Deno.test("denolith doctor: works whatever this machine lacks, as text and as JSON, and its exit status tells", async () => {
+  const [text, json] = await Promise.all([runDenolith("doctor"), runDenolith("doctor", "--json")]);
+  const { level, checks } = JSON.parse(json.stdout);
+  assertEquals(checks.length, 10, json.stderr);
+  for (const { code, stderr } of [text, json]) assertEquals([code, stderr], [level === "error" ? 1 : 0, ""]);
+  for (const { check } of checks) assertMatch(text.stdout, new RegExp(`^. ${check} `, "m"));
+});
+
+Deno.test("denolith status: tells what there is, or ends with status 1 and says why not", async () => {
+  const { code, stdout, stderr } = await runDenolith("status", "--json");
+  if (code === 0) assertEquals(JSON.parse(stdout).driver, "lvm.denolith.dev");
+  else assertMatch(`${code} ${stderr}`, /^1 denolith: /);
+});
+
+Deno.test("denolith standalone: serves until SIGTERM, then ends with status 0 and leaves no socket", async () => {
+  const folder = await Deno.makeTempDir();
+  const socket = `${folder}/csi.sock`;
+  const child = new Deno.Command(Deno.execPath(), {
+    args: [
+      "run",
+      ...DRIVER_FLAGS,
+      MAIN,
+      "standalone",
+      "--endpoint",
+      `unix://${socket}`,
+      "--node-id",
+      "n",
+      "--volume-groups",
+      "none",
+    ],
+    stdout: "null",
+    stderr: "piped",
+  }).spawn();
+  let log = "";
+  for await (const chunk of child.stderr.pipeThrough(new TextDecoderStream())) {
+    const before = log;
+    log += chunk;
+    if (log.includes(" serving ") && !before.includes(" serving ")) {
+      assert((await Deno.stat(socket)).isSocket);
+      child.kill("SIGTERM");
+    }
+  }
+  assertEquals((await child.status).code, 0, log);
+  assert(log.includes(" stopped "), log);
+  assertEquals([...Deno.readDirSync(folder)], []);
+  await Deno.remove(folder, { recursive: true });
+});

@@ -1,0 +1,117 @@
+import { assert, assertEquals } from "@std/assert";
+import { connect } from "../../csi/client.ts";
+import { assertFails, mountCapability } from "../contract/host.ts";
+import { DriverProcess } from "../demo/driver_process.ts";
+import { DRIVER_FLAGS } from "./driver_command.ts";
+import { kubeconfigOf } from "../fake/kubeconfig.ts";
+import { freePorts } from "../rig/free_ports.ts";
+
+const PROBE = new URL("probe.ts", import.meta.url).pathname;
+const VOLUME_ID = "v1-00000000000000000000000000000000";
+const MAIN = new URL("../../main.ts", import.meta.url).pathname;
+
+/** A folder with a mount root, a socket that somebody listens on beside the driver's, and such a TCP port. */
+async function setUp() {
+  const folder = await Deno.realPath(await Deno.makeTempDir({ prefix: "denolith-permissions-" }));
+  for (const name of ["root", "root-other", "socket"]) await Deno.mkdir(`${folder}/${name}`);
+  const otherSocket = `${folder}/socket/other.sock`;
+  const listeners = [
+    Deno.listen({ transport: "unix", path: otherSocket }),
+    Deno.listen({ hostname: "127.0.0.1", port: 0 }),
+  ] as const;
+  return {
+    root: `${folder}/root`,
+    outside: `${folder}/root-other`,
+    socket: `${folder}/socket/csi.sock`,
+    otherSocket,
+    port: (listeners[1].addr as Deno.NetAddr).port,
+    async [Symbol.asyncDispose]() {
+      for (const listener of listeners) listener.close();
+      await Deno.remove(folder, { recursive: true });
+    },
+  };
+}
+
+type Fixture = Awaited<ReturnType<typeof setUp>>;
+
+async function runProbe(name: string, { socket, root, otherSocket, port }: Fixture, ...more: string[]) {
+  const args = ["run", ...DRIVER_FLAGS, PROBE, name, socket, root, otherSocket, String(port), ...more];
+  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), { args, env: { NO_COLOR: "1" } }).output();
+  return { code, stdout: new TextDecoder().decode(stdout), stderr: new TextDecoder().decode(stderr) };
+}
+
+function allWith(outcomes: Record<string, string>, outcome: string): Record<string, string> {
+  return Object.fromEntries(Object.keys(outcomes).map((name) => [name, outcome]));
+}
+
+Deno.test("a subcommand's body can do what it must, and Deno refuses it everything else", async () => {
+  await using fixture = await setUp();
+  const { code, stdout, stderr } = await runProbe("probe", fixture);
+  assertEquals([code, stderr], [0, ""]);
+  const [inside, outside] = stdout.trim().split("\n").map((line) => JSON.parse(line));
+  assertEquals(inside.permitted, allWith(inside.permitted, "done"));
+  assertEquals(inside.refused, allWith(inside.refused, "refused"));
+  assert(Object.keys(inside.refused).length > 15, "the test tries them all");
+  assertEquals(outside, allWith(outside, "refused"), "the process that started it has given its permissions up");
+});
+
+Deno.test("a process of the cluster reaches the API server and no other address", async () => {
+  await using fixture = await setUp();
+  using api = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const [http] = freePorts(1);
+  const kubeconfig = `${fixture.outside}/kubeconfig`;
+  const server = `https://127.0.0.1:${api.addr.port}`;
+  await Deno.writeTextFile(`${kubeconfig}.other`, "");
+  await Deno.writeTextFile(kubeconfig, kubeconfigOf({ server }));
+  const { code, stdout, stderr } = await runProbe("cluster", fixture, kubeconfig, `${api.addr.port}`, `${http}`);
+  assertEquals([code, stderr], [0, ""]);
+  const { permitted, refused } = JSON.parse(stdout.split("\n")[0]!);
+  assertEquals(permitted, allWith(permitted, "done"));
+  assertEquals(refused, allWith(refused, "refused"));
+});
+
+Deno.test("an error that nothing in the worker caught ends the process with status 1, and is told", async () => {
+  await using fixture = await setUp();
+  const { code, stderr } = await runProbe("throw", fixture);
+  assertEquals(code, 1);
+  assert(stderr.includes("unforeseen"), stderr);
+});
+
+/** A driver under the written set, with the mount root. */
+async function startDriver(socket: string, mountRoot: string): Promise<DriverProcess> {
+  const flags = ["--endpoint", socket, "--mount-roots", mountRoot, "--volume-groups", "none", "--node-id", "n"];
+  const command = [Deno.execPath(), "run", ...DRIVER_FLAGS, MAIN, "standalone", ...flags];
+  return await DriverProcess.start({ command, socket });
+}
+
+Deno.test("the driver under the written set refuses paths outside the mount roots, also by a link", async () => {
+  await using fixture = await setUp();
+  const { root, outside, socket } = fixture;
+  await using driver = await startDriver(socket, root);
+  using csi = connect(socket);
+  const volumeCapability = mountCapability();
+  const stage = (stagingTargetPath: string) =>
+    csi.node.nodeStageVolume({ volumeId: VOLUME_ID, stagingTargetPath, volumeCapability });
+  await assertFails("INVALID_ARGUMENT", stage(`${outside}/staged`), "--mount-roots");
+  await Deno.symlink(outside, `${root}/link`);
+  await assertFails("FAILED_PRECONDITION", stage(`${root}/link/staged`), "link");
+  await assertFails("FAILED_PRECONDITION", stage(`${root}/link`), "link");
+  await assertFails(
+    "FAILED_PRECONDITION",
+    csi.node.nodeUnpublishVolume({ volumeId: VOLUME_ID, targetPath: `${root}/link/x` }),
+  );
+  await assertFails("NOT_FOUND", csi.node.nodeGetVolumeStats({ volumeId: VOLUME_ID, volumePath: outside }));
+  assertEquals([...Deno.readDirSync(outside)], []);
+  assertEquals(await driver.stop(), 0);
+});
+
+Deno.test("the driver under the written set works in a mount root that is a link", async () => {
+  await using fixture = await setUp();
+  const { root, outside, socket } = fixture;
+  await Deno.symlink(root, `${outside}/link`);
+  await Deno.mkdir(`${root}/pod`);
+  await using _driver = await startDriver(socket, `${outside}/link`);
+  using csi = connect(socket);
+  await csi.node.nodeUnpublishVolume({ volumeId: VOLUME_ID, targetPath: `${outside}/link/pod` });
+  assertEquals([...Deno.readDirSync(root)], []);
+});
