@@ -68,8 +68,8 @@ Deno.test("Metrics: queues and groups are looked at when the figures are asked f
   assertEquals(await lines(metrics, "denolith_snapshot"), []);
   groups = groups.map((group) => ({ ...group, lvs: group.lvs.map((lv) => ({ ...lv, snapshotPercent: 12.5 })) }));
   assertEquals(await lines(metrics, "denolith_snapshot"), [
-    'denolith_snapshot_overflowed{group="data",lv="one"} 0',
     'denolith_snapshot_cow_used_ratio{group="data",lv="one"} 0.125',
+    'denolith_snapshot_overflowed{group="data",lv="one"} 0',
   ]);
 });
 
@@ -103,12 +103,12 @@ Deno.test("Metrics: a thin pool that is broken says so, since it does not say ho
     'denolith_thin_pool_damaged{group="data",pool="pool"} 0',
     'denolith_thin_pool_data_used_ratio{group="data",pool="pool"} 0.5',
     'denolith_thin_pool_metadata_used_ratio{group="data",pool="pool"} 0.1',
-    'denolith_thin_pool_virtual_available_bytes{group="data",pool="broken"} 0',
-    'denolith_thin_pool_virtual_available_bytes{group="data",pool="pool"} 90',
-    'denolith_thin_pool_virtual_allocated_bytes{group="data",pool="broken"} 0',
-    'denolith_thin_pool_virtual_allocated_bytes{group="data",pool="pool"} 60',
     'denolith_thin_pool_size_bytes{group="data",pool="broken"} 100',
     'denolith_thin_pool_size_bytes{group="data",pool="pool"} 100',
+    'denolith_thin_pool_virtual_allocated_bytes{group="data",pool="broken"} 0',
+    'denolith_thin_pool_virtual_allocated_bytes{group="data",pool="pool"} 60',
+    'denolith_thin_pool_virtual_available_bytes{group="data",pool="broken"} 0',
+    'denolith_thin_pool_virtual_available_bytes{group="data",pool="pool"} 90',
   ]);
 });
 

@@ -215,7 +215,7 @@ Deno.test("flags that templates pass are flags of the subcommands, and loops tho
     assertEquals(passed.filter((flag: string) => !there.includes(flag)), []);
   }
   const source = Deno.readTextFileSync(join(ROOT, "cli/controller.ts"));
-  const loops = [.../^const LOOPS = \{([^}]*)\}/m.exec(source)![1]!.matchAll(/(\w+):/g)].map(([, name]) => name);
+  const loops = [.../^const CONTROLLERS = \{([^}]*)\}/m.exec(source)![1]!.matchAll(/(\w+):/g)].map(([, name]) => name);
   const { items } = schema.properties!["controller"]!.properties!["disableControllers"]!;
   assertEquals(items!.enum, loops);
 });

@@ -380,16 +380,16 @@ Deno.test("forgettingText() and forgettingJson() say what becomes of what, and w
   assert(!done.includes("would") && !done.includes("Nothing was changed"), done);
 
   const read = JSON.parse(forgetPlanJson(plan, false));
-  assertEquals([read.nodeName, read.done, read.lvmNode, read.signsOfLife], ["dead", false, true, []]);
+  assertEquals([read.nodeName, read.done, read.lvmNode, read.livenessEvidence], ["dead", false, true, []]);
   assertEquals(read.volumes.find(({ id }: { id: string }) => id === volumeIdOf("dead-kept")), {
     ...{ id: volumeIdOf("dead-kept"), size: 32 << 20, state: "Ready", volumeGroup: "data", claim: "default/dead-kept" },
     persistentVolume: { name: "pv-dead-kept", phase: "Released", reclaimPolicy: "Retain" },
-    fate: "lost",
+    outcome: "lost",
   });
   assertEquals(read.snapshots.find(({ id }: { id: string }) => id === snapshotIdOf("dead-cut")), {
     ...{ id: snapshotIdOf("dead-cut"), size: 32 << 20, state: "Ready", volumeGroup: "data" },
     sourceVolume: volumeIdOf("dead-bound"),
     content: { name: "content-dead-cut", deletionPolicy: "Delete", snapshot: "default/dead-cut" },
-    fate: "lost",
+    outcome: "lost",
   });
 });

@@ -48,5 +48,8 @@ Deno.test("dataSourceOf() tells what we fill volumes with from what others do", 
   const snapshot = { apiGroup: "snapshot.storage.k8s.io", kind: "VolumeSnapshot", name: "s" };
   assertEquals(kindOf({ dataSource: snapshot, dataSourceRef: snapshot }), "snapshot");
   assertEquals(kindOf({ dataSourceRef: { kind: "PersistentVolumeClaim", name: "c" } }), "claim");
-  assertEquals(kindOf({ dataSourceRef: { apiGroup: "other.example", kind: "VolumeSnapshot", name: "s" } }), "foreign");
+  assertEquals(
+    kindOf({ dataSourceRef: { apiGroup: "other.example", kind: "VolumeSnapshot", name: "s" } }),
+    "populator",
+  );
 });

@@ -167,15 +167,15 @@ Deno.test("nextStep() removes only what is released, or deleted and unbound, und
     [volume("Delete", "Bound", { guarded: false, deleting: true }), "nothing"],
     [volume("Delete", "Bound", { deleting: true }), "nothing"],
     [volume("Delete", "Available"), "nothing"],
-    [volume("Delete", "Available", { deleting: true }), "remove"],
-    [volume("Delete", "Released"), "remove"],
-    [volume("Delete", "Released", { guarded: false }), "remove"],
+    [volume("Delete", "Available", { deleting: true }), "delete volume"],
+    [volume("Delete", "Released"), "delete volume"],
+    [volume("Delete", "Released", { guarded: false }), "delete volume"],
     [volume("Delete", "Released", { guarded: false, deleting: true }), "nothing"],
     [volume("Delete", "Failed"), "nothing"],
-    [volume("Retain", "Released"), "drop finalizer"],
+    [volume("Retain", "Released"), "remove finalizer"],
     [volume("Retain", "Released", { guarded: false }), "nothing"],
-    [volume("Retain", "Released", { deleting: true }), "drop finalizer"],
-    [volume("Recycle", "Bound"), "drop finalizer"],
+    [volume("Retain", "Released", { deleting: true }), "remove finalizer"],
+    [volume("Recycle", "Bound"), "remove finalizer"],
   ];
   for (const [given, step] of cases) assertEquals(nextReclaimStep(given), step, JSON.stringify(given));
 });

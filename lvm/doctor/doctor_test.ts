@@ -645,8 +645,8 @@ Deno.test("a diagnosis as JSON has the level, the checks and the findings", asyn
   assertEquals(findings, [{
     check: "groups",
     level: "error",
-    on: "data",
-    found: "it is exported: no host uses it",
+    subject: "data",
+    message: "it is exported: no host uses it",
     remedy: "vgimport data",
   }]);
 });

@@ -299,8 +299,8 @@ Deno.test("a status as JSON has sizes as integers in bytes, and comes back as it
     "volumes",
     "snapshots",
     "deleted",
+    "inconsistencies",
     "orphans",
-    "strays",
   ]);
 });
 

@@ -17,20 +17,20 @@ import { CLUSTER_VARIABLE } from "./suite/test_namespace.ts";
 const DEFAULT_SUITES = [
   "copies",
   "examples",
-  "growing",
-  "lives",
-  "limits",
-  "looking",
+  "expansion",
+  "lifecycle",
+  "io_limits",
+  "observability",
   "pods",
   "raid",
   "thin",
-  "waiting",
+  "pending_claim",
 ];
 
 const HELP = `Usage: deno task test:cluster [--full] [--keep | --use] [--kubelet-dir DIR] [SUITE...]
 
   SUITE   the names of files in tests/cluster/suite without ".ts"; by default ${DEFAULT_SUITES.join(", ")}
-  --full  all suites, and in larger numbers; the lives again where kubelet has another folder
+  --full  all suites, and in larger numbers; the lifecycle suite again where kubelet has another folder
   --keep  leave the cluster, as "deno task cluster up" does; it is not there yet
   --use   test in the cluster that "deno task cluster up" started
   --kubelet-dir DIR  kubelet's folder on the nodes; /var/lib/kubelet by default
@@ -145,7 +145,7 @@ async function run(options: RunOptions): Promise<number> {
 }
 
 /**
- * Runs what is asked for, what takes two nodes in a cluster of two, and with all of it the lives again where kubelet has another
+ * Runs what is asked for, what takes two nodes in a cluster of two, and with all of it the lifecycle suite again where kubelet has another
  * folder; answers the exit status.
  */
 async function runAll(options: RunOptions): Promise<number> {
@@ -157,7 +157,7 @@ async function runAll(options: RunOptions): Promise<number> {
   ].filter(({ suites }) => suites.length > 0);
   if (options.keep) return await run(runs[0]!); // only one can be kept
   if (options.full && options.kubeletRoot === undefined) {
-    runs.push({ ...options, full: false, suites: ["lives"], kubeletRoot: OTHER_KUBELET_ROOT });
+    runs.push({ ...options, full: false, suites: ["lifecycle"], kubeletRoot: OTHER_KUBELET_ROOT });
   }
   let status = 0;
   for (const next of runs) {

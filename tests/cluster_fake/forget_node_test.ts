@@ -126,7 +126,7 @@ Deno.test("a mark alone lets nothing go while the node has an agent", async () =
 });
 
 const MAIN = new URL("../../main.ts", import.meta.url).pathname;
-const TLS = new URL("fixtures/tls/", import.meta.url).pathname;
+const TLS = new URL("../fixtures/tls/", import.meta.url).pathname;
 
 /** An API server with a dead node, and commands that an administrator runs. */
 async function setUpCommand() {

@@ -1,7 +1,7 @@
 # Runs in the guest: the contract tests over real LVM, and every kind of volume with a driver under the written permission set.
 # Beside them csi-sanity in mount and block mode, each against a driver of its own on a group of its own; then erasure, deaths
 # of a driver, and layouts. Last and alone, faults of disks. DATA_DISKS: two for the contract, one each for the modes,
-# two for erasure, one each for the kinds and the deaths, two for the faults. LEFT_OUT: as left_out.ts takes it.
+# two for erasure, one each for the kinds and the deaths, two for the faults. LEFT_OUT: as skipped_tests.ts takes it.
 set -- $DATA_DISKS
 status=0
 mkdir -p /work/out
@@ -52,14 +52,14 @@ suite() {
   sanity mount "$3"; echo $? > /tmp/mount.status
   sanity block "$4"; echo $? > /tmp/block.status
   DATA_DISKS="$5 $6" suite erasure
-  DATA_DISK="$8" DRIVER=/work/denolith suite deaths
+  DATA_DISK="$8" DRIVER=/work/denolith suite sigkill
   suite layouts
 ) > /tmp/sanity.log 2>&1 &
 echo "== contract tests over real LVM (the other suites run beside them)"
 DATA_DISKS="$1 $2" /work/deno test -A --no-check --no-config /work/contract.js || status=1
-DATA_DISK="$7" suite confined
+DATA_DISK="$7" suite permission_set
 wait
-for name in erasure confined deaths layouts; do
+for name in erasure permission_set sigkill layouts; do
   echo "== $name"
   cat "/tmp/$name.log"
   [ "$(cat "/tmp/$name.status")" = 0 ] || status=1

@@ -17,7 +17,7 @@ import { freePorts } from "../rig/free_ports.ts";
 import { pollUntil } from "../rig/poll_until.ts";
 
 const MAIN = new URL("../../main.ts", import.meta.url).pathname;
-const TLS = new URL("fixtures/tls/", import.meta.url).pathname;
+const TLS = new URL("../fixtures/tls/", import.meta.url).pathname;
 const DRIVER = "lvm.denolith.dev";
 
 /** An API server, and a folder with a kubeconfig for it. */

@@ -6,7 +6,7 @@ import { DRIVER_FLAGS } from "./driver_command.ts";
 import { kubeconfigOf } from "../fake/kubeconfig.ts";
 import { freePorts } from "../rig/free_ports.ts";
 
-const PROBE = new URL("probe.ts", import.meta.url).pathname;
+const PROBE = new URL("permissions_probe.ts", import.meta.url).pathname;
 const VOLUME_ID = "v1-00000000000000000000000000000000";
 const MAIN = new URL("../../main.ts", import.meta.url).pathname;
 

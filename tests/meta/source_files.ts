@@ -6,7 +6,7 @@
 
 import { join } from "@std/path";
 
-const ROOT = new URL("../", import.meta.url).pathname;
+const ROOT = new URL("../../", import.meta.url).pathname;
 
 /** Returns the paths of the TypeScript files below a folder of the project, without tests and generated code. */
 export function sourceFiles(folder: string): string[] {
