@@ -32,6 +32,12 @@ export const REMOVE_ANNOTATION = `${LVM_GROUP}/remove`;
  */
 export const FORGOTTEN_ANNOTATION = `${LVM_GROUP}/forgotten`;
 
+/** The annotation of a volume that names the claim it was created for, as `namespace/name`. */
+export const CLAIM_ANNOTATION = `${LVM_GROUP}/claim`;
+
+/** The annotation of a volume that the provisioner started, until its PersistentVolume is seen: the uid of the claim. */
+export const PENDING_ANNOTATION = `${LVM_GROUP}/pending-claim-uid`;
+
 /** One thing that holds, does not hold, or is not known (API conventions, "Typical status properties"). */
 export interface Condition {
   /** What it is about. */

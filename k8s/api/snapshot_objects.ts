@@ -84,3 +84,8 @@ export const volumeSnapshotClasses: Resource<VolumeSnapshotClass> = {
   kind: "VolumeSnapshotClass",
   namespaced: false,
 };
+
+/** Returns the handle of the snapshot of a VolumeSnapshotContent, or `undefined` before it was taken. */
+export function snapshotHandleOf({ spec, status }: VolumeSnapshotContent): string | undefined {
+  return status?.snapshotHandle ?? spec.source.snapshotHandle;
+}

@@ -8,6 +8,7 @@ import { parseQuantity } from "../../lvm/size.ts";
 import { type ApiClient, isConflict, isNotFound } from "../client/client.ts";
 import {
   type AgentManaged,
+  CLAIM_ANNOTATION,
   type LvmNode,
   lvmNodes,
   type LvmSnapshot,
@@ -16,9 +17,7 @@ import {
   lvmVolumes,
 } from "../api/lvm_objects.ts";
 import { type Node, nodes, type PersistentVolume, persistentVolumes } from "../api/objects.ts";
-import { snapshotHandleOf } from "../snapshotter/snapshot_content.ts";
-import { type VolumeSnapshotContent, volumeSnapshotContents } from "../api/snapshot_objects.ts";
-import { CLAIM_ANNOTATION } from "../provisioner/volume_intents.ts";
+import { snapshotHandleOf, type VolumeSnapshotContent, volumeSnapshotContents } from "../api/snapshot_objects.ts";
 import type { NodeDriver } from "../api/volume_mapping.ts";
 
 /** What the cluster has of a node. */

@@ -6,9 +6,10 @@
 
 import { formatQuantity } from "../../lvm/size.ts";
 import { classNameOf } from "./claim.ts";
-import type { ClassParameters, SecretReference } from "../sidecars/class_parameters.ts";
+import type { ClassParameters } from "../sidecars/class_parameters.ts";
 import type { NewObject } from "../client/client.ts";
 import type { CreatedVolume, CreateVolumeRequest, Segments } from "../sidecars/csi_client.ts";
+import { secretAnnotations } from "../sidecars/volume_secrets.ts";
 import type { PersistentVolume, PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
 
 /** Keeps a PersistentVolume until its volume is removed. The official provisioner has the same. */
@@ -16,9 +17,6 @@ export const VOLUME_FINALIZER = "external-provisioner.volume.kubernetes.io/final
 
 /** Says who made a volume. */
 export const PROVISIONED_BY_ANNOTATION = "pv.kubernetes.io/provisioned-by";
-
-const DELETION_SECRET_ANNOTATION = "volume.kubernetes.io/provisioner-deletion-secret";
-const MODIFY_SECRET_ANNOTATION = "volume.kubernetes.io/controller-modify-secret";
 
 /** All that decided about a volume. */
 export interface ProvisioningInputs {
@@ -90,19 +88,6 @@ function csiPersistentVolumeSource(
   };
 }
 
-/** The deletion's secret is always written, empty for none: else the official provisioner looks for it in the class. */
-function secretAnnotations({ secrets }: ClassParameters): Record<string, string> {
-  const { provisioner, "controller-modify": modify } = secrets;
-  return {
-    [`${DELETION_SECRET_ANNOTATION}-name`]: provisioner?.name ?? "",
-    [`${DELETION_SECRET_ANNOTATION}-namespace`]: provisioner?.namespace ?? "",
-    ...(modify === undefined ? {} : {
-      [`${MODIFY_SECRET_ANNOTATION}-name`]: modify.name,
-      [`${MODIFY_SECRET_ANNOTATION}-namespace`]: modify.namespace,
-    }),
-  };
-}
-
 function nodeAffinityTo(topology: readonly Segments[]) {
   const nodeSelectorTerms = topology.map((segments) => ({
     matchExpressions: Object.entries(segments).sort(([a], [b]) => a < b ? -1 : 1)
@@ -121,24 +106,6 @@ function defined<T extends Record<string, unknown>>(fields: T): { [K in keyof T]
 export function isManagedBy({ metadata, spec }: PersistentVolume, driverName: string): boolean {
   if (spec?.csi?.driver !== driverName) return false;
   return (metadata.annotations?.[PROVISIONED_BY_ANNOTATION] ?? driverName) === driverName;
-}
-
-/** The secret for a volume's removal. */
-export function deletionSecretOf({ metadata }: PersistentVolume): SecretReference | undefined {
-  const name = metadata.annotations?.[`${DELETION_SECRET_ANNOTATION}-name`];
-  const namespace = metadata.annotations?.[`${DELETION_SECRET_ANNOTATION}-namespace`];
-  return name && namespace ? { name, namespace } : undefined;
-}
-
-/** The secret for changing a volume's attributes: its own, or else that for growing it, as csi-resizer takes it. */
-export function modifySecretOf({ metadata, spec }: PersistentVolume): SecretReference | undefined {
-  const expandSecret = spec?.csi?.controllerExpandSecretRef;
-  const modifySecret = {
-    name: metadata.annotations?.[`${MODIFY_SECRET_ANNOTATION}-name`],
-    namespace: metadata.annotations?.[`${MODIFY_SECRET_ANNOTATION}-namespace`],
-  };
-  const { name, namespace } = modifySecret.name && modifySecret.namespace ? modifySecret : { ...expandSecret };
-  return name && namespace ? { name, namespace } : undefined;
 }
 
 /** What has to be done to a PersistentVolume next. */

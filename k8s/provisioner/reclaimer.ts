@@ -11,13 +11,8 @@ import type { WaitOptions } from "../runtime/informer.ts";
 import { type PersistentVolume, persistentVolumes } from "../api/objects.ts";
 import type { ProvisionerOptions } from "./provisioner_options.ts";
 import { readSecret } from "../sidecars/secrets.ts";
-import {
-  deletionSecretOf,
-  isManagedBy,
-  nextReclaimStep,
-  otherFinalizers,
-  VOLUME_FINALIZER,
-} from "./persistent_volume.ts";
+import { deletionSecretOf } from "../sidecars/volume_secrets.ts";
+import { isManagedBy, nextReclaimStep, otherFinalizers, VOLUME_FINALIZER } from "./persistent_volume.ts";
 
 /** Milliseconds in which a change that was made should be seen by the informer. */
 const CACHE_WAIT_MS = 10_000;

@@ -9,14 +9,14 @@ import { type ApiClient, isNotFound } from "../client/client.ts";
 import type { ClaimReference } from "../sidecars/csi_client.ts";
 import type { Informer } from "../runtime/informer.ts";
 import type { Intent, Intents } from "./intents.ts";
-import { LVM_GROUP, type LvmVolume, lvmVolumes, type LvmVolumeSpec } from "../api/lvm_objects.ts";
+import {
+  CLAIM_ANNOTATION,
+  type LvmVolume,
+  lvmVolumes,
+  type LvmVolumeSpec,
+  PENDING_ANNOTATION,
+} from "../api/lvm_objects.ts";
 import { actualSize, contentSourceOf, desiredSizeRange } from "../api/volume_mapping.ts";
-
-/** The annotation that names the claim that a volume was made for. */
-export const CLAIM_ANNOTATION = `${LVM_GROUP}/claim`;
-
-/** The annotation of a volume that the provisioner began, as long as no PersistentVolume was seen for it. */
-export const PENDING_ANNOTATION = `${LVM_GROUP}/pending-claim-uid`;
 
 /** The annotations of a volume that the provisioner begins for a claim; none for one that somebody else asks for. */
 export function intentAnnotations(claim: ClaimReference | undefined): Record<string, string> {

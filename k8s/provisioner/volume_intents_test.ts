@@ -7,7 +7,8 @@ import { ApiError } from "../client/client.ts";
 import { HttpClient } from "../client/http_client.ts";
 import { Informer } from "../runtime/informer.ts";
 import { type LvmVolume, lvmVolumes, type LvmVolumeStatus } from "../api/lvm_objects.ts";
-import { CLAIM_ANNOTATION, intentAnnotations, PENDING_ANNOTATION, volumeIntents } from "./volume_intents.ts";
+import { CLAIM_ANNOTATION, PENDING_ANNOTATION } from "../api/lvm_objects.ts";
+import { intentAnnotations, volumeIntents } from "./volume_intents.ts";
 import { lvmVolumeFor, requireCompatible } from "../api/volume_mapping.ts";
 
 const DRIVER = "lvm.denolith.dev";

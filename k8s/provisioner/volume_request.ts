@@ -6,24 +6,10 @@
 
 import { classNameOf, volumeNameOf } from "./claim.ts";
 import { ClaimError, type ClassParameters } from "../sidecars/class_parameters.ts";
-import type { AccessMode, CreateVolumeRequest, TopologyRequirement, VolumeCapability } from "../sidecars/csi_client.ts";
+import { accessModeOf } from "../sidecars/access_mode.ts";
+import type { CreateVolumeRequest, TopologyRequirement, VolumeCapability } from "../sidecars/csi_client.ts";
 import type { PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
 import { quantityToBytes } from "../api/quantity.ts";
-
-/** The one mode that says what a list of Kubernetes' access modes says. @throws {ClaimError} */
-export function accessModeOf(modes: readonly string[]): AccessMode {
-  const includesMode = (mode: string) => modes.includes(mode);
-  if (includesMode("ReadWriteOncePod")) {
-    if (modes.length === 1) return "SINGLE_NODE_SINGLE_WRITER";
-    throw new ClaimError("accessModes: ReadWriteOncePod goes with no other");
-  }
-  if (includesMode("ReadWriteMany")) return "MULTI_NODE_MULTI_WRITER";
-  if (includesMode("ReadOnlyMany")) {
-    return includesMode("ReadWriteOnce") ? "MULTI_NODE_SINGLE_WRITER" : "MULTI_NODE_READER_ONLY";
-  }
-  if (includesMode("ReadWriteOnce")) return "SINGLE_NODE_MULTI_WRITER";
-  throw new ClaimError(`accessModes ${modes.join(", ")}: none that is known`);
-}
 
 /** What the request needs beside claim and class. */
 export interface VolumeRequestOptions {

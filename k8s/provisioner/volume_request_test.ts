@@ -1,7 +1,7 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { ClaimError } from "../sidecars/class_parameters.ts";
 import type { PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
-import { accessModeOf, createVolumeRequestFor, requireProvisionable } from "./volume_request.ts";
+import { createVolumeRequestFor, requireProvisionable } from "./volume_request.ts";
 
 const storageClass: StorageClass = { metadata: { name: "fast" }, provisioner: "d", mountOptions: ["noatime"] };
 const options = {
@@ -18,21 +18,7 @@ function claim(spec: NonNullable<PersistentVolumeClaim["spec"]>): PersistentVolu
   };
 }
 
-Deno.test("accessModeOf() says with one mode what a list says", () => {
-  const cases: [string[], string][] = [
-    [["ReadWriteOnce"], "SINGLE_NODE_MULTI_WRITER"],
-    [["ReadWriteOncePod"], "SINGLE_NODE_SINGLE_WRITER"],
-    [["ReadOnlyMany"], "MULTI_NODE_READER_ONLY"],
-    [["ReadWriteOnce", "ReadOnlyMany"], "MULTI_NODE_SINGLE_WRITER"],
-    [["ReadWriteOnce", "ReadWriteMany"], "MULTI_NODE_MULTI_WRITER"],
-  ];
-  for (const [modes, mode] of cases) assertEquals(accessModeOf(modes), mode, modes.join());
-  for (const modes of [[], ["ReadSometimes"], ["ReadWriteOncePod", "ReadWriteOnce"]]) {
-    assertThrows(() => accessModeOf(modes), ClaimError);
-  }
-});
-
-Deno.test("volumeRequest() has a capability for each access mode", () => {
+Deno.test("createVolumeRequestFor() has a capability for each access mode", () => {
   const given = claim({ accessModes: ["ReadWriteOnce", "ReadOnlyMany"], resources: { requests: { storage: "1e9" } } });
   const { name, claim: of, requiredBytes, capabilities } = createVolumeRequestFor(given, storageClass, options);
   assertEquals([name, of, requiredBytes], ["pvc-1", { namespace: "team", name: "data", uid: "1" }, 10n ** 9n]);

@@ -41,7 +41,7 @@ import {
 import { patchWithRetry } from "../client/patch_with_retry.ts";
 import { claimKeyOf, isBoundToClaim } from "./resize_plan.ts";
 import { readSecret } from "../sidecars/secrets.ts";
-import { modifySecretOf } from "../provisioner/persistent_volume.ts";
+import { modifySecretOf } from "../sidecars/volume_secrets.ts";
 
 /** What the modifier works with. */
 export interface ModifierOptions extends ClaimSidecarOptions {

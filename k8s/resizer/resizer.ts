@@ -39,7 +39,8 @@ import {
   type StatusPatch,
 } from "./resize_plan.ts";
 import { readSecret } from "../sidecars/secrets.ts";
-import { accessModeOf } from "../provisioner/volume_request.ts";
+import { accessModeOf } from "../sidecars/access_mode.ts";
+import { expandSecretOf } from "../sidecars/volume_secrets.ts";
 
 /** What the resizer works with. */
 export interface ResizerOptions extends ClaimSidecarOptions {
@@ -162,14 +163,11 @@ export class Resizer {
   async #expandVolume(volume: PersistentVolume, requiredBytes: bigint, signal: AbortSignal): Promise<ExpandedVolume> {
     const { client, csi } = this.#options;
     const { csi: source, accessModes = [], volumeMode, mountOptions = [] } = volume.spec!;
-    const { volumeHandle: volumeId, fsType = "", controllerExpandSecretRef: secretRef } = source!;
-    const reference = secretRef?.name && secretRef.namespace
-      ? { name: secretRef.name, namespace: secretRef.namespace }
-      : undefined;
+    const { volumeHandle: volumeId, fsType = "" } = source!;
     const access = volumeMode === "Block"
       ? { kind: "block" } as const
       : { kind: "mount", fsType, flags: mountOptions } as const;
-    const secrets = await readSecret(client, reference, { signal });
+    const secrets = await readSecret(client, expandSecretOf(volume), { signal });
     const capability = { mode: accessModeOf(accessModes), access };
     return await csi.expandVolume({ volumeId, requiredBytes, capability, secrets }, { signal });
   }

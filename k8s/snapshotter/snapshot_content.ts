@@ -9,7 +9,7 @@ import type { SecretReference } from "../sidecars/class_parameters.ts";
 import type { MergePatch } from "../client/client.ts";
 import { timestamp } from "../runtime/clock.ts";
 import type { CreatedSnapshot } from "../sidecars/csi_client.ts";
-import type { VolumeSnapshotContent } from "../api/snapshot_objects.ts";
+import { snapshotHandleOf, type VolumeSnapshotContent } from "../api/snapshot_objects.ts";
 
 const PREFIX = "snapshot.storage.kubernetes.io";
 
@@ -35,11 +35,6 @@ export function isManagedBy({ spec }: VolumeSnapshotContent, driverName: string)
 /** The name of the request for the snapshot of a VolumeSnapshot. */
 export function snapshotNameOf(uid: string): string {
   return `snapshot-${uid}`;
-}
-
-/** The handle of a snapshot that is there. */
-export function snapshotHandleOf({ spec, status }: VolumeSnapshotContent): string | undefined {
-  return status?.snapshotHandle ?? spec.source.snapshotHandle;
 }
 
 /** The secret for taking and for removing a snapshot. */

@@ -36,12 +36,12 @@ import {
   removeFinalizerPatch,
   setBeingCreatedPatch,
   shouldDelete,
-  snapshotHandleOf,
   snapshotNameOf,
   snapshotSecretOf,
   unusablePatch,
 } from "./snapshot_content.ts";
 import {
+  snapshotHandleOf,
   type VolumeSnapshotClass,
   volumeSnapshotClasses,
   type VolumeSnapshotContent,

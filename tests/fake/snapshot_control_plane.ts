@@ -12,10 +12,10 @@ import {
   type ContentPatch,
   hasFinalizer,
   isBeingCreated,
-  snapshotHandleOf,
   snapshotNameOf,
 } from "../../k8s/snapshotter/snapshot_content.ts";
 import {
+  snapshotHandleOf,
   volumeSnapshotClasses,
   type VolumeSnapshotContent,
   volumeSnapshotContents,

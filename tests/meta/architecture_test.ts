@@ -62,12 +62,8 @@ const DEBT: readonly string[] = [
   "lvm/status/status.ts → lvm/snapshots/snapshots.ts",
   "lvm/status/volume_details.ts → lvm/copies/copies.ts",
   "k8s/api/lvm_objects.ts → k8s/runtime/clock.ts",
-  "k8s/resizer/resizer.ts → k8s/provisioner/volume_request.ts",
-  "k8s/resizer/modifier.ts → k8s/provisioner/persistent_volume.ts",
   "k8s/client/transport.ts → k8s/runtime/clock.ts",
   "k8s/client/http_client.ts → k8s/runtime/clock.ts",
-  "k8s/node_removal/plan.ts → k8s/snapshotter/snapshot_content.ts",
-  "k8s/node_removal/plan.ts → k8s/provisioner/volume_intents.ts",
   "lvm/volumes/volumes.ts → lvm/copies/copies.ts → lvm/copies/executor.ts → lvm/volumes/volumes.ts",
   "lvm/snapshots/snapshots.ts → lvm/volumes/volumes.ts → lvm/copies/copies.ts → lvm/copies/sources.ts → " +
   "lvm/snapshots/snapshots.ts",

@@ -1,0 +1,54 @@
+/**
+ * The secrets that a PersistentVolume names for calls about its volume, as the official sidecars write and read them.
+ *
+ * @module
+ */
+
+import type { PersistentVolume } from "../api/objects.ts";
+import type { ClassParameters, SecretReference } from "./class_parameters.ts";
+
+const DELETION_SECRET_ANNOTATION = "volume.kubernetes.io/provisioner-deletion-secret";
+const MODIFY_SECRET_ANNOTATION = "volume.kubernetes.io/controller-modify-secret";
+
+/**
+ * Returns the annotations of a PersistentVolume that name the secrets of its class for deletion and modification.
+ *
+ * The secret for deletion is always written, with empty names where there is none: otherwise the official provisioner looks
+ * for it in the class.
+ */
+export function secretAnnotations({ secrets }: ClassParameters): Record<string, string> {
+  const { provisioner, "controller-modify": modify } = secrets;
+  return {
+    [`${DELETION_SECRET_ANNOTATION}-name`]: provisioner?.name ?? "",
+    [`${DELETION_SECRET_ANNOTATION}-namespace`]: provisioner?.namespace ?? "",
+    ...(modify === undefined ? {} : {
+      [`${MODIFY_SECRET_ANNOTATION}-name`]: modify.name,
+      [`${MODIFY_SECRET_ANNOTATION}-namespace`]: modify.namespace,
+    }),
+  };
+}
+
+/** Returns the secret for the deletion of a volume, or `undefined` when its PersistentVolume names none. */
+export function deletionSecretOf({ metadata }: PersistentVolume): SecretReference | undefined {
+  const name = metadata.annotations?.[`${DELETION_SECRET_ANNOTATION}-name`];
+  const namespace = metadata.annotations?.[`${DELETION_SECRET_ANNOTATION}-namespace`];
+  return name && namespace ? { name, namespace } : undefined;
+}
+
+/**
+ * Returns the secret for changing the attributes of a volume: its own, or else the one for expansion, as csi-resizer does.
+ *
+ * @returns the secret, or `undefined` when the PersistentVolume names none
+ */
+export function modifySecretOf(volume: PersistentVolume): SecretReference | undefined {
+  const { annotations } = volume.metadata;
+  const name = annotations?.[`${MODIFY_SECRET_ANNOTATION}-name`];
+  const namespace = annotations?.[`${MODIFY_SECRET_ANNOTATION}-namespace`];
+  return name && namespace ? { name, namespace } : expandSecretOf(volume);
+}
+
+/** Returns the secret for the expansion of a volume, or `undefined` when its PersistentVolume names none. */
+export function expandSecretOf({ spec }: PersistentVolume): SecretReference | undefined {
+  const { name, namespace } = spec?.csi?.controllerExpandSecretRef ?? {};
+  return name && namespace ? { name, namespace } : undefined;
+}
