@@ -7,7 +7,10 @@ Deno.test("the tests run on the version of Deno that the driver is packed with",
 });
 
 Deno.test("the version of Deno is the same wherever it stands", async () => {
-  const places = ["README.md", "docs/development.md", ".ci/run"];
+  const places = [
+    ...["README.md", "docs/development.md", "docs/testing.md", "docs/guides/install.md", "docs/guides/standalone.md"],
+    ".ci/run",
+  ];
   for (const place of places) {
     const named = (await Deno.readTextFile(new URL(`../${place}`, import.meta.url))).match(/\bdeno@[\d.]+\d/g) ?? [];
     assertEquals([place, ...new Set(named)], [place, `deno@${DENO_VERSION}`]);

@@ -4,6 +4,9 @@
  * Not by `--parallel`, which runs files as threads of one process: those share file descriptors, and now and then one reads a
  * descriptor that another has just closed.
  *
+ * `deno task test -- FILES`: only these files or folders, in one process. Flags of `deno test` may stand among them, such as
+ * `--filter`.
+ *
  * @module
  */
 
@@ -68,8 +71,10 @@ async function print(stream: ReadableStream<Uint8Array<ArrayBuffer>>): Promise<v
 }
 
 const workers = Math.max(2, navigator.hardwareConcurrency);
-// what is chosen by hand runs in one process
-const parts = Deno.args.length > 0 ? [Deno.args] : distribute([...testFiles(ROOT)], workers * PARTS_PER_WORKER);
+// `deno task` passes a "--" on. To deno test it would mean that no file is chosen, and all would run in one process.
+const chosen = Deno.args[0] === "--" ? Deno.args.slice(1) : Deno.args;
+// Chosen files run in one process.
+const parts = chosen.length > 0 ? [chosen] : distribute([...testFiles(ROOT)], workers * PARTS_PER_WORKER);
 let passed = true;
 const runParts = async () => {
   for (let part = parts.shift(); part !== undefined; part = parts.shift()) passed = await runTests(part) && passed;

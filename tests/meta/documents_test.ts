@@ -69,13 +69,19 @@ Deno.test("docs/kubernetes.md names the events that are recorded, and the Leases
   assert(kubernetes.includes(`\`${controllerLeaseName("capacity", "lvm.denolith.dev")}\``), "capacity");
 });
 
+Deno.test("docs/guides/standalone.md lists the flags of standalone mode", async () => {
+  const text = chapter(await Deno.readTextFile(`${ROOT}docs/guides/standalone.md`), "Flags");
+  const listed = firstColumn(text).map((flag) => /^--([a-z-]+)/.exec(flag)![1]!);
+  assertEquals(listed.sort(), (await subcommandFlags("standalone")).sort());
+});
+
+Deno.test("README.md is short", async () => {
+  assert((await Deno.stat(`${ROOT}README.md`)).size <= 8192);
+});
+
 Deno.test("links of the documents lead to files, and to headings that there are", async () => {
-  const documents = [
-    "README.md",
-    ...markdownFiles("docs"),
-    ...markdownFiles("docs/adr"),
-    ...markdownFiles("deploy/examples"),
-  ];
+  const documents = ["README.md", ...markdownFiles("docs"), ...markdownFiles("deploy/examples")];
+  assert(documents.length > 40, "the test sees them");
   const broken: string[] = [];
   for (const document of documents) {
     const text = await Deno.readTextFile(`${ROOT}${document}`);
@@ -92,7 +98,9 @@ Deno.test("links of the documents lead to files, and to headings that there are"
   assertEquals(broken, []);
 });
 
+/** Returns the paths of the pages in a folder and in the folders below it. */
 function markdownFiles(folder: string): string[] {
-  return [...Deno.readDirSync(`${ROOT}${folder}`)].filter(({ name }) => name.endsWith(".md"))
-    .map(({ name }) => `${folder}/${name}`);
+  return [...Deno.readDirSync(`${ROOT}${folder}`)].flatMap(({ name, isDirectory }) =>
+    isDirectory ? markdownFiles(`${folder}/${name}`) : name.endsWith(".md") ? [`${folder}/${name}`] : []
+  );
 }

@@ -1,5 +1,5 @@
 /**
- * What docs/runbooks.md quotes, compared with what the driver says.
+ * What docs/guides/runbooks.md quotes, compared with what the driver says.
  *
  * @module
  */
@@ -10,7 +10,7 @@ import { chapter } from "./markdown.ts";
 import { sourceFiles } from "./source_files.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
-const runbooks = Deno.readTextFileSync(`${ROOT}docs/runbooks.md`);
+const runbooks = Deno.readTextFileSync(`${ROOT}docs/guides/runbooks.md`);
 
 /** What others say: Kubernetes' own words, and those of LVM. */
 const FOREIGN_MESSAGES = [
@@ -53,9 +53,9 @@ Deno.test("messages in the runbooks are those of the driver, … standing for wh
   assertEquals(pieces.filter(([, piece]) => !source.includes(piece)), []);
 });
 
-Deno.test("the loops of the runbooks are those that there are", () => {
-  const loops = sourceText().matchAll(/\b(?:sidecarController|createController)\("(\w+)"/g);
-  const rows = chapter(runbooks, "A loop that fails").matchAll(/^\| `(\w+)` +\|/gm);
+Deno.test("the controllers of the runbooks are those that there are", () => {
+  const controllers = sourceText().matchAll(/\b(?:sidecarController|createController)\("(\w+)"/g);
+  const rows = chapter(runbooks, "Reconcile failing").matchAll(/^\| `(\w+)` +\|/gm);
   const names = (matches: Iterable<RegExpExecArray>) => [...matches].map(([, name]) => name!).sort();
-  assertEquals(names(rows), names(loops));
+  assertEquals(names(rows), names(controllers));
 });

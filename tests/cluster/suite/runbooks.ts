@@ -1,5 +1,5 @@
 /**
- * The commands of docs/runbooks.md, tried as they stand there.
+ * The commands of docs/guides/runbooks.md, tried as they stand there.
  *
  * @module
  */
@@ -13,7 +13,7 @@ import { createTestGroup, removePool } from "./test_group.ts";
 import { TestNamespace } from "./test_namespace.ts";
 import { QUICK } from "./objects.ts";
 
-const runbooks = await Deno.readTextFile(new URL("../../../docs/runbooks.md", import.meta.url));
+const runbooks = await Deno.readTextFile(new URL("../../../docs/guides/runbooks.md", import.meta.url));
 
 /** How a block for a shell on the node begins. */
 const NODE_MARKER = "# on the node\n";
@@ -84,7 +84,7 @@ Deno.test("a full group: the commands show how full it is and who waits, and wit
   await ns.createClaim({ name: "waits", class: cls, size: "128Mi", volumeMode: "Block" });
   await ns.waitForEvent("PersistentVolumeClaim", "waits", "ProvisioningFailed", /no room in .* \(.* free\)/);
 
-  const runbook = new Runbook(ns, "A full group", { GROUP: group, "/dev/sdX": spare });
+  const runbook = new Runbook(ns, "Volume group full", { GROUP: group, "/dev/sdX": spare });
   const waiting = await runbook.runBlock("get lvmnodes");
   assertStringIncludes(waiting, `  ${group}: `);
   assertStringIncludes(waiting, "persistentvolumeclaim/waits");
@@ -103,7 +103,7 @@ Deno.test("a claim that stays Pending: the commands show why, and a corrected cl
   await ns.createClaim({ name: "stuck", class: cls });
   await ns.waitForEvent("PersistentVolumeClaim", "stuck", "ProvisioningFailed", /none is called nowhere; there are /);
 
-  const runbook = new Runbook(ns, "When a claim stays Pending", { CLAIM: "stuck", CLASS: cls, GROUP: "data" });
+  const runbook = new Runbook(ns, "Claim stays Pending", { CLAIM: "stuck", CLASS: cls, GROUP: "data" });
   assertStringIncludes(await runbook.runBlock("describe pvc"), "none is called nowhere; there are ");
   assertStringIncludes(await runbook.runBlock("involvedObject.name"), "ProvisioningFailed");
   const controller = await runbook.runBlock("get pods,leases");
@@ -128,7 +128,7 @@ Deno.test("a claim that does not grow: the commands show why, and asking for les
     "is infeasible",
   );
 
-  const runbook = new Runbook(ns, "When a claim does not grow", { CLAIM: "data", "20Gi": "24Mi" });
+  const runbook = new Runbook(ns, "Claim does not expand", { CLAIM: "data", "20Gi": "24Mi" });
   const state = await runbook.runBlock("allocatedResourceStatuses");
   assertStringIncludes(state, isInfeasible);
   assertStringIncludes(state, "VolumeResizeFailed");
@@ -169,10 +169,10 @@ Deno.test("a thin pool that fills: the commands show it, and with a disk more it
     ) ?? false;
   await ns.waitFor("LVMNode", ns.node.name, isReported, "has a pool that fills");
 
-  const runbook = new Runbook(ns, "A thin pool that fills", { GROUP: group, POOL: name, "/dev/sdX": spare });
+  const runbook = new Runbook(ns, "Thin pool near full", { GROUP: group, POOL: name, "/dev/sdX": spare });
   assertMatch(
     await runbook.runBlock("get lvmnodes"),
-    new RegExp(`  ${name}: data \\d+ %, metadata \\d+ %, may promise `),
+    new RegExp(`  ${name}: data \\d+ %, metadata \\d+ %, available `),
   );
   assertStringIncludes(await runbook.runBlock("lv_health_status"), "denolith.pool=made");
   assertStringIncludes(await runbook.runBlock("--select pool_lv"), "vol-");
@@ -193,7 +193,7 @@ Deno.test("a thin pool of somebody else: its data and its metadata are grown by 
   const path = `${group.name}/theirs`;
   await ns.runOnNode(`lvcreate -qq --type thin-pool --size 32M --poolmetadatasize 4M --name theirs ${group.name}`);
   const names = { GROUP: group.name, POOL: "theirs", "10G": "32M", "64M": "4M" };
-  const runbook = new Runbook(ns, "A thin pool that fills", names);
+  const runbook = new Runbook(ns, "Thin pool near full", names);
   await runbook.runBlock("lvextend --size");
   await runbook.runBlock("lvextend --poolmetadatasize");
   assertEquals([await poolField(ns, path, "lv_size"), await poolField(ns, path, "lv_metadata_size")], [64, 8]);
@@ -222,7 +222,7 @@ Deno.test("a missing disk: what was on it is back with it; without it the comman
 
   await ns.runOnNode(detachCommand);
   await ns.waitFor("LVMVolume", volume!, (object) => isHealthy(object, "False"), "has a group without a disk");
-  const runbook = new Runbook(ns, "A missing disk", { CLAIM: "goes", GROUP: group });
+  const runbook = new Runbook(ns, "Missing physical volume", { CLAIM: "goes", GROUP: group });
   assertMatch(await runbook.runBlock("pv_missing"), new RegExp(`missing[^]*${name} +partial +\\[unknown\\]`));
   await ns.runOnNode(`losetup ${spare} ${file}`);
   await ns.waitFor("LVMVolume", volume!, (object) => isHealthy(object, "True"), "has all of its group");
