@@ -54,7 +54,7 @@ Deno.test("messages in the runbooks are those of the driver, … standing for wh
 });
 
 Deno.test("the controllers of the runbooks are those that there are", () => {
-  const controllers = sourceText().matchAll(/\b(?:sidecarController|createController)\("(\w+)"/g);
+  const controllers = sourceText().matchAll(/\b(?:sidecarController|createController)\(\s*"(\w+)"/g);
   const rows = chapter(runbooks, "Reconcile failing").matchAll(/^\| `(\w+)` +\|/gm);
   const names = (matches: Iterable<RegExpExecArray>) => [...matches].map(([, name]) => name!).sort();
   assertEquals(names(rows), names(controllers));
