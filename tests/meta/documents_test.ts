@@ -1,5 +1,5 @@
 /**
- * What the documents list, compared with what is there.
+ * Comparison of the documents with the code.
  *
  * @module
  */
@@ -13,14 +13,21 @@ import { sourceFiles } from "./source_files.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
 
-const kubernetes = await Deno.readTextFile(`${ROOT}docs/kubernetes.md`);
+/** Size in bytes above which a page is split; all runbooks are on one page, which the alerts link to. */
+const MAX_PAGE = 25 * 1024;
+const LONG_PAGES = ["docs/guides/runbooks.md"];
 
-/** What stands in code in the first column of the tables. */
+/** Reads a page of the reference documentation. */
+function reference(name: string): Promise<string> {
+  return Deno.readTextFile(`${ROOT}docs/reference/${name}.md`);
+}
+
+/** Returns the code at the start of each table row. */
 function firstColumn(text: string): string[] {
   return [...text.matchAll(/^\| `([^`]+)`/gm)].map(([, name]) => name!);
 }
 
-Deno.test("docs/kubernetes.md lists the metrics that there are, with their labels", async () => {
+Deno.test("docs/reference/metrics.md lists all metrics", async () => {
   const metrics = new Metrics();
   metrics.registerGroups(() => []);
   metrics.registerPools(() => [], 100n);
@@ -30,30 +37,29 @@ Deno.test("docs/kubernetes.md lists the metrics that there are, with their label
   metrics.registerCopies(() => []);
   metrics.registerCowExtensions();
   metrics.registerTrimming(() => []);
-  const markdownFiles = [...(await metrics.text()).matchAll(/^# HELP (\S+)/gm)].map(([, name]) => name);
-  assertEquals(firstColumn(chapter(kubernetes, "Metrics")).sort(), markdownFiles.sort());
+  const names = [...(await metrics.text()).matchAll(/^# HELP (\S+)/gm)].map(([, name]) => name);
+  assertEquals(firstColumn(await reference("metrics")).sort(), names.sort());
 });
 
-Deno.test("docs/kubernetes.md lists the alerts that there are", async () => {
+Deno.test("docs/reference/alerts.md lists all alerts", async () => {
   const alerts = (await Deno.readTextFile(`${ROOT}deploy/chart/files/alerts.yaml`)).matchAll(/- alert: (\w+)/g);
-  assertEquals(firstColumn(chapter(kubernetes, "Alerts and a dashboard")), [...alerts].map(([, name]) => name!));
+  assertEquals(firstColumn(await reference("alerts")), [...alerts].map(([, name]) => name!));
 });
 
-Deno.test("docs/kubernetes.md lists the flags of both processes", async () => {
-  const text = chapter(kubernetes, "Flags");
-  const [shared, ofController, ofNode] = text.split(/^`denolith (?:controller|node)`:$/m);
-  const common = [...shared!.matchAll(/`--([a-z-]+)/g)].map(([, flag]) => flag!);
-  for (const [subcommand, table] of [["controller", ofController], ["node", ofNode]] as const) {
-    const listed = firstColumn(table!).map((flag) => /^--([a-z-]+)/.exec(flag)![1]!);
-    assertEquals([...new Set([...listed, ...common])].sort(), (await subcommandFlags(subcommand)).sort(), subcommand);
+Deno.test("docs/reference/flags.md lists the flags of both processes", async () => {
+  const page = await reference("flags");
+  const flags = (title: string) => firstColumn(chapter(page, title)).map((flag) => /^--([a-z-]+)/.exec(flag)![1]!);
+  for (const subcommand of ["controller", "node"] as const) {
+    const listed = new Set([...flags("Common flags"), ...flags(`denolith ${subcommand}`)]);
+    assertEquals([...listed].sort(), (await subcommandFlags(subcommand)).sort(), subcommand);
   }
 });
 
-Deno.test("docs/kubernetes.md names the events that are recorded, and the Leases", async () => {
+Deno.test("docs/reference/events.md lists the events that are recorded", async () => {
   const documented = [
-    ...chapter(kubernetes, "Events and conditions").matchAll(/^\| ((?:`\w+`(?:, )?)+) +\| [\w ]+\|/gm),
+    ...(await reference("events")).matchAll(/^\| ((?:`\w+`(?:, )?)+) +\| [\w ]+\|/gm),
   ]
-    .flatMap(([, markdownFiles]) => [...markdownFiles!.matchAll(/`(\w+)`/g)].map(([, name]) => name!));
+    .flatMap(([, names]) => [...names!.matchAll(/`(\w+)`/g)].map(([, name]) => name!));
   const recorded = new Set<string>();
   for (const path of sourceFiles("k8s")) {
     const source = await Deno.readTextFile(path);
@@ -63,10 +69,23 @@ Deno.test("docs/kubernetes.md names the events that are recorded, and the Leases
   }
   assert(recorded.size > 8, "the test sees them");
   assertEquals([...recorded].filter((reason) => !documented.includes(reason)), []);
-  for (const sidecar of ["csi-provisioner", "csi-resizer", "csi-snapshotter"] as const) {
-    assert(kubernetes.includes(`\`${sidecarLeaseName(sidecar, "lvm.denolith.dev")}\``), sidecar);
-  }
-  assert(kubernetes.includes(`\`${controllerLeaseName("capacity", "lvm.denolith.dev")}\``), "capacity");
+});
+
+Deno.test("docs/guides/official-sidecars.md names the Leases", async () => {
+  const page = await Deno.readTextFile(`${ROOT}docs/guides/official-sidecars.md`);
+  const leases = [
+    ...(["csi-provisioner", "csi-resizer", "csi-snapshotter"] as const).map((sidecar) =>
+      sidecarLeaseName(sidecar, "lvm.denolith.dev")
+    ),
+    controllerLeaseName("capacity", "lvm.denolith.dev"),
+  ];
+  assertEquals(leases.filter((lease) => !page.includes(`\`${lease}\``)), []);
+});
+
+Deno.test("no page of docs/ is larger than 25 KiB", async () => {
+  const large: string[] = [];
+  for (const page of pages("docs")) if ((await Deno.stat(`${ROOT}${page}`)).size > MAX_PAGE) large.push(page);
+  assertEquals(large.filter((page) => !LONG_PAGES.includes(page)), []);
 });
 
 Deno.test("docs/guides/standalone.md lists the flags of standalone mode", async () => {
@@ -80,7 +99,7 @@ Deno.test("README.md is short", async () => {
 });
 
 Deno.test("links of the documents lead to files, and to headings that there are", async () => {
-  const documents = ["README.md", ...markdownFiles("docs"), ...markdownFiles("deploy/examples")];
+  const documents = ["README.md", "CHANGELOG.md", ...pages("docs"), ...pages("deploy/examples")];
   assert(documents.length > 40, "the test sees them");
   const broken: string[] = [];
   for (const document of documents) {
