@@ -84,7 +84,7 @@ Deno.test("docs/guides/official-sidecars.md names the Leases", async () => {
 
 Deno.test("no page of docs/ is larger than 25 KiB", async () => {
   const large: string[] = [];
-  for (const page of pages("docs")) if ((await Deno.stat(`${ROOT}${page}`)).size > MAX_PAGE) large.push(page);
+  for (const page of markdownFiles("docs")) if ((await Deno.stat(`${ROOT}${page}`)).size > MAX_PAGE) large.push(page);
   assertEquals(large.filter((page) => !LONG_PAGES.includes(page)), []);
 });
 
@@ -99,7 +99,7 @@ Deno.test("README.md is short", async () => {
 });
 
 Deno.test("links of the documents lead to files, and to headings that there are", async () => {
-  const documents = ["README.md", "CHANGELOG.md", ...pages("docs"), ...pages("deploy/examples")];
+  const documents = ["README.md", "CHANGELOG.md", ...markdownFiles("docs"), ...markdownFiles("deploy/examples")];
   assert(documents.length > 40, "the test sees them");
   const broken: string[] = [];
   for (const document of documents) {
