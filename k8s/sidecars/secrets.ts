@@ -47,7 +47,7 @@ function withRemedy(cause: ApiError, { name, namespace }: SecretReference): ApiE
   const { status, reason, message } = cause;
   return new ApiError(
     `${message}. A class names this secret, and the controller may read none unasked: let it get ${name} by a Role in ` +
-      `namespace ${namespace} (docs/kubernetes.md, "Secrets"), or take it out of the class: the driver uses none`,
+      `namespace ${namespace} (docs/explanation/security.md, "Secrets"), or take it out of the class: the driver uses none`,
     { status, reason, cause },
   );
 }

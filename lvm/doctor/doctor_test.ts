@@ -406,7 +406,7 @@ const PROBLEMS: Record<
   ],
   "another LV has taken a volume's place": [
     ({ lv }) => lv.uuid = newUuid(),
-    ["leftovers", "error", id, /has taken its place/, /docs\/state.md/],
+    ["leftovers", "error", id, /has taken its place/, /docs\/guides\/volume-repair.md/],
   ],
   "two LVs claim to be one volume": [
     ({ group, lv }) => group.lvs.push({ ...lv, name: "copy", uuid: newUuid(), active: false }),

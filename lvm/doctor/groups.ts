@@ -139,7 +139,7 @@ function missingPvsFinding({ name, pvs, missingPvs, lvs }: SurveyedGroup): Findi
   );
 }
 
-/** What a volume in use takes of the metadata, its record included, in bytes: measured, docs/state.md. */
+/** What a volume in use takes of the metadata, its record included, in bytes: measured, docs/reference/state.md. */
 const METADATA_BYTES_PER_VOLUME = 610n;
 
 /** With room for fewer further volumes than this, it is time to act. */

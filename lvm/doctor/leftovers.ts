@@ -186,7 +186,7 @@ function lost({ lost }: Inventory): Finding[] {
       id,
       message,
       replaced
-        ? `see docs/state.md, "A Lost volume"`
+        ? `see docs/guides/volume-repair.md, "Lost volume"`
         : `vgcfgrestore --list ${group}   (to bring it back); vgchange --deltag ${usedTag} ${group}   (to give it up)`,
     )
   );

@@ -74,7 +74,7 @@ export class PoolReservation {
         `promised ${formatBytes(allocatedVirtual(group, pool))}, and has ${formatBytes(available)} left; asked for is ${
           formatBytes(bytes)
         }. ` +
-        `Grow the pool (lvextend), or let it promise more (docs/parameters.md)`,
+        `Grow the pool (lvextend), or let it promise more (docs/guides/thin-volumes.md)`,
     );
   }
 

@@ -102,7 +102,7 @@ export interface VolumeStatus {
   readonly syncPercent?: number;
   /** What is on it: the type of a filesystem, or `block`. */
   readonly format?: string;
-  /** How far that is: `raw`, `wanted`, `formatting` or `formatted` (docs/state.md). */
+  /** How far that is: `raw`, `wanted`, `formatting` or `formatted` (docs/reference/state.md). */
   readonly formatState?: string;
   /** Whether its device is there. */
   readonly active?: boolean;
@@ -159,7 +159,7 @@ export interface DeletedStatus {
   readonly lv: string;
   /** The size of its LV, which is free when this is done. */
   readonly size: bigint;
-  /** What becomes of its data: `zero`, `discard` or `none` (docs/parameters.md). */
+  /** What becomes of its data: `zero`, `discard` or `none` (docs/reference/parameters.md). */
   readonly erase: string;
 }
 
