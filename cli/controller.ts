@@ -16,7 +16,7 @@ import { parseGroupList } from "../csi/parameters.ts";
 import { serve } from "../csi/server.ts";
 import { bindService } from "../csi/service.ts";
 import { TOPOLOGY_KEY } from "../csi/topology.ts";
-import { waitForAbort } from "./shutdown.ts";
+import { waitForAbort } from "../lvm/clock.ts";
 import { CapacityPublisher } from "../k8s/scheduling/capacity.ts";
 import { ClusterSnapshots } from "../k8s/service/cluster_snapshots.ts";
 import { ClusterVolumes } from "../k8s/service/cluster_volumes.ts";

@@ -1,10 +1,8 @@
 /**
- * How subcommands that serve come to their end.
+ * The end of subcommands that serve.
  *
  * @module
  */
 
-/** How long calls under way have to end after SIGTERM, in milliseconds: what the longest command is waited for. */
+/** How long calls under way have to end after SIGTERM, in milliseconds: as long as the longest command may take. */
 export const GRACE_MS = 110_000;
-
-export { waitForAbort } from "../k8s/runtime/clock.ts";

@@ -17,7 +17,8 @@ import { HostExec } from "../lvm/exec.ts";
 import { Lvm } from "../lvm/model/client.ts";
 import { formatBytes } from "../lvm/size.ts";
 import { parseSnapshotAutoextend } from "../lvm/snapshots/cow_autoextend.ts";
-import { GRACE_MS, waitForAbort } from "./shutdown.ts";
+import { waitForAbort } from "../lvm/clock.ts";
+import { GRACE_MS } from "./shutdown.ts";
 import { startLogging } from "./logging.ts";
 import { thinPoolOptions } from "./thin_pool_flags.ts";
 

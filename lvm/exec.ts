@@ -140,7 +140,7 @@ export class HostExec implements Exec {
     const deadlineMs = command.deadlineMs ??
       (command.mutates ? this.#deadlines.changeMs : this.#deadlines.readMs);
     const signal = command.mutates ? undefined : command.signal;
-    const outcome = await withinDeadline(output, deadlineMs, signal);
+    const outcome = await withinDeadline(output, deadlineMs, { signal });
     if (outcome !== undefined) return outcome;
     if (command.mutates) {
       throw new StorageError(

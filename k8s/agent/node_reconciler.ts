@@ -20,7 +20,7 @@ import {
   poolsOf,
 } from "../../lvm/pools/pool.ts";
 import { type ApiClient, isAlreadyExists, isNotFound } from "../client/client.ts";
-import { sleep, systemClock, timestamp } from "../runtime/clock.ts";
+import { sleep, systemClock, timestamp } from "../../lvm/clock.ts";
 import {
   type Condition,
   LVM_GROUP,

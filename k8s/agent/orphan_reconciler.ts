@@ -21,7 +21,7 @@ import type { VolumeGroup } from "../../lvm/model/report.ts";
 import type { Snapshots } from "../../lvm/snapshots/snapshots.ts";
 import type { Volumes } from "../../lvm/volumes/volumes.ts";
 import type { ApiClient } from "../client/client.ts";
-import { type Clock, systemClock } from "../runtime/clock.ts";
+import { type Clock, systemClock } from "../../lvm/clock.ts";
 import type { EventRecorder } from "../runtime/events.ts";
 import type { Informer } from "../runtime/informer.ts";
 import type { LvmNode, LvmSnapshot, LvmVolume, NewCondition } from "../api/lvm_objects.ts";

@@ -8,7 +8,7 @@ import type { ErrorKind } from "../../lvm/error.ts";
 import type { FilesystemType } from "../../lvm/spec/filesystem.ts";
 import type { GroupPreference } from "../../lvm/model/groups.ts";
 import type { Erasure } from "../../lvm/model/tags.ts";
-import { timestamp } from "../runtime/clock.ts";
+import { timestamp } from "../../lvm/clock.ts";
 import type { KubeObject, Resource } from "./objects.ts";
 
 /** The API group of our kinds. */

@@ -9,7 +9,7 @@
 
 import { StorageError } from "../../lvm/error.ts";
 import { type ApiClient, isConflict, isNotFound, type PatchOptions } from "../client/client.ts";
-import { timestamp } from "../runtime/clock.ts";
+import { timestamp } from "../../lvm/clock.ts";
 import type { EventRecorder } from "../runtime/events.ts";
 import {
   type AgentManaged,

@@ -15,7 +15,7 @@
 import { getLogger } from "@logtape/logtape";
 import { claimUidOf } from "./claim.ts";
 import { isNotFound } from "../client/client.ts";
-import { sleep, systemClock, waitForAbort } from "../runtime/clock.ts";
+import { sleep, systemClock, waitForAbort } from "../../lvm/clock.ts";
 import type { Intent } from "./intents.ts";
 import { persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
 import type { ProvisionerOptions } from "./provisioner_options.ts";

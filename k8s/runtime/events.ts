@@ -7,7 +7,7 @@
 
 import { getLogger } from "@logtape/logtape";
 import { type ApiClient, isAlreadyExists, isNotFound, isTransient } from "../client/client.ts";
-import { backoffMs, type Clock, sleep, systemClock, timestamp } from "./clock.ts";
+import { backoffMs, type Clock, sleep, systemClock, timestamp } from "../../lvm/clock.ts";
 import { type Event, events, type KubeObject } from "../api/objects.ts";
 
 /** Whether all is well. */

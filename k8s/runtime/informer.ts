@@ -7,7 +7,7 @@
 
 import { getLogger } from "@logtape/logtape";
 import { type ApiClient, ApiError, isGone, isNotFound, type Selection, type WatchEvent } from "../client/client.ts";
-import { type Backoff, backoffMs, type Clock, sleep, systemClock } from "./clock.ts";
+import { type Backoff, backoffMs, type Clock, sleep, systemClock } from "../../lvm/clock.ts";
 import { keyOf, type KubeObject, type Resource } from "../api/objects.ts";
 
 /** How an {@linkcode Informer} behaves. */

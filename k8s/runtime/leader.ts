@@ -8,7 +8,7 @@
 
 import { getLogger } from "@logtape/logtape";
 import { type ApiClient, isAlreadyExists, isConflict, isNotFound } from "../client/client.ts";
-import { type Clock, sleep, systemClock } from "./clock.ts";
+import { type Clock, sleep, systemClock } from "../../lvm/clock.ts";
 import { type Lease, leases } from "../api/objects.ts";
 
 /** How a {@linkcode LeaderElection} behaves. The lease's and the renewal's are the official sidecars', too. */

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { type Backoff, backoffMs, type Clock, systemClock } from "./clock.ts";
+import { type Backoff, backoffMs, type Clock, systemClock } from "../../lvm/clock.ts";
 
 /** How a {@linkcode WorkQueue} behaves. */
 export interface QueueOptions {

@@ -7,7 +7,7 @@
 
 import type { SecretReference } from "../sidecars/class_parameters.ts";
 import type { MergePatch } from "../client/client.ts";
-import { timestamp } from "../runtime/clock.ts";
+import { timestamp } from "../../lvm/clock.ts";
 import type { CreatedSnapshot } from "../sidecars/csi_client.ts";
 import { snapshotHandleOf, type VolumeSnapshotContent } from "../api/snapshot_objects.ts";
 

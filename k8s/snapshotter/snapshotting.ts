@@ -7,7 +7,7 @@
 import { sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
 import { ClaimError, readSnapshotClassParameters, type SnapshotClassParameters } from "../sidecars/class_parameters.ts";
 import { isConflict, isNotFound, isTransient } from "../client/client.ts";
-import { backoffMs, type Clock, systemClock, waitForAbort } from "../runtime/clock.ts";
+import { backoffMs, type Clock, systemClock, waitForAbort } from "../../lvm/clock.ts";
 import {
   type CreatedSnapshot,
   type CreateSnapshotRequest,

@@ -33,7 +33,7 @@ import { formatBytes } from "../size.ts";
 import { type ContentSource, describeSource } from "../model/tags.ts";
 import { isThin, type ThinSpec } from "../pools/pool.ts";
 import { createThinClone } from "../volumes/thin_volumes.ts";
-import { withinDeadline } from "../clock.ts";
+import { type Clock, systemClock, withinDeadline } from "../clock.ts";
 import { requireCompatible, type Volume, type VolumeRequest } from "../inventory/volume.ts";
 import { syncFilesystem } from "../snapshots/sync.ts";
 
@@ -50,6 +50,8 @@ export interface CopiesOptions extends CopyContext, CopySourcesOptions {
   readonly retryMs?: number;
   /** How long a call waits for a copy to be done, in milliseconds. */
   readonly waitMs?: number;
+  /** The clock; the machine's by default. */
+  readonly clock?: Clock;
 }
 
 /** How far a copy is; sizes in bytes. */
@@ -86,7 +88,7 @@ interface Work extends CopyWork {
   failures: number;
   /** Whether it is not worth another try: it is sooner made anew. */
   unrecoverable?: boolean;
-  /** When it is tried again, by the clock of `performance.now()`. */
+  /** When it is tried again, by {@linkcode Clock.now}. */
   notBefore: number;
   /** Its turn among those of its group: whoever was last waits longest. */
   lastRun: number;
@@ -96,6 +98,7 @@ interface Work extends CopyWork {
 export class Copies {
   readonly #options: CopiesOptions;
   readonly #lvm: Lvm;
+  readonly #clock: Clock;
   readonly #context: CopyContext;
   readonly #sources: CopySources;
   /** By the UUID of the LV that is filled, or of the temporary snapshot that is to go. */
@@ -109,12 +112,13 @@ export class Copies {
   #wakePending = false;
   #stopped = false;
   #runCount = 0;
-  #timer: ReturnType<typeof setTimeout> | undefined;
+  #cancelTimer = () => {};
 
   /** Makes it; nothing is done until {@linkcode Copies.wake}. */
   constructor(options: CopiesOptions) {
     this.#options = options;
     this.#lvm = options.lvm;
+    this.#clock = options.clock ?? systemClock;
     this.#context = options;
     this.#sources = new CopySources(options);
   }
@@ -235,7 +239,7 @@ export class Copies {
   async abandon({ lv, group }: LocatedLv): Promise<void> {
     this.#workOn(lv.uuid).abandoned = true;
     const step = Promise.resolve(this.#steps.get(group.name)).then(() => true);
-    if (!await withinDeadline(step, this.#options.waitMs ?? WAIT_MS)) {
+    if (!await withinDeadline(step, this.#options.waitMs ?? WAIT_MS, { clock: this.#clock })) {
       throw new StorageError(
         "Busy",
         "deleting a volume that is being made: a step of that is still running; try again",
@@ -261,14 +265,14 @@ export class Copies {
   /** Ends after the commands that are under way. */
   async stop(): Promise<void> {
     this.#stopped = true;
-    clearTimeout(this.#timer);
+    this.#cancelTimer();
     for (const id of [...this.#waiters.keys()]) this.#notify(id);
     await this.idle();
   }
 
   /** Starts a step in each group in which none is under way. */
   async #runPasses(): Promise<void> {
-    clearTimeout(this.#timer);
+    this.#cancelTimer();
     do {
       this.#wakePending = false;
       try {
@@ -283,7 +287,7 @@ export class Copies {
 
   #startSteps(groups: readonly VolumeGroup[]): void {
     const { driver } = this.#options;
-    const now = performance.now();
+    const now = this.#clock.now();
     const tasks = [
       ...staleCopySnapshots(driver, groups).map((copySnapshot) => ({
         located: copySnapshot,
@@ -313,8 +317,8 @@ export class Copies {
   }
 
   #wakeAfter(ms: number): void {
-    clearTimeout(this.#timer);
-    if (!this.#stopped) this.#timer = setTimeout(() => this.wake(), ms);
+    this.#cancelTimer();
+    if (!this.#stopped) this.#cancelTimer = this.#clock.after(ms, () => this.wake());
   }
 
   async #attempt(lvUuid: string, run: () => Promise<void>): Promise<void> {
@@ -327,7 +331,7 @@ export class Copies {
     } catch (error) {
       const { retryMs = RETRY_MS, onError } = this.#options;
       if (error instanceof StorageError && error.kind === "Busy") {
-        work.notBefore = performance.now() + OPEN_RETRY_MS;
+        work.notBefore = this.#clock.now() + OPEN_RETRY_MS;
         return;
       }
       onError(error);
@@ -337,7 +341,7 @@ export class Copies {
       if (!transient || work.unrecoverable || work.failures >= MAX_ATTEMPTS) work.failure = failure;
       else {
         work.trouble = failure.message;
-        work.notBefore = performance.now() + Math.min(retryMs, OPEN_RETRY_MS * 2 ** work.failures);
+        work.notBefore = this.#clock.now() + Math.min(retryMs, OPEN_RETRY_MS * 2 ** work.failures);
       }
     }
   }
@@ -358,7 +362,7 @@ export class Copies {
   async #waitUntilFilled(request: CopyVolumeRequest): Promise<bigint> {
     const { id } = request;
     const { volumes, waitMs = WAIT_MS } = this.#options;
-    const end = performance.now() + waitMs;
+    const end = this.#clock.now() + waitMs;
     for (;;) {
       const progressed = (this.#waiters.get(id) ?? this.#addWaiter(id)).promise;
       const found = volumes.locate(await this.#lvm.report(), id);
@@ -374,7 +378,10 @@ export class Copies {
         throw failure;
       }
       const hasProgressed = progressed.then(() => true);
-      if (this.#stopped || !await withinDeadline(hasProgressed, Math.max(end - performance.now(), 0))) {
+      if (
+        this.#stopped ||
+        !await withinDeadline(hasProgressed, Math.max(end - this.#clock.now(), 0), { clock: this.#clock })
+      ) {
         throw new StorageError("Busy", describeProgress(volume, this.progress(volume)));
       }
     }

@@ -45,14 +45,14 @@ export interface CowMonitorOptions extends CowListener {
   readonly autoextend: SnapshotAutoextend | undefined;
   /** Is told what failed; it is tried again later. */
   readonly onError: (error: unknown) => void;
-  /** Time. */
-  readonly timer?: Clock;
+  /** The clock; the machine's by default. */
+  readonly clock?: Clock;
 }
 
 /** The background work for the stores of one driver on this machine. */
 export class CowMonitor {
   readonly #options: CowMonitorOptions;
-  readonly #timer: Clock;
+  readonly #clock: Clock;
   /** The UUIDs of stores of which it was told that they cannot grow. */
   readonly #reported = new Set<string>();
   #pass: Promise<void> | undefined;
@@ -62,7 +62,7 @@ export class CowMonitor {
   /** Makes it; it does nothing before it sees a report. */
   constructor(options: CowMonitorOptions) {
     this.#options = options;
-    this.#timer = options.timer ?? systemClock;
+    this.#clock = options.clock ?? systemClock;
   }
 
   /** Looks at a report; what has to be done is done in the background. */
@@ -72,7 +72,7 @@ export class CowMonitor {
     const cows = cowsAtRisk(groups, driver);
     this.#cancelTimer();
     const next = nextCheckMs(cows, autoextend);
-    if (next !== undefined) this.#cancelTimer = this.#timer.after(next, () => this.#readReport());
+    if (next !== undefined) this.#cancelTimer = this.#clock.after(next, () => this.#readReport());
     for (const uuid of this.#reported.difference(new Set(cows.map(({ lv }) => lv.uuid)))) this.#reported.delete(uuid);
     const due = cows.filter((cow) => {
       const { kind } = decideCowExtension(cow, autoextend);
@@ -99,7 +99,7 @@ export class CowMonitor {
     lvm.report().catch((error) => {
       onError(error);
       if (!this.#stopped && autoextend !== undefined) {
-        this.#cancelTimer = this.#timer.after(RETRY_MS, () => this.#readReport());
+        this.#cancelTimer = this.#clock.after(RETRY_MS, () => this.#readReport());
       }
     });
   }

@@ -20,7 +20,7 @@ async function scene(cowSize: SizeOrPercent = { bytes: 8n * MiB }) {
   const group = machine.addGroup("data", 1n << 30n);
   const commands: string[] = [];
   machine.fault = (command: Command) => void commands.push(describeCommand(command).split(" ").slice(0, 2).join(" "));
-  const [timer, locks, reported, errors] = [new FakeClock(), new Locks(), [] as string[], [] as unknown[]];
+  const [clock, locks, reported, errors] = [new FakeClock(), new Locks(), [] as string[], [] as unknown[]];
   const lvm = new Lvm(machine, (groups) => monitor.observe(groups));
   const monitor = new CowMonitor({
     lvm,
@@ -30,7 +30,7 @@ async function scene(cowSize: SizeOrPercent = { bytes: 8n * MiB }) {
     onSnapshotExtended: ({ lv }, size) => reported.push(`${lv.size / MiB} to ${size / MiB}`),
     onSnapshotCannotExtend: (_, why) => reported.push(why),
     onError: (error) => errors.push(error),
-    timer,
+    clock,
   });
   const options = { lvm, driver: "test", reaper: { wake: () => {} } };
   const volumes = new Volumes({ ...options, groups: ANY_GROUP });
@@ -41,21 +41,21 @@ async function scene(cowSize: SizeOrPercent = { bytes: 8n * MiB }) {
   await monitor.idle();
   commands.length = 0;
   const pass = async (ms: number) => {
-    await timer.advance(ms);
+    await clock.advance(ms);
     for (let tick = 0; tick < 5; tick++) {
       await monitor.idle();
-      await timer.advance(0);
+      await clock.advance(0);
     }
     return commands.splice(0);
   };
-  return { machine, group, lv: group.lvs[1]!, monitor, locks, source, lvm, timer, reported, errors, pass };
+  return { machine, group, lv: group.lvs[1]!, monitor, locks, source, lvm, clock, reported, errors, pass };
 }
 
 const REPORT = "lvm fullreport";
 
 Deno.test("StoreKeeper: without a store that could overflow nothing is looked at", async () => {
   const s = await scene({ percent: 100n });
-  assertEquals([s.timer.pendingTimers, await s.pass(3_600_000)], [0, []]);
+  assertEquals([s.clock.pendingTimers, await s.pass(3_600_000)], [0, []]);
 });
 
 Deno.test("StoreKeeper looks once a minute, every ten seconds while a store fills, and grows it at its threshold", async () => {
@@ -67,12 +67,12 @@ Deno.test("StoreKeeper looks once a minute, every ten seconds while a store fill
   assertEquals(await s.pass(10_000), [REPORT, "lvm lvmconfig", "lvm lvextend", REPORT]);
   assertEquals([s.lv.size, s.reported], [12n * MiB, ["8 to 12"]]);
   await s.monitor.stop();
-  assertEquals([s.timer.pendingTimers, await s.pass(60_000)], [0, []]);
+  assertEquals([s.clock.pendingTimers, await s.pass(60_000)], [0, []]);
 });
 
 Deno.test("StoreKeeper grows a store until it cannot overflow, and then looks no more", async () => {
   const s = await scene();
-  for (let checks = 0; s.timer.pendingTimers > 0; checks++) {
+  for (let checks = 0; s.clock.pendingTimers > 0; checks++) {
     assertEquals(checks < 20, true, `${s.lv.size / MiB} MiB`);
     s.lv.cowPercent = 99;
     await s.pass(60_000);

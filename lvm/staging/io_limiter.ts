@@ -8,6 +8,7 @@
  * @module
  */
 
+import { type Clock, systemClock } from "../clock.ts";
 import { type LimitResult, PodCgroups } from "./cgroups.ts";
 import { StorageError } from "../error.ts";
 import type { VolumeId } from "../ids.ts";
@@ -51,8 +52,10 @@ export interface IoLimiterOptions extends IoLimiterSettings {
   readonly lvm: Lvm;
   /** The volumes. */
   readonly volumes: Volumes;
-  /** Is told what failed; it is tried again later. */
+  /** Called with what failed; it is tried again later. */
   readonly onError: (error: unknown) => void;
+  /** The clock; the machine's by default. */
+  readonly clock?: Clock;
 }
 
 const RETRY_MS = 1_000;
@@ -97,18 +100,20 @@ const DEVICE_TARGET = /\/plugins\/kubernetes\.io\/csi\/volumeDevices\/publish\/[
 /** Holds the IO of pods to the limits of their volumes. */
 export class IoLimiter {
   readonly #options: IoLimiterOptions;
+  readonly #clock: Clock;
   readonly #cgroups: PodCgroups | undefined;
   readonly #uses = new Map<VolumeId, VolumeUse>();
   readonly #states = new Map<VolumeId, LimitsState>();
   #pass: Promise<void> | undefined;
   #scanDue = false;
   #stopped = false;
-  #timer: ReturnType<typeof setTimeout> | undefined;
+  #cancelTimer = () => {};
   #retries = 0;
 
   /** Makes it; nothing is done until something is published, or {@linkcode wake}. */
   constructor(options: IoLimiterOptions) {
     this.#options = options;
+    this.#clock = options.clock ?? systemClock;
     this.#cgroups = options.cgroupRoot === undefined ? undefined : new PodCgroups(options.cgroupRoot);
   }
 
@@ -162,7 +167,7 @@ export class IoLimiter {
   /** Ends; what is set stays. */
   async stop(): Promise<void> {
     this.#stopped = true;
-    clearTimeout(this.#timer);
+    this.#cancelTimer();
     await this.#pass;
   }
 
@@ -229,9 +234,9 @@ export class IoLimiter {
       state = { applied: false, reason: error.kind, message: error.message };
     }
     if (this.#uses.get(volume.id) !== use) return; // it is another one's to tell by now
-    use.waitingSince = waitingTarget === undefined ? undefined : use.waitingSince ?? performance.now();
+    use.waitingSince = waitingTarget === undefined ? undefined : use.waitingSince ?? this.#clock.now();
     if (state.applied && waitingTarget !== undefined) {
-      if (performance.now() - use.waitingSince! < graceMs) return;
+      if (this.#clock.now() - use.waitingSince! < graceMs) return;
       const message = `pod ${
         podUidOf(waitingTarget)
       } has no cgroup below ${this.#cgroups?.root}, where kubelet's kubepods should be`;
@@ -278,13 +283,13 @@ export class IoLimiter {
 
   /** Sees to the next pass: soon while something is missing, in a while as long as something is limited. */
   #schedule(): void {
-    clearTimeout(this.#timer);
+    this.#cancelTimer();
     if (this.#stopped) return;
     const { retryMs = RETRY_MS, refreshMs = REFRESH_MS } = this.#options;
     const missing = this.#scanDue || [...this.#uses.values()].some(({ waitingSince }) => waitingSince !== undefined);
     if (!missing && this.#uses.size === 0) return;
     const ms = missing ? Math.min(retryMs * 2 ** this.#retries++, refreshMs) : refreshMs;
     if (!missing) this.#retries = 0;
-    this.#timer = setTimeout(() => this.#run(), ms);
+    this.#cancelTimer = this.#clock.after(ms, () => this.#run());
   }
 }

@@ -49,8 +49,8 @@ export interface TrimmerOptions extends TrimListener {
   readonly driver: string;
   /** Is told what failed beside fstrim itself; it is tried again within the hour. */
   readonly onError: (error: unknown) => void;
-  /** Time. */
-  readonly timer?: Clock;
+  /** The clock; the machine's by default. */
+  readonly clock?: Clock;
 }
 
 /** What is known of a volume between its turns. */
@@ -87,7 +87,7 @@ const MAX_SLEEP_MS = 86_400_000;
 export class Trimmer {
   readonly #options: TrimmerOptions;
   readonly #exec: Exec;
-  readonly #timer: Clock;
+  readonly #clock: Clock;
   readonly #schedules = new Map<VolumeId, TrimSchedule>();
   readonly #paused = new Set<VolumeId>();
   #running: RunningTrim | undefined;
@@ -99,7 +99,7 @@ export class Trimmer {
   constructor(options: TrimmerOptions) {
     this.#options = options;
     this.#exec = options.lvm.exec;
-    this.#timer = options.timer ?? systemClock;
+    this.#clock = options.clock ?? systemClock;
   }
 
   /** Looks at a report: which volumes there are, and which of them are in use. */
@@ -148,7 +148,7 @@ export class Trimmer {
   }
 
   get #now(): number {
-    return this.#timer.date().getTime();
+    return this.#clock.date().getTime();
   }
 
   #nextDue({ id, intervalMs }: TrimmedVolume): number {
@@ -160,7 +160,7 @@ export class Trimmer {
     const ready = [...this.#schedules.values()].filter(isTrimmable);
     if (ready.length === 0 || this.#stopped) return;
     const sleepMs = Math.min(...ready.map(({ dueAt }) => dueAt)) - this.#now;
-    this.#cancelTimer = this.#timer.after(Math.min(MAX_SLEEP_MS, Math.max(0, sleepMs)), () => {
+    this.#cancelTimer = this.#clock.after(Math.min(MAX_SLEEP_MS, Math.max(0, sleepMs)), () => {
       this.#pass ??= this.#trimDue().finally(() => {
         this.#pass = undefined;
         this.#armTimer();

@@ -49,7 +49,7 @@ async function scene(trim: TrimPolicy = { discard: false, intervalMs: DAY }, ids
       onTrimFailed: (_, why, failures) => reported.push(`${failures}: ${why}`),
       onTrimUnsupported: ({ id }) => reported.push(`unsupported ${id}`),
       onError: (error) => errors.push(error),
-      timer: clock,
+      clock,
     });
     return { lvm, trimmer };
   };

@@ -83,7 +83,7 @@ function startTrimmer(harness: Harness) {
     onTrimFailed: ({ id }, why) => events.push(`${id}: ${why}`),
     onTrimUnsupported: ({ id }) => events.push(id),
     onError: (error) => events.push(String(error)),
-    timer: clock,
+    clock,
   });
   return {
     /** Makes sure that these are the volumes that are trimmed while so much time passes, as far as their disks know it. */

@@ -1,14 +1,14 @@
 /**
- * Time that passes when the test says so.
+ * A clock that a test advances.
  *
  * @module
  */
 
-import type { Clock } from "../../k8s/runtime/clock.ts";
+import type { Clock } from "../../lvm/clock.ts";
 
-/** A clock that stands still. Chance always answers one half. */
+/** A clock that stands still until {@linkcode FakeClock.advance}. Chance is always one half. */
 export class FakeClock implements Clock {
-  readonly #timers = new Map<number, { at: number; call: () => void }>();
+  readonly #timers = new Map<number, { at: number; callback: () => void }>();
   #now = 0;
   #next = 0;
 
@@ -17,15 +17,15 @@ export class FakeClock implements Clock {
     return this.#now;
   }
 
-  /** The time of day: that of the first of January 2026, and what passed. */
+  /** The time of day; starts on the first of January 2026. */
   date(): Date {
     return new Date(Date.UTC(2026, 0, 1) + this.#now);
   }
 
   /** See {@linkcode Clock}. */
-  after(ms: number, call: () => void): () => void {
+  after(ms: number, callback: () => void): () => void {
     const id = this.#next++;
-    this.#timers.set(id, { at: this.#now + ms, call });
+    this.#timers.set(id, { at: this.#now + ms, callback });
     return () => void this.#timers.delete(id);
   }
 
@@ -34,34 +34,38 @@ export class FakeClock implements Clock {
     return 0.5;
   }
 
-  /** Milliseconds until the next call is due; infinite when none waits. */
+  /** Milliseconds until the next callback is due; `Infinity` when none is pending. */
   get msUntilNextTimer(): number {
     return Math.min(...[...this.#timers.values()].map(({ at }) => at - this.#now));
   }
 
-  /** How many calls are waiting for their time. */
+  /** The number of callbacks that are pending. */
   get pendingTimers(): number {
     return this.#timers.size;
   }
 
-  /** Has time pass: what is due is called in order, and what follows from it without input or output happens in between. */
+  /**
+   * Lets time pass. Calls what is due in order; what follows from each call without input or output happens before the next.
+   *
+   * @param ms How long, in milliseconds.
+   */
   async advance(ms: number): Promise<void> {
     const end = this.#now + ms;
     await flushPromises();
     while (true) {
       const due = [...this.#timers].filter(([, { at }]) => at <= end).sort(([a, x], [b, y]) => x.at - y.at || a - b)[0];
       if (due === undefined) break;
-      const [id, { at, call }] = due;
+      const [id, { at, callback }] = due;
       this.#timers.delete(id);
       this.#now = Math.max(this.#now, at);
-      call();
+      callback();
       await flushPromises();
     }
     this.#now = end;
   }
 }
 
-/** Settles when everything that only waits for promises has happened. */
+/** Waits until everything has happened that waits for promises only. */
 export function flushPromises(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve));
 }

@@ -61,9 +61,6 @@ const DEBT: readonly string[] = [
   "lvm/status/status.ts → lvm/copies/copies.ts",
   "lvm/status/status.ts → lvm/snapshots/snapshots.ts",
   "lvm/status/volume_details.ts → lvm/copies/copies.ts",
-  "k8s/api/lvm_objects.ts → k8s/runtime/clock.ts",
-  "k8s/client/transport.ts → k8s/runtime/clock.ts",
-  "k8s/client/http_client.ts → k8s/runtime/clock.ts",
   "lvm/volumes/volumes.ts → lvm/copies/copies.ts → lvm/copies/executor.ts → lvm/volumes/volumes.ts",
   "lvm/snapshots/snapshots.ts → lvm/volumes/volumes.ts → lvm/copies/copies.ts → lvm/copies/sources.ts → " +
   "lvm/snapshots/snapshots.ts",

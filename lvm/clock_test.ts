@@ -1,0 +1,38 @@
+import { assertEquals } from "@std/assert";
+import { FakeClock } from "../tests/fake/clock.ts";
+import { backoffMs, sleep, timestamp, withinDeadline } from "./clock.ts";
+
+Deno.test("sleep() returns when the time has passed, or as soon as one of the signals is aborted, and leaves nothing behind", async () => {
+  const clock = new FakeClock();
+  const [one, other] = [new AbortController(), new AbortController()];
+  const elapsed = sleep(clock, 1_000, one.signal, undefined, other.signal);
+  await clock.advance(1_000);
+  await elapsed;
+  const interrupted = sleep(clock, 1_000, one.signal, other.signal);
+  other.abort();
+  await interrupted;
+  await sleep(clock, 1_000, one.signal, other.signal);
+  assertEquals(clock.pendingTimers, 0);
+});
+
+Deno.test("withinDeadline() returns the promise's value, or undefined after the time limit or an abort, and leaves nothing behind", async () => {
+  const [clock, never] = [new FakeClock(), new Promise<string>(() => {})];
+  assertEquals(await withinDeadline(Promise.resolve("value"), 1_000, { clock }), "value");
+  const late = withinDeadline(never, 1_000, { clock });
+  await clock.advance(1_000);
+  assertEquals(await late, undefined);
+  const controller = new AbortController();
+  const aborted = withinDeadline(never, 1_000, { clock, signal: controller.signal });
+  controller.abort();
+  assertEquals([await aborted, clock.pendingTimers], [undefined, 0]);
+});
+
+Deno.test("backoffMs() doubles with each failure up to its limit", () => {
+  const clock = new FakeClock(); // chance is one half: three quarters of the whole
+  const delays = [1, 2, 3, 4, 100].map((failures) => backoffMs({ startMs: 100, capMs: 500 }, failures, clock));
+  assertEquals(delays, [75, 150, 300, 375, 375]);
+});
+
+Deno.test("timestamp() is in whole seconds", () => {
+  assertEquals(timestamp(new Date(Date.UTC(2026, 0, 2, 3, 4, 5, 678))), "2026-01-02T03:04:05Z");
+});
