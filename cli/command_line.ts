@@ -1,5 +1,5 @@
 /**
- * The command line: subcommands, their flags, and the help.
+ * The command line: parses subcommands and their flags, and formats the help.
  *
  * @module
  */
@@ -10,63 +10,79 @@ import type { AccessScope } from "./permissions.ts";
 
 /** A flag of a subcommand. */
 export interface Flag {
-  /** What stands for its value in the help; none for a switch. */
+  /** Placeholder of its value in the help; absent for a switch. */
   readonly value?: string;
-  /** What it is for. */
+  /** Description for the help. */
   readonly help: string;
-  /** Its value when it is not given. */
+  /** Returns the value of a flag that is not given. */
   readonly default?: () => string;
 }
 
-/** What a subcommand is about, without a flag's name. */
+/** The positional argument of a subcommand. */
 export interface Argument {
-  /** What stands for it in the help, in capitals. */
+  /** Placeholder in the help, in capitals. */
   readonly name: string;
-  /** What it is. */
+  /** Description for the help. */
   readonly help: string;
 }
 
-/** The flags that were given or have a default, by name; and the argument, by its own. */
+/** Values of the flags that are given or have a default, by name, and of the argument, by its placeholder. */
 export type Flags = Readonly<Record<string, string>>;
 
 /** A subcommand. */
 export interface Subcommand {
-  /** What it does, for the list of all of them. */
+  /** Description of one line, for the list of subcommands. */
   readonly summary: string;
-  /** What it does, for its own help. */
+  /** Description for its own help: paragraphs, separated by empty lines. */
   readonly about: string;
-  /** What has to be named beside flags. */
+  /** Positional argument, which is required. */
   readonly argument?: Argument;
-  /** Its flags by name. */
+  /** Flags by name. */
   readonly flags: Readonly<Record<string, Flag>>;
-  /** A command line with it. */
+  /** Example of a command line. */
   readonly example?: string;
   /**
-   * What its body touches on the machine. With this the body runs in a worker that is permitted no more; without it the
-   * body runs in the process itself.
+   * Returns what its body may access. The body runs in a worker that is permitted no more. A subcommand without this
+   * method runs in the process itself.
    */
   access?(flags: Flags): Promise<AccessScope>;
-  /** The body: answers the exit status. `end` is aborted when the process is asked to end. */
+  /**
+   * Runs its body.
+   *
+   * @param end aborted when the process is asked to end
+   * @returns the exit status
+   */
   run(flags: Flags, end: AbortSignal): Promise<number>;
 }
 
-/** The subcommands by name. */
+/** Width of the help, in columns. */
+const MAX_COLUMNS = 100;
+
+/** Width of the left column of a table in the help, in columns. */
+const MAX_LEFT_COLUMNS = 30;
+
+/** Subcommands by name. */
 export type Subcommands = Readonly<Record<string, Subcommand>>;
 
-/** A mistake in the command line, as opposed to a failure. */
+/** An error in the command line, as opposed to a failure of the subcommand. */
 export class UsageError extends Error {}
 
-/** An error in words. */
+/** Returns the message of an error, or a thrown value as a string. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** What a command line asks for: a subcommand with its flags, or words on how to use it. */
+/** A parsed command line: a subcommand with its flags, or the help. */
 export type Request =
   | { readonly kind: "run"; readonly name: string; readonly flags: Flags }
   | { readonly kind: "help"; readonly text: string; readonly isRequested: boolean };
 
-/** Reads a command line. @throws {UsageError} when it is not understood. */
+/**
+ * Parses a command line.
+ *
+ * @param args the arguments, beginning with the subcommand
+ * @throws {UsageError} for an unknown subcommand or flag, a missing value, or an unexpected argument
+ */
 export function parseCommandLine(subcommands: Subcommands, args: readonly string[]): Request {
   const [name, ...rest] = args;
   if (name === undefined || name === "help" || name === "--help" || name === "-h") {
@@ -94,7 +110,7 @@ function parseFlags(name: string, subcommand: Subcommand, args: readonly string[
     boolean: ["help", ...known.filter((flag) => subcommand.flags[flag]!.value === undefined)],
     alias: { help: "h" },
     unknown: (arg) => {
-      if (!arg.startsWith("-")) return; // an argument: they are counted below
+      if (!arg.startsWith("-")) return; // positional arguments are counted below
       const flag = arg.replace(/=.*$/s, "");
       throw new UsageError(
         `${name}: unknown flag ${flag}; did you mean --${closestString(flag.replace(/^-+/, ""), [...known, "help"])}?`,
@@ -114,7 +130,7 @@ function parseFlags(name: string, subcommand: Subcommand, args: readonly string[
       if (values.length > 1) throw new UsageError(`${name}: --${flag} is given more than once`);
       const [value] = values;
       if (value === "") throw new UsageError(`${name}: --${flag} needs a value`);
-      // a switch that is not given is absent, as a flag with a value is
+      // parseArgs() reports a switch that is not given as false; here it is absent, like any other flag
       const text = (value === false ? undefined : value) ?? subcommand.flags[flag]!.default?.();
       return text === undefined ? [] : [[flag, String(text)]];
     }),
@@ -131,11 +147,11 @@ function subcommandHelp(name: string, { about, argument, flags, example }: Subco
   return [
     `Usage: denolith ${name}${argument === undefined ? "" : ` ${argument.name}`}${rows.length === 0 ? "" : " [flags]"}`,
     "",
-    about,
+    ...wrap(about, MAX_COLUMNS),
     "",
     ...(argument === undefined ? [] : [...formatTable([[`  ${argument.name}`, argument.help]]), ""]),
     "Flags:",
-    ...formatTable([...rows, ["  -h, --help", "show this help"]]),
+    ...formatTable([...rows, ["  -h, --help", "Show this help"]]),
     ...(example === undefined ? [] : ["", "Example:", `  ${example}`]),
   ].join("\n");
 }
@@ -149,11 +165,30 @@ function commandsHelp(subcommands: Subcommands): string {
     "Commands:",
     ...formatTable(Object.entries(subcommands).map(([name, { summary }]) => [`  ${name}`, summary] as const)),
     "",
-    "denolith COMMAND --help tells more about each.",
+    'Use "denolith COMMAND --help" for more information about a command.',
   ].join("\n");
 }
 
+/** Formats rows in two columns. A left cell that is wider than its column stands on a line of its own. */
 function formatTable(rows: readonly (readonly [string, string])[]): string[] {
-  const width = Math.max(...rows.map(([left]) => left.length)) + 2;
-  return rows.map(([left, right]) => left.padEnd(width) + right);
+  const width = Math.min(Math.max(...rows.map(([left]) => left.length)), MAX_LEFT_COLUMNS) + 2;
+  const indent = " ".repeat(width);
+  return rows.flatMap(([left, right]) => {
+    const [first = "", ...rest] = wrap(right, MAX_COLUMNS - width);
+    const firstLines = left.length + 2 > width ? [left, indent + first] : [left.padEnd(width) + first];
+    return [...firstLines, ...rest.map((line) => indent + line)];
+  });
+}
+
+/** Breaks a text into lines of at most so many columns. Line feeds of the text stay. */
+function wrap(text: string, columns: number): string[] {
+  return text.split("\n").flatMap((paragraph) => {
+    const lines: string[] = [];
+    for (const word of paragraph.split(" ")) {
+      const line = lines.at(-1);
+      if (line === undefined || line.length + 1 + word.length > columns) lines.push(word);
+      else lines[lines.length - 1] = `${line} ${word}`;
+    }
+    return lines;
+  });
 }

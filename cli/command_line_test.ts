@@ -78,9 +78,28 @@ Flags:
   --address ADDRESS  where (default :1)
   --config PATH      how
   --quiet            say less
-  -h, --help         show this help
+  -h, --help         Show this help
 
 Example:
   x serve --quiet`,
   });
+});
+
+Deno.test("parseCommandLine(): help is wrapped at 100 columns, and a long flag stands on a line of its own", () => {
+  const help = "word ".repeat(40).trim();
+  const subcommands: Subcommands = {
+    serve: {
+      summary: help,
+      about: `${help}\n\n${help}`,
+      flags: { "a-flag-with-a-long-name": { value: "PERCENTAGE", help, default: () => "1" }, short: { help } },
+      run: () => Promise.resolve(0),
+    },
+  };
+  for (const args of [["--help"], ["serve", "--help"]]) {
+    const request = parseCommandLine(subcommands, args);
+    const lines = request.kind === "help" ? request.text.split("\n") : [];
+    assertEquals(lines.filter((line) => line.length > 100), []);
+    assertEquals(lines.join(" ").split(/\s+/).filter((word) => word === "word").length, args.length === 1 ? 40 : 160);
+    assertEquals(lines.includes("  --a-flag-with-a-long-name PERCENTAGE"), args.length === 2);
+  }
 });

@@ -18,7 +18,7 @@ import { diagnosisJson, diagnosisText } from "../lvm/doctor/text.ts";
 import { HostExec } from "../lvm/exec.ts";
 import { readStatus, type StatusOptions } from "../lvm/status/status.ts";
 import { statusJson, statusText } from "../lvm/status/text.ts";
-import { parseOvercommitFlag } from "./thin_pool_flags.ts";
+import { parseOvercommitFlag } from "./flags.ts";
 
 /** Prints what is wrong on this host and what to do about it; answers 1 when an error is among it. */
 export async function doctor(flags: Flags): Promise<number> {

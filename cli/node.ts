@@ -42,7 +42,7 @@ import { parseSnapshotAutoextend } from "../lvm/snapshots/cow_autoextend.ts";
 import type { SurveyedGroup } from "../lvm/model/survey.ts";
 import { startLogging } from "./logging.ts";
 import { cgroupRoot, kubeletPaths } from "./paths.ts";
-import { thinPoolOptions } from "./thin_pool_flags.ts";
+import { thinPoolOptions } from "./flags.ts";
 
 /** How many objects of a kind are worked on at once: LVM does one change of a group at a time, but they share its reports. */
 const MAX_CONCURRENT_RECONCILES = 16;

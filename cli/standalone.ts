@@ -20,7 +20,7 @@ import { parseSnapshotAutoextend } from "../lvm/snapshots/cow_autoextend.ts";
 import { waitForAbort } from "../lvm/clock.ts";
 import { GRACE_MS } from "./shutdown.ts";
 import { startLogging } from "./logging.ts";
-import { thinPoolOptions } from "./thin_pool_flags.ts";
+import { thinPoolOptions } from "./flags.ts";
 
 /** Serves until it is asked to end, and answers the exit status: 1 when calls under way had not ended in time. */
 export async function standalone(flags: Flags, end: AbortSignal): Promise<number> {

@@ -19,6 +19,7 @@ Deno.test("denolith: help names every command, and every command has help of its
     const help = await runDenolith(command, "--help");
     assertEquals([help.code, help.stderr], [0, ""]);
     assert(help.stdout.startsWith(`Usage: denolith ${command}`), help.stdout);
+    assertEquals(help.stdout.split("\n").filter((line) => line.length > 100), []);
   }
   assertEquals((await runDenolith()).code, 2);
 });

@@ -1,0 +1,224 @@
+/**
+ * The subcommands: their flags, their help, and what each of them may access. The body of a subcommand is imported
+ * where it runs, so that the process that parses the command line loads nothing of it.
+ *
+ * @module
+ */
+
+import manifest from "../deno.json" with { type: "json" };
+import { socketPath } from "../csi/endpoint.ts";
+import { parseMountRoots } from "../csi/mount_roots.ts";
+import { withRealPaths } from "../lvm/host/mounts.ts";
+import { apiAccess, clusterAccess } from "./api_access.ts";
+import type { Flag, Flags, Subcommand, Subcommands } from "./command_line.ts";
+import { CLUSTER_FLAGS, COMMON_FLAGS, httpFlag, LOG_FLAGS, MACHINE_FLAGS, THIN_POOL_FLAGS } from "./flags.ts";
+import { cgroupRoot, kubeletPaths } from "./paths.ts";
+import type { AccessScope } from "./permissions.ts";
+
+const standalone: Subcommand = {
+  summary: "Serve all CSI services on one socket, for a plain host or any orchestrator",
+  about: "Serves the CSI Identity, Controller and Node services on a Unix socket. All state is in LVM tags, so the " +
+    "driver can be stopped, replaced and started at any time. On SIGTERM or SIGINT, it completes the calls in " +
+    "progress and exits.",
+  flags: {
+    endpoint: COMMON_FLAGS.endpoint,
+    "node-id": { value: "NAME", help: "Name of this node in CSI topologies", default: () => Deno.hostname() },
+    "volume-groups": {
+      value: "LIST",
+      help: "Volume groups to create volumes in: names, or /patterns/, separated by commas (required)",
+    },
+    "mount-roots": {
+      value: "LIST",
+      help: "Directories below which volumes may be staged and published, separated by commas",
+      default: () => "/var/lib/kubelet,/var/lib/nomad,/opt/nomad,/mnt",
+    },
+    ...MACHINE_FLAGS,
+    "driver-name": COMMON_FLAGS["driver-name"],
+    ...LOG_FLAGS,
+  },
+  example: "denolith standalone --volume-groups data,/fast-.*/",
+  access: async (flags) => ({
+    sockets: [socketPath(flags.endpoint!)],
+    directories: [...await withRealPaths(parseMountRoots(flags["mount-roots"]!)), ...cgroupDirectories(flags)],
+  }),
+  run: async (flags, end) => await (await import("./standalone.ts")).standalone(flags, end),
+};
+
+const node: Subcommand = {
+  summary: "Serve a node of a Kubernetes cluster: mounts, and the volumes on the node",
+  about: "Serves the CSI Identity and Node services and registers with kubelet. Creates, extends and removes the " +
+    "logical volumes that the LVMVolumes and LVMSnapshots of this node ask for, and reports the volume groups of the " +
+    "node in its LVMNode.",
+  flags: {
+    "node-name": { value: "NAME", help: "Name of the Node object of this node", default: () => Deno.hostname() },
+    "kubelet-dir": {
+      value: "PATH",
+      help: "Root directory of kubelet, as its --root-dir",
+      default: () => "/var/lib/kubelet",
+    },
+    "volume-groups": {
+      value: "LIST",
+      help: "Volume groups that StorageClasses may use: names, or /patterns/, separated by commas (default all)",
+    },
+    "topology-labels": {
+      value: "LIST",
+      help: "Labels of the Node to report to kubelet as its topology, separated by commas",
+    },
+    "lvm-config": {
+      value: "SETTINGS",
+      help: "LVM settings that override lvm.conf, as of lvm --config; in a container: " +
+        "activation/udev_sync=0 activation/udev_rules=0",
+    },
+    "read-iops-per-gib": ioLimitFlag("reads per second", "100"),
+    "write-iops-per-gib": ioLimitFlag("writes per second", "100"),
+    "read-bps-per-gib": ioLimitFlag("bytes read per second", "4Mi"),
+    "write-bps-per-gib": ioLimitFlag("bytes written per second", "4Mi"),
+    ...MACHINE_FLAGS,
+    ...CLUSTER_FLAGS,
+    "http-address": httpFlag(":9808"),
+  },
+  example: "denolith node --node-name worker-1 --kubeconfig /etc/denolith/kubeconfig",
+  access: nodeAccess,
+  run: async (flags, end) => await (await import("./node.ts")).node(flags, end),
+};
+
+const controller: Subcommand = {
+  summary: "Serve a Kubernetes cluster: provision, expand and snapshot volumes",
+  about:
+    "Serves the CSI Identity and Controller services, and runs the controllers provisioner, resizer, snapshotter " +
+    "and capacity. The first three do the work of csi-provisioner, csi-resizer and csi-snapshotter, under the same " +
+    "Leases, so that either can replace the other. The last one publishes CSIStorageCapacities for the " +
+    "scheduler. Needs no privileges on the host.",
+  flags: {
+    endpoint: COMMON_FLAGS.endpoint,
+    namespace: {
+      value: "NAME",
+      help: "Namespace of the Leases and the CSIStorageCapacities",
+      default: () => "denolith-system",
+    },
+    identity: { value: "NAME", help: "Name of this process in Leases and events", default: () => Deno.hostname() },
+    "disable-controllers": {
+      value: "LIST",
+      help: "Controllers to leave to the official sidecars, separated by commas: provisioner, resizer, snapshotter, " +
+        "capacity",
+    },
+    ...CLUSTER_FLAGS,
+    "http-address": httpFlag(":9809"),
+  },
+  example: "denolith controller --disable-controllers resizer",
+  access: controllerAccess,
+  run: async (flags, end) => await (await import("./controller.ts")).controller(flags, end),
+};
+
+const doctor: Subcommand = {
+  summary: "Check this host for problems, and suggest remedies",
+  about:
+    "Checks the programs, kernel modules, locks, LVM filters, volume groups, metadata areas, thin pools, cgroups " +
+    "and udev of this host, and looks for what a crash left behind. Changes nothing.\n\n" +
+    "The exit status is 0 if no error is found, and 1 otherwise.",
+  flags: {
+    "volume-groups": {
+      value: "LIST",
+      help: "Volume groups to check, as for standalone (default: those that the driver uses, or else all)",
+    },
+    endpoint: COMMON_FLAGS.endpoint,
+    "driver-name": COMMON_FLAGS["driver-name"],
+    json: { help: "Print JSON" },
+  },
+  example: "denolith doctor --volume-groups data",
+  access: (flags) => Promise.resolve({ sockets: [socketPath(flags.endpoint!)], directories: [] }),
+  run: async (flags) => await (await import("./inspect.ts")).doctor(flags),
+};
+
+const status: Subcommand = {
+  summary: "Show the volume groups, thin pools, volumes and snapshots of this host",
+  about:
+    "Shows the volumes and snapshots of the driver on this host, the space that they use, and inconsistencies. With " +
+    "--node-name, compares them with the LVMVolumes and LVMSnapshots of the node. Changes nothing.\n\n" +
+    "The exit status is 0 if the state can be read, and 1 otherwise.",
+  flags: {
+    "volume-groups": {
+      value: "LIST",
+      help: "Volume groups to show, as for standalone (default: those that the driver uses, or else all)",
+    },
+    "node-name": { value: "NAME", help: "Name of the Node object of this node; compare with its LVMVolumes" },
+    kubeconfig: COMMON_FLAGS.kubeconfig,
+    "thin-pool-overcommit": THIN_POOL_FLAGS["thin-pool-overcommit"],
+    "driver-name": COMMON_FLAGS["driver-name"],
+    json: { help: "Print JSON, with sizes in bytes" },
+  },
+  example: "denolith status --node-name worker-1",
+  access: statusAccess,
+  run: async (flags) => await (await import("./inspect.ts")).status(flags),
+};
+
+const forgetNode: Subcommand = {
+  summary: "Give up a node of a cluster that is gone for good, and its volumes",
+  about:
+    "Shows the LVMNode, LVMVolumes and LVMSnapshots of a node, and with --yes gives them up. The LVMNode is removed, " +
+    "and each LVMVolume without a PersistentVolume. Every other LVMVolume becomes Lost, and its deletion no longer " +
+    "waits for the node. The data on the disks of the node is not changed. A node that seems to be alive is refused.\n\n" +
+    "Run it as a cluster administrator, on any machine. The exit status is 1 if the node is refused.",
+  argument: { name: "NODE", help: "Name of the node" },
+  flags: {
+    yes: { help: "Give up the node; without this flag, only show what is affected" },
+    force: {
+      value: "REASON",
+      help: "Give up the node even if it seems to be alive; the reason is recorded in its volumes and snapshots",
+    },
+    kubeconfig: COMMON_FLAGS.kubeconfig,
+    "driver-name": COMMON_FLAGS["driver-name"],
+    json: { help: "Print JSON, with sizes in bytes" },
+  },
+  example: "denolith forget-node worker-1 --kubeconfig ~/.kube/config --yes",
+  access: async (flags) => ({ programs: [], sockets: [], directories: [], ...await apiAccess(flags) }),
+  run: async (flags) => await (await import("./forget_node.ts")).forgetNode(flags),
+};
+
+const version: Subcommand = {
+  summary: "Print the version",
+  about: "Prints the versions of denolith and of its runtime.",
+  flags: {},
+  run: () => {
+    console.log(`denolith ${manifest.version} (deno ${Deno.version.deno}, V8 ${Deno.version.v8})`);
+    return Promise.resolve(0);
+  },
+};
+
+/** The subcommands by name, in the order of the help. */
+export const SUBCOMMANDS: Subcommands = {
+  ...{ standalone, node, controller, doctor, status },
+  "forget-node": forgetNode,
+  version,
+};
+
+/** Returns a flag of the default IO limits by volume group. */
+function ioLimitFlag(unit: string, rate: string): Flag {
+  return {
+    value: "LIST",
+    help: `Default limit of ${unit} for each GiB of a volume, by volume group: GROUP=${rate}, separated by commas`,
+  };
+}
+
+function cgroupDirectories(flags: Flags): string[] {
+  const root = cgroupRoot(flags);
+  return root === undefined ? [] : [root];
+}
+
+async function nodeAccess(flags: Flags): Promise<AccessScope> {
+  const { kubeletDir, socket, registrationSocket } = kubeletPaths(flags);
+  return {
+    sockets: [socket, registrationSocket],
+    directories: [...await withRealPaths([kubeletDir]), ...cgroupDirectories(flags)],
+    ...await clusterAccess(flags),
+  };
+}
+
+async function statusAccess(flags: Flags): Promise<AccessScope> {
+  const host = { sockets: [], directories: [] };
+  return flags["node-name"] === undefined ? host : { ...host, ...await apiAccess(flags) };
+}
+
+async function controllerAccess(flags: Flags): Promise<AccessScope> {
+  return { programs: [], sockets: [socketPath(flags.endpoint!)], directories: [], ...await clusterAccess(flags) };
+}
