@@ -31,7 +31,7 @@ export class Metrics {
   readonly #registry = new Registry();
   readonly #calls: Histogram<"method" | "code">;
   readonly #reconciles: Histogram<"controller" | "result">;
-  readonly #requests: Counter<"verb" | "resource" | "status">;
+  readonly #requests: Counter<"verb" | "resource" | "code">;
   readonly #queueDepths: Gauge<"controller">;
 
   /** Nothing is known yet. With `process`, also what the process itself takes. */
@@ -54,7 +54,7 @@ export class Metrics {
     this.#requests = new Counter({
       name: "denolith_api_requests_total",
       help: "Requests to the API server, by HTTP status; 0 without an answer",
-      labelNames: ["verb", "resource", "status"],
+      labelNames: ["verb", "resource", "code"],
       registers,
     });
     this.#queueDepths = this.#gauge("denolith_workqueue_depth", "Keys that wait for a worker", ["controller"]);
@@ -73,7 +73,7 @@ export class Metrics {
 
   /** The API server answered a request. */
   readonly onRequest = (verb: string, resource: string, status: number): void => {
-    this.#requests.inc({ verb, resource, status: String(status) });
+    this.#requests.inc({ verb, resource, code: String(status) });
   };
 
   /** The number of keys that wait for a worker of a loop changed. */

@@ -29,8 +29,8 @@ Deno.test("Metrics: calls, turns of loops and requests are counted by their resu
     'denolith_reconcile_duration_seconds_count{controller="lvmvolume",result="success"} 1',
   ]);
   assertEquals(await lines(metrics, "denolith_api"), [
-    'denolith_api_requests_total{verb="get",resource="nodes",status="200"} 2',
-    'denolith_api_requests_total{verb="patch",resource="lvmvolumes",status="0"} 1',
+    'denolith_api_requests_total{verb="get",resource="nodes",code="200"} 2',
+    'denolith_api_requests_total{verb="patch",resource="lvmvolumes",code="0"} 1',
   ]);
   const text = await metrics.text();
   assert(text.includes('operation_duration_seconds_bucket{le="0.025",method="CreateVolume",code="0"} 1'), text);
