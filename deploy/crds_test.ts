@@ -88,21 +88,21 @@ Deno.test("columns and selectable fields are fields that there are", () => {
   }
 });
 
-Deno.test("of a volume's spec all but size, limits and node is fixed, and the schema says so", () => {
-  const fixed = Object.entries(part("LVMVolume.spec").properties!).filter(([, schema]) =>
+Deno.test("of a volume's spec all but size, limits and node is immutable, and the schema says so", () => {
+  const immutable = Object.entries(part("LVMVolume.spec").properties!).filter(([, schema]) =>
     schema["x-kubernetes-validations"]?.some(({ rule }) => rule === "self == oldSelf")
   ).map(([name]) => name);
   const all = Object.keys(part("LVMVolume.spec").properties!);
-  assertEquals(all.filter((name) => !fixed.includes(name)).sort(), ["ioLimits", "nodeName", "size", "sizeLimit"]);
-  const documentedAsFixed = all.filter((name) => /Fixed\.$/.test(part(`LVMVolume.spec.${name}`).description!));
-  assertEquals(documentedAsFixed, fixed);
+  assertEquals(all.filter((name) => !immutable.includes(name)).sort(), ["ioLimits", "nodeName", "size", "sizeLimit"]);
+  const documentedAsImmutable = all.filter((name) => /Immutable\.$/.test(part(`LVMVolume.spec.${name}`).description!));
+  assertEquals(documentedAsImmutable, immutable);
 });
 
-Deno.test("a snapshot's spec is fixed as a whole", () => {
+Deno.test("a snapshot's spec is immutable as a whole", () => {
   assertEquals(part("LVMSnapshot.spec")["x-kubernetes-validations"]?.map(({ rule }) => rule), ["self == oldSelf"]);
 });
 
-Deno.test("the words of a volume's spec are the driver's", () => {
+Deno.test("the enums of a volume's spec are the driver's", () => {
   assertEquals(part("LVMVolume.spec.fsType").enum, [...FILESYSTEM_TYPES]);
   assertEquals(part("LVMVolume.spec.erase").enum, [...ERASURES]);
   assertEquals(Object.keys(part("LVMVolume.spec.ioLimits").properties!), [...IO_LIMIT_PARAMETERS]);
@@ -139,7 +139,7 @@ Deno.test.each([
 );
 
 Deno.test.each(["1%", "7%", "99%", "100%", "10Gi", "1.5G", "0%", "101%", "-1%", "1.5%", "%", "", "much"])(
-  "the schema takes %s for a snapshot's store if the driver does",
+  "the schema takes %s for a snapshot's COW space if the driver does",
   (text: string) => {
     const { pattern } = part("LVMSnapshot.spec.cowSize");
     assertEquals(new RegExp(pattern!).test(text), parseSizeOrPercent(text) !== undefined);

@@ -94,7 +94,7 @@ async function assertDenied(what: string, call: Promise<unknown>, why: RegExp): 
   assertEquals([error.status, why.test(error.message)], [403, true], `${what}: ${error.message}`);
 }
 
-const FOREIGN_NODE_MESSAGE = /denied request: the agent of node \S+ may write the objects of that node alone/;
+const FOREIGN_NODE_MESSAGE = /denied request: the agent of node \S+ may only write the objects of that node/;
 
 const API_VERSION = `${LVM_GROUP}/v1alpha1`;
 const LABEL = { merge: { metadata: { labels: { tried: "yes" } } } };
@@ -190,7 +190,7 @@ Deno.test("a token of the agents' account says its node, or may write nothing", 
   await assertDenied(
     "without a node",
     unbound.patch(lvmNodes, ownNode, NO_LABEL),
-    /denied request: the token says no node/,
+    /denied request: the token names no node/,
   );
 });
 
