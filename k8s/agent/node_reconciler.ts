@@ -19,18 +19,16 @@ import {
   overcommitOf,
   poolsOf,
 } from "../../lvm/pools/pool.ts";
+import { type Condition, conditionsOf, type NewCondition, withConditions } from "../api/conditions.ts";
 import { type ApiClient, isAlreadyExists, isNotFound } from "../client/client.ts";
 import { sleep, systemClock, timestamp } from "../../lvm/clock.ts";
 import {
-  type Condition,
   LVM_GROUP,
   type LvmNode,
   lvmNodes,
   type LvmNodeStatus,
-  type NewCondition,
   type NodeThinPool,
   type NodeVolumeGroup,
-  withCondition,
 } from "../api/lvm_objects.ts";
 import { nodes } from "../api/objects.ts";
 
@@ -121,8 +119,8 @@ export class NodeReconciler {
 
   /** Writes the status. Conditions are one list, so before the first are written, a write without them tells those there are. */
   async #writeStatus(status: LvmNodeStatus, conditions: readonly NewCondition[], now: Date): Promise<LvmNode> {
-    this.#conditions ??= (await this.#patchStatus(status)).status?.conditions ?? [];
-    const all = conditions.reduce((all, one) => withCondition(all, one, now), this.#conditions);
+    this.#conditions ??= conditionsOf(await this.#patchStatus(status));
+    const all = withConditions(this.#conditions, conditions, timestamp(now));
     const object = await this.#patchStatus({ ...status, conditions: all });
     this.#conditions = all;
     return object;

@@ -24,7 +24,8 @@ import type { ApiClient } from "../client/client.ts";
 import { type Clock, systemClock } from "../../lvm/clock.ts";
 import type { EventRecorder } from "../runtime/events.ts";
 import type { Informer } from "../runtime/informer.ts";
-import type { LvmNode, LvmSnapshot, LvmVolume, NewCondition } from "../api/lvm_objects.ts";
+import type { NewCondition } from "../api/conditions.ts";
+import type { LvmNode, LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
 import {
   describeOrphan,
   knownObjects,

@@ -8,6 +8,7 @@
 import type { KnownObjects, OrphanLv, TaggedObject } from "../../lvm/inventory/inventory.ts";
 import { formatBytes } from "../../lvm/size.ts";
 import type { ApiClient } from "../client/client.ts";
+import type { NewCondition } from "../api/conditions.ts";
 import {
   type AgentManaged,
   LVM_GROUP,
@@ -15,7 +16,6 @@ import {
   lvmSnapshots,
   type LvmVolume,
   lvmVolumes,
-  type NewCondition,
 } from "../api/lvm_objects.ts";
 import { recordedLvOf } from "./object_reconciler.ts";
 import type { NodeDriver } from "../api/volume_mapping.ts";

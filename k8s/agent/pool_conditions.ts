@@ -15,7 +15,8 @@ import {
   poolsOf,
 } from "../../lvm/pools/pool.ts";
 import type { EventRecorder } from "../runtime/events.ts";
-import type { LvmNode, NewCondition } from "../api/lvm_objects.ts";
+import type { NewCondition } from "../api/conditions.ts";
+import type { LvmNode } from "../api/lvm_objects.ts";
 
 /** The condition of an LVMNode that says whether a thin pool fills. */
 export const POOLS_CONDITION = "ThinPoolsNearFull";

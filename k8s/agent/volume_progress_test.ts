@@ -1,5 +1,6 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import type { Condition, LvmVolume } from "../api/lvm_objects.ts";
+import type { Condition } from "../api/conditions.ts";
+import type { LvmVolume } from "../api/lvm_objects.ts";
 import { copyProgressById, reportedVolumes } from "./volume_progress.ts";
 
 function object(name: string, ioLimits: Record<string, string>, status: LvmVolume["status"] = {}): LvmVolume {

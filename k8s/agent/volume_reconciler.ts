@@ -16,13 +16,8 @@ import type { ReadOnlyFilesystems } from "../../lvm/health/read_only_filesystems
 import type { TrimmedVolume } from "../../lvm/staging/trimmer.ts";
 import { requireCompatible, type Volume } from "../../lvm/inventory/volume.ts";
 import type { Volumes } from "../../lvm/volumes/volumes.ts";
-import {
-  type Condition,
-  LVM_VOLUME_FINALIZER,
-  type LvmVolume,
-  lvmVolumes,
-  type LvmVolumeStatus,
-} from "../api/lvm_objects.ts";
+import type { Condition } from "../api/conditions.ts";
+import { LVM_VOLUME_FINALIZER, type LvmVolume, lvmVolumes, type LvmVolumeStatus } from "../api/lvm_objects.ts";
 import { hasCurrentError, ObjectReconciler, type ReconcilerOptions } from "./object_reconciler.ts";
 import { lostStatus } from "../api/object_status.ts";
 import { desiredSizeRange, volumeRequestOf } from "../api/volume_mapping.ts";

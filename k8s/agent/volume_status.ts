@@ -10,7 +10,8 @@ import type { LogicalVolume, VolumeGroup } from "../../lvm/model/report.ts";
 import { formatQuantity } from "../../lvm/size.ts";
 import type { LimitsState } from "../../lvm/staging/io_limiter.ts";
 import type { Volume } from "../../lvm/inventory/volume.ts";
-import type { Condition, LvmVolume, LvmVolumeStatus } from "../api/lvm_objects.ts";
+import type { Condition } from "../api/conditions.ts";
+import type { LvmVolume, LvmVolumeStatus } from "../api/lvm_objects.ts";
 import { type ConditionState, groupHealth, updatedConditions } from "../api/object_status.ts";
 import { desiredSizeRange } from "../api/volume_mapping.ts";
 

@@ -8,7 +8,7 @@ import type { ErrorKind } from "../../lvm/error.ts";
 import type { FilesystemType } from "../../lvm/spec/filesystem.ts";
 import type { GroupPreference } from "../../lvm/model/groups.ts";
 import type { Erasure } from "../../lvm/model/tags.ts";
-import { timestamp } from "../../lvm/clock.ts";
+import type { Condition } from "./conditions.ts";
 import type { KubeObject, Resource } from "./objects.ts";
 
 /** The API group of our kinds. */
@@ -37,25 +37,6 @@ export const CLAIM_ANNOTATION = `${LVM_GROUP}/claim`;
 
 /** The annotation of a volume that the provisioner started, until its PersistentVolume is seen: the uid of the claim. */
 export const PENDING_ANNOTATION = `${LVM_GROUP}/pending-claim-uid`;
-
-/** One thing that holds, does not hold, or is not known (API conventions, "Typical status properties"). */
-export interface Condition {
-  /** What it is about. */
-  type: string;
-  /** Whether it holds. */
-  status: "True" | "False" | "Unknown";
-  /** The generation that it is about. */
-  observedGeneration?: number;
-  /** When `status` last changed (RFC 3339). */
-  lastTransitionTime: string;
-  /** Why, in one word. */
-  reason: string;
-  /** Why, in a sentence. */
-  message: string;
-}
-
-/** A condition that is to be set: since when it is so is not known yet. */
-export type NewCondition = Omit<Condition, "lastTransitionTime">;
 
 /** What went wrong. */
 export interface StatusError {
@@ -214,18 +195,6 @@ export const lvmVolumes: Resource<LvmVolume> = lvmResource("lvmvolumes", "LVMVol
 export const lvmSnapshots: Resource<LvmSnapshot> = lvmResource("lvmsnapshots", "LVMSnapshot");
 /** LVMNodes. */
 export const lvmNodes: Resource<LvmNode> = lvmResource("lvmnodes", "LVMNode");
-
-/** The conditions with one of them set; its time changes with its status alone. */
-export function withCondition(
-  conditions: readonly Condition[] | undefined,
-  condition: NewCondition,
-  now: Date,
-): Condition[] {
-  const previous = conditions?.find(({ type }) => type === condition.type);
-  const lastTransitionTime = previous?.status === condition.status ? previous.lastTransitionTime : timestamp(now);
-  const others = conditions?.filter(({ type }) => type !== condition.type) ?? [];
-  return [...others, { ...condition, lastTransitionTime }].sort((a, b) => a.type < b.type ? -1 : 1);
-}
 
 function lvmResource(plural: string, kind: string) {
   return { group: LVM_GROUP, version: "v1alpha1", plural, kind, namespaced: false };

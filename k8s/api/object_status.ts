@@ -7,7 +7,9 @@
 import type { StorageError } from "../../lvm/error.ts";
 import { groupProblem } from "../../lvm/health/health.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
-import { type AgentManaged, type AgentManagedStatus, type Condition, withCondition } from "./lvm_objects.ts";
+import { type Condition, conditionsOf, withConditions } from "./conditions.ts";
+import { timestamp } from "../../lvm/clock.ts";
+import type { AgentManaged, AgentManagedStatus } from "./lvm_objects.ts";
 
 /** The longest message that the status takes, in characters. */
 const MAX_MESSAGE_LENGTH = 4_096;
@@ -44,7 +46,7 @@ export function failedStatus<S extends AgentManagedStatus>(object: AgentManaged<
     state: isCreated ? status.state ?? "Ready" : "Failed",
     observedGeneration: generation,
     error: toStatusError(error),
-    conditions: isCreated ? status.conditions ?? [] : updatedConditions(object, { Ready: notCreated }),
+    conditions: isCreated ? conditionsOf(object) : updatedConditions(object, { Ready: notCreated }),
   };
 }
 
@@ -57,12 +59,9 @@ export function groupHealth(group: VolumeGroup): ConditionState {
 
 /** The conditions of an object with those findings, by their types, about its present generation. */
 export function updatedConditions(object: AgentManaged, states: Readonly<Record<string, ConditionState>>): Condition[] {
-  const { metadata: { generation = 0 }, status } = object;
-  const now = new Date();
-  return Object.entries(states).reduce(
-    (conditions, [type, state]) => withCondition(conditions, { type, observedGeneration: generation, ...state }, now),
-    status?.conditions ?? [],
-  );
+  const { generation: observedGeneration = 0 } = object.metadata;
+  const added = Object.entries(states).map(([type, state]) => ({ type, observedGeneration, ...state }));
+  return withConditions(conditionsOf(object), added, timestamp(new Date()));
 }
 
 /** Whether two statuses say the same. */

@@ -27,7 +27,6 @@ import {
   pendingPatch,
   reconcileInputs,
   startedPatch,
-  type StatusPatch,
   volumeAttributesPatch,
 } from "./modify_plan.ts";
 import {
@@ -39,7 +38,7 @@ import {
   volumeAttributesClasses,
 } from "../api/objects.ts";
 import { patchWithRetry } from "../client/patch_with_retry.ts";
-import { claimKeyOf, isBoundToClaim } from "./resize_plan.ts";
+import { claimKeyOf, isBoundToClaim, type StatusPatch } from "./claim_status.ts";
 import { readSecret } from "../sidecars/secrets.ts";
 import { modifySecretOf } from "../sidecars/volume_secrets.ts";
 
@@ -213,7 +212,7 @@ export class Modifier {
     events.record(claim, "Normal", "VolumeModifySuccessful", `the volume has the attributes of ${className}`);
     const isObserved = (now?: PersistentVolume) =>
       now === undefined || volumeAttributesPatch(now, className) === undefined;
-    await volumes.waitForCache(name, isObserved, this.#patience);
+    await volumes.waitForCache(name, isObserved, this.#waitOptions);
     await this.#waitForCache(patched);
   }
 
@@ -257,7 +256,7 @@ export class Modifier {
     const { namespace, name } = patched.metadata;
     const expected = reconcileInputs(patched);
     const isObserved = (now?: PersistentVolumeClaim) => now === undefined || reconcileInputs(now) === expected;
-    await this.#options.claims.waitForCache(`${namespace}/${name}`, isObserved, this.#patience);
+    await this.#options.claims.waitForCache(`${namespace}/${name}`, isObserved, this.#waitOptions);
   }
 
   #requireOwnDriver({ driverName, metadata: { name } }: VolumeAttributesClass): void {
@@ -269,7 +268,7 @@ export class Modifier {
   }
 
   /** How long it is waited for what was done to be seen; not when the loop is to end. */
-  get #patience(): WaitOptions {
+  get #waitOptions(): WaitOptions {
     return { signal: this.#stopSignal, timeoutMs: CACHE_WAIT_MS };
   }
 

@@ -112,7 +112,7 @@ Deno.test("what is refused is Infeasible, is not repeated, and is mended by anot
   s.driver.injectFault("modifyVolume", { error: new CallError(Code.InvalidArgument, "no such limit") });
   await s.want("gold");
   await s.says(({ modifyVolumeStatus: status }) => status?.status === "Infeasible");
-  assertEquals(s.conditions(), ["ModifyingVolume", "ModifyVolumeError InvalidArgument"]);
+  assertEquals(s.conditions(), ["ModifyVolumeError InvalidArgument", "ModifyingVolume"]);
   assertEquals(await s.cluster.waitForEvent("VolumeModifyFailed"), "no such limit");
   await s.want("silver");
   await s.says(({ currentVolumeAttributesClassName: now }) => now === "silver");

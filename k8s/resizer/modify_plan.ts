@@ -5,16 +5,13 @@
  * @module
  */
 
+import { conditionsOf, withConditions } from "../api/conditions.ts";
 import type { MergePatch } from "../client/client.ts";
 import type { PersistentVolume, PersistentVolumeClaim } from "../api/objects.ts";
-
-type Condition = NonNullable<NonNullable<PersistentVolumeClaim["status"]>["conditions"]>[number];
+import type { ClaimCondition, Failure, StatusPatch } from "./claim_status.ts";
 
 const MODIFYING = "ModifyingVolume";
 const MODIFY_FAILED = "ModifyVolumeError";
-
-/** A change of a claim's status. */
-export type StatusPatch = MergePatch<PersistentVolumeClaim>;
 
 /** What is due for a claim. */
 export type ModifyStep =
@@ -63,25 +60,19 @@ export function startedPatch(claim: PersistentVolumeClaim, className: string, no
   return {
     status: {
       modifyVolumeStatus: { status: "InProgress", targetVolumeAttributesClassName: className },
-      conditions: withConditions(claim, now, [{ type: MODIFYING, message }]),
+      conditions: withTrueConditions(claim, now, [{ type: MODIFYING, message }]),
     },
   };
 }
 
-/** How a change failed. */
-export interface ModifyFailure {
-  /** The class. */
+/** A failed modification of a volume. */
+export interface ModifyFailure extends Failure {
+  /** The name of the VolumeAttributesClass. */
   readonly className: string;
   /** The name of the gRPC code. */
   readonly reason: string;
-  /** Why. */
-  readonly message: string;
-  /** Whether it cannot succeed until something changes. */
-  readonly infeasible: boolean;
-  /** Whether it may still be going on. */
+  /** Whether the modification may still be in progress. */
   readonly uncertain: boolean;
-  /** When. */
-  readonly now: string;
 }
 
 /** The claim when a change failed; `undefined` when it says so already. */
@@ -97,7 +88,7 @@ export function failedPatch(claim: PersistentVolumeClaim, failure: ModifyFailure
   return {
     status: {
       modifyVolumeStatus: { status, targetVolumeAttributesClassName: className },
-      conditions: withConditions(claim, now, [
+      conditions: withTrueConditions(claim, now, [
         { type: MODIFYING, message: outcome },
         { type: MODIFY_FAILED, reason, message },
       ]),
@@ -147,25 +138,14 @@ function isModifying(claim: PersistentVolumeClaim): boolean {
   return conditionsOf(claim).some(({ type }) => type === MODIFYING);
 }
 
-function conditionsOf({ status }: PersistentVolumeClaim): Condition[] {
-  return status?.conditions ?? [];
-}
-
-/** A claim's conditions with some that are true now; since when is kept where the reason is the same. */
-function withConditions(
+/** Returns the conditions of a claim with some that are true. A transition time is kept where the reason is the same. */
+function withTrueConditions(
   claim: PersistentVolumeClaim,
   now: string,
   added: readonly { type: string; reason?: string; message: string }[],
-): Condition[] {
-  const before = conditionsOf(claim);
-  const others = before.filter(({ type }) => !added.some((one) => one.type === type));
-  return [
-    ...others,
-    ...added.map((one) => {
-      const same = before.find(({ type, reason, status }) =>
-        type === one.type && (reason ?? "") === (one.reason ?? "") && status === "True"
-      );
-      return { ...one, status: "True", lastProbeTime: now, lastTransitionTime: same?.lastTransitionTime ?? now };
-    }),
-  ];
+): ClaimCondition[] {
+  const conditions = added.map((one) => ({ ...one, status: "True", lastProbeTime: now }));
+  const isSame = (before: Partial<ClaimCondition>, now: Partial<ClaimCondition>) =>
+    before.status === now.status && (before.reason ?? "") === (now.reason ?? "");
+  return withConditions(conditionsOf(claim), conditions, now, isSame);
 }

@@ -5,9 +5,11 @@
  */
 
 import { formatQuantity } from "../../lvm/size.ts";
+import { conditionsOf, withConditions } from "../api/conditions.ts";
 import type { MergePatch } from "../client/client.ts";
 import type { PersistentVolume, PersistentVolumeClaim } from "../api/objects.ts";
 import { quantityToBytes } from "../api/quantity.ts";
+import type { ClaimCondition, Failure, StatusPatch } from "./claim_status.ts";
 
 /** The size that a PersistentVolume had before it grew and until its filesystem did. */
 export const PRE_RESIZE_CAPACITY_ANNOTATION = "volume.alpha.kubernetes.io/pre-resize-capacity";
@@ -22,11 +24,6 @@ export type ResizeState =
   | "NodeResizePending"
   | "NodeResizeInProgress"
   | "NodeResizeInfeasible";
-
-/** A change of a claim's status, and of its annotations. */
-export type StatusPatch = MergePatch<PersistentVolumeClaim>;
-
-type Condition = NonNullable<NonNullable<PersistentVolumeClaim["status"]>["conditions"]>[number];
 
 const RESIZE_CONDITIONS: readonly string[] = [
   "Resizing",
@@ -68,18 +65,6 @@ export function needsExpansion(claim: PersistentVolumeClaim): boolean {
   return claim.status?.phase === "Bound" && !!claim.spec?.volumeName && requested > actual;
 }
 
-/** The key of the claim that a volume is for; `undefined` for one of another driver, or for none. */
-export function claimKeyOf({ spec }: PersistentVolume, driverName: string): string | undefined {
-  if (spec?.csi?.driver !== driverName || spec.claimRef === undefined) return undefined;
-  return `${spec.claimRef.namespace}/${spec.claimRef.name}`;
-}
-
-/** Whether claim and volume belong to each other, and the volume to a driver of that name. */
-export function isBoundToClaim(claim: PersistentVolumeClaim, { spec }: PersistentVolume, driverName: string): boolean {
-  const { namespace, uid } = claim.metadata;
-  return spec?.csi?.driver === driverName && spec.claimRef?.namespace === namespace && spec.claimRef?.uid === uid;
-}
-
 /**
  * The size that a volume should be given next, in bytes; `undefined` while there is nothing for a controller to do. What was
  * begun is finished first, unless it is known to have failed: then what is asked for now counts, which may be less.
@@ -117,7 +102,7 @@ export function startedPatch(claim: PersistentVolumeClaim, bytes: bigint, now: s
     status: {
       allocatedResources: { storage: formatQuantity(bytes) },
       ...(changed ? { allocatedResourceStatuses: { storage: "ControllerResizeInProgress" } } : {}),
-      conditions: withCondition(claim, { type: "Resizing", now, keep: changed ? [] : RESIZE_CONDITIONS }),
+      conditions: withResizeCondition(claim, { type: "Resizing", now, keep: changed ? [] : RESIZE_CONDITIONS }),
     },
   };
 }
@@ -129,7 +114,7 @@ export function nodeResizePendingPatch(claim: PersistentVolumeClaim, now: string
     ...nodeExpansionPatch(claim, null),
     status: {
       allocatedResourceStatuses: { storage: "NodeResizePending" },
-      conditions: withCondition(claim, { type: "FileSystemResizePending", now, message, keep: ["Resizing"] }),
+      conditions: withResizeCondition(claim, { type: "FileSystemResizePending", now, message, keep: ["Resizing"] }),
     },
   };
 }
@@ -146,20 +131,10 @@ export function finishedPatch(claim: PersistentVolumeClaim, bytes: bigint): Stat
   };
 }
 
-/** How a resize failed. */
-export interface ResizeFailure {
-  /** Why. */
-  readonly message: string;
-  /** Whether it cannot succeed until something changes. */
-  readonly infeasible: boolean;
-  /** When. */
-  readonly now: string;
-}
-
 /** The claim when a resize failed; `undefined` when it says so already. */
 export function failedPatch(
   claim: PersistentVolumeClaim,
-  { message, infeasible, now }: ResizeFailure,
+  { message, infeasible, now }: Failure,
 ): StatusPatch | undefined {
   const isReported = conditionsOf(claim).find(({ type }) => type === "ControllerResizeError")?.message === message;
   const isMarked = !infeasible || sizesOf(claim).state === "ControllerResizeInfeasible";
@@ -167,7 +142,7 @@ export function failedPatch(
   return {
     status: {
       ...(infeasible ? { allocatedResourceStatuses: { storage: "ControllerResizeInfeasible" } } : {}),
-      conditions: withCondition(claim, { type: "ControllerResizeError", now, message, keep: RESIZE_CONDITIONS }),
+      conditions: withResizeCondition(claim, { type: "ControllerResizeError", now, message, keep: RESIZE_CONDITIONS }),
     },
   };
 }
@@ -200,20 +175,15 @@ function hasCondition(claim: PersistentVolumeClaim, type: string): boolean {
   return conditionsOf(claim).some((condition) => condition.type === type && condition.status === "True");
 }
 
-function conditionsOf({ status }: PersistentVolumeClaim): Condition[] {
-  return status?.conditions ?? [];
-}
-
-/** A claim's conditions with one that is true now; of the others about resizing, only those to be kept. */
-function withCondition(
+/** Returns the conditions of a claim with one that is true, and of the others about resizing only those to keep. */
+function withResizeCondition(
   claim: PersistentVolumeClaim,
   { type, now, message, keep }: { type: string; now: string; message?: string; keep: readonly string[] },
-): Condition[] {
-  const others = conditionsOf(claim).filter((condition) =>
-    condition.type !== type && (!RESIZE_CONDITIONS.includes(condition.type) || keep.includes(condition.type))
+): ClaimCondition[] {
+  const kept = conditionsOf(claim).filter((condition) =>
+    !RESIZE_CONDITIONS.includes(condition.type) || keep.includes(condition.type)
   );
-  const one = { type, status: "True", lastTransitionTime: now, ...(message === undefined ? {} : { message }) };
-  return [...others, one];
+  return withConditions(kept, [{ type, status: "True", ...(message === undefined ? {} : { message }) }], now);
 }
 
 function nodeExpansionPatch({ metadata }: PersistentVolumeClaim, value: "true" | null): StatusPatch {

@@ -21,22 +21,20 @@ import {
   persistentVolumeClaims,
   persistentVolumes,
 } from "../api/objects.ts";
+import { claimKeyOf, isBoundToClaim, type StatusPatch } from "./claim_status.ts";
 import { patchWithRetry } from "../client/patch_with_retry.ts";
 import {
   capacityOf,
-  claimKeyOf,
   expandedPatch,
   failedPatch,
   finishedPatch,
   hasStalePreResizeCapacity,
-  isBoundToClaim,
   needsExpansion,
   nextSize,
   nodeResizePendingPatch,
   PRE_RESIZE_CAPACITY_ANNOTATION,
   sizesOf,
   startedPatch,
-  type StatusPatch,
 } from "./resize_plan.ts";
 import { readSecret } from "../sidecars/secrets.ts";
 import { accessModeOf } from "../sidecars/access_mode.ts";

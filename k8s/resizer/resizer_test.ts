@@ -65,7 +65,7 @@ Deno.test("a claim that asks for more gets a larger volume, and waits for the no
   await using s = await scene();
   await s.ask("3Gi");
   await s.state("NodeResizePending");
-  assertEquals(s.conditions(), ["Resizing", "FileSystemResizePending"]);
+  assertEquals(s.conditions(), ["FileSystemResizePending", "Resizing"]);
   const [volume] = s.cluster.storedVolumes;
   assertEquals(volume!.spec!.capacity, { storage: "3Gi" });
   assertEquals(volume!.metadata.annotations?.[PRE_RESIZE_CAPACITY_ANNOTATION], "1Gi");
@@ -124,12 +124,12 @@ Deno.test("an infeasible request says so, is not repeated, and is mended by aski
   await s.ask("9Gi");
   await s.state("ControllerResizeInfeasible");
   assertEquals(await s.cluster.waitForEvent("VolumeResizeFailed"), "no space to grow");
-  assertEquals(s.conditions(), ["Resizing", "ControllerResizeError"]);
+  assertEquals(s.conditions(), ["ControllerResizeError", "Resizing"]);
   assertEquals(s.cluster.storedClaim()?.status?.allocatedResources, { storage: "9Gi" });
   await s.ask("4Gi");
   await s.state("NodeResizePending");
   assertEquals(s.sizes(), [9n, 4n]);
-  assertEquals(s.conditions(), ["Resizing", "FileSystemResizePending"]);
+  assertEquals(s.conditions(), ["FileSystemResizePending", "Resizing"]);
   assertEquals(s.cluster.storedClaim()?.status?.allocatedResources, { storage: "4Gi" });
 });
 

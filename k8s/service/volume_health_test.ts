@@ -1,7 +1,8 @@
 import { assertEquals } from "@std/assert";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
-import type { Condition, LvmVolume, LvmVolumeStatus } from "../api/lvm_objects.ts";
+import type { Condition } from "../api/conditions.ts";
+import type { LvmVolume, LvmVolumeStatus } from "../api/lvm_objects.ts";
 import { volumeHealthOf } from "./volume_health.ts";
 import { lvmVolumeFor } from "../api/volume_mapping.ts";
 
