@@ -1,158 +1,12 @@
-import { assert, assertEquals } from "@std/assert";
-import { FakeApiServer } from "../../tests/fake/api_server.ts";
-import { FakeClock } from "../../tests/fake/clock.ts";
+import { assertEquals } from "@std/assert";
 import { DRIVER, TOPOLOGY_KEY, waitUntil } from "../../tests/fake/control_plane.ts";
-import { interceptClient } from "../../tests/fake/intercepted_client.ts";
-import { type CapacityOptions, CapacityPublisher } from "./capacity.ts";
 import { capacityName, MANAGED_BY } from "./capacity_object.ts";
-import type { ApiClient } from "../client/client.ts";
-import { CallError, type CapacityClient, Code } from "../sidecars/csi_client.ts";
-import { HttpClient } from "../client/http_client.ts";
-import { Informer } from "../runtime/informer.ts";
 import { lvmNodes, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
-import {
-  csiNodes,
-  csiStorageCapacities,
-  type CsiStorageCapacity,
-  type KubeObject,
-  type Resource,
-  storageClasses,
-} from "../api/objects.ts";
-
-const GiB = 1n << 30n;
-const NAMESPACE = "system";
-
-/** A cluster with the nodes `a` and `b` and the class `fast`, and nobody who tells of capacity. */
-function scene() {
-  const api = FakeApiServer.start({ resources: [lvmNodes, lvmVolumes] });
-  const stop = new AbortController();
-  const running: Promise<void>[] = [];
-  const clients: HttpClient[] = [];
-  const connect = (name: string) => {
-    const client = new HttpClient({ url: api.url }, { userAgent: name });
-    clients.push(client);
-    return client;
-  };
-  const client = connect("test");
-  const free = new Map<string, bigint>();
-  const s = {
-    api,
-    client,
-    /** Bytes that are free on a node; what is asked for of the class `group` halves them. */
-    free,
-    addNode(name: string, bytes = 8n * GiB, drivers = [DRIVER]) {
-      free.set(name, bytes);
-      api.put(lvmNodes, { metadata: { name }, spec: { driverName: DRIVER } });
-      const registered = drivers.map((driver) => ({ name: driver, nodeID: name, topologyKeys: [TOPOLOGY_KEY] }));
-      api.put(csiNodes, { metadata: { name }, spec: { drivers: registered } });
-    },
-    addClass(name: string, parameters: Record<string, string> = {}, provisioner = DRIVER) {
-      api.put(storageClasses, { metadata: { name }, provisioner, parameters });
-    },
-    /** A node reports anew. */
-    async report(name: string, bytes: bigint) {
-      free.set(name, bytes);
-      const merge = { status: { lastUpdateTime: `2026-01-01T00:00:${free.size}${bytes}Z` } };
-      await client.patch(lvmNodes, { name }, { merge, subresource: "status" });
-    },
-    /** What is published, as `node class capacity maximum`. */
-    published: () =>
-      api.objects(csiStorageCapacities).map(({ nodeTopology, storageClassName, capacity, maximumVolumeSize }) =>
-        `${nodeTopology?.matchLabels?.[TOPOLOGY_KEY]} ${storageClassName} ${capacity} ${maximumVolumeSize}`
-      ).sort(),
-    object: (nodeName: string, className: string): CsiStorageCapacity | undefined => {
-      const name = capacityName(DRIVER, { nodeName, className });
-      return api.objects(csiStorageCapacities).find(({ metadata }) => metadata.name === name);
-    },
-    /** Settles when exactly that is published. */
-    async waitUntilPublished(...lines: string[]) {
-      const isPublished = () => JSON.stringify(s.published()) === JSON.stringify([...lines].sort());
-      await waitUntil(isPublished, lines.join(", ")).catch((error) => {
-        throw new Error(`${error.message}; there is ${s.published().join(", ")}`);
-      });
-    },
-    /** The writes of whoever has that name, as `METHOD`. */
-    writes: (name = "loop") =>
-      api.requests.filter(({ method, headers }) => method !== "GET" && headers.get("user-agent") === name)
-        .map(({ method }) => method),
-    /** Starts a publisher; answers what ends it. */
-    async start(
-      { name = "loop", wrap = (client: ApiClient) => client, ...more }:
-        & Partial<CapacityOptions>
-        & { name?: string; wrap?: (client: ApiClient) => ApiClient } = {},
-    ) {
-      const end = new AbortController();
-      const signal = AbortSignal.any([end.signal, stop.signal]);
-      const own = wrap(connect(name));
-      const turns: string[] = [];
-      const failures: unknown[] = [];
-      const started: Promise<void>[] = [];
-      const inform = <T extends KubeObject>(resource: Resource<T>, namespace?: string): Informer<T> => {
-        const informer = new Informer(own, resource, { namespace, backoff: { startMs: 5, capMs: 20 } });
-        started.push(informer.start(signal));
-        return informer;
-      };
-      const options = {
-        driverName: DRIVER,
-        topologyKey: TOPOLOGY_KEY,
-        namespace: NAMESPACE,
-        client: own,
-        csi: { getCapacity: capacityOf(free) },
-        nodes: inform(lvmNodes),
-        volumes: inform(lvmVolumes),
-        classes: inform(storageClasses),
-        csiNodes: inform(csiNodes),
-        published: inform(csiStorageCapacities, NAMESPACE),
-        minWriteIntervalMs: 0,
-        backoff: { startMs: 2, capMs: 20 },
-        onReconciled: ({ key, error }: { key: string; error?: unknown }) => {
-          turns.push(key);
-          if (error !== undefined) failures.push(error);
-        },
-        ...more,
-      };
-      const publisher = new CapacityPublisher(options);
-      started.push(publisher.run(signal));
-      running.push(...started);
-      const { nodes, volumes, classes, csiNodes: registered, published } = options;
-      await Promise.all([nodes, volumes, classes, registered, published].map(({ synced }) => synced));
-      return {
-        publisher,
-        turns,
-        failures,
-        copy: published,
-        end: async () => {
-          end.abort();
-          await Promise.all(started);
-        },
-      };
-    },
-    async [Symbol.asyncDispose]() {
-      stop.abort();
-      await Promise.all(running);
-      for (const one of clients) one[Symbol.dispose]();
-      await api[Symbol.asyncDispose]();
-    },
-  };
-  for (const name of ["a", "b"]) s.addNode(name);
-  s.addClass("fast");
-  return s;
-}
-
-/** A driver with so many bytes free on each node: in one group, or with `groups: two` half of them in each of two. */
-function capacityOf(free: ReadonlyMap<string, bigint>): CapacityClient["getCapacity"] {
-  return ({ parameters, fsType, topology }) => {
-    if (parameters["stripes"] !== undefined) {
-      return Promise.reject(new CallError(Code.InvalidArgument, "parameter stripes: unknown"));
-    }
-    const available = free.get(topology[TOPOLOGY_KEY]!) ?? 0n;
-    const largest = parameters["groups"] === "two" ? available / 2n : available;
-    return Promise.resolve({ available, largest, smallest: fsType === "xfs" ? 2n * GiB : 1n });
-  };
-}
+import { csiNodes, csiStorageCapacities, storageClasses } from "../api/objects.ts";
+import { GiB, NAMESPACE, startCapacityCluster } from "../../tests/fake/capacity_publishers.ts";
 
 Deno.test("there is an object for each node and class of the driver, which belongs to the node", async () => {
-  await using s = scene();
+  await using s = startCapacityCluster();
   s.addClass("halves", { groups: "two" });
   s.addClass("others", {}, "other.driver");
   s.addNode("c", GiB, ["other.driver"]);
@@ -170,7 +24,7 @@ Deno.test("there is an object for each node and class of the driver, which belon
 });
 
 Deno.test("figures follow reports and volumes, and nothing is written when they stay", async () => {
-  await using s = scene();
+  await using s = startCapacityCluster();
   const { turns } = await s.start();
   await s.waitUntilPublished("a fast 8Gi 8Gi", "b fast 8Gi 8Gi");
   await s.report("a", 6n * GiB);
@@ -188,7 +42,7 @@ Deno.test("figures follow reports and volumes, and nothing is written when they 
 });
 
 Deno.test("objects go with their class, their node, and the driver on it, and come back with them", async () => {
-  await using s = scene();
+  await using s = startCapacityCluster();
   s.addClass("slow");
   await s.start();
   await s.waitUntilPublished("a fast 8Gi 8Gi", "a slow 8Gi 8Gi", "b fast 8Gi 8Gi", "b slow 8Gi 8Gi");
@@ -207,7 +61,7 @@ Deno.test("objects go with their class, their node, and the driver on it, and co
 });
 
 Deno.test("a node that comes anew under its name owns what is told of it", async () => {
-  await using s = scene();
+  await using s = startCapacityCluster();
   const { end } = await s.start();
   await s.waitUntilPublished("a fast 8Gi 8Gi", "b fast 8Gi 8Gi");
   await end();
@@ -219,7 +73,7 @@ Deno.test("a node that comes anew under its name owns what is told of it", async
 });
 
 Deno.test("a restart finds what is there, and writes only what changed meanwhile", async () => {
-  await using s = scene();
+  await using s = startCapacityCluster();
   const { end } = await s.start();
   await s.waitUntilPublished("a fast 8Gi 8Gi", "b fast 8Gi 8Gi");
   await end();
@@ -236,7 +90,7 @@ Deno.test("a restart finds what is there, and writes only what changed meanwhile
 });
 
 Deno.test("what somebody deletes or changes is put right; what others wrote stays", async () => {
-  await using s = scene();
+  await using s = startCapacityCluster();
   const others = { storageClassName: "fast", capacity: "1Ti" };
   const labels = { "csi.storage.k8s.io/drivername": DRIVER, "csi.storage.k8s.io/managed-by": "external-provisioner" };
   const official = s.api.put(csiStorageCapacities, {
@@ -264,156 +118,8 @@ Deno.test("what somebody deletes or changes is put right; what others wrote stay
   assertEquals(kept, official);
 });
 
-Deno.test("of changes in a row the first is told at once, and the last within a second, with no write more", async () => {
-  await using s = scene();
-  const clock = new FakeClock();
-  const { turns } = await s.start({ clock, minWriteIntervalMs: 1_000 });
-  await s.waitUntilPublished("a fast 8Gi 8Gi", "b fast 8Gi 8Gi");
-  const reportFree = async (gib: bigint) => {
-    const before = turns.length;
-    await s.report("a", gib * GiB);
-    await waitUntil(() => turns.length > before, "a turn");
-  };
-  for (const gib of [7n, 6n, 5n, 4n]) await reportFree(gib);
-  assertEquals(s.published(), ["a fast 8Gi 8Gi", "b fast 8Gi 8Gi"], "it was written just now");
-  await clock.advance(999);
-  assertEquals(s.writes(), ["POST", "POST"]);
-  await clock.advance(1);
-  await s.waitUntilPublished("a fast 4Gi 4Gi", "b fast 8Gi 8Gi");
-  await clock.advance(5_000);
-  assertEquals(s.writes(), ["POST", "POST", "PATCH"]);
-  await reportFree(3n);
-  await s.waitUntilPublished("a fast 3Gi 3Gi", "b fast 8Gi 8Gi");
-});
-
-Deno.test("two publishers at once write the same under the same names", async () => {
-  await using s = scene();
-  for (const name of ["c", "d", "e"]) s.addNode(name);
-  const two = await Promise.all([s.start({ name: "one" }), s.start({ name: "two" })]);
-  await s.waitUntilPublished(...["a", "b", "c", "d", "e"].map((node) => `${node} fast 8Gi 8Gi`));
-  await s.report("c", GiB);
-  await s.waitUntilPublished(...["a", "b", "d", "e"].map((node) => `${node} fast 8Gi 8Gi`), "c fast 1Gi 1Gi");
-  assertEquals(two.map(({ failures }) => failures), [[], []]);
-});
-
-Deno.test("one that is there although the copy does not show it is put right", async () => {
-  await using s = scene();
-  const metadata = { name: capacityName(DRIVER, { nodeName: "a", className: "fast" }), namespace: NAMESPACE };
-  const { failures } = await s.start({
-    wrap: (client) =>
-      interceptClient(client, (request, when) => {
-        if (request.startsWith("create") && when === "before" && s.object("a", "fast") === undefined) {
-          const nodeTopology = { matchLabels: { [TOPOLOGY_KEY]: "a" } };
-          s.api.put(csiStorageCapacities, { metadata, storageClassName: "fast", nodeTopology, capacity: "1Pi" });
-        }
-        return Promise.resolve();
-      }),
-  });
-  await s.waitUntilPublished("a fast 8Gi 8Gi", "b fast 8Gi 8Gi");
-  assertEquals(s.object("a", "fast")?.metadata.labels?.["csi.storage.k8s.io/managed-by"], MANAGED_BY);
-  assertEquals(failures, []);
-});
-
-Deno.test("one that goes while it is being changed or removed is no failure", async () => {
-  await using s = scene();
-  s.addClass("slow");
-  const { failures } = await s.start({
-    wrap: (client) =>
-      interceptClient(client, async (request, when) => {
-        if (!/^(?:patch|delete) /.test(request) || when === "after") return;
-        for (const { metadata } of s.api.objects(csiStorageCapacities)) {
-          await s.client.delete(csiStorageCapacities, metadata);
-        }
-      }),
-  });
-  await s.waitUntilPublished("a fast 8Gi 8Gi", "a slow 8Gi 8Gi", "b fast 8Gi 8Gi", "b slow 8Gi 8Gi");
-  await s.report("a", GiB);
-  await s.waitUntilPublished("a fast 1Gi 1Gi", "a slow 1Gi 1Gi", "b fast 8Gi 8Gi", "b slow 8Gi 8Gi");
-  await s.client.delete(storageClasses, { name: "slow" });
-  await s.waitUntilPublished("a fast 1Gi 1Gi", "b fast 8Gi 8Gi");
-  assertEquals(failures, []);
-});
-
-Deno.test("what was written is not written again before the copy shows it", async () => {
-  await using s = scene();
-  const gate = Promise.withResolvers<void>();
-  const { turns } = await s.start({
-    wrap: (client) => ({
-      ...interceptClient(client, () => Promise.resolve()),
-      watch: async function* (resource, options) {
-        for await (const event of client.watch(resource, options)) {
-          if (event.type === "ADDED" && event.object.kind === "CSIStorageCapacity") await gate.promise;
-          yield event;
-        }
-      },
-    }),
-  });
-  await s.waitUntilPublished("a fast 8Gi 8Gi", "b fast 8Gi 8Gi");
-  await s.report("a", GiB);
-  s.addClass("slow");
-  await s.waitUntilPublished("a fast 8Gi 8Gi", "a slow 1Gi 1Gi", "b fast 8Gi 8Gi", "b slow 8Gi 8Gi");
-  assertEquals([s.writes(), turns], [["POST", "POST", "POST", "POST"], []]);
-  gate.resolve();
-  await s.waitUntilPublished("a fast 1Gi 1Gi", "a slow 1Gi 1Gi", "b fast 8Gi 8Gi", "b slow 8Gi 8Gi");
-  assertEquals(s.writes(), ["POST", "POST", "POST", "POST", "PATCH"]);
-});
-
-Deno.test("refusals, conflicts and lost history delay what is told, and no more", async () => {
-  await using s = scene();
-  s.api.faults.refuse = { status: 500, times: 8 };
-  await s.start();
-  await s.waitUntilPublished("a fast 8Gi 8Gi", "b fast 8Gi 8Gi");
-  s.api.faults.conflicts = 3;
-  s.free.set("a", GiB);
-  s.api.put(lvmVolumes, { metadata: { name: "v" }, spec: { driverName: DRIVER, nodeName: "a" } as LvmVolume["spec"] });
-  await s.waitUntilPublished("a fast 1Gi 1Gi", "b fast 8Gi 8Gi");
-  s.api.faults.stalledWatches = true;
-  s.api.endWatches();
-  s.free.set("a", 2n * GiB);
-  s.addClass("slow");
-  await s.client.delete(storageClasses, { name: "fast" });
-  s.api.compact();
-  s.api.faults.stalledWatches = false;
-  s.api.endWatches();
-  await s.waitUntilPublished("a slow 2Gi 2Gi", "b slow 8Gi 8Gi");
-});
-
-Deno.test("whoever begins and ends between any two writes is followed by one that finishes", async () => {
-  for (let moment = 0;; moment++) {
-    await using s = scene();
-    s.addClass("slow");
-    const before = await s.start({ name: "before" });
-    await s.waitUntilPublished("a fast 8Gi 8Gi", "a slow 8Gi 8Gi", "b fast 8Gi 8Gi", "b slow 8Gi 8Gi");
-    await before.end();
-    s.free.set("b", GiB);
-    s.addClass("new");
-    await s.client.delete(storageClasses, { name: "slow" });
-    let remainingWrites = moment;
-    const crashed = Promise.withResolvers<void>();
-    const crashing = await s.start({
-      name: "dies",
-      parallel: 1,
-      wrap: (client) =>
-        interceptClient(client, () => {
-          if (remainingWrites-- > 0) return Promise.resolve();
-          crashed.resolve();
-          return Promise.reject(new Error("dead"));
-        }),
-    });
-    const lines = ["a fast 8Gi 8Gi", "a new 8Gi 8Gi", "b fast 1Gi 1Gi", "b new 1Gi 1Gi"];
-    const finished = await Promise.race([
-      crashed.promise.then(() => false),
-      s.waitUntilPublished(...lines).then(() => true),
-    ]);
-    await crashing.end();
-    await s.start({ name: "after" });
-    await s.waitUntilPublished(...lines);
-    if (finished) return assert(moment > 8, `only ${moment} moments`);
-  }
-});
-
 Deno.test("of a class that is wrong the room of any is offered, so that a claim gets as far as being told why", async () => {
-  await using s = scene();
+  await using s = startCapacityCluster();
   s.addClass("broken", { stripes: "9", groups: "two" });
   s.addClass("large", { "csi.storage.k8s.io/fstype": "xfs" });
   s.free.set("b", GiB);
@@ -423,7 +129,7 @@ Deno.test("of a class that is wrong the room of any is offered, so that a claim 
 });
 
 Deno.test("withdrawn() waits until a node offers less than is asked for, or nothing", async () => {
-  await using s = scene();
+  await using s = startCapacityCluster();
   const { publisher, copy } = await s.start();
   const key = { nodeName: "a", className: "fast" };
   await copy.waitFor(`${NAMESPACE}/${capacityName(DRIVER, key)}`, (now) => now !== undefined);

@@ -1,65 +1,14 @@
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { healthyMachine } from "../../tests/fake/healthy_machine.ts";
-import { FakeMachine, type FakePool, newUuid } from "../../tests/fake/machine.ts";
+import { FakeMachine, newUuid } from "../../tests/fake/machine.ts";
 import { StorageError } from "../error.ts";
-import { exactMatcher } from "../model/groups.ts";
 import { snapshotIdOf, type VolumeId, volumeIdOf, volumeLvName } from "../ids.ts";
 import { findOrphanLvs, type KnownObjects } from "../inventory/inventory.ts";
 import { readStatus, type Status } from "./status.ts";
-import { statusJson, statusText } from "./text.ts";
+import { statusText } from "./text.ts";
 import { readSurvey } from "../model/survey.ts";
-import { poolTags, usedTag, volumeTags } from "../model/tags.ts";
-
-const DRIVER = "lvm.denolith.dev";
-
-type Healthy = ReturnType<typeof healthyMachine>;
-
-function statusOf({ machine }: Healthy, groups?: string): Promise<Status> {
-  return readStatus({
-    exec: machine,
-    driver: DRIVER,
-    ...(groups === undefined ? {} : { groups: exactMatcher(groups) }),
-  });
-}
-
-/** Adds what is not as it should be: one of each. */
-function addInconsistencies({ machine, group, lv }: Healthy): void {
-  group.tags.add(usedTag(DRIVER, volumeIdOf("gone"), "gone-uuid")).add(`denolith.used=${DRIVER}:odd`);
-  const tags = volumeTags(DRIVER, {
-    id: volumeIdOf("twice"),
-    format: { state: "raw" },
-    mkfsOptions: [],
-    shared: true,
-    erase: "zero",
-  });
-  const plain = { ...lv, active: false };
-  group.lvs.push(
-    { ...plain, name: "twice-a", uuid: newUuid(), tags: new Set(tags) },
-    { ...plain, name: "twice-b", uuid: newUuid(), tags: new Set(tags) },
-    { ...plain, name: "odd", uuid: newUuid(), tags: new Set([`denolith=${DRIVER}`]) },
-    { ...plain, name: volumeLvName(volumeIdOf("bare")), uuid: newUuid(), tags: new Set() },
-    { ...plain, name: "somebody-elses", uuid: newUuid(), tags: new Set() },
-  );
-  const fast = machine.addGroup("fast", 1n << 30n);
-  fast.missingPvs = 1;
-  const raw = volumeTags(DRIVER, {
-    id: volumeIdOf("raw"),
-    format: { state: "raw" },
-    mkfsOptions: [],
-    shared: true,
-    erase: "zero",
-  });
-  const device = {
-    ...lv,
-    name: volumeLvName(volumeIdOf("raw")),
-    uuid: newUuid(),
-    tags: new Set(raw),
-    minor: machine.nextMinor(),
-  };
-  fast.lvs.push(device);
-  const node = { source: `devtmpfs[/dm-${device.minor}]`, fsType: "devtmpfs", root: `/dm-${device.minor}` };
-  machine.mounts.push({ ...node, target: "/block", readOnly: true, deviceNumber: "0:5", lv: device });
-}
+import { usedTag, volumeTags } from "../model/tags.ts";
+import { addInconsistencies, DRIVER, type Healthy, statusOf } from "../../tests/fake/status_machine.ts";
 
 Deno.test("readStatus() tells groups, volumes with their mounts and usage, and snapshots, with four commands", async () => {
   const healthy = healthyMachine();
@@ -172,29 +121,6 @@ Deno.test("readStatus() of a copy on a disk that is missing says both, and the d
   for (const [, , problem] of Object.values(degraded)) assertMatch(problem, /missing.*; it is still being made from/);
 });
 
-Deno.test("readStatus() counts what a thin pool has of the disks, and nothing of what is in it", async () => {
-  const machine = new FakeMachine();
-  machine.addGroup("data", 1n << 30n);
-  const lvcreate = (...args: string[]) =>
-    machine.run({ program: "lvm", args: ["lvcreate", "--yes", ...args], mutates: true });
-  const tags = poolTags(DRIVER).flatMap((tag) => ["--addtag", tag]);
-  await lvcreate("--type", "thin-pool", "--zero", "y", "--name", "pool", "--size", `${64 << 20}b`, ...tags, "data");
-  await lvcreate(
-    "--type",
-    "thin",
-    "--thinpool",
-    "pool",
-    "--virtualsize",
-    `${32 << 20}b`,
-    "--name",
-    "v",
-    ...tags,
-    "data",
-  );
-  const { groups: [group] } = await readStatus({ exec: machine, driver: DRIVER });
-  assertEquals(group?.used, 68n << 20n, "its data, and its metadata");
-});
-
 Deno.test("readStatus() tells what is deleted and not yet gone, and a snapshot that never became one", async () => {
   const healthy = healthyMachine();
   const { group, lv, snapshot } = healthy;
@@ -285,161 +211,6 @@ Deno.test("readStatus() fails when it cannot be told: not root, no report, no mo
     const healthy = healthyMachine();
     damage(healthy);
     assertEquals((await assertRejects(() => statusOf(healthy), StorageError)).kind, kind);
-  }
-});
-
-Deno.test("a status as JSON has sizes as integers in bytes, and comes back as it was", async () => {
-  const status = await statusOf(healthyMachine());
-  const read = JSON.parse(statusJson(status));
-  assertEquals([read.groups[0].size, read.volumes[0].size, read.snapshots[0].cowSize], [1 << 30, 64 << 20, 16 << 20]);
-  assertEquals(Object.keys(read), [
-    "driver",
-    "groups",
-    "pools",
-    "volumes",
-    "snapshots",
-    "deleted",
-    "inconsistencies",
-    "orphans",
-  ]);
-});
-
-Deno.test("a status as text has tables whose columns are aligned, and no line of prose too long", async () => {
-  const healthy = healthyMachine();
-  addInconsistencies(healthy);
-  const text = statusText(await statusOf(healthy));
-  const volumes = text.slice(text.indexOf("\nVolumes"), text.indexOf("\nSnapshots")).split("\n");
-  const column = volumes[2]!.indexOf("STATE");
-  const rows = volumes.filter((line) => /^ {2}v1-/.test(line));
-  assertEquals(rows.map((row) => row.slice(column).trim()).toSorted(), ["Inconsistent", "Lost", "Partial", "Ready"]);
-  assertMatch(text, /\n {2}v1-\S+ +data +64 MiB +ext4 +1 % +Ready\n {6}\/staging\n/);
-  assertMatch(text, /\n {6}\/block \(read-only\)\n/);
-  assertMatch(text, /\n {2}fast +1 GiB .* 1 of 1 missing\n/);
-  assertEquals(
-    text.split("\n").filter((line) => line.length > 100 && !/^ *\S+$/.test(line)),
-    [],
-  );
-});
-
-Deno.test("a status of nothing says so", async () => {
-  const healthy = healthyMachine();
-  healthy.machine.groups.length = 0;
-  assertEquals(statusText(await statusOf(healthy)), "Volume groups\n  none\n\nVolumes\n  none\n\nSnapshots\n  none");
-});
-
-/** Adds a thin pool of the driver of 100 MiB, with a volume of 64 MiB in it. */
-function thinPart({ group, lv }: Healthy) {
-  const inactive = { ...lv, active: false };
-  const thinPool: FakePool = {
-    ...{ metadataSize: 4n << 20n, dataPercent: 40, metadataPercent: 10.84 },
-    ...{ zeroes: true, health: "", monitored: false, residualData: new Set<string>() },
-  };
-  const pool = {
-    ...{ ...lv, name: "data_thinpool", uuid: newUuid(), size: 100n << 20n, minor: 90 },
-    ...{ tags: new Set([`denolith=${DRIVER}`, "denolith.pool=made"]), thinPool },
-  };
-  const id = volumeIdOf("thin");
-  const format = { state: "raw" } as const;
-  const limits = { readIops: { rate: 500n, perGiB: false }, writeBps: "max" } as const;
-  const tags = volumeTags(DRIVER, { id, format, mkfsOptions: [], shared: true, erase: "zero", limits });
-  const thin = { ...inactive, name: volumeLvName(id), uuid: newUuid(), tags: new Set(tags), pool: pool.name };
-  group.lvs.push(pool, thin);
-  return { id, pool, thin };
-}
-
-Deno.test("readStatus() tells thin pools: what they have, what they promised and may promise, and whose they are", async () => {
-  const healthy = healthyMachine();
-  const { pool, id } = thinPart(healthy);
-  const { pools, volumes } = await statusOf(healthy);
-  assertEquals(pools, [{
-    ...{ group: "data", name: "data_thinpool", owned: true, size: 100n << 20n, metadataSize: 4n << 20n },
-    ...{
-      dataPercent: 40,
-      metadataPercent: 10.84,
-      overcommit: "1",
-      allocatedVirtual: 64n << 20n,
-      availableVirtual: 36n << 20n,
-    },
-    ...{ active: true, state: "Ready" },
-  }]);
-  const thin = volumes.find((volume) => volume.id === id)!;
-  assertEquals([thin.pool, thin.ioLimits, thin.problem], [
-    "data_thinpool",
-    { readIops: 500n, writeBps: "max" },
-    undefined,
-  ]);
-  pool.tags.clear();
-  const reported = await readStatus({ exec: healthy.machine, driver: DRIVER, overcommit: 250n });
-  assertEquals(reported.pools.map(({ owned, overcommit, availableVirtual }) => [owned, overcommit, availableVirtual]), [
-    [false, "2.5", 186n << 20n],
-  ]);
-  const text = statusText(reported);
-  assertMatch(
-    text,
-    /\nThin pools\n.*\n {2}data\/data_thinpool +100 MiB +40 % +11 % +64 MiB +186 MiB +2.5 +other +Ready\n/,
-  );
-  assertMatch(text, /\n {6}in thin pool data_thinpool\n {6}limited to readIops 500, writeBps max\n/);
-});
-
-Deno.test("readStatus() says of pools in words what is wrong, and so of their volumes when those cannot be written", async () => {
-  type Spoil = (parts: ReturnType<typeof thinPart> & Healthy) => unknown;
-  const cases: [string, Spoil, RegExp, RegExp | undefined][] = [
-    ["NearFull", ({ pool }) => pool.thinPool.dataPercent = 85, /^nearly full: it grows by itself/, undefined],
-    [
-      "CannotExtend",
-      ({ pool, group }) => {
-        pool.thinPool.dataPercent = 85;
-        group.size = 188n << 20n; // all of it is taken
-      },
-      /^nearly full, and volume group data has no room .*: make room: .*vgextend/,
-      undefined,
-    ],
-    [
-      "CannotExtend",
-      ({ pool, group }) => {
-        pool.thinPool.metadataPercent = 85;
-        group.size = 192n << 20n; // one extent is free: the metadata takes two, since its spare grows with it
-      },
-      /^nearly full, and volume group data has no room /,
-      undefined,
-    ],
-    ["Full", ({ pool }) => pool.thinPool.dataPercent = 100, /^full: .* fails; .*lvextend/, /data_thinpool .* fails$/],
-    ["Full", ({ pool }) => pool.thinPool.metadataPercent = 100, /^full: /, /data_thinpool .* fails$/],
-    [
-      "Damaged",
-      ({ pool }) => pool.thinPool.health = "failed",
-      /lvconvert --repair data\/data_th/,
-      /is failed: .* fails$/,
-    ],
-    [
-      "Damaged",
-      ({ pool }) => Object.assign(pool.thinPool, { needsCheck: true }),
-      /checked/,
-      /check of its metadata: .* fails$/,
-    ],
-    [
-      "Erasing",
-      ({ thin }) => {
-        thin.size = 100n << 20n;
-        thin.tags = new Set([`denolith=${DRIVER}`, `denolith.deleted=${volumeIdOf("thin")}`]);
-      },
-      /overwritten/,
-      undefined,
-    ],
-  ];
-  for (const [state, damage, problem, ofVolume] of cases) {
-    const healthy = healthyMachine();
-    const parts = thinPart(healthy);
-    damage({ ...parts, ...healthy, id: parts.id });
-    const status = await statusOf(healthy);
-    assertEquals(status.pools.map((pool) => pool.state), [state]);
-    assertMatch(status.pools[0]!.problem!, problem);
-    const volume = status.volumes.find(({ id }) => id === parts.id);
-    if (ofVolume === undefined) assertEquals(volume?.problem, undefined, state);
-    else {
-      assertMatch(volume!.problem!, ofVolume);
-      assertMatch(statusText(status), new RegExp(`Ready, inactive, pool ${state.toLowerCase()}\n`));
-    }
   }
 });
 

@@ -25,6 +25,14 @@ import {
   ok,
   type Tool,
 } from "./machine.ts";
+import {
+  checkConfig,
+  LVCHANGE_OPTIONS,
+  LVCREATE_OPTIONS,
+  LVEXTEND_OPTIONS,
+  parseOptions,
+  singleValue,
+} from "./lvm_options.ts";
 import { fullreport, isOpen, NOT_ROOT } from "./reports.ts";
 import { confirmRemoval, createPool, createThin, extendMetadata, isCowSnapshotOf, removeThin } from "./thin.ts";
 
@@ -309,78 +317,6 @@ function missingPvsError({ name }: FakeGroup): Output {
     `  Cannot change VG ${name} while PVs are missing.\n  See vgreduce --removemissing and vgextend --restoremissing.\n` +
       `  Cannot process volume group ${name}`,
   );
-}
-
-const LVEXTEND_OPTIONS = { "--size": 1, "--poolmetadatasize": 1, "--config": 1 };
-
-const LVCHANGE_OPTIONS = {
-  "--config": 1,
-  "--activate": 1,
-  "--activationmode": 1,
-  "--addtag": 1,
-  "--deltag": 1,
-  "--permission": 1,
-  "--refresh": 0,
-};
-
-const LVCREATE_OPTIONS = {
-  "--yes": 0,
-  "--snapshot": 0,
-  "--wipesignatures": 1,
-  "--zero": 1,
-  "--permission": 1,
-  "--name": 1,
-  "--size": 1,
-  "--addtag": 1,
-  "--config": 1,
-  "--type": 1,
-  "--thinpool": 1,
-  "--virtualsize": 1,
-  "--setactivationskip": 1,
-  "--mirrors": 1,
-  "--stripes": 1,
-  "--stripesize": 1,
-};
-
-/** The one setting that commands about thin pools come with. */
-function checkConfig(options: ReadonlyMap<string, string[]>): void {
-  const [config = "activation/monitoring=0"] = options.get("--config") ?? [];
-  if (config !== "activation/monitoring=0") throw new Error(`the fake lvm has no setting ${config}`);
-}
-
-/** Reads options with the given number of values, as lvm does; anything else is a mistake of the driver. */
-function parseOptions(
-  args: readonly string[],
-  known: Readonly<Record<string, number>>,
-): { options: Map<string, string[]>; positional: string[] } {
-  const options = new Map<string, string[]>();
-  const positional: string[] = [];
-  for (let index = 0; index < args.length; index++) {
-    const arg = args[index]!;
-    if (!arg.startsWith("-")) {
-      positional.push(arg);
-      continue;
-    }
-    if (!Object.hasOwn(known, arg)) throw new Error(`the fake lvm has no option ${arg} here: ${args.join(" ")}`);
-    const values = options.get(arg) ?? [];
-    if (known[arg] === 1) values.push(args[++index]!);
-    options.set(arg, values);
-  }
-  if (positional.length === 0) throw new Error(`the fake lvm was given nothing to work on: ${args.join(" ")}`);
-  // an empty name, a tag or a whole group where one LV is meant would reach far more than was meant
-  if (positional.some((path) => path === "" || path.startsWith("@"))) {
-    throw new Error(`a dangerous name: ${args.join(" ")}`);
-  }
-  for (const tag of [...options.get("--addtag") ?? [], ...options.get("--deltag") ?? []]) {
-    if (!/^[A-Za-z0-9_+.\-/=!:&#]{1,1024}$/.test(tag)) throw new Error(`not a tag that LVM takes: ${tag}`);
-  }
-  return { options, positional };
-}
-
-function singleValue(options: ReadonlyMap<string, string[]>, name: string): string {
-  const [value, ...more] = options.get(name) ?? [];
-  if (value === undefined || more.length > 0) throw new Error(`lvm: ${name} must be given once`);
-  return value;
 }
 
 /** More than the origin and the store's own table could ever need is not allocated (lvm's cow_max_extents), in extents. */

@@ -1,0 +1,202 @@
+import { newUuid, ok } from "../../tests/fake/machine.ts";
+import { snapshotLvName, volumeIdOf, volumeLvName } from "../ids.ts";
+import { usedTag } from "../model/tags.ts";
+import { DRIVER, id, type Problems, snapshotId, testProblems, uuid } from "../../tests/fake/doctor_machine.ts";
+
+const GROUP_PROBLEMS: Problems = {
+  "a group is exported": [
+    ({ group }) => group.exported = true,
+    ["groups", "error", "data", /exported/, /^vgimport data$/],
+  ],
+  "a group is read-only": [({ group }) => group.readOnly = true, ["groups", "error", "data", /read-only/]],
+  "a group is shared": [
+    ({ group }) => group.lockType = "sanlock",
+    ["groups", "error", "data", /shared between hosts \(sanlock\)/, /^vgchange --lock-type none --lock-opt force data/],
+  ],
+  "a group belongs to another host": [
+    ({ group }) => group.systemId = "otherhost",
+    [
+      "groups",
+      "error",
+      "data",
+      /host otherhost, and this one is this-host/,
+      /system_id="otherhost".*--systemid "this-host" data/,
+    ],
+  ],
+  "a group is full": [
+    ({ group }) => group.size = 80n << 20n,
+    ["groups", "warning", "data", /full/, /vgextend data/],
+  ],
+  "two groups have one name": [
+    ({ machine, group }) => Object.assign(machine.addGroup("data", 1n << 30n), { uuid: "other-uuid" }) && group,
+    ["groups", "error", "data", /2 groups have this name: .*other-uuid/, /vgrename other-uuid data-other/],
+  ],
+  "LVM warns of something": [
+    ({ machine }) =>
+      machine.host.warnings.push(
+        "VG data is missing PV x (last written to /dev/vdb).",
+        "Not using device /dev/vde for PV x.",
+      ),
+    ["groups", "warning", "lvm", /^it warns: Not using device \/dev\/vde for PV x\.$/],
+  ],
+  "metadata is nearly full": [
+    ({ group }) => group.metadataFree = 6_200n,
+    ["metadata", "warning", "data", /about 10 more volumes/, /vgextend --metadatasize 16m data/],
+  ],
+  "metadata is full": [
+    ({ group }) => group.metadataFree = 512n,
+    ["metadata", "error", "data", /is full: 512 B free/, /metadatasize/],
+  ],
+  "udev is dead": [
+    ({ machine }) => machine.host.udev = "Connection refused",
+    ["udev", "error", "udev", /waits for it for ever/, /systemctl restart systemd-udevd/],
+  ],
+  "udev was never there": [
+    ({ machine }) => machine.host.udev = "No such file or directory",
+    ["udev", "error", "udev", /no volume can be made/, /udev_sync = 0/],
+  ],
+  "udev was never there, and LVM knows": [
+    ({ machine }) => {
+      machine.host.udev = "No such file or directory";
+      machine.host.settings.set("udev_sync", "0").set("udev_rules", "0");
+    },
+    ["udev", "info", "udev", /makes device nodes itself/],
+  ],
+  "LVM does not wait for udev": [
+    ({ machine }) => machine.host.settings.set("udev_sync", "0"),
+    ["udev", "info", "activation/udev_sync", /In a container this is right/],
+  ],
+  "a device node is not there": [
+    ({ machine, snapshot }) => machine.host.missingDeviceNodes.add(snapshot),
+    ["udev", "error", /^\/dev\/mapper\/data-snap--/, /no block device is there/, /dmsetup mknodes data-snap--/],
+  ],
+  "all device nodes are gone": [
+    ({ machine, lv, snapshot }) => machine.host.missingDeviceNodes.add(snapshot).add(lv),
+    ["udev", "error", /data-vol--/, /no block device is there/, /mknodes/],
+    ["udev", "error", /data-snap--/, /no block device is there/, /mknodes/],
+  ],
+  "a device node is another device": [
+    ({ machine, device }) =>
+      machine.fault = ({ program, args }) =>
+        program === "lsblk" && args.includes("--nodeps")
+          ? ok(JSON.stringify({
+            blockdevices: [
+              { name: device, "maj:min": "253:77", size: 1, ro: false },
+              {
+                name: device.replace(/vol--.*/, `snap--${snapshotId.slice(3)}`),
+                "maj:min": "253:1",
+                size: 1,
+                ro: false,
+              },
+            ],
+          }))
+          : undefined,
+    ["udev", "error", /data-vol--/, /device 253:77, but LVM has 253:0/, /mknodes/],
+  ],
+  "a device is suspended": [
+    ({ machine, device }) => {
+      machine.host.orphanDevices.set("somebody-elses", "CRYPT-1");
+      machine.host.suspended.add(device).add("somebody-elses");
+    },
+    ["leftovers", "error", /^data-vol--/, /suspended/, /^dmsetup resume data-vol--/],
+  ],
+  "a disk was pulled and came back": [
+    ({ machine, lv }) => machine.host.onPulledDisk.add(lv),
+    [
+      "leftovers",
+      "error",
+      /^data-vol--/,
+      /on a disk that is gone \(254:240\)/,
+      /lvchange --activate n \/dev\/mapper\/data-vol--/,
+    ],
+  ],
+  "a disk was pulled, and its group with it": [
+    ({ machine }) => {
+      const name = `fast-vol--${"9".repeat(32)}`;
+      machine.host.orphanDevices.set(name, `LVM-${"x".repeat(64)}`);
+      machine.host.orphanDevicesOn = "254:240";
+    },
+    ["leftovers", "error", /^fast-vol--/, /on a disk that is gone/, /with the disk back/],
+  ],
+  "a volume's LV is gone": [
+    ({ machine, group }) => {
+      group.lvs = [];
+      machine.mounts.pop();
+    },
+    ["leftovers", "error", id, /^Lost: /, /vgcfgrestore --list data .*vgchange --deltag denolith.used=\S+ data/],
+  ],
+  "another LV has taken a volume's place": [
+    ({ lv }) => lv.uuid = newUuid(),
+    ["leftovers", "error", id, /has taken its place/, /docs\/guides\/volume-repair.md/],
+  ],
+  "two LVs claim to be one volume": [
+    ({ group, lv }) => group.lvs.push({ ...lv, name: "copy", uuid: newUuid(), active: false }),
+    ["leftovers", "error", `data/${volumeLvName(id)}`, /several that claim to be v1-/, /lvchange --deltag/],
+    ["leftovers", "error", "data/copy", /several/, new RegExp(`--deltag denolith.volume=${id} data/copy`)],
+  ],
+  "two LVs claim to be one snapshot": [
+    ({ group, snapshot }) => group.lvs.push({ ...snapshot, name: "copy", uuid: newUuid(), active: false }),
+    ["leftovers", "error", `data/${snapshotLvName(snapshotId)}`, /several/, /denolith.snapshot=/],
+    ["leftovers", "error", "data/copy", /several/, /denolith.snapshot=/],
+  ],
+  "tags cannot be read": [
+    ({ lv }) => lv.tags.delete(`denolith.fs=formatted:ext4:${uuid}`),
+    ["leftovers", "error", `data/${volumeLvName(id)}`, /tags cannot be read: denolith=/, /lvchange --deltag denolith=/],
+  ],
+  "an id cannot be read": [
+    ({ group, lv }) => group.lvs.push({ ...lv, name: "odd", active: false, tags: new Set([`denolith=${DRIVER}`]) }),
+    ["leftovers", "error", "data/odd", /cannot be read/, /--deltag denolith=lvm.denolith.dev data\/odd/],
+  ],
+  "an LV has a name of ours and no tags": [
+    ({ group, lv }) => group.lvs.push({ ...lv, name: volumeLvName(volumeIdOf("two")), active: false, tags: new Set() }),
+    ["leftovers", "info", /^data\/vol-/, /none of its tags/],
+  ],
+  "a record cannot be read": [
+    ({ group }) => group.tags.add(`denolith.used=${DRIVER}:odd`),
+    ["leftovers", "warning", "data", /cannot be read/, /^vgchange --deltag denolith.used=lvm.denolith.dev:odd data$/],
+  ],
+  "a record is left of an earlier LV of a volume": [
+    ({ group }) => group.tags.add(usedTag(DRIVER, id, "old-uuid")),
+    ["leftovers", "warning", "data", /names a logical volume that is gone/, /:old-uuid data$/],
+  ],
+  "a mkfs was not finished": [
+    ({ lv }) => {
+      lv.tags.delete(`denolith.fs=formatted:ext4:${uuid}`);
+      lv.tags.add(`denolith.fs=formatting:ext4:${uuid}`);
+    },
+    ["leftovers", "info", id, /begun and not finished/],
+  ],
+  "a snapshot overflowed": [
+    ({ snapshot }) => snapshot.invalid = true,
+    ["leftovers", "warning", /^data\/snap-/, /overflowed/, /lvremove data\/snap-/],
+  ],
+  "a device has no LV any more": [
+    ({ machine }) =>
+      machine.host.orphanDevices.set(`data-vol--${"9".repeat(32)}-real`, `LVM-${"x".repeat(64)}-real`).set(
+        "crypt",
+        "CRYPT-1",
+      ),
+    ["leftovers", "warning", `data-vol--${"9".repeat(32)}-real`, /LVM knows no such/, /^dmsetup remove data-vol--/],
+  ],
+  "a mount's device is gone": [
+    ({ machine, lv }) => {
+      machine.mounts.pop();
+      machine.mounts.push({
+        ...machine.mounts[1]!,
+        target: "/stale",
+        source: `/dev/mapper/data-vol--${"9".repeat(32)}`,
+      });
+      machine.mounts.push({
+        ...machine.mounts[0]!,
+        target: "/block",
+        source: "dev[/dm-9//deleted]",
+        root: "/dm-9//deleted",
+      });
+      lv.active = true;
+    },
+    ["leftovers", "warning", "/stale", /device is gone/, /^umount \/stale$/],
+    ["leftovers", "warning", "/block", /device is gone/, /^umount \/block$/],
+  ],
+};
+
+testProblems(GROUP_PROBLEMS);

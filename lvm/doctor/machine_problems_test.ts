@@ -1,0 +1,241 @@
+import { failure, ok } from "../../tests/fake/machine.ts";
+import { addPool, DRIVER, type Problems, testProblems, throwNoAnswer, tmpfs } from "../../tests/fake/doctor_machine.ts";
+
+const MACHINE_PROBLEMS: Problems = {
+  "a program of every volume is missing": [
+    ({ machine }) => machine.host.missing.add("resize2fs"),
+    ["tools", "error", "resize2fs", /not installed/, /apt-get install e2fsprogs/],
+  ],
+  "the programs of one filesystem are missing": [
+    ({ machine }) => machine.host.missing.add("mkfs.xfs").add("xfs_growfs"),
+    ["tools", "warning", "mkfs.xfs, xfs_growfs", /no volumes with xfs/, /install xfsprogs/],
+  ],
+  "a program that only the doctor uses is missing": [
+    ({ machine }) => machine.host.missing.add("udevadm"),
+    ["tools", "info", "udevadm", /doctor cannot see/, /install udev .*systemd-udev/],
+  ],
+  "LVM is too old": [
+    ({ machine }) => machine.host.lvmVersion = "2.02.98",
+    ["tools", "error", "lvm", /2\.02\.98 is too old: 2\.02\.158/, /install lvm2/],
+  ],
+  "LVM is absent": [
+    ({ machine }) => machine.host.missing.add("lvm"),
+    ["tools", "error", "lvm", /not installed/, /install lvm2/],
+    ["locks", "info", "lvm", /settings/],
+    ["filters", "info", "lvm", /settings/],
+    ["groups", "info", "lvm", /does not report/],
+    ["metadata", "info", "lvm", /does not report/],
+    ["pools", "info", "lvm", /does not report/],
+    ["leftovers", "info", "lvm", /does not report/],
+  ],
+  "the user is not root": [
+    ({ machine }) => [machine.host.root = false, machine.host.udev = "Connection refused"],
+    ["tools", "error", "user", /not root/, /sudo denolith doctor/],
+    ["kernel", "info", "device-mapper", /root/],
+    ["groups", "info", "lvm", /does not report/],
+    ["metadata", "info", "lvm", /does not report/],
+    ["pools", "info", "lvm", /does not report/],
+    ["leftovers", "info", "lvm", /does not report/],
+  ],
+  "the kernel's device-mapper cannot be reached": [
+    ({ machine }) =>
+      machine.fault = ({ program, args }) =>
+        program === "dmsetup"
+          ? failure(1, "Failure to communicate with kernel device-mapper driver.")
+          : args[0] === "version"
+          ? ok("  LVM version:     2.03.16(2) (2022-05-18)\n")
+          : undefined,
+    ["kernel", "error", "device-mapper", /cannot be reached/, /modprobe dm-mod/],
+  ],
+  "a module is not loaded yet": [
+    ({ machine }) => ["snapshot", "snapshot-origin"].map((name) => machine.host.targets.delete(name)),
+    ["kernel", "info", "dm-snapshot", /not loaded yet \(snapshot, snapshot-origin\)/, /modprobe dm-snapshot/],
+  ],
+  "a module is not there": [
+    ({ machine }) => [machine.host.targets.delete("snapshot"), machine.host.modules.delete("dm-snapshot")],
+    ["kernel", "error", "dm-snapshot", /there can be no snapshots/, /modprobe dm-snapshot; .*install/],
+  ],
+  "modules cannot be seen, as in a container": [
+    ({ machine }) => [machine.host.targets.delete("snapshot"), machine.host.modules.clear()],
+    ["kernel", "warning", "dm-snapshot", /modules are not here/, /modprobe dm-snapshot/],
+  ],
+  "a stuck command holds a lock": [
+    ({ machine }) =>
+      machine.fault = ({ args }) =>
+        args.includes("--foreign") && !args.includes("--nolocking") ? throwNoAnswer() : undefined,
+    ["locks", "error", "lvm", /only without locks/, /lslocks/],
+  ],
+  "LVM does not answer at all": [
+    ({ machine }) => machine.fault = ({ args }) => args.includes("--foreign") ? throwNoAnswer() : undefined,
+    ["locks", "error", "lvm", /with locks or without/, /dmsetup info/],
+    ["groups", "info", "lvm", /does not report/],
+    ["metadata", "info", "lvm", /does not report/],
+    ["pools", "info", "lvm", /does not report/],
+    ["leftovers", "info", "lvm", /does not report/],
+  ],
+  "LVM's settings are broken": [
+    ({ machine }) =>
+      machine.fault = ({ program, args }) =>
+        program === "lvm" && args[0] !== "version"
+          ? failure(
+            4,
+            "  Parse error at byte 21 (line 2): expected a value\n  Failed to load config file /etc/lvm/lvmlocal.conf",
+          )
+          : undefined,
+    ["locks", "error", "lvm", /Parse error .*lvmlocal.conf/, /lvmconfig --validate/],
+    ["filters", "info", "lvm", /settings/],
+    ["groups", "error", "lvm", /^lvm fullreport: exit 4: Parse error/, /vgs/],
+    ["metadata", "info", "lvm", /does not report/],
+    ["pools", "info", "lvm", /does not report/],
+    ["leftovers", "info", "lvm", /does not report/],
+  ],
+  "LVM does not lock": [
+    ({ machine }) => machine.host.settings.set("locking_type", "0").set("wait_for_locks", "0").set("use_lvmlockd", "1"),
+    ["locks", "error", "global/locking_type", /do not exclude each other/, /locking_type = 1 in the section global/],
+    ["locks", "warning", "global/wait_for_locks", /fails at once/, /wait_for_locks = 1/],
+    ["locks", "info", "global/use_lvmlockd", /lvmlockd/],
+  ],
+  "the folder of locks is read-only": [
+    ({ machine }) => machine.mounts.push(tmpfs("/run/lock", true)),
+    ["locks", "error", "/run/lock/lvm", /\/run\/lock is mounted read-only/, /remount,rw \/run\/lock/],
+  ],
+  "the folder of locks is a container's own": [
+    ({ machine }) => machine.mounts.push({ ...tmpfs("/", false), fsType: "overlay", source: "overlay" }),
+    ["locks", "warning", "/run/lock/lvm", /do not see each other/, /mount the host's \/run\/lock\/lvm/],
+  ],
+  "a filter hides a disk of no group": [
+    ({ machine }) => {
+      machine.host.hiddenPvs.push({ path: "/dev/vdz", uuid: "a-b" });
+      machine.host.settings.set("filter", '["r|/dev/vdz|", "a|.*|"]');
+    },
+    [
+      "filters",
+      "warning",
+      "/dev/vdz",
+      /does not use it: devices\/filter = \["r\|\/dev\/vdz\|"/,
+      /devices\/filter in .*lvm\.conf/,
+    ],
+  ],
+  "a filter hides the missing disk of a group": [
+    ({ machine, group }) => {
+      machine.host.hiddenPvs.push(...group.pvs);
+      machine.host.settings.set("global_filter", '"r|.*|"');
+      group.missingPvs = 1;
+    },
+    ["filters", "error", "/dev/vdb", /missing disk of group data/, /devices\/global_filter/],
+    ["groups", "error", "data", /1 of its 1 disks are missing .*on them are vol-/, /vgextend --restoremissing data/],
+  ],
+  "a disk is not in the devices file": [
+    ({ machine }) => {
+      machine.host.hiddenPvs.push({ path: "/dev/vdz", uuid: "a-b" });
+      machine.host.settings.set("use_devicesfile", "1");
+    },
+    ["filters", "warning", "/dev/vdz", /devices file system\.devices/, /lvmdevices --adddev \/dev\/vdz/],
+  ],
+  "a disk is hidden by no filter": [
+    ({ machine }) => machine.host.hiddenPvs.push({ path: "/dev/vdz", uuid: "a-b" }),
+    ["filters", "warning", "/dev/vdz", /no filter says so/, /pvck/],
+  ],
+  "thin pools can be neither made nor mended, and there are none": [
+    ({ machine }) => {
+      machine.host.targets.delete("thin-pool");
+      machine.host.modules.delete("dm-thin-pool");
+      machine.host.missing.add("thin_check").add("thin_dump").add("thin_repair");
+    },
+    ["pools", "warning", "dm-thin-pool", /no such module: there can be no thin volumes/, /modprobe dm-thin-pool; /],
+    [
+      ...["pools", "info", "thin_check, thin_dump, thin_repair"] as const,
+      /without a look at their metadata; damaged metadata .* cannot be repaired$/,
+      /install thin-provisioning-tools .*device-mapper-persistent-data/,
+    ],
+  ],
+  "thin pools can be neither activated nor mended, and there are some": [
+    (parts) => {
+      addPool(parts);
+      parts.machine.host.targets.delete("thin-pool");
+      parts.machine.host.modules.delete("dm-thin-pool");
+      parts.machine.host.missing.add("thin_repair");
+      parts.machine.host.settings.set("thin_check_executable", '""');
+    },
+    ["pools", "error", "dm-thin-pool", /no such module/, /modprobe/],
+    ["pools", "warning", "global/thin_check_executable", /^empty: /, /lvm\.conf/],
+    ["pools", "warning", "thin_repair", /not installed: damaged metadata/, /thin-provisioning-tools/],
+  ],
+  "modules cannot be seen, and there is a pool": [
+    (parts) => {
+      addPool(parts);
+      parts.machine.host.targets.delete("thin-pool");
+      parts.machine.host.modules.clear();
+    },
+    ["pools", "warning", "dm-thin-pool", /modules are not here/, /modprobe/],
+  ],
+  "a pool is nearly full": [
+    (parts) => addPool(parts).dataPercent = 85,
+    ["pools", "warning", "data/data_thinpool", /^nearly full: it grows by itself/],
+  ],
+  "a pool is full": [
+    (parts) => addPool(parts).metadataPercent = 100,
+    ["pools", "error", "data/data_thinpool", /^full: /],
+  ],
+  "a pool is damaged": [
+    (parts) => addPool(parts).needsCheck = true,
+    ["pools", "error", "data/data_thinpool", /lvconvert --repair/],
+  ],
+  "no cgroup v2, and no limits": [
+    ({ machine }) => machine.mounts.splice(machine.mounts.findIndex(({ fsType }) => fsType === "cgroup2"), 1),
+    ["limits", "info", "cgroup v2", /not mounted: limits of IO would only be recorded/, /unified_cgroup_hierarchy=1/],
+  ],
+  "no io controller, and a volume with limits": [
+    ({ machine, lv }) => {
+      machine.host.controllers = "cpu memory";
+      lv.tags.add("denolith.io=ri500");
+    },
+    ["limits", "warning", "/sys/fs/cgroup", /\(it has cpu, memory\).*: the limits of 1 volume do not hold/, /unified/],
+  ],
+  "what cgroup v2 has cannot be read": [
+    ({ machine }) => machine.host.controllers = undefined,
+    ["limits", "info", "cgroup v2", /^dd if=\S+: exit 1: .*No such file/],
+  ],
+  "disks and mounts cannot be listed": [
+    ({ machine }) =>
+      machine.fault = ({ program, args }) =>
+        program === "findmnt" || args.includes("--all") ? failure(1, "failed") : undefined,
+    ["filters", "warning", "disks", /lsblk --json: exit 1: failed/],
+    ["leftovers", "warning", "mounts", /findmnt --json: exit 1: failed/],
+  ],
+  "volume_list keeps the group inactive": [
+    ({ machine }) => machine.host.settings.set("volume_list", '["fast","other/lv","@tag"]'),
+    [
+      "filters",
+      "error",
+      "data",
+      /volume_list = \["fast", "other\/lv", "@tag"\]/,
+      /add "data" to activation\/volume_list/,
+    ],
+  ],
+  "volume_list names a tag of hosts": [
+    ({ machine }) => machine.host.settings.set("volume_list", '"@*"'),
+    ["filters", "warning", "data", /unless it carries a tag of this host/, /add "data"/],
+  ],
+  "read_only_volume_list names the driver's tag": [
+    ({ machine }) => machine.host.settings.set("read_only_volume_list", `["@denolith=${DRIVER}"]`),
+    ["filters", "error", "data", /read-only/, /read_only_volume_list/],
+  ],
+  "what was removed cannot be brought back": [
+    ({ machine }) =>
+      machine.host.settings.set("issue_discards", "1").set("archive", "0").set("snapshot_autoextend_threshold", "70")
+        .set("thin_pool_autoextend_threshold", "70"),
+    ["filters", "info", "devices/issue_discards", /gone at once/, /issue_discards = 0 in the section devices/],
+    ["filters", "info", "backup/archive", /vgcfgrestore/, /archive = 1 in the section backup/],
+    ["filters", "info", "activation/snapshot_autoextend_threshold", /70: dmeventd/],
+    [
+      "filters",
+      "warning",
+      "activation/thin_pool_autoextend_threshold",
+      /70: dmeventd/,
+      /thin-pool-autoextend-threshold/,
+    ],
+  ],
+};
+
+testProblems(MACHINE_PROBLEMS);

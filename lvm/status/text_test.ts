@@ -1,0 +1,43 @@
+import { assertEquals, assertMatch } from "@std/assert";
+import { healthyMachine } from "../../tests/fake/healthy_machine.ts";
+import { statusJson, statusText } from "./text.ts";
+import { addInconsistencies, statusOf } from "../../tests/fake/status_machine.ts";
+
+Deno.test("a status as JSON has sizes as integers in bytes, and comes back as it was", async () => {
+  const status = await statusOf(healthyMachine());
+  const read = JSON.parse(statusJson(status));
+  assertEquals([read.groups[0].size, read.volumes[0].size, read.snapshots[0].cowSize], [1 << 30, 64 << 20, 16 << 20]);
+  assertEquals(Object.keys(read), [
+    "driver",
+    "groups",
+    "pools",
+    "volumes",
+    "snapshots",
+    "deleted",
+    "inconsistencies",
+    "orphans",
+  ]);
+});
+
+Deno.test("a status as text has tables whose columns are aligned, and no line of prose too long", async () => {
+  const healthy = healthyMachine();
+  addInconsistencies(healthy);
+  const text = statusText(await statusOf(healthy));
+  const volumes = text.slice(text.indexOf("\nVolumes"), text.indexOf("\nSnapshots")).split("\n");
+  const column = volumes[2]!.indexOf("STATE");
+  const rows = volumes.filter((line) => /^ {2}v1-/.test(line));
+  assertEquals(rows.map((row) => row.slice(column).trim()).toSorted(), ["Inconsistent", "Lost", "Partial", "Ready"]);
+  assertMatch(text, /\n {2}v1-\S+ +data +64 MiB +ext4 +1 % +Ready\n {6}\/staging\n/);
+  assertMatch(text, /\n {6}\/block \(read-only\)\n/);
+  assertMatch(text, /\n {2}fast +1 GiB .* 1 of 1 missing\n/);
+  assertEquals(
+    text.split("\n").filter((line) => line.length > 100 && !/^ *\S+$/.test(line)),
+    [],
+  );
+});
+
+Deno.test("a status of nothing says so", async () => {
+  const healthy = healthyMachine();
+  healthy.machine.groups.length = 0;
+  assertEquals(statusText(await statusOf(healthy)), "Volume groups\n  none\n\nVolumes\n  none\n\nSnapshots\n  none");
+});

@@ -1,0 +1,216 @@
+/**
+ * Volumes of a cluster when something goes wrong: lost LVs and disks, agents that die, nodes that are gone.
+ *
+ * @module
+ */
+
+import { assert, assertEquals } from "@std/assert";
+import { lvmNodes, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import { events } from "../../k8s/api/objects.ts";
+import { volumeIdOf } from "../../lvm/ids.ts";
+import { FakeCluster } from "../fake/node_cluster.ts";
+import { waitUntil } from "../fake/control_plane.ts";
+import { FakeMachine } from "../fake/machine.ts";
+import { ANYWHERE, assertFailsWith, machineWith, MiB, onlyObject, remaining, request } from "../fake/volume_cluster.ts";
+
+Deno.test("a group that has less than was told is told of before a minute is over", async () => {
+  const machine = machineWith({ data: 132n * MiB });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const { id } = await cluster.volumes.create(request("a"), ANYWHERE);
+  await cluster.nodes.waitFor("node-1", (node) => node?.status?.total?.free === "100Mi", { timeoutMs: 5_000 });
+  const size = ["--size", `${80n * MiB}b`];
+  await machine.run({
+    program: "lvm",
+    args: ["lvcreate", "--yes", "--wipesignatures", "n", ...size, "--name", "by-hand", "data"],
+    mutates: true,
+  });
+  await assertFailsWith("OutOfRange", cluster.volumes.expand(id, { required: 64n * MiB }));
+  await cluster.nodes.waitFor("node-1", (node) => node?.status?.total?.free === "20Mi", { timeoutMs: 5_000 });
+});
+
+Deno.test("an LV that has the volume's tags, but is another volume, is neither taken for it nor removed with it", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const { volumes } = cluster.agent("node-1").machine;
+  await volumes.create(request("pvc-1", { format: { state: "raw" } }));
+  await assertFailsWith("AlreadyExists", cluster.volumes.create(request("pvc-1"), ANYWHERE));
+  assertEquals(remaining(cluster, machine), [0, 1]);
+  const taken = await cluster.volumes.create(request("pvc-1", { format: { state: "raw" } }), ANYWHERE);
+  assertEquals(onlyObject(cluster).status?.lvUUID, machine.allLvs()[0]!.lv.uuid);
+  await cluster.volumes.delete(taken.id);
+  assertEquals(remaining(cluster, machine), [0, 0]);
+});
+
+Deno.test("whoever deletes the object alone does not delete the data; the driver's deletion goes on from there", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const { id } = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
+  await cluster.client.delete(lvmVolumes, { name: id });
+  const kept = await cluster.objects.waitFor(id, (object) => object?.status?.error !== undefined, { timeoutMs: 5_000 });
+  assert(kept!.status!.error!.message.includes("its data stay"), kept!.status!.error!.message);
+  await assertFailsWith("FailedPrecondition", cluster.volumes.create(request("pvc-1"), ANYWHERE));
+  assertEquals(machine.allLvs().length, 1);
+  await cluster.volumes.delete(id).catch(() => {}); // may be told what the node said last
+  await cluster.objects.waitFor(id, (object) => object === undefined, { timeoutMs: 5_000 });
+  assertEquals(remaining(cluster, machine), [0, 0]);
+});
+
+Deno.test("a growth is taken back although its node writes into the object meanwhile", async () => {
+  const machine = machineWith({ data: 128n * MiB });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const { id } = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
+  const { client } = cluster;
+  const patch = client.patch.bind(client);
+  let disturbed = 0;
+  client.patch = async (resource, at, options) => {
+    if (options.resourceVersion !== undefined && disturbed++ === 0) {
+      const merge = { status: { devicePath: "/dev/mapper/other" } };
+      await patch(lvmVolumes, { name: id }, { merge, subresource: "status" });
+    }
+    return await patch(resource, at, options);
+  };
+  await assertFailsWith("OutOfRange", cluster.volumes.expand(id, { required: 1n << 30n }));
+  assertEquals([onlyObject(cluster).spec.size, disturbed], ["32Mi", 2]);
+});
+
+Deno.test("an LV that was removed behind the driver's back is Lost, no other is made, and the object can still go", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const { id } = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
+  machine.groups[0]!.lvs.length = 0;
+  await cluster.agent("node-1").node.refresh();
+  const lost = await cluster.objects.waitFor(id, (object) => object?.status?.state === "Lost", { timeoutMs: 5_000 });
+  assertEquals(lost?.status?.conditions?.find(({ type }) => type === "Ready")?.status, "False");
+  await assertFailsWith("Lost", cluster.volumes.get(id));
+  await assertFailsWith("Lost", cluster.volumes.create(request("pvc-1"), ANYWHERE));
+  assertEquals(machine.allLvs(), []);
+  const eventLines = () => cluster.api.objects(events).filter(({ reason }) => reason === "Lost");
+  while (eventLines().length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  assert(eventLines()[0]!.message!.includes("vgcfgrestore"));
+  await cluster.volumes.delete(id);
+  assertEquals(remaining(cluster, machine), [0, 0]);
+});
+
+Deno.test("people are told when a disk of a RAID volume is missing, and when it is back", async () => {
+  const machine = new FakeMachine();
+  const group = machine.addGroup("data", 1n << 30n, 4n << 20n, 2);
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const { id } = await cluster.volumes.create(request("pvc-1", { layout: { type: "raid1", mirrors: 1 } }), ANYWHERE);
+  const redundant = (object: LvmVolume | undefined) =>
+    object?.status?.conditions?.find(({ type }) => type === "Redundant")?.reason;
+  for (const [missing, reason] of [[1, "Degraded"], [0, "InSync"]] as const) {
+    group.missingPvs = missing;
+    for (let report = 0; report < 2; report++) await cluster.agent("node-1").node.refresh();
+    await cluster.objects.waitFor(id, (object) => redundant(object) === reason, { timeoutMs: 5_000 });
+  }
+  const eventLines = () =>
+    cluster.api.objects(events).filter(({ reason }) => reason !== "Created")
+      .map(({ type, reason, count = 1 }) => `${type} ${reason} ${count}`);
+  await waitUntil(() => eventLines().length >= 2);
+  assertEquals(eventLines(), ["Warning Degraded 1", "Normal Redundant 1"]);
+});
+
+Deno.test("people are told when a filesystem takes no writes any more, and when it does again", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const { id } = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
+  const { lv } = machine.allLvs()[0]!;
+  const source = `/dev/mapper/data-${lv.name.replaceAll("-", "--")}`;
+  const mount = {
+    target: "/mnt",
+    source,
+    fsType: "ext4",
+    root: "/",
+    readOnly: false,
+    deviceNumber: `253:${lv.minor}`,
+    lv,
+  };
+  const healthy = () => onlyObject(cluster).status?.conditions?.find(({ type }) => type === "Healthy")?.reason;
+  for (
+    const [remountedReadOnly, reason] of [[false, "PhysicalVolumesPresent"], [true, "FilesystemReadOnly"], [
+      false,
+      "PhysicalVolumesPresent",
+    ]] as const
+  ) {
+    machine.mounts.splice(0, Infinity, { ...mount, remountedReadOnly });
+    for (let report = 0; report < 2; report++) await cluster.agent("node-1").node.refresh();
+    await cluster.objects.waitFor(id, () => healthy() === reason, { timeoutMs: 5_000 });
+  }
+  const eventLines = () =>
+    cluster.api.objects(events).filter(({ reason }) => reason !== "Created")
+      .map(({ type, reason, count = 1 }) => `${type} ${reason} ${count}`);
+  await waitUntil(() => eventLines().length >= 2);
+  assertEquals(eventLines(), ["Warning FilesystemReadOnly 1", "Normal Healthy 1"]);
+});
+
+Deno.test("a report that is older than the volume does not make it Lost", async () => {
+  await using cluster = await FakeCluster.start({ "node-1": machineWith({ data: 1n << 30n }) });
+  const before = await cluster.agent("node-1").machine.lvm.report();
+  await cluster.volumes.create(request("pvc-1"), ANYWHERE);
+  await cluster.agent("node-1").volumes.verify(before);
+  assertEquals(onlyObject(cluster).status?.state, "Ready");
+});
+
+Deno.test("an agent that dies between its deed and its word finds what it made, and makes it once", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  machine.fault = ({ args }) => {
+    // from the lvcreate on, the API server refuses what the agent wants to write
+    if (args[0] === "lvcreate") cluster.api.faults.refuse = { status: 500, times: 3 };
+    return undefined;
+  };
+  const volume = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
+  machine.fault = undefined;
+  assertEquals(machine.allLvs().length, 1);
+  assertEquals(onlyObject(cluster).status?.lvUUID, machine.allLvs()[0]!.lv.uuid);
+  await cluster.stopAgent("node-1");
+  const deletion = cluster.volumes.delete(volume.id);
+  cluster.startAgent("node-1", machine);
+  await deletion;
+  assertEquals(remaining(cluster, machine), [0, 0]);
+});
+
+Deno.test("a node that is gone holds nobody up", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machineWith({ data: 1n << 30n }), "node-2": machine }, {
+    waitMs: 1_000,
+  });
+  const made = await cluster.volumes.create(request("made"), { allowed: ["node-1"], preferred: [] });
+  await cluster.stopAgent("node-1");
+  const pendingCreation = cluster.volumes.create(request("begun"), { preferred: ["node-1"] });
+  await cluster.objects.waitFor(volumeIdOf("begun"), (object) => object !== undefined);
+  await cluster.client.delete(lvmNodes, { name: "node-1" });
+  await cluster.nodes.waitFor("node-1", (node) => node === undefined);
+  await assertFailsWith("Unavailable", cluster.volumes.delete(made.id));
+  await assertFailsWith("Unavailable", pendingCreation);
+  assertEquals((await cluster.volumes.create(request("begun"), { preferred: ["node-1"] })).nodeId, "node-2");
+});
+
+Deno.test("a node says of a volume that trimming fails again and again, and that it is of no use", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const trim = { discard: true, intervalMs: 86_400_000 };
+  const { id } = await cluster.volumes.create(request("pvc-1", { trim }), ANYWHERE);
+  const { spec } = onlyObject(cluster);
+  assertEquals([spec.discard, spec.fstrim], [true, "1d"]);
+  assertEquals([...machine.allLvs()[0]!.lv.tags].filter((tag) => tag.startsWith("denolith.trim")), [
+    "denolith.trim=d+1d",
+  ]);
+
+  const { volumes, machine: { lvm } } = cluster.agent("node-1");
+  const [group] = await lvm.report();
+  const volume = { id, group: group!, lv: group!.lvs[0]!, intervalMs: trim.intervalMs };
+  volumes.recordTrimFailed(volume, "fstrim: Input/output error", 2);
+  volumes.recordTrimFailed(volume, "fstrim: Input/output error", 3);
+  volumes.recordTrimUnsupported(volume);
+  const reported = () => cluster.api.objects(events).filter(({ reason }) => reason?.startsWith("Trim"));
+  await waitUntil(() => reported().length === 2, "two events");
+  assertEquals(reported().map(({ reason, message }) => [reason, message]).sort(), [
+    ["TrimFailed", "trimming failed 3 times in a row: fstrim: Input/output error"],
+    [
+      "TrimUnsupported",
+      `fstrim is of no use: the device of data/${volume.lv.name} takes no discards, as its disks or its layout have it; ` +
+      "leave fstrim out of the class",
+    ],
+  ]);
+});
