@@ -8,6 +8,12 @@ import type { TempFolder } from "./temp_folder.ts";
 export const PAUSE_IMAGE = "rig.denolith.test/pause:1";
 export const BUSYBOX_IMAGE = "rig.denolith.test/busybox:1";
 
+/**
+ * The image that deploy/examples name. The node has Debian's busybox under this name, since it reaches no registry: so the
+ * examples run there as they are.
+ */
+export const EXAMPLE_IMAGE = "docker.io/library/busybox:1.36";
+
 /** What an image says of how it is run: the fields of the OCI image configuration's `config`. */
 export interface ImageConfig {
   readonly Entrypoint?: readonly string[];
@@ -28,7 +34,7 @@ export interface ImageSource {
 }
 
 /** To be raised when the way in which the test image is put together changes. */
-const IMAGE_FORMAT = 1;
+const IMAGE_FORMAT = 2;
 
 /** The search path of programs in images that are made here. */
 export const IMAGE_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -85,7 +91,7 @@ export async function ensureTestImage(log: (line: string) => void): Promise<stri
     }
     const config = { Cmd: ["/bin/sleep", "2147483647"], Env: [IMAGE_PATH] };
     await imageArchive(temp, join(into, "test.tar"), {
-      names: [PAUSE_IMAGE, BUSYBOX_IMAGE],
+      names: [PAUSE_IMAGE, BUSYBOX_IMAGE, EXAMPLE_IMAGE],
       layers: [root],
       config,
     });
