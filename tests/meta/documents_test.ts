@@ -9,6 +9,7 @@ import { controllerLeaseName, sidecarLeaseName } from "../../k8s/runtime/leader.
 import { Metrics } from "../../cli/metrics.ts";
 import { subcommandFlags } from "../process/driver_command.ts";
 import { anchors, chapter } from "./markdown.ts";
+import { inlineCode, sourceText, unknownMessages } from "./messages.ts";
 import { sourceFiles } from "./source_files.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
@@ -80,6 +81,17 @@ Deno.test("docs/guides/official-sidecars.md names the Leases", async () => {
     controllerLeaseName("capacity", "lvm.denolith.dev"),
   ];
   assertEquals(leases.filter((lease) => !page.includes(`\`${lease}\``)), []);
+});
+
+Deno.test("error messages in the documents are those of the driver, … standing for what is left out", async () => {
+  const repair = await Deno.readTextFile(`${ROOT}docs/guides/volume-repair.md`);
+  const messages = [
+    ...firstColumn(chapter(await reference("parameters"), "Errors")),
+    ...firstColumn(chapter(await reference("errors"), "Messages about thin pools and IO limits")),
+    ...[...repair.matchAll(/^`.*`[^`]*(?:: | or )/gm)].flatMap(([text]) => inlineCode(text)),
+  ];
+  assert(messages.length > 25, "the test sees them");
+  assertEquals(unknownMessages(messages, sourceText()), []);
 });
 
 Deno.test("no page of docs/ is larger than 25 KiB", async () => {

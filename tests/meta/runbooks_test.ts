@@ -5,9 +5,8 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { join } from "@std/path";
 import { chapter } from "./markdown.ts";
-import { sourceFiles } from "./source_files.ts";
+import { inlineCode, pieces as piecesOf, sourceText } from "./messages.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
 const runbooks = Deno.readTextFileSync(`${ROOT}docs/guides/runbooks.md`);
@@ -23,19 +22,6 @@ const FOREIGN_MESSAGES = [
   "did not have enough free storage",
 ];
 
-/** The driver's sources as it speaks: texts that are joined in one piece, and `…` for what is put in. */
-function sourceText(): string {
-  const paths = [join(ROOT, "main.ts"), ...["cli", "csi", "k8s", "lvm"].flatMap(sourceFiles)];
-  let all = paths.map((path) => Deno.readTextFileSync(path)).join("\n");
-  for (let before = ""; before !== all;) [before, all] = [all, all.replace(/\$\{[^{}]*\}/g, "…")];
-  return all.replace(/(["`])\s*\+\s*["`]/g, "");
-}
-
-/** What stands in code outside of blocks. */
-function inlineCode(text: string): string[] {
-  return [...text.replace(/```[^]*?```/g, "").matchAll(/`([^`]+)`/g)].map(([, code]) => code!);
-}
-
 Deno.test("messages in the runbooks are those of the driver, … standing for what is put in", () => {
   const source = sourceText();
   const messages = [
@@ -46,9 +32,7 @@ Deno.test("messages in the runbooks are those of the driver, … standing for wh
   ];
   assert(messages.length > 40, "the test sees them");
   const pieces = messages.filter((message) => !FOREIGN_MESSAGES.includes(message)).flatMap((message) =>
-    message.split("…").map((piece) => piece.trim()).filter((piece) => /\w{2}/.test(piece)).map((piece) =>
-      [message, piece] as const
-    )
+    piecesOf(message).map((piece) => [message, piece] as const)
   );
   assertEquals(pieces.filter(([, piece]) => !source.includes(piece)), []);
 });
