@@ -389,7 +389,11 @@ Deno.test("forgettingText() and forgettingJson() say what becomes of what, and w
   assertEquals(read.snapshots.find(({ id }: { id: string }) => id === snapshotIdOf("dead-cut")), {
     ...{ id: snapshotIdOf("dead-cut"), size: 32 << 20, state: "Ready", volumeGroup: "data" },
     sourceVolume: volumeIdOf("dead-bound"),
-    content: { name: "content-dead-cut", deletionPolicy: "Delete", snapshot: "default/dead-cut" },
+    volumeSnapshotContent: {
+      name: "content-dead-cut",
+      deletionPolicy: "Delete",
+      volumeSnapshot: "default/dead-cut",
+    },
     outcome: "lost",
   });
 });

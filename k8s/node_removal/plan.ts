@@ -69,7 +69,11 @@ export interface ForgottenSnapshot extends ForgottenObject {
   /** The id of its volume. */
   readonly sourceVolume: string;
   /** The VolumeSnapshotContent that needs it, with its VolumeSnapshot as `namespace/name`. */
-  readonly content?: { readonly name: string; readonly deletionPolicy: string; readonly snapshot?: string };
+  readonly volumeSnapshotContent?: {
+    readonly name: string;
+    readonly deletionPolicy: string;
+    readonly volumeSnapshot?: string;
+  };
 }
 
 /** What giving up a node comes to. */
@@ -173,10 +177,10 @@ function planSnapshot(
     ...(state && { state }),
     ...(volumeGroup && { volumeGroup }),
     ...(content && {
-      content: {
+      volumeSnapshotContent: {
         name: content.metadata.name,
         deletionPolicy: content.spec.deletionPolicy,
-        ...(namespace && name && { snapshot: `${namespace}/${name}` }),
+        ...(namespace && name && { volumeSnapshot: `${namespace}/${name}` }),
       },
     }),
     outcome: content === undefined ? "removed" : "lost",

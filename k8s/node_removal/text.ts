@@ -59,11 +59,11 @@ function volumeNotes({ claim, persistentVolume }: ForgottenVolume): string[] {
   return [`PersistentVolume ${name} (${phase}, ${reclaimPolicy}): ${remedy(phase, reclaimPolicy, claim)}`];
 }
 
-function snapshotNotes({ sourceVolume, content }: ForgottenSnapshot): string[] {
+function snapshotNotes({ sourceVolume, volumeSnapshotContent }: ForgottenSnapshot): string[] {
   const source = `of volume ${sourceVolume}`;
-  if (content === undefined) return [source];
-  const { name, deletionPolicy, snapshot } = content;
-  const owner = snapshot === undefined ? "it" : `VolumeSnapshot ${snapshot}`;
+  if (volumeSnapshotContent === undefined) return [source];
+  const { name, deletionPolicy, volumeSnapshot } = volumeSnapshotContent;
+  const owner = volumeSnapshot === undefined ? "it" : `VolumeSnapshot ${volumeSnapshot}`;
   const suffix = deletionPolicy === "Delete" ? "" : ", then the content";
   return [`${source}, VolumeSnapshotContent ${name} (${deletionPolicy}): delete ${owner}${suffix} to be rid of it`];
 }

@@ -80,7 +80,7 @@ export function failureSummary(error: StorageError): string {
 
 /** The result of a check whose subject could not be read, for a reason that another check tells. */
 export function skippedCheck(check: CheckName, why: string): CheckResult {
-  return { summary: "not looked at", findings: [findingsOf(check).info("lvm", why)] };
+  return { summary: "not checked", findings: [findingsOf(check).info("lvm", why)] };
 }
 
 /** Why a check is not made when there is no report, or there are no settings. */

@@ -42,7 +42,7 @@ export function checkGroups({ survey, groups, wanted, systemId }: GroupReadings)
     // told by the checks of tools and of locks
     if (survey.error.kind !== "CommandFailed") return skippedCheck("groups", NO_REPORT);
     return {
-      summary: "not looked at",
+      summary: "not checked",
       findings: [error("lvm", failureSummary(survey.error), "vgs   (fails in the same way)")],
     };
   }

@@ -47,7 +47,7 @@ export interface LimitReadings {
 
 /** Whether limits can be applied. In a cluster they stand in objects: who has none in tags is only told. */
 export function checkLimits({ mounts, hierarchy, inventory }: LimitReadings): CheckResult {
-  if ("error" in mounts) return { summary: "not looked at", findings: [] }; // told by the check of what is left over
+  if ("error" in mounts) return { summary: "not checked", findings: [] }; // told by the check of what is left over
   const { info, warning } = findingsOf("limits");
   const recorded = inventory.volumes.filter(({ tags }) => tags.limits !== undefined).length;
   const makeFinding = recorded > 0 ? warning : info;

@@ -171,7 +171,7 @@ export function checkKernel({ targets, modules, version, root }: KernelReadings)
   const { info, warning, error } = findingsOf("kernel");
   const driver = "value" in version ? version.value.dmDriver : undefined;
   const summary = `device-mapper ${driver ?? "of unknown version"}`;
-  if (!root) return { summary: "not looked at", findings: [info("device-mapper", "only root can look at it")] };
+  if (!root) return { summary: "not checked", findings: [info("device-mapper", "only root can look at it")] };
   if ("error" in targets) {
     const message = failureSummary(targets.error);
     return driver === undefined

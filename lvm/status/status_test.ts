@@ -160,7 +160,7 @@ Deno.test("readStatus() tells what nobody knows elsewhere, with the command to g
     },
   ]);
   assertEquals(states(none), { [id]: "Ready" }, "it is there all the same");
-  const text = statusText(none).split("\nUnknown to the cluster\n")[1]!;
+  const text = statusText(none).split("\nOrphans\n")[1]!;
   assertMatch(text, /^ {2}data\/vol-[0-9a-f]{32}: 64 MiB, volume v1-[0-9a-f]{32}/);
   assert(text.includes(`\n      give up ${lv.uuid}\n`), text);
 });

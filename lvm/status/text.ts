@@ -37,8 +37,8 @@ export function statusText(status: Status): string {
     ...(status.deleted.length === 0 ? [] : section("Deleted, to be erased and removed", deletedTable(status.deleted))),
     ...(status.inconsistencies.length === 0
       ? []
-      : section("Neither volume nor snapshot", status.inconsistencies.flatMap(inconsistencyLines))),
-    ...(status.orphans.length === 0 ? [] : section("Unknown to the cluster", status.orphans.flatMap(orphanLines))),
+      : section("Inconsistencies", status.inconsistencies.flatMap(inconsistencyLines))),
+    ...(status.orphans.length === 0 ? [] : section("Orphans", status.orphans.flatMap(orphanLines))),
   ].slice(1).join("\n");
 }
 
@@ -49,7 +49,7 @@ function section(title: string, lines: readonly string[]): string[] {
 function groupTable(groups: readonly GroupStatus[]): string[] {
   return formatTable(
     [["NAME", "left"], ["SIZE", "right"], ["FREE", "right"], ["VOLUMES", "right"], ["METADATA FREE", "right"], [
-      "DISKS",
+      "PVS",
       "left",
     ]],
     groups.map(({ name, size, free, used, metadata, physicalVolumes, writeable }) => ({
@@ -76,12 +76,12 @@ function poolTable(pools: readonly PoolStatus[]): string[] {
       ["SIZE", "right"],
       ["DATA", "right"],
       ["METADATA", "right"],
-      ["PROMISED", "right"],
+      ["ALLOCATED", "right"],
       [
-        "LEFT",
+        "AVAILABLE",
         "right",
       ],
-      ["RATIO", "right"],
+      ["OVERCOMMIT", "right"],
       ["OWNER", "left"],
       ["STATE", "left"],
     ],
@@ -108,7 +108,7 @@ function formatPercent(usedPercent: number | undefined): string {
 
 function volumeTable(volumes: readonly VolumeStatus[]): string[] {
   return formatTable(
-    [["ID", "left"], ["GROUP", "left"], ["SIZE", "right"], ["CONTENT", "left"], ["USED", "right"], ["STATE", "left"]],
+    [["ID", "left"], ["GROUP", "left"], ["SIZE", "right"], ["FORMAT", "left"], ["USED", "right"], ["STATE", "left"]],
     volumes.map(({ id, group, size, layout, format, formatState, usage, mounts, problem, ...volume }) => ({
       cells: [
         id,
@@ -156,7 +156,7 @@ function usedPercent({ used, available }: { used: bigint; available: bigint }): 
 
 function snapshotTable(snapshots: readonly SnapshotStatus[]): string[] {
   return formatTable(
-    [["ID", "left"], ["GROUP", "left"], ["SIZE", "right"], ["STORE", "right"], ["FULL", "right"], ["STATE", "left"]],
+    [["ID", "left"], ["GROUP", "left"], ["SIZE", "right"], ["COW", "right"], ["COW%", "right"], ["STATE", "left"]],
     snapshots.map(({ id, group, size, pool, cowSize, cowPercent, state, source, createdAt }) => ({
       cells: [
         id,
@@ -172,10 +172,10 @@ function snapshotTable(snapshots: readonly SnapshotStatus[]): string[] {
 }
 
 const INCONSISTENCIES: Readonly<Record<Inconsistency["kind"], string>> = {
-  duplicate: "claims to be what another one claims to be",
-  dangling: "a record, and no such logical volume",
-  unreadable: "its tags cannot be read",
-  untagged: "a name of ours without our tags",
+  duplicate: "has the same tags as another logical volume",
+  dangling: "a record without a logical volume",
+  unreadable: "has tags that cannot be parsed",
+  untagged: "has a name of the driver, but no tags of it",
 };
 
 function inconsistencyLines({ kind, subject, group }: Inconsistency): string[] {
@@ -183,6 +183,6 @@ function inconsistencyLines({ kind, subject, group }: Inconsistency): string[] {
 }
 
 function orphanLines({ lvFullName, size, taggedAs: { kind, id, removeCommand } }: Required<OrphanLv>): string[] {
-  const what = `${formatBytes(size)}, ${kind} ${id}. To give it up, with what is on it:`;
+  const what = `${formatBytes(size)}, ${kind} ${id}. To remove it and its data:`;
   return [...wrapText("  ", `${lvFullName}: ${what}`), `      ${removeCommand}`]; // the command in one piece, to be copied
 }

@@ -179,7 +179,7 @@ Deno.test("denolith forget-node: shows what it would do, does it with --yes, and
 Deno.test("denolith status: with a node's name it asks the cluster, and says so when that does not answer", async () => {
   await using s = await setUpCommand();
   const { code, err, out } = await s.runDenolith("status", "--node-name", "n1", "--json");
-  if (code === 0) assertEquals(JSON.parse(out).strays, []);
+  if (code === 0) assertEquals(JSON.parse(out).orphans, []);
   else assertMatch(err, /^denolith: /); // this machine may have no LVM, or the test may not be root
   const asked = s.api.requests.map(({ path, query }) => `${path.split("/").at(-1)} ${query.get("fieldSelector")}`);
   assertEquals(asked.sort(), ["lvmsnapshots spec.nodeName=n1", "lvmvolumes spec.nodeName=n1"]);

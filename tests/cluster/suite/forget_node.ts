@@ -64,7 +64,7 @@ Deno.test("a forgotten node holds nothing up: what was released goes, what someb
 
   const aliveReport = await forgetNode(ns, ns.node.name, "--json");
   assertEquals(
-    JSON.parse(aliveReport.out).signsOfLife.includes(`Node ${ns.node.name} is Ready`),
+    JSON.parse(aliveReport.out).livenessEvidence.includes(`Node ${ns.node.name} is Ready`),
     true,
     aliveReport.out,
   );
@@ -97,7 +97,7 @@ Deno.test("a forgotten node holds nothing up: what was released goes, what someb
 
   await ns.deleteAndWait("PersistentVolume", `${node}-kept`);
   const again = await forgetNode(ns, node, "--yes", "--json");
-  assertEquals([again.code, JSON.parse(again.out).volumes.map(({ fate }: { fate: string }) => fate)], [0, ["removed"]]);
+  assertEquals([again.code, JSON.parse(again.out).volumes.map(({ outcome }: { outcome: string }) => outcome)], [0, ["removed"]]);
   await ns.waitForDeletion("LVMVolume", kept);
   await ns.waitForCleanup();
 });

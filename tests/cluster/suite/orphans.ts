@@ -46,7 +46,7 @@ Deno.test("an orphan is told of and kept, and goes when somebody names it and no
   const inPod = ["--namespace", SYSTEM_NAMESPACE, "exec", "daemonset/denolith-node", "--", "/usr/bin/denolith"];
   const status = await ns.cluster.controlPlane.kubectl([...inPod, "status", "--node-name", node]);
   const [, command] = /: (kubectl annotate .*)$/.exec(found.message!) ?? [];
-  const [, reported] = status.split("\nUnknown to the cluster\n");
+  const [, reported] = status.split("\nOrphans\n");
   assert(
     command !== undefined && reported?.includes(lv.path) && reported.includes(command),
     `${found.message}\n${status}`,
