@@ -36,6 +36,7 @@ import { createThinClone } from "../volumes/thin_volumes.ts";
 import { type Clock, systemClock, withinDeadline } from "../clock.ts";
 import { requireCompatible, type Volume, type VolumeRequest } from "../inventory/volume.ts";
 import { syncFilesystem } from "../snapshots/sync.ts";
+import { BackgroundWorker } from "../worker.ts";
 
 /** A request for a volume that is made from something. */
 export type CopyVolumeRequest = VolumeRequest & { readonly source: ContentSource };
@@ -108,11 +109,8 @@ export class Copies {
   readonly #waiters = new Map<VolumeId, PromiseWithResolvers<void>>();
   /** Those whose thin snapshots are being made. */
   readonly #cloning = new Set<VolumeId>();
-  #pass: Promise<void> | undefined;
-  #wakePending = false;
-  #stopped = false;
+  readonly #worker: BackgroundWorker;
   #runCount = 0;
-  #cancelTimer = () => {};
 
   /** Makes it; nothing is done until {@linkcode Copies.wake}. */
   constructor(options: CopiesOptions) {
@@ -121,6 +119,8 @@ export class Copies {
     this.#clock = options.clock ?? systemClock;
     this.#context = options;
     this.#sources = new CopySources(options);
+    const { onError, retryMs = RETRY_MS, clock } = options;
+    this.#worker = new BackgroundWorker({ pass: () => this.#pass(), onError, retryMs, clock });
   }
 
   /**
@@ -248,41 +248,30 @@ export class Copies {
     await unmountLeftovers(this.#lvm.exec, lv, scratchPath(lv, this.#context));
   }
 
-  /** Does what is left to do. */
+  /** Starts a pass over all that is left to do. */
   wake(): void {
-    this.#wakePending = true;
-    if (!this.#stopped) this.#pass ??= this.#runPasses();
+    this.#worker.wake();
   }
 
-  /** Resolves when nothing is being done. */
+  /** Waits until nothing is being done. */
   async idle(): Promise<void> {
-    while (this.#pass !== undefined || this.#steps.size > 0) {
-      await this.#pass;
+    while (this.#worker.running || this.#steps.size > 0) {
+      await this.#worker.idle();
       await Promise.all(this.#steps.values());
     }
   }
 
-  /** Ends after the commands that are under way. */
+  /** Stops the background work after the commands that are running. */
   async stop(): Promise<void> {
-    this.#stopped = true;
-    this.#cancelTimer();
+    const stopped = this.#worker.stop();
     for (const id of [...this.#waiters.keys()]) this.#notify(id);
+    await stopped;
     await this.idle();
   }
 
-  /** Starts a step in each group in which none is under way. */
-  async #runPasses(): Promise<void> {
-    this.#cancelTimer();
-    do {
-      this.#wakePending = false;
-      try {
-        this.#startSteps(await this.#lvm.report());
-      } catch (error) {
-        this.#options.onError(error);
-        this.#wakeAfter(this.#options.retryMs ?? RETRY_MS);
-      }
-    } while (this.#wakePending && !this.#stopped);
-    this.#pass = undefined;
+  /** Starts a step in each group in which none is running. */
+  async #pass(): Promise<void> {
+    this.#startSteps(await this.#lvm.report());
   }
 
   #startSteps(groups: readonly VolumeGroup[]): void {
@@ -301,7 +290,7 @@ export class Copies {
     this.#forgetRemoved(groups);
     const due = tasks.filter(({ located: { lv } }) => this.#workOn(lv.uuid).notBefore <= now);
     for (const [name, ofGroup] of Map.groupBy(due, ({ located: { group } }) => group.name)) {
-      if (this.#steps.has(name) || this.#stopped) continue;
+      if (this.#steps.has(name) || this.#worker.stopped) continue;
       const lastRun = ({ located: { lv } }: { located: LocatedLv }) => this.#workOn(lv.uuid).lastRun;
       const first = ofGroup.reduce((one, other) => lastRun(other) < lastRun(one) ? other : one);
       this.#steps.set(
@@ -313,12 +302,7 @@ export class Copies {
       );
     }
     const later = tasks.map(({ located: { lv } }) => this.#workOn(lv.uuid).notBefore).filter((time) => time > now);
-    if (later.length > 0) this.#wakeAfter(Math.min(...later) - now);
-  }
-
-  #wakeAfter(ms: number): void {
-    this.#cancelTimer();
-    if (!this.#stopped) this.#cancelTimer = this.#clock.after(ms, () => this.wake());
+    if (later.length > 0) this.#worker.wakeAfter(Math.min(...later) - now);
   }
 
   async #attempt(lvUuid: string, run: () => Promise<void>): Promise<void> {
@@ -379,7 +363,7 @@ export class Copies {
       }
       const hasProgressed = progressed.then(() => true);
       if (
-        this.#stopped ||
+        this.#worker.stopped ||
         !await withinDeadline(hasProgressed, Math.max(end - this.#clock.now(), 0), { clock: this.#clock })
       ) {
         throw new StorageError("Busy", describeProgress(volume, this.progress(volume)));

@@ -8,6 +8,7 @@
  * @module
  */
 
+import type { Clock } from "../clock.ts";
 import { readPoolUsage } from "../host/device_mapper.ts";
 import type { Lvm } from "../model/client.ts";
 import { DEFAULT_AUTOEXTEND, isExtensionDue, planPoolExtension, type PoolAutoextend } from "./pool_autoextend.ts";
@@ -15,6 +16,7 @@ import { extendPool } from "./pool_commands.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { formatBytes } from "../size.ts";
 import { isDriverPool, poolsOf } from "./pool.ts";
+import { BackgroundWorker } from "../worker.ts";
 
 /** What {@linkcode PoolMonitor} needs. */
 export interface PoolMonitorOptions {
@@ -30,6 +32,8 @@ export interface PoolMonitorOptions {
   readonly onError: (error: unknown) => void;
   /** How often the kernel is asked, in milliseconds. */
   readonly intervalMs?: number;
+  /** The clock; the machine's by default. */
+  readonly clock?: Clock;
 }
 
 /** How often the kernel is asked, in milliseconds: a full pool holds writes back for a minute before they fail (lvmthin(7)). */
@@ -38,61 +42,50 @@ const INTERVAL_MS = 10_000;
 /** The watch over the driver's pools on this machine. */
 export class PoolMonitor {
   readonly #options: PoolMonitorOptions;
-  #running: Promise<void> | undefined;
-  #wakePending = false;
-  #stopped = false;
-  #timer: ReturnType<typeof setTimeout> | undefined;
+  readonly #worker: BackgroundWorker;
   /** What the kernel said when LVM was last asked, and no pool wanted to grow: unless it says something else, none does. */
   #lastUsage: string | undefined;
 
   /** Makes it; nothing is done until {@linkcode observe} or {@linkcode wake}. */
   constructor(options: PoolMonitorOptions) {
     this.#options = options;
+    this.#worker = new BackgroundWorker({
+      pass: () => this.#pass(),
+      onError: (error) => {
+        this.#lastUsage = undefined;
+        options.onError(error);
+      },
+      retryMs: options.intervalMs ?? INTERVAL_MS,
+      clock: options.clock,
+    });
   }
 
   /** Watches from now on, if a report shows that there is a pool of the driver; to be called at the start. */
   observe(groups: readonly VolumeGroup[]): void {
     const { driver } = this.#options;
-    const isWatching = this.#timer !== undefined || this.#running !== undefined;
-    if (!isWatching && groups.some((group) => poolsOf(group).some((pool) => isDriverPool(driver, pool)))) this.wake();
+    if (!this.#worker.active && groups.some((group) => poolsOf(group).some((pool) => isDriverPool(driver, pool)))) {
+      this.wake();
+    }
   }
 
   /** Looks for pools of the driver, and watches them from now on; to be called when one was made. */
   wake(): void {
     this.#lastUsage = undefined;
-    this.#wakePending = true;
-    if (!this.#stopped) this.#running ??= this.#run();
+    this.#worker.wake();
   }
 
-  /** Resolves when nothing is being done. */
-  async idle(): Promise<void> {
-    while (this.#running !== undefined) await this.#running;
+  /** Waits until nothing is being done. */
+  idle(): Promise<void> {
+    return this.#worker.idle();
   }
 
-  /** Ends after the command that is under way. */
-  async stop(): Promise<void> {
-    this.#stopped = true;
-    clearTimeout(this.#timer);
-    await this.#running;
+  /** Stops the background work after the command that is running. */
+  stop(): Promise<void> {
+    return this.#worker.stop();
   }
 
-  async #run(): Promise<void> {
-    clearTimeout(this.#timer);
-    let watching = true;
-    do {
-      this.#wakePending = false;
-      try {
-        watching = await this.#extendDuePools();
-      } catch (error) {
-        this.#lastUsage = undefined;
-        this.#options.onError(error);
-      }
-    } while (this.#wakePending && !this.#stopped);
-    this.#running = undefined;
-    this.#timer = undefined;
-    if (watching && !this.#stopped) {
-      this.#timer = setTimeout(() => this.#running ??= this.#run(), this.#options.intervalMs ?? INTERVAL_MS);
-    }
+  async #pass(): Promise<void> {
+    if (await this.#extendDuePools()) this.#worker.wakeAfter(this.#options.intervalMs ?? INTERVAL_MS);
   }
 
   /** Grows what is due; answers whether there are pools to watch. */
@@ -108,7 +101,7 @@ export class PoolMonitor {
       poolsOf(group).filter((pool) => isDriverPool(driver, pool)).map((pool) => ({ group, pool }))
     );
     for (const { group, pool } of driverPools) {
-      if (!this.#stopped) await this.#extendPool(group, pool, autoextend);
+      if (!this.#worker.stopped) await this.#extendPool(group, pool, autoextend);
     }
     if (driverPools.some(({ group, pool }) => isExtensionDue(group, pool, autoextend))) this.#lastUsage = undefined;
     else this.#lastUsage ??= driverPools.length === 0 ? undefined : await this.#readUsage();

@@ -23,7 +23,8 @@ import {
   nextCheckMs,
   type SnapshotAutoextend,
 } from "./cow_autoextend.ts";
-import { type Clock, systemClock } from "../clock.ts";
+import type { Clock } from "../clock.ts";
+import { BackgroundWorker } from "../worker.ts";
 
 /** Who is told of stores. */
 export interface CowListener {
@@ -52,69 +53,64 @@ export interface CowMonitorOptions extends CowListener {
 /** The background work for the stores of one driver on this machine. */
 export class CowMonitor {
   readonly #options: CowMonitorOptions;
-  readonly #clock: Clock;
+  readonly #worker: BackgroundWorker;
   /** The UUIDs of stores of which it was told that they cannot grow. */
   readonly #reported = new Set<string>();
-  #pass: Promise<void> | undefined;
-  #cancelTimer = () => {};
-  #stopped = false;
+  /** What the last report showed to be done. */
+  #due: readonly CowUsage[] = [];
+  /** The delay after which a report is read, in milliseconds; `undefined` while no COW space can overflow. */
+  #nextCheckMs: number | undefined;
+  #extending = false;
 
   /** Makes it; it does nothing before it sees a report. */
   constructor(options: CowMonitorOptions) {
     this.#options = options;
-    this.#clock = options.clock ?? systemClock;
+    const { onError, clock } = options;
+    this.#worker = new BackgroundWorker({ pass: () => this.#pass(), onError, retryMs: RETRY_MS, clock });
   }
 
   /** Looks at a report; what has to be done is done in the background. */
   observe(groups: readonly VolumeGroup[]): void {
     const { autoextend, driver } = this.#options;
-    if (autoextend === undefined || this.#stopped || this.#pass !== undefined) return; // a pass ends with a look of its own
+    if (autoextend === undefined || this.#extending) return; // another report is read after an extension
     const cows = cowsAtRisk(groups, driver);
-    this.#cancelTimer();
-    const next = nextCheckMs(cows, autoextend);
-    if (next !== undefined) this.#cancelTimer = this.#clock.after(next, () => this.#readReport());
+    this.#nextCheckMs = nextCheckMs(cows, autoextend);
+    this.#worker.wakeAfter(this.#nextCheckMs);
     for (const uuid of this.#reported.difference(new Set(cows.map(({ lv }) => lv.uuid)))) this.#reported.delete(uuid);
-    const due = cows.filter((cow) => {
+    this.#due = cows.filter((cow) => {
       const { kind } = decideCowExtension(cow, autoextend);
       return kind === "extend" || (kind === "cannotExtend" && !this.#reported.has(cow.lv.uuid));
     });
-    if (due.length > 0) this.#pass = this.#extendDue(due, autoextend);
+    if (this.#due.length > 0) this.#worker.wake();
   }
 
-  /** Resolves when nothing is being done. */
-  async idle(): Promise<void> {
-    while (this.#pass !== undefined) await this.#pass;
+  /** Waits until nothing is being done. */
+  idle(): Promise<void> {
+    return this.#worker.idle();
   }
 
-  /** Ends after the command that is under way. */
-  async stop(): Promise<void> {
-    this.#stopped = true;
-    this.#cancelTimer();
-    await this.#pass;
+  /** Stops the background work after the command that is running. */
+  stop(): Promise<void> {
+    return this.#worker.stop();
   }
 
-  /** Reads a report, which comes back by {@linkcode CowMonitor.observe}. */
-  #readReport(): void {
-    const { lvm, onError, autoextend } = this.#options;
-    lvm.report().catch((error) => {
-      onError(error);
-      if (!this.#stopped && autoextend !== undefined) {
-        this.#cancelTimer = this.#clock.after(RETRY_MS, () => this.#readReport());
-      }
-    });
-  }
-
-  /** Does what the stores need, as far as it can be done now. */
-  async #extendDue(due: readonly CowUsage[], autoextend: SnapshotAutoextend): Promise<void> {
+  /** Does what the last report showed, or reads a report, which comes back by {@linkcode CowMonitor.observe}. */
+  async #pass(): Promise<void> {
+    const { lvm, autoextend, onError } = this.#options;
+    const due = this.#due;
+    this.#due = [];
+    if (due.length === 0 || autoextend === undefined) return void await lvm.report();
     let extended = false;
+    this.#extending = true;
     try {
-      if (snapshotAutoextendThreshold(await readConfiguration(this.#options.lvm.exec)) !== undefined) return;
-      for (const cow of due) extended = !this.#stopped && await this.#extend(cow, autoextend) || extended;
+      if (snapshotAutoextendThreshold(await readConfiguration(lvm.exec)) !== undefined) return;
+      for (const cow of due) extended = !this.#worker.stopped && await this.#extend(cow, autoextend) || extended;
     } catch (error) {
-      this.#options.onError(error);
+      onError(error);
     } finally {
-      this.#pass = undefined;
-      if (extended && !this.#stopped) this.#readReport(); // what was free for one is not for the next
+      this.#extending = false;
+      if (extended) this.#worker.wake(); // what was free for one is not free for the next
+      else this.#worker.wakeAfter(this.#nextCheckMs);
     }
   }
 

@@ -17,6 +17,7 @@ import type { Lvm } from "../model/client.ts";
 import { deviceMounts, filesystemMounts, readMounts } from "../host/mounts.ts";
 import type { Volume } from "../inventory/volume.ts";
 import type { Volumes } from "../volumes/volumes.ts";
+import { BackgroundWorker } from "../worker.ts";
 
 /** Whether the limits of a volume hold for the pods that have it. */
 export interface LimitsState {
@@ -102,18 +103,25 @@ export class IoLimiter {
   readonly #options: IoLimiterOptions;
   readonly #clock: Clock;
   readonly #cgroups: PodCgroups | undefined;
+  readonly #worker: BackgroundWorker;
   readonly #uses = new Map<VolumeId, VolumeUse>();
   readonly #states = new Map<VolumeId, LimitsState>();
-  #pass: Promise<void> | undefined;
   #scanDue = false;
-  #stopped = false;
-  #cancelTimer = () => {};
   #retries = 0;
 
   /** Makes it; nothing is done until something is published, or {@linkcode wake}. */
   constructor(options: IoLimiterOptions) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
+    this.#worker = new BackgroundWorker({
+      pass: () => this.#pass(),
+      onError: (error) => {
+        this.#scanDue = true;
+        options.onError(error);
+        this.#schedule();
+      },
+      clock: this.#clock,
+    });
     this.#cgroups = options.cgroupRoot === undefined ? undefined : new PodCgroups(options.cgroupRoot);
   }
 
@@ -132,7 +140,7 @@ export class IoLimiter {
 
   /** Limits a pod to which a volume was published, as far as that can be done now. It does not fail. */
   async onPublished(volume: Volume, target: string): Promise<void> {
-    if (this.#pass !== undefined) this.#scanDue = true; // what is being read may be from before
+    if (this.#worker.running) this.#scanDue = true; // what is being read may be from before
     if (!this.#isLimited(volume)) return;
     const targets = this.#uses.get(volume.id)?.targets ?? new Set<string>();
     const use = { volume, targets: targets.add(target) };
@@ -144,7 +152,7 @@ export class IoLimiter {
 
   /** Forgets a pod from which a volume was taken. */
   onUnpublished(id: VolumeId, target: string): void {
-    if (this.#pass !== undefined) this.#scanDue = true;
+    if (this.#worker.running) this.#scanDue = true;
     const use = this.#uses.get(id);
     if (use === undefined || !use.targets.delete(target) || use.targets.size > 0) return;
     this.#uses.delete(id);
@@ -156,44 +164,27 @@ export class IoLimiter {
   wake(): void {
     this.#scanDue = true;
     this.#retries = 0;
-    this.#run();
+    this.#worker.wake();
   }
 
-  /** Resolves when nothing is being done. */
-  async idle(): Promise<void> {
-    while (this.#pass !== undefined) await this.#pass;
+  /** Waits until nothing is being done. */
+  idle(): Promise<void> {
+    return this.#worker.idle();
   }
 
-  /** Ends; what is set stays. */
-  async stop(): Promise<void> {
-    this.#stopped = true;
-    this.#cancelTimer();
-    await this.#pass;
+  /** Stops the background work. Limits that are set stay. */
+  stop(): Promise<void> {
+    return this.#worker.stop();
   }
 
-  #run(): void {
-    if (this.#stopped) return;
-    this.#pass ??= this.#runPasses().then((succeeded) => {
-      this.#pass = undefined;
-      if (succeeded && this.#scanDue) this.#run(); // it was asked for at the very end
-      else this.#schedule();
-    });
-  }
-
-  /** Does what is due; answers whether that went well. */
-  async #runPasses(): Promise<boolean> {
-    try {
-      while (this.#scanDue && !this.#stopped) {
-        this.#scanDue = false;
-        await this.#scanMounts();
-      }
-      for (const use of [...this.#uses.values()]) await this.#apply(use);
-      return true;
-    } catch (error) {
-      this.#scanDue = true;
-      this.#options.onError(error);
-      return false;
+  async #pass(): Promise<void> {
+    while (this.#scanDue && !this.#worker.stopped) {
+      this.#scanDue = false;
+      await this.#scanMounts();
     }
+    for (const use of [...this.#uses.values()]) await this.#apply(use);
+    if (this.#scanDue) this.#worker.wake(); // a volume was published or unpublished while limits were applied
+    else this.#schedule();
   }
 
   async #scanMounts(): Promise<void> {
@@ -283,13 +274,11 @@ export class IoLimiter {
 
   /** Sees to the next pass: soon while something is missing, in a while as long as something is limited. */
   #schedule(): void {
-    this.#cancelTimer();
-    if (this.#stopped) return;
     const { retryMs = RETRY_MS, refreshMs = REFRESH_MS } = this.#options;
     const missing = this.#scanDue || [...this.#uses.values()].some(({ waitingSince }) => waitingSince !== undefined);
-    if (!missing && this.#uses.size === 0) return;
+    if (!missing && this.#uses.size === 0) return this.#worker.wakeAfter(undefined);
     const ms = missing ? Math.min(retryMs * 2 ** this.#retries++, refreshMs) : refreshMs;
     if (!missing) this.#retries = 0;
-    this.#cancelTimer = this.#clock.after(ms, () => this.#run());
+    this.#worker.wakeAfter(ms);
   }
 }

@@ -18,6 +18,7 @@ import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { ownedVolumeId, parseVolumeTags, type VolumeTags } from "../model/tags.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import { nextTrimTime } from "../spec/trim.ts";
+import { BackgroundWorker } from "../worker.ts";
 
 /** A volume that is to be trimmed now and then. */
 export interface TrimmedVolume {
@@ -88,18 +89,17 @@ export class Trimmer {
   readonly #options: TrimmerOptions;
   readonly #exec: Exec;
   readonly #clock: Clock;
+  readonly #worker: BackgroundWorker;
   readonly #schedules = new Map<VolumeId, TrimSchedule>();
   readonly #paused = new Set<VolumeId>();
   #running: RunningTrim | undefined;
-  #pass: Promise<void> | undefined;
-  #cancelTimer = () => {};
-  #stopped = false;
 
   /** Makes it; it does nothing before it sees a report. */
   constructor(options: TrimmerOptions) {
     this.#options = options;
     this.#exec = options.lvm.exec;
     this.#clock = options.clock ?? systemClock;
+    this.#worker = new BackgroundWorker({ pass: () => this.#pass(), onError: options.onError, clock: this.#clock });
   }
 
   /** Looks at a report: which volumes there are, and which of them are in use. */
@@ -111,7 +111,7 @@ export class Trimmer {
       if (schedule !== undefined) schedule.volume = volume;
       else this.#schedules.set(id, { volume, dueAt: this.#nextDue(volume), failures: 0, unsupported: false });
     }
-    if (this.#pass === undefined) this.#armTimer();
+    if (!this.#worker.running) this.#armTimer();
   }
 
   /** When each volume was last trimmed, in seconds since 1970, of those that were. */
@@ -134,17 +134,16 @@ export class Trimmer {
     return { [Symbol.dispose]: () => void this.#paused.delete(id) };
   }
 
-  /** Resolves when nothing is being done. */
-  async idle(): Promise<void> {
-    while (this.#pass !== undefined) await this.#pass;
+  /** Waits until nothing is being done. */
+  idle(): Promise<void> {
+    return this.#worker.idle();
   }
 
-  /** Ends, and with it the fstrim that is under way: the next one does what it left. */
+  /** Stops the background work, and the fstrim that is running: the next one does what it left. */
   async stop(): Promise<void> {
-    this.#stopped = true;
-    this.#cancelTimer();
+    const stopped = this.#worker.stop();
     this.#running?.controller.abort();
-    await this.#pass;
+    await stopped;
   }
 
   get #now(): number {
@@ -156,16 +155,14 @@ export class Trimmer {
   }
 
   #armTimer(): void {
-    this.#cancelTimer();
     const ready = [...this.#schedules.values()].filter(isTrimmable);
-    if (ready.length === 0 || this.#stopped) return;
     const sleepMs = Math.min(...ready.map(({ dueAt }) => dueAt)) - this.#now;
-    this.#cancelTimer = this.#clock.after(Math.min(MAX_SLEEP_MS, Math.max(0, sleepMs)), () => {
-      this.#pass ??= this.#trimDue().finally(() => {
-        this.#pass = undefined;
-        this.#armTimer();
-      });
-    });
+    this.#worker.wakeAfter(ready.length === 0 ? undefined : Math.min(MAX_SLEEP_MS, Math.max(0, sleepMs)));
+  }
+
+  async #pass(): Promise<void> {
+    await this.#trimDue();
+    this.#armTimer();
   }
 
   async #trimDue(): Promise<void> {
@@ -185,7 +182,9 @@ export class Trimmer {
   /** Trims a volume, if that can still be done, as one that can be paused. */
   async #trim(schedule: TrimSchedule): Promise<void> {
     const { id } = schedule.volume;
-    if (this.#stopped || this.#paused.has(id) || this.#schedules.get(id) !== schedule || !isTrimmable(schedule)) return;
+    if (
+      this.#worker.stopped || this.#paused.has(id) || this.#schedules.get(id) !== schedule || !isTrimmable(schedule)
+    ) return;
     const { promise: done, resolve: finish } = Promise.withResolvers<void>();
     const controller = new AbortController();
     this.#running = { id, controller, done };

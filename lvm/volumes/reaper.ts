@@ -9,6 +9,7 @@
  * @module
  */
 
+import type { Clock } from "../clock.ts";
 import { activationArguments } from "./activation.ts";
 import type { LocatedLv } from "../copies/rules.ts";
 import { verifyDevice } from "../host/device.ts";
@@ -31,6 +32,7 @@ import {
   usedLvUuids,
 } from "../model/tags.ts";
 import { findPool, isDriverPool, isThin, lvsInPool } from "../pools/pool.ts";
+import { BackgroundWorker } from "../worker.ts";
 
 /** An LV that is only to be removed. */
 export interface DeletedLv {
@@ -54,8 +56,10 @@ export interface ReaperOptions {
   readonly onResumed?: (groups: readonly VolumeGroup[]) => void;
   /** Is told when an LV was removed, so that its space is free; nobody by default. */
   readonly onRemoved?: () => void;
-  /** When what failed is tried again, in milliseconds; a minute by default. */
+  /** The delay after which what failed is tried again, in milliseconds; a minute by default. */
   readonly retryMs?: number;
+  /** The clock; the machine's by default. */
+  readonly clock?: Clock;
   /** Is given each report; nobody by default. */
   readonly onReport?: (groups: readonly VolumeGroup[]) => void;
   /** The gate of the machine's thin pools, if those of the driver are to be removed with their last volume. */
@@ -132,17 +136,14 @@ export class Reaper {
   readonly #lvm: Lvm;
   readonly #exec: Exec;
   readonly #driver: string;
+  readonly #worker: BackgroundWorker;
   readonly #onError: (error: unknown) => void;
   readonly #onResumed: (groups: readonly VolumeGroup[]) => void;
   readonly #onRemoved: () => void;
   readonly #retryMs: number;
   readonly #onReport: (groups: readonly VolumeGroup[]) => void;
   readonly #emptyPoolReservation: PoolReservation | undefined;
-  #pass: Promise<void> | undefined;
-  #wakePending = false;
   #resumeDue = false;
-  #stopped = false;
-  #retryTimer: ReturnType<typeof setTimeout> | undefined;
 
   /** Makes it; nothing is done until {@linkcode start}. */
   constructor(options: ReaperOptions) {
@@ -155,6 +156,8 @@ export class Reaper {
     this.#onReport = options.onReport ?? (() => {});
     this.#emptyPoolReservation = options.emptyPoolReservation;
     this.#retryMs = options.retryMs ?? RETRY_MS;
+    const { onError, clock } = options;
+    this.#worker = new BackgroundWorker({ pass: () => this.#pass(), onError, retryMs: this.#retryMs, clock });
   }
 
   /** Resumes what a crash left suspended, then does what is left to do. */
@@ -163,26 +166,22 @@ export class Reaper {
     this.wake();
   }
 
-  /** Does what is left to do; to be called after something was marked. */
+  /** Starts a pass over all that is left to do. Called after something was marked. */
   wake(): void {
-    this.#wakePending = true;
-    if (!this.#stopped) this.#pass ??= this.#runPasses();
+    this.#worker.wake();
   }
 
-  /** Resolves when nothing is being done. */
-  async idle(): Promise<void> {
-    while (this.#pass !== undefined) await this.#pass;
+  /** Waits until nothing is being done. */
+  idle(): Promise<void> {
+    return this.#worker.idle();
   }
 
-  /** Ends after the command that is under way. */
-  async stop(): Promise<void> {
-    this.#stopped = true;
-    clearTimeout(this.#retryTimer);
-    await this.#pass;
+  /** Stops the background work after the command that is running. */
+  stop(): Promise<void> {
+    return this.#worker.stop();
   }
 
-  async #runPasses(): Promise<void> {
-    clearTimeout(this.#retryTimer);
+  async #pass(): Promise<void> {
     let failed = false;
     const attempt = async (step: () => Promise<void>) => {
       try {
@@ -192,21 +191,13 @@ export class Reaper {
         this.#onError(error);
       }
     };
-    await attempt(async () => {
-      do {
-        this.#wakePending = false;
-        const groups = (await this.#lvm.report()).filter(({ responsive }) => responsive);
-        this.#onReport(groups);
-        if (this.#resumeDue) await attempt(() => this.#resume(groups));
-        for (const each of deletedLvs(this.#driver, groups)) {
-          if (!this.#stopped) await attempt(() => this.#remove(each));
-        }
-      } while (this.#wakePending && !this.#stopped);
-    });
-    this.#pass = undefined;
-    if (this.#stopped) return;
-    if (this.#wakePending) this.wake(); // it was asked for when the last report had been read
-    else if (failed) this.#retryTimer = setTimeout(() => this.wake(), this.#retryMs);
+    const groups = (await this.#lvm.report()).filter(({ responsive }) => responsive);
+    this.#onReport(groups);
+    if (this.#resumeDue) await attempt(() => this.#resume(groups));
+    for (const each of deletedLvs(this.#driver, groups)) {
+      if (!this.#worker.stopped) await attempt(() => this.#remove(each));
+    }
+    if (failed) this.#worker.wakeAfter(this.#retryMs);
   }
 
   /**
@@ -228,7 +219,7 @@ export class Reaper {
         const snapshot = ownedSnapshotId(this.#driver, lv.tags);
         if (snapshot === undefined || !isIncompleteSnapshot(lv)) continue;
         await this.#lvm.change(group, ["lvchange", ...markSnapshotDeleted(snapshot), path]);
-        this.#wakePending = true;
+        this.wake();
       }
     }
     this.#resumeDue = false;
@@ -239,13 +230,13 @@ export class Reaper {
     const { lv, group, tags } = deleted;
     if (lv.origin !== undefined && !isThin(lv)) {
       await splitSnapshot(this.#lvm, group, lv);
-      this.#wakePending = true; // its device is another now: look again
+      this.wake(); // its device is another now: look again
       return;
     }
     const emptied = await this.#extendLastOfPool(deleted);
     if (emptied !== undefined) await this.#erase(await this.#ensureActive(emptied.wiper), emptied.pool.size);
     else if (needsErasure(deleted)) await this.#erase(await this.#ensureActive(deleted));
-    if (this.#stopped) return;
+    if (this.#worker.stopped) return;
     const records = usedTagsOf(this.#driver, group, tags.id, lv.uuid);
     if (records.length > 0) await removeUsedTags(this.#lvm, group, records);
     await changeIgnoring(["NotFound"], this.#lvm, group, ["lvremove", "--yes", `${group.name}/${lv.name}`]);
@@ -300,7 +291,7 @@ export class Reaper {
       return await runOk(this.#exec, discard).then(() => {}, this.#onError);
     }
     let recorded = tags.erased;
-    for (let offset = recorded; offset < bytes && !this.#stopped; offset += CHUNK_BYTES) {
+    for (let offset = recorded; offset < bytes && !this.#worker.stopped; offset += CHUNK_BYTES) {
       if (offset - recorded >= RECORD_INTERVAL_BYTES) {
         await this.#lvm.change(group, ["lvchange", ...markErased(recorded, offset), `${group.name}/${lv.name}`]);
         recorded = offset;
