@@ -20,7 +20,7 @@ import {
   poolsOf,
 } from "../../lvm/pools/pool.ts";
 import { type Condition, conditionsOf, type NewCondition, withConditions } from "../api/conditions.ts";
-import { type ApiClient, isAlreadyExists, isNotFound } from "../client/client.ts";
+import { type ApiClient, isAlreadyExists, orAbsent } from "../client/client.ts";
 import { sleep, systemClock, timestamp } from "../../lvm/clock.ts";
 import {
   LVM_GROUP,
@@ -129,13 +129,10 @@ export class NodeReconciler {
   async #patchStatus(status: LvmNodeStatus): Promise<LvmNode> {
     const { client, nodeName } = this.#options;
     const patch = () => client.patch(lvmNodes, { name: nodeName }, { merge: { status }, subresource: "status" });
-    try {
-      return await patch();
-    } catch (error) {
-      if (!isNotFound(error)) throw error;
-      await this.#create();
-      return await patch();
-    }
+    const patched = await orAbsent(patch());
+    if (patched !== undefined) return patched;
+    await this.#create();
+    return await patch();
   }
 
   /** Makes the object, owned by the Node, so that it goes with it. */

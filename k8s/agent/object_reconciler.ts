@@ -12,7 +12,7 @@ import { type ErrorKind, StorageError } from "../../lvm/error.ts";
 import type { Lvm } from "../../lvm/model/client.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
 import type { RecordedLv } from "../../lvm/inventory/volume_state.ts";
-import { type ApiClient, isConflict, isNotFound } from "../client/client.ts";
+import { type ApiClient, orAbsent, orAbsentOrChanged } from "../client/client.ts";
 import type { EventRecorder } from "../runtime/events.ts";
 import type { Informer } from "../runtime/informer.ts";
 import {
@@ -151,23 +151,12 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
     const removed = Object.fromEntries(
       Object.keys(previous).filter((key) => !(key in status)).map((key) => [key, null]),
     );
-    try {
-      return await this.#options.client.patch(this.#resource, { name }, {
-        merge: { metadata: { uid }, status: { ...status, ...removed } },
-        subresource: "status",
-      }) as T;
-    } catch (error) {
-      if (isNotFound(error) || isConflict(error)) {
-        throw new StorageError(
-          "Unavailable",
-          `writing the status of ${this.#describe(name)}: it is not there any more`,
-          {
-            cause: error,
-          },
-        );
-      }
-      throw error;
-    }
+    const merge = { metadata: { uid }, status: { ...status, ...removed } };
+    const patched = await orAbsentOrChanged(
+      this.#options.client.patch(this.#resource, { name }, { merge, subresource: "status" }),
+    );
+    if (patched !== undefined) return patched as T;
+    throw new StorageError("Unavailable", `writing the status of ${this.#describe(name)}: it does not exist any more`);
   }
 
   /** Removes the LV, and then lets the object go. */
@@ -185,11 +174,8 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
     if (!isForeignLv(object)) await remove(object);
     onChange();
     const remaining = finalizers.filter((one) => one !== finalizer);
-    try {
-      await client.patch(this.#resource, { name }, { merge: { metadata: { finalizers: remaining } }, resourceVersion });
-    } catch (error) {
-      if (!isNotFound(error)) throw error;
-    }
+    const merge = { metadata: { finalizers: remaining } };
+    await orAbsent(client.patch(this.#resource, { name }, { merge, resourceVersion }));
   }
 
   /** Takes the mark off that its node was given up: the node is here, and the LV, too. */
@@ -197,11 +183,7 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
     const { client, events } = this.#options;
     const { metadata: { name, uid } } = object;
     const merge = { metadata: { uid, annotations: { [FORGOTTEN_ANNOTATION]: null } } };
-    try {
-      await client.patch(this.#resource, { name }, { merge });
-    } catch (error) {
-      if (!isNotFound(error) && !isConflict(error)) throw error; // another one of the name was never forgotten
-    }
+    await orAbsentOrChanged(client.patch(this.#resource, { name }, { merge }));
     events.record(object, "Normal", "Recovered", "its node was given up and is back, and so is its logical volume");
   }
 

@@ -156,3 +156,32 @@ export function isGone(error: unknown): boolean {
 export function isTransient(error: unknown): boolean {
   return error instanceof ApiError && (error.status === 0 || error.status === 429 || error.status >= 500);
 }
+
+/**
+ * Waits for a request about an object that may be absent.
+ *
+ * @returns the answer, or `undefined` when there is no such object
+ * @throws {ApiError} for any other failure
+ */
+export async function orAbsent<T>(request: Promise<T>): Promise<T | undefined> {
+  return await unless(isNotFound, request);
+}
+
+/**
+ * Waits for a request with a precondition, a uid or a revision, about an object that may be absent.
+ *
+ * @returns the answer, or `undefined` when there is no such object, or it changed, or it is another one of the name
+ * @throws {ApiError} for any other failure
+ */
+export async function orAbsentOrChanged<T>(request: Promise<T>): Promise<T | undefined> {
+  return await unless((error) => isNotFound(error) || isConflict(error), request);
+}
+
+async function unless<T>(isExpected: (error: unknown) => boolean, request: Promise<T>): Promise<T | undefined> {
+  try {
+    return await request;
+  } catch (error) {
+    if (isExpected(error)) return undefined;
+    throw error;
+  }
+}

@@ -8,7 +8,14 @@
  */
 
 import { StorageError } from "../../lvm/error.ts";
-import { type ApiClient, isConflict, isNotFound, type PatchOptions } from "../client/client.ts";
+import {
+  type ApiClient,
+  isConflict,
+  isNotFound,
+  orAbsent,
+  orAbsentOrChanged,
+  type PatchOptions,
+} from "../client/client.ts";
 import { timestamp } from "../../lvm/clock.ts";
 import type { EventRecorder } from "../runtime/events.ts";
 import {
@@ -31,7 +38,6 @@ import {
   LIVENESS_TIMEOUT_MS,
   livenessEvidence,
   type NodeObjects,
-  orAbsent,
   planForget,
   readNodeObjects,
 } from "./plan.ts";
@@ -91,7 +97,7 @@ export async function forget(client: ApiClient, nodeObjects: NodeObjects, option
   const { lvmNode } = nodeObjects;
   requireNotAlive(nodeObjects, options);
   if (lvmNode !== undefined) {
-    await orAbsent(client.delete(lvmNodes, { name: nodeObjects.nodeName }, { uid: lvmNode.metadata.uid }));
+    await orAbsentOrChanged(client.delete(lvmNodes, { name: nodeObjects.nodeName }, { uid: lvmNode.metadata.uid }));
   }
   const now = await readNodeObjects(client, nodeObjects);
   requireNotAlive(now, options); // an agent that lives has written it again
@@ -187,7 +193,7 @@ function snapshotOf({ apiVersion, spec }: VolumeSnapshotContent): KubeObject {
 /** Removes an object in the stead of its node. Finalizers of others stay. */
 async function deleteObject<T extends AgentManaged>(client: ApiClient, kind: ManagedKind<T>, object: T): Promise<void> {
   const { metadata: { name, uid } } = object;
-  await orAbsent(client.delete(kind.resource, { name }, { uid }));
+  await orAbsentOrChanged(client.delete(kind.resource, { name }, { uid }));
   await patchLatest(client, kind, object, ({ metadata: { finalizers = [] } }) => {
     return { merge: { metadata: { finalizers: finalizers.filter((one) => one !== kind.finalizer) } } };
   });

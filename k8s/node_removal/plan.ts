@@ -5,7 +5,7 @@
  */
 
 import { parseQuantity } from "../../lvm/size.ts";
-import { type ApiClient, isConflict, isNotFound } from "../client/client.ts";
+import { type ApiClient, orAbsent } from "../client/client.ts";
 import {
   type AgentManaged,
   CLAIM_ANNOTATION,
@@ -189,14 +189,4 @@ function planSnapshot(
 
 function compareById(a: ForgottenObject, b: ForgottenObject): number {
   return a.id < b.id ? -1 : 1;
-}
-
-/** What is answered; nothing when the object is gone, or is another one of the name. @throws {ApiError} for anything else */
-export async function orAbsent<T>(request: Promise<T>): Promise<T | undefined> {
-  try {
-    return await request;
-  } catch (error) {
-    if (isNotFound(error) || isConflict(error)) return undefined;
-    throw error;
-  }
 }

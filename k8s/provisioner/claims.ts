@@ -19,7 +19,7 @@ import {
 import { sidecarController } from "../sidecars/sidecar_controller.ts";
 import { hasDriver, topologyOfAllNodes, topologyOfNode, WrongNodeError } from "../sidecars/claim_topology.ts";
 import { ClaimError, readClassParameters } from "../sidecars/class_parameters.ts";
-import { ApiError, isAlreadyExists, isNotFound, isTransient } from "../client/client.ts";
+import { ApiError, isAlreadyExists, isTransient, orAbsent } from "../client/client.ts";
 import { findContentSource } from "./content_source.ts";
 import {
   type CreatedVolume,
@@ -93,7 +93,7 @@ export class ClaimProvisioner {
   /** Works until the signal is aborted. */
   async run(signal: AbortSignal): Promise<void> {
     const { driverName, claims, volumes, classes, nodes, csiNodes } = this.#options;
-    // What was known when someone else led is worth nothing now; the intents are still there.
+    // State of an earlier term of leadership is stale; the intents last.
     this.#attempts.clear();
     this.#failures.clear();
     this.#announced.clear();
@@ -251,9 +251,7 @@ export class ClaimProvisioner {
    */
   async #deleteUnpublishedVolume(key: string, { request, created }: Attempt, signal: AbortSignal): Promise<void> {
     const { client, csi, intents } = this.#options;
-    const found = await client.get(persistentVolumes, { name: request.name }, { signal }).catch((error) => {
-      if (!isNotFound(error)) throw error;
-    });
+    const found = await orAbsent(client.get(persistentVolumes, { name: request.name }, { signal }));
     if (found === undefined && intents.find(request.name)?.pending !== false) {
       await csi.deleteVolume({ volumeId: created!.volumeId, secrets: request.secrets }, { signal });
     }

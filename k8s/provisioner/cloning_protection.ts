@@ -6,7 +6,7 @@
 
 import { sidecarController } from "../sidecars/sidecar_controller.ts";
 import { dataSourceOf } from "./claim.ts";
-import { isConflict, isNotFound } from "../client/client.ts";
+import { orAbsentOrChanged } from "../client/client.ts";
 import { CLONING_FINALIZER } from "./content_source.ts";
 import { type PersistentVolumeClaim, persistentVolumeClaims } from "../api/objects.ts";
 import type { ProvisionerOptions } from "./provisioner_options.ts";
@@ -44,11 +44,10 @@ export class CloningProtection {
     if (claims.list().some((other) => isPendingCloneOf(other, claim))) return;
     const { namespace, name, finalizers = [], resourceVersion } = claim.metadata;
     const merge = { metadata: { finalizers: finalizers.filter((one) => one !== CLONING_FINALIZER) } };
-    try {
-      await client.patch(persistentVolumeClaims, { namespace, name }, { merge, resourceVersion, signal });
-    } catch (error) {
-      if (!isNotFound(error) && !isConflict(error)) throw error; // a change brings the key back
-    }
+    // A change enqueues the claim again.
+    await orAbsentOrChanged(
+      client.patch(persistentVolumeClaims, { namespace, name }, { merge, resourceVersion, signal }),
+    );
   }
 }
 

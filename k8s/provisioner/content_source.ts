@@ -8,7 +8,7 @@
 
 import { dataSourceOf } from "./claim.ts";
 import { ClaimError } from "../sidecars/class_parameters.ts";
-import { type ApiClient, isNotFound } from "../client/client.ts";
+import { type ApiClient, orAbsent } from "../client/client.ts";
 import type { VolumeContentSource } from "../sidecars/csi_client.ts";
 import {
   type KubeObject,
@@ -137,12 +137,9 @@ async function getSourceObject<T extends KubeObject>(
   { client, signal }: FindContentSourceOptions,
   description: string,
 ): Promise<T> {
-  try {
-    return await client.get(resource, reference, { signal });
-  } catch (error) {
-    if (isNotFound(error)) throw new ClaimError(`${description}: there is none`);
-    throw error;
-  }
+  const found = await orAbsent(client.get(resource, reference, { signal }));
+  if (found === undefined) throw new ClaimError(`${description}: does not exist`);
+  return found;
 }
 
 function volumeModeOf(volumeMode: string | undefined): string {

@@ -26,7 +26,7 @@ Deno.test("findContentSource() takes a snapshot that is bound, ready, ours and o
       signal: AbortSignal.timeout(5_000),
     });
   const assertRefused = (why: string, mode?: string) => assertRejects(() => find(mode), ClaimError, why);
-  await assertRefused("there is none");
+  await assertRefused("does not exist");
   api.addResource(volumeSnapshots);
   api.addResource(volumeSnapshotContents);
   const { metadata: { uid } } = api.put(volumeSnapshots, { metadata: { name: "source", namespace: NAMESPACE } });
@@ -34,7 +34,7 @@ Deno.test("findContentSource() takes a snapshot that is bound, ready, ours and o
   await assertRefused("not bound yet");
   const status = { boundVolumeSnapshotContentName: "content", readyToUse: false };
   await client.patch(volumeSnapshots, snapshot, { merge: { status }, subresource: "status" });
-  await assertRefused("VolumeSnapshotContent content: there is none");
+  await assertRefused("VolumeSnapshotContent content: does not exist");
   const volumeSnapshotRef = { ...snapshot, uid: "another" };
   const spec = {
     driver: "other",
@@ -73,12 +73,12 @@ Deno.test("findContentSource() takes a claim that is bound and ours, protects it
       signal: AbortSignal.timeout(5_000),
     });
   const assertRefused = (why: string, mode?: string) => assertRejects(() => find(mode), ClaimError, why);
-  await assertRefused("there is none");
+  await assertRefused("does not exist");
   const at = { name: "source", namespace: NAMESPACE };
   const { metadata: { uid } } = api.put(persistentVolumeClaims, { metadata: at, spec: { volumeName: "pv" } });
   await assertRefused("not bound yet");
   await client.patch(persistentVolumeClaims, at, { merge: { status: { phase: "Bound" } }, subresource: "status" });
-  await assertRefused("PersistentVolume pv: there is none");
+  await assertRefused("PersistentVolume pv: does not exist");
   const csi = { driver: "other", volumeHandle: "v1" };
   api.put(persistentVolumes, { metadata: { name: "pv" }, spec: { csi, claimRef: { uid: "another" } } });
   const patch = (merge: Record<string, unknown>) => client.patch(persistentVolumes, { name: "pv" }, { merge });

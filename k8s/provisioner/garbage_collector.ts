@@ -14,7 +14,7 @@
 
 import { getLogger } from "@logtape/logtape";
 import { claimUidOf } from "./claim.ts";
-import { isNotFound } from "../client/client.ts";
+import { orAbsent } from "../client/client.ts";
 import { sleep, systemClock, waitForAbort } from "../../lvm/clock.ts";
 import type { Intent } from "./intents.ts";
 import { persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
@@ -82,13 +82,8 @@ export class GarbageCollector {
   }
 
   async #hasPersistentVolume({ requestName }: Intent, signal: AbortSignal): Promise<boolean> {
-    try {
-      await this.#options.client.get(persistentVolumes, { name: requestName }, { signal });
-      return true;
-    } catch (error) {
-      if (isNotFound(error)) return false;
-      throw error;
-    }
+    const { client } = this.#options;
+    return await orAbsent(client.get(persistentVolumes, { name: requestName }, { signal })) !== undefined;
   }
 
   async #deleteVolume({ requestName, volumeId }: Intent, signal: AbortSignal): Promise<void> {

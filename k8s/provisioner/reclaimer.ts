@@ -5,7 +5,7 @@
  */
 
 import { sidecarController } from "../sidecars/sidecar_controller.ts";
-import { isNotFound } from "../client/client.ts";
+import { orAbsent } from "../client/client.ts";
 import { errorMessage, isOperationPending } from "../sidecars/csi_client.ts";
 import type { WaitOptions } from "../runtime/informer.ts";
 import { type PersistentVolume, persistentVolumes } from "../api/objects.ts";
@@ -64,9 +64,7 @@ export class Reclaimer {
   async #deleteVolumeAndObject(name: string, signal: AbortSignal): Promise<void> {
     const { client, events } = this.#options;
     // The copy may be old, and the policy may have just been changed to Retain: the last look is at the original.
-    const volume = await client.get(persistentVolumes, { name }, { signal }).catch((error) => {
-      if (!isNotFound(error)) throw error;
-    });
+    const volume = await orAbsent(client.get(persistentVolumes, { name }, { signal }));
     if (
       volume === undefined || !isManagedBy(volume, this.#options.driverName) ||
       nextReclaimStep(volume) !== "delete volume"
@@ -83,9 +81,7 @@ export class Reclaimer {
       await this.#setFinalizers(volume, otherFinalizers(volume), signal);
     }
     if (volume.metadata.deletionTimestamp === undefined) {
-      await client.delete(persistentVolumes, { name }, { uid: volume.metadata.uid, signal }).catch((error) => {
-        if (!isNotFound(error)) throw error;
-      });
+      await orAbsent(client.delete(persistentVolumes, { name }, { uid: volume.metadata.uid, signal }));
     }
     const isDeleting = (now?: PersistentVolume) => now === undefined || now.metadata.deletionTimestamp !== undefined;
     await this.#options.volumes.waitForCache(name, isDeleting, this.#waitOptions);
@@ -95,22 +91,16 @@ export class Reclaimer {
     const { client, csi } = this.#options;
     const secret = deletionSecretOf(volume);
     // A secret may have gone before the volume that it was for.
-    const secrets = await readSecret(client, secret, { signal }).catch((error) => {
-      if (isNotFound(error)) return {};
-      throw error;
-    });
+    const secrets = await orAbsent(readSecret(client, secret, { signal })) ?? {};
     await csi.deleteVolume({ volumeId: volume.spec!.csi!.volumeHandle, secrets }, { signal });
   }
 
   async #setFinalizers({ metadata }: PersistentVolume, finalizers: string[], signal: AbortSignal): Promise<void> {
     const { name, resourceVersion } = metadata;
     const merge = { metadata: { finalizers } };
-    try {
-      await this.#options.client.patch(persistentVolumes, { name }, { merge, resourceVersion, signal });
-    } catch (error) {
-      if (isNotFound(error)) return;
-      throw error;
-    }
+    const { client } = this.#options;
+    const patched = await orAbsent(client.patch(persistentVolumes, { name }, { merge, resourceVersion, signal }));
+    if (patched === undefined) return;
     const hasFinalizer = finalizers.includes(VOLUME_FINALIZER);
     const isUpToDate = (now: PersistentVolume) =>
       (now.metadata.finalizers?.includes(VOLUME_FINALIZER) ?? false) === hasFinalizer;

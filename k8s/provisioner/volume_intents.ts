@@ -5,7 +5,7 @@
  */
 
 import { parseVolumeId, volumeIdOf } from "../../lvm/ids.ts";
-import { type ApiClient, isNotFound } from "../client/client.ts";
+import { type ApiClient, orAbsent } from "../client/client.ts";
 import type { ClaimReference } from "../sidecars/csi_client.ts";
 import type { Informer } from "../runtime/informer.ts";
 import type { Intent, Intents } from "./intents.ts";
@@ -56,12 +56,8 @@ export function volumeIntents({ client, driver, topologyKey, volumes }: VolumeIn
     clearPending: async (requestName, { signal }) => {
       const name = volumeIdOf(requestName);
       if (volumes.get(name)?.metadata.annotations?.[PENDING_ANNOTATION] === undefined) return;
-      try {
-        const merge = { metadata: { annotations: { [PENDING_ANNOTATION]: null } } };
-        await client.patch(lvmVolumes, { name }, { merge, signal });
-      } catch (error) {
-        if (!isNotFound(error)) throw error;
-      }
+      const merge = { metadata: { annotations: { [PENDING_ANNOTATION]: null } } };
+      await orAbsent(client.patch(lvmVolumes, { name }, { merge, signal }));
     },
   };
 }

@@ -6,7 +6,7 @@
  */
 
 import { type ClaimSidecarOptions, sidecarController } from "../sidecars/sidecar_controller.ts";
-import { isNotFound } from "../client/client.ts";
+import { orAbsent } from "../client/client.ts";
 import { type Clock, systemClock, timestamp } from "../../lvm/clock.ts";
 import {
   CallError,
@@ -70,6 +70,7 @@ export class Modifier {
   readonly #finalErrors = new Set<string>();
   /** What was infeasible, and when it is tried again. */
   readonly #slowSet = new Map<string, { className: string; until: number }>();
+  #controller: Controller | undefined;
   #stopSignal: AbortSignal | undefined;
 
   /** Does nothing before {@linkcode Modifier.run}. */
@@ -81,45 +82,42 @@ export class Modifier {
   /** Works until the signal is aborted, and comes back when nothing is being worked on any more. It may be run again. */
   async run(signal: AbortSignal): Promise<void> {
     const { client, claims, volumes, clock, missingKindRetryMs = 60_000 } = this.#options;
+    // State of an earlier term of leadership is stale.
     this.#finalErrors.clear();
     this.#slowSet.clear();
-    this.#stopSignal = signal;
     const controller = sidecarController(
       "modifier",
       this.#options,
       (key, reconcileSignal) => this.#reconcile(key, reconcileSignal),
     );
+    [this.#controller, this.#stopSignal] = [controller, signal];
     // Kubernetes before 1.34 need not have the kind; then no claim names one.
     const classes = new Informer(client, volumeAttributesClasses, { missingKindRetryMs, clock });
     const subscriptions = [
-      claims.subscribe((key, now, before) => this.#onClaimChanged(controller, key, now, before)),
-      classes.subscribe((_, now) => now !== undefined && this.#requeueClaimsOfClass(controller, now)),
+      claims.subscribe((key, now, before) => this.#onClaimChanged(key, now, before)),
+      classes.subscribe((_, now) => now !== undefined && this.#requeueClaimsOfClass(now)),
     ];
     const watching = classes.start(signal);
     await controller.watch(claims, () => []).watch(volumes, (volume) => this.#dueClaimKeys(volume)).run(signal);
     for (const unsubscribe of subscriptions) unsubscribe();
     await watching;
+    this.#controller = undefined;
   }
 
-  #onClaimChanged(
-    controller: Controller,
-    key: string,
-    now?: PersistentVolumeClaim,
-    before?: PersistentVolumeClaim,
-  ): void {
+  #onClaimChanged(key: string, now?: PersistentVolumeClaim, before?: PersistentVolumeClaim): void {
     if (now === undefined) {
       this.#finalErrors.delete(key);
       this.#slowSet.delete(key);
     } else if (before === undefined ? isDue(now) : reconcileInputs(now) !== reconcileInputs(before)) {
-      controller.add(key);
+      this.#controller?.add(key);
     }
   }
 
   /** The claims that wait for a class that is there now. */
-  #requeueClaimsOfClass(controller: Controller, { metadata: { name } }: VolumeAttributesClass): void {
+  #requeueClaimsOfClass({ metadata: { name } }: VolumeAttributesClass): void {
     for (const { metadata, spec, status } of this.#options.claims.list()) {
       const isPending = spec?.volumeAttributesClassName === name && status?.modifyVolumeStatus?.status === "Pending";
-      if (isPending) controller.add(`${metadata.namespace}/${metadata.name}`);
+      if (isPending) this.#controller?.add(`${metadata.namespace}/${metadata.name}`);
     }
   }
 
@@ -141,20 +139,12 @@ export class Modifier {
     const slow = this.#slowSet.get(key);
     const remainingMs = slow?.className === step.className ? slow.until - this.#clock.now() : 0;
     if (remainingMs > 0) return { requeueAfterMs: remainingMs };
-    const attributesClass = await this.#findClass(step.className, signal);
+    const { client } = this.#options;
+    const attributesClass = await orAbsent(client.get(volumeAttributesClasses, { name: step.className }, { signal }));
     if (attributesClass === undefined) return await this.#reportMissingClass(claim, step, signal);
     if (step.action === "continue") return await this.#modifyVolume(key, { claim, volume, attributesClass }, signal);
     const marked = await this.#markInProgress(claim, step.className, signal);
     return await this.#modifyVolume(key, { claim: marked, volume, attributesClass }, signal);
-  }
-
-  async #findClass(name: string, signal: AbortSignal): Promise<VolumeAttributesClass | undefined> {
-    try {
-      return await this.#options.client.get(volumeAttributesClasses, { name }, { signal });
-    } catch (error) {
-      if (isNotFound(error)) return undefined;
-      throw error;
-    }
   }
 
   /** Says that a class is not there. What was begun with it goes on when it is, which nobody need announce. */

@@ -71,6 +71,7 @@ export class Resizer {
   /** Works until the signal is aborted, and comes back when nothing is being worked on any more. It may be run again. */
   async run(signal: AbortSignal): Promise<void> {
     const { claims, volumes } = this.#options;
+    // State of an earlier term of leadership is stale.
     this.#finalErrors.clear();
     this.#slowSet.clear();
     const controller = sidecarController(

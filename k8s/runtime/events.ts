@@ -6,7 +6,7 @@
  */
 
 import { getLogger } from "@logtape/logtape";
-import { type ApiClient, isAlreadyExists, isNotFound, isTransient } from "../client/client.ts";
+import { type ApiClient, isAlreadyExists, isTransient, orAbsent } from "../client/client.ts";
 import { backoffMs, type Clock, sleep, systemClock, timestamp } from "../../lvm/clock.ts";
 import { type Event, events, type KubeObject } from "../api/objects.ts";
 
@@ -187,14 +187,9 @@ export class EventRecorder {
     const { signal } = this.#stop;
     const namespace = recorded.object.namespace ?? "default";
     if (recorded.written) {
-      try {
-        const merge = { count, lastTimestamp: last };
-        await this.#client.patch(events, { name, namespace }, { merge, signal });
-        return;
-      } catch (error) {
-        // The server forgets events after an hour.
-        if (!isNotFound(error)) throw error;
-      }
+      // The API server removes events after an hour.
+      const merge = { count, lastTimestamp: last };
+      if (await orAbsent(this.#client.patch(events, { name, namespace }, { merge, signal })) !== undefined) return;
     }
     try {
       await this.#client.create(events, this.#event(recorded, { name, namespace }), { signal });

@@ -7,7 +7,7 @@
  */
 
 import { getLogger } from "@logtape/logtape";
-import { type ApiClient, isAlreadyExists, isConflict, isNotFound } from "../client/client.ts";
+import { type ApiClient, isAlreadyExists, isConflict, orAbsent } from "../client/client.ts";
 import { type Clock, sleep, systemClock } from "../../lvm/clock.ts";
 import { type Lease, leases } from "../api/objects.ts";
 
@@ -134,14 +134,13 @@ export class LeaderElection {
       leaseDurationSeconds: Math.ceil(this.#leaseDurationMs / 1000),
       renewTime: now,
     };
-    try {
-      this.#observe(await this.#client.get(leases, at, request));
-    } catch (error) {
-      if (!isNotFound(error)) throw error;
+    const found = await orAbsent(this.#client.get(leases, at, request));
+    if (found === undefined) {
       const spec = { ...record, acquireTime: now, leaseTransitions: 0 };
       this.#observe(await this.#client.create(leases, { metadata: { ...at }, spec }, request));
       return true;
     }
+    this.#observe(found);
     const { lease, at: observedAt } = this.#observed!;
     const holder = this.#holder();
     const unchangedMs = this.#clock.now() - observedAt;

@@ -22,7 +22,7 @@ import {
 import { sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
 import { hasDriver } from "../sidecars/claim_topology.ts";
 import { FS_TYPE } from "../sidecars/class_parameters.ts";
-import { isAlreadyExists, isConflict, isNotFound } from "../client/client.ts";
+import { isAlreadyExists, orAbsent, orAbsentOrChanged } from "../client/client.ts";
 import { systemClock } from "../../lvm/clock.ts";
 import { CallError, type Capacity, type CapacityClient, Code } from "../sidecars/csi_client.ts";
 import type { Informer, WaitOptions } from "../runtime/informer.ts";
@@ -91,9 +91,10 @@ export class CapacityPublisher {
   /** Works until the signal is aborted, and comes back when nothing is being worked on any more. It may be run again. */
   async run(signal: AbortSignal): Promise<void> {
     const { nodes, volumes, classes, csiNodes, published } = this.#options;
-    this.#stopSignal = signal;
+    // State of an earlier term of leadership is stale.
     this.#keys.clear();
     this.#writtenAtMs.clear();
+    this.#stopSignal = signal;
     const { parallel = MAX_CONCURRENT_WRITES, backoff = BACKOFF } = this.#options;
     const options = { ...this.#options, parallel, backoff };
     await sidecarController("capacity", options, (name, reconcileSignal) => this.#reconcile(name, reconcileSignal))
@@ -214,18 +215,12 @@ export class CapacityPublisher {
   ): Promise<void> {
     const { name, namespace, labels, ownerReferences } = metadata;
     const merge = { metadata: { labels, ownerReferences }, capacity, maximumVolumeSize };
-    try {
-      await this.#options.client.patch(csiStorageCapacities, { name, namespace }, { merge, signal });
-    } catch (error) {
-      if (!isNotFound(error)) throw error; // else the copy will say that it is gone
-    }
+    // The cache will show when it is gone.
+    await orAbsent(this.#options.client.patch(csiStorageCapacities, { name, namespace }, { merge, signal }));
   }
 
   async #deleteObject({ metadata: { name, namespace, uid } }: CsiStorageCapacity, signal: AbortSignal): Promise<void> {
-    try {
-      await this.#options.client.delete(csiStorageCapacities, { name, namespace }, { uid, signal });
-    } catch (error) {
-      if (!isNotFound(error) && !isConflict(error)) throw error; // else it is gone, or another one
-    }
+    const { client } = this.#options;
+    await orAbsentOrChanged(client.delete(csiStorageCapacities, { name, namespace }, { uid, signal }));
   }
 }

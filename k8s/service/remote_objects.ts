@@ -8,7 +8,7 @@
  */
 
 import { StorageError } from "../../lvm/error.ts";
-import { type ApiClient, isAlreadyExists, isConflict, isNotFound } from "../client/client.ts";
+import { type ApiClient, isAlreadyExists, orAbsent, orAbsentOrChanged } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { type AgentManaged, isForgotten, type LvmNode, REMOVE_ANNOTATION } from "../api/lvm_objects.ts";
 import type { Resource } from "../api/objects.ts";
@@ -54,9 +54,8 @@ export class RemoteObjects<T extends AgentManaged> {
   /** The object, as the API server has it. @throws {StorageError} `Unavailable`. */
   async read(id: string): Promise<T | undefined> {
     try {
-      return await this.#client.get(this.#objects.resource, { name: id });
+      return await orAbsent(this.#client.get(this.#objects.resource, { name: id }));
     } catch (error) {
-      if (isNotFound(error)) return undefined;
       throw asUnavailable(`looking for ${this.#describe(id)}`, error);
     }
   }
@@ -208,24 +207,26 @@ export class RemoteObjects<T extends AgentManaged> {
     const { name, uid, annotations, deletionTimestamp, finalizers = [] } = metadata;
     const lacksFinalizer = deletionTimestamp === undefined && !finalizers.includes(finalizer);
     const finalizerPatch = lacksFinalizer ? { finalizers: [...finalizers, finalizer] } : {};
-    try {
+    const request = async () => {
       if (annotations?.[REMOVE_ANNOTATION] === undefined || lacksFinalizer) {
         const merge = { metadata: { uid, annotations: { [REMOVE_ANNOTATION]: "true" }, ...finalizerPatch } };
         await this.#client.patch(this.#resource, { name }, { merge });
       }
       if (deletionTimestamp === undefined) await this.#client.delete(this.#resource, { name }, { uid });
+    };
+    try {
+      await orAbsentOrChanged(request());
     } catch (error) {
-      // another one of the name is none of this call's business
-      if (!isNotFound(error) && !isConflict(error)) throw asUnavailable(`deleting ${this.#describe(name)}`, error);
+      throw asUnavailable(`deleting ${this.#describe(name)}`, error);
     }
   }
 
   /** Takes the finalizer off in the stead of a node that is gone. An LV that it may yet have carries its tags. */
   async #removeFinalizer({ metadata: { name } }: T): Promise<void> {
     try {
-      await this.#client.patch(this.#resource, { name }, { merge: { metadata: { finalizers: null } } });
+      await orAbsent(this.#client.patch(this.#resource, { name }, { merge: { metadata: { finalizers: null } } }));
     } catch (error) {
-      if (!isNotFound(error)) throw asUnavailable(`undoing ${this.#describe(name)}`, error);
+      throw asUnavailable(`undoing ${this.#describe(name)}`, error);
     }
   }
 

@@ -1,41 +1,389 @@
 /**
- * The snapshotter: takes the snapshots that VolumeSnapshotContents ask for, and removes those that nobody wants any more. Where
- * the cluster has no such kinds, it waits for them.
+ * The snapshotter: takes the snapshots that VolumeSnapshotContents ask for, and deletes those that are no longer needed. In a
+ * cluster without these kinds, it waits until they are installed.
  *
- * VolumeSnapshots themselves, and their VolumeSnapshotContents, are the official snapshot-controller's.
+ * VolumeSnapshots, and the VolumeSnapshotContents that belong to them, are created by the official snapshot-controller.
  *
  * @module
  */
 
-import { type SnapshotterOptions, Snapshotting } from "./snapshotting.ts";
+import { sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
+import { ClaimError, readSnapshotClassParameters, type SnapshotClassParameters } from "../sidecars/class_parameters.ts";
+import { isConflict, isTransient, orAbsent } from "../client/client.ts";
+import { backoffMs, type Clock, systemClock, waitForAbort } from "../../lvm/clock.ts";
+import {
+  type CreatedSnapshot,
+  type CreateSnapshotRequest,
+  type CsiClient,
+  errorMessage,
+  isMaybeInProgress,
+  isOperationPending,
+  isResourceExhausted,
+} from "../sidecars/csi_client.ts";
+import type { EventRecorder } from "../runtime/events.ts";
+import type { KubeObject, Resource } from "../api/objects.ts";
+import { Informer, type WaitOptions } from "../runtime/informer.ts";
+import type { Controller } from "../runtime/controller.ts";
+import { patchWithRetry } from "../client/patch_with_retry.ts";
+import { readSecret } from "../sidecars/secrets.ts";
+import {
+  clearBeingCreatedPatch,
+  type ContentPatch,
+  type ContentStep,
+  failedPatch,
+  hasFinalizer,
+  isBeingCreated,
+  isManagedBy,
+  nextContentStep,
+  observedPatch,
+  reconcileInputs,
+  removeFinalizerPatch,
+  setBeingCreatedPatch,
+  shouldDelete,
+  snapshotNameOf,
+  snapshotSecretOf,
+  unusablePatch,
+} from "./snapshot_content.ts";
+import {
+  snapshotHandleOf,
+  type VolumeSnapshotClass,
+  volumeSnapshotClasses,
+  type VolumeSnapshotContent,
+  volumeSnapshotContents,
+} from "../api/snapshot_objects.ts";
 
-export type { SnapshotterOptions } from "./snapshotting.ts";
+/** What the snapshotter works with. */
+export interface SnapshotterOptions extends SidecarOptions {
+  /** The driver. */
+  readonly csi: Pick<CsiClient, "createSnapshot" | "deleteSnapshot" | "findSnapshot">;
+  /** Where events go. */
+  readonly events: EventRecorder;
+  /** Whether a snapshot of the handle that was ready may not be so any more; none by default. */
+  readonly needsRecheck?: (handle: string) => boolean;
+  /** When it is looked again for kinds that the cluster does not have, in milliseconds; after a minute. */
+  readonly missingKindRetryMs?: number | undefined;
+}
 
-/** The snapshotter. Two of them at work do everything twice, and harm nothing. */
+/** Milliseconds in which a change that was made should be seen by the informer. */
+const CACHE_WAIT_MS = 10_000;
+
+/** When an object is looked at again that turned out to be another than the copy showed, in milliseconds. */
+const STALE_CACHE_REQUEUE_MS = 1_000;
+
+/** The snapshotter. Two of them at the same time repeat each other's work without harm. */
 export class Snapshotter {
   readonly #options: SnapshotterOptions;
-  #snapshotting: Snapshotting | undefined;
+  readonly #clock: Clock;
+  #contents: Informer<VolumeSnapshotContent>;
+  #classes: Informer<VolumeSnapshotClass>;
+  /** The names of contents for whose snapshots there was no space. */
+  readonly #exhausted = new Set<string>();
+  /** How often in a row a content was left with a snapshot that cannot be used yet. */
+  readonly #checks = new Map<string, number>();
+  #controller: Controller | undefined;
+  #stopSignal: AbortSignal | undefined;
 
   /** Does nothing before {@linkcode Snapshotter.run}. */
   constructor(options: SnapshotterOptions) {
     this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#contents = this.#newInformer(volumeSnapshotContents);
+    this.#classes = this.#newInformer(volumeSnapshotClasses);
   }
 
-  /** Works until the signal is aborted, and comes back when nothing is being worked on any more. It may be run again. */
-  async run(signal: AbortSignal): Promise<void> {
-    // What was known when someone else led is worth nothing now.
-    this.#snapshotting = new Snapshotting(this.#options);
-    await this.#snapshotting.run(signal);
-    this.#snapshotting = undefined;
-  }
-
-  /** Has a look at the snapshot of a handle, which was ready and may not be so any more. */
-  recheck(handle: string): void {
-    this.#snapshotting?.recheck(handle);
-  }
-
-  /** Tries again, soon, the snapshots for which there was no space: to be called when a node has more. */
+  /** Retries soon the snapshots for which there was no space; to be called when a node has more. */
   requeueExhausted(): void {
-    this.#snapshotting?.requeueExhausted();
+    for (const name of this.#exhausted) this.#controller?.add(name);
+  }
+
+  /** Checks the snapshot of a handle, which was ready and may not be so any more. */
+  recheck(handle: string): void {
+    for (const content of this.#contents.list()) if (snapshotHandleOf(content) === handle) this.#enqueueIfDue(content);
+  }
+
+  /** Runs until the signal is aborted and all work in progress has ended. It may be run again. */
+  async run(signal: AbortSignal): Promise<void> {
+    // State of an earlier term of leadership is stale.
+    this.#exhausted.clear();
+    this.#checks.clear();
+    this.#contents = this.#newInformer(volumeSnapshotContents);
+    this.#classes = this.#newInformer(volumeSnapshotClasses);
+    const controller = sidecarController(
+      "snapshotter",
+      this.#options,
+      (name, reconcileSignal) => this.#reconcile(name, reconcileSignal),
+    );
+    [this.#controller, this.#stopSignal] = [controller, signal];
+    controller.watch(this.#contents, () => [])
+      .watch(this.#classes, ({ metadata }) => this.#pendingNamesOfClass(metadata.name));
+    this.#contents.subscribe((name, now, before) => {
+      if (now === undefined) [this.#exhausted, this.#checks].forEach((entries) => entries.delete(name));
+      else if (before === undefined || reconcileInputs(now) !== reconcileInputs(before)) this.#enqueueIfDue(now);
+    });
+    const contents = this.#contents.start(signal);
+    // One after the other, so that a cluster without these kinds is logged once.
+    await Promise.race([this.#contents.synced, waitForAbort(signal)]);
+    await Promise.all([contents, this.#classes.start(signal), controller.run(signal)]);
+    this.#controller = undefined;
+  }
+
+  #newInformer<T extends KubeObject>(resource: Resource<T>): Informer<T> {
+    const { client, clock, missingKindRetryMs = 60_000 } = this.#options;
+    return new Informer(client, resource, { missingKindRetryMs, clock });
+  }
+
+  /** How long it is waited for what was done to be seen; not when the loop is to end. */
+  get #waitOptions(): WaitOptions {
+    return { signal: this.#stopSignal, timeoutMs: CACHE_WAIT_MS };
+  }
+
+  #enqueueIfDue(content: VolumeSnapshotContent): void {
+    const { driverName } = this.#options;
+    if (isManagedBy(content, driverName) && this.#stepOf(content) !== "nothing") {
+      this.#controller?.add(content.metadata.name);
+    }
+  }
+
+  /** What has to be done next: what the object shows, or a look at a snapshot that was ready. */
+  #stepOf(content: VolumeSnapshotContent): ContentStep {
+    const step = nextContentStep(content);
+    const mustRecheck = content.status?.readyToUse && this.#options.needsRecheck?.(snapshotHandleOf(content) ?? "");
+    return step === "nothing" && mustRecheck && !shouldDelete(content) ? "check" : step;
+  }
+
+  #pendingNamesOfClass(className: string): string[] {
+    const isPending = (content: VolumeSnapshotContent) =>
+      content.spec.volumeSnapshotClassName === className && ["create", "check"].includes(nextContentStep(content));
+    return this.#contents.list().filter(isPending).map(({ metadata }) => metadata.name);
+  }
+
+  async #reconcile(name: string, signal: AbortSignal): Promise<void | { requeueAfterMs: number }> {
+    const content = this.#contents.get(name);
+    if (content === undefined || !isManagedBy(content, this.#options.driverName)) return;
+    const wasCurrent = await this.#executeStep(this.#stepOf(content), content, signal);
+    return wasCurrent ? this.#nextRequeue(name) : { requeueAfterMs: STALE_CACHE_REQUEUE_MS };
+  }
+
+  /** Does what was decided on the copy; answers whether that was right for the object itself. */
+  async #executeStep(step: ContentStep, content: VolumeSnapshotContent, signal: AbortSignal): Promise<boolean> {
+    switch (step) {
+      case "create":
+        return await this.#createSnapshot(content, signal);
+      case "clear being-created":
+        await this.#clearBeingCreated(content, signal);
+        return true;
+      case "check":
+        await this.#checkSnapshot(content, signal);
+        return true;
+      case "delete snapshot":
+        return await this.#deleteSnapshot(content, signal);
+      case "remove finalizer":
+        return await this.#removeFinalizer(content, (now) => nextContentStep(now) === "remove finalizer", signal);
+      case "nothing":
+        return true;
+    }
+  }
+
+  /** When a content has its next turn, by what the copy shows after this one. */
+  #nextRequeue(name: string): void | { requeueAfterMs: number } {
+    const content = this.#contents.get(name);
+    const step = content === undefined ? "nothing" : nextContentStep(content);
+    if (step === "check") {
+      const checks = (this.#checks.get(name) ?? 0) + 1;
+      this.#checks.set(name, checks);
+      const { backoff = { startMs: 1_000, capMs: 300_000 } } = this.#options;
+      return { requeueAfterMs: backoffMs(backoff, checks, this.#clock) };
+    }
+    this.#checks.delete(name);
+    if (step !== "nothing") return { requeueAfterMs: 0 };
+  }
+
+  async #createSnapshot(content: VolumeSnapshotContent, signal: AbortSignal): Promise<boolean> {
+    let now = content;
+    try {
+      const request = await this.#buildRequest(content, signal);
+      const marked = await this.#setBeingCreated(content, signal);
+      if (marked === undefined) return false;
+      now = marked;
+      const created = await this.#options.csi.createSnapshot(request, { signal });
+      now = await this.#updateStatus(marked, created, signal);
+    } catch (error) {
+      if (signal.aborted) throw error;
+      if (isResourceExhausted(error)) this.#exhausted.add(content.metadata.name);
+      if (!isMaybeInProgress(error)) now = await this.#clearBeingCreated(now, signal);
+      await this.#reportFailure("create", now, error, signal);
+      throw error;
+    }
+    this.#exhausted.delete(content.metadata.name);
+    await this.#clearBeingCreated(now, signal);
+    return true;
+  }
+
+  /** Marks that the snapshot is asked for; `undefined` when it should not be. */
+  async #setBeingCreated(
+    content: VolumeSnapshotContent,
+    signal: AbortSignal,
+  ): Promise<VolumeSnapshotContent | undefined> {
+    // What was begun before is not written again, so the object itself is looked at: the copy may be old.
+    const current = isBeingCreated(content) ? await this.#getLive(content, signal) : content;
+    const now = current && await orAbsent(this.#patch(current, setBeingCreatedPatch, signal));
+    return now !== undefined && nextContentStep(now) === "create" ? now : undefined;
+  }
+
+  /** The object that a copy is of, unless it is gone. */
+  async #getLive(cached: VolumeSnapshotContent, signal: AbortSignal): Promise<VolumeSnapshotContent | undefined> {
+    const now = await orAbsent(this.#options.client.get(volumeSnapshotContents, cached.metadata, { signal }));
+    return now?.metadata.uid === cached.metadata.uid ? now : undefined;
+  }
+
+  async #buildRequest(content: VolumeSnapshotContent, signal: AbortSignal): Promise<CreateSnapshotRequest> {
+    const { source: { volumeHandle }, volumeSnapshotRef: { uid } } = content.spec;
+    if (!volumeHandle || !uid) throw new ClaimError("the content names no volume, or no VolumeSnapshot with its uid");
+    const { parameters } = this.#readClass(content);
+    const secrets = await this.#secrets(content, signal);
+    return { name: snapshotNameOf(uid), volumeId: volumeHandle, parameters, secrets };
+  }
+
+  /**
+   * The class, read. Of a content that is to go only the outcome is asked for, and its class may have gone before it.
+   *
+   * @throws {ClaimError} when there is none, or it cannot be meant
+   */
+  #readClass(content: VolumeSnapshotContent): Pick<SnapshotClassParameters, "parameters"> {
+    const { metadata: { name: contentName }, spec: { volumeSnapshotClassName: name } } = content;
+    const { driverName } = this.#options;
+    const found = this.#classes.get(name ?? "");
+    if (found?.driver !== driverName && shouldDelete(content)) return { parameters: {} };
+    if (!name) throw new ClaimError("volumeSnapshotClassName: none is named");
+    const description = `volumeSnapshotClassName ${JSON.stringify(name)}`;
+    if (found === undefined) throw new ClaimError(`${description}: there is no such VolumeSnapshotClass`);
+    if (found.driver !== driverName) throw new ClaimError(`${description}: it is for ${found.driver}`);
+    return readSnapshotClassParameters(found.parameters ?? {}, { contentName });
+  }
+
+  async #checkSnapshot(content: VolumeSnapshotContent, signal: AbortSignal): Promise<void> {
+    try {
+      const found = await this.#findSnapshot(content, signal);
+      const isContentLost = !found.readyToUse && this.#options.needsRecheck?.(found.snapshotId);
+      await (isContentLost ? this.#markUnusable(content, found, signal) : this.#updateStatus(content, found, signal));
+    } catch (error) {
+      if (!signal.aborted) await this.#reportFailure("check", content, error, signal);
+      throw error;
+    }
+  }
+
+  async #findSnapshot(content: VolumeSnapshotContent, signal: AbortSignal): Promise<CreatedSnapshot> {
+    const { client, csi, driverName } = this.#options;
+    const { metadata: { name: contentName }, spec: { volumeSnapshotClassName = "" } } = content;
+    const snapshotId = snapshotHandleOf(content)!;
+    // A class is of use here for its secret alone, and need not be there any more.
+    const { parameters = {} } = this.#classes.get(volumeSnapshotClassName) ?? {};
+    const { listSecret } = readSnapshotClassParameters(parameters, { contentName });
+    const secrets = await readSecret(client, listSecret, { signal });
+    const found = await csi.findSnapshot({ snapshotId, secrets }, { signal });
+    if (found !== undefined) return found;
+    throw new Error(`looking for snapshot ${snapshotId}: ${driverName} has none of that handle`);
+  }
+
+  /** Writes down how a snapshot is. */
+  async #updateStatus(
+    content: VolumeSnapshotContent,
+    snapshot: CreatedSnapshot,
+    signal: AbortSignal,
+  ): Promise<VolumeSnapshotContent> {
+    const date = this.#clock.date();
+    const now = await this.#patch(content, (now) => observedPatch(now, snapshot, date), signal, "status");
+    await this.#waitForCache(now, ({ status }) => status?.readyToUse === now.status?.readyToUse);
+    return now;
+  }
+
+  /** Writes down, and tells once, that a snapshot that could be used cannot be used any more. */
+  async #markUnusable(
+    content: VolumeSnapshotContent,
+    { snapshotId }: CreatedSnapshot,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const message =
+      `snapshot ${snapshotId} was taken, and its content is gone (see LVMSnapshot ${snapshotId}): delete it`;
+    const date = this.#clock.date();
+    const now = await this.#patch(content, (now) => unusablePatch(now, message, date), signal, "status");
+    if (content.status?.readyToUse) {
+      this.#options.events.record(content, "Warning", "SnapshotContentCheckandUpdateFailed", message);
+    }
+    await this.#waitForCache(now, ({ status }) => status?.readyToUse === false);
+  }
+
+  async #clearBeingCreated(content: VolumeSnapshotContent, signal: AbortSignal): Promise<VolumeSnapshotContent> {
+    const now = await this.#patch(content, clearBeingCreatedPatch, signal);
+    await this.#waitForCache(now, (cached) => clearBeingCreatedPatch(cached) === undefined);
+    return now;
+  }
+
+  async #deleteSnapshot(cached: VolumeSnapshotContent, signal: AbortSignal): Promise<boolean> {
+    const { csi, events } = this.#options;
+    // The policy may have just been changed to Retain: the last look is at the original.
+    const content = await this.#getLive(cached, signal);
+    if (content === undefined || nextContentStep(content) !== "delete snapshot") return false;
+    try {
+      const secrets = await this.#secrets(content, signal);
+      await csi.deleteSnapshot({ snapshotId: snapshotHandleOf(content)!, secrets }, { signal });
+    } catch (error) {
+      if (!signal.aborted && !isOperationPending(error)) {
+        events.record(content, "Warning", "SnapshotDeleteError", errorMessage(error));
+      }
+      throw error;
+    }
+    return await this.#removeFinalizer(content, shouldDelete, signal);
+  }
+
+  /** Takes the finalizer off, if that is still right. */
+  async #removeFinalizer(
+    content: VolumeSnapshotContent,
+    mayRemove: (now: VolumeSnapshotContent) => boolean,
+    signal: AbortSignal,
+  ): Promise<boolean> {
+    const patch = (now: VolumeSnapshotContent) => mayRemove(now) ? removeFinalizerPatch(now) : undefined;
+    const now = await orAbsent(this.#patch(content, patch, signal));
+    if (now !== undefined && hasFinalizer(now)) return false;
+    await this.#waitForCache(content, (cached) => !hasFinalizer(cached));
+    return true;
+  }
+
+  /** Secrets for taking and for removing a snapshot; of one that is to go they may have gone before it. */
+  async #secrets(content: VolumeSnapshotContent, signal: AbortSignal): Promise<Record<string, string>> {
+    const secret = readSecret(this.#options.client, snapshotSecretOf(content), { signal });
+    return shouldDelete(content) ? await orAbsent(secret) ?? {} : await secret;
+  }
+
+  /** Says what went wrong, unless it passes by itself. */
+  async #reportFailure(
+    step: "create" | "check",
+    content: VolumeSnapshotContent,
+    error: unknown,
+    signal: AbortSignal,
+  ): Promise<void> {
+    if (isOperationPending(error) || isConflict(error) || isTransient(error)) return;
+    const { events } = this.#options;
+    const [message, date] = [errorMessage(error), this.#clock.date()];
+    if (step === "create") events.record(content, "Warning", "SnapshotCreationFailed", message);
+    else events.record(content, "Warning", "SnapshotContentCheckandUpdateFailed", message);
+    await this.#patch(content, (now) => failedPatch(now, message, date), signal, "status");
+  }
+
+  async #patch(
+    content: VolumeSnapshotContent,
+    patch: (now: VolumeSnapshotContent) => ContentPatch | undefined,
+    signal: AbortSignal,
+    subresource?: "status",
+  ): Promise<VolumeSnapshotContent> {
+    return await patchWithRetry(this.#options.client, volumeSnapshotContents, content, patch, { signal, subresource });
+  }
+
+  /** Waits for the copy to show what an object is now. */
+  async #waitForCache(
+    { metadata: { name } }: VolumeSnapshotContent,
+    predicate: (cached: VolumeSnapshotContent) => boolean,
+  ): Promise<void> {
+    await this.#contents.waitForCache(name, (cached) => cached === undefined || predicate(cached), this.#waitOptions);
   }
 }

@@ -6,7 +6,7 @@
  */
 
 import type { ApiClient } from "../../k8s/client/client.ts";
-import { isConflict, isNotFound } from "../../k8s/client/client.ts";
+import { orAbsentOrChanged } from "../../k8s/client/client.ts";
 import type { Informer } from "../../k8s/runtime/informer.ts";
 import { Controller } from "../../k8s/runtime/controller.ts";
 import {
@@ -50,10 +50,7 @@ export async function bindVolumes({ client, claims, volumes }: BinderOptions, si
   };
   const controller = new Controller({
     name: "binder",
-    reconcile: (name) =>
-      reconcile(name).catch((error) => {
-        if (!isNotFound(error) && !isConflict(error)) throw error;
-      }),
+    reconcile: (name) => orAbsentOrChanged(reconcile(name)),
     backoff: { startMs: 5, capMs: 20 },
     drainMs: 100,
   });

@@ -5,7 +5,7 @@
  */
 
 import { assertEquals } from "@std/assert";
-import { isNotFound } from "../../../k8s/client/client.ts";
+import { orAbsent } from "../../../k8s/client/client.ts";
 import { HttpClient } from "../../../k8s/client/http_client.ts";
 import { Informer } from "../../../k8s/runtime/informer.ts";
 import { lvmVolumes } from "../../../k8s/api/lvm_objects.ts";
@@ -70,11 +70,7 @@ export class ClaimTracker implements AsyncDisposable {
 
   /** Asks for the deletion of a claim. */
   async deleteClaim(name: string): Promise<void> {
-    try {
-      await this.#client.delete(persistentVolumeClaims, { namespace: this.#ns.namespace, name });
-    } catch (error) {
-      if (!isNotFound(error)) throw error;
-    }
+    await orAbsent(this.#client.delete(persistentVolumeClaims, { namespace: this.#ns.namespace, name }));
   }
 
   /** The names of the claims that nobody asked to delete. */
