@@ -1,16 +1,17 @@
 import { assertEquals } from "@std/assert";
+import { assertSpyCallArgs, assertSpyCalls, spy } from "@std/testing/mock";
 import { connectToService } from "./client.ts";
 import { serveRegistration } from "./registration.ts";
 import { Registration } from "./proto/registration_pb.ts";
 
-Deno.test("kubelet is told the driver's name and socket, and what it says of it is handed on", async () => {
+Deno.test("kubelet reads the name and the socket of the driver, and the registration status that it sends is reported", async () => {
   const folder = await Deno.makeTempDir();
-  const statuses: (string | undefined)[] = [];
+  const onStatus = spy((_error: string | undefined) => {});
   const path = `${folder}/lvm.denolith.dev-reg.sock`;
   const server = await serveRegistration(path, {
     driver: "lvm.denolith.dev",
     endpoint: "/kubelet/plugins/lvm.denolith.dev/csi.sock",
-    onStatus: (error) => statuses.push(error),
+    onStatus,
   });
   try {
     using kubelet = connectToService(path, Registration);
@@ -21,7 +22,9 @@ Deno.test("kubelet is told the driver's name and socket, and what it says of it 
     );
     await kubelet.calls.notifyRegistrationStatus({ pluginRegistered: false, error: "no such node" });
     await kubelet.calls.notifyRegistrationStatus({ pluginRegistered: true });
-    assertEquals(statuses, ["no such node", undefined]);
+    assertSpyCalls(onStatus, 2);
+    assertSpyCallArgs(onStatus, 0, ["no such node"]);
+    assertSpyCallArgs(onStatus, 1, [undefined]);
     assertEquals((await Deno.stat(path)).mode! & 0o777, 0o600);
   } finally {
     await server.close(1_000);

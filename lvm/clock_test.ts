@@ -1,6 +1,8 @@
 import { assertEquals } from "@std/assert";
+import { FakeTime } from "@std/testing/time";
+import { assertSpyCalls, spy } from "@std/testing/mock";
 import { FakeClock } from "../tests/fake/clock.ts";
-import { backoffMs, sleep, timestamp, withinDeadline } from "./clock.ts";
+import { backoffMs, sleep, systemClock, timestamp, withinDeadline } from "./clock.ts";
 
 Deno.test("sleep() returns when the time has passed, or as soon as one of the signals is aborted, and leaves nothing behind", async () => {
   const clock = new FakeClock();
@@ -35,4 +37,18 @@ Deno.test("backoffMs() doubles with each failure up to its limit", () => {
 
 Deno.test("timestamp() is in whole seconds", () => {
   assertEquals(timestamp(new Date(Date.UTC(2026, 0, 2, 3, 4, 5, 678))), "2026-01-02T03:04:05Z");
+});
+
+Deno.test("systemClock: after() calls back once when the time has passed, unless it is cancelled", () => {
+  using time = new FakeTime("2026-01-01T00:00:00Z");
+  const [kept, cancelled] = [spy(), spy()];
+  systemClock.after(1_000, kept);
+  const cancel = systemClock.after(1_000, cancelled);
+  time.tick(999);
+  assertSpyCalls(kept, 0);
+  cancel();
+  time.tick(5_000);
+  assertSpyCalls(kept, 1);
+  assertSpyCalls(cancelled, 0);
+  assertEquals(systemClock.date().toISOString(), "2026-01-01T00:00:05.999Z");
 });

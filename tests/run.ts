@@ -1,83 +1,167 @@
 /**
- * `deno task test`: the unit and contract tests, in as many processes at a time as there are processors, two at least.
+ * `deno task test`: runs the unit and contract tests, in several processes at a time. See {@linkcode HELP}.
  *
- * Not by `--parallel`, which runs files as threads of one process: those share file descriptors, and now and then one reads a
- * descriptor that another has just closed.
- *
- * `deno task test -- FILES`: only these files or folders, in one process. Flags of `deno test` may stand among them, such as
- * `--filter`.
+ * It does not use `deno test --parallel`. That runs files as threads of one process, which share file descriptors: now and
+ * then a thread reads a descriptor that another one has just closed.
  *
  * @module
  */
 
 import { join, relative } from "@std/path";
+import { nearestNames, type Selection, selectTests, type TestFile } from "./selection.ts";
+
+const HELP = `Usage: deno task test [-- [FILTER...] [flags]]
+
+Runs the unit and contract tests. They need neither root nor LVM nor a cluster.
+
+  FILTER           Run only some tests. A FILTER is the beginning of a path, such as lvm/pools or
+                   csi/server_test.ts, or a part of the name of a file or of a test. A path selects
+                   whole files, and so does the name of a file. The name of a test selects this test.
+  --filter NAME    Run only the tests whose names contain NAME, in the selected files
+  --update         Write the snapshots of the selected tests again. They are the expected texts in
+                   __snapshots__ beside the tests: look at the difference before you commit it
+  -h, --help       Show this help
+
+Other flags are passed to deno test.
+
+Examples:
+  deno task test
+  deno task test -- lvm/pools
+  deno task test -- "a volume in use is not deleted"
+  deno task test -- cli/help --update`;
 
 const ROOT = new URL("..", import.meta.url).pathname;
 
 /** Folders without tests. */
 const SKIPPED_FOLDERS = ["node_modules", "dist", ".git"];
 
-/** The files that take longest, so that they are not all in one process. */
-const SLOW = [
-  "tests/process/main_test.ts",
-  "csi/server_test.ts",
-  "tests/crash/crash_test.ts",
-  "tests/contract/contract_test.ts",
-  "tests/process/permissions_test.ts",
-  "tests/process/cluster_test.ts",
-  "tests/machine_fake/faults_test.ts",
-  "tests/crash/interleaving_test.ts",
-];
+/**
+ * The files that take longest, with their processor time in seconds. The longest ones start first, so that all workers finish
+ * at about the same time. When a file becomes slow, add it: `time deno test -A --no-check FILE` measures it.
+ */
+const SLOW_FILES: Readonly<Record<string, number>> = {
+  "tests/crash/crash_test.ts": 28,
+  "tests/process/main_test.ts": 7,
+  "tests/contract/contract_test.ts": 6,
+  "csi/server_test.ts": 5,
+  "tests/cluster_fake/snapshot_crash_test.ts": 5,
+  "tests/cluster_fake/forget_node_test.ts": 4,
+  "tests/cluster_fake/contract_test.ts": 4,
+  "k8s/snapshotter/snapshotter_races_test.ts": 3,
+  "k8s/node_removal/forget_node_test.ts": 3,
+  "tests/process/permissions_test.ts": 2,
+  "tests/process/cluster_test.ts": 2,
+  "lvm/model/tags_test.ts": 2,
+};
 
-function* testFiles(folder: string): Generator<string> {
+/** The processor time of a file that is not slow, in seconds. */
+const USUAL_SECONDS = 0.7;
+
+/** The processor time for which files share a process, in seconds: each process takes some tenths of a second to start. */
+const PART_SECONDS = 6;
+
+/** Yields the TypeScript files below a folder. */
+function* typescriptFiles(folder: string): Generator<TestFile> {
   for (const { name, isDirectory } of Deno.readDirSync(folder)) {
     const path = join(folder, name);
-    if (isDirectory && !SKIPPED_FOLDERS.includes(name)) yield* testFiles(path);
-    else if (name.endsWith("_test.ts")) yield relative(ROOT, path);
+    if (isDirectory && !SKIPPED_FOLDERS.includes(name)) yield* typescriptFiles(path);
+    else if (name.endsWith(".ts")) yield { path: relative(ROOT, path), text: Deno.readTextFileSync(path) };
   }
 }
 
-/** Into how many parts the files are divided for each process that runs at a time, so that all have something to do to the end. */
-const PARTS_PER_WORKER = 3;
-
-/** Deals the files out, the slow ones first. */
-function distribute(files: readonly string[], parts: number): string[][] {
-  const rank = (file: string) => (SLOW.indexOf(file) + SLOW.length + 1) % (SLOW.length + 1);
-  const sorted = files.toSorted((a, b) => rank(a) - rank(b) || (a < b ? -1 : 1));
-  return Array.from({ length: parts }, (_, part) => sorted.filter((_, index) => index % parts === part));
+/** Divides files into parts of about {@linkcode PART_SECONDS}, the slowest part first. */
+function divide(files: readonly string[]): string[][] {
+  const seconds = (file: string) => SLOW_FILES[file] ?? USUAL_SECONDS;
+  const parts: { files: string[]; seconds: number }[] = [];
+  for (const file of files.toSorted((a, b) => seconds(b) - seconds(a))) {
+    const part = parts.find((part) => part.seconds + seconds(file) <= PART_SECONDS);
+    if (part === undefined) parts.push({ files: [file], seconds: seconds(file) });
+    else [part.files, part.seconds] = [[...part.files, file], part.seconds + seconds(file)];
+  }
+  return parts.toSorted((a, b) => b.seconds - a.seconds).map(({ files }) => files);
 }
 
-/** Runs `deno test`, and prints what it says line by line; answers whether all went well. */
-async function runTests(args: readonly string[]): Promise<boolean> {
-  const child = new Deno.Command(Deno.execPath(), {
-    args: ["test", "-A", "--quiet", "--no-check", ...args], // types are the task check's, which looks at them once for all
+/** Runs `deno test`, and prints its output as a whole when it ends. @returns whether all tests passed */
+async function runTests(args: readonly string[], { buffered }: { buffered: boolean }): Promise<boolean> {
+  const stdio = buffered ? "piped" : "inherit";
+  const command = new Deno.Command(Deno.execPath(), {
+    args: ["test", "-A", "--quiet", "--no-check", ...args], // `task check` checks the types of all files at once
     cwd: ROOT,
     stdin: "null",
-    stdout: "piped",
-    stderr: "piped",
-  }).spawn();
-  await Promise.all([print(child.stdout), print(child.stderr)]);
-  return (await child.status).success;
-}
-
-async function print(stream: ReadableStream<Uint8Array<ArrayBuffer>>): Promise<void> {
-  let rest = "";
-  for await (const text of stream.pipeThrough(new TextDecoderStream())) {
-    const lines = (rest + text).split("\n");
-    rest = lines.pop()!;
-    for (const line of lines) console.log(line);
+    stdout: stdio,
+    stderr: stdio,
+  });
+  const { success, stdout, stderr } = buffered
+    ? await command.output()
+    : { ...await command.spawn().status, stdout: new Uint8Array(), stderr: new Uint8Array() };
+  for (const output of [stdout, stderr]) {
+    await new Blob([output]).stream().pipeTo(Deno.stdout.writable, { preventClose: true });
   }
-  if (rest !== "") console.log(rest);
+  return success;
 }
 
-const workers = Math.max(2, navigator.hardwareConcurrency);
-// `deno task` passes a "--" on. To deno test it would mean that no file is chosen, and all would run in one process.
-const chosen = Deno.args[0] === "--" ? Deno.args.slice(1) : Deno.args;
-// Chosen files run in one process.
-const parts = chosen.length > 0 ? [chosen] : distribute([...testFiles(ROOT)], workers * PARTS_PER_WORKER);
-let passed = true;
-const runParts = async () => {
-  for (let part = parts.shift(); part !== undefined; part = parts.shift()) passed = await runTests(part) && passed;
-};
-await Promise.all(Array.from({ length: workers }, runParts));
-Deno.exit(passed ? 0 : 1);
+/** Runs parts with as many workers as there are processors, and at least two. @returns the files of the parts that failed */
+async function runParts(parts: string[][], flags: readonly string[]): Promise<string[]> {
+  const failed: string[] = [];
+  const work = async () => {
+    for (let part = parts.shift(); part !== undefined; part = parts.shift()) {
+      if (!await runTests([...part, ...flags], { buffered: true })) failed.push(...part);
+    }
+  };
+  await Promise.all(Array.from({ length: Math.max(2, navigator.hardwareConcurrency) }, work));
+  return failed;
+}
+
+/** Runs the selected files: one process for each test name, and one for all files that were selected as a whole. */
+async function runSelection({ files, byTitle }: Selection, flags: readonly string[]): Promise<boolean> {
+  let passed = true;
+  if (files.length > 0) passed = await runTests([...files, ...flags], { buffered: false });
+  for (const { title, files } of byTitle) {
+    passed = await runTests([...files, "--filter", title, ...flags], { buffered: false }) && passed;
+  }
+  return passed;
+}
+
+/** Splits the command line into filters and flags of `deno test`. */
+function readArguments(args: readonly string[]): { filters: string[]; flags: string[]; update: boolean } {
+  const [filters, flags] = [[] as string[], [] as string[]];
+  for (let index = 0; index < args.length; index++) {
+    const arg = args[index]!;
+    if (arg === "--filter") flags.push(arg, args[++index] ?? "");
+    else if (arg.startsWith("-")) flags.push(arg);
+    else filters.push(arg);
+  }
+  const own = ["--", "--update", "-u"];
+  return {
+    filters,
+    flags: flags.filter((flag) => !own.includes(flag)),
+    update: flags.some((flag) => own.indexOf(flag) > 0),
+  };
+}
+
+async function main(): Promise<number> {
+  if (Deno.args.some((arg) => arg === "--help" || arg === "-h")) {
+    console.log(HELP);
+    return 0;
+  }
+  const { filters, flags, update } = readArguments(Deno.args);
+  const sources = [...typescriptFiles(ROOT)];
+  const all = sources.map(({ path }) => path).filter((path) => path.endsWith("_test.ts"));
+  // What follows "--" is for the tests: assertSnapshot() reads --update.
+  const testFlags = update ? [...flags, "--", "--update"] : flags;
+  if (filters.length > 0 || flags.length > 0) {
+    const selection = filters.length > 0 ? selectTests(sources, filters) : { files: all, byTitle: [], unmatched: [] };
+    for (const filter of selection.unmatched) {
+      console.error(`No test file or test matches ${JSON.stringify(filter)}. Similar names:`);
+      for (const name of nearestNames(sources, filter)) console.error(`  ${name}`);
+    }
+    return selection.unmatched.length === 0 && await runSelection(selection, testFlags) ? 0 : 1;
+  }
+  const start = Date.now();
+  const failed = await runParts(divide(all), testFlags);
+  console.log(`${all.length} test files in ${Math.round((Date.now() - start) / 1000)} s`);
+  if (failed.length > 0) console.log(`Tests failed in one or more of: ${failed.join(" ")}`);
+  return failed.length > 0 ? 1 : 0;
+}
+
+Deno.exit(await main());

@@ -1,5 +1,5 @@
 // Types of the @std modules that deno.json maps to npm, where they come without any.
-// Under deno.jsr.json the real modules bring their own types and this file is not read.
+// They stand for the real modules, too, when deno.jsr.json is the import map: what they declare is what the project may use.
 
 declare module "@std/assert" {
   export function assert(value: unknown, message?: string): asserts value;
