@@ -20,7 +20,7 @@ import { waitForAbort } from "../lvm/clock.ts";
 import { CapacityPublisher } from "../k8s/scheduling/capacity.ts";
 import { ClusterSnapshots } from "../k8s/service/cluster_snapshots.ts";
 import { ClusterVolumes } from "../k8s/service/cluster_volumes.ts";
-import type { CapacityClient, ClaimReference, CsiClient } from "../k8s/sidecars/csi_client.ts";
+import type { CapacityClient, CsiClient } from "../k8s/sidecars/csi_client.ts";
 import { EventRecorder } from "../k8s/runtime/events.ts";
 import { Informer, type InformerOptions } from "../k8s/runtime/informer.ts";
 import { controllerLeaseName, LeaderElection, type Sidecar, sidecarLeaseName } from "../k8s/runtime/leader.ts";
@@ -46,7 +46,7 @@ import { Modifier } from "../k8s/resizer/modifier.ts";
 import { Provisioner } from "../k8s/provisioner/provisioner.ts";
 import { Resizer } from "../k8s/resizer/resizer.ts";
 import { Snapshotter } from "../k8s/snapshotter/snapshotter.ts";
-import { intentAnnotations, volumeIntents } from "../k8s/provisioner/volume_intents.ts";
+import { volumeIntents } from "../k8s/provisioner/volume_intents.ts";
 import { Locks } from "../lvm/locks.ts";
 import { startLogging } from "./logging.ts";
 
@@ -86,16 +86,11 @@ export async function controller(flags: Flags, end: AbortSignal): Promise<number
     nodes: createInformer(lvmNodes),
     snapshots: createInformer(lvmSnapshots),
   };
-  const claims = new Map<string, ClaimReference>();
   const shared = { client, driver, ...lvmInformers, waitMs: NODE_WAIT_MS };
-  const volumes = new ClusterVolumes({
-    ...shared,
-    parseGroups: parseGroupList,
-    annotations: (requestName) => intentAnnotations(claims.get(requestName)),
-  });
+  const volumes = new ClusterVolumes({ ...shared, parseGroups: parseGroupList });
   const snapshots = new ClusterSnapshots({ ...shared, volumes });
   const handlers = controllerHandlers({ volumes, snapshots, locks: new Locks() });
-  const calls = inProcessCsi({ handlers, claims, onCallCompleted: metrics.onCallCompleted });
+  const calls = inProcessCsi({ handlers, onCallCompleted: metrics.onCallCompleted });
   const events = new EventRecorder(client, { component: driver, instance: flags.identity! });
   const controllers = createControllers({
     cluster,

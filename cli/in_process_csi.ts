@@ -1,12 +1,11 @@
 /**
- * The Controller service's calls as the loops of the same process make them: without a socket in between.
+ * The CSI client of the controllers: it calls the Controller service of the same process without a socket.
  *
  * @module
  */
 
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import {
-  type Controller,
   ControllerExpandVolumeRequestSchema,
   ControllerModifyVolumeRequestSchema,
   CreateSnapshotRequestSchema,
@@ -20,12 +19,12 @@ import {
   type VolumeCapabilitySchema,
   type VolumeContentSourceSchema,
 } from "../csi/proto/csi_pb.ts";
-import type { CompletedCall, Handlers } from "../csi/service.ts";
+import type { ControllerHandlers } from "../csi/controller.ts";
+import type { CompletedCall } from "../csi/service.ts";
 import { statusOf } from "../csi/status.ts";
 import {
   CallError,
   type CapacityClient,
-  type ClaimReference,
   Code,
   type CreatedSnapshot,
   type CsiClient,
@@ -34,24 +33,25 @@ import {
   type VolumeContentSource,
 } from "../k8s/sidecars/csi_client.ts";
 
-/** What {@linkcode inProcessCsi} needs. */
+/** Options of {@linkcode inProcessCsi}. */
 export interface InProcessCsiOptions {
   /** The Controller service. */
-  readonly handlers: Handlers<typeof Controller>;
-  /** The claims whose volumes are being asked for now, by the names of the requests. */
-  readonly claims: Map<string, ClaimReference>;
-  /** Is told what came of each call. */
+  readonly handlers: ControllerHandlers;
+  /** Called after each call. */
   readonly onCallCompleted: (call: CompletedCall) => void;
 }
 
-/** The calls as the loops make them. */
-export function inProcessCsi({ handlers, claims, onCallCompleted }: InProcessCsiOptions): CsiClient & CapacityClient {
-  const service = handlers as Required<Handlers<typeof Controller>>;
+/**
+ * Creates a client of the Controller service of this process. Its calls fail with a `CallError` whose code is the one
+ * that a client on the socket gets. A call goes on when its signal is aborted; it is only not waited for.
+ */
+export function inProcessCsi({ handlers, onCallCompleted }: InProcessCsiOptions): CsiClient & CapacityClient {
+  const service = handlers as Required<ControllerHandlers>;
   const call = async <T>(method: string, signal: AbortSignal, body: () => Promise<T>): Promise<T> => {
     const start = performance.now();
     const reportCompleted = (code: number) => onCallCompleted({ method, code, durationMs: performance.now() - start });
     const { promise: aborted, reject } = Promise.withResolvers<never>();
-    const abort = () => reject(new CallError(Code.Canceled, "the loop ends; the call goes on"));
+    const abort = () => reject(new CallError(Code.Canceled, "the controller stops; the call goes on"));
     signal.addEventListener("abort", abort);
     if (signal.aborted) abort();
     try {
@@ -65,16 +65,14 @@ export function inProcessCsi({ handlers, claims, onCallCompleted }: InProcessCsi
       reportCompleted(code);
       throw new CallError(code, details);
     } finally {
-      signal.removeEventListener("abort", abort); // the signal outlives thousands of calls
+      signal.removeEventListener("abort", abort); // the signal outlives many calls
     }
   };
   return {
-    createVolume: ({ name, claim, requiredBytes, capabilities, topology, source, ...request }, { signal }) =>
+    createVolume: ({ claim, requiredBytes, capabilities, topology, source, ...request }, { signal }) =>
       call("CreateVolume", signal, async () => {
-        claims.set(name, claim);
-        const { volume } = await service.createVolume(create(CreateVolumeRequestSchema, {
+        const message = create(CreateVolumeRequestSchema, {
           ...request,
-          name,
           capacityRange: { requiredBytes },
           volumeCapabilities: capabilities.map(capabilityMessage),
           accessibilityRequirements: {
@@ -82,7 +80,8 @@ export function inProcessCsi({ handlers, claims, onCallCompleted }: InProcessCsi
             preferred: topology.preferred.map(topologyMessage),
           },
           ...(source && { volumeContentSource: contentSourceMessage(source) }),
-        })).finally(() => claims.delete(name));
+        });
+        const { volume } = await service.createVolume(message, { claim });
         return {
           volumeId: volume?.volumeId ?? "",
           capacityBytes: volume?.capacityBytes ?? 0n,

@@ -1,8 +1,8 @@
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assertEquals, assertRejects } from "@std/assert";
 import { type DescMessage, type MessageShape, toJson } from "@bufbuild/protobuf";
 import { inProcessCsi } from "./in_process_csi.ts";
 import {
-  type Controller,
+  Controller,
   ControllerExpandVolumeRequestSchema,
   ControllerModifyVolumeRequestSchema,
   CreateSnapshotRequestSchema,
@@ -10,11 +10,26 @@ import {
   DeleteSnapshotRequestSchema,
   DeleteVolumeRequestSchema,
   GetCapacityRequestSchema,
+  Identity,
   ListSnapshotsRequestSchema,
 } from "../csi/proto/csi_pb.ts";
-import type { CompletedCall, Handlers } from "../csi/service.ts";
+import { connect } from "../csi/client.ts";
+import {
+  type ControllerHandlers,
+  controllerHandlers,
+  type ControllerVolumes,
+  type CreateVolumeContext,
+} from "../csi/controller.ts";
+import { identityHandlers } from "../csi/identity.ts";
+import { serve } from "../csi/server.ts";
+import { bindService, type CompletedCall } from "../csi/service.ts";
+import { TOPOLOGY_KEY } from "../csi/topology.ts";
 import { CallError, type ClaimReference, Code, type CreateVolumeRequest } from "../k8s/sidecars/csi_client.ts";
 import { StorageError } from "../lvm/error.ts";
+import { volumeIdOf } from "../lvm/ids.ts";
+import { Locks } from "../lvm/locks.ts";
+import type { StoredVolume } from "../lvm/volume_service.ts";
+import { volumeRequest } from "../tests/contract/host.ts";
 
 const CLAIM: ClaimReference = { namespace: "shop", name: "orders", uid: "u-1" };
 
@@ -32,12 +47,11 @@ const REQUEST: CreateVolumeRequest = {
   secrets: { key: "secret" },
 };
 
-function setUp(handlers: Handlers<typeof Controller>) {
-  const claims = new Map<string, ClaimReference>();
+function setUp(handlers: ControllerHandlers) {
   const answered: CompletedCall[] = [];
   const stop = new AbortController();
-  const calls = inProcessCsi({ handlers, claims, onCallCompleted: (call) => answered.push(call) });
-  return { claims, answered, stop, calls, options: { signal: stop.signal } };
+  const calls = inProcessCsi({ handlers, onCallCompleted: (call) => answered.push(call) });
+  return { answered, stop, calls, options: { signal: stop.signal } };
 }
 
 /** A handler that keeps its requests, as JSON, and answers always the same. */
@@ -50,7 +64,7 @@ function recordRequests<D extends DescMessage, A>(schema: D, answer: A) {
   return { requests, handler };
 }
 
-Deno.test("loopCalls(): a creation reaches the Controller service with all its fields, and the answer comes back", async () => {
+Deno.test("inProcessCsi(): a creation reaches the Controller service with all its fields, and the answer comes back", async () => {
   const volume = {
     volumeId: "v1-x",
     capacityBytes: 6n << 30n,
@@ -83,7 +97,7 @@ Deno.test("loopCalls(): a creation reaches the Controller service with all its f
   assertEquals(answered.map(({ method, code }) => [method, code]), [["CreateVolume", 0]]);
 });
 
-Deno.test("loopCalls(): deletions and expansions reach it, too", async () => {
+Deno.test("inProcessCsi(): deletions and expansions reach it, too", async () => {
   const deletion = recordRequests(DeleteVolumeRequestSchema, {});
   const expansion = recordRequests(ControllerExpandVolumeRequestSchema, {
     capacityBytes: 8n << 30n,
@@ -114,7 +128,7 @@ Deno.test("loopCalls(): deletions and expansions reach it, too", async () => {
   assertEquals(answered.map(({ method }) => method), ["DeleteVolume", "ControllerExpandVolume"]);
 });
 
-Deno.test("loopCalls(): a change of attributes reaches it with its parameters", async () => {
+Deno.test("inProcessCsi(): a change of attributes reaches it with its parameters", async () => {
   const { requests, handler } = recordRequests(ControllerModifyVolumeRequestSchema, {});
   const { calls, answered, options } = setUp({ controllerModifyVolume: handler });
   const wanted = { volumeId: "v1-x", mutableParameters: { readIops: "100" }, secrets: { key: "m" } };
@@ -123,7 +137,7 @@ Deno.test("loopCalls(): a change of attributes reaches it with its parameters", 
   assertEquals(answered.map(({ method }) => method), ["ControllerModifyVolume"]);
 });
 
-Deno.test("loopCalls(): so do calls for snapshots", async () => {
+Deno.test("inProcessCsi(): so do calls for snapshots", async () => {
   const creationTime = { seconds: 1_700_000_000n, nanos: 123_456_789 };
   const snapshot = { snapshotId: "v1-s", sourceVolumeId: "v1-x", creationTime, sizeBytes: 1n << 30n, readyToUse: true };
   const taken = {
@@ -150,7 +164,7 @@ Deno.test("loopCalls(): so do calls for snapshots", async () => {
   assertEquals(answered.map(({ method }) => method), ["CreateSnapshot", "DeleteSnapshot", "ListSnapshots"]);
 });
 
-Deno.test("loopCalls(): a snapshot that is not listed is none, and what is not said of one is not known", async () => {
+Deno.test("inProcessCsi(): a snapshot that is not listed is none, and what is not said of one is not known", async () => {
   const { calls, options } = setUp({
     createSnapshot: () => Promise.resolve({ snapshot: { snapshotId: "v1-s" } }),
     listSnapshots: () => Promise.resolve({}),
@@ -161,7 +175,7 @@ Deno.test("loopCalls(): a snapshot that is not listed is none, and what is not s
   assertEquals(await calls.findSnapshot({ snapshotId: "v1-s", secrets: {} }, options), undefined);
 });
 
-Deno.test("loopCalls(): what a node has room for is asked for a class and its filesystem", async () => {
+Deno.test("inProcessCsi(): what a node has room for is asked for a class and its filesystem", async () => {
   const { requests, handler } = recordRequests(GetCapacityRequestSchema, {
     availableCapacity: 9n << 30n,
     maximumVolumeSize: 5n << 30n,
@@ -184,7 +198,7 @@ Deno.test("loopCalls(): what a node has room for is asked for a class and its fi
   assertEquals(await full.calls.getCapacity(request, full.options), { available: 0n, largest: 0n, smallest: 0n });
 });
 
-Deno.test("loopCalls(): failures keep the code that a caller on the socket would see", async () => {
+Deno.test("inProcessCsi(): failures keep the code that a caller on the socket would see", async () => {
   const cases: [unknown, number][] = [
     [new StorageError("NoSpace", "no room"), Code.ResourceExhausted],
     [new StorageError("Busy", "no room"), Code.Aborted],
@@ -192,38 +206,70 @@ Deno.test("loopCalls(): failures keep the code that a caller on the socket would
     [new TypeError("no room"), Code.Internal],
   ];
   for (const [failure, code] of cases) {
-    const { calls, answered, claims, options } = setUp({ createVolume: () => Promise.reject(failure) });
+    const { calls, answered, options } = setUp({ createVolume: () => Promise.reject(failure) });
     const error = await assertRejects(() => calls.createVolume(REQUEST, options), CallError, "no room");
-    assertEquals([error.code, answered[0]?.code, claims.size], [code, code, 0]);
+    assertEquals([error.code, answered[0]?.code], [code, code]);
   }
 });
 
-Deno.test("loopCalls(): whose volume is being made is known while it is, and no longer", async () => {
-  const observed: unknown[] = [];
-  const { calls, claims, options } = setUp({
-    createVolume: ({ name }) => {
-      observed.push(claims.get(name));
-      return Promise.resolve({});
-    },
-  });
-  assertEquals((await calls.createVolume(REQUEST, options)).volumeId, "");
-  assertEquals([observed, claims.size], [[CLAIM], 0]);
+/** The Controller service over volumes whose creation waits, and says what it was told of the caller. */
+function waitingCreations() {
+  const contexts: (CreateVolumeContext | undefined)[] = [];
+  const { promise: released, resolve: release } = Promise.withResolvers<void>();
+  const create = async ({ name }: { name: string }, _: unknown, context?: CreateVolumeContext) => {
+    await released;
+    contexts.push(context);
+    const volume: StoredVolume = { id: volumeIdOf(name), size: 5n << 30n, content: "xfs", nodeId: "n1" };
+    return volume;
+  };
+  const volumes = { create } as unknown as ControllerVolumes;
+  return { contexts, release, handlers: controllerHandlers({ volumes, locks: new Locks() }) };
+}
+
+const ON_N1 = { ...REQUEST, capabilities: REQUEST.capabilities.slice(0, 1), parameters: {}, mutableParameters: {} };
+const CREATION: CreateVolumeRequest = { ...ON_N1, topology: { requisite: [{ [TOPOLOGY_KEY]: "n1" }], preferred: [] } };
+
+Deno.test("inProcessCsi(): a creation names its claim, also when a second one of the same name ends first", async () => {
+  const { contexts, release, handlers } = waitingCreations();
+  const { calls, options } = setUp(handlers);
+  const first = calls.createVolume(CREATION, options);
+  const error = await assertRejects(() => calls.createVolume(CREATION, options), CallError);
+  assertEquals([error.code, contexts.length], [Code.Aborted, 0]);
+  release();
+  assertEquals((await first).volumeId, volumeIdOf(CREATION.name));
+  assertEquals(contexts, [{ claim: CLAIM }]);
 });
 
-Deno.test("loopCalls(): an aborted signal ends the waiting, while the call goes on", async () => {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const { calls, claims, answered, stop, options } = setUp({ createVolume: () => promise.then(() => ({})) });
-  const call = calls.createVolume(REQUEST, options);
+Deno.test("inProcessCsi(): a request on the socket names no claim, whatever its parameters say", async () => {
+  const { contexts, release, handlers } = waitingCreations();
+  release();
+  const folder = await Deno.makeTempDir();
+  const identity = identityHandlers({ driver: "d", version: "1", ready: () => Promise.resolve(true) });
+  const services = [bindService(Identity, identity), bindService(Controller, handlers)];
+  const server = await serve(`${folder}/csi.sock`, services);
+  {
+    using csi = connect(`${folder}/csi.sock`);
+    const claimKeys = { "csi.storage.k8s.io/pvc/name": "orders", "csi.storage.k8s.io/pvc/namespace": "shop" };
+    await csi.controller.createVolume({ ...volumeRequest(), parameters: claimKeys });
+  }
+  assertEquals(contexts, [undefined]);
+  await server.close(1_000);
+  await Deno.remove(folder, { recursive: true });
+});
+
+Deno.test("inProcessCsi(): an aborted signal ends the waiting, while the call goes on", async () => {
+  const { contexts, release, handlers } = waitingCreations();
+  const { calls, answered, stop, options } = setUp(handlers);
+  const call = calls.createVolume(CREATION, options);
   stop.abort();
   const error = await assertRejects(() => call, CallError, "the call goes on");
   assertEquals([error.code, answered.map(({ code }) => code)], [Code.Canceled, [Code.Canceled]]);
-  assert(claims.has(REQUEST.name), "it may yet write the object");
-  resolve();
-  while (claims.size > 0) await Promise.resolve();
-  assertEquals(answered.length, 1, "nobody is told twice");
+  release();
+  while (contexts.length === 0) await Promise.resolve();
+  assertEquals([contexts, answered.length], [[{ claim: CLAIM }], 1], "its end is not reported twice");
 });
 
-Deno.test("loopCalls(): calls leave nothing on a signal that lives for long", async () => {
+Deno.test("inProcessCsi(): calls leave nothing on a signal that lives for long", async () => {
   const { calls, stop, options } = setUp({ deleteVolume: () => Promise.resolve({}) });
   let listeners = 0;
   const { signal } = stop;

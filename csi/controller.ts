@@ -16,6 +16,7 @@ import {
   type Controller,
   ControllerServiceCapability_RPC_Type as Rpc,
   type CreateVolumeRequest,
+  type CreateVolumeResponseSchema,
   type VolumeContentSource,
   type VolumeContentSourceSchema,
 } from "./proto/csi_pb.ts";
@@ -39,12 +40,56 @@ import {
 } from "./request.ts";
 import type { Handlers } from "./service.ts";
 import { nodeChoice, nodeOf, topologyOf } from "./topology.ts";
-import type { SnapshotService, StoredSnapshot, StoredVolume, VolumeService } from "../lvm/volume_service.ts";
+import type {
+  NodeChoice,
+  SnapshotService,
+  StoredSnapshot,
+  StoredVolume,
+  VolumeService,
+} from "../lvm/volume_service.ts";
+
+/** A PersistentVolumeClaim. */
+export interface ClaimReference {
+  /** Namespace. */
+  readonly namespace: string;
+  /** Name. */
+  readonly name: string;
+  /** UID. */
+  readonly uid: string;
+}
+
+/**
+ * What a caller in the same process states beside a CreateVolume request. A request on the socket has no context: who
+ * sends it may not be asked about the volume later, whatever its parameters name.
+ */
+export interface CreateVolumeContext {
+  /** Claim that the caller creates the volume for, and whose PersistentVolume it writes afterwards. */
+  readonly claim?: ClaimReference;
+}
+
+/** The calls of the Controller service, for the socket and for callers in the same process. */
+export interface ControllerHandlers extends Omit<Handlers<typeof Controller>, "createVolume"> {
+  /** Creates a volume. */
+  createVolume?(
+    request: CreateVolumeRequest,
+    context?: CreateVolumeContext,
+  ): Promise<MessageInitShape<typeof CreateVolumeResponseSchema>>;
+}
+
+/** The volumes of the Controller service. */
+export interface ControllerVolumes extends VolumeService {
+  /** Creates the volume of the request's name, unless one exists that satisfies the request. */
+  create(
+    request: VolumeRequest & { readonly name: string },
+    nodes: NodeChoice,
+    context?: CreateVolumeContext,
+  ): Promise<StoredVolume>;
+}
 
 /** What the Controller service needs. */
 export interface ControllerOptions {
   /** The volumes. */
-  readonly volumes: VolumeService;
+  readonly volumes: ControllerVolumes;
   /** The snapshots; without them the service has no calls for snapshots. */
   readonly snapshots?: SnapshotService;
   /** Locks by volume and snapshot, shared with the Node service of the same process. */
@@ -72,15 +117,19 @@ const SNAPSHOT_CAPABILITIES = [Rpc.CREATE_DELETE_SNAPSHOT, Rpc.LIST_SNAPSHOTS, R
 const DEFAULT_BYTES = 1n << 30n;
 
 /** The calls of the Controller service. */
-export function controllerHandlers(options: ControllerOptions): Handlers<typeof Controller> {
+export function controllerHandlers(options: ControllerOptions): ControllerHandlers {
   const { volumes, snapshots, locks } = options;
 
   return {
-    createVolume: async (request) => {
+    createVolume: async (request, context) => {
       const wanted = parseVolumeRequest(request);
       const nodes = nodeChoice(request.accessibilityRequirements);
       const { id, source } = wanted;
-      const volume = await locks.run("creation", volumeCreationLocks(id, source), () => volumes.create(wanted, nodes));
+      const volume = await locks.run(
+        "creation",
+        volumeCreationLocks(id, source),
+        () => volumes.create(wanted, nodes, context),
+      );
       return volumeResponse(volume);
     },
 

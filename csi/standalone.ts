@@ -14,7 +14,7 @@ import type { LimitsState } from "../lvm/staging/io_limiter.ts";
 import type { Lvm } from "../lvm/model/client.ts";
 import { withRealPaths } from "../lvm/host/mounts.ts";
 import type { SnapshotAutoextend } from "../lvm/snapshots/cow_autoextend.ts";
-import { controllerHandlers } from "./controller.ts";
+import { type ControllerHandlers, controllerHandlers } from "./controller.ts";
 import { Controller, Identity, Node } from "./proto/csi_pb.ts";
 import { identityHandlers } from "./identity.ts";
 import { localSnapshotService, localVolumeService } from "./local_service.ts";
@@ -70,7 +70,7 @@ export interface CsiServices {
   /** The Identity service. */
   readonly identity: Handlers<typeof Identity>;
   /** The Controller service. */
-  readonly controller: Handlers<typeof Controller>;
+  readonly controller: ControllerHandlers;
   /** The Node service. */
   readonly node: Handlers<typeof Node>;
   /** The background work, not yet started. */

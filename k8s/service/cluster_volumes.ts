@@ -23,6 +23,8 @@ import {
   type LvmVolume,
   lvmVolumes,
 } from "../api/lvm_objects.ts";
+import { intentAnnotations } from "../provisioner/volume_intents.ts";
+import type { ClaimReference } from "../sidecars/csi_client.ts";
 import { asUnavailable, isDeleting, RemoteObjects } from "./remote_objects.ts";
 import { chooseNode, type NodeChoice, totalCapacity } from "../scheduling/placement.ts";
 import { NodeCapacities, type ParseGroups } from "../scheduling/free_capacity.ts";
@@ -67,8 +69,6 @@ export interface ClusterVolumesOptions {
   readonly parseGroups: ParseGroups;
   /** How long a call waits for a node, in milliseconds. */
   readonly waitMs: number;
-  /** Annotations for the object of a request's name; none by default. */
-  readonly annotations?: (requestName: string) => Readonly<Record<string, string>>;
 }
 
 /** How often a change is tried against changes of the status. */
@@ -85,7 +85,6 @@ export class ClusterVolumes {
   readonly #snapshots: Informer<LvmSnapshot>;
   readonly #capacities: NodeCapacities;
   readonly #objects: RemoteObjects<LvmVolume>;
-  readonly #annotations: (requestName: string) => Readonly<Record<string, string>>;
 
   /** Makes the service; it keeps nothing but what is being written. */
   constructor(options: ClusterVolumesOptions) {
@@ -100,21 +99,26 @@ export class ClusterVolumes {
       objects: options.volumes,
       finalizer: LVM_VOLUME_FINALIZER,
     });
-    this.#annotations = options.annotations ?? (() => ({}));
   }
 
   /**
    * Has the volume made that the request describes, unless one exists that satisfies it. When it cannot be made, nothing of
    * it is left when this fails; while that is in doubt, it fails with `Unavailable`, and while it is being filled with `Busy`.
    *
+   * @param context.claim the claim that our own provisioner creates the volume for: the object is marked with it
    * @throws {StorageError} what the node said, `AlreadyExists`, `NoSpace`, `Unavailable`; `NotFound` and the like for its source.
    */
-  async create(request: NamedVolumeRequest, choice: NodeChoice): Promise<ClusterVolume> {
-    let object = this.#volumes.get(request.id) ?? await this.#writeObject(request, choice);
+  async create(
+    request: NamedVolumeRequest,
+    choice: NodeChoice,
+    { claim }: { readonly claim?: ClaimReference } = {},
+  ): Promise<ClusterVolume> {
+    const annotations = intentAnnotations(claim);
+    let object = this.#volumes.get(request.id) ?? await this.#writeObject(request, choice, annotations);
     const isLeftover = object.status?.state === "Failed" || !this.#objects.hasAgent(object.spec.nodeName);
     if (isDeleting(object) || (!isCreated(object) && isLeftover)) {
       await this.#objects.undo(object); // what an earlier try left: it may be made anew, on another node
-      object = await this.#writeObject(request, choice);
+      object = await this.#writeObject(request, choice, annotations);
     }
     this.#objects.requireOurs(object);
     requireCompatible(object, request, choice.allowed);
@@ -339,11 +343,15 @@ export class ClusterVolumes {
   }
 
   /** Writes the object, or answers the one that is there. Its room is taken from the moment of the choice on. */
-  async #writeObject(requested: NamedVolumeRequest, requestedChoice: NodeChoice): Promise<LvmVolume> {
+  async #writeObject(
+    requested: NamedVolumeRequest,
+    requestedChoice: NodeChoice,
+    annotations: Readonly<Record<string, string>>,
+  ): Promise<LvmVolume> {
     const [request, choice] = await this.#withSourcePlacement(requested, requestedChoice);
     const nodeName = chooseNode(request, choice, this.#capacities.list());
     const object = lvmVolumeFor(request, { driver: this.#driver, nodeName });
-    object.metadata.annotations = { ...this.#annotations(request.name) };
+    object.metadata.annotations = { ...annotations };
     using _assumed = this.#capacities.assume(object);
     const written = await this.#objects.write(object);
     const isCached = (now?: LvmVolume) => now?.metadata.uid === written.metadata.uid;

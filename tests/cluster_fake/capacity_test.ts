@@ -78,7 +78,7 @@ async function setUp(
     driverName: DRIVER,
     topologyKey: TOPOLOGY_KEY,
     client,
-    csi: inProcessCsi({ handlers, claims: new Map(), onCallCompleted: () => {} }),
+    csi: inProcessCsi({ handlers, onCallCompleted: () => {} }),
     classes: startInformer(storageClasses),
     csiNodes: startInformer(csiNodes),
   };

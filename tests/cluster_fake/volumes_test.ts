@@ -7,7 +7,7 @@
 
 import { LINEAR } from "../../lvm/model/layout.ts";
 import { assert, assertEquals } from "@std/assert";
-import { type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import { CLAIM_ANNOTATION, type LvmVolume, lvmVolumes, PENDING_ANNOTATION } from "../../k8s/api/lvm_objects.ts";
 import { lvmVolumeFor, type NamedVolumeRequest } from "../../k8s/api/volume_mapping.ts";
 import { exactMatcher } from "../../lvm/model/groups.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
@@ -15,6 +15,20 @@ import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import { failure } from "../fake/machine.ts";
 import { ANYWHERE, assertFailsWith, machineWith, MiB, onlyObject, remaining, request } from "../fake/volume_cluster.ts";
+
+Deno.test("an object is marked as pending only when our own provisioner names the claim that it is for", async () => {
+  await using cluster = await FakeCluster.start({ "node-1": machineWith({ data: 1n << 30n }) });
+  const claim = { namespace: "shop", name: "orders", uid: "u-1" };
+  const mine = await cluster.volumes.create(request("pvc-u-1"), ANYWHERE, { claim });
+  const other = await cluster.volumes.create(request("pvc-u-2"), ANYWHERE);
+  const annotations = Object.fromEntries(
+    cluster.api.objects(lvmVolumes).map(({ metadata }) => [metadata.name, metadata.annotations ?? {}]),
+  );
+  assertEquals(annotations, {
+    [mine.id]: { [CLAIM_ANNOTATION]: "shop/orders", [PENDING_ANNOTATION]: "u-1" },
+    [other.id]: {},
+  });
+});
 
 Deno.test("a volume is made where it was asked for, its object says what it is, and it goes without a rest", async () => {
   const machine = machineWith({ data: 1n << 30n });
