@@ -97,7 +97,9 @@ Deno.test("a forgotten node holds nothing up: what was released goes, what someb
 
   await ns.deleteAndWait("PersistentVolume", `${node}-kept`);
   const again = await forgetNode(ns, node, "--yes", "--json");
-  assertEquals([again.code, JSON.parse(again.out).volumes.map(({ outcome }: { outcome: string }) => outcome)], [0, ["removed"]]);
+  assertEquals([again.code, JSON.parse(again.out).volumes.map(({ outcome }: { outcome: string }) => outcome)], [0, [
+    "removed",
+  ]]);
   await ns.waitForDeletion("LVMVolume", kept);
   await ns.waitForCleanup();
 });
