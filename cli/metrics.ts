@@ -26,6 +26,15 @@ export interface TrimCounters {
   readonly failed: () => void;
 }
 
+/** A metric, as it is registered. */
+export interface MetricDescription {
+  readonly name: string;
+  /** Its type in the format of Prometheus, such as `gauge`. */
+  readonly type: string;
+  readonly labels: readonly string[];
+  readonly help: string;
+}
+
 /** What is counted and measured. */
 export class Metrics {
   readonly #registry = new Registry();
@@ -284,6 +293,15 @@ export class Metrics {
   /** All figures as text. */
   text(): Promise<string> {
     return this.#registry.metrics();
+  }
+
+  /** Returns the descriptions of the metrics that are registered. */
+  describe(): MetricDescription[] {
+    return this.#registry.getMetricsAsArray().map((metric) => {
+      const { name, help, labelNames } = metric as unknown as { name: string; help: string; labelNames: string[] };
+      const type = metric instanceof Histogram ? "histogram" : metric instanceof Counter ? "counter" : "gauge";
+      return { name, type, help, labels: labelNames };
+    });
   }
 
   #registerProcess(): void {

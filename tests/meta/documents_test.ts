@@ -6,7 +6,6 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { controllerLeaseName, sidecarLeaseName } from "../../k8s/runtime/leader.ts";
-import { Metrics } from "../../cli/metrics.ts";
 import { subcommandFlags } from "../process/driver_command.ts";
 import { anchors, chapter } from "./markdown.ts";
 import { inlineCode, sourceText, unknownMessages } from "./messages.ts";
@@ -28,32 +27,9 @@ function firstColumn(text: string): string[] {
   return [...text.matchAll(/^\| `([^`]+)`/gm)].map(([, name]) => name!);
 }
 
-Deno.test("docs/reference/metrics.md lists all metrics", async () => {
-  const metrics = new Metrics();
-  metrics.registerGroups(() => []);
-  metrics.registerPools(() => [], 100n);
-  metrics.registerInconsistencies({ orphans: () => 0, lost: () => 0 });
-  metrics.registerLimits(() => []);
-  metrics.registerReadOnlyFilesystems(() => []);
-  metrics.registerCopies(() => []);
-  metrics.registerCowExtensions();
-  metrics.registerTrimming(() => []);
-  const names = [...(await metrics.text()).matchAll(/^# HELP (\S+)/gm)].map(([, name]) => name);
-  assertEquals(firstColumn(await reference("metrics")).sort(), names.sort());
-});
-
 Deno.test("docs/reference/alerts.md lists all alerts", async () => {
   const alerts = (await Deno.readTextFile(`${ROOT}deploy/chart/files/alerts.yaml`)).matchAll(/- alert: (\w+)/g);
   assertEquals(firstColumn(await reference("alerts")), [...alerts].map(([, name]) => name!));
-});
-
-Deno.test("docs/reference/flags.md lists the flags of both processes", async () => {
-  const page = await reference("flags");
-  const flags = (title: string) => firstColumn(chapter(page, title)).map((flag) => /^--([a-z-]+)/.exec(flag)![1]!);
-  for (const subcommand of ["controller", "node"] as const) {
-    const listed = new Set([...flags("Common flags"), ...flags(`denolith ${subcommand}`)]);
-    assertEquals([...listed].sort(), (await subcommandFlags(subcommand)).sort(), subcommand);
-  }
 });
 
 Deno.test("docs/reference/events.md lists the events that are recorded", async () => {

@@ -1,0 +1,67 @@
+/**
+ * The fields of the custom resources, from their definitions.
+ *
+ * @module
+ */
+
+import { readObjects } from "../objects.ts";
+import { code, listItem, paragraph, sentence, table } from "./markdown.ts";
+
+/** A part of a schema (OpenAPI v3). */
+interface Schema {
+  readonly type: string;
+  readonly description: string;
+  readonly properties?: Readonly<Record<string, Schema>>;
+  readonly required?: readonly string[];
+  readonly items?: Schema;
+  readonly enum?: readonly string[];
+}
+
+/** A printer column. */
+interface Column {
+  readonly name: string;
+  readonly description: string;
+  readonly priority?: number;
+}
+
+/** Fields that Kubernetes defines. */
+const KUBERNETES_FIELDS = ["apiVersion", "kind", "metadata"];
+
+/** Returns a section for each kind. */
+export function crdSections(): string {
+  return readObjects("chart/crds").map((crd) => {
+    const { names, versions: [{ schema: { openAPIV3Schema: schema }, additionalPrinterColumns: columns }] } = crd.spec;
+    const fields = Object.entries((schema as Schema).properties!).filter(([name]) => !KUBERNETES_FIELDS.includes(name));
+    return [
+      `## ${names.kind}`,
+      paragraph(schema.description),
+      paragraph(`Short name: ${names.shortNames.map(code).join(", ")}.`),
+      "### Columns of " + names.plural,
+      columnsTable(columns),
+      "### Fields of " + names.kind,
+      fields.flatMap(([name, field]) => items(name, field, schema.required?.includes(name) ?? false)).join("\n"),
+    ].join("\n\n");
+  }).join("\n\n");
+}
+
+function columnsTable(columns: readonly Column[]): string {
+  const rows = columns.map(({ name, description, priority = 0 }) => [
+    name,
+    priority === 0 ? "" : "yes",
+    sentence(description),
+  ]);
+  return table(["Column", "Only with `-o wide`", "Meaning"], rows);
+}
+
+/** Returns the list items of a field and of the fields in it. */
+function items(path: string, { type, description, enum: words, ...schema }: Schema, isRequired: boolean): string[] {
+  const kind = words === undefined ? type : words.map(code).join(", ");
+  const parts = schema.items ?? schema;
+  const prefix = schema.items === undefined ? path : `${path}[]`;
+  return [
+    listItem(`${code(path)} (${kind}${isRequired ? ", required" : ""}): ${sentence(description)}`),
+    ...Object.entries(parts.properties ?? {}).flatMap(([name, part]) =>
+      items(`${prefix}.${name}`, part, parts.required?.includes(name) ?? false)
+    ),
+  ];
+}

@@ -1,0 +1,38 @@
+/**
+ * The metrics, as they are registered.
+ *
+ * @module
+ */
+
+import { type MetricDescription, Metrics } from "../../cli/metrics.ts";
+import { code, sentence, table } from "./markdown.ts";
+
+/** Returns the table of all metrics, in alphabetical order. */
+export function metricsTable(): string {
+  const shared = new Set(new Metrics().describe().map(({ name }) => name));
+  const rows = allMetrics().sort((left, right) => left.name < right.name ? -1 : 1);
+  return table(
+    ["Metric", "Type", "Labels", "Process", "Meaning"],
+    rows.map(({ name, type, labels, help }) => [
+      code(name),
+      type,
+      labels.map(code).join(", "),
+      shared.has(name) ? "both" : "node",
+      sentence(help),
+    ]),
+  );
+}
+
+/** Returns the descriptions of the metrics of a node agent, which has all that there are. */
+export function allMetrics(): MetricDescription[] {
+  const metrics = new Metrics();
+  metrics.registerGroups(() => []);
+  metrics.registerPools(() => [], 100n);
+  metrics.registerInconsistencies({ orphans: () => 0, lost: () => 0 });
+  metrics.registerLimits(() => []);
+  metrics.registerReadOnlyFilesystems(() => []);
+  metrics.registerCopies(() => []);
+  metrics.registerCowExtensions();
+  metrics.registerTrimming(() => []);
+  return metrics.describe();
+}
