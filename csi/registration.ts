@@ -38,7 +38,7 @@ export async function serveRegistration(path: string, options: RegistrationOptio
     getInfo: () => Promise.resolve(info),
     notifyRegistrationStatus: ({ pluginRegistered, error }) => {
       if (pluginRegistered) log.info("kubelet has taken the driver in", { driver });
-      else log.error("kubelet refused the driver", { driver, why: error });
+      else log.error("kubelet refused the driver", { driver, reason: error });
       onStatus?.(pluginRegistered ? undefined : error);
       return Promise.resolve({});
     },

@@ -139,16 +139,16 @@ async function handleCall(method: DescMethodUnary, handler: Handler | undefined,
   if (handler === undefined) throw unimplemented(method.name);
   const fields = { requestId: ++requestCount, method: method.name };
   const level = QUIET_METHODS.test(method.name) ? "debug" : "info";
-  if (log.isEnabledFor(level)) log[level]("call", { ...fields, request: withoutSecrets(method.input, request) });
+  if (log.isEnabledFor(level)) log[level]("request", { ...fields, request: withoutSecrets(method.input, request) });
   const start = performance.now();
   try {
     const response = create(method.output, await handler(request));
-    log[level]("answer", { ...fields, ms: Math.round(performance.now() - start) });
+    log[level]("response", { ...fields, durationMs: Math.round(performance.now() - start) });
     return response;
   } catch (error) {
     const { code, details } = statusOf(error);
     const stack = code === 13 && error instanceof Error ? { stack: error.stack } : {}; // INTERNAL: perhaps our own mistake
-    log.warn("failure", { ...fields, ms: Math.round(performance.now() - start), code, details, ...stack });
+    log.warn("error", { ...fields, durationMs: Math.round(performance.now() - start), code, details, ...stack });
     throw error;
   }
 }

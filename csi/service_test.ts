@@ -73,7 +73,7 @@ Deno.test("every request is logged with an id, and no secret reaches a log line,
     );
     assert(ids.length >= 2 && ids.every((id) => Number.isInteger(id)), `${method} is not logged with an id`);
   }
-  assert(records.some(({ rawMessage, properties }) => rawMessage === "failure" && properties.code === 3));
+  assert(records.some(({ rawMessage, properties }) => rawMessage === "error" && properties.code === 3));
 });
 
 Deno.test("the generated code has the messages, fields and numbers of csi.proto", () => {
