@@ -14,13 +14,13 @@ import {
   parseIoLimitParameters,
 } from "../../lvm/spec/io_limits.ts";
 import { parseSnapshotId, parseVolumeId } from "../../lvm/ids.ts";
-import { describeLayout, isSameLayout } from "../../lvm/model/layout.ts";
-import { formatBytes, formatQuantity, parseQuantity, type SizeRange } from "../../lvm/size.ts";
+import { describeLayout } from "../../lvm/model/layout.ts";
+import { formatQuantity, parseQuantity, type SizeRange } from "../../lvm/size.ts";
 import { formatSizeOrPercent, parseSizeOrPercent } from "../../lvm/spec/cow_size.ts";
-import { type ContentSource, describeSource } from "../../lvm/model/tags.ts";
+import type { ContentSource } from "../../lvm/model/tags.ts";
 import { DEFAULT_POOL_SIZE, type ThinSpec } from "../../lvm/pools/pool.ts";
 import { formatInterval, parseInterval, type TrimPolicy } from "../../lvm/spec/trim.ts";
-import type { VolumeRequest } from "../../lvm/inventory/volume.ts";
+import { differences, requireNoDifferences, type VolumeRequest } from "../../lvm/inventory/volume.ts";
 import { layoutOfSpec, layoutSpecOf } from "./layout_mapping.ts";
 import { LVM_GROUP, LVM_VOLUME_FINALIZER, type LvmVolume, type LvmVolumeSpec } from "./lvm_objects.ts";
 
@@ -88,7 +88,7 @@ export function volumeRequestOf(object: LvmVolume, parseGroups: (list: string) =
     range: desiredSizeRange(object),
     groups: volumeGroups === undefined ? ANY_GROUP : parseGroups(volumeGroups),
     preference: spec.volumeGroupPreference,
-    format: volumeMode === "Block" || fsType === undefined ? { state: "raw" } : { state: "unformatted", type: fsType },
+    format: formatOf(volumeMode, fsType),
     mkfsOptions: spec.mkfsOptions ?? [],
     shared: spec.shared,
     erase: spec.erase,
@@ -169,51 +169,33 @@ export function actualSize({ status }: LvmVolume): bigint | undefined {
 }
 
 /**
- * Makes sure that the volume that exists is one that satisfies the request (decided by what it is, not by how it was asked
- * for then).
+ * Requires that the existing volume of an object satisfies a request, by what the volume is and not by how it was asked for.
  *
- * @throws {StorageError} `AlreadyExists` saying how it differs.
+ * @param allowedNodes the names of the nodes where the volume may be; any, when absent
+ * @throws {StorageError} `AlreadyExists` with the differences
  */
 export function requireCompatible(
   object: LvmVolume,
   request: NamedVolumeRequest,
   allowedNodes: readonly string[] | undefined,
 ): void {
-  const { spec, status } = object;
-  const { required, limit } = request.range;
-  const size = actualSize(object) ?? desiredSizeRange(object).required;
-  const requestedMode = request.format.state === "raw" ? "Block" : request.format.type;
-  const actualMode = spec.volumeMode === "Block" ? "Block" : spec.fsType;
-  const layout = layoutOfSpec(spec.layout);
-  const difference = size < required || (limit !== undefined && size > limit)
-    ? `it has ${formatBytes(size)}, asked for is ${formatBytes(required)}${
-      limit === undefined ? "" : ` to ${formatBytes(limit)}`
-    }`
-    : requestedMode !== actualMode
-    ? `it is for ${actualMode}, asked for is ${requestedMode}`
-    : !isSameLayout(layout, request.layout)
-    ? `it is ${describeLayout(layout)}, asked for is ${describeLayout(request.layout)}`
-    : status?.volumeGroup !== undefined && !request.groups.matches(status.volumeGroup)
-    ? `it is in volume group ${status.volumeGroup}, asked for is ${request.groups}`
-    : describeProvisioning(thinSpecOf(object)) !== describeProvisioning(request.thin)
-    ? `it is ${describeProvisioning(thinSpecOf(object))}, asked for is ${describeProvisioning(request.thin)}`
-    : allowedNodes !== undefined && !allowedNodes.includes(spec.nodeName)
-    ? `it is on node ${spec.nodeName}, asked for is ${allowedNodes.join(" or ")}`
-    : describeSource(contentSourceOf(object)) !== describeSource(request.source)
-    ? `it is made from ${describeSource(contentSourceOf(object))}, asked for is one from ${
-      describeSource(request.source)
-    }`
-    : undefined;
-  if (difference === undefined) return;
-  throw new StorageError(
-    "AlreadyExists",
-    `creating volume ${request.id}: a volume of that name exists, but ${difference}`,
-  );
+  const { volumeMode, fsType, layout, nodeName } = object.spec;
+  const isElsewhere = allowedNodes !== undefined && !allowedNodes.includes(nodeName);
+  requireNoDifferences(request.id, [
+    ...differences({
+      size: actualSize(object) ?? desiredSizeRange(object).required,
+      format: formatOf(volumeMode, fsType),
+      group: object.status?.volumeGroup,
+      thin: thinSpecOf(object),
+      layout: describeLayout(layoutOfSpec(layout)),
+      source: contentSourceOf(object),
+    }, request),
+    ...(isElsewhere ? [`it is on node ${nodeName}, asked for is ${allowedNodes.join(" or ")}`] : []),
+  ]);
 }
 
-function describeProvisioning(thin: ThinSpec | undefined): string {
-  if (thin === undefined) return "thick";
-  return `thin, in ${thin.pool === undefined ? "the group's own pool" : `the pool ${thin.pool}`}`;
+function formatOf(mode: LvmVolumeSpec["volumeMode"], type: LvmVolumeSpec["fsType"]): VolumeRequest["format"] {
+  return mode === "Block" || type === undefined ? { state: "raw" } : { state: "unformatted", type };
 }
 
 function invalidArgument({ metadata: { name } }: LvmVolume, why: string): StorageError {

@@ -131,7 +131,7 @@ Deno.test("sizes: what is wanted stands in the spec, what is there in the status
   assertEquals([actualSize(volumeWith({})), actualSize(volumeWith({}, { size: "2Gi" }))], [undefined, 2n * GiB]);
 });
 
-Deno.test("requireSatisfying() looks at the volume that is there, not at how it was asked for", () => {
+Deno.test("requireCompatible() compares the volume that exists, not the way it was asked for", () => {
   const made = volumeWith({}, { size: "2Gi", volumeGroup: "data" });
   const requireCompatibleWith = (object: LvmVolume, requested: NamedVolumeRequest, allowed?: string[]) =>
     requireCompatible(object, requested, allowed);
@@ -139,11 +139,12 @@ Deno.test("requireSatisfying() looks at the volume that is there, not at how it 
   requireCompatibleWith(made, request({ groups: exactMatcher("data"), preference: "mostFree" }), ["node-0", "node-1"]);
   requireCompatibleWith(volumeWith({}), request({ groups: exactMatcher("data") }), ["node-1"]);
   const cases: [Partial<NamedVolumeRequest>, string, string[]?][] = [
-    [{ range: { required: 3n * GiB } }, "it has 2 GiB, asked for is 3 GiB"],
-    [{ range: { required: 1n, limit: GiB } }, "asked for is 1 B to 1 GiB"],
-    [{ format: { state: "raw" } }, "it is for ext4, asked for is Block"],
-    [{ format: { state: "unformatted", type: "xfs" } }, "it is for ext4, asked for is xfs"],
+    [{ range: { required: 3n * GiB } }, "it has 2 GiB, asked for is at least 3 GiB"],
+    [{ range: { required: 1n, limit: GiB } }, "asked for is at least 1 B and at most 1 GiB"],
+    [{ format: { state: "raw" } }, "it is a volume for ext4, asked for is a block volume"],
+    [{ format: { state: "unformatted", type: "xfs" } }, "it is a volume for ext4, asked for is a volume for xfs"],
     [{ groups: exactMatcher("fast") }, "it is in volume group data, asked for is fast"],
+    [{ format: { state: "raw" }, groups: exactMatcher("fast") }, "a block volume; it is in volume group data"],
     [{}, "it is on node node-1, asked for is node-2 or node-3", ["node-2", "node-3"]],
   ];
   for (const [overrides, words, allowed] of cases) {

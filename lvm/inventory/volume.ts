@@ -8,7 +8,7 @@ import { StorageError } from "../error.ts";
 import type { GroupMatcher, GroupPreference } from "../model/groups.ts";
 import type { VolumeId } from "../ids.ts";
 import type { IoLimits } from "../spec/io_limits.ts";
-import { describeLayout, describeLayoutOf, isSameLayout, type Layout, layoutOf } from "../model/layout.ts";
+import { describeLayout, describeLayoutOf, type Layout } from "../model/layout.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { formatBytes, type SizeRange } from "../size.ts";
 import { type ContentSource, describeSource, type Erasure, type FormatState, type VolumeTags } from "../model/tags.ts";
@@ -64,33 +64,76 @@ export interface VolumeRequest {
 /** The volumes of which somebody asks how many there could yet be. */
 export type CapacityRequest = Pick<VolumeRequest, "groups" | "layout" | "thin">;
 
+/** The properties of an existing volume that a request for one of its name must match. */
+export interface VolumeShape {
+  /** Its size in bytes; `undefined` while it is not final. */
+  readonly size: bigint | undefined;
+  /** Its filesystem, or raw data. */
+  readonly format: FormatState;
+  /** The name of its volume group; `undefined` while no group was chosen. */
+  readonly group: string | undefined;
+  /** For a thin volume, its thin pool; without a name it is the group's own. */
+  readonly thin?: Pick<ThinSpec, "pool"> | undefined;
+  /** Its layout, as {@linkcode describeLayout} writes it. */
+  readonly layout: string;
+  /** What it was created from. */
+  readonly source?: ContentSource | undefined;
+}
+
+/** The properties that a request asks for. */
+export type WantedShape = Pick<VolumeRequest, "range" | "format" | "groups" | "layout" | "thin" | "source">;
+
 /**
- * Makes sure that a volume that exists satisfies a request: by what it is, not by how it was asked for then.
+ * Compares an existing volume with a request, by what the volume is and not by how it was asked for then.
  *
- * @throws {StorageError} `AlreadyExists` saying how it differs.
+ * @returns each difference as a clause; none when the volume satisfies the request
+ */
+export function differences(actual: VolumeShape, wanted: WantedShape): string[] {
+  const { size, group } = actual;
+  const { required, limit } = wanted.range;
+  const isSizeOk = size === undefined || (size >= required && (limit === undefined || size <= limit));
+  const found: string[] = isSizeOk ? [] : [`it has ${formatBytes(size)}, asked for is ${describeRange(wanted.range)}`];
+  const compare = (prefix: string, is: string, requested: string) => {
+    if (is !== requested) found.push(`${prefix} ${is}, asked for is ${requested}`);
+  };
+  compare("it is", describeFormat(actual.format), describeFormat(wanted.format));
+  if (group !== undefined && !wanted.groups.matches(group)) {
+    compare("it is in volume group", group, String(wanted.groups));
+  }
+  compare("it is", describeProvisioning(actual.thin, group), describeProvisioning(wanted.thin, group));
+  if (wanted.thin === undefined && actual.thin === undefined) {
+    compare("it is", actual.layout, describeLayout(wanted.layout));
+  }
+  compare("it is made from", describeSource(actual.source), describeSource(wanted.source));
+  return found;
+}
+
+/**
+ * Requires that an existing volume satisfies a request.
+ *
+ * @throws {StorageError} `AlreadyExists` with the differences
  */
 export function requireCompatible(volume: Volume, request: VolumeRequest): void {
-  const { size, group, tags, lv } = volume;
-  const { range, format, layout, thin } = request;
-  const pool = thin && poolNameIn(group.name, thin);
-  const isSizeFinal = tags.copied !== "all"; // until then it may be as large as its source
-  const difference = isSizeFinal && (size < range.required || (range.limit !== undefined && size > range.limit))
-    ? `it has ${formatBytes(size)}, asked for is ${describeRange(range)}`
-    : describeFormat(tags.format) !== describeFormat(format)
-    ? `it is ${describeFormat(tags.format)}, asked for is ${describeFormat(format)}`
-    : !request.groups.matches(group.name)
-    ? `it is in volume group ${group.name}, asked for is ${request.groups}`
-    : lv.pool !== pool
-    ? `it is ${describeProvisioning(lv.pool)}, asked for is ${describeProvisioning(pool)}`
-    : pool === undefined && !isSameLayout(layoutOf(lv), layout)
-    ? `it is ${describeLayoutOf(lv)}, asked for is ${describeLayout(layout)}`
-    : describeSource(tags.source) !== describeSource(request.source)
-    ? `it is made from ${describeSource(tags.source)}, asked for is one from ${describeSource(request.source)}`
-    : undefined;
-  if (difference === undefined) return;
+  const { id, size, group, tags, lv } = volume;
+  requireNoDifferences(
+    id,
+    differences({
+      size: tags.copied === "all" ? undefined : size, // until then it may be as large as its source
+      format: tags.format,
+      group: group.name,
+      thin: lv.pool === undefined ? undefined : { pool: lv.pool },
+      layout: describeLayoutOf(lv),
+      source: tags.source,
+    }, request),
+  );
+}
+
+/** Requires that there are no differences. @throws {StorageError} `AlreadyExists` with the differences */
+export function requireNoDifferences(id: VolumeId, found: readonly string[]): void {
+  if (found.length === 0) return;
   throw new StorageError(
     "AlreadyExists",
-    `creating volume ${volume.id}: a volume of that name exists, but ${difference}`,
+    `creating volume ${id}: a volume of that name exists, but ${found.join("; ")}`,
   );
 }
 
@@ -102,6 +145,8 @@ function describeFormat(format: FormatState): string {
   return format.state === "raw" ? "a block volume" : `a volume for ${format.type}`;
 }
 
-function describeProvisioning(pool: string | undefined): string {
-  return pool === undefined ? "thick" : `thin, in the pool ${pool}`;
+function describeProvisioning(thin: Pick<ThinSpec, "pool"> | undefined, group: string | undefined): string {
+  if (thin === undefined) return "thick";
+  const pool = thin.pool ?? (group === undefined ? undefined : poolNameIn(group, {}));
+  return `thin, in ${pool === undefined ? "the group's own pool" : `the pool ${pool}`}`;
 }

@@ -208,11 +208,6 @@ export function pvsToExtend(
   return selectFreestPvs(pvs.filter(({ uuid }) => !images.some((disks) => disks.has(uuid))), images.length, bytes);
 }
 
-/** Whether two layouts are the same. */
-export function isSameLayout(one: Layout | undefined, other: Layout): boolean {
-  return one !== undefined && describeLayout(one) === describeLayout(other);
-}
-
 /** The layout in words: `raid5 with 2 stripes of 64Ki`. */
 export function describeLayout(layout: Layout): string {
   if (layout.type === "linear") return "linear";

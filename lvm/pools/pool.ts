@@ -73,7 +73,7 @@ export function isThin(lv: Pick<LogicalVolume, "pool">): boolean {
 }
 
 /** The name of the pool that a volume is in, or is to be in. */
-export function poolNameIn(groupName: string, { pool }: ThinSpec): string {
+export function poolNameIn(groupName: string, { pool }: Pick<ThinSpec, "pool">): string {
   return pool ?? `${groupName}_thinpool`;
 }
 
