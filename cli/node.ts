@@ -132,7 +132,7 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
       await orphanReconciler.reconcile(object);
     },
   });
-  const shared = { client, events, ...machine, onChange, end };
+  const shared = { client, events, driver, ...machine, onChange, end };
   const orphanReconciler = new OrphanReconciler({ ...shared, volumeObjects, snapshotObjects, nodeName });
   const volumeReconciler = new VolumeReconciler({ ...shared, objects: volumeObjects, parseGroups: parseGroupList });
   const snapshotReconciler = new SnapshotReconciler({ ...shared, objects: snapshotObjects });

@@ -8,7 +8,8 @@ import type { Copies } from "../lvm/copies/copies.ts";
 import { StorageError } from "../lvm/error.ts";
 import type { HealthCheck } from "../lvm/health/health_check.ts";
 import type { IoLimiter } from "../lvm/staging/io_limiter.ts";
-import type { Snapshot, Snapshots } from "../lvm/snapshots/snapshots.ts";
+import type { Snapshot } from "../lvm/inventory/snapshot_finder.ts";
+import type { Snapshots } from "../lvm/snapshots/snapshots.ts";
 import type { Volume } from "../lvm/inventory/volume.ts";
 import type { Volumes } from "../lvm/volumes/volumes.ts";
 import type {

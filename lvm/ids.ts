@@ -18,6 +18,11 @@ export type VolumeId = string & { readonly [brand]: "VolumeId" };
 /** The id of a snapshot (CSI `snapshot_id`). */
 export type SnapshotId = string & { readonly [brand]: "SnapshotId" };
 
+/** The id of a volume or a snapshot, with its kind: a volume and a snapshot can have the same id. */
+export type KindAndId =
+  | { readonly kind: "snapshot"; readonly id: SnapshotId }
+  | { readonly kind: "volume"; readonly id: VolumeId };
+
 const ID = /^v1-[0-9a-f]{32}$/;
 
 /** The id of the volume that a request name stands for. */

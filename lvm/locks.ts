@@ -1,42 +1,41 @@
 /**
- * Locks by key: who comes second is told so at once instead of waiting (CSI spec, "Concurrency": ABORTED).
+ * Locks by key. A second caller fails at once instead of waiting (CSI spec, "Concurrency": ABORTED).
  *
  * @module
  */
 
 import { StorageError } from "./error.ts";
-import type { SnapshotId, VolumeId } from "./ids.ts";
-import type { ContentSource } from "./model/tags.ts";
+import type { KindAndId, SnapshotId, VolumeId } from "./ids.ts";
 
-/** How a lock is held: alone, or together with other holders of the same kind of operation. */
+/** The mode of a lock: held alone, or together with other holders in the shared mode. */
 export type LockMode = "exclusive" | "shared";
 
-/** A key to lock and how. */
+/** A key to lock and the mode. */
 export interface LockRequest {
-  /** What is locked. */
+  /** The key. */
   readonly key: string;
-  /** How. */
+  /** The mode. */
   readonly mode: LockMode;
 }
 
-/** The lock that an operation on a volume needs: those that copy from it may run together. */
+/** Returns the lock that an operation on a volume needs. Operations that copy from the volume share it. */
 export function volumeLock(id: VolumeId, mode: LockMode = "exclusive"): LockRequest {
   return { key: `volume ${id}`, mode };
 }
 
-/** The lock that an operation on a snapshot needs. */
+/** Returns the lock that an operation on a snapshot needs. */
 export function snapshotLock(id: SnapshotId, mode: LockMode = "exclusive"): LockRequest {
   return { key: `snapshot ${id}`, mode };
 }
 
-/** The locks that making a volume needs: its own, and that of its source together with other copies of that. */
-export function volumeCreationLocks(id: VolumeId, source: ContentSource | undefined): LockRequest[] {
+/** Returns the locks that creating a volume needs: its own, and that of its source, shared with other copies of the source. */
+export function volumeCreationLocks(id: VolumeId, source: KindAndId | undefined): LockRequest[] {
   if (source === undefined) return [volumeLock(id)];
   const sourceLock = source.kind === "volume" ? volumeLock(source.id, "shared") : snapshotLock(source.id, "shared");
   return [volumeLock(id), sourceLock];
 }
 
-/** The locks that taking a snapshot needs: that of the snapshot, and that of its volume together with other copies of it. */
+/** Returns the locks that taking a snapshot needs: its own, and that of its volume, shared with other copies of the volume. */
 export function snapshotCreationLocks(id: SnapshotId, source: VolumeId): LockRequest[] {
   return [snapshotLock(id), volumeLock(source, "shared")];
 }
@@ -46,10 +45,11 @@ export class Locks {
   readonly #held = new Map<string, { mode: LockMode; holders: number; operation: string }>();
 
   /**
-   * Runs `body` while holding the locks, and releases them whatever happens. When `body` fails because a command is
-   * still running, the locks are kept until that command has ended.
+   * Runs `body` while it holds the locks, and then releases them in any case. When `body` fails because a command is still
+   * running, the locks are held until that command has ended.
    *
-   * @throws {StorageError} `Busy`, at once, when one of the locks is held in a way that excludes this one.
+   * @param operation a name of the operation, for the error messages of others
+   * @throws {StorageError} `Busy`, at once, when one of the locks is held in a mode that excludes the requested one.
    */
   async run<T>(operation: string, requests: readonly LockRequest[], body: () => Promise<T>): Promise<T> {
     this.#acquire(operation, requests);

@@ -17,6 +17,8 @@ import { PoolReservation } from "./pools/pool_reservation.ts";
 import type { PoolAutoextend } from "./pools/pool_autoextend.ts";
 import { PoolMonitor } from "./pools/pool_monitor.ts";
 import type { VolumeGroup } from "./model/report.ts";
+import { SnapshotFinder } from "./inventory/snapshot_finder.ts";
+import { VolumeFinder } from "./inventory/volume_finder.ts";
 import { Snapshots } from "./snapshots/snapshots.ts";
 import { Staging } from "./staging/staging.ts";
 import {
@@ -89,6 +91,10 @@ export interface MachineOptions
 export interface Machine {
   /** LVM. */
   readonly lvm: Lvm;
+  /** Finds the volumes in a report. */
+  readonly volumeFinder: VolumeFinder;
+  /** Finds the snapshots in a report. */
+  readonly snapshotFinder: SnapshotFinder;
   /** The volumes. */
   readonly volumes: Volumes;
   /** The snapshots. */
@@ -138,30 +144,31 @@ export function openMachine(options: MachineOptions): Machine {
     ...(options.onRemoved && { onRemoved: options.onRemoved }),
     ...(thin.removeEmptyPools && { emptyPoolReservation: reservation }),
   });
+  const volumeFinder = new VolumeFinder({ driver, groups, ...(recorded && { recordedLv: recorded.volume }) });
+  const snapshotFinder = new SnapshotFinder({ driver, ...(recorded && { recordedLv: recorded.snapshot }) });
   const volumes: Volumes = new Volumes({
-    ...{ lvm, driver, groups, reaper, reservation, onPoolCreated: () => poolMonitor.wake() },
-    copies: { abandon: (place) => copies.abandon(place), wake: () => copies.wake() },
-    ...(recorded && { recordedLv: recorded.volume }),
+    ...{ lvm, finder: volumeFinder, reaper, reservation, onPoolCreated: () => poolMonitor.wake() },
+    copies: { abandon: (located) => copies.abandon(located), wake: () => copies.wake() },
   });
-  const snapshots = new Snapshots({
-    lvm,
-    driver,
-    volumes,
-    reaper: reaper,
-    ...(recorded && { recordedLv: recorded.snapshot }),
-  });
+  const snapshots = new Snapshots({ lvm, finder: snapshotFinder, volumes: volumeFinder, reaper, reservation });
   const copies: Copies = new Copies({
-    ...{ lvm, driver, volumes, snapshots, reaper: reaper, scratch: options.scratch },
+    ...{ lvm, driver, volumes, volumeFinder, snapshotFinder, reaper, reservation, scratch: options.scratch },
     onError: warningLogger("copying"),
     ...(options.onProgress && { onProgress: options.onProgress }),
   });
-  const limiter = new IoLimiter({ ...options.limiting, lvm, volumes, onError: warningLogger("applying limits") });
-  const staging = new Staging({ lvm, volumes, mountRoots, limiter, trimmer });
-  const health = new HealthCheck({ lvm, volumes, snapshots });
+  const limiter = new IoLimiter({
+    ...options.limiting,
+    lvm,
+    volumes: volumeFinder,
+    onError: warningLogger("applying limits"),
+  });
+  const staging = new Staging({ lvm, volumes: volumeFinder, mountRoots, limiter, trimmer });
+  const health = new HealthCheck({ lvm, volumes: volumeFinder, snapshots: snapshotFinder });
   const filesystems = new ReadOnlyFilesystems(exec, driver, warningLogger("looking at filesystems"));
   const background = combineWorkers(reaper, [limiter, copies, cowMonitor, poolMonitor, trimmer]);
   const inUse = { staging, health, filesystems, limiter, trimmer };
-  return { lvm, volumes, snapshots, copies, poolMonitor, cowMonitor, background, locks, ...inUse };
+  const finders = { volumeFinder, snapshotFinder };
+  return { lvm, ...finders, volumes, snapshots, copies, poolMonitor, cowMonitor, background, locks, ...inUse };
 }
 
 /** How pools are watched, and what is logged of it. */

@@ -11,7 +11,8 @@ import type { VolumeHealth } from "./health/health.ts";
 import type { IoLimits } from "./spec/io_limits.ts";
 import type { SnapshotId, VolumeId } from "./ids.ts";
 import type { SizeRange } from "./size.ts";
-import type { Snapshot, SnapshotRequest } from "./snapshots/snapshots.ts";
+import type { Snapshot } from "./inventory/snapshot_finder.ts";
+import type { SnapshotRequest } from "./snapshots/snapshots.ts";
 import type { ContentSource } from "./model/tags.ts";
 import type { CapacityRequest, VolumeRequest } from "./inventory/volume.ts";
 

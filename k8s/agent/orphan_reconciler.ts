@@ -51,6 +51,8 @@ export interface OrphanReconcilerOptions {
   readonly nodeName: string;
   /** Where events go. */
   readonly events: EventRecorder;
+  /** The driver's name. */
+  readonly driver: string;
   /** The volumes of this machine. */
   readonly volumes: Volumes;
   /** The snapshots of this machine. */
@@ -84,7 +86,7 @@ export class OrphanReconciler {
   /** Knows of none before {@linkcode OrphanReconciler.observe}. */
   constructor(options: OrphanReconcilerOptions) {
     this.#options = options;
-    this.#nodeDriver = { driver: options.volumes.driver, nodeName: options.nodeName };
+    this.#nodeDriver = { driver: options.driver, nodeName: options.nodeName };
     this.#clock = options.clock ?? systemClock;
   }
 

@@ -8,15 +8,10 @@ import type { SnapshotId } from "../../lvm/ids.ts";
 import { type Locks, snapshotCreationLocks, snapshotLock } from "../../lvm/locks.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
 import { formatBytes } from "../../lvm/size.ts";
-import {
-  cowState,
-  type LocatedSnapshot,
-  requireSource,
-  type SnapshotRequest,
-  type Snapshots,
-} from "../../lvm/snapshots/snapshots.ts";
+import { cowState, type LocatedSnapshot, type SnapshotFinder } from "../../lvm/inventory/snapshot_finder.ts";
+import type { VolumeFinder } from "../../lvm/inventory/volume_finder.ts";
+import { requireSource, type SnapshotRequest, type Snapshots } from "../../lvm/snapshots/snapshots.ts";
 import type { CowUsage } from "../../lvm/snapshots/cow_autoextend.ts";
-import type { Volumes } from "../../lvm/volumes/volumes.ts";
 import { LVM_SNAPSHOT_FINALIZER, type LvmSnapshot, type LvmSnapshotStatus } from "../api/lvm_objects.ts";
 import { ObjectReconciler, type ReconcilerOptions } from "./object_reconciler.ts";
 import { snapshotRequestOf } from "../api/snapshot_mapping.ts";
@@ -24,9 +19,11 @@ import { lostSnapshotStatus, takenStatus } from "./snapshot_status.ts";
 
 /** What {@linkcode SnapshotReconciler} needs. */
 export interface SnapshotReconcilerOptions extends ReconcilerOptions<LvmSnapshot> {
-  /** The volumes of this machine. */
-  readonly volumes: Volumes;
-  /** The snapshots of this machine, which know what the objects record. */
+  /** Finds volumes in a report. */
+  readonly volumeFinder: VolumeFinder;
+  /** Finds snapshots in a report; it knows what the objects record. */
+  readonly snapshotFinder: SnapshotFinder;
+  /** The snapshots of this machine. */
   readonly snapshots: Snapshots;
   /** Locks by volume and snapshot, shared with the agent of the volumes. */
   readonly locks: Locks;
@@ -39,17 +36,17 @@ export class SnapshotReconciler {
 
   /** Makes the agent; it keeps no state. */
   constructor(options: SnapshotReconcilerOptions) {
-    const { volumes, snapshots, locks } = options;
+    const { snapshotFinder, snapshots, locks } = options;
     this.#options = options;
     this.#reconciler = new ObjectReconciler({
       ...options,
-      driver: volumes.driver,
+      driver: snapshotFinder.driver,
       noun: "snapshot",
       ownerDescription: "VolumeSnapshot",
       finalizer: LVM_SNAPSHOT_FINALIZER,
       reconcileObject: (object) => this.#reconcileSnapshot(object),
       observe: (object, groups) => {
-        const found = snapshots.stateOf(groups, snapshotRequestOf(object));
+        const found = snapshotFinder.stateOf(groups, snapshotRequestOf(object));
         if (found.state === "lost") return lostSnapshotStatus(object, found.error);
         return found.state === "present" ? this.#observedStatus(object, found.found) : undefined;
       },
@@ -72,10 +69,10 @@ export class SnapshotReconciler {
   }
 
   async #reconcileSnapshot(object: LvmSnapshot): Promise<void> {
-    const { lvm, snapshots, locks } = this.#options;
+    const { lvm, snapshotFinder, locks } = this.#options;
     const request = snapshotRequestOf(object);
     const groups = await lvm.report();
-    const found = snapshots.stateOf(groups, request);
+    const found = snapshotFinder.stateOf(groups, request);
     if (found.state === "lost") {
       return await this.#reconciler.writeStatus(object, lostSnapshotStatus(object, found.error));
     }
@@ -89,8 +86,8 @@ export class SnapshotReconciler {
 
   /** Takes the snapshot. Where it is to be is saved before, its UUID after. */
   async #take(object: LvmSnapshot, request: SnapshotRequest, groups: readonly VolumeGroup[]): Promise<void> {
-    const { volumes, snapshots, events, onChange } = this.#options;
-    const { group } = volumes.require(groups, request.source);
+    const { volumeFinder, snapshots, events, onChange } = this.#options;
+    const { group } = volumeFinder.require(groups, request.source);
     const latest = await this.#reconciler.patchStatus(object, {
       ...object.status,
       state: "Pending",

@@ -2,7 +2,7 @@ import { assertEquals, assertMatch } from "@std/assert";
 import { StorageError } from "../../lvm/error.ts";
 import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
 import { parseReport, REPORT_COMMAND } from "../../lvm/model/report.ts";
-import type { LocatedSnapshot } from "../../lvm/snapshots/snapshots.ts";
+import type { LocatedSnapshot } from "../../lvm/inventory/snapshot_finder.ts";
 import { FULL_COW } from "../../lvm/spec/cow_size.ts";
 import { type FakeGroup, type FakeLv, FakeMachine } from "../../tests/fake/machine.ts";
 import type { LvmSnapshot, LvmSnapshotStatus } from "../api/lvm_objects.ts";

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { CopyProgress } from "../../lvm/copies/copies.ts";
+import type { CopyProgress } from "../../lvm/inventory/copying.ts";
 import { StorageError } from "../../lvm/error.ts";
 import type { IoLimits } from "../../lvm/spec/io_limits.ts";
 import type { ReportedVolume } from "../../lvm/status/volume_details.ts";

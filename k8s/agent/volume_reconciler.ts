@@ -4,7 +4,9 @@
  * @module
  */
 
-import type { Copies, CopyProgress } from "../../lvm/copies/copies.ts";
+import type { Copies } from "../../lvm/copies/copies.ts";
+import type { CopyProgress } from "../../lvm/inventory/copying.ts";
+import type { VolumeFinder } from "../../lvm/inventory/volume_finder.ts";
 import type { GroupMatcher } from "../../lvm/model/groups.ts";
 import type { VolumeId } from "../../lvm/ids.ts";
 import type { IoLimiter, LimitsState } from "../../lvm/staging/io_limiter.ts";
@@ -25,8 +27,10 @@ import { HEALTHY_CONDITION, limitsConditions, readyStatus, REDUNDANT_CONDITION }
 
 /** What {@linkcode VolumeReconciler} needs. */
 export interface VolumeReconcilerOptions extends ReconcilerOptions<LvmVolume> {
-  /** The volumes of this machine, which know what the objects record. */
+  /** The volumes of this machine. */
   readonly volumes: Volumes;
+  /** Finds the volumes in a report; it knows what the objects record. */
+  readonly volumeFinder: VolumeFinder;
   /** Fills those that are made from others. */
   readonly copies: Copies;
   /** Holds pods to the limits of their volumes. */
@@ -52,17 +56,17 @@ export class VolumeReconciler {
 
   /** Makes the agent; it keeps no state. */
   constructor(options: VolumeReconcilerOptions) {
-    const { volumes, locks } = options;
+    const { volumes, volumeFinder, locks } = options;
     this.#options = options;
     this.#reconciler = new ObjectReconciler({
       ...options,
-      driver: volumes.driver,
+      driver: volumeFinder.driver,
       noun: "volume",
       ownerDescription: "claim or PersistentVolume",
       finalizer: LVM_VOLUME_FINALIZER,
       reconcileObject: (object) => this.#reconcileVolume(object, idOf(object)),
       observe: (object, groups) => {
-        const found = volumes.locate(groups, idOf(object));
+        const found = volumeFinder.locate(groups, idOf(object));
         if (found.state === "present") return this.#observedStatus(object, found.volume); // one that was made is filled
         return found.state === "lost" ? lostStatus(object, found.error) : undefined;
       },
@@ -114,9 +118,9 @@ export class VolumeReconciler {
   }
 
   async #reconcileVolume(object: LvmVolume, id: VolumeId): Promise<void> {
-    const { lvm, volumes, locks, parseGroups } = this.#options;
+    const { lvm, volumeFinder, locks, parseGroups } = this.#options;
     const groups = await lvm.report();
-    const found = volumes.locate(groups, id);
+    const found = volumeFinder.locate(groups, id);
     if (found.state === "lost") return await this.#reconciler.writeStatus(object, lostStatus(object, found.error));
     if (found.state === "absent") {
       if (hasCurrentError(object)) return; // it failed, and nobody asked anew
@@ -194,7 +198,7 @@ export class VolumeReconciler {
 
   /** Makes the LV. The choice of its group is saved before, its UUID after. */
   async #create(object: LvmVolume, groups: readonly VolumeGroup[]): Promise<void> {
-    const { lvm, volumes, copies, parseGroups, events, onChange } = this.#options;
+    const { lvm, volumes, volumeFinder, copies, parseGroups, events, onChange } = this.#options;
     const request = volumeRequestOf(object, parseGroups);
     let latest = object;
     const onChoice = async ({ name }: VolumeGroup) => {
@@ -208,7 +212,7 @@ export class VolumeReconciler {
     }
     const size = await volumes.createNew(groups, request, onChoice);
     onChange();
-    const volume = volumes.require(await lvm.reportAfterChanges(), request.id);
+    const volume = volumeFinder.require(await lvm.reportAfterChanges(), request.id);
     await this.#reconciler.writeStatus(latest, this.#observedStatus(latest, volume));
     events.record(object, "Normal", "Created", `made ${volume.group.name}/${volume.lv.name} of ${formatBytes(size)}`);
   }

@@ -7,7 +7,8 @@
 import { StorageError } from "../../lvm/error.ts";
 import { parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from "../../lvm/ids.ts";
 import { parseQuantity } from "../../lvm/size.ts";
-import type { Snapshot, SnapshotRequest } from "../../lvm/snapshots/snapshots.ts";
+import type { Snapshot } from "../../lvm/inventory/snapshot_finder.ts";
+import type { SnapshotRequest } from "../../lvm/snapshots/snapshots.ts";
 import { formatSizeOrPercent, FULL_COW, parseSizeOrPercent } from "../../lvm/spec/cow_size.ts";
 import { LVM_GROUP, LVM_SNAPSHOT_FINALIZER, type LvmSnapshot } from "./lvm_objects.ts";
 import type { NodeDriver } from "./volume_mapping.ts";

@@ -6,7 +6,8 @@
 
 import { StorageError } from "../../lvm/error.ts";
 import type { SnapshotId, VolumeId } from "../../lvm/ids.ts";
-import { requireSource, type Snapshot } from "../../lvm/snapshots/snapshots.ts";
+import type { Snapshot } from "../../lvm/inventory/snapshot_finder.ts";
+import { requireSource } from "../../lvm/snapshots/snapshots.ts";
 import type { ContentSource } from "../../lvm/model/tags.ts";
 import type { ApiClient } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";

@@ -12,29 +12,23 @@
  * @module
  */
 
-import { type CopyContext, type CopyWork, executeStep, removeCopySnapshot, scratchPath } from "./executor.ts";
-import {
-  copiesInProgress,
-  copyRange,
-  groupsWithoutCopySnapshotSpace,
-  type LocatedLv,
-  requireSpaceForCopySnapshot,
-  staleCopySnapshots,
-  thinCloneSize,
-} from "./rules.ts";
+import { type CopyContext, executeStep, removeCopySnapshot, scratchPath } from "./executor.ts";
+import { copyRange, groupsWithoutCopySnapshotSpace, requireSpaceForCopySnapshot, thinCloneSize } from "./rules.ts";
+import { copiesInProgress, type CopyProgress, describeProgress, staleCopySnapshots } from "../inventory/copying.ts";
 import { CopySources, type CopySourcesOptions } from "./sources.ts";
 import { type CopyState, nextStep } from "./plan.ts";
-import { type ErrorKind, StorageError } from "../error.ts";
+import { StorageError } from "../error.ts";
+import { newWork, recordBusy, recordFailure, recordSuccess, RETRY_MS, type Work } from "./work.ts";
 import type { VolumeId } from "../ids.ts";
 import { unmountLeftovers } from "./filesystem_uuid.ts";
 import type { Lvm } from "../model/client.ts";
-import type { VolumeGroup } from "../model/report.ts";
-import { formatBytes } from "../size.ts";
-import { type ContentSource, describeSource } from "../model/tags.ts";
+import type { LocatedLv, VolumeGroup } from "../model/report.ts";
+import type { ContentSource } from "../model/tags.ts";
 import { isThin, type ThinSpec } from "../pools/pool.ts";
 import { createThinClone } from "../volumes/thin_volumes.ts";
 import { type Clock, systemClock, withinDeadline } from "../clock.ts";
 import { requireCompatible, type Volume, type VolumeRequest } from "../inventory/volume.ts";
+import type { Volumes } from "../volumes/volumes.ts";
 import { syncFilesystem } from "../snapshots/sync.ts";
 import { BackgroundWorker } from "../worker.ts";
 
@@ -43,6 +37,8 @@ export type CopyVolumeRequest = VolumeRequest & { readonly source: ContentSource
 
 /** What {@linkcode Copies} needs. */
 export interface CopiesOptions extends CopyContext, CopySourcesOptions {
+  /** Creates and deletes volumes. */
+  readonly volumes: Pick<Volumes, "createNew" | "delete">;
   /** Is told what failed. */
   readonly onError: (error: unknown) => void;
   /** Is told of a volume of which more is there, or that is done, or cannot be made; nobody by default. */
@@ -55,45 +51,8 @@ export interface CopiesOptions extends CopyContext, CopySourcesOptions {
   readonly clock?: Clock;
 }
 
-/** How far a copy is; sizes in bytes. */
-export interface CopyProgress {
-  /** What is there. */
-  readonly copied: bigint;
-  /** What there is to be copied; `undefined` before it is known. */
-  readonly total?: bigint;
-  /** Why it does not go on just now. */
-  readonly lastError?: string;
-}
-
-/** When what failed is tried again at the latest, in milliseconds; soon for the first time. */
-const RETRY_MS = 60_000;
-
-/** When a device is looked at again that something else has open, in milliseconds: udev looks at each that was written to. */
-const OPEN_RETRY_MS = 500;
-
 /** How long a call waits, in milliseconds: small volumes are done by then, and whoever gives up before repeats the call. */
 const WAIT_MS = 20_000;
-
-/** How often a command may fail at the same place before the copy is given up. */
-const MAX_ATTEMPTS = 8;
-
-/** Failures that may pass by themselves: the copy goes on later. */
-const TRANSIENT_KINDS: readonly ErrorKind[] = ["Busy", "InUse", "StillRunning", "Unavailable", "CommandFailed"];
-
-/** What this process knows of a copy. */
-interface Work extends CopyWork {
-  trouble?: string;
-  /** Why it cannot be made. */
-  failure?: StorageError;
-  abandoned: boolean;
-  failures: number;
-  /** Whether it is not worth another try: it is sooner made anew. */
-  unrecoverable?: boolean;
-  /** When it is tried again, by {@linkcode Clock.now}. */
-  notBefore: number;
-  /** Its turn among those of its group: whoever was last waits longest. */
-  lastRun: number;
-}
 
 /** The copies of one driver on this machine. */
 export class Copies {
@@ -131,7 +90,7 @@ export class Copies {
    */
   async create(request: CopyVolumeRequest): Promise<bigint> {
     const groups = await this.#lvm.report();
-    const found = this.#options.volumes.locate(groups, request.id, request.groups);
+    const found = this.#options.volumeFinder.locate(groups, request.id, request.groups);
     if (found.state === "lost") throw found.error;
     if (found.state === "absent") await this.createNew(groups, request);
     else {
@@ -155,11 +114,11 @@ export class Copies {
     request: CopyVolumeRequest,
     onGroupChosen?: (group: VolumeGroup) => Promise<void>,
   ): Promise<"cloned" | "copied"> {
-    const { volumes } = this.#options;
+    const { volumes, volumeFinder, reservation } = this.#options;
     const { original, properties } = this.#sources.require(groups, request.source);
     const wanted = { ...request, range: copyRange(request, properties) };
     const { thin } = wanted;
-    const size = thinCloneSize(volumes.managedGroups(groups), original, wanted, volumes.reservation.defaultOvercommit);
+    const size = thinCloneSize(volumeFinder.managedGroups(groups), original, wanted, reservation.defaultOvercommit);
     try {
       if (size === undefined || thin === undefined) {
         await volumes.createNew(this.#withoutCopySnapshotSpace(groups, original, request), wanted, onGroupChosen);
@@ -180,7 +139,7 @@ export class Copies {
   ): readonly VolumeGroup[] {
     if (source.kind === "snapshot") return groups;
     if (!isThin(original.lv)) return groupsWithoutCopySnapshotSpace(groups, original, id);
-    requireSpaceForCopySnapshot(this.#options.volumes.reservation, id, original);
+    requireSpaceForCopySnapshot(this.#options.reservation, id, original);
     return groups;
   }
 
@@ -194,16 +153,16 @@ export class Copies {
     request: CopyVolumeRequest & { readonly thin: ThinSpec; readonly size: bigint },
     onGroupChosen: (group: VolumeGroup) => Promise<void> = () => Promise.resolve(),
   ): Promise<void> {
-    const { driver, volumes } = this.#options;
+    const { driver, volumeFinder, reservation } = this.#options;
     const { id } = request;
     this.#cloning.add(id);
     try {
       await onGroupChosen(original.group);
       if (request.source.kind === "volume") {
-        await syncFilesystem(this.#lvm.exec, original.lv, volumes.require(groups, request.source.id).tags.format);
+        await syncFilesystem(this.#lvm.exec, original.lv, volumeFinder.require(groups, request.source.id).tags.format);
       }
-      await createThinClone({ lvm: this.#lvm, driver, reservation: volumes.reservation }, groups, original, request);
-      const found = volumes.locate(await this.#lvm.reportAfterChanges(), id);
+      await createThinClone({ lvm: this.#lvm, driver, reservation }, groups, original, request);
+      const found = volumeFinder.locate(await this.#lvm.reportAfterChanges(), id);
       if (found.state === "present") this.#workOn(found.volume.lv.uuid).offset = original.lv.size;
     } finally {
       this.#cloning.delete(id);
@@ -310,23 +269,12 @@ export class Copies {
     work.lastRun = ++this.#runCount;
     try {
       await run();
-      work.failures = 0;
-      delete work.trouble;
+      recordSuccess(work);
     } catch (error) {
+      if (error instanceof StorageError && error.kind === "Busy") return recordBusy(work, this.#clock.now());
       const { retryMs = RETRY_MS, onError } = this.#options;
-      if (error instanceof StorageError && error.kind === "Busy") {
-        work.notBefore = this.#clock.now() + OPEN_RETRY_MS;
-        return;
-      }
       onError(error);
-      const transient = !(error instanceof StorageError) || TRANSIENT_KINDS.includes(error.kind);
-      const failure = error instanceof StorageError ? error : new StorageError("CommandFailed", String(error));
-      work.failures++;
-      if (!transient || work.unrecoverable || work.failures >= MAX_ATTEMPTS) work.failure = failure;
-      else {
-        work.trouble = failure.message;
-        work.notBefore = this.#clock.now() + Math.min(retryMs, OPEN_RETRY_MS * 2 ** work.failures);
-      }
+      recordFailure(work, error, this.#clock.now(), retryMs);
     }
   }
 
@@ -345,11 +293,11 @@ export class Copies {
   /** Waits for a volume to be filled, and answers its size; one that cannot be made is removed. */
   async #waitUntilFilled(request: CopyVolumeRequest): Promise<bigint> {
     const { id } = request;
-    const { volumes, waitMs = WAIT_MS } = this.#options;
+    const { volumes, volumeFinder, waitMs = WAIT_MS } = this.#options;
     const end = this.#clock.now() + waitMs;
     for (;;) {
       const progressed = (this.#waiters.get(id) ?? this.#addWaiter(id)).promise;
-      const found = volumes.locate(await this.#lvm.report(), id);
+      const found = volumeFinder.locate(await this.#lvm.report(), id);
       if (found.state !== "present") {
         throw new StorageError("Busy", `creating volume ${id}: it was deleted meanwhile, or given up; try again`);
       }
@@ -392,7 +340,7 @@ export class Copies {
   #workOn(lvUuid: string): Work {
     const known = this.#work.get(lvUuid);
     if (known !== undefined) return known;
-    const work = { abandoned: false, failures: 0, notBefore: 0, lastRun: 0 };
+    const work = newWork();
     this.#work.set(lvUuid, work);
     return work;
   }
@@ -402,11 +350,4 @@ export class Copies {
     const there = new Set(groups.flatMap(({ lvs }) => lvs.map(({ uuid }) => uuid)));
     for (const uuid of this.#work.keys()) if (!there.has(uuid)) this.#work.delete(uuid);
   }
-}
-
-/** How far a copy is, in words. */
-export function describeProgress({ id, tags: { source } }: Volume, { copied, total, lastError }: CopyProgress): string {
-  const all = total === undefined ? "" : ` of ${formatBytes(total)}`;
-  const why = lastError === undefined ? "" : `; it is tried again, since it failed: ${lastError}`;
-  return `creating volume ${id} from ${describeSource(source)}: ${formatBytes(copied)}${all} copied${why}`;
 }

@@ -5,7 +5,7 @@
  */
 
 import { activationArguments } from "../volumes/activation.ts";
-import { copySnapshotBytes, type LocatedLv, requireSpaceForCopySnapshot, staleCopySnapshots } from "./rules.ts";
+import { copySnapshotBytes, requireSpaceForCopySnapshot } from "./rules.ts";
 import { type CopyState, type CopyStep, sourceBytes } from "./plan.ts";
 import { describeSignatures, readSignatures, requireBlank, verifyDevice } from "../host/device.ts";
 import { StorageError } from "../error.ts";
@@ -13,7 +13,7 @@ import { runOk } from "../exec.ts";
 import { changeUuid, unmountLeftovers } from "./filesystem_uuid.ts";
 import { copySnapshotLvName, uniqueLvName } from "../ids.ts";
 import type { Lvm } from "../model/client.ts";
-import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
+import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import {
   copySnapshotOf,
   copySnapshotTags,
@@ -28,8 +28,11 @@ import {
 } from "../model/tags.ts";
 import { findPool, isThin } from "../pools/pool.ts";
 import { thinSnapshotArguments } from "../volumes/thin_volumes.ts";
-import { deletedLvs, type Reaper } from "../volumes/reaper.ts";
-import type { Volumes } from "../volumes/volumes.ts";
+import { staleCopySnapshots } from "../inventory/copying.ts";
+import { deletedLvs } from "../inventory/leftovers.ts";
+import type { VolumeFinder } from "../inventory/volume_finder.ts";
+import type { PoolReservation } from "../pools/pool_reservation.ts";
+import type { Reaper } from "../volumes/reaper.ts";
 import { syncFilesystem } from "../snapshots/sync.ts";
 
 /** What steps of copies work with. */
@@ -38,8 +41,10 @@ export interface CopyContext {
   readonly lvm: Lvm;
   /** The driver's name: whose LVs these are. */
   readonly driver: string;
-  /** Where volumes are found and made. */
-  readonly volumes: Volumes;
+  /** Finds volumes. */
+  readonly volumeFinder: VolumeFinder;
+  /** Reserves space in the machine's thin pools. All who allocate from them share one reservation. */
+  readonly reservation: PoolReservation;
   /** Removes what was given up. */
   readonly reaper: Pick<Reaper, "wake">;
   /** A directory of the driver's own, in which a copied filesystem may be mounted for a moment. */
@@ -138,10 +143,10 @@ async function ensureUnused(located: LocatedLv, context: CopyContext): Promise<b
 async function createCopySnapshot(
   { id }: CopyState,
   { original, groups }: { original: LocatedLv; groups: readonly VolumeGroup[] },
-  { lvm, driver, volumes }: CopyContext,
+  { lvm, driver, volumeFinder, reservation }: CopyContext,
 ): Promise<void> {
   const { group, lv } = original;
-  const { tags: { erase, format } } = volumes.require(groups, ownedVolumeId(driver, lv.tags)!);
+  const { tags: { erase, format } } = volumeFinder.require(groups, ownedVolumeId(driver, lv.tags)!);
   await syncFilesystem(lvm.exec, lv, format);
   const deleted = [...deletedLvs(driver, [group]), ...staleCopySnapshots(driver, groups)].map(({ lv }) => lv.name);
   const lvcreate = (options: readonly string[]) =>
@@ -158,7 +163,6 @@ async function createCopySnapshot(
       lvPath(original),
     ]);
   if (!isThin(lv)) return await lvcreate(["--size", `${copySnapshotBytes(original)}b`]);
-  const { reservation } = volumes;
   await reservation.runExclusive(groups, group, async (current) => {
     requireSpaceForCopySnapshot(reservation, id, { lv, group: current });
     await lvcreate(thinSnapshotArguments(driver, current, lv));
@@ -263,8 +267,4 @@ async function changeLv({ lvm }: CopyContext, located: LocatedLv, changes: reado
 /** Where a copied filesystem may be mounted for a moment. */
 export function scratchPath({ name }: LogicalVolume, { scratch }: CopyContext): string {
   return `${scratch}/copy-${name}`;
-}
-
-function lvPath({ group, lv }: LocatedLv): string {
-  return `${group.name}/${lv.name}`;
 }

@@ -10,12 +10,11 @@
 
 import { StorageError } from "../error.ts";
 import type { VolumeId } from "../ids.ts";
-import type { LogicalVolume } from "../model/report.ts";
+import type { LocatedLv, LogicalVolume } from "../model/report.ts";
 import { formatBytes } from "../size.ts";
 import { describeSource, type VolumeTags } from "../model/tags.ts";
 import { isThin } from "../pools/pool.ts";
-import type { LocatedLv } from "./rules.ts";
-import { isIncompleteSnapshot } from "../volumes/reaper.ts";
+import { isIncompleteSnapshot } from "../inventory/leftovers.ts";
 
 /** A copy, as it is now. */
 export interface CopyState {

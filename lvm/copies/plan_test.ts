@@ -81,12 +81,15 @@ Deno.test("devices are made usable first, and what somebody else has open is wai
 
 Deno.test("a volume is copied from a snapshot of one moment", () => {
   const of = (more: Partial<CopyState>, copied = 0n) => next(copy(more, { source: ofVolume, copied }));
-  assertEquals(of({ original: located("original") }), "cut");
+  assertEquals(of({ original: located("original") }), "createCopySnapshot");
   assertEquals(of({ original: located("original", { active: false }) }), "activate original");
-  assertEquals(of({ copySnapshot: located("cut", { origin: "original", originSize: GiB }) }), "copy");
-  assertEquals(of({ copySnapshot: located("cut", { ...thin, origin: "original" }) }), "copy");
-  assertEquals(of({ copySnapshot: located("cut") }), "discard cut", "it never became a snapshot");
-  assertEquals(of({ copySnapshot: located("cut", { origin: "original", invalidSnapshot: true }) }), "discard cut");
+  assertEquals(of({ copySnapshot: located("frozen", { origin: "original", originSize: GiB }) }), "copy");
+  assertEquals(of({ copySnapshot: located("frozen", { ...thin, origin: "original" }) }), "copy");
+  assertEquals(of({ copySnapshot: located("frozen") }), "removeCopySnapshot frozen", "it never became a snapshot");
+  assertEquals(
+    of({ copySnapshot: located("frozen", { origin: "original", invalidSnapshot: true }) }),
+    "removeCopySnapshot frozen",
+  );
   for (const more of [{ offset: 1n }, {}]) {
     assertEquals(of({ original: located("original"), ...more }, 1n), "restart", "what is there is of another moment");
     assertEquals(of({ original: located("original"), destination: located("to", thin), ...more }, 1n), "drop");

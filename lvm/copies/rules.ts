@@ -4,23 +4,15 @@
  * @module
  */
 
-import { type ErrorKind, StorageError } from "../error.ts";
+import { StorageError } from "../error.ts";
 import type { FilesystemType } from "../spec/filesystem.ts";
 import { isUsable } from "../model/groups.ts";
 import type { VolumeId } from "../ids.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
-import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
+import type { LocatedLv, VolumeGroup } from "../model/report.ts";
 import { formatBytes, roundToExtents, type SizeRange } from "../size.ts";
 import { cowBytes, FULL_COW } from "../spec/cow_size.ts";
-import {
-  type ContentSource,
-  copySnapshotOf,
-  describeSource,
-  type FormatState,
-  hasSourceData,
-  ownedVolumeId,
-  parseVolumeTags,
-} from "../model/tags.ts";
+import { type ContentSource, describeSource, type FormatState } from "../model/tags.ts";
 import { availableVirtual, findPool, poolNameIn } from "../pools/pool.ts";
 import type { VolumeRequest } from "../inventory/volume.ts";
 
@@ -42,14 +34,6 @@ export interface CopyRequest {
   readonly format: FormatState;
   /** What it is made from. */
   readonly source: ContentSource;
-}
-
-/** An LV and its group. */
-export interface LocatedLv {
-  /** The LV. */
-  readonly lv: LogicalVolume;
-  /** Its group. */
-  readonly group: VolumeGroup;
 }
 
 /**
@@ -149,58 +133,4 @@ export function groupsWithoutCopySnapshotSpace(
     );
   }
   return groups.map((each) => each.name === group.name ? { ...each, free: each.free - pending, pending } : each);
-}
-
-/** The volumes of the driver that are being filled, by what a report says. */
-export function copiesInProgress(
-  driver: string,
-  groups: readonly VolumeGroup[],
-): { id: VolumeId; source: ContentSource }[] {
-  return groups.flatMap(({ lvs }) => lvs).flatMap(({ tags, incomplete }) => {
-    if (ownedVolumeId(driver, tags) === undefined || (incomplete && !hasSourceData(tags))) return [];
-    const { id, source, copied } = tryParseVolumeTags(driver, tags) ?? {};
-    return id === undefined || source === undefined || copied === undefined ? [] : [{ id, source }];
-  });
-}
-
-/**
- * Makes sure that nothing is being made from a source.
- *
- * @throws {StorageError} `InUse`, or the kind asked for, which names what is made.
- */
-export function refuseWhileCopied(
-  driver: string,
-  groups: readonly VolumeGroup[],
-  source: ContentSource,
-  doing: string,
-  kind: ErrorKind = "InUse",
-): void {
-  const copies = copiesInProgress(driver, groups).filter((copy) =>
-    describeSource(copy.source) === describeSource(source)
-  );
-  if (copies.length === 0) return;
-  const names = copies.map(({ id }) => id).sort().join(", ");
-  throw new StorageError(
-    kind,
-    `${doing}: volume ${names} is being made from it; wait until that is done, or delete that`,
-  );
-}
-
-/** The LVs that kept volumes as they were for copies that are done, or were given up. */
-export function staleCopySnapshots(driver: string, groups: readonly VolumeGroup[]): LocatedLv[] {
-  const copies = new Set(copiesInProgress(driver, groups).map(({ id }) => id));
-  return groups.flatMap((group) =>
-    group.lvs.flatMap((lv) => {
-      const copy = copySnapshotOf(driver, lv.tags);
-      return copy === undefined || copies.has(copy) ? [] : [{ lv, group }];
-    })
-  );
-}
-
-function tryParseVolumeTags(driver: string, tags: readonly string[]) {
-  try {
-    return parseVolumeTags(driver, tags);
-  } catch {
-    return undefined; // whose tags cannot be read is told of elsewhere
-  }
 }

@@ -4,22 +4,23 @@
  * @module
  */
 
-import { copiesInProgress, type LocatedLv, type SourceProperties } from "./rules.ts";
+import { copiesInProgress } from "../inventory/copying.ts";
+import type { SourceProperties } from "./rules.ts";
 import type { CopyState } from "./plan.ts";
 import { StorageError } from "../error.ts";
-import type { VolumeGroup } from "../model/report.ts";
-import type { Snapshots } from "../snapshots/snapshots.ts";
+import type { LocatedLv, VolumeGroup } from "../model/report.ts";
+import type { SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import { type ContentSource, copySnapshotOf, describeSource, type FormatState } from "../model/tags.ts";
-import type { Volumes } from "../volumes/volumes.ts";
+import type { VolumeFinder } from "../inventory/volume_finder.ts";
 
 /** Where {@linkcode CopySources} looks. */
 export interface CopySourcesOptions {
   /** The driver's name: whose LVs these are. */
   readonly driver: string;
   /** Where volumes are found. */
-  readonly volumes: Volumes;
+  readonly volumeFinder: VolumeFinder;
   /** Where snapshots are found. */
-  readonly snapshots: Snapshots;
+  readonly snapshotFinder: SnapshotFinder;
 }
 
 /** A source that is there. */
@@ -49,10 +50,10 @@ export class CopySources {
     offsetOf: (lvUuid: string) => bigint | undefined,
     onError: (error: unknown) => void,
   ): CopyState[] {
-    const { driver, volumes } = this.#options;
+    const { driver, volumeFinder } = this.#options;
     return copiesInProgress(driver, groups).flatMap(({ id }) => {
       try {
-        const found = volumes.locate(groups, id);
+        const found = volumeFinder.locate(groups, id);
         if (found.state !== "present") return [];
         const { lv, group, tags } = found.volume;
         const { source, copied, format } = tags;
@@ -78,8 +79,8 @@ export class CopySources {
 
   /** What a volume is to be made from. @throws {StorageError} */
   require(groups: readonly VolumeGroup[], source: ContentSource): FoundSource {
-    const { volumes } = this.#options;
-    if (source.kind === "volume") volumes.require(groups, source.id); // which says what is wrong with it
+    const { volumeFinder } = this.#options;
+    if (source.kind === "volume") volumeFinder.require(groups, source.id); // which says what is wrong with it
     const found = this.#find(groups, source);
     if (found === undefined) {
       throw new StorageError("NotFound", `looking for ${describeSource(source)}: no logical volume carries its tag`);
@@ -92,17 +93,17 @@ export class CopySources {
   }
 
   #find(groups: readonly VolumeGroup[], source: ContentSource): FoundSource | undefined {
-    const { volumes, snapshots } = this.#options;
+    const { volumeFinder, snapshotFinder } = this.#options;
     if (source.kind === "volume") {
-      const found = volumes.locate(groups, source.id);
+      const found = volumeFinder.locate(groups, source.id);
       if (found.state !== "present") return undefined;
       const { lv, group, tags: { format }, size } = found.volume;
       return { original: { lv, group }, properties: { size, content: contentOf(format) } };
     }
-    const found = snapshots.locate(groups, source.id);
+    const found = snapshotFinder.locate(groups, source.id);
     if (found === undefined || found.incomplete) return undefined;
     const { lv, group, snapshot } = found;
-    const volume = volumes.locate(groups, snapshot.source);
+    const volume = volumeFinder.locate(groups, snapshot.source);
     const content = volume.state === "present" ? { content: contentOf(volume.volume.tags.format) } : {};
     return { original: { lv, group }, properties: { size: snapshot.size, ...content } };
   }

@@ -79,7 +79,7 @@ export async function examine(options: DoctorOptions): Promise<Diagnosis> {
   const { driver, groups: wanted, socket } = options;
   const readings = await readMachine(options);
   const { survey } = readings;
-  const inventory = takeInventory("value" in survey ? survey.value.groups : [], createFinders(options.exec, driver));
+  const inventory = takeInventory("value" in survey ? survey.value.groups : [], createFinders(driver));
   const root = !("error" in survey && survey.error.kind === "FailedPrecondition");
   const all = { ...readings, driver, wanted, inventory, socket, root };
   const results: Readonly<Record<CheckName, CheckResult>> = {

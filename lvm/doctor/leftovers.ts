@@ -21,7 +21,7 @@ import { isDriverDeviceName } from "../ids.ts";
 import type { Inconsistency, Inventory } from "../inventory/inventory.ts";
 import { isDeletedNodeMount, isDriverVolumeMount, type Mount } from "../host/mounts.ts";
 import type { LogicalVolume } from "../model/report.ts";
-import { cowState } from "../snapshots/snapshots.ts";
+import { cowState } from "../inventory/snapshot_finder.ts";
 import type { Survey } from "../model/survey.ts";
 
 /** How udev is: it answers, was never there, or has left its socket and answers no more. */

@@ -11,25 +11,25 @@ import { takeInventory } from "../inventory/inventory.ts";
 import type { Lvm } from "../model/client.ts";
 import { type Mount, readMounts } from "../host/mounts.ts";
 import type { VolumeGroup } from "../model/report.ts";
-import type { Snapshots } from "../snapshots/snapshots.ts";
+import type { SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import type { Volume } from "../inventory/volume.ts";
-import type { Volumes } from "../volumes/volumes.ts";
+import type { VolumeFinder } from "../inventory/volume_finder.ts";
 
 /** What {@linkcode HealthCheck} needs. */
 export interface HealthCheckOptions {
   /** LVM on this machine. */
   readonly lvm: Lvm;
   /** Where the volumes are found. */
-  readonly volumes: Volumes;
+  readonly volumes: VolumeFinder;
   /** Where the snapshots are found. */
-  readonly snapshots: Snapshots;
+  readonly snapshots: SnapshotFinder;
 }
 
 /** Looks at the health of volumes, and of the groups that they are in. */
 export class HealthCheck {
   readonly #lvm: Lvm;
-  readonly #volumes: Volumes;
-  readonly #snapshots: Snapshots;
+  readonly #volumes: VolumeFinder;
+  readonly #snapshots: SnapshotFinder;
 
   /** Makes the service; it keeps no state. */
   constructor({ lvm, volumes, snapshots }: HealthCheckOptions) {

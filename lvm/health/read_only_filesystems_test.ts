@@ -1,9 +1,10 @@
 import { assertEquals } from "@std/assert";
 import { failure, FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
-import { ANY_GROUP } from "../model/groups.ts";
 import { Lvm } from "../model/client.ts";
 import { ReadOnlyFilesystems } from "./read_only_filesystems.ts";
+import { VolumeFinder } from "../inventory/volume_finder.ts";
+import { PoolReservation } from "../pools/pool_reservation.ts";
 import { Volumes } from "../volumes/volumes.ts";
 
 Deno.test("StoppedFilesystems: a mount table that cannot be read fails nobody, and what was seen before stays", async () => {
@@ -39,6 +40,8 @@ Deno.test("StoppedFilesystems: a mount table that cannot be read fails nobody, a
 
 async function create(lvm: Lvm) {
   const request = namedRequest("one", 32n << 20n);
-  await new Volumes({ lvm, driver: "test", groups: ANY_GROUP, reaper: { wake: () => {} } }).create(request);
+  const finder = new VolumeFinder({ driver: "test" });
+  const reservation = new PoolReservation(lvm);
+  await new Volumes({ lvm, finder, reservation, reaper: { wake: () => {} } }).create(request);
   return request;
 }

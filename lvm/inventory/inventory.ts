@@ -5,12 +5,10 @@
  */
 
 import { StorageError } from "../error.ts";
-import type { Exec } from "../exec.ts";
-import { exactMatcher, type GroupMatcher } from "../model/groups.ts";
-import { isDriverLvName, parseVolumeId, type SnapshotId, type VolumeId } from "../ids.ts";
-import { Lvm } from "../model/client.ts";
-import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
-import { type LocatedSnapshot, Snapshots } from "../snapshots/snapshots.ts";
+import type { GroupMatcher } from "../model/groups.ts";
+import { isDriverLvName, type KindAndId, parseVolumeId, type VolumeId } from "../ids.ts";
+import type { LocatedLv, LogicalVolume, VolumeGroup } from "../model/report.ts";
+import { type LocatedSnapshot, SnapshotFinder } from "./snapshot_finder.ts";
 import {
   copySnapshotOf,
   hasPoolTag,
@@ -22,10 +20,10 @@ import {
   parseUsedTags,
   type UsedTag,
 } from "../model/tags.ts";
-import { type DeletedLv, deletedLvs } from "../volumes/reaper.ts";
+import { type DeletedLv, deletedLvs } from "./leftovers.ts";
 import type { RecordedLv, VolumeState } from "./volume_state.ts";
 import type { Volume } from "./volume.ts";
-import { Volumes } from "../volumes/volumes.ts";
+import { VolumeFinder } from "./volume_finder.ts";
 
 /** A volume that is Lost. */
 export type LostVolume = Extract<VolumeState, { state: "lost" }> & {
@@ -83,10 +81,7 @@ export interface OrphanLv {
 }
 
 /** What an LV claims to be. A volume and a snapshot can have the same id. */
-export type TaggedObject = { readonly kind: "volume"; readonly id: VolumeId } | {
-  readonly kind: "snapshot";
-  readonly id: SnapshotId;
-};
+export type TaggedObject = KindAndId;
 
 /** All that is of the driver. */
 export interface Inventory {
@@ -109,23 +104,22 @@ export interface Inventory {
 /** Where things are found. */
 export interface Finders {
   /** Finds volumes. */
-  readonly volumes: Volumes;
+  readonly volumes: VolumeFinder;
   /** Finds snapshots. */
-  readonly snapshots: Snapshots;
+  readonly snapshots: SnapshotFinder;
   /** What is known elsewhere; without it, what is here is all that there is to know. */
   readonly known?: KnownObjects;
 }
 
-/** What finds the driver's volumes and snapshots; for looking only, so that there is nothing to keep up. */
-export function createFinders(exec: Exec, driver: string, known?: KnownObjects): Finders {
-  const options = { lvm: new Lvm(exec), driver, reaper: { wake: () => {} } };
-  const volumes = new Volumes({ ...options, groups: exactMatcher(""), recordedLv: (id) => known?.volumes.get(id) });
-  return { volumes, snapshots: new Snapshots({ ...options, volumes }), ...(known && { known }) };
-}
-
-interface LocatedLv {
-  readonly group: VolumeGroup;
-  readonly lv: LogicalVolume;
+/**
+ * Creates the finders of a driver's volumes and snapshots.
+ *
+ * @param driver the driver's name
+ * @param known what is known elsewhere; by default, what is here is all that there is to know
+ */
+export function createFinders(driver: string, known?: KnownObjects): Finders {
+  const volumes = new VolumeFinder({ driver, recordedLv: (id) => known?.volumes.get(id) });
+  return { volumes, snapshots: new SnapshotFinder({ driver }), ...(known && { known }) };
 }
 
 /** Sorts out what the groups hold of the driver of the finders. It reads nothing but the report. */

@@ -436,3 +436,16 @@ function parseFlag(value: unknown): boolean {
 function parseList(value: unknown): string[] {
   return asString(value).split(",").filter((element) => element !== "");
 }
+
+/** An LV and its group. */
+export interface LocatedLv {
+  /** The LV. */
+  readonly lv: LogicalVolume;
+  /** The group that the LV is in. */
+  readonly group: VolumeGroup;
+}
+
+/** Returns the name of an LV with its group, `group/name`, as the commands of LVM take it. */
+export function lvPath({ group, lv }: LocatedLv): string {
+  return `${group.name}/${lv.name}`;
+}

@@ -10,7 +10,7 @@
 import { StorageError } from "../error.ts";
 import { type FilesystemType, parseFilesystemType } from "../spec/filesystem.ts";
 import { formatIoLimitTag, hasLimits, type IoLimits, parseIoLimitTag } from "../spec/io_limits.ts";
-import { parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from "../ids.ts";
+import { type KindAndId, parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from "../ids.ts";
 import { formatTrim, parseTrim, type TrimPolicy } from "../spec/trim.ts";
 
 /** What is on a volume's device. It only ever goes forward, and each step is written before the deed that it names. */
@@ -31,9 +31,7 @@ export const ERASURES = ["zero", "discard", "none"] as const;
 export type Erasure = typeof ERASURES[number];
 
 /** What a volume is filled with when it is made. */
-export type ContentSource =
-  | { readonly kind: "snapshot"; readonly id: SnapshotId }
-  | { readonly kind: "volume"; readonly id: VolumeId };
+export type ContentSource = KindAndId;
 
 /** What the tags of a volume's LV say. */
 export interface VolumeTags {

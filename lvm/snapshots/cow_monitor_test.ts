@@ -3,13 +3,15 @@ import { FakeClock } from "../../tests/fake/clock.ts";
 import { failure, FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { type Command, describeCommand } from "../exec.ts";
-import { ANY_GROUP } from "../model/groups.ts";
 import { snapshotIdOf, volumeIdOf } from "../ids.ts";
 import { Locks, volumeLock } from "../locks.ts";
 import { Lvm } from "../model/client.ts";
 import { Snapshots } from "./snapshots.ts";
 import { CowMonitor } from "./cow_monitor.ts";
 import type { SizeOrPercent } from "../spec/cow_size.ts";
+import { VolumeFinder } from "../inventory/volume_finder.ts";
+import { SnapshotFinder } from "../inventory/snapshot_finder.ts";
+import { PoolReservation } from "../pools/pool_reservation.ts";
 import { Volumes } from "../volumes/volumes.ts";
 
 const MiB = 1n << 20n;
@@ -32,9 +34,11 @@ async function scene(cowSize: SizeOrPercent = { bytes: 8n * MiB }) {
     onError: (error) => errors.push(error),
     clock,
   });
-  const options = { lvm, driver: "test", reaper: { wake: () => {} } };
-  const volumes = new Volumes({ ...options, groups: ANY_GROUP });
-  const snapshots = new Snapshots({ ...options, volumes });
+  const options = { lvm, reservation: new PoolReservation(lvm), reaper: { wake: () => {} } };
+  const volumeFinder = new VolumeFinder({ driver: "test" });
+  const finder = new SnapshotFinder({ driver: "test" });
+  const volumes = new Volumes({ ...options, finder: volumeFinder });
+  const snapshots = new Snapshots({ ...options, finder, volumes: volumeFinder });
   const [source, id] = [volumeIdOf("one"), snapshotIdOf("cut")];
   await volumes.create(namedRequest("one", 32n * MiB, { format: { state: "raw" } }));
   await snapshots.create({ id, source, cowSize });

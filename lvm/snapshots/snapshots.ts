@@ -1,71 +1,30 @@
 /**
- * Snapshots of volumes on this machine.
+ * Takes and deletes snapshots of volumes on this machine.
  *
- * A snapshot's LV is read-only and lives in the group of its origin. That of a thin volume is thin, in the same pool, and
- * outlives it; any other is a copy-on-write snapshot, which keeps its origin from deletion. LVM freezes a mounted
- * filesystem for the moment of the cut (lvcreate suspends the origin with its filesystem locked), if it can.
+ * A snapshot's LV is read-only and lives in the group of its origin. The snapshot of a thin volume is thin, is in the same pool,
+ * and outlives the volume. Any other snapshot is a copy-on-write snapshot; its origin cannot be deleted before it. While LVM
+ * takes a snapshot, it freezes a mounted filesystem if it can (lvcreate suspends the origin with its filesystem locked).
  *
  * @module
  */
 
-import { refuseWhileCopied } from "../copies/rules.ts";
 import { StorageError } from "../error.ts";
 import { type SnapshotId, snapshotLvName, uniqueLvName, type VolumeId } from "../ids.ts";
-import { type Lvm, requireResponsive } from "../model/client.ts";
-import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
-import { formatBytes } from "../size.ts";
-import { cowBytes, fullCowBytes, type SizeOrPercent } from "../spec/cow_size.ts";
-import {
-  type Erasure,
-  markSnapshotDeleted,
-  ownedSnapshotId,
-  ownedVolumeId,
-  parseSnapshotTags,
-  snapshotTags,
-} from "../model/tags.ts";
-import { deletedLvs, isIncompleteSnapshot, type Reaper } from "../volumes/reaper.ts";
-import { isThin } from "../pools/pool.ts";
-import { thinSnapshotArguments } from "../volumes/thin_volumes.ts";
-import { lostError, type RecordedLv } from "../inventory/volume_state.ts";
+import { refuseWhileCopied } from "../inventory/copying.ts";
+import { deletedLvs } from "../inventory/leftovers.ts";
+import type { LocatedSnapshot, Snapshot, SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import type { Volume } from "../inventory/volume.ts";
-import type { Volumes } from "../volumes/volumes.ts";
+import type { VolumeFinder } from "../inventory/volume_finder.ts";
+import type { Lvm } from "../model/client.ts";
+import { lvPath, type VolumeGroup } from "../model/report.ts";
+import { markSnapshotDeleted, snapshotTags } from "../model/tags.ts";
+import { isThin } from "../pools/pool.ts";
+import type { PoolReservation } from "../pools/pool_reservation.ts";
+import { formatBytes } from "../size.ts";
+import { cowBytes, type SizeOrPercent } from "../spec/cow_size.ts";
+import type { Reaper } from "../volumes/reaper.ts";
+import { thinSnapshotArguments } from "../volumes/thin_volumes.ts";
 import { syncFilesystem } from "./sync.ts";
-
-/** A snapshot that exists. */
-export interface Snapshot {
-  /** Its id. */
-  readonly id: SnapshotId;
-  /** The volume that it was taken of. */
-  readonly source: VolumeId;
-  /** The size in bytes that the volume had at the cut: what a restored volume needs. */
-  readonly size: bigint;
-  /** When it was taken, in seconds since 1970. */
-  readonly createdAt: number;
-  /** Whether its content is there: false once its store overflowed. */
-  readonly ready: boolean;
-}
-
-/** A snapshot and where it is. */
-export interface LocatedSnapshot {
-  /** The snapshot. */
-  readonly snapshot: Snapshot;
-  /** Its LV: for a copy-on-write snapshot, the store for changed blocks. */
-  readonly lv: LogicalVolume;
-  /** The group that the LV is in. */
-  readonly group: VolumeGroup;
-  /** Whether its LV was made, but never became a snapshot of the volume. */
-  readonly incomplete: boolean;
-  /** What becomes of its data when it is deleted. */
-  readonly erase: Erasure;
-}
-
-/** What a report and the record say of a snapshot id. */
-export type SnapshotState =
-  | { readonly state: "present"; readonly found: LocatedSnapshot }
-  /** It was taken, but its LV is gone, or is not it any more. */
-  | { readonly state: "lost"; readonly error: StorageError }
-  /** Also when its LV was made, but never became a snapshot. */
-  | { readonly state: "absent" };
 
 /** A snapshot to take. */
 export interface SnapshotRequest {
@@ -73,53 +32,52 @@ export interface SnapshotRequest {
   readonly id: SnapshotId;
   /** The volume. */
   readonly source: VolumeId;
-  /** The room for blocks of the volume that change; a snapshot of a thin volume needs none. */
+  /** The COW space for blocks of the volume that change; a snapshot of a thin volume needs none. */
   readonly cowSize: SizeOrPercent;
 }
 
-/** What {@linkcode Snapshots} needs. */
+/** Options of {@linkcode Snapshots}. */
 export interface SnapshotsOptions {
   /** LVM on this machine. */
   readonly lvm: Lvm;
-  /** The driver's name: whose LVs these are. */
-  readonly driver: string;
-  /** Where the sources are found. */
-  readonly volumes: Volumes;
+  /** Finds the driver's snapshots. */
+  readonly finder: SnapshotFinder;
+  /** Finds their volumes. */
+  readonly volumes: VolumeFinder;
   /** Removes the LVs of deleted snapshots. */
   readonly reaper: Pick<Reaper, "wake">;
-  /** What is recorded elsewhere of a snapshot that was taken; nothing by default. */
-  readonly recordedLv?: (id: SnapshotId) => RecordedLv | undefined;
+  /** Reserves space in the machine's thin pools. All who allocate from them share one reservation. */
+  readonly reservation: PoolReservation;
 }
 
-/** A store that is this full, in percent, will soon be too small. */
-const NEAR_FULL_PERCENT = 80;
-
-/** The snapshots of one driver on this machine. */
+/** The snapshots of one driver on this machine. It keeps no state. */
 export class Snapshots {
   readonly #lvm: Lvm;
   readonly #driver: string;
-  readonly #volumes: Volumes;
+  readonly #finder: SnapshotFinder;
+  readonly #volumes: VolumeFinder;
   readonly #reaper: Pick<Reaper, "wake">;
-  readonly #recordedLv: (id: SnapshotId) => RecordedLv | undefined;
+  readonly #reservation: PoolReservation;
 
-  /** Makes the service; it keeps no state. */
-  constructor(options: SnapshotsOptions) {
-    this.#recordedLv = options.recordedLv ?? (() => undefined);
-    this.#lvm = options.lvm;
-    this.#driver = options.driver;
-    this.#volumes = options.volumes;
-    this.#reaper = options.reaper;
+  /** Creates the service. */
+  constructor({ lvm, finder, volumes, reaper, reservation }: SnapshotsOptions) {
+    this.#lvm = lvm;
+    this.#driver = finder.driver;
+    this.#finder = finder;
+    this.#volumes = volumes;
+    this.#reaper = reaper;
+    this.#reservation = reservation;
   }
 
   /**
-   * Takes the snapshot that the request describes, unless it exists.
+   * Takes the snapshot that a request describes, unless it exists. Requires the snapshot's lock, and its volume's shared lock.
    *
-   * @throws {StorageError} `AlreadyExists` when it exists of another volume, `Lost`, and those of
+   * @throws {StorageError} `AlreadyExists` when a snapshot of another volume has the id; `Lost`; those of
    * {@linkcode Snapshots.createNew}.
    */
   async create(request: SnapshotRequest): Promise<Snapshot> {
     const groups = await this.#lvm.report();
-    const found = this.stateOf(groups, request);
+    const found = this.#finder.stateOf(groups, request);
     if (found.state === "lost") throw found.error;
     const { snapshot } = found.state === "present" ? found.found : await this.createNew(groups, request);
     requireSource(snapshot, request.source);
@@ -127,23 +85,24 @@ export class Snapshots {
   }
 
   /**
-   * Takes the snapshot, which does not exist, according to a report.
+   * Takes a snapshot that does not exist. Requires the snapshot's lock, and its volume's shared lock.
    *
-   * @throws {StorageError} `NotFound` or `Lost` for the volume, `NoSpace` when the group cannot hold the store, or the pool
-   * cannot promise it.
+   * @param groups the report that shows that the snapshot does not exist
+   * @throws {StorageError} `NotFound` or `Lost` for the volume; `NoSpace` when the group cannot hold the COW space, or the pool
+   * cannot reserve the size.
    */
   async createNew(groups: readonly VolumeGroup[], { id, source, cowSize }: SnapshotRequest): Promise<LocatedSnapshot> {
-    const leftover = this.locate(groups, id, []);
+    const leftover = this.#finder.locate(groups, id, []);
     if (leftover?.incomplete) {
-      await this.#markDeleted(id, leftover);
+      await this.#markDeleted(leftover);
       groups = await this.#lvm.report();
     }
     const volume = this.#volumes.require(groups, source);
     await syncFilesystem(this.#lvm.exec, volume.lv, volume.tags.format);
     if (isThin(volume.lv)) await this.#takeThin(groups, volume, id);
     else await this.#takeCow(volume, id, cowSize);
-    // its time of creation never changes for an id, so it is read back from LVM and not guessed
-    const created = this.locate(await this.#lvm.reportAfterChanges(), id);
+    // The time of creation of an id never changes, so it is read back from LVM and not guessed.
+    const created = this.#finder.locate(await this.#lvm.reportAfterChanges(), id);
     if (created !== undefined && !created.incomplete) return created;
     throw new StorageError(
       "CommandFailed",
@@ -152,108 +111,42 @@ export class Snapshots {
   }
 
   /**
-   * Deletes the snapshot; one that does not exist is deleted already. It holds what was the volume's data: it is marked, and
-   * then erased and removed in the background.
+   * Deletes a snapshot. A snapshot that does not exist is deleted already. The LV holds data of the volume, so it is marked as
+   * deleted, and the reaper erases and removes it in the background. Requires the snapshot's lock.
    *
    * @throws {StorageError} `InUse` while it is open or copied; `Lost` when another LV has taken its place.
    */
   async delete(id: SnapshotId): Promise<void> {
     const groups = await this.#lvm.report();
-    const found = this.locate(groups, id);
+    const found = this.#finder.locate(groups, id);
     if (found === undefined) return;
-    const recorded = this.#recordedLv(id);
-    if (recorded !== undefined && recorded.lvUuid !== found.lv.uuid) {
-      throw lostError("snapshot", id, recorded, found.lv);
-    }
+    this.#finder.requireRecorded(found);
     refuseWhileCopied(this.#driver, groups, { kind: "snapshot", id }, `deleting snapshot ${id}`);
     const path = lvPath(found);
     if (found.lv.open) throw new StorageError("InUse", `deleting snapshot ${id}: ${path} is open; unmount it first`);
     if (found.erase === "none" && !isThin(found.lv)) {
       return await this.#lvm.change(found.group, ["lvremove", "--yes", path]);
     }
-    await this.#markDeleted(id, found);
+    await this.#markDeleted(found);
   }
 
   /**
-   * The snapshot.
+   * Returns the snapshot according to a new report.
    *
    * @throws {StorageError} `NotFound`.
    */
   async get(id: SnapshotId): Promise<Snapshot> {
-    const found = this.locate(await this.#lvm.report(), id);
+    const found = this.#finder.locate(await this.#lvm.report(), id);
     if (found !== undefined && !found.incomplete) return found.snapshot;
     throw new StorageError("NotFound", `looking for snapshot ${id}: no logical volume carries its tag`);
   }
 
-  /**
-   * All snapshots of the driver, in the order of their ids. One whose tags cannot be read is left out; those of a group that
-   * does not answer are there as they were last seen.
-   */
+  /** Returns all snapshots according to a new report ({@linkcode SnapshotFinder.list}). */
   async list(): Promise<Snapshot[]> {
-    const groups = (await this.#lvm.report()).map((group) => ({ ...group, responsive: true }));
-    const ids = new Set(groups.flatMap((group) => group.lvs.map((lv) => ownedSnapshotId(this.#driver, lv.tags))));
-    return [...ids].filter((id) => id !== undefined).sort().flatMap((id) => {
-      try {
-        const { snapshot, incomplete } = this.locate(groups, id)!;
-        return incomplete ? [] : [snapshot];
-      } catch {
-        return [];
-      }
-    });
+    return this.#finder.list(await this.#lvm.report());
   }
 
-  /**
-   * What a report and the record say of a snapshot of the volume.
-   *
-   * @throws {StorageError} those of {@linkcode Snapshots.locate}.
-   */
-  stateOf(groups: readonly VolumeGroup[], { id, source }: Pick<SnapshotRequest, "id" | "source">): SnapshotState {
-    const recorded = this.#recordedLv(id);
-    const isSource = ({ tags }: LogicalVolume) => ownedVolumeId(this.#driver, tags) === source;
-    const found = this.locate(
-      groups,
-      id,
-      groups.filter(({ name, lvs }) => name === recorded?.groupName || lvs.some(isSource)),
-    );
-    if (recorded === undefined) {
-      return found === undefined || found.incomplete ? { state: "absent" } : { state: "present", found };
-    }
-    if (found?.lv.uuid !== recorded.lvUuid) {
-      return { state: "lost", error: lostError("snapshot", id, recorded, found?.lv) };
-    }
-    return found.incomplete ? { state: "lost", error: splitError(found) } : { state: "present", found };
-  }
-
-  /**
-   * The snapshot according to a report; it may be in any of the groups `within`.
-   *
-   * @throws {StorageError} `ForeignData` when several LVs claim to be the snapshot, or its tags cannot be read;
-   * `Unavailable` when it is, or may be, in a group that does not answer.
-   */
-  locate(groups: readonly VolumeGroup[], id: SnapshotId, within = groups): LocatedSnapshot | undefined {
-    const found = groups.flatMap((group) =>
-      group.lvs.filter((lv) => ownedSnapshotId(this.#driver, lv.tags) === id).map((lv) => ({ group, lv }))
-    );
-    if (found.length > 1) {
-      const names = found.map(lvPath).join(" and ");
-      throw new StorageError(
-        "ForeignData",
-        `looking for snapshot ${id}: ${names} both claim to be it; remove the tags of one`,
-      );
-    }
-    const [only] = found;
-    for (const group of only === undefined ? within : [only.group]) {
-      requireResponsive(`looking for snapshot ${id}`, group);
-    }
-    if (only === undefined) return undefined;
-    const { lv } = only;
-    const { source, erase } = parseSnapshotTags(this.#driver, lv.tags)!;
-    const size = lv.originSize ?? lv.size;
-    const snapshot = { id, source, size, createdAt: lv.createdAt, ready: !lv.invalidSnapshot };
-    return { snapshot, ...only, incomplete: isIncompleteSnapshot(lv), erase };
-  }
-
-  /** Takes a copy-on-write snapshot, with a store in the group. */
+  /** Takes a copy-on-write snapshot, with its COW space in the group of the volume. */
   async #takeCow(volume: Volume, id: SnapshotId, cowSize: SizeOrPercent): Promise<void> {
     const { id: source, lv, group } = volume;
     const size = cowBytes(cowSize, lv.size, group.extentSize);
@@ -270,11 +163,11 @@ export class Snapshots {
   }
 
   /**
-   * Takes a thin snapshot, which shares its volume's pool and has no store. It is promised the volume's size: that much it
-   * takes when all of the volume was written anew.
+   * Takes a thin snapshot, which shares the pool of its volume and has no COW space. It reserves the volume's size in the pool:
+   * it takes that much once all of the volume was overwritten.
    */
   async #takeThin(groups: readonly VolumeGroup[], volume: Volume, id: SnapshotId): Promise<void> {
-    const { reservation } = this.#volumes;
+    const reservation = this.#reservation;
     await reservation.runExclusive(groups, volume.group, async (group) => {
       const { lv } = volume;
       reservation.requireAvailableVirtual(
@@ -287,7 +180,8 @@ export class Snapshots {
     });
   }
 
-  async #lvcreate({ id: source, lv, group, tags }: Volume, id: SnapshotId, options: readonly string[]): Promise<void> {
+  async #lvcreate(volume: Volume, id: SnapshotId, options: readonly string[]): Promise<void> {
+    const { id: source, group, tags } = volume;
     const deleted = deletedLvs(this.#driver, [group]).map(({ lv }) => lv.name);
     await this.#lvm.change(group, [
       "lvcreate",
@@ -299,24 +193,15 @@ export class Snapshots {
       uniqueLvName(snapshotLvName(id), deleted),
       ...options,
       ...snapshotTags(this.#driver, { id, source, erase: tags.erase }).flatMap((tag) => ["--addtag", tag]),
-      `${group.name}/${lv.name}`,
+      lvPath(volume),
     ]);
   }
 
-  async #markDeleted(id: SnapshotId, found: LocatedSnapshot): Promise<void> {
-    await this.#lvm.change(found.group, ["lvchange", ...markSnapshotDeleted(id), lvPath(found)]);
+  async #markDeleted(found: LocatedSnapshot): Promise<void> {
+    const args = ["lvchange", ...markSnapshotDeleted(found.snapshot.id), lvPath(found)];
+    await this.#lvm.change(found.group, args);
     this.#reaper.wake();
   }
-}
-
-/**
- * How the store of a snapshot is: whether it overflowed, or may soon, or has room. One that has room for the whole volume
- * cannot.
- */
-export function cowState({ snapshot, lv, group }: LocatedSnapshot): "Overflowed" | "NearFull" | "Ok" {
-  if (!snapshot.ready) return "Overflowed";
-  const coversOrigin = lv.originSize !== undefined && lv.size >= fullCowBytes(lv.originSize, group.extentSize);
-  return !coversOrigin && (lv.snapshotPercent ?? 0) >= NEAR_FULL_PERCENT ? "NearFull" : "Ok";
 }
 
 /**
@@ -330,19 +215,4 @@ export function requireSource(snapshot: Pick<Snapshot, "source">, source: Volume
     "AlreadyExists",
     `snapshotting volume ${source}: a snapshot of that name exists, of volume ${snapshot.source}`,
   );
-}
-
-function splitError(found: LocatedSnapshot): StorageError {
-  const { snapshot: { id, source } } = found;
-  return new StorageError(
-    "Lost",
-    `Lost: snapshot ${id} was the logical volume ${
-      lvPath(found)
-    }, which is no snapshot of volume ${source} any more: it was ` +
-      `split off (lvconvert --splitsnapshot), and has only what changed. Nothing is made in its place. Delete the snapshot`,
-  );
-}
-
-function lvPath({ group, lv }: Pick<LocatedSnapshot, "group" | "lv">): string {
-  return `${group.name}/${lv.name}`;
 }

@@ -2,12 +2,14 @@ import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { FakeMachine, newUuid } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { StorageError } from "../error.ts";
-import { ANY_GROUP } from "../model/groups.ts";
 import { snapshotIdOf, volumeIdOf } from "../ids.ts";
 import { Lvm } from "../model/client.ts";
 import { Snapshots } from "./snapshots.ts";
 import { FULL_COW } from "../spec/cow_size.ts";
 import type { RecordedLv } from "../inventory/volume_state.ts";
+import { VolumeFinder } from "../inventory/volume_finder.ts";
+import { SnapshotFinder } from "../inventory/snapshot_finder.ts";
+import { PoolReservation } from "../pools/pool_reservation.ts";
 import { Volumes } from "../volumes/volumes.ts";
 
 const MiB = 1n << 20n;
@@ -19,14 +21,16 @@ async function scene() {
   machine.addGroup("data", 1n << 30n);
   const lvm = new Lvm(machine);
   const records: { recordedLv?: RecordedLv } = {};
-  const options = { lvm, driver: "test", reaper: { wake: () => {} } };
-  const volumes = new Volumes({ ...options, groups: ANY_GROUP });
-  const snapshots = new Snapshots({ ...options, volumes, recordedLv: () => records.recordedLv });
+  const options = { lvm, reservation: new PoolReservation(lvm), reaper: { wake: () => {} } };
+  const volumeFinder = new VolumeFinder({ driver: "test" });
+  const finder = new SnapshotFinder({ driver: "test", recordedLv: () => records.recordedLv });
+  const volumes = new Volumes({ ...options, finder: volumeFinder });
+  const snapshots = new Snapshots({ ...options, finder, volumes: volumeFinder });
   await volumes.create(namedRequest("one", 32n * MiB, { format: { state: "raw" } }));
   await snapshots.create(request);
   const cow = machine.groups[0]!.lvs[1]!;
   const record = () => void (records.recordedLv = { lvUuid: cow.uuid, groupName: "data" });
-  return { machine, snapshots, cow, record, state: async () => snapshots.stateOf(await lvm.report(), request) };
+  return { machine, snapshots, finder, cow, record, state: async () => finder.stateOf(await lvm.report(), request) };
 }
 
 Deno.test("stateOf(): without a record, an LV with the tags is the snapshot, and a store alone is none", async () => {
@@ -74,6 +78,6 @@ Deno.test("stateOf() tells nothing while the group of the volume, or of the reco
   s.record();
   const groups = await new Lvm(s.machine).report();
   const unresponsive = groups.map((group) => ({ ...group, responsive: false, lvs: group.lvs.slice(0, 1) }));
-  const error = await assertRejects(() => Promise.try(() => s.snapshots.stateOf(unresponsive, request)), StorageError);
+  const error = await assertRejects(() => Promise.try(() => s.finder.stateOf(unresponsive, request)), StorageError);
   assertEquals(error.kind, "Unavailable");
 });

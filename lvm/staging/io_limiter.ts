@@ -16,7 +16,7 @@ import { describeRates, hasLimits, type IoLimits, type IoRates, ratesFor } from 
 import type { Lvm } from "../model/client.ts";
 import { deviceMounts, filesystemMounts, readMounts } from "../host/mounts.ts";
 import type { Volume } from "../inventory/volume.ts";
-import type { Volumes } from "../volumes/volumes.ts";
+import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import { BackgroundWorker } from "../worker.ts";
 
 /** Whether the limits of a volume hold for the pods that have it. */
@@ -51,8 +51,8 @@ export interface IoLimiterSettings {
 export interface IoLimiterOptions extends IoLimiterSettings {
   /** LVM on this machine. */
   readonly lvm: Lvm;
-  /** The volumes. */
-  readonly volumes: Volumes;
+  /** Finds the volumes. */
+  readonly volumes: VolumeFinder;
   /** Called with what failed; it is tried again later. */
   readonly onError: (error: unknown) => void;
   /** The clock; the machine's by default. */
@@ -189,7 +189,7 @@ export class IoLimiter {
 
   async #scanMounts(): Promise<void> {
     const { lvm, volumes } = this.#options;
-    const limited = (await volumes.list()).filter((volume) => this.#isLimited(volume));
+    const limited = volumes.list(await lvm.report()).filter((volume) => this.#isLimited(volume));
     const mounts = limited.length === 0 ? [] : await readMounts(lvm.exec);
     const uses = limited.map((volume) => {
       const ours = [...filesystemMounts(mounts, volume.lv), ...deviceMounts(mounts, volume.lv)];

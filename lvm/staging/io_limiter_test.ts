@@ -10,6 +10,8 @@ import { IoLimiter, type IoLimiterSettings, type LimitsState, podUidOf } from ".
 import type { IoLimits } from "../spec/io_limits.ts";
 import { Lvm } from "../model/client.ts";
 import { Reaper } from "../volumes/reaper.ts";
+import { VolumeFinder } from "../inventory/volume_finder.ts";
+import { PoolReservation } from "../pools/pool_reservation.ts";
 import { Volumes } from "../volumes/volumes.ts";
 
 const POD = "0a1b2c3d-1111-2222-3333-444455556666";
@@ -30,7 +32,8 @@ async function scene(limits: IoLimits, options: IoLimiterSettings = {}) {
   machine.fault = (command) => void commands.push(describeCommand(command).split(" ").slice(0, 2).join(" "));
   const lvm = new Lvm(machine);
   const reaper = new Reaper({ lvm, driver: "test", onError: () => {} });
-  const volumes = new Volumes({ lvm, driver: "test", groups: { matches: () => true }, reaper });
+  const finder = new VolumeFinder({ driver: "test" });
+  const volumes = new Volumes({ lvm, finder, reservation: new PoolReservation(lvm), reaper });
   await volumes.create(namedRequest("one", GiB, { limits }));
   const errors: unknown[] = [];
   const reported: (LimitsState | undefined)[] = [];
@@ -42,7 +45,7 @@ async function scene(limits: IoLimits, options: IoLimiterSettings = {}) {
       retryMs: 1,
       ...options,
       lvm,
-      volumes,
+      volumes: finder,
       onError: (error) => errors.push(error),
     });
     limiters.push(limiter);

@@ -43,7 +43,7 @@ import { createMountPoint, removeMountPoint } from "../host/mount_points.ts";
 import { withDiscardFlag } from "../spec/trim.ts";
 import type { Trimmer } from "./trimmer.ts";
 import type { Volume } from "../inventory/volume.ts";
-import type { Volumes } from "../volumes/volumes.ts";
+import type { VolumeFinder } from "../inventory/volume_finder.ts";
 
 /** What a published volume has: a filesystem's usage, or a block device's size in bytes. */
 export type Stats = { readonly filesystem: Usage } | { readonly blockBytes: bigint };
@@ -53,7 +53,7 @@ export interface StagingOptions {
   /** LVM on this machine. */
   readonly lvm: Lvm;
   /** Where the volumes are found. */
-  readonly volumes: Volumes;
+  readonly volumes: VolumeFinder;
   /** The directories below which volumes may be mounted, with their real paths. */
   readonly mountRoots: readonly string[];
   /** Holds pods to the limits of their volumes; nobody by default. */
@@ -66,7 +66,7 @@ export interface StagingOptions {
 export class Staging {
   readonly #lvm: Lvm;
   readonly #exec: Exec;
-  readonly #volumes: Volumes;
+  readonly #volumes: VolumeFinder;
   readonly #mountRoots: readonly string[];
   readonly #limiter: StagingOptions["limiter"];
   readonly #trimmer: StagingOptions["trimmer"];
@@ -91,7 +91,7 @@ export class Staging {
   async stage(id: VolumeId, stagingPath: string, access: Access): Promise<void> {
     const path = await canonicalizePath(stagingPath, this.#mountRoots);
     const mounts = await readMounts(this.#exec);
-    const volume = await this.#activate(await this.#volumes.get(id));
+    const volume = await this.#activate(await this.#require(id));
     const type = resolveFilesystemType(volume, access);
     const mounted = { device: volume.lv.devicePath, path };
     if (access.kind === "mount" && type !== undefined && isStaged(volume, mounts, path, access)) {
@@ -142,7 +142,7 @@ export class Staging {
     const target = await canonicalizePath(publication.target, this.#mountRoots);
     const stagingPath = await canonicalizePath(publication.stagingPath, this.#mountRoots);
     const mounts = await readMounts(this.#exec);
-    const volume = await this.#volumes.get(id);
+    const volume = await this.#require(id);
     resolveFilesystemType(volume, publication.access);
     const block = publication.access.kind === "block";
     const ours = block ? deviceMounts(mounts, volume.lv) : filesystemMounts(mounts, volume.lv);
@@ -205,7 +205,7 @@ export class Staging {
    * smaller than required: the controller's half comes first.
    */
   async expand(id: VolumeId, volumePath: string, required: bigint): Promise<bigint> {
-    const volume = await this.#volumes.get(id);
+    const volume = await this.#require(id);
     const { lv } = volume;
     const path = await this.#canonicalPath(volumePath);
     const mounts = await readMounts(this.#exec);
@@ -239,6 +239,11 @@ export class Staging {
       if (error instanceof StorageError && error.kind === "FailedPrecondition") return undefined;
       throw error;
     }
+  }
+
+  /** Returns the volume according to a new report. @throws {StorageError} `NotFound`, `Lost`, `Busy` */
+  async #require(id: VolumeId): Promise<Volume> {
+    return this.#volumes.require(await this.#lvm.report(), id);
   }
 
   async #activate(volume: Volume): Promise<Volume> {

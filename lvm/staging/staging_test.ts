@@ -7,6 +7,8 @@ import { volumeIdOf } from "../ids.ts";
 import { Reaper } from "../volumes/reaper.ts";
 import { StorageError } from "../error.ts";
 import { Staging } from "./staging.ts";
+import { VolumeFinder } from "../inventory/volume_finder.ts";
+import { PoolReservation } from "../pools/pool_reservation.ts";
 import { Volumes } from "../volumes/volumes.ts";
 
 const id = volumeIdOf("one");
@@ -17,14 +19,15 @@ async function setUpVolume(root = "/nowhere") {
   machine.addGroup("data", 1n << 30n);
   const lvm = new Lvm(machine);
   const reaper = new Reaper({ lvm, driver: "test", onError: () => {} });
-  const volumes = new Volumes({ lvm, driver: "test", groups: { matches: () => true }, reaper });
+  const finder = new VolumeFinder({ driver: "test" });
+  const volumes = new Volumes({ lvm, finder, reservation: new PoolReservation(lvm), reaper });
   await volumes.create(namedRequest("one", 32n << 20n));
   const paused: string[] = [];
   const pause = (id: string) => {
     paused.push(id);
     return Promise.resolve({ [Symbol.dispose]: () => void paused.pop() });
   };
-  return { machine, paused, staging: new Staging({ lvm, volumes, mountRoots: [root], trimmer: { pause } }) };
+  return { machine, paused, staging: new Staging({ lvm, volumes: finder, mountRoots: [root], trimmer: { pause } }) };
 }
 
 for (

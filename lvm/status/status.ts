@@ -19,16 +19,16 @@ import {
   takeInventory,
 } from "../inventory/inventory.ts";
 import { mountProblem, pvProblem } from "../health/health.ts";
-import type { CopyProgress } from "../copies/copies.ts";
+import type { CopyProgress } from "../inventory/copying.ts";
 import type { IoRates } from "../spec/io_limits.ts";
 import { describeLayoutOf } from "../model/layout.ts";
 import { deviceMounts, filesystemMounts, type Mount, readMounts, readUsages, type Usage } from "../host/mounts.ts";
 import { type PoolStatus, poolStatus } from "../pools/pool_status.ts";
-import type { LocatedSnapshot } from "../snapshots/snapshots.ts";
+import type { LocatedSnapshot } from "../inventory/snapshot_finder.ts";
 import { readSurvey, type SurveyedGroup } from "../model/survey.ts";
 import { ownersOf } from "../model/tags.ts";
 import { DEFAULT_OVERCOMMIT, isThin, poolsOf } from "../pools/pool.ts";
-import type { DeletedLv } from "../volumes/reaper.ts";
+import type { DeletedLv } from "../inventory/leftovers.ts";
 import type { Volume } from "../inventory/volume.ts";
 import { type ReportedVolume, type VolumeDetails, volumeDetails } from "./volume_details.ts";
 
@@ -205,7 +205,7 @@ export async function readStatus(options: StatusOptions): Promise<Status> {
   const isShown = (name: string) => groups.some((group) => group.name === name);
   const isAbsent = (name: string) => (wanted?.matches(name) ?? true) && !all.some((group) => group.name === name);
   // everything is looked for in all groups, so that what has moved or was copied is not taken for gone
-  const inventory = takeInventory(all, createFinders(exec, driver, known));
+  const inventory = takeInventory(all, createFinders(driver, known));
   const present = inventory.volumes.filter(({ group }) => isShown(group.name));
   const usages = await readUsages(exec, present.flatMap(({ lv }) => filesystemMounts(mounts, lv)[0]?.target ?? []));
   return {

@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { CopyProgress } from "../copies/copies.ts";
+import type { CopyProgress } from "../inventory/copying.ts";
 import { poolProblem } from "../health/health.ts";
 import type { Inventory } from "../inventory/inventory.ts";
 import { hasLimits, type IoLimits, type IoRates, ratesFor } from "../spec/io_limits.ts";

@@ -4,13 +4,13 @@
  * @module
  */
 
-import { staleCopySnapshots } from "../copies/rules.ts";
 import { StorageError } from "../error.ts";
 import type { Exec } from "../exec.ts";
 import { deviceMounts, readMounts } from "../host/mounts.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { isThin } from "../pools/pool.ts";
-import { deletedLvs } from "./reaper.ts";
+import { staleCopySnapshots } from "../inventory/copying.ts";
+import { deletedLvs } from "../inventory/leftovers.ts";
 import type { Volume } from "../inventory/volume.ts";
 
 /** The copy-on-write snapshots of a volume: those that somebody has, and those that are only to be removed. */

@@ -11,38 +11,19 @@
 
 import type { Clock } from "../clock.ts";
 import { activationArguments } from "./activation.ts";
-import type { LocatedLv } from "../copies/rules.ts";
 import { verifyDevice } from "../host/device.ts";
-import { type ErrorKind, StorageError } from "../error.ts";
+import { StorageError } from "../error.ts";
 import { type Exec, runOk } from "../exec.ts";
-import { type Lvm, requirePvs } from "../model/client.ts";
+import type { Lvm } from "../model/client.ts";
+import { changeIgnoring, splitSnapshot } from "../model/snapshot_split.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { isIncompletePool, monitoringOptions, removeIncompletePool, removePool } from "../pools/pool_commands.ts";
 import { removeUsedTags, usedTagsOf } from "../model/used_tags.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
-import {
-  type DeletedTags,
-  hasSourceData,
-  isOwned,
-  markErased,
-  markSnapshotDeleted,
-  ownedSnapshotId,
-  ownedVolumeId,
-  parseDeletedTags,
-  usedLvUuids,
-} from "../model/tags.ts";
+import { isOwned, markErased, markSnapshotDeleted, ownedSnapshotId } from "../model/tags.ts";
+import { type DeletedLv, deletedLvs, incompleteVolumes, isIncompleteSnapshot } from "../inventory/leftovers.ts";
 import { findPool, isDriverPool, isThin, lvsInPool } from "../pools/pool.ts";
 import { BackgroundWorker } from "../worker.ts";
-
-/** An LV that is only to be removed. */
-export interface DeletedLv {
-  /** The LV. */
-  readonly lv: LogicalVolume;
-  /** Its group. */
-  readonly group: VolumeGroup;
-  /** What its tags say. */
-  readonly tags: DeletedTags;
-}
 
 /** What {@linkcode Reaper} needs. */
 export interface ReaperOptions {
@@ -75,60 +56,12 @@ const RECORD_INTERVAL_BYTES = 32n * CHUNK_BYTES;
 /** When what failed is tried again, in milliseconds. */
 const RETRY_MS = 60_000;
 
-/** The LVs of the driver that are only to be removed. */
-export function deletedLvs(driver: string, groups: readonly VolumeGroup[]): DeletedLv[] {
-  return groups.flatMap((group) =>
-    group.lvs.flatMap((lv) => {
-      const tags = parseDeletedTags(driver, lv.tags);
-      return tags === undefined ? [] : [{ lv, group, tags }];
-    })
-  );
-}
-
-/**
- * The LVs of the driver that are no volumes, because the lvcreate that made them died before they were whole. One that was
- * handed out, or has data of what it is a copy of, is a volume in any case: somebody converts it, and LVM does that in steps,
- * too.
- */
-export function incompleteVolumes(driver: string, groups: readonly VolumeGroup[]): LocatedLv[] {
-  return groups.flatMap((group) =>
-    group.lvs.flatMap((lv) => {
-      const id = lv.incomplete && !hasSourceData(lv.tags) ? ownedVolumeId(driver, lv.tags) : undefined;
-      return id === undefined || usedLvUuids(driver, id, group.tags).includes(lv.uuid) ? [] : [{ lv, group }];
-    })
-  );
-}
-
-/**
- * Whether a snapshot's LV was made, but never became a snapshot: LVM makes a store first and a snapshot of it in a second
- * step, under one lock, so that a report shows what is between them only when the lvcreate is dead.
- */
-export function isIncompleteSnapshot(lv: LogicalVolume): boolean {
-  return lv.origin === undefined && !lv.layout.includes("thin");
-}
-
 /**
  * Whether something has to be done about the data of a deleted LV. The blocks that a thin one had are zeros for whoever has
  * them next; to overwrite it would take all the space that it was promised.
  */
 function needsErasure({ lv, tags: { erase } }: DeletedLv): boolean {
   return erase === "discard" || (erase === "zero" && !isThin(lv));
-}
-
-/**
- * Separates a copy-on-write snapshot from its origin, which then is free of it. Its store stays, as an LV with the same
- * tags (lvconvert(8), --splitsnapshot). One that somebody separated or removed meanwhile is separate already.
- *
- * @throws {StorageError} `FailedPrecondition` while disks of the group are missing.
- */
-export async function splitSnapshot(lvm: Lvm, group: VolumeGroup, lv: LogicalVolume): Promise<void> {
-  requirePvs(`separating ${group.name}/${lv.name} from its origin`, group);
-  await changeIgnoring(["NotFound", "FailedPrecondition"], lvm, group, [
-    "lvconvert",
-    "--yes",
-    "--splitsnapshot",
-    `${group.name}/${lv.name}`,
-  ]);
 }
 
 /** The background work of one driver on this machine. */
@@ -300,19 +233,5 @@ export class Reaper {
       const args = ["--zeroout", "--offset", `${offset}`, "--length", `${length}`, lv.devicePath];
       await runOk(this.#exec, { program: "blkdiscard", args, mutates: true });
     }
-  }
-}
-
-/** Runs a change that one of the refusals shows to be done already. */
-async function changeIgnoring(
-  ignoredKinds: readonly ErrorKind[],
-  lvm: Lvm,
-  group: VolumeGroup,
-  args: readonly string[],
-): Promise<void> {
-  try {
-    await lvm.change(group, args);
-  } catch (error) {
-    if (!(error instanceof StorageError && ignoredKinds.includes(error.kind))) throw error;
   }
 }

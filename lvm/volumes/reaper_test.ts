@@ -7,6 +7,9 @@ import { Lvm } from "../model/client.ts";
 import { Snapshots } from "../snapshots/snapshots.ts";
 import { FULL_COW } from "../spec/cow_size.ts";
 import { type Erasure, markErased, markVolumeDeleted } from "../model/tags.ts";
+import { VolumeFinder } from "../inventory/volume_finder.ts";
+import { SnapshotFinder } from "../inventory/snapshot_finder.ts";
+import { PoolReservation } from "../pools/pool_reservation.ts";
 import { Reaper } from "./reaper.ts";
 import { Volumes } from "./volumes.ts";
 
@@ -20,8 +23,9 @@ async function setUpDeleted(size: bigint, erase: Erasure = "zero") {
   const lvm = new Lvm(machine);
   const errors: string[] = [];
   const reaper = new Reaper({ lvm, driver: "test", onError: (error) => errors.push(String(error)), retryMs: 1 });
-  const anyGroup = { matches: () => true };
-  const volumes = new Volumes({ lvm, driver: "test", groups: anyGroup, reaper: { wake: () => {} } });
+  const finder = new VolumeFinder({ driver: "test" });
+  const reservation = new PoolReservation(lvm);
+  const volumes = new Volumes({ lvm, finder, reservation, reaper: { wake: () => {} } });
   await volumes.create(namedRequest("one", size, { format: { state: "raw" }, erase }));
   const { lv, group } = await volumes.get(id);
   const path = `${group.name}/${lv.name}`;
@@ -30,7 +34,7 @@ async function setUpDeleted(size: bigint, erase: Erasure = "zero") {
     machine.fault = (command) => void (command.mutates && commands.push(describeCommand(command)));
   };
   const mark = (...more: string[]) => lvm.change(group, ["lvchange", ...markVolumeDeleted(id), ...more, path]);
-  return { machine, lvm, reaper, volumes, errors, commands, record, mark, path };
+  return { machine, lvm, reaper, finder, reservation, volumes, errors, commands, record, mark, path };
 }
 
 /** Where the zeros of a command begin, in GiB. */
@@ -128,8 +132,11 @@ Deno.test("Upkeep removes what the disks cannot discard, and tells it", async ()
 });
 
 Deno.test("deleting a volume right after its snapshot leaves the snapshot's store to be erased", async () => {
-  const { lvm, reaper, volumes, machine, commands, record } = await setUpDeleted(GIB);
-  const snapshots = new Snapshots({ lvm, driver: "test", volumes, reaper: { wake: () => {} } });
+  const { lvm, reaper, finder, reservation, volumes, machine, commands, record } = await setUpDeleted(GIB);
+  const snapshots = new Snapshots({
+    ...{ lvm, volumes: finder, reservation, reaper: { wake: () => {} } },
+    finder: new SnapshotFinder({ driver: "test" }),
+  });
   await snapshots.create({ id: snapshotIdOf("cut"), source: id, cowSize: FULL_COW });
   await snapshots.delete(snapshotIdOf("cut"));
   await volumes.delete(id);

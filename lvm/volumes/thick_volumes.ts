@@ -11,7 +11,7 @@ import type { Lvm } from "../model/client.ts";
 import { cowSnapshotsOf, isPublishedAsDevice, requireDeactivatable } from "./cow_origin.ts";
 import type { VolumeGroup } from "../model/report.ts";
 import { formatBytes } from "../size.ts";
-import { splitSnapshot } from "./reaper.ts";
+import { splitSnapshot } from "../model/snapshot_split.ts";
 import type { Volume } from "../inventory/volume.ts";
 
 /** What it takes to work on them. */

@@ -12,7 +12,7 @@ import { createPool, isIncompletePool, monitoringOptions, removeIncompletePool }
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { volumeTags } from "../model/tags.ts";
 import { findPool, newPoolBytes, poolNameIn, type ThinSpec } from "../pools/pool.ts";
-import { deletedLvs } from "./reaper.ts";
+import { deletedLvs } from "../inventory/leftovers.ts";
 import type { Volume, VolumeRequest } from "../inventory/volume.ts";
 
 /** What it takes to work on thin volumes. */

@@ -1,95 +1,83 @@
 /**
- * Volumes on this machine: made, found, grown and deleted.
+ * Creates, extends and deletes volumes on this machine.
  *
- * A volume is the LV that carries its tags. Its name is derived from the id, but the tags decide: an LV that was renamed
- * is still found. Making one takes one report and one change, and so does deleting one.
+ * Creating a volume takes one report and one change, and so does deleting one. How a volume is found in a report:
+ * {@linkcode VolumeFinder}.
  *
  * @module
  */
 
-import type { Copies } from "../copies/copies.ts";
-import { type LocatedLv, refuseWhileCopied } from "../copies/rules.ts";
 import { StorageError } from "../error.ts";
-import { ANY_GROUP, type GroupCapacity, groupCapacity, type GroupMatcher, selectCandidates } from "../model/groups.ts";
+import { type GroupCapacity, groupCapacity, selectCandidates } from "../model/groups.ts";
 import { type IoLimits, isSameLimits } from "../spec/io_limits.ts";
 import { uniqueLvName, type VolumeId, volumeLvName } from "../ids.ts";
 import { choosePvs, layoutArguments, layoutOf, LINEAR, sizeStep } from "../model/layout.ts";
-import { type Lvm, requirePvs, requireResponsive } from "../model/client.ts";
+import { type Lvm, requirePvs } from "../model/client.ts";
 import { cowSnapshotsOf, isPublishedAsDevice } from "./cow_origin.ts";
-import { PoolReservation } from "../pools/pool_reservation.ts";
+import type { CopyControl } from "./copy_control.ts";
+import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { removeUsedTags } from "../model/used_tags.ts";
-import type { PhysicalVolume, VolumeGroup } from "../model/report.ts";
+import { lvPath, type PhysicalVolume, type VolumeGroup } from "../model/report.ts";
+import { splitSnapshot } from "../model/snapshot_split.ts";
 import { roundToExtents, type SizeRange } from "../size.ts";
-import {
-  describeSource,
-  markLimits,
-  markVolumeDeleted,
-  ownedVolumeId,
-  parseVolumeTags,
-  usedLvUuids,
-  usedTag,
-  volumeTags,
-} from "../model/tags.ts";
+import { markLimits, markVolumeDeleted, volumeTags } from "../model/tags.ts";
+import { refuseWhileCopied } from "../inventory/copying.ts";
+import { deletedLvs } from "../inventory/leftovers.ts";
 import { extendThick } from "./thick_volumes.ts";
 import { isThin, type ThinSpec, withPools, withSpaceFor } from "../pools/pool.ts";
 import { extendThin, type ThinContext, thinPoolArguments } from "./thin_volumes.ts";
 import { type CapacityRequest, requireCompatible, type Volume, type VolumeRequest } from "../inventory/volume.ts";
-import { lostVolumeState, type RecordedLv, type VolumeRecord, type VolumeState } from "../inventory/volume_state.ts";
-import { deletedLvs, incompleteVolumes, type Reaper, splitSnapshot } from "./reaper.ts";
+import type { VolumeFinder } from "../inventory/volume_finder.ts";
+import type { Reaper } from "./reaper.ts";
 
-/** What {@linkcode Volumes} needs. */
+/** Options of {@linkcode Volumes}. */
 export interface VolumesOptions {
   /** LVM on this machine. */
   readonly lvm: Lvm;
-  /** The driver's name: whose LVs these are. */
-  readonly driver: string;
-  /** The groups in which the driver makes volumes. */
-  readonly groups: GroupMatcher;
+  /** Finds the driver's volumes. */
+  readonly finder: VolumeFinder;
   /** Removes the LVs of deleted volumes. */
   readonly reaper: Pick<Reaper, "wake">;
-  /** What is recorded elsewhere of a volume that was made, beside LVM's own records; nothing by default. */
-  readonly recordedLv?: (id: VolumeId) => RecordedLv | undefined;
-  /** The gate of the machine's thin pools; by default one of its own, by which no pool promises more than it has. */
-  readonly reservation?: PoolReservation;
-  /** Is told when a thin pool was made; nobody by default. */
+  /** Reserves space in the machine's thin pools. All who allocate from them share one reservation. */
+  readonly reservation: PoolReservation;
+  /** Called after a thin pool was created. */
   readonly onPoolCreated?: () => void;
   /** Fills volumes that are made from others; without it, there are none. */
-  readonly copies?: Pick<Copies, "abandon" | "wake">;
+  readonly copies?: CopyControl;
 }
 
-/** The volumes of one driver on this machine. */
+/** The volumes of one driver on this machine. It keeps no state of its own. */
 export class Volumes {
   readonly #lvm: Lvm;
-  /** The driver's name. */
-  readonly driver: string;
-  readonly #groups: GroupMatcher;
+  readonly #finder: VolumeFinder;
+  readonly #driver: string;
   readonly #reaper: Pick<Reaper, "wake">;
-  readonly #recordedLv: (id: VolumeId) => RecordedLv | undefined;
-  /** The gate of the machine's thin pools. */
-  readonly reservation: PoolReservation;
+  readonly #reservation: PoolReservation;
   readonly #thinContext: ThinContext;
-  readonly #copies: Pick<Copies, "abandon" | "wake"> | undefined;
+  readonly #copies: CopyControl | undefined;
 
-  /** Makes the service; it keeps no state of its own. */
+  /** Creates the service. */
   constructor(options: VolumesOptions) {
-    this.#recordedLv = options.recordedLv ?? (() => undefined);
-    this.reservation = options.reservation ?? new PoolReservation(options.lvm);
-    this.#copies = options.copies;
-    this.#lvm = options.lvm;
-    this.driver = options.driver;
-    this.#thinContext = { ...options, reservation: this.reservation };
-    this.#groups = options.groups;
-    this.#reaper = options.reaper;
+    const { lvm, finder, reaper, reservation, copies } = options;
+    this.#lvm = lvm;
+    this.#finder = finder;
+    this.#driver = finder.driver;
+    this.#reaper = reaper;
+    this.#reservation = reservation;
+    this.#copies = copies;
+    this.#thinContext = { ...options, driver: finder.driver };
   }
 
   /**
-   * Makes the volume that the request describes, unless one exists that satisfies it; answers its size in bytes.
+   * Creates the volume that a request describes, unless a volume exists that satisfies it. Requires the volume's lock.
    *
-   * @throws {StorageError} `AlreadyExists` when the existing one does not satisfy it, `Lost`, `NoSpace`, `OutOfRange`.
+   * @returns the size of the volume in bytes
+   * @throws {StorageError} `AlreadyExists` when the existing volume does not satisfy the request; `Lost`; `NoSpace`;
+   * `OutOfRange`.
    */
   async create(request: VolumeRequest): Promise<bigint> {
     const groups = await this.#lvm.report();
-    const found = this.locate(groups, request.id, request.groups);
+    const found = this.#finder.locate(groups, request.id, request.groups);
     if (found.state === "lost") throw found.error;
     if (found.state === "present") {
       requireCompatible(found.volume, request);
@@ -99,9 +87,11 @@ export class Volumes {
   }
 
   /**
-   * Makes the volume, which does not exist, according to a report; answers its size in bytes. `onChoice` is told of each
-   * group before it is tried, and the try waits for it.
+   * Creates a volume that does not exist. Requires the volume's lock.
    *
+   * @param groups the report that shows that the volume does not exist
+   * @param onGroupChosen called with each group before it is tried; the attempt waits for the call
+   * @returns the size of the volume in bytes
    * @throws {StorageError} `NoSpace`, `OutOfRange`.
    */
   async createNew(
@@ -109,17 +99,17 @@ export class Volumes {
     request: VolumeRequest,
     onGroupChosen: (group: VolumeGroup) => Promise<void> = () => Promise.resolve(),
   ): Promise<bigint> {
-    const managed = this.managedGroups(groups);
+    const managed = this.#finder.managedGroups(groups);
     if (managed.length === 0) {
       const names = groups.map((group) => group.name).join(", ") || "none";
       throw new StorageError(
         "NoSpace",
-        `choosing a volume group: the driver may use ${this.#groups}; this machine has ${names}`,
+        `choosing a volume group: the driver may use ${this.#finder.groups}; this machine has ${names}`,
       );
     }
     let refusal: unknown;
     const { range, preference, layout } = request;
-    const fitting = selectCandidates(
+    const candidates = selectCandidates(
       this.#withThinSpace(managed, request.thin),
       request.groups,
       range,
@@ -127,13 +117,13 @@ export class Volumes {
       layout,
     );
     await this.#removeIncomplete(groups, request.id);
-    for (const { group, size } of fitting) {
+    for (const { group, size } of candidates) {
       await onGroupChosen(group);
       try {
         await this.#createInGroup(groups, group, size, request);
         return size;
       } catch (error) {
-        // the group was filled since the report: the next one may do
+        // The group was filled after the report. The next one may have space.
         if (!(error instanceof StorageError && error.kind === "NoSpace")) throw error;
         refusal = error;
       }
@@ -142,15 +132,18 @@ export class Volumes {
   }
 
   /**
-   * Deletes the volume; one that does not exist is deleted already, and of a lost one the record is removed. An LV that was
-   * never handed out and has nobody's data is removed at once. Another is marked, and then erased and removed in the
-   * background; so is one that was being filled.
+   * Deletes a volume. A volume that does not exist is deleted already; of a lost volume, the record is removed. Requires the
+   * volume's lock.
    *
-   * @throws {StorageError} `InUse` while it is open, has snapshots or is copied; `Busy` while filling it cannot be stopped.
+   * An LV that was never handed out and has no data is removed at once. Any other LV is marked as deleted; the reaper erases and
+   * removes it in the background.
+   *
+   * @throws {StorageError} `InUse` while the volume is open, has snapshots or is copied; `Busy` while its filling cannot be
+   * stopped; `Lost` when another LV has taken its place.
    */
   async delete(id: VolumeId): Promise<void> {
     const groups = await this.#lvm.report();
-    const found = this.locate(groups, id);
+    const found = this.#finder.locate(groups, id);
     if (found.state === "absent") return await this.#removeIncomplete(groups, id);
     if (found.state === "lost") {
       if (found.replaced) throw found.error;
@@ -159,8 +152,8 @@ export class Volumes {
     }
     const { lv, group, used, tags } = found.volume;
     if (tags.copied !== undefined) return await this.#deleteUnfinishedCopy(found.volume);
-    refuseWhileCopied(this.driver, groups, { kind: "volume", id }, `deleting volume ${id}`);
-    const { kept, deleted } = cowSnapshotsOf(this.driver, found.volume, groups);
+    refuseWhileCopied(this.#driver, groups, { kind: "volume", id }, `deleting volume ${id}`);
+    const { kept, deleted } = cowSnapshotsOf(this.#driver, found.volume, groups);
     if (kept.length > 0) {
       const names = kept.map(({ name }) => name).join(", ");
       throw new StorageError(
@@ -174,27 +167,27 @@ export class Volumes {
         `deleting volume ${id}: ${lv.devicePath} is in use; unpublish and unstage it first`,
       );
     }
-    const path = `${group.name}/${lv.name}`;
-    // or they would go with their origin, their stores not erased
+    // Without the split, LVM would remove the deleted snapshots with their origin, before their COW space is erased.
     for (const snapshot of deleted) await splitSnapshot(this.#lvm, group, snapshot);
-    // of a thin one, Upkeep sees to what becomes of its pool
+    // For a thin LV, the reaper decides what happens to its pool.
     if (!used && tags.source === undefined && !isThin(lv)) {
-      return await this.#lvm.change(group, ["lvremove", "--yes", path]);
+      return await this.#lvm.change(group, ["lvremove", "--yes", lvPath(found.volume)]);
     }
     await this.#markDeleted(found.volume);
   }
 
   /**
-   * Grows the volume's LV to at least the size asked for; it never shrinks. Answers the volume with its size.
+   * Extends the volume's LV to at least the requested size. A volume never shrinks. Requires the volume's lock.
    *
-   * @throws {StorageError} `NotFound`, `Lost`, `OutOfRange` when the group is too full or the volume already exceeds the
-   * limit, `FailedPrecondition` when a disk of the group is missing, or when it has snapshots and it or one of them is in use:
-   * LVM grows the origin of a copy-on-write snapshot only while it is inactive, and its snapshots are inactive with it; `Busy`
-   * while it is copied.
+   * @returns the volume with its new size
+   * @throws {StorageError} `NotFound`; `Lost`; `OutOfRange` when the group is too full or the volume already exceeds the limit;
+   * `FailedPrecondition` when a PV of the group is missing, or when the volume has snapshots and it or one of them is in use:
+   * LVM extends the origin of a copy-on-write snapshot only while the origin and its snapshots are inactive; `Busy` while the
+   * volume is copied.
    */
   async expand(id: VolumeId, range: SizeRange): Promise<Volume> {
     const groups = await this.#lvm.report();
-    const volume = this.require(groups, id);
+    const volume = this.#finder.require(groups, id);
     const { lv, group } = volume;
     if (range.limit !== undefined && lv.size > range.limit) {
       throw new StorageError(
@@ -203,7 +196,7 @@ export class Volumes {
       );
     }
     if (lv.size >= range.required) return volume;
-    refuseWhileCopied(this.driver, groups, { kind: "volume", id }, `growing volume ${id}`, "Busy");
+    refuseWhileCopied(this.#driver, groups, { kind: "volume", id }, `growing volume ${id}`, "Busy");
     requirePvs(`growing volume ${id}`, group);
     const size = roundToExtents(range, sizeStep(layoutOf(lv) ?? LINEAR, group.extentSize));
     if (isThin(lv)) await extendThin(this.#thinContext, groups, volume, size);
@@ -212,115 +205,44 @@ export class Volumes {
   }
 
   /**
-   * Records limits of the volume's IO in place of those of the same names; the others stay (CSI spec,
-   * ControllerModifyVolume). All of them are one tag, so either all are recorded or none.
+   * Records limits of the volume's IO in place of those with the same names; the other limits stay (CSI spec,
+   * ControllerModifyVolume). All limits are in one tag, so either all are recorded or none. Requires the volume's lock.
    *
-   * @throws {StorageError} `NotFound`, `Lost`.
+   * @throws {StorageError} `NotFound`, `Lost`, `Busy`.
    */
   async setLimits(id: VolumeId, limits: IoLimits): Promise<void> {
-    const { lv, group, tags } = await this.get(id);
+    const volume = await this.get(id);
+    const { group, tags } = volume;
     const changed = { ...tags.limits, ...limits };
     if (isSameLimits(tags.limits ?? {}, changed)) return;
-    const args = ["lvchange", ...markLimits(tags.limits, changed), `${group.name}/${lv.name}`];
-    await this.#lvm.change(group, args);
+    await this.#lvm.change(group, ["lvchange", ...markLimits(tags.limits, changed), lvPath(volume)]);
   }
 
   /**
-   * The volume.
+   * Returns the volume according to a new report.
    *
-   * @throws {StorageError} `NotFound` or `Lost`; `Busy` while it is being filled.
+   * @throws {StorageError} `NotFound` or `Lost`; `Busy` while the volume is being filled.
    */
   async get(id: VolumeId): Promise<Volume> {
-    return this.require(await this.#lvm.report(), id);
+    return this.#finder.require(await this.#lvm.report(), id);
   }
 
-  /**
-   * All volumes of the driver, in the order of their ids. A volume whose tags cannot be read is left out, and so is one that
-   * is being filled; those of a group that does not answer are there as they were last seen.
-   */
+  /** Returns all volumes according to a new report ({@linkcode VolumeFinder.list}). */
   async list(): Promise<Volume[]> {
-    const groups = (await this.#lvm.report()).map((group) => ({ ...group, responsive: true }));
-    const ids = new Set(groups.flatMap((group) => group.lvs.map((lv) => ownedVolumeId(this.driver, lv.tags))));
-    return [...ids].filter((id) => id !== undefined).sort().flatMap((id) => {
-      try {
-        const found = this.locate(groups, id);
-        return found.state === "present" && found.volume.tags.copied === undefined ? [found.volume] : [];
-      } catch {
-        return [];
-      }
-    });
+    return this.#finder.list(await this.#lvm.report());
   }
 
-  /** What the driver's groups could still take of such volumes, in bytes. */
+  /** Returns how much the driver's groups could still take of such volumes, in bytes. */
   async capacity({ groups: wanted, layout, thin }: CapacityRequest): Promise<GroupCapacity> {
-    return groupCapacity(this.#withThinSpace(this.managedGroups(await this.#lvm.report()), thin), wanted, layout);
+    const managed = this.#finder.managedGroups(await this.#lvm.report());
+    return groupCapacity(this.#withThinSpace(managed, thin), wanted, layout);
   }
 
-  /** Those of the groups in which the driver makes volumes. */
-  managedGroups(groups: readonly VolumeGroup[]): VolumeGroup[] {
-    return groups.filter(({ name }) => this.#groups.matches(name));
-  }
-
-  /**
-   * The volume according to a report.
-   *
-   * @throws {StorageError} `NotFound` or `Lost`; `Busy` while it is being filled.
-   */
-  require(groups: readonly VolumeGroup[], id: VolumeId): Volume {
-    const found = this.locate(groups, id);
-    if (found.state === "lost") throw found.error;
-    if (found.state === "absent") {
-      throw new StorageError("NotFound", `looking for volume ${id}: no logical volume carries its tag`);
-    }
-    const { tags: { copied, source } } = found.volume;
-    if (copied !== undefined) {
-      throw new StorageError("Busy", `using volume ${id}: it is still being made from ${describeSource(source)}`);
-    }
-    return found.volume;
-  }
-
-  /**
-   * What a report says of a volume id, which may be in any of the groups that match: by default in all that there are, since
-   * its group may have been renamed, or be none of the driver's any more.
-   *
-   * @throws {StorageError} `ForeignData` when several LVs claim to be the volume, or its tags cannot be read; `Unavailable`
-   * when it is, or may be, in a group that does not answer.
-   */
-  locate(groups: readonly VolumeGroup[], id: VolumeId, within: GroupMatcher = ANY_GROUP): VolumeState {
-    const incomplete = this.#incompleteLvs(groups, id);
-    const found = groups.flatMap((group) =>
-      group.lvs.filter((lv) => ownedVolumeId(this.driver, lv.tags) === id).map((lv) => ({ group, lv }))
-    ).filter(({ lv }) => !incomplete.some((each) => each.lv === lv));
-    if (found.length > 1) {
-      const names = found.map(({ group, lv }) => `${group.name}/${lv.name}`).join(" and ");
-      throw new StorageError(
-        "ForeignData",
-        `looking for volume ${id}: ${names} both claim to be it; remove the tags of one`,
-      );
-    }
-    const [only] = found;
-    const records = this.#usedRecords(groups, id);
-    const [other] = records.filter(({ lvUuid }) => lvUuid !== only?.lv.uuid);
-    const used = records.some(({ lvUuid, usedTag }) => usedTag !== undefined && lvUuid === only?.lv.uuid);
-    const doing = `looking for volume ${id}`;
-    if (only !== undefined) requireResponsive(doing, only.group);
-    if (other !== undefined && !records.some(({ lvUuid }) => lvUuid === only?.lv.uuid)) {
-      if (other.group !== undefined) requireResponsive(doing, other.group);
-      return lostVolumeState(id, other, only?.lv);
-    }
-    if (only === undefined) {
-      for (const group of groups.filter(({ name }) => within.matches(name))) requireResponsive(doing, group);
-      return { state: "absent" };
-    }
-    const tags = parseVolumeTags(this.driver, only.lv.tags)!;
-    return { state: "present", volume: { id, size: only.lv.size, tags, ...only, used } };
-  }
-
-  /** Deletes a volume that is being filled: nobody has it, but there is data on it. */
+  /** Deletes a volume that is being filled. Nobody has it, but there is data on it. */
   async #deleteUnfinishedCopy(volume: Volume): Promise<void> {
     const { id, lv: { uuid } } = volume;
     await this.#copies?.abandon(volume);
-    const found = this.locate(await this.#lvm.report(), id);
+    const found = this.#finder.locate(await this.#lvm.report(), id);
     if (found.state !== "present" || found.volume.lv.uuid !== uuid) return;
     if (found.volume.lv.open) {
       throw new StorageError(
@@ -329,31 +251,17 @@ export class Volumes {
       );
     }
     await this.#markDeleted(found.volume);
-    this.#copies?.wake(); // what kept its source as it was is to go, too
+    this.#copies?.wake(); // The copies remove the temporary snapshot of the source.
   }
 
-  async #markDeleted({ id, lv, group }: Volume): Promise<void> {
-    await this.#lvm.change(group, ["lvchange", ...markVolumeDeleted(id), `${group.name}/${lv.name}`]);
+  async #markDeleted(volume: Volume): Promise<void> {
+    await this.#lvm.change(volume.group, ["lvchange", ...markVolumeDeleted(volume.id), lvPath(volume)]);
     this.#reaper.wake();
   }
 
-  /** The records of the volume, but for those of LVs that are deleted and still there. */
-  #usedRecords(groups: readonly VolumeGroup[], id: VolumeId): VolumeRecord[] {
-    const deleted = new Set(deletedLvs(this.driver, groups).map(({ lv }) => lv.uuid));
-    const tagged = groups.flatMap((group) =>
-      usedLvUuids(this.driver, id, group.tags).map((lvUuid) => {
-        return { group, groupName: group.name, lvUuid, usedTag: usedTag(this.driver, id, lvUuid) };
-      })
-    );
-    const recordedLv = this.#recordedLv(id);
-    const group = groups.find(({ name }) => name === recordedLv?.groupName);
-    const all = recordedLv === undefined ? tagged : [...tagged, { ...recordedLv, ...(group && { group }) }];
-    return all.filter(({ lvUuid }) => !deleted.has(lvUuid));
-  }
-
-  /** The groups with what is free in them for such volumes. */
+  /** Returns the groups with the space that is free in them for such volumes. */
   #withThinSpace(groups: readonly VolumeGroup[], thin: ThinSpec | undefined): readonly VolumeGroup[] {
-    return withSpaceFor(groups.map((group) => withPools(group, this.reservation.defaultOvercommit)), thin);
+    return withSpaceFor(groups.map((group) => withPools(group, this.#reservation.defaultOvercommit)), thin);
   }
 
   async #createInGroup(
@@ -368,43 +276,36 @@ export class Volumes {
       const pvs = layout.type === "linear" ? [] : choosePvs(layout, size, group)!;
       return await this.#lvcreate(group, request, { sizeArguments, pvs });
     }
-    await this.reservation.runExclusive(groups, group, async (current) => {
+    await this.#reservation.runExclusive(groups, group, async (current) => {
       const sizeArguments = await thinPoolArguments(this.#thinContext, current, size, { ...request, thin });
       await this.#lvcreate(current, request, { sizeArguments, pvs: [] });
     });
   }
 
-  /** Makes the LV, with as much space as the arguments say, of these disks, or of whichever LVM takes. */
+  /** Creates the LV, with as much space as the arguments say, on these PVs, or on those that LVM chooses. */
   async #lvcreate(
     group: VolumeGroup,
     request: VolumeRequest,
     { sizeArguments, pvs }: { readonly sizeArguments: readonly string[]; readonly pvs: readonly PhysicalVolume[] },
   ): Promise<void> {
-    const deleted = deletedLvs(this.driver, [group]).map(({ lv }) => lv.name);
+    const deleted = deletedLvs(this.#driver, [group]).map(({ lv }) => lv.name);
     await this.#lvm.change(group, [
       "lvcreate",
-      "--yes", // wipe old signatures without asking: the extents are free, so nothing on them is anybody's
+      "--yes", // Wipes old signatures without asking: the extents are free, so nobody needs what is on them.
       "--wipesignatures",
       "y",
       "--name",
       uniqueLvName(volumeLvName(request.id), deleted),
       ...sizeArguments,
-      ...volumeTags(this.driver, request).flatMap((tag) => ["--addtag", tag]),
+      ...volumeTags(this.#driver, request).flatMap((tag) => ["--addtag", tag]),
       group.name,
       ...pvs.map(({ path }) => path),
     ]);
   }
 
-  /** What an lvcreate for the volume left that died: nothing was ever on it. */
-  #incompleteLvs(groups: readonly VolumeGroup[], id: VolumeId): LocatedLv[] {
-    return incompleteVolumes(this.driver, groups).filter(({ lv }) =>
-      ownedVolumeId(this.driver, lv.tags) === id && this.#recordedLv(id)?.lvUuid !== lv.uuid
-    );
-  }
-
   async #removeIncomplete(groups: readonly VolumeGroup[], id: VolumeId): Promise<void> {
-    for (const { group, lv } of this.#incompleteLvs(groups, id)) {
-      await this.#lvm.change(group, ["lvremove", "--yes", `${group.name}/${lv.name}`]);
+    for (const located of this.#finder.incompleteLvs(groups, id)) {
+      await this.#lvm.change(located.group, ["lvremove", "--yes", lvPath(located)]);
     }
   }
 }

@@ -3,10 +3,12 @@ import { failure, FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import type { Command } from "../exec.ts";
 import { Lvm } from "../model/client.ts";
-import { ANY_GROUP } from "../model/groups.ts";
 import { snapshotIdOf, volumeIdOf } from "../ids.ts";
 import { Snapshots } from "../snapshots/snapshots.ts";
 import { FULL_COW } from "../spec/cow_size.ts";
+import { VolumeFinder } from "../inventory/volume_finder.ts";
+import { SnapshotFinder } from "../inventory/snapshot_finder.ts";
+import { PoolReservation } from "../pools/pool_reservation.ts";
 import { Reaper } from "./reaper.ts";
 import type { VolumeRequest } from "../inventory/volume.ts";
 import { Volumes } from "./volumes.ts";
@@ -28,8 +30,8 @@ Deno.test("create() takes the next group when one was filled since the report", 
   const lvm = new Lvm(machine);
   const volumes = new Volumes({
     lvm,
-    driver: "test",
-    groups: { matches: () => true },
+    finder: new VolumeFinder({ driver: "test" }),
+    reservation: new PoolReservation(lvm),
     reaper: new Reaper({ lvm, driver: "test", onError: () => {} }),
   });
   const size = await volumes.create(request("one"));
@@ -42,8 +44,13 @@ Deno.test("expand() splits off what was a snapshot and is deleted, and then grow
   machine.addGroup("data", 1n << 30n);
   const lvm = new Lvm(machine);
   const reaper = { wake: () => {} }; // is busy elsewhere
-  const volumes = new Volumes({ lvm, driver: "test", groups: ANY_GROUP, reaper });
-  const snapshots = new Snapshots({ lvm, driver: "test", volumes, reaper: reaper });
+  const finder = new VolumeFinder({ driver: "test" });
+  const reservation = new PoolReservation(lvm);
+  const volumes = new Volumes({ lvm, finder, reaper, reservation });
+  const snapshots = new Snapshots({
+    ...{ lvm, volumes: finder, reaper, reservation },
+    finder: new SnapshotFinder({ driver: "test" }),
+  });
   const id = volumeIdOf("one");
   await volumes.create(request("one"));
   await snapshots.create({ id: snapshotIdOf("cut"), source: id, cowSize: FULL_COW });

@@ -124,7 +124,7 @@ export class FakeAgent implements AsyncDisposable {
       batchMs: 1,
     });
     const { signal } = this.#stop;
-    const sharedOptions = { client, events: this.events, ...this.machine, onChange, end: signal };
+    const sharedOptions = { client, events: this.events, driver: DRIVER, ...this.machine, onChange, end: signal };
     this.orphans = new OrphanReconciler({
       ...sharedOptions,
       volumeObjects,

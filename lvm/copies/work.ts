@@ -1,0 +1,75 @@
+/**
+ * The state of a copy in this process: how far it is, and when it is tried again after a failure.
+ *
+ * @module
+ */
+
+import { type ErrorKind, StorageError } from "../error.ts";
+import type { CopyWork } from "./executor.ts";
+
+/** The longest time until a failed step is tried again, in milliseconds. */
+export const RETRY_MS = 60_000;
+
+/** The time until a device is tried again that something else has open, in milliseconds: udev opens each that was written to. */
+const OPEN_RETRY_MS = 500;
+
+/** The number of failed attempts at the same place after which the copy is given up. */
+const MAX_ATTEMPTS = 8;
+
+/** The kinds of failures that may pass by themselves: the copy continues later. */
+const TRANSIENT_KINDS: readonly ErrorKind[] = ["Busy", "InUse", "StillRunning", "Unavailable", "CommandFailed"];
+
+/** The state of a copy in this process. */
+export interface Work extends CopyWork {
+  /** The reason why it does not continue at present. */
+  trouble?: string;
+  /** The reason why it cannot be made. */
+  failure?: StorageError;
+  /** Whether its volume is being deleted. */
+  abandoned: boolean;
+  /** The number of failed attempts in a row. */
+  failures: number;
+  /** Whether a further attempt is useless, because a new copy is faster. */
+  unrecoverable?: boolean;
+  /** The time of the next attempt, by the clock's `now()`. */
+  notBefore: number;
+  /** The number of its last run. The copy of a group with the lowest number is next. */
+  lastRun: number;
+}
+
+/** Returns the state of a copy that was not tried yet. */
+export function newWork(): Work {
+  return { abandoned: false, failures: 0, notBefore: 0, lastRun: 0 };
+}
+
+/** Records that a step of the copy succeeded. */
+export function recordSuccess(work: Work): void {
+  work.failures = 0;
+  delete work.trouble;
+}
+
+/**
+ * Records that a step of the copy has to wait, because something else has a device open.
+ *
+ * @param now the time, by the clock's `now()`
+ */
+export function recordBusy(work: Work, now: number): void {
+  work.notBefore = now + OPEN_RETRY_MS;
+}
+
+/**
+ * Records that a step of the copy failed, and decides whether it is tried again.
+ *
+ * @param now the time, by the clock's `now()`
+ * @param retryMs the longest time until it is tried again, in milliseconds
+ */
+export function recordFailure(work: Work, error: unknown, now: number, retryMs: number): void {
+  const transient = !(error instanceof StorageError) || TRANSIENT_KINDS.includes(error.kind);
+  const failure = error instanceof StorageError ? error : new StorageError("CommandFailed", String(error));
+  work.failures++;
+  if (!transient || work.unrecoverable || work.failures >= MAX_ATTEMPTS) work.failure = failure;
+  else {
+    work.trouble = failure.message;
+    work.notBefore = now + Math.min(retryMs, OPEN_RETRY_MS * 2 ** work.failures);
+  }
+}

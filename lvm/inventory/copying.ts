@@ -1,0 +1,105 @@
+/**
+ * Volumes that are being filled from their sources: what a report shows of them, and how far they are.
+ *
+ * @module
+ */
+
+import { type ErrorKind, StorageError } from "../error.ts";
+import type { VolumeId } from "../ids.ts";
+import type { LocatedLv, VolumeGroup } from "../model/report.ts";
+import {
+  type ContentSource,
+  copySnapshotOf,
+  describeSource,
+  hasSourceData,
+  ownedVolumeId,
+  parseVolumeTags,
+} from "../model/tags.ts";
+import { formatBytes } from "../size.ts";
+import type { Volume } from "./volume.ts";
+
+/** The progress of a copy; sizes in bytes. */
+export interface CopyProgress {
+  /** The bytes that are copied. */
+  readonly copied: bigint;
+  /** The bytes to copy in all; `undefined` before that is known. */
+  readonly total?: bigint;
+  /** The reason why the copy does not continue at present. */
+  readonly lastError?: string;
+}
+
+/**
+ * Returns the volumes of the driver that are being filled.
+ *
+ * @param driver the driver's name
+ * @param groups a report of LVM
+ */
+export function copiesInProgress(
+  driver: string,
+  groups: readonly VolumeGroup[],
+): { id: VolumeId; source: ContentSource }[] {
+  return groups.flatMap(({ lvs }) => lvs).flatMap(({ tags, incomplete }) => {
+    if (ownedVolumeId(driver, tags) === undefined || (incomplete && !hasSourceData(tags))) return [];
+    const { id, source, copied } = tryParseVolumeTags(driver, tags) ?? {};
+    return id === undefined || source === undefined || copied === undefined ? [] : [{ id, source }];
+  });
+}
+
+/**
+ * Makes sure that no volume is being made from a source.
+ *
+ * @param driver the driver's name
+ * @param groups a report of LVM
+ * @param source the volume or snapshot to look at
+ * @param operation what the caller is about to do, for the error message
+ * @param kind the kind of the error
+ * @throws {StorageError} `kind`, with the names of the volumes that are being made.
+ */
+export function refuseWhileCopied(
+  driver: string,
+  groups: readonly VolumeGroup[],
+  source: ContentSource,
+  operation: string,
+  kind: ErrorKind = "InUse",
+): void {
+  const copies = copiesInProgress(driver, groups).filter((copy) =>
+    describeSource(copy.source) === describeSource(source)
+  );
+  if (copies.length === 0) return;
+  const names = copies.map(({ id }) => id).sort().join(", ");
+  throw new StorageError(
+    kind,
+    `${operation}: volume ${names} is being made from it; wait until that is done, or delete that`,
+  );
+}
+
+/**
+ * Returns the temporary snapshots whose copies are done or were given up.
+ *
+ * @param driver the driver's name
+ * @param groups a report of LVM
+ */
+export function staleCopySnapshots(driver: string, groups: readonly VolumeGroup[]): LocatedLv[] {
+  const copies = new Set(copiesInProgress(driver, groups).map(({ id }) => id));
+  return groups.flatMap((group) =>
+    group.lvs.flatMap((lv) => {
+      const copy = copySnapshotOf(driver, lv.tags);
+      return copy === undefined || copies.has(copy) ? [] : [{ lv, group }];
+    })
+  );
+}
+
+/** Returns a sentence about the progress of a copy. */
+export function describeProgress({ id, tags: { source } }: Volume, { copied, total, lastError }: CopyProgress): string {
+  const all = total === undefined ? "" : ` of ${formatBytes(total)}`;
+  const why = lastError === undefined ? "" : `; it is tried again, since it failed: ${lastError}`;
+  return `creating volume ${id} from ${describeSource(source)}: ${formatBytes(copied)}${all} copied${why}`;
+}
+
+function tryParseVolumeTags(driver: string, tags: readonly string[]) {
+  try {
+    return parseVolumeTags(driver, tags);
+  } catch {
+    return undefined; // The inventory reports tags that cannot be read.
+  }
+}

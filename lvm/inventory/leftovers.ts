@@ -1,0 +1,58 @@
+/**
+ * Logical volumes of the driver that stand for no volume and no snapshot: deleted ones, and those that an `lvcreate` left
+ * incomplete.
+ *
+ * @module
+ */
+
+import type { LocatedLv, LogicalVolume, VolumeGroup } from "../model/report.ts";
+import { type DeletedTags, hasSourceData, ownedVolumeId, parseDeletedTags, usedLvUuids } from "../model/tags.ts";
+
+/** A deleted LV, which the reaper erases and removes. */
+export interface DeletedLv extends LocatedLv {
+  /** The contents of its tags. */
+  readonly tags: DeletedTags;
+}
+
+/**
+ * Returns the deleted LVs of the driver, which the reaper erases and removes.
+ *
+ * @param driver the driver's name
+ * @param groups a report of LVM
+ */
+export function deletedLvs(driver: string, groups: readonly VolumeGroup[]): DeletedLv[] {
+  return groups.flatMap((group) =>
+    group.lvs.flatMap((lv) => {
+      const tags = parseDeletedTags(driver, lv.tags);
+      return tags === undefined ? [] : [{ lv, group, tags }];
+    })
+  );
+}
+
+/**
+ * Returns the LVs of the driver that are no volumes, because the `lvcreate` that made them died before they were complete.
+ *
+ * An LV that was handed out, or that has data of a copy's source, is a volume in any case. LVM also converts LVs in steps, so
+ * such an LV may look incomplete while somebody converts it.
+ *
+ * @param driver the driver's name
+ * @param groups a report of LVM
+ */
+export function incompleteVolumes(driver: string, groups: readonly VolumeGroup[]): LocatedLv[] {
+  return groups.flatMap((group) =>
+    group.lvs.flatMap((lv) => {
+      const id = lv.incomplete && !hasSourceData(lv.tags) ? ownedVolumeId(driver, lv.tags) : undefined;
+      return id === undefined || usedLvUuids(driver, id, group.tags).includes(lv.uuid) ? [] : [{ lv, group }];
+    })
+  );
+}
+
+/**
+ * Reports whether an LV was made for a snapshot, but never became one.
+ *
+ * LVM first makes the COW space and turns it into a snapshot in a second step, under one lock. A report shows the state between
+ * the two steps only when the `lvcreate` is dead.
+ */
+export function isIncompleteSnapshot(lv: LogicalVolume): boolean {
+  return lv.origin === undefined && !lv.layout.includes("thin");
+}

@@ -1,0 +1,169 @@
+/**
+ * Finds the snapshots of one driver in a report. It reads nothing else and changes nothing.
+ *
+ * @module
+ */
+
+import { StorageError } from "../error.ts";
+import type { SnapshotId, VolumeId } from "../ids.ts";
+import { requireResponsive } from "../model/client.ts";
+import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
+import { type Erasure, ownedSnapshotId, ownedVolumeId, parseSnapshotTags } from "../model/tags.ts";
+import { fullCowBytes } from "../spec/cow_size.ts";
+import { isIncompleteSnapshot } from "./leftovers.ts";
+import { lostError, type RecordedLv } from "./volume_state.ts";
+
+/** A snapshot that exists. */
+export interface Snapshot {
+  /** Its id. */
+  readonly id: SnapshotId;
+  /** The volume that it was taken of. */
+  readonly source: VolumeId;
+  /** The size in bytes that the volume had when the snapshot was taken. A restored volume needs that much. */
+  readonly size: bigint;
+  /** The time when it was taken, in seconds since 1970. */
+  readonly createdAt: number;
+  /** Whether its content is there: false once its COW space overflowed. */
+  readonly ready: boolean;
+}
+
+/** A snapshot with its LV. The LV of a copy-on-write snapshot is the COW space. */
+export interface LocatedSnapshot extends LocatedLv {
+  /** The snapshot. */
+  readonly snapshot: Snapshot;
+  /** Whether its LV was made, but never became a snapshot of the volume. */
+  readonly incomplete: boolean;
+  /** The way in which its data is erased when it is deleted. */
+  readonly erase: Erasure;
+}
+
+/** What a report and the records show of a snapshot id. */
+export type SnapshotState =
+  | { readonly state: "present"; readonly found: LocatedSnapshot }
+  /** The snapshot was taken, but its LV is gone, or is no snapshot of the volume any more. */
+  | { readonly state: "lost"; readonly error: StorageError }
+  /** There is no such snapshot, or its LV never became one. */
+  | { readonly state: "absent" };
+
+/** Options of {@linkcode SnapshotFinder}. */
+export interface SnapshotFinderOptions {
+  /** The driver's name: whose LVs these are. */
+  readonly driver: string;
+  /** Returns what is recorded outside LVM of a snapshot that was taken. By default there is no such record. */
+  readonly recordedLv?: (id: SnapshotId) => RecordedLv | undefined;
+}
+
+/** The usage from which on the COW space counts as nearly full, in percent. */
+const NEAR_FULL_PERCENT = 80;
+
+/** A finder of the snapshots of one driver. It keeps no state. */
+export class SnapshotFinder {
+  /** The driver's name. */
+  readonly driver: string;
+  readonly #recordedLv: (id: SnapshotId) => RecordedLv | undefined;
+
+  /** Creates the finder. */
+  constructor({ driver, recordedLv = () => undefined }: SnapshotFinderOptions) {
+    this.driver = driver;
+    this.#recordedLv = recordedLv;
+  }
+
+  /**
+   * Returns what a report and the record show of a snapshot of a volume.
+   *
+   * @throws {StorageError} those of {@linkcode locate}.
+   */
+  stateOf(groups: readonly VolumeGroup[], { id, source }: Pick<Snapshot, "id" | "source">): SnapshotState {
+    const recorded = this.#recordedLv(id);
+    const isSource = ({ tags }: LogicalVolume) => ownedVolumeId(this.driver, tags) === source;
+    const within = groups.filter(({ name, lvs }) => name === recorded?.groupName || lvs.some(isSource));
+    const found = this.locate(groups, id, within);
+    if (recorded === undefined) {
+      return found === undefined || found.incomplete ? { state: "absent" } : { state: "present", found };
+    }
+    if (found?.lv.uuid !== recorded.lvUuid) {
+      return { state: "lost", error: lostError("snapshot", id, recorded, found?.lv) };
+    }
+    return found.incomplete ? { state: "lost", error: splitError(found) } : { state: "present", found };
+  }
+
+  /**
+   * Makes sure that no other LV has taken the place of a snapshot that is recorded.
+   *
+   * @throws {StorageError} `Lost`.
+   */
+  requireRecorded({ snapshot: { id }, lv }: LocatedSnapshot): void {
+    const recorded = this.#recordedLv(id);
+    if (recorded !== undefined && recorded.lvUuid !== lv.uuid) throw lostError("snapshot", id, recorded, lv);
+  }
+
+  /**
+   * Returns the snapshot according to a report, or `undefined` when no LV carries its tag.
+   *
+   * @param groups a report of LVM
+   * @param id the snapshot
+   * @param within the groups that may hold the snapshot; all by default
+   * @throws {StorageError} `ForeignData` when several LVs claim to be the snapshot, or its tags cannot be read; `Unavailable`
+   * when the snapshot is, or may be, in a group that does not answer.
+   */
+  locate(groups: readonly VolumeGroup[], id: SnapshotId, within = groups): LocatedSnapshot | undefined {
+    const found = groups.flatMap((group) =>
+      group.lvs.filter((lv) => ownedSnapshotId(this.driver, lv.tags) === id).map((lv) => ({ group, lv }))
+    );
+    if (found.length > 1) {
+      const names = found.map(lvPath).join(" and ");
+      throw new StorageError(
+        "ForeignData",
+        `looking for snapshot ${id}: ${names} both claim to be it; remove the tags of one`,
+      );
+    }
+    const [only] = found;
+    for (const group of only === undefined ? within : [only.group]) {
+      requireResponsive(`looking for snapshot ${id}`, group);
+    }
+    if (only === undefined) return undefined;
+    const { lv } = only;
+    const { source, erase } = parseSnapshotTags(this.driver, lv.tags)!;
+    const size = lv.originSize ?? lv.size;
+    const snapshot = { id, source, size, createdAt: lv.createdAt, ready: !lv.invalidSnapshot };
+    return { snapshot, ...only, incomplete: isIncompleteSnapshot(lv), erase };
+  }
+
+  /**
+   * Returns all snapshots of the driver, in the order of their ids. The list leaves out snapshots whose tags cannot be read.
+   * Snapshots of a group that does not answer are there as they were last seen.
+   */
+  list(report: readonly VolumeGroup[]): Snapshot[] {
+    const groups = report.map((group) => ({ ...group, responsive: true }));
+    const ids = new Set(groups.flatMap((group) => group.lvs.map((lv) => ownedSnapshotId(this.driver, lv.tags))));
+    return [...ids].filter((id) => id !== undefined).sort().flatMap((id) => {
+      try {
+        const { snapshot, incomplete } = this.locate(groups, id)!;
+        return incomplete ? [] : [snapshot];
+      } catch {
+        return [];
+      }
+    });
+  }
+}
+
+/**
+ * Returns the state of a snapshot's COW space: whether it overflowed, is nearly full, or has space left. COW space that is as
+ * large as the whole volume cannot overflow.
+ */
+export function cowState({ snapshot, lv, group }: LocatedSnapshot): "Overflowed" | "NearFull" | "Ok" {
+  if (!snapshot.ready) return "Overflowed";
+  const coversOrigin = lv.originSize !== undefined && lv.size >= fullCowBytes(lv.originSize, group.extentSize);
+  return !coversOrigin && (lv.snapshotPercent ?? 0) >= NEAR_FULL_PERCENT ? "NearFull" : "Ok";
+}
+
+function splitError(found: LocatedSnapshot): StorageError {
+  const { snapshot: { id, source } } = found;
+  return new StorageError(
+    "Lost",
+    `Lost: snapshot ${id} was the logical volume ${
+      lvPath(found)
+    }, which is no snapshot of volume ${source} any more: it was ` +
+      `split off (lvconvert --splitsnapshot), and has only what changed. Nothing is made in its place. Delete the snapshot`,
+  );
+}

@@ -1,0 +1,146 @@
+/**
+ * Finds the volumes of one driver in a report. It reads nothing else and changes nothing.
+ *
+ * A volume is the LV that carries its tags. The driver derives the LV's name from the id, but the tags decide: the finder still
+ * finds an LV that somebody renamed.
+ *
+ * @module
+ */
+
+import { StorageError } from "../error.ts";
+import type { VolumeId } from "../ids.ts";
+import { requireResponsive } from "../model/client.ts";
+import { ANY_GROUP, type GroupMatcher } from "../model/groups.ts";
+import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
+import { describeSource, ownedVolumeId, parseVolumeTags, usedLvUuids, usedTag } from "../model/tags.ts";
+import { deletedLvs, incompleteVolumes } from "./leftovers.ts";
+import type { Volume } from "./volume.ts";
+import { lostVolumeState, type RecordedLv, type VolumeRecord, type VolumeState } from "./volume_state.ts";
+
+/** Options of {@linkcode VolumeFinder}. */
+export interface VolumeFinderOptions {
+  /** The driver's name: whose LVs these are. */
+  readonly driver: string;
+  /** The groups in which the driver makes volumes; all by default. */
+  readonly groups?: GroupMatcher;
+  /**
+   * Returns what is recorded outside LVM of a volume that was made. By default there are only the records in LVM's tags.
+   */
+  readonly recordedLv?: (id: VolumeId) => RecordedLv | undefined;
+}
+
+/** A finder of the volumes of one driver. It keeps no state. */
+export class VolumeFinder {
+  /** The driver's name. */
+  readonly driver: string;
+  /** The groups in which the driver makes volumes. */
+  readonly groups: GroupMatcher;
+  readonly #recordedLv: (id: VolumeId) => RecordedLv | undefined;
+
+  /** Creates the finder. */
+  constructor({ driver, groups = ANY_GROUP, recordedLv = () => undefined }: VolumeFinderOptions) {
+    this.driver = driver;
+    this.groups = groups;
+    this.#recordedLv = recordedLv;
+  }
+
+  /** Returns those of the groups in which the driver makes volumes. */
+  managedGroups(groups: readonly VolumeGroup[]): VolumeGroup[] {
+    return groups.filter(({ name }) => this.groups.matches(name));
+  }
+
+  /**
+   * Returns the volume according to a report.
+   *
+   * @throws {StorageError} `NotFound`; `Lost`; `Busy` while the volume is being filled; those of {@linkcode locate}.
+   */
+  require(groups: readonly VolumeGroup[], id: VolumeId): Volume {
+    const found = this.locate(groups, id);
+    if (found.state === "lost") throw found.error;
+    if (found.state === "absent") {
+      throw new StorageError("NotFound", `looking for volume ${id}: no logical volume carries its tag`);
+    }
+    const { tags: { copied, source } } = found.volume;
+    if (copied !== undefined) {
+      throw new StorageError("Busy", `using volume ${id}: it is still being made from ${describeSource(source)}`);
+    }
+    return found.volume;
+  }
+
+  /**
+   * Returns what a report and the records show of a volume id.
+   *
+   * @param groups a report of LVM
+   * @param within the groups that may hold the volume. By default these are all groups: somebody may have renamed the volume's
+   * group, or the driver may not use that group any more.
+   * @throws {StorageError} `ForeignData` when several LVs claim to be the volume, or its tags cannot be read; `Unavailable` when
+   * the volume is, or may be, in a group that does not answer.
+   */
+  locate(groups: readonly VolumeGroup[], id: VolumeId, within: GroupMatcher = ANY_GROUP): VolumeState {
+    const incomplete = this.incompleteLvs(groups, id);
+    const found = groups.flatMap((group) =>
+      group.lvs.filter((lv) => ownedVolumeId(this.driver, lv.tags) === id).map((lv) => ({ group, lv }))
+    ).filter(({ lv }) => !incomplete.some((each) => each.lv === lv));
+    if (found.length > 1) {
+      const names = found.map(lvPath).join(" and ");
+      throw new StorageError(
+        "ForeignData",
+        `looking for volume ${id}: ${names} both claim to be it; remove the tags of one`,
+      );
+    }
+    const [only] = found;
+    const records = this.#usedRecords(groups, id);
+    const [other] = records.filter(({ lvUuid }) => lvUuid !== only?.lv.uuid);
+    const used = records.some(({ lvUuid, usedTag }) => usedTag !== undefined && lvUuid === only?.lv.uuid);
+    const operation = `looking for volume ${id}`;
+    if (only !== undefined) requireResponsive(operation, only.group);
+    if (other !== undefined && !records.some(({ lvUuid }) => lvUuid === only?.lv.uuid)) {
+      if (other.group !== undefined) requireResponsive(operation, other.group);
+      return lostVolumeState(id, other, only?.lv);
+    }
+    if (only === undefined) {
+      for (const group of groups.filter(({ name }) => within.matches(name))) requireResponsive(operation, group);
+      return { state: "absent" };
+    }
+    const tags = parseVolumeTags(this.driver, only.lv.tags)!;
+    return { state: "present", volume: { id, size: only.lv.size, tags, ...only, used } };
+  }
+
+  /**
+   * Returns all volumes of the driver, in the order of their ids. The list leaves out volumes whose tags cannot be read and
+   * volumes that are being filled. Volumes of a group that does not answer are there as they were last seen.
+   */
+  list(report: readonly VolumeGroup[]): Volume[] {
+    const groups = report.map((group) => ({ ...group, responsive: true }));
+    const ids = new Set(groups.flatMap((group) => group.lvs.map((lv) => ownedVolumeId(this.driver, lv.tags))));
+    return [...ids].filter((id) => id !== undefined).sort().flatMap((id) => {
+      try {
+        const found = this.locate(groups, id);
+        return found.state === "present" && found.volume.tags.copied === undefined ? [found.volume] : [];
+      } catch {
+        return [];
+      }
+    });
+  }
+
+  /** Returns the LVs that an `lvcreate` for the volume left when it died. No data was ever on them. */
+  incompleteLvs(groups: readonly VolumeGroup[], id: VolumeId): LocatedLv[] {
+    return incompleteVolumes(this.driver, groups).filter(({ lv }) =>
+      ownedVolumeId(this.driver, lv.tags) === id && this.#recordedLv(id)?.lvUuid !== lv.uuid
+    );
+  }
+
+  /** Returns the records of the volume, without those of deleted LVs that are still there. */
+  #usedRecords(groups: readonly VolumeGroup[], id: VolumeId): VolumeRecord[] {
+    const deleted = new Set(deletedLvs(this.driver, groups).map(({ lv }) => lv.uuid));
+    const tagged = groups.flatMap((group) =>
+      usedLvUuids(this.driver, id, group.tags).map((lvUuid) => {
+        return { group, groupName: group.name, lvUuid, usedTag: usedTag(this.driver, id, lvUuid) };
+      })
+    );
+    const recordedLv = this.#recordedLv(id);
+    const group = groups.find(({ name }) => name === recordedLv?.groupName);
+    const all = recordedLv === undefined ? tagged : [...tagged, { ...recordedLv, ...(group && { group }) }];
+    return all.filter(({ lvUuid }) => !deleted.has(lvUuid));
+  }
+}

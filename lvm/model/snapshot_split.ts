@@ -1,0 +1,41 @@
+/**
+ * The separation of a copy-on-write snapshot from its origin.
+ *
+ * @module
+ */
+
+import { type ErrorKind, StorageError } from "../error.ts";
+import { type Lvm, requirePvs } from "./client.ts";
+import { type LogicalVolume, lvPath, type VolumeGroup } from "./report.ts";
+
+/**
+ * Separates a copy-on-write snapshot from its origin, so that the origin is free of it. The COW space stays, as an LV with the
+ * same tags (lvconvert(8), --splitsnapshot). The function accepts a snapshot that is separate or gone already.
+ *
+ * @throws {StorageError} `FailedPrecondition` while PVs of the group are missing.
+ */
+export async function splitSnapshot(lvm: Lvm, group: VolumeGroup, lv: LogicalVolume): Promise<void> {
+  const path = lvPath({ group, lv });
+  requirePvs(`separating ${path} from its origin`, group);
+  const args = ["lvconvert", "--yes", "--splitsnapshot", path];
+  await changeIgnoring(["NotFound", "FailedPrecondition"], lvm, group, args);
+}
+
+/**
+ * Runs a change, and ignores the refusals that show that it is done already.
+ *
+ * @param ignoredKinds the kinds of those refusals
+ * @throws {StorageError} all other kinds.
+ */
+export async function changeIgnoring(
+  ignoredKinds: readonly ErrorKind[],
+  lvm: Lvm,
+  group: VolumeGroup,
+  args: readonly string[],
+): Promise<void> {
+  try {
+    await lvm.change(group, args);
+  } catch (error) {
+    if (!(error instanceof StorageError && ignoredKinds.includes(error.kind))) throw error;
+  }
+}
