@@ -1,5 +1,5 @@
 /**
- * The commands of docs/guides/runbooks.md, tried as they stand there.
+ * Tests of the commands of the runbooks (docs/guides/runbooks/), which run unchanged but for placeholders.
  *
  * @module
  */
@@ -7,13 +7,12 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { dirname } from "@std/path";
 import type { LvmNode, LvmVolume } from "../../../k8s/api/lvm_objects.ts";
-import { chapter, shellBlocks } from "../../meta/markdown.ts";
+import { shellBlocks } from "../../meta/markdown.ts";
+import { runbookChapter } from "../../meta/runbooks.ts";
 import { run, searchPath } from "../../rig/process.ts";
 import { createTestGroup, removePool } from "./test_group.ts";
 import { TestNamespace } from "./test_namespace.ts";
 import { QUICK } from "./objects.ts";
-
-const runbooks = await Deno.readTextFile(new URL("../../../docs/guides/runbooks.md", import.meta.url));
 
 /** How a block for a shell on the node begins. */
 const NODE_MARKER = "# on the node\n";
@@ -28,7 +27,7 @@ class Runbook {
   constructor(ns: TestNamespace, title: string, names: Readonly<Record<string, string>>) {
     this.#ns = ns;
     // In a list, blocks are indented.
-    this.#blocks = shellBlocks(chapter(runbooks, title).replace(/^ {3}/gm, ""));
+    this.#blocks = shellBlocks(runbookChapter(title).replace(/^ {3}/gm, ""));
     this.#names = { NAMESPACE: ns.namespace, NODE: ns.node.name, ...names };
   }
 
