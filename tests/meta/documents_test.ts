@@ -13,9 +13,8 @@ import { sourceFiles } from "./source_files.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
 
-/** Size in bytes above which a page is split; all runbooks are on one page, which the alerts link to. */
+/** Size in bytes above which a page is split. */
 const MAX_PAGE = 25 * 1024;
-const LONG_PAGES = ["docs/guides/runbooks.md"];
 
 /** Reads a page of the reference documentation. */
 function reference(name: string): Promise<string> {
@@ -73,7 +72,7 @@ Deno.test("error messages in the documents are those of the driver, … standing
 Deno.test("no page of docs/ is larger than 25 KiB", async () => {
   const large: string[] = [];
   for (const page of markdownFiles("docs")) if ((await Deno.stat(`${ROOT}${page}`)).size > MAX_PAGE) large.push(page);
-  assertEquals(large.filter((page) => !LONG_PAGES.includes(page)), []);
+  assertEquals(large, []);
 });
 
 Deno.test("docs/guides/standalone.md lists the flags of standalone mode", async () => {
@@ -91,10 +90,7 @@ Deno.test("links of the documents lead to files, and to headings that there are"
   assert(documents.length > 40, "the test sees them");
   const broken: string[] = [];
   for (const document of documents) {
-    const text = await Deno.readTextFile(`${ROOT}${document}`);
-    for (const [, link] of text.replace(/```[\s\S]*?```/g, "").matchAll(/\]\(([^)\s]+)\)/g)) {
-      if (/^https?:/.test(link!)) continue;
-      const { pathname, hash } = new URL(link!, `file://${ROOT}${document}`);
+    for (const { link, pathname, hash } of links(document)) {
       const found = await Deno.stat(pathname).catch(() => undefined);
       if (found === undefined) broken.push(`${document}: ${link}`);
       else if (hash !== "" && !anchors(await Deno.readTextFile(pathname)).includes(hash)) {
@@ -104,6 +100,24 @@ Deno.test("links of the documents lead to files, and to headings that there are"
   }
   assertEquals(broken, []);
 });
+
+Deno.test("every page of docs/ can be reached by links from README.md", () => {
+  const reached = new Set(["README.md"]);
+  for (const page of reached) {
+    for (const { pathname } of links(page)) if (pathname.endsWith(".md")) reached.add(pathname.slice(ROOT.length));
+  }
+  assertEquals(markdownFiles("docs").filter((page) => !reached.has(page)), []);
+});
+
+/** Returns the links of a document to files of the repository, with the path and the heading that each leads to. */
+function links(document: string): { readonly link: string; readonly pathname: string; readonly hash: string }[] {
+  const text = Deno.readTextFileSync(`${ROOT}${document}`).replace(/```[\s\S]*?```/g, "");
+  const targets = [...text.matchAll(/\]\(([^)\s]+)\)/g)].map(([, link]) => link!);
+  return targets.filter((link) => !/^https?:/.test(link)).map((link) => {
+    const { pathname, hash } = new URL(link, `file://${ROOT}${document}`);
+    return { link, pathname, hash };
+  });
+}
 
 /** Returns the paths of the pages in a folder and in the folders below it. */
 function markdownFiles(folder: string): string[] {
