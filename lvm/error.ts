@@ -1,57 +1,64 @@
 /**
- * What can go wrong, by kind. Every failure that leaves this room is a
- * {@linkcode StorageError}; the protocol maps its kind to a status in one table.
+ * Errors of the storage code, by kind. Every failure that leaves `lvm/` is a {@linkcode StorageError}; `csi/` maps its
+ * kind to a gRPC status in one table.
  *
  * @module
  */
 
 /** The kinds of failure that a caller can tell apart. */
 export type ErrorKind =
-  /** The request itself is wrong; repeating it cannot help. */
+  /** The request is wrong; to repeat it cannot help. */
   | "InvalidArgument"
-  /** A size that cannot be had: outside the limits, or the volume group is too full to grow a volume. */
+  /** A size that is not possible: outside the limits, or more than the volume group has free to extend a volume. */
   | "OutOfRange"
-  /** No such volume, snapshot or path. */
+  /** There is no such volume, snapshot or path. */
   | "NotFound"
-  /** The thing exists, but not as it was asked for. */
+  /** The object exists, but differs from the request. */
   | "AlreadyExists"
-  /** Open, mounted, or the origin of snapshots: the state must change before the call can succeed. */
+  /** The object is open, mounted, or the origin of snapshots: its state must change before the call can succeed. */
   | "InUse"
   /** The state of the machine or the volume does not allow the call. */
   | "FailedPrecondition"
-  /** Recorded as existing, but absent or replaced. Never recreated, never formatted. */
+  /** The LV is recorded, but missing or replaced. It is never created again and never formatted. */
   | "Lost"
-  /** The device holds something that this driver did not put there, or not what was recorded. */
+  /** The device holds data that the driver did not write, or not the data that is recorded. */
   | "ForeignData"
-  /** No volume group can take a new volume or snapshot. */
+  /** No volume group has space for a new volume or snapshot. */
   | "NoSpace"
-  /** Another operation on the same thing is running. */
+  /** Another operation on the same object is running. */
   | "Busy"
   /** A command that changes something passed its deadline and is still running. */
   | "StillRunning"
-  /** A tool is missing, or did not answer within its deadline. */
+  /** A program is missing, or did not respond within its deadline. */
   | "Unavailable"
-  /** A tool failed or answered something that cannot be read. */
+  /** A program failed, or its output cannot be parsed. */
   | "CommandFailed";
 
-/** Details of a {@linkcode StorageError}. */
+/** Options of a {@linkcode StorageError}. */
 export interface StorageErrorOptions {
   /** The error that led to this one. */
   cause?: unknown;
-  /** Settles when the command that was not waited for has ended; only with `StillRunning`, and `Unavailable` at a deadline. */
+  /**
+   * Settles when the command that passed its deadline has ended; only with `StillRunning`, and with `Unavailable` after
+   * a deadline.
+   */
   completion?: Promise<unknown>;
 }
 
-/** A failure with its kind and a message that says what was tried, on what, and what the answer was. */
+/** An error with a kind, and a message that says what was tried, on which object, and what the result was. */
 export class StorageError extends Error {
-  /** What kind of error this is, for those who only see its name. */
+  /** The name of the error class, for code that sees only names. */
   override readonly name = "StorageError";
-  /** What kind of failure this is. */
+  /** The kind of failure. */
   readonly kind: ErrorKind;
-  /** Settles when the command that was not waited for has ended. */
+  /** Settles when the command that passed its deadline has ended. */
   readonly completion?: Promise<unknown>;
 
-  /** Makes an error of the kind with a message for people. */
+  /**
+   * Creates an error of the kind.
+   *
+   * @param message text for users: "doing X: why; remedy"
+   */
   constructor(kind: ErrorKind, message: string, options: StorageErrorOptions = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.kind = kind;

@@ -1,12 +1,12 @@
 /**
- * The exec seam: the one place that runs commands.
+ * The exec seam: the only code that runs commands.
  *
  * A command is a program of a closed list and an array of arguments; there is no shell. A command that only reads is
- * killed at its deadline. A command that changes something never is: killed halfway, it can part LVM's metadata from the
- * kernel's tables, so only the waiting ends and the command goes on.
+ * killed at its deadline. A command that changes something is never killed: if it were killed halfway, LVM's metadata
+ * and the kernel's tables could differ. So only the wait ends, and the command continues.
  *
- * The interface is small so that something else can sit behind it: the tests' machine, or one long-lived `lvm` shell fed
- * with the same arguments.
+ * The interface is small, so that it has several implementations: the tests' fake machine, or one long-running `lvm`
+ * shell that gets the same arguments.
  *
  * @module
  */
@@ -14,7 +14,7 @@
 import { StorageError } from "./error.ts";
 import { withinDeadline } from "./clock.ts";
 
-/** The programs that the driver may run, and no others. */
+/** The programs that the driver may run. */
 export const PROGRAMS = [
   "blkdiscard",
   "blockdev",
@@ -47,24 +47,27 @@ export const PROGRAMS = [
 /** A program of the closed list. */
 export type Program = typeof PROGRAMS[number];
 
-/** The directories where a program may be, in the order in which they are tried. */
+/** The directories in which programs are searched, in this order. */
 export const PROGRAM_DIRECTORIES = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"] as const;
 
-/** One command to run. */
+/** A command. */
 export interface Command {
-  /** What to run. */
+  /** The program. */
   readonly program: Program;
-  /** Its arguments, one element each; never joined, never given to a shell. */
+  /** The arguments, one element each. They are never joined and never passed to a shell. */
   readonly args: readonly string[];
-  /** Whether it changes anything. Such a command is not killed at its deadline. */
+  /** Whether the command changes anything. Such a command is not killed at its deadline. */
   readonly mutates: boolean;
-  /** How long to wait, in milliseconds; the seam has a default for reading and one for changing. */
+  /**
+   * How long to wait, in milliseconds; by default the deadline of the seam for commands that read, or that change
+   * something.
+   */
   readonly deadlineMs?: number;
-  /** Ends a command that only reads before its deadline. */
+  /** Ends a command that only reads, before its deadline. */
   readonly signal?: AbortSignal;
 }
 
-/** What a command answered. */
+/** The result of a command. */
 export interface Output {
   /** Its exit status. */
   readonly code: number;
@@ -74,43 +77,43 @@ export interface Output {
   readonly stderr: string;
 }
 
-/** Something that runs commands. */
+/** Runs commands. */
 export interface Exec {
   /**
-   * Runs a command to its end, whatever its exit status.
+   * Runs a command until it ends, whatever its exit status.
    *
-   * @throws {StorageError} `Unavailable` when the program is missing or a reading command passed its deadline or was ended,
-   * `StillRunning` when a changing command passed its deadline.
+   * @throws {StorageError} `Unavailable` when the program is missing, or when a reading command passed its deadline or
+   * was aborted; `StillRunning` when a changing command passed its deadline
    */
   run(command: Command): Promise<Output>;
-  /** Resolves when no changing command is running any more. */
+  /** Resolves when no changing command is running. */
   idle(): Promise<void>;
 }
 
-/** How long commands may take, in milliseconds. */
+/** Deadlines of commands, in milliseconds. */
 export interface Deadlines {
-  /** For a command that only reads. */
+  /** Of a command that only reads. */
   readMs: number;
-  /** For a command that changes something. Below the two minutes that kubelet and the sidecars wait. */
+  /** Of a command that changes something. Less than the two minutes that kubelet and the sidecars wait. */
   changeMs: number;
 }
 
-/** Deadlines that suit a caller who gives up after two minutes. */
+/** Deadlines for callers that stop waiting after two minutes. */
 export const DEFAULT_DEADLINES: Deadlines = { readMs: 30_000, changeMs: 100_000 };
 
-/** How long a killed command is waited for, in milliseconds. */
+/** How long to wait for a killed command to end, in milliseconds. */
 const KILL_WAIT_MS = 1_000;
 
-/** The whole environment of every command: messages in English, nothing inherited. */
+/** The complete environment of every command: messages in English, nothing inherited. */
 const ENVIRONMENT = {
   LC_ALL: "C",
   PATH: PROGRAM_DIRECTORIES.join(":"),
   LVM_SUPPRESS_FD_WARNINGS: "1",
 };
 
-/** How a {@linkcode HostExec} runs commands. */
+/** Options of a {@linkcode HostExec}. */
 export interface HostExecOptions extends Partial<Deadlines> {
-  /** Settings for every command of lvm, over those of lvm.conf, as `--config` takes them (lvm(8)); none by default. */
+  /** Settings for every command of lvm that override lvm.conf, as `--config` takes them (lvm(8)); none by default. */
   readonly lvmConfig?: string;
 }
 
@@ -121,13 +124,15 @@ export class HostExec implements Exec {
   readonly #directories = new Map<Program, string>();
   readonly #changing = new Set<Promise<unknown>>();
 
-  /** Makes a runner. */
+  /** Creates an exec with the given deadlines. */
   constructor({ lvmConfig, ...deadlines }: HostExecOptions = {}) {
     this.#deadlines = { ...DEFAULT_DEADLINES, ...deadlines };
     this.#lvmConfig = lvmConfig;
   }
 
-  /** Runs the command as a child process of its own group, so that a Ctrl-C meant for the driver does not reach it. */
+  /**
+   * Runs a command as a child process in a process group of its own, so that Ctrl-C for the driver does not reach it.
+   */
   async run(command: Command): Promise<Output> {
     const child = this.#spawn(command);
     const output = child.output().then(({ code, stdout, stderr }) => ({
@@ -152,17 +157,17 @@ export class HostExec implements Exec {
       );
     }
     const hasExited = !kill(child);
-    // a process that cannot even die, because it waits for a dead disk, must not hold the driver up
+    // a killed process that waits for a failed disk does not end, and must not block the driver
     const lateOutput = await withinDeadline(output.catch(() => undefined), KILL_WAIT_MS);
     if (lateOutput === undefined) detach(child);
     else if (hasExited) return lateOutput;
     const reason = signal?.aborted
-      ? "it was ended, since nobody waits for it"
+      ? "it was ended, since its caller no longer waits"
       : `no answer within ${deadlineMs / 1000} s`;
     throw new StorageError("Unavailable", `${describeCommand(command)}: ${reason}`, { completion: output });
   }
 
-  /** Waits for the changing commands under way, and for those that come meanwhile. */
+  /** Waits for the changing commands that are running, and for those that start meanwhile. */
   async idle(): Promise<void> {
     while (this.#changing.size > 0) await Promise.allSettled(this.#changing);
   }
@@ -173,7 +178,7 @@ export class HostExec implements Exec {
     done.catch(() => {});
   }
 
-  /** The command's arguments, with the settings for lvm among them: it takes `--config` only once (lvm(8)). */
+  /** Returns the arguments of a command, with the settings for lvm, which accepts `--config` only once (lvm(8)). */
   #buildArguments({ program, args }: Command): string[] {
     if (program !== "lvm" || this.#lvmConfig === undefined) return [...args];
     const configIndex = args.indexOf("--config") + 1;
@@ -206,17 +211,18 @@ export class HostExec implements Exec {
     this.#directories.delete(command.program);
     throw new StorageError(
       "Unavailable",
-      `${command.program}: not found in ${PROGRAM_DIRECTORIES.join(", ")}; install the package that brings it`,
+      `${command.program}: not found in ${PROGRAM_DIRECTORIES.join(", ")}; install the package that contains it`,
       { cause },
     );
   }
 }
 
 /**
- * Runs a command that must succeed and answers its standard output.
+ * Runs a command that must succeed.
  *
- * @throws {StorageError} of the kind that `classify` gives the answer (default `CommandFailed`), besides those of
- * {@linkcode Exec.run}.
+ * @param classify returns the kind of error for a failed command; `CommandFailed` by default
+ * @returns the standard output
+ * @throws {StorageError} of the kind that `classify` returns, besides those of {@linkcode Exec.run}
  */
 export async function runOk(
   exec: Exec,
@@ -228,34 +234,34 @@ export async function runOk(
   return output.stdout;
 }
 
-/** The error for a command that answered something other than success. */
+/** Creates the error for a command with an exit status other than 0. */
 export function commandError(
   command: Command,
   output: Output,
   kind: StorageError["kind"] = "CommandFailed",
 ): StorageError {
-  const lines = (output.stderr.trim() || output.stdout.trim() || "(it said nothing)").split(/\s*\n\s*/);
-  const isWarning = (line: string) => line.startsWith("WARNING:"); // lvm has many of them, and the reason comes last
+  const lines = (output.stderr.trim() || output.stdout.trim() || "(no output)").split(/\s*\n\s*/);
+  const isWarning = (line: string) => line.startsWith("WARNING:"); // lvm prints many warnings, and the reason after them
   const message = [...lines.filter((line) => !isWarning(line)), ...lines.filter(isWarning)].join("; ");
   return new StorageError(kind, `${describeCommand(command)}: exit ${output.code}: ${message.slice(0, 1000)}`);
 }
 
-/** Whether the error says that a program is not there, as opposed to one that did not answer in time. */
+/** Reports whether an error means that a program is missing, not that it did not respond in time. */
 export function isNotInstalled(error: StorageError): boolean {
   return error.kind === "Unavailable" && error.cause instanceof Deno.errors.NotFound;
 }
 
-/** Whether the error says that a command did not answer in time. */
+/** Reports whether an error means that a command did not respond in time. */
 export function isTimeout(error: StorageError): boolean {
   return error.kind === "Unavailable" && !isNotInstalled(error);
 }
 
-/** The command as a person would read it. */
+/** Formats a command for messages. */
 export function describeCommand(command: Command): string {
   return [command.program, ...command.args].join(" ");
 }
 
-/** Kills a process; answers false when it has just ended by itself, which Deno takes for a mistake. */
+/** Kills a process. Returns false when it has just ended by itself: Deno throws then. */
 function kill(child: Deno.ChildProcess): boolean {
   try {
     child.kill("SIGKILL");
@@ -266,7 +272,7 @@ function kill(child: Deno.ChildProcess): boolean {
   }
 }
 
-/** Lets this process end without that one; of its pipes some may have been closed by now, which Deno takes for a mistake. */
+/** Lets this process end before the child process. Some pipes may be closed already: Deno throws then. */
 function detach(child: Deno.ChildProcess): void {
   try {
     child.unref();

@@ -4,13 +4,13 @@ import { HostExec, runOk } from "./exec.ts";
 
 const ENDLESS = { program: "dd", args: ["if=/dev/zero", "of=/dev/null", "status=none"] } as const;
 
-Deno.test("HostExec: answers status, output and error text in English", async () => {
+Deno.test("HostExec: returns the exit status, the output and the error text in English", async () => {
   const output = await new HostExec().run({ program: "df", args: ["/nowhere/at/all"], mutates: false });
   assertEquals([output.code, output.stdout], [1, ""]);
   assert(output.stderr.includes("No such file or directory"), output.stderr);
 });
 
-Deno.test("HostExec: arguments are given as they are, and no shell reads them", async () => {
+Deno.test("HostExec: arguments are passed unchanged, and no shell interprets them", async () => {
   const path = "/nowhere/$(touch /tmp/denolith-injected);`id` '\"";
   const output = await new HostExec().run({ program: "df", args: [path], mutates: false });
   assert(output.stderr.includes("$(touch"), output.stderr);
@@ -28,7 +28,7 @@ Deno.test("HostExec: a reading command is killed at its deadline", async () => {
   await exec.idle();
 });
 
-Deno.test("HostExec: a reading command ends when it is told to, and a changing one does not", async () => {
+Deno.test("HostExec: an abort signal ends a reading command, and not a changing one", async () => {
   const exec = new HostExec();
   const [reading, changing] = [new AbortController(), new AbortController()];
   const begun = performance.now();
@@ -43,29 +43,29 @@ Deno.test("HostExec: a reading command ends when it is told to, and a changing o
   assertEquals((await change).code, 0);
 });
 
-Deno.test("HostExec: a reading command that ends just at its deadline is answered, or had no answer, and nothing else", async () => {
+Deno.test("HostExec: a reading command that ends just at its deadline returns its output or throws Unavailable", async () => {
   const exec = new HostExec();
   for (let i = 0; i < 36; i++) {
     const ended = exec.run({ program: "df", args: ["/"], mutates: false, deadlineMs: i % 12 });
-    // A process that is starved sees the end and the deadline in one turn.
+    // A process without CPU time sees the end and the deadline in the same turn of the event loop.
     for (const until = performance.now() + 20; performance.now() < until;);
     const answer = await ended.then(({ code }) => code, (error) => error.kind ?? String(error));
     assert([0, "Unavailable"].includes(answer), answer);
   }
 });
 
-Deno.test("HostExec: a changing command is never killed: only the waiting ends, and settled() waits for it", async () => {
+Deno.test("HostExec: a changing command is never killed: only the wait ends, and idle() waits for it", async () => {
   const exec = new HostExec({ readMs: 100, changeMs: 10 });
   const folder = await Deno.makeTempDir();
   const [pipe, file] = [`${folder}/pipe`, `${folder}/file`];
   try {
     await new Deno.Command("mkfifo", { args: [pipe] }).output();
-    using writer = await Deno.open(pipe, { read: true, write: true }); // opening it for both does not wait for the other side
+    using writer = await Deno.open(pipe, { read: true, write: true }); // opening a pipe for both does not block
     const args = [`if=${pipe}`, `of=${file}`, "bs=1", "count=1", "status=none"];
     const error = await assertRejects(() => exec.run({ program: "dd", args, mutates: true }), StorageError);
     assertEquals(error.kind, "StillRunning");
     assert(error.completion !== undefined);
-    await writer.write(new Uint8Array([1])); // what it has waited for
+    await writer.write(new Uint8Array([1])); // the input that dd waits for
     await exec.idle();
     assertEquals((await Deno.stat(file)).size, 1);
   } finally {
@@ -80,7 +80,7 @@ Deno.test("HostExec: a missing program is Unavailable and named", async () => {
   assertEquals(error.kind, "Unavailable");
 });
 
-Deno.test("runOk() tells the command, its status and its words", async () => {
+Deno.test("runOk() throws an error with the command, its exit status and its messages", async () => {
   const error = await assertRejects(
     () => runOk(new HostExec(), { program: "df", args: ["/nowhere/at/all"], mutates: false }, () => "NotFound"),
     StorageError,

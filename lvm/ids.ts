@@ -1,9 +1,9 @@
 /**
- * Volume and snapshot ids, and the LV names that belong to them.
+ * Volume and snapshot ids, and the names of their LVs.
  *
- * An id is `v1-` and 32 hexadecimal digits: the first 128 bits of the SHA-256 of the request name. It says nothing about
- * node, group or layout, since those may change, and it never changes itself. Only the functions here make ids, so
- * whatever carries one of these types is safe in a command line, a tag and a path.
+ * An id is `v1-` and 32 hexadecimal digits: the first 128 bits of the SHA-256 of the request name. An id contains no
+ * node, group or layout, since those may change; the id itself never changes. Only the functions of this file create
+ * ids. So a value of one of these types is safe in a command line, a tag and a path.
  *
  * @module
  */
@@ -12,10 +12,10 @@ import { createHash } from "node:crypto";
 
 declare const brand: unique symbol;
 
-/** The id of a volume (CSI `volume_id`). */
+/** An id of a volume (CSI `volume_id`). */
 export type VolumeId = string & { readonly [brand]: "VolumeId" };
 
-/** The id of a snapshot (CSI `snapshot_id`). */
+/** An id of a snapshot (CSI `snapshot_id`). */
 export type SnapshotId = string & { readonly [brand]: "SnapshotId" };
 
 /** The id of a volume or a snapshot, with its kind: a volume and a snapshot can have the same id. */
@@ -25,44 +25,61 @@ export type KindAndId =
 
 const ID = /^v1-[0-9a-f]{32}$/;
 
-/** The id of the volume that a request name stands for. */
+/** Returns the id of the volume that is requested under a name. */
 export function volumeIdOf(requestName: string): VolumeId {
   return idOf(requestName) as VolumeId;
 }
 
-/** The id of the snapshot that a request name stands for. */
+/** Returns the id of the snapshot that is requested under a name. */
 export function snapshotIdOf(requestName: string): SnapshotId {
   return idOf(requestName) as SnapshotId;
 }
 
-/** The volume id that the text is, or `undefined` when it is not one of ours. */
+/**
+ * Parses a volume id.
+ *
+ * @returns the id, or `undefined` when the text is not an id of the driver
+ */
 export function parseVolumeId(text: string): VolumeId | undefined {
   return ID.test(text) ? text as VolumeId : undefined;
 }
 
-/** The snapshot id that the text is, or `undefined` when it is not one of ours. */
+/**
+ * Parses a snapshot id.
+ *
+ * @returns the id, or `undefined` when the text is not an id of the driver
+ */
 export function parseSnapshotId(text: string): SnapshotId | undefined {
   return ID.test(text) ? text as SnapshotId : undefined;
 }
 
-/** The name that a volume's LV gets. LVM allows `[A-Za-z0-9+_.-]`, under 128 bytes, no reserved prefix (lvm(8)). */
+/**
+ * Returns the name of a volume's LV. LVM allows `[A-Za-z0-9+_.-]`, less than 128 bytes, and no reserved prefix
+ * (lvm(8)).
+ */
 export function volumeLvName(id: VolumeId): string {
   return "vol-" + id.slice("v1-".length);
 }
 
-/** The name that a snapshot's LV gets. LVM reserves the prefix `snapshot`, not this one. */
+/** Returns the name of a snapshot's LV. LVM reserves the prefix `snapshot`, but not `snap-`. */
 export function snapshotLvName(id: SnapshotId): string {
   return "snap-" + id.slice("v1-".length);
 }
 
-/** The name of the LV that keeps a volume as it was while the copy is made of it. */
+/**
+ * Returns the name of the LV of a copy snapshot.
+ *
+ * @param copy the volume that is filled from the snapshot
+ */
 export function copySnapshotLvName(copy: VolumeId): string {
   return "cut-" + copy.slice("v1-".length);
 }
 
 /**
- * The name, or if LVs that are about to be removed still have it, the name with a number. Other LVs of the name are none of
- * our business: LVM refuses to make a second one.
+ * Returns a name for a new LV: the name itself, or the name with a number while deleted LVs still have it. Other LVs
+ * with the name are not considered: LVM refuses to create a second one.
+ *
+ * @param deleted names of the LVs that are to be removed
  */
 export function uniqueLvName(name: string, deleted: readonly string[]): string {
   if (!deleted.includes(name)) return name;
@@ -71,14 +88,15 @@ export function uniqueLvName(name: string, deleted: readonly string[]): string {
   }
 }
 
-/** Whether an LV of the name was made by the driver, as far as a name can tell. */
+/** Reports whether a name has the form of the driver's LV names. */
 export function isDriverLvName(name: string): boolean {
   return /^(?:vol|snap|cut)-[0-9a-f]{32}(?:\.\d+)?$/.test(name);
 }
 
 /**
- * Whether a device-mapper device of the name belongs to an LV of such a name, its hidden layers included: device-mapper
- * doubles the hyphens within names, and LVM appends `-real` and `-cow` for an origin and a store (lvm's lv_layer).
+ * Reports whether a device-mapper name has the form of a name of one of the driver's LVs or of their hidden layers.
+ * device-mapper doubles the hyphens within names; LVM appends `-real` to the device of an origin and `-cow` to that of
+ * a COW space (lvm's lv_layer).
  */
 export function isDriverDeviceName(name: string): boolean {
   return /[^-]-(?:--)*(?:vol|snap|cut)--[0-9a-f]{32}(?:\.\d+)?(?:-real|-cow)?$/.test(name);

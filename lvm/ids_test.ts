@@ -7,12 +7,12 @@ const LV_NAME =
   /^(?!-)(?!snapshot|pvmove)(?!.*_(?:cdata|cmeta|corig|iorig|mimage|mlog|pmspare|rimage|rmeta|tdata|tmeta|vdata|vorigin|wcorig))[A-Za-z0-9+_.-]{1,127}$/;
 
 Deno.test("ids are the same for ever", () => {
-  // a handle that is out in the world must mean the same volume in every later version
+  // an issued volume handle must mean the same volume in every later version
   assertEquals(volumeIdOf("pvc-1"), "v1-f2868e1aa7cab669517cd9f5ab1b7957");
   assertEquals(snapshotIdOf("pvc-1"), "v1-f2868e1aa7cab669517cd9f5ab1b7957");
 });
 
-Deno.test("any name makes an id that parses, and an LV name that LVM takes", () => {
+Deno.test("any name makes an id that parses, and an LV name that LVM accepts", () => {
   fc.assert(fc.property(fc.string({ unit: "binary" }), (name) => {
     const id = volumeIdOf(name);
     assertEquals(parseVolumeId(id), id);

@@ -1,23 +1,32 @@
 /**
- * Reading what the tools answer as JSON: everything is `unknown` until it was looked at.
+ * Parsing JSON that programs print: every value is `unknown` until it is checked.
  *
  * @module
  */
 
 import { StorageError } from "./error.ts";
 
-/** The value that a tool's answer is. @throws {StorageError} `CommandFailed` when it is not JSON. */
+/**
+ * Parses the JSON output of a program.
+ *
+ * @param tool name of the program, for the error message
+ * @throws {StorageError} `CommandFailed` when the output is not JSON
+ */
 export function parseJson(tool: string, stdout: string): unknown {
   try {
     return JSON.parse(stdout);
   } catch (cause) {
-    throw new StorageError("CommandFailed", `reading the answer of ${tool}: it is not JSON: ${truncate(stdout)}`, {
+    throw new StorageError("CommandFailed", `reading the output of ${tool}: it is not JSON: ${truncate(stdout)}`, {
       cause,
     });
   }
 }
 
-/** The value as an object. @throws {StorageError} `CommandFailed` when it is none. */
+/**
+ * Returns a value as an object.
+ *
+ * @throws {StorageError} `CommandFailed` when it is not an object
+ */
 export function asObject(value: unknown): Record<string, unknown> {
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     throw unexpectedValueError("an object", value);
@@ -25,36 +34,52 @@ export function asObject(value: unknown): Record<string, unknown> {
   return value as Record<string, unknown>;
 }
 
-/** The value as an array. @throws {StorageError} `CommandFailed` when it is none. */
+/**
+ * Returns a value as an array.
+ *
+ * @throws {StorageError} `CommandFailed` when it is not an array
+ */
 export function asArray(value: unknown): unknown[] {
   if (!Array.isArray(value)) throw unexpectedValueError("a list", value);
   return value;
 }
 
-/** The value as text. @throws {StorageError} `CommandFailed` when it is none. */
+/**
+ * Returns a value as a string.
+ *
+ * @throws {StorageError} `CommandFailed` when it is not a string
+ */
 export function asString(value: unknown): string {
   if (typeof value !== "string") throw unexpectedValueError("text", value);
   return value;
 }
 
-/** The value as an integer of a tool that writes numbers as such or as text. @throws {StorageError} `CommandFailed`. */
+/**
+ * Returns a value as an integer. Some programs write numbers as JSON numbers, others as strings.
+ *
+ * @throws {StorageError} `CommandFailed` when it is not an integer
+ */
 export function asInteger(value: unknown): bigint {
   if (typeof value === "number" && Number.isSafeInteger(value)) return BigInt(value);
   if (typeof value === "string" && /^-?\d{1,19}$/.test(value)) return BigInt(value);
   throw unexpectedValueError("an integer", value);
 }
 
-/** The value as an integer that is not negative. @throws {StorageError} `CommandFailed`. */
+/**
+ * Returns a value as an integer that is not negative.
+ *
+ * @throws {StorageError} `CommandFailed` when it is not such an integer
+ */
 export function asUnsignedInteger(value: unknown): bigint {
   const number = asInteger(value);
-  if (number < 0n) throw unexpectedValueError("a number from 0 on", value);
+  if (number < 0n) throw unexpectedValueError("a number of 0 or more", value);
   return number;
 }
 
 function unexpectedValueError(expected: string, value: unknown): StorageError {
   return new StorageError(
     "CommandFailed",
-    `reading the answer of a tool: expected ${expected}, found ${truncate(JSON.stringify(value) ?? "nothing")}`,
+    `reading the output of a program: expected ${expected}, found ${truncate(JSON.stringify(value) ?? "nothing")}`,
   );
 }
 

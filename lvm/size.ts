@@ -6,7 +6,7 @@
 
 import { StorageError } from "./error.ts";
 
-/** 2^63 - 1: the largest size that the protocol can carry. */
+/** 2^63 - 1: the largest size that CSI can express, in bytes. */
 export const MAX_BYTES = (1n << 63n) - 1n;
 
 const SUFFIXES: Record<string, bigint> = {
@@ -28,8 +28,10 @@ const SUFFIXES: Record<string, bigint> = {
 const QUANTITY = /^(\d{1,19})(?:\.(\d{1,18}))?(k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$/;
 
 /**
- * The bytes that a Kubernetes quantity (`1.5Gi`, `100M`, `4096`) stands for, rounded up to a whole byte; `undefined` for
- * text that is no quantity, or one beyond {@linkcode MAX_BYTES}. Signs and exponents are not accepted.
+ * Parses a Kubernetes quantity (`1.5Gi`, `100M`, `4096`). Signs and exponents are not accepted.
+ *
+ * @returns the size in bytes, rounded up to a whole byte; `undefined` when the text is no quantity, or one beyond
+ * {@linkcode MAX_BYTES}
  */
 export function parseQuantity(text: string): bigint | undefined {
   const match = QUANTITY.exec(text);
@@ -41,7 +43,7 @@ export function parseQuantity(text: string): bigint | undefined {
   return bytes <= MAX_BYTES ? bytes : undefined;
 }
 
-/** The bytes as a Kubernetes quantity, in the largest binary unit that needs no fraction: `10Gi`. */
+/** Formats bytes as a Kubernetes quantity, in the largest binary unit that needs no fraction: `10Gi`. */
 export function formatQuantity(bytes: bigint): string {
   const units = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
   let power = 0;
@@ -52,23 +54,23 @@ export function formatQuantity(bytes: bigint): string {
   return `${bytes}${units[power]}`;
 }
 
-/** The size rounded up to whole extents. */
+/** Rounds bytes up to a multiple, such as the extent size. */
 export function roundUp(bytes: bigint, multiple: bigint): bigint {
   return (bytes + multiple - 1n) / multiple * multiple;
 }
 
-/** The bounds that a request sets for a size, in bytes; a `limit` of `undefined` means none. */
+/** Bounds of a requested size, in bytes. */
 export interface SizeRange {
-  /** At least this much; zero only for a copy: as much as its source. */
+  /** The minimum. Zero only for a copy: the size of its source. */
   readonly required: bigint;
-  /** At most this much. */
+  /** The maximum; `undefined` for none. */
   readonly limit?: bigint;
 }
 
 /**
- * The smallest size in whole extents that the range allows.
+ * Returns the smallest size within the range that is a multiple of the extent size, in bytes.
  *
- * @throws {StorageError} `OutOfRange` when whole extents do not fit into the range.
+ * @throws {StorageError} `OutOfRange` when the range contains no such size
  */
 export function roundToExtents(range: SizeRange, extentSize: bigint): bigint {
   const bytes = roundUp(range.required, extentSize);
@@ -82,7 +84,7 @@ export function roundToExtents(range: SizeRange, extentSize: bigint): bigint {
   return bytes;
 }
 
-/** Bytes for people: `1.5 GiB`. */
+/** Formats bytes for users: `1.5 GiB`. */
 export function formatBytes(bytes: bigint): string {
   const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
   let power = 0;

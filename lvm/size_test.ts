@@ -36,14 +36,14 @@ Deno.test("formatQuantity() takes the largest unit that needs no fraction, and p
   }));
 });
 
-Deno.test("roundUp() answers the next multiple", () => {
+Deno.test("roundUp() returns the next multiple", () => {
   fc.assert(fc.property(fc.bigInt(0n, MAX_BYTES), fc.bigInt(1n, 1n << 32n), (bytes, extent) => {
     const rounded = roundUp(bytes, extent);
     assertEquals([rounded % extent, rounded >= bytes, rounded - bytes < extent], [0n, true, true]);
   }));
 });
 
-Deno.test("sizeInExtents() stays within the range or tells OutOfRange", () => {
+Deno.test("roundToExtents() stays within the range or throws OutOfRange", () => {
   assertEquals(roundToExtents({ required: 1n }, 4n), 4n);
   assertEquals(roundToExtents({ required: 5n, limit: 8n }, 4n), 8n);
   for (const range of [{ required: 5n, limit: 7n }, { required: MAX_BYTES }]) {

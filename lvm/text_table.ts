@@ -1,17 +1,17 @@
 /**
- * Laying out text for a terminal of 100 columns.
+ * Formatting text for a terminal of 100 columns.
  *
  * @module
  */
 
-/** A column of a table: its title, and whether its cells end at the same place, as numbers do. */
+/** A column of a table: its title and its alignment. */
 export type Column = readonly [title: string, align: "left" | "right"];
 
-/** A row of a table, and what is to be said below it. */
+/** A row of a table, with notes below it. */
 export interface Row {
-  /** One text for each column. */
+  /** The texts of the cells, one for each column. */
   readonly cells: readonly string[];
-  /** In lines of their own, further in. */
+  /** Notes, each on lines of its own, indented further. */
   readonly notes: readonly string[];
 }
 
@@ -19,7 +19,11 @@ const WIDTH = 100;
 
 const INDENT = "  ";
 
-/** The rows under the titles of the columns; nothing when there are no rows. All of it is indented. */
+/**
+ * Formats rows under the titles of their columns, all indented.
+ *
+ * @returns the lines; none when there are no rows
+ */
 export function formatTable(columns: readonly Column[], rows: readonly Row[]): string[] {
   if (rows.length === 0) return [];
   const widths = columns.map(([title], index) =>
@@ -40,8 +44,10 @@ export function formatTable(columns: readonly Column[], rows: readonly Row[]): s
 }
 
 /**
- * The words after the beginning, in lines that are not too long; further lines begin below the first word. A word that is
- * too long for a line, such as a path, is left whole.
+ * Wraps words into lines of at most 100 columns, except for a longer word, such as a path. Further lines are indented
+ * to the first word.
+ *
+ * @param prefix beginning of the first line
  */
 export function wrapText(prefix: string, text: string): string[] {
   const lines: string[] = [];

@@ -3,7 +3,7 @@ import { cowBytes, formatSizeOrPercent, FULL_COW, fullCowBytes, parseSizeOrPerce
 
 const MiB = 1n << 20n;
 
-Deno.test("parseStoreSize() takes 1% to 100%, and quantities of some bytes", () => {
+Deno.test("parseSizeOrPercent() accepts 1% to 100%, and quantities of some bytes", () => {
   assertEquals(parseSizeOrPercent("1%"), { percent: 1n });
   assertEquals(parseSizeOrPercent("100%"), FULL_COW);
   assertEquals(parseSizeOrPercent("1.5Mi"), { bytes: 1_572_864n });
@@ -12,7 +12,7 @@ Deno.test("parseStoreSize() takes 1% to 100%, and quantities of some bytes", () 
   }
 });
 
-Deno.test("formatStoreSize() writes what parseStoreSize() reads", () => {
+Deno.test("formatSizeOrPercent() writes what parseSizeOrPercent() reads", () => {
   for (
     const [store, text] of [[FULL_COW, "100%"], [{ percent: 7n }, "7%"], [{ bytes: 10n << 30n }, "10Gi"]] as const
   ) {
@@ -20,13 +20,13 @@ Deno.test("formatStoreSize() writes what parseStoreSize() reads", () => {
   }
 });
 
-Deno.test("storeBytes() is in whole extents, and for a store that cannot overflow more than the volume", () => {
+Deno.test("cowBytes() is in whole extents, and larger than the volume for COW space that cannot overflow", () => {
   assertEquals(cowBytes({ bytes: 5n * MiB }, 100n * MiB, 4n * MiB), 8n * MiB);
   assertEquals(cowBytes({ percent: 10n }, 100n * MiB, 4n * MiB), 12n * MiB);
   assertEquals(cowBytes(FULL_COW, 100n * MiB, 4n * MiB), 104n * MiB);
 });
 
-Deno.test("fullStoreBytes() is what LVM reduces a larger store to", () => {
+Deno.test("fullCowBytes() is the size to which LVM reduces a larger COW space", () => {
   // as `lvcreate --snapshot` of LVM 2.03 reports it: "Reducing COW size … down to maximum usable size …"
   assertEquals(fullCowBytes(32n * MiB, 4n * MiB), 36n * MiB);
   assertEquals(fullCowBytes(500n * MiB, 4n * MiB), 504n * MiB);

@@ -1,7 +1,8 @@
 /**
- * What the driver knows of each filesystem: how it is made, checked and grown, and which options a request may set.
+ * The filesystems: how each is created, checked and resized, and which options a request may set.
  *
- * A new filesystem is one more entry of the table. Programs are used themselves, never scripts such as fsadm or xfs_admin.
+ * A new filesystem is one more entry of the table. The driver runs the programs themselves, never scripts such as fsadm
+ * or xfs_admin.
  *
  * @module
  */
@@ -9,43 +10,52 @@
 import { StorageError } from "../error.ts";
 import type { Command } from "../exec.ts";
 
-/** The filesystems that a volume can have. */
+/** The supported filesystems. */
 export const FILESYSTEM_TYPES = ["ext4", "ext3", "ext2", "xfs", "btrfs"] as const;
 
-/** A filesystem that a volume can have. */
+/** A supported filesystem. */
 export type FilesystemType = typeof FILESYSTEM_TYPES[number];
 
-/** Where a mounted filesystem is. */
+/** A mounted filesystem. */
 export interface MountedDevice {
   /** The block device. */
   readonly device: string;
-  /** A writeable mount of it. */
+  /** A writable mount of the device. */
   readonly path: string;
 }
 
 interface Filesystem {
-  /** The smallest device that its mkfs takes, in bytes. */
+  /** The smallest device that the driver uses for the filesystem, in bytes. */
   readonly minimumBytes: bigint;
-  /** Arguments that a request may give to mkfs: each flag with the form of its value, or `null` for none. */
+  /**
+   * The flags of mkfs that a request may set: each with the pattern of its value, or `null` for a flag without a value.
+   */
   readonly mkfsFlags: Readonly<Record<string, RegExp | null>>;
-  /** Mount options beyond the common ones. */
+  /** Patterns of mount options beyond the common ones. */
   readonly mountFlags: readonly RegExp[];
-  /** Whether it can tell the disk of what it has freed, at once (mount option `discard`) and by fstrim(8). */
+  /** Whether the filesystem can discard freed blocks, at once (mount option `discard`) and by fstrim(8). */
   readonly supportsDiscard: boolean;
-  /** Makes the filesystem with the UUID. */
+  /** Returns the command that creates the filesystem with the UUID. */
   mkfs(device: string, uuid: string, options: readonly string[]): Command;
-  /** Checks and repairs what is safe to repair, before a mount; `undefined` where the mount itself does it. */
+  /**
+   * Returns the command that checks the filesystem and repairs what is safe to repair, before a mount; `undefined`
+   * where the mount itself does it.
+   */
   fsck?(device: string): Command;
-  /** Whether the answer of the check allows a mount. */
+  /** Reports whether the filesystem may be mounted after a check with the exit status. */
   isFsckSuccess?(exitCode: number): boolean;
   /**
-   * Brings a copy to rest that was taken while its original was in use, so that its UUID can be changed: by a command, whose
-   * exit status {@linkcode Filesystem.isFsckSuccess} judges, or by a mount with flags; `undefined` where a copy is at rest.
+   * The journal replay of a copy that was created while its source was in use. The UUID can be changed only after it.
+   * It is a command, whose exit status {@linkcode Filesystem.isFsckSuccess} judges, or a mount with flags; `undefined`
+   * where a copy needs no replay.
    */
   journalReplay?: ((device: string) => Command) | { readonly mountFlags: readonly string[] };
-  /** Gives the filesystem, which is at rest, another UUID. */
+  /** Returns the command that changes the UUID, after the journal replay. */
   changeUuid(device: string, uuid: string): Command;
-  /** Grows the mounted filesystem to the size of its device; changes nothing when it has that size. */
+  /**
+   * Returns the command that resizes the mounted filesystem to its device. It changes nothing when the filesystem has
+   * that size.
+   */
   resize(mounted: MountedDevice): Command;
 }
 
@@ -53,7 +63,7 @@ const NUMBER = /^\d{1,12}$/;
 const SIZE = /^\d{1,12}[kKmMgG]?$/;
 const LABEL = /^[A-Za-z0-9_.][A-Za-z0-9_.-]{0,11}$/;
 
-/** A comma-separated list of `item`s. */
+/** Returns the pattern of a comma-separated list of `item`s. */
 function listOf(item: RegExp): RegExp {
   return new RegExp(`^(?:${item.source})(?:,(?:${item.source}))*$`);
 }
@@ -61,7 +71,9 @@ function listOf(item: RegExp): RegExp {
 const EXT_FEATURES =
   /\^?(?:64bit|bigalloc|casefold|dir_index|dir_nlink|ea_inode|encrypt|ext_attr|extent|extra_isize|fast_commit|filetype|flex_bg|has_journal|huge_file|inline_data|large_dir|large_file|metadata_csum|metadata_csum_seed|orphan_file|project|quota|resize_inode|sparse_super|sparse_super2|uninit_bg|verity)/;
 
-/** mke2fs(8). Left out on purpose: whatever names another device or file, an offset, or only pretends to act. */
+/**
+ * Flags of mke2fs(8). Flags that name another device or file, set an offset, or create nothing are left out on purpose.
+ */
 const EXT_MKFS_FLAGS = {
   "-b": /^(?:1024|2048|4096)$/,
   "-C": NUMBER,
@@ -81,7 +93,7 @@ const EXT_MKFS_FLAGS = {
   "-T": listOf(/[a-z0-9]{1,16}/),
 };
 
-/** mkfs.xfs(8), under the same rule. */
+/** Flags of mkfs.xfs(8), by the same rule. */
 const XFS_MKFS_FLAGS = {
   "-b": /^size=\d{1,6}k?$/,
   "-d": listOf(/(?:agcount|agsize|su|sw|sunit|swidth)=\d{1,12}[kmg]?/),
@@ -94,7 +106,7 @@ const XFS_MKFS_FLAGS = {
   "-s": /^size=\d{1,6}$/,
 };
 
-/** mkfs.btrfs(8), under the same rule; profiles for one device only. */
+/** Flags of mkfs.btrfs(8), by the same rule; only profiles for one device. */
 const BTRFS_MKFS_FLAGS = {
   "-d": /^(?:single|dup)$/,
   "--data": /^(?:single|dup)$/,
@@ -144,14 +156,14 @@ const BTRFS_MOUNT_FLAGS = [
   /^(?:fatal_errors=bug|rescue=(?:usebackuproot|nologreplay|ibadroots|ignorebadroots))$/,
 ];
 
-/** Options that every filesystem knows (mount(8), "filesystem-independent mount options"), but none that loosen safety. */
+/** Options of every filesystem (mount(8), "filesystem-independent mount options"), except those that reduce safety. */
 const COMMON_MOUNT_FLAGS = [
   /^(?:ro|rw|defaults|sync|async|dirsync|lazytime|nolazytime|iversion|noiversion|silent|loud)$/,
   /^(?:atime|noatime|diratime|nodiratime|relatime|norelatime|strictatime|nostrictatime)$/,
   /^(?:dev|nodev|exec|noexec|suid|nosuid|nosymfollow)$/,
 ];
 
-/** Those of the common options that belong to a mount rather than to the filesystem: a bind mount can have its own. */
+/** The common options of a mount, not of its filesystem: each bind mount can have its own. */
 const PER_MOUNT_FLAG = /^(?:ro|noatime|nodiratime|relatime|strictatime|nodev|noexec|nosuid|nosymfollow)$/;
 
 function ext(type: "ext4" | "ext3" | "ext2"): Filesystem {
@@ -159,16 +171,16 @@ function ext(type: "ext4" | "ext3" | "ext2"): Filesystem {
     minimumBytes: 8n << 20n,
     mkfsFlags: EXT_MKFS_FLAGS,
     mountFlags: EXT_MOUNT_FLAGS,
-    supportsDiscard: type !== "ext2", // where the kernel's own driver of ext2 mounts it, it knows neither
+    supportsDiscard: type !== "ext2", // the kernel's own ext2 driver supports neither
     mkfs: (device, uuid, options) => ({
       program: "mke2fs",
       args: ["-q", "-t", type, "-U", uuid, ...options, device],
       mutates: true,
     }),
-    // preen: journal replay and whatever is safe to mend without asking (e2fsck(8))
+    // preen: replay the journal, and repair what is safe to repair without questions (e2fsck(8))
     fsck: (device) => ({ program: "e2fsck", args: ["-p", device], mutates: true }),
     isFsckSuccess: (exitCode) => exitCode <= 1,
-    // tune2fs wants one that was checked since it was last changed: where its metadata has checksums, the UUID is in them
+    // tune2fs requires a check after the last change if the metadata has checksums: these contain the UUID
     journalReplay: (device) => ({ program: "e2fsck", args: ["-f", "-p", device], mutates: true }),
     changeUuid: (device, uuid) => ({ program: "tune2fs", args: ["-U", uuid, device], mutates: true }),
     resize: ({ device }) => ({ program: "resize2fs", args: [device], mutates: true }),
@@ -186,17 +198,17 @@ const FILESYSTEMS: Readonly<Record<FilesystemType, Filesystem>> = {
     supportsDiscard: true,
     mkfs: (device, uuid, options) => ({
       program: "mkfs.xfs",
-      // the request's own -m follows, so that both stand; mkfs.xfs merges repeated -m
+      // the request's own -m follows: mkfs.xfs merges repeated -m, so both apply
       args: ["-q", "-m", `uuid=${uuid}`, ...options, device],
       mutates: true,
     }),
-    // what its log still has, only the kernel can replay; it refuses a second filesystem of one UUID without being told so
+    // only the kernel can replay the log; without nouuid it refuses a second filesystem with the same UUID
     journalReplay: { mountFlags: ["nouuid", "nodev", "noexec", "nosuid"] },
     changeUuid: (device, uuid) => ({ program: "xfs_db", args: ["-x", "-c", `uuid ${uuid}`, device], mutates: true }),
     resize: ({ path }) => ({ program: "xfs_growfs", args: ["-d", path], mutates: true }),
   },
   btrfs: {
-    // mkfs is content with less, but the kernel refuses to resize to less (btrfs_ioctl_resize), even to the same size.
+    // mkfs accepts less, but the kernel refuses to resize to less (btrfs_ioctl_resize), even to the same size.
     minimumBytes: 256n << 20n,
     mkfsFlags: BTRFS_MKFS_FLAGS,
     mountFlags: BTRFS_MOUNT_FLAGS,
@@ -206,34 +218,39 @@ const FILESYSTEMS: Readonly<Record<FilesystemType, Filesystem>> = {
       args: ["-q", "-U", uuid, ...options, device],
       mutates: true,
     }),
-    // its UUID in the superblock alone: -U would rewrite all metadata. What was written out before the cut is committed.
+    // only the UUID in the superblock: -U would rewrite all metadata. A sync before the copy snapshot committed the data.
     changeUuid: (device, uuid) => ({ program: "btrfstune", args: ["-M", uuid, device], mutates: true }),
     resize: ({ path }) => ({ program: "btrfs", args: ["filesystem", "resize", "max", path], mutates: true }),
   },
 };
 
-/** The filesystem that a volume gets when nobody names one. */
+/** The filesystem of volumes whose request names none. */
 export const DEFAULT_FILESYSTEM: FilesystemType = "ext4";
 
-/** The filesystem that the text names; `undefined` for one that volumes cannot have. */
+/**
+ * Parses the name of a filesystem.
+ *
+ * @returns the filesystem, or `undefined` when it is not supported
+ */
 export function parseFilesystemType(text: string): FilesystemType | undefined {
   return FILESYSTEM_TYPES.find((type) => type === text);
 }
 
-/** The smallest volume that can carry the filesystem, in bytes. */
+/** Returns the size of the smallest volume that can have the filesystem, in bytes. */
 export function minimumBytes(type: FilesystemType): bigint {
   return FILESYSTEMS[type].minimumBytes;
 }
 
-/** Whether the filesystem can tell the disk of what it has freed. */
+/** Reports whether the filesystem can discard freed blocks. */
 export function supportsDiscard(type: FilesystemType): boolean {
   return FILESYSTEMS[type].supportsDiscard;
 }
 
 /**
- * The arguments for mkfs that a text of flags and values stands for.
+ * Parses flags and values for mkfs, separated by blanks.
  *
- * @throws {StorageError} `InvalidArgument` for a flag or a value that is not on the filesystem's list.
+ * @returns the arguments
+ * @throws {StorageError} `InvalidArgument` for a flag or a value that the filesystem does not allow
  */
 export function parseMkfsOptions(type: FilesystemType, text: string): string[] {
   const words = text.split(/\s+/).filter((word) => word !== "");
@@ -260,9 +277,10 @@ export function parseMkfsOptions(type: FilesystemType, text: string): string[] {
 }
 
 /**
- * Checks mount flags against the filesystem's list, or where the type is not known yet against those of all.
+ * Checks mount flags against those that the filesystem allows.
  *
- * @throws {StorageError} `InvalidArgument` for a flag that is not on it.
+ * @param type the filesystem; `undefined` when it is not known yet: then the flags of all filesystems are allowed
+ * @throws {StorageError} `InvalidArgument` for a flag that is not allowed
  */
 export function checkMountFlags(type: FilesystemType | undefined, flags: readonly string[]): void {
   const types = type === undefined ? FILESYSTEM_TYPES : [type];
@@ -277,17 +295,22 @@ export function checkMountFlags(type: FilesystemType | undefined, flags: readonl
   }
 }
 
-/** Those of the flags that a bind mount of the filesystem has for itself. */
+/** Returns those of the flags that apply to a bind mount. */
 export function bindMountFlags(flags: readonly string[]): string[] {
   return flags.filter((flag) => PER_MOUNT_FLAG.test(flag));
 }
 
-/** The command that makes the filesystem with the UUID on a device that is blank. */
+/** Returns the command that creates the filesystem with the UUID on a blank device. */
 export function mkfsCommand(type: FilesystemType, device: string, uuid: string, options: readonly string[]): Command {
   return FILESYSTEMS[type].mkfs(device, uuid, options);
 }
 
-/** The command to run before a mount, and whether an exit status of it allows the mount. */
+/**
+ * Returns the command to run before a mount, and a function that reports whether the filesystem may be mounted after
+ * its exit status.
+ *
+ * @returns `undefined` when the mount itself checks the filesystem
+ */
 export function fsckCommand(
   type: FilesystemType,
   device: string,
@@ -296,12 +319,12 @@ export function fsckCommand(
   return command && { command, isSuccess: FILESYSTEMS[type].isFsckSuccess ?? ((code) => code === 0) };
 }
 
-/** How a copy is brought to rest: a command and which of its exit statuses are good, or flags for a mount. */
+/** A journal replay: a command and its successful exit statuses, or flags for a mount. */
 export type JournalReplay =
   | { readonly command: Command; readonly isSuccess: (exitCode: number) => boolean }
   | { readonly mountFlags: readonly string[] };
 
-/** How a copy of a filesystem that was in use is brought to rest; `undefined` where it is. */
+/** Returns the journal replay of a copy of a filesystem that was in use; `undefined` where none is needed. */
 export function journalReplayOf(type: FilesystemType, device: string): JournalReplay | undefined {
   const { journalReplay, isFsckSuccess = (code: number) => code === 0 } = FILESYSTEMS[type];
   return typeof journalReplay === "function"
@@ -309,22 +332,22 @@ export function journalReplayOf(type: FilesystemType, device: string): JournalRe
     : journalReplay;
 }
 
-/** The command that gives the filesystem on a device, which is at rest, another UUID. */
+/** Returns the command that changes the UUID of the filesystem on a device. The journal must be replayed before. */
 export function changeUuidCommand(type: FilesystemType, device: string, uuid: string): Command {
   return FILESYSTEMS[type].changeUuid(device, uuid);
 }
 
 /**
- * The command that grows the mounted filesystem to the size of its device.
+ * Returns the command that resizes the mounted filesystem to its device.
  *
- * @throws {StorageError} `FailedPrecondition` for a filesystem that cannot be grown.
+ * @throws {StorageError} `FailedPrecondition` for a filesystem that the driver cannot resize
  */
 export function resizeCommand(type: string, mounted: MountedDevice): Command {
   const knownType = parseFilesystemType(type);
   if (knownType === undefined) {
     throw new StorageError(
       "FailedPrecondition",
-      `growing the filesystem at ${mounted.path}: it is ${type}; only ${FILESYSTEM_TYPES.join(", ")} can be grown`,
+      `resizing the filesystem at ${mounted.path}: it is ${type}; only ${FILESYSTEM_TYPES.join(", ")} can be resized`,
     );
   }
   return FILESYSTEMS[knownType].resize(mounted);

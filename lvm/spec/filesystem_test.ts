@@ -2,7 +2,7 @@ import { assertEquals, assertThrows } from "@std/assert";
 import { StorageError } from "../error.ts";
 import { bindMountFlags, checkMountFlags, FILESYSTEM_TYPES, parseMkfsOptions, resizeCommand } from "./filesystem.ts";
 
-Deno.test("parseMkfsOptions() passes what is on the list, word for word", () => {
+Deno.test("parseMkfsOptions() returns allowed options unchanged", () => {
   const good = [
     ["ext4", "-b 4096 -m 0.5 -E stride=16,stripe_width=32,nodiscard -O ^metadata_csum,64bit -L data", 10],
     ["ext2", "-i 8192   -T news", 4],
@@ -45,7 +45,7 @@ Deno.test("parseMkfsOptions() refuses everything else", () => {
   }
 });
 
-Deno.test("checkMountFlags() knows each filesystem's flags, and the union where the type is not known", () => {
+Deno.test("checkMountFlags() allows each filesystem's flags, and those of all when the type is not known", () => {
   checkMountFlags("ext4", ["noatime", "data=ordered", "errors=remount-ro"]);
   checkMountFlags("xfs", ["nouuid", "logbsize=256k"]);
   checkMountFlags("btrfs", ["compress=zstd:3", "discard=async"]);
@@ -71,11 +71,11 @@ Deno.test("checkMountFlags() knows each filesystem's flags, and the union where 
   assertThrows(() => checkMountFlags("ext4", ["nouuid"]), StorageError, "mount flag");
 });
 
-Deno.test("bindFlags() keeps what belongs to a mount", () => {
+Deno.test("bindMountFlags() keeps the options of a mount", () => {
   assertEquals(bindMountFlags(["noatime", "data=ordered", "nosuid", "discard", "ro"]), ["noatime", "nosuid", "ro"]);
 });
 
-Deno.test("growCommand() refuses a filesystem that it does not know", () => {
+Deno.test("resizeCommand() refuses a filesystem that it does not know", () => {
   const mounted = { device: "/dev/x", path: "/mnt" };
   assertEquals(FILESYSTEM_TYPES.map((type) => resizeCommand(type, mounted).program), [
     "resize2fs",

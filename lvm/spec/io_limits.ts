@@ -1,8 +1,8 @@
 /**
- * Limits of a volume's IO: how they are said, recorded and scaled with its size.
+ * Limits of a volume's IO: how they are parsed, recorded and scaled with its size.
  *
- * They are those of cgroup v2's io.max (Linux' admin-guide/cgroup-v2, "io.max"): reads and writes a second, and bytes a
- * second. What is not said of one leaves it to the defaults of its volume group; `max` says that there is none.
+ * They are those of cgroup v2's io.max (Linux' admin-guide/cgroup-v2, "io.max"): reads and writes per second, and bytes
+ * per second. A limit that a volume does not set is the default of its volume group; `max` sets no limit.
  *
  * @module
  */
@@ -13,42 +13,42 @@ import { formatQuantity, MAX_BYTES, parseQuantity } from "../size.ts";
 /** The limits, by the names of their parameters. */
 export const IO_LIMITS = ["readIops", "writeIops", "readBps", "writeBps"] as const;
 
-/** One of the limits. */
+/** The name of a limit. */
 export type IoLimitName = typeof IO_LIMITS[number];
 
-/** A limit: a rate, as it is or for each GiB that the volume has; or none, whatever the defaults are. */
+/** A limit: a rate, fixed or for each GiB of the volume; or `max` for none, whatever the defaults are. */
 export type IoLimit = { readonly rate: bigint; readonly perGiB: boolean } | "max";
 
-/** What is said of a volume's limits. */
+/** Limits that are set for a volume. */
 export type IoLimits = Readonly<Partial<Record<IoLimitName, IoLimit>>>;
 
-/** What a device is limited to: operations or bytes a second, or `max` for no limit. */
+/** Limits of a device: operations or bytes per second, or `max` for no limit. */
 export type IoRates = Readonly<Partial<Record<IoLimitName, bigint | "max">>>;
 
-/** What a limit's parameter has at its end when it counts for each GiB. */
+/** The suffix of a parameter for a limit per GiB. */
 const PER_GIB = "PerGiB";
 
-/** The parameters that say limits. */
+/** The parameters that set limits. */
 export const IO_LIMIT_PARAMETERS: readonly string[] = IO_LIMITS.flatMap((name) => [name, name + PER_GIB]);
 
-/** The least that io.max takes; it refuses 1 as it refuses 0 (Linux, block/blk-throttle.c, tg_set_limit). */
+/** The smallest rate that io.max accepts; it refuses 1 as it refuses 0 (Linux, block/blk-throttle.c, tg_set_limit). */
 const MIN_RATE = 2n;
 
-/** The most operations a second: the kernel takes what is above for no limit (as above). */
+/** The highest rate in operations per second: to the kernel, a higher one means no limit (as above). */
 const MAX_IOPS = (1n << 32n) - 2n;
 
 const GiB = 1n << 30n;
 
-/** How each limit begins in a tag. */
+/** The prefixes of limits in a tag. */
 const TAG_PREFIXES = { readIops: "ri", writeIops: "wi", readBps: "rb", writeBps: "wb" } as const satisfies Record<
   IoLimitName,
   string
 >;
 
 /**
- * Reads the limits among some parameters; others are left alone.
+ * Parses the limits among parameters; other parameters are ignored.
  *
- * @throws {StorageError} `InvalidArgument` naming the parameter that is wrong, or the two that say the same limit.
+ * @throws {StorageError} `InvalidArgument` that names the wrong parameter, or the two that set the same limit
  */
 export function parseIoLimitParameters(parameters: ReadonlyMap<string, string>): IoLimits {
   const limits: Partial<Record<IoLimitName, IoLimit>> = {};
@@ -66,7 +66,7 @@ export function parseIoLimitParameters(parameters: ReadonlyMap<string, string>):
   return limits;
 }
 
-/** The limits as {@linkcode parseIoLimitParameters} reads them. */
+/** Formats limits as parameters that {@linkcode parseIoLimitParameters} can parse. */
 export function formatIoLimitParameters(limits: IoLimits): Record<string, string> {
   return Object.fromEntries(
     definedLimits(limits).map(([name, limit]) =>
@@ -75,14 +75,22 @@ export function formatIoLimitParameters(limits: IoLimits): Record<string, string
   );
 }
 
-/** The limits in a few characters, for a tag; empty when nothing is said. */
+/**
+ * Formats limits in a few characters, for a tag.
+ *
+ * @returns the text; empty when no limit is set
+ */
 export function formatIoLimitTag(limits: IoLimits): string {
   return definedLimits(limits).map(([name, limit]) =>
     TAG_PREFIXES[name] + (limit === "max" ? limit : formatRate(name, limit.rate) + (limit.perGiB ? "/g" : ""))
   ).join(":");
 }
 
-/** Reads what {@linkcode formatIoLimitTag} wrote; `undefined` for anything else. */
+/**
+ * Parses the text of {@linkcode formatIoLimitTag}.
+ *
+ * @returns the limits, or `undefined` for any other text
+ */
 export function parseIoLimitTag(text: string): IoLimits | undefined {
   if (text === "") return {};
   const limits: Partial<Record<IoLimitName, IoLimit>> = {};
@@ -97,17 +105,17 @@ export function parseIoLimitTag(text: string): IoLimits | undefined {
   return limits;
 }
 
-/** Whether anything is said. */
+/** Reports whether any limit is set. */
 export function hasLimits(limits: IoLimits): boolean {
   return definedLimits(limits).length > 0;
 }
 
-/** Whether both say the same. */
+/** Reports whether two sets of limits are equal. */
 export function isSameLimits(a: IoLimits, b: IoLimits): boolean {
   return formatIoLimitTag(a) === formatIoLimitTag(b);
 }
 
-/** What a device of a size is limited to. A GiB that is begun counts as a whole one. */
+/** Returns the limits of a device with a size in bytes. A part of a GiB counts as a whole GiB. */
 export function ratesFor(limits: IoLimits, bytes: bigint): IoRates {
   const gib = (bytes + GiB - 1n) / GiB;
   return Object.fromEntries(
@@ -119,7 +127,7 @@ export function ratesFor(limits: IoLimits, bytes: bigint): IoRates {
   );
 }
 
-/** The rates for people: `readIops 500, writeBps 4Mi`. */
+/** Formats rates for users: `readIops 500, writeBps 4Mi`. */
 export function describeRates(rates: IoRates): string {
   return IO_LIMITS.flatMap((name) => {
     const rate = rates[name];
@@ -127,7 +135,7 @@ export function describeRates(rates: IoRates): string {
   }).join(", ");
 }
 
-/** A limit by its parameter's value. @throws {StorageError} `InvalidArgument` */
+/** Parses the value of a parameter. @throws {StorageError} `InvalidArgument` when it is not a limit */
 function requireLimit(name: IoLimitName, text: string, { perGiB }: { perGiB: boolean }): IoLimit {
   const limit = parseLimit(name, text, { perGiB });
   if (limit !== undefined) return limit;
@@ -149,7 +157,7 @@ function parseLimit(name: IoLimitName, text: string, { perGiB }: { perGiB: boole
   return { rate, perGiB };
 }
 
-/** The limits that are said, in the order of their names. */
+/** Returns the limits that are set, in the order of {@linkcode IO_LIMITS}. */
 function definedLimits(limits: IoLimits): [IoLimitName, IoLimit][] {
   return IO_LIMITS.flatMap((name) => limits[name] === undefined ? [] : [[name, limits[name]]]);
 }

@@ -25,12 +25,15 @@ const LIMITS: readonly [Record<string, string>, IoLimits, string][] = [
   [{ writeBpsPerGiB: "1Mi" }, { writeBps: { rate: 1n << 20n, perGiB: true } }, "wb1Mi/g"],
 ];
 
-Deno.test.each(LIMITS)("limits are read, written for people and for a tag: %j", (parameters, limits, tag) => {
-  assertEquals(read(parameters), limits);
-  assertEquals(formatIoLimitParameters(limits), parameters);
-  assertEquals(formatIoLimitTag(limits), tag);
-  assertEquals(parseIoLimitTag(tag), limits);
-});
+Deno.test.each(LIMITS)(
+  "limits are parsed, and formatted as parameters and for a tag: %j",
+  (parameters, limits, tag) => {
+    assertEquals(read(parameters), limits);
+    assertEquals(formatIoLimitParameters(limits), parameters);
+    assertEquals(formatIoLimitTag(limits), tag);
+    assertEquals(parseIoLimitTag(tag), limits);
+  },
+);
 
 Deno.test.each([
   ...["", "0", "1", "-5", "+5", "1.5", "1e3", "0x10", "10k", " 10", "10 ", "ten", "Max", "4294967295", "99999999999"],
@@ -41,7 +44,7 @@ Deno.test.each([
   assert(message.startsWith("parameter readIops "), message);
 });
 
-Deno.test("readIoLimits() quotes what is long in part", () => {
+Deno.test("parseIoLimitParameters() shortens long values in its error", () => {
   const { message } = assertThrows(() => read({ readIops: "9".repeat(10_000) }), StorageError);
   assert(message.length < 300, message);
 });
@@ -51,7 +54,7 @@ Deno.test.each(["", "0", "1", "-5", "1.5Q", "4mi", "4MiB", `${1n << 63n}`, `${1n
   (value) => void assertThrows(() => read({ writeBps: value }), StorageError, "parameter writeBps "),
 );
 
-Deno.test("readIoLimits() refuses one limit said twice, and none for each GiB", () => {
+Deno.test("parseIoLimitParameters() refuses one limit set twice, and max for each GiB", () => {
   assertThrows(() => read({ readBps: "1Mi", readBpsPerGiB: "1Mi" }), StorageError, "only one");
   assertThrows(() => read({ readBpsPerGiB: "max" }), StorageError, "readBpsPerGiB");
   assertThrows(() => read({ readBpsPerGiB: "0" }), StorageError, "at least 1");
@@ -62,7 +65,7 @@ Deno.test.each(["ri", "ri0", "riten", "xx5", "ri5:ri6", "ri5:", "rimax/g", "ri5/
   (tag) => assertEquals(parseIoLimitTag(tag), undefined),
 );
 
-Deno.test("ratesFor() scales with GiB that are begun, and stays within what the kernel takes", () => {
+Deno.test("ratesFor() counts a part of a GiB as a whole one, and stays within what the kernel accepts", () => {
   const limits = read({ readIopsPerGiB: "10", writeIopsPerGiB: "1", readBps: "4Mi", writeBps: "max" });
   assertEquals(ratesFor(limits, 3n * GiB), { readIops: 30n, writeIops: 3n, readBps: 4n << 20n, writeBps: "max" });
   assertEquals(ratesFor(limits, GiB + 1n).readIops, 20n);
@@ -72,7 +75,7 @@ Deno.test("ratesFor() scales with GiB that are begun, and stays within what the 
   assertEquals(describeRates(ratesFor(limits, GiB)), "readIops 10, writeIops 2, readBps 4Mi, writeBps max");
 });
 
-Deno.test("isSameLimits() looks at what is said, not at its order", () => {
+Deno.test("isSameLimits() ignores the order of limits", () => {
   assert(isSameLimits(read({ readIops: "5", writeIops: "6" }), read({ writeIops: "6", readIops: "5" })));
   assert(!isSameLimits(read({ readIops: "5" }), read({ readIopsPerGiB: "5" })));
   assert(!isSameLimits(read({ readIops: "max" }), {}));

@@ -4,7 +4,7 @@ import { formatInterval, formatTrim, nextTrimTime, parseInterval, parseTrim, wit
 
 const HOUR = 3_600_000;
 
-Deno.test("parseInterval() takes ten minutes to 90 days, and formatInterval() writes what it reads", () => {
+Deno.test("parseInterval() accepts ten minutes to 90 days, and formatInterval() writes what it reads", () => {
   for (
     const [text, ms] of [["10m", HOUR / 6], ["90m", 1.5 * HOUR], ["24h", 24 * HOUR], ["90d", 90 * 24 * HOUR]] as const
   ) {
@@ -15,7 +15,7 @@ Deno.test("parseInterval() takes ten minutes to 90 days, and formatInterval() wr
   }
 });
 
-Deno.test("formatTrim() writes what parseTrim() reads, and nothing where there is nothing to do", () => {
+Deno.test("formatTrim() writes what parseTrim() reads, and nothing when nothing is discarded", () => {
   const all = [{ discard: true }, { discard: false, intervalMs: 24 * HOUR }, { discard: true, intervalMs: HOUR }];
   assertEquals(all.map(formatTrim), ["d", "1d", "d+1h"]);
   assertEquals(all.map((trim) => parseTrim(formatTrim(trim)!)), all);
@@ -23,7 +23,7 @@ Deno.test("formatTrim() writes what parseTrim() reads, and nothing where there i
   for (const text of ["", "d+", "+1h", "x", "1h+d", "d+d", "d1h"]) assertEquals(parseTrim(text), undefined, text);
 });
 
-Deno.test("trimmedFlags(): what a mount was asked for has priority", () => {
+Deno.test("withDiscardFlag(): a requested flag takes precedence", () => {
   assertEquals(withDiscardFlag({ discard: true }, ["noatime"]), ["noatime", "discard"]);
   assertEquals(withDiscardFlag({ discard: true }, ["nodiscard"]), ["nodiscard"]);
   assertEquals(withDiscardFlag({ discard: true }, ["discard=async"]), ["discard=async"]);
@@ -31,7 +31,7 @@ Deno.test("trimmedFlags(): what a mount was asked for has priority", () => {
   assertEquals(withDiscardFlag(undefined, []), []);
 });
 
-Deno.test("nextTrim() is once in each interval, the same whenever it is asked, and another for each volume", () => {
+Deno.test("nextTrimTime() is once in each interval, the same for each call, and different for each volume", () => {
   const day = 24 * HOUR;
   const midnight = Date.UTC(2026, 0, 1);
   const nexts = Array.from({ length: 100 }, (_, index) => nextTrimTime(volumeIdOf(`${index}`), day, midnight));
@@ -47,7 +47,7 @@ Deno.test("nextTrim() is once in each interval, the same whenever it is asked, a
   );
 });
 
-Deno.test("nextTrim() comes to the hours at which a machine is on, and is never long after the last one", () => {
+Deno.test("nextTrimTime() reaches the hours at which a machine is on, and is never long after the last one", () => {
   const day = 24 * HOUR;
   for (const index of Array(20).keys()) {
     let at = nextTrimTime(volumeIdOf(`${index}`), day, Date.UTC(2026, 0, 1));
