@@ -10,6 +10,7 @@
 import { join } from "@std/path";
 import { chartValuesTable } from "./chart_values.ts";
 import { crdSections } from "./crds.ts";
+import { conditionSections, eventSections } from "./events.ts";
 import { flagSections } from "./flags.ts";
 import { metricsTable } from "./metrics.ts";
 
@@ -24,7 +25,9 @@ export const END = "<!-- generated: end -->";
 /** The generators of the pages' generated parts, by the page's path from the root. */
 const PAGES: Readonly<Record<string, () => string>> = {
   "docs/reference/chart-values.md": chartValuesTable,
+  "docs/reference/conditions.md": conditionSections,
   "docs/reference/crds.md": crdSections,
+  "docs/reference/events.md": eventSections,
   "docs/reference/flags.md": flagSections,
   "docs/reference/metrics.md": metricsTable,
 };

@@ -156,7 +156,7 @@ Deno.test("NodeAgent: a refresh is one request, and makes the object again when 
 
 Deno.test("NodeAgent: of conditions it changes its own alone, and says what others wrote into the object", async () => {
   const conditions = ["True", "True", "False", "True"].map((status) => {
-    return [{ type: "Full", status: status as "True" | "False", reason: "Counted", message: status }];
+    return [{ type: "Full", status: status as "True" | "False", reason: "Ok" as const, message: status }];
   });
   const written: LvmNode[] = [];
   const options = {
@@ -164,7 +164,7 @@ Deno.test("NodeAgent: of conditions it changes its own alone, and says what othe
     onWritten: (object: LvmNode) => void written.push(object),
   };
   await using s = await scene(machine(), options);
-  const old = { status: "True", reason: "Seen", message: "", lastTransitionTime: "2020-01-01T00:00:00Z" } as const;
+  const old = { status: "True", reason: "Ok", message: "", lastTransitionTime: "2020-01-01T00:00:00Z" } as const;
   s.api.put(lvmNodes, {
     metadata: { name: "n1", annotations: { note: "from others" } },
     spec: { driverName: "lvm.denolith.dev" },

@@ -12,7 +12,7 @@ function limited(status: Condition["status"]): Condition {
     type: "IOLimitsApplied",
     status,
     lastTransitionTime: "2026-01-01T00:00:00Z",
-    reason: "Why",
+    reason: "Refused",
     message: "so it is",
   };
 }

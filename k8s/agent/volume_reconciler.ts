@@ -167,7 +167,7 @@ export class VolumeReconciler {
   /** Tells that a condition has another reason than before; when it holds again, under the word for that. */
   #recordConditionChange(
     object: LvmVolume,
-    recoveredReason: string,
+    recoveredReason: "Redundant" | "Healthy",
     before: Condition | undefined,
     now: Condition | undefined,
   ): void {

@@ -28,7 +28,7 @@ export const REDUNDANT_CONDITION = "Redundant";
  * Whether a volume, its filesystem, its group and its thin pool, if it is in one, are fit for use: the first of what may be the
  * cause of the rest. Its copies have a condition of their own.
  */
-function volumeHealth(lv: LogicalVolume, group: VolumeGroup, filesystem: Problem | undefined): ConditionState {
+function volumeHealth(lv: LogicalVolume, group: VolumeGroup, filesystem: RuntimeState["filesystem"]): ConditionState {
   const disk = pvProblem(lv, group);
   const problem = disk?.reason === "Partial" ? disk : poolProblem(lv, group) ?? filesystem;
   return problem === undefined ? groupHealth(group) : { status: "False", ...problem };
@@ -39,7 +39,7 @@ export interface RuntimeState {
   /** What has become of its limits, if it has any and pods have it. */
   readonly limits?: LimitsState | undefined;
   /** What is wrong with its filesystem, if that is mounted. */
-  readonly filesystem?: Problem | undefined;
+  readonly filesystem?: Problem<"FilesystemReadOnly"> | undefined;
 }
 
 /** The status of a volume whose LV is there. An error that a growth ended with stays until another size is wanted. */

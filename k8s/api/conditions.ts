@@ -4,8 +4,10 @@
  * @module
  */
 
+import type { ConditionReason } from "./condition_reasons.ts";
+
 /** A condition of one of our own kinds, whose schema requires all that is not optional here. */
-export interface Condition {
+export interface Condition<Reason extends string = ConditionReason> {
   /** Its type, such as `Ready`. */
   type: string;
   /** Whether it holds. */
@@ -15,7 +17,7 @@ export interface Condition {
   /** When `status` last changed (RFC 3339). */
   lastTransitionTime: string;
   /** The reason, in one CamelCase word. */
-  reason: string;
+  reason: Reason;
   /** The reason, in a sentence. */
   message: string;
 }

@@ -3,7 +3,7 @@ import { type Condition, conditionsOf, withConditions } from "./conditions.ts";
 
 const [EARLIER, NOW] = ["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"];
 
-function condition(type: string, overrides: Partial<Condition> = {}): Condition {
+function condition(type: string, overrides: Partial<Condition<string>> = {}): Condition<string> {
   return { type, status: "True", reason: "Good", message: "all is well", lastTransitionTime: EARLIER, ...overrides };
 }
 
@@ -13,7 +13,7 @@ Deno.test("withConditions() replaces conditions by type, and a transition time o
   assertEquals(withConditions(before, [added], NOW), [condition("A"), condition("B", { message: "still well" })]);
   const failed = { ...added, status: "False" } as const;
   assertEquals(withConditions(before, [failed], NOW), [condition("A"), { ...failed, lastTransitionTime: NOW }]);
-  assertEquals(withConditions<Condition>([], [added], NOW), [{ ...added, lastTransitionTime: NOW }]);
+  assertEquals(withConditions<Condition<string>>([], [added], NOW), [{ ...added, lastTransitionTime: NOW }]);
 });
 
 Deno.test("withConditions() lets its caller say what counts as the same", () => {

@@ -7,6 +7,7 @@
 import type { StorageError } from "../../lvm/error.ts";
 import { groupProblem } from "../../lvm/health/health.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
+import type { ConditionReason } from "./condition_reasons.ts";
 import { type Condition, conditionsOf, withConditions } from "./conditions.ts";
 import { timestamp } from "../../lvm/clock.ts";
 import type { AgentManaged, AgentManagedStatus } from "./lvm_objects.ts";
@@ -19,7 +20,7 @@ export interface ConditionState {
   /** Whether it holds. */
   readonly status: "True" | "False";
   /** Why, in one word. */
-  readonly reason: string;
+  readonly reason: ConditionReason;
   /** Why, in a sentence. */
   readonly message: string;
 }

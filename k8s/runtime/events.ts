@@ -8,6 +8,7 @@
 import { getLogger } from "@logtape/logtape";
 import { type ApiClient, isAlreadyExists, isTransient, orAbsent } from "../client/client.ts";
 import { backoffMs, type Clock, sleep, systemClock, timestamp } from "../../lvm/clock.ts";
+import type { EventReason } from "../api/event_reasons.ts";
 import { type Event, events, type KubeObject } from "../api/objects.ts";
 
 /** Whether all is well. */
@@ -56,7 +57,7 @@ interface RecordedEvent {
 }
 
 /** Records events. */
-export class EventRecorder {
+export class EventRecorder<Reason extends string = EventReason> {
   readonly #client: ApiClient;
   readonly #options: EventRecorderOptions;
   readonly #clock: Clock;
@@ -79,7 +80,7 @@ export class EventRecorder {
   }
 
   /** Says something of an object. A message is cut where the API's limit is. */
-  record(object: KubeObject, type: EventType, reason: string, message: string): void {
+  record(object: KubeObject, type: EventType, reason: Reason, message: string): void {
     if (this.#stop.signal.aborted) return;
     const truncated = message.length > MAX_MESSAGE_LENGTH ? message.slice(0, MAX_MESSAGE_LENGTH - 1) + "…" : message;
     const key = [object.kind, object.metadata.uid ?? object.metadata.name, type, reason, truncated].join("\n");

@@ -12,7 +12,7 @@ function scene(options: { burst?: number } = {}) {
   const http = new HttpClient({ url: fake.url }, { userAgent: "denolith/test (events)" });
   const { client, advance } = trackedClient(http);
   const clock = new FakeClock();
-  const recorder = new EventRecorder(client, {
+  const recorder = new EventRecorder<string>(client, {
     component: "lvm.denolith.dev/test",
     instance: "node-1",
     clock,
@@ -120,7 +120,7 @@ Deno.test("EventRecorder: what is said at the very moment at which an earlier ev
         return reason === "First" ? answer.promise : Promise.resolve();
       },
     } as unknown as ApiClient;
-    const recorder = new EventRecorder(client, { component: "test", instance: "test", clock: new FakeClock() });
+    const recorder = new EventRecorder<string>(client, { component: "test", instance: "test", clock: new FakeClock() });
     const object = { kind: "Node", metadata: { name: "n1" } };
     recorder.record(object, "Normal", "First", "");
     await flushPromises();

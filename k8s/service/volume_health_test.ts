@@ -1,6 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
+import type { ConditionReason } from "../api/condition_reasons.ts";
 import type { Condition } from "../api/conditions.ts";
 import type { LvmVolume, LvmVolumeStatus } from "../api/lvm_objects.ts";
 import { volumeHealthOf } from "./volume_health.ts";
@@ -13,7 +14,7 @@ function object(status: LvmVolumeStatus): LvmVolume {
   return { ...lvmVolumeFor(request, { driver: "d", nodeName: "n" }), status };
 }
 
-function condition(type: string, status: "True" | "False", reason: string): Condition {
+function condition(type: string, status: "True" | "False", reason: ConditionReason): Condition {
   return { type, status, reason, message: `${reason}.`, lastTransitionTime: "2026-01-01T00:00:00Z" };
 }
 

@@ -8,7 +8,21 @@
  */
 
 import { basename, join } from "@std/path";
+import type { ErrorKind } from "../error.ts";
 import { IO_LIMITS, type IoLimitName, type IoRates } from "../spec/io_limits.ts";
+
+/** Why the limits of a volume are not applied, other than an error. */
+export type LimitsRefusal =
+  | "NoCgroup2"
+  | "NoIoController"
+  | "NoCgroupRoot"
+  | "IoControllerNotEnabled"
+  | "NoPodCgroup"
+  | "NotAPod"
+  | "Refused";
+
+/** Why the limits of a volume are applied or not. */
+export type LimitsReason = LimitsRefusal | "Applied" | ErrorKind;
 
 /** What came of limiting a device for a pod. */
 export type LimitResult =
@@ -16,7 +30,7 @@ export type LimitResult =
   /** The pod has no cgroup yet, or none any more. */
   | { readonly state: "waiting" }
   /** It cannot be done on this machine as it is: why, in one word and in a sentence. */
-  | { readonly state: "refused"; readonly reason: string; readonly message: string };
+  | { readonly state: "refused"; readonly reason: LimitsRefusal; readonly message: string };
 
 /** How each limit is called in io.max. */
 const IO_MAX_KEYS = {
@@ -148,7 +162,7 @@ function ioMaxLine(device: string, rates: IoRates): string {
   return [device, ...pairs].join(" ");
 }
 
-function refusal(reason: string, message: string): LimitResult {
+function refusal(reason: LimitsRefusal, message: string): LimitResult {
   return { state: "refused", reason, message };
 }
 

@@ -9,7 +9,7 @@
  */
 
 import { type Clock, systemClock } from "../clock.ts";
-import { type LimitResult, PodCgroups } from "./cgroups.ts";
+import { type LimitResult, type LimitsReason, PodCgroups } from "./cgroups.ts";
 import { StorageError } from "../error.ts";
 import type { VolumeId } from "../ids.ts";
 import { describeRates, hasLimits, type IoLimits, type IoRates, ratesFor } from "../spec/io_limits.ts";
@@ -24,7 +24,7 @@ export interface LimitsState {
   /** Whether they do. */
   readonly applied: boolean;
   /** Why, in one word. */
-  readonly reason: string;
+  readonly reason: LimitsReason;
   /** Why, in a sentence. */
   readonly message: string;
 }

@@ -9,7 +9,6 @@ import { controllerLeaseName, sidecarLeaseName } from "../../k8s/runtime/leader.
 import { subcommandFlags } from "../process/driver_command.ts";
 import { anchors, chapter } from "./markdown.ts";
 import { inlineCode, sourceText, unknownMessages } from "./messages.ts";
-import { sourceFiles } from "./source_files.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
 
@@ -29,22 +28,6 @@ function firstColumn(text: string): string[] {
 Deno.test("docs/reference/alerts.md lists all alerts", async () => {
   const alerts = (await Deno.readTextFile(`${ROOT}deploy/chart/files/alerts.yaml`)).matchAll(/- alert: (\w+)/g);
   assertEquals(firstColumn(await reference("alerts")), [...alerts].map(([, name]) => name!));
-});
-
-Deno.test("docs/reference/events.md lists the events that are recorded", async () => {
-  const documented = [
-    ...(await reference("events")).matchAll(/^\| ((?:`\w+`(?:, )?)+) +\| [\w ]+\|/gm),
-  ]
-    .flatMap(([, names]) => [...names!.matchAll(/`(\w+)`/g)].map(([, name]) => name!));
-  const recorded = new Set<string>();
-  for (const path of sourceFiles("k8s")) {
-    const source = await Deno.readTextFile(path);
-    for (const [, rest] of source.matchAll(/\.record\(\w[\w.]*, "(?:Normal|Warning)", ([^,]*),/g)) {
-      for (const [, reason] of rest!.matchAll(/"([A-Z]\w+)"(?!\s*\?)/g)) recorded.add(reason!);
-    }
-  }
-  assert(recorded.size > 8, "the test sees them");
-  assertEquals([...recorded].filter((reason) => !documented.includes(reason)), []);
 });
 
 Deno.test("docs/guides/official-sidecars.md names the Leases", async () => {

@@ -1,0 +1,184 @@
+/**
+ * The reasons of the events that denolith records. `docs/reference` lists them from here.
+ *
+ * @module
+ */
+
+import type { ConditionReason } from "./condition_reasons.ts";
+
+/** A reason of events. */
+export interface EventDescription {
+  /** Type of the events. */
+  readonly type: "Normal" | "Warning";
+  /** What the event means, and what to do, in Markdown; links are relative to docs/reference. */
+  readonly meaning: string;
+}
+
+/** The reasons of events about objects of one kind. */
+type Events = Readonly<Record<string, EventDescription>>;
+
+const RUNBOOKS = "../guides/runbooks";
+const DEGRADED = `[runbook](${RUNBOOKS}/storage.md#degraded-raid-volume)`;
+
+/** The events of LVMVolumes and LVMSnapshots alike. */
+const OBJECT_EVENTS = {
+  Failed: { type: "Warning", meaning: "An operation of the agent failed. The message quotes LVM." },
+  Lost: {
+    type: "Warning",
+    meaning: "Its logical volume is missing: [repair](../guides/volume-repair.md#lost-volume).",
+  },
+  Recovered: { type: "Normal", meaning: "Its node was removed and is back, with the logical volume." },
+} as const satisfies Events;
+
+/** The events by the kind of the object that they are about. Those of Kubernetes' kinds are named as by the sidecars. */
+export const EVENTS = {
+  PersistentVolumeClaim: {
+    Provisioning: { type: "Normal", meaning: "The controller provisions a volume." },
+    ProvisioningSucceeded: { type: "Normal", meaning: "The PersistentVolume exists." },
+    ProvisioningFailed: {
+      type: "Warning",
+      meaning: `The message gives the cause: [runbook](${RUNBOOKS}/claims-and-pods.md#claim-stays-pending).`,
+    },
+    Resizing: { type: "Normal", meaning: "The volume is being expanded." },
+    FileSystemResizeRequired: {
+      type: "Normal",
+      meaning: "The volume was expanded. The filesystem is resized when a pod uses it.",
+    },
+    VolumeResizeSuccessful: {
+      type: "Normal",
+      meaning: "The expansion is complete. No step on the node is necessary.",
+    },
+    VolumeResizeFailed: {
+      type: "Warning",
+      meaning: `The message gives the cause: [runbook](${RUNBOOKS}/claims-and-pods.md#claim-does-not-expand).`,
+    },
+    VolumeModify: { type: "Normal", meaning: "The volume is being changed to another VolumeAttributesClass." },
+    VolumeModifySuccessful: { type: "Normal", meaning: "The change is complete." },
+    VolumeModifyFailed: {
+      type: "Warning",
+      meaning: "The message gives the cause: [IO limits](../guides/io-limits.md#change-limits).",
+    },
+    VolumeModifyCanceled: { type: "Normal", meaning: "The change that failed is no longer requested." },
+    VolumeLost: {
+      type: "Warning",
+      meaning: "The node was [removed](../guides/node-removal.md). Delete the claim and its pods to get a new volume.",
+    },
+  },
+  PersistentVolume: {
+    VolumeFailedDelete: {
+      type: "Warning",
+      meaning: "The volume is usually still in use, or its node does not respond. The controller tries again.",
+    },
+  },
+  VolumeSnapshotContent: {
+    SnapshotCreationFailed: {
+      type: "Warning",
+      meaning: "The snapshot was not created, or the outcome is unknown: " +
+        `[runbook](${RUNBOOKS}/claims-and-pods.md#volumesnapshot-not-ready).`,
+    },
+    SnapshotContentCheckandUpdateFailed: {
+      type: "Warning",
+      meaning: "The controller could not check the snapshot, or the snapshot is missing, or its content is lost.",
+    },
+    SnapshotDeleteError: {
+      type: "Warning",
+      meaning: "The snapshot was not removed, usually because its node does not respond. The controller tries again.",
+    },
+  },
+  VolumeSnapshot: {
+    SnapshotLost: {
+      type: "Warning",
+      meaning: "The node was [removed](../guides/node-removal.md), and the content of the snapshot with it. Delete " +
+        "the VolumeSnapshot.",
+    },
+  },
+  LVMVolume: {
+    Created: { type: "Normal", meaning: "The agent created the logical volume." },
+    Extended: { type: "Normal", meaning: "The agent extended the logical volume." },
+    Copying: {
+      type: "Normal",
+      meaning: "The agent copies data from a snapshot or another volume. `status.copy` has the progress. A volume " +
+        "that is created at once has no such event.",
+    },
+    ...OBJECT_EVENTS,
+    IOLimitsApplied: { type: "Normal", meaning: "Its IO limits apply to the pods that use it." },
+    IOLimitsNotApplied: {
+      type: "Warning",
+      meaning: "Its IO limits do not apply. The message gives the cause and the remedy.",
+    },
+    Degraded: { type: "Warning", meaning: `A RAID volume has no redundancy: ${DEGRADED}.` },
+    RaidFailed: { type: "Warning", meaning: `A RAID volume has lost too many disks: ${DEGRADED}.` },
+    RefreshNeeded: { type: "Warning", meaning: `A RAID volume does not use a disk that is present: ${DEGRADED}.` },
+    SharedPhysicalVolume: {
+      type: "Warning",
+      meaning: `Several RAID images are on one physical volume: ${DEGRADED}.`,
+    },
+    Rebuilding: { type: "Normal", meaning: "Its RAID images are being synchronized." },
+    Redundant: { type: "Normal", meaning: "It survives the loss of a disk again." },
+    FilesystemReadOnly: {
+      type: "Warning",
+      meaning:
+        `The kernel made its filesystem read-only after an error: [runbook](${RUNBOOKS}/storage.md#filesystem-read-only).`,
+    },
+    Healthy: { type: "Normal", meaning: "Its filesystem accepts writes again." },
+    TrimFailed: {
+      type: "Warning",
+      meaning: "[fstrim](../guides/discard.md) failed at least three times in a row. The message quotes it. The " +
+        "agent keeps trying.",
+    },
+    TrimUnsupported: {
+      type: "Warning",
+      meaning: "Its device does not support discards. Remove `fstrim` from the StorageClass.",
+    },
+  },
+  LVMSnapshot: {
+    Created: { type: "Normal", meaning: "The agent created the snapshot." },
+    ...OBJECT_EVENTS,
+    SnapshotExtended: {
+      type: "Normal",
+      meaning: "Its COW space was nearly full and [was extended](../guides/snapshots.md#automatic-extension).",
+    },
+    SnapshotCannotExtend: {
+      type: "Warning",
+      meaning: `Its COW space fills up and cannot be extended: [runbook](${RUNBOOKS}/storage.md#snapshot-near-full).`,
+    },
+    SnapshotNearFull: {
+      type: "Warning",
+      meaning: "80 % of its COW space are used, and it was not extended, as with `--snapshot-autoextend off`. Extend " +
+        "it, as the message says, or delete the snapshot before it is lost.",
+    },
+    Overflowed: {
+      type: "Warning",
+      meaning: "Its COW space was too small and its content is lost. Delete it, because it still slows down its " +
+        "volume.",
+    },
+  },
+  LVMNode: {
+    OrphanFound: {
+      type: "Warning",
+      meaning: "A logical volume has no object: [orphans](../guides/orphans.md).",
+    },
+    OrphanRemoved: { type: "Normal", meaning: "An orphan is being removed, as requested." },
+    OrphanRemovalFailed: {
+      type: "Warning",
+      meaning: "The removal of an orphan was requested, and it stays. The message gives the cause.",
+    },
+    ThinPoolExtended: { type: "Normal", meaning: "A thin pool of the driver, or its metadata, was extended." },
+    ThinPoolNearFull: {
+      type: "Warning",
+      meaning:
+        `A thin pool is nearly full and was not extended: [runbook](${RUNBOOKS}/storage.md#thin-pool-near-full).`,
+    },
+    ThinPoolFull: {
+      type: "Warning",
+      meaning: "A thin pool is full or damaged, and its volumes cannot be written: " +
+        `[runbook](${RUNBOOKS}/storage.md#thin-pool-near-full).`,
+    },
+  },
+} as const satisfies Readonly<Record<string, Events>>;
+
+/** The reasons in the table. */
+type TableReason = { [Kind in keyof typeof EVENTS]: keyof typeof EVENTS[Kind] }[keyof typeof EVENTS];
+
+/** A reason of an event: one of the table, or the reason of a condition that changed. */
+export type EventReason = TableReason | ConditionReason;
