@@ -8,7 +8,7 @@ import { dirname } from "@std/path";
 import manifest from "../deno.json" with { type: "json" };
 import { startClusterProcess } from "./cluster_process.ts";
 import { type Flags, UsageError } from "./command_line.ts";
-import { lvmReadiness } from "../csi/standalone.ts";
+import { logging, lvmReadiness } from "../csi/standalone.ts";
 import { openMachine } from "../lvm/machine.ts";
 import { parseGroupLimits } from "../csi/group_limits.ts";
 import { Identity, Node } from "../csi/proto/csi_pb.ts";
@@ -90,23 +90,25 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
     ...{ exec, driver, groups, mountRoots, recorded, limiting, thin },
     scratch: dirname(socket),
     snapshotAutoextend: parseSnapshotAutoextend(flags["snapshot-autoextend"]!),
-    onRemoved: onChange,
-    onPoolExtended: (message) => {
-      poolConditions.onExtended(message);
-      onChange();
-    },
-    onSnapshotExtended: (cow, size) => {
-      countCowExtension();
-      snapshotReconciler.recordCowExtended(cow, size);
-    },
-    onSnapshotCannotExtend: (cow, reason) => snapshotReconciler.recordCowCannotExtend(cow, reason),
-    onProgress: (id) => volumeController.add(id),
-    onTrimmed: (_, bytes) => trimCounters.succeeded(bytes),
-    onTrimFailed: (volume, reason, failures) => {
-      trimCounters.failed();
-      volumeReconciler.recordTrimFailed(volume, reason, failures);
-    },
-    onTrimUnsupported: (volume) => volumeReconciler.recordTrimUnsupported(volume),
+    listener: logging({
+      onRemoved: onChange,
+      onPoolExtended: (message) => {
+        poolConditions.onExtended(message);
+        onChange();
+      },
+      onSnapshotExtended: (cow, size) => {
+        countCowExtension();
+        snapshotReconciler.recordCowExtended(cow, size);
+      },
+      onSnapshotCannotExtend: (cow, reason) => snapshotReconciler.recordCowCannotExtend(cow, reason),
+      onProgress: (id) => volumeController.add(id),
+      onTrimmed: (_, bytes) => trimCounters.succeeded(bytes),
+      onTrimFailed: (volume, reason, failures) => {
+        trimCounters.failed();
+        volumeReconciler.recordTrimFailed(volume, reason, failures);
+      },
+      onTrimUnsupported: (volume) => volumeReconciler.recordTrimUnsupported(volume),
+    }),
   });
   const { lvm, cowMonitor, trimmer, staging, health, filesystems, locks, limiter, background } = machine;
   watchLimits(volumeObjects, { limiter, defaults });

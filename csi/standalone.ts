@@ -18,7 +18,13 @@ import { type ControllerHandlers, controllerHandlers } from "./controller.ts";
 import { Controller, Identity, Node } from "./proto/csi_pb.ts";
 import { identityHandlers } from "./identity.ts";
 import { localSnapshotService, localVolumeService } from "./local_service.ts";
-import { type BackgroundWorkers, type MachineOptions, openMachine, type ThinPoolOptions } from "../lvm/machine.ts";
+import {
+  type BackgroundWorkers,
+  type MachineListener,
+  type MachineOptions,
+  openMachine,
+  type ThinPoolOptions,
+} from "../lvm/machine.ts";
 import { nodeHandlers } from "./node.ts";
 import { serve } from "./server.ts";
 import { bindService, type Handlers } from "./service.ts";
@@ -86,6 +92,7 @@ export function standaloneServices(
   const { lvm, volumes, snapshots, staging, health, copies, limiter, background, locks } = openMachine({
     ...options,
     limiting,
+    listener: logging(),
   });
   const start = () => {
     background.start();
@@ -100,6 +107,46 @@ export function standaloneServices(
     }),
     node: nodeHandlers({ staging, health, nodeId, mountRoots, locks }),
     background: { ...background, start },
+  };
+}
+
+/**
+ * Returns a listener that logs what happens in the background on a machine.
+ *
+ * @param next a listener that is called after the log
+ */
+export function logging(next: MachineListener = {}): MachineListener {
+  return {
+    onRemoved: () => next.onRemoved?.(),
+    onProgress: (id) => next.onProgress?.(id),
+    onPoolExtended: (message) => {
+      log.info("a thin pool grew", { message });
+      next.onPoolExtended?.(message);
+    },
+    onSnapshotExtended: (cow, size) => {
+      log.info("store grown", { snapshot: cow.id, lv: `${cow.group.name}/${cow.lv.name}`, size });
+      next.onSnapshotExtended?.(cow, size);
+    },
+    onSnapshotCannotExtend: (cow, reason) => {
+      log.warn("store cannot grow", { snapshot: cow.id, reason });
+      next.onSnapshotCannotExtend?.(cow, reason);
+    },
+    onTrimmed: (volume, bytes) => {
+      log.info("trimmed", { volume: volume.id, bytes });
+      next.onTrimmed?.(volume, bytes);
+    },
+    onTrimFailed: (volume, reason, failures) => {
+      log.warn("trimming failed", { volume: volume.id, reason, failures });
+      next.onTrimFailed?.(volume, reason, failures);
+    },
+    onTrimUnsupported: (volume) => {
+      log.warn("trimming is of no use: the device takes no discards", { volume: volume.id });
+      next.onTrimUnsupported?.(volume);
+    },
+    onFailure: (action, error) => {
+      log.warn(`${action} failed`, { error });
+      next.onFailure?.(action, error);
+    },
   };
 }
 

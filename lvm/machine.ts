@@ -4,8 +4,7 @@
  * @module
  */
 
-import { getLogger } from "@logtape/logtape";
-import { Copies, type CopiesOptions } from "./copies/copies.ts";
+import { Copies } from "./copies/copies.ts";
 import type { Exec } from "./exec.ts";
 import type { GroupMatcher } from "./model/groups.ts";
 import { HealthCheck } from "./health/health_check.ts";
@@ -29,7 +28,7 @@ import {
 import { ReadOnlyFilesystems } from "./health/read_only_filesystems.ts";
 import { type CowListener, CowMonitor } from "./snapshots/cow_monitor.ts";
 import { type TrimListener, Trimmer } from "./staging/trimmer.ts";
-import { Reaper, type ReaperOptions } from "./volumes/reaper.ts";
+import { Reaper } from "./volumes/reaper.ts";
 import type { RecordedLv } from "./inventory/volume_state.ts";
 import { Volumes } from "./volumes/volumes.ts";
 
@@ -53,13 +52,23 @@ export interface BackgroundWorkers {
   stop(): Promise<void>;
 }
 
-/** What {@linkcode openMachine} needs. */
-export interface MachineOptions
-  extends
-    Pick<ReaperOptions, "onRemoved">,
-    Partial<CowListener>,
-    Partial<TrimListener>,
-    Pick<CopiesOptions, "onProgress"> {
+/**
+ * A listener to what happens in the background. The machine calls only those methods that are there, and none of them may
+ * throw.
+ */
+export interface MachineListener extends Partial<CowListener>, Partial<TrimListener> {
+  /** Called after the LV of a deleted volume or snapshot was removed, so that its space is free. */
+  onRemoved?(): void;
+  /** Called with a sentence after a thin pool was extended. */
+  onPoolExtended?(message: string): void;
+  /** Called for a volume when more of it is copied, when it is complete, or when it cannot be made. */
+  onProgress?(id: VolumeId): void;
+  /** Called when background work failed; the machine tries it again later. `action` names the work. */
+  onFailure?(action: string, error: unknown): void;
+}
+
+/** Options of {@linkcode openMachine}. */
+export interface MachineOptions {
   /** What runs its commands. */
   readonly exec: Exec;
   /** The driver's name. */
@@ -81,8 +90,8 @@ export interface MachineOptions
   readonly limiting?: IoLimiterSettings;
   /** How thin pools are treated. */
   readonly thin?: ThinPoolOptions;
-  /** Is told in words when a thin pool grew; nobody by default. */
-  readonly onPoolExtended?: (message: string) => void;
+  /** A listener to what happens in the background. */
+  readonly listener?: MachineListener;
   /** When stores of snapshots grow; without it, never. By default as the flag of the command line. */
   readonly snapshotAutoextend?: SnapshotAutoextend | undefined;
 }
@@ -121,27 +130,44 @@ export interface Machine {
   readonly locks: Locks;
 }
 
-const log = getLogger(["denolith", "driver"]);
-
 /** Puts together what a driver has on this machine; nothing runs yet. */
 export function openMachine(options: MachineOptions): Machine {
-  const { exec, driver, groups, mountRoots, recorded, thin = {} } = options;
+  const { exec, driver, groups, mountRoots, recorded, thin = {}, listener = {} } = options;
+  const onErrorOf = (action: string) => (error: unknown) => listener.onFailure?.(action, error);
   const lvm = new Lvm(exec, (groups) => {
     cowMonitor.observe(groups);
     trimmer.observe(groups);
   });
   const locks = new Locks();
   const reservation = new PoolReservation(lvm, thin.overcommit);
-  const poolMonitor = new PoolMonitor({ lvm, driver, ...poolMonitorOptions(options) });
-  const cowMonitor = new CowMonitor({ lvm, driver, locks, ...cowMonitorOptions(options) });
-  const trimmer = new Trimmer({ lvm, driver, ...trimmerOptions(options) });
+  const poolMonitor = new PoolMonitor({
+    lvm,
+    driver,
+    ...(thin.autoextend && { autoextend: thin.autoextend }),
+    onExtended: (message) => listener.onPoolExtended?.(message),
+    onError: onErrorOf("watching thin pools"),
+  });
+  const cowMonitor = new CowMonitor({
+    ...{ lvm, driver, locks, autoextend: snapshotAutoextendOf(options) },
+    onSnapshotExtended: (cow, size) => listener.onSnapshotExtended?.(cow, size),
+    onSnapshotCannotExtend: (cow, reason) => listener.onSnapshotCannotExtend?.(cow, reason),
+    onError: onErrorOf("growing stores"),
+  });
+  const trimmer = new Trimmer({
+    lvm,
+    driver,
+    onTrimmed: (volume, bytes) => listener.onTrimmed?.(volume, bytes),
+    onTrimFailed: (volume, reason, failures) => listener.onTrimFailed?.(volume, reason, failures),
+    onTrimUnsupported: (volume) => listener.onTrimUnsupported?.(volume),
+    onError: onErrorOf("trimming"),
+  });
   const reaper = new Reaper({
     lvm,
     driver,
-    onError: warningLogger("reaper"),
+    onError: onErrorOf("reaper"),
     onReport: (groups) => poolMonitor.observe(groups),
     onResumed: (groups: readonly VolumeGroup[]) => copies.start(groups),
-    ...(options.onRemoved && { onRemoved: options.onRemoved }),
+    onRemoved: () => listener.onRemoved?.(),
     ...(thin.removeEmptyPools && { emptyPoolReservation: reservation }),
   });
   const volumeFinder = new VolumeFinder({ driver, groups, ...(recorded && { recordedLv: recorded.volume }) });
@@ -153,75 +179,29 @@ export function openMachine(options: MachineOptions): Machine {
   const snapshots = new Snapshots({ lvm, finder: snapshotFinder, volumes: volumeFinder, reaper, reservation });
   const copies: Copies = new Copies({
     ...{ lvm, driver, volumes, volumeFinder, snapshotFinder, reaper, reservation, scratch: options.scratch },
-    onError: warningLogger("copying"),
-    ...(options.onProgress && { onProgress: options.onProgress }),
+    onError: onErrorOf("copying"),
+    onProgress: (id) => listener.onProgress?.(id),
   });
   const limiter = new IoLimiter({
     ...options.limiting,
     lvm,
     volumes: volumeFinder,
-    onError: warningLogger("applying limits"),
+    onError: onErrorOf("applying limits"),
   });
   const staging = new Staging({ lvm, volumes: volumeFinder, mountRoots, limiter, trimmer });
   const health = new HealthCheck({ lvm, volumes: volumeFinder, snapshots: snapshotFinder });
-  const filesystems = new ReadOnlyFilesystems(exec, driver, warningLogger("looking at filesystems"));
+  const filesystems = new ReadOnlyFilesystems(exec, driver, onErrorOf("looking at filesystems"));
   const background = combineWorkers(reaper, [limiter, copies, cowMonitor, poolMonitor, trimmer]);
   const inUse = { staging, health, filesystems, limiter, trimmer };
   const finders = { volumeFinder, snapshotFinder };
   return { lvm, ...finders, volumes, snapshots, copies, poolMonitor, cowMonitor, background, locks, ...inUse };
 }
 
-/** How pools are watched, and what is logged of it. */
-function poolMonitorOptions({ thin = {}, onPoolExtended }: MachineOptions) {
-  return {
-    ...(thin.autoextend && { autoextend: thin.autoextend }),
-    onExtended: (message: string) => {
-      log.info("a thin pool grew", { message });
-      onPoolExtended?.(message);
-    },
-    onError: warningLogger("watching thin pools"),
-  };
-}
-
-/** When stores grow, and what is logged of it. */
-function cowMonitorOptions(options: MachineOptions) {
-  const autoextend = "snapshotAutoextend" in options
+/** Returns when COW space is extended: by default as the flag of the command line. */
+function snapshotAutoextendOf(options: MachineOptions): SnapshotAutoextend | undefined {
+  return "snapshotAutoextend" in options
     ? options.snapshotAutoextend
     : parseSnapshotAutoextend(DEFAULT_SNAPSHOT_AUTOEXTEND);
-  const listener: CowListener = {
-    onSnapshotExtended: (cow, size) => {
-      log.info("store grown", { snapshot: cow.id, lv: `${cow.group.name}/${cow.lv.name}`, size });
-      options.onSnapshotExtended?.(cow, size);
-    },
-    onSnapshotCannotExtend: (cow, reason) => {
-      log.warn("store cannot grow", { snapshot: cow.id, reason });
-      options.onSnapshotCannotExtend?.(cow, reason);
-    },
-  };
-  return { autoextend, ...listener, onError: warningLogger("growing stores") };
-}
-
-/** What is logged of trimming. */
-function trimmerOptions(options: MachineOptions) {
-  const listener: TrimListener = {
-    onTrimmed: (volume, bytes) => {
-      log.info("trimmed", { volume: volume.id, bytes });
-      options.onTrimmed?.(volume, bytes);
-    },
-    onTrimFailed: (volume, reason, failures) => {
-      log.warn("trimming failed", { volume: volume.id, reason, failures });
-      options.onTrimFailed?.(volume, reason, failures);
-    },
-    onTrimUnsupported: (volume) => {
-      log.warn("trimming is of no use: the device takes no discards", { volume: volume.id });
-      options.onTrimUnsupported?.(volume);
-    },
-  };
-  return { ...listener, onError: warningLogger("trimming") };
-}
-
-function warningLogger(action: string): (error: unknown) => void {
-  return (error) => log.warn(`${action} failed`, { error });
 }
 
 /** All workers as one. The reaper begins, and has the others go on when devices do. */

@@ -92,14 +92,16 @@ export class FakeAgent implements AsyncDisposable {
         volume: (id) => recordedLvOf(volumeObjects.get(id)),
         snapshot: (id) => recordedLvOf(snapshotObjects.get(id)),
       },
-      onRemoved: onChange,
       limiting: nodeIoLimiterSettings({ cgroupRoot, objects: volumeObjects, reconciler: () => this.volumes }),
-      onSnapshotExtended: (cowLv, size) => this.snapshots.recordCowExtended(cowLv, size),
-      onSnapshotCannotExtend: (cowLv, why) => this.snapshots.recordCowCannotExtend(cowLv, why),
       scratch: mountRoots[0]!,
-      onProgress: (id) => volumeController.add(id),
-      onTrimFailed: (volume, why, failures) => this.volumes.recordTrimFailed(volume, why, failures),
-      onTrimUnsupported: (volume) => this.volumes.recordTrimUnsupported(volume),
+      listener: {
+        onRemoved: onChange,
+        onSnapshotExtended: (cowLv, size) => this.snapshots.recordCowExtended(cowLv, size),
+        onSnapshotCannotExtend: (cowLv, why) => this.snapshots.recordCowCannotExtend(cowLv, why),
+        onProgress: (id) => volumeController.add(id),
+        onTrimFailed: (volume, why, failures) => this.volumes.recordTrimFailed(volume, why, failures),
+        onTrimUnsupported: (volume) => this.volumes.recordTrimUnsupported(volume),
+      },
     });
     watchLimits(volumeObjects, this.machine);
     this.pools = new PoolConditions({ events: this.events, driver: DRIVER });
