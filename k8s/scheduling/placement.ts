@@ -8,16 +8,9 @@ import { StorageError } from "../../lvm/error.ts";
 import { compare, type GroupCapacity, groupCapacity, selectCandidates } from "../../lvm/model/groups.ts";
 import { withSpaceFor } from "../../lvm/pools/pool.ts";
 import type { CapacityRequest } from "../../lvm/inventory/volume.ts";
+import type { NodeChoice } from "../../lvm/volume_service.ts";
 import type { NodeCapacity } from "./free_capacity.ts";
 import type { NamedVolumeRequest } from "../api/volume_mapping.ts";
-
-/** Where a volume may be. */
-export interface NodeChoice {
-  /** The nodes that it may be on; without them, any. */
-  readonly allowed?: readonly string[];
-  /** Those to try first, best first. */
-  readonly preferred: readonly string[];
-}
 
 /**
  * The node that is to make the volume: the first of the preferred ones that has room, or else the one whose best group is

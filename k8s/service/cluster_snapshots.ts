@@ -6,14 +6,13 @@
 
 import { StorageError } from "../../lvm/error.ts";
 import type { SnapshotId, VolumeId } from "../../lvm/ids.ts";
-import type { Snapshot } from "../../lvm/inventory/snapshot_finder.ts";
 import { requireSource } from "../../lvm/snapshots/snapshots.ts";
 import type { ContentSource } from "../../lvm/model/tags.ts";
+import type { NodeChoice, SnapshotService, StoredSnapshot } from "../../lvm/volume_service.ts";
 import type { ApiClient } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { LVM_SNAPSHOT_FINALIZER, type LvmNode, type LvmSnapshot } from "../api/lvm_objects.ts";
 import { isDeleting, RemoteObjects } from "./remote_objects.ts";
-import type { NodeChoice } from "../scheduling/placement.ts";
 import { lvmSnapshotFor, type NamedSnapshotRequest, snapshotOf } from "../api/snapshot_mapping.ts";
 
 /** What {@linkcode ClusterSnapshots} needs. */
@@ -35,14 +34,8 @@ export interface ClusterSnapshotsOptions {
   readonly waitMs: number;
 }
 
-/** A snapshot that was taken, and where. */
-export interface ClusterSnapshot extends Snapshot {
-  /** The node that it is on. */
-  readonly nodeId: string;
-}
-
 /** The snapshots of one driver in the cluster. */
-export class ClusterSnapshots {
+export class ClusterSnapshots implements SnapshotService {
   readonly #driver: string;
   readonly #snapshots: Informer<LvmSnapshot>;
   readonly #volumes: ClusterSnapshotsOptions["volumes"];
@@ -68,7 +61,7 @@ export class ClusterSnapshots {
    * @throws {StorageError} what the node said, such as `NoSpace`; `AlreadyExists` when it exists of another volume; `NotFound`
    * or `Lost` for the volume; `NoSpace` when it is on none of the nodes that are allowed; `Unavailable`.
    */
-  async create(request: NamedSnapshotRequest, { allowed }: Pick<NodeChoice, "allowed"> = {}): Promise<ClusterSnapshot> {
+  async create(request: NamedSnapshotRequest, { allowed }: Pick<NodeChoice, "allowed"> = {}): Promise<StoredSnapshot> {
     let object = this.#snapshots.get(request.id) ?? await this.#writeObject(request, allowed);
     this.#objects.requireOurs(object);
     requireNode(request, object.spec.nodeName, allowed);
@@ -99,7 +92,7 @@ export class ClusterSnapshots {
   }
 
   /** The snapshot. @throws {StorageError} `NotFound` or `Lost`. */
-  async get(id: SnapshotId): Promise<ClusterSnapshot> {
+  async get(id: SnapshotId): Promise<StoredSnapshot> {
     const object = await this.#objects.find(id);
     const snapshot = object === undefined || isDeleting(object) ? undefined : clusterSnapshotOf(object);
     if (object === undefined || snapshot === undefined || !this.#objects.isOurs(object)) {
@@ -113,7 +106,7 @@ export class ClusterSnapshots {
   }
 
   /** All snapshots that were taken, in the order of their ids; those that are Lost are not ready. */
-  list(): Promise<ClusterSnapshot[]> {
+  list(): Promise<StoredSnapshot[]> {
     const ours = this.#snapshots.list().filter((object) => this.#objects.isOurs(object) && !isDeleting(object));
     const snapshots = ours.map(clusterSnapshotOf).filter((snapshot) => snapshot !== undefined);
     return Promise.resolve(snapshots.sort((a, b) => a.id < b.id ? -1 : 1));
@@ -129,7 +122,7 @@ export class ClusterSnapshots {
   }
 }
 
-function clusterSnapshotOf(object: LvmSnapshot): ClusterSnapshot | undefined {
+function clusterSnapshotOf(object: LvmSnapshot): StoredSnapshot | undefined {
   const snapshot = snapshotOf(object);
   return snapshot && { ...snapshot, nodeId: object.spec.nodeName };
 }

@@ -14,6 +14,7 @@ import type { VolumeId } from "../../lvm/ids.ts";
 import { formatBytes, formatQuantity, type SizeRange } from "../../lvm/size.ts";
 import { type ContentSource, describeSource } from "../../lvm/model/tags.ts";
 import type { CapacityRequest } from "../../lvm/inventory/volume.ts";
+import type { NodeChoice, StoredVolume, VolumeService } from "../../lvm/volume_service.ts";
 import { type ApiClient, isConflict, isNotFound } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
 import {
@@ -26,7 +27,7 @@ import {
 import { intentAnnotations } from "../provisioner/volume_intents.ts";
 import type { ClaimReference } from "../sidecars/csi_client.ts";
 import { asUnavailable, isDeleting, RemoteObjects } from "./remote_objects.ts";
-import { chooseNode, type NodeChoice, totalCapacity } from "../scheduling/placement.ts";
+import { chooseNode, totalCapacity } from "../scheduling/placement.ts";
 import { NodeCapacities, type ParseGroups } from "../scheduling/free_capacity.ts";
 import { blocksSourceDeletion, snapshotOf } from "../api/snapshot_mapping.ts";
 import { volumeHealthOf } from "./volume_health.ts";
@@ -38,20 +39,6 @@ import {
   type NamedVolumeRequest,
   requireCompatible,
 } from "../api/volume_mapping.ts";
-
-/** A volume that exists. */
-export interface ClusterVolume {
-  /** Its id. */
-  readonly id: VolumeId;
-  /** Its size in bytes. */
-  readonly size: bigint;
-  /** What it was made for: a filesystem, or use as a block device. */
-  readonly content: FilesystemType | "raw";
-  /** The node that it is on. */
-  readonly nodeId: string;
-  /** What it was made from; nothing, for a volume that was made empty. */
-  readonly source?: ContentSource;
-}
 
 /** What {@linkcode ClusterVolumes} needs. */
 export interface ClusterVolumesOptions {
@@ -78,7 +65,7 @@ const MAX_ATTEMPTS = 5;
 const CACHE_WAIT_MS = 5_000;
 
 /** The volumes of one driver in the cluster. */
-export class ClusterVolumes {
+export class ClusterVolumes implements VolumeService {
   readonly #client: ApiClient;
   readonly #driver: string;
   readonly #volumes: Informer<LvmVolume>;
@@ -112,7 +99,7 @@ export class ClusterVolumes {
     request: NamedVolumeRequest,
     choice: NodeChoice,
     { claim }: { readonly claim?: ClaimReference } = {},
-  ): Promise<ClusterVolume> {
+  ): Promise<StoredVolume> {
     const annotations = intentAnnotations(claim);
     let object = this.#volumes.get(request.id) ?? await this.#writeObject(request, choice, annotations);
     const isLeftover = object.status?.state === "Failed" || !this.#objects.hasAgent(object.spec.nodeName);
@@ -156,7 +143,7 @@ export class ClusterVolumes {
    *
    * @throws {StorageError} `NotFound`, `Lost`, `OutOfRange`, what the node said, `Unavailable`.
    */
-  async expand(id: VolumeId, range: SizeRange): Promise<ClusterVolume> {
+  async expand(id: VolumeId, range: SizeRange): Promise<StoredVolume> {
     const volume = await this.get(id);
     if (range.limit !== undefined && volume.size > range.limit) {
       throw new StorageError(
@@ -198,7 +185,7 @@ export class ClusterVolumes {
   }
 
   /** The volume. @throws {StorageError} `NotFound` or `Lost`. */
-  async get(id: VolumeId): Promise<ClusterVolume> {
+  async get(id: VolumeId): Promise<StoredVolume> {
     const object = await this.#objects.find(id);
     if (object?.status?.state === "Lost") {
       throw new StorageError("Lost", object.status.error?.message ?? `volume ${id} is Lost`);
@@ -207,7 +194,7 @@ export class ClusterVolumes {
   }
 
   /** All volumes that were made, in the order of their ids. */
-  list(): Promise<ClusterVolume[]> {
+  list(): Promise<StoredVolume[]> {
     return Promise.resolve(this.#createdObjects().map(clusterVolumeOf));
   }
 
@@ -383,7 +370,7 @@ function isCreated({ status }: LvmVolume): boolean {
   return status?.lvUUID !== undefined && status.size !== undefined;
 }
 
-function clusterVolumeOf(object: LvmVolume): ClusterVolume {
+function clusterVolumeOf(object: LvmVolume): StoredVolume {
   const { metadata: { name }, spec } = object;
   const source = contentSourceOf(object);
   return {
