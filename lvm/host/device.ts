@@ -1,5 +1,5 @@
 /**
- * Looking at a block device before anything is done to it.
+ * Inspecting a block device before anything is written to it.
  *
  * @module
  */
@@ -9,43 +9,43 @@ import { type Command, commandError, type Exec, runOk } from "../exec.ts";
 import { asArray, asObject, asString, asUnsignedInteger, parseJson } from "../json.ts";
 import type { LogicalVolume } from "../model/report.ts";
 
-/** A block device as the kernel has it. */
+/** A block device, as the kernel reports it. */
 export interface BlockDevice {
-  /** Its device-mapper name. */
+  /** The device-mapper name. */
   readonly name: string;
-  /** `major:minor`. */
+  /** The device number, `major:minor`. */
   readonly number: string;
-  /** Bytes. */
+  /** The size in bytes. */
   readonly size: bigint;
   /** Whether the kernel refuses writes to it. */
   readonly readOnly: boolean;
 }
 
-/** What is written on a device, in the eyes of libblkid. */
+/** A signature on a device, as libblkid reports it. */
 export interface Signature {
-  /** For example `ext4`, `xfs`, `LVM2_member`, `gpt`. */
+  /** The type, such as `ext4`, `xfs`, `LVM2_member` or `gpt`. */
   readonly type: string;
-  /** The filesystem's UUID, where it has one. */
+  /** The UUID of the filesystem, if it has one. */
   readonly uuid?: string;
 }
 
-/** How much of a device's end must be readable before it can pass as blank. */
+/** The bytes at the end of a device that must be readable before the device counts as blank. */
 const TAIL_BYTES = 64 * 1024;
 
 /**
- * The block device whose node is at the path.
+ * Reads the block device whose node is at the path.
  *
- * @throws {StorageError} `FailedPrecondition` when there is none.
+ * @throws {StorageError} `FailedPrecondition` when there is none
  */
 export async function readBlockDevice(exec: Exec, path: string): Promise<BlockDevice> {
   const [device] = parseBlockDevices(await runOk(exec, listBlockDevices([path]), () => "FailedPrecondition"));
   if (device === undefined) {
-    throw new StorageError("FailedPrecondition", `looking at ${path}: lsblk names no block device`);
+    throw new StorageError("FailedPrecondition", `reading ${path}: lsblk names no block device`);
   }
   return device;
 }
 
-/** The block devices whose nodes are at the paths; a path without one is left out. */
+/** Reads the block devices whose nodes are at the paths. A path without a block device is left out. */
 export async function readBlockDevices(exec: Exec, paths: readonly string[]): Promise<BlockDevice[]> {
   if (paths.length === 0) return []; // lsblk would list all
   const command = listBlockDevices(paths);
@@ -70,17 +70,17 @@ function parseBlockDevices(stdout: string): BlockDevice[] {
 }
 
 /**
- * Makes sure that the node at the LV's path is the device that LVM has active for the LV, and has its size. The number
- * and the UUID come from one report, so this ties the path to the UUID.
+ * Checks that the node at the LV's path is the device that LVM has active for the LV, and has its size. The device
+ * number and the UUID are from one report, so this ties the path to the UUID.
  *
- * @throws {StorageError} `FailedPrecondition` when it is another device, or another size.
+ * @throws {StorageError} `FailedPrecondition` when it is another device, or has another size
  */
 export async function verifyDevice(exec: Exec, lv: LogicalVolume): Promise<BlockDevice> {
   const device = await readBlockDevice(exec, lv.devicePath);
   if (device.number !== lv.deviceNumber || device.size !== lv.size) {
     throw new StorageError(
       "FailedPrecondition",
-      `looking at ${lv.devicePath}: it is device ${device.number} of ${device.size} bytes, but LVM says that ${lv.uuid} is ` +
+      `verifying ${lv.devicePath}: it is device ${device.number} of ${device.size} bytes, but LVM reports ${lv.uuid} as ` +
         `device ${lv.deviceNumber ?? "(inactive)"} of ${lv.size} bytes`,
     );
   }
@@ -88,8 +88,10 @@ export async function verifyDevice(exec: Exec, lv: LogicalVolume): Promise<Block
 }
 
 /**
- * The signatures on the device; an empty list only when wipefs read it and found none. Not blkid(8): its exit status 2
- * means nothing found as well as unreadable.
+ * Reads the signatures on a device with wipefs(8). blkid(8) is not used: its exit status 2 means that nothing was
+ * found, or that the device is unreadable.
+ *
+ * @returns the signatures; an empty list only when wipefs could read the device and found none
  */
 export async function readSignatures(exec: Exec, device: string): Promise<Signature[]> {
   const answer = parseJson(
@@ -102,16 +104,16 @@ export async function readSignatures(exec: Exec, device: string): Promise<Signat
   }));
 }
 
-/** Removes all signatures: only for a device whose signatures were all found to be our own unfinished work. */
+/** Removes all signatures. To be called only when all of them are known to be the driver's own unfinished work. */
 export async function wipeSignatures(exec: Exec, device: string): Promise<void> {
   await runOk(exec, { program: "wipefs", args: ["--all", device], mutates: true });
 }
 
 /**
- * Makes sure that nothing is on the device: no signature, the first 4 KiB still the zeros that lvcreate left there
- * (lvcreate(8), --zero), and the end readable.
+ * Checks that a device is blank: it has no signature, its first 4 KiB are still the zeros that lvcreate wrote
+ * (lvcreate(8), --zero), and its end is readable.
  *
- * @throws {StorageError} `ForeignData` with what was found.
+ * @throws {StorageError} `ForeignData` with what was found
  */
 export async function requireBlank(exec: Exec, device: BlockDevice, path: string): Promise<void> {
   const signatures = await readSignatures(exec, path);
@@ -138,16 +140,16 @@ export async function requireBlank(exec: Exec, device: BlockDevice, path: string
   });
 }
 
-/** The signatures for a message. */
+/** Formats signatures for messages. */
 export function describeSignatures(signatures: readonly Signature[]): string {
   if (signatures.length === 0) return "nothing";
   return signatures.map(({ type, uuid }) => uuid === undefined ? type : `${type} with the UUID ${uuid}`).join(" and ");
 }
 
-/** The error for a device that must not be formatted. */
+/** Returns the error for a device that must not be formatted. */
 export function foreignDataError(path: string, reason: string): StorageError {
   return new StorageError(
     "ForeignData",
-    `using ${path}: ${reason}. It is left as it is. Look at it; if nothing on it matters, delete the volume and create it again`,
+    `using ${path}: ${reason}. It is not changed. Inspect it; if its data is not needed, delete the volume and create it again`,
   );
 }

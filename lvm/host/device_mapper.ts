@@ -1,34 +1,41 @@
 /**
- * The kernel's device-mapper, as dmsetup(8) and LVM see it: its targets, its modules, its devices.
+ * The kernel's device-mapper, as dmsetup(8) and LVM report it: its targets, modules and devices.
  *
  * @module
  */
 
 import { type Command, commandError, type Exec, runOk } from "../exec.ts";
 
-/** A device of device-mapper. */
+/** A device-mapper device. */
 export interface MappedDevice {
-  /** Its name below `/dev/mapper`. */
+  /** The name, as below `/dev/mapper`. */
   readonly name: string;
-  /** Its UUID; for LVM's devices `LVM-`, the group's UUID and the LV's without hyphens, and for a hidden layer its name. */
+  /**
+   * The UUID. That of an LVM device is `LVM-`, the UUID of the group and the UUID of the LV without hyphens, and for a
+   * hidden layer its name.
+   */
   readonly uuid: string;
-  /** `major:minor`. */
+  /** The device number, `major:minor`. */
   readonly number: string;
-  /** Whether whoever reads or writes it waits until it is resumed. */
+  /** Whether it is suspended: reads and writes wait until it is resumed. */
   readonly suspended: boolean;
-  /** The numbers of the devices that it is on. */
+  /** The numbers of the devices below it. */
   readonly dependencies: readonly string[];
 }
 
-/** LVM's version and what it says of the kernel. */
+/** The versions of LVM and of the kernel's device-mapper. */
 export interface LvmVersion {
-  /** For example `2.03.16`. */
+  /** The version of LVM, such as `2.03.16`. */
   readonly lvm: string;
   /** The version of the kernel's driver; `undefined` when the kernel's device-mapper cannot be reached. */
   readonly dmDriver?: string;
 }
 
-/** Asks for LVM's version. @throws {StorageError} `CommandFailed` when there is none in the answer. */
+/**
+ * Reads LVM's version.
+ *
+ * @throws {StorageError} `CommandFailed` when the output contains none
+ */
 export async function readLvmVersion(exec: Exec): Promise<LvmVersion> {
   const command: Command = { program: "lvm", args: ["version"], mutates: false };
   const output = await exec.run(command);
@@ -39,16 +46,17 @@ export async function readLvmVersion(exec: Exec): Promise<LvmVersion> {
 }
 
 /**
- * The targets that the kernel has now, by name, with their versions. One whose module is not loaded is not among them.
+ * Reads the targets that the kernel has now. A target whose module is not loaded is not included.
  *
- * @throws {StorageError} `CommandFailed` when the kernel's device-mapper cannot be reached.
+ * @returns the version of each target, by its name
+ * @throws {StorageError} `CommandFailed` when the kernel's device-mapper cannot be reached
  */
 export async function readDmTargets(exec: Exec): Promise<ReadonlyMap<string, string>> {
   const answer = await runOk(exec, { program: "dmsetup", args: ["targets"], mutates: false });
   return new Map([...answer.matchAll(/^(\S+)\s+v(\S+)$/gm)].map(([, name, version]) => [name!, version!]));
 }
 
-/** Those of the kernel modules that the running kernel can load, or has built in (modinfo(8)). */
+/** Returns those of the kernel modules that the running kernel can load, or has built in (modinfo(8)). */
 export async function readModules(exec: Exec, modules: readonly string[]): Promise<ReadonlySet<string>> {
   const found = await Promise.all(modules.map(async (module) => {
     const command: Command = { program: "modinfo", args: ["--field", "filename", module], mutates: false };
@@ -58,14 +66,14 @@ export async function readModules(exec: Exec, modules: readonly string[]): Promi
 }
 
 /**
- * All devices of device-mapper.
+ * Reads all device-mapper devices.
  *
- * @throws {StorageError} `CommandFailed` when the kernel's device-mapper cannot be reached.
+ * @throws {StorageError} `CommandFailed` when the kernel's device-mapper cannot be reached
  */
 export async function readMappedDevices(exec: Exec): Promise<MappedDevice[]> {
   const answer = await runOk(exec, {
     program: "dmsetup",
-    // '|' is no character of a name: device-mapper writes it as \x7c
+    // no name contains '|': device-mapper writes it as \x7c
     args: [
       "info",
       "--columns",
@@ -87,19 +95,19 @@ export async function readMappedDevices(exec: Exec): Promise<MappedDevice[]> {
     }));
 }
 
-/** How full a thin pool is, in percent. */
+/** Usage of a thin pool, in percent. */
 export interface PoolUsage {
-  /** Its data. */
+  /** Of its data. */
   readonly data: number;
-  /** Its metadata. */
+  /** Of its metadata. */
   readonly metadata: number;
 }
 
 /**
- * How full the thin pools are that the kernel has, by the names of their devices. One that is out of order, and so tells no
- * figures, is full.
+ * Reads the usage of the thin pools that the kernel has. A failed pool reports no usage: it counts as full.
  *
- * @throws {StorageError} `CommandFailed` when the kernel's device-mapper cannot be reached.
+ * @returns the usage in percent, by the device-mapper names of the pools
+ * @throws {StorageError} `CommandFailed` when the kernel's device-mapper cannot be reached
  */
 export async function readPoolUsage(exec: Exec): Promise<ReadonlyMap<string, PoolUsage>> {
   const args = ["status", "--target", "thin-pool", "--noflush"];

@@ -16,7 +16,7 @@ function execReturning(stdout: string, code = 0): Exec {
   return { run: () => Promise.resolve({ code, stdout, stderr: "" }), idle: () => Promise.resolve() };
 }
 
-Deno.test("what dmsetup 1.02.185 and lvm 2.03.16 wrote is read", async () => {
+Deno.test("the output of dmsetup 1.02.185 and lvm 2.03.16 is parsed", async () => {
   assertEquals(await readLvmVersion(execReturning(version)), { lvm: "2.03.16", dmDriver: "4.47.0" });
   assertEquals(await readLvmVersion(execReturning(version.replace(/.*Driver version.*\n/, ""))), { lvm: "2.03.16" });
   await assertRejects(() => readLvmVersion(execReturning("")), StorageError, "lvm version");
@@ -33,7 +33,7 @@ Deno.test("what dmsetup 1.02.185 and lvm 2.03.16 wrote is read", async () => {
   assertEquals(await readMappedDevices(execReturning("No devices found\n")), []);
 });
 
-Deno.test("what lsblk 2.38 wrote of disks is read: which of them are LVM's", async () => {
+Deno.test("the output of lsblk 2.38 about disks is parsed: which of them are physical volumes", async () => {
   const found = await readDisks(execReturning(disks));
   assertEquals(found.filter(({ pvUuid }) => pvUuid !== undefined).map(({ path, type }) => [path, type]), [
     ["/dev/vdc", "disk"],
@@ -42,20 +42,20 @@ Deno.test("what lsblk 2.38 wrote of disks is read: which of them are LVM's", asy
   assertEquals(found.find(({ path }) => path === "/dev/vdc")?.number, "254:32");
 });
 
-Deno.test("what df of coreutils 9 wrote of several paths is read, a blank in one included", async () => {
+Deno.test("the output of df of coreutils 9 about several paths is parsed, also with a blank in a path", async () => {
   const usages = await readUsages(execReturning(df), ["/mnt/s", "/mnt/a b", "/gone"]);
   assertEquals([...usages.keys()], ["/mnt/s", "/mnt/a b"]);
   assertEquals(usages.get("/mnt/a b")?.bytes, { total: 57381888n, used: 14336n, available: 52671488n });
   assertEquals(await readUsages(execReturning("", 1), []), new Map());
 });
 
-Deno.test("a device node that was removed under its mount is told from one that is there", async () => {
+Deno.test("a mount of a removed device node differs from a mount of an existing one", async () => {
   const mounts = await readMounts(execReturning(findmnt));
   assertEquals(mounts.filter(isDeletedNodeMount).map(({ target }) => target), ["/mnt/blk8"]);
   assertEquals(mounts.filter(isDriverVolumeMount).map(({ target }) => target), ["/mnt/s", "/mnt/a b"]);
 });
 
-Deno.test("isOurDeviceName() knows the names of volumes, snapshots and their hidden layers", () => {
+Deno.test("isDriverDeviceName() matches the names of volumes, snapshots and their hidden layers", () => {
   const hex = "0123456789abcdef".repeat(2);
   const ours = [
     `data-vol--${hex}`,

@@ -12,7 +12,7 @@ import type { Exec } from "../exec.ts";
 import { deviceMounts, filesystemMounts, isDeviceOfLv, isMountOfLv, readMounts, readUsage } from "./mounts.ts";
 import { parseReport } from "../model/report.ts";
 
-/** Answers every command with one captured answer. */
+/** Returns one captured output for every command. */
 function execReturning(stdout: string, code = 0): Exec {
   return {
     run: () => Promise.resolve({ code, stdout, stderr: code === 0 ? "" : "failed" }),
@@ -22,7 +22,7 @@ function execReturning(stdout: string, code = 0): Exec {
 
 const volume = parseReport(report)[0]!.lvs.find((lv) => lv.name.startsWith("vol-"))!;
 
-Deno.test("what util-linux 2.38 and coreutils 9 wrote is read", async () => {
+Deno.test("the output of util-linux 2.38 and coreutils 9 is parsed", async () => {
   assertEquals(await readBlockDevice(execReturning(lsblk), "/x"), {
     name: "vg1-vol--11111111111111111111111111111111",
     number: "253:0",
@@ -39,7 +39,7 @@ Deno.test("what util-linux 2.38 and coreutils 9 wrote is read", async () => {
   assertEquals([bytes.total > bytes.available, inodes?.total], [true, 16384n]);
 });
 
-Deno.test("the mounts of a volume are told from all others, a path with a blank and a device node included", async () => {
+Deno.test("the mounts of a volume are found among all others, also with a blank in a path, and of a device node", async () => {
   const mounts = await readMounts(execReturning(findmnt));
   assertEquals(filesystemMounts(mounts, volume).map(({ target, readOnly }) => [target, readOnly]), [["/mnt/s", false], [
     "/mnt/a b",
@@ -50,7 +50,7 @@ Deno.test("the mounts of a volume are told from all others, a path with a blank 
   assertEquals(mounts.filter((mount) => isMountOfLv(mount, "11111111111111111111111111111111")), []);
 });
 
-Deno.test("isDeviceOfLv() knows how device-mapper joins and doubles hyphens", () => {
+Deno.test("isDeviceOfLv() handles hyphens as device-mapper joins and doubles them", () => {
   const cases: [string, string, boolean][] = [
     ["vg-vol--1", "vol-1", true],
     ["my--vg-vol--1", "vol-1", true],
@@ -71,7 +71,7 @@ Deno.test("verifyDevice() refuses another device, and another size", async () =>
   }
 });
 
-Deno.test("an answer that is no answer is an error, never an empty list", async () => {
+Deno.test("output that cannot be parsed is an error, never an empty list", async () => {
   for (const odd of ["", "{}", '{"signatures": null}', '{"signatures": [{"type": 1}]}', '{"signatures": [']) {
     assertEquals(
       (await assertRejects(() => readSignatures(execReturning(odd), "/x"), StorageError)).kind,

@@ -1,5 +1,5 @@
 /**
- * The block devices that the kernel has, and which of them carry LVM's label.
+ * The block devices that the kernel has, and which of them have LVM's label.
  *
  * @module
  */
@@ -9,24 +9,28 @@ import { asArray, asObject, asString, parseJson } from "../json.ts";
 
 /** A block device. */
 export interface Disk {
-  /** Its path. */
+  /** The path of its node. */
   readonly path: string;
-  /** `major:minor`. */
+  /** The device number, `major:minor`. */
   readonly number: string;
-  /** What lsblk(8) calls its kind: `disk`, `part`, `lvm`, `crypt`, `mpath`, … */
+  /** The type that lsblk(8) reports: `disk`, `part`, `lvm`, `crypt`, `mpath`, … */
   readonly type: string;
-  /** The UUID of the physical volume that it is, by its label. */
+  /** The UUID in LVM's label, if the device is a physical volume. */
   readonly pvUuid?: string;
 }
 
-/** Ramdisks and empty devices included: a group can be on the one, and what is on the other is no more. */
+/** `--all` includes ramdisks, which can be physical volumes, and empty devices, whose data is gone. */
 const LIST_DISKS: Command = {
   program: "lsblk",
   args: ["--json", "--list", "--paths", "--all", "--output", "NAME,MAJ:MIN,TYPE,FSTYPE,UUID"],
   mutates: false,
 };
 
-/** All block devices. @throws {StorageError} `CommandFailed` when they cannot be listed. */
+/**
+ * Reads all block devices.
+ *
+ * @throws {StorageError} `CommandFailed` when they cannot be listed
+ */
 export async function readDisks(exec: Exec): Promise<Disk[]> {
   const answer = parseJson("lsblk", await runOk(exec, LIST_DISKS));
   return asArray(asObject(answer).blockdevices).map(asObject).map((device) => ({

@@ -1,12 +1,17 @@
 /**
- * The files and directories that volumes are mounted on.
+ * The files and directories on which volumes are mounted.
  *
  * @module
  */
 
 import { StorageError } from "../error.ts";
 
-/** Makes the file or directory to mount on; answers whether it was not there before. */
+/**
+ * Creates the file or directory to mount on.
+ *
+ * @returns whether it did not exist before
+ * @throws {StorageError} `FailedPrecondition` when it cannot be created
+ */
 export async function createMountPoint(target: string, isFile: boolean): Promise<boolean> {
   try {
     if (isFile) await Deno.writeFile(target, new Uint8Array(), { createNew: true, mode: 0o660 });
@@ -14,11 +19,16 @@ export async function createMountPoint(target: string, isFile: boolean): Promise
     return true;
   } catch (error) {
     if (error instanceof Deno.errors.AlreadyExists) return false;
-    throw new StorageError("FailedPrecondition", `making the target ${target}: ${String(error)}`, { cause: error });
+    throw new StorageError("FailedPrecondition", `creating the target ${target}: ${String(error)}`, { cause: error });
   }
 }
 
-/** Removes the file or directory that a volume was mounted on, if nothing is in it. */
+/**
+ * Removes the file or directory on which a volume was mounted, if it is empty. One that does not exist is removed
+ * already.
+ *
+ * @throws {StorageError} `FailedPrecondition` when it is not empty or cannot be removed
+ */
 export async function removeMountPoint(target: string): Promise<void> {
   try {
     const { isDirectory, isFile, size } = await Deno.lstat(target);

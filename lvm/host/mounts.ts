@@ -1,5 +1,5 @@
 /**
- * The kernel's mount table, and changing it.
+ * The kernel's mount table, mounts and unmounts.
  *
  * @module
  */
@@ -13,28 +13,28 @@ import type { LogicalVolume } from "../model/report.ts";
 
 /** A mount of this mount namespace. */
 export interface Mount {
-  /** Where. */
+  /** The path at which it is mounted. */
   readonly target: string;
-  /** What: a device, or for a bind mount the filesystem and the path in it, as findmnt(8) writes it. */
+  /** The device; for a bind mount the filesystem and the path in it, as findmnt(8) writes it. */
   readonly source: string;
-  /** The filesystem's type. */
+  /** The type of the filesystem. */
   readonly fsType: string;
-  /** Which path of the filesystem is mounted: `/`, or for a device node `/dm-3`. */
+  /** The path within the filesystem that is mounted: `/`, or `/dm-3` for a device node. */
   readonly root: string;
-  /** Whether this mount, whatever others of the filesystem are, is read-only. */
+  /** Whether this mount is read-only, whatever other mounts of the filesystem are. */
   readonly readOnly: boolean;
   /**
-   * Whether the filesystem itself takes writes. After an error, the kernel makes one read-only without touching the flags of
-   * its mounts (ext4(5), `errors=remount-ro`; btrfs likewise).
+   * Whether the filesystem itself accepts writes. After an error the kernel makes a filesystem read-only, but does not
+   * change the flags of its mounts (ext4(5), `errors=remount-ro`; the same for btrfs).
    */
   readonly filesystemWritable: boolean;
-  /** The device number of the filesystem; for btrfs, one of its own. */
+  /** The device number of the filesystem. btrfs has a number of its own. */
   readonly deviceNumber: string;
 }
 
 /**
- * `--canonicalize`, since btrfs tells the name by which udev saw the device first: `/dev/dm-4` of a clone, `/dev/data/x` of
- * what somebody else has mounted.
+ * `--canonicalize`, because btrfs reports the first name under which udev saw the device: `/dev/dm-4` of a clone,
+ * `/dev/data/x` of a device that another program has mounted.
  */
 const LIST_MOUNTS: Command = {
   program: "findmnt",
@@ -49,13 +49,16 @@ const LIST_MOUNTS: Command = {
   mutates: false,
 };
 
-/** What the options of a filesystem say when it takes no writes: ext4 of Linux 6.15 and later has words for why, of 6.12 to 6.14 none. */
+/**
+ * Options of a filesystem that accepts no writes. ext4 of Linux 6.15 and later shows the cause, ext4 of 6.12 to 6.14
+ * does not.
+ */
 const READ_ONLY_OPTIONS = ["ro", "emergency_ro", "shutdown"];
 
 /**
- * All mounts, in the order in which they were made.
+ * Reads all mounts, in the order in which they were created.
  *
- * @throws {StorageError} `CommandFailed` when the table cannot be read.
+ * @throws {StorageError} `CommandFailed` when the mount table cannot be read
  */
 export async function readMounts(exec: Exec): Promise<Mount[]> {
   const answer = parseJson("findmnt", await runOk(exec, LIST_MOUNTS));
@@ -75,64 +78,70 @@ export async function readMounts(exec: Exec): Promise<Mount[]> {
   });
 }
 
-/** The mounts of an LV's filesystem. */
+/** Returns the mounts of an LV's filesystem. */
 export function filesystemMounts(mounts: readonly Mount[], lv: LogicalVolume): Mount[] {
   return mounts.filter((mount) => sourceDevice(mount) === lv.devicePath || mount.deviceNumber === lv.deviceNumber);
 }
 
-/** The bind mounts of an LV's device node. */
+/** Returns the bind mounts of an LV's device node. */
 export function deviceMounts(mounts: readonly Mount[], lv: LogicalVolume): Mount[] {
   const minor = lv.deviceNumber?.split(":")[1];
   const roots = [`/mapper/${basename(lv.devicePath)}`, ...(minor === undefined ? [] : [`/dm-${minor}`])];
   return mounts.filter((mount) => isDeviceNodeMount(mount) && roots.includes(mount.root));
 }
 
-/** Whether the mount is of a device-mapper node instead of a filesystem. */
+/** Reports whether a mount is of a device-mapper node instead of a filesystem. */
 export function isDeviceNodeMount(mount: Mount): boolean {
   return /^\/(?:dm-\d+|mapper\/[^/]+)$/.test(mount.root) && /^(?:devtmpfs|tmpfs)$/.test(mount.fsType);
 }
 
 /**
- * Whether the mount is of an LV of the name, in whatever group, judged by the device's name alone: device-mapper joins
- * group and LV by `-` and doubles the hyphens within (dmsetup(8), lvm's mangling).
+ * Reports whether a mount is of an LV with the name, in any group. Only the name of the device decides: device-mapper
+ * joins group and LV by `-` and doubles the hyphens within them (dmsetup(8), lvm's mangling).
  */
 export function isMountOfLv(mount: Mount, lvName: string): boolean {
   return isDeviceOfLv(basename(sourceDevice(mount)), lvName);
 }
 
-/** Whether the mount is of a device that has a name as the driver's LVs have, whether there is such an LV or not. */
+/**
+ * Reports whether a mount is of a device whose name has the form of the driver's LV names, whether such an LV exists or
+ * not.
+ */
 export function isDriverVolumeMount(mount: Mount): boolean {
   return isDriverDeviceName(basename(sourceDevice(mount)));
 }
 
-/** Whether the mount is of a device-mapper node that was removed meanwhile (proc(5), mountinfo: `//deleted`). */
+/**
+ * Reports whether a mount is of a device-mapper node that was removed after the mount (proc(5), mountinfo:
+ * `//deleted`).
+ */
 export function isDeletedNodeMount(mount: Mount): boolean {
   return /^\/(?:dm-\d+|mapper\/[^/]+)\/\/deleted$/.test(mount.root);
 }
 
-/** The source without the path within the filesystem that findmnt(8) appends in brackets. */
+/** Returns the source without the path within the filesystem, which findmnt(8) appends in brackets. */
 function sourceDevice(mount: Mount): string {
   return mount.source.replace(/\[.*\]$/, "");
 }
 
-/** Whether the device-mapper name is that of an LV of the name, in whatever group. */
+/** Reports whether a device-mapper name is that of an LV with the name, in any group. */
 export function isDeviceOfLv(deviceName: string, lvName: string): boolean {
   const mangled = lvName.replaceAll("-", "--");
   if (!deviceName.endsWith(mangled)) return false;
-  // of the hyphens before it, the last joins if their number is odd; pairs of them belong to a name
+  // an odd number of hyphens before the name: the last one joins, the pairs before belong to the group's name
   const hyphens = /-*$/.exec(deviceName.slice(0, -mangled.length))![0].length;
   return hyphens % 2 === 1;
 }
 
-/** Whether the path, absolute and normalized, is below one of the directories. */
+/** Reports whether a path is below one of the directories. All paths are absolute and normalized. */
 export function isBelow(path: string, directories: readonly string[]): boolean {
   return directories.some((directory) => path.startsWith(`${directory}/`));
 }
 
 /**
- * The directories, and with them those that links in their paths lead to.
+ * Returns the directories, and the real paths of those that have links in their paths.
  *
- * @throws {StorageError} `FailedPrecondition` when one leads to the root directory, or nowhere.
+ * @throws {StorageError} `FailedPrecondition` when a directory leads to the root directory, or cannot be resolved
  */
 export async function withRealPaths(directories: readonly string[]): Promise<readonly string[]> {
   const real = await Promise.all(directories.map((directory) => realPath(directory)));
@@ -143,10 +152,11 @@ export async function withRealPaths(directories: readonly string[]): Promise<rea
 }
 
 /**
- * The path as the mount table has it: links in its parents are resolved. What does not exist yet is taken as it is.
+ * Returns a path as the mount table shows it: links in its parents are resolved. Parts that do not exist yet are
+ * unchanged.
  *
- * @throws {StorageError} `FailedPrecondition` when the path is not below one of the roots, a link leads it out of them, or
- * it is a link itself: mount(8) would follow it.
+ * @throws {StorageError} `FailedPrecondition` when the path is not below one of the roots, when a link leads out of the
+ * roots, or when the path itself is a link: mount(8) would follow it
  */
 export async function canonicalizePath(path: string, roots: readonly string[]): Promise<string> {
   const resolved = isBelow(path, roots) ? await resolveParents(path, roots) : path;
@@ -157,7 +167,7 @@ export async function canonicalizePath(path: string, roots: readonly string[]): 
   );
 }
 
-/** Follows the links in the parents of a path, from the lowest one that exists, without leaving the roots upwards. */
+/** Resolves the links in the parents of a path, from the lowest parent that exists, without leaving the roots. */
 async function resolveParents(path: string, roots: readonly string[]): Promise<string> {
   for (let parent = dirname(path);; parent = dirname(parent)) {
     const real = await realPath(parent);
@@ -166,12 +176,16 @@ async function resolveParents(path: string, roots: readonly string[]): Promise<s
   }
 }
 
-/** Whether the path is a link. What cannot be looked at, such as the mount of a dead disk, is none. */
+/** Reports whether a path is a link. A path that cannot be read, such as the mount of a failed disk, is not. */
 async function isLink(path: string): Promise<boolean> {
   return await Deno.lstat(path).then((info) => info.isSymlink, () => false);
 }
 
-/** The path without links; `undefined` when it does not exist. @throws {StorageError} `FailedPrecondition` when it is none. */
+/**
+ * Returns a path without links, or `undefined` when it does not exist.
+ *
+ * @throws {StorageError} `FailedPrecondition` when it cannot be resolved
+ */
 async function realPath(path: string): Promise<string | undefined> {
   try {
     return await Deno.realPath(path);
@@ -192,15 +206,15 @@ export async function mountDevice(
   await runOk(exec, { program: "mount", args: ["-t", options.type, ...flags, device, path], mutates: true });
 }
 
-/** Mounts what is at one path at another as well, with flags of its own. */
+/** Mounts the directory or file at one path at another path, with its own flags. */
 export async function bindMount(exec: Exec, source: string, target: string, flags: readonly string[]): Promise<void> {
   await runOk(exec, { program: "mount", args: ["-o", ["bind", ...flags].join(","), source, target], mutates: true });
 }
 
 /**
- * Takes the topmost mount off a path.
+ * Unmounts the topmost mount at a path.
  *
- * @throws {StorageError} `InUse` while something uses it.
+ * @throws {StorageError} `InUse` while the mount is in use
  */
 export async function unmount(exec: Exec, path: string): Promise<void> {
   await runOk(exec, { program: "umount", args: [path], mutates: true }, classifyUnmountFailure);
@@ -210,18 +224,18 @@ function classifyUnmountFailure(output: Output): StorageError["kind"] {
   return /target is busy/.test(output.stderr) ? "InUse" : "CommandFailed";
 }
 
-/** Bytes and inodes of the filesystem mounted at a path. */
+/** Usage of a mounted filesystem. */
 export interface Usage {
-  /** Bytes in all, in use, and free for ordinary users. */
+  /** Bytes: in total, used, and available to ordinary users. */
   readonly bytes: { total: bigint; used: bigint; available: bigint };
-  /** Inodes, where the filesystem counts them: btrfs does not. */
+  /** Inodes; absent where the filesystem does not count them, as btrfs. */
   readonly inodes?: { total: bigint; used: bigint; available: bigint };
 }
 
 /**
- * How full the filesystem at the path is.
+ * Reads the usage of the filesystem at a path.
  *
- * @throws {StorageError} `CommandFailed` when it cannot be told.
+ * @throws {StorageError} `CommandFailed` when df(1) fails, or its output cannot be parsed
  */
 export async function readUsage(exec: Exec, path: string): Promise<Usage> {
   const command: Command = {
@@ -235,9 +249,13 @@ export async function readUsage(exec: Exec, path: string): Promise<Usage> {
   return usage;
 }
 
-/** How full the filesystems at the paths are, by path; one that cannot be told is left out. */
+/**
+ * Reads the usage of the filesystems at several paths.
+ *
+ * @returns the usage by path; a path whose usage cannot be read is left out
+ */
 export async function readUsages(exec: Exec, paths: readonly string[]): Promise<ReadonlyMap<string, Usage>> {
-  if (paths.length === 0) return new Map(); // df would tell all
+  if (paths.length === 0) return new Map(); // without paths, df would list all filesystems
   const { stdout } = await exec.run({
     program: "df",
     args: ["--block-size=1", "--output=size,used,avail,itotal,iused,iavail,file", ...paths],
@@ -252,7 +270,7 @@ export async function readUsages(exec: Exec, paths: readonly string[]): Promise<
   return usages;
 }
 
-/** Reads df(1)'s size, used, avail, itotal, iused and iavail, where `-` stands for what a filesystem does not count. */
+/** Parses df(1)'s size, used, avail, itotal, iused and iavail. `-` is what a filesystem does not count. */
 function parseUsage(numbers: readonly string[]): Usage | undefined {
   if (numbers.length !== 6 || !numbers.every((number) => /^(?:\d+|-)$/.test(number))) return undefined;
   const [total, used, available, itotal, iused, iavail] = numbers.map((number) => number === "-" ? 0n : BigInt(number));

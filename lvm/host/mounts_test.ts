@@ -10,13 +10,13 @@ async function createLinkedFolder() {
   return { folder, [Symbol.asyncDispose]: () => Deno.remove(folder, { recursive: true }) };
 }
 
-Deno.test("isBelow() is about whole names, and a directory is not below itself", () => {
+Deno.test("isBelow() compares whole names, and a directory is not below itself", () => {
   const below = (path: string) => isBelow(path, ["/mnt", "/var/lib/kubelet"]);
   assertEquals(["/mnt/a", "/var/lib/kubelet/pods/x"].map(below), [true, true]);
   assertEquals(["/mnt", "/mnt-2/a", "/var/lib", "/", "/a/mnt/b"].map(below), [false, false, false, false, false]);
 });
 
-Deno.test("withRealPaths() adds where links lead, keeps what does not exist, and refuses a link to the root", async () => {
+Deno.test("withRealPaths() adds the targets of links, keeps missing directories, and refuses a link to the root", async () => {
   await using here = await createLinkedFolder();
   const { folder } = here;
   assertEquals(await withRealPaths([`${folder}/link`, `${folder}/absent`]), [
@@ -28,7 +28,7 @@ Deno.test("withRealPaths() adds where links lead, keeps what does not exist, and
   await assertRejects(() => withRealPaths([`${folder}/everything`]), StorageError, "root directory");
 });
 
-Deno.test("canonical() follows a root that is a link, and takes what does not exist as it is", async () => {
+Deno.test("canonicalizePath() follows a root that is a link, and keeps missing parts unchanged", async () => {
   await using here = await createLinkedFolder();
   const { folder } = here;
   const roots = await withRealPaths([`${folder}/link`, `${folder}/absent`]);

@@ -42,7 +42,7 @@ for (
       return ok(JSON.stringify({ blockdevices: [{ name: "dm-9", "maj:min": number, size, ro: false }] }));
     };
     const staged = staging.stage(id, "/nowhere/staged", { kind: "mount", flags: [] });
-    const error = await assertRejects(() => staged, StorageError, "looking at /dev/mapper/data-vol");
+    const error = await assertRejects(() => staged, StorageError, "verifying /dev/mapper/data-vol");
     assertEquals([error.kind, changes], ["FailedPrecondition", []]);
   });
 }
