@@ -2,7 +2,8 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import { FakeMachine } from "../../tests/fake/machine.ts";
 import { healthStatus, problemOf, storageProblems, volumeProblems } from "./health.ts";
 import type { Mount } from "../host/mounts.ts";
-import { parseReport, REPORT_COMMAND, type VolumeGroup } from "../model/report.ts";
+import { parseReport, type VolumeGroup } from "../model/report.ts";
+import { REPORT_COMMAND } from "../model/report_command.ts";
 import { poolTags } from "../model/tags.ts";
 
 const DRIVER = "d";

@@ -10,7 +10,8 @@
 
 import { type ErrorKind, StorageError } from "../error.ts";
 import { type Exec, type Output, runOk } from "../exec.ts";
-import { parseReport, REPORT_COMMAND, type VolumeGroup } from "./report.ts";
+import { parseReport, type VolumeGroup } from "./report.ts";
+import { REPORT_COMMAND } from "./report_command.ts";
 import { withinDeadline } from "../clock.ts";
 
 /**

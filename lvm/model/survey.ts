@@ -14,11 +14,11 @@ import {
   parsePvs,
   parseReport,
   type PhysicalVolume,
-  reportCommand,
   unassignedPvEntry,
   vgEntries,
   type VolumeGroup,
 } from "./report.ts";
+import { reportCommand } from "./report_command.ts";
 
 /** A volume group with more of what LVM knows; sizes in bytes. */
 export interface SurveyedGroup extends VolumeGroup {

@@ -1,8 +1,5 @@
 /**
- * What the driver writes into LVM's tags: whose an LV is, and what is on it.
- *
- * Tags live in the volume group's metadata, which is finite, so they are few and short. LVM allows `[A-Za-z0-9_+.\-/=!:&#]`
- * in them (lvm(8)); other characters of a value are written as `!` and two hexadecimal digits per byte.
+ * The tags that the driver writes to LVM: the owner of an LV, and its contents.
  *
  * @module
  */
@@ -11,6 +8,29 @@ import { StorageError } from "../error.ts";
 import { type FilesystemType, parseFilesystemType } from "../spec/filesystem.ts";
 import { formatIoLimitTag, hasLimits, type IoLimits, parseIoLimitTag } from "../spec/io_limits.ts";
 import { type KindAndId, parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from "../ids.ts";
+import {
+  COPIED,
+  COPY_SNAPSHOT,
+  decode,
+  DELETED,
+  encode,
+  ERASE,
+  ERASED,
+  FORMAT,
+  isByteCount,
+  LIMITS,
+  MKFS,
+  OVERCOMMIT,
+  OWNER,
+  POOL,
+  SNAPSHOT,
+  SOURCE,
+  tagValue,
+  TRIM,
+  UNSHARED,
+  USED,
+  VOLUME,
+} from "./tag_text.ts";
 import { formatTrim, parseTrim, type TrimPolicy } from "../spec/trim.ts";
 
 /** What is on a volume's device. It only ever goes forward, and each step is written before the deed that it names. */
@@ -85,24 +105,6 @@ export interface DeletedTags {
   /** How many bytes from its start are overwritten already. */
   readonly erased: bigint;
 }
-
-const OWNER = "denolith=";
-const VOLUME = "denolith.volume=";
-const FORMAT = "denolith.fs=";
-const MKFS = "denolith.mkfs=";
-const UNSHARED = "denolith.shared=no";
-const LIMITS = "denolith.io=";
-const SNAPSHOT = "denolith.snapshot=";
-const SOURCE = "denolith.source=";
-const ERASE = "denolith.erase=";
-const TRIM = "denolith.trim=";
-const DELETED = "denolith.deleted=";
-const ERASED = "denolith.erased=";
-const COPIED = "denolith.copied=";
-const COPY_SNAPSHOT = "denolith.cut=";
-const USED = "denolith.used=";
-const POOL = "denolith.pool=";
-const OVERCOMMIT = "denolith.overcommit=";
 
 /** The tags for a new volume of the driver. One with a source begins as a copy of which nothing is there, unless they say all. */
 export function volumeTags(driver: string, tags: VolumeTags): string[] {
@@ -333,10 +335,6 @@ function parseSource(value: string): ContentSource | undefined {
   return kind === "volume" && volume !== undefined ? { kind, id: volume } : undefined;
 }
 
-function isByteCount(value: string): boolean {
-  return /^\d{1,20}$/.test(value);
-}
-
 /** Nothing takes no tag. */
 function trimTags(trim: TrimPolicy | undefined): string[] {
   const text = trim && formatTrim(trim);
@@ -376,10 +374,6 @@ function ownedTagValue(driver: string, tags: readonly string[], prefix: string):
   return isOwned(driver, tags) ? tagValue(tags, prefix) : undefined;
 }
 
-function tagValue(tags: readonly string[], prefix: string): string | undefined {
-  return tags.find((tag) => tag.startsWith(prefix))?.slice(prefix.length);
-}
-
 function parseFormatState(value: string | undefined): FormatState | undefined {
   if (value === "raw") return { state: "raw" };
   const [state, name = "", uuid] = value?.split(":") ?? [];
@@ -388,19 +382,6 @@ function parseFormatState(value: string | undefined): FormatState | undefined {
   if (state === "wanted") return { state: "unformatted", type };
   if ((state === "formatting" || state === "formatted") && uuid !== undefined) return { state, type, uuid };
   return undefined;
-}
-
-function encode(text: string): string {
-  return Array.from(new TextEncoder().encode(text), (byte) => {
-    const character = String.fromCharCode(byte);
-    return /[A-Za-z0-9_+.\-/=]/.test(character) ? character : "!" + byte.toString(16).padStart(2, "0");
-  }).join("");
-}
-
-function decode(text: string): string {
-  const bytes = [...text.matchAll(/!([0-9a-f]{2})|([^])/g)]
-    .map(([, hex, character]) => hex === undefined ? character!.charCodeAt(0) : parseInt(hex, 16));
-  return new TextDecoder().decode(Uint8Array.from(bytes));
 }
 
 function unreadableTagsError(tags: readonly string[]): StorageError {

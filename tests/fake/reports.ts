@@ -5,7 +5,7 @@
  */
 
 import type { Output } from "../../lvm/exec.ts";
-import { REPORT_COMMAND } from "../../lvm/model/report.ts";
+import { REPORT_COMMAND } from "../../lvm/model/report_command.ts";
 import { SURVEY_COMMAND, UNLOCKED_SURVEY_COMMAND } from "../../lvm/model/survey.ts";
 import { freeBytes, LINEAR, lvHealthStatus, pvRow, pvSegmentsOf, pvsegRow, segRow } from "./pvs.ts";
 import { devicePath, type FakeGroup, type FakeLv, type FakeMachine, newUuid, ok } from "./machine.ts";

@@ -1,0 +1,111 @@
+/**
+ * The command that reports all volume groups: `lvm fullreport`, with the fields that {@linkcode parseReport} reads.
+ *
+ * One command answers for all groups, those without LVs included (`vgs -o lv_name` leaves them out). It names no group on the
+ * command line: LVM fails the whole report for a name that is absent, and the absence of one group must not hide the others.
+ *
+ * @module
+ */
+
+import type { Command } from "../exec.ts";
+
+const VG_FIELDS = [
+  "vg_name",
+  "vg_uuid",
+  "vg_size",
+  "vg_free",
+  "vg_extent_size",
+  "vg_missing_pv_count",
+  "vg_exported",
+  "vg_permissions",
+  "vg_tags",
+];
+
+const LV_FIELDS = [
+  "lv_name",
+  "lv_uuid",
+  "lv_size",
+  "lv_tags",
+  "lv_dm_path",
+  "lv_kernel_major",
+  "lv_kernel_minor",
+  "lv_active",
+  "lv_suspended",
+  "lv_device_open",
+  "lv_layout",
+  "origin",
+  "origin_size",
+  "lv_snapshot_invalid",
+  "snap_percent",
+  "lv_time",
+  "lv_attr",
+  "lv_health_status",
+  "pool_lv",
+  "data_percent",
+  "metadata_percent",
+  "lv_metadata_size",
+  "sync_percent",
+  "raid_sync_action",
+  "raid_mismatch_count",
+];
+
+const PV_FIELDS = ["pv_name", "pv_uuid", "pv_missing", "pv_allocatable", "pv_pe_count", "pv_pe_alloc_count"];
+
+/** What a segment of an LV is. The other parts of a full report cannot be left out, so they may as well say something. */
+const SEG_FIELDS = ["lv_name", "segtype", "stripes", "stripe_size"];
+
+/** What stands on the disks; here alone LVM names the hidden parts of LVs, in brackets. */
+const PVSEG_FIELDS = ["pv_uuid", "pvseg_size", "lv_name"];
+
+/** What a report asks for beyond {@linkcode REPORT_COMMAND}. */
+export interface ReportExtras {
+  /** Options of the report itself. */
+  readonly options: readonly string[];
+  /** Fields of each group (vgs(8)). */
+  readonly vg: readonly string[];
+  /** Fields of each LV (lvs(8)). */
+  readonly lv: readonly string[];
+}
+
+/** The command whose answer {@linkcode parseReport} reads. */
+export const REPORT_COMMAND: Command = reportCommand({ options: [], vg: [], lv: [] });
+
+/** A report that {@linkcode parseReport} reads, too, with more in it. */
+export function reportCommand(extras: ReportExtras): Command {
+  return {
+    program: "lvm",
+    args: [
+      "fullreport",
+      ...extras.options,
+      "--reportformat",
+      "json",
+      "--units",
+      "b",
+      "--nosuffix",
+      "--binary",
+      "--config",
+      'report/time_format="%s"',
+      "--configreport",
+      "vg",
+      "--options",
+      [...VG_FIELDS, ...extras.vg].join(","),
+      "--configreport",
+      "lv",
+      "--options",
+      [...LV_FIELDS, ...extras.lv].join(","),
+      "--configreport",
+      "pv",
+      "--options",
+      PV_FIELDS.join(","),
+      "--configreport",
+      "seg",
+      "--options",
+      SEG_FIELDS.join(","),
+      "--configreport",
+      "pvseg",
+      "--options",
+      PVSEG_FIELDS.join(","),
+    ],
+    mutates: false,
+  };
+}

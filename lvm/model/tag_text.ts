@@ -1,0 +1,68 @@
+/**
+ * The texts of LVM's tags: their prefixes, and the values that follow these.
+ *
+ * Tags live in the volume group's metadata, which is finite, so they are few and short. LVM allows `[A-Za-z0-9_+.\-/=!:&#]`
+ * in them (lvm(8)); other characters of a value are written as `!` and two hexadecimal digits per byte.
+ *
+ * @module
+ */
+
+/** The driver whose an LV is. */
+export const OWNER = "denolith=";
+/** The volume that an LV is. */
+export const VOLUME = "denolith.volume=";
+/** The state of the filesystem on a volume. */
+export const FORMAT = "denolith.fs=";
+/** Arguments for mkfs. */
+export const MKFS = "denolith.mkfs=";
+/** One target at a time may have the volume. The whole tag. */
+export const UNSHARED = "denolith.shared=no";
+/** The IO limits of a volume. */
+export const LIMITS = "denolith.io=";
+/** The snapshot that an LV is. */
+export const SNAPSHOT = "denolith.snapshot=";
+/** The volume of a snapshot, or the content source of a volume. */
+export const SOURCE = "denolith.source=";
+/** What happens to the data on deletion. */
+export const ERASE = "denolith.erase=";
+/** How the filesystem is trimmed. */
+export const TRIM = "denolith.trim=";
+/** The volume or snapshot that a deleted LV was. */
+export const DELETED = "denolith.deleted=";
+/** The number of bytes of a deleted LV that are overwritten. */
+export const ERASED = "denolith.erased=";
+/** The number of bytes that are copied from the content source. */
+export const COPIED = "denolith.copied=";
+/** The volume that is copied from this temporary snapshot. */
+export const COPY_SNAPSHOT = "denolith.cut=";
+/** A volume that was published; a tag of the group. */
+export const USED = "denolith.used=";
+/** A thin pool of the driver. */
+export const POOL = "denolith.pool=";
+/** The overcommit limit of a thin pool, set by an administrator. */
+export const OVERCOMMIT = "denolith.overcommit=";
+
+/** Returns the rest of the first tag that begins with a prefix; `undefined` when there is no such tag. */
+export function tagValue(tags: readonly string[], prefix: string): string | undefined {
+  return tags.find((tag) => tag.startsWith(prefix))?.slice(prefix.length);
+}
+
+/** Reports whether a value is a number of bytes. */
+export function isByteCount(value: string): boolean {
+  return /^\d{1,20}$/.test(value);
+}
+
+/** Returns a text with the characters encoded that LVM does not allow in tags. */
+export function encode(text: string): string {
+  return Array.from(new TextEncoder().encode(text), (byte) => {
+    const character = String.fromCharCode(byte);
+    return /[A-Za-z0-9_+.\-/=]/.test(character) ? character : "!" + byte.toString(16).padStart(2, "0");
+  }).join("");
+}
+
+/** Returns the text that {@linkcode encode} encoded. */
+export function decode(text: string): string {
+  const bytes = [...text.matchAll(/!([0-9a-f]{2})|([^])/g)]
+    .map(([, hex, character]) => hex === undefined ? character!.charCodeAt(0) : parseInt(hex, 16));
+  return new TextDecoder().decode(Uint8Array.from(bytes));
+}
