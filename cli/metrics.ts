@@ -14,6 +14,7 @@ import type { ReadOnlyFilesystem } from "../lvm/health/read_only_filesystems.ts"
 import type { SurveyedGroup } from "../lvm/model/survey.ts";
 import { allocatedVirtual, availableVirtual, isDamaged, poolsOf } from "../lvm/pools/pool.ts";
 import type { TrimmedVolume } from "../lvm/staging/trimmer.ts";
+import { defined } from "../lvm/defined.ts";
 
 /** Seconds: calls that only ask take a few milliseconds, a command of LVM tenths of a second. */
 const DURATION_BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120];
@@ -314,7 +315,7 @@ export class Metrics {
   }
 
   #gauge<L extends string>(name: string, help: string, labelNames: L[], collect?: () => void): Gauge<L> {
-    return new Gauge({ name, help, labelNames, registers: [this.#registry], ...(collect && { collect }) });
+    return new Gauge({ name, help, labelNames, registers: [this.#registry], ...defined({ collect }) });
   }
 }
 

@@ -43,6 +43,7 @@ import type { SurveyedGroup } from "../lvm/model/survey.ts";
 import { startLogging } from "./logging.ts";
 import { cgroupRoot, kubeletPaths } from "./paths.ts";
 import { thinPoolOptions } from "./flags.ts";
+import { defined } from "../lvm/defined.ts";
 
 /** How many objects of a kind are worked on at once: LVM does one change of a group at a time, but they share its reports. */
 const MAX_CONCURRENT_RECONCILES = 16;
@@ -164,7 +165,7 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
 
   const identity = identityHandlers({ driver, version: manifest.version, ready: lvmReadiness(lvm) });
   const labels = topologyLabels(flags, client);
-  const nodeService = nodeHandlers({ staging, health, nodeId: nodeName, mountRoots, locks, ...(labels && { labels }) });
+  const nodeService = nodeHandlers({ staging, health, nodeId: nodeName, mountRoots, locks, ...defined({ labels }) });
   const server = await serve(socket, [
     bindService(Identity, identity, metrics.onCallCompleted),
     bindService(Node, nodeService, metrics.onCallCompleted),

@@ -21,6 +21,7 @@ import { waitForAbort } from "../lvm/clock.ts";
 import { GRACE_MS } from "./shutdown.ts";
 import { startLogging } from "./logging.ts";
 import { thinPoolOptions } from "./flags.ts";
+import { defined } from "../lvm/defined.ts";
 
 /** Serves until it is asked to end, and answers the exit status: 1 when calls under way had not ended in time. */
 export async function standalone(flags: Flags, end: AbortSignal): Promise<number> {
@@ -37,7 +38,7 @@ export async function standalone(flags: Flags, end: AbortSignal): Promise<number
     groups: parseGroupList(list),
     mountRoots: parseMountRoots(flags["mount-roots"]!),
     exec,
-    ...(cgroups === undefined ? {} : { cgroupRoot: cgroups }),
+    ...defined({ cgroupRoot: cgroups }),
     thin: thinPoolOptions(flags),
     snapshotAutoextend: parseSnapshotAutoextend(flags["snapshot-autoextend"]!),
   });

@@ -9,6 +9,7 @@ import { checkMountFlags, FILESYSTEM_TYPES, type FilesystemType, parseFilesystem
 import type { Access } from "../lvm/staging/publication.ts";
 import { type VolumeCapability, VolumeCapability_AccessMode_Mode as Mode } from "./proto/csi_pb.ts";
 import { invalidArgument, quote } from "./request.ts";
+import { defined } from "../lvm/defined.ts";
 
 /** A capability that this driver has. */
 export interface Capability {
@@ -79,7 +80,7 @@ function requireAccess(accessType: VolumeCapability["accessType"]): Access {
   if (volumeMountGroup !== "") throw invalidArgument("volume_capability.mount.volume_mount_group: not supported");
   const type = requireFilesystemType("volume_capability.mount.fs_type", fsType);
   checkMountFlags(type, mountFlags);
-  return { kind: "mount", flags: mountFlags, ...(type === undefined ? {} : { type }) };
+  return { kind: "mount", flags: mountFlags, ...defined({ type }) };
 }
 
 /** The filesystem type that a field names, `undefined` for an empty one. @throws {StorageError} `InvalidArgument`. */

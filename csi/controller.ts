@@ -47,6 +47,7 @@ import type {
   StoredVolume,
   VolumeService,
 } from "../lvm/volume_service.ts";
+import { defined } from "../lvm/defined.ts";
 
 /** A PersistentVolumeClaim. */
 export interface ClaimReference {
@@ -206,7 +207,7 @@ export function controllerHandlers(options: ControllerOptions): ControllerHandle
       const { available, maximumVolumeSize, minimumVolumeSize } = await volumes.capacity({
         groups,
         layout,
-        ...(thin && { thin }),
+        ...defined({ thin }),
       }, node);
       if (available === 0n) return { availableCapacity: 0n };
       return {
@@ -288,9 +289,7 @@ function parseVolumeRequest(request: CreateVolumeRequest): VolumeRequest & { nam
     erase: parameters.erase,
     layout: parameters.layout,
     limits: { ...parameters.limits, ...mutableLimits },
-    ...(parameters.thin && { thin: parameters.thin }),
-    ...(source && { source }),
-    ...(trim && { trim }),
+    ...defined({ thin: parameters.thin, source, trim }),
   };
 }
 

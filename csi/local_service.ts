@@ -19,6 +19,7 @@ import type {
   StoredVolume,
   VolumeService,
 } from "../lvm/volume_service.ts";
+import { defined } from "../lvm/defined.ts";
 
 /** What {@linkcode localVolumeService} needs. */
 export interface LocalVolumeServiceOptions {
@@ -43,14 +44,14 @@ export function localVolumeService(
     size,
     content: format.state === "raw" ? "raw" : format.type,
     nodeId,
-    ...(source && { source }),
+    ...defined({ source }),
   });
   return {
     create: async (request, nodes) => {
       requireAllowedNode(nodeId, nodes);
       const { id, format, source } = request;
       const size = await (source === undefined ? volumes.create(request) : copies.create({ ...request, source }));
-      return { id, size, content: format.state === "raw" ? "raw" : format.type, nodeId, ...(source && { source }) };
+      return { id, size, content: format.state === "raw" ? "raw" : format.type, nodeId, ...defined({ source }) };
     },
     delete: (id) => volumes.delete(id),
     expand: async (id, range) => {

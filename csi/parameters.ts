@@ -20,6 +20,7 @@ import { parseInterval, type TrimPolicy } from "../lvm/spec/trim.ts";
 import { requireFilesystemType } from "./capability.ts";
 import { LAYOUT_PARAMETERS, parseLayout } from "./layout_parameters.ts";
 import { invalidArgument, quote } from "./request.ts";
+import { defined } from "../lvm/defined.ts";
 
 /** What a class says of its volumes. */
 export interface VolumeParameters {
@@ -109,7 +110,7 @@ export function parseVolumeParameters(parameters: Readonly<Record<string, string
     erase: oneOf(given, "erase", ERASURES),
     layout,
     limits: parseIoLimitParameters(given),
-    ...(thin && { thin }),
+    ...defined({ thin }),
     trim: { discard: oneOf(given, "discard", ["no", "yes"]) === "yes", ...parseFstrim(given.get("fstrim") ?? "no") },
   };
 }

@@ -31,6 +31,7 @@ import { type TrimListener, Trimmer } from "./staging/trimmer.ts";
 import { Reaper } from "./volumes/reaper.ts";
 import type { RecordedLv } from "./inventory/volume_state.ts";
 import { Volumes } from "./volumes/volumes.ts";
+import { defined } from "./defined.ts";
 
 /** How thin pools are treated. */
 export interface ThinPoolOptions {
@@ -143,7 +144,7 @@ export function openMachine(options: MachineOptions): Machine {
   const poolMonitor = new PoolMonitor({
     lvm,
     driver,
-    ...(thin.autoextend && { autoextend: thin.autoextend }),
+    ...defined({ autoextend: thin.autoextend }),
     onExtended: (message) => listener.onPoolExtended?.(message),
     onError: onErrorOf("watching thin pools"),
   });

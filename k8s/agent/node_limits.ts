@@ -11,6 +11,7 @@ import type { Informer } from "../runtime/informer.ts";
 import type { LvmVolume } from "../api/lvm_objects.ts";
 import type { VolumeReconciler } from "./volume_reconciler.ts";
 import { ioLimitsOf } from "../api/volume_mapping.ts";
+import { defined } from "../../lvm/defined.ts";
 
 /** What {@linkcode nodeIoLimiterSettings} needs. */
 export interface NodeIoLimiterOptions extends Pick<IoLimiterSettings, "cgroupRoot" | "defaults"> {
@@ -28,7 +29,7 @@ export function nodeIoLimiterSettings(
 ): IoLimiterSettings {
   return {
     cgroupRoot,
-    ...(defaults && { defaults }),
+    ...defined({ defaults }),
     limitsOf: ({ id }) => limitsOfObject(objects.get(id)),
     onChange: (id, state) => {
       // the next report shows it as well

@@ -12,6 +12,7 @@ import type { LvmVolume, LvmVolumeStatus } from "../api/lvm_objects.ts";
 import { quantityToBytes } from "../api/quantity.ts";
 import { LIMITS_CONDITION } from "./volume_status.ts";
 import { ioLimitsOf } from "../api/volume_mapping.ts";
+import { defined } from "../../lvm/defined.ts";
 
 /** What LVMVolumes tell of their volumes, by id. */
 export function reportedVolumes(volumes: readonly LvmVolume[]): Map<string, ReportedVolume> {
@@ -34,7 +35,7 @@ function reportedVolume(object: LvmVolume): ReportedVolume {
   const limitsProblem = unreadable ?? (condition?.status === "False" ? condition.message : undefined);
   return {
     limits,
-    ...(limitsProblem === undefined ? {} : { limitsProblem }),
+    ...defined({ limitsProblem }),
     ...(copy === undefined ? {} : { copy: parseProgress(copy) }),
   };
 }
@@ -43,8 +44,7 @@ function parseProgress({ copied, total, lastError }: NonNullable<LvmVolumeStatus
   const bytes = quantityToBytes(total);
   return {
     copied: quantityToBytes(copied) ?? 0n,
-    ...(bytes === undefined ? {} : { total: bytes }),
-    ...(lastError === undefined ? {} : { lastError }),
+    ...defined({ total: bytes, lastError }),
   };
 }
 

@@ -23,6 +23,7 @@ import { formatInterval, parseInterval, type TrimPolicy } from "../../lvm/spec/t
 import { differences, requireNoDifferences, type VolumeRequest } from "../../lvm/inventory/volume.ts";
 import { layoutOfSpec, layoutSpecOf } from "./layout_mapping.ts";
 import { LVM_GROUP, LVM_VOLUME_FINALIZER, type LvmVolume, type LvmVolumeSpec } from "./lvm_objects.ts";
+import { defined } from "../../lvm/defined.ts";
 
 /** A request with the name that it came under. */
 export type NamedVolumeRequest = VolumeRequest & { readonly name: string };
@@ -53,7 +54,7 @@ export function lvmVolumeFor(request: NamedVolumeRequest, { driver, nodeName }: 
     ...(mkfsOptions.length === 0 ? {} : { mkfsOptions: [...mkfsOptions] }),
     shared,
     erase,
-    ...(layout && { layout }),
+    ...defined({ layout }),
     ...(hasLimits(limits) ? { ioLimits: formatIoLimitParameters(limits) } : {}),
     ...(thin === undefined ? {} : thinFields(thin)),
     ...(source === undefined ? {} : { source: { [source.kind]: source.id } }),
@@ -93,9 +94,9 @@ export function volumeRequestOf(object: LvmVolume, parseGroups: (list: string) =
     shared: spec.shared,
     erase: spec.erase,
     layout: layoutOfSpec(spec.layout),
-    ...(thin && { thin }),
+    ...defined({ thin }),
     ...(spec.source === undefined ? {} : { source: contentSourceOf(object)! }),
-    ...(trim && { trim }),
+    ...defined({ trim }),
   };
 }
 
@@ -110,7 +111,7 @@ export function thinSpecOf(object: LvmVolume): ThinSpec | undefined {
   if (thinProvision !== true) return undefined;
   const poolSize = thinPoolSize === undefined ? DEFAULT_POOL_SIZE : parseSizeOrPercent(thinPoolSize);
   if (poolSize === undefined) throw invalidArgument(object, `its thinPoolSize ${JSON.stringify(thinPoolSize)} is none`);
-  return { ...(thinPool === undefined ? {} : { pool: thinPool }), poolSize };
+  return { ...defined({ pool: thinPool }), poolSize };
 }
 
 /** What a volume is filled with; `undefined` for one that is made empty. @throws {StorageError} `InvalidArgument` */
@@ -129,9 +130,7 @@ function trimOf(object: LvmVolume): TrimPolicy | undefined {
   if (fstrim !== undefined && intervalMs === undefined) {
     throw invalidArgument(object, `its fstrim ${JSON.stringify(fstrim)} is none`);
   }
-  return discard || intervalMs !== undefined
-    ? { discard, ...(intervalMs === undefined ? {} : { intervalMs }) }
-    : undefined;
+  return discard || intervalMs !== undefined ? { discard, ...defined({ intervalMs }) } : undefined;
 }
 
 /** The size that an object asks for. @throws {StorageError} `InvalidArgument` */

@@ -10,6 +10,7 @@ import { orAbsentOrChanged } from "../client/client.ts";
 import { CLONING_FINALIZER } from "./content_source.ts";
 import { type PersistentVolumeClaim, persistentVolumeClaims } from "../api/objects.ts";
 import type { ProvisionerOptions } from "./provisioner_options.ts";
+import { defined } from "../../lvm/defined.ts";
 
 /** Takes the finalizer off claims that are being deleted, and that no other is made from any more. */
 export class CloningProtection {
@@ -60,7 +61,7 @@ function isPendingCloneOf(
   { metadata, spec, status }: PersistentVolumeClaim,
   sourceClaim: PersistentVolumeClaim,
 ): boolean {
-  const dataSource = dataSourceOf({ metadata, ...(spec && { spec }) });
+  const dataSource = dataSourceOf({ metadata, ...defined({ spec }) });
   return dataSource.kind === "claim" && dataSource.name === sourceClaim.metadata.name &&
     metadata.namespace === sourceClaim.metadata.namespace && (status?.phase ?? "Pending") === "Pending";
 }

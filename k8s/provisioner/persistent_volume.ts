@@ -11,6 +11,7 @@ import type { NewObject } from "../client/client.ts";
 import type { CreatedVolume, CreateVolumeRequest, Segments } from "../sidecars/csi_client.ts";
 import { secretAnnotations } from "../sidecars/volume_secrets.ts";
 import type { PersistentVolume, PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
+import { defined } from "../../lvm/defined.ts";
 
 /** Keeps a PersistentVolume until its volume is removed. The official provisioner has the same. */
 export const VOLUME_FINALIZER = "external-provisioner.volume.kubernetes.io/finalizer";
@@ -94,12 +95,6 @@ function nodeAffinityTo(topology: readonly Segments[]) {
       .map(([key, value]) => ({ key, operator: "In", values: [value] })),
   }));
   return { required: { nodeSelectorTerms } };
-}
-
-/** Without what is undefined. */
-function defined<T extends Record<string, unknown>>(fields: T): { [K in keyof T]: Exclude<T[K], undefined> } {
-  const entries = Object.entries(fields).filter(([, value]) => value !== undefined);
-  return Object.fromEntries(entries) as { [K in keyof T]: Exclude<T[K], undefined> };
 }
 
 /** Whether a driver of that name has to see to a PersistentVolume: it made it, or it serves one that was written by hand. */

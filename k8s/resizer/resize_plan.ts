@@ -10,6 +10,7 @@ import type { MergePatch } from "../client/client.ts";
 import type { PersistentVolume, PersistentVolumeClaim } from "../api/objects.ts";
 import { quantityToBytes } from "../api/quantity.ts";
 import type { ClaimCondition, Failure, StatusPatch } from "./claim_status.ts";
+import { defined } from "../../lvm/defined.ts";
 
 /** The size that a PersistentVolume had before it grew and until its filesystem did. */
 export const PRE_RESIZE_CAPACITY_ANNOTATION = "volume.alpha.kubernetes.io/pre-resize-capacity";
@@ -183,7 +184,7 @@ function withResizeCondition(
   const kept = conditionsOf(claim).filter((condition) =>
     !RESIZE_CONDITIONS.includes(condition.type) || keep.includes(condition.type)
   );
-  return withConditions(kept, [{ type, status: "True", ...(message === undefined ? {} : { message }) }], now);
+  return withConditions(kept, [{ type, status: "True", ...defined({ message }) }], now);
 }
 
 function nodeExpansionPatch({ metadata }: PersistentVolumeClaim, value: "true" | null): StatusPatch {

@@ -39,6 +39,7 @@ import {
   type NamedVolumeRequest,
   requireCompatible,
 } from "../api/volume_mapping.ts";
+import { defined } from "../../lvm/defined.ts";
 
 /** What {@linkcode ClusterVolumes} needs. */
 export interface ClusterVolumesOptions {
@@ -378,7 +379,7 @@ function clusterVolumeOf(object: LvmVolume): StoredVolume {
     size: actualSize(object) ?? 0n,
     content: contentOf(object),
     nodeId: spec.nodeName,
-    ...(source && { source }),
+    ...defined({ source }),
   };
 }
 

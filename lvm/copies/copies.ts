@@ -31,6 +31,7 @@ import { requireCompatible, type Volume, type VolumeRequest } from "../inventory
 import type { Volumes } from "../volumes/volumes.ts";
 import { syncFilesystem } from "../snapshots/sync.ts";
 import { BackgroundWorker } from "../worker.ts";
+import { defined } from "../defined.ts";
 
 /** A request for a volume that is made from something. */
 export type CopyVolumeRequest = VolumeRequest & { readonly source: ContentSource };
@@ -174,7 +175,7 @@ export class Copies {
     const { offset, total, trouble: lastError } = this.#work.get(lv.uuid) ?? {};
     return {
       copied: offset ?? (tags.copied === "all" ? lv.size : tags.copied ?? 0n),
-      ...(total === undefined ? {} : { total }),
+      ...defined({ total }),
       ...(lastError && { lastError }),
     };
   }

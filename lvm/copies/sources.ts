@@ -12,6 +12,7 @@ import type { LocatedLv, VolumeGroup } from "../model/report.ts";
 import type { SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import { type ContentSource, copySnapshotOf, describeSource, type FormatState } from "../model/tags.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
+import { defined } from "../defined.ts";
 
 /** Where {@linkcode CopySources} looks. */
 export interface CopySourcesOptions {
@@ -66,9 +67,7 @@ export class CopySources {
           id,
           tags: { source, copied, format: format },
           destination: { lv, group },
-          ...(original && { original }),
-          ...(copySnapshot && { copySnapshot }),
-          ...(offset === undefined ? {} : { offset }),
+          ...defined({ original, copySnapshot, offset }),
         }];
       } catch (error) {
         if (!(error instanceof StorageError && error.kind === "Unavailable")) onError(error);

@@ -5,6 +5,7 @@
  */
 
 import type { StorageError } from "../error.ts";
+import { defined } from "../defined.ts";
 
 /** The checks, in the order in which they are told. */
 export const CHECKS = [
@@ -61,7 +62,7 @@ export function findingsOf(check: CheckName) {
     level,
     subject,
     message,
-    ...(remedy === undefined ? {} : { remedy }),
+    ...defined({ remedy }),
   });
   return { info: make("info"), warning: make("warning"), error: make("error") };
 }

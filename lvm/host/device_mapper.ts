@@ -5,6 +5,7 @@
  */
 
 import { type Command, commandError, type Exec, runOk } from "../exec.ts";
+import { defined } from "../defined.ts";
 
 /** A device-mapper device. */
 export interface MappedDevice {
@@ -42,7 +43,7 @@ export async function readLvmVersion(exec: Exec): Promise<LvmVersion> {
   const lvm = /LVM version:\s+(\d+\.\d+\.\d+)/.exec(output.stdout)?.[1];
   if (lvm === undefined) throw commandError(command, output);
   const dmDriver = /Driver version:\s+(\S+)/.exec(output.stdout)?.[1];
-  return { lvm, ...(dmDriver === undefined ? {} : { dmDriver }) };
+  return { lvm, ...defined({ dmDriver }) };
 }
 
 /**

@@ -24,6 +24,7 @@ import { type DeletedLv, deletedLvs } from "./leftovers.ts";
 import type { RecordedLv, VolumeState } from "./volume_state.ts";
 import type { Volume } from "./volume.ts";
 import { VolumeFinder } from "./volume_finder.ts";
+import { defined } from "../defined.ts";
 
 /** A volume that is Lost. */
 export type LostVolume = Extract<VolumeState, { state: "lost" }> & {
@@ -119,7 +120,7 @@ export interface Finders {
  */
 export function createFinders(driver: string, known?: KnownObjects): Finders {
   const volumes = new VolumeFinder({ driver, recordedLv: (id) => known?.volumes.get(id) });
-  return { volumes, snapshots: new SnapshotFinder({ driver }), ...(known && { known }) };
+  return { volumes, snapshots: new SnapshotFinder({ driver }), ...defined({ known }) };
 }
 
 /** Sorts out what the groups hold of the driver of the finders. It reads nothing but the report. */
@@ -251,7 +252,7 @@ function isDangling({ id, lvUuid }: UsedTag, allLvs: readonly LocatedLv[]): bool
 }
 
 function danglingTagInconsistency(group: string, { tag, id }: UsedTag): Inconsistency {
-  return { kind: "dangling", group, subject: tag, tags: [tag], ...(id === undefined ? {} : { id }) };
+  return { kind: "dangling", group, subject: tag, tags: [tag], ...defined({ id }) };
 }
 
 function taggedObjectOf(driver: string, lv: LogicalVolume): TaggedObject | undefined {

@@ -9,6 +9,7 @@
 
 import { imagePvs, pvsWithSeveralImages } from "./layout.ts";
 import type { LogicalVolume, VolumeGroup } from "./report.ts";
+import { defined } from "../defined.ts";
 
 /**
  * How the redundancy of a volume is. `InSync`: it is there. `Mismatches`: so it is, but the last check found differences.
@@ -104,5 +105,5 @@ function hasAllData({ segment: { type } }: LogicalVolume, lostImages: readonly b
 }
 
 function redundancyProblem(state: RedundancyState, message: string, remedy?: string): Redundancy {
-  return { state, redundant: false, message, ...(remedy === undefined ? {} : { remedy }) };
+  return { state, redundant: false, message, ...defined({ remedy }) };
 }

@@ -32,6 +32,7 @@ import {
   VOLUME,
 } from "./tag_text.ts";
 import { formatTrim, parseTrim, type TrimPolicy } from "../spec/trim.ts";
+import { defined } from "../defined.ts";
 
 /** What is on a volume's device. It only ever goes forward, and each step is written before the deed that it names. */
 export type FormatState =
@@ -171,9 +172,9 @@ export function parseVolumeTags(driver: string, tags: readonly string[]): Volume
     shared: !tags.includes(UNSHARED),
     erase,
     ...(hasLimits(limits) ? { limits } : {}),
-    ...(source && { source }),
+    ...defined({ source }),
     ...(copied === undefined ? {} : { copied: copied === "all" ? copied : BigInt(copied) }),
-    ...(trim && { trim }),
+    ...defined({ trim }),
   };
 }
 

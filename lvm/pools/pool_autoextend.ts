@@ -7,6 +7,7 @@
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { roundUp } from "../size.ts";
 import { isBeingErased } from "./pool.ts";
+import { defined } from "../defined.ts";
 
 /** When and by how much the driver's pools grow. */
 export interface PoolAutoextend {
@@ -60,7 +61,7 @@ export function planPoolExtension(group: VolumeGroup, pool: LogicalVolume, autoe
     }
   }
   const added = dataPercent >= threshold ? min(increment(pool.size), free) : 0n;
-  return { ...(metadata === undefined ? {} : { metadata }), ...(added > 0n ? { data: pool.size + added } : {}) };
+  return { ...defined({ metadata }), ...(added > 0n ? { data: pool.size + added } : {}) };
 }
 
 function min(a: bigint, b: bigint): bigint {

@@ -17,6 +17,7 @@ import {
   NEAR_FULL_PERCENT,
   overcommitOf,
 } from "./pool.ts";
+import { defined } from "../defined.ts";
 
 /**
  * The state of a pool. `Ready`: it has room. `NearFull`: four fifths of its data or its metadata are used. `CannotExtend`: likewise, and
@@ -68,14 +69,13 @@ export function poolStatus(
   const problem = describeProblem(state, group, pool, owned);
   return {
     ...{ group: group.name, name: pool.name, owned, size: pool.size, metadataSize },
-    ...(dataPercent === undefined ? {} : { dataPercent }),
-    ...(metadataPercent === undefined ? {} : { metadataPercent }),
+    ...defined({ dataPercent, metadataPercent }),
     overcommit: formatOvercommit(overcommitOf(pool, overcommit)),
     allocatedVirtual: allocatedVirtual(group, pool),
     availableVirtual: availableVirtual(group, pool, overcommit),
     active: pool.active,
     state,
-    ...(problem === undefined ? {} : { problem }),
+    ...defined({ problem }),
   };
 }
 

@@ -6,6 +6,7 @@
  */
 
 import type { VolumeId } from "../ids.ts";
+import { defined } from "../defined.ts";
 
 /** How a volume's freed blocks are discarded. */
 export interface TrimPolicy {
@@ -60,7 +61,7 @@ export function parseTrim(text: string): TrimPolicy | undefined {
   const [interval, ...more] = discard ? parts.slice(1) : parts;
   const intervalMs = interval === undefined ? undefined : parseInterval(interval);
   if (more.length > 0 || (interval !== undefined && intervalMs === undefined)) return undefined;
-  return { discard, ...(intervalMs === undefined ? {} : { intervalMs }) };
+  return { discard, ...defined({ intervalMs }) };
 }
 
 /** Returns the flags for a mount of a volume. A requested flag takes precedence over the policy. */

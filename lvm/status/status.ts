@@ -31,6 +31,7 @@ import { DEFAULT_OVERCOMMIT, isThin, poolsOf } from "../pools/pool.ts";
 import type { DeletedLv } from "../inventory/leftovers.ts";
 import type { Volume } from "../inventory/volume.ts";
 import { type ReportedVolume, type VolumeDetails, volumeDetails } from "./volume_details.ts";
+import { defined } from "../defined.ts";
 
 /** What is to be told. */
 export interface StatusOptions {
@@ -266,7 +267,7 @@ function volumeStatus(
     formatState: format.state,
     active: lv.active,
     mounts: mounted.map(({ target, readOnly }) => ({ target, readOnly })),
-    ...(usage === undefined ? {} : { usage }),
+    ...defined({ usage }),
     ...(lv.raid === undefined ? {} : { syncPercent: lv.raid.syncPercent }),
     ...details,
     ...(all.length === 0 ? {} : { problem: all.join("; ") }),
@@ -299,8 +300,7 @@ function snapshotStatus({ snapshot, lv, group, incomplete }: LocatedSnapshot): S
   const { id, source, size, createdAt, ready } = snapshot;
   return {
     ...{ id, source, group: group.name, lv: lv.name, size, cowSize: lv.size },
-    ...(lv.pool === undefined ? {} : { pool: lv.pool }),
-    ...(lv.snapshotPercent === undefined ? {} : { cowPercent: lv.snapshotPercent }),
+    ...defined({ pool: lv.pool, cowPercent: lv.snapshotPercent }),
     state: incomplete ? "Incomplete" : ready ? "Ready" : "Overflowed",
     createdAt,
   };

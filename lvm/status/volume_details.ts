@@ -13,6 +13,7 @@ import { formatBytes } from "../size.ts";
 import { describeSource } from "../model/tags.ts";
 import { findPool } from "../pools/pool.ts";
 import type { Volume } from "../inventory/volume.ts";
+import { defined } from "../defined.ts";
 
 /** What is told elsewhere of a volume: in a cluster, by its object. */
 export interface ReportedVolume {
@@ -58,9 +59,9 @@ export function volumeDetails(
     ...(reported?.limitsProblem === undefined ? [] : [`its limits do not hold: ${reported.limitsProblem}`]),
   ];
   return {
-    ...(lv.pool === undefined ? {} : { pool: lv.pool }),
+    ...defined({ pool: lv.pool }),
     ...(state === "Ready" ? {} : { poolState: state }),
-    ...(copy === undefined ? {} : { copy }),
+    ...defined({ copy }),
     ...(hasLimits(limits) ? { ioLimits: ratesFor(limits, size) } : {}),
     problems,
   };
@@ -75,7 +76,7 @@ function recordedCopy(
   const total = source?.kind === "snapshot"
     ? snapshots.find(({ snapshot }) => snapshot.id === source.id)?.snapshot.size
     : volumes.find(({ id }) => id === source?.id)?.size;
-  return { copied: copied === "all" ? total ?? size : copied, ...(total === undefined ? {} : { total }) };
+  return { copied: copied === "all" ? total ?? size : copied, ...defined({ total }) };
 }
 
 function describeCopy(
