@@ -36,7 +36,7 @@ const schema: Schema & { readonly definitions: Readonly<Record<string, Schema>> 
   Deno.readTextFileSync(join(CHART, "values.schema.json")),
 );
 
-/** The keywords that {@linkcode violations} looks at. */
+/** The keywords of JSON schema that {@linkcode violations} knows. */
 const KEYWORDS = [
   ...["$schema", "$ref", "definitions", "type", "enum", "pattern", "minimum", "minLength", "required", "properties"],
   ...["additionalProperties", "items"],
@@ -51,7 +51,7 @@ function typeOf(value: unknown): string {
   return Number.isInteger(value) ? "integer" : typeof value;
 }
 
-/** Where a value is not as the schema wants it. */
+/** Returns the paths at which a value violates the schema, with the reasons. */
 function violations(value: unknown, by: Schema, path = ""): string[] {
   const {
     type,
@@ -82,7 +82,7 @@ function violations(value: unknown, by: Schema, path = ""): string[] {
   ];
 }
 
-/** The values that a user can set: paths of what has no parts of its own, or parts that are Kubernetes' business. */
+/** Yields the paths of the values that a user can set: leaves, and objects whose fields Kubernetes defines. */
 function* settings(by: Schema, path = ""): Generator<string> {
   const { properties, items } = resolveRef(by);
   const parts = properties ?? (items && resolveRef(items).properties);
@@ -92,7 +92,7 @@ function* settings(by: Schema, path = ""): Generator<string> {
   }
 }
 
-/** What stands at a path such as `.storageClasses.name`; of a list, in its first item. */
+/** Returns the value at a path such as `.storageClasses.name`; for a list, the one in its first item. */
 function valueAt(values: unknown, path: string): unknown {
   return path.split(".").slice(1).reduce((value, name) => {
     const below = Array.isArray(value) ? value[0] : value;

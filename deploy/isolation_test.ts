@@ -1,6 +1,6 @@
 /**
- * What the manifests keep agents and the controller from. Whether the API server's rules do so is seen in a cluster
- * (tests/cluster/suite/node_isolation.ts); here it is seen that they are about everything there is.
+ * What the manifests deny the agents and the controller. These tests check that the rules cover all resources; a test
+ * in a cluster (tests/cluster/suite/node_isolation.ts) checks that the API server applies them.
  *
  * @module
  */
@@ -22,7 +22,7 @@ function requireSingle(kind: string): KubernetesObject {
 
 const { metadata: { name: policyName }, spec: policy } = requireSingle(POLICY);
 
-/** Whether a rule is about a resource or a subresource, as the API server reads rules of admission. */
+/** Reports whether a rule covers a resource or subresource, as the API server matches admission rules. */
 function covers(resources: readonly string[], resource: string): boolean {
   const [name, subresource = ""] = resource.split("/");
   return resources.some((rule) => {

@@ -33,7 +33,7 @@ const PROMQL = [
   "unless",
 ];
 
-/** What LVM could have answered. */
+/** A volume group as LVM could report it. */
 const GROUP = {
   ...{ name: "data", size: 4n, free: 2n, metadataFree: 1n, pvs: [], missingPvs: 0 },
   lvs: [
@@ -48,7 +48,7 @@ const GROUP = {
   ],
 } as unknown as SurveyedGroup;
 
-/** The figures that there are, each with its labels. */
+/** Returns the metrics, each with its labels. */
 async function metricLabels(): Promise<Map<string, readonly string[]>> {
   const metrics = new Metrics();
   metrics.onCallCompleted({ method: "CreateVolume", code: 0, durationMs: 1 });
@@ -89,7 +89,7 @@ const dashboard = JSON.parse(Deno.readTextFileSync(join(CHART, "files/dashboard.
   templating: { list: { name: string; definition?: string }[] };
 };
 
-/** What people read, with the labels that it shows, and the expression that is to have them. */
+/** The panels and alerts that people read: the labels that each shows, and the expression that must have them. */
 const expressions = [
   ...rules.map(({ annotations: { summary }, expr }) => [expr, summary.match(/(?<=\$labels\.)\w+/g) ?? []] as const),
   ...dashboard.panels.flatMap(({ targets = [] }) => targets).map(({ expr, legendFormat }) =>

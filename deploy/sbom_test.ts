@@ -12,7 +12,7 @@ const document = asObject(JSON.parse(await sbom(RUNTIME)));
 
 const components = asArray(document.components).map(asObject);
 
-/** What deno.lock has that the driver does not import. */
+/** Packages in deno.lock that the driver does not import. */
 const NOT_BUNDLED = ["fast-check", "pure-rand", "cyclonedx-library"];
 
 Deno.test("the SBOM has every npm package that the driver imports, with version and checksum, and none of the tests", async () => {

@@ -41,7 +41,7 @@ class Fixture implements AsyncDisposable {
     return join(this.folder, name);
   }
 
-  /** The folder that it unpacked to. */
+  /** Returns the folder that the file unpacked itself to. */
   app(): string {
     const [name, ...more] = [...Deno.readDirSync(this.cache)].map(({ name }) => name);
     assert(name !== undefined && more.length === 0, `${name} ${more}`);

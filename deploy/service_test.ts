@@ -6,7 +6,10 @@ const settings = new Map(
   unit.filter((line) => /^[A-Z]/.test(line)).map((line) => line.split(/=(.*)/) as [string, string]),
 );
 
-/** How the settings begin that give a unit mounts of its own, or keep it from devices: systemd.exec(5), systemd.resource-control(5). */
+/**
+ * Prefixes of the settings that give a unit mounts of its own, or deny it devices: systemd.exec(5),
+ * systemd.resource-control(5).
+ */
 const SEPARATING_SETTINGS =
   /^(?:Protect|Private|ReadOnly|ReadWrite|Inaccessible|NoExec|ExecPaths|Bind|Temporary|Root|Mount|DynamicUser|Device)/;
 

@@ -1,6 +1,6 @@
 /**
- * What the scheduler is told while volumes live: the real loop, Controller service and agents, over a fake API server and fake
- * machines.
+ * The capacity that is published while volumes come and go: the real controller, Controller service and agents, over a
+ * fake API server and fake machines.
  *
  * @module
  */
@@ -110,7 +110,7 @@ async function setUp(
     publisher,
     /** Has something run until the end. */
     run: (work: (signal: AbortSignal) => Promise<void>) => void running.push(work(stop.signal)),
-    /** What was offered on a node one after the other. */
+    /** Returns the capacities that were published for a node, in order. */
     publishedSizes: (nodeName: string) =>
       api.requests.filter(({ headers, path }) =>
         headers.get("user-agent") === "capacity" && path.includes(`csistoragecapacities/${nodeName}.`)

@@ -21,7 +21,7 @@ async function setUp() {
   return { harness, machine, group: machine.groups[0]!, [Symbol.asyncDispose]: () => stack.disposeAsync() };
 }
 
-/** What is wrong, as status and reason. */
+/** Returns the problems, as status and reason. */
 function statusLines(health: VolumeHealth | undefined): string[] {
   return health!.healthStatuses.map(({ status, reason }) => `${VolumeHealthErrorType[status]} ${reason}`);
 }

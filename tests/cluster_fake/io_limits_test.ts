@@ -40,7 +40,7 @@ async function setUp() {
     object,
     limitedCondition: () => object().status?.conditions?.find(({ type }) => type === "IOLimitsApplied"),
     eventReasons: () => cluster.api.objects(events).map(({ reason }) => reason),
-    /** What the machine shows when a pod has the volume. */
+    /** Adds what a machine shows when a pod uses the volume. */
     publish: () =>
       machine.mounts.push({
         target: `/mnt/pods/${POD}/volumes/kubernetes.io~csi/pvc-1/mount`,

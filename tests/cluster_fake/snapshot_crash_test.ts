@@ -25,12 +25,12 @@ import { callsTo, type Csi, type Reaction } from "../crash/orchestrator.ts";
 import { FakeCluster } from "../fake/node_cluster.ts";
 import { FakeMachine } from "../fake/machine.ts";
 
-/** How somebody dies. */
+/** How a process dies. */
 type CrashCase =
   | { readonly of: "agent"; readonly at: CrashPoint | RequestCrashPoint }
   | { readonly of: "controller"; readonly at: RequestCrashPoint };
 
-/** How far a life is: the commands and the requests of the agent, and the requests of the controller so far. */
+/** The progress of a lifecycle: commands and requests of the agent, and requests of the controller so far. */
 type Progress = readonly [number, number, number];
 
 const NODE = "node-1";
@@ -40,7 +40,7 @@ const snapshotId = snapshotIdOf("cut");
 /** Failures for which an orchestrator repeats a call: ABORTED and UNAVAILABLE. */
 const REPEATED = ["Busy", "StillRunning", "Unavailable"];
 
-/** How long an orchestrator waits before it repeats a call, and how often it does. */
+/** How long an orchestrator waits before it repeats a call, in milliseconds, and how often it repeats. */
 const [PAUSE_MS, MAX_ATTEMPTS] = [2, 1_000];
 
 /** A cluster of mortals, and its orchestrator. */
@@ -94,7 +94,7 @@ class CrashingCluster implements AsyncDisposable {
     }
   }
 
-  /** What is left, when nothing is done in the background any more; who has not died by then, lives. */
+  /** Waits until background work ends, and returns what is left. A process that has not died by then survives. */
   async readRemaining(): Promise<unknown[]> {
     const waitUntilIdle = () => this.#cluster.agent(NODE).machine.background.idle();
     await Promise.race([waitUntilIdle(), this.crashed.then(waitUntilIdle)]);
@@ -105,18 +105,18 @@ class CrashingCluster implements AsyncDisposable {
     ]];
   }
 
-  /** How many snapshots there are: LVs, and objects. */
+  /** Returns the numbers of snapshots: LVs, and objects. */
   counts(): [number, number] {
     const snapshotLvs = this.machine.allLvs().filter(({ lv }) => lv.origin !== undefined);
     return [snapshotLvs.length, this.#cluster.api.objects(lvmSnapshots).length];
   }
 
-  /** How far the life is. */
+  /** Returns the progress of the lifecycle. */
   progress(): Progress {
     return [this.#exec.commands.length, this.#agent.requests.length, this.#controller.requests.length];
   }
 
-  /** The deaths that were possible in between. */
+  /** Returns the crashes that were possible between two points. */
   possibleCrashes(from: Progress, to: Progress): CrashCase[] {
     const within = <T>(all: readonly T[], by: 0 | 1 | 2) =>
       all.map((one, index) => ({ one, index })).slice(from[by], to[by]);
@@ -157,7 +157,10 @@ class CrashingCluster implements AsyncDisposable {
   }
 }
 
-/** What a life tells: the deaths that were possible in it until the snapshot was taken, and after that; and the one that came. */
+/**
+ * The record of a lifecycle: the crashes that were possible before the snapshot was taken, those after it, and the one
+ * that happened.
+ */
 interface LifecycleRecord {
   readonly beforeTaken: readonly CrashCase[];
   readonly afterTaken: readonly CrashCase[];

@@ -1,5 +1,6 @@
 /**
- * What loops rely on of an API server and the client: run over the fake server, and over a real kube-apiserver.
+ * What the controllers need of an API server and a client. The tests run over the fake server, and over a real
+ * kube-apiserver.
  *
  * @module
  */
@@ -22,9 +23,9 @@ import { TcpProxy } from "../fake/tcp_proxy.ts";
 
 /** An object of the custom resource that the host provides. */
 export interface Thing extends KubeObject {
-  /** What is wanted. */
+  /** The desired state. */
   spec?: { nodeName?: string; size?: string };
-  /** What is. */
+  /** The observed state. */
   status?: { phase?: string };
 }
 
@@ -39,7 +40,7 @@ export const things: Resource<Thing> = {
 
 /** An API server to run the contract on. */
 export interface ApiHost {
-  /** What it is called in the names of tests. */
+  /** Its name in the titles of tests. */
   readonly name: string;
   /** Starts it, with {@linkcode things} and the namespace `default`; or answers one that runs. */
   start(): Promise<AsyncDisposable & { readonly server: ApiServer }>;

@@ -153,10 +153,10 @@ const SNAPSHOT = { $typeName: "csi.v1.VolumeContentSource.SnapshotSource" } as c
 
 let nextId = 0;
 
-/** What a volume is made from. */
+/** The source of a copy. */
 export type CopySource = { readonly snapshotId: string } | { readonly volumeId: string };
 
-/** Whether a filesystem is mounted at a path: on a fake machine, it is not. */
+/** Reports whether a filesystem is mounted at a path; on a fake machine, never. */
 export async function isMounted(harness: Harness, path: string): Promise<boolean> {
   return (await Deno.stat(path)).dev !== (await Deno.stat(harness.folder)).dev;
 }
@@ -229,12 +229,12 @@ export async function lvOf(harness: Harness, volumeId: string) {
   return (await harness.lvs()).find(({ tags }) => tags.includes(`denolith.volume=${volumeId}`))!;
 }
 
-/** The tag that says what is on a volume. */
+/** Returns the tag that records the format of a volume. */
 export async function formatStateTag(harness: Harness, volumeId: string): Promise<string> {
   return (await lvOf(harness, volumeId)).tags.find((tag) => tag.startsWith("denolith.fs="))!;
 }
 
-/** Whether the same can be read from two devices. */
+/** Reports whether two devices have the same data. */
 export async function haveSameData(harness: Harness, one: string, other: string): Promise<boolean> {
   const args = [`--bytes=${32n * MiB}`, one, other];
   const { code, stderr } = await harness.exec.run({ program: "cmp", args, mutates: false });

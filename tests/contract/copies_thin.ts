@@ -29,7 +29,7 @@ import {
 
 const MiB = 1n << 20n;
 
-/** How dd writes the first 4 MiB of a device. */
+/** The arguments with which dd writes the first 4 MiB of a device. */
 const DD_4_MIB = ["bs=4194304", "count=1", "oflag=direct", "status=none"];
 
 /** Registers all tests. */
@@ -204,7 +204,7 @@ function thinRequest(harness: Harness, parameters: Record<string, string> = {}) 
   return { parameters: { volumeGroup: harness.groups[0], thinProvision: "yes", ...parameters } };
 }
 
-/** The volume that an LV is, by its tags. */
+/** Returns the id of the volume that an LV is, from its tags. */
 function volumeIdFrom(tags: readonly string[]): string {
   return tags.find((tag) => tag.startsWith("denolith.volume="))!.slice("denolith.volume=".length);
 }

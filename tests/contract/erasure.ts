@@ -140,7 +140,7 @@ async function writeRandom(harness: Harness): Promise<void> {
   );
 }
 
-/** Whether the device of a volume, read from end to end, is all zeros. */
+/** Reports whether the device of a volume reads as zeros from end to end. */
 async function isZeroed(harness: Harness, volumeId?: string): Promise<boolean> {
   const lv = (await harness.lvs()).find(({ tags }) =>
     volumeId === undefined || tags.includes(`denolith.volume=${volumeId}`)
@@ -154,7 +154,7 @@ async function isZeroed(harness: Harness, volumeId?: string): Promise<boolean> {
   return code === 0;
 }
 
-/** The LVs and the tags of groups that are left. */
+/** Returns the LVs and the tags of groups that are left. */
 async function leftovers(harness: Harness): Promise<string[]> {
   return (await harness.report()).flatMap(({ lvs, tags }) => [...lvs.map(({ name }) => name), ...tags]);
 }

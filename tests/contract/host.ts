@@ -1,6 +1,6 @@
 /**
- * What a contract test runs on: the fake machine, or this very host with real LVM. The tests speak to the driver through
- * its socket, as an orchestrator does, and to the machine through the same exec seam, as an administrator does.
+ * The machine that a contract test runs on: the fake one, or this host with real LVM. The tests speak to the driver
+ * through its socket, as an orchestrator does, and to the machine through the exec seam, as an administrator does.
  *
  * @module
  */
@@ -34,7 +34,7 @@ export interface Host {
   cgroups(root: string): Promise<HostCgroups>;
   /** Starts a driver over the machine; a standalone one, when absent. */
   readonly serve?: Serve;
-  /** Whether a test is left out, since it takes long there; none is, when absent. */
+  /** Reports whether a test is skipped because it takes long there. Without it, no test is skipped. */
   readonly skips?: (name: string) => boolean;
 }
 
@@ -47,7 +47,7 @@ export interface HostCgroups extends AsyncDisposable {
 /** Starts a driver over a machine, whose socket and mount root are in the folder. */
 export type Serve = (exec: Exec, groups: Host["groups"], folder: string) => Promise<StandaloneDriver>;
 
-/** What may differ of a driver alone. */
+/** Options that only a standalone driver has. */
 interface ServeOptions {
   readonly socket?: string;
   readonly driver?: string;
@@ -73,7 +73,7 @@ export class RecordingExec implements Exec {
     return this.#exec.idle();
   }
 
-  /** The commands that `body` ran, as a person would read them. */
+  /** Records the commands that `body` runs. @returns the commands, as a person would write them */
   async recordCommands(body: () => Promise<unknown>): Promise<string[]> {
     const before = this.commands.length;
     await body();
@@ -85,7 +85,7 @@ export class RecordingExec implements Exec {
 export class Harness implements AsyncDisposable {
   /** The client. */
   readonly csi: CsiClient;
-  /** What the driver and the test ran. */
+  /** Records the commands of the driver and of the test. */
   readonly exec: RecordingExec;
   /** A folder of the test's own. */
   readonly folder: string;
@@ -222,7 +222,10 @@ export class Harness implements AsyncDisposable {
   }
 }
 
-/** The name of the driver that has the groups: two of one name would remove each other's deleted volumes. */
+/**
+ * Returns the name of the driver that owns the groups. Two drivers with one name would remove each other's deleted
+ * volumes.
+ */
 function driverNameFor([smallGroup]: Host["groups"]): string {
   return `${smallGroup.split("-")[0]}.denolith.dev`;
 }
@@ -259,7 +262,7 @@ export function blockCapability(mode = Mode.SINGLE_NODE_MULTI_WRITER): Capabilit
   return { accessMode: { mode }, accessType: { case: "block", value: {} } };
 }
 
-/** The status that a call fails with. */
+/** Returns the status with which a call fails. */
 export async function failureStatus(call: Promise<unknown>): Promise<{ code: string; details: string }> {
   try {
     await call;

@@ -14,7 +14,7 @@ import { subcommand } from "./volumes.ts";
 
 const MiB = 1n << 20n;
 
-/** What is asked for, and what comes of 30 MiB on extents of 4 MiB. */
+/** The requested layouts, and what LVM makes of 30 MiB on extents of 4 MiB. */
 const LAYOUT_CASES: readonly { parameters: Record<string, string>; layout: Layout; size: bigint; pvCount: number }[] = [
   {
     parameters: { layout: "striped" },
@@ -299,7 +299,7 @@ function createVolume(
   });
 }
 
-/** What an empty disk of the group has room for. */
+/** Returns the free bytes of an empty PV of the group. */
 async function pvFreeBytes(harness: Harness, group: string): Promise<bigint> {
   const { pvs } = (await harness.report()).find(({ name }) => name === group)!;
   return pvs[0]!.free;

@@ -24,7 +24,7 @@ import {
 const POD = "0a1b2c3d-1111-2222-3333-444455556666";
 const OTHER_POD = "0a1b2c3d-1111-2222-3333-777788889999";
 
-/** What of a target tells kubelet's, below the folder of a test. */
+/** The part of a target path that tells the kubelet's targets apart, below the folder of a test. */
 const KUBELET_TARGETS = {
   mount: (pod: string) => `pods/${pod}/volumes/kubernetes.io~csi/pvc-1/mount`,
   block: (pod: string) => `plugins/kubernetes.io/csi/volumeDevices/publish/pvc-1/${pod}`,
@@ -156,7 +156,7 @@ export function limitsContract(machine: Host): void {
   });
 }
 
-/** What only a driver alone has: its records are tags. */
+/** Registers the tests that only a standalone driver passes, because it keeps its records in tags. */
 export function standaloneLimitsContract(host: Host): void {
   contractTest({ ...host, serve: serveWithCgroups }, "limits outlive the driver, in one tag", async (harness) => {
     await using cgroups = await host.cgroups(`${harness.folder}/cgroup`);
@@ -207,7 +207,7 @@ async function publish(
   return await harness.publish(volumeId, name, { volumeCapability });
 }
 
-/** Settles when a pod's io.max says so: a loop of the driver writes it. */
+/** Waits until the io.max of a pod has these rates. A background task of the driver writes it. */
 async function waitForRates(file: string, device: string, rates: IoRates): Promise<void> {
   const hasRates = () => {
     const now = parseRates(Deno.readTextFileSync(file), device);

@@ -72,7 +72,7 @@ export function trimmingContract(host: Host): void {
   );
 }
 
-/** The driver's trimming, with time that passes when the test says so. */
+/** Starts the driver's trimmer with a clock that the test moves. */
 function startTrimmer(harness: Harness) {
   const [events, clock] = [[] as string[], new FakeClock()];
   const lvm = new Lvm(harness.exec, (groups) => trimmer.observe(groups));

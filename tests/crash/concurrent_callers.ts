@@ -47,7 +47,7 @@ export const rounds: fc.Arbitrary<readonly Round[]> = fc.array(
   { minLength: 1, maxLength: 8 },
 );
 
-/** Where things are in a folder, and what they are called. */
+/** The callers, with the paths and names that they use in a folder. */
 export class ConcurrentCallers {
   readonly #folder: string;
   readonly #ids: ReadonlyMap<number, string>;
@@ -98,7 +98,7 @@ export class ConcurrentCallers {
     }
   }
 
-  /** What the callers ask for, one after the other, when they want nothing any more. */
+  /** Returns the requests that remove everything, in the order in which the callers make them. */
   cleanupRequests(): CallerRequest[] {
     const volumes = [...this.#ids.keys()];
     return [

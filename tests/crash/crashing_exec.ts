@@ -14,7 +14,7 @@ import type { FakeLv, FakeMachine } from "../fake/machine.ts";
 export interface CrashMoment {
   /** For messages. */
   readonly name: string;
-  /** What has become of the machine by then. */
+  /** The state of the machine at that moment. */
   readonly effect: (machine: FakeMachine, command: Command, run: () => Promise<Output>) => Promise<unknown>;
 }
 
@@ -39,7 +39,7 @@ const PARTIAL_UUID_CHANGE: CrashMoment = {
   },
 };
 
-/** What a program leaves that was killed, by program, or for lvm by subcommand. */
+/** The partial effects of a program that is killed, by program, or for lvm by subcommand. */
 const PARTIAL_EFFECTS: Readonly<Record<string, readonly CrashMoment[]>> = {
   // lvm(8) commits the metadata first, then loads the kernel's tables with the devices suspended meanwhile
   lvcreate: [
@@ -125,7 +125,7 @@ function programKey({ program, args }: Command): string {
   return program === "lvm" ? args[0]! : program;
 }
 
-/** Where to die: at the moment of the command of the number. */
+/** A crash: the number of the command, and the moment. */
 export interface CrashPoint {
   readonly index: number;
   readonly command: Command;
@@ -178,14 +178,14 @@ export class CrashingExec implements Exec {
   }
 }
 
-/** Where to die: before the request of the number, or after it, when its answer was not read. */
+/** A crash before the request with this number, or after it and before its response is read. */
 export interface RequestCrashPoint {
   readonly index: number;
   readonly request: string;
   readonly when: "before" | "after";
 }
 
-/** What stands between a driver and the API server, and lets it die at a point, if one is given. */
+/** A client that stands between a driver and the API server, and lets the driver die at a point, if one is given. */
 export class CrashingClient {
   /** Every request about volumes and snapshots that was begun. */
   readonly requests: string[] = [];

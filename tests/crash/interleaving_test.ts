@@ -10,10 +10,10 @@ import { FakeMachine } from "../fake/machine.ts";
 /** Seeds of runs that found something once; each is run again every time. */
 const SEEDS: readonly number[] = [];
 
-/** How many random runs there are besides. */
+/** The number of additional random runs. */
 const RUNS = 150;
 
-/** What a caller may be told when others are at work, too. INTERNAL is not among it. */
+/** The errors that a caller may get while others work. Internal is not among them. */
 const EXPECTED = ["Busy", "NotFound", "FailedPrecondition", "InUse", "AlreadyExists", "OutOfRange", "NoSpace"];
 
 /** A driver whose commands each wait for the scheduler, until it dies. */
@@ -98,7 +98,7 @@ async function expectAnswer(answer: Promise<unknown>): Promise<void> {
   }
 }
 
-/** What must hold whenever the driver rests, or is dead. */
+/** Checks what must hold whenever the driver is idle or dead. */
 function checkInvariants(machine: FakeMachine): void {
   const idTags = machine.allLvs().flatMap(({ lv }) =>
     [...lv.tags].filter((tag) => /^denolith\.(?:volume|snapshot)=/.test(tag))

@@ -27,10 +27,10 @@ export interface Step {
   readonly run: (csi: Csi) => Promise<unknown>;
 }
 
-/** How the orchestrator takes the death of its driver: it wants the same again, or nothing any more. */
+/** The orchestrator's reaction to the death of the driver: it repeats the call, or it deletes what it had requested. */
 export type Reaction = "repeats" | "gives up";
 
-/** How often a call is repeated that fails for a reason that passes. */
+/** The number of times that a call is repeated after a transient failure. */
 const MAX_ATTEMPTS = 5;
 
 /** The driver died. */
@@ -42,7 +42,7 @@ export class Orchestrator {
   readonly #folder: string;
   #exec: CrashingExec;
   #services: CsiServices;
-  /** What the driver died at, if it did. */
+  /** The point at which the driver died, if it did. */
   crashedAt: string | undefined;
 
   /** Starts a driver that dies at the point. */
@@ -52,7 +52,7 @@ export class Orchestrator {
     [this.#exec, this.#services] = this.#start(point);
   }
 
-  /** The commands of the driver that runs now. */
+  /** The commands of the running driver. */
   get commands(): CrashingExec["commands"] {
     return this.#exec.commands;
   }
@@ -98,7 +98,7 @@ export class Orchestrator {
   }
 }
 
-/** Whether the failure is one for which an orchestrator repeats a call soon: ABORTED, or no room yet. */
+/** Reports whether an orchestrator repeats a call soon after this failure: ABORTED, or not enough free space yet. */
 function isRetryable(error: unknown): boolean {
   return error instanceof StorageError && ["Busy", "StillRunning", "NoSpace"].includes(error.kind);
 }

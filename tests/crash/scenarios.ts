@@ -111,7 +111,7 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
   },
 };
 
-/** The steps of a volume, and the pod that writes to it. */
+/** The steps of a volume's lifecycle, and the pod that writes to it. */
 class VolumeSteps {
   readonly #machine: FakeMachine;
   readonly #folder: string;

@@ -20,9 +20,9 @@ const TOTAL_EXTENTS = 16;
 export interface Step {
   /** Which kind of thing. */
   readonly kind: number;
-  /** To which volume. */
+  /** The number of the volume. */
   readonly which: number;
-  /** How many extents are asked for. */
+  /** The requested number of extents. */
   readonly extents: number;
 }
 
@@ -30,13 +30,13 @@ export interface Step {
 export interface ObservedState {
   /** The report. */
   readonly report: LvmNode;
-  /** What was free when LVM was asked for it. */
+  /** The free extents when LVM was asked. */
   readonly free: number;
-  /** The LVs of volumes that there were then, by the volume's name. */
+  /** The extents of the volumes' LVs at that time, by the volume's name. */
   readonly counted: ReadonlyMap<string, number>;
   /** The objects. */
   readonly volumes: readonly LvmVolume[];
-  /** What each of them is to have, by name. */
+  /** The target size of each volume, by name. */
   readonly targets: ReadonlyMap<string, number>;
 }
 
@@ -46,9 +46,9 @@ type State = Pick<ObservedState, "volumes" | "targets">;
 /** A volume that was asked for. */
 interface RequestedVolume {
   object: LvmVolume;
-  /** What it is to have, in extents. */
+  /** The target size, in extents. */
   target: number;
-  /** Whether a pod had it: then its LV is erased before its space is free. */
+  /** Whether a pod had it. Then its LV is erased before its space is free. */
   wasPublished: boolean;
 }
 
@@ -61,11 +61,11 @@ export class AgentModel {
   readonly #history: string[] = [];
   readonly #reports: Report[] = [];
   readonly #states: State[] = [];
-  /** What LVM said last, which may not have been written yet. */
+  /** The latest report of LVM, which may not have been written yet. */
   #lastReport: Report;
   #erasingExtents = 0;
   #nextId = 0;
-  /** The oldest report and state that may still be what somebody sees. */
+  /** The oldest report and state that an observer may still see. */
   #oldestVisible = { report: 0, state: 0 };
 
   /** Has told of its empty group. */
@@ -75,7 +75,7 @@ export class AgentModel {
     this.#saveState();
   }
 
-  /** What happened so far, for messages. */
+  /** The events so far, for messages. */
   get history(): string {
     return this.#history.join(", ");
   }
@@ -85,7 +85,7 @@ export class AgentModel {
     for (const report of this.#reports) for (const state of this.#states) yield { ...report, ...state };
   }
 
-  /** What somebody may see now who made all that was asked for. */
+  /** Returns a state that whoever made all requests may observe now. */
   view(pick: number): ObservedState {
     const reports = this.#reports.slice(this.#oldestVisible.report);
     const states = this.#states.slice(this.#oldestVisible.state);
@@ -168,7 +168,7 @@ export class AgentModel {
     return this.#markRequested();
   }
 
-  /** Who asked knows of it. */
+  /** Notes that the requester knows of it. */
   #markRequested(): true {
     this.#saveState();
     this.#oldestVisible.state = this.#states.length - 1;

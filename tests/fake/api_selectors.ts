@@ -6,10 +6,10 @@
 
 import { StatusError, type StoredObject } from "./api_store.ts";
 
-/** Whether an object is of a selection. */
+/** Reports whether an object is in a selection. */
 export type SelectorPredicate = (object: StoredObject) => boolean;
 
-/** What a request selects by its query. */
+/** Returns the predicate that the query of a request stands for. */
 export function parseSelectors(query: URLSearchParams, namespace: string | undefined): SelectorPredicate {
   const labels = splitTerms(query.get("labelSelector")).map(parseLabelTerm);
   const fields = splitTerms(query.get("fieldSelector")).map(parseFieldTerm);

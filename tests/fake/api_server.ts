@@ -32,7 +32,7 @@ export interface LoggedRequest {
   readonly headers: Headers;
 }
 
-/** How the server fails. */
+/** The failures that a test can switch on. */
 export interface Faults {
   /** Answers the next so many requests, other than pings, with this status. */
   refuse: { status: number; times: number; retryAfter?: number };
@@ -42,7 +42,7 @@ export interface Faults {
   stalledWatches: boolean;
 }
 
-/** How a {@linkcode FakeApiServer} is made. */
+/** Options of {@linkcode FakeApiServer.start}. */
 export interface FakeApiServerOptions {
   /** Kinds beside the built-in ones: custom resources, with a status endpoint and generations unless said otherwise. */
   resources?: readonly (Resource | ResourceKind)[];
@@ -110,9 +110,9 @@ const BUILT_IN: readonly ResourceKind[] = [
 
 /** An API server in this process. It ends when it is disposed of. */
 export class FakeApiServer implements AsyncDisposable {
-  /** Where it is. */
+  /** The URL of the server. */
   readonly url: string;
-  /** How it fails. */
+  /** The failures that are switched on. */
   readonly faults: Faults = { refuse: { status: 0, times: 0 }, conflicts: 0, stalledWatches: false };
   /** All requests so far. */
   readonly requests: LoggedRequest[] = [];
@@ -148,7 +148,7 @@ export class FakeApiServer implements AsyncDisposable {
     return this.#revision;
   }
 
-  /** How many watches are open. */
+  /** The number of open watches. */
   get watchCount(): number {
     return this.#watches.size;
   }

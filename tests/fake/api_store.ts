@@ -1,5 +1,5 @@
 /**
- * What a fake API server keeps: objects, their history, and the rules of its writes, as those of kube-apiserver.
+ * The storage of a fake API server: objects, their history, and the rules for writes, as kube-apiserver has them.
  *
  * @module
  */
@@ -10,13 +10,13 @@ import { keyOfName, type KubeObject, type Resource } from "../../k8s/api/objects
 export interface ResourceKind {
   /** The kind. */
   readonly resource: Resource;
-  /** Whether the status has an endpoint of its own, which alone changes it. */
+  /** Whether the status has a subresource of its own, by which alone it is changed. */
   readonly hasStatusSubresource: boolean;
-  /** Whether changes of what is wanted are counted in `metadata.generation`. */
+  /** Whether `metadata.generation` counts the changes of the spec. */
   readonly countsGenerations: boolean;
-  /** Whether an object can be replaced without saying which revision. */
+  /** Whether an object can be replaced without its resourceVersion. */
   readonly allowsUnconditionalUpdate: boolean;
-  /** Whether replacing what is not there creates it. */
+  /** Whether replacing an absent object creates it. */
   readonly allowsCreateOnUpdate?: boolean;
 }
 
@@ -28,7 +28,7 @@ export class StatusError extends Error {
   }
 }
 
-/** The Status that tells of a refusal. */
+/** Returns the Status object of a refusal. */
 export function statusObject({ code, reason, message }: StatusError): Record<string, unknown> {
   return { kind: "Status", apiVersion: "v1", metadata: {}, status: "Failure", message, reason, code };
 }
@@ -38,17 +38,17 @@ export type StoredObject = KubeObject & { [field: string]: unknown };
 
 /** A change of an object. */
 export interface Change {
-  /** The revision that it made. */
+  /** The revision after the change. */
   readonly revision: number;
   /** The object before; undefined when it was created. */
   readonly before: StoredObject | undefined;
   /** The object after; when it was deleted, as it was last, at the revision of its deletion. */
   readonly after: StoredObject;
-  /** Whether it is gone. */
+  /** Whether the object was deleted. */
   readonly deleted: boolean;
 }
 
-/** Where the server's revisions begin. */
+/** The first revision of the server. */
 export const FIRST_REVISION = 100;
 
 /** The objects of one kind. */
@@ -56,7 +56,7 @@ export class Collection {
   readonly objects: Map<string, StoredObject> = new Map();
   readonly history: Change[] = [];
   readonly listeners: Set<(change: Change) => void> = new Set();
-  /** The oldest revision that a watch may begin at. */
+  /** The oldest revision that a watch may start at. */
   oldest = FIRST_REVISION;
 
   constructor(readonly kind: ResourceKind, readonly nextRevision: () => number) {}
@@ -87,7 +87,7 @@ export class Collection {
     return this.#save(undefined, object);
   }
 
-  /** The object of that name. */
+  /** Returns the object with this name. @throws {StatusError} NotFound when there is none */
   get(name: string, namespace: string | undefined): StoredObject {
     const object = this.objects.get(keyOfName({ name, namespace }));
     if (object === undefined) throw notFoundError(this.kind.resource, name);
@@ -204,14 +204,14 @@ export class Collection {
   }
 }
 
-/** What no write changes. */
+/** Returns the metadata that no write changes. */
 function systemMetadata(meta: StoredObject["metadata"]): Partial<StoredObject["metadata"]> {
   const { name, namespace, uid, creationTimestamp, deletionTimestamp, generation, resourceVersion } = meta;
   const kept = { name, namespace, uid, creationTimestamp, deletionTimestamp, generation, resourceVersion };
   return Object.fromEntries(Object.entries(kept).filter(([, value]) => value !== undefined));
 }
 
-/** What a write of the status leaves alone. */
+/** Restores the metadata that a write of the status does not change. */
 function restoreProtectedMetadata(meta: StoredObject["metadata"], old: StoredObject["metadata"]): void {
   for (const field of ["finalizers", "ownerReferences"] as const) {
     delete meta[field];
@@ -238,7 +238,7 @@ export function mergePatch(target: unknown, patch: unknown): unknown {
   return merged;
 }
 
-/** Whether two values are the same, whatever the order of their fields; empty lists and maps count as absent. */
+/** Reports whether two values are the same, in any order of their fields. Empty lists and maps count as absent. */
 function isEqual(one: unknown, other: unknown): boolean {
   return JSON.stringify(canonical(one)) === JSON.stringify(canonical(other));
 }

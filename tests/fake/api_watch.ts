@@ -10,9 +10,9 @@ import { type Change, type Collection, StatusError, statusObject } from "./api_s
 
 /** One open watch. */
 export class Watch {
-  /** What the client reads. */
+  /** The response body. */
   readonly body: ReadableStream<Uint8Array>;
-  /** What it is a watch of. */
+  /** The collection that is watched. */
   readonly collection: Collection;
   readonly #matches: SelectorPredicate;
   readonly #onEnd: () => void;

@@ -6,7 +6,7 @@
 
 import { dirname, join } from "@std/path";
 
-/** How kubelet lays out the cgroups of pods: by the folder of one, below the root. */
+/** The paths of pods' cgroups for each cgroup driver of kubelet, below the root. */
 export const KUBELET_CGROUP_PATHS: Readonly<Record<string, (uid: string) => string>> = {
   "cgroupfs, guaranteed": (uid) => `kubepods/pod${uid}`,
   "cgroupfs, burstable": (uid) => `kubepods/burstable/pod${uid}`,

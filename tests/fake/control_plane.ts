@@ -36,7 +36,7 @@ export const TOPOLOGY_KEY = "topology.lvm.denolith.dev/node";
 /** The annotation of who provisions. */
 export const PROVISIONER_ANNOTATION = "volume.kubernetes.io/storage-provisioner";
 
-/** What any loop works with. */
+/** The options of any controller under test. */
 type ControllerOptions = ProvisionerOptions & { readonly csi: FakeDriver };
 
 /** Something that runs until it is told to stop. */
@@ -50,9 +50,9 @@ export class FakeControlPlane implements AsyncDisposable {
   readonly driver = new FakeDriver();
   /** The client of whoever is no loop. */
   readonly client: HttpClient;
-  /** What the binder sees; also good to wait by. */
+  /** The claims that the binder sees. Tests also wait by it. */
   readonly claims: Informer<PersistentVolumeClaim>;
-  /** What the binder sees; also good to wait by. */
+  /** The volumes that the binder sees. Tests also wait by it. */
   readonly volumes: Informer<PersistentVolume>;
   readonly #stop = new AbortController();
   readonly #tasks: Promise<void>[] = [];
@@ -97,7 +97,7 @@ export class FakeControlPlane implements AsyncDisposable {
     };
   }
 
-  /** What a loop works with: its own client and informers; `wrap` may put something before the client. */
+  /** Returns the options of a controller with a client and informers of its own. @param wrap wraps the client */
   controllerOptions(name = "loop", wrap: (client: ApiClient) => ApiClient = (client) => client): ControllerOptions {
     const client = wrap(this.#connect(name));
     // Events do not count as steps of a loop.
@@ -173,13 +173,13 @@ export class FakeControlPlane implements AsyncDisposable {
     await this.client.delete(resource, at);
   }
 
-  /** Settles with the claim when it is bound. */
+  /** Waits until the claim is bound. @returns the claim */
   async waitForBound(name = "data"): Promise<PersistentVolumeClaim> {
     const isBound = (storedClaim?: PersistentVolumeClaim) => storedClaim?.status?.phase === "Bound";
     return (await this.claims.waitFor(`default/${name}`, isBound, { timeoutMs: WAIT_TIMEOUT_MS }))!;
   }
 
-  /** Settles when there is an event of that reason, with its message. */
+  /** Waits for an event with this reason. @returns its message */
   async waitForEvent(reason: string): Promise<string> {
     let message: string | undefined;
     await waitUntil(() => {
@@ -204,7 +204,7 @@ export class FakeControlPlane implements AsyncDisposable {
     return this.api.objects(persistentVolumeClaims).find(({ metadata }) => metadata.name === name);
   }
 
-  /** The requests of a client that were no part of listing and watching. */
+  /** Returns the requests of a client, without those that list or watch. */
   requestsOf(name = "loop"): string[] {
     const isOfClient = (request: { headers: Headers }) => request.headers.get("user-agent") === name;
     return this.api.requests.filter(isOfClient).filter(({ method, query }) =>
@@ -224,7 +224,10 @@ export class FakeControlPlane implements AsyncDisposable {
   }
 }
 
-/** How long what is sure to come is waited for, in milliseconds: that it takes so long here is a fault, or a very busy machine. */
+/**
+ * The time limit for what is certain to happen, in milliseconds. It passes only after a fault, or on a very busy
+ * machine.
+ */
 export const WAIT_TIMEOUT_MS = 30_000;
 
 /** Comes back as soon as a condition holds that nothing announces. @throws {Error} when that takes too long */

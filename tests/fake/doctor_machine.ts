@@ -43,7 +43,7 @@ export function addPool({ machine, group, lv }: HealthyMachine): FakePool {
   return thinPool;
 }
 
-/** What is wrong with a machine, and what the doctor finds then: check, level, subject, and parts of message and remedy. */
+/** Problems of a machine, with the expected findings: check, level, subject, and parts of message and remedy. */
 export type Problems = Record<
   string,
   [(parts: HealthyMachine) => unknown, ...[string, string, string | RegExp, RegExp, RegExp?][]]

@@ -24,22 +24,22 @@ import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
 /** The calls of a driver. */
 export type Call = keyof CsiClient;
 
-/** What is asked in any of them. */
+/** The request of any of the calls. */
 type Request = Parameters<CsiClient[Call]>[0];
 
-/** What a call does instead of just succeeding. */
+/** The effect of a call that does not simply succeed. */
 export interface CallFault {
-  /** What it fails with. */
+  /** The error of the call. */
   readonly error?: Error;
-  /** Whether it does its work all the same. */
+  /** Whether the call does its work in spite of the error. */
   readonly done?: boolean;
-  /** What it waits for before it does anything. */
+  /** A promise that the call awaits before it does anything. */
   readonly waitFor?: Promise<void>;
 }
 
 /** A volume as the driver has it. */
 export interface FakeVolume {
-  /** What was asked for. */
+  /** The request. */
   readonly request: CreateVolumeRequest;
   /** Its size. */
   bytes: bigint;
@@ -47,20 +47,20 @@ export interface FakeVolume {
 
 /** A snapshot as the driver has it. */
 export interface FakeSnapshot {
-  /** What was asked for. */
+  /** The request. */
   readonly request: CreateSnapshotRequest;
   /** Whether a volume can be made from it. */
   ready: boolean;
 }
 
-/** When every snapshot of the driver was taken, in nanoseconds since 1970. */
+/** The creation time of every snapshot of the driver, in nanoseconds since 1970. */
 export const TAKEN_AT = 1_767_225_600_000_000_000n;
 
 /** A driver without machines, and its records. */
 export class FakeDriver implements CsiClient, Intents {
-  /** The volumes that there are, by handle. */
+  /** The existing volumes, by handle. */
   readonly volumes = new Map<string, FakeVolume>();
-  /** The snapshots that there are, by handle. */
+  /** The existing snapshots, by handle. */
   readonly snapshots = new Map<string, FakeSnapshot>();
   /** The records, by request name. */
   readonly intents = new Map<string, Intent>();
@@ -68,7 +68,7 @@ export class FakeDriver implements CsiClient, Intents {
   readonly calls: { call: Call; request: Request }[] = [];
   /** Bytes for which there is room in one volume. */
   maxVolumeBytes = 1n << 50n;
-  /** Whether a node has to grow what is in a volume. */
+  /** Whether a node must resize the filesystem after an expansion. */
   nodeExpansionRequired = true;
   /** Whether snapshots can be used as soon as they are taken. */
   snapshotsReady = true;
@@ -85,7 +85,7 @@ export class FakeDriver implements CsiClient, Intents {
     this.#faults.length = 0;
   }
 
-  /** Settles when the next call of a kind came. */
+  /** Waits for the next call of this kind. */
   waitForCall(call: Call): Promise<void> {
     return new Promise((resolve) => this.#waiters.push({ call, resolve }));
   }

@@ -295,7 +295,10 @@ function vgchange(machine: FakeMachine, args: readonly string[]): Output {
   return ok(`  Volume group "${name}" successfully changed\n`);
 }
 
-/** The layout that lvcreate is asked for. What LVM would make of an odd one is not what was asked for, so it is a mistake. */
+/**
+ * Returns the layout that lvcreate's options stand for. @throws {Error} when LVM would change an odd layout, which is a
+ * mistake of the driver
+ */
 function parseSegment(options: ReadonlyMap<string, string[]>, group: FakeGroup): Segment {
   const [type = "linear"] = options.get("--type") ?? [];
   if (type === "linear") return LINEAR;

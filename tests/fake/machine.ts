@@ -14,11 +14,11 @@ import type { FakePv, FakePvSegment } from "./pvs.ts";
 import { lvm } from "./lvm.ts";
 import { TOOLS } from "./tools.ts";
 
-/** What is on a device. */
+/** The content of a device. */
 export interface DeviceContent {
   /** Whether the first 4 KiB are zeros. */
   zeroHead: boolean;
-  /** What libblkid would find. */
+  /** The signatures that libblkid finds. */
   signatures: { type: string; uuid: string }[];
   /** The size of the filesystem in bytes. */
   filesystemBytes: bigint;
@@ -26,11 +26,11 @@ export interface DeviceContent {
   unreadable: boolean;
   /** The exit status of the next filesystem check. */
   checkStatus: number;
-  /** What was once written and can be read from the device: names for it, kept until it is overwritten. */
+  /** Names of data that was written and can be read from the device until it is overwritten. */
   data: Set<string>;
-  /** Whether a filesystem was checked, or for xfs unmounted, since it was last changed. */
+  /** Whether a filesystem was checked, or for xfs unmounted, since its last change. */
   isClean: boolean;
-  /** Whether a program was killed that changed it: no other program will get on with it. */
+  /** Whether a program was killed while it changed it. No other program continues with it. */
   isInconsistent: boolean;
 }
 
@@ -47,24 +47,24 @@ export interface FakeLv {
   createdAt: number;
   content: DeviceContent;
   origin?: { name: string; size: bigint };
-  /** How full a snapshot's store is, in percent, while it has not overflowed. */
+  /** Usage of a snapshot's COW space, in percent, while it has not overflowed. */
   cowPercent: number;
-  /** The chunks of the origin that are in a snapshot's store, by their numbers. */
+  /** The numbers of the origin's chunks that are in a snapshot's COW space. */
   cowChunks?: Set<number>;
   invalid: boolean;
-  /** The name of the thin pool that it is in. */
+  /** The name of its thin pool. */
   pool?: string;
-  /** What it is as a thin pool. */
+  /** Its state as a thin pool. */
   thinPool?: FakePool;
-  /** Whether it is left out when LVs are activated. */
+  /** Whether activating its group skips it. */
   activationSkip?: boolean;
-  /** How it is laid out; linear by default. */
+  /** Its layout; linear by default. */
   segment?: Segment;
-  /** What it has of the disks; by default, all that it needs of the first. */
+  /** Its extents on the PVs; by default, all of them are on the first PV. */
   pvSegments?: FakePvSegment[];
-  /** What the kernel says of a RAID LV while it is active. `dropped`: it goes on without a disk that is there. */
+  /** The kernel's state of a RAID LV while it is active. `dropped`: it continues without a PV that is there. */
   raid?: { action: string; syncPercent: number; mismatches: number; refreshNeeded: boolean };
-  /** Whether the lvcreate that made it died before it was whole. */
+  /** Whether lvcreate died before the LV was complete. */
   incomplete?: boolean;
   /** Up to where its device was overwritten with zeros, from its start, in bytes. */
   zeroedTo: bigint;
@@ -75,18 +75,18 @@ export interface FakeLv {
 /** A thin pool beside its LV, whose size is that of its data. */
 export interface FakePool {
   metadataSize: bigint;
-  /** How full its data and its metadata are, in percent. */
+  /** Usage of its data and its metadata, in percent. */
   dataPercent: number;
   metadataPercent: number;
   /** Whether new blocks read as zeros. */
   zeroes: boolean;
-  /** Whether the kernel wants its metadata to be checked. */
+  /** Whether the kernel demands a check of its metadata. */
   needsCheck?: boolean;
-  /** What lv_health_status says. */
+  /** The value of lv_health_status. */
   health: "" | "out_of_data" | "metadata_read_only" | "failed";
-  /** Whether dmeventd watches it. */
+  /** Whether dmeventd monitors it. */
   monitored: boolean;
-  /** What could be read from its free blocks if they were not zeroed, and from where it was when it is gone. */
+  /** Names of data that its free blocks, and its former place on the PVs, would show if they were not zeroed. */
   residualData: Set<string>;
 }
 
@@ -97,7 +97,7 @@ export interface FakeGroup {
   size: bigint;
   extentSize: bigint;
   tags: Set<string>;
-  /** How many of its disks are missing: the first ones. */
+  /** How many of its PVs are missing: the first ones. */
   missingPvs: number;
   exported: boolean;
   readOnly: boolean;
@@ -107,29 +107,29 @@ export interface FakeGroup {
   lockType: string;
   pvs: FakePv[];
   lvs: FakeLv[];
-  /** What can be read from its free space, and so from a new LV. */
+  /** Names of data that its free space shows, and so a new LV. */
   residualData: Set<string>;
 }
 
-/** How the machine is beside its groups: what tells a healthy one from a sick one. */
+/** The state of the machine apart from its groups, which tells a healthy machine from one with problems. */
 export interface FakeHost {
   /** Whether commands run as root. */
   root: boolean;
   /** The version of LVM. */
   lvmVersion: string;
-  /** What lvmconfig prints after the name of a setting. */
+  /** The settings, as lvmconfig prints them after the names. */
   settings: Map<string, string>;
-  /** What LVM warns of. */
+  /** The warnings that LVM prints. */
   warnings: string[];
-  /** The targets that the kernel has, with their versions. */
+  /** The device-mapper targets of the kernel, with their versions. */
   targets: Map<string, string>;
-  /** The modules that the kernel could load. */
+  /** The modules that the kernel can load. */
   modules: Set<string>;
   /** Names of devices that are suspended, beside those of LVs that are. */
   suspended: Set<string>;
   /** Devices of device-mapper that no LV has, by name, with their UUIDs. */
   orphanDevices: Map<string, string>;
-  /** The number of the device that those are on, if they are on any. */
+  /** The number of the device that those are on, if any. */
   orphanDevicesOn: string;
   /** LVs that are active on a disk that was pulled since. */
   onPulledDisk: Set<FakeLv>;
@@ -139,13 +139,13 @@ export interface FakeHost {
   hiddenPvs: { path: string; uuid: string }[];
   /** Disks that are prepared for LVM, but in no group. */
   unusedPvs: { path: string; uuid: string }[];
-  /** What udevadm says: nothing is well. */
+  /** The error of udevadm; empty when all is well. */
   udev: "" | "No such file or directory" | "Connection refused";
-  /** Whether its disks know discards. */
+  /** Whether its disks support discards. */
   discards: boolean;
   /** Programs that are not installed. */
   missing: Set<Program | ThinTool>;
-  /** What cgroup v2 says of its controllers; `undefined` when it cannot be read. */
+  /** The controllers of cgroup v2; `undefined` when they cannot be read. */
   controllers: string | undefined;
 }
 
@@ -216,7 +216,7 @@ export interface FakeMount {
 /** Runs before a command and may answer in its place, fail, or never answer. */
 export type Fault = (command: Command) => Promise<Output | undefined> | Output | undefined;
 
-/** Where cgroup v2 is mounted. */
+/** The mount point of cgroup v2. */
 export const CGROUP_ROOT = "/sys/fs/cgroup";
 
 const ROOT_MOUNTS: FakeMount[] = [
@@ -235,9 +235,9 @@ export class FakeMachine implements Exec {
   readonly busyTargets: Set<string> = new Set();
   /** Disks that do not answer, and what tells those who wait for them that they do again. */
   readonly hungPvs: Map<string, PromiseWithResolvers<void>> = new Map();
-  /** How it is beside its groups. */
+  /** The state of the machine apart from its groups. */
   readonly host: FakeHost = healthyHost();
-  /** What to do before a command. */
+  /** A function that runs before each command, and may replace its result. */
   fault: Fault | undefined;
   #minor = 0;
   #clock = 1_700_000_000;

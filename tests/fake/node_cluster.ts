@@ -38,15 +38,15 @@ import { FakeClock } from "./clock.ts";
 /** The driver's name in tests. */
 export const DRIVER = "lvm.denolith.dev";
 
-/** How a process of the cluster is started. */
+/** Options of a process of the cluster. */
 export interface ProcessOptions {
   /** May put something before its client; its events do not pass there. */
   wrap?: (client: ApiClient) => ApiClient;
-  /** Where an agent may mount. */
+  /** Paths below which an agent may mount. */
   mountRoots?: readonly string[];
-  /** Where an agent finds cgroups. */
+  /** The path at which an agent finds cgroups. */
   cgroupRoot?: string;
-  /** How many milliseconds a controller waits for a node's answer. */
+  /** How long a controller waits for a node's answer, in milliseconds. */
   waitMs?: number;
 }
 
@@ -59,18 +59,18 @@ export class FakeAgent implements AsyncDisposable {
   /** The time of its orphans. */
   readonly clock = new FakeClock();
   readonly machine;
-  /** What came of each turn of its loops. */
+  /** The results of its reconcile attempts. */
   readonly reconciliations: ReconcileResult[] = [];
   readonly #stop = new AbortController();
   readonly #running: Promise<void>[];
-  /** What it asks the API server by. */
+  /** Its client of the API server. */
   readonly client: HttpClient;
   /** The LVMVolumes of its node, as it sees them. */
   readonly objects: Informer<LvmVolume>;
   /** The LVMSnapshots of its node, as it sees them. */
   readonly snapshotObjects: Informer<LvmSnapshot>;
   readonly events: EventRecorder;
-  /** What tells of its thin pools. */
+  /** The conditions of its thin pools. */
   readonly pools: PoolConditions;
 
   /** Starts it. */
@@ -198,7 +198,7 @@ export class FakeController implements AsyncDisposable {
     this.#running = [this.objects, this.snapshotObjects, this.nodes].map((informer) => informer.start(signal));
   }
 
-  /** Settles when it has seen all there is. */
+  /** Waits until its informers have seen all objects. */
   async waitForSync(): Promise<void> {
     await Promise.all([this.objects.synced, this.snapshotObjects.synced, this.nodes.synced]);
   }

@@ -23,10 +23,10 @@ export interface FakePvSegment {
   size: bigint;
 }
 
-/** How an LV is laid out that nobody said anything about. */
+/** The layout of an LV without layout options. */
 export const LINEAR: Segment = { type: "linear", stripes: 1, stripeSize: 0n };
 
-/** What an LV has of the disks: a thin one nothing, a pool its metadata besides, on the last disk. */
+/** Returns the extents of an LV on the PVs. A thin LV has none; a pool also has its metadata, on the last PV. */
 export function pvSegmentsOf(group: FakeGroup, lv: FakeLv): FakePvSegment[] {
   if (lv.pool !== undefined) return [];
   const data = dataPvSegmentsOf(group, lv);
@@ -35,12 +35,15 @@ export function pvSegmentsOf(group: FakeGroup, lv: FakeLv): FakePvSegment[] {
   return [...data.map((segment) => ({ ...segment, subLv: "tdata" })), metadata];
 }
 
-/** What an LV has of the disks for its size; one that a test made by hand is all on the first. */
+/** Returns the extents of an LV's data on the PVs. An LV that a test adds by hand is on the first PV. */
 export function dataPvSegmentsOf(group: FakeGroup, lv: FakeLv): FakePvSegment[] {
   return lv.pvSegments ?? [{ subLv: "", pvUuid: group.pvs[0]!.uuid, size: lv.size }];
 }
 
-/** What a group keeps for the repair of its pools, on its last disk: as much as the largest metadata. */
+/**
+ * Returns the bytes that a group reserves for the repair of its pools, on its last PV: the size of the largest
+ * metadata.
+ */
 export function pmspareBytes(group: FakeGroup): bigint {
   return group.lvs.reduce((max, { thinPool }) => {
     const size = thinPool?.metadataSize ?? 0n;
@@ -56,18 +59,18 @@ export function pvSpace(group: FakeGroup, pv: FakePv): { size: bigint; free: big
   return { size, free: pvSegments.reduce((free, segment) => free - segment.size, size - spare) };
 }
 
-/** What of a group no LV has. */
+/** Returns the bytes of a group that no LV has. */
 export function freeBytes(group: FakeGroup): bigint {
   const pvSegments = group.lvs.flatMap((lv) => pvSegmentsOf(group, lv));
   return pvSegments.reduce((free, { size }) => free - size, group.size - pmspareBytes(group));
 }
 
-/** Whether LVM cannot find a disk of a group. */
+/** Reports whether LVM cannot find a PV of a group. */
 export function isMissing(group: FakeGroup, uuid: string): boolean {
   return group.pvs.findIndex((pv) => pv.uuid === uuid) < group.missingPvs;
 }
 
-/** What LVM says is wrong with an LV. */
+/** Returns the problem of an LV that LVM reports. */
 export function lvHealthStatus(group: FakeGroup, lv: FakeLv): string {
   const pool = group.lvs.find(({ name }) => name === lv.pool);
   if (pvSegmentsOf(group, pool ?? lv).some(({ pvUuid }) => isMissing(group, pvUuid))) return "partial";
@@ -75,7 +78,7 @@ export function lvHealthStatus(group: FakeGroup, lv: FakeLv): string {
   return lv.raid?.mismatches ? "mismatches exist" : "";
 }
 
-/** Whether LVM would activate an LV in the mode `degraded`. */
+/** Reports whether LVM would activate an LV in the mode `degraded`. */
 export function canActivateDegraded(group: FakeGroup, lv: FakeLv): boolean {
   const pvSegments = pvSegmentsOf(group, lv).filter(({ pvUuid }) => isMissing(group, pvUuid));
   const lost = new Set(pvSegments.map(({ subLv }) => subLv.replace(/\D/g, "")));
@@ -87,7 +90,7 @@ export function canActivateDegraded(group: FakeGroup, lv: FakeLv): boolean {
   return lost.size <= (type === "raid6" ? 2 : type === "raid5" ? 1 : 0);
 }
 
-/** How many of an LV's disks have different data. */
+/** Returns how many of an LV's PVs have different data. */
 export function dataStripes({ type, stripes }: Segment): bigint {
   const redundant = { raid1: stripes - 1, raid10: stripes / 2, raid5: 1, raid6: 2 }[type] ?? 0;
   return BigInt(stripes - redundant);

@@ -1,5 +1,5 @@
 /**
- * The fake machine's tools that only look: lsblk and whereis of util-linux 2.38, dmsetup 1.02, udevadm 252, modinfo.
+ * The fake machine's tools that only read: lsblk and whereis of util-linux 2.38, dmsetup 1.02, udevadm 252, modinfo.
  *
  * @module
  */
@@ -73,7 +73,7 @@ function deviceName(machine: FakeMachine, lv: FakeLv): string {
   return basename(devicePath(group, lv));
 }
 
-/** How the thin pools are that the kernel has: their data and metadata in blocks of the kernel's, taken and all. */
+/** Returns the kernel's status of the thin pools: used and total blocks of their data and metadata. */
 function poolStatus(machine: FakeMachine, args: readonly string[]): Output {
   expectArgs(args, /^status --target thin-pool --noflush$/);
   const pools = machine.allLvs().filter(({ lv }) => lv.thinPool !== undefined && lv.active);
@@ -129,7 +129,7 @@ export function dmsetup(machine: FakeMachine, args: readonly string[]): Output {
   return ok(all.length === 0 ? "No devices found\n" : all.map((fields) => fields.join("|") + "\n").join(""));
 }
 
-/** As the kernel numbers virtio disks: 16 for each. */
+/** Returns the number of a disk as the kernel numbers virtio disks: 16 for each. */
 function diskDeviceNumber(path: string): string {
   return `254:${16 * (path.charCodeAt(path.length - 1) - "a".charCodeAt(0))}`;
 }

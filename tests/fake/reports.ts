@@ -1,5 +1,5 @@
 /**
- * What the fake machine's `lvm fullreport` answers, after LVM 2.03.
+ * The output of the fake machine's `lvm fullreport`, after LVM 2.03.
  *
  * @module
  */
@@ -33,7 +33,7 @@ export function fullreport(machine: FakeMachine, args: readonly string[]): Outpu
   return { ...ok(stdout), stderr: warnings.map((sentence) => `  WARNING: ${sentence}\n`).join("") };
 }
 
-/** What LVM says to everybody but root. */
+/** The warning that LVM prints for users other than root. */
 export const NOT_ROOT = "  WARNING: Running as a non-root user. Functionality may be unavailable.\n";
 
 function vgRow(group: FakeGroup): Record<string, string> {
@@ -55,7 +55,7 @@ function vgRow(group: FakeGroup): Record<string, string> {
   };
 }
 
-/** What shows of a RAID LV whose lvcreate died: its metadata, with the tags of the whole. */
+/** Returns the rows of a RAID LV whose lvcreate died: its metadata, with the tags of the whole. */
 function subLvRows(machine: FakeMachine, group: FakeGroup, lv: FakeLv): Record<string, string>[] {
   if (!lv.incomplete) return [];
   return pvSegmentsOf(group, lv).filter(({ subLv }) => subLv.startsWith("rmeta")).map(({ subLv, size }) =>

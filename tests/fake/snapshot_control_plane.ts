@@ -25,13 +25,13 @@ import { snapshotIdOf } from "../../lvm/ids.ts";
 import { DRIVER, FakeControlPlane, WAIT_TIMEOUT_MS } from "./control_plane.ts";
 import type { FakeDriver } from "./driver.ts";
 
-/** The VolumeSnapshot's uid of a content of that name. */
+/** Returns the uid of the VolumeSnapshot of a content. */
 export const snapshotUid = (name: string) => `uid-of-${name}`;
 
-/** The handle of the snapshot of a content of that name. */
+/** Returns the handle of the snapshot of a content. */
 export const snapshotHandle = (name: string) => snapshotIdOf(snapshotNameOf(snapshotUid(name)));
 
-/** What a content is to be, over what it is otherwise. */
+/** The fields of a content that differ from the usual ones. */
 export interface ContentOverrides {
   /** Of its metadata. */
   readonly metadata?: Partial<VolumeSnapshotContent["metadata"]>;
@@ -43,7 +43,7 @@ export interface ContentOverrides {
 
 /** A cluster with the kinds of snapshots, the class `snap`, and nothing running. */
 export class SnapshotControlPlane implements AsyncDisposable {
-  /** What it is made of. */
+  /** The control plane that it runs on. */
   readonly controlPlane: FakeControlPlane;
   /** The contents, as this test sees them: good to wait by. */
   readonly contents: Informer<VolumeSnapshotContent>;
@@ -80,7 +80,7 @@ export class SnapshotControlPlane implements AsyncDisposable {
     this.controlPlane.api.addResource(volumeSnapshotContents);
   }
 
-  /** What a snapshotter works with. */
+  /** Returns the options of a snapshotter. */
   options(name = "loop", wrap?: (client: ApiClient) => ApiClient): SnapshotterOptions {
     const { claims: _, volumes: __, ...options } = this.controlPlane.controllerOptions(name, wrap);
     return { ...options, missingKindRetryMs: 5 };
@@ -112,7 +112,7 @@ export class SnapshotControlPlane implements AsyncDisposable {
     });
   }
 
-  /** What the snapshot-controller does to a content when its VolumeSnapshot is deleted. */
+  /** Changes a content as the snapshot-controller does when its VolumeSnapshot is deleted. */
   async releaseContent(name = "content"): Promise<void> {
     await this.patch(name, { metadata: { annotations: { [BEING_DELETED_ANNOTATION]: "yes" } } });
     if (this.storedContent(name)!.spec.deletionPolicy === "Delete") await this.remove(name);
@@ -133,7 +133,7 @@ export class SnapshotControlPlane implements AsyncDisposable {
     return this.controlPlane.api.objects(volumeSnapshotContents).find(({ metadata }) => metadata.name === name);
   }
 
-  /** Settles with the content when something holds of it. */
+  /** Waits until a predicate holds for the content. @returns the content */
   async waitFor(
     predicate: (content: VolumeSnapshotContent | undefined) => boolean,
     name = "content",
@@ -141,17 +141,20 @@ export class SnapshotControlPlane implements AsyncDisposable {
     return await this.contents.waitFor(name, predicate, { timeoutMs: WAIT_TIMEOUT_MS });
   }
 
-  /** Settles with the content when its snapshot can be used, and it is known that it was taken. */
+  /** Waits until the content's snapshot is ready, and its creation is recorded. @returns the content */
   async waitUntilReady(name = "content"): Promise<VolumeSnapshotContent> {
     return (await this.waitFor((now) => now?.status?.readyToUse === true && !isBeingCreated(now), name))!;
   }
 
-  /** Settles when the content is gone. */
+  /** Waits until the content is gone. */
   async waitUntilDeleted(name = "content"): Promise<void> {
     await this.waitFor((now) => now === undefined, name);
   }
 
-  /** What is true of a content in the end: whether it is there, guarded and begun, its handle, and the driver's snapshots. */
+  /**
+   * Returns the final state of a content: whether it exists, its finalizer, its annotation, its handle, and the
+   * driver's snapshots.
+   */
   state(name = "content") {
     const content = this.storedContent(name);
     return {

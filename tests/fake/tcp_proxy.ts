@@ -28,7 +28,7 @@ export class TcpProxy implements AsyncDisposable {
     return proxied.href.replace(/\/$/, "");
   }
 
-  /** How many connections go through. */
+  /** The number of open connections. */
   get connections(): number {
     return this.#connections.size / 2;
   }

@@ -8,7 +8,7 @@ import type { Output } from "../../lvm/exec.ts";
 import { allocate, freeBytes, LINEAR, pmspareBytes } from "./pvs.ts";
 import { blankContent, failure, type FakeGroup, type FakeLv, type FakeMachine, type FakePool, ok } from "./machine.ts";
 
-/** What LVM takes for the metadata of a small pool, and keeps once more as a spare. */
+/** The bytes of metadata that LVM gives to a small pool, and once more to its spare. */
 const METADATA_BYTES = 4n << 20n;
 
 /** An LV that is being made, without what is on it. */
@@ -74,7 +74,7 @@ export function createThin(
   return ok(`  Logical volume "${newLv.name}" created.\n`);
 }
 
-/** Whether an LV is a copy-on-write snapshot of another one: those share its fate. */
+/** Reports whether an LV is a copy-on-write snapshot of another one. LVM removes these with their origin. */
 export function isCowSnapshotOf(lv: FakeLv, origin: FakeLv): boolean {
   return lv.origin?.name === origin.name && lv.pool === undefined;
 }
@@ -84,7 +84,7 @@ export function deviceBytes({ origin, pool, size }: FakeLv): bigint {
   return pool === undefined ? origin?.size ?? size : size;
 }
 
-/** What lvremove asks that was not told yes: nobody is there to answer, which means no. */
+/** Returns the failure of an lvremove that asks for a confirmation without `--yes`. Nobody answers, which means no. */
 export function confirmRemoval(group: FakeGroup, lv: FakeLv, isConfirmed: boolean): Output | undefined {
   const dependent = lv.thinPool === undefined ? 0 : group.lvs.filter(({ pool }) => pool === lv.name).length;
   if (isConfirmed || (dependent === 0 && !lv.active)) return undefined;
@@ -131,7 +131,7 @@ export function discardOverwrittenData(machine: FakeMachine, lv: FakeLv): void {
   Object.assign(lv.content, blankContent());
 }
 
-/** The fields of a report that are others for thin LVs and pools. */
+/** Returns the fields of a report that differ for thin LVs and pools. */
 export function thinFields(lv: FakeLv): Record<string, string> {
   const { pool, thinPool, origin, active } = lv;
   if (pool !== undefined) {

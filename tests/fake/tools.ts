@@ -364,7 +364,7 @@ function pathExists(path: string): boolean {
   }
 }
 
-/** What a tool says of a path without a device. */
+/** Returns a tool's error about a path without a device. */
 export function deviceNotFound(tool: string, path: string): Output {
   return failure(1, `${tool}: ${path}: No such file or directory`);
 }

@@ -1,6 +1,6 @@
 /**
- * What kube-controller-manager does with claims and PersistentVolumes that know each other: it binds them, releases the one
- * when the other is gone, and takes its protecting finalizer off. It does it in no other cases.
+ * What kube-controller-manager does with claims and PersistentVolumes that name each other: it binds them, releases a
+ * volume when its claim is gone, and removes its protection finalizer. It does so in no other case.
  *
  * @module
  */
@@ -16,7 +16,7 @@ import {
   persistentVolumes,
 } from "../../k8s/api/objects.ts";
 
-/** What the binder works with. */
+/** Options of the binder. */
 export interface BinderOptions {
   /** The API server. */
   readonly client: ApiClient;

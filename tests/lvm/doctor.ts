@@ -1,8 +1,9 @@
 /**
- * The doctor and the status on real LVM: real sicknesses are named, and the remedies that are commands heal them.
+ * The doctor and the status on real LVM: the doctor finds real problems, and those remedies that are commands solve
+ * them.
  *
- * Other tests may run on this machine at the same time, on groups of their own: what is for all of LVM is made so that it
- * does not concern them.
+ * Other tests may run on this machine at the same time, on groups of their own. Problems that concern all of LVM are
+ * made so that they do not affect these tests.
  *
  * @module
  */
@@ -21,10 +22,10 @@ const DRIVER = "test.denolith.dev";
 const LVM_CONF = "/etc/lvm/lvmlocal.conf";
 const MiB = 1n << 20n;
 
-/** How long commands are waited for, in milliseconds: longer than the doctor would on a machine that is not emulated. */
+/** The time limit of commands in milliseconds: longer than the doctor's own, because the machine is emulated. */
 const COMMAND_TIMEOUT_MS = 60_000;
 
-/** How long LVM is waited for where it waits in vain, in milliseconds. */
+/** The time limit of LVM in milliseconds where it waits in vain. */
 const HELD_LOCK_TIMEOUT_MS = 12_000;
 
 /** Registers the tests. */
@@ -280,7 +281,10 @@ export function doctorTests(host: Host): void {
 /** The groups of what runs beside these tests. */
 const CONCURRENT_GROUPS = ["sanity-mount", "sanity-block", "confined", "deaths", "erasure-small", "erasure-large"];
 
-/** Whether something is of one of those groups, by its path or its device's name: it comes and goes between two commands. */
+/**
+ * Reports whether a path or device belongs to a group of a concurrent test, and so may come and go between two
+ * commands.
+ */
 function isOfConcurrentTest(on: string): boolean {
   return CONCURRENT_GROUPS.some((group) =>
     on.startsWith(`${group}/`) || on.startsWith(`${group.replaceAll("-", "--")}-`)

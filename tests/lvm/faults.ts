@@ -16,10 +16,10 @@ if (!FAULTY_DISK || !HEALTHY_DISK) throw new Error("DATA_DISKS: must name two em
 
 const GROUPS = ["faulty", "healthy"] as const;
 
-/** Where the faulty disk begins on the real one, in sectors: LVM must not find its label there as well. */
+/** The first sector of the faulty disk on the real one: LVM must not find its label there, too. */
 const OFFSET_SECTORS = 2048;
 
-/** What the faulty disk does: its sectors lead to the real one's, or to errors, or to errors when they are written. */
+/** Loads the table of the faulty disk: its sectors lead to the real disk, to errors, or to errors on writes only. */
 async function loadTable(target: "linear" | "error" | "flakey"): Promise<void> {
   const sectors = Number(await run("measure the disk", "blockdev", ["--getsz", FAULTY_DISK!])) - OFFSET_SECTORS;
   const table = {

@@ -1,6 +1,6 @@
 /**
- * The contract of layouts over real LVM: `deno test` runs this in the guest, as one bundle. The disks are files, so that there
- * are enough of them.
+ * The contract tests of layouts over real LVM: `deno test` runs this in the guest, as one bundle. The PVs are files, so
+ * that there are enough of them.
  *
  * @module
  */
@@ -16,7 +16,7 @@ import { realCgroups } from "./real_host.ts";
 
 const GROUPS = ["disks-narrow", "disks-wide"] as const;
 
-/** How many disks of 260 MiB each group has: 256 MiB are left for volumes. */
+/** The number of PVs of 260 MiB in each group: 256 MiB are left for volumes. */
 const PV_COUNTS: Readonly<Record<typeof GROUPS[number], number>> = { "disks-narrow": 2, "disks-wide": 5 };
 
 const exec = new HostExec();

@@ -20,7 +20,7 @@ const GROWN = { requiredBytes: 400n * MIB };
 
 await run(`make the volume group ${GROUP}`, "lvm", ["vgcreate", "--yes", GROUP, Deno.env.get("DATA_DISK") ?? ""]);
 
-/** The driver, a client of it, and a folder that is its mount root. */
+/** Starts the driver with a client and a folder as its mount root. */
 async function startDriver({ cgroups = false } = {}) {
   await using cleanup = new AsyncDisposableStack();
   const folder = await Deno.makeTempDir({ prefix: "denolith-confined-" });

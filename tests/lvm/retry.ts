@@ -1,4 +1,4 @@
-/** How long something that fails is repeated, in milliseconds: a start takes its time on an emulated machine. */
+/** How long a failing step is repeated, in milliseconds: starting takes long on an emulated machine. */
 const RETRY_TIMEOUT_MS = 180_000;
 
 /** Repeats what fails, as an orchestrator does, or while something starts. */

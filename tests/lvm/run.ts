@@ -13,7 +13,7 @@ import { runGuest } from "../rig/guest.ts";
 import script from "./guest.sh" with { type: "text" };
 import { skippedByTopic } from "./sanity_report.ts";
 
-/** How the names begin of tests that are left out unless all are asked for: others show nearly the same on real LVM. */
+/** Prefixes of the titles of tests that run only with `--full`: other tests show nearly the same on real LVM. */
 const SKIPPED_PREFIXES = [
   "hostile: ",
   "ext2: ",

@@ -1,5 +1,6 @@
 /**
- * What csi-sanity skipped, by topic. A spec that is skipped for a reason that is not listed here counts as failed.
+ * The specs that csi-sanity skipped, by topic. A spec that is skipped for a reason that is not listed here counts as
+ * failed.
  *
  * @module
  */

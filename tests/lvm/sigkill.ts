@@ -81,7 +81,10 @@ function seededRandom(seed: number): () => number {
 /** Of how many calls, on average, one is killed: a start after each takes seconds on an emulated machine. */
 const ONE_KILL_IN = 3;
 
-/** How long after a call's begin the driver is killed at most, in milliseconds: about as long as calls take here. */
+/**
+ * The latest time after the start of a call at which the driver is killed, in milliseconds: about the duration of a
+ * call here.
+ */
 const MAX_KILL_DELAY_MS = 1_500;
 
 async function runLifecycle(seed: number, volumeCapability: Capability, mib: bigint): Promise<void> {

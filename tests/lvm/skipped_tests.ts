@@ -9,7 +9,7 @@
 
 const prefixes = (Deno.env.get("LEFT_OUT") ?? "").split("|").filter((prefix) => prefix !== "");
 
-/** Whether a test is left out. */
+/** Reports whether a test is skipped. */
 export function isSkipped(name: string): boolean {
   return prefixes.some((prefix) => name.startsWith(prefix));
 }

@@ -23,7 +23,7 @@ const MiB = 1n << 20n;
 class CopyFixture implements AsyncDisposable {
   readonly fake: FakeMachine;
   readonly machine: ReturnType<typeof openMachine>;
-  /** The pieces that were begun, by their offsets in blocks. */
+  /** The chunks that were started, by their offsets in blocks. */
   readonly chunkOffsets: string[] = [];
   #gate: PromiseWithResolvers<void> | undefined;
   #firstChunk = Promise.withResolvers<void>();

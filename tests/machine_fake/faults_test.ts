@@ -98,7 +98,7 @@ Deno.test("a change that hangs keeps its volume locked until it is over, and no 
   assertEquals((await driver.lvs()).length, 2);
 });
 
-/** What a broken lvm may answer to a report. */
+/** Broken answers of lvm to a report. */
 const BROKEN_REPORTS = [
   ["half a JSON", (answer: string) => ok(answer.slice(0, answer.length / 2))],
   ["nothing", () => ok("")],

@@ -3,7 +3,7 @@ import { dirname, join, relative } from "@std/path";
 
 const ROOT = new URL("../..", import.meta.url).pathname;
 
-/** The rooms that each room may import from; `main` stands for the files of the root. */
+/** The folders that each folder of the root may import from; `main` stands for the files of the root. */
 const ARROWS: Readonly<Record<string, readonly string[]>> = {
   lvm: [],
   csi: ["lvm"],
@@ -41,7 +41,7 @@ const FLOORS: Readonly<Record<string, readonly (readonly string[])[]>> = {
 /** Files of a room itself that put its folders together, so that they stand above all of them. */
 const ON_TOP: readonly string[] = ["lvm/machine.ts", "lvm/volume_service.ts"];
 
-/** How many files a folder may have, its tests aside. */
+/** The limit of files in a folder, without tests. */
 const MAX_FILES: Readonly<Record<string, number>> = { cli: 20, csi: 20 };
 
 /** What is still in the wrong place, and goes next. */
@@ -76,14 +76,14 @@ function* testsBelow(folder: string): Generator<[file: string, text: string]> {
   }
 }
 
-/** The specifiers that a file imports or re-exports, dynamic ones and those of types included. */
+/** Returns the specifiers that a file imports or re-exports, with dynamic imports and types. */
 function specifiers(file: string): string[] {
   return [...texts.get(file)!.matchAll(/^(?:import|export)\b[^;]*?from\s+"([^"]+)"|\bimport\(\s*"([^"]+)"/gms)].map((
     match,
   ) => match[1] ?? match[2]!);
 }
 
-/** The files of the project that a file imports, as paths below the root. */
+/** Returns the project's files that a file imports, as paths below the root. */
 function imports(file: string): string[] {
   return specifiers(file).filter((specifier) => specifier.startsWith(".")).map((specifier) =>
     relative(ROOT, join(ROOT, dirname(file), specifier))

@@ -1,5 +1,5 @@
 /**
- * What the chart is rendered with in tests: as it is, and with every value another one.
+ * The values with which tests render the chart: the defaults, and a different value for each.
  *
  * @module
  */

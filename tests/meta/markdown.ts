@@ -4,7 +4,7 @@
  * @module
  */
 
-/** The text of a chapter. @throws {Error} when there is none of that title */
+/** Returns the text of a chapter. @throws {Error} when no chapter has this title */
 export function chapter(document: string, title: string): string {
   const [, text] = document.split(`\n## ${title}\n`);
   if (text === undefined) throw new Error(`read a document: there is no chapter ${title}`);

@@ -1,5 +1,5 @@
 /**
- * How tests start the driver: as a process of its own, under the written permission set.
+ * Starts the driver for tests as a process of its own, under the permission set of deno.json.
  *
  * @module
  */

@@ -1,8 +1,8 @@
 /**
- * The part of `@std/testing/snapshot` that the tests use, for where JSR is not reached. The files are the same.
+ * The part of `@std/testing/snapshot` that the tests use, for where JSR is not reached. The files have the same format.
  *
- * The expected values of `X_test.ts` stand in `__snapshots__/X_test.ts.snap` beside it. With `--update` among the arguments of
- * the tests, the file is written again with the values of this run: run all tests of the file then.
+ * `__snapshots__/X_test.ts.snap` has the expected values of `X_test.ts` beside it. With `--update` among the arguments
+ * of the tests, the file is written again with the values of this run. Run all tests of the file then.
  *
  * @module
  */
