@@ -111,7 +111,7 @@ function object(rendering: RenderOptions, kind: string, name = "denolith"): Kube
   return found;
 }
 
-/** The pods' specs: the controller's and the agent's. */
+/** Returns the pods' specs: the controller's and the agent's. */
 function pods(rendering: RenderOptions) {
   return ["Deployment", "DaemonSet"].map((kind) => object(rendering, kind).spec.template.spec);
 }
@@ -183,7 +183,7 @@ Deno.test("each value is read by a template, and templates read none that there 
   assertEquals(unread, []);
 });
 
-Deno.test("each value changes what comes out, and its words stand in it", () => {
+Deno.test("each value changes the rendered objects, and appears in them", () => {
   const words = (values: unknown): string[] =>
     typeof values === "object"
       ? Object.values(values ?? {}).flatMap(words)

@@ -25,7 +25,7 @@ const schemas = new Map(
   crds.map((crd) => [crd.spec.names.kind, crd.spec.versions[0].schema.openAPIV3Schema as Schema]),
 );
 
-/** Every part of a schema with its path, such as `.status.volumeGroups[].name`. */
+/** Returns every part of a schema with its path, such as `.status.volumeGroups[].name`. */
 function* parts(schema: Schema, path = ""): Generator<[string, Schema]> {
   yield [path, schema];
   for (const [name, property] of Object.entries(schema.properties ?? {})) yield* parts(property, `${path}.${name}`);
@@ -62,7 +62,7 @@ Deno.test("every field has a type and a description for kubectl explain", () => 
   assert(everyPart().length > 80, "the test sees the fields");
 });
 
-Deno.test("nothing is said of metadata, which the API server refuses", () => {
+Deno.test("schemas say nothing of metadata, as the API server demands", () => {
   for (const kind of schemas.keys()) assertEquals(part(`${kind}.metadata`), { type: "object" });
 });
 

@@ -66,7 +66,7 @@ Deno.test("the policy finds the node of each kind: in spec.nodeName, or in the n
   }
 });
 
-Deno.test("the policy is about the account that the agents' pods have, and about nobody else", () => {
+Deno.test("the policy applies to the account of the agents' pods, and to no other", () => {
   const daemonSet = requireSingle("DaemonSet");
   const account =
     `system:serviceaccount:${daemonSet.metadata.namespace}:${daemonSet.spec.template.spec.serviceAccountName}`;
@@ -80,7 +80,7 @@ Deno.test("the policy is there before the agents", () => {
   assert(kinds.indexOf(`${POLICY}Binding`) < kinds.indexOf("DaemonSet"));
 });
 
-Deno.test("nobody may read secrets, but by a Role that an administrator writes", () => {
+Deno.test("no role grants reading secrets, except a Role that an administrator writes", () => {
   const rules = manifests.filter(({ kind }) => /Role$/.test(kind)).flatMap(({ rules }) => rules);
   assert(rules.length > 10, "the test sees the rules");
   const granting = rules.filter(({ resources }: { resources: string[] }) =>

@@ -47,7 +47,7 @@ function rulesOf(name: string): Rule[] {
   );
 }
 
-/** The flags of a container's arguments by name, after the subcommand. */
+/** Returns the flags of a container's arguments by name, after the subcommand. */
 function flagsOf(args: readonly string[]): Map<string, string> {
   return new Map(args.slice(1).map((arg) => /^--([a-z-]+)=(.*)$/.exec(arg)!.slice(1) as [string, string]));
 }
@@ -193,7 +193,7 @@ Deno.test("the driver has one name", () => {
   all(examples.filter(({ kind }) => kind === "VolumeAttributesClass").map(({ driverName }) => driverName));
 });
 
-Deno.test("the scheduler looks at capacity, and the controller may tell of it, in its own namespace alone", () => {
+Deno.test("the scheduler uses published capacity, and the controller may publish it only in its own namespace", () => {
   assertEquals(object("CSIDriver", DRIVER).spec.storageCapacity, true);
   const granting = manifests.filter(({ rules }) =>
     rules?.some(({ resources }: Rule) => resources.includes("csistoragecapacities"))

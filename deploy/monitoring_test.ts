@@ -98,7 +98,7 @@ const expressions = [
   ...dashboard.templating.list.flatMap(({ definition }) => definition === undefined ? [] : [[definition, []] as const]),
 ];
 
-/** The words of an expression outside of strings, durations and Grafana's variables. */
+/** Returns the words of an expression outside of strings, durations and Grafana's variables. */
 function wordsOf(expression: string): string[] {
   return expression.replace(/"[^"]*"|\[[^\]]*\]/g, "").match(/[a-z_]\w*/g) ?? [];
 }
@@ -116,7 +116,7 @@ Deno.test("every metric and label in alerts and dashboard exists", async () => {
   }
 });
 
-Deno.test("what is shown of a sum are the labels that it was made by", () => {
+Deno.test("a panel of a sum shows the labels that it is grouped by", () => {
   for (const [expression, readLabels] of expressions) {
     const by = /\b(?:sum|min) by \(([^)]*)\)/.exec(expression)?.[1]?.split(", ");
     if (by !== undefined) assertEquals(readLabels.filter((label) => !by.includes(label)), [], expression);
@@ -134,7 +134,7 @@ Deno.test("calls and results in alerts and dashboard are those that are counted"
   assert(values("method").length > 0 && values("result").length > 0, "the test sees them");
 });
 
-Deno.test("every alert says how bad it is, what it means, and which runbook helps", () => {
+Deno.test("every alert has a severity, a description and a runbook", () => {
   const names = rules.map(({ alert }) => alert);
   assertEquals(new Set(names).size, names.length);
   for (const { alert, labels: { severity }, annotations: { description, runbook_url: runbook } } of rules) {

@@ -4,7 +4,7 @@ import { isMissingRuntime } from "./native.ts";
 const COMPILE =
   "error: Writing deno compile executable to temporary file '/tmp/x/denolith.tmp-a0d2f01ff7f8cb00'\n\nCaused by:\n";
 
-Deno.test("isMissingRuntime(): deno compile could not fetch what it builds on", () => {
+Deno.test("isMissingRuntime() reports whether deno compile failed to fetch its runtime", () => {
   const causes = [
     "    0: Setting up base binary.\n    1: error sending request for url (https://example.com/denort.zip): client error\n",
     "    0: Setting up base binary.\n    1: Failed downloading 'https://example.com/denort.zip'\n",

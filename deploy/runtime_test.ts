@@ -27,7 +27,7 @@ Deno.test("requireIntegrity() takes the checksum of npm's lock files, and refuse
   );
 });
 
-Deno.test("requireMachine() tells programs for one kind of machine from those for another, and from anything else", () => {
+Deno.test("requireMachine() distinguishes programs for this architecture from others, and from other files", () => {
   const program = (machine: number) => {
     const bytes = new Uint8Array(64);
     bytes.set(new TextEncoder().encode("\x7fELF"));

@@ -3,7 +3,7 @@ import { join } from "@std/path";
 import { ARCHITECTURES } from "./runtime.ts";
 import { type SelfExtractingParts, writeSelfExtracting } from "./self_extracting.ts";
 
-/** Stands in for deno: tells how it was started, and what it is told to do. */
+/** A stand-in for deno that prints how it was started, and its task. */
 const FAKE_DENO = `#!/bin/sh
 if [ "\${WAIT:-}" ]; then
   trap 'echo ended; exit 7' TERM
@@ -60,7 +60,7 @@ class Fixture implements AsyncDisposable {
     });
   }
 
-  /** Starts it, and answers what the fake deno was started with. */
+  /** Starts it. @returns the arguments of the fake deno */
   async start(...how: Parameters<Fixture["command"]>) {
     await using child = this.command(...how).spawn();
     await child.stdin.close();

@@ -6,14 +6,14 @@ import { memoryOf, processTree } from "./proc.ts";
 import type { Memory, Start } from "./result.ts";
 import { DRIVER_NAME, type MeasuredDriver } from "./measured_driver.ts";
 
-/** How often is looked whether something is done, in milliseconds. */
+/** The interval in milliseconds at which a condition is checked. */
 const POLL_MS = 20;
 
-/** Where a driver works. */
+/** The paths of a driver. */
 export interface DriverPaths {
   /** The driver's file. */
   readonly program: string;
-  /** The folder that it unpacks into. */
+  /** The folder that it unpacks itself into. */
   readonly cache: string;
   /** The directory below which it mounts. */
   readonly root: string;
@@ -27,7 +27,7 @@ export interface DriverPaths {
 export class ArtifactDriver implements MeasuredDriver, AsyncDisposable {
   readonly csi: CsiClient;
   readonly root: string;
-  /** What its start took. */
+  /** The measurements of its start. */
   readonly start: Start;
   readonly #process: DriverProcess;
   readonly #group: string;

@@ -22,15 +22,15 @@ Flags:
   -h, --help  show this help`;
 
 /**
- * What runs in the guest. Without the rule that scans a disk after each change of LVM's metadata: that is done beside, and
- * would weigh on whatever is measured next.
+ * The script of the guest. It removes the udev rule that scans a disk after each change of LVM's metadata: the scan
+ * runs in the background and would slow down the next measurement.
  */
 const SCRIPT = `
 rm /usr/lib/udev/rules.d/69-lvm.rules && udevadm control --reload
 exec ./deno run --allow-all --quiet bench.js
 `;
 
-/** Runs the bench and answers what it found. */
+/** Runs the bench. @returns the result */
 async function measure(log: (line: string) => void): Promise<BenchResult> {
   await using temp = await TempFolder.create(Deno.env.get("TMPDIR") ?? "/tmp", "denolith-bench-");
   const driver = await ensureArtifact(log);

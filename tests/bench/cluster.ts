@@ -72,7 +72,7 @@ async function measure(claims: number): Promise<ClusterBenchResult> {
   }
 }
 
-/** As an administrator would: one lvcreate after the other, in one shell. */
+/** Measures plain LVM, as an administrator uses it: one lvcreate after the other, in one shell. */
 export async function measurePlain(ns: TestNamespace, count: number): Promise<ClusterBenchResult["plain"]> {
   const repeat = (command: string) => `for n in $(seq ${count}); do ${command} || exit 1; done`;
   const boundMs = await measureMs(() => ns.runOnNode(repeat("lvcreate -qq -y -W y -Z y -L 16M -n plain-$n data")));
@@ -124,14 +124,17 @@ function isWithin({ requestReceivedTimestamp }: AuditEvent, startedAt: number, e
   return at >= startedAt && at <= endedAt;
 }
 
-/** Whether a request is one of those who make volumes: the controller, and the official one, which is told by its name. */
+/**
+ * Reports whether a request is from one of the provisioners: this controller, or the official one, which its user agent
+ * names.
+ */
 function isOfController({ user, userAgent = "", objectRef }: AuditEvent): boolean {
   if (objectRef?.resource === "leases") return false;
   return user.username === `system:serviceaccount:${SYSTEM_NAMESPACE}:denolith-controller` ||
     /csi-provisioner/.test(userAgent);
 }
 
-/** The memory of a process of the driver in the guest, in MiB. */
+/** Returns the memory of a process of the driver in the guest, in MiB. */
 async function rss(ns: TestNamespace, role: "controller" | "node"): Promise<number> {
   const process = `$(pgrep -o -f '^/usr/bin/deno run .* /usr/bin/denolith ${role} ')`;
   return Math.round((kibOf(await ns.runOnNode(`cat /proc/${process}/status`), "VmRSS") ?? 0) / 1024);

@@ -1,6 +1,6 @@
 import { columns } from "./table.ts";
 
-/** What a way of making volumes took, for so many claims at once. */
+/** The times of one way to create volumes, for so many claims at once. */
 export interface ProvisioningResult {
   /** From the first request to the last claim being Bound, in milliseconds. */
   readonly boundMs: number;
@@ -14,9 +14,9 @@ export interface ProvisioningResult {
   readonly commands: number;
 }
 
-/** What `deno task bench:cluster --json` prints. Times are in milliseconds, for all claims together. */
+/** The output of `deno task bench:cluster --json`. Times are in milliseconds, for all claims together. */
 export interface ClusterBenchResult {
-  /** How many claims there were, all at once. */
+  /** The number of claims, all at once. */
   readonly claims: number;
   /** As many plain lvcreate, and lvremove, one after the other. */
   readonly plain: { readonly boundMs: number; readonly deletedMs: number };
@@ -24,13 +24,16 @@ export interface ClusterBenchResult {
   readonly pod: ProvisioningResult;
   /** The controller on the host, with its own loops: the faster of two runs. */
   readonly own: ProvisioningResult;
-  /** The controller on the host, behind the official csi-provisioner: the faster of two runs, by turns with the other two. */
+  /**
+   * The controller on the host, behind the official csi-provisioner: the faster of two runs, which alternate with the
+   * other two.
+   */
   readonly official: ProvisioningResult;
   /** Memory in MiB, after it. */
   readonly rssMiB: { readonly controller: number; readonly agent: number };
 }
 
-/** The result for people. */
+/** Formats the result for people. */
 export function clusterTable({ claims, plain, rssMiB, ...results }: ClusterBenchResult): string {
   const row = (label: string, result: ProvisioningResult) => [
     label,

@@ -6,10 +6,10 @@ import type { MeasuredDriver } from "./measured_driver.ts";
 
 const MIB = 1n << 20n;
 
-/** The name of the volume that lives. */
+/** The name of the measured volume. */
 const NAME = "measured";
 
-/** What is asked of a driver in the life of a volume. */
+/** Returns the requests to a driver in the lifecycle of a volume. */
 export function driverLifecycle(subject: MeasuredDriver): Sides<LifecycleOperation> {
   const { csi: { controller, node }, root } = subject;
   const volumeId = volumeIdOf(NAME);
@@ -49,7 +49,10 @@ export function driverLifecycle(subject: MeasuredDriver): Sides<LifecycleOperati
   };
 }
 
-/** How a driver is asked for volumes that are not empty, or not thick: block volumes, so that nothing but copying is measured. */
+/**
+ * Returns the requests to a driver for volumes with content, or in thin pools. They are block volumes, so that only
+ * copying is measured.
+ */
 export function driverCreation(
   { csi: { controller }, waitUntilRemoved }: MeasuredDriver,
 ): Sides<CreationOperation> & AsyncDisposable {
@@ -92,7 +95,7 @@ export function driverCreation(
   };
 }
 
-/** What is asked of a driver when there are many volumes, all of which it must list. */
+/** Returns the request that makes a driver list many volumes. */
 export function driverListing({ csi: { controller } }: MeasuredDriver, volumes: readonly VolumeId[]): Side {
   return {
     run: async () => {
@@ -102,7 +105,7 @@ export function driverListing({ csi: { controller } }: MeasuredDriver, volumes: 
   };
 }
 
-/** The ids of the volumes that are listed. */
+/** Returns the ids of the volumes that are listed. */
 export function listedVolumes(): VolumeId[] {
   return Array.from({ length: LISTED_VOLUMES }, (_, number) => volumeIdOf(`listed ${number}`));
 }

@@ -1,5 +1,6 @@
 /**
- * What runs inside the guest, bundled into one file: measures, and leaves a {@linkcode BenchResult} in out/bench.json.
+ * The part of the bench that runs in the guest, bundled into one file: it measures, and writes a {@linkcode
+ * BenchResult} to out/bench.json.
  *
  * @module
  */
@@ -16,13 +17,13 @@ import { type BenchResult, mapOperations, type Operation, type OperationResult, 
 import { CREATION, type CreationOperation, LIFECYCLE } from "./sides.ts";
 import { CountingExec, type MeasuredDriver, startCountedDriver } from "./measured_driver.ts";
 
-/** How many starts there are after the first, how many lives of a volume, and how often the volumes are listed. */
+/** The numbers of starts after the first, of lifecycles of a volume, and of listings. */
 const RUNS = { starts: 5, lifecycles: 3, listings: 5 } as const;
 
-/** How many calls that run no command are made, and how many of them at a time. */
+/** The number of calls without commands, and how many of them run at a time. */
 const CALLS = { count: 4_000, atATime: 8 } as const;
 
-/** How long a driver is left alone before its memory is read, in milliseconds. */
+/** The idle time before a driver's memory is read, in milliseconds. */
 const IDLE_WAIT_MS = 5_000;
 
 const GROUP = "bench";
@@ -49,7 +50,7 @@ async function countCreation(subject: MeasuredDriver, exec: CountingExec): Promi
   return await countCommands(CREATION, creation, exec);
 }
 
-/** The first start and the later ones, and the driver of the last. */
+/** Measures the first start and the later ones. @returns the times, and the driver of the last start */
 async function measureStarts(paths: DriverPaths): Promise<{ start: BenchResult["start"]; driver: ArtifactDriver }> {
   logProgress("first start");
   let driver = await ArtifactDriver.start(paths);

@@ -14,7 +14,7 @@ export interface Times {
   typedCommands: string[];
 }
 
-/** Makes each operation once, and answers how many commands of the driver had ended by the end of each. */
+/** Runs each operation once. @returns how many commands of the driver had ended by the end of each */
 export async function countCommands<O extends Operation>(
   sequences: readonly Sequence<O>[],
   driver: Sides<O>,
@@ -70,7 +70,7 @@ async function prepareAll<O extends Operation>(sides: Sides<O>, sequence: Sequen
   for (const operation of sequence) await sides[operation].prepare?.();
 }
 
-/** What the times and the count come to. */
+/** Returns the result of an operation from its times and its number of commands. */
 export function operationResult({ driver, plain, typedCommands }: Times, commands: number): OperationResult {
   const [driverMs, plainMs] = [median(driver), median(plain)];
   return {

@@ -3,7 +3,7 @@ import { startStandalone } from "../../csi/standalone.ts";
 import { parseGroupList } from "../../csi/parameters.ts";
 import { type Command, type Exec, HostExec, type Output } from "../../lvm/exec.ts";
 
-/** The name of the drivers that are measured. */
+/** The name of the measured drivers. */
 export const DRIVER_NAME = "bench.denolith.dev";
 
 /** A driver to measure. */
@@ -19,7 +19,7 @@ export interface MeasuredDriver {
 /** An exec that counts what has ended: of what is begun in the background, a call does not wait for the end. */
 export class CountingExec implements Exec {
   readonly #exec = new HostExec();
-  /** How many commands have ended. */
+  /** The number of commands that have ended. */
   completed = 0;
 
   async run(command: Command): Promise<Output> {
@@ -35,7 +35,7 @@ export class CountingExec implements Exec {
   }
 }
 
-/** A driver in this very process, whose commands are counted. */
+/** Starts a driver in this process, whose commands are counted. */
 export async function startCountedDriver(
   exec: CountingExec,
   { root, group }: { root: string; group: string },

@@ -14,13 +14,13 @@ export class Admin {
     await run("type a command", program, args);
   }
 
-  /** What was typed since the last time that this was asked. */
+  /** Returns the commands that were typed since the last call of this method. */
   takeTyped(): string[] {
     return this.#typed.splice(0);
   }
 }
 
-/** What the administrator types in the life of a volume in the group, mounted below the directory. */
+/** Returns what the administrator types in the lifecycle of a volume in the group, mounted below the directory. */
 export function plainLifecycle(admin: Admin, group: string, root: string): Sides<LifecycleOperation> {
   const path = `${group}/plain`;
   const snapshot = `${group}/plain-snapshot`;
@@ -75,7 +75,7 @@ export function plainLifecycle(admin: Admin, group: string, root: string): Sides
   };
 }
 
-/** What the administrator types to make volumes in the group that are not empty, or not thick. */
+/** Returns what the administrator types to make volumes in the group with content, or in thin pools. */
 export function plainCreation(admin: Admin, group: string): Sides<CreationOperation> & AsyncDisposable {
   const lvcreate = (...args: string[]) => admin.type("lvcreate", "--yes", ...args);
   const removeExisting = async (...names: string[]) => {
@@ -118,7 +118,7 @@ export function plainCreation(admin: Admin, group: string): Sides<CreationOperat
   };
 }
 
-/** What the administrator types to see all volumes of the group. */
+/** Returns what the administrator types to list all volumes of the group. */
 export function plainListing(admin: Admin, group: string): Side {
   return { run: () => admin.type("lvs", group) };
 }

@@ -7,26 +7,31 @@
 import { round } from "./statistics.ts";
 import type { Memory } from "./result.ts";
 
-/** The number of KiB in the line `name` of a file of /proc such as status; `undefined` when there is no such line. */
+/**
+ * Returns the number of KiB in the line `name` of a file of /proc such as status; `undefined` when there is no such
+ * line.
+ */
 export function kibOf(text: string, name: string): number | undefined {
   const line = text.split("\n").find((line) => line.startsWith(`${name}:`));
   const [, kib] = /^\S+:\s+(\d+) kB$/.exec(line ?? "") ?? [];
   return kib === undefined ? undefined : Number(kib);
 }
 
-/** The parent in a process's file stat. The name of the program, in parentheses, can itself hold any of them. */
+/**
+ * Returns the parent in a process's file stat. The name of the program, in parentheses, can itself hold any of them.
+ */
 export function parentOf(stat: string): number | undefined {
   const [, parent] = /^.*\) \S (\d+) /s.exec(stat) ?? [];
   return parent === undefined ? undefined : Number(parent);
 }
 
-/** The process and all its descendants, by a map from processes to their parents. */
+/** Returns a process and all its descendants. @param parents the parent of each process */
 export function treeOf(pid: number, parents: ReadonlyMap<number, number>): number[] {
   const children = [...parents].filter(([, parent]) => parent === pid).map(([child]) => child);
   return [pid, ...children.flatMap((child) => treeOf(child, parents))];
 }
 
-/** The process and all its descendants on this machine. */
+/** Returns a process and all its descendants on this machine. */
 export async function processTree(pid: number): Promise<number[]> {
   const parents = new Map<number, number>();
   for await (const { name } of Deno.readDir("/proc")) {
@@ -37,7 +42,7 @@ export async function processTree(pid: number): Promise<number[]> {
   return treeOf(pid, parents);
 }
 
-/** The memory of a process and all its descendants. */
+/** Returns the memory of a process and all its descendants. */
 export async function memoryOf(pid: number): Promise<Memory> {
   const pids = await processTree(pid);
   const sum = async (file: string, name: string) => {
@@ -48,7 +53,7 @@ export async function memoryOf(pid: number): Promise<Memory> {
   return { rssMiB: await sum("status", "VmRSS"), ...(pssMiB > 0 ? { pssMiB } : {}) };
 }
 
-/** A file of /proc; empty when its process has ended, or the kernel has no such file. */
+/** Reads a file of /proc. @returns its text; empty when its process has ended, or the kernel has no such file */
 async function textOf(path: string): Promise<string> {
   return await Deno.readTextFile(path).catch(() => "");
 }

@@ -1,12 +1,12 @@
-/** What one run of the bench found. Its keys are those of `deno task bench --json`; times are in milliseconds. */
+/** The result of one run of the bench, with the keys of `deno task bench --json`. Times are in milliseconds. */
 export interface BenchResult {
   /** The driver's version. */
   readonly version: string;
-  /** The guest that it ran in. */
+  /** The guest that the bench ran in. */
   readonly machine: { readonly cpus: number; readonly kernel: string };
-  /** What a start takes. */
+  /** The costs of a start. */
   readonly start: {
-    /** The first one ever, with an empty cache: the file unpacks itself, if it is of the kind that does. */
+    /** The first start, with an empty cache: a self-extracting file unpacks itself. */
     readonly first: Start;
     /** The median of each time of the later ones, and how many they were. */
     readonly later: Start & { readonly runs: number };
@@ -20,7 +20,7 @@ export interface BenchResult {
     /** After the operations. */
     readonly afterOperations: Memory;
   };
-  /** Calls that run no command: GetPluginInfo and NodeGetInfo in turn. */
+  /** Calls that run no command: GetPluginInfo and NodeGetInfo alternately. */
   readonly calls: { readonly count: number; readonly atATime: number; readonly perSecond: number };
   /** The operations, in the order in which they were made. */
   readonly operations: Readonly<Record<Operation, OperationResult>>;
@@ -38,13 +38,13 @@ export interface Start {
 
 /** Memory in MiB. */
 export interface Memory {
-  /** What is resident, the sum over the processes. */
+  /** Resident memory, the sum over the processes. */
   readonly rssMiB: number;
   /** The same with what is shared divided among those who share it; not on every kernel. */
   readonly pssMiB?: number;
 }
 
-/** What an operation costs, compared with what an administrator would type. */
+/** The costs of an operation, compared with what an administrator would type. */
 export interface OperationResult {
   /** The median of the driver's times. */
   readonly driverMs: number;
@@ -52,9 +52,9 @@ export interface OperationResult {
   readonly plainMs: number;
   /** The first divided by the second. */
   readonly ratio: number;
-  /** How many commands the driver ran. */
+  /** The number of commands that the driver ran. */
   readonly commands: number;
-  /** What an administrator would type, in one of the runs. */
+  /** The commands that an administrator would type, in one of the runs. */
   readonly plain: readonly string[];
   /** Of how many runs the times are the medians. */
   readonly runs: number;
@@ -86,11 +86,11 @@ export const OPERATIONS = {
 /** An operation. */
 export type Operation = keyof typeof OPERATIONS;
 
-/** A value for each operation, in their order. */
+/** Returns an object with a value for each operation, in their order. */
 export function mapOperations<T>(value: (operation: Operation) => T): Record<Operation, T> {
   const entries = Object.keys(OPERATIONS).map((name) => [name, value(name as Operation)] as const);
   return Object.fromEntries(entries) as Record<Operation, T>;
 }
 
-/** How many volumes there are for ListVolumes. */
+/** The number of volumes for ListVolumes. */
 export const LISTED_VOLUMES = 50;

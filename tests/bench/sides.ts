@@ -2,9 +2,9 @@ import type { Operation } from "./result.ts";
 
 /** One side's part in an operation. */
 export interface Side {
-  /** What it needs first, and is not measured. */
+  /** Prepares the operation. This is not measured. */
   prepare?(): Promise<unknown>;
-  /** What is measured. */
+  /** Runs the operation. This is measured. */
   run(): Promise<unknown>;
 }
 
@@ -12,8 +12,8 @@ export interface Side {
 export type Sides<O extends Operation> = Readonly<Record<O, Side>>;
 
 /**
- * The life of a volume. The operations within brackets follow each other at once: the second goes on where the first has
- * answered, and what it costs is counted from the start of the first.
+ * The operations of a volume's lifecycle. Those within brackets follow each other at once: the second continues from
+ * where the first has answered, and its costs count from the start of the first.
  */
 export const LIFECYCLE = [
   ["createVolume"],
@@ -31,7 +31,7 @@ export const LIFECYCLE = [
   ["deleteUsedVolume", "removeUsedVolume"],
 ] as const satisfies readonly (readonly Operation[])[];
 
-/** How volumes are made that are not empty, or not thick. What an earlier run made is removed first. */
+/** The ways to create volumes with content, or in thin pools. The volumes of an earlier run are removed first. */
 export const CREATION = [
   ["clone"],
   ["createThin"],
@@ -41,8 +41,8 @@ export const CREATION = [
 /** An operation by which such a volume is made. */
 export type CreationOperation = typeof CREATION[number][number];
 
-/** An operation of the life of a volume. */
+/** An operation of a volume's lifecycle. */
 export type LifecycleOperation = typeof LIFECYCLE[number][number];
 
-/** The sizes in MiB: of a volume, of the same grown, of the room for a snapshot's changes, of a thin pool. */
+/** The sizes in MiB: of a volume, of the expanded volume, of a snapshot's COW space, of a thin pool. */
 export const SIZES_MIB = { volume: 128, grown: 192, snapshot: 32, pool: 512 } as const;

@@ -1,5 +1,5 @@
 /**
- * The median: of an even number of values the mean of the two in the middle.
+ * Returns the median; of an even number of values, the mean of the two in the middle.
  *
  * @throws {RangeError} when there are none
  */
@@ -11,12 +11,12 @@ export function median(values: readonly number[]): number {
   return (low + high) / 2;
 }
 
-/** The number with so many decimals. */
+/** Rounds a number to so many decimals. */
 export function round(value: number, decimals = 0): number {
   return Number(value.toFixed(decimals));
 }
 
-/** How long `body` takes, in milliseconds. */
+/** Measures how long `body` takes. @returns milliseconds */
 export async function measureMs(body: () => Promise<unknown>): Promise<number> {
   const start = performance.now();
   await body();

@@ -1,6 +1,6 @@
 import { type BenchResult, type Memory, type Operation, OPERATIONS, type Start } from "./result.ts";
 
-/** The result for people, in lines of less than 100 characters. */
+/** Formats the result for people, in lines of less than 100 characters. */
 export function tables({ version, machine, start, memory, calls, operations }: BenchResult): string {
   const { first, later } = start;
   const startRow = (label: string, time: keyof Start) => [label, seconds(first[time]), seconds(later[time])];

@@ -65,7 +65,7 @@ async function printStatus(json: boolean): Promise<number> {
   return now.up ? 0 : 1;
 }
 
-/** What runs, for people. */
+/** Returns the status as text. */
 function formatStatus(now: Status): string {
   if (now.processes.length === 0) return "There is no cluster; start one by: deno task cluster up";
   const rows = [

@@ -2,8 +2,8 @@ import { join } from "@std/path";
 import { Cluster } from "../rig/cluster.ts";
 
 /**
- * The folder of this user's cluster: `denolith/cluster` in the XDG state folder. Disks of nodes are in it, so it is not the one
- * for runtime files, which is in memory.
+ * Returns the folder of this user's cluster: `denolith/cluster` in the XDG state folder. Disks of nodes are in it, so
+ * it is not the one for runtime files, which is in memory.
  *
  * @throws {Error} when neither XDG_STATE_HOME nor HOME is set
  */
@@ -15,12 +15,12 @@ export function clusterPath(): string {
   throw new Error("find the cluster's folder: neither XDG_STATE_HOME nor HOME is set; set one of them");
 }
 
-/** Whether a cluster, or what is left of one, is there. */
+/** Reports whether a cluster, or the rest of one, exists. */
 export async function isThere(path: string): Promise<boolean> {
   return await Deno.stat(path).then(() => true, () => false);
 }
 
-/** One start or stop at a time; the lock goes with the process. */
+/** Takes the lock for one start or stop at a time. The lock ends with the process. */
 export async function lock(path: string, log: (line: string) => void): Promise<Disposable> {
   await Deno.mkdir(join(path, ".."), { recursive: true });
   const file = await Deno.open(`${path}.lock`, { create: true, write: true });
@@ -31,7 +31,7 @@ export async function lock(path: string, log: (line: string) => void): Promise<D
   return file;
 }
 
-/** What runs of a cluster. */
+/** The state of a cluster. */
 export interface Status {
   /** Whether everything runs, and all nodes are ready. */
   readonly up: boolean;
@@ -71,7 +71,7 @@ export async function status(path: string): Promise<Status> {
   };
 }
 
-/** The names of the nodes that the API calls ready; none when it does not answer. */
+/** Returns the names of the nodes that the API calls ready; none when it does not answer. */
 async function readyNodes(cluster: Cluster): Promise<Set<string>> {
   const answer = await cluster.controlPlane.request("/api/v1/nodes").catch(() => undefined);
   if (answer?.status !== 200) return new Set();

@@ -15,23 +15,23 @@ import type { RunFolder } from "../rig/run_folder.ts";
 
 const DEPLOY = new URL("../../deploy/", import.meta.url).pathname;
 
-/** The node of a cluster, with a group for volumes of tests and one that is smaller. */
+/** The node of a cluster, with a volume group for tests and a smaller one. */
 const ONE_NODE = [{
   name: "node1",
   volumeGroups: [{ name: "data", disksGiB: [10] }, { name: "small", disksGiB: [1] }],
 }];
 
-/** Two nodes, the first of which has twice as much room. */
+/** Two nodes, the first of which has twice as much space. */
 const TWO_NODES = [
   { name: "node1", volumeGroups: [{ name: "data", disksGiB: [2] }] },
   { name: "node2", volumeGroups: [{ name: "data", disksGiB: [1] }] },
 ];
 
-/** What may be otherwise than usual. */
+/** Options of {@linkcode deploy}. */
 export interface DeployOptions {
-  /** Where kubelet keeps what it has, on every node. */
+  /** The kubelet's root directory, on every node. */
   readonly kubeletRoot?: string;
-  /** Whether there are to be two nodes, with room for little; one by default. */
+  /** Whether to start two nodes with small groups; one node by default. */
   readonly twoNodes?: boolean;
 }
 
@@ -39,9 +39,9 @@ export interface DeployOptions {
 const DEFAULT_KUBELET_ROOT = "/var/lib/kubelet";
 
 /**
- * Starts a cluster with the driver of the present sources in it.
+ * Starts a cluster with the driver of the present sources.
  *
- * @param log is told what is done
+ * @param log called with what is done
  */
 export async function startWithDriver(
   folder: RunFolder,
@@ -55,7 +55,7 @@ export async function startWithDriver(
   return cluster;
 }
 
-/** The archive of the driver's image, made of the present sources in the folder. */
+/** Builds the archive of the driver's image from the present sources, in the folder. @returns its path */
 async function buildDriverImage(folder: RunFolder, log: (line: string) => void): Promise<string> {
   const output = folder.file("denolith-image.tar");
   log(`image ${IMAGE}: making it`);
@@ -65,7 +65,7 @@ async function buildDriverImage(folder: RunFolder, log: (line: string) => void):
   return output;
 }
 
-/** The folder of manifests for a kubelet: the plain ones, or what the chart becomes for it. */
+/** Returns the folder of manifests for a kubelet: the plain ones, or what the chart becomes for it. */
 async function manifestFolder(folder: RunFolder, kubeletRoot: string): Promise<string> {
   const defaultFolder = join(DEPLOY, "manifests");
   if (kubeletRoot === DEFAULT_KUBELET_ROOT) return defaultFolder;
@@ -79,9 +79,9 @@ async function manifestFolder(folder: RunFolder, kubeletRoot: string): Promise<s
 }
 
 /**
- * Brings the driver into a cluster that has just come up, and waits until it is ready.
+ * Deploys the driver into a cluster that has just started, and waits until it is ready.
  *
- * @param log is told what is done
+ * @param log called with what is done
  */
 async function deploy(cluster: Cluster, log: (line: string) => void, kubeletRoot: string): Promise<void> {
   log("driver: kubectl apply --filename deploy/crds --filename deploy/manifests");

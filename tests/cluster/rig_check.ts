@@ -1,6 +1,6 @@
 /**
- * Whether the rig's cluster is what tests take it for: `deno test -A tests/cluster/rig_check.ts`. Not part of `deno task test`:
- * it builds and boots.
+ * Checks the rig's cluster: `deno test -A tests/cluster/rig_check.ts`. It is not part of `deno task test`, because it
+ * builds and boots.
  *
  * @module
  */
@@ -11,7 +11,7 @@ import { BUSYBOX_IMAGE } from "../rig/pod_image.ts";
 import { RunFolder } from "../rig/run_folder.ts";
 import { pollUntil } from "../rig/poll_until.ts";
 
-/** A pod that says something and asks the API who answers, at the address that each pod is told. */
+/** A pod that prints a line, and asks the API at the address that each pod has for its identity. */
 const POD = JSON.stringify({
   apiVersion: "v1",
   kind: "Pod",
@@ -34,7 +34,7 @@ const ASK_API = ["/work/kubectl", "get", "--raw", "/version"];
 
 const POD_TIMEOUT_MS = 120_000;
 
-Deno.test("the rig's cluster does what tests of the driver need of it", async (t) => {
+Deno.test("the rig's cluster has all that tests of the driver need", async (t) => {
   await using folder = await RunFolder.createTemp("denolith-cluster-");
   const log = (line: string) => console.error(line);
   const groups = [{ name: "data", disksGiB: [4] }, { name: "pair", disksGiB: [1, 1] }];

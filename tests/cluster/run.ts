@@ -1,5 +1,5 @@
 /**
- * `deno task test:cluster`: lives of volumes in a cluster of real components, with the driver deployed as a user does.
+ * `deno task test:cluster`: tests volumes in a cluster of real components, with the driver deployed as a user does.
  *
  * @module
  */
@@ -13,7 +13,10 @@ import { terminationSignals } from "./signals.ts";
 import { clusterPath, isThere, lock } from "./cluster_status.ts";
 import { CLUSTER_VARIABLE } from "./suite/test_namespace.ts";
 
-/** The suites without names and without --full: the lives that everybody has. CI runs these, and has an hour for all it does. */
+/**
+ * The suites that run without names and without --full: the common lifecycles. CI runs these, within an hour for
+ * everything.
+ */
 const DEFAULT_SUITES = [
   "copies",
   "examples",
@@ -38,23 +41,26 @@ const HELP = `Usage: deno task test:cluster [--full] [--keep | --use] [--kubelet
 
 const SUITE = new URL("suite/", import.meta.url);
 
-/** Whether a suite needs the cluster for itself: it kills and cuts off, or looks at what the others did. */
+/**
+ * Reports whether a suite needs the cluster for itself: it kills and disconnects processes, or checks what other suites
+ * did.
+ */
 const isChaos = (name: string) => name.startsWith("chaos");
 
-/** Whether a suite needs two nodes, and so a cluster of its own. */
+/** Reports whether a suite needs two nodes, and so a cluster of its own. */
 const needsTwoNodes = (name: string) => name.startsWith("two_nodes");
 
-/** How many files run side by side: most of their time they wait for one guest. */
+/** The number of files that run at a time: they mostly wait for one guest. */
 const JOBS = "3";
 
-/** What suites need beside the cluster. It is built before that takes the processors. */
+/** Programs that suites need beside the cluster. They are built before the cluster starts and takes the processors. */
 const PREREQUISITES: Readonly<Record<string, (log: (line: string) => void) => Promise<unknown>>> = {
   chart: ensureHelm,
   snapshots: ensureSnapshotController,
   chaos_snapshots: ensureSnapshotController,
 };
 
-/** What the command line asks for. */
+/** The options of the command line. */
 interface RunOptions {
   readonly full: boolean;
   readonly keep: boolean;
@@ -64,12 +70,12 @@ interface RunOptions {
   readonly twoNodes?: boolean;
 }
 
-/** Where kubelet has its folder in one of the distributions. */
+/** The kubelet's root directory of another distribution (k0s). */
 const OTHER_KUBELET_ROOT = "/var/lib/k0s/kubelet";
 
 const log = (line: string) => console.error(line);
 
-/** The suites: the files with tests, but those that `deno task test` runs. */
+/** Returns the names of the suites: the files with tests, except those that `deno task test` runs. */
 async function suiteNames(): Promise<string[]> {
   const names: string[] = [];
   for await (const { name } of Deno.readDir(SUITE)) {
@@ -80,7 +86,7 @@ async function suiteNames(): Promise<string[]> {
   return names.sort();
 }
 
-/** Runs suites in the cluster of a folder; answers whether all went well. */
+/** Runs suites in the cluster of a folder. @returns whether all passed */
 async function runFiles(folder: string, names: readonly string[], { full, jobs }: { full: boolean; jobs: string }) {
   if (names.length === 0) return true;
   const files = names.map((name) => new URL(`${name}.ts`, SUITE).pathname);
@@ -91,7 +97,7 @@ async function runFiles(folder: string, names: readonly string[], { full, jobs }
   return (await child.status).success;
 }
 
-/** A process of this Deno that ends with its holder. */
+/** Starts a process of this Deno that ends with its holder. */
 function spawnDeno(options: Deno.CommandOptions): Disposable & { status: Promise<Deno.CommandStatus> } {
   const child = new Deno.Command(Deno.execPath(), { ...options, stdin: "null" }).spawn();
   let isRunning = true;
@@ -107,7 +113,7 @@ function spawnDeno(options: Deno.CommandOptions): Disposable & { status: Promise
   };
 }
 
-/** Runs what is asked for, in a cluster that is up; answers whether all went well. */
+/** Runs the requested suites in a cluster that is up. @returns whether all passed */
 async function runSuites(cluster: Cluster, { full, suites: names }: RunOptions): Promise<boolean> {
   const path = cluster.folder.path;
   let passed = await runFiles(path, names.filter((name) => !isChaos(name)), { full, jobs: JOBS });
@@ -117,7 +123,7 @@ async function runSuites(cluster: Cluster, { full, suites: names }: RunOptions):
   return passed;
 }
 
-/** The ends of the logs, after a failure. */
+/** Prints the ends of the logs, after a failure. */
 async function printLogs({ controlPlane, nodes }: Cluster): Promise<void> {
   for (const workload of ["deployment/denolith-controller", "daemonset/denolith-node"]) {
     const args = ["--namespace", "denolith-system", "logs", workload, "--tail=40"];
@@ -145,8 +151,8 @@ async function run(options: RunOptions): Promise<number> {
 }
 
 /**
- * Runs what is asked for, what takes two nodes in a cluster of two, and with all of it the lifecycle suite again where kubelet has another
- * folder; answers the exit status.
+ * Runs the requested suites, those for two nodes in a cluster of two, and with --full the lifecycle suite again with
+ * another kubelet folder. @returns the exit status
  */
 async function runAll(options: RunOptions): Promise<number> {
   for (const name of options.suites) await PREREQUISITES[name]?.(log);

@@ -42,7 +42,7 @@ import { namedRequest } from "../fake/request.ts";
 
 const MiB = 1n << 20n;
 
-/** A cluster of nodes with one group `data` of so many MiB each, with classes, and the loop. */
+/** Starts a cluster of nodes with one group `data` of so many MiB each, with classes, and the capacity publisher. */
 async function setUp(
   nodes: Record<string, bigint>,
   classes: Record<string, Record<string, string>>,
@@ -132,7 +132,7 @@ async function setUp(
   };
 }
 
-Deno.test("each class is offered what its groups have", async () => {
+Deno.test("the published capacity of each class is that of its groups", async () => {
   await using s = await setUp({ a: 100n, b: 400n }, {
     data: { volumeGroup: "data" },
     any: { "csi.storage.k8s.io/fstype": "xfs" },

@@ -21,7 +21,7 @@ import { namedRequest } from "../fake/request.ts";
 
 const ON_N1 = { preferred: ["n1"] };
 
-/** Two nodes, the first of which has a volume with a PersistentVolume, and one without, and then is gone. */
+/** Starts two nodes. The first one has a volume with a PersistentVolume and one without, and then disappears. */
 async function setUp() {
   const machines = { n1: new FakeMachine(), n2: new FakeMachine() };
   for (const machine of Object.values(machines)) machine.addGroup("data", 1n << 30n);
@@ -104,7 +104,7 @@ Deno.test("when a forgotten node comes back, so do the volumes that somebody has
   assertEquals(s.machines.n1.allLvs().map(({ lv }) => lv.tags.has(`denolith.volume=${s.spare}`)), [true]);
 });
 
-Deno.test("a node that came back and goes again is not forgotten by what was said before", async () => {
+Deno.test("a node that came back and disappears again is not forgotten by the earlier confirmation", async () => {
   await using s = await setUp();
   await s.forget();
   await s.restartAgent();
@@ -128,7 +128,7 @@ Deno.test("a mark alone lets nothing go while the node has an agent", async () =
 const MAIN = new URL("../../main.ts", import.meta.url).pathname;
 const TLS = new URL("../fixtures/tls/", import.meta.url).pathname;
 
-/** An API server with a dead node, and commands that an administrator runs. */
+/** Starts an API server with a dead node, and the commands that an administrator runs. */
 async function setUpCommand() {
   const [cert, key, ca] = await Promise.all(
     ["server.crt", "server.key", "ca.crt"].map((name) => Deno.readTextFile(TLS + name)),
@@ -156,7 +156,7 @@ async function setUpCommand() {
   };
 }
 
-Deno.test("denolith forget-node: shows what it would do, does it with --yes, and refuses a node that reports", async () => {
+Deno.test("denolith forget-node: shows its plan, carries it out with --yes, and refuses a node that reports", async () => {
   await using s = await setUpCommand();
   const lastUpdateTime = new Date().toISOString();
   s.api.put(lvmNodes, { metadata: { name: "n1" }, spec: { driverName: DRIVER }, status: { lastUpdateTime } });

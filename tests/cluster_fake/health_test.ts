@@ -12,7 +12,7 @@ import { namedRequest } from "../fake/request.ts";
 
 healthContract(clusterHost);
 
-/** A driver alone, over groups of two disks and of five. */
+/** Starts a standalone driver over groups of two disks and of five. */
 async function setUp() {
   const stack = new AsyncDisposableStack();
   const host = stack.use(await fakeMultiPvHost.setUp());
@@ -26,7 +26,7 @@ function statusLines(health: VolumeHealth | undefined): string[] {
   return health!.healthStatuses.map(({ status, reason }) => `${VolumeHealthErrorType[status]} ${reason}`);
 }
 
-Deno.test("controllerListVolumeHealth() tells of volumes with problems alone, page by page", async () => {
+Deno.test("controllerListVolumeHealth() lists only volumes with problems, page by page", async () => {
   await using fixture = await setUp();
   const { harness, group } = fixture;
   const { controller } = harness.csi;
@@ -133,7 +133,7 @@ Deno.test("a machine whose lvm fails has unreachable storage", async () => {
   fixture.machine.fault = undefined;
 });
 
-Deno.test("the controller of a cluster tells what nodes wrote of volumes, and that a node is gone", async () => {
+Deno.test("the controller of a cluster reports the volume health that nodes wrote, and that a node is gone", async () => {
   const machine = new FakeMachine();
   const group = machine.addGroup("data", 1n << 30n, 4n << 20n, 2);
   await using cluster = await FakeCluster.start({ "node-1": machine });

@@ -21,7 +21,7 @@ const NODE = "node-1";
 
 const LIMITS: IoLimits = { readIops: { rate: 500n, perGiB: false }, writeBps: { rate: 4n << 20n, perGiB: true } };
 
-/** A cluster of one node with a limited volume of 1 GiB. */
+/** Starts a cluster of one node with a limited volume of 1 GiB. */
 async function setUp() {
   const folder = await Deno.makeTempDir({ prefix: "denolith-limits-" });
   const cgroups = new FakeCgroups(`${folder}/cgroup`);
@@ -54,7 +54,7 @@ async function setUp() {
   };
 }
 
-Deno.test("limits stand in the LVMVolume alone, and a change replaces what it names", async () => {
+Deno.test("limits are recorded only in the LVMVolume, and a change replaces those that it names", async () => {
   await using s = await setUp();
   assertEquals(s.object().spec.ioLimits, { readIops: "500", writeBpsPerGiB: "4Mi" });
   assertEquals([...s.lv.tags].filter((tag) => tag.startsWith("denolith.io")), []);
@@ -67,7 +67,7 @@ Deno.test("limits stand in the LVMVolume alone, and a change replaces what it na
   assertEquals(s.limitedCondition(), undefined, "no pod has it");
 });
 
-Deno.test("an agent that starts finds the pods that have limited volumes, and holds them to what is said now", async () => {
+Deno.test("an agent that starts finds the pods with limited volumes, and applies the present limits", async () => {
   await using s = await setUp();
   s.cgroups.mount();
   const file = s.cgroups.addPod(`kubepods/burstable/pod${POD}`);
@@ -94,7 +94,7 @@ Deno.test("an agent that starts finds the pods that have limited volumes, and ho
   assertEquals(s.object().status?.conditions?.map(({ type }) => type), ["Healthy", "Ready"]);
 });
 
-Deno.test("a node that cannot limit says so, and its volumes are there all the same", async () => {
+Deno.test("a node that cannot apply limits reports it, and its volumes work all the same", async () => {
   await using s = await setUp();
   await s.cluster.stopAgent(NODE);
   s.publish();
@@ -110,7 +110,7 @@ Deno.test("a node that cannot limit says so, and its volumes are there all the s
   await waitUntil(() => s.limitedCondition()?.status === "True", "the condition");
 });
 
-Deno.test("an LVMVolume that says what is no limit is told, and applied as soon as it is mended", async () => {
+Deno.test("an LVMVolume with an invalid limit is reported, and the limit is applied as soon as it is corrected", async () => {
   await using s = await setUp();
   s.cgroups.mount();
   const file = s.cgroups.addPod(`kubepods/pod${POD}`);

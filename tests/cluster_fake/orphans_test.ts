@@ -1,5 +1,6 @@
 /**
- * LVs without objects on the nodes of a cluster: told, kept, and removed when somebody says so and everything else agrees.
+ * LVs without objects on the nodes of a cluster: reported, kept, and removed after a confirmation when everything else
+ * agrees.
  *
  * @module
  */
@@ -19,7 +20,7 @@ const MINUTE = 60_000;
 const SIZE = 32n << 20n;
 const ANYWHERE = { preferred: [] };
 
-/** A node with a volume that has its object, and one whose object somebody took away. */
+/** Starts a node with a volume that has its object, and one whose object was removed. */
 async function setUp() {
   const machine = new FakeMachine();
   machine.addGroup("data", 1n << 30n);
@@ -73,7 +74,7 @@ async function forceDeleteObject(cluster: FakeCluster, id: string): Promise<void
   }
 }
 
-Deno.test("an LV without an object is called an orphan after a minute: by a condition, by one event, and in a figure", async () => {
+Deno.test("an LV without an object is reported as an orphan after a minute: by a condition, one event, and a metric", async () => {
   await using s = await setUp();
   await s.refresh(0);
   assertEquals([s.condition()?.status, s.cluster.agent("n1").orphans.orphans], ["False", []]);
@@ -101,7 +102,7 @@ Deno.test("an LV without an object is called an orphan after a minute: by a cond
   assertEquals(s.names().length, 2, "nothing is done to it");
 });
 
-Deno.test("volumes are no orphans at any moment of their lives, nor is what of them is to be erased", async () => {
+Deno.test("volumes are never orphans from creation to erasure", async () => {
   await using s = await setUp();
   await recreateObject(s.cluster, s.id);
   await s.refresh(0);
@@ -201,7 +202,7 @@ Deno.test("an orphan whose object the API server has after all is kept, though t
   assertEquals(s.names().length, 2);
 });
 
-Deno.test("of a node of which the API server knows nothing, nothing is removed before somebody says that this is right", async () => {
+Deno.test("of a node without any objects, nothing is removed before an administrator confirms it", async () => {
   await using s = await setUp();
   await s.refresh(0);
   await forceDeleteObject(s.cluster, volumeIdOf("wanted"));
@@ -216,7 +217,7 @@ Deno.test("of a node of which the API server knows nothing, nothing is removed b
   assertEquals(s.names().length, 1);
 });
 
-Deno.test("an LV whose tags cannot be read is told of, and never removed; two that claim to be one neither", async () => {
+Deno.test("an LV whose tags cannot be read is reported and never removed; nor are two with the same volume id", async () => {
   await using s = await setUp();
   const addCopy = (name: string, tags: Iterable<string>): FakeLv => {
     const lv = { ...s.lv, name, uuid: newUuid(), tags: new Set(tags), active: false };
@@ -239,7 +240,7 @@ Deno.test("an LV whose tags cannot be read is told of, and never removed; two th
   assertEquals(s.names().length, 4);
 });
 
-/** A snapshot of the volume that is known, whose object somebody took away unless it is to stay. */
+/** Creates a snapshot of the known volume. Its object is removed unless it is to stay. */
 async function createSnapshot(s: Awaited<ReturnType<typeof setUp>>, name: string, { keepObject = false } = {}) {
   const source = volumeIdOf("wanted");
   const { client, snapshotObjects } = s.cluster;
@@ -268,7 +269,7 @@ Deno.test("a snapshot without its object is an orphan as a volume is, and one wi
   assertEquals(s.names().length, 3, "two volumes, and the snapshot that somebody has");
 });
 
-Deno.test("of a node of which the API server knows volumes and no snapshot, no snapshot is removed before somebody says that this is right", async () => {
+Deno.test("of a node with LVMVolumes and no LVMSnapshot, no snapshot is removed before an administrator confirms it", async () => {
   await using s = await setUp();
   await recreateObject(s.cluster, s.id);
   const { uuid } = (await createSnapshot(s, "cut"))!;

@@ -1,7 +1,7 @@
 /**
- * Deaths in a snapshot's life in a cluster: of the agent at every moment of every command, and of the agent and of the controller
- * before and after every request to the API server. The process starts again, and the orchestrator repeats what was not answered,
- * or gives up and deletes.
+ * Crashes in the lifecycle of a snapshot in a cluster: of the agent at every moment of every command, and of the agent
+ * and of the controller before and after every request to the API server. The process starts again, and the
+ * orchestrator repeats what was not answered, or gives up and deletes.
  *
  * @module
  */
@@ -51,7 +51,7 @@ class CrashingCluster implements AsyncDisposable {
   readonly #controller: CrashingClient;
   readonly #cluster: FakeCluster;
   #calls: Csi["controller"];
-  /** Resolves when somebody died, and was started again. */
+  /** Resolves when a process died and was started again. */
   readonly crashed: Promise<string>;
 
   private constructor(cluster: FakeCluster, machine: FakeMachine, crashCase?: CrashCase) {
@@ -167,7 +167,7 @@ interface LifecycleRecord {
   readonly crashedAt: string | undefined;
 }
 
-/** A volume, its snapshot, and their end; somebody may die from the moment at which the volume is there. */
+/** Creates and deletes a volume and its snapshot. A process may die from the moment at which the volume exists. */
 async function runLifecycle(crashCase?: CrashCase, reaction: Reaction = "repeats"): Promise<LifecycleRecord> {
   await using crashingCluster = await CrashingCluster.start(crashCase);
   const create = () =>

@@ -54,7 +54,7 @@ Deno.test("an LV that has taken the place of the snapshot is not it, and is not 
   assertEquals(s.snapshotLvs().length, 1);
 });
 
-Deno.test("a store that was split off its volume is no snapshot any more, and goes with its object", async () => {
+Deno.test("COW space that was split from its volume is no snapshot any more, and is removed with its object", async () => {
   await using s = await startSnapshotCluster();
   const { id } = await s.cluster.snapshots.create(s.request());
   delete s.snapshotLvs()[0]!.origin;
@@ -74,7 +74,7 @@ Deno.test("a report that is older than the snapshot does not make it Lost", asyn
   assertEquals(s.cluster.api.objects(events).filter(({ reason }) => reason === "Lost"), []);
 });
 
-Deno.test("a store that fills is grown before it overflows, and that is told", async () => {
+Deno.test("COW space that fills is extended before it overflows, with an event", async () => {
   await using s = await startSnapshotCluster();
   const { id } = await s.cluster.snapshots.create(s.request());
   await (await s.holdLock(snapshotLock(id), id))(); // when it is done with the snapshot
@@ -86,7 +86,7 @@ Deno.test("a store that fills is grown before it overflows, and that is told", a
   assertEquals(await s.remaining(), [0, "vol"]);
 });
 
-Deno.test("a store that cannot grow is told of, and one that overflowed makes the snapshot useless, and not its deletion", async () => {
+Deno.test("COW space that cannot be extended is reported; a snapshot whose COW space overflowed is unusable, and can be deleted", async () => {
   await using s = await startSnapshotCluster();
   const { id } = await s.cluster.snapshots.create(s.request());
   const [store] = s.snapshotLvs();
@@ -131,7 +131,7 @@ Deno.test("an LV that is there already is the object's when it is of its volume,
   assertEquals([s.objects().length, s.snapshotLvs().length], [1, 2]);
 });
 
-Deno.test("a store that never became a snapshot, when an agent died, is made anew", async () => {
+Deno.test("COW space that never became a snapshot, because an agent died, is created again", async () => {
   await using s = await startSnapshotCluster();
   await s.cluster.agent(NODE).machine.snapshots.create(s.request());
   delete s.snapshotLvs()[0]!.origin;
@@ -140,7 +140,7 @@ Deno.test("a store that never became a snapshot, when an agent died, is made ane
   assertEquals(s.machine.allLvs().length, 2);
 });
 
-Deno.test("an agent that dies between its deed and its word finds what it took, and takes it once", async () => {
+Deno.test("an agent that dies between taking a snapshot and reporting it finds the snapshot, and takes it once", async () => {
   await using s = await startSnapshotCluster();
   s.machine.fault = ({ args }) => {
     // from the lvcreate on, the API server refuses what the agent wants to write
@@ -165,7 +165,7 @@ Deno.test("what the API server did not do is repeated, whether it had done it or
   assertEquals(await s.remaining(), [0, "vol"]);
 });
 
-Deno.test("a node without an agent: nothing is written for it, what was begun is let go, and what was taken waits for its agent", async () => {
+Deno.test("a node without an agent: nothing is written for it, unfinished snapshots are given up, and taken ones wait for its agent", async () => {
   await using s = await startSnapshotCluster();
   const taken = await s.cluster.snapshots.create(s.request("taken"));
   await s.cluster.stopAgent(NODE);

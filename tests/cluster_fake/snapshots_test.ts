@@ -16,7 +16,7 @@ import { waitUntil } from "../fake/control_plane.ts";
 import { namedRequest } from "../fake/request.ts";
 import { assertFailsWith, conditionsOf, MiB, NODE, startSnapshotCluster } from "../fake/snapshot_cluster.ts";
 
-Deno.test("a snapshot is taken where its volume is, its object says what it is, and it goes without a rest", async () => {
+Deno.test("a snapshot is taken on the node of its volume, is described by its object, and is deleted without remains", async () => {
   await using s = await startSnapshotCluster();
   const snapshot = await s.cluster.snapshots.create(s.request());
   assertEquals([snapshot.id, snapshot.source, snapshot.size, snapshot.ready], [

@@ -1,6 +1,6 @@
 /**
- * Deaths of a node's agent: before, after and in the midst of every command of a volume's life in a cluster. The agent starts
- * again, and the life goes on as if nothing had been.
+ * Crashes of a node's agent: before, after and during every command of a volume's lifecycle in a cluster. The agent
+ * starts again, and the lifecycle continues.
  *
  * @module
  */
@@ -16,7 +16,9 @@ import { namedRequest } from "../fake/request.ts";
 const MiB = 1n << 20n;
 const NODE = "node-1";
 
-/** A volume is made, grown and deleted, by a controller that repeats what is in doubt. Answers the agent's commands. */
+/**
+ * Creates, expands and deletes a volume, by a controller that repeats uncertain calls. @returns the agent's commands
+ */
 async function runLifecycle(point?: CrashPoint): Promise<CrashingExec["commands"]> {
   const machine = new FakeMachine();
   machine.addGroup("data", 1n << 30n);

@@ -13,7 +13,7 @@ import { waitUntil } from "../fake/control_plane.ts";
 import { FakeMachine } from "../fake/machine.ts";
 import { ANYWHERE, assertFailsWith, machineWith, MiB, onlyObject, remaining, request } from "../fake/volume_cluster.ts";
 
-Deno.test("a group that has less than was told is told of before a minute is over", async () => {
+Deno.test("a group that has less free space than reported is reported again within a minute", async () => {
   const machine = machineWith({ data: 132n * MiB });
   await using cluster = await FakeCluster.start({ "node-1": machine });
   const { id } = await cluster.volumes.create(request("a"), ANYWHERE);
@@ -91,7 +91,7 @@ Deno.test("an LV that was removed behind the driver's back is Lost, no other is 
   assertEquals(remaining(cluster, machine), [0, 0]);
 });
 
-Deno.test("people are told when a disk of a RAID volume is missing, and when it is back", async () => {
+Deno.test("events tell when a disk of a RAID volume is missing, and when it is back", async () => {
   const machine = new FakeMachine();
   const group = machine.addGroup("data", 1n << 30n, 4n << 20n, 2);
   await using cluster = await FakeCluster.start({ "node-1": machine });
@@ -110,7 +110,7 @@ Deno.test("people are told when a disk of a RAID volume is missing, and when it 
   assertEquals(eventLines(), ["Warning Degraded 1", "Normal Redundant 1"]);
 });
 
-Deno.test("people are told when a filesystem takes no writes any more, and when it does again", async () => {
+Deno.test("events tell when a filesystem becomes read-only, and when it accepts writes again", async () => {
   const machine = machineWith({ data: 1n << 30n });
   await using cluster = await FakeCluster.start({ "node-1": machine });
   const { id } = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
@@ -151,7 +151,7 @@ Deno.test("a report that is older than the volume does not make it Lost", async 
   assertEquals(onlyObject(cluster).status?.state, "Ready");
 });
 
-Deno.test("an agent that dies between its deed and its word finds what it made, and makes it once", async () => {
+Deno.test("an agent that dies between creating a volume and reporting it finds the volume, and creates it once", async () => {
   const machine = machineWith({ data: 1n << 30n });
   await using cluster = await FakeCluster.start({ "node-1": machine });
   machine.fault = ({ args }) => {
@@ -170,7 +170,7 @@ Deno.test("an agent that dies between its deed and its word finds what it made, 
   assertEquals(remaining(cluster, machine), [0, 0]);
 });
 
-Deno.test("a node that is gone holds nobody up", async () => {
+Deno.test("a node that is gone delays no other requests", async () => {
   const machine = machineWith({ data: 1n << 30n });
   await using cluster = await FakeCluster.start({ "node-1": machineWith({ data: 1n << 30n }), "node-2": machine }, {
     waitMs: 1_000,
@@ -186,7 +186,7 @@ Deno.test("a node that is gone holds nobody up", async () => {
   assertEquals((await cluster.volumes.create(request("begun"), { preferred: ["node-1"] })).nodeId, "node-2");
 });
 
-Deno.test("a node says of a volume that trimming fails again and again, and that it is of no use", async () => {
+Deno.test("a node reports of a volume that trimming keeps failing, and that it is not supported", async () => {
   const machine = machineWith({ data: 1n << 30n });
   await using cluster = await FakeCluster.start({ "node-1": machine });
   const trim = { discard: true, intervalMs: 86_400_000 };

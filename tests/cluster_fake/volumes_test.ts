@@ -30,7 +30,7 @@ Deno.test("an object is marked as pending only when our own provisioner names th
   });
 });
 
-Deno.test("a volume is made where it was asked for, its object says what it is, and it goes without a rest", async () => {
+Deno.test("a volume is created where it was requested, is described by its object, and is deleted without remains", async () => {
   const machine = machineWith({ data: 1n << 30n });
   await using cluster = await FakeCluster.start({ "node-1": machine, "node-2": machineWith({ data: 1n << 30n }) });
   const volume = await cluster.volumes.create(request("pvc-1"), { allowed: ["node-1"], preferred: [] });
@@ -92,7 +92,7 @@ Deno.test("a volume that cannot be made leaves nothing, and can be made elsewher
   );
 });
 
-Deno.test("of several nodes the first preferred one with room is taken, or else the one that the class prefers", async () => {
+Deno.test("of several nodes the first preferred one with free space is taken, or else the one that the class prefers", async () => {
   const machines = {
     "node-1": machineWith({ data: 64n * MiB }),
     "node-2": machineWith({ data: 2n << 30n }),
@@ -125,7 +125,7 @@ Deno.test("volumes that are asked for at once do not overbook a group: the node 
   await assertFailsWith("NoSpace", create("b"));
 });
 
-Deno.test("volumes that are asked for at once are spread over the nodes that have room, by what the class prefers", async () => {
+Deno.test("volumes that are requested at once are spread over the nodes with free space, as the class prefers", async () => {
   for (const preference of ["leastFree", "mostFree"] as const) {
     const machines = { "node-1": machineWith({ data: 100n * MiB }), "node-2": machineWith({ data: 40n * MiB }) };
     await using cluster = await FakeCluster.start(machines);
@@ -137,7 +137,7 @@ Deno.test("volumes that are asked for at once are spread over the nodes that hav
   }
 });
 
-Deno.test("what a growing volume will take is not promised to others", async () => {
+Deno.test("the space of an expansion in progress is not given to other volumes", async () => {
   const machine = machineWith({ data: 100n * MiB });
   await using cluster = await FakeCluster.start({ "node-1": machine });
   const { id } = await cluster.volumes.create(request("a"), ANYWHERE);
@@ -153,7 +153,7 @@ Deno.test("what a growing volume will take is not promised to others", async () 
   assertEquals((await capacity()).maximumVolumeSize, 20n * MiB);
 });
 
-Deno.test("a growth that was made and not told is told before the next one is refused", async () => {
+Deno.test("an expansion that was done and not reported is reported before the next one is refused", async () => {
   const machine = machineWith({ data: 128n * MiB });
   await using cluster = await FakeCluster.start({ "node-1": machine });
   const { id } = await cluster.volumes.create(request("a"), ANYWHERE);

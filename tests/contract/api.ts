@@ -56,7 +56,7 @@ export function apiContract(host: ApiHost): void {
     });
   }
 
-  test("create() gives an object its identity, and refuses a namesake", async (client, name) => {
+  test("create() gives an object its identity, and refuses a second one of the same name", async (client, name) => {
     const made = await client.create(things, { metadata: { name }, spec: { size: "1Gi" } });
     assertEquals([made.kind, made.apiVersion, made.spec?.size], ["Thing", "test.denolith.dev/v1", "1Gi"]);
     assertMatch(made.metadata.uid ?? "", /^[0-9a-f-]{36}$/);
@@ -210,7 +210,7 @@ export function apiContract(host: ApiHost): void {
   });
 
   test(
-    "watch() tells what happened since a revision, in order, also what enters and leaves the selection",
+    "watch() sends what happened since a revision, in order, also what enters and leaves the selection",
     async (client, name) => {
       const { resourceVersion } = await client.list(things);
       const labelSelector = `of=${name}`;
@@ -227,7 +227,7 @@ export function apiContract(host: ApiHost): void {
     },
   );
 
-  test("watch() tells what happens while it is open, and ends with its signal", async (client, name) => {
+  test("watch() sends what happens while it is open, and ends with its signal", async (client, name) => {
     const { resourceVersion } = await client.list(things);
     const stop = new AbortController();
     const fieldSelector = `metadata.name=${name}`;

@@ -136,7 +136,7 @@ export function copiesContract(host: Host): void {
     },
   );
 
-  contractTest(host, "a clone for which there is no room says what it takes", async (harness) => {
+  contractTest(host, "a clone without enough free space fails with the space that it needs", async (harness) => {
     const group = (await harness.report()).find(({ name }) => name === harness.groups[0])!;
     const requiredBytes = group.size * 2n / 3n / group.extentSize * group.extentSize;
     const parameters = { volumeGroup: harness.groups[0] };
@@ -166,7 +166,7 @@ export async function createCopy(harness: Harness, request: CreateRequest, sourc
   return (await createWithRetry(harness, { ...volumeRequest(), ...request, ...contentSourceOf(source) })).volumeId;
 }
 
-/** The part of a request which says what the volume is made from. */
+/** Returns the part of a request with the source of the volume. */
 export function contentSourceOf(source: CopySource): Pick<CreateRequest, "volumeContentSource"> {
   const type = "snapshotId" in source
     ? { case: "snapshot", value: { snapshotId: source.snapshotId } } as const
@@ -184,7 +184,7 @@ export async function createWithRetry(harness: Harness, request: CreateRequest) 
   }
 }
 
-/** A block volume that was handed out, with something on all of it. */
+/** Creates a block volume that is full of data. */
 export async function createFilledVolume(harness: Harness, request: CreateRequest = {}): Promise<string> {
   const volumeId = await harness.create({ ...request, volumeCapabilities: [blockCapability()] });
   await stageAt(harness, volumeId, "block", blockCapability());
@@ -224,7 +224,7 @@ export async function stageAt(
   return stagingTargetPath;
 }
 
-/** The LV of a volume. */
+/** Returns the LV of a volume. */
 export async function lvOf(harness: Harness, volumeId: string) {
   return (await harness.lvs()).find(({ tags }) => tags.includes(`denolith.volume=${volumeId}`))!;
 }

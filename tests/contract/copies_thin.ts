@@ -140,7 +140,7 @@ export function thinCopyLifecycleContract(host: Host): void {
 
   contractTest(
     host,
-    "a copy for which its pool may not promise the whole size is refused, and nothing is made",
+    "a copy whose size its pool may not allocate is refused, and nothing is created",
     async (harness) => {
       const { parameters } = thinRequest(harness);
       const request = { parameters: { ...parameters, thinPoolSize: "128Mi" }, volumeCapabilities: [blockCapability()] };
@@ -199,7 +199,7 @@ export function thinCopyLifecycleContract(host: Host): void {
   );
 }
 
-/** A request for a thin volume in the first group. */
+/** Returns a request for a thin volume in the first group. */
 function thinRequest(harness: Harness, parameters: Record<string, string> = {}) {
   return { parameters: { volumeGroup: harness.groups[0], thinProvision: "yes", ...parameters } };
 }
@@ -209,7 +209,7 @@ function volumeIdFrom(tags: readonly string[]): string {
   return tags.find((tag) => tag.startsWith("denolith.volume="))!.slice("denolith.volume=".length);
 }
 
-/** The changes among commands, each by lvm's name for it. */
+/** Returns the changes among commands, each by lvm's name for it. */
 function lvmChanges(commands: readonly string[]): string[] {
   return commands.filter((command) => /^lvm (?!fullreport)/.test(command)).map((command) => command.split(" ")[1]!);
 }

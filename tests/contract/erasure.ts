@@ -49,7 +49,7 @@ export function erasureContract(host: Host): void {
 
   contractTest(
     host,
-    "deleting a volume that was in use marks it in one change; the rest is done behind",
+    "deleting a volume that was in use marks it in one change; the rest is done in the background",
     async (harness) => {
       const volumeId = await harness.create();
       const stagingTargetPath = await harness.stage(volumeId);
@@ -114,7 +114,7 @@ export function erasureContract(host: Host): void {
   });
 }
 
-/** A block volume that was handed out once. */
+/** Creates a block volume that was used once. */
 async function createBlockVolume(harness: Harness, parameters: Record<string, string> = {}): Promise<string> {
   await harness.lvs(); // the volume before is gone, so this one takes its place
   const volumeId = await harness.create({

@@ -43,7 +43,7 @@ export function healthContract(host: Host): void {
 
   contractTest(
     host,
-    "the calls for health refuse what is wrong in itself, and do not know what is not there",
+    "the calls for health refuse invalid requests, and answer NOT_FOUND for unknown volumes",
     async (harness) => {
       const { controller, node } = harness.csi;
       await assertFails("INVALID_ARGUMENT", controller.controllerGetVolumeHealth({}), "volume_id");
@@ -59,7 +59,7 @@ export function healthContract(host: Host): void {
     },
   );
 
-  contractTest(host, "the driver says that it tells health, and where snapshots are usable from", async (harness) => {
+  contractTest(host, "the driver advertises volume health, and where snapshots are accessible", async (harness) => {
     const { identity, controller, node } = harness.csi;
     const services = (await identity.getPluginCapabilities({})).capabilities.map(({ type }) =>
       type.case === "service" ? type.value.type : undefined
@@ -81,7 +81,7 @@ export function healthContract(host: Host): void {
 
   contractTest(
     host,
-    "createSnapshot() takes one where it is asked for, says where that is, and takes none elsewhere",
+    "createSnapshot() takes a snapshot where it is requested, returns its topology, and takes none elsewhere",
     async (harness) => {
       const { controller, node } = harness.csi;
       const { accessibleTopology } = await node.nodeGetInfo({});

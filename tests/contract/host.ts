@@ -26,7 +26,7 @@ export type CreateRequest = Exclude<MessageInitShape<typeof CreateVolumeRequestS
 export interface Host {
   /** For names of tests. */
   readonly name: string;
-  /** Two volume groups that the test has for itself: the second has more room than the first. */
+  /** Two volume groups that only this test uses. The second has more space than the first. */
   readonly groups: readonly [string, string];
   /** Makes the machine ready; what it answers puts everything back. */
   setUp(): Promise<{ exec: Exec } & AsyncDisposable>;
@@ -38,7 +38,7 @@ export interface Host {
   readonly skips?: (name: string) => boolean;
 }
 
-/** A hierarchy of cgroups, for pods that nobody runs. */
+/** A hierarchy of cgroups, for pods without a kubelet. */
 export interface HostCgroups extends AsyncDisposable {
   /** Makes the cgroup of a pod, and answers the path of its io.max. */
   addPod(uid: string): Promise<string>;
@@ -145,18 +145,18 @@ export class Harness implements AsyncDisposable {
     return output.stdout;
   }
 
-  /** All groups of the test as LVM reports them, when the driver does nothing to them in the background. */
+  /** Returns all groups of the test as LVM reports them, when the driver does nothing to them in the background. */
   async report(): Promise<VolumeGroup[]> {
     await this.waitUntilIdle();
     return (await new Lvm(this.exec).report()).filter((group) => this.groups.includes(group.name));
   }
 
-  /** All LVs of the test's groups. */
+  /** Returns all LVs of the test's groups. */
   async lvs(): Promise<LogicalVolume[]> {
     return (await this.report()).flatMap((group) => group.lvs);
   }
 
-  /** The only LV there is, and its path for lvm's commands. */
+  /** Returns the only LV, and its path for lvm's commands. */
   async singleLv(): Promise<LogicalVolume & { path: string }> {
     const found = (await this.report()).flatMap((group) =>
       group.lvs.map((lv) => ({ ...lv, path: `${group.name}/${lv.name}` }))
@@ -232,7 +232,7 @@ function driverNameFor([smallGroup]: Host["groups"]): string {
 
 let nextVolume = 0;
 
-/** A request for a small ext4 volume of a name of its own. */
+/** Returns a request for a small ext4 volume with a unique name. */
 export function volumeRequest(): {
   name: string;
   capacityRange: { requiredBytes: bigint };
@@ -248,7 +248,7 @@ export function volumeRequest(): {
 /** A capability as a request carries it. */
 export type Capability = Exclude<MessageInitShape<typeof VolumeCapabilitySchema>, Message>;
 
-/** A filesystem, by default for several pods of a node. */
+/** Returns the capability of a filesystem, by default for several pods of a node. */
 export function mountCapability(
   fsType = "",
   mountFlags: string[] = [],
@@ -257,7 +257,7 @@ export function mountCapability(
   return { accessMode: { mode }, accessType: { case: "mount", value: { fsType, mountFlags } } };
 }
 
-/** A block device, by default for several pods of a node. */
+/** Returns the capability of a block device, by default for several pods of a node. */
 export function blockCapability(mode = Mode.SINGLE_NODE_MULTI_WRITER): Capability {
   return { accessMode: { mode }, accessType: { case: "block", value: {} } };
 }

@@ -75,7 +75,7 @@ export function layoutsContract(host: Host): void {
 
   contractTest(
     host,
-    "createVolume() tells RESOURCE_EXHAUSTED, and how many disks it takes and there are",
+    "createVolume() answers RESOURCE_EXHAUSTED, with how many disks are needed and available",
     async (harness) => {
       const [narrow, wide] = harness.groups;
       const assertTooFewPvs = (parameters: Record<string, string>, words: string) =>
@@ -114,7 +114,7 @@ export function layoutsContract(host: Host): void {
 
   contractTest(
     host,
-    "getCapacity() tells the largest volume of a layout: it can be made, and none larger",
+    "getCapacity() returns the largest volume of a layout: it can be created, and none larger",
     async (harness) => {
       for (const { parameters } of [...LAYOUT_CASES, { parameters: {} as Record<string, string> }]) {
         const getCapacity = () => harness.csi.controller.getCapacity({ parameters });
@@ -169,7 +169,7 @@ export function layoutsContract(host: Host): void {
 
   contractTest(
     host,
-    "controllerExpandVolume() goes to other disks with all images, or tells OUT_OF_RANGE",
+    "controllerExpandVolume() extends onto other disks with all images, or answers OUT_OF_RANGE",
     async (harness) => {
       const [narrow, wide] = harness.groups;
       const pvBytes = await pvFreeBytes(harness, wide);
@@ -195,7 +195,7 @@ export function layoutsContract(host: Host): void {
     },
   );
 
-  contractTest(host, "a volume of any layout is staged, snapshot, grown offline and deleted", async (harness) => {
+  contractTest(host, "a volume of any layout is staged, snapshotted, expanded offline and deleted", async (harness) => {
     for (const parameters of [{ layout: "raid1" }, { layout: "raid5" }, { layout: "striped" }]) {
       const { controller, node } = harness.csi;
       const volumeId = await createVolume(harness, parameters);
@@ -239,7 +239,7 @@ export function layoutsContract(host: Host): void {
 
 /** Registers the tests about copies. */
 function layoutCopiesContract(host: Host): void {
-  contractTest(host, "what is made from a volume or a snapshot may be laid out otherwise", async (harness) => {
+  contractTest(host, "a copy of a volume or a snapshot may have another layout", async (harness) => {
     const cases = [
       [{}, { layout: "raid1" }],
       [{ layout: "raid1" }, { layout: "striped" }],
@@ -269,7 +269,7 @@ function layoutCopiesContract(host: Host): void {
 
   contractTest(
     host,
-    "a clone leaves room for what keeps its source as it is meanwhile, on whichever disk",
+    "a clone leaves space for the temporary snapshot of its source, on whichever disk",
     async (harness) => {
       const [volumeGroup] = harness.groups;
       const pvBytes = await pvFreeBytes(harness, volumeGroup);

@@ -89,7 +89,7 @@ export function safetyContract(host: Host): void {
 
   contractTest(
     host,
-    "a device with a foreign filesystem is never formatted, and what is on it is named",
+    "a device with a foreign filesystem is never formatted, and the error names the filesystem",
     async (harness) => {
       for (const [program, args, type] of FOREIGN_FILESYSTEMS) {
         const volumeId = await harness.create({ capacityRange: { requiredBytes: 300n << 20n } });
@@ -201,7 +201,7 @@ export function safetyContract(host: Host): void {
 
   contractTest(
     host,
-    "what a crash left suspended is resumed when the driver starts, or the volume is staged",
+    "a device that a crash left suspended is resumed when the driver starts, or the volume is staged",
     async (harness) => {
       const volumeId = await harness.create();
       const { devicePath } = await harness.singleLv();
@@ -263,14 +263,14 @@ export function safetyContract(host: Host): void {
   });
 }
 
-/** Filesystems that somebody else might have put there, and how their presence is told. */
+/** Foreign filesystems, and how the error names them. */
 const FOREIGN_FILESYSTEMS = [
   ["mke2fs", ["-q", "-t", "ext4", "-U", "00000000-0000-4000-8000-000000000001"], "ext4"],
   ["mkfs.xfs", ["-q", "-m", "uuid=00000000-0000-4000-8000-000000000002"], "xfs"],
   ["mkfs.btrfs", ["-q", "-U", "00000000-0000-4000-8000-000000000003"], "btrfs"],
 ] as const;
 
-/** A volume that was staged once, so that it may hold data. */
+/** Creates a volume that was staged once, so that it may hold data. */
 async function createUsedVolume(harness: Harness, request = volumeRequest()): Promise<string> {
   const volumeId = await harness.create(request);
   const stagingTargetPath = await harness.stage(volumeId);

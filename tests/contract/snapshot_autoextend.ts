@@ -1,5 +1,5 @@
 /**
- * Contract: stores of copy-on-write snapshots are grown before they overflow.
+ * Contract: the COW space of snapshots is extended before it overflows.
  *
  * @module
  */
@@ -14,7 +14,7 @@ const MiB = 1n << 20n;
 export function snapshotAutoextendContract(host: Host): void {
   contractTest(
     host,
-    "a store that fills is grown before it overflows, and one that overflowed only deletes",
+    "COW space that fills is extended before it overflows, and a snapshot that overflowed can only be deleted",
     async (harness) => {
       const { volumeId, snapshotId } = await createVolumeWithSnapshot(harness);
       const { devicePath } = (await harness.lvs()).find(({ origin }) => origin === undefined)!;

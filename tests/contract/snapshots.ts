@@ -50,7 +50,7 @@ export function snapshotsContract(host: Host): void {
 
   contractTest(
     host,
-    "controllerExpandVolume() grows a volume with snapshots while it is not in use, else names them",
+    "controllerExpandVolume() expands a volume with snapshots while it is not in use, else names them",
     async (harness) => {
       const { volumeId, snapshotId } = await createVolumeWithSnapshot(harness);
       const expand = (requiredBytes: bigint) =>
@@ -156,13 +156,13 @@ export function snapshotsContract(host: Host): void {
 
 let nextId = 0;
 
-/** Makes a volume of 32 MiB, and a snapshot of it with a store of 8 MiB. */
+/** Creates a volume of 32 MiB, and a snapshot of it with a COW space of 8 MiB. */
 export async function createVolumeWithSnapshot(harness: Harness): Promise<{ volumeId: string; snapshotId: string }> {
   const volumeId = await harness.create();
   return { volumeId, snapshotId: await takeSnapshot(harness, volumeId) };
 }
 
-/** Takes a snapshot with a small store. */
+/** Takes a snapshot with a small COW space. */
 async function takeSnapshot(harness: Harness, sourceVolumeId: string): Promise<string> {
   const request = { name: `snapshot ${++nextId}`, sourceVolumeId, parameters: { snapSize: "8Mi" } };
   return (await harness.csi.controller.createSnapshot(request)).snapshot!.snapshotId;

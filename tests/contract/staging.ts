@@ -22,7 +22,7 @@ const MiB = 1n << 20n;
 /** Registers the tests. */
 export function stagingContract(host: Host): void {
   for (const type of ["ext4", "ext3", "ext2", "xfs", "btrfs"]) {
-    contractTest(host, `${type}: staged, published, grown while in use, and back`, async (harness) => {
+    contractTest(host, `${type}: staged, published, expanded while in use, and back`, async (harness) => {
       const capability = mountCapability(type);
       const request = { volumeCapabilities: [capability], capacityRange: { requiredBytes: 300n * MiB } };
       const volumeId = await harness.create(request);
@@ -48,15 +48,19 @@ export function stagingContract(host: Host): void {
     });
   }
 
-  contractTest(host, "a volume grown while it was not in use has the new size when it is staged", async (harness) => {
-    const volumeId = await harness.create();
-    await harness.stage(volumeId);
-    await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath: `${harness.folder}/staging` });
-    await harness.csi.controller.controllerExpandVolume({ volumeId, capacityRange: { requiredBytes: 128n * MiB } });
-    const staging = await harness.stage(volumeId);
-    assert(await totalBytes(harness, volumeId, staging) > 100n * MiB);
-    await tearDown(harness, volumeId);
-  });
+  contractTest(
+    host,
+    "a volume expanded while it was not in use has the new size when it is staged",
+    async (harness) => {
+      const volumeId = await harness.create();
+      await harness.stage(volumeId);
+      await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath: `${harness.folder}/staging` });
+      await harness.csi.controller.controllerExpandVolume({ volumeId, capacityRange: { requiredBytes: 128n * MiB } });
+      const staging = await harness.stage(volumeId);
+      assert(await totalBytes(harness, volumeId, staging) > 100n * MiB);
+      await tearDown(harness, volumeId);
+    },
+  );
 
   contractTest(
     host,
@@ -328,7 +332,7 @@ export function stagingContract(host: Host): void {
   );
 }
 
-/** The mounts under the test's folder. */
+/** Returns the mounts under the test's folder. */
 async function mountsOf(harness: Harness) {
   return (await readMounts(harness.exec)).filter((mount) => mount.target.startsWith(harness.folder));
 }

@@ -35,7 +35,7 @@ export function thinContract(host: Host): void {
     },
   );
 
-  contractTest(host, "a pool's own tag says how much it may promise", async (harness) => {
+  contractTest(host, "a pool's own tag limits how much it may allocate", async (harness) => {
     const path = await createPool(harness, "mine", 128n * MiB);
     const parameters = { thinPool: "mine" };
     await assertFails(
@@ -54,7 +54,7 @@ export function thinContract(host: Host): void {
     await harness.runAsAdmin("lvm", "lvremove", "--yes", path);
   });
 
-  contractTest(host, "what cannot be thin is refused, with what to do", async (harness) => {
+  contractTest(host, "a request that cannot be thin is refused, with a remedy", async (harness) => {
     await assertFails(
       "INVALID_ARGUMENT",
       createThinVolume(harness, undefined, { thinProvision: "perhaps" }),
@@ -95,24 +95,28 @@ export function thinContract(host: Host): void {
 
 /** Registers those that also hold where what a machine has becomes known a moment later, as in a cluster. */
 export function thinLifecycleContract(host: Host): void {
-  contractTest(host, "a thin volume is staged, published, grown while it is in use, and deleted", async (harness) => {
-    const volumeId = await createThinVolume(harness, { requiredBytes: 32n * MiB });
-    const [lv] = await volumeLvs(harness);
-    await harness.runAsAdmin("lvm", "lvchange", "--activate", "n", `${harness.groups[0]}/${lv!.name}`);
-    const stagingTargetPath = await harness.stage(volumeId);
-    const targetPath = await harness.publish(volumeId);
-    const capacityRange = { requiredBytes: 64n * MiB };
-    const grown = await harness.csi.controller.controllerExpandVolume({ volumeId, capacityRange });
-    assertEquals([grown.capacityBytes, grown.nodeExpansionRequired], [64n * MiB, true]);
-    await harness.csi.node.nodeExpandVolume({ volumeId, volumePath: targetPath });
-    await harness.csi.node.nodeUnpublishVolume({ volumeId, targetPath });
-    await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
-    await harness.csi.controller.deleteVolume({ volumeId });
-    assertEquals(await volumeLvs(harness), []);
-    await cleanUp(harness);
-  });
+  contractTest(
+    host,
+    "a thin volume is staged, published, expanded while it is in use, and deleted",
+    async (harness) => {
+      const volumeId = await createThinVolume(harness, { requiredBytes: 32n * MiB });
+      const [lv] = await volumeLvs(harness);
+      await harness.runAsAdmin("lvm", "lvchange", "--activate", "n", `${harness.groups[0]}/${lv!.name}`);
+      const stagingTargetPath = await harness.stage(volumeId);
+      const targetPath = await harness.publish(volumeId);
+      const capacityRange = { requiredBytes: 64n * MiB };
+      const grown = await harness.csi.controller.controllerExpandVolume({ volumeId, capacityRange });
+      assertEquals([grown.capacityBytes, grown.nodeExpansionRequired], [64n * MiB, true]);
+      await harness.csi.node.nodeExpandVolume({ volumeId, volumePath: targetPath });
+      await harness.csi.node.nodeUnpublishVolume({ volumeId, targetPath });
+      await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+      await harness.csi.controller.deleteVolume({ volumeId });
+      assertEquals(await volumeLvs(harness), []);
+      await cleanUp(harness);
+    },
+  );
 
-  contractTest(host, "a pool promises no more than its size, also when many ask at once", async (harness) => {
+  contractTest(host, "a pool allocates no more than its size, also for many requests at once", async (harness) => {
     const parameters = { thinPoolSize: "256Mi" };
     await createThinVolume(harness, { requiredBytes: 64n * MiB }, parameters);
     const capacity = async () => {
@@ -161,7 +165,7 @@ export function thinLifecycleContract(host: Host): void {
     },
   );
 
-  contractTest(host, "a thin snapshot takes no store, and outlives its volume", async (harness) => {
+  contractTest(host, "a thin snapshot needs no COW space, and outlives its volume", async (harness) => {
     const sourceVolumeId = await createThinVolume(harness, { requiredBytes: 32n * MiB });
     const stagingTargetPath = await harness.stage(sourceVolumeId);
     const { snapshot } = await harness.csi.controller.createSnapshot({ name: "thin", sourceVolumeId });
@@ -188,7 +192,7 @@ export function thinLifecycleContract(host: Host): void {
   });
 }
 
-/** A thin volume in the first group. */
+/** Creates a thin volume in the first group. */
 async function createThinVolume(
   harness: Harness,
   capacityRange: { requiredBytes?: bigint } = { requiredBytes: 32n * MiB },
@@ -205,7 +209,7 @@ async function createPool(harness: Harness, name: string, bytes: bigint, zero = 
   return `${harness.groups[0]}/${name}`;
 }
 
-/** The LVs of volumes. */
+/** Returns the LVs of volumes. */
 async function volumeLvs(harness: Harness) {
   return (await harness.lvs()).filter(({ name }) => name.startsWith("vol-"));
 }
@@ -227,7 +231,7 @@ function withoutStatusQueries(commands: readonly string[]): readonly string[] {
   return commands.filter((command) => !command.startsWith("dmsetup status"));
 }
 
-/** The changes among commands, each with what it makes. */
+/** Returns the changes among commands, each with what it creates. */
 function lvcreateCommands(commands: readonly string[]): string[] {
   return commands.filter((command) => command.startsWith("lvm lvcreate")).map((command) =>
     command.replace(/^lvm (\S+).* --type (\S+).*$/, "$1 $2")

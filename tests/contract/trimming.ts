@@ -1,5 +1,5 @@
 /**
- * Contract: disks are told of what filesystems free, as the class wants it.
+ * Contract: disks are told by discards what filesystems free, as the storage class demands.
  *
  * @module
  */
@@ -59,7 +59,7 @@ export function trimmingContract(host: Host): void {
 
   contractTest(
     host,
-    "a volume that is written into its pod is refused, and what to do instead is told",
+    "a volume that is written into its pod is refused, with a remedy",
     async (harness) => {
       const publish = harness.csi.node.nodePublishVolume({
         volumeId: `csi-${"0".repeat(64)}`,

@@ -87,7 +87,7 @@ export function volumesContract(host: Host): void {
 
   contractTest(
     host,
-    "createVolume() answers RESOURCE_EXHAUSTED when no group fits, and says what there is",
+    "createVolume() answers RESOURCE_EXHAUSTED when no group fits, with the free space of each",
     async (harness) => {
       const request = volumeRequest();
       const [small] = harness.groups;
@@ -111,7 +111,7 @@ export function volumesContract(host: Host): void {
     },
   );
 
-  contractTest(host, "createVolume() gives a filesystem the room that its mkfs needs", async (harness) => {
+  contractTest(host, "createVolume() gives a filesystem the space that its mkfs needs", async (harness) => {
     for (const [type, bytes] of [["xfs", 300n * MiB], ["btrfs", 256n * MiB], ["ext4", 8n * MiB]] as const) {
       const request = { ...volumeRequest(), volumeCapabilities: [mountCapability(type)] };
       const { volume } = await harness.csi.controller.createVolume({
@@ -130,7 +130,7 @@ export function volumesContract(host: Host): void {
 
   contractTest(
     host,
-    "createVolume() tells OUT_OF_RANGE when whole extents do not fit between the limits",
+    "createVolume() answers OUT_OF_RANGE when whole extents do not fit between the limits",
     async (harness) => {
       const between = { requiredBytes: 33n * MiB, limitBytes: 34n * MiB };
       await assertFails("OUT_OF_RANGE", harness.create({ capacityRange: between }), "extents");
@@ -155,7 +155,7 @@ export function volumesContract(host: Host): void {
     assertEquals(await harness.lvs(), []);
   });
 
-  contractTest(host, "controllerExpandVolume() grows to whole extents, and never shrinks", async (harness) => {
+  contractTest(host, "controllerExpandVolume() expands to whole extents, and never shrinks", async (harness) => {
     const volumeId = await harness.create();
     const expand = (requiredBytes: bigint, limitBytes = 0n) =>
       harness.csi.controller.controllerExpandVolume({ volumeId, capacityRange: { requiredBytes, limitBytes } });
@@ -205,7 +205,7 @@ export function volumesContract(host: Host): void {
 
   contractTest(
     host,
-    "controllerGetVolume() and validateVolumeCapabilities() tell what the volume is",
+    "controllerGetVolume() and validateVolumeCapabilities() describe the volume",
     async (harness) => {
       const volumeId = await harness.create();
       const { volume } = await harness.csi.controller.controllerGetVolume({ volumeId });
@@ -224,7 +224,7 @@ export function volumesContract(host: Host): void {
 
   contractTest(
     host,
-    "getCapacity() tells the free space and the largest volume, by group and by node",
+    "getCapacity() returns the free space and the largest volume, by group and by node",
     async (harness) => {
       const capacity = (parameters: Record<string, string>, node = "node-1") =>
         harness.csi.controller.getCapacity({
@@ -242,7 +242,7 @@ export function volumesContract(host: Host): void {
   );
 }
 
-/** The program and its subcommand. */
+/** Returns the program and its subcommand. */
 export function subcommand(command: string): string {
   return command.split(" ").slice(0, 2).join(" ");
 }

@@ -6,7 +6,7 @@ import { type Scenario, SCENARIOS } from "./scenarios.ts";
 
 const BYTES = 2n << 30n;
 
-/** Plays a scenario on a machine of its own, and answers the commands of a life without a death. */
+/** Runs a scenario on a machine of its own. @returns the commands of a lifecycle without a crash */
 async function runScenario(scenario: Scenario, reaction: Reaction, point?: CrashPoint) {
   const machine = new FakeMachine();
   machine.addGroup("data", BYTES);

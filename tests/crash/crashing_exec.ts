@@ -24,7 +24,7 @@ const BEFORE_COMMAND: CrashMoment = { name: "before", effect: () => Promise.reso
 /** The command had ended, its answer was not read. */
 const AFTER_COMMAND: CrashMoment = { name: "after", effect: (_machine, _command, run) => run() };
 
-/** The moments of a command, with those in which it was killed, too, and left half of its work. */
+/** Returns the moments of a command, with those in which it was killed, too, and left half of its work. */
 export function crashMomentsOf(command: Command): CrashMoment[] {
   if (!command.mutates) return [BEFORE_COMMAND]; // it leaves nothing, so dying later is the same
   return [BEFORE_COMMAND, ...(PARTIAL_EFFECTS[programKey(command)] ?? []), AFTER_COMMAND];
@@ -98,7 +98,10 @@ function suspend(lv: FakeLv): void {
   lv.suspended = lv.active;
 }
 
-/** Filesystems are written in no particular order: the signature may be there or not, and the rest is not. */
+/**
+ * Returns the partial effects of a mkfs. It writes in no particular order: the signature may exist or not, and the rest
+ * does not.
+ */
 function partialMkfs(): CrashMoment[] {
   return [
     {
@@ -203,7 +206,7 @@ export class CrashingClient {
     this.#onCrash = resolve;
   }
 
-  /** The client as the driver has it. */
+  /** Wraps the client for the driver. */
   wrap(client: ApiClient): ApiClient {
     return interceptClient(client, async (request, when, number) => {
       if (this.#isCrashed) await PENDING_FOREVER;

@@ -1,5 +1,5 @@
 /**
- * An orchestrator that lives through the deaths of its driver: it repeats what was not answered, or gives up and deletes.
+ * An orchestrator that survives crashes of its driver: it repeats what was not answered, or gives up and deletes.
  *
  * @module
  */
@@ -57,7 +57,9 @@ export class Orchestrator {
     return this.#exec.commands;
   }
 
-  /** Does the steps in their order; those of `giveUp` instead of the rest when the driver dies and the reaction is so. */
+  /**
+   * Runs the steps in order; after a crash, those of `giveUp` instead of the others when the reaction is to give up.
+   */
   async runSteps(steps: readonly Step[], reaction: Reaction, cleanup: readonly Step[]): Promise<void> {
     for (const step of [...steps, this.#idleStep]) {
       try {
@@ -103,7 +105,7 @@ function isRetryable(error: unknown): boolean {
   return error instanceof StorageError && ["Busy", "StillRunning", "NoSpace"].includes(error.kind);
 }
 
-/** A driver for the group `data` and mounts in the folder, with its background work started. */
+/** Starts a driver for the group `data` with mounts in the folder, and its background work. */
 export function startDriverServices(exec: Exec, folder: string): CsiServices {
   const services = standaloneServices({
     exec,
@@ -118,12 +120,12 @@ export function startDriverServices(exec: Exec, folder: string): CsiServices {
   return services;
 }
 
-/** The calls of a driver. */
+/** Returns the calls of a driver. */
 export function inProcessCalls({ controller, node }: CsiServices): Csi {
   return { controller: callsTo(Controller, controller), node: callsTo(Node, node) };
 }
 
-/** The calls of a service. */
+/** Returns the calls of a service. */
 export function callsTo<S extends DescService>(service: S, handlers: Handlers<S>): UnaryCalls<S> {
   const byName = handlers as Record<string, (request: Message) => Promise<Record<string, unknown>>>;
   const calls = unaryMethods(service).map((method) => [

@@ -10,13 +10,13 @@ import { blockCapability, type Capability, mountCapability } from "../contract/h
 import type { FakeLv, FakeMachine } from "../fake/machine.ts";
 import type { Step } from "./orchestrator.ts";
 
-/** A life: its steps, and what an orchestrator does that gives up in the midst of it. */
+/** A lifecycle: its steps, and those of an orchestrator that gives up during it. */
 export interface Lifecycle {
   readonly steps: readonly Step[];
   readonly cleanup: readonly Step[];
 }
 
-/** A life by name, in a folder, on a machine. */
+/** A lifecycle by name, in a folder, on a machine. */
 export type Scenario = (machine: FakeMachine, folder: string) => Lifecycle;
 
 const MiB = 1n << 20n;
@@ -144,7 +144,7 @@ class VolumeSteps {
     };
   }
 
-  /** From its creation to its deletion, in use twice, with something in between. */
+  /** Returns the lifecycle from creation to deletion, with two uses and the given steps between them. */
   lifecycle(middleSteps: readonly Step[]): Lifecycle {
     const end = [this.unpublish("reader"), this.unpublish(), this.unstage()];
     const steps = [this.create(), this.stage(), this.publish(), this.write(), ...middleSteps, ...end];
@@ -157,7 +157,7 @@ class VolumeSteps {
     };
   }
 
-  /** Only long enough to be copied while it is in use. */
+  /** Returns a short lifecycle, in which the volume is copied while it is in use. */
   copyLifecycle(copy: Step): Lifecycle {
     const { cleanup } = this.lifecycle([]);
     const steps = [this.create(), this.stage(), this.write(), copy, this.deleteCopy(), this.unstage(), this.delete()];
@@ -279,7 +279,10 @@ class VolumeSteps {
     };
   }
 
-  /** The pod writes until the store of its volume's snapshot is nearly full; whoever asks for something has it looked at. */
+  /**
+   * Returns a step in which the pod writes until the COW space of its volume's snapshot is nearly full, and the driver
+   * checks it.
+   */
   fillCow(): Step {
     return {
       name: "a store that fills",

@@ -1,11 +1,10 @@
 import { searchPath } from "../rig/process.ts";
 
 /**
- * Runs a program to its end and answers what it printed on standard output. It gets a process group of its own, so that a
- * Ctrl-C meant for the demo does not stop it halfway.
+ * Runs a program to its end. It gets a process group of its own, so that a Ctrl-C for the demo does not interrupt it.
  *
- * @param action what is being tried, in the words that the error starts with
- * @throws {Error} when the program cannot be started or fails
+ * @param action what is being tried, in the words that the error starts with @returns its standard output @throws
+ * {Error} when the program cannot be started or fails
  */
 export async function run(action: string, program: string, args: readonly string[]): Promise<string> {
   const { code, stdout, stderr } = await output(action, program, args);
@@ -13,7 +12,7 @@ export async function run(action: string, program: string, args: readonly string
   throw new Error(`${action}: ${program} failed with exit status ${code}: ${stderr.trim() || stdout.trim()}`);
 }
 
-/** Whether a program can be started and succeeds. */
+/** Reports whether a program can be started and succeeds. */
 export async function succeeds(program: string, args: readonly string[]): Promise<boolean> {
   return await output("try", program, args).then(({ code }) => code === 0, () => false);
 }

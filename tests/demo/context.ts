@@ -5,9 +5,9 @@ import { formatBytes } from "../../lvm/size.ts";
 import type { LoopGroup } from "./loop_group.ts";
 import type { StepRunner } from "./step_runner.ts";
 
-/** Where the story takes place. */
+/** The surroundings of the demo. */
 export interface DemoContext {
-  /** Who tells it. */
+  /** The runner of the steps. */
   readonly runner: StepRunner;
   /** The connection to the driver. */
   readonly client: CsiClient;
@@ -17,28 +17,31 @@ export interface DemoContext {
   readonly folder: string;
 }
 
-/** The demo's driver has a name of its own, so that it and another on this machine do not see each other's volumes. */
+/**
+ * The name of the demo's driver. It is not the usual one, so that the demo and another driver on this machine do not
+ * see each other's volumes.
+ */
 export const DRIVER_NAME = "demo.denolith.dev";
 
 /** 2^20 bytes. */
 export const MIB = 1n << 20n;
 
-/** The volume's first size, and that to which it grows, in bytes. */
+/** The volume's first size and its expanded size, in bytes. */
 export const SIZES = { first: 128n * MIB, grown: 256n * MIB } as const;
 
-/** How much data is written, in bytes. */
+/** The amount of data that is written, in bytes. */
 export const DATA_BYTES = Number(16n * MIB);
 
 /** Under which name the orchestrator knows the volume. */
 export const VOLUME_NAME = "pvc-demo";
 
-/** What the volume is used as: an ext4 filesystem, for several pods of a node at a time. */
+/** The capability of the volume: an ext4 filesystem, for several pods of a node at a time. */
 export const FILESYSTEM_CAPABILITY = {
   accessType: { case: "mount", value: { fsType: "ext4" } },
   accessMode: { mode: Mode.SINGLE_NODE_MULTI_WRITER },
 } as const;
 
-/** What the second volume is used as: a block device. */
+/** The capability of the second volume: a block device. */
 export const BLOCK_CAPABILITY = {
   accessType: { case: "block", value: {} },
   accessMode: { mode: Mode.SINGLE_NODE_WRITER },
@@ -46,19 +49,19 @@ export const BLOCK_CAPABILITY = {
 
 /** The paths that an orchestrator would choose, and one of the demo's own. */
 export interface Paths {
-  /** Where the volume is staged. */
+  /** The staging path of the volume. */
   readonly staging: string;
-  /** Where the pods have it. */
+  /** The target paths of the pods. */
   readonly pods: { readonly a: string; readonly b: string };
   /** The file with random data, in pod A. */
   readonly data: string;
   /** The file of the writer, in pod A. */
   readonly log: string;
-  /** Where the demo looks into a snapshot. */
+  /** The mount point of the snapshot. */
   readonly snapshotMount: string;
 }
 
-/** The paths in the scene's folder. */
+/** Returns the paths in the demo's folder. */
 export function paths({ folder }: DemoContext): Paths {
   const pods = { a: join(folder, "pod-a"), b: join(folder, "pod-b") };
   return {
@@ -70,13 +73,13 @@ export function paths({ folder }: DemoContext): Paths {
   };
 }
 
-/** NodeStageVolume. */
+/** Calls NodeStageVolume. */
 export async function stage(context: DemoContext, volumeId: string, description: string): Promise<void> {
   const request = { volumeId, stagingTargetPath: paths(context).staging, volumeCapability: FILESYSTEM_CAPABILITY };
   await context.runner.call("NodeStageVolume", description, () => context.client.node.nodeStageVolume(request));
 }
 
-/** NodePublishVolume to both pods: the first may write, the second may only read. */
+/** Calls NodePublishVolume for both pods: the first may write, the second may only read. */
 export async function publishToPods(context: DemoContext, volumeId: string): Promise<void> {
   const { staging, pods } = paths(context);
   const request = { volumeId, stagingTargetPath: staging, volumeCapability: FILESYSTEM_CAPABILITY };
@@ -89,7 +92,7 @@ export async function publishToPods(context: DemoContext, volumeId: string): Pro
   );
 }
 
-/** NodeUnpublishVolume from both pods, and NodeUnstageVolume. */
+/** Calls NodeUnpublishVolume for both pods, and NodeUnstageVolume. */
 export async function unpublishFromPods(context: DemoContext, volumeId: string): Promise<void> {
   const { staging, pods } = paths(context);
   const { runner, client: { node } } = context;
@@ -103,7 +106,7 @@ export async function unpublishFromPods(context: DemoContext, volumeId: string):
   );
 }
 
-/** NodeGetVolumeStats of pod A, told in a line; answers the filesystem's size in bytes. */
+/** Calls NodeGetVolumeStats for pod A, and prints a line about it. @returns the filesystem's size in bytes */
 export async function showStats(context: DemoContext, volumeId: string): Promise<bigint> {
   const { usage } = await context.runner.call(
     "NodeGetVolumeStats",
@@ -116,14 +119,14 @@ export async function showStats(context: DemoContext, volumeId: string): Promise
   return bytes.total;
 }
 
-/** The tag that starts so among those of a logical volume or group. @throws {Error} when there is none. */
+/** Returns the tag with this prefix among those of a logical volume or group. @throws {Error} when there is none */
 export function findTag(tags: readonly string[], prefix: string): string {
   const tag = tags.find((tag) => tag.startsWith(prefix));
   if (tag === undefined) throw new Error(`no tag ${prefix}… among ${tags.join(", ") || "none"}`);
   return tag;
 }
 
-/** The tag of the volume's LV that records what is on it. */
+/** Returns the tag of the volume's LV that records its format. */
 export async function formatStateTag(context: DemoContext): Promise<string> {
   const [volume] = await context.group.volumes(["lv_tags"]);
   return findTag(volume?.lv_tags?.split(",") ?? [], "denolith.fs=");

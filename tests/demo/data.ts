@@ -1,6 +1,6 @@
 import { createHash, randomBytes } from "node:crypto";
 
-/** How much is read or written at a time, in bytes. */
+/** The bytes to read or write at a time. */
 const CHUNK_BYTES = 1 << 20;
 
 /** Writes a file of random bytes, whatever was in it, down to the disk; answers their SHA-256. */
@@ -17,7 +17,7 @@ export async function writeRandom(path: string, bytes: number): Promise<string> 
   return hash.digest("hex");
 }
 
-/** The SHA-256 of a file. */
+/** Returns the SHA-256 of a file. */
 export async function checksum(path: string): Promise<string> {
   const hash = createHash("sha256");
   using file = await Deno.open(path);
@@ -28,11 +28,11 @@ export async function checksum(path: string): Promise<string> {
   return hash.digest("hex");
 }
 
-/** What a {@linkcode Writer} did. */
+/** The result of a {@linkcode Writer}. */
 export interface WriterResult {
-  /** How many lines it wrote. */
+  /** The number of lines that it wrote. */
   readonly lines: number;
-  /** The longest that one of them took, in milliseconds. */
+  /** The longest time for one line, in milliseconds. */
   readonly longestMs: number;
 }
 
@@ -79,7 +79,10 @@ export class Writer {
   }
 }
 
-/** How many lines of a {@linkcode Writer} the file has, from the first without a gap and with the right checksums. */
+/**
+ * Returns how many lines of a {@linkcode Writer} the file has, from the first one, without a gap and with correct
+ * checksums.
+ */
 export async function goodLines(path: string): Promise<number> {
   const lines = (await Deno.readTextFile(path)).split("\n");
   const bad = lines.findIndex((line, number) => {

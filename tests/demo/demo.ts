@@ -1,5 +1,5 @@
 /**
- * `deno task demo`: the life of a volume, played through the driver's socket on real LVM.
+ * `deno task demo`: plays the lifecycle of a volume through the driver's socket on real LVM.
  *
  * @module
  */
@@ -82,7 +82,7 @@ function parseFlags(args: readonly string[]): { help: boolean; guest: boolean } 
   return { help: parsed.help === true, guest: parsed.guest === true };
 }
 
-/** Standard output; when nobody reads it any more, the demo ends. */
+/** Returns standard output. The demo ends when its reader closes it. */
 function standardOutput(end: AbortController): Output {
   const terminal = Deno.stdout.isTerminal();
   const write = (text: string) => {

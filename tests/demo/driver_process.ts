@@ -1,21 +1,24 @@
 import { pause } from "./data.ts";
 
-/** How long the driver may take to start, in milliseconds: it may have to unpack first, which is slow on an emulated machine. */
+/**
+ * The time limit of the driver's start in milliseconds: it may have to unpack itself, which is slow on an emulated
+ * machine.
+ */
 const START_TIMEOUT_MS = 120_000;
 
-/** How long it may take to stop: it waits for the command that is under way. */
+/** The time limit of the driver's stop in milliseconds: it waits for the command in progress. */
 const STOP_TIMEOUT_MS = 30_000;
 
-/** How much of its log is kept, in lines. */
+/** The number of its last log lines to keep. */
 const KEPT_LOG_LINES = 10;
 
-/** How to start the driver. */
+/** Options of the driver. */
 export interface DriverOptions {
   /** The program and its arguments. */
   readonly command: readonly string[];
-  /** The folder that the artifact unpacks into; that of its own choice by default. */
+  /** The folder that the artifact unpacks itself into; by default it chooses one. */
   readonly cache?: string;
-  /** The path of the socket that they name. */
+  /** The path of the socket in these arguments. */
   readonly socket: string;
 }
 
@@ -63,7 +66,7 @@ export class DriverProcess implements AsyncDisposable {
     return this.#child.pid;
   }
 
-  /** The end of what it logged. */
+  /** Returns the end of what it logged. */
   log(): string[] {
     return [...this.#log];
   }

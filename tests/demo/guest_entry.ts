@@ -1,5 +1,5 @@
 /**
- * What runs inside the guest, bundled into one file.
+ * The part of the demo that runs in the guest, bundled into one file.
  *
  * @module
  */
@@ -7,7 +7,7 @@
 import { type LifecycleOptions, runLifecycle } from "./lifecycle.ts";
 import { type Output, writeToStdout } from "./reporter.ts";
 
-/** What the demo outside tells the one inside, as JSON in the variable DENOLITH_DEMO. */
+/** The settings that the demo passes to its part in the guest, as JSON in the variable DENOLITH_DEMO. */
 export type GuestSettings = Pick<Output, "terminal" | "colors"> & Pick<LifecycleOptions, "driver" | "remark">;
 
 if (import.meta.main) {

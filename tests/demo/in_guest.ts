@@ -6,24 +6,23 @@ import { TempFolder } from "../rig/temp_folder.ts";
 import type { GuestSettings } from "./guest_entry.ts";
 import { type Output, Reporter } from "./reporter.ts";
 
-/** What {@linkcode runInGuest} needs. */
+/** Options of {@linkcode runInGuest}. */
 export interface GuestDemoOptions {
-  /** Where the words go. */
+  /** The output of the demo. */
   readonly output: Output;
   /** Stops the guest and removes everything but the guest's image. */
   readonly signal: AbortSignal;
-  /** Where temporary folders are made. */
+  /** The folder for temporary folders. */
   readonly tempDir: string;
 }
 
 const REMARK = "The machine was emulated in software: on a real one, each of these calls takes a fraction of the time.";
 
 /**
- * Plays the life of a volume in a virtual machine, whose image is built on first use and kept.
+ * Plays the lifecycle of a volume in a virtual machine, whose image is built on first use and kept.
  *
- * @returns whether everything was as it should be; what was not has been told
- * @throws {Error} when the guest cannot be built or started
- * @throws the signal's reason, when it was aborted
+ * @returns whether everything was as expected; differences were printed @throws {Error} when the guest cannot be built
+ * or started @throws the signal's reason, when it was aborted
  */
 export async function runInGuest({ output, signal, tempDir }: GuestDemoOptions): Promise<boolean> {
   const reporter = new Reporter(output);
@@ -85,7 +84,9 @@ class StartupTimer implements Disposable {
   }
 }
 
-/** The result, unless the signal is aborted first: then its reason is thrown, and the work is left to end with the process. */
+/**
+ * Waits for work, unless the signal is aborted first. The work then ends with the process. @throws the signal's reason
+ */
 async function unlessAborted<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
   signal.throwIfAborted();
   let onAbort = () => {};

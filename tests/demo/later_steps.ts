@@ -16,14 +16,14 @@ import {
   unpublishFromPods,
 } from "./context.ts";
 
-/** How long a deleted volume may take to be erased, in milliseconds. */
+/** The time limit for erasing a deleted volume, in milliseconds. */
 const ERASE_TIMEOUT_MS = 60_000;
 
 /** A snapshot, and what the volume holds since then. */
 export interface TakenSnapshot {
   /** The snapshot's id. */
   readonly snapshotId: string;
-  /** The checksum of the data that replaced what the snapshot holds. */
+  /** The checksum of the data before it was replaced, as the snapshot holds it. */
   readonly checksumBefore: string;
 }
 
@@ -121,7 +121,7 @@ export async function unpublishAndRepublish(
   runner.verify(`so did all ${lines} lines of the writer`, found === lines && lines > 0, `${found} good lines`);
 }
 
-/** Deletes the volume, twice, and shows that nothing is left of it; `room` is what there was before, in bytes. */
+/** Deletes the volume twice, and shows that nothing is left of it. @param room the free bytes before */
 export async function deleteVolume(context: DemoContext, id: string, freeBytes: bigint): Promise<void> {
   const { runner, client: { controller }, group } = context;
   await unpublishFromPods(context, id);

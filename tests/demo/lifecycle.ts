@@ -16,15 +16,15 @@ import { type DemoContext, DRIVER_NAME } from "./context.ts";
 import { createVolume, expandUnderWriter, publishAndWrite, queryDriver, stageVolume } from "./steps.ts";
 import { StepRunner } from "./step_runner.ts";
 
-/** What {@linkcode runLifecycle} needs. */
+/** Options of {@linkcode runLifecycle}. */
 export interface LifecycleOptions {
-  /** Where the words go. */
+  /** The output of the demo. */
   readonly output: Output;
   /** Ends the story, and takes everything down. */
   readonly signal: AbortSignal;
   /** The path of the driver's artifact. */
   readonly driver: string;
-  /** Where the temporary folder is made. */
+  /** The folder for the temporary folder. */
   readonly tempDir: string;
   /** A last remark on the times, if they need one. */
   readonly remark?: string;
@@ -34,11 +34,11 @@ export interface LifecycleOptions {
 const GROUP_BYTES = 1 << 30;
 
 /**
- * Plays the life of a volume on this machine, as root, on a volume group of its own, and tells it. Whatever happens, all that
- * it made is gone afterwards.
+ * Plays the lifecycle of a volume on this machine, as root, on a volume group of its own. Everything that it created is
+ * removed at the end, also after a failure.
  *
- * @returns whether everything was as it should be; what was not has been told
- * @throws the signal's reason, when it was aborted and all was taken down
+ * @returns whether everything was as expected; differences were printed @throws the signal's reason, when it was
+ * aborted and all was removed
  */
 export async function runLifecycle(options: LifecycleOptions): Promise<boolean> {
   const reporter = new Reporter(options.output);
@@ -110,7 +110,7 @@ async function runSteps(context: DemoContext): Promise<void> {
   const id = await runner.step("Create a volume", () => createVolume(context));
   const filesystem = await runner.step("Stage it on the node", () => stageVolume(context, id));
   const sum = await runner.step("Publish it to two pods, and write", () => publishAndWrite(context, id));
-  await runner.step("Grow it under a writer", () => expandUnderWriter(context, id, sum));
+  await runner.step("Expand it under a writer", () => expandUnderWriter(context, id, sum));
   const taken = await runner.step("Take a snapshot, and overwrite the data", () => snapshotVolume(context, id, sum));
   await runner.step("List what there is", () => listAll(context, id, taken));
   await runner.step("Try to lose data", () => testDeletionGuards(context, id, taken));
@@ -142,7 +142,7 @@ class DemoFolder implements AsyncDisposable {
   }
 }
 
-/** An error, with what came before it when it came while cleaning up. */
+/** Returns an error, and before it the one that happened before the clean-up. */
 function failuresIn(error: unknown): unknown[] {
   if (error instanceof SuppressedError) return [...failuresIn(error.suppressed), ...failuresIn(error.error)];
   return [error];

@@ -2,19 +2,19 @@ import { join } from "@std/path";
 import { run, succeeds } from "./command.ts";
 import { pause } from "./data.ts";
 
-/** Where LVM keeps the list of its devices, on systems on which it keeps one. */
+/** The file of LVM's devices, on systems that have one. */
 const DEVICES_FILE = "/etc/lvm/devices/system.devices";
 
-/** How much of the group's file the demo comes to fill, in bytes, with room to spare. */
+/** The bytes of the group's file that the demo may fill, with a reserve. */
 const NEEDED_BYTES = 512 * 1024 ** 2;
 
 /** A volume group on a loop device on a sparse file, all of which are gone when it is disposed of. */
 export class LoopGroup implements AsyncDisposable {
   /** The group's name. */
   readonly name: string;
-  /** The loop device that it is on. */
+  /** The loop device of the group. */
   readonly device: string;
-  /** The file that the loop device is on. */
+  /** The file of the loop device. */
   readonly file: string;
   readonly #cleanup: AsyncDisposableStack;
 
@@ -26,9 +26,10 @@ export class LoopGroup implements AsyncDisposable {
   }
 
   /**
-   * Makes a group of the name and size, with its file in `folder`.
+   * Creates a group of this name and size, with its file in `folder`.
    *
-   * @throws {Error} when a command fails or there is too little room in the folder; what was made until then is gone again
+   * @throws {Error} when a command fails or there is too little space in the folder; what was created until then is
+   * removed
    */
   static async create(folder: string, name: string, bytes: number): Promise<LoopGroup> {
     await requireSpace(folder);
@@ -46,7 +47,7 @@ export class LoopGroup implements AsyncDisposable {
   }
 
   /**
-   * The group's logical volumes: of each the fields of lvs(8) asked for, by name.
+   * Returns the group's logical volumes: of each the fields of lvs(8) asked for, by name.
    *
    * @throws {Error} when lvs fails
    */
@@ -57,7 +58,7 @@ export class LoopGroup implements AsyncDisposable {
   }
 
   /**
-   * The group's tags.
+   * Returns the group's tags.
    *
    * @throws {Error} when vgs fails
    */
@@ -73,7 +74,11 @@ export class LoopGroup implements AsyncDisposable {
   }
 }
 
-/** @throws {Error} when the folder's filesystem is nearly full: a sparse file would promise more than it can hold. */
+/**
+ * Checks that the folder's filesystem is not nearly full: a sparse file could become larger than it.
+ *
+ * @throws {Error} when it is
+ */
 async function requireSpace(folder: string): Promise<void> {
   const answer = await run("look for room", "df", ["--block-size=1", "--output=avail", folder]);
   const free = Number(answer.trim().split("\n").at(-1));
@@ -115,7 +120,10 @@ async function detach(device: string, file: string): Promise<void> {
   throw new Error(`detach ${device}: something still uses it`);
 }
 
-/** The first reason why a group cannot be made and used on this machine by this user, in words; `undefined` without one. */
+/**
+ * Returns the first reason why a group cannot be made and used on this machine by this user, in words; `undefined`
+ * without one.
+ */
 export async function unsupportedReason(): Promise<string | undefined> {
   if (Deno.uid() !== 0) return "device-mapper takes root";
   if (!await hasDeviceMapper()) return "this machine's kernel has no device-mapper";
@@ -126,7 +134,7 @@ export async function unsupportedReason(): Promise<string | undefined> {
   return undefined;
 }
 
-/** Whether the kernel has device-mapper, loaded or as a module. */
+/** Reports whether the kernel has device-mapper, loaded or as a module. */
 async function hasDeviceMapper(): Promise<boolean> {
   const devices = await Deno.readTextFile("/proc/misc").catch(() => "");
   return /\bdevice-mapper$/m.test(devices) || await succeeds("modprobe", ["--dry-run", "dm_mod"]);

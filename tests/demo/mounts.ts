@@ -1,10 +1,10 @@
 import { run } from "./command.ts";
 import { pause } from "./data.ts";
 
-/** How long is waited for others to let go of a mount, in milliseconds. */
+/** How long to wait until a busy mount can be unmounted, in milliseconds. */
 const BUSY_TIMEOUT_MS = 20_000;
 
-/** What is mounted below a folder, the last mount first. */
+/** Returns the mount points below a folder, the last mount first. */
 export async function mountsBelow(folder: string): Promise<string[]> {
   const list = await run("list mounts", "findmnt", ["--json", "--list", "--kernel", "--output", "TARGET"]);
   const { filesystems } = JSON.parse(list) as { filesystems: { target: string }[] };
@@ -12,10 +12,9 @@ export async function mountsBelow(folder: string): Promise<string[]> {
 }
 
 /**
- * Unmounts whatever is mounted below a folder.
+ * Unmounts all filesystems below a folder.
  *
- * @param report is told what somebody else still uses, such as a shell that is in there
- * @throws {Error} when that lasts
+ * @param report called when a process still uses a mount, such as a shell in it @throws {Error} when that lasts
  */
 export async function unmountAll(folder: string, report: (text: string) => void): Promise<void> {
   const deadline = performance.now() + BUSY_TIMEOUT_MS;

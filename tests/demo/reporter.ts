@@ -1,26 +1,26 @@
-/** Where the demo's words go. */
+/** The output of the demo. */
 export interface Output {
   /** Takes a piece of text. */
   readonly write: (text: string) => void;
-  /** Whether it goes to a terminal, where a line can be written over. */
+  /** Whether it is a terminal, where a line can be overwritten. */
   readonly terminal: boolean;
   /** Whether to use colours. */
   readonly colors: boolean;
 }
 
-/** Writes a text to standard output. @throws {Deno.errors.BrokenPipe} when nobody reads it any more. */
+/** Writes a text to standard output. @throws {Deno.errors.BrokenPipe} when its reader closed it */
 export function writeToStdout(text: string): void {
   const bytes = new TextEncoder().encode(text);
   for (let written = 0; written < bytes.length;) written += Deno.stdout.writeSync(bytes.subarray(written));
 }
 
-/** How wide the demo writes, in characters. */
+/** The width of the demo's output, in characters. */
 const WIDTH = 80;
 
-/** Where the names of calls end and their explanations begin. */
+/** The column of the explanations after the names of calls. */
 const NAME_WIDTH = 26;
 
-/** How much room a time takes at the end of a line. */
+/** The width of a time at the end of a line. */
 const TIME_WIDTH = 9;
 
 const INDENT = "   ";
@@ -35,7 +35,7 @@ export class Reporter {
     this.#output = output;
   }
 
-  /** A title with an empty line before it. */
+  /** Prints a title after an empty line. */
   title(text: string): void {
     this.#line("");
     this.#line(this.#paint(BOLD, text));
@@ -72,7 +72,7 @@ export class Reporter {
     this.#pending = true;
   }
 
-  /** A call that is done, and the time that it took. */
+  /** Prints a call that has ended, and its duration. */
   call(name: string, description: string, ms: number): void {
     const aboutWidth = WIDTH - INDENT.length - 2 - NAME_WIDTH - TIME_WIDTH;
     const [first = "", ...rest] = wrap(description, aboutWidth);
@@ -117,7 +117,7 @@ export function seconds(ms: number): string {
   return `${(ms / 1000).toFixed(1)} s`;
 }
 
-/** The text in lines of at most so many characters, if its words allow. */
+/** Wraps a text into lines of at most so many characters, if its words allow. */
 function wrap(text: string, width: number): string[] {
   const lines = [""];
   for (const word of text.split(" ")) {

@@ -1,10 +1,10 @@
 import { type ServiceError, status } from "@grpc/grpc-js";
 import { type Reporter, seconds } from "./reporter.ts";
 
-/** How long a call is waited for, in milliseconds: what kubelet and the sidecars wait. */
+/** The time limit of a call in milliseconds: that of the kubelet and the sidecars. */
 const CALL_TIMEOUT_MS = 120_000;
 
-/** A step that has been told. */
+/** A step that was shown. */
 interface Step {
   readonly number: number;
   readonly title: string;
@@ -27,9 +27,9 @@ export class StepRunner {
   }
 
   /**
-   * A step of the story.
+   * Runs a step of the demo.
    *
-   * @throws {Error} what its body throws, with the step's title and the call before the message
+   * @throws {Error} the error of its body, with the step's title and the call before the message
    */
   async step<T>(title: string, body: () => Promise<T>): Promise<T> {
     this.#signal.throwIfAborted();
@@ -48,7 +48,7 @@ export class StepRunner {
     }
   }
 
-  /** A call of the driver that must succeed; answers its response. */
+  /** Makes a call of the driver that must succeed. @returns its response */
   async call<T>(name: string, description: string, call: () => Promise<T>): Promise<T> {
     const { response, ms } = await this.#timed(name, call);
     this.#reporter.call(name, description, ms);
@@ -56,7 +56,7 @@ export class StepRunner {
     return response;
   }
 
-  /** A call of the driver that must be refused with the code; says why it was. */
+  /** Makes a call of the driver that must be refused with the code. Prints the reason. */
   async expectRefused(name: string, description: string, code: status, call: () => Promise<unknown>): Promise<void> {
     const { response: error, ms } = await this.#timed(name, () => call().then(() => undefined, (error) => error));
     if (error?.code !== code) {
@@ -67,7 +67,7 @@ export class StepRunner {
     this.#call = undefined;
   }
 
-  /** Work beside the calls, announced while it lasts. */
+  /** Runs work beside the calls, and announces it while it lasts. */
   async during<T>(description: string, body: () => Promise<T>): Promise<T> {
     this.#signal.throwIfAborted();
     this.#reporter.pending(description);
@@ -99,7 +99,7 @@ export class StepRunner {
     this.#checksums++;
   }
 
-  /** The closing table. */
+  /** Prints the closing table. */
   printSummary(): void {
     const rows = this.#steps.map((step) => [heading(step), String(step.calls), seconds(step.ms)]);
     const sum = (of: (step: Step) => number) => this.#steps.reduce((total, step) => total + of(step), 0);
@@ -141,7 +141,7 @@ function heading({ number, title }: Step): string {
   return `${String(number).padStart(2)}  ${title}`;
 }
 
-/** An error in words: of a refused call its code and message. */
+/** Describes an error: of a refused call, its code and message. */
 function describeError(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const { code, details } = error as Partial<ServiceError>;

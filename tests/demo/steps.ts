@@ -20,7 +20,7 @@ import {
   VOLUME_NAME,
 } from "./context.ts";
 
-/** Asks the driver who it is, what it can do and how much room there is; answers the room in bytes. */
+/** Asks the driver for its identity, its capabilities and its free space. @returns the free space in bytes */
 export async function queryDriver({ runner, client, group }: DemoContext): Promise<bigint> {
   const info = await runner.call("GetPluginInfo", "who are you?", () => client.identity.getPluginInfo());
   runner.say(`${info.name}, version ${info.vendorVersion}`);

@@ -54,7 +54,7 @@ interface RequestedVolume {
 
 /** An agent, step by step. */
 export class AgentModel {
-  /** The volumes for which it had no room, to be made or to grow. */
+  /** The volumes for which it had no space, to be created or to be expanded. */
   readonly refused: string[] = [];
   readonly #volumes = new Map<string, RequestedVolume>();
   readonly #lvs = new Map<string, number>();
@@ -68,7 +68,7 @@ export class AgentModel {
   /** The oldest report and state that an observer may still see. */
   #oldestVisible = { report: 0, state: 0 };
 
-  /** Has told of its empty group. */
+  /** Reports its empty group. */
   constructor() {
     this.#lastReport = this.#readReport();
     this.#reports.push(this.#lastReport);
@@ -80,7 +80,7 @@ export class AgentModel {
     return this.#history.join(", ");
   }
 
-  /** All pairs of a report and a state. */
+  /** Yields all pairs of a report and a state. */
   *views(): Generator<ObservedState> {
     for (const report of this.#reports) for (const state of this.#states) yield { ...report, ...state };
   }
@@ -181,7 +181,7 @@ export class AgentModel {
     return this.#saveState();
   }
 
-  /** Also when it is being deleted: whoever makes it may not have seen that yet. */
+  /** Creates the LV of a volume, also while it is being deleted: the node may not have seen the deletion yet. */
   #createLv(name: string, requested: RequestedVolume): boolean {
     if (requested.object.status?.state !== "Pending" || this.#lvs.has(name)) return false;
     if (requested.target > this.#free) {

@@ -1,6 +1,6 @@
 /**
- * An API server in this process, on a loopback port: it keeps objects and tells watchers, by the rules of kube-apiserver as far as
- * loops can see them, and fails as it is told to.
+ * An API server in this process, on a loopback port. It keeps objects and notifies watchers, by those rules of
+ * kube-apiserver that controllers can see, and fails on request.
  *
  * @module
  */
@@ -153,7 +153,7 @@ export class FakeApiServer implements AsyncDisposable {
     return this.#watches.size;
   }
 
-  /** All objects of a resource, as they are kept: also a way to look without a request. */
+  /** Returns all stored objects of a resource, without a request. */
   objects<T extends KubeObject>(resource: Resource<T>): T[] {
     return [...this.#collection(resource).objects.values()].map((object) => structuredClone(object) as unknown as T);
   }

@@ -61,7 +61,7 @@ export class Collection {
 
   constructor(readonly kind: ResourceKind, readonly nextRevision: () => number) {}
 
-  /** See POST. */
+  /** Creates an object, as POST does. */
   create(sent: StoredObject, namespace: string | undefined): StoredObject {
     const meta: StoredObject["metadata"] = { ...sent.metadata };
     if (!meta.name && meta.generateName) meta.name = meta.generateName + crypto.randomUUID().slice(0, 5);
@@ -94,7 +94,7 @@ export class Collection {
     return object;
   }
 
-  /** See PUT. */
+  /** Replaces an object, as PUT does. */
   replace(sent: StoredObject, namespace: string | undefined, subresource?: string): StoredObject {
     const { resource, allowsUnconditionalUpdate, allowsCreateOnUpdate } = this.kind;
     const { resourceVersion: _, uid, ...meta } = sent.metadata;
@@ -111,14 +111,14 @@ export class Collection {
     return this.#update(old, sent, subresource);
   }
 
-  /** See PATCH with `application/merge-patch+json`. */
+  /** Patches an object, as PATCH with `application/merge-patch+json` does. */
   patch(patch: unknown, at: { name: string; namespace: string | undefined }, subresource?: string): StoredObject {
     const old = this.get(at.name, at.namespace);
     const merged = mergePatch(old, patch) as StoredObject;
     return this.#update(old, merged, subresource);
   }
 
-  /** See DELETE. */
+  /** Deletes an object, as DELETE does. */
   delete(at: { name: string; namespace: string | undefined }, conditions: Record<string, unknown> = {}): StoredObject {
     const old = this.get(at.name, at.namespace);
     const { uid, resourceVersion, generation } = old.metadata;
@@ -226,7 +226,7 @@ function rejectNewFinalizers(resource: Resource, old: StoredObject, object: Stor
   throw new StatusError(422, "Invalid", `${qualifiedName(resource, object.metadata.name)} is invalid: ${why}`);
 }
 
-/** RFC 7386. */
+/** Applies a JSON merge patch (RFC 7386). */
 export function mergePatch(target: unknown, patch: unknown): unknown {
   if (typeof patch !== "object" || patch === null || Array.isArray(patch)) return patch;
   const isObject = typeof target === "object" && target !== null && !Array.isArray(target);

@@ -62,7 +62,9 @@ export class Watch {
     this.#controller.close();
   }
 
-  /** An object that comes into the selection is added to it, and one that leaves it is deleted from it. */
+  /**
+   * Sends a change to a watch. An object that enters the selection is sent as added, and one that leaves it as deleted.
+   */
   #sendChange({ before, after, deleted, revision }: Change): void {
     const wasSelected = before !== undefined && this.#matches(before);
     const isSelected = !deleted && this.#matches(after);

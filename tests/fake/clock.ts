@@ -17,7 +17,7 @@ export class FakeClock implements Clock {
     return this.#now;
   }
 
-  /** The time of day; starts on the first of January 2026. */
+  /** Returns the time of day, which starts on the first of January 2026. */
   date(): Date {
     return new Date(Date.UTC(2026, 0, 1) + this.#now);
   }

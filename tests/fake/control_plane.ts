@@ -39,7 +39,7 @@ export const PROVISIONER_ANNOTATION = "volume.kubernetes.io/storage-provisioner"
 /** The options of any controller under test. */
 type ControllerOptions = ProvisionerOptions & { readonly csi: FakeDriver };
 
-/** Something that runs until it is told to stop. */
+/** A task that runs until it is aborted. */
 type Task = (signal: AbortSignal) => Promise<void>;
 
 /** A cluster with the nodes `a` and `b`, the classes `now` and `later`, and nothing running but the binder. */
@@ -48,7 +48,7 @@ export class FakeControlPlane implements AsyncDisposable {
   readonly api: FakeApiServer = FakeApiServer.start({ resources: [secrets] });
   /** The driver. */
   readonly driver = new FakeDriver();
-  /** The client of whoever is no loop. */
+  /** The client of the test. */
   readonly client: HttpClient;
   /** The claims that the binder sees. Tests also wait by it. */
   readonly claims: Informer<PersistentVolumeClaim>;
@@ -67,7 +67,7 @@ export class FakeControlPlane implements AsyncDisposable {
     this.addStorageClass("later", { volumeBindingMode: "WaitForFirstConsumer" });
   }
 
-  /** One with a binder, or without. */
+  /** Starts a cluster, with a binder or without. */
   static async start({ withBinder = true }: { withBinder?: boolean } = {}): Promise<FakeControlPlane> {
     const cluster = new FakeControlPlane();
     const { client, claims, volumes } = cluster;
@@ -125,14 +125,14 @@ export class FakeControlPlane implements AsyncDisposable {
     };
   }
 
-  /** A node with the driver. */
+  /** Adds a node with the driver. */
   addNode(name: string, { labels = {}, driver = true }: { labels?: Record<string, string>; driver?: boolean } = {}) {
     this.api.put(nodes, { metadata: { name, labels: { ...(driver ? { [TOPOLOGY_KEY]: name } : {}), ...labels } } });
     const drivers = driver ? [{ name: DRIVER, nodeID: name, topologyKeys: [TOPOLOGY_KEY] }] : [];
     this.api.put(csiNodes, { metadata: { name }, spec: { drivers } });
   }
 
-  /** A class. */
+  /** Adds a storage class. */
   addStorageClass(name: string, rest: Omit<Partial<StorageClass>, "metadata"> = {}): StorageClass {
     return this.api.put(storageClasses, {
       metadata: { name },
@@ -143,12 +143,12 @@ export class FakeControlPlane implements AsyncDisposable {
     });
   }
 
-  /** A VolumeAttributesClass. */
+  /** Adds a VolumeAttributesClass. */
   addAttributesClass(name: string, parameters: Record<string, string>, driverName = DRIVER): void {
     this.api.put(volumeAttributesClasses, { metadata: { name }, driverName, parameters });
   }
 
-  /** A claim of 1 GiB of the class `now`, as kube-controller-manager leaves it to the provisioner. */
+  /** Adds a claim of 1 GiB of the class `now`, as kube-controller-manager leaves it to the provisioner. */
   addClaim(
     name = "data",
     spec: Partial<NonNullable<PersistentVolumeClaim["spec"]>> = {},
@@ -189,7 +189,7 @@ export class FakeControlPlane implements AsyncDisposable {
     return message!;
   }
 
-  /** The reasons of all events so far, in order. */
+  /** Returns the reasons of all events so far, in order. */
   eventReasons(): string[] {
     return this.api.objects(events).map(({ reason }) => reason ?? "");
   }
@@ -199,7 +199,7 @@ export class FakeControlPlane implements AsyncDisposable {
     return this.api.objects(persistentVolumes);
   }
 
-  /** The claim as it is kept. */
+  /** Returns the claim as it is kept. */
   storedClaim(name = "data"): PersistentVolumeClaim | undefined {
     return this.api.objects(persistentVolumeClaims).find(({ metadata }) => metadata.name === name);
   }

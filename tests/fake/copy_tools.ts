@@ -54,7 +54,10 @@ function applyChunk(
   if (to.copied?.to === size) to.content.data = new Set(content.data);
 }
 
-/** tune2fs: only the UUID, and only of a filesystem that was just checked, as one with checksums in its metadata must be. */
+/**
+ * Runs tune2fs: only for the UUID, and only of a filesystem that was just checked, as one with metadata checksums must
+ * be.
+ */
 export function tune2fs(machine: FakeMachine, args: readonly string[]): Output {
   expectArgs(args, /^-U [0-9a-f-]{36} \/\S+$/);
   const lv = filesystemAt(machine, args.at(-1)!, /^ext[234]$/);
@@ -70,7 +73,7 @@ export function tune2fs(machine: FakeMachine, args: readonly string[]): Output {
   return setUuid(lv, args[1]!);
 }
 
-/** xfs_db: only the command for the UUID. What it refuses it tells, and exits with 0. */
+/** Runs xfs_db: only the command for the UUID. It prints its refusals, and exits with 0. */
 export function xfsDb(machine: FakeMachine, args: readonly string[]): Output {
   expectArgs(args, /^-x -c uuid [0-9a-f-]{36} \/\S+$/);
   const lv = filesystemAt(machine, args.at(-1)!, /^xfs$/);
@@ -82,7 +85,7 @@ export function xfsDb(machine: FakeMachine, args: readonly string[]): Output {
   return ok("Clearing log and setting UUID\nwriting all SBs\n");
 }
 
-/** btrfstune: only the UUID in the superblock. */
+/** Runs btrfstune: only for the UUID in the superblock. */
 export function btrfstune(machine: FakeMachine, args: readonly string[]): Output {
   expectArgs(args, /^-M [0-9a-f-]{36} \/\S+$/);
   const lv = filesystemAt(machine, args.at(-1)!, /^btrfs$/);

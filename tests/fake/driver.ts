@@ -1,5 +1,5 @@
 /**
- * A driver without machines: it makes volumes and snapshots at once, or as it is told to.
+ * A driver without machines: it creates volumes and snapshots at once, or as its faults say.
  *
  * @module
  */
@@ -66,7 +66,7 @@ export class FakeDriver implements CsiClient, Intents {
   readonly intents = new Map<string, Intent>();
   /** All calls, in order. */
   readonly calls: { call: Call; request: Request }[] = [];
-  /** Bytes for which there is room in one volume. */
+  /** The largest size of a volume, in bytes. */
   maxVolumeBytes = 1n << 50n;
   /** Whether a node must resize the filesystem after an expansion. */
   nodeExpansionRequired = true;
@@ -75,7 +75,7 @@ export class FakeDriver implements CsiClient, Intents {
   readonly #faults: { call: Call; fault: CallFault }[] = [];
   readonly #waiters: { call: Call; resolve: () => void }[] = [];
 
-  /** Has the next call of a kind go wrong; told again, the one after it. */
+  /** Makes the next call of a kind fail. A second fault applies to the call after it. */
   injectFault(call: Call, fault: CallFault): void {
     this.#faults.push({ call, fault });
   }
@@ -90,7 +90,7 @@ export class FakeDriver implements CsiClient, Intents {
     return new Promise((resolve) => this.#waiters.push({ call, resolve }));
   }
 
-  /** How often a call came. */
+  /** Returns how often a call came. */
   callCount(call: Call): number {
     return this.calls.filter((one) => one.call === call).length;
   }

@@ -10,7 +10,10 @@ import { blankContent, devicePath, FakeMachine, newUuid } from "./machine.ts";
 
 const DRIVER = "lvm.denolith.dev";
 
-/** A machine whose group `data` has a volume that is staged at `/staging`, and a snapshot of it with a small store. */
+/**
+ * Creates a machine whose group `data` has a volume that is staged at `/staging`, and a snapshot of it with a small COW
+ * space.
+ */
 export function healthyMachine() {
   const machine = new FakeMachine();
   const group = machine.addGroup("data", 1n << 30n);

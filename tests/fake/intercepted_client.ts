@@ -9,7 +9,7 @@ import type { ApiClient } from "../../k8s/client/client.ts";
 /** Told before and after each request that is no list and no watch, with its number; the request waits for it. */
 export type RequestInterceptor = (request: string, when: "before" | "after", number: number) => Promise<void>;
 
-/** The client with the interrupt in between. */
+/** Wraps a client so that the interrupt is called around requests. */
 export function interceptClient(client: ApiClient, intercept: RequestInterceptor): ApiClient {
   let count = 0;
   const intercepted = async <T>(request: string, call: () => Promise<T>): Promise<T> => {

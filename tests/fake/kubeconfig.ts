@@ -1,4 +1,4 @@
-/** The text of a kubeconfig that leads to one server as one user. */
+/** Returns a kubeconfig that names one server and one user. */
 export function kubeconfigOf(cluster: { server: string } & Record<string, string>, user: Record<string, string> = {}) {
   return JSON.stringify({
     apiVersion: "v1",

@@ -259,7 +259,7 @@ function lvchange(machine: FakeMachine, args: readonly string[]): Output {
   return ok();
 }
 
-/** Splits a snapshot off its origin: what is left is its store, as an LV of its own. */
+/** Splits a snapshot from its origin. Its COW space remains, as an LV of its own. */
 function lvconvert(machine: FakeMachine, args: readonly string[]): Output {
   const { options, positional: [path = ""] } = parseOptions(args, { "--yes": 0, "--splitsnapshot": 0 });
   if (!options.has("--splitsnapshot")) throw new Error(`the fake lvconvert only splits: ${args.join(" ")}`);
@@ -313,7 +313,7 @@ function parseSegment(options: ReadonlyMap<string, string[]>, group: FakeGroup):
   return { type, stripes: stripes + extra, stripeSize };
 }
 
-/** LVM changes nothing of what is where while it does not see all disks; tags and removals are another matter. */
+/** Returns the error of changes while PVs are missing. Changes of tags and removals are allowed. */
 function missingPvsError({ name }: FakeGroup): Output {
   return failure(
     5,
@@ -322,14 +322,17 @@ function missingPvsError({ name }: FakeGroup): Output {
   );
 }
 
-/** More than the origin and the store's own table could ever need is not allocated (lvm's cow_max_extents), in extents. */
+/**
+ * Returns the size in extents that the COW space of an origin can ever need: LVM allocates no more (its
+ * cow_max_extents).
+ */
 function cowMaxExtents(origin: FakeLv, group: FakeGroup): bigint {
   const chunks = (origin.size + 4095n) / 4096n;
   const bytes = (1n + chunks + (chunks + 256n) / 256n) * 4096n;
   return (bytes + group.extentSize - 1n) / group.extentSize;
 }
 
-/** The size in extents, the same on each of the disks with different data. */
+/** Returns a size in extents, the same on each of the PVs with different data. */
 function parseExtents(size: string, group: FakeGroup, dataStripes = 1n): bigint {
   const bytes = /^(\d+)b$/.exec(size)?.[1];
   if (bytes === undefined) throw new Error(`lvm: an odd size ${size}`);

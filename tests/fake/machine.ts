@@ -149,7 +149,7 @@ export interface FakeHost {
   controllers: string | undefined;
 }
 
-/** A machine on which nothing is wrong: settings and versions of Debian 12. */
+/** Returns a host without problems: settings and versions of Debian 12. */
 function healthyHost(): FakeHost {
   return {
     root: true,
@@ -290,7 +290,10 @@ export class FakeMachine implements Exec {
     });
   }
 
-  /** lvm reads all disks, or those of `--devices`, whatever it is to do; here its deadline passes at once. */
+  /**
+   * Fails when a disk hangs: lvm reads all disks, or those of `--devices`, in every command. Its deadline passes at
+   * once here.
+   */
   #requireResponsiveDisks(command: Command): void {
     const at = command.args.indexOf("--devices");
     const pvs = at < 0
@@ -306,24 +309,24 @@ export class FakeMachine implements Exec {
     return Promise.resolve();
   }
 
-  /** All LVs with their groups. */
+  /** Returns all LVs with their groups. */
   allLvs(): { group: FakeGroup; lv: FakeLv }[] {
     return this.groups.flatMap((group) => group.lvs.map((lv) => ({ group, lv })));
   }
 
-  /** The active LV whose device node is at the path: its own, or a bind mount of it. */
+  /** Returns the active LV whose device node is at the path: the node itself, or a bind mount of it. */
   lvAt(path: string): FakeLv | undefined {
     const own = this.allLvs().find(({ group, lv }) => lv.active && devicePath(group, lv) === path);
     if (own?.lv.suspended) throw new Error(`touching ${path}, which is suspended, would hang`);
     return own?.lv ?? this.mounts.findLast((mount) => mount.target === path && mount.root !== "/")?.lv;
   }
 
-  /** The next free device-mapper minor number. */
+  /** Returns the next free device-mapper minor number. */
   nextMinor(): number {
     return this.#minor++;
   }
 
-  /** The time in seconds since 1970; each look is a second later. */
+  /** Returns the time in seconds since 1970. Each call returns a second more. */
   now(): number {
     return this.#clock++;
   }
@@ -335,12 +338,12 @@ export type Tool = (machine: FakeMachine, args: readonly string[]) => Output;
 /** The tools besides lvm. */
 export type Tools = Partial<Record<Program, Tool>>;
 
-/** The device-mapper node of an LV. */
+/** Returns the device-mapper node of an LV. */
 export function devicePath(group: FakeGroup, lv: FakeLv): string {
   return `/dev/mapper/${group.name.replaceAll("-", "--")}-${lv.name.replaceAll("-", "--")}`;
 }
 
-/** An empty device. */
+/** Returns the content of an empty device. */
 export function blankContent(): DeviceContent {
   return {
     zeroHead: true,
@@ -354,12 +357,12 @@ export function blankContent(): DeviceContent {
   };
 }
 
-/** An answer of success. */
+/** Returns the output of a command that succeeded. */
 export function ok(stdout = ""): Output {
   return { code: 0, stdout, stderr: "" };
 }
 
-/** An answer of failure. */
+/** Returns the output of a command that failed. */
 export function failure(code: number, stderr: string): Output {
   return { code, stdout: "", stderr: stderr + "\n" };
 }
@@ -371,7 +374,7 @@ export function expectArgs(args: readonly string[], pattern: RegExp): void {
   }
 }
 
-/** A UUID as LVM writes them. */
+/** Returns a new UUID as LVM writes them. */
 export function newUuid(): string {
   const letters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
   const random = crypto.getRandomValues(new Uint8Array(32));

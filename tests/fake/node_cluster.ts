@@ -279,7 +279,7 @@ export class FakeCluster implements AsyncDisposable {
     return agent;
   }
 
-  /** The agent of a node. */
+  /** Returns the agent of a node. */
   agent(name: string): FakeAgent {
     return this.#agents.get(name)!;
   }

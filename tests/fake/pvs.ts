@@ -51,7 +51,7 @@ export function pmspareBytes(group: FakeGroup): bigint {
   }, 0n);
 }
 
-/** The size of a disk, and what of it no LV has. */
+/** Returns the size of a PV, and its free bytes. */
 export function pvSpace(group: FakeGroup, pv: FakePv): { size: bigint; free: bigint } {
   const size = pv.size ?? group.size / BigInt(group.pvs.length) / group.extentSize * group.extentSize;
   const pvSegments = group.lvs.flatMap((lv) => pvSegmentsOf(group, lv)).filter((segment) => segment.pvUuid === pv.uuid);
@@ -114,7 +114,7 @@ export function allocate(
   return lv.segment.stripes === 1 ? allocateLinear(freeByPv, bytes) : allocateStriped(group, lv, bytes, freeByPv);
 }
 
-/** LVM fills one disk after the other. */
+/** Allocates extents as LVM does for a linear LV: it fills one PV after the other. */
 function allocateLinear(freeByPv: Map<string, bigint>, bytes: bigint): FakePvSegment[] {
   let remaining = bytes;
   return [...freeByPv].flatMap(([pvUuid, free]) => {
@@ -125,8 +125,8 @@ function allocateLinear(freeByPv: Map<string, bigint>, bytes: bigint): FakePvSeg
 }
 
 /**
- * One disk for each image. LVM prefers for an image the disk that it has; when that does not do, it takes any, also those of
- * the others: seen with 2.03.16.
+ * Allocates one PV for each image. LVM prefers for an image the PV that it has; when that does not suffice, it takes
+ * any, also those of the others: seen with 2.03.16.
  */
 function allocateStriped(
   group: FakeGroup,
@@ -172,7 +172,7 @@ function allocateStriped(
   });
 }
 
-/** A disk in a report. */
+/** Returns the row of a PV in a report. */
 export function pvRow(group: FakeGroup, pv: FakePv): Record<string, string> {
   const { size, free } = pvSpace(group, pv);
   const missing = isMissing(group, pv.uuid);
@@ -186,13 +186,13 @@ export function pvRow(group: FakeGroup, pv: FakePv): Record<string, string> {
   };
 }
 
-/** A piece of a disk in a report. */
+/** Returns the row of a PV segment in a report. */
 export function pvsegRow(group: FakeGroup, lv: FakeLv, { subLv, pvUuid, size }: FakePvSegment): Record<string, string> {
   const name = subLv === "" ? lv.name : `[${lv.name}_${subLv}]`;
   return { pv_uuid: pvUuid, pvseg_size: `${size / group.extentSize}`, lv_name: name };
 }
 
-/** The only segment of an LV in a report. */
+/** Returns the row of the only segment of an LV in a report. */
 export function segRow({ name, pool, thinPool, segment = LINEAR }: FakeLv): Record<string, string> {
   return {
     lv_name: name,

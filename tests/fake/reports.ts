@@ -94,7 +94,7 @@ function lvRow(machine: FakeMachine, group: FakeGroup, lv: FakeLv): Record<strin
   };
 }
 
-/** A mounted filesystem holds its device open; a bind mount of the node does not. */
+/** Reports whether an LV is open. A mounted filesystem holds its device open; a bind mount of the node does not. */
 export function isOpen(machine: FakeMachine, lv: FakeLv): boolean {
   return machine.mounts.some((mount) => mount.lv === lv && mount.root === "/");
 }

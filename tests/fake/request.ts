@@ -9,7 +9,9 @@ import type { NamedVolumeRequest } from "../../k8s/api/volume_mapping.ts";
 import { ANY_GROUP } from "../../lvm/model/groups.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 
-/** A request of that name for an ext4 volume of at least so many bytes, anywhere, but for what is said otherwise. */
+/**
+ * Returns a request with this name for an ext4 volume of at least so many bytes, on any node, with the given changes.
+ */
 export function namedRequest(name: string, bytes: bigint, more: Partial<NamedVolumeRequest> = {}): NamedVolumeRequest {
   return {
     id: volumeIdOf(name),

@@ -91,12 +91,12 @@ export class SnapshotControlPlane implements AsyncDisposable {
     return this.controlPlane.run((signal) => snapshotter.run(signal));
   }
 
-  /** A class. */
+  /** Adds a VolumeSnapshotClass. */
   addSnapshotClass(name: string, parameters: Record<string, string>, driver = DRIVER): void {
     this.controlPlane.api.put(volumeSnapshotClasses, { metadata: { name }, driver, parameters });
   }
 
-  /** A content of the class `snap` for volume `v1`, as the snapshot-controller leaves it to the driver. */
+  /** Adds a content of the class `snap` for volume `v1`, as the snapshot-controller leaves it to the driver. */
   addContent(name = "content", { metadata = {}, spec = {}, status }: ContentOverrides = {}): VolumeSnapshotContent {
     return this.controlPlane.api.put(volumeSnapshotContents, {
       metadata: { name, finalizers: [CONTENT_FINALIZER], ...metadata },
@@ -128,7 +128,7 @@ export class SnapshotControlPlane implements AsyncDisposable {
     await this.controlPlane.client.patch(volumeSnapshotContents, { name }, { merge });
   }
 
-  /** The content as it is kept. */
+  /** Returns the content as it is kept. */
   storedContent(name = "content"): VolumeSnapshotContent | undefined {
     return this.controlPlane.api.objects(volumeSnapshotContents).find(({ metadata }) => metadata.name === name);
   }

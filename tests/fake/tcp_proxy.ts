@@ -21,7 +21,7 @@ export class TcpProxy implements AsyncDisposable {
     this.#track(this.#accept(this.#listener));
   }
 
-  /** The same URL by way of this stretch. */
+  /** Returns the same URL by way of this stretch. */
   urlThrough(url: string): string {
     const proxied = new URL(url);
     proxied.port = `${this.#port}`;

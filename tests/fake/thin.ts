@@ -79,7 +79,7 @@ export function isCowSnapshotOf(lv: FakeLv, origin: FakeLv): boolean {
   return lv.origin?.name === origin.name && lv.pool === undefined;
 }
 
-/** The size of an LV's device: a copy-on-write snapshot looks like its origin. */
+/** Returns the size of an LV's device: a copy-on-write snapshot looks like its origin. */
 export function deviceBytes({ origin, pool, size }: FakeLv): bigint {
   return pool === undefined ? origin?.size ?? size : size;
 }
@@ -95,7 +95,7 @@ export function confirmRemoval(group: FakeGroup, lv: FakeLv, isConfirmed: boolea
   return failure(5, `${prompt}\n  Logical volume ${path} not removed.`);
 }
 
-/** Removes an LV that is thin or a thin pool; answers whether it was one. */
+/** Removes an LV that is thin or a thin pool. @returns whether it was one */
 export function removeThin(group: FakeGroup, lv: FakeLv): boolean {
   const pool = group.lvs.find(({ name }) => name === lv.pool)?.thinPool;
   if (pool === undefined && lv.thinPool === undefined) return false;
@@ -122,7 +122,9 @@ export function extendMetadata(group: FakeGroup, lv: FakeLv, wanted: bigint, fre
   return ok(`  Logical volume ${group.name}/${lv.name} successfully resized.\n`);
 }
 
-/** Once all of a pool's size was overwritten through one of its LVs, nothing of what was in it can be read. */
+/**
+ * Removes the data of a pool that cannot be read any more: once one of its LVs has overwritten the pool's whole size.
+ */
 export function discardOverwrittenData(machine: FakeMachine, lv: FakeLv): void {
   const group = machine.allLvs().find((each) => each.lv === lv)?.group;
   const pool = group?.lvs.find(({ name }) => name === lv.pool);

@@ -133,7 +133,9 @@ function controllers({ host }: FakeMachine): Output {
   return failure(1, `dd: failed to open '${CGROUP_ROOT}/cgroup.controllers': No such file or directory`);
 }
 
-/** Copies what dd overwrites of an origin into the stores of its snapshots, chunk by chunk, as far as they have room. */
+/**
+ * Copies what dd overwrites of an origin into the COW space of its snapshots, chunk by chunk, as far as it has space.
+ */
 function copyToCow(machine: FakeMachine, lv: FakeLv, values: ReadonlyMap<string, string>): void {
   const { lvs } = machine.groups.find((group) => group.lvs.includes(lv))!;
   const block = Number((values.get("bs") ?? "512").replace(/M$/, "")) * (values.get("bs")?.endsWith("M") ? 1 << 20 : 1);
@@ -214,7 +216,7 @@ function mke2fs(machine: FakeMachine, args: readonly string[]): Output {
   return make(machine, args);
 }
 
-/** A mkfs that refuses a device with something on it. */
+/** Runs a mkfs that refuses a device with content. */
 function newFilesystem(type: string, minimum: bigint, uuidOf: (args: readonly string[]) => string): Tool {
   return (machine, args) => {
     const path = args.at(-1)!;
@@ -348,7 +350,7 @@ function umount(machine: FakeMachine, args: readonly string[]): Output {
   return ok();
 }
 
-/** The argument after a flag. */
+/** Returns the argument after a flag. */
 export function optionValue(args: readonly string[], flag: string): string {
   const value = args[args.indexOf(flag) + 1];
   if (!args.includes(flag) || value === undefined) throw new Error(`expected ${flag} in ${args.join(" ")}`);

@@ -7,7 +7,10 @@
 import type { ApiClient } from "../../k8s/client/client.ts";
 import { type FakeClock, flushPromises } from "./clock.ts";
 
-/** A client that knows whether a request is under way, so that time on a {@linkcode FakeClock} can wait for answers. */
+/**
+ * Wraps a client so that it knows whether a request is in progress: time on a {@linkcode FakeClock} can wait for
+ * responses.
+ */
 export function trackedClient(
   client: ApiClient,
 ): { client: ApiClient; advance: (clock: FakeClock, ms: number) => Promise<void> } {

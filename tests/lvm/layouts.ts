@@ -32,7 +32,7 @@ for (const group of GROUPS) {
   await run("make a group", "vgcreate", ["-qq", "--yes", group, ...disks]);
 }
 
-/** A test that failed may leave anything; the next one starts with empty groups. */
+/** Empties the groups, which a failed test may leave in any state. */
 async function cleanUp(): Promise<void> {
   const mounts = (await readMounts(exec)).filter(({ target }) => target.includes(`/denolith-${GROUPS[0]}-`));
   for (const { target } of mounts.reverse()) await run("clean up", "umount", [target]);

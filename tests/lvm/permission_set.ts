@@ -46,7 +46,7 @@ const CAPABILITIES = {
 };
 
 for (const [kind, volumeCapability] of Object.entries(CAPABILITIES)) {
-  Deno.test(`under the written set a volume of kind ${kind} lives from its creation to its end`, async () => {
+  Deno.test(`under the permission set of deno.json a volume of kind ${kind} goes through its lifecycle`, async () => {
     await using fixture = await startDriver();
     const { csi: { controller, node }, driver, root, folder } = fixture;
     const request = { name: kind, capacityRange: FIRST, volumeCapabilities: [volumeCapability] };
@@ -77,7 +77,7 @@ for (const [kind, volumeCapability] of Object.entries(CAPABILITIES)) {
   });
 }
 
-Deno.test("under the written set a pod is held to the limits of its volume", async () => {
+Deno.test("under the permission set of deno.json a pod is held to the limits of its volume", async () => {
   await using fixture = await startDriver({ cgroups: true });
   const { csi: { controller, node }, driver, root, folder } = fixture;
   await using cgroups = await realCgroups(new HostExec(), `${folder}/cgroup`);

@@ -11,8 +11,8 @@ import type { Host, HostCgroups } from "../contract/host.ts";
 import { isSkipped } from "./skipped_tests.ts";
 
 /**
- * A host whose groups are made on the two empty disks that DATA_DISKS names, the second being larger. Their names begin as
- * said, so that hosts can be beside each other.
+ * Creates a host whose groups are on the two empty disks that DATA_DISKS names. The second group is larger. A prefix of
+ * their names separates hosts.
  */
 export async function realHost(name: string): Promise<Host> {
   const disks = (Deno.env.get("DATA_DISKS") ?? "").split(" ");
@@ -43,7 +43,7 @@ export async function realHost(name: string): Promise<Host> {
   };
 }
 
-/** The machine's own hierarchy, mounted once more; pods are beside those of a kubelet, of which there is none. */
+/** Mounts the machine's own hierarchy once more. The tests' pods stand where a kubelet's would; there is no kubelet. */
 export async function realCgroups(exec: Exec, root: string): Promise<HostCgroups> {
   await Deno.mkdir(root);
   const runAsAdmin = async (program: "mount" | "umount", ...args: string[]) => {

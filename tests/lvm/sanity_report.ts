@@ -26,7 +26,7 @@ const TOPICS: readonly (readonly [RegExp, string])[] = [
 ];
 
 /**
- * The skipped specs of a ginkgo JSON report, one line for each topic, and those of no topic.
+ * Returns the skipped specs of a ginkgo JSON report, one line for each topic, and those of no topic.
  *
  * @throws {StorageError} when the text is no such report
  */

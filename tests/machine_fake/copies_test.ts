@@ -92,7 +92,7 @@ function copyRequest(source: ContentSource) {
   return { ...namedRequest("copy", 0n), range: { required: 0n }, format: { state: "raw" }, source } as const;
 }
 
-Deno.test("a volume that is copied is neither deleted nor grown, and the copy is not given out before it is done", async () => {
+Deno.test("a volume that is being copied is neither deleted nor expanded, and the copy is not returned before it is complete", async () => {
   await using fixture = await CopyFixture.open();
   const { volumes } = fixture.machine;
   const finish = await fixture.startCopy(originalSource);
@@ -139,7 +139,7 @@ Deno.test("a copy that is deleted in the midst is erased, after the piece under 
   await volumes.delete(volumeIdOf("original"));
 });
 
-Deno.test("a snapshot whose store overflows while it is copied fails the copy, of which nothing is left", async () => {
+Deno.test("a snapshot whose COW space overflows while it is copied fails the copy, of which nothing is left", async () => {
   await using fixture = await CopyFixture.open();
   const { snapshots, lvm, copies } = fixture.machine;
   const id = snapshotIdOf("cut");
@@ -154,7 +154,7 @@ Deno.test("a snapshot whose store overflows while it is copied fails the copy, o
   assertEquals(fixture.lvNames, ["snap", "vol"]);
 });
 
-Deno.test("a temporary snapshot that is lost has the copy begin anew, of one moment", async () => {
+Deno.test("when the temporary snapshot is lost, the copy starts again, from a single moment", async () => {
   await using fixture = await CopyFixture.open();
   const { copies } = fixture.machine;
   const finish = await fixture.startCopy(originalSource);
@@ -172,7 +172,7 @@ Deno.test("a temporary snapshot that is lost has the copy begin anew, of one mom
   assertEquals(fixture.lvNames, ["vol", "vol"]);
 });
 
-Deno.test("a filesystem that cannot be mended fails the copy with what the check said", async () => {
+Deno.test("a filesystem that cannot be repaired fails the copy with the message of the check", async () => {
   await using fixture = await CopyFixture.open();
   const { copies, volumes, background } = fixture.machine;
   const lv = fixture.lvOf("original");
@@ -185,7 +185,7 @@ Deno.test("a filesystem that cannot be mended fails the copy with what the check
   assert((await volumes.list()).length === 1);
 });
 
-Deno.test("what is not of the filesystem that was asked for is not given out as one", async () => {
+Deno.test("a copy without the requested filesystem is not returned", async () => {
   await using fixture = await CopyFixture.open();
   const { copies, background } = fixture.machine;
   Object.assign(fixture.lvOf("original").content, { signatures: [{ type: "gpt", uuid: "" }] });
@@ -196,7 +196,7 @@ Deno.test("what is not of the filesystem that was asked for is not given out as 
   assertEquals(fixture.lvNames, ["vol"]);
 });
 
-/** A thin volume `thin` with xfs on it, and a request for a copy of it in its own pool. */
+/** Creates a thin volume `thin` with xfs on it, and a request for a copy of it in its own pool. */
 async function thinFixture() {
   const fixture = await CopyFixture.open();
   const { volumes } = fixture.machine;
@@ -226,7 +226,7 @@ Deno.test("a copy at once that fails at the end is not tried again, and nothing 
   assertEquals(await fixture.machine.copies.create(request), GiB, "and the next call makes it");
 });
 
-Deno.test("a look that comes while a copy at once is being made leaves it alone", async () => {
+Deno.test("a report that is read while a thin copy is being created leaves it alone", async () => {
   const { fixture, request } = await thinFixture();
   await using _fixture = fixture;
   const { copies, lvm } = fixture.machine;

@@ -6,7 +6,7 @@ import { assertFails, Harness, volumeRequest } from "../contract/host.ts";
 
 const GROUPS = ["test-small", "test-large"] as const;
 
-/** A driver on a machine of its own, with one group on each of two disks. */
+/** Starts a driver on a machine of its own, with one group on each of two disks. */
 async function createHarness() {
   const machine = new FakeMachine();
   machine.addGroup(GROUPS[0], 1n << 30n);
@@ -108,7 +108,7 @@ const BROKEN_REPORTS = [
 ] as const;
 
 for (const [what, answer] of BROKEN_REPORTS) {
-  Deno.test(`a report that is ${what} is INTERNAL, and nothing is done on its ground`, async () => {
+  Deno.test(`a report that is ${what} is INTERNAL, and changes nothing`, async () => {
     await using fixture = await createHarness();
     const { harness: driver, machine } = fixture;
     const volumeId = await driver.create();

@@ -6,7 +6,7 @@ import type { FakeGroup, FakeMachine } from "../fake/machine.ts";
 
 const MiB = 1n << 20n;
 
-/** A driver over groups of several disks, and the first of them. */
+/** Starts a driver over groups of several disks. @returns it, and the first group */
 async function setUp() {
   const stack = new AsyncDisposableStack();
   const host = stack.use(await fakeMultiPvHost.setUp());
@@ -67,7 +67,7 @@ Deno.test("a raid1 volume without any of its disks is not staged", async () => {
   await assertFails("INTERNAL", stage, "Refusing activation of partial LV");
 });
 
-Deno.test("what an lvcreate leaves of a RAID volume that dies in it is no volume: it is made anew, or goes", async () => {
+Deno.test("the remains of an interrupted lvcreate of a RAID volume are no volume: it is created again, or removed", async () => {
   await using fixture = await setUp();
   const { harness, group } = fixture;
   const request = {
@@ -88,7 +88,7 @@ Deno.test("what an lvcreate leaves of a RAID volume that dies in it is no volume
   assertEquals(group.lvs, []);
 });
 
-Deno.test("a volume that was handed out is one, also while somebody converts it and dies in that", async () => {
+Deno.test("a volume that was returned stays one, also while an administrator's lvconvert is interrupted", async () => {
   await using fixture = await setUp();
   const { harness, group } = fixture;
   const volumeId = await harness.create({ parameters: { volumeGroup: group.name, layout: "raid1" } });
@@ -102,7 +102,7 @@ Deno.test("a volume that was handed out is one, also while somebody converts it 
   assertEquals(group.lvs, [lv!]);
 });
 
-Deno.test("while a disk is missing no snapshot is separated from its origin; what was deleted goes when it is back", async () => {
+Deno.test("while a disk is missing no snapshot is split from its origin; deleted volumes are removed when it is back", async () => {
   await using fixture = await setUp();
   const { harness, group } = fixture;
   const { controller } = harness.csi;
@@ -122,7 +122,7 @@ Deno.test("while a disk is missing no snapshot is separated from its origin; wha
   assertEquals(group.lvs, []);
 });
 
-Deno.test("what an lvcreate leaves of a copy is no copy; a copy that is filled is a volume, also while it is converted", async () => {
+Deno.test("the remains of an interrupted lvcreate of a copy are no copy; a complete copy is a volume, also while it is converted", async () => {
   await using fixture = await setUp();
   const { harness, group } = fixture;
   const { controller } = harness.csi;

@@ -13,8 +13,8 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
 };
 
 /**
- * The folders of a room, the lowest floor first. A folder imports from lower floors and from the room's own files, never from
- * its own floor or a higher one.
+ * The floors of the folders of a room, the lowest first. A folder imports from lower floors and from the room's own
+ * files, never from its own floor or a higher one.
  */
 const FLOORS: Readonly<Record<string, readonly (readonly string[])[]>> = {
   lvm: [
@@ -50,7 +50,7 @@ const DEBT: readonly string[] = [];
 /** The number of lines that a hand-written file may have. */
 const MAX_LINES = 400;
 
-/** The files of the product, but for its tests and for what is generated. */
+/** Yields the files of the product, without tests and generated files. */
 function* sources(folder: string): Generator<string> {
   for (const { name, isDirectory } of Deno.readDirSync(join(ROOT, folder))) {
     const path = join(folder, name);
@@ -95,7 +95,7 @@ function roomOf(path: string): string {
   return rest.length === 0 ? "main" : room!;
 }
 
-/** The floor of a file within its room: 0 for the room's own files, Infinity for those on top of it. */
+/** Returns the floor of a file within its room: 0 for the room's own files, Infinity for those on top of it. */
 function floorOf(path: string): number {
   if (ON_TOP.includes(path)) return Infinity;
   const [room, folder, file] = path.split("/");

@@ -11,14 +11,14 @@ export function chapter(document: string, title: string): string {
   return text.split("\n## ")[0]!;
 }
 
-/** The anchors of a document's headings, as forges make them. */
+/** Returns the anchors of a document's headings, as Git forges make them. */
 export function anchors(document: string): string[] {
   return [...document.replace(/```[^]*?```/g, "").matchAll(/^#+ (.*)$/gm)].map(([, title]) =>
     "#" + title!.toLowerCase().replace(/[^\w\- ]/g, "").replaceAll(" ", "-")
   );
 }
 
-/** The lines for a shell in a text, block by block. */
+/** Returns the lines for a shell in a text, block by block. */
 export function shellBlocks(text: string): string[] {
   return [...text.matchAll(/```sh\n([^]*?)```/g)].map(([, lines]) => lines!);
 }

@@ -79,7 +79,7 @@ Deno.test("the artifact starts under its set, can start itself as a Worker, and 
   assertEquals(JSON.parse(stdout), { main: nothing, worker: nothing, args: ["a b", "--allow-all", "it's"] });
 });
 
-Deno.test("a bundle disposes of what is named only once", async () => {
+Deno.test("a bundle disposes of each name once", async () => {
   const module = async (folder: string) => {
     const entry = join(folder, "entry.ts");
     await Deno.writeTextFile(entry, USING);

@@ -20,7 +20,7 @@ const MAIN = new URL("../../main.ts", import.meta.url).pathname;
 const TLS = new URL("../fixtures/tls/", import.meta.url).pathname;
 const DRIVER = "lvm.denolith.dev";
 
-/** An API server, and a folder with a kubeconfig for it. */
+/** Starts an API server, and writes a kubeconfig for it into a folder. */
 async function setUp() {
   const [cert, key, ca] = await Promise.all(
     ["server.crt", "server.key", "ca.crt"].map((name) => Deno.readTextFile(TLS + name)),
@@ -101,7 +101,7 @@ Deno.test("denolith controller: serves under the Leases of the official sidecars
   assertEquals([...Deno.readDirSync(`${s.folder}/socket`)], []);
 });
 
-Deno.test("denolith node: registers with kubelet, says that it is not ready without LVM, and leaves no socket at SIGTERM", async () => {
+Deno.test("denolith node: registers with kubelet, is not ready without LVM, and leaves no socket at SIGTERM", async () => {
   await using s = await setUp();
   const socket = `${s.folder}/plugins/${DRIVER}/csi.sock`;
   const registry = `${s.folder}/plugins_registry`;

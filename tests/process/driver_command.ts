@@ -9,7 +9,7 @@ export const DRIVER_FLAGS = ["--quiet", "--no-prompt", "-P=denolith", "--v8-flag
 
 const ROOT = new URL("../../", import.meta.url).pathname;
 
-/** The flags of a subcommand, as its help lists them. @throws {Error} with what it said instead */
+/** Returns the flags of a subcommand, as its help lists them. @throws {Error} with its output when it prints no help */
 export async function subcommandFlags(subcommand: string): Promise<string[]> {
   const args = ["run", ...DRIVER_FLAGS, `${ROOT}main.ts`, subcommand, "--help"];
   const output = await new Deno.Command(Deno.execPath(), { args, env: { NO_COLOR: "1" } }).output();

@@ -24,13 +24,13 @@ Deno.test("denolith: help names every command, and every command has help of its
   assertEquals((await runDenolith()).code, 2);
 });
 
-Deno.test("denolith: the process that reads the command line loads nothing of the driver, so it can tell its version without permissions", async () => {
+Deno.test("denolith: the process that reads the command line loads nothing of the driver, so it prints its version without permissions", async () => {
   const args = ["run", "--quiet", "--no-prompt", MAIN, "version"];
   const { code, stderr } = await new Deno.Command(Deno.execPath(), { args, env: { NO_COLOR: "1" } }).output();
   assertEquals([code, new TextDecoder().decode(stderr)], [0, ""]); // grpc-js reads variables as soon as it is loaded
 });
 
-Deno.test("denolith: what is not understood ends with status 2 and names the nearest thing", async () => {
+Deno.test("denolith: a command line that is not understood ends with status 2 and suggests a similar word", async () => {
   const cases: [string[], RegExp][] = [
     [["standalon"], /unknown command "standalon"; did you mean standalone\?/],
     [["standalone", "--endpont", "x"], /unknown flag --endpont; did you mean --endpoint\?/],
@@ -74,7 +74,7 @@ Deno.test("denolith: without a way to the API server the processes of a cluster 
   }));
 });
 
-Deno.test("denolith doctor: works whatever this machine lacks, as text and as JSON, and its exit status tells", async () => {
+Deno.test("denolith doctor: works whatever this machine lacks, as text and as JSON, with an exit status", async () => {
   const [text, json] = await Promise.all([runDenolith("doctor"), runDenolith("doctor", "--json")]);
   const { level, checks } = JSON.parse(json.stdout);
   assertEquals(checks.length, 10, json.stderr);
@@ -82,7 +82,7 @@ Deno.test("denolith doctor: works whatever this machine lacks, as text and as JS
   for (const { check } of checks) assertMatch(text.stdout, new RegExp(`^. ${check} `, "m"));
 });
 
-Deno.test("denolith status: tells what there is, or ends with status 1 and says why not", async () => {
+Deno.test("denolith status: prints the status, or ends with status 1 and says why not", async () => {
   const { code, stdout, stderr } = await runDenolith("status", "--json");
   if (code === 0) assertEquals(JSON.parse(stdout).driver, "lvm.denolith.dev");
   else assertMatch(`${code} ${stderr}`, /^1 denolith: /);

@@ -10,7 +10,7 @@ const PROBE = new URL("permissions_probe.ts", import.meta.url).pathname;
 const VOLUME_ID = "v1-00000000000000000000000000000000";
 const MAIN = new URL("../../main.ts", import.meta.url).pathname;
 
-/** A folder with a mount root, a socket that somebody listens on beside the driver's, and such a TCP port. */
+/** Creates a folder with a mount root, a socket with a listener beside the driver's, and a TCP port with a listener. */
 async function setUp() {
   const folder = await Deno.realPath(await Deno.makeTempDir({ prefix: "denolith-permissions-" }));
   for (const name of ["root", "root-other", "socket"]) await Deno.mkdir(`${folder}/${name}`);
@@ -70,14 +70,14 @@ Deno.test("a process of the cluster reaches the API server and no other address"
   assertEquals(refused, allWith(refused, "refused"));
 });
 
-Deno.test("an error that nothing in the worker caught ends the process with status 1, and is told", async () => {
+Deno.test("an uncaught error in the worker ends the process with status 1, and is logged", async () => {
   await using fixture = await setUp();
   const { code, stderr } = await runProbe("throw", fixture);
   assertEquals(code, 1);
   assert(stderr.includes("unforeseen"), stderr);
 });
 
-/** A driver under the written set, with the mount root. */
+/** Starts a driver under the permission set of deno.json, with the mount root. */
 async function startDriver(socket: string, mountRoot: string): Promise<DriverProcess> {
   const flags = ["--endpoint", socket, "--mount-roots", mountRoot, "--volume-groups", "none", "--node-id", "n"];
   const command = [Deno.execPath(), "run", ...DRIVER_FLAGS, MAIN, "standalone", ...flags];

@@ -13,11 +13,10 @@ const ROOT = new URL("../..", import.meta.url).pathname;
 const UNUSED_DAYS = 1;
 
 /**
- * The path of the driver's artifact for this machine, made of this checkout. It is made in a few seconds when something that
- * goes into it changed, and kept in the cache folder.
+ * Returns the path of the driver's artifact for this machine, made of this checkout. It is made in a few seconds when
+ * one of its inputs changed, and kept in the cache folder.
  *
- * @param log is told what is done
- * @throws {Error} when it cannot be made
+ * @param log called with what is done @throws {Error} when it cannot be made
  */
 export async function ensureArtifact(log: (line: string) => void): Promise<string> {
   const key = sha256(new TextEncoder().encode((await inputs()).join("\n"))).slice(0, 12);
@@ -29,7 +28,7 @@ export async function ensureArtifact(log: (line: string) => void): Promise<strin
   return join(folder, ARTIFACT_FILES.program);
 }
 
-/** What decides how the artifact comes out: the driver as one module, how it is packed, and with what. */
+/** Returns the inputs of the artifact: the driver as one module, and the code and tools that pack it. */
 async function inputs(): Promise<string[]> {
   await using temp = await TempFolder.create(Deno.env.get("TMPDIR") ?? "/tmp", "denolith-inputs-");
   const packing = [...Deno.readDirSync(join(ROOT, "deploy"))].filter(({ isFile }) => isFile)

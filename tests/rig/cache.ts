@@ -5,7 +5,7 @@ import { TempFolder } from "./temp_folder.ts";
 const DAY = 24 * 3600 * 1000;
 
 /**
- * The folder in which this user's built test pieces are kept: `denolith` in the XDG cache folder.
+ * Returns the folder in which this user's built test pieces are kept: `denolith` in the XDG cache folder.
  *
  * @throws {Error} when neither XDG_CACHE_HOME nor HOME is set
  */
@@ -18,10 +18,11 @@ export function cacheFolder(): string {
 }
 
 /**
- * The folder `name` of the cache, built on first use. `build` fills a temporary folder beside it, which is renamed into place
- * when it is whole, so that an interrupted build leaves nothing. Who comes while another builds it waits for that.
+ * Returns the folder `name` of the cache, built on first use. `build` fills a temporary folder beside it, which is
+ * renamed when it is complete, so that an interrupted build leaves nothing. A process waits while another one builds
+ * the same folder.
  *
- * @throws {Error} what `build` throws, and when the cache folder cannot be written
+ * @throws {Error} the error of `build`, and when the cache folder cannot be written
  */
 export async function ensureCached(
   name: string,
@@ -60,7 +61,7 @@ export async function removeUnused(prefix: string, days: number): Promise<string
   return removed;
 }
 
-/** Whether the folder is there, which means whole. Notes its use, by which {@linkcode removeUnused} goes. */
+/** Reports whether the folder exists, and so is complete. Notes its use for {@linkcode removeUnused}. */
 async function markUsed(folder: string): Promise<boolean> {
   const isPresent = await Deno.stat(folder).then(() => true, () => false);
   // A cache that cannot be written to can be read all the same.

@@ -1,7 +1,7 @@
 import { run } from "./process.ts";
 import type { RunFolder } from "./run_folder.ts";
 
-/** Who a client certificate names. */
+/** The subject of a client certificate. */
 export interface Identity {
   readonly user: string;
   readonly groups: readonly string[];
@@ -46,7 +46,7 @@ export async function makeClientCertificate(
   return { cert: folder.file(`certs/${name}.crt`), key: folder.file(`certs/${name}.key`) };
 }
 
-/** The text of a kubeconfig with everything in it. */
+/** Returns the text of a kubeconfig with everything in it. */
 export async function kubeconfigText(
   folder: RunFolder,
   server: string,

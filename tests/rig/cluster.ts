@@ -8,17 +8,17 @@ import { RunFolder } from "./run_folder.ts";
 
 /** Settings of {@linkcode Cluster.start}. */
 export interface ClusterOptions {
-  /** Where its files go and its processes belong to. */
+  /** The folder of its files and its processes. */
   readonly folder: RunFolder;
   readonly nodes: readonly NodeOptions[];
   /** Settings of the control plane that differ from the usual. */
   readonly controlPlane?: Omit<ControlPlaneOptions, "folder" | "programs" | "log">;
-  /** Is told what is done. */
+  /** Called with what is done. */
   readonly log: (line: string) => void;
   readonly signal?: AbortSignal;
 }
 
-/** A control plane with its nodes; its life is that of its folder. */
+/** A control plane with its nodes. It ends with its folder. */
 export class Cluster {
   readonly folder: RunFolder;
   readonly controlPlane: ControlPlane;
@@ -56,7 +56,7 @@ export class Cluster {
     return new Cluster(folder, plane, nodes);
   }
 
-  /** The cluster that was started in a folder. */
+  /** Opens the cluster that was started in a folder. */
   static async open(path: string): Promise<Cluster> {
     const folder = RunFolder.open(path);
     const plane = await ControlPlane.open(folder);
@@ -65,7 +65,7 @@ export class Cluster {
   }
 
   /**
-   * The node of a name.
+   * Returns the node of a name.
    *
    * @throws {Error} when there is none
    */

@@ -22,7 +22,7 @@ export { API_SERVICE, HOST_FROM_GUEST } from "./control_plane_flags.ts";
 
 /** Settings of {@linkcode ControlPlane.start}. */
 export interface ControlPlaneOptions {
-  /** Where its files go, and its processes belong to. */
+  /** The folder of its files and its processes. */
   readonly folder: RunFolder;
   readonly programs: KubernetesPrograms;
   /** Ports to listen on; free ones by default. */
@@ -34,7 +34,7 @@ export interface ControlPlaneOptions {
   readonly log?: (line: string) => void;
 }
 
-/** What is noted of a control plane, for those who come later. */
+/** The settings of a control plane, kept for later processes. */
 interface Settings {
   readonly ports: ControlPlanePorts;
   readonly token: string;
@@ -61,12 +61,12 @@ export interface AuditEvent {
   readonly userAgent?: string;
 }
 
-/** How long the API server may take to answer after its start, in milliseconds. */
+/** The time limit for the API server to answer after its start, in milliseconds. */
 const READY_MS = 60_000;
 
 const API = "kube-apiserver";
 
-/** Who calls the API server by certificate. */
+/** The components that call the API server with a certificate. */
 const COMPONENTS = {
   "controller-manager": { user: "system:kube-controller-manager", groups: [] },
   scheduler: { user: "system:kube-scheduler", groups: [] },
@@ -124,7 +124,7 @@ export class ControlPlane {
     return plane;
   }
 
-  /** The control plane that was started in a folder. */
+  /** Opens the control plane that was started in a folder. */
   static async open(folder: RunFolder): Promise<ControlPlane> {
     const settings = JSON.parse(await Deno.readTextFile(folder.file(FILES.settings))) as Settings;
     return new ControlPlane(folder, settings, await Deno.readTextFile(folder.file(certificates.CA)));
@@ -145,12 +145,12 @@ export class ControlPlane {
     return this.folder.file(FILES.audit);
   }
 
-  /** All requests that were noted so far, in the order of their first answer. */
+  /** Returns all requests that were noted so far, in the order of their first answer. */
   async auditEvents(): Promise<AuditEvent[]> {
     return auditEventsFrom(await Deno.readTextFile(this.auditLog).catch(() => ""));
   }
 
-  /** An HTTP client that trusts the authority. */
+  /** Creates an HTTP client that trusts the authority. */
   httpClient(): Deno.HttpClient {
     return Deno.createHttpClient({ caCerts: [this.ca] });
   }
@@ -166,9 +166,9 @@ export class ControlPlane {
   }
 
   /**
-   * Runs kubectl as the administrator and answers what it printed.
+   * Runs kubectl as the administrator.
    *
-   * @throws {Error} when it fails, with what it said
+   * @returns its output @throws {Error} when it fails, with its error output
    */
   async kubectl(args: readonly string[], options: { stdin?: string; signal?: AbortSignal } = {}): Promise<string> {
     const child = new Deno.Command(this.programs.kubectl, {
@@ -204,7 +204,7 @@ export class ControlPlane {
     return path;
   }
 
-  /** Tells the API server, and nobody else, by which address of this machine it reaches a node's kubelet. */
+  /** Sets the address of this machine at which the API server, and no other process, reaches a node's kubelet. */
   async setHost(name: string, address: string): Promise<void> {
     const hosts = this.folder.file(FILES.hosts);
     const others = (await Deno.readTextFile(hosts)).split("\n").filter((line) => line && !line.endsWith(` ${name}`));
@@ -255,7 +255,7 @@ export class ControlPlane {
     return ready?.status === 200;
   }
 
-  /** Whether pods can be made: they need a service account, which kube-controller-manager makes. */
+  /** Reports whether pods can be created: they need a service account, which kube-controller-manager creates. */
   async #hasServiceAccount(): Promise<boolean> {
     const account = await this.request("/api/v1/namespaces/default/serviceaccounts/default").catch(() => undefined);
     return account?.status === 200;
@@ -267,7 +267,7 @@ export class ControlPlane {
   }
 }
 
-/** The requests of an audit log, each once: a watch is noted when it starts and when it ends. */
+/** Returns the requests of an audit log, each once: a watch is noted when it starts and when it ends. */
 export function auditEventsFrom(log: string): AuditEvent[] {
   const events = new Map<string, AuditEvent>();
   // The last line may be half written.

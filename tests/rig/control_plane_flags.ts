@@ -15,7 +15,7 @@ export const HOST_FROM_GUEST = "10.0.2.2";
 const SERVICE_RANGE = "10.0.0.0/24";
 export const API_SERVICE = "10.0.0.1";
 
-/** What the API server is called by those who call it. */
+/** The names of the API server in its certificate. */
 export const API_HOSTS = [
   ...["127.0.0.1", HOST_FROM_GUEST, API_SERVICE, "localhost"],
   ...["kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"],

@@ -9,11 +9,11 @@ const VERSION = "5.6.0";
 const PACKAGE = `github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity@v${VERSION}`;
 
 /**
- * The path of csi-sanity, the conformance tests of CSI, as a program without libraries. Built on first use, in about a minute,
- * and kept in the cache folder.
+ * Returns the path of csi-sanity, the conformance tests of CSI, as a program without libraries. Built on first use, in
+ * about a minute, and kept in the cache folder.
  *
- * @param log is told what is done, step by step, with the seconds since the start
- * @throws {Error} when there is no Go and none can be fetched, or when the build fails
+ * @param log called with what is done, step by step, with the seconds since the start @throws {Error} when there is no
+ * Go and none can be fetched, or when the build fails
  */
 export async function ensureCsiSanity(log: (line: string) => void): Promise<string> {
   const folder = await ensureCached(`csi-sanity-${VERSION}`, log, async (temp, into) => {

@@ -46,8 +46,8 @@ export async function refreshPackageLists(): Promise<void> {
 const APT_OPTIONS = ["-qq", "-o", "DPkg::Lock::Timeout=300"];
 
 /**
- * The Debian mirror of this machine's apt configuration, or undefined where there is none. apt itself is asked, so that both
- * its file formats, switched-off entries and included folders are read as apt reads them.
+ * Returns the Debian mirror of this machine's apt configuration, or undefined when it has none. It asks apt, so that
+ * both file formats, disabled entries and included folders are read as apt reads them.
  */
 export async function debianMirror(): Promise<string | undefined> {
   const format = "$(REPO_URI) $(RELEASE) $(COMPONENT)";
@@ -55,7 +55,7 @@ export async function debianMirror(): Promise<string | undefined> {
   return mirrorFrom(await run("read apt's sources", "apt-get", query));
 }
 
-/** The first address that serves the main part of a Debian release, of lines "address release component". */
+/** Returns the first address that serves the main part of a Debian release, from lines "address release component". */
 export function mirrorFrom(targets: string): string | undefined {
   for (const line of targets.split("\n")) {
     const [address, release, component] = line.split(" ");

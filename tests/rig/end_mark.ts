@@ -1,8 +1,8 @@
-/** What {@linkcode EndMark.push} made of a chunk. */
+/** The result of {@linkcode EndMark.push}. */
 export interface ScanResult {
   /** The bytes that belong to the output. */
   output: Uint8Array;
-  /** Whether the mark was reached; what follows it is dropped. */
+  /** Whether the mark was reached. What follows it is dropped. */
   isEnded: boolean;
 }
 
@@ -11,7 +11,7 @@ export class EndMark {
   readonly #mark: Uint8Array;
   #held: Uint8Array = new Uint8Array();
 
-  /** The first byte of the mark must not occur in it again: then one look back is enough. */
+  /** @param mark its first byte must not occur in it again: then it is enough to look back once */
   constructor(mark: Uint8Array) {
     this.#mark = mark;
   }

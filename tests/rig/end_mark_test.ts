@@ -3,7 +3,7 @@ import { EndMark } from "./end_mark.ts";
 
 const MARK = "\0end-1\n";
 
-/** What is shown of a text that comes in chunks of `size` bytes, and whether its end was found. */
+/** Scans a text that comes in chunks of `size` bytes. @returns what is shown, and whether its end was found */
 function scan(text: string, size: number): { shown: string; ended: boolean } {
   const bytes = new TextEncoder().encode(text);
   const mark = new EndMark(new TextEncoder().encode(MARK));
@@ -16,7 +16,7 @@ function scan(text: string, size: number): { shown: string; ended: boolean } {
   return { shown, ended: false };
 }
 
-Deno.test("EndMark finds the mark however the stream is cut", () => {
+Deno.test("EndMark finds the mark however the stream is divided", () => {
   for (let size = 1; size <= 20; size++) {
     assertEquals(scan(`one\r\ntwo\n${MARK}three`, size), { shown: "one\r\ntwo\n", ended: true });
   }

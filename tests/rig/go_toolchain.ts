@@ -3,7 +3,7 @@ import { ensureTools, refreshPackageLists } from "./debian.ts";
 import { run, type RunOptions } from "./process.ts";
 import type { TempFolder } from "./temp_folder.ts";
 
-/** The Go that is fetched where this machine has none that will do. */
+/** The version of Go to fetch when this machine has none that is recent enough. */
 const FETCHED_VERSION = "1.26.8";
 
 /** From this version on, 1.x, Go fetches by itself the newer Go that a module asks for. */
@@ -46,7 +46,7 @@ export async function goToolchain(temp: TempFolder, log: (line: string) => void)
   return { go, env };
 }
 
-/** The x of version 1.x of a Go, or 0 when there is none. */
+/** Returns the x of Go's version 1.x, or 0 when there is none. */
 async function minorVersion(go: string): Promise<number> {
   const version = await run("ask for the version of Go", go, ["version"]).catch(() => "");
   return Number(/\bgo1\.(\d+)/.exec(version)?.[1] ?? 0);
@@ -63,7 +63,7 @@ async function unpackDebianGo(temp: TempFolder): Promise<string> {
   return temp.file(`debian-go/usr/lib/go-${version}/bin/go`);
 }
 
-/** The name of the package with Debian's current Go, and its version. */
+/** Returns the name of the package with Debian's current Go, and its version. */
 async function debianGoPackage(options: RunOptions): Promise<[string, string]> {
   const readDepends = () => run("look for Debian's Go", "apt-cache", ["depends", "golang-go"], options).catch(() => "");
   // A bare machine has no package lists yet.

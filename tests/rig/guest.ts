@@ -26,21 +26,21 @@ export interface GuestOptions {
   memMiB?: number;
   /** Ports of this machine that lead into the guest; none by default. */
   forward?: readonly PortForward[];
-  /** Whether the guest reaches this machine's 127.0.0.1, as 10.0.2.2, and what lies beyond; not by default. */
+  /** Whether the guest reaches this machine's 127.0.0.1, as 10.0.2.2, and other networks; false by default. */
   hostAccess?: boolean;
   /** Is given what the script prints, standard output and error in one, as it comes and byte for byte. */
   onOutput?: (chunk: Uint8Array) => void;
   /** Is given the files and folders that the script left in /work/out, however it ended; made if missing. */
   outDir?: string;
-  /** How long the guest may take in all, boot included; 20 minutes by default, 0 for as long as it likes. */
+  /** The time limit of the guest in milliseconds, with its boot; 20 minutes by default, 0 for no limit. */
   timeoutMs?: number;
   /** Ends the guest at once. */
   signal?: AbortSignal;
-  /** Where the temporary files go; the system's folder for them by default. */
+  /** The folder for temporary files; the system's by default. */
   workDir?: string;
   /** The image to boot; that of {@linkcode ensureGuestImage} by default. */
   image?: GuestImage;
-  /** Is told how the image is built, when it has to be; standard error by default. */
+  /** Called with the progress when the image must be built; writes to standard error by default. */
   log?: (line: string) => void;
   /** Connects the script to this process's terminal, instead of `onOutput` and `outDir`, with no limit of time by default. */
   terminal?: boolean;
@@ -48,10 +48,10 @@ export interface GuestOptions {
 
 const DEFAULT_TIMEOUT_MS = 20 * 60 * 1000;
 
-/** How long before the host gives up the guest lists its processes, in seconds. */
+/** The time in seconds before the time limit at which the guest lists its processes. */
 const WATCH_MARGIN = 8;
 
-/** How long qemu may take to end when it is asked to, in milliseconds. */
+/** The time limit for qemu to end when it is asked to, in milliseconds. */
 const QEMU_EXIT_TIMEOUT_MS = 10_000;
 
 /** A guest under way. */
@@ -59,7 +59,7 @@ interface Guest {
   readonly options: GuestOptions;
   readonly temp: TempFolder;
   readonly timeoutMs: number;
-  /** What the guest sends after the script's output. */
+  /** The mark that the guest sends after the script's output. */
   readonly endMark: string;
   /** The last of what the script printed. */
   outputTail: string;
@@ -219,7 +219,7 @@ async function exitStatus(guest: Guest, qemuErrors: string): Promise<number> {
   throw new Error(`run a guest: it ended without an exit status; ${await describeProgress(guest)}${qemuMessage}`);
 }
 
-/** What an error can tell about how far the guest came. */
+/** Describes for an error how far the guest came. */
 async function describeProgress(guest: Guest): Promise<string> {
   const console = await Deno.readTextFile(guest.temp.file("console")).catch(() => "");
   const reported = await readReport(guest);
@@ -234,7 +234,7 @@ async function readReport(guest: Guest): Promise<string> {
   return await Deno.readTextFile(guest.temp.file("report")).catch(() => "");
 }
 
-/** The last lines of a text, indented. */
+/** Returns the last lines of a text, indented. */
 function lastLines(text: string, count: number): string {
   const lines = text.trimEnd().split(/\r?\n/).slice(-count);
   return lines.map((line) => `  ${line}`).join("\n");

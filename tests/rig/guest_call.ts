@@ -2,20 +2,20 @@
 export interface GuestCall {
   /** Lines for /bin/sh, which root runs. */
   readonly command: string;
-  /** What it reads on standard input; nothing by default. */
+  /** Its standard input; empty by default. */
   readonly stdin?: string | Uint8Array<ArrayBuffer>;
-  /** How long it may take in milliseconds, rounded up to seconds; then it is killed and its status is 124. */
+  /** The time limit in milliseconds, rounded up to seconds. Then the command is killed, and its status is 124. */
   readonly timeoutMs: number;
 }
 
-/** How a command ended and what it printed. */
+/** The exit status and the output of a command. */
 export interface GuestAnswer {
   readonly code: number;
   readonly stdout: string;
   readonly stderr: string;
 }
 
-/** How long the guest may take to answer beyond the time of the command, in milliseconds. */
+/** The time in milliseconds that the guest may take to answer beyond the command's time limit. */
 const ANSWER_MARGIN_MS = 15_000;
 
 /**

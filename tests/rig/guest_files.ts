@@ -1,26 +1,26 @@
 import guestInit from "./guest/init.sh" with { type: "text" };
 import type { PayloadFile } from "./payload.ts";
 
-/** What the guest's init is told. */
+/** The settings of the guest's init. */
 export interface GuestSettings {
   /** Run by /bin/sh in /work. */
   readonly script: string;
   /** Variables for the script. */
   readonly env: Readonly<Record<string, string>>;
   readonly dataDisks: number;
-  /** What ends the script's output, between a zero byte and a line feed. */
+  /** The mark after the script's output, between a zero byte and a line feed. */
   readonly endMark: string;
-  /** Whether /work/out is sent when the script has ended. */
+  /** Whether to send /work/out when the script has ended. */
   readonly sendsOut: boolean;
-  /** Whether the script's line is a terminal. */
+  /** Whether the script has a terminal. */
   readonly terminal: boolean;
   /** After how many seconds the guest lists its processes; 0 for never. */
   readonly watch: number;
-  /** Whether kernel modules that take seconds to load are loaded beforehand, rather than when somebody needs them. */
+  /** Whether to load kernel modules that take seconds at the boot, instead of at their first use. */
   readonly slowModules: boolean;
 }
 
-/** The files in /work by which the guest knows what to do. */
+/** Returns the files in /work by which the guest knows what to do. */
 export function guestFiles(settings: GuestSettings): Record<string, PayloadFile> {
   const flag = (value: boolean) => value ? "1" : "0";
   const variables = {

@@ -18,7 +18,7 @@ echo "The checkout is here, empty disks are $DATA_DISKS. Ctrl-D ends the guest."
 exec bash
 `;
 
-/** The files of the checkout that git tracks or would track. */
+/** Returns the files of the checkout that git tracks or would track. */
 async function checkout(): Promise<Record<string, PayloadFile>> {
   const root = join(import.meta.dirname ?? ".", "../..");
   const args = ["-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"];

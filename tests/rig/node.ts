@@ -25,7 +25,7 @@ export interface NodeOptions {
   readonly files?: Readonly<Record<string, PayloadFile>>;
   /** The guest's memory in MiB; 3072 by default. */
   readonly memMiB?: number;
-  /** Where kubelet keeps what it has; /var/lib/kubelet by default. */
+  /** The kubelet's root directory; /var/lib/kubelet by default. */
   readonly kubeletRoot?: string;
   readonly kubeletFlags?: readonly string[];
   /** Fields of kubelet's configuration, over those of the rig. */
@@ -40,7 +40,7 @@ export interface NodePorts {
   readonly kubelet: number;
 }
 
-/** What is noted of a node, for those who come later. */
+/** The settings of a node, kept for later processes. */
 interface Settings {
   readonly options: NodeOptions;
   readonly ports: NodePorts;
@@ -48,10 +48,10 @@ interface Settings {
   readonly machine: readonly string[];
 }
 
-/** How long a node may take to be ready, in milliseconds. */
+/** The time limit for a node to be ready, in milliseconds. */
 const READY_TIMEOUT_MS = 300_000;
 
-/** How long a command in the guest may take by default, in milliseconds. */
+/** The default time limit of a command in the guest, in milliseconds. */
 const COMMAND_TIMEOUT_MS = 60_000;
 
 /** Room on the root disk for images and what pods write, sparse. */
@@ -72,10 +72,9 @@ export class Node {
   }
 
   /**
-   * Switches a new node on; {@linkcode Node.ready} waits for it. It belongs to the control plane's folder and ends with it.
+   * Starts a new node; {@linkcode Node.ready} waits for it. It belongs to the control plane's folder and ends with it.
    *
-   * @param log is told what is built on first use
-   * @throws {Error} when the guest's disks cannot be made
+   * @param log called with what is built on first use @throws {Error} when the guest's disks cannot be made
    */
   static async start(plane: ControlPlane, options: NodeOptions, log: (line: string) => void): Promise<Node> {
     const image = await ensureGuestImage(log);
@@ -102,13 +101,13 @@ export class Node {
     return node;
   }
 
-  /** A node that was started, perhaps by another process. */
+  /** Opens a node that was started, perhaps by another process. */
   static async open(plane: ControlPlane, name: string): Promise<Node> {
     const text = await Deno.readTextFile(plane.folder.file(`${processName(name)}/settings.json`));
     return new Node(plane, JSON.parse(text) as Settings);
   }
 
-  /** The names of the nodes that belong to a control plane. */
+  /** Returns the names of the nodes of a control plane. */
   static async names(plane: ControlPlane): Promise<string[]> {
     const names: string[] = [];
     for await (const entry of Deno.readDir(plane.folder.path)) {
@@ -180,7 +179,7 @@ export class Node {
     await this.ready();
   }
 
-  /** The ends of kubelet's and containerd's logs, or of the console where the guest does not answer. */
+  /** Returns the ends of kubelet's and containerd's logs, or of the console where the guest does not answer. */
   async logs(lines = 30): Promise<string> {
     const tails = ["kubelet", "containerd"].map((name) => `echo "== ${name}"; tail -n ${lines} /var/log/${name}.log`);
     const guestLogs = await this.exec(tails.join("\n")).catch(() => undefined);
@@ -206,7 +205,7 @@ export class Node {
   }
 }
 
-/** What is looked at of a node in the API. */
+/** The fields of a Node that are read. */
 interface NodeObject {
   readonly status: {
     readonly nodeInfo: { readonly bootID: string };
@@ -214,13 +213,13 @@ interface NodeObject {
   };
 }
 
-/** Whether a node is ready since this boot: the API goes on calling one ready for a while that was switched off. */
+/** Reports whether a node is ready since this boot. The API calls a node that was switched off ready for a while. */
 export function isReadyNode(node: NodeObject, boot: string): boolean {
   if (node.status.nodeInfo.bootID !== boot) return false;
   return node.status.conditions.some(({ type, status }) => type === "Ready" && status === "True");
 }
 
-/** The name of a node's process and folder. */
+/** Returns the name of a node's process and folder. */
 function processName(node: string): string {
   return `node-${node}`;
 }

@@ -9,11 +9,11 @@ Deno.test("answerFrom() tells the outputs of a command apart", () => {
   assertEquals(parseAnswer(bytes("0 0 0\n")), { code: 0, stdout: "", stderr: "" });
 });
 
-Deno.test("answerFrom() takes no answer that was cut", () => {
+Deno.test("answerFrom() refuses an incomplete answer", () => {
   for (const cut of ["", "0", "0 4", "0 4 2\n", "0 4 2\nout\nn"]) assertEquals(parseAnswer(bytes(cut)), undefined);
 });
 
-Deno.test("isReadyNode() believes what the API says only of the present boot", () => {
+Deno.test("isReadyNode() reports a node as ready only for its present boot", () => {
   const node = (bootID: string, status: string) => ({
     status: {
       nodeInfo: { bootID },

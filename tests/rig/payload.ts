@@ -9,7 +9,7 @@ const MIB = 1024 * 1024;
 
 const GIB = 1024 ** 3;
 
-/** Room that the script has in /work beyond the files that it is given, in MiB. Sparse: unused room costs nothing. */
+/** Free space of the script in /work beyond the files that it is given, in MiB. Sparse: unused space costs nothing. */
 const FREE_MIB = 4096;
 
 /**
@@ -52,7 +52,7 @@ function requireInside(path: string): string {
   return plain;
 }
 
-/** Puts a file or folder at `target`; answers how much room it takes in bytes. */
+/** Puts a file or folder at `target`. @returns its size in bytes */
 async function placeFile(file: PayloadFile, target: string): Promise<number> {
   if ("host" in file) return await linkOrCopy(await Deno.realPath(file.host), target);
   await Deno.writeTextFile(target, file.text);
@@ -60,7 +60,7 @@ async function placeFile(file: PayloadFile, target: string): Promise<number> {
   return diskUsageOf(file.text.length);
 }
 
-/** Hard links where it can, for the sake of large programs, and copies across file systems. */
+/** Creates a hard link where possible, because programs are large, and copies across file systems. */
 async function linkOrCopy(source: string, target: string): Promise<number> {
   const info = await Deno.lstat(source);
   if (info.isSymlink) {

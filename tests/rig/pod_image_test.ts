@@ -3,7 +3,7 @@ import { imageArchive } from "./pod_image.ts";
 import { run } from "./process.ts";
 import { TempFolder } from "./temp_folder.ts";
 
-/** A folder with two files, written in this order. */
+/** Creates a folder with two files, written in this order. */
 async function layer(temp: TempFolder, name: string, order: readonly string[]): Promise<string> {
   const folder = temp.file(name);
   await Deno.mkdir(folder);

@@ -1,6 +1,6 @@
 /** Settings of {@linkcode pollUntil}. */
 export interface PollOptions {
-  /** What is waited for, in the words that the error starts with. */
+  /** The awaited condition, in the words that the error starts with. */
   readonly action: string;
   readonly timeoutMs: number;
   /** Time between two looks, in milliseconds; 100 by default. */

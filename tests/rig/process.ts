@@ -8,28 +8,28 @@ export interface RunOptions {
   env?: Record<string, string>;
   /** Is given each line of standard output and standard error as it comes. */
   onLine?: (line: string) => void;
-  /** The folder that the program works in: the program is killed should this process die. */
+  /** The folder that the program works in. The program is killed when this process dies. */
   guardedBy?: TempFolder;
 }
 
-/** How many of a failed program's last lines its error shows. */
+/** The number of a failed program's last lines that its error shows. */
 const LINES_IN_ERROR = 15;
 
-/** The search path with the system folders, which ordinary users' paths leave out on Debian. */
+/** Returns the search path with the system folders, which ordinary users' paths leave out on Debian. */
 export function searchPath(): string {
   return [Deno.env.get("PATH"), "/usr/local/sbin", "/usr/sbin", "/sbin"].filter(Boolean).join(":");
 }
 
-/** The environment for every program that the rig runs. */
+/** Returns the environment of every program that the rig runs. */
 export function toolEnvironment(): Record<string, string> {
   return { LC_ALL: "C", DEBIAN_FRONTEND: "noninteractive", PATH: searchPath() };
 }
 
 /**
- * Runs a program to its end and answers what it printed on standard output.
+ * Runs a program to its end.
  *
- * @param action what is being tried, in the words that the error starts with, such as "make the root image"
- * @throws {Error} when the program cannot be started or fails; the message ends with its last lines
+ * @param action what is being tried, in the words that the error starts with, such as "make the root image" @returns
+ * its standard output @throws {Error} when the program cannot be started or fails; the message ends with its last lines
  */
 export async function run(
   action: string,
@@ -64,7 +64,7 @@ export async function run(
   return printed.join("\n");
 }
 
-/** Whether a program of this name is on the search path. */
+/** Reports whether a program with this name is on the search path. */
 export async function hasProgram(program: string): Promise<boolean> {
   for (const folder of searchPath().split(":")) {
     const found = await Deno.stat(`${folder}/${program}`).catch(() => undefined);

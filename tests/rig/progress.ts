@@ -1,7 +1,7 @@
-/** How often long steps tell how far they are, in milliseconds. */
+/** The interval of progress messages of long steps, in milliseconds. */
 const PROGRESS_INTERVAL_MS = 5000;
 
-/** A log that puts the seconds since now before each line. */
+/** Returns a log that puts the seconds since now before each line. */
 export function timedLog(log: (line: string) => void): (line: string) => void {
   const start = performance.now();
   return (line) => log(`[${Math.round((performance.now() - start) / 1000)} s] ${line}`);

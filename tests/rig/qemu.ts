@@ -18,11 +18,11 @@ export interface Machine {
   memMiB: number;
   forward: readonly PortForward[];
   hostAccess: boolean;
-  /** Whether the script's line is a terminal. */
+  /** Whether the script has a terminal. */
   terminal: boolean;
   /** A file for what the script prints, instead of qemu's standard output. */
   output?: string;
-  /** Whether what is written to the root disk stays in its file. */
+  /** Whether the root disk's file keeps what is written to the disk. */
   persistsRoot?: boolean;
   /** Files to write: the kernel's console, the init's reports, a tar archive of /work/out. */
   console: string;
@@ -35,7 +35,9 @@ const BASE_ARGUMENTS = ["-no-user-config", "-nodefaults", "-display", "none", "-
 
 const KERNEL_COMMAND_LINE = "console=ttyS0 panic=-1 net.ifnames=0 mitigations=off";
 
-/** The arguments with which qemu becomes the machine. Its standard input and output become the script's line. */
+/**
+ * Returns the arguments with which qemu becomes the machine. Its standard input and output become the script's line.
+ */
 export function qemuArguments(machine: Machine): string[] {
   return [
     ...BASE_ARGUMENTS,
@@ -61,7 +63,7 @@ export function qemuArguments(machine: Machine): string[] {
   ];
 }
 
-/** The lines between the guest's init and this process; their names are known to both. */
+/** Returns the lines between the guest's init and this process; their names are known to both. */
 function serialPorts(machine: Machine): string[] {
   const scriptLine = machine.terminal ? "virtconsole" : "virtserialport";
   const line = machine.output === undefined
@@ -92,7 +94,7 @@ function disk(serial: string, file: string, ...settings: string[]): string[] {
   return ["-drive", drive.join(","), "-device", `virtio-blk-pci,drive=${serial},serial=${serial}`];
 }
 
-/** A value in a list of qemu's options, where a comma is written twice. */
+/** Returns a value in a list of qemu's options, where a comma is written twice. */
 function escapeCommas(value: string): string {
   return value.replaceAll(",", ",,");
 }

@@ -31,7 +31,7 @@ trap '' HUP INT TERM
 read -r keep && exit 0
 ${KILL_AND_REMOVE}`;
 
-/** Becomes a process of its own, notes who that is in NAME.pid, and runs the rest of the arguments. */
+/** A script that becomes a process of its own, writes its id to NAME.pid, and executes the other arguments. */
 const EXEC_WITH_PID_FILE = `
 name=$1
 shift
@@ -87,17 +87,17 @@ export class RunFolder implements AsyncDisposable {
     return await RunFolder.create(join(Deno.env.get("TMPDIR") ?? "/tmp", `${prefix}${crypto.randomUUID()}`));
   }
 
-  /** A folder that another process made and kept. */
+  /** Opens a folder that another process made and kept. */
   static open(path: string): RunFolder {
     return new RunFolder(path);
   }
 
-  /** Path of `name` in the folder. */
+  /** Returns the path of `name` in the folder. */
   file(name: string): string {
     return join(this.path, name);
   }
 
-  /** Path of what a process printed. */
+  /** Returns the path of what a process printed. */
   log(name: string): string {
     return this.file(`${name}.log`);
   }
@@ -113,7 +113,7 @@ export class RunFolder implements AsyncDisposable {
     await this.#shell("start", START, [EXEC_WITH_PID_FILE, name, program, ...args]);
   }
 
-  /** The names of the processes that were started and not stopped. */
+  /** Returns the names of the processes that were started and not stopped. */
   async names(): Promise<string[]> {
     const names: string[] = [];
     for await (const entry of Deno.readDir(this.path)) {
@@ -122,12 +122,12 @@ export class RunFolder implements AsyncDisposable {
     return names.sort();
   }
 
-  /** Whether a process runs. */
+  /** Reports whether a process runs. */
   async isRunning(name: string): Promise<boolean> {
     return await this.pid(name) !== undefined;
   }
 
-  /** The id of a process, undefined when it does not run. */
+  /** Returns the id of a process, undefined when it does not run. */
   async pid(name: string): Promise<number | undefined> {
     const pidRecord = await Deno.readTextFile(this.file(`${name}.pid`)).catch(() => "");
     const [pid, start] = pidRecord.trim().split(" ");
@@ -190,7 +190,7 @@ export class RunFolder implements AsyncDisposable {
   }
 }
 
-/** The last lines of what a process printed, indented, for an error. */
+/** Returns the last lines of what a process printed, indented, for an error. */
 export async function logTail(folder: RunFolder, name: string, count = 15): Promise<string> {
   const text = await Deno.readTextFile(folder.log(name)).catch(() => "");
   return text.trimEnd().split(/\r?\n/).slice(-count).map((line) => `  ${line}`).join("\n");

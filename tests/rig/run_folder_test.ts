@@ -40,7 +40,7 @@ Deno.test("RunFolder takes no other process for its own, though it has the same 
   assertEquals(await folder.isRunning("stranger"), false);
 });
 
-Deno.test("RunFolder keeps what a process printed, and stops one alone", async () => {
+Deno.test("RunFolder keeps the output of a process, and stops a single one", async () => {
   await using temp = await TempFolder.create("/tmp", "denolith-run-");
   await using folder = await RunFolder.create(temp.file("run"));
   await folder.start("one", "/bin/sh", ["-c", "echo said; exec sleep 1000"]);

@@ -11,9 +11,10 @@ exit 1
 `;
 
 /**
- * The keeper of one temporary folder. It reads process ids from its standard input, one a line; when that input ends, because
- * the folder was released or because the process that made it died (Ctrl-C, SIGKILL, a test runner that exits at once), it kills
- * the last process named, if the line was not empty, and removes the folder. Signals and finally blocks cannot promise that.
+ * The keeper of one temporary folder. It reads process ids from its standard input, one a line. That input ends when
+ * the folder is released or when the process that made it dies (Ctrl-C, SIGKILL, a test runner that exits at once).
+ * Then the keeper kills the last process named, if the line was not empty, and removes the folder. Signals and finally
+ * blocks cannot promise that.
  */
 const WATCHDOG = `
 trap '' HUP INT TERM
@@ -54,7 +55,7 @@ export class TempFolder implements AsyncDisposable {
     return new TempFolder(path, watchdog);
   }
 
-  /** Path of `name` in the folder. */
+  /** Returns the path of `name` in the folder. */
   file(name: string): string {
     return join(this.path, name);
   }

@@ -1,5 +1,5 @@
 /**
- * What the scheduler is told of a node's room, and what that is good for.
+ * The capacity that is published for a node, and its effect on scheduling.
  *
  * @module
  */
@@ -11,7 +11,7 @@ import { addPv, createTestGroup } from "./test_group.ts";
 import { createClaimsAtOnce, creationFailures, waitForBound } from "./concurrent_claims.ts";
 import { TestNamespace } from "./test_namespace.ts";
 
-Deno.test("what is offered of a class follows its volumes, and goes with the class", async () => {
+Deno.test("the published capacity of a class follows its volumes, and is deleted with the class", async () => {
   await using ns = await TestNamespace.open("offers");
   await using published = await PublishedCapacity.open(ns);
   await using group = await createTestGroup(ns, 300);
@@ -61,7 +61,7 @@ Deno.test("what is offered of a class follows its volumes, and goes with the cla
   await ns.waitForCleanup();
 });
 
-Deno.test("a pod that no node has room for says so, and runs when a group grows", async () => {
+Deno.test("a pod that does not fit on any node has an event that says so, and runs when a group is extended", async () => {
   await using ns = await TestNamespace.open("pending");
   await using published = await PublishedCapacity.open(ns);
   await using group = await createTestGroup(ns, 100);
@@ -82,7 +82,7 @@ Deno.test("a pod that no node has room for says so, and runs when a group grows"
   await published.waitFor(group.mib + 96, ns.node.name, cls);
 });
 
-Deno.test("four claims at once in a group with room for three: none is made that does not fit, and the fourth has the first's room", async () => {
+Deno.test("four claims at once in a group with space for three: no volume is created that does not fit, and the fourth gets the space of the first", async () => {
   await using ns = await TestNamespace.open("rush");
   await using published = await PublishedCapacity.open(ns);
   await using group = await createTestGroup(ns, 200);

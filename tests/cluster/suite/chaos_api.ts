@@ -5,13 +5,13 @@ import { ClaimTracker } from "./claim_tracker.ts";
 import { peakPerSecond } from "./rbac_usage.ts";
 import { TestNamespace } from "./test_namespace.ts";
 
-/** How long the API server is away, in milliseconds. */
+/** The duration of the API server's outage, in milliseconds. */
 const OUTAGE_MS = 60_000;
 
-/** How soon watches must notice that nothing comes any more, in milliseconds. */
+/** The time in milliseconds within which a watch must notice that its connection is dead. */
 const DETECTION_TIMEOUT_MS = 30_000;
 
-/** Requests in one second that are no storm yet: every watch and list anew, and each claim's own, at once. */
+/** The limit of requests in one second: every watch and list again, and those of each claim, at once. */
 const MAX_REQUESTS_PER_SECOND = 60;
 
 const ROLES: readonly Role[] = ["controller", "node"];
@@ -51,7 +51,7 @@ Deno.test("the API server away for a minute in the midst of creations: nothing i
   }
 });
 
-Deno.test("an API server that keeps its connections and says nothing is noticed, and work goes on when it speaks again", async () => {
+Deno.test("an API server that keeps its connections and sends nothing is noticed, and work continues when it answers again", async () => {
   await using ns = await TestNamespace.open("frozen");
   await using tracker = await ClaimTracker.open(ns);
   await using driver = await DriverPods.open(ns.cluster);
@@ -80,7 +80,7 @@ Deno.test("an API server that keeps its connections and says nothing is noticed,
   assertEquals(driver.restarts(), restarts);
 });
 
-/** How many watches are known to have failed. */
+/** Returns the number of watches that failed. */
 async function failedWatches(driver: DriverPods, role: Role): Promise<number> {
   return (await driver.logs(role)).split("listing and watching failed").length - 1;
 }

@@ -1,5 +1,5 @@
 /**
- * Who makes copies dies in the midst of one.
+ * Kills of the process that makes a copy, during the copy.
  *
  * @module
  */

@@ -3,10 +3,10 @@ import { DriverPods, type Role } from "./driver_pods.ts";
 import { ClaimTracker } from "./claim_tracker.ts";
 import { FULL, TestNamespace } from "./test_namespace.ts";
 
-/** How many claims are made in all. */
+/** The number of claims. */
 const CLAIMS = FULL ? 50 : 20;
 
-/** How many are made between two kills. */
+/** The number of claims between two kills. */
 const CLAIMS_PER_ROUND = 5;
 
 /** Milliseconds in which a kill comes after the first request of a round: a creation takes some seconds here. */
@@ -17,7 +17,7 @@ const CONSISTENCY_TIMEOUT_MS = 600_000;
 
 const KILL_METHODS = ["delete the pod", "kill the process"] as const;
 
-Deno.test("whoever is killed in the midst of creations and deletions, all converge, and nothing leaks or doubles", async () => {
+Deno.test("creations and deletions converge whichever process is killed meanwhile, without leaks or duplicates", async () => {
   await using ns = await TestNamespace.open("kills");
   await using tracker = await ClaimTracker.open(ns);
   await using driver = await DriverPods.open(ns.cluster);

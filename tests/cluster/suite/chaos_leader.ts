@@ -16,7 +16,7 @@ const LEASES = [
   sidecarLeaseName("csi-snapshotter", DRIVER),
 ] as const;
 
-/** How long a holder's word is good, in milliseconds. */
+/** The duration of a Lease, in milliseconds. */
 const LEASE_MS = 15_000;
 
 /** A retry, and what a slow machine takes for it, in milliseconds. */
@@ -77,13 +77,13 @@ Deno.test("of two controllers one leads; its end hands over at once, its death w
   }
 });
 
-/** Who holds a Lease, and since when, by the clock of `performance`; nobody, where it is empty. */
+/** The holder of a Lease, and the start of its term by the clock of `performance`; no holder when it is empty. */
 interface Term {
   readonly holder: string;
   readonly since: number;
 }
 
-/** Who held the Leases, one after the other. */
+/** Records the holders of the Leases. */
 class LeaseWatcher implements AsyncDisposable {
   readonly #client;
   readonly #leases: Informer<Lease>;
@@ -110,7 +110,7 @@ class LeaseWatcher implements AsyncDisposable {
     if (history.at(-1)?.holder !== holder) this.#history.set(name, [...history, { holder, since: performance.now() }]);
   }
 
-  /** All terms of a Lease, the present one last. */
+  /** Returns all terms of a Lease, the present one last. */
   history(lease: string): readonly Term[] {
     return this.#history.get(lease) ?? [];
   }
@@ -119,7 +119,9 @@ class LeaseWatcher implements AsyncDisposable {
     return this.history(lease).at(-1)?.holder ?? "";
   }
 
-  /** How long a Lease was nobody's after a holder, in milliseconds; undefined when that did not give it back. */
+  /**
+   * Returns how long a Lease had no holder after one, in milliseconds; undefined when that holder did not release it.
+   */
   releasedMs(lease: string, holder: string): number | undefined {
     const history = this.history(lease);
     const [free, next] = history.slice(history.findLastIndex((term) => term.holder === holder) + 1);
@@ -141,7 +143,7 @@ class LeaseWatcher implements AsyncDisposable {
   }
 }
 
-/** The pod in an identity: its name, and a uuid of the process. */
+/** Returns the pod in an identity: its name, and a uuid of the process. */
 function podOf(identity: string): string {
   return identity.slice(0, -37);
 }

@@ -5,7 +5,7 @@ import { TestNamespace } from "./test_namespace.ts";
 
 const LVMLOCAL = "/etc/lvm/lvmlocal.conf";
 
-/** What hosts of today are set to: nothing activates LVs but who needs them. */
+/** The setting of today's hosts: LVs are activated only by their users. */
 const NO_ACTIVATION = "global { event_activation = 0 }";
 
 Deno.test("kubelet can be restarted: pods go on, and new ones get their volumes", async () => {
@@ -50,7 +50,7 @@ Deno.test("a node that lost its power, and activates no LVs by itself, has its p
   }
 });
 
-/** The container of a pod that runs; undefined while it does not. */
+/** Returns the id of the running container of a pod; undefined while none runs. */
 function containerOf({ status }: Pod): string | undefined {
   const [container] = status?.containerStatuses ?? [];
   return container?.state?.running === undefined || !container.ready ? undefined : container.containerID;

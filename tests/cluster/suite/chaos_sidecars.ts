@@ -11,7 +11,7 @@ import { DRIVER } from "./objects.ts";
 
 const MiB = 2 ** 20;
 
-Deno.test("the official sidecars do in front of the socket what the loops do", async () => {
+Deno.test("the official sidecars do over the socket what the controllers do", async () => {
   await using ns = await TestNamespace.open("official");
   await using tracker = await ClaimTracker.open(ns);
   await using controller = await OutOfClusterController.open(ns, ["--disable-controllers", "provisioner,resizer"]);
@@ -53,7 +53,7 @@ Deno.test("the official sidecars do in front of the socket what the loops do", a
   await ns.waitForCleanup();
 });
 
-Deno.test("the loops and the official sidecars at once: one works, the other takes its place, and no volume is made twice", async () => {
+Deno.test("the controllers and the official sidecars at once: one leads, the other takes over, and no volume is created twice", async () => {
   await using ns = await TestNamespace.open("both");
   await using tracker = await ClaimTracker.open(ns);
   await using controller = await OutOfClusterController.open(ns, ["--disable-controllers", "provisioner"]);

@@ -14,13 +14,13 @@ import { FULL } from "./test_namespace.ts";
 import { QUICK } from "./objects.ts";
 import { SnapshotTestNamespace } from "./snapshot_test_namespace.ts";
 
-/** How many snapshots are taken in a round. */
+/** The number of snapshots in a round. */
 const SNAPSHOTS_PER_ROUND = 3;
 
 /** Milliseconds in which a kill comes after a round was begun: taking a snapshot takes some seconds here. */
 const KILL_WITHIN_MS = 6_000;
 
-/** What is killed: every component that has a part in a snapshot. */
+/** The processes to kill: every component that takes part in a snapshot. */
 const VICTIMS = ["controller", "node", "kubelet", "snapshot-controller", "API server"] as const;
 
 /** Makes a claim `data` and a pod `user` that has it; answers the name of a class for small snapshots. */
@@ -33,7 +33,7 @@ async function prepare(snapshots: SnapshotTestNamespace): Promise<string> {
   return await snapshots.createSnapshotClass("quarter", { parameters: { snapSize: "25%" } });
 }
 
-Deno.test("whoever is killed while snapshots are taken and deleted, all become ready, and nothing is left of those that are deleted", async () => {
+Deno.test("snapshots become ready or are deleted whichever process is killed meanwhile, and nothing is left of deleted ones", async () => {
   await using snapshots = await SnapshotTestNamespace.open("kills");
   const className = await prepare(snapshots);
   const { ns } = snapshots;
@@ -83,7 +83,7 @@ async function kill(
   await driver.waitForReady(victim, { before });
 }
 
-Deno.test("csi-snapshotter does in front of the socket what the loop does", async () => {
+Deno.test("csi-snapshotter does over the socket what the snapshotter does", async () => {
   await using snapshots = await SnapshotTestNamespace.open("official");
   const className = await prepare(snapshots);
   const { ns } = snapshots;
@@ -106,7 +106,7 @@ Deno.test("csi-snapshotter does in front of the socket what the loop does", asyn
   await snapshots.waitUntilDeleted([kept.id]);
 });
 
-Deno.test("the loop and csi-snapshotter at once: one works, the other goes on in its place, and no snapshot is taken twice", async () => {
+Deno.test("the snapshotter and csi-snapshotter at once: one leads, the other takes over, and no snapshot is taken twice", async () => {
   await using snapshots = await SnapshotTestNamespace.open("both");
   const className = await prepare(snapshots);
   const { ns } = snapshots;

@@ -2,10 +2,10 @@ import { runRandom } from "./seeded_random.ts";
 import { ClaimTracker } from "./claim_tracker.ts";
 import { TestNamespace } from "./test_namespace.ts";
 
-/** How many moments are tried. */
+/** The number of moments to test. */
 const MOMENTS = 20;
 
-/** How many claims are under way at once. */
+/** The number of claims that are pending at once. */
 const CONCURRENT_CLAIMS = 5;
 
 Deno.test("a claim deleted at any moment of its creation leaves no LV, LVMVolume or PV", async () => {
@@ -33,7 +33,7 @@ Deno.test("a claim deleted at any moment of its creation leaves no LV, LVMVolume
   await tracker.waitForConsistency();
 });
 
-/** How long some claims at once take to be bound, in milliseconds. */
+/** Measures how long some claims at once take to be bound. @returns milliseconds */
 async function measureBindMs(tracker: ClaimTracker, className: string): Promise<number> {
   const names = Array.from({ length: CONCURRENT_CLAIMS }, (_, n) => `usual-${n}`);
   const startedAt = performance.now();

@@ -18,7 +18,7 @@ import { CLUSTER_VARIABLE } from "./test_namespace.ts";
 
 const MANIFESTS = new URL("../../../deploy/manifests/", import.meta.url);
 
-/** What is granted although no run of the suite needs it, and why. */
+/** Permissions that no run of the suite uses, with the reasons for them. */
 const UNUSED_PERMISSIONS: Record<string, Record<RbacPermission, string>> = {
   "denolith-controller": {
     "patch events": "only for what happens again and again",

@@ -32,7 +32,7 @@ class Helm implements AsyncDisposable {
     return new Helm(await TempFolder.create("/tmp", "denolith-helm-"), path);
   }
 
-  /** Runs it; answers what it printed. @throws {Error} with what it said */
+  /** Runs Helm. @returns its output @throws {Error} with its error output */
   async run(args: readonly string[], env: Record<string, string> = {}): Promise<string> {
     const homes = ["CACHE", "CONFIG", "DATA"].map((
       kind,
@@ -40,7 +40,7 @@ class Helm implements AsyncDisposable {
     return await run(`run helm ${args[0]}`, this.#path, args, { env: { ...Object.fromEntries(homes), ...env } });
   }
 
-  /** The objects that it makes of the chart, its definitions among them. */
+  /** Renders the chart. @returns its objects, with the CRDs */
   async objects({ values = {}, namespace = NAMESPACE, apiVersions = [] }: RenderOptions): Promise<KubernetesObject[]> {
     const file = this.#folder.file("values.json");
     await Deno.writeTextFile(file, JSON.stringify(values));
@@ -54,7 +54,7 @@ class Helm implements AsyncDisposable {
   }
 }
 
-/** The objects in texts, in an order that does not depend on who made them. */
+/** Returns the objects in texts, in an order that does not depend on the renderer. */
 function objectsOf(texts: readonly string[]): KubernetesObject[] {
   const objects = texts.flatMap((text) => parseAll(text) as (KubernetesObject | null)[]).filter((one) => one !== null);
   return sorted(objects);
@@ -79,7 +79,7 @@ Deno.test("Helm makes of the chart what task manifests does, whatever the values
   }
 });
 
-Deno.test("Helm finds nothing to say against the chart, and refuses values that it does not have", async () => {
+Deno.test("Helm accepts the chart, and refuses unknown values", async () => {
   await using helm = await Helm.open();
   await helm.run(["lint", "--strict", CHART]);
   for (const [wrong, expectedMessage] of [["kubeletdir=/x", "kubeletdir"], ["log.level=trace", "level"]] as const) {

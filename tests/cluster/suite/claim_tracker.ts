@@ -21,7 +21,7 @@ import { claimObject, DRIVER } from "./objects.ts";
 
 /** The claims of a scene, and what there is for them. */
 export class ClaimTracker implements AsyncDisposable {
-  /** The uids of all claims that there ever were. */
+  /** The uids of all claims that ever existed. */
   readonly uids = new Set<string>();
   readonly #ns: TestNamespace;
   readonly #client: HttpClient;
@@ -52,7 +52,7 @@ export class ClaimTracker implements AsyncDisposable {
     return [this.#claims, this.#volumes, this.#objects] as unknown as Informer<KubeObject>[];
   }
 
-  /** What the API server has, as last seen. */
+  /** Returns the latest known state of the API server. */
   get #apiState(): ApiState {
     return { claims: this.#claims.list(), volumes: this.#volumes.list(), objects: this.#objects.list() };
   }
@@ -73,14 +73,14 @@ export class ClaimTracker implements AsyncDisposable {
     await orAbsent(this.#client.delete(persistentVolumeClaims, { namespace: this.#ns.namespace, name }));
   }
 
-  /** The names of the claims that nobody asked to delete. */
+  /** Returns the names of the claims that were not deleted. */
   claimNames(): string[] {
     return this.#claims.list().filter(({ metadata }) => metadata.deletionTimestamp === undefined).map(({ metadata }) =>
       metadata.name
     );
   }
 
-  /** How many volumes were made, or are being made, for claims of the scene. */
+  /** The number of volumes that were made, or are being made, for claims of the namespace. */
   get startedCount(): number {
     const ids = new Set<string>([...this.uids].map((uid) => volumeIdOf(volumeNameOf(uid))));
     return this.#objects.list().filter(({ metadata: { name } }) => ids.has(name)).length;
@@ -149,12 +149,12 @@ export class ClaimTracker implements AsyncDisposable {
   }
 }
 
-/** A client that may do everything. */
+/** Creates a client with all permissions. */
 export function adminClient({ server, token, ca }: ControlPlane): HttpClient {
   return new HttpClient({ url: server, token: { text: token }, ca: { text: ca } }, { userAgent: "denolith-test" });
 }
 
-/** What LVM has on a node of the driver's. @throws {Error} when LVM does not answer */
+/** Reads the driver's LVs on a node. @throws {Error} when LVM does not answer */
 async function readLvmState(node: Node): Promise<LvmState> {
   const json = "--reportformat json";
   const command = `lvs ${json} -o vg_name,lv_name,lv_uuid,lv_tags @denolith=${DRIVER} && vgs ${json} -o vg_tags`;

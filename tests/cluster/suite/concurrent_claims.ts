@@ -32,7 +32,7 @@ export async function waitForBound(ns: TestNamespace, names: readonly string[], 
   return bound();
 }
 
-/** On which node the volume of each claim is, by the claim's name. */
+/** Returns the node of each claim's volume, by the claim's name. */
 export async function nodesOf(ns: TestNamespace, names: readonly string[]): Promise<Record<string, string>> {
   const lvs = await ns.lvs();
   const nodeOf = async (name: string) => {
@@ -42,7 +42,7 @@ export async function nodesOf(ns: TestNamespace, names: readonly string[]): Prom
   return Object.fromEntries(await Promise.all(names.map(async (name) => [name, await nodeOf(name)] as const)));
 }
 
-/** What nodes refused to make for claims, in the words of their events. */
+/** Returns the failures of nodes to create volumes for claims, as their events describe them. */
 export async function creationFailures(ns: TestNamespace, names: readonly string[]): Promise<string[]> {
   const claims = ns.informer("PersistentVolumeClaim");
   const ids = names.map((name) => volumeIdOf(`pvc-${claims.get(`${ns.namespace}/${name}`)?.metadata.uid}`));

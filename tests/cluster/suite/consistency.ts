@@ -1,5 +1,5 @@
 /**
- * Whether what the cluster, its nodes and LVM have of some volumes agrees: one of each for every claim, and nothing else.
+ * Compares the cluster, its nodes and LVM: each claim must have one volume, and nothing else may exist.
  *
  * @module
  */
@@ -19,30 +19,30 @@ export interface LogicalVolume {
   readonly tags: readonly string[];
 }
 
-/** What LVM has on a node. */
+/** LVM's state on a node. */
 export interface LvmState {
   readonly lvs: readonly LogicalVolume[];
   /** The tags of all groups. */
   readonly groupTags: readonly string[];
 }
 
-/** What the API server has. */
+/** The API server's state. */
 export interface ApiState {
   readonly claims: readonly PersistentVolumeClaim[];
   readonly volumes: readonly PersistentVolume[];
   readonly objects: readonly LvmVolume[];
 }
 
-/** The name of the PersistentVolume of a claim. */
+/** Returns the name of the PersistentVolume of a claim. */
 export function volumeNameOf(uid: string): string {
   return `pvc-${uid}`;
 }
 
 /**
- * What is not as it must be in the API once all is done: a bound claim has its PersistentVolume and its LVMVolume, and nothing
- * is left of other claims.
+ * Returns the inconsistencies in the API after all is done: a bound claim has its PersistentVolume and its LVMVolume,
+ * and nothing is left of other claims.
  *
- * @param uids of all claims that there ever were; other volumes are not looked at
+ * @param uids of all claims that ever existed; other volumes are ignored
  */
 export function apiInconsistencies({ claims, volumes, objects }: ApiState, uids: ReadonlySet<string>): string[] {
   const wanted = new Map(claims.map((claim) => [claim.metadata.uid!, claim]));
@@ -83,9 +83,9 @@ function claimInconsistencies(
 }
 
 /**
- * What LVM has otherwise than the API says.
+ * Returns the differences between LVM and the API.
  *
- * @param uids of all claims that there ever were; other LVs are not looked at
+ * @param uids of all claims that ever existed; other LVs are ignored
  */
 export function lvmInconsistencies({ claims, objects }: ApiState, lvm: LvmState, uids: ReadonlySet<string>): string[] {
   const wanted = new Set(claims.map(({ metadata }) => metadata.uid!));
@@ -113,12 +113,12 @@ function lvInconsistencies(id: VolumeId, found: readonly LogicalVolume[], object
   return inconsistencies;
 }
 
-/** Whether an LV has to do with a volume, by its name or by any of its tags. */
+/** Reports whether an LV belongs to a volume, by its name or by any of its tags. */
 function belongsTo({ name, tags }: LogicalVolume, id: VolumeId): boolean {
   return name.startsWith(volumeLvName(id)) || tags.some((tag) => tag.includes(id));
 }
 
-/** The id of a claim's volume. */
+/** Returns the id of a claim's volume. */
 function volumeIdFor(uid: string): VolumeId {
   return volumeIdOf(volumeNameOf(uid));
 }

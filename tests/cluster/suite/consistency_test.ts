@@ -48,7 +48,7 @@ Deno.test("the books are in order when a bound claim has one of each, and a clai
   assertEquals(lvmInconsistencies(state("a"), { lvs: [lv("a")], groupTags: [] }, uids), []);
 });
 
-Deno.test("what is left in the API of a claim that is gone is told, what belongs to others is not", () => {
+Deno.test("apiInconsistencies() reports what is left of a deleted claim, and ignores other volumes", () => {
   const { claims, volumes, objects } = state("a");
   const more = {
     claims,
@@ -58,7 +58,7 @@ Deno.test("what is left in the API of a claim that is gone is told, what belongs
   assertEquals(apiInconsistencies(more, uids), ["PersistentVolume pvc-b: no claim", `LVMVolume ${id("b")}: no claim`]);
 });
 
-Deno.test("a claim that is not done yet is told, with what it lacks", () => {
+Deno.test("apiInconsistencies() reports an unfinished claim, and what is missing", () => {
   const { volumes, objects } = state("a");
   const inconsistencies = (change: Partial<ReturnType<typeof state>>) =>
     apiInconsistencies({ ...state("a"), ...change }, uids);
@@ -76,7 +76,7 @@ Deno.test("a claim that is not done yet is told, with what it lacks", () => {
   ]);
 });
 
-Deno.test("LVs that are missing, doubled, left over or recorded otherwise are told", () => {
+Deno.test("lvmInconsistencies() reports missing, duplicate and left LVs, and wrong records", () => {
   const inconsistencies = (lvs: LogicalVolume[], groupTags: string[] = []) =>
     lvmInconsistencies(state("a"), { lvs, groupTags }, uids);
   assertEquals(inconsistencies([]), [`volume ${id("a")}: 0 LVs: `]);

@@ -10,7 +10,7 @@ import { FULL, type TestNamespace } from "./test_namespace.ts";
 import { QUICK, SLEEP } from "./objects.ts";
 import { SnapshotTestNamespace } from "./snapshot_test_namespace.ts";
 
-/** The tag that says what is on the LV of a claim. */
+/** Returns the tag that records the format of a claim's LV. */
 async function formatStateTag(ns: TestNamespace, claim: string): Promise<string> {
   return (await ns.lvOf(claim)).tags.find((tag) => tag.startsWith("denolith.fs="))!;
 }
@@ -58,7 +58,7 @@ for (const fsType of FULL ? ["ext4", "xfs", "btrfs"] : ["xfs"]) {
   });
 }
 
-Deno.test("a claim whose source is missing, or of another mode, says so, and waits", async () => {
+Deno.test("a claim whose source is missing, or has another volume mode, has an event that says so, and waits", async () => {
   await using snapshots = await SnapshotTestNamespace.open("sources");
   const { ns } = snapshots;
   await addWriter(ns);

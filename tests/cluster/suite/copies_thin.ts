@@ -29,7 +29,7 @@ async function cleanUp(ns: TestNamespace, pods: string[], claims: string[], volu
   await removePool(ns, volumeGroup);
 }
 
-Deno.test("a thin claim in use is cloned at once, larger, and mounted beside the original; what cannot be promised waits", async () => {
+Deno.test("a thin claim in use is cloned at once, larger, and mounted beside the original; a claim beyond the pool's virtual size waits", async () => {
   await using snapshots = await SnapshotTestNamespace.open("thinclone");
   const { ns } = snapshots;
   await using group = await createTestGroup(ns, 400);

@@ -1,5 +1,5 @@
 /**
- * What suites of copies have in common: a claim in use that others are made from.
+ * Helpers for the suites of copies: a claim in use that copies are made from.
  *
  * @module
  */

@@ -1,5 +1,5 @@
 /**
- * What LVM on a node says of the driver's logical volumes.
+ * Reads the driver's logical volumes on a node.
  *
  * @module
  */
@@ -17,13 +17,13 @@ export interface DriverLv {
   /** In bytes. */
   readonly size: number;
   readonly tags: readonly string[];
-  /** The id of its volume; undefined of one that was deleted and is only to be erased. */
+  /** The id of its volume; undefined when the volume was deleted and is only to be erased. */
   readonly volume: string | undefined;
   /** The path of its device. */
   readonly device: string;
 }
 
-/** The logical volumes of the driver on a node. @throws {Error} when LVM does not answer */
+/** Returns the logical volumes of the driver on a node. @throws {Error} when LVM does not answer */
 export async function listDriverLvs(node: Node): Promise<DriverLv[]> {
   const fields = "vg_name,lv_name,lv_uuid,lv_size,lv_tags,lv_dm_path";
   const command = `lvs --reportformat json --units b --nosuffix -o ${fields} @denolith=${DRIVER}`;

@@ -13,7 +13,7 @@ import { adminClient } from "./claim_tracker.ts";
 /** The namespace of deploy/manifests. */
 export const SYSTEM_NAMESPACE = "denolith-system";
 
-/** How long a killed pod may take to be back, in milliseconds: a start alone takes a minute and a half here. */
+/** The time limit for a killed pod to be ready again, in milliseconds: a start alone takes a minute and a half here. */
 const READY_TIMEOUT_MS = 420_000;
 
 /** A process of the driver. */
@@ -43,14 +43,14 @@ export class DriverPods implements AsyncDisposable {
     return driver;
   }
 
-  /** The pods of a role that are not on their way out. */
+  /** Returns the pods of a role that are not being deleted. */
   podsOf(role: Role): Pod[] {
     return this.#pods.list().filter(({ metadata: { labels, deletionTimestamp } }) =>
       labels?.["app.kubernetes.io/component"] === role && deletionTimestamp === undefined
     );
   }
 
-  /** The containers that work in a role: those of ready pods. Each start of a container is another one. */
+  /** Returns the containers of the ready pods of a role. Each start of a container is another one. */
   readyContainers(role: Role): string[] {
     return this.podsOf(role).flatMap(({ status }) => {
       const isReady = status?.conditions?.some(({ type, status }) => type === "Ready" && status === "True");
@@ -59,7 +59,7 @@ export class DriverPods implements AsyncDisposable {
     });
   }
 
-  /** How often containers ended and were started again, by pod. */
+  /** Returns how often containers were restarted, by pod. */
   restarts(): Record<string, number> {
     const findProcesses = [...this.podsOf("controller"), ...this.podsOf("node")];
     return Object.fromEntries(
@@ -110,7 +110,7 @@ export class DriverPods implements AsyncDisposable {
     if (code !== 0) throw new Error(`kill ${role}: exit status ${code}: ${stderr}`);
   }
 
-  /** What the processes of a role wrote to their logs, read on the node: the API server need not answer. */
+  /** Reads the logs of a role's processes on the node. The API server need not answer. */
   async logs(role: Role): Promise<string> {
     const [node] = this.#cluster.nodes;
     const { stdout } = await node!.exec(`cat /var/log/pods/${SYSTEM_NAMESPACE}_denolith-${role}-*/*/*.log`);

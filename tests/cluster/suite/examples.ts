@@ -1,5 +1,5 @@
 /**
- * What deploy/examples says, tried.
+ * The instructions of deploy/examples, carried out.
  *
  * @module
  */
@@ -60,7 +60,7 @@ Deno.test("the example of a thin volume: its pool is made, and its snapshot gets
   await removePool(ns, group.name);
 });
 
-/** The example of an existing volume for another LV: its own id and names, and the policy. */
+/** Returns the example of an existing volume for another LV: with its id and names, and the policy. */
 async function existingVolumeManifest(ns: TestNamespace, name: string, policy: string): Promise<string> {
   const texts = [await example("existing-volume/volume.yaml"), await example("existing-volume/claim.yaml")];
   return texts.join("---\n").replaceAll(volumeIdOf("archive-2019"), volumeIdOf(`${name}-2019`))
@@ -68,7 +68,7 @@ async function existingVolumeManifest(ns: TestNamespace, name: string, policy: s
     .replaceAll("node-1", ns.node.name).replaceAll("10Gi", "16Mi").replace("Policy: Retain", `Policy: ${policy}`);
 }
 
-/** The commands of the example's README for that LV, as they are there. */
+/** Returns the commands of the example's README for that LV. */
 async function taggingCommands(name: string): Promise<string> {
   const readme = await Deno.readTextFile(new URL("existing-volume/README.md", EXAMPLES));
   const commands = /```sh\n(name=[^]*?)```/.exec(readme)?.[1];

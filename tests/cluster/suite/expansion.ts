@@ -27,7 +27,7 @@ while :; do
 done
 `;
 
-/** A claim's size as it is, and all that is said of a change of it. */
+/** Returns a claim's size and conditions. */
 function resizeState(claim: PersistentVolumeClaim | undefined) {
   const { capacity, conditions = [], allocatedResourceStatuses } = claim?.status ?? {};
   return {
@@ -37,7 +37,7 @@ function resizeState(claim: PersistentVolumeClaim | undefined) {
   };
 }
 
-/** Whether a claim has a size and nothing more is to come. */
+/** Reports whether a claim has a size and its expansion is complete. */
 function isResized(claim: PersistentVolumeClaim | undefined, size: string): boolean {
   const now = resizeState(claim);
   return now.size === size && now.conditions.length === 0 && now.state === undefined;
@@ -91,7 +91,7 @@ Deno.test("volumes grow under a writer; without a pod they grow halfway, and who
   assertEquals(new Set((await ns.exec("reader", sums)).trim().split("\n")).size, 1);
 });
 
-Deno.test("a growth that cannot be had says so, and asking for less recovers from it", async () => {
+Deno.test("an expansion that does not fit has an event that says so, and a smaller request recovers from it", async () => {
   await using ns = await TestNamespace.open("much");
   const cls = await ns.createStorageClass("now", { parameters: QUICK, volumeBindingMode: "Immediate" });
   await ns.createClaim({ name: "raw", class: cls, volumeMode: "Block" });

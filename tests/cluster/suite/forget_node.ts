@@ -19,7 +19,9 @@ async function setStatus(ns: TestNamespace, object: string, status: object): Pro
   await ns.kubectl("patch", object, "--subresource=status", "--type=merge", "--patch", JSON.stringify({ status }));
 }
 
-/** A volume of the node as an agent leaves it, and its PersistentVolume, whose claim is gone, if it has a policy. */
+/**
+ * Creates a volume of the node as an agent leaves it, and, with a policy, its PersistentVolume, whose claim is gone.
+ */
 async function createVolume(
   ns: TestNamespace,
   nodeName: string,

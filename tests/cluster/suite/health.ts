@@ -1,5 +1,5 @@
 /**
- * What is wrong with a volume under its pod, and shows in its LVMVolume.
+ * Problems of a volume in use, and how they appear in its LVMVolume.
  *
  * @module
  */
@@ -8,7 +8,7 @@ import { assertEquals, assertStringIncludes } from "@std/assert";
 import { TestNamespace } from "./test_namespace.ts";
 import { QUICK } from "./objects.ts";
 
-Deno.test("a filesystem that the kernel made read-only is told of, and takes writes again under the next pod", async () => {
+Deno.test("a filesystem that the kernel made read-only is reported, and accepts writes again under the next pod", async () => {
   await using ns = await TestNamespace.open("health");
   const parameters = { ...QUICK, "csi.storage.k8s.io/fstype": "btrfs" };
   const cls = await ns.createStorageClass("stops", { parameters });

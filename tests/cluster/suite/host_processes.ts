@@ -14,7 +14,7 @@ import { SYSTEM_NAMESPACE } from "./driver_pods.ts";
 
 const ROOT = new URL("../../../", import.meta.url).pathname;
 
-/** How long a program may take to start or to end, in milliseconds. */
+/** The time limit for a program to start or to end, in milliseconds. */
 const START_MS = 60_000;
 
 /** Groups of snapshots have kinds of their own, which the snapshot-controller would wait for. */
@@ -33,7 +33,7 @@ const SIDECAR_FLAGS: Record<Sidecar, readonly string[]> = {
 /** A program of this machine. */
 export class HostProcess implements AsyncDisposable {
   readonly #child: Deno.ChildProcess;
-  /** What it wrote. */
+  /** The path of its log. */
   readonly log: string;
 
   private constructor(child: Deno.ChildProcess, log: string) {
@@ -80,7 +80,7 @@ export class HostProcess implements AsyncDisposable {
 export interface ControllerProcess extends AsyncDisposable {
   /** Its socket. */
   readonly socket: string;
-  /** Where its figures are. */
+  /** The URL of its metrics. */
   readonly metrics: string;
   readonly process: HostProcess;
 }

@@ -1,5 +1,5 @@
 /**
- * What suites of limits have in common: classes of attributes, and how fast a pod's IO is.
+ * Helpers for the suites of IO limits: VolumeAttributesClasses, and the speed of a pod's IO.
  *
  * @module
  */
@@ -12,7 +12,7 @@ import { DRIVER } from "./objects.ts";
 /** By how much a rate may miss its limit. */
 const TOLERANCE = 0.2;
 
-/** A stage for lives with limits. */
+/** Helpers for tests with IO limits. */
 export interface IoLimitHelpers {
   readonly ns: TestNamespace;
   /** Makes a VolumeAttributesClass of the driver; answers its full name. */
@@ -23,11 +23,11 @@ export interface IoLimitHelpers {
   waitForLimits(claim: string, rates: RegExp): Promise<void>;
   /** Makes sure that a pod's IO is as fast as its limit: some rate a second, of the amount that the shell line moves. */
   assertRate(pod: string, command: string, expected: { readonly amount: number; readonly rate: number }): Promise<void>;
-  /** How many seconds a shell line takes in a pod. */
+  /** Measures how many seconds a shell line takes in a pod. */
   measureSeconds(pod: string, command: string): Promise<number>;
 }
 
-/** A stage on a scene. */
+/** Creates the helpers in a test namespace. */
 export function ioLimitHelpers(ns: TestNamespace): IoLimitHelpers {
   const measureSeconds = async (pod: string, command: string) => {
     const uptimeCommand = "cut -d' ' -f1 /proc/uptime";

@@ -1,5 +1,5 @@
 /**
- * The lives of volumes, from the claim to the end, as a user sees them.
+ * The lifecycle of volumes, from the claim to the deletion, as a user sees it.
  *
  * @module
  */

@@ -1,5 +1,5 @@
 /**
- * What who has an agent's token may write: what is of its node, and nothing of another.
+ * What the holder of an agent's token may write: the objects of its node, and no others.
  *
  * @module
  */
@@ -29,18 +29,18 @@ const AGENT_USER = `system:serviceaccount:${SYSTEM_NAMESPACE}:${AGENT}`;
 /** No agent of the driver under test looks at what is of another driver. */
 const ANOTHER_DRIVER = "isolation.example";
 
-/** A token of the agents' account. */
+/** Creates a token of the agents' account. */
 async function createToken(ns: TestNamespace, ...boundFlags: string[]): Promise<string> {
   const args = ["--namespace", SYSTEM_NAMESPACE, "create", "token", AGENT, "--duration=10m", ...boundFlags];
   return (await ns.cluster.controlPlane.kubectl(args)).trim();
 }
 
-/** A client that asks with such a token. */
+/** Creates a client with such a token. */
 function clientWithToken({ cluster: { controlPlane: { server, ca } } }: TestNamespace, token: string): HttpClient {
   return new HttpClient({ url: server, token: { text: token }, ca: { text: ca } }, { userAgent: TEST_USER_AGENT });
 }
 
-/** The agent's pod on the scene's node. */
+/** Returns the agent's pod on the node of the test namespace. */
 async function agentPod({ cluster: { controlPlane }, node }: TestNamespace): Promise<string> {
   const args = [
     "--namespace",
@@ -75,7 +75,7 @@ async function grantAll(ns: TestNamespace): Promise<void> {
   await pollUntil(() => ns.kubectl(...can).then(() => true, () => false), { action: "grant", timeoutMs: 60_000 });
 }
 
-/** A volume that no agent makes. */
+/** Returns an LVMVolume that no agent creates. */
 function volumeOn(nodeName: string, requestName: string): NewObject<LvmVolume> {
   return {
     apiVersion: API_VERSION,
@@ -107,7 +107,7 @@ const OLD_STATUS: PatchOptions<LvmNode> = {
 };
 const moveTo = (nodeName: string): PatchOptions<LvmVolume> => ({ merge: { spec: { nodeName } } });
 
-/** A node that is not there, with an LVMNode and a volume, as somebody else's agent has them. */
+/** Creates a node that does not exist, with an LVMNode and a volume, as another agent would have them. */
 async function createForeignObjects(ns: TestNamespace) {
   const foreignNode = `${ns.namespace}-there`;
   const volume = volumeOn(foreignNode, `${ns.namespace}-foreign`);
@@ -117,7 +117,7 @@ async function createForeignObjects(ns: TestNamespace) {
   return {
     foreignNode,
     volume: { name: volume.metadata.name! },
-    /** The LVMNode of another node that is not there. */
+    /** The LVMNode of another node, which does not exist. */
     another: { ...lvmNode, metadata: { name: `${foreignNode}-2` } },
     snapshot: (nodeName: string, requestName: string) => ({
       apiVersion: API_VERSION,

@@ -30,7 +30,7 @@ import {
 import { type VolumeSnapshotContent, volumeSnapshotContents } from "../../../k8s/api/snapshot_objects.ts";
 import type { ControlPlane } from "../../rig/control_plane.ts";
 
-/** How long anything may take, in milliseconds: everything in the guest is slow. A busy machine needs more: WAIT_SECONDS. */
+/** The time limit of a wait, in milliseconds. Everything in the guest is slow. On a busy machine, set WAIT_SECONDS. */
 export const WAIT_MS = 1000 * Number(Deno.env.get("WAIT_SECONDS") ?? 300);
 
 /** A VolumeSnapshot, as far as is looked at here. */
@@ -52,7 +52,7 @@ const volumeSnapshots: Resource<VolumeSnapshot> = {
   namespaced: true,
 };
 
-/** The kinds that can be waited for. */
+/** The kinds of objects that tests can wait for. */
 export interface Kinds {
   Pod: Pod;
   PersistentVolumeClaim: PersistentVolumeClaim;
@@ -94,7 +94,7 @@ export class ObjectWatcher {
     this.#client = new HttpClient(access, { userAgent: `denolith/test (${namespace})` });
   }
 
-  /** The copy of all objects of a kind, which is kept up to date from the first call on. */
+  /** Returns the informer of a kind, which runs from the first call on. */
   informer<K extends Kind>(kind: K): Informer<Kinds[K]> {
     const known = this.#informers.get(kind);
     if (known !== undefined) return known.informer as Informer<Kinds[K]>;
@@ -134,7 +134,7 @@ export class ObjectWatcher {
     }
   }
 
-  /** The events of an object, as far as they are known. */
+  /** Returns the events of an object, as far as they are known. */
   async events(kind: Kind, name: string): Promise<Event[]> {
     const informer = this.informer("Event");
     await informer.synced;
@@ -173,7 +173,7 @@ export class ObjectWatcher {
   }
 }
 
-/** What is said of an object when waiting for it was in vain: its status, or that there is none. */
+/** Describes an object for the error of a wait: its status, or that there is none. */
 function describe(object: KubeObject | undefined): string {
   if (object === undefined) return "it is not there";
   const { status, metadata: { deletionTimestamp, finalizers } } = object as KubeObject & { status?: unknown };

@@ -1,5 +1,5 @@
 /**
- * The objects that a life is made of.
+ * The objects of a volume's lifecycle.
  *
  * @module
  */
@@ -13,7 +13,7 @@ export const DRIVER = "lvm.denolith.dev";
 /** Parameters of volumes that others do not wait for: the large group, and nothing to be erased in an emulated machine. */
 export const QUICK = { volumeGroup: "data", erase: "none" } as const;
 
-/** What a claim asks for. */
+/** The options of a claim. */
 export interface ClaimSpec {
   readonly name: string;
   /** The full name of its class. */
@@ -24,11 +24,11 @@ export interface ClaimSpec {
   readonly mode?: "ReadWriteOnce" | "ReadWriteOncePod" | "ReadOnlyMany" | "ReadWriteMany";
   /** Filesystem by default. */
   readonly volumeMode?: "Filesystem" | "Block";
-  /** The PV that it names. */
+  /** The name of its PersistentVolume. */
   readonly volumeName?: string;
   /** The full name of its VolumeAttributesClass. */
   readonly attributes?: string;
-  /** What it is made from, in its namespace. */
+  /** Its data source, in its namespace. */
   readonly from?: { readonly kind: "VolumeSnapshot" | "PersistentVolumeClaim"; readonly name: string };
 }
 
@@ -41,7 +41,7 @@ export interface ClaimMount {
   readonly subPath?: string;
 }
 
-/** What a pod is to be. */
+/** The options of a pod. */
 export interface PodSpec {
   readonly name: string;
   readonly claims?: readonly ClaimMount[];
@@ -51,7 +51,7 @@ export interface PodSpec {
   readonly securityContext?: Readonly<Record<string, unknown>>;
 }
 
-/** What a class is to be, over those of the default. */
+/** The options of a storage class, in addition to the defaults. */
 export interface StorageClassSpec {
   readonly parameters?: Readonly<Record<string, string>>;
   readonly reclaimPolicy?: "Delete" | "Retain";
@@ -64,7 +64,7 @@ export interface StorageClassSpec {
 /** A shell that sleeps and ends at once when it is asked to. */
 export const SLEEP = "trap 'exit 0' TERM; while :; do sleep 1000 & wait $!; done";
 
-/** The claim as it is applied. */
+/** Returns a claim to apply. */
 export function claimObject(spec: ClaimSpec): PersistentVolumeClaim {
   return {
     apiVersion: "v1",
@@ -82,7 +82,7 @@ export function claimObject(spec: ClaimSpec): PersistentVolumeClaim {
   };
 }
 
-/** The pod as it is applied; claims that are named twice are one volume. */
+/** Returns a pod to apply. A claim that is named twice is one volume. */
 export function podObject(spec: PodSpec): Pod {
   const claims = spec.claims ?? [];
   const names = [...new Set(claims.map(({ name }) => name))];
@@ -115,7 +115,7 @@ export function podObject(spec: PodSpec): Pod {
   };
 }
 
-/** The class as it is applied. */
+/** Returns a storage class to apply. */
 export function classObject(name: string, spec: StorageClassSpec): StorageClass {
   return {
     apiVersion: "storage.k8s.io/v1",
@@ -130,7 +130,7 @@ export function classObject(name: string, spec: StorageClassSpec): StorageClass 
   };
 }
 
-/** Whether a pod runs and is ready. */
+/** Reports whether a pod runs and is ready. */
 export function isRunning(pod: Pod | undefined): boolean {
   return pod?.status?.phase === "Running" &&
     (pod.status.containerStatuses ?? []).every(({ ready }) => ready);

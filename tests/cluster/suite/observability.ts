@@ -1,5 +1,5 @@
 /**
- * What there is to see of the driver: columns of kubectl, health and figures.
+ * What an administrator sees of the driver: columns of kubectl, health and metrics.
  *
  * @module
  */
@@ -12,14 +12,14 @@ import { parseVolumeId, snapshotIdOf } from "../../../lvm/ids.ts";
 import { TestNamespace } from "./test_namespace.ts";
 import { DRIVER, QUICK } from "./objects.ts";
 
-/** The cells of kubectl's table, by the name of the column. */
+/** Returns the cells of kubectl's table, by the name of the column. */
 function parseTable(table: string): Record<string, string> {
   const [head = "", row = ""] = table.split("\n");
   const columns = [...head.matchAll(/\S+(\s|$)+/g)].map(({ 0: title, index }) => [title.trim(), index] as const);
   return Object.fromEntries(columns.map(([title, start], i) => [title, row.slice(start, columns[i + 1]?.[1]).trim()]));
 }
 
-Deno.test("kubectl shows volumes and nodes in words; both processes are well and have figures", async () => {
+Deno.test("kubectl shows volumes and nodes; both processes are healthy and have metrics", async () => {
   await using ns = await TestNamespace.open("look");
   const cls = await ns.createStorageClass("now", { parameters: QUICK, volumeBindingMode: "Immediate" });
   await ns.createClaim({ name: "data", class: cls });
@@ -91,7 +91,7 @@ Deno.test("kubectl shows a snapshot in words, and when it overflowed; it keeps i
   await ns.waitForCleanup();
 });
 
-/** What a process of the driver says over HTTP, asked from the node. */
+/** Reads a path of the driver's HTTP server, from the node. */
 async function scrape(ns: TestNamespace, component: string, port: number) {
   const selector = `--selector=app.kubernetes.io/component=${component}`;
   const found = await ns.cluster.controlPlane.kubectl([

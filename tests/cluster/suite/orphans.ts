@@ -10,7 +10,7 @@ import { SYSTEM_NAMESPACE } from "./driver_pods.ts";
 import { TestNamespace } from "./test_namespace.ts";
 import { DRIVER, QUICK } from "./objects.ts";
 
-/** A logical volume of the driver that no object stands for; removed at the end, if it is still there. */
+/** Creates a logical volume of the driver without an object. It is removed at the end, if it still exists. */
 async function createOrphan(ns: TestNamespace) {
   const id = volumeIdOf(`${ns.namespace}-orphan`);
   const path = `data/${volumeLvName(id)}`;
@@ -27,7 +27,7 @@ async function createOrphan(ns: TestNamespace) {
   };
 }
 
-Deno.test("an orphan is told of and kept, and goes when somebody names it and nothing has it open", async () => {
+Deno.test("an orphan is reported and kept, and is removed when it is named and nothing has it open", async () => {
   await using ns = await TestNamespace.open("orphan");
   const cls = await ns.createStorageClass("now", { parameters: QUICK, volumeBindingMode: "Immediate" });
   await ns.createClaim({ name: "known", class: cls });

@@ -51,7 +51,7 @@ export class OutOfClusterController implements AsyncDisposable {
     return await startSidecar(name, { controlPlane, socket: this.#controller.socket, folder: this.#folder });
   }
 
-  /** Who holds a sidecar's Lease, if that is not the one that held it before. */
+  /** Waits until a sidecar's Lease has a holder other than the one before. @returns the holder */
   async waitForLeaseHolder(sidecar: Sidecar, before = ""): Promise<string> {
     using client = adminClient(this.#ns.cluster.controlPlane);
     const at = { namespace: SYSTEM_NAMESPACE, name: sidecarLeaseName(sidecar, DRIVER) };

@@ -1,5 +1,5 @@
 /**
- * What a claim does while there is no room.
+ * A claim that stays pending because no node has enough free space.
  *
  * @module
  */
@@ -8,7 +8,7 @@ import { assertEquals } from "@std/assert";
 import { addPv, createTestGroup } from "./test_group.ts";
 import { TestNamespace } from "./test_namespace.ts";
 
-Deno.test("a claim that no group has room for waits and says why, and is bound when the group grows", async () => {
+Deno.test("a claim that fits into no group waits with an event that says why, and is bound when the group is extended", async () => {
   await using ns = await TestNamespace.open("room");
   await using group = await createTestGroup(ns, 100); // others may take what is free in one that is there for all
   const size = group.mib + 100;

@@ -1,5 +1,5 @@
 /**
- * What pods ask of their volumes.
+ * The volumes of pods: access modes, several pods, block devices.
  *
  * @module
  */

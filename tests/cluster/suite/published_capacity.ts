@@ -1,5 +1,5 @@
 /**
- * What the scheduler is told that there is room for.
+ * The published capacity.
  *
  * @module
  */
@@ -34,15 +34,16 @@ export class PublishedCapacity implements AsyncDisposable {
     return published;
   }
 
-  /** The object for a class on a node, as last seen. */
+  /** Returns the object for a class on a node, as last seen. */
   current(nodeName: string, className: string): CsiStorageCapacity | undefined {
     return this.#objects.get(capacityKey(nodeName, className));
   }
 
   /**
-   * Waits until so many MiB are the largest volume that is offered of a class on a node; undefined: until none is told of.
+   * Waits until the published maximum size of a class on a node is so many MiB; undefined waits until nothing is
+   * published.
    *
-   * @throws {Error} when that takes too long, with what is offered
+   * @throws {Error} when that takes too long, with what is published
    */
   async waitFor(mib: number | undefined, nodeName: string, className: string): Promise<void> {
     const matches = (current?: CsiStorageCapacity) => maxVolumeMib(current) === mib;

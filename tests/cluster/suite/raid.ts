@@ -17,7 +17,7 @@ interface FailingGroup extends AsyncDisposable {
   repair(disk: number): Promise<void>;
 }
 
-/** Such a group: its disks are files of so many MiB, behind devices whose tables are exchanged. */
+/** Creates a group whose disks are files of so many MiB, behind devices whose tables the test replaces. */
 async function createFailingGroup(ns: TestNamespace, disks: number, mib: number): Promise<FailingGroup> {
   const name = ns.namespace;
   const pvs = Array.from({ length: disks }, (_, index) => ({
@@ -53,7 +53,7 @@ async function createFailingGroup(ns: TestNamespace, disks: number, mib: number)
   };
 }
 
-Deno.test("a raid1 volume that loses a disk goes on under its pod, tells so, and is redundant again with the disk back", async () => {
+Deno.test("a raid1 volume that loses a disk keeps working under its pod, reports it, and is redundant again when the disk is back", async () => {
   await using ns = await TestNamespace.open("raid");
   await using group = await createFailingGroup(ns, 3, 128);
   const parameters = { volumeGroup: group.name, erase: "none", layout: "raid1" };

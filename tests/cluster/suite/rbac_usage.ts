@@ -6,10 +6,10 @@
 
 import type { AuditEvent } from "../../rig/control_plane.ts";
 
-/** Who asks, by the user agent, when a test asks with the token of a process: its requests are none of the process's. */
+/** The user agent of a test that uses a process' token, so that its requests do not count as the process'. */
 export const TEST_USER_AGENT = "trespasser";
 
-/** What may be done to what: `list apps/deployments`, `patch persistentvolumeclaims/status`. */
+/** A verb and a resource: `list apps/deployments`, `patch persistentvolumeclaims/status`. */
 export type RbacPermission = string;
 
 /** A rule of a Role or a ClusterRole. */
@@ -28,7 +28,7 @@ export interface RbacObject {
   readonly subjects?: readonly { readonly kind: string; readonly name: string; readonly namespace?: string }[];
 }
 
-/** What a service account may do according to manifests. */
+/** Returns the permissions of a service account according to manifests. */
 export function grantedPermissions(account: string, objects: readonly RbacObject[]): Set<RbacPermission> {
   const refs = objects.filter(({ subjects }) => subjects?.some(({ name }) => name === account)).map(({ roleRef }) =>
     roleRef!
@@ -45,7 +45,10 @@ function permissionsOf({ apiGroups, resources, verbs }: Rule): RbacPermission[] 
   );
 }
 
-/** What the requests of a process took; requests beyond objects, such as for health, take none. */
+/**
+ * Returns the permissions that the requests of a process needed. Requests without a resource, such as for health, need
+ * none.
+ */
 export function usedPermissions(username: string, events: readonly AuditEvent[]): Set<RbacPermission> {
   const ownEvents = events.filter(({ user, userAgent }) => user.username === username && userAgent !== TEST_USER_AGENT);
   return new Set(
@@ -57,7 +60,7 @@ export function usedPermissions(username: string, events: readonly AuditEvent[])
   );
 }
 
-/** The requests of a process that were refused for want of rights, each kind once. */
+/** Returns the requests of a process that were denied, each kind once. */
 export function deniedPermissions(username: string, events: readonly AuditEvent[]): Set<RbacPermission> {
   // a namespace that ends takes nothing new, from nobody
   const isDenied = ({ responseStatus: { code, message = "" } = {} }: AuditEvent) =>
@@ -65,7 +68,7 @@ export function deniedPermissions(username: string, events: readonly AuditEvent[
   return usedPermissions(username, events.filter(isDenied));
 }
 
-/** The most requests that came in any one second. */
+/** Returns the largest number of requests within any one second. */
 export function peakPerSecond(events: readonly AuditEvent[]): number {
   const times = events.map(({ requestReceivedTimestamp }) => Date.parse(requestReceivedTimestamp)).sort((a, b) =>
     a - b

@@ -50,7 +50,7 @@ function event(verb: string, objectRef: AuditEvent["objectRef"], rest: Partial<A
   };
 }
 
-Deno.test("what roles grant is told for the one account that they are bound to", () => {
+Deno.test("grantedPermissions() returns what roles grant the account that they are bound to", () => {
   assertEquals([...grantedPermissions("me", OBJECTS)], [
     "get pods",
     "get pods/status",
@@ -60,7 +60,7 @@ Deno.test("what roles grant is told for the one account that they are bound to",
   assertEquals([...grantedPermissions("nobody", OBJECTS)], []);
 });
 
-Deno.test("what requests took is told for one user, with subresources, without health and without tests", () => {
+Deno.test("usedPermissions() returns what one user's requests needed, with subresources, without health checks and tests", () => {
   const events = [
     event("get", { resource: "pods", subresource: "status" }),
     event("create", { resource: "events" }, {

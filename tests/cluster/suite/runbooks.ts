@@ -14,7 +14,7 @@ import { createTestGroup, removePool } from "./test_group.ts";
 import { TestNamespace } from "./test_namespace.ts";
 import { QUICK } from "./objects.ts";
 
-/** How a block for a shell on the node begins. */
+/** The first line of a block for a shell on the node. */
 const NODE_MARKER = "# on the node\n";
 
 /** A runbook, whose blocks are played in a scene with its names in the place of the words in capitals. */
@@ -23,7 +23,7 @@ class Runbook {
   readonly #blocks: readonly string[];
   readonly #names: Readonly<Record<string, string>>;
 
-  /** @param names what stands for the words in capitals, and for /dev/sdX */
+  /** @param names the values of the words in capitals, and of /dev/sdX */
   constructor(ns: TestNamespace, title: string, names: Readonly<Record<string, string>>) {
     this.#ns = ns;
     // In a list, blocks are indented.
@@ -31,7 +31,9 @@ class Runbook {
     this.#names = { NAMESPACE: ns.namespace, NODE: ns.node.name, ...names };
   }
 
-  /** Plays the block that a text is in; answers what it printed. @throws {Error} when it fails, or leaves a word as it is */
+  /**
+   * Runs the block that a text is in. @returns its output @throws {Error} when it fails, or keeps a word in capitals
+   */
   async runBlock(text: string): Promise<string> {
     const [block, ...more] = this.#blocks.filter((lines) => lines.includes(text));
     assert(block !== undefined && more.length === 0, `there is one block with ${text}`);
@@ -49,7 +51,10 @@ class Runbook {
   }
 }
 
-/** A group of its own, on a small disk, and a disk that is not in it yet. They are files on the node, and go at the end. */
+/**
+ * Creates a group on a small disk, and a disk that is not in it yet. They are files on the node, and are removed at the
+ * end.
+ */
 async function createSmallGroup(
   ns: TestNamespace,
 ): Promise<{ readonly group: string; readonly spare: string } & AsyncDisposable> {
@@ -139,7 +144,7 @@ Deno.test("a claim that does not grow: the commands show why, and asking for les
   assertEquals((await ns.lvOf("data")).size, 24 << 20);
 });
 
-/** What LVM says of a pool, in MiB or percent. */
+/** Returns a field of a pool from LVM, in MiB or percent. */
 async function poolField(ns: TestNamespace, path: string, field: string): Promise<number> {
   return Number(await ns.runOnNode(`lvs --noheadings --units m --nosuffix -o ${field} ${path}`));
 }

@@ -7,7 +7,7 @@
 /** Numbers from 0 to below 1. */
 export type RandomSource = () => number;
 
-/** The numbers of a seed (mulberry32). */
+/** Returns the random numbers of a seed (mulberry32). */
 export function seededRandom(seed: number): RandomSource {
   let state = seed >>> 0;
   return () => {
@@ -18,14 +18,14 @@ export function seededRandom(seed: number): RandomSource {
   };
 }
 
-/** The numbers of this run; its seed is told. */
+/** Returns the random numbers of this run, and prints the seed. */
 export function runRandom(): RandomSource {
   const seed = Number(Deno.env.get("SEED") ?? crypto.getRandomValues(new Uint32Array(1))[0]);
   console.error(`SEED=${seed}`);
   return seededRandom(seed);
 }
 
-/** One of some. */
+/** Picks one of several values at random. */
 export function pick<T>(random: RandomSource, from: readonly T[]): T {
   return from[Math.floor(random() * from.length)]!;
 }

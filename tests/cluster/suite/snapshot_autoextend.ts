@@ -1,5 +1,5 @@
 /**
- * Snapshots whose stores fill, and volumes that outgrow them.
+ * Snapshots whose COW space fills, and volumes that outgrow it.
  *
  * @module
  */
@@ -13,7 +13,7 @@ function writeCommand(mib: number, from: number): string {
   return `dd if=/dev/urandom of=/data/busy bs=1M count=${mib} seek=${from} conv=notrunc,fsync 2>/dev/null`;
 }
 
-/** A claim of 64 MiB with 40 MiB of a file in it, its pod `writer`, and a snapshot with a store of so much. */
+/** Creates a claim of 64 MiB with a file of 40 MiB in it, its pod `writer`, and a snapshot with so much COW space. */
 async function createFilledVolume(snapshots: SnapshotTestNamespace, snapSize: string): Promise<string> {
   const { ns } = snapshots;
   const plain = await ns.createStorageClass("plain", { parameters: { ...QUICK, discard: "yes", fstrim: "24h" } });
@@ -26,7 +26,7 @@ async function createFilledVolume(snapshots: SnapshotTestNamespace, snapSize: st
   return (await snapshots.waitUntilReady("cut")).id;
 }
 
-Deno.test("a store that fills is grown in time; the volume is mounted with discard", async () => {
+Deno.test("COW space that fills is extended in time; the volume is mounted with discard", async () => {
   await using snapshots = await SnapshotTestNamespace.open("stores");
   const { ns } = snapshots;
   const id = await createFilledVolume(snapshots, "16Mi");

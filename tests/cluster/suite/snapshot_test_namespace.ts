@@ -1,5 +1,5 @@
 /**
- * A stage for lives of snapshots: a scene in a cluster with the kinds of snapshots, and the official snapshot-controller at work.
+ * A namespace for tests of snapshots, in a cluster with the snapshot CRDs and the official snapshot-controller.
  *
  * @module
  */
@@ -16,13 +16,13 @@ import { type DriverLv, listDriverLvs } from "./driver_lvs.ts";
 import { DRIVER } from "./objects.ts";
 import { type VolumeSnapshot, WAIT_MS } from "./object_watcher.ts";
 
-/** What is to become of a snapshot, and how large its store is. */
+/** The options of a VolumeSnapshotClass: the deletion policy, and the size of the COW space. */
 export interface SnapshotClassSpec {
   readonly deletionPolicy?: "Delete" | "Retain";
   readonly parameters?: Readonly<Record<string, string>>;
 }
 
-/** What is known of a snapshot. */
+/** A ready snapshot. */
 export interface ReadySnapshot {
   readonly snapshot: VolumeSnapshot;
   readonly content: VolumeSnapshotContent;
@@ -36,11 +36,11 @@ interface ControllerParts {
   readonly controller: HostProcess;
 }
 
-/** A stage for lives of snapshots. */
+/** A namespace for tests of snapshots. */
 export class SnapshotTestNamespace implements AsyncDisposable {
   readonly ns: TestNamespace;
   readonly #cleanup: AsyncDisposableStack;
-  /** Where the snapshot-controller writes what it has to say. */
+  /** The folder of the snapshot-controller's log. */
   readonly #folder: string;
   #controller: HostProcess;
 
@@ -133,17 +133,17 @@ export class SnapshotTestNamespace implements AsyncDisposable {
     return { snapshot, content, id: content.status!.snapshotHandle! };
   }
 
-  /** The handle of the snapshot that is, or was, taken for a VolumeSnapshot. */
+  /** Returns the handle of the snapshot that is, or was, taken for a VolumeSnapshot. */
   handleFor({ metadata: { uid } }: VolumeSnapshot): string {
     return snapshotIdOf(snapshotNameOf(uid!));
   }
 
-  /** The LV of a snapshot, unless there is none. */
+  /** Returns the LV of a snapshot, or undefined. */
   async findLv(id: string): Promise<DriverLv | undefined> {
     return (await listDriverLvs(this.ns.node)).find(({ tags }) => tags.includes(`denolith.snapshot=${id}`));
   }
 
-  /** The state of an LVMSnapshot; empty where there is none. */
+  /** Returns the state of an LVMSnapshot; empty when there is none. */
   async snapshotState(id: string): Promise<string> {
     return await this.ns.kubectl(
       ...["get", "lvmsnapshots", id, "--ignore-not-found", "--output=jsonpath={.status.state}"],

@@ -6,7 +6,7 @@
 
 import { type TestNamespace, warn } from "./test_namespace.ts";
 
-/** A disk more for a group, for as long as it is held. */
+/** Adds a disk to a group, until it is disposed of. */
 export async function addPv(ns: TestNamespace, group: string, mib: number): Promise<AsyncDisposable> {
   const { device, detach } = await createLoopDevice(ns, `${ns.namespace}-more`, mib);
   await ns.runOnNode(`pvcreate -qq ${device} && vgextend -qq ${group} ${device}`);
@@ -15,7 +15,7 @@ export async function addPv(ns: TestNamespace, group: string, mib: number): Prom
   };
 }
 
-/** A group that no other test uses, for as long as it is held; with `mib`, how much is free in it. */
+/** Creates a group that no other test uses, until it is disposed of. @param mib its free space */
 export async function createTestGroup(
   ns: TestNamespace,
   mib: number,
@@ -38,7 +38,7 @@ export async function removePool(ns: TestNamespace, group: string): Promise<void
   await ns.runOnNode(`while ${otherLvs}; do sleep .5; done; lvremove --yes ${group}/${pool}`);
 }
 
-/** A disk that is a file; `away` removes it after a command that frees it. */
+/** Creates a disk that is a file. `away` removes it after a command that frees it. */
 async function createLoopDevice(ns: TestNamespace, name: string, mib: number) {
   const file = `/var/tmp/${name}.img`;
   await ns.runOnNode("modprobe loop");

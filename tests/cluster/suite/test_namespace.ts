@@ -1,5 +1,5 @@
 /**
- * A stage for one life in the cluster: a namespace of its own with what belongs to it, all of which goes at the end.
+ * A namespace for a test in the cluster, with everything that belongs to it. All of it is removed at the end.
  *
  * @module
  */
@@ -14,10 +14,10 @@ import { claimObject, type ClaimSpec, classObject, type StorageClassSpec } from 
 import { isRunning, podObject, type PodSpec } from "./objects.ts";
 import { type Kind, ObjectWatcher, WAIT_MS } from "./object_watcher.ts";
 
-/** The variable that names the folder of the cluster that the suite runs in. */
+/** The environment variable with the folder of the cluster that the suite runs in. */
 export const CLUSTER_VARIABLE = "DENOLITH_TEST_CLUSTER";
 
-/** Whether the long lives are to run, too. */
+/** Whether the long tests run, too. */
 export const FULL = Deno.env.get("FULL") === "1";
 
 /** The kinds of what a scene makes beyond its namespace. */
@@ -28,7 +28,7 @@ const CLUSTER_SCOPED_KINDS = new Set([
   ...["ClusterRole", "ClusterRoleBinding"],
 ]);
 
-/** A stage for one life. */
+/** A namespace for a test. */
 export class TestNamespace extends ObjectWatcher implements AsyncDisposable {
   readonly cluster: Cluster;
   /** The first node of the cluster, mostly the only one. */
@@ -37,7 +37,7 @@ export class TestNamespace extends ObjectWatcher implements AsyncDisposable {
   readonly namespace: string;
   /** Objects beyond the namespace that were applied here, the last first. */
   readonly #clusterScoped: { kind: string; name: string }[] = [];
-  /** The ids of all volumes that were ever asked for here. */
+  /** The ids of all volumes that were ever requested here. */
   readonly #volumeIds = new Set<string>();
 
   private constructor(cluster: Cluster, namespace: string) {
@@ -133,31 +133,31 @@ export class TestNamespace extends ObjectWatcher implements AsyncDisposable {
     await this.kubectl("patch", kind, name, "--type=merge", "--patch", JSON.stringify(merge));
   }
 
-  /** Runs shell lines in a pod; answers what they printed. @throws {Error} when they fail */
+  /** Runs shell lines in a pod. @returns their output @throws {Error} when they fail */
   async exec(pod: string, command: string): Promise<string> {
     return await this.kubectl("exec", pod, "--", "sh", "-c", command);
   }
 
-  /** Runs shell lines on a node as root, the first by default; answers what they printed. @throws {Error} when they fail */
+  /** Runs shell lines on a node as root, the first by default. @returns their output @throws {Error} when they fail */
   async runOnNode(command: string, node: Node = this.node): Promise<string> {
     const { code, stdout, stderr } = await node.exec(command, { timeoutMs: WAIT_MS });
     if (code !== 0) throw new Error(`run on ${node.name}: ${command}: exit status ${code}: ${stderr.trim()}`);
     return stdout;
   }
 
-  /** The PV of a bound claim. */
+  /** Returns the PV of a bound claim. */
   async volumeOf(claim: string): Promise<PersistentVolume> {
     const { spec } = await this.waitForBound(claim);
     return await this.waitFor("PersistentVolume", spec!.volumeName!, (pv) => pv !== undefined, "is there");
   }
 
-  /** The LVs of volumes of this scene; those that are being erased have no volume any more, and are left out. */
+  /** Returns the LVs of the namespace's volumes, without those that are being erased. */
   async lvs(): Promise<DriverLv[]> {
     const all = (await Promise.all(this.cluster.nodes.map(listDriverLvs))).flat();
     return all.filter(({ volume }) => volume !== undefined && this.#volumeIds.has(volume));
   }
 
-  /** The LV of a bound claim. @throws {Error} when there is none */
+  /** Returns the LV of a bound claim. @throws {Error} when there is none */
   async lvOf(claim: string): Promise<DriverLv> {
     const id = (await this.volumeOf(claim)).spec!.csi!.volumeHandle;
     const found = (await this.lvs()).find(({ volume }) => volume === id);
@@ -210,7 +210,7 @@ export class TestNamespace extends ObjectWatcher implements AsyncDisposable {
     );
   }
 
-  /** Removes what the driver does not, so that the next life finds room. */
+  /** Removes what the driver has not removed, so that the next test finds free space. */
   async #forceRemove(objects: readonly string[], why: Error): Promise<void> {
     console.error(`scene ${this.namespace}: removing by force what is left: ${why.message}`);
     const noFinalizers = JSON.stringify({ metadata: { finalizers: null } });
@@ -223,7 +223,7 @@ export class TestNamespace extends ObjectWatcher implements AsyncDisposable {
     }
   }
 
-  /** The objects of the scene's volumes that are there. */
+  /** Returns the objects of the namespace's volumes that exist. */
   async #remainingObjects(): Promise<{ kind: Kind; name: string }[]> {
     const volumes = this.informer("LVMVolume");
     await Promise.all([volumes.synced, this.informer("PersistentVolume").synced]);
@@ -233,7 +233,7 @@ export class TestNamespace extends ObjectWatcher implements AsyncDisposable {
     ];
   }
 
-  /** The PVs of the scene. */
+  /** Returns the PVs of the scene. */
   #ownVolumes(): PersistentVolume[] {
     return this.informer("PersistentVolume").list().filter(({ spec }) =>
       spec?.claimRef?.namespace === this.namespace || this.#volumeIds.has(spec?.csi?.volumeHandle ?? "")

@@ -9,7 +9,7 @@ import { createTestGroup, removePool } from "./test_group.ts";
 import { TestNamespace } from "./test_namespace.ts";
 import { SnapshotTestNamespace } from "./snapshot_test_namespace.ts";
 
-Deno.test("claims of a thin class share a pool, which promises what it has, and is kept when they are gone", async () => {
+Deno.test("claims of a thin class share a pool, which allocates no more than its size, and is kept when they are gone", async () => {
   await using ns = await TestNamespace.open("thin");
   await using group = await createTestGroup(ns, 400);
   const pool = `${group.name}/${group.name}_thinpool`;
@@ -29,7 +29,7 @@ Deno.test("claims of a thin class share a pool, which promises what it has, and 
   await removePool(ns, group.name);
 });
 
-Deno.test("a pool of the driver that fills grows before it is full, while a pod writes", async () => {
+Deno.test("a pool of the driver that fills is extended before it is full, while a pod writes", async () => {
   await using ns = await TestNamespace.open("fill");
   await using group = await createTestGroup(ns, 400);
   const pool = `${group.name}/${group.name}_thinpool`;
@@ -49,7 +49,7 @@ Deno.test("a pool of the driver that fills grows before it is full, while a pod 
   await removePool(ns, group.name);
 });
 
-Deno.test("a snapshot of a thin volume takes no store, and outlives the claim", async () => {
+Deno.test("a snapshot of a thin volume needs no COW space, and outlives the claim", async () => {
   await using snapshots = await SnapshotTestNamespace.open("thinsnap");
   const { ns } = snapshots;
   await using group = await createTestGroup(ns, 200);

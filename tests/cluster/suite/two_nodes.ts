@@ -1,6 +1,6 @@
 /**
- * What takes two nodes: claims find the one with room, and what a dead one had goes on at the other. It runs in a cluster of its
- * own, whose first node has room for three of what its second has room for one of.
+ * Tests that need two nodes: claims find the node with free space, and pods of a dead node continue on the other. The
+ * suite runs in a cluster of its own; its first node has space for three volumes, its second for one.
  *
  * @module
  */
@@ -14,13 +14,13 @@ import { createClaimsAtOnce, creationFailures, nodesOf, waitForBound } from "./c
 import { TestNamespace } from "./test_namespace.ts";
 import { isRunning, QUICK, SLEEP } from "./objects.ts";
 
-/** The size of what the first node has room for thrice, and the second once, in MiB. */
+/** A size that fits three times on the first node and once on the second, in MiB. */
 const SMALL = 600;
 
-/** The size of what the first node has room for twice, and the second once, in MiB. */
+/** A size that fits twice on the first node and once on the second, in MiB. */
 const LARGE = 900;
 
-/** A scene in the cluster of two nodes, with a class whose room is as it was at the start. */
+/** Opens a namespace in the cluster of two nodes, with a class, when their free space is as at the start. */
 async function openTwoNodes(title: string, volumeBindingMode: "Immediate" | "WaitForFirstConsumer") {
   const ns = await TestNamespace.open(title);
   const { nodes } = ns.cluster;
@@ -50,7 +50,7 @@ async function openTwoNodes(title: string, volumeBindingMode: "Immediate" | "Wai
   };
 }
 
-/** A StatefulSet with a volume for each replica. */
+/** Returns a StatefulSet with a volume for each replica. */
 function statefulSet(cls: string, options: { replicas: number; mib: number; policy: "OrderedReady" | "Parallel" }) {
   const labels = { app: "store" };
   return {
@@ -88,7 +88,7 @@ function statefulSet(cls: string, options: { replicas: number; mib: number; poli
   };
 }
 
-/** How many volumes of the claims are on each node. */
+/** Returns the number of the claims' volumes on each node. */
 async function volumesPerNode(ns: TestNamespace, claims: readonly string[]): Promise<Record<string, number>> {
   const nodes = Object.values(await nodesOf(ns, claims));
   return Object.fromEntries(ns.cluster.nodes.map(({ name }) => [name, nodes.filter((one) => one === name).length]));
@@ -100,7 +100,7 @@ async function deleteStatefulSet(ns: TestNamespace): Promise<void> {
   await ns.kubectl("delete", "pods,persistentvolumeclaims", "--all");
 }
 
-Deno.test("the third replica lands on the node where room is, and a fourth finds none", async () => {
+Deno.test("the third replica runs on the node with free space, and a fourth finds none", async () => {
   await using s = await openTwoNodes("third", "WaitForFirstConsumer");
   const { ns } = s;
   await ns.apply(statefulSet(s.cls, { replicas: 3, mib: LARGE, policy: "OrderedReady" }));
@@ -117,7 +117,7 @@ Deno.test("the third replica lands on the node where room is, and a fourth finds
   await s.waitForCleanup();
 });
 
-Deno.test("four replicas at once share two nodes that have room for three and for one", async () => {
+Deno.test("four replicas at once share two nodes with space for three and for one", async () => {
   await using s = await openTwoNodes("parallel", "WaitForFirstConsumer");
   const { ns } = s;
   await ns.apply(statefulSet(s.cls, { replicas: 4, mib: SMALL, policy: "Parallel" }));
@@ -129,7 +129,7 @@ Deno.test("four replicas at once share two nodes that have room for three and fo
   await s.waitForCleanup();
 });
 
-Deno.test("four Immediate claims at once are placed by what the nodes have, and a fifth waits", async () => {
+Deno.test("four Immediate claims at once are placed by the nodes' free space, and a fifth waits", async () => {
   await using s = await openTwoNodes("now", "Immediate");
   const { ns } = s;
   const names = ["one", "two", "three", "four"];
