@@ -62,7 +62,8 @@ const LV_NAME =
 /** What Kubernetes' sidecars may add to the parameters; none of it is ours to read. */
 const RESERVED_PREFIX = "csi.storage.k8s.io/";
 
-const VOLUME_PARAMETERS = [
+/** The parameters of volumes, by our names. */
+export const VOLUME_PARAMETERS = [
   "volumeGroup",
   "volumeGroupPattern",
   "volumeGroupPreference",

@@ -13,6 +13,7 @@ import { crdSections } from "./crds.ts";
 import { conditionSections, eventSections } from "./events.ts";
 import { flagSections } from "./flags.ts";
 import { metricsTable } from "./metrics.ts";
+import { parametersTable } from "./parameters.ts";
 
 const ROOT = join(import.meta.dirname!, "../..");
 
@@ -30,6 +31,7 @@ const PAGES: Readonly<Record<string, () => string>> = {
   "docs/reference/events.md": eventSections,
   "docs/reference/flags.md": flagSections,
   "docs/reference/metrics.md": metricsTable,
+  "docs/reference/parameters.md": parametersTable,
 };
 
 /**
