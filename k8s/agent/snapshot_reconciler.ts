@@ -6,6 +6,7 @@
 
 import type { SnapshotId } from "../../lvm/ids.ts";
 import { type Locks, snapshotCreationLocks, snapshotLock } from "../../lvm/locks.ts";
+import type { FreshReport } from "../../lvm/model/client.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
 import { formatBytes } from "../../lvm/size.ts";
 import { cowState, type LocatedSnapshot, type SnapshotFinder } from "../../lvm/inventory/snapshot_finder.ts";
@@ -85,7 +86,7 @@ export class SnapshotReconciler {
   }
 
   /** Takes the snapshot. Where it is to be is saved before, its UUID after. */
-  async #take(object: LvmSnapshot, request: SnapshotRequest, groups: readonly VolumeGroup[]): Promise<void> {
+  async #take(object: LvmSnapshot, request: SnapshotRequest, groups: FreshReport): Promise<void> {
     const { volumeFinder, snapshots, events, onChange } = this.#options;
     const { group } = volumeFinder.require(groups, request.source);
     const latest = await this.#reconciler.patchStatus(object, {

@@ -11,6 +11,7 @@ import type { GroupMatcher } from "../../lvm/model/groups.ts";
 import type { VolumeId } from "../../lvm/ids.ts";
 import type { IoLimiter, LimitsState } from "../../lvm/staging/io_limiter.ts";
 import { type Locks, volumeCreationLocks, volumeLock } from "../../lvm/locks.ts";
+import type { FreshReport } from "../../lvm/model/client.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
 import { formatBytes, formatQuantity } from "../../lvm/size.ts";
 import { describeSource } from "../../lvm/model/tags.ts";
@@ -197,7 +198,7 @@ export class VolumeReconciler {
   }
 
   /** Makes the LV. The choice of its group is saved before, its UUID after. */
-  async #create(object: LvmVolume, groups: readonly VolumeGroup[]): Promise<void> {
+  async #create(object: LvmVolume, groups: FreshReport): Promise<void> {
     const { lvm, volumes, volumeFinder, copies, parseGroups, events, onChange } = this.#options;
     const request = volumeRequestOf(object, parseGroups);
     let latest = object;

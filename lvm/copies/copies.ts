@@ -21,7 +21,7 @@ import { StorageError } from "../error.ts";
 import { newWork, recordBusy, recordFailure, recordSuccess, RETRY_MS, type Work } from "./work.ts";
 import type { VolumeId } from "../ids.ts";
 import { unmountLeftovers } from "./filesystem_uuid.ts";
-import type { Lvm } from "../model/client.ts";
+import { derivedReport, type FreshReport, type Lvm } from "../model/client.ts";
 import type { LocatedLv, VolumeGroup } from "../model/report.ts";
 import type { ContentSource } from "../model/tags.ts";
 import { isThin, type ThinSpec } from "../pools/pool.ts";
@@ -111,7 +111,7 @@ export class Copies {
    * `NoSpace`; `FailedPrecondition` when what was deleted could be read in the pool.
    */
   async createNew(
-    groups: readonly VolumeGroup[],
+    groups: FreshReport,
     request: CopyVolumeRequest,
     onGroupChosen?: (group: VolumeGroup) => Promise<void>,
   ): Promise<"cloned" | "copied"> {
@@ -134,12 +134,14 @@ export class Copies {
 
   /** The groups without the room that the copying itself takes for a while. @throws {StorageError} `NoSpace` */
   #withoutCopySnapshotSpace(
-    groups: readonly VolumeGroup[],
+    groups: FreshReport,
     original: LocatedLv,
     { id, source }: CopyVolumeRequest,
-  ): readonly VolumeGroup[] {
+  ): FreshReport {
     if (source.kind === "snapshot") return groups;
-    if (!isThin(original.lv)) return groupsWithoutCopySnapshotSpace(groups, original, id);
+    if (!isThin(original.lv)) {
+      return derivedReport(groups, groupsWithoutCopySnapshotSpace(groups, original, id));
+    }
     requireSpaceForCopySnapshot(this.#options.reservation, id, original);
     return groups;
   }
@@ -149,7 +151,7 @@ export class Copies {
    * taken over in the end, the next one gives it up.
    */
   async #createThinClone(
-    groups: readonly VolumeGroup[],
+    groups: FreshReport,
     original: LocatedLv,
     request: CopyVolumeRequest & { readonly thin: ThinSpec; readonly size: bigint },
     onGroupChosen: (group: VolumeGroup) => Promise<void> = () => Promise.resolve(),
@@ -234,7 +236,7 @@ export class Copies {
     this.#startSteps(await this.#lvm.report());
   }
 
-  #startSteps(groups: readonly VolumeGroup[]): void {
+  #startSteps(groups: FreshReport): void {
     const { driver } = this.#options;
     const now = this.#clock.now();
     const tasks = [
@@ -279,7 +281,7 @@ export class Copies {
     }
   }
 
-  async #step(groups: readonly VolumeGroup[], copy: CopyState): Promise<void> {
+  async #step(groups: FreshReport, copy: CopyState): Promise<void> {
     const work = this.#workOn(copy.destination.lv.uuid);
     const step = nextStep(copy);
     // what is begun then cannot be gone on with, and a thin LV is not written over

@@ -12,8 +12,8 @@ import { StorageError } from "../error.ts";
 import { runOk } from "../exec.ts";
 import { changeUuid, unmountLeftovers } from "./filesystem_uuid.ts";
 import { copySnapshotLvName, uniqueLvName } from "../ids.ts";
-import type { Lvm } from "../model/client.ts";
-import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
+import type { FreshReport, Lvm } from "../model/client.ts";
+import { type LocatedLv, type LogicalVolume, lvPath } from "../model/report.ts";
 import {
   copySnapshotOf,
   copySnapshotTags,
@@ -64,7 +64,7 @@ export interface CopyTask {
   /** The copy, according to a report. */
   readonly copy: CopyState;
   /** That report. */
-  readonly groups: readonly VolumeGroup[];
+  readonly groups: FreshReport;
   /** How far this process is. */
   readonly work: CopyWork;
 }
@@ -142,7 +142,7 @@ async function ensureUnused(located: LocatedLv, context: CopyContext): Promise<b
 /** Makes the snapshot that keeps a volume as it is while it is copied: of a thin one, in its pool, and without a store. */
 async function createCopySnapshot(
   { id }: CopyState,
-  { original, groups }: { original: LocatedLv; groups: readonly VolumeGroup[] },
+  { original, groups }: { original: LocatedLv; groups: FreshReport },
   { lvm, driver, volumeFinder, reservation }: CopyContext,
 ): Promise<void> {
   const { group, lv } = original;

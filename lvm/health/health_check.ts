@@ -76,7 +76,7 @@ export class HealthCheck {
     }
   }
 
-  async #read(): Promise<{ groups: VolumeGroup[]; mounts: Mount[] }> {
+  async #read(): Promise<{ groups: readonly VolumeGroup[]; mounts: Mount[] }> {
     const [groups, mounts] = await Promise.all([this.#lvm.report(), readMounts(this.#lvm.exec)]);
     return { groups, mounts };
   }

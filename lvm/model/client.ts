@@ -54,6 +54,23 @@ interface KnownGroup {
   unresponsive: boolean;
 }
 
+declare const fresh: unique symbol;
+
+/**
+ * A report that LVM began after the caller asked for it. Only {@linkcode Lvm} makes one, so what takes a fresh report cannot be
+ * given groups that were kept, changed or read for something else: nothing destructive is decided from an old picture.
+ */
+export type FreshReport = readonly VolumeGroup[] & { readonly [fresh]: true };
+
+/**
+ * Returns groups that were derived from a fresh report, such as a part of it, as a fresh report.
+ *
+ * @param _report the report that the groups were derived from
+ */
+export function derivedReport(_report: FreshReport, groups: readonly VolumeGroup[]): FreshReport {
+  return groups as FreshReport;
+}
+
 /** LVM on this machine. */
 export class Lvm {
   /** What runs the commands; the tools beside lvm use it as it is. */
@@ -61,13 +78,13 @@ export class Lvm {
   readonly #onReport: (groups: readonly VolumeGroup[]) => void;
   #knownGroups: KnownGroup[] = [];
   #readsPerGroup = false;
-  #currentReport: Promise<VolumeGroup[]> | undefined;
-  #nextReport: Promise<VolumeGroup[]> | undefined;
+  #currentReport: Promise<FreshReport> | undefined;
+  #nextReport: Promise<FreshReport> | undefined;
   readonly #pendingChanges = new Set<Promise<unknown>>();
   #changeCount = 0;
   /** How many changes had ended when each report was begun; reports that were begun during a change are not there. */
   readonly #changeCountAtStart = new WeakMap<readonly VolumeGroup[], number>();
-  #nextReportAfterChanges: Promise<VolumeGroup[]> | undefined;
+  #nextReportAfterChanges: Promise<FreshReport> | undefined;
 
   /** LVM by way of the exec. Who listens is given every report that was read. */
   constructor(exec: Exec, onReport: (groups: readonly VolumeGroup[]) => void = () => {}) {
@@ -83,7 +100,7 @@ export class Lvm {
    * @throws {StorageError} `CommandFailed` when the report failed or cannot be read; `Unavailable` when LVM does not answer
    * and never did.
    */
-  report(): Promise<VolumeGroup[]> {
+  report(): Promise<FreshReport> {
     if (this.#currentReport === undefined) return this.#startReport();
     return this.#nextReport ??= this.#currentReport.then(() => {}, () => {}).then(() => {
       this.#nextReport = undefined;
@@ -95,7 +112,7 @@ export class Lvm {
    * A report as {@linkcode Lvm.report} gives it, for whoever has changed something: it begins when the changes that are under
    * way have ended, or five seconds later, so that those who changed something at the same time share one.
    */
-  reportAfterChanges(): Promise<VolumeGroup[]> {
+  reportAfterChanges(): Promise<FreshReport> {
     return this.#nextReportAfterChanges ??= withinDeadline(Promise.allSettled(this.#pendingChanges), CHANGES_WAIT_MS)
       .then(() => {
         this.#nextReportAfterChanges = undefined;
@@ -108,11 +125,11 @@ export class Lvm {
     return this.#changeCountAtStart.get(groups) === this.#changeCount && this.#pendingChanges.size === 0;
   }
 
-  #startReport(): Promise<VolumeGroup[]> {
+  #startReport(): Promise<FreshReport> {
     const changeCount = this.#pendingChanges.size === 0 ? this.#changeCount : undefined;
     const report = this.#readGroups().then((groups) => {
       if (changeCount !== undefined) this.#changeCountAtStart.set(groups, changeCount);
-      return groups;
+      return groups as readonly VolumeGroup[] as FreshReport;
     }).finally(() => {
       if (this.#currentReport === report) this.#currentReport = undefined;
     });

@@ -15,8 +15,8 @@ import { deletedLvs } from "../inventory/leftovers.ts";
 import type { LocatedSnapshot, Snapshot, SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
-import type { Lvm } from "../model/client.ts";
-import { lvPath, type VolumeGroup } from "../model/report.ts";
+import type { FreshReport, Lvm } from "../model/client.ts";
+import { lvPath } from "../model/report.ts";
 import { markSnapshotDeleted, snapshotTags } from "../model/tags.ts";
 import { isThin } from "../pools/pool.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
@@ -91,7 +91,7 @@ export class Snapshots {
    * @throws {StorageError} `NotFound` or `Lost` for the volume; `NoSpace` when the group cannot hold the COW space, or the pool
    * cannot reserve the size.
    */
-  async createNew(groups: readonly VolumeGroup[], { id, source, cowSize }: SnapshotRequest): Promise<LocatedSnapshot> {
+  async createNew(groups: FreshReport, { id, source, cowSize }: SnapshotRequest): Promise<LocatedSnapshot> {
     const leftover = this.#finder.locate(groups, id, []);
     if (leftover?.incomplete) {
       await this.#markDeleted(leftover);
@@ -166,7 +166,7 @@ export class Snapshots {
    * Takes a thin snapshot, which shares the pool of its volume and has no COW space. It reserves the volume's size in the pool:
    * it takes that much once all of the volume was overwritten.
    */
-  async #takeThin(groups: readonly VolumeGroup[], volume: Volume, id: SnapshotId): Promise<void> {
+  async #takeThin(groups: FreshReport, volume: Volume, id: SnapshotId): Promise<void> {
     const reservation = this.#reservation;
     await reservation.runExclusive(groups, volume.group, async (group) => {
       const { lv } = volume;

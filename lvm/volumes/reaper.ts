@@ -14,7 +14,7 @@ import { activationArguments } from "./activation.ts";
 import { verifyDevice } from "../host/device.ts";
 import { StorageError } from "../error.ts";
 import { type Exec, runOk } from "../exec.ts";
-import type { Lvm } from "../model/client.ts";
+import { derivedReport, type FreshReport, type Lvm } from "../model/client.ts";
 import { changeIgnoring, splitSnapshot } from "../model/snapshot_split.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { isIncompletePool, monitoringOptions, removeIncompletePool, removePool } from "../pools/pool_commands.ts";
@@ -124,7 +124,8 @@ export class Reaper {
         this.#onError(error);
       }
     };
-    const groups = (await this.#lvm.report()).filter(({ responsive }) => responsive);
+    const report = await this.#lvm.report();
+    const groups = derivedReport(report, report.filter(({ responsive }) => responsive));
     this.#onReport(groups);
     if (this.#resumeDue) await attempt(() => this.#resume(groups));
     for (const each of deletedLvs(this.#driver, groups)) {
@@ -137,7 +138,7 @@ export class Reaper {
    * Mends what LVM's commands leave that were killed: devices that are suspended, which a refresh resumes with the right
    * tables, and stores that never became snapshots and RAID LVs that never became whole, of which nobody knows.
    */
-  async #resume(groups: readonly VolumeGroup[]): Promise<void> {
+  async #resume(groups: FreshReport): Promise<void> {
     for (const { group, lv } of incompleteVolumes(this.#driver, groups)) {
       await this.#lvm.change(group, ["lvremove", "--yes", `${group.name}/${lv.name}`]);
     }

@@ -7,9 +7,8 @@
 import { activationArguments } from "./activation.ts";
 import { StorageError } from "../error.ts";
 import { planExtension } from "../model/extension.ts";
-import type { Lvm } from "../model/client.ts";
+import type { FreshReport, Lvm } from "../model/client.ts";
 import { cowSnapshotsOf, isPublishedAsDevice, requireDeactivatable } from "./cow_origin.ts";
-import type { VolumeGroup } from "../model/report.ts";
 import { formatBytes } from "../size.ts";
 import { splitSnapshot } from "../model/snapshot_split.ts";
 import type { Volume } from "../inventory/volume.ts";
@@ -31,7 +30,7 @@ export interface ThickContext {
  */
 export async function extendThick(
   context: ThickContext,
-  groups: readonly VolumeGroup[],
+  groups: FreshReport,
   volume: Volume,
   size: bigint,
 ): Promise<void> {
@@ -60,7 +59,7 @@ export async function extendThick(
 
 async function extend(
   { lvm, driver }: ThickContext,
-  groups: readonly VolumeGroup[],
+  groups: FreshReport,
   volume: Volume,
   lvextend: readonly string[],
 ): Promise<void> {

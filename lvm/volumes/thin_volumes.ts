@@ -6,7 +6,7 @@
 
 import { StorageError } from "../error.ts";
 import { uniqueLvName, volumeLvName } from "../ids.ts";
-import type { Lvm } from "../model/client.ts";
+import type { FreshReport, Lvm } from "../model/client.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { createPool, isIncompletePool, monitoringOptions, removeIncompletePool } from "../pools/pool_commands.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
@@ -68,7 +68,7 @@ export function thinSnapshotArguments(
  */
 export async function createThinClone(
   context: ThinContext,
-  groups: readonly VolumeGroup[],
+  groups: FreshReport,
   { lv, group }: Pick<Volume, "lv" | "group">,
   { size, ...request }: VolumeRequest & { readonly thin: ThinSpec; readonly size: bigint },
 ): Promise<void> {
@@ -150,7 +150,7 @@ async function makeOwnPool(
  */
 export async function extendThin(
   { lvm, driver, reservation }: ThinContext,
-  groups: readonly VolumeGroup[],
+  groups: FreshReport,
   { id, lv, group }: Volume,
   size: bigint,
 ): Promise<void> {

@@ -12,7 +12,7 @@ import { type GroupCapacity, groupCapacity, selectCandidates } from "../model/gr
 import { type IoLimits, isSameLimits } from "../spec/io_limits.ts";
 import { uniqueLvName, type VolumeId, volumeLvName } from "../ids.ts";
 import { choosePvs, layoutArguments, layoutOf, LINEAR, sizeStep } from "../model/layout.ts";
-import { type Lvm, requirePvs } from "../model/client.ts";
+import { type FreshReport, type Lvm, requirePvs } from "../model/client.ts";
 import { cowSnapshotsOf, isPublishedAsDevice } from "./cow_origin.ts";
 import type { CopyControl } from "./copy_control.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
@@ -95,7 +95,7 @@ export class Volumes {
    * @throws {StorageError} `NoSpace`, `OutOfRange`.
    */
   async createNew(
-    groups: readonly VolumeGroup[],
+    groups: FreshReport,
     request: VolumeRequest,
     onGroupChosen: (group: VolumeGroup) => Promise<void> = () => Promise.resolve(),
   ): Promise<bigint> {
@@ -265,7 +265,7 @@ export class Volumes {
   }
 
   async #createInGroup(
-    groups: readonly VolumeGroup[],
+    groups: FreshReport,
     group: VolumeGroup,
     size: bigint,
     request: VolumeRequest,
@@ -303,7 +303,7 @@ export class Volumes {
     ]);
   }
 
-  async #removeIncomplete(groups: readonly VolumeGroup[], id: VolumeId): Promise<void> {
+  async #removeIncomplete(groups: FreshReport, id: VolumeId): Promise<void> {
     for (const located of this.#finder.incompleteLvs(groups, id)) {
       await this.#lvm.change(located.group, ["lvremove", "--yes", lvPath(located)]);
     }
