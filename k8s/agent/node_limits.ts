@@ -1,5 +1,5 @@
 /**
- * Limits of IO on a node of a cluster: the LVMVolumes say them.
+ * The IO limits of a node in a cluster, which LVMVolumes specify.
  *
  * @module
  */
@@ -13,7 +13,7 @@ import type { VolumeReconciler } from "./volume_reconciler.ts";
 import { ioLimitsOf } from "../api/volume_mapping.ts";
 import { defined } from "../../lvm/defined.ts";
 
-/** What {@linkcode nodeIoLimiterSettings} needs. */
+/** Options of {@linkcode nodeIoLimiterSettings}. */
 export interface NodeIoLimiterOptions extends Pick<IoLimiterSettings, "cgroupRoot" | "defaults"> {
   /** The LVMVolumes of this node. */
   readonly objects: Informer<LvmVolume>;
@@ -23,7 +23,9 @@ export interface NodeIoLimiterOptions extends Pick<IoLimiterSettings, "cgroupRoo
 
 const log = getLogger(["denolith", "limits"]);
 
-/** How limits are applied on a node: by what LVMVolumes say, and told in their status. */
+/**
+ * Returns the settings of the IO limiter of a node. It reads limits from LVMVolumes, and reports into their status.
+ */
 export function nodeIoLimiterSettings(
   { cgroupRoot, defaults, objects, reconciler }: NodeIoLimiterOptions,
 ): IoLimiterSettings {
@@ -41,8 +43,8 @@ export function nodeIoLimiterSettings(
 }
 
 /**
- * Has pods held to limits as LVMVolumes change. A volume that was just made has no pods, so nothing is looked at; of those that
- * are there at the start, pods may have been given limits that nobody has seen to since.
+ * Wakes the IO limiter when the limits of an LVMVolume change. A new volume has no pods, so nothing is applied to it.
+ * Pods that exist at the start may have limits that changed meanwhile.
  */
 export function watchLimits(
   objects: Informer<LvmVolume>,

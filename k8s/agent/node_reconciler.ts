@@ -1,5 +1,5 @@
 /**
- * What a node says that it has: its LVMNode, refreshed when something changes and in any case now and then.
+ * The report of a node's storage: its LVMNode, which is written after changes and at regular intervals.
  *
  * @module
  */
@@ -32,11 +32,11 @@ import {
 } from "../api/lvm_objects.ts";
 import { nodes } from "../api/objects.ts";
 
-/** What {@linkcode NodeReconciler} needs. */
+/** Options of {@linkcode NodeReconciler}. */
 export interface NodeReconcilerOptions {
   /** The API server. */
   readonly client: ApiClient;
-  /** What runs commands. */
+  /** The runner of commands. */
   readonly exec: Exec;
   /** The driver's name. */
   readonly driver: string;
@@ -44,46 +44,46 @@ export interface NodeReconcilerOptions {
   readonly nodeName: string;
   /** The groups that the driver may use. */
   readonly groups: GroupMatcher;
-  /** How much thin pools may promise that say nothing else, in percent of their sizes; 100 by default. */
+  /** The overcommit of thin pools without one of their own, in percent of their sizes; 100 by default. */
   readonly overcommit?: bigint;
-  /** Is given each account of the groups. */
+  /** Called with each report of the groups. */
   readonly onReport: (groups: readonly SurveyedGroup[]) => Promise<void> | void;
-  /** What else holds for the node according to such an account; nothing by default. */
+  /** Returns the conditions of the node by such a report; none by default. */
   readonly conditions?: (groups: readonly SurveyedGroup[]) => readonly NewCondition[];
-  /** Is given the object each time that it was written, with what others wrote into it. */
+  /** Called with the object each time that it was written, including what others wrote into it. */
   readonly onWritten?: (object: LvmNode) => Promise<void> | void;
-  /** How often it is written at least, in milliseconds. */
+  /** The maximum interval between two writes, in milliseconds. */
   readonly refreshMs?: number;
-  /** How long changes are gathered before they are written, in milliseconds. */
+  /** The time during which changes are gathered before they are written, in milliseconds. */
   readonly batchMs?: number;
 }
 
-/** How often the account is written at least, in milliseconds: S5.6 of the specification of the LVMNode. */
+/** The maximum interval between two reports, in milliseconds. */
 const REFRESH_MS = 60_000;
 
-/** How long changes are gathered, in milliseconds: many claims at once cost one account. */
+/** The time during which changes are gathered, in milliseconds: many claims at once cause one report. */
 const BATCH_MS = 1_000;
 
 const log = getLogger(["denolith", "lvmnode"]);
 
-/** Keeps a node's LVMNode true. */
+/** Keeps the LVMNode of a node up to date. */
 export class NodeReconciler {
   readonly #options: NodeReconcilerOptions;
   #requeued = new AbortController();
   /** The conditions that the object has; not known before it was first written. */
   #conditions: Condition[] | undefined;
 
-  /** Does nothing before {@linkcode NodeReconciler.run}. */
+  /** Creates it; nothing runs before {@linkcode NodeReconciler.run}. */
   constructor(options: NodeReconcilerOptions) {
     this.#options = options;
   }
 
-  /** Has the account written soon. */
+  /** Schedules a report. */
   requeue(): void {
     this.#requeued.abort();
   }
 
-  /** Keeps the object true until the signal is aborted; never fails. */
+  /** Keeps the object up to date until the signal is aborted; never fails. */
   async run(signal: AbortSignal): Promise<void> {
     const { refreshMs = REFRESH_MS, batchMs = BATCH_MS } = this.#options;
     while (!signal.aborted) {
@@ -135,7 +135,7 @@ export class NodeReconciler {
     return await patch();
   }
 
-  /** Makes the object, owned by the Node, so that it goes with it. */
+  /** Creates the object, owned by the Node, so that it is deleted with it. */
   async #create(): Promise<void> {
     const { client, driver, nodeName } = this.#options;
     const { metadata: { uid } } = await client.get(nodes, { name: nodeName });
@@ -154,7 +154,7 @@ export class NodeReconciler {
   }
 }
 
-/** What the node of a driver tells of its groups when it looked at them. */
+/** Returns the status of an LVMNode for a report of its groups. */
 export function lvmNodeStatus(
   groups: readonly SurveyedGroup[],
   { driver, now, overcommit = DEFAULT_OVERCOMMIT }: { driver: string; now: Date; overcommit?: bigint | undefined },

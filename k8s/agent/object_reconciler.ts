@@ -1,9 +1,9 @@
 /**
- * What a node does with each of its objects, whatever they stand for: when it has its turn, how its status is written, and how
- * it is let go.
+ * The reconciler of an agent for the objects of any kind: when it reconciles them, how it writes their status, and how
+ * it removes their finalizers.
  *
- * The objects say what is wanted and what was seen, LVM's tags say whose an LV is. Where they disagree, both are left as they
- * are, and the disagreement is told.
+ * The objects have the desired and the observed state; LVM's tags say who owns an LV. Where they disagree, both are
+ * left as they are, and the disagreement is reported.
  *
  * @module
  */
@@ -25,59 +25,59 @@ import {
 import { failedStatus, isSameStatus } from "../api/object_status.ts";
 import type { KubeObject, Resource } from "../api/objects.ts";
 
-/** What the agents of all kinds need. */
+/** Options of the reconcilers of all kinds. */
 export interface ReconcilerOptions<T extends KubeObject> {
   /** The API server. */
   readonly client: ApiClient;
   /** The objects of this node. */
   readonly objects: Informer<T>;
-  /** Where events go. */
+  /** The recorder of events. */
   readonly events: EventRecorder;
   /** LVM on this machine. */
   readonly lvm: Lvm;
-  /** Is told when an LV was made, grown or removed, and when a group has less room than was told of it. */
+  /** Called after an LV was created, extended or removed, and when a group has less free space than was reported. */
   readonly onChange: () => void;
-  /** Is aborted when the agent is to end: what was written is not waited for any more. */
+  /** Aborted when the agent stops: then nothing waits for the cache. */
   readonly end: AbortSignal;
 }
 
-/** What {@linkcode ObjectReconciler} needs. */
+/** Options of {@linkcode ObjectReconciler}. */
 export interface ObjectReconcilerOptions<T extends AgentManaged<S>, S extends AgentManagedStatus>
   extends ReconcilerOptions<T> {
   /** The driver's name. */
   readonly driver: string;
-  /** What each object stands for. */
+  /** The noun for an object in messages. */
   readonly noun: "volume" | "snapshot";
-  /** Whose deletion has the driver delete it, in words. */
+  /** The object whose deletion makes the driver delete it, in words. */
   readonly ownerDescription: string;
-  /** What keeps an object until its LV is removed. */
+  /** The finalizer that keeps an object until its LV is removed. */
   readonly finalizer: string;
   /** Makes true what the object asks for, and writes what is true. */
   readonly reconcileObject: (object: T) => Promise<void>;
-  /** The status of an object whose LV was made, by a report; `undefined` to leave it as it is. */
+  /** Returns the status of an object whose LV exists, by a report; `undefined` to leave it as it is. */
   readonly observe: (object: T, groups: readonly VolumeGroup[]) => S | undefined;
   /** Removes its LV; without one, does nothing. */
   readonly remove: (object: T) => Promise<void>;
-  /** The status of an object whose LV was there and is gone, or was replaced. */
+  /** Returns the status of an object whose LV was created, and then removed or replaced. */
   readonly toLostStatus: (object: T, error: StorageError) => S;
 }
 
-/** What an object records of the LV that was made for it. */
+/** Returns what the status of an object records about its LV. */
 export function recordedLvOf(object: AgentManaged | undefined): RecordedLv | undefined {
   const { lvUUID, volumeGroup } = object?.status ?? {};
   return lvUUID === undefined ? undefined : { lvUuid: lvUUID, groupName: volumeGroup ?? "(unknown)" };
 }
 
-/** Failures that may pass by themselves: the object stays as it is, and is tried again. */
+/** Failures that may be temporary: the object stays as it is, and is retried. */
 const TRANSIENT_KINDS: readonly ErrorKind[] = ["Busy", "StillRunning", "Unavailable"];
 
-/** Failures for want of room in a group. */
+/** Failures for lack of free space in a group. */
 const NO_SPACE_KINDS: readonly ErrorKind[] = ["NoSpace", "OutOfRange"];
 
-/** How long a turn waits to see what it wrote, in milliseconds. */
+/** The time that a reconcile attempt waits for the cache, in milliseconds. */
 const CACHE_WAIT_MS = 5_000;
 
-/** A node's part of the objects of one kind. */
+/** The reconciler of an agent for the objects of one kind. */
 export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedStatus> {
   readonly #options: ObjectReconcilerOptions<T, S>;
   readonly #resource: Resource<AgentManaged>;
@@ -88,7 +88,10 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
     this.#resource = options.objects.resource;
   }
 
-  /** Does what the object of the name asks for next, and writes what is true. Whatever is in doubt is tried again. */
+  /**
+   * Takes the next step towards what an object asks for, and writes its status. A step whose outcome is uncertain is
+   * retried.
+   */
   async reconcile(name: string): Promise<void> {
     const { objects, driver, reconcileObject } = this.#options;
     const object = objects.get(name);
@@ -145,7 +148,7 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
     });
   }
 
-  /** Patches the status; `null` takes away what it no longer has. */
+  /** Patches the status, and removes fields that it no longer has. */
   async patchStatus(object: T, status: S): Promise<T> {
     const { metadata: { name, uid }, status: previous = {} } = object;
     const removed = Object.fromEntries(
@@ -159,7 +162,7 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
     throw new StorageError("Unavailable", `writing the status of ${this.#describe(name)}: it does not exist any more`);
   }
 
-  /** Removes the LV, and then lets the object go. */
+  /** Removes the LV, and then the finalizer of the object. */
   async #remove(object: T): Promise<void> {
     const { finalizer, remove, client, noun, ownerDescription, onChange } = this.#options;
     const { metadata: { name, annotations, finalizers = [], resourceVersion } } = object;
@@ -178,7 +181,7 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
     await orAbsent(client.patch(this.#resource, { name }, { merge, resourceVersion }));
   }
 
-  /** Takes the mark off that its node was given up: the node is here, and the LV, too. */
+  /** Removes the annotation that the node was removed for good: the node is back, with the LV. */
   async #clearForgotten(object: T): Promise<void> {
     const { client, events } = this.#options;
     const { metadata: { name, uid } } = object;
@@ -200,22 +203,22 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
   }
 }
 
-/** Whether the status is about what is wanted now, and says that it cannot be had. */
+/** Reports whether the status has an error for the current generation. */
 export function hasCurrentError({ metadata: { generation = 0 }, status }: AgentManaged): boolean {
   return status?.error !== undefined && (status.observedGeneration ?? 0) >= generation;
 }
 
-/** Whether there is an LV with the tags that is something else than the object asks for: it was not made for it. */
+/** Reports whether the LV with the tags of the object was not created for it. */
 function isForeignLv({ status }: AgentManaged): boolean {
   return status?.lvUUID === undefined && status?.error?.code === "AlreadyExists";
 }
 
-/** Whether the object is at least at the revision, which are numbers in one order (KEP-5504). */
+/** Reports whether an object is at a revision or a later one. Revisions are numbers in one order (KEP-5504). */
 function isAtLeastVersion({ metadata: { resourceVersion = "0" } }: KubeObject, revision: string): boolean {
   return BigInt(resourceVersion) >= BigInt(revision);
 }
 
-/** Whether the status is about what is wanted now, and there is nothing to do for it. */
+/** Reports whether the status is for the current generation and nothing is left to do. */
 function isReconciled({ metadata: { generation = 0 }, status }: AgentManaged): boolean {
   return status?.state !== undefined && status.state !== "Pending" && (status.observedGeneration ?? 0) >= generation;
 }

@@ -1,8 +1,8 @@
 /**
- * A node's part in orphans: it finds them, tells of them, and removes those that somebody gives up.
+ * The orphans of a node: the agent finds them, reports them, and removes those that somebody asks to remove.
  *
- * An orphan is only ever removed when a person named its LV, and while all of this holds: it has been one for a while, the API
- * server says so again when it is asked at that moment, that answer is not empty, and nothing has the LV open.
+ * An orphan is only removed when a person named its LV, and while all of this holds: it has been an orphan for some
+ * time, the API server confirms that in a new answer, that answer is not empty, and nothing has the LV open.
  *
  * @module
  */
@@ -39,7 +39,7 @@ import {
 } from "./orphans.ts";
 import type { NodeDriver } from "../api/volume_mapping.ts";
 
-/** What {@linkcode OrphanReconciler} needs. */
+/** Options of {@linkcode OrphanReconciler}. */
 export interface OrphanReconcilerOptions {
   /** The API server. */
   readonly client: ApiClient;
@@ -49,7 +49,7 @@ export interface OrphanReconcilerOptions {
   readonly snapshotObjects: Informer<LvmSnapshot>;
   /** The node's name. */
   readonly nodeName: string;
-  /** Where events go. */
+  /** The recorder of events. */
   readonly events: EventRecorder;
   /** The driver's name. */
   readonly driver: string;
@@ -59,20 +59,23 @@ export interface OrphanReconcilerOptions {
   readonly snapshots: Snapshots;
   /** Locks by volume and snapshot, shared with the Node service. */
   readonly locks: Locks;
-  /** Is told when an LV was removed. */
+  /** Called after an LV was removed. */
   readonly onChange: () => void;
-  /** How long an LV has to be an orphan before it is called one, in milliseconds; a minute by default. */
+  /** The time after which an LV without an object is reported as an orphan, in milliseconds; a minute by default. */
   readonly graceMs?: number;
   /** Time. */
   readonly clock?: Clock;
 }
 
-/** How long an LV has to be an orphan, in milliseconds: LVs are made for objects, so for a moment it is one only by accident. */
+/**
+ * The time after which an LV without an object is an orphan, in milliseconds. LVs are created for objects, so for a
+ * moment an LV may be without one.
+ */
 const GRACE_MS = 60_000;
 
 const log = getLogger(["denolith", "orphans"]);
 
-/** Looks after the orphans of a node. */
+/** Finds, reports and removes the orphans of a node. */
 export class OrphanReconciler {
   readonly #options: OrphanReconcilerOptions;
   readonly #nodeDriver: NodeDriver;
@@ -90,7 +93,7 @@ export class OrphanReconciler {
     this.#clock = options.clock ?? systemClock;
   }
 
-  /** The orphans as they were last seen. */
+  /** Returns the orphans that were last observed. */
   get orphans(): readonly OrphanLv[] {
     return this.#orphans;
   }
@@ -110,7 +113,10 @@ export class OrphanReconciler {
     return this.#orphans.length === 0 && found.length > 0 ? [] : [orphansCondition(this.#orphans)];
   }
 
-  /** Tells of new orphans, and removes those that the LVMNode says to remove; what fails is tried again the next time. */
+  /**
+   * Records events about new orphans, and removes those that the LVMNode asks to remove. What fails is retried the next
+   * time.
+   */
   async reconcile(node: LvmNode): Promise<void> {
     for (const orphan of this.#orphans.filter(({ uuid }) => !this.#reported.has(uuid))) {
       this.#options.events.record(node, "Warning", "OrphanFound", orphanFoundMessage(orphan));
@@ -123,7 +129,7 @@ export class OrphanReconciler {
     for (const orphan of requested) await this.#removeOrphan(node, orphan, { known, noneKnown });
   }
 
-  /** What the API server knows now; nothing when it does not say. */
+  /** Lists the objects of the node; `undefined` when the API server does not answer. */
   async #listKnown(): Promise<KnownObjects | undefined> {
     try {
       return knownObjects(await listManaged(this.#options.client, this.#nodeDriver), this.#nodeDriver);
@@ -156,7 +162,11 @@ export class OrphanReconciler {
     onChange();
   }
 
-  /** Deletes it as what it claims to be: erased, then removed. @throws {StorageError} `InUse` while it is open */
+  /**
+   * Deletes an orphan as the kind that its tags say: it is erased, then removed.
+   *
+   * @throws {StorageError} `InUse` while it is open
+   */
   async #deleteLv({ kind, id }: TaggedObject): Promise<void> {
     const { volumes, snapshots, locks } = this.#options;
     if (kind === "volume") await locks.run("removal", [volumeLock(id)], () => volumes.delete(id));
@@ -164,7 +174,11 @@ export class OrphanReconciler {
   }
 }
 
-/** What the LV claims to be, if the API server's answer shows that nobody wants that. @throws {StorageError} */
+/**
+ * Requires that no object of the API server's answer stands for an LV.
+ *
+ * @returns what the tags of the LV say it is
+ */
 function requireUnknown(
   { uuid, taggedAs }: OrphanLv,
   { known, noneKnown }: { known: KnownObjects; noneKnown: boolean },

@@ -1,6 +1,6 @@
 /**
- * Orphans: LVs of the driver that no object of the cluster stands for. Which they are, in which words they are told, and who
- * asks for their removal (docs/adr/0013).
+ * Orphans: LVs of the driver that no object of the cluster stands for. This module finds them, describes them, and
+ * reads who asked for their removal (docs/adr/0013).
  *
  * @module
  */
@@ -21,21 +21,21 @@ import { recordedLvOf } from "./object_reconciler.ts";
 import type { NodeDriver } from "../api/volume_mapping.ts";
 
 /**
- * The annotation of an LVMNode by which somebody gives orphans of that node up: the UUIDs of their LVs, separated by commas.
- * No other LV ever has the same UUID, so what is left standing there does no harm.
+ * The annotation of an LVMNode that asks for the removal of orphans of that node: the UUIDs of their LVs, separated by
+ * commas. No other LV ever has the same UUID, so entries of removed LVs are harmless.
  */
 export const REMOVE_ORPHANS_ANNOTATION = `${LVM_GROUP}/remove-orphans`;
 
 /**
- * Stands among those UUIDs where it is right that the cluster knows no volume, or no snapshot, of the node at all: otherwise an empty list may
- * come from a cluster that lost its objects, and is no proof.
+ * The word among those UUIDs that confirms that the cluster has no volume, or no snapshot, of the node at all. Without
+ * it an empty list is no proof, since the cluster may have lost its objects.
  */
 export const NONE_KNOWN = "allow-empty";
 
-/** The type of the condition of an LVMNode that tells of orphans. */
+/** The type of the condition of an LVMNode about orphans. */
 export const ORPHANS_CONDITION = "Orphans";
 
-/** How many orphans the condition names. */
+/** The maximum number of orphans that the condition names. */
 const MAX_NAMED_ORPHANS = 32;
 
 /** The objects that stand for LVs of a node. */
@@ -46,7 +46,7 @@ export interface ManagedObjects {
   readonly snapshots: readonly LvmSnapshot[];
 }
 
-/** What the objects of a node say of what is on it. */
+/** Returns the LVs that the objects of a node stand for. */
 export function knownObjects({ volumes, snapshots }: ManagedObjects, { driver, nodeName }: NodeDriver): KnownObjects {
   const isOwn = ({ spec }: AgentManaged) => spec.driverName === driver && spec.nodeName === nodeName;
   return {
@@ -57,28 +57,28 @@ export function knownObjects({ volumes, snapshots }: ManagedObjects, { driver, n
   };
 }
 
-/** The objects of a node, asked of the API server now. @throws {ApiError} */
+/** Lists the objects of a node from the API server, not from a cache. @throws {ApiError} */
 export async function listManaged(client: ApiClient, { nodeName }: NodeDriver): Promise<ManagedObjects> {
   const own = { fieldSelector: `spec.nodeName=${nodeName}` };
   const [volumes, snapshots] = await Promise.all([client.list(lvmVolumes, own), client.list(lvmSnapshots, own)]);
   return { volumes: volumes.items, snapshots: snapshots.items };
 }
 
-/** What somebody asked to be removed. */
+/** A request to remove orphans. */
 export interface RemovalRequest {
   /** The UUIDs of LVs. */
   readonly lvUuids: ReadonlySet<string>;
-  /** Whether it is right that the cluster knows nothing of the kind on the node. */
+  /** Whether the request confirms that the cluster has no object of the kind on the node. */
   readonly noneKnown: boolean;
 }
 
-/** What the annotations of an LVMNode ask for. */
+/** Reads the removal request from the annotations of an LVMNode. */
 export function removalRequestOf(annotations: Readonly<Record<string, string>> = {}): RemovalRequest {
   const words = (annotations[REMOVE_ORPHANS_ANNOTATION] ?? "").split(",").map((word) => word.trim());
   return { lvUuids: new Set(words.filter((word) => word !== "")), noneKnown: words.includes(NONE_KNOWN) };
 }
 
-/** The condition of a node with such orphans. */
+/** Returns the condition of an LVMNode about its orphans. */
 export function orphansCondition(orphans: readonly OrphanLv[]): NewCondition {
   if (orphans.length === 0) {
     const message = "each logical volume of the driver stands for an object of the cluster";
@@ -93,7 +93,7 @@ export function orphansCondition(orphans: readonly OrphanLv[]): NewCondition {
   return { type: ORPHANS_CONDITION, status: "True", reason: "OrphansFound", message };
 }
 
-/** What is said of an orphan once. */
+/** Returns the message of the event about a new orphan. */
 export function orphanFoundMessage(orphan: OrphanLv): string {
   const { taggedAs } = orphan;
   if (taggedAs === undefined) {
@@ -105,12 +105,12 @@ export function orphanFoundMessage(orphan: OrphanLv): string {
     `without the cluster, or somebody took its finalizer off. To give it up, with what is on it: ${taggedAs.removeCommand}`;
 }
 
-/** The kind of the object that would stand for it. */
+/** Returns the kind of the object that would stand for an LV. */
 export function objectKindOf({ kind }: TaggedObject): "LVMVolume" | "LVMSnapshot" {
   return kind === "volume" ? "LVMVolume" : "LVMSnapshot";
 }
 
-/** An orphan in a few words. */
+/** Describes an orphan in a few words. */
 export function describeOrphan({ lvFullName, size }: OrphanLv): string {
   return `${lvFullName} (${formatBytes(size)})`;
 }

@@ -1,5 +1,5 @@
 /**
- * A node's part in thin pools: it tells when one fills, and when one grew.
+ * The thin pools of a node: the agent reports when one is nearly full, and when one was extended.
  *
  * @module
  */
@@ -21,25 +21,25 @@ import type { LvmNode } from "../api/lvm_objects.ts";
 /** The condition of an LVMNode that says whether a thin pool fills. */
 export const POOLS_CONDITION = "ThinPoolsNearFull";
 
-/** What {@linkcode PoolConditions} needs. */
+/** Options of {@linkcode PoolConditions}. */
 export interface PoolConditionsOptions {
-  /** Where events go. */
+  /** The recorder of events. */
   readonly events: EventRecorder;
   /** The driver's name. */
   readonly driver: string;
 }
 
-/** What is told of a pool that fills or is full. */
+/** An alert about a pool that is nearly full or full. */
 interface PoolAlert {
   readonly reason: "ThinPoolNearFull" | "ThinPoolFull";
   readonly message: string;
 }
 
-/** Tells of a node's thin pools. */
+/** Reports the thin pools of a node in a condition and in events. */
 export class PoolConditions {
   readonly #options: PoolConditionsOptions;
   #alerts: ReadonlyMap<string, PoolAlert> = new Map();
-  /** What was told of each pool last, by its UUID. */
+  /** The last alert of each pool, by its UUID. */
   #reported = new Map<string, string>();
   /** Growths that were not told yet. */
   #extensions: string[] = [];
@@ -49,18 +49,22 @@ export class PoolConditions {
     this.#options = options;
   }
 
-  /** To be told in words of each growth. */
+  /** To be called with a message after each extension. */
   readonly onExtended = (message: string): void => {
     this.#extensions.push(message);
   };
 
-  /** Looks at a report; answers the condition that holds. */
+  /**
+   * Reads a report.
+   *
+   * @returns the condition about the pools
+   */
   observe(groups: readonly VolumeGroup[]): NewCondition[] {
     this.#alerts = nearFullPools(groups, this.#options.driver);
     return [poolsCondition([...this.#alerts.values()])];
   }
 
-  /** Tells of what is new: pools that fill, and pools that grew. */
+  /** Records events about pools that became nearly full, and about pools that were extended. */
   recordEvents(node: LvmNode): void {
     const { events } = this.#options;
     for (const message of this.#extensions.splice(0)) events.record(node, "Normal", "ThinPoolExtended", message);
@@ -71,7 +75,10 @@ export class PoolConditions {
   }
 }
 
-/** The pools that fill or are full, by their UUIDs: the driver's, and those of others in which it has something. */
+/**
+ * Returns the pools that are nearly full or full, by their UUIDs: the driver's own, and others with volumes of the
+ * driver.
+ */
 function nearFullPools(groups: readonly VolumeGroup[], driver: string): Map<string, PoolAlert> {
   const alerts = groups.flatMap((group) =>
     poolsOf(group).flatMap((pool): [string, PoolAlert][] => {

@@ -1,5 +1,5 @@
 /**
- * What a node does for its LVMSnapshots: it takes and removes the snapshots that they ask for, and says what it sees.
+ * The reconciler of LVMSnapshots: it takes and removes their snapshots on this node, and reports their state.
  *
  * @module
  */
@@ -18,7 +18,7 @@ import { ObjectReconciler, type ReconcilerOptions } from "./object_reconciler.ts
 import { snapshotRequestOf } from "../api/snapshot_mapping.ts";
 import { lostSnapshotStatus, takenStatus } from "./snapshot_status.ts";
 
-/** What {@linkcode SnapshotReconciler} needs. */
+/** Options of {@linkcode SnapshotReconciler}. */
 export interface SnapshotReconcilerOptions extends ReconcilerOptions<LvmSnapshot> {
   /** Finds volumes in a report. */
   readonly volumeFinder: VolumeFinder;
@@ -30,7 +30,7 @@ export interface SnapshotReconcilerOptions extends ReconcilerOptions<LvmSnapshot
   readonly locks: Locks;
 }
 
-/** A node's part of the LVMSnapshots. */
+/** Reconciles the LVMSnapshots of a node. */
 export class SnapshotReconciler {
   readonly #options: SnapshotReconcilerOptions;
   readonly #reconciler: ObjectReconciler<LvmSnapshot, LvmSnapshotStatus>;
@@ -59,7 +59,10 @@ export class SnapshotReconciler {
     });
   }
 
-  /** Does what the object of the name asks for next, and writes what is true. Whatever is in doubt is tried again. */
+  /**
+   * Takes the next step towards what an object asks for, and writes its status. A step whose outcome is uncertain is
+   * retried.
+   */
   reconcile(name: string): Promise<void> {
     return this.#reconciler.reconcile(name);
   }
@@ -100,7 +103,7 @@ export class SnapshotReconciler {
     events.record(object, "Normal", "Created", `took ${taken.group.name}/${taken.lv.name} of volume ${request.source}`);
   }
 
-  /** Tells that the store of a snapshot was grown to a size in bytes, so that it does not overflow. */
+  /** Records that the COW space of a snapshot was extended to a size in bytes, so that it does not overflow. */
   recordCowExtended({ id, group, lv, usedPercent }: CowUsage, size: bigint): void {
     const { objects, events, onChange } = this.#options;
     onChange();
@@ -111,14 +114,17 @@ export class SnapshotReconciler {
     events.record(object, "Normal", "SnapshotExtended", message);
   }
 
-  /** Tells that the store of a snapshot ought to grow, and cannot. */
+  /** Records that the COW space of a snapshot cannot be extended although it is nearly full. */
   recordCowCannotExtend({ id }: CowUsage, why: string): void {
     const { objects, events } = this.#options;
     const object = objects.get(id);
     if (object !== undefined) events.record(object, "Warning", "SnapshotCannotExtend", why);
   }
 
-  /** The status of a snapshot that is there. When its store begins to be too small, or is, people are told. */
+  /**
+   * Returns the status of a snapshot that exists, and records an event when its COW space becomes too small or
+   * overflows.
+   */
   #observedStatus(object: LvmSnapshot, found: LocatedSnapshot): LvmSnapshotStatus {
     const status = takenStatus(object, found);
     const [before, now] = [object.status, status].map((each) => each?.conditions?.find(isHealthyCondition));

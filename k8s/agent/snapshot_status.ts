@@ -1,5 +1,5 @@
 /**
- * What a node writes into the status of an LVMSnapshot.
+ * The status of an LVMSnapshot, as the agent writes it.
  *
  * @module
  */
@@ -12,7 +12,10 @@ import { timestamp } from "../../lvm/clock.ts";
 import type { LvmSnapshot, LvmSnapshotStatus } from "../api/lvm_objects.ts";
 import { type ConditionState, groupHealth, lostStatus, updatedConditions } from "../api/object_status.ts";
 
-/** The status of a snapshot whose LV is there. One that overflowed stays so, though LVM cannot tell while it is inactive. */
+/**
+ * Returns the status of a snapshot whose LV exists. A snapshot that overflowed stays so, although LVM does not show it
+ * while the LV is inactive.
+ */
 export function takenStatus(object: LvmSnapshot, located: LocatedSnapshot): LvmSnapshotStatus {
   const found = object.status?.state === "Overflowed"
     ? { ...located, snapshot: { ...located.snapshot, ready: false } }
@@ -34,7 +37,7 @@ export function takenStatus(object: LvmSnapshot, located: LocatedSnapshot): LvmS
   };
 }
 
-/** The status of a snapshot whose LV was there and is gone, or was replaced. */
+/** Returns the status of a snapshot whose LV was created, and then removed or replaced. */
 export function lostSnapshotStatus(object: LvmSnapshot, error: StorageError): LvmSnapshotStatus {
   return { ...lostStatus(object, error), readyToUse: false };
 }

@@ -1,5 +1,5 @@
 /**
- * What LVMVolumes tell of volumes beside what LVM has there: for people who look at the node.
+ * The state of volumes that LVMVolumes show and LVM does not, for `denolith status` on the node.
  *
  * @module
  */
@@ -14,12 +14,12 @@ import { LIMITS_CONDITION } from "./volume_status.ts";
 import { ioLimitsOf } from "../api/volume_mapping.ts";
 import { defined } from "../../lvm/defined.ts";
 
-/** What LVMVolumes tell of their volumes, by id. */
+/** Returns what LVMVolumes report about their volumes, by id. */
 export function reportedVolumes(volumes: readonly LvmVolume[]): Map<string, ReportedVolume> {
   return new Map(volumes.map((object) => [object.metadata.name, reportedVolume(object)]));
 }
 
-/** How much is there of the volumes that are being filled, from 0 to 1, by id. */
+/** Returns the progress of copies, from 0 to 1, by the id of the volume. */
 export function copyProgressById(volumes: readonly LvmVolume[]): [volume: string, done: number][] {
   return volumes.flatMap(({ metadata: { name }, status }) => {
     if (status?.copy === undefined) return [];

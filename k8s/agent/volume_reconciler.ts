@@ -1,5 +1,5 @@
 /**
- * What a node does for its LVMVolumes: it makes, grows and removes the LVs that they ask for, and says what it sees.
+ * The reconciler of LVMVolumes: it creates, extends and removes their LVs on this node, and reports their state.
  *
  * @module
  */
@@ -26,7 +26,7 @@ import { lostStatus } from "../api/object_status.ts";
 import { desiredSizeRange, volumeRequestOf } from "../api/volume_mapping.ts";
 import { HEALTHY_CONDITION, limitsConditions, readyStatus, REDUNDANT_CONDITION } from "./volume_status.ts";
 
-/** What {@linkcode VolumeReconciler} needs. */
+/** Options of {@linkcode VolumeReconciler}. */
 export interface VolumeReconcilerOptions extends ReconcilerOptions<LvmVolume> {
   /** The volumes of this machine. */
   readonly volumes: Volumes;
@@ -44,13 +44,13 @@ export interface VolumeReconcilerOptions extends ReconcilerOptions<LvmVolume> {
   readonly parseGroups: (list: string) => GroupMatcher;
 }
 
-/** The longest account of why a copy does not go on that the status takes, in characters. */
+/** The maximum length of the reason in the status why a copy does not make progress, in characters. */
 const MAX_COPY_ERROR_LENGTH = 1_024;
 
-/** After how many failures in a row people are told that trimming fails. */
+/** The number of consecutive failures of trimming after which an event is recorded. */
 const FAILURES_BEFORE_EVENT = 3;
 
-/** A node's part of the LVMVolumes. */
+/** Reconciles the LVMVolumes of a node. */
 export class VolumeReconciler {
   readonly #options: VolumeReconcilerOptions;
   readonly #reconciler: ObjectReconciler<LvmVolume, LvmVolumeStatus>;
@@ -76,7 +76,10 @@ export class VolumeReconciler {
     });
   }
 
-  /** Does what the object of the name asks for next, and writes what is true. Whatever is in doubt is tried again. */
+  /**
+   * Takes the next step towards what an object asks for, and writes its status. A step whose outcome is uncertain is
+   * retried.
+   */
   reconcile(name: string): Promise<void> {
     return this.#reconciler.reconcile(name);
   }
@@ -99,7 +102,7 @@ export class VolumeReconciler {
     return this.#reconciler.verify(groups);
   }
 
-  /** Tells that what the filesystem freed could not be discarded, when that has happened again and again. */
+  /** Records that trimming failed several times in a row. */
   recordTrimFailed({ id }: TrimmedVolume, why: string, failures: number): void {
     const { objects, events } = this.#options;
     const object = objects.get(id);
@@ -107,7 +110,7 @@ export class VolumeReconciler {
     events.record(object, "Warning", "TrimFailed", `trimming failed ${failures} times in a row: ${why}`);
   }
 
-  /** Tells that discarding what the filesystem frees is of no use. */
+  /** Records that the device of a volume does not support discards. */
   recordTrimUnsupported({ id, group, lv }: TrimmedVolume): void {
     const { objects, events } = this.#options;
     const object = objects.get(id);
@@ -146,7 +149,10 @@ export class VolumeReconciler {
     }
   }
 
-  /** The status of a volume that is there. When it stops to be redundant or writable, or is so again, people are told. */
+  /**
+   * Returns the status of a volume that exists, and records events when its redundancy or its filesystem's state
+   * changes.
+   */
   #observedStatus(object: LvmVolume, volume: Volume): LvmVolumeStatus {
     const { limiter, filesystems } = this.#options;
     const status = readyStatus(object, volume, {
@@ -165,7 +171,10 @@ export class VolumeReconciler {
     return status;
   }
 
-  /** Tells that a condition has another reason than before; when it holds again, under the word for that. */
+  /**
+   * Records an event when the reason of a condition changed. When the condition holds again, the event has a reason of
+   * its own.
+   */
   #recordConditionChange(
     object: LvmVolume,
     recoveredReason: "Redundant" | "Healthy",
@@ -181,7 +190,7 @@ export class VolumeReconciler {
     }
   }
 
-  /** Says how far a volume is filled; that goes on by itself, and has its turn come again. */
+  /** Reports the progress of a copy, which goes on in the background, and requeues the object. */
   async #reportCopyProgress(object: LvmVolume, volume: Volume): Promise<void> {
     const { copies } = this.#options;
     const failure = copies.failure(volume);

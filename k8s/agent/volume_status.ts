@@ -1,5 +1,5 @@
 /**
- * What a node writes into the status of an LVMVolume whose LV is there.
+ * The status of an LVMVolume whose LV exists, as the agent writes it.
  *
  * @module
  */
@@ -15,18 +15,21 @@ import type { LvmVolume, LvmVolumeStatus } from "../api/lvm_objects.ts";
 import { type ConditionState, groupHealth, updatedConditions } from "../api/object_status.ts";
 import { desiredSizeRange } from "../api/volume_mapping.ts";
 
-/** The condition which says whether the volume's limits hold for the pods that have it; absent while none has. */
+/**
+ * The type of the condition about IO limits: whether they apply to the pods that use the volume. It is absent while no
+ * pod does.
+ */
 export const LIMITS_CONDITION = "IOLimitsApplied";
 
-/** The type of the condition that says whether a volume, and what it is in, is fit for use. */
+/** The type of the condition about the health of a volume and of what it depends on. */
 export const HEALTHY_CONDITION = "Healthy";
 
-/** The type of the condition that says whether a volume would survive the loss of a disk. */
+/** The type of the condition about redundancy: whether a volume would survive the loss of a disk. */
 export const REDUNDANT_CONDITION = "Redundant";
 
 /**
- * Whether a volume, its filesystem, its group and its thin pool, if it is in one, are fit for use: the first of what may be the
- * cause of the rest. Its copies have a condition of their own.
+ * Returns the health of a volume, its filesystem, its group and its thin pool: the first problem, which may be the
+ * cause of the others. Its redundancy has a condition of its own.
  */
 function volumeHealth(lv: LogicalVolume, group: VolumeGroup, filesystem: RuntimeState["filesystem"]): ConditionState {
   const disk = pvProblem(lv, group);
@@ -34,15 +37,18 @@ function volumeHealth(lv: LogicalVolume, group: VolumeGroup, filesystem: Runtime
   return problem === undefined ? groupHealth(group) : { status: "False", ...problem };
 }
 
-/** What is known of a volume beside its LV. */
+/** The state of a volume that is not read from its LV. */
 export interface RuntimeState {
-  /** What has become of its limits, if it has any and pods have it. */
+  /** The state of its IO limits, if it has any and pods use it. */
   readonly limits?: LimitsState | undefined;
-  /** What is wrong with its filesystem, if that is mounted. */
+  /** The problem of its filesystem, if it is mounted and has one. */
   readonly filesystem?: Problem<"FilesystemReadOnly"> | undefined;
 }
 
-/** The status of a volume whose LV is there. An error that a growth ended with stays until another size is wanted. */
+/**
+ * Returns the status of a volume whose LV exists. The error of a failed expansion stays until another size is asked
+ * for.
+ */
 export function readyStatus(
   object: LvmVolume,
   { lv, group, size }: Volume,
@@ -69,7 +75,7 @@ export function readyStatus(
   };
 }
 
-/** The condition of a volume with redundancy alone: whether it would survive the loss of a disk. */
+/** Returns the condition about redundancy; none for a volume without redundancy. */
 function redundancyHealth(lv: LogicalVolume, group: VolumeGroup): Readonly<Record<string, ConditionState>> {
   const redundancy = redundancyOf(lv, group);
   if (redundancy === undefined) return {};
@@ -83,7 +89,7 @@ function redundancyHealth(lv: LogicalVolume, group: VolumeGroup): Readonly<Recor
   };
 }
 
-/** The conditions of a volume with what has become of its limits, and with those findings. */
+/** Returns the conditions of a volume with the one about its IO limits, and with others set. */
 export function limitsConditions(
   object: LvmVolume,
   limits: LimitsState | undefined,

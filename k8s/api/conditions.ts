@@ -25,7 +25,7 @@ export interface Condition<Reason extends string = ConditionReason> {
 /** A condition to be set, of which {@linkcode withConditions} finds out when its status changed. */
 export type NewCondition<C extends AnyCondition = Condition> = Omit<C, "lastTransitionTime">;
 
-/** What conditions of all kinds have in common, Kubernetes' own included. */
+/** The fields that conditions of all kinds have, Kubernetes' own included. */
 export interface AnyCondition {
   /** Its type. */
   readonly type: string;

@@ -8,14 +8,14 @@ import { DEFAULT_STRIPE_SIZE, type Layout, LINEAR } from "../../lvm/model/layout
 import { formatQuantity, parseQuantity } from "../../lvm/size.ts";
 import type { LayoutSpec } from "./lvm_objects.ts";
 
-/** What an LVMVolume says of a layout; `undefined` for a linear one. */
+/** Returns the `layout` field of an LVMVolume, or `undefined` for a linear layout. */
 export function layoutSpecOf(layout: Layout): LayoutSpec | undefined {
   if (layout.type === "linear") return undefined;
   if (layout.type === "raid1") return { type: layout.type, mirrors: layout.mirrors };
   return { type: layout.type, stripes: layout.stripes, stripeSize: formatQuantity(layout.stripeSize) };
 }
 
-/** The layout that an LVMVolume says; the kind's schema has checked it. */
+/** Returns the layout that the spec of an LVMVolume asks for. The schema of the kind has validated it. */
 export function layoutOfSpec(spec: LayoutSpec | undefined): Layout {
   if (spec === undefined) return LINEAR;
   if (spec.type === "raid1") return { type: spec.type, mirrors: spec.mirrors };

@@ -14,21 +14,21 @@ import type { KubeObject, Resource } from "./objects.ts";
 /** The API group of our kinds. */
 export const LVM_GROUP = "lvm.denolith.dev";
 
-/** What keeps an LVMVolume until its node has removed the LV. */
+/** The finalizer that keeps an LVMVolume until its node has removed the LV. */
 export const LVM_VOLUME_FINALIZER = `${LVM_GROUP}/volume`;
 
-/** What keeps an LVMSnapshot until its node has removed the LV. */
+/** The finalizer that keeps an LVMSnapshot until its node has removed the LV. */
 export const LVM_SNAPSHOT_FINALIZER = `${LVM_GROUP}/snapshot`;
 
 /**
- * The annotation by which the controller says that the LV of a volume or a snapshot is to go. Who deletes the object alone, or
- * with it the definition of its kind and so all of them, has not said that: the LVs stay.
+ * The annotation by which the controller asks for the removal of the LV of a volume or a snapshot. Somebody who deletes
+ * only the object, or all objects with their CRD, has not asked for that: the LVs stay.
  */
 export const REMOVE_ANNOTATION = `${LVM_GROUP}/remove`;
 
 /**
- * The annotation of a volume whose node an administrator gave up for good, and when and why. As long as that node has no agent
- * the volume may be deleted without it; an agent that comes back takes it off.
+ * The annotation of a volume whose node an administrator removed for good, with the time and the reason. While that
+ * node has no agent, the volume may be deleted without it. An agent that comes back removes the annotation.
  */
 export const FORGOTTEN_ANNOTATION = `${LVM_GROUP}/forgotten`;
 
@@ -38,7 +38,7 @@ export const CLAIM_ANNOTATION = `${LVM_GROUP}/claim`;
 /** The annotation of a volume that the provisioner started, until its PersistentVolume is seen: the uid of the claim. */
 export const PENDING_ANNOTATION = `${LVM_GROUP}/pending-claim-uid`;
 
-/** What went wrong. */
+/** A failure. */
 export interface StatusError {
   /** The kind of failure. */
   code: ErrorKind;
@@ -46,7 +46,7 @@ export interface StatusError {
   message: string;
 }
 
-/** What a node says of whatever it makes of an object: a volume or a snapshot. Sizes are quantities. */
+/** The status that an agent writes for an object, a volume or a snapshot. Sizes are quantities. */
 export interface AgentManagedStatus {
   state?: string;
   observedGeneration?: number;
@@ -59,18 +59,18 @@ export interface AgentManagedStatus {
   conditions?: Condition[];
 }
 
-/** An object that a node is to make something of. */
+/** An object that the agent of a node carries out: a volume or a snapshot. */
 export interface AgentManaged<S extends AgentManagedStatus = AgentManagedStatus> extends KubeObject {
   spec: { driverName: string; requestName: string; nodeName: string };
   status?: S;
 }
 
-/** How a volume is laid out on disks, when it is not linear. Sizes are quantities. */
+/** A layout that is not linear. Sizes are quantities. */
 export type LayoutSpec =
   | { type: "raid1"; mirrors: number }
   | { type: "striped" | "raid10" | "raid5" | "raid6"; stripes: number; stripeSize: string };
 
-/** What is wanted of a volume. Sizes are quantities. */
+/** The desired state of a volume. Sizes are quantities. */
 export interface LvmVolumeSpec {
   driverName: string;
   requestName: string;
@@ -85,27 +85,29 @@ export interface LvmVolumeSpec {
   shared: boolean;
   erase: Erasure;
   layout?: LayoutSpec;
-  /** Limits of its IO, as its parameters say them. */
+  /** Limits of its IO, as parameters of a StorageClass. */
   ioLimits?: Record<string, string>;
-  /** Whether it takes its space out of a thin pool, as it is written; no, when absent. */
+  /** Whether it is a thin volume; no, when absent. */
   thinProvision?: boolean;
   /** The pool, if it is not the group's own. */
   thinPool?: string;
-  /** How large the group's own pool is when it is made for this volume: a quantity, or a percentage of what is free. */
+  /**
+   * The size of the group's own pool when it is created for this volume: a quantity, or a percentage of the free space.
+   */
   thinPoolSize?: string;
-  /** What it is filled with: one of both; nothing, for a volume that is made empty. */
+  /** What it is created from: a snapshot or a volume; empty, when absent. */
   source?: { snapshot?: string; volume?: string };
-  /** Whether it is mounted so that disks are told of what its filesystem frees; no, when absent. */
+  /** Whether it is mounted with the option `discard`; no, when absent. */
   discard?: boolean;
-  /** How often fstrim is run while it is staged, such as `24h`; never, when absent. */
+  /** The interval of fstrim while it is staged, such as `24h`; never, when absent. */
   fstrim?: string;
 }
 
-/** What a volume's node made of it. Sizes are quantities. */
+/** The actual state of a volume, as its agent reports it. Sizes are quantities. */
 export interface LvmVolumeStatus extends AgentManagedStatus {
   state?: "Pending" | "Ready" | "Failed" | "Lost";
   devicePath?: string;
-  /** How far it is filled, until it is. */
+  /** The progress of the copy, while it is created from another volume or a snapshot. */
   copy?: { copied: string; total?: string; percent?: number; lastError?: string };
 }
 
@@ -114,7 +116,7 @@ export interface LvmVolume extends AgentManaged<LvmVolumeStatus> {
   spec: LvmVolumeSpec;
 }
 
-/** What is wanted of a snapshot. */
+/** The desired state of a snapshot. */
 export interface LvmSnapshotSpec {
   driverName: string;
   requestName: string;
@@ -123,7 +125,7 @@ export interface LvmSnapshotSpec {
   cowSize?: string;
 }
 
-/** What a snapshot's node made of it. Sizes are quantities; `size` is that of its store. */
+/** The actual state of a snapshot, as its agent reports it. Sizes are quantities; `size` is that of its COW space. */
 export interface LvmSnapshotStatus extends AgentManagedStatus {
   state?: "Pending" | "Ready" | "Failed" | "Overflowed" | "Lost";
   restoreSize?: string;
@@ -148,11 +150,14 @@ export interface NodeVolumeGroup {
   pvCount: number;
   snapshotCount: number;
   missingPVCount: number;
-  /** Whether LVM would make an LV in it now. */
+  /** Whether LVM can create an LV in it now. */
   writeable: boolean;
   allocationPolicy?: string;
   metadata?: { size: string; free: string };
-  /** Its disks, and what of them LVM would give to a volume now. Agents that know linear volumes alone do not tell. */
+  /**
+   * Its PVs, with the space that LVM would allocate to a volume now. Agents that only know linear volumes do not report
+   * them.
+   */
   physicalVolumes?: { uuid: string; free: string }[];
   /** The volumes of the driver whose LVs `free` does not count, by the names of their LVMVolumes. */
   volumes?: { name: string; size: string }[];
@@ -163,27 +168,27 @@ export interface NodeVolumeGroup {
 export interface NodeThinPool {
   name: string;
   size: string;
-  /** Whether the driver made it. */
+  /** Whether the driver created it. */
   owned?: boolean;
-  /** How much it may promise, in its own sizes. */
+  /** Its overcommit: the largest sum of virtual sizes, as a multiple of its size. */
   overcommit?: string;
-  /** What it may still promise. */
+  /** The virtual size that may still be allocated. */
   availableVirtual?: string;
   dataPercent?: number;
   metadataPercent?: number;
 }
 
-/** What a node's agent sees. */
+/** The storage of a node, as its agent reports it. */
 export interface LvmNodeStatus {
   total?: { volumeGroups: number; size: string; free: string };
   volumeGroups?: NodeVolumeGroup[];
-  /** How much a thin pool may promise that is yet to be made, in its own sizes. */
+  /** The overcommit of a thin pool that is not created yet, as a multiple of its size. */
   thinPoolOvercommit?: string;
   conditions?: Condition[];
   lastUpdateTime?: string;
 }
 
-/** What a node has. Its name is the node's. */
+/** The storage of a node. Its name is that of the node. */
 export interface LvmNode extends KubeObject {
   spec: { driverName: string };
   status?: LvmNodeStatus;
@@ -200,7 +205,7 @@ function lvmResource(plural: string, kind: string) {
   return { group: LVM_GROUP, version: "v1alpha1", plural, kind, namespaced: false };
 }
 
-/** Whether an administrator gave up the node of a volume. */
+/** Reports whether an administrator removed the node of a volume for good. */
 export function isForgotten({ metadata }: KubeObject): boolean {
   return metadata.annotations?.[FORGOTTEN_ANNOTATION] !== undefined;
 }

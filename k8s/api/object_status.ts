@@ -1,5 +1,5 @@
 /**
- * What a node writes into the status of any object that it makes something of.
+ * The status that an agent writes, in the parts that volumes and snapshots have in common.
  *
  * @module
  */
@@ -15,17 +15,17 @@ import type { AgentManaged, AgentManagedStatus } from "./lvm_objects.ts";
 /** The longest message that the status takes, in characters. */
 const MAX_MESSAGE_LENGTH = 4_096;
 
-/** What a condition says, but for its type. */
+/** A condition without its type. */
 export interface ConditionState {
   /** Whether it holds. */
   readonly status: "True" | "False";
-  /** Why, in one word. */
+  /** The reason, in one CamelCase word. */
   readonly reason: ConditionReason;
-  /** Why, in a sentence. */
+  /** The reason, in a sentence. */
   readonly message: string;
 }
 
-/** The status of an object whose LV was there and is gone, or was replaced. */
+/** Returns the status of an object whose LV was created, and then removed or replaced. */
 export function lostStatus<S extends AgentManagedStatus>(object: AgentManaged<S>, error: StorageError): S {
   const { metadata: { generation = 0 }, status } = object;
   return {
@@ -37,7 +37,7 @@ export function lostStatus<S extends AgentManagedStatus>(object: AgentManaged<S>
   };
 }
 
-/** The status after something failed: what was made is as it was. */
+/** Returns the status after a failure. An LV that was created before stays as it is. */
 export function failedStatus<S extends AgentManagedStatus>(object: AgentManaged<S>, error: StorageError): S {
   const { metadata: { generation = 0 }, status } = object;
   const isCreated = status?.lvUUID !== undefined;
@@ -51,21 +51,25 @@ export function failedStatus<S extends AgentManagedStatus>(object: AgentManaged<
   };
 }
 
-/** Whether a volume group is fit for use. */
+/** Returns the health of a volume group, as a condition. */
 export function groupHealth(group: VolumeGroup): ConditionState {
   const problem = groupProblem(group);
   if (problem !== undefined) return { status: "False", ...problem };
   return { status: "True", reason: "PhysicalVolumesPresent", message: `volume group ${group.name} has all its disks` };
 }
 
-/** The conditions of an object with those findings, by their types, about its present generation. */
+/**
+ * Returns the conditions of an object with some of them set, for its current generation.
+ *
+ * @param states the conditions to set, by their types
+ */
 export function updatedConditions(object: AgentManaged, states: Readonly<Record<string, ConditionState>>): Condition[] {
   const { generation: observedGeneration = 0 } = object.metadata;
   const added = Object.entries(states).map(([type, state]) => ({ type, observedGeneration, ...state }));
   return withConditions(conditionsOf(object), added, timestamp(new Date()));
 }
 
-/** Whether two statuses say the same. */
+/** Reports whether two statuses have the same content. */
 export function isSameStatus(a: AgentManagedStatus | undefined, b: AgentManagedStatus): boolean {
   return JSON.stringify(sortKeys(a)) === JSON.stringify(sortKeys(b));
 }
@@ -74,7 +78,7 @@ function toStatusError({ kind, message }: StorageError) {
   return { code: kind, message: message.slice(0, MAX_MESSAGE_LENGTH) };
 }
 
-/** The value with the keys of all objects in order, so that the same content is the same text. */
+/** Returns the value with the keys of all objects sorted, so that equal content gives equal JSON. */
 function sortKeys(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(sortKeys);
   if (typeof value !== "object" || value === null) return value;

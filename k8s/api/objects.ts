@@ -26,7 +26,7 @@ export type Json<T> = T extends Date ? string
   : T extends object ? { [K in keyof T]: Json<T[K]> }
   : T;
 
-/** Who owns an object: it is removed with its owner. */
+/** An owner of an object, which is deleted with its owner. */
 export interface OwnerReference {
   /** The owner's group and version. */
   apiVersion: string;
@@ -42,7 +42,7 @@ export interface OwnerReference {
   blockOwnerDeletion?: boolean;
 }
 
-/** What every object has. */
+/** The metadata of an object. */
 export interface ObjectMeta {
   /** Its name; empty only in an object to be created with `generateName`. */
   name: string;
@@ -50,17 +50,17 @@ export interface ObjectMeta {
   generateName?: string;
   /** Its namespace; absent for cluster-scoped kinds. */
   namespace?: string;
-  /** Its identity for ever; a namesake made later has another. */
+  /** Its identity; an object of the same name that is created later has another one. */
   uid?: string;
   /** Its revision, to be compared for equality only. */
   resourceVersion?: string;
-  /** The number of its wanted state; counted only for some kinds. */
+  /** The revision of its desired state; only some kinds have one. */
   generation?: number;
   /** Labels. */
   labels?: Record<string, string>;
   /** Annotations. */
   annotations?: Record<string, string>;
-  /** Who has to act before it may go. */
+  /** The finalizers that keep it from removal. */
   finalizers?: string[];
   /** Its owners. */
   ownerReferences?: OwnerReference[];
@@ -76,7 +76,7 @@ export interface KubeObject {
   apiVersion?: string;
   /** Its kind. */
   kind?: string;
-  /** What every object has. */
+  /** The metadata of an object. */
   metadata: ObjectMeta;
 }
 
@@ -106,7 +106,7 @@ export type CsiDriver = Builtin<V1CSIDriver>;
 /** A CSIStorageCapacity. */
 export type CsiStorageCapacity = Builtin<V1CSIStorageCapacity>;
 
-/** Where the API keeps a kind, and the type of its objects. */
+/** A kind in the API, with the type of its objects. */
 export interface Resource<T extends KubeObject = KubeObject> {
   /** The API group; empty for the core group. */
   readonly group: string;
@@ -173,12 +173,12 @@ export const leases: Resource<Lease> = {
   namespaced: true,
 };
 
-/** The `apiVersion` of a resource's objects. */
+/** Returns the `apiVersion` of the objects of a resource. */
 export function apiVersionOf({ group, version }: Resource): string {
   return group === "" ? version : `${group}/${version}`;
 }
 
-/** The path of a resource's collection, or of one object when it is named. */
+/** Returns the path of the collection of a resource, or of one object when it is named. */
 export function pathOf(resource: Resource, at: { name?: string; namespace?: string | undefined } = {}): string {
   const { group, version, plural, namespaced } = resource;
   const parts = group === "" ? ["api", version] : ["apis", group, version];
@@ -188,17 +188,17 @@ export function pathOf(resource: Resource, at: { name?: string; namespace?: stri
   return "/" + parts.map(encodeURIComponent).join("/");
 }
 
-/** The key of an object: `namespace/name`, or `name` for cluster-scoped kinds. */
+/** Returns the key of an object: `namespace/name`, or `name` for cluster-scoped kinds. */
 export function keyOf({ metadata }: KubeObject): string {
   return keyOfName(metadata);
 }
 
-/** The key of a name. */
+/** Returns the key of an object's name. */
 export function keyOfName({ name, namespace }: ObjectName): string {
   return namespace === undefined ? name : `${namespace}/${name}`;
 }
 
-/** The name that a key stands for. */
+/** Returns the object's name for a key. */
 export function parseKey(key: string): ObjectName {
   const slash = key.indexOf("/");
   return slash < 0 ? { name: key } : { namespace: key.slice(0, slash), name: key.slice(slash + 1) };

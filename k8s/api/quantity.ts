@@ -26,7 +26,11 @@ const SUFFIXES: Readonly<Record<string, readonly [2n | 10n, number]>> = {
 
 const QUANTITY = /^\+?(\d{0,30})(?:\.(\d{0,30}))?(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?\d{1,2}))?$/;
 
-/** The bytes that a quantity stands for, rounded up as Kubernetes rounds; `undefined` for text that is none. */
+/**
+ * Parses a quantity.
+ *
+ * @returns its bytes, rounded up as Kubernetes does, or `undefined` when the text is not a quantity
+ */
 export function quantityToBytes(text: string | undefined): bigint | undefined {
   const match = QUANTITY.exec(text ?? "");
   if (match === null) return undefined;

@@ -16,7 +16,7 @@ import type { NodeDriver } from "./volume_mapping.ts";
 /** A request with the name that it came under. */
 export type NamedSnapshotRequest = SnapshotRequest & { readonly name: string };
 
-/** The object that asks the node for the snapshot. */
+/** Creates the LVMSnapshot that asks a node for a snapshot. */
 export function lvmSnapshotFor(request: NamedSnapshotRequest, { driver, nodeName }: NodeDriver): LvmSnapshot {
   const { id, name, source, cowSize } = request;
   return {
@@ -34,9 +34,9 @@ export function lvmSnapshotFor(request: NamedSnapshotRequest, { driver, nodeName
 }
 
 /**
- * The request that an object stands for.
+ * Reads the request from an LVMSnapshot.
  *
- * @throws {StorageError} `InvalidArgument` when it cannot be read: it was written by somebody else.
+ * @throws {StorageError} `InvalidArgument` when the object, written by somebody else, cannot be read
  */
 export function snapshotRequestOf({ metadata: { name }, spec }: LvmSnapshot): NamedSnapshotRequest {
   const invalidArgument = (why: string) => new StorageError("InvalidArgument", `reading LVMSnapshot ${name}: ${why}`);
@@ -50,7 +50,7 @@ export function snapshotRequestOf({ metadata: { name }, spec }: LvmSnapshot): Na
   return { id, name: requestName, source, cowSize };
 }
 
-/** The snapshot that an object stands for; `undefined` while it was not taken. */
+/** Returns the snapshot of an object, or `undefined` while it is not taken yet. */
 export function snapshotOf({ metadata: { name }, spec, status = {} }: LvmSnapshot): Snapshot | undefined {
   const { lvUUID, restoreSize, creationTime, readyToUse = false } = status;
   if (lvUUID === undefined || restoreSize === undefined || creationTime === undefined) return undefined;
@@ -64,8 +64,8 @@ export function snapshotOf({ metadata: { name }, spec, status = {} }: LvmSnapsho
 }
 
 /**
- * Whether the snapshot keeps its volume from deletion, as a copy-on-write snapshot does: it is there, or is being taken or
- * deleted.
+ * Reports whether a snapshot prevents the deletion of its volume. A copy-on-write snapshot does while it exists, and
+ * while it is being taken or deleted.
  */
 export function blocksSourceDeletion({ status }: LvmSnapshot): boolean {
   const wasNeverTaken = status?.state === "Failed" && status.lvUUID === undefined;

@@ -9,11 +9,11 @@ import type { KubeObject, Resource } from "./objects.ts";
 
 /** A VolumeSnapshotContent: a snapshot as the cluster's administrators see it. */
 export interface VolumeSnapshotContent extends KubeObject {
-  /** What is wanted. */
+  /** The desired state. */
   spec: {
     /** The driver that has the snapshot. */
     driver: string;
-    /** What becomes of the snapshot when the VolumeSnapshot goes. */
+    /** Whether the snapshot is deleted with its VolumeSnapshot. */
     deletionPolicy: "Delete" | "Retain";
     /** The volume that a snapshot is to be taken of, or a snapshot that is there already: one of both. */
     source: { volumeHandle?: string; snapshotHandle?: string };
@@ -21,27 +21,27 @@ export interface VolumeSnapshotContent extends KubeObject {
     volumeSnapshotClassName?: string;
     /** The VolumeSnapshot; without a uid as long as none has taken this content. */
     volumeSnapshotRef: { namespace?: string; name?: string; uid?: string };
-    /** How the volume was used that the snapshot is of, where that is known. */
+    /** The volume mode of the source, where it is known. */
     sourceVolumeMode?: "Filesystem" | "Block";
   };
-  /** What there is. */
+  /** The actual state. */
   status?: {
     /** The snapshot's handle. */
     snapshotHandle?: string;
-    /** When it was taken, in nanoseconds since 1970. Larger than what numbers tell apart: good to be written, not to be read. */
+    /** When it was taken, in nanoseconds since 1970. Larger than the safe integers, so it is written but not read. */
     creationTime?: number;
     /** The least size of a volume made from it, in bytes. */
     restoreSize?: number;
     /** Whether a volume can be made from it. */
     readyToUse?: boolean;
-    /** What went wrong last. */
+    /** The last failure. */
     error?: { time?: string; message?: string };
   };
 }
 
 /** A VolumeSnapshot: a snapshot as its user sees it. */
 export interface VolumeSnapshot extends KubeObject {
-  /** What there is. */
+  /** The actual state. */
   status?: {
     /** The VolumeSnapshotContent. */
     boundVolumeSnapshotContentName?: string;
@@ -54,7 +54,7 @@ export interface VolumeSnapshot extends KubeObject {
 export interface VolumeSnapshotClass extends KubeObject {
   /** The driver that it is for. */
   driver: string;
-  /** What the driver is told, and which secrets. */
+  /** Parameters for the driver, and names of secrets. */
   parameters?: Record<string, string>;
 }
 

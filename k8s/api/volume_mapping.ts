@@ -28,7 +28,7 @@ import { defined } from "../../lvm/defined.ts";
 /** A request with the name that it came under. */
 export type NamedVolumeRequest = VolumeRequest & { readonly name: string };
 
-/** Whose volume it is to be, and where. */
+/** The driver and the node of a volume. */
 export interface NodeDriver {
   /** The driver's name. */
   readonly driver: string;
@@ -36,7 +36,7 @@ export interface NodeDriver {
   readonly nodeName: string;
 }
 
-/** The object that asks the node for the volume. */
+/** Creates the LVMVolume that asks a node for a volume. */
 export function lvmVolumeFor(request: NamedVolumeRequest, { driver, nodeName }: NodeDriver): LvmVolume {
   const { id, name, range, groups, preference, format, mkfsOptions, shared, erase, limits = {}, thin, source, trim } =
     request;
@@ -70,10 +70,10 @@ export function lvmVolumeFor(request: NamedVolumeRequest, { driver, nodeName }: 
 }
 
 /**
- * The request that an object stands for. Limits of its IO are not in it: they change, and stand in the object alone.
+ * Reads the request from an LVMVolume. IO limits are not part of it: they change, and are read from the object alone.
  *
- * @param parseGroups reads a list of volume groups
- * @throws {StorageError} `InvalidArgument` when it cannot be read: it was written by somebody else.
+ * @param parseGroups parses a list of volume groups
+ * @throws {StorageError} `InvalidArgument` when the object, written by somebody else, cannot be read
  */
 export function volumeRequestOf(object: LvmVolume, parseGroups: (list: string) => GroupMatcher): NamedVolumeRequest {
   const { metadata: { name }, spec } = object;
@@ -105,7 +105,11 @@ function thinFields({ pool, poolSize }: ThinSpec): Partial<LvmVolumeSpec> {
   return { thinProvision: true, ...poolFields };
 }
 
-/** In which pool the volume of an object is to be, if it is thin. @throws {StorageError} `InvalidArgument` */
+/**
+ * Returns the thin pool that an LVMVolume asks for, or `undefined` for a thick volume.
+ *
+ * @throws {StorageError} `InvalidArgument`
+ */
 export function thinSpecOf(object: LvmVolume): ThinSpec | undefined {
   const { thinProvision, thinPool, thinPoolSize } = object.spec;
   if (thinProvision !== true) return undefined;
@@ -114,7 +118,11 @@ export function thinSpecOf(object: LvmVolume): ThinSpec | undefined {
   return { ...defined({ pool: thinPool }), poolSize };
 }
 
-/** What a volume is filled with; `undefined` for one that is made empty. @throws {StorageError} `InvalidArgument` */
+/**
+ * Returns what a volume is created from, or `undefined` for an empty volume.
+ *
+ * @throws {StorageError} `InvalidArgument`
+ */
 export function contentSourceOf(object: LvmVolume): ContentSource | undefined {
   const { source } = object.spec;
   if (source === undefined) return undefined;
@@ -133,7 +141,7 @@ function trimOf(object: LvmVolume): TrimPolicy | undefined {
   return discard || intervalMs !== undefined ? { discard, ...defined({ intervalMs }) } : undefined;
 }
 
-/** The size that an object asks for. @throws {StorageError} `InvalidArgument` */
+/** Returns the size that an LVMVolume asks for. @throws {StorageError} `InvalidArgument` */
 export function desiredSizeRange(object: LvmVolume): SizeRange {
   const { size, sizeLimit } = object.spec;
   const required = parseQuantity(size);
@@ -146,7 +154,7 @@ export function desiredSizeRange(object: LvmVolume): SizeRange {
   return { required, limit: max };
 }
 
-/** What an object says of the limits of its volume's IO. @throws {StorageError} `InvalidArgument` */
+/** Returns the IO limits of an LVMVolume. @throws {StorageError} `InvalidArgument` */
 export function ioLimitsOf(object: LvmVolume): IoLimits {
   try {
     return parseIoLimitParameters(new Map(Object.entries(object.spec.ioLimits ?? {})));
@@ -155,14 +163,14 @@ export function ioLimitsOf(object: LvmVolume): IoLimits {
   }
 }
 
-/** The change of what an object says of them: the limits of the same names are replaced, whichever way they were said. */
+/** Returns a merge patch of `ioLimits`. A limit replaces the one of the same name, whether absolute or per GiB. */
 export function ioLimitsPatch(limits: IoLimits): Record<string, string | null> {
   const names = Object.keys(limits);
   const replaced = IO_LIMIT_PARAMETERS.filter((parameter) => names.some((name) => parameter.startsWith(name)));
   return { ...Object.fromEntries(replaced.map((parameter) => [parameter, null])), ...formatIoLimitParameters(limits) };
 }
 
-/** The size that a volume has, in bytes; `undefined` while it has none. */
+/** Returns the actual size of a volume in bytes, or `undefined` before it is created. */
 export function actualSize({ status }: LvmVolume): bigint | undefined {
   return status?.size === undefined ? undefined : parseQuantity(status.size);
 }

@@ -6,15 +6,15 @@
 
 import type { KubeObject, ObjectMeta, ObjectName, Resource } from "../api/objects.ts";
 
-/** What can be said about any request. */
+/** Options of any request. */
 export interface RequestOptions {
-  /** Ends the request. */
+  /** Cancels the request. */
   signal?: AbortSignal | undefined;
   /** Milliseconds for each try of a request that is not a watch; those of the client, when absent. */
   timeoutMs?: number | undefined;
 }
 
-/** Which objects of a resource. */
+/** A selection of the objects of a resource. */
 export interface Selection {
   /** Only those of this namespace; of all, when absent. */
   namespace?: string | undefined;
@@ -34,7 +34,7 @@ export interface ObjectList<T> {
 
 /** Something that happened to an object of a selection, or, as `BOOKMARK`, only a revision that was reached. */
 export interface WatchEvent<T> {
-  /** What happened. */
+  /** The kind of the event. */
   type: "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK";
   /** The object after it; of a `BOOKMARK`, only `metadata.resourceVersion` means anything. */
   object: T;
@@ -45,9 +45,9 @@ export type MergePatch<T> = T extends readonly unknown[] ? T
   : T extends object ? { [K in keyof T]?: MergePatch<T[K]> | null | undefined }
   : T;
 
-/** How a patch is applied. */
+/** Options of a patch. */
 export interface PatchOptions<T> extends RequestOptions {
-  /** What changes. */
+  /** The patch. */
   merge: MergePatch<T>;
   /** Only if the object is still at this revision. */
   resourceVersion?: string | undefined;
@@ -55,7 +55,7 @@ export interface PatchOptions<T> extends RequestOptions {
   subresource?: "status" | undefined;
 }
 
-/** How an object is replaced. */
+/** Options of a replacement. */
 export interface ReplaceOptions extends RequestOptions {
   /** Replace the status; everything else is then ignored. */
   subresource?: "status" | undefined;
@@ -76,13 +76,13 @@ export type NewObject<T extends KubeObject> = Omit<T, "metadata"> & {
 
 /** The API server. All calls fail with {@linkcode ApiError}, or with the reason of the signal that ended them. */
 export interface ApiClient {
-  /** One object. @throws {ApiError} `NotFound` where it is not. */
+  /** Gets an object. @throws {ApiError} `NotFound` where it is not. */
   get<T extends KubeObject>(resource: Resource<T>, at: ObjectName, options?: RequestOptions): Promise<T>;
-  /** All objects of a selection; long lists are fetched in pages. @throws {ApiError} */
+  /** Lists all objects of a selection. Long lists are fetched in pages. @throws {ApiError} */
   list<T extends KubeObject>(resource: Resource<T>, options?: Selection & RequestOptions): Promise<ObjectList<T>>;
   /**
-   * What happens after a revision. It ends when the server ends it, which it does every few minutes: watch again from the
-   * revision that was seen last.
+   * Watches the events after a revision. The API server ends a watch every few minutes: watch again from the last
+   * revision.
    *
    * @throws {ApiError} with {@linkcode isGone} when the revision is too old: list again
    */
@@ -96,7 +96,7 @@ export interface ApiClient {
   replace<T extends KubeObject>(resource: Resource<T>, object: T, options?: ReplaceOptions): Promise<T>;
   /** Changes part of an object. @throws {ApiError} `Conflict`, `NotFound` */
   patch<T extends KubeObject>(resource: Resource<T>, at: ObjectName, options: PatchOptions<T>): Promise<T>;
-  /** Asks for an object to be deleted; finalizers may keep it. @throws {ApiError} `NotFound`, `Conflict` */
+  /** Deletes an object; finalizers may keep it. @throws {ApiError} `NotFound`, `Conflict` */
   delete(resource: Resource, at: ObjectName, options?: DeleteOptions): Promise<void>;
 }
 
@@ -114,7 +114,7 @@ export interface ApiErrorOptions {
 
 /** The API server refused, or did not answer. The message reads "verb resource name: reason". */
 export class ApiError extends Error {
-  /** What kind of error this is, for those who only see its name. */
+  /** The name of the error class, for code that cannot use `instanceof`. */
   override readonly name = "ApiError";
   /** The HTTP status; 0 when there was no answer. */
   readonly status: number;
@@ -132,27 +132,30 @@ export class ApiError extends Error {
   }
 }
 
-/** Whether there is no such object. */
+/** Reports whether an object does not exist. */
 export function isNotFound(error: unknown): boolean {
   return error instanceof ApiError && error.status === 404;
 }
 
-/** Whether the object changed since it was read, or is another one of the same name. */
+/** Reports whether an object changed since it was read, or is another one of the same name. */
 export function isConflict(error: unknown): boolean {
   return error instanceof ApiError && error.status === 409 && error.reason !== "AlreadyExists";
 }
 
-/** Whether there is an object of that name already. */
+/** Reports whether an object of that name exists already. */
 export function isAlreadyExists(error: unknown): boolean {
   return error instanceof ApiError && error.status === 409 && error.reason === "AlreadyExists";
 }
 
-/** Whether a revision is too old to watch from or to continue a list from. */
+/** Reports whether a revision is too old to watch from or to continue a list from. */
 export function isGone(error: unknown): boolean {
   return error instanceof ApiError && error.status === 410;
 }
 
-/** Whether the same request may succeed later without anyone doing something: no answer, overload, a failing server. */
+/**
+ * Reports whether the same request may succeed later without anyone doing something: no answer, overload, a failing
+ * server.
+ */
 export function isTransient(error: unknown): boolean {
   return error instanceof ApiError && (error.status === 0 || error.status === 429 || error.status >= 500);
 }

@@ -1,5 +1,5 @@
 /**
- * Where the API server is, and as whom it is asked.
+ * The address of the API server, and the credentials of the client.
  *
  * @module
  */
@@ -7,7 +7,7 @@
 /** Text that is given, or that is in a file, which is read again when it may have changed. */
 export type CredentialSource = { readonly text: string } | { readonly file: string };
 
-/** Where the API server is, and as whom it is asked. */
+/** The address of the API server, and the credentials of the client. */
 export interface ApiServer {
   /** Its URL: scheme, host and port, and a path where a proxy wants one. */
   readonly url: string;
@@ -23,17 +23,13 @@ export interface ApiServer {
   readonly namespace?: string | undefined;
 }
 
-/** Where a pod finds its token, its namespace and the API server's certificate. */
+/** The directory with the token, the namespace and the API server's certificate in a pod. */
 export const SERVICE_ACCOUNT_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /** The variables that tell a pod where the API server is. */
 export const IN_CLUSTER_ENVIRONMENT: readonly string[] = ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"];
 
-/**
- * The API server of the cluster that this pod runs in.
- *
- * @throws {Error} outside a pod
- */
+/** Returns the API server of the cluster that this pod runs in. @throws {Error} outside a pod */
 export function inClusterServer(getVariable: (name: string) => string | undefined): ApiServer {
   const [host, port] = IN_CLUSTER_ENVIRONMENT.map(getVariable);
   if (!host || !port) {
@@ -46,12 +42,12 @@ export function inClusterServer(getVariable: (name: string) => string | undefine
   };
 }
 
-/** The namespace that this pod runs in. @throws {Error} outside a pod */
+/** Returns the namespace that this pod runs in. @throws {Error} outside a pod */
 export async function inClusterNamespace(): Promise<string> {
   return (await Deno.readTextFile(`${SERVICE_ACCOUNT_DIRECTORY}/namespace`)).trim();
 }
 
-/** What a client of an API server touches. */
+/** The hosts and files that a client of an API server needs access to. */
 export interface ServerAccess {
   /** The hosts that it connects to, with their ports. */
   readonly hosts: readonly string[];
@@ -59,7 +55,7 @@ export interface ServerAccess {
   readonly files: readonly string[];
 }
 
-/** What a client of the server touches. */
+/** Returns the hosts and files that a client of the server needs access to. */
 export function accessOf(server: ApiServer): ServerAccess {
   const { hostname, port, protocol } = new URL(server.url);
   const sources = [server.ca, server.token, server.certificate, server.key].filter((source) => source !== undefined);
@@ -69,7 +65,7 @@ export function accessOf(server: ApiServer): ServerAccess {
   };
 }
 
-/** What a source says now. @throws {Error} when its file cannot be read */
+/** Reads a credential from its source. @throws {Error} when its file cannot be read */
 export async function readCredential(source: CredentialSource): Promise<string> {
   if ("text" in source) return source.text;
   return (await Deno.readTextFile(source.file)).trim();

@@ -21,11 +21,11 @@ import { errorFromResponse, parseEvent, parseObject, unreachableError } from "./
 import { Transport, type TransportOptions } from "./transport.ts";
 import { readLines } from "./watch_lines.ts";
 
-/** How an {@linkcode HttpClient} behaves. */
+/** Options of an {@linkcode HttpClient}. */
 export interface HttpClientOptions extends TransportOptions {
   /** Milliseconds for a request that is not a watch; 15,000. */
   timeoutMs?: number | undefined;
-  /** How many objects a page of a list has; 500. */
+  /** The number of objects in a page of a list; 500. */
   pageSize?: number | undefined;
   /** Seconds after which the server ends a watch: a random number from this to its double; 300. */
   watchSeconds?: number | undefined;
@@ -34,11 +34,11 @@ export interface HttpClientOptions extends TransportOptions {
    * answers; 150,000.
    */
   watchIdleTimeoutMs?: number | undefined;
-  /** Told of every answer; status 0 is none. */
+  /** Called after every response; status 0 stands for no response. */
   onRequest?: ((verb: string, resource: string, status: number, ms: number) => void) | undefined;
 }
 
-/** What is asked, on what, and for whom the failure is worded. */
+/** A request, with the words for its failures. */
 interface ApiCall {
   readonly verb: string;
   readonly resource: Resource;
@@ -51,7 +51,7 @@ interface ApiCall {
   readonly timeoutMs?: number | undefined;
 }
 
-/** How often a request is sent at most. */
+/** The maximum number of attempts of a request. */
 const MAX_ATTEMPTS = 3;
 /** The longest that a server may ask to wait before it is told to the caller instead. */
 const MAX_RETRY_WAIT_MS = 5_000;
@@ -62,7 +62,7 @@ export class HttpClient implements ApiClient, Disposable {
   readonly #options: HttpClientOptions;
   readonly #clock: Clock;
 
-  /** Nothing is opened before the first request. */
+  /** Creates it without opening a connection, which the first request does. */
   constructor(server: ApiServer, options: HttpClientOptions) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
@@ -74,13 +74,13 @@ export class HttpClient implements ApiClient, Disposable {
     this.#transport[Symbol.dispose]();
   }
 
-  /** See {@linkcode ApiClient}. */
+  /** Implements {@linkcode ApiClient}. */
   get<T extends KubeObject>(resource: Resource<T>, at: ObjectName, options: RequestOptions = {}): Promise<T> {
     const call = { verb: "get", resource, name: at.name, method: "GET", path: pathOf(resource, at), ...options };
     return this.#requestObject<T>(call);
   }
 
-  /** See {@linkcode ApiClient}. */
+  /** Implements {@linkcode ApiClient}. */
   async list<T extends KubeObject>(
     resource: Resource<T>,
     { signal, timeoutMs, ...selection }: Selection & RequestOptions = {},
@@ -102,7 +102,7 @@ export class HttpClient implements ApiClient, Disposable {
     }
   }
 
-  /** See {@linkcode ApiClient}. */
+  /** Implements {@linkcode ApiClient}. */
   async *watch<T extends KubeObject>(
     resource: Resource<T>,
     { signal, resourceVersion, ...selection }: Selection & RequestOptions & { resourceVersion: string },
@@ -136,7 +136,7 @@ export class HttpClient implements ApiClient, Disposable {
     }
   }
 
-  /** See {@linkcode ApiClient}. */
+  /** Implements {@linkcode ApiClient}. */
   create<T extends KubeObject>(resource: Resource<T>, object: NewObject<T>, options: RequestOptions = {}): Promise<T> {
     const { name = object.metadata.generateName ?? "", namespace } = object.metadata;
     const body = { apiVersion: apiVersionOf(resource), kind: resource.kind, ...object };
@@ -145,7 +145,7 @@ export class HttpClient implements ApiClient, Disposable {
     );
   }
 
-  /** See {@linkcode ApiClient}. */
+  /** Implements {@linkcode ApiClient}. */
   replace<T extends KubeObject>(resource: Resource<T>, object: T, options: ReplaceOptions = {}): Promise<T> {
     const { subresource, ...rest } = options;
     const { name } = object.metadata;
@@ -154,7 +154,7 @@ export class HttpClient implements ApiClient, Disposable {
     return this.#requestObject<T>({ verb: "replace", resource, name, method: "PUT", path, body, ...rest });
   }
 
-  /** See {@linkcode ApiClient}. */
+  /** Implements {@linkcode ApiClient}. */
   patch<T extends KubeObject>(resource: Resource<T>, at: ObjectName, options: PatchOptions<T>): Promise<T> {
     const { merge, resourceVersion, subresource, ...rest } = options;
     const { metadata } = merge as { metadata?: Record<string, unknown> };
@@ -171,7 +171,7 @@ export class HttpClient implements ApiClient, Disposable {
     });
   }
 
-  /** See {@linkcode ApiClient}. */
+  /** Implements {@linkcode ApiClient}. */
   async delete(resource: Resource, at: ObjectName, options: DeleteOptions = {}): Promise<void> {
     const { uid, resourceVersion, ...rest } = options;
     const body = { apiVersion: "v1", kind: "DeleteOptions", preconditions: { uid, resourceVersion } };
@@ -237,8 +237,8 @@ export class HttpClient implements ApiClient, Disposable {
 }
 
 /**
- * A refusal for overload did nothing, so anything may be repeated after it. After other failures only what reads: a write may
- * have been done.
+ * Reports whether a request may be sent again. After a rejection for overload any request may, since it had no effect.
+ * After other failures only reads may, since a write may have been carried out.
  */
 function canRetry({ method }: ApiCall, error: unknown): error is ApiError {
   return error instanceof ApiError && isTransient(error) &&
@@ -256,7 +256,10 @@ function withSubresource(path: string, subresource: string | undefined): string 
   return subresource === undefined ? path : `${path}/${subresource}`;
 }
 
-/** A controller that is aborted with the first of some signals, and lets go of them when it is disposed of. */
+/**
+ * Creates an AbortController that is aborted with the first of some signals, and stops listening to them when it is
+ * disposed of.
+ */
 function linkedAbortController(signals: readonly (AbortSignal | undefined)[]): AbortController & Disposable {
   const controller = new AbortController();
   const removeListeners = signals.flatMap((signal) => {

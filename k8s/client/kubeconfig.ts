@@ -1,6 +1,6 @@
 /**
- * Where the API server is by a kubeconfig file. The official client's reader takes the whole environment and all of the
- * client with it (docs/adr/0009), so this reads what a process without a user needs of such a file.
+ * The API server of a kubeconfig file. The reader of the official client needs the whole environment and the whole
+ * client (docs/adr/0009), so this module reads only what a process without a user needs.
  *
  * @module
  */
@@ -10,15 +10,15 @@ import { parseAll } from "@std/yaml";
 import { asArray, asObject } from "../../lvm/json.ts";
 import type { ApiServer, CredentialSource } from "./config.ts";
 
-/** What lets somebody in that would take a program, a password or a proxy. */
+/** Credentials that need a program, a password or a proxy. */
 const UNSUPPORTED = {
   cluster: ["insecure-skip-tls-verify", "proxy-url"],
   user: ["exec", "auth-provider", "username"],
 } as const;
 
 /**
- * The server of a kubeconfig file and who asks, by the context that is current in it, or the one that is named: by token or
- * certificate, in the file or in files beside it.
+ * Reads the server and the credentials of a context of a kubeconfig file: of the current context, or of the one that is
+ * named. Tokens and certificates may be in the file or in files beside it.
  *
  * @throws {Error} when the file or the context cannot be used
  */

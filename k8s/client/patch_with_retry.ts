@@ -7,7 +7,7 @@
 import { type ApiClient, isConflict, type MergePatch, type PatchOptions } from "./client.ts";
 import type { KubeObject, ObjectName, Resource } from "../api/objects.ts";
 
-/** How often a change is tried against other changes. */
+/** The maximum number of attempts of a patch that conflicts. */
 const MAX_ATTEMPTS = 4;
 
 /**

@@ -7,14 +7,14 @@
 import { ApiError, type WatchEvent } from "./client.ts";
 import type { KubeObject, Resource } from "../api/objects.ts";
 
-/** What was asked, for messages. */
+/** A request, for messages. */
 interface ApiRequestInfo {
   readonly verb: string;
   readonly resource: Resource;
   readonly name: string;
 }
 
-/** The error that a response tells. */
+/** Creates the error for a response that is not OK. */
 export async function errorFromResponse(request: ApiRequestInfo, response: Response): Promise<ApiError> {
   const { status } = response;
   const seconds = Number(response.headers.get("retry-after") ?? Number.NaN);
@@ -25,7 +25,7 @@ export async function errorFromResponse(request: ApiRequestInfo, response: Respo
   });
 }
 
-/** The error of no answer. */
+/** Creates the error for a request without a response. */
 export function unreachableError(request: ApiRequestInfo, cause: unknown): ApiError {
   if (cause instanceof ApiError) return cause;
   return new ApiError(`${describeRequest(request)}: ${messageWithCauses(cause)}`, {
@@ -35,14 +35,14 @@ export function unreachableError(request: ApiRequestInfo, cause: unknown): ApiEr
   });
 }
 
-/** The object that a body is. @throws {ApiError} when it is none */
+/** Parses a response body as an object. @throws {ApiError} when it is not an object */
 export function parseObject<T extends KubeObject>(request: ApiRequestInfo, body: string): T {
   const value = parseJsonObject(body);
   if (value === undefined) throw unreadableError(request, body);
   return value as unknown as T;
 }
 
-/** The event that a line of a watch is. @throws {ApiError} the one that it tells, or when it is none */
+/** Parses a line of a watch as an event. @throws {ApiError} when the line is an error, or no event */
 export function parseEvent<T extends KubeObject>(request: ApiRequestInfo, line: string): WatchEvent<T> {
   const event = parseJsonObject(line);
   const object = event?.["object"];
@@ -96,7 +96,7 @@ function parseJsonObject(body: string): Record<string, unknown> | undefined {
   }
 }
 
-/** What an error says, and what led to it: "fetch failed" alone helps nobody. */
+/** Returns the message of an error with those of its causes: "fetch failed" alone explains nothing. */
 function messageWithCauses(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   return error.cause === undefined ? error.message : `${error.message}: ${messageWithCauses(error.cause)}`;

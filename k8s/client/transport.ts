@@ -9,9 +9,9 @@
 import { type Clock, systemClock } from "../../lvm/clock.ts";
 import { type ApiServer, readCredential } from "./config.ts";
 
-/** How a {@linkcode Transport} behaves. */
+/** Options of a {@linkcode Transport}. */
 export interface TransportOptions {
-  /** What the server logs as who asks. */
+  /** The User-Agent that the server logs. */
   userAgent: string;
   /** Milliseconds without a word while watches are open, after which the server is asked for a sign of life; 10,000. */
   readIdleTimeoutMs?: number | undefined;
@@ -19,7 +19,7 @@ export interface TransportOptions {
   pingTimeoutMs?: number | undefined;
   /** Milliseconds after which a token is read again; 60,000. */
   tokenMaxAgeMs?: number | undefined;
-  /** Told when a connection was given up, and why. */
+  /** Called with the reason when a connection was closed. */
   onReconnect?: ((reason: string) => void) | undefined;
   /** Time. */
   clock?: Clock | undefined;
@@ -44,14 +44,16 @@ export class Transport implements Disposable {
   #isPinging = false;
   #isClosed = false;
 
-  /** Nothing is opened before the first request. */
+  /** Creates it without opening a connection, which the first request does. */
   constructor(server: ApiServer, options: TransportOptions) {
     this.#server = server;
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
   }
 
-  /** A request to a path of the server, with who asks. A refused token is read again for the next request. */
+  /**
+   * Sends a request to a path of the server, with credentials. A rejected token is read again for the next request.
+   */
   async fetch(path: string, init: RequestInit & { signal: AbortSignal }): Promise<Response> {
     if (this.#isClosed) throw new Error("the client was closed");
     const headers = new Headers(init.headers);
@@ -65,12 +67,12 @@ export class Transport implements Disposable {
     return withAbortSignal(init.signal, response);
   }
 
-  /** Says that something came from the server just now. */
+  /** Records that data came from the server just now. */
   recordActivity(): void {
     this.#lastActivityAt = this.#clock.now();
   }
 
-  /** Gives the connection up if nothing came on it since a moment of the clock, at which something was asked. */
+  /** Closes the connection if no data came on it since a moment of the clock, at which a request was sent. */
   reconnectIfIdleSince(since: number, reason: string): void {
     if (this.#lastActivityAt < since && !this.#isClosed) this.reconnect(reason);
   }
@@ -89,7 +91,7 @@ export class Transport implements Disposable {
     };
   }
 
-  /** Gives the connection up: all watches end, and the next request makes another one. */
+  /** Closes the connection: all watches end, and the next request opens another one. */
   reconnect(reason: string): void {
     const client = this.#client;
     this.#client = undefined;
@@ -171,8 +173,8 @@ export class Transport implements Disposable {
 }
 
 /**
- * The response with a body that ends with the signal. That of Deno's fetch (2.9) does so only until garbage is collected: its
- * request, which alone knows of the signal, is garbage once the headers are there.
+ * Returns the response with a body that is cancelled with the signal. The body of Deno's fetch (2.9) is cancelled only
+ * until garbage is collected: the request, which alone holds the signal, is garbage once the headers are there.
  */
 function withAbortSignal(signal: AbortSignal, response: Response): Response {
   const body = response.body?.pipeThrough(new TransformStream(), { signal });

@@ -4,7 +4,7 @@
  * @module
  */
 
-/** Each line of a stream of text, without its end. What has no end when the stream ends is dropped: it was cut. */
+/** Reads the lines of a text stream, without line ends. An incomplete last line is dropped: the stream was cut. */
 export async function* readLines(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
   const reader = body.getReader();
   const decoder = new TextDecoder();

@@ -1,8 +1,8 @@
 /**
- * Giving up a node that does not come back (docs/adr/0013).
+ * The removal of a node that does not come back (docs/adr/0013).
  *
- * What is on the node's disks is touched by nobody: whatever comes back with the node is found again as what it was, or as
- * an orphan. Each step may be done again, so who is interrupted begins anew.
+ * Nothing touches the disks of the node: what comes back with the node is found again as what it was, or as an orphan.
+ * Each step may be repeated, so an interrupted removal starts again from the beginning.
  *
  * @module
  */
@@ -44,18 +44,18 @@ import {
 import type { VolumeSnapshotContent } from "../api/snapshot_objects.ts";
 import { lostSnapshotStatus } from "../agent/snapshot_status.ts";
 
-/** How often a change is tried against changes of others. */
+/** The maximum number of attempts of a patch that conflicts. */
 const MAX_ATTEMPTS = 5;
 
-/** What nodes make. */
+/** A kind of object that agents carry out. */
 interface ManagedKind<T extends AgentManaged> {
-  /** What an object stands for. */
+  /** The noun for an object in messages. */
   readonly noun: "volume" | "snapshot";
-  /** Whose deletion has it removed, in words. */
+  /** The object whose deletion removes it, in words. */
   readonly ownerDescription: string;
   readonly resource: Resource<T>;
   readonly finalizer: string;
-  /** The status of an object whose LV is given up. */
+  /** Returns the status of an object whose LV is lost. */
   readonly toLostStatus: (object: T, error: StorageError) => AgentManagedStatus;
 }
 
@@ -75,22 +75,23 @@ const SNAPSHOTS: ManagedKind<LvmSnapshot> = {
   toLostStatus: lostSnapshotStatus,
 };
 
-/** How a node is given up. */
+/** Options of the removal of a node. */
 export interface ForgetOptions {
-  /** Where events go. */
+  /** The recorder of events. */
   readonly events: EventRecorder;
-  /** Why it is given up although it seems to live. */
+  /** The reason for the removal of a node that seems to be alive. */
   readonly reason?: string | undefined;
-  /** When. */
+  /** The time of the removal. */
   readonly now: Date;
 }
 
 /**
- * Gives a node up; answers what became of what.
+ * Removes a node.
  *
- * The LVMNode goes first, so that nothing new is put on the node; then all is looked at once more.
+ * The LVMNode is deleted first, so that no volume is placed on the node; then all objects are read once more.
  *
- * @throws {StorageError} `FailedPrecondition` when the node seems to live, and no reason is given
+ * @returns the plan that was carried out
+ * @throws {StorageError} `FailedPrecondition` when the node seems to be alive, and no reason is given
  * @throws {ApiError}
  */
 export async function forget(client: ApiClient, nodeObjects: NodeObjects, options: ForgetOptions): Promise<ForgetPlan> {
@@ -136,7 +137,11 @@ function requireNotAlive(nodeObjects: NodeObjects, { reason, now }: ForgetOption
   );
 }
 
-/** Marks an object, so that its deletion does not wait for the node, and tells of it; answers whether it is lost by this. */
+/**
+ * Marks an object as lost, so that its deletion does not wait for the node, and records an event.
+ *
+ * @returns whether it became lost by this call
+ */
 async function markLost<T extends AgentManaged>(
   client: ApiClient,
   kind: ManagedKind<T>,
@@ -190,7 +195,7 @@ function snapshotOf({ apiVersion, spec }: VolumeSnapshotContent): KubeObject {
   };
 }
 
-/** Removes an object in the stead of its node. Finalizers of others stay. */
+/** Deletes an object in place of its node. Finalizers of others stay. */
 async function deleteObject<T extends AgentManaged>(client: ApiClient, kind: ManagedKind<T>, object: T): Promise<void> {
   const { metadata: { name, uid } } = object;
   await orAbsentOrChanged(client.delete(kind.resource, { name }, { uid }));
@@ -199,7 +204,11 @@ async function deleteObject<T extends AgentManaged>(client: ApiClient, kind: Man
   });
 }
 
-/** Changes an object as it is now, unless it is gone or needs no change; answers whether it was changed. */
+/**
+ * Patches the current object, unless it was deleted or needs no change.
+ *
+ * @returns whether it was changed
+ */
 async function patchLatest<T extends AgentManaged>(
   client: ApiClient,
   { resource }: ManagedKind<T>,

@@ -1,5 +1,5 @@
 /**
- * What the cluster has of a node, and what would become of that if the node were given up (docs/adr/0013).
+ * The objects of a node in the cluster, and the plan for its removal (docs/adr/0013).
  *
  * @module
  */
@@ -20,7 +20,7 @@ import { type Node, nodes, type PersistentVolume, persistentVolumes } from "../a
 import { snapshotHandleOf, type VolumeSnapshotContent, volumeSnapshotContents } from "../api/snapshot_objects.ts";
 import type { NodeDriver } from "../api/volume_mapping.ts";
 
-/** What the cluster has of a node. */
+/** The objects of a node in the cluster. */
 export interface NodeObjects extends NodeDriver {
   /** Its Node. */
   readonly node: Node | undefined;
@@ -37,22 +37,24 @@ export interface NodeObjects extends NodeDriver {
 }
 
 /**
- * What becomes of a volume or a snapshot: `removed`, since no PersistentVolume or VolumeSnapshotContent needs it; `lost`, since
- * one does, and is left to its policy.
+ * The outcome for a volume or a snapshot: `removed`, since no PersistentVolume or VolumeSnapshotContent needs it;
+ * `lost`, since one does, and its policy decides about it.
  */
 export type Outcome = "removed" | "lost";
 
-/** Something of the node, and what becomes of it. */
+/** A volume or a snapshot of the node, with its outcome. */
 interface ForgottenObject {
   /** Its id. */
   readonly id: string;
-  /** Its size in bytes: the real one, or else the one that was wanted; of a snapshot, that of its volume at the cut. */
+  /**
+   * Its size in bytes: the actual one, or else the requested one; of a snapshot, that of its volume when it was taken.
+   */
   readonly size: bigint;
   /** Its state; none before its node said something. */
   readonly state?: string;
   /** Its group. */
   readonly volumeGroup?: string;
-  /** What becomes of it. */
+  /** The outcome. */
   readonly outcome: Outcome;
 }
 
@@ -76,11 +78,11 @@ export interface ForgottenSnapshot extends ForgottenObject {
   };
 }
 
-/** What giving up a node comes to. */
+/** The plan of a node's removal. */
 export interface ForgetPlan {
   /** The node. */
   readonly nodeName: string;
-  /** What speaks for it being alive, in sentences. */
+  /** The evidence that the node is alive, in sentences. */
   readonly livenessEvidence: readonly string[];
   /** Whether there is an LVMNode to be removed. */
   readonly lvmNode: boolean;
@@ -90,10 +92,10 @@ export interface ForgetPlan {
   readonly snapshots: readonly ForgottenSnapshot[];
 }
 
-/** How long ago an agent may have reported to count as alive, in milliseconds: it does every minute. */
+/** The time since the last report within which an agent counts as alive, in milliseconds; it reports every minute. */
 export const LIVENESS_TIMEOUT_MS = 300_000;
 
-/** Asks what there is of a node. @throws {ApiError} */
+/** Reads the objects of a node. @throws {ApiError} */
 export async function readNodeObjects(client: ApiClient, { driver, nodeName }: NodeDriver): Promise<NodeObjects> {
   const fieldSelector = `spec.nodeName=${nodeName}`;
   const [node, lvmNode, volumes, allPersistentVolumes, snapshots, contents] = await Promise.all([
@@ -119,7 +121,7 @@ export async function readNodeObjects(client: ApiClient, { driver, nodeName }: N
   };
 }
 
-/** What becomes of it all. */
+/** Returns the plan for the removal of a node. */
 export function planForget(nodeObjects: NodeObjects, now: Date): ForgetPlan {
   const { nodeName, lvmNode, volumes, snapshots } = nodeObjects;
   return {
@@ -131,7 +133,10 @@ export function planForget(nodeObjects: NodeObjects, now: Date): ForgetPlan {
   };
 }
 
-/** What speaks for a node being alive. The agent's time and this one's may differ by some minutes: then it counts as alive. */
+/**
+ * Returns the evidence that a node is alive. The clocks of the agent and of this process may differ by some minutes:
+ * then the node counts as alive.
+ */
 export function livenessEvidence({ nodeName, node, lvmNode }: NodeObjects, now: Date): string[] {
   const isReady = node?.status?.conditions?.some(({ type, status }) => type === "Ready" && status === "True") ?? false;
   const reportedAtMs = Date.parse(lvmNode?.status?.lastUpdateTime ?? "");

@@ -1,5 +1,5 @@
 /**
- * What giving up a node comes to, for people and for programs.
+ * The plan of a node's removal, as text and as JSON.
  *
  * @module
  */
@@ -8,12 +8,15 @@ import { formatBytes } from "../../lvm/size.ts";
 import { formatTable, wrapText } from "../../lvm/text_table.ts";
 import type { ForgetPlan, ForgottenSnapshot, ForgottenVolume, Outcome } from "./plan.ts";
 
-/** It as JSON, and whether it was done. A `bigint` becomes a number, in which sizes of whole extents are exact. */
+/**
+ * Formats a plan as JSON, with whether it was carried out. A `bigint` becomes a number, which is exact for sizes of
+ * whole extents.
+ */
 export function forgetPlanJson(plan: ForgetPlan, done: boolean): string {
   return JSON.stringify({ ...plan, done }, (_, value) => typeof value === "bigint" ? Number(value) : value, 2);
 }
 
-/** It as tables, for a terminal of 100 columns, before it is done or after it. */
+/** Formats a plan as tables for a terminal of 100 columns, before or after it was carried out. */
 export function forgetPlanText(plan: ForgetPlan, done: boolean): string {
   const { nodeName, livenessEvidence, lvmNode, volumes, snapshots } = plan;
   if (!lvmNode && volumes.length === 0 && snapshots.length === 0) {
@@ -68,7 +71,7 @@ function snapshotNotes({ sourceVolume, volumeSnapshotContent }: ForgottenSnapsho
   return [`${source}, VolumeSnapshotContent ${name} (${deletionPolicy}): delete ${owner}${suffix} to be rid of it`];
 }
 
-/** What its owner can do, or what happens by itself. */
+/** Returns what the owner can do, or what happens automatically. */
 function remedy(phase: string, reclaimPolicy: string, claim: string | undefined): string {
   if (phase === "Bound" && claim !== undefined) return `delete claim ${claim} and its pods to have a new volume`;
   if (phase === "Released" && reclaimPolicy === "Delete") return "goes by itself within five minutes";

@@ -14,46 +14,46 @@ const PROVISIONER_ANNOTATIONS = [
   "volume.beta.kubernetes.io/storage-provisioner",
 ];
 
-/** Whether a claim waits for a volume that a driver of that name should make. */
+/** Reports whether a claim waits for a volume of the driver. */
 export function shouldProvision(claim: PersistentVolumeClaim, driverName: string): boolean {
   if (claim.spec?.volumeName || claim.metadata.deletionTimestamp !== undefined) return false;
   const [provisioner] = PROVISIONER_ANNOTATIONS.flatMap((annotation) => claim.metadata.annotations?.[annotation] ?? []);
   return provisioner === driverName;
 }
 
-/** The name of a claim's class; empty when there is none. The annotation is older than the field, and wins. */
+/** Returns the name of a claim's class; empty when there is none. The annotation is older than the field, and wins. */
 export function classNameOf(claim: PersistentVolumeClaim): string {
   return claim.metadata.annotations?.["volume.beta.kubernetes.io/storage-class"] ?? claim.spec?.storageClassName ?? "";
 }
 
-/** The node that the scheduler chose for a claim. */
+/** Returns the node that the scheduler chose for a claim. */
 export function selectedNodeOf(claim: PersistentVolumeClaim): string | undefined {
   return claim.metadata.annotations?.[SELECTED_NODE_ANNOTATION] || undefined;
 }
 
-/** Whether the claim waits for a pod, and so for the scheduler to choose a node. */
+/** Reports whether a claim waits for a pod, and so for the scheduler to select a node. */
 export function waitsForConsumer(claim: PersistentVolumeClaim, { volumeBindingMode }: StorageClass): boolean {
   return volumeBindingMode === "WaitForFirstConsumer" && selectedNodeOf(claim) === undefined;
 }
 
-/** The name of the PersistentVolume of a claim, and of the request for its volume. */
+/** Returns the name of the PersistentVolume of a claim, and of the request for its volume. */
 export function volumeNameOf(uid: string): string {
   return `pvc-${uid}`;
 }
 
-/** The uid of the claim that a request name was made from; `undefined` for other names. */
+/** Returns the uid of the claim that a request name was made from, or `undefined` for other names. */
 export function claimUidOf(requestName: string): string | undefined {
   return /^pvc-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/.exec(requestName)?.[1];
 }
 
-/** What a new volume is filled with. */
+/** The source of a new volume's content. */
 export type DataSource =
   | { readonly kind: "nothing" }
   | { readonly kind: "snapshot" | "claim"; readonly name: string; readonly namespace: string | undefined }
-  /** Something that another program fills volumes with; it also sees to the claim. */
+  /** A source that another program populates volumes from; that program also serves the claim. */
   | { readonly kind: "populator"; readonly description: string };
 
-/** What a claim's volume is filled with. */
+/** Returns the source of the content of a claim's volume. */
 export function dataSourceOf({ spec }: PersistentVolumeClaim): DataSource {
   const source = spec?.dataSource ?? spec?.dataSourceRef;
   if (source === undefined) return { kind: "nothing" };

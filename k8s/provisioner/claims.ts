@@ -1,7 +1,7 @@
 /**
- * Makes the volumes that claims ask for.
+ * Creates the volumes of claims.
  *
- * A claim's key is `namespace/name/uid`, so that a claim that is gone is not taken for a namesake.
+ * The key of a claim is `namespace/name/uid`, so that a deleted claim is not taken for another one of its name.
  *
  * @module
  */
@@ -43,10 +43,10 @@ import { readSecret } from "../sidecars/secrets.ts";
 import { persistentVolumeFor, type ProvisioningInputs } from "./persistent_volume.ts";
 import { createVolumeRequestFor, requireProvisionable } from "./volume_request.ts";
 
-/** How often the API server may refuse a PersistentVolume before its volume is given up. */
+/** The number of times that the API server may reject a PersistentVolume before its volume is deleted. */
 const MAX_REFUSALS = 5;
 
-/** Milliseconds in which a change that was made should be seen by the informers. */
+/** The time limit for the caches to show a change, in milliseconds. */
 const CACHE_WAIT_MS = 10_000;
 
 /**
@@ -57,13 +57,13 @@ const WITHDRAWAL_TIMEOUT_MS = 5_000;
 
 /** A request that may have been made, and is repeated as it is until its outcome is known and dealt with. */
 interface Attempt extends ProvisioningInputs {
-  /** What came of it. */
+  /** The volume, once it is created. */
   created?: CreatedVolume;
-  /** How often its PersistentVolume was refused. */
+  /** The number of times that its PersistentVolume was rejected. */
   refusals: number;
 }
 
-/** Makes the volumes that claims ask for. */
+/** Creates the volumes of claims. */
 export class ClaimProvisioner {
   readonly #options: ProvisionerOptions;
   readonly #log = getLogger(["denolith", "provisioner"]);
@@ -75,22 +75,22 @@ export class ClaimProvisioner {
   #controller: Controller | undefined;
   #stopSignal: AbortSignal | undefined;
 
-  /** Does nothing before {@linkcode ClaimProvisioner.run}. */
+  /** Creates it; nothing runs before {@linkcode ClaimProvisioner.run}. */
   constructor(options: ProvisionerOptions) {
     this.#options = options;
   }
 
-  /** Tries again the claims for which there was no space. */
+  /** Retries the claims for which there was no space. */
   requeueExhausted(): void {
     for (const [key, cause] of this.#failures) if (cause === "space") this.#controller?.add(key);
   }
 
-  /** Whether a volume of that name is being worked on. */
+  /** Reports whether a volume of that name is being worked on. */
   isInProgress(requestName: string): boolean {
     return [...this.#attempts.values()].some(({ request }) => request.name === requestName);
   }
 
-  /** Works until the signal is aborted. */
+  /** Runs until the signal is aborted. */
   async run(signal: AbortSignal): Promise<void> {
     const { driverName, claims, volumes, classes, nodes, csiNodes } = this.#options;
     // State of an earlier term of leadership is stale; the intents last.
@@ -112,7 +112,7 @@ export class ClaimProvisioner {
     this.#controller = undefined;
   }
 
-  /** How long it is waited for what was done to be seen; not when the loop is to end. */
+  /** Returns how long to wait for the cache to show a change; the wait ends when the controller stops. */
   get #waitOptions(): WaitOptions {
     return { signal: this.#stopSignal, timeoutMs: CACHE_WAIT_MS };
   }
@@ -122,7 +122,10 @@ export class ClaimProvisioner {
     return shouldProvision(claim, this.#options.driverName) || this.#attempts.has(key) || this.#failures.has(key);
   }
 
-  /** The key of the claim that a volume is for, if it waits: the volume's end is the start of another one. */
+  /**
+   * Returns the key of the claim of a volume, if that claim waits for a volume: when one is deleted, the next is
+   * created.
+   */
   #unprovisionedClaimKeys(reference: { namespace?: string; name?: string; uid?: string } | undefined): string[] {
     const key = `${reference?.namespace}/${reference?.name}/${reference?.uid}`;
     const claim = this.#claim(key);
@@ -136,7 +139,7 @@ export class ClaimProvisioner {
     });
   }
 
-  /** The claim of a key, unless it is gone. */
+  /** Returns the claim of a key, or `undefined` when it was deleted. */
   #claim(key: string): PersistentVolumeClaim | undefined {
     const [namespace, name, uid] = key.split("/");
     const claim = this.#options.claims.get(`${namespace}/${name}`);
@@ -166,7 +169,11 @@ export class ClaimProvisioner {
     }
   }
 
-  /** The attempt to be made for a claim; undefined when it is not for us to make one now. */
+  /**
+   * Prepares an attempt for a claim.
+   *
+   * @returns the attempt, or `undefined` when the driver has nothing to do for the claim now
+   */
   async #prepareAttempt(key: string, claim: PersistentVolumeClaim, signal: AbortSignal): Promise<Attempt | undefined> {
     const { driverName, client, classes, intents } = this.#options;
     const foundClass = classes.get(classNameOf(claim));
@@ -285,7 +292,7 @@ export class ClaimProvisioner {
     this.#options.events.record(claim, "Normal", "Provisioning", message);
   }
 
-  /** Says what went wrong, and who can do something about it: the scheduler, or time. */
+  /** Records a failure, and asks for another node where that may help. */
   async #handleFailure(
     key: string,
     error: unknown,

@@ -1,5 +1,6 @@
 /**
- * Lets claims go that others were made from, once they are: the official provisioner's cloning protection.
+ * Removes the finalizer of claims after all volumes that are cloned from them were created: the official provisioner's
+ * cloning protection.
  *
  * @module
  */
@@ -12,16 +13,16 @@ import { type PersistentVolumeClaim, persistentVolumeClaims } from "../api/objec
 import type { ProvisionerOptions } from "./provisioner_options.ts";
 import { defined } from "../../lvm/defined.ts";
 
-/** Takes the finalizer off claims that are being deleted, and that no other is made from any more. */
+/** Removes the finalizer from claims that are being deleted, and that no pending claim is cloned from. */
 export class CloningProtection {
   readonly #options: ProvisionerOptions;
 
-  /** Does nothing before {@linkcode CloningProtection.run}. */
+  /** Creates it; nothing runs before {@linkcode CloningProtection.run}. */
   constructor(options: ProvisionerOptions) {
     this.#options = options;
   }
 
-  /** Works until the signal is aborted. */
+  /** Runs until the signal is aborted. */
   async run(signal: AbortSignal): Promise<void> {
     const { claims } = this.#options;
     const controller = sidecarController(
@@ -56,7 +57,7 @@ function isHeldByFinalizer({ metadata }: PersistentVolumeClaim): boolean {
   return metadata.deletionTimestamp !== undefined && (metadata.finalizers?.includes(CLONING_FINALIZER) ?? false);
 }
 
-/** Whether a claim waits for a volume that is made from the other. */
+/** Reports whether a claim waits for a volume of the driver. */
 function isPendingCloneOf(
   { metadata, spec, status }: PersistentVolumeClaim,
   sourceClaim: PersistentVolumeClaim,

@@ -1,7 +1,7 @@
 /**
- * What a claim's volume is to be made from: found by what the claim names, as the official provisioner finds it.
+ * The content source of a claim's volume, found as the official provisioner finds it.
  *
- * Everything is asked of the API server itself, at that moment: it is asked once, before a volume is begun.
+ * All objects are read from the API server, not from a cache: that happens once, before a volume is created.
  *
  * @module
  */
@@ -19,27 +19,28 @@ import {
 } from "../api/objects.ts";
 import { volumeSnapshotContents, volumeSnapshots } from "../api/snapshot_objects.ts";
 
-/** Says on a VolumeSnapshotContent that volumes of another mode may be made from it. Only an administrator can write it. */
+/** The annotation of a VolumeSnapshotContent that allows volumes of another mode. Only an administrator can set it. */
 export const ALLOW_MODE_CHANGE_ANNOTATION = "snapshot.storage.kubernetes.io/allow-volume-mode-change";
 
-/** Keeps a claim as long as others are made from it. The official provisioner has the same. */
+/** The finalizer of a claim while others are cloned from it. The official provisioner uses the same. */
 export const CLONING_FINALIZER = "provisioner.storage.kubernetes.io/cloning-protection";
 
-/** What {@linkcode findContentSource} works with. */
+/** Options of {@linkcode findContentSource}. */
 export interface FindContentSourceOptions {
   /** The API server. */
   readonly client: ApiClient;
   /** The driver's name. */
   readonly driverName: string;
-  /** Ends the asking. */
+  /** Cancels the requests. */
   readonly signal: AbortSignal;
 }
 
 /**
- * What the claim's volume is to be made from; `undefined` for one that is made empty. A claim that is a source is protected
- * from then on.
+ * Finds the content source of a claim's volume. A claim that is a source has the finalizer from then on.
  *
- * @throws {ClaimError} for a source that is not there, not ready, being deleted, of another driver or of another mode.
+ * @returns the source, or `undefined` for an empty volume
+ * @throws {ClaimError} for a source that does not exist, is not ready, is being deleted, or is of another driver or
+ * another mode
  */
 export async function findContentSource(
   claim: PersistentVolumeClaim,
@@ -120,7 +121,7 @@ async function sourceFromClaim(
   return { of: "volume", handle: csi.volumeHandle };
 }
 
-/** Puts the finalizer on a claim that others are made from. */
+/** Adds the finalizer to a claim that others are cloned from. */
 async function addCloningFinalizer(
   { metadata }: PersistentVolumeClaim,
   { client, signal }: FindContentSourceOptions,
@@ -146,7 +147,10 @@ function volumeModeOf(volumeMode: string | undefined): string {
   return volumeMode ?? "Filesystem";
 }
 
-/** What Go's ParseBool takes for true, as the official provisioner reads the annotation. */
+/**
+ * Reports whether an annotation allows another mode: a value that Go's ParseBool takes for true, as in the official
+ * provisioner.
+ */
 function allowsModeChange({ metadata }: KubeObject): boolean {
   return /^(?:1|t|T|true|TRUE|True)$/.test(metadata.annotations?.[ALLOW_MODE_CHANGE_ANNOTATION] ?? "");
 }

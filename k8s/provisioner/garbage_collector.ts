@@ -20,24 +20,24 @@ import type { Intent } from "./intents.ts";
 import { persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
 import type { ProvisionerOptions } from "./provisioner_options.ts";
 
-/** Whether a request is being worked on by the loop itself. */
+/** Reports whether the provisioner itself works on a request. */
 export type IsInProgress = (requestName: string) => boolean;
 
-/** Removes the volumes of claims that are gone. */
+/** Deletes the volumes of claims that were deleted. */
 export class GarbageCollector {
   readonly #options: ProvisionerOptions;
   readonly #isInProgress: IsInProgress;
   readonly #log = getLogger(["denolith", "sweep"]);
-  /** Since when an intent is known to be wanted by nobody, in the clock's milliseconds. */
+  /** When an intent was first seen without a claim, in the clock's milliseconds. */
   readonly #orphanedSinceMs = new Map<string, number>();
 
-  /** Does nothing before {@linkcode GarbageCollector.run}. */
+  /** Creates it; nothing runs before {@linkcode GarbageCollector.run}. */
   constructor(options: ProvisionerOptions, isInProgress: IsInProgress) {
     this.#options = options;
     this.#isInProgress = isInProgress;
   }
 
-  /** Sweeps every minute until the signal is aborted. */
+  /** Collects garbage every minute until the signal is aborted. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock = systemClock, garbageCollectionIntervalMs = 60_000, claims, volumes } = this.#options;
     await Promise.race([Promise.all([claims.synced, volumes.synced]), waitForAbort(signal)]);
@@ -48,7 +48,7 @@ export class GarbageCollector {
     this.#orphanedSinceMs.clear();
   }
 
-  /** Sweeps once. */
+  /** Collects garbage once. */
   async collect(signal: AbortSignal): Promise<void> {
     const { clock = systemClock, garbageCollectionGraceMs = 120_000 } = this.#options;
     const orphans = (await this.#findOrphans(signal)).map((intent) => [intent.requestName, intent] as const);
@@ -61,7 +61,7 @@ export class GarbageCollector {
     }
   }
 
-  /** The pending intents whose claim and PersistentVolume are gone, or never were. */
+  /** Finds the pending intents that have neither a claim nor a PersistentVolume. */
   async #findOrphans(signal: AbortSignal): Promise<Intent[]> {
     const { intents, volumes, claims, client } = this.#options;
     const pending = intents.list().filter(({ requestName, pending }) =>

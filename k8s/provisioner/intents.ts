@@ -1,5 +1,5 @@
 /**
- * What was begun: the durable records of volumes that are being made.
+ * The durable records of volumes that are being created.
  *
  * @module
  */
@@ -13,20 +13,25 @@ export interface Intent {
   /** The volume's handle. */
   readonly volumeId: string;
   /**
-   * Whether the request came from this loop, and no PersistentVolume was seen for it yet. From the moment one was, only that
-   * one's end may end the volume: it may have been kept by its policy, and hold data.
+   * Whether the request came from the provisioner, and no PersistentVolume was seen for it yet. Once one was seen, only
+   * its deletion may delete the volume: it may have been retained by its policy, and hold data.
    */
   readonly pending: boolean;
-  /** What was asked for, as far as it binds. */
+  /** The parts of the request that later requests have to repeat. */
   readonly spec: Partial<VolumeIntentSpec>;
 }
 
 /** The records. They are looked up in a cache, which is complete when the loops start. */
 export interface Intents {
-  /** The record of a request; undefined also when it failed and nothing of it is left, so that anything may be asked anew. */
+  /**
+   * Finds the record of a request.
+   *
+   * @returns the record, or `undefined` when there is none, or the request failed and nothing of it is left, so that
+   * the next request may differ
+   */
   find(requestName: string): Intent | undefined;
-  /** All records of requests. */
+  /** Returns all records of requests. */
   list(): Intent[];
-  /** Remembers that there is a PersistentVolume: the intent is no longer pending. */
+  /** Records that the PersistentVolume exists: the intent is no longer pending. */
   clearPending(requestName: string, options: { signal: AbortSignal }): Promise<void>;
 }

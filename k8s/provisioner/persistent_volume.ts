@@ -13,13 +13,13 @@ import { secretAnnotations } from "../sidecars/volume_secrets.ts";
 import type { PersistentVolume, PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
 import { defined } from "../../lvm/defined.ts";
 
-/** Keeps a PersistentVolume until its volume is removed. The official provisioner has the same. */
+/** The finalizer of a PersistentVolume until its volume is deleted. The official provisioner uses the same. */
 export const VOLUME_FINALIZER = "external-provisioner.volume.kubernetes.io/finalizer";
 
-/** Says who made a volume. */
+/** The annotation with the name of the driver that created a volume. */
 export const PROVISIONED_BY_ANNOTATION = "pv.kubernetes.io/provisioned-by";
 
-/** All that decided about a volume. */
+/** The inputs that decide about a volume. */
 export interface ProvisioningInputs {
   /** The claim. */
   readonly claim: PersistentVolumeClaim;
@@ -31,7 +31,7 @@ export interface ProvisioningInputs {
   readonly request: CreateVolumeRequest;
 }
 
-/** The PersistentVolume of a volume that was made for a claim. */
+/** Creates the PersistentVolume of a volume. */
 export function persistentVolumeFor(
   driverName: string,
   inputs: ProvisioningInputs,
@@ -97,19 +97,19 @@ function nodeAffinityTo(topology: readonly Segments[]) {
   return { required: { nodeSelectorTerms } };
 }
 
-/** Whether a driver of that name has to see to a PersistentVolume: it made it, or it serves one that was written by hand. */
+/** Reports whether the driver manages a PersistentVolume: it created it, or it serves one that was written by hand. */
 export function isManagedBy({ metadata, spec }: PersistentVolume, driverName: string): boolean {
   if (spec?.csi?.driver !== driverName) return false;
   return (metadata.annotations?.[PROVISIONED_BY_ANNOTATION] ?? driverName) === driverName;
 }
 
-/** What has to be done to a PersistentVolume next. */
+/** The next step for a PersistentVolume. */
 export type ReclaimStep = "nothing" | "add finalizer" | "remove finalizer" | "delete volume";
 
 /**
- * What has to be done to a PersistentVolume next. Its volume is removed when its claim is gone, or when it is itself being
- * deleted and is not bound, and the policy is Delete. Without the finalizer a deletion is over: the volume is gone, or was
- * given up.
+ * Returns the next step for a PersistentVolume. With the policy Delete, its volume is deleted when its claim was
+ * deleted, or when it is itself being deleted and is not bound. Without the finalizer a deletion is complete: the
+ * volume was deleted or given up.
  */
 export function nextReclaimStep({ metadata, spec, status }: PersistentVolume): ReclaimStep {
   const hasFinalizer = metadata.finalizers?.includes(VOLUME_FINALIZER) ?? false;
@@ -121,7 +121,7 @@ export function nextReclaimStep({ metadata, spec, status }: PersistentVolume): R
   return phase === "Released" ? "delete volume" : "nothing";
 }
 
-/** A PersistentVolume's finalizers without ours. */
+/** Returns the finalizers of a PersistentVolume without our own. */
 export function otherFinalizers({ metadata }: PersistentVolume): string[] {
   return (metadata.finalizers ?? []).filter((name) => name !== VOLUME_FINALIZER);
 }

@@ -1,5 +1,5 @@
 /**
- * The provisioner: makes the volumes that claims ask for, and removes those that nobody claims any more.
+ * The provisioner: creates the volumes that claims ask for, and deletes those that are no longer claimed.
  *
  * @module
  */
@@ -12,14 +12,14 @@ import { GarbageCollector } from "./garbage_collector.ts";
 
 export type { ProvisionerOptions } from "./provisioner_options.ts";
 
-/** The provisioner. Two of them at work do everything twice, and harm nothing. */
+/** The provisioner. Two of them at the same time repeat each other's work without harm. */
 export class Provisioner {
   readonly #claimProvisioner: ClaimProvisioner;
   readonly #reclaimer: Reclaimer;
   readonly #garbageCollector: GarbageCollector;
   readonly #cloningProtection: CloningProtection;
 
-  /** Does nothing before {@linkcode Provisioner.run}. */
+  /** Creates it; nothing runs before {@linkcode Provisioner.run}. */
   constructor(options: ProvisionerOptions) {
     this.#claimProvisioner = new ClaimProvisioner(options);
     this.#reclaimer = new Reclaimer(options);
@@ -30,18 +30,18 @@ export class Provisioner {
     );
   }
 
-  /** Works until the signal is aborted, and comes back when nothing is being worked on any more. It may be run again. */
+  /** Runs until the signal is aborted and all work in progress has ended. It may be run again. */
   async run(signal: AbortSignal): Promise<void> {
     const controllers = [this.#claimProvisioner, this.#reclaimer, this.#garbageCollector, this.#cloningProtection];
     await Promise.all(controllers.map((controller) => controller.run(signal)));
   }
 
-  /** Tries again, soon, the claims for which there was no space: to be called when a node has more. */
+  /** Retries soon the claims for which there was no space; to be called when a node has more. */
   requeueExhausted(): void {
     this.#claimProvisioner.requeueExhausted();
   }
 
-  /** Looks once for volumes that no claim wants; {@linkcode Provisioner.run} does so from time to time. */
+  /** Collects volumes without a claim once; {@linkcode Provisioner.run} does so at intervals. */
   async collectGarbage(signal: AbortSignal): Promise<void> {
     await this.#garbageCollector.collect(signal);
   }

@@ -1,5 +1,5 @@
 /**
- * What the provisioner works with.
+ * The options of the provisioner.
  *
  * @module
  */
@@ -11,7 +11,7 @@ import type { Informer, WaitOptions } from "../runtime/informer.ts";
 import type { Intents } from "./intents.ts";
 import type { CsiNode, Node, StorageClass } from "../api/objects.ts";
 
-/** What the provisioner works with. The informers are started, and shared, by whoever supplies them. */
+/** Options of the provisioner. The informers are started, and shared, by whoever supplies them. */
 export interface ProvisionerOptions extends ClaimSidecarOptions {
   /** The label of a node that is its topology. */
   readonly topologyKey: string;
@@ -23,17 +23,17 @@ export interface ProvisionerOptions extends ClaimSidecarOptions {
   readonly classes: Informer<StorageClass>;
   /** The nodes; their names and labels are enough. */
   readonly nodes: Informer<Node>;
-  /** What is registered on the nodes. */
+  /** The CSINodes, which list the drivers of each node. */
   readonly csiNodes: Informer<CsiNode>;
   /**
-   * Waits until the scheduler is told that a node has no room for so many bytes of a class, no longer than the options say; by
-   * default it is told nothing.
+   * Waits until the published capacity of a node for a class is less than a number of bytes, no longer than the options
+   * say; by default nothing is published.
    */
   readonly waitUntilWithdrawn?: ((key: CapacityKey, bytes: bigint, options: WaitOptions) => Promise<void>) | undefined;
-  /** How long a claim that its node has no room for waits for that, in milliseconds; 5 s. */
+  /** The time that a claim without space on its node waits for that, in milliseconds; 5 s. */
   readonly withdrawalTimeoutMs?: number | undefined;
-  /** How often it is looked for volumes that no claim wants, in milliseconds; every minute. */
+  /** The interval of garbage collection, in milliseconds; a minute. */
   readonly garbageCollectionIntervalMs?: number | undefined;
-  /** How long a volume must have been wanted by no claim before it is removed, in milliseconds; 2 min. */
+  /** The time that a volume must have been without a claim before it is deleted, in milliseconds; 2 min. */
   readonly garbageCollectionGraceMs?: number | undefined;
 }

@@ -1,5 +1,5 @@
 /**
- * Sees to it that a PersistentVolume outlives its volume, and removes the volumes that nobody claims any more.
+ * Keeps PersistentVolumes until their volumes are deleted, and deletes the volumes that are no longer claimed.
  *
  * @module
  */
@@ -14,20 +14,20 @@ import { readSecret } from "../sidecars/secrets.ts";
 import { deletionSecretOf } from "../sidecars/volume_secrets.ts";
 import { isManagedBy, nextReclaimStep, otherFinalizers, VOLUME_FINALIZER } from "./persistent_volume.ts";
 
-/** Milliseconds in which a change that was made should be seen by the informer. */
+/** The time limit for the cache to show a change, in milliseconds. */
 const CACHE_WAIT_MS = 10_000;
 
-/** Guards PersistentVolumes, and removes their volumes. */
+/** Keeps PersistentVolumes until their volumes are deleted, and deletes these. */
 export class Reclaimer {
   readonly #options: ProvisionerOptions;
   #stopSignal: AbortSignal | undefined;
 
-  /** Does nothing before {@linkcode Reclaimer.run}. */
+  /** Creates it; nothing runs before {@linkcode Reclaimer.run}. */
   constructor(options: ProvisionerOptions) {
     this.#options = options;
   }
 
-  /** Works until the signal is aborted. */
+  /** Runs until the signal is aborted. */
   async run(signal: AbortSignal): Promise<void> {
     const { driverName, volumes } = this.#options;
     this.#stopSignal = signal;
@@ -42,7 +42,7 @@ export class Reclaimer {
     await controller.run(signal);
   }
 
-  /** How long it is waited for what was done to be seen; not when the loop is to end. */
+  /** Returns how long to wait for the cache to show a change; the wait ends when the controller stops. */
   get #waitOptions(): WaitOptions {
     return { signal: this.#stopSignal, timeoutMs: CACHE_WAIT_MS };
   }

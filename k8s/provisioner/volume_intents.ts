@@ -1,5 +1,5 @@
 /**
- * The LVMVolumes as the provisioner's records of what was begun.
+ * The LVMVolumes as the provisioner's records of volumes that are being created.
  *
  * @module
  */
@@ -18,14 +18,16 @@ import {
 } from "../api/lvm_objects.ts";
 import { actualSize, contentSourceOf, desiredSizeRange } from "../api/volume_mapping.ts";
 
-/** The annotations of a volume that the provisioner begins for a claim; none for one that somebody else asks for. */
+/**
+ * Returns the annotations of a volume that the provisioner creates for a claim; none for a volume of another client.
+ */
 export function intentAnnotations(claim: ClaimReference | undefined): Record<string, string> {
   if (claim === undefined) return {};
   const { namespace, name, uid } = claim;
   return { [CLAIM_ANNOTATION]: `${namespace}/${name}`, [PENDING_ANNOTATION]: uid };
 }
 
-/** What {@linkcode volumeIntents} needs. */
+/** Options of {@linkcode volumeIntents}. */
 export interface VolumeIntentsOptions {
   /** The API server. */
   readonly client: ApiClient;
@@ -37,7 +39,7 @@ export interface VolumeIntentsOptions {
   readonly volumes: Informer<LvmVolume>;
 }
 
-/** The records of what was begun. */
+/** Returns the records of volumes, as LVMVolumes have them. */
 export function volumeIntents({ client, driver, topologyKey, volumes }: VolumeIntentsOptions): Intents {
   const toIntent = (object: LvmVolume): Intent => ({
     requestName: object.spec.requestName,
@@ -62,14 +64,14 @@ export function volumeIntents({ client, driver, topologyKey, volumes }: VolumeIn
   };
 }
 
-/** Whether it failed or is going, so that anything may be asked anew. */
+/** Reports whether a volume failed or is being deleted, so that the next request may differ. */
 function hasFailedOrIsDeleting({ metadata: { deletionTimestamp }, status }: LvmVolume): boolean {
   return deletionTimestamp !== undefined || (status?.state === "Failed" && status.lvUUID === undefined);
 }
 
 /**
- * What binds of the request: the size, the node, what the volume is for, and of the class's parameters those by which a volume
- * that exists is told from another. The others are in the object itself, whatever the class says now.
+ * Returns the parts of a request that a later one has to repeat: the size, the node, the volume mode, and the
+ * parameters of the class that tell volumes apart. All others are read from the object, whatever the class has now.
  */
 function intentSpecOf(object: LvmVolume, topologyKey: string): Intent["spec"] {
   const { nodeName, volumeMode, fsType } = object.spec;
@@ -88,7 +90,7 @@ function intentSpecOf(object: LvmVolume, topologyKey: string): Intent["spec"] {
   };
 }
 
-/** The parameters that ask for a volume of the same kind: thin or not, and how it is laid out. */
+/** Returns the parameters that ask for a volume of the same kind: thin or not, and the layout. */
 function layoutParameters(spec: LvmVolumeSpec): Record<string, string> {
   const { thinProvision, thinPool, thinPoolSize, layout } = spec;
   if (thinProvision) {

@@ -11,19 +11,19 @@ import type { CreateVolumeRequest, TopologyRequirement, VolumeCapability } from 
 import type { PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
 import { quantityToBytes } from "../api/quantity.ts";
 
-/** What the request needs beside claim and class. */
+/** The inputs of a request beside the claim and the class. */
 export interface VolumeRequestOptions {
   /** The class's parameters, read. */
   readonly classParameters: ClassParameters;
-  /** Where the volume may be. */
+  /** The topologies where the volume may be. */
   readonly topology: TopologyRequirement;
   /** The parameters of the VolumeAttributesClass. */
   readonly mutableParameters: Readonly<Record<string, string>>;
-  /** What the provisioner's secret says. */
+  /** The values of the provisioner's secret. */
   readonly secrets: Readonly<Record<string, string>>;
 }
 
-/** The request for a claim's volume. @throws {ClaimError} for a claim that cannot be served as it is */
+/** Creates the request for a claim's volume. @throws {ClaimError} for a claim that cannot be served as it is */
 export function createVolumeRequestFor(
   claim: PersistentVolumeClaim,
   storageClass: StorageClass,
@@ -44,7 +44,7 @@ export function createVolumeRequestFor(
   };
 }
 
-/** Refuses what no class could make good. @throws {ClaimError} */
+/** Rejects a claim that no volume can be created for. @throws {ClaimError} */
 export function requireProvisionable(
   claim: PersistentVolumeClaim,
   storageClass: StorageClass | undefined,

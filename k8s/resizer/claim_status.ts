@@ -1,5 +1,5 @@
 /**
- * What the resizer and the modifier have in common: claims with their volumes, and patches of the status of a claim.
+ * The helpers that the resizer and the modifier share: claims with their volumes, and patches of the status of a claim.
  *
  * @module
  */

@@ -1,6 +1,6 @@
 /**
- * The modifier: gives volumes the attributes of the VolumeAttributesClasses that their claims name, and says in the claims'
- * status how far that is. It works beside the resizer, under the same Lease: csi-resizer does both.
+ * The modifier: gives volumes the attributes of the VolumeAttributesClasses that their claims name, and reports the
+ * progress in the status of the claims. It runs beside the resizer, under the same Lease, since csi-resizer does both.
  *
  * @module
  */
@@ -42,17 +42,17 @@ import { claimKeyOf, isBoundToClaim, type StatusPatch } from "./claim_status.ts"
 import { readSecret } from "../sidecars/secrets.ts";
 import { modifySecretOf } from "../sidecars/volume_secrets.ts";
 
-/** What the modifier works with. */
+/** Options of the modifier. */
 export interface ModifierOptions extends ClaimSidecarOptions {
   /** The driver. */
   readonly csi: Pick<CsiClient, "modifyVolume">;
-  /** When what was infeasible is tried again, in milliseconds; after 5 min. */
+  /** The delay after which an infeasible request is retried, in milliseconds; 5 min. */
   readonly slowRetryMs?: number | undefined;
-  /** When it is looked again for a kind that the cluster does not have, in milliseconds; after a minute. */
+  /** The interval at which a missing kind is looked for, in milliseconds; a minute. */
   readonly missingKindRetryMs?: number | undefined;
 }
 
-/** Milliseconds in which a change that was made should be seen by the informers. */
+/** The time limit for the caches to show a change, in milliseconds. */
 const CACHE_WAIT_MS = 1_000;
 
 /** A claim and its volume, to be given the attributes of a class. */
@@ -62,24 +62,24 @@ interface Modification {
   readonly attributesClass: VolumeAttributesClass;
 }
 
-/** The modifier. Two of them at work do everything twice, and harm nothing. */
+/** The modifier. Two of them at the same time repeat each other's work without harm. */
 export class Modifier {
   readonly #options: ModifierOptions;
   readonly #clock: Clock;
-  /** The keys of claims whose last call is known to have failed; of others that were begun nothing is known. */
+  /** The keys of claims whose last call certainly failed; the outcome of other calls is unknown. */
   readonly #finalErrors = new Set<string>();
-  /** What was infeasible, and when it is tried again. */
+  /** Infeasible requests, with the time of their next attempt. */
   readonly #slowSet = new Map<string, { className: string; until: number }>();
   #controller: Controller | undefined;
   #stopSignal: AbortSignal | undefined;
 
-  /** Does nothing before {@linkcode Modifier.run}. */
+  /** Creates it; nothing runs before {@linkcode Modifier.run}. */
   constructor(options: ModifierOptions) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
   }
 
-  /** Works until the signal is aborted, and comes back when nothing is being worked on any more. It may be run again. */
+  /** Runs until the signal is aborted and all work in progress has ended. It may be run again. */
   async run(signal: AbortSignal): Promise<void> {
     const { client, claims, volumes, clock, missingKindRetryMs = 60_000 } = this.#options;
     // State of an earlier term of leadership is stale.
@@ -113,7 +113,7 @@ export class Modifier {
     }
   }
 
-  /** The claims that wait for a class that is there now. */
+  /** Enqueues the claims that wait for a class, which exists now. */
   #requeueClaimsOfClass({ metadata: { name } }: VolumeAttributesClass): void {
     for (const { metadata, spec, status } of this.#options.claims.list()) {
       const isPending = spec?.volumeAttributesClassName === name && status?.modifyVolumeStatus?.status === "Pending";
@@ -147,7 +147,7 @@ export class Modifier {
     return await this.#modifyVolume(key, { claim: marked, volume, attributesClass }, signal);
   }
 
-  /** Says that a class is not there. What was begun with it goes on when it is, which nobody need announce. */
+  /** Records that a class does not exist. A modification in progress continues when the class is created again. */
   async #reportMissingClass(
     claim: PersistentVolumeClaim,
     { action: step, className }: { action: "continue" | "begin"; className: string },
@@ -161,7 +161,9 @@ export class Modifier {
     await this.#waitForCache(marked);
   }
 
-  /** At the revision that was decided on: someone may just have asked for another class. */
+  /**
+   * Marks a claim at the revision that the step was decided on: somebody may have asked for another class meanwhile.
+   */
   async #markInProgress(
     claim: PersistentVolumeClaim,
     className: string,
@@ -206,7 +208,7 @@ export class Modifier {
     await this.#waitForCache(patched);
   }
 
-  /** Says why it failed, and when it is tried again. */
+  /** Records a failure, and decides when the request is retried. */
   async #recordFailure(
     key: string,
     { claim, className, error }: { claim: PersistentVolumeClaim; className: string; error: unknown },
@@ -257,7 +259,7 @@ export class Modifier {
     );
   }
 
-  /** How long it is waited for what was done to be seen; not when the loop is to end. */
+  /** Returns how long to wait for the cache to show a change; the wait ends when the controller stops. */
   get #waitOptions(): WaitOptions {
     return { signal: this.#stopSignal, timeoutMs: CACHE_WAIT_MS };
   }
@@ -267,7 +269,7 @@ export class Modifier {
   }
 }
 
-/** Whether a change of a claim's volume may be due. */
+/** Reports whether a change of a claim's volume may be due. */
 function isDue(claim: PersistentVolumeClaim): boolean {
   return nextModification(claim, { hasFinalError: false }).action !== "nothing";
 }

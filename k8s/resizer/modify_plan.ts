@@ -1,6 +1,6 @@
 /**
- * Changing a volume's attributes: what is due for a claim whose VolumeAttributesClass changed, and what the claim's status says
- * of it (Kubernetes' KEP 3751; as csi-resizer does it).
+ * The modification of a volume's attributes: its next step, and the status of the claim (Kubernetes' KEP 3751; as
+ * csi-resizer does it).
  *
  * @module
  */
@@ -13,18 +13,18 @@ import type { ClaimCondition, Failure, StatusPatch } from "./claim_status.ts";
 const MODIFYING = "ModifyingVolume";
 const MODIFY_FAILED = "ModifyVolumeError";
 
-/** What is due for a claim. */
+/** The next step for a claim. */
 export type ModifyStep =
   | { readonly action: "nothing" }
-  /** What was begun and failed is wanted no more. */
+  /** A modification that failed is no longer asked for. */
   | { readonly action: "cancel" }
-  /** What was begun may have been done: it is done before anything else. */
+  /** A modification in progress may have been carried out, so it is completed before anything else. */
   | { readonly action: "continue"; readonly className: string }
-  /** The class that the claim names is another one than it has. */
+  /** The claim names another class than its volume has. */
   | { readonly action: "begin"; readonly className: string };
 
 /**
- * What is due for a claim.
+ * Returns the next step for a claim.
  *
  * @param certain whether what was begun is known to have failed
  */
@@ -46,13 +46,13 @@ export function nextModification(
   return wanted === "" ? { action: "nothing" } : { action: "begin", className: wanted };
 }
 
-/** The claim while the class that it names is not there; `undefined` when it says so already. */
+/** Returns the patch of a claim whose class does not exist, or `undefined` when nothing changes. */
 export function pendingPatch({ status }: PersistentVolumeClaim): StatusPatch | undefined {
   if (status?.modifyVolumeStatus?.status === "Pending") return undefined;
   return { status: { modifyVolumeStatus: { status: "Pending" } } };
 }
 
-/** The claim when a change begins; `undefined` when it says so already. */
+/** Returns the patch of a claim when a modification starts, or `undefined` when nothing changes. */
 export function startedPatch(claim: PersistentVolumeClaim, className: string, now: string): StatusPatch | undefined {
   const { status, targetVolumeAttributesClassName: target } = claim.status?.modifyVolumeStatus ?? {};
   if (status === "InProgress" && target === className) return undefined;
@@ -75,7 +75,7 @@ export interface ModifyFailure extends Failure {
   readonly uncertain: boolean;
 }
 
-/** The claim when a change failed; `undefined` when it says so already. */
+/** Returns the patch of a claim when a modification failed, or `undefined` when nothing changes. */
 export function failedPatch(claim: PersistentVolumeClaim, failure: ModifyFailure): StatusPatch | undefined {
   const { className, reason, message, infeasible, uncertain, now } = failure;
   const status = infeasible ? "Infeasible" : "InProgress";
@@ -96,7 +96,7 @@ export function failedPatch(claim: PersistentVolumeClaim, failure: ModifyFailure
   };
 }
 
-/** The claim whose volume has the attributes of the class. */
+/** Returns the patch of a claim whose volume has the attributes of the class. */
 export function modifiedPatch(claim: PersistentVolumeClaim, className: string): StatusPatch {
   return {
     status: {
@@ -107,13 +107,19 @@ export function modifiedPatch(claim: PersistentVolumeClaim, className: string): 
   };
 }
 
-/** The claim that wants no change any more; `undefined` when it says so already. What failed stays told. */
+/**
+ * Returns the patch of a claim that asks for no modification any more, or `undefined` when nothing changes. The
+ * condition about the failure stays.
+ */
 export function canceledPatch(claim: PersistentVolumeClaim): StatusPatch | undefined {
   if (!isModifying(claim)) return undefined;
   return { status: { conditions: conditionsOf(claim).filter(({ type }) => type !== MODIFYING) } };
 }
 
-/** The PersistentVolume whose volume has the attributes of the class; `undefined` when it says so already. */
+/**
+ * Returns the patch of a PersistentVolume whose volume has the attributes of the class, or `undefined` when nothing
+ * changes.
+ */
 export function volumeAttributesPatch(
   { spec }: PersistentVolume,
   className: string,
@@ -121,7 +127,7 @@ export function volumeAttributesPatch(
   return spec?.volumeAttributesClassName === className ? undefined : { spec: { volumeAttributesClassName: className } };
 }
 
-/** What of a claim decides about a change. */
+/** Returns the fields of a claim that decide about a modification. */
 export function reconcileInputs({ spec, status }: PersistentVolumeClaim): string {
   const { phase, currentVolumeAttributesClassName, modifyVolumeStatus } = status ?? {};
   const { volumeName, volumeAttributesClassName } = spec ?? {};

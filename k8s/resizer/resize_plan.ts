@@ -1,5 +1,6 @@
 /**
- * Resizing a claim: what is due, and what the claim's status says of it (Kubernetes' KEP 1790, recovery from failed expansions).
+ * The expansion of a claim: its next step, and the status of the claim (Kubernetes' KEP 1790, recovery from failed
+ * expansions).
  *
  * @module
  */
@@ -12,13 +13,13 @@ import { quantityToBytes } from "../api/quantity.ts";
 import type { ClaimCondition, Failure, StatusPatch } from "./claim_status.ts";
 import { defined } from "../../lvm/defined.ts";
 
-/** The size that a PersistentVolume had before it grew and until its filesystem did. */
+/** The annotation of a PersistentVolume with its size before the expansion, until its filesystem was expanded. */
 export const PRE_RESIZE_CAPACITY_ANNOTATION = "volume.alpha.kubernetes.io/pre-resize-capacity";
 
-/** Tells kubelet that it has nothing to do. */
+/** The annotation that tells kubelet that it has nothing to do. */
 const NODE_EXPANSION_NOT_REQUIRED_ANNOTATION = "volume.kubernetes.io/node-expansion-not-required";
 
-/** How far a resize is; the API's names of `allocatedResourceStatuses`. */
+/** The state of an expansion, by the API's names of `allocatedResourceStatuses`. */
 export type ResizeState =
   | "ControllerResizeInProgress"
   | "ControllerResizeInfeasible"
@@ -35,17 +36,17 @@ const RESIZE_CONDITIONS: readonly string[] = [
 
 /** The sizes of a claim, in bytes. */
 export interface ClaimSizes {
-  /** What is asked for. */
+  /** The requested size. */
   readonly requested: bigint;
-  /** What there is. */
+  /** The actual state. */
   readonly actual: bigint;
-  /** What was last begun, if anything was. */
+  /** The size of the last expansion that was started, if any. */
   readonly allocated: bigint | undefined;
-  /** How far that is. */
+  /** The state of that expansion. */
   readonly state: ResizeState | undefined;
 }
 
-/** The sizes of a claim. */
+/** Returns the sizes of a claim. */
 export function sizesOf({ spec, status }: PersistentVolumeClaim): ClaimSizes {
   return {
     requested: quantityToBytes(spec?.resources?.requests?.["storage"]) ?? 0n,
@@ -55,20 +56,22 @@ export function sizesOf({ spec, status }: PersistentVolumeClaim): ClaimSizes {
   };
 }
 
-/** The size of a PersistentVolume, in bytes. */
+/** Returns the size of a PersistentVolume, in bytes. */
 export function capacityOf({ spec }: PersistentVolume): bigint {
   return quantityToBytes(spec?.capacity?.["storage"]) ?? 0n;
 }
 
-/** Whether a claim asks for more than it has. */
+/** Reports whether a claim asks for more than it has. */
 export function needsExpansion(claim: PersistentVolumeClaim): boolean {
   const { requested, actual } = sizesOf(claim);
   return claim.status?.phase === "Bound" && !!claim.spec?.volumeName && requested > actual;
 }
 
 /**
- * The size that a volume should be given next, in bytes; `undefined` while there is nothing for a controller to do. What was
- * begun is finished first, unless it is known to have failed: then what is asked for now counts, which may be less.
+ * Returns the size that a volume should be expanded to next. An expansion in progress is completed first, unless it
+ * certainly failed: then the size that is requested now counts, which may be less.
+ *
+ * @returns the size in bytes, or `undefined` when the controller has nothing to do
  */
 export function nextSize(
   claim: PersistentVolumeClaim,
@@ -92,7 +95,7 @@ export function nextSize(
   return pending && claim.status?.allocatedResources?.["storage"] === undefined ? undefined : allocated;
 }
 
-/** The claim when a resize begins; `undefined` when it says so already. */
+/** Returns the patch of a claim when an expansion starts, or `undefined` when nothing changes. */
 export function startedPatch(claim: PersistentVolumeClaim, bytes: bigint, now: string): StatusPatch | undefined {
   const { allocated, state } = sizesOf(claim);
   const resizing = hasCondition(claim, "Resizing");
@@ -108,7 +111,7 @@ export function startedPatch(claim: PersistentVolumeClaim, bytes: bigint, now: s
   };
 }
 
-/** The claim when the volume has grown and the node is to follow. */
+/** Returns the patch of a claim whose volume is expanded, and whose filesystem the node has to expand. */
 export function nodeResizePendingPatch(claim: PersistentVolumeClaim, now: string): StatusPatch {
   const message = "The filesystem grows when a pod uses the volume.";
   return {
@@ -120,7 +123,7 @@ export function nodeResizePendingPatch(claim: PersistentVolumeClaim, now: string
   };
 }
 
-/** The claim when it has the size, and no node has to follow. */
+/** Returns the patch of a claim that has the size, and whose node has nothing to do. */
 export function finishedPatch(claim: PersistentVolumeClaim, bytes: bigint): StatusPatch {
   return {
     ...nodeExpansionPatch(claim, "true"),
@@ -132,7 +135,7 @@ export function finishedPatch(claim: PersistentVolumeClaim, bytes: bigint): Stat
   };
 }
 
-/** The claim when a resize failed; `undefined` when it says so already. */
+/** Returns the patch of a claim when an expansion failed, or `undefined` when nothing changes. */
 export function failedPatch(
   claim: PersistentVolumeClaim,
   { message, infeasible, now }: Failure,
@@ -148,7 +151,7 @@ export function failedPatch(
   };
 }
 
-/** The PersistentVolume when its volume has grown; `undefined` when it says so already. */
+/** Returns the patch of a PersistentVolume whose volume is expanded, or `undefined` when nothing changes. */
 export function expandedPatch(
   volume: PersistentVolume,
   bytes: bigint,
@@ -165,13 +168,13 @@ export function expandedPatch(
   };
 }
 
-/** Whether a PersistentVolume remembers a size that its claim has outgrown. */
+/** Reports whether a PersistentVolume has the annotation of a size that is no longer needed. */
 export function hasStalePreResizeCapacity(claim: PersistentVolumeClaim, volume: PersistentVolume): boolean {
   if (volume.metadata.annotations?.[PRE_RESIZE_CAPACITY_ANNOTATION] === undefined) return false;
   return sizesOf(claim).actual >= capacityOf(volume);
 }
 
-/** Whether a claim has a condition. */
+/** Reports whether a claim has a condition. */
 function hasCondition(claim: PersistentVolumeClaim, type: string): boolean {
   return conditionsOf(claim).some((condition) => condition.type === type && condition.status === "True");
 }

@@ -1,5 +1,5 @@
 /**
- * The resizer: grows the volumes of claims that ask for more, and says in their status how far that is.
+ * The resizer: expands the volumes of claims that ask for more, and reports the progress in their status.
  *
  * @module
  */
@@ -40,35 +40,35 @@ import { readSecret } from "../sidecars/secrets.ts";
 import { accessModeOf } from "../sidecars/access_mode.ts";
 import { expandSecretOf } from "../sidecars/volume_secrets.ts";
 
-/** What the resizer works with. */
+/** Options of the resizer. */
 export interface ResizerOptions extends ClaimSidecarOptions {
   /** The driver. */
   readonly csi: Pick<CsiClient, "expandVolume">;
-  /** When what was infeasible is tried again, in milliseconds; after 5 min. */
+  /** The delay after which an infeasible request is retried, in milliseconds; 5 min. */
   readonly slowRetryMs?: number | undefined;
 }
 
-/** Milliseconds in which a change that was made should be seen by the informers. */
+/** The time limit for the caches to show a change, in milliseconds. */
 const CACHE_WAIT_MS = 1_000;
 
-/** The resizer. Two of them at work do everything twice, and harm nothing. */
+/** The resizer. Two of them at the same time repeat each other's work without harm. */
 export class Resizer {
   readonly #options: ResizerOptions;
   readonly #clock: Clock;
-  /** The keys of claims whose last call failed for good. */
+  /** The keys of claims whose last call certainly failed. */
   readonly #finalErrors = new Set<string>();
-  /** What was infeasible, and when it is tried again. */
+  /** Infeasible requests, with the time of their next attempt. */
   readonly #slowSet = new Map<string, { bytes: bigint; until: number }>();
   #controller: Controller | undefined;
   #stopSignal: AbortSignal | undefined;
 
-  /** Does nothing before {@linkcode Resizer.run}. */
+  /** Creates it; nothing runs before {@linkcode Resizer.run}. */
   constructor(options: ResizerOptions) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
   }
 
-  /** Works until the signal is aborted, and comes back when nothing is being worked on any more. It may be run again. */
+  /** Runs until the signal is aborted and all work in progress has ended. It may be run again. */
   async run(signal: AbortSignal): Promise<void> {
     const { claims, volumes } = this.#options;
     // State of an earlier term of leadership is stale.
@@ -92,14 +92,14 @@ export class Resizer {
     this.#controller = undefined;
   }
 
-  /** Tries again, soon, the claims for which there was no space: to be called when a node has more. */
+  /** Retries soon the claims for which there was no space; to be called when a node has more. */
   requeueExhausted(): void {
     const keys = [...this.#slowSet.keys()];
     this.#slowSet.clear();
     for (const key of keys) this.#controller?.add(key);
   }
 
-  /** How long it is waited for what was done to be seen; not when the loop is to end. */
+  /** Returns how long to wait for the cache to show a change; the wait ends when the controller stops. */
   get #waitOptions(): WaitOptions {
     return { signal: this.#stopSignal, timeoutMs: CACHE_WAIT_MS };
   }
@@ -171,7 +171,7 @@ export class Resizer {
     return await csi.expandVolume({ volumeId, requiredBytes, capability, secrets }, { signal });
   }
 
-  /** Writes down what came of it: first the volume's size, then what is still due. */
+  /** Writes the result of an expansion: first the size of the volume, then what is left to do. */
   async #recordExpansion(
     { claim, volume, expanded }: { claim: PersistentVolumeClaim; volume: PersistentVolume; expanded: ExpandedVolume },
     signal: AbortSignal,
@@ -194,7 +194,7 @@ export class Resizer {
     await claims.waitForCache(key, (now) => now === undefined || sizesOf(now).state === state, this.#waitOptions);
   }
 
-  /** Says why it failed, and when it is tried again. */
+  /** Records a failure, and decides when the request is retried. */
   async #recordFailure(
     key: string,
     { claim, bytes, error }: { claim: PersistentVolumeClaim; bytes: bigint; error: unknown },
@@ -238,7 +238,10 @@ export class Resizer {
   }
 }
 
-/** What of a claim decides about a resize: other changes, such as those of messages, are no reason to look again. */
+/**
+ * Returns the fields of a claim that decide about an expansion. Other changes, such as those of messages, are no reason
+ * to reconcile it.
+ */
 function reconcileInputs({ spec, status }: PersistentVolumeClaim): string {
   const { resources, volumeName } = spec ?? {};
   const { phase, capacity, allocatedResourceStatuses } = status ?? {};

@@ -1,5 +1,5 @@
 /**
- * A loop that makes true what objects ask for: informers say which keys may need work, and a queue has each reconciled.
+ * A controller: informers enqueue the keys that may need work, and a queue has each reconciled.
  *
  * @module
  */
@@ -10,7 +10,7 @@ import type { Informer } from "./informer.ts";
 import type { KubeObject } from "../api/objects.ts";
 import { type QueueOptions, WorkQueue } from "./queue.ts";
 
-/** What a turn of a key came to. */
+/** The result of a reconcile attempt of a key. */
 export interface ReconcileResult {
   /** The loop's name. */
   readonly controller: string;
@@ -18,29 +18,29 @@ export interface ReconcileResult {
   readonly key: string;
   /** How long it took, in milliseconds. */
   readonly ms: number;
-  /** What it failed with. */
+  /** The error, when it failed. */
   readonly error?: unknown;
 }
 
-/** How a {@linkcode Controller} behaves. */
+/** Options of a {@linkcode Controller}. */
 export interface ControllerOptions extends Omit<QueueOptions, "onDepth"> {
   /** Its name, in the log and in figures. */
   name: string;
   /**
-   * Looks at what is, and does the next needed step; level-triggered, so it may be called at any time, for any key. When it
-   * throws, the key comes back, later each time; `again` asks for another turn after so many milliseconds. The signal is
-   * aborted when the loop has to end.
+   * Compares the actual state with the desired one, and takes the next step. It is level-triggered, so it may be called
+   * at any time, for any key. When it throws, the key is retried with a growing delay; `requeueAfterMs` enqueues the
+   * key again after some milliseconds. The signal is aborted when the controller has to stop.
    */
   reconcile: (key: string, signal: AbortSignal) => Promise<void | { requeueAfterMs: number }>;
-  /** Told of every turn. */
+  /** Called after every reconcile attempt. */
   onReconciled?: ((result: ReconcileResult) => void) | undefined;
-  /** Told whenever the number of keys that wait for a worker changes. */
+  /** Called whenever the number of keys that wait for a worker changes. */
   onDepth?: ((controller: string, depth: number) => void) | undefined;
-  /** Milliseconds in which work that was begun may be finished when the loop is stopped; 10,000. */
+  /** Milliseconds that reconcile attempts have to finish when the controller is stopped; 10,000. */
   drainMs?: number | undefined;
 }
 
-/** A loop. */
+/** A controller. */
 export class Controller {
   /** Its name. */
   readonly name: string;
@@ -51,7 +51,7 @@ export class Controller {
   readonly #sources: Promise<void>[] = [];
   readonly #unsubscribers: (() => void)[] = [];
 
-  /** Does nothing before {@linkcode Controller.run}. */
+  /** Creates it; nothing runs before {@linkcode Controller.run}. */
   constructor(options: ControllerOptions) {
     this.name = options.name;
     this.#options = options;
@@ -64,14 +64,14 @@ export class Controller {
     });
   }
 
-  /** Has a key reconciled soon. */
+  /** Enqueues a key. */
   add(key: string): void {
     this.#queue.add(key);
   }
 
   /**
-   * Has keys reconciled whenever an object of an informer changes: its own, or those that `keys` names for it. It is asked for
-   * the object as it was and as it is.
+   * Enqueues keys whenever an object of an informer changes: the key of the object, or those that `keys` returns for
+   * it. `keys` is called for the object as it was and as it is.
    */
   watch<T extends KubeObject>(informer: Informer<T>, keys?: (object: T) => Iterable<string>): this {
     this.#sources.push(informer.synced);
@@ -87,8 +87,8 @@ export class Controller {
   }
 
   /**
-   * Works until the signal is aborted, once all informers have their first list. What was begun then has `drainMs` to be
-   * finished, and is told to end after that.
+   * Runs until the signal is aborted, from when all informers have synced. Reconcile attempts in progress then have
+   * `drainMs` to finish before they are aborted.
    */
   async run(signal: AbortSignal): Promise<void> {
     const stopped = waitForAbort(signal);

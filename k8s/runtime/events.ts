@@ -11,18 +11,18 @@ import { backoffMs, type Clock, sleep, systemClock, timestamp } from "../../lvm/
 import type { EventReason } from "../api/event_reasons.ts";
 import { type Event, events, type KubeObject } from "../api/objects.ts";
 
-/** Whether all is well. */
+/** The type of an event: `Warning` for what somebody may have to act on. */
 export type EventType = "Normal" | "Warning";
 
-/** How an {@linkcode EventRecorder} behaves. */
+/** Options of an {@linkcode EventRecorder}. */
 export interface EventRecorderOptions {
-  /** Who reports, as in `lvm.denolith.dev/provisioner`. */
+  /** The reporting component, such as `lvm.denolith.dev/provisioner`. */
   component: string;
-  /** Which of them: the node or the pod. */
+  /** The reporting instance: the name of the node or the pod. */
   instance: string;
   /** Milliseconds between writes of an event that is said again and again; 10,000. */
   repeatIntervalMs?: number | undefined;
-  /** How many writes may follow each other at once; 25. */
+  /** The maximum number of writes without a delay; 25. */
   burst?: number | undefined;
   /** Milliseconds that each further write has to wait; 1,000. */
   refillIntervalMs?: number | undefined;
@@ -32,12 +32,12 @@ export interface EventRecorderOptions {
 
 /** The longest message that the API takes. */
 const MAX_MESSAGE_LENGTH = 1024;
-/** How many different events are remembered, to be counted instead of written again. */
+/** The number of events in the cache, whose repetitions are counted instead of written again. */
 const MAX_CACHED_EVENTS = 1000;
-/** How many times a write is tried while the server is away. */
+/** The maximum number of attempts of a write while the server does not answer. */
 const MAX_ATTEMPTS = 5;
 
-/** Which object something is said of. */
+/** The object of an event. */
 type ObjectReference = Event["involvedObject"] & { name: string };
 
 /** Something said of an object. */
@@ -79,7 +79,7 @@ export class EventRecorder<Reason extends string = EventReason> {
     this.#tokensAt = this.#clock.now();
   }
 
-  /** Says something of an object. A message is cut where the API's limit is. */
+  /** Records an event about an object. A message is cut at the limit of the API. */
   record(object: KubeObject, type: EventType, reason: Reason, message: string): void {
     if (this.#stop.signal.aborted) return;
     const truncated = message.length > MAX_MESSAGE_LENGTH ? message.slice(0, MAX_MESSAGE_LENGTH - 1) + "…" : message;
@@ -122,7 +122,7 @@ export class EventRecorder<Reason extends string = EventReason> {
     await done;
   }
 
-  /** Has it written, but not more often than it may be. */
+  /** Schedules the write within the rate limit. */
   #schedule(recorded: RecordedEvent): void {
     if (this.#pending.has(recorded.key)) return;
     this.#pending.set(recorded.key, recorded);

@@ -1,6 +1,6 @@
 /**
- * A copy of a selection of objects that keeps itself up to date: list, watch with bookmarks, resume where the watch ended, list
- * again when the revision is too old.
+ * A cache of a selection of objects that keeps itself up to date: it lists, watches with bookmarks, resumes where a
+ * watch ended, and lists again when the revision is too old.
  *
  * @module
  */
@@ -10,15 +10,15 @@ import { type ApiClient, ApiError, isGone, isNotFound, type Selection, type Watc
 import { type Backoff, backoffMs, type Clock, sleep, systemClock } from "../../lvm/clock.ts";
 import { keyOf, type KubeObject, type Resource } from "../api/objects.ts";
 
-/** How an {@linkcode Informer} behaves. */
+/** Options of an {@linkcode Informer}. */
 export interface InformerOptions<T> extends Selection {
   /** Makes of an object what is kept of it; without `metadata.managedFields`, when absent. */
   transform?: ((object: T) => T) | undefined;
-  /** How waiting grows while the server is away; from half a second to 10 s. */
+  /** The delay between attempts while the server does not answer; from half a second to 10 s. */
   backoff?: Backoff | undefined;
   /**
-   * For a kind that the server need not have: milliseconds after which it is looked for again. Until it is there, the informer
-   * is not synced. Otherwise a kind that is not there is a failure like any other.
+   * Milliseconds after which a kind that the server does not have is looked for again. Until it exists, the informer is
+   * not synced. When absent, a missing kind is a failure like any other.
    */
   missingKindRetryMs?: number | undefined;
   /** Time. */
@@ -26,22 +26,22 @@ export interface InformerOptions<T> extends Selection {
 }
 
 /**
- * Told of a change: the object now, undefined when it is gone, and as it was before, undefined when it is new. What vanished
- * while the server was away is told like what was deleted.
+ * Called after a change, with the object now, `undefined` when it was deleted, and before, `undefined` when it is new.
+ * An object that disappeared while the server did not answer is reported like a deleted one.
  */
 export type Listener<T> = (key: string, now: T | undefined, before: T | undefined) => void;
 
-/** How long {@linkcode Informer.waitFor} waits. */
+/** Options of {@linkcode Informer.waitFor}. */
 export interface WaitOptions {
-  /** Ends the waiting. */
+  /** Cancels the wait. */
   signal?: AbortSignal | undefined;
-  /** Milliseconds; for ever, when absent. */
+  /** The time limit in milliseconds; none, when absent. */
   timeoutMs?: number | undefined;
 }
 
-/** A copy of a selection of objects that keeps itself up to date. */
+/** A cache of a selection of objects that keeps itself up to date. */
 export class Informer<T extends KubeObject> {
-  /** What it lists and watches. */
+  /** The resource that it lists and watches. */
   readonly resource: Resource<T>;
   /** Settles when the first list is in. */
   readonly synced: Promise<void>;
@@ -56,7 +56,7 @@ export class Informer<T extends KubeObject> {
   #isKindMissing = false;
   #resourceVersion: string | undefined;
 
-  /** Does nothing before {@linkcode Informer.start}. */
+  /** Creates it; nothing runs before {@linkcode Informer.start}. */
   constructor(client: ApiClient, resource: Resource<T>, options: InformerOptions<T> = {}) {
     this.resource = resource;
     this.#client = client;
@@ -66,38 +66,43 @@ export class Informer<T extends KubeObject> {
     [this.synced, this.#setSynced] = [promise, resolve];
   }
 
-  /** Whether the first list is in. */
+  /** Reports whether the first list is complete. */
   get hasSynced(): boolean {
     return this.#hasSynced;
   }
 
-  /** The object of that key, as last seen. */
+  /** Returns the object of a key from the cache. */
   get(key: string): T | undefined {
     return this.#objects.get(key);
   }
 
-  /** All objects, as last seen. */
+  /** Returns all objects of the cache. */
   list(): T[] {
     return [...this.#objects.values()];
   }
 
-  /** Tells of all objects that are there already, and of every change from now on, until the answer is called. */
+  /**
+   * Calls the listener for all objects of the cache, and for every change from now on.
+   *
+   * @returns a function that ends the subscription
+   */
   subscribe(listener: Listener<T>): () => void {
     this.#listeners.add(listener);
     for (const [key, object] of this.#objects) this.#notify(listener, key, object, undefined);
     return () => void this.#listeners.delete(listener);
   }
 
-  /** Tells everyone of every object again, as a change from itself to itself. */
+  /** Calls all listeners for every object again, as a change from itself to itself. */
   resync(): void {
     for (const [key, object] of this.#objects) this.#notifyAll(key, object, object);
   }
 
   /**
-   * The object of that key as soon as the predicate holds of it, undefined where it holds of its absence. Nothing is asked
-   * before the first list is in.
+   * Waits until a predicate holds for the object of a key. The predicate is first called when the first list is
+   * complete.
    *
-   * @throws {Error} when the time is over; with the signal's reason when that is aborted
+   * @returns the object, or `undefined` when the predicate holds for its absence
+   * @throws {Error} when the time limit passes; with the reason of the signal when it is aborted
    */
   waitFor(
     key: string,
@@ -137,14 +142,14 @@ export class Informer<T extends KubeObject> {
   }
 
   /**
-   * Waits until the copy shows what was done, so that it is not done again; no longer than the options say. That it was not
-   * seen then is no failure: whoever works by the copy is level-triggered.
+   * Waits until the cache shows a change, so that it is not made again. That the time limit passes is not an error:
+   * controllers are level-triggered.
    */
   async waitForCache(key: string, predicate: (object: T | undefined) => boolean, options: WaitOptions): Promise<void> {
     await this.waitFor(key, predicate, options).catch(() => {});
   }
 
-  /** Keeps the copy up to date until the signal is aborted; never fails. */
+  /** Keeps the cache up to date until the signal is aborted; never fails. */
   async start(signal: AbortSignal): Promise<void> {
     const backoff = this.#options.backoff ?? { startMs: 500, capMs: 10_000 };
     let failures = 0;
@@ -187,7 +192,7 @@ export class Informer<T extends KubeObject> {
     this.#setSynced();
   }
 
-  /** The server has no such kind, or no longer: then there are no such objects. */
+  /** Clears the cache, since the server does not have the kind, or does not have it any more. */
   #clearMissingKind(): void {
     if (this.#isKindMissing) return;
     const { plural: resource, group } = this.resource;
@@ -197,7 +202,11 @@ export class Informer<T extends KubeObject> {
     for (const [key, old] of previous) this.#notifyAll(key, undefined, old);
   }
 
-  /** Follows one watch to its end; answers whether something came. */
+  /**
+   * Processes one watch to its end.
+   *
+   * @returns whether an event came
+   */
   async #watch(signal: AbortSignal, onEvent: () => void): Promise<boolean> {
     let hasReceived = false;
     const from = { ...this.#selection(), resourceVersion: this.#resourceVersion!, signal };
@@ -238,7 +247,7 @@ export class Informer<T extends KubeObject> {
     for (const listener of [...this.#listeners]) this.#notify(listener, key, now, before);
   }
 
-  /** A listener that fails must not end the watch. */
+  /** Calls a listener. A failure of the listener must not end the watch. */
   #notify(listener: Listener<T>, key: string, now: T | undefined, before: T | undefined): void {
     try {
       listener(key, now, before);
@@ -248,7 +257,10 @@ export class Informer<T extends KubeObject> {
   }
 }
 
-/** Whether what was seen may not be resumed: the server said so, or something that only a list settles. */
+/**
+ * Reports whether the watch cannot be resumed, because the server said so or for another reason that only a list
+ * resolves.
+ */
 function mustRelist(error: unknown): boolean {
   return !(error instanceof ApiError) || (error.status !== 0 && error.status !== 429);
 }

@@ -1,7 +1,7 @@
 /**
- * Who of several processes works: the holder of a Lease, which is taken and renewed by compare-and-swap on its revision. How
- * long a holder has been silent is measured by this process's own clock, from when it saw the record change, so that clocks
- * need not agree. A Lease fences nothing: work done twice must be harmless.
+ * Leader election by a Lease, which is acquired and renewed by compare-and-swap on its revision. The age of a renewal
+ * is measured by this process's own clock, from when it saw the record change, so that clocks need not agree. A Lease
+ * fences nothing: repeated work must be harmless.
  *
  * @module
  */
@@ -11,19 +11,21 @@ import { type ApiClient, isAlreadyExists, isConflict, orAbsent } from "../client
 import { type Clock, sleep, systemClock } from "../../lvm/clock.ts";
 import { type Lease, leases } from "../api/objects.ts";
 
-/** How a {@linkcode LeaderElection} behaves. The lease's and the renewal's are the official sidecars', too. */
+/** Options of a {@linkcode LeaderElection}. The durations are those of the official sidecars. */
 export interface LeaderElectionOptions {
   /** The Lease. */
   lease: { readonly name: string; readonly namespace: string };
-  /** Who this process is: a name that no other has. */
+  /** The identity of this process: a name that no other one has. */
   identity: string;
-  /** Milliseconds of silence after which a holder is taken for dead; 15,000. */
+  /** Milliseconds without a renewal after which a holder counts as gone; 15,000. */
   leaseDurationMs?: number | undefined;
-  /** Milliseconds without a renewal after which this process gives up leading; 10,000, and less than `leaseMs`. */
+  /**
+   * Milliseconds without a renewal after which this process stops leading; 10,000, and less than `leaseDurationMs`.
+   */
   renewDeadlineMs?: number | undefined;
-  /** Milliseconds between tries to take the Lease or to renew it; 2,000. */
+  /** Milliseconds between attempts to acquire or renew the Lease; 2,000. */
   retryPeriodMs?: number | undefined;
-  /** Told when this process begins to lead, and when it no longer does. */
+  /** Called when this process becomes the leader, and when it is no longer. */
   onChange?: ((leading: boolean) => void) | undefined;
   /** Time. */
   clock?: Clock | undefined;
@@ -38,11 +40,11 @@ export class LeaderElection {
   readonly #renewDeadlineMs: number;
   readonly #retryPeriodMs: number;
   readonly #log = getLogger(["denolith", "leader"]);
-  /** The Lease as last seen, and when it was seen to have changed. */
+  /** The Lease that was last observed, and when it changed. */
   #observed: { lease: Lease; at: number } | undefined;
   #isLeading = false;
 
-  /** Does nothing before {@linkcode LeaderElection.run}. */
+  /** Creates it; nothing runs before {@linkcode LeaderElection.run}. */
   constructor(client: ApiClient, options: LeaderElectionOptions) {
     this.#client = client;
     this.#options = options;
@@ -52,7 +54,7 @@ export class LeaderElection {
     this.#retryPeriodMs = options.retryPeriodMs ?? 2_000;
   }
 
-  /** Whether this process leads. */
+  /** Reports whether this process is the leader. */
   get isLeading(): boolean {
     return this.#isLeading;
   }
@@ -201,9 +203,9 @@ export class LeaderElection {
 export type Sidecar = "csi-provisioner" | "csi-resizer" | "csi-snapshotter" | "snapshot-controller";
 
 /**
- * The name of the Lease that an official sidecar holds for a driver, so that it and the loop in its place never work at the
- * same time (csi-provisioner 6.3.0, csi-resizer 2.3.0, csi-snapshotter and snapshot-controller 8.7.0, each with the
- * `sanitizeName` of csi-lib-utils).
+ * Returns the name of the Lease that an official sidecar holds for a driver, so that it and the loop in its place never
+ * work at the same time (csi-provisioner 6.3.0, csi-resizer 2.3.0, csi-snapshotter and snapshot-controller 8.7.0, each
+ * with the `sanitizeName` of csi-lib-utils).
  */
 export function sidecarLeaseName(sidecar: Sidecar, driverName: string): string {
   switch (sidecar) {
@@ -218,7 +220,7 @@ export function sidecarLeaseName(sidecar: Sidecar, driverName: string): string {
   }
 }
 
-/** The name of the Lease of a loop that takes no sidecar's place. */
+/** Returns the name of the Lease of a controller that replaces no sidecar. */
 export function controllerLeaseName(controller: string, driverName: string): string {
   return sanitize(`${controller}-${driverName}`);
 }

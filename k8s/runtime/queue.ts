@@ -6,13 +6,13 @@
 
 import { type Backoff, backoffMs, type Clock, systemClock } from "../../lvm/clock.ts";
 
-/** How a {@linkcode WorkQueue} behaves. */
+/** Options of a {@linkcode WorkQueue}. */
 export interface QueueOptions {
-  /** How many keys are worked on at once; 4. */
+  /** The number of keys that are processed at the same time; 4. */
   parallel?: number | undefined;
-  /** How waiting grows with a key's failures in a row; from 1 s to 5 min. */
+  /** The delay after consecutive failures of a key; from 1 s to 5 min. */
   backoff?: Backoff | undefined;
-  /** Told whenever the number of keys that wait for a worker changes. */
+  /** Called whenever the number of keys that wait for a worker changes. */
   onDepth?: ((depth: number) => void) | undefined;
   /** Time. */
   clock?: Clock | undefined;
@@ -49,19 +49,19 @@ export class WorkQueue {
     this.#onDepth = options.onDepth ?? (() => {});
   }
 
-  /** How many keys wait for a worker; without those whose time has not come. */
+  /** Returns the number of keys that wait for a worker, without those that are delayed. */
   get depth(): number {
     return this.#ready.size;
   }
 
-  /** How often in a row a key has failed. */
+  /** Returns the number of consecutive failures of a key. */
   failures(key: string): number {
     return this.#failures.get(key) ?? 0;
   }
 
   /**
-   * Has a key worked on soon. A key that failed has its turn after the shortest wait, not at once: its own failing may be what
-   * changed the object.
+   * Enqueues a key. A key that failed is processed after the shortest delay and not at once: its own failure may be
+   * what changed the object.
    */
   add(key: string): void {
     if (this.#state === "stopped") return;
@@ -70,7 +70,7 @@ export class WorkQueue {
     else this.#enqueue(key);
   }
 
-  /** Has a key worked on after some milliseconds, or before, if it has an earlier turn. */
+  /** Enqueues a key after some milliseconds; an earlier time that was set before is kept. */
   addAfter(key: string, ms: number): void {
     if (this.#state === "stopped" || this.#ready.has(key)) return;
     const at = this.#clock.now() + ms;

@@ -1,12 +1,12 @@
 /**
- * Tells the scheduler what the nodes have room for: a CSIStorageCapacity for each node and class.
+ * Publishes the capacity of the nodes to the scheduler: a CSIStorageCapacity for each node and class.
  *
- * It works under a Lease of its own. The official provisioner tells of capacity as well, under the provisioner's Lease; but only
- * when it is told to, and once a minute. So this loop goes on beside one that takes the provisioner's place, and an official one
- * that also tells of capacity can take both places.
+ * The publisher has a Lease of its own. The official provisioner publishes capacity as well, under the provisioner's
+ * Lease, but only when it is configured to, and once a minute. So the publisher runs beside a provisioner that replaces
+ * the official one; an official one that also publishes capacity can replace both.
  *
- * As that one does, it tells of every node on which the driver is registered, whatever `allowedTopologies` says: the scheduler
- * looks at that itself, and first.
+ * As the official one does, it publishes the capacity of every node on which the driver is registered, whatever
+ * `allowedTopologies` has: the scheduler checks that itself, and first.
  *
  * @module
  */
@@ -35,60 +35,63 @@ import {
   type StorageClass,
 } from "../api/objects.ts";
 
-/** What the publisher works with. The informers are started, and shared, by whoever supplies them. */
+/** Options of the publisher. The informers are started, and shared, by whoever supplies them. */
 export interface CapacityOptions extends SidecarOptions {
   /** The label of a node that is its topology. */
   readonly topologyKey: string;
-  /** Where the objects are. */
+  /** The namespace of the objects. */
   readonly namespace: string;
   /** The driver. */
   readonly csi: CapacityClient;
-  /** What the nodes have. */
+  /** The LVMNodes. */
   readonly nodes: Informer<LvmNode>;
-  /** The volumes, which take of it. */
+  /** The LVMVolumes, which take of their space. */
   readonly volumes: Informer<LvmVolume>;
   /** The classes. */
   readonly classes: Informer<StorageClass>;
-  /** What is registered on the nodes. */
+  /** The CSINodes, which list the drivers of each node. */
   readonly csiNodes: Informer<CsiNode>;
   /** The objects of that namespace. */
   readonly published: Informer<CsiStorageCapacity>;
-  /** How long an object is left as it was written, in milliseconds, while its figures change; 1 s. */
+  /** The minimum interval between two writes of an object, in milliseconds; 1 s. */
   readonly minWriteIntervalMs?: number | undefined;
 }
 
-/** What an object is about. */
+/** The node and the class of an object. */
 interface NodeAndClass {
   readonly node: LvmNode;
   readonly storageClass: StorageClass;
 }
 
-/** How many objects are written at once: a burst of volumes changes all of a node's, and others wait for the API server, too. */
+/**
+ * The number of objects that are written at the same time. A burst of volumes changes all objects of a node, and other
+ * clients wait for the API server, too.
+ */
 const MAX_CONCURRENT_WRITES = 10;
 
-/** How waiting grows with the failures of an object: what is not told misleads the scheduler. */
+/** The delay after consecutive failures of an object. It is short, since stale capacity misleads the scheduler. */
 const BACKOFF = { startMs: 1_000, capMs: 30_000 };
 
-/** Milliseconds in which a change that was made should be seen by the informer. */
+/** The time limit for the cache to show a change, in milliseconds. */
 const CACHE_WAIT_MS = 10_000;
 
-/** Keeps what the scheduler is told true. Two of them at work write the same, under the same names. */
+/** Keeps the published capacity up to date. Two of them at the same time write the same objects. */
 export class CapacityPublisher {
   readonly #options: CapacityOptions;
   readonly #minWriteIntervalMs: number;
-  /** What the names of objects stand for. */
+  /** The node and class of each object, by the object's name. */
   readonly #keys = new Map<string, CapacityKey>();
-  /** When objects were last written, in the clock's milliseconds. */
+  /** When each object was last written, in the clock's milliseconds. */
   readonly #writtenAtMs = new Map<string, number>();
   #stopSignal: AbortSignal | undefined;
 
-  /** Does nothing before {@linkcode CapacityPublisher.run}. */
+  /** Creates it; nothing runs before {@linkcode CapacityPublisher.run}. */
   constructor(options: CapacityOptions) {
     this.#options = options;
     this.#minWriteIntervalMs = options.minWriteIntervalMs ?? 1_000;
   }
 
-  /** Works until the signal is aborted, and comes back when nothing is being worked on any more. It may be run again. */
+  /** Runs until the signal is aborted and all work in progress has ended. It may be run again. */
   async run(signal: AbortSignal): Promise<void> {
     const { nodes, volumes, classes, csiNodes, published } = this.#options;
     // State of an earlier term of leadership is stale.
@@ -107,8 +110,8 @@ export class CapacityPublisher {
   }
 
   /**
-   * Waits until a node is not said to have room for so many bytes of a class, so that the scheduler does not choose it again; no
-   * longer than the options say.
+   * Waits until the published capacity of a node for a class is less than a number of bytes, so that the scheduler does
+   * not choose it again; no longer than the options say.
    */
   async waitUntilWithdrawn(key: CapacityKey, bytes: bigint, options: WaitOptions): Promise<void> {
     const { driverName, published } = this.#options;
@@ -153,7 +156,7 @@ export class CapacityPublisher {
     }
   }
 
-  /** The node and the class that the object of a name is about; undefined where there should be none. */
+  /** Returns the node and the class of an object, or `undefined` when the object should not exist. */
   #targetOf(name: string): NodeAndClass | undefined {
     const { driverName, classes, nodes, csiNodes } = this.#options;
     const { nodeName = "", className = "" } = this.#keys.get(name) ?? {};
@@ -163,7 +166,7 @@ export class CapacityPublisher {
     return { node, storageClass };
   }
 
-  /** The object as it should be. */
+  /** Returns the desired object. */
   async #desiredObject({ node, storageClass }: NodeAndClass, signal: AbortSignal): Promise<CsiStorageCapacity> {
     const { driverName, topologyKey, namespace } = this.#options;
     const capacity = await this.#getCapacity(storageClass, node.metadata.name, signal);
@@ -183,7 +186,7 @@ export class CapacityPublisher {
     }
   }
 
-  /** Does it, and waits until the copy asks for something else, so that it is not done again. */
+  /** Executes a step, and waits until the cache asks for another one, so that it is not executed again. */
   async #executeStep(
     step: Exclude<CapacityStep, "nothing">,
     { desired, current }: { desired: CsiStorageCapacity | undefined; current: CsiStorageCapacity | undefined },

@@ -17,10 +17,10 @@ const DRIVER_NAME_LABEL = "csi.storage.k8s.io/drivername";
 /** The label that says who writes it; the official provisioner's value is another, so the two leave each other's alone. */
 const MANAGED_BY_LABEL = "csi.storage.k8s.io/managed-by";
 
-/** Who writes ours. */
+/** The value of the label of our objects. */
 export const MANAGED_BY = "denolith";
 
-/** Where and for what there is capacity. */
+/** The node and the class of a capacity. */
 export interface CapacityKey {
   /** The node. */
   readonly nodeName: string;
@@ -28,19 +28,19 @@ export interface CapacityKey {
   readonly className: string;
 }
 
-/** What {@linkcode csiStorageCapacityFor} puts together. */
+/** Options of {@linkcode csiStorageCapacityFor} puts together. */
 export interface CapacityObjectOptions {
   /** The driver's name. */
   readonly driverName: string;
   /** The label of a node that is its topology. */
   readonly topologyKey: string;
-  /** Where the object is to be. */
+  /** The namespace of the object. */
   readonly namespace: string;
   /** The node, whose name is the label's value. */
   readonly node: LvmNode;
   /** The name of the StorageClass. */
   readonly className: string;
-  /** What there is room for. */
+  /** The capacity. */
   readonly capacity: Capacity;
 }
 
@@ -48,8 +48,8 @@ export interface CapacityObjectOptions {
 const MAX_PREFIX_LENGTH = 240;
 
 /**
- * The name of the object for a place, the same whoever writes it and whenever: so there is never a second one. It begins with the
- * node and the class, for people; both may have dots, so only what follows tells places apart.
+ * Returns the name of the object for a node and a class. It is always the same, so there is never a second object. For
+ * people it begins with the node and the class; both may have dots, so only what follows is unique.
  */
 export function capacityName(driverName: string, { nodeName, className }: CapacityKey): string {
   const hash = createHash("sha256").update(JSON.stringify([driverName, nodeName, className])).digest("hex");
@@ -58,8 +58,9 @@ export function capacityName(driverName: string, { nodeName, className }: Capaci
 }
 
 /**
- * The object as it should be. `maximumVolumeSize` is what the scheduler compares with a claim; it is none where even the smallest
- * volume of the class does not fit, or a smaller claim, which is raised to that size, would be sent to the node again and again.
+ * Creates a CSIStorageCapacity. The scheduler compares `maximumVolumeSize` with a claim. It is zero when not even the
+ * smallest volume of the class fits: otherwise a smaller claim, which is rounded up to that size, would be sent to the
+ * node again and again.
  */
 export function csiStorageCapacityFor(
   { driverName, topologyKey, namespace, node, className, capacity }: CapacityObjectOptions,
@@ -82,22 +83,22 @@ export function csiStorageCapacityFor(
   };
 }
 
-/** Whether an object says that this driver's loop writes it. */
+/** Reports whether an object says that this driver's loop writes it. */
 export function isManaged({ metadata: { labels } }: CsiStorageCapacity, driverName: string): boolean {
   return labels?.[DRIVER_NAME_LABEL] === driverName && labels[MANAGED_BY_LABEL] === MANAGED_BY;
 }
 
-/** The largest volume that an object offers, in bytes. */
+/** Returns the largest volume that an object offers, in bytes. */
 export function maximumVolumeSizeOf({ capacity, maximumVolumeSize }: CsiStorageCapacity): bigint {
   return quantityToBytes(maximumVolumeSize ?? capacity) ?? 0n;
 }
 
-/** What is to be done about an object. */
+/** The next step for an object. */
 export type CapacityStep = "nothing" | "create" | "patch" | "delete";
 
 /**
- * What is to be done so that the object of a name is as it should be, or is not there where there should be none. One for another
- * class or node cannot be changed (API validation): it goes, and comes back as it should be.
+ * Returns the step that makes an object as desired, or deletes one that should not exist. The class and the node of an
+ * object cannot be changed (API validation): such an object is deleted, and created again.
  */
 export function nextCapacityStep(
   desired: CsiStorageCapacity | undefined,

@@ -1,14 +1,14 @@
 /**
- * What the volume groups of nodes have room for: what is free in them, less what is pending, that is, what the volumes that were
- * asked for will yet take.
+ * The free capacity of the volume groups of nodes: their free space, less the pending space, which requested volumes
+ * will still take.
  *
- * The rule: a report (LVMNode) lists the volumes whose logical volumes its free space does not count, each with its size. What is
- * pending of a volume (LVMVolume) is the size that it is to have, less the size that the report lists for it.
+ * The rule: a report (LVMNode) lists the volumes whose logical volumes its free space does not count, each with its
+ * size. The pending space of a volume (LVMVolume) is its desired size, less the size that the report lists for it.
  *
- * Reports and volumes come by different watches, so any report may be seen together with any state of a volume: one from before
- * the lvcreate with a volume that is Ready, or one from after it with a volume of which nothing is known yet. The rule is right
- * for all of them, and no volume is subtracted twice or not at all, because it asks the report itself what it counts, and not
- * when it was made. docs/adr/0014 tells what was weighed against it.
+ * Reports and volumes come by different watches, so any report may be seen together with any state of a volume: one
+ * from before the lvcreate with a volume that is Ready, or one from after it with a volume that is still unknown. The
+ * rule is right for all of them: no volume is subtracted twice or not at all, since the report itself lists what it
+ * counts. docs/adr/0014 has the alternatives.
  *
  * @module
  */
@@ -36,7 +36,7 @@ import { actualSize, thinSpecOf, volumeRequestOf } from "../api/volume_mapping.t
 /** Reads a list of volume groups. */
 export type ParseGroups = (list: string) => GroupMatcher;
 
-/** What a node has room for. */
+/** The free capacity of a node. */
 export interface NodeCapacity {
   /** The node's name. */
   readonly name: string;
@@ -53,8 +53,8 @@ interface GroupSpaceDraft extends GroupWithPools {
 }
 
 /**
- * What a node has room for, according to its report and its volumes, none of which is left out. Volumes whose group was not
- * chosen yet are taken to go where their agent would put them, the oldest first.
+ * Returns the free capacity of a node by its report and all of its volumes. A volume whose group is not chosen yet
+ * counts in the group that its agent would choose, the oldest volume first.
  */
 export function freeCapacityOf(
   { metadata: { name }, status }: LvmNode,
@@ -83,7 +83,9 @@ export function freeCapacityOf(
   return { name, groups };
 }
 
-/** What {@linkcode NodeCapacities} works with. The informers are started, and shared, by whoever supplies them. */
+/**
+ * Options of {@linkcode NodeCapacities}. The informers are started, and shared, by whoever supplies them.
+ */
 export interface NodeCapacitiesOptions {
   /** The driver's name. */
   readonly driver: string;
@@ -95,14 +97,14 @@ export interface NodeCapacitiesOptions {
   readonly parseGroups: ParseGroups;
 }
 
-/** What all nodes have room for, as far as it is known now. */
+/** The free capacity of all nodes, as far as it is known now. */
 export class NodeCapacities {
   readonly #options: NodeCapacitiesOptions;
   /** The volumes of each node, by name. */
   readonly #volumes = new Map<string, Map<string, LvmVolume>>();
   /** Volumes that are being written, by name. */
   readonly #assumed = new Map<string, LvmVolume>();
-  /** What was worked out and still holds, by node: many ask, for each class and each claim. */
+  /** The results that are still valid, by node: they are read for each class and each claim. */
   readonly #cache = new Map<string, NodeCapacity>();
 
   /** Follows the informers from now on. */
@@ -120,7 +122,7 @@ export class NodeCapacities {
     });
   }
 
-  /** The rooms of all nodes with an agent of the driver, or of the one of that name. */
+  /** Returns the free capacity of all nodes with an agent of the driver, or of one node. */
   list(nodeName?: string): NodeCapacity[] {
     const { driver, nodes } = this.#options;
     const all = nodeName === undefined ? nodes.list() : [nodes.get(nodeName)];
@@ -158,8 +160,9 @@ export class NodeCapacities {
 }
 
 /**
- * The size that a volume is to have, in bytes. One that was refused takes nothing, or stays as it is: its agent tries again only
- * when something else is asked for, and never when it is being deleted. One that is Lost is not made again.
+ * Returns the size that a volume will have, in bytes. One that was rejected takes nothing, or keeps its size: its agent
+ * tries again only when something else is asked for, and never when it is being deleted. A lost volume is not created
+ * again.
  */
 function targetSizeOf(volume: LvmVolume): bigint {
   const { metadata: { generation = 0, deletionTimestamp }, spec, status } = volume;
@@ -182,7 +185,10 @@ function allocateFromPvs(pvs: { free: bigint }[], layout: Layout, perPv: bigint)
   }
 }
 
-/** How much of a volume a report lists. Agents used to list nothing: of theirs, what was made is taken as counted. */
+/**
+ * Returns the sizes of volumes that a report lists. Old agents listed none: there, every created volume counts as
+ * included.
+ */
 function reportedSizes(reported: readonly NodeVolumeGroup[]): (volume: LvmVolume) => bigint {
   if (reported.some(({ volumes }) => volumes === undefined)) return (volume) => actualSize(volume) ?? 0n;
   const sizes = new Map(
@@ -191,7 +197,7 @@ function reportedSizes(reported: readonly NodeVolumeGroup[]): (volume: LvmVolume
   return ({ metadata: { name } }) => sizes.get(name) ?? 0n;
 }
 
-/** A volume of so many bytes takes of its group what it needs to grow to others. */
+/** Takes the space of a volume from its group. */
 function allocateFromGroup(group: GroupSpaceDraft, layout: Layout, currentSize: bigint, wantedSize: bigint): void {
   const perPv = bytesPerPv(layout, wantedSize, group.extentSize) -
     (currentSize === 0n ? 0n : bytesPerPv(layout, currentSize, group.extentSize));
@@ -201,7 +207,10 @@ function allocateFromGroup(group: GroupSpaceDraft, layout: Layout, currentSize: 
   allocateFromPvs(group.pvs, layout, perPv);
 }
 
-/** A thin volume takes of what its pool may promise. A pool that is yet to be made for it takes of its group first. */
+/**
+ * Takes the space of a thin volume from the virtual size that is available in its pool. A pool that does not exist yet
+ * takes space from its group first.
+ */
 function allocateFromPool(group: GroupSpaceDraft, thin: ThinSpec, bytes: bigint): void {
   const name = poolNameIn(group.name, thin);
   let pool = group.pools.find((pool) => pool.name === name);
@@ -234,8 +243,8 @@ function groupSpaceDraft(
 }
 
 /**
- * The group that a volume's agent would choose. Where it would choose none, it will refuse the volume; but the report may be old,
- * so until then nobody is promised what the volume may get after all.
+ * Returns the group that a volume's agent would choose. Where it would choose none, it will reject the volume; but the
+ * report may be old, so until then the space that the volume may still get is not given to another one.
  */
 function predictGroup(
   groups: readonly GroupSpaceDraft[],
@@ -260,7 +269,7 @@ function ignoreStorageError<T>(call: () => T): T | undefined {
   }
 }
 
-/** Those that are not written yet come last. */
+/** Compares volumes by age. Those that are not written yet come last. */
 function compareByAge({ metadata: a }: LvmVolume, { metadata: b }: LvmVolume): number {
   return compare(a.creationTimestamp ?? "~", b.creationTimestamp ?? "~") || compare(a.name, b.name);
 }

@@ -1,5 +1,5 @@
 /**
- * Which node is to make a volume: decided from what the nodes have room for.
+ * The choice of a node for a volume, by the free capacity of the nodes.
  *
  * @module
  */
@@ -13,8 +13,7 @@ import type { NodeCapacity } from "./free_capacity.ts";
 import type { NamedVolumeRequest } from "../api/volume_mapping.ts";
 
 /**
- * The node that is to make the volume: the first of the preferred ones that has room, or else the one whose best group is
- * the best of all.
+ * Chooses the node for a volume: the first preferred one with enough space, or else the one with the best group of all.
  *
  * @throws {StorageError} `NoSpace` with what each node has; `OutOfRange` when the size fits no whole extents anywhere.
  */
@@ -53,7 +52,7 @@ export function chooseNode(request: NamedVolumeRequest, choice: NodeChoice, node
   return first!.name;
 }
 
-/** What groups of the nodes could still take of such volumes. */
+/** Returns the capacity of the groups of nodes for such volumes. */
 export function totalCapacity(
   { groups: matcher, layout, thin }: CapacityRequest,
   nodes: readonly NodeCapacity[],

@@ -15,7 +15,7 @@ import { LVM_SNAPSHOT_FINALIZER, type LvmNode, type LvmSnapshot } from "../api/l
 import { isDeleting, RemoteObjects } from "./remote_objects.ts";
 import { lvmSnapshotFor, type NamedSnapshotRequest, snapshotOf } from "../api/snapshot_mapping.ts";
 
-/** What {@linkcode ClusterSnapshots} needs. */
+/** Options of {@linkcode ClusterSnapshots}. */
 export interface ClusterSnapshotsOptions {
   /** The API server. */
   readonly client: ApiClient;
@@ -25,12 +25,12 @@ export interface ClusterSnapshotsOptions {
   readonly snapshots: Informer<LvmSnapshot>;
   /** All LVMNodes. */
   readonly nodes: Informer<LvmNode>;
-  /** Where the sources are found. */
+  /** The volumes that snapshots are taken of. */
   readonly volumes: {
     get(id: VolumeId): Promise<{ readonly nodeId: string }>;
     refuseWhileCopied(source: ContentSource, operation: string): void;
   };
-  /** How long a call waits for a node, in milliseconds. */
+  /** The time that a call waits for a node, in milliseconds. */
   readonly waitMs: number;
 }
 
@@ -55,11 +55,11 @@ export class ClusterSnapshots implements SnapshotService {
   }
 
   /**
-   * Has the snapshot taken that the request describes, unless it exists. When it cannot be taken, nothing of it is left when
-   * this fails; while that is in doubt, it fails with `Unavailable`.
+   * Takes a snapshot, unless it exists. When it cannot be taken, nothing of it is left when this fails. While the
+   * outcome is unknown, it fails with `Unavailable`.
    *
-   * @throws {StorageError} what the node said, such as `NoSpace`; `AlreadyExists` when it exists of another volume; `NotFound`
-   * or `Lost` for the volume; `NoSpace` when it is on none of the nodes that are allowed; `Unavailable`.
+   * @throws {StorageError} what the node said, such as `NoSpace`; `AlreadyExists` when it exists of another volume;
+   * `NotFound` or `Lost` for the volume; `NoSpace` when it is on none of the nodes that are allowed; `Unavailable`.
    */
   async create(request: NamedSnapshotRequest, { allowed }: Pick<NodeChoice, "allowed"> = {}): Promise<StoredSnapshot> {
     let object = this.#snapshots.get(request.id) ?? await this.#writeObject(request, allowed);
@@ -79,10 +79,10 @@ export class ClusterSnapshots implements SnapshotService {
   }
 
   /**
-   * Has the snapshot deleted; one that does not exist is deleted already.
+   * Deletes a snapshot; one that does not exist is no failure.
    *
-   * @throws {StorageError} what the node said, such as `InUse`, also while it is copied; `Unavailable` while the node does not
-   * answer.
+   * @throws {StorageError} what the node said, such as `InUse`, also while it is copied; `Unavailable` while the node
+   * does not answer.
    */
   async delete(id: SnapshotId): Promise<void> {
     const object = await this.#objects.find(id);
@@ -91,7 +91,7 @@ export class ClusterSnapshots implements SnapshotService {
     await this.#objects.delete(object);
   }
 
-  /** The snapshot. @throws {StorageError} `NotFound` or `Lost`. */
+  /** Returns a snapshot. @throws {StorageError} `NotFound` or `Lost`. */
   async get(id: SnapshotId): Promise<StoredSnapshot> {
     const object = await this.#objects.find(id);
     const snapshot = object === undefined || isDeleting(object) ? undefined : clusterSnapshotOf(object);
@@ -105,7 +105,7 @@ export class ClusterSnapshots implements SnapshotService {
     return snapshot;
   }
 
-  /** All snapshots that were taken, in the order of their ids; those that are Lost are not ready. */
+  /** Returns all snapshots that were taken, in the order of their ids; those that are Lost are not ready. */
   list(): Promise<StoredSnapshot[]> {
     const ours = this.#snapshots.list().filter((object) => this.#objects.isOurs(object) && !isDeleting(object));
     const snapshots = ours.map(clusterSnapshotOf).filter((snapshot) => snapshot !== undefined);

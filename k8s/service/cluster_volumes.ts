@@ -1,5 +1,6 @@
 /**
- * The volumes of the cluster, for the Controller service: each is an LVMVolume, which its node makes true.
+ * The volumes of the cluster, for the Controller service: each is an LVMVolume, which the agent of its node carries
+ * out.
  *
  * @module
  */
@@ -41,7 +42,7 @@ import {
 } from "../api/volume_mapping.ts";
 import { defined } from "../../lvm/defined.ts";
 
-/** What {@linkcode ClusterVolumes} needs. */
+/** Options of {@linkcode ClusterVolumes}. */
 export interface ClusterVolumesOptions {
   /** The API server. */
   readonly client: ApiClient;
@@ -55,14 +56,17 @@ export interface ClusterVolumesOptions {
   readonly nodes: Informer<LvmNode>;
   /** Reads a list of volume groups. */
   readonly parseGroups: ParseGroups;
-  /** How long a call waits for a node, in milliseconds. */
+  /** The time that a call waits for a node, in milliseconds. */
   readonly waitMs: number;
 }
 
-/** How often a change is tried against changes of the status. */
+/** The maximum number of attempts of a patch that conflicts with writes of the status. */
 const MAX_ATTEMPTS = 5;
 
-/** How long a new object is waited for to be seen, in milliseconds, so that the next volume is placed with it in mind. */
+/**
+ * The time limit for the cache to show a new object, in milliseconds, so that the next volume is placed with it in
+ * mind.
+ */
 const CACHE_WAIT_MS = 5_000;
 
 /** The volumes of one driver in the cluster. */
@@ -90,11 +94,13 @@ export class ClusterVolumes implements VolumeService {
   }
 
   /**
-   * Has the volume made that the request describes, unless one exists that satisfies it. When it cannot be made, nothing of
-   * it is left when this fails; while that is in doubt, it fails with `Unavailable`, and while it is being filled with `Busy`.
+   * Creates a volume, unless one exists that satisfies the request. When it cannot be created, nothing of it is left
+   * when this fails. While the outcome is unknown, it fails with `Unavailable`, and while the volume is being copied
+   * with `Busy`.
    *
    * @param context.claim the claim that our own provisioner creates the volume for: the object is marked with it
-   * @throws {StorageError} what the node said, `AlreadyExists`, `NoSpace`, `Unavailable`; `NotFound` and the like for its source.
+   * @throws {StorageError} what the node said, `AlreadyExists`, `NoSpace`, `Unavailable`; `NotFound` and the like for
+   * its source.
    */
   async create(
     request: NamedVolumeRequest,
@@ -124,10 +130,10 @@ export class ClusterVolumes implements VolumeService {
   }
 
   /**
-   * Has the volume deleted; one that does not exist is deleted already.
+   * Deletes a volume; one that does not exist is no failure.
    *
-   * @throws {StorageError} `InUse` while it has snapshots or is copied; what the node said; `Unavailable` while the node does
-   * not answer.
+   * @throws {StorageError} `InUse` while it has snapshots or is copied; what the node said; `Unavailable` while the
+   * node does not answer.
    */
   async delete(id: VolumeId): Promise<void> {
     const object = await this.#objects.find(id);
@@ -139,8 +145,8 @@ export class ClusterVolumes implements VolumeService {
   }
 
   /**
-   * Has the volume grown to at least the size asked for; it never shrinks. What could not be had is not asked for any longer
-   * when this fails.
+   * Expands a volume to at least the requested size; it never shrinks. A size that cannot be reached is no longer
+   * requested when this fails.
    *
    * @throws {StorageError} `NotFound`, `Lost`, `OutOfRange`, what the node said, `Unavailable`.
    */
@@ -185,7 +191,7 @@ export class ClusterVolumes implements VolumeService {
     }
   }
 
-  /** The volume. @throws {StorageError} `NotFound` or `Lost`. */
+  /** Returns a volume. @throws {StorageError} `NotFound` or `Lost`. */
   async get(id: VolumeId): Promise<StoredVolume> {
     const object = await this.#objects.find(id);
     if (object?.status?.state === "Lost") {
@@ -194,13 +200,14 @@ export class ClusterVolumes implements VolumeService {
     return clusterVolumeOf(this.#requireCreated(id, object));
   }
 
-  /** All volumes that were made, in the order of their ids. */
+  /** Returns all volumes that were created, in the order of their ids. */
   list(): Promise<StoredVolume[]> {
     return Promise.resolve(this.#createdObjects().map(clusterVolumeOf));
   }
 
   /**
-   * The health of the volume, as its node has told it. That it is Lost is its health, and no failure.
+   * Returns the health of a volume, as its node reported it. A lost volume is reported in its health, and is no
+   * failure.
    *
    * @throws {StorageError} `NotFound`.
    */
@@ -208,13 +215,13 @@ export class ClusterVolumes implements VolumeService {
     return this.#volumeHealth(this.#requireCreated(id, await this.#objects.find(id)));
   }
 
-  /** The health of all volumes with which something is wrong, in the order of their ids. */
+  /** Returns the health of all volumes with problems, in the order of their ids. */
   listUnhealthy(): Promise<VolumeHealth[]> {
     const all = this.#createdObjects().map((object) => this.#volumeHealth(object));
     return Promise.resolve(all.filter(({ problems }) => problems.length > 0));
   }
 
-  /** What groups could still take of such volumes, on the node or, without one, on all of them. */
+  /** Returns the capacity of the groups for such volumes, on a node or, without one, on all nodes. */
   capacity(wanted: CapacityRequest, nodeId?: string): Promise<GroupCapacity> {
     return Promise.resolve(totalCapacity(wanted, this.#capacities.list(nodeId)));
   }
@@ -241,7 +248,7 @@ export class ClusterVolumes implements VolumeService {
     return volumeHealthOf(object, this.#objects.hasAgent(object.spec.nodeName));
   }
 
-  /** The objects of all volumes that were made, in the order of their names. */
+  /** Returns the objects of all volumes that were created, in the order of their names. */
   #createdObjects(): LvmVolume[] {
     const ours = this.#volumes.list().filter((object) =>
       this.#objects.isOurs(object) && isCreated(object) && !isDeleting(object)
@@ -249,7 +256,7 @@ export class ClusterVolumes implements VolumeService {
     return ours.sort((a, b) => a.metadata.name < b.metadata.name ? -1 : 1);
   }
 
-  /** The object, if it is one of a volume that was made. @throws {StorageError} `NotFound`. */
+  /** Requires that a volume was created. @throws {StorageError} `NotFound`. */
   #requireCreated(id: VolumeId, object: LvmVolume | undefined): LvmVolume {
     if (object === undefined || isDeleting(object) || !isCreated(object)) {
       throw new StorageError("NotFound", `looking for volume ${id}: there is no LVMVolume of that name that is Ready`);
@@ -258,7 +265,7 @@ export class ClusterVolumes implements VolumeService {
     return object;
   }
 
-  /** What is told of a volume that its node has not finished: if it is being filled, how far that is. */
+  /** Returns the error for a volume that its node has not finished: with its progress, if it is being copied. */
   #withCopyProgress({ id, source }: NamedVolumeRequest, error: unknown): unknown {
     const { copy } = this.#volumes.get(id)?.status ?? {};
     if (copy === undefined || !(error instanceof StorageError && error.kind === "Unavailable")) return error;
@@ -271,7 +278,7 @@ export class ClusterVolumes implements VolumeService {
     );
   }
 
-  /** Where a source is, and what is known of it. @throws {StorageError} */
+  /** Returns the node and the properties of a source. @throws {StorageError} */
   async #sourceFacts({ kind, id }: ContentSource): Promise<SourceProperties & { nodeName: string }> {
     if (kind === "volume") {
       const { size, content, nodeId } = await this.get(id);
@@ -296,7 +303,7 @@ export class ClusterVolumes implements VolumeService {
     return { size: snapshot.size, nodeName: object.spec.nodeName, ...content };
   }
 
-  /** The request for a copy, with the size and the node that its source asks for. @throws {StorageError} */
+  /** Returns the request for a copy, with the size and the node that its source asks for. @throws {StorageError} */
   async #withSourcePlacement(
     request: NamedVolumeRequest,
     choice: NodeChoice,
@@ -317,7 +324,7 @@ export class ClusterVolumes implements VolumeService {
     );
   }
 
-  /** The node refuses as well, but what it refuses is being deleted by then, and cannot be used any more. */
+  /** Returns the node refuses as well, but what it refuses is being deleted by then, and cannot be used any more. */
   #requireNoSnapshots(id: VolumeId): void {
     const snapshots = this.#snapshots.list().filter((snapshot) =>
       snapshot.spec.driverName === this.#driver && snapshot.spec.sourceVolume === id && blocksSourceDeletion(snapshot)
@@ -347,7 +354,7 @@ export class ClusterVolumes implements VolumeService {
     return written;
   }
 
-  /** Asks for the size that it has, so that a later request can be smaller than the one that failed. */
+  /** Resets the requested size to the actual one, so that a later request can be smaller than the one that failed. */
   async #revertSize({ metadata: { name, generation }, status }: LvmVolume): Promise<void> {
     if (status?.size === undefined) return;
     const merge = { spec: { size: status.size, sizeLimit: null } };

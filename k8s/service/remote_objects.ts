@@ -13,9 +13,9 @@ import type { Informer } from "../runtime/informer.ts";
 import { type AgentManaged, isForgotten, type LvmNode, REMOVE_ANNOTATION } from "../api/lvm_objects.ts";
 import type { Resource } from "../api/objects.ts";
 
-/** What {@linkcode RemoteObjects} needs. */
+/** Options of {@linkcode RemoteObjects}. */
 export interface RemoteObjectsOptions<T extends AgentManaged> {
-  /** What each of them stands for. */
+  /** The noun for an object in messages. */
   readonly noun: "volume" | "snapshot";
   /** The API server. */
   readonly client: ApiClient;
@@ -23,11 +23,11 @@ export interface RemoteObjectsOptions<T extends AgentManaged> {
   readonly driver: string;
   /** All objects of the kind. */
   readonly objects: Informer<T>;
-  /** What keeps one until its node has removed the LV. */
+  /** The finalizer that keeps an object until its node has removed the LV. */
   readonly finalizer: string;
   /** All LVMNodes. */
   readonly nodes: Informer<LvmNode>;
-  /** How long a call waits for a node, in milliseconds. */
+  /** The time that a call waits for a node, in milliseconds. */
   readonly waitMs: number;
 }
 
@@ -46,12 +46,12 @@ export class RemoteObjects<T extends AgentManaged> {
     this.#resource = options.objects.resource;
   }
 
-  /** The object, as last seen or as the API server has it. @throws {StorageError} `Unavailable`. */
+  /** Returns the object, as last seen or as the API server has it. @throws {StorageError} `Unavailable`. */
   async find(id: string): Promise<T | undefined> {
     return this.#objects.get(id) ?? await this.read(id);
   }
 
-  /** The object, as the API server has it. @throws {StorageError} `Unavailable`. */
+  /** Returns the object, as the API server has it. @throws {StorageError} `Unavailable`. */
   async read(id: string): Promise<T | undefined> {
     try {
       return await orAbsent(this.#client.get(this.#objects.resource, { name: id }));
@@ -76,7 +76,10 @@ export class RemoteObjects<T extends AgentManaged> {
     );
   }
 
-  /** The object once its node has said what it made of its present generation. @throws {StorageError} `Unavailable`. */
+  /**
+   * Returns the object once its node has said what it made of its present generation. @throws {StorageError}
+   * `Unavailable`.
+   */
   async waitObserved(operation: string, object: T): Promise<T> {
     const { name, generation = 0 } = object.metadata;
     const now = await this.#waitFor(operation, object, (now) => {
@@ -91,7 +94,7 @@ export class RemoteObjects<T extends AgentManaged> {
   }
 
   /**
-   * Has the LV removed, and the object with it.
+   * Deletes an object with its LV.
    *
    * @throws {StorageError} what the node said, such as `InUse`; `Unavailable` while the node does not answer.
    */
@@ -103,10 +106,10 @@ export class RemoteObjects<T extends AgentManaged> {
   }
 
   /**
-   * Has what was begun, or is being deleted, removed, and resolves when nothing of it is left.
+   * Deletes what was started, or is already being deleted, and waits until nothing of it is left.
    *
-   * @throws {StorageError} `FailedPrecondition` for what was made, and is being deleted by somebody else: its data stays;
-   * `Unavailable`.
+   * @throws {StorageError} `FailedPrecondition` for what was made, and is being deleted by somebody else: its data
+   * stays; `Unavailable`.
    */
   async undo(object: T): Promise<void> {
     const { name, annotations } = object.metadata;
@@ -130,17 +133,17 @@ export class RemoteObjects<T extends AgentManaged> {
     throw new StorageError("NotFound", `looking for ${this.#describe(name)}: it belongs to the driver ${driverName}`);
   }
 
-  /** Whether an object is the driver's. */
+  /** Reports whether an object is the driver's. */
   isOurs({ spec }: T): boolean {
     return spec.driverName === this.#options.driver;
   }
 
-  /** Whether a node has an agent of the driver. */
+  /** Reports whether a node has an agent of the driver. */
   hasAgent(nodeName: string): boolean {
     return this.#options.nodes.get(nodeName) !== undefined;
   }
 
-  /** What is told of a node that does not answer. */
+  /** Returns the error for a node that does not answer. */
   unresponsiveError(
     operation: string,
     { metadata: { name }, spec: { nodeName } }: T,
@@ -157,8 +160,8 @@ export class RemoteObjects<T extends AgentManaged> {
   }
 
   /**
-   * Has the LV removed, and waits until the object is gone, or until its node refuses. In the stead of a node that is gone, what
-   * was never made is let go, and what an administrator forgot.
+   * Requests the removal of the LV, and waits until the object is deleted or its node refuses. In place of a node that
+   * is gone, it removes the finalizer of objects without an LV, and of those whose node an administrator removed.
    */
   async #deleteAndWait(operation: string, object: T, refuses: (now: T) => boolean): Promise<T | undefined> {
     const cached = this.#isCached(object);
@@ -174,7 +177,7 @@ export class RemoteObjects<T extends AgentManaged> {
     });
   }
 
-  /** Whether the copy has the object: then its absence later on means that it is gone. */
+  /** Reports whether the copy has the object: then its absence later on means that it is gone. */
   #isCached({ metadata: { name, uid } }: T): boolean {
     return this.#objects.get(name)?.metadata.uid === uid;
   }
@@ -199,8 +202,9 @@ export class RemoteObjects<T extends AgentManaged> {
   }
 
   /**
-   * Says that the LV is to go, and deletes the object; the node lets that go when the LV is gone. An object that was written by
-   * hand may lack the finalizer: it would go at once and leave the LV behind.
+   * Sets the annotation that asks for the removal of the LV, and deletes the object; the node removes the finalizer
+   * when the LV is removed. An object that was written by hand may lack the finalizer: it would disappear at once and
+   * leave the LV behind.
    */
   async #requestDeletion({ metadata }: T): Promise<void> {
     const { finalizer } = this.#options;
@@ -235,12 +239,12 @@ export class RemoteObjects<T extends AgentManaged> {
   }
 }
 
-/** Whether an object is being deleted. */
+/** Reports whether an object is being deleted. */
 export function isDeleting({ metadata }: AgentManaged): boolean {
   return metadata.deletionTimestamp !== undefined;
 }
 
-/** What the API server could not do may yet have been done: "maybe in progress". */
+/** Wraps a failure of the API server, whose operation may still have been carried out, in an error that says so. */
 export function asUnavailable(operation: string, cause: unknown): unknown {
   if (cause instanceof StorageError) return cause;
   return new StorageError("Unavailable", `${operation}: ${cause instanceof Error ? cause.message : String(cause)}`, {
@@ -248,7 +252,7 @@ export function asUnavailable(operation: string, cause: unknown): unknown {
   });
 }
 
-/** Whether its node has said why it cannot be deleted: deletion is a generation of its own. */
+/** Reports whether its node has said why it cannot be deleted: deletion is a generation of its own. */
 function refusesDeletion({ metadata: { generation = 0 }, status }: AgentManaged): boolean {
   return status?.error !== undefined && (status.observedGeneration ?? 0) >= generation;
 }

@@ -9,7 +9,7 @@ import type { LvmVolume } from "../api/lvm_objects.ts";
 import { HEALTHY_CONDITION, REDUNDANT_CONDITION } from "../agent/volume_status.ts";
 
 /**
- * The health of a volume that was made, as its node wrote it last. What is Lost has no other problem.
+ * Returns the health of a volume that was made, as its node wrote it last. What is Lost has no other problem.
  *
  * @param hasAgent whether its node is one of the cluster
  */

@@ -1,5 +1,5 @@
 /**
- * Where the volume of a claim may be.
+ * The topology of the volume of a claim: the nodes where it may be.
  *
  * @module
  */
@@ -8,7 +8,7 @@ import type { Segments, TopologyRequirement } from "./csi_client.ts";
 import { ClaimError } from "./class_parameters.ts";
 import type { CsiNode, Node, StorageClass } from "../api/objects.ts";
 
-/** The nodes as they are known, and how the driver names them. */
+/** The nodes of the cluster, and the driver's topology key. */
 export interface ClusterTopology {
   /** The driver. */
   readonly driverName: string;
@@ -16,22 +16,22 @@ export interface ClusterTopology {
   readonly topologyKey: string;
   /** All nodes. */
   readonly nodes: readonly Node[];
-  /** What is registered on them. */
+  /** The CSINodes, which list the drivers of each node. */
   readonly csiNodes: readonly CsiNode[];
 }
 
 type AllowedTopologies = StorageClass["allowedTopologies"];
 
-/** The node that the scheduler chose cannot have the volume: it has to choose again. */
+/** The selected node cannot have the volume: the scheduler has to choose again. */
 export class WrongNodeError extends Error {
-  /** What kind of error this is, for those who only see its name. */
+  /** The name of the error class, for code that cannot use `instanceof`. */
   override readonly name = "WrongNodeError";
 }
 
 /**
- * The topology of the node that the scheduler chose, alone.
+ * Returns the topology of the node that the scheduler selected.
  *
- * @throws {WrongNodeError} when the driver is not there, or the class does not allow it
+ * @throws {WrongNodeError} when the driver is not registered there, or the class does not allow the node
  * @throws {ClaimError} when kubelet has not labelled the node yet
  */
 export function topologyOfNode(
@@ -53,8 +53,8 @@ export function topologyOfNode(
 }
 
 /**
- * The topologies of all nodes that have the driver and that the class allows. None is preferred: the driver chooses, since it
- * knows what has room, and what the class wants to be filled first.
+ * Returns the topologies of all nodes that have the driver and that the class allows. None is preferred: the driver
+ * chooses, since it knows the free space and which group the class prefers.
  *
  * @throws {ClaimError} when there is no such node
  */
@@ -72,17 +72,17 @@ export function topologyOfAllNodes(allowed: AllowedTopologies, cluster: ClusterT
   return { requisite, preferred: [] };
 }
 
-/** The names of the nodes on which the driver is registered. */
+/** Returns the names of the nodes on which the driver is registered. */
 function registeredNodeNames({ driverName, csiNodes }: ClusterTopology): Set<string> {
   return new Set(csiNodes.filter((node) => hasDriver(node, driverName)).map(({ metadata }) => metadata.name));
 }
 
-/** Whether a driver is registered on a node. */
+/** Reports whether a driver is registered on a node. */
 export function hasDriver({ spec }: CsiNode, driverName: string): boolean {
   return (spec.drivers ?? []).some(({ name }) => name === driverName);
 }
 
-/** Whether a node has the labels of one of the terms. */
+/** Reports whether a node has the labels of one of the terms. */
 function isAllowed({ metadata }: Node, allowed: AllowedTopologies): boolean {
   if (allowed === undefined || allowed.length === 0) return true;
   return allowed.some(({ matchLabelExpressions = [] }) =>

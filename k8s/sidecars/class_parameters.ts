@@ -31,7 +31,7 @@ const OBJECT_NAME = /^(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-
 /** A call that may have a secret of its own. */
 export type SecretUse = (typeof SECRET_USES)[number];
 
-/** Where a secret is. */
+/** A reference to a Secret. */
 export interface SecretReference {
   /** Its name. */
   readonly name: string;
@@ -51,15 +51,15 @@ export interface ClassParameters {
 
 /** The parameters of a VolumeSnapshotClass, read. */
 export interface SnapshotClassParameters {
-  /** The secret for looking at a snapshot. Those for taking and removing one stand in the VolumeSnapshotContent. */
+  /** The secret for listing a snapshot. Those for creating and deleting one are in the VolumeSnapshotContent. */
   readonly listSecret: SecretReference | undefined;
   /** Everything else: the driver's. */
   readonly parameters: Readonly<Record<string, string>>;
 }
 
-/** Something that someone has to mend before a volume or a snapshot can be made. */
+/** An error in a claim or a class, which somebody has to correct before a volume or a snapshot can be created. */
 export class ClaimError extends Error {
-  /** What kind of error this is, for those who only see its name. */
+  /** The name of the error class, for code that cannot use `instanceof`. */
   override readonly name = "ClaimError";
 }
 
@@ -103,7 +103,11 @@ export function readSnapshotClassParameters(
   };
 }
 
-/** The parameters without those that are Kubernetes' own. @throws {ClaimError} for one with its prefix that is not known */
+/**
+ * Returns the parameters without Kubernetes' own.
+ *
+ * @throws {ClaimError} for an unknown parameter with Kubernetes' prefix
+ */
 function driverParameters(
   classParameters: Readonly<Record<string, string>>,
   reservedKeys: readonly string[],
@@ -118,7 +122,7 @@ function secretKeys(use: string): [string, string] {
   return [`${start}secret-name`, `${start}secret-namespace`];
 }
 
-/** What templates may say: in a namespace nothing that the owner of a claim could choose freely. */
+/** The tokens of templates. In a namespace there is none that the owner of a claim can choose freely. */
 interface TemplateTokens {
   readonly namespace: ReadonlyMap<string, string>;
   readonly name: ReadonlyMap<string, string>;

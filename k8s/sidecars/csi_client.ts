@@ -1,5 +1,6 @@
 /**
- * What the loops ask of the driver, in the terms of CSI's Controller service. Whoever starts the loops supplies it.
+ * The driver as the controllers call it, in the terms of CSI's Controller service. Whoever starts the controllers
+ * supplies it.
  *
  * @module
  */
@@ -7,7 +8,7 @@
 /** A topology: labels of a node that has it. */
 export type Segments = Readonly<Record<string, string>>;
 
-/** How a volume is used; CSI's names (csi.proto, VolumeCapability.AccessMode.Mode). */
+/** An access mode, by its CSI name (csi.proto, VolumeCapability.AccessMode.Mode). */
 export type AccessMode =
   | "SINGLE_NODE_SINGLE_WRITER"
   | "SINGLE_NODE_MULTI_WRITER"
@@ -15,7 +16,7 @@ export type AccessMode =
   | "MULTI_NODE_SINGLE_WRITER"
   | "MULTI_NODE_MULTI_WRITER";
 
-/** What a volume is used as. */
+/** The access type of a volume. */
 export type AccessType =
   | { readonly kind: "block" }
   | {
@@ -28,13 +29,13 @@ export type AccessType =
 
 /** One way in which a volume is used. */
 export interface VolumeCapability {
-  /** By whom. */
+  /** The access mode. */
   readonly mode: AccessMode;
-  /** As what. */
+  /** The access type. */
   readonly access: AccessType;
 }
 
-/** Where a volume may be. */
+/** The topologies where a volume may be. */
 export interface TopologyRequirement {
   /** It must be in one of them. */
   readonly requisite: readonly Segments[];
@@ -52,15 +53,18 @@ export interface ClaimReference {
   readonly uid: string;
 }
 
-/** What a volume is filled with when it is made. */
+/** The source of a volume's content. */
 export interface VolumeContentSource {
-  /** What it is. */
+  /** The kind of the source. */
   readonly of: "snapshot" | "volume";
   /** Its handle. */
   readonly handle: string;
 }
 
-/** What decides about a volume: this, once recorded, is what is made, whatever happens to the class. */
+/**
+ * The parts of a request that decide about a volume. Once recorded, they are what is created, whatever happens to the
+ * class.
+ */
 export interface VolumeIntentSpec {
   /** The parameters of the class, without those that are Kubernetes' own. */
   readonly parameters: Readonly<Record<string, string>>;
@@ -70,9 +74,9 @@ export interface VolumeIntentSpec {
   readonly requiredBytes: bigint;
   /** All of them at once. */
   readonly capabilities: readonly VolumeCapability[];
-  /** Where it may be. */
+  /** The topologies where it may be. */
   readonly topology: TopologyRequirement;
-  /** What it is filled with; nothing by default. */
+  /** The source of its content; empty by default. */
   readonly source?: VolumeContentSource;
 }
 
@@ -92,9 +96,9 @@ export interface CreatedVolume {
   readonly volumeId: string;
   /** Its size in bytes; 0 when that is not known. */
   readonly capacityBytes: bigint;
-  /** What the node service wants to be told; the same for ever. */
+  /** The parameters for the node service, which never change. */
   readonly volumeContext: Readonly<Record<string, string>>;
-  /** Where it is. */
+  /** Its topology. */
   readonly topology: readonly Segments[];
 }
 
@@ -112,17 +116,17 @@ export interface ExpandVolumeRequest {
   readonly volumeId: string;
   /** At least so many bytes. */
   readonly requiredBytes: bigint;
-  /** How it is used. */
+  /** Its capability. */
   readonly capability: VolumeCapability;
   /** Secrets. Never to be logged. */
   readonly secrets: Readonly<Record<string, string>>;
 }
 
-/** What came of an expansion. */
+/** The result of an expansion. */
 export interface ExpandedVolume {
   /** The size now, in bytes. */
   readonly capacityBytes: bigint;
-  /** Whether the node has to grow a filesystem. */
+  /** Whether the node has to expand a filesystem. */
   readonly nodeExpansionRequired: boolean;
 }
 
@@ -168,9 +172,9 @@ export interface CreatedSnapshot {
   readonly readyToUse: boolean;
 }
 
-/** What can be said about any call. */
+/** Options of any call. */
 export interface CallOptions {
-  /** Ends the waiting, not what was begun: the call then fails with `Canceled`. */
+  /** Ends the wait, but not the operation: the call then fails with `Canceled`. */
   readonly signal: AbortSignal;
 }
 
@@ -179,23 +183,33 @@ export interface CallOptions {
  * for it. Calls with the same name or handle may be repeated at any time. All fail with {@linkcode CallError}.
  */
 export interface CsiClient {
-  /** Makes a volume, or goes on making the one of that name. A group that is full is `ResourceExhausted`. */
+  /**
+   * Creates a volume, or continues to create the one of that name. When no group has the space, it fails with
+   * `ResourceExhausted`.
+   */
   createVolume(request: CreateVolumeRequest, options: CallOptions): Promise<CreatedVolume>;
-  /** Removes a volume; one that is not there is no failure. */
+  /** Deletes a volume; one that does not exist is no failure. */
   deleteVolume(request: DeleteVolumeRequest, options: CallOptions): Promise<void>;
-  /** Grows a volume; never shrinks it. A group that is full is `OutOfRange`. */
+  /** Expands a volume; never shrinks it. When the group has no space, it fails with `OutOfRange`. */
   expandVolume(request: ExpandVolumeRequest, options: CallOptions): Promise<ExpandedVolume>;
-  /** Changes what can change of a volume while it is used: all that is named, or nothing. */
+  /** Changes the mutable parameters of a volume: all that are named, or none. */
   modifyVolume(request: ModifyVolumeRequest, options: CallOptions): Promise<void>;
-  /** Takes a snapshot, or goes on taking the one of that name. A group that is full is `ResourceExhausted`. */
+  /**
+   * Takes a snapshot, or continues to take the one of that name. When the group has no space, it fails with
+   * `ResourceExhausted`.
+   */
   createSnapshot(request: CreateSnapshotRequest, options: CallOptions): Promise<CreatedSnapshot>;
-  /** Removes a snapshot; one that is not there is no failure. */
+  /** Deletes a snapshot; one that does not exist is no failure. */
   deleteSnapshot(request: ExistingSnapshotRequest, options: CallOptions): Promise<void>;
-  /** The snapshot of a handle (CSI's ListSnapshots with its id); `undefined` when there is none. */
+  /**
+   * Finds the snapshot of a handle (CSI's ListSnapshots with its id).
+   *
+   * @returns the snapshot, or `undefined` when it does not exist
+   */
   findSnapshot(request: ExistingSnapshotRequest, options: CallOptions): Promise<CreatedSnapshot | undefined>;
 }
 
-/** A question for what there is room for. */
+/** A request for the capacity of a node. */
 export interface GetCapacityRequest {
   /** The parameters of the class. */
   readonly parameters: Readonly<Record<string, string>>;
@@ -205,7 +219,7 @@ export interface GetCapacityRequest {
   readonly topology: Segments;
 }
 
-/** What there is room for, in bytes. */
+/** The capacity for volumes, in bytes. */
 export interface Capacity {
   /** In all. */
   readonly available: bigint;
@@ -215,9 +229,12 @@ export interface Capacity {
   readonly smallest: bigint;
 }
 
-/** What the loop that tells of capacity asks of the driver. */
+/** The call of the driver that the capacity publisher makes. */
 export interface CapacityClient {
-  /** What a node has room for, without what is promised already. Parameters that are wrong are `InvalidArgument`. */
+  /**
+   * Returns the capacity of a node, without what is already allocated to pending volumes. Wrong parameters are
+   * `InvalidArgument`.
+   */
   getCapacity(request: GetCapacityRequest, options: CallOptions): Promise<Capacity>;
 }
 
@@ -237,19 +254,19 @@ export const Code = {
 
 /** A call failed with a gRPC code. The message is for people. */
 export class CallError extends Error {
-  /** What kind of error this is, for those who only see its name. */
+  /** The name of the error class, for code that cannot use `instanceof`. */
   override readonly name = "CallError";
   /** The gRPC code. */
   readonly code: number;
 
-  /** Makes an error of a gRPC code. */
+  /** Creates an error with a gRPC code. */
   constructor(code: number, message: string) {
     super(message);
     this.code = code;
   }
 }
 
-/** The name of the code that a failure has; `Unknown` where that decides nothing here. */
+/** Returns the name of the gRPC code of a failure; `Unknown` for codes that decide nothing here. */
 export function codeName(error: unknown): string {
   const code = error instanceof CallError ? error.code : undefined;
   return Object.entries(Code).find(([, value]) => value === code)?.[0] ?? "Unknown";
@@ -259,29 +276,29 @@ const UNCERTAIN_CODES: readonly number[] = [Code.Canceled, Code.DeadlineExceeded
 const INFEASIBLE_CODES: readonly number[] = [Code.InvalidArgument, Code.OutOfRange, Code.NotFound];
 
 /**
- * Whether what was asked for may still be happening: then only the same request may follow. True also of whatever is no
- * {@linkcode CallError}, since nothing is known about it.
+ * Reports whether the operation may still be in progress: then only the same request may follow. This also holds for
+ * any error that is no {@linkcode CallError}, since its outcome is unknown.
  */
 export function isMaybeInProgress(error: unknown): boolean {
   return !(error instanceof CallError) || UNCERTAIN_CODES.includes(error.code);
 }
 
-/** Whether nothing was made because there is no room for it. */
+/** Reports whether nothing was created for lack of free space. */
 export function isResourceExhausted(error: unknown): boolean {
   return error instanceof CallError && error.code === Code.ResourceExhausted;
 }
 
-/** Whether an expansion cannot succeed until something changes. */
+/** Reports whether an expansion cannot succeed until something changes. */
 export function isInfeasible(error: unknown): boolean {
   return error instanceof CallError && INFEASIBLE_CODES.includes(error.code);
 }
 
-/** Whether another call for the same volume is under way: it passes by itself, and is nothing that a person has to know. */
+/** Reports whether another call for the same volume is in progress. This is temporary, and nobody has to know. */
 export function isOperationPending(error: unknown): boolean {
   return error instanceof CallError && error.code === Code.Aborted;
 }
 
-/** What an error says to people. */
+/** Returns the message of an error. */
 export function errorMessage(error: unknown): string {
   return error instanceof Error ? error.message : `${error}`;
 }

@@ -11,7 +11,7 @@ import type { KubeObject, Resource } from "../api/objects.ts";
 
 /** A Secret. */
 interface Secret extends KubeObject {
-  /** What it says, in base64. */
+  /** Its values, in base64. */
   readonly data?: Readonly<Record<string, string>>;
 }
 
@@ -24,7 +24,11 @@ export const secrets: Resource<Secret> = {
   namespaced: true,
 };
 
-/** What a secret says; nothing, where none is named. @throws {ApiError} which says what to do when it is forbidden */
+/**
+ * Reads the values of a secret, decoded; none when no secret is named.
+ *
+ * @throws {ApiError} with a remedy when reading is forbidden
+ */
 export async function readSecret(
   client: ApiClient,
   reference: SecretReference | undefined,

@@ -1,5 +1,6 @@
 /**
- * What the loops of the controller have in common, and those over claims and PersistentVolumes beyond that.
+ * The options that the controllers in place of the official sidecars have in common, and those of controllers for
+ * claims.
  *
  * @module
  */
@@ -11,27 +12,27 @@ import type { Informer } from "../runtime/informer.ts";
 import { Controller, type ControllerOptions, type ReconcileResult } from "../runtime/controller.ts";
 import type { PersistentVolume, PersistentVolumeClaim } from "../api/objects.ts";
 
-/** What a loop of the controller works with. */
+/** Options of a controller. */
 export interface SidecarOptions {
   /** The driver's name. */
   readonly driverName: string;
   /** The API server. */
   readonly client: ApiClient;
-  /** How many objects are served at once; 100. Most of that time they wait for a node. */
+  /** The number of objects that are reconciled at the same time; 100. Most of the time they wait for a node. */
   readonly parallel?: number | undefined;
-  /** How waiting grows with the failures of an object; from 1 s to 5 min. */
+  /** The delay after consecutive failures of an object; from 1 s to 5 min. */
   readonly backoff?: Backoff | undefined;
-  /** Told of every turn of the loops. */
+  /** Called after every reconcile attempt. */
   readonly onReconciled?: ((result: ReconcileResult) => void) | undefined;
-  /** Told how many keys wait for a worker of a loop. */
+  /** Called when the number of keys that wait for a worker changes. */
   readonly onDepth?: ((controller: string, depth: number) => void) | undefined;
   /** Time. */
   readonly clock?: Clock | undefined;
 }
 
-/** What a loop over claims works with. The informers are started, and shared, by whoever supplies them. */
+/** Options of a controller for claims. The informers are started, and shared, by whoever supplies them. */
 export interface ClaimSidecarOptions extends SidecarOptions {
-  /** Where events go. */
+  /** The recorder of events. */
   readonly events: EventRecorder;
   /** The claims of all namespaces. */
   readonly claims: Informer<PersistentVolumeClaim>;
@@ -39,10 +40,13 @@ export interface ClaimSidecarOptions extends SidecarOptions {
   readonly volumes: Informer<PersistentVolume>;
 }
 
-/** Milliseconds that begun work has when the loops are stopped, so that another replica goes on within 3 s. */
+/**
+ * The time for operations in progress when the controllers are stopped, in milliseconds, so that another replica
+ * continues within 3 s.
+ */
 const DRAIN_MS = 2_000;
 
-/** Makes a loop of that name, which follows nothing yet. */
+/** Creates a controller of a name, which watches nothing yet. */
 export function sidecarController(
   name: string,
   options: SidecarOptions,

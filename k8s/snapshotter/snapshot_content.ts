@@ -13,10 +13,12 @@ import { snapshotHandleOf, type VolumeSnapshotContent } from "../api/snapshot_ob
 
 const PREFIX = "snapshot.storage.kubernetes.io";
 
-/** Keeps a VolumeSnapshotContent until its snapshot is removed, or given up. The snapshot-controller puts it on. */
+/**
+ * The finalizer of a VolumeSnapshotContent until its snapshot is deleted or given up. The snapshot-controller adds it.
+ */
 export const CONTENT_FINALIZER = `${PREFIX}/volumesnapshotcontent-bound-protection`;
 
-/** The annotation of a snapshot that was asked for, as long as nobody knows what came of it. */
+/** The annotation of a VolumeSnapshotContent whose snapshot was requested, until the outcome is known. */
 export const BEING_CREATED_ANNOTATION = `${PREFIX}/volumesnapshot-being-created`;
 
 /** The annotation by which the snapshot-controller says that the VolumeSnapshot is being deleted. */
@@ -27,36 +29,36 @@ const DELETION_SECRET_ANNOTATION = `${PREFIX}/deletion-secret`;
 /** A change of a VolumeSnapshotContent. */
 export type ContentPatch = MergePatch<VolumeSnapshotContent>;
 
-/** Whether a driver of that name has to see to a VolumeSnapshotContent, whichever node its labels name. */
+/** Reports whether the driver manages a VolumeSnapshotContent, whichever node its labels name. */
 export function isManagedBy({ spec }: VolumeSnapshotContent, driverName: string): boolean {
   return spec.driver === driverName;
 }
 
-/** The name of the request for the snapshot of a VolumeSnapshot. */
+/** Returns the name of the request for the snapshot of a VolumeSnapshot. */
 export function snapshotNameOf(uid: string): string {
   return `snapshot-${uid}`;
 }
 
-/** The secret for taking and for removing a snapshot. */
+/** Returns the secret for taking and deleting a snapshot, or `undefined` when none is named. */
 export function snapshotSecretOf({ metadata }: VolumeSnapshotContent): SecretReference | undefined {
   const name = metadata.annotations?.[`${DELETION_SECRET_ANNOTATION}-name`];
   const namespace = metadata.annotations?.[`${DELETION_SECRET_ANNOTATION}-namespace`];
   return name && namespace ? { name, namespace } : undefined;
 }
 
-/** Whether a snapshot was asked for, and it is not known what came of it. */
+/** Reports whether a snapshot was requested and the outcome is unknown. */
 export function isBeingCreated({ metadata }: VolumeSnapshotContent): boolean {
   return metadata.annotations?.[BEING_CREATED_ANNOTATION] !== undefined;
 }
 
-/** Whether a VolumeSnapshotContent waits for its snapshot to be removed or given up. */
+/** Reports whether a VolumeSnapshotContent has the finalizer. */
 export function hasFinalizer({ metadata }: VolumeSnapshotContent): boolean {
   return metadata.finalizers?.includes(CONTENT_FINALIZER) ?? false;
 }
 
 /**
- * Whether a VolumeSnapshotContent is to go. One that is being deleted while its VolumeSnapshot is not stays until that is
- * deleted, too; one that no VolumeSnapshot has taken yet need not wait.
+ * Reports whether a VolumeSnapshotContent and its snapshot are to be deleted. A content that is being deleted stays
+ * until its VolumeSnapshot is deleted, too; one without a VolumeSnapshot need not wait.
  */
 export function shouldDelete({ metadata, spec }: VolumeSnapshotContent): boolean {
   if (metadata.deletionTimestamp === undefined) return false;
@@ -64,29 +66,29 @@ export function shouldDelete({ metadata, spec }: VolumeSnapshotContent): boolean
   return isUnbound || isVolumeSnapshotBeingDeleted({ metadata });
 }
 
-/** Whether the VolumeSnapshot is being deleted, or is gone. */
+/** Reports whether the VolumeSnapshot is being deleted, or was deleted. */
 function isVolumeSnapshotBeingDeleted({ metadata }: Pick<VolumeSnapshotContent, "metadata">): boolean {
   return metadata.annotations?.[BEING_DELETED_ANNOTATION] !== undefined;
 }
 
-/** What has to be done to a VolumeSnapshotContent next. */
+/** The next step for a VolumeSnapshotContent. */
 export type ContentStep =
   | "nothing"
-  /** Take the snapshot, or find out what came of taking it. */
+  /** Take the snapshot, or find out the outcome of an earlier request. */
   | "create"
-  /** Say that what came of taking it is known. */
+  /** Remove the annotation, since the outcome is known. */
   | "clear being-created"
-  /** See whether the snapshot is there and can be used. */
+  /** Check whether the snapshot exists and is ready. */
   | "check"
-  /** Remove the snapshot, and let the object go. */
+  /** Delete the snapshot, and remove the finalizer. */
   | "delete snapshot"
-  /** Let the object go. */
+  /** Remove the finalizer. */
   | "remove finalizer";
 
 /**
- * What has to be done to a VolumeSnapshotContent next. A snapshot that was asked for is followed until it is known what came of
- * it, also when nobody wants it any more: else one would be left of which nobody knows. None is begun before the finalizer is
- * there: until then the object may vanish at any time. Without the finalizer a deletion is over.
+ * Returns the next step for a VolumeSnapshotContent. A snapshot that was requested is followed until the outcome is
+ * known, even when it is no longer needed: otherwise an unknown snapshot would be left. No snapshot is requested before
+ * the finalizer is set: until then the object may be removed at any time. Without the finalizer a deletion is complete.
  */
 export function nextContentStep(content: VolumeSnapshotContent): ContentStep {
   const handle = snapshotHandleOf(content);
@@ -104,8 +106,8 @@ export function nextContentStep(content: VolumeSnapshotContent): ContentStep {
 }
 
 /**
- * What others write that decides about a VolumeSnapshotContent. A change of anything else is no reason to look at it again: the
- * loop's own writes are not, or what fails would be tried again at once.
+ * Returns the fields that others write and that decide about a VolumeSnapshotContent. Other changes are no reason to
+ * reconcile it: the snapshotter's own writes are not, or a failure would be retried at once.
  */
 export function reconcileInputs(content: VolumeSnapshotContent): string {
   const { metadata: { uid }, spec } = content;
@@ -119,24 +121,27 @@ export function reconcileInputs(content: VolumeSnapshotContent): string {
   ]);
 }
 
-/** The mark that a snapshot is being asked for; `undefined` when there is one, or none is to be asked for. */
+/**
+ * Returns the patch that adds the annotation of a requested snapshot, or `undefined` when it is set, or no snapshot is
+ * to be requested.
+ */
 export function setBeingCreatedPatch(content: VolumeSnapshotContent): ContentPatch | undefined {
   if (nextContentStep(content) !== "create" || isBeingCreated(content)) return undefined;
   return { metadata: { annotations: { [BEING_CREATED_ANNOTATION]: "yes" } } };
 }
 
-/** What takes that mark away; `undefined` when there is none. */
+/** Returns the patch that removes the annotation of a requested snapshot, or `undefined` when it is not set. */
 export function clearBeingCreatedPatch(content: VolumeSnapshotContent): ContentPatch | undefined {
   return isBeingCreated(content) ? { metadata: { annotations: { [BEING_CREATED_ANNOTATION]: null } } } : undefined;
 }
 
-/** What takes the finalizer away; `undefined` when there is none. */
+/** Returns the patch that removes the finalizer, or `undefined` when it is not set. */
 export function removeFinalizerPatch(content: VolumeSnapshotContent): ContentPatch | undefined {
   if (!hasFinalizer(content)) return undefined;
   return { metadata: { finalizers: content.metadata.finalizers!.filter((name) => name !== CONTENT_FINALIZER) } };
 }
 
-/** The status of a VolumeSnapshotContent whose snapshot was seen; `undefined` when it says so already. */
+/** Returns the patch of the status for the state of a snapshot, or `undefined` when nothing changes. */
 export function observedPatch(
   { status = {} }: VolumeSnapshotContent,
   { snapshotId, creationTimeNs, sizeBytes, readyToUse }: CreatedSnapshot,
@@ -154,15 +159,15 @@ export function observedPatch(
   return Object.keys(changes).length === 0 ? undefined : { status: changes };
 }
 
-/** The status of a VolumeSnapshotContent whose snapshot lost its content; `undefined` when it says so already. */
+/** Returns the patch of the status for a snapshot that lost its content, or `undefined` when nothing changes. */
 export function unusablePatch({ status }: VolumeSnapshotContent, message: string, now: Date): ContentPatch | undefined {
   if (status?.readyToUse === false && status.error?.message === message) return undefined;
   return { status: { readyToUse: false, error: { message, time: timestamp(now) } } };
 }
 
 /**
- * The status of a VolumeSnapshotContent when something went wrong; `undefined` when it says so already, and of a snapshot that
- * can be used: then somebody else was at work, too.
+ * Returns the patch of the status for a failure, or `undefined` when nothing changes, or when the snapshot is ready:
+ * then another snapshotter was at work, too.
  */
 export function failedPatch({ status }: VolumeSnapshotContent, message: string, now: Date): ContentPatch | undefined {
   if (status?.readyToUse || status?.error?.message === message) return undefined;

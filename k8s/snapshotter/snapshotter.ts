@@ -52,22 +52,22 @@ import {
   volumeSnapshotContents,
 } from "../api/snapshot_objects.ts";
 
-/** What the snapshotter works with. */
+/** Options of the snapshotter. */
 export interface SnapshotterOptions extends SidecarOptions {
   /** The driver. */
   readonly csi: Pick<CsiClient, "createSnapshot" | "deleteSnapshot" | "findSnapshot">;
-  /** Where events go. */
+  /** The recorder of events. */
   readonly events: EventRecorder;
-  /** Whether a snapshot of the handle that was ready may not be so any more; none by default. */
+  /** Reports whether a snapshot that was ready may not be so any more; never by default. */
   readonly needsRecheck?: (handle: string) => boolean;
-  /** When it is looked again for kinds that the cluster does not have, in milliseconds; after a minute. */
+  /** The interval at which missing kinds are looked for, in milliseconds; a minute. */
   readonly missingKindRetryMs?: number | undefined;
 }
 
-/** Milliseconds in which a change that was made should be seen by the informer. */
+/** The time limit for the cache to show a change, in milliseconds. */
 const CACHE_WAIT_MS = 10_000;
 
-/** When an object is looked at again that turned out to be another than the copy showed, in milliseconds. */
+/** The delay after which an object is reconciled again whose cached copy was stale, in milliseconds. */
 const STALE_CACHE_REQUEUE_MS = 1_000;
 
 /** The snapshotter. Two of them at the same time repeat each other's work without harm. */
@@ -78,12 +78,12 @@ export class Snapshotter {
   #classes: Informer<VolumeSnapshotClass>;
   /** The names of contents for whose snapshots there was no space. */
   readonly #exhausted = new Set<string>();
-  /** How often in a row a content was left with a snapshot that cannot be used yet. */
+  /** The number of consecutive checks of a content whose snapshot was not ready. */
   readonly #checks = new Map<string, number>();
   #controller: Controller | undefined;
   #stopSignal: AbortSignal | undefined;
 
-  /** Does nothing before {@linkcode Snapshotter.run}. */
+  /** Creates it; nothing runs before {@linkcode Snapshotter.run}. */
   constructor(options: SnapshotterOptions) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
@@ -132,7 +132,7 @@ export class Snapshotter {
     return new Informer(client, resource, { missingKindRetryMs, clock });
   }
 
-  /** How long it is waited for what was done to be seen; not when the loop is to end. */
+  /** Returns how long to wait for the cache to show a change; the wait ends when the controller stops. */
   get #waitOptions(): WaitOptions {
     return { signal: this.#stopSignal, timeoutMs: CACHE_WAIT_MS };
   }
@@ -144,7 +144,7 @@ export class Snapshotter {
     }
   }
 
-  /** What has to be done next: what the object shows, or a look at a snapshot that was ready. */
+  /** Returns the next step: the one that the object shows, or a check of a snapshot that was ready. */
   #stepOf(content: VolumeSnapshotContent): ContentStep {
     const step = nextContentStep(content);
     const mustRecheck = content.status?.readyToUse && this.#options.needsRecheck?.(snapshotHandleOf(content) ?? "");
@@ -164,7 +164,11 @@ export class Snapshotter {
     return wasCurrent ? this.#nextRequeue(name) : { requeueAfterMs: STALE_CACHE_REQUEUE_MS };
   }
 
-  /** Does what was decided on the copy; answers whether that was right for the object itself. */
+  /**
+   * Executes the step that was decided by the cached copy.
+   *
+   * @returns whether the step was right for the object itself
+   */
   async #executeStep(step: ContentStep, content: VolumeSnapshotContent, signal: AbortSignal): Promise<boolean> {
     switch (step) {
       case "create":
@@ -184,7 +188,7 @@ export class Snapshotter {
     }
   }
 
-  /** When a content has its next turn, by what the copy shows after this one. */
+  /** Returns when a content is reconciled again, by its cached copy after this attempt. */
   #nextRequeue(name: string): void | { requeueAfterMs: number } {
     const content = this.#contents.get(name);
     const step = content === undefined ? "nothing" : nextContentStep(content);
@@ -219,7 +223,11 @@ export class Snapshotter {
     return true;
   }
 
-  /** Marks that the snapshot is asked for; `undefined` when it should not be. */
+  /**
+   * Adds the annotation of a requested snapshot.
+   *
+   * @returns the object, or `undefined` when no snapshot should be requested
+   */
   async #setBeingCreated(
     content: VolumeSnapshotContent,
     signal: AbortSignal,
@@ -230,7 +238,7 @@ export class Snapshotter {
     return now !== undefined && nextContentStep(now) === "create" ? now : undefined;
   }
 
-  /** The object that a copy is of, unless it is gone. */
+  /** Gets the current object of a cached copy, or `undefined` when it was deleted. */
   async #getLive(cached: VolumeSnapshotContent, signal: AbortSignal): Promise<VolumeSnapshotContent | undefined> {
     const now = await orAbsent(this.#options.client.get(volumeSnapshotContents, cached.metadata, { signal }));
     return now?.metadata.uid === cached.metadata.uid ? now : undefined;
@@ -245,9 +253,10 @@ export class Snapshotter {
   }
 
   /**
-   * The class, read. Of a content that is to go only the outcome is asked for, and its class may have gone before it.
+   * Reads the class. For a content that is to be deleted only the outcome of a request is needed, and its class may
+   * have been deleted before it.
    *
-   * @throws {ClaimError} when there is none, or it cannot be meant
+   * @throws {ClaimError} when the class does not exist, or is invalid
    */
   #readClass(content: VolumeSnapshotContent): Pick<SnapshotClassParameters, "parameters"> {
     const { metadata: { name: contentName }, spec: { volumeSnapshotClassName: name } } = content;
@@ -285,7 +294,7 @@ export class Snapshotter {
     throw new Error(`looking for snapshot ${snapshotId}: ${driverName} has none of that handle`);
   }
 
-  /** Writes down how a snapshot is. */
+  /** Writes the state of a snapshot into the status. */
   async #updateStatus(
     content: VolumeSnapshotContent,
     snapshot: CreatedSnapshot,
@@ -297,7 +306,7 @@ export class Snapshotter {
     return now;
   }
 
-  /** Writes down, and tells once, that a snapshot that could be used cannot be used any more. */
+  /** Writes into the status that a snapshot lost its content, and records an event once. */
   async #markUnusable(
     content: VolumeSnapshotContent,
     { snapshotId }: CreatedSnapshot,
@@ -336,7 +345,7 @@ export class Snapshotter {
     return await this.#removeFinalizer(content, shouldDelete, signal);
   }
 
-  /** Takes the finalizer off, if that is still right. */
+  /** Removes the finalizer, if that is still right. */
   async #removeFinalizer(
     content: VolumeSnapshotContent,
     mayRemove: (now: VolumeSnapshotContent) => boolean,
@@ -349,13 +358,13 @@ export class Snapshotter {
     return true;
   }
 
-  /** Secrets for taking and for removing a snapshot; of one that is to go they may have gone before it. */
+  /** Reads the secrets for taking and deleting a snapshot; those of a deleted one may have been deleted before it. */
   async #secrets(content: VolumeSnapshotContent, signal: AbortSignal): Promise<Record<string, string>> {
     const secret = readSecret(this.#options.client, snapshotSecretOf(content), { signal });
     return shouldDelete(content) ? await orAbsent(secret) ?? {} : await secret;
   }
 
-  /** Says what went wrong, unless it passes by itself. */
+  /** Records a failure, unless it is temporary. */
   async #reportFailure(
     step: "create" | "check",
     content: VolumeSnapshotContent,
@@ -379,7 +388,7 @@ export class Snapshotter {
     return await patchWithRetry(this.#options.client, volumeSnapshotContents, content, patch, { signal, subresource });
   }
 
-  /** Waits for the copy to show what an object is now. */
+  /** Waits until the cache shows the current state of an object. */
   async #waitForCache(
     { metadata: { name } }: VolumeSnapshotContent,
     predicate: (cached: VolumeSnapshotContent) => boolean,
