@@ -7,30 +7,30 @@ import { type Architecture, DENO_VERSION, denoBinary, denortRuntime, denoRuntime
 import { sbom } from "./sbom.ts";
 import { sha256OfFile, writeSelfExtracting } from "./self_extracting.ts";
 
-/** The names of what is made. */
+/** Names of the files that {@linkcode makeArtifact} writes. */
 export const ARTIFACT_FILES = { program: "denolith", sbom: "denolith.cdx.json", sums: "SHA256SUMS" } as const;
 
 /** Settings of {@linkcode makeArtifact}. */
 export interface ArtifactOptions {
   readonly arch: Architecture;
-  /** The folder that the files go to; made if missing. */
+  /** Folder for the files. It is created if missing. */
   readonly folder: string;
-  /** Is told, in one line, where the file is not what was asked for first. */
+  /** Called with one line when the program is not a native executable. */
   readonly log: (line: string) => void;
 }
 
 /**
- * Makes the driver as one executable file, and beside it a list of what it is made of and the checksums of both. Each file is
- * replaced when the new one is whole.
+ * Builds the driver as one executable file, its software bill of materials and the checksums of both. Each file is replaced
+ * only when the new one is complete.
  *
- * The file is made by `deno compile`. Where its runtime cannot be fetched, it carries the deno binary itself instead, and
- * unpacks that on its first start.
+ * `deno compile` builds the file. If its runtime cannot be downloaded, the file contains the deno binary instead, and unpacks
+ * it on the first start.
  *
- * @throws {Error} when a step fails, by what the tool said
+ * @throws {Error} when a step fails; the message quotes the tool
  */
 export async function makeArtifact({ arch, folder, log }: ArtifactOptions): Promise<void> {
   await Deno.mkdir(folder, { recursive: true });
-  // beside what it makes, so that this can be renamed into place
+  // in the same folder, so that the files can be renamed into place
   const temp = await Deno.makeTempDir({ dir: folder, prefix: ".making-" });
   try {
     const runtime = await makeProgram(arch, temp, log);
@@ -44,14 +44,14 @@ export async function makeArtifact({ arch, folder, log }: ArtifactOptions): Prom
   }
 }
 
-/** Makes the executable in `temp`, and answers what it runs on. */
+/** Builds the executable in `temp`. @returns the runtime in it */
 async function makeProgram(arch: Architecture, temp: string, log: (line: string) => void): Promise<Runtime> {
   const module = await bundle("main.ts", temp);
   const output = join(temp, ARTIFACT_FILES.program);
   await Deno.writeTextFile(join(temp, "deno.json"), launchConfig({ moduleIsFile: false }));
   if (await compileNative({ arch, folder: temp, output })) return denortRuntime();
   log(
-    `The runtime of deno compile ${DENO_VERSION} could not be fetched: the file carries the deno binary itself instead.`,
+    `The runtime of deno compile ${DENO_VERSION} could not be downloaded: the file contains the deno binary instead.`,
   );
   const binary = await denoBinary(arch, temp);
   const config = launchConfig({ moduleIsFile: true });

@@ -5,16 +5,17 @@ import { run } from "./process.ts";
 const ROOT = new URL("..", import.meta.url).pathname;
 
 /**
- * Makes one JavaScript file of a module of this checkout and all that it imports, and answers its path. The module's
- * `import.meta.url` is then that of the file, which can be started as a Worker as well.
+ * Bundles a module of this checkout and all its imports into one JavaScript file. The module's `import.meta.url` is then the
+ * URL of the file, which can also be started as a Worker.
  *
- * @param entry the module's path from the root of the checkout
- * @param folder where the file goes, under the module's name
+ * @param entry path of the module from the root of the checkout
+ * @param folder folder for the file, which is named like the module
+ * @returns the path of the file
  * @throws {Error} when the module cannot be bundled
  */
 export async function bundle(entry: string, folder: string): Promise<string> {
   const output = join(folder, basename(entry).replace(/\.ts$/, ".js"));
-  // not --minify: it puts what is named once in the place of its name, also what `using` has to dispose of
+  // not --minify: it inlines variables that are used once, including those that `using` must dispose of
   const args = ["bundle", "--quiet", "--platform", "deno", "-o", output, entry];
   await run(`bundle ${entry}`, Deno.execPath(), args, { cwd: ROOT });
   return output;

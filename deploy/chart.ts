@@ -1,5 +1,5 @@
 /**
- * The chart as it stands in deploy/chart, rendered without Helm.
+ * Rendering of the chart in deploy/chart without Helm.
  *
  * @module
  */
@@ -8,31 +8,31 @@ import { join } from "@std/path";
 import { parse } from "@std/yaml";
 import { renderTemplate } from "./template.ts";
 
-/** Where the chart is. */
+/** Path of the chart. */
 export const CHART = join(import.meta.dirname!, "chart");
 
 /** A tree of values. */
 export type Values = { readonly [name: string]: unknown };
 
-/** What `helm template` is given beside the chart. */
+/** Options of {@linkcode renderChart}, as of `helm template`. */
 export interface RenderOptions {
-  /** Values over those of the chart. */
+  /** Values that override those of the chart. */
   readonly values?: Values;
-  /** The namespace of the release; that of the documents by default. */
+  /** Namespace of the release; by default {@linkcode NAMESPACE}. */
   readonly namespace?: string;
-  /** The API versions that the cluster has beside Kubernetes' own (`--api-versions`); none by default. */
+  /** API versions of the cluster in addition to Kubernetes' own (`--api-versions`); none by default. */
   readonly apiVersions?: readonly string[];
 }
 
-/** The namespace of the plain manifests and of all documents. */
+/** Namespace of the plain manifests and of all documents. */
 export const NAMESPACE = "denolith-system";
 
-/** The chart's own values. */
+/** Returns the default values of the chart. */
 export function chartValues(): Values {
   return parse(Deno.readTextFileSync(join(CHART, "values.yaml"))) as Values;
 }
 
-/** The chart's templates: their text, by the file's name. */
+/** Returns the templates of the chart: their text, by file name. */
 export function chartTemplates(): Map<string, string> {
   const folder = join(CHART, "templates");
   const names = [...Deno.readDirSync(folder)].map(({ name }) => name).filter((name) => name.endsWith(".yaml")).sort();
@@ -40,9 +40,10 @@ export function chartTemplates(): Map<string, string> {
 }
 
 /**
- * What the templates become, by the file's name; those that become nothing are left out.
+ * Renders the templates.
  *
- * @throws {Error} when a template holds something that is not known here
+ * @returns the rendered texts by file name, without those that are empty
+ * @throws {Error} when a template contains an action that template.ts does not support
  */
 export function renderChart({ values = {}, namespace = NAMESPACE, apiVersions = [] }: RenderOptions = {}): Map<
   string,
@@ -66,7 +67,7 @@ export function renderChart({ values = {}, namespace = NAMESPACE, apiVersions = 
   return new Map(rendered.filter(([, text]) => text.trim() !== ""));
 }
 
-/** Values over others, as Helm merges them: maps by their keys, and `null` takes away what was there. */
+/** Merges values as Helm does: maps by their keys, and `null` removes a key. */
 function mergeValues(defaults: Values, overrides: Values): Values {
   const all: Record<string, unknown> = { ...defaults };
   for (const [name, value] of Object.entries(overrides)) {

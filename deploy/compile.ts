@@ -1,5 +1,5 @@
 /**
- * `deno task compile`: the driver as one executable file, with its checksums and the list of what it is made of.
+ * `deno task compile`: builds the driver as one executable file, with checksums and a software bill of materials.
  *
  * @module
  */
@@ -11,7 +11,7 @@ import { type Architecture, ARCHITECTURES } from "./runtime.ts";
 
 const HELP = `Usage: deno task compile [--arch ARCH]
 
-Makes dist/${ARTIFACT_FILES.program}, one executable file, and beside it ${ARTIFACT_FILES.sums} and ${ARTIFACT_FILES.sbom}.
+Builds dist/${ARTIFACT_FILES.program}, one executable file, with ${ARTIFACT_FILES.sums} and ${ARTIFACT_FILES.sbom}.
 
 Flags:
   --arch ARCH  ${ARCHITECTURES.join(" or ")} (default: this machine's)

@@ -1,17 +1,17 @@
 import manifest from "../deno.json" with { type: "json" };
 
-/** The permission set of deno.json under which the driver runs. */
+/** Name of the permission set in deno.json that the driver runs with. */
 export const PERMISSION_SET = "denolith";
 
-/** V8's flags for the driver: docs/adr/0002. */
+/** V8 flags of the driver: docs/adr/0002. */
 export const V8_FLAGS = "--optimize-for-size";
 
-/** The name of the driver's one module, beside its configuration. */
+/** File name of the bundled driver, next to its configuration. */
 export const MODULE = "main.js";
 
 /**
- * Deno's flags for the driver, before `--config` and its module: under its permission set, without questions, and without a
- * network to fetch code from.
+ * Deno's flags for the driver, before `--config` and the module: with the permission set, without prompts, and without
+ * downloads of code.
  */
 export const LAUNCH_FLAGS: readonly string[] = [
   "run",
@@ -24,10 +24,10 @@ export const LAUNCH_FLAGS: readonly string[] = [
   `-P=${PERMISSION_SET}`,
 ];
 
-/** What a permission is limited to: nothing, all, or a list, as deno.json has it. */
+/** Scope of a permission in deno.json: none, all, or a list. */
 type PermissionScope = boolean | readonly string[] | { readonly allow?: boolean | readonly string[] };
 
-/** What of deno.json concerns a start. */
+/** The part of deno.json that affects a start. */
 export interface Manifest {
   readonly unstable?: readonly string[];
   readonly permissions: Readonly<Record<string, Readonly<Record<string, PermissionScope>>>>;
@@ -35,12 +35,12 @@ export interface Manifest {
 
 /** Settings of {@linkcode launchConfig}. */
 export interface LaunchOptions {
-  /** Whether the module lies in a file of its own: to start itself as a Worker, the driver must then be allowed to read it. */
+  /** Whether the module is a separate file. The driver needs read permission for it to start itself as a Worker. */
   readonly moduleIsFile: boolean;
 }
 
 /**
- * The configuration that the driver is started with, as JSON: the permission set and the unstable features of deno.json, and
+ * Returns the configuration for starting the driver, as JSON: the permission set and the unstable features of deno.json, and
  * nothing from the folders around it.
  *
  * @throws {Error} when deno.json has no such set
@@ -60,7 +60,7 @@ export function launchConfig({ moduleIsFile }: LaunchOptions, from: Manifest = m
   return JSON.stringify(config);
 }
 
-/** A scope for reading that has the module in it. Deno takes relative paths from the configuration's folder. */
+/** Adds the module to a scope for reading. Deno resolves relative paths from the folder of the configuration. */
 function withModule(scope: PermissionScope = false): PermissionScope {
   if (scope === true) return true;
   if (scope === false) return [`./${MODULE}`];

@@ -1,6 +1,6 @@
 /**
- * `deno task manifests`: makes of the chart what `kubectl apply` takes: deploy/crds, deploy/manifests and deploy/monitoring. Of
- * these only the namespace is written by hand, since Helm makes that itself.
+ * `deno task manifests`: generates the manifests for `kubectl apply` from the chart: deploy/crds, deploy/manifests and
+ * deploy/monitoring. Only the namespace is written by hand, because Helm creates it itself.
  *
  * @module
  */
@@ -10,18 +10,18 @@ import { CHART, renderChart, type Values } from "./chart.ts";
 
 const ROOT = join(import.meta.dirname!, "..");
 
-/** The file of deploy/manifests that is written by hand. */
+/** Name of the file in deploy/manifests that is written by hand. */
 export const NAMESPACE_FILE = "00-namespace.yaml";
 
-/** The first line of a file that is made. */
+/** First line of a generated file. */
 const GENERATED_NOTICE = "# Made from deploy/chart by `deno task manifests`: change it there.";
 
-/** What stands in deploy/monitoring: what takes other people's definitions, and so is not there by default. */
+/** Values for deploy/monitoring, whose objects need CRDs or tools that a cluster may not have. */
 const MONITORING: Values = {
   metrics: Object.fromEntries(["podMonitor", "prometheusRule", "dashboard"].map((name) => [name, { create: true }])),
 };
 
-/** The files that the chart becomes: their text, by their path from the root. */
+/** Returns the generated files: their text, by path from the root. */
 export function generatedFiles(): Map<string, string> {
   const byDefault = renderChart();
   const monitoring = [...renderChart({ values: MONITORING })].filter(([file]) => !byDefault.has(file));
@@ -35,7 +35,7 @@ export function generatedFiles(): Map<string, string> {
   ]);
 }
 
-/** A text of the chart as a file of its own. */
+/** Returns a rendered text with the notice that it is generated. */
 function toManifest(text: string): string {
   return `${GENERATED_NOTICE}\n${text.trim().replace(/^---\n/, "")}\n`;
 }

@@ -2,25 +2,26 @@ import { MODULE, PERMISSION_SET, V8_FLAGS } from "./launch.ts";
 import { outcomeOf } from "./process.ts";
 import type { Architecture } from "./runtime.ts";
 
-/** How long `deno compile` may take, in milliseconds: it is done in a second or two, but for the fetching of its runtime. */
+/** Time limit of `deno compile`, in milliseconds. It takes one or two seconds, and longer to download its runtime. */
 const COMPILE_MS = 60_000;
 
-/** What `deno compile` is given. */
+/** Options of {@linkcode compileNative}. */
 export interface CompileOptions {
   readonly arch: Architecture;
-  /** The folder with the driver's module and its configuration, deno.json. */
+  /** Folder with the driver's module and its configuration, deno.json. */
   readonly folder: string;
-  /** The file to make. */
+  /** Path of the file to write. */
   readonly output: string;
 }
 
 /**
- * Makes an executable by `deno compile`, and answers whether its runtime, which it fetches on first use, was to be had.
+ * Builds an executable with `deno compile`, which downloads its runtime on first use.
  *
- * @throws {Error} when `deno compile` fails for another reason; the message ends with what it said
+ * @returns whether the runtime could be downloaded
+ * @throws {Error} when `deno compile` fails for another reason; the message ends with its output
  */
 export async function compileNative({ arch, folder, output }: CompileOptions): Promise<boolean> {
-  // The file's time goes into the result, which is to be the same each time.
+  // The modification time is part of the result, and the result must be reproducible.
   await Deno.utime(`${folder}/${MODULE}`, 0, 0);
   const signal = AbortSignal.timeout(COMPILE_MS);
   const action = `compile for ${arch}`;
@@ -42,8 +43,8 @@ export async function compileNative({ arch, folder, output }: CompileOptions): P
 }
 
 /**
- * Whether `deno compile` failed because it could not fetch its runtime. Its error is a list of causes; that it could not store
- * what it had fetched is a failure of this machine, and no reason to do without.
+ * Reports whether `deno compile` failed because it could not download its runtime. Its error is a list of causes. A failure
+ * to store the download is a problem of this machine, and does not count.
  */
 export function isMissingRuntime(stderr: string): boolean {
   return /^\s+(?:\d+: )?Setting up base binary\.$/m.test(stderr) && !/^\s+\d+: (?:Creating|Writing) /m.test(stderr);

@@ -1,7 +1,7 @@
 import { join } from "@std/path";
 import { parseAll } from "@std/yaml";
 
-/** A Kubernetes object as it stands in a file. */
+/** A Kubernetes object in a file. */
 export interface KubernetesObject {
   readonly apiVersion: string;
   readonly kind: string;
@@ -11,10 +11,10 @@ export interface KubernetesObject {
 }
 
 /**
- * The objects in the YAML files of a folder and of those in it, by the order of their names, as `kubectl apply` takes them.
+ * Reads the objects in the YAML files of a folder and its subfolders, in the order of `kubectl apply`: by file name.
  *
- * @param folder its path from deploy/
- * @throws {Error} when a file cannot be read, or holds something that is no object
+ * @param folder path from deploy/
+ * @throws {Error} when a file cannot be read, or contains a document that is not an object
  */
 export function readObjects(folder: string): KubernetesObject[] {
   const root = join(import.meta.dirname!, folder);

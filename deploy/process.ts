@@ -6,7 +6,7 @@ export interface RunOptions {
   readonly signal?: AbortSignal;
 }
 
-/** How a program ended, and what it printed. */
+/** The result of a program. */
 export interface Outcome {
   readonly success: boolean;
   readonly stdout: string;
@@ -14,9 +14,10 @@ export interface Outcome {
 }
 
 /**
- * Runs a program to its end, whatever that is. Its words come without colours.
+ * Runs a program and waits until it ends. Its output has no colours.
  *
- * @param action what is being tried, in the words that the error starts with, such as "bundle main.ts"
+ * @param action start of the error message, such as "bundle main.ts"
+ * @returns its output and whether it succeeded
  * @throws {Error} when the program cannot be started
  */
 export async function outcomeOf(
@@ -40,9 +41,10 @@ export async function outcomeOf(
 }
 
 /**
- * Runs a program to its good end and answers what it printed on standard output.
+ * Runs a program that must succeed.
  *
- * @throws {Error} when the program cannot be started or fails; the message ends with what it said
+ * @returns its standard output
+ * @throws {Error} when the program cannot be started or fails; the message ends with its output
  */
 export async function run(
   action: string,
@@ -56,10 +58,10 @@ export async function run(
 }
 
 /**
- * Checks that a program is installed which Debian has in a package of the same name.
+ * Checks that a program is installed. Its Debian package must have the same name.
  *
- * @param action what is being tried, in the words that the error starts with
- * @throws {Error} naming the package, when the program cannot be started
+ * @param action start of the error message
+ * @throws {Error} when the program cannot be started; the message names the package
  */
 export async function requireProgram(action: string, program: string): Promise<void> {
   await outcomeOf(action, program, ["--version"]).catch((cause) => {

@@ -1,35 +1,35 @@
 import { join } from "@std/path";
 import { run } from "./process.ts";
 
-/** The machines that the driver is made for, by the kernel's names for them. */
+/** Architectures that the driver is built for, as the kernel names them. */
 export const ARCHITECTURES = ["x86_64", "aarch64"] as const;
 
 /** One of {@linkcode ARCHITECTURES}. */
 export type Architecture = typeof ARCHITECTURES[number];
 
-/** The version of Deno that the driver runs on. */
+/** Version of Deno that the driver runs on. */
 export const DENO_VERSION = "2.9.3";
 
-/** The npm package with the deno binary for a kind of machine. */
+/** The npm package with the deno binary for an architecture. */
 interface RuntimePackage {
   readonly name: string;
-  /** The checksum of the package, beside the registry's own word, which npm goes by. */
+  /** Checksum of the package, checked in addition to npm's own check. */
   readonly integrity?: string;
-  /** The machine in the head of the binary: ELF's e_machine. */
+  /** Machine in the ELF header of the binary (e_machine). */
   readonly machine: number;
 }
 
-/** What the driver runs on, as it is in the artifact. */
+/** The runtime in the artifact. */
 export interface Runtime {
   readonly name: "deno" | "denort";
   readonly version: string;
-  /** Where it comes from, as a package URL. */
+  /** Origin, as a package URL. */
   readonly purl: string;
-  /** Its checksum, in hexadecimal, where it is there as it came. */
+  /** Checksum in hexadecimal, if the artifact contains the runtime unchanged. */
   readonly sha256?: string;
 }
 
-/** Where the deno binaries come from. */
+/** Packages of the deno binaries. */
 const RUNTIME_PACKAGES: Readonly<Record<Architecture, RuntimePackage>> = {
   x86_64: {
     name: "@deno/linux-x64-glibc",
@@ -40,9 +40,9 @@ const RUNTIME_PACKAGES: Readonly<Record<Architecture, RuntimePackage>> = {
 };
 
 /**
- * The path of the deno binary for a kind of machine: the running one where it will do, else one that npm fetches into `folder`.
+ * Returns the path of the deno binary for an architecture: the running one if it fits, or one that npm downloads to `folder`.
  *
- * @throws {Error} when it cannot be fetched, or is not what it should be
+ * @throws {Error} when the download fails, or has another checksum or architecture
  */
 export async function denoBinary(arch: Architecture, folder: string): Promise<string> {
   if (arch === Deno.build.arch && Deno.version.deno === DENO_VERSION) return Deno.execPath();
@@ -63,7 +63,7 @@ export async function denoBinary(arch: Architecture, folder: string): Promise<st
   return binary;
 }
 
-/** @throws {Error} when the bytes do not have this checksum, written as in npm's lock files. */
+/** Checks a checksum, written as in npm's lock files. @throws {Error} when the bytes have another one */
 export async function requireIntegrity(
   bytes: Uint8Array<ArrayBuffer>,
   integrity: string,
@@ -73,7 +73,7 @@ export async function requireIntegrity(
   if (`sha512-${sum}` !== integrity) throw new Error(`${action}: its checksum is sha512-${sum}, not ${integrity}`);
 }
 
-/** @throws {Error} when the bytes are no program for this kind of machine. */
+/** Checks that the bytes are a program for the architecture. @throws {Error} when they are not */
 export function requireMachine(bytes: Uint8Array<ArrayBuffer>, arch: Architecture, action: string): void {
   const isElf = bytes.length > 20 && new TextDecoder().decode(bytes.subarray(0, 4)) === "\x7fELF";
   const machine = isElf ? new DataView(bytes.buffer, bytes.byteOffset).getUint16(18, true) : undefined;
@@ -81,13 +81,13 @@ export function requireMachine(bytes: Uint8Array<ArrayBuffer>, arch: Architectur
   throw new Error(`${action}: what came is no program for ${arch}`);
 }
 
-/** The deno binary as a part of the artifact. */
+/** Returns the deno binary as a part of the artifact. */
 export function denoRuntime(arch: Architecture, sha256: string): Runtime {
   const purl = `pkg:npm/${RUNTIME_PACKAGES[arch].name.replace("@", "%40")}@${DENO_VERSION}`;
   return { name: "deno", version: DENO_VERSION, purl, sha256 };
 }
 
-/** The runtime of `deno compile` as a part of the artifact. */
+/** Returns the runtime of `deno compile` as a part of the artifact. */
 export function denortRuntime(): Runtime {
   return { name: "denort", version: DENO_VERSION, purl: `pkg:github/denoland/deno@v${DENO_VERSION}` };
 }

@@ -5,15 +5,15 @@ import manifest from "../deno.json" with { type: "json" };
 import { run } from "./process.ts";
 import type { Runtime } from "./runtime.ts";
 
-/** An npm package that the driver is made of. */
+/** An npm package in the driver. */
 export interface NpmPackage {
   readonly name: string;
   readonly version: string;
-  /** The checksum in deno.lock: `sha512-` and base64. */
+  /** Checksum in deno.lock: `sha512-` and base64. */
   readonly integrity: string;
-  /** The licence that its package.json names, if it does. */
+  /** Licence in its package.json, if any. */
   readonly license: string | undefined;
-  /** The keys of the packages that it asks for itself. */
+  /** Keys of its own dependencies. */
   readonly dependencies: readonly string[];
 }
 
@@ -21,8 +21,8 @@ export interface NpmPackage {
 const ROOT = new URL("..", import.meta.url).pathname;
 
 /**
- * The npm packages that a module of this checkout imports, and those that they ask for, by their keys in deno.lock. Bundling
- * leaves out what is not used of them; what is left of which package is not known, so all are named.
+ * Returns the npm packages that a module of this checkout imports, and their dependencies, by their keys in deno.lock. The
+ * bundler removes unused code. Which packages remain is not known, so all are listed.
  *
  * @throws {Error} when the module's graph or deno.lock cannot be read
  */
@@ -53,10 +53,10 @@ export async function npmPackages(entry: string): Promise<{ roots: string[]; pac
 }
 
 /**
- * What the artifact is made of, as a CycloneDX document: the npm packages of the driver, and the runtime. It has neither a date
- * nor a number of its own, so that the same content makes the same document.
+ * Returns the software bill of materials of the artifact, as a CycloneDX document: the npm packages of the driver, and the
+ * runtime. It has neither a date nor a serial number, so the same content gives the same document.
  *
- * @throws {Error} when the driver's packages cannot be found out
+ * @throws {Error} when the driver's packages cannot be determined
  */
 export async function sbom(runtime: Runtime): Promise<string> {
   const { roots, packages } = await npmPackages("main.ts");
@@ -107,7 +107,7 @@ function addDependencies(
   for (const key of keys) component.dependencies.add(components.get(key)!.bomRef);
 }
 
-/** A package.json names its licence by SPDX's id, by an expression of ids, or in words of its own. */
+/** Returns the licence in a package.json, which is an SPDX id, an SPDX expression, or free text. */
 function licensesOf(license: string | undefined): Models.LicenseRepository {
   if (license === undefined) return new Models.LicenseRepository();
   if (SPDX.isSupportedSpdxId(license)) return new Models.LicenseRepository([new Models.SpdxLicense(license)]);

@@ -3,27 +3,27 @@ import head from "./head.sh" with { type: "text" };
 import { LAUNCH_FLAGS, MODULE } from "./launch.ts";
 import type { Architecture } from "./runtime.ts";
 
-/** What goes into a file that unpacks itself. */
+/** Parts of a self-extracting file. */
 export interface SelfExtractingParts {
   readonly version: string;
   readonly arch: Architecture;
-  /** The path of the deno binary. */
+  /** Path of the deno binary. */
   readonly runtime: string;
-  /** The path of the driver's one module. */
+  /** Path of the bundled driver. */
   readonly module: string;
-  /** The configuration that it is started with. */
+  /** Configuration for starting the driver, as JSON. */
   readonly config: string;
 }
 
-/** Room for the script at the start of the file, in bytes. */
+/** Space for the script at the start of the file, in bytes. */
 const HEAD_BYTES = 8192;
 
-/** The deno binary starts at a multiple of this, in bytes, so that dd can copy it in as large steps. */
+/** Alignment of the deno binary in the file, in bytes, and the block size with which dd copies it. */
 const BLOCK_BYTES = 65_536;
 
 /**
- * Writes one executable file of a script, the driver and the deno binary. Started, it unpacks the two once, into a folder
- * named after its content, and becomes deno with the driver; see head.sh. The same parts make the same file.
+ * Writes one executable file that consists of a script, the driver and the deno binary. On its first start, it unpacks the two
+ * to a folder named after its content. It then runs deno with the driver; see head.sh. The same parts give the same file.
  *
  * @throws {Error} when a part cannot be read, or the file cannot be written
  */
@@ -44,7 +44,7 @@ export async function writeSelfExtracting(
   const script = fillPlaceholders(head, {
     VERSION: version,
     ARCH: arch,
-    // the script as well: it decides how what it unpacks is laid out
+    // the script is part of the key, because it determines the layout of the folder
     KEY: sha256(new TextEncoder().encode(head + sums)).slice(0, 32),
     DRIVER_BYTES: driver.length,
     DRIVER_END: driverEnd,
@@ -63,7 +63,7 @@ export async function writeSelfExtracting(
   await Deno.chmod(output, 0o755); // whatever the umask
 }
 
-/** The sha256 of a file's content, in hexadecimal. */
+/** Returns the SHA-256 of a file's content, in hexadecimal. */
 export async function sha256OfFile(path: string): Promise<string> {
   const hash = createHash("sha256");
   using file = await Deno.open(path);
@@ -71,12 +71,12 @@ export async function sha256OfFile(path: string): Promise<string> {
   return hash.digest("hex");
 }
 
-/** The sha256 of these bytes, in hexadecimal. */
+/** Returns the SHA-256 of bytes, in hexadecimal. */
 export function sha256(bytes: Uint8Array): string {
   return createHash("sha256").update(bytes).digest("hex");
 }
 
-/** The script with the values in the places of their names. */
+/** Replaces the placeholders in the script by their values. */
 function fillPlaceholders(script: string, values: Readonly<Record<string, string | number>>): string {
   return script.replace(/@([A-Z_]+)@/g, (_, name: string) => {
     const value = values[name];
@@ -85,7 +85,7 @@ function fillPlaceholders(script: string, values: Readonly<Record<string, string
   });
 }
 
-/** The script with empty lines after it, which the shell never reads: the script ends by becoming another program. */
+/** Pads the script with empty lines. The shell never reads them, because the script ends with `exec`. */
 function padScript(script: string): Uint8Array {
   const bytes = new TextEncoder().encode(script);
   if (bytes.length > HEAD_BYTES) throw new Error(`make the script: ${bytes.length} bytes are more than ${HEAD_BYTES}`);

@@ -1,15 +1,15 @@
 /**
- * The part of Helm's template language that the chart is written in: enough to make the plain manifests, and to test the chart,
- * without Helm. What it does not know is an error, so the chart cannot use it unnoticed. test:cluster compares with Helm itself.
+ * The subset of Helm's template language that the chart uses, to generate the plain manifests and to test the chart without
+ * Helm. Anything else is an error. The task test:cluster compares the result with that of Helm.
  *
- * Actions, their whitespace and what counts as true are those of Go's text/template, functions those of Helm.
+ * Actions, whitespace and truth values follow Go's text/template, functions follow Helm.
  *
  * @module
  */
 
 import { stringify } from "@std/yaml";
 
-/** What a template is given: `.Values`, `.Chart`, and whatever else it reads. A function is called with what stands after it. */
+/** Data of a template: `.Values`, `.Chart` and other fields. A function is called with the terms after it. */
 export type TemplateData = Readonly<Record<string, unknown>>;
 
 /** A part of a template. */
@@ -20,7 +20,7 @@ type Part =
 
 type Block = "if" | "with" | "range";
 
-/** Commands, of which each is given the value of the one before as its last argument. */
+/** Commands. Each gets the value of the previous one as its last argument. */
 type Pipeline = readonly Command[];
 
 /** A function or a field with its arguments, or a single value. */
@@ -32,13 +32,13 @@ type Term =
   | { readonly kind: "function"; readonly name: string }
   | { readonly kind: "pipeline"; readonly pipeline: Pipeline };
 
-/** Where an action stands: what `.` and `$` are. */
+/** Scope of an action: the values of `.` and `$`. */
 interface Scope {
   readonly dot: unknown;
   readonly root: unknown;
 }
 
-/** The functions that the chart uses, each with its arguments in Helm's order. */
+/** Functions that the chart uses, with their arguments in Helm's order. */
 const FUNCTIONS: Readonly<Record<string, (...args: readonly unknown[]) => unknown>> = {
   and: (...values) => values.slice(0, -1).every(isTrue) ? values.at(-1) : false,
   default: (fallback, value) => isTrue(value) ? value : fallback,
@@ -51,9 +51,9 @@ const FUNCTIONS: Readonly<Record<string, (...args: readonly unknown[]) => unknow
 };
 
 /**
- * The text that a template makes of the data.
+ * Renders a template.
  *
- * @throws {Error} when it holds something that is not known here, or reads a field of what is not there
+ * @throws {Error} when the template has an unsupported action, or reads a field of a missing value
  */
 export function renderTemplate(template: string, data: TemplateData): string {
   const tokens = tokensOf(template);
@@ -62,13 +62,13 @@ export function renderTemplate(template: string, data: TemplateData): string {
   return render(parts, { dot: data, root: data });
 }
 
-/** Text between actions, or what stands in an action. */
+/** Text between actions, or the content of an action. */
 interface Token {
   readonly action: boolean;
   readonly text: string;
 }
 
-/** Splits a template into text and actions; `{{-` takes away the blanks and line ends before it. */
+/** Splits a template into text and actions. `{{-` removes the blanks and line ends before it. */
 function tokensOf(template: string): Token[] {
   const tokens: Token[] = [];
   let end = 0;
@@ -81,7 +81,7 @@ function tokensOf(template: string): Token[] {
   return [...tokens, { action: false, text: template.slice(end) }];
 }
 
-/** Takes parts off the tokens, up to the `end` of the block that they are in. */
+/** Removes parts from the tokens, up to the `end` of their block. */
 function readParts(tokens: Token[]): Part[] {
   const parts: Part[] = [];
   while (tokens.length > 0 && !(tokens[0]!.action && tokens[0]!.text === "end")) {
@@ -107,7 +107,7 @@ function readPipeline(text: string): Pipeline {
   return pipeline;
 }
 
-/** Takes commands off the words, up to a closing bracket. */
+/** Removes commands from the words, up to a closing bracket. */
 function readCommands(words: string[]): Pipeline {
   const commands: Term[][] = [[]];
   while (words.length > 0 && words[0] !== ")") {
