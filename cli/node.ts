@@ -1,5 +1,5 @@
 /**
- * `denolith node`: the driver on a node of a cluster, from its flags to its end.
+ * `denolith node`: the node plugin of a cluster.
  *
  * @module
  */
@@ -9,7 +9,7 @@ import manifest from "../deno.json" with { type: "json" };
 import { startClusterProcess } from "./cluster_process.ts";
 import { type Flags, UsageError } from "./command_line.ts";
 import { logging, lvmReadiness } from "../csi/standalone.ts";
-import { openMachine } from "../lvm/machine.ts";
+import { type Machine, openMachine } from "../lvm/machine.ts";
 import { parseGroupLimits } from "../csi/group_limits.ts";
 import { Identity, Node } from "../csi/proto/csi_pb.ts";
 import { identityHandlers, requireDriverName } from "../csi/identity.ts";
@@ -17,7 +17,7 @@ import { nodeHandlers } from "../csi/node.ts";
 import { parseGroupList } from "../csi/parameters.ts";
 import { serveRegistration } from "../csi/registration.ts";
 import { serve } from "../csi/server.ts";
-import { bindService } from "../csi/service.ts";
+import { bindService, type BoundService } from "../csi/service.ts";
 import { requireNodeId } from "../csi/topology.ts";
 import { waitForAbort } from "../lvm/clock.ts";
 import { GRACE_MS } from "./shutdown.ts";
@@ -25,7 +25,8 @@ import type { ApiClient } from "../k8s/client/client.ts";
 import { EventRecorder } from "../k8s/runtime/events.ts";
 import { Informer } from "../k8s/runtime/informer.ts";
 import { Controller } from "../k8s/runtime/controller.ts";
-import { lvmSnapshots, lvmVolumes } from "../k8s/api/lvm_objects.ts";
+import { type LvmSnapshot, lvmSnapshots, type LvmVolume, lvmVolumes } from "../k8s/api/lvm_objects.ts";
+import { MachineEvents } from "../k8s/agent/machine_events.ts";
 import { NodeReconciler } from "../k8s/agent/node_reconciler.ts";
 import { nodeIoLimiterSettings, watchLimits } from "../k8s/agent/node_limits.ts";
 import { recordedLvOf } from "../k8s/agent/object_reconciler.ts";
@@ -35,110 +36,74 @@ import { OrphanReconciler } from "../k8s/agent/orphan_reconciler.ts";
 import { SnapshotReconciler } from "../k8s/agent/snapshot_reconciler.ts";
 import { copyProgressById } from "../k8s/agent/volume_progress.ts";
 import { VolumeReconciler } from "../k8s/agent/volume_reconciler.ts";
+import { defined } from "../lvm/defined.ts";
 import { HostExec } from "../lvm/exec.ts";
 import { ANY_GROUP } from "../lvm/model/groups.ts";
 import { withRealPaths } from "../lvm/host/mounts.ts";
 import { parseSnapshotAutoextend } from "../lvm/snapshots/cow_autoextend.ts";
 import type { SurveyedGroup } from "../lvm/model/survey.ts";
 import { startLogging } from "./logging.ts";
+import type { Metrics } from "./metrics.ts";
 import { cgroupRoot, kubeletPaths } from "./paths.ts";
 import { thinPoolOptions } from "./flags.ts";
-import { defined } from "../lvm/defined.ts";
 
-/** How many objects of a kind are worked on at once: LVM does one change of a group at a time, but they share its reports. */
+/** How many objects of a kind are reconciled at once: LVM changes a group one by one, but they share its reports. */
 const MAX_CONCURRENT_RECONCILES = 16;
 
-/** How long events that are due may take at the end, in milliseconds. */
+/** How long pending events may take at the end, in milliseconds. */
 const EVENT_DRAIN_MS = 2_000;
 
-/** Serves until it is asked to end, and answers the exit status: 1 when calls under way had not ended in time. */
+/** State of the process, as /readyz and /metrics show it. */
+class NodeState {
+  /** Why kubelet has not registered the driver; absent once it has. */
+  registrationError: string | undefined = "kubelet has not asked for the driver yet";
+  /** Last survey of the volume groups; absent before the first. */
+  survey: readonly SurveyedGroup[] | undefined;
+
+  /** Returns why the process is not ready; nothing when it is. */
+  notReadyReasons(): string[] {
+    return [
+      ...(this.registrationError === undefined ? [] : [`registration: ${this.registrationError}`]),
+      ...(this.survey === undefined ? ["LVM has not answered yet"] : []),
+    ];
+  }
+}
+
+/**
+ * Serves a node until the process is asked to end.
+ *
+ * @param end aborted when the process is asked to end
+ * @returns the exit status: 1 when calls in progress did not complete in time
+ */
 export async function node(flags: Flags, end: AbortSignal): Promise<number> {
   await startLogging(flags["log-level"]!, flags["log-format"]!);
-  const nodeName = requireNodeId(flags["node-name"]!);
-  const driver = requireDriverName(flags["driver-name"]!);
-  const { kubeletDir, socket, registrationSocket } = kubeletPaths(flags);
-  const mountRoots = await withRealPaths([kubeletDir]);
-  const groups = flags["volume-groups"] === undefined ? ANY_GROUP : parseGroupList(flags["volume-groups"]);
-  const defaults = parseGroupLimits(flags);
-  const exec = new HostExec(flags["lvm-config"] === undefined ? {} : { lvmConfig: flags["lvm-config"] });
-
-  let registrationError: string | undefined = "kubelet has not asked for the driver yet";
-  let lastSurvey: readonly SurveyedGroup[] | undefined;
-  await using cluster = await startClusterProcess(flags, "node", () => [
-    ...(registrationError === undefined ? [] : [`registration: ${registrationError}`]),
-    ...(lastSurvey === undefined ? ["LVM has not answered yet"] : []),
-  ]);
+  const options = await parseNodeFlags(flags);
+  const { nodeName, driver, thin, socket, exec } = options;
+  const state = new NodeState();
+  await using cluster = await startClusterProcess(flags, "node", () => state.notReadyReasons());
   const { client, metrics } = cluster;
   const events = new EventRecorder(client, { component: `${driver}/node`, instance: nodeName });
   const ownObjects = { fieldSelector: `spec.nodeName=${nodeName}` };
   const volumeObjects = new Informer(client, lvmVolumes, ownObjects);
   const snapshotObjects = new Informer(client, lvmSnapshots, ownObjects);
-  const recorded = {
-    volume: (id: string) => recordedLvOf(volumeObjects.get(id)),
-    snapshot: (id: string) => recordedLvOf(snapshotObjects.get(id)),
-  };
-  const onChange = () => nodeReconciler.requeue();
-  const limiting = nodeIoLimiterSettings({
-    cgroupRoot: cgroupRoot(flags),
-    defaults,
-    objects: volumeObjects,
-    reconciler: () => volumeReconciler,
-  });
-  const poolConditions = new PoolConditions({ events, driver });
-  const thin = thinPoolOptions(flags);
-  const countCowExtension = metrics.registerCowExtensions();
-  const machine = openMachine({
-    ...{ exec, driver, groups, mountRoots, recorded, limiting, thin },
-    scratch: dirname(socket),
-    snapshotAutoextend: parseSnapshotAutoextend(flags["snapshot-autoextend"]!),
-    listener: logging({
-      onRemoved: onChange,
-      onPoolExtended: (message) => {
-        poolConditions.onExtended(message);
-        onChange();
-      },
-      onSnapshotExtended: (cow, size) => {
-        countCowExtension();
-        snapshotReconciler.recordCowExtended(cow, size);
-      },
-      onSnapshotCannotExtend: (cow, reason) => snapshotReconciler.recordCowCannotExtend(cow, reason),
-      onProgress: (id) => volumeController.add(id),
-      onTrimmed: (_, bytes) => trimCounters.succeeded(bytes),
-      onTrimFailed: (volume, reason, failures) => {
-        trimCounters.failed();
-        volumeReconciler.recordTrimFailed(volume, reason, failures);
-      },
-      onTrimUnsupported: (volume) => volumeReconciler.recordTrimUnsupported(volume),
-    }),
-  });
-  const { lvm, cowMonitor, trimmer, staging, health, filesystems, locks, limiter, background } = machine;
-  watchLimits(volumeObjects, { limiter, defaults });
 
-  const nodeReconciler = new NodeReconciler({
-    client,
-    exec,
-    driver,
-    nodeName,
-    groups,
-    overcommit: thin.overcommit,
-    onReport: async (report) => {
-      lastSurvey = report;
-      cowMonitor.observe(report);
-      trimmer.observe(report);
-      await filesystems.observe(report);
-      if (volumeObjects.hasSynced) await volumeReconciler.verify(report);
-      if (snapshotObjects.hasSynced) await snapshotReconciler.verify(report);
+  const machineEvents = new MachineEvents();
+  const limiting = { cgroupRoot: options.cgroupRoot, defaults: options.defaultLimits, objects: volumeObjects };
+  const machine = openMachine({
+    ...options,
+    listener: logging(machineEvents),
+    scratch: dirname(socket),
+    recorded: {
+      volume: (id) => recordedLvOf(volumeObjects.get(id)),
+      snapshot: (id) => recordedLvOf(snapshotObjects.get(id)),
     },
-    conditions: (report) => [...orphanReconciler.observe(report), ...poolConditions.observe(report)],
-    onWritten: async (object) => {
-      poolConditions.recordEvents(object);
-      await orphanReconciler.reconcile(object);
-    },
+    limiting: nodeIoLimiterSettings({ ...limiting, reconciler: () => machineEvents.receivers.volumes }),
   });
-  const shared = { client, events, driver, ...machine, onChange, end };
-  const orphanReconciler = new OrphanReconciler({ ...shared, volumeObjects, snapshotObjects, nodeName });
-  const volumeReconciler = new VolumeReconciler({ ...shared, objects: volumeObjects, parseGroups: parseGroupList });
-  const snapshotReconciler = new SnapshotReconciler({ ...shared, objects: snapshotObjects });
+  watchLimits(volumeObjects, { limiter: machine.limiter, defaults: options.defaultLimits });
+  const { onChange } = machineEvents;
+  const informers = { volumeObjects, snapshotObjects };
+  const agent = createAgent({ ...options, ...informers, client, events, machine, state, onChange, end });
+  registerMetrics(metrics, { driver, thin, volumeObjects, machine, state, orphans: agent.orphans });
   const createController = (name: string, reconciler: VolumeReconciler | SnapshotReconciler) =>
     new Controller({
       name,
@@ -149,38 +114,26 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
       onDepth: metrics.onDepth,
       drainMs: GRACE_MS,
     });
-  const volumeController = createController("lvmvolume", volumeReconciler).watch(volumeObjects);
-  const controllers = [volumeController, createController("lvmsnapshot", snapshotReconciler).watch(snapshotObjects)];
-  metrics.registerGroups(() => lastSurvey ?? []);
-  metrics.registerPools(() => lastSurvey ?? [], thin.overcommit);
-  metrics.registerInconsistencies({
-    orphans: () => orphanReconciler.orphans.length,
-    lost: () =>
-      volumeObjects.list().filter(({ spec, status }) => spec.driverName === driver && status?.state === "Lost").length,
-  });
-  metrics.registerLimits(() => limiter.limitedVolumes());
-  metrics.registerReadOnlyFilesystems(() => filesystems.list());
-  metrics.registerCopies(() => copyProgressById(volumeObjects.list()));
-  const trimCounters = metrics.registerTrimming(() => trimmer.lastSuccesses());
+  const volumeController = createController("lvmvolume", agent.volumes).watch(volumeObjects);
+  const snapshotController = createController("lvmsnapshot", agent.snapshots).watch(snapshotObjects);
+  const trimCounters = metrics.registerTrimming(() => machine.trimmer.lastSuccesses());
+  const counters = {
+    onSnapshotExtended: metrics.registerCowExtensions(),
+    onTrimmed: trimCounters.succeeded,
+    onTrimFailed: trimCounters.failed,
+  };
+  machineEvents.connect({ ...agent, volumeController, counters });
 
-  const identity = identityHandlers({ driver, version: manifest.version, ready: lvmReadiness(lvm) });
-  const labels = topologyLabels(flags, client);
-  const nodeService = nodeHandlers({ staging, health, nodeId: nodeName, mountRoots, locks, ...defined({ labels }) });
-  const server = await serve(socket, [
-    bindService(Identity, identity, metrics.onCallCompleted),
-    bindService(Node, nodeService, metrics.onCallCompleted),
-  ]);
-  background.start();
-  const registration = await serveRegistration(registrationSocket, {
+  const server = await serve(socket, csiServices({ options, machine, metrics, labels: topologyLabels(flags, client) }));
+  machine.background.start();
+  const registration = await serveRegistration(options.registrationSocket, {
     driver,
     endpoint: socket,
-    onStatus: (error) => registrationError = error,
+    onStatus: (error) => state.registrationError = error,
   });
   const running = [
-    volumeObjects.start(end),
-    snapshotObjects.start(end),
-    ...controllers.map((controller) => controller.run(end)),
-    nodeReconciler.run(end),
+    ...[volumeObjects, snapshotObjects].map((informer) => informer.start(end)),
+    ...[volumeController, snapshotController, agent.node].map((runnable) => runnable.run(end)),
   ];
 
   await waitForAbort(end);
@@ -188,12 +141,111 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
   const drained = await server.close(GRACE_MS);
   await Promise.all(running);
   await events.stop(EVENT_DRAIN_MS);
-  await background.stop();
+  await machine.background.stop();
   await exec.idle();
   return drained ? 0 : 1;
 }
 
-/** Reads the labels of the Node that belong to its topology. */
+type NodeOptions = Awaited<ReturnType<typeof parseNodeFlags>>;
+
+/** Parses the flags of the subcommand, except those of the cluster process and of topology. */
+async function parseNodeFlags(flags: Flags) {
+  const nodeName = requireNodeId(flags["node-name"]!);
+  const driver = requireDriverName(flags["driver-name"]!);
+  const { kubeletDir, socket, registrationSocket } = kubeletPaths(flags);
+  const mountRoots = await withRealPaths([kubeletDir]);
+  return {
+    ...{ nodeName, driver, socket, registrationSocket, mountRoots },
+    groups: flags["volume-groups"] === undefined ? ANY_GROUP : parseGroupList(flags["volume-groups"]),
+    defaultLimits: parseGroupLimits(flags),
+    exec: new HostExec(defined({ lvmConfig: flags["lvm-config"] })),
+    cgroupRoot: cgroupRoot(flags),
+    thin: thinPoolOptions(flags),
+    snapshotAutoextend: parseSnapshotAutoextend(flags["snapshot-autoextend"]!),
+  };
+}
+
+/** Options of {@linkcode createAgent}. */
+interface AgentOptions extends Pick<NodeOptions, "exec" | "driver" | "nodeName" | "groups" | "thin"> {
+  readonly client: ApiClient;
+  readonly events: EventRecorder;
+  readonly volumeObjects: Informer<LvmVolume>;
+  readonly snapshotObjects: Informer<LvmSnapshot>;
+  readonly machine: Machine;
+  readonly state: NodeState;
+  /** Called after the space of a volume group or a volume changed. */
+  readonly onChange: () => void;
+  readonly end: AbortSignal;
+}
+
+/** Creates the reconcilers of a node. */
+function createAgent(options: AgentOptions) {
+  const { client, events, driver, volumeObjects, snapshotObjects, machine, state } = options;
+  const pools = new PoolConditions({ events, driver });
+  const shared = { ...options, ...machine };
+  const orphans = new OrphanReconciler(shared);
+  const volumes = new VolumeReconciler({ ...shared, objects: volumeObjects, parseGroups: parseGroupList });
+  const snapshots = new SnapshotReconciler({ ...shared, objects: snapshotObjects });
+  const node = new NodeReconciler({
+    ...{ client, exec: options.exec, driver, nodeName: options.nodeName, groups: options.groups },
+    overcommit: options.thin.overcommit,
+    onReport: async (report) => {
+      state.survey = report;
+      machine.cowMonitor.observe(report);
+      machine.trimmer.observe(report);
+      await machine.filesystems.observe(report);
+      if (volumeObjects.hasSynced) await volumes.verify(report);
+      if (snapshotObjects.hasSynced) await snapshots.verify(report);
+    },
+    conditions: (report) => [...orphans.observe(report), ...pools.observe(report)],
+    onWritten: async (object) => {
+      pools.recordEvents(object);
+      await orphans.reconcile(object);
+    },
+  });
+  return { node, volumes, snapshots, orphans, pools };
+}
+
+/** Registers the metrics of a node, except the counters of background work. */
+function registerMetrics(
+  metrics: Metrics,
+  { driver, thin, volumeObjects, machine, state, orphans }:
+    & Pick<AgentOptions, "driver" | "thin" | "volumeObjects" | "machine" | "state">
+    & { readonly orphans: OrphanReconciler },
+): void {
+  const isLost = ({ spec, status }: LvmVolume) => spec.driverName === driver && status?.state === "Lost";
+  metrics.registerGroups(() => state.survey ?? []);
+  metrics.registerPools(() => state.survey ?? [], thin.overcommit);
+  metrics.registerInconsistencies({
+    orphans: () => orphans.orphans.length,
+    lost: () => volumeObjects.list().filter(isLost).length,
+  });
+  metrics.registerLimits(() => machine.limiter.limitedVolumes());
+  metrics.registerReadOnlyFilesystems(() => machine.filesystems.list());
+  metrics.registerCopies(() => copyProgressById(volumeObjects.list()));
+}
+
+/** Returns the CSI services of a node: Identity and Node. */
+function csiServices({ options: { driver, nodeName, mountRoots }, machine, metrics, labels }: {
+  readonly options: NodeOptions;
+  readonly machine: Machine;
+  readonly metrics: Metrics;
+  readonly labels: ReturnType<typeof topologyLabels>;
+}): BoundService[] {
+  const { lvm, staging, health, locks } = machine;
+  const identity = identityHandlers({ driver, version: manifest.version, ready: lvmReadiness(lvm) });
+  const nodeService = nodeHandlers({ staging, health, nodeId: nodeName, mountRoots, locks, ...defined({ labels }) });
+  return [
+    bindService(Identity, identity, metrics.onCallCompleted),
+    bindService(Node, nodeService, metrics.onCallCompleted),
+  ];
+}
+
+/**
+ * Returns a function that reads the labels of the Node that belong to its topology, or `undefined` when no label does.
+ *
+ * @throws {UsageError} when `--topology-labels` cannot be parsed
+ */
 function topologyLabels(flags: Flags, client: ApiClient) {
   const names = (flags["topology-labels"] ?? "").split(",").map((name) => name.trim()).filter((name) => name !== "");
   if (names.length === 0) return undefined;
