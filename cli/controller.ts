@@ -1,5 +1,5 @@
 /**
- * `denolith controller`: the driver of a cluster, from its flags to its end.
+ * `denolith controller`: the controller plugin of a cluster.
  *
  * @module
  */
@@ -8,7 +8,7 @@ import manifest from "../deno.json" with { type: "json" };
 import { inProcessCsi } from "./in_process_csi.ts";
 import { type ClusterProcess, startClusterProcess } from "./cluster_process.ts";
 import { type Flags, UsageError } from "./command_line.ts";
-import { controllerHandlers } from "../csi/controller.ts";
+import { type ControllerHandlers, controllerHandlers } from "../csi/controller.ts";
 import { Controller, Identity } from "../csi/proto/csi_pb.ts";
 import { socketPath } from "../csi/endpoint.ts";
 import { identityHandlers, requireDriverName } from "../csi/identity.ts";
@@ -17,6 +17,7 @@ import { serve } from "../csi/server.ts";
 import { bindService } from "../csi/service.ts";
 import { TOPOLOGY_KEY } from "../csi/topology.ts";
 import { waitForAbort } from "../lvm/clock.ts";
+import type { ApiClient } from "../k8s/client/client.ts";
 import { CapacityPublisher } from "../k8s/scheduling/capacity.ts";
 import { ClusterSnapshots } from "../k8s/service/cluster_snapshots.ts";
 import { ClusterVolumes } from "../k8s/service/cluster_volumes.ts";
@@ -50,7 +51,7 @@ import { volumeIntents } from "../k8s/provisioner/volume_intents.ts";
 import { Locks } from "../lvm/locks.ts";
 import { startLogging } from "./logging.ts";
 
-/** The loops, and whose place each takes; a loop that takes nobody's has a Lease of its own. */
+/** The controllers, and the official sidecar that each of them replaces; one without a sidecar has a Lease of its own. */
 const CONTROLLERS = {
   provisioner: "csi-provisioner",
   resizer: "csi-resizer",
@@ -58,71 +59,89 @@ const CONTROLLERS = {
   capacity: undefined,
 } as const satisfies Record<string, Sidecar | undefined>;
 
-/** How long a call waits for a node, in milliseconds: less than the official sidecars may be told to wait. */
+/** The name of a controller. */
+type ControllerName = keyof typeof CONTROLLERS;
+
+/** How long a call waits for a node, in milliseconds: less than the usual timeouts of the official sidecars. */
 const NODE_WAIT_MS = 60_000;
 
-/** How long calls under way have to end after SIGTERM, in milliseconds: nothing is lost when they do not. */
+/** How long calls in progress may take after SIGTERM, in milliseconds: nothing is lost when they take longer. */
 const GRACE_MS = 2_000;
 
-/** Serves until it is asked to end, and answers the exit status: 1 when calls under way had not ended in time. */
+/** The informers of the process, which are started together. */
+class Informers {
+  readonly #all: Informer<KubeObject>[] = [];
+
+  /** Creates an informer that is started later. */
+  create<T extends KubeObject>(
+    client: ApiClient,
+    resource: Resource<T>,
+    options?: Pick<InformerOptions<T>, "transform" | "namespace">,
+  ): Informer<T> {
+    const informer = new Informer(client, resource, options);
+    this.#all.push(informer as unknown as Informer<KubeObject>);
+    return informer;
+  }
+
+  /** Returns why the process is not ready: the resources that are not listed yet. */
+  notReadyReasons(): string[] {
+    return this.#all.filter(({ hasSynced }) => !hasSynced).map(({ resource }) => `${resource.plural} not listed yet`);
+  }
+
+  /** Starts all informers. They run until `end` is aborted. */
+  start(end: AbortSignal): Promise<void>[] {
+    return this.#all.map((informer) => informer.start(end));
+  }
+
+  /** Waits until all informers have listed their objects, or `end` is aborted. */
+  async waitForSync(end: AbortSignal): Promise<void> {
+    await Promise.race([Promise.all(this.#all.map(({ synced }) => synced)), waitForAbort(end)]);
+  }
+}
+
+/** The informers of the driver's own objects. */
+interface LvmInformers {
+  readonly volumes: Informer<LvmVolume>;
+  readonly nodes: Informer<LvmNode>;
+  readonly snapshots: Informer<LvmSnapshot>;
+}
+
+/**
+ * Serves a cluster until the process is asked to end.
+ *
+ * @param end aborted when the process is asked to end
+ * @returns the exit status: 1 when calls in progress did not complete in time
+ */
 export async function controller(flags: Flags, end: AbortSignal): Promise<number> {
   await startLogging(flags["log-level"]!, flags["log-format"]!);
   const driver = requireDriverName(flags["driver-name"]!);
+  const namespace = flags.namespace!;
   const disabledControllers = parseDisabledControllers(flags["disable-controllers"]);
-  const informers: Informer<KubeObject>[] = [];
-  await using cluster = await startClusterProcess(
-    flags,
-    "controller",
-    () => informers.filter(({ hasSynced }) => !hasSynced).map(({ resource }) => `${resource.plural} are not known yet`),
-  );
+  const informers = new Informers();
+  await using cluster = await startClusterProcess(flags, "controller", () => informers.notReadyReasons());
   const { client, metrics } = cluster;
-  const createInformer: CreateInformer = (resource, options) => {
-    const informer = new Informer(client, resource, options);
-    informers.push(informer as unknown as Informer<KubeObject>);
-    return informer;
+  const lvmInformers: LvmInformers = {
+    volumes: informers.create(client, lvmVolumes),
+    nodes: informers.create(client, lvmNodes),
+    snapshots: informers.create(client, lvmSnapshots),
   };
-  const lvmInformers = {
-    volumes: createInformer(lvmVolumes),
-    nodes: createInformer(lvmNodes),
-    snapshots: createInformer(lvmSnapshots),
-  };
-  const shared = { client, driver, ...lvmInformers, waitMs: NODE_WAIT_MS };
-  const volumes = new ClusterVolumes({ ...shared, parseGroups: parseGroupList });
-  const snapshots = new ClusterSnapshots({ ...shared, volumes });
-  const handlers = controllerHandlers({ volumes, snapshots, locks: new Locks() });
-  const calls = inProcessCsi({ handlers, onCallCompleted: metrics.onCallCompleted });
+  const handlers = createHandlers({ client, driver, lvmInformers });
+  const csi = inProcessCsi({ handlers, onCallCompleted: metrics.onCallCompleted });
   const events = new EventRecorder(client, { component: driver, instance: flags.identity! });
-  const controllers = createControllers({
-    cluster,
-    driver,
-    namespace: flags.namespace!,
-    events,
-    calls,
-    createInformer,
-    lvmInformers,
-  });
-  const running = informers.map((informer) => informer.start(end));
-  await Promise.race([Promise.all(informers.map(({ synced }) => synced)), waitForAbort(end)]);
+  const controllers = createControllers({ cluster, driver, namespace, events, csi, informers, lvmInformers });
+  const running = informers.start(end);
+  await informers.waitForSync(end);
 
+  const ready = () => Promise.resolve(lvmInformers.volumes.hasSynced);
+  const identity = identityHandlers({ driver, version: manifest.version, ready });
   const server = await serve(socketPath(flags.endpoint!), [
-    bindService(
-      Identity,
-      identityHandlers({
-        driver,
-        version: manifest.version,
-        ready: () => Promise.resolve(lvmInformers.volumes.hasSynced),
-      }),
-      metrics.onCallCompleted,
-    ),
+    bindService(Identity, identity, metrics.onCallCompleted),
     bindService(Controller, handlers, metrics.onCallCompleted),
   ]);
-  for (const [name, runnable] of Object.entries(controllers)) {
-    if (disabledControllers.includes(name)) continue;
-    const sidecar = CONTROLLERS[name as keyof typeof CONTROLLERS];
-    const leaseName = sidecar === undefined ? controllerLeaseName(name, driver) : sidecarLeaseName(sidecar, driver);
-    const lease = { name: leaseName, namespace: flags.namespace! };
+  for (const name of controllerNames.filter((name) => !disabledControllers.includes(name))) {
+    const lease = { name: leaseNameOf(name, driver), namespace };
     const election = new LeaderElection(client, { lease, identity: `${flags.identity}-${crypto.randomUUID()}` });
-    running.push(election.run(end, (signal) => runnable.run(signal)));
+    running.push(election.run(end, (signal) => controllers[name].run(signal)));
   }
 
   await waitForAbort(end);
@@ -132,53 +151,71 @@ export async function controller(flags: Flags, end: AbortSignal): Promise<number
   return drained ? 0 : 1;
 }
 
-/** Makes an informer that is started later. */
-type CreateInformer = <T extends KubeObject>(
-  resource: Resource<T>,
-  options?: Pick<InformerOptions<T>, "transform" | "namespace">,
-) => Informer<T>;
+const controllerNames = Object.keys(CONTROLLERS) as ControllerName[];
 
-/** What the loops have in common. */
+function leaseNameOf(name: ControllerName, driver: string): string {
+  const sidecar = CONTROLLERS[name];
+  return sidecar === undefined ? controllerLeaseName(name, driver) : sidecarLeaseName(sidecar, driver);
+}
+
+/** Creates the Controller service over the volumes and snapshots of the cluster. */
+function createHandlers({ client, driver, lvmInformers }: {
+  readonly client: ApiClient;
+  readonly driver: string;
+  readonly lvmInformers: LvmInformers;
+}): ControllerHandlers {
+  const shared = { client, driver, ...lvmInformers, waitMs: NODE_WAIT_MS };
+  const volumes = new ClusterVolumes({ ...shared, parseGroups: parseGroupList });
+  const snapshots = new ClusterSnapshots({ ...shared, volumes });
+  return controllerHandlers({ volumes, snapshots, locks: new Locks() });
+}
+
+/** Options of {@linkcode createControllers}. */
 interface ControllerParts {
   readonly cluster: ClusterProcess;
   readonly driver: string;
   readonly namespace: string;
   readonly events: EventRecorder;
-  readonly calls: CsiClient & CapacityClient;
-  readonly createInformer: CreateInformer;
-  readonly lvmInformers: {
-    readonly volumes: Informer<LvmVolume>;
-    readonly nodes: Informer<LvmNode>;
-    readonly snapshots: Informer<LvmSnapshot>;
-  };
+  readonly csi: CsiClient & CapacityClient;
+  readonly informers: Informers;
+  readonly lvmInformers: LvmInformers;
 }
 
+/** A controller that runs while this process is the leader. */
+interface Runnable {
+  run(signal: AbortSignal): Promise<void>;
+}
+
+/** Creates the controllers, and wakes those that wait for free capacity when a node reports a change of it. */
 function createControllers(
-  { cluster: { client, metrics }, driver, namespace, events, calls, createInformer, lvmInformers }: ControllerParts,
-) {
+  { cluster: { client, metrics }, driver, namespace, events, csi, informers, lvmInformers }: ControllerParts,
+): Readonly<Record<ControllerName, Runnable>> {
   const { onReconciled, onDepth } = metrics;
-  const shared = { driverName: driver, client, csi: calls, events, onReconciled, onDepth };
+  const shared = { driverName: driver, client, csi, events, onReconciled, onDepth };
   const claimOptions = {
     ...shared,
-    claims: createInformer(persistentVolumeClaims),
-    volumes: createInformer(persistentVolumes),
+    claims: informers.create(client, persistentVolumeClaims),
+    volumes: informers.create(client, persistentVolumes),
   };
-  const clusterInformers = { classes: createInformer(storageClasses), csiNodes: createInformer(csiNodes) };
+  const clusterInformers = {
+    classes: informers.create(client, storageClasses),
+    csiNodes: informers.create(client, csiNodes),
+  };
   const capacity = new CapacityPublisher({
     ...shared,
     ...clusterInformers,
     ...lvmInformers,
     topologyKey: TOPOLOGY_KEY,
     namespace,
-    published: createInformer(csiStorageCapacities, { namespace }),
+    published: informers.create(client, csiStorageCapacities, { namespace }),
   });
   const provisioner = new Provisioner({
     ...claimOptions,
     topologyKey: TOPOLOGY_KEY,
     intents: volumeIntents({ client, driver, topologyKey: TOPOLOGY_KEY, volumes: lvmInformers.volumes }),
     ...clusterInformers,
-    // of a Node its status is the most, and changes all the time
-    nodes: createInformer(nodes, { transform: ({ metadata }) => ({ metadata }) }),
+    // the status of a Node is its largest part, and changes all the time
+    nodes: informers.create(client, nodes, { transform: ({ metadata }) => ({ metadata }) }),
     waitUntilWithdrawn: (key, bytes, options) => capacity.waitUntilWithdrawn(key, bytes, options),
   });
   const resizer = new Resizer(claimOptions);
@@ -188,22 +225,22 @@ function createControllers(
     needsRecheck: (handle) => lvmInformers.snapshots.get(handle)?.status?.readyToUse === false,
   });
   lvmInformers.snapshots.subscribe((handle, now) => {
-    if (now?.status?.readyToUse === false) snapshotter.recheck(handle); // it overflowed, or is Lost
+    if (now?.status?.readyToUse === false) snapshotter.recheck(handle); // it overflowed or is Lost
   });
   lvmInformers.nodes.subscribe((_, now, before) => {
     if (now === undefined || freeCapacityKey(now) === freeCapacityKey(before)) return;
-    provisioner.requeueExhausted(); // what found no room before may find it now
+    provisioner.requeueExhausted(); // what found no free capacity before may find it now
     resizer.requeueExhausted();
     snapshotter.requeueExhausted();
   });
-  // one sidecar does both, under one Lease
+  // csi-resizer does the work of both, under one Lease
   const resizerAndModifier = {
     run: (signal: AbortSignal) => Promise.all([resizer.run(signal), modifier.run(signal)]).then(() => {}),
   };
   return { provisioner, resizer: resizerAndModifier, snapshotter, capacity };
 }
 
-/** What a node has free in its groups, and what its thin pools may promise, to be compared. */
+/** Returns the free space of a node and the available virtual size of its thin pools, for comparison. */
 function freeCapacityKey(node: LvmNode | undefined): string {
   const { total, volumeGroups = [] } = node?.status ?? {};
   return [
@@ -212,9 +249,10 @@ function freeCapacityKey(node: LvmNode | undefined): string {
   ].join();
 }
 
+/** Parses `--disable-controllers`. @throws {UsageError} for an unknown name */
 function parseDisabledControllers(list = ""): string[] {
   const names = list.split(",").map((name) => name.trim()).filter((name) => name !== "");
   const unknown = names.find((name) => !Object.hasOwn(CONTROLLERS, name));
   if (unknown === undefined) return names;
-  throw new UsageError(`--disable-controllers ${unknown}: there are ${Object.keys(CONTROLLERS).join(", ")}`);
+  throw new UsageError(`--disable-controllers ${unknown}: must be one of ${Object.keys(CONTROLLERS).join(", ")}`);
 }
