@@ -1,5 +1,5 @@
 /**
- * denolith as a library: the driver for those who embed it.
+ * The driver as a library, for programs that embed it.
  *
  * @module
  */

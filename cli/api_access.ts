@@ -1,6 +1,6 @@
 /**
- * What a process of the cluster touches, told from its flags. The process that only reads the command line loads this, so it
- * stays small.
+ * What a process of the cluster accesses, computed from its flags. The process that parses the command line loads this
+ * module, so it stays small.
  *
  * @module
  */
@@ -17,13 +17,18 @@ import type { AccessScope } from "./permissions.ts";
 
 /** An address to listen on. */
 export interface HttpAddress {
-  /** Name or number of the host; all addresses of the machine by `0.0.0.0`. */
+  /** Name or IP address of the host; `0.0.0.0` for all addresses of the machine. */
   readonly host: string;
-  /** The port. */
+  /** Port; 0 for a free one. */
   readonly port: number;
 }
 
-/** The address that `--http-address` names: `:9808`, `127.0.0.1:9808` or `[::1]:9808`; `undefined` for `off`. */
+/**
+ * Parses `--http-address`, such as `:9808`, `127.0.0.1:9808` or `[::1]:9808`.
+ *
+ * @returns the address, or `undefined` for `off`
+ * @throws {UsageError} when it cannot be parsed
+ */
 export function httpAddress(flags: Flags): HttpAddress | undefined {
   const text = flags["http-address"]!;
   if (text === "off") return undefined;
@@ -34,23 +39,27 @@ export function httpAddress(flags: Flags): HttpAddress | undefined {
   return { host: host === "" ? "0.0.0.0" : host.replace(/^\[(.*)\]$/, "$1"), port: Number(port) };
 }
 
-/** The API server that the flags name: that of a kubeconfig, or else that of the cluster that this pod runs in. */
+/**
+ * Returns the API server of `--kubeconfig`, or without it, that of the cluster that this pod runs in.
+ *
+ * @throws {Error} for an invalid kubeconfig, or outside of a pod without one
+ */
 export async function apiServer(flags: Flags): Promise<ApiServer> {
   const path = flags.kubeconfig;
   if (path === undefined) return inClusterServer((name) => Deno.env.get(name));
   return await (await import("../k8s/client/kubeconfig.ts")).kubeconfigServer(path);
 }
 
-/** What a client of the API server touches: the server, and what tells who asks. */
+/** Returns what a client of the API server accesses: the server, and the credentials. */
 export async function apiAccess(flags: Flags): Promise<Pick<AccessScope, "hosts" | "files" | "variables">> {
   const { hosts, files } = accessOf(await apiServer(flags));
   if (flags.kubeconfig !== undefined) return { hosts, files: [flags.kubeconfig, ...files], variables: [] };
-  // Kubernetes replaces a token by another link to another directory
+  // Kubernetes replaces a token by a new symbolic link to another directory
   const serviceAccountPaths = [SERVICE_ACCOUNT_DIRECTORY, SERVICE_ACCOUNT_DIRECTORY.replace(/^\/var\/run\//, "/run/")];
   return { hosts, files: serviceAccountPaths, variables: IN_CLUSTER_ENVIRONMENT };
 }
 
-/** What a process of the cluster touches beside its sockets: the API server, with who it is there, and its HTTP address. */
+/** Returns what a process of the cluster accesses beside its sockets: the API server, credentials, and its HTTP address. */
 export async function clusterAccess(flags: Flags): Promise<Pick<AccessScope, "hosts" | "files" | "variables">> {
   const { hosts = [], ...access } = await apiAccess(flags);
   const http = httpAddress(flags);

@@ -1,5 +1,5 @@
 /**
- * The client of the API server that the flags name.
+ * Creates the client of the API server that the flags name.
  *
  * @module
  */
@@ -10,10 +10,10 @@ import type { Flags } from "./command_line.ts";
 import { HttpClient, type HttpClientOptions } from "../k8s/client/http_client.ts";
 
 /**
- * Makes a client; it asks nothing before it is used.
+ * Creates a client. It sends nothing before it is used.
  *
- * @param role who asks, for the API server's log
- * @throws {Error} when there is no kubeconfig, and this is no pod
+ * @param role the subcommand, for the user agent in the log of the API server
+ * @throws {Error} for an invalid kubeconfig, or outside of a pod without one
  */
 export async function apiClient(
   flags: Flags,

@@ -1,5 +1,5 @@
 /**
- * What the subcommands of the cluster have in common: their client of the API server, their figures, and HTTP.
+ * What the processes of a cluster have in common: the client of the API server, metrics, and HTTP.
  *
  * @module
  */
@@ -14,16 +14,17 @@ import { Metrics } from "./metrics.ts";
 
 /** A process of the cluster. */
 export interface ClusterProcess extends AsyncDisposable {
-  /** The API server. */
+  /** Client of the API server. */
   readonly client: HttpClient;
-  /** The process's figures. */
+  /** Metrics of the process. */
   readonly metrics: Metrics;
 }
 
 /**
- * Connects to the API server, and answers over HTTP.
+ * Creates the client of the API server and the metrics, and serves HTTP.
  *
- * @param notReadyReasons why the process cannot do its work now
+ * @param role the subcommand
+ * @param notReadyReasons returns why the process is not ready; nothing when it is
  */
 export async function startClusterProcess(
   flags: Flags,
@@ -34,7 +35,9 @@ export async function startClusterProcess(
   const client = await apiClient(flags, role, { onRequest: metrics.onRequest });
   const address = httpAddress(flags);
   const http = address && await serveHttp(address, { notReadyReasons, metrics: () => metrics.text() });
-  if (http !== undefined) getLogger(["denolith", "http"]).info("answering", { host: address!.host, port: http.port });
+  if (http !== undefined) {
+    getLogger(["denolith", "http"]).info("serving HTTP", { host: address!.host, port: http.port });
+  }
   return {
     client,
     metrics,

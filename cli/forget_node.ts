@@ -1,5 +1,5 @@
 /**
- * `denolith forget-node`: giving up a node of a cluster.
+ * `denolith forget-node`, which gives up a node of a cluster.
  *
  * @module
  */
@@ -13,13 +13,13 @@ import { forget } from "../k8s/node_removal/forget_node.ts";
 import { forgetPlanJson, forgetPlanText } from "../k8s/node_removal/text.ts";
 import { planForget, readNodeObjects } from "../k8s/node_removal/plan.ts";
 
-/** How long events that are due may take at the end, in milliseconds. */
+/** How long pending events may take at the end, in milliseconds. */
 const EVENT_DRAIN_MS = 30_000;
 
-/** How many events may follow each other at once: a node may have hundreds of volumes, with two events for each. */
+/** How many events may be sent at once: a node may have hundreds of volumes, with two events for each. */
 const EVENT_BURST = 1_000;
 
-/** Shows what the cluster has of the node, and gives it up when it is told to. */
+/** Prints what the cluster has of a node, and gives it up with `--yes`. @returns the exit status */
 export async function forgetNode(flags: Flags): Promise<number> {
   const driver = requireDriverName(flags["driver-name"]!);
   const nodeName = requireNodeId(flags["NODE"]!);

@@ -1,5 +1,5 @@
 /**
- * The process over HTTP: whether it lives, whether it can work, and its figures.
+ * Serves liveness, readiness and metrics of a process over HTTP.
  *
  * @module
  */
@@ -8,21 +8,21 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { HttpAddress } from "./api_access.ts";
 
-/** What is answered. */
+/** Options of {@linkcode serveHttp}. */
 export interface HttpOptions {
-  /** Why the process cannot do its work now; an empty list when it can. From a cache or quick, for it is asked often. */
+  /** Returns why the process is not ready; an empty list when it is. Called often, so it must be fast. */
   notReadyReasons(): readonly string[];
-  /** The figures. */
+  /** Returns the metrics in the text format of Prometheus. */
   metrics(): Promise<string>;
 }
 
-/** What answers, until it is disposed of. */
+/** A running HTTP server, which is stopped when it is disposed of. */
 export interface HttpServer extends AsyncDisposable {
-  /** Its port: that of the address, or a free one where that is 0. */
+  /** Port: that of the address, or a free one where that is 0. */
   readonly port: number;
 }
 
-/** Answers on the address. @throws {Error} when that cannot be listened on */
+/** Serves HTTP on an address. @throws {Error} when it cannot listen on that */
 export async function serveHttp({ host, port }: HttpAddress, options: HttpOptions): Promise<HttpServer> {
   const server = createServer((request, response) => {
     const respond = (status: number, body: string, type = "text/plain; charset=utf-8") => {
@@ -30,7 +30,7 @@ export async function serveHttp({ host, port }: HttpAddress, options: HttpOption
       response.end(body);
     };
     const path = request.url?.replace(/\?.*$/s, "");
-    // the event loop that answers is what liveness is about: an API server that is away must not kill agents
+    // liveness means that the event loop runs: an outage of the API server must not restart agents
     if (path === "/livez") return respond(200, "ok\n");
     if (path === "/readyz") {
       const reasons = options.notReadyReasons();
@@ -38,7 +38,7 @@ export async function serveHttp({ host, port }: HttpAddress, options: HttpOption
         ? respond(200, "ok\n")
         : respond(503, reasons.map((reason) => `${reason}\n`).join(""));
     }
-    if (path !== "/metrics") return respond(404, "there are /livez, /readyz and /metrics\n");
+    if (path !== "/metrics") return respond(404, "not found; the paths are /livez, /readyz and /metrics\n");
     options.metrics().then(
       (text) => respond(200, text, "text/plain; version=0.0.4; charset=utf-8"),
       (error) => respond(500, `${error}\n`),

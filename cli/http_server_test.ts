@@ -17,7 +17,7 @@ Deno.test("serveHttp(): lives as long as it answers, and is ready when nothing s
   assertEquals(await get(http.port, "/readyz"), [503, "LVM has not answered yet\nregistration: not asked\n", TEXT]);
   reasons.length = 0;
   assertEquals(await get(http.port, "/readyz?verbose"), [200, "ok\n", TEXT]);
-  assertEquals(await get(http.port, "/"), [404, "there are /livez, /readyz and /metrics\n", TEXT]);
+  assertEquals(await get(http.port, "/"), [404, "not found; the paths are /livez, /readyz and /metrics\n", TEXT]);
 });
 
 Deno.test("serveHttp(): figures come as Prometheus reads them; when they cannot be told, that is an error", async () => {

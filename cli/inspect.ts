@@ -1,5 +1,5 @@
 /**
- * `denolith doctor` and `denolith status`: looking at a host, and saying what is there.
+ * `denolith doctor` and `denolith status`, which inspect a host.
  *
  * @module
  */
@@ -20,7 +20,7 @@ import { readStatus, type StatusOptions } from "../lvm/status/status.ts";
 import { statusJson, statusText } from "../lvm/status/text.ts";
 import { parseOvercommitFlag } from "./flags.ts";
 
-/** Prints what is wrong on this host and what to do about it; answers 1 when an error is among it. */
+/** Prints the problems of this host, with remedies. @returns the exit status: 1 when one of them is an error */
 export async function doctor(flags: Flags): Promise<number> {
   const path = socketPath(flags.endpoint!);
   const state = await probeSocket(path).catch(() => undefined);
@@ -32,7 +32,7 @@ export async function doctor(flags: Flags): Promise<number> {
   return diagnosis.level === "error" ? 1 : 0;
 }
 
-/** Prints what the driver has on this host, compared with what the cluster has of the node when that is named. */
+/** Prints the state of the driver on this host, compared with the cluster when `--node-name` is given. @returns 0 */
 export async function status(flags: Flags): Promise<number> {
   const overcommit = parseOvercommitFlag(flags);
   const report = await readStatus({ ...hostOptions(flags), ...await clusterOptions(flags), overcommit });

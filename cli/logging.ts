@@ -9,7 +9,7 @@ import { UsageError } from "./command_line.ts";
 
 const LEVELS = ["debug", "info", "warning", "error"] as const satisfies readonly LogLevel[];
 
-/** Starts the log. @throws {UsageError} for a level or a format that there is not. */
+/** Starts the log. @throws {UsageError} for an unknown level or format */
 export async function startLogging(level: string, format: string): Promise<void> {
   const lowestLevel = LEVELS.find((known) => known === level);
   if (lowestLevel === undefined) throw new UsageError(`--log-level ${level}: must be one of ${LEVELS.join(", ")}`);

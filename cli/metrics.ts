@@ -1,5 +1,5 @@
 /**
- * The figures of a process, in the format of Prometheus.
+ * The metrics of a process, in the text format of Prometheus.
  *
  * @module
  */
@@ -16,14 +16,14 @@ import { allocatedVirtual, availableVirtual, isDamaged, poolsOf } from "../lvm/p
 import type { TrimmedVolume } from "../lvm/staging/trimmer.ts";
 import { defined } from "../lvm/defined.ts";
 
-/** Seconds: calls that only ask take a few milliseconds, a command of LVM tenths of a second. */
+/** Buckets in seconds: calls that only read take some milliseconds, an LVM command tenths of a second. */
 const DURATION_BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120];
 
-/** Counts what came of fstrim. */
+/** Counters of fstrim. */
 export interface TrimCounters {
-  /** It had so many bytes discarded. */
+  /** Counts the bytes that a successful fstrim discarded. */
   readonly succeeded: (bytes: number) => void;
-  /** It failed. */
+  /** Counts a failed fstrim. */
   readonly failed: () => void;
 }
 
@@ -36,7 +36,7 @@ export interface MetricDescription {
   readonly help: string;
 }
 
-/** What is counted and measured. */
+/** The metrics of a process. */
 export class Metrics {
   readonly #registry = new Registry();
   readonly #calls: Histogram<"method" | "code">;
@@ -44,61 +44,71 @@ export class Metrics {
   readonly #requests: Counter<"verb" | "resource" | "code">;
   readonly #queueDepths: Gauge<"controller">;
 
-  /** Nothing is known yet. With `process`, also what the process itself takes. */
+  /**
+   * Creates the metrics that every process has.
+   *
+   * @param options.process whether to include the metrics of the process itself, `process_*`
+   */
   constructor({ process = true } = {}) {
     const registers = [this.#registry];
     this.#calls = new Histogram({
       name: "denolith_csi_operation_duration_seconds",
-      help: "CSI calls answered, by gRPC status code",
+      help: "Duration of CSI calls, by method and gRPC status code",
       labelNames: ["method", "code"],
       buckets: DURATION_BUCKETS,
       registers,
     });
     this.#reconciles = new Histogram({
       name: "denolith_reconcile_duration_seconds",
-      help: "Turns of the loops, by their result",
+      help: "Duration of reconciles, by controller and result",
       labelNames: ["controller", "result"],
       buckets: DURATION_BUCKETS,
       registers,
     });
     this.#requests = new Counter({
       name: "denolith_api_requests_total",
-      help: "Requests to the API server, by HTTP status; 0 without an answer",
+      help: "Requests to the API server, by HTTP status; 0 without a response",
       labelNames: ["verb", "resource", "code"],
       registers,
     });
-    this.#queueDepths = this.#gauge("denolith_workqueue_depth", "Keys that wait for a worker", ["controller"]);
+    this.#queueDepths = this.#gauge("denolith_workqueue_depth", "Keys that wait for a worker of the controller", [
+      "controller",
+    ]);
     if (process) this.#registerProcess();
   }
 
-  /** A CSI call was answered. */
+  /** Called after a CSI call was answered. */
   readonly onCallCompleted = ({ method, code, durationMs }: CompletedCall): void => {
     this.#calls.observe({ method, code: String(code) }, durationMs / 1000);
   };
 
-  /** A loop had a turn. */
+  /** Called after a controller reconciled a key. */
   readonly onReconciled = ({ controller, ms, error }: ReconcileResult): void => {
     this.#reconciles.observe({ controller, result: error === undefined ? "success" : "error" }, ms / 1000);
   };
 
-  /** The API server answered a request. */
+  /** Called after the API server answered a request. @param status the HTTP status, 0 without a response */
   readonly onRequest = (verb: string, resource: string, status: number): void => {
     this.#requests.inc({ verb, resource, code: String(status) });
   };
 
-  /** The number of keys that wait for a worker of a loop changed. */
+  /** Called after the number of keys that wait for a worker of a controller changed. */
   readonly onDepth = (controller: string, depth: number): void => {
     this.#queueDepths.set({ controller }, depth);
   };
 
-  /** What LVM has, as it was last seen, asked for when the figures are. */
+  /** Registers the metrics of volume groups. @param lastSurvey called on each scrape */
   registerGroups(lastSurvey: () => readonly SurveyedGroup[]): void {
     const perGroup: [string, string, (group: SurveyedGroup) => number][] = [
       ["size_bytes", "Size of the volume group", ({ size }) => Number(size)],
-      ["free_bytes", "Space of the volume group that no logical volume has", ({ free }) => Number(free)],
-      ["metadata_free_bytes", "What is free in its fullest metadata area", ({ metadataFree }) => Number(metadataFree)],
-      ["physical_volumes", "Disks of the volume group", ({ pvs }) => pvs.length],
-      ["missing_physical_volumes", "Disks of the volume group that are missing", ({ missingPvs }) => missingPvs],
+      ["free_bytes", "Space of the volume group that no logical volume uses", ({ free }) => Number(free)],
+      [
+        "metadata_free_bytes",
+        "Free space in the fullest metadata area of the volume group",
+        ({ metadataFree }) => Number(metadataFree),
+      ],
+      ["physical_volumes", "Physical volumes of the volume group", ({ pvs }) => pvs.length],
+      ["missing_physical_volumes", "Missing physical volumes of the volume group", ({ missingPvs }) => missingPvs],
       ["logical_volumes", "Logical volumes of the volume group", ({ lvs }) => lvs.length],
     ];
     for (const [name, help, value] of perGroup) {
@@ -119,7 +129,7 @@ export class Metrics {
     );
     const cowUsed = this.#gauge(
       "denolith_snapshot_cow_used_ratio",
-      "How full the store of a copy-on-write snapshot is; full, it is lost",
+      "Used share of the COW space of the snapshot; at 1 the snapshot is lost",
       ["group", "lv"],
       () => {
         cowUsed.reset();
@@ -130,7 +140,7 @@ export class Metrics {
     );
     const overflowed = this.#gauge(
       "denolith_snapshot_overflowed",
-      "Whether the store of a copy-on-write snapshot overflowed, so that its content is gone",
+      "1 if the COW space of the snapshot overflowed, so that its content is lost, else 0",
       ["group", "lv"],
       () => {
         overflowed.reset();
@@ -146,11 +156,11 @@ export class Metrics {
     const gauges: [string, string, (lv: LogicalVolume, group: SurveyedGroup) => number | undefined][] = [
       [
         "redundant",
-        "Whether the RAID volume would survive the loss of a disk",
+        "1 while the RAID volume survives the loss of a disk, else 0",
         (lv, group) => redundancyOf(lv, group)?.redundant ? 1 : 0,
       ],
-      ["sync_ratio", "How much of the RAID volume is in sync", ({ raid }) => ratio(raid?.syncPercent)],
-      ["mismatches", "Sectors that differ, as the last check found", ({ raid }) => raid?.mismatches],
+      ["sync_ratio", "Synchronized share of the RAID volume", ({ raid }) => ratio(raid?.syncPercent)],
+      ["mismatches", "Sectors that differ, as found by the last check", ({ raid }) => raid?.mismatches],
     ];
     for (const [name, help, value] of gauges) {
       const gauge = this.#gauge(`denolith_raid_${name}`, help, ["group", "lv"], () => {
@@ -165,37 +175,46 @@ export class Metrics {
     }
   }
 
-  /** Counts stores of snapshots that were grown before they overflowed; the answer is called for each. */
+  /** Registers the extensions of the COW space of snapshots. @returns a function that counts an extension */
   registerCowExtensions(): () => void {
     const extensions = new Counter({
       name: "denolith_snapshot_extensions_total",
-      help: "Stores of copy-on-write snapshots that were grown before they overflowed",
+      help: "Extensions of the COW space of snapshots",
       registers: [this.#registry],
     });
     return () => extensions.inc();
   }
 
-  /** How full thin pools are, and what they may still promise, as LVM said last, asked for when the figures are. */
+  /**
+   * Registers the metrics of thin pools.
+   *
+   * @param lastSurvey called on each scrape
+   * @param overcommit virtual size that a pool without a tag may allocate, in percent of its size
+   */
   registerPools(lastSurvey: () => readonly SurveyedGroup[], overcommit: bigint): void {
     const gauges: [string, string, (group: SurveyedGroup, pool: LogicalVolume) => number | undefined][] = [
       ["size_bytes", "Size of the thin pool", (_, { size }) => Number(size)],
-      ["data_used_ratio", "How full the data of the thin pool is", (_, { thinPool }) => ratio(thinPool?.dataPercent)],
+      ["data_used_ratio", "Used share of the data of the thin pool", (_, { thinPool }) => ratio(thinPool?.dataPercent)],
       [
         "metadata_used_ratio",
-        "How full the metadata of the thin pool is",
+        "Used share of the metadata of the thin pool",
         (_, { thinPool }) => ratio(thinPool?.metadataPercent),
       ],
       [
         "virtual_allocated_bytes",
-        "Sizes of the volumes and snapshots in the thin pool",
+        "Sum of the virtual sizes of the volumes and snapshots in the thin pool",
         (group, pool) => Number(allocatedVirtual(group, pool)),
       ],
       [
         "virtual_available_bytes",
-        "What the thin pool may still promise",
+        "Virtual size that the thin pool can still allocate",
         (group, pool) => Number(availableVirtual(group, pool, overcommit)),
       ],
-      ["damaged", "Whether the metadata of the thin pool has to be checked", (_, pool) => isDamaged(pool) ? 1 : 0],
+      [
+        "damaged",
+        "1 if the metadata of the thin pool has to be checked or repaired, else 0",
+        (_, pool) => isDamaged(pool) ? 1 : 0,
+      ],
     ];
     for (const [name, help, value] of gauges) {
       const gauge: Gauge<"group" | "pool"> = this.#gauge(`denolith_thin_pool_${name}`, help, ["group", "pool"], () => {
@@ -210,11 +229,11 @@ export class Metrics {
     }
   }
 
-  /** When volumes were last trimmed, asked for when the figures are; the answer is told of each fstrim that ended. */
+  /** Registers the metrics of fstrim. @param lastSuccesses called on each scrape @returns the counters of fstrim */
   registerTrimming(lastSuccesses: () => readonly { volume: TrimmedVolume; at: number }[]): TrimCounters {
     const last = this.#gauge(
       "denolith_trim_last_success_timestamp_seconds",
-      "When fstrim last went well for the volume",
+      "Time of the last successful fstrim of the volume",
       ["group", "lv"],
       () => {
         last.reset();
@@ -224,29 +243,33 @@ export class Metrics {
     const registers = [this.#registry];
     const bytes = new Counter({
       name: "denolith_trimmed_bytes_total",
-      help: "Bytes that fstrim had discarded",
+      help: "Bytes that fstrim discarded",
       registers,
     });
-    const failures = new Counter({ name: "denolith_trim_failures_total", help: "How often fstrim failed", registers });
+    const failures = new Counter({ name: "denolith_trim_failures_total", help: "Failed runs of fstrim", registers });
     return { succeeded: (count) => bytes.inc(count), failed: () => failures.inc() };
   }
 
-  /** Where the LVs and the objects of the node do not fit together, asked for when the figures are. */
+  /** Registers the differences between the LVs and the objects of the node. @param counts called on each scrape */
   registerInconsistencies(counts: { readonly orphans: () => number; readonly lost: () => number }): void {
     const gauges = [
-      ["denolith_orphan_logical_volumes", "Logical volumes of the driver without an object", counts.orphans],
-      ["denolith_lost_volumes", "Volumes whose logical volume is gone", counts.lost],
+      [
+        "denolith_orphan_logical_volumes",
+        "Logical volumes of the driver without an LVMVolume or LVMSnapshot",
+        counts.orphans,
+      ],
+      ["denolith_lost_volumes", "LVMVolumes whose logical volume is missing", counts.lost],
     ] as const;
     for (const [name, help, count] of gauges) {
       const gauge: Gauge = this.#gauge(name, help, [], () => void gauge.set(count()));
     }
   }
 
-  /** How far the volumes are that are being filled from a source, asked for when the figures are. */
+  /** Registers the progress of copies. @param copiesUnderWay called on each scrape; progress from 0 to 1 */
   registerCopies(copiesUnderWay: () => Iterable<readonly [volume: string, done: number]>): void {
     const done = this.#gauge(
       "denolith_copy_progress_ratio",
-      "How much is there of a volume that is made from a snapshot or from another volume",
+      "Progress of copying the volume from a snapshot or from another volume",
       ["volume"],
       () => {
         done.reset();
@@ -255,11 +278,11 @@ export class Metrics {
     );
   }
 
-  /** The limits of volumes that pods have, asked for when the figures are. */
+  /** Registers the IO limits of volumes in use. @param inUse called on each scrape */
   registerLimits(inUse: () => readonly LimitedVolume[]): void {
     const limits = this.#gauge(
       "denolith_io_limit",
-      "Limit of a volume that pods have: operations or bytes a second",
+      "IO limit of each pod that uses the volume, in operations or bytes per second",
       ["group", "lv", "limit"],
       () => {
         limits.reset();
@@ -272,17 +295,17 @@ export class Metrics {
     );
     const unapplied: Gauge = this.#gauge(
       "denolith_io_limits_unapplied_volumes",
-      "Volumes that pods have and whose limits cannot be applied",
+      "Volumes in use whose IO limits cannot be applied",
       [],
       () => void unapplied.set(inUse().filter(({ applied }) => !applied).length),
     );
   }
 
-  /** Filesystems that the kernel has stopped writing to, asked for when the figures are. */
+  /** Registers the filesystems that the kernel made read-only. @param readOnlyFilesystems called on each scrape */
   registerReadOnlyFilesystems(readOnlyFilesystems: () => readonly ReadOnlyFilesystem[]): void {
     const readOnly = this.#gauge(
       "denolith_filesystem_readonly",
-      "1 for a volume in use whose filesystem takes no writes any more, as after an error of its disk",
+      "1 for a volume in use whose filesystem the kernel made read-only after an error",
       ["group", "lv"],
       () => {
         readOnly.reset();
@@ -291,7 +314,7 @@ export class Metrics {
     );
   }
 
-  /** All figures as text. */
+  /** Returns all metrics as text. */
   text(): Promise<string> {
     return this.#registry.metrics();
   }
@@ -306,10 +329,10 @@ export class Metrics {
   }
 
   #registerProcess(): void {
-    const memory = this.#gauge("process_resident_memory_bytes", "Memory of the process", [], () => {
+    const memory = this.#gauge("process_resident_memory_bytes", "Resident memory of the process", [], () => {
       memory.set(Deno.memoryUsage().rss);
     });
-    this.#gauge("process_start_time_seconds", "When the process started", []).set(
+    this.#gauge("process_start_time_seconds", "Start time of the process", []).set(
       Math.floor(performance.timeOrigin / 1000),
     );
   }

@@ -1,5 +1,5 @@
 /**
- * Where kubelet keeps what belongs to a driver.
+ * The paths of a driver below the directory of kubelet, and the mount point of cgroup v2.
  *
  * @module
  */
@@ -9,20 +9,20 @@ import { type Flags, UsageError } from "./command_line.ts";
 import { socketPath } from "../csi/endpoint.ts";
 import { parseMountRoots } from "../csi/mount_roots.ts";
 
-/** The paths of a driver below kubelet's directory. */
+/** The paths of a driver below the directory of kubelet. */
 export interface KubeletPaths {
-  /** Kubelet's directory: volumes are mounted below it. */
+  /** Directory of kubelet, below which volumes are mounted. */
   readonly kubeletDir: string;
-  /** The driver's socket. */
+  /** Socket of the driver. */
   readonly socket: string;
-  /** The socket on which kubelet asks for the driver. */
+  /** Socket on which kubelet asks for the driver. */
   readonly registrationSocket: string;
 }
 
 /**
- * Where a cgroup v2 hierarchy is mounted, if the flags say so.
+ * Returns where a cgroup v2 hierarchy is mounted, or `undefined` without `--cgroup-root`.
  *
- * @throws {UsageError} for what is no path, or one that Deno's permissions refuse.
+ * @throws {UsageError} for a path that is not absolute, or that Deno's permissions refuse
  */
 export function cgroupRoot(flags: Flags): string | undefined {
   const path = flags["cgroup-root"];
@@ -38,7 +38,12 @@ export function cgroupRoot(flags: Flags): string | undefined {
   return path.replace(/\/+$/, "");
 }
 
-/** The paths that the flags imply. @throws {StorageError} `InvalidArgument` for a directory that cannot be. */
+/**
+ * Returns the paths for `--kubelet-dir` and `--driver-name`.
+ *
+ * @throws {StorageError} `InvalidArgument` for an invalid directory
+ * @throws {UsageError} for several directories
+ */
 export function kubeletPaths(flags: Flags): KubeletPaths {
   const [kubeletDir, ...more] = parseMountRoots(flags["kubelet-dir"]!);
   if (kubeletDir === undefined || more.length > 0) throw new UsageError("--kubelet-dir: must be one directory");

@@ -1,5 +1,5 @@
 /**
- * What a subcommand's body is permitted: computed from what the user chose, and nothing else.
+ * The permissions of the body of a subcommand, computed from its flags.
  *
  * @module
  */
@@ -7,31 +7,31 @@
 import { dirname } from "@std/path";
 import { PROGRAM_DIRECTORIES, PROGRAMS } from "../lvm/exec.ts";
 
-/** What a subcommand's body touches on the machine. */
+/** What the body of a subcommand accesses. */
 export interface AccessScope {
-  /** The programs that it runs, by absolute path; those of the closed list by default. */
+  /** Programs that it runs, by absolute path; by default those of the closed list. */
   readonly programs?: readonly string[];
-  /** The unix sockets that it listens on or connects to. Their directories belong to it, too. */
+  /** Unix sockets that it listens on or connects to. Their directories are included. */
   readonly sockets: readonly string[];
-  /** The directories that it reads and changes. */
+  /** Directories that it reads and writes. */
   readonly directories: readonly string[];
-  /** The hosts that it connects to and the addresses that it listens on, with their ports. */
+  /** Hosts that it connects to and addresses that it listens on, with ports. */
   readonly hosts?: readonly string[];
-  /** The files and directories that it only reads. */
+  /** Files and directories that it only reads. */
   readonly files?: readonly string[];
-  /** The environment's variables that it reads, beside those of grpc-js. */
+  /** Environment variables that it reads, beside those of grpc-js. */
   readonly variables?: readonly string[];
 }
 
 /**
- * The programs of the closed list by absolute path, in each directory where one may be. Whether one is there is found out
- * when it is run, so that a package can be installed while the driver runs.
+ * The programs of the closed list by absolute path, in each directory where one may be. A program need not exist before
+ * it is run, so that a package can be installed while the driver runs.
  */
 export const PROGRAM_PATHS: readonly string[] = PROGRAM_DIRECTORIES.flatMap((directory) =>
   PROGRAMS.map((program) => `${directory}/${program}`)
 );
 
-/** The variables that grpc-js reads; a variable that is not permitted is an error to it, even where it is not set. */
+/** The variables that grpc-js reads. It fails on a variable that is not permitted, even if that is not set. */
 export const GRPC_ENVIRONMENT: readonly string[] = [
   "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
   "GRPC_EXPERIMENTAL_ENABLE_OUTLIER_DETECTION",
@@ -45,9 +45,9 @@ export const GRPC_ENVIRONMENT: readonly string[] = [
 ];
 
 /**
- * The permissions of a worker.
+ * Returns the permissions of a worker.
  *
- * @param module the path of the file that the worker starts from: it reads that itself
+ * @param module the path of the module that the worker loads, which it reads itself
  */
 export function permissionsFor(scope: AccessScope, module: string): Deno.PermissionOptionsObject {
   const { programs = PROGRAM_PATHS, sockets, directories, hosts = [], files = [], variables = [] } = scope;

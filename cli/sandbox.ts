@@ -1,55 +1,56 @@
 /**
- * Running a subcommand's body in a worker that has permissions of its own. The process reads the command line, so its own
- * permissions must cover whatever a user can choose; the worker has what was chosen, and the process gives up the rest
- * before the body starts.
+ * Runs the body of a subcommand in a worker that has permissions of its own. The process parses the command line, so its
+ * permissions must cover whatever a user can choose. The worker is permitted what was chosen. The process revokes its own
+ * permissions before the body starts.
  *
  * @module
  */
 
 import type { Flags } from "./command_line.ts";
 
-/** What the worker is to do. */
+/** The subcommand that a worker runs. */
 export interface WorkerRequest {
-  /** The subcommand. */
+  /** Name of the subcommand. */
   readonly name: string;
-  /** Its flags. */
+  /** Values of its flags. */
   readonly flags: Flags;
 }
 
-/** What the process tells its worker. */
+/** A message from the process to its worker. */
 type MessageToWorker = { readonly kind: "start"; readonly request: WorkerRequest } | { readonly kind: "end" };
 
-/** What the worker tells its process. */
+/** A message from the worker to its process. */
 type MessageFromWorker = { readonly kind: "ready" } | { readonly kind: "ended"; readonly status: number };
 
-/** The global scope of a worker, as far as it is used here. */
+/** The part of the global scope of a worker that is used here. */
 interface WorkerScope {
   onmessage: (event: MessageEvent<MessageToWorker>) => void;
   postMessage(message: MessageFromWorker): void;
 }
 
-/** The kinds of permission that the process gives up. */
+/** The kinds of permission that the process revokes. */
 const REVOKED_PERMISSIONS = ["read", "write", "net", "run", "env", "sys", "ffi", "import"] as const;
 
-/** How {@linkcode runSandboxed} starts a worker. */
+/** Options of {@linkcode runSandboxed}. */
 export interface SandboxOptions {
-  /** The address of the module to start from, which calls {@linkcode serveWorker} when it finds itself in a worker. */
+  /** URL of the module that the worker loads; in a worker it calls {@linkcode serveWorker}. */
   readonly module: string;
-  /** What the worker may do. */
+  /** Permissions of the worker. */
   readonly permissions: Deno.PermissionOptionsObject;
-  /** Asks the body to end. */
+  /** Aborted when the body is asked to end. */
   readonly end: AbortSignal;
 }
 
-/** Whether this is a worker, started by {@linkcode runSandboxed}. */
+/** Reports whether this is a worker that {@linkcode runSandboxed} started. */
 export function isSandboxed(): boolean {
   return "WorkerGlobalScope" in globalThis;
 }
 
 /**
- * Carries out the order in a worker and answers the exit status. This process has no permissions any more afterwards.
+ * Runs a subcommand in a worker. This process has no permissions afterwards.
  *
- * @throws {Error} when the worker fails by an error that nothing in it caught
+ * @returns the exit status
+ * @throws {Error} for an uncaught error in the worker
  */
 export async function runSandboxed(
   request: WorkerRequest,
@@ -76,7 +77,7 @@ export async function runSandboxed(
   }
 }
 
-/** Carries out, in the worker, the one order that comes. */
+/** Runs, in the worker, the subcommand that the process sends. @param execute returns its exit status */
 export function serveWorker(execute: (request: WorkerRequest, end: AbortSignal) => Promise<number>): void {
   const scope = globalThis as unknown as WorkerScope;
   const end = new AbortController();

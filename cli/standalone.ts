@@ -1,5 +1,5 @@
 /**
- * `denolith standalone`: the driver, from its flags to its end.
+ * `denolith standalone`: the driver without Kubernetes.
  *
  * @module
  */
@@ -23,7 +23,13 @@ import { startLogging } from "./logging.ts";
 import { thinPoolOptions } from "./flags.ts";
 import { defined } from "../lvm/defined.ts";
 
-/** Serves until it is asked to end, and answers the exit status: 1 when calls under way had not ended in time. */
+/**
+ * Serves until the process is asked to end.
+ *
+ * @param end aborted when the process is asked to end
+ * @returns the exit status: 1 when calls in progress did not complete in time
+ * @throws {UsageError} without `--volume-groups`; the message lists the volume groups of the host
+ */
 export async function standalone(flags: Flags, end: AbortSignal): Promise<number> {
   await startLogging(flags["log-level"]!, flags["log-format"]!);
   const exec = new HostExec();
@@ -50,9 +56,9 @@ async function describeHostGroups(exec: HostExec): Promise<string> {
   try {
     const groups = (await new Lvm(exec).report()).map(({ name, free }) => `${name} (${formatBytes(free)} free)`);
     return groups.length === 0
-      ? "this host has none yet: make one with vgcreate"
+      ? "this host has none yet: create one with vgcreate"
       : `this host has ${groups.join(", ")}`;
   } catch (error) {
-    return `the groups of this host cannot be listed: ${messageOf(error)}`;
+    return `the volume groups of this host cannot be listed: ${messageOf(error)}`;
   }
 }

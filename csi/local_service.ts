@@ -1,5 +1,5 @@
 /**
- * The volumes and snapshots of this machine, for the Controller service of a driver that is alone.
+ * The volumes and snapshots of this machine, for the Controller service of a standalone driver.
  *
  * @module
  */
@@ -21,21 +21,21 @@ import type {
 } from "../lvm/volume_service.ts";
 import { defined } from "../lvm/defined.ts";
 
-/** What {@linkcode localVolumeService} needs. */
+/** Options of {@linkcode localVolumeService}. */
 export interface LocalVolumeServiceOptions {
-  /** The volumes. */
+  /** Volumes of this machine. */
   readonly volumes: Volumes;
-  /** Makes volumes from others. */
+  /** Copies of volumes and snapshots. */
   readonly copies: Copies;
-  /** Holds pods to the limits of their volumes. */
+  /** Applies IO limits to pods. */
   readonly limiter: Pick<IoLimiter, "wake">;
-  /** Looks at their health. */
+  /** Health of the volumes. */
   readonly health: HealthCheck;
-  /** The name of this node. */
+  /** Name of this node. */
   readonly nodeId: string;
 }
 
-/** The volumes of this machine, as those of its only node. */
+/** Returns the volumes of this machine as a service with one node. */
 export function localVolumeService(
   { volumes, copies, limiter, health, nodeId }: LocalVolumeServiceOptions,
 ): VolumeService {
@@ -56,7 +56,7 @@ export function localVolumeService(
     delete: (id) => volumes.delete(id),
     expand: async (id, range) => {
       const volume = await volumes.expand(id, range);
-      if (volume.tags.limits !== undefined) limiter.wake(); // some may be for each GiB
+      if (volume.tags.limits !== undefined) limiter.wake(); // limits may be set for each GiB
       return toStoredVolume(volume);
     },
     limit: async (id, limits) => {
@@ -74,7 +74,7 @@ export function localVolumeService(
   };
 }
 
-/** The snapshots of this machine, as those of its only node. */
+/** Returns the snapshots of this machine as a service with one node. */
 export function localSnapshotService(snapshots: Snapshots, nodeId: string): SnapshotService {
   const toStoredSnapshot = (snapshot: Snapshot): StoredSnapshot => ({ ...snapshot, nodeId });
   return {
@@ -88,7 +88,7 @@ export function localSnapshotService(snapshots: Snapshots, nodeId: string): Snap
   };
 }
 
-/** Makes sure that this node may have what is asked for. @throws {StorageError} `NoSpace`. */
+/** Checks that a request allows this node. @throws {StorageError} `NoSpace` when it does not */
 function requireAllowedNode(nodeId: string, { allowed }: NodeChoice): void {
   if (allowed === undefined || allowed.includes(nodeId)) return;
   throw new StorageError(

@@ -1,6 +1,6 @@
 /**
- * How kubelet learns of the driver: it finds a socket in its `plugins_registry`, asks it, and says what came of it
- * (k8s.io/kubelet, pluginregistration v1). After a restart of either it asks again.
+ * Registration with kubelet: kubelet finds a socket in its `plugins_registry`, asks it for the driver, and reports the
+ * result (k8s.io/kubelet, pluginregistration v1). It does so again after a restart of kubelet or of the driver.
  *
  * @module
  */
@@ -11,25 +11,26 @@ import { type RunningServer, serve } from "./server.ts";
 import { Registration } from "./proto/registration_pb.ts";
 import { bindService } from "./service.ts";
 
-/** What kubelet is told. */
+/** Options of {@linkcode serveRegistration}. */
 export interface RegistrationOptions {
   /** The driver's name. */
   readonly driver: string;
   /** The path of the driver's socket, as kubelet sees it. */
   readonly endpoint: string;
-  /** Is told what kubelet made of it: an error, or `undefined` when the driver was taken in. */
+  /** Called with the error of kubelet, or with `undefined` after kubelet registered the driver. */
   onStatus?(error: string | undefined): void;
 }
 
-/** The CSI versions that the driver speaks, as kubelet names them. */
+/** The supported versions of CSI, in the notation of kubelet. */
 const SUPPORTED_VERSIONS = ["1.0.0"];
 
 const log = getLogger(["denolith", "registration"]);
 
 /**
- * Answers kubelet on the socket.
+ * Serves the registration of the driver on a socket.
  *
- * @throws {StorageError} `FailedPrecondition` when another process answers on it.
+ * @param path the path of the socket
+ * @throws {StorageError} `FailedPrecondition` when another process listens on it
  */
 export async function serveRegistration(path: string, options: RegistrationOptions): Promise<RunningServer> {
   const { driver, endpoint, onStatus } = options;
@@ -37,8 +38,8 @@ export async function serveRegistration(path: string, options: RegistrationOptio
   const service = bindService(Registration, {
     getInfo: () => Promise.resolve(info),
     notifyRegistrationStatus: ({ pluginRegistered, error }) => {
-      if (pluginRegistered) log.info("kubelet has taken the driver in", { driver });
-      else log.error("kubelet refused the driver", { driver, reason: error });
+      if (pluginRegistered) log.info("plugin registered with kubelet", { driver });
+      else log.error("kubelet rejected the plugin", { driver, reason: error });
       onStatus?.(pluginRegistered ? undefined : error);
       return Promise.resolve({});
     },

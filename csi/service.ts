@@ -1,6 +1,6 @@
 /**
- * From protocol definitions to gRPC services: every call is logged with an id, without secrets, and every failure gets
- * its status from the one table.
+ * Makes gRPC services from protocol definitions. Every call is logged with an id and without secrets, and the status of
+ * every failure is from the table in status.ts.
  *
  * @module
  */
@@ -32,14 +32,14 @@ import { getLogger } from "@logtape/logtape";
 import { csi_secret } from "./proto/csi_pb.ts";
 import { statusOf, unimplemented } from "./status.ts";
 
-/** The calls of a service that answer one request with one response, each as an async function. */
+/** The unary calls of a service, each as an async function. */
 export type Handlers<S extends DescService> = {
   [M in keyof S["method"]]?: S["method"][M] extends DescMethodUnary<infer I, infer O>
     ? (request: MessageShape<I>) => Promise<MessageInitShape<O>>
     : never;
 };
 
-/** A service as grpc-js takes it. */
+/** A service in the form of grpc-js. */
 export interface BoundService {
   /** Paths and codecs. */
   readonly definition: ServiceDefinition;
@@ -49,15 +49,15 @@ export interface BoundService {
 
 const log = getLogger(["denolith", "csi"]);
 
-/** Calls that only ask, and are asked all the time. */
+/** Calls that only read, and come often: they are logged at level debug. */
 const QUIET_METHODS = /^(?:Probe|Get|Controller(?:Get|List)|List|Validate|Node(?:Get))/;
 
-/** The unary calls of a service, by the name that {@linkcode Handlers} has them under. */
+/** Returns the unary calls of a service. Their `localName` is the key of {@linkcode Handlers}. */
 export function unaryMethods(service: DescService): DescMethodUnary[] {
   return service.methods.filter((method): method is DescMethodUnary => method.methodKind === "unary");
 }
 
-/** How grpc-js finds a call and reads and writes its messages. */
+/** Returns the path of a call and the functions that serialize its messages, in the form of grpc-js. */
 export function methodDefinition(method: DescMethodUnary): MethodDefinition<Message, Message> {
   const { input, output } = method;
   return {
@@ -71,17 +71,22 @@ export function methodDefinition(method: DescMethodUnary): MethodDefinition<Mess
   };
 }
 
-/** What came of a call. */
+/** The outcome of a call. */
 export interface CompletedCall {
   /** The name of the call, such as `CreateVolume`. */
   readonly method: string;
-  /** Its gRPC status code; 0 when it went well. */
+  /** Its gRPC status code; 0 when it succeeded. */
   readonly code: number;
-  /** How long it took, in milliseconds. */
+  /** Its duration in milliseconds. */
   readonly durationMs: number;
 }
 
-/** A service whose calls are the handlers; calls without one are answered with UNIMPLEMENTED. */
+/**
+ * Creates a service from handlers. A call without a handler is answered with UNIMPLEMENTED. A handler gets the request
+ * alone.
+ *
+ * @param onCallCompleted called after each call
+ */
 export function bindService<S extends DescService>(
   service: S,
   handlers: Handlers<S>,
@@ -97,7 +102,7 @@ export function bindService<S extends DescService>(
   };
 }
 
-/** A message as JSON for the log, with the values of all fields that the protocol marks as secret left out. */
+/** Returns a message as JSON for the log, without the values of fields that the protocol marks as secret. */
 export function withoutSecrets(schema: DescMessage, message: Message): JsonValue {
   const secrets = schema.fields.filter((field) => getOption(field, csi_secret));
   if (secrets.length === 0) return toJson(schema, message);
@@ -147,7 +152,7 @@ async function handleCall(method: DescMethodUnary, handler: Handler | undefined,
     return response;
   } catch (error) {
     const { code, details } = statusOf(error);
-    const stack = code === 13 && error instanceof Error ? { stack: error.stack } : {}; // INTERNAL: perhaps our own mistake
+    const stack = code === 13 && error instanceof Error ? { stack: error.stack } : {}; // INTERNAL may be a bug of the driver
     log.warn("error", { ...fields, durationMs: Math.round(performance.now() - start), code, details, ...stack });
     throw error;
   }

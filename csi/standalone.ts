@@ -1,6 +1,6 @@
 /**
- * The driver without an orchestrator of its own: all services on one socket, all state in LVM's tags and the kernel's
- * mount table.
+ * The driver without Kubernetes: all services on one socket, and all state in LVM tags and the mount table of the
+ * kernel.
  *
  * @module
  */
@@ -29,49 +29,53 @@ import { nodeHandlers } from "./node.ts";
 import { serve } from "./server.ts";
 import { bindService, type Handlers } from "./service.ts";
 
-/** How a standalone driver is set up. */
+/** Options of {@linkcode startStandalone}. */
 export interface StandaloneOptions {
-  /** The path of its socket. */
+  /** Path of the socket. */
   readonly socketPath: string;
-  /** The driver's name. */
+  /** Name of the driver. */
   readonly driver: string;
-  /** The driver's version. */
+  /** Version of the driver. */
   readonly version: string;
-  /** The name of this node in topologies. */
+  /** Name of this node in topologies. */
   readonly nodeId: string;
-  /** The volume groups in which it makes volumes. */
+  /** Volume groups to create volumes in. */
   readonly groups: GroupMatcher;
-  /** The directories below which volumes may be staged and published: absolute, normalized, not the root directory. */
+  /** Directories below which volumes may be staged and published: absolute, normalized, not the root directory. */
   readonly mountRoots: readonly string[];
-  /** Where a cgroup v2 hierarchy is mounted, for the limits of volumes; without it they are only recorded. */
+  /** Mount point of a cgroup v2 hierarchy; without it, IO limits are recorded and not applied. */
   readonly cgroupRoot?: string;
-  /** What runs its commands. */
+  /** Runs commands. */
   readonly exec: Exec;
-  /** How thin pools are treated. */
+  /** How thin pools are managed. */
   readonly thin?: ThinPoolOptions;
-  /** When stores of snapshots grow; without it, never. By default as the flag of the command line. */
+  /** When the COW space of snapshots is extended; `undefined` for never. Its default is that of the flag. */
   readonly snapshotAutoextend?: SnapshotAutoextend | undefined;
 }
 
-/** A driver that answers on its socket. */
+/** A running driver. */
 export interface StandaloneDriver {
   /** The socket's path. */
   readonly socketPath: string;
-  /** Resolves when nothing is done in the background: deleted volumes are removed there, copies made. */
+  /** Resolves when no background work is left: deleted volumes are removed, and copies complete. */
   settled(): Promise<void>;
   /**
-   * Takes no further calls, lets those under way and the commands they started end, and removes the socket. Answers
-   * whether the calls ended within `graceMs` milliseconds; commands that change something are waited for in any case.
+   * Stops the driver: takes no further calls, waits for those in progress, and removes the socket. Commands that change
+   * something are waited for in any case.
+   *
+   * @param graceMs how long calls in progress may take, in milliseconds
+   * @returns whether they completed in that time
    */
   stop(graceMs: number): Promise<boolean>;
 }
 
-/** How long an answer to "are you ready" is good for, in milliseconds: it costs a report. */
+/** How long a positive answer about readiness is cached, in milliseconds: each costs an LVM report. */
 const READINESS_CACHE_MS = 60_000;
 
-const log = getLogger(["denolith", "driver"]);
+const log = getLogger(["denolith", "standalone"]);
+const machineLog = getLogger(["denolith", "machine"]);
 
-/** A driver's services, before they are on a socket. */
+/** The services of a driver, and its background work. */
 export interface CsiServices {
   /** The Identity service. */
   readonly identity: Handlers<typeof Identity>;
@@ -79,11 +83,11 @@ export interface CsiServices {
   readonly controller: ControllerHandlers;
   /** The Node service. */
   readonly node: Handlers<typeof Node>;
-  /** The background work, not yet started. */
+  /** Background work, not yet started. */
   readonly background: BackgroundWorkers;
 }
 
-/** Puts the services of a standalone driver together; nothing runs yet. */
+/** Creates the services of a standalone driver. Starts nothing. */
 export function standaloneServices(
   options: Omit<StandaloneOptions, "socketPath"> & Pick<MachineOptions, "scratch">,
 ): CsiServices {
@@ -96,7 +100,7 @@ export function standaloneServices(
   });
   const start = () => {
     background.start();
-    if (cgroupRoot !== undefined) limiter.wake(); // else there is nothing to be applied
+    if (cgroupRoot !== undefined) limiter.wake(); // without it, no limit can be applied
   };
   return {
     identity: identityHandlers({ driver, version, ready: lvmReadiness(lvm) }),
@@ -120,48 +124,48 @@ export function logging(next: MachineListener = {}): MachineListener {
     onRemoved: () => next.onRemoved?.(),
     onProgress: (id) => next.onProgress?.(id),
     onPoolExtended: (message) => {
-      log.info("a thin pool grew", { message });
+      machineLog.info("thin pool extended", { message });
       next.onPoolExtended?.(message);
     },
     onSnapshotExtended: (cow, size) => {
-      log.info("store grown", { snapshot: cow.id, lv: `${cow.group.name}/${cow.lv.name}`, size });
+      machineLog.info("snapshot extended", { snapshot: cow.id, lv: `${cow.group.name}/${cow.lv.name}`, size });
       next.onSnapshotExtended?.(cow, size);
     },
     onSnapshotCannotExtend: (cow, reason) => {
-      log.warn("store cannot grow", { snapshot: cow.id, reason });
+      machineLog.warn("snapshot cannot be extended", { snapshot: cow.id, reason });
       next.onSnapshotCannotExtend?.(cow, reason);
     },
     onTrimmed: (volume, bytes) => {
-      log.info("trimmed", { volume: volume.id, bytes });
+      machineLog.info("volume trimmed", { volume: volume.id, bytes });
       next.onTrimmed?.(volume, bytes);
     },
     onTrimFailed: (volume, reason, failures) => {
-      log.warn("trimming failed", { volume: volume.id, reason, failures });
+      machineLog.warn("trimming failed", { volume: volume.id, reason, failures });
       next.onTrimFailed?.(volume, reason, failures);
     },
     onTrimUnsupported: (volume) => {
-      log.warn("trimming is of no use: the device takes no discards", { volume: volume.id });
+      machineLog.warn("discard is not supported by the device", { volume: volume.id });
       next.onTrimUnsupported?.(volume);
     },
     onFailure: (action, error) => {
-      log.warn(`${action} failed`, { error });
+      machineLog.warn("background work failed", { action, error });
       next.onFailure?.(action, error);
     },
   };
 }
 
-/** Says of a driver alone what has become of a volume's limits: nobody else would hear of it. */
+/** Logs the state of the IO limits of a volume, which has no object to report it in. */
 function logLimits(volume: VolumeId, state: LimitsState | undefined): void {
   if (state === undefined) return;
   const { applied, reason, message } = state;
-  if (applied) log.info("limits are applied", { volume, message });
-  else log.warn("limits are not applied", { volume, reason, message });
+  if (applied) log.info("IO limits applied", { volume, message });
+  else log.warn("IO limits not applied", { volume, reason, message });
 }
 
 /**
  * Starts a standalone driver.
  *
- * @throws {StorageError} `FailedPrecondition` when another process answers on the socket.
+ * @throws {StorageError} `FailedPrecondition` when another process listens on the socket
  */
 export async function startStandalone(options: StandaloneOptions): Promise<StandaloneDriver> {
   const { driver, version, nodeId, groups, exec } = options;
@@ -189,7 +193,7 @@ export async function startStandalone(options: StandaloneOptions): Promise<Stand
   };
 }
 
-/** Whether LVM answers, looked at once a minute at most. */
+/** Returns a function that reports whether LVM answers. It caches a positive answer for a minute. */
 export function lvmReadiness(lvm: Lvm): () => Promise<boolean> {
   let readyUntil = 0;
   return async () => {
