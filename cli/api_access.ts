@@ -59,7 +59,7 @@ export async function apiAccess(flags: Flags): Promise<Pick<AccessScope, "hosts"
   return { hosts, files: serviceAccountPaths, variables: IN_CLUSTER_ENVIRONMENT };
 }
 
-/** Returns what a process of the cluster accesses beside its sockets: the API server, credentials, and its HTTP address. */
+/** Returns what a process of the cluster accesses beside its sockets: API server, credentials, and HTTP address. */
 export async function clusterAccess(flags: Flags): Promise<Pick<AccessScope, "hosts" | "files" | "variables">> {
   const { hosts = [], ...access } = await apiAccess(flags);
   const http = httpAddress(flags);

@@ -51,7 +51,7 @@ import { volumeIntents } from "../k8s/provisioner/volume_intents.ts";
 import { Locks } from "../lvm/locks.ts";
 import { startLogging } from "./logging.ts";
 
-/** The controllers, and the official sidecar that each of them replaces; one without a sidecar has a Lease of its own. */
+/** The controllers, each with the official sidecar that it replaces. One without a sidecar has a Lease of its own. */
 const CONTROLLERS = {
   provisioner: "csi-provisioner",
   resizer: "csi-resizer",

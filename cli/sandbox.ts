@@ -1,7 +1,7 @@
 /**
- * Runs the body of a subcommand in a worker that has permissions of its own. The process parses the command line, so its
- * permissions must cover whatever a user can choose. The worker is permitted what was chosen. The process revokes its own
- * permissions before the body starts.
+ * Runs the body of a subcommand in a worker that has permissions of its own. The process parses the command line, so
+ * its permissions must cover whatever a user can choose. The worker is permitted what was chosen. The process revokes
+ * its own permissions before the body starts.
  *
  * @module
  */

@@ -1,5 +1,5 @@
 /**
- * Volume capabilities: what a volume is to be used as, and by how many.
+ * Volume capabilities: the access type and the access mode of a volume.
  *
  * @module
  */
@@ -11,19 +11,18 @@ import { type VolumeCapability, VolumeCapability_AccessMode_Mode as Mode } from 
 import { invalidArgument, quote } from "./request.ts";
 import { defined } from "../lvm/defined.ts";
 
-/** A capability that this driver has. */
+/** A supported capability. */
 export interface Capability {
-  /** As a block device or a filesystem. */
+  /** Access as a block device or as a filesystem. */
   readonly access: Access;
-  /** Whether a node may have it at one target only. */
+  /** Whether a node may publish the volume at one target only. */
   readonly exclusive: boolean;
-  /** Whether it is only read. */
+  /** Whether the volume is only read. */
   readonly readOnly: boolean;
 }
 
 /**
- * The access modes of a volume that one node has. The table of NodePublishVolume lets only SINGLE_NODE_MULTI_WRITER have
- * a second target.
+ * The access modes for one node. Only SINGLE_NODE_MULTI_WRITER allows a second target (CSI spec, NodePublishVolume).
  */
 const MODES: ReadonlyMap<Mode, Omit<Capability, "access">> = new Map([
   [Mode.SINGLE_NODE_WRITER, { exclusive: true, readOnly: false }],
@@ -32,7 +31,7 @@ const MODES: ReadonlyMap<Mode, Omit<Capability, "access">> = new Map([
   [Mode.SINGLE_NODE_MULTI_WRITER, { exclusive: false, readOnly: false }],
 ]);
 
-/** The capability of a request. @throws {StorageError} `InvalidArgument` for one that is missing or not supported. */
+/** Parses a capability. @throws {StorageError} `InvalidArgument` for one that is missing or not supported */
 export function requireCapability(capability: VolumeCapability | undefined): Capability {
   if (capability === undefined) throw invalidArgument("volume_capability: missing");
   const mode = capability.accessMode?.mode ?? Mode.UNKNOWN;
@@ -48,9 +47,9 @@ export function requireCapability(capability: VolumeCapability | undefined): Cap
 }
 
 /**
- * What a volume must be to have all the capabilities of a request.
+ * Returns the kind of volume that has all the capabilities of a request.
  *
- * @throws {StorageError} `InvalidArgument` when there is none, one is not supported, or they exclude each other.
+ * @throws {StorageError} `InvalidArgument` when there is none, one is not supported, or they exclude each other
  */
 export function requireCapabilities(
   capabilities: readonly VolumeCapability[],
@@ -68,7 +67,7 @@ export function requireCapabilities(
   return first.kind === "block" ? first : { kind: "mount", type };
 }
 
-/** Whether an error says that a capability is not supported, rather than that something failed. */
+/** Reports whether an error means that a capability is not supported, as opposed to a failure. */
 export function isUnsupportedCapability(error: unknown): error is StorageError {
   return error instanceof StorageError && error.kind === "InvalidArgument";
 }
@@ -83,7 +82,12 @@ function requireAccess(accessType: VolumeCapability["accessType"]): Access {
   return { kind: "mount", flags: mountFlags, ...defined({ type }) };
 }
 
-/** The filesystem type that a field names, `undefined` for an empty one. @throws {StorageError} `InvalidArgument`. */
+/**
+ * Parses the filesystem type of a field.
+ *
+ * @returns the type, or `undefined` for an empty field
+ * @throws {StorageError} `InvalidArgument` for an unknown type
+ */
 export function requireFilesystemType(field: string, value: string): FilesystemType | undefined {
   if (value === "") return undefined;
   const type = parseFilesystemType(value);

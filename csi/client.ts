@@ -1,5 +1,5 @@
 /**
- * A client of the driver's socket, as an orchestrator is one.
+ * A client of the driver's socket.
  *
  * @module
  */
@@ -16,7 +16,7 @@ import { Client, credentials } from "@grpc/grpc-js";
 import { Controller, Identity, Node } from "./proto/csi_pb.ts";
 import { methodDefinition, unaryMethods } from "./service.ts";
 
-/** The calls of a service as async functions; they fail with the `ServiceError` of grpc-js. */
+/** The calls of a service as async functions, which fail with the `ServiceError` of grpc-js. */
 export type UnaryCalls<S extends DescService> = {
   [M in keyof S["method"]]: S["method"][M] extends DescMethodUnary<infer I, infer O>
     ? (request?: MessageInitShape<I>) => Promise<MessageShape<O>>
@@ -33,7 +33,7 @@ export interface CsiClient extends Disposable {
   readonly node: UnaryCalls<typeof Node>;
 }
 
-/** Connects to the driver on a unix socket; the connection is closed when it is disposed of. */
+/** Connects to the driver on a Unix socket. The connection is closed when it is disposed of. */
 export function connect(path: string): CsiClient {
   const client = new Client(`unix://${path}`, credentials.createInsecure());
   return {
@@ -44,7 +44,7 @@ export function connect(path: string): CsiClient {
   };
 }
 
-/** Connects to one service on a unix socket; the connection is closed when it is disposed of. */
+/** Connects to one service on a Unix socket. The connection is closed when it is disposed of. */
 export function connectToService<S extends DescService>(
   path: string,
   service: S,

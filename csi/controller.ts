@@ -87,17 +87,17 @@ export interface ControllerVolumes extends VolumeService {
   ): Promise<StoredVolume>;
 }
 
-/** What the Controller service needs. */
+/** Options of {@linkcode controllerHandlers}. */
 export interface ControllerOptions {
-  /** The volumes. */
+  /** Volumes. */
   readonly volumes: ControllerVolumes;
-  /** The snapshots; without them the service has no calls for snapshots. */
+  /** Snapshots; without them, the service has no calls for snapshots. */
   readonly snapshots?: SnapshotService;
   /** Locks by volume and snapshot, shared with the Node service of the same process. */
   readonly locks: Locks;
 }
 
-/** What the service can do; what is not here is answered with UNIMPLEMENTED or INVALID_ARGUMENT. */
+/** The capabilities of the service. */
 const CAPABILITIES = [
   Rpc.CREATE_DELETE_VOLUME,
   Rpc.CLONE_VOLUME,
@@ -111,13 +111,13 @@ const CAPABILITIES = [
   Rpc.LIST_VOLUME_HEALTH,
 ];
 
-/** What it can do beyond that with snapshots. */
+/** The further capabilities of a service with snapshots. */
 const SNAPSHOT_CAPABILITIES = [Rpc.CREATE_DELETE_SNAPSHOT, Rpc.LIST_SNAPSHOTS, Rpc.GET_SNAPSHOT];
 
-/** The size of a volume for which a request names none, in bytes. */
+/** Size of a volume whose request names none, in bytes. */
 const DEFAULT_BYTES = 1n << 30n;
 
-/** The calls of the Controller service. */
+/** Creates the handlers of the Controller service. */
 export function controllerHandlers(options: ControllerOptions): ControllerHandlers {
   const { volumes, snapshots, locks } = options;
 
@@ -226,7 +226,7 @@ export function controllerHandlers(options: ControllerOptions): ControllerHandle
   };
 }
 
-/** The calls for snapshots. */
+/** Creates the handlers of the calls for snapshots. */
 function snapshotHandlers(snapshots: SnapshotService, locks: Locks): Handlers<typeof Controller> {
   return {
     createSnapshot: async (request) => {
@@ -266,16 +266,17 @@ function snapshotHandlers(snapshots: SnapshotService, locks: Locks): Handlers<ty
   };
 }
 
-/** The volume that a request describes. @throws {StorageError} for whatever in it is wrong or not supported. */
+/** Parses a request for a volume. @throws {StorageError} when something in it is invalid or not supported */
 function parseVolumeRequest(request: CreateVolumeRequest): VolumeRequest & { name: string } {
   const name = requireName(request.name);
   const capability = requireCapabilities(request.volumeCapabilities);
   const parameters = parseVolumeParameters(request.parameters);
-  const mutableLimits = parseMutableParameters(request.mutableParameters); // has precedence (CSI spec, mutable_parameters)
+  // these take precedence (CSI spec, mutable_parameters)
+  const mutableLimits = parseMutableParameters(request.mutableParameters);
   const type = capability.kind === "mount" ? capability.type ?? parameters.type : undefined;
   const trim = trimFor(parameters, type);
   const source = parseContentSource(request.volumeContentSource);
-  // a copy without a size has that of its source, which is large enough
+  // a copy without a size has the size of its source, which is large enough
   const range = parseSizeRange(request.capacityRange, source === undefined ? DEFAULT_BYTES : 0n);
   return {
     id: volumeIdOf(name),
@@ -293,7 +294,7 @@ function parseVolumeRequest(request: CreateVolumeRequest): VolumeRequest & { nam
   };
 }
 
-/** What the volume is to be made from. @throws {StorageError} `InvalidArgument`, or `NotFound` for an id that is not ours. */
+/** Parses the content source. @throws {StorageError} `InvalidArgument`, or `NotFound` for an id of another driver */
 function parseContentSource(source: VolumeContentSource | undefined): ContentSource | undefined {
   if (source === undefined) return undefined;
   const { type } = source;
@@ -302,7 +303,7 @@ function parseContentSource(source: VolumeContentSource | undefined): ContentSou
   throw invalidArgument("volume_content_source: neither a snapshot nor a volume");
 }
 
-/** The range with a lower bound; where that passes the limit, making the volume answers OUT_OF_RANGE. */
+/** Raises the required size of a range to a minimum. If that exceeds its limit, creating the volume fails. */
 function withMinimum<R extends { required: bigint }>(range: R, bytes: bigint): R {
   return range.required >= bytes ? range : { ...range, required: bytes };
 }

@@ -1,5 +1,5 @@
 /**
- * The address of the driver's socket.
+ * Parses the address of the driver's socket.
  *
  * @module
  */
@@ -7,15 +7,15 @@
 import { dirname } from "@std/path";
 import { invalidArgument, quote, requirePath } from "./request.ts";
 
-/** The longest path that a unix socket can have, in bytes (unix(7): sun_path, with its final zero). */
+/** Maximum length of the path of a Unix socket, in bytes (unix(7): sun_path without its final zero). */
 const MAX_SOCKET_PATH_BYTES = 107;
 
 /**
- * The path of the socket that an endpoint names: `unix:///run/x.sock`, `unix:/run/x.sock` or the path alone.
+ * Returns the path of the socket of an endpoint: `unix:///run/x.sock`, `unix:/run/x.sock` or the path alone.
  *
- * @throws {StorageError} `InvalidArgument` for another scheme, a relative path, one that is too long, a name that does not
- * end in `.sock` (CSI spec, `CSI_ENDPOINT`), or one in the root directory: the driver is permitted the socket's directory
- * with all that is in it.
+ * @throws {StorageError} `InvalidArgument` for another scheme, a relative path, one that is too long, a name that does
+ * not end in `.sock` (CSI spec, `CSI_ENDPOINT`), or a socket in the root directory: the driver is permitted the whole
+ * directory of its socket
  */
 export function socketPath(endpoint: string): string {
   const path = requirePath("endpoint", endpoint.replace(/^unix:(?:\/\/)?(?=\/(?!\/))/, ""));

@@ -1,5 +1,5 @@
 /**
- * Limits by volume group, as flags say them: for volumes of which nothing else is said.
+ * The default IO limits by volume group, which flags set for volumes without limits of their own.
  *
  * @module
  */
@@ -9,7 +9,7 @@ import type { GroupMatcher } from "../lvm/model/groups.ts";
 import { parseGroupList } from "./parameters.ts";
 import { invalidArgument, quote } from "./request.ts";
 
-/** The flags, each with the limit that it says for each GiB. */
+/** The flags, each with the limit that it sets for each GiB. */
 export const GROUP_LIMIT_FLAGS = {
   "read-iops-per-gib": "readIops",
   "write-iops-per-gib": "writeIops",
@@ -17,17 +17,18 @@ export const GROUP_LIMIT_FLAGS = {
   "write-bps-per-gib": "writeBps",
 } as const satisfies Record<string, IoLimitName>;
 
-/** What one entry of a flag says. */
+/** One entry of a flag. */
 interface GroupLimitEntry {
   readonly groups: GroupMatcher;
   readonly limits: IoLimits;
 }
 
 /**
- * The limits of volumes by their group. Each flag is a list of `GROUP=RATE`, separated by commas, where a group is a name or a
- * pattern in slashes; the first that matches counts.
+ * Parses the flags. Each is a list of `GROUP=RATE`, separated by commas. A group is a name or a pattern in slashes. The
+ * first entry that matches applies.
  *
- * @throws {StorageError} `InvalidArgument` naming the flag and the entry that is wrong.
+ * @returns a function from the name of a volume group to its limits
+ * @throws {StorageError} `InvalidArgument` with the flag and the invalid entry
  */
 export function parseGroupLimits(flags: Readonly<Record<string, string | undefined>>): (group: string) => IoLimits {
   const entries = Object.entries(GROUP_LIMIT_FLAGS).map(([flag, name]) => parseGroupLimitFlag(flag, name, flags[flag]));
@@ -36,7 +37,7 @@ export function parseGroupLimits(flags: Readonly<Record<string, string | undefin
 }
 
 function parseGroupLimitFlag(flag: string, name: IoLimitName, text = ""): GroupLimitEntry[] {
-  // a pattern may have commas in it
+  // a pattern may contain commas
   return [...text.matchAll(/\s*((?:\/[^/]*\/|[^,/])+)\s*(?:,|$)/g)].map(([, entry = ""]) => {
     const [, group, rate] = /^(.+)=([^=]*)$/.exec(entry.trim()) ?? [];
     if (group === undefined || rate === undefined) {

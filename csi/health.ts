@@ -1,5 +1,5 @@
 /**
- * Health as the protocol tells it.
+ * Converts health to the messages of the protocol.
  *
  * @module
  */
@@ -24,7 +24,7 @@ const STORAGE_HEALTH_ERRORS = {
   Unreachable: StorageType.STORAGE_UNREACHABLE,
 } as const satisfies Record<StorageStatus, StorageType>;
 
-/** The health of a volume. */
+/** Returns the message for the health of a volume. */
 export function volumeHealthMessage({ id, problems }: VolumeHealth) {
   return {
     volumeId: id,
@@ -36,7 +36,7 @@ export function volumeHealthMessage({ id, problems }: VolumeHealth) {
   };
 }
 
-/** The health of what a node's volumes are in. */
+/** Returns the response for the health of the storage of a node. */
 export function storageHealthResponse(problems: readonly StorageProblem[]) {
   return {
     backendHealth: problems.map(({ status, ...details }) => ({ status: STORAGE_HEALTH_ERRORS[status], ...details })),

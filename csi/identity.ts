@@ -12,17 +12,17 @@ import {
 import { invalidArgument, quote } from "./request.ts";
 import type { Handlers } from "./service.ts";
 
-/** What the Identity service tells. */
+/** Options of {@linkcode identityHandlers}. */
 export interface IdentityOptions {
-  /** The driver's name, a domain name of at most 63 characters. */
+  /** Name of the driver, a domain name of at most 63 characters. */
   readonly driver: string;
-  /** The driver's version. */
+  /** Version of the driver. */
   readonly version: string;
-  /** Whether the machine can do its work now; from a cache or quick, since it is asked often. */
+  /** Reports whether the driver is ready. Called often, so it must be fast or cached. */
   ready(): Promise<boolean>;
 }
 
-/** The calls of the Identity service. */
+/** Creates the handlers of the Identity service. */
 export function identityHandlers(options: IdentityOptions): Handlers<typeof Identity> {
   return {
     getPluginInfo: () => Promise.resolve({ name: options.driver, vendorVersion: options.version }),
@@ -39,7 +39,11 @@ export function identityHandlers(options: IdentityOptions): Handlers<typeof Iden
   };
 }
 
-/** The driver's name. @throws {StorageError} `InvalidArgument` (CSI spec, GetPluginInfoResponse.name). */
+/**
+ * Returns the name of a driver if it is valid.
+ *
+ * @throws {StorageError} `InvalidArgument` if it is not (CSI spec, GetPluginInfoResponse.name)
+ */
 export function requireDriverName(name: string): string {
   if (/^(?=.{1,63}$)[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?$/.test(name)) return name;
   throw invalidArgument(`--driver-name ${quote(name)}: must be a domain name of at most 63 characters`);

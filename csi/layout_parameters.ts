@@ -1,5 +1,5 @@
 /**
- * The parameters of a StorageClass that say how its volumes are laid out on disks.
+ * The parameters of a StorageClass for the layout of volumes over physical volumes.
  *
  * @module
  */
@@ -8,10 +8,10 @@ import { DEFAULT_STRIPE_SIZE, type Layout, LAYOUT_NAMES, LINEAR } from "../lvm/m
 import { formatQuantity, parseQuantity } from "../lvm/size.ts";
 import { invalidArgument, quote } from "./request.ts";
 
-/** Their names. */
+/** The names of the parameters. */
 export const LAYOUT_PARAMETERS = ["layout", "stripes", "stripeSize", "mirrors"] as const;
 
-/** How many stripes with data a layout has: what LVM requires at least, which is the default, and what is sane at most. */
+/** Bounds of the number of data stripes by layout. The minimum is that of LVM, and the default. */
 const STRIPES = {
   striped: { min: 2, max: 32 },
   raid10: { min: 2, max: 16 },
@@ -19,13 +19,13 @@ const STRIPES = {
   raid6: { min: 3, max: 32 },
 } as const;
 
-/** How many copies beyond the first a `raid1` has; LVM's own limit is 10 copies. */
+/** Bounds of the number of additional mirrors of `raid1`; LVM allows 10 copies in all. */
 const MIRRORS = { min: 1, max: 9 } as const;
 
-/** LVM takes powers of two from a page on (lvcreate(8), `--stripesize`). */
+/** Bounds of the stripe size in bytes: a power of two of at least a page (lvcreate(8), `--stripesize`). */
 const STRIPE_SIZE = { min: 4n << 10n, max: 4n << 20n } as const;
 
-/** The layout that the parameters ask for. @throws {StorageError} `InvalidArgument` naming the one that is wrong. */
+/** Parses the layout. @throws {StorageError} `InvalidArgument` with the invalid parameter */
 export function parseLayout(given: ReadonlyMap<string, string>): Layout {
   const name = given.get("layout") ?? LINEAR.type;
   const type = LAYOUT_NAMES.find((known) => known === name);
@@ -40,7 +40,7 @@ export function parseLayout(given: ReadonlyMap<string, string>): Layout {
     rejectParameters(given, type, ["stripes", "stripeSize"]);
     return { type, mirrors: parseCount(given, "mirrors", MIRRORS, type) };
   }
-  if (type === "raid10") parseCount(given, "mirrors", { min: 1, max: 1 }, type); // LVM has none with more (lvmraid(7))
+  if (type === "raid10") parseCount(given, "mirrors", { min: 1, max: 1 }, type); // lvmraid(7): raid10 has two copies
   else rejectParameters(given, type, ["mirrors"]);
   return { type, stripes: parseCount(given, "stripes", STRIPES[type], type), stripeSize: parseStripeSize(given) };
 }

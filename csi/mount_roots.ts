@@ -7,9 +7,9 @@
 import { invalidArgument, requirePath } from "./request.ts";
 
 /**
- * The directories of a list that is separated by commas.
+ * Parses a list of directories, separated by commas.
  *
- * @throws {StorageError} `InvalidArgument` for a relative path or one with dots, for the root directory, and for none.
+ * @throws {StorageError} `InvalidArgument` for a relative path, one with dots, the root directory, or an empty list
  */
 export function parseMountRoots(list: string): readonly string[] {
   const roots = list.split(",").map((entry) => entry.trim()).filter((entry) => entry !== "");

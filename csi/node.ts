@@ -23,17 +23,17 @@ import {
 import type { Handlers } from "./service.ts";
 import { topologyOf } from "./topology.ts";
 
-/** What the Node service needs. */
+/** Options of {@linkcode nodeHandlers}. */
 export interface NodeOptions {
-  /** The volumes in use on this machine. */
+  /** Staged and published volumes of this machine. */
   readonly staging: Staging;
-  /** Looks at their health. */
+  /** Health of the volumes. */
   readonly health: HealthCheck;
-  /** The name of this node. */
+  /** Name of this node. */
   readonly nodeId: string;
-  /** Further labels for this node's topology, by which an orchestrator can choose among nodes; none by default. */
+  /** Returns further labels for the topology of this node; none by default. */
   readonly labels?: () => Promise<Readonly<Record<string, string>>>;
-  /** The directories below which volumes may be staged and published. */
+  /** Directories below which volumes may be staged and published. */
   readonly mountRoots: readonly string[];
   /** Locks by volume and snapshot, shared with the Controller service of the same process. */
   readonly locks: Locks;
@@ -48,7 +48,7 @@ const CAPABILITIES = [
   Rpc.GET_STORAGE_HEALTH,
 ];
 
-/** By what kubelet says that a volume is written into its pod, where podInfoOnMount is set (Kubernetes, pkg/volume/csi). */
+/** Key by which kubelet marks an inline volume of a pod, if podInfoOnMount is set (Kubernetes, pkg/volume/csi). */
 const EPHEMERAL_CONTEXT_KEY = "csi.storage.k8s.io/ephemeral";
 
 const NO_INLINE_VOLUMES =
@@ -56,8 +56,8 @@ const NO_INLINE_VOLUMES =
   "volumes[].ephemeral.volumeClaimTemplate";
 
 /**
- * The calls of the Node service. Each looks at its volume id last, so that a request that is wrong in itself is told so
- * even for a volume that does not exist.
+ * Creates the handlers of the Node service. Each checks the volume id last, so that an invalid request is refused as
+ * such even for a volume that does not exist.
  */
 export function nodeHandlers(options: NodeOptions): Handlers<typeof Node> {
   const { staging, health, nodeId, labels, mountRoots, locks } = options;
@@ -114,7 +114,7 @@ export function nodeHandlers(options: NodeOptions): Handlers<typeof Node> {
 
     nodeGetVolumeHealth: async (request) => {
       const { volumePublishPath, stagingTargetPath } = request;
-      // wherever it is, its health is the same: the paths are only looked at for being such
+      // the health does not depend on the paths, so they are only validated
       if (volumePublishPath !== "") requirePath("volume_publish_path", volumePublishPath);
       if (stagingTargetPath !== "") requirePath("staging_target_path", stagingTargetPath);
       return { volumeHealth: volumeHealthMessage(await health.volume(requireVolumeId(request.volumeId))) };

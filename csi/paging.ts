@@ -1,5 +1,5 @@
 /**
- * Lists in pages. A token names the last item of the page before, so that it stays right when items come and go.
+ * Lists in pages. A token names the last item of the previous page, so it stays valid when items are added or removed.
  *
  * @module
  */
@@ -9,10 +9,14 @@ import { invalidArgument } from "./request.ts";
 import { unknownToken } from "./status.ts";
 
 /**
- * The items after the one that the token names, at most `maxEntries` of them (0: all), and the token for the rest. The
- * items must be in the order of their keys, which are ids.
+ * Returns a page of items, and the token of the next page, which is empty after the last one.
  *
- * @throws {StorageError} `InvalidArgument` for a negative number; a `StatusError` with ABORTED for a foreign token.
+ * @param items all items, in the order of their keys
+ * @param key returns the key of an item, which is an id
+ * @param startingToken the token of the page; empty for the first one
+ * @param maxEntries the maximum number of items; 0 for all
+ * @throws {StorageError} `InvalidArgument` for a negative number
+ * @throws {StatusError} ABORTED for a token of another driver
  */
 export function paginate<T>(
   items: readonly T[],

@@ -1,8 +1,8 @@
 /**
  * The parameters of StorageClasses and VolumeSnapshotClasses.
  *
- * Ours are camelCase. Those of OpenEBS LVM LocalPV are accepted in any case, with their meaning, so that its classes work
- * as they are. An unknown parameter is an error: silently ignored, a misspelt one costs somebody a day.
+ * Our names are in camelCase. The names of OpenEBS LVM LocalPV are accepted in any case and with their meaning, so that
+ * its classes work unchanged. An unknown parameter is an error, so that a misspelt one is found at once.
  *
  * @module
  */
@@ -22,44 +22,44 @@ import { LAYOUT_PARAMETERS, parseLayout } from "./layout_parameters.ts";
 import { invalidArgument, quote } from "./request.ts";
 import { defined } from "../lvm/defined.ts";
 
-/** What a class says of its volumes. */
+/** The parameters of a StorageClass. */
 export interface VolumeParameters {
-  /** The groups that may take a volume. */
+  /** Volume groups to create volumes in. */
   readonly groups: GroupMatcher;
   /** Which of them to prefer. */
   readonly preference: GroupPreference;
-  /** The filesystem for a request that names none. */
+  /** Filesystem of a request that names none. */
   readonly type: FilesystemType;
-  /** Whether several targets may have a volume at a time. */
+  /** Whether a volume may be published at several targets. */
   readonly shared: boolean;
   /** Text of the mkfs options, not yet checked against a filesystem. */
   readonly mkfsOptions: string;
-  /** What becomes of a volume's data when it is deleted. */
+  /** How the data of a volume is erased on deletion. */
   readonly erase: Erasure;
-  /** How volumes are laid out on disks. */
+  /** Layout of volumes over physical volumes. */
   readonly layout: Layout;
-  /** What is said of the limits of a volume's IO. */
+  /** IO limits. */
   readonly limits: IoLimits;
-  /** In which pool volumes are, if they are thin. */
+  /** Thin pool of the volumes; absent for thick volumes. */
   readonly thin?: ThinSpec;
-  /** How the disks are told of what filesystems have freed, not yet checked against one. */
+  /** How freed blocks are discarded, not yet checked against a filesystem. */
   readonly trim: TrimPolicy;
 }
 
-/** The longest pattern that is accepted, in characters. */
+/** Maximum length of a pattern, in characters. */
 const MAX_PATTERN_LENGTH = 256;
 
-/** The longest mkfs options, in characters: they stand in a tag, and the group's metadata is finite. */
+/** Maximum length of mkfs options, in characters: they are in a tag, and the metadata area is small. */
 const MAX_MKFS_OPTIONS_LENGTH = 256;
 
-/** Names that LVM gives volume groups (lvm(8), "VALID NAMES"). */
+/** Valid names of volume groups (lvm(8), "VALID NAMES"). */
 const GROUP_NAME = /^(?!-)(?!\.{1,2}$)[A-Za-z0-9+_.-]{1,127}$/;
 
-/** Names that LVM gives LVs, without those that it keeps for itself (lvm(8), "VALID NAMES"). */
+/** Valid names of LVs, without the reserved ones (lvm(8), "VALID NAMES"). */
 const LV_NAME =
   /^(?!-)(?!\.{1,2}$)(?!snapshot|pvmove)(?!.*_(?:[ct]data|[ct]meta|[cir]orig|mimage|mlog|pmspare|rimage|rmeta|vdata|vorigin|wcorig))[A-Za-z0-9+_.-]{1,127}$/;
 
-/** What Kubernetes' sidecars may add to the parameters; none of it is ours to read. */
+/** Prefix of the parameters that the sidecars of Kubernetes add; they are ignored. */
 const RESERVED_PREFIX = "csi.storage.k8s.io/";
 
 /** The parameters of volumes, by our names. */
@@ -80,7 +80,7 @@ export const VOLUME_PARAMETERS = [
   "fstrim",
 ] as const;
 
-/** OpenEBS's names in lower case, and which of ours has the meaning. */
+/** The names of OpenEBS in lower case, and our names for them. */
 const OPENEBS_VOLUME_PARAMETERS = {
   volgroup: "volumeGroup",
   vgpattern: "vgpattern",
@@ -91,7 +91,7 @@ const OPENEBS_VOLUME_PARAMETERS = {
   scheduler: "scheduler",
 } as const;
 
-/** The parameters of a class for volumes. @throws {StorageError} `InvalidArgument` naming the one that is wrong. */
+/** Parses the parameters of a StorageClass. @throws {StorageError} `InvalidArgument` with the invalid parameter */
 export function parseVolumeParameters(parameters: Readonly<Record<string, string>>): VolumeParameters {
   const given = normalizeParameters(parameters, VOLUME_PARAMETERS, OPENEBS_VOLUME_PARAMETERS);
   oneOf(given, "storage", ["", "lvm"]);
@@ -117,9 +117,9 @@ export function parseVolumeParameters(parameters: Readonly<Record<string, string
 }
 
 /**
- * What the mutable parameters say, those of a VolumeAttributesClass: the parameters that may change while there is a volume.
+ * Parses the mutable parameters, which are those of a VolumeAttributesClass: they may change after a volume is created.
  *
- * @throws {StorageError} `InvalidArgument` naming the one that is wrong.
+ * @throws {StorageError} `InvalidArgument` with the invalid parameter
  */
 export function parseMutableParameters(parameters: Readonly<Record<string, string>>): IoLimits {
   const given = Object.entries(parameters).filter(([key]) => !key.startsWith(RESERVED_PREFIX));
@@ -130,7 +130,12 @@ export function parseMutableParameters(parameters: Readonly<Record<string, strin
   );
 }
 
-/** In which pool volumes are, if they are thin. @throws {StorageError} `InvalidArgument`. */
+/**
+ * Parses the thin pool.
+ *
+ * @returns `undefined` for thick volumes
+ * @throws {StorageError} `InvalidArgument` with the invalid parameter
+ */
 function parseThin(given: ReadonlyMap<string, string>): ThinSpec | undefined {
   const pool = given.get("thinPool");
   const size = given.get("thinPoolSize");
@@ -157,7 +162,7 @@ function requirePoolSize(text: string): SizeOrPercent {
   );
 }
 
-/** The arguments for mkfs that the parameters name. @throws {StorageError} `InvalidArgument`. */
+/** Returns the mkfs options for a filesystem. @throws {StorageError} `InvalidArgument` if it does not support them */
 export function requireMkfsOptions(parameters: VolumeParameters, type: FilesystemType | undefined): string[] {
   if (parameters.mkfsOptions.length > MAX_MKFS_OPTIONS_LENGTH) {
     throw invalidArgument(`parameter mkfsOptions: longer than ${MAX_MKFS_OPTIONS_LENGTH} characters`);
@@ -168,9 +173,11 @@ export function requireMkfsOptions(parameters: VolumeParameters, type: Filesyste
 }
 
 /**
- * How the disks are told of what a volume's filesystem has freed; `undefined` where they are not.
+ * Returns how blocks that a filesystem frees are discarded.
  *
- * @throws {StorageError} `InvalidArgument` when the filesystem, or a block volume, has no such thing.
+ * @param type the filesystem; `undefined` for a block volume
+ * @returns `undefined` if they are not discarded
+ * @throws {StorageError} `InvalidArgument` for a block volume, or a filesystem without support for discards
  */
 export function trimFor({ trim }: VolumeParameters, type: FilesystemType | undefined): TrimPolicy | undefined {
   if (!trim.discard && trim.intervalMs === undefined) return undefined;
@@ -181,7 +188,12 @@ export function trimFor({ trim }: VolumeParameters, type: FilesystemType | undef
   );
 }
 
-/** The size of the store that a class for snapshots names. @throws {StorageError} `InvalidArgument`. */
+/**
+ * Parses the parameters of a VolumeSnapshotClass.
+ *
+ * @returns the size of the COW space
+ * @throws {StorageError} `InvalidArgument` with the invalid parameter
+ */
 export function parseSnapshotParameters(parameters: Readonly<Record<string, string>>): SizeOrPercent {
   const value = normalizeParameters(parameters, ["snapSize"] as const, { snapsize: "snapSize" }).get("snapSize");
   if (value === undefined) return FULL_COW;
@@ -193,9 +205,9 @@ export function parseSnapshotParameters(parameters: Readonly<Record<string, stri
 }
 
 /**
- * The groups that a list of names and `/patterns/` means, separated by commas.
+ * Parses a list of volume groups: names and `/patterns/`, separated by commas.
  *
- * @throws {StorageError} `InvalidArgument` for what is neither.
+ * @throws {StorageError} `InvalidArgument` for an invalid name or pattern, or an empty list
  */
 export function parseGroupList(list: string): GroupMatcher {
   const entries = [...list.matchAll(/\s*(\/[^/]*\/|[^,]+?)\s*(?:,|$)/g)].map((match) => match[1]!);
@@ -225,7 +237,7 @@ function parseGroups(given: ReadonlyMap<string, string>): GroupMatcher {
   if (name !== undefined) return nameMatcher("parameter volumeGroup", name);
   if (anchoredPattern !== undefined) return patternMatcher("parameter volumeGroupPattern", anchoredPattern);
   if (unanchoredPattern !== undefined) {
-    patternMatcher("parameter vgpattern", unanchoredPattern); // must be whole by itself
+    patternMatcher("parameter vgpattern", unanchoredPattern); // it must be valid without the text around it
     return patternMatcher("parameter vgpattern", `.*(?:${unanchoredPattern}).*`);
   }
   return ANY_GROUP;
@@ -237,8 +249,8 @@ function nameMatcher(field: string, name: string): GroupMatcher {
 }
 
 /**
- * RE2 matches in time proportional to its input, so no pattern can hang the process; OpenEBS's are of the same syntax. The
- * text of such a matcher is what {@linkcode parseGroupList} reads.
+ * Creates a matcher of a pattern. RE2 matches in time proportional to its input, so no pattern can hang the process. It
+ * is also the syntax of OpenEBS. {@linkcode parseGroupList} parses the string form of the matcher.
  */
 function patternMatcher(field: string, pattern: string): GroupMatcher {
   if (pattern.length > MAX_PATTERN_LENGTH) {
@@ -254,7 +266,7 @@ function patternMatcher(field: string, pattern: string): GroupMatcher {
   return { matches: (name) => compiled.matches(name), toString: () => `/${pattern}/` };
 }
 
-/** The parameters by our names, after refusing those that are neither ours nor OpenEBS's. */
+/** Returns the parameters by our names. @throws {StorageError} `InvalidArgument` for an unknown name */
 function normalizeParameters(
   parameters: Readonly<Record<string, string>>,
   canonical: readonly string[],
@@ -278,7 +290,7 @@ function normalizeParameters(
   return given;
 }
 
-/** The value of a parameter that has a fixed set of them, the first of which is the default. */
+/** Returns the value of a parameter with a fixed set of values, the first of which is the default. */
 function oneOf<T extends string>(given: ReadonlyMap<string, string>, name: string, allowed: readonly T[]): T {
   const value = given.get(name) ?? allowed[0]!;
   const found = allowed.find((candidate) => candidate === value);

@@ -1,8 +1,8 @@
 /**
- * Reading the fields of requests: where wire types stop.
+ * Parses the fields of requests, so that no wire type passes further in.
  *
- * Bad input is refused here with the code that the spec names, and what passes is safe in a command line: ids are ours,
- * paths are absolute and plain, sizes are positive.
+ * Invalid input is refused here with the code that the spec names. What is returned is safe in a command line: ids are
+ * ours, paths are absolute and normalized, and sizes are positive.
  *
  * @module
  */
@@ -13,22 +13,22 @@ import { isBelow } from "../lvm/host/mounts.ts";
 import type { SizeRange } from "../lvm/size.ts";
 import type { CapacityRange } from "./proto/csi_pb.ts";
 
-/** The characters that names must not have (CSI spec, CreateVolumeRequest.name). */
+/** Characters that names must not contain (CSI spec, CreateVolumeRequest.name). */
 // deno-lint-ignore no-control-regex
 const FORBIDDEN_IN_NAMES = /[\u0000-\u0008\u000B\u000C\u000E-\u001F\u007F-\u009F]/;
 
-/** How many characters a name may have; the spec asks for 128 bytes at least. */
+/** Maximum length of a name, in characters; the spec requires at least 128 bytes. */
 const MAX_NAME_LENGTH = 128;
 
-/** The longest path that Linux takes, in bytes. */
+/** Maximum length of a path on Linux, in bytes. */
 const MAX_PATH_BYTES = 4096;
 
-/** The error for a request that is wrong in itself. */
+/** Creates the error for an invalid request. */
 export function invalidArgument(message: string): StorageError {
   return new StorageError("InvalidArgument", message);
 }
 
-/** A name that the caller chose. @throws {StorageError} `InvalidArgument`. */
+/** Returns the name of a request. @throws {StorageError} `InvalidArgument` for an invalid one */
 export function requireName(value: string): string {
   if (value === "") throw invalidArgument("name: missing");
   if ([...value].length > MAX_NAME_LENGTH) throw invalidArgument(`name: longer than ${MAX_NAME_LENGTH} characters`);
@@ -36,7 +36,7 @@ export function requireName(value: string): string {
   return value;
 }
 
-/** The id of a volume that must exist. @throws {StorageError} `InvalidArgument` without one, `NotFound` for a foreign one. */
+/** Parses the id of a volume. @throws {StorageError} `InvalidArgument` if missing, `NotFound` for a foreign one */
 export function requireVolumeId(value: string): VolumeId {
   if (value === "") throw invalidArgument("volume_id: missing");
   const id = parseVolumeId(value);
@@ -44,26 +44,41 @@ export function requireVolumeId(value: string): VolumeId {
   return id;
 }
 
-/** The id of a volume to delete; `undefined` for a foreign one. @throws {StorageError} `InvalidArgument` without one. */
+/**
+ * Parses the id of a volume to delete.
+ *
+ * @returns `undefined` for an id of another driver
+ * @throws {StorageError} `InvalidArgument` if missing
+ */
 export function parseVolumeIdToDelete(value: string): VolumeId | undefined {
   if (value === "") throw invalidArgument("volume_id: missing");
   return parseVolumeId(value);
 }
 
-/** The id of a snapshot to delete; `undefined` for a foreign one. @throws {StorageError} `InvalidArgument` without one. */
+/**
+ * Parses the id of a snapshot to delete.
+ *
+ * @returns `undefined` for an id of another driver
+ * @throws {StorageError} `InvalidArgument` if missing
+ */
 export function parseSnapshotIdToDelete(value: string): SnapshotId | undefined {
   if (value === "") throw invalidArgument("snapshot_id: missing");
   return parseSnapshotId(value);
 }
 
-/** The id of a snapshot that must exist. @throws {StorageError} `InvalidArgument` without one, `NotFound` for a foreign one. */
+/** Parses the id of a snapshot. @throws {StorageError} `InvalidArgument` if missing, `NotFound` for a foreign one */
 export function requireSnapshotId(value: string): SnapshotId {
   const id = parseSnapshotIdToDelete(value);
   if (id === undefined) throw new StorageError("NotFound", `snapshot_id ${quote(value)}: not an id of this driver`);
   return id;
 }
 
-/** An absolute path without surprises. @throws {StorageError} `InvalidArgument`. */
+/**
+ * Returns a path in normalized form.
+ *
+ * @param field the name of the field, for messages
+ * @throws {StorageError} `InvalidArgument` for a relative path, the root directory, dots or control characters
+ */
 export function requirePath(field: string, value: string): string {
   if (value === "") throw invalidArgument(`${field}: missing`);
   if (!value.startsWith("/")) throw invalidArgument(`${field} ${quote(value)}: not an absolute path`);
@@ -80,7 +95,7 @@ export function requirePath(field: string, value: string): string {
   return "/" + elements.join("/");
 }
 
-/** A path below one of the mount roots, where a volume may be staged or published. @throws {StorageError} `InvalidArgument`. */
+/** Returns a path to stage or publish at. @throws {StorageError} `InvalidArgument` if it is not below a mount root */
 export function requireMountPath(field: string, value: string, mountRoots: readonly string[]): string {
   const path = requirePath(field, value);
   if (isBelow(path, mountRoots)) return path;
@@ -88,10 +103,9 @@ export function requireMountPath(field: string, value: string, mountRoots: reado
 }
 
 /**
- * A volume that must exist, and a path at which it is said to be.
+ * Parses the id of a volume and a path of it.
  *
- * @throws {StorageError} `InvalidArgument` without one of them, `NotFound` for a foreign id or a path at which no volume
- * can be.
+ * @throws {StorageError} `InvalidArgument` if one of them is missing, `NotFound` for a foreign id or an invalid path
  */
 export function requireVolumeAndPath(volumeId: string, volumePath: string): { id: VolumeId; path: string } {
   if (volumePath === "") throw invalidArgument("volume_path: missing");
@@ -104,10 +118,11 @@ export function requireVolumeAndPath(volumeId: string, volumePath: string): { id
 }
 
 /**
- * The size that a request asks for; a missing range stands for `fallback` bytes.
+ * Parses the size that a request asks for.
  *
- * @throws {StorageError} `InvalidArgument` for a negative number or a range without any, `OutOfRange` for a limit below
- * what is required (CSI spec, CapacityRange, and "Unsupported capacity_range" of the error tables).
+ * @param defaultBytes the size in bytes if the range is missing
+ * @throws {StorageError} `InvalidArgument` for a negative number or an empty range, `OutOfRange` for a limit below the
+ * required size (CSI spec, CapacityRange, and "Unsupported capacity_range" of the error tables)
  */
 export function parseSizeRange(range: CapacityRange | undefined, defaultBytes: bigint): SizeRange {
   if (range === undefined) return { required: defaultBytes };
@@ -128,7 +143,7 @@ export function parseSizeRange(range: CapacityRange | undefined, defaultBytes: b
   return { required, limit: limitBytes };
 }
 
-/** Text from outside for a message: quoted, and cut where it is long. */
+/** Quotes a text from outside for a message, and truncates it to 80 characters. */
 export function quote(text: string): string {
   return JSON.stringify(text.length > 80 ? text.slice(0, 80) + "…" : text);
 }

@@ -1,5 +1,5 @@
 /**
- * The gRPC server on its unix socket: from claiming the path to leaving nothing there.
+ * The gRPC server on a Unix socket. It removes the socket when it is closed.
  *
  * @module
  */
@@ -12,24 +12,27 @@ import { withinDeadline } from "../lvm/clock.ts";
 import { connect } from "./client.ts";
 import type { BoundService } from "./service.ts";
 
-/** A server that is answering. */
+/** A running server. */
 export interface RunningServer {
-  /** The socket's path. */
+  /** Path of the socket. */
   readonly path: string;
   /**
-   * Takes no further calls, lets those under way end for at most `graceMs` milliseconds, and removes the socket. Answers
-   * whether all of them ended.
+   * Takes no further calls, waits for those in progress, and removes the socket.
+   *
+   * @param graceMs how long calls in progress may take, in milliseconds
+   * @returns whether they completed in that time
    */
   close(graceMs: number): Promise<boolean>;
 }
 
 /**
- * Serves the services on a unix socket that only the owner can use, and resolves when the socket answers.
+ * Serves services on a Unix socket that only its owner can use, and resolves when the socket answers.
  *
- * The first call of a process compiles the whole path through it, which takes up to 1.5 s on a slow machine, and kubelet
- * gives a registration one second: so the first call is ours, `callOnce`.
+ * The first call of a process compiles the code on its path, which takes up to 1.5 s on a slow machine. kubelet gives a
+ * registration one second, so the first call is made here.
  *
- * @throws {StorageError} `FailedPrecondition` when another process answers on the path.
+ * @param warmUp makes the first call
+ * @throws {StorageError} `FailedPrecondition` when another process listens on the path
  */
 export async function serve(
   path: string,
@@ -51,7 +54,7 @@ export async function serve(
   return { path, close: (graceMs) => closeServer(server, path, graceMs) };
 }
 
-/** Makes sure that the path is free: a socket that nobody answers on is what a crash left, and is removed. */
+/** Ensures that the path is free. A socket that nobody listens on was left by a crash, and is removed. */
 async function claimSocket(path: string): Promise<void> {
   await Deno.mkdir(dirname(path), { recursive: true });
   const state = await probeSocket(path);
@@ -60,7 +63,7 @@ async function claimSocket(path: string): Promise<void> {
   throw new StorageError("FailedPrecondition", `listening on ${path}: another process answers there; stop it first`);
 }
 
-/** What is at the path: nothing, a socket that nobody answers on, or one that somebody does. */
+/** Reports whether a socket is absent, stale (nobody listens on it), or in use. */
 export async function probeSocket(path: string): Promise<SocketState> {
   try {
     (await Deno.connect({ transport: "unix", path })).close();

@@ -152,7 +152,8 @@ async function handleCall(method: DescMethodUnary, handler: Handler | undefined,
     return response;
   } catch (error) {
     const { code, details } = statusOf(error);
-    const stack = code === 13 && error instanceof Error ? { stack: error.stack } : {}; // INTERNAL may be a bug of the driver
+    // INTERNAL may be a bug of the driver
+    const stack = code === 13 && error instanceof Error ? { stack: error.stack } : {};
     log.warn("error", { ...fields, durationMs: Math.round(performance.now() - start), code, details, ...stack });
     throw error;
   }

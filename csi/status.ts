@@ -1,5 +1,5 @@
 /**
- * From kinds of failure to gRPC status codes: the one place where it is decided.
+ * The one table from kinds of failure to gRPC status codes.
  *
  * @module
  */
@@ -7,7 +7,7 @@
 import { status } from "@grpc/grpc-js";
 import { type ErrorKind, StorageError } from "../lvm/error.ts";
 
-/** The status code that each kind is answered with (CSI spec, "Error Scheme", and the error tables of each call). */
+/** The status code of each kind of failure (CSI spec, "Error Scheme", and the error tables of each call). */
 export const STATUS_CODES = {
   InvalidArgument: status.INVALID_ARGUMENT,
   OutOfRange: status.OUT_OF_RANGE,
@@ -19,42 +19,42 @@ export const STATUS_CODES = {
   ForeignData: status.FAILED_PRECONDITION,
   NoSpace: status.RESOURCE_EXHAUSTED,
   Busy: status.ABORTED,
-  // the command goes on: "maybe in progress", so the caller repeats the same request
+  // the command may be in progress, so the caller repeats the same request
   StillRunning: status.ABORTED,
   Unavailable: status.UNAVAILABLE,
   CommandFailed: status.INTERNAL,
 } as const satisfies Record<ErrorKind, status>;
 
-/** A gRPC status: its code, and a message for people. */
+/** A gRPC status. */
 export interface Status {
-  /** The code. */
+  /** Code. */
   readonly code: status;
-  /** What was tried, on what, and what the answer was. */
+  /** Message: the operation, its object, and the reason of the failure. */
   readonly details: string;
 }
 
-/** The status for whatever a call threw. */
+/** Returns the status for an error of a handler. */
 export function statusOf(error: unknown): Status {
   if (error instanceof StorageError) return { code: STATUS_CODES[error.kind], details: error.message };
   if (error instanceof StatusError) return error;
   return { code: status.INTERNAL, details: error instanceof Error ? `${error.name}: ${error.message}` : String(error) };
 }
 
-/** A failure of the protocol itself, which has a status and no counterpart on the machine. */
+/** An error with a status of its own, for failures of the protocol. */
 export class StatusError extends Error implements Status {
   override readonly name = "StatusError";
-  /** Makes an error with the code. */
+  /** Creates an error with a code and a message. */
   constructor(readonly code: status, readonly details: string) {
     super(details);
   }
 }
 
-/** The error for a call that the driver does not have. */
+/** Creates the error for a call without a handler. */
 export function unimplemented(method: string): StatusError {
   return new StatusError(status.UNIMPLEMENTED, `${method}: not implemented`);
 }
 
-/** The error for a list token that this driver did not give out. */
+/** Creates the error for a list token of another driver. */
 export function unknownToken(token: string): StatusError {
   return new StatusError(
     status.ABORTED, // as the error tables of ListVolumes and ListSnapshots say

@@ -1,5 +1,5 @@
 /**
- * Topology: which node a volume is on.
+ * Topology: the node of a volume.
  *
  * @module
  */
@@ -8,18 +8,18 @@ import type { Topology, TopologyRequirement } from "./proto/csi_pb.ts";
 import { invalidArgument, quote } from "./request.ts";
 import type { NodeChoice } from "../lvm/volume_service.ts";
 
-/** The key under which a volume's topology names its node. */
+/** Key of the node in a topology. */
 export const TOPOLOGY_KEY = "topology.lvm.denolith.dev/node";
 
-/** The topology of what is on a node, with further labels where they are given. */
+/** Returns the topology of a node. @param labels further labels of the node */
 export function topologyOf(nodeId: string, labels: Readonly<Record<string, string>> = {}) {
   return { segments: { ...labels, [TOPOLOGY_KEY]: nodeId } };
 }
 
 /**
- * The node id as it is, if it can be a topology value.
+ * Returns a node id if it is a valid topology value.
  *
- * @throws {StorageError} `InvalidArgument` when it cannot (CSI spec, Topology: as a Kubernetes label value).
+ * @throws {StorageError} `InvalidArgument` if it is not (CSI spec, Topology: as a Kubernetes label value)
  */
 export function requireNodeId(nodeId: string): string {
   if (/^[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$/.test(nodeId)) return nodeId;
@@ -28,12 +28,12 @@ export function requireNodeId(nodeId: string): string {
   );
 }
 
-/** The node that a topology names; one without our key is no node of ours, and stands as `(none)`. */
+/** Returns the node of a topology, or `(none)` without our key. */
 export function nodeOf({ segments }: Topology): string {
   return segments[TOPOLOGY_KEY] ?? "(none)";
 }
 
-/** The nodes on which a volume that satisfies the requirement may be. */
+/** Returns the nodes that a requirement allows and prefers. */
 export function nodeChoice(requirement: TopologyRequirement | undefined): NodeChoice {
   const allowed = requirement?.requisite.map(nodeOf) ?? [];
   const preferred = requirement?.preferred.map(nodeOf) ?? [];
