@@ -1,8 +1,9 @@
 /**
- * The doctor: looks at this machine as the driver would use it, and says what is wrong and what to do about it.
+ * The doctor: checks this machine as the driver would use it, and reports problems and their remedies.
  *
- * It changes nothing and reads all by programs, so it works where LVM is broken, absent or stuck: what could not be read
- * within its time is a finding, too. Everything is asked for at once, since most of the time is the programs' start.
+ * It changes nothing and reads everything with programs, so that it works where LVM is broken, missing or hanging: what
+ * cannot be read in time is a finding, too. Everything is read concurrently, since the start of the programs takes most
+ * of the time.
  *
  * @module
  */
@@ -48,33 +49,33 @@ import {
 } from "../model/survey.ts";
 import { ownersOf } from "../model/tags.ts";
 
-/** What the doctor is to look at. */
+/** Options of {@linkcode examine}. */
 export interface DoctorOptions {
   /** Runs the commands. */
   readonly exec: Exec;
   /** The driver's name. */
   readonly driver: string;
-  /** The groups that the driver is to use; by default those in which it has anything, or else all. */
+  /** The groups that the driver is to use; by default those that contain data of the driver, or else all. */
   readonly groups?: GroupMatcher;
-  /** The driver's socket, and what is on it; left out when it cannot be looked at. */
+  /** The driver's socket and its state; absent when it cannot be inspected. */
   readonly socket?: { readonly path: string; readonly state: SocketState };
 }
 
-/** What the doctor says. */
+/** The result of the doctor. */
 export interface Diagnosis {
-  /** The worst that was found. */
+  /** The highest level that was found. */
   readonly level: Level;
-  /** All checks, with the worst that each found, and what it looked at in a few words. */
+  /** All checks, each with the highest level that it found, and a short summary of what it checked. */
   readonly checks: readonly { readonly check: CheckName; readonly level: Level; readonly summary: string }[];
-  /** What they found. */
+  /** The findings of all checks. */
   readonly findings: readonly Finding[];
 }
 
-/** How long a command is waited for, in milliseconds: most answer at once, and a report takes its time on many disks. */
+/** Deadlines of commands, in milliseconds: most respond at once, but a report takes longer on many disks. */
 const COMMAND_DEADLINE_MS = 10_000;
 const REPORT_DEADLINE_MS = 20_000;
 
-/** Looks at the machine. It never fails: what cannot be read is told as a finding. */
+/** Checks the machine. It never fails: what cannot be read is a finding. */
 export async function examine(options: DoctorOptions): Promise<Diagnosis> {
   const { driver, groups: wanted, socket } = options;
   const readings = await readMachine(options);
@@ -166,7 +167,7 @@ async function readMachine({ exec: host, driver, groups: wanted }: DoctorOptions
   };
 }
 
-/** A report, if need be without locks: one command that is stuck holds up all others. */
+/** Reads a report, if necessary without locks: one command that hangs blocks all others. */
 async function readLvm(exec: Exec): Promise<{ survey: Reading<Survey>; lockStuck: boolean }> {
   const survey = await tryRead(() => readSurvey(exec, SURVEY_COMMAND));
   if ("value" in survey || !isTimeout(survey.error)) return { survey, lockStuck: false };
@@ -182,7 +183,10 @@ async function readKernel(
   return { targets, modules: await tryRead(() => readModules(exec, wanted)) };
 }
 
-/** The programs that are there, of the closed list and of those that LVM starts, in the directories where they are looked for. */
+/**
+ * Returns the programs that are installed in {@linkcode PROGRAM_DIRECTORIES}, of the closed list and of those that LVM
+ * starts.
+ */
 async function readPrograms(exec: Exec): Promise<ReadonlySet<string>> {
   const names = [...PROGRAMS, ...THIN_TOOLS];
   const args = ["-b", "-B", ...PROGRAM_DIRECTORIES, "-f", ...names];
@@ -191,7 +195,7 @@ async function readPrograms(exec: Exec): Promise<ReadonlySet<string>> {
   return new Set(names.filter((name) => PROGRAM_DIRECTORIES.some((directory) => paths.has(`${directory}/${name}`))));
 }
 
-/** How udev is (udevadm(8), control --ping). */
+/** Reads the state of udev (udevadm(8), control --ping). */
 async function readUdev(exec: Exec): Promise<UdevState> {
   const seconds = Math.floor(COMMAND_DEADLINE_MS / 2 / 1000);
   const args = ["control", "--ping", `--timeout=${seconds}`];
@@ -199,7 +203,7 @@ async function readUdev(exec: Exec): Promise<UdevState> {
   return code === 0 ? "running" : /No such file or directory/.test(stderr) ? "absent" : "dead";
 }
 
-/** The system id of this host (lvmsystemid(7)); empty for none. */
+/** Reads the system id of this host (lvmsystemid(7)); empty for none. */
 async function readSystemId(exec: Exec): Promise<string> {
   const answer = await runOk(exec, { program: "lvm", args: ["systemid"], mutates: false });
   return /system ID:[ \t]*(\S*)/.exec(answer)?.[1] ?? "";
@@ -210,7 +214,7 @@ async function tryRead<T>(read: () => Promise<T>): Promise<Reading<T>> {
     return { value: await read() };
   } catch (error) {
     if (error instanceof StorageError) return { error };
-    // a program that may not be run, by its mode or by the permissions of this process
+    // a program that this process may not run, by its mode or by the permissions of the process
     if (error instanceof Deno.errors.PermissionDenied || error instanceof Deno.errors.NotCapable) {
       return { error: new StorageError("CommandFailed", error.message, { cause: error }) };
     }
@@ -218,7 +222,7 @@ async function tryRead<T>(read: () => Promise<T>): Promise<Reading<T>> {
   }
 }
 
-/** Runs commands with a deadline of its own, in milliseconds. */
+/** Returns an exec that runs every command with a deadline in milliseconds. */
 function withDeadline(exec: Exec, deadlineMs: number): Exec {
   return {
     run: (command: Command) => exec.run({ ...command, deadlineMs }),

@@ -16,7 +16,7 @@ import {
   tmpfs,
 } from "../../tests/fake/doctor_machine.ts";
 
-Deno.test("examine() finds nothing wrong on a healthy machine, asks once for each thing and changes nothing", async () => {
+Deno.test("examine() finds nothing wrong on a healthy machine, reads everything once and changes nothing", async () => {
   const { machine } = healthyMachine();
   const commands: Command[] = [];
   machine.fault = (command) => void commands.push(command);
@@ -28,7 +28,7 @@ Deno.test("examine() finds nothing wrong on a healthy machine, asks once for eac
   assert(commands.every(({ deadlineMs }) => deadlineMs !== undefined && deadlineMs <= 20_000));
 });
 
-/** What looks like a sickness and is none. */
+/** Conditions that look like problems, but are none. */
 const NO_PROBLEMS: Record<string, (parts: HealthyMachine) => unknown> = {
   "a disk of a guest in a volume": ({ lv }) => lv.content.signatures = [{ type: "LVM2_member", uuid: "guest" }],
   "a disk of LVM's in no group": ({ machine }) => machine.host.unusedPvs.push({ path: "/dev/vdz", uuid: "spare" }),
@@ -45,16 +45,16 @@ const NO_PROBLEMS: Record<string, (parts: HealthyMachine) => unknown> = {
     machine.addGroup("fast", 1n << 30n).lvs.push({ ...lv, name: "two", uuid: newUuid(), tags, active: false });
   },
   "a thin module that is loaded when it is needed": ({ machine }) => machine.host.targets.delete("thin-pool"),
-  "thin programs of another place": ({ machine }) => {
+  "thin programs at another path": ({ machine }) => {
     machine.host.missing.add("thin_check");
     machine.host.settings.set("thin_check_executable", '"/opt/bin/thin_check"');
   },
-  "a full pool of somebody else": (parts) => {
+  "a full pool of another owner": (parts) => {
     addPool(parts).dataPercent = 100;
     parts.group.lvs.at(-1)!.tags.clear();
   },
   "a pool with room": (parts) => addPool(parts),
-  "an LV of another driver with a name as ours": ({ group, lv }) =>
+  "an LV of another driver with a name of this driver": ({ group, lv }) =>
     group.lvs.push({
       ...lv,
       name: volumeLvName(volumeIdOf("two")),
@@ -74,7 +74,7 @@ for (const [name, make] of Object.entries(NO_PROBLEMS)) {
   });
 }
 
-Deno.test("examine(): a nearly full store is a warning, unless it cannot overflow", async () => {
+Deno.test("examine(): nearly full COW space is a warning, unless it cannot overflow", async () => {
   const { machine, snapshot } = healthyMachine();
   snapshot.cowPercent = 81.5;
   const { findings: [finding] } = await diagnose(machine);
@@ -84,7 +84,7 @@ Deno.test("examine(): a nearly full store is a warning, unless it cannot overflo
   assertEquals((await diagnose(machine)).findings, []);
 });
 
-Deno.test("examine(): groups are those that were asked for and those in use; without either, all", async () => {
+Deno.test("examine(): groups are the requested ones and those in use; without either, all", async () => {
   const { machine } = healthyMachine();
   machine.addGroup("idle", 1n << 30n);
   const named = async (groups?: string) => {
@@ -104,22 +104,22 @@ Deno.test("examine(): groups are those that were asked for and those in use; wit
   assertMatch(findings[0]!.remedy!, /vgcreate/);
 });
 
-Deno.test("examine() sums up how many disks are hidden", async () => {
+Deno.test("examine() counts hidden disks", async () => {
   const { machine } = healthyMachine();
   const summary = async () => (await diagnose(machine)).checks.find(({ check }) => check === "filters")!.summary;
-  assertEquals(await summary(), "LVM sees all of its disks");
+  assertEquals(await summary(), "LVM uses all disks with its label");
   machine.host.hiddenPvs.push({ path: "/dev/vdz", uuid: "a-b" });
-  assertEquals(await summary(), "LVM does not see 1 of its disks");
+  assertEquals(await summary(), "LVM does not use 1 of the disks with its label");
 });
 
-Deno.test("examine(): a socket that nobody answers on is a note", async () => {
+Deno.test("examine(): a socket on which no process listens is a note", async () => {
   const { machine } = healthyMachine();
   const { level, findings } = await diagnose(machine, { socket: { path: "/run/x.sock", state: "stale" } });
   assertEquals([level, findings.map(({ subject }) => subject)], ["info", ["/run/x.sock"]]);
   assertEquals((await diagnose(machine, { socket: { path: "/run/x.sock", state: "absent" } })).level, "ok");
 });
 
-Deno.test("examine() never fails, whatever does not answer, and a driver of another name has nothing here", async () => {
+Deno.test("examine() never fails, whatever does not respond, and a driver with another name has no volumes here", async () => {
   const { machine } = healthyMachine();
   assertEquals(
     (await diagnose(machine, { driver: "other.driver" })).checks.at(-1)?.summary,
@@ -139,7 +139,7 @@ Deno.test("a diagnosis as text: a line for each check, findings with their remed
   const { machine, group, device } = healthyMachine();
   assertMatch(
     diagnosisText(await diagnose(machine)),
-    /^✓ tools +lvm 2\.03\.16, 26 of 26 programs\n(?:✓ .*\n){9}\nNothing is wrong\.$/,
+    /^✓ tools +lvm 2\.03\.16, 26 of 26 programs\n(?:✓ .*\n){9}\nNo problems found\.$/,
   );
   group.exported = true;
   group.metadataFree = 6_200n;

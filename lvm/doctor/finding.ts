@@ -1,5 +1,5 @@
 /**
- * What a check of the doctor found: the words that all checks share.
+ * Findings of the doctor, and helpers that all of its checks use.
  *
  * @module
  */
@@ -7,7 +7,7 @@
 import type { StorageError } from "../error.ts";
 import { defined } from "../defined.ts";
 
-/** The checks, in the order in which they are told. */
+/** The checks, in the order of the output. */
 export const CHECKS = [
   "tools",
   "kernel",
@@ -25,18 +25,18 @@ export const CHECKS = [
 export type CheckName = typeof CHECKS[number];
 
 /**
- * How bad it is. `info`: worth knowing. `warning`: works now, or for most, but will not for ever. `error`: something that
- * the driver does fails, or will.
+ * The level of a finding. `info`: for information. `warning`: something works now, or in most cases, but may fail
+ * later. `error`: an operation of the driver fails, or will fail.
  */
 export type Level = "ok" | "info" | "warning" | "error";
 
-/** Something that a check found. */
+/** A finding of a check. */
 export interface Finding {
-  /** The check. */
+  /** The check that found it. */
   readonly check: CheckName;
-  /** How bad it is. */
+  /** The severity. */
   readonly level: Exclude<Level, "ok">;
-  /** On what: a program, a group, a logical volume, a setting. */
+  /** The subject: a program, a group, a logical volume, a setting. */
   readonly subject: string;
   /** What was found. */
   readonly message: string;
@@ -44,18 +44,18 @@ export interface Finding {
   readonly remedy?: string;
 }
 
-/** What a check says when there is nothing to say, in a few words; and what it found. */
+/** The result of a check. */
 export interface CheckResult {
-  /** What was looked at. */
+  /** A few words on what was checked. */
   readonly summary: string;
-  /** What was found. */
+  /** What was found; empty when nothing is wrong. */
   readonly findings: readonly Finding[];
 }
 
-/** What was read of the machine, or why it could not be. */
+/** A value that was read from the machine, or the error why it could not be read. */
 export type Reading<T> = { readonly value: T } | { readonly error: StorageError };
 
-/** Makes findings of one check. */
+/** Returns functions that create findings of a check, one for each level. */
 export function findingsOf(check: CheckName) {
   const make = (level: Finding["level"]) => (subject: string, message: string, remedy?: string): Finding => ({
     check,
@@ -69,21 +69,21 @@ export function findingsOf(check: CheckName) {
 
 const LEVELS: readonly Level[] = ["ok", "info", "warning", "error"];
 
-/** The worst of the levels; `ok` for none. */
+/** Returns the highest of the levels; `ok` for none. */
 export function worstLevel(levels: readonly Level[]): Level {
   return LEVELS[Math.max(0, ...levels.map((level) => LEVELS.indexOf(level)))]!;
 }
 
-/** What a failed command said, without its arguments: those of a report fill a screen. */
+/** Formats the error of a failed command without its arguments: those of a report fill a screen. */
 export function failureSummary(error: StorageError): string {
   return error.message.replace(/^(\S+ \S+) .*?: (?=exit \d|no answer )/s, "$1: ");
 }
 
-/** The result of a check whose subject could not be read, for a reason that another check tells. */
+/** Returns the result of a check whose subject could not be read, for a reason that another check reports. */
 export function skippedCheck(check: CheckName, why: string): CheckResult {
   return { summary: "not checked", findings: [findingsOf(check).info("lvm", why)] };
 }
 
-/** Why a check is not made when there is no report, or there are no settings. */
-export const NO_REPORT = "it does not report its groups";
-export const NO_SETTINGS = "it does not tell its settings";
+/** Reasons to skip a check: there is no report, or there are no settings. */
+export const NO_REPORT = "it does not report its volume groups";
+export const NO_SETTINGS = "its settings cannot be read";

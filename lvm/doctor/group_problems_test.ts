@@ -19,7 +19,7 @@ const GROUP_PROBLEMS: Problems = {
       "groups",
       "error",
       "data",
-      /host otherhost, and this one is this-host/,
+      /host otherhost, and this host has the system id this-host/,
       /system_id="otherhost".*--systemid "this-host" data/,
     ],
   ],
@@ -37,7 +37,7 @@ const GROUP_PROBLEMS: Problems = {
         "VG data is missing PV x (last written to /dev/vdb).",
         "Not using device /dev/vde for PV x.",
       ),
-    ["groups", "warning", "lvm", /^it warns: Not using device \/dev\/vde for PV x\.$/],
+    ["groups", "warning", "lvm", /^LVM warns: Not using device \/dev\/vde for PV x\.$/],
   ],
   "metadata is nearly full": [
     ({ group }) => group.metadataFree = 6_200n,
@@ -45,35 +45,35 @@ const GROUP_PROBLEMS: Problems = {
   ],
   "metadata is full": [
     ({ group }) => group.metadataFree = 512n,
-    ["metadata", "error", "data", /is full: 512 B free/, /metadatasize/],
+    ["metadata", "error", "data", /is full: 512 B of .* is free/, /metadatasize/],
   ],
   "udev is dead": [
     ({ machine }) => machine.host.udev = "Connection refused",
-    ["udev", "error", "udev", /waits for it for ever/, /systemctl restart systemd-udevd/],
+    ["udev", "error", "udev", /wait for it forever/, /systemctl restart systemd-udevd/],
   ],
   "udev was never there": [
     ({ machine }) => machine.host.udev = "No such file or directory",
-    ["udev", "error", "udev", /no volume can be made/, /udev_sync = 0/],
+    ["udev", "error", "udev", /no volume can be created/, /udev_sync = 0/],
   ],
-  "udev was never there, and LVM knows": [
+  "udev was never there, and LVM is configured for that": [
     ({ machine }) => {
       machine.host.udev = "No such file or directory";
       machine.host.settings.set("udev_sync", "0").set("udev_rules", "0");
     },
-    ["udev", "info", "udev", /makes device nodes itself/],
+    ["udev", "info", "udev", /creates device nodes itself/],
   ],
   "LVM does not wait for udev": [
     ({ machine }) => machine.host.settings.set("udev_sync", "0"),
-    ["udev", "info", "activation/udev_sync", /In a container this is right/],
+    ["udev", "info", "activation/udev_sync", /correct in a container/],
   ],
   "a device node is not there": [
     ({ machine, snapshot }) => machine.host.missingDeviceNodes.add(snapshot),
-    ["udev", "error", /^\/dev\/mapper\/data-snap--/, /no block device is there/, /dmsetup mknodes data-snap--/],
+    ["udev", "error", /^\/dev\/mapper\/data-snap--/, /no block device, although/, /dmsetup mknodes data-snap--/],
   ],
   "all device nodes are gone": [
     ({ machine, lv, snapshot }) => machine.host.missingDeviceNodes.add(snapshot).add(lv),
-    ["udev", "error", /data-vol--/, /no block device is there/, /mknodes/],
-    ["udev", "error", /data-snap--/, /no block device is there/, /mknodes/],
+    ["udev", "error", /data-vol--/, /no block device, although/, /mknodes/],
+    ["udev", "error", /data-snap--/, /no block device, although/, /mknodes/],
   ],
   "a device node is another device": [
     ({ machine, device }) =>
@@ -91,7 +91,7 @@ const GROUP_PROBLEMS: Problems = {
             ],
           }))
           : undefined,
-    ["udev", "error", /data-vol--/, /device 253:77, but LVM has 253:0/, /mknodes/],
+    ["udev", "error", /data-vol--/, /device 253:77, but LVM reports 253:0/, /mknodes/],
   ],
   "a device is suspended": [
     ({ machine, device }) => {
@@ -106,7 +106,7 @@ const GROUP_PROBLEMS: Problems = {
       "leftovers",
       "error",
       /^data-vol--/,
-      /on a disk that is gone \(254:240\)/,
+      /disk was removed \(254:240\)/,
       /lvchange --activate n \/dev\/mapper\/data-vol--/,
     ],
   ],
@@ -116,7 +116,7 @@ const GROUP_PROBLEMS: Problems = {
       machine.host.orphanDevices.set(name, `LVM-${"x".repeat(64)}`);
       machine.host.orphanDevicesOn = "254:240";
     },
-    ["leftovers", "error", /^fast-vol--/, /on a disk that is gone/, /with the disk back/],
+    ["leftovers", "error", /^fast-vol--/, /disk was removed/, /attach the disk/],
   ],
   "a volume's LV is gone": [
     ({ machine, group }) => {
@@ -129,42 +129,54 @@ const GROUP_PROBLEMS: Problems = {
     ({ lv }) => lv.uuid = newUuid(),
     ["leftovers", "error", id, /has taken its place/, /docs\/guides\/volume-repair.md/],
   ],
-  "two LVs claim to be one volume": [
+  "two LVs have the tags of one volume": [
     ({ group, lv }) => group.lvs.push({ ...lv, name: "copy", uuid: newUuid(), active: false }),
-    ["leftovers", "error", `data/${volumeLvName(id)}`, /several that claim to be v1-/, /lvchange --deltag/],
+    [
+      "leftovers",
+      "error",
+      `data/${volumeLvName(id)}`,
+      /several logical volumes with the tags of v1-/,
+      /lvchange --deltag/,
+    ],
     ["leftovers", "error", "data/copy", /several/, new RegExp(`--deltag denolith.volume=${id} data/copy`)],
   ],
-  "two LVs claim to be one snapshot": [
+  "two LVs have the tags of one snapshot": [
     ({ group, snapshot }) => group.lvs.push({ ...snapshot, name: "copy", uuid: newUuid(), active: false }),
     ["leftovers", "error", `data/${snapshotLvName(snapshotId)}`, /several/, /denolith.snapshot=/],
     ["leftovers", "error", "data/copy", /several/, /denolith.snapshot=/],
   ],
-  "tags cannot be read": [
+  "tags cannot be parsed": [
     ({ lv }) => lv.tags.delete(`denolith.fs=formatted:ext4:${uuid}`),
-    ["leftovers", "error", `data/${volumeLvName(id)}`, /tags cannot be read: denolith=/, /lvchange --deltag denolith=/],
+    [
+      "leftovers",
+      "error",
+      `data/${volumeLvName(id)}`,
+      /tags cannot be parsed: denolith=/,
+      /lvchange --deltag denolith=/,
+    ],
   ],
-  "an id cannot be read": [
+  "an id cannot be parsed": [
     ({ group, lv }) => group.lvs.push({ ...lv, name: "odd", active: false, tags: new Set([`denolith=${DRIVER}`]) }),
-    ["leftovers", "error", "data/odd", /cannot be read/, /--deltag denolith=lvm.denolith.dev data\/odd/],
+    ["leftovers", "error", "data/odd", /cannot be parsed/, /--deltag denolith=lvm.denolith.dev data\/odd/],
   ],
-  "an LV has a name of ours and no tags": [
+  "an LV has a name of the driver and no tags": [
     ({ group, lv }) => group.lvs.push({ ...lv, name: volumeLvName(volumeIdOf("two")), active: false, tags: new Set() }),
-    ["leftovers", "info", /^data\/vol-/, /none of its tags/],
+    ["leftovers", "info", /^data\/vol-/, /no tags of it/],
   ],
-  "a record cannot be read": [
+  "a record cannot be parsed": [
     ({ group }) => group.tags.add(`denolith.used=${DRIVER}:odd`),
-    ["leftovers", "warning", "data", /cannot be read/, /^vgchange --deltag denolith.used=lvm.denolith.dev:odd data$/],
+    ["leftovers", "warning", "data", /cannot be parsed/, /^vgchange --deltag denolith.used=lvm.denolith.dev:odd data$/],
   ],
   "a record is left of an earlier LV of a volume": [
     ({ group }) => group.tags.add(usedTag(DRIVER, id, "old-uuid")),
-    ["leftovers", "warning", "data", /names a logical volume that is gone/, /:old-uuid data$/],
+    ["leftovers", "warning", "data", /names a logical volume that does not exist/, /:old-uuid data$/],
   ],
   "a mkfs was not finished": [
     ({ lv }) => {
       lv.tags.delete(`denolith.fs=formatted:ext4:${uuid}`);
       lv.tags.add(`denolith.fs=formatting:ext4:${uuid}`);
     },
-    ["leftovers", "info", id, /begun and not finished/],
+    ["leftovers", "info", id, /was interrupted/],
   ],
   "a snapshot overflowed": [
     ({ snapshot }) => snapshot.invalid = true,
@@ -176,9 +188,9 @@ const GROUP_PROBLEMS: Problems = {
         "crypt",
         "CRYPT-1",
       ),
-    ["leftovers", "warning", `data-vol--${"9".repeat(32)}-real`, /LVM knows no such/, /^dmsetup remove data-vol--/],
+    ["leftovers", "warning", `data-vol--${"9".repeat(32)}-real`, /LVM has no such/, /^dmsetup remove data-vol--/],
   ],
-  "a mount's device is gone": [
+  "a mount's device does not exist any more": [
     ({ machine, lv }) => {
       machine.mounts.pop();
       machine.mounts.push({
@@ -194,8 +206,8 @@ const GROUP_PROBLEMS: Problems = {
       });
       lv.active = true;
     },
-    ["leftovers", "warning", "/stale", /device is gone/, /^umount \/stale$/],
-    ["leftovers", "warning", "/block", /device is gone/, /^umount \/block$/],
+    ["leftovers", "warning", "/stale", /device does not exist/, /^umount \/stale$/],
+    ["leftovers", "warning", "/block", /device does not exist/, /^umount \/block$/],
   ],
 };
 

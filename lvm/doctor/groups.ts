@@ -1,5 +1,6 @@
 /**
- * The doctor's look at volume groups: whether the driver can make volumes in them, and how many more their metadata holds.
+ * The doctor's checks of volume groups: whether the driver can create volumes in them, and for how many more their
+ * metadata areas have space.
  *
  * @module
  */
@@ -19,27 +20,30 @@ import type { LogicalVolume } from "../model/report.ts";
 import { formatBytes } from "../size.ts";
 import type { Survey, SurveyedGroup } from "../model/survey.ts";
 
-/** What {@linkcode checkGroups} and {@linkcode checkMetadata} look at. */
+/** Input of {@linkcode checkGroups} and {@linkcode checkMetadata}. */
 export interface GroupReadings {
   /** LVM's report. */
   readonly survey: Reading<Survey>;
-  /** Those of its groups that the driver uses. */
+  /** The groups of the report that the driver uses. */
   readonly groups: readonly SurveyedGroup[];
-  /** The groups that were asked for; `undefined` for whatever the driver uses. */
+  /** The requested groups; `undefined` for those that the driver uses. */
   readonly wanted: GroupMatcher | undefined;
   /** The system id of this host (lvmsystemid(7)); empty for none. */
   readonly systemId: string;
 }
 
-/** What LVM warns of and a finding of ours says better: missing disks, and several groups of a name. */
+/**
+ * Warnings of LVM about problems that have findings of their own: missing physical volumes, and several groups with one
+ * name.
+ */
 const REPORTED_BY_FINDINGS =
   /couldn't find (?:device|all devices)|is missing PV|VG name .* is used by|duplicate VG name/i;
 
-/** Whether LVM would make a volume in the groups now. */
+/** Checks whether LVM would create a volume in the groups now. */
 export function checkGroups({ survey, groups, wanted, systemId }: GroupReadings): CheckResult {
   const { error, warning } = findingsOf("groups");
   if ("error" in survey) {
-    // told by the checks of tools and of locks
+    // reported by the checks `tools` and `locks`
     if (survey.error.kind !== "CommandFailed") return skippedCheck("groups", NO_REPORT);
     return {
       summary: "not checked",
@@ -47,7 +51,7 @@ export function checkGroups({ survey, groups, wanted, systemId }: GroupReadings)
     };
   }
   const warnings = survey.value.warnings.filter((sentence) => !REPORTED_BY_FINDINGS.test(sentence))
-    .map((sentence) => warning("lvm", `it warns: ${sentence}`));
+    .map((sentence) => warning("lvm", `LVM warns: ${sentence}`));
   const sizes = groups.map(({ name, free, size }) => `${name} (${formatBytes(free)} of ${formatBytes(size)} free)`);
   return {
     summary: sizes.join(", ") || "none",
@@ -60,7 +64,7 @@ export function checkGroups({ survey, groups, wanted, systemId }: GroupReadings)
   };
 }
 
-/** Every name and pattern that was asked for must mean a group. */
+/** Finds requested names and patterns that match no group. */
 function missingGroups(
   all: readonly SurveyedGroup[],
   groups: readonly SurveyedGroup[],
@@ -75,7 +79,7 @@ function missingGroups(
     .map((member) => make(String(member)));
 }
 
-/** LVM takes several groups of one name from disks that were moved here, and then refuses to work on either by name. */
+/** Finds groups with the same name, as on disks that were moved here: LVM refuses commands that name them. */
 function duplicateNames(all: readonly SurveyedGroup[]): Finding[] {
   const { error } = findingsOf("groups");
   return [...Map.groupBy(all, ({ name }) => name)].filter(([, same]) => same.length > 1).map(([name, same]) =>
@@ -95,30 +99,32 @@ function groupFindings(group: SurveyedGroup, systemId: string): Finding[] {
   findings.push(...group.lvs.flatMap((lv) => degradedFindings(lv, group)));
   if (group.exported) findings.push(error(name, "it is exported: no host uses it", `vgimport ${name}`));
   else if (!group.writeable) {
-    findings.push(error(name, "it is read-only: nothing in it can be made, grown or deleted"));
+    findings.push(error(name, "it is read-only: nothing in it can be created, extended or deleted"));
   }
   if (group.lockType !== "") {
     findings.push(error(
       name,
-      `it is shared between hosts (${group.lockType}); the driver takes no locks of other hosts`,
+      `it is shared between hosts (${group.lockType}); the driver does not use locks between hosts`,
       `vgchange --lock-type none --lock-opt force ${name}   (when no other host uses it)`,
     ));
   }
   if (group.systemId !== "" && group.systemId !== systemId) {
     findings.push(error(
       name,
-      `it belongs to the host ${group.systemId}, and this one is ${systemId || "without a system id"}`,
+      `it belongs to the host ${group.systemId}, and this host has ${
+        systemId === "" ? "no system id" : `the system id ${systemId}`
+      }`,
       `vgchange --yes --config 'global/system_id_source="lvmlocal" local/system_id="${group.systemId}"' ` +
         `--systemid "${systemId}" ${name}   (when that host does not use it)`,
     ));
   }
   if (group.free < group.extentSize) {
-    findings.push(warning(name, "it is full: no volume can be made or grown in it", `vgextend ${name} /dev/sdX`));
+    findings.push(warning(name, "it is full: no volume can be created or extended in it", `vgextend ${name} /dev/sdX`));
   }
   return findings;
 }
 
-/** A volume that was made to survive the loss of a disk, and would not. */
+/** Finds RAID volumes that would not survive the loss of a disk. */
 function degradedFindings(lv: LogicalVolume, group: SurveyedGroup): Finding[] {
   const { info, warning, error } = findingsOf("groups");
   const redundancy = redundancyOf(lv, group);
@@ -131,38 +137,39 @@ function degradedFindings(lv: LogicalVolume, group: SurveyedGroup): Finding[] {
 function missingPvsFinding({ name, pvs, missingPvs, lvs }: SurveyedGroup): Finding {
   const partialLvs = lvs.filter(({ health }) => health === "partial").map((lv) => lv.name);
   const uuids = pvs.filter(({ missing }) => missing).map(({ uuid }) => uuid).join(", ");
-  const on = partialLvs.length === 0 ? "no volume is on them" : `on them are ${partialLvs.join(", ")}`;
+  const on = partialLvs.length === 0 ? "no volume is on them" : `these volumes are on them: ${partialLvs.join(", ")}`;
   return findingsOf("groups").error(
     name,
-    `${missingPvs} of its ${pvs.length} disks are missing (${uuids}); ${on}`,
-    `attach the disk again; then, if it still counts as missing: vgextend --restoremissing ${name} /dev/sdX`,
+    `${missingPvs} of its ${pvs.length} physical volumes are missing (${uuids}); ${on}`,
+    `attach the disk again; if it is still reported as missing: vgextend --restoremissing ${name} /dev/sdX`,
   );
 }
 
-/** What a volume in use takes of the metadata, its record included, in bytes: measured, docs/reference/state.md. */
+/** The metadata of a volume in use, with its record, in bytes: measured, docs/reference/state.md. */
 const METADATA_BYTES_PER_VOLUME = 610n;
 
-/** With room for fewer further volumes than this, it is time to act. */
+/** Below space for this number of further volumes, an administrator should act. */
 const MIN_VOLUMES_LEFT = 50n;
 
-/** How many more volumes the metadata areas of the groups have room for. */
+/** Checks for how many more volumes the metadata areas of the groups have space. */
 export function checkMetadata({ survey, groups }: GroupReadings): CheckResult {
   if ("error" in survey) return skippedCheck("metadata", NO_REPORT);
   const { warning, error } = findingsOf("metadata");
   const estimates = groups.map((group) => ({ ...group, volumesLeft: group.metadataFree / METADATA_BYTES_PER_VOLUME }));
   const findings = estimates.filter(({ volumesLeft }) => volumesLeft < MIN_VOLUMES_LEFT).map(
     ({ name, volumesLeft, metadataFree, metadataSize }) => {
-      const free = `${formatBytes(metadataFree)} free in areas of ${formatBytes(metadataSize)}`;
-      const remedy = `vgextend --metadatasize 16m ${name} /dev/sdX, then for the disks with small areas: ` +
+      const free = `${formatBytes(metadataFree)} of ${formatBytes(metadataSize)} is free`;
+      const remedy =
+        `vgextend --metadatasize 16m ${name} /dev/sdX, then for each physical volume with a small metadata area: ` +
         "pvchange --metadataignore y /dev/sdY";
       return volumesLeft === 0n
-        ? error(name, `its metadata is full: ${free}`, remedy)
-        : warning(name, `its metadata has room for about ${volumesLeft} more volumes: ${free}`, remedy);
+        ? error(name, `its metadata area is full: ${free}`, remedy)
+        : warning(name, `its metadata area has space for about ${volumesLeft} more volumes: ${free}`, remedy);
     },
   );
   return {
     summary:
-      estimates.map(({ name, volumesLeft }) => `${name} has room for about ${volumesLeft} more volumes`).join(", ") ||
+      estimates.map(({ name, volumesLeft }) => `${name} has space for about ${volumesLeft} more volumes`).join(", ") ||
       "no group",
     findings,
   };

@@ -1,5 +1,5 @@
 /**
- * The doctor's look at device nodes, and at what crashes and accidents left.
+ * The doctor's checks of device nodes, and of what crashes and accidents left.
  *
  * @module
  */
@@ -24,35 +24,38 @@ import type { LogicalVolume } from "../model/report.ts";
 import { cowState } from "../inventory/snapshot_finder.ts";
 import type { Survey } from "../model/survey.ts";
 
-/** How udev is: it answers, was never there, or has left its socket and answers no more. */
+/** The state of udev: it responds, was never there, or left its socket and does not respond any more. */
 export type UdevState = "running" | "absent" | "dead";
 
-/** What {@linkcode checkUdev} looks at. */
+/** Input of {@linkcode checkUdev}. */
 export interface UdevReadings {
   /** LVM's settings. */
   readonly configuration: Reading<Configuration>;
-  /** How udev is. */
+  /** The state of udev. */
   readonly udev: Reading<UdevState>;
   /** The driver's LVs that are active. */
   readonly activeLvs: readonly LogicalVolume[];
   /** The block devices whose nodes are at the paths of those LVs. */
   readonly deviceNodes: Reading<readonly BlockDevice[]>;
-  /** Whether the commands run as root: udev answers nobody else. */
+  /** Whether the commands run as root: udev responds to root only. */
   readonly root: boolean;
 }
 
-/** Whether udev runs as LVM expects it, and the device nodes are there. */
+/** Checks whether udev runs as LVM expects it, and whether the device nodes exist. */
 export function checkUdev({ configuration, udev, activeLvs, deviceNodes, root }: UdevReadings): CheckResult {
   const { warning } = findingsOf("udev");
   const state = root && "value" in udev ? udev.value : undefined;
   const settings = "value" in configuration ? configuration.value : undefined;
   const findings = udevStates(state, settings);
   if ("value" in deviceNodes) findings.push(...wrongDeviceNodes(activeLvs, deviceNodes.value));
-  else findings.push(warning("device nodes", `they could not be looked at: ${failureSummary(deviceNodes.error)}`));
+  else findings.push(warning("device nodes", `they cannot be read: ${failureSummary(deviceNodes.error)}`));
   return { summary: `udev ${state ?? "unknown"}, ${activeLvs.length} device nodes`, findings };
 }
 
-/** Without udev, LVM finds the nodes of what it makes only if it is told to make them itself. */
+/**
+ * Compares the state of udev with LVM's settings. Without udev, LVM finds the nodes of the LVs that it creates only if
+ * it creates the nodes itself.
+ */
 function udevStates(state: UdevState | undefined, settings: Configuration | undefined): Finding[] {
   const { info, error } = findingsOf("udev");
   const [sync, rules] = (["activation/udev_sync", "activation/udev_rules"] as const).map((name) =>
@@ -60,13 +63,13 @@ function udevStates(state: UdevState | undefined, settings: Configuration | unde
   );
   if (state === undefined) return [];
   if (state === "running") {
-    const found = "0, though udev runs: nodes can come late. In a container this is right";
+    const found = "0, although udev runs: device nodes can appear late. This is correct in a container";
     return sync === "0" ? [info("activation/udev_sync", found)] : [];
   }
-  if (sync === "0" && rules === "0") return [info("udev", "it does not run; LVM makes device nodes itself")];
+  if (sync === "0" && rules === "0") return [info("udev", "it does not run; LVM creates device nodes itself")];
   const found = state === "dead"
-    ? "it does not answer any more: whatever makes or removes a volume waits for it for ever"
-    : "it does not run: no volume can be made, since LVM waits for nobody and finds no device node";
+    ? "it does not respond any more: commands that create or remove a volume wait for it forever"
+    : "it does not run: no volume can be created, since LVM waits for device nodes that nothing creates";
   return [
     error("udev", found, "systemctl restart systemd-udevd   (in a container: udev_sync = 0, and the host's /dev)"),
   ];
@@ -79,17 +82,17 @@ function wrongDeviceNodes(activeLvs: readonly LogicalVolume[], deviceNodes: read
     const node = deviceNodes.find((each) => each.name === name);
     if (node !== undefined && node.number === deviceNumber) return [];
     const found = node === undefined
-      ? "no block device is there, though LVM has it active"
-      : `it is the device ${node.number}, but LVM has ${deviceNumber} active`;
+      ? "there is no block device, although the logical volume is active"
+      : `it is the device ${node.number}, but LVM reports ${deviceNumber}`;
     return [error(devicePath, found, `dmsetup mknodes ${name}   (in a container: mount the host's /dev)`)];
   });
 }
 
-/** What {@linkcode checkLeftovers} looks at. */
+/** Input of {@linkcode checkLeftovers}. */
 export interface LeftoverReadings {
   /** LVM's report. */
   readonly survey: Reading<Survey>;
-  /** What is of the driver in it. */
+  /** The driver's volumes and snapshots in the report. */
   readonly inventory: Inventory;
   /** The driver's name. */
   readonly driver: string;
@@ -99,14 +102,14 @@ export interface LeftoverReadings {
   readonly disks: Reading<readonly Disk[]>;
   /** The mount table. */
   readonly mounts: Reading<readonly Mount[]>;
-  /** The driver's socket, and what is on it; `undefined` when it could not be looked at. */
+  /** The driver's socket and its state; `undefined` when it cannot be inspected. */
   readonly socket: { readonly path: string; readonly state: SocketState } | undefined;
 }
 
-/** What is at the path of a socket: nothing, one that nobody answers on, or one that somebody does. */
+/** The state of a socket: there is none, nothing listens on it, or a process does. */
 export type SocketState = "absent" | "stale" | "listening";
 
-/** What was left half-done, and what the driver refuses to touch. */
+/** Checks what was left unfinished, and what the driver does not change. */
 export function checkLeftovers(readings: LeftoverReadings): CheckResult {
   const { survey, inventory, driver, devices, disks, mounts, socket } = readings;
   const { info, warning } = findingsOf("leftovers");
@@ -136,7 +139,7 @@ export function checkLeftovers(readings: LeftoverReadings): CheckResult {
   }
   if (socket?.state === "stale") {
     findings.push(
-      info(socket.path, "nobody answers on this socket: a driver that crashed left it; the next start removes it"),
+      info(socket.path, "no process listens on this socket: a driver that crashed left it; the next start removes it"),
     );
   }
   const { volumes, snapshots } = inventory;
@@ -153,15 +156,18 @@ function count(number: number, noun: string): string {
   return `${number} ${noun}${number === 1 ? "" : "s"}`;
 }
 
-/** Whoever reads or writes a suspended device waits, and so do LVM's commands that look at it. */
+/** Finds suspended devices: whatever reads or writes one waits, also LVM's commands. */
 function suspendedDevices(devices: readonly MappedDevice[]): Finding[] {
   const { error } = findingsOf("leftovers");
   return devices.filter((device) => device.suspended && isDriverDeviceName(device.name)).map(({ name }) =>
-    error(name, "it is suspended: whatever uses it waits, as after a crash between two steps", `dmsetup resume ${name}`)
+    error(name, "it is suspended, as after a crash: every program that uses it waits", `dmsetup resume ${name}`)
   );
 }
 
-/** A disk that comes back has another number, so what was active on it stays on one that is no more. */
+/**
+ * Finds devices on removed disks. A disk that is attached again gets another number, so a device that was active on it
+ * still refers to the old number.
+ */
 function devicesOnRemovedDisks(devices: readonly MappedDevice[], disks: readonly Disk[]): Finding[] {
   const { error } = findingsOf("leftovers");
   const there = new Set([...disks, ...devices].map(({ number }) => number));
@@ -171,10 +177,10 @@ function devicesOnRemovedDisks(devices: readonly MappedDevice[], disks: readonly
     .map(({ name, dependencies }) =>
       error(
         name,
-        `it is on a disk that is gone (${
+        `its disk was removed (${
           dependencies.filter((number) => !there.has(number)).join(", ")
-        }): it answers with errors`,
-        `with the disk back: unmount it, then lvchange --activate n /dev/mapper/${name}; staging activates it anew`,
+        }): reads and writes fail`,
+        `attach the disk, unmount the device, then lvchange --activate n /dev/mapper/${name}; staging activates it again`,
       )
     );
 }
@@ -187,12 +193,12 @@ function lost({ lost }: Inventory): Finding[] {
       message,
       replaced
         ? `see docs/guides/volume-repair.md, "Lost volume"`
-        : `vgcfgrestore --list ${group}   (to bring it back); vgchange --deltag ${usedTag} ${group}   (to give it up)`,
+        : `vgcfgrestore --list ${group}   (to restore it); vgchange --deltag ${usedTag} ${group}   (to forget it)`,
     )
   );
 }
 
-/** A Lost volume is told as such, and not once more as its record. */
+/** Reports whether an inconsistency is the record of a Lost volume, which has a finding already. */
 function isRecordOfLost(inconsistency: Inconsistency, { lost }: Inventory): boolean {
   return inconsistency.kind === "dangling" && lost.some(({ usedTag }) => usedTag === inconsistency.subject);
 }
@@ -205,21 +211,25 @@ function inconsistencyFinding(driver: string, { kind, subject, group, id, tags }
     case "duplicate":
       return error(
         subject,
-        `it is one of several that claim to be ${id}: the driver touches none of them`,
+        `it is one of several logical volumes with the tags of ${id}: the driver changes none of them`,
         `${untag}   (the wrong one)`,
       );
     case "unreadable":
-      return error(subject, `its tags cannot be read: ${tags.join(", ")}`, `correct the tags, or give it up: ${untag}`);
+      return error(
+        subject,
+        `its tags cannot be parsed: ${tags.join(", ")}`,
+        `correct the tags, or remove them: ${untag}`,
+      );
     case "dangling":
       return warning(
         group,
         id === undefined
-          ? `a record cannot be read: ${subject}`
-          : `a record names a logical volume that is gone: ${subject}`,
+          ? `a record cannot be parsed: ${subject}`
+          : `a record names a logical volume that does not exist: ${subject}`,
         `vgchange --deltag ${subject} ${group}`,
       );
     case "untagged":
-      return info(subject, "it has a name as the driver gives them, but none of its tags: the driver leaves it alone");
+      return info(subject, "it has a name of the driver, but no tags of it: the driver does not change it");
   }
 }
 
@@ -227,7 +237,7 @@ function interruptedFormatting({ volumes }: Inventory): Finding[] {
   const { info } = findingsOf("leftovers");
   return volumes.flatMap(({ id, tags: { format } }) =>
     format.state === "formatting"
-      ? [info(id, `making its ${format.type} was begun and not finished: the next NodeStageVolume does it again`)]
+      ? [info(id, `creating its ${format.type} filesystem was interrupted: the next NodeStageVolume repeats it`)]
       : []
   );
 }
@@ -240,28 +250,35 @@ function overflowingSnapshots({ snapshots }: Inventory): Finding[] {
     const state = cowState(located);
     if (state === "Ok") return [];
     if (state === "Overflowed") {
-      const found = `snapshot ${id} overflowed: its content is gone, and it still slows its volume down`;
+      const found = `snapshot ${id} overflowed: its data is lost, and it still slows its volume down`;
       return [warning(path, found, `DeleteSnapshot, or lvremove ${path}`)];
     }
-    const found = `the store of snapshot ${id} is ${lv.snapshotPercent} % full: when it is full, the snapshot is gone`;
+    const found =
+      `the COW space of snapshot ${id} is ${lv.snapshotPercent} % full: when it is full, the snapshot's data is lost`;
     return [warning(path, found, `lvextend --size +1G ${path}`)];
   });
 }
 
-/** Devices with our names whose LV is gone: the disk was pulled, or its metadata overwritten, while they were active. */
+/**
+ * Finds devices with the driver's names whose LV does not exist any more: the disk was removed, or its metadata
+ * overwritten, while they were active.
+ */
 function staleDevices(devices: readonly MappedDevice[], lvs: readonly LogicalVolume[]): Finding[] {
   const { warning } = findingsOf("leftovers");
   const uuids = new Set(lvs.map(({ uuid }) => uuid.replaceAll("-", "")));
   return devices.filter(({ name, uuid }) => isDriverDeviceName(name) && !uuids.has(lvUuidOf(uuid))).map(({ name }) =>
     warning(
       name,
-      "it is active in the kernel, but LVM knows no such logical volume",
-      `dmsetup remove ${name}   (when it is unmounted)`,
+      "it is active in the kernel, but LVM has no such logical volume",
+      `dmsetup remove ${name}   (after it is unmounted)`,
     )
   );
 }
 
-/** `LVM-`, 32 characters of the group's UUID, 32 of the LV's, and for a hidden layer its name. */
+/**
+ * Returns the UUID of the LV in the UUID of a device: `LVM-`, 32 characters of the group's UUID, 32 of the LV's, and
+ * for a hidden layer its name.
+ */
 function lvUuidOf(deviceUuid: string): string {
   return deviceUuid.slice("LVM-".length + 32, "LVM-".length + 64);
 }
@@ -273,6 +290,10 @@ function staleMounts(mounts: readonly Mount[], lvs: readonly LogicalVolume[]): F
     active.some((lv) => mount.deviceNumber === lv.deviceNumber || mount.source.startsWith(lv.devicePath));
   return mounts.filter((mount) => isDeletedNodeMount(mount) || (isDriverVolumeMount(mount) && !isOnActiveLv(mount)))
     .map((mount) =>
-      warning(mount.target, `${mount.source} is mounted here, but its device is gone`, `umount ${mount.target}`)
+      warning(
+        mount.target,
+        `${mount.source} is mounted here, but its device does not exist any more`,
+        `umount ${mount.target}`,
+      )
     );
 }

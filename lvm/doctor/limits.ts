@@ -1,7 +1,7 @@
 /**
- * The doctor's look at cgroups: whether limits of IO can be applied.
+ * The doctor's check of cgroups: whether IO limits can be applied.
  *
- * Whether the io controller is enabled for pods is kubelet's part: the driver looks when a pod comes, and says so then.
+ * kubelet enables the io controller for pods. The driver checks that when a pod uses a volume, and reports it then.
  *
  * @module
  */
@@ -13,60 +13,64 @@ import type { Mount } from "../host/mounts.ts";
 
 /** A hierarchy of cgroup v2. */
 export interface CgroupHierarchy {
-  /** Where it is mounted. */
+  /** The path at which it is mounted. */
   readonly root: string;
-  /** The controllers that it has. */
+  /** Its controllers. */
   readonly controllers: readonly string[];
 }
 
 /**
- * The hierarchy of cgroup v2 that is mounted here; `undefined` when there is none. Of several it is one that was mounted for the
- * driver, and not the container's own view of its part in /sys.
+ * Reads the hierarchy of cgroup v2. If several are mounted, the one that was mounted for the driver is preferred to the
+ * container's own view of its part in /sys.
  *
- * @throws {StorageError} `CommandFailed` when it cannot be read.
+ * @returns the hierarchy, or `undefined` when none is mounted
+ * @throws {StorageError} `CommandFailed` when it cannot be read
  */
 export async function readCgroupHierarchy(exec: Exec, mounts: readonly Mount[]): Promise<CgroupHierarchy | undefined> {
   const roots = mounts.filter(({ fsType }) => fsType === "cgroup2").map(({ target }) => target);
   const root = roots.find((target) => !target.startsWith("/sys/")) ?? roots[0];
   if (root === undefined) return undefined;
-  // by a program, since Deno refuses /sys under scoped permissions (docs/adr/0001)
+  // with a program, since Deno refuses /sys under scoped permissions (docs/adr/0001)
   const args = [`if=${root}/cgroup.controllers`, "status=none"];
   const answer = await runOk(exec, { program: "dd", args, mutates: false });
   return { root, controllers: answer.split(/\s+/).filter((name) => name !== "") };
 }
 
-/** What {@linkcode checkLimits} looks at. */
+/** Input of {@linkcode checkLimits}. */
 export interface LimitReadings {
   /** The mount table. */
   readonly mounts: Reading<readonly Mount[]>;
   /** The hierarchy of cgroup v2, if there is one. */
   readonly hierarchy: Reading<CgroupHierarchy | undefined>;
-  /** What there is of the driver. */
+  /** The driver's volumes. */
   readonly inventory: Pick<Inventory, "volumes">;
 }
 
-/** Whether limits can be applied. In a cluster they stand in objects: who has none in tags is only told. */
+/**
+ * Checks whether IO limits can be applied. In a cluster the limits are in LVMVolumes, so without limits in tags a
+ * problem is only a note.
+ */
 export function checkLimits({ mounts, hierarchy, inventory }: LimitReadings): CheckResult {
-  if ("error" in mounts) return { summary: "not checked", findings: [] }; // told by the check of what is left over
+  if ("error" in mounts) return { summary: "not checked", findings: [] }; // reported by the check `leftovers`
   const { info, warning } = findingsOf("limits");
   const recorded = inventory.volumes.filter(({ tags }) => tags.limits !== undefined).length;
   const makeFinding = recorded > 0 ? warning : info;
   const consequence = recorded > 0
-    ? `the limits of ${recorded === 1 ? "1 volume" : `${recorded} volumes`} do not hold`
-    : "limits of IO would only be recorded";
+    ? `the IO limits of ${recorded === 1 ? "1 volume" : `${recorded} volumes`} do not apply`
+    : "IO limits would be recorded, but would not apply";
   const finding = (on: string, found: string, remedy?: string): CheckResult => {
     const findings: Finding[] = [makeFinding(on, `${found}: ${consequence}`, remedy)];
-    return { summary: "limits of IO cannot be applied", findings };
+    return { summary: "IO limits cannot be applied", findings };
   };
   if ("error" in hierarchy) return finding("cgroup v2", failureSummary(hierarchy.error));
-  const unified = "systemd.unified_cgroup_hierarchy=1 on the kernel's command line, and a restart";
+  const unified = "add systemd.unified_cgroup_hierarchy=1 to the kernel's command line, and reboot";
   if (hierarchy.value === undefined) return finding("cgroup v2", "it is not mounted", unified);
   const { root, controllers } = hierarchy.value;
   if (controllers.includes("io")) return { summary: `cgroup v2 in ${root}, with the io controller`, findings: [] };
   const has = controllers.join(", ") || "none";
   return finding(
     root,
-    `it has no io controller (it has ${has}); cgroup v1 has it, or the kernel does without`,
+    `it has no io controller (it has ${has}); cgroup v1 has the controller, or the kernel was built without it`,
     unified,
   );
 }

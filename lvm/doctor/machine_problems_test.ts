@@ -8,11 +8,11 @@ const MACHINE_PROBLEMS: Problems = {
   ],
   "the programs of one filesystem are missing": [
     ({ machine }) => machine.host.missing.add("mkfs.xfs").add("xfs_growfs"),
-    ["tools", "warning", "mkfs.xfs, xfs_growfs", /no volumes with xfs/, /install xfsprogs/],
+    ["tools", "warning", "mkfs.xfs, xfs_growfs", /volumes with xfs are not available/, /install xfsprogs/],
   ],
   "a program that only the doctor uses is missing": [
     ({ machine }) => machine.host.missing.add("udevadm"),
-    ["tools", "info", "udevadm", /doctor cannot see/, /install udev .*systemd-udev/],
+    ["tools", "info", "udevadm", /doctor cannot check everything/, /install udev .*systemd-udev/],
   ],
   "LVM is too old": [
     ({ machine }) => machine.host.lvmVersion = "2.02.98",
@@ -51,13 +51,13 @@ const MACHINE_PROBLEMS: Problems = {
     ({ machine }) => ["snapshot", "snapshot-origin"].map((name) => machine.host.targets.delete(name)),
     ["kernel", "info", "dm-snapshot", /not loaded yet \(snapshot, snapshot-origin\)/, /modprobe dm-snapshot/],
   ],
-  "a module is not there": [
+  "a module is missing": [
     ({ machine }) => [machine.host.targets.delete("snapshot"), machine.host.modules.delete("dm-snapshot")],
-    ["kernel", "error", "dm-snapshot", /there can be no snapshots/, /modprobe dm-snapshot; .*install/],
+    ["kernel", "error", "dm-snapshot", /snapshots are not available/, /modprobe dm-snapshot; .*install/],
   ],
-  "modules cannot be seen, as in a container": [
+  "modules cannot be listed, as in a container": [
     ({ machine }) => [machine.host.targets.delete("snapshot"), machine.host.modules.clear()],
-    ["kernel", "warning", "dm-snapshot", /modules are not here/, /modprobe dm-snapshot/],
+    ["kernel", "warning", "dm-snapshot", /modules cannot be listed here/, /modprobe dm-snapshot/],
   ],
   "a stuck command holds a lock": [
     ({ machine }) =>
@@ -65,7 +65,7 @@ const MACHINE_PROBLEMS: Problems = {
         args.includes("--foreign") && !args.includes("--nolocking") ? throwNoAnswer() : undefined,
     ["locks", "error", "lvm", /only without locks/, /lslocks/],
   ],
-  "LVM does not answer at all": [
+  "LVM does not respond at all": [
     ({ machine }) => machine.fault = ({ args }) => args.includes("--foreign") ? throwNoAnswer() : undefined,
     ["locks", "error", "lvm", /with locks or without/, /dmsetup info/],
     ["groups", "info", "lvm", /does not report/],
@@ -95,13 +95,13 @@ const MACHINE_PROBLEMS: Problems = {
     ["locks", "warning", "global/wait_for_locks", /fails at once/, /wait_for_locks = 1/],
     ["locks", "info", "global/use_lvmlockd", /lvmlockd/],
   ],
-  "the folder of locks is read-only": [
+  "the directory of locks is read-only": [
     ({ machine }) => machine.mounts.push(tmpfs("/run/lock", true)),
     ["locks", "error", "/run/lock/lvm", /\/run\/lock is mounted read-only/, /remount,rw \/run\/lock/],
   ],
-  "the folder of locks is a container's own": [
+  "the directory of locks is a container's own": [
     ({ machine }) => machine.mounts.push({ ...tmpfs("/", false), fsType: "overlay", source: "overlay" }),
-    ["locks", "warning", "/run/lock/lvm", /do not see each other/, /mount the host's \/run\/lock\/lvm/],
+    ["locks", "warning", "/run/lock/lvm", /do not exclude each other/, /mount the host's \/run\/lock\/lvm/],
   ],
   "a filter hides a disk of no group": [
     ({ machine }) => {
@@ -122,8 +122,14 @@ const MACHINE_PROBLEMS: Problems = {
       machine.host.settings.set("global_filter", '"r|.*|"');
       group.missingPvs = 1;
     },
-    ["filters", "error", "/dev/vdb", /missing disk of group data/, /devices\/global_filter/],
-    ["groups", "error", "data", /1 of its 1 disks are missing .*on them are vol-/, /vgextend --restoremissing data/],
+    ["filters", "error", "/dev/vdb", /missing physical volume of volume group data/, /devices\/global_filter/],
+    [
+      "groups",
+      "error",
+      "data",
+      /1 of its 1 physical volumes are missing .*are on them: vol-/,
+      /vgextend --restoremissing data/,
+    ],
   ],
   "a disk is not in the devices file": [
     ({ machine }) => {
@@ -134,22 +140,22 @@ const MACHINE_PROBLEMS: Problems = {
   ],
   "a disk is hidden by no filter": [
     ({ machine }) => machine.host.hiddenPvs.push({ path: "/dev/vdz", uuid: "a-b" }),
-    ["filters", "warning", "/dev/vdz", /no filter says so/, /pvck/],
+    ["filters", "warning", "/dev/vdz", /no filter rejects it/, /pvck/],
   ],
-  "thin pools can be neither made nor mended, and there are none": [
+  "thin pools can be neither created nor repaired, and there are none": [
     ({ machine }) => {
       machine.host.targets.delete("thin-pool");
       machine.host.modules.delete("dm-thin-pool");
       machine.host.missing.add("thin_check").add("thin_dump").add("thin_repair");
     },
-    ["pools", "warning", "dm-thin-pool", /no such module: there can be no thin volumes/, /modprobe dm-thin-pool; /],
+    ["pools", "warning", "dm-thin-pool", /nor this module: thin volumes are not available/, /modprobe dm-thin-pool; /],
     [
       ...["pools", "info", "thin_check, thin_dump, thin_repair"] as const,
-      /without a look at their metadata; damaged metadata .* cannot be repaired$/,
+      /without a check of their metadata; damaged metadata .* cannot be repaired$/,
       /install thin-provisioning-tools .*device-mapper-persistent-data/,
     ],
   ],
-  "thin pools can be neither activated nor mended, and there are some": [
+  "thin pools can be neither activated nor repaired, and there are some": [
     (parts) => {
       addPool(parts);
       parts.machine.host.targets.delete("thin-pool");
@@ -157,17 +163,17 @@ const MACHINE_PROBLEMS: Problems = {
       parts.machine.host.missing.add("thin_repair");
       parts.machine.host.settings.set("thin_check_executable", '""');
     },
-    ["pools", "error", "dm-thin-pool", /no such module/, /modprobe/],
+    ["pools", "error", "dm-thin-pool", /nor this module/, /modprobe/],
     ["pools", "warning", "global/thin_check_executable", /^empty: /, /lvm\.conf/],
     ["pools", "warning", "thin_repair", /not installed: damaged metadata/, /thin-provisioning-tools/],
   ],
-  "modules cannot be seen, and there is a pool": [
+  "modules cannot be listed, and there is a pool": [
     (parts) => {
       addPool(parts);
       parts.machine.host.targets.delete("thin-pool");
       parts.machine.host.modules.clear();
     },
-    ["pools", "warning", "dm-thin-pool", /modules are not here/, /modprobe/],
+    ["pools", "warning", "dm-thin-pool", /modules cannot be listed here/, /modprobe/],
   ],
   "a pool is nearly full": [
     (parts) => addPool(parts).dataPercent = 85,
@@ -183,16 +189,28 @@ const MACHINE_PROBLEMS: Problems = {
   ],
   "no cgroup v2, and no limits": [
     ({ machine }) => machine.mounts.splice(machine.mounts.findIndex(({ fsType }) => fsType === "cgroup2"), 1),
-    ["limits", "info", "cgroup v2", /not mounted: limits of IO would only be recorded/, /unified_cgroup_hierarchy=1/],
+    [
+      "limits",
+      "info",
+      "cgroup v2",
+      /not mounted: IO limits would be recorded, but would not apply/,
+      /unified_cgroup_hierarchy=1/,
+    ],
   ],
   "no io controller, and a volume with limits": [
     ({ machine, lv }) => {
       machine.host.controllers = "cpu memory";
       lv.tags.add("denolith.io=ri500");
     },
-    ["limits", "warning", "/sys/fs/cgroup", /\(it has cpu, memory\).*: the limits of 1 volume do not hold/, /unified/],
+    [
+      "limits",
+      "warning",
+      "/sys/fs/cgroup",
+      /\(it has cpu, memory\).*: the IO limits of 1 volume do not apply/,
+      /unified/,
+    ],
   ],
-  "what cgroup v2 has cannot be read": [
+  "the controllers of cgroup v2 cannot be read": [
     ({ machine }) => machine.host.controllers = undefined,
     ["limits", "info", "cgroup v2", /^dd if=\S+: exit 1: .*No such file/],
   ],
@@ -215,17 +233,17 @@ const MACHINE_PROBLEMS: Problems = {
   ],
   "volume_list names a tag of hosts": [
     ({ machine }) => machine.host.settings.set("volume_list", '"@*"'),
-    ["filters", "warning", "data", /unless it carries a tag of this host/, /add "data"/],
+    ["filters", "warning", "data", /unless it has a tag of this host/, /add "data"/],
   ],
   "read_only_volume_list names the driver's tag": [
     ({ machine }) => machine.host.settings.set("read_only_volume_list", `["@denolith=${DRIVER}"]`),
     ["filters", "error", "data", /read-only/, /read_only_volume_list/],
   ],
-  "what was removed cannot be brought back": [
+  "removed LVs cannot be restored": [
     ({ machine }) =>
       machine.host.settings.set("issue_discards", "1").set("archive", "0").set("snapshot_autoextend_threshold", "70")
         .set("thin_pool_autoextend_threshold", "70"),
-    ["filters", "info", "devices/issue_discards", /gone at once/, /issue_discards = 0 in the section devices/],
+    ["filters", "info", "devices/issue_discards", /lost at once/, /issue_discards = 0 in the section devices/],
     ["filters", "info", "backup/archive", /vgcfgrestore/, /archive = 1 in the section backup/],
     ["filters", "info", "activation/snapshot_autoextend_threshold", /70: dmeventd/],
     [

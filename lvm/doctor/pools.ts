@@ -1,5 +1,6 @@
 /**
- * The doctor's look at thin pools: whether there can be any, whether LVM can check and mend them, and how they are.
+ * The doctor's check of thin pools: whether the host supports them, whether LVM can check and repair them, and their
+ * states.
  *
  * @module
  */
@@ -12,20 +13,23 @@ import { type PoolStatus, poolStatus } from "../pools/pool_status.ts";
 import type { Survey, SurveyedGroup } from "../model/survey.ts";
 import { DEFAULT_OVERCOMMIT, isPoolUsedByDriver, poolsOf } from "../pools/pool.ts";
 
-/** The programs that LVM starts for thin pools (lvm.conf(5), global/thin_check_executable and so on); the driver starts none. */
+/**
+ * The programs that LVM starts for thin pools (lvm.conf(5), global/thin_check_executable and so on). The driver starts
+ * none of them.
+ */
 export const THIN_TOOLS = ["thin_check", "thin_dump", "thin_repair"] as const;
 
-/** One of them. */
+/** One of {@linkcode THIN_TOOLS}. */
 export type ThinTool = typeof THIN_TOOLS[number];
 
-/** What is missed without each of the programs (lvmthin(7), "Metadata check and repair"). */
+/** The consequences when a program is missing (lvmthin(7), "Metadata check and repair"). */
 const USES: Readonly<Record<ThinTool, string>> = {
-  thin_check: "LVM activates thin pools without a look at their metadata",
+  thin_check: "LVM activates thin pools without a check of their metadata",
   thin_dump: "damaged metadata of a thin pool cannot be repaired",
   thin_repair: "damaged metadata of a thin pool cannot be repaired",
 };
 
-/** What {@linkcode checkPools} looks at. */
+/** Input of {@linkcode checkPools}. */
 export interface PoolReadings {
   /** LVM's report. */
   readonly survey: Reading<Survey>;
@@ -35,19 +39,22 @@ export interface PoolReadings {
   readonly driver: string;
   /** LVM's settings. */
   readonly configuration: Reading<Configuration>;
-  /** The programs that are there. */
+  /** The programs that are installed. */
   readonly programs: Reading<ReadonlySet<string>>;
   /** The targets that the kernel has now. */
   readonly targets: Reading<ReadonlyMap<string, string>>;
-  /** Of the modules that were looked for, those that could be loaded. */
+  /** Those of the probed modules that can be loaded. */
   readonly modules: Reading<ReadonlySet<string>>;
 }
 
-/** Whether thin volumes can be made and mended here, and whether pools have room. Who has no pools is not alarmed. */
+/**
+ * Checks whether thin volumes can be created and thin pools repaired on this host, and whether pools have free space.
+ * Problems are less severe on a host without thin pools.
+ */
 export function checkPools(readings: PoolReadings): CheckResult {
   const { survey, groups, driver } = readings;
   if ("error" in survey) return skippedCheck("pools", NO_REPORT);
-  // what a pool may promise is not looked at here
+  // the available virtual size is not checked here
   const pools = groups.flatMap((group) =>
     poolsOf(group).filter((pool) => isPoolUsedByDriver(driver, group, pool))
       .map((pool) => poolStatus(driver, group, pool, DEFAULT_OVERCOMMIT))
@@ -62,31 +69,31 @@ export function checkPools(readings: PoolReadings): CheckResult {
 
 function missingModule({ targets, modules }: PoolReadings, used: boolean): Finding[] {
   const { info, warning, error } = findingsOf("pools");
-  // that the targets cannot be listed is told by the check of the kernel
+  // the check `kernel` reports that the targets cannot be listed
   if ("error" in targets || targets.value.has(THIN_TARGET)) return [];
   const loadable = "value" in modules ? modules.value : new Set<string>();
   if (loadable.has(THIN_MODULE)) return []; // LVM loads it with the first pool
   const load = `modprobe ${THIN_MODULE}`;
   if (!loadable.has(BASE_MODULE)) {
-    const found = "not loaded, and the kernel's modules are not here";
+    const found = "not loaded, and the kernel's modules cannot be listed here";
     return [used ? warning(THIN_MODULE, found, load) : info(THIN_MODULE, found, load)];
   }
-  const found = `the kernel lacks ${THIN_TARGET} and has no such module: there can be no thin volumes`;
-  const install = `${load}; if there is none, install the kernel's package of further modules`;
+  const found = `the kernel has neither ${THIN_TARGET} nor this module: thin volumes are not available`;
+  const install = `${load}; if there is no such module, install the kernel's package of additional modules`;
   return [used ? error(THIN_MODULE, found, install) : warning(THIN_MODULE, found, install)];
 }
 
 function missingTools({ programs, configuration }: PoolReadings, used: boolean): Finding[] {
-  if ("error" in programs || "error" in configuration) return []; // told by other checks
+  if ("error" in programs || "error" in configuration) return []; // reported by other checks
   const { info, warning } = findingsOf("pools");
   const [makeFinding, settings] = [used ? warning : info, configuration.value];
   const unset = THIN_TOOLS.filter((tool) => executablePath(settings, tool) === "").map((tool) => {
-    const fix = `take it out of /etc/lvm/lvm.conf   (its default is /usr/sbin/${tool})`;
+    const fix = `remove it from /etc/lvm/lvm.conf   (its default is /usr/sbin/${tool})`;
     return makeFinding(`global/${tool}_executable`, `empty: ${USES[tool]}`, fix);
   });
   const missing = THIN_TOOLS.filter((tool) => {
     const [, directory, name] = /^(.*)\/([^/]+)$/.exec(executablePath(settings, tool)) ?? [];
-    // another program, or one in another place, is the administrator's affair
+    // the administrator is responsible for another program, or one at another path
     return name === tool && PROGRAM_DIRECTORIES.some((known) => known === directory) && !programs.value.has(tool);
   });
   if (missing.length === 0) return unset;
@@ -95,7 +102,7 @@ function missingTools({ programs, configuration }: PoolReadings, used: boolean):
   return [...unset, makeFinding(missing.join(", "), `not installed: ${consequences}`, remedy)];
 }
 
-/** The path of a program as LVM starts it; empty for none. */
+/** Returns the path of a program as LVM starts it; empty for none. */
 function executablePath(settings: Configuration, tool: ThinTool): string {
   const setting: Setting = `global/${tool}_executable`;
   return settings.list(setting) === undefined ? `/usr/sbin/${tool}` : settings.value(setting) ?? "";

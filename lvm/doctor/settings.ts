@@ -1,5 +1,5 @@
 /**
- * The doctor's look at LVM's settings: locks, filters, and what activates.
+ * The doctor's checks of LVM's settings: locks, filters and activation.
  *
  * @module
  */
@@ -22,7 +22,7 @@ import type { Survey, SurveyedGroup } from "../model/survey.ts";
 
 const LVM_CONF = "/etc/lvm/lvm.conf";
 
-/** What {@linkcode checkLocks} looks at. */
+/** Input of {@linkcode checkLocks}. */
 export interface LockReadings {
   /** LVM's settings. */
   readonly configuration: Reading<Configuration>;
@@ -30,25 +30,25 @@ export interface LockReadings {
   readonly mounts: Reading<readonly Mount[]>;
   /** LVM's report. */
   readonly survey: Reading<Survey>;
-  /** Whether LVM reported only when told to take no locks. */
+  /** Whether LVM reported only without locks. */
   readonly lockStuck: boolean;
 }
 
-/** Whether LVM's commands exclude each other, and none of them is stuck. */
+/** Checks whether LVM's commands exclude each other, and whether one of them hangs. */
 export function checkLocks({ configuration, mounts, survey, lockStuck }: LockReadings): CheckResult {
   const { error } = findingsOf("locks");
   const findings: Finding[] = [];
   if (lockStuck) {
     findings.push(error(
       "lvm",
-      "it reports only without locks: a command that holds one is stuck, and all others wait for it",
-      "lslocks --notruncate | grep /lvm/   (names it; if it waits for udev: dmsetup udevcookies, dmsetup udevcomplete_all)",
+      "it reports only without locks: a command that holds a lock hangs, and all others wait for it",
+      "lslocks --notruncate | grep /lvm/   (shows it; if it waits for udev: dmsetup udevcookies, dmsetup udevcomplete_all)",
     ));
   }
   if ("error" in survey && isTimeout(survey.error)) {
     findings.push(error(
       "lvm",
-      `it does not answer, with locks or without: it waits for a disk, a suspended device or udev`,
+      "it does not respond, with locks or without: it waits for a disk, a suspended device or udev",
       "dmesg | tail; dmsetup info --columns --options name,suspended; ps -eo pid,stat,wchan:20,args | grep ' D'",
     ));
   }
@@ -57,7 +57,7 @@ export function checkLocks({ configuration, mounts, survey, lockStuck }: LockRea
   }
   const { value: settings } = configuration;
   findings.push(...lockSettings(settings), ...lockDirectory(settings, "value" in mounts ? mounts.value : []));
-  return { summary: `files in ${settings.value("global/locking_dir") ?? "LVM's own folder"}`, findings };
+  return { summary: `lock files in ${settings.value("global/locking_dir") ?? "LVM's own directory"}`, findings };
 }
 
 function noSettings(reason: StorageError): Finding {
@@ -81,18 +81,24 @@ function lockSettings(settings: Configuration): Finding[] {
     );
   }
   if (settings.value("global/wait_for_locks") === "0") {
-    const found = "0: a command fails at once when another one runs, instead of waiting for it";
+    const found = "0: a command fails at once while another command runs, instead of waiting for it";
     findings.push(warning("global/wait_for_locks", found, settingRemedy("global/wait_for_locks", "1")));
   }
   if (settings.value("global/use_lvmlockd") === "1") {
     findings.push(
-      info("global/use_lvmlockd", "1: groups shared with other hosts need lvmlockd; the driver's are local"),
+      info(
+        "global/use_lvmlockd",
+        "1: only volume groups that are shared with other hosts need lvmlockd; the driver's are local",
+      ),
     );
   }
   return findings;
 }
 
-/** Whether the lock files are where other commands of this host look, too: LVM makes the folder, but not on anything. */
+/**
+ * Checks whether the lock files are where other commands of this host use them, too. LVM creates the directory, but not
+ * on a suitable mount.
+ */
 function lockDirectory(settings: Configuration, mounts: readonly Mount[]): Finding[] {
   const { warning, error } = findingsOf("locks");
   const folder = settings.value("global/locking_dir");
@@ -105,18 +111,18 @@ function lockDirectory(settings: Configuration, mounts: readonly Mount[]): Findi
   }
   if (mount.fsType === "overlay") {
     const found =
-      "it is in a container's own filesystem: commands of the host and of the container do not see each other";
+      "it is in a container's own filesystem: commands of the host and of the container do not exclude each other";
     return [warning(folder, found, `mount the host's ${folder} into the container`)];
   }
   return [];
 }
 
-/** The mount that a path is on: the last one that was made there or above, since it hides those before. */
+/** Returns the mount that contains a path: the last one at or above the path, since it hides earlier ones. */
 function mountOf(mounts: readonly Mount[], path: string): Mount | undefined {
   return mounts.findLast(({ target }) => target === "/" || path === target || path.startsWith(`${target}/`));
 }
 
-/** What {@linkcode checkFilters} looks at. */
+/** Input of {@linkcode checkFilters}. */
 export interface FilterReadings {
   /** LVM's settings. */
   readonly configuration: Reading<Configuration>;
@@ -130,31 +136,37 @@ export interface FilterReadings {
   readonly driver: string;
 }
 
-/** Whether LVM sees all of its disks, and activates what the driver makes on them. */
+/** Checks whether LVM uses all disks with its label, and activates the LVs that the driver creates. */
 export function checkFilters({ configuration, disks, survey, groups, driver }: FilterReadings): CheckResult {
   if ("error" in configuration) return skippedCheck("filters", NO_SETTINGS);
   const { value: settings } = configuration;
   const hidden = "value" in disks && "value" in survey ? hiddenPvs(settings, disks.value, survey.value) : [];
   const unlisted = "error" in disks ? [findingsOf("filters").warning("disks", failureSummary(disks.error))] : [];
   return {
-    summary: hidden.length === 0 ? "LVM sees all of its disks" : `LVM does not see ${hidden.length} of its disks`,
+    summary: hidden.length === 0
+      ? "LVM uses all disks with its label"
+      : `LVM does not use ${hidden.length} of the disks with its label`,
     findings: [...hidden, ...unlisted, ...activationLists(settings, groups, driver), ...recoverySettings(settings)],
   };
 }
 
-/** The disks that carry LVM's label and are not among those that LVM reports. */
+/** Finds disks with LVM's label that LVM does not report. */
 function hiddenPvs(settings: Configuration, disks: readonly Disk[], { groups, unassignedPvs }: Survey): Finding[] {
   const { warning, error } = findingsOf("filters");
   const pvs = groups.flatMap((group) => group.pvs.map((pv) => ({ ...pv, group: group.name })));
   const reportedUuids = new Set([...pvs, ...unassignedPvs].filter((pv) => !pv.missing).map(({ uuid }) => uuid));
-  // what guests keep in their volumes is not the host's: LVM does not look there unless it is told to
+  // disks of virtual machines in volumes are not the host's: LVM does not scan them unless it is configured to
   const scanned = disks.filter(({ type }) => type !== "lvm" || settings.value("devices/scan_lvs") === "1");
   return scanned.filter(({ pvUuid }) => pvUuid !== undefined && !reportedUuids.has(pvUuid)).map(({ path, pvUuid }) => {
     const group = pvs.find(({ uuid }) => uuid === pvUuid)?.group;
     const { why, remedy } = hidingRule(settings, path);
     return group === undefined
-      ? warning(path, `it is a disk of LVM's (${pvUuid}), but LVM does not use it: ${why}`, remedy)
-      : error(path, `it is the missing disk of group ${group}, but LVM does not use it: ${why}`, remedy);
+      ? warning(path, `it is a physical volume (${pvUuid}), but LVM does not use it: ${why}`, remedy)
+      : error(
+        path,
+        `it is a missing physical volume of volume group ${group}, but LVM does not use it: ${why}`,
+        remedy,
+      );
   });
 }
 
@@ -168,18 +180,21 @@ function hidingRule(settings: Configuration, path: string): { why: string; remed
     .filter(([, patterns]) => patterns.some((pattern) => pattern.startsWith("r")));
   if (filters.length === 0) {
     return {
-      why: "no filter says so; it may be in use by something else, or a copy",
+      why: "no filter rejects it; it may be in use by another program, or be a copy of another disk",
       remedy: `pvs --all ${path}; pvck ${path}`,
     };
   }
   const rules = filters.map(([name, patterns]) => `${name} = ${formatList(patterns)}`).join(", ");
   return {
     why: rules,
-    remedy: `take the rejection out of ${filters.map(([name]) => name).join(", ")} in ${LVM_CONF}; pvscan`,
+    remedy: `remove the rejection from ${filters.map(([name]) => name).join(", ")} in ${LVM_CONF}; pvscan`,
   };
 }
 
-/** What LVM activates: a group's name, `group/volume`, `@tag`, or `@*` for a tag of the host (lvm.conf(5)). */
+/**
+ * Checks which LVs LVM activates: the settings list names of groups, `group/volume`, `@tag`, or `@*` for a tag of the
+ * host (lvm.conf(5)).
+ */
 function activationLists(settings: Configuration, groups: readonly SurveyedGroup[], driver: string): Finding[] {
   const { warning, error } = findingsOf("filters");
   const allowed = settings.list("activation/volume_list");
@@ -191,44 +206,44 @@ function activationLists(settings: Configuration, groups: readonly SurveyedGroup
     if (allowed !== undefined && !includesGroup(allowed, group)) {
       const found = `volume_list = ${
         formatList(allowed)
-      } keeps its logical volumes inactive: none can be made or mounted`;
+      } keeps its logical volumes inactive: none can be created or mounted`;
       const remedy = `add "${group.name}" to activation/volume_list in ${LVM_CONF}`;
       findings.push(
         allowed.includes("@*")
-          ? warning(group.name, `${found}, unless it carries a tag of this host`, remedy)
+          ? warning(group.name, `${found}, unless it has a tag of this host`, remedy)
           : error(group.name, found, remedy),
       );
     }
     if (includesGroup(readOnly, group)) {
       const found = `read_only_volume_list = ${formatList(readOnly)} makes its logical volumes read-only`;
-      findings.push(error(group.name, found, `take it out of activation/read_only_volume_list in ${LVM_CONF}`));
+      findings.push(error(group.name, found, `remove it from activation/read_only_volume_list in ${LVM_CONF}`));
     }
     return findings;
   });
 }
 
-/** What decides whether a logical volume that was removed can be brought back, and who grows snapshots and thin pools. */
+/** Checks settings that decide whether a removed LV can be restored, and what extends snapshots and thin pools. */
 function recoverySettings(settings: Configuration): Finding[] {
   const { info, warning } = findingsOf("filters");
   const findings: Finding[] = [];
   if (settings.value("devices/issue_discards") === "1") {
-    const found = "1: the data of a logical volume that is removed by mistake is gone at once";
+    const found = "1: the data of a logical volume that is removed by mistake is lost at once";
     findings.push(info("devices/issue_discards", found, settingRemedy("devices/issue_discards", "0")));
   }
   if (settings.value("backup/archive") === "0") {
-    const found = "0: no metadata of before is kept, so vgcfgrestore cannot bring a Lost volume back";
+    const found = "0: LVM keeps no previous metadata, so vgcfgrestore cannot restore a Lost volume";
     findings.push(info("backup/archive", found, settingRemedy("backup/archive", "1")));
   }
   const threshold = snapshotAutoextendThreshold(settings);
   if (threshold !== undefined) {
-    const found = `${threshold}: dmeventd grows the stores of snapshots, and the driver leaves that to it`;
+    const found = `${threshold}: dmeventd extends the COW space of snapshots, so the driver does not`;
     findings.push(info("activation/snapshot_autoextend_threshold", found));
   }
   const poolThreshold = Number(settings.value("activation/thin_pool_autoextend_threshold") ?? "100");
   if (settings.value("activation/monitoring") === "1" && poolThreshold < 100) {
     const found =
-      `${poolThreshold}: dmeventd grows thin pools that it watches. It is not to watch those of the driver, ` +
-      "which grows them itself; but what activates all of a group registers them (lvm2-monitor.service)";
+      `${poolThreshold}: dmeventd extends thin pools that it monitors. It must not monitor the driver's pools, ` +
+      "which the driver extends itself; but lvm2-monitor.service registers every pool of an active volume group";
     const fix = settingRemedy("activation/thin_pool_autoextend_threshold", "100");
     findings.push(
       warning("activation/thin_pool_autoextend_threshold", found, `${fix}, or --thin-pool-autoextend-threshold 100`),

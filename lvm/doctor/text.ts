@@ -1,5 +1,5 @@
 /**
- * A diagnosis for people and for programs.
+ * Formatting a diagnosis for users and for programs.
  *
  * @module
  */
@@ -10,15 +10,17 @@ import { wrapText } from "../text_table.ts";
 
 const MARKS: Readonly<Record<Level, string>> = { ok: "✓", info: "i", warning: "!", error: "✗" };
 
-/** Where the summaries of checks begin. */
+/** The width of the column of check names. */
 const NAME_WIDTH = 11;
 
-/** The diagnosis as JSON. */
+/** Formats a diagnosis as JSON. */
 export function diagnosisJson(diagnosis: Diagnosis): string {
   return JSON.stringify(diagnosis, null, 2);
 }
 
-/** The diagnosis as one line for each check, what it found below, and the sum at the end. */
+/**
+ * Formats a diagnosis as text: one line for each check, its findings below it, and the numbers of findings at the end.
+ */
 export function diagnosisText({ checks, findings }: Diagnosis): string {
   const lines = checks.flatMap(({ check, level, summary }) => [
     ...wrapText(`${MARKS[level]} ${check.padEnd(NAME_WIDTH)}`, summary),
@@ -30,7 +32,7 @@ export function diagnosisText({ checks, findings }: Diagnosis): string {
 function findingLines({ level, subject, message, remedy }: Finding): string[] {
   return [
     ...wrapText(`    ${MARKS[level]} `, `${subject}: ${message}`),
-    // a command is not broken, so that it can be copied
+    // a command stays on one line, so that it can be copied
     ...(remedy === undefined ? [] : [`      → ${remedy}`]),
   ];
 }
@@ -45,5 +47,5 @@ function summaryLine(findings: readonly Finding[]): string {
     ...count("warning", "warning", "warnings"),
     ...count("info", "note", "notes"),
   ];
-  return parts.length === 0 ? "Nothing is wrong." : `${parts.join(", ")}.`;
+  return parts.length === 0 ? "No problems found." : `${parts.join(", ")}.`;
 }

@@ -1,5 +1,5 @@
 /**
- * The doctor's look at programs and at the kernel.
+ * The doctor's checks of programs and of the kernel.
  *
  * @module
  */
@@ -8,13 +8,13 @@ import type { LvmVersion } from "../host/device_mapper.ts";
 import { isNotInstalled, type Program, PROGRAMS } from "../exec.ts";
 import { type CheckResult, failureSummary, type Finding, findingsOf, type Reading } from "./finding.ts";
 
-/** Which package brings a program, and who misses it. */
+/** The package that contains a program, and what needs the program. */
 interface ProgramPackage {
   /** The package in Debian and its derivatives. */
   readonly debian: string;
   /** The package in RHEL, Fedora and their derivatives. */
   readonly redHat: string;
-  /** Who needs it: every volume, those with a filesystem, or the doctor alone. */
+  /** What needs it: every volume, volumes with a filesystem, or the doctor alone. */
   readonly neededBy: "volumes" | "xfs" | "btrfs" | "doctor";
 }
 
@@ -22,7 +22,7 @@ function inPackage(debian: string, neededBy: ProgramPackage["neededBy"] = "volum
   return { debian, redHat, neededBy };
 }
 
-/** By program, so that a new program does not compile until it is said where it comes from. */
+/** The packages by program, so that a new program does not compile without its package. */
 const PACKAGES: Readonly<Record<Program, ProgramPackage>> = {
   blkdiscard: inPackage("util-linux"),
   blockdev: inPackage("util-linux"),
@@ -52,12 +52,15 @@ const PACKAGES: Readonly<Record<Program, ProgramPackage>> = {
   xfs_growfs: inPackage("xfsprogs", "xfs"),
 };
 
-/** The first LVM with `fullreport` and `--configreport` (WHATS_NEW of 2.02.158); all else that is used is older. */
+/**
+ * The first LVM with `fullreport` and `--configreport` (WHATS_NEW of 2.02.158); everything else that the driver uses is
+ * older.
+ */
 const OLDEST_LVM = "2.02.158";
 
-/** What {@linkcode checkTools} looks at. */
+/** Input of {@linkcode checkTools}. */
 export interface ToolReadings {
-  /** The programs that are there. */
+  /** The programs that are installed. */
   readonly programs: Reading<ReadonlySet<string>>;
   /** LVM's version. */
   readonly version: Reading<LvmVersion>;
@@ -65,18 +68,18 @@ export interface ToolReadings {
   readonly root: boolean;
 }
 
-/** Whether every program of the closed list is there, LVM new enough, and the user root. */
+/** Checks whether every program of the closed list is installed, LVM is new enough, and the user is root. */
 export function checkTools({ programs, version, root }: ToolReadings): CheckResult {
   const { error, warning } = findingsOf("tools");
   const findings: Finding[] = [];
   if (!root) {
     findings.push(
-      error("user", "not root: LVM shows its groups to root alone, without an error", "sudo denolith doctor"),
+      error("user", "not root: LVM shows volume groups only to root, and reports no error", "sudo denolith doctor"),
     );
   }
   if ("value" in programs) findings.push(...missingPrograms(programs.value));
   else {findings.push(
-      warning("whereis", `it cannot be told which programs are there: ${failureSummary(programs.error)}`),
+      warning("whereis", `installed programs cannot be found: ${failureSummary(programs.error)}`),
     );}
   if ("value" in version && isOlder(version.value.lvm, OLDEST_LVM)) {
     findings.push(
@@ -102,14 +105,14 @@ function missingPrograms(there: ReadonlySet<string>): Finding[] {
       case "volumes":
         return error(on, absent, remedy);
       case "doctor":
-        return info(on, `${absent}: the doctor cannot see all that it could`, remedy);
+        return info(on, `${absent}: the doctor cannot check everything`, remedy);
       default:
-        return warning(on, `${absent}: there can be no volumes with ${neededBy}`, remedy);
+        return warning(on, `${absent}: volumes with ${neededBy} are not available`, remedy);
     }
   });
 }
 
-/** What to type to have a package. */
+/** Returns the command that installs a package on Debian, and its variant for RHEL in parentheses. */
 export function installCommand(debian: string, redHat = debian): string {
   return `apt-get install ${debian}` + (redHat === debian ? "   (or dnf)" : `   (or dnf install ${redHat})`);
 }
@@ -120,12 +123,12 @@ function isOlder(version: string, than: string): boolean {
   return index >= 0 && (left![index] ?? 0) < right![index]!;
 }
 
-/** A target of device-mapper that the driver needs, with the module that has it and what it is for. */
+/** A device-mapper target that the driver needs, with its module and its use. */
 interface DmTarget {
   readonly name: string;
   readonly module: string;
   readonly use: string;
-  /** Whether a host can do without: not every host has volumes of the kind. */
+  /** Whether a host can do without it: not every host has volumes of this kind. */
   readonly optional?: boolean;
 }
 
@@ -137,41 +140,41 @@ const TARGETS: readonly DmTarget[] = [
   { name: "raid", module: "dm-raid", use: "RAID volumes", optional: true },
 ];
 
-/** The target of device-mapper that thin pools take, and the module that has it. */
+/** The device-mapper target of thin pools, and its module. */
 export const THIN_TARGET = "thin-pool";
 export const THIN_MODULE = "dm-thin-pool";
 
-/** A target that not every driver needs, that of thin volumes: worth a word where it is there. */
+/** Targets that not every host needs, such as that of thin pools: the summary names them where they exist. */
 const OPTIONAL_TARGETS = [THIN_TARGET];
 
-/** A module that every kernel has for which there are modules at all: without it, the modules cannot be seen from here. */
+/** A module of every kernel that has modules: if it cannot be found, modules cannot be listed here. */
 export const BASE_MODULE = "dm-mod";
 
-/** The modules to look for when the kernel has these targets: none, when it has all. */
+/** Returns the modules to probe for the targets that the kernel does not have; none when it has all. */
 export function modulesToProbe(targets: ReadonlyMap<string, string>): string[] {
   const missing = [...TARGETS, { name: THIN_TARGET, module: THIN_MODULE }]
     .filter(({ name }) => !targets.has(name)).map(({ module }) => module);
   return missing.length === 0 ? [] : [...new Set([...missing, BASE_MODULE])];
 }
 
-/** What {@linkcode checkKernel} looks at. */
+/** Input of {@linkcode checkKernel}. */
 export interface KernelReadings {
   /** The targets that the kernel has now. */
   readonly targets: Reading<ReadonlyMap<string, string>>;
-  /** Of the modules that {@linkcode modulesToProbe} names, those that could be loaded. */
+  /** Those of the modules that {@linkcode modulesToProbe} returned that can be loaded. */
   readonly modules: Reading<ReadonlySet<string>>;
-  /** LVM's version, which names that of the kernel's driver. */
+  /** LVM's version, with that of the kernel's device-mapper. */
   readonly version: Reading<LvmVersion>;
   /** Whether the commands run as root. */
   readonly root: boolean;
 }
 
-/** Whether the kernel has device-mapper, and its targets for volumes and snapshots. */
+/** Checks whether the kernel has device-mapper, and its targets for volumes and snapshots. */
 export function checkKernel({ targets, modules, version, root }: KernelReadings): CheckResult {
   const { info, warning, error } = findingsOf("kernel");
   const driver = "value" in version ? version.value.dmDriver : undefined;
   const summary = `device-mapper ${driver ?? "of unknown version"}`;
-  if (!root) return { summary: "not checked", findings: [info("device-mapper", "only root can look at it")] };
+  if (!root) return { summary: "not checked", findings: [info("device-mapper", "only root can check it")] };
   if ("error" in targets) {
     const message = failureSummary(targets.error);
     return driver === undefined
@@ -187,21 +190,21 @@ export function checkKernel({ targets, modules, version, root }: KernelReadings)
     const [names, { use }] = [absentTargets.map(({ name }) => name).join(", "), absentTargets[0]!];
     const load = `modprobe ${module}`;
     if (loadable.has(module)) {
-      return info(module, `not loaded yet (${names}): it is when the first of the ${use} is made`, load);
+      return info(module, `not loaded yet (${names}): LVM loads it for the first of the ${use}`, load);
     }
-    // in a container the kernel may find on the host what cannot be seen here
+    // in a container, the kernel can load modules of the host that cannot be listed here
     if (!loadable.has(BASE_MODULE)) {
       return (absentTargets[0]!.optional ? info : warning)(
         module,
-        `not loaded (${names}), and the kernel's modules are not here`,
+        `not loaded (${names}), and the kernel's modules cannot be listed here`,
         load,
       );
     }
-    const install = `${load}; if there is none, install the kernel's package of further modules`;
+    const install = `${load}; if there is no such module, install the kernel's package of additional modules`;
     if (absentTargets[0]!.optional) {
-      return info(module, `the kernel has no such module: there can be no ${use}`, install);
+      return info(module, `the kernel has no such module: ${use} are not available`, install);
     }
-    return error(module, `the kernel lacks ${names} and has no such module: there can be no ${use}`, install);
+    return error(module, `the kernel has neither ${names} nor this module: ${use} are not available`, install);
   });
   const optionalTargets = OPTIONAL_TARGETS.filter((name) => targets.value.has(name));
   const names = [...TARGETS.map(({ name }) => name).filter((name) => targets.value.has(name)), ...optionalTargets];

@@ -115,7 +115,7 @@ export function doctorTests(host: Host): void {
       ["leftovers", "error", missingId],
       ["leftovers", "warning", `${group}/snap-${snapshot!.snapshotId.slice(3)}`],
     ]);
-    assert(findings.some(({ subject, message }) => subject === incompleteId && /begun and not finished/.test(message)));
+    assert(findings.some(({ subject, message }) => subject === incompleteId && /was interrupted/.test(message)));
     const status = await statusOf(harness);
     assertEquals(
       status.volumes.map(({ id, state }) => `${id} ${state}`),
@@ -233,7 +233,7 @@ export function doctorTests(host: Host): void {
         const { findings } = await assertProblems(harness, [["groups", "error", small]]);
         assertMatch(
           findings.find(({ subject }) => subject === small)!.message,
-          /1 of its 2 disks are missing .*on them are two/,
+          /1 of its 2 physical volumes are missing .*are on them: two/,
         );
         const status = await statusOf(harness);
         assertEquals(status.volumes.map(({ state, lv }) => [state, lv]), [["Partial", "two"]]);
