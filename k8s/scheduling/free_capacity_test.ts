@@ -125,7 +125,7 @@ Deno.test("nodeRoom() takes off what a layout takes of each disk, and has no roo
   assertThrows(
     () => chooseNode(namedRequest("a", 4n * MiB, raid1), { preferred: [] }, [freeCapacityOf(node, [], parseGroups)]),
     StorageError,
-    "0 of its 0 have that free",
+    "0 of 0 have that free",
   );
 
   node.status!.volumeGroups![0]!.physicalVolumes = ["a", "b", "c"].map((uuid) => ({ uuid, free: "100Mi" }));

@@ -80,7 +80,9 @@ Deno.test("chooseNode() passes over groups that LVM would refuse, of other names
     ANYWHERE,
     nodes,
   );
-  for (const part of ["node gone: ", "1 of its disks are missing", "node locked: ", "read-only", "node good: "]) {
+  for (
+    const part of ["node gone: ", "1 of its physical volumes are missing", "node locked: ", "read-only", "node good: "]
+  ) {
     assert(message.includes(part), `${part} in ${message}`);
   }
 });

@@ -144,7 +144,7 @@ export function groupProblem(
   if (!responsive) {
     return {
       reason: "VolumeGroupUnresponsive",
-      message: `volume group ${name} does not answer: look for a disk that hangs`,
+      message: `volume group ${name} does not respond: look for a disk that hangs`,
     };
   }
   if (missingPvs > 0) {

@@ -1,9 +1,10 @@
 /**
- * The one place that talks to lvm(8): reports, and changes of one group each.
+ * The only code that runs lvm(8): reports, and changes of one group each.
  *
- * lvm looks at all disks, whatever it is asked for, so one disk that does not answer stops every command on the host. When
- * a report stops, {@linkcode Lvm} asks each group that it knows alone, by its own disks (`--devices`, lvm(8)), and changes
- * those that answer in the same way. The others are shown as they were last seen, and are left alone until they answer.
+ * lvm scans all disks, whatever the command. So one disk that does not respond blocks every command on the host. When a
+ * report does not end, {@linkcode Lvm} reads each known group separately, on its own physical volumes (`--devices`,
+ * lvm(8)). It changes the groups that respond in the same way. The other groups are shown as last reported, and are not
+ * changed until they respond.
  *
  * @module
  */
@@ -15,8 +16,8 @@ import { REPORT_COMMAND } from "./report_command.ts";
 import { withinDeadline } from "../clock.ts";
 
 /**
- * What LVM says in English (LC_ALL=C) when it refuses, and what that means. Its exit status is 5 for all of them (lvm(8)).
- * Captured from LVM 2.03; anything else is `CommandFailed`.
+ * LVM's messages in English (LC_ALL=C) when it refuses a command, and the kind of error of each. Its exit status is 5
+ * for all of them (lvm(8)). Captured from LVM 2.03; any other message is `CommandFailed`.
  */
 const REFUSALS: readonly [RegExp, ErrorKind][] = [
   [/insufficient free space/i, "NoSpace"],
@@ -35,22 +36,30 @@ const REFUSALS: readonly [RegExp, ErrorKind][] = [
   [/failed to find logical volume|volume group ".*" not found/i, "NotFound"],
 ];
 
-/** The kind of failure that LVM's answer stands for. */
+/** Returns the kind of error for the output of a failed command of LVM. */
 export function classifyRefusal(output: Output): ErrorKind {
   return REFUSALS.find(([pattern]) => pattern.test(output.stderr))?.[1] ?? "CommandFailed";
 }
 
-/** How long one group alone is waited for, in milliseconds: it is asked when a report has taken too long already. */
+/**
+ * Deadline of a report on a single group, in milliseconds. It is read only after a complete report has passed its
+ * deadline.
+ */
 const SINGLE_GROUP_DEADLINE_MS = 10_000;
 
-/** How long a report waits for changes that are under way, in milliseconds: LVM's lock would have it wait for each in turn. */
+/**
+ * How long a report waits for running changes, in milliseconds: with LVM's lock it would wait for each of them in turn.
+ */
 const CHANGES_WAIT_MS = 5_000;
 
-/** What is known of a group while not all of them answer. */
+/** State of a group while not all groups respond. */
 interface KnownGroup {
-  /** The group as it was last seen. */
+  /** The group as last reported. */
   group: VolumeGroup;
-  /** Whether the last question is still under way, though nobody waits for it: until it is over there is no further one. */
+  /**
+   * Whether the last report on the group is still running, though nobody waits for it: until it ends, no further one
+   * starts.
+   */
   unresponsive: boolean;
 }
 
@@ -73,7 +82,7 @@ export function derivedReport(_report: FreshReport, groups: readonly VolumeGroup
 
 /** LVM on this machine. */
 export class Lvm {
-  /** What runs the commands; the tools beside lvm use it as it is. */
+  /** Runs the commands; other programs than lvm use it directly. */
   readonly exec: Exec;
   readonly #onReport: (groups: readonly VolumeGroup[]) => void;
   #knownGroups: KnownGroup[] = [];
@@ -82,23 +91,29 @@ export class Lvm {
   #nextReport: Promise<FreshReport> | undefined;
   readonly #pendingChanges = new Set<Promise<unknown>>();
   #changeCount = 0;
-  /** How many changes had ended when each report was begun; reports that were begun during a change are not there. */
+  /**
+   * The number of changes that had ended when each report started; without the reports that started during a change.
+   */
   readonly #changeCountAtStart = new WeakMap<readonly VolumeGroup[], number>();
   #nextReportAfterChanges: Promise<FreshReport> | undefined;
 
-  /** LVM by way of the exec. Who listens is given every report that was read. */
+  /**
+   * Creates a client.
+   *
+   * @param onReport called with every report that was read
+   */
   constructor(exec: Exec, onReport: (groups: readonly VolumeGroup[]) => void = () => {}) {
     this.exec = exec;
     this.#onReport = onReport;
   }
 
   /**
-   * All volume groups with their logical volumes. A group whose disks do not answer is there as it was last seen, and says
-   * so ({@linkcode VolumeGroup.responsive}). Whoever asks gets a report that was begun after that; those who ask while one is
-   * being read share the next.
+   * Reads all volume groups with their logical volumes. A group whose disks do not respond is returned as last
+   * reported, and marked so ({@linkcode VolumeGroup.responsive}). The report started after the call: callers during a
+   * running report share the next one.
    *
-   * @throws {StorageError} `CommandFailed` when the report failed or cannot be read; `Unavailable` when LVM does not answer
-   * and never did.
+   * @throws {StorageError} `CommandFailed` when the report failed or cannot be parsed; `Unavailable` when LVM does not
+   * respond and never did
    */
   report(): Promise<FreshReport> {
     if (this.#currentReport === undefined) return this.#startReport();
@@ -109,8 +124,8 @@ export class Lvm {
   }
 
   /**
-   * A report as {@linkcode Lvm.report} gives it, for whoever has changed something: it begins when the changes that are under
-   * way have ended, or five seconds later, so that those who changed something at the same time share one.
+   * Reads a report as {@linkcode Lvm.report} does, after a change. It starts when the running changes have ended, or
+   * five seconds later, so that concurrent callers share one report.
    */
   reportAfterChanges(): Promise<FreshReport> {
     return this.#nextReportAfterChanges ??= withinDeadline(Promise.allSettled(this.#pendingChanges), CHANGES_WAIT_MS)
@@ -120,7 +135,7 @@ export class Lvm {
       });
   }
 
-  /** Whether nothing was changed through this object since the report was begun. */
+  /** Reports whether nothing was changed with this client since the report started. */
   isCurrent(groups: readonly VolumeGroup[]): boolean {
     return this.#changeCountAtStart.get(groups) === this.#changeCount && this.#pendingChanges.size === 0;
   }
@@ -156,7 +171,7 @@ export class Lvm {
   /**
    * Runs an LVM command that changes something in the group.
    *
-   * @throws {StorageError} of the kind that {@linkcode classifyRefusal} finds, besides those of {@linkcode Exec.run}.
+   * @throws {StorageError} of the kind that {@linkcode classifyRefusal} returns, besides those of {@linkcode Exec.run}
    */
   async change(group: VolumeGroup, args: readonly string[]): Promise<void> {
     const deviceOptions = this.#readsPerGroup ? ["--devices", group.pvPaths.join(",")] : [];
@@ -174,7 +189,10 @@ export class Lvm {
     }
   }
 
-  /** Asks one group by its own disks; one that is silent only when the question before is over. */
+  /**
+   * Reads one group on its own physical volumes. For an unresponsive group it waits until the previous command has
+   * ended.
+   */
   async #readGroup(knownGroup: KnownGroup): Promise<VolumeGroup> {
     if (knownGroup.unresponsive) return { ...knownGroup.group, responsive: false };
     const { group } = knownGroup;
@@ -195,31 +213,34 @@ export class Lvm {
 }
 
 /**
- * Makes sure that a group answers.
+ * Checks that a group responds.
  *
- * @throws {StorageError} `Unavailable`.
+ * @param operation beginning of the error message
+ * @throws {StorageError} `Unavailable` when it does not
  */
 export function requireResponsive(operation: string, group: VolumeGroup): void {
   if (group.responsive) return;
   throw new StorageError(
     "Unavailable",
-    `${operation}: volume group ${group.name} does not answer; look for a disk among ${
+    `${operation}: volume group ${group.name} does not respond; look for a disk among ${
       group.pvPaths.join(", ")
     } that hangs (dmesg)`,
   );
 }
 
 /**
- * Makes sure that all disks of a group are there: else LVM changes nothing of what is where.
+ * Checks that no physical volume of a group is missing: otherwise LVM does not change the allocation in the group.
  *
- * @throws {StorageError} `FailedPrecondition`: not that the group is full, for with the disks back there may be room.
+ * @param operation beginning of the error message
+ * @throws {StorageError} `FailedPrecondition` when one is missing; not `NoSpace`, since there may be free space when it
+ * is back
  */
 export function requirePvs(operation: string, { name, missingPvs }: VolumeGroup): void {
   if (missingPvs === 0) return;
   throw new StorageError(
     "FailedPrecondition",
     `${operation}: LVM changes nothing in volume group ${name} while PVs are missing (${missingPvs}); attach them again, or ` +
-      "take them out (vgreduce(8), --removemissing)",
+      "remove them from the group (vgreduce(8), --removemissing)",
   );
 }
 

@@ -3,7 +3,7 @@ import type { Command, Output } from "../exec.ts";
 import { classifyRefusal, Lvm } from "./client.ts";
 import type { VolumeGroup } from "./report.ts";
 
-/** What LVM 2.03.16 said, word for word, with LC_ALL=C. */
+/** Exact messages of LVM 2.03.16 with LC_ALL=C. */
 const CAPTURED = [
   ["NoSpace", '  Volume group "vg1" has insufficient free space (2504 extents): 5120 required.'],
   ["NoSpace", "  Insufficient free space: 7655 extents needed, but only 2534 available"],
@@ -20,11 +20,11 @@ const CAPTURED = [
   ["CommandFailed", ""],
 ] as const;
 
-Deno.test("classifyRefusal() tells LVM's refusals apart", () => {
+Deno.test("classifyRefusal() distinguishes LVM's refusals", () => {
   for (const [kind, stderr] of CAPTURED) assertEquals(classifyRefusal({ code: 5, stdout: "", stderr }), kind, stderr);
 });
 
-Deno.test("whoever asks for a report gets one that began after that, and those who wait share it", async () => {
+Deno.test("report() returns a report that started after the call, and waiting callers share it", async () => {
   const answers: PromiseWithResolvers<Output>[] = [];
   const run = () => {
     answers.push(Promise.withResolvers<Output>());
@@ -48,7 +48,7 @@ Deno.test("whoever asks for a report gets one that began after that, and those w
   await last;
 });
 
-Deno.test("those who changed something at the same time share one report, which begins when all have", async () => {
+Deno.test("callers that changed something concurrently share one report, which starts after all changes", async () => {
   const runs: { args: readonly string[]; answer: PromiseWithResolvers<Output> }[] = [];
   const run = ({ args }: Command) => {
     runs.push({ args, answer: Promise.withResolvers<Output>() });

@@ -1,12 +1,12 @@
 /**
- * LVM's settings, as the tools themselves see them (lvmconfig(8)): lvm.conf, lvmlocal.conf and the built-in defaults in one.
+ * LVM's settings, as lvmconfig(8) reports them: lvm.conf, lvmlocal.conf and the built-in defaults.
  *
  * @module
  */
 
 import { type Command, commandError, type Exec } from "../exec.ts";
 
-/** The settings that are asked for. Their last elements differ, since lvmconfig answers with those alone. */
+/** The settings that are read. Their last elements differ, since lvmconfig prints only those. */
 const SETTINGS = [
   "global/locking_type",
   "global/use_lvmlockd",
@@ -34,27 +34,27 @@ const SETTINGS = [
 /** The name of a setting, with its section. */
 export type Setting = typeof SETTINGS[number];
 
-/** LVM's settings. A setting that this version of LVM does not know, or that has no default, is absent. */
+/** LVM's settings. A setting that this version of LVM does not have, or that has no default, is absent. */
 export class Configuration {
   readonly #values: ReadonlyMap<string, readonly string[]>;
 
-  /** Takes the values by the last elements of their names. */
+  /** Creates settings from the values by the last elements of their names. */
   constructor(values: ReadonlyMap<string, readonly string[]>) {
     this.#values = values;
   }
 
-  /** The setting as a list; `undefined` when it is not set. */
+  /** Returns a setting as a list; `undefined` when it is not set. */
   list(setting: Setting): readonly string[] | undefined {
     return this.#values.get(setting.split("/")[1]!);
   }
 
-  /** The setting as one text or number; `undefined` when it is not set. */
+  /** Returns a setting as a text or number; `undefined` when it is not set. */
   value(setting: Setting): string | undefined {
     return this.list(setting)?.[0];
   }
 }
 
-/** The command whose answer {@linkcode parseConfiguration} reads. */
+/** The command whose output {@linkcode parseConfiguration} parses. */
 export const CONFIGURATION_COMMAND: Command = {
   program: "lvm",
   args: ["lvmconfig", "--type", "full", ...SETTINGS],
@@ -62,18 +62,21 @@ export const CONFIGURATION_COMMAND: Command = {
 };
 
 /**
- * Asks LVM for its settings.
+ * Reads LVM's settings.
  *
- * @throws {StorageError} `CommandFailed` when the settings cannot be read, as when a file of them is broken.
+ * @throws {StorageError} `CommandFailed` when they cannot be read, for example because a file is invalid
  */
 export async function readConfiguration(exec: Exec): Promise<Configuration> {
   const output = await exec.run(CONFIGURATION_COMMAND);
-  // a name that this version does not know fails the command, though the others are answered
+  // a setting that this version does not have fails the command, though it prints the others
   if (output.code !== 0 && output.stdout.trim() === "") throw commandError(CONFIGURATION_COMMAND, output);
   return parseConfiguration(output.stdout);
 }
 
-/** Reads lines such as `monitoring=1` and `filter=["a|.*|"]`; quotes and backslashes in a text have a backslash before. */
+/**
+ * Parses lines such as `monitoring=1` and `filter=["a|.*|"]`. Quotes and backslashes within a text are escaped by
+ * backslashes.
+ */
 export function parseConfiguration(stdout: string): Configuration {
   const values = new Map<string, readonly string[]>();
   for (const line of stdout.split("\n")) {
@@ -85,7 +88,7 @@ export function parseConfiguration(stdout: string): Configuration {
   return new Configuration(values);
 }
 
-/** How full, in percent, LVM's own daemon lets the stores of snapshots be before it grows them; `undefined` when it does not. */
+/** Returns the usage of COW space at which dmeventd extends it, in percent; `undefined` when it does not. */
 export function snapshotAutoextendThreshold(settings: Configuration): number | undefined {
   const threshold = Number(settings.value("activation/snapshot_autoextend_threshold") ?? "100");
   return settings.value("activation/monitoring") === "1" && threshold < 100 ? threshold : undefined;

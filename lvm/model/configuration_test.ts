@@ -9,7 +9,7 @@ function execReturning(output: Output): Exec {
   return { run: () => Promise.resolve(output), idle: () => Promise.resolve() };
 }
 
-Deno.test("parseConfiguration() reads what lvmconfig of LVM 2.03.16 wrote", () => {
+Deno.test("parseConfiguration() parses the output of lvmconfig of LVM 2.03.16", () => {
   const settings = parseConfiguration(healthy);
   assertEquals(settings.value("global/locking_type"), "1");
   assertEquals(settings.value("global/locking_dir"), "/run/lock/lvm");
@@ -17,7 +17,7 @@ Deno.test("parseConfiguration() reads what lvmconfig of LVM 2.03.16 wrote", () =
   assertEquals(settings.list("activation/volume_list"), undefined);
 });
 
-Deno.test("parseConfiguration() reads lists, one text in place of a list, an empty list, and quotes within", () => {
+Deno.test("parseConfiguration() parses lists, one text in place of a list, an empty list, and quotes within a text", () => {
   const settings = parseConfiguration(lists);
   assertEquals(settings.list("devices/filter"), ["r|/dev/vdd|"]);
   assertEquals(settings.list("activation/volume_list"), ["fast", '@x"y']);
@@ -26,7 +26,7 @@ Deno.test("parseConfiguration() reads lists, one text in place of a list, an emp
   assertEquals(parseConfiguration('filter=["r|/dev/sd\\\\.|"]').list("devices/filter"), ["r|/dev/sd\\.|"]);
 });
 
-Deno.test("readConfiguration() does without a setting that LVM does not know, but not without all", async () => {
+Deno.test("readConfiguration() accepts that LVM does not have one of the settings, but not that it prints none", async () => {
   const stderr = "  Configuration node devices/use_devicesfile not found\n";
   const some = await readConfiguration(execReturning({ code: 5, stdout: "locking_type=1\n", stderr }));
   assertEquals([some.value("global/locking_type"), some.value("devices/use_devicesfile")], ["1", undefined]);

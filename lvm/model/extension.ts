@@ -1,5 +1,5 @@
 /**
- * Where a volume can grow: decided from a report.
+ * Planning the extension of a volume, from a report.
  *
  * @module
  */
@@ -17,15 +17,18 @@ import {
 import type { LogicalVolume, PhysicalVolume, VolumeGroup } from "./report.ts";
 import { formatBytes } from "../size.ts";
 
-/** Where an LV can grow. */
+/** A plan for the extension of an LV. */
 export interface ExtensionPlan {
-  /** The disks to name to LVM, none for whichever it takes; `undefined` when there is too little room. */
+  /** The physical volumes to name to LVM, none to let LVM choose; `undefined` when there is too little free space. */
   readonly chosenPvs?: readonly PhysicalVolume[];
-  /** What it needs and what there is, in words. */
+  /** What the extension needs and what is free, for messages. */
   readonly shortfall: string;
 }
 
-/** Where an LV can grow to a size. Of one that somebody converted to something else, LVM is left to decide. */
+/**
+ * Plans the extension of an LV to a size in bytes. LVM decides for an LV that was converted to a layout of another
+ * kind.
+ */
 export function planExtension(lv: LogicalVolume, group: VolumeGroup, size: bigint): ExtensionPlan {
   const layout = layoutOf(lv) ?? LINEAR;
   const { pvs, extentSize } = group;
@@ -37,11 +40,13 @@ export function planExtension(lv: LogicalVolume, group: VolumeGroup, size: bigin
     return addedBytes > group.free ? { shortfall } : { chosenPvs: [], shortfall };
   }
   const bytes = bytesPerPv(layout, size, extentSize) - bytesPerPv(layout, lv.size, extentSize);
-  // stripes may change their disks
+  // stripes may continue on other physical volumes
   const chosenPvs = isRedundant(layout) ? pvsToExtend(lv, bytes, pvs) : choosePvs(layout, size - lv.size, group);
   const shortfall =
-    `${describeLayout(layout)} needs ${formatBytes(bytes)} more on each of its ${requiredPvCount(layout)} disks, or ` +
-    `on as many others; free are, in volume group ${group.name}, ${
+    `${describeLayout(layout)} needs ${formatBytes(bytes)} more on each of its ${
+      requiredPvCount(layout)
+    } physical volumes, or ` +
+    `on as many others; free in volume group ${group.name}, ${
       pvs.map(({ path, free }) => `${formatBytes(free)} of ${path}`).join(", ")
     }`;
   return chosenPvs === undefined ? { shortfall } : { chosenPvs, shortfall };

@@ -1,5 +1,5 @@
 /**
- * Which volume group takes a new volume.
+ * Selecting a volume group for a new volume.
  *
  * @module
  */
@@ -22,57 +22,59 @@ import {
 import type { VolumeGroup } from "./report.ts";
 import { formatBytes, roundToExtents, type SizeRange } from "../size.ts";
 
-/** Tells whether a volume group may be used, by its name. */
+/** A matcher of volume groups by name. */
 export interface GroupMatcher {
-  /** Whether the group's name is meant. */
+  /** Reports whether a group with the name matches. */
   matches(name: string): boolean;
-  /** The name or pattern, for messages. */
+  /** Returns the name or pattern, for messages. */
   toString(): string;
-  /** Those that it is made of, if it is made of several. */
+  /** The matchers that it consists of, if there are several. */
   readonly members?: readonly GroupMatcher[];
 }
 
-/** Which of several groups with room to prefer: the one with the least free space that fits, or the one with the most. */
+/** Which of several suitable groups is preferred: that with the least free space, or that with the most. */
 export type GroupPreference = "leastFree" | "mostFree";
 
-/** What it takes to know of a group to choose it. */
+/** The properties of a group that decide whether it is selected. */
 export interface GroupSpace
   extends Pick<VolumeGroup, "name" | "free" | "extentSize" | "missingPvs" | "writeable" | "responsive"> {
-  /** Its disks; none where they are not known, and then it takes nothing but linear volumes. */
+  /** Its physical volumes; none where they are not known: then the group takes only linear volumes. */
   readonly pvs: readonly PvSpace[];
-  /** What is not free because volumes that were asked for will yet take it, in bytes; nothing by default. */
+  /** Bytes that are not free because pending volumes will take them; absent for none. */
   readonly pending?: bigint;
-  /** What its free space is for messages, when it is not simply that: what a thin pool in it may still promise. */
+  /**
+   * What its free space is, for messages, if it is not simply free: such as the available virtual size of a thin pool.
+   */
   readonly freeDescription?: string;
 }
 
-/** A group that can take a volume, and the size that the volume would have there, in bytes. */
+/** A group that can take a volume, and the size of the volume in it. */
 export interface Candidate<G extends GroupSpace = VolumeGroup> {
   /** The group. */
   readonly group: G;
-  /** The requested size in whole extents of the group, the same on each disk. */
+  /** The requested size in bytes, in whole extents of the group, the same on each physical volume. */
   readonly size: bigint;
 }
 
-/** What groups could still take, in bytes. */
+/** The capacity of groups, in bytes. */
 export interface GroupCapacity {
-  /** All that is free in them. */
+  /** The free space of all of them. */
   readonly available: bigint;
-  /** The largest volume that one of them could take. */
+  /** The size of the largest volume that fits into one of them. */
   readonly maximumVolumeSize: bigint;
-  /** The smallest size that a volume can have in one of them. */
+  /** The size of the smallest volume in one of them. */
   readonly minimumVolumeSize: bigint;
 }
 
-/** A matcher for whatever there is. */
+/** A matcher of every group. */
 export const ANY_GROUP: GroupMatcher = { matches: () => true, toString: () => "any" };
 
-/** A matcher for one exact name. */
+/** Returns a matcher of one name. */
 export function exactMatcher(name: string): GroupMatcher {
   return { matches: (candidate) => candidate === name, toString: () => name };
 }
 
-/** A matcher for whatever any of the given ones matches. */
+/** Returns a matcher of every name that at least one of the matchers matches. */
 export function anyMatcherOf(matchers: readonly GroupMatcher[]): GroupMatcher {
   return {
     matches: (name) => matchers.some((matcher) => matcher.matches(name)),
@@ -81,16 +83,19 @@ export function anyMatcherOf(matchers: readonly GroupMatcher[]): GroupMatcher {
   };
 }
 
-/** Whether LVM would make an LV in the group now: all disks there and answering, writeable, not exported (vgcreate(8)). */
+/**
+ * Reports whether LVM would create an LV in the group now: no physical volume is missing or unresponsive, and the group
+ * is writeable and not exported (vgcreate(8)).
+ */
 export function isUsable(group: GroupSpace): boolean {
   return group.responsive && group.writeable && group.missingPvs === 0;
 }
 
 /**
- * The groups that can take a volume of the range, best first.
+ * Returns the groups that can take a volume of the size range, best first.
  *
- * @throws {StorageError} `OutOfRange` when the range holds no whole extent in any group; `NoSpace` when no group matches
- * or none has room, with what each of them has.
+ * @throws {StorageError} `OutOfRange` when the range contains no whole extent of any group; `NoSpace` when no group
+ * matches or none has enough free space, with the free space of each
  */
 export function selectCandidates<G extends GroupSpace>(
   groups: readonly G[],
@@ -103,7 +108,7 @@ export function selectCandidates<G extends GroupSpace>(
   if (matching.length === 0) {
     throw new StorageError(
       "NoSpace",
-      `choosing a volume group: none is called ${matcher}; there are ${
+      `choosing a volume group: none matches ${matcher}; there are ${
         groups.map((group) => group.name).join(", ") || "none"
       }`,
     );
@@ -115,14 +120,14 @@ export function selectCandidates<G extends GroupSpace>(
     const descriptions = matching.map((group) => describeSpace(group, range, layout)).join(", ");
     throw new StorageError(
       "NoSpace",
-      `choosing a volume group for ${formatBytes(range.required)}: no room in ${descriptions}`,
+      `choosing a volume group for ${formatBytes(range.required)}: not enough free space in ${descriptions}`,
     );
   }
   const sign = preference === "leastFree" ? 1 : -1;
   return fitting.sort((a, b) => sign * compare(a.group.free, b.group.free) || compare(a.group.name, b.group.name));
 }
 
-/** What the matching groups could still take of a layout: all volumes together, and the largest single one, in bytes. */
+/** Returns the capacity of the matching groups for a layout, in bytes. */
 export function groupCapacity(
   groups: readonly GroupSpace[],
   matcher: GroupMatcher,
@@ -143,11 +148,11 @@ export function groupCapacity(
   };
 }
 
-/** A linear volume is laid on whatever is free, on several disks if need be. */
+/** Reports whether a volume fits into a group. A linear volume can be on several physical volumes. */
 function canHoldVolume(layout: Layout, size: bigint, group: GroupSpace): boolean {
   const { free, extentSize } = group;
   if (layout.type === "linear") return size <= free;
-  // not all that is free on disks need be free for this volume: what copying it takes will be anywhere
+  // the copy snapshot of a copied volume takes space on any physical volume, so the group's free space decides, too
   return isStripeSizeSupported(layout, extentSize) && choosePvs(layout, size, group) !== undefined &&
     allocatedBytes(layout, size, extentSize) <= free;
 }
@@ -158,10 +163,10 @@ function spaceIn(layout: Layout, { free, pvs, extentSize }: GroupSpace): LayoutS
 }
 
 function describeSpace(group: GroupSpace, range: SizeRange, layout: Layout): string {
-  if (!group.responsive) return `${group.name} (it does not answer)`;
-  if (group.missingPvs > 0) return `${group.name} (${group.missingPvs} of its disks are missing)`;
+  if (!group.responsive) return `${group.name} (it does not respond)`;
+  if (group.missingPvs > 0) return `${group.name} (${group.missingPvs} of its physical volumes are missing)`;
   if (!group.writeable) return `${group.name} (read-only or exported)`;
-  const pending = group.pending ? `, ${formatBytes(group.pending)} more for volumes that are being made` : "";
+  const pending = group.pending ? `, ${formatBytes(group.pending)} more for pending volumes` : "";
   if (layout.type !== "linear") return `${group.name} (${describePvs(group, range, layout)}${pending})`;
   return `${group.name} (${formatBytes(group.free)} ${group.freeDescription ?? "free"}${pending})`;
 }
@@ -173,7 +178,7 @@ function describePvs({ pvs, extentSize }: GroupSpace, { required }: SizeRange, l
   return describePvSpace(layout, bytesPerPv(layout, required, extentSize), pvs);
 }
 
-/** How two values are sorted. */
+/** Compares two values, for sorting. */
 export function compare<T>(a: T, b: T): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }

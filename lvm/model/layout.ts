@@ -1,11 +1,11 @@
 /**
- * How a volume is laid out on the disks of its group, what that costs on each of them, and which disks take it.
+ * Layouts of volumes on the physical volumes of a group: their space on each, and the choice of physical volumes.
  *
- * A volume that is not linear is a row of images side by side, each on a disk of its own. The driver names the disks to LVM,
- * when it makes such a volume and when it grows it. Left alone, lvextend puts what one image grows by onto the disk of another
- * one when its own is full (seen with 2.03.16): then the loss of one disk is the loss of both images, and of a RAID volume's
- * data. And a disk that is named counts with all its free extents, however scattered they are, so that what a group has room
- * for can be told beforehand (docs/adr/0017).
+ * A volume that is not linear consists of images, each on a physical volume of its own. The driver names the physical
+ * volumes to LVM when it creates or extends such a volume. Otherwise lvextend extends an image on the physical volume
+ * of another image when its own is full (observed with 2.03.16). Then the loss of one disk loses both images, and the
+ * data of a RAID volume. Also, all free extents of a named physical volume count, however scattered they are, so that
+ * the capacity of a group can be computed (docs/adr/0017).
  *
  * @module
  */
@@ -19,45 +19,45 @@ export const LAYOUT_NAMES = ["linear", "striped", "raid1", "raid10", "raid5", "r
 /** The name of a layout: what lvcreate(8) calls its `--type`. */
 export type LayoutName = typeof LAYOUT_NAMES[number];
 
-/** How a volume is laid out; sizes in bytes. */
+/** A layout of a volume; sizes in bytes. */
 export type Layout =
   | { readonly type: "linear" }
-  /** `stripes` are those with data, without what is there for redundancy. */
+  /** `stripes` are those with data, without those for redundancy. */
   | { readonly type: "striped" | "raid10" | "raid5" | "raid6"; readonly stripes: number; readonly stripeSize: bigint }
-  /** `mirrors` are the copies beyond the first. */
+  /** `mirrors` are the RAID images beyond the first. */
   | { readonly type: "raid1"; readonly mirrors: number };
 
-/** What there is of a disk for whoever makes a volume. */
+/** The free space of a physical volume. */
 export type PvSpace = Pick<PhysicalVolume, "free">;
 
-/** What the disks of a group could still take of a layout, in bytes. */
+/** The capacity of a group for a layout, in bytes. */
 export interface LayoutSpace {
-  /** All volumes together, at most. */
+  /** The maximum for all volumes together. */
   readonly available: bigint;
   /** The largest single volume. */
   readonly maximumVolumeSize: bigint;
-  /** What sizes are multiples of, and so the smallest volume. */
+  /** The smallest volume. The sizes of volumes are multiples of it. */
   readonly minimumVolumeSize: bigint;
 }
 
-/** What every volume was before there were others. */
+/** The default layout. */
 export const LINEAR: Layout = { type: "linear" };
 
-/** How many disks beyond those with data each layout has; for `raid10`, for each of those. */
+/** The number of physical volumes for redundancy. `raid10` needs one for each stripe. */
 const PARITY = { striped: 0, raid5: 1, raid6: 2 } as const;
 
-/** What a stripe has on one disk, where nobody says otherwise: LVM's own default (lvcreate(8), `--stripesize`). */
+/** The default stripe size, in bytes, which is that of LVM (lvcreate(8), `--stripesize`). */
 export const DEFAULT_STRIPE_SIZE = 64n << 10n;
 
-/** The bytes of a RAID volume that one bit of its metadata stands for (lvm.conf(5), raid_region_size). */
+/** The bytes of a RAID volume for each bit of its metadata (lvm.conf(5), raid_region_size). */
 const REGION_BYTES = 2n << 20n;
 
-/** How many disks have different data: among so many a volume's size is divided. */
+/** Returns the number of stripes with data, by which the size of a volume is divided. */
 export function dataStripeCount(layout: Layout): number {
   return layout.type === "linear" || layout.type === "raid1" ? 1 : layout.stripes;
 }
 
-/** How many disks a volume needs at least, all of them different. */
+/** Returns the number of different physical volumes that a volume needs. */
 export function requiredPvCount(layout: Layout): number {
   switch (layout.type) {
     case "linear":
@@ -71,36 +71,38 @@ export function requiredPvCount(layout: Layout): number {
   }
 }
 
-/** Whether a volume survives the loss of a disk. */
+/** Reports whether a volume survives the loss of a disk. */
 export function isRedundant(layout: Layout): boolean {
   return layout.type !== "linear" && layout.type !== "striped";
 }
 
-/** What sizes of volumes are multiples of, in bytes: an extent on each disk with data. */
+/** Returns the number of bytes of which the sizes of volumes are multiples: an extent for each stripe with data. */
 export function sizeStep(layout: Layout, extentSize: bigint): bigint {
   return extentSize * BigInt(dataStripeCount(layout));
 }
 
-/** What a volume takes of each of its disks, in bytes; of a linear one, of all together. */
+/**
+ * Returns the bytes that a volume takes on each of its physical volumes; for a linear volume, on all of them together.
+ */
 export function bytesPerPv(layout: Layout, size: bigint, extentSize: bigint): bigint {
   const image = roundUp(size, sizeStep(layout, extentSize)) / BigInt(dataStripeCount(layout));
   return isRedundant(layout) ? image + rmetaBytes(image, extentSize) : image;
 }
 
-/** What a volume takes of its group, in bytes. */
+/** Returns the bytes that a volume takes in its group. */
 export function allocatedBytes(layout: Layout, size: bigint, extentSize: bigint): bigint {
   return bytesPerPv(layout, size, extentSize) * BigInt(requiredPvCount(layout));
 }
 
 /**
- * The size of the metadata LV beside an image: two superblocks of 4 KiB and a bit for each region, in whole extents (LVM's
- * `_raid_rmeta_extents`).
+ * Returns the bytes of the metadata LV of an image: two superblocks of 4 KiB and a bit for each region, in whole
+ * extents (LVM's `_raid_rmeta_extents`).
  */
 function rmetaBytes(image: bigint, extentSize: bigint): bigint {
   return roundUp(8192n + (image / REGION_BYTES + 7n) / 8n, extentSize);
 }
 
-/** The arguments of lvcreate for the layout; none for a linear one, which is its default. */
+/** Returns the arguments of lvcreate for a layout; none for the linear layout, which is its default. */
 export function layoutArguments(layout: Layout): string[] {
   if (layout.type === "linear") return [];
   const type = ["--type", layout.type];
@@ -110,9 +112,10 @@ export function layoutArguments(layout: Layout): string[] {
 }
 
 /**
- * What the disks of a group have room for. A single volume takes the same of as many disks as its layout needs, so the
- * scarcest of those counts. Many small ones can be spread: the most that all of them get is what is left for the scarcest disk
- * of a row, whichever disks are filled before.
+ * Returns the capacity of physical volumes for a layout. A single volume takes the same bytes of as many physical
+ * volumes as its layout needs, so that with the least free space decides. Many small volumes can be spread: together
+ * they get at most what is left for the physical volume with the least free space of those that one volume takes,
+ * whichever are filled before.
  */
 export function layoutSpace(layout: Layout, pvs: readonly PvSpace[], extentSize: bigint): LayoutSpace {
   const minimumVolumeSize = sizeStep(layout, extentSize);
@@ -130,19 +133,30 @@ export function layoutSpace(layout: Layout, pvs: readonly PvSpace[], extentSize:
   };
 }
 
-/** The largest image, in whole extents, that fits together with its metadata into the bytes of one disk. */
+/**
+ * Returns the size of the largest image, in whole extents, that fits with its metadata into the bytes of one physical
+ * volume.
+ */
 function maxImageBytes(layout: Layout, bytes: bigint, extentSize: bigint): bigint {
   const whole = bytes / extentSize * extentSize;
   const image = isRedundant(layout) ? whole - rmetaBytes(whole, extentSize) : whole;
   return image > 0n ? image : 0n;
 }
 
-/** LVM makes stripes smaller, without a refusal, where they would be larger than an extent (lvcreate(8), `--stripesize`). */
+/**
+ * Reports whether LVM keeps the stripe size. It silently reduces stripes that are larger than an extent (lvcreate(8),
+ * `--stripesize`).
+ */
 export function isStripeSizeSupported(layout: Layout, extentSize: bigint): boolean {
   return !("stripeSize" in layout) || layout.stripeSize <= extentSize;
 }
 
-/** Of the disks those with the most room, as many as the layout needs; `undefined` when the volume does not fit on them. */
+/**
+ * Chooses the physical volumes with the most free space, as many as the layout needs.
+ *
+ * @param size bytes
+ * @returns `undefined` when the volume does not fit on them
+ */
 export function choosePvs<D extends PvSpace>(
   layout: Layout,
   size: bigint,
@@ -151,13 +165,20 @@ export function choosePvs<D extends PvSpace>(
   return selectFreestPvs(pvs, requiredPvCount(layout), bytesPerPv(layout, size, extentSize));
 }
 
-/** Of the disks those with the most room, so many; `undefined` when one of them has less than the bytes. */
+/**
+ * Selects a number of physical volumes with the most free space.
+ *
+ * @returns `undefined` when one of them has less than the bytes
+ */
 function selectFreestPvs<D extends PvSpace>(pvs: readonly D[], count: number, bytes: bigint): D[] | undefined {
   const chosen = [...pvs].sort((a, b) => compareDescending(a.free, b.free)).slice(0, count);
   return chosen.length === count && chosen.every(({ free }) => free >= bytes) ? chosen : undefined;
 }
 
-/** The layout of an LV; `undefined` for one that the driver does not make: somebody converted it. */
+/**
+ * Returns the layout of an LV; `undefined` for a layout that the driver does not create: an administrator converted the
+ * LV.
+ */
 export function layoutOf(
   { segment: { type, stripes, stripeSize } }: Pick<LogicalVolume, "segment">,
 ): Layout | undefined {
@@ -177,22 +198,25 @@ export function layoutOf(
   }
 }
 
-/** The disks of each image of an LV and of its metadata, by their UUIDs, in the order of the images. */
+/** Returns the UUIDs of the physical volumes of each image of an LV and of its metadata, in the order of the images. */
 export function imagePvs({ pvSegments }: Pick<LogicalVolume, "pvSegments">): ReadonlySet<string>[] {
   const imageNumber = (part: string) => Number(/^r(?:image|meta)_(\d+)$/.exec(part)?.[1] ?? NaN);
   const images = Map.groupBy(pvSegments.filter(({ subLv }) => subLv !== ""), ({ subLv }) => imageNumber(subLv));
-  return [...images].sort(([a], [b]) => a - b).map(([, pieces]) => new Set(pieces.map(({ pvUuid }) => pvUuid)));
+  return [...images].sort(([a], [b]) => a - b).map(([, segments]) => new Set(segments.map(({ pvUuid }) => pvUuid)));
 }
 
-/** The disks that hold more than one image of an LV, by their UUIDs. */
+/** Returns the UUIDs of the physical volumes with more than one image of an LV. */
 export function pvsWithSeveralImages(lv: Pick<LogicalVolume, "pvSegments">): string[] {
   const all = imagePvs(lv).flatMap((disks) => [...disks]);
   return [...new Set(all.filter((disk, index) => all.indexOf(disk) !== index))];
 }
 
 /**
- * The disks onto which a RAID volume can grow, of the group that it is in: for each image the roomiest of those that it has, or
- * else disks that none of them has. `undefined` when there is too little room on either.
+ * Chooses physical volumes of its group on which a RAID volume can be extended: for each image the one with the most
+ * free space of those that it has, or else physical volumes without any image of the volume.
+ *
+ * @param bytes bytes that each image needs
+ * @returns `undefined` when there is too little free space on either
  */
 export function pvsToExtend(
   lv: Pick<LogicalVolume, "pvSegments">,
@@ -208,26 +232,30 @@ export function pvsToExtend(
   return selectFreestPvs(pvs.filter(({ uuid }) => !images.some((disks) => disks.has(uuid))), images.length, bytes);
 }
 
-/** The layout in words: `raid5 with 2 stripes of 64Ki`. */
+/** Formats a layout for users: `raid5 with 2 stripes of 64Ki`. */
 export function describeLayout(layout: Layout): string {
   if (layout.type === "linear") return "linear";
   if (layout.type === "raid1") return `raid1 with ${pluralize(layout.mirrors, "mirror")}`;
   return `${layout.type} with ${pluralize(layout.stripes, "stripe")} of ${formatQuantity(layout.stripeSize)}`;
 }
 
-/** The layout of an LV in words; of one that somebody converted, LVM's name for it. */
+/** Formats the layout of an LV for users; LVM's name for an LV that an administrator converted. */
 export function describeLayoutOf(lv: Pick<LogicalVolume, "segment">): string {
   const layout = layoutOf(lv);
   return layout === undefined ? lv.segment.type : describeLayout(layout);
 }
 
-/** What a group lacks for a volume of the layout that takes so many bytes of each disk, and what it has. */
+/**
+ * Formats the shortfall of a group for a volume.
+ *
+ * @param bytes bytes that the volume takes on each physical volume
+ */
 export function describePvSpace(layout: Layout, bytes: bigint, pvs: readonly PvSpace[]): string {
   const fitting = pvs.filter(({ free }) => free >= bytes).length;
-  return `${describeLayout(layout)} takes ${formatBytes(bytes)} of each of ${
+  return `${describeLayout(layout)} takes ${formatBytes(bytes)} on each of ${
     requiredPvCount(layout)
-  } disks, and ${fitting} of ` +
-    `its ${pvs.length} have that free`;
+  } physical volumes, but only ${fitting} of ` +
+    `${pvs.length} have that free`;
 }
 
 function pluralize(number: number, noun: string): string {

@@ -22,7 +22,7 @@ const RAID6: Layout = { type: "raid6", stripes: 3, stripeSize: 65536n };
 const RAID10: Layout = { type: "raid10", stripes: 2, stripeSize: 65536n };
 const STRIPED: Layout = { type: "striped", stripes: 2, stripeSize: 65536n };
 
-/** Disks of so many free MiB, called a, b, c … */
+/** Returns physical volumes with the free MiB, named a, b, c … */
 function createPvs(...free: number[]): PhysicalVolume[] {
   return free.map((mib, index) => {
     const name = String.fromCharCode("a".charCodeAt(0) + index);
@@ -30,7 +30,7 @@ function createPvs(...free: number[]): PhysicalVolume[] {
   });
 }
 
-/** A RAID LV whose images have pieces on these disks. */
+/** Returns a RAID LV whose images have segments on these physical volumes. */
 function raid(...images: string[]) {
   return {
     pvSegments: images.flatMap((pvUuids, index) =>
@@ -53,11 +53,11 @@ Deno.test.each<[Layout, number, bigint, bigint]>([
   assertEquals(allocatedBytes(layout, 64n * MiB, EXTENT), raw * MiB);
 });
 
-Deno.test("bytesPerDisk() counts the metadata of small extents as LVM 2.03.16 does: 3 extents of 4 KiB for 20 MiB", () => {
+Deno.test("bytesPerPv() counts the metadata of small extents as LVM 2.03.16 does: 3 extents of 4 KiB for 20 MiB", () => {
   assertEquals(bytesPerPv(RAID1, 20n * MiB, 4096n), 20n * MiB + 3n * 4096n);
 });
 
-Deno.test("layoutRoom() tells what the scarcest disk of a row has, and what all rows have together", () => {
+Deno.test("layoutSpace() returns the largest volume, which the disk with the least free space decides, and the sum of all volumes", () => {
   const space = (layout: Layout, ...free: number[]) => {
     const { maximumVolumeSize, available } = layoutSpace(layout, createPvs(...free), EXTENT);
     return [Number(maximumVolumeSize / MiB), Number(available / MiB)];
@@ -71,11 +71,11 @@ Deno.test("layoutRoom() tells what the scarcest disk of a row has, and what all 
   assertEquals(space(RAID5, 100, 100, 50), [88, 88]);
   assertEquals(space(RAID6, 100, 100, 100, 100), [0, 0]);
   assertEquals(space(RAID10, 40, 40, 40, 40), [72, 72]);
-  assertEquals(space(RAID1, 4, 4), [0, 0]); // room for metadata alone
+  assertEquals(space(RAID1, 4, 4), [0, 0]); // space for metadata only
   assertEquals(layoutSpace({ ...STRIPED, stripeSize: 8n * MiB }, createPvs(100, 100), EXTENT).maximumVolumeSize, 0n);
 });
 
-Deno.test("disksFor() takes the roomiest disks, and none when one of them has too little", () => {
+Deno.test("choosePvs() chooses those with the most free space, and none when one of them has too little", () => {
   const names = (layout: Layout, size: bigint, ...free: number[]) =>
     choosePvs(layout, size, { pvs: createPvs(...free), extentSize: EXTENT })?.map(({ path }) => path);
   assertEquals(names(RAID1, 32n * MiB, 10, 100, 40), ["/dev/b", "/dev/c"]);
@@ -83,7 +83,7 @@ Deno.test("disksFor() takes the roomiest disks, and none when one of them has to
   assertEquals(names(STRIPED, 80n * MiB, 10, 100, 40), ["/dev/b", "/dev/c"]);
 });
 
-Deno.test("disksToGrow() keeps each image on its disks, goes to fresh ones with all, and mixes them never", () => {
+Deno.test("pvsToExtend() keeps each image on its own, or moves all images to unused ones, and never mixes them", () => {
   const extend = (lv: ReturnType<typeof raid>, mib: bigint, ...free: number[]) =>
     pvsToExtend(lv, mib * MiB, createPvs(...free))?.map(({ uuid }) => uuid).join("");
   assertEquals(extend(raid("a", "b"), 20n, 20, 20, 100), "ab");
@@ -93,14 +93,14 @@ Deno.test("disksToGrow() keeps each image on its disks, goes to fresh ones with 
   assertEquals(extend(raid("ab", "b"), 20n, 100, 100, 100, 100), "cd"); // b has both
 });
 
-Deno.test("sharedDisks() names disks that have several images, also an image and the metadata of another", () => {
+Deno.test("pvsWithSeveralImages() finds those with several images, also an image and the metadata of another", () => {
   assertEquals(pvsWithSeveralImages(raid("a", "b")), []);
   assertEquals(pvsWithSeveralImages(raid("ab", "bc")), ["b"]);
   const mixed = [...raid("a", "b").pvSegments, { subLv: "rmeta_1", pvUuid: "a", size: EXTENT }];
   assertEquals(pvsWithSeveralImages({ pvSegments: mixed }), ["a"]);
 });
 
-Deno.test("what lvcreate is told is what LVM reports then", () => {
+Deno.test("LVM reports the layout that lvcreate was given", () => {
   const args = [LINEAR, STRIPED, RAID1, RAID10, RAID5, RAID6].map((layout) => layoutArguments(layout).join(" "));
   assertEquals(args, [
     "",

@@ -1,8 +1,8 @@
 /**
- * Whether the copies of a RAID volume's data are all there: decided from a report.
+ * The redundancy of RAID volumes, from a report.
  *
- * Nothing here, and nothing in the driver, mends anything. LVM shows a disk that was away for a moment and one that fails by
- * and by in the same way, and a refresh takes either back: only somebody who looks at the disk knows which one it is.
+ * The driver repairs nothing. LVM shows a disk that was away for a moment and a disk that fails gradually in the same
+ * way, and a refresh accepts both: only an inspection of the disk shows which it is.
  *
  * @module
  */
@@ -12,9 +12,10 @@ import type { LogicalVolume, VolumeGroup } from "./report.ts";
 import { defined } from "../defined.ts";
 
 /**
- * How the redundancy of a volume is. `InSync`: it is there. `Mismatches`: so it is, but the last check found differences.
- * `Rebuilding`: copies are being made. `SharedPhysicalVolume`: copies are on the same disk. `RefreshNeeded`: the kernel goes on without a
- * disk that is there. `Degraded`: it goes on without a disk that is missing. `RaidFailed`: too many are missing, and it cannot go on.
+ * The state of the redundancy of a volume. `InSync`: it is redundant. `Mismatches`: it is redundant, but the last check
+ * found differences. `Rebuilding`: images are being synchronized. `SharedPhysicalVolume`: several images are on one
+ * physical volume. `RefreshNeeded`: the kernel works without a disk that exists. `Degraded`: it works without a
+ * physical volume that is missing. `RaidFailed`: too many are missing, so that the volume cannot work.
  */
 export type RedundancyState =
   | "InSync"
@@ -25,19 +26,19 @@ export type RedundancyState =
   | "Degraded"
   | "RaidFailed";
 
-/** How the redundancy of a volume is, and why. */
+/** The redundancy of a volume, and its cause. */
 export interface Redundancy {
-  /** How it is. */
+  /** The state. */
   readonly state: RedundancyState;
   /** Whether the volume would survive the loss of a disk now. */
   readonly redundant: boolean;
-  /** What is wrong, on what, and what to do; the same as long as the state is. */
+  /** What is wrong, on which object, and what to do. It is the same as long as the state is the same. */
   readonly message: string;
-  /** The command that somebody who has looked may give; absent where waiting helps, or nothing has to be done. */
+  /** The command that repairs it after an inspection; absent where waiting helps, or nothing has to be done. */
   readonly remedy?: string;
 }
 
-/** The redundancy of an LV in its group; `undefined` for one that has none. */
+/** Returns the redundancy of an LV in its group; `undefined` for an LV without redundancy. */
 export function redundancyOf(
   lv: LogicalVolume,
   group: Pick<VolumeGroup, "name" | "pvs">,
@@ -47,25 +48,26 @@ export function redundancyOf(
   const missing = new Set(group.pvs.filter((pv) => pv.missing).map(({ uuid }) => uuid));
   const lostImages = imagePvs(lv).map((disks) => [...disks].some((disk) => missing.has(disk)));
   const lostCount = lostImages.filter((each) => each).length;
-  const lostSummary = `${lostCount} of its ${lostImages.length} images are on missing disks`;
+  const lostSummary = `${lostCount} of its ${lostImages.length} images are on missing physical volumes`;
   if (!hasAllData(lv, lostImages)) {
-    const message = `${lostSummary}, too many for ${lv.segment.type}: it cannot be used until they are back`;
+    const message = `${lostSummary}, too many for ${lv.segment.type}: it cannot be used until they are attached again`;
     return redundancyProblem(
       "RaidFailed",
       message,
-      `vgextend --restoremissing ${group.name} /dev/sdX   (with the disk back)`,
+      `vgextend --restoremissing ${group.name} /dev/sdX   (after the disk is attached)`,
     );
   }
   if (lostCount > 0) {
     return redundancyProblem(
       "Degraded",
-      `${lostSummary}: it goes on without them`,
+      `${lostSummary}: it works without them`,
       `lvconvert --repair ${path}   (onto another disk)`,
     );
   }
   if (lv.health === "refresh needed") {
-    const message = "the kernel has dropped a disk of it that LVM finds: it failed, or was away for a while";
-    return redundancyProblem("RefreshNeeded", message, `lvchange --refresh ${path}   (if the disk is sound)`);
+    const message =
+      "the kernel stopped using one of its disks, which LVM finds: the disk failed, or was away for a while";
+    return redundancyProblem("RefreshNeeded", message, `lvchange --refresh ${path}   (if the disk works)`);
   }
   const sharedPvUuids = pvsWithSeveralImages(lv);
   if (sharedPvUuids.length > 0) {
@@ -78,26 +80,30 @@ export function redundancyOf(
   if (lv.raid !== undefined && lv.raid.syncPercent < 100) {
     return redundancyProblem(
       "Rebuilding",
-      "its images are being made the same: until then a disk that is lost may have the only copy",
+      "its images are being synchronized: until then, a disk that is lost may have the only copy of some data",
     );
   }
   if (lv.health === "mismatches exist") {
-    const message = "its last check found images that differ";
+    const message = "its last check found differences between images";
     return { state: "Mismatches", redundant: true, message, remedy: `lvchange --syncaction repair ${path}` };
   }
-  return { state: "InSync", redundant: true, message: "its disks are there, and in sync as far as the kernel says" };
+  return {
+    state: "InSync",
+    redundant: true,
+    message: "none of its physical volumes is missing, and the kernel reports it in sync",
+  };
 }
 
-/** Whether an LV has copies of its data. */
+/** Reports whether an LV has redundant data. */
 export function isRaid({ segment }: Pick<LogicalVolume, "segment">): boolean {
   return /^raid(?!0)/.test(segment.type);
 }
 
-/** Whether the data is all there without the images that are lost (lvmraid(7), "DEVICE FAILURE"). */
+/** Reports whether all data is available without the lost images (lvmraid(7), "DEVICE FAILURE"). */
 function hasAllData({ segment: { type } }: LogicalVolume, lostImages: readonly boolean[]): boolean {
   const count = lostImages.filter((each) => each).length;
   if (type === "raid1") return count < lostImages.length;
-  // its images are pairs of copies, one after the other
+  // its images are pairs with the same data, one after the other
   if (type.startsWith("raid10")) {
     return !lostImages.some((each, index) => index % 2 === 0 && each && lostImages[index + 1]);
   }

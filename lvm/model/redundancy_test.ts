@@ -3,7 +3,7 @@ import { type FakeGroup, type FakeLv, FakeMachine } from "../../tests/fake/machi
 import { Lvm } from "./client.ts";
 import { redundancyOf } from "./redundancy.ts";
 
-/** The redundancy of an LV of a type on as many disks, after something happened to it. */
+/** Returns the redundancy of an LV with a type and a number of disks, after something happened to it. */
 async function redundancyAfter(type: string, stripes: number, change: (lv: FakeLv, group: FakeGroup) => void) {
   const machine = new FakeMachine();
   const group = machine.addGroup("data", 4n << 30n, 4n << 20n, stripes);
@@ -41,14 +41,14 @@ Deno.test.each<[string, number, number, string]>([
   ["raid6", 5, 2, "Degraded"],
   ["raid6", 5, 3, "RaidFailed"],
   ["raid10", 4, 1, "Degraded"],
-  ["raid10", 4, 2, "RaidFailed"], // the first two are copies of each other
+  ["raid10", 4, 2, "RaidFailed"], // the first two have the same data
 ])("a %s of %d disks that lacks %d is %s", async (type, stripes, missing, state) => {
   const found = await redundancyAfter(type, stripes, (_, group) => group.missingPvs = missing);
   assertEquals([found?.state, found?.redundant], [state as typeof found & string, false]);
-  assertMatch(found!.message, new RegExp(`^${missing} of its ${stripes} images are on missing disks`));
+  assertMatch(found!.message, new RegExp(`^${missing} of its ${stripes} images are on missing physical volumes`));
 });
 
-Deno.test("redundancyOf() tells what the kernel says: in sync, rebuilding, a disk dropped, copies that differ", async () => {
+Deno.test("redundancyOf() returns what the kernel reports: in sync, rebuilding, refresh needed, mismatches", async () => {
   const state = async (happen: (lv: FakeLv) => void) => {
     const found = await redundancyAfter("raid1", 2, happen);
     return [found?.state, found?.redundant];
@@ -60,7 +60,7 @@ Deno.test("redundancyOf() tells what the kernel says: in sync, rebuilding, a dis
   assertEquals(await state((lv) => lv.active = false), ["InSync", true]);
 });
 
-Deno.test("redundancyOf() finds images that share a disk, as lvextend lays them when no disks are named", async () => {
+Deno.test("redundancyOf() finds images that share a physical volume, as lvextend places them when none is named", async () => {
   const found = await redundancyAfter("raid1", 2, ({ pvSegments }, group) => {
     pvSegments!.push({ subLv: "rimage_0", pvUuid: group.pvs[1]!.uuid, size: 4n << 20n });
   });
@@ -68,6 +68,6 @@ Deno.test("redundancyOf() finds images that share a disk, as lvextend lays them 
   assertMatch(found!.message, /more than one of its images is on \/dev\/vdc/);
 });
 
-Deno.test("a volume without copies has no redundancy", async () => {
+Deno.test("a volume without RAID images has no redundancy", async () => {
   assertEquals(await redundancyAfter("striped", 2, () => {}), undefined);
 });

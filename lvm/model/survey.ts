@@ -1,8 +1,8 @@
 /**
- * LVM's account of a machine with what an administrator looks at besides: disks, metadata areas, who may use a group.
+ * LVM's report on a machine with more fields for an administrator: disks, metadata areas, and who may use a group.
  *
- * It is the report of {@linkcode readReport} with more fields, and it also shows what LVM otherwise skips: groups that
- * belong to another host, and shared ones.
+ * It is the report of {@linkcode readReport} with more fields. It also includes groups that LVM otherwise skips: those
+ * of another host, and shared ones.
  *
  * @module
  */
@@ -20,54 +20,54 @@ import {
 } from "./report.ts";
 import { reportCommand } from "./report_command.ts";
 
-/** A volume group with more of what LVM knows; sizes in bytes. */
+/** A volume group with more of its properties; sizes in bytes. */
 export interface SurveyedGroup extends VolumeGroup {
-  /** Whether it was exported (vgexport(8)): no host uses it. */
+  /** Whether it is exported (vgexport(8)): no host uses it. */
   readonly exported: boolean;
   /** The size of its smallest metadata area. */
   readonly metadataSize: bigint;
-  /** What is free in the metadata area that has least. */
+  /** The free space of the metadata area with the least free space. */
   readonly metadataFree: bigint;
-  /** The system id of the host whose it is (lvmsystemid(7)); empty for any. */
+  /** The system id of the host that owns it (lvmsystemid(7)); empty for none. */
   readonly systemId: string;
-  /** How hosts that share it take locks: `sanlock`, `dlm` (lvmlockd(8)), `clvm`; empty for a local group. */
+  /** The lock type of a group that hosts share: `sanlock`, `dlm` (lvmlockd(8)), `clvm`; empty for a local group. */
   readonly lockType: string;
 }
 
-/** What LVM answered. */
+/** The parsed report. */
 export interface Survey {
   /** The groups. */
   readonly groups: readonly SurveyedGroup[];
-  /** The disks that are prepared for LVM (pvcreate(8)), but in no group. */
+  /** The physical volumes (pvcreate(8)) that are in no group. */
   readonly unassignedPvs: readonly PhysicalVolume[];
-  /** What LVM warned of besides, one sentence each. */
+  /** Warnings of LVM, one sentence each. */
   readonly warnings: readonly string[];
 }
 
 const SURVEY_FIELDS = { vg: ["vg_mda_size", "vg_mda_free", "vg_systemid", "vg_lock_type", "vg_clustered"], lv: [] };
 
-/** What LVM says to every user but root, and then reports nothing at all, with exit status 0. */
+/** LVM's message to every user but root. It then reports nothing at all, with exit status 0. */
 const NOT_ROOT = /running as a non-root user/i;
 
-/** The command whose answer {@linkcode parseSurvey} reads. */
+/** The command whose output {@linkcode parseSurvey} parses. */
 export const SURVEY_COMMAND: Command = reportCommand({ ...SURVEY_FIELDS, options: ["--foreign", "--shared"] });
 
-/** The same without taking locks: for the case that somebody holds one. What it answers may be half a change. */
+/** The same without locks, for when another command holds them. Its output may show a half-finished change. */
 export const UNLOCKED_SURVEY_COMMAND: Command = reportCommand({
   ...SURVEY_FIELDS,
   options: ["--foreign", "--shared", "--nolocking"],
 });
 
 /**
- * Asks LVM for all groups.
+ * Reads all groups.
  *
- * @throws {StorageError} `FailedPrecondition` for another user than root; `CommandFailed` when the report failed or cannot
- * be read; `Unavailable` when LVM does not answer.
+ * @throws {StorageError} `FailedPrecondition` for a user other than root; `CommandFailed` when the report failed or
+ * cannot be parsed; `Unavailable` when LVM does not respond
  */
 export async function readSurvey(exec: Exec, command: Command = SURVEY_COMMAND): Promise<Survey> {
   const output = await exec.run(command);
   if (NOT_ROOT.test(output.stderr)) {
-    throw new StorageError("FailedPrecondition", "asking LVM for its groups: it shows them to root alone");
+    throw new StorageError("FailedPrecondition", "reading volume groups: LVM shows them only to root");
   }
   if (output.code !== 0) throw commandError(command, output);
   const { stdout, stderr } = output;
@@ -75,9 +75,9 @@ export async function readSurvey(exec: Exec, command: Command = SURVEY_COMMAND):
 }
 
 /**
- * Reads the groups of the answer to {@linkcode SURVEY_COMMAND}.
+ * Parses the groups in the output of {@linkcode SURVEY_COMMAND}.
  *
- * @throws {StorageError} `CommandFailed` when a field is missing or odd.
+ * @throws {StorageError} `CommandFailed` when a field is missing or invalid
  */
 export function parseSurvey(stdout: string): SurveyedGroup[] {
   const groups = parseReport(stdout);
@@ -94,13 +94,17 @@ export function parseSurvey(stdout: string): SurveyedGroup[] {
   });
 }
 
-/** Reads the disks of LVM's that are in no group. @throws {StorageError} `CommandFailed` when a field is missing or odd. */
+/**
+ * Parses the physical volumes that are in no group.
+ *
+ * @throws {StorageError} `CommandFailed` when a field is missing or invalid
+ */
 export function parseUnassignedPvs(stdout: string): PhysicalVolume[] {
   const entry = unassignedPvEntry(stdout);
-  return entry === undefined ? [] : parsePvs(entry, 0n); // of no group, so of no extents
+  return entry === undefined ? [] : parsePvs(entry, 0n); // without a group there are no extents
 }
 
-/** The sentences of the lines that begin with `WARNING:`, each once. */
+/** Returns the text of the lines that begin with `WARNING:`, each once. */
 function parseWarnings(stderr: string): string[] {
   return [...new Set(stderr.split("\n").flatMap((line) => /^\s*WARNING: (.*\S)/.exec(line)?.[1] ?? []))];
 }

@@ -14,7 +14,7 @@ function execReturning(output: Partial<Output>): Exec {
   };
 }
 
-Deno.test("parseSurvey() reads what LVM 2.03.16 wrote of a group without one of its disks", () => {
+Deno.test("parseSurvey() parses the report of LVM 2.03.16 on a group without one of its physical volumes", () => {
   const [fast, data] = parseSurvey(missing);
   assertEquals([fast?.name, fast?.missingPvs, fast?.metadataSize, fast?.metadataFree], ["fast", 1, 1044480n, 518656n]);
   assertEquals(fast?.pvs.map((pv) => [pv.path, pv.missing]), [["/dev/vdd", false], ["[unknown]", true]]);
@@ -25,7 +25,7 @@ Deno.test("parseSurvey() reads what LVM 2.03.16 wrote of a group without one of 
   assertEquals([data?.name, partial(data), data?.lvs.length], ["data", [], 4]);
 });
 
-Deno.test("parseSpareDisks() reads the disks that are in no group", () => {
+Deno.test("parseUnassignedPvs() parses the physical volumes that are in no group", () => {
   assertEquals(parseUnassignedPvs(spare).map(({ path, missing }) => [path, missing]), [["/dev/vdc", false], [
     "/dev/vdd",
     false,
@@ -37,13 +37,13 @@ Deno.test("parseSpareDisks() reads the disks that are in no group", () => {
   ]);
 });
 
-Deno.test("parseSurvey() reads who shares a group", () => {
+Deno.test("parseSurvey() parses the lock type of a shared group", () => {
   assertEquals(parseSurvey(shared).map(({ name, lockType }) => [name, lockType]), [["fast", "sanlock"], ["data", ""]]);
   const clustered = shared.replace('"vg_clustered":"0"', '"vg_clustered":"1"');
   assertEquals(parseSurvey(clustered)[0]?.lockType, "clvm");
 });
 
-Deno.test("readSurvey() tells what LVM warned of, and nothing as another user than root", async () => {
+Deno.test("readSurvey() returns LVM's warnings, and fails as a user other than root", async () => {
   const { warnings } = await readSurvey(execReturning({ stdout: missing, stderr: missingWarnings }));
   assertEquals(warnings, ["VG fast is missing PV kxqHKd-k73b-IfAJ-H383-Heuv-3AyZ-iXLIfe (last written to /dev/vdf)."]);
 
@@ -57,7 +57,7 @@ Deno.test("readSurvey() tells what LVM warned of, and nothing as another user th
   assertEquals((await assertRejects(() => readSurvey(execReturning({ code: 5 })), StorageError)).kind, "CommandFailed");
 });
 
-Deno.test("parseSurvey() tells CommandFailed for what is not such a report", () => {
+Deno.test("parseSurvey() throws CommandFailed for anything that is not such a report", () => {
   for (const field of ["vg_mda_free", "vg_systemid", "pv_missing", "lv_health_status"]) {
     const odd = missing.replaceAll(`"${field}"`, '"other"');
     assertEquals(assertThrows(() => parseSurvey(odd), StorageError).kind, "CommandFailed", field);

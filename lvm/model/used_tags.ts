@@ -1,9 +1,9 @@
 /**
- * The record that a volume was handed out: a tag of its volume group with the id and the UUID of its LV.
+ * Records of volumes in use: a record is a tag of the volume group with the id and the UUID of the LV.
  *
- * An LV takes its own tags with it when it goes, so what must survive it stands on the group. The tag goes on before the
- * first use, since an LV that was never used has nothing to lose. It comes off once the LV is marked as deleted, before
- * the LV itself goes.
+ * The tags of an LV disappear with it, so what must survive the LV is a tag of the group. The record is added before
+ * the first use: an LV that was never used has no data to lose. It is removed after the LV is tagged as deleted, and
+ * before the LV itself is removed.
  *
  * @module
  */
@@ -13,7 +13,7 @@ import type { Lvm } from "./client.ts";
 import type { VolumeGroup } from "./report.ts";
 import { usedTag } from "./tags.ts";
 
-/** Records that the volume is handed out, and which LV it is. */
+/** Records that a volume is in use, and which LV it has. */
 export async function addUsedTag(
   lvm: Lvm,
   driver: string,
@@ -23,7 +23,7 @@ export async function addUsedTag(
   await lvm.change(volume.group, ["vgchange", "--addtag", tag, volume.group.name]);
 }
 
-/** The records that a group has of an LV. */
+/** Returns the records of an LV in a group. */
 export function usedTagsOf(
   driver: string,
   group: VolumeGroup,
@@ -33,7 +33,7 @@ export function usedTagsOf(
   return group.tags.filter((tag) => tag === usedTag(driver, id, lvUuid));
 }
 
-/** Takes records off a group. */
+/** Removes records from a group. */
 export async function removeUsedTags(lvm: Lvm, group: VolumeGroup, usedTags: readonly string[]): Promise<void> {
   await lvm.change(group, ["vgchange", ...usedTags.flatMap((record) => ["--deltag", record]), group.name]);
 }

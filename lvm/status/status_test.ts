@@ -114,7 +114,7 @@ Deno.test("readStatus() of a copy on a disk that is missing says both, and the d
   group.lvs[0]!.raid!.action = "resync";
   const [state, syncPercent, problem] = (await reported())[redundant]!;
   assertEquals([state, syncPercent], ["Rebuilding", 25]);
-  assertMatch(problem, new RegExp(`^its images are being made the same.*; ${copying}$`));
+  assertMatch(problem, new RegExp(`^its images are being synchronized.*; ${copying}$`));
   group.missingPvs = 1;
   const degraded = await reported();
   assertEquals([degraded[redundant]![0], degraded[plain]![0]], ["Degraded", "Partial"]);

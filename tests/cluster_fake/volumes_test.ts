@@ -78,7 +78,7 @@ Deno.test("a volume that cannot be made leaves nothing, and can be made elsewher
     "NoSpace",
     cluster.volumes.create(wanted, { allowed: ["node-1"], preferred: [] }),
   );
-  assert(error.message.includes("no room in data"), error.message);
+  assert(error.message.includes("not enough free space in data"), error.message);
   // the node's figures were old: it refuses, what was begun is undone
   small.fault = ({ args }) =>
     args[0] === "lvcreate"
@@ -115,7 +115,10 @@ Deno.test("volumes that are asked for at once do not overbook a group: the node 
   const four = await Promise.allSettled(["a", "b", "c", "d"].map(create));
   assertEquals(four.map(({ status }) => status), ["fulfilled", "fulfilled", "fulfilled", "rejected"]);
   const { reason } = four[3] as PromiseRejectedResult;
-  assert(reason.message.includes("no room in data (4 MiB free, 96 MiB more for volumes that are being made)"), reason);
+  assert(
+    reason.message.includes("not enough free space in data (4 MiB free, 96 MiB more for pending volumes)"),
+    reason,
+  );
   const requests = cluster.api.requests.filter(({ method, path }) => method === "POST" && path.endsWith("/lvmvolumes"));
   assertEquals([requests.length, remaining(cluster, machine)], [3, [3, 3]]);
 

@@ -82,12 +82,15 @@ export function layoutsContract(host: Host): void {
         assertFails("RESOURCE_EXHAUSTED", createVolume(harness, parameters), words);
       await assertTooFewPvs(
         { layout: "raid5", volumeGroup: narrow },
-        "of each of 3 disks, and 2 of its 2 have that free",
+        "on each of 3 physical volumes, but only 2 of 2 have that free",
       );
-      await assertTooFewPvs({ layout: "raid10", stripes: "3" }, "of each of 6 disks, and 5 of its 5 have that free");
+      await assertTooFewPvs(
+        { layout: "raid10", stripes: "3" },
+        "on each of 6 physical volumes, but only 5 of 5 have that free",
+      );
       await assertTooFewPvs({ layout: "striped", stripes: "6", volumeGroup: wide }, "of each of 6 disks");
       const large = createVolume(harness, { layout: "raid1", volumeGroup: narrow }, await pvFreeBytes(harness, narrow));
-      await assertFails("RESOURCE_EXHAUSTED", large, "of each of 2 disks, and 0 of its 2 have that free");
+      await assertFails("RESOURCE_EXHAUSTED", large, "on each of 2 physical volumes, but only 0 of 2 have that free");
       assertEquals(await harness.lvs(), []);
     },
   );
@@ -183,7 +186,7 @@ export function layoutsContract(host: Host): void {
       await expand(movingVolume, pvBytes + 60n * MiB);
       const grown = await harness.singleLv();
       assertEquals([pvsOf(grown), pvsWithSeveralImages(grown)], [pvsOf(lv), []]);
-      await assertFails("OUT_OF_RANGE", expand(movingVolume, 3n * pvBytes), "more on each of its 2 disks");
+      await assertFails("OUT_OF_RANGE", expand(movingVolume, 3n * pvBytes), "more on each of its 2 physical volumes");
       await harness.csi.controller.deleteVolume({ volumeId: movingVolume });
 
       const fullVolume = await createVolume(harness, { layout: "raid1", volumeGroup: narrow });
@@ -279,7 +282,7 @@ function layoutCopiesContract(host: Host): void {
       const requiredBytes = pvBytes - 100n * MiB - 4n * MiB;
       const volumeContentSource = { type: { case: "volume", value: { volumeId } } } as const;
       const clone = harness.create({ ...request, capacityRange: { requiredBytes }, volumeContentSource });
-      await assertFails("RESOURCE_EXHAUSTED", clone, "more for volumes that are being made");
+      await assertFails("RESOURCE_EXHAUSTED", clone, "more for pending volumes");
       assertEquals((await harness.lvs()).length, 1);
       await harness.csi.controller.deleteVolume({ volumeId });
     },

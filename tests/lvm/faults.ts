@@ -51,8 +51,8 @@ Deno.test("a disk that hangs stops its group within bounds, and no other [lvm]",
     const stagingTargetPath = await harness.stage(second);
     await harness.csi.node.nodeUnstageVolume({ volumeId: second, stagingTargetPath });
     await harness.csi.controller.deleteVolume({ volumeId: third });
-    await assertFails("UNAVAILABLE", harness.stage(first), "does not answer");
-    await assertFails("UNAVAILABLE", harness.csi.controller.deleteVolume({ volumeId: first }), "does not answer");
+    await assertFails("UNAVAILABLE", harness.stage(first), "does not respond");
+    await assertFails("UNAVAILABLE", harness.csi.controller.deleteVolume({ volumeId: first }), "does not respond");
     assert(performance.now() - start < 90_000, "the wait has no bound");
   } finally {
     await run("resume the disk", "dmsetup", ["resume", "faulty-disk"]);

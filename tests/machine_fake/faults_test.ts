@@ -42,7 +42,7 @@ Deno.test("a disk that hangs stops its group, and no other", async () => {
   const { snapshot } = await csi.controller.createSnapshot({ name: "cut", sourceVolumeId: second });
   await csi.controller.deleteSnapshot({ snapshotId: snapshot!.snapshotId });
 
-  const unresponsive = "volume group test-small does not answer";
+  const unresponsive = "volume group test-small does not respond";
   await assertFails("UNAVAILABLE", driver.create(inFirst), unresponsive);
   await assertFails("UNAVAILABLE", driver.stage(first), unresponsive);
   await assertFails("UNAVAILABLE", csi.controller.deleteVolume({ volumeId: first }), unresponsive);
@@ -153,7 +153,11 @@ Deno.test("a disk that is missing keeps its group from new volumes, which go to 
   await using fixture = await createHarness();
   fixture.machine.groups[0]!.missingPvs = 1;
   const parameters = { volumeGroup: GROUPS[0] };
-  await assertFails("RESOURCE_EXHAUSTED", fixture.harness.create({ parameters }), "1 of its disks are missing");
+  await assertFails(
+    "RESOURCE_EXHAUSTED",
+    fixture.harness.create({ parameters }),
+    "1 of its physical volumes are missing",
+  );
   await fixture.harness.create();
   assertEquals((await fixture.harness.singleLv()).path.split("/")[0], GROUPS[1]);
 });

@@ -42,7 +42,7 @@ Deno.test("a raid1 volume is staged and used without one of its disks, a linear 
   const snapshot = harness.csi.controller.createSnapshot({ name: "cut", sourceVolumeId: raid1 });
   await assertFails("FAILED_PRECONDITION", snapshot, "while PVs are missing");
   const other = harness.create({ name: "another", parameters: { ...parameters, layout: "raid1" } });
-  await assertFails("RESOURCE_EXHAUSTED", other, "1 of its disks are missing");
+  await assertFails("RESOURCE_EXHAUSTED", other, "1 of its physical volumes are missing");
 
   group.missingPvs = 0;
   await harness.csi.node.nodeUnpublishVolume({ volumeId: raid1, targetPath });

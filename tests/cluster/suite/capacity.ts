@@ -94,7 +94,7 @@ Deno.test("four claims at once in a group with space for three: no volume is cre
   await createClaimsAtOnce(ns, names, { class: cls, size: `${size}Mi`, volumeMode: "Block" });
   const bound = await waitForBound(ns, names, 3);
   const [last] = names.filter((name) => !bound.includes(name));
-  await ns.waitForEvent("PersistentVolumeClaim", last!, "ProvisioningFailed", /no room in/);
+  await ns.waitForEvent("PersistentVolumeClaim", last!, "ProvisioningFailed", /not enough free space in/);
   await published.waitFor(group.mib - 3 * size, ns.node.name, cls);
   assertEquals([await creationFailures(ns, names), (await ns.lvs()).length], [[], 3]);
 

@@ -15,7 +15,7 @@ Deno.test("a claim that fits into no group waits with an event that says why, an
   const parameters = { volumeGroup: group.name, erase: "none" };
   const cls = await ns.createStorageClass("own", { parameters, volumeBindingMode: "Immediate" });
   await ns.createClaim({ name: "large", class: cls, size: `${size}Mi`, volumeMode: "Block" });
-  await ns.waitForEvent("PersistentVolumeClaim", "large", "ProvisioningFailed", /no room in .* free\)/);
+  await ns.waitForEvent("PersistentVolumeClaim", "large", "ProvisioningFailed", /not enough free space in .* free\)/);
   await ns.waitFor("PersistentVolumeClaim", "large", (claim) => claim?.status?.phase === "Pending", "waits");
 
   await using _disk = await addPv(ns, group.name, 200);

@@ -86,7 +86,12 @@ Deno.test("a full group: the commands show how full it is and who waits, and wit
   await ns.createClaim({ name: "fits", class: cls, volumeMode: "Block" });
   const { volume } = await ns.lvOf("fits");
   await ns.createClaim({ name: "waits", class: cls, size: "128Mi", volumeMode: "Block" });
-  await ns.waitForEvent("PersistentVolumeClaim", "waits", "ProvisioningFailed", /no room in .* \(.* free\)/);
+  await ns.waitForEvent(
+    "PersistentVolumeClaim",
+    "waits",
+    "ProvisioningFailed",
+    /not enough free space in .* \(.* free\)/,
+  );
 
   const runbook = new Runbook(ns, "Volume group full", { GROUP: group, "/dev/sdX": spare });
   const waiting = await runbook.runBlock("get lvmnodes");
@@ -105,10 +110,10 @@ Deno.test("a claim that stays Pending: the commands show why, and a corrected cl
   const classSpec = { parameters: { ...QUICK, volumeGroup: "nowhere" }, volumeBindingMode: "Immediate" } as const;
   const cls = await ns.createStorageClass("wrong", classSpec);
   await ns.createClaim({ name: "stuck", class: cls });
-  await ns.waitForEvent("PersistentVolumeClaim", "stuck", "ProvisioningFailed", /none is called nowhere; there are /);
+  await ns.waitForEvent("PersistentVolumeClaim", "stuck", "ProvisioningFailed", /none matches nowhere; there are /);
 
   const runbook = new Runbook(ns, "Claim stays Pending", { CLAIM: "stuck", CLASS: cls, GROUP: "data" });
-  assertStringIncludes(await runbook.runBlock("describe pvc"), "none is called nowhere; there are ");
+  assertStringIncludes(await runbook.runBlock("describe pvc"), "none matches nowhere; there are ");
   assertStringIncludes(await runbook.runBlock("involvedObject.name"), "ProvisioningFailed");
   const controller = await runbook.runBlock("get pods,leases");
   assertStringIncludes(controller, "pod/denolith-controller-");
