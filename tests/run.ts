@@ -58,7 +58,7 @@ const SLOW_FILES: Readonly<Record<string, number>> = {
 const USUAL_SECONDS = 0.7;
 
 /** The processor time for which files share a process, in seconds: each process takes some tenths of a second to start. */
-const PART_SECONDS = 6;
+const PART_SECONDS = 10;
 
 /** Yields the TypeScript files below a folder. */
 function* typescriptFiles(folder: string): Generator<TestFile> {

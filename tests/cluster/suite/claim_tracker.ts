@@ -1,5 +1,5 @@
 /**
- * The claims of a scene by the dozen, with the books of what was made for them.
+ * Creates dozens of claims in a test namespace, and tracks what was created for them.
  *
  * @module
  */
@@ -19,7 +19,7 @@ import type { TestNamespace } from "./test_namespace.ts";
 import { WAIT_MS } from "./object_watcher.ts";
 import { claimObject, DRIVER } from "./objects.ts";
 
-/** The claims of a scene, and what there is for them. */
+/** The claims of a test namespace, and the objects and LVs that belong to them. */
 export class ClaimTracker implements AsyncDisposable {
   /** The uids of all claims that ever existed. */
   readonly uids = new Set<string>();
@@ -39,7 +39,7 @@ export class ClaimTracker implements AsyncDisposable {
     this.#objects = new Informer(this.#client, lvmVolumes);
   }
 
-  /** Opens the books of a scene. */
+  /** Starts to track the claims of a test namespace. */
   static async open(ns: TestNamespace): Promise<ClaimTracker> {
     const tracker = new ClaimTracker(ns);
     tracker.#claims.subscribe((_key, now) => now && tracker.uids.add(now.metadata.uid!));
@@ -109,7 +109,7 @@ export class ClaimTracker implements AsyncDisposable {
     await this.waitUntil("claims are bound", () => claimNames.every(isBound));
   }
 
-  /** Waits until no claim of the scene is left, and nothing of any in the API. */
+  /** Waits until the namespace has no claim, and the API has nothing that belonged to one. */
   async waitUntilEmpty(): Promise<void> {
     await this.waitUntil(
       "nothing is left",

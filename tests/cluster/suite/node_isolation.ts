@@ -58,7 +58,7 @@ async function agentPod({ cluster: { controlPlane }, node }: TestNamespace): Pro
   return pod.metadata.name;
 }
 
-/** Gives the agents' account every right on the group for the time of the scene: what refuses then is not their role. */
+/** Grants the agents' account all rights on the API group while the namespace exists, so that not its role refuses requests. */
 async function grantAll(ns: TestNamespace): Promise<void> {
   const metadata = { name: `${ns.namespace}-all` };
   const rbac = "rbac.authorization.k8s.io";

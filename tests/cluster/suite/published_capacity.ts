@@ -27,7 +27,7 @@ export class PublishedCapacity implements AsyncDisposable {
     this.#running = this.#objects.start(this.#stop.signal);
   }
 
-  /** Looks at the cluster of a scene. */
+  /** Watches the cluster of a test namespace. */
   static async open(ns: TestNamespace): Promise<PublishedCapacity> {
     const published = new PublishedCapacity(ns);
     await published.#objects.synced;

@@ -17,7 +17,7 @@ import { QUICK } from "./objects.ts";
 /** The first line of a block for a shell on the node. */
 const NODE_MARKER = "# on the node\n";
 
-/** A runbook, whose blocks are played in a scene with its names in the place of the words in capitals. */
+/** A runbook, whose blocks run in a test namespace with its names in place of the words in capitals. */
 class Runbook {
   readonly #ns: TestNamespace;
   readonly #blocks: readonly string[];

@@ -30,7 +30,7 @@ export interface ReadySnapshot {
   readonly id: string;
 }
 
-/** The snapshot-controller of a scene. */
+/** The snapshot-controller of a test namespace. */
 interface ControllerParts {
   readonly folder: string;
   readonly controller: HostProcess;
@@ -52,7 +52,7 @@ export class SnapshotTestNamespace implements AsyncDisposable {
   }
 
   /**
-   * Opens a scene, in whose cluster the kinds of snapshots are from then on.
+   * Opens a test namespace, and installs the snapshot CRDs in its cluster.
    *
    * @param title a short word that its names begin with
    */
@@ -181,7 +181,7 @@ function kindOf(kind: string): { apiVersion: string; kind: string } {
   return { apiVersion: "snapshot.storage.k8s.io/v1", kind };
 }
 
-/** Removes the snapshots of a scene, also those that should be kept: their volumes cannot go before them. */
+/** Removes the snapshots of a test namespace, also those with the policy Retain: their volumes cannot be removed before them. */
 async function removeSnapshots(ns: TestNamespace): Promise<void> {
   const warn = (error: Error) => console.error(error.message);
   const timeout = `--timeout=${WAIT_MS / 1000}s`;

@@ -20,7 +20,7 @@ export const CLUSTER_VARIABLE = "DENOLITH_TEST_CLUSTER";
 /** Whether the long tests run, too. */
 export const FULL = Deno.env.get("FULL") === "1";
 
-/** The kinds of what a scene makes beyond its namespace. */
+/** The kinds of cluster-scoped objects that a test creates. */
 const CLUSTER_SCOPED_KINDS = new Set([
   ...["StorageClass", "PersistentVolume", "VolumeAttributesClass"],
   ...["VolumeSnapshotClass", "VolumeSnapshotContent"],
@@ -33,7 +33,7 @@ export class TestNamespace extends ObjectWatcher implements AsyncDisposable {
   readonly cluster: Cluster;
   /** The first node of the cluster, mostly the only one. */
   readonly node: Node;
-  /** The scene's namespace, which is also the start of its classes' names. */
+  /** The name of the namespace, which is also the prefix of its classes' names. */
   readonly namespace: string;
   /** Objects beyond the namespace that were applied here, the last first. */
   readonly #clusterScoped: { kind: string; name: string }[] = [];
@@ -45,18 +45,18 @@ export class TestNamespace extends ObjectWatcher implements AsyncDisposable {
     this.cluster = cluster;
     this.namespace = namespace;
     const node = cluster.nodes[0];
-    if (node === undefined) throw new Error(`open scene ${namespace}: the cluster has no node`);
+    if (node === undefined) throw new Error(`open test namespace ${namespace}: the cluster has no node`);
     this.node = node;
   }
 
   /**
-   * Opens a scene in the cluster that {@linkcode CLUSTER_VARIABLE} names.
+   * Opens a test namespace in the cluster that {@linkcode CLUSTER_VARIABLE} names.
    *
    * @param title a short word that its names begin with
    */
   static async open(title: string): Promise<TestNamespace> {
     const path = Deno.env.get(CLUSTER_VARIABLE);
-    if (!path) throw new Error(`open a scene: ${CLUSTER_VARIABLE} is not set; run: deno task test:cluster`);
+    if (!path) throw new Error(`open a test namespace: ${CLUSTER_VARIABLE} is not set; run: deno task test:cluster`);
     const ns = new TestNamespace(await Cluster.open(path), `${title}-${crypto.randomUUID().slice(0, 5)}`);
     await ns.kubectl("create", "namespace", ns.namespace);
     ns.informer("PersistentVolumeClaim").subscribe((_key, claim) => {
@@ -68,7 +68,7 @@ export class TestNamespace extends ObjectWatcher implements AsyncDisposable {
     return ns;
   }
 
-  /** Runs kubectl in the scene's namespace. @throws {Error} with what it said */
+  /** Runs kubectl in the namespace. @throws {Error} with its error output */
   async kubectl(...args: string[]): Promise<string> {
     return await this.cluster.controlPlane.kubectl(["--namespace", this.namespace, ...args]);
   }
@@ -166,7 +166,7 @@ export class TestNamespace extends ObjectWatcher implements AsyncDisposable {
   }
 
   /**
-   * Waits until nothing is left of the scene's volumes: no PV, no LVMVolume, and no LV but those that are being erased.
+   * Waits until nothing is left of the namespace's volumes: no PV, no LVMVolume, and no LV but those that are being erased.
    *
    * @throws {Error} when something stays
    */
@@ -212,7 +212,7 @@ export class TestNamespace extends ObjectWatcher implements AsyncDisposable {
 
   /** Removes what the driver has not removed, so that the next test finds free space. */
   async #forceRemove(objects: readonly string[], why: Error): Promise<void> {
-    console.error(`scene ${this.namespace}: removing by force what is left: ${why.message}`);
+    console.error(`test namespace ${this.namespace}: removing the rest by force: ${why.message}`);
     const noFinalizers = JSON.stringify({ metadata: { finalizers: null } });
     for (const object of objects) {
       await this.kubectl("patch", object, "--type=merge", "--patch", noFinalizers).catch(warn);
@@ -233,7 +233,7 @@ export class TestNamespace extends ObjectWatcher implements AsyncDisposable {
     ];
   }
 
-  /** Returns the PVs of the scene. */
+  /** Returns the PersistentVolumes of the namespace. */
   #ownVolumes(): PersistentVolume[] {
     return this.informer("PersistentVolume").list().filter(({ spec }) =>
       spec?.claimRef?.namespace === this.namespace || this.#volumeIds.has(spec?.csi?.volumeHandle ?? "")
