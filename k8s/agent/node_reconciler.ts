@@ -179,7 +179,7 @@ function groupStatus(group: SurveyedGroup, driver: string, overcommit: bigint): 
     extentSize: formatQuantity(extentSize),
     lvCount: lvs.length,
     pvCount: pvs.length,
-    // a volume that was made as a thin snapshot is none
+    // a volume that was created as a thin snapshot is not counted
     snapshotCount:
       lvs.filter(({ origin, tags }) => origin !== undefined && ownedVolumeId(driver, tags) === undefined).length,
     missingPVCount: missingPvs,

@@ -104,7 +104,7 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
     } catch (error) {
       if (!(error instanceof StorageError) || TRANSIENT_KINDS.includes(error.kind)) throw error;
       await this.#recordFailure(object, error);
-      if (isDeleting) throw error; // somebody may yet free it
+      if (isDeleting) throw error; // it may become unused
     }
   }
 
@@ -115,11 +115,11 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
     for (const object of objects.list()) {
       const { metadata: { deletionTimestamp }, spec: { driverName }, status } = object;
       if (driverName !== driver || deletionTimestamp !== undefined || status?.lvUUID === undefined) continue;
-      if (!isReconciled(object)) continue; // its own turn comes
+      if (!isReconciled(object)) continue; // it is reconciled anyway
       try {
         let observed = observe(object, groups);
         if (observed?.state === "Lost" && status.state !== "Lost") {
-          groups = await lvm.report(); // the other report may have been begun before the LV was made
+          groups = await lvm.report(); // the other report may have been started before the LV was created
           observed = observe(object, groups);
         }
         if (observed === undefined) continue;
@@ -140,7 +140,7 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
       this.#options.events.record(object, "Warning", status.state === "Lost" ? "Lost" : "Failed", error.message);
     }
     const { metadata: { name, resourceVersion = "0" } } = await this.patchStatus(object, status);
-    // the next turn must not see less than this one wrote
+    // the next attempt must see what this one wrote
     const { objects, end } = this.#options;
     await objects.waitForCache(name, (now) => now === undefined || isAtLeastVersion(now, resourceVersion), {
       timeoutMs: CACHE_WAIT_MS,
@@ -171,7 +171,7 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
       throw new StorageError(
         "FailedPrecondition",
         `removing ${noun} ${name}: its ${this.#resource.kind} was deleted, but not by the driver, so its logical volume and ` +
-          `its data stay. Delete its ${ownerDescription} to be rid of it, or set the annotation ${REMOVE_ANNOTATION}=true`,
+          `its data stay. To remove them, delete its ${ownerDescription}, or set the annotation ${REMOVE_ANNOTATION}=true`,
       );
     }
     if (!isForeignLv(object)) await remove(object);
@@ -187,11 +187,11 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
     const { metadata: { name, uid } } = object;
     const merge = { metadata: { uid, annotations: { [FORGOTTEN_ANNOTATION]: null } } };
     await orAbsentOrChanged(client.patch(this.#resource, { name }, { merge }));
-    events.record(object, "Normal", "Recovered", "its node was given up and is back, and so is its logical volume");
+    events.record(object, "Normal", "Recovered", "its node was forgotten and is back, with its logical volume");
   }
 
   async #recordFailure(object: T, error: StorageError): Promise<void> {
-    // the controller chose by what was told of the groups; it is to know better before somebody chooses anew
+    // the controller chose by the last report; the next choice needs a new one
     if (NO_SPACE_KINDS.includes(error.kind)) this.#options.onChange();
     const latest = this.#options.objects.get(object.metadata.name) ?? object;
     const status = error.kind === "Lost" ? this.#options.toLostStatus(latest, error) : failedStatus<S>(latest, error);

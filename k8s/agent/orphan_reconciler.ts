@@ -134,7 +134,10 @@ export class OrphanReconciler {
     try {
       return knownObjects(await listManaged(this.#options.client, this.#nodeDriver), this.#nodeDriver);
     } catch (error) {
-      log.warn("orphans are to be removed, and are kept: the API server does not say that they are some", { error });
+      log.warn(
+        "orphans are kept although their removal is requested: the API server does not confirm that they are orphans",
+        { error },
+      );
       return undefined;
     }
   }
@@ -153,11 +156,13 @@ export class OrphanReconciler {
         node,
         "Warning",
         "OrphanRemovalFailed",
-        `${describeOrphan(orphan)} is to be removed, and is not: ${error.message}`,
+        `${describeOrphan(orphan)} could not be removed: ${error.message}`,
       );
       return;
     }
-    const message = `${describeOrphan(orphan)} is removed, as ${REMOVE_ORPHANS_ANNOTATION} says`;
+    const message = `${
+      describeOrphan(orphan)
+    } is being removed, as the annotation ${REMOVE_ORPHANS_ANNOTATION} requests`;
     events.record(node, "Normal", "OrphanRemoved", message);
     onChange();
   }
@@ -185,13 +190,13 @@ function requireUnknown(
 ): TaggedObject {
   const refusal = (why: string) => new StorageError("FailedPrecondition", why);
   if (taggedAs === undefined) throw refusal("its tags cannot be read; see denolith doctor on the node");
-  if (isKnown(taggedAs, known)) throw refusal(`there is an object ${taggedAs.id} now`);
+  if (isKnown(taggedAs, known)) throw refusal(`object ${taggedAs.id} exists now`);
   const others = taggedAs.kind === "volume" ? known.volumes : known.snapshots;
   if (others.size > 0 || noneKnown) return taggedAs;
   throw refusal(
     `the API server has no ${
       objectKindOf(taggedAs)
-    } of this node at all, so it may have lost them. If that is right, say so: ` +
+    } of this node at all, so it may have lost them. If that is correct, confirm it: ` +
       known.removeCommand(`${NONE_KNOWN},${uuid}`),
   );
 }

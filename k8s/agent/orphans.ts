@@ -81,14 +81,13 @@ export function removalRequestOf(annotations: Readonly<Record<string, string>> =
 /** Returns the condition of an LVMNode about its orphans. */
 export function orphansCondition(orphans: readonly OrphanLv[]): NewCondition {
   if (orphans.length === 0) {
-    const message = "each logical volume of the driver stands for an object of the cluster";
+    const message = "each logical volume of the driver has an object in the cluster";
     return { type: ORPHANS_CONDITION, status: "False", reason: "NoOrphans", message };
   }
   const more = orphans.length > MAX_NAMED_ORPHANS ? ` and ${orphans.length - MAX_NAMED_ORPHANS} more` : "";
   const names = orphans.slice(0, MAX_NAMED_ORPHANS).map((orphan) => `${describeOrphan(orphan)}, UUID ${orphan.uuid}`)
     .join("; ");
-  const message =
-    `${orphans.length} of the driver's logical volumes stand for no object of the cluster: ${names}${more}. ` +
+  const message = `${orphans.length} of the driver's logical volumes have no object in the cluster: ${names}${more}. ` +
     "Nothing is done to them: see the events, or denolith status";
   return { type: ORPHANS_CONDITION, status: "True", reason: "OrphansFound", message };
 }
@@ -99,10 +98,10 @@ export function orphanFoundMessage(orphan: OrphanLv): string {
   if (taggedAs === undefined) {
     return `${describeOrphan(orphan)} is the driver's, but its tags cannot be read: see denolith doctor on the node`;
   }
-  return `${describeOrphan(orphan)} is kept, though there is no ${
+  return `${describeOrphan(orphan)} has no ${
     objectKindOf(taggedAs)
-  } ${taggedAs.id} of this node: it was forgotten, was made ` +
-    `without the cluster, or somebody took its finalizer off. To give it up, with what is on it: ${taggedAs.removeCommand}`;
+  } ${taggedAs.id} on this node: it was forgotten, was created ` +
+    `without the cluster, or somebody removed its finalizer. To remove it with its data: ${taggedAs.removeCommand}`;
 }
 
 /** Returns the kind of the object that would stand for an LV. */

@@ -77,7 +77,7 @@ Deno.test("orphansCondition() names orphans with their sizes, and not more than 
 });
 
 Deno.test("orphanFound() names the command to give it up, or who can tell more", () => {
-  assert(orphanFoundMessage(orphan(1)).includes(`no LVMVolume ${volumeIdOf("pvc-1")} of this node`));
+  assert(orphanFoundMessage(orphan(1)).includes(`no LVMVolume ${volumeIdOf("pvc-1")} on this node`));
   assert(orphanFoundMessage(orphan(1)).endsWith(": give up uuid-1"));
   const { taggedAs: _, ...unreadable } = orphan(1);
   assert(orphanFoundMessage(unreadable).includes("denolith doctor"));

@@ -52,7 +52,7 @@ export class SnapshotReconciler {
         return found.state === "present" ? this.#observedStatus(object, found.found) : undefined;
       },
       remove: ({ metadata }) => {
-        const id = metadata.name as SnapshotId; // the API server takes no other name
+        const id = metadata.name as SnapshotId; // the API server accepts no other name
         return locks.run("deletion", [snapshotLock(id)], () => snapshots.delete(id));
       },
       toLostStatus: lostSnapshotStatus,
@@ -100,7 +100,12 @@ export class SnapshotReconciler {
     const taken = await snapshots.createNew(groups, request);
     onChange();
     await this.#reconciler.writeStatus(latest, takenStatus(latest, taken));
-    events.record(object, "Normal", "Created", `took ${taken.group.name}/${taken.lv.name} of volume ${request.source}`);
+    events.record(
+      object,
+      "Normal",
+      "Created",
+      `took snapshot ${taken.group.name}/${taken.lv.name} of volume ${request.source}`,
+    );
   }
 
   /** Records that the COW space of a snapshot was extended to a size in bytes, so that it does not overflow. */
@@ -109,7 +114,8 @@ export class SnapshotReconciler {
     onChange();
     const object = objects.get(id);
     if (object === undefined) return;
-    const message = `the store ${group.name}/${lv.name} was ${Math.floor(usedPercent)} % full, and grew from ` +
+    const message =
+      `the COW space ${group.name}/${lv.name} was ${Math.floor(usedPercent)} % full, and was extended from ` +
       `${formatBytes(lv.size)} to ${formatBytes(size)}`;
     events.record(object, "Normal", "SnapshotExtended", message);
   }

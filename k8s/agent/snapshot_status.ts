@@ -43,12 +43,12 @@ export function lostSnapshotStatus(object: LvmSnapshot, error: StorageError): Lv
 }
 
 function readyCondition({ snapshot: { ready, source } }: LocatedSnapshot): ConditionState {
-  if (ready) return { status: "True", reason: "Created", message: "its logical volume is there" };
+  if (ready) return { status: "True", reason: "Created", message: "its logical volume exists" };
   return {
     status: "False",
     reason: "Overflowed",
     message:
-      `more of volume ${source} changed than its store had room for, and its content is gone; delete it, it still ` +
+      `more of volume ${source} changed than its COW space can hold, and its content is lost; delete it, it still ` +
       "slows the volume down",
   };
 }
@@ -58,13 +58,13 @@ function healthyCondition(found: LocatedSnapshot): ConditionState {
   const path = `${group.name}/${lv.name}`;
   switch (cowState(found)) {
     case "Overflowed":
-      return { status: "False", reason: "Overflowed", message: `the store ${path} overflowed` };
+      return { status: "False", reason: "Overflowed", message: `the COW space ${path} overflowed` };
     case "NearFull": {
       const hasSpace = isUsable(group) && group.free >= group.extentSize;
       const remedy = hasSpace
         ? `lvextend --size +1G ${path}`
-        : `volume group ${group.name} has no room to grow it; delete volumes or snapshots, or vgextend ${group.name}`;
-      const message = `the store ${path} is nearly full, and then the snapshot is lost: ${remedy}`;
+        : `volume group ${group.name} has no free space to extend it; delete volumes or snapshots, or vgextend ${group.name}`;
+      const message = `the COW space ${path} is nearly full; when it is full, the snapshot is lost: ${remedy}`;
       return { status: "False", reason: hasSpace ? "SnapshotNearFull" : "SnapshotCannotExtend", message };
     }
     case "Ok":

@@ -68,7 +68,7 @@ Deno.test("takenStatus(): a store that fills, that overflowed, and disks that ar
   assertMatch(nearFull.conditions![0]!.message, /lvextend --size \+1G data\/snap-1$/);
   const cannotExtend = await statusAfter((cow, group) => [cow.cowPercent, group.size] = [80, 40n * MiB]);
   assertEquals(conditionSummaries(cannotExtend)[0], "Healthy False SnapshotCannotExtend");
-  assertMatch(cannotExtend.conditions![0]!.message, /data has no room to grow it; .* vgextend data$/);
+  assertMatch(cannotExtend.conditions![0]!.message, /data has no free space to extend it; .* vgextend data$/);
   const full = await statusAfter((cow) => [cow.cowPercent, cow.size] = [95, 36n * MiB]);
   assertEquals(conditionSummaries(full)[0], "Healthy True PhysicalVolumesPresent", "it has room for all of the volume");
   const overflowed = await statusAfter((cow, group) => [cow.invalid, group.missingPvs] = [true, 1]);

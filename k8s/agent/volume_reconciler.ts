@@ -68,7 +68,7 @@ export class VolumeReconciler {
       reconcileObject: (object) => this.#reconcileVolume(object, idOf(object)),
       observe: (object, groups) => {
         const found = volumeFinder.locate(groups, idOf(object));
-        if (found.state === "present") return this.#observedStatus(object, found.volume); // one that was made is filled
+        if (found.state === "present") return this.#observedStatus(object, found.volume); // a volume that was created has its content
         return found.state === "lost" ? lostStatus(object, found.error) : undefined;
       },
       remove: (object) => locks.run("deletion", [volumeLock(idOf(object))], () => volumes.delete(idOf(object))),
@@ -90,7 +90,7 @@ export class VolumeReconciler {
     const object = objects.get(id);
     if (object?.status?.lvUUID === undefined) return;
     const { uid } = object.metadata;
-    // nothing else of the status: its own turn may be writing that
+    // only the condition: a reconcile attempt may be writing the rest of the status
     const merge = { metadata: { uid }, status: { conditions: limitsConditions(object, limits) } };
     await client.patch(lvmVolumes, { name: id }, { merge, subresource: "status" });
     if (limits?.applied) events.record(object, "Normal", "IOLimitsApplied", limits.message);
@@ -116,8 +116,8 @@ export class VolumeReconciler {
     const object = objects.get(id);
     if (object === undefined) return;
     const message =
-      `fstrim is of no use: the device of ${group.name}/${lv.name} takes no discards, as its disks or its ` +
-      `layout have it; leave fstrim out of the class`;
+      `fstrim has no effect: the device of ${group.name}/${lv.name} does not support discards, because of its disks or its ` +
+      `layout; remove fstrim from the class`;
     events.record(object, "Warning", "TrimUnsupported", message);
   }
 
@@ -127,7 +127,7 @@ export class VolumeReconciler {
     const found = volumeFinder.locate(groups, id);
     if (found.state === "lost") return await this.#reconciler.writeStatus(object, lostStatus(object, found.error));
     if (found.state === "absent") {
-      if (hasCurrentError(object)) return; // it failed, and nobody asked anew
+      if (hasCurrentError(object)) return; // it failed, and the spec has not changed
       const { source } = volumeRequestOf(object, parseGroups);
       return await locks.run("creation", volumeCreationLocks(id, source), () => this.#create(object, groups));
     }
@@ -144,7 +144,7 @@ export class VolumeReconciler {
         object,
         "Normal",
         "Created",
-        `made ${volume.group.name}/${volume.lv.name} from ${from}`,
+        `created ${volume.group.name}/${volume.lv.name} from ${from}`,
       );
     }
   }
@@ -196,7 +196,7 @@ export class VolumeReconciler {
     const failure = copies.failure(volume);
     if (failure !== undefined) throw failure;
     copies.wake();
-    // what shares its source's blocks is about to be done
+    // a copy that shares the blocks of its source is almost complete
     const copy = volume.tags.copied === "all" ? {} : { copy: copyStatus(copies.progress(volume)) };
     await this.#reconciler.writeStatus(object, {
       ...object.status,
@@ -217,19 +217,24 @@ export class VolumeReconciler {
     const { source } = request;
     if (source !== undefined) {
       const outcome = await copies.createNew(groups, { ...request, source }, onChoice);
-      if (outcome === "copied") events.record(object, "Normal", "Copying", `it is made from ${describeSource(source)}`);
+      if (outcome === "copied") events.record(object, "Normal", "Copying", `copying from ${describeSource(source)}`);
       return onChange();
     }
     const size = await volumes.createNew(groups, request, onChoice);
     onChange();
     const volume = volumeFinder.require(await lvm.reportAfterChanges(), request.id);
     await this.#reconciler.writeStatus(latest, this.#observedStatus(latest, volume));
-    events.record(object, "Normal", "Created", `made ${volume.group.name}/${volume.lv.name} of ${formatBytes(size)}`);
+    events.record(
+      object,
+      "Normal",
+      "Created",
+      `created ${volume.group.name}/${volume.lv.name} of ${formatBytes(size)}`,
+    );
   }
 
   async #extend(object: LvmVolume, before: Volume): Promise<void> {
     const { volumes, events, onChange } = this.#options;
-    // A turn before may have grown it, and not lived to tell. If no more can be had, this is what it takes of its group.
+    // An earlier attempt may have extended it and then ended. When no more space is available, this is what it takes of its group.
     await this.#reconciler.writeStatus(object, { ...object.status, size: formatQuantity(before.size) });
     const extended = await volumes.expand(before.id, desiredSizeRange(object));
     onChange();
@@ -238,7 +243,7 @@ export class VolumeReconciler {
       object,
       "Normal",
       "Extended",
-      `grew from ${formatBytes(before.size)} to ${formatBytes(extended.size)}`,
+      `extended from ${formatBytes(before.size)} to ${formatBytes(extended.size)}`,
     );
   }
 }
@@ -253,5 +258,5 @@ function copyStatus({ copied, total, lastError }: CopyProgress): NonNullable<Lvm
 }
 
 function idOf({ metadata: { name } }: LvmVolume): VolumeId {
-  return name as VolumeId; // the API server takes no other name
+  return name as VolumeId; // the API server accepts no other name
 }

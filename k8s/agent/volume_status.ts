@@ -68,7 +68,7 @@ export function readyStatus(
     size: formatQuantity(size),
     ...(keepsError ? { error: status.error! } : {}),
     conditions: limitsConditions(object, limits, {
-      Ready: { status: "True", reason: "Created", message: "its logical volume is there" },
+      Ready: { status: "True", reason: "Created", message: "its logical volume exists" },
       [HEALTHY_CONDITION]: volumeHealth(lv, group, filesystem),
       ...redundancyHealth(lv, group),
     }),

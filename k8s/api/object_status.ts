@@ -41,7 +41,7 @@ export function lostStatus<S extends AgentManagedStatus>(object: AgentManaged<S>
 export function failedStatus<S extends AgentManagedStatus>(object: AgentManaged<S>, error: StorageError): S {
   const { metadata: { generation = 0 }, status } = object;
   const isCreated = status?.lvUUID !== undefined;
-  const notCreated = { status: "False", reason: error.kind, message: `not made: ${error.message}` } as const;
+  const notCreated = { status: "False", reason: error.kind, message: `not created: ${error.message}` } as const;
   return {
     ...(status as S),
     state: isCreated ? status.state ?? "Ready" : "Failed",

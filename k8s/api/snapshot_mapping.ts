@@ -55,8 +55,8 @@ export function snapshotOf({ metadata: { name }, spec, status = {} }: LvmSnapsho
   const { lvUUID, restoreSize, creationTime, readyToUse = false } = status;
   if (lvUUID === undefined || restoreSize === undefined || creationTime === undefined) return undefined;
   return {
-    id: name as SnapshotId, // the API server takes no other name
-    source: spec.sourceVolume as VolumeId, // nor this
+    id: name as SnapshotId, // the API server accepts no other name
+    source: spec.sourceVolume as VolumeId, // nor another source
     size: parseQuantity(restoreSize) ?? 0n,
     createdAt: Date.parse(creationTime) / 1000,
     ready: readyToUse,

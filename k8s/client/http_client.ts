@@ -94,7 +94,7 @@ export class HttpClient implements ApiClient, Disposable {
       const page = await this.#requestObject<KubeObject & { items?: T[] }>(
         { verb: "list", resource, name: "", method: "GET", path, signal, timeoutMs },
       );
-      // The server leaves out of items what all have in common.
+      // The server omits the kind from the items of a list.
       for (const item of page.items ?? []) items.push({ ...kind, ...item });
       const { continue: next, resourceVersion } = page.metadata as { continue?: string; resourceVersion?: string };
       if (!next) return { items, resourceVersion: resourceVersion ?? "" };

@@ -147,7 +147,7 @@ export class Transport implements Disposable {
 
   async #pingIfIdle(): Promise<void> {
     this.#cancelPing = undefined;
-    this.#isPinging = true; // the last stay may end and another one begin meanwhile: that one must not look after it, too
+    this.#isPinging = true; // the last watch may end and another one start meanwhile, which must not ping as well
     if (this.#clock.now() - this.#lastActivityAt >= (this.#options.readIdleTimeoutMs ?? 10_000)) await this.#ping();
     this.#isPinging = false;
     if (this.#watches.size > 0 && !this.#isClosed) this.#schedulePing();
@@ -159,7 +159,7 @@ export class Transport implements Disposable {
     const cancel = this.#clock.after(timeoutMs, () => deadline.abort(new Error(`no answer within ${timeoutMs} ms`)));
     const pingedClient = this.#client;
     try {
-      // Any answer is a sign of life, a refusal too.
+      // Any response proves that the connection works, an error too.
       const response = await this.fetch("/livez", { signal: deadline.signal });
       await response.body?.cancel();
     } catch (error) {

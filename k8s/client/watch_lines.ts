@@ -24,7 +24,7 @@ export async function* readLines(body: ReadableStream<Uint8Array>): AsyncGenerat
       parts.push(remainder);
     }
   } finally {
-    // The body may have failed already; then there is nothing to cancel.
+    // The body may have failed already, with nothing left to cancel.
     await reader.cancel().catch(() => {});
   }
 }

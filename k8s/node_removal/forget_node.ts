@@ -101,7 +101,7 @@ export async function forget(client: ApiClient, nodeObjects: NodeObjects, option
     await orAbsentOrChanged(client.delete(lvmNodes, { name: nodeObjects.nodeName }, { uid: lvmNode.metadata.uid }));
   }
   const now = await readNodeObjects(client, nodeObjects);
-  requireNotAlive(now, options); // an agent that lives has written it again
+  requireNotAlive(now, options); // a running agent has created it again
   const plan = planForget(now, options.now);
   for (const object of now.snapshots) {
     const content = now.contents.get(object.metadata.name);
@@ -130,10 +130,10 @@ function requireNotAlive(nodeObjects: NodeObjects, { reason, now }: ForgetOption
   if (evidence.length === 0 || reason !== undefined) return;
   throw new StorageError(
     "FailedPrecondition",
-    `forgetting node ${nodeObjects.nodeName}: it seems to live: ${
+    `forgetting node ${nodeObjects.nodeName}: it seems to be alive: ${
       evidence.join(", ")
-    }. Delete its Node, or end its agent, and wait ` +
-      `${LIVENESS_TIMEOUT_MS / 60_000} minutes; or say by --force why it is to be forgotten all the same`,
+    }. Delete its Node, or stop its agent, and wait ` +
+      `${LIVENESS_TIMEOUT_MS / 60_000} minutes; or give a reason with --force to forget it nevertheless`,
   );
 }
 
@@ -170,11 +170,11 @@ function lostMessage<T extends AgentManaged>(
   { spec: { nodeName }, status }: T,
   options: ForgetOptions,
 ): string {
-  return `Lost: node ${nodeName} was given up (${
+  return `Lost: node ${nodeName} was forgotten (${
     forgottenAnnotation(options)
-  }), and with it the logical volume ${status?.lvUUID} in ` +
-    `volume group ${status?.volumeGroup}. Nothing is made or formatted in its place. If the node comes back with its disks, ` +
-    `so does the ${noun}; delete the ${ownerDescription} to be rid of it`;
+  }), with the logical volume ${status?.lvUUID} in ` +
+    `volume group ${status?.volumeGroup}. Nothing is created or formatted in its place. If the node comes back with its disks, ` +
+    `the ${noun} does, too; to remove it, delete the ${ownerDescription}`;
 }
 
 function claimOf({ spec }: PersistentVolume): KubeObject {
@@ -220,7 +220,7 @@ async function patchLatest<T extends AgentManaged>(
     const options = latest?.metadata.uid === uid ? patch(latest!) : undefined;
     if (options === undefined) return false;
     try {
-      // what the kinds have in common is all that is written
+      // only fields that the kinds share are written
       const patchOptions = { ...options, resourceVersion: latest!.metadata.resourceVersion };
       await client.patch(resource as Resource<AgentManaged>, { name }, patchOptions);
       return true;

@@ -188,7 +188,7 @@ Deno.test("forget() removes what no PersistentVolume or VolumeSnapshotContent ne
   assertEquals(lost.status?.conditions?.map(({ type, status, reason }) => `${type} ${status} ${reason}`), [
     "Ready False Lost",
   ]);
-  assert(lost.status?.error?.message.startsWith("Lost: node dead was given up (2026-02-03T04:05:06Z)"));
+  assert(lost.status?.error?.message.startsWith("Lost: node dead was forgotten (2026-02-03T04:05:06Z)"));
   const snapshot = s.api.objects(lvmSnapshots).find(({ metadata }) => metadata.name === snapshotIdOf("dead-cut"))!;
   assertEquals([snapshot.status?.lvUUID, snapshot.status?.error?.code, snapshot.status?.readyToUse], [
     "lv-uuid",
@@ -374,7 +374,7 @@ Deno.test("forgettingText() and forgettingJson() say what becomes of what, and w
   assertEquals(lines.at(-1), "Nothing was changed. To do it: denolith forget-node dead --yes");
   assertEquals(lines.filter((line) => line.length > 100), []);
   const alive = forgetPlanText({ ...plan, livenessEvidence: ["Node dead is Ready"] }, false);
-  assert(alive.includes("\n  it seems to live: Node dead is Ready\n"), alive);
+  assert(alive.includes("\n  it seems to be alive: Node dead is Ready\n"), alive);
   assert(alive.endsWith("--force REASON"), alive);
   const done = forgetPlanText(plan, true);
   assert(!done.includes("would") && !done.includes("Nothing was changed"), done);

@@ -104,7 +104,7 @@ export async function readNodeObjects(client: ApiClient, { driver, nodeName }: N
     client.list(lvmVolumes, { fieldSelector }),
     client.list(persistentVolumes),
     client.list(lvmSnapshots, { fieldSelector }),
-    orAbsent(client.list(volumeSnapshotContents)), // a cluster need not have the kind
+    orAbsent(client.list(volumeSnapshotContents)), // a cluster may lack the kind
   ]);
   const isOwn = ({ spec }: AgentManaged) => spec.driverName === driver && spec.nodeName === nodeName;
   const ownPersistentVolumes = allPersistentVolumes.items.filter(({ spec }) => spec?.csi?.driver === driver);

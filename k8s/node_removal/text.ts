@@ -26,7 +26,7 @@ export function forgetPlanText(plan: ForgetPlan, done: boolean): string {
   return [
     `Node ${nodeName}`,
     ...(lvmNode ? [`  its LVMNode ${done ? "is removed" : "would be removed"}`] : []),
-    ...livenessEvidence.map((evidence) => `  it seems to live: ${evidence}`),
+    ...livenessEvidence.map((evidence) => `  it seems to be alive: ${evidence}`),
     ...section(`Volumes that no PersistentVolume needs: ${would}removed`, "removed", volumes, volumeNotes),
     ...section(`Volumes of PersistentVolumes: ${would}marked as Lost`, "lost", volumes, volumeNotes),
     ...section(`Snapshots that no VolumeSnapshotContent needs: ${would}removed`, "removed", snapshots, snapshotNotes),

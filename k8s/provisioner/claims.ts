@@ -185,8 +185,8 @@ export class ClaimProvisioner {
       key,
       claim,
       source.kind === "populator"
-        ? `${source.description}: left to the program that fills volumes with it`
-        : `${driverName} is making a volume for claim ${claim.metadata.namespace}/${claim.metadata.name}`,
+        ? `${source.description}: waiting for the program that populates volumes from it`
+        : `${driverName} is creating a volume for claim ${claim.metadata.namespace}/${claim.metadata.name}`,
     );
     if (source.kind === "populator") return undefined;
     const storageClass = requireProvisionable(claim, foundClass);
@@ -195,7 +195,7 @@ export class ClaimProvisioner {
     const recorded = intents.find(volumeName)?.spec;
     const contentSource = recorded === undefined
       ? await findContentSource(claim, { client, driverName, signal })
-      : recorded.source; // which may be gone by now
+      : recorded.source; // which may have been deleted meanwhile
     const request = createVolumeRequestFor(claim, storageClass, {
       classParameters,
       topology: recorded?.topology ?? this.#topology(claim, storageClass),
@@ -237,7 +237,7 @@ export class ClaimProvisioner {
     if (claim?.spec?.volumeName === name) return this.#forget(key);
     if (claim === undefined || !shouldProvision(claim, this.#options.driverName)) {
       await this.#deleteUnpublishedVolume(key, attempt, signal);
-      this.#log.info("a claim no longer wants its volume, which is removed", { claim: key, volume: name });
+      this.#log.info("a claim no longer needs its volume, which is deleted", { claim: key, volume: name });
       return this.#forget(key);
     }
     await this.#createPersistentVolume(key, attempt, signal);
@@ -277,12 +277,12 @@ export class ClaimProvisioner {
         throw error;
       }
     }
-    events.record(attempt.claim, "Normal", "ProvisioningSucceeded", `volume ${name} was made`);
+    events.record(attempt.claim, "Normal", "ProvisioningSucceeded", `created volume ${name}`);
     this.#forget(key);
     await intents.clearPending(name, { signal }).catch((error) => {
-      this.#log.warn("an intent could not be marked as handed over; the sweep does it", { volume: name, error });
+      this.#log.warn("an intent could not be marked as complete; garbage collection does it", { volume: name, error });
     });
-    // Else a change of the claim that comes first would be taken for a claim without a volume.
+    // Otherwise a change of the claim that arrives first looks like a claim without a volume.
     await volumes.waitForCache(name, (volume) => volume !== undefined, this.#waitOptions);
   }
 

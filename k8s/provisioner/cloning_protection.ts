@@ -32,7 +32,7 @@ export class CloningProtection {
     );
     controller.watch(claims, (claim) => {
       const { kind, ...source } = dataSourceOf(claim);
-      // the source of a claim that is bound now, or gone, may go
+      // the source of a claim that is bound or deleted is no longer protected
       const names = kind === "claim" && "name" in source ? [`${claim.metadata.namespace}/${source.name}`] : [];
       return isHeldByFinalizer(claim) ? [...names, `${claim.metadata.namespace}/${claim.metadata.name}`] : names;
     });

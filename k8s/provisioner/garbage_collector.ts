@@ -42,7 +42,7 @@ export class GarbageCollector {
     const { clock = systemClock, garbageCollectionIntervalMs = 60_000, claims, volumes } = this.#options;
     await Promise.race([Promise.all([claims.synced, volumes.synced]), waitForAbort(signal)]);
     while (!signal.aborted) {
-      await this.collect(signal).catch((error) => this.#log.warn("the sweep failed", { error }));
+      await this.collect(signal).catch((error) => this.#log.warn("garbage collection failed", { error }));
       await sleep(clock, garbageCollectionIntervalMs, signal);
     }
     this.#orphanedSinceMs.clear();
@@ -87,7 +87,7 @@ export class GarbageCollector {
   }
 
   async #deleteVolume({ requestName, volumeId }: Intent, signal: AbortSignal): Promise<void> {
-    this.#log.info("a volume that no claim wants is removed", { request: requestName, volume: volumeId });
+    this.#log.info("a volume without a claim is deleted", { request: requestName, volume: volumeId });
     await this.#options.csi.deleteVolume({ volumeId, secrets: {} }, { signal });
     this.#orphanedSinceMs.delete(requestName);
   }

@@ -63,7 +63,7 @@ export class Reclaimer {
 
   async #deleteVolumeAndObject(name: string, signal: AbortSignal): Promise<void> {
     const { client, events } = this.#options;
-    // The copy may be old, and the policy may have just been changed to Retain: the last look is at the original.
+    // The cache may be stale, and the policy may just have become Retain: the API server decides.
     const volume = await orAbsent(client.get(persistentVolumes, { name }, { signal }));
     if (
       volume === undefined || !isManagedBy(volume, this.#options.driverName) ||
@@ -90,7 +90,7 @@ export class Reclaimer {
   async #deleteVolume(volume: PersistentVolume, signal: AbortSignal): Promise<void> {
     const { client, csi } = this.#options;
     const secret = deletionSecretOf(volume);
-    // A secret may have gone before the volume that it was for.
+    // The secret may have been deleted before the volume.
     const secrets = await orAbsent(readSecret(client, secret, { signal })) ?? {};
     await csi.deleteVolume({ volumeId: volume.spec!.csi!.volumeHandle, secrets }, { signal });
   }

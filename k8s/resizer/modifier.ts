@@ -91,7 +91,7 @@ export class Modifier {
       (key, reconcileSignal) => this.#reconcile(key, reconcileSignal),
     );
     [this.#controller, this.#stopSignal] = [controller, signal];
-    // Kubernetes before 1.34 need not have the kind; then no claim names one.
+    // Kubernetes before 1.34 may lack the kind; then no claim names one.
     const classes = new Informer(client, volumeAttributesClasses, { missingKindRetryMs, clock });
     const subscriptions = [
       claims.subscribe((key, now, before) => this.#onClaimChanged(key, now, before)),
@@ -154,7 +154,7 @@ export class Modifier {
     signal: AbortSignal,
   ): Promise<void> {
     if (step === "begin" && pendingPatch(claim) === undefined) return;
-    const message = `there is no VolumeAttributesClass ${className}`;
+    const message = `VolumeAttributesClass ${className} does not exist`;
     this.#options.events.record(claim, "Warning", "VolumeModifyFailed", message);
     if (step === "continue") throw new Error(message);
     const marked = await this.#patchStatus(claim, pendingPatch, signal);
@@ -174,7 +174,12 @@ export class Modifier {
     const { namespace, name, resourceVersion } = claim.metadata;
     const options = { merge, resourceVersion, subresource: "status", signal } as const;
     const marked = await this.#options.client.patch(persistentVolumeClaims, { namespace, name }, options);
-    this.#options.events.record(claim, "Normal", "VolumeModify", `the volume is being changed to ${className}`);
+    this.#options.events.record(
+      claim,
+      "Normal",
+      "VolumeModify",
+      `changing the volume to VolumeAttributesClass ${className}`,
+    );
     return marked;
   }
 
@@ -197,11 +202,16 @@ export class Modifier {
     }
     this.#finalErrors.delete(key);
     this.#slowSet.delete(key);
-    // first the volume: a claim that says so is looked at no more
+    // first the volume: a claim with the class is not reconciled again
     const merge = volumeAttributesPatch(volume, className);
     if (merge !== undefined) await client.patch(persistentVolumes, { name }, { merge, signal });
     const patched = await this.#patchStatus(claim, (now) => modifiedPatch(now, className), signal);
-    events.record(claim, "Normal", "VolumeModifySuccessful", `the volume has the attributes of ${className}`);
+    events.record(
+      claim,
+      "Normal",
+      "VolumeModifySuccessful",
+      `the volume has the attributes of VolumeAttributesClass ${className}`,
+    );
     const isObserved = (now?: PersistentVolume) =>
       now === undefined || volumeAttributesPatch(now, className) === undefined;
     await volumes.waitForCache(name, isObserved, this.#waitOptions);
@@ -230,7 +240,12 @@ export class Modifier {
   }
 
   async #cancelModification(claim: PersistentVolumeClaim, signal: AbortSignal): Promise<void> {
-    this.#options.events.record(claim, "Normal", "VolumeModifyCanceled", "no other attributes are asked for any more");
+    this.#options.events.record(
+      claim,
+      "Normal",
+      "VolumeModifyCanceled",
+      "the claim asks for no other attributes any more",
+    );
     await this.#patchStatus(claim, canceledPatch, signal);
   }
 

@@ -83,8 +83,8 @@ export function failedPatch(claim: PersistentVolumeClaim, failure: ModifyFailure
   if (reported?.message === message && claim.status?.modifyVolumeStatus?.status === status) return undefined;
   const quoted = JSON.stringify(className);
   const outcome = uncertain
-    ? `Changing the volume to ${quoted} may still be going on.`
-    : `Changing the volume to ${quoted} failed. It is tried again.`;
+    ? `Changing the volume to ${quoted} may still be in progress.`
+    : `Changing the volume to ${quoted} failed, and is retried.`;
   return {
     status: {
       modifyVolumeStatus: { status, targetVolumeAttributesClassName: className },

@@ -83,14 +83,14 @@ export function nextSize(
   const onNode = state === "NodeResizePending" || state === "NodeResizeInProgress";
   if (state === "ControllerResizeInfeasible") return requested;
   if (state === "ControllerResizeInProgress") return hasFinalError ? requested : allocated;
-  // The node could not; only a repeated call by the controller lets it try again.
+  // The node failed; it only retries after another call by the controller.
   if (state === "NodeResizeInfeasible") return allocated;
   if (capacity < requested) {
     if (!onNode) return requested;
     return capacity < allocated ? allocated : undefined;
   }
   if (onNode) return undefined;
-  // Begun by a controller that knew no states: the call is repeated, and tells whether the node has to do something.
+  // Started by a controller without states: the call is repeated, and returns whether the node has to expand.
   const pending = claim.status?.conditions?.some(({ type }) => type === "FileSystemResizePending") ?? false;
   return pending && claim.status?.allocatedResources?.["storage"] === undefined ? undefined : allocated;
 }
@@ -113,7 +113,7 @@ export function startedPatch(claim: PersistentVolumeClaim, bytes: bigint, now: s
 
 /** Returns the patch of a claim whose volume is expanded, and whose filesystem the node has to expand. */
 export function nodeResizePendingPatch(claim: PersistentVolumeClaim, now: string): StatusPatch {
-  const message = "The filesystem grows when a pod uses the volume.";
+  const message = "The node expands the filesystem when a pod uses the volume.";
   return {
     ...nodeExpansionPatch(claim, null),
     status: {

@@ -136,10 +136,10 @@ export class Resizer {
   ): Promise<void | { requeueAfterMs: number }> {
     const { events } = this.#options;
     const startedStatus = startedPatch(claim, bytes, this.#now());
-    // At the revision that was decided on: someone may just have asked for another size.
+    // At the revision that was decided on: somebody may have asked for another size meanwhile.
     const marked = startedStatus === undefined ? claim : await this.#markStarted(claim, startedStatus, signal);
     if (startedStatus !== undefined) {
-      events.record(marked, "Normal", "Resizing", `volume ${volume.metadata.name} is growing`);
+      events.record(marked, "Normal", "Resizing", `expanding volume ${volume.metadata.name}`);
     }
     let expanded: ExpandedVolume;
     try {
@@ -186,8 +186,8 @@ export class Resizer {
       return nodeExpansionRequired ? nodeResizePendingPatch(now, this.#now()) : finishedPatch(now, capacityBytes);
     }, signal);
     if (nodeExpansionRequired) {
-      events.record(claim, "Normal", "FileSystemResizeRequired", "a node has to grow the filesystem");
-    } else events.record(claim, "Normal", "VolumeResizeSuccessful", `volume ${name} has grown`);
+      events.record(claim, "Normal", "FileSystemResizeRequired", "the node has to expand the filesystem");
+    } else events.record(claim, "Normal", "VolumeResizeSuccessful", `expanded volume ${name}`);
     const key = `${claim.metadata.namespace}/${claim.metadata.name}`;
     const { state } = sizesOf(patched);
     await volumes.waitForCache(name, (now) => now === undefined || capacityOf(now) >= capacityBytes, this.#waitOptions);

@@ -103,7 +103,7 @@ export class Controller {
     const drained = new AbortController();
     const done = this.#queue.stop().then(() => drained.abort());
     await sleep(this.#clock, this.#options.drainMs ?? 10_000, drained.signal);
-    this.#stopping.abort(new Error(`${this.name}: the loop ends`));
+    this.#stopping.abort(new Error(`${this.name}: the controller stops`));
     await Promise.race([done, sleep(this.#clock, 1_000, drained.signal)]);
   }
 

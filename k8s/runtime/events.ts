@@ -100,7 +100,7 @@ export class EventRecorder<Reason extends string = EventReason> {
     };
     recorded.count++;
     recorded.last = now;
-    // Last said, last forgotten.
+    // Moved to the end, so that it is evicted last.
     this.#recorded.delete(key);
     this.#recorded.set(key, recorded);
     if (this.#recorded.size > MAX_CACHED_EVENTS) this.#recorded.delete(this.#recorded.keys().next().value!);
@@ -152,7 +152,7 @@ export class EventRecorder<Reason extends string = EventReason> {
       recorded.writtenAt = this.#clock.now();
       await this.#send(recorded);
     }
-    this.#isWriting = false; // in the same breath as the last look, so that nothing is said in between
+    this.#isWriting = false; // synchronously with the last check, so that no event is recorded in between
   }
 
   /** Waits for its turn among all writes. */
@@ -195,7 +195,7 @@ export class EventRecorder<Reason extends string = EventReason> {
     try {
       await this.#client.create(events, this.#event(recorded, { name, namespace }), { signal });
     } catch (error) {
-      // The answer to an earlier try was lost.
+      // The response to an earlier attempt was lost.
       if (!isAlreadyExists(error)) throw error;
     }
     recorded.written = true;

@@ -158,7 +158,7 @@ export class Informer<T extends KubeObject> {
         if (this.#resourceVersion === undefined) await this.#list(signal);
         const startedAt = this.#clock.now();
         const hasReceived = await this.#watch(signal, () => failures = 0);
-        // A server that ends watches at once, without a word, is failing, too.
+        // A server that ends watches at once, without an event, is failing, too.
         failures = hasReceived || this.#clock.now() - startedAt >= 1000 ? 0 : failures + 1;
       } catch (error) {
         if (signal.aborted) return;
@@ -196,7 +196,7 @@ export class Informer<T extends KubeObject> {
   #clearMissingKind(): void {
     if (this.#isKindMissing) return;
     const { plural: resource, group } = this.resource;
-    this.#log.info("the cluster has no such kind; it is looked for from time to time", { resource, group });
+    this.#log.info("the cluster does not have the kind; retrying at intervals", { resource, group });
     const previous = this.#objects;
     [this.#isKindMissing, this.#objects, this.#resourceVersion] = [true, new Map(), undefined];
     for (const [key, old] of previous) this.#notifyAll(key, undefined, old);

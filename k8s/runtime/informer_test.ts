@@ -222,7 +222,7 @@ Deno.test("Informer: a kind that need not be there is looked for from time to ti
   await until(() => fake.requests.length === 1);
   await waitForRetries(3);
   assertEquals([informer.hasSynced, notifications], [false, []]);
-  assertEquals(lines, ["info: the cluster has no such kind; it is looked for from time to time"]);
+  assertEquals(lines, ["info: the cluster does not have the kind; retrying at intervals"]);
 
   fake.addResource(things);
   fake.put(things, { metadata: { name: "a" } });

@@ -67,7 +67,7 @@ export class LeaderElection {
   async run(signal: AbortSignal, onStartedLeading: (signal: AbortSignal) => Promise<void>): Promise<void> {
     while (!signal.aborted) {
       if (await this.#tryAcquireOrRenew(signal)) await this.#lead(signal, onStartedLeading);
-      // A little more or less, so that candidates do not ask in step.
+      // With jitter, so that candidates do not ask at the same time.
       if (!signal.aborted) await sleep(this.#clock, this.#retryPeriodMs * (0.9 + this.#clock.random() / 5), signal);
     }
   }
@@ -82,7 +82,7 @@ export class LeaderElection {
       if (!stopping.signal.aborted) this.#log.error("the leader's work failed", { ...this.#logFields(), error });
     });
     const done = new AbortController();
-    // Renewed until the work is done, also while it ends: until then no other may begin.
+    // Renewed until the work has ended, also while it stops: until then no other process may start.
     const renewing = this.#renew(done.signal).then((lost) => {
       if (!lost) return;
       this.#setLeading(false);
@@ -146,11 +146,11 @@ export class LeaderElection {
     const { lease, at: observedAt } = this.#observed!;
     const holder = this.#holder();
     const unchangedMs = this.#clock.now() - observedAt;
-    // The holder knows best how long its word is good.
+    // The duration in the record of the holder wins.
     const { leaseDurationSeconds } = lease.spec ?? {};
     const validMs = leaseDurationSeconds ? leaseDurationSeconds * 1000 : this.#leaseDurationMs;
     if (holder !== "" && holder !== identity && unchangedMs < validMs) return false;
-    // A record of ours from before is nobody's if we do not lead: it is taken as another's would be, at once.
+    // A record of this process from before, while it does not lead, is acquired at once.
     const isTransition = holder !== identity || !this.#isLeading;
     const spec = {
       ...lease.spec,
@@ -166,7 +166,7 @@ export class LeaderElection {
     try {
       const lease = await this.#client.get(leases, at, { timeoutMs: this.#retryPeriodMs });
       if (lease.spec?.holderIdentity !== identity) return;
-      // As client-go leaves it: nobody's, and over in a second.
+      // As client-go releases it: without a holder, and expired in a second.
       const spec = { ...lease.spec, holderIdentity: "", leaseDurationSeconds: 1 };
       await this.#client.replace(leases, { ...lease, spec }, { timeoutMs: this.#retryPeriodMs });
     } catch (error) {

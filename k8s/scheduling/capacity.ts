@@ -181,7 +181,7 @@ export class CapacityPublisher {
       return await csi.getCapacity({ parameters, fsType: parameters[FS_TYPE] ?? "", topology }, { signal });
     } catch (error) {
       if (!(error instanceof CallError) || error.code !== Code.InvalidArgument) throw error;
-      // A claim of a class that is wrong is to get as far as the provisioner, which says what is wrong with it.
+      // A claim of an invalid class has to reach the provisioner, which reports what is wrong with it.
       return await csi.getCapacity({ parameters: {}, fsType: "", topology }, { signal });
     }
   }
@@ -208,7 +208,7 @@ export class CapacityPublisher {
     try {
       await this.#options.client.create(csiStorageCapacities, object, { signal });
     } catch (error) {
-      if (!isAlreadyExists(error)) throw error; // else the copy is behind: what is there has a turn when it shows
+      if (!isAlreadyExists(error)) throw error; // otherwise the cache is stale: the object is reconciled when it shows
     }
   }
 

@@ -215,7 +215,7 @@ function allocateFromPool(group: GroupSpaceDraft, thin: ThinSpec, bytes: bigint)
   const name = poolNameIn(group.name, thin);
   let pool = group.pools.find((pool) => pool.name === name);
   if (pool === undefined) {
-    if (thin.pool !== undefined) return; // its agent will refuse it
+    if (thin.pool !== undefined) return; // its agent will reject it
     pool = { name, free: newPoolAvailableVirtual(group, thin) };
     group.pools.push(pool);
     allocateFromGroup(group, LINEAR, 0n, newPoolFootprint(newPoolBytes(group, thin), group.extentSize));
@@ -228,7 +228,7 @@ function groupSpaceDraft(
   overcommit: bigint,
 ): GroupSpaceDraft {
   return {
-    // agents used not to tell what pools may promise
+    // old agents do not report the virtual size that is available
     pools: thinPools.map(({ name, availableVirtual = "0" }) => ({ name, free: parseQuantity(availableVirtual) ?? 0n })),
     overcommit,
     name,

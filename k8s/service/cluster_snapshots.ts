@@ -66,7 +66,7 @@ export class ClusterSnapshots implements SnapshotService {
     this.#objects.requireOurs(object);
     requireNode(request, object.spec.nodeName, allowed);
     if (isDeleting(object) || (snapshotOf(object) === undefined && object.status?.state === "Failed")) {
-      await this.#objects.undo(object); // what an earlier try left
+      await this.#objects.undo(object); // what an earlier attempt left
       object = await this.#writeObject(request, allowed);
     }
     requireSource({ source: object.spec.sourceVolume as VolumeId }, request.source);
@@ -98,7 +98,7 @@ export class ClusterSnapshots implements SnapshotService {
     if (object === undefined || snapshot === undefined || !this.#objects.isOurs(object)) {
       throw new StorageError(
         "NotFound",
-        `looking for snapshot ${id}: there is no LVMSnapshot of that name that was taken`,
+        `looking for snapshot ${id}: no LVMSnapshot of that name was taken`,
       );
     }
     if (object.status?.state === "Lost") throw statusError(object);
@@ -132,7 +132,7 @@ function requireNode({ id, source }: NamedSnapshotRequest, nodeName: string, all
   if (allowed?.includes(nodeName) ?? true) return;
   throw new StorageError(
     "NoSpace",
-    `creating snapshot ${id} of volume ${source}: that is on node ${nodeName}, and what is made from the snapshot is made ` +
+    `creating snapshot ${id} of volume ${source}: the volume is on node ${nodeName}, and volumes from the snapshot are created ` +
       `there; asked for is ${allowed!.join(" or ")}`,
   );
 }

@@ -111,7 +111,7 @@ export class ClusterVolumes implements VolumeService {
     let object = this.#volumes.get(request.id) ?? await this.#writeObject(request, choice, annotations);
     const isLeftover = object.status?.state === "Failed" || !this.#objects.hasAgent(object.spec.nodeName);
     if (isDeleting(object) || (!isCreated(object) && isLeftover)) {
-      await this.#objects.undo(object); // what an earlier try left: it may be made anew, on another node
+      await this.#objects.undo(object); // what an earlier attempt left: it may be created again, on another node
       object = await this.#writeObject(request, choice, annotations);
     }
     this.#objects.requireOurs(object);
@@ -140,7 +140,7 @@ export class ClusterVolumes implements VolumeService {
     if (object === undefined) return;
     this.#objects.requireOurs(object);
     this.refuseWhileCopied({ kind: "volume", id }, `deleting volume ${id}`);
-    if (!object.spec.thinProvision) this.#requireNoSnapshots(id); // thin ones do not need their volume
+    if (!object.spec.thinProvision) this.#requireNoSnapshots(id); // thin snapshots do not need their volume
     await this.#objects.delete(object);
   }
 
@@ -184,7 +184,7 @@ export class ClusterVolumes implements VolumeService {
     await this.get(id);
     if (!hasLimits(limits)) return;
     try {
-      // whatever the copy shows: it may be from before another change
+      // whatever the cache shows: it may be stale
       await this.#client.patch(lvmVolumes, { name: id }, { merge: { spec: { ioLimits: ioLimitsPatch(limits) } } });
     } catch (error) {
       throw asUnavailable(`limiting volume ${id}`, error);
@@ -240,7 +240,7 @@ export class ClusterVolumes implements VolumeService {
     const names = copies.map(({ metadata: { name } }) => name).sort().join(", ");
     throw new StorageError(
       kind,
-      `${operation}: volume ${names} is being made from it; wait until that is done, or delete that`,
+      `${operation}: volume ${names} is being created from it; wait until it is complete, or delete that volume`,
     );
   }
 
@@ -259,7 +259,7 @@ export class ClusterVolumes implements VolumeService {
   /** Requires that a volume was created. @throws {StorageError} `NotFound`. */
   #requireCreated(id: VolumeId, object: LvmVolume | undefined): LvmVolume {
     if (object === undefined || isDeleting(object) || !isCreated(object)) {
-      throw new StorageError("NotFound", `looking for volume ${id}: there is no LVMVolume of that name that is Ready`);
+      throw new StorageError("NotFound", `looking for volume ${id}: no LVMVolume of that name is Ready`);
     }
     this.#objects.requireOurs(object);
     return object;
@@ -289,13 +289,13 @@ export class ClusterVolumes implements VolumeService {
     if (object === undefined || snapshot === undefined || object.spec.driverName !== this.#driver) {
       throw new StorageError(
         "NotFound",
-        `looking for snapshot ${id}: there is no LVMSnapshot of that name that was taken`,
+        `looking for snapshot ${id}: no LVMSnapshot of that name was taken`,
       );
     }
     if (!snapshot.ready) {
       throw new StorageError(
         "FailedPrecondition",
-        `using snapshot ${id}: its content is gone; it is ${object.status?.state}`,
+        `using snapshot ${id}: its content is lost; it is ${object.status?.state}`,
       );
     }
     const volume = this.#volumes.get(snapshot.source);
@@ -319,7 +319,7 @@ export class ClusterVolumes implements VolumeService {
       "NoSpace",
       `creating volume ${id} from ${
         describeSource(source)
-      }: that is on node ${nodeName}, and what is made from it is made ` +
+      }: the source is on node ${nodeName}, and volumes from it are created ` +
         `there; asked for is ${choice.allowed!.join(" or ")}`,
     );
   }
@@ -358,7 +358,7 @@ export class ClusterVolumes implements VolumeService {
   async #revertSize({ metadata: { name, generation }, status }: LvmVolume): Promise<void> {
     if (status?.size === undefined) return;
     const merge = { spec: { size: status.size, sizeLimit: null } };
-    // while nobody asked anew: what its node writes changes the revision, and not the generation
+    // while the spec is unchanged: the status changes the revision, but not the generation
     let now = this.#volumes.get(name);
     for (let attempt = 1; now?.metadata.generation === generation; attempt++) {
       const { resourceVersion } = now!.metadata;
@@ -382,7 +382,7 @@ function clusterVolumeOf(object: LvmVolume): StoredVolume {
   const { metadata: { name }, spec } = object;
   const source = contentSourceOf(object);
   return {
-    id: name as VolumeId, // the API server takes no other name
+    id: name as VolumeId, // the API server accepts no other name
     size: actualSize(object) ?? 0n,
     content: contentOf(object),
     nodeId: spec.nodeName,

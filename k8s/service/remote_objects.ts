@@ -72,7 +72,7 @@ export class RemoteObjects<T extends AgentManaged> {
     if (existing !== undefined) return existing;
     throw new StorageError(
       "Unavailable",
-      `creating ${this.#describe(name)}: its ${this.#resource.kind} came and went; try again`,
+      `creating ${this.#describe(name)}: its ${this.#resource.kind} was created and deleted at once; try again`,
     );
   }
 
@@ -154,7 +154,7 @@ export class RemoteObjects<T extends AgentManaged> {
       : `node ${nodeName} has no agent of the driver (no LVMNode ${nodeName})`;
     return new StorageError(
       "Unavailable",
-      `${operation} ${this.#describe(name)}: ${reason}. It goes on when the agent is back`,
+      `${operation} ${this.#describe(name)}: ${reason}. The operation continues when the agent is back`,
       options,
     );
   }

@@ -20,7 +20,7 @@ export function volumeHealthOf({ metadata: { name: id }, spec, status }: LvmVolu
   }
   const nodeGone: Problem = {
     reason: "NodeNotFound",
-    message: `node ${spec.nodeName}, which it is on, has no agent of the driver (no LVMNode ${spec.nodeName})`,
+    message: `its node ${spec.nodeName} has no agent of the driver (no LVMNode ${spec.nodeName})`,
   };
   const errorProblem = error && problemOf({ kind: error.code, message: error.message });
   const conditionProblems = conditions.filter(({ type }) => type === HEALTHY_CONDITION || type === REDUNDANT_CONDITION)

@@ -158,9 +158,9 @@ function resolveTemplate(
 ): string {
   const value = template.replace(/\$\{([^}]*)\}/g, (_, token: string) => {
     const replacement = tokens.get(token);
-    if (replacement === undefined) throw new ClaimError(`parameter ${key}: \${${token}} stands for nothing here`);
+    if (replacement === undefined) throw new ClaimError(`parameter ${key}: \${${token}} is not known here`);
     return replacement;
   });
   if (allowed.test(value)) return value;
-  throw new ClaimError(`parameter ${key}: ${JSON.stringify(value)} cannot be such a name`);
+  throw new ClaimError(`parameter ${key}: ${JSON.stringify(value)} is not a valid name`);
 }

@@ -37,10 +37,10 @@ Deno.test("readClassParameters() refuses what cannot be meant", () => {
     [{ [`${CSI}fstype`]: "xfs", fsType: "ext4" }, "named twice"],
     [{ [`${CSI}provisioner-secret-name`]: "a" }, "one of them is missing"],
     [{ [`${CSI}provisioner-secret-name`]: "a", [`${CSI}provisioner-secret-namespace`]: "" }, "one of them is missing"],
-    [{ [`${CSI}secret-name`]: "${pvc.nmae}", [`${CSI}secret-namespace`]: "a" }, "stands for nothing"],
-    [{ [`${CSI}secret-name`]: "a", [`${CSI}secret-namespace`]: "${pvc.name}" }, "stands for nothing"],
-    [{ [`${CSI}secret-name`]: "A_b", [`${CSI}secret-namespace`]: "a" }, "cannot be such a name"],
-    [{ [`${CSI}secret-name`]: "a", [`${CSI}secret-namespace`]: "a.b" }, "cannot be such a name"],
+    [{ [`${CSI}secret-name`]: "${pvc.nmae}", [`${CSI}secret-namespace`]: "a" }, "is not known here"],
+    [{ [`${CSI}secret-name`]: "a", [`${CSI}secret-namespace`]: "${pvc.name}" }, "is not known here"],
+    [{ [`${CSI}secret-name`]: "A_b", [`${CSI}secret-namespace`]: "a" }, "is not a valid name"],
+    [{ [`${CSI}secret-name`]: "a", [`${CSI}secret-namespace`]: "a.b" }, "is not a valid name"],
   ];
   for (const [parameters, message] of cases) assertThrows(() => read(parameters), ClaimError, message);
 });
@@ -67,7 +67,7 @@ Deno.test("readSnapshotClassParameters() refuses what cannot be meant", () => {
     [{ [`${CSI}snapshotter-list-secret-name`]: "a" }, "one of them is missing"],
     [
       { [`${CSI}snapshotter-list-secret-name`]: "${pv.name}", [`${CSI}snapshotter-list-secret-namespace`]: "a" },
-      "stands for nothing",
+      "is not known here",
     ],
   ];
   for (const [parameters, message] of cases) assertThrows(() => readSnapshot(parameters), ClaimError, message);

@@ -50,8 +50,8 @@ function isForbidden(error: unknown): error is ApiError {
 function withRemedy(cause: ApiError, { name, namespace }: SecretReference): ApiError {
   const { status, reason, message } = cause;
   return new ApiError(
-    `${message}. A class names this secret, and the controller may read none unasked: let it get ${name} by a Role in ` +
-      `namespace ${namespace} (docs/explanation/security.md, "Secrets"), or take it out of the class: the driver uses none`,
+    `${message}. A class names this secret, but the controller may not read it: allow it to get ${name} by a Role in ` +
+      `namespace ${namespace} (docs/explanation/security.md, "Secrets"), or remove it from the class, since the driver uses none`,
     { status, reason, cause },
   );
 }

@@ -37,6 +37,6 @@ Deno.test("readSecret() says whom to ask when it is forbidden; that it is not th
   s.api.faults.refuse = { status: 403, times: 1 };
   const error = await assertRejects(() => readSecret(s.client, KEY, { signal }), ApiError);
   assertEquals(error.status, 403);
-  assert(error.message.includes("let it get key by a Role in namespace team"), error.message);
+  assert(error.message.includes("allow it to get key by a Role in namespace team"), error.message);
   assert(error.message.length < 1024, "an event takes no longer message");
 });

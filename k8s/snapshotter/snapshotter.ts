@@ -232,7 +232,7 @@ export class Snapshotter {
     content: VolumeSnapshotContent,
     signal: AbortSignal,
   ): Promise<VolumeSnapshotContent | undefined> {
-    // What was begun before is not written again, so the object itself is looked at: the copy may be old.
+    // An annotation that is set is not written again, so the object is read: the cache may be stale.
     const current = isBeingCreated(content) ? await this.#getLive(content, signal) : content;
     const now = current && await orAbsent(this.#patch(current, setBeingCreatedPatch, signal));
     return now !== undefined && nextContentStep(now) === "create" ? now : undefined;
@@ -285,7 +285,7 @@ export class Snapshotter {
     const { client, csi, driverName } = this.#options;
     const { metadata: { name: contentName }, spec: { volumeSnapshotClassName = "" } } = content;
     const snapshotId = snapshotHandleOf(content)!;
-    // A class is of use here for its secret alone, and need not be there any more.
+    // The class is only needed for its secret, and may have been deleted.
     const { parameters = {} } = this.#classes.get(volumeSnapshotClassName) ?? {};
     const { listSecret } = readSnapshotClassParameters(parameters, { contentName });
     const secrets = await readSecret(client, listSecret, { signal });
@@ -313,7 +313,7 @@ export class Snapshotter {
     signal: AbortSignal,
   ): Promise<void> {
     const message =
-      `snapshot ${snapshotId} was taken, and its content is gone (see LVMSnapshot ${snapshotId}): delete it`;
+      `snapshot ${snapshotId} was taken, but its content is lost (see LVMSnapshot ${snapshotId}): delete it`;
     const date = this.#clock.date();
     const now = await this.#patch(content, (now) => unusablePatch(now, message, date), signal, "status");
     if (content.status?.readyToUse) {
@@ -330,7 +330,7 @@ export class Snapshotter {
 
   async #deleteSnapshot(cached: VolumeSnapshotContent, signal: AbortSignal): Promise<boolean> {
     const { csi, events } = this.#options;
-    // The policy may have just been changed to Retain: the last look is at the original.
+    // The policy may just have become Retain: the API server decides.
     const content = await this.#getLive(cached, signal);
     if (content === undefined || nextContentStep(content) !== "delete snapshot") return false;
     try {

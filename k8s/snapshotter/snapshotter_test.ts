@@ -325,7 +325,7 @@ Deno.test("a snapshot that was ready and lost its content is not ready any more,
   [isContentLost, s.driver.snapshots.get(snapshotHandle("content"))!.ready] = [true, false];
   snapshotter.recheck(snapshotHandle("content"));
   const { status } = (await s.waitFor((now) => now?.status?.readyToUse === false))!;
-  assertMatch(status!.error!.message!, /its content is gone \(see LVMSnapshot v1-.*\): delete it/);
+  assertMatch(status!.error!.message!, /its content is lost \(see LVMSnapshot v1-.*\): delete it/);
   await waitUntil(() => s.controlPlane.eventReasons().length > 0, "an event");
   const written = s.controlPlane.requestsOf().length;
   await waitUntil(() => clock.pendingTimers > 0, "the next look");

@@ -162,10 +162,10 @@ Deno.test("denolith forget-node: shows its plan, carries it out with --yes, and 
   s.api.put(lvmNodes, { metadata: { name: "n1" }, spec: { driverName: DRIVER }, status: { lastUpdateTime } });
   const preview = await s.runDenolith("forget-node", "n1");
   assertEquals([preview.code, preview.err], [0, ""]);
-  assertMatch(preview.out, /its LVMNode would be removed\n {2}it seems to live: its agent reported \d+ s ago\n/);
+  assertMatch(preview.out, /its LVMNode would be removed\n {2}it seems to be alive: its agent reported \d+ s ago\n/);
   const refused = await s.runDenolith("forget-node", "n1", "--yes");
   assertEquals([refused.code, refused.out], [1, ""]);
-  assertMatch(refused.err, /^denolith: forgetting node n1: it seems to live: its agent reported/);
+  assertMatch(refused.err, /^denolith: forgetting node n1: it seems to be alive: its agent reported/);
   assertEquals(s.api.objects(lvmNodes).length, 1);
   const done = await s.runDenolith("forget-node", "n1", "--yes", "--force", "it was wiped", "--json");
   assertEquals([done.code, done.err], [0, ""]);

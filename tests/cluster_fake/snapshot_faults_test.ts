@@ -81,7 +81,7 @@ Deno.test("COW space that fills is extended before it overflows, with an event",
   s.snapshotLvs()[0]!.cowPercent = 71;
   const grown = await s.refreshUntil((object) => object?.status?.size === "12Mi");
   assertEquals([grown.status!.readyToUse, grown.status!.cowPercent], [true, 48]);
-  assertMatch(await s.waitForEvent("SnapshotExtended"), /snap-.* was 71 % full, and grew from 8 MiB to 12 MiB/);
+  assertMatch(await s.waitForEvent("SnapshotExtended"), /snap-.* was 71 % full, and was extended from 8 MiB to 12 MiB/);
   await s.cluster.snapshots.delete(id);
   assertEquals(await s.remaining(), [0, "vol"]);
 });

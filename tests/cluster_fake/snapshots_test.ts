@@ -166,7 +166,7 @@ Deno.test("whoever deletes the object alone does not delete the data, nor does a
   const kept = await s.cluster.snapshotObjects.waitFor(id, (object) => object?.status?.error !== undefined, {
     timeoutMs: 5_000,
   });
-  assertMatch(kept!.status!.error!.message, /its data stay\. Delete its VolumeSnapshot/);
+  assertMatch(kept!.status!.error!.message, /its data stay\. To remove them, delete its VolumeSnapshot/);
   await assertFailsWith("FailedPrecondition", s.cluster.snapshots.create(s.request()), "not by the driver");
   await assertFailsWith("NotFound", s.cluster.snapshots.get(id));
   assertEquals([s.snapshotLvs().length, await s.cluster.snapshots.list()], [1, []]);

@@ -209,8 +209,8 @@ Deno.test("a node reports of a volume that trimming keeps failing, and that it i
     ["TrimFailed", "trimming failed 3 times in a row: fstrim: Input/output error"],
     [
       "TrimUnsupported",
-      `fstrim is of no use: the device of data/${volume.lv.name} takes no discards, as its disks or its layout have it; ` +
-      "leave fstrim out of the class",
+      `fstrim has no effect: the device of data/${volume.lv.name} does not support discards, because of its disks or its layout; ` +
+      "remove fstrim from the class",
     ],
   ]);
 });
