@@ -42,7 +42,8 @@ export function selectTests(sources: readonly TestFile[], filters: readonly stri
     const byPath = filesByPath(sources, filter);
     for (const path of byPath) files.add(path);
     if (byPath.length > 0) continue;
-    const match = filesByTitle(sources, filter);
+    const isPath = /^[\w.-]*\/[\w./-]*$/.test(filter);
+    const match = isPath ? undefined : filesByTitle(sources, filter);
     if (match === undefined) unmatched.push(filter);
     else byTitle.push(match);
   }
