@@ -1,13 +1,16 @@
 /**
- * Volumes made from snapshots and from other volumes: at once, as a thin snapshot, where both are in one thin pool; else their
- * bytes are copied, in the background, piece by piece.
+ * Creates volumes from snapshots and from other volumes.
  *
- * The new LV is made first, and says by its tags what it is made from, so the source is kept from then on. A volume that is
- * copied may be in use: a temporary snapshot keeps it as it was. Each step is decided from a report ({@linkcode nextStep}), so
- * there is nothing to remember: whatever instruction the driver dies at, the next start goes on. The last step makes it a
- * volume of its own, with a filesystem's UUID that no other has, and only then it is given out.
+ * If the source and the new volume are in the same thin pool, the new volume is a thin snapshot, which is complete at
+ * once. Otherwise the driver copies the bytes of the source in the background, chunk by chunk.
  *
- * Of each group, one piece is copied at a time, past the page cache: gentle on the disks, and one that hangs holds up no other.
+ * The new LV is created first. Its tags name its source, so from then on the source is not deleted. The source volume
+ * may be in use: a temporary copy snapshot keeps the data of one moment. Each step is decided from a report ({@linkcode
+ * nextStep}), and no other state is needed: whenever the driver dies, the next start continues. The last step gives the
+ * copied filesystem a UUID that no other filesystem has. Only then the volume can be used.
+ *
+ * In each group one step runs at a time, so that copies load the physical volumes little, and a step that hangs delays
+ * no other group. Copying bypasses the page cache.
  *
  * @module
  */
@@ -33,26 +36,29 @@ import { syncFilesystem } from "../snapshots/sync.ts";
 import { BackgroundWorker } from "../worker.ts";
 import { defined } from "../defined.ts";
 
-/** A request for a volume that is made from something. */
+/** A request for a volume with a content source. */
 export type CopyVolumeRequest = VolumeRequest & { readonly source: ContentSource };
 
-/** What {@linkcode Copies} needs. */
+/** Options of {@linkcode Copies}. */
 export interface CopiesOptions extends CopyContext, CopySourcesOptions {
   /** Creates and deletes volumes. */
   readonly volumes: Pick<Volumes, "createNew" | "delete">;
-  /** Is told what failed. */
+  /** Called with each error of the background work. */
   readonly onError: (error: unknown) => void;
-  /** Is told of a volume of which more is there, or that is done, or cannot be made; nobody by default. */
+  /** Called for a volume when more of it is copied, when it is complete, or when it cannot be created. */
   readonly onProgress?: (id: VolumeId) => void;
-  /** When what failed is tried again at the latest, in milliseconds; a minute by default. */
+  /** The longest time until a failed step is tried again, in milliseconds; a minute by default. */
   readonly retryMs?: number;
-  /** How long a call waits for a copy to be done, in milliseconds. */
+  /** The time for which a call waits for a copy or for a running step, in milliseconds; 20 seconds by default. */
   readonly waitMs?: number;
   /** The clock; the machine's by default. */
   readonly clock?: Clock;
 }
 
-/** How long a call waits, in milliseconds: small volumes are done by then, and whoever gives up before repeats the call. */
+/**
+ * The time for which a call waits, in milliseconds. Small copies complete within it. A client with a shorter timeout
+ * retries.
+ */
 const WAIT_MS = 20_000;
 
 /** The copies of one driver on this machine. */
@@ -62,17 +68,17 @@ export class Copies {
   readonly #clock: Clock;
   readonly #context: CopyContext;
   readonly #sources: CopySources;
-  /** By the UUID of the LV that is filled, or of the temporary snapshot that is to go. */
+  /** The state of each copy, by the UUID of its destination LV, or of the copy snapshot that has to be removed. */
   readonly #work = new Map<string, Work>();
-  /** The step under way in each group. */
+  /** The step that runs in each group, by the group's name. */
   readonly #steps = new Map<string, Promise<void>>();
   readonly #waiters = new Map<VolumeId, PromiseWithResolvers<void>>();
-  /** Those whose thin snapshots are being made. */
+  /** The volumes whose thin clone is being created. */
   readonly #cloning = new Set<VolumeId>();
   readonly #worker: BackgroundWorker;
   #runCount = 0;
 
-  /** Makes it; nothing is done until {@linkcode Copies.wake}. */
+  /** Creates the service. The background work begins with {@linkcode Copies.wake}. */
   constructor(options: CopiesOptions) {
     this.#options = options;
     this.#lvm = options.lvm;
@@ -84,10 +90,13 @@ export class Copies {
   }
 
   /**
-   * Makes the volume that the request describes, unless one exists that satisfies it; answers its size in bytes.
+   * Creates the volume that a request describes, unless a volume exists that satisfies the request, and waits for its
+   * copy.
    *
-   * @throws {StorageError} `Busy` while it is being filled, with how far that is, and when it is to be made anew; why it cannot
-   * be made, once nothing of it is left; those of {@linkcode Copies.createNew}; `AlreadyExists`, `Lost`.
+   * @returns the size of the volume in bytes
+   * @throws {StorageError} `Busy` with the progress when the copy takes longer than the call waits, or when the volume
+   * was deleted meanwhile; the reason why the copy cannot be made, after the volume was deleted; those of {@linkcode
+   * Copies.createNew}; `AlreadyExists` when another volume has the id; `Lost`.
    */
   async create(request: CopyVolumeRequest): Promise<bigint> {
     const groups = await this.#lvm.report();
@@ -97,18 +106,21 @@ export class Copies {
     else {
       requireCompatible(found.volume, request);
       if (found.volume.tags.copied === undefined) return found.volume.size;
-      this.#workOn(found.volume.lv.uuid).abandoned = false; // a deletion was given up
+      this.#workOn(found.volume.lv.uuid).abandoned = false; // A deletion was not completed.
       this.wake();
     }
     return await this.#waitUntilFilled(request);
   }
 
   /**
-   * Makes the LV of a volume that does not exist, according to a report, and begins to fill it, or has it share what its source
-   * has; answers which of the two. `onChoice` is told of each group before it is tried, and the try waits for it.
+   * Creates the LV of a volume that does not exist, as a thin clone of its source or as an LV that is filled in the
+   * background.
    *
+   * @param groups the report that shows that the volume does not exist
+   * @param onGroupChosen called with each group before the volume is created in it; the creation waits for the promise
+   * @returns whether the volume is a thin clone or is being copied
    * @throws {StorageError} `NotFound`, `Lost` or `FailedPrecondition` for the source; those of {@linkcode copyRange};
-   * `NoSpace`; `FailedPrecondition` when what was deleted could be read in the pool.
+   * `NoSpace`; `FailedPrecondition` when deleted data could be read in the pool.
    */
   async createNew(
     groups: FreshReport,
@@ -132,7 +144,11 @@ export class Copies {
     }
   }
 
-  /** The groups without the room that the copying itself takes for a while. @throws {StorageError} `NoSpace` */
+  /**
+   * Returns the groups without the space that the copy snapshot of the source needs.
+   *
+   * @throws {StorageError} `NoSpace` when there is no space for the copy snapshot.
+   */
   #withoutCopySnapshotSpace(
     groups: FreshReport,
     original: LocatedLv,
@@ -147,8 +163,8 @@ export class Copies {
   }
 
   /**
-   * Makes the LV as a thin snapshot of its source, and takes it over. The looks that come meanwhile leave it alone; if it is not
-   * taken over in the end, the next one gives it up.
+   * Creates the LV as a thin snapshot of its source, and records that this process has seen it complete. Passes that
+   * run meanwhile ignore the volume. If it is not recorded in the end, the next pass drops the LV.
    */
   async #createThinClone(
     groups: FreshReport,
@@ -172,7 +188,11 @@ export class Copies {
     }
   }
 
-  /** How far the filling of a volume is. */
+  /**
+   * Returns the progress of the copy of a volume: what this process has copied, or else what the tags record.
+   *
+   * @returns the progress, in bytes
+   */
   progress({ lv, tags }: Volume): CopyProgress {
     const { offset, total, trouble: lastError } = this.#work.get(lv.uuid) ?? {};
     return {
@@ -182,21 +202,25 @@ export class Copies {
     };
   }
 
-  /** Why a volume cannot be filled; `undefined` as long as it may yet be. */
+  /** Returns the reason why the copy of a volume cannot be made, or `undefined` while the copy may still succeed. */
   failure({ lv }: Volume): StorageError | undefined {
     return this.#work.get(lv.uuid)?.failure;
   }
 
-  /** Goes on with what a report shows of an earlier driver's work. */
+  /**
+   * Continues the copies that an earlier process of the driver left.
+   *
+   * @param groups the report of the start
+   */
   start(groups: readonly VolumeGroup[]): void {
     const { driver } = this.#options;
     if (copiesInProgress(driver, groups).length + staleCopySnapshots(driver, groups).length > 0) this.wake();
   }
 
   /**
-   * Stops filling an LV for good, and takes off what was mounted of it.
+   * Stops filling an LV for good, and unmounts it where a copy mounted it.
    *
-   * @throws {StorageError} `Busy` while a step of it does not end.
+   * @throws {StorageError} `Busy` when the step that runs in the LV's group does not end in time.
    */
   async abandon({ lv, group }: LocatedLv): Promise<void> {
     this.#workOn(lv.uuid).abandoned = true;
@@ -204,18 +228,18 @@ export class Copies {
     if (!await withinDeadline(step, this.#options.waitMs ?? WAIT_MS, { clock: this.#clock })) {
       throw new StorageError(
         "Busy",
-        "deleting a volume that is being made: a step of that is still running; try again",
+        "deleting a volume that is being created: a step of its copy is still running; try again",
       );
     }
     await unmountLeftovers(this.#lvm.exec, lv, scratchPath(lv, this.#context));
   }
 
-  /** Starts a pass over all that is left to do. */
+  /** Starts a pass over all copies and stale copy snapshots. */
   wake(): void {
     this.#worker.wake();
   }
 
-  /** Waits until nothing is being done. */
+  /** Waits until no background work is running. */
   async idle(): Promise<void> {
     while (this.#worker.running || this.#steps.size > 0) {
       await this.#worker.idle();
@@ -223,7 +247,7 @@ export class Copies {
     }
   }
 
-  /** Stops the background work after the commands that are running. */
+  /** Stops the background work after the commands that are running. Calls that wait for a copy end. */
   async stop(): Promise<void> {
     const stopped = this.#worker.stop();
     for (const id of [...this.#waiters.keys()]) this.#notify(id);
@@ -284,7 +308,7 @@ export class Copies {
   async #step(groups: FreshReport, copy: CopyState): Promise<void> {
     const work = this.#workOn(copy.destination.lv.uuid);
     const step = nextStep(copy);
-    // what is begun then cannot be gone on with, and a thin LV is not written over
+    // A completion that fails cannot be continued, and a thin LV is not overwritten.
     if (step.do === "complete" && isThin(copy.destination.lv)) work.unrecoverable = true;
     try {
       await executeStep(step, { copy, groups, work }, this.#context);
@@ -293,7 +317,9 @@ export class Copies {
     }
   }
 
-  /** Waits for a volume to be filled, and answers its size; one that cannot be made is removed. */
+  /**
+   * Waits for the copy of a volume, and returns the volume's size in bytes. Deletes a volume whose copy cannot be made.
+   */
   async #waitUntilFilled(request: CopyVolumeRequest): Promise<bigint> {
     const { id } = request;
     const { volumes, volumeFinder, waitMs = WAIT_MS } = this.#options;
@@ -302,7 +328,10 @@ export class Copies {
       const progressed = (this.#waiters.get(id) ?? this.#addWaiter(id)).promise;
       const found = volumeFinder.locate(await this.#lvm.report(), id);
       if (found.state !== "present") {
-        throw new StorageError("Busy", `creating volume ${id}: it was deleted meanwhile, or given up; try again`);
+        throw new StorageError(
+          "Busy",
+          `creating volume ${id}: it was deleted meanwhile, or its copy failed; try again`,
+        );
       }
       const { volume } = found;
       requireCompatible(volume, request);
@@ -348,7 +377,7 @@ export class Copies {
     return work;
   }
 
-  /** Forgets what is not there any more; a UUID is never used again. */
+  /** Forgets LVs that do not exist any more. LVM never uses a UUID again. */
   #forgetRemoved(groups: readonly VolumeGroup[]): void {
     const there = new Set(groups.flatMap(({ lvs }) => lvs.map(({ uuid }) => uuid)));
     for (const uuid of this.#work.keys()) if (!there.has(uuid)) this.#work.delete(uuid);

@@ -1,5 +1,5 @@
 /**
- * The steps of copies, carried out. Each may be done again, whatever instruction the driver died at.
+ * Executes the steps of copies. Each step may be repeated after a crash at any point.
  *
  * @module
  */
@@ -35,7 +35,7 @@ import type { PoolReservation } from "../pools/pool_reservation.ts";
 import type { Reaper } from "../volumes/reaper.ts";
 import { syncFilesystem } from "../snapshots/sync.ts";
 
-/** What steps of copies work with. */
+/** Context of the steps of copies. */
 export interface CopyContext {
   /** LVM on this machine. */
   readonly lvm: Lvm;
@@ -45,43 +45,48 @@ export interface CopyContext {
   readonly volumeFinder: VolumeFinder;
   /** Reserves space in the machine's thin pools. All who allocate from them share one reservation. */
   readonly reservation: PoolReservation;
-  /** Removes what was given up. */
+  /** Removes the LVs of dropped copies and of copy snapshots. */
   readonly reaper: Pick<Reaper, "wake">;
-  /** A directory of the driver's own, in which a copied filesystem may be mounted for a moment. */
+  /** A directory that only the driver uses. A copied filesystem may be mounted below it for a moment. */
   readonly scratch: string;
 }
 
-/** What this process knows of how far a copy is; sizes in bytes. */
+/** The progress of a copy in this process; sizes in bytes. */
 export interface CopyWork {
-  /** How many bytes it has copied; `undefined` before it has taken the copy over. */
+  /** The bytes that this process has copied; `undefined` before its first step. */
   offset?: bigint;
-  /** How many there are. */
+  /** The bytes to copy in all; `undefined` before that is known. */
   total?: bigint;
 }
 
-/** A copy with what is known of it. */
+/** A copy, with the report that it was read from and its progress. */
 export interface CopyTask {
-  /** The copy, according to a report. */
+  /** The copy, according to the report. */
   readonly copy: CopyState;
-  /** That report. */
+  /** The report. */
   readonly groups: FreshReport;
-  /** How far this process is. */
+  /** The progress in this process, which steps update. */
   readonly work: CopyWork;
 }
 
-/** The bytes that dd moves at once: large enough to be fast without the page cache, a multiple of any disk's blocks. */
+/**
+ * The block size of dd, in bytes: fast enough without the page cache, and a multiple of the block size of any device.
+ */
 const BLOCK_BYTES = 4n << 20n;
 
-/** After how many bytes the progress is recorded: what a crash costs at most. */
+/** The bytes after which the progress is recorded. After a crash at most this much is copied again. */
 const RECORD_INTERVAL_BYTES = 16n << 30n;
 
-/** How long one piece may take, in milliseconds, before it counts as failed; the command itself is never killed. */
+/** The time after which the copy of one chunk counts as failed, in milliseconds. The command itself is never killed. */
 const CHUNK_DEADLINE_MS = 60 * 60 * 1000;
 
 /**
- * Carries a step out.
+ * Executes a step of a copy.
  *
- * @throws {StorageError} `Busy` while something else has a device open; why the copy cannot be made.
+ * @param step the step, from {@linkcode nextStep}
+ * @param task the copy that the step is for; its `work` is updated
+ * @throws {StorageError} `Busy` while something else has a device open; the reason why the copy cannot be made; those
+ * of the commands.
  */
 export async function executeStep(
   step: CopyStep,
@@ -125,21 +130,32 @@ async function restart(
   delete work.offset;
 }
 
-/** Gives up a copy: its LV is removed in the background, and whoever asks again has it made anew. */
+/**
+ * Drops a copy: marks its LV as deleted, so that the reaper removes it. A repeated request creates the volume again.
+ */
 async function drop({ id, destination }: CopyState, context: CopyContext): Promise<void> {
   if (!await ensureUnused(destination, context)) return;
   await changeLv(context, destination, markVolumeDeleted(id));
   context.reaper.wake();
 }
 
-/** Takes off what was mounted of an LV; answers whether there was nothing, or else the next look tells what is left. @throws */
+/**
+ * Unmounts an LV where an earlier process mounted it.
+ *
+ * @returns whether the LV is unused. After an unmount it is `false`: the next report shows whether the LV is still
+ * open.
+ * @throws {StorageError} `Busy` while something else has the LV open.
+ */
 async function ensureUnused(located: LocatedLv, context: CopyContext): Promise<boolean> {
   if (await unmountLeftovers(context.lvm.exec, located.lv, scratchPath(located.lv, context))) return false;
   if (!located.lv.open) return true;
-  throw new StorageError("Busy", `filling ${lvPath(located)} anew: something else has it open`);
+  throw new StorageError("Busy", `filling ${lvPath(located)} again: something else has it open`);
 }
 
-/** Makes the snapshot that keeps a volume as it is while it is copied: of a thin one, in its pool, and without a store. */
+/**
+ * Creates the copy snapshot, which keeps the data of one moment. A thin one is in the pool of its volume, without COW
+ * space.
+ */
 async function createCopySnapshot(
   { id }: CopyState,
   { original, groups }: { original: LocatedLv; groups: FreshReport },
@@ -169,7 +185,7 @@ async function createCopySnapshot(
   });
 }
 
-/** Gives up the snapshot that kept a volume as it was: it is removed in the background. */
+/** Marks a copy snapshot as deleted, so that the reaper removes it. */
 export async function removeCopySnapshot(copySnapshot: LocatedLv, context: CopyContext): Promise<void> {
   const { driver, reaper } = context;
   await changeLv(context, copySnapshot, markCopySnapshotDeleted(copySnapshotOf(driver, copySnapshot.lv.tags)!));
@@ -178,7 +194,7 @@ export async function removeCopySnapshot(copySnapshot: LocatedLv, context: CopyC
 
 async function activate(located: LocatedLv, context: CopyContext): Promise<void> {
   const { lv, group } = located;
-  // what a command that was killed left suspended would hang whoever touches it
+  // A killed command may have left the device suspended. Any access to a suspended device hangs.
   if (lv.suspended) return await changeLv(context, located, ["--refresh"]);
   await context.lvm.change(group, activationArguments(context.driver, group, lv));
 }
@@ -218,14 +234,17 @@ async function copyChunk(
 }
 
 /**
- * Whether what was never written reads as zeros, and stays so when its neighbours are written: then zeros need not be written,
- * and take no room of the pool. Of an LV that is being filled, nothing but its source was ever written.
+ * Reports whether blocks that were never written read as zeros, also after their neighbours were written. Then dd skips
+ * zeros, which saves space in the pool. Only data of its source was ever written to an LV that is being filled.
  */
 function readsAsZeros({ lv, group }: LocatedLv): boolean {
   return findPool(group, lv.pool)?.thinPool?.zeroes ?? false;
 }
 
-/** Makes what is copied a volume as any other. The UUID that its filesystem gets is recorded before it gets it. */
+/**
+ * Completes a copy: gives its filesystem a new UUID, and removes the copy's tags. The UUID is recorded before it is
+ * set.
+ */
 async function complete(
   { id, destination, tags: { format, copied, source } }: CopyState,
   context: CopyContext,
@@ -239,14 +258,14 @@ async function complete(
   const device = await verifyDevice(exec, destination.lv);
   const found = await readSignatures(exec, path);
   if (found.length === 0) {
-    await requireBlank(exec, device, path); // so it is a copy of a volume that was never in use
+    await requireBlank(exec, device, path); // It is a copy of a volume that was never in use.
     return await changeLv(context, destination, markCopyComplete(copied));
   }
   const { type } = format;
   if (found.length > 1 || found[0]!.type !== type) {
     throw new StorageError(
       "FailedPrecondition",
-      `creating volume ${id} from ${describeSource(source)}: that holds ${
+      `creating volume ${id} from ${describeSource(source)}: the source holds ${
         describeSignatures(found)
       }, asked for is ${type}`,
     );
@@ -264,7 +283,7 @@ async function changeLv({ lvm }: CopyContext, located: LocatedLv, changes: reado
   await lvm.change(located.group, ["lvchange", ...changes, lvPath(located)]);
 }
 
-/** Where a copied filesystem may be mounted for a moment. */
+/** Returns the path at which a copied filesystem may be mounted for a moment. */
 export function scratchPath({ name }: LogicalVolume, { scratch }: CopyContext): string {
   return `${scratch}/copy-${name}`;
 }

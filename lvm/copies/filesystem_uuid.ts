@@ -1,5 +1,5 @@
 /**
- * Making a copied filesystem one of its own: with a UUID that no other has, so that it can be mounted beside its original.
+ * Gives copied filesystems UUIDs of their own, so that they can be mounted beside their originals.
  *
  * @module
  */
@@ -11,31 +11,35 @@ import { changeUuidCommand, type FilesystemType, journalReplayOf } from "../spec
 import { filesystemMounts, mountDevice, readMounts, unmount } from "../host/mounts.ts";
 import type { LogicalVolume } from "../model/report.ts";
 
-/** How long checking a filesystem may take, in milliseconds: it is done in the background, and a large one takes hours. */
+/**
+ * The deadline of a filesystem check, in milliseconds. It runs in the background, and takes hours for a large
+ * filesystem.
+ */
 const CHECK_DEADLINE_MS = 24 * 60 * 60 * 1000;
 
-/** A filesystem to be given a UUID. */
+/** A copied filesystem, and the UUID that it gets. */
 export interface CopiedFilesystem {
   /** Its type. */
   readonly type: FilesystemType;
-  /** Its device. */
+  /** The path of its device. */
   readonly device: string;
-  /** The UUID. */
+  /** The new UUID, in lower case. */
   readonly uuid: string;
-  /** A directory of our own, in which it may be mounted for a moment. */
+  /** A directory that only the driver uses, at which the filesystem may be mounted for a moment. */
   readonly scratch: string;
 }
 
 /**
- * Gives a copied filesystem a UUID. When this is interrupted, the filesystem cannot be relied on.
+ * Changes the UUID of a copied filesystem, after a journal replay where its type needs one. When the change is
+ * interrupted, the filesystem may be damaged and has to be copied again.
  *
- * @throws {StorageError} `FailedPrecondition` when the filesystem is broken, or its UUID cannot be changed.
+ * @throws {StorageError} `FailedPrecondition` when the filesystem is damaged, or its UUID cannot be changed.
  */
 export async function changeUuid(exec: Exec, filesystem: CopiedFilesystem): Promise<void> {
   const { type, device, uuid } = filesystem;
   await replayJournal(exec, filesystem);
   await runOk(exec, withCheckDeadline(changeUuidCommand(type, device, uuid)), () => "FailedPrecondition");
-  const found = await readSignatures(exec, device); // xfs_db says what it refused, and exits with 0
+  const found = await readSignatures(exec, device); // xfs_db exits with 0 also when it refused the change.
   const [only, ...more] = found;
   if (only?.type === type && only.uuid?.toLowerCase() === uuid && more.length === 0) return;
   throw new StorageError(
@@ -47,11 +51,15 @@ export async function changeUuid(exec: Exec, filesystem: CopiedFilesystem): Prom
   );
 }
 
-/** Takes off what an earlier driver mounted of an LV that nobody has yet, and its directory; answers whether there was any. */
+/**
+ * Unmounts an LV that is not in use yet where an earlier process mounted it, and removes the scratch directory.
+ *
+ * @returns whether the LV was mounted
+ */
 export async function unmountLeftovers(exec: Exec, lv: LogicalVolume, scratch: string): Promise<boolean> {
   const mounts = filesystemMounts(await readMounts(exec), lv);
   for (const { target } of mounts.reverse()) await unmount(exec, target);
-  await Deno.remove(scratch).catch(() => {}); // there is none, as a rule
+  await Deno.remove(scratch).catch(() => {}); // Usually it does not exist.
   return mounts.length > 0;
 }
 

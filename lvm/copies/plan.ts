@@ -1,9 +1,9 @@
 /**
- * The next step of a copy: decided from what a report shows, and from how far this process has come.
+ * Decides the next step of a copy from a report and from the progress in this process.
  *
- * A copy has no other memory than the tags of the volume that is being filled: its source, and how many of its bytes are there
- * for certain. So it goes on wherever the driver died. Whatever was changed by a program that may have been killed is made anew,
- * and so is a thin snapshot that was to become a volume at once: it costs nothing.
+ * The only persistent state of a copy are the tags of the volume that is being filled: its source, and how many bytes
+ * are certainly copied. So a copy continues wherever the driver died. Data that a killed program may have changed is
+ * copied again. A thin clone that was interrupted is created again, because that takes no time.
  *
  * @module
  */
@@ -16,65 +16,68 @@ import { describeSource, type VolumeTags } from "../model/tags.ts";
 import { isThin } from "../pools/pool.ts";
 import { isIncompleteSnapshot } from "../inventory/leftovers.ts";
 
-/** A copy, as it is now. */
+/** The state of a copy. */
 export interface CopyState {
   /** The volume that is being filled. */
   readonly id: VolumeId;
-  /** What its tags say. */
+  /** The contents of its tags. */
   readonly tags: Pick<VolumeTags, "format"> & Required<Pick<VolumeTags, "source" | "copied">>;
   /** Its LV. */
   readonly destination: LocatedLv;
-  /** The volume or the snapshot that it is made from; absent when that is gone. */
+  /** The LV of its source, a volume or a snapshot; absent when the source does not exist any more. */
   readonly original?: LocatedLv;
-  /** The LV that keeps the volume as it was, if there is one; of a snapshot, none is needed. */
+  /** The copy snapshot of a source volume, if it exists. A source snapshot needs none. */
   readonly copySnapshot?: LocatedLv;
-  /** How many bytes this process has copied, or shares with the source; `undefined` before it has taken the copy over. */
+  /**
+   * The bytes that this process has copied, or that a thin clone shares; `undefined` before the first step in this
+   * process.
+   */
   readonly offset?: bigint;
 }
 
-/** A piece of a copy, in bytes. */
+/** A chunk of a copy, in bytes. */
 export interface Chunk {
-  /** Where it begins. */
+  /** The offset of its first byte. */
   readonly offset: bigint;
-  /** How long it is. */
+  /** Its length. */
   readonly length: bigint;
 }
 
-/** The next step of a copy; `recorded` is what its tags say of how many bytes are there. */
+/** A step of a copy. `recorded` is the number of copied bytes that the tags record. */
 export type CopyStep =
-  /** A program of an earlier driver may still write: wait until it is done. */
+  /** Wait: a program of an earlier process may still be writing. */
   | { readonly do: "wait" }
-  /** Take off what an earlier driver mounted, and record that nothing can be relied on. */
+  /** Unmount the LV where an earlier process mounted it, and record that no data is copied. */
   | { readonly do: "restart"; readonly recorded: bigint }
-  /** Give up the LV: it is made anew when it is asked for anew. */
+  /** Mark the LV as deleted. A repeated request creates it again. */
   | { readonly do: "drop" }
-  /** Give up the LV that should have kept the volume as it was. */
+  /** Mark the copy snapshot as deleted, because it is incomplete or overflowed. */
   | { readonly do: "removeCopySnapshot"; readonly copySnapshot: LocatedLv }
-  /** Keep the volume as it is now. */
+  /** Create the copy snapshot. */
   | { readonly do: "createCopySnapshot"; readonly original: LocatedLv }
-  /** Make a device usable. */
+  /** Activate or resume a device. */
   | { readonly do: "activate"; readonly located: LocatedLv }
-  /** Copy a piece. */
+  /** Copy a chunk. */
   | { readonly do: "copy"; readonly from: LogicalVolume; readonly recorded: bigint } & Chunk
-  /** Nothing is left to be copied: make it a volume of its own. */
+  /** Complete the volume, after all bytes are copied. */
   | { readonly do: "complete" }
-  /** It cannot be made. */
+  /** Fail: the copy cannot be made. */
   | { readonly do: "fail"; readonly error: StorageError };
 
-/** How much is copied by one command, in bytes: a few seconds' work, so that stopping need not wait for long. */
+/** The size of a chunk in bytes. One command copies it in a few seconds, so that the driver stops soon. */
 export const CHUNK_BYTES = 512n << 20n;
 
-/** The next step of a copy. */
+/** Returns the next step of a copy. */
 export function nextStep(copy: CopyState): CopyStep {
   const { tags: { format, source, copied }, destination, original, copySnapshot, offset } = copy;
   if (copied === "all") return nextThinCloneStep(copy);
   if (format.state === "formatting") return restartStep(destination, copied);
   if (offset === undefined && destination.lv.open) return { do: "wait" };
-  if (original === undefined) return failStep(copy, "NotFound", "that is gone");
+  if (original === undefined) return failStep(copy, "NotFound", "the source does not exist any more");
   let located = original;
   if (source.kind === "volume") {
     if (copySnapshot === undefined) {
-      if ((offset ?? copied) > 0n) return restartStep(destination, copied); // or it would be of two moments
+      if ((offset ?? copied) > 0n) return restartStep(destination, copied); // The data of two moments must not be mixed.
       return original.lv.active ? { do: "createCopySnapshot", original } : { do: "activate", located: original };
     }
     if (isIncompleteSnapshot(copySnapshot.lv) || copySnapshot.lv.invalidSnapshot) {
@@ -84,14 +87,14 @@ export function nextStep(copy: CopyState): CopyStep {
   }
   const { lv: from } = located;
   if (from.invalidSnapshot) {
-    return failStep(copy, "FailedPrecondition", "its store overflowed, and its content is gone");
+    return failStep(copy, "FailedPrecondition", "its COW space overflowed, and its content is lost");
   }
   const size = sourceBytes(from);
   if (size > destination.lv.size) {
     return failStep(
       copy,
       "OutOfRange",
-      `that has ${formatBytes(size)}, the new one only ${formatBytes(destination.lv.size)}`,
+      `the source has ${formatBytes(size)}, the new volume only ${formatBytes(destination.lv.size)}`,
     );
   }
   for (const each of [located, destination]) {
@@ -106,8 +109,9 @@ export function nextStep(copy: CopyState): CopyStep {
 }
 
 /**
- * The next step of a copy that was made as a thin snapshot of its source. One that this process did not see made may not have
- * grown, or its lvcreate was killed, and the pool takes the snapshot only when it hears of it next, in the midst of writing.
+ * Returns the next step of a thin clone. A thin clone whose creation this process did not see is dropped: it may not
+ * have been extended yet, or its lvcreate was killed. In the latter case the pool creates the snapshot only with its
+ * next change, when the source may have been written to.
  */
 function nextThinCloneStep({ destination, offset }: CopyState): CopyStep {
   if (offset === undefined) return { do: "drop" };
@@ -116,14 +120,17 @@ function nextThinCloneStep({ destination, offset }: CopyState): CopyStep {
 }
 
 /**
- * How to begin anew what cannot be relied on. A thick LV is written over. A thin one is given up, and what it takes of its pool
- * with it: only in a fresh one zeros need not be written.
+ * Returns the step that begins a copy again. A thick LV is overwritten. A thin LV is dropped with its space in the
+ * pool, because only in a new thin LV dd may skip zeros.
  */
 function restartStep({ lv }: LocatedLv, recorded: bigint): CopyStep {
   return isThin(lv) ? { do: "drop" } : { do: "restart", recorded };
 }
 
-/** How many bytes there are to be copied from an LV. */
+/**
+ * Returns the number of bytes to copy from an LV. For a COW snapshot it is the size of its origin, not of its COW
+ * space.
+ */
 export function sourceBytes(from: LogicalVolume): bigint {
   return from.originSize ?? from.size;
 }

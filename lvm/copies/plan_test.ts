@@ -36,7 +36,7 @@ const thin = { pool: "p", layout: ["thin", "sparse"] };
 const ofVolume = { kind: "volume", id: volumeIdOf("original") } as const;
 const ofSnapshot = { kind: "snapshot", id: snapshotIdOf("cut") } as const;
 
-/** A copy of a snapshot that is there, of which nothing is copied yet. */
+/** Returns a copy of an existing snapshot, of which no byte is copied yet. */
 function copy(more: Partial<CopyState> = {}, tags: Partial<CopyState["tags"]> = {}): CopyState {
   return {
     id: volumeIdOf("copy"),
@@ -47,7 +47,7 @@ function copy(more: Partial<CopyState> = {}, tags: Partial<CopyState["tags"]> = 
   };
 }
 
-/** What is to be done next, and on what. */
+/** Returns the next step as text: its kind, and its LV or the kind of its error. */
 function next(state: CopyState): string {
   const step = nextStep(state);
   const on = "located" in step
@@ -58,7 +58,7 @@ function next(state: CopyState): string {
   return step.do === "fail" ? `fail ${step.error.kind}` : step.do + on;
 }
 
-Deno.test("a snapshot is copied piece by piece, from what is recorded or was copied, and completed", () => {
+Deno.test("a snapshot is copied chunk by chunk, from the recorded or reached offset, and completed", () => {
   const chunk = { do: "copy", from: copy().original!.lv, recorded: 0n } as const;
   assertEquals(nextStep(copy()), { ...chunk, offset: 0n, length: CHUNK_BYTES });
   assertEquals(nextStep(copy({ offset: CHUNK_BYTES })), { ...chunk, offset: CHUNK_BYTES, length: GiB - CHUNK_BYTES });
@@ -68,11 +68,11 @@ Deno.test("a snapshot is copied piece by piece, from what is recorded or was cop
   assertEquals(next(copy({ offset: GiB, destination: located("to", { open: true }) })), "wait");
 });
 
-Deno.test("devices are made usable first, and what somebody else has open is waited for", () => {
+Deno.test("devices are activated first, and a copy waits while something else has its LV open", () => {
   assertEquals(
     next(copy({ destination: located("to", { open: true }) })),
     "wait",
-    "a program of an earlier driver may write to it",
+    "a program of an earlier process may write to it",
   );
   assertEquals(next(copy({ destination: located("to", { active: false }) })), "activate to");
   assertEquals(next(copy({ destination: located("to", { suspended: true }) })), "activate to");
@@ -91,25 +91,25 @@ Deno.test("a volume is copied from a snapshot of one moment", () => {
     "removeCopySnapshot frozen",
   );
   for (const more of [{ offset: 1n }, {}]) {
-    assertEquals(of({ original: located("original"), ...more }, 1n), "restart", "what is there is of another moment");
+    assertEquals(of({ original: located("original"), ...more }, 1n), "restart", "the copied data is of another moment");
     assertEquals(of({ original: located("original"), destination: located("to", thin), ...more }, 1n), "drop");
   }
 });
 
-Deno.test("what was being given another UUID is made anew: a thick one by writing over it", () => {
+Deno.test("a copy whose UUID was being changed begins again: a thick LV is overwritten, a thin LV is dropped", () => {
   const formatting = { format: { state: "formatting", type: "ext4", uuid } } as const;
   assertEquals(next(copy({}, formatting)), "restart");
   assertEquals(next(copy({ destination: located("to", thin) }, formatting)), "drop");
 });
 
-Deno.test("what cannot be copied fails with the reason", () => {
+Deno.test("a copy that cannot be made fails with the reason", () => {
   const { original: _, ...without } = copy();
   assertEquals(next(without), "fail NotFound");
   assertEquals(next(copy({ original: located("original", { invalidSnapshot: true }) })), "fail FailedPrecondition");
   assertEquals(next(copy({ destination: located("to", { size: GiB / 2n }) })), "fail OutOfRange");
 });
 
-Deno.test("what shares its source's blocks is completed by who saw it made, and given up by everybody else", () => {
+Deno.test("a thin clone is completed by the process that saw its creation, and dropped by any other", () => {
   const shared = (more: Partial<LogicalVolume>, offset?: bigint) =>
     next(
       copy({ destination: located("to", { ...thin, ...more }), ...(offset === undefined ? {} : { offset }) }, {

@@ -1,5 +1,5 @@
 /**
- * What a volume can be made from, and what that asks for: decided from a report, and nothing is done.
+ * Decides from a report what a volume can be created from, and what space that needs. It changes nothing.
  *
  * @module
  */
@@ -16,31 +16,32 @@ import { type ContentSource, describeSource, type FormatState } from "../model/t
 import { availableVirtual, findPool, poolNameIn } from "../pools/pool.ts";
 import type { VolumeRequest } from "../inventory/volume.ts";
 
-/** What is known of a source. */
+/** Properties of a source. */
 export interface SourceProperties {
-  /** How large it is, in bytes. */
+  /** Its size in bytes. */
   readonly size: bigint;
-  /** What it was made for; `undefined` where nobody knows any more. */
+  /** Its format; `undefined` where it is not known any more. */
   readonly content?: FilesystemType | "raw";
 }
 
-/** What a copy asks for. */
+/** A request for a copy. */
 export interface CopyRequest {
-  /** The volume to be made. */
+  /** The volume to create. */
   readonly id: VolumeId;
-  /** How large it is to be; zero for as large as its source. */
+  /** The requested size in bytes. If it requires zero, the copy is as large as its source. */
   readonly range: SizeRange;
-  /** What it is for. */
+  /** The requested format. */
   readonly format: FormatState;
-  /** What it is made from. */
+  /** The source. */
   readonly source: ContentSource;
 }
 
 /**
- * The size that a copy is to have.
+ * Returns the size range of a copy, which is at least as large as its source.
  *
- * @throws {StorageError} `OutOfRange` when that is less than its source has (CSI spec, CreateVolume), `InvalidArgument` when
- * it is for another filesystem than its source.
+ * @returns the range, in bytes
+ * @throws {StorageError} `OutOfRange` when the requested size is less than the size of the source (CSI spec,
+ * CreateVolume); `InvalidArgument` when another filesystem is requested than the source has.
  */
 export function copyRange({ id, range, format, source }: CopyRequest, properties: SourceProperties): SizeRange {
   const making = `creating volume ${id} from ${describeSource(source)}`;
@@ -49,34 +50,38 @@ export function copyRange({ id, range, format, source }: CopyRequest, properties
   if (minSize < properties.size || (limit !== undefined && limit < properties.size)) {
     throw new StorageError(
       "OutOfRange",
-      `${making}: that has ${formatBytes(properties.size)}, asked for is only ${
+      `${making}: the source has ${formatBytes(properties.size)}, asked for is only ${
         formatBytes(minSize < properties.size ? minSize : limit!)
       }`,
     );
   }
   const type = format.state === "raw" ? "raw" : format.type;
-  // from a block device to a filesystem or back, what is on it tells
+  // From a block device to a filesystem or back, the signatures on the copy decide (see `complete`).
   if (
     type !== "raw" && properties.content !== undefined && properties.content !== "raw" && properties.content !== type
   ) {
     throw new StorageError(
       "InvalidArgument",
-      `${making}: that is ${properties.content}, asked for is ${type}; ask for the same`,
+      `${making}: the source is ${properties.content}, asked for is ${type}; ask for the same`,
     );
   }
   return { ...range, required: minSize };
 }
 
-/** The room that the LV takes which keeps a thick volume as it was while it is copied: one that cannot overflow. */
+/**
+ * Returns the COW space that the copy snapshot of a thick volume needs, in bytes. With that size it cannot overflow.
+ */
 export function copySnapshotBytes({ lv, group }: LocatedLv): bigint {
   return cowBytes(FULL_COW, lv.size, group.extentSize);
 }
 
 /**
- * The size of a copy that can be made at once, as a thin snapshot of its source, in bytes: that is, when its source is in the pool
- * in which it is to be itself, and the pool may promise that much. `undefined` for one that has to be copied.
+ * Returns the size of a copy that can be a thin clone of its source. That needs a source in the pool that is requested,
+ * and enough available virtual size in that pool.
  *
- * @param groups those in which the driver makes volumes
+ * @param groups the groups in which the driver creates volumes
+ * @param overcommit the overcommit ratio of pools without one of their own, in percent
+ * @returns the size in bytes, or `undefined` when the bytes have to be copied
  * @throws {StorageError} `OutOfRange` when whole extents do not fit into the range.
  */
 export function thinCloneSize(
@@ -94,7 +99,7 @@ export function thinCloneSize(
 }
 
 /**
- * Makes sure that the pool of a thin volume may promise the snapshot that keeps it as it was while it is copied.
+ * Makes sure that the pool of a thin volume has enough available virtual size for the copy snapshot.
  *
  * @throws {StorageError} `NoSpace`.
  */
@@ -112,9 +117,9 @@ export function requireSpaceForCopySnapshot(
 }
 
 /**
- * The groups without the room that the copying of a thick volume itself takes for a while.
+ * Returns the groups without the space that the copy snapshot of a thick volume needs.
  *
- * @throws {StorageError} `NoSpace` when the group of the volume that is copied has not even that.
+ * @throws {StorageError} `NoSpace` when the group of the source has too little space for the copy snapshot.
  */
 export function groupsWithoutCopySnapshotSpace(
   groups: readonly VolumeGroup[],

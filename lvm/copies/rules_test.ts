@@ -34,12 +34,12 @@ const group: VolumeGroup = {
 const thin = { poolSize: DEFAULT_POOL_SIZE };
 const range = { required: GiB };
 
-/** The size that a copy shares of an LV. */
+/** Returns the size of a thin clone of an LV, in bytes, or `undefined` when it has to be copied. */
 function cloneSize(of: LogicalVolume, request: Partial<Parameters<typeof thinCloneSize>[2]>, groups = [group]) {
   return thinCloneSize(groups, { lv: of, group }, { groups: ANY_GROUP, range, ...request }, 100n);
 }
 
-Deno.test("a copy is made at once only in its source's own pool", () => {
+Deno.test("a thin clone is created only in the pool of its source", () => {
   assertEquals(cloneSize(inPool, { thin }), GiB);
   assertEquals(cloneSize(inPool, { thin: { ...thin, pool: "g_thinpool" } }), GiB, "which a class may also name");
   assertEquals(cloneSize(inPool, { thin: { ...thin, pool: "mine" } }), undefined);
@@ -47,19 +47,19 @@ Deno.test("a copy is made at once only in its source's own pool", () => {
   assertEquals(cloneSize(thick, { thin }), undefined, "of a thick one");
 });
 
-Deno.test("a copy is made at once only in a group that it may be in, and that can be changed", () => {
+Deno.test("a thin clone is created only in a group that is requested and usable", () => {
   assertEquals(cloneSize(inPool, { thin, groups: exactMatcher("other") }), undefined);
-  assertEquals(cloneSize(inPool, { thin }, []), undefined, "the driver makes no volumes there");
+  assertEquals(cloneSize(inPool, { thin }, []), undefined, "the driver creates no volumes there");
   assertEquals(cloneSize(inPool, { thin }, [{ ...group, missingPvs: 1 }]), undefined);
 });
 
-Deno.test("a copy is made at once only where the pool may promise all of it, in whole extents", () => {
+Deno.test("a thin clone is created only where the pool has enough available virtual size, in whole extents", () => {
   assertEquals(cloneSize(inPool, { thin, range: { required: GiB + 1n } }), GiB + 4n * MiB);
   assertEquals(cloneSize(inPool, { thin, range: { required: 3n * GiB } }), 3n * GiB);
   assertEquals(cloneSize(inPool, { thin, range: { required: 3n * GiB + 1n } }), undefined);
 });
 
-Deno.test("copyRange() takes the source's size where none is asked for, and refuses a smaller one or another filesystem", () => {
+Deno.test("copyRange() returns the source's size by default, and refuses a smaller size or another filesystem", () => {
   const source = { kind: "volume", id: volumeIdOf("original") } as const;
   const request = {
     id: volumeIdOf("copy"),
@@ -70,7 +70,11 @@ Deno.test("copyRange() takes the source's size where none is asked for, and refu
   assertEquals(copyRange(request, { size: GiB }), { required: GiB });
   const larger = { required: 2n * GiB, limit: 3n * GiB };
   assertEquals(copyRange({ ...request, range: larger }, { size: GiB, content: "ext4" }), larger);
-  assertEquals(copyRange(request, { size: GiB, content: "raw" }), { required: GiB }, "what is on it tells");
+  assertEquals(
+    copyRange(request, { size: GiB, content: "raw" }),
+    { required: GiB },
+    "the signatures on the copy decide",
+  );
   const refusals = [
     ["OutOfRange", { range: { required: MiB } }, {}],
     ["OutOfRange", { range: { required: 0n, limit: MiB } }, {}],

@@ -1,5 +1,5 @@
 /**
- * What volumes are made from: found on this machine, by a report.
+ * Finds the sources of copies in a report.
  *
  * @module
  */
@@ -14,21 +14,21 @@ import { type ContentSource, copySnapshotOf, describeSource, type FormatState } 
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import { defined } from "../defined.ts";
 
-/** Where {@linkcode CopySources} looks. */
+/** Options of {@linkcode CopySources}. */
 export interface CopySourcesOptions {
   /** The driver's name: whose LVs these are. */
   readonly driver: string;
-  /** Where volumes are found. */
+  /** Finds volumes. */
   readonly volumeFinder: VolumeFinder;
-  /** Where snapshots are found. */
+  /** Finds snapshots. */
   readonly snapshotFinder: SnapshotFinder;
 }
 
-/** A source that is there. */
+/** A source that exists. */
 export interface FoundSource {
   /** Its LV. */
   readonly original: LocatedLv;
-  /** What is known of it. */
+  /** Its properties. */
   readonly properties: SourceProperties;
 }
 
@@ -36,15 +36,17 @@ export interface FoundSource {
 export class CopySources {
   readonly #options: CopySourcesOptions;
 
-  /** Looks for nothing yet. */
+  /** Creates the service. It reads nothing yet. */
   constructor(options: CopySourcesOptions) {
     this.#options = options;
   }
 
   /**
-   * The copies according to a report; those that several LVs claim to be, or whose source does not answer, are left alone.
+   * Returns the copies according to a report. It leaves out volumes that several LVs claim to be, and volumes whose own
+   * group or whose source's group is unresponsive.
    *
-   * @param offsetOf how many bytes of an LV this process has copied, if it has begun
+   * @param offsetOf returns the bytes of an LV that this process has copied, or `undefined` before its first step
+   * @param onError called with each error but `Unavailable`
    */
   copies(
     groups: readonly VolumeGroup[],
@@ -76,10 +78,15 @@ export class CopySources {
     });
   }
 
-  /** What a volume is to be made from. @throws {StorageError} */
+  /**
+   * Returns the source of a new volume.
+   *
+   * @throws {StorageError} `NotFound`; `Busy` while the source itself is being filled; `FailedPrecondition` when the
+   * snapshot overflowed; those of {@linkcode VolumeFinder.require} and {@linkcode SnapshotFinder.locate}.
+   */
   require(groups: readonly VolumeGroup[], source: ContentSource): FoundSource {
     const { volumeFinder } = this.#options;
-    if (source.kind === "volume") volumeFinder.require(groups, source.id); // which says what is wrong with it
+    if (source.kind === "volume") volumeFinder.require(groups, source.id); // Its error names the problem.
     const found = this.#find(groups, source);
     if (found === undefined) {
       throw new StorageError("NotFound", `looking for ${describeSource(source)}: no logical volume carries its tag`);
@@ -87,7 +94,7 @@ export class CopySources {
     if (!found.original.lv.invalidSnapshot) return found;
     throw new StorageError(
       "FailedPrecondition",
-      `using ${describeSource(source)}: its store overflowed, and its content is gone`,
+      `using ${describeSource(source)}: its COW space overflowed, and its content is lost`,
     );
   }
 

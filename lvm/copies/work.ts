@@ -10,7 +10,10 @@ import type { CopyWork } from "./executor.ts";
 /** The longest time until a failed step is tried again, in milliseconds. */
 export const RETRY_MS = 60_000;
 
-/** The time until a device is tried again that something else has open, in milliseconds: udev opens each that was written to. */
+/**
+ * The time until a device is tried again that something else has open, in milliseconds: udev opens each that was
+ * written to.
+ */
 const OPEN_RETRY_MS = 500;
 
 /** The number of failed attempts at the same place after which the copy is given up. */
