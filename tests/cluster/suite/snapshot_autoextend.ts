@@ -53,7 +53,7 @@ Deno.test("a snapshot that overflowed is not ready any more, and can be deleted"
     (now) => now?.status?.readyToUse === false && now.status.error !== undefined,
     "says that its snapshot is lost",
   );
-  assertMatch(status!.error!.message!, /its content is gone/);
+  assertMatch(status!.error!.message!, /its content is lost/);
   await ns.kubectl("delete", "volumesnapshots", "--all");
   await snapshots.waitUntilDeleted([id]);
 });
