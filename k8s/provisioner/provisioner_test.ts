@@ -141,7 +141,7 @@ Deno.test("a claim for a block device gets one, without a filesystem", async () 
 Deno.test("a claim to be filled by another program is left to it, and says so", async () => {
   await using s = await scene();
   s.cluster.addClaim("data", { dataSourceRef: { apiGroup: "books.example", kind: "Book", name: "one" } });
-  assertMatch(await s.cluster.waitForEvent("Provisioning"), /Book of books.example: left to/);
+  assertMatch(await s.cluster.waitForEvent("Provisioning"), /Book of books.example: waiting for/);
   s.cluster.addClaim("other");
   await s.cluster.waitForBound("other");
   assertEquals(s.cluster.driver.callCount("createVolume"), 1);
