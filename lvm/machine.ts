@@ -152,7 +152,7 @@ export function openMachine(options: MachineOptions): Machine {
     ...{ lvm, driver, locks, autoextend: snapshotAutoextendOf(options) },
     onSnapshotExtended: (cow, size) => listener.onSnapshotExtended?.(cow, size),
     onSnapshotCannotExtend: (cow, reason) => listener.onSnapshotCannotExtend?.(cow, reason),
-    onError: onErrorOf("growing stores"),
+    onError: onErrorOf("extending COW space"),
   });
   const trimmer = new Trimmer({
     lvm,

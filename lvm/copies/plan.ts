@@ -77,7 +77,7 @@ export function nextStep(copy: CopyState): CopyStep {
   let located = original;
   if (source.kind === "volume") {
     if (copySnapshot === undefined) {
-      if ((offset ?? copied) > 0n) return restartStep(destination, copied); // The data of two moments must not be mixed.
+      if ((offset ?? copied) > 0n) return restartStep(destination, copied); // Never mix data of two moments.
       return original.lv.active ? { do: "createCopySnapshot", original } : { do: "activate", located: original };
     }
     if (isIncompleteSnapshot(copySnapshot.lv) || copySnapshot.lv.invalidSnapshot) {

@@ -1,5 +1,5 @@
 /**
- * When the store of a copy-on-write snapshot is grown, and to what size.
+ * Decides when the COW space of a snapshot is extended, and to what size.
  *
  * @module
  */
@@ -12,18 +12,18 @@ import { roundUp } from "../size.ts";
 import { fullCowBytes } from "../spec/cow_size.ts";
 import { ownedSnapshotId, parseSnapshotTags } from "../model/tags.ts";
 
-/** When stores are grown, and by how much. */
+/** Policy for the extension of COW space. */
 export interface SnapshotAutoextend {
-  /** How full one may be, in percent. */
+  /** The usage from which on COW space is extended, in percent. */
   readonly threshold: number;
-  /** By how much of its size it is grown at least, in percent. */
+  /** The minimum extension, in percent of its size. */
   readonly percent: number;
 }
 
-/** The policy that stands where nobody names one: that which lvm.conf(5) proposes for dmeventd. */
+/** The default policy, which lvm.conf(5) proposes for dmeventd. */
 export const DEFAULT_SNAPSHOT_AUTOEXTEND = "70:20";
 
-/** A store that could overflow. */
+/** COW space that could overflow. */
 export interface CowUsage {
   /** The snapshot that it belongs to. */
   readonly id: SnapshotId;
@@ -33,21 +33,24 @@ export interface CowUsage {
   readonly lv: LogicalVolume;
   /** The group that the LV is in. */
   readonly group: VolumeGroup;
-  /** How full it is, in percent. */
+  /** Its usage in percent. */
   readonly usedPercent: number;
-  /** The size in bytes at which it could not overflow any more. */
+  /** The size in bytes with which it could not overflow any more. */
   readonly maxSize: bigint;
 }
 
-/** What to do about a store: nothing, grow it to a size in bytes, or tell that it cannot be grown. */
+/**
+ * A decision about COW space: nothing, an extension to a size in bytes, or that it has to be extended and cannot be.
+ */
 export type CowDecision = { readonly kind: "none" } | { readonly kind: "extend"; readonly size: bigint } | {
   readonly kind: "cannotExtend";
 };
 
 /**
- * The policy that `70:20` stands for, a threshold and a step in percent; `undefined` for `off`.
+ * Parses a policy, such as `70:20`: a threshold and an extension, both in percent.
  *
- * @throws {StorageError} `InvalidArgument` for anything else.
+ * @returns the policy, or `undefined` for `off`
+ * @throws {StorageError} `InvalidArgument` for any other text.
  */
 export function parseSnapshotAutoextend(text: string): SnapshotAutoextend | undefined {
   if (text === "off") return undefined;
@@ -55,14 +58,20 @@ export function parseSnapshotAutoextend(text: string): SnapshotAutoextend | unde
   if (threshold !== undefined && percent !== undefined) return { threshold, percent };
   throw new StorageError(
     "InvalidArgument",
-    `when stores of snapshots grow ${
+    `autoextend of snapshots ${
       JSON.stringify(text)
-    }: neither off nor a threshold from 10 to 99 and a step from 1 to ` +
+    }: neither off nor a threshold from 10 to 99 and an extension from 1 to ` +
       `999, both in percent, such as ${DEFAULT_SNAPSHOT_AUTOEXTEND}`,
   );
 }
 
-/** The stores of the driver's snapshots that have a content and could overflow, the fullest first. */
+/**
+ * Returns the COW space of those snapshots of the driver that are active, have not overflowed and could overflow.
+ *
+ * @param groups a report of LVM
+ * @param driver the driver's name
+ * @returns the COW space with the highest usage first
+ */
 export function cowsAtRisk(groups: readonly VolumeGroup[], driver: string): CowUsage[] {
   const cows = groups.filter(({ responsive }) => responsive).flatMap((group) =>
     group.lvs.flatMap((lv) => {
@@ -78,8 +87,9 @@ export function cowsAtRisk(groups: readonly VolumeGroup[], driver: string): CowU
 }
 
 /**
- * What a store needs: at its threshold a step more, or as much as takes it below the threshold; never more than it could use.
- * When its group has not so much, it gets what there is: a snapshot that overflows is lost for good.
+ * Decides whether COW space is extended. At its threshold it is extended by the policy's percent, or by more until it
+ * is below the threshold, but never beyond the size with which it cannot overflow. If its group has less free space, it
+ * gets all of that, because a snapshot that overflows is lost for good.
  */
 export function decideCowExtension(
   { lv, group, usedPercent, maxSize }: CowUsage,
@@ -97,13 +107,16 @@ export function decideCowExtension(
   return size > lv.size ? { kind: "extend", size } : { kind: "cannotExtend" };
 }
 
-/** How soon stores are looked at again, at the latest, in milliseconds. */
+/** The time between two checks of COW space, in milliseconds. */
 const CHECK_INTERVAL_MS = 60_000;
 
-/** How soon that is when one of them fills, in milliseconds. */
+/** The time between two checks while any COW space is at half its threshold, in milliseconds. */
 const NEAR_FULL_INTERVAL_MS = 10_000;
 
-/** When stores have to be looked at again, in milliseconds; `undefined` when none could overflow, and so never. */
+/**
+ * Returns the delay until the next check of COW space, in milliseconds, or `undefined` while no COW space could
+ * overflow.
+ */
 export function nextCheckMs(cows: readonly CowUsage[], { threshold }: SnapshotAutoextend): number | undefined {
   if (cows.length === 0) return undefined;
   return cows.some(({ usedPercent }) => usedPercent * 2 >= threshold) ? NEAR_FULL_INTERVAL_MS : CHECK_INTERVAL_MS;
@@ -113,6 +126,6 @@ function sourceVolumeId(driver: string, lv: LogicalVolume): VolumeId | undefined
   try {
     return parseSnapshotTags(driver, lv.tags)?.source;
   } catch {
-    return undefined; // tags that cannot be read: what it is is not certain, so it is left alone
+    return undefined; // Its tags cannot be read, so it is not certain what the LV is. It is not changed.
   }
 }

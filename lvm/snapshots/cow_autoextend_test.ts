@@ -16,7 +16,7 @@ const MiB = 1n << 20n;
 const AUTOEXTEND = { threshold: 70, percent: 20 };
 const [id, source] = [snapshotIdOf("cut"), volumeIdOf("one")];
 
-/** A store of so many MiB of a snapshot of 1 GiB, in a group with so much free beside it. */
+/** Creates a snapshot of a volume of 1 GiB with COW space of `mib` MiB, in a group with `free` MiB of free space. */
 async function setUpCow(
   { mib = 100n, free = 1100n, percent = 0, tags = snapshotTags("d", { id, source, erase: "zero" }) },
 ) {
@@ -40,7 +40,7 @@ async function decide(options: Parameters<typeof setUpCow>[0]): Promise<bigint |
   return decision.kind === "extend" ? decision.size / MiB : decision.kind;
 }
 
-Deno.test("parseStorePolicy() takes a threshold and a step, or off", () => {
+Deno.test("parseSnapshotAutoextend() accepts a threshold and a percentage, or off", () => {
   assertEquals(parseSnapshotAutoextend("70:20"), AUTOEXTEND);
   assertEquals(parseSnapshotAutoextend("off"), undefined);
   for (const text of ["", "70", "9:20", "100:20", "70:0", "70:1000", "70%:20%", " 70:20", "-70:20"]) {
@@ -48,7 +48,7 @@ Deno.test("parseStorePolicy() takes a threshold and a step, or off", () => {
   }
 });
 
-Deno.test("storesAtRisk() are those of the driver's snapshots that have a content and could overflow", async () => {
+Deno.test("cowsAtRisk() returns the COW space of the driver's snapshots that could still overflow", async () => {
   const { group, read } = await setUpCow({});
   assertEquals((await read()).map((cow) => [cow.id, cow.source]), [[id, source]]);
   const [, cow] = group.lvs;
@@ -59,10 +59,10 @@ Deno.test("storesAtRisk() are those of the driver's snapshots that have a conten
     Object.assign(cow!, before);
     return length;
   };
-  assertEquals(await count({ active: false }), 0, "how full it is is not known");
+  assertEquals(await count({ active: false }), 0, "its usage is not known");
   assertEquals(await count({ invalid: true }), 0, "it is lost already");
-  assertEquals(await count({ size: 1032n * MiB }), 0, "all of the volume has room");
-  assertEquals(await count({ size: 1028n * MiB }), 1, "all of the volume has room, but not its table");
+  assertEquals(await count({ size: 1032n * MiB }), 0, "it can hold the whole volume");
+  assertEquals(await count({ size: 1028n * MiB }), 1, "it can hold the whole volume, but not its table");
   assertEquals(await count({ tags: new Set(snapshotTags("other", { id, source, erase: "zero" })) }), 0);
   assertEquals(
     await count({ tags: new Set(["denolith=d", `denolith.snapshot=${id}`]) }),
@@ -71,19 +71,19 @@ Deno.test("storesAtRisk() are those of the driver's snapshots that have a conten
   );
 });
 
-Deno.test("needOf(): at the threshold a step, or more to be below it; never more than is free, or of use", async () => {
+Deno.test("decideCowExtension() extends at the threshold until below it, by no more than is free or useful", async () => {
   assertEquals(await decide({ percent: 69.99 }), "none");
   assertEquals(await decide({ percent: 70 }), 120n);
-  assertEquals(await decide({ percent: 100 }), 144n, "143 MiB would be 70 % full: a step is too little");
-  assertEquals(await decide({ percent: 70, free: 11n }), 108n, "what there is, in whole extents");
+  assertEquals(await decide({ percent: 100 }), 144n, "143 MiB would be 70 % full: 20 % more is too little");
+  assertEquals(await decide({ percent: 70, free: 11n }), 108n, "all that is free, in whole extents");
   assertEquals(await decide({ percent: 70, free: 3n }), "cannotExtend");
-  assertEquals(await decide({ percent: 90, mib: 1000n }), 1032n, "more would be of no use");
+  assertEquals(await decide({ percent: 90, mib: 1000n }), 1032n, "more would be useless");
   const { group, read } = await setUpCow({ percent: 90 });
   group.readOnly = true;
   assertEquals(decideCowExtension((await read())[0]!, AUTOEXTEND).kind, "cannotExtend");
 });
 
-Deno.test("nextLookMs() is never, a minute, or ten seconds when a store is at half its threshold", async () => {
+Deno.test("nextCheckMs() returns never, a minute, or ten seconds while any COW space is at half its threshold", async () => {
   assertEquals(nextCheckMs([], AUTOEXTEND), undefined);
   const cowsAt = async (percent: number): Promise<CowUsage[]> => await (await setUpCow({ percent })).read();
   assertEquals(nextCheckMs(await cowsAt(34.9), AUTOEXTEND), 60_000);

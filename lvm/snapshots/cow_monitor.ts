@@ -1,11 +1,11 @@
 /**
- * Grows the stores of copy-on-write snapshots before they overflow.
+ * Extends the COW space of snapshots before they overflow.
  *
- * It looks at the reports that are read anyway ({@linkcode CowMonitor.observe}), and reads one itself only while there are stores
- * that could overflow: once a minute, and every ten seconds while one of them fills. Whatever it does is decided by the last
- * report alone, so there is nothing to remember: after a crash the next report shows what is left to do.
+ * The monitor observes the reports that are read anyway ({@linkcode CowMonitor.observe}). It reads reports itself only
+ * while COW space could overflow: once a minute, and every ten seconds while any COW space is at half its threshold. It
+ * decides from the last report alone and keeps no other state: after a crash the next report shows what is left to do.
  *
- * Where the host's LVM grows snapshots itself, by dmeventd (lvm.conf(5), snapshot_autoextend_threshold), that is left to it.
+ * Where the host's dmeventd extends snapshots (lvm.conf(5), snapshot_autoextend_threshold), the monitor extends none.
  *
  * @module
  */
@@ -26,50 +26,54 @@ import {
 import type { Clock } from "../clock.ts";
 import { BackgroundWorker } from "../worker.ts";
 
-/** Who is told of stores. */
+/** Listener to the extension of COW space. */
 export interface CowListener {
-  /** A store was grown to a size in bytes. */
+  /** Called after COW space was extended to a size in bytes. */
   readonly onSnapshotExtended: (cow: CowUsage, size: bigint) => void;
-  /** A store ought to grow and cannot; why, and what to do. Told once, until it grows. */
+  /**
+   * Called when COW space has to be extended and cannot be; `why` names the remedy. Called once until it is extended.
+   */
   readonly onSnapshotCannotExtend: (cow: CowUsage, why: string) => void;
 }
 
-/** What {@linkcode CowMonitor} needs. */
+/** Options of {@linkcode CowMonitor}. */
 export interface CowMonitorOptions extends CowListener {
   /** LVM on this machine. */
   readonly lvm: Lvm;
   /** The driver's name: whose snapshots these are. */
   readonly driver: string;
-  /** Locks by volume and snapshot: what is being deleted or grown is left alone. */
+  /**
+   * Locks by volume and snapshot. A snapshot is not extended while it is deleted, or its volume is deleted or expanded.
+   */
   readonly locks: Locks;
-  /** When stores are grown; without it, never. */
+  /** The policy; without it, COW space is never extended. */
   readonly autoextend: SnapshotAutoextend | undefined;
-  /** Is told what failed; it is tried again later. */
+  /** Called with each error. The monitor tries again later. */
   readonly onError: (error: unknown) => void;
   /** The clock; the machine's by default. */
   readonly clock?: Clock;
 }
 
-/** The background work for the stores of one driver on this machine. */
+/** The background worker that extends the COW space of one driver's snapshots on this machine. */
 export class CowMonitor {
   readonly #options: CowMonitorOptions;
   readonly #worker: BackgroundWorker;
-  /** The UUIDs of stores of which it was told that they cannot grow. */
+  /** The UUIDs of the LVs of which the monitor reported that they cannot be extended. */
   readonly #reported = new Set<string>();
-  /** What the last report showed to be done. */
+  /** The COW space that the last report showed to need an extension. */
   #due: readonly CowUsage[] = [];
   /** The delay after which a report is read, in milliseconds; `undefined` while no COW space can overflow. */
   #nextCheckMs: number | undefined;
   #extending = false;
 
-  /** Makes it; it does nothing before it sees a report. */
+  /** Creates the monitor. It does nothing before it observes a report. */
   constructor(options: CowMonitorOptions) {
     this.#options = options;
     const { onError, clock } = options;
     this.#worker = new BackgroundWorker({ pass: () => this.#pass(), onError, retryMs: RETRY_MS, clock });
   }
 
-  /** Looks at a report; what has to be done is done in the background. */
+  /** Observes a report. Extensions run in the background. */
   observe(groups: readonly VolumeGroup[]): void {
     const { autoextend, driver } = this.#options;
     if (autoextend === undefined || this.#extending) return; // another report is read after an extension
@@ -84,7 +88,7 @@ export class CowMonitor {
     if (this.#due.length > 0) this.#worker.wake();
   }
 
-  /** Waits until nothing is being done. */
+  /** Waits until no background work is running. */
   idle(): Promise<void> {
     return this.#worker.idle();
   }
@@ -94,7 +98,9 @@ export class CowMonitor {
     return this.#worker.stop();
   }
 
-  /** Does what the last report showed, or reads a report, which comes back by {@linkcode CowMonitor.observe}. */
+  /**
+   * Extends what the last report showed to be due, or else reads a report, which calls {@linkcode CowMonitor.observe}.
+   */
   async #pass(): Promise<void> {
     const { lvm, autoextend, onError } = this.#options;
     const due = this.#due;
@@ -109,12 +115,12 @@ export class CowMonitor {
       onError(error);
     } finally {
       this.#extending = false;
-      if (extended) this.#worker.wake(); // what was free for one is not free for the next
+      if (extended) this.#worker.wake(); // The free space of the group has changed.
       else this.#worker.wakeAfter(this.#nextCheckMs);
     }
   }
 
-  /** Grows a store; answers whether it did. */
+  /** Extends COW space, and returns whether it was extended. */
   async #extend(cow: CowUsage, autoextend: SnapshotAutoextend): Promise<boolean> {
     const { lvm, locks, onSnapshotExtended, onError } = this.#options;
     const { id, source, lv, group } = cow;
@@ -123,18 +129,18 @@ export class CowMonitor {
     if (decision.kind === "cannotExtend") {
       this.#reportCannotExtend(
         cow,
-        `volume group ${group.name} has ${formatBytes(group.free)} free, of which none can be taken`,
+        `volume group ${group.name} has ${formatBytes(group.free)} free, none of which can be used`,
       );
       return false;
     }
     const held = [{ ...snapshotLock(id), mode: "shared" as const }, volumeLock(source, "shared")];
     const extend = ["lvextend", "--size", `${decision.size}b`, `${group.name}/${lv.name}`];
     try {
-      await locks.run("growth of the store", held, () => lvm.change(group, extend));
+      await locks.run("extension of the COW space", held, () => lvm.change(group, extend));
     } catch (error) {
       if (!(error instanceof StorageError)) throw error;
       if (error.kind === "NoSpace") this.#reportCannotExtend(cow, error.message);
-      // being deleted, deleted, or grown by somebody else: the next look shows it
+      // It is being deleted, or was deleted or extended by another process. The next report shows it.
       else if (error.kind !== "Busy" && error.kind !== "NotFound") onError(error);
       return false;
     }
@@ -149,13 +155,13 @@ export class CowMonitor {
     const { group, lv, usedPercent } = cow;
     this.#options.onSnapshotCannotExtend(
       cow,
-      `the store ${group.name}/${lv.name} is ${
+      `the COW space ${group.name}/${lv.name} is ${
         Math.floor(usedPercent)
-      } % full and cannot be grown: ${why}. When it is full, the ` +
+      } % full and cannot be extended: ${why}. When it is full, the ` +
         `snapshot is lost: free space in the volume group (delete volumes or snapshots, or vgextend)`,
     );
   }
 }
 
-/** When a report that failed is read again, in milliseconds. */
+/** The delay until a failed report is repeated, in milliseconds. */
 const RETRY_MS = 60_000;

@@ -16,7 +16,7 @@ import { Volumes } from "../volumes/volumes.ts";
 
 const MiB = 1n << 20n;
 
-/** A volume of 32 MiB and its snapshot with a store, 8 MiB by default, which a keeper looks after. */
+/** Creates a volume of 32 MiB, its snapshot with COW space of 8 MiB by default, and a monitor of it. */
 async function scene(cowSize: SizeOrPercent = { bytes: 8n * MiB }) {
   const machine = new FakeMachine();
   const group = machine.addGroup("data", 1n << 30n);
@@ -57,12 +57,12 @@ async function scene(cowSize: SizeOrPercent = { bytes: 8n * MiB }) {
 
 const REPORT = "lvm fullreport";
 
-Deno.test("StoreKeeper: without a store that could overflow nothing is looked at", async () => {
+Deno.test("CowMonitor reads nothing while no COW space could overflow", async () => {
   const s = await scene({ percent: 100n });
   assertEquals([s.clock.pendingTimers, await s.pass(3_600_000)], [0, []]);
 });
 
-Deno.test("StoreKeeper looks once a minute, every ten seconds while a store fills, and grows it at its threshold", async () => {
+Deno.test("CowMonitor checks once a minute, every ten seconds from half the threshold, and extends at the threshold", async () => {
   const s = await scene();
   assertEquals(await s.pass(59_999), []);
   s.lv.cowPercent = 40;
@@ -74,7 +74,7 @@ Deno.test("StoreKeeper looks once a minute, every ten seconds while a store fill
   assertEquals([s.clock.pendingTimers, await s.pass(60_000)], [0, []]);
 });
 
-Deno.test("StoreKeeper grows a store until it cannot overflow, and then looks no more", async () => {
+Deno.test("CowMonitor extends COW space until it cannot overflow, and then checks no more", async () => {
   const s = await scene();
   for (let checks = 0; s.clock.pendingTimers > 0; checks++) {
     assertEquals(checks < 20, true, `${s.lv.size / MiB} MiB`);
@@ -84,21 +84,21 @@ Deno.test("StoreKeeper grows a store until it cannot overflow, and then looks no
   assertEquals([s.lv.size, s.lv.invalid, s.errors], [36n * MiB, false, []]);
 });
 
-Deno.test("StoreKeeper tells once that a store cannot grow, and grows it when there is room", async () => {
+Deno.test("CowMonitor reports once that COW space cannot be extended, and extends it when space is free", async () => {
   const s = await scene();
   s.group.size = 40n * MiB;
   s.lv.cowPercent = 90;
   await s.pass(60_000);
-  assertEquals(await s.pass(10_000), [REPORT], "it was told");
+  assertEquals(await s.pass(10_000), [REPORT], "it was reported");
   assertEquals(s.reported.length, 1);
-  assertMatch(s.reported[0]!, /data\/snap-\w+ is 90 % full and cannot be grown: .* 0 B free.*vgextend/);
+  assertMatch(s.reported[0]!, /data\/snap-\w+ is 90 % full and cannot be extended: .* 0 B free.*vgextend/);
   s.group.size = 100n * MiB;
   await s.pass(10_000);
   assertEquals([s.lv.size, s.reported[1]], [12n * MiB, "8 to 12"]);
   await s.monitor.stop();
 });
 
-Deno.test("StoreKeeper tells what LVM answers when the room that the report showed is gone", async () => {
+Deno.test("CowMonitor reports LVM's error when the free space of the report is not free any more", async () => {
   const s = await scene();
   const { fault } = s.machine;
   s.machine.fault = (command) =>
@@ -113,7 +113,7 @@ Deno.test("StoreKeeper tells what LVM answers when the room that the report show
   await s.monitor.stop();
 });
 
-Deno.test("StoreKeeper leaves it to the host's dmeventd where that grows stores, and waits while the volume is changed", async () => {
+Deno.test("CowMonitor leaves the extension to the host's dmeventd where that is configured, and waits while the volume is changed", async () => {
   const s = await scene();
   s.machine.host.settings.set("snapshot_autoextend_threshold", "70");
   s.lv.cowPercent = 90;
@@ -127,7 +127,7 @@ Deno.test("StoreKeeper leaves it to the host's dmeventd where that grows stores,
   await s.monitor.stop();
 });
 
-Deno.test("StoreKeeper goes on when a report fails", async () => {
+Deno.test("CowMonitor continues after a failed report", async () => {
   const s = await scene();
   const { fault } = s.machine;
   s.machine.fault = () => failure(5, "  cannot read");

@@ -1,9 +1,10 @@
 /**
- * Takes and deletes snapshots of volumes on this machine.
+ * Creates and deletes snapshots of volumes on this machine.
  *
- * A snapshot's LV is read-only and lives in the group of its origin. The snapshot of a thin volume is thin, is in the same pool,
- * and outlives the volume. Any other snapshot is a copy-on-write snapshot; its origin cannot be deleted before it. While LVM
- * takes a snapshot, it freezes a mounted filesystem if it can (lvcreate suspends the origin with its filesystem locked).
+ * A snapshot's LV is read-only and lives in the group of its origin. The snapshot of a thin volume is thin, is in the
+ * same pool, and outlives the volume. Any other snapshot is a copy-on-write snapshot; its origin cannot be deleted
+ * before it. While LVM creates a snapshot, it freezes a mounted filesystem if it can (lvcreate suspends the origin with
+ * its filesystem locked).
  *
  * @module
  */
@@ -26,7 +27,7 @@ import type { Reaper } from "../volumes/reaper.ts";
 import { thinSnapshotArguments } from "../volumes/thin_volumes.ts";
 import { syncFilesystem } from "./sync.ts";
 
-/** A snapshot to take. */
+/** A request for a snapshot. */
 export interface SnapshotRequest {
   /** Its id. */
   readonly id: SnapshotId;
@@ -70,10 +71,11 @@ export class Snapshots {
   }
 
   /**
-   * Takes the snapshot that a request describes, unless it exists. Requires the snapshot's lock, and its volume's shared lock.
+   * Creates the snapshot that a request describes, unless it exists. The caller holds the snapshot's lock, and its
+   * volume's shared lock.
    *
-   * @throws {StorageError} `AlreadyExists` when a snapshot of another volume has the id; `Lost`; those of
-   * {@linkcode Snapshots.createNew}.
+   * @throws {StorageError} `AlreadyExists` when a snapshot of another volume has the id; `Lost`; those of {@linkcode
+   * Snapshots.createNew}.
    */
   async create(request: SnapshotRequest): Promise<Snapshot> {
     const groups = await this.#lvm.report();
@@ -85,11 +87,11 @@ export class Snapshots {
   }
 
   /**
-   * Takes a snapshot that does not exist. Requires the snapshot's lock, and its volume's shared lock.
+   * Creates a snapshot that does not exist. The caller holds the snapshot's lock, and its volume's shared lock.
    *
    * @param groups the report that shows that the snapshot does not exist
-   * @throws {StorageError} `NotFound` or `Lost` for the volume; `NoSpace` when the group cannot hold the COW space, or the pool
-   * cannot reserve the size.
+   * @throws {StorageError} `NotFound` or `Lost` for the volume; `NoSpace` when the group cannot hold the COW space, or
+   * the pool cannot reserve the size.
    */
   async createNew(groups: FreshReport, { id, source, cowSize }: SnapshotRequest): Promise<LocatedSnapshot> {
     const leftover = this.#finder.locate(groups, id, []);
@@ -111,8 +113,9 @@ export class Snapshots {
   }
 
   /**
-   * Deletes a snapshot. A snapshot that does not exist is deleted already. The LV holds data of the volume, so it is marked as
-   * deleted, and the reaper erases and removes it in the background. Requires the snapshot's lock.
+   * Deletes a snapshot. A snapshot that does not exist is deleted already. The LV holds data of the volume, so it is
+   * marked as deleted, and the reaper erases and removes it in the background. A COW snapshot that needs no erasure is
+   * removed at once. The caller holds the snapshot's lock.
    *
    * @throws {StorageError} `InUse` while it is open or copied; `Lost` when another LV has taken its place.
    */
@@ -146,14 +149,14 @@ export class Snapshots {
     return this.#finder.list(await this.#lvm.report());
   }
 
-  /** Takes a copy-on-write snapshot, with its COW space in the group of the volume. */
+  /** Creates a COW snapshot, with its COW space in the group of the volume. */
   async #takeCow(volume: Volume, id: SnapshotId, cowSize: SizeOrPercent): Promise<void> {
     const { id: source, lv, group } = volume;
     const size = cowBytes(cowSize, lv.size, group.extentSize);
     if (size > group.free) {
       throw new StorageError(
         "NoSpace",
-        `snapshotting volume ${source}: the store of ${
+        `snapshotting volume ${source}: the COW space of ${
           formatBytes(size)
         } does not fit, volume group ${group.name} has ` +
           `${formatBytes(group.free)} free; a smaller snapSize may do`,
@@ -163,8 +166,8 @@ export class Snapshots {
   }
 
   /**
-   * Takes a thin snapshot, which shares the pool of its volume and has no COW space. It reserves the volume's size in the pool:
-   * it takes that much once all of the volume was overwritten.
+   * Creates a thin snapshot, which is in the pool of its volume and has no COW space. The volume's size is reserved in
+   * the pool, because the snapshot needs that much once all of the volume was overwritten.
    */
   async #takeThin(groups: FreshReport, volume: Volume, id: SnapshotId): Promise<void> {
     const reservation = this.#reservation;

@@ -15,7 +15,7 @@ import { Volumes } from "../volumes/volumes.ts";
 const MiB = 1n << 20n;
 const request = { id: snapshotIdOf("cut"), source: volumeIdOf("one"), cowSize: FULL_COW };
 
-/** A machine with a volume and its snapshot, of which is recorded what is told. */
+/** Creates a machine with a volume and its snapshot; `record` records the snapshot's LV. */
 async function scene() {
   const machine = new FakeMachine();
   machine.addGroup("data", 1n << 30n);
@@ -33,7 +33,7 @@ async function scene() {
   return { machine, snapshots, finder, cow, record, state: async () => finder.stateOf(await lvm.report(), request) };
 }
 
-Deno.test("stateOf(): without a record, an LV with the tags is the snapshot, and a store alone is none", async () => {
+Deno.test("stateOf(): without a record, an LV with the tags is the snapshot, and COW space without an origin is none", async () => {
   const s = await scene();
   assertEquals((await s.state()).state, "present");
   delete s.cow.origin;
@@ -42,7 +42,7 @@ Deno.test("stateOf(): without a record, an LV with the tags is the snapshot, and
   assertEquals((await s.state()).state, "absent");
 });
 
-Deno.test("stateOf(): with a record, only the LV of that UUID is the snapshot, and while it is one", async () => {
+Deno.test("stateOf(): with a record, only the LV with that UUID is the snapshot, and only while it has an origin", async () => {
   const s = await scene();
   s.record();
   assertEquals((await s.state()).state, "present");
@@ -59,7 +59,7 @@ Deno.test("stateOf(): with a record, only the LV of that UUID is the snapshot, a
   assertMatch(await lost(), /no logical volume carries its tag/);
 });
 
-Deno.test("create() and delete() of what is Lost change nothing, and make nothing in its place", async () => {
+Deno.test("create() and delete() of a Lost snapshot change nothing, and create nothing in its place", async () => {
   const s = await scene();
   s.record();
   s.cow.uuid = newUuid();
@@ -73,7 +73,7 @@ Deno.test("create() and delete() of what is Lost change nothing, and make nothin
   await s.snapshots.delete(request.id);
 });
 
-Deno.test("stateOf() tells nothing while the group of the volume, or of the record, does not answer", async () => {
+Deno.test("stateOf() fails while the group of the volume, or of the record, is unresponsive", async () => {
   const s = await scene();
   s.record();
   const groups = await new Lvm(s.machine).report();

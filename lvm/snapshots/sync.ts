@@ -1,5 +1,5 @@
 /**
- * What a filesystem still holds in memory when a snapshot of its device is cut.
+ * Syncs mounted filesystems before a snapshot of their device is created.
  *
  * @module
  */
@@ -10,11 +10,14 @@ import type { LogicalVolume } from "../model/report.ts";
 import type { FormatState } from "../model/tags.ts";
 
 /**
- * Has a mounted filesystem write what it holds, if the cut itself does not have it: device-mapper freezes the filesystem of a
- * device that it suspends, but a btrfs is not found by its device (kernel, freeze_bdev). Such a one is whole on its device at any
- * moment, as after a loss of power; without this, what was written in the last half a minute would be missing.
+ * Syncs a mounted filesystem that device-mapper does not freeze itself.
  *
- * @param content what is on the LV, by its tags
+ * When device-mapper suspends a device, it freezes the device's filesystem. The kernel does not find a btrfs by its
+ * device (freeze_bdev), so it is not frozen. A btrfs is consistent on its device at any moment, as after a loss of
+ * power. But without the sync, the writes of the last half a minute would be missing in the snapshot.
+ *
+ * @param lv the LV of which a snapshot will be created
+ * @param content the format of the LV, from its tags
  * @throws {StorageError} `CommandFailed`.
  */
 export async function syncFilesystem(exec: Exec, lv: LogicalVolume, content: FormatState): Promise<void> {

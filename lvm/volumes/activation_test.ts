@@ -5,7 +5,7 @@ import { REPORT_COMMAND } from "../model/report_command.ts";
 import { poolTags } from "../model/tags.ts";
 import { FakeMachine } from "../../tests/fake/machine.ts";
 
-Deno.test("activation() asks for what the kind of an LV takes: without a disk if it is RAID, without dmeventd in our pools", async () => {
+Deno.test("activationArguments(): RAID is activated without a physical volume, and our pools without dmeventd", async () => {
   const machine = new FakeMachine();
   machine.addGroup("data", 1n << 30n, 4n << 20n, 2);
   const lvcreate = (...args: string[]) =>

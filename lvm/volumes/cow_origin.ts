@@ -1,5 +1,5 @@
 /**
- * What copy-on-write snapshots mean for the volume that is their origin: they live by it, and hinder its growth.
+ * Checks of a volume that is the origin of COW snapshots. An active origin with COW snapshots cannot be extended.
  *
  * @module
  */
@@ -13,7 +13,13 @@ import { staleCopySnapshots } from "../inventory/copying.ts";
 import { deletedLvs } from "../inventory/leftovers.ts";
 import type { Volume } from "../inventory/volume.ts";
 
-/** The copy-on-write snapshots of a volume: those that somebody has, and those that are only to be removed. */
+/**
+ * Returns the COW snapshots of a volume.
+ *
+ * @param driver the driver's name
+ * @param groups a report of LVM
+ * @returns the snapshots that exist for a user or a copy, and the deleted ones, which are to be removed
+ */
 export function cowSnapshotsOf(
   driver: string,
   { lv, group }: Volume,
@@ -28,10 +34,10 @@ export function cowSnapshotsOf(
 }
 
 /**
- * Makes sure that a volume and its snapshots can be deactivated for a moment.
+ * Makes sure that a volume and its COW snapshots can be deactivated for a moment.
  *
- * @param published whether the volume's device is at a target: a bind mount of the device's node would not hinder it, and lead to
- * another device afterwards
+ * @param published whether the volume's device is published ({@linkcode isPublishedAsDevice}). A bind mount of the
+ * device node would not prevent the deactivation, but could refer to another device afterwards
  * @throws {StorageError} `FailedPrecondition` naming the snapshots.
  */
 export function requireDeactivatable(
@@ -42,16 +48,21 @@ export function requireDeactivatable(
   const names = snapshots.map(({ name }) => name).join(", ");
   const open = snapshots.filter((snapshot) => snapshot.open).map(({ name }) => name);
   const why = lv.open || published
-    ? `it is in use and has the snapshots ${names}; LVM grows the origin of a copy-on-write snapshot only while it is ` +
-      "inactive: unpublish and unstage it (in a cluster, end its pods) until it has grown, or delete the snapshots"
+    ? `it is in use and has the snapshots ${names}; LVM extends the origin of a copy-on-write snapshot only while it is ` +
+      "inactive: unpublish and unstage it (in a cluster, end its pods) until it is extended, or delete the snapshots"
     : open.length > 0
-    ? `of its snapshots ${names}, ${open.join(", ")} is open; LVM grows the origin of a copy-on-write snapshot only ` +
+    ? `of its snapshots ${names}, ${
+      open.join(", ")
+    } is open; LVM extends the origin of a copy-on-write snapshot only ` +
       "while both are inactive: unmount it"
     : undefined;
   if (why !== undefined) throw new StorageError("FailedPrecondition", `growing volume ${id}: ${why}`);
 }
 
-/** Whether a volume's device is at a target. A bind mount of its node does not show in LVM's report as open. */
+/**
+ * Reports whether a volume's device is published. LVM does not report a device as open because of a bind mount of its
+ * node.
+ */
 export async function isPublishedAsDevice(exec: Exec, { tags, lv }: Volume): Promise<boolean> {
   return tags.format.state === "raw" && deviceMounts(await readMounts(exec), lv).length > 0;
 }

@@ -1,10 +1,11 @@
 /**
- * What is done in the background: erasing and removing the LVs of deleted volumes and snapshots, and at the start resuming
- * what a crash left suspended.
+ * Erases and removes the LVs of deleted volumes and snapshots in the background. At the start it repairs what a crash
+ * left.
  *
- * Deleting only marks an LV, in one change; from then on it is nobody's. Each pass here reads a report and does what it
- * shows, so there is nothing to remember: whatever instruction the driver dies at, the next start goes on. The record that
- * the volume was handed out goes before the LV does, for an LV that is gone while its record stands is a loss.
+ * A deletion only marks an LV, in one change. From then on the LV belongs to no volume and no snapshot. Each pass reads
+ * a report and processes the deleted LVs in it. No other state is needed: whenever the driver dies, the next start
+ * continues. The record that the volume was in use is removed before its LV, because a record without its LV means that
+ * the volume is Lost.
  *
  * @module
  */
@@ -25,46 +26,48 @@ import { type DeletedLv, deletedLvs, incompleteVolumes, isIncompleteSnapshot } f
 import { findPool, isDriverPool, isThin, lvsInPool } from "../pools/pool.ts";
 import { BackgroundWorker } from "../worker.ts";
 
-/** What {@linkcode Reaper} needs. */
+/** Options of {@linkcode Reaper}. */
 export interface ReaperOptions {
   /** LVM on this machine. */
   readonly lvm: Lvm;
   /** The driver's name: whose LVs these are. */
   readonly driver: string;
-  /** Is told what failed; it is tried again later. */
+  /** Called with each error. The reaper tries again later. */
   readonly onError: (error: unknown) => void;
-  /** Is given the report of the start, when what a crash left suspended goes on again; nobody by default. */
+  /** Called with the report of the start, after suspended devices were resumed. */
   readonly onResumed?: (groups: readonly VolumeGroup[]) => void;
-  /** Is told when an LV was removed, so that its space is free; nobody by default. */
+  /** Called after an LV was removed, so that its space is free. */
   readonly onRemoved?: () => void;
-  /** The delay after which what failed is tried again, in milliseconds; a minute by default. */
+  /** The delay until a failed pass is repeated, in milliseconds; a minute by default. */
   readonly retryMs?: number;
   /** The clock; the machine's by default. */
   readonly clock?: Clock;
-  /** Is given each report; nobody by default. */
+  /** Called with each report that the reaper reads, without unresponsive groups. */
   readonly onReport?: (groups: readonly VolumeGroup[]) => void;
-  /** The gate of the machine's thin pools, if those of the driver are to be removed with their last volume. */
+  /**
+   * The pool reservation, if the driver's thin pools are removed with their last volume; without it, empty pools stay.
+   */
   readonly emptyPoolReservation?: PoolReservation;
 }
 
-/** How much is overwritten by one command, in bytes: a few seconds' work, so that stopping need not wait for long. */
+/** The bytes that one command overwrites. It takes a few seconds, so that the driver stops soon. */
 const CHUNK_BYTES = 1n << 30n;
 
-/** After how many bytes the progress is recorded: what a crash costs at most. */
+/** The bytes after which the progress is recorded. After a crash at most this much is overwritten again. */
 const RECORD_INTERVAL_BYTES = 32n * CHUNK_BYTES;
 
-/** When what failed is tried again, in milliseconds. */
+/** The delay until a failed pass is repeated, in milliseconds. */
 const RETRY_MS = 60_000;
 
 /**
- * Whether something has to be done about the data of a deleted LV. The blocks that a thin one had are zeros for whoever has
- * them next; to overwrite it would take all the space that it was promised.
+ * Reports whether the data of a deleted LV has to be erased. A thin LV is not overwritten: its pool zeroes blocks
+ * before it provides them to another LV, and overwriting would allocate all of the LV's virtual size.
  */
 function needsErasure({ lv, tags: { erase } }: DeletedLv): boolean {
   return erase === "discard" || (erase === "zero" && !isThin(lv));
 }
 
-/** The background work of one driver on this machine. */
+/** The background worker that removes the deleted LVs of one driver on this machine. */
 export class Reaper {
   readonly #lvm: Lvm;
   readonly #exec: Exec;
@@ -78,7 +81,7 @@ export class Reaper {
   readonly #emptyPoolReservation: PoolReservation | undefined;
   #resumeDue = false;
 
-  /** Makes it; nothing is done until {@linkcode start}. */
+  /** Creates the reaper. It does nothing before {@linkcode start} or {@linkcode wake}. */
   constructor(options: ReaperOptions) {
     this.#lvm = options.lvm;
     this.#exec = options.lvm.exec;
@@ -93,18 +96,18 @@ export class Reaper {
     this.#worker = new BackgroundWorker({ pass: () => this.#pass(), onError, retryMs: this.#retryMs, clock });
   }
 
-  /** Resumes what a crash left suspended, then does what is left to do. */
+  /** Repairs what a crash left, and starts a pass. */
   start(): void {
     this.#resumeDue = true;
     this.wake();
   }
 
-  /** Starts a pass over all that is left to do. Called after something was marked. */
+  /** Starts a pass over all deleted LVs. Called after an LV was marked as deleted. */
   wake(): void {
     this.#worker.wake();
   }
 
-  /** Waits until nothing is being done. */
+  /** Waits until no pass is running. */
   idle(): Promise<void> {
     return this.#worker.idle();
   }
@@ -135,8 +138,9 @@ export class Reaper {
   }
 
   /**
-   * Mends what LVM's commands leave that were killed: devices that are suspended, which a refresh resumes with the right
-   * tables, and stores that never became snapshots and RAID LVs that never became whole, of which nobody knows.
+   * Repairs what killed commands of LVM left. Suspended devices are resumed by a refresh, which also loads the right
+   * tables. Incomplete RAID LVs and incomplete pools are removed. COW space that never became a snapshot is marked as
+   * deleted.
    */
   async #resume(groups: FreshReport): Promise<void> {
     for (const { group, lv } of incompleteVolumes(this.#driver, groups)) {
@@ -164,7 +168,7 @@ export class Reaper {
     const { lv, group, tags } = deleted;
     if (lv.origin !== undefined && !isThin(lv)) {
       await splitSnapshot(this.#lvm, group, lv);
-      this.wake(); // its device is another now: look again
+      this.wake(); // The LV has another device now, so another report is needed.
       return;
     }
     const emptied = await this.#extendLastOfPool(deleted);
@@ -179,8 +183,11 @@ export class Reaper {
   }
 
   /**
-   * The pool of the driver that an LV is the last one of, if such pools are to be removed. What was deleted in it before was
-   * not overwritten, and could be read from where the pool was: so the last LV grows to the pool's size, and overwrites it all.
+   * Extends an LV to the size of its pool, if it is the last LV of a pool that is to be removed. Deleted LVs of the
+   * pool were not overwritten, and their data could be read from the extents of the removed pool. So the last LV
+   * overwrites the whole pool.
+   *
+   * @returns the pool, and the LV that overwrites it; `undefined` when the pool stays
    */
   async #extendLastOfPool(
     { lv, tags, ...located }: DeletedLv,
@@ -215,13 +222,13 @@ export class Reaper {
     throw new StorageError("FailedPrecondition", `erasing ${group.name}/${lv.name}: it cannot be activated`);
   }
 
-  /** Does with the first bytes of an LV, by default with all, what its tags say. */
+  /** Erases the first bytes of an LV, by default all, in the way that its tags name. */
   async #erase({ lv, group, tags }: DeletedLv, bytes = lv.size): Promise<void> {
     const { readOnly } = await verifyDevice(this.#exec, lv);
     if (readOnly) await this.#lvm.change(group, ["lvchange", "--permission", "rw", `${group.name}/${lv.name}`]);
     if (tags.erase === "discard") {
       const discard = { program: "blkdiscard", args: [lv.devicePath], mutates: true } as const;
-      // best effort: not every disk can
+      // Not every physical volume supports discards, and a failure is only reported.
       return await runOk(this.#exec, discard).then(() => {}, this.#onError);
     }
     let recorded = tags.erased;

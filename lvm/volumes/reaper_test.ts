@@ -16,7 +16,7 @@ import { Volumes } from "./volumes.ts";
 const GIB = 1n << 30n;
 const id = volumeIdOf("one");
 
-/** A machine with a volume that is marked as deleted, and what is done to it. */
+/** Creates a machine with a volume, and a reaper; `mark` marks the volume as deleted. */
 async function setUpDeleted(size: bigint, erase: Erasure = "zero") {
   const machine = new FakeMachine();
   machine.addGroup("data", 200n * GIB);
@@ -37,7 +37,7 @@ async function setUpDeleted(size: bigint, erase: Erasure = "zero") {
   return { machine, lvm, reaper, finder, reservation, volumes, errors, commands, record, mark, path };
 }
 
-/** Where the zeros of a command begin, in GiB. */
+/** Returns the offsets of the commands that write zeros, in GiB. */
 function offsets(commands: readonly string[]): number[] {
   return commands.flatMap((command) => {
     const offset = /^blkdiscard --zeroout --offset (\d+)/.exec(command)?.[1];
@@ -45,7 +45,7 @@ function offsets(commands: readonly string[]): number[] {
   });
 }
 
-Deno.test("Upkeep overwrites a GiB at a time, and records its progress every 32", async () => {
+Deno.test("Reaper overwrites a GiB at a time, and records its progress every 32", async () => {
   const { reaper, commands, record, mark, machine } = await setUpDeleted(70n * GIB + (8n << 20n));
   await mark();
   record();
@@ -63,7 +63,7 @@ Deno.test("Upkeep overwrites a GiB at a time, and records its progress every 32"
   assertEquals(machine.allLvs(), []);
 });
 
-Deno.test("Upkeep goes on where a driver before it was", async () => {
+Deno.test("Reaper continues at the offset that an earlier process recorded", async () => {
   const { reaper, commands, record, mark } = await setUpDeleted(35n * GIB);
   await mark(...markErased(0n, 32n * GIB));
   record();
@@ -72,7 +72,7 @@ Deno.test("Upkeep goes on where a driver before it was", async () => {
   assertEquals(offsets(commands), [32, 33, 34]);
 });
 
-Deno.test("Upkeep that is stopped ends after the command under way, and removes nothing that is not erased", async () => {
+Deno.test("a stopped Reaper ends after the running command, and removes nothing that is not erased", async () => {
   const { reaper, commands, mark, machine } = await setUpDeleted(10n * GIB);
   await mark();
   let stopping: Promise<void> | undefined;
@@ -86,7 +86,7 @@ Deno.test("Upkeep that is stopped ends after the command under way, and removes 
   assertEquals([offsets(commands), commands.length, machine.allLvs().length], [[0], 1, 1]);
 });
 
-Deno.test("Upkeep tells what failed and tries it again; nothing that is not erased is removed meanwhile", async () => {
+Deno.test("Reaper reports a failure and tries again; nothing that is not erased is removed meanwhile", async () => {
   const { reaper, errors, mark, machine } = await setUpDeleted(GIB);
   await mark();
   machine.fault = ({ program }) => {
@@ -105,7 +105,7 @@ Deno.test("Upkeep tells what failed and tries it again; nothing that is not eras
   assertEquals(machine.allLvs(), []);
 });
 
-Deno.test("Upkeep resumes at the start what is suspended, also when LVM did not answer at first", async () => {
+Deno.test("Reaper resumes suspended devices at the start, also when LVM fails at first", async () => {
   const { reaper, errors, machine } = await setUpDeleted(GIB);
   const { lv } = machine.allLvs()[0]!;
   lv.suspended = true;
@@ -121,7 +121,7 @@ Deno.test("Upkeep resumes at the start what is suspended, also when LVM did not 
   assertEquals(lv.suspended, false);
 });
 
-Deno.test("Upkeep removes what the disks cannot discard, and tells it", async () => {
+Deno.test("Reaper removes an LV whose physical volumes support no discards, and reports it", async () => {
   const { reaper, errors, mark, machine } = await setUpDeleted(GIB, "discard");
   await mark();
   machine.fault = ({ program }) =>
@@ -131,7 +131,7 @@ Deno.test("Upkeep removes what the disks cannot discard, and tells it", async ()
   assertEquals([errors.length, machine.allLvs()], [1, []]);
 });
 
-Deno.test("deleting a volume right after its snapshot leaves the snapshot's store to be erased", async () => {
+Deno.test("deleting a volume right after its snapshot leaves the snapshot's COW space to be erased", async () => {
   const { lvm, reaper, finder, reservation, volumes, machine, commands, record } = await setUpDeleted(GIB);
   const snapshots = new Snapshots({
     ...{ lvm, volumes: finder, reservation, reaper: { wake: () => {} } },

@@ -1,5 +1,5 @@
 /**
- * What is another thing for volumes that have all of their space from the beginning: how they grow.
+ * Extends thick volumes.
  *
  * @module
  */
@@ -13,7 +13,7 @@ import { formatBytes } from "../size.ts";
 import { splitSnapshot } from "../model/snapshot_split.ts";
 import type { Volume } from "../inventory/volume.ts";
 
-/** What it takes to work on them. */
+/** Context of operations on thick volumes. */
 export interface ThickContext {
   /** LVM on this machine. */
   readonly lvm: Lvm;
@@ -22,11 +22,15 @@ export interface ThickContext {
 }
 
 /**
- * Grows the volume's LV to a size, which is one of whole extents.
+ * Extends the LV of a thick volume.
  *
- * @throws {StorageError} `OutOfRange` when the group is too full, `FailedPrecondition` when it has snapshots and it or one of
- * them is in use: LVM grows the origin of a copy-on-write snapshot only while it is inactive, and its snapshots are inactive
- * with it.
+ * LVM extends the origin of a COW snapshot only while the origin is inactive, and its snapshots are inactive with it.
+ * So an active volume with snapshots is deactivated for a moment.
+ *
+ * @param groups the report in which the volume was found
+ * @param size the new size in bytes, in whole extents
+ * @throws {StorageError} `OutOfRange` when the group has too little free space; `FailedPrecondition` when the volume
+ * has snapshots, and the volume or one of them is in use.
  */
 export async function extendThick(
   context: ThickContext,
@@ -38,7 +42,7 @@ export async function extendThick(
   const { chosenPvs, shortfall } = planExtension(lv, group, size);
   const groupFullError = (cause?: unknown) =>
     new StorageError(
-      "OutOfRange", // the resizer would repeat RESOURCE_EXHAUSTED with the old size for ever
+      "OutOfRange", // After RESOURCE_EXHAUSTED the resizer would repeat the old size for ever.
       `growing volume ${id} to ${formatBytes(size)}: ${shortfall}`,
       { cause },
     );
@@ -74,7 +78,7 @@ async function extend(
   try {
     await lvm.change(group, lvextend);
   } catch (error) {
-    await activate().catch(() => {}); // the first error is the one to tell; staging activates, too
+    await activate().catch(() => {}); // The first error is the cause. Staging activates the LV, too.
     throw error;
   }
   await activate();

@@ -1,5 +1,5 @@
 /**
- * What is another thing for thin volumes: where their space comes from, how they share it, and how they grow.
+ * Creates, clones and extends thin volumes, and creates their pools.
  *
  * @module
  */
@@ -15,24 +15,26 @@ import { findPool, newPoolBytes, poolNameIn, type ThinSpec } from "../pools/pool
 import { deletedLvs } from "../inventory/leftovers.ts";
 import type { Volume, VolumeRequest } from "../inventory/volume.ts";
 
-/** What it takes to work on thin volumes. */
+/** Context of operations on thin volumes. */
 export interface ThinContext {
   /** LVM on this machine. */
   readonly lvm: Lvm;
   /** The driver's name. */
   readonly driver: string;
-  /** The gate of the machine's thin pools. */
+  /** Reserves virtual size in the machine's thin pools. */
   readonly reservation: PoolReservation;
-  /** Is told when a thin pool was made; nobody by default. */
+  /** Called after a thin pool was created. */
   readonly onPoolCreated?: () => void;
 }
 
 /**
- * The space of a new thin volume, as lvcreate is told of it. If its pool is not there, it is made first. To be called in turn
- * ({@linkcode PoolReservation.runExclusive}), together with the lvcreate.
+ * Returns the arguments of lvcreate for the space of a new thin volume. It first creates the group's own pool if that
+ * does not exist. The caller holds the pool reservation ({@linkcode PoolReservation.runExclusive}) until the lvcreate
+ * has ended.
  *
- * @throws {StorageError} `NoSpace`; `FailedPrecondition` when what was deleted could be read in the pool, or another LV has its
- * name.
+ * @param bytes the virtual size of the volume, in bytes
+ * @throws {StorageError} `NoSpace`; `FailedPrecondition` when deleted data could be read in the pool, or another LV has
+ * the pool's name.
  */
 export async function thinPoolArguments(
   context: ThinContext,
@@ -49,8 +51,8 @@ export async function thinPoolArguments(
 }
 
 /**
- * How lvcreate makes a snapshot of a thin LV, in its pool. LVM would have it skipped whenever LVs are activated (lvmthin(7)),
- * and not even activate it now.
+ * Returns the arguments of lvcreate for a snapshot of a thin LV, which is in the same pool. By default LVM skips thin
+ * snapshots when it activates LVs (lvmthin(7)), and does not activate them at their creation either.
  */
 export function thinSnapshotArguments(
   driver: string,
@@ -61,10 +63,14 @@ export function thinSnapshotArguments(
 }
 
 /**
- * Makes a volume as a thin snapshot of an LV, which it shares its blocks with, and has it grow to its size. Its pool is asked for
- * the whole size: that much it takes when all of it was written anew. If the LV is mounted, LVM freezes its filesystem meanwhile.
+ * Creates a volume as a thin snapshot of an LV, and extends it to the requested size. The two share blocks, but the
+ * whole size is reserved in the pool, because the volume needs that much once all of its blocks were overwritten. If
+ * the LV is mounted, LVM freezes its filesystem meanwhile.
  *
- * @throws {StorageError} `NoSpace`; `FailedPrecondition` when what was deleted could be read in the pool.
+ * @param groups the report in which the source was found
+ * @param source the LV to clone, and its group
+ * @param request the volume to create, with its size in bytes
+ * @throws {StorageError} `NoSpace`; `FailedPrecondition` when deleted data could be read in the pool.
  */
 export async function createThinClone(
   context: ThinContext,
@@ -99,7 +105,14 @@ export async function createThinClone(
   });
 }
 
-/** Whether the pool is there; then it may promise so much. @throws {StorageError} */
+/**
+ * Makes sure that a pool, if it exists, zeroes new blocks where the volume needs that, and has enough available virtual
+ * size.
+ *
+ * @param bytes the virtual size to allocate, in bytes
+ * @returns whether the pool exists
+ * @throws {StorageError} `FailedPrecondition` when deleted data could be read in the pool; `NoSpace`.
+ */
 function requirePoolSpace(
   { reservation }: ThinContext,
   group: VolumeGroup,
@@ -112,15 +125,21 @@ function requirePoolSpace(
   if (erase !== "none" && !pool.thinPool!.zeroes) {
     throw new StorageError(
       "FailedPrecondition",
-      `creating volume ${id}: thin pool ${path} does not zero new blocks, so what was deleted in it could be read; have it do ` +
-        `so (lvchange --zero y ${path}), or say erase: none`,
+      `creating volume ${id}: thin pool ${path} does not zero new blocks, so deleted data could be read; let it zero ` +
+        `them (lvchange --zero y ${path}), or set erase: none`,
     );
   }
   reservation.requireAvailableVirtual(`creating volume ${id}`, group, pool, bytes);
   return true;
 }
 
-/** Makes the group's own pool, and no other; answers the arguments that keep dmeventd away from it. @throws {StorageError} */
+/**
+ * Creates the group's own pool. A pool that the request names is never created.
+ *
+ * @returns the arguments of lvcreate that keep dmeventd from monitoring the pool
+ * @throws {StorageError} `NoSpace` when the request names a pool, or the group has too little space;
+ * `FailedPrecondition` when another LV has the pool's name.
+ */
 async function makeOwnPool(
   { lvm, driver, onPoolCreated }: ThinContext,
   group: VolumeGroup,
@@ -128,13 +147,13 @@ async function makeOwnPool(
 ): Promise<readonly string[]> {
   const name = poolNameIn(group.name, thin);
   if (thin.pool !== undefined) {
-    throw new StorageError("NoSpace", `creating volume ${id}: thin pool ${group.name}/${name} is not there any more`);
+    throw new StorageError("NoSpace", `creating volume ${id}: thin pool ${group.name}/${name} does not exist any more`);
   }
   const other = group.lvs.find((lv) => lv.name === name);
   if (other !== undefined && !isIncompletePool(driver, other)) {
     throw new StorageError(
       "FailedPrecondition",
-      `creating volume ${id}: ${group.name}/${name} is no thin pool; rename it, or name another pool (thinPool)`,
+      `creating volume ${id}: ${group.name}/${name} is not a thin pool; rename it, or name another pool (thinPool)`,
     );
   }
   if (other !== undefined) await removeIncompletePool(lvm, group, other);
@@ -144,9 +163,12 @@ async function makeOwnPool(
 }
 
 /**
- * Grows a thin volume, by a promise, also while it is in use and has snapshots.
+ * Extends a thin volume, also while it is in use and has snapshots. That only allocates virtual size in its pool.
  *
- * @throws {StorageError} `OutOfRange` when its pool may not promise so much, as for a full group.
+ * @param groups the report in which the volume was found
+ * @param size the new virtual size, in bytes
+ * @throws {StorageError} `OutOfRange` when the pool has too little available virtual size, as for a full group
+ * ({@linkcode extendThick}).
  */
 export async function extendThin(
   { lvm, driver, reservation }: ThinContext,

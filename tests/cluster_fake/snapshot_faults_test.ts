@@ -103,7 +103,7 @@ Deno.test("COW space that cannot be extended is reported; a snapshot whose COW s
   assertEquals([filling.status!.state, filling.status!.readyToUse], ["Ready", true]);
   assertMatch(
     await s.waitForEvent("SnapshotCannotExtend"),
-    /is 79 % full and cannot be grown: volume group data has 0 B free/,
+    /is 79 % full and cannot be extended: volume group data has 0 B free/,
   );
 
   store!.invalid = true;
