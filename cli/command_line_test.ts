@@ -52,7 +52,7 @@ Deno.test("parseCommandLine(): an argument has to be named, once, before flags o
   );
 });
 
-Deno.test("parseCommandLine(): refuses what is not understood, and names the nearest thing", () => {
+Deno.test("parseCommandLine(): refuses unknown commands and flags, and suggests the nearest one", () => {
   const cases: [string[], string][] = [
     [["--config"], "serve: --config needs a value"],
     [["--config="], "serve: --config needs a value"],
@@ -85,7 +85,7 @@ Example:
   });
 });
 
-Deno.test("parseCommandLine(): help is wrapped at 100 columns, and a long flag stands on a line of its own", () => {
+Deno.test("parseCommandLine(): help is wrapped at 100 columns, and a long flag has a line of its own", () => {
   const help = "word ".repeat(40).trim();
   const subcommands: Subcommands = {
     serve: {

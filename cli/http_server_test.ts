@@ -10,7 +10,7 @@ async function get(port: number, path: string): Promise<[number, string, string 
 
 const TEXT = "text/plain; charset=utf-8";
 
-Deno.test("serveHttp(): lives as long as it answers, and is ready when nothing stands against it", async () => {
+Deno.test("serveHttp(): /livez always answers 200, and /readyz does when there is no reason against it", async () => {
   const reasons: string[] = ["LVM has not answered yet", "registration: not asked"];
   await using http = await serveHttp(LOCAL, { notReadyReasons: () => reasons, metrics: () => Promise.resolve("") });
   assertEquals(await get(http.port, "/livez"), [200, "ok\n", TEXT]);
@@ -20,12 +20,12 @@ Deno.test("serveHttp(): lives as long as it answers, and is ready when nothing s
   assertEquals(await get(http.port, "/"), [404, "not found; the paths are /livez, /readyz and /metrics\n", TEXT]);
 });
 
-Deno.test("serveHttp(): figures come as Prometheus reads them; when they cannot be told, that is an error", async () => {
+Deno.test("serveHttp(): /metrics has the text format of Prometheus; metrics that cannot be read are an error", async () => {
   let metricsText: () => Promise<string> = () => Promise.resolve("up 1\n");
   await using http = await serveHttp(LOCAL, { notReadyReasons: () => [], metrics: () => metricsText() });
   assertEquals(await get(http.port, "/metrics"), [200, "up 1\n", "text/plain; version=0.0.4; charset=utf-8"]);
-  metricsText = () => Promise.reject(new Error("no figures"));
-  assertEquals(await get(http.port, "/metrics"), [500, "Error: no figures\n", TEXT]);
+  metricsText = () => Promise.reject(new Error("no metrics"));
+  assertEquals(await get(http.port, "/metrics"), [500, "Error: no metrics\n", TEXT]);
 });
 
 Deno.test("serveHttp(): a port that is taken is an error, and is free when the server is disposed of", async () => {

@@ -97,7 +97,7 @@ Deno.test("inProcessCsi(): a creation reaches the Controller service with all it
   assertEquals(answered.map(({ method, code }) => [method, code]), [["CreateVolume", 0]]);
 });
 
-Deno.test("inProcessCsi(): deletions and expansions reach it, too", async () => {
+Deno.test("inProcessCsi(): deletes and expands volumes", async () => {
   const deletion = recordRequests(DeleteVolumeRequestSchema, {});
   const expansion = recordRequests(ControllerExpandVolumeRequestSchema, {
     capacityBytes: 8n << 30n,
@@ -164,7 +164,7 @@ Deno.test("inProcessCsi(): so do calls for snapshots", async () => {
   assertEquals(answered.map(({ method }) => method), ["CreateSnapshot", "DeleteSnapshot", "ListSnapshots"]);
 });
 
-Deno.test("inProcessCsi(): a snapshot that is not listed is none, and what is not said of one is not known", async () => {
+Deno.test("inProcessCsi(): a snapshot that is not listed does not exist, and fields that are not set are unknown", async () => {
   const { calls, options } = setUp({
     createSnapshot: () => Promise.resolve({ snapshot: { snapshotId: "v1-s" } }),
     listSnapshots: () => Promise.resolve({}),
@@ -175,7 +175,7 @@ Deno.test("inProcessCsi(): a snapshot that is not listed is none, and what is no
   assertEquals(await calls.findSnapshot({ snapshotId: "v1-s", secrets: {} }, options), undefined);
 });
 
-Deno.test("inProcessCsi(): what a node has room for is asked for a class and its filesystem", async () => {
+Deno.test("inProcessCsi(): reads the capacity of a node for a class and its filesystem", async () => {
   const { requests, handler } = recordRequests(GetCapacityRequestSchema, {
     availableCapacity: 9n << 30n,
     maximumVolumeSize: 5n << 30n,
@@ -212,7 +212,7 @@ Deno.test("inProcessCsi(): failures keep the code that a caller on the socket wo
   }
 });
 
-/** The Controller service over volumes whose creation waits, and says what it was told of the caller. */
+/** The Controller service over volumes whose creation waits. It records the context that each call passes. */
 function waitingCreations() {
   const contexts: (CreateVolumeContext | undefined)[] = [];
   const { promise: released, resolve: release } = Promise.withResolvers<void>();
@@ -257,7 +257,7 @@ Deno.test("inProcessCsi(): a request on the socket names no claim, whatever its 
   await Deno.remove(folder, { recursive: true });
 });
 
-Deno.test("inProcessCsi(): an aborted signal ends the waiting, while the call goes on", async () => {
+Deno.test("inProcessCsi(): an aborted signal ends the waiting, while the call continues", async () => {
   const { contexts, release, handlers } = waitingCreations();
   const { calls, answered, stop, options } = setUp(handlers);
   const call = calls.createVolume(CREATION, options);
@@ -269,7 +269,7 @@ Deno.test("inProcessCsi(): an aborted signal ends the waiting, while the call go
   assertEquals([contexts, answered.length], [[{ claim: CLAIM }], 1], "its end is not reported twice");
 });
 
-Deno.test("inProcessCsi(): calls leave nothing on a signal that lives for long", async () => {
+Deno.test("inProcessCsi(): calls leave no listener on a signal that is used for long", async () => {
   const { calls, stop, options } = setUp({ deleteVolume: () => Promise.resolve({}) });
   let listeners = 0;
   const { signal } = stop;

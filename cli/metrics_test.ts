@@ -4,7 +4,7 @@ import { readSurvey, type SurveyedGroup } from "../lvm/model/survey.ts";
 import { Metrics } from "./metrics.ts";
 import { FakeMachine } from "../tests/fake/machine.ts";
 
-/** The lines of the figures that begin so, without buckets and sums, which depend on how long things took. */
+/** Returns the lines of the metrics with a prefix, without buckets and sums, which depend on the duration of calls. */
 async function lines(metrics: Metrics, prefix: string): Promise<string[]> {
   const text = await metrics.text();
   return text.split("\n").filter((line) => line.startsWith(prefix) && !/_(?:bucket|sum)\{/.test(line)).sort();
@@ -40,7 +40,7 @@ Deno.test("Metrics: calls, turns of loops and requests are counted by their resu
   );
 });
 
-Deno.test("Metrics: queues and groups are looked at when the figures are asked for, and what is gone is not told", async () => {
+Deno.test("Metrics: queues and groups are read at each scrape, and removed ones are not reported", async () => {
   const machine = new FakeMachine();
   machine.addGroup("data", 1n << 30n);
   machine.addGroup("gone", 1n << 30n);
@@ -73,7 +73,7 @@ Deno.test("Metrics: queues and groups are looked at when the figures are asked f
   ]);
 });
 
-Deno.test("Metrics: orphans and lost volumes are counted when the figures are asked for", async () => {
+Deno.test("Metrics: orphans and lost volumes are counted at each scrape", async () => {
   const metrics = new Metrics();
   let [orphans, lost] = [0, 2];
   metrics.registerInconsistencies({ orphans: () => orphans, lost: () => lost });
@@ -112,7 +112,7 @@ Deno.test("Metrics: a thin pool that is broken says so, since it does not say ho
   ]);
 });
 
-Deno.test("Metrics: a filesystem that takes no writes is told until it does", async () => {
+Deno.test("Metrics: a read-only filesystem is reported until it accepts writes", async () => {
   const metrics = new Metrics();
   let stopped = [{ group: { name: "data" }, lv: { name: "one" } }] as ReadOnlyFilesystem[];
   metrics.registerReadOnlyFilesystems(() => stopped);
@@ -121,7 +121,7 @@ Deno.test("Metrics: a filesystem that takes no writes is told until it does", as
   assertEquals(await lines(metrics, "denolith_file"), []);
 });
 
-Deno.test("Metrics: copies are told while they are under way", async () => {
+Deno.test("Metrics: copies are reported while they run", async () => {
   const metrics = new Metrics();
   let copies: [string, number][] = [["v1-a", 0.25]];
   metrics.registerCopies(() => copies);
@@ -130,7 +130,7 @@ Deno.test("Metrics: copies are told while they are under way", async () => {
   assertEquals(await lines(metrics, "denolith_copy"), []);
 });
 
-Deno.test("Metrics: the process's own figures can be left out", async () => {
+Deno.test("Metrics: the metrics of the process can be left out", async () => {
   const processLines = await lines(new Metrics(), "process_");
   assertEquals(processLines.map((line) => line.split(" ")[0]), [
     "process_resident_memory_bytes",

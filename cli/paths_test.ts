@@ -13,7 +13,7 @@ Deno.test("kubeletPaths(): sockets lie below kubelet's directory, under the driv
   assertEquals([kubeletDir, socket], ["/data/kubelet", "/data/kubelet/plugins/a.example/csi.sock"]);
 });
 
-Deno.test("kubeletPaths(): refuses what is no directory of kubelet's, or leaves no room for a socket", () => {
+Deno.test("kubeletPaths(): refuses a directory that cannot be kubelet's, or whose path is too long for a socket", () => {
   const paths = (root: string) => () => kubeletPaths({ "kubelet-dir": root, "driver-name": "lvm.denolith.dev" });
   assertThrows(paths("/a,/b"), UsageError, "one directory");
   assertThrows(paths("kubelet"), StorageError, "not an absolute path");

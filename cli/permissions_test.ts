@@ -20,7 +20,7 @@ Deno.test("permissionsFor() permits sockets with their directories, directories,
   });
 });
 
-Deno.test("permissionsFor() of what touches nothing leaves the programs, the variables and the worker's own file", () => {
+Deno.test("permissionsFor() without paths and addresses returns the programs, the variables and the worker's own file", () => {
   const { read, write, net } = permissionsFor({ sockets: [], directories: [] }, "/opt/denolith/main.js");
   assertEquals({ read, write, net }, { read: ["/opt/denolith/main.js"], write: [], net: [] });
 });
@@ -31,9 +31,9 @@ Deno.test("programs are permitted by absolute path, each in every directory wher
   assert(PROGRAM_PATHS.every((path) => /^(?:\/[a-z_2.]+)+$/.test(path)), PROGRAM_PATHS.join(" "));
 });
 
-Deno.test("the written set has the listed programs and variables, and nothing that no subcommand can be given", () => {
+Deno.test("the permission set has the listed programs and variables, and only what a subcommand can be given", () => {
   assertEquals(permissionSet, {
-    // a user chooses sockets and directories, so these are narrowed when that is known, and then given up
+    // A user chooses sockets and directories: these are narrowed when the choice is known, and then dropped.
     read: true,
     write: true,
     net: true,

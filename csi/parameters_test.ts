@@ -70,7 +70,7 @@ Deno.test("the text of a class's groups is a list that means the same, and nobod
   }
 });
 
-Deno.test("a layout takes the least of LVM where nothing is said, and only what means something for it", () => {
+Deno.test("a layout has LVM's minimum as default, and only the parameters that apply to it", () => {
   const layout = (parameters: Record<string, string>) => parseVolumeParameters(parameters).layout;
   const stripeSize = 65536n;
   assertEquals(layout({}), { type: "linear" });
@@ -107,7 +107,7 @@ Deno.test("a layout takes the least of LVM where nothing is said, and only what 
   }
 });
 
-Deno.test("discard and fstrim are off unless they are asked for, and belong to filesystems that know them", () => {
+Deno.test("discard and fstrim are off by default, and are refused for filesystems without them", () => {
   const trim = (parameters: Record<string, string>, type: Parameters<typeof trimFor>[1] = "ext4") =>
     trimFor(parseVolumeParameters(parameters), type);
   assertEquals(trim({}), undefined);

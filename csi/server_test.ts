@@ -16,7 +16,7 @@ async function bench(): Promise<{ bench: Harness; machine: FakeMachine } & Async
   };
 }
 
-/** Holds lvcreate back until the gate is opened, and tells when it was reached. */
+/** Holds lvcreate back until the gate is opened, and resolves `reached` when it is called. */
 function blockLvcreate(machine: FakeMachine) {
   const gate = Promise.withResolvers<undefined>();
   const reached = Promise.withResolvers<void>();
@@ -46,7 +46,7 @@ function exists(path: string): boolean {
 }
 
 Deno.test("the server survives 20 clients that make 500 calls each and close", async () => {
-  // later versions of Deno die here with SIGABRT; this test is what makes it safe to move the pin
+  // Later versions of Deno crash here with SIGABRT. This test must pass before the pinned version changes.
   await using here = await bench();
   const path = `${here.bench.folder}/csi.sock`;
   for (let client = 0; client < 20; client++) {
@@ -58,7 +58,7 @@ Deno.test("the server survives 20 clients that make 500 calls each and close", a
   assertEquals((await here.bench.csi.identity.getPluginInfo()).name, "test.denolith.dev");
 });
 
-Deno.test("Identity tells the name, the capabilities, and whether LVM answers", async () => {
+Deno.test("Identity returns the name, the capabilities, and whether LVM answers", async () => {
   await using here = await bench();
   const { identity, controller, node } = here.bench.csi;
   assertEquals((await identity.probe()).ready, true);

@@ -66,7 +66,7 @@ Deno.test("every request is logged with an id, and no secret reaches a log line,
   await reset();
 
   const output = JSON.stringify([records, failed, bench.exec.commands]);
-  assert(!output.includes("correct-horse"), "a secret was told");
+  assert(!output.includes("correct-horse"), "a secret was logged");
   for (const method of ["CreateVolume", "DeleteVolume"]) {
     const ids = records.filter(({ properties }) => properties.method === method).map(({ properties }) =>
       properties.requestId

@@ -21,7 +21,7 @@ Deno.test("every kind of failure has the code that the spec's error tables name"
   });
 });
 
-Deno.test("statusOf() keeps the message, and calls what it does not know INTERNAL", () => {
+Deno.test("statusOf() keeps the message, and maps unknown errors to INTERNAL", () => {
   assertEquals(statusOf(new StorageError("Busy", "b")), { code: status.ABORTED, details: "b" });
   assertEquals(statusOf(new TypeError("t")), { code: status.INTERNAL, details: "TypeError: t" });
   assertEquals(statusOf("s"), { code: status.INTERNAL, details: "s" });

@@ -128,7 +128,7 @@ Deno.test("the plain manifests are what the chart becomes; if not: deno task man
   }
 });
 
-Deno.test("the namespace of the chart's documents is the one that is made by hand", () => {
+Deno.test("the namespace of the chart's documents is the one in namespace.yaml", () => {
   const { metadata } = parse(
     Deno.readTextFileSync(join(ROOT, "deploy/manifests", NAMESPACE_FILE)),
   ) as KubernetesObject;
@@ -231,7 +231,7 @@ Deno.test("another kubelet directory is everywhere: in the flag, the mount and t
   assertEquals(text.replaceAll(root, "").match(/.*\/var\/lib\/kubelet.*/), null);
 });
 
-Deno.test("another driver and another namespace leave nothing of the first ones", () => {
+Deno.test("another driver name and another namespace replace the default ones everywhere", () => {
   const left = JSON.stringify(objectsOf({ values: { driverName: "storage.example" }, namespace: "storage" }))
     .match(/"[^"]*(?:denolith-system|lvm\.denolith\.dev)[^"]*"/g);
   assertEquals(new Set(left), new Set(['"lvm.denolith.dev"']), "the group of the definitions alone");
@@ -246,7 +246,7 @@ Deno.test("a class of which only the name is given is one like the chart's own",
   assertEquals(plain, { ...rest, metadata: { name: "plain" } } as unknown as KubernetesObject);
 });
 
-Deno.test("a VolumeSnapshotClass is made only where the cluster knows what that is, and it is wanted", () => {
+Deno.test("a VolumeSnapshotClass is rendered only if the cluster has that kind and the values request it", () => {
   const isMade = (rendering: RenderOptions) => objectsOf(rendering).some(({ kind }) => kind === "VolumeSnapshotClass");
   assert(!isMade({}));
   assert(isMade({ apiVersions: [SNAPSHOT_API] }));

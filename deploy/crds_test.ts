@@ -62,7 +62,7 @@ Deno.test("every field has a type and a description for kubectl explain", () => 
   assert(everyPart().length > 80, "the test sees the fields");
 });
 
-Deno.test("schemas say nothing of metadata, as the API server demands", () => {
+Deno.test("schemas do not describe metadata, as the API server requires", () => {
   for (const kind of schemas.keys()) assertEquals(part(`${kind}.metadata`), { type: "object" });
 });
 

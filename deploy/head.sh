@@ -36,7 +36,7 @@ refuse_strangers() {
     set -- "$@" "$path"
     path=${path%/*}
   done
-  seen=$(stat -c '%A %u %n' -- "$@" /) || fail "look at who owns $cache: stat failed"
+  seen=$(stat -c '%A %u %n' -- "$@" /) || fail "read the owner of $cache: stat failed"
   IFS='
 '
   for line in $seen; do
@@ -46,7 +46,7 @@ refuse_strangers() {
       fail "$name belongs to user $owner, who could change what is started: set DENOLITH_CACHE to another folder"
     case $mode:$name in
     [d-]????-??-?:*) continue ;;
-    # in a folder like /tmp others can add files, and leave what is not theirs alone
+    # With the sticky bit, as in /tmp, other users can add files but cannot replace this user's.
     d????????[tT]:*) [ "$name" = "$cache" ] || [ "$name" = "$cache/$app" ] || continue ;;
     esac
     fail "$name ($mode) can be changed by other users: take that from them, or set DENOLITH_CACHE to another folder"
@@ -54,7 +54,7 @@ refuse_strangers() {
   unset IFS
 }
 
-# Puts what this file carries in place, by one rename of what is whole, checked and on the disk.
+# Unpacks the payload: it is unpacked beside its place, checked, synced, and renamed.
 unpack() {
   [ "$(uname -m)" = "@ARCH@" ] || fail "this file is for @ARCH@, the machine is $(uname -m)"
   mask=$(umask)
@@ -70,7 +70,7 @@ unpack() {
   (cd -- "$new" && printf '%s\n' '@SUMS@' | sha256sum -c - >/dev/null 2>&1) ||
     fail "$0 is damaged: what it carries is not what was put in; get it again"
   chmod 755 -- "$new" "$new/deno"
-  # for Deno's caches: code that it compiled, so for this user alone, whatever the umask
+  # Deno's caches hold compiled code, so only this user may read and write them, whatever the umask.
   mkdir -m 700 -- "$new/deno_dir"
   sync -- "$new/main.js" "$new/deno.json" "$new/deno" "$new" || fail "unpack into $cache: sync failed"
   # fails where another start was quicker, with the same files

@@ -8,12 +8,12 @@ Deno.test("launchConfig() has the permission set and the unstable features of de
   assertEquals(config.unstable, manifest.unstable);
 });
 
-Deno.test("launchConfig() lets Deno look for nothing around it: no lock file, no modules, no workspace above", () => {
+Deno.test("launchConfig() has Deno use no lock file, no modules folder and no workspace around it", () => {
   const { lock, nodeModulesDir, workspace } = JSON.parse(launchConfig({ moduleIsFile: true }));
   assertEquals({ lock, nodeModulesDir, workspace }, { lock: false, nodeModulesDir: "none", workspace: [] });
 });
 
-Deno.test("launchConfig() lets a module in a file of its own be read, and nothing else beside", () => {
+Deno.test("launchConfig() permits reading a module that is a file of its own, and nothing beside it", () => {
   const readOf = (read: boolean | string[] | { allow: string[]; deny: string[] } | undefined) => {
     const denolith = { run: ["/bin/x"], ...(read === undefined ? {} : { read }) };
     const { permissions } = JSON.parse(launchConfig({ moduleIsFile: true }, { permissions: { denolith } }));

@@ -90,7 +90,7 @@ Deno.test("roles name resources and verbs that there are, one by one", () => {
   }
 });
 
-Deno.test("an agent can do nothing to claims, PersistentVolumes, pods or secrets, and makes or deletes no volume or snapshot", () => {
+Deno.test("an agent may not change claims, PersistentVolumes, pods or secrets, nor create or delete volumes or snapshots", () => {
   const rules = rulesOf("denolith-node");
   const resources = rules.flatMap(({ resources }) => resources);
   assertEquals(resources.filter((name) => /^(?:persistent|secrets|pods|leases)/.test(name)), []);
@@ -203,7 +203,7 @@ Deno.test("the scheduler uses published capacity, and the controller may publish
   ]);
 });
 
-Deno.test("examples have a README, claims of a class that there is, and pods whose claim there is", () => {
+Deno.test("examples have a README, claims whose class exists, and pods whose claim exists", () => {
   for (const { name, isDirectory } of Deno.readDirSync(join(import.meta.dirname!, "examples"))) {
     if (!isDirectory) continue;
     const objects = readObjects(join("examples", name));

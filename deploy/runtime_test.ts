@@ -6,7 +6,7 @@ Deno.test("the tests run on the version of Deno that the driver is packed with",
   assertEquals(await denoBinary(Deno.build.arch, "/nothing-is-fetched"), Deno.execPath());
 });
 
-Deno.test("the version of Deno is the same wherever it stands", async () => {
+Deno.test("all files name the same version of Deno", async () => {
   const places = [
     ...["README.md", "docs/development.md", "docs/testing.md", "docs/guides/install.md", "docs/guides/standalone.md"],
     ".ci/run",

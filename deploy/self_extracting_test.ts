@@ -3,7 +3,7 @@ import { join } from "@std/path";
 import { ARCHITECTURES } from "./runtime.ts";
 import { type SelfExtractingParts, writeSelfExtracting } from "./self_extracting.ts";
 
-/** A stand-in for deno that prints how it was started, and its task. */
+/** A fake deno that prints how it was started. */
 const FAKE_DENO = `#!/bin/sh
 if [ "\${WAIT:-}" ]; then
   trap 'echo ended; exit 7' TERM
@@ -70,7 +70,7 @@ class Fixture implements AsyncDisposable {
     return { childPid: child.pid, pid: Number(pid), umask, denoDir, args };
   }
 
-  /** Starts it, sees that it refuses without having become deno, and answers why. */
+  /** Starts the artifact, asserts that it fails before it runs deno. @returns its error message */
   async startRefused(...how: Parameters<Fixture["command"]>): Promise<string> {
     await using child = this.command(...how).spawn();
     await child.stdin.close();
@@ -119,7 +119,7 @@ Deno.test("the artifact unpacks once: a later start needs no more of the file th
   assertEquals((await Deno.stat(join(app, "deno"))).ino, before.ino);
 });
 
-Deno.test("the artifact unpacks for this user alone, whatever the umask, which stays", async () => {
+Deno.test("the artifact unpacks for this user alone, whatever the umask, and keeps the umask", async () => {
   await using fixture = await Fixture.create();
   const { umask } = await fixture.start([], {}, "/bin/sh", "-c", 'umask 0; exec "$0" "$@"');
   assertMatch(umask!, /^0+$/);

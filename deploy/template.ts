@@ -58,7 +58,7 @@ const FUNCTIONS: Readonly<Record<string, (...args: readonly unknown[]) => unknow
 export function renderTemplate(template: string, data: TemplateData): string {
   const tokens = tokensOf(template);
   const parts = readParts(tokens);
-  if (tokens.length > 0) throw new Error(`{{ ${tokens[0]!.text} }}: nothing was begun that it could belong to`);
+  if (tokens.length > 0) throw new Error(`{{ ${tokens[0]!.text} }}: no block was opened before it`);
   return render(parts, { dot: data, root: data });
 }
 

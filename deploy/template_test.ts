@@ -41,7 +41,7 @@ Deno.test.each([
   ["{{ .Values.absent.name }}", "nothing that could have a field name"],
   ["{{ .Values.map }}", "use toYaml"],
   ["{{ if .Values.name }}", "it has no end"],
-  ["{{ end }}", "nothing was begun"],
+  ["{{ end }}", "no block was opened"],
   ["{{ .Values.name 1 }}", "followed by arguments"],
   ["{{ trim (.Values.name }}", "not closed"],
 ])("renderTemplate() refuses %s", (template: string, message: string) => {

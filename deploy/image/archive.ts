@@ -27,7 +27,7 @@ export interface ImageArchiveOptions {
   readonly cache: string;
   /** The image's name; {@linkcode IMAGE} by default. */
   readonly name?: string;
-  /** Is told, in one line, what takes long. */
+  /** Called with a line for each step that takes long. */
   readonly log: (line: string) => void;
 }
 

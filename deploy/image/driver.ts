@@ -28,7 +28,7 @@ export const SHEBANG = `#!/usr/bin/env -S /usr/bin/deno ${
 } --config=${DRIVER_FOLDER}/deno.json\n`;
 
 /**
- * Writes the driver into a folder that stands for the root of the image. The same sources make the same files.
+ * Writes the driver into a folder that becomes the root of the image. The same sources make the same files.
  *
  * @throws {Error} when the driver cannot be bundled
  */

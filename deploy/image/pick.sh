@@ -41,7 +41,7 @@ target_of() {
   esac
 }
 
-# Copies a file, and if it is a link, what it leads to.
+# Copies a file, and the target if it is a link.
 copy() {
   from=$(readlink -f "${1%/*}")/${1##*/}
   [ -e "$out$from" ] && return
@@ -67,7 +67,7 @@ for name in $files; do
   for library in $libraries; do copy "$library"; done
 done
 
-# what is mounted over, and what is written to
+# mount points, and writable folders
 for folder in dev proc sys run run/lock/lvm run/udev etc/lvm tmp var/cache/denolith var/lib/kubelet; do
   mkdir -p "$out/$folder"
 done

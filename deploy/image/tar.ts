@@ -9,7 +9,7 @@ export interface TarOptions {
 }
 
 /**
- * Makes a tar file that tells of a folder nothing but its content: no times, no users of this machine, one order.
+ * Makes a tar file of a folder that depends on its content only: no times, no users of this machine, sorted names.
  *
  * @throws {Error} when tar fails
  */
