@@ -177,7 +177,7 @@ const MACHINE_PROBLEMS: Problems = {
   ],
   "a pool is nearly full": [
     (parts) => addPool(parts).dataPercent = 85,
-    ["pools", "warning", "data/data_thinpool", /^nearly full: it grows by itself/],
+    ["pools", "warning", "data/data_thinpool", /^nearly full: the driver extends it only while/],
   ],
   "a pool is full": [
     (parts) => addPool(parts).metadataPercent = 100,

@@ -1,5 +1,5 @@
 /**
- * When a thin pool grows, and by how much.
+ * When thin pools are extended, and by how much.
  *
  * @module
  */
@@ -9,27 +9,27 @@ import { roundUp } from "../size.ts";
 import { isBeingErased } from "./pool.ts";
 import { defined } from "../defined.ts";
 
-/** When and by how much the driver's pools grow. */
+/** When and by how much the driver's pools are extended. */
 export interface PoolAutoextend {
-  /** How full the data of a pool is when it grows, in percent; 100 for never. */
+  /** The usage of a pool's data at which it is extended, in percent; 100 for never. */
   readonly threshold: number;
-  /** By how much it grows, in percent of its size. */
+  /** The part of its size by which it is extended, in percent. */
   readonly percent: bigint;
 }
 
-/** How pools grow of which nobody says otherwise: as lvmthin(7) advises, but for its threshold, which is higher. */
+/** The default: as lvmthin(7) recommends, but with a higher threshold. */
 export const DEFAULT_AUTOEXTEND: PoolAutoextend = { threshold: 80, percent: 20n };
 
 /**
- * How full metadata is when it grows, in percent, whatever is said of data: LVM makes nothing in a pool with less than a quarter
- * of its metadata free, or 4 MiB (lvmthin(7)).
+ * The usage of metadata at which it is extended, in percent, whatever is set for data: LVM creates nothing in a pool
+ * with less than a quarter of its metadata free, or 4 MiB (lvmthin(7)).
  */
 const METADATA_THRESHOLD = 70;
 
-/** The most metadata that a pool can use, in bytes (lvmthin(7)): 15.81 GiB. */
+/** The maximum size of a pool's metadata, in bytes (lvmthin(7)): 15.81 GiB. */
 const MAX_METADATA_BYTES = 16_978_542_592n;
 
-/** The sizes that a pool is to grow to now, in bytes. */
+/** The sizes to which a pool is to be extended now, in bytes. */
 export interface PoolExtension {
   /** Of its data. */
   readonly data?: bigint;
@@ -37,14 +37,17 @@ export interface PoolExtension {
   readonly metadata?: bigint;
 }
 
-/** Whether a pool is to grow, if its group has room. */
+/** Reports whether a pool should be extended, if its group has free space. */
 export function isExtensionDue(group: VolumeGroup, pool: LogicalVolume, { threshold }: PoolAutoextend): boolean {
   const { dataPercent = 0, metadataPercent = 0 } = pool.thinPool!;
   return threshold < 100 && !isBeingErased(group, pool) &&
     (dataPercent >= threshold || metadataPercent >= METADATA_THRESHOLD);
 }
 
-/** The sizes that a pool is to grow to now, as far as its group has room. Metadata comes first: without it data is no use. */
+/**
+ * Returns the sizes to which a pool is to be extended now, as far as its group has free space. Metadata comes first:
+ * without it, more data cannot be used.
+ */
 export function planPoolExtension(group: VolumeGroup, pool: LogicalVolume, autoextend: PoolAutoextend): PoolExtension {
   if (!isExtensionDue(group, pool, autoextend)) return {};
   const { threshold, percent } = autoextend;
@@ -53,7 +56,7 @@ export function planPoolExtension(group: VolumeGroup, pool: LogicalVolume, autoe
   let free = group.free / group.extentSize * group.extentSize;
   let metadata: bigint | undefined;
   if (metadataPercent >= METADATA_THRESHOLD) {
-    const added = min(increment(metadataSize), free / 2n / group.extentSize * group.extentSize); // its spare grows, too
+    const added = min(increment(metadataSize), free / 2n / group.extentSize * group.extentSize); // its spare is extended, too
     const size = min(metadataSize + added, MAX_METADATA_BYTES);
     if (size > metadataSize) {
       metadata = size;

@@ -1,6 +1,6 @@
 /**
- * Thin pools on this machine: made when they are first needed, grown, and removed when nothing is in them and that was asked
- * for. Pools that somebody else made are used, and never changed.
+ * Commands for thin pools: the driver creates its pools when they are first needed, extends them, and removes empty
+ * ones if that is configured. It uses pools that an administrator created, but never changes them.
  *
  * @module
  */
@@ -12,20 +12,25 @@ import { hasPoolTag, poolTags } from "../model/tags.ts";
 import { findPool, isDriverPool } from "./pool.ts";
 
 /**
- * What keeps dmeventd away from a pool: LVM registers it there whenever the pool or an LV in it is made, activated or grown
- * (lvm.conf(5), activation/monitoring), and two would grow it.
+ * Keeps dmeventd from a pool. LVM registers a pool with dmeventd whenever the pool or an LV in it is created, activated
+ * or extended (lvm.conf(5), activation/monitoring). Then both the driver and dmeventd would extend it.
  */
 const NO_MONITORING = ["--config", "activation/monitoring=0"];
 
-/** Arguments for a change of an LV that touches its pool: dmeventd is kept away from pools of the driver, and from no other. */
+/**
+ * Returns arguments for a change of an LV that affects its pool: they keep dmeventd from pools of the driver, but not
+ * from other pools.
+ */
 export function monitoringOptions(driver: string, group: VolumeGroup, { pool }: Pick<LogicalVolume, "pool">): string[] {
   const found = findPool(group, pool);
   return found !== undefined && isDriverPool(driver, found) ? NO_MONITORING : [];
 }
 
 /**
- * Makes a thin pool of the driver in the group, of that many bytes. New blocks of it read as zeros before they are written.
- * Answers the arguments that keep dmeventd away from it.
+ * Creates a thin pool of the driver in a group. New blocks of it read as zeros before they are written.
+ *
+ * @param size bytes
+ * @returns the arguments that keep dmeventd from the pool
  */
 export async function createPool(
   lvm: Lvm,
@@ -35,7 +40,7 @@ export async function createPool(
 ): Promise<readonly string[]> {
   await lvm.change(group, [
     "lvcreate",
-    "--yes", // wipe old signatures without asking, as for volumes
+    "--yes", // wipe old signatures without a question, as for volumes
     "--type",
     "thin-pool",
     "--zero",
@@ -52,23 +57,27 @@ export async function createPool(
 }
 
 /**
- * Removes what is left of a pool of the driver that was never finished: LVM makes the LV of its metadata under the pool's name
- * first (lvmthin(7)), so that a report shows it only when the lvcreate is dead. Nothing is on it.
+ * Removes what an interrupted `lvcreate` left of a pool of the driver. LVM first creates the LV of the metadata under
+ * the name of the pool (lvmthin(7)), so a report shows it only when the `lvcreate` has ended. It contains no data.
  */
 export async function removeIncompletePool(lvm: Lvm, group: VolumeGroup, { name }: LogicalVolume): Promise<void> {
   try {
     await lvm.change(group, ["lvremove", "--yes", `${group.name}/${name}`]);
   } catch (error) {
-    if (!(error instanceof StorageError && error.kind === "NotFound")) throw error; // else somebody was quicker
+    if (!(error instanceof StorageError && error.kind === "NotFound")) throw error; // NotFound: another call has removed it
   }
 }
 
-/** Whether an LV is what is left of a pool of the driver that was never finished. */
+/** Reports whether an LV is what an interrupted `lvcreate` left of a pool of the driver. */
 export function isIncompletePool(driver: string, lv: LogicalVolume): boolean {
   return lv.thinPool === undefined && hasPoolTag(driver, lv.tags);
 }
 
-/** Grows the data or the metadata of a pool of the driver to that many bytes. */
+/**
+ * Extends the data or the metadata of a pool of the driver.
+ *
+ * @param newSize the new size, in bytes
+ */
 export async function extendPool(
   lvm: Lvm,
   group: VolumeGroup,
@@ -80,8 +89,8 @@ export async function extendPool(
 }
 
 /**
- * Removes a pool of the driver in which nothing is. LVM takes everything in a pool with it when it is told yes, so it is not:
- * asked, it finds nobody to answer, and refuses (lvremove(8)). It does not ask about an inactive pool without LVs.
+ * Removes an empty pool of the driver. With `--yes`, LVM would remove all LVs of a pool with it. Without it, LVM asks,
+ * gets no answer, and refuses (lvremove(8)). It does not ask about an inactive pool without LVs.
  */
 export async function removePool(lvm: Lvm, group: VolumeGroup, pool: LogicalVolume): Promise<void> {
   const path = `${group.name}/${pool.name}`;

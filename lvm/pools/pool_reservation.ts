@@ -1,8 +1,8 @@
 /**
- * The gate of thin pools: what a pool promises is looked at and added to by one at a time, so that several who ask at the same
- * moment do not get together what each alone might have. LVM itself refuses no promise.
+ * Reservation of virtual size in thin pools. Callers check and allocate the virtual size of a pool one at a time:
+ * concurrent callers could otherwise allocate together more than is available. LVM itself refuses no allocation.
  *
- * It holds for what this process makes. What others make in a pool is counted, as far as it is there.
+ * It covers what this process creates. What other programs create in a pool is counted once it exists.
  *
  * @module
  */
@@ -20,24 +20,25 @@ import {
   overcommitOf,
 } from "./pool.ts";
 
-/** The gate of all thin pools of a machine. */
+/** The reservation for all thin pools of a machine. */
 export class PoolReservation {
   readonly #lvm: Lvm;
-  /** How much pools may promise that say nothing else, in percent of their sizes. */
+  /** The overcommit ratio of pools that set no other, in percent of their size. */
   readonly defaultOvercommit: bigint;
   #last: Promise<unknown> = Promise.resolve();
 
-  /** Makes one; it has to be the only one of the process for the machine. */
+  /** Creates a reservation. There must be only one in the process for the machine. */
   constructor(lvm: Lvm, defaultOvercommit = DEFAULT_OVERCOMMIT) {
     this.#lvm = lvm;
     this.defaultOvercommit = defaultOvercommit;
   }
 
   /**
-   * Runs what changes the promises of a pool in the group, when nobody else does. It is given the group as it is then: that of
-   * the report, if nothing was changed since.
+   * Runs a body that changes the allocations of a pool in a group while no other body runs.
    *
-   * @throws {StorageError} `Unavailable` when the group is there no longer, and what the body throws.
+   * @param groups a report; a new one is read if anything was changed since
+   * @param body called with the current group
+   * @throws {StorageError} `Unavailable` when the group does not exist any more; besides what the body throws
    */
   runExclusive<T>(
     groups: readonly VolumeGroup[],
@@ -50,17 +51,18 @@ export class PoolReservation {
       if (group !== undefined) return await body(group);
       throw new StorageError(
         "Unavailable",
-        `looking at the thin pools of volume group ${name}: it is not there any more`,
+        `reading the thin pools of volume group ${name}: it does not exist any more`,
       );
     });
-    this.#last = result.catch(() => {}); // its own caller is told
+    this.#last = result.catch(() => {}); // its own caller gets the error
     return result;
   }
 
   /**
-   * Makes sure that a pool may promise so much more.
+   * Checks that a pool can allocate a virtual size.
    *
-   * @throws {StorageError} `NoSpace`.
+   * @param operation beginning of the error message
+   * @throws {StorageError} `NoSpace` when it cannot
    */
   requireAvailableVirtual(operation: string, group: VolumeGroup, pool: LogicalVolume, bytes: bigint): void {
     const available = availableVirtual(group, pool, this.defaultOvercommit);
@@ -70,21 +72,25 @@ export class PoolReservation {
       "NoSpace",
       `${operation}: thin pool ${group.name}/${pool.name} of ${
         formatBytes(pool.size)
-      } may promise ${ratio} times its size, has ` +
-        `promised ${formatBytes(allocatedVirtual(group, pool))}, and has ${formatBytes(available)} left; asked for is ${
-          formatBytes(bytes)
-        }. ` +
-        `Grow the pool (lvextend), or let it promise more (docs/guides/thin-volumes.md)`,
+      } can allocate ${ratio} times its size, has ` +
+        `allocated ${formatBytes(allocatedVirtual(group, pool))}, and has ${
+          formatBytes(available)
+        } available; requested is ${formatBytes(bytes)}. ` +
+        `Extend the pool (lvextend), or set a higher overcommit ratio (docs/guides/thin-volumes.md)`,
     );
   }
 
-  /** The pool that an LV is in. @throws {StorageError} `CommandFailed` when no report shows it. */
+  /**
+   * Returns the pool of an LV.
+   *
+   * @throws {StorageError} `CommandFailed` when the report does not contain it
+   */
   requirePool(group: VolumeGroup, lv: LogicalVolume): LogicalVolume {
     const pool = findPool(group, lv.pool);
     if (pool !== undefined) return pool;
     throw new StorageError(
       "CommandFailed",
-      `looking for the thin pool of ${group.name}/${lv.name}: no report shows it`,
+      `finding the thin pool of ${group.name}/${lv.name}: LVM does not report it`,
     );
   }
 }

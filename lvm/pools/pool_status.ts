@@ -1,5 +1,5 @@
 /**
- * How a thin pool is, in words that a person can act on.
+ * The status of thin pools, with problems and remedies for users.
  *
  * @module
  */
@@ -20,35 +20,36 @@ import {
 import { defined } from "../defined.ts";
 
 /**
- * The state of a pool. `Ready`: it has room. `NearFull`: four fifths of its data or its metadata are used. `CannotExtend`: likewise, and
- * its group has no room for it to grow. `Full`: its data or its metadata is used up. `Damaged`: its metadata has to be checked or
- * repaired. `Erasing`: all of it is overwritten, so that it can be removed.
+ * The state of a pool. `Ready`: it has free space. `NearFull`: 80 % of its data or its metadata are used.
+ * `CannotExtend`: the same, and its group has no space to extend it. `Full`: its data or its metadata is full.
+ * `Damaged`: its metadata has to be checked or repaired. `Erasing`: all of it is overwritten, so that it can be
+ * removed.
  */
 export type PoolState = "Ready" | "NearFull" | "CannotExtend" | "Full" | "Damaged" | "Erasing";
 
-/** A thin pool; sizes in bytes. */
+/** The status of a thin pool; sizes in bytes. */
 export interface PoolStatus {
-  /** The group that it is in. */
+  /** The group of the pool. */
   readonly group: string;
   /** Its name. */
   readonly name: string;
-  /** Whether the driver made it, and so grows it; otherwise a class names it. */
+  /** Whether the driver created it and so extends it; otherwise a StorageClass names it. */
   readonly owned: boolean;
   /** The size of its data. */
   readonly size: bigint;
   /** The size of its metadata. */
   readonly metadataSize: bigint;
-  /** How much of its data is taken, in percent; absent while it is inactive, or broken. */
+  /** The usage of its data, in percent; absent while it is inactive or damaged. */
   readonly dataPercent?: number;
-  /** How much of its metadata is taken, in percent; likewise. */
+  /** The usage of its metadata, in percent; absent in the same cases. */
   readonly metadataPercent?: number;
-  /** How much it may promise, in its own sizes, such as `1.5`. */
+  /** The overcommit ratio, as a multiple of its size, such as `1.5`. */
   readonly overcommit: string;
-  /** What it has promised to volumes and snapshots. */
+  /** The virtual size of its volumes and snapshots. */
   readonly allocatedVirtual: bigint;
-  /** What it may still promise. */
+  /** The virtual size that it can still allocate. */
   readonly availableVirtual: bigint;
-  /** Whether its device is there. */
+  /** Whether it is active. */
   readonly active: boolean;
   /** Its state. */
   readonly state: PoolState;
@@ -56,7 +57,11 @@ export interface PoolStatus {
   readonly problem?: string;
 }
 
-/** How a pool is. `overcommit` holds for pools whose tags say nothing else, in percent. */
+/**
+ * Returns the status of a pool.
+ *
+ * @param overcommit ratio of pools without a tag, in percent
+ */
 export function poolStatus(
   driver: string,
   group: VolumeGroup,
@@ -79,7 +84,7 @@ export function poolStatus(
   };
 }
 
-/** The state of a pool of the group. */
+/** Returns the state of a pool of the group. */
 export function poolState(group: VolumeGroup, pool: LogicalVolume): PoolState {
   if (isDamaged(pool)) return "Damaged";
   if (isBeingErased(group, pool)) return "Erasing";
@@ -88,7 +93,7 @@ export function poolState(group: VolumeGroup, pool: LogicalVolume): PoolState {
   return fullness === "Full" ? "Full" : "Ready";
 }
 
-/** Whether a pool cannot grow where it fills, whoever would grow it. */
+/** Reports whether a pool cannot be extended where it is near full, by whatever program. */
 function cannotExtend(group: VolumeGroup, pool: LogicalVolume): boolean {
   const { dataPercent = 0, metadataPercent = 0 } = pool.thinPool!;
   const { data, metadata } = planPoolExtension(group, pool, DEFAULT_AUTOEXTEND);
@@ -110,27 +115,29 @@ function describeProblem(
     case "NearFull":
       return `nearly full: ${remedyFor(group, pool, owned)}`;
     case "CannotExtend":
-      return `nearly full, and volume group ${group.name} has no room for it to grow: ${
+      return `nearly full, and volume group ${group.name} has no space to extend it: ${
         describeFreeingSpace(group, pool)
       }`;
     case "Full":
-      return `full: what is written to its volumes fails; ${remedyFor(group, pool, owned)}`;
+      return `full: writes to its volumes fail; ${remedyFor(group, pool, owned)}`;
     case "Damaged":
-      return `what is written to its volumes fails; ${remedyFor(group, pool, owned)}`;
+      return `damaged: writes to its volumes fail; ${remedyFor(group, pool, owned)}`;
   }
 }
 
-/** What to do about a pool that fills, is full or is damaged. */
+/** Returns what to do about a pool that is near full, full or damaged. */
 export function remedyFor(group: VolumeGroup, pool: LogicalVolume, owned: boolean): string {
   if (isDamaged(pool)) {
     const repair = `lvconvert --repair ${group.name}/${pool.name}`;
-    return `its metadata has to be checked: end what uses it, then ${repair} (lvmthin(7))`;
+    return `its metadata has to be checked: stop the workloads that use it, then ${repair} (lvmthin(7))`;
   }
-  const growth = owned ? "it grows by itself only while its group has free space" : "its growth is its owner's affair";
-  return `${growth}; ${describeFreeingSpace(group, pool)}`;
+  const extension = owned
+    ? "the driver extends it only while its volume group has free space"
+    : "the driver does not extend it, since an administrator created it";
+  return `${extension}; ${describeFreeingSpace(group, pool)}`;
 }
 
 function describeFreeingSpace(group: VolumeGroup, pool: LogicalVolume): string {
-  const grow = `vgextend, lvextend --size +10G ${group.name}/${pool.name}`;
-  return `make room: delete volumes or snapshots, or grow it (${grow})`;
+  const extend = `vgextend, lvextend --size +10G ${group.name}/${pool.name}`;
+  return `free space: delete volumes or snapshots, or extend it (${extend})`;
 }

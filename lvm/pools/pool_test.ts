@@ -53,7 +53,7 @@ Deno.test("parseOvercommit() reads ratios from 1 to 1000, and formatOvercommit()
   }
 });
 
-Deno.test("a pool promises its size times its ratio, and counts volumes, snapshots and what is being deleted", () => {
+Deno.test("a pool allocates its size times its ratio, and counts volumes, snapshots and deleted LVs", () => {
   const inPool = { pool: "g_thinpool" };
   const thin = [lv("a", GiB, inPool), lv("b", GiB, { ...inPool, origin: "a" }), lv("thick", 5n * GiB)];
   const available = (of: LogicalVolume, byDefault = 100n) => availableVirtual(group(0n, of, ...thin), of, byDefault);
@@ -65,7 +65,7 @@ Deno.test("a pool promises its size times its ratio, and counts volumes, snapsho
   assertEquals(overcommitOf(pool(GiB, {}, ["denolith.overcommit=much"]), 300n), 100n, "an odd tag overcommits nothing");
 });
 
-Deno.test("while a pool is overwritten to be removed it promises nothing, and does not grow", () => {
+Deno.test("a pool that is erased to be removed allocates nothing, and is not extended", () => {
   const wiped = pool(GiB, { dataPercent: 90 });
   const wiper = lv("w", GiB, { pool: "g_thinpool", tags: ["denolith=d", "denolith.deleted=v1-x"] });
   const all = group(10n * GiB, wiped, wiper);
@@ -73,7 +73,7 @@ Deno.test("while a pool is overwritten to be removed it promises nothing, and do
   assertEquals(planPoolExtension(all, wiped, { threshold: 80, percent: 20n }), {});
 });
 
-Deno.test("thinRooms() tells what pools may promise, one that is yet to be made included", () => {
+Deno.test("withThinSpace() returns the available virtual size of pools, also of a new one", () => {
   const spec = { poolSize: { percent: 50n } };
   const [made] = withThinSpace([withPools(group(10n * GiB, pool(GiB)), 100n)], spec);
   assertEquals([made?.free, made?.freeDescription], [GiB, "left in thin pool g_thinpool"]);
@@ -83,7 +83,7 @@ Deno.test("thinRooms() tells what pools may promise, one that is yet to be made 
   assertEquals([other?.free, other?.freeDescription], [0n, "free: it has no thin pool p"]);
 });
 
-Deno.test("a new pool leaves room for its metadata and the spare", () => {
+Deno.test("a new pool leaves space for its metadata and the spare", () => {
   const bytes = (free: bigint, poolSize: { bytes: bigint } | { percent: bigint }) =>
     newPoolBytes(group(free), { poolSize });
   assertEquals(bytes(10n * GiB, { percent: 80n }), 8n * GiB);
@@ -93,7 +93,7 @@ Deno.test("a new pool leaves room for its metadata and the spare", () => {
   assertEquals(bytes(4n * MiB, { percent: 80n }), 0n);
 });
 
-Deno.test("growthDue() grows data at its threshold and metadata at its own, as far as the group has room", () => {
+Deno.test("planPoolExtension() extends data and metadata at their thresholds, as far as the group has space", () => {
   const growth = { threshold: 80, percent: 20n };
   const due = (free: bigint, state: Partial<LogicalVolume["thinPool"]>) => {
     const one = pool(GiB, state);
@@ -110,7 +110,7 @@ Deno.test("growthDue() grows data at its threshold and metadata at its own, as f
   assertEquals(planPoolExtension(group(10n * GiB, one), one, { threshold: 100, percent: 20n }), {});
 });
 
-Deno.test("fillingOf() warns before a pool is full, and takes a broken one for full", () => {
+Deno.test("fullnessOf() warns before a pool is full, and counts a damaged pool as full", () => {
   const states = [{ dataPercent: 79 }, { dataPercent: 80 }, { metadataPercent: 81 }, { dataPercent: 100 }, {
     health: "metadata_read_only",
   }];

@@ -67,14 +67,19 @@ Deno.test("readStatus() tells thin pools: what they have, what they promised and
 Deno.test("readStatus() says of pools in words what is wrong, and so of their volumes when those cannot be written", async () => {
   type Spoil = (parts: ReturnType<typeof thinPart> & Healthy) => unknown;
   const cases: [string, Spoil, RegExp, RegExp | undefined][] = [
-    ["NearFull", ({ pool }) => pool.thinPool.dataPercent = 85, /^nearly full: it grows by itself/, undefined],
+    [
+      "NearFull",
+      ({ pool }) => pool.thinPool.dataPercent = 85,
+      /^nearly full: the driver extends it only while/,
+      undefined,
+    ],
     [
       "CannotExtend",
       ({ pool, group }) => {
         pool.thinPool.dataPercent = 85;
         group.size = 188n << 20n; // all of it is taken
       },
-      /^nearly full, and volume group data has no room .*: make room: .*vgextend/,
+      /^nearly full, and volume group data has no space .*: free space: .*vgextend/,
       undefined,
     ],
     [
@@ -83,10 +88,10 @@ Deno.test("readStatus() says of pools in words what is wrong, and so of their vo
         pool.thinPool.metadataPercent = 85;
         group.size = 192n << 20n; // one extent is free: the metadata takes two, since its spare grows with it
       },
-      /^nearly full, and volume group data has no room /,
+      /^nearly full, and volume group data has no space /,
       undefined,
     ],
-    ["Full", ({ pool }) => pool.thinPool.dataPercent = 100, /^full: .* fails; .*lvextend/, /data_thinpool .* fails$/],
+    ["Full", ({ pool }) => pool.thinPool.dataPercent = 100, /^full: .* fail; .*lvextend/, /data_thinpool .* fails$/],
     ["Full", ({ pool }) => pool.thinPool.metadataPercent = 100, /^full: /, /data_thinpool .* fails$/],
     [
       "Damaged",
