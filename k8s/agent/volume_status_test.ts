@@ -59,7 +59,7 @@ Deno.test("madeStatus() tells where the LV is, and that its group is whole", asy
 Deno.test("madeStatus() on a disk that is missing is Ready, and not Healthy", async () => {
   const status = readyStatus(object(30n * MiB), await volume(1));
   assertEquals(conditionSummaries(status), ["Healthy False Partial", "Ready True Created"]);
-  assert(status.conditions![0]!.message.includes("that it is on is missing"), status.conditions![0]!.message);
+  assert(status.conditions![0]!.message.includes("with its data is missing"), status.conditions![0]!.message);
 });
 
 Deno.test("madeStatus() keeps the error of a growth until the size is there, or another one is wanted", async () => {

@@ -66,7 +66,7 @@ Deno.test("groupHealth() is well with all disks, and otherwise tells how many ar
   for (const problem of [{ missingPvs: 2 }, { writeable: false }, { responsive: false }]) {
     assertEquals(groupHealth({ ...group, ...problem }).status, "False");
   }
-  assertMatch(groupHealth({ ...group, missingPvs: 2 }).message, /group data .* 2 disks missing/);
+  assertMatch(groupHealth({ ...group, missingPvs: 2 }).message, /group data .* 2 missing physical volumes/);
 });
 
 Deno.test("isSame() compares what is said, in whatever order it stands", () => {

@@ -1,7 +1,7 @@
 /**
- * What is wrong with a volume, and with what the volumes of a machine are in: decided from a report and the mount table.
+ * Health of volumes, groups and thin pools, from a report and the mount table.
  *
- * Each problem has a reason in one word. A reason says how bad it is, wherever it is told: in an answer of CSI, or in a
+ * Each problem has a reason in one word. The reason decides the severity everywhere: in a CSI response, and in a
  * condition of an LVMVolume.
  *
  * @module
@@ -17,27 +17,28 @@ import { describePool, findPool, isDriverPool, isPoolUsedByDriver, poolsOf } fro
 import type { Volume } from "../inventory/volume.ts";
 
 /**
- * How bad a problem is (CSI spec, VolumeHealthErrorType). `Degraded`: what is on the volume can be read, but not all is as it
- * should be. `Inaccessible`: it cannot be used as it is. `DataLoss`: its data is gone, as far as anybody can see.
+ * The severity of a problem (CSI spec, VolumeHealthErrorType). `Degraded`: the volume's data can be read, but not
+ * everything is as it should be. `Inaccessible`: the volume cannot be used now. `DataLoss`: its data is lost, as far as
+ * can be determined.
  */
 export type HealthStatus = "Degraded" | "Inaccessible" | "DataLoss";
 
 const STATUS = {
-  /** The volume was in use, and its LV is gone or replaced. */
+  /** The volume was in use, and its LV is missing or replaced. */
   Lost: "DataLoss",
-  /** Several LVs claim to be the volume, or its tags cannot be read. */
+  /** Several LVs have the tags of the volume, or its tags cannot be parsed. */
   ForeignData: "Inaccessible",
-  /** The node that the volume is on is no node of the cluster any more. */
+  /** The volume's node is not in the cluster any more. */
   NodeNotFound: "Inaccessible",
-  /** The disks of its group do not answer. */
+  /** The disks of its group do not respond. */
   VolumeGroupUnresponsive: "Inaccessible",
-  /** A disk that the volume is on is missing, and nothing replaces what is on it. */
+  /** A physical volume with data of the volume is missing, without redundancy. */
   Partial: "Inaccessible",
-  /** A disk of its group is missing: LVM neither grows the volume nor takes snapshots of it. */
+  /** A physical volume of its group is missing: LVM neither extends the volume nor creates snapshots of it. */
   PhysicalVolumesMissing: "Degraded",
-  /** Its group is read-only or exported: likewise. */
+  /** Its group is read-only or exported, with the same consequences. */
   VolumeGroupReadOnly: "Degraded",
-  /** The metadata of its thin pool has to be repaired, and without that the pool does not come up again. */
+  /** The metadata of its thin pool has to be repaired; until then the pool cannot be activated again. */
   ThinPoolDamaged: "Inaccessible",
   ThinPoolFull: "Degraded",
   ThinPoolNearFull: "Degraded",
@@ -51,36 +52,36 @@ const STATUS = {
   Mismatches: "Degraded",
 } as const satisfies Record<Exclude<RedundancyState, "InSync">, HealthStatus> & Record<string, HealthStatus>;
 
-/** What can be wrong, in one word. */
+/** A reason of a problem, in one word. */
 export type HealthReason = keyof typeof STATUS;
 
-/** Something that is wrong. */
+/** A problem. */
 export interface Problem<R extends HealthReason = HealthReason> {
-  /** What, in one word. */
+  /** The reason, in one word. */
   readonly reason: R;
-  /** What, on what, and what to do. */
+  /** What is wrong, on which object, and what to do. */
   readonly message: string;
 }
 
-/** How a volume is. */
+/** The health of a volume. */
 export interface VolumeHealth {
-  /** Its id. */
+  /** The id of the volume. */
   readonly id: string;
-  /** What is wrong with it, each reason at most once; nothing, when nothing is known to be wrong. */
+  /** Its problems, each reason at most once; empty when none is known. */
   readonly problems: readonly Problem[];
 }
 
-/** How bad it is. */
+/** Returns the severity of a reason. */
 export function healthStatus(reason: HealthReason): HealthStatus {
   return STATUS[reason];
 }
 
-/** Whether a word is a reason, as {@linkcode Problem} has it. */
+/** Reports whether a word is a {@linkcode HealthReason}. */
 export function isHealthReason(word: string): word is HealthReason {
   return Object.hasOwn(STATUS, word);
 }
 
-/** What is wrong with a volume that is there. Of a group that does not answer, no more is known than that. */
+/** Returns the problems of a volume that exists. For a group that does not respond, that is the only one. */
 export function volumeProblems({ lv, group }: Pick<Volume, "lv" | "group">, mounts: readonly Mount[]): Problem[] {
   const ofGroup = groupProblem(group);
   if (ofGroup?.reason === "VolumeGroupUnresponsive") return [ofGroup];
@@ -88,7 +89,10 @@ export function volumeProblems({ lv, group }: Pick<Volume, "lv" | "group">, moun
   return all.filter((problem) => problem !== undefined);
 }
 
-/** What a failure to find a volume says of its health; `undefined` when it says nothing of that. */
+/**
+ * Returns the health problem that an error reports when a volume is not found; `undefined` when the error says nothing
+ * about the volume's health.
+ */
 export function problemOf({ kind, message }: Pick<StorageError, "kind" | "message">): Problem | undefined {
   return isUnusable(kind) ? { reason: kind, message } : undefined;
 }
@@ -97,7 +101,7 @@ function isUnusable(kind: ErrorKind): kind is "Lost" | "ForeignData" {
   return kind === "Lost" || kind === "ForeignData";
 }
 
-/** What is wrong with the disks that an LV is on: one is missing, or its copies are not as they should be. */
+/** Returns the problem with the physical volumes of an LV: one is missing, or the redundancy is reduced. */
 export function pvProblem(
   lv: LogicalVolume,
   group: Pick<VolumeGroup, "name" | "pvs">,
@@ -105,7 +109,7 @@ export function pvProblem(
   const redundancy = redundancyOf(lv, group);
   if (redundancy === undefined) {
     if (lv.health !== "partial") return undefined;
-    return { reason: "Partial", message: `a disk of volume group ${group.name} that it is on is missing` };
+    return { reason: "Partial", message: `a physical volume of volume group ${group.name} with its data is missing` };
   }
   const { state, message, remedy } = redundancy;
   if (state === "InSync") return undefined;
@@ -117,17 +121,17 @@ const POOL_PROBLEMS: Readonly<
 > = {
   NearFull: {
     reason: "ThinPoolNearFull",
-    message: "when it is full, what is written to the volume waits, and then fails",
+    message: "when it is full, writes to the volume wait, and then fail",
   },
   CannotExtend: {
     reason: "ThinPoolNearFull",
-    message: "when it is full, what is written to the volume waits, and then fails",
+    message: "when it is full, writes to the volume wait, and then fail",
   },
-  Full: { reason: "ThinPoolFull", message: "what is written to the volume waits, and then fails" },
-  Damaged: { reason: "ThinPoolDamaged", message: "what is written to the volume fails" },
+  Full: { reason: "ThinPoolFull", message: "writes to the volume wait, and then fail" },
+  Damaged: { reason: "ThinPoolDamaged", message: "writes to the volume fail" },
 };
 
-/** What is wrong with the thin pool that an LV is in, if it is in one. */
+/** Returns the problem of the thin pool that contains an LV, if there is one. */
 export function poolProblem(
   lv: Pick<LogicalVolume, "pool">,
   group: VolumeGroup,
@@ -137,7 +141,7 @@ export function poolProblem(
   return problem && { ...problem, message: `${describePool(group, pool)}: ${problem.message}` };
 }
 
-/** Why LVM would make nothing in a group now (see `usable`). */
+/** Returns why LVM would create nothing in a group now (see `isUsable`), if there is a reason. */
 export function groupProblem(
   { name, responsive, missingPvs, writeable }: Pick<GroupSpace, "name" | "responsive" | "missingPvs" | "writeable">,
 ): Problem<"VolumeGroupUnresponsive" | "PhysicalVolumesMissing" | "VolumeGroupReadOnly"> | undefined {
@@ -150,7 +154,7 @@ export function groupProblem(
   if (missingPvs > 0) {
     return {
       reason: "PhysicalVolumesMissing",
-      message: `volume group ${name} has ${missingPvs} disks missing: LVM changes nothing in it`,
+      message: `volume group ${name} has ${missingPvs} missing physical volumes: LVM changes nothing in it`,
     };
   }
   if (writeable) return undefined;
@@ -160,7 +164,7 @@ export function groupProblem(
   };
 }
 
-/** Whether the kernel has stopped writing to the filesystem of an LV that somebody has mounted to be written. */
+/** Returns a problem when the kernel has stopped writes to the filesystem of an LV that is mounted read-write. */
 export function mountProblem(lv: LogicalVolume, mounts: readonly Mount[]): Problem<"FilesystemReadOnly"> | undefined {
   const stopped = filesystemMounts(mounts, lv).find(({ readOnly, filesystemWritable }) =>
     !readOnly && !filesystemWritable
@@ -169,25 +173,25 @@ export function mountProblem(lv: LogicalVolume, mounts: readonly Mount[]): Probl
   return {
     reason: "FilesystemReadOnly",
     message:
-      `its filesystem at ${stopped.target} takes no writes any more, as after an error of its disk (dmesg): end what ` +
-      "uses it, so that it is unmounted; it is checked when it is mounted again",
+      `its filesystem at ${stopped.target} accepts no writes any more, as after an error of its disk (dmesg): stop the workloads that ` +
+      "use it, so that it is unmounted; it is checked when it is mounted again",
   };
 }
 
-/** How bad a problem is for all volumes that are in the same place (CSI spec, StorageHealthErrorType). */
+/** The severity of a problem for all volumes in the same group or pool (CSI spec, StorageHealthErrorType). */
 export type StorageStatus = "Degraded" | "Unreachable";
 
-/** Something that is wrong with groups or thin pools. */
+/** A problem of groups or thin pools. */
 export interface StorageProblem {
-  /** How bad it is. */
+  /** The severity. */
   readonly status: StorageStatus;
-  /** What, in one word. */
+  /** The reason, in one word. */
   readonly reason: string;
-  /** What, on what, and what to do: a sentence for each place. */
+  /** What is wrong, on which object, and what to do: a sentence for each object. */
   readonly message: string;
 }
 
-/** What is wrong with the groups, and with the thin pools in them that concern the driver; each reason once. */
+/** Returns the problems of groups, and of the thin pools in them that the driver uses; each reason once. */
 export function storageProblems(groups: readonly VolumeGroup[], driver: string): StorageProblem[] {
   const problems: Problem[] = groups.flatMap((group) => {
     const ofGroup = groupProblem(group);

@@ -8,7 +8,7 @@ import { poolTags } from "../model/tags.ts";
 
 const DRIVER = "d";
 
-/** A group of two disks with a linear LV on the first, a raid1 LV on both, and a thin LV. */
+/** Returns a group of two physical volumes: a linear LV on the first, a raid1 LV on both, and a thin LV. */
 async function machineOfThree() {
   const machine = new FakeMachine();
   const group = machine.addGroup("data", 1n << 30n, 4n << 20n, 2);
@@ -27,7 +27,7 @@ async function machineOfThree() {
   return { group, linear: linear!, raid1: raid1!, pool: pool!.thinPool!, report };
 }
 
-/** What is wrong with an LV of the group, as status and reason. */
+/** Returns the problems of an LV of the group, as status and reason. */
 function problems(group: VolumeGroup, name: string, mounts: readonly Mount[] = []): string[] {
   const lv = group.lvs.find((lv) => lv.name === name)!;
   const found = volumeProblems({ lv, group }, mounts);
@@ -37,14 +37,14 @@ function problems(group: VolumeGroup, name: string, mounts: readonly Mount[] = [
   return reasons.map((reason) => `${healthStatus(reason)} ${reason}`);
 }
 
-Deno.test("volumeProblems() finds nothing on a machine where all is well", async () => {
+Deno.test("volumeProblems() finds nothing on a healthy machine", async () => {
   const { report } = await machineOfThree();
   const group = await report();
   for (const name of ["linear", "raid1", "thin"]) assertEquals(problems(group, name), []);
   assertEquals(storageProblems([group], DRIVER), []);
 });
 
-Deno.test("a disk that is missing makes a linear volume inaccessible, a raid1 volume degraded, and none of both broken", async () => {
+Deno.test("a missing physical volume makes a linear volume inaccessible and a raid1 volume degraded; two make both inaccessible", async () => {
   const { group, report } = await machineOfThree();
   group.missingPvs = 1;
   const one = await report();
@@ -54,7 +54,7 @@ Deno.test("a disk that is missing makes a linear volume inaccessible, a raid1 vo
   assertEquals(problems(await report(), "raid1"), ["Inaccessible RaidFailed", "Degraded PhysicalVolumesMissing"]);
 });
 
-Deno.test("copies that are not as they should be are told by how they are", async () => {
+Deno.test("problems of RAID images are reported by their state", async () => {
   const { raid1, report } = await machineOfThree();
   raid1.raid!.syncPercent = 25;
   assertEquals(problems(await report(), "raid1"), ["Degraded Rebuilding"]);
@@ -65,7 +65,7 @@ Deno.test("copies that are not as they should be are told by how they are", asyn
   assertMatch(problem!.message, /lvchange --refresh data\/raid1/);
 });
 
-Deno.test("a thin pool that fills, is full or is damaged is told of its volumes, and of the node's storage", async () => {
+Deno.test("a thin pool that is near full, full or damaged is reported for its volumes, and for the node's storage", async () => {
   const { pool, report } = await machineOfThree();
   const storage = async () =>
     storageProblems([await report()], DRIVER).map(({ status, reason }) => `${status} ${reason}`);
@@ -85,7 +85,7 @@ Deno.test("a thin pool that fills, is full or is damaged is told of its volumes,
   assertEquals(storageProblems([await report()], "another"), [], "nor is anything of another driver");
 });
 
-Deno.test("a group that does not answer says no more of its volumes, and is unreachable", async () => {
+Deno.test("a group that does not respond is unreachable, and reports nothing else about its volumes", async () => {
   const { group, pool, report } = await machineOfThree();
   group.missingPvs = 1;
   pool.dataPercent = 100;
@@ -99,7 +99,7 @@ Deno.test("a group that does not answer says no more of its volumes, and is unre
   ]]);
 });
 
-Deno.test("storageProblems() tells each reason once, and names all groups", async () => {
+Deno.test("storageProblems() returns each reason once, and names all groups", async () => {
   const { report } = await machineOfThree();
   const group = await report();
   const [missing, readOnly] = storageProblems([
@@ -112,7 +112,7 @@ Deno.test("storageProblems() tells each reason once, and names all groups", asyn
   assertMatch(readOnly!.message, /group old is read-only/);
 });
 
-Deno.test("a filesystem that the kernel stopped writing is told, one that was mounted read-only is not", async () => {
+Deno.test("a filesystem that the kernel made read-only is reported, one that was mounted read-only is not", async () => {
   const { report } = await machineOfThree();
   const group = await report();
   const lv = group.lvs.find(({ name }) => name === "linear")!;
@@ -126,7 +126,7 @@ Deno.test("a filesystem that the kernel stopped writing is told, one that was mo
   assertEquals(problems(group, "raid1", [mount(false, false)]), [], "it is another volume's");
 });
 
-Deno.test("problemOf() takes what is Lost for lost data, and what is busy for no problem", () => {
+Deno.test("problemOf() reports data loss for Lost, and no problem for Busy", () => {
   const reasonOf = (kind: Parameters<typeof problemOf>[0]["kind"]) => problemOf({ kind, message: "m" })?.reason;
   assertEquals([reasonOf("Lost"), reasonOf("ForeignData"), reasonOf("Busy"), reasonOf("NotFound")], [
     "Lost",

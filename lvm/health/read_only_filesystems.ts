@@ -1,7 +1,8 @@
 /**
- * Which volumes have filesystems that the kernel has stopped writing to, for those who tell of it without being asked.
+ * The volumes whose filesystems the kernel has made read-only, for reports without a request.
  *
- * It is seen in the mount table alone, and nobody is told when it changes, so it is looked at whenever the groups are surveyed.
+ * Only the mount table shows it, and no event reports a change of it. So the mount table is read whenever the groups
+ * are observed.
  *
  * @module
  */
@@ -13,24 +14,28 @@ import { type Mount, readMounts } from "../host/mounts.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { ownedVolumeId } from "../model/tags.ts";
 
-/** A volume with such a filesystem. */
+/** A volume whose filesystem the kernel has made read-only. */
 export interface ReadOnlyFilesystem {
-  /** Its LV. */
+  /** The LV of the volume. */
   readonly lv: LogicalVolume;
-  /** The group that the LV is in. */
+  /** The group of the LV. */
   readonly group: VolumeGroup;
-  /** What to tell of it. */
+  /** The problem to report. */
   readonly problem: Problem<"FilesystemReadOnly">;
 }
 
-/** Keeps what the mount table last said. */
+/** Keeps the last result from the mount table. */
 export class ReadOnlyFilesystems {
   readonly #exec: Exec;
   readonly #driver: string;
   readonly #onError: (error: unknown) => void;
   #readOnly: ReadonlyMap<VolumeId, ReadOnlyFilesystem> = new Map();
 
-  /** Knows of none before {@linkcode observe}. Is told what failed; it is looked again with the next survey. */
+  /**
+   * Creates an object without any known filesystem until {@linkcode observe} is called.
+   *
+   * @param onError called when the mount table cannot be read; the next report retries
+   */
   constructor(exec: Exec, driver: string, onError: (error: unknown) => void) {
     this.#exec = exec;
     this.#driver = driver;
@@ -38,8 +43,8 @@ export class ReadOnlyFilesystems {
   }
 
   /**
-   * Looks at the volumes in a report. The mount table is read if one of them is open; if it cannot be, what was seen before
-   * stays, and nobody else's work fails for it.
+   * Checks the volumes in a report. It reads the mount table if one of them is open. If that fails, the previous result
+   * stays, and the caller does not fail.
    */
   async observe(groups: readonly VolumeGroup[]): Promise<void> {
     const open = groups.flatMap((group) =>
@@ -57,12 +62,12 @@ export class ReadOnlyFilesystems {
     }));
   }
 
-  /** What is wrong with the filesystem of a volume, as it was last seen. */
+  /** Returns the problem of a volume's filesystem, as last observed. */
   problemOf(id: VolumeId): Problem<"FilesystemReadOnly"> | undefined {
     return this.#readOnly.get(id)?.problem;
   }
 
-  /** All that were stopped when it was last looked at. */
+  /** Returns all such filesystems, as last observed. */
   list(): ReadOnlyFilesystem[] {
     return [...this.#readOnly.values()];
   }

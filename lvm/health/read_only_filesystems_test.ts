@@ -7,7 +7,7 @@ import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";
 import { Volumes } from "../volumes/volumes.ts";
 
-Deno.test("StoppedFilesystems: a mount table that cannot be read fails nobody, and what was seen before stays", async () => {
+Deno.test("ReadOnlyFilesystems: when the mount table cannot be read, no caller fails, and the previous result stays", async () => {
   const machine = new FakeMachine();
   machine.addGroup("data", 1n << 30n);
   const lvm = new Lvm(machine);

@@ -1,8 +1,7 @@
 /**
- * The cgroups of pods, and the limits of devices in them (cgroup v2: Linux' admin-guide/cgroup-v2, "io.max").
+ * The cgroups of pods, and the IO limits of devices in them (cgroup v2: Linux' admin-guide/cgroup-v2, "io.max").
  *
- * The hierarchy is found at a path of the driver's own, where somebody mounted it: under scoped permissions Deno refuses
- * /sys altogether (docs/adr/0001).
+ * The hierarchy is mounted at a path for the driver: under scoped permissions Deno refuses all of /sys (docs/adr/0001).
  *
  * @module
  */
@@ -24,15 +23,15 @@ export type LimitsRefusal =
 /** Why the limits of a volume are applied or not. */
 export type LimitsReason = LimitsRefusal | "Applied" | ErrorKind;
 
-/** What came of limiting a device for a pod. */
+/** The result of limiting a device for a pod. */
 export type LimitResult =
   | { readonly state: "applied" }
-  /** The pod has no cgroup yet, or none any more. */
+  /** The pod has no cgroup yet, or not any more. */
   | { readonly state: "waiting" }
-  /** It cannot be done on this machine as it is: why, in one word and in a sentence. */
+  /** This machine cannot apply limits: the reason in one word, and a message. */
   | { readonly state: "refused"; readonly reason: LimitsRefusal; readonly message: string };
 
-/** How each limit is called in io.max. */
+/** The keys of the limits in io.max. */
 const IO_MAX_KEYS = {
   readIops: "riops",
   writeIops: "wiops",
@@ -43,26 +42,30 @@ const IO_MAX_KEYS = {
   string
 >;
 
-/** kubelet's classes of pods beside the guaranteed ones, which have no folder between (Kubernetes, pkg/kubelet/cm). */
+/**
+ * kubelet's QoS classes with a cgroup of their own. Guaranteed pods are directly below kubelet's cgroup (Kubernetes,
+ * pkg/kubelet/cm).
+ */
 const QOS_CLASSES = ["burstable", "besteffort"];
 
-/** The pods' cgroups of a hierarchy. */
+/** The cgroups of pods in a hierarchy. */
 export class PodCgroups {
-  /** Where the hierarchy is mounted. */
+  /** The path at which the hierarchy is mounted. */
   readonly root: string;
-  /** kubelet's cgroups, by path; looked for again when a pod is in none of them. */
+  /** kubelet's cgroups, by path; searched again when a pod is in none of them. */
   #kubepods: readonly string[] = [];
 
-  /** Those of the hierarchy that is mounted at the path. */
+  /** Creates an object for the hierarchy at a path. */
   constructor(root: string) {
     this.root = root;
   }
 
   /**
-   * Limits a device for all of a pod together. What the rates do not name stays as it is; what is so already is not written.
-   * It never fails: what stands in the way is the answer.
+   * Limits a device for all containers of a pod together. Limits without a rate stay unchanged, and equal ones are not
+   * written again. It never fails: the result contains the problem.
    *
-   * @param device its number, as `major:minor`
+   * @param pod the uid of the pod
+   * @param device the device number, `major:minor`
    */
   async limit(pod: string, device: string, rates: IoRates): Promise<LimitResult> {
     const unavailable = await this.#unavailability();
@@ -75,8 +78,8 @@ export class PodCgroups {
       if (!await isFolder(folder)) return { state: "waiting" };
       return refusal(
         "IoControllerNotEnabled",
-        `${file}: there is none; the io controller is not enabled for the cgroups of pods. Enable it in the ` +
-          `cgroup.subtree_control of those above it (kubelet and systemd do, where the kernel has it)`,
+        `${file}: it does not exist; the io controller is not enabled for the cgroups of pods. Enable it in the ` +
+          `cgroup.subtree_control of the cgroups above (kubelet and systemd do, if the kernel has the controller)`,
       );
     }
     if (includesRates(parseRates(before, device), rates)) return { state: "applied" };
@@ -90,24 +93,26 @@ export class PodCgroups {
     return { state: "applied" };
   }
 
-  /** Why nothing can be limited here; `undefined` when it can. */
+  /** Returns why nothing can be limited on this machine; `undefined` when it can. */
   async #unavailability(): Promise<LimitResult | undefined> {
     const controllers = await readText(join(this.root, "cgroup.controllers"));
     if (controllers === undefined) {
       return refusal(
         "NoCgroup2",
-        `${this.root}: no cgroup v2 is mounted there; limits take the unified hierarchy (see --cgroup-root)`,
+        `${this.root}: no cgroup v2 is mounted there; IO limits need the unified hierarchy (see --cgroup-root)`,
       );
     }
     if (controllers.split(/\s+/).includes("io")) return undefined;
     return refusal(
       "NoIoController",
-      `${this.root}/cgroup.controllers: has no io (it has ${controllers.trim() || "none"}); a hierarchy of cgroup v1 ` +
-        `has the controller, or the kernel does without`,
+      `${this.root}/cgroup.controllers: no io controller (it has ${
+        controllers.trim() || "none"
+      }); a hierarchy of cgroup v1 ` +
+        `has the controller, or the kernel was built without it`,
     );
   }
 
-  /** The folder of a pod's cgroup. */
+  /** Returns the directory of a pod's cgroup, or `undefined` when there is none. */
   async #findPodCgroup(pod: string): Promise<string | undefined> {
     const known = await firstFolder(this.#kubepods.flatMap((folder) => podCgroupPaths(folder, pod)));
     if (known !== undefined) return known;
@@ -117,8 +122,9 @@ export class PodCgroups {
 }
 
 /**
- * Where below kubelet's cgroup that of a pod may be: named by its uid, in the folder of its class if it has one. systemd wants
- * the names of all above in each name, and takes `-` for a step down.
+ * Returns the paths at which a pod's cgroup can be below kubelet's cgroup: it has the pod's uid in its name, and is in
+ * the directory of the QoS class if that has one. With systemd, each name contains the names of all parents, and `-`
+ * separates levels.
  */
 export function podCgroupPaths(kubepods: string, pod: string): string[] {
   const stem = /^(.*)\.slice$/.exec(basename(kubepods))?.[1];
@@ -130,7 +136,7 @@ export function podCgroupPaths(kubepods: string, pod: string): string[] {
   ];
 }
 
-/** kubelet's cgroups for pods: at the top, or one below, where kubelet's own `cgroupRoot` is set. */
+/** Finds kubelet's cgroups for pods: at the top, or one level below if kubelet's `cgroupRoot` is set. */
 async function findKubepods(root: string): Promise<string[]> {
   const top = await foldersIn(root);
   const found = top.filter(isKubepods);
@@ -142,7 +148,7 @@ function isKubepods(folder: string): boolean {
   return /^(?:kubepods|(?:.+-)?kubepods\.slice)$/.test(basename(folder));
 }
 
-/** What a device is limited to by the text of an io.max. */
+/** Parses the limits of a device in the text of an io.max. */
 export function parseRates(text: string, device: string): IoRates {
   const line = text.split("\n").find((line) => line.startsWith(`${device} `)) ?? "";
   const given = new Map(line.split(" ").slice(1).map((pair) => pair.split("=") as [string, string]));
@@ -156,7 +162,7 @@ function includesRates(now: IoRates, wanted: IoRates): boolean {
   return IO_LIMITS.every((name) => wanted[name] === undefined || wanted[name] === now[name]);
 }
 
-/** What io.max takes; of the device, it leaves alone what is not named. */
+/** Formats a line for io.max, which leaves other limits of the device unchanged. */
 function ioMaxLine(device: string, rates: IoRates): string {
   const pairs = IO_LIMITS.flatMap((name) => rates[name] === undefined ? [] : [`${IO_MAX_KEYS[name]}=${rates[name]}`]);
   return [device, ...pairs].join(" ");
@@ -183,7 +189,7 @@ async function foldersIn(path: string): Promise<string[]> {
     const entries = await Array.fromAsync(Deno.readDir(path));
     return entries.filter(({ isDirectory }) => isDirectory).map(({ name }) => join(path, name));
   } catch {
-    return []; // a cgroup may end while it is looked at
+    return []; // a cgroup can be removed while it is read
   }
 }
 

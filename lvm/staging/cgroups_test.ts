@@ -4,7 +4,7 @@ import { parseRates, PodCgroups } from "./cgroups.ts";
 
 const POD = "0a1b2c3d-1111-2222-3333-444455556666";
 
-/** A hierarchy in a folder of its own, and what limits pods in it. */
+/** Creates a hierarchy in a temporary directory, and the object that limits pods in it. */
 async function setUpHierarchy() {
   const folder = await Deno.makeTempDir({ prefix: "denolith-cgroups-" });
   const fake = new FakeCgroups(`${folder}/cgroup`);
@@ -28,7 +28,7 @@ for (const [layout, path] of Object.entries(KUBELET_CGROUP_PATHS)) {
   });
 }
 
-Deno.test("limit() writes what differs, and leaves alone what nobody named", async () => {
+Deno.test("limit() writes what differs, and leaves limits without a rate unchanged", async () => {
   await using cgroups = await setUpHierarchy();
   cgroups.fake.mount();
   const file = cgroups.fake.addPod(`kubepods/pod${POD}`);
@@ -44,7 +44,7 @@ Deno.test("limit() writes what differs, and leaves alone what nobody named", asy
   assertEquals(await Deno.readTextFile(file), "253:7 riops=max rbps=max wbps=8192\n");
 });
 
-Deno.test("ratesIn() takes what io.max does not name for no limit", () => {
+Deno.test("parseRates() returns no limit for a key that io.max does not contain", () => {
   const none = { readIops: "max", writeIops: "max", readBps: "max", writeBps: "max" } as const;
   assertEquals(parseRates("", "253:7"), none);
   assertEquals(parseRates("253:70 riops=7\n", "253:7"), none);
@@ -53,7 +53,7 @@ Deno.test("ratesIn() takes what io.max does not name for no limit", () => {
   });
 });
 
-Deno.test("limit() says what stands in the way", async () => {
+Deno.test("limit() reports why it cannot limit a device", async () => {
   await using cgroups = await setUpHierarchy();
   const { fake, pods } = cgroups;
   const limit = async () => {
@@ -70,7 +70,7 @@ Deno.test("limit() says what stands in the way", async () => {
   fake.mount();
   const file = fake.addPod(`kubepods/burstable/pod${POD}`, { io: false });
   assertEquals((await limit()).reason, "IoControllerNotEnabled");
-  await Deno.mkdir(file); // what cannot be written, whoever is running this
+  await Deno.mkdir(file); // a directory cannot be written, whatever the user
   assertEquals((await limit()).reason, "IoControllerNotEnabled");
   await Deno.remove(file);
   await Deno.symlink("/proc/version", file);

@@ -1,10 +1,10 @@
 /**
- * What is on a volume's device, and formatting it exactly once.
+ * Formatting the device of a volume exactly once.
  *
- * The record goes `wanted` → `formatting` with a UUID of our choice → `formatted`, each step written before the deed that
- * it names, and `formatted` before the first mount. So a filesystem found with the recorded UUID while the record says
- * `formatting` is our own unfinished work and nobody's data, and it alone may be made anew. Whatever else is found where
- * it is not expected is an error that names it.
+ * The recorded format state is `unformatted`, then `formatting` with a UUID that the driver chose, then `formatted`.
+ * Each state is recorded before the step that it names, and `formatted` before the first mount. So a filesystem with
+ * the recorded UUID is the driver's own unfinished work, without any data, while the state is `formatting`. Only such a
+ * filesystem may be created again. Anything else that is found unexpectedly is an error that names it.
  *
  * @module
  */
@@ -28,9 +28,9 @@ import type { Volume } from "../inventory/volume.ts";
 type RecordedFilesystem = Extract<FormatState, { uuid: string }>;
 
 /**
- * Makes sure that the recorded filesystem is on the volume's device, and makes it if it was never made.
+ * Checks that the recorded filesystem is on the volume's device, and creates it if it was never created.
  *
- * @throws {StorageError} `ForeignData` when something else is on the device, or nothing where a filesystem is recorded.
+ * @throws {StorageError} `ForeignData` when the device holds something else, or nothing where a filesystem is recorded
  */
 export async function ensureFormatted(lvm: Lvm, volume: Volume, device: BlockDevice): Promise<void> {
   const { exec } = lvm;
@@ -56,15 +56,15 @@ export async function ensureFormatted(lvm: Lvm, volume: Volume, device: BlockDev
     case "raw":
       throw new StorageError(
         "FailedPrecondition",
-        `mounting volume ${volume.id}: it is a block volume, it has no filesystem`,
+        `mounting volume ${volume.id}: it is a block volume and has no filesystem`,
       );
   }
 }
 
 /**
- * Checks the filesystem before it is mounted, and mends what is safe to mend.
+ * Checks a filesystem before it is mounted, and repairs what is safe to repair.
  *
- * @throws {StorageError} `FailedPrecondition` when it needs more than that.
+ * @throws {StorageError} `FailedPrecondition` when it needs more than that
  */
 export async function checkFilesystem(exec: Exec, type: FilesystemType, path: string): Promise<void> {
   const check = fsckCommand(type, path);

@@ -1,5 +1,5 @@
 /**
- * Whether a volume may be used as it is asked for: decided from its tags and the mount table, and nothing is done.
+ * Decisions whether a volume may be used as requested, from its tags and the mount table. Nothing is changed here.
  *
  * @module
  */
@@ -11,53 +11,63 @@ import type { VolumeId } from "../ids.ts";
 import { filesystemMounts, type Mount } from "../host/mounts.ts";
 import type { Volume } from "../inventory/volume.ts";
 
-/** How a volume is to be used. */
+/** The access type of a volume. */
 export type Access =
   | { readonly kind: "block" }
-  /** As a filesystem; without a type, of the type that the volume was made for. */
+  /** As a filesystem. Without a type, the type that the volume was created for. */
   | { readonly kind: "mount"; readonly type?: FilesystemType; readonly flags: readonly string[] };
 
-/** Where a staged volume is to be published, and how. */
+/** A request to publish a staged volume. */
 export interface Publication {
-  /** Where it is staged. */
+  /** The path at which the volume is staged. */
   readonly stagingPath: string;
-  /** Where it is to appear: a directory, or a file for a block volume. */
+  /** The target: a directory, or a file for a block volume. */
   readonly target: string;
-  /** As what. */
+  /** The access type. */
   readonly access: Access;
-  /** Whether this target may only read. */
+  /** Whether this target is read-only. */
   readonly readOnly: boolean;
-  /** Whether this may be the only target. */
+  /** Whether no other target is allowed. */
   readonly exclusive: boolean;
 }
 
-/** The type to mount with, after checking that the volume can be used in the way asked for. */
+/**
+ * Returns the filesystem type to mount with; `undefined` for a block volume.
+ *
+ * @throws {StorageError} `FailedPrecondition` when the volume cannot be used as requested; `InvalidArgument` for a
+ * mount flag that is not allowed
+ */
 export function resolveFilesystemType(volume: Volume, access: Access): FilesystemType | undefined {
   const { format } = volume.tags;
   if (access.kind === "block") {
     if (format.state === "raw") return undefined;
     throw new StorageError(
       "FailedPrecondition",
-      `using volume ${volume.id} as a block device: it was made for ${format.type}`,
+      `using volume ${volume.id} as a block device: it was created for ${format.type}`,
     );
   }
   if (format.state === "raw") {
     throw new StorageError(
       "FailedPrecondition",
-      `mounting volume ${volume.id}: it is a block volume, it has no filesystem`,
+      `mounting volume ${volume.id}: it is a block volume and has no filesystem`,
     );
   }
   if (access.type !== undefined && access.type !== format.type) {
     throw new StorageError(
       "FailedPrecondition",
-      `mounting volume ${volume.id} as ${access.type}: it was made for ${format.type}`,
+      `mounting volume ${volume.id} as ${access.type}: it was created for ${format.type}`,
     );
   }
   checkMountFlags(format.type, access.flags);
   return format.type;
 }
 
-/** Whether the volume is staged at the path as asked for. */
+/**
+ * Reports whether the volume is staged at the path as requested.
+ *
+ * @throws {StorageError} `FailedPrecondition` when another filesystem is mounted there; `AlreadyExists` when the volume
+ * is read-only there and read-write is requested, or the reverse
+ */
 export function isStaged(
   volume: Volume,
   mounts: readonly Mount[],
@@ -69,7 +79,7 @@ export function isStaged(
   if (!filesystemMounts([there], volume.lv).length) {
     throw new StorageError(
       "FailedPrecondition",
-      `staging volume ${volume.id}: at ${path} ${there.source} is mounted already`,
+      `staging volume ${volume.id}: ${there.source} is already mounted at ${path}`,
     );
   }
   if (there.readOnly === access.flags.includes("ro")) return true;
@@ -77,11 +87,18 @@ export function isStaged(
     "AlreadyExists",
     `staging volume ${volume.id}: it is staged at ${path} ${
       there.readOnly ? "read-only" : "read-write"
-    }, asked for is the other`,
+    }, but the request differs`,
   );
 }
 
-/** Whether the volume is published at the target as asked for. */
+/**
+ * Reports whether the volume is published at the target as requested.
+ *
+ * @param ours the mounts of the volume
+ * @param device the device of a block volume, which is read-only as a whole
+ * @throws {StorageError} `FailedPrecondition` when another filesystem is mounted there; `AlreadyExists` when the volume
+ * is read-only there and read-write is requested, or the reverse
+ */
 export function isPublished(
   id: VolumeId,
   mounts: readonly Mount[],
@@ -95,7 +112,7 @@ export function isPublished(
   if (!ours.includes(there)) {
     throw new StorageError(
       "FailedPrecondition",
-      `publishing volume ${id}: at ${target} ${there.source} is mounted already`,
+      `publishing volume ${id}: ${there.source} is already mounted at ${target}`,
     );
   }
   if ((device?.readOnly ?? there.readOnly) === readOnly) return true;
@@ -103,11 +120,17 @@ export function isPublished(
     "AlreadyExists",
     `publishing volume ${id}: it is published at ${target} ${
       readOnly ? "read-write" : "read-only"
-    }, asked for is the other`,
+    }, but the request differs`,
   );
 }
 
-/** Refuses a further target where the access mode, the volume, or a device that is read-only as a whole forbids it. */
+/**
+ * Refuses a further target if the access mode, the volume, or a block device that is read-only as a whole does not
+ * allow it.
+ *
+ * @param others the other targets of the volume
+ * @throws {StorageError} `FailedPrecondition` with the reason
+ */
 export function refuseFurtherTarget(
   volume: Volume,
   publication: Publication,
@@ -119,9 +142,9 @@ export function refuseFurtherTarget(
   const why = publication.exclusive
     ? "the access mode allows one target"
     : !volume.tags.shared
-    ? "it was made with shared: no"
+    ? "it was created with shared: no"
     : device !== undefined && device.readOnly !== publication.readOnly
-    ? `a block device is read-only for all of its targets or for none, and there it is ${
+    ? `a block device is read-only at all of its targets or at none, and there it is ${
       device.readOnly ? "read-only" : "read-write"
     }`
     : undefined;

@@ -1,7 +1,7 @@
 /**
- * Volumes in use on this machine: staged once, published to any number of targets.
+ * Volumes in use on this machine: each is staged once, and published at any number of targets.
  *
- * There is no state but LVM's and the kernel's: what is staged or published where is read from the mount table each time.
+ * The only state is that of LVM and the kernel: what is staged or published is read from the mount table each time.
  *
  * @module
  */
@@ -45,24 +45,24 @@ import type { Trimmer } from "./trimmer.ts";
 import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 
-/** What a published volume has: a filesystem's usage, or a block device's size in bytes. */
+/** The statistics of a published volume: the usage of its filesystem, or the size of its block device in bytes. */
 export type Stats = { readonly filesystem: Usage } | { readonly blockBytes: bigint };
 
-/** What {@linkcode Staging} needs. */
+/** Options of {@linkcode Staging}. */
 export interface StagingOptions {
   /** LVM on this machine. */
   readonly lvm: Lvm;
-  /** Where the volumes are found. */
+  /** Finds the volumes. */
   readonly volumes: VolumeFinder;
-  /** The directories below which volumes may be mounted, with their real paths. */
+  /** The directories below which volumes may be mounted, and their real paths. */
   readonly mountRoots: readonly string[];
-  /** Holds pods to the limits of their volumes; nobody by default. */
+  /** Applies the IO limits of volumes to pods; absent for no limits. */
   readonly limiter?: Pick<IoLimiter, "onPublished" | "onUnpublished">;
-  /** Trims filesystems now and then, and lets those go that are to be unmounted; nobody by default. */
+  /** Trims filesystems regularly, and pauses for a volume that is to be unmounted; absent for no trimming. */
   readonly trimmer?: Pick<Trimmer, "pause">;
 }
 
-/** The volumes in use on this machine. */
+/** Stages and publishes the volumes of this machine. */
 export class Staging {
   readonly #lvm: Lvm;
   readonly #exec: Exec;
@@ -71,7 +71,7 @@ export class Staging {
   readonly #limiter: StagingOptions["limiter"];
   readonly #trimmer: StagingOptions["trimmer"];
 
-  /** Makes the service; it keeps no state. */
+  /** Creates the service. It keeps no state. */
   constructor(options: StagingOptions) {
     this.#lvm = options.lvm;
     this.#exec = options.lvm.exec;
@@ -82,11 +82,11 @@ export class Staging {
   }
 
   /**
-   * Makes a volume ready for use: active, its device verified, recorded as handed out; with a filesystem also formatted
-   * once, checked, mounted at the path and grown to its device.
+   * Stages a volume: activates it, verifies its device, and records that it is in use. A filesystem is also formatted
+   * once, checked, mounted at the path, and resized to its device.
    *
-   * @throws {StorageError} `NotFound`, `Lost`, `ForeignData`, `FailedPrecondition` when the volume cannot be used so,
-   * `AlreadyExists` when it is staged there otherwise.
+   * @throws {StorageError} `NotFound`, `Lost` and `ForeignData` by the state of the volume; `FailedPrecondition` when
+   * it cannot be used as requested; `AlreadyExists` when it is staged there in another way
    */
   async stage(id: VolumeId, stagingPath: string, access: Access): Promise<void> {
     const path = await canonicalizePath(stagingPath, this.#mountRoots);
@@ -95,7 +95,7 @@ export class Staging {
     const type = resolveFilesystemType(volume, access);
     const mounted = { device: volume.lv.devicePath, path };
     if (access.kind === "mount" && type !== undefined && isStaged(volume, mounts, path, access)) {
-      // the try before may have ended between the mount and the growth
+      // an earlier attempt may have ended between the mount and the resize
       return access.flags.includes("ro") ? undefined : await this.#resizeFilesystem(type, mounted);
     }
 
@@ -117,26 +117,27 @@ export class Staging {
     try {
       await this.#resizeFilesystem(type, mounted);
     } catch (error) {
-      // who is told that staging failed for good does not unstage: a mount that stays would keep the volume from its deletion
+      // after a final error kubelet does not unstage: a mount that stays would prevent the volume's deletion
       await unmount(this.#exec, path).catch(() => {}); // the first error is the one to tell
       throw error;
     }
   }
 
   /**
-   * Undoes {@linkcode stage}. What is not staged is unstaged already; the directory belongs to the caller.
+   * Undoes {@linkcode stage}. A volume that is not staged is unstaged already. The directory belongs to the caller.
    *
-   * @throws {StorageError} `InUse` while something uses the mount, `FailedPrecondition` when something else is mounted there.
+   * @throws {StorageError} `InUse` while the mount is in use, `FailedPrecondition` when another filesystem is mounted
+   * there
    */
   async unstage(id: VolumeId, stagingPath: string): Promise<void> {
     await this.#unmountAll(id, await canonicalizePath(stagingPath, this.#mountRoots));
   }
 
   /**
-   * Makes a staged volume appear at a target.
+   * Publishes a staged volume at a target.
    *
-   * @throws {StorageError} `NotFound`, `Lost`, `FailedPrecondition` when it is not staged or may not have a further target,
-   * `AlreadyExists` when it is published there otherwise.
+   * @throws {StorageError} `NotFound` and `Lost` by the state of the volume; `FailedPrecondition` when it is not staged
+   * or may not have a further target; `AlreadyExists` when it is published there in another way
    */
   async publish(id: VolumeId, publication: Publication): Promise<void> {
     const target = await canonicalizePath(publication.target, this.#mountRoots);
@@ -172,10 +173,10 @@ export class Staging {
   }
 
   /**
-   * Undoes {@linkcode publish} and removes the target. What is not published is unpublished already.
+   * Undoes {@linkcode publish} and removes the target. A volume that is not published is unpublished already.
    *
-   * @throws {StorageError} `InUse` while something uses the mount, `FailedPrecondition` when something else is mounted
-   * there, or the target is a directory or file with something in it: that is not the driver's to remove.
+   * @throws {StorageError} `InUse` while the mount is in use; `FailedPrecondition` when another filesystem is mounted
+   * there, or when the target is a directory or file that is not empty: the driver does not remove it
    */
   async unpublish(id: VolumeId, publishedAt: string): Promise<void> {
     const target = await canonicalizePath(publishedAt, this.#mountRoots);
@@ -185,9 +186,9 @@ export class Staging {
   }
 
   /**
-   * What the volume at the path has and uses.
+   * Returns the statistics of the volume at a path.
    *
-   * @throws {StorageError} `NotFound` when the volume is not at the path.
+   * @throws {StorageError} `NotFound` when the volume is not at the path
    */
   async stats(id: VolumeId, volumePath: string): Promise<Stats> {
     const path = await this.#canonicalPath(volumePath);
@@ -198,11 +199,12 @@ export class Staging {
   }
 
   /**
-   * Grows the filesystem of the volume at the path to the size of its LV; for a block volume there is nothing to do.
-   * Answers the LV's size in bytes.
+   * Resizes the filesystem of the volume at a path to its LV. A block volume needs no resize.
    *
-   * @throws {StorageError} `NotFound` when there is no such volume or it is not at the path, `OutOfRange` when its LV is
-   * smaller than required: the controller's half comes first.
+   * @param required minimum size of the LV, in bytes
+   * @returns the size of the LV in bytes
+   * @throws {StorageError} `NotFound` when there is no such volume or it is not at the path; `OutOfRange` when its LV
+   * is smaller than required: ControllerExpandVolume comes first
    */
   async expand(id: VolumeId, volumePath: string, required: bigint): Promise<bigint> {
     const volume = await this.#require(id);
@@ -215,7 +217,7 @@ export class Staging {
     if (lv.size < required) {
       throw new StorageError(
         "OutOfRange",
-        `growing the filesystem of volume ${id} to ${required} bytes: its logical volume has ${lv.size}; grow that first ` +
+        `resizing the filesystem of volume ${id} to ${required} bytes: its logical volume has ${lv.size}; extend it first ` +
           `(ControllerExpandVolume)`,
       );
     }
@@ -224,14 +226,14 @@ export class Staging {
     if (writable === undefined) {
       throw new StorageError(
         "FailedPrecondition",
-        `growing the filesystem of volume ${id}: all its mounts are read-only`,
+        `resizing the filesystem of volume ${id}: all its mounts are read-only`,
       );
     }
     await this.#resizeFilesystem(writable.fsType, { device: lv.devicePath, path: writable.target });
     return lv.size;
   }
 
-  /** The path as the mount table has it; `undefined` when no volume can be there. */
+  /** Returns a path as the mount table shows it; `undefined` when no volume can be mounted there. */
   async #canonicalPath(path: string): Promise<string | undefined> {
     try {
       return await canonicalizePath(path, this.#mountRoots);
@@ -248,7 +250,7 @@ export class Staging {
 
   async #activate(volume: Volume): Promise<Volume> {
     const path = `${volume.group.name}/${volume.lv.name}`;
-    // what a command that was killed left suspended would hang whoever touches it
+    // a killed command can leave a device suspended: every program that uses it would hang
     if (volume.lv.suspended) await this.#lvm.change(volume.group, ["lvchange", "--refresh", path]);
     if (volume.lv.active) return volume;
     await this.#lvm.change(volume.group, activationArguments(this.#volumes.driver, volume.group, volume.lv));
@@ -256,7 +258,7 @@ export class Staging {
     if (active.lv.active) return active;
     throw new StorageError(
       "FailedPrecondition",
-      `activating volume ${volume.id}: LVM said yes, but ${volume.lv.devicePath} is not active (see volume_list in lvm.conf)`,
+      `activating volume ${volume.id}: LVM reported success, but ${volume.lv.devicePath} is not active (see volume_list in lvm.conf)`,
     );
   }
 
@@ -269,14 +271,16 @@ export class Staging {
     await runOk(this.#exec, resizeCommand(type, mounted));
   }
 
-  /** Whether the mount is of the volume. A device node whose device is gone belongs to whoever says so. */
+  /**
+   * Reports whether a mount is of a volume. A device node whose device does not exist any more counts as the volume's.
+   */
   async #isMountOfVolume(id: VolumeId, mount: Mount): Promise<boolean> {
     const name = volumeLvName(id);
     if (isDeviceNodeMount(mount)) {
       const device = await this.#deviceAt(mount.target);
       if (device === undefined || isDeviceOfLv(device.name, name)) return true;
     } else if (isMountOfLv(mount, name)) return true;
-    // an administrator may have renamed the LV: then its tags tell
+    // an administrator may have renamed the LV: then its tags identify it
     const found = this.#volumes.locate(await this.#lvm.report(), id);
     if (found.state !== "present") return false;
     const { lv } = found.volume;
@@ -299,7 +303,7 @@ export class Staging {
       if (!await this.#isMountOfVolume(id, layer)) {
         throw new StorageError(
           "FailedPrecondition",
-          `unmounting volume ${id}: at ${path} ${layer.source} is mounted, which is not the volume; it is left alone`,
+          `unmounting volume ${id}: ${layer.source} is mounted at ${path}, which is not the volume; it stays mounted`,
         );
       }
       await unmount(this.#exec, path);

@@ -13,7 +13,7 @@ import { Volumes } from "../volumes/volumes.ts";
 
 const id = volumeIdOf("one");
 
-/** A volume for a filesystem, on a machine of its own. */
+/** Creates a machine with a volume for a filesystem. */
 async function setUpVolume(root = "/nowhere") {
   const machine = new FakeMachine();
   machine.addGroup("data", 1n << 30n);
@@ -47,7 +47,7 @@ for (
   });
 }
 
-Deno.test("stage() that cannot grow the filesystem leaves no mount, and can be repeated", async () => {
+Deno.test("stage() that cannot resize the filesystem leaves no mount, and can be repeated", async () => {
   const root = await Deno.realPath(await Deno.makeTempDir());
   try {
     const { machine, staging } = await setUpVolume(root);
@@ -64,7 +64,7 @@ Deno.test("stage() that cannot grow the filesystem leaves no mount, and can be r
   }
 });
 
-Deno.test("unstage() has its volume not trimmed while it is unmounted: fstrim would hold the mount", async () => {
+Deno.test("unstage() pauses the trimming of its volume while it is unmounted: fstrim would keep the mount in use", async () => {
   const root = await Deno.realPath(await Deno.makeTempDir());
   try {
     const { machine, paused, staging } = await setUpVolume(root);

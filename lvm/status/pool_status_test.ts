@@ -91,19 +91,19 @@ Deno.test("readStatus() says of pools in words what is wrong, and so of their vo
       /^nearly full, and volume group data has no space /,
       undefined,
     ],
-    ["Full", ({ pool }) => pool.thinPool.dataPercent = 100, /^full: .* fail; .*lvextend/, /data_thinpool .* fails$/],
-    ["Full", ({ pool }) => pool.thinPool.metadataPercent = 100, /^full: /, /data_thinpool .* fails$/],
+    ["Full", ({ pool }) => pool.thinPool.dataPercent = 100, /^full: .* fail; .*lvextend/, /data_thinpool .* fail$/],
+    ["Full", ({ pool }) => pool.thinPool.metadataPercent = 100, /^full: /, /data_thinpool .* fail$/],
     [
       "Damaged",
       ({ pool }) => pool.thinPool.health = "failed",
       /lvconvert --repair data\/data_th/,
-      /is failed: .* fails$/,
+      /is failed: .* fail$/,
     ],
     [
       "Damaged",
       ({ pool }) => Object.assign(pool.thinPool, { needsCheck: true }),
       /checked/,
-      /check of its metadata: .* fails$/,
+      /check of its metadata: .* fail$/,
     ],
     [
       "Erasing",

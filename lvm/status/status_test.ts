@@ -108,7 +108,7 @@ Deno.test("readStatus() of a copy on a disk that is missing says both, and the d
       volumes.map(({ id, state, syncPercent, problem = "" }) => [id, [state, syncPercent, problem] as const]),
     );
   };
-  const copying = `it is still being made from snapshot ${source.id}: at least 0 B copied`;
+  const copying = `it is still being copied from snapshot ${source.id}: at least 0 B copied`;
   assertEquals(await reported(), { [redundant]: ["Copying", 100, copying], [plain]: ["Copying", undefined, copying] });
   group.lvs[0]!.raid!.syncPercent = 25;
   group.lvs[0]!.raid!.action = "resync";
@@ -118,7 +118,7 @@ Deno.test("readStatus() of a copy on a disk that is missing says both, and the d
   group.missingPvs = 1;
   const degraded = await reported();
   assertEquals([degraded[redundant]![0], degraded[plain]![0]], ["Degraded", "Partial"]);
-  for (const [, , problem] of Object.values(degraded)) assertMatch(problem, /missing.*; it is still being made from/);
+  for (const [, , problem] of Object.values(degraded)) assertMatch(problem, /missing.*; it is still being copied from/);
 });
 
 Deno.test("readStatus() tells what is deleted and not yet gone, and a snapshot that never became one", async () => {
@@ -226,7 +226,7 @@ Deno.test("readStatus() tells how far a copy is: as the cluster says, or else wh
   const local = await statusOf(healthy);
   const copyIn = ({ volumes }: Status) => volumes.find((volume) => volume.id === id)!;
   assertEquals([copyIn(local).state, copyIn(local).copy], ["Copying", { copied: 0n, total }]);
-  assertMatch(copyIn(local).problem!, /made from snapshot v1-\S+: at least 0 B of 64 MiB copied$/);
+  assertMatch(copyIn(local).problem!, /copied from snapshot v1-\S+: at least 0 B of 64 MiB copied$/);
 
   const copy = { copied: 16n << 20n, total, lastError: "a disk hangs" };
   const reported = new Map([[
@@ -237,7 +237,7 @@ Deno.test("readStatus() tells how far a copy is: as the cluster says, or else wh
   assertEquals([copyIn(more).copy, copyIn(more).ioLimits], [copy, { readIops: "max" }]);
   assertMatch(
     copyIn(more).problem!,
-    /: 16 MiB of 64 MiB copied, and does not go on: a disk hangs; its limits do not hold: no/,
+    /: 16 MiB of 64 MiB copied, and it does not continue: a disk hangs; its IO limits do not apply: no/,
   );
   assertMatch(statusText(more), /Copying 25 %\n/);
 });

@@ -1,5 +1,5 @@
 /**
- * A status for people and for programs.
+ * Formatting a status for users and for programs.
  *
  * @module
  */
@@ -22,12 +22,12 @@ const POOL_STATE_WORDS: Readonly<Record<PoolState, string>> = {
   Erasing: "erasing",
 };
 
-/** The status as JSON. A `bigint` becomes a number, in which sizes of whole extents are exact. */
+/** Formats a status as JSON. A `bigint` becomes a number, which represents sizes of whole extents exactly. */
 export function statusJson(status: Status): string {
   return JSON.stringify(status, (_, value) => typeof value === "bigint" ? Number(value) : value, 2);
 }
 
-/** The status as tables, for a terminal of 100 columns. */
+/** Formats a status as tables, for a terminal of 100 columns. */
 export function statusText(status: Status): string {
   return [
     ...section("Volume groups", groupTable(status.groups)),
@@ -148,7 +148,7 @@ function deletedTable(deleted: readonly DeletedStatus[]): string[] {
   );
 }
 
-/** As df(1) counts: of what ordinary users can have. */
+/** Formats the usage as df(1) does: of the space that ordinary users can use. */
 function usedPercent({ used, available }: { used: bigint; available: bigint }): string {
   const all = used + available;
   return all === 0n ? "" : `${(used * 100n + all - 1n) / all} %`;
@@ -184,5 +184,5 @@ function inconsistencyLines({ kind, subject, group }: Inconsistency): string[] {
 
 function orphanLines({ lvFullName, size, taggedAs: { kind, id, removeCommand } }: Required<OrphanLv>): string[] {
   const what = `${formatBytes(size)}, ${kind} ${id}. To remove it and its data:`;
-  return [...wrapText("  ", `${lvFullName}: ${what}`), `      ${removeCommand}`]; // the command in one piece, to be copied
+  return [...wrapText("  ", `${lvFullName}: ${what}`), `      ${removeCommand}`]; // the command stays on one line, so that it can be copied
 }

@@ -19,7 +19,7 @@ Deno.test("a status as JSON has sizes as integers in bytes, and comes back as it
   ]);
 });
 
-Deno.test("a status as text has tables whose columns are aligned, and no line of prose too long", async () => {
+Deno.test("a status as text has tables with aligned columns, and no line of prose is too long", async () => {
   const healthy = healthyMachine();
   addInconsistencies(healthy);
   const text = statusText(await statusOf(healthy));
@@ -36,7 +36,7 @@ Deno.test("a status as text has tables whose columns are aligned, and no line of
   );
 });
 
-Deno.test("a status of nothing says so", async () => {
+Deno.test("an empty status has none in each section", async () => {
   const healthy = healthyMachine();
   healthy.machine.groups.length = 0;
   assertEquals(statusText(await statusOf(healthy)), "Volume groups\n  none\n\nVolumes\n  none\n\nSnapshots\n  none");

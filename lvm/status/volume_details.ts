@@ -1,5 +1,5 @@
 /**
- * What is to be told of a volume beside what its LV is: its pool, how far it is copied, its limits.
+ * Details of a volume besides its LV: its pool, the progress of its copy, and its IO limits.
  *
  * @module
  */
@@ -15,34 +15,41 @@ import { findPool } from "../pools/pool.ts";
 import type { Volume } from "../inventory/volume.ts";
 import { defined } from "../defined.ts";
 
-/** What is told elsewhere of a volume: in a cluster, by its object. */
+/** What is reported on a volume from elsewhere: in a cluster, in its object. */
 export interface ReportedVolume {
-  /** What is said of the limits of its IO. */
+  /** The IO limits that are set for the volume. */
   readonly limits: IoLimits;
-  /** Why those limits do not hold for the pods that have it; absent when they do, or nothing is known of that. */
+  /** Why these limits do not apply to the pods that use the volume; absent when they do, or when it is not known. */
   readonly limitsProblem?: string;
-  /** How far it is filled, while it is. */
+  /** The progress of its copy, while it is copied. */
   readonly copy?: CopyProgress;
 }
 
-/** What {@linkcode volumeDetails} tells of a volume. */
+/** The result of {@linkcode volumeDetails}. */
 export interface VolumeDetails {
-  /** The thin pool that it is in. */
+  /** The thin pool that contains the volume. */
   readonly pool?: string;
   /** The state of that pool, unless it is `Ready`. */
   readonly poolState?: Exclude<PoolState, "Ready">;
   /**
-   * How far it is filled from its source, while it is; sizes in bytes. Of what nobody else tells, it is what was recorded last,
+   * The progress of its copy, while it is copied; sizes in bytes. Without a reported progress it is the last recorded one,
    * at most 16 GiB behind (docs/adr/0016).
    */
   readonly copy?: CopyProgress;
-  /** What each pod that has it is limited to: operations or bytes a second, or `max`. Only what is said of the volume itself. */
+  /**
+   * The limits of each pod that uses the volume: operations or bytes per second, or `max`. Only limits that are set for
+   * the volume itself.
+   */
   readonly ioLimits?: IoRates;
   /** What is wrong with any of these, in sentences. */
   readonly problems: readonly string[];
 }
 
-/** Gathers what is to be told of a volume. */
+/**
+ * Returns the details of a volume.
+ *
+ * @param reported what the cluster reports on the volume; absent outside a cluster
+ */
 export function volumeDetails(
   volume: Volume,
   { volumes, snapshots }: Inventory,
@@ -56,7 +63,7 @@ export function volumeDetails(
   const problems = [
     ...(state === "Full" || state === "Damaged" ? [poolProblem(lv, group)!.message] : []),
     ...(copy === undefined ? [] : [describeCopy(volume, copy, reported?.copy === undefined)]),
-    ...(reported?.limitsProblem === undefined ? [] : [`its limits do not hold: ${reported.limitsProblem}`]),
+    ...(reported?.limitsProblem === undefined ? [] : [`its IO limits do not apply: ${reported.limitsProblem}`]),
   ];
   return {
     ...defined({ pool: lv.pool }),
@@ -67,7 +74,10 @@ export function volumeDetails(
   };
 }
 
-/** How far a volume is filled by its tags. Its source is kept as it is until then. */
+/**
+ * Returns the progress of a copy from the volume's tags. The copy's source is kept unchanged until the copy is
+ * complete.
+ */
 function recordedCopy(
   { tags, size }: Volume,
   { volumes, snapshots }: Pick<Inventory, "volumes" | "snapshots">,
@@ -85,7 +95,7 @@ function describeCopy(
   atLeast: boolean,
 ): string {
   const all = total === undefined ? "" : ` of ${formatBytes(total)}`;
-  const why = lastError === undefined ? "" : `, and does not go on: ${lastError}`;
+  const why = lastError === undefined ? "" : `, and it does not continue: ${lastError}`;
   const prefix = atLeast ? "at least " : "";
-  return `it is still being made from ${describeSource(source)}: ${prefix}${formatBytes(copied)}${all} copied${why}`;
+  return `it is still being copied from ${describeSource(source)}: ${prefix}${formatBytes(copied)}${all} copied${why}`;
 }

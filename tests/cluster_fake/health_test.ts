@@ -56,7 +56,7 @@ Deno.test("controllerListVolumeHealth() lists only volumes with problems, page b
     "PhysicalVolumesMissing",
     [],
   ]);
-  assertMatch(storage!.message, /group disks-narrow has 1 disks missing/);
+  assertMatch(storage!.message, /group disks-narrow has 1 missing physical volumes/);
 });
 
 Deno.test("a volume whose LV is gone has lost its data, which is an answer and no failure", async () => {

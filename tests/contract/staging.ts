@@ -189,7 +189,7 @@ export function stagingContract(host: Host): void {
       await assertFails(
         "FAILED_PRECONDITION",
         harness.csi.node.nodeUnpublishVolume({ volumeId: other, targetPath }),
-        "left alone",
+        "stays mounted",
       );
       await assertFails("NOT_FOUND", harness.csi.node.nodeGetVolumeStats({ volumeId: other, volumePath: targetPath }));
       assertEquals((await mountsOf(harness)).length, 1);
@@ -220,7 +220,7 @@ export function stagingContract(host: Host): void {
 
   contractTest(
     host,
-    "a volume whose LV was renamed is staged, measured and taken off all the same",
+    "a volume whose LV was renamed is staged, measured and removed as others are",
     async (harness) => {
       const volumeId = await harness.create();
       const { path } = await harness.singleLv();
@@ -232,10 +232,10 @@ export function stagingContract(host: Host): void {
     },
   );
 
-  contractTest(host, "a volume is used only as what it was made for", async (harness) => {
+  contractTest(host, "a volume is used only for what it was created for", async (harness) => {
     const mounted = await harness.create();
-    await assertFails("FAILED_PRECONDITION", harness.stage(mounted, blockCapability()), "made for ext4");
-    await assertFails("FAILED_PRECONDITION", harness.stage(mounted, mountCapability("xfs")), "made for ext4");
+    await assertFails("FAILED_PRECONDITION", harness.stage(mounted, blockCapability()), "created for ext4");
+    await assertFails("FAILED_PRECONDITION", harness.stage(mounted, mountCapability("xfs")), "created for ext4");
     const block = await harness.create({ volumeCapabilities: [blockCapability()] });
     await assertFails("FAILED_PRECONDITION", harness.stage(block, mountCapability()), "block volume");
     assertEquals(await mountsOf(harness), []);
@@ -307,12 +307,12 @@ export function stagingContract(host: Host): void {
       await assertFails(
         "FAILED_PRECONDITION",
         harness.csi.node.nodeUnpublishVolume({ volumeId: other, targetPath }),
-        "left alone",
+        "stays mounted",
       );
       await assertFails(
         "FAILED_PRECONDITION",
         harness.csi.node.nodeUnstageVolume({ volumeId: other, stagingTargetPath }),
-        "left alone",
+        "stays mounted",
       );
       assertEquals((await mountsOf(harness)).length, 2);
       await tearDown(harness, volumeId, "pod");
