@@ -31,7 +31,7 @@ export const SKIPPED_PREFIXES = [
   "a copy whose size its pool may not",
   "a copy without a size",
   "a repeated request finds the thin volume",
-  "a volume is used only as",
+  "a volume is used only for",
   "a volume that is written into its pod",
   "an LV of the volume's name",
   "the calls for health refuse invalid",
