@@ -193,7 +193,7 @@ Deno.test("NodeAgent: without a Node there is no LVMNode, though the agent knows
   assertEquals(s.reports.splice(0).length, 1);
   s.api.put(nodes, { metadata: { name: "n1" } });
   fake.host.root = false;
-  await assertRejects(() => s.agent.refresh(), Error, "root alone");
+  await assertRejects(() => s.agent.refresh(), Error, "only to root");
   assertEquals([s.api.objects(lvmNodes), s.reports], [[], []]);
 });
 

@@ -88,7 +88,7 @@ export function layoutsContract(host: Host): void {
         { layout: "raid10", stripes: "3" },
         "on each of 6 physical volumes, but only 5 of 5 have that free",
       );
-      await assertTooFewPvs({ layout: "striped", stripes: "6", volumeGroup: wide }, "of each of 6 disks");
+      await assertTooFewPvs({ layout: "striped", stripes: "6", volumeGroup: wide }, "on each of 6 physical volumes");
       const large = createVolume(harness, { layout: "raid1", volumeGroup: narrow }, await pvFreeBytes(harness, narrow));
       await assertFails("RESOURCE_EXHAUSTED", large, "on each of 2 physical volumes, but only 0 of 2 have that free");
       assertEquals(await harness.lvs(), []);
