@@ -58,10 +58,7 @@ export interface Command {
   readonly args: readonly string[];
   /** Whether the command changes anything. Such a command is not killed at its deadline. */
   readonly mutates: boolean;
-  /**
-   * How long to wait, in milliseconds; by default the deadline of the seam for commands that read, or that change
-   * something.
-   */
+  /** Milliseconds to wait; by default the deadline of the seam for commands that read, or that change something. */
   readonly deadlineMs?: number;
   /** Ends a command that only reads, before its deadline. */
   readonly signal?: AbortSignal;
@@ -101,7 +98,7 @@ export interface Deadlines {
 /** Deadlines for callers that stop waiting after two minutes. */
 export const DEFAULT_DEADLINES: Deadlines = { readMs: 30_000, changeMs: 100_000 };
 
-/** How long to wait for a killed command to end, in milliseconds. */
+/** Milliseconds to wait for a killed command to end. */
 const KILL_WAIT_MS = 1_000;
 
 /** The complete environment of every command: messages in English, nothing inherited. */

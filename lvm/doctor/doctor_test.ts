@@ -53,7 +53,7 @@ const NO_PROBLEMS: Record<string, (parts: HealthyMachine) => unknown> = {
     addPool(parts).dataPercent = 100;
     parts.group.lvs.at(-1)!.tags.clear();
   },
-  "a pool with room": (parts) => addPool(parts),
+  "a pool with free space": (parts) => addPool(parts),
   "an LV of another driver with a name of this driver": ({ group, lv }) =>
     group.lvs.push({
       ...lv,

@@ -2,7 +2,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { StorageError } from "../error.ts";
 import { canonicalizePath, isBelow, withRealPaths } from "./mounts.ts";
 
-/** A folder with a directory and a link to it. */
+/** Creates a directory with a subdirectory and a link to it. */
 async function createLinkedFolder() {
   const folder = await Deno.realPath(await Deno.makeTempDir({ prefix: "denolith-mounts-" }));
   await Deno.mkdir(`${folder}/real`);

@@ -66,8 +66,9 @@ interface KnownGroup {
 declare const fresh: unique symbol;
 
 /**
- * A report that LVM began after the caller asked for it. Only {@linkcode Lvm} makes one, so what takes a fresh report cannot be
- * given groups that were kept, changed or read for something else: nothing destructive is decided from an old picture.
+ * A report that LVM began after the caller requested it. Only {@linkcode Lvm} creates one. So code that requires a
+ * fresh report cannot get groups that were kept, changed or read for something else: no destructive decision is based
+ * on an old report.
  */
 export type FreshReport = readonly VolumeGroup[] & { readonly [fresh]: true };
 

@@ -42,7 +42,7 @@ Deno.test("report() returns a report that started after the call, and waiting ca
   for (const failed of [second, third, fourth]) {
     assertEquals(await failed.then(() => "", ({ kind }) => kind), "CommandFailed");
   }
-  assertEquals(answers.length, 2, "one report for all who asked meanwhile");
+  assertEquals(answers.length, 2, "one report for all calls meanwhile");
   const last = lvm.report();
   answers[2]!.resolve(empty);
   await last;

@@ -14,7 +14,7 @@ import { formatBytes, roundUp } from "../size.ts";
 import type { SizeOrPercent } from "../spec/cow_size.ts";
 import { hasPoolTag, isDeleted, isOwned, overcommitTagValue } from "../model/tags.ts";
 
-/** How a volume is thin. */
+/** Thin provisioning of a volume: its pool, and the size of a new pool. */
 export interface ThinSpec {
   /** The name of an existing pool; absent for the group's own pool, which is created when it is first needed. */
   readonly pool?: string;

@@ -60,7 +60,7 @@ Deno.test("a pool allocates its size times its ratio, and counts volumes, snapsh
   assertEquals(available(pool(4n * GiB)), 2n * GiB);
   assertEquals(available(pool(4n * GiB), 250n), 8n * GiB);
   assertEquals(available(pool(4n * GiB, {}, ["denolith.overcommit=1"]), 250n), 2n * GiB);
-  assertEquals(available(pool(GiB)), 0n, "one that is beyond its gate promises nothing");
+  assertEquals(available(pool(GiB)), 0n, "a pool that has allocated more than its ratio allows has nothing available");
   assertEquals(available(pool(4n * GiB, { dataPercent: 100 })), 0n, "a full one neither");
   assertEquals(overcommitOf(pool(GiB, {}, ["denolith.overcommit=much"]), 300n), 100n, "an odd tag overcommits nothing");
 });

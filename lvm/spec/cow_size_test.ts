@@ -14,9 +14,9 @@ Deno.test("parseSizeOrPercent() accepts 1% to 100%, and quantities of some bytes
 
 Deno.test("formatSizeOrPercent() writes what parseSizeOrPercent() reads", () => {
   for (
-    const [store, text] of [[FULL_COW, "100%"], [{ percent: 7n }, "7%"], [{ bytes: 10n << 30n }, "10Gi"]] as const
+    const [size, text] of [[FULL_COW, "100%"], [{ percent: 7n }, "7%"], [{ bytes: 10n << 30n }, "10Gi"]] as const
   ) {
-    assertEquals([formatSizeOrPercent(store), parseSizeOrPercent(text)], [text, store]);
+    assertEquals([formatSizeOrPercent(size), parseSizeOrPercent(text)], [text, size]);
   }
 });
 

@@ -8,7 +8,7 @@
 import type { VolumeId } from "../ids.ts";
 import { defined } from "../defined.ts";
 
-/** How a volume's freed blocks are discarded. */
+/** When the freed blocks of a volume are discarded. */
 export interface TrimPolicy {
   /** Whether the volume is mounted with the option `discard`. */
   readonly discard: boolean;

@@ -15,7 +15,7 @@ import { findPool } from "../pools/pool.ts";
 import type { Volume } from "../inventory/volume.ts";
 import { defined } from "../defined.ts";
 
-/** What is reported on a volume from elsewhere: in a cluster, in its object. */
+/** Reports on a volume from elsewhere: in a cluster, from its object. */
 export interface ReportedVolume {
   /** The IO limits that are set for the volume. */
   readonly limits: IoLimits;
