@@ -1,5 +1,5 @@
 /**
- * What a driver has on its machine: volumes, snapshots, what is in use, and what goes on in the background.
+ * Creates the services of a driver on its machine: volumes, snapshots, staging, health, and the background workers.
  *
  * @module
  */
@@ -33,29 +33,29 @@ import type { RecordedLv } from "./inventory/volume_state.ts";
 import { Volumes } from "./volumes/volumes.ts";
 import { defined } from "./defined.ts";
 
-/** How thin pools are treated. */
+/** Options of thin pools. */
 export interface ThinPoolOptions {
-  /** How much pools may promise that say nothing else, in percent of their sizes. */
+  /** The overcommit ratio of pools without one in their tags, in percent of their sizes. */
   readonly overcommit?: bigint;
-  /** When and by how much those of the driver grow. */
+  /** The policy for the extension of the driver's pools. */
   readonly autoextend?: PoolAutoextend;
-  /** Whether those of the driver are removed with their last volume; they stay by default. */
+  /** Whether the driver's pools are removed with their last volume; by default they stay. */
   readonly removeEmptyPools?: boolean;
 }
 
-/** What is done in the background. */
+/** The background workers of a machine. */
 export interface BackgroundWorkers {
-  /** Begins it, with what an earlier driver left. */
+  /** Starts the workers. They begin with what an earlier process left. */
   start(): void;
-  /** Resolves when nothing is being done. */
+  /** Waits until no background work is running. */
   idle(): Promise<void>;
-  /** Ends after the commands that are under way. */
+  /** Stops the workers after the commands that are running. */
   stop(): Promise<void>;
 }
 
 /**
- * A listener to what happens in the background. The machine calls only those methods that are there, and none of them may
- * throw.
+ * A listener to what happens in the background. The machine calls only those methods that are there, and none of them
+ * may throw.
  */
 export interface MachineListener extends Partial<CowListener>, Partial<TrimListener> {
   /** Called after the LV of a deleted volume or snapshot was removed, so that its space is free. */
@@ -70,34 +70,37 @@ export interface MachineListener extends Partial<CowListener>, Partial<TrimListe
 
 /** Options of {@linkcode openMachine}. */
 export interface MachineOptions {
-  /** What runs its commands. */
+  /** Runs the commands. */
   readonly exec: Exec;
   /** The driver's name. */
   readonly driver: string;
-  /** The volume groups in which it makes volumes. */
+  /** The volume groups in which it creates volumes. */
   readonly groups: GroupMatcher;
   /** The directories below which volumes may be staged and published: absolute, normalized, not the root directory. */
   readonly mountRoots: readonly string[];
-  /** A directory of the driver's own, in which it may make and mount things for a moment. */
+  /** A directory that only the driver uses. It creates and mounts directories below it for a moment. */
   readonly scratch: string;
-  /** What is recorded elsewhere of volumes and snapshots that were made, beside LVM's own records; nothing by default. */
+  /** The records of created volumes and snapshots outside LVM; none by default. */
   readonly recorded?: {
-    /** Of a volume. */
+    /** Returns the record of a volume. */
     readonly volume: (id: VolumeId) => RecordedLv | undefined;
-    /** Of a snapshot. */
+    /** Returns the record of a snapshot. */
     readonly snapshot: (id: SnapshotId) => RecordedLv | undefined;
   };
-  /** How limits of volumes are applied. */
+  /** Settings of the IO limits. */
   readonly limiting?: IoLimiterSettings;
-  /** How thin pools are treated. */
+  /** Options of thin pools. */
   readonly thin?: ThinPoolOptions;
   /** A listener to what happens in the background. */
   readonly listener?: MachineListener;
-  /** When stores of snapshots grow; without it, never. By default as the flag of the command line. */
+  /**
+   * The policy for the extension of COW space. By default that of the flag; if it is set to `undefined`, none is
+   * extended.
+   */
   readonly snapshotAutoextend?: SnapshotAutoextend | undefined;
 }
 
-/** What a driver has on this machine. */
+/** The services of a driver on this machine. */
 export interface Machine {
   /** LVM. */
   readonly lvm: Lvm;
@@ -105,33 +108,33 @@ export interface Machine {
   readonly volumeFinder: VolumeFinder;
   /** Finds the snapshots in a report. */
   readonly snapshotFinder: SnapshotFinder;
-  /** The volumes. */
+  /** Creates, expands and deletes volumes. */
   readonly volumes: Volumes;
-  /** The snapshots. */
+  /** Creates and deletes snapshots. */
   readonly snapshots: Snapshots;
-  /** The volumes in use. */
+  /** Stages and publishes volumes. */
   readonly staging: Staging;
-  /** Looks at the health of all that. */
+  /** Checks the health of volumes, groups and pools. */
   readonly health: HealthCheck;
-  /** Which filesystems the kernel has stopped writing to; to be looked at now and then. */
+  /** Finds filesystems that the kernel has made read-only. The caller checks them periodically. */
   readonly filesystems: ReadOnlyFilesystems;
-  /** Fills volumes that are made from others. */
+  /** Creates volumes from snapshots and other volumes. */
   readonly copies: Copies;
-  /** What holds pods to the limits of their volumes. */
+  /** Applies the IO limits of volumes to pods. */
   readonly limiter: IoLimiter;
-  /** The watch over thin pools. */
+  /** Extends the driver's thin pools. */
   readonly poolMonitor: PoolMonitor;
-  /** The watch over stores of snapshots. */
+  /** Extends the COW space of snapshots. */
   readonly cowMonitor: CowMonitor;
-  /** What trims filesystems now and then. */
+  /** Trims filesystems periodically. */
   readonly trimmer: Trimmer;
-  /** What is done in the background by all of these, not yet started. */
+  /** The background workers of all these services, not yet started. */
   readonly background: BackgroundWorkers;
   /** Locks by volume and snapshot. */
   readonly locks: Locks;
 }
 
-/** Puts together what a driver has on this machine; nothing runs yet. */
+/** Creates the services of a driver on this machine. Nothing runs before `background.start()`. */
 export function openMachine(options: MachineOptions): Machine {
   const { exec, driver, groups, mountRoots, recorded, thin = {}, listener = {} } = options;
   const onErrorOf = (action: string) => (error: unknown) => listener.onFailure?.(action, error);
@@ -146,7 +149,7 @@ export function openMachine(options: MachineOptions): Machine {
     driver,
     ...defined({ autoextend: thin.autoextend }),
     onExtended: (message) => listener.onPoolExtended?.(message),
-    onError: onErrorOf("watching thin pools"),
+    onError: onErrorOf("monitoring thin pools"),
   });
   const cowMonitor = new CowMonitor({
     ...{ lvm, driver, locks, autoextend: snapshotAutoextendOf(options) },
@@ -191,28 +194,28 @@ export function openMachine(options: MachineOptions): Machine {
   });
   const staging = new Staging({ lvm, volumes: volumeFinder, mountRoots, limiter, trimmer });
   const health = new HealthCheck({ lvm, volumes: volumeFinder, snapshots: snapshotFinder });
-  const filesystems = new ReadOnlyFilesystems(exec, driver, onErrorOf("looking at filesystems"));
+  const filesystems = new ReadOnlyFilesystems(exec, driver, onErrorOf("checking filesystems"));
   const background = combineWorkers(reaper, [limiter, copies, cowMonitor, poolMonitor, trimmer]);
   const inUse = { staging, health, filesystems, limiter, trimmer };
   const finders = { volumeFinder, snapshotFinder };
   return { lvm, ...finders, volumes, snapshots, copies, poolMonitor, cowMonitor, background, locks, ...inUse };
 }
 
-/** Returns when COW space is extended: by default as the flag of the command line. */
+/** Returns the policy for the extension of COW space: by default that of the flag. */
 function snapshotAutoextendOf(options: MachineOptions): SnapshotAutoextend | undefined {
   return "snapshotAutoextend" in options
     ? options.snapshotAutoextend
     : parseSnapshotAutoextend(DEFAULT_SNAPSHOT_AUTOEXTEND);
 }
 
-/** All workers as one. The reaper begins, and has the others go on when devices do. */
+/** Combines all workers into one. It starts the reaper, which resumes devices first and then starts the copies. */
 function combineWorkers(reaper: Reaper, workers: readonly Omit<BackgroundWorkers, "start">[]): BackgroundWorkers {
   return {
     start: () => reaper.start(),
     idle: async () => {
       await reaper.idle();
       for (const worker of workers) await worker.idle();
-      await reaper.idle(); // copies give it something to do at last
+      await reaper.idle(); // Copies leave deleted LVs to the reaper.
     },
     stop: async () => void await Promise.all([reaper, ...workers].map((worker) => worker.stop())),
   };

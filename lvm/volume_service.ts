@@ -1,6 +1,6 @@
 /**
- * What the Controller service needs of volumes and snapshots, wherever they are: on this machine, or on the nodes of a
- * cluster.
+ * Services for volumes and snapshots, which CSI's Controller service calls. They are implemented for this machine and
+ * for the nodes of a cluster.
  *
  * @module
  */
@@ -16,64 +16,64 @@ import type { SnapshotRequest } from "./snapshots/snapshots.ts";
 import type { ContentSource } from "./model/tags.ts";
 import type { CapacityRequest, VolumeRequest } from "./inventory/volume.ts";
 
-/** A volume that exists. */
+/** An existing volume. */
 export interface StoredVolume {
   /** Its id. */
   readonly id: VolumeId;
   /** Its size in bytes. */
   readonly size: bigint;
-  /** What it was made for: a filesystem, or use as a block device. */
+  /** The type of its filesystem, or `raw` for a block volume. */
   readonly content: FilesystemType | "raw";
   /** The node that it is on. */
   readonly nodeId: string;
-  /** What it was made from; nothing, for a volume that was made empty. */
+  /** Its content source; absent for a volume that was created empty. */
   readonly source?: ContentSource;
 }
 
-/** Where a new volume or snapshot may be. */
+/** The nodes for a new volume or snapshot. */
 export interface NodeChoice {
-  /** The nodes that it may be on; without them, any. */
+  /** The allowed nodes; by default all. */
   readonly allowed?: readonly string[];
-  /** Those to try first, best first. */
+  /** The nodes to try first, in the order of preference. */
   readonly preferred: readonly string[];
 }
 
-/** The volumes. Each call fails with a `StorageError` whose kind says which status it is answered with. */
+/** A service for volumes. Each method throws a `StorageError`, whose kind determines the status of the CSI call. */
 export interface VolumeService {
-  /** Makes the volume that was asked for by the name, unless one exists that satisfies the request. */
+  /** Creates the volume that was requested by the name, unless a volume exists that satisfies the request. */
   create(request: VolumeRequest & { readonly name: string }, nodes: NodeChoice): Promise<StoredVolume>;
-  /** Deletes the volume; one that does not exist is deleted already. */
+  /** Deletes the volume. A volume that does not exist is deleted already. */
   delete(id: VolumeId): Promise<void>;
-  /** Grows the volume to at least the size asked for; it never shrinks. */
+  /** Expands the volume to at least the required size of a range, in bytes. A volume never becomes smaller. */
   expand(id: VolumeId, range: SizeRange): Promise<StoredVolume>;
-  /** Records limits of the volume's IO in place of those of the same names; the others stay. All, or none. */
+  /** Records IO limits of the volume, all or none. They replace limits of the same names; other limits stay. */
   limit(id: VolumeId, limits: IoLimits): Promise<void>;
-  /** The volume. */
+  /** Returns the volume. */
   get(id: VolumeId): Promise<StoredVolume>;
-  /** All volumes, in the order of their ids. */
+  /** Returns all volumes, in the order of their ids. */
   list(): Promise<StoredVolume[]>;
-  /** The health of the volume. That it is Lost is its health, and no failure. */
+  /** Returns the health of the volume. For a Lost volume, the loss is its problem, and not an error. */
   health(id: VolumeId): Promise<VolumeHealth>;
-  /** The health of all volumes with which something is wrong, in the order of their ids. */
+  /** Returns the health of all volumes with problems, in the order of their ids. */
   listUnhealthy(): Promise<VolumeHealth[]>;
-  /** What groups could still take of such volumes, on the node or, without one, on all of them. */
+  /** Returns the capacity for volumes with the given parameters, on the node or, without one, on all nodes. */
   capacity(request: CapacityRequest, nodeId?: string): Promise<GroupCapacity>;
 }
 
-/** A snapshot that exists, and where. */
+/** An existing snapshot, and its node. */
 export interface StoredSnapshot extends Snapshot {
-  /** The node that it is on, and that volumes made from it are made on. */
+  /** The node that it is on. Volumes from the snapshot are created on the same node. */
   readonly nodeId: string;
 }
 
-/** The snapshots. Each call fails with a `StorageError` whose kind says which status it is answered with. */
+/** A service for snapshots. Each method throws a `StorageError`, whose kind determines the status of the CSI call. */
 export interface SnapshotService {
-  /** Takes the snapshot that was asked for by the name, unless it exists. */
+  /** Creates the snapshot that was requested by the name, unless it exists. */
   create(request: SnapshotRequest & { readonly name: string }, nodes: NodeChoice): Promise<StoredSnapshot>;
-  /** Deletes the snapshot; one that does not exist is deleted already. */
+  /** Deletes the snapshot. A snapshot that does not exist is deleted already. */
   delete(id: SnapshotId): Promise<void>;
-  /** The snapshot. */
+  /** Returns the snapshot. */
   get(id: SnapshotId): Promise<StoredSnapshot>;
-  /** All snapshots, in the order of their ids. */
+  /** Returns all snapshots, in the order of their ids. */
   list(): Promise<StoredSnapshot[]>;
 }

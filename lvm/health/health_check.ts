@@ -1,5 +1,5 @@
 /**
- * Looks at the health of what a driver has on this machine. It changes nothing.
+ * Checks the health of a driver's volumes and volume groups on this machine. It changes nothing.
  *
  * @module
  */
@@ -15,23 +15,23 @@ import type { SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 
-/** What {@linkcode HealthCheck} needs. */
+/** Options of {@linkcode HealthCheck}. */
 export interface HealthCheckOptions {
   /** LVM on this machine. */
   readonly lvm: Lvm;
-  /** Where the volumes are found. */
+  /** Finds the volumes. */
   readonly volumes: VolumeFinder;
-  /** Where the snapshots are found. */
+  /** Finds the snapshots. */
   readonly snapshots: SnapshotFinder;
 }
 
-/** Looks at the health of volumes, and of the groups that they are in. */
+/** A check of the health of volumes, volume groups and thin pools. It keeps no state. */
 export class HealthCheck {
   readonly #lvm: Lvm;
   readonly #volumes: VolumeFinder;
   readonly #snapshots: SnapshotFinder;
 
-  /** Makes the service; it keeps no state. */
+  /** Creates the check. */
   constructor({ lvm, volumes, snapshots }: HealthCheckOptions) {
     this.#lvm = lvm;
     this.#volumes = volumes;
@@ -39,9 +39,10 @@ export class HealthCheck {
   }
 
   /**
-   * The health of a volume. That it is Lost, or cannot be told from another, is its health, and no failure.
+   * Returns the health of a volume. For a volume that is Lost or cannot be identified, that is its problem, and not an
+   * error.
    *
-   * @throws {StorageError} `NotFound`; `Busy` while it is being filled.
+   * @throws {StorageError} `NotFound`; `Busy` while it is being filled; those of reading the report or the mount table.
    */
   async volume(id: VolumeId): Promise<VolumeHealth> {
     const { groups, mounts } = await this.#read();
@@ -54,7 +55,12 @@ export class HealthCheck {
     }
   }
 
-  /** The health of all volumes with which something is wrong, in the order of their ids, but for those being filled. */
+  /**
+   * Returns the health of all volumes with problems, in the order of their ids. It leaves out volumes that are being
+   * filled.
+   *
+   * @throws {StorageError} when the report or the mount table cannot be read.
+   */
   async volumes(): Promise<VolumeHealth[]> {
     const { groups, mounts } = await this.#read();
     const inventory = takeInventory(groups.map(asResponsive), { volumes: this.#volumes, snapshots: this.#snapshots });
@@ -66,7 +72,11 @@ export class HealthCheck {
     return all.filter(({ problems }) => problems.length > 0).sort((a, b) => a.id < b.id ? -1 : 1);
   }
 
-  /** What is wrong with the groups in which the driver makes volumes, and with their thin pools. */
+  /**
+   * Returns the problems of the groups in which the driver creates volumes, and of their thin pools.
+   *
+   * @returns the problems. If LVM reports nothing, that is the only one
+   */
   async storage(): Promise<StorageProblem[]> {
     try {
       return storageProblems(this.#volumes.managedGroups(await this.#lvm.report()), this.#volumes.driver);
@@ -82,12 +92,12 @@ export class HealthCheck {
   }
 }
 
-/** A group as if it answered: where a volume was seen last is where its health is to be told. */
+/** Returns a group as if it were responsive, so that the health of its volumes is reported as they were last seen. */
 function asResponsive(group: VolumeGroup): VolumeGroup {
   return { ...group, responsive: true };
 }
 
-/** The health of a volume that was found in groups as if they answered. */
+/** Returns the health of a volume that was found in groups by {@linkcode asResponsive}. */
 function healthOf({ id, lv, group }: Volume, groups: readonly VolumeGroup[], mounts: readonly Mount[]): VolumeHealth {
   const { responsive } = groups.find(({ uuid }) => uuid === group.uuid)!;
   return { id, problems: volumeProblems({ lv, group: { ...group, responsive } }, mounts) };

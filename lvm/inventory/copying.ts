@@ -1,5 +1,5 @@
 /**
- * Volumes that are being filled from their sources: what a report shows of them, and how far they are.
+ * Finds the volumes that are being filled from their sources in a report, and describes their progress.
  *
  * @module
  */
@@ -46,14 +46,14 @@ export function copiesInProgress(
 }
 
 /**
- * Makes sure that no volume is being made from a source.
+ * Makes sure that no volume is being created from a source.
  *
  * @param driver the driver's name
  * @param groups a report of LVM
- * @param source the volume or snapshot to look at
+ * @param source the volume or snapshot to check
  * @param operation what the caller is about to do, for the error message
  * @param kind the kind of the error
- * @throws {StorageError} `kind`, with the names of the volumes that are being made.
+ * @throws {StorageError} `kind`, with the names of the volumes that are being created.
  */
 export function refuseWhileCopied(
   driver: string,
@@ -69,7 +69,7 @@ export function refuseWhileCopied(
   const names = copies.map(({ id }) => id).sort().join(", ");
   throw new StorageError(
     kind,
-    `${operation}: volume ${names} is being made from it; wait until that is done, or delete that`,
+    `${operation}: volume ${names} is being created from it; wait until it is complete, or delete that volume`,
   );
 }
 
@@ -89,10 +89,10 @@ export function staleCopySnapshots(driver: string, groups: readonly VolumeGroup[
   );
 }
 
-/** Returns a sentence about the progress of a copy. */
+/** Returns a sentence about the progress of a copy, for an error message. */
 export function describeProgress({ id, tags: { source } }: Volume, { copied, total, lastError }: CopyProgress): string {
   const all = total === undefined ? "" : ` of ${formatBytes(total)}`;
-  const why = lastError === undefined ? "" : `; it is tried again, since it failed: ${lastError}`;
+  const why = lastError === undefined ? "" : `; it is tried again after a failure: ${lastError}`;
   return `creating volume ${id} from ${describeSource(source)}: ${formatBytes(copied)}${all} copied${why}`;
 }
 

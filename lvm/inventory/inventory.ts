@@ -1,5 +1,5 @@
 /**
- * All that a report shows of one driver: its volumes and snapshots, those that are Lost, and what fits neither.
+ * Lists what a report shows of one driver: volumes, snapshots, Lost volumes, deleted LVs, orphans and inconsistencies.
  *
  * @module
  */
@@ -32,83 +32,84 @@ export type LostVolume = Extract<VolumeState, { state: "lost" }> & {
   readonly id: VolumeId;
 };
 
-/** A volume that cannot be told from what is there. */
+/** A volume that cannot be identified, because several LVs claim to be it, or its tags cannot be read. */
 export interface ForeignVolume {
   /** Its id. */
   readonly id: VolumeId;
-  /** Why, of the kind `ForeignData`. */
+  /** The reason, an error of the kind `ForeignData`. */
   readonly error: StorageError;
 }
 
-/** Something of the driver's that is no volume and no snapshot. */
+/** An LV or a tag that is neither a volume nor a snapshot of the driver. */
 export interface Inconsistency {
   /**
-   * What is wrong: its tags cannot be read; other LVs claim to be the same volume or snapshot; it has a name as the driver
-   * gives them, but nobody's tags; it is a record that names no LV that is there.
+   * The problem. `unreadable`: its tags cannot be read. `duplicate`: other LVs claim to be the same volume or snapshot.
+   * `untagged`: its name has the form of the driver's LV names, but it has no driver's tags. `dangling`: it is a record
+   * that names no existing LV.
    */
   readonly kind: "unreadable" | "duplicate" | "untagged" | "dangling";
-  /** The group that it is in. */
+  /** The name of its group. */
   readonly group: string;
   /** The LV, as `group/name`; for a record, its tag. */
   readonly subject: string;
-  /** The id that it claims, where it can be read. */
+  /** The id in its tags, if it can be read. */
   readonly id?: string;
-  /** Its tags of ours. */
+  /** Those of its tags that begin with `denolith`. */
   readonly tags: readonly string[];
 }
 
-/** What is known elsewhere of the driver's volumes and snapshots on this machine: in a cluster, by their objects. */
+/** The volumes and snapshots that are known outside LVM: in a cluster, those with objects. */
 export interface KnownObjects {
-  /** The volumes by id, with what is recorded of those that were made. */
+  /** The volumes by id, with the recorded LVs of those that were created. */
   readonly volumes: ReadonlyMap<string, RecordedLv | undefined>;
   /** The snapshots by id. */
   readonly snapshots: ReadonlySet<string>;
-  /** The command by which somebody gives up an LV that is not known. */
+  /** Returns the command that deletes an unknown LV. */
   readonly removeCommand: (lvUuid: string) => string;
 }
 
-/** An LV of the driver that stands for nothing that is known elsewhere. */
+/** An LV of the driver for which nothing is known outside LVM. */
 export interface OrphanLv {
   /** The LV, as `group/name`. */
   readonly lvFullName: string;
-  /** The group that it is in. */
+  /** The name of its group. */
   readonly group: string;
   /** Its UUID. */
   readonly uuid: string;
   /** Its size in bytes. */
   readonly size: bigint;
-  /** What it claims to be, and the command by which it is given up; absent where its tags cannot be read. */
+  /** The object that its tags name, and the command that deletes the LV; absent when its tags cannot be read. */
   readonly taggedAs?: TaggedObject & { readonly removeCommand: string };
 }
 
-/** What an LV claims to be. A volume and a snapshot can have the same id. */
+/** The object that an LV's tags name. A volume and a snapshot can have the same id. */
 export type TaggedObject = KindAndId;
 
-/** All that is of the driver. */
+/** All that a report shows of the driver. */
 export interface Inventory {
-  /** The volumes that are there, in the order of their ids. */
+  /** The volumes that exist, in the order of their ids. */
   readonly volumes: readonly Volume[];
-  /** The volumes that are not, in the order of their ids. */
+  /** The Lost volumes, in the order of their ids. */
   readonly lost: readonly LostVolume[];
   /** The volumes that several LVs claim to be, or whose tags cannot be read, in the order of their ids. */
   readonly foreign: readonly ForeignVolume[];
-  /** The snapshots, in the order of their ids. */
+  /** The snapshots, also incomplete ones, in the order of their ids. */
   readonly snapshots: readonly LocatedSnapshot[];
-  /** What is left of deleted volumes and snapshots, and only to be erased and removed. */
+  /** The deleted LVs, which the reaper erases and removes. */
   readonly deleted: readonly DeletedLv[];
-  /** What is none of these. */
+  /** The LVs and tags that are none of these. */
   readonly inconsistencies: readonly Inconsistency[];
-  /** What of the volumes and snapshots is not known elsewhere. */
+  /** The LVs of volumes and snapshots that are not known outside LVM. */
   readonly orphans: readonly Required<OrphanLv>[];
 }
 
-/** Where things are found. */
+/** The finders of one driver, and what is known outside LVM. */
 export interface Finders {
   /** Finds volumes. */
   readonly volumes: VolumeFinder;
   /** Finds snapshots. */
   readonly snapshots: SnapshotFinder;
-  /** What is known elsewhere; without it, what is here is all that there is to know. */
+  /** What is known outside LVM; without it, LVM is the only record, and there are no orphans. */
   readonly known?: KnownObjects;
 }
 
@@ -116,14 +117,20 @@ export interface Finders {
  * Creates the finders of a driver's volumes and snapshots.
  *
  * @param driver the driver's name
- * @param known what is known elsewhere; by default, what is here is all that there is to know
+ * @param known what is known outside LVM; by default LVM is the only record
  */
 export function createFinders(driver: string, known?: KnownObjects): Finders {
   const volumes = new VolumeFinder({ driver, recordedLv: (id) => known?.volumes.get(id) });
   return { volumes, snapshots: new SnapshotFinder({ driver }), ...defined({ known }) };
 }
 
-/** Sorts out what the groups hold of the driver of the finders. It reads nothing but the report. */
+/**
+ * Returns all that a report shows of one driver.
+ *
+ * @param groups a report of LVM
+ * @param finders the finders of the driver, from {@linkcode createFinders}
+ * @throws {StorageError} `Unavailable` when a volume or snapshot is, or may be, in an unresponsive group.
+ */
 export function takeInventory(groups: readonly VolumeGroup[], { volumes, snapshots, known }: Finders): Inventory {
   const { driver } = volumes;
   const recordedIds = [...known?.volumes ?? []].flatMap(([id, recorded]) =>
@@ -169,8 +176,12 @@ export function takeInventory(groups: readonly VolumeGroup[], { volumes, snapsho
 }
 
 /**
- * The driver's LVs that stand for nothing that is known, or whose tags cannot be read. What is deleted, and only to be erased,
- * is not among them, nor what keeps a volume as it was while it is copied, nor thin pools: nobody has to know of them.
+ * Returns the driver's LVs that are not known outside LVM, or whose tags cannot be read. Deleted LVs, copy snapshots
+ * and thin pools are not orphans, because they have no objects.
+ *
+ * @param groups a report of LVM
+ * @param driver the driver's name
+ * @param known what is known outside LVM
  */
 export function findOrphanLvs(groups: readonly VolumeGroup[], driver: string, known: KnownObjects): OrphanLv[] {
   return groups.flatMap((group) =>
@@ -190,7 +201,7 @@ export function findOrphanLvs(groups: readonly VolumeGroup[], driver: string, kn
   );
 }
 
-/** Whether what an LV claims to be is known. */
+/** Reports whether the object that an LV's tags name is known outside LVM. */
 export function isKnown({ kind, id }: TaggedObject, { volumes, snapshots }: KnownObjects): boolean {
   return (kind === "volume" ? volumes : snapshots).has(id);
 }
@@ -199,7 +210,14 @@ function hasReadableTags(orphan: OrphanLv): orphan is Required<OrphanLv> {
   return orphan.taggedAs !== undefined;
 }
 
-/** Of the groups, those that were asked for and those with anything of the driver; if there are none such, all. */
+/**
+ * Returns the requested groups, and those with LVs or tags of the driver. Without a request and without such groups, it
+ * returns all groups.
+ *
+ * @param groups a report of LVM
+ * @param driver the driver's name
+ * @param wanted the requested groups
+ */
 export function groupsInUse<G extends VolumeGroup>(
   groups: readonly G[],
   driver: string,
@@ -236,7 +254,7 @@ function findInconsistencies(
   return [{ ...inconsistency, id: taggedAs.id, kind: sameObjects.length > 1 ? "duplicate" : "unreadable" }];
 }
 
-/** Whether an LV of the driver is there for the driver alone: to be removed, kept while it is copied, or a thin pool. */
+/** Reports whether an LV is internal to the driver: a deleted LV, a copy snapshot, or a thin pool. */
 function isInternal(driver: string, tags: readonly string[]): boolean {
   return [parseDeletedTags, copySnapshotOf].some((read) => read(driver, tags) !== undefined) ||
     hasPoolTag(driver, tags);
@@ -246,7 +264,7 @@ function isUntagged(lv: LogicalVolume): boolean {
   return isDriverLvName(lv.name) && ownersOf(lv.tags).length === 0;
 }
 
-/** Whether a record cannot be read, or names no LV that is there. */
+/** Reports whether a record cannot be read, or names no existing LV. */
 function isDangling({ id, lvUuid }: UsedTag, allLvs: readonly LocatedLv[]): boolean {
   return id === undefined || !allLvs.some(({ lv }) => lv.uuid === lvUuid);
 }

@@ -1,6 +1,6 @@
 /**
- * Logical volumes of the driver that stand for no volume and no snapshot: deleted ones, and those that an `lvcreate` left
- * incomplete.
+ * Logical volumes of the driver that stand for no volume and no snapshot: deleted ones, and those that an `lvcreate`
+ * left incomplete.
  *
  * @module
  */
@@ -30,10 +30,11 @@ export function deletedLvs(driver: string, groups: readonly VolumeGroup[]): Dele
 }
 
 /**
- * Returns the LVs of the driver that are no volumes, because the `lvcreate` that made them died before they were complete.
+ * Returns the LVs of the driver that are no volumes, because the `lvcreate` that made them died before they were
+ * complete.
  *
- * An LV that was handed out, or that has data of a copy's source, is a volume in any case. LVM also converts LVs in steps, so
- * such an LV may look incomplete while somebody converts it.
+ * An LV that was handed out, or that has data of a copy's source, is a volume in any case. LVM also converts LVs in
+ * steps, so such an LV may look incomplete while somebody converts it.
  *
  * @param driver the driver's name
  * @param groups a report of LVM
@@ -50,8 +51,8 @@ export function incompleteVolumes(driver: string, groups: readonly VolumeGroup[]
 /**
  * Reports whether an LV was made for a snapshot, but never became one.
  *
- * LVM first makes the COW space and turns it into a snapshot in a second step, under one lock. A report shows the state between
- * the two steps only when the `lvcreate` is dead.
+ * LVM first makes the COW space and turns it into a snapshot in a second step, under one lock. A report shows the state
+ * between the two steps only when the `lvcreate` is dead.
  */
 export function isIncompleteSnapshot(lv: LogicalVolume): boolean {
   return lv.origin === undefined && !lv.layout.includes("thin");

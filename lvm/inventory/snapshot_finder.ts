@@ -13,17 +13,17 @@ import { fullCowBytes } from "../spec/cow_size.ts";
 import { isIncompleteSnapshot } from "./leftovers.ts";
 import { lostError, type RecordedLv } from "./volume_state.ts";
 
-/** A snapshot that exists. */
+/** An existing snapshot. */
 export interface Snapshot {
   /** Its id. */
   readonly id: SnapshotId;
-  /** The volume that it was taken of. */
+  /** The volume that it was created from. */
   readonly source: VolumeId;
-  /** The size in bytes that the volume had when the snapshot was taken. A restored volume needs that much. */
+  /** The size in bytes that the volume had when the snapshot was created. A restored volume needs that much. */
   readonly size: bigint;
-  /** The time when it was taken, in seconds since 1970. */
+  /** The time of its creation, in seconds since 1970. */
   readonly createdAt: number;
-  /** Whether its content is there: false once its COW space overflowed. */
+  /** Whether it can be used: false once its COW space overflowed. */
   readonly ready: boolean;
 }
 
@@ -31,7 +31,7 @@ export interface Snapshot {
 export interface LocatedSnapshot extends LocatedLv {
   /** The snapshot. */
   readonly snapshot: Snapshot;
-  /** Whether its LV was made, but never became a snapshot of the volume. */
+  /** Whether its LV was created, but never became a snapshot of the volume. */
   readonly incomplete: boolean;
   /** The way in which its data is erased when it is deleted. */
   readonly erase: Erasure;
@@ -40,7 +40,7 @@ export interface LocatedSnapshot extends LocatedLv {
 /** What a report and the records show of a snapshot id. */
 export type SnapshotState =
   | { readonly state: "present"; readonly found: LocatedSnapshot }
-  /** The snapshot was taken, but its LV is gone, or is no snapshot of the volume any more. */
+  /** The snapshot was created, but its LV does not exist any more, or is no snapshot of the volume any more. */
   | { readonly state: "lost"; readonly error: StorageError }
   /** There is no such snapshot, or its LV never became one. */
   | { readonly state: "absent" };
@@ -49,11 +49,11 @@ export type SnapshotState =
 export interface SnapshotFinderOptions {
   /** The driver's name: whose LVs these are. */
   readonly driver: string;
-  /** Returns what is recorded outside LVM of a snapshot that was taken. By default there is no such record. */
+  /** Returns what is recorded outside LVM of a snapshot that was created. By default there is no such record. */
   readonly recordedLv?: (id: SnapshotId) => RecordedLv | undefined;
 }
 
-/** The usage from which on the COW space counts as nearly full, in percent. */
+/** The usage from which on COW space counts as near full, in percent. */
 const NEAR_FULL_PERCENT = 80;
 
 /** A finder of the snapshots of one driver. It keeps no state. */
@@ -103,8 +103,8 @@ export class SnapshotFinder {
    * @param groups a report of LVM
    * @param id the snapshot
    * @param within the groups that may hold the snapshot; all by default
-   * @throws {StorageError} `ForeignData` when several LVs claim to be the snapshot, or its tags cannot be read; `Unavailable`
-   * when the snapshot is, or may be, in a group that does not answer.
+   * @throws {StorageError} `ForeignData` when several LVs claim to be the snapshot, or its tags cannot be read;
+   * `Unavailable` when the snapshot is, or may be, in an unresponsive group.
    */
   locate(groups: readonly VolumeGroup[], id: SnapshotId, within = groups): LocatedSnapshot | undefined {
     const found = groups.flatMap((group) =>
@@ -130,8 +130,8 @@ export class SnapshotFinder {
   }
 
   /**
-   * Returns all snapshots of the driver, in the order of their ids. The list leaves out snapshots whose tags cannot be read.
-   * Snapshots of a group that does not answer are there as they were last seen.
+   * Returns all snapshots of the driver, in the order of their ids. It leaves out incomplete snapshots, and those whose
+   * tags cannot be read. It returns the snapshots of an unresponsive group as they were last seen.
    */
   list(report: readonly VolumeGroup[]): Snapshot[] {
     const groups = report.map((group) => ({ ...group, responsive: true }));
@@ -148,8 +148,8 @@ export class SnapshotFinder {
 }
 
 /**
- * Returns the state of a snapshot's COW space: whether it overflowed, is nearly full, or has space left. COW space that is as
- * large as the whole volume cannot overflow.
+ * Returns the state of a snapshot's COW space: whether it overflowed, is near full, or has space left. COW space that
+ * can hold the whole volume cannot overflow, and so is never near full.
  */
 export function cowState({ snapshot, lv, group }: LocatedSnapshot): "Overflowed" | "NearFull" | "Ok" {
   if (!snapshot.ready) return "Overflowed";
@@ -164,6 +164,6 @@ function splitError(found: LocatedSnapshot): StorageError {
     `Lost: snapshot ${id} was the logical volume ${
       lvPath(found)
     }, which is no snapshot of volume ${source} any more: it was ` +
-      `split off (lvconvert --splitsnapshot), and has only what changed. Nothing is made in its place. Delete the snapshot`,
+      `split off (lvconvert --splitsnapshot), and has only what changed. Nothing is created in its place. Delete the snapshot`,
   );
 }

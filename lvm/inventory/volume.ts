@@ -1,5 +1,5 @@
 /**
- * A volume on this machine, and what is asked of one.
+ * Volumes on this machine, requests for volumes, and the comparison of the two.
  *
  * @module
  */
@@ -15,53 +15,55 @@ import { type ContentSource, describeSource, type Erasure, type FormatState, typ
 import { poolNameIn, type ThinSpec } from "../pools/pool.ts";
 import type { TrimPolicy } from "../spec/trim.ts";
 
-/** A volume that exists. */
+/** An existing volume. */
 export interface Volume {
   /** Its id. */
   readonly id: VolumeId;
   /** Its size in bytes. */
   readonly size: bigint;
-  /** What its tags say. */
+  /** The contents of its tags. */
   readonly tags: VolumeTags;
   /** Its LV. */
   readonly lv: LogicalVolume;
   /** The group that the LV is in. */
   readonly group: VolumeGroup;
-  /** Whether the group records that it was handed out. */
+  /** Whether a tag of the group records that the volume was in use. */
   readonly used: boolean;
 }
 
-/** A volume to make. */
+/** A request for a volume. */
 export interface VolumeRequest {
   /** Its id. */
   readonly id: VolumeId;
-  /** How large, in bytes. */
+  /** The requested size in bytes. */
   readonly range: SizeRange;
-  /** Which groups may take it. */
+  /** The groups in which it may be created. */
   readonly groups: GroupMatcher;
-  /** Which of them to prefer. */
+  /** The order in which those groups are tried. */
   readonly preference: GroupPreference;
-  /** What will be on it: a filesystem, or raw data. */
+  /** Its format: a filesystem, or raw data. */
   readonly format: Extract<FormatState, { state: "raw" | "unformatted" }>;
-  /** Arguments for mkfs, already checked. */
+  /** Arguments of mkfs, which the caller has validated. */
   readonly mkfsOptions: readonly string[];
-  /** Whether several targets may have it at a time. */
+  /** Whether it may be published at several targets at a time. */
   readonly shared: boolean;
-  /** What becomes of its data when it is deleted. */
+  /** What happens to its data when it is deleted. */
   readonly erase: Erasure;
-  /** How it is laid out on the disks of its group; linear for a thin volume, which is laid out as its pool is. */
+  /**
+   * Its layout on the physical volumes of its group. For a thin volume it is linear, because the pool has the layout.
+   */
   readonly layout: Layout;
-  /** What is said of the limits of its IO, to be recorded in its tags; nothing by default. */
+  /** The IO limits to record in its tags; none by default. */
   readonly limits?: IoLimits;
-  /** For a thin volume, in which pool it is to be; without it, the volume has all its space from the beginning. */
+  /** The thin pool of a thin volume; without it, the volume is thick. */
   readonly thin?: ThinSpec;
-  /** What it is to be filled with; nothing by default. */
+  /** Its content source; by default the volume is created empty. */
   readonly source?: ContentSource;
-  /** How the disks are told of what its filesystem has freed; not at all by default. */
+  /** How unused blocks of its filesystem are discarded; not at all by default. */
   readonly trim?: TrimPolicy;
 }
 
-/** The volumes of which somebody asks how many there could yet be. */
+/** A request for the capacity for volumes with these parameters. */
 export type CapacityRequest = Pick<VolumeRequest, "groups" | "layout" | "thin">;
 
 /** The properties of an existing volume that a request for one of its name must match. */
@@ -80,11 +82,11 @@ export interface VolumeShape {
   readonly source?: ContentSource | undefined;
 }
 
-/** The properties that a request asks for. */
+/** The properties of a requested volume. */
 export type WantedShape = Pick<VolumeRequest, "range" | "format" | "groups" | "layout" | "thin" | "source">;
 
 /**
- * Compares an existing volume with a request, by what the volume is and not by how it was asked for then.
+ * Compares the properties of an existing volume with a request. The request that created the volume does not matter.
  *
  * @returns each difference as a clause; none when the volume satisfies the request
  */
@@ -104,21 +106,21 @@ export function differences(actual: VolumeShape, wanted: WantedShape): string[] 
   if (wanted.thin === undefined && actual.thin === undefined) {
     compare("it is", actual.layout, describeLayout(wanted.layout));
   }
-  compare("it is made from", describeSource(actual.source), describeSource(wanted.source));
+  compare("it is created from", describeSource(actual.source), describeSource(wanted.source));
   return found;
 }
 
 /**
- * Requires that an existing volume satisfies a request.
+ * Makes sure that an existing volume satisfies a request.
  *
- * @throws {StorageError} `AlreadyExists` with the differences
+ * @throws {StorageError} `AlreadyExists` with the differences.
  */
 export function requireCompatible(volume: Volume, request: VolumeRequest): void {
   const { id, size, group, tags, lv } = volume;
   requireNoDifferences(
     id,
     differences({
-      size: tags.copied === "all" ? undefined : size, // until then it may be as large as its source
+      size: tags.copied === "all" ? undefined : size, // An incomplete clone has its source's size.
       format: tags.format,
       group: group.name,
       thin: lv.pool === undefined ? undefined : { pool: lv.pool },
@@ -128,7 +130,13 @@ export function requireCompatible(volume: Volume, request: VolumeRequest): void 
   );
 }
 
-/** Requires that there are no differences. @throws {StorageError} `AlreadyExists` with the differences */
+/**
+ * Makes sure that a list of differences is empty.
+ *
+ * @param id the existing volume
+ * @param found the result of {@linkcode differences}
+ * @throws {StorageError} `AlreadyExists` with the differences.
+ */
 export function requireNoDifferences(id: VolumeId, found: readonly string[]): void {
   if (found.length === 0) return;
   throw new StorageError(

@@ -1,8 +1,8 @@
 /**
  * Finds the volumes of one driver in a report. It reads nothing else and changes nothing.
  *
- * A volume is the LV that carries its tags. The driver derives the LV's name from the id, but the tags decide: the finder still
- * finds an LV that somebody renamed.
+ * A volume is the LV that carries its tags. The driver derives the LV's name from the id, but the tags decide: the
+ * finder also finds a renamed LV.
  *
  * @module
  */
@@ -21,10 +21,11 @@ import { lostVolumeState, type RecordedLv, type VolumeRecord, type VolumeState }
 export interface VolumeFinderOptions {
   /** The driver's name: whose LVs these are. */
   readonly driver: string;
-  /** The groups in which the driver makes volumes; all by default. */
+  /** The groups in which the driver creates volumes; all by default. */
   readonly groups?: GroupMatcher;
   /**
-   * Returns what is recorded outside LVM of a volume that was made. By default there are only the records in LVM's tags.
+   * Returns what is recorded outside LVM of a volume that was created. By default there are only the records in LVM's
+   * tags.
    */
   readonly recordedLv?: (id: VolumeId) => RecordedLv | undefined;
 }
@@ -33,7 +34,7 @@ export interface VolumeFinderOptions {
 export class VolumeFinder {
   /** The driver's name. */
   readonly driver: string;
-  /** The groups in which the driver makes volumes. */
+  /** The groups in which the driver creates volumes. */
   readonly groups: GroupMatcher;
   readonly #recordedLv: (id: VolumeId) => RecordedLv | undefined;
 
@@ -44,7 +45,7 @@ export class VolumeFinder {
     this.#recordedLv = recordedLv;
   }
 
-  /** Returns those of the groups in which the driver makes volumes. */
+  /** Returns those of the groups in which the driver creates volumes. */
   managedGroups(groups: readonly VolumeGroup[]): VolumeGroup[] {
     return groups.filter(({ name }) => this.groups.matches(name));
   }
@@ -62,7 +63,7 @@ export class VolumeFinder {
     }
     const { tags: { copied, source } } = found.volume;
     if (copied !== undefined) {
-      throw new StorageError("Busy", `using volume ${id}: it is still being made from ${describeSource(source)}`);
+      throw new StorageError("Busy", `using volume ${id}: it is still being copied from ${describeSource(source)}`);
     }
     return found.volume;
   }
@@ -71,10 +72,10 @@ export class VolumeFinder {
    * Returns what a report and the records show of a volume id.
    *
    * @param groups a report of LVM
-   * @param within the groups that may hold the volume. By default these are all groups: somebody may have renamed the volume's
-   * group, or the driver may not use that group any more.
-   * @throws {StorageError} `ForeignData` when several LVs claim to be the volume, or its tags cannot be read; `Unavailable` when
-   * the volume is, or may be, in a group that does not answer.
+   * @param within the groups that may hold the volume. By default these are all groups: somebody may have renamed the
+   * volume's group, or the driver may not use that group any more.
+   * @throws {StorageError} `ForeignData` when several LVs claim to be the volume, or its tags cannot be read;
+   * `Unavailable` when the volume is, or may be, in an unresponsive group.
    */
   locate(groups: readonly VolumeGroup[], id: VolumeId, within: GroupMatcher = ANY_GROUP): VolumeState {
     const incomplete = this.incompleteLvs(groups, id);
@@ -107,8 +108,8 @@ export class VolumeFinder {
   }
 
   /**
-   * Returns all volumes of the driver, in the order of their ids. The list leaves out volumes whose tags cannot be read and
-   * volumes that are being filled. Volumes of a group that does not answer are there as they were last seen.
+   * Returns all volumes of the driver, in the order of their ids. It leaves out volumes whose tags cannot be read, and
+   * volumes that are being filled. It returns the volumes of an unresponsive group as they were last seen.
    */
   list(report: readonly VolumeGroup[]): Volume[] {
     const groups = report.map((group) => ({ ...group, responsive: true }));

@@ -1,5 +1,5 @@
 /**
- * What a report and the records say of a volume: that it is there, that it never was, or that it is Lost.
+ * States of a volume by a report and the records: present, absent, or Lost.
  *
  * @module
  */
@@ -9,23 +9,26 @@ import type { SnapshotId, VolumeId } from "../ids.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import type { Volume } from "./volume.ts";
 
-/** What a report says of a volume id. */
+/** What a report and the records show of a volume id. */
 export type VolumeState =
   | { readonly state: "present"; readonly volume: Volume }
-  /** Handed out once, but its LV is gone, or another LV has taken its place. */
+  /** The volume was in use or is recorded, but its LV does not exist any more, or another LV has taken its place. */
   | {
     readonly state: "lost";
     /** The name that its group had. */
     readonly groupName: string;
-    /** The group that it was in, and what records it there; nothing where only {@linkcode VolumesOptions.recorded} does. */
+    /** The group that it was in, if that exists. */
     readonly group?: VolumeGroup;
+    /** The tag of the group that records the volume; absent when it is recorded only outside LVM. */
     readonly usedTag?: string;
+    /** The error that describes the loss. */
     readonly error: StorageError;
+    /** Whether another LV has taken its place. */
     readonly replaced: boolean;
   }
   | { readonly state: "absent" };
 
-/** What is recorded of the LV that a volume or a snapshot became when it was made. */
+/** The recorded LV of a volume or a snapshot. */
 export interface RecordedLv {
   /** The UUID of its LV. */
   readonly lvUuid: string;
@@ -33,13 +36,20 @@ export interface RecordedLv {
   readonly groupName: string;
 }
 
-/** A record of a volume: in a group's tags, or elsewhere. */
+/** A record of a volume, in a group's tags or outside LVM. */
 export interface VolumeRecord extends RecordedLv {
+  /** The group, if it exists. */
   readonly group?: VolumeGroup;
+  /** The tag of the group that is the record; absent for a record outside LVM. */
   readonly usedTag?: string;
 }
 
-/** A volume whose records name another LV than the one that was found, if one was. */
+/**
+ * Returns the state of a volume whose record names another LV than the one that was found.
+ *
+ * @param recorded the record
+ * @param found the LV that carries the volume's tags; `undefined` when there is none
+ */
 export function lostVolumeState(id: VolumeId, recorded: VolumeRecord, found: LogicalVolume | undefined): VolumeState {
   const { group, groupName, usedTag } = recorded;
   return {
@@ -52,7 +62,13 @@ export function lostVolumeState(id: VolumeId, recorded: VolumeRecord, found: Log
   };
 }
 
-/** What is told of a volume or a snapshot whose record names another LV than the one that was found, if one was. */
+/**
+ * Returns the error for a volume or a snapshot whose record names another LV than the one that was found.
+ *
+ * @param recorded the record
+ * @param found the LV that carries the tags; `undefined` when there is none
+ * @returns an error of the kind `Lost` that names the remedy
+ */
 export function lostError(
   kind: "volume" | "snapshot",
   id: VolumeId | SnapshotId,
@@ -60,10 +76,10 @@ export function lostError(
   found: LogicalVolume | undefined,
 ): StorageError {
   const was = `Lost: ${kind} ${id} was the logical volume ${lvUuid} in volume group ${groupName}, and`;
-  const nothing = "Nothing is made or formatted in its place.";
+  const nothing = "Nothing is created or formatted in its place.";
   const message = found === undefined
     ? `${was} no logical volume carries its tag. ${nothing} Bring the logical volume back (vgcfgrestore), or delete the ${kind}`
-    : `${was} ${found.name} with the UUID ${found.uuid} has taken its place. ${nothing} Look at ${found.name}: remove it, or ` +
-      `take its denolith tags off; then bring the first one back (vgcfgrestore), or delete the ${kind}`;
+    : `${was} ${found.name} with the UUID ${found.uuid} has taken its place. ${nothing} Examine ${found.name}, and remove it ` +
+      `or its denolith tags; then bring the first one back (vgcfgrestore), or delete the ${kind}`;
   return new StorageError("Lost", message);
 }

@@ -1,9 +1,10 @@
 /**
- * Grows the driver's thin pools before they are full.
+ * Extends the driver's thin pools before they are full.
  *
- * The kernel is asked how full pools are (dmsetup(8), which reads no disks), and LVM only when one of them is to grow, and as
- * long as one cannot for want of room: of a full pool the kernel says the same for ever, since nothing more is written. Pools of
- * others are left to whoever watches them, mostly dmeventd(8). Without a pool of the driver nothing is asked.
+ * The monitor reads the usage of pools from the kernel (dmsetup(8), which reads no physical volumes). It reads a report
+ * of LVM only when the usage of a pool above its threshold has changed, and as long as a pool cannot be extended for
+ * lack of free space: the usage of a full pool does not change any more. Other pools are left to their owners'
+ * monitoring, usually dmeventd(8). Without a pool of the driver, the monitor reads nothing.
  *
  * @module
  */
@@ -18,35 +19,38 @@ import { formatBytes } from "../size.ts";
 import { isDriverPool, poolsOf } from "./pool.ts";
 import { BackgroundWorker } from "../worker.ts";
 
-/** What {@linkcode PoolMonitor} needs. */
+/** Options of {@linkcode PoolMonitor}. */
 export interface PoolMonitorOptions {
   /** LVM on this machine. */
   readonly lvm: Lvm;
   /** The driver's name: whose pools these are. */
   readonly driver: string;
-  /** When and by how much they grow. */
+  /** The policy for the extension of pools. */
   readonly autoextend?: PoolAutoextend;
-  /** Is told in words of each growth. */
+  /** Called with a sentence after a pool was extended. */
   readonly onExtended: (message: string) => void;
-  /** Is told what failed; it is tried again. */
+  /** Called with each error. The monitor tries again later. */
   readonly onError: (error: unknown) => void;
-  /** How often the kernel is asked, in milliseconds. */
+  /** The interval at which the usage is read, in milliseconds; 10 seconds by default. */
   readonly intervalMs?: number;
   /** The clock; the machine's by default. */
   readonly clock?: Clock;
 }
 
-/** How often the kernel is asked, in milliseconds: a full pool holds writes back for a minute before they fail (lvmthin(7)). */
+/**
+ * The interval at which the usage is read, in milliseconds. A full pool queues writes for a minute before they fail
+ * (lvmthin(7)).
+ */
 const INTERVAL_MS = 10_000;
 
-/** The watch over the driver's pools on this machine. */
+/** The background worker that extends the driver's pools on this machine. */
 export class PoolMonitor {
   readonly #options: PoolMonitorOptions;
   readonly #worker: BackgroundWorker;
-  /** What the kernel said when LVM was last asked, and no pool wanted to grow: unless it says something else, none does. */
+  /** The usage at the last report, if no pool was due then. No pool is due while the usage stays the same. */
   #lastUsage: string | undefined;
 
-  /** Makes it; nothing is done until {@linkcode observe} or {@linkcode wake}. */
+  /** Creates the monitor. It does nothing before {@linkcode observe} or {@linkcode wake}. */
   constructor(options: PoolMonitorOptions) {
     this.#options = options;
     this.#worker = new BackgroundWorker({
@@ -60,7 +64,7 @@ export class PoolMonitor {
     });
   }
 
-  /** Watches from now on, if a report shows that there is a pool of the driver; to be called at the start. */
+  /** Starts monitoring if a report shows a pool of the driver. Called at the start. */
   observe(groups: readonly VolumeGroup[]): void {
     const { driver } = this.#options;
     if (!this.#worker.active && groups.some((group) => poolsOf(group).some((pool) => isDriverPool(driver, pool)))) {
@@ -68,13 +72,13 @@ export class PoolMonitor {
     }
   }
 
-  /** Looks for pools of the driver, and watches them from now on; to be called when one was made. */
+  /** Reads a report, and monitors the pools of the driver from now on. Called after a pool was created. */
   wake(): void {
     this.#lastUsage = undefined;
     this.#worker.wake();
   }
 
-  /** Waits until nothing is being done. */
+  /** Waits until no background work is running. */
   idle(): Promise<void> {
     return this.#worker.idle();
   }
@@ -88,7 +92,7 @@ export class PoolMonitor {
     if (await this.#extendDuePools()) this.#worker.wakeAfter(this.#options.intervalMs ?? INTERVAL_MS);
   }
 
-  /** Grows what is due; answers whether there are pools to watch. */
+  /** Extends the pools that are due, and returns whether there are pools to monitor. */
   async #extendDuePools(): Promise<boolean> {
     const { lvm, driver, autoextend = DEFAULT_AUTOEXTEND } = this.#options;
     if (this.#lastUsage !== undefined) {
@@ -108,7 +112,10 @@ export class PoolMonitor {
     return driverPools.length > 0;
   }
 
-  /** How full pools are, as far as it matters: those that are far from it are all alike. */
+  /**
+   * Returns the usage of the pools at or above the threshold, as a text that changes with it. Metadata counts from 50
+   * percent.
+   */
   async #readUsage(): Promise<string> {
     const { autoextend: { threshold } = DEFAULT_AUTOEXTEND } = this.#options;
     const usage = [...await readPoolUsage(this.#options.lvm.exec)];
@@ -122,11 +129,13 @@ export class PoolMonitor {
     if (metadata !== undefined) {
       await extendPool(lvm, group, pool, { metadata });
       onExtended(
-        `the metadata of ${path} grew from ${formatBytes(pool.thinPool!.metadataSize)} to ${formatBytes(metadata)}`,
+        `the metadata of ${path} was extended from ${formatBytes(pool.thinPool!.metadataSize)} to ${
+          formatBytes(metadata)
+        }`,
       );
     }
     if (data === undefined) return;
     await extendPool(lvm, group, pool, { data });
-    onExtended(`${path} grew from ${formatBytes(pool.size)} to ${formatBytes(data)}`);
+    onExtended(`${path} was extended from ${formatBytes(pool.size)} to ${formatBytes(data)}`);
   }
 }

@@ -21,7 +21,7 @@ async function createMachineWithPool() {
   return { machine, group, lvm, lv, pool: lv.thinPool! };
 }
 
-Deno.test("PoolMonitor grows a pool of the driver that fills, and its metadata, and asks the kernel otherwise", async () => {
+Deno.test("PoolMonitor extends a pool of the driver and its metadata, and otherwise reads only the kernel's usage", async () => {
   const { machine, lvm, lv, pool } = await createMachineWithPool();
   const messages: string[] = [];
   const commands: string[] = [];
@@ -58,13 +58,13 @@ Deno.test("PoolMonitor grows a pool of the driver that fills, and its metadata, 
   }
   await monitor.stop();
   assertEquals(messages, [
-    "the metadata of thin pool g/g_thinpool grew from 4 MiB to 8 MiB",
-    "thin pool g/g_thinpool grew from 1 GiB to 1.20 GiB",
+    "the metadata of thin pool g/g_thinpool was extended from 4 MiB to 8 MiB",
+    "thin pool g/g_thinpool was extended from 1 GiB to 1.20 GiB",
   ]);
   assertEquals([lv.size, pool.metadataSize, pool.monitored, errors], [1291845632n, 8n << 20n, false, []]);
 });
 
-Deno.test("PoolMonitor grows a full pool when its group has room again, though nothing can be written to it meanwhile", async () => {
+Deno.test("PoolMonitor extends a full pool when its group has free space again, although its usage stays the same", async () => {
   const { machine, group, lvm, lv, pool } = await createMachineWithPool();
   group.size = GiB + (8n << 20n); // the pool, its metadata and the spare
   pool.dataPercent = 100;
@@ -87,10 +87,10 @@ Deno.test("PoolMonitor grows a full pool when its group has room again, though n
     if (attempt === 3) group.size = 2n * GiB;
   }
   await monitor.stop();
-  assertEquals([messages, lv.size], [["thin pool g/g_thinpool grew from 1 GiB to 1.20 GiB"], 1291845632n]);
+  assertEquals([messages, lv.size], [["thin pool g/g_thinpool was extended from 1 GiB to 1.20 GiB"], 1291845632n]);
 });
 
-Deno.test("PoolMonitor leaves pools of others alone, and asks for nothing where there is none of the driver", async () => {
+Deno.test("PoolMonitor ignores pools of others, and reads nothing without a pool of the driver", async () => {
   const { machine, lvm, lv, pool } = await createMachineWithPool();
   lv.tags.clear();
   pool.dataPercent = 99;
@@ -108,7 +108,7 @@ Deno.test("PoolMonitor leaves pools of others alone, and asks for nothing where 
 
 for (const remove of [true, false]) {
   const what = remove ? "removes a pool of the driver with its last volume, overwritten before" : "keeps an empty pool";
-  Deno.test(`Upkeep ${what}`, async () => {
+  Deno.test(`Reaper ${what}`, async () => {
     const { machine, group, lvm, lv, pool } = await createMachineWithPool();
     const id = volumeIdOf("one");
     const tags = volumeTags(DRIVER, { id, format: { state: "raw" }, mkfsOptions: [], shared: true, erase: "zero" });

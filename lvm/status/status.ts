@@ -1,5 +1,6 @@
 /**
- * What the driver has on this machine: groups, thin pools, volumes, snapshots, how full they are, and what fits nowhere.
+ * Reads the status of the driver on this machine: groups, thin pools, volumes, snapshots, their usage, and
+ * inconsistencies.
  *
  * It reads LVM's report, the mount table and the usage of what is mounted, and changes nothing.
  *
@@ -33,97 +34,103 @@ import type { Volume } from "../inventory/volume.ts";
 import { type ReportedVolume, type VolumeDetails, volumeDetails } from "./volume_details.ts";
 import { defined } from "../defined.ts";
 
-/** What is to be told. */
+/** Options of {@linkcode readStatus}. */
 export interface StatusOptions {
   /** Runs the commands. */
   readonly exec: Exec;
   /** The driver's name. */
   readonly driver: string;
-  /** Which groups to show; by default those with anything of the driver, or else all. */
+  /** The groups to show; by default those with LVs or tags of the driver, or all if there are none. */
   readonly groups?: GroupMatcher;
-  /** What is known elsewhere of what is here; by default, what is here is all that there is to know. */
+  /** The volumes and snapshots that are known outside LVM; by default LVM is the only record. */
   readonly known?: KnownObjects;
-  /** What is told elsewhere of volumes, by id; by default, their tags tell all. */
+  /** What is reported of volumes outside LVM, by id; by default their tags are the only source. */
   readonly reported?: ReadonlyMap<string, ReportedVolume>;
-  /** How much thin pools may promise whose tags say nothing else, in percent of their sizes; as much as they have by default. */
+  /** The overcommit ratio of thin pools without one in their tags, in percent of their sizes; 100 by default. */
   readonly overcommit?: bigint;
 }
 
-/** A group; sizes in bytes. */
+/** Status of a volume group; sizes in bytes. */
 export interface GroupStatus {
   /** Its name. */
   readonly name: string;
   /** Its UUID. */
   readonly uuid: string;
-  /** All its space. */
+  /** Its size. */
   readonly size: bigint;
-  /** Its space that no LV has. */
+  /** Its free space. */
   readonly free: bigint;
-  /** The space that the driver's LVs take of its disks, copies included. */
+  /** The space that the driver's LVs take of its physical volumes, with all RAID images. */
   readonly used: bigint;
-  /** The size of its smallest metadata area, and what is free in the one that has least. */
+  /** The size of its smallest metadata area, and the free space of the metadata area that has the least. */
   readonly metadata: { readonly size: bigint; readonly free: bigint };
-  /** How many disks it has, and how many of them are missing. */
+  /** The number of its physical volumes, and of those that are missing. */
   readonly physicalVolumes: { readonly count: number; readonly missing: number };
-  /** Whether LVM would change it now: writeable, not exported. */
+  /** Whether LVM can change it: it is writeable and not exported. */
   readonly writeable: boolean;
 }
 
 /**
- * The state of a volume. `Ready`: its LV is there. `Partial`: so is its LV, but not all of its data, since a disk is missing.
- * `Degraded`: its data is there, but would not survive the loss of a disk. `Rebuilding`: likewise, and that is being mended.
- * `Lost`: it was in use, and its LV is gone or replaced. `Inconsistent`: several LVs claim to be it, or its tags cannot be read.
- * `Copying`: it is still being filled from its source, and nobody has it yet; what is wrong with its disks is told first.
+ * State of a volume.
+ *
+ * - `Ready`: its LV exists.
+ * - `Partial`: its LV exists, but a part of its data is on a missing physical volume.
+ * - `Degraded`: its data is complete, but would not survive the loss of a physical volume.
+ * - `Rebuilding`: it is degraded, and LVM is syncing a RAID image.
+ * - `Lost`: it was in use, and its LV is missing or replaced.
+ * - `Inconsistent`: several LVs claim to be it, or its tags cannot be read.
+ * - `Copying`: it is still being filled from its source, and cannot be used yet. `Partial`, `Degraded` and `Rebuilding`
+ * take precedence over it.
  */
 export type VolumeStateName = "Ready" | "Partial" | "Degraded" | "Rebuilding" | "Lost" | "Inconsistent" | "Copying";
 
-/** Where something is mounted. */
+/** A mount of a volume. */
 export interface MountStatus {
-  /** The path. */
+  /** The path of the mount point. */
   readonly target: string;
-  /** Whether it is read-only there. */
+  /** Whether the mount is read-only. */
   readonly readOnly: boolean;
 }
 
-/** A volume; sizes in bytes. What is not known of one that is Lost or Foreign is absent. */
+/** Status of a volume; sizes in bytes. Unknown properties of a volume that is `Lost` or `Inconsistent` are absent. */
 export interface VolumeStatus {
   /** Its id. */
   readonly id: string;
   /** Its state. */
   readonly state: VolumeStateName;
-  /** The group that it is in, or was. */
+  /** The name of the group that it is in, or was in. */
   readonly group?: string;
   /** The name of its LV. */
   readonly lv?: string;
   /** The size of its LV. */
   readonly size?: bigint;
-  /** How it is laid out on the disks. */
+  /** Its layout. */
   readonly layout?: string;
-  /** How much of its copies is in sync, in percent; absent without copies, and while it is inactive. */
+  /** How much of its RAID images is in sync, in percent; absent without RAID, and while it is inactive. */
   readonly syncPercent?: number;
-  /** What is on it: the type of a filesystem, or `block`. */
+  /** The type of its filesystem, or `block`. */
   readonly format?: string;
-  /** How far that is: `raw`, `wanted`, `formatting` or `formatted` (docs/reference/state.md). */
+  /** Its format state: `raw`, `unformatted`, `formatting` or `formatted` (docs/reference/state.md). */
   readonly formatState?: string;
-  /** Whether its device is there. */
+  /** Whether its LV is active. */
   readonly active?: boolean;
-  /** Where it is staged and published. */
+  /** Its mounts, where it is staged and published. */
   readonly mounts: readonly MountStatus[];
-  /** How full its filesystem is, while it is mounted. */
+  /** The usage of its filesystem, while it is mounted. */
   readonly usage?: Usage;
-  /** The thin pool that it is in. */
+  /** The name of its thin pool. */
   readonly pool?: string;
   /** The state of that pool, unless it is `Ready`. */
   readonly poolState?: VolumeDetails["poolState"];
-  /** How far it is filled from its source, while it is. */
+  /** The progress of its copy, while it is being filled from its source. */
   readonly copy?: CopyProgress;
-  /** What each pod that has it is limited to, as far as that is said of the volume itself. */
+  /** The IO limits of each pod that uses it, as far as they are set for the volume itself. */
   readonly ioLimits?: IoRates;
-  /** What is wrong with it. */
+  /** Its problems. */
   readonly problem?: string;
 }
 
-/** A snapshot; sizes in bytes. */
+/** Status of a snapshot; sizes in bytes. */
 export interface SnapshotStatus {
   /** Its id. */
   readonly id: string;
@@ -133,38 +140,38 @@ export interface SnapshotStatus {
   readonly group: string;
   /** The name of its LV. */
   readonly lv: string;
-  /** What its volume had at the cut. */
+  /** The size of its volume when it was created. */
   readonly size: bigint;
-  /** The thin pool that it is in: a thin snapshot has no store. */
+  /** The name of its thin pool. A thin snapshot has no COW space. */
   readonly pool?: string;
-  /** The size of the store for changed blocks. */
+  /** The size of its COW space; of a thin snapshot, the size of its LV. */
   readonly cowSize: bigint;
-  /** How full the store is, in percent; absent while it is inactive. */
+  /** The usage of its COW space in percent; absent while it is inactive. */
   readonly cowPercent?: number;
   /**
-   * `Ready`; `Overflowed`: the store was too small, and the content is gone; `Incomplete`: it never became a snapshot, and is
-   * removed when the driver starts.
+   * Its state. `Ready`: it can be used. `Overflowed`: its COW space was full, so its content is lost. `Incomplete`: it
+   * never became a snapshot, and is removed when the driver starts.
    */
   readonly state: "Ready" | "Overflowed" | "Incomplete";
-  /** When it was taken, in seconds since 1970. */
+  /** The time of its creation, in seconds since 1970. */
   readonly createdAt: number;
 }
 
-/** What is left of a deleted volume or snapshot until it is erased; sizes in bytes. */
+/** Status of a deleted LV, which is still to be erased and removed; sizes in bytes. */
 export interface DeletedStatus {
-  /** What its id was. */
+  /** The id of the deleted volume or snapshot. */
   readonly id: string;
   /** The group that it is in. */
   readonly group: string;
   /** The name of its LV. */
   readonly lv: string;
-  /** The size of its LV, which is free when this is done. */
+  /** The size of its LV, which is free after its removal. */
   readonly size: bigint;
-  /** What becomes of its data: `zero`, `discard` or `none` (docs/reference/parameters.md). */
+  /** What happens to its data: `zero`, `discard` or `none` (docs/reference/parameters.md). */
   readonly erase: string;
 }
 
-/** What the driver has. */
+/** Status of the driver on this machine. */
 export interface Status {
   /** The driver's name. */
   readonly driver: string;
@@ -176,22 +183,22 @@ export interface Status {
   readonly volumes: readonly VolumeStatus[];
   /** The snapshots, in the order of their ids. */
   readonly snapshots: readonly SnapshotStatus[];
-  /** What is deleted and not yet gone. */
+  /** The deleted LVs that are not yet removed. */
   readonly deleted: readonly DeletedStatus[];
-  /** What is none of these. */
+  /** The LVs and tags that are none of these. */
   readonly inconsistencies: readonly Inconsistency[];
-  /** What of the volumes and snapshots is not known elsewhere. */
+  /** The LVs of volumes and snapshots that are not known outside LVM. */
   readonly orphans: readonly Required<OrphanLv>[];
 }
 
-/** How long a command is waited for, in milliseconds. */
+/** The deadline of each command, in milliseconds. */
 const DEADLINE_MS = 20_000;
 
 /**
- * Looks at the machine.
+ * Reads the status of the driver on this machine.
  *
- * @throws {StorageError} `FailedPrecondition` for another user than root, `CommandFailed` or `Unavailable` when LVM or the
- * mount table cannot be read.
+ * @throws {StorageError} `FailedPrecondition` for another user than root, `CommandFailed` or `Unavailable` when LVM or
+ * the mount table cannot be read.
  */
 export async function readStatus(options: StatusOptions): Promise<Status> {
   const { exec: host, driver, groups: wanted, known, reported, overcommit = DEFAULT_OVERCOMMIT } = options;
@@ -205,7 +212,7 @@ export async function readStatus(options: StatusOptions): Promise<Status> {
     : all.filter(({ name }) => wanted.matches(name));
   const isShown = (name: string) => groups.some((group) => group.name === name);
   const isAbsent = (name: string) => (wanted?.matches(name) ?? true) && !all.some((group) => group.name === name);
-  // everything is looked for in all groups, so that what has moved or was copied is not taken for gone
+  // The inventory covers all groups, so that a volume in another group than expected does not count as missing.
   const inventory = takeInventory(all, createFinders(driver, known));
   const present = inventory.volumes.filter(({ group }) => isShown(group.name));
   const usages = await readUsages(exec, present.flatMap(({ lv }) => filesystemMounts(mounts, lv)[0]?.target ?? []));
@@ -230,7 +237,7 @@ export async function readStatus(options: StatusOptions): Promise<Status> {
 
 function groupStatus(group: SurveyedGroup, driver: string): GroupStatus {
   const { name, uuid, size, free, metadataSize, metadataFree, pvs, missingPvs, writeable, lvs } = group;
-  // what is in a thin pool is in the pool's size
+  // The size of a thin pool includes its thin LVs.
   const ours = lvs.filter((lv) => ownersOf(lv.tags).includes(driver) && !isThin(lv));
   return {
     ...{ name, uuid, size, free },
@@ -241,7 +248,7 @@ function groupStatus(group: SurveyedGroup, driver: string): GroupStatus {
   };
 }
 
-/** What else was read. */
+/** The mounts and usages that were read. */
 interface Readings {
   readonly mounts: readonly Mount[];
   readonly usages: ReadonlyMap<string, Usage>;
@@ -274,7 +281,7 @@ function volumeStatus(
   };
 }
 
-/** The states of volumes on disks that are not as they should be; those that are not here have nothing to fear. */
+/** The states of volumes by the problem of their physical volumes. Other problems do not change the state. */
 const DAMAGE_STATES: Partial<Record<NonNullable<ReturnType<typeof pvProblem>>["reason"], VolumeStateName>> = {
   Partial: "Partial",
   RaidFailed: "Partial",

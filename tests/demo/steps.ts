@@ -103,7 +103,7 @@ export async function stageVolume(context: DemoContext, id: string): Promise<str
   const used = findTag(await group.tags(), `denolith.used=${DRIVER_NAME}:${id}`);
   runner.say(
     "The group records that the volume was handed out: were its logical volume to vanish, it would count as lost, " +
-      "and nothing would be made or formatted in its place.",
+      "and nothing would be created or formatted in its place.",
   );
   runner.show(used);
   await stage(context, id, "the same once more");

@@ -104,7 +104,7 @@ Deno.test("a volume that is being copied is neither deleted nor expanded, and th
     copyId,
   );
   assertEquals(expansionError.kind, "Busy");
-  assertEquals((await assertRejects(() => volumes.get(copyId), StorageError, "still being made")).kind, "Busy");
+  assertEquals((await assertRejects(() => volumes.get(copyId), StorageError, "still being copied")).kind, "Busy");
   assertEquals((await volumes.list()).map(({ id }) => id), [originalSource.id]);
   fixture.lvOf("original").content.data.add("written meanwhile");
   await finish();

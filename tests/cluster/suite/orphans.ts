@@ -71,7 +71,7 @@ Deno.test("a volume whose logical volume is gone is Lost, and can still be delet
   const { group, name, volume } = await ns.lvOf("data");
   await ns.runOnNode(`lvremove -qq -f ${group}/${name}`);
   await ns.waitFor("LVMVolume", volume!, (object) => object?.status?.state === "Lost", "is Lost");
-  await ns.waitForEvent("LVMVolume", volume!, "Lost", /Nothing is made or formatted in its place/);
+  await ns.waitForEvent("LVMVolume", volume!, "Lost", /Nothing is created or formatted in its place/);
   assertEquals(await ns.lvs(), []);
   await ns.deleteAndWait("PersistentVolumeClaim", "data");
   await ns.waitForCleanup();
