@@ -155,20 +155,22 @@ export class ClusterVolumes implements VolumeService {
     if (range.limit !== undefined && volume.size > range.limit) {
       throw new StorageError(
         "OutOfRange",
-        `growing volume ${id}: it has ${volume.size} bytes, above the limit of ${range.limit}`,
+        `expanding volume ${id}: it has ${volume.size} bytes, above the limit of ${range.limit}`,
       );
     }
     if (volume.size >= range.required) return volume;
-    this.refuseWhileCopied({ kind: "volume", id }, `growing volume ${id}`, "Busy");
+    this.refuseWhileCopied({ kind: "volume", id }, `expanding volume ${id}`, "Busy");
     const sizeLimit = range.limit === undefined ? null : formatQuantity(range.limit);
     const patched = await this.#client.patch(lvmVolumes, { name: id }, {
       merge: { spec: { size: formatQuantity(range.required), sizeLimit } },
     });
-    const expanded = await this.#objects.waitObserved("growing", patched);
+    const expanded = await this.#objects.waitObserved("expanding", patched);
     if ((actualSize(expanded) ?? 0n) >= range.required) return clusterVolumeOf(expanded);
     const { code, message } = expanded.status?.error ?? {
       code: "OutOfRange" as const,
-      message: `growing volume ${id}: it has ${formatBytes(volume.size)}, asked for are ${formatBytes(range.required)}`,
+      message: `expanding volume ${id}: it has ${formatBytes(volume.size)}, asked for are ${
+        formatBytes(range.required)
+      }`,
     };
     await this.#revertSize(expanded);
     throw new StorageError(code, message);
@@ -367,7 +369,7 @@ export class ClusterVolumes implements VolumeService {
         return;
       } catch (error) {
         if (isNotFound(error)) return;
-        if (!isConflict(error) || attempt === MAX_ATTEMPTS) throw asUnavailable(`growing volume ${name}`, error);
+        if (!isConflict(error) || attempt === MAX_ATTEMPTS) throw asUnavailable(`expanding volume ${name}`, error);
         now = await this.#objects.read(name);
       }
     }

@@ -1,9 +1,9 @@
 /**
- * Holds the IO of pods to the limits of their volumes: each pod by its cgroup, for the device of each volume that it has.
+ * Applies the IO limits of volumes to pods: in the cgroup of each pod, for the device of each volume that the pod uses.
  *
- * A limit is set before a pod's containers start, when the volume is published to it. Where the pod's cgroup comes later it
- * is waited for, and what is set is looked at again from time to time. Which pods have which volumes is read from the mount
- * table, so a start over costs nothing; a machine without limited volumes costs no command.
+ * A limit is set when a volume is published, before the pod's containers start. If the pod's cgroup is created later,
+ * the limiter waits for it. It checks limits that are set periodically. It reads from the mount table which pods use
+ * which volumes, so no state is lost with a restart. On a machine without limited volumes it runs no command.
  *
  * @module
  */
@@ -19,41 +19,46 @@ import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import { BackgroundWorker } from "../worker.ts";
 
-/** Whether the limits of a volume hold for the pods that have it. */
+/** State of a volume's limits, for all pods that use the volume. */
 export interface LimitsState {
-  /** Whether they do. */
+  /** Whether the limits are applied. */
   readonly applied: boolean;
-  /** Why, in one word. */
+  /** The reason, as one word. */
   readonly reason: LimitsReason;
-  /** Why, in a sentence. */
+  /** The reason, as a sentence. */
   readonly message: string;
 }
 
-/** How limits are applied on a machine. */
+/** Settings of the IO limits on a machine. */
 export interface IoLimiterSettings {
-  /** Where a cgroup v2 hierarchy is mounted; without one nothing can be limited, and that is told. */
+  /**
+   * The mount point of a cgroup v2 hierarchy. Without it, limits are not applied, and their state names that reason.
+   */
   readonly cgroupRoot?: string | undefined;
-  /** What is said of a volume's limits; by default what its tags say. */
+  /** Returns the limits of a volume; by default those in its tags. */
   readonly limitsOf?: (volume: Volume) => IoLimits;
-  /** What holds for volumes of a group where nothing is said of them; nothing by default. */
+  /** Returns the limits of a group, for limits that its volumes do not set; by default none. */
   readonly defaults?: (group: string) => IoLimits;
-  /** Is told what has become of a volume's limits; `undefined` when no pod has it any more. */
+  /** Called when the state of a volume's limits changed; with `undefined` when no pod uses the volume any more. */
   readonly onChange?: (id: VolumeId, state: LimitsState | undefined) => void;
-  /** When a cgroup that is not there is looked for again, in milliseconds: first after a second, later less often. */
+  /**
+   * The first delay until a missing cgroup is searched again, in milliseconds; a second by default. It doubles each
+   * time, up to `refreshMs`.
+   */
   readonly retryMs?: number;
-  /** How long a cgroup may be missing before that is told, in milliseconds; half a minute by default. */
+  /** The time for which a cgroup may be missing before the state changes, in milliseconds; half a minute by default. */
   readonly graceMs?: number;
-  /** How often what is set is looked at, in milliseconds; a minute by default. */
+  /** The interval at which limits are checked, in milliseconds; a minute by default. */
   readonly refreshMs?: number;
 }
 
-/** What {@linkcode IoLimiter} needs. */
+/** Options of {@linkcode IoLimiter}. */
 export interface IoLimiterOptions extends IoLimiterSettings {
   /** LVM on this machine. */
   readonly lvm: Lvm;
   /** Finds the volumes. */
   readonly volumes: VolumeFinder;
-  /** Called with what failed; it is tried again later. */
+  /** Called with each error. The limiter tries again later. */
   readonly onError: (error: unknown) => void;
   /** The clock; the machine's by default. */
   readonly clock?: Clock;
@@ -63,33 +68,35 @@ const RETRY_MS = 1_000;
 const GRACE_MS = 30_000;
 const REFRESH_MS = 60_000;
 
-/** A limited volume that pods have. */
+/** A limited volume that pods use. */
 export interface LimitedVolume {
-  /** Its group. */
+  /** The name of its group. */
   readonly group: string;
   /** The name of its LV. */
   readonly lv: string;
-  /** Whether its limits hold. */
+  /** Whether its limits are applied. */
   readonly applied: boolean;
   /** Its limits. */
   readonly rates: IoRates;
 }
 
-/** A limited volume in use. */
+/** The use of a limited volume by pods. */
 interface VolumeUse {
-  /** The volume, as it was last seen. */
+  /** The volume, according to the last report. */
   readonly volume: Volume;
-  /** Where it is published. */
+  /** The targets at which it is published. */
   readonly targets: Set<string>;
-  /** Since when a cgroup is waited for, by this process's clock. */
+  /** The time since when a cgroup is missing, by the clock's `now()`. */
   waitingSince?: number | undefined;
-  /** What its pods are held to; not known while what is said of it cannot be read. */
+  /** The limits of each pod; absent while they cannot be read. */
   rates?: IoRates;
 }
 
 /**
- * The uid of the pod that a target of kubelet's belongs to; `undefined` for other paths. A block volume is published beside
- * the pods' folders (Kubernetes, pkg/volume/csi, csi_block.go).
+ * Returns the uid of the pod to which a target of kubelet belongs. A block volume is published outside the pods'
+ * directories (Kubernetes, pkg/volume/csi, csi_block.go).
+ *
+ * @returns the uid, or `undefined` for a path that is not a target of kubelet
  */
 export function podUidOf(target: string): string | undefined {
   return (FILESYSTEM_TARGET.exec(target) ?? DEVICE_TARGET.exec(target))?.[1];
@@ -98,7 +105,7 @@ export function podUidOf(target: string): string | undefined {
 const FILESYSTEM_TARGET = /\/pods\/([0-9A-Za-z-]{1,63})\/volumes\/kubernetes\.io~csi\/[^/]+\/mount$/;
 const DEVICE_TARGET = /\/plugins\/kubernetes\.io\/csi\/volumeDevices\/publish\/[^/]+\/([0-9A-Za-z-]{1,63})$/;
 
-/** Holds the IO of pods to the limits of their volumes. */
+/** The background worker that applies the IO limits of volumes to pods. */
 export class IoLimiter {
   readonly #options: IoLimiterOptions;
   readonly #clock: Clock;
@@ -109,7 +116,7 @@ export class IoLimiter {
   #scanDue = false;
   #retries = 0;
 
-  /** Makes it; nothing is done until something is published, or {@linkcode wake}. */
+  /** Creates the limiter. It does nothing before a volume is published, or {@linkcode wake}. */
   constructor(options: IoLimiterOptions) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
@@ -125,12 +132,12 @@ export class IoLimiter {
     this.#cgroups = options.cgroupRoot === undefined ? undefined : new PodCgroups(options.cgroupRoot);
   }
 
-  /** What has become of a volume's limits; `undefined` when it has none, or no pod has it. */
+  /** Returns the state of a volume's limits, or `undefined` when it has none, or no pod uses it. */
   stateOf(id: VolumeId): LimitsState | undefined {
     return this.#states.get(id);
   }
 
-  /** The limited volumes that pods have, whether their limits hold, and what they are; without those that cannot be read. */
+  /** Returns the limited volumes that pods use. It leaves out volumes whose limits cannot be read. */
   limitedVolumes(): LimitedVolume[] {
     return [...this.#uses.values()].flatMap(({ volume: { id, group, lv }, rates }) => {
       const applied = this.#states.get(id)?.applied ?? false;
@@ -138,9 +145,14 @@ export class IoLimiter {
     });
   }
 
-  /** Limits a pod to which a volume was published, as far as that can be done now. It does not fail. */
+  /**
+   * Applies the limits of a volume to a pod, as far as that is possible now. Problems appear in {@linkcode stateOf}.
+   *
+   * @param volume the volume that was published
+   * @param target the path at which it was published
+   */
   async onPublished(volume: Volume, target: string): Promise<void> {
-    if (this.#worker.running) this.#scanDue = true; // what is being read may be from before
+    if (this.#worker.running) this.#scanDue = true; // The running pass may have read an older mount table.
     if (!this.#isLimited(volume)) return;
     const targets = this.#uses.get(volume.id)?.targets ?? new Set<string>();
     const use = { volume, targets: targets.add(target) };
@@ -150,7 +162,11 @@ export class IoLimiter {
     this.#schedule();
   }
 
-  /** Forgets a pod from which a volume was taken. */
+  /**
+   * Forgets a target at which a volume was published.
+   *
+   * @param target the path from which the volume was unpublished
+   */
   onUnpublished(id: VolumeId, target: string): void {
     if (this.#worker.running) this.#scanDue = true;
     const use = this.#uses.get(id);
@@ -160,14 +176,17 @@ export class IoLimiter {
     this.#schedule();
   }
 
-  /** Looks who has limited volumes, and limits them; to be called at the start, and when limits or sizes changed. */
+  /**
+   * Finds the pods that use limited volumes, and applies the limits. Called at the start, and after limits or sizes
+   * changed.
+   */
   wake(): void {
     this.#scanDue = true;
     this.#retries = 0;
     this.#worker.wake();
   }
 
-  /** Waits until nothing is being done. */
+  /** Waits until no background work is running. */
   idle(): Promise<void> {
     return this.#worker.idle();
   }
@@ -196,7 +215,7 @@ export class IoLimiter {
       const targets = ours.map(({ target }) => target).filter((target) => podUidOf(target) !== undefined);
       return { volume, targets: new Set(targets) };
     }).filter(({ targets }) => targets.size > 0);
-    if (this.#scanDue) return; // something came between: it is read anew
+    if (this.#scanDue) return; // A volume was published or unpublished meanwhile, so this is read again.
     const unused = [...this.#uses.keys()].filter((id) => !uses.some(({ volume }) => volume.id === id));
     for (const id of unused) {
       this.#uses.delete(id);
@@ -224,7 +243,7 @@ export class IoLimiter {
       if (!(error instanceof StorageError)) throw error;
       state = { applied: false, reason: error.kind, message: error.message };
     }
-    if (this.#uses.get(volume.id) !== use) return; // it is another one's to tell by now
+    if (this.#uses.get(volume.id) !== use) return; // A newer use reports the state.
     use.waitingSince = waitingTarget === undefined ? undefined : use.waitingSince ?? this.#clock.now();
     if (state.applied && waitingTarget !== undefined) {
       if (this.#clock.now() - use.waitingSince! < graceMs) return;
@@ -239,14 +258,14 @@ export class IoLimiter {
   async #limit(target: string, { lv }: Volume, rates: IoRates): Promise<LimitResult> {
     const pod = podUidOf(target);
     if (pod === undefined) {
-      const message = `${target} is not a target of kubelet's, so there is no pod to limit`;
+      const message = `${target} is not a target of kubelet, so there is no pod to limit`;
       return { state: "refused", reason: "NotAPod", message };
     }
     if (this.#cgroups === undefined) {
-      const message = "the driver was not told where cgroup v2 is mounted (--cgroup-root)";
+      const message = "the mount point of cgroup v2 is not configured (--cgroup-root)";
       return { state: "refused", reason: "NoCgroupRoot", message };
     }
-    // published, so it is active
+    // A published volume is active, so it has a device number.
     return await this.#cgroups.limit(pod, lv.deviceNumber!, rates);
   }
 
@@ -254,7 +273,7 @@ export class IoLimiter {
     try {
       return hasLimits(this.#limits(volume));
     } catch (error) {
-      if (error instanceof StorageError) return true; // what cannot be read is told when it is applied
+      if (error instanceof StorageError) return true; // The error is reported when the limits are applied.
       throw error;
     }
   }
@@ -272,7 +291,10 @@ export class IoLimiter {
     this.#options.onChange?.(id, state);
   }
 
-  /** Sees to the next pass: soon while something is missing, in a while as long as something is limited. */
+  /**
+   * Schedules the next pass: soon while a cgroup is missing, after `refreshMs` while any volume is limited, or else
+   * never.
+   */
   #schedule(): void {
     const { retryMs = RETRY_MS, refreshMs = REFRESH_MS } = this.#options;
     const missing = this.#scanDue || [...this.#uses.values()].some(({ waitingSince }) => waitingSince !== undefined);

@@ -21,7 +21,7 @@ const id = volumeIdOf("one");
 
 const readIops = (rate: bigint, perGiB = false): IoLimits => ({ readIops: { rate, perGiB } });
 
-/** A machine with a volume of 1 GiB, and what limits the pods on it. */
+/** Creates a machine with a volume of 1 GiB, a cgroup hierarchy, and limiters. */
 async function scene(limits: IoLimits, options: IoLimiterSettings = {}) {
   const folder = await Deno.makeTempDir({ prefix: "denolith-limiter-" });
   const cgroups = new FakeCgroups(`${folder}/cgroup`);
@@ -61,9 +61,9 @@ async function scene(limits: IoLimits, options: IoLimiterSettings = {}) {
     reported,
     errors,
     target,
-    /** What was run since this was asked last. */
+    /** Returns the commands that were run since the last call. */
     commands: () => commands.splice(0),
-    /** What the machine shows of a volume that is published. */
+    /** Adds the mount of a published volume. */
     mount: (at = target) => {
       const { lv } = machine.allLvs()[0]!;
       const [source, deviceNumber] = [`/dev/mapper/data-${lv.name.replaceAll("-", "--")}`, `253:${lv.minor}`];
@@ -77,7 +77,7 @@ async function scene(limits: IoLimits, options: IoLimiterSettings = {}) {
   };
 }
 
-Deno.test("published() limits the pod before it answers, without a command", async () => {
+Deno.test("onPublished() applies the limits before it returns, without a command", async () => {
   await using s = await scene(readIops(500n));
   const file = s.cgroups.addPod(`kubepods/pod${POD}`);
   const volume = await s.volumes.get(id);
@@ -92,7 +92,7 @@ Deno.test("published() limits the pod before it answers, without a command", asy
   assertEquals([s.reported.at(-1), limiter.limitedVolumes()], [undefined, []]);
 });
 
-Deno.test("a volume of which nothing is said costs nothing", async () => {
+Deno.test("a volume without limits needs no command", async () => {
   await using s = await scene({});
   const file = s.cgroups.addPod(`kubepods/pod${POD}`);
   const volume = await s.volumes.get(id);
@@ -103,7 +103,7 @@ Deno.test("a volume of which nothing is said costs nothing", async () => {
   assertEquals([s.commands(), s.reported, await Deno.readTextFile(file)], [[], [], ""]);
 });
 
-Deno.test("look() reads from the mount table who has limited volumes: nothing is lost by a start over", async () => {
+Deno.test("wake() finds the users of limited volumes in the mount table, so no state is lost with a restart", async () => {
   await using s = await scene(readIops(10n, true));
   const file = s.cgroups.addPod(`kubepods/pod${POD}`);
   s.mount("/var/lib/kubelet/plugins/kubernetes.io/csi/lvm.denolith.dev/1/globalmount");
@@ -131,7 +131,7 @@ Deno.test("look() reads from the mount table who has limited volumes: nothing is
   assertEquals(s.reported.at(-1), undefined);
 });
 
-Deno.test("defaults hold where nothing is said of a limit, and max is said", async () => {
+Deno.test("the limits of the group apply where the volume sets none; max is a limit that is set", async () => {
   const defaults = (group: string): IoLimits => group === "data" ? { ...readIops(100n, true), writeIops: "max" } : {};
   await using s = await scene({ writeIops: { rate: 5n, perGiB: false } }, { defaults });
   const file = s.cgroups.addPod(`kubepods/pod${POD}`);
@@ -142,7 +142,7 @@ Deno.test("defaults hold where nothing is said of a limit, and max is said", asy
   assertEquals(await Deno.readTextFile(file), "253:0 riops=max wiops=5\n");
 });
 
-Deno.test("a cgroup that comes later is waited for; one that does not come is told after a while", async () => {
+Deno.test("the limiter waits for a missing cgroup, and reports it after a grace time", async () => {
   await using s = await scene(readIops(500n), { graceMs: 20 });
   const limiter = s.start();
   const { promise: missed, resolve: miss } = Promise.withResolvers<LimitsState>();
@@ -161,7 +161,7 @@ Deno.test("a cgroup that comes later is waited for; one that does not come is to
   assertEquals(await Deno.readTextFile(file), "253:0 riops=500\n");
 });
 
-Deno.test("what was changed by hand is put right in time", async () => {
+Deno.test("limits that were changed by hand are set again", async () => {
   await using s = await scene(readIops(500n), { refreshMs: 5 });
   const file = s.cgroups.addPod(`kubepods/pod${POD}`);
   await s.start().onPublished(await s.volumes.get(id), s.target);
@@ -183,18 +183,18 @@ for (
     }, undefined],
   ] as const
 ) {
-  Deno.test(`what cannot be applied keeps no volume from its pod, and is told: ${reason}`, async () => {
+  Deno.test(`limits that cannot be applied do not fail the publication, and are reported: ${reason}`, async () => {
     await using s = await scene(readIops(500n), options);
     const limiter = s.start();
     await limiter.onPublished(await s.volumes.get(id), target ?? s.target);
     assertEquals(s.reported.map((state) => [state?.applied, state?.reason]), [[false, reason]]);
     assertEquals(limiter.stateOf(id)?.reason, reason);
     await limiter.onPublished(await s.volumes.get(id), target ?? s.target);
-    assertEquals(s.reported.length, 1, "told once");
+    assertEquals(s.reported.length, 1, "reported once");
   });
 }
 
-Deno.test("a report that fails is asked for again", async () => {
+Deno.test("a failed report is read again", async () => {
   await using s = await scene(readIops(500n));
   const file = s.cgroups.addPod(`kubepods/pod${POD}`);
   s.mount();
@@ -208,7 +208,7 @@ Deno.test("a report that fails is asked for again", async () => {
   assertEquals(s.errors.splice(0).length, 2);
 });
 
-Deno.test("podOf() knows kubelet's targets, wherever its directory is", () => {
+Deno.test("podUidOf() recognizes kubelet's targets, wherever its directory is", () => {
   assertEquals(podUidOf(`/var/lib/kubelet/pods/${POD}/volumes/kubernetes.io~csi/pvc-1/mount`), POD);
   assertEquals(podUidOf(`/k0s/kubelet/plugins/kubernetes.io/csi/volumeDevices/publish/pvc-1/${POD}`), POD);
   for (

@@ -1,11 +1,13 @@
 /**
- * Runs fstrim(8) now and then on the volumes whose class wants it: on one at a time, and only while they are mounted.
+ * Runs fstrim(8) periodically on the volumes whose class requests it: on one at a time, and only while they are
+ * mounted.
  *
- * Which volumes those are, and which of them are in use, is seen in the reports that are read anyway; without any, nothing is
- * done. A turn takes a report, and a look at the mount table and an fstrim for each volume that is due.
+ * The trimmer observes the reports that are read anyway to find these volumes and those in use. Without such volumes it
+ * does nothing. A pass reads a report, and for each volume that is due it reads the mount table and runs fstrim.
  *
- * Nothing is recorded. When a volume is due follows from its id and the time ({@linkcode nextTrimTime}), so those of a machine do
- * not come together, also not after a start of the driver. One that was not in use then is due as soon as it is.
+ * Nothing is recorded. The time when a volume is due is computed from its id and the current time ({@linkcode
+ * nextTrimTime}). So the volumes of a machine are due at different times, also after a start of the driver. A volume
+ * that is not in use when it is due is trimmed as soon as it is in use.
  *
  * @module
  */
@@ -20,7 +22,7 @@ import { type Clock, systemClock } from "../clock.ts";
 import { nextTrimTime } from "../spec/trim.ts";
 import { BackgroundWorker } from "../worker.ts";
 
-/** A volume that is to be trimmed now and then. */
+/** A volume that is trimmed periodically. */
 export interface TrimmedVolume {
   /** Its id. */
   readonly id: VolumeId;
@@ -28,63 +30,63 @@ export interface TrimmedVolume {
   readonly lv: LogicalVolume;
   /** The group that the LV is in. */
   readonly group: VolumeGroup;
-  /** How often, in milliseconds. */
+  /** The interval in milliseconds. */
   readonly intervalMs: number;
 }
 
-/** Who is told of what came of it. */
+/** Listener to the results of fstrim. */
 export interface TrimListener {
-  /** So many bytes were discarded. */
+  /** Called after fstrim discarded a number of bytes. */
   readonly onTrimmed: (volume: TrimmedVolume, bytes: number) => void;
-  /** It failed so many times in a row; it is tried again within the hour. */
+  /** Called after fstrim failed, with the number of failures in a row. The trimmer tries again within the hour. */
   readonly onTrimFailed: (volume: TrimmedVolume, why: string, failures: number) => void;
-  /** The device of the volume does not take discards; told once, until it does. */
+  /** Called when the device of the volume does not support discards. Called once until fstrim succeeds. */
   readonly onTrimUnsupported: (volume: TrimmedVolume) => void;
 }
 
-/** What {@linkcode Trimmer} needs. */
+/** Options of {@linkcode Trimmer}. */
 export interface TrimmerOptions extends TrimListener {
   /** LVM on this machine. */
   readonly lvm: Lvm;
   /** The driver's name: whose volumes these are. */
   readonly driver: string;
-  /** Is told what failed beside fstrim itself; it is tried again within the hour. */
+  /** Called with each error other than those of fstrim. The trimmer tries again within the hour. */
   readonly onError: (error: unknown) => void;
   /** The clock; the machine's by default. */
   readonly clock?: Clock;
 }
 
-/** What is known of a volume between its turns. */
+/** The state of a volume between its trims. */
 interface TrimSchedule {
-  /** The volume as it was last seen. */
+  /** The volume, according to the last report. */
   volume: TrimmedVolume;
-  /** From when on it is due, in milliseconds since 1970. */
+  /** The time from which on it is due, in milliseconds since 1970. */
   dueAt: number;
-  /** How many failed in a row. */
+  /** The number of failures in a row. */
   failures: number;
-  /** When it last went well, in seconds since 1970. */
+  /** The time of the last success, in seconds since 1970. */
   lastSuccess?: number;
-  /** Whether it was told that its device does not take discards. */
+  /** Whether the listener was called because its device does not support discards. */
   unsupported: boolean;
 }
 
-/** The fstrim that is under way. */
+/** The fstrim that is running. */
 interface RunningTrim {
   readonly id: VolumeId;
   readonly controller: AbortController;
   readonly done: Promise<void>;
 }
 
-/** How long one fstrim may take, in milliseconds: it looks at all of a filesystem. */
+/** The deadline of fstrim in milliseconds. It searches the whole filesystem. */
 const DEADLINE_MS = 1_800_000;
 
-/** When it is tried again on a volume that was due in vain, in milliseconds, if its own moment is not sooner. */
+/** The longest delay until a volume is due again after a trim that did not succeed, in milliseconds. */
 const RETRY_MS = 3_600_000;
 
-/** How long is slept at most, in milliseconds: timers do not know longer times than 24 days. */
+/** The longest delay of the timer in milliseconds. Timers support at most 24 days. */
 const MAX_SLEEP_MS = 86_400_000;
 
-/** The background work of trimming on this machine. */
+/** The background worker that trims the volumes of one driver on this machine. */
 export class Trimmer {
   readonly #options: TrimmerOptions;
   readonly #exec: Exec;
@@ -94,7 +96,7 @@ export class Trimmer {
   readonly #paused = new Set<VolumeId>();
   #running: RunningTrim | undefined;
 
-  /** Makes it; it does nothing before it sees a report. */
+  /** Creates the trimmer. It does nothing before it observes a report. */
   constructor(options: TrimmerOptions) {
     this.#options = options;
     this.#exec = options.lvm.exec;
@@ -102,7 +104,7 @@ export class Trimmer {
     this.#worker = new BackgroundWorker({ pass: () => this.#pass(), onError: options.onError, clock: this.#clock });
   }
 
-  /** Looks at a report: which volumes there are, and which of them are in use. */
+  /** Observes a report, which shows the volumes to trim and those in use. */
   observe(groups: readonly VolumeGroup[]): void {
     const volumes = new Map(trimmedVolumes(groups, this.#options.driver).map((volume) => [volume.id, volume]));
     for (const id of [...this.#schedules.keys()]) if (!volumes.has(id)) this.#schedules.delete(id);
@@ -114,7 +116,11 @@ export class Trimmer {
     if (!this.#worker.running) this.#armTimer();
   }
 
-  /** When each volume was last trimmed, in seconds since 1970, of those that were. */
+  /**
+   * Returns the times at which volumes were last trimmed by this process.
+   *
+   * @returns the volumes, each with its time in seconds since 1970
+   */
   lastSuccesses(): { volume: TrimmedVolume; at: number }[] {
     return [...this.#schedules.values()].flatMap(({ volume, lastSuccess: at }) =>
       at === undefined ? [] : [{ volume, at }]
@@ -122,8 +128,10 @@ export class Trimmer {
   }
 
   /**
-   * Leaves a volume alone until the answer is disposed of, and ends what is being done to it: it is to be unmounted, and
+   * Pauses the trimming of a volume, and ends a running fstrim of it. Called before the volume is unmounted, because
    * fstrim has its mount open. The volume is trimmed when it is in use again.
+   *
+   * @returns a resource that ends the pause when it is disposed of
    */
   async pause(id: VolumeId): Promise<Disposable> {
     this.#paused.add(id);
@@ -134,12 +142,12 @@ export class Trimmer {
     return { [Symbol.dispose]: () => void this.#paused.delete(id) };
   }
 
-  /** Waits until nothing is being done. */
+  /** Waits until no background work is running. */
   idle(): Promise<void> {
     return this.#worker.idle();
   }
 
-  /** Stops the background work, and the fstrim that is running: the next one does what it left. */
+  /** Stops the background work, and ends a running fstrim. The next fstrim trims what is left. */
   async stop(): Promise<void> {
     const stopped = this.#worker.stop();
     this.#running?.controller.abort();
@@ -170,16 +178,17 @@ export class Trimmer {
       isTrimmable(schedule) && schedule.dueAt <= this.#now
     );
     if (due.length === 0) return;
-    for (const schedule of due) schedule.dueAt = Math.min(this.#nextDue(schedule.volume), this.#now + RETRY_MS); // if it is in vain
+    // A trim that succeeds sets the time again.
+    for (const schedule of due) schedule.dueAt = Math.min(this.#nextDue(schedule.volume), this.#now + RETRY_MS);
     try {
-      await this.#options.lvm.report(); // the volumes as they are now come back by see()
+      await this.#options.lvm.report(); // The report updates the schedules through observe().
       for (const schedule of due) await this.#trim(schedule);
     } catch (error) {
       this.#options.onError(error);
     }
   }
 
-  /** Trims a volume, if that can still be done, as one that can be paused. */
+  /** Trims a volume, unless it cannot be trimmed any more. The trim can be paused. */
   async #trim(schedule: TrimSchedule): Promise<void> {
     const { id } = schedule.volume;
     if (
@@ -198,7 +207,7 @@ export class Trimmer {
 
   async #attempt(schedule: TrimSchedule, signal: AbortSignal): Promise<void> {
     const { volume } = schedule;
-    // read while it can be paused: what was its mount before may be a plain directory by now, of another filesystem
+    // Read while pause() can end the trim: a former mount point may be a directory of another filesystem.
     const mount = filesystemMounts(await readMounts(this.#exec), volume.lv).find(({ readOnly }) => !readOnly);
     if (mount === undefined || signal.aborted) return;
     try {
@@ -219,20 +228,20 @@ export class Trimmer {
 }
 
 /**
- * Whether a volume can be trimmed now. Under copy-on-write snapshots it cannot: the kernel takes no discards for a device
- * that is the origin of some (device-mapper's snapshot-origin), until they are gone. A suspended one would hang who asks it.
+ * Reports whether a volume can be trimmed now. The origin of COW snapshots cannot: device-mapper's snapshot-origin
+ * accepts no discards. Any access to a suspended device would hang.
  */
 function isTrimmable({ volume: { lv, group } }: TrimSchedule): boolean {
   const hasCowSnapshots = group.lvs.some(({ origin, pool }) => origin === lv.name && pool === undefined);
   return group.responsive && lv.open && !lv.suspended && !hasCowSnapshots;
 }
 
-/** The driver's volumes that are to be trimmed now and then. */
+/** Returns the driver's volumes that are trimmed periodically. */
 function trimmedVolumes(groups: readonly VolumeGroup[], driver: string): TrimmedVolume[] {
   return groups.flatMap((group) =>
     group.lvs.flatMap((lv) => {
       const tags = ownedVolumeId(driver, lv.tags) === undefined ? undefined : tagsOf(driver, lv);
-      if (tags?.trim?.intervalMs === undefined || tags.copied !== undefined) return []; // nobody has one that is being filled
+      if (tags?.trim?.intervalMs === undefined || tags.copied !== undefined) return []; // A copy is not in use yet.
       return [{ id: tags.id, lv, group, intervalMs: tags.trim.intervalMs }];
     })
   );
@@ -242,17 +251,18 @@ function tagsOf(driver: string, lv: LogicalVolume): VolumeTags | undefined {
   try {
     return parseVolumeTags(driver, lv.tags);
   } catch {
-    return undefined; // tags that cannot be read: others tell of it
+    return undefined; // The inventory reports tags that cannot be read.
   }
 }
 
 /**
- * Has a mounted filesystem discard what it has freed; answers how many bytes, or `undefined` where its device does not take
- * that.
+ * Runs fstrim on a mounted filesystem.
  *
- * To the seam it is like reading, and it is killed at its deadline: what is not discarded stays as it is.
+ * The command counts as one that changes nothing, so it is killed at its deadline: blocks that are not discarded stay
+ * as they are.
  *
- * @throws {StorageError} `CommandFailed`, or `Unavailable` when it takes too long or is ended.
+ * @returns the discarded bytes, or `undefined` when the device does not support discards
+ * @throws {StorageError} `CommandFailed`; `Unavailable` after the deadline or when the signal is aborted.
  */
 async function fstrim(exec: Exec, target: string, signal: AbortSignal): Promise<number | undefined> {
   const command: Command = {

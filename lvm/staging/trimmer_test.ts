@@ -12,7 +12,9 @@ const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
 const ONE = volumeIdOf("one");
 
-/** A machine with volumes that are to be trimmed so, mounted, and what is told of them. */
+/**
+ * Creates a machine with mounted volumes with a trim policy, and a trimmer whose calls of the listener are recorded.
+ */
 async function scene(trim: TrimPolicy = { discard: false, intervalMs: DAY }, ids = [ONE]) {
   const machine = new FakeMachine();
   const group = machine.addGroup("data", 1n << 30n);
@@ -54,7 +56,7 @@ async function scene(trim: TrimPolicy = { discard: false, intervalMs: DAY }, ids
     return { lvm, trimmer };
   };
   const { lvm, trimmer } = start();
-  /** The commands that a time brings, after somebody asked for a report of the volumes as they are now. */
+  /** Reads a report, advances the clock, and returns the commands that were run meanwhile. */
   const pass = async (ms: number) => {
     await lvm.report();
     commands.length = 0;
@@ -68,7 +70,7 @@ async function scene(trim: TrimPolicy = { discard: false, intervalMs: DAY }, ids
 const ONE_TRIM = ["lvm fullreport", "findmnt --json", "fstrim --verbose"];
 const DONE = `${volumeLvName(ONE)} ${(32 << 20) - 4096}`;
 
-/** An fstrim that goes on until it is ended, and the signal that it has begun. */
+/** Creates an fstrim that runs until it is ended, and a promise that it has started. */
 function endlessTrim() {
   const started = Promise.withResolvers<void>();
   const answer = ({ program, signal }: Command): Promise<Output> | undefined => {
@@ -79,12 +81,12 @@ function endlessTrim() {
   return { answer, started: started.promise };
 }
 
-Deno.test("Trimmer: without a volume that wants it nothing is looked at", async () => {
+Deno.test("Trimmer reads nothing without a volume that is trimmed periodically", async () => {
   const s = await scene({ discard: true });
   assertEquals([await s.pass(30 * DAY), s.clock.pendingTimers], [[], 0]);
 });
 
-Deno.test("Trimmer runs fstrim once in the interval, and tells what came of it", async () => {
+Deno.test("Trimmer runs fstrim once in the interval, and reports its result", async () => {
   const s = await scene();
   assertEquals(await s.pass(DAY), ONE_TRIM);
   assertEquals(s.reported, [DONE]);
@@ -108,7 +110,7 @@ Deno.test("Trimmer: a start of the driver neither repeats nor delays it", async 
   await next.trimmer.stop();
 });
 
-Deno.test("Trimmer: a volume that is not in use when it is due costs nothing, and is trimmed when it is in use again", async () => {
+Deno.test("Trimmer runs no command for a volume that is not in use when it is due, and trims it when it is in use again", async () => {
   const s = await scene();
   s.unmount();
   assertEquals(await s.pass(DAY), []);
@@ -120,7 +122,7 @@ Deno.test("Trimmer: a volume that is not in use when it is due costs nothing, an
   assertEquals(s.reported, [DONE]);
 });
 
-Deno.test("Trimmer leaves a volume alone while it has copy-on-write snapshots, or is suspended", async () => {
+Deno.test("Trimmer does not trim a volume while it has COW snapshots, or is suspended", async () => {
   const s = await scene();
   const [lv] = s.group.lvs;
   const cut = ["lvcreate", "--yes", "--snapshot", "--size", `${8 << 20}b`, "--name", "cut", `data/${lv!.name}`];
@@ -151,7 +153,7 @@ Deno.test("Trimmer trims one volume at a time, also when all are due at once", a
   assertEquals(commands.filter((command) => command === ONE_TRIM[0]).length, 1, "one report for all");
 });
 
-Deno.test("Trimmer tells once that the device takes no discards, and sees when it does", async () => {
+Deno.test("Trimmer reports once that a device supports no discards, and notices when it does", async () => {
   const s = await scene();
   s.machine.host.discards = false;
   await s.pass(DAY);
@@ -164,7 +166,7 @@ Deno.test("Trimmer tells once that the device takes no discards, and sees when i
   assertEquals(s.reported, [DONE, `unsupported ${ONE}`]);
 });
 
-Deno.test("Trimmer tries again within the hour what failed, and counts the failures in a row", async () => {
+Deno.test("Trimmer tries again within the hour after a failure, and counts the failures in a row", async () => {
   const s = await scene();
   s.answerWith(({ program }) =>
     program === "fstrim" ? failure(1, "fstrim: FITRIM ioctl failed: Input/output error") : undefined
@@ -188,7 +190,7 @@ Deno.test("Trimmer tries again within the hour what failed, and counts the failu
   assertEquals(now + s.clock.msUntilNextTimer, nextTrimTime(ONE, DAY, now), "it went well");
 });
 
-Deno.test("Trimmer: a volume that is to be unmounted is let go at once, and trimmed when it is in use again", async () => {
+Deno.test("Trimmer: pause() ends the fstrim of a volume at once, and the volume is trimmed when it is in use again", async () => {
   const s = await scene();
   const { answer, started } = endlessTrim();
   s.answerWith(answer);
@@ -207,7 +209,7 @@ Deno.test("Trimmer: a volume that is to be unmounted is let go at once, and trim
   assertEquals(s.reported, [DONE]);
 });
 
-Deno.test("Trimmer: the end of the driver ends the fstrim that is under way", async () => {
+Deno.test("Trimmer: stop() ends the fstrim that is running", async () => {
   const s = await scene();
   const { answer, started } = endlessTrim();
   s.answerWith(answer);
@@ -218,16 +220,16 @@ Deno.test("Trimmer: the end of the driver ends the fstrim that is under way", as
   assertEquals([s.reported, s.errors, s.clock.pendingTimers], [[], [], 0]);
 });
 
-Deno.test("Trimmer: an interval that is longer than a timer goes is kept all the same", async () => {
+Deno.test("Trimmer keeps an interval that is longer than the longest timer", async () => {
   const s = await scene({ discard: false, intervalMs: 90 * DAY });
   const untilNext = () => nextTrimTime(ONE, 90 * DAY, s.clock.date().getTime()) - s.clock.date().getTime();
   assertEquals(await s.pass(untilNext()), ONE_TRIM);
-  assert(untilNext() > 25 * DAY, "more than a timer takes");
+  assert(untilNext() > 25 * DAY, "longer than the longest timer");
   assertEquals(await s.pass(untilNext() - 1), []);
   assertEquals(await s.pass(1), ONE_TRIM);
 });
 
-Deno.test("Trimmer: what is to be unmounted while the mount table is read is not touched: another filesystem may be there", async () => {
+Deno.test("Trimmer does not trim a volume that is paused while the mount table is read: another filesystem may be there", async () => {
   const s = await scene();
   let paused: Promise<Disposable> | undefined;
   s.answerWith(({ program }) => {

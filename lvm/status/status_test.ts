@@ -10,7 +10,7 @@ import { readSurvey } from "../model/survey.ts";
 import { usedTag, volumeTags } from "../model/tags.ts";
 import { addInconsistencies, DRIVER, type Healthy, statusOf } from "../../tests/fake/status_machine.ts";
 
-Deno.test("readStatus() tells groups, volumes with their mounts and usage, and snapshots, with four commands", async () => {
+Deno.test("readStatus() returns groups, volumes with their mounts and usage, and snapshots, with four commands", async () => {
   const healthy = healthyMachine();
   const commands: string[] = [];
   healthy.machine.fault = ({ program, mutates }) => void commands.push(`${program} ${mutates}`);
@@ -62,7 +62,7 @@ Deno.test("readStatus() tells groups, volumes with their mounts and usage, and s
   assertEquals(commands.toSorted(), ["df false", "findmnt false", "lvm false"]);
 });
 
-Deno.test("readStatus() tells what is Lost, Foreign, Partial, overflowed and nobody's", async () => {
+Deno.test("readStatus() returns Lost, Inconsistent and Partial volumes, overflowed snapshots and inconsistencies", async () => {
   const healthy = healthyMachine();
   addInconsistencies(healthy);
   healthy.snapshot.invalid = true;
@@ -89,7 +89,7 @@ Deno.test("readStatus() tells what is Lost, Foreign, Partial, overflowed and nob
   ]);
 });
 
-Deno.test("readStatus() of a copy on a disk that is missing says both, and the damage first", async () => {
+Deno.test("readStatus() of a copy on a missing physical volume reports both, and the damage first", async () => {
   const machine = new FakeMachine();
   const group = machine.addGroup("data", 1n << 30n, 4n << 20n, 2);
   const source = { kind: "snapshot", id: snapshotIdOf("cut") } as const;
@@ -121,7 +121,7 @@ Deno.test("readStatus() of a copy on a disk that is missing says both, and the d
   for (const [, , problem] of Object.values(degraded)) assertMatch(problem, /missing.*; it is still being copied from/);
 });
 
-Deno.test("readStatus() tells what is deleted and not yet gone, and a snapshot that never became one", async () => {
+Deno.test("readStatus() returns deleted LVs that are not yet removed, and an incomplete snapshot", async () => {
   const healthy = healthyMachine();
   const { group, lv, snapshot } = healthy;
   const old = volumeIdOf("old");
@@ -135,7 +135,7 @@ Deno.test("readStatus() tells what is deleted and not yet gone, and a snapshot t
   assertMatch(statusText(found), /\nDeleted, to be erased and removed\n.*\n.*v1-[0-9a-f]{32} +data +64 MiB +zero\n?/);
 });
 
-Deno.test("readStatus() tells what nobody knows elsewhere, with the command to give it up, and what is known and not there", async () => {
+Deno.test("readStatus() returns orphans with the command that deletes them, and known volumes that are missing", async () => {
   const healthy = healthyMachine();
   const { machine, id, snapshotId, lv, snapshot } = healthy;
   const [missing, planned, away] = [volumeIdOf("missing"), volumeIdOf("planned"), volumeIdOf("away")];
@@ -165,7 +165,7 @@ Deno.test("readStatus() tells what nobody knows elsewhere, with the command to g
   assert(text.includes(`\n      give up ${lv.uuid}\n`), text);
 });
 
-Deno.test("straysIn() leaves out what is deleted, what is others', and tells what cannot be read", async () => {
+Deno.test("findOrphanLvs() leaves out deleted LVs and those of others, and returns those with unreadable tags", async () => {
   const healthy = healthyMachine();
   addInconsistencies(healthy);
   const { group, lv, id, snapshotId, machine } = healthy;
@@ -182,7 +182,7 @@ Deno.test("straysIn() leaves out what is deleted, what is others', and tells wha
   assertEquals(findOrphanLvs(groups, "other.driver", known), []);
 });
 
-Deno.test("readStatus() shows the groups in use, or those asked for, and looks for volumes in all", async () => {
+Deno.test("readStatus() shows the groups in use, or the requested ones, and searches volumes in all", async () => {
   const healthy = healthyMachine();
   const idle = healthy.machine.addGroup("idle", 1n << 30n);
   assertEquals((await statusOf(healthy)).groups.map(({ name }) => name), ["data"]);
@@ -196,7 +196,7 @@ Deno.test("readStatus() shows the groups in use, or those asked for, and looks f
   ]]);
 });
 
-Deno.test("readStatus() fails when it cannot be told: not root, no report, no mount table", async () => {
+Deno.test("readStatus() fails when it is not root, or the report or the mount table cannot be read", async () => {
   const cases: [(healthy: Healthy) => unknown, StorageError["kind"]][] = [
     [({ machine }) => machine.host.root = false, "FailedPrecondition"],
     [({ machine }) => machine.host.missing.add("lvm"), "Unavailable"],
@@ -214,7 +214,7 @@ Deno.test("readStatus() fails when it cannot be told: not root, no report, no mo
   }
 });
 
-Deno.test("readStatus() tells how far a copy is: as the cluster says, or else what was recorded", async () => {
+Deno.test("readStatus() returns the progress of a copy from the cluster, or else the recorded one", async () => {
   const healthy = healthyMachine();
   const { group, lv, machine, snapshotId } = healthy;
   const id = volumeIdOf("copy");

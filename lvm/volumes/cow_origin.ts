@@ -56,7 +56,7 @@ export function requireDeactivatable(
     } is open; LVM extends the origin of a copy-on-write snapshot only ` +
       "while both are inactive: unmount it"
     : undefined;
-  if (why !== undefined) throw new StorageError("FailedPrecondition", `growing volume ${id}: ${why}`);
+  if (why !== undefined) throw new StorageError("FailedPrecondition", `expanding volume ${id}: ${why}`);
 }
 
 /**

@@ -43,7 +43,7 @@ export async function extendThick(
   const groupFullError = (cause?: unknown) =>
     new StorageError(
       "OutOfRange", // After RESOURCE_EXHAUSTED the resizer would repeat the old size for ever.
-      `growing volume ${id} to ${formatBytes(size)}: ${shortfall}`,
+      `expanding volume ${id} to ${formatBytes(size)}: ${shortfall}`,
       { cause },
     );
   if (chosenPvs === undefined) throw groupFullError();

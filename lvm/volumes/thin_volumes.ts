@@ -179,7 +179,7 @@ export async function extendThin(
   try {
     await reservation.runExclusive(groups, group, async (current) => {
       reservation.requireAvailableVirtual(
-        `growing volume ${id}`,
+        `expanding volume ${id}`,
         current,
         reservation.requirePool(current, lv),
         size - lv.size,

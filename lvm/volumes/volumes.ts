@@ -192,12 +192,12 @@ export class Volumes {
     if (range.limit !== undefined && lv.size > range.limit) {
       throw new StorageError(
         "OutOfRange",
-        `growing volume ${id}: it has ${lv.size} bytes, above the limit of ${range.limit}`,
+        `expanding volume ${id}: it has ${lv.size} bytes, above the limit of ${range.limit}`,
       );
     }
     if (lv.size >= range.required) return volume;
-    refuseWhileCopied(this.#driver, groups, { kind: "volume", id }, `growing volume ${id}`, "Busy");
-    requirePvs(`growing volume ${id}`, group);
+    refuseWhileCopied(this.#driver, groups, { kind: "volume", id }, `expanding volume ${id}`, "Busy");
+    requirePvs(`expanding volume ${id}`, group);
     const size = roundToExtents(range, sizeStep(layoutOf(lv) ?? LINEAR, group.extentSize));
     if (isThin(lv)) await extendThin(this.#thinContext, groups, volume, size);
     else await extendThick(this.#thinContext, groups, volume, size);

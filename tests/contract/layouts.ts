@@ -223,7 +223,7 @@ export function layoutsContract(host: Host): void {
       );
       assertEquals(commands.map(subcommand), [
         "lvm fullreport",
-        ...["lvm lvchange", "lvm lvextend", "lvm lvchange"], // for LVM grows an origin only while it is inactive
+        ...["lvm lvchange", "lvm lvextend", "lvm lvchange"], // LVM extends an origin only while it is inactive
       ]);
       assert(parameters.layout === "striped" || commands[3]!.includes("--activationmode degraded"), commands[3]);
       const grown = await lvOf(harness, volumeId);

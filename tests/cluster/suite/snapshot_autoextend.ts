@@ -32,7 +32,7 @@ Deno.test("COW space that fills is extended in time; the volume is mounted with 
   const id = await createFilledVolume(snapshots, "16Mi");
   assertMatch(await ns.exec("writer", "grep ' /data ' /proc/mounts"), /[ ,]discard[ ,]/);
   await ns.exec("writer", writeCommand(13, 0)); // four fifths of it
-  await ns.waitForEvent("LVMSnapshot", id, "SnapshotExtended", /grew from 16 MiB to/);
+  await ns.waitForEvent("LVMSnapshot", id, "SnapshotExtended", /extended from 16 MiB to/);
   const snapshotLv = await snapshots.findLv(id);
   assert(snapshotLv !== undefined && snapshotLv.size > 16 << 20, JSON.stringify(snapshotLv));
   assertEquals(await snapshots.snapshotState(id), "Ready");
