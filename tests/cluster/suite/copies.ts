@@ -69,7 +69,7 @@ Deno.test("a claim whose source is missing, or has another volume mode, has an e
   await ns.createClaim({ name: "small", class: className, size: "8Mi", from });
   const failureMessage = async (claim: string) =>
     (await ns.waitForEvent("PersistentVolumeClaim", claim, "ProvisioningFailed")).message!;
-  assertMatch(await failureMessage("early"), /there is none/);
+  assertMatch(await failureMessage("early"), /does not exist/);
   assertMatch(await failureMessage("block"), /Filesystem volume, asked for is Block/);
   assertMatch(await failureMessage("small"), /asked for is only 8 MiB/);
   await snapshots.createSnapshot("later", { claim: "data", class: await snapshots.createSnapshotClass("now") });

@@ -93,7 +93,7 @@ Deno.test("a forgotten node holds nothing up: what was released goes, what someb
   await ns.waitForDeletion("LVMVolume", released);
   const lost = await ns.waitFor("LVMVolume", kept, (object) => object?.status?.state === "Lost", "is Lost");
   assertEquals([isForgotten(lost), lost.status?.lvUUID], [true, "uuid-kept"]);
-  await ns.waitForEvent("LVMVolume", kept, "Lost", /was given up/);
+  await ns.waitForEvent("LVMVolume", kept, "Lost", /was forgotten/);
   const other = await ns.waitFor("LVMNode", ns.node.name, (object) => object !== undefined, "is there");
   assertEquals(other.metadata.deletionTimestamp, undefined);
 

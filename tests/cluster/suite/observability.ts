@@ -26,9 +26,9 @@ Deno.test("kubectl shows volumes and nodes; both processes are healthy and have 
   const lv = await ns.lvOf("data");
   await ns.waitFor("LVMVolume", lv.volume!, (volume) => volume?.status?.state === "Ready", "is ready");
   const volume = parseTable(await ns.kubectl("get", "lvmvolume", lv.volume!, "--output=wide"));
-  const { NODE, GROUP, SIZE, STATE, FILESYSTEM, CLAIM, WANTED, LV, REASON } = volume;
+  const { NODE, GROUP, SIZE, STATE, FILESYSTEM, CLAIM, REQUESTED, LV, REASON } = volume;
   assertEquals(
-    [NODE, GROUP, SIZE, STATE, FILESYSTEM, CLAIM, WANTED, LV, REASON],
+    [NODE, GROUP, SIZE, STATE, FILESYSTEM, CLAIM, REQUESTED, LV, REASON],
     [ns.node.name, "data", "16Mi", "Ready", "ext4", `${ns.namespace}/data`, "16Mi", lv.name, ""],
   );
   const node = parseTable(await ns.kubectl("get", "lvmnode", ns.node.name));
@@ -69,12 +69,12 @@ Deno.test("kubectl shows a snapshot in words, and when it overflowed; it keeps i
   const metadata = { ...object.metadata, annotations: { [REMOVE_ANNOTATION]: "true" } };
   await ns.apply({ ...object, metadata });
   await ns.waitFor("LVMSnapshot", id, (snapshot) => snapshot?.status?.state === "Ready", "is taken");
-  const { NODE, SOURCE, GROUP, SIZE, STATE, "USED%": used, STORE, LV, REASON } = parseTable(
+  const { NODE, SOURCE, GROUP, SIZE, STATE, "USED%": used, COW, LV, REASON } = parseTable(
     await ns.kubectl("get", "lvmsnapshot", id, "--output=wide"),
   );
   const lv = (await ns.runOnNode(`lvs --noheadings -o lv_name -S 'origin=${origin}' data`)).trim();
   assertEquals(
-    [NODE, SOURCE, GROUP, SIZE, STATE, STORE, LV, REASON],
+    [NODE, SOURCE, GROUP, SIZE, STATE, COW, LV, REASON],
     [ns.node.name, volume, "data", "16Mi", "Ready", "4Mi", lv, ""],
   );
   assertMatch(used!, /^\d$/);

@@ -141,7 +141,7 @@ Deno.test("four Immediate claims at once are placed by the nodes' free space, an
     "PersistentVolumeClaim",
     "five",
     "ProvisioningFailed",
-    /node node\d: .*no room.*node node\d: .*no room/,
+    /node node\d: .*not enough free space.*node node\d: .*not enough free space/,
   );
   await ns.deleteAndWait("PersistentVolumeClaim", "one");
   await ns.waitForBound("five");
@@ -169,7 +169,7 @@ Deno.test("a node that is dead for good holds nothing up when its steps are done
   const done = await forgetNode(ns, deadNode!.name, "--yes");
   assertEquals([done.code, done.err], [0, ""], done.out);
   await ns.waitFor("LVMVolume", id, (volume) => volume?.status?.state === "Lost", "is Lost");
-  await ns.waitForEvent("PersistentVolumeClaim", "data-store-0", "VolumeLost", /was given up/);
+  await ns.waitForEvent("PersistentVolumeClaim", "data-store-0", "VolumeLost", /was forgotten/);
 
   await ns.requestDeletion("PersistentVolumeClaim", "data-store-0");
   await ns.requestDeletion("Pod", "store-0");
