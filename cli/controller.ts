@@ -216,7 +216,7 @@ function createControllers(
     ...clusterInformers,
     // the status of a Node is its largest part, and changes all the time
     nodes: informers.create(client, nodes, { transform: ({ metadata }) => ({ metadata }) }),
-    waitUntilWithdrawn: (key, bytes, options) => capacity.waitUntilWithdrawn(key, bytes, options),
+    waitForCapacityBelow: (key, bytes, options) => capacity.waitForCapacityBelow(key, bytes, options),
   });
   const resizer = new Resizer(claimOptions);
   const modifier = new Modifier(claimOptions);

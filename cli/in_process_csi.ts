@@ -43,7 +43,8 @@ export interface InProcessCsiOptions {
 
 /**
  * Creates a client of the Controller service of this process. Its calls fail with a `CallError` whose code is the one
- * that a client on the socket gets. A call goes on when its signal is aborted; it is only not waited for.
+ * that a client on the socket gets. When its signal is aborted, a call fails with CANCELLED, but the operation
+ * continues.
  */
 export function inProcessCsi({ handlers, onCallCompleted }: InProcessCsiOptions): CsiClient & CapacityClient {
   const service = handlers as Required<ControllerHandlers>;
@@ -113,7 +114,7 @@ export function inProcessCsi({ handlers, onCallCompleted }: InProcessCsiOptions)
         const { snapshot } = await service.createSnapshot(
           create(CreateSnapshotRequestSchema, { ...request, sourceVolumeId }),
         );
-        return toTakenSnapshot(snapshot);
+        return toCreatedSnapshot(snapshot);
       }),
     deleteSnapshot: (request, { signal }) =>
       call("DeleteSnapshot", signal, async () => {
@@ -122,7 +123,7 @@ export function inProcessCsi({ handlers, onCallCompleted }: InProcessCsiOptions)
     findSnapshot: (request, { signal }) =>
       call("ListSnapshots", signal, async () => {
         const { entries = [] } = await service.listSnapshots(create(ListSnapshotsRequestSchema, request));
-        return entries[0] === undefined ? undefined : toTakenSnapshot(entries[0].snapshot);
+        return entries[0] === undefined ? undefined : toCreatedSnapshot(entries[0].snapshot);
       }),
     getCapacity: ({ parameters, fsType, topology }, { signal }) =>
       call("GetCapacity", signal, async () => {
@@ -139,7 +140,7 @@ export function inProcessCsi({ handlers, onCallCompleted }: InProcessCsiOptions)
   };
 }
 
-function toTakenSnapshot(snapshot: MessageInitShape<typeof SnapshotSchema> = {}): CreatedSnapshot {
+function toCreatedSnapshot(snapshot: MessageInitShape<typeof SnapshotSchema> = {}): CreatedSnapshot {
   const { snapshotId = "", creationTime: { seconds = 0n, nanos = 0 } = {}, sizeBytes = 0n, readyToUse = false } =
     snapshot;
   return {
@@ -159,10 +160,12 @@ function capabilityMessage({ mode, access }: VolumeCapability): MessageInitShape
   };
 }
 
-function contentSourceMessage({ of, handle }: VolumeContentSource): MessageInitShape<typeof VolumeContentSourceSchema> {
-  return of === "snapshot"
-    ? { type: { case: of, value: { snapshotId: handle } } }
-    : { type: { case: of, value: { volumeId: handle } } };
+function contentSourceMessage(
+  { kind, handle }: VolumeContentSource,
+): MessageInitShape<typeof VolumeContentSourceSchema> {
+  return kind === "snapshot"
+    ? { type: { case: kind, value: { snapshotId: handle } } }
+    : { type: { case: kind, value: { volumeId: handle } } };
 }
 
 function topologyMessage(segments: Segments) {

@@ -52,11 +52,11 @@ export interface ObjectReconcilerOptions<T extends AgentManaged<S>, S extends Ag
   readonly ownerDescription: string;
   /** The finalizer that keeps an object until its LV is removed. */
   readonly finalizer: string;
-  /** Makes true what the object asks for, and writes what is true. */
+  /** Takes the next step from the observed to the desired state, and writes the status. */
   readonly reconcileObject: (object: T) => Promise<void>;
-  /** Returns the status of an object whose LV exists, by a report; `undefined` to leave it as it is. */
+  /** Returns the status, by a report, of an object whose status has an LV's UUID; `undefined` to leave it as it is. */
   readonly observe: (object: T, groups: readonly VolumeGroup[]) => S | undefined;
-  /** Removes its LV; without one, does nothing. */
+  /** Removes the LV of an object, if it has one. */
   readonly remove: (object: T) => Promise<void>;
   /** Returns the status of an object whose LV was created, and then removed or replaced. */
   readonly toLostStatus: (object: T, error: StorageError) => S;
@@ -82,7 +82,7 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
   readonly #options: ObjectReconcilerOptions<T, S>;
   readonly #resource: Resource<AgentManaged>;
 
-  /** Makes the agent; it keeps no state. */
+  /** Creates the reconciler; it keeps no state. */
   constructor(options: ObjectReconcilerOptions<T, S>) {
     this.#options = options;
     this.#resource = options.objects.resource;
@@ -108,7 +108,10 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
     }
   }
 
-  /** Writes what a report shows of what was made: grown, filled, lost or found again without this driver. */
+  /**
+   * Updates the status of the objects whose LVs were created, by a report: an LV may have been extended, removed or
+   * restored by somebody else.
+   */
   async verify(report: readonly VolumeGroup[]): Promise<void> {
     const { objects, driver, observe, lvm } = this.#options;
     let groups = report;
@@ -132,7 +135,7 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
     }
   }
 
-  /** Writes the status, if it is another one, and tells people what they may have to act on. */
+  /** Writes the status if it differs, and records an event for a new error. Then waits for the cache to show it. */
   async writeStatus(object: T, status: S): Promise<void> {
     if (isSameStatus(object.status, status)) return;
     const { error } = status;

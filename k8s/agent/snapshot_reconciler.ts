@@ -35,7 +35,7 @@ export class SnapshotReconciler {
   readonly #options: SnapshotReconcilerOptions;
   readonly #reconciler: ObjectReconciler<LvmSnapshot, LvmSnapshotStatus>;
 
-  /** Makes the agent; it keeps no state. */
+  /** Creates the reconciler; it keeps no state. */
   constructor(options: SnapshotReconcilerOptions) {
     const { snapshotFinder, snapshots, locks } = options;
     this.#options = options;

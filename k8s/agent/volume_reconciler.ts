@@ -32,15 +32,15 @@ export interface VolumeReconcilerOptions extends ReconcilerOptions<LvmVolume> {
   readonly volumes: Volumes;
   /** Finds the volumes in a report; it knows what the objects record. */
   readonly volumeFinder: VolumeFinder;
-  /** Fills those that are made from others. */
+  /** Copies the content of volumes that are created from a volume or snapshot. */
   readonly copies: Copies;
-  /** Holds pods to the limits of their volumes. */
+  /** Applies the IO limits of volumes to pods. */
   readonly limiter: Pick<IoLimiter, "stateOf">;
-  /** Knows whose filesystem the kernel has stopped writing to. */
+  /** Knows the filesystems that the kernel has made read-only. */
   readonly filesystems: Pick<ReadOnlyFilesystems, "problemOf">;
   /** Locks by volume, shared with the Node service. */
   readonly locks: Locks;
-  /** Reads a list of volume groups. */
+  /** Parses a list of volume groups, as an LVMVolume has it. */
   readonly parseGroups: (list: string) => GroupMatcher;
 }
 
@@ -55,7 +55,7 @@ export class VolumeReconciler {
   readonly #options: VolumeReconcilerOptions;
   readonly #reconciler: ObjectReconciler<LvmVolume, LvmVolumeStatus>;
 
-  /** Makes the agent; it keeps no state. */
+  /** Creates the reconciler; it keeps no state. */
   constructor(options: VolumeReconcilerOptions) {
     const { volumes, volumeFinder, locks } = options;
     this.#options = options;
@@ -68,7 +68,8 @@ export class VolumeReconciler {
       reconcileObject: (object) => this.#reconcileVolume(object, idOf(object)),
       observe: (object, groups) => {
         const found = volumeFinder.locate(groups, idOf(object));
-        if (found.state === "present") return this.#observedStatus(object, found.volume); // a volume that was created has its content
+        // The status has the LV's UUID, so the content is complete, also that of a copy.
+        if (found.state === "present") return this.#observedStatus(object, found.volume);
         return found.state === "lost" ? lostStatus(object, found.error) : undefined;
       },
       remove: (object) => locks.run("deletion", [volumeLock(idOf(object))], () => volumes.delete(idOf(object))),
@@ -84,7 +85,7 @@ export class VolumeReconciler {
     return this.#reconciler.reconcile(name);
   }
 
-  /** Writes what has become of a volume's limits, and tells people what they may have to act on. */
+  /** Writes the condition of a volume's IO limits, and records an event. @param limits `undefined` without limits */
   async reportLimits(id: VolumeId, limits: LimitsState | undefined): Promise<void> {
     const { objects, events, client } = this.#options;
     const object = objects.get(id);
@@ -97,7 +98,7 @@ export class VolumeReconciler {
     else if (limits !== undefined) events.record(object, "Warning", "IOLimitsNotApplied", limits.message);
   }
 
-  /** Writes what a report shows of the volumes that were made: grown, lost or found again without this driver. */
+  /** Updates the status of the volumes that were created, by a report ({@linkcode ObjectReconciler.verify}). */
   verify(groups: readonly VolumeGroup[]): Promise<void> {
     return this.#reconciler.verify(groups);
   }
@@ -206,7 +207,7 @@ export class VolumeReconciler {
     });
   }
 
-  /** Makes the LV. The choice of its group is saved before, its UUID after. */
+  /** Creates the LV. Saves the chosen group in the status before, and the LV's UUID afterwards. */
   async #create(object: LvmVolume, groups: FreshReport): Promise<void> {
     const { lvm, volumes, volumeFinder, copies, parseGroups, events, onChange } = this.#options;
     const request = volumeRequestOf(object, parseGroups);
@@ -234,7 +235,7 @@ export class VolumeReconciler {
 
   async #extend(object: LvmVolume, before: Volume): Promise<void> {
     const { volumes, events, onChange } = this.#options;
-    // An earlier attempt may have extended it and then ended. When no more space is available, this is what it takes of its group.
+    // An earlier attempt may have extended the LV and then been interrupted. If this one fails, the status has the actual size.
     await this.#reconciler.writeStatus(object, { ...object.status, size: formatQuantity(before.size) });
     const extended = await volumes.expand(before.id, desiredSizeRange(object));
     onChange();

@@ -89,7 +89,7 @@ async function sourceFromSnapshot(
         `${ALLOW_MODE_CHANGE_ANNOTATION}=true on VolumeSnapshotContent ${name}`,
     );
   }
-  return { of: "snapshot", handle };
+  return { kind: "snapshot", handle };
 }
 
 async function sourceFromClaim(
@@ -118,7 +118,7 @@ async function sourceFromClaim(
   const [mode, sourceMode] = [volumeModeOf(claim.spec?.volumeMode), volumeModeOf(volumeMode)];
   if (mode !== sourceMode) throw new ClaimError(`${description} is a ${sourceMode} volume, asked for is ${mode}`);
   await addCloningFinalizer(sourceClaim, options);
-  return { of: "volume", handle: csi.volumeHandle };
+  return { kind: "volume", handle: csi.volumeHandle };
 }
 
 /** Adds the finalizer to a claim that others are cloned from. */

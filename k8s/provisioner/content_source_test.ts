@@ -56,11 +56,11 @@ Deno.test("findContentSource() takes a snapshot that is bound, ready, ours and o
   const taken = { merge: { status: { snapshotHandle: "s1" } }, subresource: "status" } as const;
   await client.patch(volumeSnapshotContents, { name: "content" }, taken);
   await assertRefused(ALLOW_MODE_CHANGE_ANNOTATION);
-  assertEquals(await find("Block"), { of: "snapshot", handle: "s1" });
+  assertEquals(await find("Block"), { kind: "snapshot", handle: "s1" });
   await patch({ metadata: { annotations: { [ALLOW_MODE_CHANGE_ANNOTATION]: "false" } } });
   await assertRefused(ALLOW_MODE_CHANGE_ANNOTATION);
   await patch({ metadata: { annotations: { [ALLOW_MODE_CHANGE_ANNOTATION]: "true" } } });
-  assertEquals(await find(), { of: "snapshot", handle: "s1" });
+  assertEquals(await find(), { kind: "snapshot", handle: "s1" });
 });
 
 Deno.test("findContentSource() takes a claim that is bound and ours, protects it, and says what it lacks", async () => {
@@ -89,7 +89,7 @@ Deno.test("findContentSource() takes a claim that is bound and ours, protects it
   const bound = { merge: { status: { phase: "Bound" } }, subresource: "status" } as const;
   await client.patch(persistentVolumes, { name: "pv" }, bound);
   await assertRefused("is a Filesystem volume, asked for is Block", "Block");
-  assertEquals(await find(), { of: "volume", handle: "v1" });
+  assertEquals(await find(), { kind: "volume", handle: "v1" });
   const [sourceClaim] = api.objects(persistentVolumeClaims);
   assertEquals(sourceClaim?.metadata.finalizers, [CLONING_FINALIZER]);
   await client.delete(persistentVolumeClaims, at);

@@ -6,7 +6,7 @@
 
 import type { VolumeIntentSpec } from "../sidecars/csi_client.ts";
 
-/** The record of a volume that was asked for. */
+/** The record of a requested volume. It exists before the volume does. */
 export interface Intent {
   /** The name of the request. */
   readonly requestName: string;
@@ -17,11 +17,11 @@ export interface Intent {
    * its deletion may delete the volume: it may have been retained by its policy, and hold data.
    */
   readonly pending: boolean;
-  /** The parts of the request that later requests have to repeat. */
+  /** The fields that a repeated request must have as they were in the first one. */
   readonly spec: Partial<VolumeIntentSpec>;
 }
 
-/** The records. They are looked up in a cache, which is complete when the loops start. */
+/** The records. They are read from a cache, which is complete when the controllers start. */
 export interface Intents {
   /**
    * Finds the record of a request.

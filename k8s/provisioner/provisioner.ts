@@ -6,13 +6,13 @@
 
 import { CloningProtection } from "./cloning_protection.ts";
 import type { ProvisionerOptions } from "./provisioner_options.ts";
-import { ClaimProvisioner } from "./claims.ts";
+import { ClaimProvisioner } from "./claim_provisioner.ts";
 import { Reclaimer } from "./reclaimer.ts";
 import { GarbageCollector } from "./garbage_collector.ts";
 
 export type { ProvisionerOptions } from "./provisioner_options.ts";
 
-/** The provisioner. Two of them at the same time repeat each other's work without harm. */
+/** The provisioner. Two of them may run at the same time: their work is idempotent. */
 export class Provisioner {
   readonly #claimProvisioner: ClaimProvisioner;
   readonly #reclaimer: Reclaimer;
@@ -36,12 +36,12 @@ export class Provisioner {
     await Promise.all(controllers.map((controller) => controller.run(signal)));
   }
 
-  /** Retries soon the claims for which there was no space; to be called when a node has more. */
+  /** Requeues the claims for which there was no space. Call it when the free capacity of a node changed. */
   requeueExhausted(): void {
     this.#claimProvisioner.requeueExhausted();
   }
 
-  /** Collects volumes without a claim once; {@linkcode Provisioner.run} does so at intervals. */
+  /** Deletes volumes without a claim, once. {@linkcode Provisioner.run} does so at intervals. */
   async collectGarbage(signal: AbortSignal): Promise<void> {
     await this.#garbageCollector.collect(signal);
   }

@@ -167,13 +167,13 @@ Deno.test("without space on the chosen node the choice is taken back, and the sc
 
 Deno.test("the choice is taken back when the scheduler is told that the node has no room, not before", async () => {
   await using cluster = await FakeControlPlane.start();
-  const withdrawal = Promise.withResolvers<void>();
+  const correction = Promise.withResolvers<void>();
   const waits: unknown[] = [];
   const provisioner = new Provisioner({
     ...cluster.controllerOptions(),
-    waitUntilWithdrawn: (key, bytes, { timeoutMs }) => {
+    waitForCapacityBelow: (key, bytes, { timeoutMs }) => {
       waits.push([key, bytes, timeoutMs]);
-      return withdrawal.promise;
+      return correction.promise;
     },
   });
   cluster.run((signal) => provisioner.run(signal));
@@ -183,7 +183,7 @@ Deno.test("the choice is taken back when the scheduler is told that the node has
   await waitUntil(() => waits.length > 0, "the question");
   assertEquals(waits, [[{ nodeName: "a", className: "later" }, 1n << 30n, 5_000]]);
   assertEquals(selectedNodeOf(cluster.storedClaim()!), "a");
-  withdrawal.resolve();
+  correction.resolve();
   await waitUntil(() => selectedNodeOf(cluster.storedClaim()!) === undefined, "the choice to be taken back");
 });
 

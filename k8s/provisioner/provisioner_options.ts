@@ -17,7 +17,7 @@ export interface ProvisionerOptions extends ClaimSidecarOptions {
   readonly topologyKey: string;
   /** The driver. */
   readonly csi: Pick<CsiClient, "createVolume" | "deleteVolume">;
-  /** The records of volumes that are being made. */
+  /** The durable records of volumes that are being created. */
   readonly intents: Intents;
   /** The classes. */
   readonly classes: Informer<StorageClass>;
@@ -26,12 +26,14 @@ export interface ProvisionerOptions extends ClaimSidecarOptions {
   /** The CSINodes, which list the drivers of each node. */
   readonly csiNodes: Informer<CsiNode>;
   /**
-   * Waits until the published capacity of a node for a class is less than a number of bytes, no longer than the options
-   * say; by default nothing is published.
+   * Waits until the published capacity (CSIStorageCapacity) of a node for a class is less than a number of bytes, no
+   * longer than the options say. Without it, the provisioner does not wait.
    */
-  readonly waitUntilWithdrawn?: ((key: CapacityKey, bytes: bigint, options: WaitOptions) => Promise<void>) | undefined;
-  /** The time that a claim without space on its node waits for that, in milliseconds; 5 s. */
-  readonly withdrawalTimeoutMs?: number | undefined;
+  readonly waitForCapacityBelow?:
+    | ((key: CapacityKey, bytes: bigint, options: WaitOptions) => Promise<void>)
+    | undefined;
+  /** The time limit of that wait, in milliseconds; 5 s. */
+  readonly capacityTimeoutMs?: number | undefined;
   /** The interval of garbage collection, in milliseconds; a minute. */
   readonly garbageCollectionIntervalMs?: number | undefined;
   /** The time that a volume must have been without a claim before it is deleted, in milliseconds; 2 min. */

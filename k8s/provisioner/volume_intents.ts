@@ -70,8 +70,9 @@ function hasFailedOrIsDeleting({ metadata: { deletionTimestamp }, status }: LvmV
 }
 
 /**
- * Returns the parts of a request that a later one has to repeat: the size, the node, the volume mode, and the
- * parameters of the class that tell volumes apart. All others are read from the object, whatever the class has now.
+ * Returns the fields that a repeated request must have as they were in the first one: the size, the node, the volume
+ * mode, the source, and the parameters that {@linkcode lvmVolumeFor} compares. The agent reads all others from the
+ * LVMVolume, even if the class has changed.
  */
 function intentSpecOf(object: LvmVolume, topologyKey: string): Intent["spec"] {
   const { nodeName, volumeMode, fsType } = object.spec;
@@ -86,7 +87,7 @@ function intentSpecOf(object: LvmVolume, topologyKey: string): Intent["spec"] {
       access: volumeMode === "Block" ? { kind: "block" } : { kind: "mount", fsType: fsType ?? "", flags: [] },
     }],
     topology: { requisite: segments, preferred: segments },
-    ...(source && { source: { of: source.kind, handle: source.id } }),
+    ...(source && { source: { kind: source.kind, handle: source.id } }),
   };
 }
 

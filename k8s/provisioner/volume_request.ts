@@ -11,9 +11,9 @@ import type { CreateVolumeRequest, TopologyRequirement, VolumeCapability } from 
 import type { PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
 import { quantityToBytes } from "../api/quantity.ts";
 
-/** The inputs of a request beside the claim and the class. */
+/** Options of {@linkcode createVolumeRequestFor}. */
 export interface VolumeRequestOptions {
-  /** The class's parameters, read. */
+  /** The class's parameters, parsed. */
   readonly classParameters: ClassParameters;
   /** The topologies where the volume may be. */
   readonly topology: TopologyRequirement;
@@ -44,7 +44,7 @@ export function createVolumeRequestFor(
   };
 }
 
-/** Rejects a claim that no volume can be created for. @throws {ClaimError} */
+/** Requires that a volume can be created for a claim. @returns its class @throws {ClaimError} when none can */
 export function requireProvisionable(
   claim: PersistentVolumeClaim,
   storageClass: StorageClass | undefined,

@@ -113,10 +113,10 @@ export class CapacityPublisher {
    * Waits until the published capacity of a node for a class is less than a number of bytes, so that the scheduler does
    * not choose it again; no longer than the options say.
    */
-  async waitUntilWithdrawn(key: CapacityKey, bytes: bigint, options: WaitOptions): Promise<void> {
+  async waitForCapacityBelow(key: CapacityKey, bytes: bigint, options: WaitOptions): Promise<void> {
     const { driverName, published } = this.#options;
-    const isWithdrawn = (now?: CsiStorageCapacity) => now === undefined || maximumVolumeSizeOf(now) < bytes;
-    await published.waitForCache(this.#cacheKeyOf(capacityName(driverName, key)), isWithdrawn, options);
+    const isBelow = (now?: CsiStorageCapacity) => now === undefined || maximumVolumeSizeOf(now) < bytes;
+    await published.waitForCache(this.#cacheKeyOf(capacityName(driverName, key)), isBelow, options);
   }
 
   #namesOfNode(nodeName: string): string[] {

@@ -128,18 +128,18 @@ Deno.test("of a class that is wrong the room of any is offered, so that a claim 
   await s.waitUntilPublished(...others, "a broken 8Gi 8Gi", "b broken 1Gi 1Gi", "a large 8Gi 8Gi", "b large 1Gi 0");
 });
 
-Deno.test("withdrawn() waits until a node offers less than is asked for, or nothing", async () => {
+Deno.test("waitForCapacityBelow() waits until the published capacity of a node is less than the size, or none is published", async () => {
   await using s = startCapacityCluster();
   const { publisher, copy } = await s.start();
   const key = { nodeName: "a", className: "fast" };
   await copy.waitFor(`${NAMESPACE}/${capacityName(DRIVER, key)}`, (now) => now !== undefined);
-  let isWithdrawn = false;
-  const waiting = publisher.waitUntilWithdrawn(key, 5n * GiB, {}).then(() => isWithdrawn = true);
+  let isBelow = false;
+  const waiting = publisher.waitForCapacityBelow(key, 5n * GiB, {}).then(() => isBelow = true);
   await s.report("a", 5n * GiB);
   await s.waitUntilPublished("a fast 5Gi 5Gi", "b fast 8Gi 8Gi");
-  assertEquals(isWithdrawn, false);
+  assertEquals(isBelow, false);
   await s.report("a", 4n * GiB);
   await waiting;
-  await publisher.waitUntilWithdrawn({ ...key, className: "other" }, 1n, {});
-  await publisher.waitUntilWithdrawn(key, 1n, { timeoutMs: 1 });
+  await publisher.waitForCapacityBelow({ ...key, className: "other" }, 1n, {});
+  await publisher.waitForCapacityBelow(key, 1n, { timeoutMs: 1 });
 });

@@ -118,7 +118,7 @@ export class ClusterSnapshots implements SnapshotService {
     requireNode(request, nodeName, allowed);
     const object = lvmSnapshotFor(request, { driver: this.#driver, nodeName });
     if (!this.#objects.hasAgent(nodeName)) throw this.#objects.unresponsiveError("creating", object);
-    return await this.#objects.write(object);
+    return await this.#objects.createOrGet(object);
   }
 }
 

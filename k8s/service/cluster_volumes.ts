@@ -1,6 +1,6 @@
 /**
- * The volumes of the cluster, for the Controller service: each is an LVMVolume, which the agent of its node carries
- * out.
+ * The volumes of the cluster, for the Controller service. Each volume is an LVMVolume, which the agent of its node
+ * reconciles.
  *
  * @module
  */
@@ -54,9 +54,9 @@ export interface ClusterVolumesOptions {
   readonly snapshots: Informer<LvmSnapshot>;
   /** All LVMNodes. */
   readonly nodes: Informer<LvmNode>;
-  /** Reads a list of volume groups. */
+  /** Parses a list of volume groups, as a StorageClass has it. */
   readonly parseGroups: ParseGroups;
-  /** The time that a call waits for a node, in milliseconds. */
+  /** The time that a call waits for the agent of a node, in milliseconds. */
   readonly waitMs: number;
 }
 
@@ -78,7 +78,7 @@ export class ClusterVolumes implements VolumeService {
   readonly #capacities: NodeCapacities;
   readonly #objects: RemoteObjects<LvmVolume>;
 
-  /** Makes the service; it keeps nothing but what is being written. */
+  /** Creates the service; its only state are the objects that are being created. */
   constructor(options: ClusterVolumesOptions) {
     this.#client = options.client;
     this.#driver = options.driver;
@@ -94,13 +94,13 @@ export class ClusterVolumes implements VolumeService {
   }
 
   /**
-   * Creates a volume, unless one exists that satisfies the request. When it cannot be created, nothing of it is left
-   * when this fails. While the outcome is unknown, it fails with `Unavailable`, and while the volume is being copied
-   * with `Busy`.
+   * Creates a volume, unless one exists that satisfies the request. When the node cannot create it, its LVMVolume is
+   * deleted before this fails.
    *
-   * @param context.claim the claim that our own provisioner creates the volume for: the object is marked with it
-   * @throws {StorageError} what the node said, `AlreadyExists`, `NoSpace`, `Unavailable`; `NotFound` and the like for
-   * its source.
+   * @param context.claim the claim that the driver's own provisioner creates the volume for; the LVMVolume records it
+   * @throws {StorageError} the error that the node reported; `AlreadyExists`; `NoSpace`; `Unavailable` while the
+   * outcome is unknown; `Busy` while the volume is being copied; `NotFound`, `Lost` or `FailedPrecondition` for its
+   * source
    */
   async create(
     request: NamedVolumeRequest,
@@ -108,11 +108,11 @@ export class ClusterVolumes implements VolumeService {
     { claim }: { readonly claim?: ClaimReference } = {},
   ): Promise<StoredVolume> {
     const annotations = intentAnnotations(claim);
-    let object = this.#volumes.get(request.id) ?? await this.#writeObject(request, choice, annotations);
+    let object = this.#volumes.get(request.id) ?? await this.#createObject(request, choice, annotations);
     const isLeftover = object.status?.state === "Failed" || !this.#objects.hasAgent(object.spec.nodeName);
     if (isDeleting(object) || (!isCreated(object) && isLeftover)) {
-      await this.#objects.undo(object); // what an earlier attempt left: it may be created again, on another node
-      object = await this.#writeObject(request, choice, annotations);
+      await this.#objects.undo(object); // an earlier attempt left it; the next one may choose another node
+      object = await this.#createObject(request, choice, annotations);
     }
     this.#objects.requireOurs(object);
     requireCompatible(object, request, choice.allowed);
@@ -130,10 +130,10 @@ export class ClusterVolumes implements VolumeService {
   }
 
   /**
-   * Deletes a volume; one that does not exist is no failure.
+   * Deletes a volume. A volume that does not exist is deleted already.
    *
-   * @throws {StorageError} `InUse` while it has snapshots or is copied; what the node said; `Unavailable` while the
-   * node does not answer.
+   * @throws {StorageError} `InUse` while it has snapshots or is copied; the error that the node reported;
+   * `Unavailable` while the node does not answer
    */
   async delete(id: VolumeId): Promise<void> {
     const object = await this.#objects.find(id);
@@ -145,10 +145,10 @@ export class ClusterVolumes implements VolumeService {
   }
 
   /**
-   * Expands a volume to at least the requested size; it never shrinks. A size that cannot be reached is no longer
-   * requested when this fails.
+   * Expands a volume to at least the requested size; it never shrinks. When the node cannot reach the size, the
+   * LVMVolume's `spec.size` is reset to the actual one before this fails.
    *
-   * @throws {StorageError} `NotFound`, `Lost`, `OutOfRange`, what the node said, `Unavailable`.
+   * @throws {StorageError} `NotFound`, `Lost`, `OutOfRange`, `Unavailable`, or the error that the node reported
    */
   async expand(id: VolumeId, range: SizeRange): Promise<StoredVolume> {
     const volume = await this.get(id);
@@ -177,16 +177,16 @@ export class ClusterVolumes implements VolumeService {
   }
 
   /**
-   * Records limits of the volume's IO in place of those of the same names; the others stay. Its node applies them to the pods
-   * that have it, and to those that come.
+   * Records IO limits of the volume in place of those with the same names; the others stay. The agent of its node
+   * applies them to the pods that use the volume, and to later ones.
    *
-   * @throws {StorageError} `NotFound`, `Lost`, `Unavailable`.
+   * @throws {StorageError} `NotFound`, `Lost`, `Unavailable`
    */
   async limit(id: VolumeId, limits: IoLimits): Promise<void> {
     await this.get(id);
     if (!hasLimits(limits)) return;
     try {
-      // whatever the cache shows: it may be stale
+      // even when the cache shows these limits already: it may be stale
       await this.#client.patch(lvmVolumes, { name: id }, { merge: { spec: { ioLimits: ioLimitsPatch(limits) } } });
     } catch (error) {
       throw asUnavailable(`limiting volume ${id}`, error);
@@ -229,9 +229,11 @@ export class ClusterVolumes implements VolumeService {
   }
 
   /**
-   * Makes sure that nothing is being made from a source.
+   * Requires that no volume is being created from a source.
    *
-   * @throws {StorageError} `InUse`, or the kind asked for, which names what is made.
+   * @param operation beginning of the error message
+   * @param kind kind of the error
+   * @throws {StorageError} of that kind, with the names of the volumes that are being created from the source
    */
   refuseWhileCopied(source: ContentSource, operation: string, kind: ErrorKind = "InUse"): void {
     const copies = this.#volumes.list().filter((object) =>
@@ -305,7 +307,7 @@ export class ClusterVolumes implements VolumeService {
     return { size: snapshot.size, nodeName: object.spec.nodeName, ...content };
   }
 
-  /** Returns the request for a copy, with the size and the node that its source asks for. @throws {StorageError} */
+  /** Returns the request for a copy, with the size and the node that its source requires. @throws {StorageError} */
   async #withSourcePlacement(
     request: NamedVolumeRequest,
     choice: NodeChoice,
@@ -326,7 +328,12 @@ export class ClusterVolumes implements VolumeService {
     );
   }
 
-  /** Returns the node refuses as well, but what it refuses is being deleted by then, and cannot be used any more. */
+  /**
+   * Requires that a volume has no snapshots. The node requires that too, but only after the LVMVolume was deleted, and
+   * that cannot be undone.
+   *
+   * @throws {StorageError} `InUse`
+   */
   #requireNoSnapshots(id: VolumeId): void {
     const snapshots = this.#snapshots.list().filter((snapshot) =>
       snapshot.spec.driverName === this.#driver && snapshot.spec.sourceVolume === id && blocksSourceDeletion(snapshot)
@@ -339,8 +346,11 @@ export class ClusterVolumes implements VolumeService {
     );
   }
 
-  /** Writes the object, or answers the one that is there. Its room is taken from the moment of the choice on. */
-  async #writeObject(
+  /**
+   * Chooses a node and creates the LVMVolume, or returns the existing one of its name. From the choice on, the volume's
+   * size counts as pending space of the node.
+   */
+  async #createObject(
     requested: NamedVolumeRequest,
     requestedChoice: NodeChoice,
     annotations: Readonly<Record<string, string>>,
@@ -350,7 +360,7 @@ export class ClusterVolumes implements VolumeService {
     const object = lvmVolumeFor(request, { driver: this.#driver, nodeName });
     object.metadata.annotations = { ...annotations };
     using _assumed = this.#capacities.assume(object);
-    const written = await this.#objects.write(object);
+    const written = await this.#objects.createOrGet(object);
     const isCached = (now?: LvmVolume) => now?.metadata.uid === written.metadata.uid;
     await this.#volumes.waitForCache(request.id, isCached, { timeoutMs: CACHE_WAIT_MS });
     return written;
@@ -360,7 +370,7 @@ export class ClusterVolumes implements VolumeService {
   async #revertSize({ metadata: { name, generation }, status }: LvmVolume): Promise<void> {
     if (status?.size === undefined) return;
     const merge = { spec: { size: status.size, sizeLimit: null } };
-    // while the spec is unchanged: the status changes the revision, but not the generation
+    // Only while nobody changes the spec: a write of the status changes the resourceVersion, but not the generation.
     let now = this.#volumes.get(name);
     for (let attempt = 1; now?.metadata.generation === generation; attempt++) {
       const { resourceVersion } = now!.metadata;

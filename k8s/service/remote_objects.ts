@@ -1,8 +1,9 @@
 /**
- * Objects that a node makes true, as the controller has them.
+ * LVMVolumes and LVMSnapshots, as the controller uses them: it writes their `spec`, the agent of a node reconciles
+ * them, and the controller waits for the `status`.
  *
- * An object is written before anything is made, and is gone only when nothing is left, so whoever dies in between finds it
- * again. Completion arrives by watch.
+ * An object is created before its LV, and is deleted only after its LV. A controller that restarts in between finds
+ * the object and continues. Changes of the status arrive by watch.
  *
  * @module
  */
@@ -31,14 +32,14 @@ export interface RemoteObjectsOptions<T extends AgentManaged> {
   readonly waitMs: number;
 }
 
-/** The objects of one kind that nodes make true. */
+/** The objects of one kind that the agents of nodes reconcile. */
 export class RemoteObjects<T extends AgentManaged> {
   readonly #options: RemoteObjectsOptions<T>;
   readonly #client: ApiClient;
   readonly #objects: Informer<T>;
   readonly #resource: Resource<AgentManaged>;
 
-  /** Makes the service; it keeps no state. */
+  /** Creates the service; it keeps no state. */
   constructor(options: RemoteObjectsOptions<T>) {
     this.#options = options;
     this.#client = options.client;
@@ -46,12 +47,12 @@ export class RemoteObjects<T extends AgentManaged> {
     this.#resource = options.objects.resource;
   }
 
-  /** Returns the object, as last seen or as the API server has it. @throws {StorageError} `Unavailable`. */
+  /** Returns the object from the cache, or else from the API server. @throws {StorageError} `Unavailable` */
   async find(id: string): Promise<T | undefined> {
     return this.#objects.get(id) ?? await this.read(id);
   }
 
-  /** Returns the object, as the API server has it. @throws {StorageError} `Unavailable`. */
+  /** Returns the object from the API server. @throws {StorageError} `Unavailable` */
   async read(id: string): Promise<T | undefined> {
     try {
       return await orAbsent(this.#client.get(this.#objects.resource, { name: id }));
@@ -60,8 +61,8 @@ export class RemoteObjects<T extends AgentManaged> {
     }
   }
 
-  /** Writes the object, or answers the one that is there. @throws {StorageError} `Unavailable`. */
-  async write(object: T): Promise<T> {
+  /** Creates the object, or returns the existing one of its name. @throws {StorageError} `Unavailable` */
+  async createOrGet(object: T): Promise<T> {
     const { name } = object.metadata;
     try {
       return await this.#client.create(this.#objects.resource, object);
@@ -77,8 +78,11 @@ export class RemoteObjects<T extends AgentManaged> {
   }
 
   /**
-   * Returns the object once its node has said what it made of its present generation. @throws {StorageError}
-   * `Unavailable`.
+   * Waits until the agent has reconciled the object's current generation (`status.observedGeneration`).
+   *
+   * @param operation beginning of the error message
+   * @returns the object with that status; its state may be `Failed`
+   * @throws {StorageError} `Unavailable` when the agent does not answer in time, or the object was deleted
    */
   async waitObserved(operation: string, object: T): Promise<T> {
     const { name, generation = 0 } = object.metadata;
@@ -96,7 +100,7 @@ export class RemoteObjects<T extends AgentManaged> {
   /**
    * Deletes an object with its LV.
    *
-   * @throws {StorageError} what the node said, such as `InUse`; `Unavailable` while the node does not answer.
+   * @throws {StorageError} the error that the agent reported, such as `InUse`; `Unavailable` while it does not answer
    */
   async delete(object: T): Promise<void> {
     const remaining = await this.#deleteAndWait("deleting", object, refusesDeletion);
@@ -106,10 +110,11 @@ export class RemoteObjects<T extends AgentManaged> {
   }
 
   /**
-   * Deletes what was started, or is already being deleted, and waits until nothing of it is left.
+   * Deletes an object whose creation failed, or which is already being deleted, and waits until it and its LV are
+   * gone.
    *
-   * @throws {StorageError} `FailedPrecondition` for what was made, and is being deleted by somebody else: its data
-   * stays; `Unavailable`.
+   * @throws {StorageError} `FailedPrecondition` when it has an LV and somebody else deleted it, so that the LV stays;
+   * `Unavailable`
    */
   async undo(object: T): Promise<void> {
     const { name, annotations } = object.metadata;
@@ -126,14 +131,14 @@ export class RemoteObjects<T extends AgentManaged> {
     await this.#deleteAndWait("undoing", object, () => false);
   }
 
-  /** Makes sure that an object is the driver's. @throws {StorageError} `NotFound`. */
+  /** Requires that an object belongs to this driver. @throws {StorageError} `NotFound` when it does not */
   requireOurs(object: T): void {
     if (this.isOurs(object)) return;
     const { metadata: { name }, spec: { driverName } } = object;
     throw new StorageError("NotFound", `looking for ${this.#describe(name)}: it belongs to the driver ${driverName}`);
   }
 
-  /** Reports whether an object is the driver's. */
+  /** Reports whether an object belongs to this driver. */
   isOurs({ spec }: T): boolean {
     return spec.driverName === this.#options.driver;
   }
@@ -177,12 +182,12 @@ export class RemoteObjects<T extends AgentManaged> {
     });
   }
 
-  /** Reports whether the copy has the object: then its absence later on means that it is gone. */
+  /** Reports whether the cache has the object. If it has, its later absence means that it was deleted. */
   #isCached({ metadata: { name, uid } }: T): boolean {
     return this.#objects.get(name)?.metadata.uid === uid;
   }
 
-  /** Waits for the object to be so. As long as the copy has not seen it, its absence means nothing. */
+  /** Waits until the predicate holds. Until the cache has shown the object, its absence means nothing. */
   async #waitFor(
     operation: string,
     object: T,
@@ -225,7 +230,7 @@ export class RemoteObjects<T extends AgentManaged> {
     }
   }
 
-  /** Takes the finalizer off in the stead of a node that is gone. An LV that it may yet have carries its tags. */
+  /** Removes the finalizer in place of a node that is gone. If the node returns, its LV is an orphan, found by its tags. */
   async #removeFinalizer({ metadata: { name } }: T): Promise<void> {
     try {
       await orAbsent(this.#client.patch(this.#resource, { name }, { merge: { metadata: { finalizers: null } } }));
@@ -244,7 +249,7 @@ export function isDeleting({ metadata }: AgentManaged): boolean {
   return metadata.deletionTimestamp !== undefined;
 }
 
-/** Wraps a failure of the API server, whose operation may still have been carried out, in an error that says so. */
+/** Returns a failure of the API server as an error of kind `Unavailable`: the operation may have succeeded or not. */
 export function asUnavailable(operation: string, cause: unknown): unknown {
   if (cause instanceof StorageError) return cause;
   return new StorageError("Unavailable", `${operation}: ${cause instanceof Error ? cause.message : String(cause)}`, {
@@ -252,7 +257,7 @@ export function asUnavailable(operation: string, cause: unknown): unknown {
   });
 }
 
-/** Reports whether its node has said why it cannot be deleted: deletion is a generation of its own. */
+/** Reports whether the agent has reported why it cannot delete the object. Deletion increments the generation. */
 function refusesDeletion({ metadata: { generation = 0 }, status }: AgentManaged): boolean {
   return status?.error !== undefined && (status.observedGeneration ?? 0) >= generation;
 }

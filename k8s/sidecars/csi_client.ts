@@ -39,24 +39,24 @@ export interface VolumeCapability {
 export interface TopologyRequirement {
   /** It must be in one of them. */
   readonly requisite: readonly Segments[];
-  /** In this order, if it can be. */
+  /** It should be in one of them, the first one best. */
   readonly preferred: readonly Segments[];
 }
 
-/** The claim that a volume is made for. */
+/** The claim that a volume is created for. */
 export interface ClaimReference {
   /** Its namespace. */
   readonly namespace: string;
   /** Its name. */
   readonly name: string;
-  /** Its identity. */
+  /** Its UID. */
   readonly uid: string;
 }
 
 /** The source of a volume's content. */
 export interface VolumeContentSource {
   /** The kind of the source. */
-  readonly of: "snapshot" | "volume";
+  readonly kind: "snapshot" | "volume";
   /** Its handle. */
   readonly handle: string;
 }
@@ -70,13 +70,13 @@ export interface VolumeIntentSpec {
   readonly parameters: Readonly<Record<string, string>>;
   /** The parameters of the VolumeAttributesClass. */
   readonly mutableParameters: Readonly<Record<string, string>>;
-  /** At least so many bytes. */
+  /** The minimum size, in bytes. */
   readonly requiredBytes: bigint;
-  /** All of them at once. */
+  /** The ways in which the volume is used. It must support all of them at once. */
   readonly capabilities: readonly VolumeCapability[];
   /** The topologies where it may be. */
   readonly topology: TopologyRequirement;
-  /** The source of its content; empty by default. */
+  /** The source of its content; without one, the volume is empty. */
   readonly source?: VolumeContentSource;
 }
 
@@ -90,9 +90,9 @@ export interface CreateVolumeRequest extends VolumeIntentSpec {
   readonly secrets: Readonly<Record<string, string>>;
 }
 
-/** A volume that was made. */
+/** A volume that was created. */
 export interface CreatedVolume {
-  /** Its handle, for ever. */
+  /** Its handle, which never changes. */
   readonly volumeId: string;
   /** Its size in bytes; 0 when that is not known. */
   readonly capacityBytes: bigint;
@@ -102,7 +102,7 @@ export interface CreatedVolume {
   readonly topology: readonly Segments[];
 }
 
-/** A request to remove a volume. */
+/** A request to delete a volume. */
 export interface DeleteVolumeRequest {
   /** Its handle. */
   readonly volumeId: string;
@@ -162,7 +162,7 @@ export interface ExistingSnapshotRequest {
 
 /** A snapshot that was made. */
 export interface CreatedSnapshot {
-  /** Its handle, for ever. */
+  /** Its handle, which never changes. */
   readonly snapshotId: string;
   /** When it was taken, in nanoseconds since 1970; 0 when that is not known. */
   readonly creationTimeNs: bigint;

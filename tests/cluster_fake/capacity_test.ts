@@ -208,8 +208,8 @@ function provision(
     volumes: startInformer(persistentVolumes),
     nodes: startInformer(nodeResource),
     intents: volumeIntents({ ...sharedOptions, driver: DRIVER, volumes: cluster.objects }),
-    waitUntilWithdrawn: (place, bytes, options) => publisher.waitUntilWithdrawn(place, bytes, options),
-    withdrawalTimeoutMs: 60_000,
+    waitForCapacityBelow: (place, bytes, options) => publisher.waitForCapacityBelow(place, bytes, options),
+    capacityTimeoutMs: 60_000,
   });
   run(async (signal) => {
     await provisioner.run(signal);

@@ -1,6 +1,9 @@
 /**
  * Creates the volumes of claims.
  *
+ * For each claim there is an {@linkcode Attempt}: a CreateVolume request that is repeated without changes until its
+ * outcome is known. Then the PersistentVolume is created, or the volume is deleted if the claim no longer needs it.
+ *
  * The key of a claim is `namespace/name/uid`, so that a deleted claim is not taken for another one of its name.
  *
  * @module
@@ -50,12 +53,12 @@ const MAX_REFUSALS = 5;
 const CACHE_WAIT_MS = 10_000;
 
 /**
- * Milliseconds in which the scheduler should be told of a node without room: the agent gathers its changes for a second, LVM
- * answers, and what is published changes once a second.
+ * The time in which the published capacity of a full node should be corrected, in milliseconds. The agent batches
+ * changes for a second, reads a report, and CSIStorageCapacities are written at most once a second.
  */
-const WITHDRAWAL_TIMEOUT_MS = 5_000;
+const CAPACITY_TIMEOUT_MS = 5_000;
 
-/** A request that may have been made, and is repeated as it is until its outcome is known and dealt with. */
+/** A request that was possibly sent. It is repeated without changes until its outcome is known and handled. */
 interface Attempt extends ProvisioningInputs {
   /** The volume, once it is created. */
   created?: CreatedVolume;
@@ -68,9 +71,9 @@ export class ClaimProvisioner {
   readonly #options: ProvisionerOptions;
   readonly #log = getLogger(["denolith", "provisioner"]);
   readonly #attempts = new Map<string, Attempt>();
-  /** The keys of claims that failed for good, for now; and whether it was for want of space. */
+  /** The keys of claims whose last attempt failed and left nothing, with the cause: no free space, or another one. */
   readonly #failures = new Map<string, "space" | "other">();
-  /** The keys of claims whose events said that work has begun. */
+  /** The keys of claims that have the event `Provisioning` already. */
   readonly #announced = new Set<string>();
   #controller: Controller | undefined;
   #stopSignal: AbortSignal | undefined;
@@ -80,12 +83,12 @@ export class ClaimProvisioner {
     this.#options = options;
   }
 
-  /** Retries the claims for which there was no space. */
+  /** Requeues the claims for which there was no space. */
   requeueExhausted(): void {
     for (const [key, cause] of this.#failures) if (cause === "space") this.#controller?.add(key);
   }
 
-  /** Reports whether a volume of that name is being worked on. */
+  /** Reports whether an attempt with this request name is in progress. */
   isInProgress(requestName: string): boolean {
     return [...this.#attempts.values()].some(({ request }) => request.name === requestName);
   }
@@ -106,7 +109,7 @@ export class ClaimProvisioner {
     controller.watch(claims, (claim) => this.#isRelevant(claim) ? [keyOfClaim(claim)] : [])
       .watch(volumes, ({ spec }) => this.#unprovisionedClaimKeys(spec?.claimRef))
       .watch(classes, ({ metadata }) => this.#failedKeysOfClass(metadata.name))
-      .watch(nodes, () => [])
+      .watch(nodes, () => []) // a Node enqueues nothing, but the controller starts only when its cache is complete
       .watch(csiNodes, (node) => hasDriver(node, driverName) ? this.#failures.keys() : []);
     await controller.run(signal);
     this.#controller = undefined;
@@ -224,19 +227,19 @@ export class ClaimProvisioner {
     throw new ClaimError(`volumeAttributesClassName ${JSON.stringify(name)}: it is for ${attributesClass.driverName}`);
   }
 
-  /** Repeats the request until its outcome is known, and then gives the volume to the claim, or takes it back. */
+  /** Sends the request, unless it succeeded before. Then creates the PersistentVolume, or deletes an unneeded volume. */
   async #execute(key: string, attempt: Attempt, signal: AbortSignal): Promise<void> {
     this.#attempts.set(key, attempt);
     const created = attempt.created ??= await this.#create(key, attempt, signal);
     const { name, requiredBytes } = attempt.request;
     if (created.capacityBytes > 0n && created.capacityBytes < requiredBytes) {
-      await this.#deleteUnpublishedVolume(key, attempt, signal);
+      await this.#deleteVolumeWithoutPv(key, attempt, signal);
       throw new ClaimError(`volume ${created.volumeId}: made with ${created.capacityBytes} of ${requiredBytes} bytes`);
     }
     const claim = this.#claim(key);
     if (claim?.spec?.volumeName === name) return this.#forget(key);
     if (claim === undefined || !shouldProvision(claim, this.#options.driverName)) {
-      await this.#deleteUnpublishedVolume(key, attempt, signal);
+      await this.#deleteVolumeWithoutPv(key, attempt, signal);
       this.#log.info("a claim no longer needs its volume, which is deleted", { claim: key, volume: name });
       return this.#forget(key);
     }
@@ -253,10 +256,10 @@ export class ClaimProvisioner {
   }
 
   /**
-   * Takes a volume back that no PersistentVolume was made for. Whether that is so is asked of the API server: an answer may
-   * have been lost, and another provisioner may have been here.
+   * Deletes a volume that has no PersistentVolume, and ends its attempt. Reads the PersistentVolume from the API server,
+   * because an answer may have been lost, or another provisioner may have created it.
    */
-  async #deleteUnpublishedVolume(key: string, { request, created }: Attempt, signal: AbortSignal): Promise<void> {
+  async #deleteVolumeWithoutPv(key: string, { request, created }: Attempt, signal: AbortSignal): Promise<void> {
     const { client, csi, intents } = this.#options;
     const found = await orAbsent(client.get(persistentVolumes, { name: request.name }, { signal }));
     if (found === undefined && intents.find(request.name)?.pending !== false) {
@@ -273,7 +276,7 @@ export class ClaimProvisioner {
     } catch (error) {
       if (!isAlreadyExists(error)) {
         const refused = error instanceof ApiError && !isTransient(error);
-        if (refused && ++attempt.refusals >= MAX_REFUSALS) await this.#deleteUnpublishedVolume(key, attempt, signal);
+        if (refused && ++attempt.refusals >= MAX_REFUSALS) await this.#deleteVolumeWithoutPv(key, attempt, signal);
         throw error;
       }
     }
@@ -292,7 +295,7 @@ export class ClaimProvisioner {
     this.#options.events.record(claim, "Normal", "Provisioning", message);
   }
 
-  /** Records a failure, and asks for another node where that may help. */
+  /** Records an event for a failure, and has the scheduler choose again if another node may help. */
   async #handleFailure(
     key: string,
     error: unknown,
@@ -310,7 +313,7 @@ export class ClaimProvisioner {
     const exhausted = isResourceExhausted(error);
     const node = selectedNodeOf(attemptedClaim);
     if (node !== undefined && (exhausted || error instanceof WrongNodeError)) {
-      if (exhausted) await this.#waitUntilWithdrawn(attemptedClaim, node);
+      if (exhausted) await this.#waitForCapacityUpdate(attemptedClaim, node);
       return await this.#rescheduleClaim(key, node, signal);
     }
     if (!this.#attempts.has(key)) this.#failures.set(key, exhausted ? "space" : "other");
@@ -318,19 +321,19 @@ export class ClaimProvisioner {
   }
 
   /**
-   * Waits until the scheduler is told that the node has no room for the claim: it would choose the same one again. A node that
-   * refuses what it seems to have room for is waited for in vain, if it does not say soon that it has less.
+   * Waits until the published capacity of a node is too small for a claim. Otherwise the scheduler would choose the same
+   * node again. The wait is limited, because a node may refuse a volume although it reports enough free space.
    */
-  async #waitUntilWithdrawn(claim: PersistentVolumeClaim, nodeName: string): Promise<void> {
-    const { waitUntilWithdrawn, withdrawalTimeoutMs: timeoutMs = WITHDRAWAL_TIMEOUT_MS } = this.#options;
+  async #waitForCapacityUpdate(claim: PersistentVolumeClaim, nodeName: string): Promise<void> {
+    const { waitForCapacityBelow, capacityTimeoutMs: timeoutMs = CAPACITY_TIMEOUT_MS } = this.#options;
     const bytes = quantityToBytes(claim.spec?.resources?.requests?.["storage"]) ?? 0n;
-    await waitUntilWithdrawn?.({ nodeName, className: classNameOf(claim) }, bytes, {
+    await waitForCapacityBelow?.({ nodeName, className: classNameOf(claim) }, bytes, {
       signal: this.#stopSignal,
       timeoutMs,
     });
   }
 
-  /** Takes back the scheduler's choice, so that it chooses again; unless it did already. */
+  /** Removes the selected node from the claim, so that the scheduler chooses again, unless it already did. */
   async #rescheduleClaim(key: string, node: string, signal: AbortSignal): Promise<void> {
     const claim = this.#claim(key);
     this.#forget(key);
