@@ -11,18 +11,19 @@ import { permissionsFor } from "./cli/permissions.ts";
 import { isSandboxed, runSandboxed, serveWorker, type WorkerRequest } from "./cli/sandbox.ts";
 import { StorageError } from "./lvm/error.ts";
 
-/** How long after the first signal a further SIGINT counts as the same one, in milliseconds. */
-const SIGNAL_ECHO_MS = 1_000;
+/** How long after the first signal a further SIGINT is ignored, in milliseconds. */
+const REPEATED_SIGINT_MS = 1_000;
 
 /**
- * Returns a signal that is aborted when the process is asked to end. A supervisor may ask twice (timeout(1) does), so
- * further SIGTERMs change nothing. A second Ctrl-C that is not the echo of the first ends the process at once.
+ * Returns a signal that is aborted by SIGTERM or SIGINT. A supervisor may send the same signal twice (timeout(1) does),
+ * so further SIGTERMs change nothing. A second Ctrl-C ends the process at once, unless it follows the first signal
+ * within {@linkcode REPEATED_SIGINT_MS}.
  */
 function abortOnSignals(): AbortSignal {
   const end = new AbortController();
   const onSignal = () => {
     if (!end.signal.aborted) {
-      Deno.unrefTimer(setTimeout(() => Deno.removeSignalListener("SIGINT", onSignal), SIGNAL_ECHO_MS));
+      Deno.unrefTimer(setTimeout(() => Deno.removeSignalListener("SIGINT", onSignal), REPEATED_SIGINT_MS));
     }
     end.abort();
   };
@@ -67,6 +68,6 @@ async function exitStatusOf(body: () => Promise<number>): Promise<number> {
   }
 }
 
-// A worker loads this module again: import.meta.url is the module that the sandbox starts from.
+// The sandbox's worker loads this module, too, and then runs the subcommand that the main thread sends.
 if (isSandboxed()) serveWorker(execute);
 else if (import.meta.main) Deno.exit(await main(Deno.args));

@@ -51,7 +51,10 @@ import { volumeIntents } from "../k8s/provisioner/volume_intents.ts";
 import { Locks } from "../lvm/locks.ts";
 import { startLogging } from "./logging.ts";
 
-/** The controllers, each with the official sidecar that it replaces. One without a sidecar has a Lease of its own. */
+/**
+ * The groups of controllers, each with the official sidecar whose work it does and whose Lease it takes. The Lease of a
+ * group without a sidecar has a name of the driver's own.
+ */
 const CONTROLLERS = {
   provisioner: "csi-provisioner",
   resizer: "csi-resizer",
@@ -59,10 +62,10 @@ const CONTROLLERS = {
   capacity: undefined,
 } as const satisfies Record<string, Sidecar | undefined>;
 
-/** The name of a controller. */
+/** The name of a group of controllers. */
 type ControllerName = keyof typeof CONTROLLERS;
 
-/** How long a call waits for a node, in milliseconds: less than the usual timeouts of the official sidecars. */
+/** How long a call waits for the agent of a node, in milliseconds: less than the usual timeouts of the official sidecars. */
 const NODE_WAIT_MS = 60_000;
 
 /** How long calls in progress may take after SIGTERM, in milliseconds: nothing is lost when they take longer. */

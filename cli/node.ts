@@ -8,7 +8,7 @@ import { dirname } from "@std/path";
 import manifest from "../deno.json" with { type: "json" };
 import { startClusterProcess } from "./cluster_process.ts";
 import { type Flags, UsageError } from "./command_line.ts";
-import { logging, lvmReadiness } from "../csi/standalone.ts";
+import { loggingListener, lvmReadiness } from "../csi/standalone.ts";
 import { type Machine, openMachine } from "../lvm/machine.ts";
 import { parseGroupLimits } from "../csi/group_limits.ts";
 import { Identity, Node } from "../csi/proto/csi_pb.ts";
@@ -91,7 +91,7 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
   const limiting = { cgroupRoot: options.cgroupRoot, defaults: options.defaultLimits, objects: volumeObjects };
   const machine = openMachine({
     ...options,
-    listener: logging(machineEvents),
+    listener: loggingListener(machineEvents),
     scratch: dirname(socket),
     recorded: {
       volume: (id) => recordedLvOf(volumeObjects.get(id)),

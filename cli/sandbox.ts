@@ -1,7 +1,7 @@
 /**
- * Runs the body of a subcommand in a worker that has permissions of its own. The process parses the command line, so
- * its permissions must cover whatever a user can choose. The worker is permitted what was chosen. The process revokes
- * its own permissions before the body starts.
+ * Runs the body of a subcommand in a web worker that has permissions of its own. The process starts with permissions
+ * for every path and address that flags can name. Its main thread parses the flags, starts the worker with only the
+ * permissions that these flags need, and revokes its own permissions before the body starts.
  *
  * @module
  */
@@ -16,10 +16,10 @@ export interface WorkerRequest {
   readonly flags: Flags;
 }
 
-/** A message from the process to its worker. */
+/** A message from the main thread to the worker. */
 type MessageToWorker = { readonly kind: "start"; readonly request: WorkerRequest } | { readonly kind: "end" };
 
-/** A message from the worker to its process. */
+/** A message from the worker to the main thread. */
 type MessageFromWorker = { readonly kind: "ready" } | { readonly kind: "ended"; readonly status: number };
 
 /** The part of the global scope of a worker that is used here. */
@@ -28,12 +28,12 @@ interface WorkerScope {
   postMessage(message: MessageFromWorker): void;
 }
 
-/** The kinds of permission that the process revokes. */
+/** The kinds of permission that the main thread revokes. */
 const REVOKED_PERMISSIONS = ["read", "write", "net", "run", "env", "sys", "ffi", "import"] as const;
 
 /** Options of {@linkcode runSandboxed}. */
 export interface SandboxOptions {
-  /** URL of the module that the worker loads; in a worker it calls {@linkcode serveWorker}. */
+  /** URL of the module that the worker loads. When {@linkcode isSandboxed}, it must call {@linkcode serveWorker}. */
   readonly module: string;
   /** Permissions of the worker. */
   readonly permissions: Deno.PermissionOptionsObject;
@@ -41,13 +41,13 @@ export interface SandboxOptions {
   readonly end: AbortSignal;
 }
 
-/** Reports whether this is a worker that {@linkcode runSandboxed} started. */
+/** Reports whether this code runs in a worker that {@linkcode runSandboxed} started. */
 export function isSandboxed(): boolean {
   return "WorkerGlobalScope" in globalThis;
 }
 
 /**
- * Runs a subcommand in a worker. This process has no permissions afterwards.
+ * Runs a subcommand in a worker. The main thread has no permissions afterwards.
  *
  * @returns the exit status
  * @throws {Error} for an uncaught error in the worker
@@ -77,7 +77,7 @@ export async function runSandboxed(
   }
 }
 
-/** Runs, in the worker, the subcommand that the process sends. @param execute returns its exit status */
+/** Runs, in the worker, the subcommand that the main thread sends. @param execute runs it, and returns its exit status */
 export function serveWorker(execute: (request: WorkerRequest, end: AbortSignal) => Promise<number>): void {
   const scope = globalThis as unknown as WorkerScope;
   const end = new AbortController();

@@ -60,8 +60,8 @@ export interface ClaimReference {
 }
 
 /**
- * What a caller in the same process states beside a CreateVolume request. A request on the socket has no context: who
- * sends it may not be asked about the volume later, whatever its parameters name.
+ * What a caller in the same process adds to a CreateVolume request. A request on the socket has no context, even if its
+ * parameters name a claim: only the driver's own provisioner keeps its promise to write the PersistentVolume.
  */
 export interface CreateVolumeContext {
   /** Claim that the caller creates the volume for, and whose PersistentVolume it writes afterwards. */
@@ -152,7 +152,7 @@ export function controllerHandlers(options: ControllerOptions): ControllerHandle
     controllerModifyVolume: async (request) => {
       const limits = parseMutableParameters(request.mutableParameters);
       const id = requireVolumeId(request.volumeId);
-      await locks.run("modification", [volumeLock(id)], () => volumes.limit(id, limits));
+      await locks.run("modification", [volumeLock(id)], () => volumes.setLimits(id, limits));
       return {};
     },
 

@@ -59,7 +59,7 @@ export function localVolumeService(
       if (volume.tags.limits !== undefined) limiter.wake(); // limits may be set for each GiB
       return toStoredVolume(volume);
     },
-    limit: async (id, limits) => {
+    setLimits: async (id, limits) => {
       await volumes.setLimits(id, limits);
       limiter.wake();
     },
@@ -93,6 +93,6 @@ function requireAllowedNode(nodeId: string, { allowed }: NodeChoice): void {
   if (allowed === undefined || allowed.includes(nodeId)) return;
   throw new StorageError(
     "NoSpace",
-    `accessibility_requirements: asked for are the nodes ${allowed.join(", ")}, this one is ${nodeId}`,
+    `accessibility_requirements: only the nodes ${allowed.join(", ")} are allowed; this one is ${nodeId}`,
   );
 }

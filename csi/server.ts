@@ -39,7 +39,7 @@ export async function serve(
   services: readonly BoundService[],
   warmUp: (path: string) => Promise<void> = callIdentity,
 ): Promise<RunningServer> {
-  await claimSocket(path);
+  await removeStaleSocket(path);
   const server = new Server();
   for (const { definition, implementation } of services) server.addService(definition, implementation);
   await new Promise<void>((resolve, reject) => {
@@ -54,8 +54,12 @@ export async function serve(
   return { path, close: (graceMs) => closeServer(server, path, graceMs) };
 }
 
-/** Ensures that the path is free. A socket that nobody listens on was left by a crash, and is removed. */
-async function claimSocket(path: string): Promise<void> {
+/**
+ * Removes a socket that nobody listens on, which a crash left.
+ *
+ * @throws {StorageError} `FailedPrecondition` when another process listens on it
+ */
+async function removeStaleSocket(path: string): Promise<void> {
   await Deno.mkdir(dirname(path), { recursive: true });
   const state = await probeSocket(path);
   if (state === "stale") await Deno.remove(path);

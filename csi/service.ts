@@ -83,7 +83,7 @@ export interface CompletedCall {
 
 /**
  * Creates a service from handlers. A call without a handler is answered with UNIMPLEMENTED. A handler gets the request
- * alone.
+ * message, and neither the metadata nor the deadline of the call.
  *
  * @param onCallCompleted called after each call
  */

@@ -58,7 +58,7 @@ export interface StandaloneDriver {
   /** The socket's path. */
   readonly socketPath: string;
   /** Resolves when no background work is left: deleted volumes are removed, and copies complete. */
-  settled(): Promise<void>;
+  idle(): Promise<void>;
   /**
    * Stops the driver: takes no further calls, waits for those in progress, and removes the socket. Commands that change
    * something are waited for in any case.
@@ -96,7 +96,7 @@ export function standaloneServices(
   const { lvm, volumes, snapshots, staging, health, copies, limiter, background, locks } = openMachine({
     ...options,
     limiting,
-    listener: logging(),
+    listener: loggingListener(),
   });
   const start = () => {
     background.start();
@@ -115,11 +115,11 @@ export function standaloneServices(
 }
 
 /**
- * Returns a listener that logs what happens in the background on a machine.
+ * Creates a listener that logs what happens in the background on a machine.
  *
- * @param next a listener that is called after the log
+ * @param next a listener that is called after each log record
  */
-export function logging(next: MachineListener = {}): MachineListener {
+export function loggingListener(next: MachineListener = {}): MachineListener {
   return {
     onRemoved: () => next.onRemoved?.(),
     onProgress: (id) => next.onProgress?.(id),
@@ -154,7 +154,7 @@ export function logging(next: MachineListener = {}): MachineListener {
   };
 }
 
-/** Logs the state of the IO limits of a volume, which has no object to report it in. */
+/** Logs the state of the IO limits of a volume. A standalone driver has no other place to report it. */
 function logLimits(volume: VolumeId, state: LimitsState | undefined): void {
   if (state === undefined) return;
   const { applied, reason, message } = state;
@@ -170,7 +170,7 @@ function logLimits(volume: VolumeId, state: LimitsState | undefined): void {
 export async function startStandalone(options: StandaloneOptions): Promise<StandaloneDriver> {
   const { driver, version, nodeId, groups, exec } = options;
   const mountRoots = await withRealPaths(options.mountRoots);
-  const scratch = dirname(options.socketPath);
+  const scratch = dirname(options.socketPath); // the driver's permissions cover it
   const { identity, controller, node, background } = standaloneServices({ ...options, mountRoots, scratch });
   const server = await serve(options.socketPath, [
     bindService(Identity, identity),
@@ -182,7 +182,7 @@ export async function startStandalone(options: StandaloneOptions): Promise<Stand
 
   return {
     socketPath: server.path,
-    settled: () => background.idle(),
+    idle: () => background.idle(),
     stop: async (graceMs) => {
       const drained = await server.close(graceMs);
       await background.stop();

@@ -1,12 +1,11 @@
 /**
- * The exec seam: the only code that runs commands.
+ * The only code that runs commands.
  *
  * A command is a program of a closed list and an array of arguments; there is no shell. A command that only reads is
  * killed at its deadline. A command that changes something is never killed: if it were killed halfway, LVM's metadata
  * and the kernel's tables could differ. So only the wait ends, and the command continues.
  *
- * The interface is small, so that it has several implementations: the tests' fake machine, or one long-running `lvm`
- * shell that gets the same arguments.
+ * {@linkcode HostExec} implements the interface {@linkcode Exec} on this host. Tests implement it with a fake machine.
  *
  * @module
  */
@@ -58,7 +57,10 @@ export interface Command {
   readonly args: readonly string[];
   /** Whether the command changes anything. Such a command is not killed at its deadline. */
   readonly mutates: boolean;
-  /** Milliseconds to wait; by default the deadline of the seam for commands that read, or that change something. */
+  /**
+   * How long to wait, in milliseconds. The default is one of {@linkcode Deadlines}, for commands that read or for those
+   * that change something.
+   */
   readonly deadlineMs?: number;
   /** Ends a command that only reads, before its deadline. */
   readonly signal?: AbortSignal;

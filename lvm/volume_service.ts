@@ -1,6 +1,6 @@
 /**
- * Services for volumes and snapshots, which CSI's Controller service calls. They are implemented for this machine and
- * for the nodes of a cluster.
+ * Services for volumes and snapshots, which CSI's Controller service calls. csi/local_service.ts implements
+ * them for this machine, and k8s/service/ for the nodes of a cluster.
  *
  * @module
  */
@@ -47,7 +47,7 @@ export interface VolumeService {
   /** Expands the volume to at least the required size of a range, in bytes. A volume never becomes smaller. */
   expand(id: VolumeId, range: SizeRange): Promise<StoredVolume>;
   /** Records IO limits of the volume, all or none. They replace limits of the same names; other limits stay. */
-  limit(id: VolumeId, limits: IoLimits): Promise<void>;
+  setLimits(id: VolumeId, limits: IoLimits): Promise<void>;
   /** Returns the volume. */
   get(id: VolumeId): Promise<StoredVolume>;
   /** Returns all volumes, in the order of their ids. */

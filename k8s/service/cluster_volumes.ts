@@ -63,10 +63,7 @@ export interface ClusterVolumesOptions {
 /** The maximum number of attempts of a patch that conflicts with writes of the status. */
 const MAX_ATTEMPTS = 5;
 
-/**
- * The time limit for the cache to show a new object, in milliseconds, so that the next volume is placed with it in
- * mind.
- */
+/** The time limit for the cache to show a new object, in milliseconds. The next placement must count its space. */
 const CACHE_WAIT_MS = 5_000;
 
 /** The volumes of one driver in the cluster. */
@@ -182,7 +179,7 @@ export class ClusterVolumes implements VolumeService {
    *
    * @throws {StorageError} `NotFound`, `Lost`, `Unavailable`
    */
-  async limit(id: VolumeId, limits: IoLimits): Promise<void> {
+  async setLimits(id: VolumeId, limits: IoLimits): Promise<void> {
     await this.get(id);
     if (!hasLimits(limits)) return;
     try {
@@ -202,7 +199,7 @@ export class ClusterVolumes implements VolumeService {
     return clusterVolumeOf(this.#requireCreated(id, object));
   }
 
-  /** Returns all volumes that were created, in the order of their ids. */
+  /** Returns all created volumes, in the order of their ids. */
   list(): Promise<StoredVolume[]> {
     return Promise.resolve(this.#createdObjects().map(clusterVolumeOf));
   }
@@ -328,12 +325,7 @@ export class ClusterVolumes implements VolumeService {
     );
   }
 
-  /**
-   * Requires that a volume has no snapshots. The node requires that too, but only after the LVMVolume was deleted, and
-   * that cannot be undone.
-   *
-   * @throws {StorageError} `InUse`
-   */
+  /** Requires that a volume has no snapshots. The node checks it as well, but a deletion cannot be undone by then. */
   #requireNoSnapshots(id: VolumeId): void {
     const snapshots = this.#snapshots.list().filter((snapshot) =>
       snapshot.spec.driverName === this.#driver && snapshot.spec.sourceVolume === id && blocksSourceDeletion(snapshot)

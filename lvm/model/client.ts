@@ -57,8 +57,7 @@ interface KnownGroup {
   /** The group as last reported. */
   group: VolumeGroup;
   /**
-   * Whether the last report on the group is still running, though nobody waits for it: until it ends, no further one
-   * starts.
+   * Whether the last report on the group is still running after its deadline. Until it ends, no further one starts.
    */
   unresponsive: boolean;
 }
@@ -93,7 +92,7 @@ export class Lvm {
   readonly #pendingChanges = new Set<Promise<unknown>>();
   #changeCount = 0;
   /**
-   * The number of changes that had ended when each report started; without the reports that started during a change.
+   * The number of changes that had ended when each report started. Reports that started during a change are not in it.
    */
   readonly #changeCountAtStart = new WeakMap<readonly VolumeGroup[], number>();
   #nextReportAfterChanges: Promise<FreshReport> | undefined;

@@ -50,11 +50,11 @@ export async function startCountedDriver(
     exec,
   });
   const csi = connect(driver.socketPath);
-  await driver.settled(); // the look at what is left of deletions, which each start begins with, is nobody's call
+  await driver.idle(); // the look at what is left of deletions, which each start begins with, is nobody's call
   return {
     csi,
     root,
-    waitUntilRemoved: () => driver.settled(),
+    waitUntilRemoved: () => driver.idle(),
     [Symbol.asyncDispose]: async () => {
       csi[Symbol.dispose]();
       await driver.stop(10_000);

@@ -58,11 +58,11 @@ Deno.test("limits are recorded only in the LVMVolume, and a change replaces thos
   await using s = await setUp();
   assertEquals(s.object().spec.ioLimits, { readIops: "500", writeBpsPerGiB: "4Mi" });
   assertEquals([...s.lv.tags].filter((tag) => tag.startsWith("denolith.io")), []);
-  await s.cluster.volumes.limit(s.id, { readIops: { rate: 10n, perGiB: true }, writeIops: "max" });
+  await s.cluster.volumes.setLimits(s.id, { readIops: { rate: 10n, perGiB: true }, writeIops: "max" });
   const changed = { readIopsPerGiB: "10", writeIops: "max", writeBpsPerGiB: "4Mi" };
   assertEquals(s.object().spec.ioLimits, changed);
   const { metadata: { resourceVersion } } = s.object();
-  await s.cluster.volumes.limit(s.id, {});
+  await s.cluster.volumes.setLimits(s.id, {});
   assertEquals([s.object().metadata.resourceVersion, s.object().spec.ioLimits], [resourceVersion, changed]);
   assertEquals(s.limitedCondition(), undefined, "no pod has it");
 });
@@ -73,7 +73,7 @@ Deno.test("an agent that starts finds the pods with limited volumes, and applies
   const file = s.cgroups.addPod(`kubepods/burstable/pod${POD}`);
   await s.cluster.stopAgent(NODE);
   s.publish();
-  await s.cluster.volumes.limit(s.id, { readIops: { rate: 7n, perGiB: false } });
+  await s.cluster.volumes.setLimits(s.id, { readIops: { rate: 7n, perGiB: false } });
   s.cluster.startAgent(NODE, s.machine, { cgroupRoot: s.cgroups.root });
   const readIoMax = () => Deno.readTextFileSync(file);
   await waitUntil(() => readIoMax() === `253:${s.lv.minor} riops=7 wbps=${4 << 20}\n`, "the limits");

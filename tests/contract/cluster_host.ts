@@ -30,7 +30,7 @@ const serveCluster: Serve = async (exec, _groups, folder) => {
   ]);
   return {
     socketPath: server.path,
-    settled: () => background.idle(),
+    idle: () => background.idle(),
     stop: async (graceMs) => {
       const drained = await server.close(graceMs);
       await cluster[Symbol.asyncDispose]();

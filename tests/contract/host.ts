@@ -167,7 +167,7 @@ export class Harness implements AsyncDisposable {
 
   /** Resolves when the driver does nothing in the background. */
   waitUntilIdle(): Promise<void> {
-    return this.#driver.settled();
+    return this.#driver.idle();
   }
 
   /** Creates a volume and answers its id. */

@@ -176,7 +176,7 @@ export function standaloneLimitsContract(host: Host): void {
     const options = { socket: "second.sock", cgroupRoot: `${harness.folder}/cgroup` };
     const second = await Harness.serve(harness.exec, harness.groups, harness.folder, options);
     try {
-      await second.settled();
+      await second.idle();
       await waitForRates(file, device, { ...NO_RATES, readIops: 100n, writeBps: 4n << 20n });
     } finally {
       await second.stop(10_000);
