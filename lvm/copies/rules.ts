@@ -131,7 +131,7 @@ export function groupsWithoutCopySnapshotSpace(
   if (group.free < pending) {
     throw new StorageError(
       "NoSpace",
-      `creating volume ${id}: while it is made, a temporary snapshot of its source takes ${
+      `creating volume ${id}: while it is copied, a temporary snapshot of its source takes ${
         formatBytes(pending)
       } of volume ` +
         `group ${group.name}, which has ${formatBytes(group.free)} free`,

@@ -16,7 +16,7 @@ export const RETRY_MS = 60_000;
  */
 const OPEN_RETRY_MS = 500;
 
-/** The number of failed attempts at the same place after which the copy is given up. */
+/** The number of failed attempts in a row after which the copy fails. */
 const MAX_ATTEMPTS = 8;
 
 /** The kinds of failures that may pass by themselves: the copy continues later. */

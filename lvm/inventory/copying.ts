@@ -74,7 +74,7 @@ export function refuseWhileCopied(
 }
 
 /**
- * Returns the temporary snapshots whose copies are done or were given up.
+ * Returns the copy snapshots whose copies are complete or were dropped.
  *
  * @param driver the driver's name
  * @param groups a report of LVM

@@ -33,8 +33,8 @@ export function deletedLvs(driver: string, groups: readonly VolumeGroup[]): Dele
  * Returns the LVs of the driver that are no volumes, because the `lvcreate` that made them died before they were
  * complete.
  *
- * An LV that was handed out, or that has data of a copy's source, is a volume in any case. LVM also converts LVs in
- * steps, so such an LV may look incomplete while somebody converts it.
+ * An LV that was in use, or that has data of a copy's source, is a volume in any case. LVM also converts LVs in
+ * steps, so such an LV may look incomplete during a conversion.
  *
  * @param driver the driver's name
  * @param groups a report of LVM

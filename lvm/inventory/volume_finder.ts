@@ -72,7 +72,7 @@ export class VolumeFinder {
    * Returns what a report and the records show of a volume id.
    *
    * @param groups a report of LVM
-   * @param within the groups that may hold the volume. By default these are all groups: somebody may have renamed the
+   * @param within the groups that may hold the volume. By default these are all groups: a user may have renamed the
    * volume's group, or the driver may not use that group any more.
    * @throws {StorageError} `ForeignData` when several LVs claim to be the volume, or its tags cannot be read;
    * `Unavailable` when the volume is, or may be, in an unresponsive group.

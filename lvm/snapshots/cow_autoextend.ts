@@ -27,7 +27,7 @@ export const DEFAULT_SNAPSHOT_AUTOEXTEND = "70:20";
 export interface CowUsage {
   /** The snapshot that it belongs to. */
   readonly id: SnapshotId;
-  /** The volume that the snapshot was taken of. */
+  /** The volume that the snapshot was created from. */
   readonly source: VolumeId;
   /** Its LV. */
   readonly lv: LogicalVolume;

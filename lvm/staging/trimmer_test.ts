@@ -94,7 +94,7 @@ Deno.test("Trimmer runs fstrim once in the interval, and reports its result", as
   assertEquals(await s.pass(DAY), ONE_TRIM);
   assertEquals([s.reported.length, s.errors], [2, []]);
   s.group.lvs.length = 0;
-  assertEquals([await s.pass(DAY), s.clock.pendingTimers], [[], 0], "it is gone");
+  assertEquals([await s.pass(DAY), s.clock.pendingTimers], [[], 0], "it was deleted");
 });
 
 Deno.test("Trimmer: a start of the driver neither repeats nor delays it", async () => {

@@ -80,7 +80,7 @@ export interface GroupStatus {
  * - `Lost`: it was in use, and its LV is missing or replaced.
  * - `Inconsistent`: several LVs claim to be it, or its tags cannot be read.
  * - `Copying`: it is still being filled from its source, and cannot be used yet. `Partial`, `Degraded` and `Rebuilding`
- * take precedence over it.
+ *   take precedence over it.
  */
 export type VolumeStateName = "Ready" | "Partial" | "Degraded" | "Rebuilding" | "Lost" | "Inconsistent" | "Copying";
 

@@ -1,5 +1,5 @@
 /**
- * How LVs are activated: whatever else LVM has to be told for that depends on the kind of the LV, and on what it is made of.
+ * Builds the commands that activate LVs, with the options that their type needs.
  *
  * @module
  */
@@ -8,10 +8,14 @@ import { monitoringOptions } from "../pools/pool_commands.ts";
 import { isRaid } from "../model/redundancy.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 
-/** The arguments of lvm that activate an LV of a group. A copy-on-write snapshot and its origin are activated together. */
+/**
+ * Returns the arguments of lvm that activate an LV of a group. LVM activates a COW snapshot and its origin together.
+ *
+ * @param driver the driver's name
+ */
 export function activationArguments(driver: string, group: VolumeGroup, lv: LogicalVolume): string[] {
   const origin = group.lvs.find(({ name }) => name === lv.origin);
-  // to be used without a disk, whatever lvm.conf says (activation_mode); without redundancy, content would have holes
+  // A RAID LV is usable without a physical volume, whatever activation_mode lvm.conf sets. Other LVs would lack data.
   const degraded = [lv, origin].some((each) => each !== undefined && isRaid(each));
   return [
     "lvchange",
