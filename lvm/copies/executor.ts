@@ -27,13 +27,14 @@ import {
   ownedVolumeId,
 } from "../model/tags.ts";
 import { findPool, isThin } from "../pools/pool.ts";
-import { thinSnapshotArguments } from "../volumes/thin_volumes.ts";
+import { thinSnapshotOptions } from "../volumes/thin_volumes.ts";
 import { staleCopySnapshots } from "../inventory/copying.ts";
 import { deletedLvs } from "../inventory/leftovers.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import type { Reaper } from "../volumes/reaper.ts";
 import { syncFilesystem } from "../snapshots/sync.ts";
+import { lvchange, lvchangeTags, lvcreate, type LvcreateOptions } from "../model/commands.ts";
 
 /** Context of the steps of copies. */
 export interface CopyContext {
@@ -126,7 +127,7 @@ async function restart(
     ...(unformatted.state === format.state ? [] : markFormatState(format, unformatted)),
     ...markCopied(recorded, 0n),
   ];
-  if (changes.length > 0) await changeLv(context, destination, changes);
+  if (changes.length > 0) await changeTags(context, destination, changes);
   delete work.offset;
 }
 
@@ -135,7 +136,7 @@ async function restart(
  */
 async function drop({ id, destination }: CopyState, context: CopyContext): Promise<void> {
   if (!await ensureUnused(destination, context)) return;
-  await changeLv(context, destination, markVolumeDeleted(id));
+  await changeTags(context, destination, markVolumeDeleted(id));
   context.reaper.wake();
 }
 
@@ -165,37 +166,30 @@ async function createCopySnapshot(
   const { tags: { erase, format } } = volumeFinder.require(groups, ownedVolumeId(driver, lv.tags)!);
   await syncFilesystem(lvm.exec, lv, format);
   const deleted = [...deletedLvs(driver, [group]), ...staleCopySnapshots(driver, groups)].map(({ lv }) => lv.name);
-  const lvcreate = (options: readonly string[]) =>
-    lvm.change(group, [
-      "lvcreate",
-      "--yes",
-      "--snapshot",
-      "--permission",
-      "r",
-      "--name",
-      uniqueLvName(copySnapshotLvName(id), deleted),
-      ...options,
-      ...copySnapshotTags(driver, { copy: id, erase }).flatMap((tag) => ["--addtag", tag]),
-      lvPath(original),
-    ]);
-  if (!isThin(lv)) return await lvcreate(["--size", `${copySnapshotBytes(original)}b`]);
+  const create = (options: LvcreateOptions) => {
+    const name = uniqueLvName(copySnapshotLvName(id), deleted);
+    const addtag = copySnapshotTags(driver, { copy: id, erase });
+    const lvcreateOptions: LvcreateOptions = { yes: true, snapshot: true, permission: "r", name, ...options, addtag };
+    return lvm.change(group, lvcreate(lvcreateOptions, lvPath(original)));
+  };
+  if (!isThin(lv)) return await create({ size: copySnapshotBytes(original) });
   await reservation.runExclusive(groups, group, async (current) => {
     requireSpaceForCopySnapshot(reservation, id, { lv, group: current });
-    await lvcreate(thinSnapshotArguments(driver, current, lv));
+    await create(thinSnapshotOptions(driver, current, lv));
   });
 }
 
 /** Marks a copy snapshot as deleted, so that the reaper removes it. */
 export async function removeCopySnapshot(copySnapshot: LocatedLv, context: CopyContext): Promise<void> {
   const { driver, reaper } = context;
-  await changeLv(context, copySnapshot, markCopySnapshotDeleted(copySnapshotOf(driver, copySnapshot.lv.tags)!));
+  await changeTags(context, copySnapshot, markCopySnapshotDeleted(copySnapshotOf(driver, copySnapshot.lv.tags)!));
   reaper.wake();
 }
 
 async function activate(located: LocatedLv, context: CopyContext): Promise<void> {
   const { lv, group } = located;
   // A killed command may have left the device suspended. Any access to a suspended device hangs.
-  if (lv.suspended) return await changeLv(context, located, ["--refresh"]);
+  if (lv.suspended) return await context.lvm.change(group, lvchange({ refresh: true }, lvPath(located)));
   await context.lvm.change(group, activationArguments(context.driver, group, lv));
 }
 
@@ -207,7 +201,7 @@ async function copyChunk(
   const { exec } = context.lvm;
   if (offset - recorded >= RECORD_INTERVAL_BYTES) {
     work.offset = offset;
-    return await changeLv(context, destination, markCopied(recorded, offset));
+    return await changeTags(context, destination, markCopied(recorded, offset));
   }
   work.total = sourceBytes(from);
   await verifyDevice(exec, { ...from, size: sourceBytes(from) });
@@ -250,7 +244,7 @@ async function complete(
   context: CopyContext,
 ): Promise<void> {
   const { exec } = context.lvm;
-  if (format.state === "raw") return await changeLv(context, destination, markCopyComplete(copied));
+  if (format.state === "raw") return await changeTags(context, destination, markCopyComplete(copied));
   if (format.state !== "unformatted") {
     throw new StorageError("CommandFailed", `volume ${id} is ${format.state} already`);
   }
@@ -259,7 +253,7 @@ async function complete(
   const found = await readSignatures(exec, path);
   if (found.length === 0) {
     await requireBlank(exec, device, path); // It is a copy of a volume that was never in use.
-    return await changeLv(context, destination, markCopyComplete(copied));
+    return await changeTags(context, destination, markCopyComplete(copied));
   }
   const { type } = format;
   if (found.length > 1 || found[0]!.type !== type) {
@@ -271,16 +265,16 @@ async function complete(
     );
   }
   const formatting = { state: "formatting", type, uuid: crypto.randomUUID() } as const;
-  await changeLv(context, destination, markFormatState(format, formatting));
+  await changeTags(context, destination, markFormatState(format, formatting));
   await changeUuid(exec, { type, device: path, uuid: formatting.uuid, scratch: scratchPath(destination.lv, context) });
-  await changeLv(context, destination, [
+  await changeTags(context, destination, [
     ...markFormatState(formatting, { ...formatting, state: "formatted" }),
     ...markCopyComplete(copied),
   ]);
 }
 
-async function changeLv({ lvm }: CopyContext, located: LocatedLv, changes: readonly string[]): Promise<void> {
-  await lvm.change(located.group, ["lvchange", ...changes, lvPath(located)]);
+async function changeTags({ lvm }: CopyContext, located: LocatedLv, changes: readonly string[]): Promise<void> {
+  await lvm.change(located.group, lvchangeTags(changes, lvPath(located)));
 }
 
 /** Returns the path at which a copied filesystem may be mounted for a moment. */

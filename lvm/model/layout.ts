@@ -12,6 +12,7 @@
 
 import type { LogicalVolume, PhysicalVolume } from "./report.ts";
 import { formatBytes, formatQuantity, roundUp } from "../size.ts";
+import type { LvcreateOptions } from "./commands.ts";
 
 /** The names of the layouts, the default first. */
 export const LAYOUT_NAMES = ["linear", "striped", "raid1", "raid10", "raid5", "raid6"] as const;
@@ -102,13 +103,13 @@ function rmetaBytes(image: bigint, extentSize: bigint): bigint {
   return roundUp(8192n + (image / REGION_BYTES + 7n) / 8n, extentSize);
 }
 
-/** Returns the arguments of lvcreate for a layout; none for the linear layout, which is its default. */
-export function layoutArguments(layout: Layout): string[] {
-  if (layout.type === "linear") return [];
-  const type = ["--type", layout.type];
-  if (layout.type === "raid1") return [...type, "--mirrors", `${layout.mirrors}`];
-  const stripes = ["--stripes", `${layout.stripes}`, "--stripesize", `${layout.stripeSize}b`];
-  return [...type, ...(layout.type === "raid10" ? ["--mirrors", "1"] : []), ...stripes];
+/** Returns the options of lvcreate for a layout; none for a linear one, which is its default. */
+export function layoutOptions(layout: Layout): Pick<LvcreateOptions, "type" | "mirrors" | "stripes" | "stripesize"> {
+  const { type } = layout;
+  if (type === "linear") return {};
+  if (type === "raid1") return { type, mirrors: layout.mirrors };
+  const stripes = { stripes: layout.stripes, stripesize: layout.stripeSize };
+  return { type, ...(type === "raid10" && { mirrors: 1 }), ...stripes };
 }
 
 /**

@@ -4,8 +4,8 @@ import {
   bytesPerPv,
   choosePvs,
   type Layout,
-  layoutArguments,
   layoutOf,
+  layoutOptions,
   layoutSpace,
   LINEAR,
   pvsToExtend,
@@ -13,6 +13,7 @@ import {
   requiredPvCount,
 } from "./layout.ts";
 import type { PhysicalVolume } from "./report.ts";
+import { lvcreate } from "./commands.ts";
 
 const MiB = 1n << 20n;
 const EXTENT = 4n * MiB;
@@ -101,7 +102,9 @@ Deno.test("pvsWithSeveralImages() finds those with several images, also an image
 });
 
 Deno.test("LVM reports the layout that lvcreate was given", () => {
-  const args = [LINEAR, STRIPED, RAID1, RAID10, RAID5, RAID6].map((layout) => layoutArguments(layout).join(" "));
+  const args = [LINEAR, STRIPED, RAID1, RAID10, RAID5, RAID6].map((layout) =>
+    lvcreate(layoutOptions(layout), "data").slice(1, -1).join(" ")
+  );
   assertEquals(args, [
     "",
     "--type striped --stripes 2 --stripesize 65536b",

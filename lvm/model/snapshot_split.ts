@@ -7,6 +7,7 @@
 import { type ErrorKind, StorageError } from "../error.ts";
 import { type Lvm, requirePvs } from "./client.ts";
 import { type LogicalVolume, lvPath, type VolumeGroup } from "./report.ts";
+import { lvconvert } from "./commands.ts";
 
 /**
  * Separates a copy-on-write snapshot from its origin, so that the origin is free of it. The COW space stays, as an LV with the
@@ -17,8 +18,8 @@ import { type LogicalVolume, lvPath, type VolumeGroup } from "./report.ts";
 export async function splitSnapshot(lvm: Lvm, group: VolumeGroup, lv: LogicalVolume): Promise<void> {
   const path = lvPath({ group, lv });
   requirePvs(`separating ${path} from its origin`, group);
-  const args = ["lvconvert", "--yes", "--splitsnapshot", path];
-  await changeIgnoring(["NotFound", "FailedPrecondition"], lvm, group, args);
+  const command = lvconvert({ yes: true, splitsnapshot: true }, path);
+  await changeIgnoring(["NotFound", "FailedPrecondition"], lvm, group, command);
 }
 
 /**

@@ -12,6 +12,7 @@ import type { SnapshotId, VolumeId } from "../ids.ts";
 import type { Lvm } from "./client.ts";
 import type { VolumeGroup } from "./report.ts";
 import { usedTag } from "./tags.ts";
+import { vgchange } from "./commands.ts";
 
 /** Records that a volume is in use, and which LV it has. */
 export async function addUsedTag(
@@ -20,7 +21,7 @@ export async function addUsedTag(
   volume: { readonly id: VolumeId; readonly group: VolumeGroup; readonly lv: { readonly uuid: string } },
 ): Promise<void> {
   const tag = usedTag(driver, volume.id, volume.lv.uuid);
-  await lvm.change(volume.group, ["vgchange", "--addtag", tag, volume.group.name]);
+  await lvm.change(volume.group, vgchange({ addtag: [tag] }, volume.group.name));
 }
 
 /** Returns the records of an LV in a group. */
@@ -35,5 +36,5 @@ export function usedTagsOf(
 
 /** Removes records from a group. */
 export async function removeUsedTags(lvm: Lvm, group: VolumeGroup, usedTags: readonly string[]): Promise<void> {
-  await lvm.change(group, ["vgchange", ...usedTags.flatMap((record) => ["--deltag", record]), group.name]);
+  await lvm.change(group, vgchange({ deltag: usedTags }, group.name));
 }

@@ -10,49 +10,59 @@ import type { Lvm } from "../model/client.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { hasPoolTag, poolTags } from "../model/tags.ts";
 import { findPool, isDriverPool } from "./pool.ts";
+import {
+  lvchange,
+  lvcreate,
+  type LvcreateOptions,
+  lvextend,
+  type LvextendOptions,
+  lvremove,
+} from "../model/commands.ts";
 
 /**
  * Keeps dmeventd from a pool. LVM registers a pool with dmeventd whenever the pool or an LV in it is created, activated
  * or extended (lvm.conf(5), activation/monitoring). Then both the driver and dmeventd would extend it.
  */
-const NO_MONITORING = ["--config", "activation/monitoring=0"];
+const NO_MONITORING: MonitoringOptions = { config: "activation/monitoring=0" };
+
+/** The options that {@linkcode monitoringOptions} returns. */
+export type MonitoringOptions = Pick<LvextendOptions, "config">;
 
 /**
- * Returns arguments for a change of an LV that affects its pool: they keep dmeventd from pools of the driver, but not
+ * Returns the options for a change of an LV that affects its pool: they keep dmeventd from pools of the driver, but not
  * from other pools.
  */
-export function monitoringOptions(driver: string, group: VolumeGroup, { pool }: Pick<LogicalVolume, "pool">): string[] {
+export function monitoringOptions(
+  driver: string,
+  group: VolumeGroup,
+  { pool }: Pick<LogicalVolume, "pool">,
+): MonitoringOptions {
   const found = findPool(group, pool);
-  return found !== undefined && isDriverPool(driver, found) ? NO_MONITORING : [];
+  return found !== undefined && isDriverPool(driver, found) ? NO_MONITORING : {};
 }
 
 /**
  * Creates a thin pool of the driver in a group. New blocks of it read as zeros before they are written.
  *
  * @param size bytes
- * @returns the arguments that keep dmeventd from the pool
+ * @returns the options that keep dmeventd from the pool
  */
 export async function createPool(
   lvm: Lvm,
   driver: string,
   group: VolumeGroup,
   { name, size }: { readonly name: string; readonly size: bigint },
-): Promise<readonly string[]> {
-  await lvm.change(group, [
-    "lvcreate",
-    "--yes", // wipe old signatures without a question, as for volumes
-    "--type",
-    "thin-pool",
-    "--zero",
-    "y",
-    "--name",
+): Promise<MonitoringOptions> {
+  const options: LvcreateOptions = {
+    yes: true, // Wipes old signatures without asking, as for volumes.
+    type: "thin-pool",
+    zero: "y",
     name,
-    "--size",
-    `${size}b`,
+    size,
     ...NO_MONITORING,
-    ...poolTags(driver).flatMap((tag) => ["--addtag", tag]),
-    group.name,
-  ]);
+    addtag: poolTags(driver),
+  };
+  await lvm.change(group, lvcreate(options, group.name));
   return NO_MONITORING;
 }
 
@@ -62,7 +72,7 @@ export async function createPool(
  */
 export async function removeIncompletePool(lvm: Lvm, group: VolumeGroup, { name }: LogicalVolume): Promise<void> {
   try {
-    await lvm.change(group, ["lvremove", "--yes", `${group.name}/${name}`]);
+    await lvm.change(group, lvremove({ yes: true }, `${group.name}/${name}`));
   } catch (error) {
     if (!(error instanceof StorageError && error.kind === "NotFound")) throw error; // NotFound: another call has removed it
   }
@@ -84,8 +94,8 @@ export async function extendPool(
   pool: LogicalVolume,
   newSize: { readonly data: bigint } | { readonly metadata: bigint },
 ): Promise<void> {
-  const size = "data" in newSize ? ["--size", `${newSize.data}b`] : ["--poolmetadatasize", `${newSize.metadata}b`];
-  await lvm.change(group, ["lvextend", ...size, ...NO_MONITORING, `${group.name}/${pool.name}`]);
+  const size = "data" in newSize ? { size: newSize.data } : { poolmetadatasize: newSize.metadata };
+  await lvm.change(group, lvextend({ ...size, ...NO_MONITORING }, `${group.name}/${pool.name}`));
 }
 
 /**
@@ -94,6 +104,6 @@ export async function extendPool(
  */
 export async function removePool(lvm: Lvm, group: VolumeGroup, pool: LogicalVolume): Promise<void> {
   const path = `${group.name}/${pool.name}`;
-  await lvm.change(group, ["lvchange", "--activate", "n", ...NO_MONITORING, path]);
-  await lvm.change(group, ["lvremove", path]);
+  await lvm.change(group, lvchange({ activate: "n", ...NO_MONITORING }, path));
+  await lvm.change(group, lvremove({}, path));
 }

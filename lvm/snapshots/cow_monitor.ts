@@ -25,6 +25,7 @@ import {
 } from "./cow_autoextend.ts";
 import type { Clock } from "../clock.ts";
 import { BackgroundWorker } from "../worker.ts";
+import { lvextend } from "../model/commands.ts";
 
 /** Listener to the extension of COW space. */
 export interface CowListener {
@@ -134,7 +135,7 @@ export class CowMonitor {
       return false;
     }
     const held = [{ ...snapshotLock(id), mode: "shared" as const }, volumeLock(source, "shared")];
-    const extend = ["lvextend", "--size", `${decision.size}b`, `${group.name}/${lv.name}`];
+    const extend = lvextend({ size: decision.size }, `${group.name}/${lv.name}`);
     try {
       await locks.run("extension of the COW space", held, () => lvm.change(group, extend));
     } catch (error) {

@@ -24,8 +24,9 @@ import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { formatBytes } from "../size.ts";
 import { cowBytes, type SizeOrPercent } from "../spec/cow_size.ts";
 import type { Reaper } from "../volumes/reaper.ts";
-import { thinSnapshotArguments } from "../volumes/thin_volumes.ts";
+import { thinSnapshotOptions } from "../volumes/thin_volumes.ts";
 import { syncFilesystem } from "./sync.ts";
+import { lvchangeTags, lvcreate, type LvcreateOptions, lvremove } from "../model/commands.ts";
 
 /** A request for a snapshot. */
 export interface SnapshotRequest {
@@ -128,7 +129,7 @@ export class Snapshots {
     const path = lvPath(found);
     if (found.lv.open) throw new StorageError("InUse", `deleting snapshot ${id}: ${path} is open; unmount it first`);
     if (found.erase === "none" && !isThin(found.lv)) {
-      return await this.#lvm.change(found.group, ["lvremove", "--yes", path]);
+      return await this.#lvm.change(found.group, lvremove({ yes: true }, path));
     }
     await this.#markDeleted(found);
   }
@@ -162,7 +163,7 @@ export class Snapshots {
           `${formatBytes(group.free)} free; a smaller snapSize may do`,
       );
     }
-    await this.#lvcreate(volume, id, ["--size", `${size}b`]);
+    await this.#lvcreate(volume, id, { size });
   }
 
   /**
@@ -179,30 +180,26 @@ export class Snapshots {
         reservation.requirePool(group, lv),
         lv.size,
       );
-      await this.#lvcreate({ ...volume, group }, id, thinSnapshotArguments(this.#driver, group, lv));
+      await this.#lvcreate({ ...volume, group }, id, thinSnapshotOptions(this.#driver, group, lv));
     });
   }
 
-  async #lvcreate(volume: Volume, id: SnapshotId, options: readonly string[]): Promise<void> {
+  async #lvcreate(volume: Volume, id: SnapshotId, options: LvcreateOptions): Promise<void> {
     const { id: source, group, tags } = volume;
     const deleted = deletedLvs(this.#driver, [group]).map(({ lv }) => lv.name);
-    await this.#lvm.change(group, [
-      "lvcreate",
-      "--yes",
-      "--snapshot",
-      "--permission",
-      "r",
-      "--name",
-      uniqueLvName(snapshotLvName(id), deleted),
+    const lvcreateOptions: LvcreateOptions = {
+      yes: true,
+      snapshot: true,
+      permission: "r",
+      name: uniqueLvName(snapshotLvName(id), deleted),
       ...options,
-      ...snapshotTags(this.#driver, { id, source, erase: tags.erase }).flatMap((tag) => ["--addtag", tag]),
-      lvPath(volume),
-    ]);
+      addtag: snapshotTags(this.#driver, { id, source, erase: tags.erase }),
+    };
+    await this.#lvm.change(group, lvcreate(lvcreateOptions, lvPath(volume)));
   }
 
   async #markDeleted(found: LocatedSnapshot): Promise<void> {
-    const args = ["lvchange", ...markSnapshotDeleted(found.snapshot.id), lvPath(found)];
-    await this.#lvm.change(found.group, args);
+    await this.#lvm.change(found.group, lvchangeTags(markSnapshotDeleted(found.snapshot.id), lvPath(found)));
     this.#reaper.wake();
   }
 }

@@ -24,6 +24,7 @@ import { type FilesystemType, fsckCommand, mkfsCommand, parseMkfsOptions } from 
 import type { Lvm } from "../model/client.ts";
 import { type FormatState, markFormatState } from "../model/tags.ts";
 import type { Volume } from "../inventory/volume.ts";
+import { lvchangeTags } from "../model/commands.ts";
 
 type RecordedFilesystem = Extract<FormatState, { uuid: string }>;
 
@@ -82,7 +83,7 @@ async function makeFilesystem(lvm: Lvm, volume: Volume, formatting: RecordedFile
 
 async function recordFormatState(lvm: Lvm, volume: Volume, from: FormatState, to: FormatState): Promise<void> {
   const path = `${volume.group.name}/${volume.lv.name}`;
-  await lvm.change(volume.group, ["lvchange", ...markFormatState(from, to), path]);
+  await lvm.change(volume.group, lvchangeTags(markFormatState(from, to), path));
 }
 
 function requireRecordedFilesystem(recorded: RecordedFilesystem, found: readonly Signature[], path: string): void {

@@ -44,6 +44,7 @@ import { withDiscardFlag } from "../spec/trim.ts";
 import type { Trimmer } from "./trimmer.ts";
 import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
+import { lvchange } from "../model/commands.ts";
 
 /** The statistics of a published volume: the usage of its filesystem, or the size of its block device in bytes. */
 export type Stats = { readonly filesystem: Usage } | { readonly blockBytes: bigint };
@@ -251,7 +252,7 @@ export class Staging {
   async #activate(volume: Volume): Promise<Volume> {
     const path = `${volume.group.name}/${volume.lv.name}`;
     // a killed command can leave a device suspended: every program that uses it would hang
-    if (volume.lv.suspended) await this.#lvm.change(volume.group, ["lvchange", "--refresh", path]);
+    if (volume.lv.suspended) await this.#lvm.change(volume.group, lvchange({ refresh: true }, path));
     if (volume.lv.active) return volume;
     await this.#lvm.change(volume.group, activationArguments(this.#volumes.driver, volume.group, volume.lv));
     const active = this.#volumes.require(await this.#lvm.report(), volume.id);

@@ -6,7 +6,8 @@
 
 import { monitoringOptions } from "../pools/pool_commands.ts";
 import { isRaid } from "../model/redundancy.ts";
-import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
+import { type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
+import { lvchange } from "../model/commands.ts";
 
 /**
  * Returns the arguments of lvm that activate an LV of a group. LVM activates a COW snapshot and its origin together.
@@ -17,12 +18,8 @@ export function activationArguments(driver: string, group: VolumeGroup, lv: Logi
   const origin = group.lvs.find(({ name }) => name === lv.origin);
   // A RAID LV is usable without a physical volume, whatever activation_mode lvm.conf sets. Other LVs would lack data.
   const degraded = [lv, origin].some((each) => each !== undefined && isRaid(each));
-  return [
-    "lvchange",
-    "--activate",
-    "y",
-    ...(degraded ? ["--activationmode", "degraded"] : []),
-    ...monitoringOptions(driver, group, lv),
-    `${group.name}/${lv.name}`,
-  ];
+  return lvchange(
+    { activate: "y", ...(degraded && { activationmode: "degraded" }), ...monitoringOptions(driver, group, lv) },
+    lvPath({ group, lv }),
+  );
 }

@@ -25,6 +25,7 @@ import { isOwned, markErased, markSnapshotDeleted, ownedSnapshotId } from "../mo
 import { type DeletedLv, deletedLvs, incompleteVolumes, isIncompleteSnapshot } from "../inventory/leftovers.ts";
 import { findPool, isDriverPool, isThin, lvsInPool } from "../pools/pool.ts";
 import { BackgroundWorker } from "../worker.ts";
+import { lvchange, lvchangeTags, lvextend, lvremove } from "../model/commands.ts";
 
 /** Options of {@linkcode Reaper}. */
 export interface ReaperOptions {
@@ -144,19 +145,19 @@ export class Reaper {
    */
   async #resume(groups: FreshReport): Promise<void> {
     for (const { group, lv } of incompleteVolumes(this.#driver, groups)) {
-      await this.#lvm.change(group, ["lvremove", "--yes", `${group.name}/${lv.name}`]);
+      await this.#lvm.change(group, lvremove({ yes: true }, `${group.name}/${lv.name}`));
     }
     for (const group of groups) {
       for (const lv of group.lvs.filter(({ tags }) => isOwned(this.#driver, tags))) {
         const path = `${group.name}/${lv.name}`;
-        if (lv.suspended) await this.#lvm.change(group, ["lvchange", "--refresh", path]);
+        if (lv.suspended) await this.#lvm.change(group, lvchange({ refresh: true }, path));
         if (isIncompletePool(this.#driver, lv)) {
           await removeIncompletePool(this.#lvm, group, lv);
           continue;
         }
         const snapshot = ownedSnapshotId(this.#driver, lv.tags);
         if (snapshot === undefined || !isIncompleteSnapshot(lv)) continue;
-        await this.#lvm.change(group, ["lvchange", ...markSnapshotDeleted(snapshot), path]);
+        await this.#lvm.change(group, lvchangeTags(markSnapshotDeleted(snapshot), path));
         this.wake();
       }
     }
@@ -177,7 +178,7 @@ export class Reaper {
     if (this.#worker.stopped) return;
     const records = usedTagsOf(this.#driver, group, tags.id, lv.uuid);
     if (records.length > 0) await removeUsedTags(this.#lvm, group, records);
-    await changeIgnoring(["NotFound"], this.#lvm, group, ["lvremove", "--yes", `${group.name}/${lv.name}`]);
+    await changeIgnoring(["NotFound"], this.#lvm, group, lvremove({ yes: true }, `${group.name}/${lv.name}`));
     if (emptied !== undefined) await this.#removePool(group, emptied.pool);
     this.#onRemoved();
   }
@@ -199,8 +200,8 @@ export class Reaper {
       if (lvs.some(({ uuid }) => uuid !== lv.uuid)) return undefined;
       const size = lv.size > pool.size ? lv.size : pool.size;
       if (lv.size < size) {
-        const args = ["lvextend", "--size", `${size}b`, ...monitoringOptions(this.#driver, group, lv)];
-        await this.#lvm.change(group, [...args, `${group.name}/${lv.name}`]);
+        const options = { size, ...monitoringOptions(this.#driver, group, lv) };
+        await this.#lvm.change(group, lvextend(options, `${group.name}/${lv.name}`));
       }
       return { pool, wiper: { lv: { ...lv, size }, group, tags: { ...tags, erase: "zero" } } };
     });
@@ -225,7 +226,7 @@ export class Reaper {
   /** Erases the first bytes of an LV, by default all, in the way that its tags name. */
   async #erase({ lv, group, tags }: DeletedLv, bytes = lv.size): Promise<void> {
     const { readOnly } = await verifyDevice(this.#exec, lv);
-    if (readOnly) await this.#lvm.change(group, ["lvchange", "--permission", "rw", `${group.name}/${lv.name}`]);
+    if (readOnly) await this.#lvm.change(group, lvchange({ permission: "rw" }, `${group.name}/${lv.name}`));
     if (tags.erase === "discard") {
       const discard = { program: "blkdiscard", args: [lv.devicePath], mutates: true } as const;
       // Not every physical volume supports discards, and a failure is only reported.
@@ -234,7 +235,7 @@ export class Reaper {
     let recorded = tags.erased;
     for (let offset = recorded; offset < bytes && !this.#worker.stopped; offset += CHUNK_BYTES) {
       if (offset - recorded >= RECORD_INTERVAL_BYTES) {
-        await this.#lvm.change(group, ["lvchange", ...markErased(recorded, offset), `${group.name}/${lv.name}`]);
+        await this.#lvm.change(group, lvchangeTags(markErased(recorded, offset), `${group.name}/${lv.name}`));
         recorded = offset;
       }
       const length = bytes - offset < CHUNK_BYTES ? bytes - offset : CHUNK_BYTES;

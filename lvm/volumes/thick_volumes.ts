@@ -12,6 +12,7 @@ import { cowSnapshotsOf, isPublishedAsDevice, requireDeactivatable } from "./cow
 import { formatBytes } from "../size.ts";
 import { splitSnapshot } from "../model/snapshot_split.ts";
 import type { Volume } from "../inventory/volume.ts";
+import { lvchange, lvextend } from "../model/commands.ts";
 
 /** Context of operations on thick volumes. */
 export interface ThickContext {
@@ -49,13 +50,7 @@ export async function extendThick(
   if (chosenPvs === undefined) throw groupFullError();
   const path = `${group.name}/${lv.name}`;
   try {
-    await extend(context, groups, volume, [
-      "lvextend",
-      "--size",
-      `${size}b`,
-      path,
-      ...chosenPvs.map(({ path }) => path),
-    ]);
+    await extend(context, groups, volume, lvextend({ size }, path, chosenPvs.map(({ path }) => path)));
   } catch (error) {
     throw error instanceof StorageError && error.kind === "NoSpace" ? groupFullError(error) : error;
   }
@@ -65,18 +60,18 @@ async function extend(
   { lvm, driver }: ThickContext,
   groups: FreshReport,
   volume: Volume,
-  lvextend: readonly string[],
+  command: readonly string[],
 ): Promise<void> {
   const { lv, group } = volume;
   const { kept, deleted } = cowSnapshotsOf(driver, volume, groups);
-  if (!lv.active) return await lvm.change(group, lvextend);
+  if (!lv.active) return await lvm.change(group, command);
   if (kept.length > 0) requireDeactivatable(volume, kept, await isPublishedAsDevice(lvm.exec, volume));
   for (const snapshot of deleted) await splitSnapshot(lvm, group, snapshot); // nobody wants it: it is in nobody's way
-  if (kept.length === 0) return await lvm.change(group, lvextend);
-  await lvm.change(group, ["lvchange", "--activate", "n", `${group.name}/${lv.name}`]); // and its snapshots with it
+  if (kept.length === 0) return await lvm.change(group, command);
+  await lvm.change(group, lvchange({ activate: "n" }, `${group.name}/${lv.name}`)); // and its snapshots with it
   const activate = () => lvm.change(group, activationArguments(driver, group, lv));
   try {
-    await lvm.change(group, lvextend);
+    await lvm.change(group, command);
   } catch (error) {
     await activate().catch(() => {}); // The first error is the cause. Staging activates the LV, too.
     throw error;

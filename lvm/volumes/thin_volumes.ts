@@ -8,12 +8,19 @@ import { StorageError } from "../error.ts";
 import { uniqueLvName, volumeLvName } from "../ids.ts";
 import type { FreshReport, Lvm } from "../model/client.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
-import { createPool, isIncompletePool, monitoringOptions, removeIncompletePool } from "../pools/pool_commands.ts";
+import {
+  createPool,
+  isIncompletePool,
+  type MonitoringOptions,
+  monitoringOptions,
+  removeIncompletePool,
+} from "../pools/pool_commands.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { volumeTags } from "../model/tags.ts";
 import { findPool, newPoolBytes, poolNameIn, type ThinSpec } from "../pools/pool.ts";
 import { deletedLvs } from "../inventory/leftovers.ts";
 import type { Volume, VolumeRequest } from "../inventory/volume.ts";
+import { lvcreate, type LvcreateOptions, lvextend } from "../model/commands.ts";
 
 /** Context of operations on thin volumes. */
 export interface ThinContext {
@@ -36,30 +43,30 @@ export interface ThinContext {
  * @throws {StorageError} `NoSpace`; `FailedPrecondition` when deleted data could be read in the pool, or another LV has
  * the pool's name.
  */
-export async function thinPoolArguments(
+export async function thinPoolOptions(
   context: ThinContext,
   group: VolumeGroup,
   bytes: bigint,
   request: VolumeRequest & { readonly thin: ThinSpec },
-): Promise<string[]> {
+): Promise<LvcreateOptions> {
   const name = poolNameIn(group.name, request.thin);
   const poolExists = requirePoolSpace(context, group, bytes, request);
   const monitoring = poolExists
     ? monitoringOptions(context.driver, group, { pool: name })
     : await makeOwnPool(context, group, request);
-  return ["--type", "thin", "--thinpool", name, ...monitoring, "--virtualsize", `${bytes}b`];
+  return { type: "thin", thinpool: name, ...monitoring, virtualsize: bytes };
 }
 
 /**
  * Returns the arguments of lvcreate for a snapshot of a thin LV, which is in the same pool. By default LVM skips thin
  * snapshots when it activates LVs (lvmthin(7)), and does not activate them at their creation either.
  */
-export function thinSnapshotArguments(
+export function thinSnapshotOptions(
   driver: string,
   group: VolumeGroup,
   origin: Pick<LogicalVolume, "pool">,
-): string[] {
-  return ["--setactivationskip", "n", ...monitoringOptions(driver, group, origin)];
+): LvcreateOptions {
+  return { setactivationskip: "n", ...monitoringOptions(driver, group, origin) };
 }
 
 /**
@@ -82,26 +89,18 @@ export async function createThinClone(
   await reservation.runExclusive(groups, group, async (current) => {
     requirePoolSpace(context, current, size, request);
     const name = uniqueLvName(volumeLvName(request.id), deletedLvs(driver, [current]).map(({ lv }) => lv.name));
-    await lvm.change(current, [
-      "lvcreate",
-      "--yes",
-      "--snapshot",
-      "--permission", // a snapshot's LV is read-only
-      "rw",
-      "--name",
+    const options: LvcreateOptions = {
+      yes: true,
+      snapshot: true,
+      permission: "rw", // The LV of a snapshot of the driver is read-only.
       name,
-      ...thinSnapshotArguments(driver, current, lv),
-      ...volumeTags(driver, { ...request, copied: "all" }).flatMap((tag) => ["--addtag", tag]),
-      `${current.name}/${lv.name}`,
-    ]);
+      ...thinSnapshotOptions(driver, current, lv),
+      addtag: volumeTags(driver, { ...request, copied: "all" }),
+    };
+    await lvm.change(current, lvcreate(options, `${current.name}/${lv.name}`));
     if (size === lv.size) return;
-    await lvm.change(current, [
-      "lvextend",
-      "--size",
-      `${size}b`,
-      ...monitoringOptions(driver, current, lv),
-      `${current.name}/${name}`,
-    ]);
+    const monitoring = monitoringOptions(driver, current, lv);
+    await lvm.change(current, lvextend({ size, ...monitoring }, `${current.name}/${name}`));
   });
 }
 
@@ -136,7 +135,7 @@ function requirePoolSpace(
 /**
  * Creates the group's own pool. A pool that the request names is never created.
  *
- * @returns the arguments of lvcreate that keep dmeventd from monitoring the pool
+ * @returns the options of lvcreate that keep dmeventd from monitoring the pool
  * @throws {StorageError} `NoSpace` when the request names a pool, or the group has too little space;
  * `FailedPrecondition` when another LV has the pool's name.
  */
@@ -144,7 +143,7 @@ async function makeOwnPool(
   { lvm, driver, onPoolCreated }: ThinContext,
   group: VolumeGroup,
   { id, thin }: VolumeRequest & { readonly thin: ThinSpec },
-): Promise<readonly string[]> {
+): Promise<MonitoringOptions> {
   const name = poolNameIn(group.name, thin);
   if (thin.pool !== undefined) {
     throw new StorageError("NoSpace", `creating volume ${id}: thin pool ${group.name}/${name} does not exist any more`);
@@ -185,7 +184,7 @@ export async function extendThin(
         size - lv.size,
       );
       const monitoring = monitoringOptions(driver, current, lv);
-      await lvm.change(current, ["lvextend", "--size", `${size}b`, ...monitoring, `${current.name}/${lv.name}`]);
+      await lvm.change(current, lvextend({ size, ...monitoring }, `${current.name}/${lv.name}`));
     });
   } catch (error) {
     if (!(error instanceof StorageError && error.kind === "NoSpace")) throw error;

@@ -11,7 +11,7 @@ import { StorageError } from "../error.ts";
 import { type GroupCapacity, groupCapacity, selectCandidates } from "../model/groups.ts";
 import { type IoLimits, isSameLimits } from "../spec/io_limits.ts";
 import { uniqueLvName, type VolumeId, volumeLvName } from "../ids.ts";
-import { choosePvs, layoutArguments, layoutOf, LINEAR, sizeStep } from "../model/layout.ts";
+import { choosePvs, layoutOf, layoutOptions, LINEAR, sizeStep } from "../model/layout.ts";
 import { type FreshReport, type Lvm, requirePvs } from "../model/client.ts";
 import { cowSnapshotsOf, isPublishedAsDevice } from "./cow_origin.ts";
 import type { CopyControl } from "./copy_control.ts";
@@ -25,10 +25,11 @@ import { refuseWhileCopied } from "../inventory/copying.ts";
 import { deletedLvs } from "../inventory/leftovers.ts";
 import { extendThick } from "./thick_volumes.ts";
 import { isThin, type ThinSpec, withPools, withSpaceFor } from "../pools/pool.ts";
-import { extendThin, type ThinContext, thinPoolArguments } from "./thin_volumes.ts";
+import { extendThin, type ThinContext, thinPoolOptions } from "./thin_volumes.ts";
 import { type CapacityRequest, requireCompatible, type Volume, type VolumeRequest } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { Reaper } from "./reaper.ts";
+import { lvchangeTags, lvcreate, type LvcreateOptions, lvremove } from "../model/commands.ts";
 
 /** Options of {@linkcode Volumes}. */
 export interface VolumesOptions {
@@ -171,7 +172,7 @@ export class Volumes {
     for (const snapshot of deleted) await splitSnapshot(this.#lvm, group, snapshot);
     // For a thin LV, the reaper decides what happens to its pool.
     if (!used && tags.source === undefined && !isThin(lv)) {
-      return await this.#lvm.change(group, ["lvremove", "--yes", lvPath(found.volume)]);
+      return await this.#lvm.change(group, lvremove({ yes: true }, lvPath(found.volume)));
     }
     await this.#markDeleted(found.volume);
   }
@@ -215,7 +216,7 @@ export class Volumes {
     const { group, tags } = volume;
     const changed = { ...tags.limits, ...limits };
     if (isSameLimits(tags.limits ?? {}, changed)) return;
-    await this.#lvm.change(group, ["lvchange", ...markLimits(tags.limits, changed), lvPath(volume)]);
+    await this.#lvm.change(group, lvchangeTags(markLimits(tags.limits, changed), lvPath(volume)));
   }
 
   /**
@@ -255,7 +256,7 @@ export class Volumes {
   }
 
   async #markDeleted(volume: Volume): Promise<void> {
-    await this.#lvm.change(volume.group, ["lvchange", ...markVolumeDeleted(volume.id), lvPath(volume)]);
+    await this.#lvm.change(volume.group, lvchangeTags(markVolumeDeleted(volume.id), lvPath(volume)));
     this.#reaper.wake();
   }
 
@@ -272,40 +273,36 @@ export class Volumes {
   ): Promise<void> {
     const { layout, thin } = request;
     if (thin === undefined) {
-      const sizeArguments = ["--zero", "y", "--size", `${size}b`, ...layoutArguments(layout)];
+      const options: LvcreateOptions = { zero: "y", size, ...layoutOptions(layout) };
       const pvs = layout.type === "linear" ? [] : choosePvs(layout, size, group)!;
-      return await this.#lvcreate(group, request, { sizeArguments, pvs });
+      return await this.#lvcreate(group, request, { options, pvs });
     }
     await this.#reservation.runExclusive(groups, group, async (current) => {
-      const sizeArguments = await thinPoolArguments(this.#thinContext, current, size, { ...request, thin });
-      await this.#lvcreate(current, request, { sizeArguments, pvs: [] });
+      const options = await thinPoolOptions(this.#thinContext, current, size, { ...request, thin });
+      await this.#lvcreate(current, request, { options, pvs: [] });
     });
   }
 
-  /** Creates the LV, with as much space as the arguments say, on these PVs, or on those that LVM chooses. */
+  /** Creates the LV, with as much space as the options say, on these PVs, or on those that LVM chooses. */
   async #lvcreate(
     group: VolumeGroup,
     request: VolumeRequest,
-    { sizeArguments, pvs }: { readonly sizeArguments: readonly string[]; readonly pvs: readonly PhysicalVolume[] },
+    { options, pvs }: { readonly options: LvcreateOptions; readonly pvs: readonly PhysicalVolume[] },
   ): Promise<void> {
     const deleted = deletedLvs(this.#driver, [group]).map(({ lv }) => lv.name);
-    await this.#lvm.change(group, [
-      "lvcreate",
-      "--yes", // Wipes old signatures without asking: the extents are free, so nobody needs what is on them.
-      "--wipesignatures",
-      "y",
-      "--name",
-      uniqueLvName(volumeLvName(request.id), deleted),
-      ...sizeArguments,
-      ...volumeTags(this.#driver, request).flatMap((tag) => ["--addtag", tag]),
-      group.name,
-      ...pvs.map(({ path }) => path),
-    ]);
+    const lvcreateOptions: LvcreateOptions = {
+      yes: true, // Wipes old signatures without asking: the extents are free, so nobody needs what is on them.
+      wipesignatures: "y",
+      name: uniqueLvName(volumeLvName(request.id), deleted),
+      ...options,
+      addtag: volumeTags(this.#driver, request),
+    };
+    await this.#lvm.change(group, lvcreate(lvcreateOptions, group.name, pvs.map(({ path }) => path)));
   }
 
   async #removeIncomplete(groups: FreshReport, id: VolumeId): Promise<void> {
     for (const located of this.#finder.incompleteLvs(groups, id)) {
-      await this.#lvm.change(located.group, ["lvremove", "--yes", lvPath(located)]);
+      await this.#lvm.change(located.group, lvremove({ yes: true }, lvPath(located)));
     }
   }
 }

@@ -1,0 +1,157 @@
+/**
+ * The LVM commands that change something: every command line that the driver runs as root to change volume groups.
+ *
+ * Each function builds the arguments of one command. Options have LVM's long names, and stand in the order in which they are
+ * given; their meaning is in the command's man page. What reads only is in report_command.ts and configuration.ts.
+ *
+ * @module
+ */
+
+/** The value of an option: `true` for an option without value, a `bigint` for bytes, a list for an option that is repeated. */
+type OptionValue = true | string | number | bigint | readonly string[];
+
+/** Options that several commands have (lvm(8)). */
+interface CommonOptions {
+  /** Answers all questions with yes. */
+  readonly yes?: true;
+  /** Settings of lvm.conf(5) for this command. */
+  readonly config?: string;
+  /** Tags to add. */
+  readonly addtag?: readonly string[];
+}
+
+/** Options of lvcreate(8). */
+export interface LvcreateOptions extends CommonOptions {
+  /** Whether signatures that are found on the new LV are wiped. */
+  readonly wipesignatures?: "y";
+  /** The type of segments: `raid1`, `thin`, `thin-pool` and so on; linear by default. */
+  readonly type?: string;
+  /** Makes the LV as a snapshot of the LV that the command names. */
+  readonly snapshot?: true;
+  /** Whether the LV can be written to. */
+  readonly permission?: "r" | "rw";
+  /** The LV's name. */
+  readonly name?: string;
+  /** Whether the start of an LV, or each new block of a thin pool, is zeroed. */
+  readonly zero?: "y";
+  /** The size, in bytes; of a copy-on-write snapshot that of its COW space. */
+  readonly size?: bigint;
+  /** The number of images beside the first one. */
+  readonly mirrors?: number;
+  /** The number of stripes, those for parity not counted. */
+  readonly stripes?: number;
+  /** The size of a stripe, in bytes. */
+  readonly stripesize?: bigint;
+  /** Whether a thin snapshot is skipped when LVs are activated; it is, by default (lvmthin(7)). */
+  readonly setactivationskip?: "n";
+  /** The thin pool of a thin LV. */
+  readonly thinpool?: string;
+  /** The size of a thin LV, in bytes. */
+  readonly virtualsize?: bigint;
+}
+
+/** Options of lvextend(8). */
+export interface LvextendOptions extends Pick<CommonOptions, "config"> {
+  /** The new size, in bytes. */
+  readonly size?: bigint;
+  /** The new size of a thin pool's metadata, in bytes. */
+  readonly poolmetadatasize?: bigint;
+}
+
+/** Options of lvchange(8), tags aside. */
+export interface LvchangeOptions extends Pick<CommonOptions, "config"> {
+  /** Activates or deactivates the LV. */
+  readonly activate?: "y" | "n";
+  /** Which PVs may be missing; `degraded`: those that the redundancy of a RAID LV makes up for. */
+  readonly activationmode?: "degraded";
+  /** Loads the LV's tables again, and resumes it. */
+  readonly refresh?: true;
+  /** Whether the LV can be written to. */
+  readonly permission?: "r" | "rw";
+}
+
+/** Options of lvconvert(8). */
+export interface LvconvertOptions extends Pick<CommonOptions, "yes"> {
+  /** Separates a copy-on-write snapshot from its origin. */
+  readonly splitsnapshot: true;
+}
+
+/** Options of vgchange(8). */
+export interface VgchangeOptions extends Pick<CommonOptions, "addtag"> {
+  /** Tags to remove. */
+  readonly deltag?: readonly string[];
+}
+
+/**
+ * Builds the command that creates an LV.
+ *
+ * @param target The volume group; for a snapshot, its origin, as `vg/lv`.
+ * @param pvs The paths of the PVs to allocate from; any by default.
+ */
+export function lvcreate(options: LvcreateOptions, target: string, pvs: readonly string[] = []): string[] {
+  return ["lvcreate", ...optionArguments(options), target, ...pvs];
+}
+
+/**
+ * Builds the command that extends an LV.
+ *
+ * @param lv The LV, as `vg/lv`.
+ * @param pvs The paths of the PVs to allocate from; any by default.
+ */
+export function lvextend(options: LvextendOptions, lv: string, pvs: readonly string[] = []): string[] {
+  return ["lvextend", ...optionArguments(options), lv, ...pvs];
+}
+
+/**
+ * Builds the command that activates, deactivates or refreshes an LV, or changes its permission.
+ *
+ * @param lv The LV, as `vg/lv`.
+ */
+export function lvchange(options: LvchangeOptions, lv: string): string[] {
+  return ["lvchange", ...optionArguments(options), lv];
+}
+
+/**
+ * Builds the command that changes the tags of an LV, all of them at once.
+ *
+ * @param changes The arguments that the `mark…` functions of tags.ts return: `--deltag` and `--addtag` with their tags.
+ * @param lv The LV, as `vg/lv`.
+ */
+export function lvchangeTags(changes: readonly string[], lv: string): string[] {
+  return ["lvchange", ...changes, lv];
+}
+
+/**
+ * Builds the command that converts an LV.
+ *
+ * @param lv The LV, as `vg/lv`.
+ */
+export function lvconvert(options: LvconvertOptions, lv: string): string[] {
+  return ["lvconvert", ...optionArguments(options), lv];
+}
+
+/**
+ * Builds the command that removes an LV. Without `yes`, LVM refuses whatever it would ask about.
+ *
+ * @param lv The LV, as `vg/lv`.
+ */
+export function lvremove(options: Pick<CommonOptions, "yes">, lv: string): string[] {
+  return ["lvremove", ...optionArguments(options), lv];
+}
+
+/**
+ * Builds the command that changes the tags of a volume group.
+ *
+ * @param vg The volume group.
+ */
+export function vgchange(options: VgchangeOptions, vg: string): string[] {
+  return ["vgchange", ...optionArguments(options), vg];
+}
+
+function optionArguments(options: object): string[] {
+  return Object.entries(options as Readonly<Record<string, OptionValue>>).flatMap(([name, value]) => {
+    if (value === true) return [`--${name}`];
+    if (typeof value === "bigint") return [`--${name}`, `${value}b`];
+    return (typeof value === "object" ? value : [value]).flatMap((each) => [`--${name}`, `${each}`]);
+  });
+}
