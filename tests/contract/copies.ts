@@ -90,8 +90,8 @@ export function copiesContract(host: Host): void {
       assertEquals(volume?.volumeId, copy);
       assertEquals(volume?.contentSource?.type, { case: "snapshot", value: { ...SNAPSHOT, snapshotId } });
       const other = { volumeContentSource: { type: { case: "volume", value: { volumeId } } } } as const;
-      await assertFails("ALREADY_EXISTS", harness.csi.controller.createVolume({ ...request, ...other }), "made from");
-      await assertFails("ALREADY_EXISTS", harness.csi.controller.createVolume(request), "made from");
+      await assertFails("ALREADY_EXISTS", harness.csi.controller.createVolume({ ...request, ...other }), "created from");
+      await assertFails("ALREADY_EXISTS", harness.csi.controller.createVolume(request), "created from");
       await deleteAll(harness, [volumeId], [], [copy]);
     },
   );
