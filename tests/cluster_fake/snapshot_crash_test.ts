@@ -1,7 +1,7 @@
 /**
  * Crashes in the lifecycle of a snapshot in a cluster: of the agent at every moment of every command, and of the agent
  * and of the controller before and after every request to the API server. The process starts again, and the
- * orchestrator repeats what was not answered, or gives up and deletes.
+ * orchestrator repeats unanswered calls, or gives up and deletes.
  *
  * @module
  */
@@ -25,7 +25,7 @@ import { callsTo, type Csi, type Reaction } from "../crash/orchestrator.ts";
 import { FakeCluster } from "../fake/node_cluster.ts";
 import { FakeMachine } from "../fake/machine.ts";
 
-/** How a process dies. */
+/** The process that crashes, and the moment. */
 type CrashCase =
   | { readonly of: "agent"; readonly at: CrashPoint | RequestCrashPoint }
   | { readonly of: "controller"; readonly at: RequestCrashPoint };
@@ -43,7 +43,7 @@ const REPEATED = ["Busy", "StillRunning", "Unavailable"];
 /** How long an orchestrator waits before it repeats a call, in milliseconds, and how often it repeats. */
 const [PAUSE_MS, MAX_ATTEMPTS] = [2, 1_000];
 
-/** A cluster of mortals, and its orchestrator. */
+/** A cluster whose processes crash, and its orchestrator. */
 class CrashingCluster implements AsyncDisposable {
   readonly machine = new FakeMachine();
   readonly #exec: CrashingExec;
@@ -51,7 +51,7 @@ class CrashingCluster implements AsyncDisposable {
   readonly #controller: CrashingClient;
   readonly #cluster: FakeCluster;
   #calls: Csi["controller"];
-  /** Resolves when a process died and was started again. */
+  /** Resolves when a process crashed and was started again. */
   readonly crashed: Promise<string>;
 
   private constructor(cluster: FakeCluster, machine: FakeMachine, crashCase?: CrashCase) {
@@ -72,7 +72,7 @@ class CrashingCluster implements AsyncDisposable {
   static async start(crashCase?: CrashCase): Promise<CrashingCluster> {
     const machine = new FakeMachine();
     machine.addGroup("data", 1n << 30n);
-    // the controller has to know the node before its agent can die
+    // The controller has to know the node before the agent crashes.
     const cluster = await FakeCluster.start({ [NODE]: machine });
     await cluster.stopAgent(NODE);
     const crashingCluster = new CrashingCluster(cluster, machine, crashCase);
@@ -82,7 +82,7 @@ class CrashingCluster implements AsyncDisposable {
     return crashingCluster;
   }
 
-  /** Asks until it is done, or fails for a reason that does not pass. */
+  /** Repeats a call until it succeeds, or fails with an error that is not transient. */
   async retry(call: (controller: Csi["controller"]) => Promise<unknown>): Promise<void> {
     for (let attempt = 1;; attempt++) {
       try {
@@ -94,7 +94,7 @@ class CrashingCluster implements AsyncDisposable {
     }
   }
 
-  /** Waits until background work ends, and returns what is left. A process that has not died by then survives. */
+  /** Waits until background work ends, and returns what is left. A process does not crash after that. */
   async readRemaining(): Promise<unknown[]> {
     const waitUntilIdle = () => this.#cluster.agent(NODE).machine.background.idle();
     await Promise.race([waitUntilIdle(), this.crashed.then(waitUntilIdle)]);
@@ -167,7 +167,7 @@ interface LifecycleRecord {
   readonly crashedAt: string | undefined;
 }
 
-/** Creates and deletes a volume and its snapshot. A process may die from the moment at which the volume exists. */
+/** Creates and deletes a volume and its snapshot. A process may crash once the volume exists. */
 async function runLifecycle(crashCase?: CrashCase, reaction: Reaction = "repeats"): Promise<LifecycleRecord> {
   await using crashingCluster = await CrashingCluster.start(crashCase);
   const create = () =>
@@ -204,19 +204,19 @@ async function runLifecycle(crashCase?: CrashCase, reaction: Reaction = "repeats
   };
 }
 
-// what the dead wait for never comes, so it cannot be waited for either
+// The operations of a crashed process stay pending, so the sanitizers cannot wait for them.
 const NO_SANITIZERS = { sanitizeOps: false, sanitizeResources: false };
 
 Deno.test(
-  "agent and controller may die at any moment of a snapshot's life in a cluster: nothing is left, nothing is made twice",
+  "agent and controller may crash at any moment of a snapshot's lifecycle: nothing is left, nothing is created twice",
   NO_SANITIZERS,
   async () => {
     const { beforeTaken, afterTaken } = await runLifecycle();
     const cases = [
       ...[...beforeTaken, ...afterTaken].map((crashCase) => [crashCase, "repeats"] as const),
-      ...beforeTaken.map((crashCase) => [crashCase, "gives up"] as const), // later, to give up is to repeat the deletion
+      ...beforeTaken.map((crashCase) => [crashCase, "gives up"] as const), // later, giving up is a repeated deletion
     ];
-    assert(cases.length > 45, `only ${cases.length} deaths`);
+    assert(cases.length > 45, `only ${cases.length} crashes`);
     const failures: string[] = [];
     let uncrashedRuns = 0;
     for (const [crashCase, reaction] of cases) {
@@ -227,7 +227,7 @@ Deno.test(
       }
     }
     assertEquals(failures, []);
-    // what is done in the background may come sooner or later than in the life that was recorded
-    assert(uncrashedRuns < cases.length / 8, `${uncrashedRuns} of ${cases.length} did not die`);
+    // Background work may run earlier or later than in the recorded run.
+    assert(uncrashedRuns < cases.length / 8, `${uncrashedRuns} of ${cases.length} did not crash`);
   },
 );

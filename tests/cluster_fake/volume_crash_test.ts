@@ -23,7 +23,7 @@ async function runLifecycle(point?: CrashPoint): Promise<CrashingExec["commands"
   const machine = new FakeMachine();
   machine.addGroup("data", 1n << 30n);
   const crashingExec = new CrashingExec(machine, point);
-  // the controller has to know the node before its agent can die of the first command
+  // The controller has to know the node before the agent crashes at its first command.
   await using cluster = await FakeCluster.start({ [NODE]: machine });
   await cluster.stopAgent(NODE);
   const agent = cluster.startAgent(NODE, crashingExec);
@@ -54,11 +54,11 @@ async function runLifecycle(point?: CrashPoint): Promise<CrashingExec["commands"
   return [...crashingExec.commands];
 }
 
-// what a dead agent waits for never comes, so it cannot be waited for either
+// The operations of a crashed agent stay pending, so the sanitizers cannot wait for them.
 const NO_SANITIZERS = { sanitizeOps: false, sanitizeResources: false };
 
 Deno.test(
-  "an agent may die at any moment of a volume's life in a cluster: nothing is lost, nothing is made twice",
+  "an agent may crash at any moment of a volume's lifecycle in a cluster: nothing is lost, nothing is created twice",
   NO_SANITIZERS,
   async () => {
     const commands = await runLifecycle();

@@ -67,13 +67,13 @@ export function apiContract(host: ApiHost): void {
     await client.delete(things, { name });
   });
 
-  test("create() completes a name that is only begun", async (client, unique) => {
+  test("create() completes a generateName", async (client, unique) => {
     const { metadata } = await client.create(things, { metadata: { generateName: `${unique}-` } });
     assertMatch(metadata.name, new RegExp(`^${unique}-\\w{5}$`));
     await client.delete(things, metadata);
   });
 
-  test("what is not there is NotFound for every call", async (client, name) => {
+  test("every call for an absent object fails with NotFound", async (client, name) => {
     const thing: Thing = { metadata: { name, resourceVersion: "1" } };
     for (
       const call of [
@@ -130,7 +130,7 @@ export function apiContract(host: ApiHost): void {
   });
 
   test(
-    "a status is changed by its own endpoint alone, and only what is wanted counts generations",
+    "a status is changed by its own endpoint only, and only changes of the spec count as generations",
     async (client, name) => {
       const made = await client.create(things, { metadata: { name }, spec: { size: "1" }, status: { phase: "Sent" } });
       assertEquals([made.status, made.metadata.generation], [undefined, 1]);
@@ -255,7 +255,7 @@ export function networkContract(host: ApiHost): void {
     string,
     (network: TcpProxy, detected: { silence: Promise<unknown>; failure: Promise<unknown> }) => Promise<void>,
   ][] = [
-    ["a cut connection", (network) => Promise.resolve(network.resetConnections())],
+    ["a closed connection", (network) => Promise.resolve(network.resetConnections())],
     ["a connection that swallows everything silently", async (network, detected) => {
       network.freeze();
       await detected.silence;

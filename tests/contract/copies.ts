@@ -34,7 +34,7 @@ export function copiesContract(host: Host): void {
     await deleteAll(harness, [copy], [snapshotId], [volumeId]);
   });
 
-  contractTest(host, "createVolume() from a volume has what that has, and nothing else is left", async (harness) => {
+  contractTest(host, "createVolume() from a volume has the source's data, and leaves nothing else", async (harness) => {
     const volumeId = await createFilledVolume(harness);
     const copy = await createCopy(harness, { volumeCapabilities: [blockCapability()] }, { volumeId });
     const [one, other] = await Promise.all([copy, volumeId].map((id) => lvOf(harness, id)));
@@ -78,7 +78,7 @@ export function copiesContract(host: Host): void {
 
   contractTest(
     host,
-    "createVolume() is answered alike when it is repeated, and refuses another source",
+    "createVolume() returns the same volume when it is repeated, and refuses another source",
     async (harness) => {
       const volumeId = await createFilledVolume(harness);
       const snapshotId = await takeSnapshot(harness, volumeId);
@@ -90,33 +90,41 @@ export function copiesContract(host: Host): void {
       assertEquals(volume?.volumeId, copy);
       assertEquals(volume?.contentSource?.type, { case: "snapshot", value: { ...SNAPSHOT, snapshotId } });
       const other = { volumeContentSource: { type: { case: "volume", value: { volumeId } } } } as const;
-      await assertFails("ALREADY_EXISTS", harness.csi.controller.createVolume({ ...request, ...other }), "created from");
+      await assertFails(
+        "ALREADY_EXISTS",
+        harness.csi.controller.createVolume({ ...request, ...other }),
+        "created from",
+      );
       await assertFails("ALREADY_EXISTS", harness.csi.controller.createVolume(request), "created from");
       await deleteAll(harness, [volumeId], [], [copy]);
     },
   );
 
-  contractTest(host, "createVolume() from something refuses what cannot be, and makes nothing", async (harness) => {
-    const volumeId = await harness.create({ volumeCapabilities: [mountCapability("ext4")] });
-    const snapshotId = await takeSnapshot(harness, volumeId);
-    const unknown = "v1-00000000000000000000000000000000";
-    const ofSnapshot = { volumeContentSource: { type: { case: "snapshot", value: { snapshotId } } } } as const;
-    const ofVolume = { volumeContentSource: { type: { case: "volume", value: { volumeId } } } } as const;
-    const refused: [Parameters<typeof assertFails>[0], CreateRequest][] = [
-      ["NOT_FOUND", { volumeContentSource: { type: { case: "snapshot", value: { snapshotId: unknown } } } }],
-      ["NOT_FOUND", { volumeContentSource: { type: { case: "volume", value: { volumeId: unknown } } } }],
-      ["NOT_FOUND", { volumeContentSource: { type: { case: "volume", value: { volumeId: "foreign" } } } }],
-      ["INVALID_ARGUMENT", { volumeContentSource: {} }],
-      ["OUT_OF_RANGE", { ...ofSnapshot, capacityRange: { requiredBytes: 16n * MiB } }],
-      ["OUT_OF_RANGE", { ...ofVolume, capacityRange: { limitBytes: 16n * MiB } }],
-      ["INVALID_ARGUMENT", { ...ofSnapshot, volumeCapabilities: [mountCapability("xfs")] }],
-      ["INVALID_ARGUMENT", { ...ofVolume, volumeCapabilities: [mountCapability("btrfs")] }],
-      ["RESOURCE_EXHAUSTED", { ...ofVolume, capacityRange: { requiredBytes: 1n << 50n } }],
-    ];
-    for (const [code, request] of refused) await assertFails(code, harness.create(request));
-    assertEquals((await harness.lvs()).length, 2);
-    await deleteAll(harness, [], [snapshotId], [volumeId]);
-  });
+  contractTest(
+    host,
+    "createVolume() from a source refuses impossible requests, and creates nothing",
+    async (harness) => {
+      const volumeId = await harness.create({ volumeCapabilities: [mountCapability("ext4")] });
+      const snapshotId = await takeSnapshot(harness, volumeId);
+      const unknown = "v1-00000000000000000000000000000000";
+      const ofSnapshot = { volumeContentSource: { type: { case: "snapshot", value: { snapshotId } } } } as const;
+      const ofVolume = { volumeContentSource: { type: { case: "volume", value: { volumeId } } } } as const;
+      const refused: [Parameters<typeof assertFails>[0], CreateRequest][] = [
+        ["NOT_FOUND", { volumeContentSource: { type: { case: "snapshot", value: { snapshotId: unknown } } } }],
+        ["NOT_FOUND", { volumeContentSource: { type: { case: "volume", value: { volumeId: unknown } } } }],
+        ["NOT_FOUND", { volumeContentSource: { type: { case: "volume", value: { volumeId: "foreign" } } } }],
+        ["INVALID_ARGUMENT", { volumeContentSource: {} }],
+        ["OUT_OF_RANGE", { ...ofSnapshot, capacityRange: { requiredBytes: 16n * MiB } }],
+        ["OUT_OF_RANGE", { ...ofVolume, capacityRange: { limitBytes: 16n * MiB } }],
+        ["INVALID_ARGUMENT", { ...ofSnapshot, volumeCapabilities: [mountCapability("xfs")] }],
+        ["INVALID_ARGUMENT", { ...ofVolume, volumeCapabilities: [mountCapability("btrfs")] }],
+        ["RESOURCE_EXHAUSTED", { ...ofVolume, capacityRange: { requiredBytes: 1n << 50n } }],
+      ];
+      for (const [code, request] of refused) await assertFails(code, harness.create(request));
+      assertEquals((await harness.lvs()).length, 2);
+      await deleteAll(harness, [], [snapshotId], [volumeId]);
+    },
+  );
 
   contractTest(
     host,

@@ -38,7 +38,7 @@ export function thinCopiesContract(host: Host): void {
 
   contractTest(
     host,
-    "a copy that is made at once takes one change, one more for what it is, and one more to grow",
+    "an instant copy takes one change of LVM, one more for its tags, and one more to be extended",
     async (harness) => {
       const volumeId = await harness.create({ ...thinRequest(harness), volumeCapabilities: [blockCapability()] });
       await harness.waitUntilIdle();
@@ -177,7 +177,7 @@ export function thinCopyLifecycleContract(host: Host): void {
       const copySnapshotCommand = copyCommands.find((command) => command.includes("--name cut-"));
       assert(
         copySnapshotCommand !== undefined && !copySnapshotCommand.includes("--size"),
-        "what keeps it as it was is thin, too",
+        "its copy snapshot is thin, too",
       );
       assertEquals((await lvOf(harness, thick)).pool, undefined);
       assert(await haveSameData(harness, (await lvOf(harness, thick)).devicePath, original.devicePath));

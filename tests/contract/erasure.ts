@@ -1,5 +1,5 @@
 /**
- * Contract: what a deleted volume held cannot be read from a new one, and nothing is left of it.
+ * Contract: the data of a deleted volume cannot be read from a new one, and no LV or record of it is left.
  *
  * @module
  */
@@ -85,7 +85,7 @@ export function erasureContract(host: Host): void {
 
   contractTest(
     host,
-    "what was marked and not removed when the driver died is removed by the next one",
+    "a driver removes the volumes that were marked as deleted when the driver before it crashed",
     async (harness) => {
       const volumeId = await createBlockVolume(harness, { erase: "discard" });
       const { path } = await harness.singleLv();

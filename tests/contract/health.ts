@@ -90,7 +90,7 @@ export function healthContract(host: Host): void {
       const otherNode = { requisite: [topologyOf("node-2")], preferred: [topologyOf("node-2")] };
       const rejected = controller.createSnapshot({ ...request, accessibilityRequirements: otherNode });
       await assertFails("RESOURCE_EXHAUSTED", rejected, "node-1");
-      assertEquals((await controller.listSnapshots({})).entries, [], "nothing was taken");
+      assertEquals((await controller.listSnapshots({})).entries, [], "no snapshot was created");
 
       const thisNode = { requisite: [topologyOf("node-2"), accessibleTopology!], preferred: [accessibleTopology!] };
       const { snapshot } = await controller.createSnapshot({ ...request, accessibilityRequirements: thisNode });

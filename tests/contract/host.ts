@@ -28,7 +28,7 @@ export interface Host {
   readonly name: string;
   /** Two volume groups that only this test uses. The second has more space than the first. */
   readonly groups: readonly [string, string];
-  /** Makes the machine ready; what it answers puts everything back. */
+  /** Prepares the machine. @returns a function that undoes it */
   setUp(): Promise<{ exec: Exec } & AsyncDisposable>;
   /** Makes a hierarchy of cgroup v2 appear at a path that is not there. */
   cgroups(root: string): Promise<HostCgroups>;
@@ -54,7 +54,7 @@ interface ServeOptions {
   readonly cgroupRoot?: string;
 }
 
-/** A running exec that remembers what it ran. */
+/** An exec that records the commands that it ran. */
 export class RecordingExec implements Exec {
   readonly #exec: Exec;
   /** Every command so far. */

@@ -1,5 +1,5 @@
 /**
- * Contract: hostile input gets the code that the spec names, and changes nothing.
+ * Contract: hostile input gets the status code of the CSI spec, and changes nothing.
  *
  * @module
  */
@@ -156,7 +156,7 @@ export function hostileContract(host: Host): void {
     const commands = await harness.exec.recordCommands(() =>
       assertFails("OUT_OF_RANGE", harness.create({ capacityRange: inverted }))
     );
-    assertEquals(commands, [], "refused before anything is looked at");
+    assertEquals(commands, [], "refused before any command runs");
     const volumeId = await harness.create();
     const before = await harness.report();
     for (const [code, capacityRange] of SIZES) {
@@ -182,7 +182,7 @@ export function hostileContract(host: Host): void {
 
   contractTest(
     host,
-    "hostile: foreign ids are deleted already, do not exist for other calls, and reach no command",
+    "hostile: foreign ids are deleted already, do not exist for other calls, and are not passed to any command",
     async (harness) => {
       const volumeCapability = mountCapability();
       const [stagingTargetPath, targetPath, volumePath] = ["staging", "target", "path"].map((name) =>

@@ -136,21 +136,25 @@ export function layoutsContract(host: Host): void {
     },
   );
 
-  contractTest(host, "getCapacity() counts what a layout costs, disk by disk, and what is taken", async (harness) => {
-    const [narrow] = harness.groups;
-    const pvBytes = await pvFreeBytes(harness, narrow);
-    const largest = async (parameters: Record<string, string>) =>
-      (await harness.csi.controller.getCapacity({ parameters: { volumeGroup: narrow, ...parameters } }))
-        .maximumVolumeSize;
-    assertEquals(await largest({ layout: "striped" }), 2n * pvBytes);
-    assertEquals(await largest({ layout: "raid1" }), pvBytes - 4n * MiB); // an extent for metadata
-    assertEquals(await largest({ layout: "raid5" }), undefined);
-    const volumeId = await createVolume(harness, { volumeGroup: narrow }, 40n * MiB);
-    assertEquals(await largest({ layout: "raid1" }), pvBytes - 44n * MiB); // on one of them
-    assertEquals(await largest({ layout: "striped" }), 2n * (pvBytes - 40n * MiB));
-    assertEquals(await largest({}), 2n * pvBytes - 40n * MiB);
-    await harness.csi.controller.deleteVolume({ volumeId });
-  });
+  contractTest(
+    host,
+    "getCapacity() counts the space that a layout needs on each disk, and the space in use",
+    async (harness) => {
+      const [narrow] = harness.groups;
+      const pvBytes = await pvFreeBytes(harness, narrow);
+      const largest = async (parameters: Record<string, string>) =>
+        (await harness.csi.controller.getCapacity({ parameters: { volumeGroup: narrow, ...parameters } }))
+          .maximumVolumeSize;
+      assertEquals(await largest({ layout: "striped" }), 2n * pvBytes);
+      assertEquals(await largest({ layout: "raid1" }), pvBytes - 4n * MiB); // an extent for metadata
+      assertEquals(await largest({ layout: "raid5" }), undefined);
+      const volumeId = await createVolume(harness, { volumeGroup: narrow }, 40n * MiB);
+      assertEquals(await largest({ layout: "raid1" }), pvBytes - 44n * MiB); // on one of them
+      assertEquals(await largest({ layout: "striped" }), 2n * (pvBytes - 40n * MiB));
+      assertEquals(await largest({}), 2n * pvBytes - 40n * MiB);
+      await harness.csi.controller.deleteVolume({ volumeId });
+    },
+  );
 
   contractTest(host, "controllerExpandVolume() keeps the layout, and each image on its disk", async (harness) => {
     for (const { parameters, layout } of LAYOUT_CASES) {
@@ -278,7 +282,7 @@ function layoutCopiesContract(host: Host): void {
       const pvBytes = await pvFreeBytes(harness, volumeGroup);
       const volumeId = await createVolume(harness, { volumeGroup }, 100n * MiB);
       const request = { volumeCapabilities: [blockCapability()], parameters: { volumeGroup, layout: "raid1" } };
-      // on each disk there is room for its image, but then nowhere for the rest
+      // Each disk has space for its image, but then none has space for the copy snapshot.
       const requiredBytes = pvBytes - 100n * MiB - 4n * MiB;
       const volumeContentSource = { type: { case: "volume", value: { volumeId } } } as const;
       const clone = harness.create({ ...request, capacityRange: { requiredBytes }, volumeContentSource });

@@ -94,7 +94,7 @@ export function limitsContract(machine: Host): void {
         await harness.waitUntilIdle();
         assertEquals(await readRates(), second);
 
-        // to another pod they apply anew
+        // They are applied to another pod, too.
         const other = await cgroups.addPod(OTHER_POD);
         const otherPath = await publish(harness, volumeId, KUBELET_TARGETS[kind](OTHER_POD), capability);
         assertEquals(parseRates(await Deno.readTextFile(other), device).readIops, 100n);
@@ -130,16 +130,20 @@ export function limitsContract(machine: Host): void {
     assertEquals(commands.filter((command) => !command.startsWith("lvm fullreport")), []);
   });
 
-  contractTest(host, "controllerModifyVolume() is offered, and knows what is no volume", async (harness) => {
-    const { capabilities } = await harness.csi.controller.controllerGetCapabilities({});
-    const types = capabilities.map(({ type }) => type.case === "rpc" ? type.value.type : undefined);
-    assertEquals(types.includes(Rpc.MODIFY_VOLUME), true);
-    const modify = (volumeId: string) =>
-      harness.csi.controller.controllerModifyVolume({ volumeId, mutableParameters: { readIops: "100" } });
-    await assertFails("INVALID_ARGUMENT", modify(""), "volume_id");
-    await assertFails("NOT_FOUND", modify("some-volume"));
-    await assertFails("NOT_FOUND", modify("v1-00000000000000000000000000000000"));
-  });
+  contractTest(
+    host,
+    "controllerModifyVolume() is offered, and fails with NOT_FOUND without the volume",
+    async (harness) => {
+      const { capabilities } = await harness.csi.controller.controllerGetCapabilities({});
+      const types = capabilities.map(({ type }) => type.case === "rpc" ? type.value.type : undefined);
+      assertEquals(types.includes(Rpc.MODIFY_VOLUME), true);
+      const modify = (volumeId: string) =>
+        harness.csi.controller.controllerModifyVolume({ volumeId, mutableParameters: { readIops: "100" } });
+      await assertFails("INVALID_ARGUMENT", modify(""), "volume_id");
+      await assertFails("NOT_FOUND", modify("some-volume"));
+      await assertFails("NOT_FOUND", modify("v1-00000000000000000000000000000000"));
+    },
+  );
 
   contractTest(host, "createVolume() answers the volume that exists, with the limits that it has", async (harness) => {
     await using cgroups = await host.cgroups(`${harness.folder}/cgroup`);

@@ -1,5 +1,5 @@
 /**
- * Contract: nothing is recreated, nothing is formatted that may hold data, nothing half-made stays unnoticed.
+ * Contract: lost volumes are not created again, volumes that may hold data are not formatted, and incomplete ones are found.
  *
  * @module
  */
@@ -11,7 +11,7 @@ import { assertFails, contractTest, type Harness, type Host, mountCapability, vo
 export function safetyContract(host: Host): void {
   contractTest(
     host,
-    "an LV removed behind the driver's back is Lost: no new one is made, nothing is formatted",
+    "an LV that an administrator removed is Lost: no new one is created, and nothing is formatted",
     async (harness) => {
       const request = volumeRequest();
       const volumeId = await createUsedVolume(harness, request);
@@ -68,7 +68,7 @@ export function safetyContract(host: Host): void {
 
   contractTest(
     host,
-    "a filesystem's UUID is recorded before it is made, and that it is whole before it is mounted",
+    "a filesystem's UUID is recorded before mkfs, and its completion before the first mount",
     async (harness) => {
       const volumeId = await harness.create();
       const commands = await harness.exec.recordCommands(() => harness.stage(volumeId));

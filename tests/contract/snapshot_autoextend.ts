@@ -30,7 +30,7 @@ export function snapshotAutoextendContract(host: Host): void {
           "status=none",
         );
       const snapshotLv = async () => {
-        await harness.csi.controller.getSnapshot({ snapshotId }); // whoever asks has a report read
+        await harness.csi.controller.getSnapshot({ snapshotId }); // each call reads a report
         return (await harness.lvs()).find(({ origin }) => origin !== undefined)!;
       };
       await write(6, 0);
@@ -41,7 +41,7 @@ export function snapshotAutoextendContract(host: Host): void {
       await write(20, 10);
       const { snapshot } = await harness.csi.controller.getSnapshot({ snapshotId });
       assertEquals(snapshot?.readyToUse, false);
-      assertEquals((await snapshotLv()).size, 16n * MiB, "what is lost is not grown");
+      assertEquals((await snapshotLv()).size, 16n * MiB, "an overflowed snapshot is not extended");
       await harness.csi.controller.deleteSnapshot({ snapshotId });
       await harness.csi.controller.deleteVolume({ volumeId });
       assertEquals(await harness.lvs(), []);

@@ -245,7 +245,7 @@ export function stagingContract(host: Host): void {
 
   contractTest(
     host,
-    "mount flags and mkfs options reach the filesystem, those off the list are refused",
+    "mount flags and mkfs options are applied, and those that are not on the list are refused",
     async (harness) => {
       const capability = mountCapability("ext4", ["noatime", "nodev"]);
       const parameters = { mkfsOptions: "-m 0 -E lazy_itable_init=0,nodiscard -O ^metadata_csum" };
@@ -298,7 +298,7 @@ export function stagingContract(host: Host): void {
 
   contractTest(
     host,
-    "nodeUnpublishVolume() and nodeUnstageVolume() leave alone what is not the volume's",
+    "nodeUnpublishVolume() and nodeUnstageVolume() leave mounts of others alone",
     async (harness) => {
       const volumeId = await harness.create();
       const other = await harness.create();

@@ -1,5 +1,5 @@
 /**
- * Contract: disks are told by discards what filesystems free, as the storage class demands.
+ * Contract: the space that filesystems free is discarded on the disks, as the storage class requests.
  *
  * @module
  */

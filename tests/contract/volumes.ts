@@ -1,5 +1,5 @@
 /**
- * Contract: volumes are made once, found, grown and deleted.
+ * Contract: volumes are created once, found, expanded and deleted.
  *
  * @module
  */

@@ -1,5 +1,5 @@
 /**
- * Many callers at once: the same few volumes and snapshots, in any order, with deaths of the driver in between.
+ * Many concurrent callers of the same few volumes and snapshots, in any order, with crashes of the driver in between.
  *
  * @module
  */
@@ -7,13 +7,13 @@
 import fc from "fast-check";
 import type { Csi } from "./orchestrator.ts";
 
-/** Something that a caller asks for. */
+/** A request of a caller. */
 export type CallerRequest =
   | { readonly call: "create" | "delete" | "stage" | "unstage" | "publish" | "unpublish"; readonly volume: number }
   | { readonly call: "expand"; readonly volume: number; readonly mib: number }
   | { readonly call: "snapshot" | "deleteSnapshot"; readonly volume: number; readonly snapshot: number };
 
-/** Wishes that are made at once, and after how many commands the driver dies, if it does. */
+/** Concurrent requests, and the number of commands after which the driver crashes, if it does. */
 export interface Round {
   readonly requests: readonly CallerRequest[];
   readonly crashAfter: number | undefined;
@@ -38,7 +38,7 @@ const request: fc.Arbitrary<CallerRequest> = fc.oneof(
   },
 );
 
-/** Rounds of wishes. */
+/** Rounds of requests. */
 export const rounds: fc.Arbitrary<readonly Round[]> = fc.array(
   fc.record({
     requests: fc.array(request, { minLength: 1, maxLength: 5 }),

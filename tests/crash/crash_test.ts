@@ -26,7 +26,7 @@ async function runScenario(scenario: Scenario, reaction: Reaction, point?: Crash
     assertEquals(targets, [], "targets are left");
     return orchestrator.commands;
   } catch (error) {
-    throw new Error(`${orchestrator?.crashedAt ?? "no death"}; the orchestrator ${reaction}: ${error}`, {
+    throw new Error(`${orchestrator?.crashedAt ?? "no crash"}; the orchestrator ${reaction}: ${error}`, {
       cause: error,
     });
   } finally {
@@ -36,7 +36,7 @@ async function runScenario(scenario: Scenario, reaction: Reaction, point?: Crash
 }
 
 for (const [name, scenario] of Object.entries(SCENARIOS)) {
-  Deno.test(`a driver may die at any moment of a volume's life: ${name}`, async () => {
+  Deno.test(`a driver may crash at any moment of a volume's lifecycle: ${name}`, async () => {
     const commands = await runScenario(scenario, "repeats");
     const points = commands.flatMap((command, index) =>
       crashMomentsOf(command).map((moment) => ({ index, command, moment }))
@@ -48,6 +48,6 @@ for (const [name, scenario] of Object.entries(SCENARIOS)) {
         await runScenario(scenario, reaction, point).catch(({ message }) => failures.push(message));
       }
     }
-    assertEquals(failures, [], `${failures.length} of ${2 * points.length} deaths`);
+    assertEquals(failures, [], `${failures.length} of ${2 * points.length} crashes`);
   });
 }

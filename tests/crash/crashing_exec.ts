@@ -1,6 +1,5 @@
 /**
- * A driver that dies: its exec, or its client of the API server, stops at a chosen moment, and nothing that it waits for ever
- * comes.
+ * Simulates crashes of a driver: its exec, or its client of the API server, stops at a chosen moment and answers no more.
  *
  * @module
  */
@@ -10,7 +9,7 @@ import { type Command, describeCommand, type Exec, type Output } from "../../lvm
 import { interceptClient } from "../fake/intercepted_client.ts";
 import type { FakeLv, FakeMachine } from "../fake/machine.ts";
 
-/** A moment of a command at which the driver dies. */
+/** A moment of a command at which the driver crashes. */
 export interface CrashMoment {
   /** For messages. */
   readonly name: string;
@@ -18,15 +17,15 @@ export interface CrashMoment {
   readonly effect: (machine: FakeMachine, command: Command, run: () => Promise<Output>) => Promise<unknown>;
 }
 
-/** The command had not begun. */
+/** The crash came before the command started. */
 const BEFORE_COMMAND: CrashMoment = { name: "before", effect: () => Promise.resolve() };
 
-/** The command had ended, its answer was not read. */
+/** The crash came after the command ended, before its output was read. */
 const AFTER_COMMAND: CrashMoment = { name: "after", effect: (_machine, _command, run) => run() };
 
-/** Returns the moments of a command, with those in which it was killed, too, and left half of its work. */
+/** Returns the moments of a command, among them those at which it is killed as well and leaves half of its work. */
 export function crashMomentsOf(command: Command): CrashMoment[] {
-  if (!command.mutates) return [BEFORE_COMMAND]; // it leaves nothing, so dying later is the same
+  if (!command.mutates) return [BEFORE_COMMAND]; // it changes nothing, so a later crash has the same effect
   return [BEFORE_COMMAND, ...(PARTIAL_EFFECTS[programKey(command)] ?? []), AFTER_COMMAND];
 }
 
@@ -45,14 +44,14 @@ const PARTIAL_EFFECTS: Readonly<Record<string, readonly CrashMoment[]>> = {
   lvcreate: [
     partialLvChange("made, not active, not wiped", (lv) => void (lv.active = false)),
     partialLvChange("made, suspended", suspend),
-    // a snapshot is made as a plain LV and becomes one in a second step
+    // LVM creates a plain LV first, and makes it a snapshot in a second step.
     partialLvChange("made, no snapshot yet", (lv) => void (lv.pool === undefined && delete lv.origin)),
-    // the pool hears of it last; if it does not, it takes the snapshot when it hears of it next, in the midst of writing
+    // The pool's table is loaded last. After a crash before that, the next load takes the snapshot, while data is written.
     partialLvChange(
       "made, not taken by its pool yet",
       (lv) => void (isThinCopy(lv) && (lv.content.isInconsistent = true)),
     ),
-    // a pool is made as the LV of its metadata first
+    // LVM creates the LV of a pool's metadata first.
     partialLvChange("made, no pool yet", (lv) => void delete lv.thinPool),
   ],
   lvextend: [partialLvChange("grown, suspended", suspend)],
@@ -62,12 +61,12 @@ const PARTIAL_EFFECTS: Readonly<Record<string, readonly CrashMoment[]>> = {
     effect: (machine, command) => Promise.resolve(void (targetLv(machine, command)!.active = false)),
   }],
   dd: [{
-    name: "half a piece copied",
+    name: "half a chunk copied",
     effect: async (machine, command, run) => {
       const to = machine.lvAt(command.args.find((arg) => arg.startsWith("of="))!.slice("of=".length))!;
       await run();
       delete to.copied;
-      to.content.data = new Set(["half a piece"]);
+      to.content.data = new Set(["half a chunk"]);
     },
   }],
   tune2fs: [PARTIAL_UUID_CHANGE],
@@ -135,11 +134,11 @@ export interface CrashPoint {
   readonly moment: CrashMoment;
 }
 
-/** An exec of a driver that dies at a point, if one is given. */
+/** An exec of a driver that crashes at a point, if one is given. */
 export class CrashingExec implements Exec {
-  /** Every command that was begun. */
+  /** Every command that was started. */
   readonly commands: Command[] = [];
-  /** Resolves when the driver is dead, with what it died at. */
+  /** Resolves when the driver crashed, with a description of the crash point. */
   readonly crashed: Promise<string>;
   readonly #machine: FakeMachine;
   #point: CrashPoint | undefined;
@@ -159,19 +158,19 @@ export class CrashingExec implements Exec {
     const index = this.commands.push(command) - 1;
     if (index !== this.#point?.index) return await this.#machine.run(command);
     this.#isCrashed = true;
-    // work in the background may come sooner or later than in the life that was recorded
+    // Background work may run earlier or later than in the recorded run.
     const moment = programKey(command) === programKey(this.#point.command) ? this.#point.moment : BEFORE_COMMAND;
     await moment.effect(this.#machine, command, () => this.#machine.run(command));
     this.#onCrash(`command ${index} (${describeCommand(command)}), ${moment.name}`);
     return await PENDING_FOREVER;
   }
 
-  /** Ends it when the driver died of something else. */
+  /** Stops all commands when the driver crashed elsewhere. */
   kill(): void {
     this.#isCrashed = true;
   }
 
-  /** Lets it live from now on. */
+  /** Removes the crash point. */
   disarm(): void {
     this.#point = undefined;
   }
@@ -188,11 +187,11 @@ export interface RequestCrashPoint {
   readonly when: "before" | "after";
 }
 
-/** A client that stands between a driver and the API server, and lets the driver die at a point, if one is given. */
+/** A client between a driver and the API server, by which the driver crashes at a point, if one is given. */
 export class CrashingClient {
-  /** Every request about volumes and snapshots that was begun. */
+  /** Every request about volumes and snapshots that was started. */
   readonly requests: string[] = [];
-  /** Resolves when the driver is dead, with what it died at. */
+  /** Resolves when the driver crashed, with a description of the crash point. */
   readonly crashed: Promise<string>;
   #point: RequestCrashPoint | undefined;
   readonly #onCrash: (at: string) => void;
@@ -219,12 +218,12 @@ export class CrashingClient {
     });
   }
 
-  /** Ends it when the driver died of something else. */
+  /** Stops all commands when the driver crashed elsewhere. */
   kill(): void {
     this.#isCrashed = true;
   }
 
-  /** Lets it live from now on. */
+  /** Removes the crash point. */
   disarm(): void {
     this.#point = undefined;
   }

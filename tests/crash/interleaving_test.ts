@@ -16,7 +16,7 @@ const RUNS = 150;
 /** The errors that a caller may get while others work. Internal is not among them. */
 const EXPECTED = ["Busy", "NotFound", "FailedPrecondition", "InUse", "AlreadyExists", "OutOfRange", "NoSpace"];
 
-/** A driver whose commands each wait for the scheduler, until it dies. */
+/** A driver whose commands each wait for the scheduler, until it crashes. */
 class ScheduledExec implements Exec {
   readonly crashed = Promise.withResolvers<void>();
   isCrashed = false;
@@ -108,8 +108,8 @@ function checkInvariants(machine: FakeMachine): void {
 }
 
 Deno.test({
-  name: "callers at once, in any order, over deaths of the driver: one LV for each volume, and nothing is left",
-  // what a driver waited for when it died ends with its process, which goes on here; so do its timers
+  name: "concurrent callers in any order, and crashes of the driver: each volume has one LV, deleted ones none",
+  // The operations and timers of a crashed driver would end with its process, which continues here.
   sanitizeOps: false,
   sanitizeResources: false,
   fn: interleavings,

@@ -1,5 +1,5 @@
 /**
- * An orchestrator that survives crashes of its driver: it repeats what was not answered, or gives up and deletes.
+ * An orchestrator that survives crashes of its driver: it repeats unanswered calls, or gives up and deletes.
  *
  * @module
  */
@@ -21,19 +21,19 @@ export interface Csi {
   readonly node: UnaryCalls<typeof Node>;
 }
 
-/** One thing that the orchestrator wants. */
+/** A step of the orchestrator. */
 export interface Step {
   readonly name: string;
   readonly run: (csi: Csi) => Promise<unknown>;
 }
 
-/** The orchestrator's reaction to the death of the driver: it repeats the call, or it deletes what it had requested. */
+/** The orchestrator's reaction to a crash of the driver: it repeats the call, or it deletes what it had requested. */
 export type Reaction = "repeats" | "gives up";
 
 /** The number of times that a call is repeated after a transient failure. */
 const MAX_ATTEMPTS = 5;
 
-/** The driver died. */
+/** The error of a call during which the driver crashed. */
 class CrashError extends Error {}
 
 /** An orchestrator on a machine. */
@@ -42,10 +42,10 @@ export class Orchestrator {
   readonly #folder: string;
   #exec: CrashingExec;
   #services: CsiServices;
-  /** The point at which the driver died, if it did. */
+  /** The point at which the driver crashed, if it did. */
   crashedAt: string | undefined;
 
-  /** Starts a driver that dies at the point. */
+  /** Starts a driver that crashes at the point. */
   constructor(machine: FakeMachine, folder: string, point?: CrashPoint) {
     this.#machine = machine;
     this.#folder = folder;
@@ -58,7 +58,7 @@ export class Orchestrator {
   }
 
   /**
-   * Runs the steps in order; after a crash, those of `giveUp` instead of the others when the reaction is to give up.
+   * Runs the steps in order. After a crash, runs those of `cleanup` instead of the rest when the reaction is to give up.
    */
   async runSteps(steps: readonly Step[], reaction: Reaction, cleanup: readonly Step[]): Promise<void> {
     for (const step of [...steps, this.#idleStep]) {
@@ -75,7 +75,7 @@ export class Orchestrator {
     }
   }
 
-  /** Ends the driver; what a dead one waits for never comes. */
+  /** Ends the driver. The operations of a crashed driver stay pending. */
   stop(): void {
     void this.#services.background.stop();
   }

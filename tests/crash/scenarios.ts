@@ -1,5 +1,5 @@
 /**
- * Lives of volumes to die in.
+ * Lifecycles of volumes in which the driver crashes.
  *
  * @module
  */
@@ -57,7 +57,7 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
       volume.deleteSnapshot(),
     ]);
   },
-  "block, snapshotted, with a store that grows": (machine, folder) => {
+  "block, snapshotted, with COW space that is extended": (machine, folder) => {
     const volume = new VolumeSteps(machine, folder, blockCapability());
     return volume.lifecycle([volume.snapshot({ snapSize: "8Mi" }), volume.fillCow()]);
   },
@@ -285,7 +285,7 @@ class VolumeSteps {
    */
   fillCow(): Step {
     return {
-      name: "a store that fills",
+      name: "fill the COW space",
       run: async ({ controller }) => {
         const snapshotLv = this.#machine.allLvs().map(({ lv }) => lv).find(({ origin }) => origin !== undefined)!;
         if (!snapshotLv.active) return; // nothing is copied into one that a crash left so

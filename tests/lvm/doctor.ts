@@ -279,7 +279,7 @@ export function doctorTests(host: Host): void {
 }
 
 /** The groups of what runs beside these tests. */
-const CONCURRENT_GROUPS = ["sanity-mount", "sanity-block", "confined", "deaths", "erasure-small", "erasure-large"];
+const CONCURRENT_GROUPS = ["sanity-mount", "sanity-block", "confined", "kills", "erasure-small", "erasure-large"];
 
 /**
  * Reports whether a path or device belongs to a group of a concurrent test, and so may come and go between two

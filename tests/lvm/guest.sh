@@ -1,7 +1,7 @@
 # Runs in the guest: the contract tests over real LVM, and every kind of volume with a driver under the written permission set.
-# Beside them csi-sanity in mount and block mode, each against a driver of its own on a group of its own; then erasure, deaths
-# of a driver, and layouts. Last and alone, faults of disks. DATA_DISKS: two for the contract, one each for the modes,
-# two for erasure, one each for the kinds and the deaths, two for the faults. LEFT_OUT: as skipped_tests.ts takes it.
+# At the same time csi-sanity in mount and block mode, each against a driver of its own on a group of its own. Then erasure,
+# kills of a driver, and layouts. Last and alone, faults of disks. DATA_DISKS: two for the contract, one each for the modes,
+# two for erasure, one each for the kinds and the kills, two for the faults. LEFT_OUT: see skipped_tests.ts.
 set -- $DATA_DISKS
 status=0
 mkdir -p /work/out

@@ -1,6 +1,6 @@
 /**
- * Death by SIGKILL of the driver with all that it started, in the midst of its calls: `deno test` runs this in the guest, as
- * one bundle. DATA_DISK names an empty disk, DRIVER the driver.
+ * Kills the driver with its child processes by SIGKILL during its calls. `deno test` runs this in the guest, as one bundle.
+ * DATA_DISK names an empty disk, DRIVER the driver.
  *
  * @module
  */
@@ -14,12 +14,12 @@ import { run } from "../demo/command.ts";
 import { isSkipped } from "./skipped_tests.ts";
 import { retry } from "./retry.ts";
 
-const GROUP = "deaths";
+const GROUP = "kills";
 const DRIVER = Deno.env.get("DRIVER") ?? "";
 
 await run(`make the volume group ${GROUP}`, "lvm", ["vgcreate", "--yes", GROUP, Deno.env.get("DATA_DISK") ?? ""]);
 
-/** A driver in a control group of its own, by which it can be killed with all that it started. */
+/** A driver in a control group of its own, by which it can be killed with its child processes. */
 class KillableDriver {
   readonly csi: CsiClient;
   readonly #child: Deno.ChildProcess;
@@ -89,7 +89,7 @@ const MAX_KILL_DELAY_MS = 1_500;
 
 async function runLifecycle(seed: number, volumeCapability: Capability, mib: bigint): Promise<void> {
   const random = seededRandom(seed);
-  const folder = await Deno.makeTempDir({ prefix: "denolith-deaths-" });
+  const folder = await Deno.makeTempDir({ prefix: "denolith-kills-" });
   const [stagingTargetPath, targetPath] = [`${folder}/staging`, `${folder}/pod`];
   let driver = await KillableDriver.start(folder);
   let volumeId = "";
@@ -165,7 +165,7 @@ for (
     ["block", blockCapability(), 32n],
   ] as const).entries()
 ) {
-  const title = `killed with all that it started in the midst of each call, a driver goes on: ${name}`;
+  const title = `a driver that is killed with its child processes during each call continues after a restart: ${name}`;
   Deno.test(`${title}, seed ${SEED + index} [lvm]`, { ignore: isSkipped(title) }, async () => {
     await runLifecycle(SEED + index, capability, mib);
   });

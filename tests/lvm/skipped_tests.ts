@@ -15,11 +15,11 @@ export const SKIPPED_PREFIXES = [
   "ext3: ",
   "ext4: a crash between mkfs",
   "btrfs: a crash between mkfs",
-  "killed with all that it started in the midst of each call, a driver goes on: block",
+  "a driver that is killed with its child processes during each call continues after a restart: block",
   // The driver decides these before it asks LVM.
   "createVolume() answers the ",
-  "createVolume() from something refuses",
-  "createVolume() is answered alike",
+  "createVolume() from a source refuses",
+  "createVolume() returns the same volume",
   "createVolume() refuses a name",
   "createVolume() takes the group",
   "createSnapshot() refuses",
@@ -39,7 +39,7 @@ export const SKIPPED_PREFIXES = [
   "two LVs that claim",
   "a request that cannot be thin",
   // The commands and their number are the same over the fake machine.
-  "a copy that is made at once takes",
+  "an instant copy takes",
   "controllerExpandVolume() takes one report",
   "createVolume() makes a thin pool when",
   // Other tests of their kind show the same.
