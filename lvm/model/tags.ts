@@ -34,80 +34,80 @@ import {
 import { formatTrim, parseTrim, type TrimPolicy } from "../spec/trim.ts";
 import { defined } from "../defined.ts";
 
-/** What is on a volume's device. It only ever goes forward, and each step is written before the deed that it names. */
+/** The format of a volume's device. The state only moves forward, and is recorded before the driver acts on it. */
 export type FormatState =
-  /** Used as a block device: never formatted. */
+  /** A block volume, which is never formatted. */
   | { readonly state: "raw" }
-  /** To be formatted when it is first staged; nothing of ours is on it yet. */
+  /** A volume that is formatted when it is first staged, and has no data yet. */
   | { readonly state: "unformatted"; readonly type: FilesystemType }
-  /** A mkfs with this UUID may have begun; nobody has ever mounted it. */
+  /** A mkfs with this UUID may have started. The filesystem was never mounted. */
   | { readonly state: "formatting"; readonly type: FilesystemType; readonly uuid: string }
-  /** The filesystem is whole and may hold data. */
+  /** The filesystem is complete and may have data. */
   | { readonly state: "formatted"; readonly type: FilesystemType; readonly uuid: string };
 
-/** What becomes of the data of a deleted volume, the default first. */
+/** The ways to erase the data of a deleted volume; the first one is the default. */
 export const ERASURES = ["zero", "discard", "none"] as const;
 
-/** What becomes of the data of a deleted volume: overwritten with zeros, discarded as the disks see fit, or left. */
+/** How the data of a deleted volume is erased: overwritten with zeros, discarded (blkdiscard(8)), or not at all. */
 export type Erasure = typeof ERASURES[number];
 
-/** What a volume is filled with when it is made. */
+/** The volume or snapshot whose content a new volume gets. */
 export type ContentSource = KindAndId;
 
-/** What the tags of a volume's LV say. */
+/** The tags of a volume's LV. */
 export interface VolumeTags {
-  /** The volume that the LV is. */
+  /** The volume's id. */
   readonly id: VolumeId;
-  /** What is on it. */
+  /** The state of its filesystem. */
   readonly format: FormatState;
-  /** Arguments for mkfs, as the request gave them; checked again before use, since anybody can change tags. */
+  /** Arguments of mkfs from the request. They are validated again before use, since anybody can change tags. */
   readonly mkfsOptions: readonly string[];
-  /** Whether more than one target may have the volume at a time. */
+  /** Whether it may be published at several targets at a time. */
   readonly shared: boolean;
-  /** What becomes of its data when it is deleted. */
+  /** How its data is erased when it is deleted. */
   readonly erase: Erasure;
-  /** What is said of the limits of its IO, where that is recorded in tags; nothing by default. */
+  /** Its IO limits, if they are recorded in tags; none by default. */
   readonly limits?: IoLimits;
-  /** What it was filled with; nothing, for a volume that was made empty. */
+  /** Its content source; absent for a volume that was created empty. */
   readonly source?: ContentSource;
   /**
-   * How many bytes of its source are on it for certain, while it is being filled: until then it is not given out. All, from the
-   * beginning, where it was made as a thin snapshot of its source.
+   * While the volume is copied from its source: the bytes that are certainly copied; `all` for a thin snapshot of it.
+   * Absent for a complete volume; only such a volume can be used.
    */
   readonly copied?: bigint | "all";
-  /** How the disks are told of what its filesystem has freed; not at all by default. */
+  /** How unused blocks of its filesystem are discarded; not at all by default. */
   readonly trim?: TrimPolicy;
 }
 
-/** What the tags say of an LV that keeps a volume as it was while it is copied. */
+/** The tags of a temporary snapshot, from which a volume is copied. */
 export interface CopySnapshotTags {
-  /** The volume that is being filled from it. */
+  /** The volume that is the copy. */
   readonly copy: VolumeId;
-  /** What becomes of its data, which is that of the volume that it was taken of. */
+  /** What happens to its data, which is that of the copied volume, when it is deleted. */
   readonly erase: Erasure;
 }
 
-/** What the tags of a snapshot's LV say. */
+/** The tags of a snapshot's LV. */
 export interface SnapshotTags {
-  /** The snapshot that the LV is. */
+  /** The snapshot's id. */
   readonly id: SnapshotId;
-  /** The volume that it was taken of. */
+  /** The volume that it is a snapshot of. */
   readonly source: VolumeId;
-  /** What becomes of its data, which is the volume's, when it is deleted. */
+  /** What happens to its data, which is the volume's, when it is deleted. */
   readonly erase: Erasure;
 }
 
-/** What the tags of an LV say whose volume or snapshot is deleted: nobody has it any more, it is only to be removed. */
+/** The tags of the LV of a deleted volume or snapshot, which the reaper erases and removes. */
 export interface DeletedTags {
-  /** The volume or snapshot that it was. */
+  /** The id of the deleted volume or snapshot. */
   readonly id: VolumeId | SnapshotId;
-  /** What is to become of its data first. */
+  /** What happens to its data before it is removed. */
   readonly erase: Erasure;
-  /** How many bytes from its start are overwritten already. */
+  /** The number of bytes, from its start, that are overwritten already. */
   readonly erased: bigint;
 }
 
-/** The tags for a new volume of the driver. One with a source begins as a copy of which nothing is there, unless they say all. */
+/** Returns the tags of a new volume. Of a volume with a source, 0 bytes are copied, unless `tags.copied` differs. */
 export function volumeTags(driver: string, tags: VolumeTags): string[] {
   return [
     OWNER + driver,
@@ -124,25 +124,26 @@ export function volumeTags(driver: string, tags: VolumeTags): string[] {
   ];
 }
 
-/** A source in words; `nothing` where there is none. */
+/** Formats a content source, such as `volume vol-1`; `nothing` without one. */
 export function describeSource(source: ContentSource | undefined, separator = " "): string {
   return source === undefined ? "nothing" : `${source.kind}${separator}${source.id}`;
 }
 
-/** Whether the tags say that an LV is the driver's. */
+/** Reports whether an LV with these tags belongs to the driver. */
 export function isOwned(driver: string, tags: readonly string[]): boolean {
   return ownersOf(tags).includes(driver);
 }
 
-/** The id of the driver's volume that the tags claim to be, if they do. */
+/** Returns the volume id in the tags of the driver's LV, or `undefined` when it has none. */
 export function ownedVolumeId(driver: string, tags: readonly string[]): VolumeId | undefined {
   return parseVolumeId(ownedTagValue(driver, tags, VOLUME) ?? "");
 }
 
 /**
- * Reads the tags of an LV that may be a volume of the driver; `undefined` when it is not.
+ * Parses the tags of an LV that may be a volume.
  *
- * @throws {StorageError} `ForeignData` when it claims to be one, but a tag cannot be read.
+ * @returns `undefined` when it is not a volume of the driver
+ * @throws {StorageError} `ForeignData` when the tags name a volume of the driver, but one of them cannot be parsed
  */
 export function parseVolumeTags(driver: string, tags: readonly string[]): VolumeTags | undefined {
   const id = ownedTagValue(driver, tags, VOLUME);
@@ -178,7 +179,7 @@ export function parseVolumeTags(driver: string, tags: readonly string[]): Volume
   };
 }
 
-/** The change of tags, as lvchange's arguments, which records other limits of a volume's IO. */
+/** Returns arguments of lvchange that record other IO limits of a volume. */
 export function markLimits(from: IoLimits | undefined, to: IoLimits): string[] {
   return [
     ...limitsTags(from).flatMap((tag) => ["--deltag", tag]),
@@ -186,42 +187,42 @@ export function markLimits(from: IoLimits | undefined, to: IoLimits): string[] {
   ];
 }
 
-/** The change of tags, as lvchange's arguments, which records how much of a volume's source is on it. */
+/** Returns arguments of lvchange that record how much of a volume's source is copied. @param to the copied bytes */
 export function markCopied(from: bigint, to: bigint): string[] {
   return from === to ? [] : ["--deltag", `${COPIED}${from}`, "--addtag", `${COPIED}${to}`];
 }
 
-/** Whether the tags say that an LV has at least a part of what it is made from: so it was whole once. */
+/** Reports whether an LV has data of its content source. If so, lvcreate had completed it. */
 export function hasSourceData(tags: readonly string[]): boolean {
   return tagValue(tags, SOURCE) !== undefined && tagValue(tags, COPIED) !== "0";
 }
 
-/** The change of tags, as lvchange's arguments, by which a volume that was being filled becomes one as any other. */
+/** Returns arguments of lvchange that record that the copy of a volume's source is complete. */
 export function markCopyComplete(copied: bigint | "all"): string[] {
   return ["--deltag", `${COPIED}${copied}`];
 }
 
-/** The change of tags, as lvchange's arguments, by which another thing is recorded to be on a volume. */
+/** Returns arguments of lvchange that record another format state of a volume. */
 export function markFormatState(from: FormatState, to: FormatState): string[] {
   return ["--deltag", formatStateTag(from), "--addtag", formatStateTag(to)];
 }
 
-/** The tags for the LV that keeps a volume as it is while the copy is made. */
+/** Returns the tags of a new temporary snapshot, from which a volume is copied. */
 export function copySnapshotTags(driver: string, { copy, erase }: CopySnapshotTags): string[] {
   return [OWNER + driver, COPY_SNAPSHOT + copy, ...eraseTags(erase)];
 }
 
-/** The volume that is being filled from an LV of the driver, if it is one that keeps another volume as it was. */
+/** Returns the volume that is being copied from a temporary snapshot of the driver, or `undefined` for other LVs. */
 export function copySnapshotOf(driver: string, tags: readonly string[]): VolumeId | undefined {
   return parseVolumeId(ownedTagValue(driver, tags, COPY_SNAPSHOT) ?? "");
 }
 
-/** The change of tags, as lvchange's arguments, by which the LV that was copied from is nobody's any more. */
+/** Returns arguments of lvchange that mark a temporary snapshot as deleted. */
 export function markCopySnapshotDeleted(copy: VolumeId): string[] {
   return ["--deltag", COPY_SNAPSHOT + copy, "--addtag", DELETED + copy];
 }
 
-/** The tag that records what is on a volume. */
+/** Returns the tag of a format state. */
 export function formatStateTag(format: FormatState): string {
   switch (format.state) {
     case "raw":
@@ -234,20 +235,21 @@ export function formatStateTag(format: FormatState): string {
   }
 }
 
-/** The tags for a new snapshot of the driver. */
+/** Returns the tags of a new snapshot. */
 export function snapshotTags(driver: string, tags: SnapshotTags): string[] {
   return [OWNER + driver, SNAPSHOT + tags.id, SOURCE + tags.source, ...eraseTags(tags.erase)];
 }
 
-/** The id of the driver's snapshot that the tags claim to be, if they do. */
+/** Returns the snapshot id in the tags of the driver's LV, or `undefined` when it has none. */
 export function ownedSnapshotId(driver: string, tags: readonly string[]): SnapshotId | undefined {
   return parseSnapshotId(ownedTagValue(driver, tags, SNAPSHOT) ?? "");
 }
 
 /**
- * Reads the tags of an LV that may be a snapshot of the driver; `undefined` when it is not.
+ * Parses the tags of an LV that may be a snapshot.
  *
- * @throws {StorageError} `ForeignData` when it claims to be one, but a tag cannot be read.
+ * @returns `undefined` when it is not a snapshot of the driver
+ * @throws {StorageError} `ForeignData` when the tags name a snapshot of the driver, but one of them cannot be parsed
  */
 export function parseSnapshotTags(driver: string, tags: readonly string[]): SnapshotTags | undefined {
   const id = ownedTagValue(driver, tags, SNAPSHOT);
@@ -259,24 +261,25 @@ export function parseSnapshotTags(driver: string, tags: readonly string[]): Snap
   return { id: parsed, source, erase };
 }
 
-/** The change of tags, as lvchange's arguments, by which the LV of a volume stops being one. */
+/** Returns arguments of lvchange that mark the LV of a volume as deleted. */
 export function markVolumeDeleted(id: VolumeId): string[] {
   return ["--deltag", VOLUME + id, "--addtag", DELETED + id];
 }
 
-/** The change of tags, as lvchange's arguments, by which the LV of a snapshot stops being one. */
+/** Returns arguments of lvchange that mark the LV of a snapshot as deleted. */
 export function markSnapshotDeleted(id: SnapshotId): string[] {
   return ["--deltag", SNAPSHOT + id, "--addtag", DELETED + id];
 }
 
-/** The change of tags, as lvchange's arguments, which records how much of a deleted LV is overwritten. */
+/** Returns arguments of lvchange that record how much of a deleted LV is overwritten, in bytes from its start. */
 export function markErased(from: bigint, to: bigint): string[] {
   return [...(from === 0n ? [] : ["--deltag", `${ERASED}${from}`]), "--addtag", `${ERASED}${to}`];
 }
 
 /**
- * Reads the tags of an LV that may be what is left of a deleted volume or snapshot of the driver; `undefined` when it is
- * not, or when that is not certain: such an LV is left alone.
+ * Parses the tags of an LV of a deleted volume or snapshot of the driver.
+ *
+ * @returns `undefined` when it is not one, or when that is not certain: such an LV must not be removed
  */
 export function parseDeletedTags(driver: string, tags: readonly string[]): DeletedTags | undefined {
   const value = ownedTagValue(driver, tags, DELETED) ?? "";
@@ -288,43 +291,43 @@ export function parseDeletedTags(driver: string, tags: readonly string[]): Delet
   return { id, erase, erased: BigInt(erased) };
 }
 
-/** The tags for a new thin pool of the driver. */
+/** Returns the tags of a new thin pool. */
 export function poolTags(driver: string): string[] {
   return [OWNER + driver, `${POOL}made`];
 }
 
-/** Whether the tags say that an LV is a thin pool that the driver made. */
+/** Reports whether an LV with these tags is a thin pool that the driver created. */
 export function hasPoolTag(driver: string, tags: readonly string[]): boolean {
   return ownedTagValue(driver, tags, POOL) !== undefined;
 }
 
-/** The text of the tag by which an administrator says how much a thin pool may promise, if there is one. */
+/** Returns the overcommit of a thin pool as an administrator's tag has it, or `undefined` without such a tag. */
 export function overcommitTagValue(tags: readonly string[]): string | undefined {
   return tagValue(tags, OVERCOMMIT);
 }
 
-/** Whether the tags say that an LV was deleted, whosever it was. */
+/** Reports whether an LV with these tags is marked as deleted, by any driver. */
 export function isDeleted(tags: readonly string[]): boolean {
   return tagValue(tags, DELETED) !== undefined;
 }
 
-/** The tag of a volume group which records that a volume of the driver was handed out, and which LV it was. */
+/** Returns the tag of a volume group which records that a volume is in use, and the UUID of its LV. */
 export function usedTag(driver: string, id: VolumeId | SnapshotId, lvUuid: string): string {
   return `${USED}${driver}:${id}:${lvUuid}`;
 }
 
-/** The UUIDs of the LVs that a volume was when it was handed out, by the group's tags: none, or one. */
+/** Returns the LV UUIDs that the tags of a group record for a volume in use: none, or one. */
 export function usedLvUuids(driver: string, id: VolumeId, groupTags: readonly string[]): string[] {
   const prefix = `${USED}${driver}:${id}:`;
   return groupTags.filter((tag) => tag.startsWith(prefix)).map((tag) => tag.slice(prefix.length));
 }
 
-/** The default takes no tag. */
+/** Returns the tag of how data is erased; none for the default. */
 function eraseTags(erase: Erasure): string[] {
   return erase === ERASURES[0] ? [] : [ERASE + erase];
 }
 
-/** Where nothing is said, there is no tag. */
+/** Returns the tag of IO limits; none without limits. */
 function limitsTags(limits: IoLimits = {}): string[] {
   return hasLimits(limits) ? [LIMITS + formatIoLimitTag(limits)] : [];
 }
@@ -336,7 +339,7 @@ function parseSource(value: string): ContentSource | undefined {
   return kind === "volume" && volume !== undefined ? { kind, id: volume } : undefined;
 }
 
-/** Nothing takes no tag. */
+/** Returns the tag of a trim policy; none without one. */
 function trimTags(trim: TrimPolicy | undefined): string[] {
   const text = trim && formatTrim(trim);
   return text === undefined ? [] : [TRIM + text];
@@ -347,17 +350,17 @@ function parseErasure(tags: readonly string[]): Erasure | undefined {
   return ERASURES.find((known) => known === value);
 }
 
-/** A tag of a volume group which records that a volume was handed out. */
+/** A tag of a volume group which records that a volume is in use. */
 export interface UsedTag {
   /** The tag itself. */
   readonly tag: string;
-  /** The volume; `undefined` when what stands there is no volume's id. */
+  /** The volume's id; `undefined` when it cannot be parsed. */
   readonly id: VolumeId | undefined;
-  /** The UUID of the LV that it was. */
+  /** The UUID of its LV. */
   readonly lvUuid: string;
 }
 
-/** The driver's records among a group's tags, also those that cannot be read. */
+/** Returns the driver's records of volumes in use among the tags of a group, also those that cannot be parsed. */
 export function parseUsedTags(driver: string, groupTags: readonly string[]): UsedTag[] {
   const prefix = `${USED}${driver}:`;
   return groupTags.filter((tag) => tag.startsWith(prefix)).map((tag) => {
@@ -366,7 +369,7 @@ export function parseUsedTags(driver: string, groupTags: readonly string[]): Use
   });
 }
 
-/** The drivers whose an LV is according to its tags, whatever else they say: none, or one. */
+/** Returns the names of the drivers in the owner tags of an LV: none, or one. */
 export function ownersOf(tags: readonly string[]): string[] {
   return tags.filter((tag) => tag.startsWith(OWNER)).map((tag) => tag.slice(OWNER.length));
 }
