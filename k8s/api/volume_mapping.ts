@@ -197,7 +197,7 @@ export function requireCompatible(
       layout: describeLayout(layoutOfSpec(layout)),
       source: contentSourceOf(object),
     }, request),
-    ...(isElsewhere ? [`it is on node ${nodeName}, asked for is ${allowedNodes.join(" or ")}`] : []),
+    ...(isElsewhere ? [`it is on node ${nodeName} (requested: ${allowedNodes.join(" or ")})`] : []),
   ]);
 }
 

@@ -139,13 +139,13 @@ Deno.test("requireCompatible() compares the volume that exists, not the way it w
   requireCompatibleWith(made, request({ groups: exactMatcher("data"), preference: "mostFree" }), ["node-0", "node-1"]);
   requireCompatibleWith(volumeWith({}), request({ groups: exactMatcher("data") }), ["node-1"]);
   const cases: [Partial<NamedVolumeRequest>, string, string[]?][] = [
-    [{ range: { required: 3n * GiB } }, "it has 2 GiB, asked for is at least 3 GiB"],
-    [{ range: { required: 1n, limit: GiB } }, "asked for is at least 1 B and at most 1 GiB"],
-    [{ format: { state: "raw" } }, "it is a volume for ext4, asked for is a block volume"],
-    [{ format: { state: "unformatted", type: "xfs" } }, "it is a volume for ext4, asked for is a volume for xfs"],
-    [{ groups: exactMatcher("fast") }, "it is in volume group data, asked for is fast"],
-    [{ format: { state: "raw" }, groups: exactMatcher("fast") }, "a block volume; it is in volume group data"],
-    [{}, "it is on node node-1, asked for is node-2 or node-3", ["node-2", "node-3"]],
+    [{ range: { required: 3n * GiB } }, "it has 2 GiB (requested: at least 3 GiB)"],
+    [{ range: { required: 1n, limit: GiB } }, "(requested: at least 1 B and at most 1 GiB)"],
+    [{ format: { state: "raw" } }, "it is a volume for ext4 (requested: a block volume)"],
+    [{ format: { state: "unformatted", type: "xfs" } }, "it is a volume for ext4 (requested: a volume for xfs)"],
+    [{ groups: exactMatcher("fast") }, "it is in volume group data (requested: fast)"],
+    [{ format: { state: "raw" }, groups: exactMatcher("fast") }, "(requested: a block volume); it is in volume group data"],
+    [{}, "it is on node node-1 (requested: node-2 or node-3)", ["node-2", "node-3"]],
   ];
   for (const [overrides, words, allowed] of cases) {
     assertFails("AlreadyExists", () => requireCompatibleWith(made, request(overrides), allowed), words);

@@ -85,7 +85,7 @@ async function sourceFromSnapshot(
   const mode = volumeModeOf(claim.spec?.volumeMode);
   if (sourceVolumeMode !== undefined && sourceVolumeMode !== mode && !allowsModeChange(content)) {
     throw new ClaimError(
-      `${description} is of a ${sourceVolumeMode} volume, asked for is ${mode}; an administrator may allow that by the annotation ` +
+      `${description} is of a ${sourceVolumeMode} volume (requested: ${mode}); an administrator can allow that with the annotation ` +
         `${ALLOW_MODE_CHANGE_ANNOTATION}=true on VolumeSnapshotContent ${name}`,
     );
   }
@@ -116,7 +116,7 @@ async function sourceFromClaim(
     throw new ClaimError(`${description}: PersistentVolume ${name} is not bound to it`);
   }
   const [mode, sourceMode] = [volumeModeOf(claim.spec?.volumeMode), volumeModeOf(volumeMode)];
-  if (mode !== sourceMode) throw new ClaimError(`${description} is a ${sourceMode} volume, asked for is ${mode}`);
+  if (mode !== sourceMode) throw new ClaimError(`${description} is a ${sourceMode} volume (requested: ${mode})`);
   await addCloningFinalizer(sourceClaim, options);
   return { kind: "volume", handle: csi.volumeHandle };
 }

@@ -88,7 +88,7 @@ Deno.test("findContentSource() takes a claim that is bound and ours, protects it
   await patch({ spec: { claimRef: { uid } } });
   const bound = { merge: { status: { phase: "Bound" } }, subresource: "status" } as const;
   await client.patch(persistentVolumes, { name: "pv" }, bound);
-  await assertRefused("is a Filesystem volume, asked for is Block", "Block");
+  await assertRefused("is a Filesystem volume (requested: Block)", "Block");
   assertEquals(await find(), { kind: "volume", handle: "v1" });
   const [sourceClaim] = api.objects(persistentVolumeClaims);
   assertEquals(sourceClaim?.metadata.finalizers, [CLONING_FINALIZER]);

@@ -133,7 +133,7 @@ function requireNode({ id, source }: NamedSnapshotRequest, nodeName: string, all
   throw new StorageError(
     "NoSpace",
     `creating snapshot ${id} of volume ${source}: the volume is on node ${nodeName}, and volumes from the snapshot are created ` +
-      `there; asked for is ${allowed!.join(" or ")}`,
+      `there; the request allows only ${allowed!.join(" or ")}`,
   );
 }
 

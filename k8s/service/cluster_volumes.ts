@@ -165,9 +165,7 @@ export class ClusterVolumes implements VolumeService {
     if ((actualSize(expanded) ?? 0n) >= range.required) return clusterVolumeOf(expanded);
     const { code, message } = expanded.status?.error ?? {
       code: "OutOfRange" as const,
-      message: `expanding volume ${id}: it has ${formatBytes(volume.size)}, asked for are ${
-        formatBytes(range.required)
-      }`,
+      message: `expanding volume ${id}: it has ${formatBytes(volume.size)} (requested: ${formatBytes(range.required)})`,
     };
     await this.#revertSize(expanded);
     throw new StorageError(code, message);
@@ -321,7 +319,7 @@ export class ClusterVolumes implements VolumeService {
       `creating volume ${id} from ${
         describeSource(source)
       }: the source is on node ${nodeName}, and volumes from it are created ` +
-        `there; asked for is ${choice.allowed!.join(" or ")}`,
+        `there; the request allows only ${choice.allowed!.join(" or ")}`,
     );
   }
 

@@ -261,7 +261,7 @@ async function complete(
       "FailedPrecondition",
       `creating volume ${id} from ${describeSource(source)}: the source holds ${
         describeSignatures(found)
-      }, asked for is ${type}`,
+      } (requested: ${type})`,
     );
   }
   const formatting = { state: "formatting", type, uuid: crypto.randomUUID() } as const;

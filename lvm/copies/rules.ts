@@ -50,9 +50,9 @@ export function copyRange({ id, range, format, source }: CopyRequest, properties
   if (minSize < properties.size || (limit !== undefined && limit < properties.size)) {
     throw new StorageError(
       "OutOfRange",
-      `${making}: the source has ${formatBytes(properties.size)}, asked for is only ${
+      `${making}: the source has ${formatBytes(properties.size)} (requested: only ${
         formatBytes(minSize < properties.size ? minSize : limit!)
-      }`,
+      })`,
     );
   }
   const type = format.state === "raw" ? "raw" : format.type;
@@ -62,7 +62,7 @@ export function copyRange({ id, range, format, source }: CopyRequest, properties
   ) {
     throw new StorageError(
       "InvalidArgument",
-      `${making}: the source is ${properties.content}, asked for is ${type}; ask for the same`,
+      `${making}: the source is ${properties.content} (requested: ${type}); request the same`,
     );
   }
   return { ...range, required: minSize };

@@ -94,9 +94,9 @@ export function differences(actual: VolumeShape, wanted: WantedShape): string[] 
   const { size, group } = actual;
   const { required, limit } = wanted.range;
   const isSizeOk = size === undefined || (size >= required && (limit === undefined || size <= limit));
-  const found: string[] = isSizeOk ? [] : [`it has ${formatBytes(size)}, asked for is ${describeRange(wanted.range)}`];
+  const found: string[] = isSizeOk ? [] : [`it has ${formatBytes(size)} (requested: ${describeRange(wanted.range)})`];
   const compare = (prefix: string, is: string, requested: string) => {
-    if (is !== requested) found.push(`${prefix} ${is}, asked for is ${requested}`);
+    if (is !== requested) found.push(`${prefix} ${is} (requested: ${requested})`);
   };
   compare("it is", describeFormat(actual.format), describeFormat(wanted.format));
   if (group !== undefined && !wanted.groups.matches(group)) {

@@ -105,7 +105,7 @@ export function layoutsContract(host: Host): void {
       await assertFails(
         "ALREADY_EXISTS",
         createNamed(other as Record<string, string>),
-        "it is raid1 with 1 mirror, asked for",
+        "it is raid1 with 1 mirror (requested",
       );
     }
     await harness.csi.controller.deleteVolume({ volumeId });
