@@ -144,7 +144,10 @@ Deno.test("requireCompatible() compares the volume that exists, not the way it w
     [{ format: { state: "raw" } }, "it is a volume for ext4 (requested: a block volume)"],
     [{ format: { state: "unformatted", type: "xfs" } }, "it is a volume for ext4 (requested: a volume for xfs)"],
     [{ groups: exactMatcher("fast") }, "it is in volume group data (requested: fast)"],
-    [{ format: { state: "raw" }, groups: exactMatcher("fast") }, "(requested: a block volume); it is in volume group data"],
+    [
+      { format: { state: "raw" }, groups: exactMatcher("fast") },
+      "(requested: a block volume); it is in volume group data",
+    ],
     [{}, "it is on node node-1 (requested: node-2 or node-3)", ["node-2", "node-3"]],
   ];
   for (const [overrides, words, allowed] of cases) {
