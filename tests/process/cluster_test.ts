@@ -86,7 +86,7 @@ Deno.test("denolith controller: serves under the Leases of the official sidecars
     assertEquals((await csi.controller.listSnapshots()).entries, []);
   }
   // This cluster has no kinds of snapshots; that is looked at when the snapshotter leads.
-  const absentKindLines = () => driver.log().filter((line) => line.includes("the cluster has no such kind"));
+  const absentKindLines = () => driver.log().filter((line) => line.includes("the cluster does not have the kind"));
   await pollUntil(() => Promise.resolve(absentKindLines().length > 0), {
     action: "look for snapshots",
     timeoutMs: 30_000,
