@@ -4,7 +4,7 @@ import { columns } from "./table.ts";
 export interface ProvisioningResult {
   /** From the first request to the last claim being Bound, in milliseconds. */
   readonly boundMs: number;
-  /** From the first deletion to nothing being left but what is erased later, in milliseconds. */
+  /** From the first deletion until only LVs that are erased later are left, in milliseconds. */
   readonly deletedMs: number;
   /** Requests to the API server of who makes the volumes, the agent not among them, Leases left out, until all were Bound. */
   readonly controllerRequests: number;

@@ -12,11 +12,11 @@ export interface MeasuredDriver {
   readonly csi: CsiClient;
   /** The directory below which it mounts. */
   readonly root: string;
-  /** Resolves when it has removed the LV of that name, and does nothing in the background any more. */
+  /** Resolves when it has removed the LV of that name, and its background work has ended. */
   waitUntilRemoved(lvName: string): Promise<void>;
 }
 
-/** An exec that counts what has ended: of what is begun in the background, a call does not wait for the end. */
+/** An exec that counts the commands that ended. A call does not wait for commands that it started in the background. */
 export class CountingExec implements Exec {
   readonly #exec = new HostExec();
   /** The number of commands that have ended. */
@@ -35,7 +35,7 @@ export class CountingExec implements Exec {
   }
 }
 
-/** Starts a driver in this process, whose commands are counted. */
+/** Starts a driver in this process, and counts its commands. */
 export async function startCountedDriver(
   exec: CountingExec,
   { root, group }: { root: string; group: string },
@@ -50,7 +50,7 @@ export async function startCountedDriver(
     exec,
   });
   const csi = connect(driver.socketPath);
-  await driver.idle(); // the look at what is left of deletions, which each start begins with, is nobody's call
+  await driver.idle(); // the check for unfinished deletions at each start belongs to no call
   return {
     csi,
     root,

@@ -40,7 +40,7 @@ export interface Start {
 export interface Memory {
   /** Resident memory, the sum over the processes. */
   readonly rssMiB: number;
-  /** The same with what is shared divided among those who share it; not on every kernel. */
+  /** The proportional set size: shared memory is divided among its users. Absent on some kernels. */
   readonly pssMiB?: number;
 }
 

@@ -24,7 +24,7 @@ Deno.test("tables() reads well at 100 columns, whatever the operation", () => {
   for (const label of Object.values(OPERATIONS)) assert(lines.some((line) => line.startsWith(label)), label);
 });
 
-Deno.test("tables() has seconds, MiB and ratios, and leaves out what a kernel does not tell", () => {
+Deno.test("tables() has seconds, MiB and ratios, and leaves out values that the kernel does not report", () => {
   const text = tables(RESULT).replaceAll(/ +/g, " ");
   for (
     const row of [

@@ -38,7 +38,7 @@ async function up(): Promise<number> {
   if (!(await Promise.race([started, stopped.signal]))) {
     log("stopping");
     await folder.remove();
-    // What is under way has nothing left to work on.
+    // Work that still runs would fail without the cluster.
     Deno.exit(130);
   }
   await folder.keep();

@@ -59,7 +59,7 @@ export async function startWithDriver(
 async function buildDriverImage(folder: RunFolder, log: (line: string) => void): Promise<string> {
   const output = folder.file("denolith-image.tar");
   log(`image ${IMAGE}: making it`);
-  // The image's system is made by root alone. Anybody may use one that is in the cache.
+  // Only root can build the system of the image. Any user can use a cached one.
   if (Deno.uid() === 0) await ensureTools([{ program: "debootstrap", packages: ["debootstrap"] }], log);
   await makeImageArchive({ output, cache: cacheFolder(), log });
   return output;

@@ -95,10 +95,10 @@ Deno.test("the rig's cluster has all that tests of the driver need", async (t) =
     await node.ready();
   });
 
-  await t.step("the API can be silent and speak again", async () => {
+  await t.step("the API server can stop answering and answer again", async () => {
     await plane.pauseApi();
     const signal = AbortSignal.timeout(500);
-    assertEquals(await plane.request("/readyz", { signal }).then(() => "answered", () => "silent"), "silent");
+    assertEquals(await plane.request("/readyz", { signal }).then(() => "answered", () => "no answer"), "no answer");
     await plane.resumeApi();
     assertEquals((await plane.request("/readyz")).status, 200);
   });
@@ -113,7 +113,7 @@ Deno.test("the rig's cluster has all that tests of the driver need", async (t) =
 
   await t.step("a node that lost its power comes back with its disks", async () => {
     assertEquals((await node.exec("lvcreate -qq -y -n kept -L 4M data && echo kept > /dev/data/kept")).code, 0);
-    // Else LVM activates by itself what it finds at the boot, as on most hosts.
+    // Otherwise LVM activates LVs during the boot, as on most hosts.
     assertEquals((await node.exec("echo 'global { event_activation = 0 }' >> /etc/lvm/lvmlocal.conf; sync")).code, 0);
     await node.powerCycle();
     assertEquals((await node.exec("lvs --noheadings -o lv_active data/kept")).stdout.trim(), "");

@@ -1,4 +1,4 @@
-/** Resolves to false when this process is asked to end; it does not end by itself meanwhile. */
+/** Resolves to false on a signal to end. Until then, these signals do not end the process. */
 export function terminationSignals(): Disposable & { signal: Promise<false> } {
   const names = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
   const { promise, resolve } = Promise.withResolvers<false>();

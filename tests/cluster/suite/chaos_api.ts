@@ -16,7 +16,7 @@ const MAX_REQUESTS_PER_SECOND = 60;
 
 const ROLES: readonly Role[] = ["controller", "node"];
 
-Deno.test("the API server away for a minute in the midst of creations: nothing is lost, no storm follows, nobody restarts", async () => {
+Deno.test("the API server is away for a minute during creations: nothing is lost, no retry storm follows, no process restarts", async () => {
   await using ns = await TestNamespace.open("outage");
   await using tracker = await ClaimTracker.open(ns);
   await using driver = await DriverPods.open(ns.cluster);
@@ -25,11 +25,11 @@ Deno.test("the API server away for a minute in the midst of creations: nothing i
   const restarts = driver.restarts();
   const names = Array.from({ length: 6 }, (_, n) => `claim-${n}`);
   await Promise.all(names.map((name) => tracker.createClaim(name, className)));
-  await tracker.waitUntil("the first volume is begun", () => tracker.startedCount > 0);
+  await tracker.waitUntil("the creation of the first volume started", () => tracker.startedCount > 0);
 
   await controlPlane.stopApi();
   try {
-    // The time itself is what is tried here.
+    // The test needs this fixed time.
     await new Promise((resolve) => setTimeout(resolve, OUTAGE_MS));
   } finally {
     await controlPlane.startApi();
@@ -51,7 +51,7 @@ Deno.test("the API server away for a minute in the midst of creations: nothing i
   }
 });
 
-Deno.test("an API server that keeps its connections and sends nothing is noticed, and work continues when it answers again", async () => {
+Deno.test("an API server that stops answering on open connections is detected, and work continues when it answers again", async () => {
   await using ns = await TestNamespace.open("frozen");
   await using tracker = await ClaimTracker.open(ns);
   await using driver = await DriverPods.open(ns.cluster);

@@ -13,7 +13,7 @@ import { TestNamespace } from "./test_namespace.ts";
 import { QUICK, SLEEP } from "./objects.ts";
 import { WAIT_MS } from "./object_watcher.ts";
 
-Deno.test("an agent that is killed in the midst of a copy goes on with it; its source stays until it is done", async () => {
+Deno.test("an agent that is killed during a copy continues it, and the source is kept until the copy is complete", async () => {
   await using ns = await TestNamespace.open("killed");
   await using driver = await DriverPods.open(ns.cluster);
   await addWriter(ns, { size: "640Mi" });

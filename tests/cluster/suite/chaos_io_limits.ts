@@ -13,7 +13,7 @@ const MiB = 2 ** 20;
 
 const WRITE = "dd if=/dev/zero of=/data/file bs=256k count=48 oflag=direct conv=notrunc";
 
-Deno.test("limits are kept over a death of the agent, and those that changed meanwhile are applied", async () => {
+Deno.test("limits stay while the agent is killed, and changes in the meantime are applied", async () => {
   await using ns = await TestNamespace.open("kept");
   await using driver = await DriverPods.open(ns.cluster);
   const { createAttributesClass, changeAttributesClass, waitForLimits, assertRate } = ioLimitHelpers(ns);
@@ -38,7 +38,7 @@ Deno.test("limits are kept over a death of the agent, and those that changed mea
   const number = `$(lsblk -dno MAJ:MIN ${device} | tr -d ' ')`;
   await ns.runOnNode(`echo "${number} wbps=max" > /sys/fs/cgroup/kubepods/besteffort/pod${uid}/io.max`);
   await driver.waitForReady("node", { before: again });
-  // no object changes by this, so the cgroup itself is looked at
+  // No object changes, so the cgroup itself is read.
   const file = `/sys/fs/cgroup/kubepods/besteffort/pod${uid}/io.max`;
   await ns.runOnNode(`until grep -q "^${number} .*wbps=${4 * MiB}" ${file}; do sleep 1; done`);
   await assertRate("user", WRITE, { amount: 12 * MiB, rate: 4 * MiB });

@@ -12,7 +12,7 @@ const CLAIMS_PER_ROUND = 5;
 /** Milliseconds in which a kill comes after the first request of a round: a creation takes some seconds here. */
 const KILL_WITHIN_MS = 6_000;
 
-/** Milliseconds in which all must be in order: a volume whose claim went unseen waits for the sweep. */
+/** The time limit for consistency, in milliseconds: a volume whose deleted claim was missed waits for garbage collection. */
 const CONSISTENCY_TIMEOUT_MS = 600_000;
 
 const KILL_METHODS = ["delete the pod", "kill the process"] as const;
@@ -23,12 +23,12 @@ Deno.test("creations and deletions converge whichever process is killed meanwhil
   await using driver = await DriverPods.open(ns.cluster);
   const className = await ns.createStorageClass("now", { volumeBindingMode: "Immediate" });
   const random = runRandom();
-  // Each of both is killed, whatever chance says.
+  // Both are killed in turn, whatever the random numbers.
   const first = pick(random, ["controller", "node"] as const);
   for (let created = 0; created < CLAIMS; created += CLAIMS_PER_ROUND) {
     const role: Role = (created / CLAIMS_PER_ROUND) % 2 === 0 ? first : first === "node" ? "controller" : "node";
     const claimsDone = createAndDelete(tracker, { className, random, created });
-    // Any moment may be the wrong one: that is what is tried here.
+    // The moment is random: a kill at any moment must do no harm.
     await new Promise((resolve) => setTimeout(resolve, random() * KILL_WITHIN_MS));
     await kill(driver, role, pick(random, KILL_METHODS));
     await claimsDone;

@@ -22,7 +22,7 @@ const LEASE_MS = 15_000;
 /** A retry, and what a slow machine takes for it, in milliseconds. */
 const RETRY_TIMEOUT_MS = 15_000;
 
-Deno.test("of two controllers one leads; its end hands over at once, its death within the lease, and work under way is finished", async (t) => {
+Deno.test("of two controllers one leads; the other takes over at once when it ends, within the lease when it is killed, and finishes its work", async (t) => {
   await using ns = await TestNamespace.open("leader");
   await using tracker = await ClaimTracker.open(ns);
   await using driver = await DriverPods.open(ns.cluster);
@@ -32,7 +32,7 @@ Deno.test("of two controllers one leads; its end hands over at once, its death w
     const names = Array.from({ length: 4 }, (_, n) => `${prefix}-${n}`);
     const { startedCount } = tracker;
     await Promise.all(names.map((name) => tracker.createClaim(name, className)));
-    await tracker.waitUntil("one more volume is begun", () => tracker.startedCount > startedCount);
+    await tracker.waitUntil("the creation of one more volume started", () => tracker.startedCount > startedCount);
     return names;
   };
   try {
@@ -46,7 +46,7 @@ Deno.test("of two controllers one leads; its end hands over at once, its death w
       }
     });
 
-    await t.step("a leader that is asked to end gives the Lease back, and the other goes on", async () => {
+    await t.step("a leader that is terminated releases the Lease, and the other one continues", async () => {
       const names = await startClaims("end");
       const leader = leaseWatcher.holder(LEASES[0]);
       await driver.deletePod(podOf(leader));
@@ -54,7 +54,7 @@ Deno.test("of two controllers one leads; its end hands over at once, its death w
       console.error(`clean end: another leads after ${Math.round(ms / 100) / 10} s`);
       const free = leaseWatcher.releasedMs(LEASES[0], leader);
       assert(free !== undefined, `${LEASES[0]} was not given back: ${JSON.stringify(leaseWatcher.history(LEASES[0]))}`);
-      // How long the leader takes for what is under way is LVM's affair, and the machine's.
+      // The time that the leader needs for running work depends on LVM and the machine.
       assert(free < RETRY_TIMEOUT_MS, `nobody took it for ${free} ms`);
       await tracker.waitForBound(names);
       await tracker.waitForConsistency();

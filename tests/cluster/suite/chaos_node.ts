@@ -8,7 +8,7 @@ const LVMLOCAL = "/etc/lvm/lvmlocal.conf";
 /** The setting of today's hosts: LVs are activated only by their users. */
 const NO_ACTIVATION = "global { event_activation = 0 }";
 
-Deno.test("kubelet can be restarted: pods go on, and new ones get their volumes", async () => {
+Deno.test("kubelet can be restarted: pods keep running, and new pods get their volumes", async () => {
   await using ns = await TestNamespace.open("kubelet");
   await using tracker = await ClaimTracker.open(ns);
   const className = await ns.createStorageClass("lazy");

@@ -36,7 +36,7 @@ Deno.test("the official sidecars do over the socket what the controllers do", as
     "PersistentVolumeClaim",
     "data",
     (claim) => claim?.status?.capacity?.storage === "32Mi",
-    "has the room it asked for",
+    "has the requested size",
   );
   assertEquals((await ns.lvOf("data")).size, 32 * MiB);
   assertEquals(await ns.exec("user", "cat /data/file"), "kept\n");
@@ -67,7 +67,7 @@ Deno.test("the controllers and the official sidecars at once: one leads, the oth
 
   const names = Array.from({ length: 6 }, (_, n) => `claim-${n}`);
   await Promise.all(names.map((name) => tracker.createClaim(name, className)));
-  await tracker.waitUntil("the first volume is begun", () => tracker.startedCount > 0);
+  await tracker.waitUntil("the creation of the first volume started", () => tracker.startedCount > 0);
   await sidecar.kill();
   await tracker.waitForBound(names);
   await tracker.waitForConsistency();

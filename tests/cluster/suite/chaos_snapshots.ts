@@ -1,5 +1,5 @@
 /**
- * Snapshots while processes die, and with the official csi-snapshotter.
+ * Snapshots while processes are killed, and with the official csi-snapshotter.
  *
  * @module
  */
@@ -17,13 +17,13 @@ import { SnapshotTestNamespace } from "./snapshot_test_namespace.ts";
 /** The number of snapshots in a round. */
 const SNAPSHOTS_PER_ROUND = 3;
 
-/** Milliseconds in which a kill comes after a round was begun: taking a snapshot takes some seconds here. */
+/** The maximum time between the start of a round and a kill, in milliseconds: a snapshot takes some seconds here. */
 const KILL_WITHIN_MS = 6_000;
 
 /** The processes to kill: every component that takes part in a snapshot. */
 const VICTIMS = ["controller", "node", "kubelet", "snapshot-controller", "API server"] as const;
 
-/** Makes a claim `data` and a pod `user` that has it; answers the name of a class for small snapshots. */
+/** Creates a claim `data` and a pod `user` that uses it. @returns the name of a class for small snapshots */
 async function prepare(snapshots: SnapshotTestNamespace): Promise<string> {
   const { ns } = snapshots;
   await ns.createClaim({ name: "data", class: await ns.createStorageClass("plain", { parameters: QUICK }) });
@@ -48,10 +48,10 @@ Deno.test("snapshots become ready or are deleted whichever process is killed mea
       ...names.map((name) => snapshots.createSnapshot(name, { claim: "data", class: className })),
       ...toDelete.map(({ name }) => ns.requestDeletion("VolumeSnapshot", name)),
     ]);
-    // Any moment may be the wrong one: that is what is tried here.
+    // The moment is random: a kill at any moment must do no harm.
     await new Promise((resolve) => setTimeout(resolve, random() * KILL_WITHIN_MS));
     await kill(victim, { snapshots, driver });
-    // One that is deleted before it is known whether it was taken leaves nothing, either.
+    // A snapshot that is deleted before its creation is confirmed leaves nothing, either.
     const early = await ns.waitFor("VolumeSnapshot", names[0]!, (now) => now !== undefined, "is there");
     await ns.requestDeletion("VolumeSnapshot", names[0]!);
     for (const name of names.slice(1)) kept.push({ name, id: (await snapshots.waitUntilReady(name)).id });

@@ -24,7 +24,7 @@ Deno.test("a claim deleted at any moment of its creation leaves no LV, LVMVolume
       shuffled.splice(0, CONCURRENT_CLAIMS).map(async (ms, n) => {
         const name = `short-${shuffled.length}-${n}`;
         await tracker.createClaim(name, className);
-        // The time itself is what is tried here.
+        // The test needs this fixed time.
         await new Promise((resolve) => setTimeout(resolve, ms));
         await tracker.deleteClaim(name);
       }),

@@ -32,7 +32,7 @@ const UNUSED_PERMISSIONS: Record<string, Record<RbacPermission, string>> = {
   },
 };
 
-Deno.test("the processes were refused nothing, and used what the manifests grant", async () => {
+Deno.test("no request of the processes was refused, and they used the rights that the manifests grant", async () => {
   const cluster = await Cluster.open(Deno.env.get(CLUSTER_VARIABLE)!);
   const events = await cluster.controlPlane.auditEvents();
   const objects: RbacObject[] = [];

@@ -14,10 +14,10 @@ import { run } from "../../rig/process.ts";
 import { TempFolder } from "../../rig/temp_folder.ts";
 import { TestNamespace } from "./test_namespace.ts";
 
-/** Kinds whose definitions come with other people's software. */
+/** Kinds whose definitions come with other software. */
 const FOREIGN_KINDS = ["PodMonitor", "PrometheusRule", "VolumeSnapshotClass"];
 
-/** Helm on this machine, which keeps what it keeps in a folder. */
+/** Helm on this machine, with its configuration and cache in a temporary folder. */
 class Helm implements AsyncDisposable {
   readonly #folder: TempFolder;
   readonly #path: string;

@@ -57,7 +57,7 @@ export class ClaimTracker implements AsyncDisposable {
     return { claims: this.#claims.list(), volumes: this.#volumes.list(), objects: this.#objects.list() };
   }
 
-  /** Makes a claim; its uid is in the books when this is done, even if it is deleted at once. */
+  /** Creates a claim and records its uid, even if the claim is deleted at once. */
   async createClaim(name: string, className: string): Promise<void> {
     const { metadata, ...rest } = claimObject({ name, class: className });
     const { namespace } = this.#ns;
@@ -68,7 +68,7 @@ export class ClaimTracker implements AsyncDisposable {
     this.uids.add(made.metadata.uid!);
   }
 
-  /** Asks for the deletion of a claim. */
+  /** Requests the deletion of a claim. */
   async deleteClaim(name: string): Promise<void> {
     await orAbsent(this.#client.delete(persistentVolumeClaims, { namespace: this.#ns.namespace, name }));
   }
@@ -80,13 +80,13 @@ export class ClaimTracker implements AsyncDisposable {
     );
   }
 
-  /** The number of volumes that were made, or are being made, for claims of the namespace. */
+  /** The number of volumes that were created, or are being created, for claims of the namespace. */
   get startedCount(): number {
     const ids = new Set<string>([...this.uids].map((uid) => volumeIdOf(volumeNameOf(uid))));
     return this.#objects.list().filter(({ metadata: { name } }) => ids.has(name)).length;
   }
 
-  /** Waits until something holds; asked at every change. @throws {Error} when it takes too long, with what `open` says */
+  /** Waits until a predicate holds, checked at every change. @throws {Error} after the time limit, with the inconsistencies */
   async waitUntil(description: string, predicate: () => boolean, { timeoutMs = WAIT_MS } = {}): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<boolean>();
     const check = () => predicate() && resolve(true);
@@ -109,7 +109,7 @@ export class ClaimTracker implements AsyncDisposable {
     await this.waitUntil("claims are bound", () => claimNames.every(isBound));
   }
 
-  /** Waits until the namespace has no claim, and the API has nothing that belonged to one. */
+  /** Waits until the namespace has no claim, and the API server has no object of one. */
   async waitUntilEmpty(): Promise<void> {
     await this.waitUntil(
       "nothing is left",
@@ -122,28 +122,29 @@ export class ClaimTracker implements AsyncDisposable {
   }
 
   /**
-   * Waits until the books are in order: each claim is bound and has one PersistentVolume, one LVMVolume and one LV, and nothing
-   * is left of any other.
+   * Waits until claims, objects and LVs are consistent: each claim is bound and has one PersistentVolume, one LVMVolume and one
+   * LV, and there are no others.
    *
-   * @throws {Error} when that does not come, with what is open
+   * @throws {Error} after the time limit, with the inconsistencies
    */
   async waitForConsistency(options: { timeoutMs?: number } = {}): Promise<void> {
-    await this.waitUntil("the API's books are in order", () => this.#inconsistencies().length === 0, options);
+    await this.waitUntil("the API's objects are consistent", () => this.#inconsistencies().length === 0, options);
     let inconsistencies: string[] = [];
     const check = async () => {
       inconsistencies = lvmInconsistencies(this.#apiState, await readLvmState(this.#ns.node), this.uids);
       return inconsistencies.length === 0;
     };
-    // What is deleted is erased first, in its own time.
-    await pollUntil(check, { action: "wait for LVM's books", timeoutMs: WAIT_MS, intervalMs: 1_000 }).catch((error) => {
-      throw new Error(`${error.message}: ${inconsistencies.join("; ")}`);
-    });
+    // Deleted volumes are erased first, which takes a while.
+    await pollUntil(check, { action: "wait until LVM's LVs are consistent", timeoutMs: WAIT_MS, intervalMs: 1_000 })
+      .catch((error) => {
+        throw new Error(`${error.message}: ${inconsistencies.join("; ")}`);
+      });
     assertEquals(this.#inconsistencies(), []);
   }
 
-  /** Closes the books. */
+  /** Stops tracking. */
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#stop.abort(new Error("the books are closed"));
+    this.#stop.abort(new Error("the tracker is closed"));
     await Promise.all(this.#running);
     this.#client[Symbol.dispose]();
   }
@@ -159,7 +160,7 @@ async function readLvmState(node: Node): Promise<LvmState> {
   const json = "--reportformat json";
   const command = `lvs ${json} -o vg_name,lv_name,lv_uuid,lv_tags @denolith=${DRIVER} && vgs ${json} -o vg_tags`;
   const { code, stdout, stderr } = await node.exec(command, { timeoutMs: WAIT_MS });
-  if (code !== 0) throw new Error(`look at LVM on ${node.name}: exit status ${code}: ${stderr.trim()}`);
+  if (code !== 0) throw new Error(`read LVM's state on ${node.name}: exit status ${code}: ${stderr.trim()}`);
   const [lvs, vgs] = stdout.trim().split(/\n(?=\s*\{\s*\n\s*"report")/).map((text) =>
     (JSON.parse(text) as { report: [Record<string, Record<string, string>[]>] }).report[0]
   );

@@ -9,7 +9,7 @@ import type { TestNamespace } from "./test_namespace.ts";
 import { claimObject, type ClaimSpec } from "./objects.ts";
 import { WAIT_MS } from "./object_watcher.ts";
 
-/** Makes claims in one go that differ in their names alone. */
+/** Creates claims at once that differ only in their names. */
 export async function createClaimsAtOnce(
   ns: TestNamespace,
   names: readonly string[],

@@ -40,7 +40,7 @@ export function volumeNameOf(uid: string): string {
 
 /**
  * Returns the inconsistencies in the API after all is done: a bound claim has its PersistentVolume and its LVMVolume,
- * and nothing is left of other claims.
+ * and there are no objects of other claims.
  *
  * @param uids of all claims that ever existed; other volumes are ignored
  */

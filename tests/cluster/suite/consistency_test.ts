@@ -43,7 +43,7 @@ function lv(uid: string, name = volumeLvName(id(uid))): LogicalVolume {
 const state = (uid: string) => ({ claims: [claim(uid)], volumes: [volume(uid)], objects: [object(uid)] });
 const uids = new Set(["a", "b"]);
 
-Deno.test("the books are in order when a bound claim has one of each, and a claim that is gone has none", () => {
+Deno.test("the state is consistent when a bound claim has one of each, and a deleted claim has none", () => {
   assertEquals(apiInconsistencies(state("a"), uids), []);
   assertEquals(lvmInconsistencies(state("a"), { lvs: [lv("a")], groupTags: [] }, uids), []);
 });

@@ -1,5 +1,5 @@
 /**
- * Lives of copies: claims that are made from snapshots and from other claims.
+ * Lifecycles of copies: claims that are created from snapshots and from other claims.
  *
  * @module
  */

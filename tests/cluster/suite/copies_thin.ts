@@ -1,5 +1,5 @@
 /**
- * Lives of copies of thin claims: at once within their pool, and to a thick class and back.
+ * Lifecycles of copies of thin claims: instant ones within their pool, and copies to a thick class and back.
  *
  * @module
  */

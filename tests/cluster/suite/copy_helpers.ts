@@ -1,5 +1,5 @@
 /**
- * Helpers for the suites of copies: a claim in use that copies are made from.
+ * Helpers for the suites of copies: a claim in use that is copied.
  *
  * @module
  */

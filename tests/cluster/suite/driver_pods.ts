@@ -67,7 +67,7 @@ export class DriverPods implements AsyncDisposable {
     );
   }
 
-  /** Waits until as many work in a role as are wanted, none of them of those before. @throws {Error} when they do not come */
+  /** Waits until `count` pods of a role are ready, none of them in `before`. @throws {Error} after the time limit */
   async waitForReady(role: Role, { count = 1, before = [] as readonly string[] } = {}): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<boolean>();
     const check = () => {

@@ -1,5 +1,5 @@
 /**
- * Volumes that live with their pods.
+ * Ephemeral volumes, which are deleted with their pods.
  *
  * @module
  */
@@ -9,7 +9,7 @@ import { example } from "./example_files.ts";
 import { TestNamespace } from "./test_namespace.ts";
 import { podObject, QUICK } from "./objects.ts";
 
-Deno.test("a pod's own volume is made with it, and goes with it: claim, PersistentVolume, LVMVolume and logical volume", async () => {
+Deno.test("an ephemeral volume is created and deleted with its pod: claim, PersistentVolume, LVMVolume and logical volume", async () => {
   await using ns = await TestNamespace.open("ephemeral");
   const storageClassName = await ns.createStorageClass("scratch", { parameters: QUICK });
   const pod = podObject({ name: "worker", claims: [{ name: "space", path: "/space" }] });
@@ -32,7 +32,7 @@ Deno.test("a pod's own volume is made with it, and goes with it: claim, Persiste
   await ns.waitForCleanup();
 });
 
-Deno.test("the example of a volume that lives with its pod runs as it is", async () => {
+Deno.test("the example of an ephemeral volume runs unchanged", async () => {
   await using ns = await TestNamespace.open("ephemeral");
   await ns.apply(await example("ephemeral/pod.yaml"));
   await ns.waitForRunning("scratch");

@@ -23,14 +23,14 @@ Deno.test("the examples of pods, block devices and replicas run as they are", as
   ];
   for (const file of files) await ns.apply(await example(file));
   await Promise.all(["writer", "block-user", "store-0"].map((pod) => ns.waitForRunning(pod)));
-  // Replicas are begun one after the other.
+  // Replicas are started one after the other.
   for (const pod of ["store-1", "store-2"]) await ns.waitForRunning(pod);
   await ns.exec("writer", "until [ -s /data/dates ]; do sleep .2; done");
   await ns.exec("block-user", "blockdev --getsize64 /dev/data");
   assertEquals((await ns.lvs()).length, 5);
 });
 
-Deno.test("the example of limits: the pod is held to the class of its claim, and to another one while it runs", async () => {
+Deno.test("the example of limits: the limits of the claim's class apply to the pod, and those of another class while it runs", async () => {
   await using ns = await TestNamespace.open("examples-limits");
   const { changeAttributesClass, waitForLimits } = ioLimitHelpers(ns);
   for (const file of ["limits/classes.yaml", "limits/claim.yaml", "limits/pod.yaml"]) {
@@ -42,7 +42,7 @@ Deno.test("the example of limits: the pod is held to the class of its claim, and
   await waitForLimits("limited-data", /readIops max, writeBps 4Mi$/);
 });
 
-Deno.test("the example of a thin volume: its pool is made, and its snapshot gets ready", async () => {
+Deno.test("the example of a thin volume: its pool is created, and its snapshot becomes ready", async () => {
   await using snapshots = await SnapshotTestNamespace.open("examples-thin");
   const { ns } = snapshots;
   await using group = await createTestGroup(ns, 200);

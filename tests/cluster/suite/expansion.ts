@@ -9,7 +9,7 @@ import type { PersistentVolumeClaim } from "../../../k8s/api/objects.ts";
 import { TestNamespace } from "./test_namespace.ts";
 import { QUICK } from "./objects.ts";
 
-/** Writes and reads back for ever, and ends with a failure when what is read is not what was written. */
+/** Writes and reads back in a loop, and fails when the read data differs from the written data. */
 const WRITER = `
 trap 'exit 0' TERM
 head -c 1048576 /dev/urandom > /tmp/chance
@@ -70,7 +70,7 @@ Deno.test("volumes grow under a writer; without a pod they grow halfway, and who
   await ns.waitForEvent("PersistentVolumeClaim", "data", "Resizing");
   await ns.waitForEvent("PersistentVolumeClaim", "data", "FileSystemResizeRequired");
   await ns.waitForEvent("PersistentVolumeClaim", "data", "FileSystemResizeSuccessful");
-  // It went on meanwhile, and goes on still.
+  // The writer kept running, and still runs.
   const rounds = "n=$(cat /tmp/rounds); until [ $(cat /tmp/rounds) -gt $((n + 1)) ]; do sleep .2; done; echo more";
   assertEquals(await ns.exec("writer", rounds), "more\n");
   const sums = "sync; md5sum < /data/file; dd if=/raw bs=1M count=4 2>/dev/null | md5sum";

@@ -55,7 +55,7 @@ async function createVolume(
   return id;
 }
 
-Deno.test("a forgotten node holds nothing up: what was released goes, what somebody keeps is Lost, other nodes are as they were", async () => {
+Deno.test("a forgotten node blocks nothing: released volumes are deleted, kept ones are Lost, and other nodes are unchanged", async () => {
   await using ns = await TestNamespace.open("forget");
   const node = `${ns.namespace}-gone`;
   const lvmNode = { apiVersion: `${LVM_GROUP}/v1alpha1`, kind: "LVMNode", metadata: { name: node } };

@@ -19,7 +19,7 @@ export interface IoLimitHelpers {
   createAttributesClass(name: string, parameters: Readonly<Record<string, string>>): Promise<string>;
   /** Gives a claim another one, and waits until claim and PersistentVolume say that it has it. */
   changeAttributesClass(claim: string, className: string): Promise<void>;
-  /** Waits until the agent says that pods are held to these rates, as its condition words them. */
+  /** Waits until the agent's condition says that these rates are applied to pods. */
   waitForLimits(claim: string, rates: RegExp): Promise<void>;
   /** Makes sure that a pod's IO is as fast as its limit: some rate a second, of the amount that the shell line moves. */
   assertRate(pod: string, command: string, expected: { readonly amount: number; readonly rate: number }): Promise<void>;

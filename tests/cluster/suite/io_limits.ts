@@ -17,7 +17,7 @@ const MiB = 2 ** 20;
 const writeCommand = (path: string, mib: number) =>
   `dd if=/dev/zero of=${path} bs=256k count=${mib * 4} oflag=direct conv=notrunc`;
 
-/** Reads likewise, in pieces of some KiB. */
+/** Reads the same, in blocks of some KiB. */
 const readCommand = (path: string, kib: number, count: number) =>
   `dd if=${path} of=/dev/null bs=${kib}k count=${count} iflag=direct`;
 

@@ -19,7 +19,7 @@ const WRITE_COMMAND =
 const READ_COMMAND = "for f in /ext4/f /xfs/f /btrfs/f /raw; do dd if=$f bs=64k count=16 2>/dev/null | md5sum; done; " +
   "grep -E '^[^ ]+ /(ext4|xfs|btrfs) ' /proc/mounts | cut -d ' ' -f 2,3";
 
-Deno.test("claims of every type wait for their pod, keep what it writes, and leave nothing when they are deleted", async () => {
+Deno.test("claims of every type wait for their pod, keep its data, and leave nothing when they are deleted", async () => {
   await using ns = await TestNamespace.open("types");
   const uses = [];
   for (const [fsType, size] of Object.entries(SIZES)) {

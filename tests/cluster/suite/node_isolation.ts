@@ -26,7 +26,7 @@ import { QUICK } from "./objects.ts";
 const AGENT = "denolith-node";
 const AGENT_USER = `system:serviceaccount:${SYSTEM_NAMESPACE}:${AGENT}`;
 
-/** No agent of the driver under test looks at what is of another driver. */
+/** Another driver, whose objects the agents under test ignore. */
 const ANOTHER_DRIVER = "isolation.example";
 
 /** Creates a token of the agents' account. */
@@ -98,7 +98,7 @@ const FOREIGN_NODE_MESSAGE = /denied request: the agent of node \S+ may only wri
 
 const API_VERSION = `${LVM_GROUP}/v1alpha1`;
 const LABEL = { merge: { metadata: { labels: { tried: "yes" } } } };
-/** It changes nothing, and is asked about all the same. */
+/** A patch that changes nothing. The policy checks it all the same. */
 const NO_LABEL = { merge: { metadata: { labels: { tried: null } } } };
 const LOST_STATUS: PatchOptions<LvmVolume> = { merge: { status: { state: "Lost" } }, subresource: "status" };
 const OLD_STATUS: PatchOptions<LvmNode> = {
@@ -128,7 +128,7 @@ async function createForeignObjects(ns: TestNamespace) {
   };
 }
 
-Deno.test("with the token of a node's agent nothing of another node can be written, even where every role allows it", async () => {
+Deno.test("the token of a node's agent cannot write objects of another node, even if its roles permit everything", async () => {
   await using ns = await TestNamespace.open("isolation");
   const ownNode = ns.node.name;
   const { foreignNode, volume, another, snapshot } = await createForeignObjects(ns);
@@ -171,11 +171,11 @@ Deno.test("with the token of a node's agent nothing of another node can be writt
   );
   await agent.delete(lvmVolumes, ownName);
 
-  // the policy is about the agents alone
+  // The policy applies to agents only.
   await ns.patch("LVMVolume", volume.name, LABEL.merge);
 });
 
-Deno.test("a token of the agents' account says its node, or may write nothing", async () => {
+Deno.test("a token of the agents' account must name its node, or it may not write", async () => {
   await using ns = await TestNamespace.open("tokens");
   const ownNode = { name: ns.node.name };
   const { volume } = await createForeignObjects(ns);
@@ -194,7 +194,7 @@ Deno.test("a token of the agents' account says its node, or may write nothing", 
   );
 });
 
-Deno.test("agents do all of their work under the policy, and are refused nothing", async () => {
+Deno.test("agents do all of their work under the policy, without any refused request", async () => {
   await using ns = await TestNamespace.open("isolated");
   const cls = await ns.createStorageClass("now", { parameters: QUICK, volumeBindingMode: "Immediate" });
   await ns.createClaim({ name: "data", class: cls });

@@ -33,7 +33,7 @@ import type { ControlPlane } from "../../rig/control_plane.ts";
 /** The time limit of a wait, in milliseconds. Everything in the guest is slow. On a busy machine, set WAIT_SECONDS. */
 export const WAIT_MS = 1000 * Number(Deno.env.get("WAIT_SECONDS") ?? 300);
 
-/** A VolumeSnapshot, as far as is looked at here. */
+/** The fields of a VolumeSnapshot that the tests read. */
 export interface VolumeSnapshot extends KubeObject {
   readonly status?: {
     readonly boundVolumeSnapshotContentName?: string;
@@ -87,7 +87,7 @@ export class ObjectWatcher {
   readonly #informers = new Map<Kind, { informer: unknown; running: Promise<void> }>();
   readonly #stop = new AbortController();
 
-  /** Asks nothing before something is waited for. */
+  /** Creates a watcher. It sends its first request when something is waited for. */
   constructor({ server, token, ca }: ControlPlane, namespace: string) {
     this.#namespace = namespace;
     const access = { url: server, token: { text: token }, ca: { text: ca } };

@@ -10,7 +10,7 @@ import { BUSYBOX_IMAGE } from "../../rig/pod_image.ts";
 /** The driver's name. */
 export const DRIVER = "lvm.denolith.dev";
 
-/** Parameters of volumes that others do not wait for: the large group, and nothing to be erased in an emulated machine. */
+/** Parameters of volumes that are deleted quickly: the large group, and no erasure, which is slow in an emulated machine. */
 export const QUICK = { volumeGroup: "data", erase: "none" } as const;
 
 /** The options of a claim. */
@@ -45,7 +45,7 @@ export interface ClaimMount {
 export interface PodSpec {
   readonly name: string;
   readonly claims?: readonly ClaimMount[];
-  /** Lines for the shell; by default it sleeps until it is asked to end. */
+  /** A script for the shell. By default it sleeps until SIGTERM. */
   readonly command?: string;
   /** Of the pod, as in its spec. */
   readonly securityContext?: Readonly<Record<string, unknown>>;
@@ -61,7 +61,7 @@ export interface StorageClassSpec {
   readonly mountOptions?: readonly string[];
 }
 
-/** A shell that sleeps and ends at once when it is asked to. */
+/** A shell script that sleeps, and ends at once on SIGTERM. */
 export const SLEEP = "trap 'exit 0' TERM; while :; do sleep 1000 & wait $!; done";
 
 /** Returns a claim to apply. */

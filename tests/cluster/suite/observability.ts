@@ -1,5 +1,5 @@
 /**
- * What an administrator sees of the driver: columns of kubectl, health and metrics.
+ * The driver's output for administrators: columns of kubectl, health and metrics.
  *
  * @module
  */

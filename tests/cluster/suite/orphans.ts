@@ -27,7 +27,7 @@ async function createOrphan(ns: TestNamespace) {
   };
 }
 
-Deno.test("an orphan is reported and kept, and is removed when it is named and nothing has it open", async () => {
+Deno.test("an orphan is reported and kept, and is removed when an administrator names it and it is not open", async () => {
   await using ns = await TestNamespace.open("orphan");
   const cls = await ns.createStorageClass("now", { parameters: QUICK, volumeBindingMode: "Immediate" });
   await ns.createClaim({ name: "known", class: cls });
@@ -40,7 +40,7 @@ Deno.test("an orphan is reported and kept, and is removed when it is named and n
   const orphans = await ns.waitFor("LVMNode", node, (object) => {
     const condition = object?.status?.conditions?.find(({ type }) => type === "Orphans");
     return condition?.status === "True" && condition.message.includes(`${lv.path} (16 MiB), UUID ${lv.uuid}`);
-  }, "tells of the orphan");
+  }, "reports the orphan");
   assert(orphans.status?.volumeGroups?.length, "and of everything else");
   const found = await ns.waitForEvent("LVMNode", node, "OrphanFound", new RegExp(lv.path));
   const inPod = ["--namespace", SYSTEM_NAMESPACE, "exec", "daemonset/denolith-node", "--", "/usr/bin/denolith"];
@@ -60,7 +60,7 @@ Deno.test("an orphan is reported and kept, and is removed when it is named and n
   await ns.waitFor("LVMNode", node, (object) => {
     const condition = object?.status?.conditions?.find(({ type }) => type === "Orphans");
     return condition !== undefined && !condition.message.includes(lv.path);
-  }, "no longer tells of it");
+  }, "no longer reports it");
   assertEquals((await ns.lvs()).length, 1, "the known one is there");
 });
 

@@ -61,7 +61,7 @@ Deno.test("a volume for one pod refuses the second, which says why and runs when
   await Promise.all(["alone-2", "once-2"].map((name) => ns.waitForRunning(name)));
 });
 
-Deno.test("what is found on a new volume is not formatted: the pod waits and says what it is, until it is taken away", async () => {
+Deno.test("a new volume with a foreign signature is not formatted: the pod waits with an event that names it, until it is wiped", async () => {
   await using ns = await TestNamespace.open("foreign");
   const cls = await ns.createStorageClass("now", { parameters: QUICK, volumeBindingMode: "Immediate" });
   await ns.createClaim({ name: "data", class: cls });

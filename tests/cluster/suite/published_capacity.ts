@@ -43,7 +43,7 @@ export class PublishedCapacity implements AsyncDisposable {
    * Waits until the published maximum size of a class on a node is so many MiB; undefined waits until nothing is
    * published.
    *
-   * @throws {Error} when that takes too long, with what is published
+   * @throws {Error} after the time limit, with the published capacities
    */
   async waitFor(mib: number | undefined, nodeName: string, className: string): Promise<void> {
     const matches = (current?: CsiStorageCapacity) => maxVolumeMib(current) === mib;

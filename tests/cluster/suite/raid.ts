@@ -25,7 +25,7 @@ async function createFailingGroup(ns: TestNamespace, disks: number, mib: number)
     device: `${name}-disk${index}`,
     loop: "",
   }));
-  // from the second MiB on: else LVM sees each PV twice, and changes nothing
+  // From the second MiB on. Otherwise LVM finds each PV twice, and refuses changes.
   const tableOf = (loop: string) => `0 ${mib * 2048} linear ${loop} 2048`;
   await ns.runOnNode("modprobe loop && modprobe dm-raid");
   for (const disk of pvs) {
@@ -36,7 +36,7 @@ async function createFailingGroup(ns: TestNamespace, disks: number, mib: number)
   await ns.runOnNode(`vgcreate -qq ${name} ${pvs.map(({ device }) => `/dev/mapper/${device}`).join(" ")}`);
   const swapTable = async (disk: number, table: string) => {
     const { device } = pvs[disk]!;
-    // without waiting for what is written: it fails with the new table, or goes on
+    // Does not wait for pending writes: they use the new table.
     await ns.runOnNode(
       `dmsetup suspend --noflush --nolockfs ${device} && dmsetup load ${device} --table "${table}" && ` +
         `dmsetup resume ${device}`,
@@ -76,7 +76,7 @@ Deno.test("a raid1 volume that loses a disk keeps working under its pod, reports
   );
   const lost = Number(/disk(\d)/.exec(usedPvs.trim().split("\n")[0]!)![1]);
   await group.fail(lost);
-  // what is written after the loss is what must be there in the end
+  // Data that is written after the loss must be there in the end.
   await ns.exec("writer", "echo after the loss > /data/file && sync");
   const degraded = await waitForRedundant("False", "Degraded", "RefreshNeeded");
   const { reason } = degraded!.status!.conditions!.find(({ type }) => type === "Redundant")!;

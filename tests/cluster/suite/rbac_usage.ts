@@ -62,7 +62,7 @@ export function usedPermissions(username: string, events: readonly AuditEvent[])
 
 /** Returns the requests of a process that were denied, each kind once. */
 export function deniedPermissions(username: string, events: readonly AuditEvent[]): Set<RbacPermission> {
-  // a namespace that ends takes nothing new, from nobody
+  // A namespace that is being deleted accepts no new objects.
   const isDenied = ({ responseStatus: { code, message = "" } = {} }: AuditEvent) =>
     code === 403 && !message.endsWith("because it is being terminated");
   return usedPermissions(username, events.filter(isDenied));

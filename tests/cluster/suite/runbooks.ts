@@ -189,14 +189,14 @@ Deno.test("a thin pool that fills: the commands show it, and with a disk more it
   const sizeCommand = `lvs --noheadings --units m --nosuffix -o lv_size ${path}`;
   await ns.runOnNode(`until [ "$(${sizeCommand} | cut -d. -f1 | tr -d ' ')" -gt ${size} ]; do sleep .5; done`);
   await ns.exec("writer", `dd if=/dev/urandom of=/raw bs=1M count=8 seek=${size - 4} oflag=direct 2>/dev/null`);
-  await ns.waitFor("LVMNode", ns.node.name, (node) => !isReported(node), "has room in its pool");
+  await ns.waitFor("LVMNode", ns.node.name, (node) => !isReported(node), "has free space in its pool");
   await ns.deleteAndWait("Pod", "writer");
   for (const claim of ["first", "data"]) await ns.deleteAndWait("PersistentVolumeClaim", claim);
   await ns.waitForCleanup();
   await removePool(ns, group);
 });
 
-Deno.test("a thin pool of somebody else: its data and its metadata are grown by hand, and it is checked when it is activated", async () => {
+Deno.test("a foreign thin pool: its data and metadata are extended by hand, and it is checked when it is activated", async () => {
   await using ns = await TestNamespace.open("other");
   await using group = await createTestGroup(ns, 256);
   const path = `${group.name}/theirs`;

@@ -1,5 +1,5 @@
 /**
- * Snapshots whose COW space fills, and volumes that outgrow it.
+ * Snapshots whose COW space becomes full, and expansion of volumes with snapshots.
  *
  * @module
  */
@@ -58,7 +58,7 @@ Deno.test("a snapshot that overflowed is not ready any more, and can be deleted"
   await snapshots.waitUntilDeleted([id]);
 });
 
-Deno.test("a volume with snapshots grows when its pods have ended, and the snapshot keeps what it has", async () => {
+Deno.test("a volume with snapshots is expanded when its pods have ended, and the snapshot keeps its data", async () => {
   await using snapshots = await SnapshotTestNamespace.open("stores");
   const { ns } = snapshots;
   const id = await createFilledVolume(snapshots, "100%");

@@ -128,7 +128,7 @@ export class SnapshotTestNamespace implements AsyncDisposable {
       "VolumeSnapshotContent",
       snapshot.status!.boundVolumeSnapshotContentName!,
       (now) => now?.status?.readyToUse === true && !isBeingCreated(now),
-      "is ready, and settled",
+      "is ready, and no longer being created",
     );
     return { snapshot, content, id: content.status!.snapshotHandle! };
   }
@@ -150,7 +150,7 @@ export class SnapshotTestNamespace implements AsyncDisposable {
     );
   }
 
-  /** Waits until nothing is left of snapshots: no content, no LVMSnapshot, no LV. @throws {Error} when something stays */
+  /** Waits until no content, LVMSnapshot or LV of a snapshot is left. @throws {Error} when one stays */
   async waitUntilDeleted(ids: readonly string[]): Promise<void> {
     const contents = this.ns.informer("VolumeSnapshotContent");
     let remaining: string[] = [];

@@ -11,7 +11,7 @@ import type { TestNamespace } from "./test_namespace.ts";
 import { QUICK } from "./objects.ts";
 import { SnapshotTestNamespace } from "./snapshot_test_namespace.ts";
 
-/** Writes for ever, each time to another part of its file, and tells how often. */
+/** Writes in a loop, each time to another part of its file, and prints the number of writes. */
 const WRITER = `
 trap 'exit 0' TERM
 n=0
@@ -38,7 +38,7 @@ async function runMounted(ns: TestNamespace, device: string, command: string): P
   return await ns.runOnNode(`${mount} && cd $d && { ${command}; }; status=$?; cd /; umount $d; rmdir $d; exit $status`);
 }
 
-Deno.test("a snapshot of a volume in use is ready, holds what was written before, and leaves nothing when it is deleted", async () => {
+Deno.test("a snapshot of a volume in use becomes ready, has the data from before, and leaves nothing when it is deleted", async () => {
   await using snapshots = await SnapshotTestNamespace.open("snap");
   await addWriter(snapshots);
   const { ns } = snapshots;
@@ -113,7 +113,7 @@ Deno.test("a snapshot that cannot be taken says why, and is taken when that is m
     "VolumeSnapshot",
     "odd",
     (now) => now?.status?.error?.message !== undefined,
-    "says what is wrong",
+    "has an error",
   );
   assertStringIncludes(failed.status!.error!.message!, "200%");
   const content = failed.status!.boundVolumeSnapshotContentName!;

@@ -63,7 +63,7 @@ export class TestNamespace extends ObjectWatcher implements AsyncDisposable {
       if (claim !== undefined) ns.#volumeIds.add(volumeIdOf(`pvc-${claim.metadata.uid}`));
     });
     await ns.informer("PersistentVolumeClaim").synced;
-    // Pods that are made before it are refused.
+    // Pods that are created before it are refused.
     await ns.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=60s");
     return ns;
   }
@@ -166,7 +166,7 @@ export class TestNamespace extends ObjectWatcher implements AsyncDisposable {
   }
 
   /**
-   * Waits until nothing is left of the namespace's volumes: no PV, no LVMVolume, and no LV but those that are being erased.
+   * Waits until the namespace's volumes have no PV, no LVMVolume, and no LV other than those that are being erased.
    *
    * @throws {Error} when something stays
    */
@@ -179,7 +179,7 @@ export class TestNamespace extends ObjectWatcher implements AsyncDisposable {
       await Promise.all(remaining.map(({ kind, name }) => this.waitForDeletion(kind, name)));
     }
     const lvs = await this.lvs();
-    if (lvs.length > 0) throw new Error(`settle ${this.namespace}: LVs are left: ${JSON.stringify(lvs)}`);
+    if (lvs.length > 0) throw new Error(`clean up ${this.namespace}: LVs are left: ${JSON.stringify(lvs)}`);
   }
 
   /** Removes all that was made here; by force what does not go. */

@@ -150,7 +150,7 @@ Deno.test("four Immediate claims at once are placed by the nodes' free space, an
 });
 
 // The last one: the second node is dead then.
-Deno.test("a node that is dead for good holds nothing up when its steps are done, and its replica goes on at the other", async () => {
+Deno.test("a node that failed for good blocks nothing after the steps for it, and its replica runs on the other node", async () => {
   await using s = await openTwoNodes("dead", "WaitForFirstConsumer");
   const { ns } = s;
   const [liveNode, deadNode] = ns.cluster.nodes;
