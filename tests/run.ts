@@ -19,7 +19,7 @@ Runs the unit and contract tests. They need neither root nor LVM nor a cluster.
                    whole files, and so does the name of a file. The name of a test selects this test.
   --filter NAME    Run only the tests whose names contain NAME, in the selected files
   --update         Write the snapshots of the selected tests again. They are the expected texts in
-                   __snapshots__ beside the tests: look at the difference before you commit it
+                   __snapshots__ beside the tests: review the difference before you commit it
   -h, --help       Show this help
 
 Other flags are passed to deno test.

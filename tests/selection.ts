@@ -21,7 +21,7 @@ export interface Selection {
   readonly files: readonly string[];
   /** Tests to run by a part of their names, with the files that may have them. */
   readonly byTitle: readonly { readonly title: string; readonly files: readonly string[] }[];
-  /** Filters that match nothing. */
+  /** Filters that match no test. */
   readonly unmatched: readonly string[];
 }
 
@@ -62,7 +62,7 @@ function filesByPath(sources: readonly TestFile[], filter: string): string[] {
 
 /**
  * Returns the test files that may have tests with this part in their names. Names can be put together, as "TABLE: ROW", so
- * that only the end of the filter stands in a file. Tests can also be registered by modules that a test file imports.
+ * a file may contain only the end of the filter. Tests can also be registered by modules that a test file imports.
  */
 function filesByTitle(
   sources: readonly TestFile[],

@@ -26,7 +26,7 @@ Deno.test("selectTests() takes a part of a test's name, also of one that a helpe
   }]);
 });
 
-Deno.test("selectTests() names the filters that match nothing, and nearestNames() what was perhaps meant", () => {
+Deno.test("selectTests() returns the filters that match no test, and nearestNames() suggests names", () => {
   assertEquals(selectTests(SOURCES, ["lvm/pool", "lvm/poolz"]), {
     files: ["lvm/pools/pool_test.ts"],
     byTitle: [],

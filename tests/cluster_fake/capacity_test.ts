@@ -147,7 +147,7 @@ Deno.test("the published capacity of each class is that of its groups", async ()
   });
 });
 
-Deno.test("a volume is taken off once, from when it is asked for until its space is free again", async () => {
+Deno.test("a volume is subtracted once, from its request until its space is free again", async () => {
   await using s = await setUp({ a: 200n, b: 200n }, { data: { volumeGroup: "data" } });
   await s.waitForCapacities({ "a data": "200Mi 200Mi", "b data": "200Mi 200Mi" });
   const machine = s.machines["a"]!;
@@ -164,7 +164,7 @@ Deno.test("a volume is taken off once, from when it is asked for until its space
   await s.cluster.nodes.waitFor("a", (node) => node?.status?.total?.free === "72Mi", { timeoutMs: 5_000 });
   await s.waitForCapacities({ "a data": "72Mi 72Mi", "b data": "200Mi 200Mi" });
   const sizes = s.publishedSizes("a");
-  assertEquals(sizes, sizes.toSorted((x, y) => parseInt(y!) - parseInt(x!)), "nothing was taken off twice");
+  assertEquals(sizes, sizes.toSorted((x, y) => parseInt(y!) - parseInt(x!)), "no volume was subtracted twice");
   for (const name of ["one", "two", "three"]) await s.cluster.volumes.delete(volumeIdOf(name));
   await s.waitForCapacities({ "a data": "200Mi 200Mi", "b data": "200Mi 200Mi" });
   assertEquals(s.publishedSizes("b"), []);
@@ -218,7 +218,7 @@ function provision(
   return claims;
 }
 
-/** Chooses as kube-scheduler does where nothing else matters: the first node that offers enough. Answers its choices. */
+/** Chooses the first node with enough capacity, as kube-scheduler does when all else is equal. @returns its choices */
 function schedule(
   claims: Informer<PersistentVolumeClaim>,
   { sharedOptions: { client }, published }: Fixture,
@@ -272,9 +272,13 @@ Deno.test("a node that was chosen too often gives a claim back, and the schedule
     () => failed().length > 0 && api.objects(persistentVolumes).length === 3,
     "three volumes, and a refusal",
   );
-  assertEquals(choices.toSorted(), names.map((name) => `${name} a`).sort(), "all saw the same figures");
+  assertEquals(choices.toSorted(), names.map((name) => `${name} a`).sort(), "all used the same capacities");
   const last = failed()[0]!.involvedObject.name!;
-  assertEquals(selectedNodeOf(claims.get(`default/${last}`)!), "a", "it is not given back before the figures are told");
+  assertEquals(
+    selectedNodeOf(claims.get(`default/${last}`)!),
+    "a",
+    "it keeps its node until the capacities are published",
+  );
   await clock.advance(1_000);
   await waitUntil(() => api.objects(persistentVolumes).length === 4, "the fourth volume");
   assertEquals(choices.slice(4), [`${last} b`]);

@@ -1,6 +1,6 @@
 /**
- * A node that is given up, and one that comes back: the driver's own loops over a fake API server, and the command as a user
- * starts it.
+ * A node that is forgotten, and one that comes back: the driver's controllers over a fake API server, and the command as a
+ * user runs it.
  *
  * @module
  */
@@ -50,7 +50,7 @@ async function setUp() {
       await waitFor(claimed, (object) => object !== undefined && isForgotten(object));
       await waitFor(spare, (object) => object === undefined);
     },
-    /** Has the node's agent back, which has looked at what there is. */
+    /** Starts the node's agent again, and waits until it has read the state of the node. */
     async restartAgent() {
       const agent = cluster.startAgent("n1", machines.n1);
       await agent.objects.synced;
@@ -62,7 +62,7 @@ async function setUp() {
   };
 }
 
-Deno.test("the deletion of a volume waits for its node, until that is forgotten", async () => {
+Deno.test("the deletion of a volume waits for its node, until the node is forgotten", async () => {
   await using s = await setUp();
   const error = await assertRejects(() => s.cluster.volumes.delete(s.claimed), StorageError);
   assertEquals(error.kind, "Unavailable");
@@ -71,7 +71,7 @@ Deno.test("the deletion of a volume waits for its node, until that is forgotten"
   assertEquals(s.cluster.api.objects(lvmVolumes), []);
 });
 
-Deno.test("a volume of a forgotten node is Lost to whoever asks, and nothing is made in its place", async () => {
+Deno.test("a volume of a forgotten node is Lost for every call, and is not created again", async () => {
   await using s = await setUp();
   await s.forget();
   for (const call of [() => s.cluster.volumes.get(s.claimed), () => s.createVolume("claimed")]) {
@@ -81,14 +81,14 @@ Deno.test("a volume of a forgotten node is Lost to whoever asks, and nothing is 
   assertEquals(s.machines.n2.allLvs(), []);
 });
 
-Deno.test("a volume that was only begun on a forgotten node can be made elsewhere", async () => {
+Deno.test("a volume whose creation was pending on a forgotten node can be created on another one", async () => {
   await using s = await setUp();
   await s.forget();
   const volume = await s.cluster.volumes.create(namedRequest("spare", 32n << 20n), { preferred: ["n1", "n2"] });
   assertEquals([volume.id, volume.nodeId], [s.spare, "n2"]);
 });
 
-Deno.test("when a forgotten node comes back, so do the volumes that somebody has, and the others are kept as orphans", async () => {
+Deno.test("when a forgotten node comes back, volumes with a claim are Ready again, and the others are kept as orphans", async () => {
   await using s = await setUp();
   await s.forget();
   const agent = await s.restartAgent();
@@ -115,7 +115,7 @@ Deno.test("a node that came back and disappears again is not forgotten by the ea
   assertEquals((await assertRejects(() => s.cluster.volumes.delete(s.claimed), StorageError)).kind, "Unavailable");
 });
 
-Deno.test("a mark alone lets nothing go while the node has an agent", async () => {
+Deno.test("the annotation alone forgets no node that has an agent", async () => {
   await using s = await setUp();
   await s.forget();
   await s.cluster.restartController({ waitMs: 100 });
@@ -176,7 +176,7 @@ Deno.test("denolith forget-node: shows its plan, carries it out with --yes, and 
   assertEquals([nothing.code, nothing.out], [0, "There is nothing of node n1 to forget.\n"]);
 });
 
-Deno.test("denolith status: with a node's name it asks the cluster, and says so when that does not answer", async () => {
+Deno.test("denolith status: reads the status of a named node from the cluster, and reports a cluster that does not answer", async () => {
   await using s = await setUpCommand();
   const { code, err, out } = await s.runDenolith("status", "--node-name", "n1", "--json");
   if (code === 0) assertEquals(JSON.parse(out).orphans, []);

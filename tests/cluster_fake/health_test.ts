@@ -59,7 +59,7 @@ Deno.test("controllerListVolumeHealth() lists only volumes with problems, page b
   assertMatch(storage!.message, /group disks-narrow has 1 missing physical volumes/);
 });
 
-Deno.test("a volume whose LV is gone has lost its data, which is an answer and no failure", async () => {
+Deno.test("a volume whose LV is gone is reported with its data lost, and the call succeeds", async () => {
   await using fixture = await setUp();
   const { harness, group } = fixture;
   const volumeId = await harness.create({ parameters: { volumeGroup: group.name } });
@@ -90,7 +90,7 @@ Deno.test("a volume that two LVs claim to be is inaccessible", async () => {
   assertEquals((await harness.csi.controller.controllerListVolumeHealth({})).entries, [volumeHealth!]);
 });
 
-Deno.test("a filesystem that the kernel stopped writing after an error is degraded, until it is mounted anew", async () => {
+Deno.test("a filesystem that became read-only after an error is degraded, until it is mounted again", async () => {
   await using fixture = await setUp();
   const { harness, machine, group } = fixture;
   const volumeId = await harness.create({ parameters: { volumeGroup: group.name } });

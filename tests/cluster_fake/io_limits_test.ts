@@ -103,7 +103,7 @@ Deno.test("a node that cannot apply limits reports it, and its volumes work all 
   assertEquals([s.limitedCondition()?.reason, s.object().status?.state], ["NoCgroup2", "Ready"]);
   assert(s.limitedCondition()!.message.includes(s.cgroups.root));
   await waitUntil(() => s.eventReasons().includes("IOLimitsNotApplied"), "the event");
-  // what stands in the way may go
+  // The obstacle can be removed.
   s.cgroups.mount();
   s.cgroups.addPod(`kubepods/pod${POD}`);
   s.cluster.agent(NODE).machine.limiter.wake();

@@ -35,13 +35,13 @@ async function setUp() {
     cluster,
     id,
     lv,
-    /** Has the agent look again, after some time. */
+    /** Has the agent read its node again, after some time. */
     async refresh(ms = MINUTE) {
       await Promise.all([agent().objects.synced, agent().snapshotObjects.synced]);
       await agent().clock.advance(ms);
       await agent().node.refresh();
     },
-    /** Has the LVMNode say what is to be removed. */
+    /** Sets the annotation of the LVMNode that names the orphans to remove. */
     async annotate(value: string) {
       const merge = { metadata: { annotations: { [REMOVE_ORPHANS_ANNOTATION]: value } } };
       await cluster.client.patch(lvmNodes, { name: "n1" }, { merge });
@@ -99,7 +99,7 @@ Deno.test("an LV without an object is reported as an orphan after a minute: by a
     assertEquals([s.condition()?.status, s.condition()?.lastTransitionTime], ["True", since]);
   }
   assertEquals(s.cluster.agent("n1").orphans.orphans.length, 1);
-  assertEquals(s.names().length, 2, "nothing is done to it");
+  assertEquals(s.names().length, 2, "it is kept");
 });
 
 Deno.test("volumes are never orphans from creation to erasure", async () => {
@@ -126,22 +126,22 @@ Deno.test("volumes are never orphans from creation to erasure", async () => {
   }
 });
 
-/** Gives an LV its object again. */
+/** Creates the object of an LV again. */
 async function recreateObject(cluster: FakeCluster, id: string): Promise<void> {
   await cluster.volumes.create(namedRequest("orphan", SIZE), ANYWHERE);
   const isReady = (object?: LvmVolume) => object?.status?.state === "Ready";
   await cluster.agent("n1").objects.waitFor(id, isReady, { timeoutMs: 5_000 });
 }
 
-Deno.test("an orphan that somebody names is removed, and no other", async () => {
+Deno.test("an orphan that the annotation names is removed, and no other", async () => {
   await using s = await setUp();
   await s.annotate(`${newUuid()}, ${s.lv.uuid}`);
   await s.refresh(0);
-  assertEquals(s.names().length, 2, "it is not called an orphan yet");
+  assertEquals(s.names().length, 2, "it is not reported as an orphan yet");
   await s.refresh();
   await s.waitForEvent("OrphanRemoved");
   assertEquals(s.names().length, 1);
-  await waitUntil(() => s.condition()?.status === "False", "the node tells it soon");
+  await waitUntil(() => s.condition()?.status === "False", "the node reports it soon");
   assertEquals(s.cluster.api.objects(lvmVolumes).map(({ metadata }) => metadata.name), [volumeIdOf("wanted")]);
 });
 
@@ -174,7 +174,7 @@ Deno.test("an orphan that is mounted is kept, with the reason, and removed when 
   assertEquals(s.names().length, 1);
 });
 
-Deno.test("an orphan is kept while the API server cannot be asked whether it is one", async () => {
+Deno.test("an orphan is kept while the API server does not answer", async () => {
   await using s = await setUp();
   await s.annotate(s.lv.uuid);
   await s.refresh(0);
@@ -188,7 +188,7 @@ Deno.test("an orphan is kept while the API server cannot be asked whether it is 
   await s.waitForEvent("OrphanRemoved");
 });
 
-Deno.test("an orphan whose object the API server has after all is kept, though the agent has not seen it", async () => {
+Deno.test("an orphan whose object exists in the API server is kept, even if the agent's watch has not delivered it", async () => {
   await using s = await setUp();
   await s.refresh(0);
   await s.refresh();
@@ -202,7 +202,7 @@ Deno.test("an orphan whose object the API server has after all is kept, though t
   assertEquals(s.names().length, 2);
 });
 
-Deno.test("of a node without any objects, nothing is removed before an administrator confirms it", async () => {
+Deno.test("orphans of a node without any objects are only removed after an administrator confirms it", async () => {
   await using s = await setUp();
   await s.refresh(0);
   await forceDeleteObject(s.cluster, volumeIdOf("wanted"));
@@ -230,7 +230,7 @@ Deno.test("an LV whose tags cannot be read is reported and never removed; nor ar
   await s.refresh(0);
   await s.refresh();
   assertEquals(s.cluster.agent("n1").orphans.orphans.length, 3);
-  await waitUntil(() => eventMessages(s.cluster, "OrphanRemovalFailed").length === 2, "both are told of");
+  await waitUntil(() => eventMessages(s.cluster, "OrphanRemovalFailed").length === 2, "both are reported");
   assertEquals(
     eventMessages(s.cluster, "OrphanRemovalFailed").map((message) =>
       /cannot be read|both claim to be it/.exec(message)?.[0]
@@ -269,7 +269,7 @@ Deno.test("a snapshot without its object is an orphan as a volume is, and one wi
   assertEquals(s.names().length, 3, "two volumes, and the snapshot that somebody has");
 });
 
-Deno.test("of a node with LVMVolumes and no LVMSnapshot, no snapshot is removed before an administrator confirms it", async () => {
+Deno.test("snapshots of a node with LVMVolumes and no LVMSnapshot are only removed after an administrator confirms it", async () => {
   await using s = await setUp();
   await recreateObject(s.cluster, s.id);
   const { uuid } = (await createSnapshot(s, "cut"))!;

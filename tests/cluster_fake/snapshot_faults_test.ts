@@ -1,5 +1,5 @@
 /**
- * Snapshots of a cluster when something goes wrong: lost LVs, COW space that fills, agents that die, writes that fail.
+ * Snapshots of a cluster with faults: lost LVs, COW space that becomes full, agents that crash, writes that fail.
  *
  * @module
  */
@@ -15,7 +15,7 @@ import { newUuid } from "../fake/machine.ts";
 import { namedRequest } from "../fake/request.ts";
 import { assertFailsWith, conditionsOf, MiB, NODE, startSnapshotCluster } from "../fake/snapshot_cluster.ts";
 
-Deno.test("an LV that was removed behind the driver's back is Lost, no other is made, and the object can still go", async () => {
+Deno.test("a snapshot whose LV an administrator removed is Lost, is not created again, and can be deleted", async () => {
   await using s = await startSnapshotCluster();
   const { id } = await s.cluster.snapshots.create(s.request());
   s.machine.groups[0]!.lvs.pop();
@@ -74,7 +74,7 @@ Deno.test("a report that is older than the snapshot does not make it Lost", asyn
   assertEquals(s.cluster.api.objects(events).filter(({ reason }) => reason === "Lost"), []);
 });
 
-Deno.test("COW space that fills is extended before it overflows, with an event", async () => {
+Deno.test("COW space that is near full is extended before it overflows, with an event", async () => {
   await using s = await startSnapshotCluster();
   const { id } = await s.cluster.snapshots.create(s.request());
   await (await s.holdLock(snapshotLock(id), id))(); // when it is done with the snapshot
@@ -90,7 +90,7 @@ Deno.test("COW space that cannot be extended is reported; a snapshot whose COW s
   await using s = await startSnapshotCluster();
   const { id } = await s.cluster.snapshots.create(s.request());
   const [store] = s.snapshotLvs();
-  s.machine.groups[0]!.size = 40n << 20n; // nothing is free any more
+  s.machine.groups[0]!.size = 40n << 20n; // no free space is left
   store!.cowPercent = 79.2;
   const full = await s.refreshUntil((object) => object?.status?.cowPercent === 80);
   assertEquals(
@@ -113,7 +113,7 @@ Deno.test("COW space that cannot be extended is reported; a snapshot whose COW s
   assertMatch(await s.waitForEvent("Overflowed"), /overflowed/);
   assertEquals((await s.cluster.snapshots.create(s.request())).ready, false);
   await s.refreshUntil(() => true);
-  assertEquals(s.cluster.api.objects(events).find(({ reason }) => reason === "Overflowed")!.count, 1, "told once");
+  assertEquals(s.cluster.api.objects(events).find(({ reason }) => reason === "Overflowed")!.count, 1, "reported once");
   await s.cluster.snapshots.delete(id);
   assertEquals(await s.remaining(), [0, "vol"]);
 });
@@ -131,7 +131,7 @@ Deno.test("an LV that is there already is the object's when it is of its volume,
   assertEquals([s.objects().length, s.snapshotLvs().length], [1, 2]);
 });
 
-Deno.test("COW space that never became a snapshot, because an agent died, is created again", async () => {
+Deno.test("COW space that did not become a snapshot, because an agent crashed, is created again", async () => {
   await using s = await startSnapshotCluster();
   await s.cluster.agent(NODE).machine.snapshots.create(s.request());
   delete s.snapshotLvs()[0]!.origin;
@@ -140,7 +140,7 @@ Deno.test("COW space that never became a snapshot, because an agent died, is cre
   assertEquals(s.machine.allLvs().length, 2);
 });
 
-Deno.test("an agent that dies between taking a snapshot and reporting it finds the snapshot, and takes it once", async () => {
+Deno.test("an agent that crashes between creating a snapshot and reporting it finds the snapshot, and creates it once", async () => {
   await using s = await startSnapshotCluster();
   s.machine.fault = ({ args }) => {
     // from the lvcreate on, the API server refuses what the agent wants to write
@@ -151,7 +151,7 @@ Deno.test("an agent that dies between taking a snapshot and reporting it finds t
   assertEquals([s.snapshotLvs().length, s.objects()[0]!.status!.lvUUID], [1, s.snapshotLvs()[0]!.uuid]);
 });
 
-Deno.test("what the API server did not do is repeated, whether it had done it or not", async () => {
+Deno.test("a failed write is repeated, whether the API server had done it or not", async () => {
   await using s = await startSnapshotCluster();
   s.cluster.api.faults.refuse = { status: 500, times: 100 };
   await assertFailsWith("Unavailable", s.cluster.snapshots.create(s.request()));
@@ -165,7 +165,7 @@ Deno.test("what the API server did not do is repeated, whether it had done it or
   assertEquals(await s.remaining(), [0, "vol"]);
 });
 
-Deno.test("a node without an agent: nothing is written for it, unfinished snapshots are given up, and taken ones wait for its agent", async () => {
+Deno.test("a node without an agent: no object is created for it, pending snapshots can be deleted, and created ones wait for its agent", async () => {
   await using s = await startSnapshotCluster();
   const taken = await s.cluster.snapshots.create(s.request("taken"));
   await s.cluster.stopAgent(NODE);
@@ -185,7 +185,7 @@ Deno.test("a node without an agent: nothing is written for it, unfinished snapsh
   assert((await s.cluster.snapshots.create(s.request("later"))).ready);
 });
 
-Deno.test("what a controller knew, the next one knows", async () => {
+Deno.test("a new controller has the state of the one before", async () => {
   await using s = await startSnapshotCluster();
   const snapshot = await s.cluster.snapshots.create(s.request());
   await s.cluster.restartController();

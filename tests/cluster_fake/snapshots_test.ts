@@ -16,7 +16,7 @@ import { waitUntil } from "../fake/control_plane.ts";
 import { namedRequest } from "../fake/request.ts";
 import { assertFailsWith, conditionsOf, MiB, NODE, startSnapshotCluster } from "../fake/snapshot_cluster.ts";
 
-Deno.test("a snapshot is taken on the node of its volume, is described by its object, and is deleted without remains", async () => {
+Deno.test("a snapshot is taken on the node of its volume, is described by its object, and is deleted completely", async () => {
   await using s = await startSnapshotCluster();
   const snapshot = await s.cluster.snapshots.create(s.request());
   assertEquals([snapshot.id, snapshot.source, snapshot.size, snapshot.ready], [
@@ -67,7 +67,7 @@ Deno.test("taking a snapshot takes one request of the controller's and two of th
   await using s = await startSnapshotCluster();
   const commands: string[] = [];
   s.machine.fault = ({ program, args }) => {
-    if (!args.includes("--foreign")) commands.push(`${program} ${args[0]}`); // but for the look at all groups
+    if (!args.includes("--foreign")) commands.push(`${program} ${args[0]}`); // except the report of all groups
     return undefined;
   };
   const before = s.cluster.api.requests.length;
@@ -82,7 +82,7 @@ Deno.test("taking a snapshot takes one request of the controller's and two of th
   assertEquals(commands.slice(0, 3), ["lvm fullreport", "lvm lvcreate", "lvm fullreport"]);
 });
 
-Deno.test("a name that stands for a snapshot of another volume is refused, and nothing changes", async () => {
+Deno.test("a name that a snapshot of another volume has is refused, and nothing changes", async () => {
   await using s = await startSnapshotCluster();
   const snapshot = await s.cluster.snapshots.create(s.request());
   const { id: source } = await s.cluster.volumes.create(namedRequest("pvc-2", 32n * MiB), { preferred: [] });
@@ -142,7 +142,7 @@ Deno.test("a snapshot that is not taken yet keeps its volume; one that failed, a
   }
 });
 
-Deno.test("a node does not remove a volume that has snapshots, whoever wants it, and does when they are gone", async () => {
+Deno.test("a node does not remove a volume that has snapshots, and does when they are gone", async () => {
   await using s = await startSnapshotCluster();
   const { id } = await s.cluster.snapshots.create(s.request());
   const merge = { metadata: { annotations: { [REMOVE_ANNOTATION]: "true" } } };
@@ -159,7 +159,7 @@ Deno.test("a node does not remove a volume that has snapshots, whoever wants it,
   assertEquals(await s.remaining(), [0, ""]);
 });
 
-Deno.test("whoever deletes the object alone does not delete the data, nor does a repeated request; the driver's deletion does", async () => {
+Deno.test("deleting only the object does not delete the data, nor does a repeated request; the driver's deletion does", async () => {
   await using s = await startSnapshotCluster();
   const { id } = await s.cluster.snapshots.create(s.request());
   await s.cluster.client.delete(lvmSnapshots, { name: id });
@@ -170,7 +170,7 @@ Deno.test("whoever deletes the object alone does not delete the data, nor does a
   await assertFailsWith("FailedPrecondition", s.cluster.snapshots.create(s.request()), "not by the driver");
   await assertFailsWith("NotFound", s.cluster.snapshots.get(id));
   assertEquals([s.snapshotLvs().length, await s.cluster.snapshots.list()], [1, []]);
-  await s.cluster.snapshots.delete(id).catch(() => {}); // may be told what the node said last
+  await s.cluster.snapshots.delete(id).catch(() => {}); // may fail with the node's last error
   await s.cluster.snapshotObjects.waitFor(id, (object) => object === undefined, { timeoutMs: 5_000 });
   assertEquals(await s.remaining(), [0, "vol"]);
 });
@@ -188,7 +188,7 @@ Deno.test("a snapshot in use is not deleted: the node says why, and removes it w
   assertEquals(await s.remaining(), [0, "vol"]);
 });
 
-Deno.test("a snapshot of another driver is none, and is left alone", async () => {
+Deno.test("a snapshot of another driver does not exist for this one, and is left alone", async () => {
   await using s = await startSnapshotCluster();
   const object = lvmSnapshotFor(s.request(), { driver: "other.denolith.dev", nodeName: NODE });
   await s.cluster.client.create(lvmSnapshots, object);
@@ -223,7 +223,7 @@ Deno.test("a snapshot waits while its volume is grown or removed, and its deleti
 Deno.test("an object that somebody else wrote, and that cannot be read or had, fails with the reason", async () => {
   await using s = await startSnapshotCluster();
   const cases: [string, Partial<LvmSnapshot["spec"]>, string, RegExp][] = [
-    ["store", { cowSize: "0" }, "InvalidArgument", /its cowSize "0" is none/],
+    ["empty", { cowSize: "0" }, "InvalidArgument", /its cowSize "0" is none/],
     ["source", { sourceVolume: "pvc-1" }, "InvalidArgument", /its sourceVolume "pvc-1" is no volume id/],
     ["nobody", { sourceVolume: volumeIdOf("nobody") }, "NotFound", /no logical volume carries its tag/],
   ];
@@ -241,7 +241,7 @@ Deno.test("an object that somebody else wrote, and that cannot be read or had, f
   }
   const { cowSize: _, ...spec } = lvmSnapshotFor(s.request(), { driver: DRIVER, nodeName: NODE }).spec;
   await s.cluster.client.create(lvmSnapshots, { metadata: { name: snapshotIdOf("cut") }, spec });
-  assert((await s.cluster.snapshots.create(s.request())).ready, "without a size there is room for all");
+  assert((await s.cluster.snapshots.create(s.request())).ready, "without a size there is space for all changes");
   assertEquals(s.snapshotLvs()[0]!.size, 36n * MiB);
   await s.cluster.snapshots.delete(snapshotIdOf("cut"));
   assertEquals(await s.remaining(), [0, "vol"], "also without a finalizer");

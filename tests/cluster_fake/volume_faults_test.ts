@@ -1,5 +1,5 @@
 /**
- * Volumes of a cluster when something goes wrong: lost LVs and disks, agents that die, nodes that are gone.
+ * Volumes of a cluster with faults: lost LVs and disks, agents that crash, nodes that are gone.
  *
  * @module
  */
@@ -41,7 +41,7 @@ Deno.test("an LV that has the volume's tags, but is another volume, is neither t
   assertEquals(remaining(cluster, machine), [0, 0]);
 });
 
-Deno.test("whoever deletes the object alone does not delete the data; the driver's deletion goes on from there", async () => {
+Deno.test("deleting only the object does not delete the data; the driver's deletion does", async () => {
   const machine = machineWith({ data: 1n << 30n });
   await using cluster = await FakeCluster.start({ "node-1": machine });
   const { id } = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
@@ -50,12 +50,12 @@ Deno.test("whoever deletes the object alone does not delete the data; the driver
   assert(kept!.status!.error!.message.includes("its data stay"), kept!.status!.error!.message);
   await assertFailsWith("FailedPrecondition", cluster.volumes.create(request("pvc-1"), ANYWHERE));
   assertEquals(machine.allLvs().length, 1);
-  await cluster.volumes.delete(id).catch(() => {}); // may be told what the node said last
+  await cluster.volumes.delete(id).catch(() => {}); // may fail with the node's last error
   await cluster.objects.waitFor(id, (object) => object === undefined, { timeoutMs: 5_000 });
   assertEquals(remaining(cluster, machine), [0, 0]);
 });
 
-Deno.test("a growth is taken back although its node writes into the object meanwhile", async () => {
+Deno.test("a failed expansion is reverted although its node writes to the object at the same time", async () => {
   const machine = machineWith({ data: 128n * MiB });
   await using cluster = await FakeCluster.start({ "node-1": machine });
   const { id } = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
@@ -73,7 +73,7 @@ Deno.test("a growth is taken back although its node writes into the object meanw
   assertEquals([onlyObject(cluster).spec.size, disturbed], ["32Mi", 2]);
 });
 
-Deno.test("an LV that was removed behind the driver's back is Lost, no other is made, and the object can still go", async () => {
+Deno.test("a volume whose LV an administrator removed is Lost, is not created again, and can be deleted", async () => {
   const machine = machineWith({ data: 1n << 30n });
   await using cluster = await FakeCluster.start({ "node-1": machine });
   const { id } = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
@@ -91,7 +91,7 @@ Deno.test("an LV that was removed behind the driver's back is Lost, no other is 
   assertEquals(remaining(cluster, machine), [0, 0]);
 });
 
-Deno.test("events tell when a disk of a RAID volume is missing, and when it is back", async () => {
+Deno.test("events report that a disk of a RAID volume is missing, and that it is back", async () => {
   const machine = new FakeMachine();
   const group = machine.addGroup("data", 1n << 30n, 4n << 20n, 2);
   await using cluster = await FakeCluster.start({ "node-1": machine });
@@ -110,7 +110,7 @@ Deno.test("events tell when a disk of a RAID volume is missing, and when it is b
   assertEquals(eventLines(), ["Warning Degraded 1", "Normal Redundant 1"]);
 });
 
-Deno.test("events tell when a filesystem becomes read-only, and when it accepts writes again", async () => {
+Deno.test("events report that a filesystem became read-only, and that it accepts writes again", async () => {
   const machine = machineWith({ data: 1n << 30n });
   await using cluster = await FakeCluster.start({ "node-1": machine });
   const { id } = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
@@ -151,7 +151,7 @@ Deno.test("a report that is older than the volume does not make it Lost", async 
   assertEquals(onlyObject(cluster).status?.state, "Ready");
 });
 
-Deno.test("an agent that dies between creating a volume and reporting it finds the volume, and creates it once", async () => {
+Deno.test("an agent that crashes between creating a volume and reporting it finds the volume, and creates it once", async () => {
   const machine = machineWith({ data: 1n << 30n });
   await using cluster = await FakeCluster.start({ "node-1": machine });
   machine.fault = ({ args }) => {
@@ -177,13 +177,13 @@ Deno.test("a node that is gone delays no other requests", async () => {
   });
   const made = await cluster.volumes.create(request("made"), { allowed: ["node-1"], preferred: [] });
   await cluster.stopAgent("node-1");
-  const pendingCreation = cluster.volumes.create(request("begun"), { preferred: ["node-1"] });
-  await cluster.objects.waitFor(volumeIdOf("begun"), (object) => object !== undefined);
+  const pendingCreation = cluster.volumes.create(request("pending"), { preferred: ["node-1"] });
+  await cluster.objects.waitFor(volumeIdOf("pending"), (object) => object !== undefined);
   await cluster.client.delete(lvmNodes, { name: "node-1" });
   await cluster.nodes.waitFor("node-1", (node) => node === undefined);
   await assertFailsWith("Unavailable", cluster.volumes.delete(made.id));
   await assertFailsWith("Unavailable", pendingCreation);
-  assertEquals((await cluster.volumes.create(request("begun"), { preferred: ["node-1"] })).nodeId, "node-2");
+  assertEquals((await cluster.volumes.create(request("pending"), { preferred: ["node-1"] })).nodeId, "node-2");
 });
 
 Deno.test("a node reports of a volume that trimming keeps failing, and that it is not supported", async () => {

@@ -30,7 +30,7 @@ Deno.test("an object is marked as pending only when our own provisioner names th
   });
 });
 
-Deno.test("a volume is created where it was requested, is described by its object, and is deleted without remains", async () => {
+Deno.test("a volume is created where it was requested, is described by its object, and is deleted completely", async () => {
   const machine = machineWith({ data: 1n << 30n });
   await using cluster = await FakeCluster.start({ "node-1": machine, "node-2": machineWith({ data: 1n << 30n }) });
   const volume = await cluster.volumes.create(request("pvc-1"), { allowed: ["node-1"], preferred: [] });
@@ -70,7 +70,7 @@ Deno.test("making a volume takes one request of the controller's and two of the 
   assertEquals(commands.slice(0, 3), ["lvm fullreport", "lvm lvcreate", "lvm fullreport"]);
 });
 
-Deno.test("a volume that cannot be made leaves nothing, and can be made elsewhere under the same name", async () => {
+Deno.test("a volume that cannot be created leaves nothing, and can be created on another node under the same name", async () => {
   const [small, large] = [machineWith({ data: 64n * MiB }), machineWith({ data: 1n << 30n })];
   await using cluster = await FakeCluster.start({ "node-1": small, "node-2": large });
   const wanted = request("pvc-1", { range: { required: 200n * MiB } });
@@ -104,11 +104,11 @@ Deno.test("of several nodes the first preferred one with free space is taken, or
   const big = { range: { required: 100n * MiB } };
   assertEquals(await chosenNode("a", big), "node-3", "least free space that fits");
   assertEquals(await chosenNode("b", { ...big, preference: "mostFree" }), "node-2");
-  assertEquals(await chosenNode("c", big, ["node-1", "node-2"]), "node-2", "node-1 has no room");
+  assertEquals(await chosenNode("c", big, ["node-1", "node-2"]), "node-2", "node-1 has no free space");
   assertEquals(await chosenNode("d", {}, ["node-1", "node-2"]), "node-1");
 });
 
-Deno.test("volumes that are asked for at once do not overbook a group: the node refuses none of them", async () => {
+Deno.test("volumes that are requested at once do not overbook a group: the node refuses none of them", async () => {
   const machine = machineWith({ data: 100n * MiB });
   await using cluster = await FakeCluster.start({ "node-1": machine });
   const create = (name: string) => cluster.volumes.create(request(name), ANYWHERE);
@@ -181,7 +181,7 @@ Deno.test("an expansion that was done and not reported is reported before the ne
   assertEquals(reported, [["64Mi", undefined], ["64Mi", "OutOfRange"]]);
 });
 
-Deno.test("a name that stands for another volume is refused", async () => {
+Deno.test("a name that another volume has is refused", async () => {
   await using cluster = await FakeCluster.start({ "node-1": machineWith({ data: 1n << 30n, more: 1n << 30n }) });
   await cluster.volumes.create(request("pvc-1", { groups: exactMatcher("data") }), ANYWHERE);
   for (
@@ -198,7 +198,7 @@ Deno.test("a name that stands for another volume is refused", async () => {
   );
 });
 
-Deno.test("a growth that cannot be had is taken back, and a smaller one succeeds", async () => {
+Deno.test("an expansion that fails for lack of space is reverted, and a smaller one succeeds", async () => {
   const machine = machineWith({ data: 128n * MiB });
   await using cluster = await FakeCluster.start({ "node-1": machine });
   const { id } = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
@@ -214,7 +214,7 @@ Deno.test("a growth that cannot be had is taken back, and a smaller one succeeds
   await assertFailsWith("OutOfRange", cluster.volumes.expand(id, { required: 4n * MiB, limit: 8n * MiB }));
 });
 
-Deno.test("an object that was written by hand, without a finalizer, takes its LV with it when the driver deletes it", async () => {
+Deno.test("an object that a user created without a finalizer is deleted with its LV by the driver", async () => {
   const machine = machineWith({ data: 1n << 30n });
   await using cluster = await FakeCluster.start({ "node-1": machine });
   const wanted = request("by-hand");

@@ -32,7 +32,7 @@ const HELD_LOCK_TIMEOUT_MS = 12_000;
 export function doctorTests(host: Host): void {
   contractTest(
     host,
-    "doctor finds nothing wrong on a healthy machine, and status tells what there is",
+    "doctor finds no problem on a healthy machine, and status lists its volumes and snapshots",
     async (harness) => {
       const volumeId = await harness.create();
       const stagingTargetPath = await harness.stage(volumeId);
@@ -145,7 +145,7 @@ export function doctorTests(host: Host): void {
 
   contractTest(
     host,
-    "status and doctor tell thin pools: what they have and promised, and when they are full",
+    "status and doctor report thin pools: their allocated and available virtual size, and when they are full",
     async (harness) => {
       const [group] = harness.groups;
       const pool = `${group}/theirs`;
@@ -291,7 +291,7 @@ function isOfConcurrentTest(on: string): boolean {
   );
 }
 
-/** Looks at the machine; makes sure of what is found that is worse than a note. */
+/** Runs doctor, and asserts which findings are worse than a note. */
 async function assertProblems(
   harness: Harness,
   expected: [string, string, string][],

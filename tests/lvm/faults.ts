@@ -1,5 +1,5 @@
 /**
- * Faults of real disks: `deno test` runs this in the guest, alone, for a disk that hangs stops every lvm there, as one bundle.
+ * Faults of real disks. `deno test` runs this in the guest, as one bundle, and alone: a disk that hangs blocks every lvm there.
  * DATA_DISKS names two empty disks.
  *
  * @module
@@ -61,7 +61,7 @@ Deno.test("a disk that hangs stops its group within bounds, and no other [lvm]",
   assertEquals(await harness.lvs(), []);
 });
 
-Deno.test("a disk that cannot be read is not taken for an empty one: nothing is formatted [lvm]", async () => {
+Deno.test("a disk that cannot be read is not treated as empty: nothing is formatted [lvm]", async () => {
   await using harness = await Harness.start(new HostExec(), GROUPS);
   const volumeId = await harness.create({ parameters: { volumeGroup: GROUPS[0] } });
   await loadTable("error");

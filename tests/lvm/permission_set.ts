@@ -1,5 +1,5 @@
 /**
- * The driver under the written permission set, as a process of its own over real LVM: what it legitimately does works.
+ * The driver under the permission set of deno.json, as a process of its own over real LVM: all of its work is permitted.
  * `deno test` runs this in the guest, as one bundle. DATA_DISK names an empty disk.
  *
  * @module

@@ -43,7 +43,7 @@ export async function realHost(name: string): Promise<Host> {
   };
 }
 
-/** Mounts the machine's own hierarchy once more. The tests' pods stand where a kubelet's would; there is no kubelet. */
+/** Mounts the machine's own hierarchy once more. The tests' pods have the paths of kubelet's pods; there is no kubelet. */
 export async function realCgroups(exec: Exec, root: string): Promise<HostCgroups> {
   await Deno.mkdir(root);
   const runAsAdmin = async (program: "mount" | "umount", ...args: string[]) => {

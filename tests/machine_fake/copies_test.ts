@@ -19,7 +19,7 @@ import { namedRequest } from "../fake/request.ts";
 const GiB = 1n << 30n;
 const MiB = 1n << 20n;
 
-/** A machine with a block volume `original` of 768 MiB, which is two pieces, and what a driver has on it. */
+/** A machine with a block volume `original` of 768 MiB, which is two chunks, and a driver over it. */
 class CopyFixture implements AsyncDisposable {
   readonly fake: FakeMachine;
   readonly machine: ReturnType<typeof openMachine>;
@@ -55,7 +55,7 @@ class CopyFixture implements AsyncDisposable {
     return fixture;
   }
 
-  /** Begins a copy that stops at its first piece, until the answer is called. */
+  /** Starts a copy that stops at its first chunk. @returns a function that lets it continue */
   async startCopy(source: ContentSource): Promise<() => Promise<void>> {
     const gate = this.#gate = Promise.withResolvers<void>();
     const { lvm, copies } = this.machine;
@@ -125,12 +125,12 @@ Deno.test("a snapshot that is copied is not deleted", async () => {
   await snapshots.delete(id);
 });
 
-Deno.test("a copy that is deleted in the midst is erased, after the piece under way, and its source is free", async () => {
+Deno.test("a copy that is deleted while it runs is erased after the present chunk, and its source is free", async () => {
   await using fixture = await CopyFixture.open();
   const { volumes } = fixture.machine;
   const finish = await fixture.startCopy(originalSource);
   const deleting = volumes.delete(copyId);
-  await new Promise((resolve) => setTimeout(resolve, 0)); // all that does not wait for the piece is done
+  await new Promise((resolve) => setTimeout(resolve, 0)); // everything is done that does not wait for the chunk
   await finish();
   await deleting;
   await fixture.machine.background.idle();
@@ -139,7 +139,7 @@ Deno.test("a copy that is deleted in the midst is erased, after the piece under 
   await volumes.delete(volumeIdOf("original"));
 });
 
-Deno.test("a snapshot whose COW space overflows while it is copied fails the copy, of which nothing is left", async () => {
+Deno.test("a snapshot whose COW space overflows while it is copied fails the copy, which leaves nothing", async () => {
   await using fixture = await CopyFixture.open();
   const { snapshots, lvm, copies } = fixture.machine;
   const id = snapshotIdOf("cut");
@@ -154,7 +154,7 @@ Deno.test("a snapshot whose COW space overflows while it is copied fails the cop
   assertEquals(fixture.lvNames, ["snap", "vol"]);
 });
 
-Deno.test("when the temporary snapshot is lost, the copy starts again, from a single moment", async () => {
+Deno.test("when the temporary snapshot is lost, the copy starts again from a new one", async () => {
   await using fixture = await CopyFixture.open();
   const { copies } = fixture.machine;
   const finish = await fixture.startCopy(originalSource);
@@ -162,7 +162,7 @@ Deno.test("when the temporary snapshot is lost, the copy starts again, from a si
   fixture.lvOf("original").content.data.add("written meanwhile");
   const finished = copies.create(copyRequest(originalSource));
   fixture.fake.fault = ({ args }) => {
-    if (args[0] === "fullreport" && fixture.lvOf("copy").copied !== undefined) copySnapshot.lv.invalid = true; // after its first piece
+    if (args[0] === "fullreport" && fixture.lvOf("copy").copied !== undefined) copySnapshot.lv.invalid = true; // after its first chunk
     return undefined;
   };
   await finish();
@@ -210,7 +210,7 @@ async function thinFixture() {
   return { fixture, request: { ...copyRequest({ kind: "volume", id: volumeIdOf("thin") }), format, thin } };
 }
 
-Deno.test("a copy at once that fails at the end is not tried again, and nothing of it is left", async () => {
+Deno.test("an instant copy that fails at the end is not tried again, and leaves nothing", async () => {
   const { fixture, request } = await thinFixture();
   await using _fixture = fixture;
   let mounts = 0;

@@ -59,7 +59,7 @@ Deno.test("a disk that hangs stops its group, and no other", async () => {
   assertEquals(await driver.lvs(), []);
 });
 
-Deno.test("a group that does not answer is asked again only when the question before is over", async () => {
+Deno.test("a group that does not answer is read again only when the report before has ended", async () => {
   await using fixture = await createHarness();
   await fixture.harness.csi.controller.getCapacity({});
   fixture.hangDisk("/dev/vdb");
@@ -149,7 +149,7 @@ Deno.test("a volume group whose metadata area is full refuses new volumes with R
   await assertFails("RESOURCE_EXHAUSTED", fixture.harness.create(), "too large for circular buffer");
 });
 
-Deno.test("a disk that is missing keeps its group from new volumes, which go to another", async () => {
+Deno.test("a group with a missing disk gets no new volumes: they are created in another group", async () => {
   await using fixture = await createHarness();
   fixture.machine.groups[0]!.missingPvs = 1;
   const parameters = { volumeGroup: GROUPS[0] };
@@ -162,7 +162,7 @@ Deno.test("a disk that is missing keeps its group from new volumes, which go to 
   assertEquals((await fixture.harness.singleLv()).path.split("/")[0], GROUPS[1]);
 });
 
-Deno.test("a mount that is busy is FAILED_PRECONDITION, and stays as it is until it is not", async () => {
+Deno.test("a busy mount is FAILED_PRECONDITION, and is unmounted when it is no longer busy", async () => {
   await using fixture = await createHarness();
   const { harness: driver, machine } = fixture;
   const volumeId = await driver.create();
@@ -198,14 +198,14 @@ Deno.test("two drivers of different names share a group and never touch each oth
   await fixture.harness.singleLv();
 });
 
-Deno.test("two drivers of one name make one LV between them", async () => {
+Deno.test("two drivers of the same name create one LV for one request", async () => {
   await using fixture = await createHarness();
   const { machine, harness: driver } = fixture;
   const other = await Harness.start(machine, GROUPS);
   const blocked: (() => void)[] = [];
   machine.fault = ({ args }) => {
     if (args[0] !== "lvcreate") return undefined;
-    // both have seen that there is none
+    // both have found that there is none
     return new Promise((resolve) => {
       blocked.push(() => resolve(undefined));
       if (blocked.length === 2) blocked.forEach((go) => go());

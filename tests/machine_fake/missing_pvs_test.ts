@@ -67,7 +67,7 @@ Deno.test("a raid1 volume without any of its disks is not staged", async () => {
   await assertFails("INTERNAL", stage, "Refusing activation of partial LV");
 });
 
-Deno.test("the remains of an interrupted lvcreate of a RAID volume are no volume: it is created again, or removed", async () => {
+Deno.test("an LV of an interrupted lvcreate of a RAID volume is no volume: it is created again, or removed", async () => {
   await using fixture = await setUp();
   const { harness, group } = fixture;
   const request = {
@@ -122,7 +122,7 @@ Deno.test("while a disk is missing no snapshot is split from its origin; deleted
   assertEquals(group.lvs, []);
 });
 
-Deno.test("the remains of an interrupted lvcreate of a copy are no copy; a complete copy is a volume, also while it is converted", async () => {
+Deno.test("an LV of an interrupted lvcreate of a copy is no copy; a complete copy is a volume, also while it is converted", async () => {
   await using fixture = await setUp();
   const { harness, group } = fixture;
   const { controller } = harness.csi;
@@ -134,16 +134,16 @@ Deno.test("the remains of an interrupted lvcreate of a copy are no copy; a compl
   const request = { ...block, parameters: { ...parameters, layout: "raid1" } };
   const volumeId = await createCopy(harness, request, { snapshotId });
   const lv = group.lvs.find(({ segment }) => segment?.type === "raid1")!;
-  lv.incomplete = true; // somebody's lvconvert died
+  lv.incomplete = true; // an administrator's lvconvert was interrupted
   const listed = async () => (await controller.listVolumes({})).entries.map(({ volume }) => volume!.volumeId);
   assertEquals((await listed()).includes(volumeId), true, "nobody had it yet, but there is data on it");
   await using later = await harness.restart();
   await later.waitUntilIdle();
   assertEquals(group.lvs.includes(lv), true);
 
-  lv.tags.add("denolith.copied=0"); // as it was when the driver's lvcreate died
+  lv.tags.add("denolith.copied=0"); // as after an interrupted lvcreate of the driver
   await later.csi.controller.deleteSnapshot({ snapshotId });
   await using last = await later.restart();
   await last.waitUntilIdle();
-  assertEquals(group.lvs.map(({ segment }) => segment?.type), ["linear"], "it is nobody's copy, and nothing is on it");
+  assertEquals(group.lvs.map(({ segment }) => segment?.type), ["linear"], "it is no copy, and is empty");
 });

@@ -3,7 +3,7 @@ import { dirname, join, relative } from "@std/path";
 
 const ROOT = new URL("../..", import.meta.url).pathname;
 
-/** The folders that each folder of the root may import from; `main` stands for the files of the root. */
+/** The folders that each folder of the root may import from. `main` means the files of the root. */
 const ARROWS: Readonly<Record<string, readonly string[]>> = {
   lvm: [],
   csi: ["lvm"],

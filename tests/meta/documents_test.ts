@@ -41,7 +41,7 @@ Deno.test("docs/guides/official-sidecars.md names the Leases", async () => {
   assertEquals(leases.filter((lease) => !page.includes(`\`${lease}\``)), []);
 });
 
-Deno.test("error messages in the documents are those of the driver, … standing for what is left out", async () => {
+Deno.test("error messages in the documents are those of the driver, with … for omitted parts", async () => {
   const repair = await Deno.readTextFile(`${ROOT}docs/guides/volume-repair.md`);
   const messages = [
     ...firstColumn(chapter(await reference("parameters"), "Errors")),
@@ -68,7 +68,7 @@ Deno.test("README.md is short", async () => {
   assert((await Deno.stat(`${ROOT}README.md`)).size <= 8192);
 });
 
-Deno.test("links of the documents lead to files, and to headings that there are", async () => {
+Deno.test("links of the documents lead to files and headings that exist", async () => {
   const documents = ["README.md", "CHANGELOG.md", ...markdownFiles("docs"), ...markdownFiles("deploy/examples")];
   assert(documents.length > 40, "the test sees them");
   const broken: string[] = [];

@@ -25,13 +25,13 @@ export function inlineCode(text: string): string[] {
   return [...text.replace(/```[^]*?```/g, "").matchAll(/`([^`]+)`/g)].map(([, code]) => code!);
 }
 
-/** Returns the pieces between the `…` of a message, without those that have no word. */
+/** Returns the parts between the `…` of a message, without those that have no word. */
 export function pieces(message: string): string[] {
   return message.split("…").map((piece) => piece.trim()).filter((piece) => /\w{2}/.test(piece));
 }
 
 /**
- * Returns the messages that the sources cannot produce. A message is either abridged with `…`, so that all of its pieces are
+ * Returns the messages that the sources cannot produce. A message is either abridged with `…`, so that all of its parts are
  * in the sources, or an example of a text of the sources with values inserted.
  */
 export function unknownMessages(messages: readonly string[], source: string): string[] {

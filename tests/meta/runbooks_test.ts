@@ -24,7 +24,7 @@ const FOREIGN_MESSAGES = [
   "did not have enough free storage",
 ];
 
-Deno.test("messages in the runbooks are those of the driver, … standing for what is put in", () => {
+Deno.test("messages in the runbooks are those of the driver, with … for inserted values", () => {
   const source = sourceText();
   const messages = [
     ...inlineCode(runbooks).filter((quote) => quote.includes("…")),
@@ -39,7 +39,7 @@ Deno.test("messages in the runbooks are those of the driver, … standing for wh
   assertEquals(pieces.filter(([, piece]) => !source.includes(piece)), []);
 });
 
-Deno.test("the controllers of the runbooks are those that there are", () => {
+Deno.test("the runbooks name the controllers that exist", () => {
   const controllers = sourceText().matchAll(/\b(?:sidecarController|createController)\(\s*"(\w+)"/g);
   const rows = runbookChapter("Reconcile failing").matchAll(/^\| `(\w+)` +\|/gm);
   const names = (matches: Iterable<RegExpExecArray>) => [...matches].map(([, name]) => name!).sort();

@@ -55,7 +55,7 @@ async function probe(folder: string): Promise<string> {
   return path;
 }
 
-/** Disposes of what it names only once. */
+/** Disposes of each name once. */
 const USING = `
 function play() {
   using it = { say: () => console.log("it"), [Symbol.dispose]: () => console.log("disposed of") };
@@ -64,7 +64,7 @@ function play() {
 play();
 `;
 
-/** A set that permits next to nothing, as one with lists does for what is not in them. */
+/** A set that permits nearly nothing: without a prompt, a list denies what is not in it. */
 const NARROW: Manifest = { unstable: ["worker-options"], permissions: { denolith: { read: ["/etc/hostname"] } } };
 
 Deno.test("the artifact starts under its set, can start itself as a Worker, and heeds no configuration around it", async () => {

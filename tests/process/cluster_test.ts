@@ -121,7 +121,7 @@ Deno.test("denolith node: registers with kubelet, is not ready without LVM, and 
     using csi = connect(endpoint);
     assertEquals((await csi.node.nodeGetInfo()).nodeId, "n1");
   }
-  // where this machine has no LVM, or the test is not root, that is what stands against it
+  // Without LVM or root, the node is not ready for that reason.
   const [, notReadyReason] = await s.get("/readyz");
   assert(["ok\n", "LVM has not answered yet\n"].includes(notReadyReason), notReadyReason);
   const [, metrics] = await s.get("/metrics");

@@ -4,7 +4,7 @@
  * @module
  */
 
-/** The flags of `deno run` that stand before the driver's module. They need a configuration file with the written set. */
+/** The flags of `deno run` before the driver's module. They need a configuration file with the permission set. */
 export const DRIVER_FLAGS = ["--quiet", "--no-prompt", "-P=denolith", "--v8-flags=--optimize-for-size"] as const;
 
 const ROOT = new URL("../../", import.meta.url).pathname;

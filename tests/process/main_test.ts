@@ -24,7 +24,7 @@ Deno.test("denolith: help names every command, and every command has help of its
   assertEquals((await runDenolith()).code, 2);
 });
 
-Deno.test("denolith: the process that reads the command line loads nothing of the driver, so it prints its version without permissions", async () => {
+Deno.test("denolith: the process that parses the command line does not load the driver, so --version needs no permissions", async () => {
   const args = ["run", "--quiet", "--no-prompt", MAIN, "version"];
   const { code, stderr } = await new Deno.Command(Deno.execPath(), { args, env: { NO_COLOR: "1" } }).output();
   assertEquals([code, new TextDecoder().decode(stderr)], [0, ""]); // grpc-js reads variables as soon as it is loaded

@@ -44,7 +44,7 @@ function allWith(outcomes: Record<string, string>, outcome: string): Record<stri
   return Object.fromEntries(Object.keys(outcomes).map((name) => [name, outcome]));
 }
 
-Deno.test("a subcommand's body can do what it must, and Deno refuses it everything else", async () => {
+Deno.test("a subcommand's body can do its work, and Deno denies it everything else", async () => {
   await using fixture = await setUp();
   const { code, stdout, stderr } = await runProbe("probe", fixture);
   assertEquals([code, stderr], [0, ""]);

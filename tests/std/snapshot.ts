@@ -49,7 +49,7 @@ export async function assertSnapshot<T>(
   if (isUpdating) return await writeSnapshots(path, file.actual);
   const expected = file.expected.get(name);
   if (expected === text) return;
-  const command = `run the test with --update and look at the difference: deno test -A ${test} -- --update`;
+  const command = `run the test with --update and review the difference: deno test -A ${test} -- --update`;
   if (expected === undefined) throw new Error(`assert snapshot ${JSON.stringify(name)}: there is none; ${command}`);
   throw new Error(`assert snapshot ${JSON.stringify(name)}: differs; ${command}\n${difference(expected, text)}`);
 }

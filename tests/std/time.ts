@@ -58,7 +58,7 @@ export class FakeTime implements Disposable {
     this.#now = end;
   }
 
-  /** Lets time pass, and settles promises before each timer and at the end. @param ms milliseconds */
+  /** Advances the time, and runs microtasks before each timer and at the end. @param ms milliseconds */
   async tickAsync(ms = 0): Promise<void> {
     const end = this.#now + ms;
     await this.runMicrotasks();
@@ -66,7 +66,7 @@ export class FakeTime implements Disposable {
     this.#now = end;
   }
 
-  /** Settles the promises that wait for nothing but other promises. */
+  /** Runs microtasks until none is left. */
   runMicrotasks(): Promise<void> {
     return new Promise((resolve) => this.#real.setTimeout(resolve));
   }
