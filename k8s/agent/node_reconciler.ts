@@ -92,14 +92,14 @@ export class NodeReconciler {
         await this.refresh();
         await sleep(systemClock, refreshMs, signal, this.#requeued.signal);
       } catch (error) {
-        log.warn("telling what the node has failed", { error });
+        log.warn("writing the LVMNode failed", { error });
         await sleep(systemClock, batchMs * 5, signal);
       }
       await sleep(systemClock, batchMs, signal);
     }
   }
 
-  /** Writes what LVM says now. */
+  /** Reads a report of the volume groups, and writes it into the LVMNode. */
   async refresh(): Promise<void> {
     const { exec, driver, groups, overcommit, onReport, conditions, onWritten } = this.#options;
     const survey = await readSurvey(exec);
@@ -117,7 +117,7 @@ export class NodeReconciler {
     }
   }
 
-  /** Writes the status. Conditions are one list, so before the first are written, a write without them tells those there are. */
+  /** Writes the status. A patch replaces all conditions, so the first write has none, and returns the existing ones. */
   async #writeStatus(status: LvmNodeStatus, conditions: readonly NewCondition[], now: Date): Promise<LvmNode> {
     this.#conditions ??= conditionsOf(await this.#patchStatus(status));
     const all = withConditions(this.#conditions, conditions, timestamp(now));

@@ -1,5 +1,5 @@
 /**
- * From a request for a volume to the object that asks for it, and back.
+ * The mapping between a request for a volume and its LVMVolume.
  *
  * @module
  */
@@ -25,18 +25,18 @@ import { layoutOfSpec, layoutSpecOf } from "./layout_mapping.ts";
 import { LVM_GROUP, LVM_VOLUME_FINALIZER, type LvmVolume, type LvmVolumeSpec } from "./lvm_objects.ts";
 import { defined } from "../../lvm/defined.ts";
 
-/** A request with the name that it came under. */
+/** A request with its CSI name, which the LVMVolume records. */
 export type NamedVolumeRequest = VolumeRequest & { readonly name: string };
 
 /** The driver and the node of a volume. */
 export interface NodeDriver {
   /** The driver's name. */
   readonly driver: string;
-  /** The node that is to make it. */
+  /** The node on which the volume is created. */
   readonly nodeName: string;
 }
 
-/** Creates the LVMVolume that asks a node for a volume. */
+/** Returns the LVMVolume for a request. */
 export function lvmVolumeFor(request: NamedVolumeRequest, { driver, nodeName }: NodeDriver): LvmVolume {
   const { id, name, range, groups, preference, format, mkfsOptions, shared, erase, limits = {}, thin, source, trim } =
     request;

@@ -1,13 +1,15 @@
 /**
- * Removes the volumes that were begun for claims which went before their volumes came to be, when whoever began them did not live
- * to see it.
+ * Deletes volumes whose claims were deleted before their PersistentVolumes were created, if the provisioner that
+ * requested them was stopped meanwhile.
  *
- * Why this takes nothing that anyone wants: only an intent of this loop's own requests is looked at, and only as long as no
- * PersistentVolume was ever seen for it, so there is none that could have been kept by its policy, nor data in its volume. Its
- * claim is looked for by uid, in all claims as the API server has them, and a uid never comes back. Both are asked of the server
- * itself, twice, with a grace time between. An official provisioner that works at the same time makes volumes for claims that
- * are there; if it is still at work for one that is gone, what it makes of it is a released PersistentVolume, whose volume it
- * deletes, and there nothing is lost if that is gone already.
+ * It never deletes a volume that somebody needs:
+ *
+ * - It considers only pending intents: the provisioner requested the volume, and no PersistentVolume was ever seen for
+ *   it. So no reclaim policy can have retained it, and it has no data.
+ * - It looks for the claim by uid, which is never used again, among all claims.
+ * - It reads claims and PersistentVolumes from the API server, twice, with a grace period in between.
+ * - If the official provisioner is still creating the volume for the deleted claim, its PersistentVolume is released at
+ *   once, and it deletes the volume itself. Then it does no harm that the volume is deleted already.
  *
  * @module
  */
@@ -27,7 +29,7 @@ export type IsInProgress = (requestName: string) => boolean;
 export class GarbageCollector {
   readonly #options: ProvisionerOptions;
   readonly #isInProgress: IsInProgress;
-  readonly #log = getLogger(["denolith", "sweep"]);
+  readonly #log = getLogger(["denolith", "garbage-collector"]);
   /** When an intent was first seen without a claim, in the clock's milliseconds. */
   readonly #orphanedSinceMs = new Map<string, number>();
 

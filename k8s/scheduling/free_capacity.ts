@@ -33,18 +33,18 @@ import { layoutOfSpec } from "../api/layout_mapping.ts";
 import type { LvmNode, LvmVolume, NodeVolumeGroup } from "../api/lvm_objects.ts";
 import { actualSize, thinSpecOf, volumeRequestOf } from "../api/volume_mapping.ts";
 
-/** Reads a list of volume groups. */
+/** Parses a list of volume groups. */
 export type ParseGroups = (list: string) => GroupMatcher;
 
 /** The free capacity of a node. */
 export interface NodeCapacity {
   /** The node's name. */
   readonly name: string;
-  /** Its groups. What is free in them is free for volumes that nobody asked for yet. */
+  /** Its groups. Their free space excludes the pending space of requested volumes. */
   readonly groups: readonly GroupWithPools[];
 }
 
-/** The room of a group while it is being worked out. */
+/** The free space of a group while it is calculated. */
 interface GroupSpaceDraft extends GroupWithPools {
   free: bigint;
   pending: bigint;
@@ -93,7 +93,7 @@ export interface NodeCapacitiesOptions {
   readonly nodes: Informer<LvmNode>;
   /** All LVMVolumes. */
   readonly volumes: Informer<LvmVolume>;
-  /** Reads a list of volume groups. */
+  /** Parses a list of volume groups. */
   readonly parseGroups: ParseGroups;
 }
 
@@ -107,7 +107,7 @@ export class NodeCapacities {
   /** The results that are still valid, by node: they are read for each class and each claim. */
   readonly #cache = new Map<string, NodeCapacity>();
 
-  /** Follows the informers from now on. */
+  /** Subscribes to the informers. */
   constructor(options: NodeCapacitiesOptions) {
     this.#options = options;
     options.nodes.subscribe((name) => this.#cache.delete(name));
