@@ -35,15 +35,16 @@ export interface ThinContext {
 }
 
 /**
- * Returns the arguments of lvcreate for the space of a new thin volume. It first creates the group's own pool if that
- * does not exist. The caller holds the pool reservation ({@linkcode PoolReservation.runExclusive}) until the lvcreate
+ * Requires that a thin pool has space for a new volume, or creates the group's own pool if it does not exist. The caller
+ * holds the pool reservation ({@linkcode PoolReservation.runExclusive}) until the lvcreate
  * has ended.
  *
  * @param bytes the virtual size of the volume, in bytes
+ * @returns the options of lvcreate for a volume of that size in the pool
  * @throws {StorageError} `NoSpace`; `FailedPrecondition` when deleted data could be read in the pool, or another LV has
  * the pool's name.
  */
-export async function thinPoolOptions(
+export async function prepareThinPool(
   context: ThinContext,
   group: VolumeGroup,
   bytes: bigint,
@@ -53,7 +54,7 @@ export async function thinPoolOptions(
   const poolExists = requirePoolSpace(context, group, bytes, request);
   const monitoring = poolExists
     ? monitoringOptions(context.driver, group, { pool: name })
-    : await makeOwnPool(context, group, request);
+    : await createOwnPool(context, group, request);
   return { type: "thin", thinpool: name, ...monitoring, virtualsize: bytes };
 }
 
@@ -139,7 +140,7 @@ function requirePoolSpace(
  * @throws {StorageError} `NoSpace` when the request names a pool, or the group has too little space;
  * `FailedPrecondition` when another LV has the pool's name.
  */
-async function makeOwnPool(
+async function createOwnPool(
   { lvm, driver, onPoolCreated }: ThinContext,
   group: VolumeGroup,
   { id, thin }: VolumeRequest & { readonly thin: ThinSpec },

@@ -25,7 +25,7 @@ import { refuseWhileCopied } from "../inventory/copying.ts";
 import { deletedLvs } from "../inventory/leftovers.ts";
 import { extendThick } from "./thick_volumes.ts";
 import { isThin, type ThinSpec, withPools, withSpaceFor } from "../pools/pool.ts";
-import { extendThin, type ThinContext, thinPoolOptions } from "./thin_volumes.ts";
+import { extendThin, prepareThinPool, type ThinContext } from "./thin_volumes.ts";
 import { type CapacityRequest, requireCompatible, type Volume, type VolumeRequest } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { Reaper } from "./reaper.ts";
@@ -43,7 +43,7 @@ export interface VolumesOptions {
   readonly reservation: PoolReservation;
   /** Called after a thin pool was created. */
   readonly onPoolCreated?: () => void;
-  /** Fills volumes that are made from others; without it, there are none. */
+  /** Controls the copies of volumes that are created from a volume or snapshot; without it, there are none. */
   readonly copies?: CopyControl;
 }
 
@@ -136,7 +136,7 @@ export class Volumes {
    * Deletes a volume. A volume that does not exist is deleted already; of a lost volume, the record is removed. Requires the
    * volume's lock.
    *
-   * An LV that was never handed out and has no data is removed at once. Any other LV is marked as deleted; the reaper erases and
+   * An LV that was never in use and has no data is removed at once. Any other LV is marked as deleted; the reaper erases and
    * removes it in the background.
    *
    * @throws {StorageError} `InUse` while the volume is open, has snapshots or is copied; `Busy` while its filling cannot be
@@ -278,7 +278,7 @@ export class Volumes {
       return await this.#lvcreate(group, request, { options, pvs });
     }
     await this.#reservation.runExclusive(groups, group, async (current) => {
-      const options = await thinPoolOptions(this.#thinContext, current, size, { ...request, thin });
+      const options = await prepareThinPool(this.#thinContext, current, size, { ...request, thin });
       await this.#lvcreate(current, request, { options, pvs: [] });
     });
   }
