@@ -1,5 +1,5 @@
 // Types of the @std modules that deno.json maps to npm, where they come without any.
-// They stand for the real modules, too, when deno.jsr.json is the import map: what they declare is what the project may use.
+// They also replace the real modules when deno.jsr.json is the import map: the project may use only what they declare.
 
 declare module "@std/assert" {
   export function assert(value: unknown, message?: string): asserts value;

@@ -38,7 +38,7 @@ export const CREATION = [
   ["cloneThin"],
 ] as const satisfies readonly (readonly Operation[])[];
 
-/** An operation by which such a volume is made. */
+/** An operation that creates such a volume. */
 export type CreationOperation = typeof CREATION[number][number];
 
 /** An operation of a volume's lifecycle. */

@@ -79,7 +79,7 @@ Deno.test("a volume that cannot be created leaves nothing, and can be created on
     cluster.volumes.create(wanted, { allowed: ["node-1"], preferred: [] }),
   );
   assert(error.message.includes("not enough free space in data"), error.message);
-  // the node's figures were old: it refuses, what was begun is undone
+  // The node's report was outdated: it refuses, and the creation is undone.
   small.fault = ({ args }) =>
     args[0] === "lvcreate"
       ? failure(5, `  Volume group "data" has insufficient free space (0 extents): 8 required.`)

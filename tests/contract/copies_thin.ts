@@ -214,7 +214,7 @@ function lvmChanges(commands: readonly string[]): string[] {
   return commands.filter((command) => /^lvm (?!fullreport)/.test(command)).map((command) => command.split(" ")[1]!);
 }
 
-/** Deletes what there is, and the pools of the driver, as an administrator does; makes sure that nothing else is left. */
+/** Deletes all volumes and snapshots, and the driver's pools as an administrator does. Asserts that nothing is left. */
 async function cleanUp(harness: Harness): Promise<void> {
   const { entries } = await harness.csi.controller.listVolumes({});
   for (const { volume } of entries) await harness.csi.controller.deleteVolume({ volumeId: volume!.volumeId });

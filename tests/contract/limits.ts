@@ -24,7 +24,7 @@ import {
 const POD = "0a1b2c3d-1111-2222-3333-444455556666";
 const OTHER_POD = "0a1b2c3d-1111-2222-3333-777788889999";
 
-/** The part of a target path that tells the kubelet's targets apart, below the folder of a test. */
+/** The part of a target path by which kubelet's targets differ, below the folder of a test. */
 const KUBELET_TARGETS = {
   mount: (pod: string) => `pods/${pod}/volumes/kubernetes.io~csi/pvc-1/mount`,
   block: (pod: string) => `plugins/kubernetes.io/csi/volumeDevices/publish/pvc-1/${pod}`,
@@ -53,7 +53,7 @@ const INVALID_LIMITS: readonly (readonly [string, Record<string, string>])[] = [
   ["riops", { riops: "100" }],
 ];
 
-/** A driver alone that knows where cgroups are: `cgroup` in the folder of a test. */
+/** A driver whose cgroups are in `cgroup` in the folder of a test. */
 const serveWithCgroups: Serve = (exec, groups, folder) =>
   Harness.serve(exec, groups, folder, { cgroupRoot: `${folder}/cgroup` });
 

@@ -46,7 +46,7 @@ export class Writer {
   /** Starts to write. */
   constructor(path: string) {
     this.#done = this.#write(path);
-    this.#done.catch(() => this.#stopped = true); // told by stop()
+    this.#done.catch(() => this.#stopped = true); // stop() throws it
   }
 
   /** Waits until it has written so many lines more, or has failed. */
@@ -57,7 +57,7 @@ export class Writer {
   /**
    * Ends it.
    *
-   * @throws {Error} what it met while it wrote
+   * @throws {Error} the error of a write
    */
   async stop(): Promise<WriterResult> {
     this.#stopped = true;

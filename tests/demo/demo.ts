@@ -11,7 +11,7 @@ import { type Output, Reporter, writeToStdout } from "./reporter.ts";
 
 const HELP = `Usage: deno task demo [flags]
 
-Plays the life of a volume on real LVM, through the driver's socket, as an orchestrator would: create, stage, publish,
+Shows the lifecycle of a volume on real LVM, through the driver's socket, as an orchestrator would: create, stage, publish,
 write, grow under a writer, snapshot, delete. Ends with the time that each step took.
 
 As root on a machine with device-mapper and lvm2 it runs on that machine, on a volume group of its own in a file. Anywhere
@@ -35,7 +35,7 @@ class Interruption extends Error {
 /** The signals that end the demo, with their numbers. */
 const SIGNALS = { SIGINT: 2, SIGTERM: 15, SIGHUP: 1 } as const;
 
-/** Runs the demo and answers its exit status: 0 all held, 1 something did not, 2 not understood, 128 and more a signal. */
+/** Runs the demo. @returns its exit status: 0 success, 1 a failure, 2 an invalid command line, 128 and more a signal */
 async function main(args: readonly string[]): Promise<number> {
   const { help, guest } = parseFlags(args);
   if (help) {
@@ -48,7 +48,7 @@ async function main(args: readonly string[]): Promise<number> {
   endOnSignals(end, reporter);
   const guestReason = guest ? "you asked for it" : await unsupportedReason();
   const tempDir = Deno.env.get("TMPDIR") ?? "/tmp";
-  reporter.title("denolith: the life of a volume");
+  reporter.title("denolith: the lifecycle of a volume");
   const { signal } = end;
   try {
     if (guestReason !== undefined) {

@@ -66,7 +66,7 @@ export class DriverProcess implements AsyncDisposable {
     return this.#child.pid;
   }
 
-  /** Returns the end of what it logged. */
+  /** Returns the end of its log. */
   log(): string[] {
     return [...this.#log];
   }

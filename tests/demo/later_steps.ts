@@ -54,7 +54,7 @@ export async function snapshotVolume(context: DemoContext, id: string, checksumB
   } finally {
     await run("unmount the snapshot", "umount", [snapshotMount]);
   }
-  runner.say(`the changes fill ${lv.data_percent} % of the snapshot's room`);
+  runner.say(`the changes fill ${lv.data_percent} % of the snapshot's COW space`);
   return { snapshotId: snapshot?.snapshotId ?? "", checksumBefore: newSum };
 }
 
@@ -121,7 +121,7 @@ export async function unpublishAndRepublish(
   runner.verify(`so did all ${lines} lines of the writer`, found === lines && lines > 0, `${found} good lines`);
 }
 
-/** Deletes the volume twice, and shows that nothing is left of it. @param room the free bytes before */
+/** Deletes the volume twice, and shows that nothing is left of it. @param freeBytes the free bytes before */
 export async function deleteVolume(context: DemoContext, id: string, freeBytes: bigint): Promise<void> {
   const { runner, client: { controller }, group } = context;
   await unpublishFromPods(context, id);

@@ -47,7 +47,7 @@ export class LoopGroup implements AsyncDisposable {
   }
 
   /**
-   * Returns the group's logical volumes: of each the fields of lvs(8) asked for, by name.
+   * Returns the requested fields of lvs(8) of the group's logical volumes, by name.
    *
    * @throws {Error} when lvs fails
    */
@@ -80,7 +80,7 @@ export class LoopGroup implements AsyncDisposable {
  * @throws {Error} when it is
  */
 async function requireSpace(folder: string): Promise<void> {
-  const answer = await run("look for room", "df", ["--block-size=1", "--output=avail", folder]);
+  const answer = await run("read the free space", "df", ["--block-size=1", "--output=avail", folder]);
   const free = Number(answer.trim().split("\n").at(-1));
   if (free >= NEEDED_BYTES) return;
   const mebibytes = (bytes: number) => `${Math.floor(bytes / 1024 ** 2)} MiB`;
@@ -88,7 +88,7 @@ async function requireSpace(folder: string): Promise<void> {
     `make a file for the volume group: ${folder} has ${mebibytes(free)} free and up to ${
       mebibytes(NEEDED_BYTES)
     } are ` +
-      `needed; set TMPDIR to a folder with more room`,
+      `needed; set TMPDIR to a folder with more free space`,
   );
 }
 
@@ -103,7 +103,7 @@ async function removeFromDevicesFile(device: string, file: string): Promise<void
   await run(`take ${device} off LVM's list of devices`, "lvm", ["lvmdevices", "--yes", "--deldev", device]);
 }
 
-/** Detaches the loop device, and waits until the kernel has let go of the file: udev may still be reading the device. */
+/** Detaches the loop device, and waits until the kernel has released the file: udev may still read the device. */
 async function detach(device: string, file: string): Promise<void> {
   await run(`detach ${device}`, "losetup", ["--detach", device]);
   for (let tries = 0; tries < 50; tries++) {

@@ -1,6 +1,6 @@
 /** The output of the demo. */
 export interface Output {
-  /** Takes a piece of text. */
+  /** Writes a text. */
   readonly write: (text: string) => void;
   /** Whether it is a terminal, where a line can be overwritten. */
   readonly terminal: boolean;
@@ -25,12 +25,12 @@ const TIME_WIDTH = 9;
 
 const INDENT = "   ";
 
-/** Lays out what the demo tells: titles, calls with their times, results and proofs. */
+/** Prints the output of the demo: titles, calls with their times, results and checks. */
 export class Reporter {
   readonly #output: Output;
   #pending = false;
 
-  /** Makes a narrator who writes to the output. */
+  /** Creates a reporter that writes to the output. */
   constructor(output: Output) {
     this.#output = output;
   }

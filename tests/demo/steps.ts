@@ -40,7 +40,7 @@ export async function queryDriver({ runner, client, group }: DemoContext): Promi
   runner.say(capabilityNames(node.capabilities, NodeRpc));
   const { availableCapacity } = await runner.call(
     "GetCapacity",
-    "how much room is there?",
+    "how much free space is there?",
     () => client.controller.getCapacity({ volumeCapabilities: [FILESYSTEM_CAPABILITY] }),
   );
   runner.say(`${formatBytes(availableCapacity)} in the volume group ${group.name}`);
@@ -153,9 +153,9 @@ export async function expandUnderWriter(context: DemoContext, id: string, sum: s
       "the filesystem, while it is mounted",
       () => client.node.nodeExpandVolume({ volumeId: id, volumePath: pods.a, capacityRange }),
     );
-    await runner.during("the writer goes on", () => writer.waitForLines(20));
+    await runner.during("the writer continues", () => writer.waitForLines(20));
   } catch (error) {
-    await writer.stop().catch(() => {}); // the first error is the one to tell
+    await writer.stop().catch(() => {}); // the first error is thrown
     throw error;
   }
   const { lines, longestMs } = await writer.stop();

@@ -1,6 +1,6 @@
 /**
- * A node's agent, whose reports and whose volumes are seen apart, as by two watches: any of its reports may be seen together with
- * any state of the objects. Beside what they say stands what was so.
+ * A model of a node's agent. Its reports and its volumes are observed separately, as by two watches: any report may be observed
+ * with any state of the objects. The model also returns the true state.
  *
  * @module
  */
@@ -26,7 +26,7 @@ export interface Step {
   readonly extents: number;
 }
 
-/** A report and a state of the objects that may be seen together, and what was so. Sizes are in extents. */
+/** A report and a state of the objects that may be observed together, and the true state. Sizes are in extents. */
 export interface ObservedState {
   /** The report. */
   readonly report: LvmNode;
@@ -43,7 +43,7 @@ export interface ObservedState {
 type Report = Pick<ObservedState, "report" | "free" | "counted">;
 type State = Pick<ObservedState, "volumes" | "targets">;
 
-/** A volume that was asked for. */
+/** A requested volume. */
 interface RequestedVolume {
   object: LvmVolume;
   /** The target size, in extents. */
@@ -85,7 +85,7 @@ export class AgentModel {
     for (const report of this.#reports) for (const state of this.#states) yield { ...report, ...state };
   }
 
-  /** Returns a state that whoever made all requests may observe now. */
+  /** Returns a state that the sender of all requests may observe now. */
   view(pick: number): ObservedState {
     const reports = this.#reports.slice(this.#oldestVisible.report);
     const states = this.#states.slice(this.#oldestVisible.state);
@@ -93,7 +93,7 @@ export class AgentModel {
     return { ...reports[pick % reports.length]!, ...state };
   }
 
-  /** Has something happen. What is asked for has to be admitted. */
+  /** Runs a step. Requests have to be admitted. */
   step({ kind, which, extents }: Step, admits: (extents: number) => boolean): void {
     const names = [...this.#volumes.keys()];
     const name = names[which % names.length] ?? "";
@@ -140,7 +140,7 @@ export class AgentModel {
     return { report, free: this.#free, counted };
   }
 
-  /** Keeps the objects as they are now among the states that may be seen. */
+  /** Adds the present state of the objects to the states that may be observed. */
   #saveState(): true {
     const requested = [...this.#volumes];
     this.#states.push({
@@ -151,7 +151,7 @@ export class AgentModel {
   }
 
   #requestVolume(extents: number): true {
-    // a byte less than whole extents: what is asked for is rounded up
+    // a byte less than whole extents, since requests are rounded up
     const request = namedRequest(`v${this.#nextId++}`, BigInt(extents) * EXTENT - 1n);
     const object = lvmVolumeFor(request, { driver: "d", nodeName: "n" });
     object.metadata.generation = 1;
@@ -181,7 +181,7 @@ export class AgentModel {
     return this.#saveState();
   }
 
-  /** Creates the LV of a volume, also while it is being deleted: the node may not have seen the deletion yet. */
+  /** Creates the LV of a volume, also while it is being deleted: the node may not have observed the deletion yet. */
   #createLv(name: string, requested: RequestedVolume): boolean {
     if (requested.object.status?.state !== "Pending" || this.#lvs.has(name)) return false;
     if (requested.target > this.#free) {
@@ -196,7 +196,7 @@ export class AgentModel {
     const currentExtents = this.#lvs.get(name) ?? target;
     if (status?.lvUUID === undefined || status.error !== undefined || currentExtents >= target) return false;
     if (status.size !== sizeOf(currentExtents)) {
-      status.size = sizeOf(currentExtents); // it died before it could tell, and tells before it goes on
+      status.size = sizeOf(currentExtents); // it crashed before it reported the size, and reports it before it continues
       return this.#saveState();
     }
     if (target - currentExtents > this.#free) return this.#fail(name, requested, status);
@@ -233,8 +233,8 @@ export class AgentModel {
   }
 
   /**
-   * Removes the LV, and lets the object go. What was used is only to be erased; where reports and objects tell so little of it, a
-   * report that has it must have been seen before.
+   * Removes the LV and the object. The LV of a published volume is erased first. Reports and objects do not show that, so a report
+   * that has the LV must have been observed before.
    */
   #remove(name: string, requested: RequestedVolume): boolean {
     if (requested.object.metadata.deletionTimestamp === undefined) return false;

@@ -9,7 +9,7 @@ import { StatusError, type StoredObject } from "./api_store.ts";
 /** Reports whether an object is in a selection. */
 export type SelectorPredicate = (object: StoredObject) => boolean;
 
-/** Returns the predicate that the query of a request stands for. */
+/** Returns the predicate of the selectors in a request's query. */
 export function parseSelectors(query: URLSearchParams, namespace: string | undefined): SelectorPredicate {
   const labels = splitTerms(query.get("labelSelector")).map(parseLabelTerm);
   const fields = splitTerms(query.get("fieldSelector")).map(parseFieldTerm);

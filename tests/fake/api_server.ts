@@ -38,7 +38,7 @@ export interface Faults {
   refuse: { status: number; times: number; retryAfter?: number };
   /** Refuses the next so many replacements and patches as if someone else had been faster. */
   conflicts: number;
-  /** Accepts watches and says nothing on them. */
+  /** Accepts watches and sends no events on them. */
   stalledWatches: boolean;
 }
 

@@ -10,7 +10,7 @@ import { keyOfName, type KubeObject, type Resource } from "../../k8s/api/objects
 export interface ResourceKind {
   /** The kind. */
   readonly resource: Resource;
-  /** Whether the status has a subresource of its own, by which alone it is changed. */
+  /** Whether the status is a subresource, and is changed only by it. */
   readonly hasStatusSubresource: boolean;
   /** Whether `metadata.generation` counts the changes of the spec. */
   readonly countsGenerations: boolean;
@@ -42,7 +42,7 @@ export interface Change {
   readonly revision: number;
   /** The object before; undefined when it was created. */
   readonly before: StoredObject | undefined;
-  /** The object after; when it was deleted, as it was last, at the revision of its deletion. */
+  /** The object after; when it was deleted, its last state with the revision of the deletion. */
   readonly after: StoredObject;
   /** Whether the object was deleted. */
   readonly deleted: boolean;

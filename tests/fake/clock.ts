@@ -6,7 +6,7 @@
 
 import type { Clock } from "../../lvm/clock.ts";
 
-/** A clock that stands still until {@linkcode FakeClock.advance}. Chance is always one half. */
+/** A clock that changes only by {@linkcode FakeClock.advance}. Its random numbers are always one half. */
 export class FakeClock implements Clock {
   readonly #timers = new Map<number, { at: number; callback: () => void }>();
   #now = 0;

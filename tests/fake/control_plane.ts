@@ -225,12 +225,12 @@ export class FakeControlPlane implements AsyncDisposable {
 }
 
 /**
- * The time limit for what is certain to happen, in milliseconds. It passes only after a fault, or on a very busy
+ * The time limit for expected conditions, in milliseconds. It passes only after a fault, or on a very busy
  * machine.
  */
 export const WAIT_TIMEOUT_MS = 30_000;
 
-/** Comes back as soon as a condition holds that nothing announces. @throws {Error} when that takes too long */
+/** Polls until a condition holds. @throws {Error} after the time limit */
 export async function waitUntil(condition: () => boolean, what = "a condition"): Promise<void> {
   for (const end = Date.now() + WAIT_TIMEOUT_MS; !condition();) {
     if (Date.now() > end) throw new Error(`waiting for ${what}: it does not come`);

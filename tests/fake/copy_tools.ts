@@ -9,7 +9,7 @@ import type { Output } from "../../lvm/exec.ts";
 import { expectArgs, failure, type FakeLv, type FakeMachine, ok } from "./machine.ts";
 import { deviceBytes } from "./thin.ts";
 
-/** Copies a piece. What is in it is there once all pieces are, from one source; the head is with the first of them. */
+/** Copies a chunk. The first chunk copies the signatures; the data is complete when all chunks came from one source. */
 export function copyChunk(machine: FakeMachine, values: ReadonlyMap<string, string>): Output {
   const [source, target] = [values.get("if")!, values.get("of")!];
   const [from, to] = [machine.lvAt(source), machine.lvAt(target)];

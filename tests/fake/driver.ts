@@ -80,7 +80,7 @@ export class FakeDriver implements CsiClient, Intents {
     this.#faults.push({ call, fault });
   }
 
-  /** Has nothing go wrong any more. */
+  /** Removes all faults. */
   clearFaults(): void {
     this.#faults.length = 0;
   }

@@ -1,5 +1,5 @@
 /**
- * A fake machine on which nothing is wrong, with something of the driver on it.
+ * A fake machine without problems, with a volume and a snapshot of the driver.
  *
  * @module
  */

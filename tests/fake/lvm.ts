@@ -240,7 +240,7 @@ function lvchange(machine: FakeMachine, args: readonly string[]): Output {
   if (options.has("--permission")) lv.readOnly = singleValue(options, "--permission") === "r";
   const activate = options.get("--activate")?.[0];
   if (activate === undefined) return ok(`  Logical volume ${path} changed.\n`);
-  if (activate === "y" && lv.activationSkip) return ok(); // as LVM, which says nothing
+  if (activate === "y" && lv.activationSkip) return ok(); // as LVM, which prints no error
   const pool = group.lvs.find(({ name }) => name === lv.pool);
   if (activate === "y" && pool !== undefined) pool.active = true;
   if (pool?.thinPool !== undefined && !options.has("--config")) pool.thinPool.monitored = true;
@@ -296,7 +296,7 @@ function vgchange(machine: FakeMachine, args: readonly string[]): Output {
 }
 
 /**
- * Returns the layout that lvcreate's options stand for. @throws {Error} when LVM would change an odd layout, which is a
+ * Returns the layout that lvcreate's options mean. @throws {Error} when LVM would change an odd layout, which is a
  * mistake of the driver
  */
 function parseSegment(options: ReadonlyMap<string, string[]>, group: FakeGroup): Segment {

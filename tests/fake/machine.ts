@@ -1,7 +1,7 @@
 /**
  * A machine that behaves like the tools do: same commands, same answers, same refusals, captured from the real ones. It
  * keeps its state like a real machine, so a driver can be stopped and started over it. A command, an option or a state
- * that it does not know is an error of the test, told loudly.
+ * that it does not know is an error of the test: the machine throws.
  *
  * @module
  */
@@ -64,7 +64,7 @@ export interface FakeLv {
   pvSegments?: FakePvSegment[];
   /** The kernel's state of a RAID LV while it is active. `dropped`: it continues without a PV that is there. */
   raid?: { action: string; syncPercent: number; mismatches: number; refreshNeeded: boolean };
-  /** Whether lvcreate died before the LV was complete. */
+  /** Whether lvcreate was interrupted before the LV was complete. */
   incomplete?: boolean;
   /** Up to where its device was overwritten with zeros, from its start, in bytes. */
   zeroedTo: bigint;
@@ -111,7 +111,7 @@ export interface FakeGroup {
   residualData: Set<string>;
 }
 
-/** The state of the machine apart from its groups, which tells a healthy machine from one with problems. */
+/** The state of the machine apart from its groups, by which a healthy machine differs from one with problems. */
 export interface FakeHost {
   /** Whether commands run as root. */
   root: boolean;
@@ -233,7 +233,7 @@ export class FakeMachine implements Exec {
   readonly mounts: FakeMount[] = [...ROOT_MOUNTS];
   /** Targets that cannot be unmounted now. */
   readonly busyTargets: Set<string> = new Set();
-  /** Disks that do not answer, and what tells those who wait for them that they do again. */
+  /** Disks that do not answer, and the promise that resolves when they answer again. */
   readonly hungPvs: Map<string, PromiseWithResolvers<void>> = new Map();
   /** The state of the machine apart from its groups. */
   readonly host: FakeHost = healthyHost();
@@ -367,7 +367,7 @@ export function failure(code: number, stderr: string): Output {
   return { code, stdout: "", stderr: stderr + "\n" };
 }
 
-/** Makes sure that a tool is given what it is known to answer. */
+/** Asserts that the arguments of a tool are known ones. */
 export function expectArgs(args: readonly string[], pattern: RegExp): void {
   if (!pattern.test(args.join(" "))) {
     throw new Error(`the fake machine does not know these arguments: ${args.join(" ")}`);

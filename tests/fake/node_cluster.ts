@@ -155,7 +155,7 @@ export class FakeAgent implements AsyncDisposable {
     ];
   }
 
-  /** Ends it as a crash does: what it waits for never comes. */
+  /** Ends it as a crash does: its operations stay pending. */
   crash(): void {
     this.#stop.abort();
     void this.machine.poolMonitor.stop();
@@ -163,7 +163,7 @@ export class FakeAgent implements AsyncDisposable {
     this.client[Symbol.dispose]();
   }
 
-  /** Ends it; what it did stays. */
+  /** Ends it; its objects and LVs stay. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
     await Promise.all(this.#running);
@@ -203,7 +203,7 @@ export class FakeController implements AsyncDisposable {
     await Promise.all([this.objects.synced, this.snapshotObjects.synced, this.nodes.synced]);
   }
 
-  /** Ends it as a crash does: what it waits for never comes. */
+  /** Ends it as a crash does: its operations stay pending. */
   crash(): void {
     this.#stop.abort();
     this.client[Symbol.dispose]();
@@ -226,7 +226,7 @@ export class FakeCluster implements AsyncDisposable {
     this.#controller = new FakeController(this.api, options);
   }
 
-  /** Starts one whose controller has seen all nodes. */
+  /** Starts a cluster whose controller has observed all nodes. */
   static async start(machines: Record<string, Exec>, options: ProcessOptions = {}): Promise<FakeCluster> {
     const cluster = new FakeCluster(options);
     for (const [name, machine] of Object.entries(machines)) {
@@ -264,7 +264,7 @@ export class FakeCluster implements AsyncDisposable {
     return this.#controller.snapshots;
   }
 
-  /** Starts another controller, which has seen all there is, when the one before was killed or never answers again. */
+  /** Starts another controller, which has observed all objects, after the one before was killed or stopped answering. */
   async restartController(options: ProcessOptions = {}): Promise<FakeController> {
     this.#controller.crash();
     this.#controller = new FakeController(this.api, options);

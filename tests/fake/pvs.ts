@@ -16,7 +16,7 @@ export interface FakePv {
   size?: bigint;
 }
 
-/** A piece of a disk that an LV has; sizes in bytes. */
+/** A segment of a disk that an LV has; sizes in bytes. */
 export interface FakePvSegment {
   subLv: string;
   pvUuid: string;
@@ -97,7 +97,7 @@ export function dataStripes({ type, stripes }: Segment): bigint {
 }
 
 /**
- * Gives an LV of a name what it needs for so many bytes, on the disks of these paths, or whichever. What it has is kept.
+ * Allocates space for an LV of so many bytes on the disks of these paths, or on any disk. It keeps the space that it has.
  */
 export function allocate(
   group: FakeGroup,

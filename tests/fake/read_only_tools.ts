@@ -92,7 +92,7 @@ function poolStatus(machine: FakeMachine, args: readonly string[]): Output {
   );
 }
 
-/** Lists targets and devices, tells how thin pools are, and suspends a device. */
+/** Lists targets and devices, reports the status of thin pools, and suspends a device. */
 export function dmsetup(machine: FakeMachine, args: readonly string[]): Output {
   const { root, targets, suspended, orphanDevices, orphanDevicesOn } = machine.host;
   if (!root) {

@@ -55,7 +55,7 @@ function vgRow(group: FakeGroup): Record<string, string> {
   };
 }
 
-/** Returns the rows of a RAID LV whose lvcreate died: its metadata, with the tags of the whole. */
+/** Returns the rows of a RAID LV whose lvcreate was interrupted: its metadata, with the tags of the whole. */
 function subLvRows(machine: FakeMachine, group: FakeGroup, lv: FakeLv): Record<string, string>[] {
   if (!lv.incomplete) return [];
   return pvSegmentsOf(group, lv).filter(({ subLv }) => subLv.startsWith("rmeta")).map(({ subLv, size }) =>

@@ -45,7 +45,7 @@ export interface ContentOverrides {
 export class SnapshotControlPlane implements AsyncDisposable {
   /** The control plane that it runs on. */
   readonly controlPlane: FakeControlPlane;
-  /** The contents, as this test sees them: good to wait by. */
+  /** The contents that the test observes, to wait for changes. */
   readonly contents: Informer<VolumeSnapshotContent>;
 
   private constructor(controlPlane: FakeControlPlane) {
@@ -54,7 +54,7 @@ export class SnapshotControlPlane implements AsyncDisposable {
     controlPlane.run((signal) => this.contents.start(signal));
   }
 
-  /** Starts one; without the kinds, if that is wanted. */
+  /** Starts a cluster, with or without the kinds of snapshots. */
   static async start({ withKinds = true } = {}): Promise<SnapshotControlPlane> {
     const snapshots = new SnapshotControlPlane(await FakeControlPlane.start({ withBinder: false }));
     if (!withKinds) return snapshots;

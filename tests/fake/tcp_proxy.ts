@@ -1,10 +1,10 @@
 /**
- * A stretch of network that can be cut: it listens on a loopback port and passes on what comes, to another port of this machine.
+ * A TCP proxy that can simulate network faults: it forwards a loopback port to another port of this machine.
  *
  * @module
  */
 
-/** A stretch of network. It is gone when it is disposed of. */
+/** A TCP proxy. It is closed when it is disposed of. */
 export class TcpProxy implements AsyncDisposable {
   readonly #target: Deno.ConnectOptions;
   readonly #connections = new Set<Deno.TcpConn>();
@@ -13,7 +13,7 @@ export class TcpProxy implements AsyncDisposable {
   #listener: Deno.TcpListener | undefined;
   #thawed: PromiseWithResolvers<void> | undefined;
 
-  /** Leads to the port of a URL. */
+  /** Creates a proxy to the port of a URL. */
   constructor(url: string) {
     this.#target = { hostname: "127.0.0.1", port: Number(new URL(url).port) };
     this.#listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
@@ -21,7 +21,7 @@ export class TcpProxy implements AsyncDisposable {
     this.#track(this.#accept(this.#listener));
   }
 
-  /** Returns the same URL by way of this stretch. */
+  /** Returns the same URL through the proxy. */
   urlThrough(url: string): string {
     const proxied = new URL(url);
     proxied.port = `${this.#port}`;
@@ -38,12 +38,12 @@ export class TcpProxy implements AsyncDisposable {
     for (const connection of [...this.#connections]) this.#close(connection);
   }
 
-  /** Swallows everything, in both directions, and tells no one; also on new connections. */
+  /** Drops all data in both directions without an error, also on new connections. */
   freeze(): void {
     this.#thawed ??= Promise.withResolvers<void>();
   }
 
-  /** Has connections work that were made while it was frozen, and cuts those from before: their bytes are lost. */
+  /** Forwards connections that were opened while it was frozen, and closes those from before: their data is lost. */
   thaw(): void {
     const thaw = this.#thawed;
     this.#thawed = undefined;

@@ -11,7 +11,7 @@ import { blankContent, failure, type FakeGroup, type FakeLv, type FakeMachine, t
 /** The bytes of metadata that LVM gives to a small pool, and once more to its spare. */
 const METADATA_BYTES = 4n << 20n;
 
-/** An LV that is being made, without what is on it. */
+/** An LV that is being created, without its content. */
 type NewLv = Omit<FakeLv, "content">;
 
 /** Makes a thin pool. */

@@ -197,7 +197,7 @@ function blkdiscard(machine: FakeMachine, args: readonly string[]): Output {
     return failure(1, `blkdiscard: cannot open ${path}: Device or resource busy`);
   }
   if (lv.readOnly) return failure(1, `blkdiscard: ${path}: BLKZEROOUT ioctl failed: Operation not permitted`);
-  // what is left after a discard is for the disk to say: here, everything
+  // A disk may keep data after a discard. Here it keeps all of it.
   if (args.length === 1) return ok();
   const [offset, length] = [BigInt(optionValue(args, "--offset")), BigInt(optionValue(args, "--length"))];
   if (offset % 512n !== 0n || length % 512n !== 0n || offset + length > lv.size) {

@@ -162,7 +162,7 @@ Deno.test("when the temporary snapshot is lost, the copy starts again from a new
   fixture.lvOf("original").content.data.add("written meanwhile");
   const finished = copies.create(copyRequest(originalSource));
   fixture.fake.fault = ({ args }) => {
-    if (args[0] === "fullreport" && fixture.lvOf("copy").copied !== undefined) copySnapshot.lv.invalid = true; // after its first chunk
+    if (args[0] === "fullreport" && fixture.lvOf("copy").copied !== undefined) copySnapshot.lv.invalid = true;
     return undefined;
   };
   await finish();

@@ -85,7 +85,7 @@ Deno.test("denolith controller: serves under the Leases of the official sidecars
     assertEquals((await csi.controller.listVolumes()).entries, []);
     assertEquals((await csi.controller.listSnapshots()).entries, []);
   }
-  // This cluster has no kinds of snapshots; that is looked at when the snapshotter leads.
+  // This cluster has no kinds of snapshots. The snapshotter checks that when it leads.
   const absentKindLines = () => driver.log().filter((line) => line.includes("the cluster does not have the kind"));
   await pollUntil(() => Promise.resolve(absentKindLines().length > 0), {
     action: "look for snapshots",

@@ -13,7 +13,7 @@ export interface ClusterOptions {
   readonly nodes: readonly NodeOptions[];
   /** Settings of the control plane that differ from the usual. */
   readonly controlPlane?: Omit<ControlPlaneOptions, "folder" | "programs" | "log">;
-  /** Called with what is done. */
+  /** Called with each step. */
   readonly log: (line: string) => void;
   readonly signal?: AbortSignal;
 }

@@ -42,7 +42,7 @@ interface Settings {
   readonly apiserverFlags: readonly string[];
 }
 
-/** A request as the API server noted it: the fields of audit.k8s.io/v1 Event that tests look at. */
+/** A request as the API server noted it: the fields of audit.k8s.io/v1 Event that tests read. */
 export interface AuditEvent {
   readonly auditID: string;
   readonly verb: string;
@@ -212,7 +212,7 @@ export class ControlPlane {
     await Deno.writeTextFile(hosts, [...others, `${address} ${name}`, ""].join("\n"));
   }
 
-  /** Kills the API server: all connections to it are reset, and new ones refused. The others go on without it. */
+  /** Kills the API server: all connections to it are reset, and new ones refused. The other components keep running. */
   async stopApi(): Promise<void> {
     await this.folder.stop(API);
   }
@@ -240,7 +240,7 @@ export class ControlPlane {
     await this.startApi();
   }
 
-  /** Lets the API server keep its connections but say nothing more, as behind a network that drops packets. */
+  /** Suspends the API server: it keeps its connections but stops answering, as behind a network that drops packets. */
   async pauseApi(): Promise<void> {
     await this.folder.signal(API, "SIGSTOP");
   }

@@ -6,7 +6,7 @@ export interface ScanResult {
   isEnded: boolean;
 }
 
-/** Finds a mark in a stream of chunks, however they are cut, and lets through what comes before it without delay. */
+/** Finds a mark in a stream of chunks of any size, and passes on the output before it without delay. */
 export class EndMark {
   readonly #mark: Uint8Array;
   #held: Uint8Array = new Uint8Array();

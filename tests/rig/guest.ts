@@ -153,7 +153,7 @@ async function makeDataDisks(guest: Guest): Promise<string[]> {
  */
 async function boot(guest: Guest, args: string[]): Promise<string> {
   const { options, temp, timeoutMs } = guest;
-  // An open, silent input: on its end qemu would take the script's line for cut.
+  // The input stays open without data: at its end, qemu would treat the script's line as closed.
   const line = options.terminal ? "inherit" : "piped";
   const env = { ...toolEnvironment(), TMPDIR: temp.path };
   const command = new Deno.Command("qemu-system-x86_64", { args, env, stdin: line, stdout: line, stderr: "piped" });

@@ -52,7 +52,7 @@ function encodeCall(call: GuestCall): Uint8Array {
   return concat([head, command, input]);
 }
 
-/** Sends all, reads all; undefined when the answer is cut. */
+/** Sends all bytes and reads the answer; undefined when the answer is incomplete. */
 async function exchange(connection: Deno.Conn, bytes: Uint8Array): Promise<GuestAnswer | undefined> {
   for (let sent = 0; sent < bytes.length;) sent += await connection.write(bytes.subarray(sent));
   const chunks: Uint8Array[] = [];

@@ -1,6 +1,6 @@
 /**
  * A shell in the test guest, on this terminal: `deno task guest`. The checkout is in /work/src, deno on the search path, and
- * DATA_DISKS names two empty disks. Ctrl-D ends the guest; nothing that was done in it stays.
+ * DATA_DISKS names two empty disks. Ctrl-D ends the guest, and its state is lost.
  *
  * @module
  */

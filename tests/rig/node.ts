@@ -162,7 +162,7 @@ export class Node {
     if (code !== 0) throw new Error(`restart kubelet of ${this.name}: exit status ${code}: ${stderr}`);
   }
 
-  /** Switches the node off at once, as a power cut does: what was not synced may be lost. Its disks stay. */
+  /** Switches the node off at once, as a power failure does: data that was not synced may be lost. Its disks stay. */
   async powerOff(): Promise<void> {
     await this.#plane.folder.stop(processName(this.name));
   }
@@ -239,7 +239,7 @@ async function makeMachine(folder: string, { image, files, options, ports }: Mac
   await Deno.chmod(root, 0o600);
   await run("grow the node's root disk", "truncate", ["-s", ROOT_SIZE, root]);
   await run("grow the node's root file system", "resize2fs", ["-f", root]);
-  // It must survive a power cut.
+  // It must survive a power failure.
   await run("give the node's root a journal", "tune2fs", ["-O", "has_journal", root]);
   {
     await using temp = await TempFolder.create(folder, "payload-");

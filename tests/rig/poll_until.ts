@@ -11,9 +11,9 @@ export interface PollOptions {
 }
 
 /**
- * Waits for a state that can only be asked for, and answers it.
+ * Polls until a probe returns a value, and returns that value.
  *
- * @param probe answers what is waited for, or something falsy when it is not so yet
+ * @param probe returns the expected value, or a falsy one as long as there is none
  * @throws {Error} when it does not come in time, and what `check` throws
  */
 export async function pollUntil<T>(probe: () => Promise<T>, options: PollOptions): Promise<NonNullable<T>> {

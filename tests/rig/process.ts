@@ -8,7 +8,7 @@ export interface RunOptions {
   env?: Record<string, string>;
   /** Is given each line of standard output and standard error as it comes. */
   onLine?: (line: string) => void;
-  /** The folder that the program works in. The program is killed when this process dies. */
+  /** The folder that the program works in. The program is killed when this process ends. */
   guardedBy?: TempFolder;
 }
 

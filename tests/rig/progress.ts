@@ -7,7 +7,7 @@ export function timedLog(log: (line: string) => void): (line: string) => void {
   return (line) => log(`[${Math.round((performance.now() - start) / 1000)} s] ${line}`);
 }
 
-/** Does `work`, telling every few seconds how far it is in the words of `state`. */
+/** Runs `work`, and logs the result of `state` every few seconds. */
 export async function withProgress<T>(
   log: (line: string) => void,
   state: () => string,

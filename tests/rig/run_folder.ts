@@ -2,7 +2,7 @@ import { join } from "@std/path";
 import { toolEnvironment } from "./process.ts";
 import { REMOVE } from "./temp_folder.ts";
 
-/** Says, in the shell, whether the process that a file "PID START" names still runs: the start tells it from later ones. */
+/** A shell function that reports whether the process of a file "PID START" still runs. START excludes later processes. */
 const IS_ALIVE = `
 is_alive() {
   read -r pid start <"$1" || return 1
@@ -23,8 +23,8 @@ done
 ${REMOVE}`;
 
 /**
- * The keeper of a folder while its maker works: when its standard input ends, as it does however the maker dies, it ends the
- * folder, unless a line came before.
+ * The watchdog of a folder while its creator runs. When its standard input ends, which any end of the creator causes, it kills
+ * the folder's processes and removes the folder, unless a line came before.
  */
 const WATCHDOG = `
 trap '' HUP INT TERM

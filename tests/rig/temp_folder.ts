@@ -12,9 +12,9 @@ exit 1
 
 /**
  * The keeper of one temporary folder. It reads process ids from its standard input, one a line. That input ends when
- * the folder is released or when the process that made it dies (Ctrl-C, SIGKILL, a test runner that exits at once).
+ * the folder is released or when the process that created it ends (Ctrl-C, SIGKILL, a test runner that exits at once).
  * Then the keeper kills the last process named, if the line was not empty, and removes the folder. Signals and finally
- * blocks cannot promise that.
+ * blocks cannot ensure that.
  */
 const WATCHDOG = `
 trap '' HUP INT TERM
@@ -23,7 +23,7 @@ while read -r line; do last=$line; done
 [ -z "$last" ] || kill -9 "$last" 2>/dev/null
 ${REMOVE}`;
 
-/** A temporary folder that is gone, with the process that works in it, when its maker releases it or dies. */
+/** A temporary folder that is removed, with the process that works in it, when its creator releases it or ends. */
 export class TempFolder implements AsyncDisposable {
   /** Absolute path of the folder. */
   readonly path: string;
@@ -60,7 +60,7 @@ export class TempFolder implements AsyncDisposable {
     return join(this.path, name);
   }
 
-  /** Names the process to kill when this one dies; undefined when that process has ended. One at a time. */
+  /** Sets the process to kill when this one ends; undefined when that process has ended. One at a time. */
   async guard(pid: number | undefined): Promise<void> {
     await this.#watchdogInput.write(new TextEncoder().encode(`${pid ?? ""}\n`));
   }

@@ -29,12 +29,12 @@ Deno.test("a pod has its group on the files, parts of the volume, read-only ones
   assertEquals(await ns.exec("user", "stat -c %u:%g /data/file; cat /fixed/part/file"), "1000:2000\npart\n");
   assertEquals(await ns.exec("user", "touch /fixed/no 2>&1 || true"), "touch: /fixed/no: Read-only file system\n");
   const mounts = await ns.exec("user", "grep -E ' /(data|fixed) ' /proc/mounts | cut -d ' ' -f 2,4");
-  // Of what is read-only in the container alone, the runtime makes a mount with options of its own.
+  // The runtime mounts a volume that is read-only only in the container with options of its own.
   assert(/^\/data rw,nosuid,.*noatime/m.test(mounts) && /^\/fixed ro,/m.test(mounts), mounts);
   const { device } = await ns.lvOf("data");
   assertEquals(await ns.runOnNode(`blkid -o value -s LABEL ${device}`), "tested\n");
 
-  // Another pod of the node shares the volume, with what is on it.
+  // Another pod of the node shares the volume and its data.
   await ns.createPod({ name: "second", claims: [{ name: "data", path: "/data" }] });
   await ns.waitForRunning("second");
   await ns.exec("second", "echo second >> /data/file");
