@@ -35,9 +35,8 @@ export interface ThinContext {
 }
 
 /**
- * Requires that a thin pool has space for a new volume, or creates the group's own pool if it does not exist. The caller
- * holds the pool reservation ({@linkcode PoolReservation.runExclusive}) until the lvcreate
- * has ended.
+ * Requires that a thin pool has space for a new volume, or creates the group's own pool if it does not exist. The
+ * caller holds the pool reservation ({@linkcode PoolReservation.runExclusive}) until the lvcreate has ended.
  *
  * @param bytes the virtual size of the volume, in bytes
  * @returns the options of lvcreate for a volume of that size in the pool

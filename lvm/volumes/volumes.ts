@@ -1,8 +1,8 @@
 /**
  * Creates, extends and deletes volumes on this machine.
  *
- * Creating a volume takes one report and one change, and so does deleting one. How a volume is found in a report:
- * {@linkcode VolumeFinder}.
+ * Creating a volume takes one report and one change, and so does deleting one. {@linkcode VolumeFinder} finds volumes
+ * in a report.
  *
  * @module
  */
@@ -133,14 +133,14 @@ export class Volumes {
   }
 
   /**
-   * Deletes a volume. A volume that does not exist is deleted already; of a lost volume, the record is removed. Requires the
-   * volume's lock.
+   * Deletes a volume. A volume that does not exist is deleted already; of a lost volume, the record is removed.
+   * Requires the volume's lock.
    *
-   * An LV that was never in use and has no data is removed at once. Any other LV is marked as deleted; the reaper erases and
-   * removes it in the background.
+   * An LV that was never in use and has no data is removed at once. Any other LV is marked as deleted, and the reaper
+   * erases and removes it in the background.
    *
-   * @throws {StorageError} `InUse` while the volume is open, has snapshots or is copied; `Busy` while its filling cannot be
-   * stopped; `Lost` when another LV has taken its place.
+   * @throws {StorageError} `InUse` while the volume is open, has snapshots or is copied; `Busy` while its own copy cannot
+   * be stopped; `Lost` when another LV has taken its place.
    */
   async delete(id: VolumeId): Promise<void> {
     const groups = await this.#lvm.report();
@@ -181,10 +181,10 @@ export class Volumes {
    * Extends the volume's LV to at least the requested size. A volume never shrinks. Requires the volume's lock.
    *
    * @returns the volume with its new size
-   * @throws {StorageError} `NotFound`; `Lost`; `OutOfRange` when the group is too full or the volume already exceeds the limit;
-   * `FailedPrecondition` when a PV of the group is missing, or when the volume has snapshots and it or one of them is in use:
-   * LVM extends the origin of a copy-on-write snapshot only while the origin and its snapshots are inactive; `Busy` while the
-   * volume is copied.
+   * @throws {StorageError} `NotFound`; `Lost`; `OutOfRange` when the group is too full or the volume already exceeds the
+   * limit; `FailedPrecondition` when a PV of the group is missing, or when the volume has snapshots and it or one of them
+   * is in use: LVM extends the origin of a copy-on-write snapshot only while the origin and its snapshots are inactive;
+   * `Busy` while the volume is copied.
    */
   async expand(id: VolumeId, range: SizeRange): Promise<Volume> {
     const groups = await this.#lvm.report();
@@ -239,7 +239,7 @@ export class Volumes {
     return groupCapacity(this.#withThinSpace(managed, thin), wanted, layout);
   }
 
-  /** Deletes a volume that is being filled. Nobody has it, but there is data on it. */
+  /** Deletes a volume whose copy is not complete. It was never used, but has data of its source. */
   async #deleteUnfinishedCopy(volume: Volume): Promise<void> {
     const { id, lv: { uuid } } = volume;
     await this.#copies?.abandon(volume);
