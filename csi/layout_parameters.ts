@@ -8,9 +8,6 @@ import { DEFAULT_STRIPE_SIZE, type Layout, LAYOUT_NAMES, LINEAR } from "../lvm/m
 import { formatQuantity, parseQuantity } from "../lvm/size.ts";
 import { invalidArgument, quote } from "./request.ts";
 
-/** The names of the parameters. */
-export const LAYOUT_PARAMETERS = ["layout", "stripes", "stripeSize", "mirrors"] as const;
-
 /** Bounds of the number of data stripes by layout. The minimum is that of LVM, and the default. */
 const STRIPES = {
   striped: { min: 2, max: 32 },

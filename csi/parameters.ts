@@ -14,11 +14,12 @@ import { ANY_GROUP, anyMatcherOf, exactMatcher, type GroupMatcher, type GroupPre
 import { IO_LIMIT_PARAMETERS, type IoLimits, parseIoLimitParameters } from "../lvm/spec/io_limits.ts";
 import { type Layout, LINEAR } from "../lvm/model/layout.ts";
 import { FULL_COW, parseSizeOrPercent, type SizeOrPercent } from "../lvm/spec/cow_size.ts";
-import { type Erasure, ERASURES } from "../lvm/model/tags.ts";
+import type { Erasure } from "../lvm/model/tags.ts";
 import { DEFAULT_POOL_SIZE, type ThinSpec } from "../lvm/pools/pool.ts";
+import { SETTING_NAMES, type SettingProperty, SETTINGS } from "../lvm/spec/settings.ts";
 import { parseInterval, type TrimPolicy } from "../lvm/spec/trim.ts";
 import { requireFilesystemType } from "./capability.ts";
-import { LAYOUT_PARAMETERS, parseLayout } from "./layout_parameters.ts";
+import { parseLayout } from "./layout_parameters.ts";
 import { invalidArgument, quote } from "./request.ts";
 import { defined } from "../lvm/defined.ts";
 
@@ -62,24 +63,6 @@ const LV_NAME =
 /** Prefix of the parameters that the sidecars of Kubernetes add; they are ignored. */
 const RESERVED_PREFIX = "csi.storage.k8s.io/";
 
-/** The parameters of volumes, by our names. */
-export const VOLUME_PARAMETERS = [
-  "volumeGroup",
-  "volumeGroupPattern",
-  "volumeGroupPreference",
-  "fsType",
-  "mkfsOptions",
-  "shared",
-  "erase",
-  ...IO_LIMIT_PARAMETERS,
-  "thinProvision",
-  "thinPool",
-  "thinPoolSize",
-  ...LAYOUT_PARAMETERS,
-  "discard",
-  "fstrim",
-] as const;
-
 /** The names of OpenEBS in lower case, and our names for them. */
 const OPENEBS_VOLUME_PARAMETERS = {
   volgroup: "volumeGroup",
@@ -93,7 +76,7 @@ const OPENEBS_VOLUME_PARAMETERS = {
 
 /** Parses the parameters of a StorageClass. @throws {StorageError} `InvalidArgument` with the invalid parameter */
 export function parseVolumeParameters(parameters: Readonly<Record<string, string>>): VolumeParameters {
-  const given = normalizeParameters(parameters, VOLUME_PARAMETERS, OPENEBS_VOLUME_PARAMETERS);
+  const given = normalizeParameters(parameters, SETTING_NAMES, OPENEBS_VOLUME_PARAMETERS);
   oneOf(given, "storage", ["", "lvm"]);
   const [layout, thin] = [parseLayout(given), parseThin(given)];
   if (thin !== undefined && layout.type !== LINEAR.type) {
@@ -102,18 +85,24 @@ export function parseVolumeParameters(parameters: Readonly<Record<string, string
         "(lvmthin(7)), and name it by thinPool",
     );
   }
-  return {
+  const { volumeGroupPreference, shared, erase, discard, fstrim } = SETTINGS;
+  const byProperty = {
     groups: parseGroups(given),
-    preference: oneOf(given, "volumeGroupPreference", ["leastFree", "mostFree"]),
+    preference: oneOf(given, "volumeGroupPreference", volumeGroupPreference.values),
+    // the format is that of the capability, if it has one
     type: requireFilesystemType("parameter fsType", given.get("fsType") ?? "") ?? DEFAULT_FILESYSTEM,
-    shared: oneOf(given, "shared", ["yes", "no"]) === "yes",
+    shared: oneOf(given, "shared", shared.values) === "yes",
     mkfsOptions: given.get("mkfsOptions") ?? "",
-    erase: oneOf(given, "erase", ERASURES),
+    erase: oneOf(given, "erase", erase.values),
     layout,
     limits: parseIoLimitParameters(given),
-    ...defined({ thin }),
-    trim: { discard: oneOf(given, "discard", ["no", "yes"]) === "yes", ...parseFstrim(given.get("fstrim") ?? "no") },
-  };
+    thin,
+    trim: {
+      discard: oneOf(given, "discard", discard.values) === "yes",
+      ...parseFstrim(given.get("fstrim") ?? fstrim.default),
+    },
+  } satisfies Record<Exclude<SettingProperty, "format"> | "type", unknown>;
+  return defined(byProperty);
 }
 
 /**
@@ -139,7 +128,7 @@ export function parseMutableParameters(parameters: Readonly<Record<string, strin
 function parseThin(given: ReadonlyMap<string, string>): ThinSpec | undefined {
   const pool = given.get("thinPool");
   const size = given.get("thinPoolSize");
-  if (oneOf(given, "thinProvision", ["", "no", "yes"]) !== "yes") {
+  if (oneOf(given, "thinProvision", ["", ...SETTINGS.thinProvision.values]) !== "yes") {
     const unexpected = pool !== undefined ? "thinPool" : size !== undefined ? "thinPoolSize" : undefined;
     if (unexpected === undefined) return undefined;
     throw invalidArgument(`parameter ${unexpected}: only for thin volumes, thinProvision: "yes"`);

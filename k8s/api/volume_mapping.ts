@@ -19,6 +19,7 @@ import { formatQuantity, parseQuantity, type SizeRange } from "../../lvm/size.ts
 import { formatSizeOrPercent, parseSizeOrPercent } from "../../lvm/spec/cow_size.ts";
 import type { ContentSource } from "../../lvm/model/tags.ts";
 import { DEFAULT_POOL_SIZE, type ThinSpec } from "../../lvm/pools/pool.ts";
+import type { SettingField } from "../../lvm/spec/settings.ts";
 import { formatInterval, parseInterval, type TrimPolicy } from "../../lvm/spec/trim.ts";
 import { differences, requireNoDifferences, type VolumeRequest } from "../../lvm/inventory/volume.ts";
 import { layoutOfSpec, layoutSpecOf } from "./layout_mapping.ts";
@@ -40,26 +41,30 @@ export interface NodeDriver {
 export function lvmVolumeFor(request: NamedVolumeRequest, { driver, nodeName }: NodeDriver): LvmVolume {
   const { id, name, range, groups, preference, format, mkfsOptions, shared, erase, limits = {}, thin, source, trim } =
     request;
-  const layout = layoutSpecOf(request.layout);
+  const settings = {
+    volumeGroups: groups === ANY_GROUP ? undefined : String(groups),
+    volumeGroupPreference: preference,
+    fsType: format.state === "raw" ? undefined : format.type,
+    mkfsOptions: mkfsOptions.length === 0 ? undefined : [...mkfsOptions],
+    shared,
+    erase,
+    layout: layoutSpecOf(request.layout),
+    ioLimits: hasLimits(limits) ? formatIoLimitParameters(limits) : undefined,
+    thinProvision: thin === undefined ? undefined : true,
+    thinPool: thin?.pool,
+    thinPoolSize: thin === undefined || thin.pool !== undefined ? undefined : formatSizeOrPercent(thin.poolSize),
+    discard: trim?.discard ? true : undefined,
+    fstrim: trim?.intervalMs === undefined ? undefined : formatInterval(trim.intervalMs),
+  } satisfies Record<SettingField, unknown>;
   const spec: LvmVolumeSpec = {
     driverName: driver,
     requestName: name,
     nodeName,
     size: formatQuantity(range.required),
     ...(range.limit === undefined ? {} : { sizeLimit: formatQuantity(range.limit) }),
-    ...(groups === ANY_GROUP ? {} : { volumeGroups: String(groups) }),
-    volumeGroupPreference: preference,
     volumeMode: format.state === "raw" ? "Block" : "Filesystem",
-    ...(format.state === "raw" ? {} : { fsType: format.type }),
-    ...(mkfsOptions.length === 0 ? {} : { mkfsOptions: [...mkfsOptions] }),
-    shared,
-    erase,
-    ...defined({ layout }),
-    ...(hasLimits(limits) ? { ioLimits: formatIoLimitParameters(limits) } : {}),
-    ...(thin === undefined ? {} : thinFields(thin)),
+    ...defined(settings),
     ...(source === undefined ? {} : { source: { [source.kind]: source.id } }),
-    ...(trim?.discard ? { discard: true } : {}),
-    ...(trim?.intervalMs === undefined ? {} : { fstrim: formatInterval(trim.intervalMs) }),
   };
   return {
     apiVersion: `${LVM_GROUP}/v1alpha1`,
@@ -98,11 +103,6 @@ export function volumeRequestOf(object: LvmVolume, parseGroups: (list: string) =
     ...(spec.source === undefined ? {} : { source: contentSourceOf(object)! }),
     ...defined({ trim }),
   };
-}
-
-function thinFields({ pool, poolSize }: ThinSpec): Partial<LvmVolumeSpec> {
-  const poolFields = pool === undefined ? { thinPoolSize: formatSizeOrPercent(poolSize) } : { thinPool: pool };
-  return { thinProvision: true, ...poolFields };
 }
 
 /**

@@ -16,6 +16,7 @@ import {
   type LvmVolumeSpec,
   PENDING_ANNOTATION,
 } from "../api/lvm_objects.ts";
+import { settingsOf } from "../../lvm/spec/settings.ts";
 import { actualSize, contentSourceOf, desiredSizeRange } from "../api/volume_mapping.ts";
 
 /**
@@ -79,7 +80,7 @@ function intentSpecOf(object: LvmVolume, topologyKey: string): Intent["spec"] {
   const source = contentSourceOf(object);
   const segments = [{ [topologyKey]: nodeName }];
   return {
-    parameters: layoutParameters(object.spec),
+    parameters: kindParameters(object.spec),
     mutableParameters: {},
     requiredBytes: actualSize(object) ?? desiredSizeRange(object).required,
     capabilities: [{
@@ -91,13 +92,17 @@ function intentSpecOf(object: LvmVolume, topologyKey: string): Intent["spec"] {
   };
 }
 
-/** Returns the parameters that ask for a volume of the same kind: thin or not, and the layout. */
-function layoutParameters(spec: LvmVolumeSpec): Record<string, string> {
-  const { thinProvision, thinPool, thinPoolSize, layout } = spec;
-  if (thinProvision) {
-    return { thinProvision: "yes", ...(thinPool && { thinPool }), ...(thinPoolSize && { thinPoolSize }) };
-  }
-  if (layout === undefined) return {};
-  if (layout.type === "raid1") return { layout: layout.type, mirrors: String(layout.mirrors) };
-  return { layout: layout.type, stripes: String(layout.stripes), stripeSize: layout.stripeSize };
+/** Returns the parameters that ask for a volume of the same kind: those of thin volumes, or else those of the layout. */
+function kindParameters(spec: LvmVolumeSpec): Record<string, string> {
+  const parameters = settingsOf(spec.thinProvision ? "thin" : "layout").flatMap(([name, { field }]) => {
+    const value = fieldOf(spec, field);
+    if (value === undefined || value === "") return [];
+    return [[name, value === true ? "yes" : String(value)]];
+  });
+  return Object.fromEntries(parameters);
+}
+
+/** Returns the value of a field, by a path such as `layout.type`; `undefined` when there is none. */
+function fieldOf(spec: object, path: string): unknown {
+  return path.split(".").reduce<unknown>((value, name) => (value as Record<string, unknown> | undefined)?.[name], spec);
 }

@@ -2,7 +2,9 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { parseVolumeParameters } from "../../csi/parameters.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { FakeApiServer } from "../../tests/fake/api_server.ts";
+import { settingsOf } from "../../lvm/spec/settings.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
+import { type ClassParameters, parametersWith } from "../../tests/fake/settings.ts";
 import { ApiError } from "../client/client.ts";
 import { HttpClient } from "../client/http_client.ts";
 import { Informer } from "../runtime/informer.ts";
@@ -83,14 +85,9 @@ Deno.test("volumeIntents(): a record binds size, use and node, by the name of th
 });
 
 Deno.test("volumeIntents(): what is recorded asks for the same kind of volume again, whatever kind it is", async () => {
-  const kinds: Record<string, string>[] = [
+  const kinds: ClassParameters[] = [
     {},
-    { thinProvision: "yes" },
-    { thinProvision: "yes", thinPoolSize: "200Mi" },
-    { thinProvision: "yes", thinPoolSize: "30%" },
-    { thinProvision: "yes", thinPool: "fast" },
-    ...["striped", "raid1", "raid10", "raid5", "raid6"].map((layout) => ({ layout })),
-    { layout: "raid1", mirrors: "3" },
+    ...[...settingsOf("thin"), ...settingsOf("layout")].flatMap(([name]) => parametersWith(name)),
     { layout: "striped", stripes: "4", stripeSize: "128Ki" },
     { layout: "raid6", stripes: "4", stripeSize: "4Ki" },
   ];

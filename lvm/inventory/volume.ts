@@ -13,6 +13,7 @@ import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { formatBytes, type SizeRange } from "../size.ts";
 import { type ContentSource, describeSource, type Erasure, type FormatState, type VolumeTags } from "../model/tags.ts";
 import { poolNameIn, type ThinSpec } from "../pools/pool.ts";
+import type { KindProperty } from "../spec/settings.ts";
 import type { TrimPolicy } from "../spec/trim.ts";
 
 /** An existing volume. */
@@ -83,7 +84,7 @@ export interface VolumeShape {
 }
 
 /** The properties of a requested volume. */
-export type WantedShape = Pick<VolumeRequest, "range" | "format" | "groups" | "layout" | "thin" | "source">;
+export type WantedShape = Pick<VolumeRequest, KindProperty | "range" | "source">;
 
 /**
  * Compares the properties of an existing volume with a request. The request that created the volume does not matter.
@@ -94,20 +95,26 @@ export function differences(actual: VolumeShape, wanted: WantedShape): string[] 
   const { size, group } = actual;
   const { required, limit } = wanted.range;
   const isSizeOk = size === undefined || (size >= required && (limit === undefined || size <= limit));
-  const found: string[] = isSizeOk ? [] : [`it has ${formatBytes(size)} (requested: ${describeRange(wanted.range)})`];
-  const compare = (prefix: string, is: string, requested: string) => {
-    if (is !== requested) found.push(`${prefix} ${is} (requested: ${requested})`);
-  };
-  compare("it is", describeFormat(actual.format), describeFormat(wanted.format));
-  if (group !== undefined && !wanted.groups.matches(group)) {
-    compare("it is in volume group", group, String(wanted.groups));
-  }
-  compare("it is", describeProvisioning(actual.thin, group), describeProvisioning(wanted.thin, group));
-  if (wanted.thin === undefined && actual.thin === undefined) {
-    compare("it is", actual.layout, describeLayout(wanted.layout));
-  }
-  compare("it is created from", describeSource(actual.source), describeSource(wanted.source));
-  return found;
+  const isGroupOk = group === undefined || wanted.groups.matches(group);
+  const isThick = wanted.thin === undefined && actual.thin === undefined;
+  const byProperty = {
+    range: isSizeOk ? undefined : describeDifference("it has", formatBytes(size), describeRange(wanted.range)),
+    format: describeDifference("it is", describeFormat(actual.format), describeFormat(wanted.format)),
+    groups: isGroupOk ? undefined : describeDifference("it is in volume group", group, String(wanted.groups)),
+    thin: describeDifference(
+      "it is",
+      describeProvisioning(actual.thin, group),
+      describeProvisioning(wanted.thin, group),
+    ),
+    layout: isThick ? describeDifference("it is", actual.layout, describeLayout(wanted.layout)) : undefined,
+    source: describeDifference("it is created from", describeSource(actual.source), describeSource(wanted.source)),
+  } satisfies Record<keyof WantedShape, string | undefined>;
+  return Object.values(byProperty).filter((clause) => clause !== undefined);
+}
+
+/** Returns a clause with a difference, or `undefined` if there is none. */
+function describeDifference(prefix: string, actual: string, wanted: string): string | undefined {
+  return actual === wanted ? undefined : `${prefix} ${actual} (requested: ${wanted})`;
 }
 
 /**

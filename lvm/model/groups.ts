@@ -21,6 +21,7 @@ import {
 } from "./layout.ts";
 import type { VolumeGroup } from "./report.ts";
 import { formatBytes, roundToExtents, type SizeRange } from "../size.ts";
+import type { SETTINGS } from "../spec/settings.ts";
 
 /** A matcher of volume groups by name. */
 export interface GroupMatcher {
@@ -33,7 +34,7 @@ export interface GroupMatcher {
 }
 
 /** Which of several suitable groups is preferred: that with the least free space, or that with the most. */
-export type GroupPreference = "leastFree" | "mostFree";
+export type GroupPreference = typeof SETTINGS.volumeGroupPreference.values[number];
 
 /** The properties of a group that decide whether it is selected. */
 export interface GroupSpace

@@ -13,9 +13,10 @@
 import type { LogicalVolume, PhysicalVolume } from "./report.ts";
 import { formatBytes, formatQuantity, roundUp } from "../size.ts";
 import type { LvcreateOptions } from "./commands.ts";
+import { SETTINGS } from "../spec/settings.ts";
 
 /** The names of the layouts, the default first. */
-export const LAYOUT_NAMES = ["linear", "striped", "raid1", "raid10", "raid5", "raid6"] as const;
+export const LAYOUT_NAMES = SETTINGS.layout.values;
 
 /** The name of a layout: what lvcreate(8) calls its `--type`. */
 export type LayoutName = typeof LAYOUT_NAMES[number];

@@ -31,6 +31,7 @@ import {
   USED,
   VOLUME,
 } from "./tag_text.ts";
+import { SETTINGS, type SettingTag } from "../spec/settings.ts";
 import { formatTrim, parseTrim, type TrimPolicy } from "../spec/trim.ts";
 import { defined } from "../defined.ts";
 
@@ -46,7 +47,7 @@ export type FormatState =
   | { readonly state: "formatted"; readonly type: FilesystemType; readonly uuid: string };
 
 /** The ways to erase the data of a deleted volume; the first one is the default. */
-export const ERASURES = ["zero", "discard", "none"] as const;
+export const ERASURES = SETTINGS.erase.values;
 
 /** How the data of a deleted volume is erased: overwritten with zeros, discarded (blkdiscard(8)), or not at all. */
 export type Erasure = typeof ERASURES[number];
@@ -109,19 +110,17 @@ export interface DeletedTags {
 
 /** Returns the tags of a new volume. Of a volume with a source, 0 bytes are copied, unless `tags.copied` differs. */
 export function volumeTags(driver: string, tags: VolumeTags): string[] {
-  return [
-    OWNER + driver,
-    VOLUME + tags.id,
-    formatStateTag(tags.format),
-    ...(tags.mkfsOptions.length === 0 ? [] : [MKFS + encode(tags.mkfsOptions.join(" "))]),
-    ...(tags.shared ? [] : [UNSHARED]),
-    ...eraseTags(tags.erase),
-    ...limitsTags(tags.limits),
-    ...(tags.source === undefined
-      ? []
-      : [`${SOURCE}${describeSource(tags.source, ":")}`, `${COPIED}${tags.copied ?? 0n}`]),
-    ...trimTags(tags.trim),
-  ];
+  const { source, copied = 0n } = tags;
+  const byName = {
+    [FORMAT]: [formatStateTag(tags.format)],
+    [MKFS]: tags.mkfsOptions.length === 0 ? [] : [MKFS + encode(tags.mkfsOptions.join(" "))],
+    [UNSHARED]: tags.shared ? [] : [UNSHARED],
+    [ERASE]: eraseTags(tags.erase),
+    [LIMITS]: limitsTags(tags.limits),
+    [SOURCE]: source === undefined ? [] : [`${SOURCE}${describeSource(source, ":")}`, `${COPIED}${copied}`],
+    [TRIM]: trimTags(tags.trim),
+  } satisfies Record<SettingTag | typeof SOURCE, string[]>;
+  return [OWNER + driver, VOLUME + tags.id, ...Object.values(byName).flat()];
 }
 
 /** Formats a content source, such as `volume vol-1`; `nothing` without one. */

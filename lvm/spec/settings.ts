@@ -1,0 +1,252 @@
+/**
+ * The settings of a volume: the one table of what a StorageClass can set, and of where each setting is recorded.
+ *
+ * Parsing and formatting are elsewhere: csi/parameters.ts parses the parameters, lvm/model/tags.ts writes the tags, and
+ * k8s/api/volume_mapping.ts writes the fields of LVMVolumes. settings_test.ts checks that they agree with this table.
+ *
+ * @module
+ */
+
+import { DEFAULT_FILESYSTEM, FILESYSTEM_TYPES } from "./filesystem.ts";
+
+/** A setting of a volume. */
+export interface Setting {
+  /** Its meaning: one sentence in Markdown, without links. */
+  readonly meaning: string;
+  /** All accepted values, the default first; or the form of accepted values, with examples. */
+  readonly values: readonly string[] | OpenValues;
+  /** The value that has the same effect as no value; or what applies without a value, in words. */
+  readonly default: string | DefaultInWords;
+  /** The parameters without which it is not accepted. */
+  readonly requires?: Readonly<Record<string, string>>;
+  /** The property of `VolumeRequest` that carries it. Several settings can have the same. */
+  readonly property: string;
+  /** Whether it defines the kind of volume: a repeated request for a volume has to agree with the existing one. */
+  readonly definesKind: boolean;
+  /**
+   * The tag that records it on the machine: a prefix, or the whole tag. `null` where LVM itself records it, or where it
+   * has no meaning after the volume is created.
+   */
+  readonly tag: string | null;
+  /** The field of `LVMVolume.spec` that records it, with a dot before a field of a field. */
+  readonly field: string;
+}
+
+/** Values that cannot be listed. */
+export interface OpenValues {
+  /** Their form, in Markdown. */
+  readonly form: string;
+  /** Some of them, none of which is the default. */
+  readonly examples: readonly string[];
+}
+
+/** What applies without a value, where no value has the same effect. */
+export interface DefaultInWords {
+  /** A clause in Markdown; empty where another setting has the default. */
+  readonly words: string;
+}
+
+/** The settings, by the names of their parameters, in the order of the documents. */
+export const SETTINGS = {
+  volumeGroup: {
+    meaning: "Volume group of the volume.",
+    values: {
+      form: "A name: 1 to 127 of `A-Z a-z 0-9 + _ . -`, not beginning with `-`, not `.` or `..`",
+      examples: ["data"],
+    },
+    default: { words: "any volume group that `--volume-groups` allows" },
+    property: "groups",
+    definesKind: true,
+    tag: null,
+    field: "volumeGroups",
+  },
+  volumeGroupPattern: {
+    meaning: "Pattern of the whole name of the volume group.",
+    values: { form: "A pattern", examples: ["data.*"] },
+    default: { words: "" },
+    property: "groups",
+    definesKind: true,
+    tag: null,
+    field: "volumeGroups",
+  },
+  volumeGroupPreference: {
+    meaning: "Preference among the volume groups with enough space: the one with the least or the most free space.",
+    values: ["leastFree", "mostFree"],
+    default: "leastFree",
+    property: "preference",
+    definesKind: false,
+    tag: null,
+    field: "volumeGroupPreference",
+  },
+  fsType: {
+    meaning: "Filesystem, for requests whose capability names none.",
+    values: FILESYSTEM_TYPES,
+    default: DEFAULT_FILESYSTEM,
+    property: "format",
+    definesKind: true,
+    tag: "denolith.fs=",
+    field: "fsType",
+  },
+  mkfsOptions: {
+    meaning: "Options of mkfs; not for block volumes.",
+    values: { form: "Options and their values, separated by blanks", examples: ["-b 4096"] },
+    default: { words: "none" },
+    property: "mkfsOptions",
+    definesKind: false,
+    tag: "denolith.mkfs=",
+    field: "mkfsOptions",
+  },
+  shared: {
+    meaning: "Whether a volume can have several targets at a time.",
+    values: ["yes", "no"],
+    default: "yes",
+    property: "shared",
+    definesKind: false,
+    tag: "denolith.shared=no",
+    field: "shared",
+  },
+  erase: {
+    meaning: "How the data of a deleted volume and of its snapshots is erased.",
+    values: ["zero", "discard", "none"],
+    default: "zero",
+    property: "erase",
+    definesKind: false,
+    tag: "denolith.erase=",
+    field: "erase",
+  },
+  readIops: ioLimit("readIops", "Limit of reads per second.", ["500", "max"]),
+  readIopsPerGiB: ioLimit("readIopsPerGiB", "Limit of reads per second, for each GiB of the volume.", ["5"]),
+  writeIops: ioLimit("writeIops", "Limit of writes per second.", ["500", "max"]),
+  writeIopsPerGiB: ioLimit("writeIopsPerGiB", "Limit of writes per second, for each GiB of the volume.", ["5"]),
+  readBps: ioLimit("readBps", "Limit of bytes read per second.", ["4Mi", "max"]),
+  readBpsPerGiB: ioLimit("readBpsPerGiB", "Limit of bytes read per second, for each GiB of the volume.", ["1Mi"]),
+  writeBps: ioLimit("writeBps", "Limit of bytes written per second.", ["4Mi", "max"]),
+  writeBpsPerGiB: ioLimit("writeBpsPerGiB", "Limit of bytes written per second, for each GiB of the volume.", ["1Mi"]),
+  thinProvision: {
+    meaning: "Whether the volume is thin: it allocates space as it is written.",
+    values: ["no", "yes"],
+    default: "no",
+    property: "thin",
+    definesKind: true,
+    tag: null,
+    field: "thinProvision",
+  },
+  thinPool: {
+    meaning: "Existing thin pool of the volume.",
+    values: { form: "A name", examples: ["fast"] },
+    default: { words: "`<group>_thinpool`" },
+    requires: { thinProvision: "yes" },
+    property: "thin",
+    definesKind: true,
+    tag: null,
+    field: "thinPool",
+  },
+  thinPoolSize: {
+    meaning: "Size of the default thin pool when it is created.",
+    values: { form: "`1%` to `100%`, or a quantity", examples: ["30%", "200Mi"] },
+    default: "80%",
+    requires: { thinProvision: "yes" },
+    property: "thin",
+    definesKind: false,
+    tag: null,
+    field: "thinPoolSize",
+  },
+  layout: {
+    meaning: "Layout over the physical volumes of the volume group.",
+    values: ["linear", "striped", "raid1", "raid10", "raid5", "raid6"],
+    default: "linear",
+    property: "layout",
+    definesKind: true,
+    tag: null,
+    field: "layout.type",
+  },
+  stripes: {
+    meaning: "Number of physical volumes for data, without those for redundancy; not for `linear` and `raid1`.",
+    values: { form: "`2` to `32`, as the layout allows", examples: ["4"] },
+    default: { words: "the minimum of the layout" },
+    requires: { layout: "striped" },
+    property: "layout",
+    definesKind: true,
+    tag: null,
+    field: "layout.stripes",
+  },
+  stripeSize: {
+    meaning: "Bytes that are written to one physical volume before the next; not for `linear` and `raid1`.",
+    values: { form: "A power of two from `4Ki` to `4Mi`", examples: ["4Ki", "4Mi"] },
+    default: "64Ki",
+    requires: { layout: "striped" },
+    property: "layout",
+    definesKind: true,
+    tag: null,
+    field: "layout.stripeSize",
+  },
+  mirrors: {
+    meaning: "Number of additional mirrors, for `raid1` and `raid10` only.",
+    values: { form: "`1` to `9` for `raid1`, only `1` for `raid10`", examples: ["2", "9"] },
+    default: "1",
+    requires: { layout: "raid1" },
+    property: "layout",
+    definesKind: true,
+    tag: null,
+    field: "layout.mirrors",
+  },
+  discard: {
+    meaning: "Whether the filesystem is mounted with the option `discard`; not for ext2 and block volumes.",
+    values: ["no", "yes"],
+    default: "no",
+    property: "trim",
+    definesKind: false,
+    tag: "denolith.trim=",
+    field: "discard",
+  },
+  fstrim: {
+    meaning: "Interval of fstrim while the volume is staged; not for ext2 and block volumes.",
+    values: { form: "`no`, or `10m` to `90d` in `m`, `h` or `d`", examples: ["24h", "7d"] },
+    default: "no",
+    property: "trim",
+    definesKind: false,
+    tag: "denolith.trim=",
+    field: "fstrim",
+  },
+} as const satisfies Readonly<Record<string, Setting>>;
+
+/** The name of a setting, which is that of its parameter. */
+export type SettingName = keyof typeof SETTINGS;
+
+/** The property of `VolumeRequest` that carries a setting. */
+export type SettingProperty = typeof SETTINGS[SettingName]["property"];
+
+/** The property of `VolumeRequest` that carries a setting of the kind of volume. */
+export type KindProperty = Extract<typeof SETTINGS[SettingName], { readonly definesKind: true }>["property"];
+
+/** The field of `LVMVolume.spec` that records a setting, without the fields in it. */
+export type SettingField = typeof SETTINGS[SettingName]["field"] extends infer Field
+  ? Field extends `${infer Outer}.${string}` ? Outer : Field
+  : never;
+
+/** The tag that records a setting. */
+export type SettingTag = Exclude<typeof SETTINGS[SettingName]["tag"], null>;
+
+/** The names of all settings. */
+export const SETTING_NAMES = Object.keys(SETTINGS) as readonly SettingName[];
+
+/** Returns the settings that a property of `VolumeRequest` carries: each name with its entry of {@linkcode SETTINGS}. */
+export function settingsOf(property: SettingProperty): [SettingName, Setting][] {
+  return SETTING_NAMES.map((name): [SettingName, Setting] => [name, SETTINGS[name]]).filter(([, setting]) =>
+    setting.property === property
+  );
+}
+
+/** Returns the entry of an IO limit. */
+function ioLimit<const Name extends string>(name: Name, meaning: string, examples: readonly string[]) {
+  const form = name.includes("Iops") ? "A number" : "A quantity";
+  return {
+    meaning,
+    values: { form: examples.includes("max") ? `${form}, or \`max\`` : form, examples },
+    default: { words: "that of the agent for the volume group, or none" },
+    property: "limits",
+    definesKind: false,
+    tag: "denolith.io=",
+    field: `ioLimits.${name}`,
+  } as const;
+}
