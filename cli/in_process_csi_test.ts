@@ -200,14 +200,14 @@ Deno.test("inProcessCsi(): reads the capacity of a node for a class and its file
 
 Deno.test("inProcessCsi(): failures keep the code that a caller on the socket would see", async () => {
   const cases: [unknown, number][] = [
-    [new StorageError("NoSpace", "no room"), Code.ResourceExhausted],
-    [new StorageError("Busy", "no room"), Code.Aborted],
-    [new StorageError("InUse", "no room"), Code.FailedPrecondition],
-    [new TypeError("no room"), Code.Internal],
+    [new StorageError("NoSpace", "no free space"), Code.ResourceExhausted],
+    [new StorageError("Busy", "no free space"), Code.Aborted],
+    [new StorageError("InUse", "no free space"), Code.FailedPrecondition],
+    [new TypeError("no free space"), Code.Internal],
   ];
   for (const [failure, code] of cases) {
     const { calls, answered, options } = setUp({ createVolume: () => Promise.reject(failure) });
-    const error = await assertRejects(() => calls.createVolume(REQUEST, options), CallError, "no room");
+    const error = await assertRejects(() => calls.createVolume(REQUEST, options), CallError, "no free space");
     assertEquals([error.code, answered[0]?.code], [code, code]);
   }
 });

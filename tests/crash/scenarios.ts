@@ -303,7 +303,7 @@ class VolumeSteps {
       name: "DeleteSnapshot",
       run: async ({ controller }) => {
         if (this.#snapshotId === "") {
-          // its caller died before it knew the id: it asks, as csi-snapshotter does by its name
+          // Its caller crashed before it knew the id, and lists by name, as csi-snapshotter does.
           const { entries } = await controller.listSnapshots({});
           this.#snapshotId = entries[0]?.snapshot?.snapshotId ?? "";
         }

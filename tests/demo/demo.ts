@@ -46,7 +46,7 @@ async function main(args: readonly string[]): Promise<number> {
   const output = standardOutput(end);
   const reporter = new Reporter(output);
   endOnSignals(end, reporter);
-  const guestReason = guest ? "you asked for it" : await unsupportedReason();
+  const guestReason = guest ? "--guest was given" : await unsupportedReason();
   const tempDir = Deno.env.get("TMPDIR") ?? "/tmp";
   reporter.title("denolith: the lifecycle of a volume");
   const { signal } = end;

@@ -33,7 +33,7 @@ export async function snapshotVolume(context: DemoContext, id: string, checksumB
   const { data, snapshotMount } = paths(context);
   const { snapshot } = await runner.call(
     "CreateSnapshot",
-    '"snap-demo", room for half to change',
+    '"snap-demo", space for changes of half of it',
     () =>
       client.controller.createSnapshot({
         name: "snap-demo",

@@ -239,7 +239,7 @@ export class FakeApiServer implements AsyncDisposable {
     if (refuse.times > 0) {
       refuse.times--;
       const reason = refuse.status === 429 ? "TooManyRequests" : "InternalError";
-      throw new StatusError(refuse.status, reason, `refused as told to (${refuse.status})`);
+      throw new StatusError(refuse.status, reason, `refused by the test (${refuse.status})`);
     }
     if ((method === "PUT" || method === "PATCH") && this.faults.conflicts > 0) {
       this.faults.conflicts--;

@@ -13,7 +13,7 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
 };
 
 /**
- * The floors of the folders of a room, the lowest first. A folder imports from lower floors and from the room's own
+ * The floors of the folders of a module, the lowest first. A folder imports from lower floors and from the module's own
  * files, never from its own floor or a higher one.
  */
 const FLOORS: Readonly<Record<string, readonly (readonly string[])[]>> = {
@@ -38,7 +38,7 @@ const FLOORS: Readonly<Record<string, readonly (readonly string[])[]>> = {
   ],
 };
 
-/** Files of a room itself that put its folders together, so that they stand above all of them. */
+/** Files of a module itself that put its folders together, so that they are above all of them. */
 const ON_TOP: readonly string[] = ["lvm/machine.ts", "lvm/volume_service.ts"];
 
 /** The limit of files in a folder, without tests. */
@@ -59,13 +59,13 @@ function* sources(folder: string): Generator<string> {
   }
 }
 
-const files = ["cli", "csi", "lvm", "k8s"].flatMap((room) => [...sources(room)]).concat(
+const files = ["cli", "csi", "lvm", "k8s"].flatMap((module) => [...sources(module)]).concat(
   [...Deno.readDirSync(ROOT)].map(({ name }) => name).filter((name) => /\.ts$/.test(name) && !/_test\.ts$/.test(name)),
 );
 
 const texts = new Map(files.map((file) => [file, Deno.readTextFileSync(join(ROOT, file))]));
 
-/** Yields the tests of a room of the product, or all TypeScript files of another folder, with their text. */
+/** Yields the tests of a module of the product, or all TypeScript files of another folder, with their text. */
 function* testsBelow(folder: string): Generator<[file: string, text: string]> {
   for (const { name, isDirectory } of Deno.readDirSync(join(ROOT, folder))) {
     const path = join(folder, name);
@@ -90,23 +90,23 @@ function imports(file: string): string[] {
   );
 }
 
-function roomOf(path: string): string {
-  const [room, ...rest] = path.split("/");
-  return rest.length === 0 ? "main" : room!;
+function moduleOf(path: string): string {
+  const [module, ...rest] = path.split("/");
+  return rest.length === 0 ? "main" : module!;
 }
 
-/** Returns the floor of a file within its room: 0 for the room's own files, Infinity for those on top of it. */
+/** Returns the floor of a file within its module: 0 for the module's own files, Infinity for those on top of it. */
 function floorOf(path: string): number {
   if (ON_TOP.includes(path)) return Infinity;
-  const [room, folder, file] = path.split("/");
+  const [module, folder, file] = path.split("/");
   if (file === undefined) return 0;
-  return FLOORS[room!]!.findIndex((floor) => floor.includes(folder!)) + 1;
+  return FLOORS[module!]!.findIndex((floor) => floor.includes(folder!)) + 1;
 }
 
 Deno.test("imports go main → cli → csi, k8s → lvm, and never back or across", () => {
   const wrong = files.flatMap((file) =>
     imports(file).flatMap((target) => {
-      const [from, to] = [roomOf(file), roomOf(target)];
+      const [from, to] = [moduleOf(file), moduleOf(target)];
       return from === to || target === "deno.json" || ARROWS[from]?.includes(to) ? [] : [`${file} → ${target}`];
     })
   );
@@ -114,10 +114,12 @@ Deno.test("imports go main → cli → csi, k8s → lvm, and never back or acros
   assert(files.length > 150, "the test sees the files");
 });
 
-Deno.test("folders of a room import from lower floors only", () => {
+Deno.test("folders of a module import from lower floors only", () => {
   const wrong = files.flatMap((file) =>
     imports(file).flatMap((target) => {
-      if (roomOf(file) !== roomOf(target) || !(roomOf(file) in FLOORS) || dirname(file) === dirname(target)) return [];
+      if (
+        moduleOf(file) !== moduleOf(target) || !(moduleOf(file) in FLOORS) || dirname(file) === dirname(target)
+      ) return [];
       return floorOf(file) > floorOf(target) ? [] : [`${file} → ${target}`];
     })
   );
@@ -140,9 +142,9 @@ Deno.test("no file imports itself by way of others", () => {
 Deno.test("every folder has a floor, two files at least, and no more than fit on a page", () => {
   const folders = Map.groupBy(files.filter((file) => file.includes("/")), (file) => dirname(file));
   for (const [folder, { length }] of folders) {
-    const [room, name, below] = folder.split("/");
+    const [module, name, below] = folder.split("/");
     assertEquals(below, undefined, `${folder}: one level of folders`);
-    if (name !== undefined) assert(FLOORS[room!]?.flat().includes(name), `${folder} has a floor`);
+    if (name !== undefined) assert(FLOORS[module!]?.flat().includes(name), `${folder} has a floor`);
     const most = MAX_FILES[folder] ?? 14;
     assert(length >= 2 && length <= most, `${folder} has ${length} files, between 2 and ${most} are allowed`);
   }
@@ -175,7 +177,7 @@ Deno.test("secrets are read in one place, by name, and listed nowhere", () => {
 Deno.test("files fit on a few screens", () => {
   const all = new Map([
     ...texts,
-    ...["cli", "csi", "lvm", "k8s", "tests", "deploy"].flatMap((room) => [...testsBelow(room)]),
+    ...["cli", "csi", "lvm", "k8s", "tests", "deploy"].flatMap((module) => [...testsBelow(module)]),
   ]);
   const long = [...all].map(([file, text]) => [file, text.split("\n").length] as const).filter(([, lines]) =>
     lines > MAX_LINES + 1

@@ -4,7 +4,7 @@ import { isReadyNode } from "./node.ts";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 
-Deno.test("answerFrom() tells the outputs of a command apart", () => {
+Deno.test("answerFrom() separates the outputs of a command", () => {
   assertEquals(parseAnswer(bytes("3 4 2\nout\nno")), { code: 3, stdout: "out\n", stderr: "no" });
   assertEquals(parseAnswer(bytes("0 0 0\n")), { code: 0, stdout: "", stderr: "" });
 });

@@ -30,7 +30,7 @@ export interface Machine {
   out: string;
 }
 
-/** No devices but those asked for, and an end instead of a second boot. */
+/** Only the requested devices, and an end instead of a second boot. */
 const BASE_ARGUMENTS = ["-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"];
 
 const KERNEL_COMMAND_LINE = "console=ttyS0 panic=-1 net.ifnames=0 mitigations=off";

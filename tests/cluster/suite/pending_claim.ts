@@ -9,7 +9,7 @@ import { addPv, createTestGroup } from "./test_group.ts";
 import { TestNamespace } from "./test_namespace.ts";
 
 Deno.test("a claim that fits into no group waits with an event that says why, and is bound when the group is extended", async () => {
-  await using ns = await TestNamespace.open("room");
+  await using ns = await TestNamespace.open("no-space");
   await using group = await createTestGroup(ns, 100); // other tests may use the free space of a shared group
   const size = group.mib + 100;
   const parameters = { volumeGroup: group.name, erase: "none" };
