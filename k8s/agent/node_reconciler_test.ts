@@ -30,7 +30,7 @@ async function lvcreate(fake: FakeMachine, ...args: string[]): Promise<void> {
   assertEquals([code, stderr], [0, ""]);
 }
 
-Deno.test("statusOf() tells of each group, and of all of them together", async () => {
+Deno.test("lvmNodeStatus() reports each group, and all of them together", async () => {
   const fake = machine();
   await lvcreate(fake, "--size", `${GiB}b`, "--name", "one", "data");
   const survey = (await readSurvey(fake)).groups;

@@ -76,7 +76,7 @@ Deno.test("orphansCondition() names orphans with their sizes, and not more than 
   assert(many.message.length < 32_768, "the API takes no longer one");
 });
 
-Deno.test("orphanFound() names the command to give it up, or who can tell more", () => {
+Deno.test("orphanFoundMessage() names the command to give it up, or who knows more", () => {
   assert(orphanFoundMessage(orphan(1)).includes(`no LVMVolume ${volumeIdOf("pvc-1")} on this node`));
   assert(orphanFoundMessage(orphan(1)).endsWith(": give up uuid-1"));
   const { taggedAs: _, ...unreadable } = orphan(1);

@@ -22,7 +22,7 @@ function testPools() {
   };
 }
 
-Deno.test("a node tells of a pool that fills, once, again when it is full, and no more when it has room", () => {
+Deno.test("a node reports a pool that is nearly full once, again when it is full, and not when it has free space", () => {
   const { poolConditions: pools, events } = testPools();
   const conditions = [10, 85, 86, 100, 40, 90].map((percent) => {
     const [condition] = pools.observe([groupWith(percent, ["denolith=d", "denolith.pool=made"])]);
@@ -34,7 +34,7 @@ Deno.test("a node tells of a pool that fills, once, again when it is full, and n
   assertEquals(events, ["Warning ThinPoolNearFull", "Warning ThinPoolFull", "Warning ThinPoolNearFull"]);
 });
 
-Deno.test("a node tells of pools of others only when the driver has something in them, and of growths", () => {
+Deno.test("a node reports pools of others only when the driver has volumes in them, and reports extensions", () => {
   const { poolConditions: pools, events } = testPools();
   assertEquals(pools.observe([groupWith(99, [], ["other"])])[0]?.status, "False");
   assertEquals(pools.observe([groupWith(99, [])])[0]?.status, "True");

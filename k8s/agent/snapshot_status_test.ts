@@ -37,7 +37,7 @@ function conditionSummaries(status: LvmSnapshotStatus): string[] {
   return status.conditions?.map(({ type, status, reason }) => `${type} ${status} ${reason}`) ?? [];
 }
 
-Deno.test("takenStatus() tells where the LV is, how large store and volume are, and how full the store is", async () => {
+Deno.test("takenStatus() reports where the LV is, the sizes of the COW space and the volume, and how full the COW space is", async () => {
   const found = await located((cow) => cow.cowPercent = 12.01);
   const { conditions: _, ...status } = takenStatus(object(), found);
   assertEquals(status, {
@@ -61,7 +61,7 @@ Deno.test("takenStatus() tells where the LV is, how large store and volume are, 
   assertEquals([inactive.state, "cowPercent" in inactive], ["Ready", false]);
 });
 
-Deno.test("takenStatus(): a store that fills, that overflowed, and disks that are missing are conditions, the worst alone", async () => {
+Deno.test("takenStatus(): a COW space that is nearly full or overflowed, and missing disks are conditions, the worst alone", async () => {
   const statusAfter = async (change: Parameters<typeof located>[0]) => takenStatus(object(), await located(change));
   const nearFull = await statusAfter((cow) => cow.cowPercent = 80);
   assertEquals(conditionSummaries(nearFull), ["Healthy False SnapshotNearFull", "Ready True Created"]);

@@ -17,7 +17,7 @@ function limited(status: Condition["status"]): Condition {
   };
 }
 
-Deno.test("toldBy() tells what LVMVolumes say of limits, whether these hold, and how far copies are", () => {
+Deno.test("reportedVolumes() returns the limits of LVMVolumes, whether they apply, and the progress of copies", () => {
   const reported = reportedVolumes([
     object("plain", {}),
     object("limited", { readIops: "5" }, { conditions: [limited("True")] }),
@@ -35,7 +35,7 @@ Deno.test("toldBy() tells what LVMVolumes say of limits, whether these hold, and
   ]);
 });
 
-Deno.test("copiesIn() tells how much is there of volumes that are being filled", () => {
+Deno.test("copyProgressById() returns the progress of volumes that are being copied", () => {
   const copies = copyProgressById([
     object("made", {}),
     object("half", {}, { copy: { copied: "512Mi", total: "1Gi" } }),
@@ -44,7 +44,7 @@ Deno.test("copiesIn() tells how much is there of volumes that are being filled",
   assertEquals(copies, [["half", 0.5], ["begun", 0]]);
 });
 
-Deno.test("toldBy() tells of limits that cannot be read", () => {
+Deno.test("reportedVolumes() returns the problem of limits that cannot be read", () => {
   const { limits, limitsProblem } = reportedVolumes([object("odd", { readIops: "many" })]).get("odd")!;
   assertEquals(limits, {});
   assertMatch(limitsProblem!, /readIops "many"/);

@@ -37,7 +37,7 @@ function conditionSummaries(status: LvmVolumeStatus): string[] {
   return status.conditions?.map(({ type, status, reason }) => `${type} ${status} ${reason}`) ?? [];
 }
 
-Deno.test("madeStatus() tells where the LV is, and that its group is whole", async () => {
+Deno.test("readyStatus() reports where the LV is, and that its group is complete", async () => {
   const present = await volume();
   const { conditions: _, ...status } = readyStatus(object(30n * MiB), present);
   assertEquals(status, {

@@ -47,7 +47,7 @@ Deno.test("lostStatus() keeps what was recorded of the LV, and the moment at whi
   assertEquals(lostAgain.conditions?.[1]?.lastTransitionTime, EARLIER);
 });
 
-Deno.test("groupHealth() is well with all disks, and otherwise tells how many are missing", () => {
+Deno.test("groupHealth() is healthy with all disks, and otherwise reports how many are missing", () => {
   const group: VolumeGroup = {
     name: "data",
     uuid: "",

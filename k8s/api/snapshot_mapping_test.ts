@@ -43,7 +43,7 @@ Deno.test("a request for a snapshot comes back from its object as it was", () =>
   });
 });
 
-Deno.test("an object without a size of the store asks for one that cannot overflow", () => {
+Deno.test("an object without a size of the COW space requests one that cannot overflow", () => {
   const { cowSize: _, ...spec } = object().spec;
   assertEquals(snapshotRequestOf({ ...object(), spec }).cowSize, FULL_COW);
 });

@@ -35,7 +35,7 @@ function scene(options: Partial<HttpClientOptions & FakeApiServerOptions> & { se
   };
 }
 
-Deno.test("HttpClient: says who asks, and tells of every answer", async () => {
+Deno.test("HttpClient: sends its user agent, and reports every response", async () => {
   await using s = scene();
   await s.client.get(things, { name: "a" });
   await assertRejects(() => s.client.get(things, { name: "b" }));

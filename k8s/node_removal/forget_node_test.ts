@@ -224,7 +224,7 @@ Deno.test("forget() tries again when others change the objects meanwhile", async
   }
 });
 
-Deno.test("forget() tells the volumes and snapshots, and whose they were", async () => {
+Deno.test("forget() reports the volumes and snapshots, and whose they were", async () => {
   await using s = scene();
   await s.forget();
   const recordedEvents = () =>

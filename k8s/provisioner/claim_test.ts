@@ -42,7 +42,7 @@ Deno.test("claimUidOf() takes back what volumeNameOf() made, and nothing else", 
   for (const name of ["pvc-", "pvc-1", `my-pvc-${uid}`, `pvc-${uid}-2`, uid]) assertEquals(claimUidOf(name), undefined);
 });
 
-Deno.test("dataSourceOf() tells what we fill volumes with from what others do", () => {
+Deno.test("dataSourceOf() distinguishes content sources of the driver from those of others", () => {
   const kindOf = (spec: Spec) => dataSourceOf(claim({}, spec)).kind;
   assertEquals(kindOf({}), "nothing");
   const snapshot = { apiGroup: "snapshot.storage.k8s.io", kind: "VolumeSnapshot", name: "s" };

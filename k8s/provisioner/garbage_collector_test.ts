@@ -39,7 +39,7 @@ async function scene() {
 
 const orphan = () => `pvc-${crypto.randomUUID()}`;
 
-Deno.test("the sweep removes what was begun for a claim that is gone, at its second look, after the grace time", async () => {
+Deno.test("the garbage collector removes a pending volume of a deleted claim in its second pass, after the grace period", async () => {
   await using s = await scene();
   await s.begin(orphan());
   await s.sweep();

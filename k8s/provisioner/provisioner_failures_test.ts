@@ -165,7 +165,7 @@ Deno.test("without space on the chosen node the choice is taken back, and the sc
   assertEquals([...s.driver.volumes.values()][0]!.request.topology.requisite, [{ [TOPOLOGY_KEY]: "b" }]);
 });
 
-Deno.test("the choice is taken back when the scheduler is told that the node has no room, not before", async () => {
+Deno.test("the selected node is withdrawn when the scheduler knows that it has no free capacity, not before", async () => {
   await using cluster = await FakeControlPlane.start();
   const correction = Promise.withResolvers<void>();
   const waits: unknown[] = [];

@@ -119,7 +119,7 @@ Deno.test("what is refused is Infeasible, is not repeated, and is mended by anot
   assertEquals([s.conditions(), s.asked().length], [[], 2]);
 });
 
-Deno.test("what was refused and is wanted no more is canceled, and stays told", async () => {
+Deno.test("a refused modification that is no longer requested is canceled, and stays reported", async () => {
   await using s = await scene();
   s.start();
   s.driver.injectFault("modifyVolume", { error: new CallError(Code.InvalidArgument, "no such limit") });

@@ -39,7 +39,7 @@ Deno.test("wantsMore() is true of a bound claim that names a volume and asks for
   assertEquals(needsExpansion({ ...given, spec: { ...given.spec, volumeName: "" } }), false);
 });
 
-Deno.test("nextSize() finishes what was begun, and lets a failed one be mended by asking for less", () => {
+Deno.test("nextSize() finishes a started resize, and a failed one can be corrected by a smaller request", () => {
   const cases: [string, ClaimFixture, number, boolean, number | undefined][] = [
     ["a first resize", { requested: 3 }, 1, false, 3],
     [

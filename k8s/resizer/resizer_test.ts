@@ -172,7 +172,7 @@ Deno.test("a failure that does not pass is mended by asking for less", async () 
   assertEquals(s.cluster.storedVolumes[0]!.spec!.capacity, { storage: "4Gi" });
 });
 
-Deno.test("in doubt the size that was begun is finished first, whatever is asked for meanwhile", async () => {
+Deno.test("when a result is uncertain, the started resize is finished first, whatever is requested meanwhile", async () => {
   await using s = await scene();
   const gate = Promise.withResolvers<void>();
   s.driver.injectFault("expandVolume", { error: new CallError(Code.DeadlineExceeded, "?"), waitFor: gate.promise });

@@ -67,7 +67,7 @@ Deno.test("Loop: counts turns, and has another when one failed or asked for it",
   assertEquals(clock.pendingTimers, 0);
 });
 
-Deno.test("Loop: when stopped, it lets what was begun be finished, and tells it to end after a time", async () => {
+Deno.test("Controller: when stopped, it lets started work finish, and aborts it after a time", async () => {
   const clock = new FakeClock();
   const log: string[] = [];
   const controller = new Controller({

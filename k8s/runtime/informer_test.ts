@@ -50,7 +50,7 @@ async function until(condition: () => boolean): Promise<void> {
   while (!condition()) await new Promise((resolve) => setTimeout(resolve, 1));
 }
 
-Deno.test("Informer: has what is there, and what changes, and tells its subscribers", async () => {
+Deno.test("Informer: has the existing objects and their changes, and notifies its subscribers", async () => {
   await using s = await scene();
   assertEquals(s.informer.list().map(({ metadata }) => metadata.name), ["a", "b"]);
   const notifications: unknown[] = [];
@@ -77,7 +77,7 @@ Deno.test("Informer: goes on where a watch ended, by bookmark where nothing else
   assertEquals(s.requests().filter((one) => one.startsWith("watch")).at(-1), `watch ${lastRevision}`);
 });
 
-Deno.test("Informer: lists again when its revision is too old, and tells of what vanished meanwhile", async () => {
+Deno.test("Informer: lists again when its revision is too old, and reports what was deleted meanwhile", async () => {
   await using s = await scene();
   await s.waitForWatch();
   const notifications: unknown[] = [];

@@ -45,7 +45,7 @@ Deno.test("WorkQueue: a key has one worker; added meanwhile, it has another turn
   assertEquals(begun, ["a", "a"]);
 });
 
-Deno.test("WorkQueue: no more keys than told are worked on at once", async () => {
+Deno.test("WorkQueue: no more keys than configured are processed at the same time", async () => {
   const { begun, queue, end } = testQueue({ parallel: 2 });
   queue.start();
   for (const key of ["a", "b", "c", "d"]) queue.add(key);
@@ -109,7 +109,7 @@ Deno.test("WorkQueue: addAfter() takes the earlier of two turns, and a turn now 
   assertEquals([begun, clock.pendingTimers], [["a", "a"], 0]);
 });
 
-Deno.test("WorkQueue: stop() waits for what was begun, and drops the rest", async () => {
+Deno.test("WorkQueue: stop() waits for started keys, and drops the others", async () => {
   const { clock, begun, queue, end } = testQueue({ parallel: 1 });
   queue.start();
   for (const key of ["a", "b"]) queue.add(key);

@@ -67,7 +67,7 @@ Deno.test("capacityName() is one name for a place, which Kubernetes takes, and o
   }
 });
 
-Deno.test("isManaged() tells ours from the official provisioner's and from those of other drivers", () => {
+Deno.test("isManaged() distinguishes ours from those of the official provisioner and of other drivers", () => {
   assert(isManaged(object(), DRIVER));
   assert(!isManaged(object(), "other.driver"));
   assert(

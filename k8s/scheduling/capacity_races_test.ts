@@ -7,7 +7,7 @@ import { type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
 import { csiStorageCapacities, storageClasses } from "../api/objects.ts";
 import { GiB, NAMESPACE, startCapacityCluster } from "../../tests/fake/capacity_publishers.ts";
 
-Deno.test("of changes in a row the first is told at once, and the last within a second, with no write more", async () => {
+Deno.test("of consecutive changes the first is published at once, and the last within a second, without further writes", async () => {
   await using s = startCapacityCluster();
   const clock = new FakeClock();
   const { turns } = await s.start({ clock, minWriteIntervalMs: 1_000 });
@@ -101,7 +101,7 @@ Deno.test("what was written is not written again before the copy shows it", asyn
   assertEquals(s.writes(), ["POST", "POST", "POST", "POST", "PATCH"]);
 });
 
-Deno.test("refusals, conflicts and lost history delay what is told, and no more", async () => {
+Deno.test("refusals, conflicts and an expired revision only delay what is published", async () => {
   await using s = startCapacityCluster();
   s.api.faults.refuse = { status: 500, times: 8 };
   await s.start();

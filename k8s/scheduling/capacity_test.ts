@@ -60,7 +60,7 @@ Deno.test("objects go with their class, their node, and the driver on it, and co
   await s.waitUntilPublished("a fast 8Gi 8Gi", "a slow 8Gi 8Gi", "b fast 8Gi 8Gi", "b slow 8Gi 8Gi");
 });
 
-Deno.test("a node that comes anew under its name owns what is told of it", async () => {
+Deno.test("a new node of the same name owns its published capacity", async () => {
   await using s = startCapacityCluster();
   const { end } = await s.start();
   await s.waitUntilPublished("a fast 8Gi 8Gi", "b fast 8Gi 8Gi");
@@ -118,7 +118,7 @@ Deno.test("what somebody deletes or changes is put right; what others wrote stay
   assertEquals(kept, official);
 });
 
-Deno.test("of a class that is wrong the room of any is offered, so that a claim gets as far as being told why", async () => {
+Deno.test("for an invalid class the capacity of any class is published, so that a claim is tried and its error reported", async () => {
   await using s = startCapacityCluster();
   s.addClass("broken", { stripes: "9", groups: "two" });
   s.addClass("large", { "csi.storage.k8s.io/fstype": "xfs" });

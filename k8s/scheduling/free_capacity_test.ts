@@ -113,7 +113,7 @@ Deno.test("nodeRoom() takes nothing off for what the report lists, whatever the 
   }
 });
 
-Deno.test("nodeRoom() takes off what a layout takes of each disk, and has no room where the agent does not tell of disks", () => {
+Deno.test("freeCapacityOf() subtracts what a layout takes of each disk, and is zero where the agent reports no disks", () => {
   const node = report({ data: [300] });
   const raid1 = { layout: { type: "raid1", mirrors: 1 } } as const;
   const largestMiB = (...volumes: LvmVolume[]) =>

@@ -95,7 +95,7 @@ Deno.test("chooseNode() says where there are agents when none of the allowed nod
   );
 });
 
-Deno.test("chooseNode() tells a size that no extent fits from a lack of room", () => {
+Deno.test("chooseNode() distinguishes a size that fits no number of extents from a lack of free capacity", () => {
   const between = request({ required: 5n * MiB, limit: 6n * MiB });
   const coarse = [node("a", { free: "1Gi" }), node("b", { free: "1Gi" })];
   refusal("OutOfRange", between, ANYWHERE, coarse);

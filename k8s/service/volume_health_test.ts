@@ -34,7 +34,7 @@ Deno.test("volumeHealthOf() finds nothing in conditions of a volume that is well
   assertEquals(reasons({ state: "Ready", conditions }), []);
 });
 
-Deno.test("volumeHealthOf() tells what is wrong in the words of the conditions", () => {
+Deno.test("volumeHealthOf() reports problems in the words of the conditions", () => {
   const conditions = [
     condition("Healthy", "False", "PhysicalVolumesMissing"),
     condition("Redundant", "False", "Degraded"),
@@ -46,7 +46,7 @@ Deno.test("volumeHealthOf() tells what is wrong in the words of the conditions",
   assertEquals(reasons({ conditions: [condition("Redundant", "True", "Mismatches")] }), ["Mismatches"]);
 });
 
-Deno.test("volumeHealthOf() tells of a volume that is Lost no more than that", () => {
+Deno.test("volumeHealthOf() reports nothing else of a volume that is Lost", () => {
   const conditions = [condition("Ready", "False", "Lost"), condition("Healthy", "False", "ThinPoolFull")];
   const status = { state: "Lost", error: { code: "Lost", message: "it was in use" }, conditions } as const;
   assertEquals(volumeHealthOf(object({ ...status, conditions }), false).problems, [
@@ -54,7 +54,7 @@ Deno.test("volumeHealthOf() tells of a volume that is Lost no more than that", (
   ]);
 });
 
-Deno.test("volumeHealthOf() tells that its node is gone, that others claim to be it, and not why it did not grow", () => {
+Deno.test("volumeHealthOf() reports a missing node and duplicates, and not why an expansion failed", () => {
   assertEquals(reasons({ state: "Ready" }, false), ["NodeNotFound"]);
   assertEquals(reasons({ state: "Ready", error: { code: "ForeignData", message: "both" } }), ["ForeignData"]);
   assertEquals(reasons({ state: "Ready", error: { code: "OutOfRange", message: "full" } }), []);

@@ -96,7 +96,7 @@ Deno.test.each<[string, ContentFixture, ContentStep]>([
   assertEquals(nextContentStep(content(fixture)), step);
 });
 
-Deno.test("factsOf() tells what others decide from what the loop writes itself", () => {
+Deno.test("reconcileInputs() distinguishes what others write from what the controller writes itself", () => {
   const inputs = (fixture: ContentFixture) => reconcileInputs(content(fixture));
   for (const own of [{ begun: true }, usable, { ready: false }]) assertEquals(inputs(own), inputs({}));
   const others: ContentFixture[] = [{ left: true }, deletionDue, { guarded: false }, { policy: "Retain" }, {

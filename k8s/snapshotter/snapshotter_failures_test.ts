@@ -72,7 +72,7 @@ for (
   });
 }
 
-Deno.test("that another call for the same snapshot is under way is told nobody", async () => {
+Deno.test("another pending call for the same snapshot is not reported", async () => {
   await using s = await scene();
   s.driver.injectFault("createSnapshot", { error: new CallError(Code.Aborted, "busy") });
   s.addContent();
@@ -152,7 +152,7 @@ Deno.test("what failed for long goes within a second when its VolumeSnapshot is 
   assertEquals(f.s.driver.callCount("deleteSnapshot"), 0);
 });
 
-Deno.test("a secret that cannot be read is told, and one that went before its snapshot does not keep that from going", async () => {
+Deno.test("a secret that cannot be read is reported, and one that is deleted before its snapshot does not block the deletion", async () => {
   await using s = await scene();
   const annotation = "snapshot.storage.kubernetes.io/deletion-secret";
   const annotations = { [`${annotation}-name`]: "gone", [`${annotation}-namespace`]: "system" };

@@ -256,7 +256,7 @@ Deno.test("what another one wrote meanwhile is looked at again, although that is
   assertEquals(s.driver.calls, []);
 });
 
-Deno.test("what was begun for a content is not asked for on behalf of its namesake", async () => {
+Deno.test("what was started for a content is not requested for another content of the same name", async () => {
   await using s = await SnapshotControlPlane.start();
   const begun = { annotations: { [BEING_CREATED_ANNOTATION]: "yes" } };
   const { onStep, reached } = atStep("before get volumesnapshotcontents", async () => {

@@ -275,7 +275,7 @@ Deno.test("contents of other drivers are left alone, and labels that name a node
   assertEquals(s.driver.calls.map(({ call }) => call), ["createSnapshot", "deleteSnapshot"]);
 });
 
-Deno.test("nothing is begun before the finalizer is there", async () => {
+Deno.test("nothing is started before the finalizer is set", async () => {
   await using s = await scene();
   s.addContent("content", { metadata: { finalizers: [] } });
   s.addContent("other");
@@ -310,7 +310,7 @@ Deno.test("a content that names no class, none that there is, or one that cannot
   await s.waitUntilReady("content-3");
 });
 
-Deno.test("a snapshot that was ready and lost its content is not ready any more, which is told once, and is deleted as any", async () => {
+Deno.test("a ready snapshot that lost its content is no longer ready, is reported once, and can be deleted", async () => {
   await using s = await SnapshotControlPlane.start();
   const clock = new FakeClock();
   let isContentLost = false;
