@@ -83,7 +83,7 @@ export class OrphanReconciler {
   /** Since when LVs have looked like orphans, by UUID, in the clock's milliseconds. */
   #orphanSince: ReadonlyMap<string, number> = new Map();
   #orphans: readonly OrphanLv[] = [];
-  /** The UUIDs of those that were told of. */
+  /** The UUIDs of orphans that an event has reported. */
   #reported: ReadonlySet<string> = new Set();
 
   /** Knows of none before {@linkcode OrphanReconciler.observe}. */

@@ -41,7 +41,7 @@ export class PoolConditions {
   #alerts: ReadonlyMap<string, PoolAlert> = new Map();
   /** The last alert of each pool, by its UUID. */
   #reported = new Map<string, string>();
-  /** Growths that were not told yet. */
+  /** Messages of extensions that no event has reported yet. */
   #extensions: string[] = [];
 
   /** Knows of none before {@linkcode PoolConditions.observe}. */

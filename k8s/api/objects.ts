@@ -198,12 +198,6 @@ export function keyOfName({ name, namespace }: ObjectName): string {
   return namespace === undefined ? name : `${namespace}/${name}`;
 }
 
-/** Returns the object's name for a key. */
-export function parseKey(key: string): ObjectName {
-  const slash = key.indexOf("/");
-  return slash < 0 ? { name: key } : { namespace: key.slice(0, slash), name: key.slice(slash + 1) };
-}
-
 function coreResource(plural: string, kind: string, namespaced: boolean) {
   return { group: "", version: "v1", plural, kind, namespaced };
 }

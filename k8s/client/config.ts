@@ -42,11 +42,6 @@ export function inClusterServer(getVariable: (name: string) => string | undefine
   };
 }
 
-/** Returns the namespace that this pod runs in. @throws {Error} outside a pod */
-export async function inClusterNamespace(): Promise<string> {
-  return (await Deno.readTextFile(`${SERVICE_ACCOUNT_DIRECTORY}/namespace`)).trim();
-}
-
 /** The hosts and files that a client of an API server needs access to. */
 export interface ServerAccess {
   /** The hosts that it connects to, with their ports. */

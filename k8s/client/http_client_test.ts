@@ -52,7 +52,7 @@ Deno.test("HttpClient: a watch ends with its signal, also when garbage was colle
   v8.setFlagsFromString("--expose-gc");
   for (let rounds = 0; rounds < 3; rounds++) {
     runInNewContext("gc")();
-    await new Promise((resolve) => setTimeout(resolve)); // what is not referred to is let go between tasks
+    await new Promise((resolve) => setTimeout(resolve)); // references that nobody holds are collected between tasks
   }
   end.abort(new Error("over"));
   await next;

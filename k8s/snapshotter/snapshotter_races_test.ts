@@ -14,7 +14,7 @@ import { Snapshotter, type SnapshotterOptions } from "./snapshotter.ts";
 
 const LEFT_NOTHING = { content: undefined, snapshots: [] };
 
-/** Told before and after each request that is no list and no watch, and each call; it may wait, or fail. */
+/** Called before and after each request that is no list and no watch, and each call; it may wait, or fail. */
 type OnStep = (step: string) => Promise<void>;
 
 /** What a snapshotter works with, with someone in between. */

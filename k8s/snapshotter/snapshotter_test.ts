@@ -214,7 +214,7 @@ Deno.test("the last look before a removal is at the original: a policy that just
   assertEquals(s.driver.callCount("deleteSnapshot"), 0);
 });
 
-Deno.test("the last look before the object is let go is at the original: a policy that just became Delete removes the snapshot", async () => {
+Deno.test("before the finalizer is removed, the object itself is read, not the cache: a policy that just became Delete removes the snapshot", async () => {
   await using s = await SnapshotControlPlane.start();
   let changed = false;
   s.run(s.options("loop", (client) =>

@@ -18,9 +18,6 @@ import { SETTINGS } from "../spec/settings.ts";
 /** The names of the layouts, the default first. */
 export const LAYOUT_NAMES = SETTINGS.layout.values;
 
-/** The name of a layout: what lvcreate(8) calls its `--type`. */
-export type LayoutName = typeof LAYOUT_NAMES[number];
-
 /** A layout of a volume; sizes in bytes. */
 export type Layout =
   | { readonly type: "linear" }

@@ -6,7 +6,7 @@
 
 import type { ApiClient } from "../../k8s/client/client.ts";
 
-/** Told before and after each request that is no list and no watch, with its number; the request waits for it. */
+/** Called before and after each request that is no list and no watch, with its number; the request waits for it. */
 export type RequestInterceptor = (request: string, when: "before" | "after", number: number) => Promise<void>;
 
 /** Wraps a client so that the interrupt is called around requests. */
