@@ -194,7 +194,7 @@ export class Copies {
    * @returns the progress, in bytes
    */
   progress({ lv, tags }: Volume): CopyProgress {
-    const { offset, total, trouble: lastError } = this.#work.get(lv.uuid) ?? {};
+    const { offset, total, lastError } = this.#work.get(lv.uuid) ?? {};
     return {
       copied: offset ?? (tags.copied === "all" ? lv.size : tags.copied ?? 0n),
       ...defined({ total }),

@@ -24,15 +24,15 @@ const TRANSIENT_KINDS: readonly ErrorKind[] = ["Busy", "InUse", "StillRunning", 
 
 /** The state of a copy in this process. */
 export interface Work extends CopyWork {
-  /** The reason why it does not continue at present. */
-  trouble?: string;
+  /** The message of the last failed attempt; absent after a successful step. */
+  lastError?: string;
   /** The reason why it cannot be made. */
   failure?: StorageError;
-  /** Whether its volume is being deleted. */
+  /** True if its volume is being deleted. */
   abandoned: boolean;
   /** The number of failed attempts in a row. */
   failures: number;
-  /** Whether a further attempt is useless, because a new copy is faster. */
+  /** True if a new copy is faster than a further attempt. */
   unrecoverable?: boolean;
   /** The time of the next attempt, by the clock's `now()`. */
   notBefore: number;
@@ -48,7 +48,7 @@ export function newWork(): Work {
 /** Records that a step of the copy succeeded. */
 export function recordSuccess(work: Work): void {
   work.failures = 0;
-  delete work.trouble;
+  delete work.lastError;
 }
 
 /**
@@ -72,7 +72,7 @@ export function recordFailure(work: Work, error: unknown, now: number, retryMs: 
   work.failures++;
   if (!transient || work.unrecoverable || work.failures >= MAX_ATTEMPTS) work.failure = failure;
   else {
-    work.trouble = failure.message;
+    work.lastError = failure.message;
     work.notBefore = now + Math.min(retryMs, OPEN_RETRY_MS * 2 ** work.failures);
   }
 }
