@@ -48,7 +48,8 @@ export function classifyRefusal(output: Output): ErrorKind {
 const SINGLE_GROUP_DEADLINE_MS = 10_000;
 
 /**
- * How long a report waits for running changes, in milliseconds: with LVM's lock it would wait for each of them in turn.
+ * The time that a report waits for running changes, in milliseconds. With LVM's lock it would wait for each of them in
+ * turn.
  */
 const CHANGES_WAIT_MS = 5_000;
 
@@ -57,7 +58,7 @@ interface KnownGroup {
   /** The group as last reported. */
   group: VolumeGroup;
   /**
-   * Whether the last report on the group is still running after its deadline. Until it ends, no further one starts.
+   * True if the last report on the group is still running after its deadline. Until it ends, no further one starts.
    */
   unresponsive: boolean;
 }

@@ -22,17 +22,17 @@ interface CommonOptions {
 
 /** Options of lvcreate(8). */
 export interface LvcreateOptions extends CommonOptions {
-  /** Whether signatures that are found on the new LV are wiped. */
+  /** Wipes the signatures that are found on the new LV. */
   readonly wipesignatures?: "y";
   /** The type of segments: `raid1`, `thin`, `thin-pool` and so on; linear by default. */
   readonly type?: string;
   /** Makes the LV as a snapshot of the LV that the command names. */
   readonly snapshot?: true;
-  /** Whether the LV can be written to. */
+  /** The permission of the LV: read-only, or writable. */
   readonly permission?: "r" | "rw";
   /** The LV's name. */
   readonly name?: string;
-  /** Whether the start of an LV, or each new block of a thin pool, is zeroed. */
+  /** Zeroes the start of an LV, or each new block of a thin pool. */
   readonly zero?: "y";
   /** The size, in bytes; of a copy-on-write snapshot that of its COW space. */
   readonly size?: bigint;
@@ -42,7 +42,7 @@ export interface LvcreateOptions extends CommonOptions {
   readonly stripes?: number;
   /** The size of a stripe, in bytes. */
   readonly stripesize?: bigint;
-  /** Whether a thin snapshot is skipped when LVs are activated; it is, by default (lvmthin(7)). */
+  /** Activates a thin snapshot with other LVs; by default it is skipped (lvmthin(7)). */
   readonly setactivationskip?: "n";
   /** The thin pool of a thin LV. */
   readonly thinpool?: string;
@@ -62,11 +62,11 @@ export interface LvextendOptions extends Pick<CommonOptions, "config"> {
 export interface LvchangeOptions extends Pick<CommonOptions, "config"> {
   /** Activates or deactivates the LV. */
   readonly activate?: "y" | "n";
-  /** Which PVs may be missing; `degraded`: those that the redundancy of a RAID LV makes up for. */
+  /** The mode in which an LV with missing PVs is activated; `degraded` if its RAID level tolerates their loss. */
   readonly activationmode?: "degraded";
   /** Loads the LV's tables again, and resumes it. */
   readonly refresh?: true;
-  /** Whether the LV can be written to. */
+  /** The permission of the LV: read-only, or writable. */
   readonly permission?: "r" | "rw";
 }
 

@@ -21,7 +21,7 @@ import { formatBytes } from "../size.ts";
 export interface ExtensionPlan {
   /** The physical volumes to name to LVM, none to let LVM choose; `undefined` when there is too little free space. */
   readonly chosenPvs?: readonly PhysicalVolume[];
-  /** What the extension needs and what is free, for messages. */
+  /** The needed and the free space, for messages. */
   readonly shortfall: string;
 }
 

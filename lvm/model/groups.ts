@@ -33,7 +33,7 @@ export interface GroupMatcher {
   readonly members?: readonly GroupMatcher[];
 }
 
-/** Which of several suitable groups is preferred: that with the least free space, or that with the most. */
+/** The preference among several suitable groups: that with the least free space, or that with the most. */
 export type GroupPreference = typeof SETTINGS.volumeGroupPreference.values[number];
 
 /** The properties of a group that decide whether it is selected. */
@@ -44,7 +44,8 @@ export interface GroupSpace
   /** Bytes that are not free because pending volumes will take them; absent for none. */
   readonly pending?: bigint;
   /**
-   * What its free space is, for messages, if it is not simply free: such as the available virtual size of a thin pool.
+   * A description of its free space, for messages, if it is not simply free: such as the available virtual size of a
+   * thin pool.
    */
   readonly freeDescription?: string;
 }

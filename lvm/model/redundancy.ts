@@ -30,9 +30,9 @@ export type RedundancyState =
 export interface Redundancy {
   /** The state. */
   readonly state: RedundancyState;
-  /** Whether the volume would survive the loss of a disk now. */
+  /** True if the volume would now survive the loss of a physical volume. */
   readonly redundant: boolean;
-  /** What is wrong, on which object, and what to do. It is the same as long as the state is the same. */
+  /** The problem, its object, and the remedy. The text is the same as long as the state is the same. */
   readonly message: string;
   /** The command that repairs it after an inspection; absent where waiting helps, or nothing has to be done. */
   readonly remedy?: string;

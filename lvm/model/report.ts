@@ -8,45 +8,45 @@
 
 import { asArray, asInteger, asObject, asString, asUnsignedInteger, parseJson } from "../json.ts";
 
-/** How an LV is laid out, as its first segment says (lvs(8), segtype and so on). */
+/** The layout of an LV, according to its first segment (lvs(8), segtype and so on). */
 export interface Segment {
   /** `linear`, `striped`, `raid1`, `raid5` and so on. */
   readonly type: string;
-  /** Over how many disks it goes, those for redundancy included; 1 for `linear`. */
+  /** The number of its stripes or RAID images, those for redundancy included; 1 for `linear`. */
   readonly stripes: number;
-  /** What stands on one disk before the next one's turn, in bytes; 0 where there are no stripes. */
+  /** The size of a stripe on one physical volume, in bytes; 0 where there are no stripes. */
   readonly stripeSize: bigint;
 }
 
-/** A piece of a disk that an LV has. */
+/** A segment of a physical volume that is allocated to an LV. */
 export interface PvSegment {
-  /** The part of the LV that it belongs to, as LVM calls it: `rimage_0`, `rmeta_1`, `tdata`; empty for an LV without parts. */
+  /** The sub LV that it belongs to: `rimage_0`, `rmeta_1`, `tdata`; empty for an LV without sub LVs. */
   readonly subLv: string;
-  /** The UUID of the disk. */
+  /** The UUID of the physical volume. */
   readonly pvUuid: string;
   /** Its size in bytes. */
   readonly size: bigint;
 }
 
-/** What the kernel says of a RAID LV that is active (lvmraid(7)). */
+/** The state of an active RAID LV, according to the kernel (lvmraid(7)). */
 export interface RaidState {
-  /** What is being done to it: `idle`, `resync`, `recover`, `check`, `repair` and so on. */
+  /** The current sync action: `idle`, `resync`, `recover`, `check`, `repair` and so on. */
   readonly action: string;
-  /** How much of it is in sync, in percent. */
+  /** The part of it that is in sync, in percent. */
   readonly syncPercent: number;
-  /** How many differences the last check found, in sectors. */
+  /** The number of differences that the last check found, in sectors. */
   readonly mismatches: number;
 }
 
-/** A disk of a group (pvs(8)); sizes in bytes. */
+/** A physical volume of a group (pvs(8)); sizes in bytes. */
 export interface PhysicalVolume {
   /** Its path; `[unknown]` while LVM cannot find it. */
   readonly path: string;
   /** Its UUID. */
   readonly uuid: string;
-  /** Whether LVM cannot find it, or did not when the group was changed last. */
+  /** True if LVM cannot find it, or did not when the group was changed last. */
   readonly missing: boolean;
-  /** Its space that LVM would give to an LV now: none while it is missing, or not allocatable (pvchange(8)). */
+  /** The space that LVM would now allocate on it; 0 while it is missing, or not allocatable (pvchange(8)). */
   readonly free: bigint;
 }
 
@@ -56,7 +56,7 @@ export interface LogicalVolume {
   readonly name: string;
   /** Its UUID, which never changes and is never used again. */
   readonly uuid: string;
-  /** Its size; for a classic snapshot, the size of the copy-on-write store. */
+  /** Its size; for a COW snapshot, the size of its COW space. */
   readonly size: bigint;
   /** Its tags. */
   readonly tags: readonly string[];
@@ -64,56 +64,59 @@ export interface LogicalVolume {
   readonly devicePath: string;
   /** The device number as `major:minor`; `undefined` while inactive. */
   readonly deviceNumber?: string;
-  /** Whether the kernel has its device. */
+  /** True if the kernel has its device. */
   readonly active: boolean;
-  /** Whether the kernel holds back what is written to its device, as during a change of its tables. */
+  /** True if the kernel holds back what is written to its device, as during a change of its tables. */
   readonly suspended: boolean;
-  /** Whether something has its device open: a mount, a process, another device. */
+  /** True if something has its device open: a mount, a process, another device. */
   readonly open: boolean;
-  /** How it is laid out on the disks (lvs(8), lv_layout): `linear`, `thin`, `raid` and so on, several where one is on another. */
+  /**
+   * Its layout on the physical volumes (lvs(8), lv_layout): `linear`, `thin`, `raid` and so on; several where one is on
+   * another.
+   */
   readonly layout: readonly string[];
-  /** How exactly. */
+  /** Its first segment, for the details of the layout. */
   readonly segment: Segment;
-  /** What it has of the disks. */
+  /** The segments of physical volumes that are allocated to it. */
   readonly pvSegments: readonly PvSegment[];
-  /** What LVM finds wrong with it (lv_health_status): `partial`, `refresh needed`, `mismatches exist`; empty for nothing. */
+  /** Its health (lv_health_status): `partial`, `refresh needed`, `mismatches exist`; empty when nothing is wrong. */
   readonly health: string;
   /** The state of its redundancy; `undefined` when it has none, or is inactive. */
   readonly raid?: RaidState;
   /**
-   * Whether the lvcreate that made it died before it was whole: parts of it show that are hidden in a whole one. LVM makes a
-   * RAID LV in several steps under one lock, so that a report shows what is between them only then.
+   * True if its lvcreate was interrupted: sub LVs are visible that are hidden in a complete LV. LVM creates a RAID LV
+   * in several steps under one lock, so a report shows an intermediate state only after an interruption.
    */
   readonly incomplete: boolean;
-  /** Name of the LV that this one is a snapshot of. */
+  /** The name of the LV that this one is a snapshot of. */
   readonly origin?: string;
-  /** For a classic snapshot, the size of the origin at the moment of the cut. */
+  /** For a COW snapshot, the size of its origin at the time of its creation. */
   readonly originSize?: bigint;
-  /** Whether this is a copy-on-write snapshot whose store overflowed: its content is gone. */
+  /** True if this is a COW snapshot that overflowed: its content is lost. */
   readonly invalidSnapshot: boolean;
-  /** How full a snapshot's store is, in percent; `undefined` where LVM does not say. */
+  /** The usage of a snapshot's COW space, in percent; `undefined` where LVM does not report it. */
   readonly snapshotPercent?: number;
-  /** For a thin LV, the name of the pool that it is in. */
+  /** For a thin LV, the name of its pool. */
   readonly pool?: string;
-  /** For a thin pool, how it is beside its size, which is that of its data. */
+  /** For a thin pool, its state. The LV's size is that of the pool's data. */
   readonly thinPool?: ThinPoolState;
-  /** When it was made, in seconds since 1970. */
+  /** The time of its creation, in seconds since 1970. */
   readonly createdAt: number;
 }
 
-/** How a thin pool is, as LVM reports it (lvs(8), lvmthin(7)). */
+/** The state of a thin pool, according to LVM (lvs(8), lvmthin(7)). */
 export interface ThinPoolState {
-  /** How much of its data is taken, in percent; `undefined` while it is inactive. */
+  /** The usage of its data, in percent; `undefined` while it is inactive. */
   readonly dataPercent?: number;
   /** The size of its metadata, in bytes. */
   readonly metadataSize: bigint;
-  /** How much of its metadata is taken, in percent; `undefined` while it is inactive. */
+  /** The usage of its metadata, in percent; `undefined` while it is inactive. */
   readonly metadataPercent?: number;
-  /** What is wrong with it (lv_health_status): `out_of_data`, `metadata_read_only`, `failed`; empty when nothing is. */
+  /** Its health (lv_health_status): `out_of_data`, `metadata_read_only`, `failed`; empty when nothing is wrong. */
   readonly health: string;
-  /** Whether the kernel wants its metadata to be checked (`c` or `C` as the fifth character of lv_attr, lvs(8)). */
+  /** True if the kernel demands a check of its metadata (`c` or `C` as the fifth character of lv_attr, lvs(8)). */
   readonly needsCheck: boolean;
-  /** Whether what is read before it was written is zeros (the eighth character of lv_attr). */
+  /** True if new blocks read as zeros (the eighth character of lv_attr). */
   readonly zeroes: boolean;
 }
 
@@ -123,23 +126,23 @@ export interface VolumeGroup {
   readonly name: string;
   /** Its UUID. */
   readonly uuid: string;
-  /** All its space. */
+  /** Its whole space. */
   readonly size: bigint;
-  /** Its space that no LV has. */
+  /** Its space that is not allocated. */
   readonly free: bigint;
-  /** What sizes are rounded up to. */
+  /** The size of an extent: sizes of LVs are rounded up to a multiple of it. */
   readonly extentSize: bigint;
-  /** How many of its physical volumes are absent. */
+  /** The number of its physical volumes that are missing. */
   readonly missingPvs: number;
-  /** Whether LVM would change it now: writeable, not exported. */
+  /** True if LVM would change it now: it is writeable and not exported. */
   readonly writeable: boolean;
   /** Its tags. */
   readonly tags: readonly string[];
-  /** The disks that it is on and LVM finds, by the paths of their nodes. */
+  /** The paths of its physical volumes that LVM finds. */
   readonly pvPaths: readonly string[];
-  /** All its disks, and what is on them. */
+  /** All its physical volumes. */
   readonly pvs: readonly PhysicalVolume[];
-  /** Whether this is what its disks say now; otherwise it is what they said last, and they do not answer. */
+  /** True if its physical volumes respond; otherwise this is their last report. */
   readonly responsive: boolean;
   /** Its visible LVs. */
   readonly lvs: readonly LogicalVolume[];
@@ -148,7 +151,7 @@ export interface VolumeGroup {
 /**
  * Reads the output of `REPORT_COMMAND` (report_command.ts).
  *
- * @throws {StorageError} `CommandFailed` when the text is not the JSON that LVM writes, or a field is missing or odd.
+ * @throws {StorageError} `CommandFailed` when the text is not the JSON that LVM writes, or a field is missing or invalid
  */
 export function parseReport(stdout: string): VolumeGroup[] {
   return vgEntries(stdout).map((entry) => {
@@ -158,10 +161,10 @@ export function parseReport(stdout: string): VolumeGroup[] {
   });
 }
 
-/** What stands in the place of the path of a disk that LVM cannot find. */
+/** The path that LVM reports for a physical volume that it cannot find. */
 const MISSING_PV_PATH = "[unknown]";
 
-/** The disks of a part of a report. */
+/** Returns the physical volumes of an entry of a report. */
 export function parsePvs(entry: ReportRow, extentSize: bigint): PhysicalVolume[] {
   return asArray(entry.pv).map(asObject).map((pv) => {
     const missing = parseFlag(pv.pv_missing);
@@ -175,7 +178,7 @@ export function parsePvs(entry: ReportRow, extentSize: bigint): PhysicalVolume[]
   });
 }
 
-/** The LVs of a group. What belongs to another LV, and shows all the same, is not one of them. */
+/** Returns the LVs of a group, without the sub LVs that are visible because their LV is incomplete. */
 function parseLvs(entry: ReportRow, extentSize: bigint): LogicalVolume[] {
   const segments = new Map(
     asArray(entry.seg).map(asObject).reverse().map((row) => [asString(row.lv_name), parseSegment(row)]),
@@ -211,16 +214,16 @@ function parseSegment(row: ReportRow): Segment {
   };
 }
 
-/** Hidden LVs stand in brackets (lvs(8), --all). */
+/** The name of a hidden LV, in brackets (lvs(8), --all). */
 const HIDDEN_LV_NAME = /^\[(.*)\]$/;
 
 /**
- * The LVs of which LVM makes a RAID LV or a thin pool, the latter of which may be RAID LVs themselves. Nobody else can give an
- * LV such a name (lvm(8), "VALID NAMES").
+ * The name of a sub LV of a RAID LV or a thin pool. The sub LVs of a pool may be RAID LVs themselves. Only LVM can give
+ * an LV such a name (lvm(8), "VALID NAMES").
  */
 const SUB_LV_NAME = /^(.+?)_((?:t(?:data|meta)_)?r(?:image|meta)_\d+|t(?:data|meta))$/;
 
-/** Which LV a name stands for, and which part of it. */
+/** Splits the name of a sub LV into the name of its LV and its own; the latter is empty for other LVs. */
 function splitSubLvName(name: string): { lvName: string; subLv: string } {
   const bare = HIDDEN_LV_NAME.exec(name)?.[1] ?? name;
   const [, lvName = bare, subLv = ""] = SUB_LV_NAME.exec(bare) ?? [];
@@ -231,12 +234,12 @@ function isTopLevelLv(name: string): boolean {
   return splitSubLvName(name).subLv === "" && !HIDDEN_LV_NAME.test(name);
 }
 
-/** The parts of a report that are about groups. */
+/** Returns the entries of a report that are about groups. */
 export function vgEntries(stdout: string): ReportRow[] {
   return reportEntries(stdout).filter((entry) => !isUnassignedPvEntry(entry));
 }
 
-/** The part about disks that are in no group, if there are any: it comes last, and has no group and no LVs. */
+/** Returns the entry about physical volumes in no group, if any. It comes last, and has no group and no LVs. */
 export function unassignedPvEntry(stdout: string): ReportRow | undefined {
   return reportEntries(stdout).find(isUnassignedPvEntry);
 }
@@ -298,7 +301,7 @@ function parseLv(
   };
 }
 
-/** What there is of a thin LV or a thin pool beside what every LV has. */
+/** Returns the fields that only a thin LV or a thin pool has. */
 function parseThin(row: ReportRow, layout: readonly string[]): Pick<LogicalVolume, "pool" | "thinPool"> {
   if (!layout.includes("pool")) return { pool: asString(row.pool_lv) };
   const [data, metadata] = [asString(row.data_percent), asString(row.metadata_percent)];
@@ -314,17 +317,17 @@ function parseThin(row: ReportRow, layout: readonly string[]): Pick<LogicalVolum
   return { thinPool };
 }
 
-/** What the kernel says of the redundancy of an LV. Fields that LVM cannot tell at the moment are empty. */
+/** Returns the state of a RAID LV, if LVM reports it. Fields that LVM cannot report at the moment are empty. */
 function parseRaid(row: ReportRow): Pick<LogicalVolume, "raid"> {
   const [action, percent, mismatches] = [row.raid_sync_action, row.sync_percent, row.raid_mismatch_count].map(asString);
   if (!action || !percent) return {};
   return { raid: { action, syncPercent: Number(percent), mismatches: Number(mismatches) } };
 }
 
-/** An object of a report, not yet looked at. */
+/** An object of a report, whose fields are not checked yet. */
 export type ReportRow = Readonly<Record<string, unknown>>;
 
-/** With `--binary`: 1 yes, 0 no, -1 unknown or not applicable. */
+/** Parses a flag of a report with `--binary`: 1 for yes, 0 for no, -1 for unknown or not applicable. */
 function parseFlag(value: unknown): boolean {
   return asInteger(value) === 1n;
 }

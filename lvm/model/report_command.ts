@@ -1,8 +1,9 @@
 /**
  * The command that reports all volume groups: `lvm fullreport`, with the fields that {@linkcode parseReport} reads.
  *
- * One command answers for all groups, those without LVs included (`vgs -o lv_name` leaves them out). It names no group on the
- * command line: LVM fails the whole report for a name that is absent, and the absence of one group must not hide the others.
+ * One command reports all groups, those without LVs included (`vgs -o lv_name` omits them). It names no group on the
+ * command line: LVM fails the whole report for a name that is absent, and the absence of one group must not hide the
+ * others.
  *
  * @module
  */
@@ -51,13 +52,13 @@ const LV_FIELDS = [
 
 const PV_FIELDS = ["pv_name", "pv_uuid", "pv_missing", "pv_allocatable", "pv_pe_count", "pv_pe_alloc_count"];
 
-/** What a segment of an LV is. The other parts of a full report cannot be left out, so they may as well say something. */
+/** The fields of an LV's segments. A full report always has this part. */
 const SEG_FIELDS = ["lv_name", "segtype", "stripes", "stripe_size"];
 
-/** What stands on the disks; here alone LVM names the hidden parts of LVs, in brackets. */
+/** The fields of the segments of physical volumes. Only here does LVM name the hidden LVs, in brackets. */
 const PVSEG_FIELDS = ["pv_uuid", "pvseg_size", "lv_name"];
 
-/** What a report asks for beyond {@linkcode REPORT_COMMAND}. */
+/** The options and fields of a report in addition to those of {@linkcode REPORT_COMMAND}. */
 export interface ReportExtras {
   /** Options of the report itself. */
   readonly options: readonly string[];
@@ -67,10 +68,10 @@ export interface ReportExtras {
   readonly lv: readonly string[];
 }
 
-/** The command whose answer {@linkcode parseReport} reads. */
+/** The command whose output {@linkcode parseReport} reads. */
 export const REPORT_COMMAND: Command = reportCommand({ options: [], vg: [], lv: [] });
 
-/** A report that {@linkcode parseReport} reads, too, with more in it. */
+/** Returns the command of a report with further fields, which {@linkcode parseReport} reads, too. */
 export function reportCommand(extras: ReportExtras): Command {
   return {
     program: "lvm",

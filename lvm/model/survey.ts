@@ -22,7 +22,7 @@ import { reportCommand } from "./report_command.ts";
 
 /** A volume group with more of its properties; sizes in bytes. */
 export interface SurveyedGroup extends VolumeGroup {
-  /** Whether it is exported (vgexport(8)): no host uses it. */
+  /** True if it is exported (vgexport(8)): no host uses it. */
   readonly exported: boolean;
   /** The size of its smallest metadata area. */
   readonly metadataSize: bigint;

@@ -23,9 +23,9 @@ export const LIMITS = "denolith.io=";
 export const SNAPSHOT = "denolith.snapshot=";
 /** The volume of a snapshot, or the content source of a volume. */
 export const SOURCE = "denolith.source=";
-/** What happens to the data on deletion. */
+/** The way in which the data is erased on deletion. */
 export const ERASE = "denolith.erase=";
-/** How the filesystem is trimmed. */
+/** The trim policy of the filesystem. */
 export const TRIM = "denolith.trim=";
 /** The volume or snapshot that a deleted LV was. */
 export const DELETED = "denolith.deleted=";

@@ -49,7 +49,7 @@ export type FormatState =
 /** The ways to erase the data of a deleted volume; the first one is the default. */
 export const ERASURES = SETTINGS.erase.values;
 
-/** How the data of a deleted volume is erased: overwritten with zeros, discarded (blkdiscard(8)), or not at all. */
+/** The way to erase the data of a deleted volume: overwrite it with zeros, discard it (blkdiscard(8)), or keep it. */
 export type Erasure = typeof ERASURES[number];
 
 /** The volume or snapshot whose content a new volume gets. */
@@ -63,9 +63,9 @@ export interface VolumeTags {
   readonly format: FormatState;
   /** Arguments of mkfs from the request. They are validated again before use, since anybody can change tags. */
   readonly mkfsOptions: readonly string[];
-  /** Whether it may be published at several targets at a time. */
+  /** True if it may be published at several targets at a time. */
   readonly shared: boolean;
-  /** How its data is erased when it is deleted. */
+  /** The way in which its data is erased when it is deleted. */
   readonly erase: Erasure;
   /** Its IO limits, if they are recorded in tags; none by default. */
   readonly limits?: IoLimits;
@@ -76,7 +76,7 @@ export interface VolumeTags {
    * Absent for a complete volume; only such a volume can be used.
    */
   readonly copied?: bigint | "all";
-  /** How unused blocks of its filesystem are discarded; not at all by default. */
+  /** The policy for discarding unused blocks of its filesystem; absent if they are not discarded. */
   readonly trim?: TrimPolicy;
 }
 
@@ -84,7 +84,7 @@ export interface VolumeTags {
 export interface CopySnapshotTags {
   /** The volume that is the copy. */
   readonly copy: VolumeId;
-  /** What happens to its data, which is that of the copied volume, when it is deleted. */
+  /** The way in which its data, which is that of the copied volume, is erased when it is deleted. */
   readonly erase: Erasure;
 }
 
@@ -94,7 +94,7 @@ export interface SnapshotTags {
   readonly id: SnapshotId;
   /** The volume that it is a snapshot of. */
   readonly source: VolumeId;
-  /** What happens to its data, which is the volume's, when it is deleted. */
+  /** The way in which its data, which is the volume's, is erased when it is deleted. */
   readonly erase: Erasure;
 }
 
@@ -102,7 +102,7 @@ export interface SnapshotTags {
 export interface DeletedTags {
   /** The id of the deleted volume or snapshot. */
   readonly id: VolumeId | SnapshotId;
-  /** What happens to its data before it is removed. */
+  /** The way in which its data is erased before it is removed. */
   readonly erase: Erasure;
   /** The number of bytes, from its start, that are overwritten already. */
   readonly erased: bigint;
