@@ -55,10 +55,10 @@ export interface Command {
   readonly program: Program;
   /** The arguments, one element each. They are never joined and never passed to a shell. */
   readonly args: readonly string[];
-  /** Whether the command changes anything. Such a command is not killed at its deadline. */
+  /** True if the command changes anything. Such a command is not killed at its deadline. */
   readonly mutates: boolean;
   /**
-   * How long to wait, in milliseconds. The default is one of {@linkcode Deadlines}, for commands that read or for those
+   * The time to wait, in milliseconds. The default is one of {@linkcode Deadlines}, for commands that read or for those
    * that change something.
    */
   readonly deadlineMs?: number;

@@ -39,7 +39,7 @@ export interface ThinPoolOptions {
   readonly overcommit?: bigint;
   /** The policy for the extension of the driver's pools. */
   readonly autoextend?: PoolAutoextend;
-  /** Whether the driver's pools are removed with their last volume; by default they stay. */
+  /** True if the driver's pools are removed with their last volume; false by default. */
   readonly removeEmptyPools?: boolean;
 }
 

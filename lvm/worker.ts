@@ -39,17 +39,17 @@ export class BackgroundWorker {
     this.#clock = options.clock ?? systemClock;
   }
 
-  /** Whether a pass is running. */
+  /** True while a pass is running. */
   get running(): boolean {
     return this.#running;
   }
 
-  /** Whether a pass is running, or will begin at a known time. */
+  /** True while a pass is running, or will begin at a known time. */
   get active(): boolean {
     return this.#running || this.#cancelTimer !== undefined;
   }
 
-  /** Whether {@linkcode BackgroundWorker.stop} was called: a pass ends as soon as it can then. */
+  /** True after {@linkcode BackgroundWorker.stop} was called: a pass then ends as soon as it can. */
   get stopped(): boolean {
     return this.#stopped;
   }

@@ -38,9 +38,9 @@ export interface Finding {
   readonly level: Exclude<Level, "ok">;
   /** The subject: a program, a group, a logical volume, a setting. */
   readonly subject: string;
-  /** What was found. */
+  /** The result of the check, in words. */
   readonly message: string;
-  /** What to do about it: a command where there is one. */
+  /** The remedy: a command where there is one. */
   readonly remedy?: string;
 }
 
@@ -48,7 +48,7 @@ export interface Finding {
 export interface CheckResult {
   /** A few words on what was checked. */
   readonly summary: string;
-  /** What was found; empty when nothing is wrong. */
+  /** The findings of the check; empty when nothing is wrong. */
   readonly findings: readonly Finding[];
 }
 

@@ -37,7 +37,7 @@ export interface UdevReadings {
   readonly activeLvs: readonly LogicalVolume[];
   /** The block devices whose nodes are at the paths of those LVs. */
   readonly deviceNodes: Reading<readonly BlockDevice[]>;
-  /** Whether the commands run as root: udev responds to root only. */
+  /** True if the commands run as root. udev responds to root only. */
   readonly root: boolean;
 }
 

@@ -43,7 +43,7 @@ export interface PoolReadings {
   readonly programs: Reading<ReadonlySet<string>>;
   /** The targets that the kernel has now. */
   readonly targets: Reading<ReadonlyMap<string, string>>;
-  /** Those of the probed modules that can be loaded. */
+  /** The probed modules that can be loaded. */
   readonly modules: Reading<ReadonlySet<string>>;
 }
 

@@ -30,7 +30,7 @@ export interface LockReadings {
   readonly mounts: Reading<readonly Mount[]>;
   /** LVM's report. */
   readonly survey: Reading<Survey>;
-  /** Whether LVM reported only without locks. */
+  /** True if LVM reported only without locks. */
   readonly lockStuck: boolean;
 }
 

@@ -14,7 +14,7 @@ interface ProgramPackage {
   readonly debian: string;
   /** The package in RHEL, Fedora and their derivatives. */
   readonly redHat: string;
-  /** What needs it: every volume, volumes with a filesystem, or the doctor alone. */
+  /** The part of the driver that needs it: every volume, volumes with a filesystem, or the doctor alone. */
   readonly neededBy: "volumes" | "xfs" | "btrfs" | "doctor";
 }
 
@@ -64,7 +64,7 @@ export interface ToolReadings {
   readonly programs: Reading<ReadonlySet<string>>;
   /** LVM's version. */
   readonly version: Reading<LvmVersion>;
-  /** Whether the commands run as root. */
+  /** True if the commands run as root. */
   readonly root: boolean;
 }
 
@@ -128,7 +128,7 @@ interface DmTarget {
   readonly name: string;
   readonly module: string;
   readonly use: string;
-  /** Whether a host can do without it: not every host has volumes of this kind. */
+  /** True if a host can do without it, because not every host has volumes of this kind. */
   readonly optional?: boolean;
 }
 
@@ -161,11 +161,11 @@ export function modulesToProbe(targets: ReadonlyMap<string, string>): string[] {
 export interface KernelReadings {
   /** The targets that the kernel has now. */
   readonly targets: Reading<ReadonlyMap<string, string>>;
-  /** Those of the modules that {@linkcode modulesToProbe} returned that can be loaded. */
+  /** The modules that {@linkcode modulesToProbe} returned and that can be loaded. */
   readonly modules: Reading<ReadonlySet<string>>;
   /** LVM's version, with that of the kernel's device-mapper. */
   readonly version: Reading<LvmVersion>;
-  /** Whether the commands run as root. */
+  /** True if the commands run as root. */
   readonly root: boolean;
 }
 

@@ -59,7 +59,7 @@ export type HealthReason = keyof typeof STATUS;
 export interface Problem<R extends HealthReason = HealthReason> {
   /** The reason, in one word. */
   readonly reason: R;
-  /** What is wrong, on which object, and what to do. */
+  /** The problem, its object, and the remedy, in a sentence. */
   readonly message: string;
 }
 
@@ -187,7 +187,7 @@ export interface StorageProblem {
   readonly status: StorageStatus;
   /** The reason, in one word. */
   readonly reason: string;
-  /** What is wrong, on which object, and what to do: a sentence for each object. */
+  /** The problem, its object, and the remedy: a sentence for each object. */
   readonly message: string;
 }
 

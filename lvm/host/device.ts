@@ -17,7 +17,7 @@ export interface BlockDevice {
   readonly number: string;
   /** The size in bytes. */
   readonly size: bigint;
-  /** Whether the kernel refuses writes to it. */
+  /** True if the kernel refuses writes to it. */
   readonly readOnly: boolean;
 }
 

@@ -18,7 +18,7 @@ export interface MappedDevice {
   readonly uuid: string;
   /** The device number, `major:minor`. */
   readonly number: string;
-  /** Whether it is suspended: reads and writes wait until it is resumed. */
+  /** True if it is suspended: reads and writes wait until it is resumed. */
   readonly suspended: boolean;
   /** The numbers of the devices below it. */
   readonly dependencies: readonly string[];

@@ -21,10 +21,10 @@ export interface Mount {
   readonly fsType: string;
   /** The path within the filesystem that is mounted: `/`, or `/dm-3` for a device node. */
   readonly root: string;
-  /** Whether this mount is read-only, whatever other mounts of the filesystem are. */
+  /** True if this mount is read-only, whatever other mounts of the filesystem are. */
   readonly readOnly: boolean;
   /**
-   * Whether the filesystem itself accepts writes. After an error the kernel makes a filesystem read-only, but does not
+   * True if the filesystem itself accepts writes. After an error the kernel makes a filesystem read-only, but does not
    * change the flags of its mounts (ext4(5), `errors=remount-ro`; the same for btrfs).
    */
   readonly filesystemWritable: boolean;

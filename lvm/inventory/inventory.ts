@@ -54,7 +54,7 @@ export interface Inconsistency {
   readonly subject: string;
   /** The id in its tags, if it can be read. */
   readonly id?: string;
-  /** Those of its tags that begin with `denolith`. */
+  /** Its tags that begin with `denolith`. */
   readonly tags: readonly string[];
 }
 
@@ -109,7 +109,7 @@ export interface Finders {
   readonly volumes: VolumeFinder;
   /** Finds snapshots. */
   readonly snapshots: SnapshotFinder;
-  /** What is known outside LVM; without it, LVM is the only record, and there are no orphans. */
+  /** The objects that are known outside LVM; without them, LVM is the only record, and there are no orphans. */
   readonly known?: KnownObjects;
 }
 

@@ -23,7 +23,7 @@ export interface Snapshot {
   readonly size: bigint;
   /** The time of its creation, in seconds since 1970. */
   readonly createdAt: number;
-  /** Whether it can be used: false once its COW space overflowed. */
+  /** True if it can be used; false once its COW space overflowed. */
   readonly ready: boolean;
 }
 
@@ -31,13 +31,13 @@ export interface Snapshot {
 export interface LocatedSnapshot extends LocatedLv {
   /** The snapshot. */
   readonly snapshot: Snapshot;
-  /** Whether its LV was created, but never became a snapshot of the volume. */
+  /** True if its LV was created, but never became a snapshot of the volume. */
   readonly incomplete: boolean;
   /** The way in which its data is erased when it is deleted. */
   readonly erase: Erasure;
 }
 
-/** What a report and the records show of a snapshot id. */
+/** The state of a snapshot id, according to a report and the records. */
 export type SnapshotState =
   | { readonly state: "present"; readonly found: LocatedSnapshot }
   /** The snapshot was created, but its LV does not exist any more, or is no snapshot of the volume any more. */

@@ -28,7 +28,7 @@ export interface Volume {
   readonly lv: LogicalVolume;
   /** The group that the LV is in. */
   readonly group: VolumeGroup;
-  /** Whether a tag of the group records that the volume was in use. */
+  /** True if a tag of the group records that the volume was in use. */
   readonly used: boolean;
 }
 
@@ -46,9 +46,9 @@ export interface VolumeRequest {
   readonly format: Extract<FormatState, { state: "raw" | "unformatted" }>;
   /** Arguments of mkfs, which the caller has validated. */
   readonly mkfsOptions: readonly string[];
-  /** Whether it may be published at several targets at a time. */
+  /** True if it may be published at several targets at a time. */
   readonly shared: boolean;
-  /** What happens to its data when it is deleted. */
+  /** The way in which its data is erased when it is deleted. */
   readonly erase: Erasure;
   /**
    * Its layout on the physical volumes of its group. For a thin volume it is linear, because the pool has the layout.
@@ -60,7 +60,7 @@ export interface VolumeRequest {
   readonly thin?: ThinSpec;
   /** Its content source; by default the volume is created empty. */
   readonly source?: ContentSource;
-  /** How unused blocks of its filesystem are discarded; not at all by default. */
+  /** The policy for discarding unused blocks of its filesystem; absent if they are not discarded. */
   readonly trim?: TrimPolicy;
 }
 
@@ -79,7 +79,7 @@ export interface VolumeShape {
   readonly thin?: Pick<ThinSpec, "pool"> | undefined;
   /** Its layout, as {@linkcode describeLayout} writes it. */
   readonly layout: string;
-  /** What it was created from. */
+  /** Its content source; absent for a volume that was created empty. */
   readonly source?: ContentSource | undefined;
 }
 

@@ -9,7 +9,7 @@ import type { SnapshotId, VolumeId } from "../ids.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import type { Volume } from "./volume.ts";
 
-/** What a report and the records show of a volume id. */
+/** The state of a volume id, according to a report and the records. */
 export type VolumeState =
   | { readonly state: "present"; readonly volume: Volume }
   /** The volume was in use or is recorded, but its LV does not exist any more, or another LV has taken its place. */
@@ -23,7 +23,7 @@ export type VolumeState =
     readonly usedTag?: string;
     /** The error that describes the loss. */
     readonly error: StorageError;
-    /** Whether another LV has taken its place. */
+    /** True if another LV has taken its place. */
     readonly replaced: boolean;
   }
   | { readonly state: "absent" };

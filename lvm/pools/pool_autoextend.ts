@@ -1,5 +1,5 @@
 /**
- * When thin pools are extended, and by how much.
+ * The policy for the extension of thin pools: its time, and the new size.
  *
  * @module
  */
@@ -9,7 +9,7 @@ import { roundUp } from "../size.ts";
 import { isBeingErased } from "./pool.ts";
 import { defined } from "../defined.ts";
 
-/** When and by how much the driver's pools are extended. */
+/** The policy for the extension of the driver's pools. */
 export interface PoolAutoextend {
   /** The usage of a pool's data at which it is extended, in percent; 100 for never. */
   readonly threshold: number;

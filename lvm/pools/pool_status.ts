@@ -33,7 +33,7 @@ export interface PoolStatus {
   readonly group: string;
   /** Its name. */
   readonly name: string;
-  /** Whether the driver created it and so extends it; otherwise a StorageClass names it. */
+  /** True if the driver created it and so extends it; otherwise a StorageClass names it. */
   readonly owned: boolean;
   /** The size of its data. */
   readonly size: bigint;
@@ -49,11 +49,11 @@ export interface PoolStatus {
   readonly allocatedVirtual: bigint;
   /** The virtual size that it can still allocate. */
   readonly availableVirtual: bigint;
-  /** Whether it is active. */
+  /** True if it is active. */
   readonly active: boolean;
   /** Its state. */
   readonly state: PoolState;
-  /** What is wrong with it, and what to do about it. */
+  /** Its problem, with the remedy; absent when nothing is wrong. */
   readonly problem?: string;
 }
 

@@ -33,7 +33,7 @@ interface Filesystem {
   readonly mkfsFlags: Readonly<Record<string, RegExp | null>>;
   /** Patterns of mount options beyond the common ones. */
   readonly mountFlags: readonly RegExp[];
-  /** Whether the filesystem can discard freed blocks, at once (mount option `discard`) and by fstrim(8). */
+  /** True if the filesystem can discard freed blocks, at once (mount option `discard`) and by fstrim(8). */
   readonly supportsDiscard: boolean;
   /** Returns the command that creates the filesystem with the UUID. */
   mkfs(device: string, uuid: string, options: readonly string[]): Command;

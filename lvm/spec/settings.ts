@@ -21,7 +21,7 @@ export interface Setting {
   readonly requires?: Readonly<Record<string, string>>;
   /** The property of `VolumeRequest` that carries it. Several settings can have the same. */
   readonly property: string;
-  /** Whether it defines the kind of volume: a repeated request for a volume has to agree with the existing one. */
+  /** True if it defines the kind of volume: a repeated request for a volume has to agree with the existing one. */
   readonly definesKind: boolean;
   /**
    * The tag that records it on the machine: a prefix, or the whole tag. `null` where LVM itself records it, or where it
@@ -40,7 +40,7 @@ export interface OpenValues {
   readonly examples: readonly string[];
 }
 
-/** What applies without a value, where no value has the same effect. */
+/** The behaviour without a value, where no value has the same effect. */
 export interface DefaultInWords {
   /** A clause in Markdown; empty where another setting has the default. */
   readonly words: string;

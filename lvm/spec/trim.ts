@@ -8,9 +8,9 @@
 import type { VolumeId } from "../ids.ts";
 import { defined } from "../defined.ts";
 
-/** When the freed blocks of a volume are discarded. */
+/** The policy for discarding the freed blocks of a volume. */
 export interface TrimPolicy {
-  /** Whether the volume is mounted with the option `discard`. */
+  /** True if the volume is mounted with the option `discard`. */
   readonly discard: boolean;
   /** Milliseconds between two runs of fstrim while the volume is staged; absent for none. */
   readonly intervalMs?: number;

@@ -10,7 +10,7 @@ import { basename, join } from "@std/path";
 import type { ErrorKind } from "../error.ts";
 import { IO_LIMITS, type IoLimitName, type IoRates } from "../spec/io_limits.ts";
 
-/** Why the limits of a volume are not applied, other than an error. */
+/** The reason why the limits of a volume are not applied, other than an error. */
 export type LimitsRefusal =
   | "NoCgroup2"
   | "NoIoController"
@@ -20,7 +20,7 @@ export type LimitsRefusal =
   | "NotAPod"
   | "Refused";
 
-/** Why the limits of a volume are applied or not. */
+/** The reason why the limits of a volume are applied or not. */
 export type LimitsReason = LimitsRefusal | "Applied" | ErrorKind;
 
 /** The result of limiting a device for a pod. */

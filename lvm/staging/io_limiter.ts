@@ -21,7 +21,7 @@ import { BackgroundWorker } from "../worker.ts";
 
 /** State of a volume's limits, for all pods that use the volume. */
 export interface LimitsState {
-  /** Whether the limits are applied. */
+  /** True if the limits are applied. */
   readonly applied: boolean;
   /** The reason, as one word. */
   readonly reason: LimitsReason;
@@ -74,7 +74,7 @@ export interface LimitedVolume {
   readonly group: string;
   /** The name of its LV. */
   readonly lv: string;
-  /** Whether its limits are applied. */
+  /** True if its limits are applied. */
   readonly applied: boolean;
   /** Its limits. */
   readonly rates: IoRates;

@@ -25,9 +25,9 @@ export interface Publication {
   readonly target: string;
   /** The access type. */
   readonly access: Access;
-  /** Whether this target is read-only. */
+  /** True if this target is read-only. */
   readonly readOnly: boolean;
-  /** Whether no other target is allowed. */
+  /** True if no other target is allowed. */
   readonly exclusive: boolean;
 }
 

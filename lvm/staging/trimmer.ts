@@ -66,7 +66,7 @@ interface TrimSchedule {
   failures: number;
   /** The time of the last success, in seconds since 1970. */
   lastSuccess?: number;
-  /** Whether the listener was called because its device does not support discards. */
+  /** True if the listener was called because its device does not support discards. */
   unsupported: boolean;
 }
 

@@ -44,7 +44,7 @@ export interface StatusOptions {
   readonly groups?: GroupMatcher;
   /** The volumes and snapshots that are known outside LVM; by default LVM is the only record. */
   readonly known?: KnownObjects;
-  /** What is reported of volumes outside LVM, by id; by default their tags are the only source. */
+  /** The reports on volumes outside LVM, by id; by default the tags are the only source. */
   readonly reported?: ReadonlyMap<string, ReportedVolume>;
   /** The overcommit ratio of thin pools without one in their tags, in percent of their sizes; 100 by default. */
   readonly overcommit?: bigint;
@@ -66,7 +66,7 @@ export interface GroupStatus {
   readonly metadata: { readonly size: bigint; readonly free: bigint };
   /** The number of its physical volumes, and of those that are missing. */
   readonly physicalVolumes: { readonly count: number; readonly missing: number };
-  /** Whether LVM can change it: it is writeable and not exported. */
+  /** True if LVM can change it: it is writeable and not exported. */
   readonly writeable: boolean;
 }
 
@@ -88,7 +88,7 @@ export type VolumeStateName = "Ready" | "Partial" | "Degraded" | "Rebuilding" | 
 export interface MountStatus {
   /** The path of the mount point. */
   readonly target: string;
-  /** Whether the mount is read-only. */
+  /** True if the mount is read-only. */
   readonly readOnly: boolean;
 }
 
@@ -106,13 +106,13 @@ export interface VolumeStatus {
   readonly size?: bigint;
   /** Its layout. */
   readonly layout?: string;
-  /** How much of its RAID images is in sync, in percent; absent without RAID, and while it is inactive. */
+  /** The part of its RAID images that is in sync, in percent; absent without RAID, and while it is inactive. */
   readonly syncPercent?: number;
   /** The type of its filesystem, or `block`. */
   readonly format?: string;
   /** Its format state: `raw`, `unformatted`, `formatting` or `formatted` (docs/reference/state.md). */
   readonly formatState?: string;
-  /** Whether its LV is active. */
+  /** True if its LV is active. */
   readonly active?: boolean;
   /** Its mounts, where it is staged and published. */
   readonly mounts: readonly MountStatus[];
@@ -167,7 +167,7 @@ export interface DeletedStatus {
   readonly lv: string;
   /** The size of its LV, which is free after its removal. */
   readonly size: bigint;
-  /** What happens to its data: `zero`, `discard` or `none` (docs/reference/parameters.md). */
+  /** The way in which its data is erased: `zero`, `discard` or `none` (docs/reference/parameters.md). */
   readonly erase: string;
 }
 

@@ -19,7 +19,7 @@ import { defined } from "../defined.ts";
 export interface ReportedVolume {
   /** The IO limits that are set for the volume. */
   readonly limits: IoLimits;
-  /** Why these limits do not apply to the pods that use the volume; absent when they do, or when it is not known. */
+  /** The reason why these limits do not apply to the pods that use the volume; absent when they do, or if unknown. */
   readonly limitsProblem?: string;
   /** The progress of its copy, while it is copied. */
   readonly copy?: CopyProgress;
@@ -41,7 +41,7 @@ export interface VolumeDetails {
    * the volume itself.
    */
   readonly ioLimits?: IoRates;
-  /** What is wrong with any of these, in sentences. */
+  /** The problems of any of these, in sentences. */
   readonly problems: readonly string[];
 }
 
