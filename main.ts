@@ -11,7 +11,7 @@ import { permissionsFor } from "./cli/permissions.ts";
 import { isSandboxed, runSandboxed, serveWorker, type WorkerRequest } from "./cli/sandbox.ts";
 import { StorageError } from "./lvm/error.ts";
 
-/** How long after the first signal a further SIGINT is ignored, in milliseconds. */
+/** The time after the first signal in which a further SIGINT is ignored, in milliseconds. */
 const REPEATED_SIGINT_MS = 1_000;
 
 /**

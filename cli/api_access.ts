@@ -1,6 +1,6 @@
 /**
- * What a process of the cluster accesses, computed from its flags. The process that parses the command line loads this
- * module, so it stays small.
+ * The access that a process of the cluster needs, computed from its flags. The process that parses the command line
+ * loads this module, so it stays small.
  *
  * @module
  */

@@ -1,5 +1,5 @@
 /**
- * What the processes of a cluster have in common: the client of the API server, metrics, and HTTP.
+ * The parts that the processes of a cluster have in common: the client of the API server, metrics, and HTTP.
  *
  * @module
  */

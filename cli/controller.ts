@@ -65,10 +65,10 @@ const CONTROLLERS = {
 /** The name of a group of controllers. */
 type ControllerName = keyof typeof CONTROLLERS;
 
-/** How long a call waits for the agent of a node, in milliseconds: less than the usual timeouts of the official sidecars. */
+/** The time that a call waits for the agent of a node, in milliseconds; shorter than the sidecars' usual timeouts. */
 const NODE_WAIT_MS = 60_000;
 
-/** How long calls in progress may take after SIGTERM, in milliseconds: nothing is lost when they take longer. */
+/** The time that calls in progress may take after SIGTERM, in milliseconds. Nothing is lost when they take longer. */
 const GRACE_MS = 2_000;
 
 /** The informers of the process, which are started together. */

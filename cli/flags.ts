@@ -86,13 +86,13 @@ export function httpFlag(address: string): Flag {
   };
 }
 
-/** How the flags ask for thin pools to be treated. */
+/** The values of the flags of thin pools. */
 export interface ThinPoolFlagValues {
   /** Virtual size that a pool may allocate, in percent of its size. */
   readonly overcommit: bigint;
-  /** When a pool of the driver is extended, and by how much. */
+  /** The policy for the extension of the driver's pools. */
   readonly autoextend: PoolAutoextend;
-  /** Whether a pool of the driver is removed together with its last volume. */
+  /** True if a pool of the driver is removed together with its last volume. */
   readonly removeEmptyPools: boolean;
 }
 

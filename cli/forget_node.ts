@@ -13,10 +13,10 @@ import { forget } from "../k8s/node_removal/forget_node.ts";
 import { forgetPlanJson, forgetPlanText } from "../k8s/node_removal/text.ts";
 import { planForget, readNodeObjects } from "../k8s/node_removal/plan.ts";
 
-/** How long pending events may take at the end, in milliseconds. */
+/** The time that pending events may take at the end, in milliseconds. */
 const EVENT_DRAIN_MS = 30_000;
 
-/** How many events may be sent at once: a node may have hundreds of volumes, with two events for each. */
+/** The number of events that may be sent at once: a node may have hundreds of volumes, with two events for each. */
 const EVENT_BURST = 1_000;
 
 /** Prints what the cluster has of a node, and gives it up with `--yes`. @returns the exit status */

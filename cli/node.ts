@@ -47,15 +47,18 @@ import type { Metrics } from "./metrics.ts";
 import { cgroupRoot, kubeletPaths } from "./paths.ts";
 import { thinPoolOptions } from "./flags.ts";
 
-/** How many objects of a kind are reconciled at once: LVM changes a group one by one, but they share its reports. */
+/**
+ * The number of objects of a kind that are reconciled at once. LVM makes the changes of a group one by one, but they
+ * share its reports.
+ */
 const MAX_CONCURRENT_RECONCILES = 16;
 
-/** How long pending events may take at the end, in milliseconds. */
+/** The time that pending events may take at the end, in milliseconds. */
 const EVENT_DRAIN_MS = 2_000;
 
 /** State of the process, as /readyz and /metrics show it. */
 class NodeState {
-  /** Why kubelet has not registered the driver; absent once it has. */
+  /** The reason why kubelet has not registered the driver; absent once it has. */
   registrationError: string | undefined = "kubelet has not asked for the driver yet";
   /** Last survey of the volume groups; absent before the first. */
   survey: readonly SurveyedGroup[] | undefined;

@@ -7,7 +7,7 @@
 import { dirname } from "@std/path";
 import { PROGRAM_DIRECTORIES, PROGRAMS } from "../lvm/exec.ts";
 
-/** What the body of a subcommand accesses. */
+/** The access that the body of a subcommand needs. */
 export interface AccessScope {
   /** Programs that it runs, by absolute path; by default those of the closed list. */
   readonly programs?: readonly string[];

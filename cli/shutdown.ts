@@ -4,5 +4,5 @@
  * @module
  */
 
-/** How long calls under way have to end after SIGTERM, in milliseconds: as long as the longest command may take. */
+/** The time that calls in progress may take after SIGTERM, in milliseconds: the deadline of the longest command. */
 export const GRACE_MS = 110_000;
