@@ -15,9 +15,9 @@ import { defined } from "../lvm/defined.ts";
 export interface Capability {
   /** Access as a block device or as a filesystem. */
   readonly access: Access;
-  /** Whether a node may publish the volume at one target only. */
+  /** True if a node may publish the volume at one target only. */
   readonly exclusive: boolean;
-  /** Whether the volume is only read. */
+  /** True if the volume is only read. */
   readonly readOnly: boolean;
 }
 

@@ -60,8 +60,8 @@ export interface ClaimReference {
 }
 
 /**
- * What a caller in the same process adds to a CreateVolume request. A request on the socket has no context, even if its
- * parameters name a claim: only the driver's own provisioner keeps its promise to write the PersistentVolume.
+ * The context that a caller in the same process adds to a CreateVolume request. A request on the socket has no context,
+ * even if its parameters name a claim: only the driver's own provisioner certainly writes the PersistentVolume.
  */
 export interface CreateVolumeContext {
   /** Claim that the caller creates the volume for, and whose PersistentVolume it writes afterwards. */

@@ -27,15 +27,15 @@ import { defined } from "../lvm/defined.ts";
 export interface VolumeParameters {
   /** Volume groups to create volumes in. */
   readonly groups: GroupMatcher;
-  /** Which of them to prefer. */
+  /** The preference among them. */
   readonly preference: GroupPreference;
   /** Filesystem of a request that names none. */
   readonly type: FilesystemType;
-  /** Whether a volume may be published at several targets. */
+  /** True if a volume may be published at several targets. */
   readonly shared: boolean;
   /** Text of the mkfs options, not yet checked against a filesystem. */
   readonly mkfsOptions: string;
-  /** How the data of a volume is erased on deletion. */
+  /** The way in which the data of a volume is erased on deletion. */
   readonly erase: Erasure;
   /** Layout of volumes over physical volumes. */
   readonly layout: Layout;
@@ -43,7 +43,7 @@ export interface VolumeParameters {
   readonly limits: IoLimits;
   /** Thin pool of the volumes; absent for thick volumes. */
   readonly thin?: ThinSpec;
-  /** How freed blocks are discarded, not yet checked against a filesystem. */
+  /** The policy for discarding freed blocks, not yet checked against a filesystem. */
   readonly trim: TrimPolicy;
 }
 

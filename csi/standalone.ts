@@ -47,9 +47,9 @@ export interface StandaloneOptions {
   readonly cgroupRoot?: string;
   /** Runs commands. */
   readonly exec: Exec;
-  /** How thin pools are managed. */
+  /** The options of thin pools. */
   readonly thin?: ThinPoolOptions;
-  /** When the COW space of snapshots is extended; `undefined` for never. Its default is that of the flag. */
+  /** The policy for the extension of COW space; `undefined` for no extension. Its default is that of the flag. */
   readonly snapshotAutoextend?: SnapshotAutoextend | undefined;
 }
 
@@ -69,7 +69,7 @@ export interface StandaloneDriver {
   stop(graceMs: number): Promise<boolean>;
 }
 
-/** How long a positive answer about readiness is cached, in milliseconds: each costs an LVM report. */
+/** The time that a positive answer about readiness is cached, in milliseconds: each costs an LVM report. */
 const READINESS_CACHE_MS = 60_000;
 
 const log = getLogger(["denolith", "standalone"]);
