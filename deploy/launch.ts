@@ -35,7 +35,7 @@ export interface Manifest {
 
 /** Settings of {@linkcode launchConfig}. */
 export interface LaunchOptions {
-  /** Whether the module is a separate file. The driver needs read permission for it to start itself as a Worker. */
+  /** True if the module is a separate file. The driver needs read permission for it to start itself as a Worker. */
   readonly moduleIsFile: boolean;
 }
 

@@ -178,7 +178,7 @@ function fieldOf(from: unknown, path: readonly string[]): unknown {
   }, from);
 }
 
-/** Whether a value counts as true: neither absent, false, 0 nor empty. */
+/** Reports whether a value counts as true: neither absent, false, 0 nor empty. */
 function isTrue(value: unknown): boolean {
   if (Array.isArray(value)) return value.length > 0;
   if (typeof value === "object" && value !== null) return Object.keys(value).length > 0;

@@ -51,7 +51,7 @@ export async function makeImageArchive({ output, cache, name = IMAGE, log }: Ima
   }
 }
 
-/** What {@linkcode writeArchive} puts together. */
+/** The contents of an image archive. */
 interface ArchiveContents {
   readonly name: string;
   /** The paths of the layers, the lowest first. */

@@ -13,7 +13,7 @@ import { LAUNCH_FLAGS, launchConfig, MODULE } from "../launch.ts";
 /** The driver's folder in the image. */
 export const DRIVER_FOLDER = "/usr/lib/denolith";
 
-/** How the image is started, and in what environment. The Dockerfile says the same. */
+/** The entry point and the environment of the image. The Dockerfile has the same. */
 export const IMAGE_START = {
   Entrypoint: ["/usr/bin/denolith"],
   Env: ["PATH=/usr/sbin:/usr/bin", "DENO_DIR=/var/cache/denolith", "DENO_NO_UPDATE_CHECK=1"],

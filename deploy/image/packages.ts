@@ -1,8 +1,8 @@
 import list from "./packages.txt" with { type: "text" };
 
 /**
- * What the image takes of which Debian packages, by package: names of programs and libraries, and paths of other files.
- * packages.txt has it in lines `package: file …`.
+ * Returns the files that the image takes from Debian packages, by package: names of programs and libraries, and paths
+ * of other files. packages.txt lists them in lines `package: file …`.
  *
  * @throws {Error} when a line is not of this form
  */

@@ -2,7 +2,7 @@ import { run } from "../process.ts";
 
 /** Settings of {@linkcode makeTar}. */
 export interface TarOptions {
-  /** What of the folder goes in, in this order; all of it by default. */
+  /** The entries of the folder to add, in this order; all of them by default. */
   readonly names?: readonly string[];
   /** Further options of tar. */
   readonly options?: readonly string[];

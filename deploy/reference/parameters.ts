@@ -9,7 +9,7 @@ import { code, table } from "./markdown.ts";
 
 const SEE_IO_LIMITS = "See [IO limits](#io-limits).";
 
-/** What the reference adds to the meaning of a setting, in Markdown; links are relative to docs/reference. */
+/** The notes of the reference on settings, in Markdown; links are relative to docs/reference. */
 const NOTES: Readonly<Partial<Record<SettingName, string>>> = {
   volumeGroupPreference: "Ties are resolved by name. With `Immediate` also for nodes.",
   mkfsOptions: "See [mkfs options](mkfs-options.md).",
