@@ -68,7 +68,7 @@ export async function listManaged(client: ApiClient, { nodeName }: NodeDriver): 
 export interface RemovalRequest {
   /** The UUIDs of LVs. */
   readonly lvUuids: ReadonlySet<string>;
-  /** Whether the request confirms that the cluster has no object of the kind on the node. */
+  /** True if the request confirms that the cluster has no object of the kind on the node. */
   readonly noneKnown: boolean;
 }
 

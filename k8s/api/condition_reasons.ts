@@ -14,7 +14,7 @@ import type { LimitsReason } from "../../lvm/staging/cgroups.ts";
 export interface ReasonDescription {
   /** Status of the condition with this reason. */
   readonly status: "True" | "False";
-  /** What the reason means, and what to do, in Markdown; links are relative to docs/reference. */
+  /** The meaning of the reason, and the remedy, in Markdown; links are relative to docs/reference. */
   readonly meaning: string;
 }
 

@@ -10,11 +10,11 @@ import type { ConditionReason } from "./condition_reasons.ts";
 export interface Condition<Reason extends string = ConditionReason> {
   /** Its type, such as `Ready`. */
   type: string;
-  /** Whether it holds. */
+  /** The status of the condition: `True` if it holds. */
   status: "True" | "False" | "Unknown";
   /** The generation of the object that it was observed for. */
   observedGeneration?: number;
-  /** When `status` last changed (RFC 3339). */
+  /** The time of the last change of `status` (RFC 3339). */
   lastTransitionTime: string;
   /** The reason, in one CamelCase word. */
   reason: Reason;
@@ -29,9 +29,9 @@ export type NewCondition<C extends AnyCondition = Condition> = Omit<C, "lastTran
 export interface AnyCondition {
   /** Its type. */
   readonly type: string;
-  /** Whether it holds. */
+  /** The status of the condition: `True` if it holds. */
   readonly status: string;
-  /** When `status` last changed (RFC 3339). */
+  /** The time of the last change of `status` (RFC 3339). */
   readonly lastTransitionTime?: string;
 }
 

@@ -10,7 +10,7 @@ import type { ConditionReason } from "./condition_reasons.ts";
 export interface EventDescription {
   /** Type of the events. */
   readonly type: "Normal" | "Warning";
-  /** What the event means, and what to do, in Markdown; links are relative to docs/reference. */
+  /** The meaning of the event, and the remedy, in Markdown; links are relative to docs/reference. */
   readonly meaning: string;
 }
 

@@ -87,7 +87,7 @@ export interface LvmVolumeSpec {
   layout?: LayoutSpec;
   /** Limits of its IO, as parameters of a StorageClass. */
   ioLimits?: Record<string, string>;
-  /** Whether it is a thin volume; no, when absent. */
+  /** True if it is a thin volume; false by default. */
   thinProvision?: boolean;
   /** The pool, if it is not the group's own. */
   thinPool?: string;
@@ -95,11 +95,11 @@ export interface LvmVolumeSpec {
    * The size of the group's own pool when it is created for this volume: a quantity, or a percentage of the free space.
    */
   thinPoolSize?: string;
-  /** What it is created from: a snapshot or a volume; empty, when absent. */
+  /** Its content source, a snapshot or a volume; absent for a volume that is created empty. */
   source?: { snapshot?: string; volume?: string };
-  /** Whether it is mounted with the option `discard`; no, when absent. */
+  /** True if it is mounted with the option `discard`; false by default. */
   discard?: boolean;
-  /** The interval of fstrim while it is staged, such as `24h`; never, when absent. */
+  /** The interval of fstrim while it is staged, such as `24h`; absent if fstrim is never run. */
   fstrim?: string;
 }
 
@@ -150,7 +150,7 @@ export interface NodeVolumeGroup {
   pvCount: number;
   snapshotCount: number;
   missingPVCount: number;
-  /** Whether LVM can create an LV in it now. */
+  /** True if LVM can create an LV in it now. */
   writeable: boolean;
   allocationPolicy?: string;
   metadata?: { size: string; free: string };
@@ -168,7 +168,7 @@ export interface NodeVolumeGroup {
 export interface NodeThinPool {
   name: string;
   size: string;
-  /** Whether the driver created it. */
+  /** True if the driver created it. */
   owned?: boolean;
   /** Its overcommit: the largest sum of virtual sizes, as a multiple of its size. */
   overcommit?: string;

@@ -17,7 +17,7 @@ const MAX_MESSAGE_LENGTH = 4_096;
 
 /** A condition without its type. */
 export interface ConditionState {
-  /** Whether it holds. */
+  /** The status of the condition: `True` if it holds. */
   readonly status: "True" | "False";
   /** The reason, in one CamelCase word. */
   readonly reason: ConditionReason;

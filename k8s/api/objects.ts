@@ -36,9 +36,9 @@ export interface OwnerReference {
   name: string;
   /** The owner's uid. */
   uid: string;
-  /** Whether the owner is the one controller of the object. */
+  /** True if the owner is the one controller of the object. */
   controller?: boolean;
-  /** Whether the owner, deleted in the foreground, waits for the object. */
+  /** True if the owner, deleted in the foreground, waits for the object. */
   blockOwnerDeletion?: boolean;
 }
 
@@ -64,9 +64,9 @@ export interface ObjectMeta {
   finalizers?: string[];
   /** Its owners. */
   ownerReferences?: OwnerReference[];
-  /** When it was made (RFC 3339). */
+  /** The time of its creation (RFC 3339). */
   creationTimestamp?: string;
-  /** When its deletion was asked for (RFC 3339). */
+  /** The time at which its deletion was requested (RFC 3339). */
   deletionTimestamp?: string;
 }
 
@@ -116,7 +116,7 @@ export interface Resource<T extends KubeObject = KubeObject> {
   readonly plural: string;
   /** The kind. */
   readonly kind: string;
-  /** Whether its objects live in namespaces. */
+  /** True if its objects are in namespaces. */
   readonly namespaced: boolean;
   /** Only for the compiler: the type of the objects. */
   readonly object?: T;

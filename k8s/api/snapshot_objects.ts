@@ -13,9 +13,9 @@ export interface VolumeSnapshotContent extends KubeObject {
   spec: {
     /** The driver that has the snapshot. */
     driver: string;
-    /** Whether the snapshot is deleted with its VolumeSnapshot. */
+    /** `Delete` if the snapshot is deleted with its VolumeSnapshot. */
     deletionPolicy: "Delete" | "Retain";
-    /** The volume that a snapshot is to be taken of, or a snapshot that is there already: one of both. */
+    /** The volume to create a snapshot of, or an existing snapshot: one of both. */
     source: { volumeHandle?: string; snapshotHandle?: string };
     /** The class, where one is named. */
     volumeSnapshotClassName?: string;
@@ -28,11 +28,11 @@ export interface VolumeSnapshotContent extends KubeObject {
   status?: {
     /** The snapshot's handle. */
     snapshotHandle?: string;
-    /** When it was taken, in nanoseconds since 1970. Larger than the safe integers, so it is written but not read. */
+    /** Its creation time, in nanoseconds since 1970. It exceeds the safe integers, so it is written but not read. */
     creationTime?: number;
-    /** The least size of a volume made from it, in bytes. */
+    /** The minimum size of a volume that is created from it, in bytes. */
     restoreSize?: number;
-    /** Whether a volume can be made from it. */
+    /** True if a volume can be created from it. */
     readyToUse?: boolean;
     /** The last failure. */
     error?: { time?: string; message?: string };
@@ -45,7 +45,7 @@ export interface VolumeSnapshot extends KubeObject {
   status?: {
     /** The VolumeSnapshotContent. */
     boundVolumeSnapshotContentName?: string;
-    /** Whether a volume can be made from it. */
+    /** True if a volume can be created from it. */
     readyToUse?: boolean;
   };
 }

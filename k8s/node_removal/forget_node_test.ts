@@ -67,7 +67,7 @@ function scene() {
     forget: async (
       { apiClient = client, reason, now = NOW }: { apiClient?: ApiClient; reason?: string; now?: Date } = {},
     ) => await forget(apiClient, await readNodeObjects(apiClient, DEAD), { now, events: recorder, reason }),
-    /** What there is, in words; `without` a node. */
+    /** Returns the objects that exist, in words; `without` a node. */
     left: (without = "") =>
       [...api.objects(lvmVolumes), ...api.objects(lvmSnapshots)].filter(({ spec }) => spec.nodeName !== without)
         .map(({ metadata, spec, status }: AgentManaged) =>

@@ -84,7 +84,7 @@ export interface ForgetPlan {
   readonly nodeName: string;
   /** The evidence that the node is alive, in sentences. */
   readonly livenessEvidence: readonly string[];
-  /** Whether there is an LVMNode to be removed. */
+  /** True if there is an LVMNode to remove. */
   readonly lvmNode: boolean;
   /** The volumes, in the order of their ids. */
   readonly volumes: readonly ForgottenVolume[];

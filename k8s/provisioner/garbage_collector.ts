@@ -30,7 +30,7 @@ export class GarbageCollector {
   readonly #options: ProvisionerOptions;
   readonly #isInProgress: IsInProgress;
   readonly #log = getLogger(["denolith", "garbage-collector"]);
-  /** When an intent was first seen without a claim, in the clock's milliseconds. */
+  /** The time at which an intent was first seen without a claim, in the clock's milliseconds. */
   readonly #orphanedSinceMs = new Map<string, number>();
 
   /** Creates it; nothing runs before {@linkcode GarbageCollector.run}. */

@@ -13,7 +13,7 @@ export interface Intent {
   /** The volume's handle. */
   readonly volumeId: string;
   /**
-   * Whether the request came from the provisioner, and no PersistentVolume was seen for it yet. Once one was seen, only
+   * True if the request came from the provisioner, and no PersistentVolume was seen for it yet. Once one was seen, only
    * its deletion may delete the volume: it may have been retained by its policy, and hold data.
    */
   readonly pending: boolean;

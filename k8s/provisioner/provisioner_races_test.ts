@@ -20,7 +20,7 @@ function addLongClaim(cluster: FakeControlPlane): PersistentVolumeClaim {
   return cluster.addClaim("data", { volumeAttributesClassName: "fast" });
 }
 
-/** Where the provisioning of such a claim waits for someone. */
+/** The steps of provisioning such a claim between which something else may happen. */
 const STEPS = [
   "before get volumeattributesclasses",
   "after get volumeattributesclasses",

@@ -16,7 +16,7 @@ import { lvmVolumeFor, requireCompatible } from "../api/volume_mapping.ts";
 const DRIVER = "lvm.denolith.dev";
 const CLAIM = { namespace: "shop", name: "orders", uid: "u-1" };
 
-/** How a record differs from one of 1 GiB of ext4 that was begun on n1. */
+/** The differences of a record from one of 1 GiB of ext4 that was begun on n1. */
 interface RecordFixture {
   driver?: string;
   annotations?: Record<string, string>;

@@ -17,9 +17,9 @@ export type ClaimCondition = NonNullable<NonNullable<PersistentVolumeClaim["stat
 export interface Failure {
   /** The error, in a sentence. */
   readonly message: string;
-  /** Whether a repetition cannot succeed until something changes. */
+  /** True if a repetition cannot succeed until something changes. */
   readonly infeasible: boolean;
-  /** When it failed (RFC 3339). */
+  /** The time at which it failed (RFC 3339). */
   readonly now: string;
 }
 

@@ -71,7 +71,7 @@ export interface ModifyFailure extends Failure {
   readonly className: string;
   /** The name of the gRPC code. */
   readonly reason: string;
-  /** Whether the modification may still be in progress. */
+  /** True if the modification may still be in progress. */
   readonly uncertain: boolean;
 }
 

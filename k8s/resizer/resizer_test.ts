@@ -52,7 +52,7 @@ async function scene({ driver: name = DRIVER, uid = undefined as string | undefi
       cluster.claims.waitFor("default/data", (now) => now?.status?.allocatedResourceStatuses?.["storage"] === state, {
         timeoutMs: 5_000,
       }),
-    /** What kubelet writes when the filesystem has grown. */
+    /** Writes what kubelet writes after the filesystem was resized. */
     nodeFinishes: (storage: string) =>
       setStatus({ capacity: { storage }, conditions: [], allocatedResourceStatuses: { storage: null } as never }),
     conditions: () => cluster.storedClaim()?.status?.conditions?.map(({ type }) => type),

@@ -16,7 +16,7 @@ export interface ReconcileResult {
   readonly controller: string;
   /** The key. */
   readonly key: string;
-  /** How long it took, in milliseconds. */
+  /** Its duration, in milliseconds. */
   readonly ms: number;
   /** The error, when it failed. */
   readonly error?: unknown;

@@ -26,7 +26,7 @@ async function scene(options: InformerOptions<Thing> = {}, client: Partial<HttpC
     network,
     http,
     informer,
-    /** How often it listed and watched. */
+    /** Returns its list and watch requests. */
     requests: () =>
       fake.requests.filter(({ method }) => method === "GET").map(({ query }) =>
         query.get("watch") ? `watch ${query.get("resourceVersion")}` : "list"
@@ -184,7 +184,7 @@ Deno.test("Informer: a server that is away for a minute is asked a dozen times, 
   await running;
 });
 
-/** What is logged from here on, as level and message; until it is disposed of. */
+/** Captures what is logged, as level and message, until it is disposed of. */
 async function captureLogs(): Promise<AsyncDisposable & { lines: string[] }> {
   const lines: string[] = [];
   const sink = ({ level, rawMessage }: LogRecord) => void lines.push(`${level}: ${rawMessage}`);

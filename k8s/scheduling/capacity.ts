@@ -81,7 +81,7 @@ export class CapacityPublisher {
   readonly #minWriteIntervalMs: number;
   /** The node and class of each object, by the object's name. */
   readonly #keys = new Map<string, CapacityKey>();
-  /** When each object was last written, in the clock's milliseconds. */
+  /** The time at which each object was last written, in the clock's milliseconds. */
   readonly #writtenAtMs = new Map<string, number>();
   #stopSignal: AbortSignal | undefined;
 

@@ -41,7 +41,7 @@ interface VolumeFixture {
   thin?: ThinSpec;
   groups?: GroupMatcher;
   preference?: GroupPreference;
-  /** What its node says of it. */
+  /** The status that its node has reported. */
   status?: LvmVolumeStatus;
   metadata?: Partial<LvmVolume["metadata"]>;
 }
@@ -51,14 +51,14 @@ function volume(name: string, mib: number, { status, metadata, ...more }: Volume
   return { ...object, metadata: { ...object.metadata, generation: 1, ...metadata }, ...(status && { status }) };
 }
 
-/** What an agent says of a volume that it made. */
+/** Returns the status that an agent reports of a volume that it created. */
 function createdStatus(mib: number, more: Partial<LvmVolumeStatus> = {}): LvmVolumeStatus {
   return { state: "Ready", observedGeneration: 1, volumeGroup: "data", lvUUID: "u", size: `${mib}Mi`, ...more };
 }
 
 const parseGroups = (list: string) => exactMatcher(list);
 
-/** What is free in each group, in MiB. */
+/** Returns the free capacity of each group, in MiB. */
 function freeMiB(node: LvmNode, ...volumes: LvmVolume[]): Record<string, number> {
   const { groups } = freeCapacityOf(node, volumes, parseGroups);
   return Object.fromEntries(groups.map(({ name, free }) => [name, Number(free / MiB)]));
@@ -249,7 +249,7 @@ Deno.test("Rooms: follows nodes and volumes of the driver, and counts what is ex
   await Promise.all(running);
 });
 
-/** How many extents the rule promises to volumes that nobody asked for yet. */
+/** Returns the number of extents that the rule has for volumes that were not requested yet. */
 function availableExtents({ report, volumes }: ObservedState): number {
   const { groups: [group] } = freeCapacityOf(report, volumes, () => ANY_GROUP);
   assert(group!.free % EXTENT === 0n, `${group!.free} is no whole number of extents`);
@@ -297,7 +297,7 @@ function withPool(mib: number, ...listed: [string, number][]): LvmNode {
   return node;
 }
 
-/** What is left for thin volumes in each group, in MiB. */
+/** Returns the free capacity for thin volumes in each group, in MiB. */
 function freeThinMiB(node: LvmNode, thin: ThinSpec, ...volumes: LvmVolume[]): Record<string, number> {
   const { groups } = freeCapacityOf(node, volumes, parseGroups);
   return Object.fromEntries(withThinSpace(groups, thin).map(({ name, free }) => [name, Number(free / MiB)]));

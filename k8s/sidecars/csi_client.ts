@@ -126,7 +126,7 @@ export interface ExpandVolumeRequest {
 export interface ExpandedVolume {
   /** The size now, in bytes. */
   readonly capacityBytes: bigint;
-  /** Whether the node has to expand a filesystem. */
+  /** True if the node has to expand a filesystem. */
   readonly nodeExpansionRequired: boolean;
 }
 
@@ -164,11 +164,11 @@ export interface ExistingSnapshotRequest {
 export interface CreatedSnapshot {
   /** Its handle, which never changes. */
   readonly snapshotId: string;
-  /** When it was taken, in nanoseconds since 1970; 0 when that is not known. */
+  /** The time of its creation, in nanoseconds since 1970; 0 when that is not known. */
   readonly creationTimeNs: bigint;
-  /** The least size of a volume made from it, in bytes; 0 when that is not known. */
+  /** The minimum size of a volume that is created from it, in bytes; 0 when that is not known. */
   readonly sizeBytes: bigint;
-  /** Whether a volume can be made from it. */
+  /** True if a volume can be created from it. */
   readonly readyToUse: boolean;
 }
 

@@ -17,7 +17,7 @@ const LEFT_NOTHING = { content: undefined, snapshots: [] };
 /** Called before and after each request that is no list and no watch, and each call; it may wait, or fail. */
 type OnStep = (step: string) => Promise<void>;
 
-/** What a snapshotter works with, with someone in between. */
+/** Returns the options of a snapshotter whose calls and requests `onStep` intercepts. */
 function interceptedOptions(s: SnapshotControlPlane, name: string, onStep: OnStep): SnapshotterOptions {
   const intercept = <A extends unknown[], T>(call: string, body: (...args: A) => Promise<T>) => async (...args: A) => {
     await onStep(`before ${call}`);
