@@ -33,7 +33,7 @@ export async function lock(path: string, log: (line: string) => void): Promise<D
 
 /** The state of a cluster. */
 export interface Status {
-  /** Whether everything runs, and all nodes are ready. */
+  /** True if everything runs, and all nodes are ready. */
   readonly up: boolean;
   readonly folder: string;
   readonly kubeconfig?: string;

@@ -31,7 +31,7 @@ const TWO_NODES = [
 export interface DeployOptions {
   /** The kubelet's root directory, on every node. */
   readonly kubeletRoot?: string;
-  /** Whether to start two nodes with small groups; one node by default. */
+  /** True for two nodes with small groups; one node by default. */
   readonly twoNodes?: boolean;
 }
 

@@ -40,7 +40,7 @@ const snapshotId = snapshotIdOf("cut");
 /** Failures for which an orchestrator repeats a call: ABORTED and UNAVAILABLE. */
 const REPEATED = ["Busy", "StillRunning", "Unavailable"];
 
-/** How long an orchestrator waits before it repeats a call, in milliseconds, and how often it repeats. */
+/** The time until an orchestrator repeats a call, in milliseconds, and the maximum number of its attempts. */
 const [PAUSE_MS, MAX_ATTEMPTS] = [2, 1_000];
 
 /** A cluster whose processes crash, and its orchestrator. */

@@ -1,6 +1,6 @@
 /**
- * What the controllers need of an API server and a client. The tests run over the fake server, and over a real
- * kube-apiserver.
+ * The contract of an API server and a client on which the controllers rely. The tests run over the fake server, and
+ * over a real kube-apiserver.
  *
  * @module
  */

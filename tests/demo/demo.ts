@@ -25,7 +25,7 @@ Flags:
 /** A mistake in the command line. */
 class UsageError extends Error {}
 
-/** Why the demo ends early, and with which exit status. */
+/** The reason why the demo ends early, with the exit status. */
 class Interruption extends Error {
   constructor(message: string, readonly status: number) {
     super(message);

@@ -1,7 +1,7 @@
 import { run } from "./command.ts";
 import { pause } from "./data.ts";
 
-/** How long to wait until a busy mount can be unmounted, in milliseconds. */
+/** The time to wait until a busy mount can be unmounted, in milliseconds. */
 const BUSY_TIMEOUT_MS = 20_000;
 
 /** Returns the mount points below a folder, the last mount first. */

@@ -2,9 +2,9 @@
 export interface Output {
   /** Writes a text. */
   readonly write: (text: string) => void;
-  /** Whether it is a terminal, where a line can be overwritten. */
+  /** True if it is a terminal, where a line can be overwritten. */
   readonly terminal: boolean;
-  /** Whether to use colours. */
+  /** True if it uses colours. */
   readonly colors: boolean;
 }
 

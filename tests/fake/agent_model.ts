@@ -18,7 +18,7 @@ const TOTAL_EXTENTS = 16;
 
 /** One thing that happens; what cannot happen now does not. */
 export interface Step {
-  /** Which kind of thing. */
+  /** The kind of the thing. */
   readonly kind: number;
   /** The number of the volume. */
   readonly which: number;
@@ -48,7 +48,7 @@ interface RequestedVolume {
   object: LvmVolume;
   /** The target size, in extents. */
   target: number;
-  /** Whether a pod had it. Then its LV is erased before its space is free. */
+  /** True if a pod had it. Then its LV is erased before its space is free. */
   wasPublished: boolean;
 }
 

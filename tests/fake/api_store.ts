@@ -10,13 +10,13 @@ import { keyOfName, type KubeObject, type Resource } from "../../k8s/api/objects
 export interface ResourceKind {
   /** The kind. */
   readonly resource: Resource;
-  /** Whether the status is a subresource, and is changed only by it. */
+  /** True if the status is a subresource, and is changed only by it. */
   readonly hasStatusSubresource: boolean;
-  /** Whether `metadata.generation` counts the changes of the spec. */
+  /** True if `metadata.generation` counts the changes of the spec. */
   readonly countsGenerations: boolean;
-  /** Whether an object can be replaced without its resourceVersion. */
+  /** True if an object can be replaced without its resourceVersion. */
   readonly allowsUnconditionalUpdate: boolean;
-  /** Whether replacing an absent object creates it. */
+  /** True if replacing an absent object creates it. */
   readonly allowsCreateOnUpdate?: boolean;
 }
 
@@ -44,7 +44,7 @@ export interface Change {
   readonly before: StoredObject | undefined;
   /** The object after; when it was deleted, its last state with the revision of the deletion. */
   readonly after: StoredObject;
-  /** Whether the object was deleted. */
+  /** True if the object was deleted. */
   readonly deleted: boolean;
 }
 

@@ -31,7 +31,7 @@ type Request = Parameters<CsiClient[Call]>[0];
 export interface CallFault {
   /** The error of the call. */
   readonly error?: Error;
-  /** Whether the call does its work in spite of the error. */
+  /** True if the call does its work in spite of the error. */
   readonly done?: boolean;
   /** A promise that the call awaits before it does anything. */
   readonly waitFor?: Promise<void>;
@@ -49,7 +49,7 @@ export interface FakeVolume {
 export interface FakeSnapshot {
   /** The request. */
   readonly request: CreateSnapshotRequest;
-  /** Whether a volume can be made from it. */
+  /** True if a volume can be created from it. */
   ready: boolean;
 }
 
@@ -68,9 +68,9 @@ export class FakeDriver implements CsiClient, Intents {
   readonly calls: { call: Call; request: Request }[] = [];
   /** The largest size of a volume, in bytes. */
   maxVolumeBytes = 1n << 50n;
-  /** Whether a node must resize the filesystem after an expansion. */
+  /** True if a node must resize the filesystem after an expansion. */
   nodeExpansionRequired = true;
-  /** Whether snapshots can be used as soon as they are taken. */
+  /** True if snapshots can be used as soon as they are created. */
   snapshotsReady = true;
   readonly #faults: { call: Call; fault: CallFault }[] = [];
   readonly #waiters: { call: Call; resolve: () => void }[] = [];

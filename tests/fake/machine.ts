@@ -16,21 +16,21 @@ import { TOOLS } from "./tools.ts";
 
 /** The content of a device. */
 export interface DeviceContent {
-  /** Whether the first 4 KiB are zeros. */
+  /** True if the first 4 KiB are zeros. */
   zeroHead: boolean;
   /** The signatures that libblkid finds. */
   signatures: { type: string; uuid: string }[];
   /** The size of the filesystem in bytes. */
   filesystemBytes: bigint;
-  /** Whether reading fails. */
+  /** True if reading fails. */
   unreadable: boolean;
   /** The exit status of the next filesystem check. */
   checkStatus: number;
   /** Names of data that was written and can be read from the device until it is overwritten. */
   data: Set<string>;
-  /** Whether a filesystem was checked, or for xfs unmounted, since its last change. */
+  /** True if a filesystem was checked, or for xfs unmounted, since its last change. */
   isClean: boolean;
-  /** Whether a program was killed while it changed it. No other program continues with it. */
+  /** True if a program was killed while it changed it. No other program continues with it. */
   isInconsistent: boolean;
 }
 
@@ -56,7 +56,7 @@ export interface FakeLv {
   pool?: string;
   /** Its state as a thin pool. */
   thinPool?: FakePool;
-  /** Whether activating its group skips it. */
+  /** True if activating its group skips it. */
   activationSkip?: boolean;
   /** Its layout; linear by default. */
   segment?: Segment;
@@ -64,9 +64,9 @@ export interface FakeLv {
   pvSegments?: FakePvSegment[];
   /** The kernel's state of a RAID LV while it is active. `dropped`: it continues without a PV that is there. */
   raid?: { action: string; syncPercent: number; mismatches: number; refreshNeeded: boolean };
-  /** Whether lvcreate was interrupted before the LV was complete. */
+  /** True if lvcreate was interrupted before the LV was complete. */
   incomplete?: boolean;
-  /** Up to where its device was overwritten with zeros, from its start, in bytes. */
+  /** The number of bytes from the start of its device that were overwritten with zeros. */
   zeroedTo: bigint;
   /** Up to where it has been overwritten with another device, from its start, in bytes; and with which. */
   copied?: { from: FakeLv; to: bigint };
@@ -78,13 +78,13 @@ export interface FakePool {
   /** Usage of its data and its metadata, in percent. */
   dataPercent: number;
   metadataPercent: number;
-  /** Whether new blocks read as zeros. */
+  /** True if new blocks read as zeros. */
   zeroes: boolean;
-  /** Whether the kernel demands a check of its metadata. */
+  /** True if the kernel demands a check of its metadata. */
   needsCheck?: boolean;
   /** The value of lv_health_status. */
   health: "" | "out_of_data" | "metadata_read_only" | "failed";
-  /** Whether dmeventd monitors it. */
+  /** True if dmeventd monitors it. */
   monitored: boolean;
   /** Names of data that its free blocks, and its former place on the PVs, would show if they were not zeroed. */
   residualData: Set<string>;
@@ -97,7 +97,7 @@ export interface FakeGroup {
   size: bigint;
   extentSize: bigint;
   tags: Set<string>;
-  /** How many of its PVs are missing: the first ones. */
+  /** The number of its PVs that are missing: the first ones. */
   missingPvs: number;
   exported: boolean;
   readOnly: boolean;
@@ -113,7 +113,7 @@ export interface FakeGroup {
 
 /** The state of the machine apart from its groups, by which a healthy machine differs from one with problems. */
 export interface FakeHost {
-  /** Whether commands run as root. */
+  /** True if commands run as root. */
   root: boolean;
   /** The version of LVM. */
   lvmVersion: string;
@@ -141,7 +141,7 @@ export interface FakeHost {
   unusedPvs: { path: string; uuid: string }[];
   /** The error of udevadm; empty when all is well. */
   udev: "" | "No such file or directory" | "Connection refused";
-  /** Whether its disks support discards. */
+  /** True if its disks support discards. */
   discards: boolean;
   /** Programs that are not installed. */
   missing: Set<Program | ThinTool>;
@@ -207,7 +207,7 @@ export interface FakeMount {
   fsType: string;
   root: string;
   readOnly: boolean;
-  /** Whether the kernel has made the filesystem read-only after an error. */
+  /** True if the kernel has made the filesystem read-only after an error. */
   remountedReadOnly?: boolean;
   deviceNumber: string;
   lv?: FakeLv;

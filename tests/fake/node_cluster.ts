@@ -46,7 +46,7 @@ export interface ProcessOptions {
   mountRoots?: readonly string[];
   /** The path at which an agent finds cgroups. */
   cgroupRoot?: string;
-  /** How long a controller waits for a node's answer, in milliseconds. */
+  /** The time that a controller waits for a node's answer, in milliseconds. */
   waitMs?: number;
 }
 

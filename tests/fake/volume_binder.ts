@@ -1,5 +1,5 @@
 /**
- * What kube-controller-manager does with claims and PersistentVolumes that name each other: it binds them, releases a
+ * The part of kube-controller-manager for claims and PersistentVolumes that name each other: it binds them, releases a
  * volume when its claim is gone, and removes its protection finalizer. It does so in no other case.
  *
  * @module

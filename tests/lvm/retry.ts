@@ -1,4 +1,4 @@
-/** How long a failing step is repeated, in milliseconds: starting takes long on an emulated machine. */
+/** The time for which a failing step is repeated, in milliseconds: starting takes long on an emulated machine. */
 const RETRY_TIMEOUT_MS = 180_000;
 
 /** Repeats what fails, as an orchestrator does, or while something starts. */

@@ -7,7 +7,7 @@
 
 import { asArray, asObject, asString } from "../../lvm/json.ts";
 
-/** Why specs are skipped: what their names have in common, and what they wait for. */
+/** The reasons why specs are skipped: a pattern of their names, and what they wait for. */
 const TOPICS: readonly (readonly [RegExp, string])[] = [
   [
     /ControllerPublishVolume|ControllerUnpublishVolume|Controller Server\] volume lifecycle/,

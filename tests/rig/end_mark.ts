@@ -2,7 +2,7 @@
 export interface ScanResult {
   /** The bytes that belong to the output. */
   output: Uint8Array;
-  /** Whether the mark was reached. What follows it is dropped. */
+  /** True if the mark was reached. What follows it is dropped. */
   isEnded: boolean;
 }
 

@@ -6,9 +6,9 @@ import type { TempFolder } from "./temp_folder.ts";
 
 /** Programs that are built together, with one choice of versions for all that they depend on. */
 export interface GoModule {
-  /** What is built, in words. */
+  /** A description of the program that is built. */
   readonly name: string;
-  /** How long it takes on two processors, in words. */
+  /** The duration on two processors, in words. */
   readonly time: string;
   /** Versions, without the "v", by module. */
   readonly require: Readonly<Record<string, string>>;
@@ -22,7 +22,7 @@ export interface GoModule {
   readonly rename: Readonly<Record<string, string>>;
 }
 
-/** Where {@linkcode buildGo} builds, and whom it tells. */
+/** The folder in which {@linkcode buildGo} builds, and the receiver of its progress. */
 export interface GoBuild {
   readonly temp: TempFolder;
   /** Takes the programs. */

@@ -26,9 +26,9 @@ export interface GuestOptions {
   memMiB?: number;
   /** Ports of this machine that lead into the guest; none by default. */
   forward?: readonly PortForward[];
-  /** Whether the guest reaches this machine's 127.0.0.1, as 10.0.2.2, and other networks; false by default. */
+  /** True if the guest reaches this machine's 127.0.0.1, as 10.0.2.2, and other networks; false by default. */
   hostAccess?: boolean;
-  /** Is given what the script prints, standard output and error in one, as it comes and byte for byte. */
+  /** Receives what the script prints, standard output and error in one, as it comes and byte for byte. */
   onOutput?: (chunk: Uint8Array) => void;
   /** Is given the files and folders that the script left in /work/out, however it ended; made if missing. */
   outDir?: string;

@@ -10,13 +10,13 @@ export interface GuestSettings {
   readonly dataDisks: number;
   /** The mark after the script's output, between a zero byte and a line feed. */
   readonly endMark: string;
-  /** Whether to send /work/out when the script has ended. */
+  /** True to send /work/out when the script has ended. */
   readonly sendsOut: boolean;
-  /** Whether the script has a terminal. */
+  /** True if the script has a terminal. */
   readonly terminal: boolean;
-  /** After how many seconds the guest lists its processes; 0 for never. */
+  /** The number of seconds after which the guest lists its processes; 0 for never. */
   readonly watch: number;
-  /** Whether to load kernel modules that take seconds at the boot, instead of at their first use. */
+  /** True to load kernel modules that take seconds at the boot, instead of at their first use. */
   readonly slowModules: boolean;
 }
 

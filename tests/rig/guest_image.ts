@@ -160,7 +160,7 @@ async function moveKernel(system: string, to: string): Promise<void> {
   );
 }
 
-/** What {@linkcode configure} puts into the system to make the initrd. */
+/** The files that {@linkcode configure} puts into the system to make the initrd. */
 const INITRD_BUILD_FILES = ["initrd", "initrd_init", "make_initrd"];
 
 /** Removes what the guest never reads. */

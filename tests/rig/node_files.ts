@@ -7,7 +7,7 @@ import type { NodeOptions, NodePorts } from "./node.ts";
 import type { PayloadFile } from "./payload.ts";
 import { PAUSE_IMAGE } from "./pod_image.ts";
 
-/** What {@linkcode nodeFiles} puts together. */
+/** The input of {@linkcode nodeFiles}. */
 export interface NodeParts {
   readonly options: NodeOptions;
   readonly ports: NodePorts;

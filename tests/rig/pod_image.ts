@@ -14,7 +14,7 @@ export const BUSYBOX_IMAGE = "rig.denolith.test/busybox:1";
  */
 export const EXAMPLE_IMAGE = "docker.io/library/busybox:1.36";
 
-/** What an image says of how it is run: the fields of the OCI image configuration's `config`. */
+/** The parameters for running an image: the fields of the OCI image configuration's `config`. */
 export interface ImageConfig {
   readonly Entrypoint?: readonly string[];
   readonly Cmd?: readonly string[];
@@ -24,9 +24,9 @@ export interface ImageConfig {
   readonly Labels?: Readonly<Record<string, string>>;
 }
 
-/** What an image archive is made of. */
+/** The parts of an image archive. */
 export interface ImageSource {
-  /** The names by which pods ask for it. */
+  /** The names by which pods refer to it. */
   readonly names: readonly string[];
   /** Folders with the files of each layer, the lowest first. Everything belongs to root in the image. */
   readonly layers: readonly string[];

@@ -18,11 +18,11 @@ export interface Machine {
   memMiB: number;
   forward: readonly PortForward[];
   hostAccess: boolean;
-  /** Whether the script has a terminal. */
+  /** True if the script has a terminal. */
   terminal: boolean;
   /** A file for what the script prints, instead of qemu's standard output. */
   output?: string;
-  /** Whether the root disk's file keeps what is written to the disk. */
+  /** True if the root disk's file keeps what is written to the disk. */
   persistsRoot?: boolean;
   /** Files to write: the kernel's console, the init's reports, a tar archive of /work/out. */
   console: string;

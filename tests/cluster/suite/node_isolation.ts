@@ -1,5 +1,5 @@
 /**
- * What the holder of an agent's token may write: the objects of its node, and no others.
+ * The objects that the holder of an agent's token may write: those of its node, and no others.
  *
  * @module
  */

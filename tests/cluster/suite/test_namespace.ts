@@ -17,7 +17,7 @@ import { type Kind, ObjectWatcher, WAIT_MS } from "./object_watcher.ts";
 /** The environment variable with the folder of the cluster that the suite runs in. */
 export const CLUSTER_VARIABLE = "DENOLITH_TEST_CLUSTER";
 
-/** Whether the long tests run, too. */
+/** True if the long tests run, too. */
 export const FULL = Deno.env.get("FULL") === "1";
 
 /** The kinds of cluster-scoped objects that a test creates. */
