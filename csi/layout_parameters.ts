@@ -4,23 +4,10 @@
  * @module
  */
 
-import { DEFAULT_STRIPE_SIZE, type Layout, LAYOUT_NAMES, LINEAR } from "../lvm/model/layout.ts";
+import { type Layout, LINEAR } from "../lvm/model/layout.ts";
 import { formatQuantity, parseQuantity } from "../lvm/size.ts";
+import { type Bounds, DEFAULT_STRIPE_SIZE, LAYOUT_NAMES, LAYOUTS, STRIPE_SIZE } from "../lvm/spec/layouts.ts";
 import { invalidArgument, quote } from "./request.ts";
-
-/** Bounds of the number of data stripes by layout. The minimum is that of LVM, and the default. */
-const STRIPES = {
-  striped: { min: 2, max: 32 },
-  raid10: { min: 2, max: 16 },
-  raid5: { min: 2, max: 32 },
-  raid6: { min: 3, max: 32 },
-} as const;
-
-/** Bounds of the number of additional mirrors of `raid1`; LVM allows 10 copies in all. */
-const MIRRORS = { min: 1, max: 9 } as const;
-
-/** Bounds of the stripe size in bytes: a power of two of at least a page (lvcreate(8), `--stripesize`). */
-const STRIPE_SIZE = { min: 4n << 10n, max: 4n << 20n } as const;
 
 /** Parses the layout. @throws {StorageError} `InvalidArgument` with the invalid parameter */
 export function parseLayout(given: ReadonlyMap<string, string>): Layout {
@@ -35,11 +22,15 @@ export function parseLayout(given: ReadonlyMap<string, string>): Layout {
   }
   if (type === "raid1") {
     rejectParameters(given, type, ["stripes", "stripeSize"]);
-    return { type, mirrors: parseCount(given, "mirrors", MIRRORS, type) };
+    return { type, mirrors: parseCount(given, "mirrors", LAYOUTS[type].mirrors, type) };
   }
-  if (type === "raid10") parseCount(given, "mirrors", { min: 1, max: 1 }, type); // lvmraid(7): raid10 has two copies
+  if (type === "raid10") parseCount(given, "mirrors", LAYOUTS[type].mirrors, type); // there is only one value
   else rejectParameters(given, type, ["mirrors"]);
-  return { type, stripes: parseCount(given, "stripes", STRIPES[type], type), stripeSize: parseStripeSize(given) };
+  return {
+    type,
+    stripes: parseCount(given, "stripes", LAYOUTS[type].stripes, type),
+    stripeSize: parseStripeSize(given),
+  };
 }
 
 function rejectParameters(given: ReadonlyMap<string, string>, type: string, names: readonly string[]): void {
@@ -50,7 +41,7 @@ function rejectParameters(given: ReadonlyMap<string, string>, type: string, name
 function parseCount(
   given: ReadonlyMap<string, string>,
   name: string,
-  { min, max }: { min: number; max: number },
+  { min, max }: Bounds,
   type: string,
 ): number {
   const text = given.get(name);

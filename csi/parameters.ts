@@ -13,13 +13,15 @@ import { DEFAULT_FILESYSTEM, type FilesystemType, parseMkfsOptions, supportsDisc
 import { ANY_GROUP, anyMatcherOf, exactMatcher, type GroupMatcher, type GroupPreference } from "../lvm/model/groups.ts";
 import { IO_LIMIT_PARAMETERS, type IoLimits, parseIoLimitParameters } from "../lvm/spec/io_limits.ts";
 import { type Layout, LINEAR } from "../lvm/model/layout.ts";
-import { FULL_COW, parseSizeOrPercent, type SizeOrPercent } from "../lvm/spec/cow_size.ts";
+import { FULL_COW, parseSizeOrPercent, PERCENT, type SizeOrPercent } from "../lvm/spec/cow_size.ts";
 import type { Erasure } from "../lvm/model/tags.ts";
 import { DEFAULT_POOL_SIZE, type ThinSpec } from "../lvm/pools/pool.ts";
 import { SETTING_NAMES, type SettingProperty, SETTINGS } from "../lvm/spec/settings.ts";
+import { SNAPSHOT_SETTING_NAMES } from "../lvm/spec/snapshot_settings.ts";
 import { parseInterval, type TrimPolicy } from "../lvm/spec/trim.ts";
 import { requireFilesystemType } from "./capability.ts";
 import { parseLayout } from "./layout_parameters.ts";
+import { OPENEBS_PARAMETERS, OPENEBS_SNAPSHOT_PARAMETERS, openEbsAliases } from "../lvm/spec/openebs_names.ts";
 import { invalidArgument, quote } from "./request.ts";
 import { defined } from "../lvm/defined.ts";
 
@@ -60,24 +62,20 @@ const GROUP_NAME = /^(?!-)(?!\.{1,2}$)[A-Za-z0-9+_.-]{1,127}$/;
 const LV_NAME =
   /^(?!-)(?!\.{1,2}$)(?!snapshot|pvmove)(?!.*_(?:[ct]data|[ct]meta|[cir]orig|mimage|mlog|pmspare|rimage|rmeta|vdata|vorigin|wcorig))[A-Za-z0-9+_.-]{1,127}$/;
 
+/** The form of percentages, for messages. */
+const PERCENTAGE = `a percentage from ${PERCENT.min}% to ${PERCENT.max}%`;
+
 /** Prefix of the parameters that the sidecars of Kubernetes add; they are ignored. */
 const RESERVED_PREFIX = "csi.storage.k8s.io/";
 
 /** The names of OpenEBS in lower case, and our names for them. */
-const OPENEBS_VOLUME_PARAMETERS = {
-  volgroup: "volumeGroup",
-  vgpattern: "vgpattern",
-  fstype: "fsType",
-  shared: "shared",
-  thinprovision: "thinProvision",
-  storage: "storage",
-  scheduler: "scheduler",
-} as const;
+const VOLUME_ALIASES = openEbsAliases(OPENEBS_PARAMETERS);
+const SNAPSHOT_ALIASES = openEbsAliases(OPENEBS_SNAPSHOT_PARAMETERS);
 
 /** Parses the parameters of a StorageClass. @throws {StorageError} `InvalidArgument` with the invalid parameter */
 export function parseVolumeParameters(parameters: Readonly<Record<string, string>>): VolumeParameters {
-  const given = normalizeParameters(parameters, SETTING_NAMES, OPENEBS_VOLUME_PARAMETERS);
-  oneOf(given, "storage", ["", "lvm"]);
+  const given = normalizeParameters(parameters, SETTING_NAMES, VOLUME_ALIASES);
+  oneOf(given, "storage", OPENEBS_PARAMETERS.storage.values);
   const [layout, thin] = [parseLayout(given), parseThin(given)];
   if (thin !== undefined && layout.type !== LINEAR.type) {
     throw invalidArgument(
@@ -128,7 +126,7 @@ export function parseMutableParameters(parameters: Readonly<Record<string, strin
 function parseThin(given: ReadonlyMap<string, string>): ThinSpec | undefined {
   const pool = given.get("thinPool");
   const size = given.get("thinPoolSize");
-  if (oneOf(given, "thinProvision", ["", ...SETTINGS.thinProvision.values]) !== "yes") {
+  if (oneOf(given, "thinProvision", OPENEBS_PARAMETERS.thinProvision.values) !== "yes") {
     const unexpected = pool !== undefined ? "thinPool" : size !== undefined ? "thinPoolSize" : undefined;
     if (unexpected === undefined) return undefined;
     throw invalidArgument(`parameter ${unexpected}: only for thin volumes, thinProvision: "yes"`);
@@ -147,7 +145,7 @@ function requirePoolSize(text: string): SizeOrPercent {
   const size = parseSizeOrPercent(text);
   if (size !== undefined) return size;
   throw invalidArgument(
-    `parameter thinPoolSize ${quote(text)}: neither a percentage from 1% to 100% nor a quantity such as 100Gi`,
+    `parameter thinPoolSize ${quote(text)}: neither ${PERCENTAGE} nor a quantity such as 100Gi`,
   );
 }
 
@@ -184,12 +182,12 @@ export function trimFor({ trim }: VolumeParameters, type: FilesystemType | undef
  * @throws {StorageError} `InvalidArgument` with the invalid parameter
  */
 export function parseSnapshotParameters(parameters: Readonly<Record<string, string>>): SizeOrPercent {
-  const value = normalizeParameters(parameters, ["snapSize"] as const, { snapsize: "snapSize" }).get("snapSize");
+  const value = normalizeParameters(parameters, SNAPSHOT_SETTING_NAMES, SNAPSHOT_ALIASES).get("snapSize");
   if (value === undefined) return FULL_COW;
   const cowSize = parseSizeOrPercent(value);
   if (cowSize !== undefined) return cowSize;
   throw invalidArgument(
-    `parameter snapSize ${quote(value)}: neither a percentage from 1% to 100% nor a quantity such as 10Gi`,
+    `parameter snapSize ${quote(value)}: neither ${PERCENTAGE} nor a quantity such as 10Gi`,
   );
 }
 
@@ -259,13 +257,13 @@ function patternMatcher(field: string, pattern: string): GroupMatcher {
 function normalizeParameters(
   parameters: Readonly<Record<string, string>>,
   canonical: readonly string[],
-  aliases: Readonly<Record<string, string>>,
+  aliases: ReadonlyMap<string, string>,
 ): Map<string, string> {
   const given = new Map<string, string>();
   for (const [key, value] of Object.entries(parameters)) {
     if (key.startsWith(RESERVED_PREFIX)) continue;
     const lower = key.toLowerCase();
-    const name = canonical.includes(key) ? key : Object.hasOwn(aliases, lower) ? aliases[lower]! : undefined;
+    const name = canonical.includes(key) ? key : aliases.get(lower);
     if (name === undefined) {
       throw invalidArgument(
         `parameter ${quote(key)}: unknown; did you mean ${closestString(key.slice(0, 80), canonical)}?`,

@@ -1,6 +1,18 @@
-import { assertEquals, assertMatch, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertNotEquals, assertThrows } from "@std/assert";
 import { StorageError } from "../lvm/error.ts";
+import { code } from "../deploy/reference/markdown.ts";
+import { LAYOUTS, type LayoutSpec } from "../lvm/spec/layouts.ts";
+import { SETTING_NAMES } from "../lvm/spec/settings.ts";
+import { SNAPSHOT_SETTING_NAMES, SNAPSHOT_SETTINGS } from "../lvm/spec/snapshot_settings.ts";
+import { parametersWith } from "../tests/fake/settings.ts";
+import { OPENEBS_PARAMETERS, type OpenEbsParameter } from "../lvm/spec/openebs_names.ts";
 import { parseGroupList, parseSnapshotParameters, parseVolumeParameters, trimFor } from "./parameters.ts";
+
+/** Parsed parameters in a form that can be compared. */
+function parseText(parameters: Readonly<Record<string, string>>) {
+  const parsed = parseVolumeParameters(parameters);
+  return { ...parsed, groups: String(parsed.groups) };
+}
 
 function groupsOf(parameters: Record<string, string>): string[] {
   const { groups } = parseVolumeParameters(parameters);
@@ -55,6 +67,42 @@ Deno.test("parseSnapshotParameters() takes a percentage or a quantity", () => {
   assertEquals(parseSnapshotParameters({ snapsize: "1Gi" }), { bytes: 1n << 30n });
   for (const snapSize of ["0%", "101%", "0", "-1", "20 %", "lots", ""]) {
     assertThrows(() => parseSnapshotParameters({ snapSize }), StorageError, "snapSize");
+  }
+});
+
+Deno.test("parseSnapshotParameters() accepts each example of each setting, and it has an effect", () => {
+  for (const name of SNAPSHOT_SETTING_NAMES) {
+    const { values: { examples } } = SNAPSHOT_SETTINGS[name];
+    for (const value of examples) {
+      assertNotEquals(parseSnapshotParameters({ [name]: value }), parseSnapshotParameters({}), value);
+      assert(value.endsWith("%") || SNAPSHOT_SETTINGS[name].values.form.includes(code(value)), value);
+    }
+  }
+});
+
+Deno.test("every parameter of OpenEBS is accepted in any case, with the meaning of its setting", () => {
+  for (const [name, { setting = "", values }] of Object.entries<OpenEbsParameter>(OPENEBS_PARAMETERS)) {
+    const known = SETTING_NAMES.find((each) => each === setting);
+    const allowed = values ?? (known === undefined ? ["x"] : parametersWith(known).map((each) => each[known]!));
+    assert(allowed.length > 0, name);
+    for (const value of allowed) {
+      const parsed = parseText({ [name]: value });
+      assertEquals(parseText({ [name.toUpperCase()]: value }), parsed, name);
+      if (known !== undefined) assertEquals(parsed, parseText({ [known]: value }), name);
+    }
+    if (values !== undefined) assertThrows(() => parseVolumeParameters({ [name]: "odd" }), StorageError, name);
+  }
+});
+
+Deno.test("a layout accepts the numbers of stripes and mirrors between its bounds, and no others", () => {
+  for (const [layout, { stripes, mirrors }] of Object.entries<LayoutSpec>(LAYOUTS)) {
+    for (const [name, bounds] of Object.entries({ stripes, mirrors })) {
+      const { min, max } = bounds ?? { min: 1, max: 0 };
+      for (const count of [min, max]) if (bounds !== undefined) parseText({ layout, [name]: `${count}` });
+      for (const count of [min - 1, max + 1]) {
+        assertThrows(() => parseText({ layout, [name]: `${count}` }), StorageError, `parameter ${name}`);
+      }
+    }
   }
 });
 

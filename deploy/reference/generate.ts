@@ -1,8 +1,8 @@
 /**
  * `deno task reference`: writes the generated parts of the pages in docs/reference.
  *
- * A generated part is between the lines {@linkcode BEGIN} and {@linkcode END}. All other text of a page is written by
- * hand.
+ * A generated part is between the lines {@linkcode BEGIN} and {@linkcode END}. A page can have several. All other text of
+ * a page is written by hand.
  *
  * @module
  */
@@ -13,7 +13,13 @@ import { crdSections } from "./crds.ts";
 import { conditionSections, eventSections } from "./events.ts";
 import { flagSections } from "./flags.ts";
 import { metricsTable } from "./metrics.ts";
-import { parametersTable } from "./parameters.ts";
+import {
+  ioLimitsTable,
+  layoutsTable,
+  openEbsTable,
+  snapshotParametersTable,
+  volumeParametersTable,
+} from "./parameters.ts";
 
 const ROOT = join(import.meta.dirname!, "../..");
 
@@ -23,43 +29,72 @@ export const BEGIN = "<!-- generated: begin -->";
 /** The line after a generated part. */
 export const END = "<!-- generated: end -->";
 
-/** The generators of the pages' generated parts, by the page's path from the root. */
-const PAGES: Readonly<Record<string, () => string>> = {
-  "docs/reference/chart-values.md": chartValuesTable,
-  "docs/reference/conditions.md": conditionSections,
-  "docs/reference/crds.md": crdSections,
-  "docs/reference/events.md": eventSections,
-  "docs/reference/flags.md": flagSections,
-  "docs/reference/metrics.md": metricsTable,
-  "docs/reference/parameters.md": parametersTable,
+/** The generators of the pages' generated parts, in the order of the page, by the page's path from the root. */
+const PAGES: Readonly<Record<string, readonly (() => string)[]>> = {
+  "docs/reference/chart-values.md": [chartValuesTable],
+  "docs/reference/conditions.md": [conditionSections],
+  "docs/reference/crds.md": [crdSections],
+  "docs/reference/events.md": [eventSections],
+  "docs/reference/flags.md": [flagSections],
+  "docs/reference/metrics.md": [metricsTable],
+  "docs/reference/parameters.md": [
+    volumeParametersTable,
+    layoutsTable,
+    ioLimitsTable,
+    openEbsTable,
+    snapshotParametersTable,
+  ],
 };
 
 /**
  * Returns the pages with their generated parts up to date: their text, by their path from the root.
  *
- * @throws {Error} when a page cannot be read, or does not have one generated part
+ * @throws {Error} when a page cannot be read, or does not have as many generated parts as generators
  */
 export function referencePages(): Map<string, string> {
   return new Map(
-    Object.entries(PAGES).map(([path, generate]) => [
+    Object.entries(PAGES).map(([path, generators]) => [
       path,
-      replaceGeneratedPart(path, Deno.readTextFileSync(join(ROOT, path)), generate()),
+      replaceGeneratedParts(path, Deno.readTextFileSync(join(ROOT, path)), generators.map((generate) => generate())),
     ]),
   );
 }
 
 /**
- * Replaces the generated part of a page.
+ * Returns the generated parts of a page, in their order.
  *
- * @throws {Error} when the page does not have exactly one
+ * @throws {Error} when a part does not begin or end on lines of its own
  */
-function replaceGeneratedPart(path: string, page: string, part: string): string {
-  const [before, rest, ...others] = page.split(`${BEGIN}\n`);
-  const [, after, ...ends] = rest?.split(`\n${END}\n`) ?? [];
-  if (after === undefined || others.length > 0 || ends.length > 0) {
-    throw new Error(`generating ${path}: it must have one part from ${BEGIN} to ${END}, each on a line of its own`);
+export function generatedParts(page: string): string[] {
+  return splitPage(page).parts;
+}
+
+/**
+ * Replaces the generated parts of a page.
+ *
+ * @throws {Error} when the page has more or fewer of them
+ */
+function replaceGeneratedParts(path: string, page: string, parts: readonly string[]): string {
+  const { texts, parts: old } = splitPage(page);
+  if (old.length !== parts.length) {
+    throw new Error(
+      `generating ${path}: it has ${old.length} parts from ${BEGIN} to ${END}; it must have ${parts.length}`,
+    );
   }
-  return `${before}${BEGIN}\n\n${part}\n\n${END}\n${after}`;
+  return texts.map((text, index) => index === 0 ? text : `${BEGIN}\n\n${parts[index - 1]}\n\n${END}\n${text}`).join("");
+}
+
+/** Splits a page into the texts that are written by hand, and the generated parts between them. */
+function splitPage(page: string): { texts: string[]; parts: string[] } {
+  const [first, ...rest] = page.split(`${BEGIN}\n`);
+  const pairs = rest.map((text) => {
+    const [part, after, ...ends] = text.split(`\n${END}\n`);
+    if (after === undefined || ends.length > 0) {
+      throw new Error(`splitting a page: ${BEGIN} and ${END} do not alternate`);
+    }
+    return { part: part!, after };
+  });
+  return { texts: [first!, ...pairs.map(({ after }) => after)], parts: pairs.map(({ part }) => part) };
 }
 
 if (import.meta.main) {

@@ -1,10 +1,19 @@
 /**
- * The parameters of volumes that the driver accepts.
+ * The parameters of volumes and of snapshots that the driver accepts.
  *
  * @module
  */
 
+import {
+  OPENEBS_PARAMETERS,
+  OPENEBS_SNAPSHOT_PARAMETERS,
+  openEbsAliases,
+  type OpenEbsParameter,
+} from "../../lvm/spec/openebs_names.ts";
+import { IO_LIMIT_VALUES } from "../../lvm/spec/io_limits.ts";
+import { type Bounds, LAYOUTS, type LayoutSpec } from "../../lvm/spec/layouts.ts";
 import { type Setting, SETTING_NAMES, type SettingName, SETTINGS } from "../../lvm/spec/settings.ts";
+import { SNAPSHOT_SETTING_NAMES, SNAPSHOT_SETTINGS } from "../../lvm/spec/snapshot_settings.ts";
 import { code, table } from "./markdown.ts";
 
 const SEE_IO_LIMITS = "See [IO limits](#io-limits).";
@@ -30,15 +39,65 @@ const NOTES: Readonly<Partial<Record<SettingName, string>>> = {
 };
 
 /** Returns the table of the parameters of volumes. */
-export function parametersTable(): string {
+export function volumeParametersTable(): string {
   const rows = SETTING_NAMES.map((name) => {
-    const { meaning, values, default: defaultValue }: Setting = SETTINGS[name];
-    return [
-      code(name),
-      typeof defaultValue === "string" ? code(defaultValue) : defaultValue.words,
-      "form" in values ? values.form : values.map(code).join(", "),
-      [meaning, NOTES[name]].filter((text) => text !== undefined).join(" "),
-    ];
+    const setting: Setting = SETTINGS[name];
+    const meaning = [setting.meaning, NOTES[name]].filter((text) => text !== undefined).join(" ");
+    return [code(name), defaultCell(setting), valuesCell(setting), meaning];
   });
   return table(["Parameter", "Default", "Values", "Meaning"], rows);
+}
+
+/** Returns the table of the layouts. */
+export function layoutsTable(): string {
+  const range = (bounds: Bounds | undefined) => {
+    if (bounds === undefined) return "none";
+    return bounds.min === bounds.max ? `${bounds.min}` : `${bounds.min} to ${bounds.max}, by default ${bounds.min}`;
+  };
+  const rows = Object.entries<LayoutSpec>(LAYOUTS).map(([name, { stripes, mirrors, pvs, space, survives }]) => [
+    code(name),
+    range(stripes),
+    range(mirrors),
+    pvs,
+    space,
+    survives,
+  ]);
+  return table(
+    [code("layout"), code("stripes"), code("mirrors"), "Physical volumes", "Space for 1 GiB", "Survives"],
+    rows,
+  );
+}
+
+/** Returns the table of the values of IO limits. */
+export function ioLimitsTable(): string {
+  const rows = IO_LIMIT_VALUES.map(({ parameters, values }) => [parameters.map(code).join(", "), values]);
+  return table(["Parameter", "Values"], rows);
+}
+
+/** Returns the table of the names of OpenEBS' parameters. */
+export function openEbsTable(): string {
+  const rows = Object.entries<OpenEbsParameter>(OPENEBS_PARAMETERS).map(([name, { setting, meaning }]) => [
+    code(name),
+    [setting && code(setting), meaning].filter((text) => text !== undefined).join(". "),
+  ]);
+  return table(["Parameter", "Meaning in denolith"], rows);
+}
+
+/** Returns the table of the parameters of snapshots. */
+export function snapshotParametersTable(): string {
+  const inAnyCase = [...openEbsAliases(OPENEBS_SNAPSHOT_PARAMETERS).values()];
+  const rows = SNAPSHOT_SETTING_NAMES.map((name) => {
+    const setting = SNAPSHOT_SETTINGS[name];
+    const names = inAnyCase.includes(name) ? `${code(name)} (in any case)` : code(name);
+    return [names, defaultCell(setting), valuesCell(setting), setting.meaning];
+  });
+  return table(["Parameter", "Default", "Values", "Meaning"], rows);
+}
+
+function defaultCell({ default: value }: Pick<Setting, "default">): string {
+  return typeof value === "string" ? code(value) : value.words;
+}
+
+function valuesCell({ values }: Pick<Setting, "values">): string {
+  return "form" in values ? values.form : values.map(code).join(", ");
 }

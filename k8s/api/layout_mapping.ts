@@ -4,7 +4,8 @@
  * @module
  */
 
-import { DEFAULT_STRIPE_SIZE, type Layout, LINEAR } from "../../lvm/model/layout.ts";
+import { type Layout, LINEAR } from "../../lvm/model/layout.ts";
+import { DEFAULT_STRIPE_SIZE } from "../../lvm/spec/layouts.ts";
 import { formatQuantity, parseQuantity } from "../../lvm/size.ts";
 import type { LayoutSpec } from "./lvm_objects.ts";
 

@@ -13,10 +13,7 @@
 import type { LogicalVolume, PhysicalVolume } from "./report.ts";
 import { formatBytes, formatQuantity, roundUp } from "../size.ts";
 import type { LvcreateOptions } from "./commands.ts";
-import { SETTINGS } from "../spec/settings.ts";
-
-/** The names of the layouts, the default first. */
-export const LAYOUT_NAMES = SETTINGS.layout.values;
+import { LAYOUTS } from "../spec/layouts.ts";
 
 /** A layout of a volume; sizes in bytes. */
 export type Layout =
@@ -42,12 +39,6 @@ export interface LayoutSpace {
 /** The default layout. */
 export const LINEAR: Layout = { type: "linear" };
 
-/** The number of physical volumes for redundancy. `raid10` needs one for each stripe. */
-const PARITY = { striped: 0, raid5: 1, raid6: 2 } as const;
-
-/** The default stripe size, in bytes, which is that of LVM (lvcreate(8), `--stripesize`). */
-export const DEFAULT_STRIPE_SIZE = 64n << 10n;
-
 /** The bytes of a RAID volume for each bit of its metadata (lvm.conf(5), raid_region_size). */
 const REGION_BYTES = 2n << 20n;
 
@@ -66,7 +57,7 @@ export function requiredPvCount(layout: Layout): number {
     case "raid10":
       return 2 * layout.stripes;
     default:
-      return layout.stripes + PARITY[layout.type];
+      return layout.stripes + LAYOUTS[layout.type].parity;
   }
 }
 
@@ -191,7 +182,7 @@ export function layoutOf(
     case "striped":
     case "raid5":
     case "raid6":
-      return { type, stripes: stripes - PARITY[type], stripeSize };
+      return { type, stripes: stripes - LAYOUTS[type].parity, stripeSize };
     default:
       return undefined;
   }

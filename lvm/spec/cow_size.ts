@@ -9,6 +9,9 @@ import { formatQuantity, parseQuantity, roundUp } from "../size.ts";
 /** A size in bytes, or in percent of a volume or of free space. */
 export type SizeOrPercent = { readonly bytes: bigint } | { readonly percent: bigint };
 
+/** Bounds of a size in percent. */
+export const PERCENT = { min: 1, max: 100 } as const;
+
 /** A COW space that cannot overflow, whatever is written to the volume. */
 export const FULL_COW: SizeOrPercent = { percent: 100n };
 
@@ -20,7 +23,7 @@ export const FULL_COW: SizeOrPercent = { percent: 100n };
 export function parseSizeOrPercent(text: string): SizeOrPercent | undefined {
   const percent = /^(\d{1,3})%$/.exec(text)?.[1];
   if (percent !== undefined) {
-    return Number(percent) >= 1 && Number(percent) <= 100 ? { percent: BigInt(percent) } : undefined;
+    return Number(percent) >= PERCENT.min && Number(percent) <= PERCENT.max ? { percent: BigInt(percent) } : undefined;
   }
   const bytes = parseQuantity(text);
   return bytes !== undefined && bytes > 0n ? { bytes } : undefined;

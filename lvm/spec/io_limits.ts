@@ -39,6 +39,14 @@ const MAX_IOPS = (1n << 32n) - 2n;
 
 const GiB = 1n << 30n;
 
+/** The values of the parameters that set limits, in Markdown. */
+export const IO_LIMIT_VALUES = [
+  valuesOf(["readIops", "writeIops"], { perGiB: false }),
+  valuesOf(["readBps", "writeBps"], { perGiB: false }),
+  valuesOf(["readIops", "writeIops"], { perGiB: true }),
+  valuesOf(["readBps", "writeBps"], { perGiB: true }),
+];
+
 /** The prefixes of limits in a tag. */
 const TAG_PREFIXES = { readIops: "ri", writeIops: "wi", readBps: "rb", writeBps: "wb" } as const satisfies Record<
   IoLimitName,
@@ -148,6 +156,19 @@ function requireLimit(name: IoLimitName, text: string, { perGiB }: { perGiB: boo
     "InvalidArgument",
     `parameter ${parameter} ${quoted}: must be ${expected}, at least ${minRate(perGiB)}${perGiB ? "" : ", or max"}`,
   );
+}
+
+/** Returns the parameters that set limits of one unit, and their values in Markdown. */
+function valuesOf(names: readonly [IoLimitName, ...IoLimitName[]], { perGiB }: { perGiB: boolean }) {
+  const unit = `${isInBytes(names[0]) ? "bytes" : "operations"} per second${
+    perGiB ? " for each GiB of the volume" : ""
+  }`;
+  const min = `\`${minRate(perGiB)}\``;
+  const range = isInBytes(names[0]) ? `a quantity such as \`4Mi\`, at least ${min}` : `${min} to \`${MAX_IOPS}\``;
+  return {
+    parameters: names.map((name) => perGiB ? name + PER_GIB : name),
+    values: `${unit}, ${range}${perGiB ? "" : "; `max`: no limit"}`,
+  };
 }
 
 function parseLimit(name: IoLimitName, text: string, { perGiB }: { perGiB: boolean }): IoLimit | undefined {

@@ -7,7 +7,10 @@
  * @module
  */
 
+import { formatQuantity } from "../size.ts";
+import { PERCENT } from "./cow_size.ts";
 import { DEFAULT_FILESYSTEM, FILESYSTEM_TYPES } from "./filesystem.ts";
+import { DEFAULT_STRIPE_SIZE, LAYOUT_NAMES, LAYOUTS, STRIPE_SIZE } from "./layouts.ts";
 
 /** A setting of a volume. */
 export interface Setting {
@@ -45,6 +48,14 @@ export interface DefaultInWords {
   /** A clause in Markdown; empty where another setting has the default. */
   readonly words: string;
 }
+
+/** The bounds of the number of mirrors. */
+const MIRRORS = LAYOUTS.raid1.mirrors;
+
+/** The bounds of the number of stripes, of every layout. */
+const STRIPE_COUNTS = Object.values(LAYOUTS).flatMap((layout) =>
+  "stripes" in layout ? Object.values(layout.stripes) : []
+);
 
 /** The settings, by the names of their parameters, in the order of the documents. */
 export const SETTINGS = {
@@ -143,7 +154,7 @@ export const SETTINGS = {
   },
   thinPoolSize: {
     meaning: "Size of the default thin pool when it is created.",
-    values: { form: "`1%` to `100%`, or a quantity", examples: ["30%", "200Mi"] },
+    values: { form: `\`${PERCENT.min}%\` to \`${PERCENT.max}%\`, or a quantity`, examples: ["30%", "200Mi"] },
     default: "80%",
     requires: { thinProvision: "yes" },
     property: "thin",
@@ -153,8 +164,8 @@ export const SETTINGS = {
   },
   layout: {
     meaning: "Layout over the physical volumes of the volume group.",
-    values: ["linear", "striped", "raid1", "raid10", "raid5", "raid6"],
-    default: "linear",
+    values: LAYOUT_NAMES,
+    default: LAYOUT_NAMES[0]!,
     property: "layout",
     definesKind: true,
     tag: null,
@@ -162,7 +173,10 @@ export const SETTINGS = {
   },
   stripes: {
     meaning: "Number of physical volumes for data, without those for redundancy; not for `linear` and `raid1`.",
-    values: { form: "`2` to `32`, as the layout allows", examples: ["4"] },
+    values: {
+      form: `\`${Math.min(...STRIPE_COUNTS)}\` to \`${Math.max(...STRIPE_COUNTS)}\`, as the layout allows`,
+      examples: ["4"],
+    },
     default: { words: "the minimum of the layout" },
     requires: { layout: "striped" },
     property: "layout",
@@ -172,8 +186,11 @@ export const SETTINGS = {
   },
   stripeSize: {
     meaning: "Bytes that are written to one physical volume before the next; not for `linear` and `raid1`.",
-    values: { form: "A power of two from `4Ki` to `4Mi`", examples: ["4Ki", "4Mi"] },
-    default: "64Ki",
+    values: {
+      form: `A power of two from \`${formatQuantity(STRIPE_SIZE.min)}\` to \`${formatQuantity(STRIPE_SIZE.max)}\``,
+      examples: [formatQuantity(STRIPE_SIZE.min), formatQuantity(STRIPE_SIZE.max)],
+    },
+    default: formatQuantity(DEFAULT_STRIPE_SIZE),
     requires: { layout: "striped" },
     property: "layout",
     definesKind: true,
@@ -182,8 +199,12 @@ export const SETTINGS = {
   },
   mirrors: {
     meaning: "Number of additional mirrors, for `raid1` and `raid10` only.",
-    values: { form: "`1` to `9` for `raid1`, only `1` for `raid10`", examples: ["2", "9"] },
-    default: "1",
+    values: {
+      form:
+        `\`${MIRRORS.min}\` to \`${MIRRORS.max}\` for \`raid1\`, only \`${LAYOUTS.raid10.mirrors.max}\` for \`raid10\``,
+      examples: ["2", `${MIRRORS.max}`],
+    },
+    default: `${MIRRORS.min}`,
     requires: { layout: "raid1" },
     property: "layout",
     definesKind: true,

@@ -6,7 +6,8 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { type Layout, LAYOUT_NAMES, layoutOf, pvsWithSeveralImages } from "../../lvm/model/layout.ts";
+import { type Layout, layoutOf, pvsWithSeveralImages } from "../../lvm/model/layout.ts";
+import { LAYOUT_NAMES } from "../../lvm/spec/layouts.ts";
 import type { LogicalVolume } from "../../lvm/model/report.ts";
 import { assertFails, blockCapability, contractTest, type Harness, type Host, mountCapability } from "./host.ts";
 import { createCopy, createFilledVolume, haveSameData, lvOf } from "./copies.ts";

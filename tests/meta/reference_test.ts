@@ -5,7 +5,7 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { BEGIN, END, referencePages } from "../../deploy/reference/generate.ts";
+import { generatedParts, referencePages } from "../../deploy/reference/generate.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
 
@@ -19,7 +19,7 @@ Deno.test("the generated parts of docs/reference are up to date", async () => {
 
 Deno.test("the tables of the generated pages have no row without a meaning", () => {
   const empty = [...referencePages()].flatMap(([path, text]) =>
-    [...text.split(BEGIN)[1]!.split(END)[0]!.matchAll(/^\|.*\| +\|$/gm)].map(([row]) => `${path}: ${row}`)
+    generatedParts(text).flatMap((part) => [...part.matchAll(/^\|.*\| +\|$/gm)].map(([row]) => `${path}: ${row}`))
   );
   assertEquals(empty, []);
 });
