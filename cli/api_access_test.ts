@@ -35,7 +35,7 @@ async function inPod(values: readonly [string, string], body: () => Promise<void
   }
 }
 
-Deno.test("clusterReach(): in a pod, the service of the API, the account's files and the two variables", async () => {
+Deno.test("clusterAccess() in a pod includes the API server's service, the files of the account, and two variables", async () => {
   await inPod(["fd00::1", "443"], async () => {
     assertEquals(await clusterAccess({ "http-address": ":9808" }), {
       hosts: ["[fd00::1]:443", "0.0.0.0:9808"],
@@ -48,13 +48,13 @@ Deno.test("clusterReach(): in a pod, the service of the API, the account's files
   });
 });
 
-Deno.test("clusterReach(): outside a pod and without a kubeconfig there is no API server", async () => {
+Deno.test("clusterAccess() outside a pod and without a kubeconfig includes no API server", async () => {
   await inPod(["", ""], async () => {
     await assertRejects(() => clusterAccess({ "http-address": "off" }), Error, "not in a pod");
   });
 });
 
-Deno.test("clusterReach(): with a kubeconfig, its server and the files that it names, and no variables", async () => {
+Deno.test("clusterAccess() with a kubeconfig includes its server and the files that it names, and no variables", async () => {
   const folder = await Deno.makeTempDir();
   const kubeconfig = `${folder}/config`;
   try {

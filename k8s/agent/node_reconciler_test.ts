@@ -70,7 +70,7 @@ Deno.test("lvmNodeStatus() reports each group, and all of them together", async 
   assertEquals(lvmNodeStatus([], { driver: "d", now: new Date() }).total, { volumeGroups: 0, size: "0", free: "0" });
 });
 
-Deno.test("statusOf() lists the driver's volumes that are in a group, and neither other LVs nor deleted ones", async () => {
+Deno.test("lvmNodeStatus() lists the driver's volumes in each group, and neither other LVs nor deleted ones", async () => {
   const fake = machine();
   const format = { state: "raw" } as const;
   const tagged = (driver: string, name: string) =>
@@ -125,7 +125,7 @@ async function scene(fake: FakeMachine, options: Partial<NodeReconcilerOptions> 
   };
 }
 
-Deno.test("NodeAgent: makes the LVMNode, owned by the Node, with the groups that the driver may use", async () => {
+Deno.test("NodeReconciler creates the LVMNode, owned by the Node, with the groups that the driver may use", async () => {
   await using s = await scene(machine(), { groups: exactMatcher("fast") });
   const { metadata: { uid } } = s.api.put(nodes, { metadata: { name: "n1" } });
   await s.agent.refresh();
@@ -134,10 +134,10 @@ Deno.test("NodeAgent: makes the LVMNode, owned by the Node, with the groups that
   assertEquals(object?.metadata.ownerReferences, [{ apiVersion: "v1", kind: "Node", name: "n1", uid: uid! }]);
   assertEquals(object?.spec, { driverName: "lvm.denolith.dev" });
   assertEquals(object?.status?.volumeGroups?.map(({ name }) => name), ["fast"]);
-  assertEquals(s.reports, [["data", "fast"]], "whoever looks after volumes hears of all groups");
+  assertEquals(s.reports, [["data", "fast"]], "all groups are reported");
 });
 
-Deno.test("NodeAgent: a refresh is one request, and makes the object again when somebody deleted it", async () => {
+Deno.test("NodeReconciler refreshes with one request, and creates a deleted LVMNode again", async () => {
   const fake = machine();
   await using s = await scene(fake);
   s.api.put(nodes, { metadata: { name: "n1" } });
@@ -154,7 +154,7 @@ Deno.test("NodeAgent: a refresh is one request, and makes the object again when 
   assertEquals(s.api.objects(lvmNodes)[0]?.status?.total?.free, "11Gi");
 });
 
-Deno.test("NodeAgent: of conditions it changes its own alone, and says what others wrote into the object", async () => {
+Deno.test("NodeReconciler changes only its own conditions, and reports the object that was written", async () => {
   const conditions = ["True", "True", "False", "True"].map((status) => {
     return [{ type: "Full", status: status as "True" | "False", reason: "Ok" as const, message: status }];
   });
@@ -179,14 +179,14 @@ Deno.test("NodeAgent: of conditions it changes its own alone, and says what othe
   assertEquals(times(), ["Full True old", "Odd True old"]);
   await s.agent.refresh();
   assertEquals(times(), ["Full False new", "Odd True old"]);
-  for (const what of ["it was not so in between", "nothing is said of it this time"]) {
+  for (const what of ["it was not so in between", "it is not reported this time"]) {
     await s.agent.refresh();
     assertEquals(times(), ["Full True new", "Odd True old"], what);
   }
   assertEquals(written.map(({ metadata }) => metadata.annotations?.["note"]), Array(5).fill("from others"));
 });
 
-Deno.test("NodeAgent: without a Node there is no LVMNode, though the agent knows; without LVM nothing is said", async () => {
+Deno.test("NodeReconciler writes no LVMNode without a Node, but reports the groups; without LVM it reports nothing", async () => {
   const fake = machine();
   await using s = await scene(fake);
   await assertRejects(() => s.agent.refresh(), ApiError, "n1");
@@ -197,7 +197,7 @@ Deno.test("NodeAgent: without a Node there is no LVMNode, though the agent knows
   assertEquals([s.api.objects(lvmNodes), s.reports], [[], []]);
 });
 
-Deno.test("NodeAgent: while it runs, a burst of pokes costs one refresh, and failures do not end it", async () => {
+Deno.test("NodeReconciler handles a burst of requeues in one refresh, and continues after failures", async () => {
   const fake = machine();
   await using s = await scene(fake, { refreshMs: 60_000, batchMs: 20 });
   let failures = 1;
@@ -212,5 +212,5 @@ Deno.test("NodeAgent: while it runs, a burst of pokes costs one refresh, and fai
   await lvcreate(fake, "--size", `${GiB}b`, "--name", "two", "data");
   s.agent.requeue();
   await s.waitForObject((object) => object?.status?.total?.free === "10Gi");
-  assert(s.reports.length - before <= 3, `${s.reports.length - before} refreshes for 51 pokes`);
+  assert(s.reports.length - before <= 3, `${s.reports.length - before} refreshes for 51 requeues`);
 });

@@ -32,7 +32,7 @@ function orphan(number: number): OrphanLv {
   return { ...at, taggedAs: { kind: "volume", id, removeCommand: `give up uuid-${number}` } };
 }
 
-Deno.test("knownBy() knows the volumes and snapshots of its driver and node, and what is recorded of volumes that were made", () => {
+Deno.test("knownObjects() returns the volumes and snapshots of its driver and node, with the records of created volumes", () => {
   const made = { ...object("made"), status: { lvUUID: "uuid", volumeGroup: "data" } };
   const others = [
     object("other", { ...NODE_DRIVER, nodeName: "n2" }),
@@ -53,7 +53,7 @@ Deno.test("knownBy() knows the volumes and snapshots of its driver and node, and
   assertEquals(removeCommand("a-b"), "kubectl annotate lvmnode n1 --overwrite lvm.denolith.dev/remove-orphans=a-b");
 });
 
-Deno.test("removalWish() reads UUIDs, and whether it is right that nothing is known", () => {
+Deno.test("removalRequestOf() reads UUIDs, and the confirmation that the cluster has no objects", () => {
   const requestOf = (value: string) => {
     const { lvUuids, noneKnown } = removalRequestOf({ [REMOVE_ORPHANS_ANNOTATION]: value });
     return [[...lvUuids].filter((one) => one !== NONE_KNOWN), noneKnown];
@@ -76,7 +76,7 @@ Deno.test("orphansCondition() names orphans with their sizes, and not more than 
   assert(many.message.length < 32_768, "the API takes no longer one");
 });
 
-Deno.test("orphanFoundMessage() names the command to give it up, or who knows more", () => {
+Deno.test("orphanFoundMessage() names the command that removes the orphan, or where to read more", () => {
   assert(orphanFoundMessage(orphan(1)).includes(`no LVMVolume ${volumeIdOf("pvc-1")} on this node`));
   assert(orphanFoundMessage(orphan(1)).endsWith(": give up uuid-1"));
   const { taggedAs: _, ...unreadable } = orphan(1);

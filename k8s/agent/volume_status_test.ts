@@ -56,23 +56,23 @@ Deno.test("readyStatus() reports where the LV is, and that its group is complete
   ]);
 });
 
-Deno.test("madeStatus() on a disk that is missing is Ready, and not Healthy", async () => {
+Deno.test("readyStatus() of a volume on a missing physical volume is Ready, and not Healthy", async () => {
   const status = readyStatus(object(30n * MiB), await volume(1));
   assertEquals(conditionSummaries(status), ["Healthy False Partial", "Ready True Created"]);
   assert(status.conditions![0]!.message.includes("with its data is missing"), status.conditions![0]!.message);
 });
 
-Deno.test("madeStatus() keeps the error of a growth until the size is there, or another one is wanted", async () => {
+Deno.test("readyStatus() keeps the error of an expansion until the size is reached, or another one is requested", async () => {
   const present = await volume();
   const error = { code: "OutOfRange", message: "no room" } as const;
   const errorOf = (size: bigint, observedGeneration: number) =>
     readyStatus(object(size, { error, observedGeneration, lvUUID: present.lv.uuid }), present).error;
   assertEquals(errorOf(64n * MiB, 2), error);
-  assertEquals(errorOf(64n * MiB, 1), undefined, "it was about what was wanted before");
-  assertEquals(errorOf(32n * MiB, 2), undefined, "what is wanted is there");
+  assertEquals(errorOf(64n * MiB, 1), undefined, "it was about an earlier spec");
+  assertEquals(errorOf(32n * MiB, 2), undefined, "the requested size is reached");
 });
 
-Deno.test("madeStatus() of a RAID volume says whether it would survive the loss of a disk, and what to do if not", async () => {
+Deno.test("readyStatus() of a RAID volume reports whether it is redundant, and the remedy if it is not", async () => {
   const machine = new FakeMachine();
   const group = machine.addGroup("data", 1n << 30n, 4n << 20n, 2);
   const size = ["--size", `${32 << 20}b`, "--name", "vol-1", "data"];

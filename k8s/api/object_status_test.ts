@@ -69,7 +69,7 @@ Deno.test("groupHealth() is healthy with all disks, and otherwise reports how ma
   assertMatch(groupHealth({ ...group, missingPvs: 2 }).message, /group data .* 2 missing physical volumes/);
 });
 
-Deno.test("isSame() compares what is said, in whatever order it stands", () => {
+Deno.test("isSameStatus() compares the fields in any order", () => {
   const a: LvmVolumeStatus = { state: "Ready", size: "1Gi", error: { code: "Busy", message: "m" } };
   assert(isSameStatus(a, { error: { message: "m", code: "Busy" }, size: "1Gi", state: "Ready" }));
   assert(!isSameStatus(a, { ...a, size: "2Gi" }));

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { formatQuantity } from "../../lvm/size.ts";
 import { quantityToBytes } from "./quantity.ts";
 
-Deno.test("bytesOf() reads what Kubernetes writes, and rounds up", () => {
+Deno.test("quantityToBytes() parses quantities of Kubernetes, and rounds up", () => {
   const cases: [string | undefined, bigint | undefined][] = [
     ["0", 0n],
     ["1073741824", 1n << 30n],
@@ -29,7 +29,7 @@ Deno.test("bytesOf() reads what Kubernetes writes, and rounds up", () => {
   for (const [text, bytes] of cases) assertEquals(quantityToBytes(text), bytes, text);
 });
 
-Deno.test("formatQuantity() writes bytes so that they are read the same", () => {
+Deno.test("formatQuantity() writes bytes as a quantity of the same value", () => {
   for (const bytes of [0n, 1n, 1000n, 1024n, 1n << 30n, (3n << 29n) + 1n, 1536n << 20n, 1n << 62n]) {
     assertEquals(quantityToBytes(formatQuantity(bytes)), bytes);
   }

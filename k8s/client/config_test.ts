@@ -1,13 +1,13 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { accessOf, inClusterServer } from "./config.ts";
 
-Deno.test("inClusterServer() is where the pod's variables say, in brackets where it is an IPv6 address", () => {
+Deno.test("inClusterServer() returns the server that the pod's variables name, with an IPv6 address in brackets", () => {
   const urlOf = (host: string) => inClusterServer((name) => name === "KUBERNETES_SERVICE_HOST" ? host : "443").url;
   assertEquals([urlOf("10.96.0.1"), urlOf("fd00::1")], ["https://10.96.0.1:443", "https://[fd00::1]:443"]);
   assertThrows(() => inClusterServer(() => undefined), Error, "finding the API server: not in a pod");
 });
 
-Deno.test("reachOf() names the host with its port, and the files that are read", () => {
+Deno.test("accessOf() returns the host with its port, and the files that are read", () => {
   const account = "/var/run/secrets/kubernetes.io/serviceaccount";
   assertEquals(accessOf(inClusterServer((name) => name.endsWith("HOST") ? "fd00::1" : "6443")), {
     hosts: ["[fd00::1]:6443"],

@@ -197,7 +197,7 @@ Deno.test("forget() removes what no PersistentVolume or VolumeSnapshotContent ne
   ]);
 });
 
-Deno.test("forget() gives up the volumes also where the cluster has no kinds of snapshots", async () => {
+Deno.test("forget() removes the volumes also where the cluster has no CRDs of snapshots", async () => {
   await using s = scene();
   const list = s.client.list.bind(s.client);
   s.client.list = async (resource, options) => {
@@ -224,7 +224,7 @@ Deno.test("forget() tries again when others change the objects meanwhile", async
   }
 });
 
-Deno.test("forget() reports the volumes and snapshots, and whose they were", async () => {
+Deno.test("forget() reports the volumes and snapshots, and their claims", async () => {
   await using s = scene();
   await s.forget();
   const recordedEvents = () =>
@@ -240,7 +240,7 @@ Deno.test("forget() reports the volumes and snapshots, and whose they were", asy
   assertEquals([ofClaim.metadata.namespace, ofClaim.involvedObject.uid], ["default", "uid-dead-bound"]);
 });
 
-Deno.test("forget() may be done again, and finishes what another one began, wherever that was interrupted", async () => {
+Deno.test("forget() can be repeated, and completes a run that was interrupted at any step", async () => {
   let after = 0;
   for (let isInterrupted = true; isInterrupted; after++) {
     await using s = scene();
@@ -266,7 +266,7 @@ Deno.test("forget() may be done again, and finishes what another one began, wher
   assertEquals(s.api.revision, revision + eventWrites, "the second time changes nothing");
 });
 
-Deno.test("forget() refuses a node that seems to live, unless a reason is given, which is kept", async () => {
+Deno.test("forget() refuses a node that seems to be alive, unless a reason is given, which it records", async () => {
   const ready = (status: string): Partial<Node> => ({ status: { conditions: [{ type: "Ready", status }] } });
   const cases: [string, Partial<Node> | undefined, string, RegExp | undefined][] = [
     ["Ready", ready("True"), "2026-02-03T03:00:00Z", /Node dead is Ready/],
@@ -319,7 +319,7 @@ Deno.test("forget() stops at an agent that writes its LVMNode again", async () =
   }
 });
 
-Deno.test("forget() leaves alone what came in the place of what it saw, and finalizers of others", async () => {
+Deno.test("forget() keeps objects that replaced those it read, and finalizers of others", async () => {
   await using s = scene();
   const id = volumeIdOf("dead-spare");
   await s.client.patch(lvmVolumes, { name: id }, {
@@ -343,7 +343,7 @@ Deno.test("forget() leaves alone what came in the place of what it saw, and fina
   assert(s.left("alive").includes("dead-spare Ready"), s.left("alive").join());
 });
 
-Deno.test("forget() of a node of which there is nothing changes nothing, nor of one of another driver", async () => {
+Deno.test("forget() changes nothing for a node without objects, or of another driver", async () => {
   await using s = scene();
   s.api.put(lvmNodes, { metadata: { name: "theirs" }, spec: { driverName: "other.driver" } } as LvmNode);
   const revision = s.api.revision;
@@ -355,7 +355,7 @@ Deno.test("forget() of a node of which there is nothing changes nothing, nor of 
   }
 });
 
-Deno.test("forgettingText() and forgettingJson() say what becomes of what, and what to do", async () => {
+Deno.test("forgetPlanText() and forgetPlanJson() name the outcome of each object, and what to do", async () => {
   await using s = scene();
   const plan = planForget(await readNodeObjects(s.client, DEAD), NOW);
   const text = forgetPlanText(plan, false);

@@ -8,7 +8,7 @@ function claim(annotations: Record<string, string>, spec: Spec = {}, rest = {}):
   return { metadata: { name: "data", namespace: "default", uid: "1", annotations, ...rest }, spec };
 }
 
-Deno.test("wantsVolume() goes by the provisioner's annotation, the newer name before the beta one", () => {
+Deno.test("shouldProvision() reads the provisioner's annotation, and prefers its newer name to the beta one", () => {
   const [now, beta] = ["volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner"];
   const cases: [PersistentVolumeClaim, boolean][] = [
     [claim({ [now]: "d" }), true],
@@ -28,7 +28,7 @@ Deno.test("classNameOf() reads the annotation before the field", () => {
   assertEquals(classNameOf(claim({})), "");
 });
 
-Deno.test("waitsForConsumer() is true until the scheduler chose a node", () => {
+Deno.test("waitsForConsumer() returns true until the scheduler chose a node", () => {
   const later = { metadata: { name: "c" }, provisioner: "d", volumeBindingMode: "WaitForFirstConsumer" };
   assertEquals(waitsForConsumer(claim({}), later), true);
   assertEquals(waitsForConsumer(claim({ "volume.kubernetes.io/selected-node": "" }), later), true);
@@ -36,7 +36,7 @@ Deno.test("waitsForConsumer() is true until the scheduler chose a node", () => {
   assertEquals(waitsForConsumer(claim({}), { ...later, volumeBindingMode: "Immediate" }), false);
 });
 
-Deno.test("claimUidOf() takes back what volumeNameOf() made, and nothing else", () => {
+Deno.test("claimUidOf() parses the names that volumeNameOf() returns, and no others", () => {
   const uid = crypto.randomUUID();
   assertEquals(claimUidOf(volumeNameOf(uid)), uid);
   for (const name of ["pvc-", "pvc-1", `my-pvc-${uid}`, `pvc-${uid}-2`, uid]) assertEquals(claimUidOf(name), undefined);

@@ -151,7 +151,7 @@ Deno.test("a PersistentVolume that was written by hand is guarded, and removed b
   assertEquals(removed, ["by-hand"]);
 });
 
-Deno.test("nextStep() removes only what is released, or deleted and unbound, under the policy Delete", () => {
+Deno.test("nextReclaimStep() removes a volume only if it is released, or deleted and unbound, under the policy Delete", () => {
   const volume = (policy: string, phase: string, { guarded = true, deleting = false } = {}): PersistentVolume => ({
     metadata: {
       name: "v",

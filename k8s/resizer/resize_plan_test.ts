@@ -31,7 +31,7 @@ const volume = (gibibytes: number): PersistentVolume => ({
   spec: { capacity: { storage: `${gibibytes}Gi` } },
 });
 
-Deno.test("wantsMore() is true of a bound claim that names a volume and asks for more than it has", () => {
+Deno.test("needsExpansion() returns true for a bound claim that names a volume and requests more than it has", () => {
   const given = claim({ requested: 2 });
   assertEquals(needsExpansion(given), true);
   assertEquals(needsExpansion(claim({ requested: 1 })), false);
@@ -39,7 +39,7 @@ Deno.test("wantsMore() is true of a bound claim that names a volume and asks for
   assertEquals(needsExpansion({ ...given, spec: { ...given.spec, volumeName: "" } }), false);
 });
 
-Deno.test("nextSize() finishes a started resize, and a failed one can be corrected by a smaller request", () => {
+Deno.test("nextSize() completes a resize that began, and accepts a smaller request after a failed one", () => {
   const cases: [string, ClaimFixture, number, boolean, number | undefined][] = [
     ["a first resize", { requested: 3 }, 1, false, 3],
     [

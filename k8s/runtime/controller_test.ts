@@ -6,7 +6,7 @@ import { HttpClient } from "../client/http_client.ts";
 import { Informer } from "./informer.ts";
 import { Controller, type ReconcileResult } from "./controller.ts";
 
-Deno.test("Loop: reconciles what is there, what changes, and the keys that an object names, before and now", async () => {
+Deno.test("Controller reconciles existing and changed objects, and the keys that an object names or named before", async () => {
   await using fake = FakeApiServer.start({ resources: [things] });
   fake.put(things, { metadata: { name: "a" }, spec: { nodeName: "n1" } });
   using http = new HttpClient({ url: fake.url }, { userAgent: "denolith/test (loop)" });
@@ -33,7 +33,7 @@ Deno.test("Loop: reconciles what is there, what changes, and the keys that an ob
   assertEquals(reconciled, ["a", "n1", "a", "n1", "n2"]);
 });
 
-Deno.test("Loop: counts turns, and has another when one failed or asked for it", async () => {
+Deno.test("Controller counts reconciles, and repeats one that failed or returned requeueAfterMs", async () => {
   const clock = new FakeClock();
   const results: ReconcileResult[] = [];
   const outcomes = [
@@ -67,7 +67,7 @@ Deno.test("Loop: counts turns, and has another when one failed or asked for it",
   assertEquals(clock.pendingTimers, 0);
 });
 
-Deno.test("Controller: when stopped, it lets started work finish, and aborts it after a time", async () => {
+Deno.test("Controller, when stopped, lets running reconciles finish, and aborts them after a time", async () => {
   const clock = new FakeClock();
   const log: string[] = [];
   const controller = new Controller({

@@ -128,7 +128,7 @@ Deno.test("LeaderElection: a conflict while renewing is no loss", async () => {
   assertEquals([s.log, s.fake.faults.conflicts], [["a leads"], 0]);
 });
 
-Deno.test("officialLeaseName() names the leases as the official sidecars do", () => {
+Deno.test("sidecarLeaseName() returns the names of the Leases that the official sidecars use", () => {
   const driver = "lvm.denolith.dev";
   assertEquals(sidecarLeaseName("csi-provisioner", driver), "lvm-denolith-dev");
   assertEquals(sidecarLeaseName("csi-resizer", driver), "external-resizer-lvm-denolith-dev");

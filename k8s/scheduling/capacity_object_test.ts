@@ -28,7 +28,7 @@ function changed(change: (object: CsiStorageCapacity) => void): CsiStorageCapaci
   return other;
 }
 
-Deno.test("capacityObject() says what a class has on a node, in whose name, and goes with the node", () => {
+Deno.test("csiStorageCapacityFor() returns the capacity of a class on a node, with the node's LVMNode as its owner", () => {
   assertEquals(object(), {
     apiVersion: "storage.k8s.io/v1",
     kind: "CSIStorageCapacity",
@@ -45,14 +45,14 @@ Deno.test("capacityObject() says what a class has on a node, in whose name, and 
   });
 });
 
-Deno.test("capacityObject() offers nothing where the smallest volume of the class does not fit", () => {
+Deno.test("csiStorageCapacityFor() returns a maximum size of 0 where the smallest volume of the class does not fit", () => {
   const { capacity, maximumVolumeSize } = object({ available: GiB, largest: GiB, smallest: 2n * GiB });
   assertEquals([capacity, maximumVolumeSize], ["1Gi", "0"]);
   assertEquals(object({ largest: GiB, smallest: GiB }).maximumVolumeSize, "1Gi");
   assertEquals(object({ available: 0n, largest: 0n, smallest: 0n }).maximumVolumeSize, "0");
 });
 
-Deno.test("capacityName() is one name for a place, which Kubernetes takes, and of no other place", () => {
+Deno.test("capacityName() returns a valid name, which is the same for a node and class, and differs for others", () => {
   const name = (nodeName: string, className: string, driver = DRIVER) => capacityName(driver, { nodeName, className });
   assertMatch(name("n1", "fast"), /^n1\.fast\.[0-9a-f]{10}$/);
   assertEquals(name("n1", "fast"), name("n1", "fast"));
@@ -67,7 +67,7 @@ Deno.test("capacityName() is one name for a place, which Kubernetes takes, and o
   }
 });
 
-Deno.test("isManaged() distinguishes ours from those of the official provisioner and of other drivers", () => {
+Deno.test("isManaged() distinguishes our objects from those of the official provisioner and of other drivers", () => {
   assert(isManaged(object(), DRIVER));
   assert(!isManaged(object(), "other.driver"));
   assert(
@@ -76,13 +76,13 @@ Deno.test("isManaged() distinguishes ours from those of the official provisioner
   assert(!isManaged(changed((it) => delete it.metadata.labels), DRIVER));
 });
 
-Deno.test("offeredBy() is what the scheduler compares with a claim", () => {
+Deno.test("maximumVolumeSizeOf() returns the size that the scheduler compares with a claim", () => {
   assertEquals(maximumVolumeSizeOf(object()), 5n * GiB);
   assertEquals(maximumVolumeSizeOf(changed((it) => delete it.maximumVolumeSize)), 9n * GiB);
   assertEquals(maximumVolumeSizeOf(changed((it) => (delete it.maximumVolumeSize, delete it.capacity))), 0n);
 });
 
-Deno.test("nextStep() makes what lacks, removes what is ours and unwanted, and leaves others' alone", () => {
+Deno.test("nextCapacityStep() creates a missing object, deletes our obsolete ones, and keeps those of others", () => {
   assertEquals(nextCapacityStep(object(), undefined, DRIVER), "create");
   assertEquals(nextCapacityStep(undefined, undefined, DRIVER), "nothing");
   assertEquals(nextCapacityStep(undefined, object(), DRIVER), "delete");

@@ -64,7 +64,7 @@ function freeMiB(node: LvmNode, ...volumes: LvmVolume[]): Record<string, number>
   return Object.fromEntries(groups.map(({ name, free }) => [name, Number(free / MiB)]));
 }
 
-Deno.test("nodeRoom() takes off what is not made yet, in whole extents, where it will be", () => {
+Deno.test("freeCapacityOf() subtracts pending volumes, in whole extents, from the group in which they will be created", () => {
   const node = report({ data: [100], fast: [40] });
   assertEquals(freeMiB(node), { data: 100, fast: 40 });
   assertEquals(freeMiB(node, volume("a", 30)), { data: 100, fast: 8 }, "least free that fits");
@@ -78,7 +78,7 @@ Deno.test("nodeRoom() takes off what is not made yet, in whole extents, where it
   assertEquals(freeMiB(node, volume("a", 30, { status })), { data: 100, fast: 40 }, "that group is not the agent's");
 });
 
-Deno.test("nodeRoom() puts several that are undecided where their agent will, the oldest first", () => {
+Deno.test("freeCapacityOf() places pending volumes without a group as their agent will, the oldest first", () => {
   const node = report({ data: [100], fast: [40] });
   const at = (second: number) => ({ metadata: { creationTimestamp: `2026-01-01T00:00:0${second}Z` } });
   const [old, young] = [volume("old", 40, at(1)), volume("young", 40, at(2))];
@@ -94,7 +94,7 @@ Deno.test("nodeRoom() puts several that are undecided where their agent will, th
   assertEquals(freeMiB(node, volume("a", 20, at(1)), decided), { data: 80, fast: 0 }, "what is decided goes first");
 });
 
-Deno.test("nodeRoom() takes nothing off for what the report lists, whatever the object says, and all for what it does not", () => {
+Deno.test("freeCapacityOf() subtracts a volume whole if the report does not list it, and otherwise not at all", () => {
   const before = report({ data: [100] });
   const after = report({ data: [68, ["a", 32]] });
   for (
@@ -113,7 +113,7 @@ Deno.test("nodeRoom() takes nothing off for what the report lists, whatever the 
   }
 });
 
-Deno.test("freeCapacityOf() subtracts what a layout takes of each disk, and is zero where the agent reports no disks", () => {
+Deno.test("freeCapacityOf() subtracts a layout's space on each physical volume, and is zero if the agent reports none", () => {
   const node = report({ data: [300] });
   const raid1 = { layout: { type: "raid1", mirrors: 1 } } as const;
   const largestMiB = (...volumes: LvmVolume[]) =>
@@ -141,7 +141,7 @@ Deno.test("freeCapacityOf() subtracts what a layout takes of each disk, and is z
   assertEquals(largestMiB(volume("one", 40, raid1)), 96, "what is listed is counted");
 });
 
-Deno.test("nodeRoom() takes off what growing takes, until the report lists it or the agent refuses it", () => {
+Deno.test("freeCapacityOf() subtracts the space of an expansion, until the report lists it or the agent refuses it", () => {
   const node = report({ data: [100, ["a", 32]] });
   const newGeneration = { metadata: { generation: 2 } };
   assertEquals(freeMiB(node, volume("a", 62, { status: createdStatus(32), ...newGeneration })), { data: 68 });
@@ -159,11 +159,11 @@ Deno.test("nodeRoom() takes off what growing takes, until the report lists it or
   assertEquals(
     freeMiB(node, volume("a", 62, { status: refused, metadata: { generation: 3 } })),
     { data: 68 },
-    "asked anew",
+    "requested again",
   );
 });
 
-Deno.test("nodeRoom() takes nothing off for what failed or is Lost, also while it is being removed", () => {
+Deno.test("freeCapacityOf() subtracts nothing for a volume that failed or is Lost, also while it is being deleted", () => {
   const node = report({ data: [100] });
   const error = { code: "NoSpace", message: "full" } as const;
   const failed: LvmVolumeStatus = { state: "Failed", observedGeneration: 1, volumeGroup: "data", error };
@@ -173,18 +173,18 @@ Deno.test("nodeRoom() takes nothing off for what failed or is Lost, also while i
   assertEquals(
     freeMiB(node, volume("a", 30, { status: failed, metadata: { generation: 2 } })),
     { data: 68 },
-    "asked anew",
+    "requested again",
   );
   assertEquals(freeMiB(node, volume("a", 30, { status: createdStatus(32, { state: "Lost" }) })), { data: 100 });
   const pending = { state: "Pending", volumeGroup: "data" } as const;
   assertEquals(
     freeMiB(node, volume("a", 30, { status: pending, metadata: deleting })),
     { data: 68 },
-    "it may be being made",
+    "it may be in creation",
   );
 });
 
-Deno.test("nodeRoom() never has less than nothing, says what is pending, and bears what it cannot read", () => {
+Deno.test("freeCapacityOf() is never negative, returns the pending size, and ignores what it cannot parse", () => {
   const node = report({ data: [40] });
   const inData = { status: { state: "Pending", volumeGroup: "data" } } as const;
   const { groups: [group] } = freeCapacityOf(node, [volume("a", 30, inData), volume("b", 30, inData)], parseGroups);
@@ -195,7 +195,7 @@ Deno.test("nodeRoom() never has less than nothing, says what is pending, and bea
   assertEquals(freeMiB({ ...node, status: {} }, volume("a", 30)), {});
 });
 
-Deno.test("nodeRoom() takes what an agent that lists nothing says it made as counted", () => {
+Deno.test("freeCapacityOf() subtracts no created volume if the agent's report has no list of volumes", () => {
   const node = report({ data: [100] });
   delete node.status!.volumeGroups![0]!.volumes;
   assertEquals(freeMiB(node, volume("a", 30, { status: createdStatus(32) })), { data: 100 });
@@ -204,7 +204,7 @@ Deno.test("nodeRoom() takes what an agent that lists nothing says it made as cou
   assertEquals(freeMiB(node, extended), { data: 68 });
 });
 
-Deno.test("Rooms: follows nodes and volumes of the driver, and counts what is expected until it is seen", async () => {
+Deno.test("NodeCapacities follows the nodes and volumes of the driver, and counts assumed volumes until they are seen", async () => {
   await using api = FakeApiServer.start({ resources: [lvmNodes, lvmVolumes] });
   using client = new HttpClient({ url: api.url }, { userAgent: "denolith/test" });
   for (const [name, driverName] of [["n", "d"], ["m", "d"], ["o", "e"]] as const) {
@@ -261,7 +261,7 @@ const steps = fc.array(
   { maxLength: 60, size: "max" },
 );
 
-Deno.test("of any report and any state of the objects, the room is what is left when all is made that they ask for", () => {
+Deno.test("for any report and any objects, the free capacity is what remains when all requested volumes are created", () => {
   const property = fc.property(steps, (all) => {
     const agent = new AgentModel();
     for (const step of all) agent.step(step, () => true);
@@ -276,7 +276,7 @@ Deno.test("of any report and any state of the objects, the room is what is left 
   fc.assert(property, { numRuns: 500 });
 });
 
-Deno.test("what is asked for only where there is room is never refused by its node, whichever report was seen last", () => {
+Deno.test("a volume that is requested within the free capacity is never refused by its node, whichever report was last", () => {
   let accepted = 0;
   const property = fc.property(steps, fc.array(fc.nat(), { minLength: 60, maxLength: 60 }), (all, viewIndexes) => {
     const agent = new AgentModel();
@@ -287,10 +287,10 @@ Deno.test("what is asked for only where there is room is never refused by its no
     }
   });
   fc.assert(property, { numRuns: 1_000 });
-  assert(accepted > 1_000, `only ${accepted} were asked for`);
+  assert(accepted > 1_000, `only ${accepted} were requested`);
 });
 
-/** A report of a group with 1000 MiB free, and a thin pool that may still promise so many MiB. */
+/** Returns a report of a group with 1000 MiB free, and a thin pool with this available virtual size, in MiB. */
 function withPool(mib: number, ...listed: [string, number][]): LvmNode {
   const node = report({ data: [1000, ...listed] });
   node.status!.volumeGroups![0]!.thinPools = [{ name: "data_thinpool", size: "200Mi", availableVirtual: `${mib}Mi` }];
@@ -303,7 +303,7 @@ function freeThinMiB(node: LvmNode, thin: ThinSpec, ...volumes: LvmVolume[]): Re
   return Object.fromEntries(withThinSpace(groups, thin).map(({ name, free }) => [name, Number(free / MiB)]));
 }
 
-Deno.test("nodeRoom() takes thin volumes off what their pool may promise, and not off their group", () => {
+Deno.test("freeCapacityOf() subtracts a thin volume from the available virtual size of its pool, not from its group", () => {
   const thin: ThinSpec = { poolSize: { percent: 80n } };
   const wanted = volume("a", 64, { thin });
   assertEquals(freeMiB(withPool(100), wanted), { data: 1000 });
@@ -314,7 +314,7 @@ Deno.test("nodeRoom() takes thin volumes off what their pool may promise, and no
   assertEquals(freeThinMiB(withPool(100), { ...thin, pool: "other" }, wanted), { data: 0 });
 });
 
-Deno.test("nodeRoom() counts a pool that is yet to be made for a thin volume, as the node's ratio says", () => {
+Deno.test("freeCapacityOf() counts a pool that will be created for a thin volume, by the node's overcommit ratio", () => {
   const thin: ThinSpec = { poolSize: { percent: 50n } };
   const node = report({ data: [1000] });
   node.status!.thinPoolOvercommit = "2";

@@ -46,7 +46,7 @@ function refusal(kind: ErrorKind, ...args: Parameters<typeof chooseNode>): strin
   return error.message;
 }
 
-Deno.test("chooseNode() takes the first of the preferred nodes that has room and is allowed", () => {
+Deno.test("chooseNode() chooses the first preferred node that has free capacity and is allowed", () => {
   const nodes = [node("a", { free: "8Mi" }), node("b", { free: "1Gi" }), node("c", { free: "2Gi" })];
   assertEquals(chooseNode(TEN, { preferred: ["a", "c", "b"] }, nodes), "c", "a has no room");
   assertEquals(chooseNode(TEN, { allowed: ["b"], preferred: ["c", "b"] }, nodes), "b");
@@ -54,7 +54,7 @@ Deno.test("chooseNode() takes the first of the preferred nodes that has room and
   assertEquals(chooseNode(TEN, { preferred: ["x"] }, nodes), "b", "one that does not exist helps nobody");
 });
 
-Deno.test("chooseNode() without a preferred node compares the best group of each by what the class prefers", () => {
+Deno.test("chooseNode() without a preferred node compares the best group of each by the preference of the class", () => {
   const nodes = [
     node("a", { name: "data", free: "2Gi" }, { name: "more", free: "20Mi" }),
     node("b", { free: "1Gi" }),
@@ -65,7 +65,7 @@ Deno.test("chooseNode() without a preferred node compares the best group of each
   assertEquals(chooseNode(request({ required: 100n * MiB }), ANYWHERE, nodes), "b", "of equals, the first by name");
 });
 
-Deno.test("chooseNode() passes over groups that LVM would refuse, of other names, or without figures", () => {
+Deno.test("chooseNode() ignores groups that LVM would refuse, of other names, or without sizes", () => {
   const nodes = [
     node("gone", { free: "1Gi", missingPVCount: 1 }),
     node("locked", { free: "1Gi", writeable: false }),
@@ -87,7 +87,7 @@ Deno.test("chooseNode() passes over groups that LVM would refuse, of other names
   }
 });
 
-Deno.test("chooseNode() says where there are agents when none of the allowed nodes has one", () => {
+Deno.test("chooseNode() names the nodes with agents when none of the allowed nodes has one", () => {
   const message = refusal("NoSpace", TEN, { allowed: ["x", "y"], preferred: [] }, [node("a", { free: "1Gi" })]);
   assert(message.endsWith("none of x, y has an agent of the driver; those that have one: a"), message);
   assert(
@@ -103,7 +103,7 @@ Deno.test("chooseNode() distinguishes a size that fits no number of extents from
   assertEquals(chooseNode(between, ANYWHERE, [...coarse, node("d", { free: "1Gi", extentSize: "1Mi" })]), "d");
 });
 
-Deno.test("nodeCapacity() adds up what matches of the nodes", () => {
+Deno.test("totalCapacity() adds up the matching groups of the nodes", () => {
   const one = node(
     "a",
     { free: "2Gi" },

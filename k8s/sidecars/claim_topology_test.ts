@@ -23,20 +23,20 @@ const cluster = {
 const zone = (...values: string[]) => [{ matchLabelExpressions: [{ key: "zone", values }] }];
 const ids = (segments: readonly Readonly<Record<string, string>>[]) => segments.map(({ key }) => key);
 
-Deno.test("topologyOfNode() is the chosen node's label, alone", () => {
+Deno.test("topologyOfNode() returns only the label of the chosen node", () => {
   const only = [{ key: "id-b" }];
   assertEquals(topologyOfNode("b", undefined, cluster), { requisite: only, preferred: only });
   assertEquals(topologyOfNode("b", zone("1", "2"), cluster), { requisite: only, preferred: only });
 });
 
-Deno.test("topologyOfNode() gives back a node that is gone, lacks the driver, or is not allowed", () => {
+Deno.test("topologyOfNode() refuses a node that does not exist, lacks the driver, or is not allowed", () => {
   for (const [name, allowed] of [["gone", undefined], ["other", undefined], ["b", zone("1")]] as const) {
     assertThrows(() => topologyOfNode(name, allowed, cluster), WrongNodeError);
   }
   assertThrows(() => topologyOfNode("bare", undefined, cluster), ClaimError, "no label key yet");
 });
 
-Deno.test("topologyOfAll() has every allowed node with the driver, and prefers none", () => {
+Deno.test("topologyOfAllNodes() returns every allowed node with the driver, and prefers none", () => {
   const all = topologyOfAllNodes(undefined, cluster);
   assertEquals([ids(all.requisite), all.preferred], [["id-a", "id-b", "id-c"], []]);
   assertEquals(ids(topologyOfAllNodes(zone("2"), cluster).requisite), ["id-b", "id-c"]);

@@ -96,7 +96,7 @@ Deno.test.each<[string, ContentFixture, ContentStep]>([
   assertEquals(nextContentStep(content(fixture)), step);
 });
 
-Deno.test("reconcileInputs() distinguishes what others write from what the controller writes itself", () => {
+Deno.test("reconcileInputs() distinguishes changes by others from those of the controller itself", () => {
   const inputs = (fixture: ContentFixture) => reconcileInputs(content(fixture));
   for (const own of [{ begun: true }, usable, { ready: false }]) assertEquals(inputs(own), inputs({}));
   const others: ContentFixture[] = [{ left: true }, deletionDue, { guarded: false }, { policy: "Retain" }, {
@@ -113,7 +113,7 @@ const snapshot = {
   readyToUse: true,
 };
 
-Deno.test("seenAs() writes down what is not there yet, and takes an error away", () => {
+Deno.test("observedPatch() records what the status does not have yet, and removes an error", () => {
   const status = (given: VolumeSnapshotContent["status"], readyToUse = true) =>
     observedPatch({ ...content({}), status: given! }, { ...snapshot, readyToUse }, now)?.status;
   const whole = {
@@ -132,7 +132,7 @@ Deno.test("seenAs() writes down what is not there yet, and takes an error away",
   assertEquals(status(other), undefined);
 });
 
-Deno.test("seenAs() writes nanoseconds that are a whole number for the API, and the present where there are none", () => {
+Deno.test("observedPatch() writes nanoseconds that the API accepts as an integer, and the present time if there are none", () => {
   const written = (creationTimeNs: bigint) =>
     JSON.stringify(observedPatch(content({}), { ...snapshot, creationTimeNs }, now)!.status);
   assertEquals(/"creationTime":(\d+)[,}]/.exec(written(1_767_225_600_000_000_000n))?.[1], "1767225600000000000");
@@ -140,7 +140,7 @@ Deno.test("seenAs() writes nanoseconds that are a whole number for the API, and 
   assertEquals(observedPatch(content({}), { ...snapshot, sizeBytes: 0n }, now)!.status!.restoreSize, undefined);
 });
 
-Deno.test("failing() says what went wrong and when, once, and nothing of what can be used", () => {
+Deno.test("failedPatch() records an error and its time once, and nothing for a snapshot that is ready", () => {
   const failed = failedPatch(content({}), "no", now)!.status as VolumeSnapshotContent["status"];
   assertEquals(failed, { readyToUse: false, error: { message: "no", time: "2026-01-01T00:00:00Z" } });
   assertEquals(failedPatch({ ...content({}), status: failed! }, "no", new Date()), undefined);
@@ -148,7 +148,7 @@ Deno.test("failing() says what went wrong and when, once, and nothing of what ca
   assertEquals(failedPatch(content(usable), "no", now), undefined);
 });
 
-Deno.test("secretOf() finds the secret that the snapshot-controller named, if it named one", () => {
+Deno.test("snapshotSecretOf() returns the secret that the snapshot-controller named, if any", () => {
   const named = (annotations: Record<string, string>) =>
     snapshotSecretOf({ ...content({}), metadata: { name: "c", annotations } });
   const prefix = "snapshot.storage.kubernetes.io/deletion-secret";

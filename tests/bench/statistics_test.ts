@@ -1,7 +1,7 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { median, round } from "./statistics.ts";
 
-Deno.test("median() is the value in the middle, whatever the order, and leaves the values as they are", () => {
+Deno.test("median() returns the middle value in any order, and does not change the values", () => {
   const values = [30, 10, 200];
   assertEquals(median(values), 30);
   assertEquals(values, [30, 10, 200]);
@@ -10,6 +10,6 @@ Deno.test("median() is the value in the middle, whatever the order, and leaves t
   assertThrows(() => median([]), RangeError, "no values");
 });
 
-Deno.test("rounded() keeps so many decimals", () => {
+Deno.test("round() keeps the given number of decimals", () => {
   assertEquals([round(1.2345), round(1.2355, 2), round(2, 2)], [1, 1.24, 2]);
 });

@@ -4,12 +4,12 @@ import { isReadyNode } from "./node.ts";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 
-Deno.test("answerFrom() separates the outputs of a command", () => {
+Deno.test("parseAnswer() separates the outputs of a command", () => {
   assertEquals(parseAnswer(bytes("3 4 2\nout\nno")), { code: 3, stdout: "out\n", stderr: "no" });
   assertEquals(parseAnswer(bytes("0 0 0\n")), { code: 0, stdout: "", stderr: "" });
 });
 
-Deno.test("answerFrom() refuses an incomplete answer", () => {
+Deno.test("parseAnswer() refuses an incomplete answer", () => {
   for (const cut of ["", "0", "0 4", "0 4 2\n", "0 4 2\nout\nn"]) assertEquals(parseAnswer(bytes(cut)), undefined);
 });
 
