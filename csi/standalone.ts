@@ -92,7 +92,7 @@ export function standaloneServices(
   options: Omit<StandaloneOptions, "socketPath"> & Pick<MachineOptions, "scratch">,
 ): CsiServices {
   const { driver, version, nodeId, mountRoots, cgroupRoot } = options;
-  const limiting = { cgroupRoot, onChange: logLimits };
+  const limiting = { cgroupRoot, onLimitsChanged: logLimits };
   const { lvm, volumes, snapshots, staging, health, copies, limiter, background, locks } = openMachine({
     ...options,
     limiting,

@@ -17,14 +17,14 @@ import { defined } from "../../lvm/defined.ts";
 export interface NodeIoLimiterOptions extends Pick<IoLimiterSettings, "cgroupRoot" | "defaults"> {
   /** The LVMVolumes of this node. */
   readonly objects: Informer<LvmVolume>;
-  /** Writes what has become of limits. */
+  /** The reconciler that reports the state of limits. */
   readonly reconciler: () => Pick<VolumeReconciler, "reportLimits">;
 }
 
 const log = getLogger(["denolith", "limits"]);
 
 /**
- * Returns the settings of the IO limiter of a node. It reads limits from LVMVolumes, and reports into their status.
+ * Returns the settings of the IO limiter of a node, which reads limits from LVMVolumes and reports into their status.
  */
 export function nodeIoLimiterSettings(
   { cgroupRoot, defaults, objects, reconciler }: NodeIoLimiterOptions,
@@ -33,10 +33,10 @@ export function nodeIoLimiterSettings(
     cgroupRoot,
     ...defined({ defaults }),
     limitsOf: ({ id }) => limitsOfObject(objects.get(id)),
-    onChange: (id, state) => {
+    onLimitsChanged: (id, state) => {
       // the next report shows it as well
       reconciler().reportLimits(id, state).catch((error) =>
-        log.warn("telling of limits failed", { volume: id, error })
+        log.warn("reporting of limits failed", { volume: id, error })
       );
     },
   };

@@ -172,9 +172,8 @@ export function mountProblem(lv: LogicalVolume, mounts: readonly Mount[]): Probl
   if (stopped === undefined) return undefined;
   return {
     reason: "FilesystemReadOnly",
-    message:
-      `its filesystem at ${stopped.target} accepts no writes any more, as after an error of its disk (dmesg): stop the workloads that ` +
-      "use it, so that it is unmounted; it is checked when it is mounted again",
+    message: `its filesystem at ${stopped.target} no longer accepts writes, as after an error of its disk (dmesg): ` +
+      "stop the workloads that use it, so that it is unmounted; it is checked when it is mounted again",
   };
 }
 

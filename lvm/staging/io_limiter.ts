@@ -39,8 +39,8 @@ export interface IoLimiterSettings {
   readonly limitsOf?: (volume: Volume) => IoLimits;
   /** Returns the limits of a group, for limits that its volumes do not set; by default none. */
   readonly defaults?: (group: string) => IoLimits;
-  /** Called when the state of a volume's limits changed; with `undefined` when no pod uses the volume any more. */
-  readonly onChange?: (id: VolumeId, state: LimitsState | undefined) => void;
+  /** Called when the state of a volume's limits changed; with `undefined` once no pod uses the volume. */
+  readonly onLimitsChanged?: (id: VolumeId, state: LimitsState | undefined) => void;
   /**
    * The first delay until a missing cgroup is searched again, in milliseconds; a second by default. It doubles each
    * time, up to `refreshMs`.
@@ -288,7 +288,7 @@ export class IoLimiter {
     if (before?.reason === state?.reason && before?.message === state?.message) return;
     if (state === undefined) this.#states.delete(id);
     else this.#states.set(id, state);
-    this.#options.onChange?.(id, state);
+    this.#options.onLimitsChanged?.(id, state);
   }
 
   /**

@@ -41,7 +41,7 @@ async function scene(limits: IoLimits, options: IoLimiterSettings = {}) {
   const start = () => {
     const limiter = new IoLimiter({
       cgroupRoot: cgroups.root,
-      onChange: (_: VolumeId, state) => reported.push(state),
+      onLimitsChanged: (_: VolumeId, state) => reported.push(state),
       retryMs: 1,
       ...options,
       lvm,
