@@ -22,7 +22,7 @@ Deno.test("httpAddress() refuses what is no address", () => {
   }
 });
 
-/** The variables of a pod for the time of `body`. */
+/** Runs `body` with the environment variables of a pod. */
 async function inPod(values: readonly [string, string], body: () => Promise<void>): Promise<void> {
   const before = IN_CLUSTER_ENVIRONMENT.map((name) => Deno.env.get(name));
   const set = (name: string, value: string | undefined) =>

@@ -54,7 +54,7 @@ function setUp(handlers: ControllerHandlers) {
   return { answered, stop, calls, options: { signal: stop.signal } };
 }
 
-/** A handler that keeps its requests, as JSON, and answers always the same. */
+/** Returns a handler that records its requests as JSON, and always returns the same answer. */
 function recordRequests<D extends DescMessage, A>(schema: D, answer: A) {
   const requests: unknown[] = [];
   const handler = (request: MessageShape<D>) => {
@@ -212,7 +212,7 @@ Deno.test("inProcessCsi(): failures keep the code that a caller on the socket wo
   }
 });
 
-/** The Controller service over volumes whose creation waits. It records the context that each call passes. */
+/** Returns a Controller service over volumes whose creation waits. It records the context of each call. */
 function waitingCreations() {
   const contexts: (CreateVolumeContext | undefined)[] = [];
   const { promise: released, resolve: release } = Promise.withResolvers<void>();

@@ -8,7 +8,7 @@ import { parametersWith } from "../tests/fake/settings.ts";
 import { OPENEBS_PARAMETERS, type OpenEbsParameter } from "../lvm/spec/openebs_names.ts";
 import { parseGroupList, parseSnapshotParameters, parseVolumeParameters, trimFor } from "./parameters.ts";
 
-/** Parsed parameters in a form that can be compared. */
+/** Parses parameters into a form that can be compared. */
 function parseText(parameters: Readonly<Record<string, string>>) {
   const parsed = parseVolumeParameters(parameters);
   return { ...parsed, groups: String(parsed.groups) };

@@ -6,13 +6,13 @@
 
 /** Time and chance. */
 export interface Clock {
-  /** Milliseconds since some moment; never goes back. */
+  /** Returns the milliseconds since some moment; the value never decreases. */
   now(): number;
-  /** The time of day. */
+  /** Returns the time of day. */
   date(): Date;
   /** Calls back once after `ms` milliseconds. The returned function cancels that. */
   after(ms: number, callback: () => void): () => void;
-  /** A random number from 0 up to, but not including, 1. */
+  /** Returns a random number from 0 up to, but not including, 1. */
   random(): number;
 }
 

@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { FakeClock, flushPromises } from "../tests/fake/clock.ts";
 import { BackgroundWorker } from "./worker.ts";
 
-/** A worker whose passes end when the test says so. */
+/** Creates a worker whose passes end when the test ends them. */
 function scene(retryMs?: number) {
   const clock = new FakeClock();
   const [passes, errors] = [[] as PromiseWithResolvers<void>[], [] as unknown[]];

@@ -79,7 +79,7 @@ async function writeArchive(temp: string, { name, layers, output }: ArchiveConte
   await makeTar(folder, output, { names, options: ["--dereference"] });
 }
 
-/** The image's configuration, of the form that the OCI image specification has. */
+/** Returns the image's configuration (OCI image specification, config.md). */
 function imageConfig(layers: readonly string[]): string {
   return JSON.stringify({
     architecture: IMAGE_ARCHITECTURES[Deno.build.arch as Architecture],

@@ -12,7 +12,7 @@ const HELP = `Usage: deno task image
 Makes dist/denolith-image.tar, an archive of the image ${IMAGE} for this kind of machine. The first time takes root and
 debootstrap; what it makes then is kept in $XDG_CACHE_HOME/denolith, or ~/.cache/denolith.`;
 
-/** The cache folder. */
+/** Returns the path of the cache folder. */
 function cacheFolder(): string {
   const cache = Deno.env.get("XDG_CACHE_HOME") ?? join(Deno.env.get("HOME") ?? "/root", ".cache");
   return join(cache, "denolith");

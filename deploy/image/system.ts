@@ -19,8 +19,8 @@ export const DEBIAN_RELEASE = "bookworm";
 const NAMESPACES = ["--mount", "--pid", "--fork", "--kill-child"];
 
 /**
- * The path of the layer, a tar file: made on first use, in a minute or two, and kept in the folder under a name that contains
- * a hash of what it is made of. Who comes while another makes it waits for that.
+ * Returns the path of the layer, a tar file. It is made on first use, in a minute or two, and kept in the folder under
+ * a name with a hash of its inputs. A second caller waits while it is made.
  *
  * @throws {Error} when a step fails; making it takes root, debootstrap, and a mirror of Debian
  */
@@ -62,7 +62,7 @@ async function installSystem(temp: string): Promise<string> {
   return join(debian, "image");
 }
 
-/** The first Debian mirror in apt's configuration of this machine, if there is one; debootstrap has a default. */
+/** Returns the first Debian mirror in apt's configuration of this machine, if any; debootstrap has a default. */
 async function aptMirror(): Promise<string | undefined> {
   const format = "$(REPO_URI) $(COMPONENT)";
   const query = ["indextargets", "--no-release-info", "--format", format, "Created-By: Packages"];

@@ -6,7 +6,7 @@ import { PoolConditions } from "./pool_conditions.ts";
 
 const NODE: LvmNode = { metadata: { name: "n" }, spec: { driverName: "d" } };
 
-/** A group with a pool that is so full, and a thin LV of the driver in it. */
+/** Returns a group with a pool of this data usage, and a thin LV of the driver in it. */
 function groupWith(dataPercent: number, tags: string[], lvTags = ["denolith=d"]): VolumeGroup {
   const thinPool = { dataPercent, metadataPercent: 1, metadataSize: 1n, health: "", needsCheck: false, zeroes: true };
   const lvs = [{ name: "p", uuid: "u", size: 1n << 30n, tags, thinPool }, { name: "v", pool: "p", tags: lvTags }];

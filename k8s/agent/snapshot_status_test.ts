@@ -13,7 +13,7 @@ import { lostSnapshotStatus, takenStatus } from "./snapshot_status.ts";
 const MiB = 1n << 20n;
 const [id, source] = [snapshotIdOf("cut"), volumeIdOf("pvc-1")];
 
-/** A snapshot of 32 MiB with a store of 8 MiB as LVM reports it, after something was done to it. */
+/** Returns a snapshot of 32 MiB with 8 MiB of COW space as LVM reports it, after a change. */
 async function located(change: (cow: FakeLv, group: FakeGroup) => void = () => {}): Promise<LocatedSnapshot> {
   const machine = new FakeMachine();
   const fake = machine.addGroup("data", 1n << 30n);

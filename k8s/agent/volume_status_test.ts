@@ -11,7 +11,7 @@ import { readyStatus } from "./volume_status.ts";
 
 const id = volumeIdOf("pvc-1");
 
-/** A volume of 32 MiB as LVM reports it, on a group that is as it is told. */
+/** Returns a volume of 32 MiB as LVM reports it, in a group with so many missing physical volumes. */
 async function volume(missingPvs = 0): Promise<Volume> {
   const machine = new FakeMachine();
   const group = machine.addGroup("data", 1n << 30n);

@@ -24,7 +24,7 @@ function request(overrides: Partial<NamedVolumeRequest> = {}): NamedVolumeReques
   return namedRequest("pvc-1", GiB, overrides);
 }
 
-/** A request as the object brings it back, with the groups in words. */
+/** Returns a request as it is parsed from its object, with the groups in words. */
 function roundTrip(requested: NamedVolumeRequest) {
   const object = lvmVolumeFor(requested, PLACEMENT);
   const read = volumeRequestOf(JSON.parse(JSON.stringify(object)), parseGroupList);

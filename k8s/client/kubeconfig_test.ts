@@ -8,7 +8,7 @@ import { kubeconfigServer } from "./kubeconfig.ts";
 
 const TLS = new URL("../../tests/fixtures/tls/", import.meta.url).pathname;
 
-/** A kubeconfig file for the time of `body`. */
+/** Runs `body` with a kubeconfig file. */
 async function withConfig(
   parts: { cluster: unknown; user: unknown; namespace?: string },
   body: (path: string) => Promise<void>,

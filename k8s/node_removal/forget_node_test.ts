@@ -41,7 +41,7 @@ const MADE: LvmVolume["status"] = {
   }],
 };
 
-/** An API server with a node that is dead, and one that lives; both have volumes of all sorts. */
+/** Starts an API server with a dead and a live node, which both have volumes of all kinds. */
 function scene() {
   const api = FakeApiServer.start({ resources: [lvmVolumes, lvmSnapshots, lvmNodes, volumeSnapshotContents] });
   const client = new HttpClient({ url: api.url }, { userAgent: "denolith/test" });

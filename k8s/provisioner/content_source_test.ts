@@ -7,7 +7,7 @@ import { volumeSnapshotContents, volumeSnapshots } from "../api/snapshot_objects
 
 const NAMESPACE = "default";
 
-/** A claim that is made from what is called `source`. */
+/** Returns a claim whose content source is called `source`. */
 function claimFrom(kind: "VolumeSnapshot" | "PersistentVolumeClaim", volumeMode = "Filesystem"): PersistentVolumeClaim {
   const apiGroup = kind === "VolumeSnapshot" ? { apiGroup: "snapshot.storage.k8s.io" } : {};
   return {

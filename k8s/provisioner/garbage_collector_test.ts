@@ -8,7 +8,7 @@ import { Provisioner } from "./provisioner.ts";
 
 const MINUTE = 60_000;
 
-/** A cluster with a provisioner that does not run, but sweeps when told to. */
+/** Starts a cluster with a garbage collector that runs only when it is called. */
 async function scene() {
   const cluster = await FakeControlPlane.start({ withBinder: false });
   const clock = new FakeClock();

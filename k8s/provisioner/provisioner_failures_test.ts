@@ -9,7 +9,7 @@ import { csiNodes, persistentVolumeClaims, storageClasses } from "../api/objects
 import { Provisioner } from "./provisioner.ts";
 import { secrets } from "../sidecars/secrets.ts";
 
-/** A cluster and a provisioner that runs. */
+/** Starts a cluster and a provisioner. */
 async function scene() {
   const cluster = await FakeControlPlane.start();
   const provisioner = new Provisioner(cluster.controllerOptions());
@@ -25,7 +25,7 @@ async function scene() {
 
 const withSelectedNode = (node: string) => ({ annotations: { [SELECTED_NODE_ANNOTATION]: node } });
 
-/** A provisioner whose time stands still, and a claim of the class `odd` that has failed for long. */
+/** Starts a provisioner with a fake clock, and a claim of the class `odd` that has failed for long. */
 async function sceneAfterFailures(error: CallError) {
   const cluster = await FakeControlPlane.start();
   const clock = new FakeClock();

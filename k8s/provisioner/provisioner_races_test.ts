@@ -7,14 +7,14 @@ import { Provisioner } from "./provisioner.ts";
 
 const CLAIM = { namespace: "default", name: "data" };
 
-/** Everything that a claim could leave behind. */
+/** Returns everything that a claim could leave behind. */
 function remainingObjects({ driver, storedVolumes }: FakeControlPlane) {
   return { volumes: driver.volumes.size, intents: driver.intents.size, objects: storedVolumes.length };
 }
 
 const NOTHING_LEFT = { volumes: 0, intents: 0, objects: 0 };
 
-/** A claim of a class with a secret and an attributes class, so that there is much to wait for. */
+/** Adds a claim of a class with an attributes class, so that provisioning has many steps. */
 function addLongClaim(cluster: FakeControlPlane): PersistentVolumeClaim {
   cluster.addAttributesClass("fast", {});
   return cluster.addClaim("data", { volumeAttributesClassName: "fast" });

@@ -5,7 +5,7 @@ import { persistentVolumes } from "../api/objects.ts";
 import { Provisioner } from "./provisioner.ts";
 import { secrets } from "../sidecars/secrets.ts";
 
-/** A cluster and a provisioner that runs. */
+/** Starts a cluster and a provisioner. */
 async function scene() {
   const cluster = await FakeControlPlane.start();
   const provisioner = new Provisioner(cluster.controllerOptions());

@@ -8,7 +8,7 @@ import { nextReclaimStep, VOLUME_FINALIZER } from "./persistent_volume.ts";
 
 const CLAIM = { namespace: "default", name: "data" };
 
-/** A cluster and a provisioner that runs, and in it a bound claim of a class with that policy. */
+/** Starts a cluster and a provisioner, with a bound claim of a class with the reclaim policy. */
 async function scene(reclaimPolicy = "Delete") {
   const cluster = await FakeControlPlane.start();
   const provisioner = new Provisioner(cluster.controllerOptions());

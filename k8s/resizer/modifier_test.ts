@@ -11,7 +11,7 @@ import {
 
 const CLAIM = { namespace: "default", name: "data" };
 
-/** A cluster with a claim that is bound to a volume without attributes, and a modifier that runs. */
+/** Starts a cluster and a modifier, with a claim that is bound to a volume without attributes. */
 async function scene(status: Partial<NonNullable<PersistentVolumeClaim["status"]>> = {}) {
   const cluster = await FakeControlPlane.start({ withBinder: false });
   const { driver, client } = cluster;

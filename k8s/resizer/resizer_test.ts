@@ -8,7 +8,7 @@ import { Resizer } from "./resizer.ts";
 const GiB = 1n << 30n;
 const CLAIM = { namespace: "default", name: "data" };
 
-/** A cluster with a claim that is bound to a volume of 1 GiB, and a resizer that runs. */
+/** Starts a cluster and a resizer, with a claim that is bound to a volume of 1 GiB. */
 async function scene({ driver: name = DRIVER, uid = undefined as string | undefined } = {}) {
   const cluster = await FakeControlPlane.start({ withBinder: false });
   const { driver, client } = cluster;

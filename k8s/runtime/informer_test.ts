@@ -8,7 +8,7 @@ import { type ApiClient, ApiError } from "../client/client.ts";
 import { HttpClient, type HttpClientOptions } from "../client/http_client.ts";
 import { Informer, type InformerOptions } from "./informer.ts";
 
-/** A fake server, a network to it, and an informer of things, which is synced. */
+/** Starts a fake server, a network to it, and an informer of things, which is synced. */
 async function scene(options: InformerOptions<Thing> = {}, client: Partial<HttpClientOptions> = {}) {
   const fake = FakeApiServer.start({ resources: [things] });
   const network = new TcpProxy(fake.url);

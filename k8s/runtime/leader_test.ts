@@ -8,7 +8,7 @@ import { leases } from "../api/objects.ts";
 
 const LEASE = { name: "lvm-denolith-dev", namespace: "storage" };
 
-/** An API server, and candidates that come and go on one clock. */
+/** Starts an API server for candidates of an election, with one clock. */
 function scene() {
   const fake = FakeApiServer.start();
   const http = new HttpClient({ url: fake.url }, { userAgent: "denolith/test (leader)" });

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { FakeClock, flushPromises } from "../../tests/fake/clock.ts";
 import { type QueueOptions, WorkQueue } from "./queue.ts";
 
-/** A queue whose work waits until the test ends it, and what was begun so far. */
+/** Creates a queue whose work waits until the test ends it, with a record of what was begun. */
 function testQueue(options: QueueOptions = {}) {
   const clock = new FakeClock();
   const begun: string[] = [];

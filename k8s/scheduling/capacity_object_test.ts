@@ -21,7 +21,7 @@ function object(capacity: Partial<Capacity> = {}, uid = "u-1"): CsiStorageCapaci
   return csiStorageCapacityFor({ ...target, capacity: all });
 }
 
-/** The object with something else in it, by somebody's hand. */
+/** Returns the object after a change by somebody else. */
 function changed(change: (object: CsiStorageCapacity) => void): CsiStorageCapacity {
   const other = structuredClone(object());
   change(other);

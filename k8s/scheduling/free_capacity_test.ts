@@ -24,7 +24,7 @@ import { lvmVolumeFor } from "../api/volume_mapping.ts";
 
 const MiB = 1n << 20n;
 
-/** A report of groups of 4 MiB extents, with what is free in MiB and what is listed. */
+/** Returns a report of groups with extents of 4 MiB, their free space in MiB, and the listed volumes. */
 function report(groups: Record<string, [free: number, ...listed: [string, number][]]>): LvmNode {
   const volumeGroups = Object.entries(groups).map(([name, [free, ...listed]]): NodeVolumeGroup => ({
     name,

@@ -8,14 +8,14 @@ import { HttpClient } from "../client/http_client.ts";
 import { volumeSnapshotClasses, volumeSnapshotContents } from "../api/snapshot_objects.ts";
 import { Snapshotter } from "./snapshotter.ts";
 
-/** A cluster and a snapshotter that runs. */
+/** Starts a cluster and a snapshotter. */
 async function scene() {
   const snapshots = await SnapshotControlPlane.start();
   snapshots.run();
   return snapshots;
 }
 
-/** The requests about snapshots that were no part of listing and watching, in short: the method, and of what. */
+/** Returns the requests about snapshots other than lists and watches: the method and the kind of each. */
 function writes(s: SnapshotControlPlane): string[] {
   const path = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents/content";
   return s.controlPlane.requestsOf().map((one) => one.replace(path, "").trim());
@@ -83,7 +83,7 @@ Deno.test("another pending call for the same snapshot is not reported", async ()
   assertEquals(s.controlPlane.eventReasons(), []);
 });
 
-/** A snapshotter whose time stands still, and a content whose snapshot has failed six times. */
+/** Starts a snapshotter with a fake clock, and a content whose snapshot has failed six times. */
 async function sceneAfterFailures(code: number) {
   const s = await SnapshotControlPlane.start();
   const clock = new FakeClock();

@@ -36,7 +36,7 @@ function interceptedOptions(s: SnapshotControlPlane, name: string, onStep: OnSte
   return { ...s.options(name, wrap), csi };
 }
 
-/** A snapshot's life: it is taken, seen to be usable, and removed. */
+/** Runs the lifecycle of a snapshot: it is created, becomes ready, and is deleted. */
 async function runLifecycle(s: SnapshotControlPlane, content?: ContentOverrides): Promise<void> {
   s.driver.snapshotsReady = false;
   s.addContent("content", content);
@@ -47,7 +47,7 @@ async function runLifecycle(s: SnapshotControlPlane, content?: ContentOverrides)
   await s.waitUntilDeleted();
 }
 
-/** The steps of such a life. */
+/** Returns the steps of such a lifecycle. */
 async function lifecycleSteps(): Promise<string[]> {
   await using s = await SnapshotControlPlane.start();
   const steps: string[] = [];
@@ -152,7 +152,7 @@ for (const at of CREATION_STEPS) {
   });
 }
 
-/** A content whose VolumeSnapshot and class go while it is in doubt whether its snapshot is being taken. */
+/** Deletes the VolumeSnapshot and the class of a content while it is uncertain whether its snapshot is created. */
 async function leftInDoubt(s: SnapshotControlPlane, { times = 1, done = true } = {}): Promise<void> {
   const gate = Promise.withResolvers<void>();
   const error = new CallError(Code.DeadlineExceeded, "no answer");

@@ -13,7 +13,7 @@ import { volumeSnapshotClasses } from "../api/snapshot_objects.ts";
 const PATH = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents/content";
 const LEFT_NOTHING = { content: undefined, snapshots: [] };
 
-/** A cluster and a snapshotter that runs. */
+/** Starts a cluster and a snapshotter. */
 async function scene() {
   const snapshots = await SnapshotControlPlane.start();
   snapshots.run();

@@ -34,7 +34,7 @@ function at(value: any, path: readonly string[]): unknown {
   return path.reduce((outer, name) => outer?.[name], value);
 }
 
-/** Parsed parameters in a form that can be compared. */
+/** Parses parameters into a form that can be compared. */
 function parse(parameters: Readonly<Record<string, string>>) {
   const parsed = parseVolumeParameters(parameters);
   return { ...parsed, groups: String(parsed.groups) };

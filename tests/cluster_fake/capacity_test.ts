@@ -195,7 +195,7 @@ Deno.test("the space of a volume that a pod had is free when its data is erased,
 
 type Fixture = Awaited<ReturnType<typeof setUp>>;
 
-/** Provisions, without anybody who binds. */
+/** Starts a provisioner, without a controller that binds claims. */
 function provision(
   { cluster, sharedOptions, startInformer, publisher, run }: Fixture,
 ): Informer<PersistentVolumeClaim> {

@@ -87,7 +87,7 @@ export async function fetchGoModule(
   return (JSON.parse(answer) as { Dir: string }).Dir;
 }
 
-/** The text of a go.mod. */
+/** Returns the text of a go.mod. */
 export function goMod(module: Pick<GoModule, "require" | "replace">): string {
   const lines = [
     ...Object.entries(module.require).map(([path, version]) => `require ${path} v${version}`),

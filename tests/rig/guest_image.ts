@@ -56,10 +56,11 @@ const BUILD_TOOLS: Tool[] = [
 ];
 
 /**
- * The guest image of this version of the rig, built on first use (about a minute and a half) and kept in the cache folder.
- * Packages that are missing on this machine are installed. Images of other versions that were unused for a month are removed.
+ * Returns the guest image of this version of the rig. It is built on first use, in about a minute and a half, and kept
+ * in the cache folder. Packages that are missing on this machine are installed. Images of other versions that were
+ * unused for a month are removed.
  *
- * @param log is told what is done, step by step, with the seconds since the start
+ * @param log receives a line for each step, with the seconds since the start
  * @throws {Error} when a tool is missing and cannot be installed, when not run as root on first use, or when a step fails
  */
 export async function ensureGuestImage(log: (line: string) => void): Promise<GuestImage> {

@@ -35,10 +35,10 @@ const STAGING = [
 ];
 
 /**
- * The programs of a Kubernetes cluster, without libraries. Built on first use, in about seven minutes on two processors, and
- * kept in the cache folder.
+ * Returns the programs of a Kubernetes cluster, which need no libraries. They are built on first use, in about seven
+ * minutes on two processors, and kept in the cache folder.
  *
- * @param log is told what is done, step by step, with the seconds since the start
+ * @param log receives a line for each step, with the seconds since the start
  * @throws {Error} when there is no Go and none can be fetched, or when the build fails
  */
 export async function ensureKubernetes(log: (line: string) => void): Promise<KubernetesPrograms> {
@@ -54,10 +54,10 @@ export async function ensureKubernetes(log: (line: string) => void): Promise<Kub
 }
 
 /**
- * The path of an official sidecar, built with the dependencies that its authors chose. They share none of them, so each is built
- * for itself, for those tests that need it.
+ * Returns the path of an official sidecar, built with the dependencies that its authors chose. Sidecars share none of
+ * them, so each is built by itself, for the tests that need it.
  *
- * @param log is told what is done, step by step, with the seconds since the start
+ * @param log receives a line for each step, with the seconds since the start
  * @throws {Error} when there is no Go and none can be fetched, or when the build fails
  */
 export async function ensureSidecar(name: Sidecar, log: (line: string) => void): Promise<string> {
@@ -65,9 +65,9 @@ export async function ensureSidecar(name: Sidecar, log: (line: string) => void):
 }
 
 /**
- * The path of helm, without libraries. Built for those tests that need it.
+ * Returns the path of helm, which needs no libraries. It is built for the tests that need it.
  *
- * @param log is told what is done, step by step, with the seconds since the start
+ * @param log receives a line for each step, with the seconds since the start
  * @throws {Error} when there is no Go and none can be fetched, or when the build fails
  */
 export async function ensureHelm(log: (line: string) => void): Promise<string> {
@@ -75,9 +75,9 @@ export async function ensureHelm(log: (line: string) => void): Promise<string> {
 }
 
 /**
- * The path of the official snapshot-controller, which is built with csi-snapshotter.
+ * Returns the path of the official snapshot-controller, which is built with csi-snapshotter.
  *
- * @param log is told what is done, step by step, with the seconds since the start
+ * @param log receives a line for each step, with the seconds since the start
  * @throws {Error} when there is no Go and none can be fetched, or when the build fails
  */
 export async function ensureSnapshotController(log: (line: string) => void): Promise<string> {
@@ -85,10 +85,10 @@ export async function ensureSnapshotController(log: (line: string) => void): Pro
 }
 
 /**
- * A folder with the definitions of the kinds of snapshots, each in a file, as the official snapshot-controller wants them. They
+ * Returns a folder with the CRDs of snapshots, each in a file, which the official snapshot-controller requires. They
  * are fetched on first use, and kept in the cache folder.
  *
- * @param log is told what is done, step by step, with the seconds since the start
+ * @param log receives a line for each step, with the seconds since the start
  * @throws {Error} when there is no Go and none can be fetched, or when the module cannot be fetched
  */
 export async function ensureSnapshotCrds(log: (line: string) => void): Promise<string> {
@@ -103,14 +103,14 @@ export async function ensureSnapshotCrds(log: (line: string) => void): Promise<s
   });
 }
 
-/** The folder with the programs of a module. */
+/** Returns the folder with the programs of a module. */
 async function ensureBuilt(name: string, module: GoModule, log: (line: string) => void): Promise<string> {
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(JSON.stringify(module)));
   const key = new Uint8Array(digest).toHex().slice(0, 12);
   return await ensureCached(`${name}-${key}`, log, (temp, into) => buildGo(module, { temp, into, log }));
 }
 
-/** One module for all programs, etcd among them, so that what they share is fetched and compiled once. */
+/** Returns one module for all programs, with etcd, so that shared code is fetched and compiled once. */
 function kubernetesModule(): GoModule {
   const [, minor] = VERSIONS.kubernetes.split(".");
   const staged = VERSIONS.kubernetes.replace(/^1\./, "0.");

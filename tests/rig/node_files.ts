@@ -23,12 +23,12 @@ export interface NodeParts {
 /** The port of the guest on which commands are taken. */
 export const EXEC_PORT = 7000;
 
-/** The sizes of a node's disks in GiB: those of the groups in order, then those without one. */
+/** Returns the sizes of a node's disks in GiB: those of the groups in order, then those without one. */
 export function diskSizes(options: NodeOptions): number[] {
   return [...(options.volumeGroups ?? []).flatMap((group) => group.disksGiB), ...options.bareDisksGiB ?? []];
 }
 
-/** The files in /work that make a guest a node. */
+/** Returns the files in /work that make a guest a node. */
 export function nodeFiles(parts: NodeParts): Record<string, PayloadFile> {
   const { options } = parts;
   const env = {

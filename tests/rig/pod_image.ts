@@ -70,7 +70,7 @@ export async function imageArchive(temp: TempFolder, file: string, source: Image
   await Deno.remove(staging, { recursive: true });
 }
 
-/** The path of an archive with the images that each node needs, made on first use from the guest's busybox. */
+/** Returns the path of an archive of the images that nodes need, made on first use from the guest's busybox. */
 export async function ensureTestImage(log: (line: string) => void): Promise<string> {
   const guest = await ensureGuestImage(log);
   const [, key] = /guest-(\w+)$/.exec(guest.folder) ?? [];
