@@ -10,7 +10,7 @@ async function lines(metrics: Metrics, prefix: string): Promise<string[]> {
   return text.split("\n").filter((line) => line.startsWith(prefix) && !/_(?:bucket|sum)\{/.test(line)).sort();
 }
 
-Deno.test("Metrics: calls, turns of loops and requests are counted by their result", async () => {
+Deno.test("Metrics counts calls, reconciles and requests by their result", async () => {
   const metrics = new Metrics();
   metrics.onCallCompleted({ method: "CreateVolume", code: 0, durationMs: 20 });
   metrics.onCallCompleted({ method: "CreateVolume", code: 0, durationMs: 1_500 });

@@ -45,7 +45,7 @@ Deno.test("the permission set has the listed programs and variables, and only wh
   });
 });
 
-Deno.test("the driver is started under the written set, and never asks for more", () => {
+Deno.test("the driver starts with the written permission set, and never requests more", () => {
   const { command } = manifest.tasks.standalone;
   assert(/ -P=denolith .* main\.ts /.test(command) && command.includes(" --no-prompt "), command);
   assert(!/ (?:-A|--allow)/.test(command), command);

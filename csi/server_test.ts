@@ -113,7 +113,7 @@ Deno.test("stopping lets a call under way end, takes no further ones, and leaves
   assert(!exists(`${here.bench.folder}/csi.sock`));
 });
 
-Deno.test("a socket that a crash left is replaced, one that somebody answers on is not", async () => {
+Deno.test("a socket that a crash left is replaced, but not one on which a process answers", async () => {
   await using here = await bench();
   const { folder } = here.bench;
   const serveAgain = () => Harness.serve(here.machine, fakeHost.groups, folder);

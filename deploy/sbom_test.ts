@@ -33,7 +33,7 @@ Deno.test("the SBOM has every npm package that the driver imports, with version 
   assertEquals(NOT_BUNDLED.filter((name) => names.includes(name)), []);
 });
 
-Deno.test("the SBOM has what the packages ask for themselves, and says which for which", async () => {
+Deno.test("the SBOM has the dependencies of each package", async () => {
   const { roots, packages } = await npmPackages("main.ts");
   // a key ends in the packages that a package takes as its peers
   const purlOf = (key: string) => `pkg:npm/${key.replace(/^@/, "%40").replace(/(@[^@_]+)_.*$/, "$1")}`;

@@ -187,7 +187,7 @@ Deno.test("the artifact refuses a folder that others can change, before it unpac
 });
 
 Deno.test({
-  name: "the artifact refuses what belongs to somebody else",
+  name: "the artifact refuses files of other owners",
   ignore: Deno.uid() !== 0, // only root can give files away
   async fn() {
     await using fixture = await Fixture.create();

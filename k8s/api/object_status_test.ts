@@ -25,7 +25,7 @@ function conditionSummaries({ conditions = [] }: LvmVolumeStatus): string[] {
   return conditions.map(({ type, status, reason }) => `${type} ${status} ${reason}`);
 }
 
-Deno.test("failedStatus(): what was not made is Failed, what was made stays as it was, with the error", () => {
+Deno.test("failedStatus() is Failed for a volume that was not created; a created one keeps its state, with the error", () => {
   const error = new StorageError("NoSpace", "no room" + ".".repeat(5_000));
   const failed = failedStatus<LvmVolumeStatus>(object(), error);
   assertEquals([failed.state, failed.error?.code, failed.observedGeneration], ["Failed", "NoSpace", 2]);

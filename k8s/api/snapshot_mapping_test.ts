@@ -48,7 +48,7 @@ Deno.test("an object without a size of the COW space requests one that cannot ov
   assertEquals(snapshotRequestOf({ ...object(), spec }).cowSize, FULL_COW);
 });
 
-Deno.test("an object for a snapshot that somebody else wrote is refused with what is wrong in it", () => {
+Deno.test("a snapshot's object that somebody else wrote is refused with the reason", () => {
   const cases: [LvmSnapshot, string][] = [
     [object(undefined, {}, "cut"), "its name is no snapshot id"],
     [object(undefined, { sourceVolume: "pvc-1" }), `its sourceVolume "pvc-1" is no volume id`],

@@ -97,7 +97,7 @@ function assertFails(kind: ErrorKind, body: () => unknown, words: string): void 
   assertEquals(assertThrows(body, StorageError, words).kind, kind);
 }
 
-Deno.test("an object that somebody else wrote is refused with what is wrong in it", () => {
+Deno.test("an object that somebody else wrote is refused with the reason", () => {
   const { fsType: _, ...spec } = lvmVolumeFor(request(), PLACEMENT).spec;
   const cases: [LvmVolume, string][] = [
     [volumeWith({}, undefined, "pvc-1"), "its name is no volume id"],
@@ -123,7 +123,7 @@ Deno.test("ioLimitsPatch() replaces limits of the same names, whichever way they
   });
 });
 
-Deno.test("sizes: what is wanted stands in the spec, what is there in the status", () => {
+Deno.test("the spec has the requested size, and the status the actual size", () => {
   assertEquals(desiredSizeRange(volumeWith({ size: "1500M", sizeLimit: "2Gi" })), {
     required: 1_500_000_000n,
     limit: 2n * GiB,
@@ -131,7 +131,7 @@ Deno.test("sizes: what is wanted stands in the spec, what is there in the status
   assertEquals([actualSize(volumeWith({})), actualSize(volumeWith({}, { size: "2Gi" }))], [undefined, 2n * GiB]);
 });
 
-Deno.test("requireCompatible() compares the volume that exists, not the way it was asked for", () => {
+Deno.test("requireCompatible() compares the existing volume, not its request", () => {
   const made = volumeWith({}, { size: "2Gi", volumeGroup: "data" });
   const requireCompatibleWith = (object: LvmVolume, requested: NamedVolumeRequest, allowed?: string[]) =>
     requireCompatible(object, requested, allowed);

@@ -58,7 +58,7 @@ Deno.test("HttpClient: a watch ends with its signal, also when garbage was colle
   await next;
 });
 
-Deno.test("HttpClient: asks again after an overload as the server wishes, whatever it is; after a failing server only to read", async () => {
+Deno.test("HttpClient repeats any request after an overload, as the server requires; after a server error only reads", async () => {
   await using s = scene();
   s.fake.faults.refuse = { status: 429, times: 2, retryAfter: 0 };
   await s.client.create(things, { metadata: { name: "b" } });

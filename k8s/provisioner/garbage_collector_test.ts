@@ -25,13 +25,13 @@ async function scene() {
     driver: cluster.driver,
     options,
     begin,
-    /** Sweeps, and again when the grace time is over. */
-    sweepTwice: async () => {
+    /** Collects garbage, and again after the grace period. */
+    collectTwice: async () => {
       await provisioner.collectGarbage(signal);
       await clock.advance(3 * MINUTE);
       await provisioner.collectGarbage(signal);
     },
-    sweep: () => provisioner.collectGarbage(signal),
+    collect: () => provisioner.collectGarbage(signal),
     clock,
     [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
   };
@@ -42,69 +42,69 @@ const orphan = () => `pvc-${crypto.randomUUID()}`;
 Deno.test("the garbage collector removes a pending volume of a deleted claim in its second pass, after the grace period", async () => {
   await using s = await scene();
   await s.begin(orphan());
-  await s.sweep();
+  await s.collect();
   assertEquals(s.driver.volumes.size, 1);
   await s.clock.advance(1.5 * MINUTE);
-  await s.sweep();
+  await s.collect();
   assertEquals(s.driver.volumes.size, 1);
   await s.clock.advance(1 * MINUTE);
-  await s.sweep();
+  await s.collect();
   assertEquals([s.driver.volumes.size, s.driver.intents.size], [0, 0]);
 });
 
-Deno.test("the sweep keeps what a claim still wants, even one that the cache does not have", async () => {
+Deno.test("garbage collection keeps the volume of a claim, even of one that the cache does not have", async () => {
   await using s = await scene();
   const claim = s.cluster.addClaim();
   await s.options.claims.waitFor("default/data", (now) => now !== undefined);
   await s.begin(`pvc-${claim.metadata.uid}`);
   s.options.claims.list = () => [];
-  await s.sweepTwice();
+  await s.collectTwice();
   assertEquals(s.driver.volumes.size, 1);
   await s.cluster.remove(persistentVolumeClaims, { namespace: "default", name: "data" });
-  await s.sweepTwice();
+  await s.collectTwice();
   assertEquals(s.driver.volumes.size, 0);
 });
 
-Deno.test("the sweep marks what has a PersistentVolume as handed over, and keeps it when that one is gone", async () => {
+Deno.test("garbage collection clears the pending mark of a volume with a PersistentVolume, and then keeps the volume", async () => {
   await using s = await scene();
   const name = orphan();
   await s.begin(name);
   s.cluster.api.put(persistentVolumes, { metadata: { name }, spec: { persistentVolumeReclaimPolicy: "Retain" } });
   await s.options.volumes.waitFor(name, (volume) => volume !== undefined);
-  await s.sweepTwice();
+  await s.collectTwice();
   assertEquals(s.driver.find(name)?.pending, false);
   await s.cluster.remove(persistentVolumes, { name });
   await s.options.volumes.waitFor(name, (volume) => volume === undefined);
-  await s.sweepTwice();
+  await s.collectTwice();
   assertEquals(s.driver.volumes.size, 1);
 });
 
-Deno.test("the sweep keeps what has a PersistentVolume that the cache does not have", async () => {
+Deno.test("garbage collection keeps a volume whose PersistentVolume the cache does not have", async () => {
   await using s = await scene();
   const name = orphan();
   await s.begin(name);
   s.cluster.api.put(persistentVolumes, { metadata: { name } });
   s.options.volumes.get = () => undefined;
-  await s.sweepTwice();
+  await s.collectTwice();
   assertEquals(s.driver.volumes.size, 1);
 });
 
-Deno.test("the sweep keeps what others asked for, under other names or not through this loop", async () => {
+Deno.test("garbage collection keeps volumes that others requested, under other names or not through this controller", async () => {
   await using s = await scene();
   await s.begin("my-own-volume");
   const name = orphan();
   await s.begin(name);
   s.driver.intents.set(name, { requestName: name, volumeId: volumeIdOf(name), pending: false, spec: {} });
-  await s.sweepTwice();
+  await s.collectTwice();
   assertEquals(s.driver.volumes.size, 2);
 });
 
-Deno.test("the sweep asks the API server nothing as long as every intent has its claim or its volume", async () => {
+Deno.test("garbage collection sends no requests as long as every intent has its claim or its volume", async () => {
   await using s = await scene();
   const claim: PersistentVolumeClaim = s.cluster.addClaim();
   await s.options.claims.waitFor("default/data", (now) => now !== undefined);
   await s.begin(`pvc-${claim.metadata.uid}`);
   const before = s.cluster.api.requests.length;
-  await s.sweepTwice();
+  await s.collectTwice();
   assertEquals(s.cluster.api.requests.length, before);
 });

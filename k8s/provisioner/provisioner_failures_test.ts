@@ -50,7 +50,7 @@ Deno.test("a claim that failed for long is tried again within a second of a chan
   await s.cluster.waitForBound();
 });
 
-Deno.test("a claim that failed for want of space is tried again within a second of more being there", async () => {
+Deno.test("a claim that failed for lack of space is retried within a second after space became free", async () => {
   await using s = await sceneAfterFailures(new CallError(Code.ResourceExhausted, "full"));
   s.provisioner.requeueExhausted();
   await s.clock.advance(1_000);
@@ -82,7 +82,7 @@ Deno.test("a claim of a broken class says what is wrong, and is served as soon a
   assertEquals(s.cluster.storedVolumes[0]!.spec!.csi!.fsType, "xfs");
 });
 
-Deno.test("a refusal by the driver is said with its reason, and the request made anew by the class as it is then", async () => {
+Deno.test("a refusal by the driver is reported with its reason, and the request repeated with the class as it is then", async () => {
   await using s = await scene();
   s.cluster.addStorageClass("odd", { volumeBindingMode: "Immediate", parameters: { stripes: "9" } });
   const refusal = { error: new CallError(Code.InvalidArgument, "stripes 9: too many") };
@@ -125,7 +125,7 @@ for (
   });
 }
 
-Deno.test("a restart in doubt goes on with what was recorded, not with what the class says now", async () => {
+Deno.test("after a restart, an uncertain request continues as recorded, not as the class is now", async () => {
   await using cluster = await FakeControlPlane.start();
   const { driver } = cluster;
   cluster.addStorageClass("moves", { volumeBindingMode: "Immediate", parameters: { a: "1" } });
@@ -224,7 +224,7 @@ Deno.test("where the driver is on no node the claim waits for the first", async 
   assertEquals([...s.driver.volumes.values()][0]!.request.topology.requisite, [{ [TOPOLOGY_KEY]: "c" }]);
 });
 
-Deno.test("a volume that came out too small is removed, and made again", async () => {
+Deno.test("a volume that is too small is deleted, and created again", async () => {
   await using s = await scene();
   const { createVolume } = s.driver;
   let first = true;
@@ -253,7 +253,7 @@ Deno.test("an API server that is away for a while delays the PersistentVolume, a
   assertEquals(s.driver.calls.map(({ call }) => call), ["createVolume"]);
 });
 
-Deno.test("a PersistentVolume that is refused again and again ends its volume, and all begins anew", async () => {
+Deno.test("after repeated refusals of its PersistentVolume, a volume is deleted, and provisioning starts again", async () => {
   await using cluster = await FakeControlPlane.start();
   let refusals = 7;
   const provisioner = new Provisioner(
@@ -270,7 +270,7 @@ Deno.test("a PersistentVolume that is refused again and again ends its volume, a
   assertEquals(cluster.driver.calls.map(({ call }) => call), ["createVolume", "deleteVolume", "createVolume"]);
 });
 
-Deno.test("a claim whose secret may not be read says whom to ask, and gets its volume when it may be", async () => {
+Deno.test("a claim whose secret cannot be read has an event with the remedy, and gets its volume once it can", async () => {
   await using cluster = await FakeControlPlane.start();
   const key = { name: "key", namespace: "team" };
   cluster.api.put(secrets, { metadata: key, data: { pass: btoa("word") } });

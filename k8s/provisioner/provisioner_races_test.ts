@@ -85,7 +85,7 @@ for (const isObserved of [true, false]) {
   }
 }
 
-Deno.test("a claim deleted while its volume is in doubt has the request repeated until it settles, and the volume removed", async () => {
+Deno.test("for a claim that is deleted while its volume is uncertain, the request is repeated, and the volume deleted", async () => {
   await using cluster = await FakeControlPlane.start();
   const provisioner = new Provisioner(cluster.controllerOptions());
   cluster.run((signal) => provisioner.run(signal));
@@ -105,7 +105,7 @@ Deno.test("a claim deleted while its volume is in doubt has the request repeated
   assertEquals(remainingObjects(cluster), NOTHING_LEFT);
 });
 
-Deno.test("a claim deleted while its volume is in doubt is done with when the request fails for good", async () => {
+Deno.test("a claim that is deleted while its volume is uncertain is complete when the request fails finally", async () => {
   await using cluster = await FakeControlPlane.start();
   const provisioner = new Provisioner(cluster.controllerOptions());
   const stop = cluster.run((signal) => provisioner.run(signal));

@@ -63,7 +63,7 @@ Deno.test("a claim gets a volume, and the volume a PersistentVolume that says al
   assertEquals(cluster.eventReasons(), ["Provisioning", "ProvisioningSucceeded"]);
 });
 
-Deno.test("a claim costs one request beside its events, and nothing is asked while nothing happens", async () => {
+Deno.test("a claim costs one request beside its events, and no requests are sent while nothing happens", async () => {
   await using s = await scene();
   for (let n = 0; n < 5; n++) s.cluster.addClaim(`data-${n}`);
   for (let n = 0; n < 5; n++) await s.cluster.waitForBound(`data-${n}`);

@@ -58,7 +58,7 @@ async function scene(...objects: LvmVolume[]) {
   };
 }
 
-Deno.test("intentAnnotations(): the claim and its uid; nothing for a volume that no claim asks for", () => {
+Deno.test("intentAnnotations() returns the claim and its uid, and nothing for a volume without a claim", () => {
   assertEquals(intentAnnotations(CLAIM), { [CLAIM_ANNOTATION]: "shop/orders", [PENDING_ANNOTATION]: "u-1" });
   assertEquals(intentAnnotations(undefined), {});
 });
@@ -84,7 +84,7 @@ Deno.test("volumeIntents(): a record binds size, use and node, by the name of th
   assertEquals(s.intents.find("other"), undefined);
 });
 
-Deno.test("volumeIntents(): what is recorded asks for the same kind of volume again, whatever kind it is", async () => {
+Deno.test("volumeIntents() returns requests for the same kind of volume as recorded, for each kind", async () => {
   const kinds: ClassParameters[] = [
     {},
     ...[...settingsOf("thin"), ...settingsOf("layout")].flatMap(([name]) => parametersWith(name)),
@@ -120,7 +120,7 @@ Deno.test("volumeIntents(): what failed without a rest, is going, or is another 
   assertEquals(found, ["lost"], "there was an LV: no other is made");
 });
 
-Deno.test("volumeIntents(): the list has all records of ours, also of what failed, for whoever cleans up", async () => {
+Deno.test("volumeIntents() lists all records of the driver, also of failed volumes, for garbage collection", async () => {
   const odd = record("odd");
   await using s = await scene(
     record("begun"),

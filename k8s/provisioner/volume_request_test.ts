@@ -29,7 +29,7 @@ Deno.test("createVolumeRequestFor() has a capability for each access mode", () =
   ]);
 });
 
-Deno.test("what a claim cannot have is said before anything is asked for", () => {
+Deno.test("a claim that cannot be satisfied is refused before the driver is called", () => {
   const resources = { requests: { storage: "1Gi" } };
   const request = (given: PersistentVolumeClaim) => () =>
     createVolumeRequestFor(given, requireProvisionable(given, storageClass), options);

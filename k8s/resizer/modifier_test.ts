@@ -132,7 +132,7 @@ Deno.test("a refused modification that is no longer requested is canceled, and s
   assertEquals(s.asked().length, 1);
 });
 
-Deno.test("a class of another driver is Infeasible, and is asked of nobody", async () => {
+Deno.test("a class of another driver is Infeasible, and no call is made", async () => {
   await using s = await scene();
   s.cluster.addAttributesClass("foreign", { iops: "1" }, "other.driver");
   s.start();
@@ -156,7 +156,7 @@ Deno.test("a failure that may pass is repeated; another class has to wait as lon
   assertEquals(s.asked().map(({ readIops }) => readIops), ["500", "500", "100"]);
 });
 
-Deno.test("a failure for good that may be mended is repeated, by whatever class is wanted then", async () => {
+Deno.test("a final failure that may be corrected is retried with the class that is requested then", async () => {
   await using s = await scene();
   s.start();
   s.driver.injectFault("modifyVolume", { error: new CallError(Code.Internal, "lvchange failed") });
@@ -166,7 +166,7 @@ Deno.test("a failure for good that may be mended is repeated, by whatever class 
   assertEquals(s.conditions(), []);
 });
 
-Deno.test("what somebody else began is ended first", async () => {
+Deno.test("a modification that another process began is completed first", async () => {
   const modifyVolumeStatus = { status: "InProgress", targetVolumeAttributesClassName: "gold" };
   await using s = await scene({ modifyVolumeStatus });
   await s.want("silver");

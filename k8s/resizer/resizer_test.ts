@@ -61,7 +61,7 @@ async function scene({ driver: name = DRIVER, uid = undefined as string | undefi
   };
 }
 
-Deno.test("a claim that asks for more gets a larger volume, and waits for the node", async () => {
+Deno.test("a claim that requests more gets a larger volume, and waits for the node", async () => {
   await using s = await scene();
   await s.ask("3Gi");
   await s.state("NodeResizePending");
@@ -85,7 +85,7 @@ Deno.test("a claim that asks for more gets a larger volume, and waits for the no
   );
 });
 
-Deno.test("an expansion costs four requests, and nothing is asked while the node is due", async () => {
+Deno.test("an expansion costs four requests, and none are sent while it waits for the node", async () => {
   await using s = await scene();
   await s.ask("3Gi");
   await s.state("NodeResizePending");
@@ -100,7 +100,7 @@ Deno.test("an expansion costs four requests, and nothing is asked while the node
   assertEquals(s.driver.calls.length, 1);
 });
 
-Deno.test("a volume without a filesystem is done when it has grown", async () => {
+Deno.test("the expansion of a volume without a filesystem is complete when the volume is larger", async () => {
   await using s = await scene();
   s.driver.nodeExpansionRequired = false;
   await s.ask("3Gi");
@@ -186,7 +186,7 @@ Deno.test("when a result is uncertain, the started resize is finished first, wha
   assertEquals(s.cluster.storedVolumes[0]!.spec!.capacity, { storage: "5Gi" });
 });
 
-Deno.test("more that is asked for while the node is due waits for the node", async () => {
+Deno.test("a second expansion waits until the node has completed the first", async () => {
   await using s = await scene();
   await s.ask("3Gi");
   await s.state("NodeResizePending");

@@ -78,7 +78,7 @@ Deno.test("EventRecorder: what is said again is counted, and written every ten s
   assertEquals(s.fake.requests.map(({ method }) => method), ["POST", "PATCH"]);
 });
 
-Deno.test("EventRecorder: an event that the server forgot is written anew", async () => {
+Deno.test("EventRecorder creates an event again that the server has deleted", async () => {
   await using s = scene();
   s.recorder.record(s.claim, "Normal", "Again", "still so");
   await s.pass(0);
@@ -98,7 +98,7 @@ Deno.test("EventRecorder: many different ones are spread over time", async () =>
   assertEquals(s.written().length, 6);
 });
 
-Deno.test("EventRecorder: a server that is away is asked again, one that refuses is not; neither fails anyone", async () => {
+Deno.test("EventRecorder retries while the server is unreachable, but not after a refusal; neither fails the caller", async () => {
   await using s = scene();
   s.fake.faults.refuse = { status: 500, times: 2 };
   s.recorder.record(s.claim, "Normal", "Later", "so it is");

@@ -95,7 +95,7 @@ Deno.test("Informer: lists again when its revision is too old, and reports what 
   assertEquals(notifications, [["c", "3", undefined], ["b", undefined, "1"]]);
 });
 
-Deno.test("Informer: while the server is away, it asks seldom, and has everything soon after", async () => {
+Deno.test("Informer sends few requests while the server is unreachable, and is current soon afterwards", async () => {
   await using s = await scene({ backoff: { startMs: 20, capMs: 40 } });
   await s.waitForWatch();
   s.network.refuse();
@@ -121,7 +121,7 @@ Deno.test("Informer: a connection that is swallowed silently is noticed by its m
   await s.waitForSize("a", "2");
 });
 
-Deno.test("Informer: a watch that is silent although the server answers is ended after a while", async () => {
+Deno.test("Informer ends a watch without events after a while, although the server answers", async () => {
   await using s = await scene({}, { watchIdleTimeoutMs: 50, readIdleTimeoutMs: 10 });
   await s.waitForWatch();
   s.fake.faults.stalledWatches = true;
@@ -159,7 +159,7 @@ Deno.test("Informer: keeps only what matches its selection, and no managed field
   assertEquals("managedFields" in kept!.metadata, false);
 });
 
-Deno.test("Informer: a server that is away for a minute is asked a dozen times, and within ten seconds once it is back", async () => {
+Deno.test("Informer tries a dozen times while the server is unreachable for a minute, and within ten seconds afterwards", async () => {
   const clock = new FakeClock();
   const requestTimes: number[] = [];
   let isUnavailable = true;

@@ -108,7 +108,7 @@ Deno.test("LeaderElection: a lease that someone else took is lost at the next re
   assertEquals(s.lease()?.holderIdentity, "someone else");
 });
 
-Deno.test("LeaderElection: the time of day of a dead holder means nothing, only for how long it is silent", async () => {
+Deno.test("LeaderElection ignores the time of day of a holder, and observes for how long it does not renew", async () => {
   await using s = scene();
   const spec = { holderIdentity: "dead", leaseDurationSeconds: 15, renewTime: "1999-01-01T00:00:00.000000Z" };
   s.fake.put(leases, { metadata: LEASE, spec });

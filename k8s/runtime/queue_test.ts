@@ -32,7 +32,7 @@ Deno.test("WorkQueue: a key that was added twice is worked on once", async () =>
   assertEquals(begun, ["a", "b"]);
 });
 
-Deno.test("WorkQueue: a key has one worker; added meanwhile, it has another turn after that one", async () => {
+Deno.test("WorkQueue gives a key to one worker; a key that is added meanwhile is reconciled again afterwards", async () => {
   const { begun, queue, end } = testQueue();
   queue.start();
   queue.add("a");
@@ -78,7 +78,7 @@ Deno.test("WorkQueue: a key that fails comes back later each time, up to the cap
   await end("a");
 });
 
-Deno.test("WorkQueue: a failing key that is added has a turn soon, but not at once", async () => {
+Deno.test("WorkQueue reconciles a failing key that is added soon, but not at once", async () => {
   const { clock, begun, queue, end } = testQueue();
   queue.start();
   queue.add("a");
@@ -93,7 +93,7 @@ Deno.test("WorkQueue: a failing key that is added has a turn soon, but not at on
   await end("a");
 });
 
-Deno.test("WorkQueue: addAfter() takes the earlier of two turns, and a turn now takes its place", async () => {
+Deno.test("WorkQueue.addAfter() keeps the earlier of two times, and add() replaces both", async () => {
   const { clock, begun, queue, end } = testQueue();
   queue.start();
   queue.addAfter("a", 5000);

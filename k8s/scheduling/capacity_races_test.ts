@@ -121,7 +121,7 @@ Deno.test("refusals, conflicts and an expired revision only delay what is publis
   await s.waitUntilPublished("a slow 2Gi 2Gi", "b slow 8Gi 8Gi");
 });
 
-Deno.test("whoever begins and ends between any two writes is followed by one that finishes", async () => {
+Deno.test("after a publisher that stops between any two writes, the next one completes the work", async () => {
   for (let moment = 0;; moment++) {
     await using s = startCapacityCluster();
     s.addClass("slow");

@@ -89,7 +89,7 @@ Deno.test("a restart finds what is there, and writes only what changed meanwhile
   assertEquals(s.writes("third").sort(), ["DELETE", "DELETE", "POST", "POST"]);
 });
 
-Deno.test("what somebody deletes or changes is put right; what others wrote stays", async () => {
+Deno.test("an object that somebody deleted or changed is restored; those of others stay", async () => {
   await using s = startCapacityCluster();
   const others = { storageClassName: "fast", capacity: "1Ti" };
   const labels = { "csi.storage.k8s.io/drivername": DRIVER, "csi.storage.k8s.io/managed-by": "external-provisioner" };

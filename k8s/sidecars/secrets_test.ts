@@ -20,7 +20,7 @@ function scene() {
   };
 }
 
-Deno.test("readSecret() reads the one secret that is named, by its name, and asks nothing where none is", async () => {
+Deno.test("readSecret() reads only the named secret, and sends no request if none is named", async () => {
   await using s = scene();
   s.api.put(secrets, { metadata: KEY, data: { pass: btoa("word") } });
   assertEquals(await readSecret(s.client, KEY, { signal }), { pass: "word" });
@@ -30,7 +30,7 @@ Deno.test("readSecret() reads the one secret that is named, by its name, and ask
   ]);
 });
 
-Deno.test("readSecret() says whom to ask when it is forbidden; that it is not there stays what it is", async () => {
+Deno.test("readSecret() names the remedy when it is forbidden, and passes on that the secret does not exist", async () => {
   await using s = scene();
   const missing = await assertRejects(() => readSecret(s.client, KEY, { signal }));
   assert(isNotFound(missing));

@@ -130,7 +130,7 @@ Deno.test("what failed for long is tried again within a second of a change of it
   await f.s.waitUntilReady();
 });
 
-Deno.test("what failed for want of space is tried again within a second of more being there", async () => {
+Deno.test("a snapshot that failed for lack of space is retried within a second after space became free", async () => {
   await using f = await sceneAfterFailures(Code.ResourceExhausted);
   f.snapshotter.requeueExhausted();
   await f.clock.advance(1_000);

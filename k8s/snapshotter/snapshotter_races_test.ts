@@ -165,7 +165,7 @@ async function leftInDoubt(s: SnapshotControlPlane, { times = 1, done = true } =
   gate.resolve();
 }
 
-Deno.test("a VolumeSnapshot deleted while it is in doubt has the request repeated until it settles, and the snapshot removed", async () => {
+Deno.test("for a VolumeSnapshot that is deleted while uncertain, the request is repeated, and the snapshot deleted", async () => {
   await using s = await SnapshotControlPlane.start();
   s.run();
   await leftInDoubt(s, { times: 3 });
@@ -174,7 +174,7 @@ Deno.test("a VolumeSnapshot deleted while it is in doubt has the request repeate
   assertEquals(s.state(), LEFT_NOTHING);
 });
 
-Deno.test("a VolumeSnapshot deleted while it is in doubt is done with when the request fails for good", async () => {
+Deno.test("a VolumeSnapshot that is deleted while uncertain is complete when the request fails finally", async () => {
   await using s = await SnapshotControlPlane.start();
   s.run();
   const failure = { error: new CallError(Code.ResourceExhausted, "no room") };
@@ -184,7 +184,7 @@ Deno.test("a VolumeSnapshot deleted while it is in doubt is done with when the r
   assertEquals(s.driver.calls.map(({ call }) => call), Array(2).fill("createSnapshot"));
 });
 
-Deno.test("what is in doubt is settled by another snapshotter, too, when class and VolumeSnapshot are gone", async () => {
+Deno.test("another snapshotter, too, completes an uncertain request when class and VolumeSnapshot are gone", async () => {
   await using s = await SnapshotControlPlane.start();
   const stop = s.run(s.options("first"));
   const gate = Promise.withResolvers<void>();
@@ -206,7 +206,7 @@ Deno.test("what is in doubt is settled by another snapshotter, too, when class a
   assertEquals(s.state(), LEFT_NOTHING);
 });
 
-Deno.test("what is in doubt and wanted waits for its class", async () => {
+Deno.test("an uncertain request that is still needed waits for its class", async () => {
   await using s = await SnapshotControlPlane.start();
   s.run();
   const gate = Promise.withResolvers<void>();
@@ -239,7 +239,7 @@ Deno.test("an old copy has no snapshot taken of a content that is gone", async (
   assertEquals([...s.driver.snapshots.keys()], [snapshotHandle("other")]);
 });
 
-Deno.test("what another one wrote meanwhile is looked at again, although that is no change of what is wanted", async () => {
+Deno.test("a content that another snapshotter wrote meanwhile is reconciled again, although its inputs are the same", async () => {
   await using s = await SnapshotControlPlane.start();
   const clock = new FakeClock();
   const { onStep, reached } = atStep("before get volumesnapshotcontents", async () => {
@@ -272,7 +272,7 @@ Deno.test("what was started for a content is not requested for another content o
   assertEquals([...s.driver.snapshots.values()].map(({ request }) => request.volumeId), ["v2"]);
 });
 
-Deno.test("a namesake that was made while a snapshot was taken gets nothing of it", async () => {
+Deno.test("a content of the same name that was created meanwhile does not get the snapshot", async () => {
   await using s = await SnapshotControlPlane.start();
   const { onStep, reached } = atStep("after second createSnapshot", async () => {
     await s.patch("content", { metadata: { finalizers: [] } });

@@ -246,7 +246,7 @@ Deno.test("a content that is deleted before its VolumeSnapshot keeps the snapsho
   assertEquals(s.state(), LEFT_NOTHING);
 });
 
-Deno.test("a content that no VolumeSnapshot has taken goes by itself, with its snapshot", async () => {
+Deno.test("a content without a VolumeSnapshot is deleted by itself, with its snapshot", async () => {
   await using s = await scene();
   s.addContent("before", { spec: { deletionPolicy: "Retain" } });
   await s.waitUntilReady("before");
@@ -341,7 +341,7 @@ Deno.test("a ready snapshot that lost its content is no longer ready, is reporte
   );
 });
 
-Deno.test("a snapshot that lost its content while nobody led is seen when somebody leads again", async () => {
+Deno.test("a snapshot that lost its content while there was no leader is found by the next leader", async () => {
   await using s = await SnapshotControlPlane.start();
   s.driver.snapshots.set(snapshotHandle("content"), { ready: false } as never);
   s.addContent("content", { status: { snapshotHandle: snapshotHandle("content"), readyToUse: true } });

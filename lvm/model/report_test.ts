@@ -77,7 +77,7 @@ Deno.test("parseReport() reads how LVs are laid out, on which disks, and their h
   assertEquals([snapshot!.segment.type, segmentsOf(snapshot!)], ["linear", [["", names[0], 2]]]);
 });
 
-Deno.test("parseReport() takes no part of a RAID LV for an LV, also where it shows, and says that the LV is half made", () => {
+Deno.test("parseReport() returns no sub LV of a RAID LV, even a visible one, and reports that the LV is incomplete", () => {
   const row = '{"lv_name":"vol-11111111111111111111111111111111", "lv_uuid"';
   const named = (name: string) => {
     const at = layouts.indexOf(row);
@@ -95,7 +95,7 @@ Deno.test("parseReport() reads past disks that are in no group: a part without g
   assertThrows(() => parseReport(spare.replaceAll('"pv": [', '"odd": [')), StorageError, "expected a list");
 });
 
-Deno.test("parseReport() tells CommandFailed for whatever is not such a report", () => {
+Deno.test("parseReport() throws CommandFailed for anything that is not such a report", () => {
   const odd = [
     "",
     captured.slice(0, captured.length / 2),

@@ -30,7 +30,7 @@ Deno.test("readStatus() counts what a thin pool has of the disks, and nothing of
   assertEquals(group?.used, 68n << 20n, "its data, and its metadata");
 });
 
-Deno.test("readStatus() tells thin pools: what they have, what they promised and may promise, and whose they are", async () => {
+Deno.test("readStatus() reports thin pools: their sizes, their allocated and available virtual sizes, and their owners", async () => {
   const healthy = healthyMachine();
   const { pool, id } = thinPart(healthy);
   const { pools, volumes } = await statusOf(healthy);

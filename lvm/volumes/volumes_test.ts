@@ -39,7 +39,7 @@ Deno.test("create() takes the next group when one was filled since the report", 
   assertEquals(machine.allLvs().map(({ group }) => group.name), ["large"]);
 });
 
-Deno.test("expand() splits off what was a snapshot and is deleted, and then grows the volume while it is mounted", async () => {
+Deno.test("expand() splits off deleted snapshots, and then extends the volume while it is mounted", async () => {
   const machine = new FakeMachine();
   machine.addGroup("data", 1n << 30n);
   const lvm = new Lvm(machine);

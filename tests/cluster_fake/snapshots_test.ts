@@ -203,7 +203,7 @@ Deno.test("a snapshot of another driver does not exist for this one, and is left
   await s.cluster.volumes.delete(s.source);
 });
 
-Deno.test("a snapshot waits while its volume is grown or removed, and its deletion while it is used otherwise", async () => {
+Deno.test("a snapshot waits while its volume is expanded or deleted, and its deletion while it is in use otherwise", async () => {
   await using s = await startSnapshotCluster();
   const unlockVolume = await s.holdLock(volumeLock(s.source), s.source);
   const taken = s.cluster.snapshots.create(s.request());
@@ -220,7 +220,7 @@ Deno.test("a snapshot waits while its volume is grown or removed, and its deleti
   assertEquals(await s.remaining(), [0, "vol"]);
 });
 
-Deno.test("an object that somebody else wrote, and that cannot be read or had, fails with the reason", async () => {
+Deno.test("an object that somebody else wrote fails with the reason if it is invalid or cannot be satisfied", async () => {
   await using s = await startSnapshotCluster();
   const cases: [string, Partial<LvmSnapshot["spec"]>, string, RegExp][] = [
     ["empty", { cowSize: "0" }, "InvalidArgument", /its cowSize "0" is none/],

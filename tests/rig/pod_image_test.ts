@@ -14,7 +14,7 @@ async function layer(temp: TempFolder, name: string, order: readonly string[]): 
   return folder;
 }
 
-Deno.test("imageArchive() makes the same archive of the same files, whenever and in whatever order they were made", async () => {
+Deno.test("imageArchive() makes the same archive of the same files, whatever their times and order", async () => {
   await using temp = await TempFolder.create("/tmp", "denolith-image-");
   const make = async (name: string, order: readonly string[]) => {
     const layers = [await layer(temp, name, order)];
