@@ -1,53 +1,46 @@
 import { assert, assertEquals } from "@std/assert";
-import { FakeMachine } from "../fake/machine.ts";
-import { crashMomentsOf, type CrashPoint } from "./crashing_exec.ts";
-import { Orchestrator, type Reaction } from "./orchestrator.ts";
-import { type Scenario, SCENARIOS } from "./scenarios.ts";
+import { continueFrom, type Crash, newMachine, pathsIn, possibleCrashes, restorePaths } from "./crash_states.ts";
+import { Orchestrator, type Reaction, type Scenario } from "./orchestrator.ts";
+import { SCENARIOS } from "./scenarios.ts";
 
-const BYTES = 2n << 30n;
-
-/** Runs a scenario on a machine of its own. @returns the commands of a lifecycle without a crash */
-async function runScenario(scenario: Scenario, reaction: Reaction, point?: CrashPoint) {
-  const machine = new FakeMachine();
-  machine.addGroup("data", BYTES);
-  const mounts = machine.mounts.length;
-  const folder = await Deno.realPath(await Deno.makeTempDir());
-  let orchestrator: Orchestrator | undefined;
+/** Continues a scenario after a crash, with a new driver. @throws {Error} when something is left at the end */
+async function continueAfter({ at, world }: Crash, scenario: Scenario, folder: string, reaction: Reaction) {
+  const { machine, lifecycle: { steps, cleanup } } = continueFrom(scenario, folder, world);
+  restorePaths(folder, world);
+  const orchestrator = new Orchestrator(machine, folder);
   try {
-    const { steps, cleanup } = scenario(machine, folder);
-    orchestrator = new Orchestrator(machine, folder, point);
-    await orchestrator.runSteps(steps, reaction, cleanup);
-    const [group] = machine.groups;
+    await orchestrator.runSteps(reaction === "repeats" ? steps.slice(world.step) : cleanup);
     const remaining = machine.allLvs().filter(({ lv }) => lv.thinPool === undefined); // a thin pool stays
     assertEquals(remaining.map(({ lv }) => `${lv.name} ${[...lv.tags]}`), [], "LVs are left");
-    assertEquals([...group!.tags], [], "records are left");
-    assertEquals(machine.mounts.length, mounts, "mounts are left");
-    const targets = [...Deno.readDirSync(folder)].map(({ name }) => name).filter((name) => !name.startsWith("staging"));
+    assertEquals([...machine.groups[0]!.tags], [], "records are left");
+    assertEquals(machine.mounts.length, newMachine().mounts.length, "mounts are left");
+    const targets = pathsIn(folder).filter((path) => !path.startsWith("staging"));
     assertEquals(targets, [], "targets are left");
-    return orchestrator.commands;
   } catch (error) {
-    throw new Error(`${orchestrator?.crashedAt ?? "no crash"}; the orchestrator ${reaction}: ${error}`, {
-      cause: error,
-    });
+    throw new Error(`${at}; the orchestrator ${reaction}: ${error}`, { cause: error });
   } finally {
-    orchestrator?.stop();
-    await Deno.remove(folder, { recursive: true });
+    orchestrator.stop();
+    for (const { name } of [...Deno.readDirSync(folder)]) Deno.removeSync(`${folder}/${name}`, { recursive: true });
   }
 }
 
 for (const [name, scenario] of Object.entries(SCENARIOS)) {
   Deno.test(`a driver may crash at any moment of a volume's lifecycle: ${name}`, async () => {
-    const commands = await runScenario(scenario, "repeats");
-    const points = commands.flatMap((command, index) =>
-      crashMomentsOf(command).map((moment) => ({ index, command, moment }))
-    );
-    assert(points.length > 5, `only ${points.length} points`);
-    const failures: string[] = [];
-    for (const reaction of ["repeats", "gives up"] as const) {
-      for (const point of points) {
-        await runScenario(scenario, reaction, point).catch(({ message }) => failures.push(message));
+    const folder = await Deno.realPath(await Deno.makeTempDir());
+    try {
+      const crashes = await possibleCrashes(scenario, folder);
+      for (const path of pathsIn(folder)) assert(path.startsWith("staging"), `${path} is left without a crash`);
+      for (const { name } of [...Deno.readDirSync(folder)]) Deno.removeSync(`${folder}/${name}`);
+      assert(crashes.length > 5, `only ${crashes.length} crashes`);
+      const failures: string[] = [];
+      for (const reaction of ["repeats", "gives up"] as const) {
+        for (const crash of crashes) {
+          await continueAfter(crash, scenario, folder, reaction).catch(({ message }) => failures.push(message));
+        }
       }
+      assertEquals(failures, [], `${failures.length} of ${2 * crashes.length} crashes`);
+    } finally {
+      await Deno.remove(folder, { recursive: true });
     }
-    assertEquals(failures, [], `${failures.length} of ${2 * points.length} crashes`);
   });
 }

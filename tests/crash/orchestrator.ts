@@ -1,5 +1,5 @@
 /**
- * An orchestrator that survives crashes of its driver: it repeats unanswered calls, or gives up and deletes.
+ * An orchestrator, which calls a driver for the steps of a lifecycle, and repeats calls that it may repeat.
  *
  * @module
  */
@@ -12,8 +12,7 @@ import { type Handlers, unaryMethods } from "../../csi/service.ts";
 import type { UnaryCalls } from "../../csi/client.ts";
 import { StorageError } from "../../lvm/error.ts";
 import type { Exec } from "../../lvm/exec.ts";
-import type { FakeMachine } from "../fake/machine.ts";
-import { CrashingExec, type CrashPoint } from "./crashing_exec.ts";
+import type { FakeLv, FakeMachine } from "../fake/machine.ts";
 
 /** The calls of a driver without a socket in between. */
 export interface Csi {
@@ -27,74 +26,68 @@ export interface Step {
   readonly run: (csi: Csi) => Promise<unknown>;
 }
 
+/** A lifecycle: its steps, and those of an orchestrator that gives up during it. */
+export interface Lifecycle {
+  readonly steps: readonly Step[];
+  readonly cleanup: readonly Step[];
+  /** What the steps so far found out. */
+  readonly state: StepState;
+}
+
+/** The state of the steps: the ids that the driver returned, and what the pod wrote. */
+export interface StepState {
+  volumeId: string;
+  snapshotId: string;
+  copyId: string;
+  written?: { lv: FakeLv; content: string };
+}
+
+/** A lifecycle by name, in a folder, on a machine. */
+export type Scenario = (machine: FakeMachine, folder: string) => Lifecycle;
+
 /** The orchestrator's reaction to a crash of the driver: it repeats the call, or it deletes what it had requested. */
 export type Reaction = "repeats" | "gives up";
 
 /** The number of times that a call is repeated after a transient failure. */
 const MAX_ATTEMPTS = 5;
 
-/** The error of a call during which the driver crashed. */
-class CrashError extends Error {}
-
-/** An orchestrator on a machine. */
+/** An orchestrator with a driver of its own. */
 export class Orchestrator {
-  readonly #machine: FakeMachine;
-  readonly #folder: string;
-  #exec: CrashingExec;
-  #services: CsiServices;
-  /** The point at which the driver crashed, if it did. */
-  crashedAt: string | undefined;
+  readonly #services: CsiServices;
 
-  /** Starts a driver that crashes at the point. */
-  constructor(machine: FakeMachine, folder: string, point?: CrashPoint) {
-    this.#machine = machine;
-    this.#folder = folder;
-    [this.#exec, this.#services] = this.#start(point);
-  }
-
-  /** The commands of the running driver. */
-  get commands(): CrashingExec["commands"] {
-    return this.#exec.commands;
+  /** Starts a driver that runs its commands by `exec`, with mounts in the folder. */
+  constructor(exec: Exec, folder: string) {
+    this.#services = startDriverServices(exec, folder);
   }
 
   /**
-   * Runs the steps in order. After a crash, runs those of `cleanup` instead of the rest when the reaction is to give up.
+   * Runs the steps in order, and waits for the background work as the last step.
+   *
+   * @param onStep called before each step with its number
    */
-  async runSteps(steps: readonly Step[], reaction: Reaction, cleanup: readonly Step[]): Promise<void> {
-    for (const step of [...steps, this.#idleStep]) {
-      try {
-        await this.#retry(step);
-      } catch (error) {
-        if (!(error instanceof CrashError)) throw new Error(`${step.name}: ${error}`, { cause: error });
-        this.crashedAt = error.message;
-        this.stop();
-        [this.#exec, this.#services] = this.#start();
-        if (reaction === "gives up") return await this.runSteps(cleanup, reaction, []);
-        await this.#retry(step);
-      }
+  async runSteps(steps: readonly Step[], onStep?: (index: number) => void): Promise<void> {
+    for (const [index, step] of [...steps, this.#idleStep].entries()) {
+      onStep?.(index);
+      await this.#retry(step).catch((error) => {
+        throw new Error(`${step.name}: ${error}`, { cause: error });
+      });
     }
   }
 
-  /** Ends the driver. The operations of a crashed driver stay pending. */
+  /** Ends the driver. */
   stop(): void {
     void this.#services.background.stop();
   }
 
   readonly #idleStep: Step = { name: "background work", run: () => this.#services.background.idle() };
 
-  #start(point?: CrashPoint): [CrashingExec, CsiServices] {
-    const exec = new CrashingExec(this.#machine, point);
-    return [exec, startDriverServices(exec, this.#folder)];
-  }
-
   async #retry(step: Step): Promise<void> {
-    const crashed = this.#exec.crashed.then((at) => Promise.reject(new CrashError(at)));
     for (let attempt = 1;; attempt++) {
       try {
-        return void await Promise.race([step.run(inProcessCalls(this.#services)), crashed]);
+        return void await step.run(inProcessCalls(this.#services));
       } catch (error) {
         if (!isRetryable(error) || attempt === MAX_ATTEMPTS) throw error;
-        await Promise.race([this.#services.background.idle(), crashed]);
+        await this.#services.background.idle();
       }
     }
   }

@@ -8,16 +8,7 @@ import { assert, assertEquals } from "@std/assert";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { blockCapability, type Capability, mountCapability } from "../contract/host.ts";
 import type { FakeLv, FakeMachine } from "../fake/machine.ts";
-import type { Step } from "./orchestrator.ts";
-
-/** A lifecycle: its steps, and those of an orchestrator that gives up during it. */
-export interface Lifecycle {
-  readonly steps: readonly Step[];
-  readonly cleanup: readonly Step[];
-}
-
-/** A lifecycle by name, in a folder, on a machine. */
-export type Scenario = (machine: FakeMachine, folder: string) => Lifecycle;
+import type { Lifecycle, Scenario, Step, StepState } from "./orchestrator.ts";
 
 const MiB = 1n << 20n;
 
@@ -103,7 +94,8 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
   },
   "never used": (machine, folder) => {
     const volume = new VolumeSteps(machine, folder, mountCapability("ext4"));
-    return { steps: [volume.create(), volume.delete()], cleanup: [volume.create(), volume.delete()] };
+    const steps = [volume.create(), volume.delete()];
+    return { steps, cleanup: steps, state: volume.state };
   },
   "not erased": (machine, folder) => {
     const volume = new VolumeSteps(machine, folder, blockCapability(), 32n, { erase: "none" });
@@ -113,15 +105,12 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
 
 /** The steps of a volume's lifecycle, and the pod that writes to it. */
 class VolumeSteps {
+  readonly state: StepState = { volumeId: "", snapshotId: "", copyId: "" };
   readonly #machine: FakeMachine;
   readonly #folder: string;
   readonly #volumeCapability: Capability;
   readonly #mib: bigint;
   readonly #parameters: Record<string, string>;
-  #volumeId = "";
-  #snapshotId = "";
-  #copyId = "";
-  #written: { lv: FakeLv; content: string } | undefined;
 
   constructor(
     machine: FakeMachine,
@@ -139,7 +128,7 @@ class VolumeSteps {
       const lv = /^mk|^wipefs|^blkdiscard|^tune2fs|^xfs_db/.test(program) && args[0] !== "--no-act" &&
         machine.lvAt(args.at(-1)!);
       const deleted = lv && [...lv.tags].some((tag) => tag.startsWith("denolith.deleted="));
-      if (lv && lv === this.#written?.lv && !deleted) throw new Error(`${program} over the pod's data`);
+      if (lv && lv === this.state.written?.lv && !deleted) throw new Error(`${program} over the pod's data`);
       return undefined;
     };
   }
@@ -154,6 +143,7 @@ class VolumeSteps {
     return {
       steps: [...steps, ...secondUse, ...deletion],
       cleanup: [this.create(), ...end, ...copyCleanup, ...deletion],
+      state: this.state,
     };
   }
 
@@ -161,7 +151,7 @@ class VolumeSteps {
   copyLifecycle(copy: Step): Lifecycle {
     const { cleanup } = this.lifecycle([]);
     const steps = [this.create(), this.stage(), this.write(), copy, this.deleteCopy(), this.unstage(), this.delete()];
-    return { steps, cleanup };
+    return { steps, cleanup, state: this.state };
   }
 
   create(): Step {
@@ -174,7 +164,7 @@ class VolumeSteps {
           volumeCapabilities: [this.#volumeCapability],
           parameters: this.#parameters,
         });
-        this.#volumeId = volume!.volumeId;
+        this.state.volumeId = volume!.volumeId;
         assertEquals(this.#lvs().length, 1, "LVs of the volume");
       },
     };
@@ -184,7 +174,7 @@ class VolumeSteps {
     return {
       name: "NodeStageVolume",
       run: async ({ node }) => {
-        const request = { volumeId: this.#volumeId, stagingTargetPath: `${this.#folder}/staging` };
+        const request = { volumeId: this.state.volumeId, stagingTargetPath: `${this.#folder}/staging` };
         await node.nodeStageVolume({ ...request, volumeCapability: this.#volumeCapability });
         const [lv] = this.#lvs();
         const filesystem = lv!.content.filesystemBytes;
@@ -200,7 +190,7 @@ class VolumeSteps {
       name: "NodePublishVolume",
       run: ({ node }) =>
         node.nodePublishVolume({
-          volumeId: this.#volumeId,
+          volumeId: this.state.volumeId,
           stagingTargetPath: `${this.#folder}/staging`,
           targetPath: `${this.#folder}/${name}`,
           volumeCapability: this.#volumeCapability,
@@ -215,7 +205,7 @@ class VolumeSteps {
       run: () => {
         const lv = this.#lvs()[0]!;
         lv.content.data.add("the pod's data");
-        this.#written = { lv, content: JSON.stringify(lv.content.signatures) };
+        this.state.written = { lv, content: JSON.stringify(lv.content.signatures) };
         return Promise.resolve();
       },
     };
@@ -226,8 +216,8 @@ class VolumeSteps {
       name: "reading",
       run: () => {
         const lv = this.#lvs()[0]!;
-        assert(lv === this.#written?.lv, "it is another LV");
-        assertEquals(JSON.stringify(lv.content.signatures), this.#written.content, "it is another filesystem");
+        assert(lv === this.state.written?.lv, "it is another LV");
+        assertEquals(JSON.stringify(lv.content.signatures), this.state.written.content, "it is another filesystem");
         assert(lv.content.data.has("the pod's data"), "the data is gone");
         return Promise.resolve();
       },
@@ -239,7 +229,10 @@ class VolumeSteps {
       name: "ControllerExpandVolume",
       run: async ({ controller }) => {
         const capacityRange = { requiredBytes: mib * MiB };
-        const { capacityBytes } = await controller.controllerExpandVolume({ volumeId: this.#volumeId, capacityRange });
+        const { capacityBytes } = await controller.controllerExpandVolume({
+          volumeId: this.state.volumeId,
+          capacityRange,
+        });
         assertEquals([capacityBytes, this.#lvs()[0]!.size], [mib * MiB, mib * MiB]);
       },
     };
@@ -249,7 +242,7 @@ class VolumeSteps {
     return {
       name: "ControllerModifyVolume",
       run: async ({ controller }) => {
-        await controller.controllerModifyVolume({ volumeId: this.#volumeId, mutableParameters });
+        await controller.controllerModifyVolume({ volumeId: this.state.volumeId, mutableParameters });
         const tags = [...this.#lvs()[0]!.tags].filter((tag) => tag.startsWith("denolith.io="));
         assertEquals(tags, [`denolith.io=${limits}`]);
       },
@@ -260,7 +253,7 @@ class VolumeSteps {
     return {
       name: "NodeExpandVolume",
       run: async ({ node }) => {
-        await node.nodeExpandVolume({ volumeId: this.#volumeId, volumePath: `${this.#folder}/pod` });
+        await node.nodeExpandVolume({ volumeId: this.state.volumeId, volumePath: `${this.#folder}/pod` });
         const lv = this.#lvs()[0]!;
         assertEquals(lv.content.filesystemBytes, lv.size, "filesystem's size");
       },
@@ -271,9 +264,9 @@ class VolumeSteps {
     return {
       name: "CreateSnapshot",
       run: async ({ controller }) => {
-        const request = { name: "cut", sourceVolumeId: this.#volumeId, parameters };
+        const request = { name: "cut", sourceVolumeId: this.state.volumeId, parameters };
         const { snapshot } = await controller.createSnapshot(request);
-        this.#snapshotId = snapshot!.snapshotId;
+        this.state.snapshotId = snapshot!.snapshotId;
         assertEquals(this.#machine.allLvs().filter(({ lv }) => lv.origin !== undefined).length, 1, "snapshots");
       },
     };
@@ -302,12 +295,12 @@ class VolumeSteps {
     return {
       name: "DeleteSnapshot",
       run: async ({ controller }) => {
-        if (this.#snapshotId === "") {
+        if (this.state.snapshotId === "") {
           // Its caller crashed before it knew the id, and lists by name, as csi-snapshotter does.
           const { entries } = await controller.listSnapshots({});
-          this.#snapshotId = entries[0]?.snapshot?.snapshotId ?? "";
+          this.state.snapshotId = entries[0]?.snapshot?.snapshotId ?? "";
         }
-        if (this.#snapshotId !== "") await controller.deleteSnapshot({ snapshotId: this.#snapshotId });
+        if (this.state.snapshotId !== "") await controller.deleteSnapshot({ snapshotId: this.state.snapshotId });
       },
     };
   }
@@ -318,9 +311,9 @@ class VolumeSteps {
       name: "CreateVolume from a source",
       run: async ({ controller }) => {
         const type = source === "snapshot"
-          ? { case: source, value: { snapshotId: this.#snapshotId } } as const
-          : { case: source, value: { volumeId: this.#volumeId } } as const;
-        this.#copyId = volumeIdOf("copy");
+          ? { case: source, value: { snapshotId: this.state.snapshotId } } as const
+          : { case: source, value: { volumeId: this.state.volumeId } } as const;
+        this.state.copyId = volumeIdOf("copy");
         await controller.createVolume({
           name: "copy",
           capacityRange: { requiredBytes: (this.#mib + 16n) * MiB },
@@ -329,7 +322,7 @@ class VolumeSteps {
           parameters,
         });
         const [original] = this.#lvs();
-        const [lv, ...more] = this.#lvs(this.#copyId);
+        const [lv, ...more] = this.#lvs(this.state.copyId);
         assertEquals(more, []);
         assertEquals([...lv!.content.data], ["the pod's data"]);
         assertEquals(
@@ -347,9 +340,9 @@ class VolumeSteps {
     return {
       name: "NodeStageVolume of the copy",
       run: async ({ node }) => {
-        const staged = { volumeId: this.#copyId, stagingTargetPath: `${this.#folder}/staging-copy` };
+        const staged = { volumeId: this.state.copyId, stagingTargetPath: `${this.#folder}/staging-copy` };
         await node.nodeStageVolume({ ...staged, volumeCapability: this.#volumeCapability });
-        const [lv] = this.#lvs(this.#copyId);
+        const [lv] = this.#lvs(this.state.copyId);
         assertEquals(lv!.content.filesystemBytes, lv!.size, "filesystem's size");
         await node.nodeUnstageVolume(staged);
       },
@@ -374,7 +367,7 @@ class VolumeSteps {
     const targetPath = `${this.#folder}/${name}`;
     return {
       name: "NodeUnpublishVolume",
-      run: ({ node }) => node.nodeUnpublishVolume({ volumeId: this.#volumeId, targetPath }),
+      run: ({ node }) => node.nodeUnpublishVolume({ volumeId: this.state.volumeId, targetPath }),
     };
   }
 
@@ -382,15 +375,18 @@ class VolumeSteps {
     const stagingTargetPath = `${this.#folder}/staging`;
     return {
       name: "NodeUnstageVolume",
-      run: ({ node }) => node.nodeUnstageVolume({ volumeId: this.#volumeId, stagingTargetPath }),
+      run: ({ node }) => node.nodeUnstageVolume({ volumeId: this.state.volumeId, stagingTargetPath }),
     };
   }
 
   delete(): Step {
-    return { name: "DeleteVolume", run: ({ controller }) => controller.deleteVolume({ volumeId: this.#volumeId }) };
+    return {
+      name: "DeleteVolume",
+      run: ({ controller }) => controller.deleteVolume({ volumeId: this.state.volumeId }),
+    };
   }
 
-  #lvs(volumeId = this.#volumeId): FakeLv[] {
+  #lvs(volumeId = this.state.volumeId): FakeLv[] {
     return this.#machine.allLvs().map(({ lv }) => lv).filter(({ tags }) => tags.has(`denolith.volume=${volumeId}`));
   }
 }

@@ -281,6 +281,17 @@ export class FakeMachine implements Exec {
     return tool(this, command.args);
   }
 
+  /**
+   * Returns a machine in the same state without the fault, and a copy of a state that refers to the machine's parts. A
+   * part of the machine is replaced by the same part of the new one.
+   */
+  fork<State>(state: State): [machine: FakeMachine, state: State] {
+    const copy = structuredClone({ machine: { ...this, fault: undefined }, state });
+    const machine = Object.assign(new FakeMachine(), copy.machine);
+    [machine.#minor, machine.#clock] = [this.#minor, this.#clock];
+    return [machine, copy.state];
+  }
+
   /** This machine with no other disks than these. */
   withDevices(pvs: readonly string[]): FakeMachine {
     return Object.create(this, {
