@@ -21,6 +21,7 @@ import type { ApiClient } from "../k8s/client/client.ts";
 import { CapacityPublisher } from "../k8s/scheduling/capacity.ts";
 import { ClusterSnapshots } from "../k8s/service/cluster_snapshots.ts";
 import { ClusterVolumes } from "../k8s/service/cluster_volumes.ts";
+import { requeueWaitingDeletions } from "../k8s/service/waiting_deletions.ts";
 import type { CapacityClient, CsiClient } from "../k8s/sidecars/csi_client.ts";
 import { EventRecorder } from "../k8s/runtime/events.ts";
 import { Informer, type InformerOptions } from "../k8s/runtime/informer.ts";
@@ -219,8 +220,10 @@ function createControllers(
     ...clusterInformers,
     // the status of a Node is its largest part, and changes all the time
     nodes: informers.create(client, nodes, { transform: ({ metadata }) => ({ metadata }) }),
+    notifiesDeletions: true,
     waitForCapacityBelow: (key, bytes, options) => capacity.waitForCapacityBelow(key, bytes, options),
   });
+  requeueWaitingDeletions(lvmInformers, provisioner);
   const resizer = new Resizer(claimOptions);
   const modifier = new Modifier(claimOptions);
   const snapshotter = new Snapshotter({

@@ -20,6 +20,7 @@ import { serve } from "../csi/server.ts";
 import { bindService, type BoundService } from "../csi/service.ts";
 import { requireNodeId } from "../csi/topology.ts";
 import { waitForAbort } from "../lvm/clock.ts";
+import type { VolumeId } from "../lvm/ids.ts";
 import { GRACE_MS } from "./shutdown.ts";
 import type { ApiClient } from "../k8s/client/client.ts";
 import { EventRecorder } from "../k8s/runtime/events.ts";
@@ -103,9 +104,8 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
     limiting: nodeIoLimiterSettings({ ...limiting, reconciler: () => machineEvents.receivers.volumes }),
   });
   watchLimits(volumeObjects, { limiter: machine.limiter, defaults: options.defaultLimits });
-  const { onChange } = machineEvents;
   const informers = { volumeObjects, snapshotObjects };
-  const agent = createAgent({ ...options, ...informers, client, events, machine, state, onChange, end });
+  const agent = createAgent({ ...options, ...informers, client, events, machine, state, machineEvents, end });
   registerMetrics(metrics, { driver, thin, volumeObjects, machine, state, orphans: agent.orphans });
   const createController = (name: string, reconciler: VolumeReconciler | SnapshotReconciler) =>
     new Controller({
@@ -125,9 +125,15 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
     onTrimmed: trimCounters.succeeded,
     onTrimFailed: trimCounters.failed,
   };
-  machineEvents.connect({ ...agent, volumeController, counters });
+  machineEvents.connect({ ...agent, volumeController, snapshotController, counters });
 
-  const server = await serve(socket, csiServices({ options, machine, metrics, labels: topologyLabels(flags, client) }));
+  const server = await serve(
+    socket,
+    csiServices({
+      ...{ options, machine, metrics, labels: topologyLabels(flags, client) },
+      onUnmounted: (id) => agent.volumes.requeueDeletion(id),
+    }),
+  );
   machine.background.start();
   const registration = await serveRegistration(options.registrationSocket, {
     driver,
@@ -176,19 +182,25 @@ interface AgentOptions extends Pick<NodeOptions, "exec" | "driver" | "nodeName" 
   readonly snapshotObjects: Informer<LvmSnapshot>;
   readonly machine: Machine;
   readonly state: NodeState;
-  /** Called after the space of a volume group or a volume changed. */
-  readonly onChange: () => void;
+  /** What happens on the machine, for the controllers. */
+  readonly machineEvents: MachineEvents;
   readonly end: AbortSignal;
 }
 
 /** Creates the reconcilers of a node. */
 function createAgent(options: AgentOptions) {
-  const { client, events, driver, volumeObjects, snapshotObjects, machine, state } = options;
+  const { client, events, driver, volumeObjects, snapshotObjects, machine, state, machineEvents } = options;
   const pools = new PoolConditions({ events, driver });
-  const shared = { ...options, ...machine };
+  const shared = { ...options, ...machine, onChange: machineEvents.onChange };
   const orphans = new OrphanReconciler(shared);
-  const volumes = new VolumeReconciler({ ...shared, objects: volumeObjects, parseGroups: parseGroupList });
-  const snapshots = new SnapshotReconciler({ ...shared, objects: snapshotObjects });
+  const volumes = new VolumeReconciler({
+    ...{ ...shared, objects: volumeObjects, parseGroups: parseGroupList },
+    requeue: (name) => machineEvents.receivers.volumeController.wake(name),
+  });
+  const snapshots = new SnapshotReconciler({
+    ...{ ...shared, objects: snapshotObjects },
+    requeue: (name) => machineEvents.receivers.snapshotController.wake(name),
+  });
   const node = new NodeReconciler({
     ...{ client, exec: options.exec, driver, nodeName: options.nodeName, groups: options.groups },
     overcommit: options.thin.overcommit,
@@ -229,15 +241,19 @@ function registerMetrics(
 }
 
 /** Returns the CSI services of a node: Identity and Node. */
-function csiServices({ options: { driver, nodeName, mountRoots }, machine, metrics, labels }: {
+function csiServices({ options: { driver, nodeName, mountRoots }, machine, metrics, labels, onUnmounted }: {
   readonly options: NodeOptions;
   readonly machine: Machine;
   readonly metrics: Metrics;
   readonly labels: ReturnType<typeof topologyLabels>;
+  readonly onUnmounted: (id: VolumeId) => void;
 }): BoundService[] {
   const { lvm, staging, health, locks } = machine;
   const identity = identityHandlers({ driver, version: manifest.version, ready: lvmReadiness(lvm) });
-  const nodeService = nodeHandlers({ staging, health, nodeId: nodeName, mountRoots, locks, ...defined({ labels }) });
+  const nodeService = nodeHandlers({
+    ...{ staging, health, nodeId: nodeName, mountRoots, locks, onUnmounted },
+    ...defined({ labels }),
+  });
   return [
     bindService(Identity, identity, metrics.onCallCompleted),
     bindService(Node, nodeService, metrics.onCallCompleted),

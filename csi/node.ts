@@ -37,6 +37,8 @@ export interface NodeOptions {
   readonly mountRoots: readonly string[];
   /** Locks by volume and snapshot, shared with the Controller service of the same process. */
   readonly locks: Locks;
+  /** Called after a volume was unpublished at a target or unstaged, when its lock is released; may be absent. */
+  readonly onUnmounted?: (id: VolumeId) => void;
 }
 
 const CAPABILITIES = [
@@ -60,7 +62,7 @@ const NO_INLINE_VOLUMES =
  * such even for a volume that does not exist.
  */
 export function nodeHandlers(options: NodeOptions): Handlers<typeof Node> {
-  const { staging, health, nodeId, labels, mountRoots, locks } = options;
+  const { staging, health, nodeId, labels, mountRoots, locks, onUnmounted } = options;
   const withVolumeLock = <T>(operation: string, id: VolumeId, body: () => Promise<T>): Promise<T> =>
     locks.run(operation, [volumeLock(id)], body);
 
@@ -77,6 +79,7 @@ export function nodeHandlers(options: NodeOptions): Handlers<typeof Node> {
       const path = requireMountPath("staging_target_path", request.stagingTargetPath, mountRoots);
       const id = requireVolumeId(request.volumeId);
       await withVolumeLock("unstaging", id, () => staging.unstage(id, path));
+      onUnmounted?.(id);
       return {};
     },
 
@@ -104,6 +107,7 @@ export function nodeHandlers(options: NodeOptions): Handlers<typeof Node> {
       const target = requireMountPath("target_path", request.targetPath, mountRoots);
       const id = requireVolumeId(request.volumeId);
       await withVolumeLock("unpublishing", id, () => staging.unpublish(id, target));
+      onUnmounted?.(id);
       return {};
     },
 

@@ -43,6 +43,11 @@ export interface StorageErrorOptions {
    * a deadline.
    */
   completion?: Promise<unknown>;
+  /**
+   * Whether the driver observes the end of what prevents the operation, such as a mount or a copy. The operation is then
+   * repeated at that time, not at intervals.
+   */
+  retryOnChange?: boolean;
 }
 
 /** An error with a kind, and a message that says what was tried, on which object, and what the result was. */
@@ -53,6 +58,8 @@ export class StorageError extends Error {
   readonly kind: ErrorKind;
   /** Settles when the command that passed its deadline has ended. */
   readonly completion?: Promise<unknown>;
+  /** Whether the driver observes the end of what prevents the operation. */
+  readonly retryOnChange: boolean;
 
   /**
    * Creates an error of the kind.
@@ -62,6 +69,7 @@ export class StorageError extends Error {
   constructor(kind: ErrorKind, message: string, options: StorageErrorOptions = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.kind = kind;
+    this.retryOnChange = options.retryOnChange ?? false;
     if (options.completion !== undefined) this.completion = options.completion;
   }
 }

@@ -31,11 +31,16 @@ export interface MachineEventReceivers {
   /** Conditions of thin pools. */
   readonly pools: Pick<PoolConditions, "onExtended">;
   /** Reconciler of LVMVolumes. */
-  readonly volumes: Pick<VolumeReconciler, "recordTrimFailed" | "recordTrimUnsupported" | "reportLimits">;
+  readonly volumes: Pick<
+    VolumeReconciler,
+    "recordTrimFailed" | "recordTrimUnsupported" | "reportLimits"
+  >;
   /** Reconciler of LVMSnapshots. */
   readonly snapshots: Pick<SnapshotReconciler, "recordCowExtended" | "recordCowCannotExtend">;
   /** Controller of LVMVolumes. */
-  readonly volumeController: Pick<Controller, "add">;
+  readonly volumeController: Pick<Controller, "add" | "wake">;
+  /** Controller of LVMSnapshots. */
+  readonly snapshotController: Pick<Controller, "wake">;
   /** Counters. */
   readonly counters: MachineCounters;
 }

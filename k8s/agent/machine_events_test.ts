@@ -18,7 +18,8 @@ Deno.test("MachineEvents: passes each event on to the reconcilers, and counts it
       reportLimits: () => Promise.resolve(),
     },
     snapshots: { recordCowExtended: record("extended"), recordCowCannotExtend: record("cannot extend") },
-    volumeController: { add: record("add") },
+    volumeController: { add: record("add"), wake: record("wake") },
+    snapshotController: { wake: record("wake") },
     counters: {
       onSnapshotExtended: record("count extension"),
       onTrimmed: record("count bytes"),

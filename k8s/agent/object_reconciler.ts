@@ -37,6 +37,8 @@ export interface ReconcilerOptions<T extends KubeObject> {
   readonly lvm: Lvm;
   /** Called after an LV was created, extended or removed, and when a group has less free space than was reported. */
   readonly onChange: () => void;
+  /** Enqueues an object at once, whose deletion waited for something that has happened. */
+  readonly requeue: (name: string) => void;
   /** Aborted when the agent stops: then nothing waits for the cache. */
   readonly end: AbortSignal;
 }
@@ -58,6 +60,8 @@ export interface ObjectReconcilerOptions<T extends AgentManaged<S>, S extends Ag
   readonly observe: (object: T, groups: readonly VolumeGroup[]) => S | undefined;
   /** Removes the LV of an object, if it has one. */
   readonly remove: (object: T) => Promise<void>;
+  /** Reports whether nothing prevents the removal of an object's LV, by a report. */
+  readonly isRemovable: (object: T, groups: readonly VolumeGroup[]) => Promise<boolean>;
   /** Returns the status of an object whose LV was created, and then removed or replaced. */
   readonly toLostStatus: (object: T, error: StorageError) => S;
 }
@@ -81,8 +85,10 @@ const CACHE_WAIT_MS = 5_000;
 export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedStatus> {
   readonly #options: ObjectReconcilerOptions<T, S>;
   readonly #resource: Resource<AgentManaged>;
+  /** The names of the objects whose deletion waits for something that is reported, such as an unmount. */
+  readonly #waitingDeletions = new Set<string>();
 
-  /** Creates the reconciler; it keeps no state. */
+  /** Creates the reconciler. */
   constructor(options: ObjectReconcilerOptions<T, S>) {
     this.#options = options;
     this.#resource = options.objects.resource;
@@ -95,16 +101,45 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
   async reconcile(name: string): Promise<void> {
     const { objects, driver, reconcileObject } = this.#options;
     const object = objects.get(name);
+    if (object?.metadata.deletionTimestamp === undefined) this.#waitingDeletions.delete(name);
     if (object === undefined || object.spec.driverName !== driver) return;
-    const isDeleting = object.metadata.deletionTimestamp !== undefined;
-    if (!isDeleting && isReconciled(object)) return;
+    if (object.metadata.deletionTimestamp !== undefined) return await this.#reconcileDeletion(object);
+    if (isReconciled(object)) return;
     try {
-      if (isDeleting) await this.#remove(object);
-      else await reconcileObject(object);
+      await reconcileObject(object);
     } catch (error) {
       if (!(error instanceof StorageError) || TRANSIENT_KINDS.includes(error.kind)) throw error;
       await this.#recordFailure(object, error);
-      if (isDeleting) throw error; // it may become unused
+    }
+  }
+
+  /** Requeues an object that is being deleted: its volume was unmounted, or something else changed. */
+  requeueDeletion(name: string): void {
+    if (this.#options.objects.get(name)?.metadata.deletionTimestamp === undefined) return;
+    this.#waitingDeletions.delete(name);
+    this.#options.requeue(name);
+  }
+
+  /**
+   * Removes what is being deleted. A deletion that waits for something that is reported is not retried before; any other
+   * failure is retried with a growing delay.
+   */
+  async #reconcileDeletion(object: T): Promise<void> {
+    const { name, annotations, finalizers = [] } = object.metadata;
+    if (this.#waitingDeletions.has(name) || !finalizers.includes(this.#options.finalizer)) return;
+    // its annotation enqueues the object
+    if (annotations?.[REMOVE_ANNOTATION] === undefined) return await this.#refuseDeletion(object);
+    this.#waitingDeletions.add(name); // before the attempt, so that a change during it requeues the object
+    try {
+      await this.#remove(object);
+      this.#waitingDeletions.delete(name);
+    } catch (error) {
+      const isWaiting = error instanceof StorageError && error.retryOnChange;
+      if (!isWaiting) this.#waitingDeletions.delete(name);
+      if (error instanceof StorageError && !TRANSIENT_KINDS.includes(error.kind)) {
+        await this.#recordFailure(object, error);
+      }
+      if (!isWaiting) throw error;
     }
   }
 
@@ -115,6 +150,7 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
   async verify(report: readonly VolumeGroup[]): Promise<void> {
     const { objects, driver, observe, lvm } = this.#options;
     let groups = report;
+    await this.#requeueRemovable(report);
     for (const object of objects.list()) {
       const { metadata: { deletionTimestamp }, spec: { driverName }, status } = object;
       if (driverName !== driver || deletionTimestamp !== undefined || status?.lvUUID === undefined) continue;
@@ -132,6 +168,16 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
         if (!(error instanceof StorageError)) throw error;
         if (!TRANSIENT_KINDS.includes(error.kind)) await this.writeStatus(object, failedStatus<S>(object, error));
       }
+    }
+  }
+
+  /** Requeues the deletions that wait for something that a report shows, such as the end of a copy. */
+  async #requeueRemovable(report: readonly VolumeGroup[]): Promise<void> {
+    const { objects, isRemovable } = this.#options;
+    for (const name of this.#waitingDeletions) {
+      const object = objects.get(name);
+      if (object === undefined) this.#waitingDeletions.delete(name);
+      else if (await isRemovable(object, report)) this.requeueDeletion(name);
     }
   }
 
@@ -165,18 +211,22 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
     throw new StorageError("Unavailable", `writing the status of ${this.#describe(name)}: it does not exist any more`);
   }
 
+  /** Records that an object which somebody else deleted keeps its LV. */
+  async #refuseDeletion(object: T): Promise<void> {
+    const { noun, ownerDescription } = this.#options;
+    const error = new StorageError(
+      "FailedPrecondition",
+      `removing ${noun} ${object.metadata.name}: its ${this.#resource.kind} was deleted, but not by the driver, so its logical ` +
+        `volume and its data stay. To remove them, delete its ${ownerDescription}, or set the annotation ` +
+        `${REMOVE_ANNOTATION}=true`,
+    );
+    await this.#recordFailure(object, error);
+  }
+
   /** Removes the LV, and then the finalizer of the object. */
   async #remove(object: T): Promise<void> {
-    const { finalizer, remove, client, noun, ownerDescription, onChange } = this.#options;
-    const { metadata: { name, annotations, finalizers = [], resourceVersion } } = object;
-    if (!finalizers.includes(finalizer)) return;
-    if (annotations?.[REMOVE_ANNOTATION] === undefined) {
-      throw new StorageError(
-        "FailedPrecondition",
-        `removing ${noun} ${name}: its ${this.#resource.kind} was deleted, but not by the driver, so its logical volume and ` +
-          `its data stay. To remove them, delete its ${ownerDescription}, or set the annotation ${REMOVE_ANNOTATION}=true`,
-      );
-    }
+    const { finalizer, remove, client, onChange } = this.#options;
+    const { metadata: { name, finalizers = [], resourceVersion } } = object;
     if (!isForeignLv(object)) await remove(object);
     onChange();
     const remaining = finalizers.filter((one) => one !== finalizer);

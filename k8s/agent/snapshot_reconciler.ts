@@ -35,7 +35,7 @@ export class SnapshotReconciler {
   readonly #options: SnapshotReconcilerOptions;
   readonly #reconciler: ObjectReconciler<LvmSnapshot, LvmSnapshotStatus>;
 
-  /** Creates the reconciler; it keeps no state. */
+  /** Creates the reconciler. */
   constructor(options: SnapshotReconcilerOptions) {
     const { snapshotFinder, snapshots, locks } = options;
     this.#options = options;
@@ -55,6 +55,8 @@ export class SnapshotReconciler {
         const id = metadata.name as SnapshotId; // the API server accepts no other name
         return locks.run("deletion", [snapshotLock(id)], () => snapshots.delete(id));
       },
+      isRemovable: ({ metadata }, groups) =>
+        Promise.resolve(snapshots.isDeletable(groups, metadata.name as SnapshotId)),
       toLostStatus: lostSnapshotStatus,
     });
   }

@@ -55,7 +55,7 @@ export class VolumeReconciler {
   readonly #options: VolumeReconcilerOptions;
   readonly #reconciler: ObjectReconciler<LvmVolume, LvmVolumeStatus>;
 
-  /** Creates the reconciler; it keeps no state. */
+  /** Creates the reconciler. */
   constructor(options: VolumeReconcilerOptions) {
     const { volumes, volumeFinder, locks } = options;
     this.#options = options;
@@ -72,7 +72,12 @@ export class VolumeReconciler {
         if (found.state === "present") return this.#observedStatus(object, found.volume);
         return found.state === "lost" ? lostStatus(object, found.error) : undefined;
       },
-      remove: (object) => locks.run("deletion", [volumeLock(idOf(object))], () => volumes.delete(idOf(object))),
+      remove: async (object) => {
+        const id = idOf(object);
+        await volumes.requireUnmounted(id); // without the lock, which would delay the unmount
+        await locks.run("deletion", [volumeLock(id)], () => volumes.delete(id));
+      },
+      isRemovable: (object, groups) => volumes.isDeletable(groups, idOf(object)),
       toLostStatus: lostStatus,
     });
   }
@@ -83,6 +88,11 @@ export class VolumeReconciler {
    */
   reconcile(name: string): Promise<void> {
     return this.#reconciler.reconcile(name);
+  }
+
+  /** Requeues a volume that is being deleted, when a mount of it is gone. */
+  requeueDeletion(id: VolumeId): void {
+    this.#reconciler.requeueDeletion(id);
   }
 
   /** Writes the condition of a volume's IO limits, and records an event. @param limits `undefined` without limits */
@@ -140,6 +150,7 @@ export class VolumeReconciler {
     }
     await this.#reconciler.writeStatus(object, this.#observedStatus(object, volume));
     if (object.status?.state === "Pending" && volume.tags.source !== undefined) {
+      this.#options.onChange(); // the deletion of its source may wait for the copy
       const from = describeSource(volume.tags.source);
       this.#options.events.record(
         object,

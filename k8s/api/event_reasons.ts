@@ -67,7 +67,8 @@ export const EVENTS = {
   PersistentVolume: {
     VolumeFailedDelete: {
       type: "Warning",
-      meaning: "The volume is usually still in use, or its node does not respond. The controller tries again.",
+      meaning:
+        "The volume is usually still in use, or its node does not respond. It is deleted when it is unmounted, or when the node responds.",
     },
   },
   VolumeSnapshotContent: {

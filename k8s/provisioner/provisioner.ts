@@ -41,6 +41,11 @@ export class Provisioner {
     this.#claimProvisioner.requeueExhausted();
   }
 
+  /** Requeues the deletion of the volume of a handle, which was refused and may succeed now. */
+  requeueDeletion(handle: string): void {
+    this.#reclaimer.requeueDeletion(handle);
+  }
+
   /** Deletes volumes without a claim, once. {@linkcode Provisioner.run} does so at intervals. */
   async collectGarbage(signal: AbortSignal): Promise<void> {
     await this.#garbageCollector.collect(signal);

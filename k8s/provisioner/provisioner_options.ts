@@ -34,6 +34,11 @@ export interface ProvisionerOptions extends ClaimSidecarOptions {
     | undefined;
   /** The time limit of that wait, in milliseconds; 5 s. */
   readonly capacityTimeoutMs?: number | undefined;
+  /**
+   * Whether {@linkcode Provisioner.requeueDeletion} is called when a refused deletion may succeed. Then a refused deletion
+   * waits for that call; otherwise it is retried with a growing delay.
+   */
+  readonly notifiesDeletions?: boolean | undefined;
   /** The interval of garbage collection, in milliseconds; a minute. */
   readonly garbageCollectionIntervalMs?: number | undefined;
   /** The time that a volume must have been without a claim before it is deleted, in milliseconds; 2 min. */

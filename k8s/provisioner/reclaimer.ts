@@ -4,12 +4,12 @@
  * @module
  */
 
-import { sidecarController } from "../sidecars/sidecar_controller.ts";
+import { type ClaimSidecarOptions, sidecarController } from "../sidecars/sidecar_controller.ts";
+import type { Controller } from "../runtime/controller.ts";
 import { orAbsent } from "../client/client.ts";
-import { errorMessage, isOperationPending } from "../sidecars/csi_client.ts";
+import { type CsiClient, errorMessage, isOperationPending, isRefused } from "../sidecars/csi_client.ts";
 import type { WaitOptions } from "../runtime/informer.ts";
 import { type PersistentVolume, persistentVolumes } from "../api/objects.ts";
-import type { ProvisionerOptions } from "./provisioner_options.ts";
 import { readSecret } from "../sidecars/secrets.ts";
 import { deletionSecretOf } from "../sidecars/volume_secrets.ts";
 import { isManagedBy, nextReclaimStep, otherFinalizers, VOLUME_FINALIZER } from "./persistent_volume.ts";
@@ -17,29 +17,48 @@ import { isManagedBy, nextReclaimStep, otherFinalizers, VOLUME_FINALIZER } from 
 /** The time limit for the cache to show a change, in milliseconds. */
 const CACHE_WAIT_MS = 10_000;
 
+/** Options of {@linkcode Reclaimer}. */
+export interface ReclaimerOptions extends Omit<ClaimSidecarOptions, "claims"> {
+  /** The driver. */
+  readonly csi: Pick<CsiClient, "deleteVolume">;
+  /** Whether {@linkcode Reclaimer.requeueDeletion} is called when a refused deletion may succeed. */
+  readonly notifiesDeletions?: boolean | undefined;
+}
+
 /** Keeps PersistentVolumes until their volumes are deleted, and deletes these. */
 export class Reclaimer {
-  readonly #options: ProvisionerOptions;
+  readonly #options: ReclaimerOptions;
+  /** The names of the PersistentVolumes whose volumes are being deleted, by handle. */
+  readonly #deletions = new Map<string, string>();
+  #controller: Controller | undefined;
   #stopSignal: AbortSignal | undefined;
 
   /** Creates it; nothing runs before {@linkcode Reclaimer.run}. */
-  constructor(options: ProvisionerOptions) {
+  constructor(options: ReclaimerOptions) {
     this.#options = options;
+  }
+
+  /** Requeues the deletion of the volume of a handle, which was refused and may succeed now. */
+  requeueDeletion(handle: string): void {
+    const name = this.#deletions.get(handle);
+    if (name !== undefined) this.#controller?.wake(name);
   }
 
   /** Runs until the signal is aborted. */
   async run(signal: AbortSignal): Promise<void> {
     const { driverName, volumes } = this.#options;
-    this.#stopSignal = signal;
+    this.#deletions.clear(); // those of an earlier term of leadership
     const controller = sidecarController(
       "reclaimer",
       this.#options,
       (name, reconcileSignal) => this.#reconcile(name, reconcileSignal),
     );
+    [this.#controller, this.#stopSignal] = [controller, signal];
     controller.watch(volumes, (volume) => {
       return isManagedBy(volume, driverName) && nextReclaimStep(volume) !== "nothing" ? [volume.metadata.name] : [];
     });
     await controller.run(signal);
+    this.#controller = undefined;
   }
 
   /** Returns how long to wait for the cache to show a change; the wait ends when the controller stops. */
@@ -62,21 +81,25 @@ export class Reclaimer {
   }
 
   async #deleteVolumeAndObject(name: string, signal: AbortSignal): Promise<void> {
-    const { client, events } = this.#options;
+    const { client, events, notifiesDeletions = false } = this.#options;
     // The cache may be stale, and the policy may just have become Retain: the API server decides.
     const volume = await orAbsent(client.get(persistentVolumes, { name }, { signal }));
     if (
       volume === undefined || !isManagedBy(volume, this.#options.driverName) ||
       nextReclaimStep(volume) !== "delete volume"
     ) return;
+    const handle = volume.spec!.csi!.volumeHandle;
+    this.#deletions.set(handle, name); // before the attempt, so that a change during it requeues the volume
     try {
       await this.#deleteVolume(volume, signal);
     } catch (error) {
       if (!signal.aborted && !isOperationPending(error)) {
         events.record(volume, "Warning", "VolumeFailedDelete", errorMessage(error));
       }
+      if (notifiesDeletions && isRefused(error)) return;
       throw error;
     }
+    this.#deletions.delete(handle);
     if (volume.metadata.finalizers?.includes(VOLUME_FINALIZER)) {
       await this.#setFinalizers(volume, otherFinalizers(volume), signal);
     }

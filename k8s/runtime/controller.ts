@@ -69,6 +69,11 @@ export class Controller {
     this.#queue.add(key);
   }
 
+  /** Enqueues a key at once, also after failures: what it waits for has happened. */
+  wake(key: string): void {
+    this.#queue.wake(key);
+  }
+
   /**
    * Enqueues keys whenever an object of an informer changes: the key of the object, or those that `keys` returns for
    * it. `keys` is called for the object as it was and as it is.

@@ -35,6 +35,8 @@ export class WorkQueue {
   readonly #processing = new Set<string>();
   /** Keys that were added while they were worked on. */
   readonly #dirty = new Set<string>();
+  /** Keys that were woken while they were worked on. */
+  readonly #woken = new Set<string>();
   readonly #delayed = new Map<string, DelayedAdd>();
   readonly #failures = new Map<string, number>();
   #state: "new" | "started" | "stopped" = "new";
@@ -70,6 +72,13 @@ export class WorkQueue {
     else this.#enqueue(key);
   }
 
+  /** Enqueues a key at once, also after failures: what it waits for has happened. */
+  wake(key: string): void {
+    if (this.#state === "stopped") return;
+    if (this.#processing.has(key)) this.#woken.add(key);
+    else this.#enqueue(key);
+  }
+
   /** Enqueues a key after some milliseconds; an earlier time that was set before is kept. */
   addAfter(key: string, ms: number): void {
     if (this.#state === "stopped" || this.#ready.has(key)) return;
@@ -99,6 +108,7 @@ export class WorkQueue {
     this.#delayed.clear();
     this.#ready.clear();
     this.#dirty.clear();
+    this.#woken.clear();
     this.#onDepth(0);
     if (this.#processing.size > 0) await new Promise<void>((resolve) => this.#idleWaiters.push(resolve));
   }
@@ -137,6 +147,7 @@ export class WorkQueue {
 
   #requeue(key: string): void {
     const added = this.#dirty.delete(key);
+    if (this.#woken.delete(key)) return this.wake(key);
     const failures = this.failures(key);
     if (failures > 0) this.addAfter(key, backoffMs(this.#backoff, failures, this.#clock));
     if (added) this.add(key);

@@ -45,6 +45,24 @@ Deno.test("WorkQueue gives a key to one worker; a key that is added meanwhile is
   assertEquals(begun, ["a", "a"]);
 });
 
+Deno.test("WorkQueue: a key that is woken is worked on at once, also after failures and after the work in progress", async () => {
+  const { clock, begun, queue, end } = testQueue();
+  queue.start();
+  queue.add("a");
+  await end("a", new Error("no"));
+  queue.add("a");
+  assertEquals(begun, ["a"], "a change waits for the shortest delay");
+  queue.wake("a");
+  assertEquals(begun, ["a", "a"]);
+  queue.wake("a");
+  await end("a", new Error("no"));
+  assertEquals(begun, ["a", "a", "a"]);
+  await end("a", new Error("no"));
+  await clock.advance(1_100);
+  await flushPromises();
+  assertEquals(begun.length, 3, "the failures still count");
+});
+
 Deno.test("WorkQueue: no more keys than configured are processed at the same time", async () => {
   const { begun, queue, end } = testQueue({ parallel: 2 });
   queue.start();

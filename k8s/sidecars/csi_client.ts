@@ -293,6 +293,11 @@ export function isInfeasible(error: unknown): boolean {
   return error instanceof CallError && INFEASIBLE_CODES.includes(error.code);
 }
 
+/** Reports whether the state of the volume does not allow the operation, for example because the volume is in use. */
+export function isRefused(error: unknown): boolean {
+  return error instanceof CallError && error.code === Code.FailedPrecondition;
+}
+
 /** Reports whether another call for the same volume is in progress. This is temporary, and nobody has to know. */
 export function isOperationPending(error: unknown): boolean {
   return error instanceof CallError && error.code === Code.Aborted;

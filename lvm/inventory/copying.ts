@@ -70,6 +70,7 @@ export function refuseWhileCopied(
   throw new StorageError(
     kind,
     `${operation}: volume ${names} is being created from it; wait until it is complete, or delete that volume`,
+    { retryOnChange: true },
   );
 }
 

@@ -11,13 +11,13 @@
 
 import { StorageError } from "../error.ts";
 import { type SnapshotId, snapshotLvName, uniqueLvName, type VolumeId } from "../ids.ts";
-import { refuseWhileCopied } from "../inventory/copying.ts";
+import { copiesInProgress, refuseWhileCopied } from "../inventory/copying.ts";
 import { deletedLvs } from "../inventory/leftovers.ts";
 import type { LocatedSnapshot, Snapshot, SnapshotFinder } from "../inventory/snapshot_finder.ts";
 import type { Volume } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { FreshReport, Lvm } from "../model/client.ts";
-import { lvPath } from "../model/report.ts";
+import { lvPath, type VolumeGroup } from "../model/report.ts";
 import { markSnapshotDeleted, snapshotTags } from "../model/tags.ts";
 import { isThin } from "../pools/pool.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
@@ -132,6 +132,14 @@ export class Snapshots {
       return await this.#lvm.change(found.group, lvremove({ yes: true }, path));
     }
     await this.#markDeleted(found);
+  }
+
+  /** Reports whether nothing prevents the deletion of a snapshot, by a report. */
+  isDeletable(groups: readonly VolumeGroup[], id: SnapshotId): boolean {
+    const copied = copiesInProgress(this.#driver, groups).some(({ source }) =>
+      source.kind === "snapshot" && source.id === id
+    );
+    return !copied && this.#finder.locate(groups, id)?.lv.open !== true;
   }
 
   /**

@@ -7,16 +7,17 @@
  * @module
  */
 
-import { StorageError } from "../error.ts";
+import { StorageError, type StorageErrorOptions } from "../error.ts";
 import { type GroupCapacity, groupCapacity, selectCandidates } from "../model/groups.ts";
 import { type IoLimits, isSameLimits } from "../spec/io_limits.ts";
 import { uniqueLvName, type VolumeId, volumeLvName } from "../ids.ts";
 import { choosePvs, layoutOf, layoutOptions, LINEAR, sizeStep } from "../model/layout.ts";
 import { type FreshReport, type Lvm, requirePvs } from "../model/client.ts";
-import { cowSnapshotsOf, isPublishedAsDevice } from "./cow_origin.ts";
+import { cowSnapshotsOf } from "./cow_origin.ts";
 import type { CopyControl } from "./copy_control.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { removeUsedTags } from "../model/used_tags.ts";
+import { deviceMounts, filesystemMounts, isMountOfLv, readMounts } from "../host/mounts.ts";
 import { lvPath, type PhysicalVolume, type VolumeGroup } from "../model/report.ts";
 import { splitSnapshot } from "../model/snapshot_split.ts";
 import { roundToExtents, type SizeRange } from "../size.ts";
@@ -153,21 +154,8 @@ export class Volumes {
     }
     const { lv, group, used, tags } = found.volume;
     if (tags.copied !== undefined) return await this.#deleteUnfinishedCopy(found.volume);
-    refuseWhileCopied(this.#driver, groups, { kind: "volume", id }, `deleting volume ${id}`);
-    const { kept, deleted } = cowSnapshotsOf(this.#driver, found.volume, groups);
-    if (kept.length > 0) {
-      const names = kept.map(({ name }) => name).join(", ");
-      throw new StorageError(
-        "InUse",
-        `deleting volume ${id}: it is the origin of the snapshots ${names}; delete them first`,
-      );
-    }
-    if (lv.open || await isPublishedAsDevice(this.#lvm.exec, found.volume)) {
-      throw new StorageError(
-        "InUse",
-        `deleting volume ${id}: ${lv.devicePath} is in use; unpublish and unstage it first`,
-      );
-    }
+    await this.#requireDeletable(groups, found.volume);
+    const { deleted } = cowSnapshotsOf(this.#driver, found.volume, groups);
     // Without the split, LVM would remove the deleted snapshots with their origin, before their COW space is erased.
     for (const snapshot of deleted) await splitSnapshot(this.#lvm, group, snapshot);
     // For a thin LV, the reaper decides what happens to its pool.
@@ -175,6 +163,52 @@ export class Volumes {
       return await this.#lvm.change(group, lvremove({ yes: true }, lvPath(found.volume)));
     }
     await this.#markDeleted(found.volume);
+  }
+
+  /**
+   * Requires that no filesystem of the volume is mounted. Reads the mount table, and no report of LVM.
+   *
+   * @throws {StorageError} `InUse`
+   */
+  async requireUnmounted(id: VolumeId): Promise<void> {
+    const name = volumeLvName(id);
+    const mount = (await readMounts(this.#lvm.exec)).find((mount) => isMountOfLv(mount, name));
+    if (mount !== undefined) throw inUseError(id, `mounted at ${mount.target}`, { retryOnChange: true });
+  }
+
+  /** Reports whether nothing prevents the deletion of a volume, by a report. */
+  async isDeletable(groups: readonly VolumeGroup[], id: VolumeId): Promise<boolean> {
+    const found = this.#finder.locate(groups, id);
+    if (found.state !== "present") return true;
+    try {
+      await this.#requireDeletable(groups, found.volume);
+      return true;
+    } catch (error) {
+      if (error instanceof StorageError) return false;
+      throw error;
+    }
+  }
+
+  /** Requires that a volume is not in use. @throws {StorageError} `InUse` */
+  async #requireDeletable(groups: readonly VolumeGroup[], volume: Volume): Promise<void> {
+    const { id, lv, tags } = volume;
+    refuseWhileCopied(this.#driver, groups, { kind: "volume", id }, `deleting volume ${id}`);
+    const { kept } = cowSnapshotsOf(this.#driver, volume, groups);
+    if (kept.length > 0) {
+      const names = kept.map(({ name }) => name).join(", ");
+      throw new StorageError(
+        "InUse",
+        `deleting volume ${id}: it is the origin of the snapshots ${names}; delete them first`,
+        { retryOnChange: true },
+      );
+    }
+    const isBlock = tags.format.state === "raw";
+    if (!lv.open && !isBlock) return;
+    const mounts = await readMounts(this.#lvm.exec);
+    const [mount] = isBlock ? deviceMounts(mounts, lv) : filesystemMounts(mounts, lv);
+    // the driver does not observe how long other programs have the device open
+    if (mount !== undefined) throw inUseError(id, `mounted at ${mount.target}`, { retryOnChange: true });
+    if (lv.open) throw inUseError(id, "open");
   }
 
   /**
@@ -305,4 +339,9 @@ export class Volumes {
       await this.#lvm.change(located.group, lvremove({ yes: true }, lvPath(located)));
     }
   }
+}
+
+function inUseError(id: VolumeId, how: string, options: StorageErrorOptions = {}): StorageError {
+  const message = `deleting volume ${id}: its device is in use (${how}); unpublish and unstage it first`;
+  return new StorageError("InUse", message, options);
 }

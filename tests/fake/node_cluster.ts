@@ -5,6 +5,7 @@
  * @module
  */
 
+import { nodeHandlers } from "../../csi/node.ts";
 import { parseGroupList } from "../../csi/parameters.ts";
 import { openMachine } from "../../lvm/machine.ts";
 import type { ApiClient } from "../../k8s/client/client.ts";
@@ -72,6 +73,8 @@ export class FakeAgent implements AsyncDisposable {
   readonly events: EventRecorder;
   /** The conditions of its thin pools. */
   readonly pools: PoolConditions;
+  /** The calls of its Node service. */
+  readonly nodeService;
 
   /** Starts it. */
   constructor(api: FakeApiServer, readonly name: string, exec: Exec, options: ProcessOptions = {}) {
@@ -134,8 +137,14 @@ export class FakeAgent implements AsyncDisposable {
       nodeName: name,
       clock: this.clock,
     });
-    this.volumes = new VolumeReconciler({ ...sharedOptions, objects: volumeObjects, parseGroups: parseGroupList });
-    this.snapshots = new SnapshotReconciler({ ...sharedOptions, objects: snapshotObjects });
+    this.volumes = new VolumeReconciler({
+      ...{ ...sharedOptions, objects: volumeObjects, parseGroups: parseGroupList },
+      requeue: (name) => volumeController.wake(name),
+    });
+    this.snapshots = new SnapshotReconciler({
+      ...{ ...sharedOptions, objects: snapshotObjects },
+      requeue: (name) => snapshotController.wake(name),
+    });
     const controllerOf = (name: string, agent: VolumeReconciler | SnapshotReconciler) =>
       new Controller({
         name,
@@ -145,12 +154,19 @@ export class FakeAgent implements AsyncDisposable {
         drainMs: 50,
       });
     const volumeController = controllerOf("lvmvolume", this.volumes).watch(volumeObjects);
+    const snapshotController = controllerOf("lvmsnapshot", this.snapshots).watch(snapshotObjects);
+    this.nodeService = nodeHandlers({
+      ...this.machine,
+      nodeId: name,
+      mountRoots,
+      onUnmounted: (id) => this.volumes.requeueDeletion(id),
+    });
     this.machine.background.start();
     this.#running = [
       volumeObjects.start(signal),
       snapshotObjects.start(signal),
       volumeController.run(signal),
-      controllerOf("lvmsnapshot", this.snapshots).watch(snapshotObjects).run(signal),
+      snapshotController.run(signal),
       this.node.run(signal),
     ];
   }

@@ -1,0 +1,186 @@
+/**
+ * Deletions that wait for a volume to be unmounted: from the PersistentVolume to the LV, over a fake API server and a
+ * fake machine.
+ *
+ * @module
+ */
+
+import { assertEquals } from "@std/assert";
+import { inProcessCsi } from "../../cli/in_process_csi.ts";
+import { controllerHandlers } from "../../csi/controller.ts";
+import { type PersistentVolume, persistentVolumes } from "../../k8s/api/objects.ts";
+import { Reclaimer } from "../../k8s/provisioner/reclaimer.ts";
+import { VOLUME_FINALIZER } from "../../k8s/provisioner/persistent_volume.ts";
+import { EventRecorder } from "../../k8s/runtime/events.ts";
+import { Informer } from "../../k8s/runtime/informer.ts";
+import { requeueWaitingDeletions } from "../../k8s/service/waiting_deletions.ts";
+import { lvmVolumes, REMOVE_ANNOTATION } from "../../k8s/api/lvm_objects.ts";
+import { snapshotIdOf, type VolumeId } from "../../lvm/ids.ts";
+import { Locks } from "../../lvm/locks.ts";
+import { waitUntil } from "../fake/control_plane.ts";
+import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
+import { ANYWHERE, machineWith, remaining, request } from "../fake/volume_cluster.ts";
+
+const NODE = "node-1";
+const ACCESS = { kind: "mount", flags: [] } as const;
+
+/** Starts a cluster of one node with a reclaimer, which is connected as in `denolith controller`. */
+async function setUp() {
+  const folder = await Deno.realPath(await Deno.makeTempDir({ prefix: "denolith-deletion-" }));
+  const machine = machineWith({ data: 1n << 30n });
+  const cluster = await FakeCluster.start({ [NODE]: machine }, { mountRoots: [folder] });
+  const { client } = cluster;
+  const stop = new AbortController();
+  const volumes = new Informer(client, persistentVolumes);
+  const handlers = controllerHandlers({ volumes: cluster.volumes, snapshots: cluster.snapshots, locks: new Locks() });
+  const deleteCalls: number[] = [];
+  const events = new EventRecorder(client, { component: DRIVER, instance: "test" });
+  const csi = inProcessCsi({ handlers, onCallCompleted: ({ code }) => deleteCalls.push(code) });
+
+  const reclaimer = new Reclaimer({
+    ...{ driverName: DRIVER, client, csi, events, volumes, notifiesDeletions: true },
+    backoff: { startMs: 60_000, capMs: 60_000 }, // the test fails if anything waits for it
+  });
+  requeueWaitingDeletions({ volumes: cluster.objects, snapshots: cluster.snapshotObjects }, reclaimer);
+  const running = [volumes.start(stop.signal), reclaimer.run(stop.signal)];
+  const agent = cluster.agent(NODE);
+  const path = (name: string) => `${folder}/${name}`;
+  return {
+    ...{ machine, cluster, agent, path, deleteCalls },
+    /** Creates a volume with a PersistentVolume that its claim has released. */
+    addReleased: async (name: string): Promise<VolumeId> => {
+      const { id } = await cluster.volumes.create(request(name), ANYWHERE);
+      const object: PersistentVolume = {
+        metadata: { name, finalizers: [VOLUME_FINALIZER] },
+        spec: { persistentVolumeReclaimPolicy: "Delete", csi: { driver: DRIVER, volumeHandle: id } },
+        status: { phase: "Bound" },
+      };
+      cluster.api.put(persistentVolumes, object);
+      return id;
+    },
+    release: (name: string) =>
+      client.patch(persistentVolumes, { name }, { merge: { status: { phase: "Released" } }, subresource: "status" }),
+    stage: (id: VolumeId, name: string) => agent.machine.staging.stage(id, path(name), ACCESS),
+    publish: async (id: VolumeId, staged: string, name: string) => {
+      await agent.machine.staging.publish(id, {
+        ...{ stagingPath: path(staged), target: path(name), access: ACCESS, readOnly: false, exclusive: false },
+      });
+    },
+    unpublish: (id: VolumeId, name: string) =>
+      agent.nodeService.nodeUnpublishVolume!({ volumeId: id, targetPath: path(name) } as never),
+    unstage: (id: VolumeId, name: string) =>
+      agent.nodeService.nodeUnstageVolume!({ volumeId: id, stagingTargetPath: path(name) } as never),
+    refusal: (id: VolumeId) => cluster.objects.get(id)?.status?.error?.code,
+    /** Counts commands on the node and writes of objects from now on. */
+    countWork: () => {
+      const commands: string[] = [];
+      machine.fault = ({ program, args }) => void commands.push(`${program} ${args[0]}`);
+      const before = cluster.api.requests.length;
+      const isWrite = ({ method, path }: { method: string; path: string }) =>
+        method !== "GET" && !path.endsWith("/events") && !path.includes("/lvmnodes");
+      return {
+        commands,
+        writes: () =>
+          cluster.api.requests.slice(before).filter(isWrite).map(({ method, path }) =>
+            `${method} ${
+              path.split("/").filter((part) => /^(?:lvmvolumes|persistentvolumes|status)$/.test(part)).join(" ")
+            }`
+          ),
+      };
+    },
+    [Symbol.asyncDispose]: async () => {
+      stop.abort();
+      await Promise.all(running);
+      await events.stop(100);
+      await cluster[Symbol.asyncDispose]();
+      await Deno.remove(folder, { recursive: true });
+    },
+  };
+}
+
+const delay = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+Deno.test("a deletion waits for the last unmount without retries, and ends at once after it", async () => {
+  await using s = await setUp();
+  const id = await s.addReleased("pvc-1");
+  await s.stage(id, "staged");
+  await s.publish(id, "staged", "pod");
+  const first = s.countWork();
+  await s.release("pvc-1");
+  await waitUntil(() => s.refusal(id) === "InUse" && s.deleteCalls.length > 0, "the refusal");
+  await delay(300);
+  assertEquals(s.deleteCalls, [9], "one call of the controller, which answers FAILED_PRECONDITION");
+  assertEquals(first.commands, ["findmnt --json"], "no report of LVM");
+  assertEquals(first.writes(), [
+    "PATCH persistentvolumes status", // the test's own
+    "PATCH lvmvolumes",
+    "DELETE lvmvolumes",
+    "PATCH lvmvolumes status",
+  ]);
+
+  const waiting = s.countWork();
+  await s.unpublish(id, "pod");
+  await delay(100);
+  assertEquals(waiting.commands.filter((line) => line.startsWith("lvm ")), [], "it is still staged");
+  assertEquals([waiting.writes(), s.deleteCalls], [[], [9]]);
+
+  const last = s.countWork();
+  await s.unstage(id, "staged");
+  await waitUntil(() => s.cluster.api.objects(persistentVolumes).length === 0, "the end of the PersistentVolume");
+  assertEquals(s.deleteCalls, [9, 0]);
+  assertEquals(last.writes(), ["PATCH lvmvolumes", "PATCH persistentvolumes", "DELETE persistentvolumes"]);
+  await waitUntil(() => remaining(s.cluster, s.machine)[1] === 0, "the end of the logical volume");
+});
+
+Deno.test("a deletion is woken by the removal of the snapshots that prevented it, on the node and in the controller", async () => {
+  await using s = await setUp();
+  const id = await s.addReleased("pvc-1");
+  const { volumes, snapshots } = s.cluster;
+  const snapshot = await snapshots.create({
+    ...{ id: snapshotIdOf("snap-1"), name: "snap-1", source: id, cowSize: { bytes: 8n << 20n } },
+  });
+  // as the official provisioner would, whose cache had no snapshot yet
+  await s.cluster.client.patch(lvmVolumes, { name: id }, {
+    merge: { metadata: { annotations: { [REMOVE_ANNOTATION]: "true" } } },
+  });
+  await s.cluster.client.delete(lvmVolumes, { name: id });
+  await waitUntil(() => s.refusal(id) === "InUse", "the refusal");
+  await s.release("pvc-1");
+  await waitUntil(() => s.deleteCalls.length > 0, "the call");
+  const waiting = s.countWork();
+  await delay(300);
+  assertEquals([waiting.commands, waiting.writes(), s.deleteCalls], [[], [], [9]]);
+  await snapshots.delete(snapshot.id);
+  await waitUntil(() => s.cluster.api.objects(persistentVolumes).length === 0, "the end of the PersistentVolume");
+  await waitUntil(() => remaining(s.cluster, s.machine)[1] === 0, "the end of the logical volumes");
+  assertEquals((await volumes.list()).length, 0);
+});
+
+Deno.test("a deletion is woken by the end of the copy that prevented it", async () => {
+  await using s = await setUp();
+  const id = await s.addReleased("pvc-1");
+  const gate = Promise.withResolvers<void>();
+  s.machine.fault = ({ program }) => program === "dd" ? gate.promise.then(() => undefined) : undefined;
+  const copy = s.cluster.volumes.create(
+    request("pvc-2", { range: { required: 32n << 20n }, source: { kind: "volume", id } }),
+    ANYWHERE,
+  );
+  await waitUntil(() => s.machine.allLvs().length === 3, "the copy");
+  await s.release("pvc-1");
+  await waitUntil(() => s.deleteCalls.length > 0, "the call");
+  gate.resolve();
+  await copy;
+  await waitUntil(() => s.cluster.api.objects(persistentVolumes).length === 0, "the end of the PersistentVolume");
+});
+
+Deno.test("a volume whose device another program has open is checked again with a growing delay", async () => {
+  await using s = await setUp();
+  const id = await s.addReleased("pvc-1");
+  const { lv } = s.machine.allLvs()[0]!;
+  const mount = { target: "/other", source: "/dev/other", fsType: "ext4", root: "/", readOnly: false };
+  s.machine.mounts.push({ ...mount, deviceNumber: "7:99", lv });
+  await s.release("pvc-1");
+  await waitUntil(() => s.refusal(id) === "InUse", "the refusal");
+  s.machine.mounts.pop();
+  await waitUntil(() => s.cluster.api.objects(persistentVolumes).length === 0, "the end of the PersistentVolume");
+});
