@@ -74,7 +74,7 @@ function snapshotNotes({ sourceVolume, volumeSnapshotContent }: ForgottenSnapsho
 /** Returns what the owner can do, or what happens automatically. */
 function remedy(phase: string, reclaimPolicy: string, claim: string | undefined): string {
   if (phase === "Bound" && claim !== undefined) return `delete claim ${claim} and its pods to have a new volume`;
-  if (phase === "Released" && reclaimPolicy === "Delete") return "goes by itself within five minutes";
+  if (["Released", "Failed"].includes(phase) && reclaimPolicy === "Delete") return "goes by itself within five minutes";
   return "delete it, and forget the node once more";
 }
 

@@ -110,6 +110,10 @@ export type ReclaimStep = "nothing" | "add finalizer" | "remove finalizer" | "de
  * Returns the next step for a PersistentVolume. With the policy Delete, its volume is deleted when its claim was
  * deleted, or when it is itself being deleted and is not bound. Without the finalizer a deletion is complete: the
  * volume was deleted or given up.
+ *
+ * A released volume is Failed when kube-controller-manager has tried to delete it. It does so when the annotation
+ * `pv.kubernetes.io/provisioned-by` is missing, and cannot delete a CSI volume (Kubernetes, pv_controller.go,
+ * `reclaimVolume`).
  */
 export function nextReclaimStep({ metadata, spec, status }: PersistentVolume): ReclaimStep {
   const hasFinalizer = metadata.finalizers?.includes(VOLUME_FINALIZER) ?? false;
@@ -118,7 +122,7 @@ export function nextReclaimStep({ metadata, spec, status }: PersistentVolume): R
   const phase = status?.phase;
   if (phase === "Bound") return hasFinalizer || deleting ? "nothing" : "add finalizer";
   if (deleting) return hasFinalizer ? "delete volume" : "nothing";
-  return phase === "Released" ? "delete volume" : "nothing";
+  return phase === "Released" || phase === "Failed" ? "delete volume" : "nothing";
 }
 
 /** Returns the finalizers of a PersistentVolume without our own. */

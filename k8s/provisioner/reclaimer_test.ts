@@ -171,11 +171,29 @@ Deno.test("nextReclaimStep() removes a volume only if it is released, or deleted
     [volume("Delete", "Released"), "delete volume"],
     [volume("Delete", "Released", { guarded: false }), "delete volume"],
     [volume("Delete", "Released", { guarded: false, deleting: true }), "nothing"],
-    [volume("Delete", "Failed"), "nothing"],
+    [volume("Delete", "Failed"), "delete volume"],
+    [volume("Delete", "Failed", { guarded: false }), "delete volume"],
+    [volume("Delete", "Failed", { guarded: false, deleting: true }), "nothing"],
+    [volume("Retain", "Failed", { guarded: false }), "nothing"],
+    [volume("Delete", "Pending"), "nothing"],
     [volume("Retain", "Released"), "remove finalizer"],
     [volume("Retain", "Released", { guarded: false }), "nothing"],
     [volume("Retain", "Released", { deleting: true }), "remove finalizer"],
     [volume("Recycle", "Bound"), "remove finalizer"],
   ];
   for (const [given, step] of cases) assertEquals(nextReclaimStep(given), step, JSON.stringify(given));
+});
+
+Deno.test("a PersistentVolume that kube-controller-manager marks as Failed first is deleted with its volume", async () => {
+  await using cluster = await FakeControlPlane.start({ withBinder: false });
+  const provisioner = new Provisioner(cluster.controllerOptions());
+  cluster.run((signal) => provisioner.run(signal));
+  // It has no annotation of the provisioner, so kube-controller-manager tries to delete its volume itself.
+  cluster.api.put(persistentVolumes, {
+    metadata: { name: "by-hand" },
+    spec: { persistentVolumeReclaimPolicy: "Delete", csi: { driver: DRIVER, volumeHandle: "by-hand" } },
+    status: { phase: "Failed" },
+  });
+  await waitUntil(() => cluster.storedVolumes.length === 0, "the end");
+  assertEquals(cluster.driver.callCount("deleteVolume"), 1);
 });
