@@ -18,6 +18,7 @@ import { bindService } from "../csi/service.ts";
 import { TOPOLOGY_KEY } from "../csi/topology.ts";
 import { waitForAbort } from "../lvm/clock.ts";
 import type { ApiClient } from "../k8s/client/client.ts";
+import { AgentLiveness } from "../k8s/scheduling/agent_liveness.ts";
 import { CapacityPublisher } from "../k8s/scheduling/capacity.ts";
 import { ClusterSnapshots } from "../k8s/service/cluster_snapshots.ts";
 import { ClusterVolumes } from "../k8s/service/cluster_volumes.ts";
@@ -129,10 +130,11 @@ export async function controller(flags: Flags, end: AbortSignal): Promise<number
     nodes: informers.create(client, lvmNodes),
     snapshots: informers.create(client, lvmSnapshots),
   };
-  const handlers = createHandlers({ client, driver, lvmInformers });
+  const agents = new AgentLiveness(lvmInformers);
+  const handlers = createHandlers({ client, driver, lvmInformers, agents });
   const csi = inProcessCsi({ handlers, onCallCompleted: metrics.onCallCompleted });
   const events = new EventRecorder(client, { component: driver, instance: flags.identity! });
-  const controllers = createControllers({ cluster, driver, namespace, events, csi, informers, lvmInformers });
+  const controllers = createControllers({ cluster, driver, namespace, events, csi, informers, lvmInformers, agents });
   const running = informers.start(end);
   await informers.waitForSync(end);
 
@@ -149,6 +151,7 @@ export async function controller(flags: Flags, end: AbortSignal): Promise<number
   }
 
   await waitForAbort(end);
+  agents.stop();
   const drained = await server.close(GRACE_MS);
   await Promise.all(running);
   await events.stop(GRACE_MS);
@@ -163,12 +166,13 @@ function leaseNameOf(name: ControllerName, driver: string): string {
 }
 
 /** Creates the Controller service over the volumes and snapshots of the cluster. */
-function createHandlers({ client, driver, lvmInformers }: {
+function createHandlers({ client, driver, lvmInformers, agents }: {
   readonly client: ApiClient;
   readonly driver: string;
   readonly lvmInformers: LvmInformers;
+  readonly agents: AgentLiveness;
 }): ControllerHandlers {
-  const shared = { client, driver, ...lvmInformers, waitMs: NODE_WAIT_MS };
+  const shared = { client, driver, ...lvmInformers, agents, waitMs: NODE_WAIT_MS };
   const volumes = new ClusterVolumes({ ...shared, parseGroups: parseGroupList });
   const snapshots = new ClusterSnapshots({ ...shared, volumes });
   return controllerHandlers({ volumes, snapshots, locks: new Locks() });
@@ -183,6 +187,7 @@ interface ControllerParts {
   readonly csi: CsiClient & CapacityClient;
   readonly informers: Informers;
   readonly lvmInformers: LvmInformers;
+  readonly agents: AgentLiveness;
 }
 
 /** A controller that runs while this process is the leader. */
@@ -192,7 +197,7 @@ interface Runnable {
 
 /** Creates the controllers, and wakes those that wait for free capacity when a node reports a change of it. */
 function createControllers(
-  { cluster: { client, metrics }, driver, namespace, events, csi, informers, lvmInformers }: ControllerParts,
+  { cluster: { client, metrics }, driver, namespace, events, csi, informers, lvmInformers, agents }: ControllerParts,
 ): Readonly<Record<ControllerName, Runnable>> {
   const { onReconciled, onDepth } = metrics;
   const shared = { driverName: driver, client, csi, events, onReconciled, onDepth };
@@ -213,6 +218,7 @@ function createControllers(
     namespace,
     published: informers.create(client, csiStorageCapacities, { namespace }),
   });
+  agents.subscribe((nodeName) => capacity.requeueNode(nodeName));
   const provisioner = new Provisioner({
     ...claimOptions,
     topologyKey: TOPOLOGY_KEY,

@@ -39,6 +39,12 @@ export interface WaitOptions {
   timeoutMs?: number | undefined;
 }
 
+/**
+ * The time without a message after which the server counts as not answering, in milliseconds. An API server sends a
+ * bookmark about every minute (Kubernetes, API concepts, watch bookmarks).
+ */
+const MAX_CONTACT_GAP_MS = 150_000;
+
 /** A cache of a selection of objects that keeps itself up to date. */
 export class Informer<T extends KubeObject> {
   /** The resource that it lists and watches. */
@@ -55,6 +61,8 @@ export class Informer<T extends KubeObject> {
   #hasSynced = false;
   #isKindMissing = false;
   #resourceVersion: string | undefined;
+  /** The first and the last message of the server without a longer gap, in the clock's milliseconds. */
+  #contact: { readonly since: number; readonly last: number } | undefined;
 
   /** Creates it; nothing runs before {@linkcode Informer.start}. */
   constructor(client: ApiClient, resource: Resource<T>, options: InformerOptions<T> = {}) {
@@ -69,6 +77,14 @@ export class Informer<T extends KubeObject> {
   /** Reports whether the first list is complete. */
   get hasSynced(): boolean {
     return this.#hasSynced;
+  }
+
+  /**
+   * Returns since when the server has answered without a longer gap, in the clock's milliseconds; `undefined` while it
+   * does not answer.
+   */
+  get connectedSince(): number | undefined {
+    return this.#isContactLost() ? undefined : this.#contact?.since;
   }
 
   /** Returns the object of a key from the cache. */
@@ -179,6 +195,7 @@ export class Informer<T extends KubeObject> {
 
   async #list(signal: AbortSignal): Promise<void> {
     const { items, resourceVersion } = await this.#client.list(this.resource, { ...this.#selection(), signal });
+    this.#recordContact();
     this.#isKindMissing = false;
     const previous = this.#objects;
     this.#objects = new Map(items.map((item) => [keyOf(item), this.#transform(item)]));
@@ -190,6 +207,15 @@ export class Informer<T extends KubeObject> {
     for (const [key, old] of previous) if (!this.#objects.has(key)) this.#notifyAll(key, undefined, old);
     this.#hasSynced = true;
     this.#setSynced();
+  }
+
+  #isContactLost(): boolean {
+    return this.#contact === undefined || this.#clock.now() - this.#contact.last > MAX_CONTACT_GAP_MS;
+  }
+
+  #recordContact(): void {
+    const now = this.#clock.now();
+    this.#contact = { since: this.#isContactLost() ? now : this.#contact!.since, last: now };
   }
 
   /** Clears the cache, since the server does not have the kind, or does not have it any more. */
@@ -213,6 +239,7 @@ export class Informer<T extends KubeObject> {
     for await (const event of this.#client.watch(this.resource, from)) {
       hasReceived = true;
       onEvent();
+      this.#recordContact();
       this.#apply(event);
     }
     return hasReceived;

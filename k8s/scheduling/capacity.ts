@@ -19,6 +19,7 @@ import {
   maximumVolumeSizeOf,
   nextCapacityStep,
 } from "./capacity_object.ts";
+import type { Controller } from "../runtime/controller.ts";
 import { sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
 import { hasDriver } from "../sidecars/claim_topology.ts";
 import { FS_TYPE } from "../sidecars/class_parameters.ts";
@@ -83,6 +84,7 @@ export class CapacityPublisher {
   readonly #keys = new Map<string, CapacityKey>();
   /** The time at which each object was last written, in the clock's milliseconds. */
   readonly #writtenAtMs = new Map<string, number>();
+  #controller: Controller | undefined;
   #stopSignal: AbortSignal | undefined;
 
   /** Creates it; nothing runs before {@linkcode CapacityPublisher.run}. */
@@ -100,7 +102,12 @@ export class CapacityPublisher {
     this.#stopSignal = signal;
     const { parallel = MAX_CONCURRENT_WRITES, backoff = BACKOFF } = this.#options;
     const options = { ...this.#options, parallel, backoff };
-    await sidecarController("capacity", options, (name, reconcileSignal) => this.#reconcile(name, reconcileSignal))
+    this.#controller = sidecarController(
+      "capacity",
+      options,
+      (name, reconcileSignal) => this.#reconcile(name, reconcileSignal),
+    );
+    await this.#controller
       .watch(nodes, ({ metadata }) => this.#namesOfNode(metadata.name))
       .watch(csiNodes, ({ metadata }) => this.#namesOfNode(metadata.name))
       .watch(volumes, ({ spec }) => this.#namesOfNode(spec.nodeName))
@@ -117,6 +124,11 @@ export class CapacityPublisher {
     const { driverName, published } = this.#options;
     const isBelow = (now?: CsiStorageCapacity) => now === undefined || maximumVolumeSizeOf(now) < bytes;
     await published.waitForCache(this.#cacheKeyOf(capacityName(driverName, key)), isBelow, options);
+  }
+
+  /** Requeues the objects of a node, whose agent has become silent or reports again. */
+  requeueNode(nodeName: string): void {
+    for (const name of this.#namesOfNode(nodeName)) this.#controller?.add(name);
   }
 
   #namesOfNode(nodeName: string): string[] {

@@ -143,3 +143,12 @@ Deno.test("waitForCapacityBelow() waits until the published capacity of a node i
   await publisher.waitForCapacityBelow({ ...key, className: "other" }, 1n, {});
   await publisher.waitForCapacityBelow(key, 1n, { timeoutMs: 1 });
 });
+
+Deno.test("the capacity of a node is published again when its agent has become silent", async () => {
+  await using s = startCapacityCluster();
+  const { publisher } = await s.start();
+  await s.waitUntilPublished("a fast 8Gi 8Gi", "b fast 8Gi 8Gi");
+  s.free.set("a", 0n);
+  publisher.requeueNode("a");
+  await s.waitUntilPublished("a fast 0 0", "b fast 8Gi 8Gi");
+});

@@ -28,7 +28,9 @@ import {
   type ThinSpec,
   withSpaceFor,
 } from "../../lvm/pools/pool.ts";
+import type { NodeChoice } from "../../lvm/volume_service.ts";
 import type { Informer } from "../runtime/informer.ts";
+import { requireResponsiveAgent, type SilentAgents } from "./agent_liveness.ts";
 import { layoutOfSpec } from "../api/layout_mapping.ts";
 import type { LvmNode, LvmVolume, NodeVolumeGroup } from "../api/lvm_objects.ts";
 import { actualSize, thinSpecOf, volumeRequestOf } from "../api/volume_mapping.ts";
@@ -95,6 +97,8 @@ export interface NodeCapacitiesOptions {
   readonly volumes: Informer<LvmVolume>;
   /** Parses a list of volume groups. */
   readonly parseGroups: ParseGroups;
+  /** The agents that are silent: their nodes have no free capacity. */
+  readonly agents?: SilentAgents | undefined;
 }
 
 /** The free capacity of all nodes, as far as it is known now. */
@@ -122,11 +126,18 @@ export class NodeCapacities {
     });
   }
 
-  /** Returns the free capacity of all nodes with an agent of the driver, or of one node. */
+  /** Returns the free capacity of all nodes with an agent of the driver that is not silent, or of one node. */
   list(nodeName?: string): NodeCapacity[] {
-    const { driver, nodes } = this.#options;
-    const all = nodeName === undefined ? nodes.list() : [nodes.get(nodeName)];
-    return all.filter((node) => node?.spec.driverName === driver).map((node) => this.#capacityOf(node!));
+    const { driver, nodes, agents } = this.#options;
+    const all = (nodeName === undefined ? nodes.list() : [nodes.get(nodeName)]).filter((node) => node !== undefined);
+    return all.filter(({ metadata, spec }) => spec.driverName === driver && !agents?.isSilent(metadata.name)).map((
+      node,
+    ) => this.#capacityOf(node));
+  }
+
+  /** Requires that one of the allowed nodes has an agent that is not silent. @throws {StorageError} `NoSpace` */
+  requireResponsiveAgent(operation: string, choice: Pick<NodeChoice, "allowed">): void {
+    requireResponsiveAgent(operation, choice, this.#options.agents);
   }
 
   /** Counts a volume until the answer is disposed of, although it is not among those that are known yet. */

@@ -10,6 +10,7 @@ import { requireSource } from "../../lvm/snapshots/snapshots.ts";
 import type { ContentSource } from "../../lvm/model/tags.ts";
 import type { NodeChoice, SnapshotService, StoredSnapshot } from "../../lvm/volume_service.ts";
 import type { ApiClient } from "../client/client.ts";
+import type { SilentAgents } from "../scheduling/agent_liveness.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { LVM_SNAPSHOT_FINALIZER, type LvmNode, type LvmSnapshot } from "../api/lvm_objects.ts";
 import { isDeleting, RemoteObjects } from "./remote_objects.ts";
@@ -30,6 +31,8 @@ export interface ClusterSnapshotsOptions {
     get(id: VolumeId): Promise<{ readonly nodeId: string }>;
     refuseWhileCopied(source: ContentSource, operation: string): void;
   };
+  /** The agents that are silent; no call waits for them. */
+  readonly agents?: SilentAgents | undefined;
   /** The time that a call waits for a node, in milliseconds. */
   readonly waitMs: number;
 }

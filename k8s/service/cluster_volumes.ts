@@ -7,7 +7,6 @@
 
 import { copyRange, type SourceProperties } from "../../lvm/copies/rules.ts";
 import { type ErrorKind, StorageError } from "../../lvm/error.ts";
-import type { FilesystemType } from "../../lvm/spec/filesystem.ts";
 import type { GroupCapacity } from "../../lvm/model/groups.ts";
 import type { VolumeHealth } from "../../lvm/health/health.ts";
 import { hasLimits, type IoLimits } from "../../lvm/spec/io_limits.ts";
@@ -30,17 +29,17 @@ import type { ClaimReference } from "../sidecars/csi_client.ts";
 import { asUnavailable, isDeleting, RemoteObjects } from "./remote_objects.ts";
 import { chooseNode, totalCapacity } from "../scheduling/placement.ts";
 import { NodeCapacities, type ParseGroups } from "../scheduling/free_capacity.ts";
+import type { SilentAgents } from "../scheduling/agent_liveness.ts";
 import { blocksSourceDeletion, snapshotOf } from "../api/snapshot_mapping.ts";
+import { clusterVolumeOf, contentOf, isCreated } from "./stored_volume.ts";
 import { volumeHealthOf } from "./volume_health.ts";
 import {
   actualSize,
-  contentSourceOf,
   ioLimitsPatch,
   lvmVolumeFor,
   type NamedVolumeRequest,
   requireCompatible,
 } from "../api/volume_mapping.ts";
-import { defined } from "../../lvm/defined.ts";
 
 /** Options of {@linkcode ClusterVolumes}. */
 export interface ClusterVolumesOptions {
@@ -54,6 +53,8 @@ export interface ClusterVolumesOptions {
   readonly snapshots: Informer<LvmSnapshot>;
   /** All LVMNodes. */
   readonly nodes: Informer<LvmNode>;
+  /** The agents that are silent. */
+  readonly agents?: SilentAgents | undefined;
   /** Parses a list of volume groups, as a StorageClass has it. */
   readonly parseGroups: ParseGroups;
   /** The time that a call waits for the agent of a node, in milliseconds. */
@@ -106,7 +107,7 @@ export class ClusterVolumes implements VolumeService {
   ): Promise<StoredVolume> {
     const annotations = intentAnnotations(claim);
     let object = this.#volumes.get(request.id) ?? await this.#createObject(request, choice, annotations);
-    const isLeftover = object.status?.state === "Failed" || !this.#objects.hasAgent(object.spec.nodeName);
+    const isLeftover = object.status?.state === "Failed" || this.#objects.isStranded(object);
     if (isDeleting(object) || (!isCreated(object) && isLeftover)) {
       await this.#objects.undo(object); // an earlier attempt left it; the next one may choose another node
       object = await this.#createObject(request, choice, annotations);
@@ -346,6 +347,7 @@ export class ClusterVolumes implements VolumeService {
     annotations: Readonly<Record<string, string>>,
   ): Promise<LvmVolume> {
     const [request, choice] = await this.#withSourcePlacement(requested, requestedChoice);
+    this.#capacities.requireResponsiveAgent(`choosing a node for volume ${request.id}`, choice);
     const nodeName = chooseNode(request, choice, this.#capacities.list());
     const object = lvmVolumeFor(request, { driver: this.#driver, nodeName });
     object.metadata.annotations = { ...annotations };
@@ -374,24 +376,4 @@ export class ClusterVolumes implements VolumeService {
       }
     }
   }
-}
-
-function isCreated({ status }: LvmVolume): boolean {
-  return status?.lvUUID !== undefined && status.size !== undefined;
-}
-
-function clusterVolumeOf(object: LvmVolume): StoredVolume {
-  const { metadata: { name }, spec } = object;
-  const source = contentSourceOf(object);
-  return {
-    id: name as VolumeId, // the API server accepts no other name
-    size: actualSize(object) ?? 0n,
-    content: contentOf(object),
-    nodeId: spec.nodeName,
-    ...defined({ source }),
-  };
-}
-
-function contentOf({ spec: { volumeMode, fsType } }: LvmVolume): FilesystemType | "raw" {
-  return volumeMode === "Block" || fsType === undefined ? "raw" : fsType;
 }

@@ -10,6 +10,7 @@
 
 import { StorageError } from "../../lvm/error.ts";
 import { type ApiClient, isAlreadyExists, orAbsent, orAbsentOrChanged } from "../client/client.ts";
+import type { SilentAgents } from "../scheduling/agent_liveness.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { type AgentManaged, isForgotten, type LvmNode, REMOVE_ANNOTATION } from "../api/lvm_objects.ts";
 import type { Resource } from "../api/objects.ts";
@@ -28,6 +29,8 @@ export interface RemoteObjectsOptions<T extends AgentManaged> {
   readonly finalizer: string;
   /** All LVMNodes. */
   readonly nodes: Informer<LvmNode>;
+  /** The agents that are silent; no call waits for them. */
+  readonly agents?: SilentAgents | undefined;
   /** The time that a call waits for a node, in milliseconds. */
   readonly waitMs: number;
 }
@@ -148,13 +151,24 @@ export class RemoteObjects<T extends AgentManaged> {
     return this.#options.nodes.get(nodeName) !== undefined;
   }
 
+  /**
+   * Reports whether an object that is not created yet can be created on another node: its own has no agent, or its agent
+   * is silent and has not begun. An agent writes the group into the status before it creates an LV.
+   */
+  isStranded({ spec: { nodeName }, status }: T): boolean {
+    if (!this.hasAgent(nodeName)) return true;
+    return status?.volumeGroup === undefined && (this.#options.agents?.isSilent(nodeName) ?? false);
+  }
+
   /** Returns the error for a node that does not answer. */
   unresponsiveError(
     operation: string,
     { metadata: { name }, spec: { nodeName } }: T,
     options?: { cause: unknown },
   ): StorageError {
-    const reason = this.hasAgent(nodeName)
+    const reason = this.#options.agents?.isSilent(nodeName)
+      ? `the agent of node ${nodeName} has not reported for minutes; see its log`
+      : this.hasAgent(nodeName)
       ? `the agent of node ${nodeName} has not answered within ${this.#options.waitMs / 1000} s; see its log`
       : `node ${nodeName} has no agent of the driver (no LVMNode ${nodeName})`;
     return new StorageError(
@@ -171,11 +185,14 @@ export class RemoteObjects<T extends AgentManaged> {
   async #deleteAndWait(operation: string, object: T, refuses: (now: T) => boolean): Promise<T | undefined> {
     const cached = this.#isCached(object);
     await this.#requestDeletion(object);
-    const isAbandoned = !this.hasAgent(object.spec.nodeName) && (!hasLv(object) || isForgotten(object));
+    const isAbandoned = this.hasAgent(object.spec.nodeName)
+      ? this.isStranded(object)
+      : !hasLv(object) || isForgotten(object);
     if (!isAbandoned) {
       return await this.#waitFor(operation, object, (now) => isDeleted(now, object) || refuses(now!), { cached });
     }
-    await this.#removeFinalizer(object);
+    if (this.hasAgent(object.spec.nodeName)) await this.#removeFinalizerIfStranded(object);
+    else await this.#removeFinalizer(object);
     return await this.#waitFor(operation, object, (now) => isDeleted(now, object), {
       cached,
       timeoutMs: this.#options.waitMs,
@@ -192,8 +209,7 @@ export class RemoteObjects<T extends AgentManaged> {
     operation: string,
     object: T,
     predicate: (now: T | undefined) => boolean,
-    { cached = this.#isCached(object), timeoutMs = this.hasAgent(object.spec.nodeName) ? this.#options.waitMs : 0 } =
-      {},
+    { cached = this.#isCached(object), timeoutMs = this.#waitMs(object) } = {},
   ): Promise<T | undefined> {
     const { name, uid } = object.metadata;
     try {
@@ -204,6 +220,12 @@ export class RemoteObjects<T extends AgentManaged> {
     } catch (cause) {
       throw this.unresponsiveError(operation, object, { cause });
     }
+  }
+
+  /** Returns how long a call waits for the node of an object, in milliseconds. */
+  #waitMs({ spec: { nodeName } }: T): number {
+    const { agents, waitMs } = this.#options;
+    return this.hasAgent(nodeName) && !agents?.isSilent(nodeName) ? waitMs : 0;
   }
 
   /**
@@ -234,6 +256,22 @@ export class RemoteObjects<T extends AgentManaged> {
   async #removeFinalizer({ metadata: { name } }: T): Promise<void> {
     try {
       await orAbsent(this.#client.patch(this.#resource, { name }, { merge: { metadata: { finalizers: null } } }));
+    } catch (error) {
+      throw asUnavailable(`undoing ${this.#describe(name)}`, error);
+    }
+  }
+
+  /**
+   * Removes the finalizer in place of a silent agent that has not begun. An agent that wakes up meanwhile writes the
+   * status first: then nothing is removed, or its write fails and it creates nothing.
+   */
+  async #removeFinalizerIfStranded({ metadata: { name, uid } }: T): Promise<void> {
+    const now = await this.read(name);
+    if (now === undefined || now.metadata.uid !== uid || !this.isStranded(now)) return;
+    const { resourceVersion } = now.metadata;
+    const merge = { metadata: { finalizers: null } };
+    try {
+      await orAbsentOrChanged(this.#client.patch(this.#resource, { name }, { merge, resourceVersion }));
     } catch (error) {
       throw asUnavailable(`undoing ${this.#describe(name)}`, error);
     }

@@ -9,6 +9,7 @@ import { nodeHandlers } from "../../csi/node.ts";
 import { parseGroupList } from "../../csi/parameters.ts";
 import { openMachine } from "../../lvm/machine.ts";
 import type { ApiClient } from "../../k8s/client/client.ts";
+import { AgentLiveness } from "../../k8s/scheduling/agent_liveness.ts";
 import { ClusterSnapshots } from "../../k8s/service/cluster_snapshots.ts";
 import { ClusterVolumes } from "../../k8s/service/cluster_volumes.ts";
 import { EventRecorder } from "../../k8s/runtime/events.ts";
@@ -49,6 +50,8 @@ export interface ProcessOptions {
   cgroupRoot?: string;
   /** The time that a controller waits for a node's answer, in milliseconds. */
   waitMs?: number;
+  /** The time by which a controller finds out that agents are silent. */
+  clock?: FakeClock;
 }
 
 /** A process of the driver on a node. */
@@ -195,19 +198,23 @@ export class FakeController implements AsyncDisposable {
   readonly objects: Informer<LvmVolume>;
   readonly snapshotObjects: Informer<LvmSnapshot>;
   readonly nodes: Informer<LvmNode>;
+  readonly agents: AgentLiveness;
   readonly volumes: ClusterVolumes;
   readonly snapshots: ClusterSnapshots;
   readonly #stop = new AbortController();
   readonly #running: Promise<void>[];
 
   /** Starts it. */
-  constructor(api: FakeApiServer, { wrap = (client) => client, waitMs = 5_000 }: ProcessOptions = {}) {
+  constructor(api: FakeApiServer, { wrap = (client) => client, waitMs = 5_000, clock }: ProcessOptions = {}) {
     this.client = new HttpClient({ url: api.url }, { userAgent: "denolith/test (controller)" });
     const client = wrap(this.client);
     this.objects = new Informer(client, lvmVolumes);
     this.snapshotObjects = new Informer(client, lvmSnapshots);
-    this.nodes = new Informer(client, lvmNodes);
-    const sharedOptions = { client, driver: DRIVER, snapshots: this.snapshotObjects, nodes: this.nodes, waitMs };
+    this.nodes = new Informer(client, lvmNodes, { clock });
+    this.agents = new AgentLiveness({ nodes: this.nodes, clock });
+    const sharedOptions = {
+      ...{ client, driver: DRIVER, snapshots: this.snapshotObjects, nodes: this.nodes, agents: this.agents, waitMs },
+    };
     this.volumes = new ClusterVolumes({ ...sharedOptions, volumes: this.objects, parseGroups: parseGroupList });
     this.snapshots = new ClusterSnapshots({ ...sharedOptions, volumes: this.volumes });
     const { signal } = this.#stop;
@@ -222,11 +229,13 @@ export class FakeController implements AsyncDisposable {
   /** Ends it as a crash does: its operations stay pending. */
   crash(): void {
     this.#stop.abort();
+    this.agents.stop();
     this.client[Symbol.dispose]();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
+    this.agents.stop();
     await Promise.all(this.#running);
     this.client[Symbol.dispose]();
   }

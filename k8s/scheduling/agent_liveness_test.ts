@@ -1,0 +1,97 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import { FakeApiServer } from "../../tests/fake/api_server.ts";
+import { FakeClock } from "../../tests/fake/clock.ts";
+import { waitUntil } from "../../tests/fake/control_plane.ts";
+import { StorageError } from "../../lvm/error.ts";
+import { lvmNodes } from "../api/lvm_objects.ts";
+import { HttpClient } from "../client/http_client.ts";
+import { Informer } from "../runtime/informer.ts";
+import { AgentLiveness, requireResponsiveAgent } from "./agent_liveness.ts";
+
+const MINUTE = 60_000;
+
+/** Starts an API server with the LVMNodes `a` and `b`, and observes their agents. */
+async function observe() {
+  const api = FakeApiServer.start({ resources: [lvmNodes] });
+  const client = new HttpClient({ url: api.url }, { userAgent: "test" });
+  const clock = new FakeClock();
+  const nodes = new Informer(client, lvmNodes, { clock });
+  const agents = new AgentLiveness({ nodes, clock });
+  const changes: string[] = [];
+  agents.subscribe((name) => changes.push(`${name} ${agents.isSilent(name) ? "silent" : "reports"}`));
+  const stop = new AbortController();
+  let count = 0;
+  const report = async (name: string) => {
+    const lastUpdateTime = `report ${++count}`;
+    const status = { lastUpdateTime };
+    if (nodes.get(name) === undefined) api.put(lvmNodes, { metadata: { name }, spec: { driverName: "d" }, status });
+    else await client.patch(lvmNodes, { name }, { merge: { status }, subresource: "status" });
+    await nodes.waitFor(name, (now) => now?.status?.lastUpdateTime === lastUpdateTime);
+  };
+  const running = nodes.start(stop.signal);
+  for (const name of ["a", "b"]) await report(name);
+  return {
+    ...{ api, client, agents, clock, changes, report },
+    [Symbol.asyncDispose]: async () => {
+      agents.stop();
+      stop.abort();
+      await running;
+      client[Symbol.dispose]();
+      await api[Symbol.asyncDispose]();
+    },
+  };
+}
+
+Deno.test("AgentLiveness: an agent is silent after five minutes without a report, and not after its next report", async () => {
+  await using s = await observe();
+  for (let minute = 1; minute <= 4; minute++) {
+    await s.clock.advance(MINUTE);
+    await s.report("b");
+  }
+  assertEquals(s.changes, []);
+  await s.clock.advance(MINUTE);
+  assertEquals([s.changes, s.agents.isSilent("a"), s.agents.isSilent("b")], [["a silent"], true, false]);
+  const error = assertThrows(() => requireResponsiveAgent("placing", { allowed: ["a"] }, s.agents), StorageError);
+  assertEquals([error.kind, error.message.includes("the agent of node a has not reported")], ["NoSpace", true]);
+  requireResponsiveAgent("placing", { allowed: ["a", "b"] }, s.agents);
+  requireResponsiveAgent("placing", {}, s.agents);
+  await s.report("a");
+  assertEquals([s.changes, s.agents.isSilent("a")], [["a silent", "a reports"], false]);
+});
+
+Deno.test("AgentLiveness: a change of another field is no report", async () => {
+  await using s = await observe();
+  await s.clock.advance(2 * MINUTE);
+  await s.client.patch(lvmNodes, { name: "a" }, { merge: { metadata: { annotations: { note: "x" } } } });
+  await s.report("b");
+  await s.clock.advance(2 * MINUTE);
+  await s.report("b");
+  await s.clock.advance(MINUTE);
+  assertEquals(s.changes, ["a silent"]);
+});
+
+Deno.test("AgentLiveness: while the API server does not answer, and for five minutes afterwards, no agent is silent", async () => {
+  await using s = await observe();
+  for (let minute = 1; minute <= 20; minute++) await s.clock.advance(MINUTE);
+  assertEquals(s.changes, [], "no message came, not even a bookmark");
+  await s.report("b");
+  for (let minute = 1; minute <= 4; minute++) {
+    await s.clock.advance(MINUTE);
+    await s.report("b");
+  }
+  assertEquals(s.changes, []);
+  await s.clock.advance(MINUTE);
+  await s.report("b");
+  await waitUntil(() => s.changes.length > 0, "the silence of a");
+  assertEquals(s.changes, ["a silent"]);
+});
+
+Deno.test("AgentLiveness: an agent whose LVMNode is deleted is forgotten", async () => {
+  await using s = await observe();
+  await s.client.delete(lvmNodes, { name: "a" });
+  for (let minute = 1; minute <= 6; minute++) {
+    await s.clock.advance(MINUTE);
+    await s.report("b");
+  }
+  assertEquals([s.changes, s.agents.isSilent("a")], [[], false]);
+});
