@@ -173,7 +173,7 @@ export class Volumes {
   async requireUnmounted(id: VolumeId): Promise<void> {
     const name = volumeLvName(id);
     const mount = (await readMounts(this.#lvm.exec)).find((mount) => isMountOfLv(mount, name));
-    if (mount !== undefined) throw inUseError(id, `mounted at ${mount.target}`, { retryOnChange: true });
+    if (mount !== undefined) throw inUseError(id, `its mount ${mount.target}`, { retryOnChange: true });
   }
 
   /** Reports whether nothing prevents the deletion of a volume, by a report. */
@@ -207,8 +207,8 @@ export class Volumes {
     const mounts = await readMounts(this.#lvm.exec);
     const [mount] = isBlock ? deviceMounts(mounts, lv) : filesystemMounts(mounts, lv);
     // the driver does not observe how long other programs have the device open
-    if (mount !== undefined) throw inUseError(id, `mounted at ${mount.target}`, { retryOnChange: true });
-    if (lv.open) throw inUseError(id, "open");
+    if (mount !== undefined) throw inUseError(id, `its mount ${mount.target}`, { retryOnChange: true });
+    if (lv.open) throw inUseError(id, lv.devicePath);
   }
 
   /**
@@ -341,7 +341,7 @@ export class Volumes {
   }
 }
 
-function inUseError(id: VolumeId, how: string, options: StorageErrorOptions = {}): StorageError {
-  const message = `deleting volume ${id}: its device is in use (${how}); unpublish and unstage it first`;
+function inUseError(id: VolumeId, what: string, options: StorageErrorOptions = {}): StorageError {
+  const message = `deleting volume ${id}: ${what} is in use; unpublish and unstage it first`;
   return new StorageError("InUse", message, options);
 }
