@@ -227,6 +227,8 @@ function createControllers(
     // the status of a Node is its largest part, and changes all the time
     nodes: informers.create(client, nodes, { transform: ({ metadata }) => ({ metadata }) }),
     notifiesDeletions: true,
+    nodeOfSource: ({ kind, handle }) =>
+      lvmInformers[kind === "volume" ? "volumes" : "snapshots"].get(handle)?.spec.nodeName,
     waitForCapacityBelow: (key, bytes, options) => capacity.waitForCapacityBelow(key, bytes, options),
   });
   requeueWaitingDeletions(lvmInformers, provisioner);

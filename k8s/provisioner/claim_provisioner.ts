@@ -20,7 +20,13 @@ import {
   waitsForConsumer,
 } from "./claim.ts";
 import { sidecarController } from "../sidecars/sidecar_controller.ts";
-import { hasDriver, topologyOfAllNodes, topologyOfNode, WrongNodeError } from "../sidecars/claim_topology.ts";
+import {
+  hasDriver,
+  requireNodeOfSource,
+  topologyOfAllNodes,
+  topologyOfNode,
+  WrongNodeError,
+} from "../sidecars/claim_topology.ts";
 import { ClaimError, readClassParameters } from "../sidecars/class_parameters.ts";
 import { ApiError, isAlreadyExists, isTransient, orAbsent } from "../client/client.ts";
 import { findContentSource } from "./content_source.ts";
@@ -30,6 +36,8 @@ import {
   isMaybeInProgress,
   isOperationPending,
   isResourceExhausted,
+  type TopologyRequirement,
+  type VolumeContentSource,
 } from "../sidecars/csi_client.ts";
 import type { WaitOptions } from "../runtime/informer.ts";
 import type { Controller } from "../runtime/controller.ts";
@@ -201,7 +209,7 @@ export class ClaimProvisioner {
       : recorded.source; // which may have been deleted meanwhile
     const request = createVolumeRequestFor(claim, storageClass, {
       classParameters,
-      topology: recorded?.topology ?? this.#topology(claim, storageClass),
+      topology: recorded?.topology ?? this.#topology(claim, storageClass, contentSource),
       mutableParameters: recorded?.mutableParameters ?? await this.#mutableParameters(claim, signal),
       secrets: await readSecret(client, classParameters.secrets.provisioner, { signal }),
     });
@@ -209,10 +217,17 @@ export class ClaimProvisioner {
     return { claim, storageClass, classParameters, request: { ...requestWithSource, ...recorded }, refusals: 0 };
   }
 
-  #topology(claim: PersistentVolumeClaim, { allowedTopologies }: StorageClass) {
-    const { driverName, topologyKey, nodes, csiNodes } = this.#options;
+  #topology(
+    claim: PersistentVolumeClaim,
+    { allowedTopologies }: StorageClass,
+    source: VolumeContentSource | undefined,
+  ): TopologyRequirement {
+    const { driverName, topologyKey, nodes, csiNodes, nodeOfSource } = this.#options;
     const cluster = { driverName, topologyKey, nodes: nodes.list(), csiNodes: csiNodes.list() };
     const node = selectedNodeOf(claim);
+    if (node !== undefined && source !== undefined) {
+      requireNodeOfSource(node, nodeOfSource?.(source), allowedTopologies, cluster);
+    }
     return node === undefined
       ? topologyOfAllNodes(allowedTopologies, cluster)
       : topologyOfNode(node, allowedTopologies, cluster);
@@ -314,7 +329,8 @@ export class ClaimProvisioner {
     const node = selectedNodeOf(attemptedClaim);
     if (node !== undefined && (exhausted || error instanceof WrongNodeError)) {
       if (exhausted) await this.#waitForCapacityUpdate(attemptedClaim, node);
-      return await this.#rescheduleClaim(key, node, signal);
+      const rightNode = error instanceof WrongNodeError ? error.rightNode : undefined;
+      return await this.#rescheduleClaim(key, { node, rightNode }, signal);
     }
     if (!this.#attempts.has(key)) this.#failures.set(key, exhausted ? "space" : "other");
     throw error;
@@ -333,13 +349,21 @@ export class ClaimProvisioner {
     });
   }
 
-  /** Removes the selected node from the claim, so that the scheduler chooses again, unless it already did. */
-  async #rescheduleClaim(key: string, node: string, signal: AbortSignal): Promise<void> {
+  /**
+   * Removes the selected node from the claim, so that the scheduler chooses again, unless it already did. When only one
+   * node is right, that one is written in its place: the scheduler then considers no other (kube-scheduler, volume
+   * binding, `FindPodVolumes`).
+   */
+  async #rescheduleClaim(
+    key: string,
+    { node, rightNode = null }: { readonly node: string; readonly rightNode?: string | null | undefined },
+    signal: AbortSignal,
+  ): Promise<void> {
     const claim = this.#claim(key);
     this.#forget(key);
     if (claim === undefined || selectedNodeOf(claim) !== node) return;
     const { namespace, name, resourceVersion } = claim.metadata;
-    const merge = { metadata: { annotations: { [SELECTED_NODE_ANNOTATION]: null } } };
+    const merge = { metadata: { annotations: { [SELECTED_NODE_ANNOTATION]: rightNode } } };
     await this.#options.client.patch(persistentVolumeClaims, { namespace, name }, { merge, resourceVersion, signal });
     const isRescheduled = (now: PersistentVolumeClaim | undefined) => now === undefined || selectedNodeOf(now) !== node;
     await this.#options.claims.waitForCache(`${namespace}/${name}`, isRescheduled, this.#waitOptions);

@@ -6,7 +6,7 @@
 
 import type { CapacityKey } from "../scheduling/capacity_object.ts";
 import type { ClaimSidecarOptions } from "../sidecars/sidecar_controller.ts";
-import type { CsiClient } from "../sidecars/csi_client.ts";
+import type { CsiClient, VolumeContentSource } from "../sidecars/csi_client.ts";
 import type { Informer, WaitOptions } from "../runtime/informer.ts";
 import type { Intents } from "./intents.ts";
 import type { CsiNode, Node, StorageClass } from "../api/objects.ts";
@@ -39,6 +39,11 @@ export interface ProvisionerOptions extends ClaimSidecarOptions {
    * waits for that call; otherwise it is retried with a growing delay.
    */
   readonly notifiesDeletions?: boolean | undefined;
+  /**
+   * Returns the node of a content source, where the volume is created, or `undefined` when it is not known. Without it,
+   * every selected node is tried.
+   */
+  readonly nodeOfSource?: ((source: VolumeContentSource) => string | undefined) | undefined;
   /** The interval of garbage collection, in milliseconds; a minute. */
   readonly garbageCollectionIntervalMs?: number | undefined;
   /** The time that a volume must have been without a claim before it is deleted, in milliseconds; 2 min. */

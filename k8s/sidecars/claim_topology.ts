@@ -26,6 +26,39 @@ type AllowedTopologies = StorageClass["allowedTopologies"];
 export class WrongNodeError extends Error {
   /** The name of the error class, for code that cannot use `instanceof`. */
   override readonly name = "WrongNodeError";
+  /** The only node that can have the volume; without it, the scheduler chooses. */
+  readonly rightNode: string | undefined;
+
+  /** Creates the error. */
+  constructor(message: string, { rightNode }: { readonly rightNode?: string } = {}) {
+    super(message);
+    this.rightNode = rightNode;
+  }
+}
+
+/**
+ * Requires that the selected node is that of the content source.
+ *
+ * @param sourceNode the node of the content source, or `undefined` when it is not known
+ * @throws {WrongNodeError} with the node of the source
+ * @throws {ClaimError} when the volume cannot be on the node of the source
+ */
+export function requireNodeOfSource(
+  selected: string,
+  sourceNode: string | undefined,
+  allowed: AllowedTopologies,
+  cluster: ClusterTopology,
+): void {
+  if (sourceNode === undefined || sourceNode === selected) return;
+  const message =
+    `node ${selected}: the source of the volume is on node ${sourceNode}, and the volume is created there`;
+  try {
+    topologyOfNode(sourceNode, allowed, cluster);
+  } catch (error) {
+    if (error instanceof WrongNodeError) throw new ClaimError(`${message}; ${error.message}`);
+    throw error;
+  }
+  throw new WrongNodeError(message, { rightNode: sourceNode });
 }
 
 /**

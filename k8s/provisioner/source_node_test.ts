@@ -1,0 +1,69 @@
+import { assertEquals, assertMatch } from "@std/assert";
+import { FakeControlPlane, TOPOLOGY_KEY, waitUntil } from "../../tests/fake/control_plane.ts";
+import { persistentVolumeClaims } from "../api/objects.ts";
+import { SELECTED_NODE_ANNOTATION, selectedNodeOf } from "./claim.ts";
+import { Provisioner } from "./provisioner.ts";
+
+/** Starts a cluster with a bound claim `source`, whose volume is on a node. */
+async function startWithSource(sourceNode: string) {
+  const cluster = await FakeControlPlane.start();
+  const provisioner = new Provisioner({ ...cluster.controllerOptions(), nodeOfSource: () => sourceNode });
+  cluster.run((signal) => provisioner.run(signal));
+  cluster.addClaim("source");
+  await cluster.waitForBound("source");
+  const selections: (string | undefined)[] = [];
+  cluster.claims.subscribe((key, now) => {
+    const selected = now && selectedNodeOf(now);
+    if (key === "default/data" && selected !== selections.at(-1)) selections.push(selected);
+  });
+  return {
+    cluster,
+    /** The nodes that were selected for the clone, in order. */
+    selections,
+    addClone: (selectedNode: string, storageClassName = "later") =>
+      cluster.addClaim(
+        "data",
+        { storageClassName, dataSource: { kind: "PersistentVolumeClaim", name: "source" } },
+        { annotations: { [SELECTED_NODE_ANNOTATION]: selectedNode } },
+      ),
+    [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
+  };
+}
+
+Deno.test("a clone is sent to the node of its source at once, without a request for another node", async () => {
+  await using s = await startWithSource("b");
+  s.addClone("a");
+  await s.cluster.waitForBound();
+  assertEquals(s.selections, ["a", "b"]);
+  assertMatch(
+    await s.cluster.waitForEvent("ProvisioningFailed"),
+    /^node a: the source of the volume is on node b, and the volume is created there$/,
+  );
+  const [, clone] = [...s.cluster.driver.volumes.values()];
+  assertEquals(clone!.request.topology.requisite, [{ [TOPOLOGY_KEY]: "b" }]);
+  assertEquals(s.cluster.driver.callCount("createVolume"), 2);
+});
+
+Deno.test("a clone on the node of its source keeps its node", async () => {
+  await using s = await startWithSource("b");
+  s.addClone("b");
+  await s.cluster.waitForBound();
+  assertEquals([s.selections, s.cluster.eventReasons().includes("ProvisioningFailed")], [["b"], false]);
+});
+
+Deno.test("a clone whose class does not allow the node of its source is refused with the name of that node", async () => {
+  await using s = await startWithSource("b");
+  const matchLabelExpressions = [{ key: TOPOLOGY_KEY, values: ["a"] }];
+  s.cluster.addStorageClass("only-a", {
+    volumeBindingMode: "WaitForFirstConsumer",
+    allowedTopologies: [{ matchLabelExpressions }],
+  });
+  s.addClone("a", "only-a");
+  assertMatch(
+    await s.cluster.waitForEvent("ProvisioningFailed"),
+    /the source of the volume is on node b.*node b: not in the allowedTopologies of the class/,
+  );
+  await waitUntil(() => s.selections.length > 0);
+  assertEquals([s.selections, s.cluster.driver.callCount("createVolume")], [["a"], 1]);
+  await s.cluster.remove(persistentVolumeClaims, { namespace: "default", name: "data" });
+});
