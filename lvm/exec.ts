@@ -233,6 +233,25 @@ export async function runOk(
   return output.stdout;
 }
 
+/**
+ * Runs a changing command, and then `next` with its result. When the command outlasts its deadline, only the caller's
+ * wait ends: `next` still runs after the command, and the completion of the error settles after `next`.
+ *
+ * @throws {StorageError} `StillRunning` when the command passed its deadline; those of {@linkcode Exec.run} and `next`
+ */
+export async function runThen(exec: Exec, command: Command, next: (output: Output) => Promise<void>): Promise<void> {
+  let output: Output;
+  try {
+    output = await exec.run(command);
+  } catch (error) {
+    if (!(error instanceof StorageError && error.kind === "StillRunning" && error.completion !== undefined)) throw error;
+    const completion = error.completion.then((late) => next(late as Output));
+    completion.catch(() => {}); // a caller that waits for it sees the error
+    throw new StorageError("StillRunning", error.message, { cause: error, completion });
+  }
+  await next(output);
+}
+
 /** Creates the error for a command with an exit status other than 0. */
 export function commandError(
   command: Command,

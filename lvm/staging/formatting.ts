@@ -19,7 +19,7 @@ import {
   wipeSignatures,
 } from "../host/device.ts";
 import { StorageError } from "../error.ts";
-import { commandError, type Exec, runOk } from "../exec.ts";
+import { commandError, type Exec, runThen } from "../exec.ts";
 import { type FilesystemType, fsckCommand, mkfsCommand, parseMkfsOptions } from "../spec/filesystem.ts";
 import type { Lvm } from "../model/client.ts";
 import { type FormatState, markFormatState } from "../model/tags.ts";
@@ -77,8 +77,12 @@ export async function checkFilesystem(exec: Exec, type: FilesystemType, path: st
 async function makeFilesystem(lvm: Lvm, volume: Volume, formatting: RecordedFilesystem): Promise<void> {
   const { type, uuid } = formatting;
   const options = parseMkfsOptions(type, volume.tags.mkfsOptions.join(" "));
-  await runOk(lvm.exec, mkfsCommand(type, volume.lv.devicePath, uuid, options));
-  await recordFormatState(lvm, volume, formatting, { state: "formatted", type, uuid });
+  const command = mkfsCommand(type, volume.lv.devicePath, uuid, options);
+  // the record must follow also when nobody waits any more, or each attempt would format again
+  await runThen(lvm.exec, command, async (output) => {
+    if (output.code !== 0) throw commandError(command, output);
+    await recordFormatState(lvm, volume, formatting, { state: "formatted", type, uuid });
+  });
 }
 
 async function recordFormatState(lvm: Lvm, volume: Volume, from: FormatState, to: FormatState): Promise<void> {

@@ -59,6 +59,8 @@ export class RecordingExec implements Exec {
   readonly #exec: Exec;
   /** Every command so far. */
   readonly commands: Command[] = [];
+  /** Deadlines of programs in milliseconds, instead of those that the driver gives. */
+  readonly deadlinesMs: Map<Program, number> = new Map();
 
   constructor(exec: Exec) {
     this.#exec = exec;
@@ -66,7 +68,8 @@ export class RecordingExec implements Exec {
 
   run(command: Command): Promise<Output> {
     this.commands.push(command);
-    return this.#exec.run(command);
+    const deadlineMs = this.deadlinesMs.get(command.program);
+    return this.#exec.run(deadlineMs === undefined ? command : { ...command, deadlineMs });
   }
 
   idle(): Promise<void> {

@@ -5,7 +5,15 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { assertFails, contractTest, type Harness, type Host, mountCapability, volumeRequest } from "./host.ts";
+import {
+  assertFails,
+  contractTest,
+  failureStatus,
+  type Harness,
+  type Host,
+  mountCapability,
+  volumeRequest,
+} from "./host.ts";
 
 /** Registers the tests. */
 export function safetyContract(host: Host): void {
@@ -86,6 +94,30 @@ export function safetyContract(host: Host): void {
       await harness.csi.controller.deleteVolume({ volumeId });
     },
   );
+
+  for (const type of ["ext4", "xfs", "btrfs"]) {
+    contractTest(
+      host,
+      `${type}: a mkfs that takes longer than its call is recorded when it ends, and runs only once`,
+      async (harness) => {
+        const capability = mountCapability(type);
+        const volumeId = await harness.create({
+          volumeCapabilities: [capability],
+          capacityRange: { requiredBytes: 300n << 20n },
+        });
+        harness.exec.deadlinesMs.set("mke2fs", 0).set("mkfs.xfs", 0).set("mkfs.btrfs", 0);
+        const commands = await harness.exec.recordCommands(async () => {
+          await assertFails("ABORTED", harness.stage(volumeId, capability), "still running");
+          await retryWhileAborted(() => harness.stage(volumeId, capability));
+        });
+        assertEquals(commands.filter((command) => /^mk/.test(command)).length, 1, commands.join("\n"));
+        const tags = (await harness.singleLv()).tags.filter((tag) => tag.startsWith("denolith.fs="));
+        assertEquals([tags.length, tags[0]!.startsWith(`denolith.fs=formatted:${type}:`)], [1, true], tags.join());
+        await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath: `${harness.folder}/staging` });
+        await harness.csi.controller.deleteVolume({ volumeId });
+      },
+    );
+  }
 
   contractTest(
     host,
@@ -269,6 +301,16 @@ const FOREIGN_FILESYSTEMS = [
   ["mkfs.xfs", ["-q", "-m", "uuid=00000000-0000-4000-8000-000000000002"], "xfs"],
   ["mkfs.btrfs", ["-q", "-U", "00000000-0000-4000-8000-000000000003"], "btrfs"],
 ] as const;
+
+/** Repeats a call while it fails with ABORTED, as an orchestrator does. */
+async function retryWhileAborted(call: () => Promise<unknown>): Promise<void> {
+  for (let tries = 0;; tries++) {
+    const { code, details } = await failureStatus(call());
+    if (code === "OK") return;
+    assert(code === "ABORTED" && tries < 200, `${code}: ${details}`);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+}
 
 /** Creates a volume that was staged once, so that it may hold data. */
 async function createUsedVolume(harness: Harness, request = volumeRequest()): Promise<string> {

@@ -278,7 +278,9 @@ export class FakeMachine implements Exec {
     }
     const tool = command.program === "lvm" ? lvm : TOOLS[command.program];
     if (tool === undefined) throw new Error(`the fake machine has no ${command.program}: ${describeCommand(command)}`);
-    return tool(this, command.args);
+    if (!command.mutates || command.deadlineMs !== 0) return tool(this, command.args);
+    const completion = new Promise<void>((resolve) => setTimeout(resolve)).then(() => tool(this, command.args));
+    throw new StorageError("StillRunning", `${describeCommand(command)}: still running`, { completion });
   }
 
   /**
