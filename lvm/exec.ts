@@ -244,7 +244,9 @@ export async function runThen(exec: Exec, command: Command, next: (output: Outpu
   try {
     output = await exec.run(command);
   } catch (error) {
-    if (!(error instanceof StorageError && error.kind === "StillRunning" && error.completion !== undefined)) throw error;
+    if (!(error instanceof StorageError && error.kind === "StillRunning" && error.completion !== undefined)) {
+      throw error;
+    }
     const completion = error.completion.then((late) => next(late as Output));
     completion.catch(() => {}); // a caller that waits for it sees the error
     throw new StorageError("StillRunning", error.message, { cause: error, completion });

@@ -9,6 +9,7 @@
 
 import { StorageError } from "../error.ts";
 import type { Command } from "../exec.ts";
+import { createdExtType } from "./ext_features.ts";
 
 /** The supported filesystems. */
 export const FILESYSTEM_TYPES = ["ext4", "ext3", "ext2", "xfs", "btrfs"] as const;
@@ -31,6 +32,11 @@ interface Filesystem {
    * The flags of mkfs that a request may set: each with the pattern of its value, or `null` for a flag without a value.
    */
   readonly mkfsFlags: Readonly<Record<string, RegExp | null>>;
+  /**
+   * Returns the type that libblkid reports of a filesystem that mkfs creates with the options. Without it, no option
+   * changes the type.
+   */
+  createdType?(options: readonly string[]): FilesystemType;
   /** Patterns of mount options beyond the common ones. */
   readonly mountFlags: readonly RegExp[];
   /** True if the filesystem can discard freed blocks, at once (mount option `discard`) and by fstrim(8). */
@@ -106,6 +112,9 @@ const XFS_MKFS_FLAGS = {
   "-s": /^size=\d{1,6}$/,
 };
 
+/** A feature of mkfs.btrfs. `list-all` is none: with it, mkfs.btrfs prints the features and creates nothing. */
+const BTRFS_FEATURE = /\^?(?!list-all(?:,|$))[a-z][a-z0-9-]{1,30}/;
+
 /** Flags of mkfs.btrfs(8), by the same rule; only profiles for one device. */
 const BTRFS_MKFS_FLAGS = {
   "-d": /^(?:single|dup)$/,
@@ -122,8 +131,8 @@ const BTRFS_MKFS_FLAGS = {
   "--nodesize": SIZE,
   "-s": SIZE,
   "--sectorsize": SIZE,
-  "-O": listOf(/\^?[a-z][a-z0-9-]{1,30}/),
-  "--features": listOf(/\^?[a-z][a-z0-9-]{1,30}/),
+  "-O": listOf(BTRFS_FEATURE),
+  "--features": listOf(BTRFS_FEATURE),
   "--csum": /^(?:crc32c|xxhash|sha256|blake2)$/,
   "--checksum": /^(?:crc32c|xxhash|sha256|blake2)$/,
 };
@@ -170,6 +179,7 @@ function ext(type: "ext4" | "ext3" | "ext2"): Filesystem {
   return {
     minimumBytes: 8n << 20n,
     mkfsFlags: EXT_MKFS_FLAGS,
+    createdType: (options) => createdExtType(type, options),
     mountFlags: EXT_MOUNT_FLAGS,
     supportsDiscard: type !== "ext2", // the kernel's own ext2 driver supports neither
     mkfs: (device, uuid, options) => ({
@@ -250,7 +260,8 @@ export function supportsDiscard(type: FilesystemType): boolean {
  * Parses flags and values for mkfs, separated by blanks.
  *
  * @returns the arguments
- * @throws {StorageError} `InvalidArgument` for a flag or a value that the filesystem does not allow
+ * @throws {StorageError} `InvalidArgument` for a flag or a value that the filesystem does not allow, and for options
+ * with which mkfs would create a filesystem of another type
  */
 export function parseMkfsOptions(type: FilesystemType, text: string): string[] {
   const words = text.split(/\s+/).filter((word) => word !== "");
@@ -272,6 +283,16 @@ export function parseMkfsOptions(type: FilesystemType, text: string): string[] {
         `mkfs option ${flag}: the value ${JSON.stringify(value ?? "")} is not allowed for ${type}`,
       );
     }
+  }
+  const created = FILESYSTEMS[type].createdType?.(words) ?? type;
+  if (created !== type) {
+    throw new StorageError(
+      "InvalidArgument",
+      `mkfs options ${
+        JSON.stringify(text)
+      }: they create ${created} where ${type} is requested; request ${created}, or ` +
+        `leave out the options that change the type`,
+    );
   }
   return words;
 }

@@ -35,6 +35,8 @@ Deno.test("parseMkfsOptions() refuses everything else", () => {
     ["btrfs", "-r /etc"],
     ["btrfs", "-d raid1"],
     ["btrfs", "-U 1"],
+    ["btrfs", "-O list-all"],
+    ["btrfs", "--features extref,list-all"],
   ] as const;
   for (const [type, text] of bad) {
     assertEquals(

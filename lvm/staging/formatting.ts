@@ -6,6 +6,9 @@
  * the recorded UUID is the driver's own unfinished work, without any data, while the state is `formatting`. Only such a
  * filesystem may be created again. Anything else that is found unexpectedly is an error that names it.
  *
+ * What mkfs created is read before `formatted` is recorded: options and a host's mke2fs.conf(5) can turn an ext2 into
+ * an ext3, which would be refused at the next use.
+ *
  * @module
  */
 
@@ -19,7 +22,7 @@ import {
   wipeSignatures,
 } from "../host/device.ts";
 import { StorageError } from "../error.ts";
-import { commandError, type Exec, runThen } from "../exec.ts";
+import { type Command, commandError, type Exec, runThen } from "../exec.ts";
 import { type FilesystemType, fsckCommand, mkfsCommand, parseMkfsOptions } from "../spec/filesystem.ts";
 import type { Lvm } from "../model/client.ts";
 import { type FormatState, markFormatState } from "../model/tags.ts";
@@ -31,7 +34,8 @@ type RecordedFilesystem = Extract<FormatState, { uuid: string }>;
 /**
  * Checks that the recorded filesystem is on the volume's device, and creates it if it was never created.
  *
- * @throws {StorageError} `ForeignData` when the device holds something else, or nothing where a filesystem is recorded
+ * @throws {StorageError} `ForeignData` when the device holds something else, or nothing where a filesystem is recorded;
+ * `FailedPrecondition` when mkfs creates another filesystem than the requested one
  */
 export async function ensureFormatted(lvm: Lvm, volume: Volume, device: BlockDevice): Promise<void> {
   const { exec } = lvm;
@@ -43,7 +47,7 @@ export async function ensureFormatted(lvm: Lvm, volume: Volume, device: BlockDev
     case "formatting": {
       const signatures = await readSignatures(exec, path);
       if (signatures.length > 0) {
-        requireRecordedFilesystem(format, signatures, path);
+        requireOwnWork(format, signatures, path);
         await wipeSignatures(exec, path);
       }
       return await makeFilesystem(lvm, volume, format);
@@ -81,6 +85,8 @@ async function makeFilesystem(lvm: Lvm, volume: Volume, formatting: RecordedFile
   // the record must follow also when nobody waits any more, or each attempt would format again
   await runThen(lvm.exec, command, async (output) => {
     if (output.code !== 0) throw commandError(command, output);
+    const created = await readSignatures(lvm.exec, volume.lv.devicePath);
+    if (!isFilesystem(formatting, created)) throw creationError(command, formatting, created);
     await recordFormatState(lvm, volume, formatting, { state: "formatted", type, uuid });
   });
 }
@@ -91,12 +97,39 @@ async function recordFormatState(lvm: Lvm, volume: Volume, from: FormatState, to
 }
 
 function requireRecordedFilesystem(recorded: RecordedFilesystem, found: readonly Signature[], path: string): void {
-  const same = found.length > 0 &&
-    found.every(({ type, uuid }) => type === recorded.type && uuid?.toLowerCase() === recorded.uuid);
-  if (!same) {
-    throw foreignDataError(
-      path,
-      `it should hold ${recorded.type} with the UUID ${recorded.uuid}, but holds ${describeSignatures(found)}`,
-    );
+  if (!isFilesystem(recorded, found)) throw unexpectedDataError(recorded, found, path);
+}
+
+/** Checks that signatures are of an unfinished filesystem. Its type can differ, since options and the host decide it. */
+function requireOwnWork(formatting: RecordedFilesystem, found: readonly Signature[], path: string): void {
+  if (!found.every(({ uuid }) => uuid?.toLowerCase() === formatting.uuid)) {
+    throw unexpectedDataError(formatting, found, path);
   }
+}
+
+function isFilesystem(recorded: RecordedFilesystem, found: readonly Signature[]): boolean {
+  return found.length > 0 &&
+    found.every(({ type, uuid }) => type === recorded.type && uuid?.toLowerCase() === recorded.uuid);
+}
+
+function unexpectedDataError(recorded: RecordedFilesystem, found: readonly Signature[], path: string): StorageError {
+  return foreignDataError(
+    path,
+    `it should hold ${recorded.type} with the UUID ${recorded.uuid}, but holds ${describeSignatures(found)}`,
+  );
+}
+
+function creationError(
+  { program, args }: Command,
+  { type }: RecordedFilesystem,
+  created: readonly Signature[],
+): StorageError {
+  const types = created.map((signature) => signature.type).join(" and ") || "nothing";
+  return new StorageError(
+    "FailedPrecondition",
+    `formatting ${
+      args.at(-1)
+    }: ${program} created ${types}, but ${type} was requested, and it would not be mounted as ` +
+      `that again; correct ${program === "mke2fs" ? "mke2fs.conf(5) on this node, or " : ""}mkfsOptions in the class`,
+  );
 }

@@ -139,6 +139,8 @@ export interface FakeHost {
   hiddenPvs: { path: string; uuid: string }[];
   /** Disks that are prepared for LVM, but in no group. */
   unusedPvs: { path: string; uuid: string }[];
+  /** The features that mke2fs adds for types and usage types, as mke2fs.conf(5) has them. */
+  mke2fsConf: Map<string, string[]>;
   /** The error of udevadm; empty when all is well. */
   udev: "" | "No such file or directory" | "Connection refused";
   /** True if its disks support discards. */
@@ -193,6 +195,10 @@ function healthyHost(): FakeHost {
     missingDeviceNodes: new Set(),
     hiddenPvs: [],
     unusedPvs: [],
+    mke2fsConf: new Map([
+      ["ext3", ["has_journal"]],
+      ["ext4", "has_journal,extent,huge_file,flex_bg,metadata_csum,64bit,dir_nlink,extra_isize".split(",")],
+    ]),
     udev: "",
     discards: true,
     missing: new Set(),

@@ -6,6 +6,8 @@
 
 import type { Output } from "../../lvm/exec.ts";
 import { btrfstune, copyChunk, tune2fs, xfsDb } from "./copy_tools.ts";
+import { deviceNotFound, optionValue } from "./tool_text.ts";
+import { mke2fs, mkfsBtrfs, mkfsXfs } from "./mkfs.ts";
 import { dmsetup, lsblk, modinfo, udevadm, whereis } from "./read_only_tools.ts";
 import {
   blankContent,
@@ -15,7 +17,6 @@ import {
   type FakeLv,
   type FakeMachine,
   ok,
-  type Tool,
   type Tools,
 } from "./machine.ts";
 import { discardOverwrittenData, isCowSnapshotOf } from "./thin.ts";
@@ -35,8 +36,8 @@ export const TOOLS: Tools = {
   fstrim,
   lsblk,
   mke2fs,
-  "mkfs.btrfs": newFilesystem("btrfs", 114294784n, (args) => optionValue(args, "-U")),
-  "mkfs.xfs": newFilesystem("xfs", 300n << 20n, (args) => optionValue(args, "-m").replace(/^uuid=/, "")),
+  "mkfs.btrfs": mkfsBtrfs,
+  "mkfs.xfs": mkfsXfs,
   modinfo,
   mount,
   resize2fs: (machine, args) => resizeUnmounted(machine, args.at(-1)!, /^ext[234]$/),
@@ -209,34 +210,6 @@ function blkdiscard(machine: FakeMachine, args: readonly string[]): Output {
   return ok();
 }
 
-function mke2fs(machine: FakeMachine, args: readonly string[]): Output {
-  const make = newFilesystem(optionValue(args, "-t"), 0n, () => optionValue(args, "-U"));
-  const lv = machine.lvAt(args.at(-1)!);
-  if (lv !== undefined) lv.content.signatures = []; // without a terminal it overwrites without asking
-  return make(machine, args);
-}
-
-/** Runs a mkfs that refuses a device with content. */
-function newFilesystem(type: string, minimum: bigint, uuidOf: (args: readonly string[]) => string): Tool {
-  return (machine, args) => {
-    const path = args.at(-1)!;
-    const lv = machine.lvAt(path);
-    if (lv === undefined) return deviceNotFound(`mkfs.${type}`, path);
-    const [existing] = lv.content.signatures;
-    if (existing !== undefined) {
-      return failure(1, `mkfs.${type}: ${path} appears to contain an existing filesystem (${existing.type}).`);
-    }
-    if (lv.size < minimum) return failure(1, `mkfs.${type}: '${path}' is too small to make a usable filesystem`);
-    const uuid = uuidOf(args);
-    if (!/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(uuid)) {
-      throw new Error(`mkfs.${type}: an odd UUID ${uuid}`);
-    }
-    const made = { zeroHead: type === "ext4", signatures: [{ type, uuid }], filesystemBytes: lv.size };
-    Object.assign(lv.content, { ...made, isClean: true, isInconsistent: false });
-    return ok();
-  };
-}
-
 function e2fsck(machine: FakeMachine, args: readonly string[]): Output {
   expectArgs(args, /^(?:-f )?-p \/\S+$/);
   const path = args.at(-1)!;
@@ -350,13 +323,6 @@ function umount(machine: FakeMachine, args: readonly string[]): Output {
   return ok();
 }
 
-/** Returns the argument after a flag. */
-export function optionValue(args: readonly string[], flag: string): string {
-  const value = args[args.indexOf(flag) + 1];
-  if (!args.includes(flag) || value === undefined) throw new Error(`expected ${flag} in ${args.join(" ")}`);
-  return value;
-}
-
 function pathExists(path: string): boolean {
   try {
     Deno.lstatSync(path);
@@ -364,9 +330,4 @@ function pathExists(path: string): boolean {
   } catch {
     return false;
   }
-}
-
-/** Returns a tool's error about a path without a device. */
-export function deviceNotFound(tool: string, path: string): Output {
-  return failure(1, `${tool}: ${path}: No such file or directory`);
 }

@@ -178,6 +178,22 @@ Deno.test("a busy mount is FAILED_PRECONDITION, and is unmounted when it is no l
   await driver.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
 });
 
+Deno.test("a host whose mke2fs.conf makes another type of filesystem gets no volume that it cannot mount again", async () => {
+  await using fixture = await createHarness();
+  const { harness: driver, machine } = fixture;
+  machine.host.mke2fsConf.set("ext4", ["has_journal"]);
+  const volumeId = await driver.create();
+  await assertFails("FAILED_PRECONDITION", driver.stage(volumeId), "mke2fs created ext3");
+  const tags = [...machine.allLvs()[0]!.lv.tags].filter((tag) => tag.startsWith("denolith.fs="));
+  assertEquals(tags.map((tag) => tag.split(":")[0]), ["denolith.fs=formatting"]);
+  assertEquals(machine.mounts.filter(({ lv }) => lv !== undefined), []);
+
+  machine.host.mke2fsConf.set("ext4", ["has_journal", "extent"]); // the administrator mends it
+  const stagingTargetPath = await driver.stage(volumeId);
+  await driver.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+  await driver.stage(volumeId);
+});
+
 Deno.test("two drivers of different names share a group and never touch each other's", async () => {
   await using fixture = await createHarness();
   const request = volumeRequest();
