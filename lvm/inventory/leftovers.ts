@@ -6,6 +6,7 @@
  */
 
 import type { LocatedLv, LogicalVolume, VolumeGroup } from "../model/report.ts";
+import { hasRecordedFilesystem } from "../model/tag_text.ts";
 import { type DeletedTags, hasSourceData, ownedVolumeId, parseDeletedTags, usedLvUuids } from "../model/tags.ts";
 
 /** A deleted LV, which the reaper erases and removes. */
@@ -33,7 +34,7 @@ export function deletedLvs(driver: string, groups: readonly VolumeGroup[]): Dele
  * Returns the LVs of the driver that are no volumes, because the `lvcreate` that made them died before they were
  * complete.
  *
- * An LV that was in use, or that has data of a copy's source, is a volume in any case. LVM also converts LVs in
+ * An LV that was in use, whose filesystem is recorded, or that has data of a copy's source, is a volume in any case. LVM also converts LVs in
  * steps, so such an LV may look incomplete during a conversion.
  *
  * @param driver the driver's name
@@ -42,7 +43,8 @@ export function deletedLvs(driver: string, groups: readonly VolumeGroup[]): Dele
 export function incompleteVolumes(driver: string, groups: readonly VolumeGroup[]): LocatedLv[] {
   return groups.flatMap((group) =>
     group.lvs.flatMap((lv) => {
-      const id = lv.incomplete && !hasSourceData(lv.tags) ? ownedVolumeId(driver, lv.tags) : undefined;
+      const isEmpty = !hasSourceData(lv.tags) && !hasRecordedFilesystem(lv.tags);
+      const id = lv.incomplete && isEmpty ? ownedVolumeId(driver, lv.tags) : undefined;
       return id === undefined || usedLvUuids(driver, id, group.tags).includes(lv.uuid) ? [] : [{ lv, group }];
     })
   );

@@ -47,6 +47,11 @@ export function tagValue(tags: readonly string[], prefix: string): string | unde
   return tags.find((tag) => tag.startsWith(prefix))?.slice(prefix.length);
 }
 
+/** Reports whether the tags record a filesystem whose creation may have begun. */
+export function hasRecordedFilesystem(tags: readonly string[]): boolean {
+  return /^format(?:ting|ted):/.test(tagValue(tags, FORMAT) ?? "");
+}
+
 /** Reports whether a value is a number of bytes. */
 export function isByteCount(value: string): boolean {
   return /^\d{1,20}$/.test(value);

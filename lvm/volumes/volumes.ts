@@ -137,8 +137,9 @@ export class Volumes {
    * Deletes a volume. A volume that does not exist is deleted already; of a lost volume, the record is removed.
    * Requires the volume's lock.
    *
-   * An LV that was never in use and has no data is removed at once. Any other LV is marked as deleted, and the reaper
-   * erases and removes it in the background.
+   * An LV that was never in use and is still to be formatted has no data, and is removed at once. Any other LV is
+   * marked as deleted, and the reaper erases and removes it in the background. The record of use alone does not decide:
+   * an LV that an administrator gave to the driver has none before it is staged.
    *
    * @throws {StorageError} `InUse` while the volume is open, has snapshots or is copied; `Busy` while its own copy cannot
    * be stopped; `Lost` when another LV has taken its place.
@@ -159,7 +160,8 @@ export class Volumes {
     // Without the split, LVM would remove the deleted snapshots with their origin, before their COW space is erased.
     for (const snapshot of deleted) await splitSnapshot(this.#lvm, group, snapshot);
     // For a thin LV, the reaper decides what happens to its pool.
-    if (!used && tags.source === undefined && !isThin(lv)) {
+    const isEmpty = !used && tags.format.state === "unformatted" && tags.source === undefined;
+    if (isEmpty && !isThin(lv)) {
       return await this.#lvm.change(group, lvremove({ yes: true }, lvPath(found.volume)));
     }
     await this.#markDeleted(found.volume);

@@ -5,6 +5,7 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
+import { volumeIdOf } from "../../lvm/ids.ts";
 import { blockCapability, contractTest, type Harness, type Host, volumeRequest } from "./host.ts";
 
 const BYTES = 32n << 20n;
@@ -45,6 +46,39 @@ export function erasureContract(host: Host): void {
     await harness.csi.controller.deleteSnapshot({ snapshotId: await snapshotId("one") });
     await harness.csi.controller.deleteVolume({ volumeId: source });
     assertEquals(await harness.lvs(), []);
+  });
+
+  for (const format of ["raw", "formatted:ext4:00000000-0000-4000-8000-000000000001"]) {
+    const title = `no data of an imported volume that was never staged can be read from a new one (${format})`;
+    contractTest(host, title, async (harness) => {
+      const volumeId = volumeIdOf("imported");
+      const [group] = harness.groups;
+      const tags = [`denolith=${harness.driverName}`, `denolith.volume=${volumeId}`, `denolith.fs=${format}`];
+      const addTags = tags.flatMap((tag) => ["--addtag", tag]);
+      await harness.runAsAdmin(
+        "lvm",
+        "lvcreate",
+        "--yes",
+        "--name",
+        "vol-old",
+        "--size",
+        `${BYTES}b`,
+        ...addTags,
+        group,
+      );
+      await writeRandom(harness);
+      await harness.csi.controller.deleteVolume({ volumeId });
+      const next = await createBlockVolume(harness);
+      assert(await isZeroed(harness));
+      await harness.csi.controller.deleteVolume({ volumeId: next });
+      assertEquals(await leftovers(harness), []);
+    });
+  }
+
+  contractTest(host, "a volume that was never used and is to be formatted is removed at once", async (harness) => {
+    const volumeId = await harness.create();
+    const commands = await harness.exec.recordCommands(() => harness.csi.controller.deleteVolume({ volumeId }));
+    assertEquals(commands.map((command) => command.split(" ")[1]), ["fullreport", "lvremove"]);
   });
 
   contractTest(

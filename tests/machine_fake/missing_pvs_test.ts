@@ -102,6 +102,18 @@ Deno.test("a volume that was returned stays one, also while an administrator's l
   assertEquals(group.lvs, [lv!]);
 });
 
+Deno.test("an imported volume stays one while an administrator's lvconvert of it is interrupted", async () => {
+  await using fixture = await setUp();
+  const { harness, group } = fixture;
+  await harness.create({ parameters: { volumeGroup: group.name, layout: "raid1" } });
+  const [lv] = group.lvs;
+  lv!.tags = new Set([...lv!.tags].map((tag) => tag.replace("fs=wanted:ext4", "fs=formatted:ext4:1-2")));
+  lv!.incomplete = true; // its parts are shown; nobody staged it yet
+  await using later = await harness.restart();
+  await later.waitUntilIdle();
+  assertEquals(group.lvs, [lv!]);
+});
+
 Deno.test("while a disk is missing no snapshot is split from its origin; deleted volumes are removed when it is back", async () => {
   await using fixture = await setUp();
   const { harness, group } = fixture;
