@@ -59,6 +59,10 @@ Deno.test("isDeviceOfLv() handles hyphens as device-mapper joins and doubles the
     ["vg-vol--12", "vol-1", false],
     ["vol--1", "vol-1", false],
     ["vg-vol--1-real", "vol-1", false],
+    ["vg-vol--1.2", "vol-1", true], // a deleted LV still had the name
+    ["vg-vol--1.2-real", "vol-1", false],
+    ["vg-vol--1.", "vol-1", false],
+    ["vg-vol--1.2", "vol-1.2", true],
   ];
   for (const [device, lv, expected] of cases) assertEquals(isDeviceOfLv(device, lv), expected, device);
 });

@@ -83,14 +83,22 @@ export function filesystemMounts(mounts: readonly Mount[], lv: LogicalVolume): M
   return mounts.filter((mount) => sourceDevice(mount) === lv.devicePath || mount.deviceNumber === lv.deviceNumber);
 }
 
-/** Returns the bind mounts of an LV's device node. */
+/**
+ * Returns the bind mounts of an LV's device node. One of a node that was removed counts when the LV has its number now:
+ * the mounted node leads to whatever device has the number.
+ */
 export function deviceMounts(mounts: readonly Mount[], lv: LogicalVolume): Mount[] {
   const minor = lv.deviceNumber?.split(":")[1];
-  const roots = [`/mapper/${basename(lv.devicePath)}`, ...(minor === undefined ? [] : [`/dm-${minor}`])];
-  return mounts.filter((mount) => isDeviceNodeMount(mount) && roots.includes(mount.root));
+  const roots = [
+    `/mapper/${basename(lv.devicePath)}`,
+    ...(minor === undefined ? [] : [`/dm-${minor}`, `/dm-${minor}//deleted`]),
+  ];
+  return mounts.filter((mount) =>
+    (isDeviceNodeMount(mount) || isDeletedNodeMount(mount)) && roots.includes(mount.root)
+  );
 }
 
-/** Reports whether a mount is of a device-mapper node instead of a filesystem. */
+/** Reports whether a mount is of an existing device-mapper node instead of a filesystem. */
 export function isDeviceNodeMount(mount: Mount): boolean {
   return /^\/(?:dm-\d+|mapper\/[^/]+)$/.test(mount.root) && /^(?:devtmpfs|tmpfs)$/.test(mount.fsType);
 }
@@ -124,13 +132,16 @@ function sourceDevice(mount: Mount): string {
   return mount.source.replace(/\[.*\]$/, "");
 }
 
-/** Reports whether a device-mapper name is that of an LV with the name, in any group. */
+/**
+ * Reports whether a device-mapper name is that of an LV with the name, in any group. The LV may have a number after its
+ * name, because a deleted LV still had the name.
+ */
 export function isDeviceOfLv(deviceName: string, lvName: string): boolean {
   const mangled = lvName.replaceAll("-", "--");
-  if (!deviceName.endsWith(mangled)) return false;
-  // an odd number of hyphens before the name: the last one joins, the pairs before belong to the group's name
-  const hyphens = /-*$/.exec(deviceName.slice(0, -mangled.length))![0].length;
-  return hyphens % 2 === 1;
+  return [deviceName, deviceName.replace(/\.\d+$/, "")].some((name) => {
+    // an odd number of hyphens before the name: the last one joins, the pairs before belong to the group's name
+    return name.endsWith(mangled) && /-*$/.exec(name.slice(0, -mangled.length))![0].length % 2 === 1;
+  });
 }
 
 /** Reports whether a path is below one of the directories. All paths are absolute and normalized. */

@@ -20,6 +20,7 @@ import {
   canonicalizePath,
   deviceMounts,
   filesystemMounts,
+  isDeletedNodeMount,
   isDeviceNodeMount,
   isDeviceOfLv,
   isMountOfLv,
@@ -194,7 +195,10 @@ export class Staging {
   async stats(id: VolumeId, volumePath: string): Promise<Stats> {
     const path = await this.#canonicalPath(volumePath);
     const mount = (await readMounts(this.#exec)).findLast((mount) => mount.target === path);
-    if (mount === undefined || !await this.#isMountOfVolume(id, mount)) throw notAtPath(id, volumePath);
+    // a removed node leads to whatever device has its number now
+    if (mount === undefined || isDeletedNodeMount(mount) || !await this.#isMountOfVolume(id, mount)) {
+      throw notAtPath(id, volumePath);
+    }
     if (!isDeviceNodeMount(mount)) return { filesystem: await readUsage(this.#exec, mount.target) };
     return { blockBytes: (await readBlockDevice(this.#exec, mount.target)).size };
   }
@@ -273,10 +277,12 @@ export class Staging {
   }
 
   /**
-   * Reports whether a mount is of a volume. A device node whose device does not exist any more counts as the volume's.
+   * Reports whether a mount is of a volume. A device node that was removed, or whose device does not exist any more,
+   * counts as the volume's: nothing else needs it.
    */
   async #isMountOfVolume(id: VolumeId, mount: Mount): Promise<boolean> {
     const name = volumeLvName(id);
+    if (isDeletedNodeMount(mount)) return true;
     if (isDeviceNodeMount(mount)) {
       const device = await this.#deviceAt(mount.target);
       if (device === undefined || isDeviceOfLv(device.name, name)) return true;

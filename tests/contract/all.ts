@@ -15,6 +15,7 @@ import { safetyContract } from "./safety.ts";
 import { snapshotsContract } from "./snapshots.ts";
 import { snapshotAutoextendContract } from "./snapshot_autoextend.ts";
 import { stagingContract } from "./staging.ts";
+import { staleMountsContract } from "./stale_mounts.ts";
 import { thinContract } from "./thin.ts";
 import { trimmingContract } from "./trimming.ts";
 import { volumesContract } from "./volumes.ts";
@@ -34,6 +35,7 @@ export function lifecycleContract(host: Host): void {
   copiesContract(host);
   thinCopiesContract(host);
   stagingContract(host);
+  staleMountsContract(host);
   trimmingContract(host);
   limitsContract(host);
   standaloneLimitsContract(host);

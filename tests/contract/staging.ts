@@ -6,7 +6,7 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { VolumeCapability_AccessMode_Mode as Mode } from "../../csi/proto/csi_pb.ts";
-import { readMounts } from "../../lvm/host/mounts.ts";
+import { type Mount, readMounts } from "../../lvm/host/mounts.ts";
 import {
   assertFails,
   blockCapability,
@@ -333,7 +333,7 @@ export function stagingContract(host: Host): void {
 }
 
 /** Returns the mounts under the test's folder. */
-async function mountsOf(harness: Harness) {
+export async function mountsOf(harness: Harness): Promise<Mount[]> {
   return (await readMounts(harness.exec)).filter((mount) => mount.target.startsWith(harness.folder));
 }
 

@@ -43,7 +43,7 @@ export function healthyMachine() {
     uuid: newUuid(),
     size: 16n << 20n,
     tags: new Set(snapshotTags(DRIVER, { id: snapshotId, source: id, erase: "zero" })),
-    minor: machine.nextMinor(),
+    minor: lv.minor + 1,
     origin: { name: lv.name, size },
   };
   group.lvs.push(lv, snapshot);

@@ -163,8 +163,9 @@ function lvremove(machine: FakeMachine, args: readonly string[]): Output {
     if (isOpen(machine, lv)) return failure(5, `  Logical volume ${path} contains a filesystem in use.`);
     const refusal = confirmRemoval(group, lv, options.has("--yes"));
     if (refusal !== undefined) return refusal;
-    if (removeThin(group, lv)) continue;
     const removed = group.lvs.filter((other) => other === lv || isCowSnapshotOf(other, lv));
+    for (const each of removed) machine.removeDevice(each);
+    if (removeThin(group, lv)) continue;
     for (const { content } of removed) group.residualData = group.residualData.union(content.data);
     group.lvs = group.lvs.filter((other) => !removed.includes(other));
   }
@@ -242,7 +243,7 @@ function lvchange(machine: FakeMachine, args: readonly string[]): Output {
   if (activate === undefined) return ok(`  Logical volume ${path} changed.\n`);
   if (activate === "y" && lv.activationSkip) return ok(); // as LVM, which prints no error
   const pool = group.lvs.find(({ name }) => name === lv.pool);
-  if (activate === "y" && pool !== undefined) pool.active = true;
+  if (activate === "y" && pool?.active === false) Object.assign(pool, { minor: machine.nextMinor(), active: true });
   if (pool?.thinPool !== undefined && !options.has("--config")) pool.thinPool.monitored = true;
   const withSnapshots = group.lvs.filter((other) => other === lv || isCowSnapshotOf(other, lv));
   const open = withSnapshots.filter((other) => isOpen(machine, other));
@@ -253,8 +254,10 @@ function lvchange(machine: FakeMachine, args: readonly string[]): Output {
   }
   for (const each of withSnapshots) {
     if (activate === "y" && !each.active) each.minor = machine.nextMinor();
-    if (activate === "n") each.readOnly = false;
-    each.active = activate === "y";
+    if (activate === "n") {
+      each.readOnly = false;
+      machine.removeDevice(each);
+    } else each.active = true;
   }
   return ok();
 }

@@ -7,10 +7,10 @@
  */
 
 import { type Command, describeCommand, type Exec, type Output, type Program } from "../../lvm/exec.ts";
-import { THIN_TOOLS, type ThinTool } from "../../lvm/doctor/pools.ts";
 import { StorageError } from "../../lvm/error.ts";
 import type { Segment } from "../../lvm/model/report.ts";
 import type { FakePv, FakePvSegment } from "./pvs.ts";
+import { type FakeHost, healthyHost } from "./machine_host.ts";
 import { lvm } from "./lvm.ts";
 import { TOOLS } from "./tools.ts";
 
@@ -111,101 +111,6 @@ export interface FakeGroup {
   residualData: Set<string>;
 }
 
-/** The state of the machine apart from its groups, by which a healthy machine differs from one with problems. */
-export interface FakeHost {
-  /** True if commands run as root. */
-  root: boolean;
-  /** The version of LVM. */
-  lvmVersion: string;
-  /** The settings, as lvmconfig prints them after the names. */
-  settings: Map<string, string>;
-  /** The warnings that LVM prints. */
-  warnings: string[];
-  /** The device-mapper targets of the kernel, with their versions. */
-  targets: Map<string, string>;
-  /** The modules that the kernel can load. */
-  modules: Set<string>;
-  /** Names of devices that are suspended, beside those of LVs that are. */
-  suspended: Set<string>;
-  /** Devices of device-mapper that no LV has, by name, with their UUIDs. */
-  orphanDevices: Map<string, string>;
-  /** The number of the device that those are on, if any. */
-  orphanDevicesOn: string;
-  /** LVs that are active on a disk that was pulled since. */
-  onPulledDisk: Set<FakeLv>;
-  /** LVs whose device node is not there. */
-  missingDeviceNodes: Set<FakeLv>;
-  /** Disks that LVM does not see, with the UUIDs on their labels. */
-  hiddenPvs: { path: string; uuid: string }[];
-  /** Disks that are prepared for LVM, but in no group. */
-  unusedPvs: { path: string; uuid: string }[];
-  /** The features that mke2fs adds for types and usage types, as mke2fs.conf(5) has them. */
-  mke2fsConf: Map<string, string[]>;
-  /** The error of udevadm; empty when all is well. */
-  udev: "" | "No such file or directory" | "Connection refused";
-  /** True if its disks support discards. */
-  discards: boolean;
-  /** Programs that are not installed. */
-  missing: Set<Program | ThinTool>;
-  /** The controllers of cgroup v2; `undefined` when they cannot be read. */
-  controllers: string | undefined;
-}
-
-/** Returns a host without problems: settings and versions of Debian 12. */
-function healthyHost(): FakeHost {
-  return {
-    root: true,
-    lvmVersion: "2.03.16",
-    settings: new Map([
-      ["locking_type", "1"],
-      ["use_lvmlockd", "0"],
-      ["wait_for_locks", "1"],
-      ["locking_dir", '"/run/lock/lvm"'],
-      ["filter", '["a|.*|"]'],
-      ["global_filter", '["a|.*|"]'],
-      ["use_devicesfile", "0"],
-      ["devicesfile", '"system.devices"'],
-      ["scan_lvs", "0"],
-      ["issue_discards", "0"],
-      ["udev_sync", "1"],
-      ["udev_rules", "1"],
-      ["monitoring", "1"],
-      ["snapshot_autoextend_threshold", "100"],
-      ["thin_pool_autoextend_threshold", "100"],
-      ["archive", "1"],
-      ...THIN_TOOLS.map((tool) => [`${tool}_executable`, `"/usr/sbin/${tool}"`] as const),
-    ]),
-    warnings: [],
-    targets: new Map([
-      ["snapshot-merge", "1.5.0"],
-      ["snapshot-origin", "1.9.0"],
-      ["snapshot", "1.16.0"],
-      ["striped", "1.6.0"],
-      ["raid", "1.15.1"],
-      ["linear", "1.4.0"],
-      ["error", "1.5.0"],
-      ["thin-pool", "1.22.0"],
-      ["thin", "1.22.0"],
-    ]),
-    modules: new Set(["dm-mod", "dm-snapshot", "dm-thin-pool"]),
-    suspended: new Set(),
-    orphanDevices: new Map(),
-    orphanDevicesOn: "",
-    onPulledDisk: new Set(),
-    missingDeviceNodes: new Set(),
-    hiddenPvs: [],
-    unusedPvs: [],
-    mke2fsConf: new Map([
-      ["ext3", ["has_journal"]],
-      ["ext4", "has_journal,extent,huge_file,flex_bg,metadata_csum,64bit,dir_nlink,extra_isize".split(",")],
-    ]),
-    udev: "",
-    discards: true,
-    missing: new Set(),
-    controllers: "cpuset cpu io memory hugetlb pids rdma misc",
-  };
-}
-
 /** An entry of the mount table. */
 export interface FakeMount {
   target: string;
@@ -245,7 +150,6 @@ export class FakeMachine implements Exec {
   readonly host: FakeHost = healthyHost();
   /** A function that runs before each command, and may replace its result. */
   fault: Fault | undefined;
-  #minor = 0;
   #clock = 1_700_000_000;
 
   /** Adds an empty volume group on some disks of equal size. */
@@ -296,7 +200,7 @@ export class FakeMachine implements Exec {
   fork<State>(state: State): [machine: FakeMachine, state: State] {
     const copy = structuredClone({ machine: { ...this, fault: undefined }, state });
     const machine = Object.assign(new FakeMachine(), copy.machine);
-    [machine.#minor, machine.#clock] = [this.#minor, this.#clock];
+    machine.#clock = this.#clock;
     return [machine, copy.state];
   }
 
@@ -305,6 +209,7 @@ export class FakeMachine implements Exec {
     return Object.create(this, {
       groups: { value: this.groups.filter((group) => group.pvs.some(({ path }) => pvs.includes(path))) },
       nextMinor: { value: () => this.nextMinor() },
+      removeDevice: { value: (lv: FakeLv) => this.removeDevice(lv) },
       now: { value: () => this.now() },
     });
   }
@@ -333,16 +238,37 @@ export class FakeMachine implements Exec {
     return this.groups.flatMap((group) => group.lvs.map((lv) => ({ group, lv })));
   }
 
-  /** Returns the active LV whose device node is at the path: the node itself, or a bind mount of it. */
+  /**
+   * Returns the active LV whose device node is at the path: the node itself, or a bind mount of it. A mounted node that
+   * was removed since leads to the device that has its number now.
+   */
   lvAt(path: string): FakeLv | undefined {
-    const own = this.allLvs().find(({ group, lv }) => lv.active && devicePath(group, lv) === path);
+    const active = this.allLvs().filter(({ lv }) => lv.active);
+    const own = active.find(({ group, lv }) => devicePath(group, lv) === path);
     if (own?.lv.suspended) throw new Error(`touching ${path}, which is suspended, would hang`);
-    return own?.lv ?? this.mounts.findLast((mount) => mount.target === path && mount.root !== "/")?.lv;
+    const mount = this.mounts.findLast((mount) => mount.target === path && mount.root !== "/");
+    const minor = /^\/dm-(\d+)/.exec(mount?.root ?? "")?.[1];
+    return (own ?? active.find(({ lv }) => `${lv.minor}` === minor))?.lv;
   }
 
-  /** Returns the next free device-mapper minor number. */
+  /** Returns the lowest free device-mapper minor number, as the kernel does. */
   nextMinor(): number {
-    return this.#minor++;
+    const taken = new Set(this.allLvs().filter(({ lv }) => lv.active).map(({ lv }) => lv.minor));
+    let minor = 0;
+    while (taken.has(minor)) minor++;
+    return minor;
+  }
+
+  /**
+   * Removes the device of an LV from the kernel, and with it its node. A bind mount of the node stays (proc(5),
+   * mountinfo: `//deleted`).
+   */
+  removeDevice(lv: FakeLv): void {
+    for (const mount of this.mounts.filter((mount) => lv.active && mount.root === `/dm-${lv.minor}`)) {
+      mount.root += "//deleted";
+      mount.source = `devtmpfs[${mount.root}]`;
+    }
+    lv.active = false;
   }
 
   /** Returns the time in seconds since 1970. Each call returns a second more. */

@@ -1,0 +1,104 @@
+/**
+ * The state of the fake machine apart from its volume groups: settings, versions, kernel, devices.
+ *
+ * @module
+ */
+
+import { THIN_TOOLS, type ThinTool } from "../../lvm/doctor/pools.ts";
+import type { Program } from "../../lvm/exec.ts";
+import type { FakeLv } from "./machine.ts";
+
+/** The state of the machine apart from its groups, by which a healthy machine differs from one with problems. */
+export interface FakeHost {
+  /** True if commands run as root. */
+  root: boolean;
+  /** The version of LVM. */
+  lvmVersion: string;
+  /** The settings, as lvmconfig prints them after the names. */
+  settings: Map<string, string>;
+  /** The warnings that LVM prints. */
+  warnings: string[];
+  /** The device-mapper targets of the kernel, with their versions. */
+  targets: Map<string, string>;
+  /** The modules that the kernel can load. */
+  modules: Set<string>;
+  /** Names of devices that are suspended, beside those of LVs that are. */
+  suspended: Set<string>;
+  /** Devices of device-mapper that no LV has, by name, with their UUIDs. */
+  orphanDevices: Map<string, string>;
+  /** The number of the device that those are on, if any. */
+  orphanDevicesOn: string;
+  /** LVs that are active on a disk that was pulled since. */
+  onPulledDisk: Set<FakeLv>;
+  /** LVs whose device node is not there. */
+  missingDeviceNodes: Set<FakeLv>;
+  /** Disks that LVM does not see, with the UUIDs on their labels. */
+  hiddenPvs: { path: string; uuid: string }[];
+  /** Disks that are prepared for LVM, but in no group. */
+  unusedPvs: { path: string; uuid: string }[];
+  /** The features that mke2fs adds for types and usage types, as mke2fs.conf(5) has them. */
+  mke2fsConf: Map<string, string[]>;
+  /** The error of udevadm; empty when all is well. */
+  udev: "" | "No such file or directory" | "Connection refused";
+  /** True if its disks support discards. */
+  discards: boolean;
+  /** Programs that are not installed. */
+  missing: Set<Program | ThinTool>;
+  /** The controllers of cgroup v2; `undefined` when they cannot be read. */
+  controllers: string | undefined;
+}
+
+/** Returns a host without problems: settings and versions of Debian 12. */
+export function healthyHost(): FakeHost {
+  return {
+    root: true,
+    lvmVersion: "2.03.16",
+    settings: new Map([
+      ["locking_type", "1"],
+      ["use_lvmlockd", "0"],
+      ["wait_for_locks", "1"],
+      ["locking_dir", '"/run/lock/lvm"'],
+      ["filter", '["a|.*|"]'],
+      ["global_filter", '["a|.*|"]'],
+      ["use_devicesfile", "0"],
+      ["devicesfile", '"system.devices"'],
+      ["scan_lvs", "0"],
+      ["issue_discards", "0"],
+      ["udev_sync", "1"],
+      ["udev_rules", "1"],
+      ["monitoring", "1"],
+      ["snapshot_autoextend_threshold", "100"],
+      ["thin_pool_autoextend_threshold", "100"],
+      ["archive", "1"],
+      ...THIN_TOOLS.map((tool) => [`${tool}_executable`, `"/usr/sbin/${tool}"`] as const),
+    ]),
+    warnings: [],
+    targets: new Map([
+      ["snapshot-merge", "1.5.0"],
+      ["snapshot-origin", "1.9.0"],
+      ["snapshot", "1.16.0"],
+      ["striped", "1.6.0"],
+      ["raid", "1.15.1"],
+      ["linear", "1.4.0"],
+      ["error", "1.5.0"],
+      ["thin-pool", "1.22.0"],
+      ["thin", "1.22.0"],
+    ]),
+    modules: new Set(["dm-mod", "dm-snapshot", "dm-thin-pool"]),
+    suspended: new Set(),
+    orphanDevices: new Map(),
+    orphanDevicesOn: "",
+    onPulledDisk: new Set(),
+    missingDeviceNodes: new Set(),
+    hiddenPvs: [],
+    unusedPvs: [],
+    mke2fsConf: new Map([
+      ["ext3", ["has_journal"]],
+      ["ext4", "has_journal,extent,huge_file,flex_bg,metadata_csum,64bit,dir_nlink,extra_isize".split(",")],
+    ]),
+    udev: "",
+    discards: true,
+    missing: new Set(),
+    controllers: "cpuset cpu io memory hugetlb pids rdma misc",
+  };
+}
