@@ -15,16 +15,20 @@ import {
 } from "../k8s/client/config.ts";
 import type { AccessScope } from "./permissions.ts";
 
+/** All addresses of a machine: `::` includes those of IPv4, but some machines have no IPv6. */
+const ALL_ADDRESSES = ["::", "0.0.0.0"];
+
 /** An address to listen on. */
 export interface HttpAddress {
-  /** Name or IP address of the host; `0.0.0.0` for all addresses of the machine. */
-  readonly host: string;
+  /** Names or IP addresses, of which the first that the machine has is used. */
+  readonly hosts: readonly string[];
   /** Port; 0 for a free one. */
   readonly port: number;
 }
 
 /**
- * Parses `--http-address`, such as `:9808`, `127.0.0.1:9808` or `[::1]:9808`.
+ * Parses `--http-address`, such as `:9808`, `127.0.0.1:9808` or `[::1]:9808`. Without a host, it stands for all
+ * addresses of the machine, IPv4 and IPv6.
  *
  * @returns the address, or `undefined` for `off`
  * @throws {UsageError} when it cannot be parsed
@@ -36,7 +40,7 @@ export function httpAddress(flags: Flags): HttpAddress | undefined {
   if (host === undefined || port === undefined || Number(port) > 65_535) {
     throw new UsageError(`--http-address ${JSON.stringify(text)}: must be HOST:PORT, :PORT or off`);
   }
-  return { host: host === "" ? "0.0.0.0" : host.replace(/^\[(.*)\]$/, "$1"), port: Number(port) };
+  return { hosts: host === "" ? ALL_ADDRESSES : [host.replace(/^\[(.*)\]$/, "$1")], port: Number(port) };
 }
 
 /**
@@ -64,5 +68,6 @@ export async function clusterAccess(flags: Flags): Promise<Pick<AccessScope, "ho
   const { hosts = [], ...access } = await apiAccess(flags);
   const http = httpAddress(flags);
   if (http === undefined) return { ...access, hosts };
-  return { ...access, hosts: [...hosts, `${http.host.includes(":") ? `[${http.host}]` : http.host}:${http.port}`] };
+  const listening = http.hosts.map((host) => `${host.includes(":") ? `[${host}]` : host}:${http.port}`);
+  return { ...access, hosts: [...hosts, ...listening] };
 }

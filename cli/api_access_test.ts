@@ -6,11 +6,12 @@ import { kubeconfigOf } from "../tests/fake/kubeconfig.ts";
 
 Deno.test("httpAddress() reads addresses, and `off`", () => {
   const cases: [string, ReturnType<typeof httpAddress>][] = [
-    [":9808", { host: "0.0.0.0", port: 9808 }],
-    ["127.0.0.1:9808", { host: "127.0.0.1", port: 9808 }],
-    ["node-1.example:80", { host: "node-1.example", port: 80 }],
-    ["[::1]:65535", { host: "::1", port: 65535 }],
-    ["[::]:0", { host: "::", port: 0 }],
+    [":9808", { hosts: ["::", "0.0.0.0"], port: 9808 }],
+    ["127.0.0.1:9808", { hosts: ["127.0.0.1"], port: 9808 }],
+    ["0.0.0.0:9808", { hosts: ["0.0.0.0"], port: 9808 }],
+    ["node-1.example:80", { hosts: ["node-1.example"], port: 80 }],
+    ["[::1]:65535", { hosts: ["::1"], port: 65535 }],
+    ["[::]:0", { hosts: ["::"], port: 0 }],
     ["off", undefined],
   ];
   for (const [text, address] of cases) assertEquals(httpAddress({ "http-address": text }), address, text);
@@ -38,7 +39,7 @@ async function inPod(values: readonly [string, string], body: () => Promise<void
 Deno.test("clusterAccess() in a pod includes the API server's service, the files of the account, and two variables", async () => {
   await inPod(["fd00::1", "443"], async () => {
     assertEquals(await clusterAccess({ "http-address": ":9808" }), {
-      hosts: ["[fd00::1]:443", "0.0.0.0:9808"],
+      hosts: ["[fd00::1]:443", "[::]:9808", "0.0.0.0:9808"],
       variables: ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"],
       files: [
         "/var/run/secrets/kubernetes.io/serviceaccount",

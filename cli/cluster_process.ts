@@ -36,7 +36,7 @@ export async function startClusterProcess(
   const address = httpAddress(flags);
   const http = address && await serveHttp(address, { notReadyReasons, metrics: () => metrics.text() });
   if (http !== undefined) {
-    getLogger(["denolith", "http"]).info("serving HTTP", { host: address!.host, port: http.port });
+    getLogger(["denolith", "http"]).info("serving HTTP", { host: http.host, port: http.port });
   }
   return {
     client,

@@ -81,7 +81,8 @@ export const CLUSTER_FLAGS = {
 export function httpFlag(address: string): Flag {
   return {
     value: "ADDRESS",
-    help: "Address to serve /livez, /readyz and /metrics on, HOST:PORT or :PORT; off disables it",
+    help:
+      "Address to serve /livez, /readyz and /metrics on, HOST:PORT, or :PORT for all IPv4 and IPv6 addresses; off disables it",
     default: () => address,
   };
 }

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { createServer } from "node:http";
+import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { HttpAddress } from "./api_access.ts";
 
@@ -18,12 +18,14 @@ export interface HttpOptions {
 
 /** A running HTTP server, which is stopped when it is disposed of. */
 export interface HttpServer extends AsyncDisposable {
+  /** Host of the address that it listens on. */
+  readonly host: string;
   /** Port: that of the address, or a free one where that is 0. */
   readonly port: number;
 }
 
 /** Serves HTTP on an address. @throws {Error} when it cannot listen on that */
-export async function serveHttp({ host, port }: HttpAddress, options: HttpOptions): Promise<HttpServer> {
+export async function serveHttp(address: HttpAddress, options: HttpOptions): Promise<HttpServer> {
   const server = createServer((request, response) => {
     const respond = (status: number, body: string, type = "text/plain; charset=utf-8") => {
       response.writeHead(status, { "content-type": type });
@@ -44,15 +46,30 @@ export async function serveHttp({ host, port }: HttpAddress, options: HttpOption
       (error) => respond(500, `${error}\n`),
     );
   });
-  await new Promise<void>((resolve, reject) => {
-    server.once("error", reject);
-    server.listen(port, host, resolve);
-  });
+  const host = await listen(server, address);
   return {
+    host,
     port: (server.address() as AddressInfo).port,
     [Symbol.asyncDispose]: async () => {
       server.closeAllConnections();
       await new Promise<void>((resolve) => server.close(() => resolve()));
     },
   };
+}
+
+/** Listens on the first host of an address that this machine has. @returns that host */
+async function listen(server: Server, { hosts, port }: HttpAddress): Promise<string> {
+  for (const [index, host] of hosts.entries()) {
+    try {
+      await new Promise<void>((resolve, reject) => {
+        server.once("error", reject);
+        server.listen(port, host, resolve);
+      });
+      return host;
+    } catch (error) {
+      const isTaken = error instanceof Error && "code" in error && error.code === "EADDRINUSE";
+      if (isTaken || index === hosts.length - 1) throw error;
+    }
+  }
+  throw new Error("listening: no host is given");
 }

@@ -1,10 +1,12 @@
 import { assertEquals, assertRejects } from "@std/assert";
+import { httpAddress } from "./api_access.ts";
 import { serveHttp } from "./http_server.ts";
+import { loopbackAddresses } from "../tests/fake/loopback.ts";
 
-const LOCAL = { host: "127.0.0.1", port: 0 };
+const LOCAL = { hosts: ["127.0.0.1"], port: 0 };
 
-async function get(port: number, path: string): Promise<[number, string, string | null]> {
-  const response = await fetch(`http://127.0.0.1:${port}${path}`);
+async function get(port: number, path: string, host = "127.0.0.1"): Promise<[number, string, string | null]> {
+  const response = await fetch(`http://${host}:${port}${path}`);
   return [response.status, await response.text(), response.headers.get("content-type")];
 }
 
@@ -37,4 +39,25 @@ Deno.test("serveHttp(): a port that is taken is an error, and is free when the s
   })();
   await using second = await serveHttp({ ...LOCAL, port }, options);
   assertEquals(second.port, port);
+});
+
+Deno.test("serveHttp(): without a host, answers over IPv4 and over IPv6", async () => {
+  const address = httpAddress({ "http-address": ":0" })!;
+  await using http = await serveHttp(address, { notReadyReasons: () => [], metrics: () => Promise.resolve("") });
+  for (const host of loopbackAddresses()) {
+    assertEquals(await get(http.port, "/livez", host), [200, "ok\n", TEXT], host);
+  }
+});
+
+Deno.test("serveHttp(): listens on the next host when the machine does not have the first one", async () => {
+  const address = { hosts: ["2001:db8::1", "127.0.0.1"], port: 0 };
+  await using http = await serveHttp(address, { notReadyReasons: () => [], metrics: () => Promise.resolve("") });
+  assertEquals([http.host, await get(http.port, "/livez")], ["127.0.0.1", [200, "ok\n", TEXT]]);
+});
+
+Deno.test("serveHttp(): a port that is taken is an error, even if it is free on the next host", async () => {
+  const options = { notReadyReasons: () => [], metrics: () => Promise.resolve("") };
+  await using taken = await serveHttp(LOCAL, options);
+  const address = { hosts: ["127.0.0.1", "127.0.0.2"], port: taken.port };
+  await assertRejects(() => serveHttp(address, options), Error, "EADDRINUSE");
 });

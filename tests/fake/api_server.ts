@@ -50,6 +50,8 @@ export interface FakeApiServerOptions {
   token?: string;
   /** A certificate and its key, as PEM: the server then speaks TLS, and HTTP/2. */
   tls?: { cert: string; key: string };
+  /** The loopback address that it listens on, as in its URL; `127.0.0.1`. */
+  host?: string;
 }
 
 const BUILT_IN: readonly ResourceKind[] = [
@@ -123,12 +125,13 @@ export class FakeApiServer implements AsyncDisposable {
   readonly #abort = new AbortController();
   #revision = FIRST_REVISION;
 
-  private constructor({ resources = [], token, tls }: FakeApiServerOptions) {
+  private constructor({ resources = [], token, tls, host = "127.0.0.1" }: FakeApiServerOptions) {
     this.#token = token;
     for (const one of [...BUILT_IN, ...resources]) this.addResource(one);
-    const options = { hostname: "127.0.0.1", port: 0, signal: this.#abort.signal, onListen: () => {}, ...tls };
+    const hostname = host.replace(/^\[(.*)\]$/, "$1");
+    const options = { hostname, port: 0, signal: this.#abort.signal, onListen: () => {}, ...tls };
     this.#server = Deno.serve(options, (request) => this.#handle(request));
-    this.url = `${tls === undefined ? "http" : "https"}://127.0.0.1:${this.#server.addr.port}`;
+    this.url = `${tls === undefined ? "http" : "https"}://${host}:${this.#server.addr.port}`;
   }
 
   /** Starts one. */

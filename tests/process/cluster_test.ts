@@ -13,6 +13,7 @@ import { DriverProcess } from "../demo/driver_process.ts";
 import { DRIVER_FLAGS } from "./driver_command.ts";
 import { FakeApiServer } from "../fake/api_server.ts";
 import { kubeconfigOf } from "../fake/kubeconfig.ts";
+import { loopbackAddresses } from "../fake/loopback.ts";
 import { freePorts } from "../rig/free_ports.ts";
 import { pollUntil } from "../rig/poll_until.ts";
 
@@ -20,15 +21,20 @@ const MAIN = new URL("../../main.ts", import.meta.url).pathname;
 const TLS = new URL("../fixtures/tls/", import.meta.url).pathname;
 const DRIVER = "lvm.denolith.dev";
 
-/** Starts an API server, and writes a kubeconfig for it into a folder. */
-async function setUp() {
+/**
+ * Starts an API server, and writes a kubeconfig for it into a folder.
+ *
+ * @param host loopback address of the API server and of the process, as in URLs
+ */
+async function setUp(host = "127.0.0.1") {
   const [cert, key, ca] = await Promise.all(
     ["server.crt", "server.key", "ca.crt"].map((name) => Deno.readTextFile(TLS + name)),
   );
   const api = FakeApiServer.start({
     resources: [lvmVolumes, lvmSnapshots, lvmNodes],
     token: "secret",
-    tls: { cert: cert!, key: key! },
+    host,
+    ...(host === "127.0.0.1" ? { tls: { cert: cert!, key: key! } } : {}), // the only name in the certificate
   });
   const folder = await Deno.realPath(await Deno.makeTempDir({ prefix: "denolith-cluster-" }));
   const kubeconfig = `${folder}/kubeconfig`;
@@ -39,12 +45,12 @@ async function setUp() {
     api,
     folder,
     async start(subcommand: string, socket: string, ...flags: string[]): Promise<DriverProcess> {
-      const own = ["--kubeconfig", kubeconfig, "--http-address", `127.0.0.1:${port}`, ...flags];
+      const own = ["--kubeconfig", kubeconfig, "--http-address", `:${port}`, ...flags];
       const command = [Deno.execPath(), "run", ...DRIVER_FLAGS, MAIN, subcommand, ...own];
       return await DriverProcess.start({ command, socket });
     },
     async get(path: string): Promise<[number, string]> {
-      const response = await fetch(`http://127.0.0.1:${port}${path}`);
+      const response = await fetch(`http://${host}:${port}${path}`);
       return [response.status, await response.text()];
     },
     async [Symbol.asyncDispose]() {
@@ -131,4 +137,16 @@ Deno.test("denolith node: registers with kubelet, is not ready without LVM, and 
   assert(!metrics.includes("process_resident_memory_bytes "), metrics);
   assertEquals(await driver.stop(), 0, driver.log().join("\n"));
   assertEquals([...Deno.readDirSync(registry), ...Deno.readDirSync(`${s.folder}/plugins/${DRIVER}`)], []);
+});
+
+Deno.test("denolith controller: with IPv6 alone, it reaches the API server and answers over HTTP", async () => {
+  await using s = await setUp(loopbackAddresses().at(-1));
+  const socket = `${s.folder}/socket/csi.sock`;
+  await using driver = await s.start("controller", socket, "--endpoint", `unix://${socket}`);
+  assertEquals(await s.get("/livez"), [200, "ok\n"]);
+  await pollUntil(() => Promise.resolve(Object.keys(leaseHolders(s.api)).length === 4), {
+    action: "lead",
+    timeoutMs: 30_000,
+  });
+  assertEquals(await driver.stop(), 0, driver.log().join("\n"));
 });
