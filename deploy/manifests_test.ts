@@ -135,6 +135,11 @@ Deno.test("addresses, ports and probes agree", () => {
   }
 });
 
+Deno.test("agents are replaced by a share of the nodes at a time, so that large clusters take minutes and not days", () => {
+  const { type, rollingUpdate } = object("DaemonSet", "denolith-node").spec.updateStrategy;
+  assertEquals([type, rollingUpdate], ["RollingUpdate", { maxUnavailable: "10%" }]);
+});
+
 Deno.test("the agent has the host's paths that LVM needs, kubelet's for its mounts, its cache, and no namespace of the host", () => {
   const paths = Object.fromEntries(
     node.volumes.filter(({ hostPath }: { hostPath?: unknown }) => hostPath).map((
