@@ -99,3 +99,32 @@ Deno.test("kubeconfigServer(): what cannot be used is said so", async () => {
   });
   await assertRejects(() => kubeconfigServer("/nowhere/config"), Error, "reading /nowhere/config: No such file");
 });
+
+Deno.test("kubeconfigServer(): refuses to act as another user than the kubeconfig names, or to expect another server name", async () => {
+  const server = "https://10.0.0.1";
+  const token = "secret";
+  for (
+    const [field, parts] of [
+      ["as", { cluster: { server }, user: { token, as: "jane" } }],
+      ["as-uid", { cluster: { server }, user: { token, "as-uid": "1" } }],
+      ["as-groups", { cluster: { server }, user: { token, "as-groups": ["ops"] } }],
+      ["as-user-extra", { cluster: { server }, user: { token, "as-user-extra": { reason: ["test"] } } }],
+      ["tls-server-name", { cluster: { server, "tls-server-name": "kubernetes" }, user: { token } }],
+    ] as const
+  ) {
+    await withConfig(parts, async (path) => {
+      await assertRejects(() => kubeconfigServer(path), Error, `reading ${path}: ${field} is not supported; use `);
+    });
+  }
+  const empty = { token, as: "", "as-groups": [], "as-user-extra": {}, exec: null };
+  await withConfig({ cluster: { server, "tls-server-name": "" }, user: empty }, async (path) => {
+    assertEquals((await kubeconfigServer(path)).token, { text: token });
+  });
+});
+
+Deno.test("kubeconfigServer(): a file with a token takes precedence over a token, as in kubectl", async () => {
+  const user = { token: "old", tokenFile: "/var/run/token" };
+  await withConfig({ cluster: { server: "https://10.0.0.1" }, user }, async (path) => {
+    assertEquals((await kubeconfigServer(path)).token, { file: "/var/run/token" });
+  });
+});
