@@ -17,18 +17,31 @@ export interface TransportOptions {
   readIdleTimeoutMs?: number | undefined;
   /** Milliseconds in which it must come; 5,000. */
   pingTimeoutMs?: number | undefined;
-  /** Milliseconds after which a token is read again; 60,000. */
-  tokenMaxAgeMs?: number | undefined;
+  /** Milliseconds after which tokens and certificates are read again; 60,000. */
+  credentialMaxAgeMs?: number | undefined;
   /** Called with the reason when a connection was closed. */
   onReconnect?: ((reason: string) => void) | undefined;
   /** Time. */
   clock?: Clock | undefined;
 }
 
+/** Milliseconds after which credentials are read again. Kubernetes replaces those of a pod long before they expire. */
+const CREDENTIAL_MAX_AGE_MS = 60_000;
+
 /** A watch's stay on the connection. */
 export interface WatchRegistration extends Disposable {
   /** Aborted when the connection is given up. */
   readonly signal: AbortSignal;
+}
+
+/** The certificates of a connection, as PEM. */
+type Certificates = { readonly [K in "ca" | "certificate" | "key"]: string | undefined };
+
+/** A client of Deno's fetch. It has one connection to a server that speaks HTTP/2. */
+interface Connection {
+  readonly client: Deno.HttpClient;
+  /** The certificates that it was created with. Deno does not read them again. */
+  readonly certificates: Certificates;
 }
 
 /** The connection to one API server. */
@@ -37,7 +50,10 @@ export class Transport implements Disposable {
   readonly #options: TransportOptions;
   readonly #clock: Clock;
   readonly #watches = new Set<AbortController>();
-  #client: Promise<Deno.HttpClient> | undefined;
+  #connection: Connection | undefined;
+  #connecting: Promise<Connection> | undefined;
+  /** When the certificates were read; `undefined` when they may have changed since. */
+  #certificatesReadAt: number | undefined;
   #token: { text: string; readAt: number } | undefined;
   #lastActivityAt = 0;
   #cancelPing: (() => void) | undefined;
@@ -52,7 +68,8 @@ export class Transport implements Disposable {
   }
 
   /**
-   * Sends a request to a path of the server, with credentials. A rejected token is read again for the next request.
+   * Sends a request to a path of the server, with credentials. After a failure, certificates are read again for the next
+   * request, and a rejected token, too.
    */
   async fetch(path: string, init: RequestInit & { signal: AbortSignal }): Promise<Response> {
     if (this.#isClosed) throw new Error("the client was closed");
@@ -60,11 +77,16 @@ export class Transport implements Disposable {
     headers.set("user-agent", this.#options.userAgent);
     const token = await this.#bearerToken();
     if (token !== undefined) headers.set("authorization", `Bearer ${token}`);
-    const client = await (this.#client ??= this.#createClient());
-    const response = await fetch(`${this.#server.url.replace(/\/$/, "")}${path}`, { ...init, headers, client });
-    this.recordActivity();
-    if (response.status === 401) this.#token = undefined;
-    return withAbortSignal(init.signal, response);
+    const { client } = await this.#connect();
+    try {
+      const response = await fetch(`${this.#server.url.replace(/\/$/, "")}${path}`, { ...init, headers, client });
+      this.recordActivity();
+      if (response.status === 401) this.#token = this.#certificatesReadAt = undefined;
+      return withAbortSignal(init.signal, response);
+    } catch (error) {
+      this.#certificatesReadAt = undefined; // the authority or the server may have other certificates now
+      throw error;
+    }
   }
 
   /** Records that data came from the server just now. */
@@ -93,10 +115,10 @@ export class Transport implements Disposable {
 
   /** Closes the connection: all watches end, and the next request opens another one. */
   reconnect(reason: string): void {
-    const client = this.#client;
-    this.#client = undefined;
+    const connection = this.#connection;
+    this.#connection = undefined;
     for (const watch of this.#watches) watch.abort(new Error(reason));
-    client?.then((open) => open.close(), () => {});
+    connection?.client.close();
     this.#options.onReconnect?.(reason);
   }
 
@@ -106,28 +128,44 @@ export class Transport implements Disposable {
     this.#isClosed = true;
     this.#stopPinging();
     for (const watch of this.#watches) watch.abort(new Error("the client was closed"));
-    this.#client?.then((open) => open.close(), () => {});
+    this.#connection?.client.close();
   }
 
-  async #createClient(): Promise<Deno.HttpClient> {
-    const { ca, certificate, key } = this.#server;
+  /** Returns the connection. Opens another one when the certificates were replaced. */
+  #connect(): Promise<Connection> {
+    const { credentialMaxAgeMs = CREDENTIAL_MAX_AGE_MS } = this.#options;
+    const readAt = this.#certificatesReadAt;
+    const areCurrent = readAt !== undefined && this.#clock.now() - readAt < credentialMaxAgeMs;
+    if (this.#connection !== undefined && areCurrent) return Promise.resolve(this.#connection);
+    return this.#connecting ??= this.#readCertificatesAndConnect().finally(() => this.#connecting = undefined);
+  }
+
+  async #readCertificatesAndConnect(): Promise<Connection> {
     try {
-      return Deno.createHttpClient({
-        ...(ca === undefined ? {} : { caCerts: [await readCredential(ca)] }),
-        ...(certificate === undefined || key === undefined
-          ? {}
-          : { cert: await readCredential(certificate), key: await readCredential(key) }),
-      });
+      const certificates = await readCertificates(this.#server);
+      if (this.#connection === undefined || !isSame(this.#connection.certificates, certificates)) {
+        const client = await createClient(certificates);
+        if (this.#isClosed) {
+          client.close();
+          throw new Error("the client was closed");
+        }
+        if (this.#connection !== undefined) this.reconnect("its certificates were replaced");
+        this.#connection = { client, certificates };
+      }
+      this.#certificatesReadAt = this.#clock.now();
+      return this.#connection;
     } catch (error) {
-      this.#client = undefined;
-      throw error;
+      // files that are being replaced do not fit together, and the connection may still work
+      if (this.#connection === undefined || this.#isClosed) throw error;
+      return this.#connection;
     }
   }
 
   async #bearerToken(): Promise<string | undefined> {
     if (this.#server.token === undefined) return undefined;
+    const { credentialMaxAgeMs = CREDENTIAL_MAX_AGE_MS } = this.#options;
     const now = this.#clock.now();
-    if (this.#token === undefined || now - this.#token.readAt >= (this.#options.tokenMaxAgeMs ?? 60_000)) {
+    if (this.#token === undefined || now - this.#token.readAt >= credentialMaxAgeMs) {
       this.#token = { text: await readCredential(this.#server.token), readAt: now };
     }
     return this.#token.text;
@@ -157,19 +195,55 @@ export class Transport implements Disposable {
     const timeoutMs = this.#options.pingTimeoutMs ?? 5_000;
     const deadline = new AbortController();
     const cancel = this.#clock.after(timeoutMs, () => deadline.abort(new Error(`no answer within ${timeoutMs} ms`)));
-    const pingedClient = this.#client;
+    const pinged = this.#connection;
     try {
       // Any response proves that the connection works, an error too.
       const response = await this.fetch("/livez", { signal: deadline.signal });
       await response.body?.cancel();
     } catch (error) {
-      if (this.#client === pingedClient && this.#watches.size > 0 && !this.#isClosed) {
+      if (this.#connection === pinged && this.#watches.size > 0 && !this.#isClosed) {
         this.reconnect(`no sign of life: ${error instanceof Error ? error.message : error}`);
       }
     } finally {
       cancel();
     }
   }
+}
+
+/** Reads the certificates of a server's configuration. @throws {Error} when a file cannot be read */
+async function readCertificates({ ca, certificate, key }: ApiServer): Promise<Certificates> {
+  const [caText, certificateText, keyText] = await Promise.all(
+    [ca, certificate, key].map((source) => source && readCredential(source)),
+  );
+  return { ca: caText, certificate: certificateText, key: keyText };
+}
+
+function isSame(a: Certificates, b: Certificates): boolean {
+  return a.ca === b.ca && a.certificate === b.certificate && a.key === b.key;
+}
+
+/** Creates a client of fetch. @throws {Error} when a certificate cannot be used */
+async function createClient({ ca, certificate: cert, key }: Certificates): Promise<Deno.HttpClient> {
+  const authority = ca === undefined ? {} : { caCerts: [ca] };
+  if (cert === undefined || key === undefined) return Deno.createHttpClient(authority);
+  await requirePair(cert, key);
+  return Deno.createHttpClient({ ...authority, cert, key });
+}
+
+/**
+ * Checks that a client's certificate belongs to its key. Deno (2.9) ends the whole process for a pair that does not, as
+ * there is while files are replaced.
+ *
+ * @throws {Error} when it does not, or when one of them is unreadable
+ */
+async function requirePair(certificate: string, key: string): Promise<void> {
+  const { createPrivateKey, X509Certificate } = await import("node:crypto");
+  try {
+    if (new X509Certificate(certificate).checkPrivateKey(createPrivateKey(key))) return;
+  } catch (cause) {
+    throw new Error("using the client's certificate: it or its key cannot be parsed", { cause });
+  }
+  throw new Error("using the client's certificate: it does not belong to the client's key");
 }
 
 /**
