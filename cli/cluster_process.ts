@@ -24,7 +24,7 @@ export interface ClusterProcess extends AsyncDisposable {
  * Creates the client of the API server and the metrics, and serves HTTP.
  *
  * @param role the subcommand
- * @param notReadyReasons returns why the process is not ready; nothing when it is
+ * @param notReadyReasons returns why the process is not ready, beside the API server; nothing when it is
  */
 export async function startClusterProcess(
   flags: Flags,
@@ -34,7 +34,14 @@ export async function startClusterProcess(
   const metrics = new Metrics({ process: flags["disable-process-metrics"] === undefined });
   const client = await apiClient(flags, role, { onRequest: metrics.onRequest });
   const address = httpAddress(flags);
-  const http = address && await serveHttp(address, { notReadyReasons, metrics: () => metrics.text() });
+  const allNotReadyReasons = () => {
+    const apiReason = client.unavailableReason();
+    return apiReason === undefined ? notReadyReasons() : [apiReason, ...notReadyReasons()];
+  };
+  const http = address && await serveHttp(address, {
+    notReadyReasons: allNotReadyReasons,
+    metrics: () => metrics.text(),
+  });
   if (http !== undefined) {
     getLogger(["denolith", "http"]).info("serving HTTP", { host: http.host, port: http.port });
   }

@@ -42,9 +42,9 @@ import { HostExec } from "../lvm/exec.ts";
 import { ANY_GROUP } from "../lvm/model/groups.ts";
 import { withRealPaths } from "../lvm/host/mounts.ts";
 import { parseSnapshotAutoextend } from "../lvm/snapshots/cow_autoextend.ts";
-import type { SurveyedGroup } from "../lvm/model/survey.ts";
 import { startLogging } from "./logging.ts";
 import type { Metrics } from "./metrics.ts";
+import { NodeState } from "./node_state.ts";
 import { cgroupRoot, kubeletPaths } from "./paths.ts";
 import { thinPoolOptions } from "./flags.ts";
 
@@ -56,22 +56,6 @@ const MAX_CONCURRENT_RECONCILES = 16;
 
 /** The time that pending events may take at the end, in milliseconds. */
 const EVENT_DRAIN_MS = 2_000;
-
-/** State of the process, as /readyz and /metrics show it. */
-class NodeState {
-  /** The reason why kubelet has not registered the driver; absent once it has. */
-  registrationError: string | undefined = "kubelet has not asked for the driver yet";
-  /** Last survey of the volume groups; absent before the first. */
-  survey: readonly SurveyedGroup[] | undefined;
-
-  /** Returns why the process is not ready; nothing when it is. */
-  notReadyReasons(): string[] {
-    return [
-      ...(this.registrationError === undefined ? [] : [`registration: ${this.registrationError}`]),
-      ...(this.survey === undefined ? ["LVM has not answered yet"] : []),
-    ];
-  }
-}
 
 /**
  * Serves a node until the process is asked to end.
@@ -205,7 +189,7 @@ function createAgent(options: AgentOptions) {
     ...{ client, exec: options.exec, driver, nodeName: options.nodeName, groups: options.groups },
     overcommit: options.thin.overcommit,
     onReport: async (report) => {
-      state.survey = report;
+      state.recordSurvey(report);
       machine.cowMonitor.observe(report);
       machine.trimmer.observe(report);
       await machine.filesystems.observe(report);

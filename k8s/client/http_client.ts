@@ -74,6 +74,11 @@ export class HttpClient implements ApiClient, Disposable {
     this.#transport[Symbol.dispose]();
   }
 
+  /** Returns why the API server cannot be used; `undefined` while it can. */
+  unavailableReason(): string | undefined {
+    return this.#transport.unavailableReason();
+  }
+
   /** Implements {@linkcode ApiClient}. */
   get<T extends KubeObject>(resource: Resource<T>, at: ObjectName, options: RequestOptions = {}): Promise<T> {
     const call = { verb: "get", resource, name: at.name, method: "GET", path: pathOf(resource, at), ...options };
@@ -127,7 +132,7 @@ export class HttpClient implements ApiClient, Disposable {
     using idleTimeout = new IdleTimeout(this.#clock, this.#options.watchIdleTimeoutMs ?? 150_000, controller);
     try {
       for await (const line of readLines(response.body)) {
-        this.#transport.recordActivity();
+        this.#transport.recordEvent();
         idleTimeout.restart();
         yield parseEvent<T>(call, line);
       }

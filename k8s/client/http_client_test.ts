@@ -190,6 +190,51 @@ Deno.test("HttpClient: a server that the certificate does not speak for is not t
   assertEquals([error.reason, s.fake.requests.length], ["Unreachable", 0]);
 });
 
+Deno.test("HttpClient: says why the API server cannot be used, once it has accepted no request for a minute", async () => {
+  const clock = new FakeClock();
+  await using s = scene({ clock });
+  const get = () => s.client.get(things, { name: "a" }).catch(() => {});
+  const post = () => s.client.create(things, { metadata: { name: "b" } }).catch(() => {});
+  assertEquals(s.client.unavailableReason(), "the API server has not answered yet");
+  await get();
+  assertEquals(s.client.unavailableReason(), undefined);
+  s.network.refuse();
+  await clock.advance(60_000);
+  await post();
+  assertEquals(s.client.unavailableReason(), undefined);
+  await clock.advance(1);
+  assertMatch(
+    s.client.unavailableReason() ?? "",
+    /^the API server has accepted no request for 60 s: .*connection refused/i,
+  );
+  s.network.allow();
+  await get();
+  assertEquals(s.client.unavailableReason(), undefined);
+  for (const [status, reason] of [[401, "HTTP 401"], [503, "HTTP 503"]] as const) {
+    await clock.advance(75_000);
+    s.fake.faults.refuse = { status, times: 1 };
+    await post();
+    assertEquals(s.client.unavailableReason(), `the API server has accepted no request for 75 s: ${reason}`);
+    await get();
+    assertEquals(s.client.unavailableReason(), undefined);
+  }
+});
+
+Deno.test("HttpClient: an event of a watch shows that the API server can be used", async () => {
+  const clock = new FakeClock();
+  await using s = scene({ clock, readIdleTimeoutMs: 300_000 });
+  const { resourceVersion } = await s.client.list(things);
+  const watch = s.client.watch(things, { resourceVersion })[Symbol.asyncIterator]();
+  const first = watch.next();
+  while (s.fake.watchCount === 0) await flushPromises();
+  await clock.advance(61_000);
+  assertEquals(s.client.unavailableReason(), "the API server has accepted no request for 61 s");
+  s.fake.put(things, { metadata: { name: "b" } });
+  await first;
+  assertEquals(s.client.unavailableReason(), undefined);
+  await watch.return?.();
+});
+
 Deno.test("HttpClient: fetches long lists in pages, and answers what is no object with an error", async () => {
   await using s = scene({ pageSize: 2 });
   for (const name of ["b", "c", "d", "e"]) s.fake.put(things, { metadata: { name } });

@@ -97,7 +97,7 @@ function parseJsonObject(body: string): Record<string, unknown> | undefined {
 }
 
 /** Returns the message of an error with those of its causes: "fetch failed" alone explains nothing. */
-function messageWithCauses(error: unknown): string {
+export function messageWithCauses(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   return error.cause === undefined ? error.message : `${error.message}: ${messageWithCauses(error.cause)}`;
 }

@@ -8,6 +8,7 @@
 
 import { type Clock, systemClock } from "../../lvm/clock.ts";
 import { type ApiServer, readCredential } from "./config.ts";
+import { messageWithCauses } from "./response.ts";
 
 /** Options of a {@linkcode Transport}. */
 export interface TransportOptions {
@@ -27,6 +28,9 @@ export interface TransportOptions {
 
 /** Milliseconds after which credentials are read again. Kubernetes replaces those of a pod long before they expire. */
 const CREDENTIAL_MAX_AGE_MS = 60_000;
+
+/** Milliseconds without an accepted request after which the server counts as unavailable. */
+const UNAVAILABLE_AFTER_MS = 60_000;
 
 /** A watch's stay on the connection. */
 export interface WatchRegistration extends Disposable {
@@ -56,6 +60,10 @@ export class Transport implements Disposable {
   #certificatesReadAt: number | undefined;
   #token: { text: string; readAt: number } | undefined;
   #lastActivityAt = 0;
+  /** When the server last accepted a request or sent an event; `undefined` before it did. */
+  #acceptedAt: number | undefined;
+  /** Why the last request since then failed, if it did. */
+  #failure: string | undefined;
   #cancelPing: (() => void) | undefined;
   #isPinging = false;
   #isClosed = false;
@@ -80,18 +88,36 @@ export class Transport implements Disposable {
     const { client } = await this.#connect();
     try {
       const response = await fetch(`${this.#server.url.replace(/\/$/, "")}${path}`, { ...init, headers, client });
-      this.recordActivity();
+      this.#recordActivity();
       if (response.status === 401) this.#token = this.#certificatesReadAt = undefined;
+      if (response.status === 401 || response.status >= 500) this.#failure = `HTTP ${response.status}`;
+      else this.#recordAccepted();
       return withAbortSignal(init.signal, response);
     } catch (error) {
       this.#certificatesReadAt = undefined; // the authority or the server may have other certificates now
+      this.#failure = messageWithCauses(error);
       throw error;
     }
   }
 
-  /** Records that data came from the server just now. */
-  recordActivity(): void {
-    this.#lastActivityAt = this.#clock.now();
+  /** Records that an event of a watch came from the server just now. */
+  recordEvent(): void {
+    this.#recordActivity();
+    this.#recordAccepted();
+  }
+
+  /**
+   * Returns why the server cannot be used: it has accepted no request for a minute, although watches send one every few
+   * seconds.
+   *
+   * @returns a reason for people; `undefined` while the server can be used
+   */
+  unavailableReason(): string | undefined {
+    const cause = this.#failure === undefined ? "" : `: ${this.#failure}`;
+    if (this.#acceptedAt === undefined) return `the API server has not answered yet${cause}`;
+    const ms = this.#clock.now() - this.#acceptedAt;
+    if (ms <= UNAVAILABLE_AFTER_MS) return undefined;
+    return `the API server has accepted no request for ${Math.floor(ms / 1000)} s${cause}`;
   }
 
   /** Closes the connection if no data came on it since a moment of the clock, at which a request was sent. */
@@ -169,6 +195,15 @@ export class Transport implements Disposable {
       this.#token = { text: await readCredential(this.#server.token), readAt: now };
     }
     return this.#token.text;
+  }
+
+  #recordActivity(): void {
+    this.#lastActivityAt = this.#clock.now();
+  }
+
+  #recordAccepted(): void {
+    this.#acceptedAt = this.#clock.now();
+    this.#failure = undefined;
   }
 
   #stopPinging(): void {

@@ -24,9 +24,10 @@ const DRIVER = "lvm.denolith.dev";
 /**
  * Starts an API server, and writes a kubeconfig for it into a folder.
  *
- * @param host loopback address of the API server and of the process, as in URLs
+ * @param options the loopback address of the API server and of the process, as in URLs; the token of the process, which
+ * the API server accepts by default
  */
-async function setUp(host = "127.0.0.1") {
+async function setUp({ host = "127.0.0.1", token = "secret" } = {}) {
   const [cert, key, ca] = await Promise.all(
     ["server.crt", "server.key", "ca.crt"].map((name) => Deno.readTextFile(TLS + name)),
   );
@@ -39,7 +40,7 @@ async function setUp(host = "127.0.0.1") {
   const folder = await Deno.realPath(await Deno.makeTempDir({ prefix: "denolith-cluster-" }));
   const kubeconfig = `${folder}/kubeconfig`;
   const cluster = { server: api.url, "certificate-authority-data": btoa(ca!) };
-  await Deno.writeTextFile(kubeconfig, kubeconfigOf(cluster, { token: "secret" }));
+  await Deno.writeTextFile(kubeconfig, kubeconfigOf(cluster, { token }));
   const [port] = freePorts(1);
   return {
     api,
@@ -71,7 +72,7 @@ Deno.test("denolith controller: serves under the Leases of the official sidecars
   const socket = `${s.folder}/socket/csi.sock`;
   await using driver = await s.start("controller", socket, "--endpoint", `unix://${socket}`, "--identity", "me");
   assertEquals(await s.get("/livez"), [200, "ok\n"]);
-  assertEquals(await s.get("/readyz"), [200, "ok\n"]);
+  assertEquals(await s.get("/readyz"), [200, "ok\n"]); // it listens on the socket only once it has listed its objects
   const names = [
     "capacity-lvm-denolith-dev",
     "external-resizer-lvm-denolith-dev",
@@ -127,9 +128,9 @@ Deno.test("denolith node: registers with kubelet, is not ready without LVM, and 
     using csi = connect(endpoint);
     assertEquals((await csi.node.nodeGetInfo()).nodeId, "n1");
   }
-  // Without LVM or root, the node is not ready for that reason.
-  const [, notReadyReason] = await s.get("/readyz");
-  assert(["ok\n", "LVM has not answered yet\n"].includes(notReadyReason), notReadyReason);
+  // Without LVM or root, the node is not ready for that reason alone.
+  const isLvmReason = async () => ["ok\n", "LVM has not answered yet\n"].includes((await s.get("/readyz"))[1]);
+  await pollUntil(isLvmReason, { action: "reach the API server", timeoutMs: 30_000 });
   const [, metrics] = await s.get("/metrics");
   for (const loop of ["lvmvolume", "lvmsnapshot"]) {
     assert(metrics.includes(`denolith_workqueue_depth{controller="${loop}"} 0`), metrics);
@@ -140,7 +141,7 @@ Deno.test("denolith node: registers with kubelet, is not ready without LVM, and 
 });
 
 Deno.test("denolith controller: with IPv6 alone, it reaches the API server and answers over HTTP", async () => {
-  await using s = await setUp(loopbackAddresses().at(-1));
+  await using s = await setUp({ host: loopbackAddresses().at(-1)! });
   const socket = `${s.folder}/socket/csi.sock`;
   await using driver = await s.start("controller", socket, "--endpoint", `unix://${socket}`);
   assertEquals(await s.get("/livez"), [200, "ok\n"]);
@@ -148,5 +149,18 @@ Deno.test("denolith controller: with IPv6 alone, it reaches the API server and a
     action: "lead",
     timeoutMs: 30_000,
   });
+  assertEquals(await driver.stop(), 0, driver.log().join("\n"));
+});
+
+Deno.test("denolith node: while the API server refuses its credentials, it lives, is not ready, and says why", async () => {
+  await using s = await setUp({ token: "expired" });
+  const socket = `${s.folder}/plugins/${DRIVER}/csi.sock`;
+  await using driver = await s.start("node", socket, "--node-name", "n1", "--kubelet-dir", s.folder);
+  assertEquals(await s.get("/livez"), [200, "ok\n"]);
+  await pollUntil(async () => (await s.get("/readyz"))[1].includes("the API server has not answered yet: HTTP 401"), {
+    action: "read why the agent is not ready",
+    timeoutMs: 30_000,
+  });
+  assertEquals((await s.get("/readyz"))[0], 503);
   assertEquals(await driver.stop(), 0, driver.log().join("\n"));
 });
