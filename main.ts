@@ -5,7 +5,7 @@
  * @module
  */
 
-import { messageOf, parseCommandLine, UsageError } from "./cli/command_line.ts";
+import { checkFlags, messageOf, parseCommandLine, UsageError } from "./cli/command_line.ts";
 import { SUBCOMMANDS } from "./cli/commands.ts";
 import { permissionsFor } from "./cli/permissions.ts";
 import { isSandboxed, runSandboxed, serveWorker, type WorkerRequest } from "./cli/sandbox.ts";
@@ -44,7 +44,9 @@ function main(args: readonly string[]): Promise<number> {
       return request.isRequested ? 0 : 2;
     }
     const { name, flags } = request;
-    const { access } = SUBCOMMANDS[name]!;
+    const subcommand = SUBCOMMANDS[name]!;
+    await checkFlags(name, subcommand, flags);
+    const { access } = subcommand;
     const end = abortOnSignals();
     if (access === undefined) return await execute({ name, flags }, end);
     const permissions = permissionsFor(await access(flags), import.meta.filename!);

@@ -16,7 +16,17 @@ export interface Flag {
   readonly help: string;
   /** Returns the value of a flag that is not given. */
   readonly default?: () => string;
+  /** Checks a value, see {@linkcode Check}. Without it, any text is accepted. */
+  readonly check?: Check;
 }
+
+/**
+ * Checks a value by parsing it. It reads nothing, so that a wrong value is reported whatever the state of the machine.
+ *
+ * @param field the flag or argument as the user wrote it, with which the message of an error begins
+ * @throws {Error} for a wrong value; the message has the value, and what is accepted
+ */
+export type Check = (value: string, field: string) => unknown;
 
 /** The positional argument of a subcommand. */
 export interface Argument {
@@ -24,6 +34,8 @@ export interface Argument {
   readonly name: string;
   /** Description for the help. */
   readonly help: string;
+  /** Checks its value, see {@linkcode Check}. */
+  readonly check?: Check;
 }
 
 /** Values of the flags that are given or have a default, by name, and of the argument, by its placeholder. */
@@ -81,34 +93,76 @@ export type Request =
  * Parses a command line.
  *
  * @param args the arguments, beginning with the subcommand
+ * @returns the request; that for the version is the subcommand `version`
  * @throws {UsageError} for an unknown subcommand or flag, a missing value, or an unexpected argument
  */
 export function parseCommandLine(subcommands: Subcommands, args: readonly string[]): Request {
   const [name, ...rest] = args;
-  if (name === undefined || name === "help" || name === "--help" || name === "-h") {
-    return { kind: "help", text: commandsHelp(subcommands), isRequested: name !== undefined };
-  }
-  const subcommand = Object.hasOwn(subcommands, name) ? subcommands[name] : undefined;
-  if (subcommand === undefined) {
-    throw new UsageError(
-      `unknown command ${JSON.stringify(name)}; did you mean ${closestString(name, Object.keys(subcommands))}?`,
-    );
-  }
+  if (name === undefined) return { kind: "help", text: commandsHelp(subcommands), isRequested: false };
+  if (HELP.includes(name)) return { kind: "help", text: helpText(subcommands, rest), isRequested: true };
+  if (name === "--version" || name === "-V") return VERSION_REQUEST;
+  const subcommand = requireSubcommand(subcommands, name);
   const flags = parseFlags(name, subcommand, rest);
+  if (flags === "version") return VERSION_REQUEST;
   return flags === "help"
     ? { kind: "help", text: subcommandHelp(name, subcommand), isRequested: true }
     : { kind: "run", name, flags };
 }
 
-function parseFlags(name: string, subcommand: Subcommand, args: readonly string[]): Flags | "help" {
+/** The words that ask for help, alone or followed by a subcommand. */
+const HELP = ["help", "--help", "-h"];
+
+const VERSION_REQUEST: Request = { kind: "run", name: "version", flags: {} };
+
+/** Returns the help of a subcommand, or that of the program without one. */
+function helpText(subcommands: Subcommands, [topic, unexpected]: readonly string[]): string {
+  if (unexpected !== undefined) throw new UsageError(`help: unexpected argument ${JSON.stringify(unexpected)}`);
+  if (topic === undefined || HELP.includes(topic)) return commandsHelp(subcommands);
+  return subcommandHelp(topic, requireSubcommand(subcommands, topic));
+}
+
+function requireSubcommand(subcommands: Subcommands, name: string): Subcommand {
+  if (Object.hasOwn(subcommands, name)) return subcommands[name]!;
+  throw new UsageError(
+    `unknown command ${JSON.stringify(name)}; did you mean ${closestString(name, Object.keys(subcommands))}?`,
+  );
+}
+
+/**
+ * Checks the values of all flags and of the argument, before anything else is done with them.
+ *
+ * @param name the name of the subcommand
+ * @throws {UsageError} with every wrong value
+ */
+export async function checkFlags(name: string, { argument, flags: known }: Subcommand, flags: Flags): Promise<void> {
+  const checks = [
+    ...(argument === undefined ? [] : [[argument.name, argument.name, argument.check] as const]),
+    ...Object.entries(known).map(([flag, { check }]) => [flag, `--${flag}`, check] as const),
+  ];
+  const errors = await Promise.all(checks.map(async ([key, field, check]) => {
+    const value = flags[key];
+    if (value === undefined) return [];
+    try {
+      await check?.(value, field);
+      return [];
+    } catch (error) {
+      return [messageOf(error)];
+    }
+  }));
+  if (errors.flat().length > 0) throw new UsageError(`${name}: ${errors.flat().join("; ")}`);
+}
+
+function parseFlags(name: string, subcommand: Subcommand, args: readonly string[]): Flags | "help" | "version" {
   const known = Object.keys(subcommand.flags);
   const flagsWithValue = known.filter((flag) => subcommand.flags[flag]!.value !== undefined);
+  const switches = known.filter((flag) => subcommand.flags[flag]!.value === undefined);
+  requireSwitchValues(name, switches, args);
   const { argument } = subcommand;
   const parsed = parseArgs(args, {
     string: ["_", ...flagsWithValue],
     collect: flagsWithValue,
-    boolean: ["help", ...known.filter((flag) => subcommand.flags[flag]!.value === undefined)],
-    alias: { help: "h" },
+    boolean: ["help", "version", ...switches],
+    alias: { help: "h", version: "V" },
     unknown: (arg) => {
       if (!arg.startsWith("-")) return; // positional arguments are counted below
       const flag = arg.replace(/=.*$/s, "");
@@ -118,6 +172,7 @@ function parseFlags(name: string, subcommand: Subcommand, args: readonly string[
     },
   });
   if (parsed.help === true) return "help";
+  if (parsed.version === true) return "version";
   const positionals = parsed._.map(String);
   if (argument !== undefined && positionals.length === 0) throw new UsageError(`${name}: ${argument.name} is missing`);
   const unexpected = positionals[argument === undefined ? 0 : 1];
@@ -137,6 +192,15 @@ function parseFlags(name: string, subcommand: Subcommand, args: readonly string[
   ]);
 }
 
+/** Refuses a switch with a value, of which parseArgs() takes any but `false` for `true`. */
+function requireSwitchValues(name: string, switches: readonly string[], args: readonly string[]): void {
+  for (const arg of args) {
+    const [, flag, value] = /^--([^=]+)=(.*)$/s.exec(arg) ?? [];
+    if (flag === undefined || !switches.includes(flag) || value === "true" || value === "false") continue;
+    throw new UsageError(`${name}: --${flag} ${JSON.stringify(value)}: is a switch, and takes no value`);
+  }
+}
+
 function subcommandHelp(name: string, { about, argument, flags, example }: Subcommand): string {
   const rows = Object.entries(flags).map(([flag, { value, help, default: byDefault }]) =>
     [
@@ -151,10 +215,13 @@ function subcommandHelp(name: string, { about, argument, flags, example }: Subco
     "",
     ...(argument === undefined ? [] : [...formatTable([[`  ${argument.name}`, argument.help]]), ""]),
     "Flags:",
-    ...formatTable([...rows, ["  -h, --help", "Show this help"]]),
+    ...formatTable([...rows, ...COMMON_ROWS]),
     ...(example === undefined ? [] : ["", "Example:", `  ${example}`]),
   ].join("\n");
 }
+
+/** The flags that every subcommand has, as its help shows them. */
+const COMMON_ROWS = [["  -h, --help", "Show this help"], ["  -V, --version", "Print the version"]] as const;
 
 function commandsHelp(subcommands: Subcommands): string {
   return [
@@ -163,9 +230,15 @@ function commandsHelp(subcommands: Subcommands): string {
     "Usage: denolith COMMAND [flags]",
     "",
     "Commands:",
-    ...formatTable(Object.entries(subcommands).map(([name, { summary }]) => [`  ${name}`, summary] as const)),
+    ...formatTable([
+      ...Object.entries(subcommands).map(([name, { summary }]) => [`  ${name}`, summary] as const),
+      ["  help", "Show the help of a command"],
+    ]),
     "",
-    'Use "denolith COMMAND --help" for more information about a command.',
+    "Flags:",
+    ...formatTable(COMMON_ROWS),
+    "",
+    'Use "denolith COMMAND --help" or "denolith help COMMAND" for more information about a command.',
   ].join("\n");
 }
 

@@ -66,6 +66,27 @@ Deno.test("parseCommandLine(): refuses unknown commands and flags, and suggests 
   assertThrows(() => parseCommandLine(SUBCOMMANDS, ["toString"]), UsageError, "did you mean serve?");
 });
 
+Deno.test("parseCommandLine(): help of a subcommand, and the version, can be asked for in every usual way", () => {
+  const parse = (...args: string[]) => parseCommandLine(SUBCOMMANDS, args);
+  const help = parse("serve", "--help");
+  for (const args of [["help", "serve"], ["--help", "serve"], ["-h", "serve"], ["serve", "-h"]]) {
+    assertEquals(parse(...args), help, args.join(" "));
+  }
+  for (const args of [["help"], ["--help"], ["help", "help"]]) assertEquals(parse(...args), parse("-h"));
+  const version = { kind: "run" as const, name: "version", flags: {} };
+  for (const args of [["--version"], ["-V"], ["serve", "--version"], ["look", "-V"]]) {
+    assertEquals(parse(...args), version, args.join(" "));
+  }
+  assertThrows(() => parse("help", "serv"), UsageError, 'unknown command "serv"; did you mean serve?');
+  assertThrows(() => parse("help", "serve", "now"), UsageError, 'help: unexpected argument "now"');
+});
+
+Deno.test("parseCommandLine(): a switch takes no value but true or false", () => {
+  assertEquals(flagsOf("--quiet=true"), { address: ":1", quiet: "true" });
+  assertEquals(flagsOf("--quiet=false"), { address: ":1" });
+  assertThrows(() => flagsOf("--quiet=much"), UsageError, 'serve: --quiet "much": is a switch, and takes no value');
+});
+
 Deno.test("parseCommandLine(): help shows each flag with its default", () => {
   assertEquals(parseCommandLine(SUBCOMMANDS, ["serve", "--help"]), {
     kind: "help",
@@ -79,6 +100,7 @@ Flags:
   --config PATH      how
   --quiet            say less
   -h, --help         Show this help
+  -V, --version      Print the version
 
 Example:
   x serve --quiet`,

@@ -6,13 +6,26 @@
  */
 
 import manifest from "../deno.json" with { type: "json" };
-import { socketPath } from "../csi/endpoint.ts";
-import { parseMountRoots } from "../csi/mount_roots.ts";
+import { parseMountRoots, socketPath } from "../csi/driver_options.ts";
+import { requireNodeId } from "../csi/topology.ts";
 import { withRealPaths } from "../lvm/host/mounts.ts";
 import { apiAccess, clusterAccess } from "./api_access.ts";
 import type { Flag, Flags, Subcommand, Subcommands } from "./command_line.ts";
-import { CLUSTER_FLAGS, COMMON_FLAGS, httpFlag, LOG_FLAGS, MACHINE_FLAGS, THIN_POOL_FLAGS } from "./flags.ts";
-import { cgroupRoot, kubeletPaths } from "./paths.ts";
+import {
+  checkGroupList,
+  CLUSTER_FLAGS,
+  COMMON_FLAGS,
+  controllerNames,
+  httpFlag,
+  labelNames,
+  LOG_FLAGS,
+  lvmSettings,
+  MACHINE_FLAGS,
+  namespaceName,
+  processName,
+  THIN_POOL_FLAGS,
+} from "./flags.ts";
+import { cgroupRoot, kubeletPaths, parseKubeletDir } from "./paths.ts";
 import type { AccessScope } from "./permissions.ts";
 
 const standalone: Subcommand = {
@@ -22,15 +35,22 @@ const standalone: Subcommand = {
     "progress and exits.",
   flags: {
     endpoint: COMMON_FLAGS.endpoint,
-    "node-id": { value: "NAME", help: "Name of this node in CSI topologies", default: () => Deno.hostname() },
+    "node-id": {
+      value: "NAME",
+      help: "Name of this node in CSI topologies",
+      default: () => Deno.hostname(),
+      check: requireNodeId,
+    },
     "volume-groups": {
       value: "LIST",
       help: "Volume groups to create volumes in: names, or /patterns/, separated by commas (required)",
+      check: checkGroupList,
     },
     "mount-roots": {
       value: "LIST",
       help: "Directories below which volumes may be staged and published, separated by commas",
       default: () => "/var/lib/kubelet,/var/lib/nomad,/opt/nomad,/mnt",
+      check: parseMountRoots,
     },
     ...MACHINE_FLAGS,
     "driver-name": COMMON_FLAGS["driver-name"],
@@ -50,29 +70,38 @@ const node: Subcommand = {
     "logical volumes that the LVMVolumes and LVMSnapshots of this node ask for, and reports the volume groups of the " +
     "node in its LVMNode.",
   flags: {
-    "node-name": { value: "NAME", help: "Name of the Node object of this node", default: () => Deno.hostname() },
+    "node-name": {
+      value: "NAME",
+      help: "Name of the Node object of this node",
+      default: () => Deno.hostname(),
+      check: requireNodeId,
+    },
     "kubelet-dir": {
       value: "PATH",
       help: "Root directory of kubelet, as its --root-dir",
       default: () => "/var/lib/kubelet",
+      check: parseKubeletDir,
     },
     "volume-groups": {
       value: "LIST",
       help: "Volume groups that StorageClasses may use: names, or /patterns/, separated by commas (default all)",
+      check: checkGroupList,
     },
     "topology-labels": {
       value: "LIST",
       help: "Labels of the Node to report to kubelet as its topology, separated by commas",
+      check: labelNames,
     },
     "lvm-config": {
       value: "SETTINGS",
       help: "LVM settings that override lvm.conf, as of lvm --config; in a container: " +
         "activation/udev_sync=0 activation/udev_rules=0",
+      check: lvmSettings,
     },
-    "read-iops-per-gib": ioLimitFlag("reads per second", "100"),
-    "write-iops-per-gib": ioLimitFlag("writes per second", "100"),
-    "read-bps-per-gib": ioLimitFlag("bytes read per second", "4Mi"),
-    "write-bps-per-gib": ioLimitFlag("bytes written per second", "4Mi"),
+    "read-iops-per-gib": ioLimitFlag("read-iops-per-gib", "reads per second", "100"),
+    "write-iops-per-gib": ioLimitFlag("write-iops-per-gib", "writes per second", "100"),
+    "read-bps-per-gib": ioLimitFlag("read-bps-per-gib", "bytes read per second", "4Mi"),
+    "write-bps-per-gib": ioLimitFlag("write-bps-per-gib", "bytes written per second", "4Mi"),
     ...MACHINE_FLAGS,
     ...CLUSTER_FLAGS,
     "http-address": httpFlag(":9808"),
@@ -95,12 +124,19 @@ const controller: Subcommand = {
       value: "NAME",
       help: "Namespace of the Leases and the CSIStorageCapacities",
       default: () => "denolith-system",
+      check: namespaceName,
     },
-    identity: { value: "NAME", help: "Name of this process in Leases and events", default: () => Deno.hostname() },
+    identity: {
+      value: "NAME",
+      help: "Name of this process in Leases and events",
+      default: () => Deno.hostname(),
+      check: processName,
+    },
     "disable-controllers": {
       value: "LIST",
       help: "Controllers to leave to the official sidecars, separated by commas: provisioner, resizer, snapshotter, " +
         "capacity",
+      check: controllerNames,
     },
     ...CLUSTER_FLAGS,
     "http-address": httpFlag(":9809"),
@@ -120,6 +156,7 @@ const doctor: Subcommand = {
     "volume-groups": {
       value: "LIST",
       help: "Volume groups to check, as for standalone (default: those that the driver uses, or else all)",
+      check: checkGroupList,
     },
     endpoint: COMMON_FLAGS.endpoint,
     "driver-name": COMMON_FLAGS["driver-name"],
@@ -140,8 +177,13 @@ const status: Subcommand = {
     "volume-groups": {
       value: "LIST",
       help: "Volume groups to show, as for standalone (default: those that the driver uses, or else all)",
+      check: checkGroupList,
     },
-    "node-name": { value: "NAME", help: "Name of the Node object of this node; compare with its LVMVolumes" },
+    "node-name": {
+      value: "NAME",
+      help: "Name of the Node object of this node; compare with its LVMVolumes",
+      check: requireNodeId,
+    },
     kubeconfig: COMMON_FLAGS.kubeconfig,
     "thin-pool-overcommit": THIN_POOL_FLAGS["thin-pool-overcommit"],
     "driver-name": COMMON_FLAGS["driver-name"],
@@ -159,7 +201,7 @@ const forgetNode: Subcommand = {
     "and each LVMVolume without a PersistentVolume. Every other LVMVolume becomes Lost, and its deletion no longer " +
     "waits for the node. The data on the disks of the node is not changed. A node that seems to be alive is refused.\n\n" +
     "Run it as a cluster administrator, on any machine. The exit status is 1 if the node is refused.",
-  argument: { name: "NODE", help: "Name of the node" },
+  argument: { name: "NODE", help: "Name of the node", check: requireNodeId },
   flags: {
     yes: { help: "Give up the node; without this flag, only show what is affected" },
     force: {
@@ -193,9 +235,10 @@ export const SUBCOMMANDS: Subcommands = {
 };
 
 /** Returns a flag of the default IO limits by volume group. */
-function ioLimitFlag(unit: string, rate: string): Flag {
+function ioLimitFlag(flag: string, unit: string, rate: string): Flag {
   return {
     value: "LIST",
+    check: async (text) => (await import("../csi/group_limits.ts")).parseGroupLimits({ [flag]: text }),
     help: `Default limit of ${unit} for each GiB of a volume, by volume group: GROUP=${rate}, separated by commas`,
   };
 }

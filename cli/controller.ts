@@ -7,12 +7,12 @@
 import manifest from "../deno.json" with { type: "json" };
 import { inProcessCsi } from "./in_process_csi.ts";
 import { type ClusterProcess, startClusterProcess } from "./cluster_process.ts";
-import { type Flags, UsageError } from "./command_line.ts";
+import type { Flags } from "./command_line.ts";
 import { type ControllerHandlers, controllerHandlers } from "../csi/controller.ts";
 import { Controller, Identity } from "../csi/proto/csi_pb.ts";
-import { socketPath } from "../csi/endpoint.ts";
-import { identityHandlers, requireDriverName } from "../csi/identity.ts";
-import { parseGroupList } from "../csi/parameters.ts";
+import { requireDriverName, socketPath } from "../csi/driver_options.ts";
+import { identityHandlers } from "../csi/identity.ts";
+import { parseGroupList } from "../csi/group_list.ts";
 import { serve } from "../csi/server.ts";
 import { bindService } from "../csi/service.ts";
 import { TOPOLOGY_KEY } from "../csi/topology.ts";
@@ -51,6 +51,7 @@ import { Resizer } from "../k8s/resizer/resizer.ts";
 import { Snapshotter } from "../k8s/snapshotter/snapshotter.ts";
 import { volumeIntents } from "../k8s/provisioner/volume_intents.ts";
 import { Locks } from "../lvm/locks.ts";
+import { CONTROLLER_NAMES, type ControllerName, controllerNames } from "./flags.ts";
 import { startLogging } from "./logging.ts";
 
 /**
@@ -62,10 +63,7 @@ const CONTROLLERS = {
   resizer: "csi-resizer",
   snapshotter: "csi-snapshotter",
   capacity: undefined,
-} as const satisfies Record<string, Sidecar | undefined>;
-
-/** The name of a group of controllers. */
-type ControllerName = keyof typeof CONTROLLERS;
+} as const satisfies Record<ControllerName, Sidecar | undefined>;
 
 /** The time that a call waits for the agent of a node, in milliseconds; shorter than the sidecars' usual timeouts. */
 const NODE_WAIT_MS = 60_000;
@@ -121,7 +119,8 @@ export async function controller(flags: Flags, end: AbortSignal): Promise<number
   await startLogging(flags["log-level"]!, flags["log-format"]!);
   const driver = requireDriverName(flags["driver-name"]!);
   const namespace = flags.namespace!;
-  const disabledControllers = parseDisabledControllers(flags["disable-controllers"]);
+  const disabled = flags["disable-controllers"];
+  const disabledControllers = disabled === undefined ? [] : controllerNames(disabled, "--disable-controllers");
   const informers = new Informers();
   await using cluster = await startClusterProcess(flags, "controller", () => informers.notReadyReasons());
   const { client, metrics } = cluster;
@@ -144,7 +143,7 @@ export async function controller(flags: Flags, end: AbortSignal): Promise<number
     bindService(Identity, identity, metrics.onCallCompleted),
     bindService(Controller, handlers, metrics.onCallCompleted),
   ]);
-  for (const name of controllerNames.filter((name) => !disabledControllers.includes(name))) {
+  for (const name of CONTROLLER_NAMES.filter((name) => !disabledControllers.includes(name))) {
     const lease = { name: leaseNameOf(name, driver), namespace };
     const election = new LeaderElection(client, { lease, identity: `${flags.identity}-${crypto.randomUUID()}` });
     running.push(election.run(end, (signal) => controllers[name].run(signal)));
@@ -157,8 +156,6 @@ export async function controller(flags: Flags, end: AbortSignal): Promise<number
   await events.stop(GRACE_MS);
   return drained ? 0 : 1;
 }
-
-const controllerNames = Object.keys(CONTROLLERS) as ControllerName[];
 
 function leaseNameOf(name: ControllerName, driver: string): string {
   const sidecar = CONTROLLERS[name];
@@ -261,12 +258,4 @@ function freeCapacityKey(node: LvmNode | undefined): string {
     total?.free,
     ...volumeGroups.flatMap(({ thinPools = [] }) => thinPools.map(({ availableVirtual }) => availableVirtual)),
   ].join();
-}
-
-/** Parses `--disable-controllers`. @throws {UsageError} for an unknown name */
-function parseDisabledControllers(list = ""): string[] {
-  const names = list.split(",").map((name) => name.trim()).filter((name) => name !== "");
-  const unknown = names.find((name) => !Object.hasOwn(CONTROLLERS, name));
-  if (unknown === undefined) return names;
-  throw new UsageError(`--disable-controllers ${unknown}: must be one of ${Object.keys(CONTROLLERS).join(", ")}`);
 }

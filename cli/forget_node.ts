@@ -6,7 +6,7 @@
 
 import { apiClient } from "./api_client.ts";
 import type { Flags } from "./command_line.ts";
-import { requireDriverName } from "../csi/identity.ts";
+import { requireDriverName } from "../csi/driver_options.ts";
 import { requireNodeId } from "../csi/topology.ts";
 import { EventRecorder } from "../k8s/runtime/events.ts";
 import { forget } from "../k8s/node_removal/forget_node.ts";

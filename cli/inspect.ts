@@ -6,9 +6,8 @@
 
 import { apiClient } from "./api_client.ts";
 import type { Flags } from "./command_line.ts";
-import { socketPath } from "../csi/endpoint.ts";
-import { requireDriverName } from "../csi/identity.ts";
-import { parseGroupList } from "../csi/parameters.ts";
+import { requireDriverName, socketPath } from "../csi/driver_options.ts";
+import { parseGroupList } from "../csi/group_list.ts";
 import { probeSocket } from "../csi/server.ts";
 import { requireNodeId } from "../csi/topology.ts";
 import { knownObjects, listManaged } from "../k8s/agent/orphans.ts";
@@ -18,7 +17,7 @@ import { diagnosisJson, diagnosisText } from "../lvm/doctor/text.ts";
 import { HostExec } from "../lvm/exec.ts";
 import { readStatus, type StatusOptions } from "../lvm/status/status.ts";
 import { statusJson, statusText } from "../lvm/status/text.ts";
-import { parseOvercommitFlag } from "./flags.ts";
+import { overcommitOption } from "./flags.ts";
 
 /** Prints the problems of this host, with remedies. @returns the exit status: 1 when one of them is an error */
 export async function doctor(flags: Flags): Promise<number> {
@@ -34,7 +33,7 @@ export async function doctor(flags: Flags): Promise<number> {
 
 /** Prints the state of the driver on this host, compared with the cluster when `--node-name` is given. @returns 0 */
 export async function status(flags: Flags): Promise<number> {
-  const overcommit = parseOvercommitFlag(flags);
+  const overcommit = overcommitOption(flags);
   const report = await readStatus({ ...hostOptions(flags), ...await clusterOptions(flags), overcommit });
   console.log(flags.json === "true" ? statusJson(report) : statusText(report));
   return 0;

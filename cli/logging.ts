@@ -5,16 +5,12 @@
  */
 
 import { configure, jsonLinesFormatter, type LogLevel, type TextFormatter } from "@logtape/logtape";
-import { UsageError } from "./command_line.ts";
-
-const LEVELS = ["debug", "info", "warning", "error"] as const satisfies readonly LogLevel[];
+import { LOG_FORMATS, LOG_LEVELS, oneOf } from "./flags.ts";
 
 /** Starts the log. @throws {UsageError} for an unknown level or format */
 export async function startLogging(level: string, format: string): Promise<void> {
-  const lowestLevel = LEVELS.find((known) => known === level);
-  if (lowestLevel === undefined) throw new UsageError(`--log-level ${level}: must be one of ${LEVELS.join(", ")}`);
-  if (format !== "text" && format !== "json") throw new UsageError(`--log-format ${format}: must be text or json`);
-  const formatter = format === "json" ? jsonLinesFormatter : formatText;
+  const lowestLevel: LogLevel = oneOf(LOG_LEVELS)(level, "--log-level");
+  const formatter = oneOf(LOG_FORMATS)(format, "--log-format") === "json" ? jsonLinesFormatter : formatText;
   await configure({
     sinks: { stderr: (record) => console.error(formatter(record).trimEnd()) },
     loggers: [

@@ -7,14 +7,15 @@
 import { dirname } from "@std/path";
 import manifest from "../deno.json" with { type: "json" };
 import { startClusterProcess } from "./cluster_process.ts";
-import { type Flags, UsageError } from "./command_line.ts";
+import type { Flags } from "./command_line.ts";
 import { loggingListener, lvmReadiness } from "../csi/standalone.ts";
 import { type Machine, openMachine } from "../lvm/machine.ts";
 import { parseGroupLimits } from "../csi/group_limits.ts";
 import { Identity, Node } from "../csi/proto/csi_pb.ts";
-import { identityHandlers, requireDriverName } from "../csi/identity.ts";
+import { requireDriverName } from "../csi/driver_options.ts";
+import { identityHandlers } from "../csi/identity.ts";
 import { nodeHandlers } from "../csi/node.ts";
-import { parseGroupList } from "../csi/parameters.ts";
+import { parseGroupList } from "../csi/group_list.ts";
 import { serveRegistration } from "../csi/registration.ts";
 import { serve } from "../csi/server.ts";
 import { bindService, type BoundService } from "../csi/service.ts";
@@ -46,7 +47,7 @@ import { startLogging } from "./logging.ts";
 import type { Metrics } from "./metrics.ts";
 import { NodeState } from "./node_state.ts";
 import { cgroupRoot, kubeletPaths } from "./paths.ts";
-import { thinPoolOptions } from "./flags.ts";
+import { labelNames, thinPoolOptions } from "./flags.ts";
 
 /**
  * The number of objects of a kind that are reconciled at once. LVM makes the changes of a group one by one, but they
@@ -250,11 +251,9 @@ function csiServices({ options: { driver, nodeName, mountRoots }, machine, metri
  * @throws {UsageError} when `--topology-labels` cannot be parsed
  */
 function topologyLabels(flags: Flags, client: ApiClient) {
-  const names = (flags["topology-labels"] ?? "").split(",").map((name) => name.trim()).filter((name) => name !== "");
-  if (names.length === 0) return undefined;
-  if (!names.every((name) => /^(?:[a-z0-9.-]{1,253}\/)?[A-Za-z0-9_.-]{1,63}$/.test(name))) {
-    throw new UsageError(`--topology-labels ${flags["topology-labels"]}: must be names of labels, separated by commas`);
-  }
+  const list = flags["topology-labels"];
+  if (list === undefined) return undefined;
+  const names = labelNames(list, "--topology-labels");
   return async () => {
     const { metadata: { labels = {} } } = await client.get(nodes, { name: flags["node-name"]! });
     return Object.fromEntries(names.flatMap((name) => labels[name] === undefined ? [] : [[name, labels[name]]]));

@@ -6,8 +6,8 @@
 
 import { join } from "@std/path";
 import { type Flags, UsageError } from "./command_line.ts";
-import { socketPath } from "../csi/endpoint.ts";
-import { parseMountRoots } from "../csi/mount_roots.ts";
+import { parseMountRoots, socketPath } from "../csi/driver_options.ts";
+import { invalidArgument, quote } from "../csi/request.ts";
 
 /** The paths of a driver below the directory of kubelet. */
 export interface KubeletPaths {
@@ -42,15 +42,21 @@ export function cgroupRoot(flags: Flags): string | undefined {
  * Returns the paths for `--kubelet-dir` and `--driver-name`.
  *
  * @throws {StorageError} `InvalidArgument` for an invalid directory
- * @throws {UsageError} for several directories
  */
 export function kubeletPaths(flags: Flags): KubeletPaths {
-  const [kubeletDir, ...more] = parseMountRoots(flags["kubelet-dir"]!);
-  if (kubeletDir === undefined || more.length > 0) throw new UsageError("--kubelet-dir: must be one directory");
+  const kubeletDir = parseKubeletDir(flags["kubelet-dir"]!);
   const driver = flags["driver-name"]!;
+  const field = `--kubelet-dir ${quote(kubeletDir)}: its socket`;
   return {
     kubeletDir,
-    socket: socketPath(join(kubeletDir, "plugins", driver, "csi.sock")),
-    registrationSocket: socketPath(join(kubeletDir, "plugins_registry", `${driver}-reg.sock`)),
+    socket: socketPath(join(kubeletDir, "plugins", driver, "csi.sock"), field),
+    registrationSocket: socketPath(join(kubeletDir, "plugins_registry", `${driver}-reg.sock`), field),
   };
+}
+
+/** Parses `--kubelet-dir`. @throws {StorageError} `InvalidArgument` for anything but one directory */
+export function parseKubeletDir(text: string, field = "--kubelet-dir"): string {
+  const [kubeletDir] = text.includes(",") ? [] : parseMountRoots(text, field);
+  if (kubeletDir !== undefined) return kubeletDir;
+  throw invalidArgument(`${field} ${quote(text)}: must be the absolute path of one directory`);
 }

@@ -15,7 +15,7 @@ Deno.test("kubeletPaths(): sockets lie below kubelet's directory, under the driv
 
 Deno.test("kubeletPaths(): refuses a directory that cannot be kubelet's, or whose path is too long for a socket", () => {
   const paths = (root: string) => () => kubeletPaths({ "kubelet-dir": root, "driver-name": "lvm.denolith.dev" });
-  assertThrows(paths("/a,/b"), UsageError, "one directory");
+  assertThrows(paths("/a,/b"), StorageError, "one directory");
   assertThrows(paths("kubelet"), StorageError, "not an absolute path");
   assertThrows(paths("/"), StorageError, "root directory");
   assertThrows(paths("/var/../lib"), StorageError, `has "." or ".."`);

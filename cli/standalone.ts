@@ -7,10 +7,8 @@
 import manifest from "../deno.json" with { type: "json" };
 import { type Flags, messageOf, UsageError } from "./command_line.ts";
 import { startStandalone } from "../csi/standalone.ts";
-import { socketPath } from "../csi/endpoint.ts";
-import { requireDriverName } from "../csi/identity.ts";
-import { parseMountRoots } from "../csi/mount_roots.ts";
-import { parseGroupList } from "../csi/parameters.ts";
+import { parseMountRoots, requireDriverName, socketPath } from "../csi/driver_options.ts";
+import { parseGroupList } from "../csi/group_list.ts";
 import { requireNodeId } from "../csi/topology.ts";
 import { cgroupRoot } from "./paths.ts";
 import { HostExec } from "../lvm/exec.ts";

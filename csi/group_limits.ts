@@ -6,7 +6,7 @@
 
 import { type IoLimitName, type IoLimits, parseIoLimitParameters } from "../lvm/spec/io_limits.ts";
 import type { GroupMatcher } from "../lvm/model/groups.ts";
-import { parseGroupList } from "./parameters.ts";
+import { parseGroupList } from "./group_list.ts";
 import { invalidArgument, quote } from "./request.ts";
 
 /** The flags, each with the limit that it sets for each GiB. */
@@ -36,9 +36,12 @@ export function parseGroupLimits(flags: Readonly<Record<string, string | undefin
     Object.assign({}, ...entries.map((list) => list.find(({ groups }) => groups.matches(group))?.limits));
 }
 
-function parseGroupLimitFlag(flag: string, name: IoLimitName, text = ""): GroupLimitEntry[] {
+function parseGroupLimitFlag(flag: string, name: IoLimitName, text: string | undefined): GroupLimitEntry[] {
+  if (text === undefined) return [];
   // a pattern may contain commas
-  return [...text.matchAll(/\s*((?:\/[^/]*\/|[^,/])+)\s*(?:,|$)/g)].map(([, entry = ""]) => {
+  const entries = [...text.matchAll(/\s*((?:\/[^/]*\/|[^,/])+)\s*(?:,|$)/g)];
+  if (entries.length === 0) throw invalidArgument(`--${flag} ${quote(text)}: must be GROUP=RATE, separated by commas`);
+  return entries.map(([, entry = ""]) => {
     const [, group, rate] = /^(.+)=([^=]*)$/.exec(entry.trim()) ?? [];
     if (group === undefined || rate === undefined) {
       throw invalidArgument(`--${flag} ${quote(entry)}: must be GROUP=RATE`);

@@ -9,7 +9,6 @@ import {
   PluginCapability_Service_Type as Service,
   PluginCapability_VolumeExpansion_Type as Expansion,
 } from "./proto/csi_pb.ts";
-import { invalidArgument, quote } from "./request.ts";
 import type { Handlers } from "./service.ts";
 
 /** Options of {@linkcode identityHandlers}. */
@@ -37,14 +36,4 @@ export function identityHandlers(options: IdentityOptions): Handlers<typeof Iden
       }),
     probe: async () => ({ ready: await options.ready() }),
   };
-}
-
-/**
- * Returns the name of a driver if it is valid.
- *
- * @throws {StorageError} `InvalidArgument` if it is not (CSI spec, GetPluginInfoResponse.name)
- */
-export function requireDriverName(name: string): string {
-  if (/^(?=.{1,63}$)[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?$/.test(name)) return name;
-  throw invalidArgument(`--driver-name ${quote(name)}: must be a domain name of at most 63 characters`);
 }

@@ -8,9 +8,8 @@
  */
 
 import { closestString } from "@std/text/closest-string";
-import { RE2JS } from "re2js";
 import { DEFAULT_FILESYSTEM, type FilesystemType, parseMkfsOptions, supportsDiscard } from "../lvm/spec/filesystem.ts";
-import { ANY_GROUP, anyMatcherOf, exactMatcher, type GroupMatcher, type GroupPreference } from "../lvm/model/groups.ts";
+import { ANY_GROUP, type GroupMatcher, type GroupPreference } from "../lvm/model/groups.ts";
 import { IO_LIMIT_PARAMETERS, type IoLimits, parseIoLimitParameters } from "../lvm/spec/io_limits.ts";
 import { type Layout, LINEAR } from "../lvm/model/layout.ts";
 import { FULL_COW, parseSizeOrPercent, PERCENT, type SizeOrPercent } from "../lvm/spec/cow_size.ts";
@@ -20,6 +19,7 @@ import { SETTING_NAMES, type SettingProperty, SETTINGS } from "../lvm/spec/setti
 import { SNAPSHOT_SETTING_NAMES } from "../lvm/spec/snapshot_settings.ts";
 import { parseInterval, type TrimPolicy } from "../lvm/spec/trim.ts";
 import { requireFilesystemType } from "./capability.ts";
+import { nameMatcher, patternMatcher } from "./group_list.ts";
 import { parseLayout } from "./layout_parameters.ts";
 import { OPENEBS_PARAMETERS, OPENEBS_SNAPSHOT_PARAMETERS, openEbsAliases } from "../lvm/spec/openebs_names.ts";
 import { invalidArgument, quote } from "./request.ts";
@@ -49,14 +49,8 @@ export interface VolumeParameters {
   readonly trim: TrimPolicy;
 }
 
-/** Maximum length of a pattern, in characters. */
-const MAX_PATTERN_LENGTH = 256;
-
 /** Maximum length of mkfs options, in characters: they are in a tag, and the metadata area is small. */
 const MAX_MKFS_OPTIONS_LENGTH = 256;
-
-/** Valid names of volume groups (lvm(8), "VALID NAMES"). */
-const GROUP_NAME = /^(?!-)(?!\.{1,2}$)[A-Za-z0-9+_.-]{1,127}$/;
 
 /** Valid names of LVs, without the reserved ones (lvm(8), "VALID NAMES"). */
 const LV_NAME =
@@ -191,20 +185,6 @@ export function parseSnapshotParameters(parameters: Readonly<Record<string, stri
   );
 }
 
-/**
- * Parses a list of volume groups: names and `/patterns/`, separated by commas.
- *
- * @throws {StorageError} `InvalidArgument` for an invalid name or pattern, or an empty list
- */
-export function parseGroupList(list: string): GroupMatcher {
-  const entries = [...list.matchAll(/\s*(\/[^/]*\/|[^,]+?)\s*(?:,|$)/g)].map((match) => match[1]!);
-  if (entries.length === 0) throw invalidArgument("volume groups: none named");
-  return anyMatcherOf(entries.map((entry) => {
-    const pattern = /^\/(.*)\/$/.exec(entry)?.[1];
-    return pattern === undefined ? nameMatcher("volume groups", entry) : patternMatcher("volume groups", pattern);
-  }));
-}
-
 function parseFstrim(value: string): { intervalMs?: number } {
   if (value === "no") return {};
   const intervalMs = parseInterval(value);
@@ -228,29 +208,6 @@ function parseGroups(given: ReadonlyMap<string, string>): GroupMatcher {
     return patternMatcher("parameter vgpattern", `.*(?:${unanchoredPattern}).*`);
   }
   return ANY_GROUP;
-}
-
-function nameMatcher(field: string, name: string): GroupMatcher {
-  if (!GROUP_NAME.test(name)) throw invalidArgument(`${field} ${quote(name)}: not a name that a volume group can have`);
-  return exactMatcher(name);
-}
-
-/**
- * Creates a matcher of a pattern. RE2 matches in time proportional to its input, so no pattern can hang the process. It
- * is also the syntax of OpenEBS. {@linkcode parseGroupList} parses the string form of the matcher.
- */
-function patternMatcher(field: string, pattern: string): GroupMatcher {
-  if (pattern.length > MAX_PATTERN_LENGTH) {
-    throw invalidArgument(`${field}: longer than ${MAX_PATTERN_LENGTH} characters`);
-  }
-  if (pattern.includes("/")) throw invalidArgument(`${field} ${quote(pattern)}: no volume group's name has a slash`);
-  let compiled: RE2JS;
-  try {
-    compiled = RE2JS.compile(pattern);
-  } catch (error) {
-    throw invalidArgument(`${field} ${quote(pattern)}: ${error instanceof Error ? error.message : String(error)}`);
-  }
-  return { matches: (name) => compiled.matches(name), toString: () => `/${pattern}/` };
 }
 
 /** Returns the parameters by our names. @throws {StorageError} `InvalidArgument` for an unknown name */

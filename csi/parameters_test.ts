@@ -6,7 +6,8 @@ import { SETTING_NAMES } from "../lvm/spec/settings.ts";
 import { SNAPSHOT_SETTING_NAMES, SNAPSHOT_SETTINGS } from "../lvm/spec/snapshot_settings.ts";
 import { parametersWith } from "../tests/fake/settings.ts";
 import { OPENEBS_PARAMETERS, type OpenEbsParameter } from "../lvm/spec/openebs_names.ts";
-import { parseGroupList, parseSnapshotParameters, parseVolumeParameters, trimFor } from "./parameters.ts";
+import { parseGroupList } from "./group_list.ts";
+import { parseSnapshotParameters, parseVolumeParameters, trimFor } from "./parameters.ts";
 
 /** Parses parameters into a form that can be compared. */
 function parseText(parameters: Readonly<Record<string, string>>) {

@@ -83,12 +83,12 @@ export function requirePath(field: string, value: string): string {
   if (value === "") throw invalidArgument(`${field}: missing`);
   if (!value.startsWith("/")) throw invalidArgument(`${field} ${quote(value)}: not an absolute path`);
   if (new TextEncoder().encode(value).length > MAX_PATH_BYTES) {
-    throw invalidArgument(`${field}: longer than ${MAX_PATH_BYTES} bytes`);
+    throw invalidArgument(`${field} ${quote(value)}: longer than ${MAX_PATH_BYTES} bytes`);
   }
   // deno-lint-ignore no-control-regex
-  if (/[\u0000-\u001F\u007F]/.test(value)) throw invalidArgument(`${field}: has a control character`);
+  if (/[\u0000-\u001F\u007F]/.test(value)) throw invalidArgument(`${field} ${quote(value)}: has a control character`);
   const elements = value.split("/").filter((element) => element !== "");
-  if (elements.length === 0) throw invalidArgument(`${field}: is the root directory`);
+  if (elements.length === 0) throw invalidArgument(`${field} ${quote(value)}: is the root directory`);
   if (elements.includes("..") || elements.includes(".")) {
     throw invalidArgument(`${field} ${quote(value)}: has "." or ".." in it`);
   }

@@ -4,7 +4,7 @@ import { fakeHost } from "../tests/contract/fake_host.ts";
 import { assertFails, Harness, volumeRequest } from "../tests/contract/host.ts";
 import { FakeMachine } from "../tests/fake/machine.ts";
 import { connect } from "./client.ts";
-import { socketPath } from "./endpoint.ts";
+import { socketPath } from "./driver_options.ts";
 
 async function bench(): Promise<{ bench: Harness; machine: FakeMachine } & AsyncDisposable> {
   const { exec } = await fakeHost.setUp();
@@ -130,7 +130,7 @@ Deno.test("a socket that a crash left is replaced, but not one on which a proces
 });
 
 Deno.test("socketPath() takes what CSI_ENDPOINT may be, and refuses the rest", async () => {
-  assertEquals(["unix:///a/b.sock", "unix:/a/b.sock", "/a/b.sock"].map(socketPath), [
+  assertEquals(["unix:///a/b.sock", "unix:/a/b.sock", "/a/b.sock"].map((endpoint) => socketPath(endpoint)), [
     "/a/b.sock",
     "/a/b.sock",
     "/a/b.sock",

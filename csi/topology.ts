@@ -19,12 +19,13 @@ export function topologyOf(nodeId: string, labels: Readonly<Record<string, strin
 /**
  * Returns a node id if it is a valid topology value.
  *
+ * @param field the name of the field, for messages
  * @throws {StorageError} `InvalidArgument` if it is not (CSI spec, Topology: as a Kubernetes label value)
  */
-export function requireNodeId(nodeId: string): string {
+export function requireNodeId(nodeId: string, field = "node id"): string {
   if (/^[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$/.test(nodeId)) return nodeId;
   throw invalidArgument(
-    `node id ${quote(nodeId)}: must be 1 to 63 letters, digits, "-", "_" or ".", with a letter or digit at both ends`,
+    `${field} ${quote(nodeId)}: must be 1 to 63 letters, digits, "-", "_" or ".", with a letter or digit at both ends`,
   );
 }
 

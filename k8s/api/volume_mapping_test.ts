@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { parseGroupList } from "../../csi/parameters.ts";
+import { parseGroupList } from "../../csi/group_list.ts";
 import { type ErrorKind, StorageError } from "../../lvm/error.ts";
 import { FILESYSTEM_TYPES } from "../../lvm/spec/filesystem.ts";
 import { anyMatcherOf, exactMatcher, type GroupMatcher } from "../../lvm/model/groups.ts";

@@ -232,7 +232,7 @@ Deno.test("HttpClient: an event of a watch shows that the API server can be used
   s.fake.put(things, { metadata: { name: "b" } });
   await first;
   assertEquals(s.client.unavailableReason(), undefined);
-  await watch.return?.();
+  await watch.return(undefined);
 });
 
 Deno.test("HttpClient: fetches long lists in pages, and answers what is no object with an error", async () => {

@@ -56,13 +56,13 @@ export class Transport implements Disposable {
   readonly #watches = new Set<AbortController>();
   #connection: Connection | undefined;
   #connecting: Promise<Connection> | undefined;
-  /** When the certificates were read; `undefined` when they may have changed since. */
+  /** The time at which the certificates were read; `undefined` when they may have changed since. */
   #certificatesReadAt: number | undefined;
   #token: { text: string; readAt: number } | undefined;
   #lastActivityAt = 0;
-  /** When the server last accepted a request or sent an event; `undefined` before it did. */
+  /** The time at which the server last accepted a request or sent an event; `undefined` before it did. */
   #acceptedAt: number | undefined;
-  /** Why the last request since then failed, if it did. */
+  /** The reason why the last request since then failed, if it did. */
   #failure: string | undefined;
   #cancelPing: (() => void) | undefined;
   #isPinging = false;

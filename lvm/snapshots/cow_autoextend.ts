@@ -49,19 +49,23 @@ export type CowDecision = { readonly kind: "none" } | { readonly kind: "extend";
 /**
  * Parses a policy, such as `70:20`: a threshold and an extension, both in percent.
  *
+ * @param field the name of the setting, for messages
  * @returns the policy, or `undefined` for `off`
  * @throws {StorageError} `InvalidArgument` for any other text.
  */
-export function parseSnapshotAutoextend(text: string): SnapshotAutoextend | undefined {
+export function parseSnapshotAutoextend(
+  text: string,
+  field = "autoextend of snapshots",
+): SnapshotAutoextend | undefined {
   if (text === "off") return undefined;
   const [threshold, percent] = /^([1-9]\d):([1-9]\d{0,2})$/.exec(text)?.slice(1).map(Number) ?? [];
   if (threshold !== undefined && percent !== undefined) return { threshold, percent };
   throw new StorageError(
     "InvalidArgument",
-    `autoextend of snapshots ${
+    `${field} ${
       JSON.stringify(text)
-    }: neither off nor a threshold from 10 to 99 and an extension from 1 to ` +
-      `999, both in percent, such as ${DEFAULT_SNAPSHOT_AUTOEXTEND}`,
+    }: must be off or a threshold from 10 to 99 and an extension from 1 to 999, both in ` +
+      `percent, such as ${DEFAULT_SNAPSHOT_AUTOEXTEND}`,
   );
 }
 

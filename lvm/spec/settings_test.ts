@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertNotEquals, assertThrows } from "@std/assert";
-import { parseGroupList, parseVolumeParameters } from "../../csi/parameters.ts";
+import { parseGroupList } from "../../csi/group_list.ts";
+import { parseVolumeParameters } from "../../csi/parameters.ts";
 import { readObjects } from "../../deploy/objects.ts";
 import { ioLimitsOf, lvmVolumeFor, requireCompatible, volumeRequestOf } from "../../k8s/api/volume_mapping.ts";
 import { parametersWith, parametersWithout, requestWith, settingOf } from "../../tests/fake/settings.ts";

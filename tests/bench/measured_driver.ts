@@ -1,6 +1,6 @@
 import { connect, type CsiClient } from "../../csi/client.ts";
 import { startStandalone } from "../../csi/standalone.ts";
-import { parseGroupList } from "../../csi/parameters.ts";
+import { parseGroupList } from "../../csi/group_list.ts";
 import { type Command, type Exec, HostExec, type Output } from "../../lvm/exec.ts";
 
 /** The name of the measured drivers. */

@@ -5,7 +5,7 @@
  */
 
 import { create, type DescService, type Message } from "@bufbuild/protobuf";
-import { parseGroupList } from "../../csi/parameters.ts";
+import { parseGroupList } from "../../csi/group_list.ts";
 import { type CsiServices, standaloneServices } from "../../csi/standalone.ts";
 import { Controller, Node } from "../../csi/proto/csi_pb.ts";
 import { type Handlers, unaryMethods } from "../../csi/service.ts";

@@ -5,8 +5,8 @@
  * @module
  */
 
+import { parseGroupList } from "../../csi/group_list.ts";
 import { nodeHandlers } from "../../csi/node.ts";
-import { parseGroupList } from "../../csi/parameters.ts";
 import { openMachine } from "../../lvm/machine.ts";
 import type { ApiClient } from "../../k8s/client/client.ts";
 import { AgentLiveness } from "../../k8s/scheduling/agent_liveness.ts";

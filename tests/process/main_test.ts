@@ -37,21 +37,36 @@ Deno.test("denolith: a command line that is not understood ends with status 2 an
     [["standalone"], /--volume-groups is required/],
     [["standalone", "--volume-groups", "a", "--endpoint", "tcp://x"], /endpoint/],
     [["standalone", "--volume-groups", "a", "--endpoint", "/a.sock"], /a directory of its own/],
-    [["standalone", "--volume-groups", "a", "--mount-roots", "/"], /mount roots: is the root directory/],
-    [["standalone", "--volume-groups", "a", "--mount-roots", "/mnt,mnt"], /mount roots "mnt": not an absolute path/],
     [
-      ["standalone", "--volume-groups", "a", "--mount-roots", "/mnt/.."],
-      /mount roots "\/mnt\/\.\.": has "\." or "\.\."/,
+      ["standalone", "--volume-groups", "a", "--mount-roots", "/"],
+      /--mount-roots "\/": is the root directory; must be absolute paths/,
     ],
-    [["standalone", "--volume-groups", "a", "--mount-roots", ","], /mount roots: none named/],
-    [["standalone", "--volume-groups", "/(/"], /volume groups/],
-    [["standalone", "--volume-groups", "a", "--node-id=_x"], /node id/],
-    [["standalone", "--volume-groups", "a", "--log-level", "loud"], /log-level/],
-    [["doctor", "--volume-groups", "/(/"], /volume groups/],
-    [["status", "--driver-name", "_"], /driver-name/],
+    [["standalone", "--volume-groups", "/(/"], /--volume-groups "\/\(\/": /],
+    [["standalone", "--volume-groups", "a", "--node-id=_x"], /--node-id "_x": must be/],
+    [["standalone", "--volume-groups", "a", "--log-level", "loud"], /--log-level "loud": must be debug/],
+    [["doctor", "--volume-groups", "/(/"], /--volume-groups/],
+    [["status", "--driver-name", "_"], /--driver-name "_": must be/],
     [["forget-node"], /forget-node: NODE is missing/],
-    [["node", "--kubelet-dir", "kubelet"], /not an absolute path/],
-    [["node", "--kubelet-dir", "/a,/b"], /--kubelet-dir: must be one directory/],
+    [["help", "standalon"], /unknown command "standalon"; did you mean standalone\?/],
+  ];
+  await Promise.all(cases.map(async ([args, expected]) => {
+    const { code, stderr } = await runDenolith(...args);
+    assertMatch(stderr, expected);
+    assertEquals(code, 2, `${args.join(" ")}: ${stderr}`);
+  }));
+});
+
+Deno.test("denolith: flags are checked before the API server is looked for", async () => {
+  const cases: [string[], RegExp][] = [
+    [["node", "--http-address", "banana"], /node: --http-address "banana": must be HOST:PORT/],
+    [["node", "--thin-pool-autoextend-threshold", "20"], /--thin-pool-autoextend-threshold "20": must be/],
+    [["node", "--volume-groups", "/(/"], /--volume-groups "\/\(\/": /],
+    [["node", "--read-iops-per-gib", "data"], /--read-iops-per-gib "data": must be GROUP=RATE/],
+    [["node", "--kubelet-dir", "kubelet"], /--kubelet-dir "kubelet": not an absolute path; must be/],
+    [["controller", "--disable-controllers", "resize"], /--disable-controllers "resize": must be provisioner/],
+    [["controller", "--kubeconfig", "/nowhere", "--log-level", "loud"], /--log-level "loud": must be/],
+    [["forget-node", "a/b"], /forget-node: NODE "a\/b": must be/],
+    [["status", "--node-name", "a/b"], /--node-name "a\/b": must be/],
   ];
   await Promise.all(cases.map(async ([args, expected]) => {
     const { code, stderr } = await runDenolith(...args);
@@ -72,6 +87,19 @@ Deno.test("denolith: without a way to the API server the processes of a cluster 
     assertMatch(`${code} ${stderr}`, expected);
     assertEquals(code, 1);
   }));
+});
+
+Deno.test("denolith: the version and the help of a command can be asked for in every usual way", async () => {
+  const [version, viaFlag, ofCommand] = await Promise.all(
+    [["version"], ["--version"], ["node", "--version"]].map((args) => runDenolith(...args)),
+  );
+  assertMatch(version!.stdout, /^denolith \d+\.\d+\.\d+ \(deno /);
+  assertEquals([viaFlag, ofCommand], [version, version]);
+  const [help, topic, flagFirst] = await Promise.all(
+    [["node", "--help"], ["help", "node"], ["--help", "node"]].map((args) => runDenolith(...args)),
+  );
+  assert(help!.stdout.startsWith("Usage: denolith node"), help!.stdout);
+  assertEquals([topic, flagFirst], [help, help]);
 });
 
 Deno.test("denolith doctor: works whatever this machine lacks, as text and as JSON, with an exit status", async () => {

@@ -1,0 +1,67 @@
+/**
+ * Parses the options of a driver: its socket, its mount roots and its name.
+ *
+ * @module
+ */
+
+import { dirname } from "@std/path";
+import { StorageError } from "../lvm/error.ts";
+import { invalidArgument, quote, requirePath } from "./request.ts";
+
+/** Maximum length of the path of a Unix socket, in bytes (unix(7): sun_path without its final zero). */
+const MAX_SOCKET_PATH_BYTES = 107;
+
+/** The form of mount roots, for messages. */
+const MOUNT_ROOTS_ALLOWED = 'must be absolute paths of directories, without "." and ".."';
+
+/**
+ * Returns the path of the socket of an endpoint: `unix:///run/x.sock`, `unix:/run/x.sock` or the path alone.
+ *
+ * @param field the name of the field, for messages
+ * @throws {StorageError} `InvalidArgument` for another scheme, a relative path, one that is too long, a name that does
+ * not end in `.sock` (CSI spec, `CSI_ENDPOINT`), or a socket in the root directory: the driver is permitted the whole
+ * directory of its socket
+ */
+export function socketPath(endpoint: string, field = "endpoint"): string {
+  const invalid = (reason: string) => invalidArgument(`${field} ${quote(endpoint)}: ${reason}`);
+  const withoutScheme = endpoint.replace(/^unix:(?:\/\/)?(?=\/(?!\/))/, "");
+  if (!withoutScheme.startsWith("/")) throw invalid("must be unix:///PATH.sock, with an absolute path");
+  const path = requirePath(field, withoutScheme);
+  if (!path.endsWith(".sock")) throw invalid("the socket's name must end in .sock");
+  if (dirname(path) === "/") throw invalid("the socket needs a directory of its own");
+  if (new TextEncoder().encode(path).length > MAX_SOCKET_PATH_BYTES) {
+    throw invalid(`longer than the ${MAX_SOCKET_PATH_BYTES} bytes that a unix socket's path can have`);
+  }
+  return path;
+}
+
+/**
+ * Parses a list of directories, separated by commas.
+ *
+ * @param field the name of the list, for messages
+ * @throws {StorageError} `InvalidArgument` for a relative path, one with dots, the root directory, or an empty list
+ */
+export function parseMountRoots(list: string, field = "mount roots"): readonly string[] {
+  const roots = list.split(",").map((entry) => entry.trim()).filter((entry) => entry !== "");
+  if (roots.length === 0) throw invalidArgument(`${field} ${quote(list)}: ${MOUNT_ROOTS_ALLOWED}`);
+  return [...new Set(roots.map((root) => requireRoot(root, field)))];
+}
+
+function requireRoot(root: string, field: string): string {
+  try {
+    return requirePath(field, root);
+  } catch (error) {
+    throw error instanceof StorageError ? invalidArgument(`${error.message}; ${MOUNT_ROOTS_ALLOWED}`) : error;
+  }
+}
+
+/**
+ * Returns the name of a driver if it is valid.
+ *
+ * @param field the name of the field, for messages
+ * @throws {StorageError} `InvalidArgument` if it is not (CSI spec, GetPluginInfoResponse.name)
+ */
+export function requireDriverName(name: string, field = "--driver-name"): string {
+  if (/^(?=.{1,63}$)[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?$/.test(name)) return name;
+  throw invalidArgument(`${field} ${quote(name)}: must be a domain name of at most 63 characters`);
+}

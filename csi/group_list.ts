@@ -1,0 +1,68 @@
+/**
+ * Volume groups by name and by pattern, as flags and parameters name them.
+ *
+ * @module
+ */
+
+import { RE2JS } from "re2js";
+import { anyMatcherOf, exactMatcher, type GroupMatcher } from "../lvm/model/groups.ts";
+import { invalidArgument, quote } from "./request.ts";
+
+/** Maximum length of a pattern, in characters. */
+const MAX_PATTERN_LENGTH = 256;
+
+/** Valid names of volume groups (lvm(8), "VALID NAMES"). */
+const GROUP_NAME = /^(?!-)(?!\.{1,2}$)[A-Za-z0-9+_.-]{1,127}$/;
+
+/**
+ * Parses a list of volume groups: names and `/patterns/`, separated by commas.
+ *
+ * @param field the name of the list, for messages
+ * @throws {StorageError} `InvalidArgument` for an invalid name or pattern, or an empty list
+ */
+export function parseGroupList(list: string, field = "volume groups"): GroupMatcher {
+  const entries = [...list.matchAll(/\s*(\/[^/]*\/|[^,]+?)\s*(?:,|$)/g)].map((match) => match[1]!);
+  if (entries.length === 0) {
+    throw invalidArgument(`${field} ${quote(list)}: must be names of volume groups or /patterns/, separated by commas`);
+  }
+  return anyMatcherOf(entries.map((entry) => {
+    const pattern = /^\/(.*)\/$/.exec(entry)?.[1];
+    return pattern === undefined ? nameMatcher(field, entry) : patternMatcher(field, pattern, entry);
+  }));
+}
+
+/** Creates a matcher of one name. @throws {StorageError} `InvalidArgument` when no volume group can have it */
+export function nameMatcher(field: string, name: string): GroupMatcher {
+  if (!GROUP_NAME.test(name)) {
+    throw invalidArgument(
+      `${field} ${quote(name)}: not a name that a volume group can have`,
+    );
+  }
+  return exactMatcher(name);
+}
+
+/**
+ * Creates a matcher of a pattern. RE2 matches in time proportional to its input, so no pattern can hang the process. It
+ * is also the syntax of OpenEBS. {@linkcode parseGroupList} parses the string form of the matcher.
+ *
+ * @param field the name of the field, for messages
+ * @param shown the pattern as messages show it
+ * @throws {StorageError} `InvalidArgument` for a pattern that is too long or that RE2 refuses
+ */
+export function patternMatcher(field: string, pattern: string, shown = pattern): GroupMatcher {
+  if (pattern.length > MAX_PATTERN_LENGTH) {
+    throw invalidArgument(`${field} ${quote(shown)}: longer than ${MAX_PATTERN_LENGTH} characters`);
+  }
+  if (pattern.includes("/")) throw invalidArgument(`${field} ${quote(shown)}: no volume group's name has a slash`);
+  let compiled: RE2JS;
+  try {
+    compiled = RE2JS.compile(pattern);
+  } catch (error) {
+    throw invalidArgument(
+      `${field} ${quote(shown)}: must be a pattern in the syntax of RE2: ${
+        error instanceof Error ? error.message : String(error)
+      }`,
+    );
+  }
+  return { matches: (name) => compiled.matches(name), toString: () => `/${pattern}/` };
+}
