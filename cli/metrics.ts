@@ -9,7 +9,7 @@ import type { CompletedCall } from "../csi/service.ts";
 import type { ReconcileResult } from "../k8s/runtime/controller.ts";
 import type { LimitedVolume } from "../lvm/staging/io_limiter.ts";
 import { isRaid, redundancyOf } from "../lvm/model/redundancy.ts";
-import type { LogicalVolume } from "../lvm/model/report.ts";
+import type { LogicalVolume, PhysicalVolume } from "../lvm/model/report.ts";
 import type { ReadOnlyFilesystem } from "../lvm/health/read_only_filesystems.ts";
 import type { SurveyedGroup } from "../lvm/model/survey.ts";
 import { allocatedVirtual, availableVirtual, isDamaged, poolsOf } from "../lvm/pools/pool.ts";
@@ -149,7 +149,28 @@ export class Metrics {
         }
       },
     );
+    this.#registerPvs(lastSurvey);
     this.#registerRedundancy(lastSurvey);
+  }
+
+  #registerPvs(lastSurvey: () => readonly SurveyedGroup[]): void {
+    const gauges: [string, string, (pv: PhysicalVolume) => number][] = [
+      ["size_bytes", "Space of the extents of the physical volume, used and free", ({ size }) => Number(size)],
+      [
+        "free_bytes",
+        "Space of the physical volume that LVM can allocate; 0 while it is missing or not allocatable",
+        ({ free }) => Number(free),
+      ],
+      ["missing", "1 while LVM cannot find the physical volume, else 0", ({ missing }) => missing ? 1 : 0],
+    ];
+    for (const [name, help, value] of gauges) {
+      const gauge = this.#gauge(`denolith_physical_volume_${name}`, help, ["group", "device", "uuid"], () => {
+        gauge.reset();
+        for (const { name: group, pvs } of lastSurvey()) {
+          for (const pv of pvs) gauge.set({ group, device: pv.path, uuid: pv.uuid }, value(pv));
+        }
+      });
+    }
   }
 
   #registerRedundancy(lastSurvey: () => readonly SurveyedGroup[]): void {

@@ -73,6 +73,27 @@ Deno.test("Metrics: queues and groups are read at each scrape, and removed ones 
   ]);
 });
 
+Deno.test("Metrics: each physical volume has its size, its free space, and whether it is missing", async () => {
+  const machine = new FakeMachine();
+  const group = machine.addGroup("data", 1n << 30n, 4n << 20n, 2);
+  const { groups: [survey] } = await readSurvey(machine);
+  const [first, second] = survey!.pvs;
+  const metrics = new Metrics();
+  const lost = { ...second!, path: "[unknown]", missing: true, free: 0n };
+  metrics.registerGroups(() => [{ ...survey!, pvs: [first!, lost] }]);
+  const labels = (path: string, uuid: string) => `{group="data",device="${path}",uuid="${uuid}"}`;
+  const [a, b] = [labels(group.pvs[0]!.path, first!.uuid), labels("[unknown]", second!.uuid)];
+  const expected = [
+    `denolith_physical_volume_free_bytes${a} 536870912`,
+    `denolith_physical_volume_free_bytes${b} 0`,
+    `denolith_physical_volume_missing${a} 0`,
+    `denolith_physical_volume_missing${b} 1`,
+    `denolith_physical_volume_size_bytes${a} 536870912`,
+    `denolith_physical_volume_size_bytes${b} 536870912`,
+  ];
+  assertEquals(await lines(metrics, "denolith_physical"), expected.sort());
+});
+
 Deno.test("Metrics: orphans and lost volumes are counted at each scrape", async () => {
   const metrics = new Metrics();
   let [orphans, lost] = [0, 2];

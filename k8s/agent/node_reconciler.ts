@@ -169,7 +169,20 @@ export function lvmNodeStatus(
 }
 
 function groupStatus(group: SurveyedGroup, driver: string, overcommit: bigint): NodeVolumeGroup {
-  const { name, uuid, size, free, extentSize, lvs, pvs, missingPvs, writeable, metadataSize, metadataFree } = group;
+  const {
+    name,
+    uuid,
+    size,
+    free,
+    extentSize,
+    lvs,
+    pvs,
+    missingPvs,
+    writeable,
+    allocationPolicy,
+    metadataSize,
+    metadataFree,
+  } = group;
   const pools = poolsOf(group).map((pool) => thinPoolStatus(group, pool, { driver, overcommit }));
   return {
     name,
@@ -184,8 +197,11 @@ function groupStatus(group: SurveyedGroup, driver: string, overcommit: bigint): 
       lvs.filter(({ origin, tags }) => origin !== undefined && ownedVolumeId(driver, tags) === undefined).length,
     missingPVCount: missingPvs,
     writeable,
+    allocationPolicy,
     metadata: { size: formatQuantity(metadataSize), free: formatQuantity(metadataFree) },
-    physicalVolumes: pvs.map(({ uuid, free }) => ({ uuid, free: formatQuantity(free) })),
+    physicalVolumes: pvs.map(({ uuid, path, size, free, missing }) => ({
+      ...{ uuid, path, size: formatQuantity(size), free: formatQuantity(free), missing },
+    })),
     volumes: lvs.flatMap(({ tags, size }) => {
       const id = ownedVolumeId(driver, tags);
       return id === undefined ? [] : [{ name: id, size: formatQuantity(size) }];

@@ -45,6 +45,7 @@ Deno.test("lvmNodeStatus() reports each group, and all of them together", async 
     now: new Date(Date.UTC(2026, 1, 3, 4, 5, 6, 789)),
   });
   assertEquals(lastUpdateTime, "2026-02-03T04:05:06Z");
+  const pvs = fake.groups.map((group) => group.pvs[0]!);
   assertEquals(total, { volumeGroups: 2, size: "12Gi", free: "11Gi" });
   assertEquals(volumeGroups, [
     {
@@ -53,7 +54,8 @@ Deno.test("lvmNodeStatus() reports each group, and all of them together", async 
       ...{ size: "10Gi", free: "9Gi", extentSize: "4Mi" },
       ...{ lvCount: 2, pvCount: 1, snapshotCount: 1, missingPVCount: 0, writeable: true },
       metadata: volumeGroups![0]!.metadata!,
-      physicalVolumes: [{ uuid: fake.groups[0]!.pvs[0]!.uuid, free: "9Gi" }],
+      allocationPolicy: "normal",
+      physicalVolumes: [{ uuid: pvs[0]!.uuid, path: pvs[0]!.path, size: "10Gi", free: "9Gi", missing: false }],
       volumes: [],
     },
     {
@@ -62,7 +64,8 @@ Deno.test("lvmNodeStatus() reports each group, and all of them together", async 
       ...{ size: "2Gi", free: "2Gi", extentSize: "1Mi" },
       ...{ lvCount: 0, pvCount: 1, snapshotCount: 0, missingPVCount: 1, writeable: false },
       metadata: volumeGroups![1]!.metadata!,
-      physicalVolumes: [{ uuid: fake.groups[1]!.pvs[0]!.uuid, free: "2Gi" }],
+      allocationPolicy: "normal",
+      physicalVolumes: [{ uuid: pvs[1]!.uuid, path: pvs[1]!.path, size: "2Gi", free: "2Gi", missing: false }],
       volumes: [],
     },
   ]);

@@ -158,10 +158,21 @@ export interface NodeVolumeGroup {
    * Its PVs, with the space that LVM would allocate to a volume now. Agents that only know linear volumes do not report
    * them.
    */
-  physicalVolumes?: { uuid: string; free: string }[];
+  physicalVolumes?: NodePhysicalVolume[];
   /** The volumes of the driver whose LVs `free` does not count, by the names of their LVMVolumes. */
   volumes?: { name: string; size: string }[];
   thinPools?: NodeThinPool[];
+}
+
+/** A physical volume of a node. Sizes are quantities. Agents of early versions report `uuid` and `free` alone. */
+export interface NodePhysicalVolume {
+  uuid: string;
+  /** Its path; `[unknown]` while LVM cannot find it. */
+  path?: string;
+  /** The space of its extents, used and free. */
+  size?: string;
+  free: string;
+  missing?: boolean;
 }
 
 /** A thin pool of a node. Sizes are quantities. */

@@ -27,7 +27,7 @@ const STRIPED: Layout = { type: "striped", stripes: 2, stripeSize: 65536n };
 function createPvs(...free: number[]): PhysicalVolume[] {
   return free.map((mib, index) => {
     const name = String.fromCharCode("a".charCodeAt(0) + index);
-    return { path: `/dev/${name}`, uuid: name, missing: false, free: BigInt(mib) * MiB };
+    return { path: `/dev/${name}`, uuid: name, missing: false, size: 1n << 40n, free: BigInt(mib) * MiB };
   });
 }
 

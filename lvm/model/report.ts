@@ -46,6 +46,8 @@ export interface PhysicalVolume {
   readonly uuid: string;
   /** True if LVM cannot find it, or did not when the group was changed last. */
   readonly missing: boolean;
+  /** The space of its extents, used and free. */
+  readonly size: bigint;
   /** The space that LVM would now allocate on it; 0 while it is missing, or not allocatable (pvchange(8)). */
   readonly free: bigint;
 }
@@ -168,11 +170,13 @@ const MISSING_PV_PATH = "[unknown]";
 export function parsePvs(entry: ReportRow, extentSize: bigint): PhysicalVolume[] {
   return asArray(entry.pv).map(asObject).map((pv) => {
     const missing = parseFlag(pv.pv_missing);
-    const free = asUnsignedInteger(pv.pv_pe_count) - asUnsignedInteger(pv.pv_pe_alloc_count);
+    const extents = asUnsignedInteger(pv.pv_pe_count);
+    const free = extents - asUnsignedInteger(pv.pv_pe_alloc_count);
     return {
       path: asString(pv.pv_name),
       uuid: asString(pv.pv_uuid),
       missing,
+      size: extents * extentSize,
       free: missing || !parseFlag(pv.pv_allocatable) ? 0n : free * extentSize,
     };
   });

@@ -28,6 +28,8 @@ export interface SurveyedGroup extends VolumeGroup {
   readonly metadataSize: bigint;
   /** The free space of the metadata area with the least free space. */
   readonly metadataFree: bigint;
+  /** Its allocation policy, such as `normal` (lvm(8), `--alloc`). */
+  readonly allocationPolicy: string;
   /** The system id of the host that owns it (lvmsystemid(7)); empty for none. */
   readonly systemId: string;
   /** The lock type of a group that hosts share: `sanlock`, `dlm` (lvmlockd(8)), `clvm`; empty for a local group. */
@@ -44,7 +46,10 @@ export interface Survey {
   readonly warnings: readonly string[];
 }
 
-const SURVEY_FIELDS = { vg: ["vg_mda_size", "vg_mda_free", "vg_systemid", "vg_lock_type", "vg_clustered"], lv: [] };
+const SURVEY_FIELDS = {
+  vg: ["vg_mda_size", "vg_mda_free", "vg_systemid", "vg_lock_type", "vg_clustered", "vg_allocation_policy"],
+  lv: [],
+};
 
 /** LVM's message to every user but root. It then reports nothing at all, with exit status 0. */
 const NOT_ROOT = /running as a non-root user/i;
@@ -88,6 +93,7 @@ export function parseSurvey(stdout: string): SurveyedGroup[] {
       exported: asInteger(vg.vg_exported) === 1n,
       metadataSize: asUnsignedInteger(vg.vg_mda_size),
       metadataFree: asUnsignedInteger(vg.vg_mda_free),
+      allocationPolicy: asString(vg.vg_allocation_policy ?? ""),
       systemId: asString(vg.vg_systemid),
       lockType: asInteger(vg.vg_clustered) === 1n ? "clvm" : asString(vg.vg_lock_type).replace(/^none$/, ""),
     };

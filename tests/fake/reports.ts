@@ -52,6 +52,7 @@ function vgRow(group: FakeGroup): Record<string, string> {
     vg_systemid: group.systemId,
     vg_lock_type: group.lockType,
     vg_clustered: "0",
+    vg_allocation_policy: "normal",
   };
 }
 
