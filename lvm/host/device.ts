@@ -104,6 +104,21 @@ export async function readSignatures(exec: Exec, device: string): Promise<Signat
   }));
 }
 
+/**
+ * Lets the kernel refuse writes to a device, until {@linkcode allowWrites} or until the device is deactivated.
+ */
+export async function refuseWrites(exec: Exec, device: string): Promise<void> {
+  await runOk(exec, { program: "blockdev", args: ["--setro", device], mutates: true });
+}
+
+/**
+ * Undoes {@linkcode refuseWrites}. A device to which LVM does not permit writes stays read-only: the kernel keeps that
+ * apart (lvchange(8), `--permission`; blockdev(8), `--setrw`).
+ */
+export async function allowWrites(exec: Exec, device: string): Promise<void> {
+  await runOk(exec, { program: "blockdev", args: ["--setrw", device], mutates: true });
+}
+
 /** Removes all signatures. To be called only when all of them are known to be the driver's own unfinished work. */
 export async function wipeSignatures(exec: Exec, device: string): Promise<void> {
   await runOk(exec, { program: "wipefs", args: ["--all", device], mutates: true });

@@ -8,7 +8,7 @@
 
 import { activationArguments } from "../volumes/activation.ts";
 import { checkFilesystem, ensureFormatted } from "./formatting.ts";
-import { type BlockDevice, readBlockDevice, verifyDevice } from "../host/device.ts";
+import { allowWrites, type BlockDevice, readBlockDevice, refuseWrites, verifyDevice } from "../host/device.ts";
 import { StorageError } from "../error.ts";
 import { type Exec, runOk } from "../exec.ts";
 import { bindMountFlags, resizeCommand } from "../spec/filesystem.ts";
@@ -106,7 +106,7 @@ export class Staging {
     if (access.kind === "block" || type === undefined) return;
 
     if (filesystemMounts(mounts, volume.lv).length === 0) {
-      if (device.readOnly) await this.#setReadOnly(volume, false);
+      if (device.readOnly) await allowWrites(this.#exec, volume.lv.devicePath);
       await ensureFormatted(this.#lvm, volume, device);
       await checkFilesystem(this.#exec, type, volume.lv.devicePath);
     }
@@ -161,7 +161,7 @@ export class Staging {
     const others = ours.filter((mount) => mount.target !== stagingPath);
     refuseFurtherTarget(volume, publication, others, device);
     if (device !== undefined && device.readOnly !== publication.readOnly) {
-      await this.#setReadOnly(volume, publication.readOnly);
+      await setReadOnly(this.#exec, volume, publication.readOnly);
     }
     const flags = publication.access.kind === "mount" ? bindMountFlags(publication.access.flags) : [];
     const created = await createMountPoint(target, block);
@@ -196,7 +196,10 @@ export class Staging {
     const path = await this.#canonicalPath(volumePath);
     const mount = (await readMounts(this.#exec)).findLast((mount) => mount.target === path);
     // a removed node leads to whatever device has its number now
-    if (mount === undefined || isDeletedNodeMount(mount) || !await this.#isMountOfVolume(id, mount)) {
+    if (
+      mount === undefined || isDeletedNodeMount(mount) ||
+      !await this.#isMountOfVolume(id, mount, await this.#deviceOf(mount))
+    ) {
       throw notAtPath(id, volumePath);
     }
     if (!isDeviceNodeMount(mount)) return { filesystem: await readUsage(this.#exec, mount.target) };
@@ -267,11 +270,6 @@ export class Staging {
     );
   }
 
-  async #setReadOnly(volume: Volume, readOnly: boolean): Promise<void> {
-    const args = [readOnly ? "--setro" : "--setrw", volume.lv.devicePath];
-    await runOk(this.#exec, { program: "blockdev", args, mutates: true });
-  }
-
   async #resizeFilesystem(type: string, mounted: { device: string; path: string }): Promise<void> {
     await runOk(this.#exec, resizeCommand(type, mounted));
   }
@@ -279,12 +277,13 @@ export class Staging {
   /**
    * Reports whether a mount is of a volume. A device node that was removed, or whose device does not exist any more,
    * counts as the volume's: nothing else needs it.
+   *
+   * @param device the device of a mount of a device node, if it exists
    */
-  async #isMountOfVolume(id: VolumeId, mount: Mount): Promise<boolean> {
+  async #isMountOfVolume(id: VolumeId, mount: Mount, device: BlockDevice | undefined): Promise<boolean> {
     const name = volumeLvName(id);
     if (isDeletedNodeMount(mount)) return true;
     if (isDeviceNodeMount(mount)) {
-      const device = await this.#deviceAt(mount.target);
       if (device === undefined || isDeviceOfLv(device.name, name)) return true;
     } else if (isMountOfLv(mount, name)) return true;
     // an administrator may have renamed the LV: then its tags identify it
@@ -294,9 +293,11 @@ export class Staging {
     return filesystemMounts([mount], lv).length + deviceMounts([mount], lv).length > 0;
   }
 
-  async #deviceAt(path: string): Promise<BlockDevice | undefined> {
+  /** Returns the device of a mount of a device node, if it exists. */
+  async #deviceOf(mount: Mount): Promise<BlockDevice | undefined> {
+    if (!isDeviceNodeMount(mount)) return undefined;
     try {
-      return await readBlockDevice(this.#exec, path);
+      return await readBlockDevice(this.#exec, mount.target);
     } catch (error) {
       if (error instanceof StorageError && error.kind === "FailedPrecondition") return undefined;
       throw error;
@@ -305,17 +306,38 @@ export class Staging {
 
   async #unmountAll(id: VolumeId, path: string): Promise<void> {
     using _pause = await this.#trimmer?.pause(id);
-    const layers = (await readMounts(this.#exec)).filter((mount) => mount.target === path);
-    for (const layer of layers.reverse()) {
-      if (!await this.#isMountOfVolume(id, layer)) {
+    const mounts = await readMounts(this.#exec);
+    for (const layer of mounts.filter((mount) => mount.target === path).reverse()) {
+      const device = await this.#deviceOf(layer);
+      if (!await this.#isMountOfVolume(id, layer, device)) {
         throw new StorageError(
           "FailedPrecondition",
           `unmounting volume ${id}: ${layer.source} is mounted at ${path}, which is not the volume; it stays mounted`,
         );
       }
       await unmount(this.#exec, path);
+      const isPublished = mounts.some((other) =>
+        other !== layer && isDeviceNodeMount(other) && other.root === layer.root
+      );
+      // whoever uses the device next, an administrator as well, can write to it again
+      if (device?.readOnly && !isPublished) await allowWrites(this.#exec, `/dev/mapper/${device.name}`);
     }
   }
+}
+
+/**
+ * Sets whether the kernel refuses writes to a volume's device.
+ *
+ * @throws {StorageError} `FailedPrecondition` when it refuses them still, because LVM does not permit them
+ */
+async function setReadOnly(exec: Exec, { id, lv, group }: Volume, readOnly: boolean): Promise<void> {
+  await (readOnly ? refuseWrites : allowWrites)(exec, lv.devicePath);
+  if (readOnly || !(await readBlockDevice(exec, lv.devicePath)).readOnly) return;
+  const path = `${group.name}/${lv.name}`;
+  throw new StorageError(
+    "FailedPrecondition",
+    `using volume ${id} for writing: LVM does not permit writes to ${path}; permit them (lvchange --permission rw ${path})`,
+  );
 }
 
 function notAtPath(id: VolumeId, path: string): StorageError {

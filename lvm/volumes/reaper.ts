@@ -12,7 +12,7 @@
 
 import type { Clock } from "../clock.ts";
 import { activationArguments } from "./activation.ts";
-import { verifyDevice } from "../host/device.ts";
+import { allowWrites, verifyDevice } from "../host/device.ts";
 import { StorageError } from "../error.ts";
 import { type Exec, runOk } from "../exec.ts";
 import { derivedReport, type FreshReport, type Lvm } from "../model/client.ts";
@@ -20,7 +20,7 @@ import { changeIgnoring, splitSnapshot } from "../model/snapshot_split.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { isIncompletePool, monitoringOptions, removeIncompletePool, removePool } from "../pools/pool_commands.ts";
 import { removeUsedTags, usedTagsOf } from "../model/used_tags.ts";
-import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
+import type { LocatedLv, LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { isOwned, markErased, markSnapshotDeleted, ownedSnapshotId } from "../model/tags.ts";
 import { type DeletedLv, deletedLvs, incompleteVolumes, isIncompleteSnapshot } from "../inventory/leftovers.ts";
 import { findPool, isDriverPool, isThin, lvsInPool } from "../pools/pool.ts";
@@ -223,10 +223,17 @@ export class Reaper {
     throw new StorageError("FailedPrecondition", `erasing ${group.name}/${lv.name}: it cannot be activated`);
   }
 
+  /** Makes the device of an LV writable. A device is read-only by its permission in LVM, or by blockdev(8), or by both. */
+  async #allowWrites({ lv, group }: LocatedLv): Promise<void> {
+    if (!(await verifyDevice(this.#exec, lv)).readOnly) return;
+    await allowWrites(this.#exec, lv.devicePath);
+    if (!(await verifyDevice(this.#exec, lv)).readOnly) return;
+    await this.#lvm.change(group, lvchange({ permission: "rw" }, `${group.name}/${lv.name}`));
+  }
+
   /** Erases the first bytes of an LV, by default all, in the way that its tags name. */
   async #erase({ lv, group, tags }: DeletedLv, bytes = lv.size): Promise<void> {
-    const { readOnly } = await verifyDevice(this.#exec, lv);
-    if (readOnly) await this.#lvm.change(group, lvchange({ permission: "rw" }, `${group.name}/${lv.name}`));
+    await this.#allowWrites({ lv, group });
     if (tags.erase === "discard") {
       const discard = { program: "blkdiscard", args: [lv.devicePath], mutates: true } as const;
       // Not every physical volume supports discards, and a failure is only reported.

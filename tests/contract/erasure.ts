@@ -4,11 +4,14 @@
  * @module
  */
 
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { readBlockDevice } from "../../lvm/host/device.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { blockCapability, contractTest, type Harness, type Host, volumeRequest } from "./host.ts";
 
 const BYTES = 32n << 20n;
+
+const UUID = "00000000-0000-4000-8000-000000000000";
 
 /** Registers the tests. */
 export function erasureContract(host: Host): void {
@@ -102,6 +105,100 @@ export function erasureContract(host: Host): void {
         "lvm lvremove",
       ]);
       assertEquals(await leftovers(harness), []);
+    },
+  );
+
+  contractTest(
+    host,
+    "a block volume that was published read-only is erased: its device takes writes again when nobody uses it",
+    async (harness) => {
+      const volumeCapability = blockCapability();
+      const volumeId = await createBlockVolume(harness);
+      await writeRandom(harness);
+      const targetPath = await harness.publish(volumeId, "reader", { volumeCapability, readonly: true });
+      const { devicePath } = await harness.singleLv();
+      const isReadOnly = async () => (await readBlockDevice(harness.exec, devicePath)).readOnly;
+      assert(await isReadOnly());
+      const unpublish = () => harness.csi.node.nodeUnpublishVolume({ volumeId, targetPath });
+      await unpublish();
+      assert(!await isReadOnly(), "nothing of the volume is published");
+      await harness.publish(volumeId, "first", { volumeCapability, readonly: true });
+      await harness.publish(volumeId, "reader", { volumeCapability, readonly: true });
+      await unpublish();
+      assert(await isReadOnly(), "another target is published read-only");
+      await harness.csi.node.nodeUnpublishVolume({ volumeId, targetPath: `${harness.folder}/first` });
+      await harness.csi.controller.deleteVolume({ volumeId });
+      assertEquals(await leftovers(harness), []);
+      const next = await createBlockVolume(harness);
+      assert(await isZeroed(harness));
+      await harness.csi.controller.deleteVolume({ volumeId: next });
+    },
+  );
+
+  contractTest(
+    host,
+    "a deleted volume is erased although its device is read-only: by its permission in LVM, by blockdev, or by both",
+    async (harness) => {
+      for (const flags of [["permission"], ["blockdev"], ["permission", "blockdev"], ["blockdev", "permission"]]) {
+        const volumeId = await createBlockVolume(harness);
+        await writeRandom(harness);
+        const { path, devicePath } = await harness.singleLv();
+        for (const flag of flags) {
+          if (flag === "blockdev") await harness.runAsAdmin("blockdev", "--setro", devicePath);
+          else await harness.runAsAdmin("lvm", "lvchange", "--permission", "r", path);
+        }
+        await harness.csi.controller.deleteVolume({ volumeId });
+        assertEquals(await leftovers(harness), [], flags.join(" and "));
+        const next = await createBlockVolume(harness);
+        assert(await isZeroed(harness), flags.join(" and "));
+        await harness.csi.controller.deleteVolume({ volumeId: next });
+        await harness.waitUntilIdle();
+      }
+    },
+  );
+
+  contractTest(
+    host,
+    "the permission in LVM and blockdev's flag make a device read-only, and neither undoes the other",
+    async (harness) => {
+      const volumeId = await createBlockVolume(harness);
+      const { path, devicePath } = await harness.singleLv();
+      const isReadOnly = async () => (await readBlockDevice(harness.exec, devicePath)).readOnly;
+      const setPermission = (permission: string) =>
+        harness.exec.run({ program: "lvm", args: ["lvchange", "--permission", permission, path], mutates: true });
+      const writable = await setPermission("rw");
+      assertEquals(writable.code, 5);
+      assertMatch(writable.stderr, /is already writable/);
+
+      await harness.runAsAdmin("blockdev", "--setro", devicePath);
+      assert(await isReadOnly());
+      assertEquals((await setPermission("rw")).code, 0, "LVM sees that the device is read-only, and loads it again");
+      assert(await isReadOnly());
+      await harness.runAsAdmin("blockdev", "--setrw", devicePath);
+      assert(!await isReadOnly());
+
+      assertEquals((await setPermission("r")).code, 0);
+      const readOnly = await setPermission("r");
+      assertEquals(readOnly.code, 5);
+      assertMatch(readOnly.stderr, /is already read only/);
+      await harness.runAsAdmin("blockdev", "--setrw", devicePath);
+      assert(await isReadOnly());
+      const discard = { program: "blkdiscard", args: [devicePath], mutates: true } as const;
+      assertMatch((await harness.exec.run(discard)).stderr, /BLKDISCARD ioctl failed: Operation not permitted/);
+      const makeFilesystem = {
+        program: "mke2fs",
+        args: ["-q", "-t", "ext4", "-U", UUID, devicePath],
+        mutates: true,
+      } as const;
+      assertEquals((await harness.exec.run(makeFilesystem)).code, 1);
+      await harness.runAsAdmin("lvm", "lvchange", "--permission", "rw", path);
+      assert(!await isReadOnly());
+
+      await harness.runAsAdmin("blockdev", "--setro", devicePath);
+      await harness.runAsAdmin("lvm", "lvchange", "--activate", "n", path);
+      await harness.runAsAdmin("lvm", "lvchange", "--activate", "y", path);
+      assert(!await isReadOnly(), "blockdev's flag goes with the device");
+      await harness.csi.controller.deleteVolume({ volumeId });
     },
   );
 

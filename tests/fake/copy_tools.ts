@@ -6,7 +6,7 @@
  */
 
 import type { Output } from "../../lvm/exec.ts";
-import { expectArgs, failure, type FakeLv, type FakeMachine, ok } from "./machine.ts";
+import { expectArgs, failure, type FakeLv, type FakeMachine, isReadOnly, ok } from "./machine.ts";
 import { deviceBytes } from "./thin.ts";
 
 /** Copies a chunk. The first chunk copies the signatures; the data is complete when all chunks came from one source. */
@@ -19,6 +19,7 @@ export function copyChunk(machine: FakeMachine, values: ReadonlyMap<string, stri
   if (values.get("conv")!.endsWith(",sparse") && !zeroesNewBlocks(machine, to!)) {
     throw new Error(`${target} keeps what it has`);
   }
+  if (isReadOnly(to!)) return failure(1, `dd: error writing '${target}': Operation not permitted`);
   if (from!.invalid || from!.content.unreadable) return failure(1, `dd: error reading '${source}': Input/output error`);
   const block = BigInt(values.get("bs")!);
   const offset = BigInt(values.get("skip")!) * block;

@@ -95,7 +95,8 @@ function lvcreate(machine: FakeMachine, args: readonly string[]): Output {
     active: true,
     suspended: false,
     zeroedTo: 0n,
-    readOnly: options.get("--permission")?.[0] === "r",
+    permission: options.get("--permission")?.[0] === "r" ? "r" as const : "rw" as const,
+    setReadOnly: false,
     minor: machine.nextMinor(),
     createdAt: machine.now(),
     cowPercent: 0,
@@ -238,7 +239,10 @@ function lvchange(machine: FakeMachine, args: readonly string[]): Output {
   if (options.get("--activate")?.[0] === "y" && !canActivateDegraded(group, lv)) {
     return failure(5, `  Refusing activation of partial LV ${path}.  Use '--activationmode partial' to override.`);
   }
-  if (options.has("--permission")) lv.readOnly = singleValue(options, "--permission") === "r";
+  const refusal = options.has("--permission")
+    ? changePermission(path, lv, singleValue(options, "--permission"))
+    : undefined;
+  if (refusal !== undefined) return refusal;
   const activate = options.get("--activate")?.[0];
   if (activate === undefined) return ok(`  Logical volume ${path} changed.\n`);
   if (activate === "y" && lv.activationSkip) return ok(); // as LVM, which prints no error
@@ -255,11 +259,25 @@ function lvchange(machine: FakeMachine, args: readonly string[]): Output {
   for (const each of withSnapshots) {
     if (activate === "y" && !each.active) each.minor = machine.nextMinor();
     if (activate === "n") {
-      each.readOnly = false;
+      each.setReadOnly = false;
       machine.removeDevice(each);
     } else each.active = true;
   }
   return ok();
+}
+
+/**
+ * Changes the permission in LVM's metadata, and with it one of the kernel's two flags. For a device that is read-only
+ * by the other one, LVM only loads its table again, which does not change that flag.
+ */
+function changePermission(path: string, lv: FakeLv, permission: string): Output | undefined {
+  if (permission !== lv.permission) {
+    lv.permission = permission === "r" ? "r" : "rw";
+    return undefined;
+  }
+  if (permission === "r") return failure(5, `  Logical volume "${path}" is already read only.`);
+  if (lv.active && lv.setReadOnly) return undefined;
+  return failure(5, `  Logical volume ${path} is already writable.`);
 }
 
 /** Splits a snapshot from its origin. Its COW space remains, as an LV of its own. */

@@ -42,7 +42,10 @@ export interface FakeLv {
   tags: Set<string>;
   active: boolean;
   suspended: boolean;
-  readOnly: boolean;
+  /** Whether LVM lets its device be written to: `lvchange --permission`. */
+  permission: "r" | "rw";
+  /** Whether its device is read-only since `blockdev --setro`. The kernel keeps this apart from the permission. */
+  setReadOnly: boolean;
   minor: number;
   createdAt: number;
   content: DeviceContent;
@@ -286,6 +289,11 @@ export type Tools = Partial<Record<Program, Tool>>;
 /** Returns the device-mapper node of an LV. */
 export function devicePath(group: FakeGroup, lv: FakeLv): string {
   return `/dev/mapper/${group.name.replaceAll("-", "--")}-${lv.name.replaceAll("-", "--")}`;
+}
+
+/** Reports whether the kernel refuses writes to the device of an LV: for either of its two flags. */
+export function isReadOnly({ permission, setReadOnly }: FakeLv): boolean {
+  return permission === "r" || setReadOnly;
 }
 
 /** Returns the content of an empty device. */

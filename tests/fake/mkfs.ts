@@ -4,8 +4,8 @@
  * @module
  */
 
-import { failure, type FakeMachine, ok, type Tool } from "./machine.ts";
-import { deviceNotFound, optionValue } from "./tool_text.ts";
+import { failure, type FakeMachine, isReadOnly, ok, type Tool } from "./machine.ts";
+import { deviceNotFound, notPermitted, optionValue } from "./tool_text.ts";
 
 /** The features of compatible and incompatible change that libblkid knows of ext2 and ext3. All others are of ext4. */
 const EXT3_FEATURES =
@@ -24,7 +24,11 @@ export const mkfsXfs: Tool = newFilesystem(
 /** Creates an ext2, ext3 or ext4, by its features. Without a terminal mke2fs overwrites without asking. */
 export function mke2fs(machine: FakeMachine, args: readonly string[]): ReturnType<Tool> {
   const make = newFilesystem(extType(machine, args), 0n, () => optionValue(args, "-U"));
-  const lv = machine.lvAt(args.at(-1)!);
+  const path = args.at(-1)!;
+  const lv = machine.lvAt(path);
+  if (lv !== undefined && isReadOnly(lv)) {
+    return failure(1, `${path}: Operation not permitted while setting up superblock`);
+  }
   if (lv !== undefined) lv.content.signatures = [];
   return make(machine, args);
 }
@@ -53,6 +57,7 @@ function newFilesystem(type: string, minimum: bigint, uuidOf: (args: readonly st
       return failure(1, `mkfs.${type}: ${path} appears to contain an existing filesystem (${existing.type}).`);
     }
     if (lv.size < minimum) return failure(1, `mkfs.${type}: '${path}' is too small to make a usable filesystem`);
+    if (isReadOnly(lv)) return notPermitted(`mkfs.${type}`, path);
     const uuid = uuidOf(args);
     if (!/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(uuid)) {
       throw new Error(`mkfs.${type}: an odd UUID ${uuid}`);

@@ -8,7 +8,7 @@ import { basename } from "@std/path";
 import { THIN_TOOLS, type ThinTool } from "../../lvm/doctor/pools.ts";
 import type { Output } from "../../lvm/exec.ts";
 import { type Program, PROGRAM_DIRECTORIES, PROGRAMS } from "../../lvm/exec.ts";
-import { devicePath, expectArgs, failure, type FakeLv, type FakeMachine, ok } from "./machine.ts";
+import { devicePath, expectArgs, failure, type FakeLv, type FakeMachine, isReadOnly, ok } from "./machine.ts";
 import { deviceBytes } from "./thin.ts";
 
 /** Lists what is at paths, or all block devices with what is on them. */
@@ -32,7 +32,7 @@ export function lsblk(machine: FakeMachine, args: readonly string[]): Output {
 
 function deviceRow(machine: FakeMachine, lv: FakeLv): Record<string, unknown> {
   const size = Number(deviceBytes(lv));
-  return { name: deviceName(machine, lv), "maj:min": `253:${lv.minor}`, size, ro: lv.readOnly };
+  return { name: deviceName(machine, lv), "maj:min": `253:${lv.minor}`, size, ro: isReadOnly(lv) };
 }
 
 function listBlockDevices(machine: FakeMachine, args: readonly string[]): Output {

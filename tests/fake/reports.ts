@@ -82,7 +82,7 @@ function lvRow(machine: FakeMachine, group: FakeGroup, lv: FakeLv): Record<strin
     lv_snapshot_invalid: lv.origin === undefined ? "-1" : lv.invalid ? "1" : "0",
     snap_percent: lv.origin === undefined || !lv.active ? "" : (lv.invalid ? 100 : lv.cowPercent).toFixed(2),
     lv_time: `${lv.createdAt}`,
-    lv_attr: lv.origin === undefined ? "-wi-a-----" : "sri-a-s---",
+    lv_attr: lv.origin === undefined ? `-${permissionOf(lv)}i-a-----` : `s${permissionOf(lv)}i-a-s---`,
     lv_health_status: lvHealthStatus(group, lv),
     sync_percent: lv.active ? lv.raid?.syncPercent.toFixed(2) ?? "" : "",
     raid_sync_action: lv.active ? lv.raid?.action ?? "" : "",
@@ -93,6 +93,11 @@ function lvRow(machine: FakeMachine, group: FakeGroup, lv: FakeLv): Record<strin
     lv_metadata_size: "",
     ...thinFields(lv),
   };
+}
+
+/** Returns the second character of lv_attr. `R`: the kernel refuses writes, though LVM permits them. */
+export function permissionOf({ permission, setReadOnly, active }: FakeLv): "r" | "R" | "w" {
+  return permission === "r" ? "r" : setReadOnly && active ? "R" : "w";
 }
 
 /** Reports whether an LV is open. A mounted filesystem holds its device open; a bind mount of the node does not. */

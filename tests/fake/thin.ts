@@ -135,11 +135,11 @@ export function discardOverwrittenData(machine: FakeMachine, lv: FakeLv): void {
 
 /** Returns the fields of a report that differ for thin LVs and pools. */
 export function thinFields(lv: FakeLv): Record<string, string> {
-  const { pool, thinPool, origin, active } = lv;
+  const { pool, thinPool, origin, active, permission } = lv;
   if (pool !== undefined) {
     return {
       lv_layout: "thin,sparse",
-      lv_attr: "Vwi-a-tz--",
+      lv_attr: `V${permission === "r" ? "r" : "w"}i-a-tz--`,
       origin_size: "",
       lv_snapshot_invalid: "-1",
       snap_percent: "",

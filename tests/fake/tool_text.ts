@@ -14,6 +14,11 @@ export function optionValue(args: readonly string[], flag: string): string {
   return value;
 }
 
+/** Returns a tool's error about a device that is read-only. */
+export function notPermitted(tool: string, path: string): Output {
+  return failure(1, `${tool}: ${path}: Operation not permitted`);
+}
+
 /** Returns a tool's error about a path without a device. */
 export function deviceNotFound(tool: string, path: string): Output {
   return failure(1, `${tool}: ${path}: No such file or directory`);

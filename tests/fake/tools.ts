@@ -6,7 +6,7 @@
 
 import type { Output } from "../../lvm/exec.ts";
 import { btrfstune, copyChunk, tune2fs, xfsDb } from "./copy_tools.ts";
-import { deviceNotFound, optionValue } from "./tool_text.ts";
+import { deviceNotFound, notPermitted, optionValue } from "./tool_text.ts";
 import { mke2fs, mkfsBtrfs, mkfsXfs } from "./mkfs.ts";
 import { dmsetup, lsblk, modinfo, udevadm, whereis } from "./read_only_tools.ts";
 import {
@@ -16,6 +16,7 @@ import {
   failure,
   type FakeLv,
   type FakeMachine,
+  isReadOnly,
   ok,
   type Tools,
 } from "./machine.ts";
@@ -84,6 +85,7 @@ function wipefs(machine: FakeMachine, args: readonly string[]): Output {
   const lv = machine.lvAt(path);
   if (lv === undefined) return deviceNotFound("wipefs: error", path);
   if (args.includes("--all")) {
+    if (isReadOnly(lv) && lv.content.signatures.length > 0) return notPermitted("wipefs: error", path);
     lv.content.signatures = [];
     return ok();
   }
@@ -120,7 +122,7 @@ function dd(machine: FakeMachine, args: readonly string[]): Output {
     return failure(1, `dd: error reading '${values.get("if")}': Input/output error`);
   }
   if (target !== "/dev/null") {
-    if (lv.readOnly) return failure(1, `dd: failed to open '${target}': Operation not permitted`);
+    if (isReadOnly(lv)) return failure(1, `dd: error writing '${target}': Operation not permitted`);
     lv.content.zeroHead = false;
     lv.content.data.add(values.get("if")!);
     lv.zeroedTo = 0n;
@@ -184,7 +186,7 @@ function blockdev(machine: FakeMachine, args: readonly string[]): Output {
   expectArgs(args, /^--set(?:ro|rw) \/\S+$/);
   const lv = machine.lvAt(args[1]!);
   if (lv === undefined) return deviceNotFound("blockdev", args[1]!);
-  lv.readOnly = args[0] === "--setro";
+  lv.setReadOnly = args[0] === "--setro";
   return ok();
 }
 
@@ -197,7 +199,8 @@ function blkdiscard(machine: FakeMachine, args: readonly string[]): Output {
   if (machine.mounts.some((mount) => mount.lv === lv)) {
     return failure(1, `blkdiscard: cannot open ${path}: Device or resource busy`);
   }
-  if (lv.readOnly) return failure(1, `blkdiscard: ${path}: BLKZEROOUT ioctl failed: Operation not permitted`);
+  const ioctl = args.includes("--zeroout") ? "BLKZEROOUT" : "BLKDISCARD";
+  if (isReadOnly(lv)) return failure(1, `blkdiscard: ${path}: ${ioctl} ioctl failed: Operation not permitted`);
   // A disk may keep data after a discard. Here it keeps all of it.
   if (args.length === 1) return ok();
   const [offset, length] = [BigInt(optionValue(args, "--offset")), BigInt(optionValue(args, "--length"))];
@@ -219,6 +222,12 @@ function e2fsck(machine: FakeMachine, args: readonly string[]): Output {
   }
   if (machine.mounts.some((mount) => mount.lv === lv)) {
     return failure(8, `${path} is mounted.\ne2fsck: Cannot continue, aborting.`);
+  }
+  if (isReadOnly(lv)) {
+    return failure(
+      8,
+      `e2fsck: Operation not permitted while trying to open ${path}\nYou must have r/w access to the filesystem or be root`,
+    );
   }
   if (lv.content.isInconsistent) throw new Error(`e2fsck of ${path}, which a program left half-changed`);
   const code = lv.content.checkStatus;
@@ -262,7 +271,7 @@ function mount(machine: FakeMachine, args: readonly string[]): Output {
   const flags = args.includes("-o") ? optionValue(args, "-o").split(",") : [];
   const [source, target] = args.slice(-2) as [string, string];
   if (!pathExists(target)) return failure(32, `mount: ${target}: mount point does not exist.`);
-  const readOnly = flags.includes("ro");
+  let readOnly = flags.includes("ro");
   if (flags.includes("bind")) return bindMount(machine, source, target, readOnly);
   const type = optionValue(args, "-t");
   const lv = machine.lvAt(source);
@@ -283,6 +292,7 @@ function mount(machine: FakeMachine, args: readonly string[]): Output {
   if (duplicate !== undefined && type === "xfs" && !flags.includes("nouuid")) {
     return failure(32, `mount: ${target}: wrong fs type, bad option, bad superblock on ${source}, missing codepage.`);
   }
+  if (isReadOnly(lv)) readOnly = true; // mount(8) warns: "source write-protected, mounted read-only"
   lv.content.isClean = false;
   const deviceNumber = type === "btrfs" ? "0:42" : `253:${lv.minor}`;
   machine.mounts.push({ target, source, fsType: type, root: "/", readOnly, deviceNumber, lv });
