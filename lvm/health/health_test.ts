@@ -118,6 +118,7 @@ Deno.test("a filesystem that the kernel made read-only is reported, one that was
   const lv = group.lvs.find(({ name }) => name === "linear")!;
   const mount = (readOnly: boolean, filesystemWritable: boolean): Mount => ({
     ...{ target: "/mnt", source: lv.devicePath, fsType: "ext4", root: "/", readOnly, filesystemWritable },
+    flags: [readOnly ? "ro" : "rw", "relatime"],
     deviceNumber: lv.deviceNumber!,
   });
   assertEquals(problems(group, "linear", [mount(false, true), mount(true, true)]), []);

@@ -23,6 +23,8 @@ export interface Mount {
   readonly root: string;
   /** True if this mount is read-only, whatever other mounts of the filesystem are. */
   readonly readOnly: boolean;
+  /** The flags of this mount, such as `ro`, `nosuid` and `relatime`. */
+  readonly flags: readonly string[];
   /**
    * True if the filesystem itself accepts writes. After an error the kernel makes a filesystem read-only, but does not
    * change the flags of its mounts (ext4(5), `errors=remount-ro`; the same for btrfs).
@@ -64,12 +66,14 @@ export async function readMounts(exec: Exec): Promise<Mount[]> {
   const answer = parseJson("findmnt", await runOk(exec, LIST_MOUNTS));
   return asArray(asObject(answer).filesystems).map((value) => {
     const mount = asObject(value);
+    const flags = asString(mount["vfs-options"]).split(",");
     return {
       target: asString(mount.target),
       source: asString(mount.source ?? ""),
       fsType: asString(mount.fstype),
       root: asString(mount.fsroot),
-      readOnly: asString(mount["vfs-options"]).split(",").includes("ro"),
+      readOnly: flags.includes("ro"),
+      flags,
       filesystemWritable: !asString(mount["fs-options"] ?? "").split(",").some((option) =>
         READ_ONLY_OPTIONS.includes(option)
       ),
@@ -217,9 +221,24 @@ export async function mountDevice(
   await runOk(exec, { program: "mount", args: ["-t", options.type, ...flags, device, path], mutates: true });
 }
 
-/** Mounts the directory or file at one path at another path, with its own flags. */
+/**
+ * Mounts the directory or file at one path at another path, with its own flags.
+ *
+ * mount(8) binds by one mount(2) and sets the flags by a second one, so a mount without the flags may be left when it is
+ * killed in between or fails ("bind mount operation"). {@linkcode setMountFlags} completes it.
+ */
 export async function bindMount(exec: Exec, source: string, target: string, flags: readonly string[]): Promise<void> {
   await runOk(exec, { program: "mount", args: ["-o", ["bind", ...flags].join(","), source, target], mutates: true });
+}
+
+/**
+ * Sets flags of a bind mount, beside those that it has.
+ *
+ * @throws {StorageError} `InUse` when it would become read-only, but a file on it is open for writing
+ */
+export async function setMountFlags(exec: Exec, target: string, flags: readonly string[]): Promise<void> {
+  const options = ["remount", "bind", ...flags].join(",");
+  await runOk(exec, { program: "mount", args: ["-o", options, target], mutates: true }, classifyMountFailure);
 }
 
 /**
@@ -228,11 +247,11 @@ export async function bindMount(exec: Exec, source: string, target: string, flag
  * @throws {StorageError} `InUse` while the mount is in use
  */
 export async function unmount(exec: Exec, path: string): Promise<void> {
-  await runOk(exec, { program: "umount", args: [path], mutates: true }, classifyUnmountFailure);
+  await runOk(exec, { program: "umount", args: [path], mutates: true }, classifyMountFailure);
 }
 
-function classifyUnmountFailure(output: Output): StorageError["kind"] {
-  return /target is busy/.test(output.stderr) ? "InUse" : "CommandFailed";
+function classifyMountFailure(output: Output): StorageError["kind"] {
+  return /(?:target|mount point) is busy/.test(output.stderr) ? "InUse" : "CommandFailed";
 }
 
 /** Usage of a mounted filesystem. */

@@ -321,6 +321,17 @@ export function bindMountFlags(flags: readonly string[]): string[] {
   return flags.filter((flag) => PER_MOUNT_FLAG.test(flag));
 }
 
+/**
+ * Returns those flags of a bind mount that the mount does not have. How access times are updated does not count: the
+ * mount table does not show each of these flags, and of several the last one applies.
+ *
+ * @param requested the flags that it should have
+ * @param actual the flags in the mount table
+ */
+export function missingMountFlags(requested: readonly string[], actual: readonly string[]): string[] {
+  return requested.filter((flag) => !/atime$/.test(flag) && !actual.includes(flag));
+}
+
 /** Returns the command that creates the filesystem with the UUID on a blank device. */
 export function mkfsCommand(type: FilesystemType, device: string, uuid: string, options: readonly string[]): Command {
   return FILESYSTEMS[type].mkfs(device, uuid, options);

@@ -92,35 +92,48 @@ export function isStaged(
 }
 
 /**
- * Reports whether the volume is published at the target as requested.
+ * Returns the mount by which the volume is published at the target, if there is one. It may lack flags: mount(8) sets
+ * them after it has mounted, and may have been killed before. So a mount that accepts writes may be the beginning of a
+ * read-only one.
  *
  * @param ours the mounts of the volume
- * @param device the device of a block volume, which is read-only as a whole
+ * @param device the device of a block volume, which is read-only as a whole, and before it is mounted
  * @throws {StorageError} `FailedPrecondition` when another filesystem is mounted there; `AlreadyExists` when the volume
- * is read-only there and read-write is requested, or the reverse
+ * is read-only there and read-write is requested, or when the device of a block volume is not read-only as requested
  */
-export function isPublished(
+export function publishedMount(
   id: VolumeId,
   mounts: readonly Mount[],
   ours: readonly Mount[],
-  target: string,
-  readOnly: boolean,
+  { target, readOnly }: Pick<Publication, "target" | "readOnly">,
   device: BlockDevice | undefined,
-): boolean {
+): Mount | undefined {
   const there = mounts.findLast((mount) => mount.target === target);
-  if (there === undefined) return false;
+  if (there === undefined) return undefined;
   if (!ours.includes(there)) {
     throw new StorageError(
       "FailedPrecondition",
       `publishing volume ${id}: ${there.source} is already mounted at ${target}`,
     );
   }
-  if ((device?.readOnly ?? there.readOnly) === readOnly) return true;
-  throw new StorageError(
+  if (device === undefined ? there.readOnly && !readOnly : device.readOnly !== readOnly) {
+    throw publishedOtherwiseError(id, { target, readOnly });
+  }
+  return there;
+}
+
+/** Returns the error for a volume that is published at the target, but not read-only or read-write as requested. */
+export function publishedOtherwiseError(
+  id: VolumeId,
+  { target, readOnly }: Pick<Publication, "target" | "readOnly">,
+  options?: { cause: unknown },
+): StorageError {
+  return new StorageError(
     "AlreadyExists",
     `publishing volume ${id}: it is published at ${target} ${
       readOnly ? "read-write" : "read-only"
-    }, but the request differs`,
+    }, but the request differs; unpublish it first`,
+    options,
   );
 }
 

@@ -11,7 +11,7 @@ import { checkFilesystem, ensureFormatted } from "./formatting.ts";
 import { allowWrites, type BlockDevice, readBlockDevice, refuseWrites, verifyDevice } from "../host/device.ts";
 import { StorageError } from "../error.ts";
 import { type Exec, runOk } from "../exec.ts";
-import { bindMountFlags, resizeCommand } from "../spec/filesystem.ts";
+import { bindMountFlags, missingMountFlags, resizeCommand } from "../spec/filesystem.ts";
 import { type VolumeId, volumeLvName } from "../ids.ts";
 import type { IoLimiter } from "./io_limiter.ts";
 import type { Lvm } from "../model/client.ts";
@@ -28,14 +28,16 @@ import {
   mountDevice,
   readMounts,
   readUsage,
+  setMountFlags,
   unmount,
   type Usage,
 } from "../host/mounts.ts";
 import {
   type Access,
-  isPublished,
   isStaged,
   type Publication,
+  publishedMount,
+  publishedOtherwiseError,
   refuseFurtherTarget,
   resolveFilesystemType,
 } from "./publication.ts";
@@ -139,7 +141,9 @@ export class Staging {
    * Publishes a staged volume at a target.
    *
    * @throws {StorageError} `NotFound` and `Lost` by the state of the volume; `FailedPrecondition` when it is not staged
-   * or may not have a further target; `AlreadyExists` when it is published there in another way
+   * or may not have a further target; `AlreadyExists` when it is published there in another way. A target that
+   * accepts writes, and on which no file is open for writing, becomes read-only when that is requested: a crash may have
+   * left it so
    */
   async publish(id: VolumeId, publication: Publication): Promise<void> {
     const target = await canonicalizePath(publication.target, this.#mountRoots);
@@ -154,20 +158,26 @@ export class Staging {
       throw new StorageError("FailedPrecondition", `publishing volume ${id}: it is not staged at ${stagingPath}`);
     }
     const device = block ? await verifyDevice(this.#exec, volume.lv) : undefined;
-    if (isPublished(id, mounts, ours, target, publication.readOnly, device)) {
+    const { access, readOnly } = publication;
+    const flags = [
+      ...new Set([...(access.kind === "mount" ? bindMountFlags(access.flags) : []), ...(readOnly ? ["ro"] : [])]),
+    ];
+    const published = publishedMount(id, mounts, ours, { target, readOnly }, device);
+    if (published !== undefined) {
+      await this.#completeFlags(id, published, { readOnly, flags });
       return await this.#limiter?.onPublished(volume, target);
     }
 
     const others = ours.filter((mount) => mount.target !== stagingPath);
     refuseFurtherTarget(volume, publication, others, device);
-    if (device !== undefined && device.readOnly !== publication.readOnly) {
-      await setReadOnly(this.#exec, volume, publication.readOnly);
-    }
-    const flags = publication.access.kind === "mount" ? bindMountFlags(publication.access.flags) : [];
+    if (device !== undefined && device.readOnly !== readOnly) await setReadOnly(this.#exec, volume, readOnly);
     const created = await createMountPoint(target, block);
     try {
-      await bindMount(this.#exec, source, target, publication.readOnly ? [...new Set([...flags, "ro"])] : flags);
+      await bindMount(this.#exec, source, target, flags);
     } catch (error) {
+      if (!(error instanceof StorageError && error.kind === "StillRunning")) {
+        await unmount(this.#exec, target).catch(() => {}); // it may be mounted without its flags
+      }
       if (created) await Deno.remove(target).catch(() => {}); // the first error is the one to tell
       throw error;
     }
@@ -239,6 +249,26 @@ export class Staging {
     }
     await this.#resizeFilesystem(writable.fsType, { device: lv.devicePath, path: writable.target });
     return lv.size;
+  }
+
+  /**
+   * Sets those flags of a published mount that it lacks, because the mount(8) that created it was killed before.
+   *
+   * @throws {StorageError} `AlreadyExists` when it should be read-only, but a file on it is open for writing: then it was
+   * published read-write
+   */
+  async #completeFlags(
+    id: VolumeId,
+    mount: Mount,
+    { readOnly, flags }: { readonly readOnly: boolean; readonly flags: readonly string[] },
+  ): Promise<void> {
+    if (missingMountFlags(flags, mount.flags).length === 0) return;
+    try {
+      await setMountFlags(this.#exec, mount.target, flags);
+    } catch (error) {
+      if (!(error instanceof StorageError && error.kind === "InUse")) throw error;
+      throw publishedOtherwiseError(id, { target: mount.target, readOnly }, { cause: error });
+    }
   }
 
   /** Returns a path as the mount table shows it; `undefined` when no volume can be mounted there. */

@@ -64,6 +64,50 @@ Deno.test("stage() that cannot resize the filesystem leaves no mount, and can be
   }
 });
 
+Deno.test("publish() leaves no mount when mount(8) binds, but cannot set the flags", async () => {
+  const root = await Deno.realPath(await Deno.makeTempDir());
+  try {
+    const { machine, staging } = await setUpVolume(root);
+    const access = { kind: "mount", flags: [] } as const;
+    await staging.stage(id, `${root}/staged`, access);
+    machine.fault = async (command) => {
+      if (command.program !== "mount") return undefined;
+      machine.fault = undefined;
+      await machine.run({ ...command, args: ["-o", "bind", ...command.args.slice(-2)] });
+      return failure(32, "mount: cannot remount read-only");
+    };
+    const publish = () =>
+      staging.publish(id, {
+        ...{ stagingPath: `${root}/staged`, target: `${root}/pod`, access, readOnly: true, exclusive: false },
+      });
+    await assertRejects(publish, StorageError, "cannot remount read-only");
+    const mounted = () =>
+      machine.mounts.filter(({ target }) => target === `${root}/pod`).map((mount) => mount.readOnly);
+    assertEquals(mounted(), []);
+    await publish();
+    assertEquals(mounted(), [true]);
+  } finally {
+    await Deno.remove(root, { recursive: true });
+  }
+});
+
+Deno.test("publish() does not make a target read-only on which files are open for writing", async () => {
+  const root = await Deno.realPath(await Deno.makeTempDir());
+  try {
+    const { machine, staging } = await setUpVolume(root);
+    const access = { kind: "mount", flags: [] } as const;
+    await staging.stage(id, `${root}/staged`, access);
+    const publish = (readOnly: boolean) =>
+      staging.publish(id, { stagingPath: `${root}/staged`, target: `${root}/pod`, access, readOnly, exclusive: false });
+    await publish(false);
+    machine.busyTargets.add(`${root}/pod`);
+    const error = await assertRejects(() => publish(true), StorageError, "is published at");
+    assertEquals([error.kind, machine.mounts.at(-1)!.readOnly], ["AlreadyExists", false]);
+  } finally {
+    await Deno.remove(root, { recursive: true });
+  }
+});
+
 Deno.test("unstage() pauses the trimming of its volume while it is unmounted: fstrim would keep the mount in use", async () => {
   const root = await Deno.realPath(await Deno.makeTempDir());
   try {

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { bindMountsContract } from "./bind_mounts.ts";
 import { copiesContract } from "./copies.ts";
 import { thinCopiesContract } from "./copies_thin.ts";
 import { erasureContract } from "./erasure.ts";
@@ -36,6 +37,7 @@ export function lifecycleContract(host: Host): void {
   thinCopiesContract(host);
   stagingContract(host);
   staleMountsContract(host);
+  bindMountsContract(host);
   trimmingContract(host);
   limitsContract(host);
   standaloneLimitsContract(host);

@@ -26,7 +26,18 @@ const AFTER_COMMAND: CrashMoment = { name: "after", effect: (_machine, _command,
 /** Returns the moments of a command, among them those at which it is killed as well and leaves half of its work. */
 export function crashMomentsOf(command: Command): CrashMoment[] {
   if (!command.mutates) return [BEFORE_COMMAND]; // it changes nothing, so a later crash has the same effect
-  return [BEFORE_COMMAND, ...(PARTIAL_EFFECTS[programKey(command)] ?? []), AFTER_COMMAND];
+  const partialEffects = isBindWithFlags(command) ? [BOUND_WITHOUT_FLAGS] : PARTIAL_EFFECTS[programKey(command)] ?? [];
+  return [BEFORE_COMMAND, ...partialEffects, AFTER_COMMAND];
+}
+
+/** mount(8) binds by one mount(2), and sets the flags by another one. */
+const BOUND_WITHOUT_FLAGS: CrashMoment = {
+  name: "bound, its flags not set",
+  effect: (machine, command) => machine.run({ ...command, args: ["-o", "bind", ...command.args.slice(-2)] }),
+};
+
+function isBindWithFlags({ program, args }: Command): boolean {
+  return program === "mount" && args[1]!.startsWith("bind,");
 }
 
 /** A filesystem has the new UUID at one place, and the old one at another. */

@@ -8,6 +8,7 @@ import { assert, assertEquals } from "@std/assert";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { blockCapability, type Capability, mountCapability } from "../contract/host.ts";
 import type { FakeLv, FakeMachine } from "../fake/machine.ts";
+import { assertPublished } from "./assertions.ts";
 import type { Lifecycle, Scenario, Step, StepState } from "./orchestrator.ts";
 
 const MiB = 1n << 20n;
@@ -27,6 +28,10 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
       volume.stage(),
       volume.publish(),
     ]);
+  },
+  "ext4, with flags of its mounts": (machine, folder) => {
+    const volume = new VolumeSteps(machine, folder, mountCapability("ext4", ["nosuid", "nodev"]));
+    return volume.lifecycle([volume.publish("reader", true), volume.unpublish("reader")]);
   },
   "btrfs, read-only at a second target": (machine, folder) => {
     const volume = new VolumeSteps(machine, folder, mountCapability("btrfs"), 320n);
@@ -188,14 +193,17 @@ class VolumeSteps {
   publish(name = "pod", readonly = false): Step {
     return {
       name: "NodePublishVolume",
-      run: ({ node }) =>
-        node.nodePublishVolume({
+      run: async ({ node }) => {
+        const targetPath = `${this.#folder}/${name}`;
+        const request = {
           volumeId: this.state.volumeId,
-          stagingTargetPath: `${this.#folder}/staging`,
-          targetPath: `${this.#folder}/${name}`,
-          volumeCapability: this.#volumeCapability,
+          targetPath,
           readonly,
-        }),
+          volumeCapability: this.#volumeCapability,
+        };
+        await node.nodePublishVolume({ ...request, stagingTargetPath: `${this.#folder}/staging` });
+        assertPublished(this.#machine, request);
+      },
     };
   }
 

@@ -121,6 +121,8 @@ export interface FakeMount {
   fsType: string;
   root: string;
   readOnly: boolean;
+  /** Its other flags, such as `nosuid`; by default none. */
+  flags?: string[];
   /** True if the kernel has made the filesystem read-only after an error. */
   remountedReadOnly?: boolean;
   deviceNumber: string;

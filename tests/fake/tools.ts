@@ -8,6 +8,7 @@ import type { Output } from "../../lvm/exec.ts";
 import { btrfstune, copyChunk, tune2fs, xfsDb } from "./copy_tools.ts";
 import { deviceNotFound, notPermitted, optionValue } from "./tool_text.ts";
 import { mke2fs, mkfsBtrfs, mkfsXfs } from "./mkfs.ts";
+import { findmnt, mount, umount } from "./mount_tools.ts";
 import { dmsetup, lsblk, modinfo, udevadm, whereis } from "./read_only_tools.ts";
 import {
   blankContent,
@@ -50,24 +51,6 @@ export const TOOLS: Tools = {
   xfs_db: xfsDb,
   xfs_growfs: (machine, args) => resizeMounted(machine, args, "xfs"),
 };
-
-function findmnt(machine: FakeMachine, args: readonly string[]): Output {
-  expectArgs(
-    args,
-    /^--json --list --kernel --canonicalize --output TARGET,SOURCE,FSTYPE,FSROOT,VFS-OPTIONS,FS-OPTIONS,MAJ:MIN$/,
-  );
-  return ok(JSON.stringify({
-    filesystems: machine.mounts.map((mount) => ({
-      target: mount.target,
-      source: mount.source,
-      fstype: mount.fsType,
-      fsroot: mount.root,
-      "vfs-options": mount.readOnly ? "ro,relatime" : "rw,relatime",
-      "fs-options": mount.remountedReadOnly ? "ro" : "rw",
-      "maj:min": mount.deviceNumber,
-    })),
-  }));
-}
 
 function fstrim(machine: FakeMachine, args: readonly string[]): Output {
   expectArgs(args, /^--verbose \/\S+$/);
@@ -265,79 +248,4 @@ function resizeUnmounted(machine: FakeMachine, path: string, type: RegExp): Outp
   if (!type.test(lv.content.signatures[0]?.type ?? "")) return failure(1, `resize2fs: Bad magic number in super-block`);
   lv.content.filesystemBytes = lv.size;
   return ok();
-}
-
-function mount(machine: FakeMachine, args: readonly string[]): Output {
-  const flags = args.includes("-o") ? optionValue(args, "-o").split(",") : [];
-  const [source, target] = args.slice(-2) as [string, string];
-  if (!pathExists(target)) return failure(32, `mount: ${target}: mount point does not exist.`);
-  let readOnly = flags.includes("ro");
-  if (flags.includes("bind")) return bindMount(machine, source, target, readOnly);
-  const type = optionValue(args, "-t");
-  const lv = machine.lvAt(source);
-  if (lv === undefined) return failure(32, `mount: ${target}: special device ${source} does not exist.`);
-  if (lv.content.signatures.length !== 1 || lv.content.signatures[0]!.type !== type) {
-    return failure(
-      32,
-      `mount: ${target}: wrong fs type, bad option, bad superblock on ${source}, missing codepage or helper program, or other error.`,
-    );
-  }
-  const duplicate = machine.mounts.find((mount) =>
-    mount.lv !== undefined && mount.lv !== lv && mount.root === "/" &&
-    mount.lv.content.signatures[0]?.uuid === lv.content.signatures[0]!.uuid
-  );
-  if (lv.content.isInconsistent || (duplicate !== undefined && type === "btrfs")) {
-    throw new Error(`mounting ${source}, which is torn, or has the UUID of ${duplicate?.source}`);
-  }
-  if (duplicate !== undefined && type === "xfs" && !flags.includes("nouuid")) {
-    return failure(32, `mount: ${target}: wrong fs type, bad option, bad superblock on ${source}, missing codepage.`);
-  }
-  if (isReadOnly(lv)) readOnly = true; // mount(8) warns: "source write-protected, mounted read-only"
-  lv.content.isClean = false;
-  const deviceNumber = type === "btrfs" ? "0:42" : `253:${lv.minor}`;
-  machine.mounts.push({ target, source, fsType: type, root: "/", readOnly, deviceNumber, lv });
-  return ok();
-}
-
-function bindMount(machine: FakeMachine, source: string, target: string, readOnly: boolean): Output {
-  const lv = machine.lvAt(source);
-  if (lv !== undefined) {
-    const root = `/dm-${lv.minor}`;
-    machine.mounts.push({
-      target,
-      source: `devtmpfs[${root}]`,
-      fsType: "devtmpfs",
-      root,
-      readOnly,
-      deviceNumber: "0:5",
-      lv,
-    });
-    return ok();
-  }
-  const mounted = machine.mounts.findLast((mount) => mount.target === source);
-  if (mounted === undefined) return failure(32, `mount: ${target}: special device ${source} does not exist.`);
-  machine.mounts.push({ ...mounted, target, readOnly });
-  return ok();
-}
-
-function umount(machine: FakeMachine, args: readonly string[]): Output {
-  expectArgs(args, /^\/\S*$/);
-  const [target] = args as [string];
-  if (machine.busyTargets.has(target)) return failure(32, `umount: ${target}: target is busy.`);
-  const index = machine.mounts.findLastIndex((mount) => mount.target === target);
-  if (index < 0) return failure(32, `umount: ${target}: not mounted.`);
-  const [unmounted] = machine.mounts.splice(index, 1);
-  if (unmounted?.fsType === "xfs" && !machine.mounts.some(({ lv }) => lv === unmounted.lv)) {
-    unmounted.lv!.content.isClean = true;
-  }
-  return ok();
-}
-
-function pathExists(path: string): boolean {
-  try {
-    Deno.lstatSync(path);
-    return true;
-  } catch {
-    return false;
-  }
 }

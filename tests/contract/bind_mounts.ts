@@ -1,0 +1,77 @@
+/**
+ * Contract: bind mounts. mount(8) creates one by two calls of mount(2), so that a crash can leave it without its flags.
+ *
+ * @module
+ */
+
+import { assertEquals } from "@std/assert";
+import { type Mount, readMounts } from "../../lvm/host/mounts.ts";
+import { assertFails, blockCapability, contractTest, type Harness, type Host, mountCapability } from "./host.ts";
+import { tearDown } from "./staging.ts";
+
+/** Registers the tests. */
+export function bindMountsContract(host: Host): void {
+  contractTest(
+    host,
+    "nodePublishVolume() completes a bind mount that a crash left without its flags: it is read-only when it answers",
+    async (harness) => {
+      const volumeCapability = mountCapability("ext4", ["nosuid", "nodev"]);
+      const volumeId = await harness.create({ volumeCapabilities: [volumeCapability] });
+      const staging = await harness.stage(volumeId, volumeCapability);
+      for (const [name, readonly] of [["reader", true], ["writer", false]] as const) {
+        await Deno.mkdir(`${harness.folder}/${name}`);
+        await harness.runAsAdmin("mount", "-o", "bind,noexec", staging, `${harness.folder}/${name}`);
+        const before = await mountAt(harness, name);
+        assertEquals(
+          [before.readOnly, flagsOf(before)],
+          [false, ["noexec"]],
+          "its own flags take the place of the source's",
+        );
+        for (let time = 0; time < 2; time++) {
+          await harness.publish(volumeId, name, { volumeCapability, readonly });
+          const mount = await mountAt(harness, name);
+          assertEquals([mount.readOnly, flagsOf(mount)], [readonly, ["nodev", "noexec", "nosuid"]]);
+        }
+      }
+      await Deno.mkdir(`${harness.folder}/plain`);
+      await harness.runAsAdmin("mount", "-o", "bind", `${harness.folder}/reader`, `${harness.folder}/plain`);
+      const plain = await mountAt(harness, "plain");
+      assertEquals([plain.readOnly, flagsOf(plain)], [true, ["nodev", "noexec", "nosuid"]], "those of the source");
+      await tearDown(harness, volumeId, "plain", "reader", "writer");
+    },
+  );
+
+  contractTest(
+    host,
+    "nodePublishVolume() completes the bind mount of a device that a crash left without its flag",
+    async (harness) => {
+      const volumeCapability = blockCapability();
+      const volumeId = await harness.create({ volumeCapabilities: [volumeCapability] });
+      await harness.stage(volumeId, volumeCapability);
+      const { devicePath, path } = await harness.singleLv();
+      await Deno.writeTextFile(`${harness.folder}/reader`, "");
+      await harness.runAsAdmin("blockdev", "--setro", devicePath);
+      await harness.runAsAdmin("mount", "-o", "bind", devicePath, `${harness.folder}/reader`);
+      await harness.publish(volumeId, "reader", { volumeCapability, readonly: true });
+      assertEquals((await mountAt(harness, "reader")).readOnly, true);
+      await harness.csi.node.nodeUnpublishVolume({ volumeId, targetPath: `${harness.folder}/reader` });
+
+      await harness.runAsAdmin("lvm", "lvchange", "--permission", "r", path);
+      const publish = () => harness.publish(volumeId, "writer", { volumeCapability });
+      await assertFails("FAILED_PRECONDITION", publish(), "lvchange --permission rw");
+      await harness.runAsAdmin("lvm", "lvchange", "--permission", "rw", path);
+      await publish();
+      await tearDown(harness, volumeId, "writer");
+    },
+  );
+}
+
+/** Returns the mount at a name under the test's folder. */
+async function mountAt(harness: Harness, name: string): Promise<Mount> {
+  return (await readMounts(harness.exec)).find(({ target }) => target === `${harness.folder}/${name}`)!;
+}
+
+/** Returns the flags of a mount that forbid something, read-only aside. */
+function flagsOf({ flags }: Mount): string[] {
+  return flags.filter((flag) => /^no(?:dev|exec|suid)$/.test(flag)).sort();
+}

@@ -1,0 +1,124 @@
+/**
+ * The fake machine's tools for mounts: findmnt, mount and umount of util-linux 2.38.
+ *
+ * @module
+ */
+
+import type { Output } from "../../lvm/exec.ts";
+import { optionValue } from "./tool_text.ts";
+import { expectArgs, failure, type FakeMachine, type FakeMount, isReadOnly, ok } from "./machine.ts";
+
+/** The flags of a mount, not of its filesystem, that the mount table shows by their names. */
+const PER_MOUNT_FLAGS = ["nosuid", "nodev", "noexec", "noatime", "nodiratime", "nosymfollow"];
+
+export function findmnt(machine: FakeMachine, args: readonly string[]): Output {
+  expectArgs(
+    args,
+    /^--json --list --kernel --canonicalize --output TARGET,SOURCE,FSTYPE,FSROOT,VFS-OPTIONS,FS-OPTIONS,MAJ:MIN$/,
+  );
+  return ok(JSON.stringify({
+    filesystems: machine.mounts.map((mount) => ({
+      target: mount.target,
+      source: mount.source,
+      fstype: mount.fsType,
+      fsroot: mount.root,
+      "vfs-options": [mount.readOnly ? "ro" : "rw", ...mount.flags ?? [], "relatime"].join(","),
+      "fs-options": mount.remountedReadOnly ? "ro" : "rw",
+      "maj:min": mount.deviceNumber,
+    })),
+  }));
+}
+
+export function mount(machine: FakeMachine, args: readonly string[]): Output {
+  const flags = args.includes("-o") ? optionValue(args, "-o").split(",") : [];
+  const [source, target] = args.slice(-2) as [string, string];
+  if (!pathExists(target)) return failure(32, `mount: ${target}: mount point does not exist.`);
+  const ownFlags = flags.filter((flag) => !["bind", "remount"].includes(flag));
+  if (flags.includes("remount")) {
+    expectArgs(args, /^-o remount,bind,\S+ \/\S+$/);
+    return remount(machine, target, ownFlags);
+  }
+  if (flags.includes("bind")) return bindMount(machine, source, target, ownFlags);
+  let readOnly = flags.includes("ro");
+  const type = optionValue(args, "-t");
+  const lv = machine.lvAt(source);
+  if (lv === undefined) return failure(32, `mount: ${target}: special device ${source} does not exist.`);
+  if (lv.content.signatures.length !== 1 || lv.content.signatures[0]!.type !== type) {
+    return failure(
+      32,
+      `mount: ${target}: wrong fs type, bad option, bad superblock on ${source}, missing codepage or helper program, or other error.`,
+    );
+  }
+  const duplicate = machine.mounts.find((mount) =>
+    mount.lv !== undefined && mount.lv !== lv && mount.root === "/" &&
+    mount.lv.content.signatures[0]?.uuid === lv.content.signatures[0]!.uuid
+  );
+  if (lv.content.isInconsistent || (duplicate !== undefined && type === "btrfs")) {
+    throw new Error(`mounting ${source}, which is torn, or has the UUID of ${duplicate?.source}`);
+  }
+  if (duplicate !== undefined && type === "xfs" && !flags.includes("nouuid")) {
+    return failure(32, `mount: ${target}: wrong fs type, bad option, bad superblock on ${source}, missing codepage.`);
+  }
+  if (isReadOnly(lv)) readOnly = true; // mount(8) warns: "source write-protected, mounted read-only"
+  lv.content.isClean = false;
+  const deviceNumber = type === "btrfs" ? "0:42" : `253:${lv.minor}`;
+  machine.mounts.push({
+    ...{ target, source, fsType: type, root: "/", readOnly, deviceNumber, lv },
+    flags: flags.filter((flag) => PER_MOUNT_FLAGS.includes(flag)),
+  });
+  return ok();
+}
+
+/**
+ * Binds in two steps, as mount(8) of util-linux 2.38 does: mount(2) binds with the flags of the source, and a second one
+ * sets the flags of the command, if it has any, in place of those.
+ */
+function bindMount(machine: FakeMachine, source: string, target: string, flags: readonly string[]): Output {
+  const lv = machine.lvAt(source);
+  const root = `/dm-${lv?.minor}`;
+  const mounted: FakeMount | undefined = lv === undefined
+    ? machine.mounts.findLast((mount) => mount.target === source)
+    : { target, source: `devtmpfs[${root}]`, fsType: "devtmpfs", root, readOnly: false, deviceNumber: "0:5", lv };
+  if (mounted === undefined) return failure(32, `mount: ${target}: special device ${source} does not exist.`);
+  machine.mounts.push({ ...mounted, target });
+  if (flags.length > 0) setMountFlags(machine.mounts.at(-1)!, flags);
+  return ok();
+}
+
+/** Sets flags of a mount beside those that it has, since mount(8) reads these when it is given the target alone. */
+function remount(machine: FakeMachine, target: string, flags: readonly string[]): Output {
+  const mount = machine.mounts.findLast((mount) => mount.target === target);
+  if (mount === undefined) return failure(32, `mount: ${target}: mount point not mounted or bad option.`);
+  if (flags.includes("ro") && !mount.readOnly && machine.busyTargets.has(target)) {
+    return failure(32, `mount: ${target}: mount point is busy.`);
+  }
+  setMountFlags(mount, [...mount.flags ?? [], ...mount.readOnly ? ["ro"] : [], ...flags]);
+  return ok();
+}
+
+function setMountFlags(mount: FakeMount, flags: readonly string[]): void {
+  mount.readOnly = flags.includes("ro");
+  mount.flags = [...new Set(flags)].filter((flag) => flag !== "ro");
+}
+
+export function umount(machine: FakeMachine, args: readonly string[]): Output {
+  expectArgs(args, /^\/\S*$/);
+  const [target] = args as [string];
+  if (machine.busyTargets.has(target)) return failure(32, `umount: ${target}: target is busy.`);
+  const index = machine.mounts.findLastIndex((mount) => mount.target === target);
+  if (index < 0) return failure(32, `umount: ${target}: not mounted.`);
+  const [unmounted] = machine.mounts.splice(index, 1);
+  if (unmounted?.fsType === "xfs" && !machine.mounts.some(({ lv }) => lv === unmounted.lv)) {
+    unmounted.lv!.content.isClean = true;
+  }
+  return ok();
+}
+
+function pathExists(path: string): boolean {
+  try {
+    Deno.lstatSync(path);
+    return true;
+  } catch {
+    return false;
+  }
+}
