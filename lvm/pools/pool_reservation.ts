@@ -17,7 +17,11 @@ import {
   DEFAULT_OVERCOMMIT,
   findPool,
   formatOvercommit,
+  newPoolAvailableVirtual,
+  newPoolBytes,
   overcommitOf,
+  type ThinSpec,
+  withPools,
 } from "./pool.ts";
 
 /** The reservation for all thin pools of a machine. */
@@ -77,6 +81,27 @@ export class PoolReservation {
           formatBytes(available)
         } available; requested is ${formatBytes(bytes)}. ` +
         `Extend the pool (lvextend), or set a higher overcommit ratio (docs/guides/thin-volumes.md)`,
+    );
+  }
+
+  /**
+   * Checks that the group's own pool, if it were created now, could allocate a virtual size.
+   *
+   * @param operation beginning of the error message
+   * @param group the current group; it may have less free space than when it was chosen
+   * @returns the size of the new pool, in bytes
+   * @throws {StorageError} `NoSpace` when it could not
+   */
+  requireNewPool(operation: string, group: VolumeGroup, spec: ThinSpec, bytes: bigint): bigint {
+    const poolBytes = newPoolBytes(group, spec);
+    const available = newPoolAvailableVirtual(withPools(group, this.defaultOvercommit), spec);
+    if (bytes <= available) return poolBytes;
+    throw new StorageError(
+      "NoSpace",
+      `${operation}: volume group ${group.name} has ${formatBytes(group.free)} free, so a new thin pool would have ${
+        formatBytes(poolBytes)
+      } and could allocate ${formatBytes(available)}; requested is ${formatBytes(bytes)}. ` +
+        "Extend the group (vgextend), or set a higher overcommit ratio (docs/guides/thin-volumes.md)",
     );
   }
 

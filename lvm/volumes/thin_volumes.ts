@@ -17,7 +17,7 @@ import {
 } from "../pools/pool_commands.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { volumeTags } from "../model/tags.ts";
-import { findPool, newPoolBytes, poolNameIn, type ThinSpec } from "../pools/pool.ts";
+import { findPool, poolNameIn, type ThinSpec } from "../pools/pool.ts";
 import { deletedLvs } from "../inventory/leftovers.ts";
 import type { Volume, VolumeRequest } from "../inventory/volume.ts";
 import { lvcreate, type LvcreateOptions, lvextend } from "../model/commands.ts";
@@ -53,7 +53,7 @@ export async function prepareThinPool(
   const poolExists = requirePoolSpace(context, group, bytes, request);
   const monitoring = poolExists
     ? monitoringOptions(context.driver, group, { pool: name })
-    : await createOwnPool(context, group, request);
+    : await createOwnPool(context, group, bytes, request);
   return { type: "thin", thinpool: name, ...monitoring, virtualsize: bytes };
 }
 
@@ -135,13 +135,15 @@ function requirePoolSpace(
 /**
  * Creates the group's own pool. A pool that the request names is never created.
  *
+ * @param bytes the virtual size that the pool must be able to allocate, in bytes
  * @returns the options of lvcreate that keep dmeventd from monitoring the pool
  * @throws {StorageError} `NoSpace` when the request names a pool, or the group has too little space;
  * `FailedPrecondition` when another LV has the pool's name.
  */
 async function createOwnPool(
-  { lvm, driver, onPoolCreated }: ThinContext,
+  { lvm, driver, reservation, onPoolCreated }: ThinContext,
   group: VolumeGroup,
+  bytes: bigint,
   { id, thin }: VolumeRequest & { readonly thin: ThinSpec },
 ): Promise<MonitoringOptions> {
   const name = poolNameIn(group.name, thin);
@@ -156,7 +158,9 @@ async function createOwnPool(
     );
   }
   if (other !== undefined) await removeIncompletePool(lvm, group, other);
-  const monitoring = await createPool(lvm, driver, group, { name, size: newPoolBytes(group, thin) });
+  // The group was chosen by an earlier report. What was created since has taken space from the pool.
+  const size = reservation.requireNewPool(`creating volume ${id}`, group, thin, bytes);
+  const monitoring = await createPool(lvm, driver, group, { name, size });
   onPoolCreated?.();
   return monitoring;
 }

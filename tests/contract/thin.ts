@@ -151,6 +151,27 @@ export function thinLifecycleContract(host: Host): void {
 
   contractTest(
     host,
+    "a new pool allocates no more than its size when a thick volume takes space at the same time",
+    async (harness) => {
+      const [volumeGroup] = harness.groups;
+      const attempts = await Promise.allSettled([
+        harness.create({ capacityRange: { requiredBytes: 600n * MiB }, parameters: { volumeGroup } }),
+        createThinVolume(harness, { requiredBytes: 700n * MiB }),
+      ]);
+      const lvs = await harness.lvs();
+      const pool = lvs.find(({ thinPool }) => thinPool !== undefined);
+      const allocated = lvs.filter(({ pool }) => pool !== undefined).reduce((sum, { size }) => sum + size, 0n);
+      assert(allocated <= (pool?.size ?? 0n), `${allocated} bytes are allocated in a pool of ${pool?.size}`);
+      assertEquals(attempts.map(({ status }) => status).sort(), ["fulfilled", "rejected"]);
+      for (const attempt of attempts) {
+        if (attempt.status === "rejected") await assertFails("RESOURCE_EXHAUSTED", Promise.reject(attempt.reason));
+      }
+      await cleanUp(harness);
+    },
+  );
+
+  contractTest(
+    host,
     "a repeated request finds the thin volume, and another kind of volume is another one",
     async (harness) => {
       const request = { name: "same", capacityRange: { requiredBytes: 32n * MiB } };
