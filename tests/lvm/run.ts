@@ -1,5 +1,5 @@
 /**
- * `deno task test:lvm [--full]`: runs the contract tests in a guest with real LVM, then csi-sanity in mount and block mode.
+ * `deno task test:lvm`: runs the suites over real LVM, each in a guest of its own. See {@linkcode HELP}.
  *
  * @module
  */
@@ -9,64 +9,171 @@ import { join } from "@std/path";
 import { bundle } from "../../deploy/bundle.ts";
 import { ensureArtifact } from "../rig/artifact.ts";
 import { ensureCsiSanity } from "../rig/csi_sanity.ts";
-import { runGuest } from "../rig/guest.ts";
+import { type MachineKind, runGuest } from "../rig/guest.ts";
+import { draw, sampleSeed } from "../rig/sample.ts";
 import script from "./guest.sh" with { type: "text" };
 import { skippedByTopic } from "./sanity_report.ts";
 import { SKIPPED_PREFIXES } from "./skipped_tests.ts";
+import { type Suite, SUITES } from "./suites.ts";
 
-const args = parseArgs(Deno.args, { boolean: ["full"] });
-if (args._.length > 0 || Object.keys(args).some((flag) => !["_", "full"].includes(flag))) {
-  console.error("Usage: deno task test:lvm [--full]");
-  Deno.exit(2);
+const HELP = `Usage: deno task test:lvm [SUITE...] [flags]
+
+Runs the contract tests, csi-sanity and further suites over real LVM, each suite in a guest of its own.
+
+  SUITE           the beginning of the name of a suite: ${SUITES.map(({ name }) => name).join(", ")}; all by default
+  --full          also run the tests that mostly repeat others; without it, one in three of them runs, by the commit
+  --jobs N        the number of guests at a time; by default that of the processors, and at least two
+  --machine KIND  uml (user-mode Linux, the default) or qemu (a whole machine in software emulation, much slower)
+  -h, --help      show this help
+
+Variables:
+  SEED    the seed of the random choices of tests
+  SAMPLE  the seed of the tests that run by chance; the commit by default`;
+
+/** The time limit of a suite, in milliseconds. */
+const TIMEOUT_MS = { uml: 40 * 60_000, qemu: 90 * 60_000 };
+
+/** The files that all suites need, on this machine. */
+interface Programs {
+  readonly driver: string;
+  readonly csiSanity: string;
+  /** A folder for temporary files. */
+  readonly folder: string;
+  /** Prefixes of the tests that are left out, separated by `|`. */
+  readonly leftOut: string;
+  readonly machine: MachineKind;
 }
 
-let output = "";
-const decoder = new TextDecoder();
-const folder = await Deno.makeTempDir({ prefix: "denolith-bundles-" });
-try {
-  const sanity = await ensureCsiSanity((line) => console.log(line));
-  const driver = await ensureArtifact((line) => console.log(line));
-  const bundleSuite = async (name: string) => ({ host: await bundle(`tests/lvm/${name}.ts`, folder) });
+/** Prints the output of a suite line by line, after its name. */
+class Lines {
+  readonly #name: string;
+  readonly #decoder = new TextDecoder();
+  #rest = "";
+  #text = "";
+
+  constructor(name: string) {
+    this.#name = name;
+  }
+
+  /** Returns all that was printed. */
+  get text(): string {
+    return this.#text + this.#rest;
+  }
+
+  add(chunk: Uint8Array): void {
+    const lines = (this.#rest + this.#decoder.decode(chunk, { stream: true })).split("\n");
+    this.#rest = lines.pop() ?? "";
+    for (const line of lines) {
+      this.#text += `${line}\n`;
+      if (!line.includes("... ignored")) console.log(`${this.#name} | ${line}`);
+    }
+  }
+}
+
+/** Runs a suite in a guest. @returns whether it passed */
+async function runSuite(suite: Suite, programs: Programs): Promise<boolean> {
+  const { machine, folder } = programs;
+  const lines = new Lines(suite.name);
+  const start = performance.now();
+  const outDir = join(folder, "out", suite.name);
+  const tests = suite.module === undefined
+    ? { "bin/csi-sanity": { host: programs.csiSanity } }
+    : { [`${suite.module}.js`]: { host: join(folder, `${suite.module}.js`) } };
   const status = await runGuest({
-    files: {
-      deno: { host: Deno.execPath() },
-      denolith: { host: driver },
-      "contract.js": await bundleSuite("contract"),
-      "erasure.js": await bundleSuite("erasure"),
-      "permission_set.js": await bundleSuite("permission_set"),
-      "sigkill.js": await bundleSuite("sigkill"),
-      "faults.js": await bundleSuite("faults"),
-      "layouts.js": await bundleSuite("layouts"),
-      "bin/csi-sanity": { host: sanity },
-    },
+    machine,
+    files: { deno: { host: Deno.execPath() }, denolith: { host: programs.driver }, ...tests },
     script: "PATH=$PATH:/work/bin\n" + script,
     env: {
       SEED: Deno.env.get("SEED") ?? "",
-      LEFT_OUT: args.full ? "" : SKIPPED_PREFIXES.join("|"),
+      LEFT_OUT: programs.leftOut,
+      PART: suite.part ?? "",
+      SUITE: suite.module ?? suite.name,
     },
-    dataDisksGiB: [1, 3, 4, 4, 1, 3, 2, 1, 1, 1],
-    outDir: join(folder, "out"),
-    onOutput: (chunk) => {
-      output += decoder.decode(chunk, { stream: true });
-      Deno.stdout.writeSync(chunk);
-    },
+    dataDisksGiB: suite.disksGiB,
+    memMiB: 2048,
+    outDir,
+    onOutput: (chunk) => lines.add(chunk),
     log: (line) => console.log(line),
-    timeoutMs: 60 * 60 * 1000,
+    timeoutMs: TIMEOUT_MS[machine],
+  }).catch((error) => {
+    console.log(`${suite.name} | FAILED | 0 passed | 1 failed: ${(error as Error).message}`);
+    return 1;
   });
-  for (const mode of ["mount", "block"]) {
-    const { topics, unlisted } = skippedByTopic(await Deno.readTextFile(join(folder, "out", `${mode}.json`)));
-    console.log([`csi-sanity, ${mode} mode, skipped:`, ...topics].join("\n"));
-    for (const name of unlisted) console.log(`FAILED: skipped for no listed reason: ${name}`);
-    if (unlisted.length > 0) Deno.exitCode = 1;
+  let passed = status === 0;
+  if (passed && suite.module === undefined) passed = await requireKnownSkips(suite.name, outDir);
+  if (/^(?:ok|FAILED) \| 0 passed/m.test(lines.text)) {
+    console.log(`${suite.name} | FAILED: it passed no test at all`);
+    passed = false;
   }
-  if (!args.full) {
-    console.log(["skipped without --full: tests whose names begin with:", ...SKIPPED_PREFIXES].join("\n  "));
-  }
-  if (/^(?:ok|FAILED) \| 0 passed/m.test(output)) {
-    console.log("FAILED: a suite passed no test at all");
-    Deno.exitCode = 1;
-  }
-  if (status !== 0) Deno.exitCode = status;
-} finally {
-  await Deno.remove(folder, { recursive: true });
+  const seconds = Math.round((performance.now() - start) / 1000);
+  console.log(`${suite.name} | ${passed ? "passed" : "FAILED"} after ${seconds} s`);
+  return passed;
 }
+
+/** Prints why csi-sanity skipped specs. @returns false when it skipped one for a reason that is not listed */
+async function requireKnownSkips(name: string, outDir: string): Promise<boolean> {
+  const mode = name.slice("csi-sanity-".length);
+  const { topics, unlisted } = skippedByTopic(await Deno.readTextFile(join(outDir, `${mode}.json`)));
+  for (const topic of topics) console.log(`${name} | ${topic}`);
+  for (const spec of unlisted) console.log(`${name} | FAILED: skipped for no listed reason: ${spec}`);
+  return unlisted.length === 0;
+}
+
+/** Runs suites, several at a time. @returns the names of those that failed */
+async function runSuites(suites: readonly Suite[], programs: Programs, jobs: number): Promise<string[]> {
+  const failed: string[] = [];
+  const waiting = [...suites];
+  const work = async () => {
+    for (let suite = waiting.shift(); suite !== undefined; suite = waiting.shift()) {
+      if (!await runSuite(suite, programs)) failed.push(suite.name);
+    }
+  };
+  await Promise.all(Array.from({ length: jobs }, work));
+  return failed;
+}
+
+/** Returns the prefixes of the tests that are left out, and prints those that were drawn. */
+async function leftOutTests(): Promise<string[]> {
+  const seed = await sampleSeed();
+  const drawn = await draw(SKIPPED_PREFIXES, seed);
+  console.log([`tests that run by chance, SAMPLE=${seed}: those whose names begin with:`, ...drawn].join("\n  "));
+  return SKIPPED_PREFIXES.filter((prefix) => !drawn.includes(prefix));
+}
+
+async function main(): Promise<number> {
+  const args = parseArgs(Deno.args, {
+    boolean: ["full", "help"],
+    string: ["jobs", "machine"],
+    alias: { h: "help" },
+    default: { machine: "uml", jobs: String(Math.max(2, navigator.hardwareConcurrency)) },
+  });
+  const names = args._.map(String);
+  const suites = names.length === 0 ? SUITES : SUITES.filter(({ name }) => names.some((part) => name.startsWith(part)));
+  const known = ["_", "full", "help", "h", "jobs", "machine"];
+  const machine = args.machine as MachineKind;
+  const isUsage = Object.keys(args).every((flag) => known.includes(flag)) && suites.length > 0 &&
+    ["uml", "qemu"].includes(machine) && Number(args.jobs) >= 1;
+  if (args.help || !isUsage) {
+    (args.help ? console.log : console.error)(HELP);
+    return args.help ? 0 : 2;
+  }
+  const folder = await Deno.makeTempDir({ prefix: "denolith-bundles-" });
+  try {
+    const log = (line: string) => console.log(line);
+    const [csiSanity, driver] = [await ensureCsiSanity(log), await ensureArtifact(log)];
+    const modules = new Set(suites.flatMap(({ module }) => module === undefined ? [] : [module]));
+    for (const module of modules) await bundle(`tests/lvm/${module}.ts`, folder);
+    const leftOut = args.full ? [] : await leftOutTests();
+    const programs = { driver, csiSanity, folder, leftOut: leftOut.join("|"), machine };
+    const failed = await runSuites(suites, programs, Number(args.jobs));
+    if (leftOut.length > 0) {
+      console.log(["left out without --full: tests whose names begin with:", ...leftOut].join("\n  "));
+    }
+    if (failed.length > 0) console.log(`FAILED: ${failed.join(", ")}`);
+    return failed.length > 0 ? 1 : 0;
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+if (import.meta.main) Deno.exit(await main());

@@ -1,12 +1,14 @@
 /**
  * The tests that are skipped in the guest: those whose names begin with a prefix in the variable LEFT_OUT, which separates
- * prefixes by `|`.
+ * prefixes by `|`, and those of other parts than the variable PART.
  *
  * `deno test --filter` cannot skip tests. It only selects them, and silently selects none for a pattern that it does not
  * support, such as a lookahead.
  *
  * @module
  */
+
+import { partSelector } from "./suites.ts";
 
 /** Prefixes of the titles of tests that run only with `--full`: other tests show nearly the same on real LVM. */
 export const SKIPPED_PREFIXES = [
@@ -66,7 +68,9 @@ export const SKIPPED_PREFIXES = [
 
 const prefixes = (Deno.env.get("LEFT_OUT") ?? "").split("|").filter((prefix) => prefix !== "");
 
-/** Reports whether a test is skipped. */
+const isInPart = partSelector(Deno.env.get("PART") ?? "");
+
+/** Reports whether a test is skipped. Every test of a suite asks once, in the same order in each part. */
 export function isSkipped(name: string): boolean {
-  return prefixes.some((prefix) => name.startsWith(prefix));
+  return prefixes.some((prefix) => name.startsWith(prefix)) || !isInPart();
 }

@@ -1,16 +1,20 @@
 import { EndMark } from "./end_mark.ts";
 import { guestFiles } from "./guest_files.ts";
 import { ensureGuestImage, type GuestImage } from "./guest_image.ts";
+import type { Machine, MachineCommand, MachineKind, PortForward } from "./machine.ts";
 import { makeDisk, makePayload, type PayloadFile } from "./payload.ts";
 import { run, toolEnvironment } from "./process.ts";
-import { type PortForward, qemuArguments } from "./qemu.ts";
+import { qemuCommand } from "./qemu.ts";
 import { TempFolder } from "./temp_folder.ts";
+import { ensureUml, UML_FILES, umlCommand } from "./uml.ts";
 
 export type { PayloadFile } from "./payload.ts";
-export type { PortForward } from "./qemu.ts";
+export type { MachineKind, PortForward } from "./machine.ts";
 
 /** Settings of {@linkcode runGuest}. */
 export interface GuestOptions {
+  /** The kind of machine; qemu by default. User-mode Linux has neither ports nor a network nor a terminal. */
+  machine?: MachineKind;
   /**
    * Run by /bin/sh in /work as root, with nothing on standard input. The paths of the data disks are in DATA_DISKS, separated
    * by blanks. Processes that it leaves behind are killed.
@@ -87,7 +91,7 @@ export async function runGuest(options: GuestOptions): Promise<number> {
     outputTail: "",
   };
   const payload = await makePayload(temp, payloadFiles(guest));
-  const args = qemuArguments({
+  const command = await machineCommand(options, {
     image,
     payload,
     dataDisks: await makeDataDisks(guest),
@@ -98,12 +102,18 @@ export async function runGuest(options: GuestOptions): Promise<number> {
     console: temp.file("console"),
     readReport: temp.file("report"),
     out: temp.file("out.tar"),
+    rootChanges: temp.file("root.changes"),
   });
   throwIfAborted(options.signal);
-  const qemuErrors = await boot(guest, args);
+  const qemuErrors = await boot(guest, command);
   const status = await exitStatus(guest, qemuErrors);
   if (options.outDir !== undefined) await extract(guest, options.outDir);
   return status;
+}
+
+async function machineCommand(options: GuestOptions, machine: Machine): Promise<MachineCommand> {
+  if (options.machine !== "uml") return qemuCommand(machine);
+  return umlCommand(machine, await ensureUml(options.log ?? ((line) => console.error(line))));
 }
 
 function throwIfAborted(signal: AbortSignal | undefined): void {
@@ -118,6 +128,7 @@ function payloadFiles(guest: Guest): Record<string, PayloadFile> {
   const { options, timeoutMs } = guest;
   return {
     ...options.files,
+    ...(options.machine === "uml" ? UML_FILES : {}),
     ...guestFiles({
       script: options.script,
       env: options.env ?? {},
@@ -151,12 +162,13 @@ async function makeDataDisks(guest: Guest): Promise<string[]> {
  * @returns what qemu had to say
  * @throws {Error} when it took too long, {DOMException} when it was aborted
  */
-async function boot(guest: Guest, args: string[]): Promise<string> {
+async function boot(guest: Guest, machine: MachineCommand): Promise<string> {
   const { options, temp, timeoutMs } = guest;
   // The input stays open without data: at its end, qemu would treat the script's line as closed.
   const line = options.terminal ? "inherit" : "piped";
-  const env = { ...toolEnvironment(), TMPDIR: temp.path };
-  const command = new Deno.Command("qemu-system-x86_64", { args, env, stdin: line, stdout: line, stderr: "piped" });
+  const env = { ...toolEnvironment(), TMPDIR: temp.path, ...machine.env };
+  const args = [...machine.args];
+  const command = new Deno.Command(machine.program, { args, env, stdin: line, stdout: line, stderr: "piped" });
   const qemu = command.spawn();
   await temp.guard(qemu.pid);
   let isTimedOut = false;

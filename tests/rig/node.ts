@@ -3,10 +3,11 @@ import { freePorts } from "./free_ports.ts";
 import { callGuest, type GuestAnswer } from "./guest_call.ts";
 import { ensureGuestImage, type GuestImage } from "./guest_image.ts";
 import { diskSizes, EXEC_PORT, nodeFiles } from "./node_files.ts";
+import type { MachineCommand } from "./machine.ts";
 import { makeDisk, makePayload, type PayloadFile } from "./payload.ts";
 import { ensureTestImage } from "./pod_image.ts";
 import { run } from "./process.ts";
-import { qemuArguments } from "./qemu.ts";
+import { qemuCommand } from "./qemu.ts";
 import { logTail } from "./run_folder.ts";
 import { TempFolder } from "./temp_folder.ts";
 import { pollUntil } from "./poll_until.ts";
@@ -44,8 +45,7 @@ export interface NodePorts {
 interface Settings {
   readonly options: NodeOptions;
   readonly ports: NodePorts;
-  /** The arguments of qemu. */
-  readonly machine: readonly string[];
+  readonly machine: MachineCommand;
 }
 
 /** The time limit for a node to be ready, in milliseconds. */
@@ -169,7 +169,7 @@ export class Node {
 
   /** Switches the node on; it has the disks that it had. */
   async powerOn(): Promise<void> {
-    await this.#plane.folder.start(processName(this.name), "qemu-system-x86_64", this.#settings.machine);
+    await this.#plane.folder.start(processName(this.name), this.#settings.machine.program, this.#settings.machine.args);
   }
 
   /** Switches the node off and on again and waits until it is ready. */
@@ -231,8 +231,8 @@ interface MachineParts {
   readonly ports: NodePorts;
 }
 
-/** Makes the disks of a node and answers the arguments of qemu. */
-async function makeMachine(folder: string, { image, files, options, ports }: MachineParts): Promise<string[]> {
+/** Makes the disks of a node and returns the command of its machine. */
+async function makeMachine(folder: string, { image, files, options, ports }: MachineParts): Promise<MachineCommand> {
   const file = (name: string) => `${folder}/${name}`;
   const root = file("root.img");
   await run("copy the guest's root disk", "cp", ["--sparse=always", "--reflink=auto", image.root, root]);
@@ -252,7 +252,7 @@ async function makeMachine(folder: string, { image, files, options, ports }: Mac
     dataDisks.push(disk);
   }
   const host = "127.0.0.1";
-  return qemuArguments({
+  return qemuCommand({
     image: { ...image, root },
     payload: file("payload.img"),
     dataDisks,
@@ -264,6 +264,7 @@ async function makeMachine(folder: string, { image, files, options, ports }: Mac
     hostAccess: true,
     terminal: false,
     persistsRoot: true,
+    rootChanges: "",
     output: file("output"),
     console: file("console"),
     readReport: file("report"),

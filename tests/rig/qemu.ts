@@ -1,44 +1,16 @@
-import type { GuestImage } from "./guest_image.ts";
-
-/** A port of this machine that leads to one of the guest's. */
-export interface PortForward {
-  /** The address to listen on, such as 127.0.0.1. */
-  host: string;
-  hostPort: number;
-  guestPort: number;
-}
-
-/** The guest's machine. Paths are absolute. */
-export interface Machine {
-  image: GuestImage;
-  /** The image that is mounted at /work. */
-  payload: string;
-  /** Images of the data disks, in order. */
-  dataDisks: readonly string[];
-  memMiB: number;
-  forward: readonly PortForward[];
-  hostAccess: boolean;
-  /** True if the script has a terminal. */
-  terminal: boolean;
-  /** A file for what the script prints, instead of qemu's standard output. */
-  output?: string;
-  /** True if the root disk's file keeps what is written to the disk. */
-  persistsRoot?: boolean;
-  /** Files to write: the kernel's console, the init's reports, a tar archive of /work/out. */
-  console: string;
-  readReport: string;
-  out: string;
-}
+import type { Machine, MachineCommand } from "./machine.ts";
 
 /** Only the requested devices, and an end instead of a second boot. */
 const BASE_ARGUMENTS = ["-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"];
 
 const KERNEL_COMMAND_LINE = "console=ttyS0 panic=-1 net.ifnames=0 mitigations=off";
 
-/**
- * Returns the arguments with which qemu becomes the machine. Its standard input and output become the script's line.
- */
-export function qemuArguments(machine: Machine): string[] {
+/** Returns the command that becomes the machine. Its standard input and output become the script's line. */
+export function qemuCommand(machine: Machine): MachineCommand {
+  return { program: "qemu-system-x86_64", args: qemuArguments(machine), env: {} };
+}
+
+function qemuArguments(machine: Machine): string[] {
   return [
     ...BASE_ARGUMENTS,
     // Never hardware virtualization: where its device exists it may still hang. What is off costs a tenth of the speed:

@@ -1,0 +1,49 @@
+/**
+ * The suites of `deno task test:lvm`. Each runs in a guest of its own, so that none sees what another one does.
+ *
+ * @module
+ */
+
+/** A suite, or a part of one. */
+export interface Suite {
+  /** The name in the output, such as `contract-1`. */
+  readonly name: string;
+  /** The module in tests/lvm/ with its tests; csi-sanity has none. */
+  readonly module?: string;
+  /** The sizes of its disks, in GiB. */
+  readonly disksGiB: readonly number[];
+  /** The part of the module's tests that runs, such as `1/4`; all by default. */
+  readonly part?: string;
+}
+
+const CONTRACT_PARTS = 4;
+
+/** The suites, the longest first. */
+export const SUITES: readonly Suite[] = [
+  { name: "csi-sanity-mount", disksGiB: [4] },
+  ...Array.from({ length: CONTRACT_PARTS }, (_, i) => ({
+    name: `contract-${i + 1}`,
+    module: "contract",
+    disksGiB: [1, 3],
+    part: `${i + 1}/${CONTRACT_PARTS}`,
+  })),
+  { name: "sigkill", module: "sigkill", disksGiB: [1] },
+  { name: "csi-sanity-block", disksGiB: [4] },
+  { name: "layouts", module: "layouts", disksGiB: [] },
+  { name: "faults", module: "faults", disksGiB: [1, 1] },
+  { name: "erasure", module: "erasure", disksGiB: [1, 3] },
+  { name: "permission_set", module: "permission_set", disksGiB: [2] },
+];
+
+/**
+ * Returns a function that reports whether a test belongs to a part. It deals the tests out in the order in which they are
+ * registered.
+ *
+ * @param part such as `2/4`, or empty for all tests
+ */
+export function partSelector(part: string): () => boolean {
+  if (part === "") return () => true;
+  const [number, parts] = part.split("/").map(Number) as [number, number];
+  let count = 0;
+  return () => count++ % parts === number - 1;
+}

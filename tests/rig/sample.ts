@@ -1,0 +1,26 @@
+import { run } from "./process.ts";
+
+/** One in so many is drawn. */
+const CHANCE = 3;
+
+/**
+ * Returns the seed of samples: the variable SAMPLE, or the hash of the commit that is checked out. A random one where there
+ * is neither. The same seed draws the same sample.
+ */
+export async function sampleSeed(): Promise<string> {
+  const given = Deno.env.get("SAMPLE");
+  if (given) return given;
+  const root = new URL("../..", import.meta.url).pathname;
+  const hash = await run("read the commit", "git", ["-C", root, "rev-parse", "HEAD"]).catch(() => crypto.randomUUID());
+  return hash.trim().slice(0, 12);
+}
+
+/** Returns the names that a seed draws. Each has a chance of one in three, whatever the others are. */
+export async function draw(names: readonly string[], seed: string): Promise<string[]> {
+  const drawn: string[] = [];
+  for (const name of names) {
+    const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(`${seed} ${name}`));
+    if (new DataView(digest).getUint32(0) % CHANCE === 0) drawn.push(name);
+  }
+  return drawn;
+}

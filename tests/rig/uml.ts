@@ -1,0 +1,88 @@
+import { join } from "@std/path";
+import { ensureCached } from "./cache.ts";
+import { ensureTools, type Tool } from "./debian.ts";
+import type { Machine, MachineCommand } from "./machine.ts";
+import { run, searchPath } from "./process.ts";
+import bootScript from "./uml/boot.sh" with { type: "text" };
+import ptraceSource from "./uml/ptrace.c" with { type: "text" };
+
+const KERNEL = "/usr/bin/linux.uml";
+
+const TOOLS: Tool[] = [
+  { program: "linux.uml", packages: ["user-mode-linux"] },
+  { program: "cc", packages: ["gcc", "libc6-dev"] },
+  { program: "unshare", packages: ["util-linux"] },
+];
+
+/** The disks that the kernel takes, without the root disk and the payload. */
+export const MAX_DATA_DISKS = 14;
+
+/** The files in /work that this kind of machine needs. */
+export const UML_FILES = { ".rig/boot": { text: bootScript } };
+
+/**
+ * Installs user-mode Linux where it is missing, and compiles the library that it needs.
+ *
+ * @returns the path of the library
+ * @throws {Error} when a tool cannot be installed or the library cannot be compiled
+ */
+export async function ensureUml(log: (line: string) => void): Promise<string> {
+  await ensureTools(TOOLS, log);
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(ptraceSource));
+  const folder = await ensureCached(`uml-${new Uint8Array(digest).toHex().slice(0, 12)}`, log, async (temp, into) => {
+    const source = temp.file("ptrace.c");
+    await Deno.writeTextFile(source, ptraceSource);
+    const options = ["-O2", "-shared", "-fPIC", "-o", join(into, "ptrace.so"), source];
+    await run("compile the library of user-mode Linux", "cc", options, { guardedBy: temp });
+  });
+  return join(folder, "ptrace.so");
+}
+
+/** Opens the files that the kernel's serial lines write to, and becomes the kernel. */
+const OPEN_LINES = `
+console=$1 report=$2 out=$3 output=$4
+shift 4
+exec 3>"$report" 5>"$out"
+if [ -n "$output" ]; then exec 4>"$output"; else exec 4>&1; fi
+exec "$@" >"$console" 2>&1 </dev/null
+`;
+
+/** Becomes the guest's init: all that {@linkcode bootScript} cannot do because it is on the payload. */
+const INIT = "mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -o noatime /dev/ubdb /work; " +
+  "exec /bin/sh /work/.rig/boot";
+
+/**
+ * Returns the command that becomes the machine. Its standard output is the script's line.
+ *
+ * The kernel is the first process of a namespace: when it ends, all processes of the guest end with it.
+ *
+ * @param library the path that {@linkcode ensureUml} returned
+ * @throws {Error} when the machine has what this kind has not: ports, a network, a terminal, or so many disks
+ */
+export function umlCommand(machine: Machine, library: string): MachineCommand {
+  if (machine.hostAccess || machine.forward.length > 0) {
+    throw new Error("start user-mode Linux: it has no network here");
+  }
+  if (machine.terminal) throw new Error("start user-mode Linux: it has no terminal here");
+  if (machine.dataDisks.length > MAX_DATA_DISKS) {
+    throw new Error(`start user-mode Linux: ${machine.dataDisks.length} data disks; it takes ${MAX_DATA_DISKS}`);
+  }
+  const root = machine.persistsRoot ? machine.image.root : `${machine.rootChanges},${machine.image.root}`;
+  const kernel = [
+    KERNEL,
+    `mem=${machine.memMiB}M`,
+    ...[root, machine.payload, ...machine.dataDisks].map((file, i) => `ubd${i}=${file}`),
+    ...["root=/dev/ubda", "rw", "panic=-1"],
+    ...["con=null", "con0=null,fd:1", "ssl=null", "ssl0=null,fd:3", "ssl1=null,fd:4", "ssl2=null,fd:5"],
+    ...["init=/bin/sh", "--", "-c", `"${INIT}"`],
+  ];
+  const lines = [machine.console, machine.readReport, machine.out, machine.output ?? ""];
+  return {
+    program: "unshare",
+    args: [
+      ...["--pid", "--fork", "--kill-child"],
+      ...["env", `LD_PRELOAD=${library}`, "sh", "-c", OPEN_LINES, "sh", ...lines, ...kernel],
+    ],
+    env: { PATH: searchPath() },
+  };
+}

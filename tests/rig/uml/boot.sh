@@ -1,0 +1,20 @@
+# The beginning of a guest in user-mode Linux, before the init that all guests have: the kernel's modules are read from the
+# host, and ports and disks get the names that init looks for.
+modules=/usr/lib/modules/$(uname -r)
+mkdir -p "$modules" /dev/rig
+mount -t hostfs -o "/usr/lib/uml/modules/$(uname -r)" none "$modules"
+number=0
+for port in report script out; do
+  stty -F /dev/ttyS$number raw -echo
+  ln -s /dev/ttyS$number /dev/rig/$port
+  number=$((number + 1))
+done
+number=0
+for disk in c d e f g h i j k l m n o p; do
+  [ -e /dev/ubd$disk ] || break
+  ln -s /dev/ubd$disk /dev/rig/data$number
+  number=$((number + 1))
+done
+# LVM does not know this kind of disk by itself. A disk has one partition at most.
+sed -i 's/^devices {/devices {\n\ttypes = [ "ubd", 16 ]/' /etc/lvm/lvm.conf
+exec /work/.rig/init
