@@ -13,7 +13,7 @@ export type { MachineKind, PortForward } from "./machine.ts";
 
 /** Settings of {@linkcode runGuest}. */
 export interface GuestOptions {
-  /** The kind of machine; qemu by default. User-mode Linux has neither ports nor a network nor a terminal. */
+  /** The kind of machine; qemu by default. User-mode Linux has neither ports nor a network nor a terminal here. */
   machine?: MachineKind;
   /**
    * Run by /bin/sh in /work as root, with nothing on standard input. The paths of the data disks are in DATA_DISKS, separated

@@ -18,6 +18,8 @@ export interface Machine {
   memMiB: number;
   forward: readonly PortForward[];
   hostAccess: boolean;
+  /** The network of user-mode Linux, if it has one: a file that it makes when its namespace is there. */
+  network?: { readonly ready: string };
   /** Whether the script has a terminal. */
   terminal: boolean;
   /** A file for what the script prints, instead of the machine's standard output. */
@@ -42,7 +44,7 @@ export interface MachineCommand {
 /**
  * The kinds of machines.
  *
- * - `uml`: user-mode Linux, a kernel that runs as a process, on one processor and at the machine's own speed, without network
+ * - `uml`: user-mode Linux, a kernel that runs as a process, on one processor and at the machine's own speed
  * - `qemu`: a whole computer that is emulated in software, with two processors, some ten times slower
  */
 export type MachineKind = "uml" | "qemu";

@@ -3,17 +3,21 @@ import { freePorts } from "./free_ports.ts";
 import { callGuest, type GuestAnswer } from "./guest_call.ts";
 import { ensureGuestImage, type GuestImage } from "./guest_image.ts";
 import { diskSizes, EXEC_PORT, nodeFiles } from "./node_files.ts";
-import type { MachineCommand } from "./machine.ts";
+import type { Machine, MachineCommand, MachineKind, PortForward } from "./machine.ts";
 import { makeDisk, makePayload, type PayloadFile } from "./payload.ts";
 import { ensureTestImage } from "./pod_image.ts";
 import { run } from "./process.ts";
 import { qemuCommand } from "./qemu.ts";
 import { logTail } from "./run_folder.ts";
 import { TempFolder } from "./temp_folder.ts";
+import { ensureUml, umlCommand } from "./uml.ts";
+import { networkProcess, startUmlNetwork } from "./uml_network.ts";
 import { pollUntil } from "./poll_until.ts";
 
 /** Settings of {@linkcode Node.start}. */
 export interface NodeOptions {
+  /** The kind of machine; user-mode Linux by default. */
+  readonly machine?: MachineKind;
   /** The node's name, a DNS label. */
   readonly name: string;
   /** Volume groups to make, each over disks of its own; none by default. Disks are sparse. */
@@ -53,6 +57,9 @@ const READY_TIMEOUT_MS = 300_000;
 
 /** The default time limit of a command in the guest, in milliseconds. */
 const COMMAND_TIMEOUT_MS = 60_000;
+
+/** The file in the node's folder that its machine makes when its network can be connected. */
+const NETWORK_READY = "network-ready";
 
 /** Room on the root disk for images and what pods write, sparse. */
 const ROOT_SIZE = "12G";
@@ -94,7 +101,7 @@ export class Node {
       ca: plane.folder.file("certs/ca.crt"),
     });
     await plane.setHost(options.name, "127.0.0.1");
-    const machine = await makeMachine(folder, { image, files, options, ports });
+    const machine = await makeMachine(folder, { image, files, options, ports, log });
     await Deno.writeTextFile(`${folder}/settings.json`, JSON.stringify({ options, ports, machine }));
     const node = await Node.open(plane, options.name);
     await node.powerOn();
@@ -125,8 +132,8 @@ export class Node {
     const waitOptions = {
       action: `wait for node ${this.name}`,
       timeoutMs: options.timeoutMs ?? READY_TIMEOUT_MS,
-      everyMs: 300,
-      check: () => this.#requireRunning(),
+      intervalMs: 300,
+      failFast: () => this.#requireRunning(),
       ...(options.signal === undefined ? {} : { signal: options.signal }),
     };
     try {
@@ -165,11 +172,18 @@ export class Node {
   /** Switches the node off at once, as a power failure does: data that was not synced may be lost. Its disks stay. */
   async powerOff(): Promise<void> {
     await this.#plane.folder.stop(processName(this.name));
+    await this.#plane.folder.stop(networkProcess(processName(this.name)));
   }
 
   /** Switches the node on; it has the disks that it had. */
   async powerOn(): Promise<void> {
-    await this.#plane.folder.start(processName(this.name), this.#settings.machine.program, this.#settings.machine.args);
+    const { machine, options, ports } = this.#settings;
+    const name = processName(this.name);
+    const ready = this.#file(NETWORK_READY);
+    await Deno.remove(ready).catch(() => {});
+    await this.#plane.folder.start(name, machine.program, machine.args);
+    if (options.machine === "qemu") return;
+    await startUmlNetwork({ folder: this.#plane.folder, machine: name, ready, forward: forwardedPorts(ports) });
   }
 
   /** Switches the node off and on again and waits until it is ready. */
@@ -229,10 +243,14 @@ interface MachineParts {
   readonly files: Readonly<Record<string, PayloadFile>>;
   readonly options: NodeOptions;
   readonly ports: NodePorts;
+  readonly log: (line: string) => void;
 }
 
 /** Makes the disks of a node and returns the command of its machine. */
-async function makeMachine(folder: string, { image, files, options, ports }: MachineParts): Promise<MachineCommand> {
+async function makeMachine(
+  folder: string,
+  { image, files, options, ports, log }: MachineParts,
+): Promise<MachineCommand> {
   const file = (name: string) => `${folder}/${name}`;
   const root = file("root.img");
   await run("copy the guest's root disk", "cp", ["--sparse=always", "--reflink=auto", image.root, root]);
@@ -251,16 +269,14 @@ async function makeMachine(folder: string, { image, files, options, ports }: Mac
     await makeDisk(disk, gib);
     dataDisks.push(disk);
   }
-  const host = "127.0.0.1";
-  return qemuCommand({
+  const isQemu = options.machine === "qemu";
+  const machine: Machine = {
     image: { ...image, root },
     payload: file("payload.img"),
     dataDisks,
     memMiB: options.memMiB ?? 3072,
-    forward: [
-      { host, hostPort: ports.exec, guestPort: EXEC_PORT },
-      { host, hostPort: ports.kubelet, guestPort: ports.kubelet },
-    ],
+    forward: forwardedPorts(ports),
+    ...(isQemu ? {} : { network: { ready: file(NETWORK_READY) } }),
     hostAccess: true,
     terminal: false,
     persistsRoot: true,
@@ -269,7 +285,16 @@ async function makeMachine(folder: string, { image, files, options, ports }: Mac
     console: file("console"),
     readReport: file("report"),
     out: file("out.tar"),
-  });
+  };
+  return isQemu ? qemuCommand(machine) : umlCommand(machine, await ensureUml(log));
+}
+
+function forwardedPorts({ exec, kubelet }: NodePorts): PortForward[] {
+  const host = "127.0.0.1";
+  return [
+    { host, hostPort: exec, guestPort: EXEC_PORT },
+    { host, hostPort: kubelet, guestPort: kubelet },
+  ];
 }
 
 function lastLines(text: string, count: number): string {

@@ -6,6 +6,7 @@ import { guestFiles } from "./guest_files.ts";
 import type { NodeOptions, NodePorts } from "./node.ts";
 import type { PayloadFile } from "./payload.ts";
 import { PAUSE_IMAGE } from "./pod_image.ts";
+import { UML_FILES } from "./uml.ts";
 
 /** The input of {@linkcode nodeFiles}. */
 export interface NodeParts {
@@ -43,6 +44,7 @@ export function nodeFiles(parts: NodeParts): Record<string, PayloadFile> {
   const settings = Object.entries(env).map(([name, value]) => `${name}='${value}'\n`).join("");
   return {
     ...options.files,
+    ...(options.machine === "qemu" ? {} : UML_FILES),
     ...guestFiles({
       script: nodeScript,
       env: {},

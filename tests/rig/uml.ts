@@ -4,6 +4,7 @@ import { ensureTools, type Tool } from "./debian.ts";
 import type { Machine, MachineCommand } from "./machine.ts";
 import { run, searchPath } from "./process.ts";
 import bootScript from "./uml/boot.sh" with { type: "text" };
+import namespaceScript from "./uml/namespace.sh" with { type: "text" };
 import ptraceSource from "./uml/ptrace.c" with { type: "text" };
 
 const KERNEL = "/usr/bin/linux.uml";
@@ -12,6 +13,8 @@ const TOOLS: Tool[] = [
   { program: "linux.uml", packages: ["user-mode-linux"] },
   { program: "cc", packages: ["gcc", "libc6-dev"] },
   { program: "unshare", packages: ["util-linux"] },
+  { program: "slirp4netns", packages: ["slirp4netns"] },
+  { program: "ip", packages: ["iproute2"] },
 ];
 
 /** The disks that the kernel takes, without the root disk and the payload. */
@@ -54,14 +57,17 @@ const INIT = "mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -o noat
 /**
  * Returns the command that becomes the machine. Its standard output is the script's line.
  *
+ * A machine with a network waits until `startUmlNetwork` connects it.
+ *
  * The kernel is the first process of a namespace: when it ends, all processes of the guest end with it.
  *
  * @param library the path that {@linkcode ensureUml} returned
- * @throws {Error} when the machine has what this kind has not: ports, a network, a terminal, or so many disks
+ * @throws {Error} when the machine has what this kind has not: a terminal, or so many disks
  */
 export function umlCommand(machine: Machine, library: string): MachineCommand {
-  if (machine.hostAccess || machine.forward.length > 0) {
-    throw new Error("start user-mode Linux: it has no network here");
+  const { network } = machine;
+  if (network === undefined && (machine.hostAccess || machine.forward.length > 0)) {
+    throw new Error("start user-mode Linux: its network needs a file to say that it is ready");
   }
   if (machine.terminal) throw new Error("start user-mode Linux: it has no terminal here");
   if (machine.dataDisks.length > MAX_DATA_DISKS) {
@@ -74,14 +80,16 @@ export function umlCommand(machine: Machine, library: string): MachineCommand {
     ...[root, machine.payload, ...machine.dataDisks].map((file, i) => `ubd${i}=${file}`),
     ...["root=/dev/ubda", "rw", "panic=-1"],
     ...["con=null", "con0=null,fd:1", "ssl=null", "ssl0=null,fd:3", "ssl1=null,fd:4", "ssl2=null,fd:5"],
+    ...(network === undefined ? [] : ["vec0:transport=raw,ifname=tap0,depth=128,gro=1"]),
     ...["init=/bin/sh", "--", "-c", `"${INIT}"`],
   ];
   const lines = [machine.console, machine.readReport, machine.out, machine.output ?? ""];
+  const namespace = network === undefined ? [] : ["sh", "-c", namespaceScript, "sh", network.ready];
   return {
     program: "unshare",
     args: [
-      ...["--pid", "--fork", "--kill-child"],
-      ...["env", `LD_PRELOAD=${library}`, "sh", "-c", OPEN_LINES, "sh", ...lines, ...kernel],
+      ...["--pid", "--fork", "--kill-child", ...(network === undefined ? [] : ["--net"])],
+      ...[...namespace, "env", `LD_PRELOAD=${library}`, "sh", "-c", OPEN_LINES, "sh", ...lines, ...kernel],
     ],
     env: { PATH: searchPath() },
   };

@@ -1,0 +1,65 @@
+import type { PortForward } from "./machine.ts";
+import { pollUntil } from "./poll_until.ts";
+import type { RunFolder } from "./run_folder.ts";
+
+/** The address of the guest on its network. The machine that it runs on is 10.0.2.2. */
+const GUEST_ADDRESS = "10.0.2.15";
+
+/** The time limit of each step, in milliseconds. */
+const TIMEOUT_MS = 60_000;
+
+/** Options of {@linkcode startUmlNetwork}. */
+export interface UmlNetworkOptions {
+  readonly folder: RunFolder;
+  /** The name of the machine's process in the folder. */
+  readonly machine: string;
+  /** The file that the machine makes when its namespace is there. */
+  readonly ready: string;
+  readonly forward: readonly PortForward[];
+}
+
+/** Returns the name of the process that is the network of a machine. */
+export function networkProcess(machine: string): string {
+  return `network-of-${machine}`;
+}
+
+/**
+ * Connects a machine that was just started to this one, by slirp4netns: the guest reaches this machine as 10.0.2.2, and ports
+ * of this machine lead into the guest.
+ *
+ * @throws {Error} when slirp4netns does not come up, or a port cannot be taken
+ */
+export async function startUmlNetwork({ folder, machine, ready, forward }: UmlNetworkOptions): Promise<void> {
+  const wait = { timeoutMs: TIMEOUT_MS, intervalMs: 20 };
+  const exists = (path: string) => Deno.stat(path).then(() => true, () => false);
+  await pollUntil(() => exists(ready), { ...wait, action: `wait for the namespace of ${machine}` });
+  const pid = await folder.pid(machine);
+  if (pid === undefined) throw new Error(`connect ${machine}: it has ended`);
+  const socket = folder.file(`${machine}/network.sock`);
+  await Deno.remove(socket).catch(() => {});
+  const options = ["--mtu=1500", `--api-socket=${socket}`, "--netns-type=path", `/proc/${pid}/ns/net`, "tap0"];
+  await folder.start(networkProcess(machine), "slirp4netns", options);
+  await pollUntil(() => exists(socket), { ...wait, action: `wait for the network of ${machine}` });
+  for (const { host, hostPort, guestPort } of forward) {
+    const error = await call(socket, {
+      execute: "add_hostfwd",
+      arguments: {
+        proto: "tcp",
+        host_addr: host,
+        host_port: hostPort,
+        guest_addr: GUEST_ADDRESS,
+        guest_port: guestPort,
+      },
+    });
+    if (error !== undefined) throw new Error(`lead port ${hostPort} into ${machine}: ${error}`);
+  }
+}
+
+/** Calls slirp4netns. @returns its error, if it answers one */
+async function call(socket: string, request: unknown): Promise<string | undefined> {
+  using connection = await Deno.connect({ transport: "unix", path: socket });
+  await connection.write(new TextEncoder().encode(JSON.stringify(request)));
+  await connection.closeWrite();
+  const answer = JSON.parse(await new Response(connection.readable).text()) as { error?: { desc?: string } };
+  return answer.error === undefined ? undefined : answer.error.desc ?? JSON.stringify(answer.error);
+}
