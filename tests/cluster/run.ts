@@ -7,6 +7,7 @@
 import { parseArgs } from "@std/cli/parse-args";
 import { Cluster } from "../rig/cluster.ts";
 import { ensureHelm, ensureSnapshotController } from "../rig/kubernetes.ts";
+import { draw, sampleSeed } from "../rig/sample.ts";
 import { RunFolder } from "../rig/run_folder.ts";
 import { startWithDriver } from "./deploy.ts";
 import { terminationSignals } from "./signals.ts";
@@ -14,25 +15,29 @@ import { clusterPath, isThere, lock } from "./cluster_status.ts";
 import { CLUSTER_VARIABLE } from "./suite/test_namespace.ts";
 
 /**
- * The suites that run without names and without --full: the common lifecycles. CI runs these, within an hour for
- * everything.
+ * The suites that always run without names and without --full: the common lifecycles, isolation and a power loss. CI runs
+ * these, and of the others one in three.
  */
 const DEFAULT_SUITES = [
+  "chaos_node",
   "copies",
   "examples",
   "expansion",
-  "lifecycle",
   "io_limits",
+  "lifecycle",
+  "node_isolation",
   "observability",
+  "pending_claim",
   "pods",
   "raid",
+  "snapshots",
   "thin",
-  "pending_claim",
 ];
 
 const HELP = `Usage: deno task test:cluster [--full] [--keep | --use] [--kubelet-dir DIR] [SUITE...]
 
-  SUITE   the names of files in tests/cluster/suite without ".ts"; by default ${DEFAULT_SUITES.join(", ")}
+  SUITE   the names of files in tests/cluster/suite without ".ts"; by default ${DEFAULT_SUITES.join(", ")},
+          and one in three of the others, drawn from the commit, or from the variable SAMPLE
   --full  all suites, and in larger numbers; the lifecycle suite again where kubelet has another folder
   --keep  leave the cluster, as "deno task cluster up" does; it is not there yet
   --use   test in the cluster that "deno task cluster up" started
@@ -86,6 +91,14 @@ async function suiteNames(): Promise<string[]> {
   return names.sort();
 }
 
+/** Returns the suites of a usual run, and prints which of them were drawn. */
+async function usualSuites(available: readonly string[]): Promise<string[]> {
+  const seed = await sampleSeed();
+  const drawn = await draw(available.filter((name) => !DEFAULT_SUITES.includes(name)), seed);
+  log(`suites that run by chance, SAMPLE=${seed}: ${drawn.join(", ")}`);
+  return [...DEFAULT_SUITES, ...drawn];
+}
+
 /** Runs suites in the cluster of a folder. @returns whether all passed */
 async function runFiles(folder: string, names: readonly string[], { full, jobs }: { full: boolean; jobs: string }) {
   if (names.length === 0) return true;
@@ -118,7 +131,7 @@ async function runSuites(cluster: Cluster, { full, suites: names }: RunOptions):
   const path = cluster.folder.path;
   let passed = await runFiles(path, names.filter((name) => !isChaos(name)), { full, jobs: JOBS });
   for (const name of names.filter(isChaos)) passed = await runFiles(path, [name], { full, jobs: "1" }) && passed;
-  if (!full) log("in small numbers, and without the suites that were not named; --full runs all of it");
+  if (!full) log("in small numbers, and without the suites that were neither named nor drawn; --full runs all of it");
   if (!passed) await printLogs(cluster);
   return passed;
 }
@@ -188,7 +201,7 @@ if (import.meta.main) {
     full: args.full === true,
     keep: args.keep === true,
     use: args.use === true,
-    suites: requested.length > 0 ? requested : args.full === true ? available : DEFAULT_SUITES,
+    suites: requested.length > 0 ? requested : args.full === true ? available : await usualSuites(available),
     ...(args["kubelet-dir"] ? { kubeletRoot: String(args["kubelet-dir"]) } : {}),
   };
   const status = runAll(options).catch((error) => {

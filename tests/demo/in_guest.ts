@@ -16,7 +16,8 @@ export interface GuestDemoOptions {
   readonly tempDir: string;
 }
 
-const REMARK = "The machine was emulated in software: on a real one, each of these calls takes a fraction of the time.";
+const REMARK =
+  "The machine was a kernel that runs as a process: on a real one, each of these calls takes a fraction of the time.";
 
 /**
  * Plays the lifecycle of a volume in a virtual machine, whose image is built on first use and kept.
@@ -36,11 +37,12 @@ export async function runInGuest({ output, signal, tempDir }: GuestDemoOptions):
     driver: "/work/denolith",
     remark: REMARK,
   };
-  reporter.say("It starts, which takes about half a minute.");
+  reporter.say("It starts, which takes about ten seconds.");
   using startupTimer = new StartupTimer(reporter);
   const decoder = new TextDecoder();
   const status = await runGuest({
     image,
+    machine: "uml",
     files: {
       deno: { host: Deno.execPath() },
       denolith: { host: driver },

@@ -4,7 +4,7 @@ import { ensureGuestImage, type GuestImage } from "./guest_image.ts";
 import type { Machine, MachineCommand, MachineKind, PortForward } from "./machine.ts";
 import { makeDisk, makePayload, type PayloadFile } from "./payload.ts";
 import { run, toolEnvironment } from "./process.ts";
-import { qemuCommand } from "./qemu.ts";
+import { ensureQemu, qemuCommand } from "./qemu.ts";
 import { TempFolder } from "./temp_folder.ts";
 import { ensureUml, UML_FILES, umlCommand } from "./uml.ts";
 
@@ -55,8 +55,8 @@ const DEFAULT_TIMEOUT_MS = 20 * 60 * 1000;
 /** The time in seconds before the time limit at which the guest lists its processes. */
 const WATCH_MARGIN = 8;
 
-/** The time limit for qemu to end when it is asked to, in milliseconds. */
-const QEMU_EXIT_TIMEOUT_MS = 10_000;
+/** The time limit for the machine to end when it is asked to, in milliseconds. */
+const MACHINE_EXIT_TIMEOUT_MS = 10_000;
 
 /** A guest under way. */
 interface Guest {
@@ -105,15 +105,17 @@ export async function runGuest(options: GuestOptions): Promise<number> {
     rootChanges: temp.file("root.changes"),
   });
   throwIfAborted(options.signal);
-  const qemuErrors = await boot(guest, command);
-  const status = await exitStatus(guest, qemuErrors);
+  const machineErrors = await boot(guest, command);
+  const status = await exitStatus(guest, machineErrors);
   if (options.outDir !== undefined) await extract(guest, options.outDir);
   return status;
 }
 
 async function machineCommand(options: GuestOptions, machine: Machine): Promise<MachineCommand> {
-  if (options.machine !== "uml") return qemuCommand(machine);
-  return umlCommand(machine, await ensureUml(options.log ?? ((line) => console.error(line))));
+  const log = options.log ?? ((line: string) => console.error(line));
+  if (options.machine === "uml") return umlCommand(machine, await ensureUml(log));
+  await ensureQemu(log);
+  return qemuCommand(machine);
 }
 
 function throwIfAborted(signal: AbortSignal | undefined): void {
@@ -157,9 +159,9 @@ async function makeDataDisks(guest: Guest): Promise<string[]> {
 }
 
 /**
- * Runs qemu until the script has ended.
+ * Runs the machine until the script has ended.
  *
- * @returns what qemu had to say
+ * @returns what it had to say
  * @throws {Error} when it took too long, {DOMException} when it was aborted
  */
 async function boot(guest: Guest, machine: MachineCommand): Promise<string> {
@@ -169,23 +171,23 @@ async function boot(guest: Guest, machine: MachineCommand): Promise<string> {
   const env = { ...toolEnvironment(), TMPDIR: temp.path, ...machine.env };
   const args = [...machine.args];
   const command = new Deno.Command(machine.program, { args, env, stdin: line, stdout: line, stderr: "piped" });
-  const qemu = command.spawn();
-  await temp.guard(qemu.pid);
+  const child = command.spawn();
+  await temp.guard(child.pid);
   let isTimedOut = false;
-  const kill = () => signalQemu(qemu, "SIGKILL");
+  const kill = () => signalMachine(child, "SIGKILL");
   const timer = timeoutMs > 0 && setTimeout(() => {
     isTimedOut = true;
     kill();
   }, timeoutMs);
   options.signal?.addEventListener("abort", kill);
   if (options.signal?.aborted) kill();
-  const qemuErrors = new Response(qemu.stderr).text();
+  const machineErrors = new Response(child.stderr).text();
   try {
-    if (!options.terminal) await readOutput(guest, qemu);
-    await qemu.status;
+    if (!options.terminal) await readOutput(guest, child);
+    await child.status;
   } finally {
     kill();
-    await qemu.status;
+    await child.status;
     if (timer) clearTimeout(timer);
     options.signal?.removeEventListener("abort", kill);
     await temp.guard(undefined);
@@ -196,39 +198,39 @@ async function boot(guest: Guest, machine: MachineCommand): Promise<string> {
       `run a guest: not done after ${timeoutMs / 1000} s, its timeoutMs; ${await describeProgress(guest)}`,
     );
   }
-  return await qemuErrors;
+  return await machineErrors;
 }
 
-function signalQemu(qemu: Deno.ChildProcess, signal: Deno.Signal): void {
+function signalMachine(child: Deno.ChildProcess, signal: Deno.Signal): void {
   try {
-    qemu.kill(signal);
+    child.kill(signal);
   } catch {
     // It has ended by itself.
   }
 }
 
-/** Hands on what the script prints, and ends qemu when that is all. */
-async function readOutput(guest: Guest, qemu: Deno.ChildProcess): Promise<void> {
+/** Hands on what the script prints, and ends the machine when that is all. */
+async function readOutput(guest: Guest, child: Deno.ChildProcess): Promise<void> {
   const mark = new EndMark(new TextEncoder().encode(guest.endMark));
   const decoder = new TextDecoder();
   let killTimer: ReturnType<typeof setTimeout> | undefined;
-  for await (const chunk of qemu.stdout) {
+  for await (const chunk of child.stdout) {
     const { output, isEnded } = mark.push(chunk);
     if (output.length > 0) guest.options.onOutput?.(output);
     guest.outputTail = (guest.outputTail + decoder.decode(output, { stream: true })).slice(-4096);
     if (!isEnded) continue;
-    signalQemu(qemu, "SIGTERM");
-    killTimer = setTimeout(() => signalQemu(qemu, "SIGKILL"), QEMU_EXIT_TIMEOUT_MS);
+    signalMachine(child, "SIGTERM");
+    killTimer = setTimeout(() => signalMachine(child, "SIGKILL"), MACHINE_EXIT_TIMEOUT_MS);
   }
   clearTimeout(killTimer);
-  await qemu.stdin.close();
+  await child.stdin.close();
 }
 
-async function exitStatus(guest: Guest, qemuErrors: string): Promise<number> {
+async function exitStatus(guest: Guest, machineErrors: string): Promise<number> {
   const [, status] = /^exit (\d+)$/m.exec(await readReport(guest)) ?? [];
   if (status !== undefined) return Number(status);
-  const qemuMessage = qemuErrors.trim() === "" ? "" : `\nqemu said:\n${lastLines(qemuErrors, 20)}`;
-  throw new Error(`run a guest: it ended without an exit status; ${await describeProgress(guest)}${qemuMessage}`);
+  const machineMessage = machineErrors.trim() === "" ? "" : `\nthe machine said:\n${lastLines(machineErrors, 20)}`;
+  throw new Error(`run a guest: it ended without an exit status; ${await describeProgress(guest)}${machineMessage}`);
 }
 
 /** Describes for an error how far the guest came. */

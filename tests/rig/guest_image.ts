@@ -7,13 +7,13 @@ import { run } from "./process.ts";
 import { timedLog, withProgress } from "./progress.ts";
 import type { TempFolder } from "./temp_folder.ts";
 
-/** A built guest: what qemu needs to boot it. All paths are absolute; the files are never written to again. */
+/** A built guest: what a machine needs to boot it. All paths are absolute; the files are never written to again. */
 export interface GuestImage {
   /** The folder that holds them. */
   folder: string;
-  /** The kernel, Debian's cloud flavour. */
+  /** The kernel of qemu, Debian's cloud flavour. */
   kernel: string;
-  /** The first root file system: disk drivers and busybox. */
+  /** The first root file system of qemu: disk drivers and busybox. */
   initrd: string;
   /** The root disk, ext4, sparse. */
   root: string;
@@ -43,11 +43,8 @@ const PACKAGES = [
 
 const UNUSED_DAYS = 30;
 
-/** Programs that booting takes, each time. */
-const BOOT_TOOLS: Tool[] = [
-  { program: "qemu-system-x86_64", packages: ["qemu-system-x86", "seabios", "ipxe-qemu"] },
-  { program: "mkfs.ext4", packages: ["e2fsprogs"] },
-];
+/** Programs that making disks takes, each time. */
+const DISK_TOOLS: Tool[] = [{ program: "mkfs.ext4", packages: ["e2fsprogs"] }];
 
 /** Programs that building takes, once. */
 const BUILD_TOOLS: Tool[] = [
@@ -64,7 +61,7 @@ const BUILD_TOOLS: Tool[] = [
  * @throws {Error} when a tool is missing and cannot be installed, when not run as root on first use, or when a step fails
  */
 export async function ensureGuestImage(log: (line: string) => void): Promise<GuestImage> {
-  await ensureTools(BOOT_TOOLS, log);
+  await ensureTools(DISK_TOOLS, log);
   const name = `guest-${await imageKey()}`;
   const folder = await ensureCached(name, log, (temp, into) => build(temp, into, log));
   return {

@@ -7,7 +7,7 @@ import type { Machine, MachineCommand, MachineKind, PortForward } from "./machin
 import { makeDisk, makePayload, type PayloadFile } from "./payload.ts";
 import { ensureTestImage } from "./pod_image.ts";
 import { run } from "./process.ts";
-import { qemuCommand } from "./qemu.ts";
+import { ensureQemu, qemuCommand } from "./qemu.ts";
 import { logTail } from "./run_folder.ts";
 import { TempFolder } from "./temp_folder.ts";
 import { ensureUml, umlCommand } from "./uml.ts";
@@ -286,7 +286,9 @@ async function makeMachine(
     readReport: file("report"),
     out: file("out.tar"),
   };
-  return isQemu ? qemuCommand(machine) : umlCommand(machine, await ensureUml(log));
+  if (!isQemu) return umlCommand(machine, await ensureUml(log));
+  await ensureQemu(log);
+  return qemuCommand(machine);
 }
 
 function forwardedPorts({ exec, kubelet }: NodePorts): PortForward[] {

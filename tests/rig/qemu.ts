@@ -1,4 +1,14 @@
+import { ensureTools } from "./debian.ts";
 import type { Machine, MachineCommand } from "./machine.ts";
+
+/**
+ * Installs qemu where it is missing.
+ *
+ * @throws {Error} when it cannot be installed
+ */
+export async function ensureQemu(log: (line: string) => void): Promise<void> {
+  await ensureTools([{ program: "qemu-system-x86_64", packages: ["qemu-system-x86", "seabios", "ipxe-qemu"] }], log);
+}
 
 /** Only the requested devices, and an end instead of a second boot. */
 const BASE_ARGUMENTS = ["-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"];
