@@ -143,12 +143,17 @@ export function poolProblem(
 
 /** Returns why LVM would create nothing in a group now (see `isUsable`), if there is a reason. */
 export function groupProblem(
-  { name, responsive, missingPvs, writeable }: Pick<GroupSpace, "name" | "responsive" | "missingPvs" | "writeable">,
+  { name, responsive, readError, missingPvs, writeable }: Pick<
+    GroupSpace,
+    "name" | "responsive" | "readError" | "missingPvs" | "writeable"
+  >,
 ): Problem<"VolumeGroupUnresponsive" | "PhysicalVolumesMissing" | "VolumeGroupReadOnly"> | undefined {
   if (!responsive) {
     return {
       reason: "VolumeGroupUnresponsive",
-      message: `volume group ${name} does not respond: look for a disk that hangs`,
+      message: readError === undefined
+        ? `volume group ${name} does not respond: look for a disk that hangs`
+        : `volume group ${name} cannot be read: ${readError}`,
     };
   }
   if (missingPvs > 0) {

@@ -4,13 +4,13 @@
  * lvm scans all disks, whatever the command. So one disk that does not respond blocks every command on the host. When a
  * report does not end, {@linkcode Lvm} reads each known group separately, on its own physical volumes (`--devices`,
  * lvm(8)). It changes the groups that respond in the same way. The other groups are shown as last reported, and are not
- * changed until they respond.
+ * changed until they respond. A report that LVM refuses, because it cannot read one group, is replaced in the same way.
  *
  * @module
  */
 
 import { type ErrorKind, StorageError } from "../error.ts";
-import { type Exec, type Output, runOk } from "../exec.ts";
+import { commandError, describeCommand, type Exec, type Output, runOk } from "../exec.ts";
 import { parseReport, type VolumeGroup } from "./report.ts";
 import { REPORT_COMMAND } from "./report_command.ts";
 import { withinDeadline } from "../clock.ts";
@@ -109,12 +109,12 @@ export class Lvm {
   }
 
   /**
-   * Reads all volume groups with their logical volumes. A group whose disks do not respond is returned as last
-   * reported, and marked so ({@linkcode VolumeGroup.responsive}). The report started after the call: callers during a
+   * Reads all volume groups with their logical volumes. A group whose disks do not respond, or that LVM cannot read, is
+   * returned as last reported, and marked so ({@linkcode VolumeGroup.responsive}). The report started after the call: callers during a
    * running report share the next one.
    *
-   * @throws {StorageError} `CommandFailed` when the report failed or cannot be parsed; `Unavailable` when LVM does not
-   * respond and never did
+   * @throws {StorageError} `CommandFailed` when the report failed for all known groups or cannot be parsed; `Unavailable` when
+   * LVM does not respond and never did
    */
   report(): Promise<FreshReport> {
     if (this.#currentReport === undefined) return this.#startReport();
@@ -154,19 +154,27 @@ export class Lvm {
   }
 
   async #readGroups(): Promise<VolumeGroup[]> {
+    let refusal: StorageError | undefined;
     if (!this.#readsPerGroup) {
       try {
-        const groups = parseReport(await runOk(this.exec, REPORT_COMMAND));
-        this.#knownGroups = groups.map((group) => ({ group, unresponsive: false }));
-        return groups;
+        const output = await this.exec.run(REPORT_COMMAND);
+        if (output.code === 0) {
+          const groups = parseReport(output.stdout);
+          this.#knownGroups = groups.map((group) => ({ group, unresponsive: false }));
+          return groups;
+        }
+        refusal = commandError(REPORT_COMMAND, output);
+        if (this.#knownGroups.length === 0) throw refusal;
       } catch (error) {
         if (!isUnresponsiveError(error) || this.#knownGroups.length === 0) throw error;
         this.#readsPerGroup = true;
       }
     }
-    const groups = await Promise.all(this.#knownGroups.map((known) => this.#readGroup(known)));
-    if (groups.every(({ responsive }) => responsive)) this.#readsPerGroup = false;
-    return groups;
+    const results = await Promise.all(this.#knownGroups.map((known) => this.#readGroup(known)));
+    // a group that is gone, or cannot be read, is no reason to go on so: the complete report shows what it is
+    if (results.every(({ hangs }) => !hangs)) this.#readsPerGroup = false;
+    if (refusal !== undefined && results.every(({ group }) => !group.responsive)) throw refusal;
+    return results.map(({ group }) => group);
   }
 
   /**
@@ -191,24 +199,25 @@ export class Lvm {
   }
 
   /**
-   * Reads one group on its own physical volumes. For an unresponsive group it waits until the previous command has
-   * ended.
+   * Reads one group on its own physical volumes. For a group that hangs it waits until the previous command has ended.
    */
-  async #readGroup(knownGroup: KnownGroup): Promise<VolumeGroup> {
-    if (knownGroup.unresponsive) return { ...knownGroup.group, responsive: false };
+  async #readGroup(knownGroup: KnownGroup): Promise<{ readonly group: VolumeGroup; readonly hangs: boolean }> {
     const { group } = knownGroup;
+    if (knownGroup.unresponsive) return { group: { ...group, responsive: false }, hangs: true };
     const args = [...REPORT_COMMAND.args, "--devices", group.pvPaths.join(",")];
+    const command = { ...REPORT_COMMAND, args, deadlineMs: SINGLE_GROUP_DEADLINE_MS };
+    const unreadable = (readError: string) => ({ group: { ...group, responsive: false, readError }, hangs: false });
     try {
-      const groups = parseReport(
-        await runOk(this.exec, { ...REPORT_COMMAND, args, deadlineMs: SINGLE_GROUP_DEADLINE_MS }),
-      );
-      knownGroup.group = groups.find(({ uuid }) => uuid === group.uuid) ?? group;
-      return knownGroup.group;
+      const current = parseReport(await runOk(this.exec, command)).find(({ uuid }) => uuid === group.uuid);
+      if (current === undefined) return unreadable("LVM finds no such volume group on these disks any more");
+      knownGroup.group = current;
+      return { group: current, hangs: false };
     } catch (error) {
-      if (!isUnresponsiveError(error)) throw error;
+      if (!(error instanceof StorageError)) throw error;
+      if (!isUnresponsiveError(error)) return unreadable(error.message.replace(describeCommand(command), "LVM"));
       knownGroup.unresponsive = true;
       error.completion?.then(() => {}, () => {}).then(() => knownGroup.unresponsive = false);
-      return { ...group, responsive: false };
+      return { group: { ...group, responsive: false }, hangs: true };
     }
   }
 }
@@ -221,11 +230,12 @@ export class Lvm {
  */
 export function requireResponsive(operation: string, group: VolumeGroup): void {
   if (group.responsive) return;
+  const disks = group.pvPaths.join(", ");
   throw new StorageError(
     "Unavailable",
-    `${operation}: volume group ${group.name} does not respond; look for a disk among ${
-      group.pvPaths.join(", ")
-    } that hangs (dmesg)`,
+    group.readError === undefined
+      ? `${operation}: volume group ${group.name} does not respond; look for a disk among ${disks} that hangs (dmesg)`
+      : `${operation}: volume group ${group.name} cannot be read: ${group.readError}; look at its disks ${disks} (dmesg)`,
   );
 }
 
@@ -245,6 +255,6 @@ export function requirePvs(operation: string, { name, missingPvs }: VolumeGroup)
   );
 }
 
-function isUnresponsiveError(error: unknown): error is StorageError {
+function isUnresponsiveError(error: unknown): boolean {
   return error instanceof StorageError && error.kind === "Unavailable" && error.completion !== undefined;
 }

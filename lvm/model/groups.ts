@@ -38,7 +38,7 @@ export type GroupPreference = typeof SETTINGS.volumeGroupPreference.values[numbe
 
 /** The properties of a group that decide whether it is selected. */
 export interface GroupSpace
-  extends Pick<VolumeGroup, "name" | "free" | "extentSize" | "missingPvs" | "writeable" | "responsive"> {
+  extends Pick<VolumeGroup, "name" | "free" | "extentSize" | "missingPvs" | "writeable" | "responsive" | "readError"> {
   /** Its physical volumes; none where they are not known: then the group takes only linear volumes. */
   readonly pvs: readonly PvSpace[];
   /** Bytes that are not free because pending volumes will take them; absent for none. */
@@ -165,6 +165,7 @@ function spaceIn(layout: Layout, { free, pvs, extentSize }: GroupSpace): LayoutS
 }
 
 function describeSpace(group: GroupSpace, range: SizeRange, layout: Layout): string {
+  if (group.readError !== undefined) return `${group.name} (it cannot be read: ${group.readError})`;
   if (!group.responsive) return `${group.name} (it does not respond)`;
   if (group.missingPvs > 0) return `${group.name} (${group.missingPvs} of its physical volumes are missing)`;
   if (!group.writeable) return `${group.name} (read-only or exported)`;

@@ -144,8 +144,10 @@ export interface VolumeGroup {
   readonly pvPaths: readonly string[];
   /** All its physical volumes. */
   readonly pvs: readonly PhysicalVolume[];
-  /** True if its physical volumes respond; otherwise this is their last report. */
+  /** True if LVM could read it; otherwise this is its last report. */
   readonly responsive: boolean;
+  /** Why LVM could not read it; absent when its physical volumes do not respond. */
+  readonly readError?: string;
   /** Its visible LVs. */
   readonly lvs: readonly LogicalVolume[];
 }

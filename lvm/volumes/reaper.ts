@@ -68,6 +68,10 @@ function needsErasure({ lv, tags: { erase } }: DeletedLv): boolean {
   return erase === "discard" || (erase === "zero" && !isThin(lv));
 }
 
+function isCowSnapshot(lv: LogicalVolume): boolean {
+  return lv.origin !== undefined && !isThin(lv);
+}
+
 /** The background worker that removes the deleted LVs of one driver on this machine. */
 export class Reaper {
   readonly #lvm: Lvm;
@@ -81,6 +85,8 @@ export class Reaper {
   readonly #onReport: (groups: readonly VolumeGroup[]) => void;
   readonly #emptyPoolReservation: PoolReservation | undefined;
   #resumeDue = false;
+  /** The UUIDs of the LVs that LVM was to split from their origins in the pass before. */
+  #splitUuids: ReadonlySet<string> = new Set();
 
   /** Creates the reaper. It does nothing before {@linkcode start} or {@linkcode wake}. */
   constructor(options: ReaperOptions) {
@@ -132,9 +138,12 @@ export class Reaper {
     const groups = derivedReport(report, report.filter(({ responsive }) => responsive));
     this.#onReport(groups);
     if (this.#resumeDue) await attempt(() => this.#resume(groups));
-    for (const each of deletedLvs(this.#driver, groups)) {
+    const deleted = deletedLvs(this.#driver, groups);
+    const snapshots = deleted.filter(({ lv }) => isCowSnapshot(lv));
+    for (const each of deleted) {
       if (!this.#worker.stopped) await attempt(() => this.#remove(each));
     }
+    this.#splitUuids = new Set(snapshots.map(({ lv }) => lv.uuid));
     if (failed) this.#worker.wakeAfter(this.#retryMs);
   }
 
@@ -167,8 +176,15 @@ export class Reaper {
 
   async #remove(deleted: DeletedLv): Promise<void> {
     const { lv, group, tags } = deleted;
-    if (lv.origin !== undefined && !isThin(lv)) {
+    if (isCowSnapshot(lv)) {
+      const wasSplit = this.#splitUuids.has(lv.uuid);
       await splitSnapshot(this.#lvm, group, lv);
+      if (wasSplit) {
+        throw new StorageError(
+          "CommandFailed",
+          `separating ${group.name}/${lv.name} from its origin: LVM reports it as a snapshot after it was separated`,
+        );
+      }
       this.wake(); // The LV has another device now, so another report is needed.
       return;
     }

@@ -109,7 +109,8 @@ Deno.test("Reaper resumes suspended devices at the start, also when LVM fails at
   const { reaper, errors, machine } = await setUpDeleted(GIB);
   const { lv } = machine.allLvs()[0]!;
   lv.suspended = true;
-  machine.fault = () => {
+  machine.fault = ({ mutates }) => {
+    if (!mutates) return undefined;
     machine.fault = undefined;
     return failure(5, "  a lock is held");
   };
@@ -146,3 +147,30 @@ Deno.test("deleting a volume right after its snapshot leaves the snapshot's COW 
   await reaper.idle();
   assertEquals([offsets(commands).length, machine.allLvs()], [3, []]);
 });
+
+for (
+  const refusal of [
+    "  Required device-mapper target(s) not detected in your kernel.",
+    '  Volume group "data" not found',
+  ]
+) {
+  Deno.test(`Reaper waits before it splits a snapshot again that LVM did not split:${refusal}`, async () => {
+    const { lvm, reaper, finder, reservation, machine, commands, errors } = await setUpDeleted(GIB);
+    const snapshots = new Snapshots({
+      ...{ lvm, volumes: finder, reservation, reaper: { wake: () => {} } },
+      finder: new SnapshotFinder({ driver: "test" }),
+    });
+    await snapshots.create({ id: snapshotIdOf("cut"), source: id, cowSize: FULL_COW });
+    await snapshots.delete(snapshotIdOf("cut"));
+    machine.fault = ({ args }) => {
+      if (args[0] !== "lvconvert") return undefined;
+      commands.push("lvconvert");
+      if (commands.length > 10) machine.fault = undefined; // it would never end
+      return failure(5, refusal);
+    };
+    reaper.wake();
+    await reaper.idle();
+    assertEquals([commands.length <= 2, errors.length], [true, 1], errors.join());
+    await reaper.stop();
+  });
+}

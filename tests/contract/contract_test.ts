@@ -1,6 +1,8 @@
 import { contractTests } from "./all.ts";
 import { layoutsContract } from "./layouts.ts";
-import { fakeHost, fakeMultiPvHost } from "./fake_host.ts";
+import { faultsContract } from "./faults.ts";
+import { fakeFaultyDisks, fakeHost, fakeMultiPvHost } from "./fake_host.ts";
 
 contractTests(fakeHost);
 layoutsContract(fakeMultiPvHost);
+faultsContract(fakeFaultyDisks());

@@ -6,6 +6,7 @@
 
 import { FakeCgroups, KUBELET_CGROUP_PATHS } from "../fake/cgroups.ts";
 import { FakeMachine } from "../fake/machine.ts";
+import type { FaultyDisks } from "./faults.ts";
 import type { Host } from "./host.ts";
 
 const GROUPS = ["test-small", "test-large"] as const;
@@ -29,6 +30,34 @@ export const fakeHost: Host = {
     });
   },
 };
+
+/** A fake machine with one group on each of two disks; a new one for each test. */
+export function fakeFaultyDisks(): FaultyDisks {
+  const machine = new FakeMachine();
+  machine.addGroup(GROUPS[0], 1n << 30n);
+  machine.addGroup(GROUPS[1], 2n << 30n);
+  return {
+    name: "fake",
+    groups: GROUPS,
+    exec: () => machine,
+    hangFirstDisk: () => {
+      const pending = Promise.withResolvers<void>();
+      machine.hungPvs.set("/dev/vdb", pending);
+      return Promise.resolve(() => {
+        machine.hungPvs.delete("/dev/vdb");
+        pending.resolve();
+        return Promise.resolve();
+      });
+    },
+    loseSecondDisk: () => {
+      const [lost] = machine.groups.splice(1, 1);
+      return Promise.resolve(() => {
+        machine.groups.push(lost!);
+        return Promise.resolve();
+      });
+    },
+  };
+}
 
 /** A fake machine with a group of two disks and one of five, of 256 MiB each; a new one for each test. */
 export const fakeMultiPvHost: Host = {

@@ -7,6 +7,7 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { HostExec } from "../../lvm/exec.ts";
+import { faultsContract } from "../contract/faults.ts";
 import { assertFails, failureStatus, Harness } from "../contract/host.ts";
 import { run } from "../demo/command.ts";
 import { retry } from "./retry.ts";
@@ -16,27 +17,44 @@ if (!FAULTY_DISK || !HEALTHY_DISK) throw new Error("DATA_DISKS: must name two em
 
 const GROUPS = ["faulty", "healthy"] as const;
 
-/** The first sector of the faulty disk on the real one: LVM must not find its label there, too. */
+/** The first sector of a wrapped disk on the real one: LVM must not find its label there, too. */
 const OFFSET_SECTORS = 2048;
 
-/** Loads the table of the faulty disk: its sectors lead to the real disk, to errors, or to errors on writes only. */
-async function loadTable(target: "linear" | "error" | "flakey"): Promise<void> {
-  const sectors = Number(await run("measure the disk", "blockdev", ["--getsz", FAULTY_DISK!])) - OFFSET_SECTORS;
+/** The device-mapper devices through which LVM sees the disks, and the disks. */
+const DEVICES = { "faulty-disk": FAULTY_DISK, "second-disk": HEALTHY_DISK } as const;
+
+/**
+ * Loads the table of a wrapped disk, by default the faulty one: its sectors lead to the real disk, to errors, or to
+ * errors on writes only.
+ */
+async function loadTable(
+  target: "linear" | "error" | "flakey",
+  name: keyof typeof DEVICES = "faulty-disk",
+): Promise<void> {
+  const disk = DEVICES[name];
+  const sectors = Number(await run("measure the disk", "blockdev", ["--getsz", disk])) - OFFSET_SECTORS;
   const table = {
-    linear: `0 ${sectors} linear ${FAULTY_DISK} ${OFFSET_SECTORS}`,
+    linear: `0 ${sectors} linear ${disk} ${OFFSET_SECTORS}`,
     error: `0 ${sectors} error`,
-    flakey: `0 ${sectors} flakey ${FAULTY_DISK} ${OFFSET_SECTORS} 0 3600 1 error_writes`,
+    flakey: `0 ${sectors} flakey ${disk} ${OFFSET_SECTORS} 0 3600 1 error_writes`,
   }[target];
-  const exists = (await run("list devices", "dmsetup", ["ls"])).includes("faulty-disk");
-  if (!exists) return void await run("make the disk", "dmsetup", ["create", "faulty-disk", "--table", table]);
+  const exists = (await run("list devices", "dmsetup", ["ls"])).includes(name);
+  if (!exists) return void await run("make the disk", "dmsetup", ["create", name, "--table", table]);
+  await run("suspend the disk", "dmsetup", ["suspend", "--noflush", "--nolockfs", name]);
+  await run("load the disk", "dmsetup", ["load", name, "--table", table]);
+  await run("resume the disk", "dmsetup", ["resume", name]);
+}
+
+/** Stops the faulty disk from responding. @returns a function that ends that */
+async function hangFaultyDisk(): Promise<() => Promise<void>> {
   await run("suspend the disk", "dmsetup", ["suspend", "--noflush", "--nolockfs", "faulty-disk"]);
-  await run("load the disk", "dmsetup", ["load", "faulty-disk", "--table", table]);
-  await run("resume the disk", "dmsetup", ["resume", "faulty-disk"]);
+  return async () => void await run("resume the disk", "dmsetup", ["resume", "faulty-disk"]);
 }
 
 await loadTable("linear");
+await loadTable("linear", "second-disk");
 await run("make a group", "vgcreate", ["-qq", "--yes", GROUPS[0], "/dev/mapper/faulty-disk"]);
-await run("make a group", "vgcreate", ["-qq", "--yes", GROUPS[1], HEALTHY_DISK]);
+await run("make a group", "vgcreate", ["-qq", "--yes", GROUPS[1], "/dev/mapper/second-disk"]);
 
 Deno.test("a disk that hangs stops its group within bounds, and no other [lvm]", async () => {
   await using harness = await Harness.start(new HostExec({ readMs: 8_000, changeMs: 100_000 }), GROUPS);
@@ -44,7 +62,7 @@ Deno.test("a disk that hangs stops its group within bounds, and no other [lvm]",
   const inHealthy = { parameters: { volumeGroup: GROUPS[1] } };
   const first = await harness.create(inFaulty);
   const second = await harness.create(inHealthy);
-  await run("suspend the disk", "dmsetup", ["suspend", "--noflush", "--nolockfs", "faulty-disk"]);
+  const resume = await hangFaultyDisk();
   const start = performance.now();
   try {
     const third = await harness.create(inHealthy);
@@ -55,7 +73,7 @@ Deno.test("a disk that hangs stops its group within bounds, and no other [lvm]",
     await assertFails("UNAVAILABLE", harness.csi.controller.deleteVolume({ volumeId: first }), "does not respond");
     assert(performance.now() - start < 90_000, "the wait has no bound");
   } finally {
-    await run("resume the disk", "dmsetup", ["resume", "faulty-disk"]);
+    await resume();
   }
   for (const volumeId of [first, second]) await retry(() => harness.csi.controller.deleteVolume({ volumeId }));
   assertEquals(await harness.lvs(), []);
@@ -94,4 +112,15 @@ Deno.test("a disk that refuses writes fails the call, and when it takes them aga
   await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
   await harness.csi.controller.deleteVolume({ volumeId });
   assertEquals(await harness.lvs(), []);
+});
+
+faultsContract({
+  name: "lvm",
+  groups: GROUPS,
+  exec: () => new HostExec({ readMs: 8_000, changeMs: 100_000 }),
+  hangFirstDisk: hangFaultyDisk,
+  loseSecondDisk: async () => {
+    await loadTable("error", "second-disk");
+    return () => loadTable("linear", "second-disk");
+  },
 });

@@ -1,5 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { StorageError } from "../../lvm/error.ts";
+import { REPORT_COMMAND } from "../../lvm/model/report_command.ts";
 import { connect } from "../../csi/client.ts";
 import { failure, FakeMachine, ok } from "../fake/machine.ts";
 import { assertFails, Harness, volumeRequest } from "../contract/host.ts";
@@ -98,6 +99,43 @@ Deno.test("a change that hangs keeps its volume locked until it is over, and no 
   assertEquals((await driver.lvs()).length, 2);
 });
 
+Deno.test("a group of others that LVM cannot read stops no call", async () => {
+  await using fixture = await createHarness();
+  const { harness: driver, machine } = fixture;
+  const volumeId = await driver.create();
+  machine.fault = ({ args }) => {
+    if (args[0] !== "fullreport" || args.includes("--devices")) return undefined;
+    return failure(5, "  Cannot process volume group foreign");
+  };
+  const other = await driver.create();
+  const stagingTargetPath = await driver.stage(volumeId);
+  await driver.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+  assertEquals((await driver.csi.controller.listVolumes({})).entries.length, 2);
+  for (const id of [volumeId, other]) await driver.csi.controller.deleteVolume({ volumeId: id });
+  await driver.waitUntilIdle();
+  assertEquals(machine.allLvs(), []);
+});
+
+Deno.test("a group of the driver that LVM cannot read stops its own volumes alone, and errors quote LVM", async () => {
+  await using fixture = await createHarness();
+  const { harness: driver, machine } = fixture;
+  const [first, second] = [
+    await driver.create({ parameters: { volumeGroup: GROUPS[0] } }),
+    await driver.create({ parameters: { volumeGroup: GROUPS[1] } }),
+  ];
+  machine.fault = ({ args }) => {
+    const at = args.indexOf("--devices");
+    if (args[0] !== "fullreport" || (at >= 0 && !args[at + 1]!.includes("/dev/vdb"))) return undefined;
+    return failure(5, "  Cannot process volume group test-small");
+  };
+  await assertFails("UNAVAILABLE", driver.stage(first), "Cannot process volume group test-small");
+  await assertFails("UNAVAILABLE", driver.csi.controller.deleteVolume({ volumeId: first }), "Cannot process");
+  await driver.csi.controller.deleteVolume({ volumeId: second });
+  machine.fault = undefined;
+  await driver.csi.controller.deleteVolume({ volumeId: first });
+  assertEquals(await driver.lvs(), []);
+});
+
 /** Broken answers of lvm to a report. */
 const BROKEN_REPORTS = [
   ["half a JSON", (answer: string) => ok(answer.slice(0, answer.length / 2))],
@@ -112,13 +150,8 @@ for (const [what, answer] of BROKEN_REPORTS) {
     await using fixture = await createHarness();
     const { harness: driver, machine } = fixture;
     const volumeId = await driver.create();
-    machine.fault = async (command) => {
-      if (command.args[0] !== "fullreport") return undefined;
-      machine.fault = undefined;
-      const { stdout } = await machine.run(command);
-      return answer(stdout);
-    };
-    const { fault } = machine;
+    const { stdout } = await machine.run(REPORT_COMMAND);
+    machine.fault = ({ args }) => args[0] === "fullreport" ? answer(stdout) : undefined;
     const capacityRange = { requiredBytes: 64n << 20n };
     const calls = [
       () => driver.create(),
@@ -128,10 +161,10 @@ for (const [what, answer] of BROKEN_REPORTS) {
       () => driver.csi.controller.createSnapshot({ name: "cut", sourceVolumeId: volumeId }),
     ];
     for (const call of calls) {
-      machine.fault = fault;
       const commands = await driver.exec.recordCommands(() => assertFails("INTERNAL", call()));
       assertEquals(commands.filter((command) => !/^(?:lvm fullreport|findmnt) /.test(command)), []);
     }
+    machine.fault = undefined;
     await driver.csi.controller.deleteVolume({ volumeId });
     assertEquals(await driver.lvs(), []);
   });
