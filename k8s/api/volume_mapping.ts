@@ -25,6 +25,7 @@ import { differences, requireNoDifferences, type VolumeRequest } from "../../lvm
 import { layoutOfSpec, layoutSpecOf } from "./layout_mapping.ts";
 import { LVM_GROUP, LVM_VOLUME_FINALIZER, type LvmVolume, type LvmVolumeSpec } from "./lvm_objects.ts";
 import { defined } from "../../lvm/defined.ts";
+import { listNodeNames } from "./node_names.ts";
 
 /** A request with its CSI name, which the LVMVolume records. */
 export type NamedVolumeRequest = VolumeRequest & { readonly name: string };
@@ -197,7 +198,7 @@ export function requireCompatible(
       layout: describeLayout(layoutOfSpec(layout)),
       source: contentSourceOf(object),
     }, request),
-    ...(isElsewhere ? [`it is on node ${nodeName} (requested: ${allowedNodes.join(" or ")})`] : []),
+    ...(isElsewhere ? [`it is on node ${nodeName} (requested: ${listNodeNames(allowedNodes, " or ")})`] : []),
   ]);
 }
 

@@ -229,7 +229,7 @@ export class ClaimProvisioner {
       requireNodeOfSource(node, nodeOfSource?.(source), allowedTopologies, cluster);
     }
     return node === undefined
-      ? topologyOfAllNodes(allowedTopologies, cluster)
+      ? topologyOfAllNodes(allowedTopologies, cluster, claim.metadata.name)
       : topologyOfNode(node, allowedTopologies, cluster);
   }
 

@@ -73,6 +73,17 @@ Deno.test("a claim costs one request beside its events, and no requests are sent
   assertEquals(s.cluster.driver.callCount("createVolume"), 5);
 });
 
+Deno.test("the replicas of a StatefulSet are spread over the nodes under Immediate", async () => {
+  await using cluster = await FakeControlPlane.start();
+  const provisioner = new Provisioner(cluster.controllerOptions());
+  cluster.run((signal) => provisioner.run(signal));
+  for (const name of ["data-web-0", "data-web-1"]) cluster.addClaim(name);
+  for (const name of ["data-web-0", "data-web-1"]) await cluster.waitForBound(name);
+  const preferred = [...cluster.driver.volumes.values()].map(({ request }) => request.topology.preferred);
+  assertEquals(preferred.map(({ length }) => length), [2, 2]);
+  assertEquals(new Set(preferred.map(([first]) => first![TOPOLOGY_KEY])), new Set(["a", "b"]));
+});
+
 Deno.test("claims that wait for a consumer, have a volume, or are for others are left alone", async () => {
   await using s = await scene();
   const { cluster } = s;

@@ -5,10 +5,18 @@
  */
 
 import { StorageError } from "../../lvm/error.ts";
-import { compare, type GroupCapacity, groupCapacity, selectCandidates } from "../../lvm/model/groups.ts";
+import {
+  compare,
+  findCandidates,
+  type GroupCapacity,
+  groupCapacity,
+  type GroupSpace,
+  selectCandidates,
+} from "../../lvm/model/groups.ts";
 import { withSpaceFor } from "../../lvm/pools/pool.ts";
 import type { CapacityRequest } from "../../lvm/inventory/volume.ts";
 import type { NodeChoice } from "../../lvm/volume_service.ts";
+import { listNodeNames, MAX_LISTED_NODES } from "../api/node_names.ts";
 import type { NodeCapacity } from "./free_capacity.ts";
 import type { NamedVolumeRequest } from "../api/volume_mapping.ts";
 
@@ -19,37 +27,81 @@ import type { NamedVolumeRequest } from "../api/volume_mapping.ts";
  */
 export function chooseNode(request: NamedVolumeRequest, choice: NodeChoice, nodes: readonly NodeCapacity[]): string {
   const { allowed, preferred } = choice;
-  const allowedNodes = nodes.filter(({ name }) => allowed?.includes(name) ?? true);
+  const allowedNames = allowed && new Set(allowed);
+  const allowedNodes = allowedNames === undefined ? nodes : nodes.filter(({ name }) => allowedNames.has(name));
   if (allowedNodes.length === 0) {
-    const known = nodes.map(({ name }) => name).join(", ") || "none";
+    const known = listNodeNames(nodes.map(({ name }) => name)) || "none";
     throw new StorageError(
       "NoSpace",
       `choosing a node for volume ${request.id}: ${
-        allowed === undefined ? "no node" : `none of ${allowed.join(", ")}`
+        allowed === undefined ? "no node" : `none of ${listNodeNames(allowed)}`
       } has an agent of the driver; those that have one: ${known}`,
     );
   }
-  const refusals: StorageError[] = [];
-  const fittingNodes = allowedNodes.flatMap(({ name, groups }) => {
-    try {
-      const { groups: matcher, range, preference, layout, thin } = request;
-      const [best] = selectCandidates(withSpaceFor(groups, thin), matcher, range, preference, layout);
-      return best === undefined ? [] : [{ name, free: best.group.free }];
-    } catch (error) {
-      if (!(error instanceof StorageError)) throw error;
-      refusals.push(new StorageError(error.kind, `node ${name}: ${error.message}`));
-      return [];
-    }
-  });
-  if (fittingNodes.length === 0) {
-    const kind = refusals.every((refusal) => refusal.kind === "OutOfRange") ? "OutOfRange" : "NoSpace";
-    throw new StorageError(kind, refusals.map(({ message }) => message).join("; "));
+  const fittingNodes = new Map<string, bigint>();
+  let fitsNoExtents = true;
+  for (const node of allowedNodes) {
+    const result = bestGroupFor(request, node);
+    if (result !== "OutOfRange") fitsNoExtents = false;
+    if (typeof result !== "string") fittingNodes.set(node.name, result.free);
   }
-  const preferredNode = preferred.find((name) => fittingNodes.some((node) => node.name === name));
+  if (fittingNodes.size === 0) throw refusal(fitsNoExtents ? "OutOfRange" : "NoSpace", request, allowedNodes);
+  const preferredNode = preferred.find((name) => fittingNodes.has(name));
   if (preferredNode !== undefined) return preferredNode;
   const sign = request.preference === "leastFree" ? 1 : -1;
-  const [first] = fittingNodes.sort((a, b) => sign * compare(a.free, b.free) || compare(a.name, b.name));
-  return first!.name;
+  const nodeOrder = ([a, aFree]: [string, bigint], [b, bFree]: [string, bigint]) =>
+    sign * compare(aFree, bFree) || compare(a, b);
+  return [...fittingNodes].reduce((best, node) => nodeOrder(node, best) < 0 ? node : best)[0];
+}
+
+/** Returns the group of a node that the volume would be created in, or the kind of the failure. */
+function bestGroupFor(request: NamedVolumeRequest, { groups }: NodeCapacity): GroupSpace | "NoSpace" | "OutOfRange" {
+  const { groups: matcher, range, preference, layout, thin } = request;
+  try {
+    const [best] = findCandidates(withSpaceFor(groups, thin), matcher, range, preference, layout);
+    return best?.group ?? "NoSpace";
+  } catch (error) {
+    if (error instanceof StorageError) return error.kind === "OutOfRange" ? "OutOfRange" : "NoSpace";
+    throw error;
+  }
+}
+
+/** Returns why none of the nodes can take the volume. Of many nodes, it describes those with the most free space. */
+function refusal(
+  kind: "NoSpace" | "OutOfRange",
+  request: NamedVolumeRequest,
+  nodes: readonly NodeCapacity[],
+): StorageError {
+  const messageOf = (node: NodeCapacity) => `node ${node.name}: ${reasonOf(request, node)}`;
+  if (nodes.length <= MAX_LISTED_NODES) return new StorageError(kind, nodes.map(messageOf).join("; "));
+  const byFreeSpace = nodes.map((node) => ({ node, free: mostFreeSpace(request, node) }))
+    .sort((a, b) => compare(b.free, a.free)).map(({ node }) => node);
+  const listed = byFreeSpace.slice(0, MAX_LISTED_NODES).map(messageOf).join("; ");
+  const more = nodes.length - MAX_LISTED_NODES;
+  return new StorageError(
+    kind,
+    `none of the ${nodes.length} nodes can take the volume; those with the most free space: ${listed}; ` +
+      `${more} more nodes cannot take it either`,
+  );
+}
+
+function reasonOf(
+  { groups: matcher, range, preference, layout, thin }: NamedVolumeRequest,
+  node: NodeCapacity,
+): string {
+  try {
+    selectCandidates(withSpaceFor(node.groups, thin), matcher, range, preference, layout);
+  } catch (error) {
+    if (error instanceof StorageError) return error.message;
+    throw error;
+  }
+  return "its volume groups changed";
+}
+
+/** Returns the free space of the group that matches and has the most, in bytes; -1 when no group matches. */
+function mostFreeSpace({ groups: matcher, thin }: NamedVolumeRequest, { groups }: NodeCapacity): bigint {
+  return withSpaceFor(groups, thin).filter(({ name }) => matcher.matches(name))
+    .reduce((most, { free }) => free > most ? free : most, -1n);
 }
 
 /** Returns the capacity of the groups of nodes for such volumes. */

@@ -128,3 +128,46 @@ Deno.test("totalCapacity() adds up the matching groups of the nodes", () => {
     minimumVolumeSize: 0n,
   });
 });
+
+/** Returns the names as an array that counts how often one of them is read. */
+function countReads(names: readonly string[]): { names: readonly string[]; reads: () => number } {
+  let reads = 0;
+  const proxy = new Proxy(names, {
+    get: (target, key, receiver) => {
+      if (typeof key === "string" && /^\d+$/.test(key)) reads++;
+      return Reflect.get(target, key, receiver);
+    },
+  });
+  return { names: proxy, reads: () => reads };
+}
+
+Deno.test("chooseNode() reads each allowed and each preferred name about once, however many there are", () => {
+  const nodes = Array.from({ length: 300 }, (_, index) => node(`n${index}`, { free: "1Gi" }));
+  const allowed = countReads(nodes.map(({ name }) => name));
+  const preferred = countReads(nodes.map(({ name }) => `not-${name}`));
+  assertEquals(chooseNode(TEN, { allowed: allowed.names, preferred: preferred.names }, nodes), "n0");
+  assert(allowed.reads() <= 600, `${allowed.reads()} reads of allowed names`);
+  assert(preferred.reads() <= 600, `${preferred.reads()} reads of preferred names`);
+});
+
+Deno.test("chooseNode() describes the nodes with the most free space when many refuse, and counts the others", () => {
+  const nodes = Array.from({ length: 1000 }, (_, index) => node(`n${index}`, { free: `${index * 4}Mi` }));
+  const message = refusal("NoSpace", request({ required: 1n << 40n }), ANYWHERE, nodes);
+  assert(
+    message.startsWith("none of the 1000 nodes can take the volume; those with the most free space: node n999: "),
+    message,
+  );
+  for (const part of ["node n999: ", "(3.90 GiB free)", "node n995: ", "995 more nodes"]) {
+    assert(message.includes(part), `${part} in ${message}`);
+  }
+  assert(!message.includes("node n994: "), message);
+  assert(message.length < 1024, `${message.length} characters`);
+});
+
+Deno.test("chooseNode() names only some of many nodes without an agent", () => {
+  const names = Array.from({ length: 1000 }, (_, index) => `n${index}`);
+  const nodes = names.map((name) => node(name, { free: "1Gi" }));
+  const message = refusal("NoSpace", TEN, { allowed: names.map((name) => `gone-${name}`), preferred: [] }, nodes);
+  assert(message.endsWith("those that have one: n0, n1, n2, n3, n4 and 995 more"), message);
+  assert(message.includes("none of gone-n0, gone-n1, gone-n2, gone-n3, gone-n4 and 995 more has an agent"), message);
+});

@@ -15,6 +15,7 @@ import type { Informer } from "../runtime/informer.ts";
 import { LVM_SNAPSHOT_FINALIZER, type LvmNode, type LvmSnapshot } from "../api/lvm_objects.ts";
 import { isDeleting, RemoteObjects } from "./remote_objects.ts";
 import { lvmSnapshotFor, type NamedSnapshotRequest, snapshotOf } from "../api/snapshot_mapping.ts";
+import { listNodeNames } from "../api/node_names.ts";
 
 /** Options of {@linkcode ClusterSnapshots}. */
 export interface ClusterSnapshotsOptions {
@@ -136,7 +137,7 @@ function requireNode({ id, source }: NamedSnapshotRequest, nodeName: string, all
   throw new StorageError(
     "NoSpace",
     `creating snapshot ${id} of volume ${source}: the volume is on node ${nodeName}, and volumes from the snapshot are created ` +
-      `there; the request allows only ${allowed!.join(" or ")}`,
+      `there; the request allows only ${listNodeNames(allowed!, " or ")}`,
   );
 }
 

@@ -40,6 +40,7 @@ import {
   type NamedVolumeRequest,
   requireCompatible,
 } from "../api/volume_mapping.ts";
+import { listNodeNames } from "../api/node_names.ts";
 
 /** Options of {@linkcode ClusterVolumes}. */
 export interface ClusterVolumesOptions {
@@ -320,7 +321,7 @@ export class ClusterVolumes implements VolumeService {
       `creating volume ${id} from ${
         describeSource(source)
       }: the source is on node ${nodeName}, and volumes from it are created ` +
-        `there; the request allows only ${choice.allowed!.join(" or ")}`,
+        `there; the request allows only ${listNodeNames(choice.allowed!, " or ")}`,
     );
   }
 

@@ -75,7 +75,8 @@ export function topologyOfNode(
   const { driverName, topologyKey } = cluster;
   const node = cluster.nodes.find(({ metadata }) => metadata.name === name);
   if (node === undefined) throw new WrongNodeError(`node ${name}: there is no such node`);
-  if (!registeredNodeNames(cluster).has(name)) {
+  const csiNode = cluster.csiNodes.find(({ metadata }) => metadata.name === name);
+  if (csiNode === undefined || !hasDriver(csiNode, driverName)) {
     throw new WrongNodeError(`node ${name}: ${driverName} is not registered there`);
   }
   if (!isAllowed(node, allowed)) throw new WrongNodeError(`node ${name}: not in the allowedTopologies of the class`);
@@ -86,12 +87,18 @@ export function topologyOfNode(
 }
 
 /**
- * Returns the topologies of all nodes that have the driver and that the class allows. None is preferred: the driver
- * chooses, since it knows the free space and which group the class prefers.
+ * Returns the topologies of all nodes that have the driver and that the class allows. For a claim of a StatefulSet, they
+ * are also preferred, in an order that begins at another node for each replica, as csi-provisioner has it. For other
+ * claims none is preferred: the driver chooses, since it knows the free space and which group the class prefers.
  *
+ * @param claimName the name of the claim; none is preferred, when absent
  * @throws {ClaimError} when there is no such node
  */
-export function topologyOfAllNodes(allowed: AllowedTopologies, cluster: ClusterTopology): TopologyRequirement {
+export function topologyOfAllNodes(
+  allowed: AllowedTopologies,
+  cluster: ClusterTopology,
+  claimName = "",
+): TopologyRequirement {
   const { driverName, topologyKey } = cluster;
   const registered = registeredNodeNames(cluster);
   const values = cluster.nodes
@@ -102,7 +109,27 @@ export function topologyOfAllNodes(allowed: AllowedTopologies, cluster: ClusterT
     const where = allowed === undefined ? "no node" : "no node of the allowedTopologies of the class";
     throw new ClaimError(`${driverName}: registered on ${where}`);
   }
-  return { requisite, preferred: [] };
+  const replica = replicaOf(claimName);
+  if (replica === undefined) return { requisite, preferred: [] };
+  const first = (fnv1Hash(replica.statefulSet) + replica.ordinal) % requisite.length;
+  return { requisite, preferred: [...requisite.slice(first), ...requisite.slice(0, first)] };
+}
+
+/**
+ * Returns the StatefulSet and the ordinal of the replica that a claim is for, by its name: `TEMPLATE-STATEFULSET-ORDINAL`
+ * or `NAME-ORDINAL`. As for csi-provisioner, the name of the StatefulSet is what follows the last dash before the
+ * ordinal, so that all claims of a replica prefer the same node.
+ */
+function replicaOf(claimName: string): { statefulSet: string; ordinal: number } | undefined {
+  const [, statefulSet, ordinal] = /(?:^|-)([^-]+)-(\d{1,9})$/.exec(claimName) ?? [];
+  return statefulSet === undefined ? undefined : { statefulSet, ordinal: Number(ordinal) };
+}
+
+/** Returns the 32-bit FNV-1 hash of a text, by which csi-provisioner chooses the first node (Go's `fnv.New32`). */
+function fnv1Hash(text: string): number {
+  let hash = 2_166_136_261;
+  for (const byte of new TextEncoder().encode(text)) hash = (Math.imul(hash, 16_777_619) ^ byte) >>> 0;
+  return hash;
 }
 
 /** Returns the names of the nodes on which the driver is registered. */

@@ -44,3 +44,33 @@ Deno.test("topologyOfAllNodes() returns every allowed node with the driver, and 
   assertEquals(ids(topologyOfAllNodes([], cluster).requisite), ["id-a", "id-b", "id-c"]);
   assertThrows(() => topologyOfAllNodes(zone("9"), cluster), ClaimError);
 });
+
+Deno.test("topologyOfAllNodes() prefers another node for each replica of a StatefulSet", () => {
+  const preferredOf = (claimName: string) => ids(topologyOfAllNodes(undefined, cluster, claimName).preferred);
+  const orders = [0, 1, 2, 3].map((ordinal) => preferredOf(`data-web-${ordinal}`));
+  assertEquals(new Set(orders.slice(0, 3).map(([first]) => first)), new Set(["id-a", "id-b", "id-c"]));
+  assertEquals(orders[3], orders[0], "the fourth replica begins again");
+  for (const order of orders) assertEquals(order.toSorted(), ["id-a", "id-b", "id-c"]);
+  assertEquals(preferredOf("web-2"), orders[2], "a name without a template");
+  assertEquals(preferredOf("logs-web-1"), orders[1], "the claims of one replica prefer the same node");
+});
+
+Deno.test("topologyOfAllNodes() rotates the nodes as csi-provisioner does", () => {
+  // FNV-1 of "web" is 0x46661985 and that of "db" 0x6d7728c3 (getPVCNameHashAndIndexOffset of csi-provisioner)
+  const firstOf = (claimName: string) => ids(topologyOfAllNodes(undefined, cluster, claimName).preferred)[0];
+  assertEquals(firstOf("data-web-0"), ["id-a", "id-b", "id-c"][fnv1("web") % 3]);
+  assertEquals(firstOf("data-db-7"), ["id-a", "id-b", "id-c"][(fnv1("db") + 7) % 3]);
+});
+
+Deno.test("topologyOfAllNodes() prefers no node for a claim that belongs to no StatefulSet", () => {
+  for (const name of ["data", "data-web", "7", "data-web-x1", "data-7-", undefined]) {
+    assertEquals(topologyOfAllNodes(undefined, cluster, name).preferred, [], name);
+  }
+});
+
+/** The FNV-1 hash of an ASCII text, in BigInt arithmetic. */
+function fnv1(text: string): number {
+  let hash = 2166136261n;
+  for (const byte of new TextEncoder().encode(text)) hash = ((hash * 16777619n) & 0xffffffffn) ^ BigInt(byte);
+  return Number(hash);
+}

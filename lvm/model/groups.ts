@@ -106,6 +106,8 @@ export function selectCandidates<G extends GroupSpace>(
   preference: GroupPreference,
   layout: Layout = LINEAR,
 ): Candidate<G>[] {
+  const candidates = findCandidates(groups, matcher, range, preference, layout);
+  if (candidates.length > 0) return candidates;
   const matching = groups.filter((group) => matcher.matches(group.name));
   if (matching.length === 0) {
     throw new StorageError(
@@ -115,16 +117,29 @@ export function selectCandidates<G extends GroupSpace>(
       }`,
     );
   }
-  const fitting = matching.filter(isUsable)
+  const descriptions = matching.map((group) => describeSpace(group, range, layout)).join(", ");
+  throw new StorageError(
+    "NoSpace",
+    `choosing a volume group for ${formatBytes(range.required)}: not enough free space in ${descriptions}`,
+  );
+}
+
+/**
+ * Returns the groups that can take a volume of the size range, best first; none when no group matches or has enough free
+ * space. It is cheaper than an error of {@linkcode selectCandidates}, for callers that look at many nodes.
+ *
+ * @throws {StorageError} `OutOfRange` when the range contains no whole extent of any group
+ */
+export function findCandidates<G extends GroupSpace>(
+  groups: readonly G[],
+  matcher: GroupMatcher,
+  range: SizeRange,
+  preference: GroupPreference,
+  layout: Layout = LINEAR,
+): Candidate<G>[] {
+  const fitting = groups.filter((group) => matcher.matches(group.name) && isUsable(group))
     .map((group) => ({ group, size: roundToExtents(range, sizeStep(layout, group.extentSize)) }))
     .filter(({ group, size }) => canHoldVolume(layout, size, group));
-  if (fitting.length === 0) {
-    const descriptions = matching.map((group) => describeSpace(group, range, layout)).join(", ");
-    throw new StorageError(
-      "NoSpace",
-      `choosing a volume group for ${formatBytes(range.required)}: not enough free space in ${descriptions}`,
-    );
-  }
   const sign = preference === "leastFree" ? 1 : -1;
   return fitting.sort((a, b) => sign * compare(a.group.free, b.group.free) || compare(a.group.name, b.group.name));
 }
