@@ -132,7 +132,11 @@ export async function controller(flags: Flags, end: AbortSignal): Promise<number
   const agents = new AgentLiveness(lvmInformers);
   const handlers = createHandlers({ client, driver, lvmInformers, agents });
   const csi = inProcessCsi({ handlers, onCallCompleted: metrics.onCallCompleted });
-  const events = new EventRecorder(client, { component: driver, instance: flags.identity! });
+  const events = new EventRecorder(client, {
+    component: driver,
+    instance: flags.identity!,
+    onDropped: metrics.onEventDropped,
+  });
   const controllers = createControllers({ cluster, driver, namespace, events, csi, informers, lvmInformers, agents });
   const running = informers.start(end);
   await informers.waitForSync(end);

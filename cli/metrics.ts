@@ -43,6 +43,7 @@ export class Metrics {
   readonly #reconciles: Histogram<"controller" | "result">;
   readonly #requests: Counter<"verb" | "resource" | "code">;
   readonly #queueDepths: Gauge<"controller">;
+  readonly #droppedEvents: Counter;
 
   /**
    * Creates the metrics that every process has.
@@ -74,6 +75,11 @@ export class Metrics {
     this.#queueDepths = this.#gauge("denolith_workqueue_depth", "Keys that wait for a worker of the controller", [
       "controller",
     ]);
+    this.#droppedEvents = new Counter({
+      name: "denolith_events_dropped_total",
+      help: "Kubernetes events that were not written, because too many were recorded",
+      registers,
+    });
     if (process) this.#registerProcess();
   }
 
@@ -90,6 +96,11 @@ export class Metrics {
   /** Called after the API server answered a request. @param status the HTTP status, 0 without a response */
   readonly onRequest = (verb: string, resource: string, status: number): void => {
     this.#requests.inc({ verb, resource, code: String(status) });
+  };
+
+  /** Called for each Kubernetes event that is not written, because it would exceed a limit. */
+  readonly onEventDropped = (): void => {
+    this.#droppedEvents.inc();
   };
 
   /** Called after the number of keys that wait for a worker of a controller changed. */

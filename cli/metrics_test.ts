@@ -51,6 +51,8 @@ Deno.test("Metrics: queues and groups are read at each scrape, and removed ones 
   const metrics = new Metrics();
   metrics.registerGroups(() => groups);
   metrics.onDepth("lvmvolume", 3);
+  metrics.onEventDropped();
+  assertEquals(await lines(metrics, "denolith_events"), ["denolith_events_dropped_total 1"]);
   assertEquals(await lines(metrics, "denolith_workqueue"), ['denolith_workqueue_depth{controller="lvmvolume"} 3']);
   assertEquals((await lines(metrics, "denolith_volume_group")).length, 12);
   groups = groups.filter(({ name }) => name === "data");

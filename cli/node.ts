@@ -71,7 +71,11 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
   const state = new NodeState();
   await using cluster = await startClusterProcess(flags, "node", () => state.notReadyReasons());
   const { client, metrics } = cluster;
-  const events = new EventRecorder(client, { component: `${driver}/node`, instance: nodeName });
+  const events = new EventRecorder(client, {
+    component: `${driver}/node`,
+    instance: nodeName,
+    onDropped: metrics.onEventDropped,
+  });
   const ownObjects = { fieldSelector: `spec.nodeName=${nodeName}` };
   const volumeObjects = new Informer(client, lvmVolumes, ownObjects);
   const snapshotObjects = new Informer(client, lvmSnapshots, ownObjects);
