@@ -27,6 +27,14 @@ export const systemClock: Clock = {
   random: () => Math.random(),
 };
 
+/**
+ * Waits until the other tasks of the event loop that are due have run, such as timers and answers to requests. Promises
+ * alone never let them run.
+ */
+export function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve));
+}
+
 /** Options of {@linkcode withinDeadline}. */
 export interface DeadlineOptions {
   /** Ends the wait early. */

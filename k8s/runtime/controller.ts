@@ -6,7 +6,7 @@
 
 import { getLogger } from "@logtape/logtape";
 import { type Clock, sleep, systemClock, waitForAbort } from "../../lvm/clock.ts";
-import type { Informer } from "./informer.ts";
+import type { Informer, Listener, SubscribeOptions } from "./informer.ts";
 import type { KubeObject } from "../api/objects.ts";
 import { type QueueOptions, WorkQueue } from "./queue.ts";
 
@@ -50,6 +50,8 @@ export class Controller {
   readonly #stopping = new AbortController();
   readonly #sources: Promise<void>[] = [];
   readonly #unsubscribers: (() => void)[] = [];
+  /** Call listeners for what was in the caches already. */
+  readonly #replays: ((signal: AbortSignal) => Promise<void>)[] = [];
 
   /** Creates it; nothing runs before {@linkcode Controller.run}. */
   constructor(options: ControllerOptions) {
@@ -76,18 +78,37 @@ export class Controller {
 
   /**
    * Enqueues keys whenever an object of an informer changes: the key of the object, or those that `keys` returns for
-   * it. `keys` is called for the object as it was and as it is.
+   * it. `keys` is called for the object as it was and as it is. Without `replay`, the objects that are in the cache
+   * already are left out.
    */
-  watch<T extends KubeObject>(informer: Informer<T>, keys?: (object: T) => Iterable<string>): this {
-    this.#sources.push(informer.synced);
-    this.#unsubscribers.push(informer.subscribe((key, now, before) => {
+  watch<T extends KubeObject>(
+    informer: Informer<T>,
+    keys?: (object: T) => Iterable<string>,
+    options?: SubscribeOptions,
+  ): this {
+    return this.subscribe(informer, (key, now, before) => {
       if (keys === undefined) return this.add(key);
       for (const object of [before, now]) {
         if (object !== undefined) {
           for (const other of keys(object)) this.add(other);
         }
       }
-    }));
+    }, options);
+  }
+
+  /**
+   * Calls a listener for every change of an informer until the controller stops. Unless `replay` is false, it is also
+   * called for each object that is in the cache already, by {@linkcode Controller.run}, before any key is reconciled.
+   */
+  subscribe<T extends KubeObject>(
+    informer: Informer<T>,
+    listener: Listener<T>,
+    { replay = true }: SubscribeOptions = {},
+  ): this {
+    this.#sources.push(informer.synced);
+    this.#unsubscribers.push(informer.subscribe(listener, { replay: false }));
+    // an informer that has not listed yet calls the listener for what it lists
+    if (replay && informer.hasSynced) this.#replays.push((signal) => informer.replay(listener, signal));
     return this;
   }
 
@@ -98,6 +119,7 @@ export class Controller {
   async run(signal: AbortSignal): Promise<void> {
     const stopped = waitForAbort(signal);
     await Promise.race([Promise.all(this.#sources), stopped]);
+    await Promise.all(this.#replays.splice(0).map((replay) => replay(signal)));
     if (!signal.aborted) this.#queue.start();
     await stopped;
     for (const undo of this.#unsubscribers.splice(0)) undo();

@@ -1,4 +1,4 @@
-import { assertEquals } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import { type Thing, things } from "../../tests/contract/api.ts";
 import { FakeApiServer } from "../../tests/fake/api_server.ts";
 import { FakeClock, flushPromises } from "../../tests/fake/clock.ts";
@@ -91,4 +91,67 @@ Deno.test("Controller, when stopped, lets running reconciles finish, and aborts 
   await clock.advance(1);
   await running;
   assertEquals([hasStopped, clock.pendingTimers], [true, 0]);
+});
+
+Deno.test("Controller: a cache that is full already is enqueued in parts, and others run in between", async () => {
+  await using fake = FakeApiServer.start({ resources: [things] });
+  for (let index = 0; index < 2_000; index++) fake.put(things, { metadata: { name: `thing-${index}` } });
+  using http = new HttpClient({ url: fake.url }, { userAgent: "denolith/test (loop)" });
+  const informer = new Informer(http, things);
+  const stop = new AbortController();
+  const watching = informer.start(stop.signal);
+  await informer.synced;
+  const reconciled = new Set<string>();
+  const all = Promise.withResolvers<void>();
+  const controller = new Controller({
+    name: "test",
+    parallel: 100,
+    reconcile: (key) => {
+      if (reconciled.add(key).size === 1_999) all.resolve();
+      return Promise.resolve();
+    },
+  });
+  let run = 0;
+  let longestRun = 0;
+  let seen = 0;
+  const timer = setInterval(() => run = 0, 0);
+  controller.watch(informer, ({ metadata: { name } }) => {
+    seen++;
+    longestRun = Math.max(longestRun, ++run);
+    return name === "thing-7" ? [] : [name];
+  });
+  const running = controller.run(stop.signal);
+  await all.promise;
+  clearInterval(timer);
+  stop.abort();
+  await Promise.all([running, watching]);
+  assertEquals([seen, reconciled.has("thing-7")], [2_000, false]);
+  assert(longestRun <= 500, `${longestRun} objects without a pause`);
+});
+
+Deno.test("Controller: reconciles what changes while a full cache is enqueued, and forgets what is deleted", async () => {
+  await using fake = FakeApiServer.start({ resources: [things] });
+  for (const name of ["a", "b"]) fake.put(things, { metadata: { name } });
+  using http = new HttpClient({ url: fake.url }, { userAgent: "denolith/test (loop)" });
+  const informer = new Informer(http, things);
+  const stop = new AbortController();
+  const watching = informer.start(stop.signal);
+  await informer.synced;
+  const log: string[] = [];
+  const controller = new Controller({ name: "test", reconcile: () => Promise.resolve() });
+  controller.subscribe(informer, (key, now, before) => {
+    log.push(`${key} ${before === undefined ? "is new" : now === undefined ? "is gone" : "changed"}`);
+  });
+  controller.subscribe(informer, (key) => log.push(`${key} from now on`), { replay: false });
+  const running = controller.run(stop.signal);
+  await flushPromises();
+  assertEquals(log, ["a is new", "b is new"]);
+  await http.patch(things, { name: "a" }, { merge: { spec: { nodeName: "n2" } } });
+  await informer.waitFor("a", (now) => now?.spec?.nodeName === "n2");
+  assertEquals(log.slice(2), ["a changed", "a from now on"]);
+  stop.abort();
+  await Promise.all([running, watching]);
+  const { length } = log;
+  informer.resync();
+  assertEquals(log.length, length, "it is subscribed no more");
 });

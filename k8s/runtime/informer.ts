@@ -7,7 +7,7 @@
 
 import { getLogger } from "@logtape/logtape";
 import { type ApiClient, ApiError, isGone, isNotFound, type Selection, type WatchEvent } from "../client/client.ts";
-import { type Backoff, backoffMs, type Clock, sleep, systemClock } from "../../lvm/clock.ts";
+import { type Backoff, backoffMs, type Clock, nextTurn, sleep, systemClock } from "../../lvm/clock.ts";
 import { keyOf, type KubeObject, type Resource } from "../api/objects.ts";
 
 /** Options of an {@linkcode Informer}. */
@@ -30,6 +30,15 @@ export interface InformerOptions<T> extends Selection {
  * An object that disappeared while the server did not answer is reported like a deleted one.
  */
 export type Listener<T> = (key: string, now: T | undefined, before: T | undefined) => void;
+
+/** Options of {@linkcode Informer.subscribe}. */
+export interface SubscribeOptions {
+  /** Whether the listener is called for the objects that are in the cache already; yes, when absent. */
+  readonly replay?: boolean | undefined;
+}
+
+/** The number of objects that a replay goes through before other tasks of the event loop have their turn. */
+const OBJECTS_PER_TURN = 250;
 
 /** Options of {@linkcode Informer.waitFor}. */
 export interface WaitOptions {
@@ -56,6 +65,8 @@ export class Informer<T extends KubeObject> {
   readonly #clock: Clock;
   readonly #log = getLogger(["denolith", "informer"]);
   readonly #listeners = new Set<Listener<T>>();
+  /** The checks of those who wait for the object of a key. There may be thousands, so each is called for its key only. */
+  readonly #waiters = new Map<string, Set<() => void>>();
   readonly #setSynced: () => void;
   #objects = new Map<string, T>();
   #hasSynced = false;
@@ -102,10 +113,29 @@ export class Informer<T extends KubeObject> {
    *
    * @returns a function that ends the subscription
    */
-  subscribe(listener: Listener<T>): () => void {
+  subscribe(listener: Listener<T>, { replay = true }: SubscribeOptions = {}): () => void {
     this.#listeners.add(listener);
-    for (const [key, object] of this.#objects) this.#notify(listener, key, object, undefined);
+    if (replay) { for (const [key, object] of this.#objects) this.#notify(listener, key, object, undefined); }
     return () => void this.#listeners.delete(listener);
+  }
+
+  /**
+   * Calls a listener for all objects of the cache, as new ones. Other tasks of the event loop run in between, since
+   * there may be very many; the listener is called for each object as it is then.
+   *
+   * @param signal ends the replay early
+   */
+  async replay(listener: Listener<T>, signal: AbortSignal): Promise<void> {
+    let count = 0;
+    for (const key of [...this.#objects.keys()]) {
+      if (count++ === OBJECTS_PER_TURN) {
+        await nextTurn();
+        count = 1;
+      }
+      if (signal.aborted) return;
+      const object = this.#objects.get(key);
+      if (object !== undefined) this.#notify(listener, key, object, undefined);
+    }
   }
 
   /** Calls all listeners for every object again, as a change from itself to itself. */
@@ -149,9 +179,7 @@ export class Informer<T extends KubeObject> {
           new Error(`waiting for ${this.resource.plural} ${key}: not so within ${timeoutMs} ms`);
         cleanups.push(this.#clock.after(timeoutMs, () => finish(() => reject(timeoutError()))));
       }
-      const listener: Listener<T> = (changed) => changed === key && check();
-      this.#listeners.add(listener);
-      cleanups.push(() => this.#listeners.delete(listener));
+      cleanups.push(this.#addWaiter(key, check));
       if (this.#hasSynced) check();
       else void this.synced.then(() => cleanups.length > 0 && check());
     });
@@ -272,6 +300,17 @@ export class Informer<T extends KubeObject> {
 
   #notifyAll(key: string, now: T | undefined, before: T | undefined): void {
     for (const listener of [...this.#listeners]) this.#notify(listener, key, now, before);
+    for (const check of [...this.#waiters.get(key) ?? []]) check();
+  }
+
+  /** Adds a check that is called after each change of a key. @returns a function that removes it */
+  #addWaiter(key: string, check: () => void): () => void {
+    const waiters = this.#waiters.get(key) ?? new Set();
+    this.#waiters.set(key, waiters.add(check));
+    return () => {
+      waiters.delete(check);
+      if (waiters.size === 0) this.#waiters.delete(key);
+    };
   }
 
   /** Calls a listener. A failure of the listener must not end the watch. */

@@ -96,23 +96,29 @@ export class LeaderElection {
     this.#setLeading(false);
   }
 
-  /** Renews the Lease until the signal is aborted; answers whether it was lost before. */
+  /**
+   * Renews the Lease until the signal is aborted; answers whether it was lost before. When the process was stalled for so
+   * long that it did not even try to renew, it tries once before it gives up: nobody else may have taken the Lease.
+   */
   async #renew(signal: AbortSignal): Promise<boolean> {
     let renewedAt = this.#clock.now();
+    let hasFailed = false;
     while (true) {
       await sleep(this.#clock, this.#retryPeriodMs, signal);
       if (signal.aborted) return false;
       const remainingMs = this.#renewDeadlineMs - (this.#clock.now() - renewedAt);
-      if (remainingMs <= 0) return true;
+      if (remainingMs <= 0 && hasFailed) return true;
       const deadline = new AbortController();
       const abort = () => deadline.abort(new Error("renewing the lease: no longer of use"));
-      const cancel = this.#clock.after(remainingMs, abort);
+      const cancel = this.#clock.after(Math.max(remainingMs, this.#retryPeriodMs), abort);
       signal.addEventListener("abort", abort);
       const startedAt = this.#clock.now();
-      if (await this.#tryAcquireOrRenew(deadline.signal)) renewedAt = startedAt;
+      hasFailed = !await this.#tryAcquireOrRenew(deadline.signal);
+      if (!hasFailed) renewedAt = startedAt;
       cancel();
       signal.removeEventListener("abort", abort);
-      if (!signal.aborted && this.#holder() !== this.#options.identity) return true;
+      if (signal.aborted) continue;
+      if (this.#holder() !== this.#options.identity || (hasFailed && remainingMs <= 0)) return true;
     }
   }
 

@@ -128,6 +128,33 @@ Deno.test("LeaderElection: a conflict while renewing is no loss", async () => {
   assertEquals([s.log, s.fake.faults.conflicts], [["a leads"], 0]);
 });
 
+Deno.test("LeaderElection: who could not even ask, because the process was stalled, asks once before it ends", async () => {
+  await using s = scene();
+  const a = s.candidate("a");
+  await s.pass(100);
+  s.clock.stall(12_000);
+  await s.pass(3_000);
+  assertEquals([s.log, a.election.isLeading], [["a leads"], true]);
+  await s.pass(30_000);
+  assertEquals(s.log, ["a leads"]);
+  s.clock.stall(12_000);
+  a.cut.off = true;
+  await s.pass(100);
+  assertEquals(s.log, ["a leads", "a ends", "a is done"]);
+});
+
+Deno.test("LeaderElection: a stalled process ends when another took the lease meanwhile", async () => {
+  await using s = scene();
+  const a = s.candidate("a");
+  await s.pass(100);
+  using other = new HttpClient({ url: s.fake.url }, { userAgent: "someone else" });
+  s.clock.stall(60_000);
+  await other.patch(leases, LEASE, { merge: { spec: { holderIdentity: "someone else" } } });
+  await s.pass(100);
+  assertEquals([s.log, a.election.isLeading], [["a leads", "a ends", "a is done"], false]);
+  assertEquals(s.lease()?.holderIdentity, "someone else");
+});
+
 Deno.test("sidecarLeaseName() returns the names of the Leases that the official sidecars use", () => {
   const driver = "lvm.denolith.dev";
   assertEquals(sidecarLeaseName("csi-provisioner", driver), "lvm-denolith-dev");

@@ -4,12 +4,17 @@
  * @module
  */
 
-import { type Backoff, backoffMs, type Clock, systemClock } from "../../lvm/clock.ts";
+import { type Backoff, backoffMs, type Clock, nextTurn, systemClock } from "../../lvm/clock.ts";
 
 /** Options of a {@linkcode WorkQueue}. */
 export interface QueueOptions {
   /** The number of keys that are processed at the same time; 4. */
   parallel?: number | undefined;
+  /**
+   * Milliseconds after which a key that is being processed does not count among `parallel` any more: it waits for
+   * somebody else, such as a node that is down, and other keys are not to wait for it. It always counts, when absent.
+   */
+  slowAfterMs?: number | undefined;
   /** The delay after consecutive failures of a key; from 1 s to 5 min. */
   backoff?: Backoff | undefined;
   /** Called whenever the number of keys that wait for a worker changes. */
@@ -17,6 +22,9 @@ export interface QueueOptions {
   /** Time. */
   clock?: Clock | undefined;
 }
+
+/** The number of keys that are taken before other tasks of the event loop have their turn. */
+const KEYS_PER_TURN = 25;
 
 /** A key's later turn. */
 interface DelayedAdd {
@@ -28,11 +36,14 @@ interface DelayedAdd {
 export class WorkQueue {
   readonly #work: (key: string) => Promise<void>;
   readonly #parallel: number;
+  readonly #slowAfterMs: number | undefined;
   readonly #backoff: Backoff;
   readonly #clock: Clock;
   readonly #onDepth: (depth: number) => void;
   readonly #ready = new Set<string>();
   readonly #processing = new Set<string>();
+  /** Those of them that take long. */
+  readonly #slow = new Set<string>();
   /** Keys that were added while they were worked on. */
   readonly #dirty = new Set<string>();
   /** Keys that were woken while they were worked on. */
@@ -41,11 +52,14 @@ export class WorkQueue {
   readonly #failures = new Map<string, number>();
   #state: "new" | "started" | "stopped" = "new";
   #idleWaiters: (() => void)[] = [];
+  /** The keys that were taken since other tasks of the event loop had their turn. */
+  #takenInTurn = 0;
 
   /** Keys are taken at once, and worked on from {@linkcode WorkQueue.start} on. */
   constructor(work: (key: string) => Promise<void>, options: QueueOptions = {}) {
     this.#work = work;
     this.#parallel = options.parallel ?? 4;
+    this.#slowAfterMs = options.slowAfterMs;
     this.#backoff = options.backoff ?? { startMs: 1_000, capMs: 300_000 };
     this.#clock = options.clock ?? systemClock;
     this.#onDepth = options.onDepth ?? (() => {});
@@ -124,20 +138,43 @@ export class WorkQueue {
   #dispatch(): void {
     if (this.#state !== "started") return;
     for (const key of this.#ready) {
-      if (this.#processing.size >= this.#parallel) return;
+      if (this.#processing.size - this.#slow.size >= this.#parallel || this.#isTurnOver()) return;
       this.#ready.delete(key);
       this.#processing.add(key);
       void this.#process(key);
     }
   }
 
+  /**
+   * Reports whether enough keys were taken in this turn of the event loop. Otherwise keys that wait for no answer would
+   * follow each other for seconds, and no Lease would be renewed meanwhile.
+   */
+  #isTurnOver(): boolean {
+    if (++this.#takenInTurn <= KEYS_PER_TURN) return false;
+    if (this.#takenInTurn === KEYS_PER_TURN + 1) {
+      void nextTurn().then(() => {
+        this.#takenInTurn = 0;
+        this.#dispatch();
+        this.#onDepth(this.#ready.size);
+      });
+    }
+    return true;
+  }
+
   async #process(key: string): Promise<void> {
+    const cancel = this.#slowAfterMs === undefined ? () => {} : this.#clock.after(this.#slowAfterMs, () => {
+      this.#slow.add(key);
+      this.#dispatch();
+      this.#onDepth(this.#ready.size);
+    });
     try {
       await this.#work(key);
       this.#failures.delete(key);
     } catch {
       this.#failures.set(key, this.failures(key) + 1);
     }
+    cancel();
+    this.#slow.delete(key);
     this.#processing.delete(key);
     this.#requeue(key);
     this.#dispatch();

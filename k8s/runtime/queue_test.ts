@@ -1,4 +1,4 @@
-import { assertEquals } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import { FakeClock, flushPromises } from "../../tests/fake/clock.ts";
 import { type QueueOptions, WorkQueue } from "./queue.ts";
 
@@ -141,4 +141,61 @@ Deno.test("WorkQueue: stop() waits for started keys, and drops the others", asyn
   queue.add("d");
   await clock.advance(60_000);
   assertEquals([begun, clock.pendingTimers], [["a"], 0]);
+});
+
+Deno.test("WorkQueue: a key that takes long frees its worker for others, but is worked on once", async () => {
+  const { clock, begun, queue, end } = testQueue({ parallel: 2, slowAfterMs: 1_000 });
+  queue.start();
+  for (const key of ["dead-1", "dead-2", "dead-3", "healthy"]) queue.add(key);
+  await clock.advance(999);
+  assertEquals(begun, ["dead-1", "dead-2"]);
+  await clock.advance(1);
+  assertEquals(begun, ["dead-1", "dead-2", "dead-3", "healthy"]);
+  queue.add("dead-1");
+  await end("healthy");
+  queue.add("healthy-2");
+  assertEquals(begun.slice(4), ["healthy-2"]);
+  for (const key of ["dead-2", "dead-3", "healthy-2"]) await end(key);
+  await end("dead-1", new Error("no answer"));
+  await clock.advance(1_000);
+  assertEquals(begun.slice(5), ["dead-1"]);
+  await end("dead-1");
+  assertEquals(clock.pendingTimers, 0);
+});
+
+Deno.test("WorkQueue: stop() waits for keys that took long, too", async () => {
+  const { clock, queue, end } = testQueue({ parallel: 1, slowAfterMs: 1_000 });
+  queue.start();
+  queue.add("slow");
+  await clock.advance(2_000);
+  let hasStopped = false;
+  const stopping = queue.stop().then(() => hasStopped = true);
+  await flushPromises();
+  assertEquals(hasStopped, false);
+  await end("slow");
+  await stopping;
+});
+
+Deno.test("WorkQueue: lets other tasks of the event loop run between keys that wait for nothing", async () => {
+  let timersSeen = 0;
+  let longestRun = 0;
+  let run = 0;
+  const done = Promise.withResolvers<void>();
+  let remaining = 1_000;
+  const queue = new WorkQueue(() => {
+    longestRun = Math.max(longestRun, ++run);
+    if (--remaining === 0) done.resolve();
+    return Promise.resolve();
+  }, { parallel: 100 });
+  const timer = setInterval(() => {
+    timersSeen++;
+    run = 0;
+  }, 0);
+  for (let key = 0; key < 1_000; key++) queue.add(`${key}`);
+  queue.start();
+  await done.promise;
+  clearInterval(timer);
+  await queue.stop();
+  assert(timersSeen >= 10, `other tasks ran ${timersSeen} times`);
+  assert(longestRun <= 100, `${longestRun} keys without a pause`);
 });

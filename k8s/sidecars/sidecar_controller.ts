@@ -18,7 +18,7 @@ export interface SidecarOptions {
   readonly driverName: string;
   /** The API server. */
   readonly client: ApiClient;
-  /** The number of objects that are reconciled at the same time; 100. Most of the time they wait for a node. */
+  /** The number of objects that are reconciled at the same time; 100. Those that wait for a node for long do not count. */
   readonly parallel?: number | undefined;
   /** The delay after consecutive failures of an object; from 1 s to 5 min. */
   readonly backoff?: Backoff | undefined;
@@ -46,6 +46,12 @@ export interface ClaimSidecarOptions extends SidecarOptions {
  */
 const DRAIN_MS = 2_000;
 
+/**
+ * The time after which a call waits for a node, in milliseconds. From then on it takes no worker: calls to nodes that are
+ * down take a minute each, and healthy nodes are not to wait for them.
+ */
+const SLOW_AFTER_MS = 1_000;
+
 /** Creates a controller of a name, which watches nothing yet. */
 export function sidecarController(
   name: string,
@@ -53,5 +59,8 @@ export function sidecarController(
   reconcile: ControllerOptions["reconcile"],
 ): Controller {
   const { parallel = 100, backoff, onReconciled, onDepth, clock } = options;
-  return new Controller({ name, reconcile, parallel, backoff, drainMs: DRAIN_MS, onReconciled, onDepth, clock });
+  return new Controller({
+    ...{ name, reconcile, parallel, backoff, drainMs: DRAIN_MS, slowAfterMs: SLOW_AFTER_MS },
+    ...{ onReconciled, onDepth, clock },
+  });
 }

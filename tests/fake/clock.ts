@@ -45,6 +45,16 @@ export class FakeClock implements Clock {
   }
 
   /**
+   * Lets time pass in which the process does nothing, as when it is stopped or its event loop is blocked: callbacks that
+   * became due are called by the next {@linkcode FakeClock.advance}.
+   *
+   * @param ms How long, in milliseconds.
+   */
+  stall(ms: number): void {
+    this.#now += ms;
+  }
+
+  /**
    * Lets time pass. Calls what is due in order; what follows from each call without input or output happens before the next.
    *
    * @param ms How long, in milliseconds.
