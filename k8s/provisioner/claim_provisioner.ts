@@ -96,9 +96,9 @@ export class ClaimProvisioner {
     for (const [key, cause] of this.#failures) if (cause === "space") this.#controller?.add(key);
   }
 
-  /** Reports whether an attempt with this request name is in progress. */
-  isInProgress(requestName: string): boolean {
-    return [...this.#attempts.values()].some(({ request }) => request.name === requestName);
+  /** Returns the names of the requests of the attempts in progress. */
+  requestsInProgress(): ReadonlySet<string> {
+    return new Set([...this.#attempts.values()].map(({ request }) => request.name));
   }
 
   /** Runs until the signal is aborted. */

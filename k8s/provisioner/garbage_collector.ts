@@ -22,21 +22,21 @@ import type { Intent } from "./intents.ts";
 import { persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
 import type { ProvisionerOptions } from "./provisioner_options.ts";
 
-/** Reports whether the provisioner itself works on a request. */
-export type IsInProgress = (requestName: string) => boolean;
+/** Returns the names of the requests that the provisioner itself works on. */
+export type RequestsInProgress = () => ReadonlySet<string>;
 
 /** Deletes the volumes of claims that were deleted. */
 export class GarbageCollector {
   readonly #options: ProvisionerOptions;
-  readonly #isInProgress: IsInProgress;
+  readonly #requestsInProgress: RequestsInProgress;
   readonly #log = getLogger(["denolith", "garbage-collector"]);
   /** The time at which an intent was first seen without a claim, in the clock's milliseconds. */
   readonly #orphanedSinceMs = new Map<string, number>();
 
   /** Creates it; nothing runs before {@linkcode GarbageCollector.run}. */
-  constructor(options: ProvisionerOptions, isInProgress: IsInProgress) {
+  constructor(options: ProvisionerOptions, requestsInProgress: RequestsInProgress) {
     this.#options = options;
-    this.#isInProgress = isInProgress;
+    this.#requestsInProgress = requestsInProgress;
   }
 
   /** Collects garbage every minute until the signal is aborted. */
@@ -66,14 +66,17 @@ export class GarbageCollector {
   /** Finds the pending intents that have neither a claim nor a PersistentVolume. */
   async #findOrphans(signal: AbortSignal): Promise<Intent[]> {
     const { intents, volumes, claims, client } = this.#options;
-    const pending = intents.list().filter(({ requestName, pending }) =>
-      pending && claimUidOf(requestName) !== undefined && !this.#isInProgress(requestName)
+    const inProgress = this.#requestsInProgress();
+    const pending = intents.listPending().filter(({ requestName }) =>
+      claimUidOf(requestName) !== undefined && !inProgress.has(requestName)
     );
-    const withPersistentVolume = pending.filter(({ requestName }) => volumes.get(requestName) !== undefined);
-    for (const { requestName } of withPersistentVolume) await intents.clearPending(requestName, { signal });
+    const hasVolume = ({ requestName }: Intent) => volumes.get(requestName) !== undefined;
+    for (const { requestName } of pending.filter(hasVolume)) await intents.clearPending(requestName, { signal });
+    const withoutVolume = pending.filter((intent) => !hasVolume(intent));
+    if (withoutVolume.length === 0) return [];
     const uids = new Set(claims.list().map(({ metadata }) => metadata.uid));
     const hasNoClaim = ({ requestName }: Intent) => !uids.has(claimUidOf(requestName)!);
-    const candidates = pending.filter((intent) => !withPersistentVolume.includes(intent) && hasNoClaim(intent));
+    const candidates = withoutVolume.filter(hasNoClaim);
     if (candidates.length === 0) return [];
     for (const { metadata } of (await client.list(persistentVolumeClaims, { signal })).items) uids.add(metadata.uid);
     const confirmed: Intent[] = [];

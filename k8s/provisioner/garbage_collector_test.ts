@@ -108,3 +108,22 @@ Deno.test("garbage collection sends no requests as long as every intent has its 
   await s.collectTwice();
   assertEquals(s.cluster.api.requests.length, before);
 });
+
+Deno.test("the garbage collector goes through the claims only when a pending volume has no PersistentVolume", async () => {
+  await using s = await scene();
+  const { list } = s.options.claims;
+  let lists = 0;
+  s.options.claims.list = () => {
+    lists++;
+    return list.call(s.options.claims);
+  };
+  const name = orphan();
+  await s.begin(name);
+  s.cluster.api.put(persistentVolumes, { metadata: { name } });
+  await s.options.volumes.waitFor(name, (volume) => volume !== undefined);
+  await s.sweepTwice();
+  assertEquals(lists, 0);
+  await s.begin(orphan());
+  await s.sweep();
+  assertEquals(lists, 1);
+});

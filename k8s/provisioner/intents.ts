@@ -30,8 +30,8 @@ export interface Intents {
    * the next request may differ
    */
   find(requestName: string): Intent | undefined;
-  /** Returns all records of requests. */
-  list(): Intent[];
+  /** Returns the pending records. Their number does not depend on the number of volumes. */
+  listPending(): Intent[];
   /** Records that the PersistentVolume exists: the intent is no longer pending. */
   clearPending(requestName: string, options: { signal: AbortSignal }): Promise<void>;
 }

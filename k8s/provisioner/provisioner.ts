@@ -24,10 +24,7 @@ export class Provisioner {
     this.#claimProvisioner = new ClaimProvisioner(options);
     this.#reclaimer = new Reclaimer(options);
     this.#cloningProtection = new CloningProtection(options);
-    this.#garbageCollector = new GarbageCollector(
-      options,
-      (requestName) => this.#claimProvisioner.isInProgress(requestName),
-    );
+    this.#garbageCollector = new GarbageCollector(options, () => this.#claimProvisioner.requestsInProgress());
   }
 
   /** Runs until the signal is aborted and all work in progress has ended. It may be run again. */

@@ -62,7 +62,7 @@ for (const isObserved of [true, false]) {
         },
         intents: {
           find: (name) => driver.find(name),
-          list: () => driver.list(),
+          listPending: () => driver.listPending(),
           clearPending: async (name) => {
             await step("before handOver");
             await driver.clearPending(name);

@@ -49,13 +49,19 @@ export function volumeIntents({ client, driver, topologyKey, volumes }: VolumeIn
     spec: intentSpecOf(object, topologyKey),
   });
   const isOurs = ({ spec: { driverName } }: LvmVolume) => driverName === driver;
+  const pending = new Map<string, LvmVolume>();
+  volumes.subscribe((name, now) => {
+    const isPending = now !== undefined && isOurs(now) && now.metadata.annotations?.[PENDING_ANNOTATION] !== undefined;
+    if (isPending) pending.set(name, now);
+    else pending.delete(name);
+  });
   return {
     find: (requestName) => {
       const object = volumes.get(volumeIdOf(requestName));
       if (object === undefined || !isOurs(object) || hasFailedOrIsDeleting(object)) return undefined;
       return toIntent(object);
     },
-    list: () => volumes.list().filter((object) => isOurs(object) && parseVolumeId(object.metadata.name)).map(toIntent),
+    listPending: () => [...pending.values()].filter(({ metadata }) => parseVolumeId(metadata.name)).map(toIntent),
     clearPending: async (requestName, { signal }) => {
       const name = volumeIdOf(requestName);
       if (volumes.get(name)?.metadata.annotations?.[PENDING_ANNOTATION] === undefined) return;

@@ -120,16 +120,32 @@ Deno.test("volumeIntents(): what failed without a rest, is going, or is another 
   assertEquals(found, ["lost"], "there was an LV: no other is made");
 });
 
-Deno.test("volumeIntents() lists all records of the driver, also of failed volumes, for garbage collection", async () => {
+Deno.test("volumeIntents() lists the pending records of the driver, for garbage collection", async () => {
   const odd = record("odd");
   await using s = await scene(
     record("begun"),
-    record("failed", { status: { state: "Failed" }, annotations: {} }),
+    record("also-begun", { status: { state: "Failed" } }),
+    record("made", { annotations: {} }),
     record("foreign", { driver: "other.example" }),
     { ...odd, metadata: { ...odd.metadata, name: "by-hand" } },
   );
-  const list = s.intents.list().map(({ requestName, pending }) => `${requestName} ${pending}`);
-  assertEquals(list.sort(), ["begun true", "failed false"]);
+  const listed = () => s.intents.listPending().map(({ requestName, pending }) => `${requestName} ${pending}`).sort();
+  assertEquals(listed(), ["also-begun true", "begun true"]);
+  s.api.put(lvmVolumes, record("later"));
+  await s.volumes.waitFor(volumeIdOf("later"), (object) => object !== undefined);
+  await s.client.delete(lvmVolumes, { name: volumeIdOf("also-begun") });
+  await s.volumes.waitFor(volumeIdOf("also-begun"), (object) => object?.metadata.deletionTimestamp !== undefined);
+  await s.intents.clearPending("begun", { signal: s.signal });
+  await s.volumes.waitFor(volumeIdOf("begun"), (object) => !object?.metadata.annotations?.[PENDING_ANNOTATION]);
+  assertEquals(listed(), ["also-begun true", "later true"], "one that is being deleted is pending until it is gone");
+});
+
+Deno.test("volumeIntents(): listing the pending records does not go through all volumes", async () => {
+  await using s = await scene(record("begun"), ...["a", "b", "c"].map((name) => record(name, { annotations: {} })));
+  s.volumes.list = () => {
+    throw new Error("all volumes are listed");
+  };
+  assertEquals(s.intents.listPending().map(({ requestName }) => requestName), ["begun"]);
 });
 
 Deno.test("volumeIntents(): handing over takes the mark off, once, and keeps the claim's name", async () => {

@@ -93,13 +93,12 @@ export class Modifier {
     [this.#controller, this.#stopSignal] = [controller, signal];
     // Kubernetes before 1.34 may lack the kind; then no claim names one.
     const classes = new Informer(client, volumeAttributesClasses, { missingKindRetryMs, clock });
-    const subscriptions = [
-      claims.subscribe((key, now, before) => this.#onClaimChanged(key, now, before)),
-      classes.subscribe((_, now) => now !== undefined && this.#requeueClaimsOfClass(now)),
-    ];
+    const unsubscribe = classes.subscribe((_, now) => now !== undefined && this.#requeueClaimsOfClass(now));
     const watching = classes.start(signal);
-    await controller.watch(claims, () => []).watch(volumes, (volume) => this.#dueClaimKeys(volume)).run(signal);
-    for (const unsubscribe of subscriptions) unsubscribe();
+    await controller.watch(volumes, (volume) => this.#dueClaimKeys(volume))
+      .subscribe(claims, (key, now, before) => this.#onClaimChanged(key, now, before))
+      .run(signal);
+    unsubscribe();
     await watching;
     this.#controller = undefined;
   }

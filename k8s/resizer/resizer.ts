@@ -80,15 +80,13 @@ export class Resizer {
       (key, reconcileSignal) => this.#reconcile(key, reconcileSignal),
     );
     [this.#controller, this.#stopSignal] = [controller, signal];
-    controller.watch(claims, () => []).watch(volumes, (volume) => this.#dueClaimKeys(volume));
-    const unsubscribe = claims.subscribe((key, now, before) => {
+    controller.watch(volumes, (volume) => this.#dueClaimKeys(volume)).subscribe(claims, (key, now, before) => {
       if (now !== undefined && (before === undefined || reconcileInputs(now) !== reconcileInputs(before))) {
         if (needsExpansion(now) || before !== undefined) controller.add(key);
       }
       if (now === undefined) [this.#finalErrors, this.#slowSet].forEach((entries) => entries.delete(key));
     });
     await controller.run(signal);
-    unsubscribe();
     this.#controller = undefined;
   }
 

@@ -41,9 +41,12 @@ export class WorkQueue {
   readonly #clock: Clock;
   readonly #onDepth: (depth: number) => void;
   readonly #ready = new Set<string>();
-  readonly #processing = new Set<string>();
-  /** Those of them that take long. */
+  /** The keys that have a worker, with the time at which they got it; the oldest first. */
+  readonly #active = new Map<string, number>();
+  /** The keys that are still processed after they took long, and have no worker any more. */
   readonly #slow = new Set<string>();
+  /** Cancels the timer for the next key that takes long. It is set only while other keys wait for a worker. */
+  #cancelSlowTimer: (() => void) | undefined;
   /** Keys that were added while they were worked on. */
   readonly #dirty = new Set<string>();
   /** Keys that were woken while they were worked on. */
@@ -81,7 +84,7 @@ export class WorkQueue {
    */
   add(key: string): void {
     if (this.#state === "stopped") return;
-    if (this.#processing.has(key)) this.#dirty.add(key);
+    if (this.#isProcessed(key)) this.#dirty.add(key);
     else if (this.#failures.has(key)) this.addAfter(key, this.#backoff.startMs);
     else this.#enqueue(key);
   }
@@ -89,7 +92,7 @@ export class WorkQueue {
   /** Enqueues a key at once, also after failures: what it waits for has happened. */
   wake(key: string): void {
     if (this.#state === "stopped") return;
-    if (this.#processing.has(key)) this.#woken.add(key);
+    if (this.#isProcessed(key)) this.#woken.add(key);
     else this.#enqueue(key);
   }
 
@@ -102,7 +105,7 @@ export class WorkQueue {
     scheduled?.cancel();
     const cancel = this.#clock.after(ms, () => {
       this.#delayed.delete(key);
-      if (this.#processing.has(key)) this.#dirty.add(key);
+      if (this.#isProcessed(key)) this.#dirty.add(key);
       else this.#enqueue(key);
     });
     this.#delayed.set(key, { at, cancel });
@@ -123,8 +126,13 @@ export class WorkQueue {
     this.#ready.clear();
     this.#dirty.clear();
     this.#woken.clear();
+    this.#cancelSlowTimer?.();
     this.#onDepth(0);
-    if (this.#processing.size > 0) await new Promise<void>((resolve) => this.#idleWaiters.push(resolve));
+    if (this.#active.size + this.#slow.size > 0) await new Promise<void>((resolve) => this.#idleWaiters.push(resolve));
+  }
+
+  #isProcessed(key: string): boolean {
+    return this.#active.has(key) || this.#slow.has(key);
   }
 
   #enqueue(key: string): void {
@@ -138,11 +146,30 @@ export class WorkQueue {
   #dispatch(): void {
     if (this.#state !== "started") return;
     for (const key of this.#ready) {
-      if (this.#processing.size - this.#slow.size >= this.#parallel || this.#isTurnOver()) return;
+      if (!this.#hasWorker() || this.#isTurnOver()) return;
       this.#ready.delete(key);
-      this.#processing.add(key);
+      this.#active.set(key, this.#clock.now());
       void this.#process(key);
     }
+  }
+
+  /** Reports whether another key may be processed. Keys that take long by now are no longer counted. */
+  #hasWorker(): boolean {
+    if (this.#active.size < this.#parallel) return true;
+    if (this.#slowAfterMs === undefined) return false;
+    const [oldest, startedAt] = this.#active.entries().next().value!;
+    const waitMs = startedAt + this.#slowAfterMs - this.#clock.now();
+    if (waitMs <= 0) {
+      this.#active.delete(oldest);
+      this.#slow.add(oldest);
+      return true;
+    }
+    this.#cancelSlowTimer ??= this.#clock.after(waitMs, () => {
+      this.#cancelSlowTimer = undefined;
+      this.#dispatch();
+      this.#onDepth(this.#ready.size);
+    });
+    return false;
   }
 
   /**
@@ -162,24 +189,18 @@ export class WorkQueue {
   }
 
   async #process(key: string): Promise<void> {
-    const cancel = this.#slowAfterMs === undefined ? () => {} : this.#clock.after(this.#slowAfterMs, () => {
-      this.#slow.add(key);
-      this.#dispatch();
-      this.#onDepth(this.#ready.size);
-    });
     try {
       await this.#work(key);
       this.#failures.delete(key);
     } catch {
       this.#failures.set(key, this.failures(key) + 1);
     }
-    cancel();
     this.#slow.delete(key);
-    this.#processing.delete(key);
+    this.#active.delete(key);
     this.#requeue(key);
     this.#dispatch();
     this.#onDepth(this.#ready.size);
-    if (this.#processing.size === 0) { for (const resolve of this.#idleWaiters.splice(0)) resolve(); }
+    if (this.#active.size + this.#slow.size === 0) { for (const resolve of this.#idleWaiters.splice(0)) resolve(); }
   }
 
   #requeue(key: string): void {

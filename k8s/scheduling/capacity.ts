@@ -82,6 +82,8 @@ export class CapacityPublisher {
   readonly #minWriteIntervalMs: number;
   /** The node and class of each object, by the object's name. */
   readonly #keys = new Map<string, CapacityKey>();
+  /** The names of the objects of each node, by class. A name is a hash, and every change of a volume asks for it. */
+  readonly #names = new Map<string, Map<string, string>>();
   /** The time at which each object was last written, in the clock's milliseconds. */
   readonly #writtenAtMs = new Map<string, number>();
   #controller: Controller | undefined;
@@ -98,6 +100,7 @@ export class CapacityPublisher {
     const { nodes, volumes, classes, csiNodes, published } = this.#options;
     // State of an earlier term of leadership is stale.
     this.#keys.clear();
+    this.#names.clear();
     this.#writtenAtMs.clear();
     this.#stopSignal = signal;
     const { parallel = MAX_CONCURRENT_WRITES, backoff = BACKOFF } = this.#options;
@@ -109,9 +112,10 @@ export class CapacityPublisher {
     );
     await this.#controller
       .watch(nodes, ({ metadata }) => this.#namesOfNode(metadata.name))
-      .watch(csiNodes, ({ metadata }) => this.#namesOfNode(metadata.name))
-      .watch(volumes, ({ spec }) => this.#namesOfNode(spec.nodeName))
-      .watch(classes, ({ metadata }) => this.#namesOfClass(metadata.name))
+      // An object needs an LVMNode, so the nodes enqueue all objects at first.
+      .watch(csiNodes, ({ metadata }) => this.#namesOfNode(metadata.name), { replay: false })
+      .watch(volumes, ({ spec }) => this.#namesOfNode(spec.nodeName), { replay: false })
+      .watch(classes, ({ metadata }) => this.#namesOfClass(metadata.name), { replay: false })
       .watch(published, ({ metadata }) => [metadata.name])
       .run(signal);
   }
@@ -142,9 +146,22 @@ export class CapacityPublisher {
   }
 
   #register(key: CapacityKey): string {
-    const name = capacityName(this.#options.driverName, key);
+    const { nodeName, className } = key;
+    const names = this.#names.get(nodeName) ?? new Map<string, string>();
+    const name = names.get(className) ?? capacityName(this.#options.driverName, key);
+    this.#names.set(nodeName, names.set(className, name));
     this.#keys.set(name, key);
     return name;
+  }
+
+  /** Forgets an object that should not exist, and does not. */
+  #forget(name: string): void {
+    const { nodeName = "", className = "" } = this.#keys.get(name) ?? {};
+    const names = this.#names.get(nodeName);
+    names?.delete(className);
+    if (names?.size === 0) this.#names.delete(nodeName);
+    this.#keys.delete(name);
+    this.#writtenAtMs.delete(name);
   }
 
   #cacheKeyOf(name: string): string {
@@ -162,10 +179,7 @@ export class CapacityPublisher {
     if (step !== "nothing") {
       this.#writtenAtMs.set(name, clock.now());
       await this.#executeStep(step, { desired, current }, signal);
-    } else if (target === undefined) {
-      this.#keys.delete(name);
-      this.#writtenAtMs.delete(name);
-    }
+    } else if (target === undefined) this.#forget(name);
   }
 
   /** Returns the node and the class of an object, or `undefined` when the object should not exist. */

@@ -3,6 +3,7 @@ import { DRIVER, TOPOLOGY_KEY, waitUntil } from "../../tests/fake/control_plane.
 import { capacityName, MANAGED_BY } from "./capacity_object.ts";
 import { lvmNodes, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
 import { csiNodes, csiStorageCapacities, storageClasses } from "../api/objects.ts";
+import { Informer } from "../runtime/informer.ts";
 import { GiB, NAMESPACE, startCapacityCluster } from "../../tests/fake/capacity_publishers.ts";
 
 Deno.test("there is an object for each node and class of the driver, which belongs to the node", async () => {
@@ -151,4 +152,33 @@ Deno.test("the capacity of a node is published again when its agent has become s
   s.free.set("a", 0n);
   publisher.requeueNode("a");
   await s.waitUntilPublished("a fast 0 0", "b fast 8Gi 8Gi");
+});
+
+Deno.test("a publisher that begins to lead does not go through the volumes", async () => {
+  await using s = startCapacityCluster();
+  const spec = { driverName: DRIVER, nodeName: "b" } as LvmVolume["spec"];
+  for (let index = 0; index < 50; index++) s.api.put(lvmVolumes, { metadata: { name: `v-${index}` }, spec });
+  let reads = 0;
+  const volumes = new Informer(s.client, lvmVolumes, {
+    transform: (volume) => {
+      const { spec } = volume;
+      return Object.defineProperty(volume, "spec", {
+        get: () => {
+          reads++;
+          return spec;
+        },
+      });
+    },
+  });
+  const stop = new AbortController();
+  const watching = volumes.start(stop.signal);
+  await volumes.synced;
+  await s.start({ volumes });
+  await s.waitUntilPublished("a fast 8Gi 8Gi", "b fast 8Gi 8Gi");
+  assertEquals(reads, 0);
+  s.free.set("b", 5n * GiB);
+  await s.client.patch(lvmVolumes, { name: "v-1" }, { merge: { metadata: { annotations: { a: "b" } } } });
+  await s.waitUntilPublished("a fast 8Gi 8Gi", "b fast 5Gi 5Gi");
+  stop.abort();
+  await watching;
 });

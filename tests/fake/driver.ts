@@ -184,8 +184,8 @@ export class FakeDriver implements CsiClient, Intents {
   }
 
   /** See {@linkcode Intents}. */
-  list(): Intent[] {
-    return [...this.intents.values()];
+  listPending(): Intent[] {
+    return [...this.intents.values()].filter(({ pending }) => pending);
   }
 
   /** See {@linkcode Intents}. */
