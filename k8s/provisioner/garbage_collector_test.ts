@@ -121,9 +121,9 @@ Deno.test("the garbage collector goes through the claims only when a pending vol
   await s.begin(name);
   s.cluster.api.put(persistentVolumes, { metadata: { name } });
   await s.options.volumes.waitFor(name, (volume) => volume !== undefined);
-  await s.sweepTwice();
+  await s.collectTwice();
   assertEquals(lists, 0);
   await s.begin(orphan());
-  await s.sweep();
+  await s.collect();
   assertEquals(lists, 1);
 });
