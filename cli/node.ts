@@ -33,6 +33,7 @@ import { NodeReconciler } from "../k8s/agent/node_reconciler.ts";
 import { nodeIoLimiterSettings, watchLimits } from "../k8s/agent/node_limits.ts";
 import { recordedLvOf } from "../k8s/agent/object_reconciler.ts";
 import { nodes } from "../k8s/api/objects.ts";
+import { PhysicalVolumeConditions } from "../k8s/agent/physical_volume_conditions.ts";
 import { PoolConditions } from "../k8s/agent/pool_conditions.ts";
 import { OrphanReconciler } from "../k8s/agent/orphan_reconciler.ts";
 import { SnapshotReconciler } from "../k8s/agent/snapshot_reconciler.ts";
@@ -180,6 +181,7 @@ interface AgentOptions extends Pick<NodeOptions, "exec" | "driver" | "nodeName" 
 function createAgent(options: AgentOptions) {
   const { client, events, driver, volumeObjects, snapshotObjects, machine, state, machineEvents } = options;
   const pools = new PoolConditions({ events, driver });
+  const pvs = new PhysicalVolumeConditions({ events, groups: options.groups });
   const shared = { ...options, ...machine, onChange: machineEvents.onChange };
   const orphans = new OrphanReconciler(shared);
   const volumes = new VolumeReconciler({
@@ -201,9 +203,10 @@ function createAgent(options: AgentOptions) {
       if (volumeObjects.hasSynced) await volumes.verify(report);
       if (snapshotObjects.hasSynced) await snapshots.verify(report);
     },
-    conditions: (report) => [...orphans.observe(report), ...pools.observe(report)],
+    conditions: (report) => [...orphans.observe(report), ...pools.observe(report), ...pvs.observe(report)],
     onWritten: async (object) => {
       pools.recordEvents(object);
+      pvs.recordEvents(object);
       await orphans.reconcile(object);
     },
   });

@@ -19,12 +19,11 @@ import type { ReadOnlyFilesystems } from "../../lvm/health/read_only_filesystems
 import type { TrimmedVolume } from "../../lvm/staging/trimmer.ts";
 import { requireCompatible, type Volume } from "../../lvm/inventory/volume.ts";
 import type { Volumes } from "../../lvm/volumes/volumes.ts";
-import type { Condition } from "../api/conditions.ts";
 import { LVM_VOLUME_FINALIZER, type LvmVolume, lvmVolumes, type LvmVolumeStatus } from "../api/lvm_objects.ts";
 import { hasCurrentError, ObjectReconciler, type ReconcilerOptions } from "./object_reconciler.ts";
 import { lostStatus } from "../api/object_status.ts";
 import { desiredSizeRange, volumeRequestOf } from "../api/volume_mapping.ts";
-import { HEALTHY_CONDITION, limitsConditions, readyStatus, REDUNDANT_CONDITION } from "./volume_status.ts";
+import { HEALTHY_CONDITION, limitsConditions, problemsOf, readyStatus, REDUNDANT_CONDITION } from "./volume_status.ts";
 
 /** Options of {@linkcode VolumeReconciler}. */
 export interface VolumeReconcilerOptions extends ReconcilerOptions<LvmVolume> {
@@ -46,6 +45,12 @@ export interface VolumeReconcilerOptions extends ReconcilerOptions<LvmVolume> {
 
 /** The maximum length of the reason in the status why a copy does not make progress, in characters. */
 const MAX_COPY_ERROR_LENGTH = 1_024;
+
+/**
+ * The problems of a volume for which an event is recorded on it. Those of its group and its thin pool, which all their
+ * volumes share, are recorded on the LVMNode.
+ */
+const EVENTS_OF_PROBLEMS = ["Partial", "FilesystemReadOnly"] as const;
 
 /** The number of consecutive failures of trimming after which an event is recorded. */
 const FAILURES_BEFORE_EVENT = 3;
@@ -171,34 +176,37 @@ export class VolumeReconciler {
       limits: limiter.stateOf(volume.id),
       filesystem: filesystems.problemOf(volume.id),
     });
-    const [before, now] = [object.status, status].map((each) => ({
-      redundant: each?.conditions?.find(({ type }) => type === REDUNDANT_CONDITION),
-      healthy: each?.conditions?.find(({ type }) => type === HEALTHY_CONDITION),
-    }));
-    this.#recordConditionChange(object, "Redundant", before!.redundant, now!.redundant);
-    const isReadOnly = (condition: Condition | undefined) => condition?.reason === "FilesystemReadOnly";
-    if (isReadOnly(before!.healthy) || isReadOnly(now!.healthy)) {
-      this.#recordConditionChange(object, "Healthy", before!.healthy, now!.healthy);
-    }
+    this.#recordRedundancyChange(object, status);
+    this.#recordProblems(object, status);
     return status;
   }
 
-  /**
-   * Records an event when the reason of a condition changed. When the condition holds again, the event has a reason of
-   * its own.
-   */
-  #recordConditionChange(
-    object: LvmVolume,
-    recoveredReason: "Redundant" | "Healthy",
-    before: Condition | undefined,
-    now: Condition | undefined,
-  ): void {
+  /** Records an event for each new problem of the volume alone, and one when none is left. */
+  #recordProblems(object: LvmVolume, status: LvmVolumeStatus): void {
     const { events } = this.#options;
+    const [before, now] = [object.status, status].map((each) =>
+      problemsOf(each).filter(({ reason }) => EVENTS_OF_PROBLEMS.some((known) => known === reason))
+    );
+    for (const { reason, message } of now!) {
+      if (before!.some((problem) => problem.reason === reason)) continue;
+      events.record(object, "Warning", reason as typeof EVENTS_OF_PROBLEMS[number], message);
+    }
+    if (before!.length === 0 || now!.length > 0) return;
+    const healthy = status.conditions?.find(({ type }) => type === HEALTHY_CONDITION);
+    events.record(object, "Normal", "Healthy", healthy?.message ?? "");
+  }
+
+  /** Records an event when the redundancy of the volume changed. */
+  #recordRedundancyChange(object: LvmVolume, status: LvmVolumeStatus): void {
+    const { events } = this.#options;
+    const [before, now] = [object.status, status].map((each) =>
+      each?.conditions?.find(({ type }) => type === REDUNDANT_CONDITION)
+    );
     if (now === undefined || now.reason === before?.reason) return;
     if (now.status === "False") {
       events.record(object, now.reason === "Rebuilding" ? "Normal" : "Warning", now.reason, now.message);
     } else if (before?.status === "False") {
-      events.record(object, "Normal", recoveredReason, now.message);
+      events.record(object, "Normal", "Redundant", now.message);
     }
   }
 

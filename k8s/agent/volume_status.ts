@@ -4,7 +4,7 @@
  * @module
  */
 
-import { poolProblem, type Problem, pvProblem } from "../../lvm/health/health.ts";
+import { groupProblem, poolProblem, type Problem, pvProblem } from "../../lvm/health/health.ts";
 import { redundancyOf } from "../../lvm/model/redundancy.ts";
 import type { LogicalVolume, VolumeGroup } from "../../lvm/model/report.ts";
 import { formatQuantity } from "../../lvm/size.ts";
@@ -28,13 +28,20 @@ export const HEALTHY_CONDITION = "Healthy";
 export const REDUNDANT_CONDITION = "Redundant";
 
 /**
- * Returns the health of a volume, its filesystem, its group and its thin pool: the first problem, which may be the
- * cause of the others. Its redundancy has a condition of its own.
+ * Returns the problems of a volume, its thin pool, its filesystem and its group. The first one may be the cause of the
+ * others. Its redundancy has a condition of its own.
  */
-function volumeHealth(lv: LogicalVolume, group: VolumeGroup, filesystem: RuntimeState["filesystem"]): ConditionState {
-  const disk = pvProblem(lv, group);
-  const problem = disk?.reason === "Partial" ? disk : poolProblem(lv, group) ?? filesystem;
-  return problem === undefined ? groupHealth(group) : { status: "False", ...problem };
+function healthProblems(lv: LogicalVolume, group: VolumeGroup, filesystem: RuntimeState["filesystem"]) {
+  const ofPv = pvProblem(lv, group);
+  const partial = ofPv?.reason === "Partial" ? { reason: ofPv.reason, message: ofPv.message } : undefined;
+  const all = [partial, poolProblem(lv, group), filesystem, groupProblem(group)];
+  return all.filter((problem) => problem !== undefined);
+}
+
+/** Returns the problems that a status reports; those of agents of early versions are in the condition. */
+export function problemsOf(status: LvmVolumeStatus | undefined): { reason: string; message: string }[] {
+  const healthy = status?.conditions?.find(({ type }) => type === HEALTHY_CONDITION);
+  return status?.problems ?? (healthy?.status === "False" ? [healthy] : []);
 }
 
 /** The state of a volume that is not read from its LV. */
@@ -55,6 +62,10 @@ export function readyStatus(
   { limits, filesystem }: RuntimeState = {},
 ): LvmVolumeStatus {
   const { metadata: { generation = 0 }, status } = object;
+  const problems = healthProblems(lv, group, filesystem);
+  const health: ConditionState = problems.length === 0
+    ? groupHealth(group)
+    : { status: "False", reason: problems[0]!.reason, message: problems.map(({ message }) => message).join("; ") };
   const keepsError = status?.error !== undefined && status.observedGeneration === generation &&
     size < desiredSizeRange(object).required;
   return {
@@ -67,9 +78,10 @@ export function readyStatus(
     devicePath: lv.devicePath,
     size: formatQuantity(size),
     ...(keepsError ? { error: status.error! } : {}),
+    ...(problems.length === 0 ? {} : { problems }),
     conditions: limitsConditions(object, limits, {
       Ready: { status: "True", reason: "Created", message: "its logical volume exists" },
-      [HEALTHY_CONDITION]: volumeHealth(lv, group, filesystem),
+      [HEALTHY_CONDITION]: health,
       ...redundancyHealth(lv, group),
     }),
   };

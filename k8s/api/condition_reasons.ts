@@ -150,6 +150,14 @@ export const NODE_CONDITIONS = {
     NoOrphans: { status: "False", meaning: "Each logical volume of the driver has its object." },
     OrphansFound: { status: "True", meaning: "Some have none: [orphans](../guides/orphans.md)." },
   },
+  PhysicalVolumesMissing: {
+    PhysicalVolumesPresent: { status: "False", meaning: "LVM finds all physical volumes of the volume groups." },
+    PhysicalVolumesMissing: {
+      status: "True",
+      meaning: "LVM does not find some. The message names the volume groups and the UUIDs: " +
+        "[runbook](../guides/runbooks/storage.md#missing-physical-volume).",
+    },
+  },
   ThinPoolsNearFull: {
     Ok: { status: "False", meaning: "No thin pool with volumes of the driver is nearly full." },
     ThinPoolNearFull: {

@@ -121,7 +121,15 @@ export const EVENTS = {
       meaning:
         `The kernel made its filesystem read-only after an error: [runbook](${RUNBOOKS}/storage.md#filesystem-read-only).`,
     },
-    Healthy: { type: "Normal", meaning: "Its filesystem accepts writes again." },
+    Partial: {
+      type: "Warning",
+      meaning: "A physical volume with its data is missing, and it is not redundant: " +
+        `[runbook](${RUNBOOKS}/storage.md#missing-physical-volume).`,
+    },
+    Healthy: {
+      type: "Normal",
+      meaning: "Its physical volumes are present again, or its filesystem accepts writes again.",
+    },
     TrimFailed: {
       type: "Warning",
       meaning: "[fstrim](../guides/discard.md) failed at least three times in a row. The message quotes it. The " +
@@ -164,6 +172,12 @@ export const EVENTS = {
       type: "Warning",
       meaning: "The removal of an orphan was requested, and it stays. The message gives the cause.",
     },
+    PhysicalVolumesMissing: {
+      type: "Warning",
+      meaning: "LVM does not find physical volumes of a volume group. The message has their UUIDs: " +
+        `[runbook](${RUNBOOKS}/storage.md#missing-physical-volume).`,
+    },
+    PhysicalVolumesPresent: { type: "Normal", meaning: "LVM finds all physical volumes again." },
     ThinPoolExtended: { type: "Normal", meaning: "A thin pool of the driver, or its metadata, was extended." },
     ThinPoolNearFull: {
       type: "Warning",

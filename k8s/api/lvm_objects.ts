@@ -107,6 +107,8 @@ export interface LvmVolumeSpec {
 export interface LvmVolumeStatus extends AgentManagedStatus {
   state?: "Pending" | "Ready" | "Failed" | "Lost";
   devicePath?: string;
+  /** Its health problems, the most severe first; absent without problems, and for agents of early versions. */
+  problems?: { reason: string; message: string }[];
   /** The progress of the copy, while it is created from another volume or a snapshot. */
   copy?: { copied: string; total?: string; percent?: number; lastError?: string };
 }

@@ -6,7 +6,7 @@
 
 import { isHealthReason, type Problem, problemOf, type VolumeHealth } from "../../lvm/health/health.ts";
 import type { LvmVolume } from "../api/lvm_objects.ts";
-import { HEALTHY_CONDITION, REDUNDANT_CONDITION } from "../agent/volume_status.ts";
+import { problemsOf, REDUNDANT_CONDITION } from "../agent/volume_status.ts";
 
 /**
  * Returns the health of a volume that was made, as its node wrote it last. What is Lost has no other problem.
@@ -23,12 +23,13 @@ export function volumeHealthOf({ metadata: { name: id }, spec, status }: LvmVolu
     message: `its node ${spec.nodeName} has no agent of the driver (no LVMNode ${spec.nodeName})`,
   };
   const errorProblem = error && problemOf({ kind: error.code, message: error.message });
-  const conditionProblems = conditions.filter(({ type }) => type === HEALTHY_CONDITION || type === REDUNDANT_CONDITION)
+  const redundancy = conditions.filter(({ type }) => type === REDUNDANT_CONDITION);
+  const reportedProblems = [...problemsOf(status), ...redundancy]
     .flatMap(
       ({ reason, message }): Problem[] => isHealthReason(reason) ? [{ reason, message }] : [],
     );
   return {
     id,
-    problems: [...(hasAgent ? [] : [nodeGone]), ...(errorProblem ? [errorProblem] : []), ...conditionProblems],
+    problems: [...(hasAgent ? [] : [nodeGone]), ...(errorProblem ? [errorProblem] : []), ...reportedProblems],
   };
 }

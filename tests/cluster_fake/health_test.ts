@@ -153,7 +153,11 @@ Deno.test("the controller of a cluster reports the volume health that nodes wrot
 
   group.missingPvs = 1;
   await waitForStatus((status) => !isHealthy(status), lostId, remainingId);
-  assertEquals([await reasonsOf(lostId), await reasonsOf(remainingId)], [["Partial"], ["Partial"]]);
+  const allProblems = ["Partial", "PhysicalVolumesMissing"];
+  assertEquals([await reasonsOf(lostId), await reasonsOf(remainingId)], [allProblems, allProblems]);
+  const { conditions, problems } = cluster.objects.get(remainingId)!.status!;
+  const messageOfAll = problems!.map(({ message }) => message).join("; ");
+  assertEquals(conditions!.find(({ type }) => type === "Healthy")?.message, messageOfAll);
   const ids = (await volumes.listUnhealthy()).map(({ id }) => id);
   assertEquals(ids, [lostId, remainingId].sort());
 

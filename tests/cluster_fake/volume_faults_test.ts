@@ -104,7 +104,9 @@ Deno.test("events report that a disk of a RAID volume is missing, and that it is
     await cluster.objects.waitFor(id, (object) => redundant(object) === reason, { timeoutMs: 5_000 });
   }
   const eventLines = () =>
-    cluster.api.objects(events).filter(({ reason }) => reason !== "Created")
+    cluster.api.objects(events).filter(({ reason, involvedObject }) =>
+      reason !== "Created" && involvedObject.kind === "LVMVolume"
+    )
       .map(({ type, reason, count = 1 }) => `${type} ${reason} ${count}`);
   await waitUntil(() => eventLines().length >= 2);
   assertEquals(eventLines(), ["Warning Degraded 1", "Normal Redundant 1"]);
@@ -141,6 +143,31 @@ Deno.test("events report that a filesystem became read-only, and that it accepts
       .map(({ type, reason, count = 1 }) => `${type} ${reason} ${count}`);
   await waitUntil(() => eventLines().length >= 2);
   assertEquals(eventLines(), ["Warning FilesystemReadOnly 1", "Normal Healthy 1"]);
+});
+
+Deno.test("events on a linear volume and on its node report that a physical volume is missing, and that it is back", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const { id } = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
+  for (const missingPvs of [0, 1, 0]) {
+    machine.groups[0]!.missingPvs = missingPvs;
+    for (let report = 0; report < 2; report++) await cluster.agent("node-1").node.refresh();
+    const isObserved = (object?: LvmVolume) =>
+      (object?.status?.problems ?? []).length > 0 === missingPvs > 0 && object?.status?.conditions !== undefined;
+    await cluster.objects.waitFor(id, isObserved, { timeoutMs: 5_000 });
+  }
+  const eventLines = () =>
+    cluster.api.objects(events).filter(({ reason }) => reason !== "Created")
+      .map(({ type, reason, involvedObject, count = 1 }) => `${involvedObject.kind}: ${type} ${reason} ${count}`);
+  await waitUntil(() => eventLines().length >= 4, "the events");
+  assertEquals(eventLines().sort(), [
+    "LVMNode: Normal PhysicalVolumesPresent 1",
+    "LVMNode: Warning PhysicalVolumesMissing 1",
+    "LVMVolume: Normal Healthy 1",
+    "LVMVolume: Warning Partial 1",
+  ]);
+  const { conditions } = cluster.nodes.get("node-1")!.status!;
+  assertEquals(conditions!.find(({ type }) => type === "PhysicalVolumesMissing")?.status, "False");
 });
 
 Deno.test("a report that is older than the volume does not make it Lost", async () => {

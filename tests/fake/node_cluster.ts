@@ -29,6 +29,7 @@ import { nodeIoLimiterSettings, watchLimits } from "../../k8s/agent/node_limits.
 import { recordedLvOf } from "../../k8s/agent/object_reconciler.ts";
 import { nodes } from "../../k8s/api/objects.ts";
 import { OrphanReconciler } from "../../k8s/agent/orphan_reconciler.ts";
+import { PhysicalVolumeConditions } from "../../k8s/agent/physical_volume_conditions.ts";
 import { PoolConditions } from "../../k8s/agent/pool_conditions.ts";
 import { SnapshotReconciler } from "../../k8s/agent/snapshot_reconciler.ts";
 import { VolumeReconciler } from "../../k8s/agent/volume_reconciler.ts";
@@ -111,6 +112,7 @@ export class FakeAgent implements AsyncDisposable {
     });
     watchLimits(volumeObjects, this.machine);
     this.pools = new PoolConditions({ events: this.events, driver: DRIVER });
+    const pvs = new PhysicalVolumeConditions({ events: this.events, groups: ANY_GROUP });
     this.node = new NodeReconciler({
       client,
       exec,
@@ -124,9 +126,10 @@ export class FakeAgent implements AsyncDisposable {
         await this.volumes.verify(report);
         await this.snapshots.verify(report);
       },
-      conditions: (report) => [...this.orphans.observe(report), ...this.pools.observe(report)],
+      conditions: (report) => [...this.orphans.observe(report), ...this.pools.observe(report), ...pvs.observe(report)],
       onWritten: async (object) => {
         this.pools.recordEvents(object);
+        pvs.recordEvents(object);
         await this.orphans.reconcile(object);
       },
       batchMs: 1,
