@@ -118,7 +118,7 @@ export function requireVolumeAndPath(volumeId: string, volumePath: string): { id
 }
 
 /**
- * Parses the size that a request asks for.
+ * Parses the size that a request asks for. For a limit alone, the required size is the default, or half of the limit.
  *
  * @param defaultBytes the size in bytes if the range is missing
  * @throws {StorageError} `InvalidArgument` for a negative number or an empty range, `OutOfRange` for a limit below the
@@ -139,8 +139,10 @@ export function parseSizeRange(range: CapacityRange | undefined, defaultBytes: b
       `capacity_range: the limit of ${limitBytes} is below the required ${requiredBytes}`,
     );
   }
-  const required = requiredBytes > 0n ? requiredBytes : defaultBytes < limitBytes ? defaultBytes : limitBytes;
-  return { required, limit: limitBytes };
+  if (requiredBytes > 0n) return { required: requiredBytes, limit: limitBytes };
+  // From half of the limit to the limit there is a multiple of every extent size that is not above the limit.
+  const half = (limitBytes + 1n) / 2n;
+  return { required: defaultBytes < half ? defaultBytes : half, limit: limitBytes };
 }
 
 /** Quotes a text from outside for a message, and truncates it to 80 characters. */

@@ -70,18 +70,27 @@ export interface SizeRange {
 /**
  * Returns the smallest size within the range that is a multiple of the extent size, in bytes.
  *
+ * @returns `undefined` when the range contains no such size
+ */
+export function fitToExtents({ required, limit = MAX_BYTES }: SizeRange, extentSize: bigint): bigint | undefined {
+  const bytes = roundUp(required, extentSize);
+  return bytes > limit ? undefined : bytes;
+}
+
+/**
+ * Returns the same as {@linkcode fitToExtents}, or fails.
+ *
  * @throws {StorageError} `OutOfRange` when the range contains no such size
  */
 export function roundToExtents(range: SizeRange, extentSize: bigint): bigint {
-  const bytes = roundUp(range.required, extentSize);
-  const limit = range.limit ?? MAX_BYTES;
-  if (bytes > limit) {
-    throw new StorageError(
-      "OutOfRange",
-      `size ${range.required}: rounded up to extents of ${extentSize} bytes it is ${bytes}, above the limit of ${limit}`,
-    );
-  }
-  return bytes;
+  const bytes = fitToExtents(range, extentSize);
+  if (bytes !== undefined) return bytes;
+  throw new StorageError(
+    "OutOfRange",
+    `size ${range.required}: rounded up to extents of ${extentSize} bytes it is ${
+      roundUp(range.required, extentSize)
+    }, above the limit of ${range.limit ?? MAX_BYTES}`,
+  );
 }
 
 /** Formats bytes for users: `1.5 GiB`. */

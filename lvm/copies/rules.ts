@@ -10,7 +10,7 @@ import { isUsable } from "../model/groups.ts";
 import type { VolumeId } from "../ids.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import type { LocatedLv, VolumeGroup } from "../model/report.ts";
-import { formatBytes, roundToExtents, type SizeRange } from "../size.ts";
+import { fitToExtents, formatBytes, type SizeRange } from "../size.ts";
 import { cowBytes, FULL_COW } from "../spec/cow_size.ts";
 import { type ContentSource, describeSource, type FormatState } from "../model/tags.ts";
 import { availableVirtual, findPool, poolNameIn } from "../pools/pool.ts";
@@ -82,7 +82,6 @@ export function copySnapshotBytes({ lv, group }: LocatedLv): bigint {
  * @param groups the groups in which the driver creates volumes
  * @param overcommit the overcommit ratio of pools without one of their own, in percent
  * @returns the size in bytes, or `undefined` when the bytes have to be copied
- * @throws {StorageError} `OutOfRange` when whole extents do not fit into the range.
  */
 export function thinCloneSize(
   groups: readonly VolumeGroup[],
@@ -94,8 +93,8 @@ export function thinCloneSize(
   const pool = group && findPool(group, original.lv.pool);
   if (group === undefined || pool === undefined || !wanted.matches(group.name) || !isUsable(group)) return undefined;
   if (thin === undefined || poolNameIn(group.name, thin) !== pool.name) return undefined;
-  const size = roundToExtents(range, group.extentSize);
-  return size <= availableVirtual(group, pool, overcommit) ? size : undefined;
+  const size = fitToExtents(range, group.extentSize);
+  return size !== undefined && size <= availableVirtual(group, pool, overcommit) ? size : undefined;
 }
 
 /**

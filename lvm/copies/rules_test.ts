@@ -55,6 +55,7 @@ Deno.test("a thin clone is created only in a group that is requested and usable"
 
 Deno.test("a thin clone is created only where the pool has enough available virtual size, in whole extents", () => {
   assertEquals(cloneSize(inPool, { thin, range: { required: GiB + 1n } }), GiB + 4n * MiB);
+  assertEquals(cloneSize(inPool, { thin, range: { required: GiB + 1n, limit: GiB + 2n } }), undefined);
   assertEquals(cloneSize(inPool, { thin, range: { required: 3n * GiB } }), 3n * GiB);
   assertEquals(cloneSize(inPool, { thin, range: { required: 3n * GiB + 1n } }), undefined);
 });

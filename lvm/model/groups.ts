@@ -20,7 +20,7 @@ import {
   sizeStep,
 } from "./layout.ts";
 import type { VolumeGroup } from "./report.ts";
-import { formatBytes, roundToExtents, type SizeRange } from "../size.ts";
+import { fitToExtents, formatBytes, roundToExtents, type SizeRange } from "../size.ts";
 import type { SETTINGS } from "../spec/settings.ts";
 
 /** A matcher of volume groups by name. */
@@ -96,8 +96,8 @@ export function isUsable(group: GroupSpace): boolean {
 /**
  * Returns the groups that can take a volume of the size range, best first.
  *
- * @throws {StorageError} `OutOfRange` when the range contains no whole extent of any group; `NoSpace` when no group
- * matches or none has enough free space, with the free space of each
+ * @throws {StorageError} `OutOfRange` when the range contains no whole extents of any usable group; `NoSpace` when no
+ * group matches or none has enough free space, with the free space of each
  */
 export function selectCandidates<G extends GroupSpace>(
   groups: readonly G[],
@@ -128,7 +128,7 @@ export function selectCandidates<G extends GroupSpace>(
  * Returns the groups that can take a volume of the size range, best first; none when no group matches or has enough free
  * space. It is cheaper than an error of {@linkcode selectCandidates}, for callers that look at many nodes.
  *
- * @throws {StorageError} `OutOfRange` when the range contains no whole extent of any group
+ * @throws {StorageError} `OutOfRange` when the range contains no whole extents of any usable group
  */
 export function findCandidates<G extends GroupSpace>(
   groups: readonly G[],
@@ -137,9 +137,14 @@ export function findCandidates<G extends GroupSpace>(
   preference: GroupPreference,
   layout: Layout = LINEAR,
 ): Candidate<G>[] {
-  const fitting = groups.filter((group) => matcher.matches(group.name) && isUsable(group))
-    .map((group) => ({ group, size: roundToExtents(range, sizeStep(layout, group.extentSize)) }))
-    .filter(({ group, size }) => canHoldVolume(layout, size, group));
+  const usable = groups.filter((group) => matcher.matches(group.name) && isUsable(group));
+  const inRange = usable.flatMap((group) => {
+    const size = fitToExtents(range, sizeStep(layout, group.extentSize));
+    return size === undefined ? [] : [{ group, size }];
+  });
+  // Throws for the first group, as it would for each.
+  if (inRange.length === 0 && usable.length > 0) roundToExtents(range, sizeStep(layout, usable[0]!.extentSize));
+  const fitting = inRange.filter(({ group, size }) => canHoldVolume(layout, size, group));
   const sign = preference === "leastFree" ? 1 : -1;
   return fitting.sort((a, b) => sign * compare(a.group.free, b.group.free) || compare(a.group.name, b.group.name));
 }
@@ -184,6 +189,9 @@ function describeSpace(group: GroupSpace, range: SizeRange, layout: Layout): str
   if (!group.responsive) return `${group.name} (it does not respond)`;
   if (group.missingPvs > 0) return `${group.name} (${group.missingPvs} of its physical volumes are missing)`;
   if (!group.writeable) return `${group.name} (read-only or exported)`;
+  if (fitToExtents(range, sizeStep(layout, group.extentSize)) === undefined) {
+    return `${group.name} (no number of its extents of ${formatBytes(group.extentSize)} is in the requested range)`;
+  }
   const pending = group.pending ? `, ${formatBytes(group.pending)} more for pending volumes` : "";
   if (layout.type !== "linear") return `${group.name} (${describePvs(group, range, layout)}${pending})`;
   return `${group.name} (${formatBytes(group.free)} ${group.freeDescription ?? "free"}${pending})`;
