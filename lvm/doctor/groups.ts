@@ -118,7 +118,7 @@ function groupFindings(group: SurveyedGroup, systemId: string): Finding[] {
         `--systemid "${systemId}" ${name}   (when that host does not use it)`,
     ));
   }
-  if (group.free < group.extentSize) {
+  if (group.missingPvs === 0 && group.free < group.extentSize) {
     findings.push(warning(name, "it is full: no volume can be created or extended in it", `vgextend ${name} /dev/sdX`));
   }
   return findings;

@@ -130,7 +130,10 @@ export interface VolumeGroup {
   readonly uuid: string;
   /** Its whole space. */
   readonly size: bigint;
-  /** Its space that is not allocated. */
+  /**
+   * Its space that LVM would allocate now: that of its PVs together. Less than `vg_free` of vgs(8), which includes PVs
+   * that are missing or not allocatable.
+   */
   readonly free: bigint;
   /** The size of an extent: sizes of LVs are rounded up to a multiple of it. */
   readonly extentSize: bigint;
@@ -263,7 +266,7 @@ function parseGroup(row: ReportRow, pvs: PhysicalVolume[], lvs: LogicalVolume[])
     name: asString(row.vg_name),
     uuid: asString(row.vg_uuid),
     size: asUnsignedInteger(row.vg_size),
-    free: asUnsignedInteger(row.vg_free),
+    free: pvs.reduce((sum, { free }) => sum + free, 0n),
     extentSize: asUnsignedInteger(row.vg_extent_size),
     missingPvs: Number(asUnsignedInteger(row.vg_missing_pv_count)),
     writeable: asString(row.vg_permissions) === "writeable" && !parseFlag(row.vg_exported),

@@ -14,7 +14,6 @@ const VG_FIELDS = [
   "vg_name",
   "vg_uuid",
   "vg_size",
-  "vg_free",
   "vg_extent_size",
   "vg_missing_pv_count",
   "vg_exported",

@@ -51,6 +51,7 @@ Deno.test("parseReport() reads how LVs are laid out, on which disks, and their h
     [names[1], 0n, false], // not allocatable
     [names[2], 16n, false],
   ]);
+  assertEquals(group!.free / group!.extentSize, 28n, "not what is free on the disk that is not allocatable");
   const segmentsOf = ({ pvSegments }: LogicalVolume) =>
     pvSegments.map(({ subLv, pvUuid, size }) => [
       subLv,
@@ -104,8 +105,8 @@ Deno.test("parseReport() throws CommandFailed for anything that is not such a re
     '{"report": {}}',
     '{"report": [{}]}',
     '{"report": [{"vg": [], "lv": []}]}',
-    captured.replace('"vg_free":"', '"vg_free":"-'),
-    captured.replace(/"vg_free":"\d+"/, '"vg_free":"1.5g"'),
+    captured.replace('"vg_size":"', '"vg_size":"-'),
+    captured.replace(/"vg_size":"\d+"/, '"vg_size":"1.5g"'),
     captured.replace(/"lv_uuid":"[^"]*", /, ""),
     captured.replace(/"lv_device_open":"1"/, '"lv_device_open":"open"'),
   ];

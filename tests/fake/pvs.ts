@@ -14,6 +14,8 @@ export interface FakePv {
   uuid: string;
   /** Its size in bytes; by default its equal share of the group. */
   size?: bigint;
+  /** Whether LVM allocates nothing more on it (pvchange(8), --allocatable n). */
+  notAllocatable?: boolean;
 }
 
 /** A segment of a disk that an LV has; sizes in bytes. */
@@ -109,9 +111,20 @@ export function allocate(
   if (unknownPath !== undefined) {
     return failure(5, `  Physical Volume "${unknownPath}" not found in Volume Group "${group.name}".`);
   }
-  const pvs = group.pvs.filter(({ path }) => pvPaths.length === 0 || pvPaths.includes(path));
+  const pvs = group.pvs.filter(({ path, notAllocatable }) =>
+    !notAllocatable && (pvPaths.length === 0 || pvPaths.includes(path))
+  );
   const freeByPv = new Map(pvs.map((pv) => [pv.uuid, pvSpace(group, pv).free]));
-  return lv.segment.stripes === 1 ? allocateLinear(freeByPv, bytes) : allocateStriped(group, lv, bytes, freeByPv);
+  if (lv.segment.stripes > 1) return allocateStriped(group, lv, bytes, freeByPv);
+  const free = [...freeByPv.values()].reduce((sum, each) => sum + each, 0n);
+  if (pvs.length < group.pvs.length && bytes > free) {
+    const missing = (bytes - free) / group.extentSize;
+    return failure(
+      5,
+      `  Insufficient suitable allocatable extents for logical volume ${lv.name}: ${missing} more required`,
+    );
+  }
+  return allocateLinear(freeByPv, bytes);
 }
 
 /** Allocates extents as LVM does for a linear LV: it fills one PV after the other. */
@@ -180,7 +193,7 @@ export function pvRow(group: FakeGroup, pv: FakePv): Record<string, string> {
     pv_name: missing ? "[unknown]" : pv.path,
     pv_uuid: pv.uuid,
     pv_missing: missing ? "1" : "0",
-    pv_allocatable: "1",
+    pv_allocatable: pv.notAllocatable ? "0" : "1",
     pv_pe_count: `${size / group.extentSize}`,
     pv_pe_alloc_count: `${(size - free) / group.extentSize}`,
   };

@@ -7,7 +7,7 @@
 import type { Output } from "../../lvm/exec.ts";
 import { REPORT_COMMAND } from "../../lvm/model/report_command.ts";
 import { SURVEY_COMMAND, UNLOCKED_SURVEY_COMMAND } from "../../lvm/model/survey.ts";
-import { freeBytes, LINEAR, lvHealthStatus, pvRow, pvSegmentsOf, pvsegRow, segRow } from "./pvs.ts";
+import { LINEAR, lvHealthStatus, pvRow, pvSegmentsOf, pvsegRow, segRow } from "./pvs.ts";
 import { devicePath, type FakeGroup, type FakeLv, type FakeMachine, newUuid, ok } from "./machine.ts";
 import { thinFields } from "./thin.ts";
 
@@ -41,7 +41,6 @@ function vgRow(group: FakeGroup): Record<string, string> {
     vg_name: group.name,
     vg_uuid: group.uuid,
     vg_size: `${group.size}`,
-    vg_free: `${freeBytes(group)}`,
     vg_extent_size: `${group.extentSize}`,
     vg_missing_pv_count: `${group.missingPvs}`,
     vg_exported: group.exported ? "1" : "0",

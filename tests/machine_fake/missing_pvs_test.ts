@@ -32,7 +32,7 @@ Deno.test("a raid1 volume is staged and used without one of its disks, a linear 
       stagingTargetPath: `${harness.folder}/other`,
       volumeCapability: mountCapability(),
     });
-    await assertFails("INTERNAL", stage, "Refusing activation of partial LV");
+    await assertFails("FAILED_PRECONDITION", stage, "Refusing activation of partial LV");
   }
   assertEquals(group.lvs.map(({ active }) => active), [true, false, false]);
 
@@ -64,7 +64,7 @@ Deno.test("a raid1 volume without any of its disks is not staged", async () => {
     stagingTargetPath: `${harness.folder}/staging`,
     volumeCapability: mountCapability(),
   });
-  await assertFails("INTERNAL", stage, "Refusing activation of partial LV");
+  await assertFails("FAILED_PRECONDITION", stage, "Refusing activation of partial LV");
 });
 
 Deno.test("an LV of an interrupted lvcreate of a RAID volume is no volume: it is created again, or removed", async () => {
@@ -158,4 +158,29 @@ Deno.test("an LV of an interrupted lvcreate of a copy is no copy; a complete cop
   await using last = await later.restart();
   await last.waitUntilIdle();
   assertEquals(group.lvs.map(({ segment }) => segment?.type), ["linear"], "it is no copy, and is empty");
+});
+
+Deno.test("a disk that LVM must not allocate from has no capacity, for volumes, snapshots and expansions", async () => {
+  await using fixture = await setUp();
+  const { harness, group } = fixture;
+  const parameters = { volumeGroup: group.name };
+  group.pvs[1]!.notAllocatable = true; // as while an administrator drains it
+  const capacity = await harness.csi.controller.getCapacity({ parameters });
+  assertEquals([capacity.availableCapacity, capacity.maximumVolumeSize], [256n * MiB, 256n * MiB]);
+  const tooLarge = { name: "too large", parameters, capacityRange: { requiredBytes: 260n * MiB } };
+  await assertFails("RESOURCE_EXHAUSTED", harness.create(tooLarge), "256 MiB free");
+  const volumeId = await harness.create({ name: "one", parameters, capacityRange: { requiredBytes: 200n * MiB } });
+  const capacityRange = { requiredBytes: 300n * MiB };
+  const expansion = harness.csi.controller.controllerExpandVolume({ volumeId, capacityRange });
+  await assertFails("OUT_OF_RANGE", expansion, "56 MiB free");
+  const snapshot = harness.csi.controller.createSnapshot({ name: "cut", sourceVolumeId: volumeId });
+  await assertFails("RESOURCE_EXHAUSTED", snapshot, "56 MiB free");
+  const thinParameters = { ...parameters, thinProvision: "yes" };
+  const thin = await harness.csi.controller.getCapacity({ parameters: thinParameters });
+  assertEquals(thin.availableCapacity < 56n * MiB, true);
+
+  group.pvs[1]!.notAllocatable = false;
+  const [lv] = await harness.lvs();
+  assertEquals(lv!.size, 200n * MiB);
+  await harness.csi.controller.controllerExpandVolume({ volumeId, capacityRange });
 });
