@@ -112,7 +112,7 @@ export class Metrics {
   registerGroups(lastSurvey: () => readonly SurveyedGroup[]): void {
     const perGroup: [string, string, (group: SurveyedGroup) => number][] = [
       ["size_bytes", "Size of the volume group", ({ size }) => Number(size)],
-      ["free_bytes", "Space of the volume group that no logical volume uses", ({ free }) => Number(free)],
+      ["free_bytes", "Space of the volume group that LVM would allocate", ({ free }) => Number(free)],
       [
         "metadata_free_bytes",
         "Free space in the fullest metadata area of the volume group",

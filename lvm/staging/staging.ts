@@ -20,6 +20,7 @@ import {
   canonicalizePath,
   deviceMounts,
   filesystemMounts,
+  isBelow,
   isDeletedNodeMount,
   isDeviceNodeMount,
   isDeviceOfLv,
@@ -168,7 +169,8 @@ export class Staging {
       return await this.#limiter?.onPublished(volume, target);
     }
 
-    const others = ours.filter((mount) => mount.target !== stagingPath);
+    // where a root is a shared bind mount, each mount below it appears outside of the roots, too
+    const others = ours.filter((mount) => mount.target !== stagingPath && isBelow(mount.target, this.#mountRoots));
     refuseFurtherTarget(volume, publication, others, device);
     if (device !== undefined && device.readOnly !== readOnly) await setReadOnly(this.#exec, volume, readOnly);
     const created = await createMountPoint(target, block);

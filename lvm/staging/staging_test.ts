@@ -30,6 +30,12 @@ async function setUpVolume(root = "/nowhere") {
   return { machine, paused, staging: new Staging({ lvm, volumes: finder, mountRoots: [root], trimmer: { pause } }) };
 }
 
+/** Creates a mount root, which is removed when the test ends. */
+async function createRoot() {
+  const root = await Deno.realPath(await Deno.makeTempDir());
+  return { root, [Symbol.asyncDispose]: () => Deno.remove(root, { recursive: true }) };
+}
+
 for (
   const [what, number, size] of [["another device", "253:9", 32 << 20], ["another size", "253:0", 31 << 20]] as const
 ) {
@@ -120,4 +126,19 @@ Deno.test("unstage() pauses the trimming of its volume while it is unmounted: fs
   } finally {
     await Deno.remove(root, { recursive: true });
   }
+});
+
+Deno.test("publish() does not count the mounts that appear outside the mount roots too, as a shared root mirrors them", async () => {
+  await using folder = await createRoot();
+  const { machine, staging } = await setUpVolume(folder.root);
+  const [stagingPath, target] = [`${folder.root}/staged`, `${folder.root}/pod`];
+  const access = { kind: "mount", flags: [] } as const;
+  const publication = { stagingPath, access, readOnly: false, exclusive: true };
+  await staging.stage(id, stagingPath, access);
+  machine.mounts.push({ ...machine.mounts.at(-1)!, target: "/mirror/staged" });
+  await staging.publish(id, { ...publication, target });
+  machine.mounts.push({ ...machine.mounts.at(-1)!, target: "/mirror/pod" });
+  await staging.publish(id, { ...publication, target });
+  const another = () => staging.publish(id, { ...publication, target: `${folder.root}/other` });
+  assertEquals((await assertRejects(another, StorageError, `published at ${target}`)).kind, "FailedPrecondition");
 });
