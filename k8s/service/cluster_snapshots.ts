@@ -85,7 +85,7 @@ export class ClusterSnapshots implements SnapshotService {
   /**
    * Deletes a snapshot; one that does not exist is no failure.
    *
-   * @throws {StorageError} what the node said, such as `InUse`, also while it is copied; `Unavailable` while the node
+   * @throws {StorageError} what the node said, such as `InUse`; `Busy` while it is copied; `Unavailable` while the node
    * does not answer.
    */
   async delete(id: SnapshotId): Promise<void> {

@@ -6,7 +6,7 @@
  */
 
 import { copyRange, type SourceProperties } from "../../lvm/copies/rules.ts";
-import { type ErrorKind, StorageError } from "../../lvm/error.ts";
+import { StorageError } from "../../lvm/error.ts";
 import type { GroupCapacity } from "../../lvm/model/groups.ts";
 import type { VolumeHealth } from "../../lvm/health/health.ts";
 import { hasLimits, type IoLimits } from "../../lvm/spec/io_limits.ts";
@@ -131,7 +131,7 @@ export class ClusterVolumes implements VolumeService {
   /**
    * Deletes a volume. A volume that does not exist is deleted already.
    *
-   * @throws {StorageError} `InUse` while it has snapshots or is copied; the error that the node reported;
+   * @throws {StorageError} `InUse` while it has snapshots; `Busy` while it is copied; the error that the node reported;
    * `Unavailable` while the node does not answer
    */
   async delete(id: VolumeId): Promise<void> {
@@ -158,7 +158,7 @@ export class ClusterVolumes implements VolumeService {
       );
     }
     if (volume.size >= range.required) return volume;
-    this.refuseWhileCopied({ kind: "volume", id }, `expanding volume ${id}`, "Busy");
+    this.refuseWhileCopied({ kind: "volume", id }, `expanding volume ${id}`);
     const sizeLimit = range.limit === undefined ? null : formatQuantity(range.limit);
     const patched = await this.#client.patch(lvmVolumes, { name: id }, {
       merge: { spec: { size: formatQuantity(range.required), sizeLimit } },
@@ -229,10 +229,9 @@ export class ClusterVolumes implements VolumeService {
    * Requires that no volume is being created from a source.
    *
    * @param operation beginning of the error message
-   * @param kind kind of the error
-   * @throws {StorageError} of that kind, with the names of the volumes that are being created from the source
+   * @throws {StorageError} `Busy`, with the names of the volumes that are being created from the source
    */
-  refuseWhileCopied(source: ContentSource, operation: string, kind: ErrorKind = "InUse"): void {
+  refuseWhileCopied(source: ContentSource, operation: string): void {
     const copies = this.#volumes.list().filter((object) =>
       this.#objects.isOurs(object) && object.spec.source?.[source.kind] === source.id && !isCreated(object) &&
       object.status?.state !== "Failed"
@@ -240,7 +239,7 @@ export class ClusterVolumes implements VolumeService {
     if (copies.length === 0) return;
     const names = copies.map(({ metadata: { name } }) => name).sort().join(", ");
     throw new StorageError(
-      kind,
+      "Busy",
       `${operation}: volume ${names} is being created from it; wait until it is complete, or delete that volume`,
     );
   }

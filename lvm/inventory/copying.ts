@@ -4,7 +4,7 @@
  * @module
  */
 
-import { type ErrorKind, StorageError } from "../error.ts";
+import { StorageError } from "../error.ts";
 import type { VolumeId } from "../ids.ts";
 import type { LocatedLv, VolumeGroup } from "../model/report.ts";
 import {
@@ -52,15 +52,13 @@ export function copiesInProgress(
  * @param groups a report of LVM
  * @param source the volume or snapshot to check
  * @param operation what the caller is about to do, for the error message
- * @param kind the kind of the error
- * @throws {StorageError} `kind`, with the names of the volumes that are being created.
+ * @throws {StorageError} `Busy`, with the names of the volumes that are being created.
  */
 export function refuseWhileCopied(
   driver: string,
   groups: readonly VolumeGroup[],
   source: ContentSource,
   operation: string,
-  kind: ErrorKind = "InUse",
 ): void {
   const copies = copiesInProgress(driver, groups).filter((copy) =>
     describeSource(copy.source) === describeSource(source)
@@ -68,7 +66,7 @@ export function refuseWhileCopied(
   if (copies.length === 0) return;
   const names = copies.map(({ id }) => id).sort().join(", ");
   throw new StorageError(
-    kind,
+    "Busy",
     `${operation}: volume ${names} is being created from it; wait until it is complete, or delete that volume`,
     { retryOnChange: true },
   );

@@ -118,7 +118,7 @@ export class Snapshots {
    * marked as deleted, and the reaper erases and removes it in the background. A COW snapshot that needs no erasure is
    * removed at once. The caller holds the snapshot's lock.
    *
-   * @throws {StorageError} `InUse` while it is open or copied; `Lost` when another LV has taken its place.
+   * @throws {StorageError} `InUse` while it is open; `Busy` while it is copied; `Lost` when another LV has taken its place.
    */
   async delete(id: SnapshotId): Promise<void> {
     const groups = await this.#lvm.report();

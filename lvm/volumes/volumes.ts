@@ -141,8 +141,8 @@ export class Volumes {
    * marked as deleted, and the reaper erases and removes it in the background. The record of use alone does not decide:
    * an LV that an administrator gave to the driver has none before it is staged.
    *
-   * @throws {StorageError} `InUse` while the volume is open, has snapshots or is copied; `Busy` while its own copy cannot
-   * be stopped; `Lost` when another LV has taken its place.
+   * @throws {StorageError} `InUse` while the volume is open or has snapshots; `Busy` while it is copied, or its own copy
+   * cannot be stopped; `Lost` when another LV has taken its place.
    */
   async delete(id: VolumeId): Promise<void> {
     const groups = await this.#lvm.report();
@@ -233,7 +233,7 @@ export class Volumes {
       );
     }
     if (lv.size >= range.required) return volume;
-    refuseWhileCopied(this.#driver, groups, { kind: "volume", id }, `expanding volume ${id}`, "Busy");
+    refuseWhileCopied(this.#driver, groups, { kind: "volume", id }, `expanding volume ${id}`);
     requirePvs(`expanding volume ${id}`, group);
     const size = roundToExtents(range, sizeStep(layoutOf(lv) ?? LINEAR, group.extentSize));
     if (isThin(lv)) await extendThin(this.#thinContext, groups, volume, size);

@@ -241,3 +241,29 @@ Deno.test("a volume in use is not deleted: the node says why, and removes it whe
   await cluster.objects.waitFor(id, (object) => object === undefined, { timeoutMs: 5_000 });
   assertEquals(remaining(cluster, machine), [0, 0]);
 });
+
+Deno.test("the source of a running copy is neither deleted nor expanded: Busy, until the copy is complete", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const block: Partial<NamedVolumeRequest> = { format: { state: "raw" } };
+  const { id } = await cluster.volumes.create(request("source", block), ANYWHERE);
+  const [firstChunk, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  machine.fault = async ({ program, args }) => {
+    if (program !== "dd" || !args.includes("conv=fsync,nocreat,notrunc")) return undefined;
+    firstChunk.resolve();
+    await gate.promise;
+    return undefined;
+  };
+  const copyRequest = request("copy", { ...block, range: { required: 0n }, source: { kind: "volume", id } });
+  const copy = cluster.volumes.create(copyRequest, ANYWHERE);
+  await firstChunk.promise;
+  for (const call of [() => cluster.volumes.delete(id), () => cluster.volumes.expand(id, { required: 64n * MiB })]) {
+    const error = await assertFailsWith("Busy", call());
+    assert(error.message.includes(`volume ${copyRequest.id} is being created from it`), error.message);
+  }
+  gate.resolve();
+  assertEquals((await copy).id, copyRequest.id);
+  for (const each of [id, copyRequest.id]) await cluster.volumes.delete(each);
+  await cluster.agent("node-1").machine.background.idle();
+  assertEquals(remaining(cluster, machine), [0, 0]);
+});

@@ -97,7 +97,7 @@ Deno.test("a volume that is being copied is neither deleted nor expanded, and th
   const { volumes } = fixture.machine;
   const finish = await fixture.startCopy(originalSource);
   const refusal = await assertRejects(() => volumes.delete(originalSource.id), StorageError, copyId);
-  assertEquals(refusal.kind, "InUse");
+  assertEquals(refusal.kind, "Busy");
   const expansionError = await assertRejects(
     () => volumes.expand(volumeIdOf("original"), { required: GiB }),
     StorageError,
@@ -120,7 +120,7 @@ Deno.test("a snapshot that is copied is not deleted", async () => {
   const id = snapshotIdOf("cut");
   await snapshots.createNew(await lvm.report(), { id, source: volumeIdOf("original"), cowSize: FULL_COW });
   const finish = await fixture.startCopy({ kind: "snapshot", id });
-  assertEquals((await assertRejects(() => snapshots.delete(id), StorageError, copyId)).kind, "InUse");
+  assertEquals((await assertRejects(() => snapshots.delete(id), StorageError, copyId)).kind, "Busy");
   await finish();
   await snapshots.delete(id);
 });
