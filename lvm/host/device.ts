@@ -30,7 +30,7 @@ export interface Signature {
 }
 
 /** The bytes at the end of a device that must be readable before the device counts as blank. */
-const TAIL_BYTES = 64 * 1024;
+const TAIL_BYTES = 64n * 1024n;
 
 /**
  * Reads the block device whose node is at the path.
@@ -139,16 +139,16 @@ export async function requireBlank(exec: Exec, device: BlockDevice, path: string
   if (compared.code === 1) throw foreignDataError(path, "its first 4 KiB are not zeros, though it was never formatted");
   if (compared.code !== 0) throw commandError(head, compared);
 
-  const blocks = device.size / BigInt(TAIL_BYTES);
+  const tail = device.size > TAIL_BYTES ? device.size - TAIL_BYTES : 0n;
   await runOk(exec, {
     program: "dd",
     args: [
       `if=${path}`,
       "of=/dev/null",
       `bs=${TAIL_BYTES}`,
-      `skip=${blocks - 1n}`,
+      `skip=${tail}`,
       "count=1",
-      "iflag=direct",
+      "iflag=direct,skip_bytes", // an LV may not be a multiple of the block
       "status=none",
     ],
     mutates: false,

@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { failure, FakeMachine, ok } from "../../tests/fake/machine.ts";
+import { failure, type FakeGroup, type FakeLv, FakeMachine, ok } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
-import { describeCommand } from "../exec.ts";
+import { type Command, describeCommand } from "../exec.ts";
 import { Lvm } from "../model/client.ts";
 import { volumeIdOf } from "../ids.ts";
 import { Reaper } from "../volumes/reaper.ts";
@@ -14,14 +14,14 @@ import { Volumes } from "../volumes/volumes.ts";
 const id = volumeIdOf("one");
 
 /** Creates a machine with a volume for a filesystem. */
-async function setUpVolume(root = "/nowhere") {
+async function setUpVolume(root = "/nowhere", { bytes = 32n << 20n, extentSize = 4n << 20n } = {}) {
   const machine = new FakeMachine();
-  machine.addGroup("data", 1n << 30n);
+  machine.addGroup("data", 1n << 30n, extentSize);
   const lvm = new Lvm(machine);
   const reaper = new Reaper({ lvm, driver: "test", onError: () => {} });
   const finder = new VolumeFinder({ driver: "test" });
   const volumes = new Volumes({ lvm, finder, reservation: new PoolReservation(lvm), reaper });
-  await volumes.create(namedRequest("one", 32n << 20n));
+  await volumes.create(namedRequest("one", bytes));
   const paused: string[] = [];
   const pause = (id: string) => {
     paused.push(id);
@@ -142,3 +142,89 @@ Deno.test("publish() does not count the mounts that appear outside the mount roo
   const another = () => staging.publish(id, { ...publication, target: `${folder.root}/other` });
   assertEquals((await assertRejects(another, StorageError, `published at ${target}`)).kind, "FailedPrecondition");
 });
+
+Deno.test("stage() formats nothing when the last bytes of the device cannot be read", async () => {
+  for (const bytes of [32n << 20n, (32n << 20n) + 4096n, 4096n]) {
+    const { machine, staging } = await setUpVolume("/nowhere", { bytes, extentSize: 4096n });
+    const [{ lv }] = machine.allLvs() as [{ lv: FakeLv }];
+    const changes: string[] = [];
+    machine.fault = (command) => {
+      if (command.mutates && command.program !== "lvm") changes.push(describeCommand(command));
+      return readsLastBytes(command, lv.size) ? failure(1, "dd: error reading: Input/output error") : undefined;
+    };
+    const staged = staging.stage(id, "/nowhere/staged", { kind: "mount", flags: [] });
+    await assertRejects(() => staged, StorageError, "Input/output error");
+    assertEquals([changes, lv.content.signatures], [[], []]);
+  }
+});
+
+Deno.test("stage() records that the volume is in use before anything is written to its device", async () => {
+  await using folder = await createRoot();
+  for (const kind of ["mount", "block"] as const) {
+    const { machine, staging } = await setUpVolume(folder.root);
+    const [group] = machine.groups as [FakeGroup];
+    const isRecorded = () => [...group.tags].some((tag) => tag.startsWith("denolith.used"));
+    if (kind === "block") setRaw(group.lvs[0]!);
+    const unrecorded: string[] = [];
+    machine.fault = (command) => {
+      if (command.mutates && command.program !== "lvm" && !isRecorded()) unrecorded.push(describeCommand(command));
+      return undefined;
+    };
+    assertEquals(isRecorded(), false);
+    await staging.stage(id, `${folder.root}/${kind}`, kind === "block" ? { kind } : { kind, flags: [] });
+    assertEquals([isRecorded(), unrecorded], [true, []]);
+  }
+});
+
+Deno.test("stage() refuses a device with the recorded filesystem and another signature", async () => {
+  await using folder = await createRoot();
+  const { machine, staging } = await setUpVolume(folder.root);
+  const path = `${folder.root}/staged`;
+  const stage = () => staging.stage(id, path, { kind: "mount", flags: [] });
+  await stage();
+  await staging.unstage(id, path);
+  const { content } = machine.groups[0]!.lvs[0]!;
+  const [recorded] = content.signatures;
+  const other = { type: "gpt", uuid: "" };
+  for (const signatures of [[recorded!, other], [other, recorded!], [other]]) {
+    content.signatures = signatures;
+    assertEquals((await assertRejects(stage, StorageError, "but holds")).kind, "ForeignData");
+  }
+  content.signatures = [recorded!];
+  await stage();
+});
+
+Deno.test("unstage() and unpublish() take nothing off when another filesystem is mounted on top", async () => {
+  await using folder = await createRoot();
+  const { machine, staging } = await setUpVolume(folder.root);
+  const [stagingPath, target] = [`${folder.root}/staged`, `${folder.root}/pod`];
+  const access = { kind: "mount", flags: [] } as const;
+  await staging.stage(id, stagingPath, access);
+  await staging.publish(id, { stagingPath, target, access, readOnly: false, exclusive: false });
+  const foreign = { source: "/dev/vdz", fsType: "ext4", root: "/", readOnly: false, deviceNumber: "254:99" };
+  for (const [path, remove] of [[stagingPath, "unstage"], [target, "unpublish"]] as const) {
+    machine.mounts.push({ ...foreign, target: path });
+    const before = [...machine.mounts];
+    const error = await assertRejects(() => staging[remove](id, path), StorageError, "/dev/vdz is mounted");
+    assertEquals([error.kind, machine.mounts], ["FailedPrecondition", before]);
+    machine.mounts.pop();
+  }
+});
+
+/** Makes an LV one of a block volume. */
+function setRaw(lv: FakeLv): void {
+  const format = [...lv.tags].find((tag) => tag.startsWith("denolith.fs="))!;
+  lv.tags.delete(format);
+  lv.tags.add("denolith.fs=raw");
+}
+
+/** Reports whether a command is dd that reads the last bytes of a device. */
+function readsLastBytes({ program, args }: Command, deviceBytes: bigint): boolean {
+  if (program !== "dd") return false;
+  const values = new Map(args.map((arg) => arg.split("=", 2) as [string, string]));
+  const [block, skip, count] = ["bs", "skip", "count"].map((name) => BigInt(values.get(name)!)) as [
+    ...[bigint, bigint, bigint],
+  ];
+  const start = values.get("iflag")?.split(",").includes("skip_bytes") ? skip : skip * block;
+  return start < deviceBytes && start + block * count >= deviceBytes;
+}

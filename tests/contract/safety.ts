@@ -155,6 +155,35 @@ export function safetyContract(host: Host): void {
     await harness.csi.controller.deleteVolume({ volumeId });
   });
 
+  contractTest(
+    host,
+    "a new volume on the extents of one that was not erased is blank: lvcreate zeroes and wipes them",
+    async (harness) => {
+      const capability = mountCapability("btrfs"); // its signature is at 64 KiB, beyond what is zeroed
+      const request = { volumeCapabilities: [capability], capacityRange: { requiredBytes: 300n << 20n } };
+      const parameters = { erase: "none", volumeGroup: harness.groups[1] };
+      for (let round = 0; round < 2; round++) {
+        const volumeId = await harness.create({ ...request, name: `round ${round}`, parameters });
+        const stagingTargetPath = await harness.stage(volumeId, capability);
+        await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+        await harness.csi.controller.deleteVolume({ volumeId });
+        assertEquals(await harness.lvs(), []);
+      }
+    },
+  );
+
+  contractTest(
+    host,
+    "a device that somebody made read-only is made writable before it is formatted",
+    async (harness) => {
+      const volumeId = await harness.create();
+      await harness.runAsAdmin("blockdev", "--setro", (await harness.singleLv()).devicePath);
+      const stagingTargetPath = await harness.stage(volumeId);
+      await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+      await harness.csi.controller.deleteVolume({ volumeId });
+    },
+  );
+
   contractTest(host, "a formatted volume whose filesystem is gone is not formatted again", async (harness) => {
     const volumeId = await createUsedVolume(harness);
     const { devicePath } = await harness.singleLv();

@@ -17,6 +17,7 @@ import {
 } from "./pvs.ts";
 import {
   blankContent,
+  type DeviceContent,
   failure,
   type FakeGroup,
   type FakeLv,
@@ -138,9 +139,8 @@ function lvcreate(machine: FakeMachine, args: readonly string[]): Output {
   const pvSegments = allocate(group, { name, segment, pvSegments: [] }, size, pvPaths);
   if ("code" in pvSegments) return pvSegments;
   const content = origin === undefined
-    ? { ...blankContent(), data: group.residualData }
+    ? takeResidualContent(group, options)
     : { ...origin.content, signatures: [...origin.content.signatures], data: new Set(origin.content.data) };
-  if (origin === undefined) group.residualData = new Set();
   group.lvs.push({
     ...newLv,
     size,
@@ -155,6 +155,23 @@ function lvcreate(machine: FakeMachine, args: readonly string[]): Output {
   return ok(`  Logical volume "${name}" created.\n`);
 }
 
+/**
+ * Returns the content of a new LV: that of its extents, without the first 4 KiB and the signatures, unless the options
+ * keep them (lvcreate(8), --zero and --wipesignatures, both on by default).
+ */
+function takeResidualContent(group: FakeGroup, options: ReadonlyMap<string, string[]>): DeviceContent {
+  const isKept = (option: string) => options.get(option)?.[0] === "n";
+  const { residualData: data, residualSignatures } = group;
+  const isClean = data.size === 0 && residualSignatures.length === 0;
+  Object.assign(group, { residualData: new Set(), residualSignatures: [] });
+  return {
+    ...blankContent(),
+    data,
+    zeroHead: isClean || !isKept("--zero"),
+    signatures: isKept("--wipesignatures") ? residualSignatures : [],
+  };
+}
+
 function lvremove(machine: FakeMachine, args: readonly string[]): Output {
   const { options, positional } = parseOptions(args, { "--yes": 0 });
   for (const path of positional) {
@@ -167,7 +184,10 @@ function lvremove(machine: FakeMachine, args: readonly string[]): Output {
     const removed = group.lvs.filter((other) => other === lv || isCowSnapshotOf(other, lv));
     for (const each of removed) machine.removeDevice(each);
     if (removeThin(group, lv)) continue;
-    for (const { content } of removed) group.residualData = group.residualData.union(content.data);
+    for (const { content } of removed) {
+      group.residualData = group.residualData.union(content.data);
+      group.residualSignatures.push(...content.signatures);
+    }
     group.lvs = group.lvs.filter((other) => !removed.includes(other));
   }
   return ok();

@@ -112,6 +112,8 @@ export interface FakeGroup {
   lvs: FakeLv[];
   /** Names of data that its free space shows, and so a new LV. */
   residualData: Set<string>;
+  /** The signatures that its free space shows, and so a new LV from which lvcreate does not wipe them. */
+  residualSignatures: DeviceContent["signatures"];
 }
 
 /** An entry of the mount table. */
@@ -178,6 +180,7 @@ export class FakeMachine implements Exec {
       })),
       lvs: [],
       residualData: new Set<string>(),
+      residualSignatures: [],
     };
     this.groups.push(group);
     return group;
