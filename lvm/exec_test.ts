@@ -17,6 +17,15 @@ Deno.test("HostExec: arguments are passed unchanged, and no shell interprets the
   await assertRejects(() => Deno.stat("/tmp/denolith-injected"), Deno.errors.NotFound);
 });
 
+Deno.test("HostExec: a command runs in a process group of its own, so that Ctrl-C for the driver does not reach it", async () => {
+  const args = ["if=/proc/self/stat", "status=none"];
+  for (const mutates of [true, false]) {
+    const { stdout } = await new HostExec().run({ program: "dd", args, mutates });
+    const [, pid, group] = /^(\d+) \(dd\) \S \d+ (\d+) /.exec(stdout) ?? []; // proc(5): pid, comm, state, ppid, pgrp
+    assert(pid !== undefined && pid === group, stdout);
+  }
+});
+
 Deno.test("HostExec: a reading command is killed at its deadline", async () => {
   const exec = new HostExec({ readMs: 100, changeMs: 100 });
   const error = await assertRejects(

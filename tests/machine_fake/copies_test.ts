@@ -13,7 +13,8 @@ import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
 import { FULL_COW } from "../../lvm/spec/cow_size.ts";
 import type { ContentSource } from "../../lvm/model/tags.ts";
 import { DEFAULT_POOL_SIZE } from "../../lvm/pools/pool.ts";
-import { FakeMachine } from "../fake/machine.ts";
+import { waitUntil } from "../fake/control_plane.ts";
+import { FakeMachine, ok } from "../fake/machine.ts";
 import { namedRequest } from "../fake/request.ts";
 
 const GiB = 1n << 30n;
@@ -240,3 +241,27 @@ Deno.test("a report that is read while a thin copy is being created leaves it al
   assertEquals(await copies.create({ ...request, range: { required: 2n * GiB } }), 2n * GiB);
   assertEquals(fixture.fake.allLvs().filter(({ lv }) => [...lv.tags].some((tag) => tag.includes("deleted"))), []);
 });
+
+for (const [which, lvName] of [["source", "cut"], ["copy", "vol"]] as const) {
+  Deno.test(`nothing is copied while another device is at the path of the ${which}`, async () => {
+    await using fixture = await CopyFixture.open();
+    const { fake, machine } = fixture;
+    const readChunk = fake.fault!;
+    let refused = 0;
+    fake.fault = async (command) => {
+      const { program, args } = command;
+      if (program !== "lsblk" || !args.at(-1)!.startsWith(`/dev/mapper/data-${lvName}--`)) {
+        return await readChunk(command);
+      }
+      refused++;
+      return ok(JSON.stringify({ blockdevices: [{ name: "dm-9", "maj:min": "253:99", size: 768 << 20, ro: false }] }));
+    };
+    await machine.copies.createNew(await machine.lvm.report(), {
+      ...copyRequest(originalSource),
+      source: originalSource,
+    });
+    await waitUntil(() => refused > 0, "a step that verifies the device");
+    await machine.background.stop();
+    assertEquals(fixture.chunkOffsets, []);
+  });
+}
