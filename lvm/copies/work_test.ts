@@ -17,7 +17,7 @@ function fail(count: number, kind: ErrorKind = "CommandFailed", work = newWork()
 
 Deno.test("recordFailure() tries a step again seven times, each time later, and gives it up at the eighth failure", () => {
   const { work, waits } = fail(7);
-  assertEquals([work.failure, work.trouble], [undefined, "no"]);
+  assertEquals([work.failure, work.lastError], [undefined, "no"]);
   assertEquals(waits, [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000]);
   assertEquals(fail(1, "CommandFailed", work).work.failure?.message, "no");
 });
@@ -27,7 +27,7 @@ Deno.test("recordFailure() gives up at once when the failure cannot pass, or a n
   assertEquals(fail(1, "Busy", { ...newWork(), unrecoverable: true }).work.failure?.kind, "Busy");
   const work = newWork();
   recordFailure(work, new TypeError("odd"), 0, RETRY_MS);
-  assertEquals([work.failure, work.trouble], [undefined, "TypeError: odd"]);
+  assertEquals([work.failure, work.lastError], [undefined, "TypeError: odd"]);
 });
 
 Deno.test("recordSuccess() forgets the failures, and recordBusy() counts none", () => {
@@ -35,5 +35,5 @@ Deno.test("recordSuccess() forgets the failures, and recordBusy() counts none", 
   recordBusy(work, 10);
   assertEquals([work.notBefore, work.failures], [510, 7]);
   recordSuccess(work);
-  assertEquals([work.failures, work.trouble, fail(7, "CommandFailed", work).work.failure], [0, undefined, undefined]);
+  assertEquals([work.failures, work.lastError, fail(7, "CommandFailed", work).work.failure], [0, undefined, undefined]);
 });

@@ -146,7 +146,7 @@ Deno.test("publish() does not count the mounts that appear outside the mount roo
 Deno.test("stage() formats nothing when the last bytes of the device cannot be read", async () => {
   for (const bytes of [32n << 20n, (32n << 20n) + 4096n, 4096n]) {
     const { machine, staging } = await setUpVolume("/nowhere", { bytes, extentSize: 4096n });
-    const [{ lv }] = machine.allLvs() as [{ lv: FakeLv }];
+    const { lv } = machine.allLvs()[0]!;
     const changes: string[] = [];
     machine.fault = (command) => {
       if (command.mutates && command.program !== "lvm") changes.push(describeCommand(command));
