@@ -56,7 +56,6 @@ function newFilesystem(type: string, minimum: bigint, uuidOf: (args: readonly st
     if (existing !== undefined) {
       return failure(1, `mkfs.${type}: ${path} appears to contain an existing filesystem (${existing.type}).`);
     }
-    if (lv.readOnly) return failure(1, `mkfs.${type}: cannot open ${path}: Operation not permitted`);
     if (lv.size < minimum) return failure(1, `mkfs.${type}: '${path}' is too small to make a usable filesystem`);
     if (isReadOnly(lv)) return notPermitted(`mkfs.${type}`, path);
     const uuid = uuidOf(args);
