@@ -12,6 +12,7 @@ import { healthContract } from "./health.ts";
 import { hostileContract } from "./hostile.ts";
 import type { Host } from "./host.ts";
 import { limitsContract, standaloneLimitsContract } from "./limits.ts";
+import { locksContract } from "./locks.ts";
 import { safetyContract } from "./safety.ts";
 import { snapshotsContract } from "./snapshots.ts";
 import { snapshotAutoextendContract } from "./snapshot_autoextend.ts";
@@ -44,4 +45,5 @@ export function lifecycleContract(host: Host): void {
   safetyContract(host);
   healthContract(host);
   hostileContract(host);
+  locksContract(host);
 }

@@ -7,7 +7,7 @@
 import { FakeCgroups, KUBELET_CGROUP_PATHS } from "../fake/cgroups.ts";
 import { FakeMachine } from "../fake/machine.ts";
 import type { FaultyDisks } from "./faults.ts";
-import type { Host } from "./host.ts";
+import type { Host, HostMachine } from "./host.ts";
 
 const GROUPS = ["test-small", "test-large"] as const;
 
@@ -19,7 +19,7 @@ export const fakeHost: Host = {
     const exec = new FakeMachine();
     exec.addGroup(GROUPS[0], 1n << 30n);
     exec.addGroup(GROUPS[1], 2n << 30n);
-    return Promise.resolve({ exec, [Symbol.asyncDispose]: () => Promise.resolve() });
+    return Promise.resolve(hostMachine(exec));
   },
   cgroups: (root) => {
     const cgroups = new FakeCgroups(root);
@@ -30,6 +30,14 @@ export const fakeHost: Host = {
     });
   },
 };
+
+function hostMachine(machine: FakeMachine): HostMachine & AsyncDisposable {
+  return {
+    exec: machine,
+    lockGroup: (group, mode) => machine.lockGroup(group, mode),
+    [Symbol.asyncDispose]: () => Promise.resolve(),
+  };
+}
 
 /** A fake machine with one group on each of two disks; a new one for each test. */
 export function fakeFaultyDisks(): FaultyDisks {
@@ -67,6 +75,6 @@ export const fakeMultiPvHost: Host = {
     const exec = new FakeMachine();
     exec.addGroup("disks-narrow", 512n << 20n, 4n << 20n, 2);
     exec.addGroup("disks-wide", 1280n << 20n, 4n << 20n, 5);
-    return Promise.resolve({ exec, [Symbol.asyncDispose]: () => Promise.resolve() });
+    return Promise.resolve(hostMachine(exec));
   },
 };

@@ -29,13 +29,21 @@ export interface Host {
   /** Two volume groups that only this test uses. The second has more space than the first. */
   readonly groups: readonly [string, string];
   /** Prepares the machine. @returns a function that undoes it */
-  setUp(): Promise<{ exec: Exec } & AsyncDisposable>;
+  setUp(): Promise<HostMachine & AsyncDisposable>;
   /** Makes a hierarchy of cgroup v2 appear at a path that is not there. */
   cgroups(root: string): Promise<HostCgroups>;
   /** Starts a driver over the machine; a standalone one, when absent. */
   readonly serve?: Serve;
   /** Reports whether a test is skipped because it takes long there. Without it, no test is skipped. */
   readonly skips?: (name: string) => boolean;
+}
+
+/** A machine that is prepared for a test. */
+export interface HostMachine {
+  /** Runs commands on it. */
+  readonly exec: Exec;
+  /** Takes LVM's lock of a group, as another program does. @returns the lock, to be disposed of */
+  lockGroup(group: string, mode: "shared" | "exclusive"): Promise<Disposable>;
 }
 
 /** A hierarchy of cgroups, for pods without a kubelet. */
@@ -285,11 +293,15 @@ export async function assertFails(code: keyof typeof status, call: Promise<unkno
 }
 
 /** Registers a test of the contract on a machine. */
-export function contractTest(host: Host, name: string, body: (harness: Harness) => Promise<void>): void {
+export function contractTest(
+  host: Host,
+  name: string,
+  body: (harness: Harness, machine: HostMachine) => Promise<void>,
+): void {
   const ignore = host.skips?.(name) ?? false;
   Deno.test(`${name} [${host.name}]`, { ignore }, async () => {
     await using machine = await host.setUp();
     await using harness = await Harness.start(machine.exec, host.groups, host.serve);
-    await body(harness);
+    await body(harness, machine);
   });
 }

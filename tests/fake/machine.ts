@@ -12,6 +12,7 @@ import type { Segment } from "../../lvm/model/report.ts";
 import type { FakePv, FakePvSegment } from "./pvs.ts";
 import { type FakeHost, healthyHost } from "./machine_host.ts";
 import { lvm } from "./lvm.ts";
+import { type LvmLockMode, LvmLocks, runWithLocks } from "./lvm_locks.ts";
 import { TOOLS } from "./tools.ts";
 
 /** The content of a device. */
@@ -157,6 +158,7 @@ export class FakeMachine implements Exec {
   readonly host: FakeHost = healthyHost();
   /** A function that runs before each command, and may replace its result. */
   fault: Fault | undefined;
+  readonly #locks = new LvmLocks();
   #clock = 1_700_000_000;
 
   /** Adds an empty volume group on some disks of equal size. */
@@ -196,9 +198,15 @@ export class FakeMachine implements Exec {
     }
     const tool = command.program === "lvm" ? lvm : TOOLS[command.program];
     if (tool === undefined) throw new Error(`the fake machine has no ${command.program}: ${describeCommand(command)}`);
+    if (command.program === "lvm" && this.#locks.held) return await runWithLocks(this, this.#locks, command.args);
     if (!command.mutates || command.deadlineMs !== 0) return tool(this, command.args);
     const completion = new Promise<void>((resolve) => setTimeout(resolve)).then(() => tool(this, command.args));
     throw new StorageError("StillRunning", `${describeCommand(command)}: still running`, { completion });
+  }
+
+  /** Takes LVM's lock of a group, as another program does. @returns the lock, to be disposed of */
+  lockGroup(group: string, mode: LvmLockMode): Promise<Disposable> {
+    return this.#locks.acquire(group, mode);
   }
 
   /**

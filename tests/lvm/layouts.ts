@@ -12,7 +12,7 @@ import type { Host } from "../contract/host.ts";
 import { layoutsContract } from "../contract/layouts.ts";
 import { run } from "../demo/command.ts";
 import { isSkipped } from "./skipped_tests.ts";
-import { realCgroups } from "./real_host.ts";
+import { lockGroup, realCgroups } from "./real_host.ts";
 
 const GROUPS = ["disks-narrow", "disks-wide"] as const;
 
@@ -46,7 +46,7 @@ async function cleanUp(): Promise<void> {
 const host: Host = {
   name: "lvm",
   groups: GROUPS,
-  setUp: () => Promise.resolve({ exec, [Symbol.asyncDispose]: cleanUp }),
+  setUp: () => Promise.resolve({ exec, lockGroup, [Symbol.asyncDispose]: cleanUp }),
   skips: isSkipped,
   cgroups: (root) => realCgroups(exec, root),
 };

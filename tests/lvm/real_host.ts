@@ -37,10 +37,17 @@ export async function realHost(name: string): Promise<Host> {
   return {
     name: "lvm",
     groups,
-    setUp: () => Promise.resolve({ exec, [Symbol.asyncDispose]: cleanUp }),
+    setUp: () => Promise.resolve({ exec, lockGroup, [Symbol.asyncDispose]: cleanUp }),
     skips: isSkipped,
     cgroups: (root) => realCgroups(exec, root),
   };
+}
+
+/** Locks the file that LVM locks for a group (lvm.conf(5), `locking_dir`); LVM and Deno both use flock(2). */
+export async function lockGroup(group: string, mode: "shared" | "exclusive"): Promise<Disposable> {
+  const file = await Deno.open(`/run/lock/lvm/V_${group}`, { create: true, read: true, write: true });
+  await file.lock(mode === "exclusive");
+  return file;
 }
 
 /** Mounts the machine's own hierarchy once more. The tests' pods have the paths of kubelet's pods; there is no kubelet. */
