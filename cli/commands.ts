@@ -92,6 +92,9 @@ const node: Subcommand = {
       help: "Labels of the Node to report to kubelet as its topology, separated by commas",
       check: labelNames,
     },
+    "disable-registration": {
+      help: "Leave the registration with kubelet to the official node-driver-registrar",
+    },
     "lvm-config": {
       value: "SETTINGS",
       help: "LVM settings that override lvm.conf, as of lvm --config; in a container: " +
@@ -251,7 +254,7 @@ function cgroupDirectories(flags: Flags): string[] {
 async function nodeAccess(flags: Flags): Promise<AccessScope> {
   const { kubeletDir, socket, registrationSocket } = kubeletPaths(flags);
   return {
-    sockets: [socket, registrationSocket],
+    sockets: flags["disable-registration"] === undefined ? [socket, registrationSocket] : [socket],
     directories: [...await withRealPaths([kubeletDir]), ...cgroupDirectories(flags)],
     ...await clusterAccess(flags),
   };

@@ -70,6 +70,7 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
   const options = await parseNodeFlags(flags);
   const { nodeName, driver, thin, socket, exec } = options;
   const state = new NodeState();
+  if (!options.registers) state.registrationError = undefined;
   await using cluster = await startClusterProcess(flags, "node", () => state.notReadyReasons());
   const { client, metrics } = cluster;
   const events = new EventRecorder(client, {
@@ -125,18 +126,20 @@ export async function node(flags: Flags, end: AbortSignal): Promise<number> {
     }),
   );
   machine.background.start();
-  const registration = await serveRegistration(options.registrationSocket, {
-    driver,
-    endpoint: socket,
-    onStatus: (error) => state.registrationError = error,
-  });
+  const registration = options.registers
+    ? await serveRegistration(options.registrationSocket, {
+      driver,
+      endpoint: socket,
+      onStatus: (error) => state.registrationError = error,
+    })
+    : undefined;
   const running = [
     ...[volumeObjects, snapshotObjects].map((informer) => informer.start(end)),
     ...[volumeController, snapshotController, agent.node].map((runnable) => runnable.run(end)),
   ];
 
   await waitForAbort(end);
-  await registration.close(0);
+  await registration?.close(0);
   const drained = await server.close(GRACE_MS);
   await Promise.all(running);
   await events.stop(EVENT_DRAIN_MS);
@@ -155,6 +158,7 @@ async function parseNodeFlags(flags: Flags) {
   const mountRoots = await withRealPaths([kubeletDir]);
   return {
     ...{ nodeName, driver, socket, registrationSocket, mountRoots },
+    registers: flags["disable-registration"] === undefined,
     groups: flags["volume-groups"] === undefined ? ANY_GROUP : parseGroupList(flags["volume-groups"]),
     defaultLimits: parseGroupLimits(flags),
     exec: new HostExec(defined({ lvmConfig: flags["lvm-config"] })),

@@ -40,6 +40,7 @@ export const OTHER_VALUES: Values = {
     priorityClassName: "storage",
     resources: { requests: { cpu: "50m" }, limits: { memory: "512Mi" } },
     updateStrategy: { type: "OnDelete", rollingUpdate: null },
+    disableRegistration: true,
   },
   controller: {
     replicas: 2,

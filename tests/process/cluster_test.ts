@@ -8,7 +8,7 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import { connect, connectToService } from "../../csi/client.ts";
 import { Registration } from "../../csi/proto/registration_pb.ts";
 import { lvmNodes, lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
-import { leases } from "../../k8s/api/objects.ts";
+import { leases, nodes } from "../../k8s/api/objects.ts";
 import { DriverProcess } from "../demo/driver_process.ts";
 import { DRIVER_FLAGS } from "./driver_command.ts";
 import { FakeApiServer } from "../fake/api_server.ts";
@@ -162,5 +162,29 @@ Deno.test("denolith node: while the API server refuses its credentials, it lives
     timeoutMs: 30_000,
   });
   assertEquals((await s.get("/readyz"))[0], 503);
+  assertEquals(await driver.stop(), 0, driver.log().join("\n"));
+});
+
+Deno.test("denolith node: reports the labels of its Node as topology, and leaves the registration to node-driver-registrar", async () => {
+  await using s = await setUp();
+  s.api.put(nodes, { metadata: { name: "n1", labels: { rack: "r1", "example.com/zone": "z1", other: "x" } } });
+  const socket = `${s.folder}/plugins/${DRIVER}/csi.sock`;
+  const flags = ["--node-name", "n1", "--kubelet-dir", s.folder, "--disable-registration"];
+  const labels = ["--topology-labels", "rack,example.com/zone,absent"];
+  await using driver = await s.start("node", socket, ...flags, ...labels);
+  const reasons = async () => (await s.get("/readyz"))[1];
+  await pollUntil(async () => ["ok\n", "LVM has not answered yet\n"].includes(await reasons()), {
+    action: "be ready without kubelet",
+    timeoutMs: 30_000,
+  });
+  {
+    using csi = connect(socket);
+    const { nodeId, accessibleTopology } = await csi.node.nodeGetInfo();
+    assertEquals([nodeId, accessibleTopology?.segments], [
+      "n1",
+      { "topology.lvm.denolith.dev/node": "n1", rack: "r1", "example.com/zone": "z1" },
+    ]);
+  }
+  assertEquals(await Deno.stat(`${s.folder}/plugins_registry`).catch(() => "none"), "none");
   assertEquals(await driver.stop(), 0, driver.log().join("\n"));
 });
