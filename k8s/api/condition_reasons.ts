@@ -29,7 +29,10 @@ const GROUP_REASONS = {
     meaning: "A physical volume of the volume group is missing. `denolith doctor` on the node names it.",
   },
   VolumeGroupReadOnly: { status: "False", meaning: "The volume group is read-only or exported." },
-  VolumeGroupUnresponsive: { status: "False", meaning: "The disks of the volume group do not respond." },
+  VolumeGroupUnresponsive: {
+    status: "False",
+    meaning: "The disks of the volume group do not respond, or LVM cannot read it.",
+  },
 } as const satisfies Reasons;
 
 /** The conditions of LVMVolumes. `Ready` also has the kinds of errors as its reasons. */
