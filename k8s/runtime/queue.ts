@@ -17,6 +17,8 @@ export interface QueueOptions {
   slowAfterMs?: number | undefined;
   /** The delay after consecutive failures of a key; from 1 s to 5 min. */
   backoff?: Backoff | undefined;
+  /** Reports whether a key that is enqueued is processed before those that are not urgent; none is, when absent. */
+  isUrgent?: ((key: string) => boolean) | undefined;
   /** Called whenever the number of keys that wait for a worker changes. */
   onDepth?: ((depth: number) => void) | undefined;
   /** Time. */
@@ -40,6 +42,8 @@ export class WorkQueue {
   readonly #backoff: Backoff;
   readonly #clock: Clock;
   readonly #onDepth: (depth: number) => void;
+  readonly #isUrgent: (key: string) => boolean;
+  readonly #urgent = new Set<string>();
   readonly #ready = new Set<string>();
   /** The keys that have a worker, with the time at which they got it; the oldest first. */
   readonly #active = new Map<string, number>();
@@ -65,12 +69,13 @@ export class WorkQueue {
     this.#slowAfterMs = options.slowAfterMs;
     this.#backoff = options.backoff ?? { startMs: 1_000, capMs: 300_000 };
     this.#clock = options.clock ?? systemClock;
+    this.#isUrgent = options.isUrgent ?? (() => false);
     this.#onDepth = options.onDepth ?? (() => {});
   }
 
   /** Returns the number of keys that wait for a worker, without those that are delayed. */
   get depth(): number {
-    return this.#ready.size;
+    return this.#urgent.size + this.#ready.size;
   }
 
   /** Returns the number of consecutive failures of a key. */
@@ -98,7 +103,7 @@ export class WorkQueue {
 
   /** Enqueues a key after some milliseconds; an earlier time that was set before is kept. */
   addAfter(key: string, ms: number): void {
-    if (this.#state === "stopped" || this.#ready.has(key)) return;
+    if (this.#state === "stopped" || this.#ready.has(key) || this.#urgent.has(key)) return;
     const at = this.#clock.now() + ms;
     const scheduled = this.#delayed.get(key);
     if (scheduled !== undefined && scheduled.at <= at) return;
@@ -124,6 +129,7 @@ export class WorkQueue {
     for (const { cancel } of this.#delayed.values()) cancel();
     this.#delayed.clear();
     this.#ready.clear();
+    this.#urgent.clear();
     this.#dirty.clear();
     this.#woken.clear();
     this.#cancelSlowTimer?.();
@@ -138,18 +144,23 @@ export class WorkQueue {
   #enqueue(key: string): void {
     this.#delayed.get(key)?.cancel();
     this.#delayed.delete(key);
-    this.#ready.add(key);
+    if (this.#isUrgent(key)) {
+      this.#ready.delete(key);
+      this.#urgent.add(key);
+    } else if (!this.#urgent.has(key)) this.#ready.add(key);
     this.#dispatch();
-    this.#onDepth(this.#ready.size);
+    this.#onDepth(this.depth);
   }
 
   #dispatch(): void {
     if (this.#state !== "started") return;
-    for (const key of this.#ready) {
-      if (!this.#hasWorker() || this.#isTurnOver()) return;
-      this.#ready.delete(key);
-      this.#active.set(key, this.#clock.now());
-      void this.#process(key);
+    for (const keys of [this.#urgent, this.#ready]) {
+      for (const key of keys) {
+        if (!this.#hasWorker() || this.#isTurnOver()) return;
+        keys.delete(key);
+        this.#active.set(key, this.#clock.now());
+        void this.#process(key);
+      }
     }
   }
 
@@ -167,7 +178,7 @@ export class WorkQueue {
     this.#cancelSlowTimer ??= this.#clock.after(waitMs, () => {
       this.#cancelSlowTimer = undefined;
       this.#dispatch();
-      this.#onDepth(this.#ready.size);
+      this.#onDepth(this.depth);
     });
     return false;
   }
@@ -182,7 +193,7 @@ export class WorkQueue {
       void nextTurn().then(() => {
         this.#takenInTurn = 0;
         this.#dispatch();
-        this.#onDepth(this.#ready.size);
+        this.#onDepth(this.depth);
       });
     }
     return true;
@@ -199,7 +210,7 @@ export class WorkQueue {
     this.#active.delete(key);
     this.#requeue(key);
     this.#dispatch();
-    this.#onDepth(this.#ready.size);
+    this.#onDepth(this.depth);
     if (this.#active.size + this.#slow.size === 0) { for (const resolve of this.#idleWaiters.splice(0)) resolve(); }
   }
 

@@ -104,7 +104,9 @@ export class CapacityPublisher {
     this.#writtenAtMs.clear();
     this.#stopSignal = signal;
     const { parallel = MAX_CONCURRENT_WRITES, backoff = BACKOFF } = this.#options;
-    const options = { ...this.#options, parallel, backoff };
+    // Without an object, the scheduler refuses every pod of a new class. With an old one, it is right for most.
+    const isUrgent = (name: string) => this.#keys.has(name) && published.get(this.#cacheKeyOf(name)) === undefined;
+    const options = { ...this.#options, parallel, backoff, isUrgent };
     this.#controller = sidecarController(
       "capacity",
       options,

@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { DRIVER, TOPOLOGY_KEY, waitUntil } from "../../tests/fake/control_plane.ts";
+import { interceptClient } from "../../tests/fake/intercepted_client.ts";
 import { capacityName, MANAGED_BY } from "./capacity_object.ts";
 import { lvmNodes, type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
 import { csiNodes, csiStorageCapacities, storageClasses } from "../api/objects.ts";
@@ -181,4 +182,32 @@ Deno.test("a publisher that begins to lead does not go through the volumes", asy
   await s.waitUntilPublished("a fast 8Gi 8Gi", "b fast 5Gi 5Gi");
   stop.abort();
   await watching;
+});
+
+Deno.test("the objects of a new class are written before those of others change", async () => {
+  await using s = startCapacityCluster();
+  for (const name of ["c", "d", "e"]) s.addNode(name);
+  const gate = Promise.withResolvers<void>();
+  let depth = 0;
+  await s.start({
+    parallel: 1,
+    onDepth: (_, now) => depth = now,
+    wrap: (client) =>
+      interceptClient(client, async (request) => {
+        if (request.startsWith("patch")) await gate.promise;
+      }),
+  });
+  const nodeNames = ["a", "b", "c", "d", "e"];
+  await s.waitUntilPublished(...nodeNames.map((name) => `${name} fast 8Gi 8Gi`));
+  for (const name of nodeNames) await s.report(name, 4n * GiB);
+  await waitUntil(() => depth === 4, "the changed nodes");
+  s.addClass("new");
+  await waitUntil(() => depth === 9, "the new class");
+  const before = s.writes().length;
+  gate.resolve();
+  await s.waitUntilPublished(...["fast", "new"].flatMap((name) => nodeNames.map((node) => `${node} ${name} 4Gi 4Gi`)));
+  assertEquals(s.writes().slice(before), [
+    ...["PATCH", "POST", "POST", "POST", "POST", "POST"],
+    ...["PATCH", "PATCH", "PATCH", "PATCH"],
+  ]);
 });

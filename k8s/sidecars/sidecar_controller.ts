@@ -55,12 +55,12 @@ const SLOW_AFTER_MS = 1_000;
 /** Creates a controller of a name, which watches nothing yet. */
 export function sidecarController(
   name: string,
-  options: SidecarOptions,
+  options: SidecarOptions & Pick<ControllerOptions, "isUrgent">,
   reconcile: ControllerOptions["reconcile"],
 ): Controller {
-  const { parallel = 100, backoff, onReconciled, onDepth, clock } = options;
+  const { parallel = 100, backoff, isUrgent, onReconciled, onDepth, clock } = options;
   return new Controller({
     ...{ name, reconcile, parallel, backoff, drainMs: DRAIN_MS, slowAfterMs: SLOW_AFTER_MS },
-    ...{ onReconciled, onDepth, clock },
+    ...{ isUrgent, onReconciled, onDepth, clock },
   });
 }
