@@ -85,8 +85,8 @@ export class Reaper {
   readonly #onReport: (groups: readonly VolumeGroup[]) => void;
   readonly #emptyPoolReservation: PoolReservation | undefined;
   #resumeDue = false;
-  /** The UUIDs of the LVs that LVM was to split from their origins in the pass before. */
-  #splitUuids: ReadonlySet<string> = new Set();
+  /** The UUIDs of the LVs that LVM split from their origins, until a report shows that. */
+  readonly #splitUuids = new Set<string>();
 
   /** Creates the reaper. It does nothing before {@linkcode start} or {@linkcode wake}. */
   constructor(options: ReaperOptions) {
@@ -139,11 +139,11 @@ export class Reaper {
     this.#onReport(groups);
     if (this.#resumeDue) await attempt(() => this.#resume(groups));
     const deleted = deletedLvs(this.#driver, groups);
-    const snapshots = deleted.filter(({ lv }) => isCowSnapshot(lv));
+    const snapshotUuids = deleted.filter(({ lv }) => isCowSnapshot(lv)).map(({ lv }) => lv.uuid);
+    for (const uuid of this.#splitUuids) if (!snapshotUuids.includes(uuid)) this.#splitUuids.delete(uuid);
     for (const each of deleted) {
       if (!this.#worker.stopped) await attempt(() => this.#remove(each));
     }
-    this.#splitUuids = new Set(snapshots.map(({ lv }) => lv.uuid));
     if (failed) this.#worker.wakeAfter(this.#retryMs);
   }
 
@@ -177,14 +177,14 @@ export class Reaper {
   async #remove(deleted: DeletedLv): Promise<void> {
     const { lv, group, tags } = deleted;
     if (isCowSnapshot(lv)) {
-      const wasSplit = this.#splitUuids.has(lv.uuid);
       await splitSnapshot(this.#lvm, group, lv);
-      if (wasSplit) {
+      if (this.#splitUuids.delete(lv.uuid)) {
         throw new StorageError(
           "CommandFailed",
           `separating ${group.name}/${lv.name} from its origin: LVM reports it as a snapshot after it was separated`,
         );
       }
+      this.#splitUuids.add(lv.uuid);
       this.wake(); // The LV has another device now, so another report is needed.
       return;
     }

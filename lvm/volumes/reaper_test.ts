@@ -174,3 +174,24 @@ for (
     await reaper.stop();
   });
 }
+
+Deno.test("Reaper splits a snapshot after a refusal without a further error", async () => {
+  const { lvm, reaper, finder, reservation, machine, errors } = await setUpDeleted(GIB);
+  const snapshots = new Snapshots({
+    ...{ lvm, volumes: finder, reservation, reaper: { wake: () => {} } },
+    finder: new SnapshotFinder({ driver: "test" }),
+  });
+  await snapshots.create({ id: snapshotIdOf("cut"), source: id, cowSize: FULL_COW });
+  await snapshots.delete(snapshotIdOf("cut"));
+  machine.fault = ({ args }) => {
+    if (args[0] !== "lvconvert") return undefined;
+    machine.fault = undefined;
+    return failure(5, "  Required device-mapper target(s) not detected in your kernel.");
+  };
+  reaper.wake();
+  for (let tries = 0; tries < 1000 && machine.allLvs().length > 1; tries++) {
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+  await reaper.stop();
+  assertEquals([machine.allLvs().length, errors.length], [1, 1], errors.join());
+});
