@@ -20,6 +20,7 @@ import { waitForAbort } from "../lvm/clock.ts";
 import type { ApiClient } from "../k8s/client/client.ts";
 import { AgentLiveness } from "../k8s/scheduling/agent_liveness.ts";
 import { CapacityPublisher } from "../k8s/scheduling/capacity.ts";
+import { freeSpaceGrowth } from "../k8s/scheduling/free_space_growth.ts";
 import { ClusterSnapshots } from "../k8s/service/cluster_snapshots.ts";
 import { ClusterVolumes } from "../k8s/service/cluster_volumes.ts";
 import { requeueWaitingDeletions } from "../k8s/service/waiting_deletions.ts";
@@ -196,7 +197,7 @@ interface Runnable {
   run(signal: AbortSignal): Promise<void>;
 }
 
-/** Creates the controllers, and wakes those that wait for free capacity when a node reports a change of it. */
+/** Creates the controllers, and wakes those that wait for free space when a node has more of it. */
 function createControllers(
   { cluster: { client, metrics }, driver, namespace, events, csi, informers, lvmInformers, agents }: ControllerParts,
 ): Readonly<Record<ControllerName, Runnable>> {
@@ -233,33 +234,30 @@ function createControllers(
     waitForCapacityBelow: (key, bytes, options) => capacity.waitForCapacityBelow(key, bytes, options),
   });
   requeueWaitingDeletions(lvmInformers, provisioner);
-  const resizer = new Resizer(claimOptions);
+  const nodeOfVolume = (handle: string) => lvmInformers.volumes.get(handle)?.spec.nodeName;
+  const resizer = new Resizer({ ...claimOptions, nodeOfVolume });
   const modifier = new Modifier(claimOptions);
   const snapshotter = new Snapshotter({
     ...shared,
+    nodeOfVolume,
     needsRecheck: (handle) => lvmInformers.snapshots.get(handle)?.status?.readyToUse === false,
   });
   lvmInformers.snapshots.subscribe((handle, now) => {
     if (now?.status?.readyToUse === false) snapshotter.recheck(handle); // it overflowed or is Lost
   });
-  lvmInformers.nodes.subscribe((_, now, before) => {
-    if (now === undefined || freeCapacityKey(now) === freeCapacityKey(before)) return;
-    provisioner.requeueExhausted(); // what found no free capacity before may find it now
-    resizer.requeueExhausted();
-    snapshotter.requeueExhausted();
+  const requeueExhausted = (before: LvmNode | undefined, now: LvmNode | undefined) => {
+    const growth = now && freeSpaceGrowth(before, now);
+    if (growth === undefined) return;
+    for (const controller of [provisioner, resizer, snapshotter]) controller.requeueExhausted(growth);
+  };
+  lvmInformers.nodes.subscribe((_, now, before) => requeueExhausted(before, now));
+  agents.subscribe((nodeName) => {
+    // no space was offered of a node whose agent was silent
+    if (!agents.isSilent(nodeName)) requeueExhausted(undefined, lvmInformers.nodes.get(nodeName));
   });
   // csi-resizer does the work of both, under one Lease
   const resizerAndModifier = {
     run: (signal: AbortSignal) => Promise.all([resizer.run(signal), modifier.run(signal)]).then(() => {}),
   };
   return { provisioner, resizer: resizerAndModifier, snapshotter, capacity };
-}
-
-/** Returns the free space of a node and the available virtual size of its thin pools, for comparison. */
-function freeCapacityKey(node: LvmNode | undefined): string {
-  const { total, volumeGroups = [] } = node?.status ?? {};
-  return [
-    total?.free,
-    ...volumeGroups.flatMap(({ thinPools = [] }) => thinPools.map(({ availableVirtual }) => availableVirtual)),
-  ].join();
 }

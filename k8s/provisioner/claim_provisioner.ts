@@ -20,6 +20,7 @@ import {
   waitsForConsumer,
 } from "./claim.ts";
 import { sidecarController } from "../sidecars/sidecar_controller.ts";
+import { type AwaitedSpace, type FreeSpaceGrowth, SpaceWaiters } from "../sidecars/space_waiters.ts";
 import {
   hasDriver,
   requireNodeOfSource,
@@ -32,6 +33,7 @@ import { ApiError, isAlreadyExists, isTransient, orAbsent } from "../client/clie
 import { findContentSource } from "./content_source.ts";
 import {
   type CreatedVolume,
+  type CreateVolumeRequest,
   errorMessage,
   isMaybeInProgress,
   isOperationPending,
@@ -42,6 +44,7 @@ import {
 import type { WaitOptions } from "../runtime/informer.ts";
 import type { Controller } from "../runtime/controller.ts";
 import {
+  type CsiNode,
   type PersistentVolumeClaim,
   persistentVolumeClaims,
   persistentVolumes,
@@ -79,8 +82,10 @@ export class ClaimProvisioner {
   readonly #options: ProvisionerOptions;
   readonly #log = getLogger(["denolith", "provisioner"]);
   readonly #attempts = new Map<string, Attempt>();
-  /** The keys of claims whose last attempt failed and left nothing, with the cause: no free space, or another one. */
-  readonly #failures = new Map<string, "space" | "other">();
+  /** The keys of claims whose last attempt failed and left nothing. */
+  readonly #failures = new Set<string>();
+  /** Those of them for which there was no space. */
+  readonly #spaceWaiters = new SpaceWaiters();
   /** The keys of claims that have the event `Provisioning` already. */
   readonly #announced = new Set<string>();
   #controller: Controller | undefined;
@@ -91,9 +96,9 @@ export class ClaimProvisioner {
     this.#options = options;
   }
 
-  /** Requeues the claims for which there was no space. */
-  requeueExhausted(): void {
-    for (const [key, cause] of this.#failures) if (cause === "space") this.#controller?.add(key);
+  /** Requeues the claims for which there was no space, and for which a node may have it now. */
+  requeueExhausted(growth: FreeSpaceGrowth): void {
+    for (const { key, delayMs } of this.#spaceWaiters.wake(growth)) this.#controller?.addAfter(key, delayMs);
   }
 
   /** Returns the names of the requests of the attempts in progress. */
@@ -107,6 +112,7 @@ export class ClaimProvisioner {
     // State of an earlier term of leadership is stale; the intents last.
     this.#attempts.clear();
     this.#failures.clear();
+    this.#spaceWaiters.clear();
     this.#announced.clear();
     const controller = sidecarController(
       "provisioner",
@@ -118,7 +124,10 @@ export class ClaimProvisioner {
       .watch(volumes, ({ spec }) => this.#unprovisionedClaimKeys(spec?.claimRef))
       .watch(classes, ({ metadata }) => this.#failedKeysOfClass(metadata.name))
       .watch(nodes, () => []) // a Node enqueues nothing, but the controller starts only when its cache is complete
-      .watch(csiNodes, (node) => hasDriver(node, driverName) ? this.#failures.keys() : []);
+      .subscribe(csiNodes, (_, now, before) => {
+        const isRegistered = (node: CsiNode | undefined) => node !== undefined && hasDriver(node, driverName);
+        if (isRegistered(now) && !isRegistered(before)) { for (const key of this.#failures) controller.add(key); }
+      });
     await controller.run(signal);
     this.#controller = undefined;
   }
@@ -144,7 +153,7 @@ export class ClaimProvisioner {
   }
 
   #failedKeysOfClass(className: string): string[] {
-    return [...this.#failures.keys()].filter((key) => {
+    return [...this.#failures].filter((key) => {
       const claim = this.#claim(key);
       return claim !== undefined && classNameOf(claim) === className;
     });
@@ -160,6 +169,7 @@ export class ClaimProvisioner {
   #forget(key: string): void {
     this.#attempts.delete(key);
     this.#failures.delete(key);
+    this.#spaceWaiters.delete(key);
     this.#announced.delete(key);
   }
 
@@ -261,13 +271,27 @@ export class ClaimProvisioner {
     await this.#createPersistentVolume(key, attempt, signal);
   }
 
-  async #create(key: string, { request }: Attempt, signal: AbortSignal): Promise<CreatedVolume> {
+  async #create(key: string, { request, storageClass }: Attempt, signal: AbortSignal): Promise<CreatedVolume> {
     try {
       return await this.#options.csi.createVolume(request, { signal });
     } catch (error) {
       if (!isMaybeInProgress(error)) this.#attempts.delete(key);
+      if (!isResourceExhausted(error)) this.#spaceWaiters.delete(key);
+      else this.#spaceWaiters.add(key, this.#awaitedSpace(request, storageClass));
       throw error;
     }
+  }
+
+  /** Returns the space that a request waits for: a copy is made on the node of its source. */
+  #awaitedSpace(
+    { source, topology, requiredBytes: bytes }: CreateVolumeRequest,
+    { allowedTopologies = [] }: StorageClass,
+  ): AwaitedSpace {
+    const { nodeOfSource, topologyKey } = this.#options;
+    const sourceNode = source && nodeOfSource?.(source);
+    if (sourceNode !== undefined) return { nodeNames: [sourceNode], bytes };
+    if (allowedTopologies.length === 0) return { bytes };
+    return { nodeNames: topology.requisite.flatMap((segments) => segments[topologyKey] ?? []), bytes };
   }
 
   /**
@@ -332,7 +356,7 @@ export class ClaimProvisioner {
       const rightNode = error instanceof WrongNodeError ? error.rightNode : undefined;
       return await this.#rescheduleClaim(key, { node, rightNode }, signal);
     }
-    if (!this.#attempts.has(key)) this.#failures.set(key, exhausted ? "space" : "other");
+    if (!this.#attempts.has(key)) this.#failures.add(key);
     throw error;
   }
 

@@ -6,6 +6,7 @@
 
 import { CloningProtection } from "./cloning_protection.ts";
 import type { ProvisionerOptions } from "./provisioner_options.ts";
+import type { FreeSpaceGrowth } from "../sidecars/space_waiters.ts";
 import { ClaimProvisioner } from "./claim_provisioner.ts";
 import { Reclaimer } from "./reclaimer.ts";
 import { GarbageCollector } from "./garbage_collector.ts";
@@ -33,9 +34,9 @@ export class Provisioner {
     await Promise.all(controllers.map((controller) => controller.run(signal)));
   }
 
-  /** Requeues the claims for which there was no space. Call it when the free capacity of a node changed. */
-  requeueExhausted(): void {
-    this.#claimProvisioner.requeueExhausted();
+  /** Requeues the claims for which there was no space. Call it when a node has more. */
+  requeueExhausted(growth: FreeSpaceGrowth): void {
+    this.#claimProvisioner.requeueExhausted(growth);
   }
 
   /** Requeues the deletion of the volume of a handle, which was refused and may succeed now. */

@@ -52,14 +52,14 @@ Deno.test("a claim that failed for long is tried again within a second of a chan
 
 Deno.test("a claim that failed for lack of space is retried within a second after space became free", async () => {
   await using s = await sceneAfterFailures(new CallError(Code.ResourceExhausted, "full"));
-  s.provisioner.requeueExhausted();
+  s.provisioner.requeueExhausted({ nodeName: "a", largestBytes: 1n << 50n });
   await s.clock.advance(1_000);
   await s.cluster.waitForBound();
 });
 
 Deno.test("a claim that failed for another reason does not care for more space", async () => {
   await using s = await sceneAfterFailures(new CallError(Code.InvalidArgument, "no"));
-  s.provisioner.requeueExhausted();
+  s.provisioner.requeueExhausted({ nodeName: "a", largestBytes: 1n << 50n });
   await s.clock.advance(1_000);
   assertEquals(s.cluster.driver.callCount("createVolume"), 6);
 });
@@ -205,7 +205,7 @@ Deno.test("without space anywhere the claim waits, and is served when there is s
   assertEquals(await s.cluster.waitForEvent("ProvisioningFailed"), "no space");
   assertEquals(s.cluster.storedClaim()?.status?.phase, "Pending");
   s.driver.maxVolumeBytes = 1n << 40n;
-  s.provisioner.requeueExhausted();
+  s.provisioner.requeueExhausted({ nodeName: "a", largestBytes: 1n << 50n });
   await s.cluster.waitForBound();
 });
 
@@ -299,4 +299,62 @@ Deno.test("a claim whose secret cannot be read has an event with the remedy, and
   assertEquals(cluster.requestsOf().filter((line) => line.includes("secrets")), [
     "GET /api/v1/namespaces/team/secrets/key",
   ]);
+});
+
+/** A provisioner with a fake clock, and a claim that found no space on node `c`, the only one that its class allows. */
+async function sceneWithoutSpace() {
+  const cluster = await FakeControlPlane.start();
+  cluster.addNode("c", { labels: { zone: "c" } });
+  const clock = new FakeClock();
+  const options = { ...cluster.controllerOptions(), clock, backoff: { startMs: 1_000, capMs: 300_000 } };
+  await options.nodes.waitFor("c", (node) => node !== undefined);
+  const provisioner = new Provisioner(options);
+  cluster.run((signal) => provisioner.run(signal));
+  const allowedTopologies = [{ matchLabelExpressions: [{ key: "zone", values: ["c"] }] }];
+  cluster.addStorageClass("c-only", { volumeBindingMode: "Immediate", allowedTopologies });
+  cluster.driver.maxVolumeBytes = 1n;
+  cluster.addClaim("data", { storageClassName: "c-only" });
+  const tries = () => cluster.driver.callCount("createVolume");
+  while (tries() < 6) {
+    await clock.advance(500);
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+  await waitUntil(() => clock.msUntilNextTimer > 10_000, "a long delay");
+  return { cluster, clock, options, provisioner, tries, [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose]() };
+}
+
+Deno.test("a claim without space is tried again only when a node that it may be on has enough", async () => {
+  await using s = await sceneWithoutSpace();
+  for (const [nodeName, largestBytes] of [["a", 1n << 40n], ["c", (1n << 30n) - 1n]] as const) {
+    s.provisioner.requeueExhausted({ nodeName, largestBytes });
+    await s.clock.advance(5_000);
+    assertEquals(s.tries(), 6, `node ${nodeName}`);
+  }
+  s.provisioner.requeueExhausted({ nodeName: "c", largestBytes: 1n << 30n });
+  await s.clock.advance(1_000);
+  await waitUntil(() => s.tries() === 7, "another attempt");
+});
+
+Deno.test("a claim that was woken and found no space again waits longer after the next wake-up", async () => {
+  await using s = await sceneWithoutSpace();
+  const growth = { nodeName: "c", largestBytes: 1n << 40n };
+  s.provisioner.requeueExhausted(growth);
+  await s.clock.advance(1_000);
+  await waitUntil(() => s.tries() === 7 && s.clock.msUntilNextTimer > 10_000, "another attempt");
+  s.provisioner.requeueExhausted(growth);
+  await s.clock.advance(1_999);
+  assertEquals(s.tries(), 7);
+  await s.clock.advance(1);
+  await waitUntil(() => s.tries() === 8, "another attempt");
+});
+
+Deno.test("a claim that failed is not tried again when a CSINode changes that had the driver before", async () => {
+  await using s = await sceneWithoutSpace();
+  const delayMs = s.clock.msUntilNextTimer;
+  await s.cluster.client.patch(csiNodes, { name: "a" }, { merge: { metadata: { annotations: { seen: "now" } } } });
+  await s.options.csiNodes.waitFor("a", (node) => node?.metadata.annotations?.["seen"] === "now");
+  assertEquals(s.clock.msUntilNextTimer, delayMs);
+  s.cluster.addNode("d");
+  await s.options.csiNodes.waitFor("d", (node) => node !== undefined);
+  assertEquals(s.clock.msUntilNextTimer, 1_000);
 });

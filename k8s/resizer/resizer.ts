@@ -12,6 +12,7 @@ import {
   type ExpandedVolume,
   isInfeasible,
   isMaybeInProgress,
+  isOutOfRange,
 } from "../sidecars/csi_client.ts";
 import type { WaitOptions } from "../runtime/informer.ts";
 import type { Controller } from "../runtime/controller.ts";
@@ -36,6 +37,7 @@ import {
   sizesOf,
   startedPatch,
 } from "./resize_plan.ts";
+import { type AwaitedSpace, type FreeSpaceGrowth, SpaceWaiters } from "../sidecars/space_waiters.ts";
 import { readSecret } from "../sidecars/secrets.ts";
 import { accessModeOf } from "../sidecars/access_mode.ts";
 import { expandSecretOf } from "../sidecars/volume_secrets.ts";
@@ -44,6 +46,11 @@ import { expandSecretOf } from "../sidecars/volume_secrets.ts";
 export interface ResizerOptions extends ClaimSidecarOptions {
   /** The driver. */
   readonly csi: Pick<CsiClient, "expandVolume">;
+  /**
+   * Returns the node of a volume, by its handle; `undefined` when it is not known. Without it, a volume that waits for
+   * space is retried when any node has more.
+   */
+  readonly nodeOfVolume?: ((volumeHandle: string) => string | undefined) | undefined;
   /** The delay after which an infeasible request is retried, in milliseconds; 5 min. */
   readonly slowRetryMs?: number | undefined;
 }
@@ -59,6 +66,8 @@ export class Resizer {
   readonly #finalErrors = new Set<string>();
   /** Infeasible requests, with the time of their next attempt. */
   readonly #slowSet = new Map<string, { bytes: bigint; until: number }>();
+  /** The claims for whose expansion there was no space. */
+  readonly #spaceWaiters = new SpaceWaiters();
   #controller: Controller | undefined;
   #stopSignal: AbortSignal | undefined;
 
@@ -74,6 +83,7 @@ export class Resizer {
     // State of an earlier term of leadership is stale.
     this.#finalErrors.clear();
     this.#slowSet.clear();
+    this.#spaceWaiters.clear();
     const controller = sidecarController(
       "resizer",
       this.#options,
@@ -84,17 +94,27 @@ export class Resizer {
       if (now !== undefined && (before === undefined || reconcileInputs(now) !== reconcileInputs(before))) {
         if (needsExpansion(now) || before !== undefined) controller.add(key);
       }
-      if (now === undefined) [this.#finalErrors, this.#slowSet].forEach((entries) => entries.delete(key));
+      if (now === undefined) {
+        for (const entries of [this.#finalErrors, this.#slowSet, this.#spaceWaiters]) entries.delete(key);
+      }
     });
     await controller.run(signal);
     this.#controller = undefined;
   }
 
-  /** Retries soon the claims for which there was no space; to be called when a node has more. */
-  requeueExhausted(): void {
-    const keys = [...this.#slowSet.keys()];
-    this.#slowSet.clear();
-    for (const key of keys) this.#controller?.add(key);
+  /** Requeues the claims for whose expansion there was no space. Call it when a node has more. */
+  requeueExhausted(growth: FreeSpaceGrowth): void {
+    for (const { key, delayMs } of this.#spaceWaiters.wake(growth)) {
+      this.#slowSet.delete(key);
+      this.#controller?.addAfter(key, delayMs);
+    }
+  }
+
+  /** Returns the space that an expansion to a size waits for, on the node of its volume. */
+  #awaitedSpace(volume: PersistentVolume, bytes: bigint): AwaitedSpace {
+    const nodeName = this.#options.nodeOfVolume?.(volume.spec?.csi?.volumeHandle ?? "");
+    const missingBytes = bytes - capacityOf(volume);
+    return { bytes: missingBytes > 0n ? missingBytes : 0n, ...(nodeName !== undefined && { nodeNames: [nodeName] }) };
   }
 
   /** Returns how long to wait for the cache to show a change; the wait ends when the controller stops. */
@@ -144,10 +164,11 @@ export class Resizer {
       expanded = await this.#expandVolume(volume, bytes, signal);
     } catch (error) {
       if (signal.aborted) throw error;
-      return await this.#recordFailure(key, { claim: marked, bytes, error }, signal);
+      return await this.#recordFailure(key, { claim: marked, volume, bytes, error }, signal);
     }
     this.#finalErrors.delete(key);
     this.#slowSet.delete(key);
+    this.#spaceWaiters.delete(key);
     await this.#recordExpansion({ claim: marked, volume, expanded }, signal);
   }
 
@@ -195,9 +216,16 @@ export class Resizer {
   /** Records a failure, and decides when the request is retried. */
   async #recordFailure(
     key: string,
-    { claim, bytes, error }: { claim: PersistentVolumeClaim; bytes: bigint; error: unknown },
+    { claim, volume, bytes, error }: {
+      claim: PersistentVolumeClaim;
+      volume: PersistentVolume;
+      bytes: bigint;
+      error: unknown;
+    },
     signal: AbortSignal,
   ): Promise<{ requeueAfterMs: number }> {
+    if (isOutOfRange(error)) this.#spaceWaiters.add(key, this.#awaitedSpace(volume, bytes));
+    else this.#spaceWaiters.delete(key);
     const message = errorMessage(error);
     const infeasible = isInfeasible(error);
     this.#options.events.record(claim, "Warning", "VolumeResizeFailed", message);
@@ -206,10 +234,11 @@ export class Resizer {
       throw error;
     }
     this.#finalErrors.add(key);
+    const requeueAfterMs = this.#options.slowRetryMs ?? 300_000;
+    // before the status is written: a wake-up that comes meanwhile takes the claim out again
+    if (infeasible) this.#slowSet.set(key, { bytes, until: this.#clock.now() + requeueAfterMs });
     await this.#patchClaim(claim, (now) => failedPatch(now, { message, infeasible, now: this.#now() }), signal);
     if (!infeasible) throw error;
-    const requeueAfterMs = this.#options.slowRetryMs ?? 300_000;
-    this.#slowSet.set(key, { bytes, until: this.#clock.now() + requeueAfterMs });
     return { requeueAfterMs };
   }
 

@@ -33,6 +33,7 @@ async function scene({ driver: name = DRIVER, uid = undefined as string | undefi
   const options = {
     ...cluster.controllerOptions(),
     slowRetryMs: 3_600_000,
+    nodeOfVolume: (handle: string) => handle === "v1" ? "a" : undefined,
     onReconciled: ({ key }: { key: string }) => void turns.push(key),
   };
   await Promise.all([options.claims.synced, options.volumes.synced]);
@@ -140,11 +141,36 @@ Deno.test("an infeasible request is tried again when there is said to be more sp
   await s.state("ControllerResizeInfeasible");
   s.driver.maxVolumeBytes = 10n * GiB;
   await waitUntil(() => {
-    s.resizer.requeueExhausted();
+    s.resizer.requeueExhausted({ nodeName: "a", largestBytes: 1n << 50n });
     return s.sizes().length > 1;
   }, "another try");
   await s.state("NodeResizePending");
   assertEquals(s.cluster.storedVolumes[0]!.spec!.capacity, { storage: "9Gi" });
+});
+
+Deno.test("an expansion without space is tried again only when the node of the volume has enough", async () => {
+  await using s = await scene();
+  s.driver.maxVolumeBytes = 5n * GiB;
+  await s.ask("9Gi");
+  await s.state("ControllerResizeInfeasible");
+  await waitUntil(() => s.turns.length > 0, "the end of the attempt");
+  s.driver.maxVolumeBytes = 10n * GiB;
+  s.resizer.requeueExhausted({ nodeName: "b", largestBytes: 1n << 40n });
+  s.resizer.requeueExhausted({ nodeName: "a", largestBytes: 8n * GiB - 1n });
+  await new Promise((resolve) => setTimeout(resolve, 1_200));
+  assertEquals(s.sizes().length, 1);
+  s.resizer.requeueExhausted({ nodeName: "a", largestBytes: 8n * GiB });
+  await s.state("NodeResizePending");
+});
+
+Deno.test("an expansion that failed for another reason does not wait for free space", async () => {
+  await using s = await scene();
+  s.driver.injectFault("expandVolume", { error: new CallError(Code.InvalidArgument, "no") });
+  await s.ask("9Gi");
+  await s.state("ControllerResizeInfeasible");
+  s.resizer.requeueExhausted({ nodeName: "a", largestBytes: 1n << 50n });
+  await new Promise((resolve) => setTimeout(resolve, 1_200));
+  assertEquals(s.sizes().length, 1);
 });
 
 Deno.test("a failure that may pass is said, and tried again until it does", async () => {

@@ -76,6 +76,11 @@ export class Controller {
     this.#queue.wake(key);
   }
 
+  /** Enqueues a key after some milliseconds; an earlier time that was set before is kept. */
+  addAfter(key: string, ms: number): void {
+    this.#queue.addAfter(key, ms);
+  }
+
   /**
    * Enqueues keys whenever an object of an informer changes: the key of the object, or those that `keys` returns for
    * it. `keys` is called for the object as it was and as it is. Without `replay`, the objects that are in the cache

@@ -298,6 +298,11 @@ export function isRefused(error: unknown): boolean {
   return error instanceof CallError && error.code === Code.FailedPrecondition;
 }
 
+/** Reports whether the size of an expansion is impossible, as for lack of free space. */
+export function isOutOfRange(error: unknown): boolean {
+  return error instanceof CallError && error.code === Code.OutOfRange;
+}
+
 /** Reports whether another call for the same volume is in progress. This is temporary, and nobody has to know. */
 export function isOperationPending(error: unknown): boolean {
   return error instanceof CallError && error.code === Code.Aborted;

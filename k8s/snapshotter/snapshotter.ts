@@ -7,20 +7,20 @@
  * @module
  */
 
-import { sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
+import { sidecarController } from "../sidecars/sidecar_controller.ts";
+import type { SnapshotterOptions } from "./snapshotter_options.ts";
+import { type FreeSpaceGrowth, SpaceWaiters } from "../sidecars/space_waiters.ts";
 import { ClaimError, readSnapshotClassParameters, type SnapshotClassParameters } from "../sidecars/class_parameters.ts";
 import { isConflict, isTransient, orAbsent } from "../client/client.ts";
 import { backoffMs, type Clock, systemClock, waitForAbort } from "../../lvm/clock.ts";
 import {
   type CreatedSnapshot,
   type CreateSnapshotRequest,
-  type CsiClient,
   errorMessage,
   isMaybeInProgress,
   isOperationPending,
   isResourceExhausted,
 } from "../sidecars/csi_client.ts";
-import type { EventRecorder } from "../runtime/events.ts";
 import type { KubeObject, Resource } from "../api/objects.ts";
 import { Informer, type WaitOptions } from "../runtime/informer.ts";
 import type { Controller } from "../runtime/controller.ts";
@@ -52,17 +52,7 @@ import {
   volumeSnapshotContents,
 } from "../api/snapshot_objects.ts";
 
-/** Options of the snapshotter. */
-export interface SnapshotterOptions extends SidecarOptions {
-  /** The driver. */
-  readonly csi: Pick<CsiClient, "createSnapshot" | "deleteSnapshot" | "findSnapshot">;
-  /** The recorder of events. */
-  readonly events: EventRecorder;
-  /** Reports whether a snapshot that was ready may not be so any more; never by default. */
-  readonly needsRecheck?: (handle: string) => boolean;
-  /** The interval at which missing kinds are looked for, in milliseconds; a minute. */
-  readonly missingKindRetryMs?: number | undefined;
-}
+export type { SnapshotterOptions } from "./snapshotter_options.ts";
 
 /** The time limit for the cache to show a change, in milliseconds. */
 const CACHE_WAIT_MS = 10_000;
@@ -77,7 +67,7 @@ export class Snapshotter {
   #contents: Informer<VolumeSnapshotContent>;
   #classes: Informer<VolumeSnapshotClass>;
   /** The names of contents for whose snapshots there was no space. */
-  readonly #exhausted = new Set<string>();
+  readonly #spaceWaiters = new SpaceWaiters();
   /** The number of consecutive checks of a content whose snapshot was not ready. */
   readonly #checks = new Map<string, number>();
   #controller: Controller | undefined;
@@ -91,9 +81,9 @@ export class Snapshotter {
     this.#classes = this.#newInformer(volumeSnapshotClasses);
   }
 
-  /** Retries soon the snapshots for which there was no space; to be called when a node has more. */
-  requeueExhausted(): void {
-    for (const name of this.#exhausted) this.#controller?.add(name);
+  /** Requeues the snapshots for which there was no space. Call it when a node has more. */
+  requeueExhausted(growth: FreeSpaceGrowth): void {
+    for (const { key, delayMs } of this.#spaceWaiters.wake(growth)) this.#controller?.addAfter(key, delayMs);
   }
 
   /** Checks the snapshot of a handle, which was ready and may not be so any more. */
@@ -104,7 +94,7 @@ export class Snapshotter {
   /** Runs until the signal is aborted and all work in progress has ended. It may be run again. */
   async run(signal: AbortSignal): Promise<void> {
     // State of an earlier term of leadership is stale.
-    this.#exhausted.clear();
+    this.#spaceWaiters.clear();
     this.#checks.clear();
     this.#contents = this.#newInformer(volumeSnapshotContents);
     this.#classes = this.#newInformer(volumeSnapshotClasses);
@@ -117,7 +107,7 @@ export class Snapshotter {
     controller.watch(this.#contents, () => [])
       .watch(this.#classes, ({ metadata }) => this.#pendingNamesOfClass(metadata.name));
     this.#contents.subscribe((name, now, before) => {
-      if (now === undefined) [this.#exhausted, this.#checks].forEach((entries) => entries.delete(name));
+      if (now === undefined) [this.#spaceWaiters, this.#checks].forEach((entries) => entries.delete(name));
       else if (before === undefined || reconcileInputs(now) !== reconcileInputs(before)) this.#enqueueIfDue(now);
     });
     const contents = this.#contents.start(signal);
@@ -213,14 +203,21 @@ export class Snapshotter {
       now = await this.#updateStatus(marked, created, signal);
     } catch (error) {
       if (signal.aborted) throw error;
-      if (isResourceExhausted(error)) this.#exhausted.add(content.metadata.name);
+      this.#noteSpace(content, error);
       if (!isMaybeInProgress(error)) now = await this.#clearBeingCreated(now, signal);
       await this.#reportFailure("create", now, error, signal);
       throw error;
     }
-    this.#exhausted.delete(content.metadata.name);
+    this.#spaceWaiters.delete(content.metadata.name);
     await this.#clearBeingCreated(now, signal);
     return true;
+  }
+
+  /** Notes whether a snapshot waits for space on the node of its volume. Its own size is not known here. */
+  #noteSpace({ metadata: { name }, spec: { source } }: VolumeSnapshotContent, error: unknown): void {
+    if (!isResourceExhausted(error)) return this.#spaceWaiters.delete(name);
+    const nodeName = this.#options.nodeOfVolume?.(source.volumeHandle ?? "");
+    this.#spaceWaiters.add(name, { bytes: 0n, ...(nodeName !== undefined && { nodeNames: [nodeName] }) });
   }
 
   /**

@@ -132,14 +132,14 @@ Deno.test("what failed for long is tried again within a second of a change of it
 
 Deno.test("a snapshot that failed for lack of space is retried within a second after space became free", async () => {
   await using f = await sceneAfterFailures(Code.ResourceExhausted);
-  f.snapshotter.requeueExhausted();
+  f.snapshotter.requeueExhausted({ nodeName: "a", largestBytes: 1n << 50n });
   await f.clock.advance(1_000);
   await f.s.waitUntilReady();
 });
 
 Deno.test("what failed for another reason does not care for more space", async () => {
   await using f = await sceneAfterFailures(Code.Internal);
-  f.snapshotter.requeueExhausted();
+  f.snapshotter.requeueExhausted({ nodeName: "a", largestBytes: 1n << 50n });
   assertEquals(f.clock.msUntilNextTimer, 24_000);
 });
 

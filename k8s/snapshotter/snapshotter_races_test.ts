@@ -306,7 +306,7 @@ Deno.test("a snapshotter that was stopped and is run again goes on", async () =>
   s.addContent("one");
   await s.waitUntilReady("one");
   await stop();
-  snapshotter.requeueExhausted();
+  snapshotter.requeueExhausted({ nodeName: "a", largestBytes: 1n << 50n });
   s.addContent("two");
   s.controlPlane.run((signal) => snapshotter.run(signal));
   await s.waitUntilReady("two");
