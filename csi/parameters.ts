@@ -21,7 +21,12 @@ import { parseInterval, type TrimPolicy } from "../lvm/spec/trim.ts";
 import { requireFilesystemType } from "./capability.ts";
 import { nameMatcher, patternMatcher } from "./group_list.ts";
 import { parseLayout } from "./layout_parameters.ts";
-import { OPENEBS_PARAMETERS, OPENEBS_SNAPSHOT_PARAMETERS, openEbsAliases } from "../lvm/spec/openebs_names.ts";
+import {
+  OPENEBS_PARAMETERS,
+  OPENEBS_REFUSED_PARAMETERS,
+  OPENEBS_SNAPSHOT_PARAMETERS,
+  openEbsAliases,
+} from "../lvm/spec/openebs_names.ts";
 import { invalidArgument, quote } from "./request.ts";
 import { defined } from "../lvm/defined.ts";
 
@@ -66,6 +71,11 @@ const RESERVED_PREFIX = "csi.storage.k8s.io/";
 const VOLUME_ALIASES = openEbsAliases(OPENEBS_PARAMETERS);
 const SNAPSHOT_ALIASES = openEbsAliases(OPENEBS_SNAPSHOT_PARAMETERS);
 
+/** The remedies for parameters of OpenEBS that are refused, by their names in lower case. */
+const REFUSED_REMEDIES: ReadonlyMap<string, string> = new Map(
+  Object.entries(OPENEBS_REFUSED_PARAMETERS).map(([name, remedy]) => [name.toLowerCase(), remedy]),
+);
+
 /** Parses the parameters of a StorageClass. @throws {StorageError} `InvalidArgument` with the invalid parameter */
 export function parseVolumeParameters(parameters: Readonly<Record<string, string>>): VolumeParameters {
   const given = normalizeParameters(parameters, SETTING_NAMES, VOLUME_ALIASES);
@@ -77,10 +87,10 @@ export function parseVolumeParameters(parameters: Readonly<Record<string, string
         "(lvmthin(7)), and name it by thinPool",
     );
   }
-  const { volumeGroupPreference, shared, erase, discard, fstrim } = SETTINGS;
+  const { shared, erase, discard, fstrim } = SETTINGS;
   const byProperty = {
     groups: parseGroups(given),
-    preference: oneOf(given, "volumeGroupPreference", volumeGroupPreference.values),
+    preference: parsePreference(given),
     // the format is that of the capability, if it has one
     type: requireFilesystemType("parameter fsType", given.get("fsType") ?? "") ?? DEFAULT_FILESYSTEM,
     shared: oneOf(given, "shared", shared.values) === "yes",
@@ -103,11 +113,25 @@ export function parseVolumeParameters(parameters: Readonly<Record<string, string
  * @throws {StorageError} `InvalidArgument` with the invalid parameter
  */
 export function parseMutableParameters(parameters: Readonly<Record<string, string>>): IoLimits {
-  const given = Object.entries(parameters).filter(([key]) => !key.startsWith(RESERVED_PREFIX));
-  const unknown = given.find(([key]) => !IO_LIMIT_PARAMETERS.includes(key));
-  if (unknown === undefined) return parseIoLimitParameters(new Map(given));
+  const isLimit = (name: string) => IO_LIMIT_PARAMETERS.includes(name);
+  const immutable = Object.keys(parameters).find((key) =>
+    !key.startsWith(RESERVED_PREFIX) && !isLimit(key) && !VOLUME_ALIASES.get(key.toLowerCase())?.every(isLimit)
+  );
+  if (immutable !== undefined) {
+    throw invalidArgument(
+      `mutable parameter ${quote(immutable)}: cannot change; what can are ${IO_LIMIT_PARAMETERS.join(", ")}`,
+    );
+  }
+  return parseIoLimitParameters(normalizeParameters(parameters, IO_LIMIT_PARAMETERS, VOLUME_ALIASES));
+}
+
+/** Parses the preference among groups. OpenEBS' scheduler stands for one, too. */
+function parsePreference(given: ReadonlyMap<string, string>): GroupPreference {
+  const preference = oneOf(given, "volumeGroupPreference", SETTINGS.volumeGroupPreference.values);
+  if (oneOf(given, "scheduler", OPENEBS_PARAMETERS.scheduler.values) === "") return preference;
+  if (preference === "mostFree" || !given.has("volumeGroupPreference")) return "mostFree";
   throw invalidArgument(
-    `mutable parameter ${quote(unknown[0])}: cannot change; what can are ${IO_LIMIT_PARAMETERS.join(", ")}`,
+    "parameters scheduler and volumeGroupPreference: they contradict each other; omit the first one",
   );
 }
 
@@ -214,24 +238,36 @@ function parseGroups(given: ReadonlyMap<string, string>): GroupMatcher {
 function normalizeParameters(
   parameters: Readonly<Record<string, string>>,
   canonical: readonly string[],
-  aliases: ReadonlyMap<string, string>,
+  aliases: ReadonlyMap<string, readonly string[]>,
 ): Map<string, string> {
   const given = new Map<string, string>();
   for (const [key, value] of Object.entries(parameters)) {
     if (key.startsWith(RESERVED_PREFIX)) continue;
-    const lower = key.toLowerCase();
-    const name = canonical.includes(key) ? key : aliases.get(lower);
-    if (name === undefined) {
-      throw invalidArgument(
-        `parameter ${quote(key)}: unknown; did you mean ${closestString(key.slice(0, 80), canonical)}?`,
-      );
+    for (const name of namesOf(key, canonical, aliases)) {
+      if (given.has(name) && given.get(name) !== value) {
+        throw invalidArgument(`parameter ${name}: given twice, with different values`);
+      }
+      given.set(name, value);
     }
-    if (given.has(name) && given.get(name) !== value) {
-      throw invalidArgument(`parameter ${name}: given twice, with different values`);
-    }
-    given.set(name, value);
   }
   return given;
+}
+
+/** Returns our names for a parameter. @throws {StorageError} `InvalidArgument` for an unknown name */
+function namesOf(
+  key: string,
+  canonical: readonly string[],
+  aliases: ReadonlyMap<string, readonly string[]>,
+): readonly string[] {
+  const names = canonical.includes(key) ? [key] : aliases.get(key.toLowerCase());
+  if (names !== undefined) return names;
+  const remedy = REFUSED_REMEDIES.get(key.toLowerCase());
+  if (remedy !== undefined) {
+    throw invalidArgument(`parameter ${quote(key)}: of OpenEBS, and not supported; ${remedy}`);
+  }
+  throw invalidArgument(
+    `parameter ${quote(key)}: unknown; did you mean ${closestString(key.slice(0, 80), canonical)}?`,
+  );
 }
 
 /** Returns the value of a parameter with a fixed set of values, the first of which is the default. */

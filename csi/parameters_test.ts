@@ -5,9 +5,9 @@ import { LAYOUTS, type LayoutSpec } from "../lvm/spec/layouts.ts";
 import { SETTING_NAMES } from "../lvm/spec/settings.ts";
 import { SNAPSHOT_SETTING_NAMES, SNAPSHOT_SETTINGS } from "../lvm/spec/snapshot_settings.ts";
 import { parametersWith } from "../tests/fake/settings.ts";
-import { OPENEBS_PARAMETERS, type OpenEbsParameter } from "../lvm/spec/openebs_names.ts";
+import { OPENEBS_PARAMETERS, OPENEBS_REFUSED_PARAMETERS, type OpenEbsParameter } from "../lvm/spec/openebs_names.ts";
 import { parseGroupList } from "./group_list.ts";
-import { parseSnapshotParameters, parseVolumeParameters, trimFor } from "./parameters.ts";
+import { parseMutableParameters, parseSnapshotParameters, parseVolumeParameters, trimFor } from "./parameters.ts";
 
 /** Parses parameters into a form that can be compared. */
 function parseText(parameters: Readonly<Record<string, string>>) {
@@ -82,16 +82,61 @@ Deno.test("parseSnapshotParameters() accepts each example of each setting, and i
 });
 
 Deno.test("every parameter of OpenEBS is accepted in any case, with the meaning of its setting", () => {
-  for (const [name, { setting = "", values }] of Object.entries<OpenEbsParameter>(OPENEBS_PARAMETERS)) {
-    const known = SETTING_NAMES.find((each) => each === setting);
+  for (const [name, { settings = [], values }] of Object.entries<OpenEbsParameter>(OPENEBS_PARAMETERS)) {
+    const known = SETTING_NAMES.find((each) => each === settings[0]);
     const allowed = values ?? (known === undefined ? ["x"] : parametersWith(known).map((each) => each[known]!));
     assert(allowed.length > 0, name);
     for (const value of allowed) {
       const parsed = parseText({ [name]: value });
       assertEquals(parseText({ [name.toUpperCase()]: value }), parsed, name);
-      if (known !== undefined) assertEquals(parsed, parseText({ [known]: value }), name);
+      const meant = Object.fromEntries(settings.map((setting) => [setting, value]));
+      if (known !== undefined) assertEquals(parsed, parseText(meant), name);
     }
     if (values !== undefined) assertThrows(() => parseVolumeParameters({ [name]: "odd" }), StorageError, name);
+  }
+});
+
+Deno.test("the scheduler of OpenEBS has its meaning, and schedulers with another one are refused by name", () => {
+  const preference = (parameters: Record<string, string>) => parseVolumeParameters(parameters).preference;
+  assertEquals([preference({}), preference({ scheduler: "" })], ["leastFree", "leastFree"]);
+  assertEquals(preference({ scheduler: "SpaceWeighted" }), "mostFree");
+  assertEquals(preference({ Scheduler: "SpaceWeighted", volumeGroupPreference: "mostFree" }), "mostFree");
+  for (const scheduler of ["VolumeWeighted", "CapacityWeighted", "anything"]) {
+    const words = `parameter scheduler "${scheduler}": must be SpaceWeighted`;
+    assertThrows(() => preference({ scheduler }), StorageError, words);
+  }
+  const contradiction = { scheduler: "SpaceWeighted", volumeGroupPreference: "leastFree" };
+  assertThrows(() => preference(contradiction), StorageError, "parameters scheduler and volumeGroupPreference");
+});
+
+Deno.test("the format options of OpenEBS are mkfs options", () => {
+  const { mkfsOptions } = parseVolumeParameters({ formatOptions: "-m 0" });
+  assertEquals(mkfsOptions, "-m 0");
+  assertThrows(
+    () => parseVolumeParameters({ formatoptions: "-m 0", mkfsOptions: "-m 1" }),
+    StorageError,
+    "given twice",
+  );
+});
+
+Deno.test("the limits of a VolumeAttributesClass of OpenEBS are IO limits, of which one name can mean two", () => {
+  const limits = parseMutableParameters({ qosIopsLimit: "500", qosBandwithReadPerSec: "4Mi" });
+  assertEquals(limits, parseMutableParameters({ readIops: "500", writeIops: "500", readBps: "4Mi" }));
+  assertEquals(parseVolumeParameters({ QOSIOPSLIMIT: "500", qosBandwithReadPerSec: "4Mi" }).limits, limits);
+  const contradiction = { qosIopsLimit: "max", qosIopsReadLimit: "1000" };
+  assertThrows(() => parseMutableParameters(contradiction), StorageError, "parameter readIops: given twice");
+  for (const key of ["fsType", "Scheduler", "unknown"]) {
+    const words = `mutable parameter "${key}": cannot change`;
+    assertThrows(() => parseMutableParameters({ [key]: "xfs" }), StorageError, words);
+  }
+});
+
+Deno.test("a parameter of OpenEBS that denolith does not have is refused by name, with what to use", () => {
+  for (const [name, remedy] of Object.entries(OPENEBS_REFUSED_PARAMETERS)) {
+    for (const key of [name, name.toLowerCase()]) {
+      const { message } = assertThrows(() => parseVolumeParameters({ [key]: "1" }), StorageError);
+      assertEquals(message, `parameter "${key}": of OpenEBS, and not supported; ${remedy}`);
+    }
   }
 });
 

@@ -76,16 +76,16 @@ export function ioLimitsTable(): string {
 
 /** Returns the table of the names of OpenEBS' parameters. */
 export function openEbsTable(): string {
-  const rows = Object.entries<OpenEbsParameter>(OPENEBS_PARAMETERS).map(([name, { setting, meaning }]) => [
+  const rows = Object.entries<OpenEbsParameter>(OPENEBS_PARAMETERS).map(([name, { settings, meaning }]) => [
     code(name),
-    [setting && code(setting), meaning].filter((text) => text !== undefined).join(". "),
+    [settings?.map(code).join(" and "), meaning].filter((text) => text !== undefined).join(". "),
   ]);
   return table(["Parameter", "Meaning in denolith"], rows);
 }
 
 /** Returns the table of the parameters of snapshots. */
 export function snapshotParametersTable(): string {
-  const inAnyCase = [...openEbsAliases(OPENEBS_SNAPSHOT_PARAMETERS).values()];
+  const inAnyCase = [...openEbsAliases(OPENEBS_SNAPSHOT_PARAMETERS).values()].flat();
   const rows = SNAPSHOT_SETTING_NAMES.map((name) => {
     const setting = SNAPSHOT_SETTINGS[name];
     const names = inAnyCase.includes(name) ? `${code(name)} (in any case)` : code(name);
