@@ -4,8 +4,9 @@
  * @module
  */
 
-import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { create, type Message, type MessageInitShape } from "@bufbuild/protobuf";
 import {
+  Controller,
   ControllerExpandVolumeRequestSchema,
   ControllerModifyVolumeRequestSchema,
   CreateSnapshotRequestSchema,
@@ -20,7 +21,7 @@ import {
   type VolumeContentSourceSchema,
 } from "../csi/proto/csi_pb.ts";
 import type { ControllerHandlers } from "../csi/controller.ts";
-import type { CompletedCall } from "../csi/service.ts";
+import { type CompletedCall, loggedCall, unaryMethods } from "../csi/service.ts";
 import { statusOf } from "../csi/status.ts";
 import {
   CallError,
@@ -47,7 +48,7 @@ export interface InProcessCsiOptions {
  * continues.
  */
 export function inProcessCsi({ handlers, onCallCompleted }: InProcessCsiOptions): CsiClient & CapacityClient {
-  const service = handlers as Required<ControllerHandlers>;
+  const service = logged(handlers);
   const call = async <T>(method: string, signal: AbortSignal, body: () => Promise<T>): Promise<T> => {
     const start = performance.now();
     const reportCompleted = (code: number) => onCallCompleted({ method, code, durationMs: performance.now() - start });
@@ -170,4 +171,16 @@ function contentSourceMessage(
 
 function topologyMessage(segments: Segments) {
   return { segments: { ...segments } };
+}
+
+/** Returns the handlers with a log line for each call. */
+function logged(handlers: ControllerHandlers): Required<ControllerHandlers> {
+  const byName = handlers as Record<string, ((request: Message, context: unknown) => Promise<unknown>) | undefined>;
+  const entries = unaryMethods(Controller).flatMap((method) => {
+    const handler = byName[method.localName];
+    if (handler === undefined) return [];
+    const call = (request: Message, context: unknown) => loggedCall(method, request, () => handler(request, context));
+    return [[method.localName, call]];
+  });
+  return Object.fromEntries(entries);
 }

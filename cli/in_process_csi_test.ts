@@ -1,4 +1,5 @@
-import { assertEquals, assertRejects } from "@std/assert";
+import { configure, type LogRecord, reset } from "@logtape/logtape";
+import { assert, assertEquals, assertRejects } from "@std/assert";
 import { type DescMessage, type MessageShape, toJson } from "@bufbuild/protobuf";
 import { inProcessCsi } from "./in_process_csi.ts";
 import {
@@ -28,6 +29,8 @@ import { CallError, type ClaimReference, Code, type CreateVolumeRequest } from "
 import { StorageError } from "../lvm/error.ts";
 import { volumeIdOf } from "../lvm/ids.ts";
 import { Locks } from "../lvm/locks.ts";
+
+import { currentRequestId } from "../lvm/request_id.ts";
 import type { StoredVolume } from "../lvm/volume_service.ts";
 import { volumeRequest } from "../tests/contract/host.ts";
 
@@ -281,4 +284,42 @@ Deno.test("inProcessCsi(): calls leave no listener on a signal that is used for 
   signal.removeEventListener = (...args: Parameters<typeof remove>) => (listeners--, remove(...args));
   for (const volumeId of ["v1-x", "v1-y"]) await calls.deleteVolume({ volumeId, secrets: {} }, options);
   assertEquals(listeners, 0);
+});
+
+Deno.test("inProcessCsi(): logs a call in one line with its id, which the handler can read, and without secrets", async () => {
+  const records: LogRecord[] = [];
+  await configure({
+    reset: true,
+    sinks: { memory: (record) => void records.push(record) },
+    loggers: [
+      { category: ["denolith"], sinks: ["memory"], lowestLevel: "info" },
+      { category: ["logtape", "meta"], sinks: [], lowestLevel: "error" },
+    ],
+  });
+  const ids: (string | undefined)[] = [];
+  const { calls, options } = setUp({
+    createVolume: () => {
+      ids.push(currentRequestId());
+      return Promise.resolve({ volume: { volumeId: "v", capacityBytes: 1n } });
+    },
+    deleteVolume: () => {
+      ids.push(currentRequestId());
+      return Promise.reject(new StorageError("InUse", "deleting volume v: it is mounted"));
+    },
+  });
+  await calls.createVolume(REQUEST, options);
+  await assertRejects(() => calls.deleteVolume({ volumeId: "v", secrets: { key: "secret" } }, options), CallError);
+  await reset();
+  assertEquals(
+    records.map(({ level, rawMessage, properties: { requestId, method, code } }) => [
+      level,
+      rawMessage,
+      requestId,
+      method,
+      code,
+    ]),
+    [["info", "response", ids[0], "CreateVolume", undefined], ["warning", "error", ids[1], "DeleteVolume", 9]],
+  );
+  assertEquals(new Set(ids).size, 2);
+  assert(!JSON.stringify(records.map(({ properties }) => properties)).includes('"secret"'), "a secret was logged");
 });

@@ -4,7 +4,10 @@
  * @module
  */
 
-import { configure, jsonLinesFormatter, type LogLevel, type TextFormatter } from "@logtape/logtape";
+import { configure, getLogger, jsonLinesFormatter, type LogLevel, type TextFormatter } from "@logtape/logtape";
+import { defined } from "../lvm/defined.ts";
+import { type Command, type CommandEnd, describeCommand } from "../lvm/exec.ts";
+import { currentRequestId } from "../lvm/request_id.ts";
 import { LOG_FORMATS, LOG_LEVELS, oneOf } from "./flags.ts";
 
 /** Starts the log. @throws {UsageError} for an unknown level or format */
@@ -17,6 +20,19 @@ export async function startLogging(level: string, format: string): Promise<void>
       { category: ["denolith"], sinks: ["stderr"], lowestLevel },
       { category: ["logtape", "meta"], sinks: ["stderr"], lowestLevel: "warning" },
     ],
+  });
+}
+
+const commandLog = getLogger(["denolith", "exec"]);
+
+/** Logs a command that ended, at level debug. */
+export function logCommand(command: Command, { durationMs, code }: CommandEnd): void {
+  if (!commandLog.isEnabledFor("debug")) return;
+  commandLog.debug("command", {
+    ...defined({ requestId: currentRequestId() }),
+    command: describeCommand(command),
+    durationMs: Math.round(durationMs),
+    ...defined({ code }),
   });
 }
 

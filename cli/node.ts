@@ -44,7 +44,7 @@ import { HostExec } from "../lvm/exec.ts";
 import { ANY_GROUP } from "../lvm/model/groups.ts";
 import { withRealPaths } from "../lvm/host/mounts.ts";
 import { parseSnapshotAutoextend } from "../lvm/snapshots/cow_autoextend.ts";
-import { startLogging } from "./logging.ts";
+import { logCommand, startLogging } from "./logging.ts";
 import type { Metrics } from "./metrics.ts";
 import { NodeState } from "./node_state.ts";
 import { cgroupRoot, kubeletPaths } from "./paths.ts";
@@ -161,7 +161,7 @@ async function parseNodeFlags(flags: Flags) {
     registers: flags["disable-registration"] === undefined,
     groups: flags["volume-groups"] === undefined ? ANY_GROUP : parseGroupList(flags["volume-groups"]),
     defaultLimits: parseGroupLimits(flags),
-    exec: new HostExec(defined({ lvmConfig: flags["lvm-config"] })),
+    exec: new HostExec({ onCommand: logCommand, ...defined({ lvmConfig: flags["lvm-config"] }) }),
     cgroupRoot: cgroupRoot(flags),
     thin: thinPoolOptions(flags),
     snapshotAutoextend: parseSnapshotAutoextend(flags["snapshot-autoextend"]!),

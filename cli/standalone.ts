@@ -17,7 +17,7 @@ import { formatBytes } from "../lvm/size.ts";
 import { parseSnapshotAutoextend } from "../lvm/snapshots/cow_autoextend.ts";
 import { waitForAbort } from "../lvm/clock.ts";
 import { GRACE_MS } from "./shutdown.ts";
-import { startLogging } from "./logging.ts";
+import { logCommand, startLogging } from "./logging.ts";
 import { thinPoolOptions } from "./flags.ts";
 import { defined } from "../lvm/defined.ts";
 
@@ -30,7 +30,7 @@ import { defined } from "../lvm/defined.ts";
  */
 export async function standalone(flags: Flags, end: AbortSignal): Promise<number> {
   await startLogging(flags["log-level"]!, flags["log-format"]!);
-  const exec = new HostExec();
+  const exec = new HostExec({ onCommand: logCommand });
   const list = flags["volume-groups"];
   if (list === undefined) throw new UsageError(`--volume-groups is required; ${await describeHostGroups(exec)}`);
   const cgroups = cgroupRoot(flags);

@@ -29,6 +29,7 @@ import type {
   UntypedHandleCall,
 } from "@grpc/grpc-js";
 import { getLogger } from "@logtape/logtape";
+import { newRequestId, withRequestId } from "../lvm/request_id.ts";
 import { csi_secret } from "./proto/csi_pb.ts";
 import { statusOf, unimplemented } from "./status.ts";
 
@@ -115,8 +116,6 @@ export function withoutSecrets(schema: DescMessage, message: Message): JsonValue
 
 type Handler = (request: Message) => Promise<MessageInitShape<DescMessage>>;
 
-let requestCount = 0;
-
 function bindMethod(
   method: DescMethodUnary,
   handler: Handler | undefined,
@@ -142,19 +141,30 @@ function bindMethod(
 
 async function handleCall(method: DescMethodUnary, handler: Handler | undefined, request: Message): Promise<Message> {
   if (handler === undefined) throw unimplemented(method.name);
-  const fields = { requestId: ++requestCount, method: method.name };
-  const level = QUIET_METHODS.test(method.name) ? "debug" : "info";
-  if (log.isEnabledFor(level)) log[level]("request", { ...fields, request: withoutSecrets(method.input, request) });
-  const start = performance.now();
-  try {
-    const response = create(method.output, await handler(request));
-    log[level]("response", { ...fields, durationMs: Math.round(performance.now() - start) });
-    return response;
-  } catch (error) {
-    const { code, details } = statusOf(error);
-    // INTERNAL may be a bug of the driver
-    const stack = code === 13 && error instanceof Error ? { stack: error.stack } : {};
-    log.warn("error", { ...fields, durationMs: Math.round(performance.now() - start), code, details, ...stack });
-    throw error;
-  }
+  return create(method.output, await loggedCall(method, request, () => handler(request)));
+}
+
+/**
+ * Runs the body of a call with a request id of its own ({@linkcode withRequestId}). Logs the call when it ends, in one
+ * line with its request, but without secrets, and at level debug also when it begins.
+ */
+export function loggedCall<T>(method: DescMethodUnary, request: Message, body: () => Promise<T>): Promise<T> {
+  const requestId = newRequestId();
+  return withRequestId(requestId, async () => {
+    const level = QUIET_METHODS.test(method.name) ? "debug" : "info";
+    const fields = { requestId, method: method.name, request: withoutSecrets(method.input, request) };
+    log.debug("request", fields);
+    const start = performance.now();
+    try {
+      const response = await body();
+      log[level]("response", { ...fields, durationMs: Math.round(performance.now() - start) });
+      return response;
+    } catch (error) {
+      const { code, details } = statusOf(error);
+      // INTERNAL may be a bug of the driver
+      const stack = code === 13 && error instanceof Error ? { stack: error.stack } : {};
+      log.warn("error", { ...fields, durationMs: Math.round(performance.now() - start), code, details, ...stack });
+      throw error;
+    }
+  });
 }

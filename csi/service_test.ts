@@ -71,8 +71,12 @@ Deno.test("every request is logged with an id, and no secret reaches a log line,
     const ids = records.filter(({ properties }) => properties.method === method).map(({ properties }) =>
       properties.requestId
     );
-    assert(ids.length >= 2 && ids.every((id) => Number.isInteger(id)), `${method} is not logged with an id`);
+    assert(ids.length >= 2 && ids.every((id) => /^[0-9a-f]{8}$/.test(`${id}`)), `${method} is not logged with an id`);
   }
+  const linesOf = (level: string, method: string) =>
+    records.filter((record) => record.level === level && record.properties.method === method);
+  assertEquals(linesOf("info", "CreateVolume").length, 1, "one line for an operation");
+  assertEquals((linesOf("info", "DeleteVolume")[0]!.properties.request as { volumeId: string }).volumeId, volumeId);
   assert(records.some(({ rawMessage, properties }) => rawMessage === "error" && properties.code === 3));
 });
 

@@ -110,8 +110,18 @@ const ENVIRONMENT = {
   LVM_SUPPRESS_FD_WARNINGS: "1",
 };
 
+/** The end of a command, or of the wait for it. */
+export interface CommandEnd {
+  /** The duration in milliseconds. */
+  readonly durationMs: number;
+  /** Its exit status; absent when it did not end in time or did not start. */
+  readonly code?: number;
+}
+
 /** Options of a {@linkcode HostExec}. */
 export interface HostExecOptions extends Partial<Deadlines> {
+  /** Called after each command. */
+  readonly onCommand?: (command: Command, end: CommandEnd) => void;
   /** Settings for every command of lvm that override lvm.conf, as `--config` takes them (lvm(8)); none by default. */
   readonly lvmConfig?: string;
 }
@@ -120,11 +130,13 @@ export interface HostExecOptions extends Partial<Deadlines> {
 export class HostExec implements Exec {
   readonly #deadlines: Deadlines;
   readonly #lvmConfig: string | undefined;
+  readonly #onCommand: HostExecOptions["onCommand"];
   readonly #directories = new Map<Program, string>();
   readonly #changing = new Set<Promise<unknown>>();
 
   /** Creates an exec with the given deadlines. */
-  constructor({ lvmConfig, ...deadlines }: HostExecOptions = {}) {
+  constructor({ lvmConfig, onCommand, ...deadlines }: HostExecOptions = {}) {
+    this.#onCommand = onCommand;
     this.#deadlines = { ...DEFAULT_DEADLINES, ...deadlines };
     this.#lvmConfig = lvmConfig;
   }
@@ -133,6 +145,18 @@ export class HostExec implements Exec {
    * Runs a command as a child process in a process group of its own, so that Ctrl-C for the driver does not reach it.
    */
   async run(command: Command): Promise<Output> {
+    const start = performance.now();
+    let code: number | undefined;
+    try {
+      const output = await this.#run(command);
+      code = output.code;
+      return output;
+    } finally {
+      this.#onCommand?.(command, { durationMs: performance.now() - start, ...(code === undefined ? {} : { code }) });
+    }
+  }
+
+  async #run(command: Command): Promise<Output> {
     const child = this.#spawn(command);
     const output = child.output().then(({ code, stdout, stderr }) => ({
       code,

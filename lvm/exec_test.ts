@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { StorageError } from "./error.ts";
-import { HostExec, runOk } from "./exec.ts";
+import { type Command, describeCommand, HostExec, runOk } from "./exec.ts";
+import { currentRequestId, withRequestId } from "./request_id.ts";
 
 const ENDLESS = { program: "dd", args: ["if=/dev/zero", "of=/dev/null", "status=none"] } as const;
 
@@ -96,4 +97,22 @@ Deno.test("runOk() throws an error with the command, its exit status and its mes
     "/nowhere/at/all: No such file or directory",
   );
   assertEquals(error.kind, "NotFound");
+});
+
+Deno.test("HostExec reports each command with its duration, its exit status and the request that it runs for", async () => {
+  const reports: [string, number | undefined, string | undefined][] = [];
+  const exec = new HostExec({
+    readMs: 10_000,
+    onCommand: (command, { code, durationMs }) => {
+      assert(durationMs >= 0);
+      reports.push([describeCommand(command), code, currentRequestId()]);
+    },
+  });
+  const command: Command = { program: "df", args: ["/nowhere/at/all"], mutates: false };
+  await withRequestId("1a2b3c4d", () => exec.run(command));
+  await exec.run({ ...ENDLESS, mutates: false, deadlineMs: 10 }).catch(() => {});
+  assertEquals(reports, [
+    ["df /nowhere/at/all", 1, "1a2b3c4d"],
+    ["dd if=/dev/zero of=/dev/null status=none", undefined, undefined],
+  ]);
 });

@@ -8,7 +8,10 @@
  * @module
  */
 
+import { getLogger } from "@logtape/logtape";
+import { defined } from "../../lvm/defined.ts";
 import { type ErrorKind, StorageError } from "../../lvm/error.ts";
+import { currentRequestId, withRequestId } from "../../lvm/request_id.ts";
 import type { Lvm } from "../../lvm/model/client.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
 import type { RecordedLv } from "../../lvm/inventory/volume_state.ts";
@@ -21,6 +24,7 @@ import {
   FORGOTTEN_ANNOTATION,
   isForgotten,
   REMOVE_ANNOTATION,
+  requestIdOf,
 } from "../api/lvm_objects.ts";
 import { failedStatus, isSameStatus } from "../api/object_status.ts";
 import type { KubeObject, Resource } from "../api/objects.ts";
@@ -72,6 +76,8 @@ export function recordedLvOf(object: AgentManaged | undefined): RecordedLv | und
   return lvUUID === undefined ? undefined : { lvUuid: lvUUID, groupName: volumeGroup ?? "(unknown)" };
 }
 
+const log = getLogger(["denolith", "agent"]);
+
 /** Failures that may be temporary: the object stays as it is, and is retried. */
 const TRANSIENT_KINDS: readonly ErrorKind[] = ["Busy", "StillRunning", "Unavailable"];
 
@@ -103,13 +109,34 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
     const object = objects.get(name);
     if (object?.metadata.deletionTimestamp === undefined) this.#waitingDeletions.delete(name);
     if (object === undefined || object.spec.driverName !== driver) return;
-    if (object.metadata.deletionTimestamp !== undefined) return await this.#reconcileDeletion(object);
-    if (isReconciled(object)) return;
+    await withRequestId(requestIdOf(object), async () => {
+      if (object.metadata.deletionTimestamp !== undefined) return await this.#reconcileDeletion(object);
+      if (isReconciled(object)) return;
+      try {
+        await reconcileObject(object);
+      } catch (error) {
+        if (!(error instanceof StorageError) || TRANSIENT_KINDS.includes(error.kind)) throw error;
+        await this.#recordFailure(object, error);
+      }
+    });
+  }
+
+  /** Runs an operation on the machine for an object, and logs it when it ends, with the id of the request for it. */
+  async logged<R>(operation: string, { metadata: { name } }: T, body: () => Promise<R>): Promise<R> {
+    const start = performance.now();
+    const fields = () => ({
+      ...defined({ requestId: currentRequestId() }),
+      operation,
+      [this.#options.noun]: name,
+      durationMs: Math.round(performance.now() - start),
+    });
     try {
-      await reconcileObject(object);
+      const result = await body();
+      log.info("operation", fields());
+      return result;
     } catch (error) {
-      if (!(error instanceof StorageError) || TRANSIENT_KINDS.includes(error.kind)) throw error;
-      await this.#recordFailure(object, error);
+      log.warn("error", { ...fields(), error });
+      throw error;
     }
   }
 
@@ -225,13 +252,17 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
 
   /** Removes the LV, and then the finalizer of the object. */
   async #remove(object: T): Promise<void> {
-    const { finalizer, remove, client, onChange } = this.#options;
+    const { finalizer, remove, client, objects, end, onChange } = this.#options;
     const { metadata: { name, finalizers = [], resourceVersion } } = object;
-    if (!isForeignLv(object)) await remove(object);
+    if (!isForeignLv(object)) await this.logged("delete", object, () => remove(object));
     onChange();
     const remaining = finalizers.filter((one) => one !== finalizer);
     const merge = { metadata: { finalizers: remaining } };
-    await orAbsent(client.patch(this.#resource, { name }, { merge, resourceVersion }));
+    const patched = await orAbsent(client.patch(this.#resource, { name }, { merge, resourceVersion }));
+    if (patched === undefined) return;
+    // otherwise the event that deletion began, if it arrives late, looks like another deletion
+    const isOver = (now?: T) => now === undefined || !(now.metadata.finalizers ?? []).includes(finalizer);
+    await objects.waitForCache(name, isOver, { timeoutMs: CACHE_WAIT_MS, signal: end });
   }
 
   /** Removes the annotation that the node was removed for good: the node is back, with the LV. */

@@ -84,7 +84,11 @@ export class SnapshotReconciler {
     }
     if (found.state === "absent") {
       const locksToHold = snapshotCreationLocks(request.id, request.source);
-      return await locks.run("snapshot", locksToHold, () => this.#take(object, request, groups));
+      return await locks.run(
+        "snapshot",
+        locksToHold,
+        () => this.#reconciler.logged("create", object, () => this.#take(object, request, groups)),
+      );
     }
     requireSource(found.found.snapshot, request.source);
     await this.#reconciler.writeStatus(object, this.#observedStatus(object, found.found));

@@ -145,13 +145,21 @@ export class VolumeReconciler {
     if (found.state === "absent") {
       if (hasCurrentError(object)) return; // it failed, and the spec has not changed
       const { source } = volumeRequestOf(object, parseGroups);
-      return await locks.run("creation", volumeCreationLocks(id, source), () => this.#create(object, groups));
+      return await locks.run(
+        "creation",
+        volumeCreationLocks(id, source),
+        () => this.#reconciler.logged("create", object, () => this.#create(object, groups)),
+      );
     }
     const { volume } = found;
     if (object.status?.lvUUID === undefined) requireCompatible(volume, volumeRequestOf(object, parseGroups));
     if (volume.tags.copied !== undefined) return await this.#reportCopyProgress(object, volume);
     if (volume.size < desiredSizeRange(object).required && !hasCurrentError(object)) {
-      return await locks.run("expansion", [volumeLock(id)], () => this.#extend(object, volume));
+      return await locks.run(
+        "expansion",
+        [volumeLock(id)],
+        () => this.#reconciler.logged("expand", object, () => this.#extend(object, volume)),
+      );
     }
     await this.#reconciler.writeStatus(object, this.#observedStatus(object, volume));
     if (object.status?.state === "Pending" && volume.tags.source !== undefined) {

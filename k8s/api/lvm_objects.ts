@@ -8,6 +8,7 @@ import type { ErrorKind } from "../../lvm/error.ts";
 import type { FilesystemType } from "../../lvm/spec/filesystem.ts";
 import type { GroupPreference } from "../../lvm/model/groups.ts";
 import type { Erasure } from "../../lvm/model/tags.ts";
+import { currentRequestId } from "../../lvm/request_id.ts";
 import type { Condition } from "./conditions.ts";
 import type { KubeObject, Resource } from "./objects.ts";
 
@@ -37,6 +38,21 @@ export const CLAIM_ANNOTATION = `${LVM_GROUP}/claim`;
 
 /** The annotation of a volume that the provisioner started, until its PersistentVolume is seen: the uid of the claim. */
 export const PENDING_ANNOTATION = `${LVM_GROUP}/pending-claim-uid`;
+
+/** The annotation with the id of the request that last asked for a change: it is in the log lines of the controller. */
+export const REQUEST_ANNOTATION = `${LVM_GROUP}/request-id`;
+
+/** Returns the annotation for the request that the running code works for; none when it works for no request. */
+export function requestAnnotations(): Record<string, string> {
+  const id = currentRequestId();
+  return id === undefined ? {} : { [REQUEST_ANNOTATION]: id };
+}
+
+/** Returns the id of the request that last asked for a change of an object; `undefined` for none, or a strange one. */
+export function requestIdOf({ metadata }: KubeObject): string | undefined {
+  const id = metadata.annotations?.[REQUEST_ANNOTATION];
+  return id !== undefined && /^[\w-]{1,64}$/.test(id) ? id : undefined;
+}
 
 /** A failure. */
 export interface StatusError {

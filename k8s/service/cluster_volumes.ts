@@ -23,6 +23,7 @@ import {
   type LvmSnapshot,
   type LvmVolume,
   lvmVolumes,
+  requestAnnotations,
 } from "../api/lvm_objects.ts";
 import { intentAnnotations } from "../provisioner/volume_intents.ts";
 import type { ClaimReference } from "../sidecars/csi_client.ts";
@@ -161,7 +162,10 @@ export class ClusterVolumes implements VolumeService {
     this.refuseWhileCopied({ kind: "volume", id }, `expanding volume ${id}`);
     const sizeLimit = range.limit === undefined ? null : formatQuantity(range.limit);
     const patched = await this.#client.patch(lvmVolumes, { name: id }, {
-      merge: { spec: { size: formatQuantity(range.required), sizeLimit } },
+      merge: {
+        metadata: { annotations: requestAnnotations() },
+        spec: { size: formatQuantity(range.required), sizeLimit },
+      },
     });
     const expanded = await this.#objects.waitObserved("expanding", patched);
     if ((actualSize(expanded) ?? 0n) >= range.required) return clusterVolumeOf(expanded);
@@ -184,7 +188,8 @@ export class ClusterVolumes implements VolumeService {
     if (!hasLimits(limits)) return;
     try {
       // even when the cache shows these limits already: it may be stale
-      await this.#client.patch(lvmVolumes, { name: id }, { merge: { spec: { ioLimits: ioLimitsPatch(limits) } } });
+      const merge = { metadata: { annotations: requestAnnotations() }, spec: { ioLimits: ioLimitsPatch(limits) } };
+      await this.#client.patch(lvmVolumes, { name: id }, { merge });
     } catch (error) {
       throw asUnavailable(`limiting volume ${id}`, error);
     }

@@ -12,7 +12,13 @@ import { StorageError } from "../../lvm/error.ts";
 import { type ApiClient, isAlreadyExists, orAbsent, orAbsentOrChanged } from "../client/client.ts";
 import type { SilentAgents } from "../scheduling/agent_liveness.ts";
 import type { Informer } from "../runtime/informer.ts";
-import { type AgentManaged, isForgotten, type LvmNode, REMOVE_ANNOTATION } from "../api/lvm_objects.ts";
+import {
+  type AgentManaged,
+  isForgotten,
+  type LvmNode,
+  REMOVE_ANNOTATION,
+  requestAnnotations,
+} from "../api/lvm_objects.ts";
 import type { Resource } from "../api/objects.ts";
 
 /** Options of {@linkcode RemoteObjects}. */
@@ -66,9 +72,13 @@ export class RemoteObjects<T extends AgentManaged> {
 
   /** Creates the object, or returns the existing one of its name. @throws {StorageError} `Unavailable` */
   async createOrGet(object: T): Promise<T> {
-    const { name } = object.metadata;
+    const { name, ...metadata } = object.metadata;
+    const annotations = { ...metadata.annotations, ...requestAnnotations() };
     try {
-      return await this.#client.create(this.#objects.resource, object);
+      return await this.#client.create(this.#objects.resource, {
+        ...object,
+        metadata: { name, ...metadata, annotations },
+      });
     } catch (error) {
       if (!isAlreadyExists(error)) throw asUnavailable(`creating ${this.#describe(name)}`, error);
     }
@@ -240,7 +250,8 @@ export class RemoteObjects<T extends AgentManaged> {
     const finalizerPatch = lacksFinalizer ? { finalizers: [...finalizers, finalizer] } : {};
     const request = async () => {
       if (annotations?.[REMOVE_ANNOTATION] === undefined || lacksFinalizer) {
-        const merge = { metadata: { uid, annotations: { [REMOVE_ANNOTATION]: "true" }, ...finalizerPatch } };
+        const requested = { [REMOVE_ANNOTATION]: "true", ...requestAnnotations() };
+        const merge = { metadata: { uid, annotations: requested, ...finalizerPatch } };
         await this.#client.patch(this.#resource, { name }, { merge });
       }
       if (deletionTimestamp === undefined) await this.#client.delete(this.#resource, { name }, { uid });
