@@ -256,10 +256,12 @@ Deno.test("an API server that is away for a while delays the PersistentVolume, a
 Deno.test("after repeated refusals of its PersistentVolume, a volume is deleted, and provisioning starts again", async () => {
   await using cluster = await FakeControlPlane.start();
   let refusals = 7;
+  let refusalsBeforeDeletion = 0;
   const provisioner = new Provisioner(
     cluster.controllerOptions("loop", (client) =>
       interceptClient(client, (request, when) => {
         if (request !== "create persistentvolumes" || when === "after" || refusals-- <= 0) return Promise.resolve();
+        if (cluster.driver.callCount("deleteVolume") === 0) refusalsBeforeDeletion++;
         return Promise.reject(new ApiError("refused by a webhook", { status: 403, reason: "Forbidden" }));
       })),
   );
@@ -268,6 +270,7 @@ Deno.test("after repeated refusals of its PersistentVolume, a volume is deleted,
   await cluster.waitForBound();
   assertEquals(await cluster.waitForEvent("ProvisioningFailed"), "refused by a webhook");
   assertEquals(cluster.driver.calls.map(({ call }) => call), ["createVolume", "deleteVolume", "createVolume"]);
+  assertEquals(refusalsBeforeDeletion, 5);
 });
 
 Deno.test("a claim whose secret cannot be read has an event with the remedy, and gets its volume once it can", async () => {

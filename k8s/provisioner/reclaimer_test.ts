@@ -126,6 +126,32 @@ Deno.test("the last look before a removal is at the original: a policy that just
   assertEquals([cluster.driver.volumes.size, cluster.driver.callCount("deleteVolume")], [1, 0]);
 });
 
+Deno.test("a PersistentVolume that took the name of a removed one is not deleted", async () => {
+  await using cluster = await FakeControlPlane.start();
+  const replaced = Promise.withResolvers<void>();
+  let name = "";
+  const provisioner = new Provisioner(
+    cluster.controllerOptions("loop", (client) =>
+      interceptClient(client, async (request, when) => {
+        if (request !== "delete persistentvolumes") return;
+        if (when === "after") return replaced.resolve();
+        await cluster.client.delete(persistentVolumes, { name });
+        const csi = { driver: "other.example", volumeHandle: "other" };
+        cluster.api.put(persistentVolumes, { metadata: { name }, spec: { csi } });
+        setTimeout(replaced.resolve, 200); // a refused deletion has no "after"
+      })),
+  );
+  cluster.run((signal) => provisioner.run(signal));
+  name = `pvc-${cluster.addClaim().metadata.uid}`;
+  await cluster.waitForBound();
+  await cluster.remove(persistentVolumeClaims, CLAIM);
+  await replaced.promise;
+  cluster.addClaim("other");
+  await cluster.waitForBound("other");
+  const kept = cluster.storedVolumes.find(({ metadata }) => metadata.name === name);
+  assertEquals(kept?.spec?.csi?.driver, "other.example");
+});
+
 Deno.test("a PersistentVolume that was written by hand is guarded, and removed by its policy; one of another driver is not", async () => {
   await using s = await scene();
   const claim = (name: string) =>

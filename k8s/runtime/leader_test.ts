@@ -18,10 +18,15 @@ function scene() {
   const running: { stop: AbortController; done: Promise<void> }[] = [];
   /** A candidate; its work ends with its signal, or never. */
   const candidate = (identity: string, ignoresSignal = false) => {
-    const cut = { off: false };
+    const cut = { off: false, delayMs: 0 };
     const network = new Proxy(client, {
-      get: (target, verb) => (...args: unknown[]) =>
-        cut.off ? Promise.reject(new Error("cut off")) : Reflect.get(target, verb).apply(target, args),
+      get: (target, verb) => async (...args: unknown[]) => {
+        if (cut.off) throw new Error("cut off");
+        const answer = await Reflect.get(target, verb).apply(target, args);
+        const { delayMs } = cut;
+        if (delayMs > 0) await new Promise<void>((resolve) => clock.after(delayMs, resolve));
+        return answer;
+      },
     });
     const election = new LeaderElection(network, { lease: LEASE, identity, clock });
     const stop = new AbortController();
@@ -153,6 +158,19 @@ Deno.test("LeaderElection: a stalled process ends when another took the lease me
   await s.pass(100);
   assertEquals([s.log, a.election.isLeading], [["a leads", "a ends", "a is done"], false]);
   assertEquals(s.lease()?.holderIdentity, "someone else");
+});
+
+Deno.test("LeaderElection: the term counts from the request, so that a slow answer does not prolong it", async () => {
+  await using s = scene();
+  const a = s.candidate("a");
+  await s.pass(100);
+  a.cut.delayMs = 3_000; // of the two requests of each renewal
+  await s.pass(8_500); // one renewal, from 2 s to 8 s
+  a.cut.off = true;
+  await s.pass(1_000);
+  assertEquals(s.log, ["a leads"]);
+  await s.pass(3_400); // until 13 s, which is 10 s after the request at the latest
+  assertEquals(s.log, ["a leads", "a ends", "a is done"]);
 });
 
 Deno.test("sidecarLeaseName() returns the names of the Leases that the official sidecars use", () => {

@@ -1,0 +1,95 @@
+/**
+ * The policy that isolates nodes, evaluated as the API server evaluates it. A test in a cluster
+ * (tests/cluster/suite/node_isolation.ts) does the same with the real one.
+ *
+ * @module
+ */
+
+import { Environment } from "@marcbachmann/cel-js";
+import { assert, assertEquals } from "@std/assert";
+import { readObjects } from "./objects.ts";
+
+const AGENT = "system:serviceaccount:denolith-system:denolith-node";
+const { spec: policy } = readObjects("manifests").find(({ kind }) => kind === "ValidatingAdmissionPolicy")!;
+const cel = new Environment({ enableOptionalTypes: true, unlistedVariablesAreDyn: true });
+
+/** An object, as far as the policy reads it. */
+interface AdmittedObject {
+  readonly metadata: { readonly name: string };
+  readonly spec?: { readonly nodeName?: string };
+}
+
+/** A request for admission, as far as the policy reads it. */
+interface AdmissionRequest {
+  readonly username?: string;
+  /** The node in the token of the user; none by default. */
+  readonly node?: string;
+  readonly resource?: string;
+  readonly before?: AdmittedObject;
+  readonly after?: AdmittedObject;
+}
+
+/** Returns the messages of the validations that fail; `undefined` when the policy is not about the request. */
+function deny({ username = AGENT, node, resource = "lvmvolumes", before, after }: AdmissionRequest) {
+  const extra = { "authentication.kubernetes.io/node-name": [node] };
+  const userInfo = { username, ...(node === undefined ? {} : { extra }) };
+  const input = { request: { userInfo, resource: { resource } }, oldObject: before ?? null, object: after ?? null };
+  if (!policy.matchConditions.every(({ expression }: Expression) => cel.evaluate(expression, input))) return undefined;
+  const variables: Record<string, unknown> = {};
+  for (const { name, expression } of policy.variables as (Expression & { name: string })[]) {
+    variables[name] = cel.evaluate(expression, { ...input, variables });
+  }
+  const failed = policy.validations.filter(({ expression }: Expression) => {
+    const isValid = cel.evaluate(expression, { ...input, variables });
+    assert(typeof isValid === "boolean", expression);
+    return !isValid;
+  });
+  return failed.map(({ message, messageExpression }: { message: string; messageExpression?: string }) =>
+    messageExpression === undefined ? message : cel.evaluate(messageExpression, { ...input, variables })
+  );
+}
+
+interface Expression {
+  readonly expression: string;
+}
+
+/** Returns a volume of a node. */
+function volumeOf(nodeName?: string): AdmittedObject {
+  return { metadata: { name: "v1-1" }, spec: nodeName === undefined ? {} : { nodeName } };
+}
+
+/** Returns the LVMNode of a node. */
+function nodeObject(name: string): AdmittedObject {
+  return { metadata: { name } };
+}
+
+const OTHERS = ["the agent of node a may only write the objects of that node"];
+
+Deno.test.each<[string, AdmissionRequest, readonly string[]]>([
+  ["creates", { after: volumeOf("a") }, []],
+  ["changes", { before: volumeOf("a"), after: volumeOf("a") }, []],
+  ["deletes", { before: volumeOf("a") }, []],
+  ["creates that of another node", { after: volumeOf("b") }, OTHERS],
+  ["changes that of another node", { before: volumeOf("b"), after: volumeOf("b") }, OTHERS],
+  ["deletes that of another node", { before: volumeOf("b") }, OTHERS],
+  ["gives away", { before: volumeOf("a"), after: volumeOf("b") }, OTHERS],
+  ["takes over", { before: volumeOf("b"), after: volumeOf("a") }, OTHERS],
+  ["changes one without a node", { before: volumeOf(), after: volumeOf() }, OTHERS],
+])("the policy decides when an agent %s an object: %j", (_name, request, messages) => {
+  assertEquals(deny({ node: "a", ...request }), messages);
+});
+
+Deno.test("the policy finds the node of an LVMNode in its name", () => {
+  const ofNode = { node: "a", resource: "lvmnodes" };
+  assertEquals(deny({ ...ofNode, after: nodeObject("a") }), []);
+  assertEquals(deny({ ...ofNode, before: nodeObject("b"), after: nodeObject("b") }), OTHERS);
+  const forged = { metadata: { name: "b" }, spec: { nodeName: "a" } };
+  assertEquals(deny({ ...ofNode, before: forged, after: forged }), OTHERS);
+});
+
+Deno.test("the policy denies an agent whose token names no node, and is not about other users", () => {
+  const [message] = deny({ after: volumeOf("a") })!;
+  assert(message.startsWith("the token names no node"), message);
+  assertEquals(deny({ node: "", after: volumeOf("") }), [message]);
+  assertEquals(deny({ username: "system:serviceaccount:denolith-system:denolith-controller" }), undefined);
+});

@@ -1,0 +1,67 @@
+/**
+ * Objects that are replaced by others of the same name while an agent writes to them, as by a restored backup.
+ *
+ * @module
+ */
+
+import { assertEquals } from "@std/assert";
+import { type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import type { ApiClient, PatchOptions } from "../../k8s/client/client.ts";
+import { volumeIdOf } from "../../lvm/ids.ts";
+import { interceptClient } from "../fake/intercepted_client.ts";
+import { FakeCluster } from "../fake/node_cluster.ts";
+import { ANYWHERE, machineWith, onlyObject, request } from "../fake/volume_cluster.ts";
+
+const FINALIZER = "other.example/lv";
+
+/**
+ * Starts a cluster in which, just before one patch of an LVMVolume, the object is replaced by that of another driver.
+ *
+ * @param isReplaced selects the patch
+ * @returns the cluster, and a promise of the end of that patch
+ */
+async function setUp(isReplaced: (options: Pick<PatchOptions<LvmVolume>, "merge" | "subresource">) => boolean) {
+  const patched = Promise.withResolvers<void>();
+  let pending = true;
+  const replace = async (name: string) => {
+    const { api, client } = cluster;
+    const { spec } = await client.get(lvmVolumes, { name });
+    await client.patch(lvmVolumes, { name }, { merge: { metadata: { finalizers: [] } } });
+    await client.delete(lvmVolumes, { name }).catch(() => {}); // one that was being deleted is gone
+    const other: LvmVolume = { metadata: { name, finalizers: [FINALIZER] }, spec: { ...spec, driverName: "other" } };
+    api.put(lvmVolumes, other);
+  };
+  const wrap = (client: ApiClient): ApiClient => ({
+    ...interceptClient(client, () => Promise.resolve()),
+    patch: async (resource, at, options) => {
+      if (!pending || resource.plural !== "lvmvolumes" || !isReplaced(options)) {
+        return await client.patch(resource, at, options);
+      }
+      pending = false;
+      await replace(at.name);
+      return await client.patch(resource, at, options).finally(patched.resolve);
+    },
+  });
+  const cluster = await FakeCluster.start({ "node-1": machineWith({ data: 1n << 30n }) }, { wrap, waitMs: 200 });
+  return { cluster, patched: patched.promise };
+}
+
+Deno.test("an agent does not write the status of a volume into another object of its name", async () => {
+  const { cluster, patched } = await setUp(({ subresource }) => subresource === "status");
+  await using _cluster = cluster;
+  const created = cluster.volumes.create(request("pvc-1"), ANYWHERE).catch(() => {});
+  await Promise.all([patched, created]);
+  const { spec, status } = onlyObject(cluster);
+  assertEquals([spec.driverName, status], ["other", undefined]);
+});
+
+Deno.test("an agent does not take the finalizers off another object of a deleted volume's name", async () => {
+  const { cluster, patched } = await setUp(({ merge }) =>
+    (merge as { metadata?: { finalizers?: unknown } }).metadata?.finalizers !== undefined
+  );
+  await using _cluster = cluster;
+  await cluster.volumes.create(request("pvc-1"), ANYWHERE);
+  const deleted = cluster.volumes.delete(volumeIdOf("pvc-1")).catch(() => {});
+  await Promise.all([patched, deleted]);
+  assertEquals(onlyObject(cluster).metadata.finalizers, [FINALIZER]);
+});
