@@ -257,3 +257,8 @@ Deno.test("the example of an existing volume names one volume, one node and one 
   assertEquals(expression, { key: TOPOLOGY_KEY, operator: "In", values: [volume!.spec.nodeName] });
   assertEquals(pv!.spec.capacity.storage, volume!.spec.size);
 });
+
+Deno.test("LVM of an agent does not wait for udev, and leaves monitoring to the driver", () => {
+  const settings = flagsOf(node.containers[0].args).get("lvm-config")!.split(" ").sort();
+  assertEquals(settings, ["activation/monitoring=0", "activation/udev_rules=0", "activation/udev_sync=0"]);
+});

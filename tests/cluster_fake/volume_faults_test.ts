@@ -59,13 +59,13 @@ Deno.test("a failed expansion is reverted although its node writes to the object
   const machine = machineWith({ data: 128n * MiB });
   await using cluster = await FakeCluster.start({ "node-1": machine });
   const { id } = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
-  const { client } = cluster;
+  const { controllerClient: client } = cluster;
   const patch = client.patch.bind(client);
   let disturbed = 0;
   client.patch = async (resource, at, options) => {
     if (options.resourceVersion !== undefined && disturbed++ === 0) {
       const merge = { status: { devicePath: "/dev/mapper/other" } };
-      await patch(lvmVolumes, { name: id }, { merge, subresource: "status" });
+      await cluster.client.patch(lvmVolumes, { name: id }, { merge, subresource: "status" });
     }
     return await patch(resource, at, options);
   };

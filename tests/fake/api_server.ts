@@ -17,6 +17,7 @@ import {
   type StoredObject,
 } from "./api_store.ts";
 import { Watch } from "./api_watch.ts";
+import { missingPermission, type ProcessRole, roleInUserAgent } from "./rbac.ts";
 
 /** A request that came. */
 export interface LoggedRequest {
@@ -118,6 +119,9 @@ export class FakeApiServer implements AsyncDisposable {
   readonly faults: Faults = { refuse: { status: 0, times: 0 }, conflicts: 0, stalledWatches: false };
   /** All requests so far. */
   readonly requests: LoggedRequest[] = [];
+  /** The clients that act as a process of the driver, by user agent; besides those whose user agent says so. */
+  readonly processes = new Map<string, ProcessRole>();
+  readonly #missingPermissions = new Set<string>();
   readonly #collections = new Map<string, Collection>();
   readonly #watches = new Set<Watch>();
   readonly #token: string | undefined;
@@ -139,11 +143,17 @@ export class FakeApiServer implements AsyncDisposable {
     return new FakeApiServer(options);
   }
 
-  /** Ends it, and all connections to it. */
+  /**
+   * Ends it, and all connections to it.
+   *
+   * @throws {Error} when a process of the driver sent requests that its role does not allow
+   */
   async [Symbol.asyncDispose](): Promise<void> {
     this.endWatches();
     this.#abort.abort();
     await this.#server.finished;
+    if (this.#missingPermissions.size === 0) return;
+    throw new Error(`no role in deploy/manifests grants ${[...this.#missingPermissions].sort().join(", ")}`);
   }
 
   /** The revision of the last change. */
@@ -221,6 +231,7 @@ export class FakeApiServer implements AsyncDisposable {
     const text = await request.text();
     const body: unknown = text === "" ? undefined : JSON.parse(text);
     this.requests.push({ method: request.method, path, query, body, headers: request.headers });
+    this.#checkPermission(request, path, query);
     try {
       this.#refuse(request);
       return this.#serve(request.method, { path, query, body, type: request.headers.get("content-type") ?? "" });
@@ -232,6 +243,17 @@ export class FakeApiServer implements AsyncDisposable {
         : {};
       return Response.json(statusObject(error), { status: error.code, headers });
     }
+  }
+
+  /** Checks whether the role of a process allows its request. The test fails when the server ends. */
+  #checkPermission({ method, headers }: Request, path: string, query: URLSearchParams): void {
+    const userAgent = headers.get("user-agent") ?? "";
+    const role = this.processes.get(userAgent) ?? roleInUserAgent(userAgent);
+    if (role === undefined) return;
+    const { group, namespace, resource, name } = parsePath(path);
+    const request = { method, isWatch: query.has("watch"), group, namespace, resource, name };
+    const permission = missingPermission(role, request);
+    if (permission !== undefined) this.#missingPermissions.add(permission);
   }
 
   #refuse({ method, headers }: Request): void {
@@ -318,6 +340,16 @@ export class FakeApiServer implements AsyncDisposable {
     if (seconds > 0) watch.endAfter(seconds * 1000);
     return new Response(watch.body, { headers: { "content-type": "application/json" } });
   }
+}
+
+/** Splits the path of a request for objects, such as `/apis/GROUP/VERSION/namespaces/NAMESPACE/PLURAL/NAME/status`. */
+function parsePath(path: string) {
+  const parts = path.split("/").slice(1).map(decodeURIComponent);
+  const [, group = ""] = parts[0] === "api" ? [] : parts;
+  parts.splice(0, parts[0] === "api" ? 2 : 3);
+  const namespace = parts[0] === "namespaces" && parts.length > 2 ? parts.splice(0, 2)[1] : undefined;
+  const [plural = "", name, subresource] = parts;
+  return { group, namespace, resource: subresource === undefined ? plural : `${plural}/${subresource}`, name };
 }
 
 function requireObject(body: unknown): StoredObject {

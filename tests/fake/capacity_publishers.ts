@@ -89,6 +89,7 @@ export function startCapacityCluster() {
     ) {
       const end = new AbortController();
       const signal = AbortSignal.any([end.signal, stop.signal]);
+      api.processes.set(name, "controller");
       const own = wrap(connect(name));
       const turns: string[] = [];
       const failures: unknown[] = [];

@@ -99,6 +99,7 @@ export class FakeControlPlane implements AsyncDisposable {
 
   /** Returns the options of a controller with a client and informers of its own. @param wrap wraps the client */
   controllerOptions(name = "loop", wrap: (client: ApiClient) => ApiClient = (client) => client): ControllerOptions {
+    for (const userAgent of [name, `${name}-events`]) this.api.processes.set(userAgent, "controller");
     const client = wrap(this.#connect(name));
     // Events do not count as steps of a loop.
     const recorder = new EventRecorder(this.#connect(`${name}-events`), { component: DRIVER, instance: "test" });

@@ -247,6 +247,8 @@ export class FakeController implements AsyncDisposable {
 /** A cluster, and what the controller has of it. */
 export class FakeCluster implements AsyncDisposable {
   readonly api = FakeApiServer.start({ resources: [lvmVolumes, lvmSnapshots, lvmNodes] });
+  /** The client of the test, which has all rights. */
+  readonly client: HttpClient = new HttpClient({ url: this.api.url }, { userAgent: "denolith/test (administrator)" });
   readonly #agents = new Map<string, FakeAgent>();
   #controller: FakeController;
 
@@ -268,7 +270,8 @@ export class FakeCluster implements AsyncDisposable {
     return cluster;
   }
 
-  get client(): HttpClient {
+  /** The client of the controller. */
+  get controllerClient(): HttpClient {
     return this.#controller.client;
   }
 
@@ -321,6 +324,7 @@ export class FakeCluster implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     for (const name of [...this.#agents.keys()]) await this.stopAgent(name);
     await this.#controller[Symbol.asyncDispose]();
+    this.client[Symbol.dispose]();
     await this.api[Symbol.asyncDispose]();
   }
 }

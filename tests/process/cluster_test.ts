@@ -4,6 +4,7 @@
  * @module
  */
 
+import { dirname } from "@std/path";
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { connect, connectToService } from "../../csi/client.ts";
 import { Registration } from "../../csi/proto/registration_pb.ts";
@@ -187,4 +188,23 @@ Deno.test("denolith node: reports the labels of its Node as topology, and leaves
   }
   assertEquals(await Deno.stat(`${s.folder}/plugins_registry`).catch(() => "none"), "none");
   assertEquals(await driver.stop(), 0, driver.log().join("\n"));
+});
+
+Deno.test("denolith node: at SIGTERM it leaves kubelet before it stops serving", async () => {
+  await using s = await setUp();
+  const socket = `${s.folder}/plugins/${DRIVER}/csi.sock`;
+  const registration = `${s.folder}/plugins_registry/${DRIVER}-reg.sock`;
+  await using driver = await s.start("node", socket, "--node-name", "n1", "--kubelet-dir", s.folder);
+  const registered = () => Deno.stat(registration).catch(() => undefined);
+  await pollUntil(registered, { action: "register", timeoutMs: 30_000 });
+  const removed: string[] = [];
+  const watcher = Deno.watchFs([dirname(socket), dirname(registration)]);
+  const watching = (async () => {
+    for await (const { kind, paths } of watcher) if (kind === "remove") removed.push(...paths);
+  })();
+  assertEquals(await driver.stop(), 0, driver.log().join("\n"));
+  await pollUntil(() => Promise.resolve(removed.includes(socket) || undefined), { action: "stop", timeoutMs: 5_000 });
+  watcher.close();
+  await watching;
+  assertEquals(removed.filter((path) => [socket, registration].includes(path)), [registration, socket]);
 });

@@ -1,0 +1,84 @@
+/**
+ * The rights of the driver's processes on a fake API server: those that the roles in deploy/ grant.
+ *
+ * @module
+ */
+
+import { readObjects } from "../../deploy/objects.ts";
+
+/** A request, as far as it needs rights. */
+export interface AuthorizedRequest {
+  /** The method. */
+  readonly method: string;
+  /** True for a watch. */
+  readonly isWatch: boolean;
+  /** The group of the resource; empty for the core group. */
+  readonly group: string;
+  /** The plural of the resource, and its subresource, if any. */
+  readonly resource: string;
+  /** The namespace; absent for all namespaces, and for resources without namespaces. */
+  readonly namespace?: string | undefined;
+  /** The name of the object; absent for a list, a watch or a creation. */
+  readonly name?: string | undefined;
+}
+
+interface Rule {
+  readonly apiGroups: readonly string[];
+  readonly resources: readonly string[];
+  readonly verbs: readonly string[];
+  /** True for a rule of a Role, which is about one namespace. */
+  readonly isNamespaced: boolean;
+}
+
+/** A process of the driver in a cluster. */
+export type ProcessRole = "node" | "controller";
+
+/** The service accounts of the processes. */
+const ACCOUNTS: Readonly<Record<ProcessRole, string>> = { node: "denolith-node", controller: "denolith-controller" };
+
+/** Rules that an administrator adds for secrets (docs/guides/kubernetes.md). */
+const ADDED_RULES: readonly Rule[] = [
+  { apiGroups: [""], resources: ["secrets"], verbs: ["get"], isNamespaced: true },
+];
+
+const VERBS: Readonly<Record<string, string>> = { POST: "create", PUT: "update", PATCH: "patch", DELETE: "delete" };
+
+const manifests = readObjects("manifests");
+
+/** Returns the rules of a service account. */
+function rulesOf(account: string): Rule[] {
+  const bindings = manifests.filter(({ kind, subjects }) =>
+    /^(?:Cluster)?RoleBinding$/.test(kind) && subjects.some(({ name }: { name: string }) => name === account)
+  );
+  return bindings.flatMap(({ kind, roleRef }) =>
+    manifests.filter((role) => role.kind === roleRef.kind && role.metadata.name === roleRef.name).flatMap(({ rules }) =>
+      rules.map((rule: Omit<Rule, "isNamespaced">) => ({ ...rule, isNamespaced: kind === "RoleBinding" }))
+    )
+  );
+}
+
+const RULES: Readonly<Record<ProcessRole, readonly Rule[]>> = {
+  node: rulesOf(ACCOUNTS.node),
+  controller: [...rulesOf(ACCOUNTS.controller), ...ADDED_RULES],
+};
+
+/**
+ * Returns what a process of the driver asks for without a right to it, as `patch persistentvolumeclaims/status`.
+ *
+ * @returns `undefined` when a role allows the request
+ */
+export function missingPermission(role: ProcessRole, request: AuthorizedRequest): string | undefined {
+  const { method, isWatch, group, resource, namespace, name } = request;
+  const verb = VERBS[method] ?? (name !== undefined ? "get" : isWatch ? "watch" : "list");
+  const isAllowed = RULES[role].some((rule) =>
+    rule.apiGroups.includes(group) && rule.resources.includes(resource) && rule.verbs.includes(verb) &&
+    (!rule.isNamespaced || namespace !== undefined)
+  );
+  const where = namespace === undefined ? "" : " in a namespace";
+  return isAllowed ? undefined : `${role}: ${verb} ${group === "" ? "" : `${group}/`}${resource}${where}`;
+}
+
+/** Returns the process in a user agent such as `denolith/1.2.3 (node)`; `undefined` for that of another client. */
+export function roleInUserAgent(userAgent: string): ProcessRole | undefined {
+  return /^denolith\/.* \((node|controller)\)$/.exec(userAgent)?.[1] as ProcessRole | undefined;
+}
