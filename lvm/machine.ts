@@ -172,7 +172,8 @@ export function openMachine(options: MachineOptions): Machine {
     onReport: (groups) => poolMonitor.observe(groups),
     onResumed: (groups: readonly VolumeGroup[]) => copies.start(groups),
     onRemoved: () => listener.onRemoved?.(),
-    ...(thin.removeEmptyPools && { emptyPoolReservation: reservation }),
+    reservation,
+    ...defined({ removeEmptyPools: thin.removeEmptyPools }),
   });
   const volumeFinder = new VolumeFinder({ driver, groups, ...(recorded && { recordedLv: recorded.volume }) });
   const snapshotFinder = new SnapshotFinder({ driver, ...(recorded && { recordedLv: recorded.snapshot }) });

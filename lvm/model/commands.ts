@@ -70,6 +70,12 @@ export interface LvchangeOptions extends Pick<CommonOptions, "config"> {
   readonly permission?: "r" | "rw";
 }
 
+/** Options of lvremove(8). */
+export interface LvremoveOptions extends Pick<CommonOptions, "yes"> {
+  /** The UUID of the LV. LVM removes nothing when another LV has the name by now. */
+  readonly uuid: string;
+}
+
 /** Options of lvconvert(8). */
 export interface LvconvertOptions extends Pick<CommonOptions, "yes"> {
   /** Separates a copy-on-write snapshot from its origin. */
@@ -133,10 +139,10 @@ export function lvconvert(options: LvconvertOptions, lv: string): string[] {
 /**
  * Builds the command that removes an LV. Without `yes`, LVM refuses whatever it would ask about.
  *
- * @param lv The LV, as `vg/lv`.
+ * @param lv the LV, as `vg/lv`
  */
-export function lvremove(options: Pick<CommonOptions, "yes">, lv: string): string[] {
-  return ["lvremove", ...optionArguments(options), lv];
+export function lvremove({ uuid, ...options }: LvremoveOptions, lv: string): string[] {
+  return ["lvremove", ...optionArguments({ ...options, select: `lv_uuid=${uuid}` }), lv];
 }
 
 /**

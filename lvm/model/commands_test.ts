@@ -34,7 +34,7 @@ const COMMANDS: readonly (readonly [args: string[], line: string])[] = [
   [lvchange({ refresh: true }, "data/v"), "lvchange --refresh data/v"],
   [lvchange({ permission: "rw" }, "data/v"), "lvchange --permission rw data/v"],
   [lvchangeTags(["--deltag", "a", "--addtag", "b"], "data/v"), "lvchange --deltag a --addtag b data/v"],
-  [lvremove({ yes: true }, "data/v"), "lvremove --yes data/v"],
+  [lvremove({ yes: true, uuid: "a-b" }, "data/v"), "lvremove --yes --select lv_uuid=a-b data/v"],
   // snapshots
   [
     lvcreate({ yes: true, snapshot: true, permission: "r", name: "s", size: 4n }, "data/v"),
@@ -54,7 +54,7 @@ const COMMANDS: readonly (readonly [args: string[], line: string])[] = [
     lvextend({ poolmetadatasize: 4n, config }, "data/pool"),
     "lvextend --poolmetadatasize 4b --config activation/monitoring=0 data/pool",
   ],
-  [lvremove({}, "data/pool"), "lvremove data/pool"],
+  [lvremove({ uuid: "a-b" }, "data/pool"), "lvremove --select lv_uuid=a-b data/pool"],
   // groups
   [vgchange({ addtag: ["a"] }, "data"), "vgchange --addtag a data"],
   [vgchange({ deltag: ["a", "b"] }, "data"), "vgchange --deltag a --deltag b data"],

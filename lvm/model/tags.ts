@@ -275,6 +275,11 @@ export function markErased(from: bigint, to: bigint): string[] {
   return [...(from === 0n ? [] : ["--deltag", `${ERASED}${from}`]), "--addtag", `${ERASED}${to}`];
 }
 
+/** Returns arguments of lvchange by which the data of a deleted LV is not erased. @param from how it would be erased */
+export function eraseNoneArguments(from: Erasure): string[] {
+  return [...eraseTags(from).flatMap((tag) => ["--deltag", tag]), "--addtag", `${ERASE}none`];
+}
+
 /**
  * Parses the tags of an LV of a deleted volume or snapshot of the driver.
  *

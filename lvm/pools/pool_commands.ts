@@ -70,9 +70,9 @@ export async function createPool(
  * Removes what an interrupted `lvcreate` left of a pool of the driver. LVM first creates the LV of the metadata under
  * the name of the pool (lvmthin(7)), so a report shows it only when the `lvcreate` has ended. It contains no data.
  */
-export async function removeIncompletePool(lvm: Lvm, group: VolumeGroup, { name }: LogicalVolume): Promise<void> {
+export async function removeIncompletePool(lvm: Lvm, group: VolumeGroup, { name, uuid }: LogicalVolume): Promise<void> {
   try {
-    await lvm.change(group, lvremove({ yes: true }, `${group.name}/${name}`));
+    await lvm.change(group, lvremove({ yes: true, uuid }, `${group.name}/${name}`));
   } catch (error) {
     if (!(error instanceof StorageError && error.kind === "NotFound")) throw error; // NotFound: another call has removed it
   }
@@ -105,5 +105,5 @@ export async function extendPool(
 export async function removePool(lvm: Lvm, group: VolumeGroup, pool: LogicalVolume): Promise<void> {
   const path = `${group.name}/${pool.name}`;
   await lvm.change(group, lvchange({ activate: "n", ...NO_MONITORING }, path));
-  await lvm.change(group, lvremove({}, path));
+  await lvm.change(group, lvremove({ uuid: pool.uuid }, path));
 }

@@ -125,7 +125,8 @@ for (const remove of [true, false]) {
       lvm,
       driver: DRIVER,
       onError,
-      ...(remove && { emptyPoolReservation: new PoolReservation(lvm) }),
+      reservation: new PoolReservation(lvm),
+      removeEmptyPools: remove,
     });
     reaper.start();
     await reaper.idle();

@@ -129,7 +129,7 @@ export class Snapshots {
     const path = lvPath(found);
     if (found.lv.open) throw new StorageError("InUse", `deleting snapshot ${id}: ${path} is open; unmount it first`);
     if (found.erase === "none" && !isThin(found.lv)) {
-      return await this.#lvm.change(found.group, lvremove({ yes: true }, path));
+      return await this.#lvm.change(found.group, lvremove({ yes: true, uuid: found.lv.uuid }, path));
     }
     await this.#markDeleted(found);
   }

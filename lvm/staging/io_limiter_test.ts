@@ -31,9 +31,10 @@ async function scene(limits: IoLimits, options: IoLimiterSettings = {}) {
   const commands: string[] = [];
   machine.fault = (command) => void commands.push(describeCommand(command).split(" ").slice(0, 2).join(" "));
   const lvm = new Lvm(machine);
-  const reaper = new Reaper({ lvm, driver: "test", onError: () => {} });
+  const reservation = new PoolReservation(lvm);
+  const reaper = new Reaper({ lvm, driver: "test", reservation, onError: () => {} });
   const finder = new VolumeFinder({ driver: "test" });
-  const volumes = new Volumes({ lvm, finder, reservation: new PoolReservation(lvm), reaper });
+  const volumes = new Volumes({ lvm, finder, reservation, reaper });
   await volumes.create(namedRequest("one", GiB, { limits }));
   const errors: unknown[] = [];
   const reported: (LimitsState | undefined)[] = [];

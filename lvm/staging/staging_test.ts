@@ -18,9 +18,10 @@ async function setUpVolume(root = "/nowhere", { bytes = 32n << 20n, extentSize =
   const machine = new FakeMachine();
   machine.addGroup("data", 1n << 30n, extentSize);
   const lvm = new Lvm(machine);
-  const reaper = new Reaper({ lvm, driver: "test", onError: () => {} });
+  const reservation = new PoolReservation(lvm);
+  const reaper = new Reaper({ lvm, driver: "test", reservation, onError: () => {} });
   const finder = new VolumeFinder({ driver: "test" });
-  const volumes = new Volumes({ lvm, finder, reservation: new PoolReservation(lvm), reaper });
+  const volumes = new Volumes({ lvm, finder, reservation, reaper });
   await volumes.create(namedRequest("one", bytes));
   const paused: string[] = [];
   const pause = (id: string) => {

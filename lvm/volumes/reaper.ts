@@ -12,19 +12,18 @@
 
 import type { Clock } from "../clock.ts";
 import { activationArguments } from "./activation.ts";
-import { allowWrites, verifyDevice } from "../host/device.ts";
 import { StorageError } from "../error.ts";
-import { type Exec, runOk } from "../exec.ts";
 import { derivedReport, type FreshReport, type Lvm } from "../model/client.ts";
 import { changeIgnoring, splitSnapshot } from "../model/snapshot_split.ts";
 import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { isIncompletePool, monitoringOptions, removeIncompletePool, removePool } from "../pools/pool_commands.ts";
 import { removeUsedTags, usedTagsOf } from "../model/used_tags.ts";
-import type { LocatedLv, LogicalVolume, VolumeGroup } from "../model/report.ts";
-import { isOwned, markErased, markSnapshotDeleted, ownedSnapshotId } from "../model/tags.ts";
+import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
+import { isOwned, markSnapshotDeleted, ownedSnapshotId } from "../model/tags.ts";
 import { type DeletedLv, deletedLvs, incompleteVolumes, isIncompleteSnapshot } from "../inventory/leftovers.ts";
 import { findPool, isDriverPool, isThin, lvsInPool } from "../pools/pool.ts";
 import { BackgroundWorker } from "../worker.ts";
+import { Eraser, requireErasable } from "./eraser.ts";
 import { lvchange, lvchangeTags, lvextend, lvremove } from "../model/commands.ts";
 
 /** Options of {@linkcode Reaper}. */
@@ -45,17 +44,11 @@ export interface ReaperOptions {
   readonly clock?: Clock;
   /** Called with each report that the reaper reads, without unresponsive groups. */
   readonly onReport?: (groups: readonly VolumeGroup[]) => void;
-  /**
-   * The pool reservation, if the driver's thin pools are removed with their last volume; without it, empty pools stay.
-   */
-  readonly emptyPoolReservation?: PoolReservation;
+  /** Reserves space in the machine's thin pools. All who allocate from them share one reservation. */
+  readonly reservation: PoolReservation;
+  /** Whether the driver's thin pools are removed with their last volume; by default they stay. */
+  readonly removeEmptyPools?: boolean;
 }
-
-/** The bytes that one command overwrites. It takes a few seconds, so that the driver stops soon. */
-const CHUNK_BYTES = 1n << 30n;
-
-/** The bytes after which the progress is recorded. After a crash at most this much is overwritten again. */
-const RECORD_INTERVAL_BYTES = 32n * CHUNK_BYTES;
 
 /** The delay until a failed pass is repeated, in milliseconds. */
 const RETRY_MS = 60_000;
@@ -72,10 +65,17 @@ function isCowSnapshot(lv: LogicalVolume): boolean {
   return lv.origin !== undefined && !isThin(lv);
 }
 
+/** A thin pool whose last LV is deleted. */
+interface EmptiedPool {
+  /** The pool. */
+  readonly pool: LogicalVolume;
+  /** Its last LV, which is as large as the pool, and overwrites it. */
+  readonly wiper: DeletedLv;
+}
+
 /** The background worker that removes the deleted LVs of one driver on this machine. */
 export class Reaper {
   readonly #lvm: Lvm;
-  readonly #exec: Exec;
   readonly #driver: string;
   readonly #worker: BackgroundWorker;
   readonly #onError: (error: unknown) => void;
@@ -83,7 +83,9 @@ export class Reaper {
   readonly #onRemoved: () => void;
   readonly #retryMs: number;
   readonly #onReport: (groups: readonly VolumeGroup[]) => void;
-  readonly #emptyPoolReservation: PoolReservation | undefined;
+  readonly #reservation: PoolReservation;
+  readonly #removesEmptyPools: boolean;
+  readonly #eraser: Eraser;
   #resumeDue = false;
   /** The UUIDs of the LVs that LVM split from their origins, until a report shows that. */
   readonly #splitUuids = new Set<string>();
@@ -91,16 +93,18 @@ export class Reaper {
   /** Creates the reaper. It does nothing before {@linkcode start} or {@linkcode wake}. */
   constructor(options: ReaperOptions) {
     this.#lvm = options.lvm;
-    this.#exec = options.lvm.exec;
     this.#driver = options.driver;
     this.#onError = options.onError;
     this.#onResumed = options.onResumed ?? (() => {});
     this.#onRemoved = options.onRemoved ?? (() => {});
     this.#onReport = options.onReport ?? (() => {});
-    this.#emptyPoolReservation = options.emptyPoolReservation;
+    this.#reservation = options.reservation;
+    this.#removesEmptyPools = options.removeEmptyPools ?? false;
     this.#retryMs = options.retryMs ?? RETRY_MS;
-    const { onError, clock } = options;
+    const { lvm, onError, clock } = options;
     this.#worker = new BackgroundWorker({ pass: () => this.#pass(), onError, retryMs: this.#retryMs, clock });
+    const isStopped = () => this.#worker.stopped;
+    this.#eraser = new Eraser({ lvm, isStopped, onError, onLateEnd: () => this.wake() });
   }
 
   /** Repairs what a crash left, and starts a pass. */
@@ -134,17 +138,29 @@ export class Reaper {
         this.#onError(error);
       }
     };
-    const report = await this.#lvm.report();
-    const groups = derivedReport(report, report.filter(({ responsive }) => responsive));
+    const groups = await this.#report();
     this.#onReport(groups);
+    let isFresh = !this.#resumeDue;
     if (this.#resumeDue) await attempt(() => this.#resume(groups));
     const deleted = deletedLvs(this.#driver, groups);
     const snapshotUuids = deleted.filter(({ lv }) => isCowSnapshot(lv)).map(({ lv }) => lv.uuid);
     for (const uuid of this.#splitUuids) if (!snapshotUuids.includes(uuid)) this.#splitUuids.delete(uuid);
     for (const each of deleted) {
-      if (!this.#worker.stopped) await attempt(() => this.#remove(each));
+      if (!this.#worker.stopped) await attempt(() => this.#remove(each, isFresh));
+      isFresh = false; // an erasure takes up to hours
     }
     if (failed) this.#worker.wakeAfter(this.#retryMs);
+  }
+
+  /** Reads a report, without unresponsive groups. */
+  async #report(): Promise<FreshReport> {
+    const report = await this.#lvm.report();
+    return derivedReport(report, report.filter(({ responsive }) => responsive));
+  }
+
+  /** Finds an LV in a new report; `undefined` when it is gone, or not deleted any more. */
+  async #findAgain({ lv: { uuid } }: DeletedLv): Promise<DeletedLv | undefined> {
+    return deletedLvs(this.#driver, await this.#report()).find(({ lv }) => lv.uuid === uuid);
   }
 
   /**
@@ -154,49 +170,98 @@ export class Reaper {
    */
   async #resume(groups: FreshReport): Promise<void> {
     for (const { group, lv } of incompleteVolumes(this.#driver, groups)) {
-      await this.#lvm.change(group, lvremove({ yes: true }, `${group.name}/${lv.name}`));
+      await this.#lvm.change(group, lvremove({ yes: true, uuid: lv.uuid }, lvPath({ group, lv })));
     }
-    for (const group of groups) {
-      for (const lv of group.lvs.filter(({ tags }) => isOwned(this.#driver, tags))) {
-        const path = `${group.name}/${lv.name}`;
-        if (lv.suspended) await this.#lvm.change(group, lvchange({ refresh: true }, path));
-        if (isIncompletePool(this.#driver, lv)) {
-          await removeIncompletePool(this.#lvm, group, lv);
-          continue;
-        }
-        const snapshot = ownedSnapshotId(this.#driver, lv.tags);
-        if (snapshot === undefined || !isIncompleteSnapshot(lv)) continue;
-        await this.#lvm.change(group, lvchangeTags(markSnapshotDeleted(snapshot), path));
-        this.wake();
+    const current = await this.#refreshSuspended(groups) ? await this.#report() : groups;
+    for (const { group, lv } of this.#ownLvs(current)) {
+      if (isIncompletePool(this.#driver, lv)) {
+        await this.#removeIncompletePool(group, lv);
+        continue;
       }
+      const snapshot = ownedSnapshotId(this.#driver, lv.tags);
+      if (snapshot === undefined || !isIncompleteSnapshot(lv)) continue;
+      await this.#lvm.change(group, lvchangeTags(markSnapshotDeleted(snapshot), lvPath({ group, lv })));
+      this.wake();
     }
     this.#resumeDue = false;
-    this.#onResumed(groups);
+    this.#onResumed(current);
   }
 
-  async #remove(deleted: DeletedLv): Promise<void> {
-    const { lv, group, tags } = deleted;
-    if (isCowSnapshot(lv)) {
-      await splitSnapshot(this.#lvm, group, lv);
-      if (this.#splitUuids.delete(lv.uuid)) {
+  /** Resumes suspended devices. @returns whether there were any: a refresh takes up to minutes */
+  async #refreshSuspended(groups: FreshReport): Promise<boolean> {
+    const suspended = this.#ownLvs(groups).filter(({ lv }) => lv.suspended);
+    for (const located of suspended) {
+      await this.#lvm.change(located.group, lvchange({ refresh: true }, lvPath(located)));
+    }
+    return suspended.length > 0;
+  }
+
+  /** Returns the driver's LVs in a report. */
+  #ownLvs(groups: FreshReport): LocatedLv[] {
+    return groups.flatMap((group) =>
+      group.lvs.filter(({ tags }) => isOwned(this.#driver, tags)).map((lv) => ({ group, lv }))
+    );
+  }
+
+  /** Removes what an interrupted `lvcreate` left of a pool, unless a volume that needed the pool has removed it. */
+  async #removeIncompletePool(group: VolumeGroup, { uuid }: LogicalVolume): Promise<void> {
+    await this.#reservation.runExclusive([group], group, async (current) => {
+      const lv = current.lvs.find((lv) => lv.uuid === uuid);
+      if (lv !== undefined && isIncompletePool(this.#driver, lv)) await removeIncompletePool(this.#lvm, current, lv);
+    });
+  }
+
+  /**
+   * Erases and removes a deleted LV.
+   *
+   * @param isFresh whether nothing took time since the report. LVM removes by UUID, but splits by name, and blkdiscard(8)
+   * erases by path: before that, an older report is read again
+   */
+  async #remove(listed: DeletedLv, isFresh: boolean): Promise<void> {
+    if (this.#eraser.isBusy(listed.lv.uuid)) return; // its end wakes the reaper
+    const isRemovedAtOnce = !isCowSnapshot(listed.lv) && !needsErasure(listed);
+    const deleted = isFresh || isRemovedAtOnce ? listed : await this.#findAgain(listed);
+    if (deleted === undefined) return;
+    if (isCowSnapshot(deleted.lv)) {
+      await splitSnapshot(this.#lvm, deleted.group, deleted.lv);
+      if (this.#splitUuids.delete(deleted.lv.uuid)) {
         throw new StorageError(
           "CommandFailed",
-          `separating ${group.name}/${lv.name} from its origin: LVM reports it as a snapshot after it was separated`,
+          `separating ${lvPath(deleted)} from its origin: LVM reports it as a snapshot after it was separated`,
         );
       }
-      this.#splitUuids.add(lv.uuid);
+      this.#splitUuids.add(deleted.lv.uuid);
       this.wake(); // The LV has another device now, so another report is needed.
       return;
     }
     const emptied = await this.#extendLastOfPool(deleted);
-    if (emptied !== undefined) await this.#erase(await this.#ensureActive(emptied.wiper), emptied.pool.size);
-    else if (needsErasure(deleted)) await this.#erase(await this.#ensureActive(deleted));
-    if (this.#worker.stopped) return;
+    const isErased = emptied !== undefined || needsErasure(deleted);
+    const removable = isErased ? await this.#erase(deleted, emptied) : deleted;
+    if (removable === undefined || this.#worker.stopped) return;
+    const { lv, group, tags } = removable;
     const records = usedTagsOf(this.#driver, group, tags.id, lv.uuid);
     if (records.length > 0) await removeUsedTags(this.#lvm, group, records);
-    await changeIgnoring(["NotFound"], this.#lvm, group, lvremove({ yes: true }, `${group.name}/${lv.name}`));
+    const command = lvremove({ yes: true, uuid: lv.uuid }, lvPath({ group, lv }));
+    await changeIgnoring(["NotFound"], this.#lvm, group, command);
     if (emptied !== undefined) await this.#removePool(group, emptied.pool);
     this.#onRemoved();
+  }
+
+  /**
+   * Erases a deleted LV, or by it the whole pool.
+   *
+   * @returns the LV in a report after the erasure; `undefined` when it must not be removed
+   * @throws {StorageError} `FailedPrecondition` when a disk of it was missing before or after the erasure
+   */
+  async #erase(deleted: DeletedLv, emptied: EmptiedPool | undefined): Promise<DeletedLv | undefined> {
+    requireErasable(deleted);
+    const active = await this.#ensureActive(emptied?.wiper ?? deleted);
+    requireErasable({ ...active, tags: deleted.tags });
+    await this.#eraser.erase(active, emptied?.pool.size);
+    if (this.#worker.stopped) return undefined;
+    const erased = await this.#findAgain(deleted);
+    if (erased !== undefined) requireErasable(erased);
+    return erased;
   }
 
   /**
@@ -206,14 +271,13 @@ export class Reaper {
    *
    * @returns the pool, and the LV that overwrites it; `undefined` when the pool stays
    */
-  async #extendLastOfPool(
-    { lv, tags, ...located }: DeletedLv,
-  ): Promise<{ pool: LogicalVolume; wiper: DeletedLv } | undefined> {
-    return await this.#emptyPoolReservation?.runExclusive([located.group], located.group, async (group) => {
+  async #extendLastOfPool({ lv, tags, ...located }: DeletedLv): Promise<EmptiedPool | undefined> {
+    if (!this.#removesEmptyPools || !isThin(lv)) return undefined;
+    return await this.#reservation.runExclusive([located.group], located.group, async (group) => {
       const pool = findPool(group, lv.pool);
       if (pool === undefined || !isDriverPool(this.#driver, pool)) return undefined;
       const lvs = lvsInPool(group, pool);
-      if (lvs.some(({ uuid }) => uuid !== lv.uuid)) return undefined;
+      if (lvs.length !== 1 || lvs[0]!.uuid !== lv.uuid) return undefined;
       const size = lv.size > pool.size ? lv.size : pool.size;
       if (lv.size < size) {
         const options = { size, ...monitoringOptions(this.#driver, group, lv) };
@@ -224,7 +288,7 @@ export class Reaper {
   }
 
   async #removePool(group: VolumeGroup, { uuid }: LogicalVolume): Promise<void> {
-    await this.#emptyPoolReservation?.runExclusive([group], group, async (current) => {
+    await this.#reservation.runExclusive([group], group, async (current) => {
       const pool = current.lvs.find((lv) => lv.uuid === uuid);
       if (pool !== undefined && lvsInPool(current, pool).length === 0) await removePool(this.#lvm, current, pool);
     });
@@ -234,36 +298,8 @@ export class Reaper {
     const { lv, group, tags } = deleted;
     if (lv.active) return deleted;
     await this.#lvm.change(group, activationArguments(this.#driver, group, lv));
-    const active = deletedLvs(this.#driver, await this.#lvm.report()).find((other) => other.lv.uuid === lv.uuid);
+    const active = await this.#findAgain(deleted);
     if (active?.lv.active) return { ...active, tags };
     throw new StorageError("FailedPrecondition", `erasing ${group.name}/${lv.name}: it cannot be activated`);
-  }
-
-  /** Makes the device of an LV writable. A device is read-only by its permission in LVM, or by blockdev(8), or by both. */
-  async #allowWrites({ lv, group }: LocatedLv): Promise<void> {
-    if (!(await verifyDevice(this.#exec, lv)).readOnly) return;
-    await allowWrites(this.#exec, lv.devicePath);
-    if (!(await verifyDevice(this.#exec, lv)).readOnly) return;
-    await this.#lvm.change(group, lvchange({ permission: "rw" }, `${group.name}/${lv.name}`));
-  }
-
-  /** Erases the first bytes of an LV, by default all, in the way that its tags name. */
-  async #erase({ lv, group, tags }: DeletedLv, bytes = lv.size): Promise<void> {
-    await this.#allowWrites({ lv, group });
-    if (tags.erase === "discard") {
-      const discard = { program: "blkdiscard", args: [lv.devicePath], mutates: true } as const;
-      // Not every physical volume supports discards, and a failure is only reported.
-      return await runOk(this.#exec, discard).then(() => {}, this.#onError);
-    }
-    let recorded = tags.erased;
-    for (let offset = recorded; offset < bytes && !this.#worker.stopped; offset += CHUNK_BYTES) {
-      if (offset - recorded >= RECORD_INTERVAL_BYTES) {
-        await this.#lvm.change(group, lvchangeTags(markErased(recorded, offset), `${group.name}/${lv.name}`));
-        recorded = offset;
-      }
-      const length = bytes - offset < CHUNK_BYTES ? bytes - offset : CHUNK_BYTES;
-      const args = ["--zeroout", "--offset", `${offset}`, "--length", `${length}`, lv.devicePath];
-      await runOk(this.#exec, { program: "blkdiscard", args, mutates: true });
-    }
   }
 }

@@ -22,9 +22,10 @@ async function setUpDeleted(size: bigint, erase: Erasure = "zero") {
   machine.addGroup("data", 200n * GIB);
   const lvm = new Lvm(machine);
   const errors: string[] = [];
-  const reaper = new Reaper({ lvm, driver: "test", onError: (error) => errors.push(String(error)), retryMs: 1 });
-  const finder = new VolumeFinder({ driver: "test" });
   const reservation = new PoolReservation(lvm);
+  const onError = (error: unknown) => errors.push(String(error));
+  const reaper = new Reaper({ lvm, driver: "test", reservation, onError, retryMs: 1 });
+  const finder = new VolumeFinder({ driver: "test" });
   const volumes = new Volumes({ lvm, finder, reservation, reaper: { wake: () => {} } });
   await volumes.create(namedRequest("one", size, { format: { state: "raw" }, erase }));
   const { lv, group } = await volumes.get(id);
@@ -194,4 +195,94 @@ Deno.test("Reaper splits a snapshot after a refusal without a further error", as
   }
   await reaper.stop();
   assertEquals([machine.allLvs().length, errors.length], [1, 1], errors.join());
+});
+
+Deno.test("Reaper removes no pool that was created while it resumed a device, and had the name of an incomplete one", async () => {
+  const { machine, reaper, lvm, errors, volumes } = await setUpDeleted(GIB);
+  const [group] = machine.groups;
+  const thin = { poolSize: { percent: 50n } };
+  const createThin = (name: string) => volumes.create(namedRequest(name, GIB, { format: { state: "raw" }, thin }));
+  await createThin("two");
+  const pool = group!.lvs.find(({ thinPool }) => thinPool !== undefined)!;
+  const isThin = ({ pool }: { readonly pool?: string }) => pool !== undefined;
+  group!.lvs = group!.lvs.filter((lv) => !isThin(lv));
+  delete pool.thinPool; // its lvcreate was killed
+  group!.lvs[0]!.suspended = true;
+  machine.fault = async ({ args }) => {
+    if (!args.includes("--refresh")) return undefined;
+    machine.fault = undefined;
+    await createThin("three"); // removes the incomplete pool first
+    await new Promise((resolve) => setTimeout(resolve, 1));
+    return undefined;
+  };
+  reaper.start();
+  await reaper.idle();
+  await reaper.stop();
+  assertEquals([errors, group!.lvs.filter(isThin).length, (await lvm.report()).length], [[], 1, 1]);
+});
+
+Deno.test("Reaper neither erases nor removes an LV that has the name of a deleted one by now", async () => {
+  const { machine, reaper, mark, volumes, lvm, errors } = await setUpDeleted(2n * GIB);
+  const second = volumeIdOf("two");
+  await volumes.create(namedRequest("two", GIB, { format: { state: "raw" } }));
+  const { lv, group } = await volumes.get(second);
+  const path = `${group.name}/${lv.name}`;
+  await lvm.change(group, ["lvchange", ...markVolumeDeleted(second), path]);
+  await mark();
+  machine.fault = async ({ program }) => {
+    if (program !== "blkdiscard") return undefined;
+    machine.fault = undefined;
+    // an administrator removes it, and makes room for the next one of that name
+    await machine.run({ program: "lvm", args: ["lvremove", "--yes", path], mutates: true });
+    await volumes.create(namedRequest("two", GIB, { format: { state: "raw" } }));
+    machine.allLvs().find(({ lv: { name } }) => name === lv.name)!.lv.content.data.add("precious");
+    return undefined;
+  };
+  reaper.wake();
+  await reaper.idle();
+  await reaper.stop();
+  assertEquals(errors, []);
+  assertEquals(machine.allLvs().map(({ lv }) => [lv.name, [...lv.content.data]]), [[lv.name, ["precious"]]]);
+});
+
+Deno.test("Reaper keeps an LV from which an administrator took the mark while it was erased", async () => {
+  const { machine, reaper, mark, path } = await setUpDeleted(GIB);
+  await mark();
+  machine.fault = async ({ program }) => {
+    if (program !== "blkdiscard") return undefined;
+    machine.fault = undefined;
+    const args = ["lvchange", "--deltag", `denolith.deleted=${id}`, path];
+    await machine.run({ program: "lvm", args, mutates: true });
+    return undefined;
+  };
+  reaper.wake();
+  await reaper.idle();
+  await reaper.stop();
+  assertEquals(machine.allLvs().length, 1);
+});
+
+Deno.test("Reaper deletes no snapshot that was created while it resumed a device, and had the name of an incomplete one", async () => {
+  const { machine, reaper, lvm, finder, reservation, errors } = await setUpDeleted(GIB, "none");
+  const cut = snapshotIdOf("cut");
+  const snapshots = new Snapshots({
+    ...{ lvm, volumes: finder, reservation, reaper: { wake: () => {} } },
+    finder: new SnapshotFinder({ driver: "test" }),
+  });
+  const take = () => snapshots.create({ id: cut, source: id, cowSize: FULL_COW });
+  await take();
+  const [volume, incomplete] = machine.groups[0]!.lvs;
+  delete incomplete!.origin; // its lvcreate was killed
+  volume!.suspended = true;
+  machine.fault = async ({ args }) => {
+    if (!args.includes("--refresh")) return undefined;
+    machine.fault = undefined;
+    volume!.suspended = false;
+    await snapshots.delete(cut);
+    await take();
+    return undefined;
+  };
+  reaper.start();
+  await reaper.idle();
+  await reaper.stop();
+  assertEquals([errors, (await snapshots.get(cut)).id], [[], cut]);
 });

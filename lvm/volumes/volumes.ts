@@ -162,7 +162,7 @@ export class Volumes {
     // For a thin LV, the reaper decides what happens to its pool.
     const isEmpty = !used && tags.format.state === "unformatted" && tags.source === undefined;
     if (isEmpty && !isThin(lv)) {
-      return await this.#lvm.change(group, lvremove({ yes: true }, lvPath(found.volume)));
+      return await this.#lvm.change(group, lvremove({ yes: true, uuid: lv.uuid }, lvPath(found.volume)));
     }
     await this.#markDeleted(found.volume);
   }
@@ -338,7 +338,7 @@ export class Volumes {
 
   async #removeIncomplete(groups: FreshReport, id: VolumeId): Promise<void> {
     for (const located of this.#finder.incompleteLvs(groups, id)) {
-      await this.#lvm.change(located.group, lvremove({ yes: true }, lvPath(located)));
+      await this.#lvm.change(located.group, lvremove({ yes: true, uuid: located.lv.uuid }, lvPath(located)));
     }
   }
 }

@@ -28,11 +28,12 @@ Deno.test("create() takes the next group when one was filled since the report", 
     return failure(5, `  Volume group "${group}" has insufficient free space (0 extents): 8 required.`);
   };
   const lvm = new Lvm(machine);
+  const reservation = new PoolReservation(lvm);
   const volumes = new Volumes({
     lvm,
     finder: new VolumeFinder({ driver: "test" }),
-    reservation: new PoolReservation(lvm),
-    reaper: new Reaper({ lvm, driver: "test", onError: () => {} }),
+    reservation,
+    reaper: new Reaper({ lvm, driver: "test", reservation, onError: () => {} }),
   });
   const size = await volumes.create(request("one"));
   assertEquals([size, tried], [32n << 20n, ["small", "large"]]);

@@ -101,6 +101,7 @@ export function erasureContract(host: Host): void {
         "lvm fullreport",
         "lsblk --json",
         "blkdiscard --zeroout",
+        "lvm fullreport", // a disk may have failed meanwhile
         "lvm vgchange",
         "lvm lvremove",
       ]);
@@ -225,6 +226,39 @@ export function erasureContract(host: Host): void {
       await harness.runAsAdmin("lvm", "lvchange", "--activate", "n", path);
       await using restarted = await harness.restart();
       assertEquals(await leftovers(restarted), []);
+    },
+  );
+
+  contractTest(host, "a deleted volume with erase: discard is discarded and removed", async (harness) => {
+    const volumeId = await createBlockVolume(harness, { erase: "discard" });
+    const { devicePath } = await harness.singleLv();
+    const commands = await harness.exec.recordCommands(async () => {
+      await harness.csi.controller.deleteVolume({ volumeId });
+      assertEquals(await leftovers(harness), []);
+    });
+    const discards = commands.filter((command) => command.startsWith("blkdiscard"));
+    assertEquals(discards, [`blkdiscard --offset 0 --length ${BYTES} ${devicePath}`]);
+  });
+
+  contractTest(
+    host,
+    "LVM removes the LV with the name and the UUID, and none that has only one of them",
+    async (harness) => {
+      const volumeIds = [await harness.create(), await harness.create()];
+      const [one, other] = (await harness.report()).flatMap(({ name, lvs }) =>
+        lvs.map((lv) => ({ uuid: lv.uuid, path: `${name}/${lv.name}` }))
+      );
+      const remove = async (uuid: string, path: string) => {
+        const args = ["lvremove", "--yes", "--select", `lv_uuid=${uuid}`, path];
+        const { code } = await harness.exec.run({ program: "lvm", args, mutates: true });
+        return [code, (await harness.lvs()).length];
+      };
+      assertEquals(await remove(one!.uuid, other!.path), [0, 2]);
+      assertEquals(await remove(one!.uuid, `${one!.path}-2`), [5, 2]);
+      assertEquals(await remove(one!.uuid, one!.path), [0, 1]);
+      assertEquals(await remove(one!.uuid, one!.path), [5, 1]);
+      assertEquals((await harness.singleLv()).path, other!.path);
+      for (const volumeId of volumeIds) await harness.csi.controller.deleteVolume({ volumeId });
     },
   );
 

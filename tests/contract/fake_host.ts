@@ -75,6 +75,11 @@ export const fakeMultiPvHost: Host = {
     const exec = new FakeMachine();
     exec.addGroup("disks-narrow", 512n << 20n, 4n << 20n, 2);
     exec.addGroup("disks-wide", 1280n << 20n, 4n << 20n, 5);
-    return Promise.resolve(hostMachine(exec));
+    const detachPv = (name: string) => {
+      const group = exec.groups.find((group) => group.name === name)!;
+      group.missingPvs = 1;
+      return Promise.resolve({ [Symbol.asyncDispose]: () => Promise.resolve(void (group.missingPvs = 0)) });
+    };
+    return Promise.resolve({ ...hostMachine(exec), detachPv });
   },
 };

@@ -242,6 +242,36 @@ export function layoutsContract(host: Host): void {
     }
   });
 
+  contractTest(
+    host,
+    "a deleted RAID volume stays while one of its disks is missing, and is then erased on all of them",
+    async (harness, machine) => {
+      const parameters = { layout: "raid1", volumeGroup: harness.groups[0] };
+      const volumeId = await harness.create({ parameters, volumeCapabilities: [blockCapability()] });
+      await harness.stage(volumeId, blockCapability());
+      const { path, devicePath } = await harness.singleLv();
+      const write = ["if=/dev/urandom", `of=${devicePath}`, "bs=1048576", "count=32", "oflag=direct", "status=none"];
+      await harness.runAsAdmin("dd", ...write);
+      await harness.runAsAdmin("lvm", "lvchange", "--activate", "n", path);
+      const isErasure = (command: string) => command.startsWith("blkdiscard");
+      {
+        await using _missing = await machine.detachPv!(harness.groups[0]);
+        const commands = await harness.exec.recordCommands(async () => {
+          await harness.csi.controller.deleteVolume({ volumeId });
+          await harness.waitUntilIdle();
+        });
+        assertEquals(commands.filter(isErasure), []);
+        assert((await harness.singleLv()).tags.includes(`denolith.deleted=${volumeId}`));
+        assertEquals((await harness.csi.controller.listVolumes({})).entries, []);
+      }
+      const commands = await harness.exec.recordCommands(async () => {
+        await using restarted = await harness.restart();
+        assertEquals(await restarted.lvs(), []);
+      });
+      assertEquals(commands.filter(isErasure).length, 1);
+    },
+  );
+
   layoutCopiesContract(host);
 }
 

@@ -27,6 +27,7 @@ import {
   type Tool,
 } from "./machine.ts";
 import {
+  changePermission,
   checkConfig,
   LVCHANGE_OPTIONS,
   LVCREATE_OPTIONS,
@@ -173,19 +174,24 @@ function takeResidualContent(group: FakeGroup, options: ReadonlyMap<string, stri
 }
 
 function lvremove(machine: FakeMachine, args: readonly string[]): Output {
-  const { options, positional } = parseOptions(args, { "--yes": 0 });
+  const { options, positional } = parseOptions(args, { "--yes": 0, "--select": 1 });
+  const selected = /^lv_uuid=([\w-]{38})$/.exec(options.get("--select")?.[0] ?? "")?.[1];
+  if (options.has("--select") && selected === undefined) {
+    throw new Error(`lvremove: an odd selection: ${args.join(" ")}`);
+  }
   for (const path of positional) {
     const found = findLv(machine, path);
     if ("code" in found) return found;
     const { group, lv } = found;
+    if (selected !== undefined && selected !== lv.uuid) continue;
     if (isOpen(machine, lv)) return failure(5, `  Logical volume ${path} contains a filesystem in use.`);
     const refusal = confirmRemoval(group, lv, options.has("--yes"));
     if (refusal !== undefined) return refusal;
     const removed = group.lvs.filter((other) => other === lv || isCowSnapshotOf(other, lv));
     for (const each of removed) machine.removeDevice(each);
     if (removeThin(group, lv)) continue;
-    for (const { content } of removed) {
-      group.residualData = group.residualData.union(content.data);
+    for (const { content, raid } of removed) {
+      group.residualData = group.residualData.union(content.data).union(raid?.staleData ?? new Set());
       group.residualSignatures.push(...content.signatures);
     }
     group.lvs = group.lvs.filter((other) => !removed.includes(other));
@@ -254,7 +260,7 @@ function lvchange(machine: FakeMachine, args: readonly string[]): Output {
       return failure(5, `  Refusing refresh of partial LV ${path}. Use '--activationmode partial' to override.`);
     }
     lv.suspended = false;
-    if (lv.raid) lv.raid.refreshNeeded = false;
+    if (lv.raid) Object.assign(lv.raid, { refreshNeeded: false, staleData: undefined });
   }
   if (options.get("--activate")?.[0] === "y" && !canActivateDegraded(group, lv)) {
     return failure(5, `  Refusing activation of partial LV ${path}.  Use '--activationmode partial' to override.`);
@@ -284,20 +290,6 @@ function lvchange(machine: FakeMachine, args: readonly string[]): Output {
     } else each.active = true;
   }
   return ok();
-}
-
-/**
- * Changes the permission in LVM's metadata, and with it one of the kernel's two flags. For a device that is read-only
- * by the other one, LVM only loads its table again, which does not change that flag.
- */
-function changePermission(path: string, lv: FakeLv, permission: string): Output | undefined {
-  if (permission !== lv.permission) {
-    lv.permission = permission === "r" ? "r" : "rw";
-    return undefined;
-  }
-  if (permission === "r") return failure(5, `  Logical volume "${path}" is already read only.`);
-  if (lv.active && lv.setReadOnly) return undefined;
-  return failure(5, `  Logical volume ${path} is already writable.`);
 }
 
 /** Splits a snapshot from its origin. Its COW space remains, as an LV of its own. */

@@ -4,6 +4,9 @@
  * @module
  */
 
+import type { Output } from "../../lvm/exec.ts";
+import { failure, type FakeLv } from "./machine.ts";
+
 /** The options of lvextend that the fake knows, with their number of values. */
 export const LVEXTEND_OPTIONS = { "--size": 1, "--poolmetadatasize": 1, "--config": 1 };
 
@@ -83,4 +86,18 @@ export function singleValue(options: ReadonlyMap<string, string[]>, name: string
   const [value, ...more] = options.get(name) ?? [];
   if (value === undefined || more.length > 0) throw new Error(`lvm: ${name} must be given once`);
   return value;
+}
+
+/**
+ * Changes the permission in LVM's metadata, and with it one of the kernel's two flags. For a device that is read-only
+ * by the other one, LVM only loads its table again, which does not change that flag.
+ */
+export function changePermission(path: string, lv: FakeLv, permission: string): Output | undefined {
+  if (permission !== lv.permission) {
+    lv.permission = permission === "r" ? "r" : "rw";
+    return undefined;
+  }
+  if (permission === "r") return failure(5, `  Logical volume "${path}" is already read only.`);
+  if (lv.active && lv.setReadOnly) return undefined;
+  return failure(5, `  Logical volume ${path} is already writable.`);
 }

@@ -67,7 +67,14 @@ export interface FakeLv {
   /** Its extents on the PVs; by default, all of them are on the first PV. */
   pvSegments?: FakePvSegment[];
   /** The kernel's state of a RAID LV while it is active. `dropped`: it continues without a PV that is there. */
-  raid?: { action: string; syncPercent: number; mismatches: number; refreshNeeded: boolean };
+  raid?: {
+    action: string;
+    syncPercent: number;
+    mismatches: number;
+    refreshNeeded: boolean;
+    /** Names of data that is on an image which did not get later writes, until the image is synchronized. */
+    staleData?: Set<string> | undefined;
+  };
   /** True if lvcreate was interrupted before the LV was complete. */
   incomplete?: boolean;
   /** The number of bytes from the start of its device that were overwritten with zeros. */

@@ -21,6 +21,7 @@ import {
   ok,
   type Tools,
 } from "./machine.ts";
+import { canActivateDegraded, lvHealthStatus } from "./pvs.ts";
 import { discardOverwrittenData, isCowSnapshotOf } from "./thin.ts";
 
 /** The tools by program. */
@@ -174,24 +175,31 @@ function blockdev(machine: FakeMachine, args: readonly string[]): Output {
 }
 
 function blkdiscard(machine: FakeMachine, args: readonly string[]): Output {
-  expectArgs(args, /^(?:--zeroout --offset \d+ --length \d+ )?\/\S+$/);
+  expectArgs(args, /^(?:(?:--zeroout )?--offset \d+ --length \d+ )?\/\S+$/);
   const path = args.at(-1)!;
-  const lv = machine.lvAt(path);
+  const { group, lv } = machine.allLvs().find(({ lv }) => lv === machine.lvAt(path)) ?? {};
   if (lv === undefined) return failure(1, `blkdiscard: cannot open ${path}: No such file or directory`);
-  if (lv.content.unreadable) return failure(1, `blkdiscard: ${path}: BLKZEROOUT ioctl failed: Input/output error`);
+  if (lv.content.unreadable || !canActivateDegraded(group!, lv)) {
+    return failure(1, `blkdiscard: ${path}: BLKZEROOUT ioctl failed: Input/output error`);
+  }
   if (machine.mounts.some((mount) => mount.lv === lv)) {
     return failure(1, `blkdiscard: cannot open ${path}: Device or resource busy`);
   }
   const ioctl = args.includes("--zeroout") ? "BLKZEROOUT" : "BLKDISCARD";
   if (isReadOnly(lv)) return failure(1, `blkdiscard: ${path}: ${ioctl} ioctl failed: Operation not permitted`);
-  // A disk may keep data after a discard. Here it keeps all of it.
   if (args.length === 1) return ok();
   const [offset, length] = [BigInt(optionValue(args, "--offset")), BigInt(optionValue(args, "--length"))];
   if (offset % 512n !== 0n || length % 512n !== 0n || offset + length > lv.size) {
     return failure(1, `blkdiscard: ${path}: length value or offset is not good`);
   }
+  if (!args.includes("--zeroout")) return ok(); // A disk may keep data after a discard. Here it keeps all of it.
   if (offset <= lv.zeroedTo && offset + length > lv.zeroedTo) lv.zeroedTo = offset + length;
-  if (lv.zeroedTo === lv.size) Object.assign(lv.content, blankContent());
+  if (lv.zeroedTo === lv.size) {
+    if (lv.raid !== undefined && ["partial", "refresh needed"].includes(lvHealthStatus(group!, lv))) {
+      lv.raid.staleData = lv.content.data; // on the image that is missing
+    }
+    Object.assign(lv.content, blankContent());
+  }
   discardOverwrittenData(machine, lv);
   return ok();
 }

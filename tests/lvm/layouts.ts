@@ -21,15 +21,31 @@ const PV_COUNTS: Readonly<Record<typeof GROUPS[number], number>> = { "disks-narr
 
 const exec = new HostExec();
 
+/** The PVs of the groups: loop devices over files. */
+const pvs = new Map<string, { readonly file: string; readonly loop: string }[]>();
+
 await run("load modules", "modprobe", ["-a", "loop", "dm-raid"]);
 for (const group of GROUPS) {
-  const disks: string[] = [];
+  const disks: { file: string; loop: string }[] = [];
   for (let index = 0; index < PV_COUNTS[group]; index++) {
     const file = `/var/tmp/${group}-${index}.img`;
     await run("make a disk", "truncate", ["--size", "260M", file]);
-    disks.push((await run("make a disk", "losetup", ["--find", "--show", file])).trim());
+    disks.push({ file, loop: (await run("make a disk", "losetup", ["--find", "--show", file])).trim() });
   }
-  await run("make a group", "vgcreate", ["-qq", "--yes", group, ...disks]);
+  pvs.set(group, disks);
+  await run("make a group", "vgcreate", ["-qq", "--yes", group, ...disks.map(({ loop }) => loop)]);
+}
+
+/** Takes the first disk of a group away. LVM marks it as missing when it changes the group meanwhile. */
+async function detachPv(group: string): Promise<AsyncDisposable> {
+  const { file, loop } = pvs.get(group)![0]!;
+  await run("take a disk away", "losetup", ["--detach", loop]);
+  return {
+    [Symbol.asyncDispose]: async () => {
+      await run("bring the disk back", "losetup", [loop, file]);
+      await run("bring the disk back", "vgextend", ["-qq", "--restoremissing", group, loop]);
+    },
+  };
 }
 
 /** Empties the groups, which a failed test may leave in any state. */
@@ -46,7 +62,7 @@ async function cleanUp(): Promise<void> {
 const host: Host = {
   name: "lvm",
   groups: GROUPS,
-  setUp: () => Promise.resolve({ exec, lockGroup, [Symbol.asyncDispose]: cleanUp }),
+  setUp: () => Promise.resolve({ exec, lockGroup, detachPv, [Symbol.asyncDispose]: cleanUp }),
   skips: isSkipped,
   cgroups: (root) => realCgroups(exec, root),
 };

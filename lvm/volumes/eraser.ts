@@ -1,0 +1,162 @@
+/**
+ * Erases the data of deleted LVs.
+ *
+ * An LV is erased in parts, so that each command is short and the driver stops soon. A command that outlasts its
+ * deadline continues, and its part counts as erased when it has ended: a slow disk is not erased again and again.
+ *
+ * @module
+ */
+
+import { StorageError } from "../error.ts";
+import { type Command, commandError, type Exec, runThen } from "../exec.ts";
+import { allowWrites, verifyDevice } from "../host/device.ts";
+import type { DeletedLv } from "../inventory/leftovers.ts";
+import type { Lvm } from "../model/client.ts";
+import { lvchange, lvchangeTags } from "../model/commands.ts";
+import { type LocatedLv, lvPath } from "../model/report.ts";
+import { eraseNoneArguments, markErased } from "../model/tags.ts";
+
+/** Options of {@linkcode Eraser}. */
+export interface EraserOptions {
+  /** LVM on this machine. */
+  readonly lvm: Lvm;
+  /** Reports whether the driver stops. Then an erasure ends after its running command. */
+  readonly isStopped: () => boolean;
+  /** Called with the error of a discard, which is not repeated. */
+  readonly onError: (error: unknown) => void;
+  /** Called when a command has ended that had outlasted its deadline. */
+  readonly onLateEnd: () => void;
+}
+
+/** The bytes that one command erases. It takes a few seconds: discards are faster than writes. */
+const CHUNK_BYTES = { zero: 1n << 30n, discard: 16n << 30n };
+
+/** The bytes after which the progress is recorded. After a crash at most this much is overwritten again. */
+const RECORD_INTERVAL_BYTES = 32n << 30n;
+
+/** A part of an LV to erase. */
+interface Chunk {
+  /** How it is erased. */
+  readonly erase: "zero" | "discard";
+  /** Its first byte. */
+  readonly offset: bigint;
+  /** Its length in bytes. */
+  readonly length: bigint;
+  /** The number of bytes of the LV that are erased in all. */
+  readonly total: bigint;
+}
+
+/** Erases deleted LVs of one driver. */
+export class Eraser {
+  readonly #options: EraserOptions;
+  readonly #exec: Exec;
+  /** The bytes that are erased, by UUID and way: a discard is no overwriting. Only overwriting is recorded in tags. */
+  readonly #erased = new Map<string, bigint>();
+  readonly #busy = new Set<string>();
+
+  /** Creates an eraser. */
+  constructor(options: EraserOptions) {
+    this.#options = options;
+    this.#exec = options.lvm.exec;
+  }
+
+  /** Reports whether a command that outlasted its deadline still erases a part of the LV. */
+  isBusy(lvUuid: string): boolean {
+    return this.#busy.has(lvUuid);
+  }
+
+  /**
+   * Erases the first bytes of an active LV, in the way that its tags name. It ends early when the driver stops.
+   *
+   * A discard that fails is only reported: not every physical volume supports discards.
+   *
+   * @param bytes all by default
+   * @throws {StorageError} `StillRunning` when a command outlasted its deadline; `FailedPrecondition` when another device
+   * is at the LV's path
+   */
+  async erase({ lv, group, tags }: DeletedLv, bytes = lv.size): Promise<void> {
+    const erase = tags.erase === "discard" ? "discard" : "zero";
+    const key = `${lv.uuid} ${erase}`;
+    let recorded = erase === "zero" ? tags.erased : 0n;
+    const start = larger(recorded, this.#erased.get(key) ?? 0n);
+    await this.#allowWrites({ lv, group });
+    let offset = start;
+    while (offset < bytes && !this.#options.isStopped()) {
+      if (offset > start) await verifyDevice(this.#exec, lv);
+      if (erase === "zero" && offset - recorded >= RECORD_INTERVAL_BYTES) {
+        await this.#options.lvm.change(group, lvchangeTags(markErased(recorded, offset), lvPath({ lv, group })));
+        recorded = offset;
+      }
+      const length = smaller(bytes - offset, CHUNK_BYTES[erase]);
+      await this.#eraseChunk({ lv, group }, { erase, offset, length, total: bytes });
+      offset = this.#erased.get(key)!;
+    }
+    if (offset >= bytes) this.#erased.delete(key);
+  }
+
+  /** Makes the device of an LV writable. A device is read-only by its permission in LVM, or by blockdev(8), or by both. */
+  async #allowWrites({ lv, group }: LocatedLv): Promise<void> {
+    if (!(await verifyDevice(this.#exec, lv)).readOnly) return;
+    await allowWrites(this.#exec, lv.devicePath);
+    if (!(await verifyDevice(this.#exec, lv)).readOnly) return;
+    await this.#options.lvm.change(group, lvchange({ permission: "rw" }, lvPath({ lv, group })));
+  }
+
+  async #eraseChunk({ lv }: LocatedLv, { erase, offset, length, total }: Chunk): Promise<void> {
+    const range = ["--offset", `${offset}`, "--length", `${length}`, lv.devicePath];
+    const args = erase === "zero" ? ["--zeroout", ...range] : range;
+    const command: Command = { program: "blkdiscard", args, mutates: true };
+    const record = (erased: bigint) => void this.#erased.set(`${lv.uuid} ${erase}`, erased);
+    try {
+      await runThen(this.#exec, command, (output) => {
+        if (output.code === 0) return Promise.resolve(record(offset + length));
+        const error = commandError(command, output);
+        if (erase === "zero") return Promise.reject(error);
+        this.#options.onError(error);
+        return Promise.resolve(record(total));
+      });
+    } catch (error) {
+      if (error instanceof StorageError && error.kind === "StillRunning") this.#waitForEnd(lv.uuid, error.completion);
+      throw error;
+    }
+  }
+
+  #waitForEnd(lvUuid: string, completion: Promise<unknown> | undefined): void {
+    this.#busy.add(lvUuid);
+    void Promise.resolve(completion).then(() => {}, () => {}).then(() => {
+      this.#busy.delete(lvUuid);
+      this.#options.onLateEnd();
+    });
+  }
+}
+
+/**
+ * Requires that all of a deleted LV can be overwritten. What is written while a disk is missing does not reach that disk,
+ * and the data on it could be read when it is back.
+ *
+ * @throws {StorageError} `FailedPrecondition` with what is missing.
+ */
+export function requireErasable({ lv, group, tags }: DeletedLv): void {
+  const path = lvPath({ lv, group });
+  const reason = lv.health === "partial"
+    ? `physical volumes of it are missing; attach them (vgextend --restoremissing ${group.name})`
+    : lv.health === "refresh needed"
+    ? `the kernel does not write to one of its disks; inspect the disk, and let it be used again (lvchange --refresh ${path})`
+    : lv.raid?.action === "recover"
+    ? "one of its images is being synchronized"
+    : undefined;
+  if (reason === undefined) return;
+  throw new StorageError(
+    "FailedPrecondition",
+    `erasing ${path}: ${reason}. It is removed when all of its disks are erased. If its data may stay on them, give the ` +
+      `erasure up (lvchange ${eraseNoneArguments(tags.erase).join(" ")} ${path})`,
+  );
+}
+
+function larger(one: bigint, other: bigint): bigint {
+  return one > other ? one : other;
+}
+
+function smaller(one: bigint, other: bigint): bigint {
+  return one < other ? one : other;
+}

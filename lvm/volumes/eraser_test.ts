@@ -1,0 +1,161 @@
+import { assertEquals, assertMatch } from "@std/assert";
+import { FakeMachine, ok } from "../../tests/fake/machine.ts";
+import { namedRequest } from "../../tests/fake/request.ts";
+import { StorageError } from "../error.ts";
+import { type Command, describeCommand } from "../exec.ts";
+import { volumeIdOf } from "../ids.ts";
+import { VolumeFinder } from "../inventory/volume_finder.ts";
+import { Lvm } from "../model/client.ts";
+import { type Erasure, markVolumeDeleted } from "../model/tags.ts";
+import type { Layout } from "../model/layout.ts";
+import { PoolReservation } from "../pools/pool_reservation.ts";
+import { Reaper } from "./reaper.ts";
+import { Volumes } from "./volumes.ts";
+
+const GIB = 1n << 30n;
+const id = volumeIdOf("one");
+const RAID1: Layout = { type: "raid1", mirrors: 1 };
+
+/** Creates a machine with a deleted volume that has data, and a reaper. */
+async function setUp(size: bigint, { erase = "zero", layout }: { erase?: Erasure; layout?: Layout } = {}) {
+  const machine = new FakeMachine();
+  const group = machine.addGroup("data", 400n * GIB, 4n << 20n, 2);
+  const lvm = new Lvm(machine);
+  const errors: string[] = [];
+  const reservation = new PoolReservation(lvm);
+  const reaper = new Reaper({
+    ...{ lvm, driver: "test", reservation, retryMs: 1 },
+    onError: (error) => errors.push(String(error)),
+  });
+  const finder = new VolumeFinder({ driver: "test" });
+  const volumes = new Volumes({ lvm, finder, reservation, reaper: { wake: () => {} } });
+  await volumes.create(namedRequest("one", size, { format: { state: "raw" }, erase, ...(layout && { layout }) }));
+  const { lv, group: { name } } = await volumes.get(id);
+  await lvm.change((await volumes.get(id)).group, ["lvchange", ...markVolumeDeleted(id), `${name}/${lv.name}`]);
+  const [fake] = group.lvs;
+  fake!.content.data.add("secret");
+  const run = async () => {
+    reaper.wake();
+    await reaper.idle();
+  };
+  return { machine, group, lv: fake!, errors, reaper, run, [Symbol.asyncDispose]: () => reaper.stop() };
+}
+
+/** Makes each blkdiscard outlast its deadline. It ends when the test says so. */
+function slowDown(machine: FakeMachine) {
+  const running: { command: Command; end: () => Promise<void> }[] = [];
+  machine.fault = (command) => {
+    if (command.program !== "blkdiscard") return undefined;
+    const { promise, resolve } = Promise.withResolvers<unknown>();
+    const end = async () => {
+      machine.fault = undefined;
+      const output = await machine.run(command);
+      slowDownAgain();
+      resolve(output);
+      await promise;
+    };
+    running.push({ command, end });
+    throw new StorageError("StillRunning", `${describeCommand(command)}: still running`, { completion: promise });
+  };
+  const { fault } = machine;
+  const slowDownAgain = () => machine.fault = fault;
+  return running;
+}
+
+for (const [erase, sizes] of [["discard", [40n, 16n, 8n]], ["zero", [3n, 1n, 1n]]] as const) {
+  Deno.test(`Eraser continues after a command that outlasts its deadline, and erases no part twice: ${erase}`, async () => {
+    const [size, chunk, last] = sizes;
+    await using fixture = await setUp(size * GIB, { erase });
+    const { machine, run, reaper } = fixture;
+    const running = slowDown(machine);
+    await run();
+    for (let index = 0; index < 3; index++) {
+      assertEquals(running.length, index + 1);
+      await run();
+      assertEquals(running.length, index + 1, "no second command runs beside it");
+      await running[index]!.end();
+      for (let turn = 0; turn < 10; turn++) await Promise.resolve();
+      await reaper.idle();
+    }
+    const ranges = running.map(({ command: { args } }) => args.slice(args.indexOf("--offset") + 1, -1).join(" "));
+    const expected = [[0n, chunk], [chunk, chunk], [2n * chunk, last]];
+    assertEquals(ranges, expected.map(([offset, length]) => `${offset! * GIB} --length ${length! * GIB}`));
+    assertEquals(machine.allLvs(), []);
+  });
+}
+
+Deno.test("Eraser reports a discard that fails after its deadline, and does not repeat it", async () => {
+  await using fixture = await setUp(GIB, { erase: "discard" });
+  const { machine, run, reaper, errors } = fixture;
+  const { promise, resolve } = Promise.withResolvers<unknown>();
+  machine.fault = ({ program }) => {
+    if (program !== "blkdiscard") return undefined;
+    throw new StorageError("StillRunning", "blkdiscard: still running", { completion: promise });
+  };
+  await run();
+  resolve({ ...ok(), code: 1, stderr: "blkdiscard: BLKDISCARD ioctl failed: Operation not supported" });
+  for (let turn = 0; turn < 10; turn++) await Promise.resolve();
+  await reaper.idle();
+  assertMatch(errors.at(-1)!, /not supported/);
+  assertEquals(machine.allLvs(), []);
+});
+
+for (
+  const [what, reason, change, undo] of [
+    ["is missing", /missing; attach them/, ({ group }) => group.missingPvs = 1, ({ group }) => group.missingPvs = 0],
+    [
+      "is not used by the kernel",
+      /lvchange --refresh data\/vol-/,
+      ({ lv }) => lv.raid!.refreshNeeded = true,
+      ({ lv }) => lv.raid!.refreshNeeded = false,
+    ],
+    [
+      "is synchronized",
+      /is being synchronized/,
+      ({ lv }) => lv.raid!.action = "recover",
+      ({ lv }) => lv.raid!.action = "idle",
+    ],
+  ] as [
+    string,
+    RegExp,
+    (of: Awaited<ReturnType<typeof setUp>>) => unknown,
+    (of: Awaited<ReturnType<typeof setUp>>) => unknown,
+  ][]
+) {
+  for (const during of [false, true]) {
+    const when = during ? "while it is erased" : "before it is erased";
+    Deno.test(`a deleted RAID volume, one of whose images ${what} ${when}, is kept until all are erased`, async () => {
+      await using fixture = await setUp(GIB, { layout: RAID1 });
+      const { machine, group, errors, reaper } = fixture;
+      if (!during) change(fixture);
+      machine.fault = ({ program }) => {
+        if (program !== "blkdiscard" || !during) return undefined;
+        machine.fault = undefined;
+        change(fixture);
+      };
+      reaper.wake();
+      await reaper.idle();
+      assertEquals([machine.allLvs().length, errors.length], [1, 1]);
+      assertMatch(errors[0]!, reason);
+      assertMatch(errors[0]!, /lvchange --addtag denolith\.erase=none data\/vol-/);
+      undo(fixture);
+      fixture.lv.raid!.staleData = undefined; // it was synchronized
+      reaper.wake();
+      await reaper.idle();
+      await reaper.stop();
+      assertEquals([group.lvs, [...group.residualData]], [[], []]);
+    });
+  }
+}
+
+Deno.test("a deleted RAID volume whose erasure was given up is removed without its missing image", async () => {
+  await using fixture = await setUp(GIB, { layout: RAID1, erase: "discard" });
+  const { machine, group, lv, errors, run } = fixture;
+  group.missingPvs = 1;
+  await run();
+  const [, , ...command] = /give the erasure up \((\S+) (.*)\)/.exec(errors[0]!)!;
+  await machine.run({ program: "lvm", args: ["lvchange", ...command[0]!.split(" ")], mutates: true });
+  assertEquals([...lv.tags].filter((tag) => tag.startsWith("denolith.erase=")), ["denolith.erase=none"]);
+  await run();
+  assertEquals(machine.allLvs(), []);
+});
