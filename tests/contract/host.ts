@@ -308,5 +308,10 @@ export function contractTest(
     await using machine = await host.setUp();
     await using harness = await Harness.start(machine.exec, host.groups, host.serve);
     await body(harness, machine);
+    // The machine is emptied for the next test in any case. What is left after a success is a mistake of driver or test.
+    await harness.waitUntilIdle();
+    const groups = (await new Lvm(machine.exec).report()).filter(({ name }) => host.groups.includes(name));
+    const left = groups.flatMap(({ lvs, tags }) => [...lvs.map(({ name }) => name), ...tags]);
+    assertEquals(left, [], "left in the groups");
   });
 }

@@ -187,6 +187,9 @@ export function standaloneLimitsContract(host: Host): void {
     }
     await harness.runAsAdmin("umount", targetPath);
     await harness.runAsAdmin("umount", `${harness.folder}/staging`);
+    await using third = await Harness.start(harness.exec, harness.groups);
+    await third.csi.controller.deleteVolume({ volumeId });
+    await third.waitUntilIdle();
   });
 
   contractTest(host, "without cgroups, limits are recorded, and pods run", async (harness) => {
