@@ -43,10 +43,9 @@ const ADDED_RULES: readonly Rule[] = [
 
 const VERBS: Readonly<Record<string, string>> = { POST: "create", PUT: "update", PATCH: "patch", DELETE: "delete" };
 
-const manifests = readObjects("manifests");
-
-/** Returns the rules of a service account. */
+/** Returns the rules of a service account in the manifests. */
 function rulesOf(account: string): Rule[] {
+  const manifests = readObjects("manifests");
   const bindings = manifests.filter(({ kind, subjects }) =>
     /^(?:Cluster)?RoleBinding$/.test(kind) && subjects.some(({ name }: { name: string }) => name === account)
   );
@@ -57,10 +56,15 @@ function rulesOf(account: string): Rule[] {
   );
 }
 
-const RULES: Readonly<Record<ProcessRole, readonly Rule[]>> = {
-  node: rulesOf(ACCOUNTS.node),
-  controller: [...rulesOf(ACCOUNTS.controller), ...ADDED_RULES],
-};
+/** The rules of the processes that were asked for. A bundle of tests for a guest has no manifests beside it. */
+const rules = new Map<ProcessRole, readonly Rule[]>();
+
+/** Returns the rules of a process. It reads the manifests once. */
+function rulesOfProcess(role: ProcessRole): readonly Rule[] {
+  const known = rules.get(role) ?? [...rulesOf(ACCOUNTS[role]), ...role === "controller" ? ADDED_RULES : []];
+  rules.set(role, known);
+  return known;
+}
 
 /**
  * Returns what a process of the driver asks for without a right to it, as `patch persistentvolumeclaims/status`.
@@ -70,7 +74,7 @@ const RULES: Readonly<Record<ProcessRole, readonly Rule[]>> = {
 export function missingPermission(role: ProcessRole, request: AuthorizedRequest): string | undefined {
   const { method, isWatch, group, resource, namespace, name } = request;
   const verb = VERBS[method] ?? (name !== undefined ? "get" : isWatch ? "watch" : "list");
-  const isAllowed = RULES[role].some((rule) =>
+  const isAllowed = rulesOfProcess(role).some((rule) =>
     rule.apiGroups.includes(group) && rule.resources.includes(resource) && rule.verbs.includes(verb) &&
     (!rule.isNamespaced || namespace !== undefined)
   );

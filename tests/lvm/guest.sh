@@ -40,5 +40,5 @@ sanity() {
 
 case $SUITE in
   csi-sanity-*) sanity "${SUITE#csi-sanity-}" ;;
-  *) DRIVER=/work/denolith /work/deno test -A --no-check --no-config "/work/$SUITE.js" ;;
+  *) DATA_DISK="$DATA_DISKS" DRIVER=/work/denolith /work/deno test -A --no-check --no-config "/work/$SUITE.js" ;;
 esac
