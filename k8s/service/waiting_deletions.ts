@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
+import { isForgotten, type LvmNode, type LvmSnapshot, type LvmVolume } from "../api/lvm_objects.ts";
 import { blocksSourceDeletion } from "../api/snapshot_mapping.ts";
 import type { Informer } from "../runtime/informer.ts";
 
@@ -14,14 +14,25 @@ export interface WaitingDeletions {
   requeueDeletion(handle: string): void;
 }
 
+/** The informers of the objects that may prevent a deletion. */
+export interface DeletionInformers {
+  /** All LVMVolumes. */
+  readonly volumes: Pick<Informer<LvmVolume>, "subscribe" | "list">;
+  /** All LVMSnapshots. */
+  readonly snapshots: Pick<Informer<LvmSnapshot>, "subscribe">;
+  /** All LVMNodes. */
+  readonly nodes: Pick<Informer<LvmNode>, "subscribe">;
+}
+
 /** Requeues the deletion of each volume when something that may have prevented it has changed. */
 export function requeueWaitingDeletions(
-  { volumes, snapshots }: { readonly volumes: Informer<LvmVolume>; readonly snapshots: Informer<LvmSnapshot> },
+  { volumes, snapshots, nodes }: DeletionInformers,
   deletions: WaitingDeletions,
 ): void {
   volumes.subscribe((handle, now, before) => {
     if (before === undefined) return;
-    if (now === undefined || hasOtherError(now, before)) deletions.requeueDeletion(handle);
+    const isNewlyForgotten = now !== undefined && isForgotten(now) && !isForgotten(before);
+    if (now === undefined || hasOtherError(now, before) || isNewlyForgotten) deletions.requeueDeletion(handle);
     const source = before.spec.source?.volume;
     if (source !== undefined && blocksSource(before) && (now === undefined || !blocksSource(now))) {
       deletions.requeueDeletion(source);
@@ -30,6 +41,13 @@ export function requeueWaitingDeletions(
   snapshots.subscribe((_, now, before) => {
     if (before === undefined || !blocksSourceDeletion(before)) return;
     if (now === undefined || !blocksSourceDeletion(now)) deletions.requeueDeletion(before.spec.sourceVolume);
+  });
+  // the volume of a forgotten node is deleted without it, but only once it has no LVMNode; either may be seen first
+  nodes.subscribe((nodeName, now) => {
+    if (now !== undefined) return;
+    for (const { metadata, spec } of volumes.list()) {
+      if (spec.nodeName === nodeName) deletions.requeueDeletion(metadata.name);
+    }
   });
 }
 

@@ -13,6 +13,8 @@ import { Reclaimer } from "../../k8s/provisioner/reclaimer.ts";
 import { VOLUME_FINALIZER } from "../../k8s/provisioner/persistent_volume.ts";
 import { EventRecorder } from "../../k8s/runtime/events.ts";
 import { Informer } from "../../k8s/runtime/informer.ts";
+import { forget } from "../../k8s/node_removal/forget_node.ts";
+import { readNodeObjects } from "../../k8s/node_removal/plan.ts";
 import { requeueWaitingDeletions } from "../../k8s/service/waiting_deletions.ts";
 import { lvmVolumes, REMOVE_ANNOTATION } from "../../k8s/api/lvm_objects.ts";
 import { snapshotIdOf, type VolumeId } from "../../lvm/ids.ts";
@@ -41,7 +43,8 @@ async function setUp() {
     ...{ driverName: DRIVER, client, csi, events, volumes, notifiesDeletions: true },
     backoff: { startMs: 60_000, capMs: 60_000 }, // the test fails if anything waits for it
   });
-  requeueWaitingDeletions({ volumes: cluster.objects, snapshots: cluster.snapshotObjects }, reclaimer);
+  const { objects, snapshotObjects, nodes } = cluster;
+  requeueWaitingDeletions({ volumes: objects, snapshots: snapshotObjects, nodes }, reclaimer);
   const running = [volumes.start(stop.signal), reclaimer.run(stop.signal)];
   const agent = cluster.agent(NODE);
   const path = (name: string) => `${folder}/${name}`;
@@ -70,6 +73,12 @@ async function setUp() {
       agent.nodeService.nodeUnpublishVolume!({ volumeId: id, targetPath: path(name) } as never),
     unstage: (id: VolumeId, name: string) =>
       agent.nodeService.nodeUnstageVolume!({ volumeId: id, stagingTargetPath: path(name) } as never),
+    /** Removes the node for good, as `denolith forget-node` does. */
+    forgetNode: async () => {
+      await cluster.stopAgent(NODE);
+      const nodeObjects = await readNodeObjects(client, { driver: DRIVER, nodeName: NODE });
+      await forget(client, nodeObjects, { events, reason: "its disks are gone", now: new Date() });
+    },
     refusal: (id: VolumeId) => cluster.objects.get(id)?.status?.error?.code,
     /** Counts commands on the node and writes of objects from now on. */
     countWork: () => {
@@ -182,5 +191,17 @@ Deno.test("a volume whose device another program has open is checked again with 
   await s.release("pvc-1");
   await waitUntil(() => s.refusal(id) === "InUse", "the refusal");
   s.machine.mounts.pop();
+  await waitUntil(() => s.cluster.api.objects(persistentVolumes).length === 0, "the end of the PersistentVolume");
+});
+
+Deno.test("a deletion that a node refused is woken when the node is forgotten, even if the volume was Lost before", async () => {
+  await using s = await setUp();
+  const id = await s.addReleased("pvc-1");
+  s.machine.allLvs()[0]!.lv.uuid = "of-another-logical-volume";
+  await s.release("pvc-1");
+  await waitUntil(() => s.refusal(id) === "Lost" && s.deleteCalls.length > 0, "the refusal");
+  await delay(100);
+  assertEquals(s.deleteCalls, [9]);
+  await s.forgetNode();
   await waitUntil(() => s.cluster.api.objects(persistentVolumes).length === 0, "the end of the PersistentVolume");
 });

@@ -1,0 +1,54 @@
+import { assertEquals } from "@std/assert";
+import { FORGOTTEN_ANNOTATION, type LvmNode, type LvmSnapshot, type LvmVolume } from "../api/lvm_objects.ts";
+import type { KubeObject } from "../api/objects.ts";
+import type { Listener } from "../runtime/informer.ts";
+import { requeueWaitingDeletions } from "./waiting_deletions.ts";
+
+/** Creates the parts of an informer that the function uses, over a map that the test changes. */
+function informer<T extends KubeObject>() {
+  const objects = new Map<string, T>();
+  const listeners: Listener<T>[] = [];
+  return {
+    subscribe: (listener: Listener<T>) => {
+      listeners.push(listener);
+      return () => {};
+    },
+    list: () => [...objects.values()],
+    set(name: string, now: T | undefined) {
+      const before = objects.get(name);
+      if (now === undefined) objects.delete(name);
+      else objects.set(name, now);
+      for (const listener of listeners) listener(name, now, before);
+    },
+  };
+}
+
+function setUp() {
+  const [volumes, snapshots, nodes] = [informer<LvmVolume>(), informer<LvmSnapshot>(), informer<LvmNode>()];
+  const requeued: string[] = [];
+  requeueWaitingDeletions({ volumes, snapshots, nodes }, { requeueDeletion: (handle) => void requeued.push(handle) });
+  return { volumes, nodes, takeRequeued: () => requeued.splice(0) };
+}
+
+const lost: LvmVolume = {
+  metadata: { name: "vol-1" },
+  spec: { nodeName: "a" } as LvmVolume["spec"],
+  status: { state: "Lost", lvUUID: "uuid", error: { code: "Lost", message: "its logical volume is missing" } },
+};
+const forgotten = { ...lost, metadata: { ...lost.metadata, annotations: { [FORGOTTEN_ANNOTATION]: "2026" } } };
+
+Deno.test("requeueWaitingDeletions() wakes a Lost volume when its node is forgotten and when the LVMNode is gone", () => {
+  const node = (name: string): LvmNode => ({ metadata: { name }, spec: { driverName: "d" } });
+  const { volumes, nodes, takeRequeued } = setUp();
+  for (const name of ["a", "b"]) nodes.set(name, node(name));
+  volumes.set("vol-1", lost);
+  volumes.set("vol-2", { ...lost, metadata: { name: "vol-2" }, spec: { nodeName: "b" } as LvmVolume["spec"] });
+  assertEquals(takeRequeued(), []);
+  volumes.set("vol-1", forgotten);
+  assertEquals(takeRequeued(), ["vol-1"]);
+  volumes.set("vol-1", { ...forgotten });
+  nodes.set("a", node("a"));
+  assertEquals(takeRequeued(), []);
+  nodes.set("a", undefined);
+  assertEquals(takeRequeued(), ["vol-1"]);
+});
