@@ -306,9 +306,13 @@ export function asUnavailable(operation: string, cause: unknown): unknown {
   });
 }
 
-/** Reports whether the agent has reported why it cannot delete the object. Deletion increments the generation. */
-function refusesDeletion({ metadata: { generation = 0 }, status }: AgentManaged): boolean {
-  return status?.error !== undefined && (status.observedGeneration ?? 0) >= generation;
+/**
+ * Reports whether the agent has reported why it cannot delete the object. Deletion increments the generation. Until the
+ * cache shows the deletion, an error is an older one.
+ */
+function refusesDeletion({ metadata: { generation = 0, deletionTimestamp }, status }: AgentManaged): boolean {
+  return deletionTimestamp !== undefined && status?.error !== undefined &&
+    (status.observedGeneration ?? 0) >= generation;
 }
 
 function hasLv({ status }: AgentManaged): boolean {

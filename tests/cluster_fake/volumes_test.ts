@@ -13,6 +13,7 @@ import { exactMatcher } from "../../lvm/model/groups.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
 import { waitUntil } from "../fake/control_plane.ts";
+import { interceptClient } from "../fake/intercepted_client.ts";
 import { failure } from "../fake/machine.ts";
 import { ANYWHERE, assertFailsWith, machineWith, MiB, onlyObject, remaining, request } from "../fake/volume_cluster.ts";
 
@@ -265,5 +266,26 @@ Deno.test("the source of a running copy is neither deleted nor expanded: Busy, u
   assertEquals((await copy).id, copyRequest.id);
   for (const each of [id, copyRequest.id]) await cluster.volumes.delete(each);
   await cluster.agent("node-1").machine.background.idle();
+  assertEquals(remaining(cluster, machine), [0, 0]);
+});
+
+Deno.test("the deletion of a Lost volume is not refused for the error that it had before", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machine }, {
+    wrap: (client) => ({
+      ...interceptClient(client, () => Promise.resolve()),
+      watch: async function* (resource, options) {
+        for await (const event of client.watch(resource, options)) {
+          await new Promise((resolve) => setTimeout(resolve, 20)); // the answers to requests are seen first
+          yield event;
+        }
+      },
+    }),
+  });
+  const { id } = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
+  machine.allLvs()[0]!.group.lvs.pop();
+  cluster.agent("node-1").node.requeue();
+  await cluster.objects.waitFor(id, (object) => object?.status?.state === "Lost", { timeoutMs: 5_000 });
+  await cluster.volumes.delete(id);
   assertEquals(remaining(cluster, machine), [0, 0]);
 });
