@@ -157,16 +157,17 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
     // its annotation enqueues the object
     if (annotations?.[REMOVE_ANNOTATION] === undefined) return await this.#refuseDeletion(object);
     this.#waitingDeletions.add(name); // before the attempt, so that a change during it requeues the object
+    let isWaiting = false;
     try {
       await this.#remove(object);
-      this.#waitingDeletions.delete(name);
     } catch (error) {
-      const isWaiting = error instanceof StorageError && error.retryOnChange;
-      if (!isWaiting) this.#waitingDeletions.delete(name);
       if (error instanceof StorageError && !TRANSIENT_KINDS.includes(error.kind)) {
-        await this.#recordFailure(object, error);
+        await this.#recordFailure(object, error); // it waits only when the status says for what
       }
+      isWaiting = error instanceof StorageError && error.retryOnChange;
       if (!isWaiting) throw error;
+    } finally {
+      if (!isWaiting) this.#waitingDeletions.delete(name);
     }
   }
 

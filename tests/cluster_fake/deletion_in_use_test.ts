@@ -9,6 +9,7 @@ import { assertEquals } from "@std/assert";
 import { inProcessCsi } from "../../cli/in_process_csi.ts";
 import { controllerHandlers } from "../../csi/controller.ts";
 import { type PersistentVolume, persistentVolumes } from "../../k8s/api/objects.ts";
+import { ApiError } from "../../k8s/client/client.ts";
 import { Reclaimer } from "../../k8s/provisioner/reclaimer.ts";
 import { VOLUME_FINALIZER } from "../../k8s/provisioner/persistent_volume.ts";
 import { EventRecorder } from "../../k8s/runtime/events.ts";
@@ -20,17 +21,18 @@ import { lvmVolumes, REMOVE_ANNOTATION } from "../../k8s/api/lvm_objects.ts";
 import { snapshotIdOf, type VolumeId } from "../../lvm/ids.ts";
 import { Locks } from "../../lvm/locks.ts";
 import { waitUntil } from "../fake/control_plane.ts";
-import { DRIVER, FakeCluster } from "../fake/node_cluster.ts";
+import { interceptClient } from "../fake/intercepted_client.ts";
+import { DRIVER, FakeCluster, type ProcessOptions } from "../fake/node_cluster.ts";
 import { ANYWHERE, machineWith, remaining, request } from "../fake/volume_cluster.ts";
 
 const NODE = "node-1";
 const ACCESS = { kind: "mount", flags: [] } as const;
 
 /** Starts a cluster of one node with a reclaimer, which is connected as in `denolith controller`. */
-async function setUp() {
+async function setUp({ wrap }: Pick<ProcessOptions, "wrap"> = {}) {
   const folder = await Deno.realPath(await Deno.makeTempDir({ prefix: "denolith-deletion-" }));
   const machine = machineWith({ data: 1n << 30n });
-  const cluster = await FakeCluster.start({ [NODE]: machine }, { mountRoots: [folder] });
+  const cluster = await FakeCluster.start({ [NODE]: machine }, { mountRoots: [folder], ...(wrap && { wrap }) });
   const { client } = cluster;
   const stop = new AbortController();
   const volumes = new Informer(client, persistentVolumes);
@@ -203,5 +205,29 @@ Deno.test("a deletion that a node refused is woken when the node is forgotten, e
   await delay(100);
   assertEquals(s.deleteCalls, [9]);
   await s.forgetNode();
+  await waitUntil(() => s.cluster.api.objects(persistentVolumes).length === 0, "the end of the PersistentVolume");
+});
+
+Deno.test("a node whose refusal could not be written writes it when the API server accepts it again", async () => {
+  let failures = 0;
+  await using s = await setUp({
+    wrap: (client) => ({
+      ...interceptClient(client, () => Promise.resolve()),
+      patch: (resource, at, options) => {
+        if (failures === 0 || resource.plural !== "lvmvolumes" || options.subresource !== "status") {
+          return client.patch(resource, at, options);
+        }
+        failures--;
+        return Promise.reject(new ApiError("the API server is overloaded", { status: 503, reason: "ServiceUnavailable" }));
+      },
+    }),
+  });
+  const id = await s.addReleased("pvc-1");
+  await s.stage(id, "staged");
+  failures = 2;
+  await s.release("pvc-1");
+  await waitUntil(() => s.refusal(id) === "InUse", "the refusal");
+  assertEquals(failures, 0);
+  await s.unstage(id, "staged");
   await waitUntil(() => s.cluster.api.objects(persistentVolumes).length === 0, "the end of the PersistentVolume");
 });
