@@ -27,7 +27,7 @@ export class CloningProtection {
     const { claims } = this.#options;
     const controller = sidecarController(
       "cloning",
-      this.#options,
+      { ...this.#options, waitsForNodes: false },
       (key, reconcileSignal) => this.#reconcile(key, reconcileSignal),
     );
     controller.watch(claims, (claim) => {

@@ -12,7 +12,8 @@ export interface QueueOptions {
   parallel?: number | undefined;
   /**
    * Milliseconds after which a key that is being processed does not count among `parallel` any more: it waits for
-   * somebody else, such as a node that is down, and other keys are not to wait for it. It always counts, when absent.
+   * somebody else, such as a node that is down, and other keys are not to wait for it. There are at most ten such keys
+   * for each of `parallel`. It always counts, when absent.
    */
   slowAfterMs?: number | undefined;
   /** The delay after consecutive failures of a key; from 1 s to 5 min. */
@@ -27,6 +28,12 @@ export interface QueueOptions {
 
 /** The number of keys that are taken before other tasks of the event loop have their turn. */
 const KEYS_PER_TURN = 25;
+
+/**
+ * The number of keys that take long for each worker. Beyond it they keep their workers, so that a slow API server does
+ * not get ever more requests.
+ */
+const SLOW_KEYS_PER_WORKER = 10;
 
 /** A key's later turn. */
 interface DelayedAdd {
@@ -167,7 +174,7 @@ export class WorkQueue {
   /** Reports whether another key may be processed. Keys that take long by now are no longer counted. */
   #hasWorker(): boolean {
     if (this.#active.size < this.#parallel) return true;
-    if (this.#slowAfterMs === undefined) return false;
+    if (this.#slowAfterMs === undefined || this.#slow.size >= this.#parallel * SLOW_KEYS_PER_WORKER) return false;
     const [oldest, startedAt] = this.#active.entries().next().value!;
     const waitMs = startedAt + this.#slowAfterMs - this.#clock.now();
     if (waitMs <= 0) {

@@ -163,6 +163,16 @@ Deno.test("WorkQueue: a key that takes long frees its worker for others, but is 
   assertEquals(clock.pendingTimers, 0);
 });
 
+Deno.test("WorkQueue: keys that take long are limited, too", async () => {
+  const { clock, begun, queue, end } = testQueue({ parallel: 2, slowAfterMs: 1_000 });
+  queue.start();
+  for (let key = 1; key <= 30; key++) queue.add(`slow-${key}`);
+  for (let second = 1; second <= 60; second++) await clock.advance(1_000);
+  assertEquals(begun.length, 22, "ten times as many as those that count");
+  await end("slow-1");
+  assertEquals(begun.length, 23);
+});
+
 Deno.test("WorkQueue: stop() waits for keys that took long, too", async () => {
   const { clock, queue, end } = testQueue({ parallel: 1, slowAfterMs: 1_000 });
   queue.start();

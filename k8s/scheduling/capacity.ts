@@ -106,7 +106,7 @@ export class CapacityPublisher {
     const { parallel = MAX_CONCURRENT_WRITES, backoff = BACKOFF } = this.#options;
     // Without an object, the scheduler refuses every pod of a new class. With an old one, it is right for most.
     const isUrgent = (name: string) => this.#keys.has(name) && published.get(this.#cacheKeyOf(name)) === undefined;
-    const options = { ...this.#options, parallel, backoff, isUrgent };
+    const options = { ...this.#options, parallel, backoff, isUrgent, waitsForNodes: false };
     this.#controller = sidecarController(
       "capacity",
       options,

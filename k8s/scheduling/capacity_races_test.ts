@@ -39,6 +39,30 @@ Deno.test("two publishers at once write the same under the same names", async ()
   assertEquals(two.map(({ failures }) => failures), [[], []]);
 });
 
+Deno.test("no more objects are written at once than allowed, however long the API server takes", async () => {
+  await using s = startCapacityCluster();
+  for (const name of ["c", "d", "e"]) s.addNode(name);
+  const clock = new FakeClock();
+  const gate = Promise.withResolvers<void>();
+  let pending = 0;
+  let mostPending = 0;
+  const nodes = ["a", "b", "c", "d", "e"].map((node) => `${node} fast 8Gi 8Gi`);
+  await s.start({
+    ...{ clock, parallel: 2 },
+    wrap: (client) =>
+      interceptClient(client, async (_, when) => {
+        pending += when === "before" ? 1 : -1;
+        mostPending = Math.max(mostPending, pending);
+        if (when === "before") await gate.promise;
+      }),
+  });
+  await waitUntil(() => pending === 2, "two writes");
+  for (let second = 1; second <= 5; second++) await clock.advance(1_000);
+  gate.resolve();
+  await s.waitUntilPublished(...nodes);
+  assertEquals(mostPending, 2);
+});
+
 Deno.test("one that is there although the copy does not show it is put right", async () => {
   await using s = startCapacityCluster();
   const metadata = { name: capacityName(DRIVER, { nodeName: "a", className: "fast" }), namespace: NAMESPACE };

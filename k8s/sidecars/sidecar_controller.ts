@@ -52,15 +52,24 @@ const DRAIN_MS = 2_000;
  */
 const SLOW_AFTER_MS = 1_000;
 
+/** Options of {@linkcode sidecarController}. */
+export interface SidecarControllerOptions extends SidecarOptions, Pick<ControllerOptions, "isUrgent"> {
+  /**
+   * Whether an attempt may wait for a node, and then takes no worker; yes, when absent. Of a controller that waits for
+   * the API server alone, `parallel` limits the requests, also while the server is slow.
+   */
+  readonly waitsForNodes?: boolean | undefined;
+}
+
 /** Creates a controller of a name, which watches nothing yet. */
 export function sidecarController(
   name: string,
-  options: SidecarOptions & Pick<ControllerOptions, "isUrgent">,
+  options: SidecarControllerOptions,
   reconcile: ControllerOptions["reconcile"],
 ): Controller {
-  const { parallel = 100, backoff, isUrgent, onReconciled, onDepth, clock } = options;
+  const { parallel = 100, backoff, waitsForNodes = true, isUrgent, onReconciled, onDepth, clock } = options;
   return new Controller({
-    ...{ name, reconcile, parallel, backoff, drainMs: DRAIN_MS, slowAfterMs: SLOW_AFTER_MS },
-    ...{ isUrgent, onReconciled, onDepth, clock },
+    ...{ name, reconcile, parallel, backoff, drainMs: DRAIN_MS, isUrgent, onReconciled, onDepth, clock },
+    ...(waitsForNodes && { slowAfterMs: SLOW_AFTER_MS }),
   });
 }

@@ -218,7 +218,9 @@ Deno.test("a node whose refusal could not be written writes it when the API serv
           return client.patch(resource, at, options);
         }
         failures--;
-        return Promise.reject(new ApiError("the API server is overloaded", { status: 503, reason: "ServiceUnavailable" }));
+        return Promise.reject(
+          new ApiError("the API server is overloaded", { status: 503, reason: "ServiceUnavailable" }),
+        );
       },
     }),
   });
