@@ -206,7 +206,8 @@ export class Lvm {
   async #readGroup(knownGroup: KnownGroup): Promise<{ readonly group: VolumeGroup; readonly hangs: boolean }> {
     const { group } = knownGroup;
     if (knownGroup.unresponsive) return { group: { ...group, responsive: false }, hangs: true };
-    const args = [...REPORT_COMMAND.args, "--devices", group.pvPaths.join(",")];
+    // with its name: a report of all groups waits for LVM's global lock, which vgremove holds while it asks
+    const args = [...REPORT_COMMAND.args, group.name, "--devices", group.pvPaths.join(",")];
     const command = { ...REPORT_COMMAND, args, deadlineMs: SINGLE_GROUP_DEADLINE_MS };
     const unreadable = (readError: string) => ({ group: { ...group, responsive: false, readError }, hangs: false });
     try {

@@ -72,6 +72,7 @@ export async function runWithLocks(machine: FakeMachine, locks: LvmLocks, args: 
   const reportArgs = at < 0 ? args : args.toSpliced(at, 2);
   const entries: { vg?: unknown }[] = [];
   let output = lvm(visible, reportArgs); // for the disks without a group, and the warnings
+  if (output.code !== 0) return output;
   const spare = (JSON.parse(output.stdout) as { report: typeof entries }).report.filter(({ vg }) => vg === undefined);
   for (const { name, pvs } of visible.groups) {
     using _lock = await locks.acquire(name, "shared");

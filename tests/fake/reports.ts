@@ -8,21 +8,28 @@ import type { Output } from "../../lvm/exec.ts";
 import { REPORT_COMMAND } from "../../lvm/model/report_command.ts";
 import { SURVEY_COMMAND, UNLOCKED_SURVEY_COMMAND } from "../../lvm/model/survey.ts";
 import { LINEAR, lvHealthStatus, pvRow, pvSegmentsOf, pvsegRow, segRow } from "./pvs.ts";
-import { devicePath, type FakeGroup, type FakeLv, type FakeMachine, newUuid, ok } from "./machine.ts";
+import { devicePath, failure, type FakeGroup, type FakeLv, type FakeMachine, newUuid, ok } from "./machine.ts";
 import { thinFields } from "./thin.ts";
 
 const REPORTS = [REPORT_COMMAND, SURVEY_COMMAND, UNLOCKED_SURVEY_COMMAND].map(({ args }) => args.slice(1).join("\n"));
 
-/** Runs `lvm fullreport …`, of which it knows those that the driver asks for. */
+/** Runs `lvm fullreport …`, of which it knows those that the driver asks for, of all groups or of one by its name. */
 export function fullreport(machine: FakeMachine, args: readonly string[]): Output {
-  if (!REPORTS.includes(args.join("\n"))) throw new Error(`the fake lvm has no report like ${args.join(" ")}`);
+  const name = REPORTS.includes(args.slice(0, -1).join("\n")) ? args.at(-1)! : undefined;
+  if (name === undefined && !REPORTS.includes(args.join("\n"))) {
+    throw new Error(`the fake lvm has no report like ${args.join(" ")}`);
+  }
+  const groups = machine.groups.filter((group) => name === undefined || group.name === name);
+  if (name !== undefined && groups.length === 0) {
+    return failure(5, `  Volume group "${name}" not found\n  Cannot process volume group ${name}`);
+  }
   const { root, warnings } = machine.host;
   if (!root) return { ...ok('{"report": []}'), stderr: NOT_ROOT };
-  const unusedPvs = machine.host.unusedPvs.map(({ path, uuid }) => ({
+  const unusedPvs = (name === undefined ? machine.host.unusedPvs : []).map(({ path, uuid }) => ({
     ...{ pv_name: path, pv_uuid: uuid, pv_missing: "0", pv_allocatable: "0", pv_pe_count: "0", pv_pe_alloc_count: "0" },
   }));
   const stdout = JSON.stringify({
-    report: machine.groups.map((group): Record<string, unknown> => ({
+    report: groups.map((group): Record<string, unknown> => ({
       vg: [vgRow(group)],
       pv: group.pvs.map((pv) => pvRow(group, pv)),
       lv: group.lvs.flatMap((lv) => [lvRow(machine, group, lv), ...subLvRows(machine, group, lv)]),

@@ -136,6 +136,21 @@ Deno.test("a group of the driver that LVM cannot read stops its own volumes alon
   assertEquals(await driver.lvs(), []);
 });
 
+Deno.test("a command that holds LVM's global lock stops no call: a report of a group by its name does not need the lock", async () => {
+  await using fixture = await createHarness();
+  const { harness: driver, machine } = fixture;
+  const volumeId = await driver.create();
+  machine.fault = ({ args }) => {
+    if (args[0] !== "fullreport" || GROUPS.some((name) => args.includes(name))) return undefined;
+    throw new StorageError("Unavailable", "lvm fullreport: no answer", { completion: Promise.resolve() });
+  };
+  const stagingTargetPath = await driver.stage(volumeId);
+  await driver.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+  await driver.csi.controller.deleteVolume({ volumeId });
+  await driver.waitUntilIdle();
+  assertEquals(machine.allLvs(), []);
+});
+
 /** Broken answers of lvm to a report. */
 const BROKEN_REPORTS = [
   ["half a JSON", (answer: string) => ok(answer.slice(0, answer.length / 2))],
