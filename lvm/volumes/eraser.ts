@@ -22,7 +22,7 @@ export interface EraserOptions {
   readonly lvm: Lvm;
   /** Reports whether the driver stops. Then an erasure ends after its running command. */
   readonly isStopped: () => boolean;
-  /** Called with the error of a discard, which is not repeated. */
+  /** Called with the error of a discard, which is not repeated, and of a command that failed after its deadline. */
   readonly onError: (error: unknown) => void;
   /** Called when a command has ended that had outlasted its deadline. */
   readonly onLateEnd: () => void;
@@ -31,7 +31,10 @@ export interface EraserOptions {
 /** The bytes that one command erases. It takes a few seconds: discards are faster than writes. */
 const CHUNK_BYTES = { zero: 1n << 30n, discard: 16n << 30n };
 
-/** The bytes after which the progress is recorded. After a crash at most this much is overwritten again. */
+/**
+ * The bytes after which the progress is recorded. After a crash at most this much is overwritten again. What was
+ * overwritten before a command outlasted its deadline or failed is recorded as well: it may have taken hours.
+ */
 const RECORD_INTERVAL_BYTES = 32n << 30n;
 
 /** A part of an LV to erase. */
@@ -65,6 +68,11 @@ export class Eraser {
     return this.#busy.has(lvUuid);
   }
 
+  /** Forgets how far LVs are erased that are not deleted any more: they may get data again before they are deleted again. */
+  forget(lvUuids: readonly string[]): void {
+    for (const uuid of lvUuids) for (const erase of ["zero", "discard"]) this.#erased.delete(`${uuid} ${erase}`);
+  }
+
   /**
    * Erases the first bytes of an active LV, in the way that its tags name. It ends early when the driver stops.
    *
@@ -83,7 +91,8 @@ export class Eraser {
     let offset = start;
     while (offset < bytes && !this.#options.isStopped()) {
       if (offset > start) await verifyDevice(this.#exec, lv);
-      if (erase === "zero" && offset - recorded >= RECORD_INTERVAL_BYTES) {
+      const isDue = offset - recorded >= RECORD_INTERVAL_BYTES || (offset === start && start > recorded);
+      if (erase === "zero" && isDue) {
         await this.#options.lvm.change(group, lvchangeTags(markErased(recorded, offset), lvPath({ lv, group })));
         recorded = offset;
       }
@@ -123,7 +132,7 @@ export class Eraser {
 
   #waitForEnd(lvUuid: string, completion: Promise<unknown> | undefined): void {
     this.#busy.add(lvUuid);
-    void Promise.resolve(completion).then(() => {}, () => {}).then(() => {
+    void Promise.resolve(completion).then(() => {}, this.#options.onError).then(() => {
       this.#busy.delete(lvUuid);
       this.#options.onLateEnd();
     });

@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { FakeMachine, ok } from "../../tests/fake/machine.ts";
+import { failure, FakeMachine, ok } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { StorageError } from "../error.ts";
 import { type Command, describeCommand } from "../exec.ts";
@@ -17,14 +17,17 @@ const id = volumeIdOf("one");
 const RAID1: Layout = { type: "raid1", mirrors: 1 };
 
 /** Creates a machine with a deleted volume that has data, and a reaper. */
-async function setUp(size: bigint, { erase = "zero", layout }: { erase?: Erasure; layout?: Layout } = {}) {
+async function setUp(
+  size: bigint,
+  { erase = "zero", layout, retryMs = 1 }: { erase?: Erasure; layout?: Layout; retryMs?: number } = {},
+) {
   const machine = new FakeMachine();
   const group = machine.addGroup("data", 400n * GIB, 4n << 20n, 2);
   const lvm = new Lvm(machine);
   const errors: string[] = [];
   const reservation = new PoolReservation(lvm);
   const reaper = new Reaper({
-    ...{ lvm, driver: "test", reservation, retryMs: 1 },
+    ...{ lvm, driver: "test", reservation, retryMs },
     onError: (error) => errors.push(String(error)),
   });
   const finder = new VolumeFinder({ driver: "test" });
@@ -84,6 +87,20 @@ for (const [erase, sizes] of [["discard", [40n, 16n, 8n]], ["zero", [3n, 1n, 1n]
   });
 }
 
+Deno.test("Eraser records each part that outlasts its deadline, so that a later process does not zero it again", async () => {
+  await using fixture = await setUp(4n * GIB);
+  const { machine, lv, run, reaper } = fixture;
+  const running = slowDown(machine);
+  await run();
+  for (const parts of [1n, 2n]) {
+    await running[Number(parts) - 1]!.end();
+    for (let turn = 0; turn < 10; turn++) await Promise.resolve();
+    await reaper.idle();
+    const recorded = [...lv.tags].filter((tag) => tag.startsWith("denolith.erased="));
+    assertEquals(recorded, [`denolith.erased=${parts * GIB}`]);
+  }
+});
+
 Deno.test("Eraser reports a discard that fails after its deadline, and does not repeat it", async () => {
   await using fixture = await setUp(GIB, { erase: "discard" });
   const { machine, run, reaper, errors } = fixture;
@@ -99,6 +116,45 @@ Deno.test("Eraser reports a discard that fails after its deadline, and does not 
   assertMatch(errors.at(-1)!, /not supported/);
   assertEquals(machine.allLvs(), []);
 });
+
+Deno.test("Eraser reports zeroing that fails after its deadline, and the LV is kept", async () => {
+  await using fixture = await setUp(GIB);
+  const { machine, run, reaper, errors } = fixture;
+  const { promise, resolve } = Promise.withResolvers<unknown>();
+  machine.fault = ({ program }) => {
+    if (program !== "blkdiscard") return undefined;
+    machine.fault = ({ program }) => program === "blkdiscard" ? failure(1, "blkdiscard: it failed again") : undefined;
+    throw new StorageError("StillRunning", "blkdiscard: still running", { completion: promise });
+  };
+  await run();
+  resolve({ ...ok(), code: 1, stderr: "blkdiscard: BLKZEROOUT ioctl failed: Input/output error" });
+  for (let turn = 0; turn < 10; turn++) await Promise.resolve();
+  await reaper.stop();
+  assertEquals(errors.filter((error) => error.includes("Input/output error")).length, 1, errors.join("\n"));
+  assertEquals(machine.allLvs().length, 1);
+});
+
+for (const [again, offset] of [["once more", 0n], ["", GIB]] as const) {
+  Deno.test(`Eraser continues where it was while an LV stays deleted, and begins ${again || "not"} again`, async () => {
+    await using fixture = await setUp(3n * GIB, { retryMs: 60_000 });
+    const { machine, lv, run } = fixture;
+    const offsets: bigint[] = [];
+    machine.fault = ({ program, args }) => {
+      if (program !== "blkdiscard") return undefined;
+      offsets.push(BigInt(args[args.indexOf("--offset") + 1]!));
+      return offsets.length === 2 ? failure(1, "blkdiscard: it failed") : undefined;
+    };
+    await run();
+    if (again) {
+      const { tags } = lv;
+      lv.tags = new Set([...tags].map((tag) => tag.replace(".deleted=", ".volume="))); // an administrator restores it
+      await run();
+      lv.tags = tags;
+    }
+    await run();
+    assertEquals(offsets.slice(0, 3), [0n, GIB, offset]);
+  });
+}
 
 for (
   const [what, reason, change, undo] of [

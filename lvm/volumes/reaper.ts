@@ -143,6 +143,10 @@ export class Reaper {
     let isFresh = !this.#resumeDue;
     if (this.#resumeDue) await attempt(() => this.#resume(groups));
     const deleted = deletedLvs(this.#driver, groups);
+    const deletedUuids = new Set(deleted.map(({ lv }) => lv.uuid));
+    this.#eraser.forget(
+      groups.flatMap(({ lvs }) => lvs.map(({ uuid }) => uuid)).filter((uuid) => !deletedUuids.has(uuid)),
+    );
     const snapshotUuids = deleted.filter(({ lv }) => isCowSnapshot(lv)).map(({ lv }) => lv.uuid);
     for (const uuid of this.#splitUuids) if (!snapshotUuids.includes(uuid)) this.#splitUuids.delete(uuid);
     for (const each of deleted) {
