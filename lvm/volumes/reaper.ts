@@ -34,7 +34,7 @@ export interface ReaperOptions {
   readonly driver: string;
   /** Called with each error. The reaper tries again later. */
   readonly onError: (error: unknown) => void;
-  /** Called with the report of the start, after suspended devices were resumed. */
+  /** Called after suspended devices were resumed at the start, with the report of the groups that have none left. */
   readonly onResumed?: (groups: readonly VolumeGroup[]) => void;
   /** Called after an LV was removed, so that its space is free. */
   readonly onRemoved?: () => void;
@@ -133,15 +133,17 @@ export class Reaper {
     const attempt = async (step: () => Promise<void>) => {
       try {
         await step();
+        return true;
       } catch (error) {
         failed = true;
         this.#onError(error);
+        return false;
       }
     };
     const groups = await this.#report();
     this.#onReport(groups);
     let isFresh = !this.#resumeDue;
-    if (this.#resumeDue) await attempt(() => this.#resume(groups));
+    if (this.#resumeDue) await attempt(() => this.#resume(groups, attempt));
     const deleted = deletedLvs(this.#driver, groups);
     const deletedUuids = new Set(deleted.map(({ lv }) => lv.uuid));
     this.#eraser.forget(
@@ -170,34 +172,36 @@ export class Reaper {
   /**
    * Repairs what killed commands of LVM left. Suspended devices are resumed by a refresh, which also loads the right
    * tables. Incomplete RAID LVs and incomplete pools are removed. COW space that never became a snapshot is marked as
-   * deleted.
+   * deleted. What fails for one LV does not keep the others from being repaired, and is repeated by the next pass.
+   *
+   * @param attempt runs a step, and reports its error; returns whether it succeeded
    */
-  async #resume(groups: FreshReport): Promise<void> {
+  async #resume(groups: FreshReport, attempt: (step: () => Promise<void>) => Promise<boolean>): Promise<void> {
+    let isComplete = true;
+    const repair = async (step: () => Promise<void>) => {
+      if (!await attempt(step)) isComplete = false;
+    };
     for (const { group, lv } of incompleteVolumes(this.#driver, groups)) {
-      await this.#lvm.change(group, lvremove({ yes: true, uuid: lv.uuid }, lvPath({ group, lv })));
+      await repair(() => this.#lvm.change(group, lvremove({ yes: true, uuid: lv.uuid }, lvPath({ group, lv }))));
     }
-    const current = await this.#refreshSuspended(groups) ? await this.#report() : groups;
-    for (const { group, lv } of this.#ownLvs(current)) {
-      if (isIncompletePool(this.#driver, lv)) {
-        await this.#removeIncompletePool(group, lv);
-        continue;
-      }
-      const snapshot = ownedSnapshotId(this.#driver, lv.tags);
-      if (snapshot === undefined || !isIncompleteSnapshot(lv)) continue;
-      await this.#lvm.change(group, lvchangeTags(markSnapshotDeleted(snapshot), lvPath({ group, lv })));
-      this.wake();
-    }
-    this.#resumeDue = false;
-    this.#onResumed(current);
-  }
-
-  /** Resumes suspended devices. @returns whether there were any: a refresh takes up to minutes */
-  async #refreshSuspended(groups: FreshReport): Promise<boolean> {
     const suspended = this.#ownLvs(groups).filter(({ lv }) => lv.suspended);
     for (const located of suspended) {
-      await this.#lvm.change(located.group, lvchange({ refresh: true }, lvPath(located)));
+      await repair(() => this.#lvm.change(located.group, lvchange({ refresh: true }, lvPath(located))));
     }
-    return suspended.length > 0;
+    const current = suspended.length > 0 ? await this.#report() : groups; // a refresh takes up to minutes
+    for (const located of this.#ownLvs(current)) await repair(() => this.#removeIncomplete(located));
+    this.#resumeDue = !isComplete;
+    const stuck = new Set(this.#ownLvs(current).filter(({ lv }) => lv.suspended).map(({ group }) => group.uuid));
+    this.#onResumed(current.filter(({ uuid }) => !stuck.has(uuid)));
+  }
+
+  /** Removes what an interrupted `lvcreate` left of a pool or a snapshot. */
+  async #removeIncomplete({ group, lv }: LocatedLv): Promise<void> {
+    if (isIncompletePool(this.#driver, lv)) return await this.#removeIncompletePool(group, lv);
+    const snapshot = ownedSnapshotId(this.#driver, lv.tags);
+    if (snapshot === undefined || !isIncompleteSnapshot(lv)) return;
+    await this.#lvm.change(group, lvchangeTags(markSnapshotDeleted(snapshot), lvPath({ group, lv })));
+    this.wake();
   }
 
   /** Returns the driver's LVs in a report. */

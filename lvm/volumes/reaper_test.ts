@@ -123,6 +123,29 @@ Deno.test("Reaper resumes suspended devices at the start, also when LVM fails at
   assertEquals(lv.suspended, false);
 });
 
+Deno.test("Reaper repairs the other LVs while one device cannot be resumed, and starts the copies", async () => {
+  const { lvm, reservation, volumes, machine, errors } = await setUpDeleted(GIB);
+  await volumes.create(namedRequest("two", GIB, { format: { state: "raw" } }));
+  const [stuck, other] = machine.allLvs().map(({ lv }) => lv);
+  stuck!.suspended = other!.suspended = true;
+  machine.fault = ({ args }) =>
+    args.includes("--refresh") && args.at(-1) === `data/${stuck!.name}`
+      ? failure(5, `  Refusing refresh of partial LV data/${stuck!.name}.`)
+      : undefined;
+  let starts = 0;
+  const onError = (error: unknown) => errors.push(String(error));
+  const onResumed = () => starts++;
+  const reaper = new Reaper({ lvm, driver: "test", reservation, onError, onResumed, retryMs: 60_000 });
+  reaper.start();
+  await reaper.idle();
+  assertEquals([other!.suspended, stuck!.suspended, starts, errors.length], [false, true, 1, 1]);
+  machine.fault = undefined;
+  reaper.wake();
+  await reaper.idle();
+  await reaper.stop();
+  assertEquals([stuck!.suspended, starts, errors.length], [false, 2, 1]);
+});
+
 Deno.test("Reaper removes an LV whose physical volumes support no discards, and reports it", async () => {
   const { reaper, errors, mark, machine } = await setUpDeleted(GIB, "discard");
   await mark();
