@@ -7,7 +7,7 @@
 
 import { AsyncLocalStorage } from "node:async_hooks";
 
-const storage = new AsyncLocalStorage<string>();
+const storage = new AsyncLocalStorage<string | undefined>();
 
 /** Returns an id that no other request has, in any process. */
 export function newRequestId(): string {
@@ -22,4 +22,9 @@ export function currentRequestId(): string | undefined {
 /** Runs a function for a request, with everything that it awaits. @param id `undefined` to leave the id as it is */
 export function withRequestId<T>(id: string | undefined, body: () => T): T {
   return id === undefined ? body() : storage.run(id, body);
+}
+
+/** Runs a function that works for no request, whatever request caused it. */
+export function withoutRequestId<T>(body: () => T): T {
+  return storage.run(undefined, body);
 }

@@ -5,6 +5,7 @@
  */
 
 import { type Clock, systemClock } from "./clock.ts";
+import { withoutRequestId } from "./request_id.ts";
 
 /** Options of {@linkcode BackgroundWorker}. */
 export interface BackgroundWorkerOptions {
@@ -59,7 +60,7 @@ export class BackgroundWorker {
     this.#wakePending = true;
     if (this.#stopped || this.#running) return;
     this.#running = true;
-    this.#passes = this.#runPasses();
+    this.#passes = withoutRequestId(() => this.#runPasses()); // a pass does the work of several requests
   }
 
   /**

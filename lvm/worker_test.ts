@@ -1,5 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { FakeClock, flushPromises } from "../tests/fake/clock.ts";
+import { currentRequestId, withRequestId } from "./request_id.ts";
 import { BackgroundWorker } from "./worker.ts";
 
 /** Creates a worker whose passes end when the test ends them. */
@@ -122,4 +123,17 @@ Deno.test("onError may set the time of the next pass", async () => {
   await clock.advance(200);
   assertEquals(times, [0, 10, 110]);
   await worker.stop();
+});
+
+Deno.test("BackgroundWorker's passes belong to no request, whatever request wakes it", async () => {
+  const ids: (string | undefined)[] = [];
+  const worker = new BackgroundWorker({
+    pass: () => Promise.resolve(void ids.push(currentRequestId())),
+    onError: () => {},
+  });
+  withRequestId("one", () => worker.wake());
+  await worker.idle();
+  worker.wake();
+  await worker.idle();
+  assertEquals(ids, [undefined, undefined]);
 });
