@@ -26,7 +26,9 @@ export class PhysicalVolumeConditions {
   readonly #options: PhysicalVolumeConditionsOptions;
   /** A sentence for each group with missing physical volumes, by the UUID of the group. */
   #problems: ReadonlyMap<string, string> = new Map();
-  /** The problems that events have reported. */
+  /** The names of the groups without missing physical volumes, by their UUIDs. */
+  #complete: ReadonlyMap<string, string> = new Map();
+  /** The problems that events have reported. That of a group that LVM does not find at all is not over. */
   #reported: ReadonlyMap<string, string> = new Map();
 
   /** Knows of none before {@linkcode PhysicalVolumeConditions.observe}. */
@@ -36,8 +38,12 @@ export class PhysicalVolumeConditions {
 
   /** Reads a report. @returns the condition */
   observe(groups: readonly VolumeGroup[]): NewCondition[] {
-    const incomplete = groups.filter(({ name, missingPvs }) => missingPvs > 0 && this.#options.groups.matches(name));
-    this.#problems = new Map(incomplete.map((group) => [group.uuid, describe(group)]));
+    const ours = groups.filter(({ name }) => this.#options.groups.matches(name));
+    this.#problems = new Map(
+      ours.filter(({ missingPvs }) => missingPvs > 0).map((group) => [group.uuid, describe(group)]),
+    );
+    const complete = ours.filter(({ missingPvs, responsive }) => missingPvs === 0 && responsive);
+    this.#complete = new Map(complete.map(({ uuid, name }) => [uuid, name]));
     if (this.#problems.size === 0) {
       const message = "LVM finds all physical volumes of the volume groups";
       return [{ type: CONDITION, status: "False", reason: "PhysicalVolumesPresent", message }];
@@ -52,16 +58,18 @@ export class PhysicalVolumeConditions {
     for (const [uuid, message] of this.#problems) {
       if (this.#reported.get(uuid) !== message) events.record(node, "Warning", "PhysicalVolumesMissing", message);
     }
-    const isResolved = this.#problems.size === 0 && this.#reported.size > 0;
-    if (isResolved) {
+    for (const uuid of this.#reported.keys()) {
+      const name = this.#complete.get(uuid);
+      if (name === undefined) continue;
       events.record(
         node,
         "Normal",
         "PhysicalVolumesPresent",
-        "LVM finds all physical volumes of the volume groups again",
+        `LVM finds all physical volumes of volume group ${name} again`,
       );
     }
-    this.#reported = this.#problems;
+    const unresolved = [...this.#reported].filter(([uuid]) => !this.#complete.has(uuid));
+    this.#reported = new Map([...unresolved, ...this.#problems]);
   }
 }
 

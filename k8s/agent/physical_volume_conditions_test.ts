@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { exactMatcher } from "../../lvm/model/groups.ts";
+import { exactMatcher, type GroupMatcher } from "../../lvm/model/groups.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
 import type { LvmNode } from "../api/lvm_objects.ts";
 import type { EventRecorder } from "../runtime/events.ts";
@@ -9,7 +9,7 @@ const NODE: LvmNode = { metadata: { name: "n" }, spec: { driverName: "d" } };
 
 function groupWith(name: string, ...missing: string[]): VolumeGroup {
   const pvs = ["present", ...missing].map((uuid) => ({ uuid, missing: uuid !== "present" }));
-  return { name, uuid: name, missingPvs: missing.length, pvs } as unknown as VolumeGroup;
+  return { name, uuid: name, missingPvs: missing.length, pvs, responsive: true } as unknown as VolumeGroup;
 }
 
 Deno.test("a node reports missing physical volumes of its groups once, by their UUIDs, and that they are back", () => {
@@ -43,4 +43,25 @@ Deno.test("a node reports missing physical volumes of its groups once, by their 
     "Warning PhysicalVolumesMissing a, b",
     "Normal PhysicalVolumesPresent ",
   ]);
+});
+
+Deno.test("a node reports the groups one by one whose physical volumes are back, and none that LVM does not find", () => {
+  const events: string[] = [];
+  const record = (_: unknown, type: string, _reason: string, message: string) =>
+    void events.push(`${type} ${/volume group (\w+)/.exec(message)?.[1]}`);
+  const conditions = new PhysicalVolumeConditions({
+    events: { record } as unknown as EventRecorder,
+    groups: { matches: () => true } as unknown as GroupMatcher,
+  });
+  const observe = (...groups: VolumeGroup[]) => {
+    conditions.observe(groups);
+    conditions.recordEvents(NODE);
+    return events.splice(0);
+  };
+  assertEquals(observe(groupWith("one", "a"), groupWith("two", "b")), ["Warning one", "Warning two"]);
+  assertEquals(observe(groupWith("one"), groupWith("two", "b")), ["Normal one"]);
+  assertEquals(observe(groupWith("one")), [], "all physical volumes of the other group are gone");
+  assertEquals(observe(groupWith("one"), { ...groupWith("two"), responsive: false }), [], "it does not respond");
+  assertEquals(observe(groupWith("one"), groupWith("two")), ["Normal two"]);
+  assertEquals(observe(groupWith("one"), groupWith("two")), []);
 });
