@@ -189,7 +189,7 @@ export class VolumeReconciler {
     return status;
   }
 
-  /** Records an event for each new problem of the volume alone, and one when none is left. */
+  /** Records an event for each new problem of the volume alone, and one when the volume has no problem any more. */
   #recordProblems(object: LvmVolume, status: LvmVolumeStatus): void {
     const { events } = this.#options;
     const [before, now] = [object.status, status].map((each) =>
@@ -199,7 +199,7 @@ export class VolumeReconciler {
       if (before!.some((problem) => problem.reason === reason)) continue;
       events.record(object, "Warning", reason as typeof EVENTS_OF_PROBLEMS[number], message);
     }
-    if (before!.length === 0 || now!.length > 0) return;
+    if (before!.length === 0 || problemsOf(status).length > 0) return; // others of its group or pool may be left
     const healthy = status.conditions?.find(({ type }) => type === HEALTHY_CONDITION);
     events.record(object, "Normal", "Healthy", healthy?.message ?? "");
   }

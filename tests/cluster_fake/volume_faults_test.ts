@@ -145,6 +145,31 @@ Deno.test("events report that a filesystem became read-only, and that it accepts
   assertEquals(eventLines(), ["Warning FilesystemReadOnly 1", "Normal Healthy 1"]);
 });
 
+Deno.test("no event calls a volume healthy that has another problem left", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const { id } = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
+  const [{ group, lv }] = machine.allLvs() as [ReturnType<typeof machine.allLvs>[number]];
+  const source = `/dev/mapper/data-${lv.name.replaceAll("-", "--")}`;
+  const mount = { target: "/mnt", source, fsType: "ext4", root: "/", readOnly: false, deviceNumber: `253:${lv.minor}` };
+  const reasons = () => cluster.objects.get(id)?.status?.problems?.map(({ reason }) => reason).join() ?? "";
+  const report = async (expected: string) => {
+    for (let report = 0; report < 2; report++) await cluster.agent("node-1").node.refresh();
+    await cluster.objects.waitFor(id, () => reasons() === expected, { timeoutMs: 5_000 });
+  };
+  group.readOnly = true;
+  machine.mounts.push({ ...mount, lv, remountedReadOnly: true });
+  await report("FilesystemReadOnly,VolumeGroupReadOnly");
+  machine.mounts.pop();
+  await report("VolumeGroupReadOnly");
+  group.readOnly = false;
+  await report("");
+  await cluster.agent("node-1").events.flush();
+  const lines = cluster.api.objects(events).filter(({ reason }) => reason !== "Created")
+    .map(({ type, reason, message }) => `${type} ${reason} ${message}`);
+  assertEquals(lines.map((line) => line.slice(0, 26)), ["Warning FilesystemReadOnly"], lines.join("\n"));
+});
+
 Deno.test("events on a linear volume and on its node report that a physical volume is missing, and that it is back", async () => {
   const machine = machineWith({ data: 1n << 30n });
   await using cluster = await FakeCluster.start({ "node-1": machine });
