@@ -11,6 +11,7 @@ import { type Clock, systemClock } from "../../lvm/clock.ts";
 import { StorageError } from "../../lvm/error.ts";
 import type { NodeChoice } from "../../lvm/volume_service.ts";
 import type { LvmNode } from "../api/lvm_objects.ts";
+import { listNodeNames } from "../api/node_names.ts";
 import type { Informer } from "../runtime/informer.ts";
 
 /** Options of {@linkcode AgentLiveness}. */
@@ -122,9 +123,12 @@ export function requireResponsiveAgent(
   if (!allowed.every((name) => agents.isSilent(name))) return;
   throw new StorageError(
     "NoSpace",
-    `${operation}: the agent of ${
-      allowed.map((name) => `node ${name}`).join(" and of ")
-    } has not reported for minutes; ` +
-      "see its log. Until it reports, its node gets no new volumes",
+    allowed.length === 1
+      ? `${operation}: the agent of node ${
+        allowed[0]
+      } has not reported for minutes; see its log. Until it reports, its ` +
+        "node gets no new volumes"
+      : `${operation}: the agents of nodes ${listNodeNames(allowed)} have not reported for minutes; see their logs. ` +
+        "Until they report, their nodes get no new volumes",
   );
 }

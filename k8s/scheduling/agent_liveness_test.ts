@@ -1,4 +1,4 @@
-import { assertEquals, assertThrows } from "@std/assert";
+import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { FakeApiServer } from "../../tests/fake/api_server.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { waitUntil } from "../../tests/fake/control_plane.ts";
@@ -94,4 +94,16 @@ Deno.test("AgentLiveness: an agent whose LVMNode is deleted is forgotten", async
     await s.report("b");
   }
   assertEquals([s.changes, s.agents.isSilent("a")], [[], false]);
+});
+
+Deno.test("requireResponsiveAgent() names only some of very many nodes", () => {
+  const allowed = Array.from({ length: 5_000 }, (_, index) => `node-${index}`);
+  const error = assertThrows(
+    () => requireResponsiveAgent("placing", { allowed }, { isSilent: () => true }),
+    StorageError,
+  );
+  assertStringIncludes(
+    error.message,
+    "the agents of nodes node-0, node-1, node-2, node-3, node-4 and 4995 more have not",
+  );
 });
