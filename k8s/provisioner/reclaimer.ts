@@ -28,8 +28,8 @@ export interface ReclaimerOptions extends Omit<ClaimSidecarOptions, "claims"> {
 /** Keeps PersistentVolumes until their volumes are deleted, and deletes these. */
 export class Reclaimer {
   readonly #options: ReclaimerOptions;
-  /** The names of the PersistentVolumes whose volumes are being deleted, by handle. */
-  readonly #deletions = new Map<string, string>();
+  /** The names of the PersistentVolumes whose volumes are being deleted, by handle; usually one. */
+  readonly #deletions = new Map<string, Set<string>>();
   #controller: Controller | undefined;
   #stopSignal: AbortSignal | undefined;
 
@@ -40,8 +40,9 @@ export class Reclaimer {
 
   /** Requeues the deletion of the volume of a handle, which was refused and may succeed now. */
   requeueDeletion(handle: string): void {
-    const name = this.#deletions.get(handle);
-    if (name !== undefined) this.#controller?.wake(name);
+    const names = this.#deletions.get(handle);
+    this.#deletions.delete(handle); // each attempt adds its own again
+    for (const name of names ?? []) this.#controller?.wake(name);
   }
 
   /** Runs until the signal is aborted. */
@@ -89,7 +90,8 @@ export class Reclaimer {
       nextReclaimStep(volume) !== "delete volume"
     ) return;
     const handle = volume.spec!.csi!.volumeHandle;
-    this.#deletions.set(handle, name); // before the attempt, so that a change during it requeues the volume
+    // before the attempt, so that a change during it requeues the volume
+    this.#deletions.set(handle, (this.#deletions.get(handle) ?? new Set()).add(name));
     try {
       await this.#deleteVolume(volume, signal);
     } catch (error) {
@@ -99,7 +101,7 @@ export class Reclaimer {
       if (notifiesDeletions && isRefused(error)) return;
       throw error;
     }
-    this.#deletions.delete(handle);
+    this.#forgetDeletion(handle, name);
     if (volume.metadata.finalizers?.includes(VOLUME_FINALIZER)) {
       await this.#setFinalizers(volume, otherFinalizers(volume), signal);
     }
@@ -108,6 +110,12 @@ export class Reclaimer {
     }
     const isDeleting = (now?: PersistentVolume) => now === undefined || now.metadata.deletionTimestamp !== undefined;
     await this.#options.volumes.waitForCache(name, isDeleting, this.#waitOptions);
+  }
+
+  #forgetDeletion(handle: string, name: string): void {
+    const names = this.#deletions.get(handle);
+    names?.delete(name);
+    if (names?.size === 0) this.#deletions.delete(handle);
   }
 
   async #deleteVolume(volume: PersistentVolume, signal: AbortSignal): Promise<void> {

@@ -223,3 +223,21 @@ Deno.test("a PersistentVolume that kube-controller-manager marks as Failed first
   await waitUntil(() => cluster.storedVolumes.length === 0, "the end");
   assertEquals(cluster.driver.callCount("deleteVolume"), 1);
 });
+
+Deno.test("a deletion that was refused is woken for each PersistentVolume of the volume", async () => {
+  await using cluster = await FakeControlPlane.start({ withBinder: false });
+  const provisioner = new Provisioner({ ...cluster.controllerOptions(), notifiesDeletions: true });
+  cluster.run((signal) => provisioner.run(signal));
+  const names = ["one", "two"];
+  for (const name of names) {
+    cluster.driver.injectFault("deleteVolume", { error: new CallError(Code.FailedPrecondition, "it is in use") });
+    cluster.api.put(persistentVolumes, {
+      metadata: { name },
+      spec: { persistentVolumeReclaimPolicy: "Delete", csi: { driver: DRIVER, volumeHandle: "v" } },
+      status: { phase: "Released" },
+    });
+  }
+  await waitUntil(() => cluster.driver.callCount("deleteVolume") === 2, "the refusals");
+  provisioner.requeueDeletion("v");
+  await waitUntil(() => cluster.storedVolumes.length === 0, "the end of both");
+});
