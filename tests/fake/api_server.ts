@@ -204,6 +204,11 @@ export class FakeApiServer implements AsyncDisposable {
     ) as unknown as T;
   }
 
+  /** Keeps an object of another server as it is, except for its revision: a restored backup. */
+  restore<T extends KubeObject>(resource: Resource<T>, object: T): void {
+    this.#collection(resource).restore(object as unknown as StoredObject);
+  }
+
   /** Ends all watches, as a server does after their time. */
   endWatches(): void {
     for (const watch of [...this.#watches]) watch.end();

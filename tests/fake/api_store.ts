@@ -87,6 +87,11 @@ export class Collection {
     return this.#save(undefined, object);
   }
 
+  /** Keeps an object with its UID, its times and its status. */
+  restore(object: StoredObject): void {
+    this.#save(undefined, object);
+  }
+
   /** Returns the object with this name. @throws {StatusError} NotFound when there is none */
   get(name: string, namespace: string | undefined): StoredObject {
     const object = this.objects.get(keyOfName({ name, namespace }));

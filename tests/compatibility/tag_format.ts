@@ -1,0 +1,27 @@
+/**
+ * The tags that version 0.1.0 can read.
+ *
+ * @module
+ */
+
+import { readRecords } from "./recorded.ts";
+
+const { formats } = readRecords<{ formats: readonly string[] }>("tag_formats.json");
+
+/** The formats of later tags, each with the reason why version 0.1.0 may ignore it. */
+const LATER_TAGS: readonly { readonly format: string; readonly reason: string }[] = [];
+
+/** Returns the tags of the driver that version 0.1.0 cannot read. */
+export function unreadableTags(driver: string, tags: Iterable<string>): string[] {
+  const patterns = [...formats, ...LATER_TAGS.map(({ format }) => format)].map((format) => patternOf(driver, format));
+  return [...tags].filter((tag) => tag.startsWith("denolith") && !patterns.some((pattern) => pattern.test(tag)));
+}
+
+/** Returns the formats of version 0.1.0 that none of the tags has. */
+export function unusedFormats(driver: string, tags: readonly string[]): string[] {
+  return formats.filter((format) => !tags.some((tag) => patternOf(driver, format).test(tag)));
+}
+
+function patternOf(driver: string, format: string): RegExp {
+  return new RegExp(`^${format.replaceAll("DRIVER", RegExp.escape(driver))}$`);
+}
