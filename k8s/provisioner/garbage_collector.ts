@@ -91,9 +91,16 @@ export class GarbageCollector {
     return await orAbsent(client.get(persistentVolumes, { name: requestName }, { signal })) !== undefined;
   }
 
+  /** Deletes the volume of an intent. If that fails, it is deleted in a later pass. */
   async #deleteVolume({ requestName, volumeId }: Intent, signal: AbortSignal): Promise<void> {
+    if (signal.aborted) return;
     this.#log.info("a volume without a claim is deleted", { request: requestName, volume: volumeId });
-    await this.#options.csi.deleteVolume({ volumeId, secrets: {} }, { signal });
-    this.#orphanedSinceMs.delete(requestName);
+    try {
+      await this.#options.csi.deleteVolume({ volumeId, secrets: {} }, { signal });
+      this.#orphanedSinceMs.delete(requestName);
+    } catch (error) {
+      // the others do not wait for a node that does not answer
+      this.#log.warn("a volume without a claim could not be deleted", { volume: volumeId, error });
+    }
   }
 }

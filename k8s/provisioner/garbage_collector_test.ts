@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { FakeControlPlane } from "../../tests/fake/control_plane.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
-import type { CreateVolumeRequest } from "../sidecars/csi_client.ts";
+import { CallError, Code, type CreateVolumeRequest } from "../sidecars/csi_client.ts";
 import { type PersistentVolumeClaim, persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
 import { Provisioner } from "./provisioner.ts";
 
@@ -126,4 +126,15 @@ Deno.test("the garbage collector goes through the claims only when a pending vol
   await s.begin(orphan());
   await s.collect();
   assertEquals(lists, 1);
+});
+
+Deno.test("garbage collection deletes the other volumes when the node of one does not answer", async () => {
+  await using s = await scene();
+  const names = [orphan(), orphan()];
+  for (const name of names) await s.begin(name);
+  s.driver.injectFault("deleteVolume", { error: new CallError(Code.Unavailable, "the node does not answer") });
+  await s.collectTwice();
+  assertEquals([s.driver.callCount("deleteVolume"), s.driver.volumes.size], [2, 1]);
+  await s.collect();
+  assertEquals(s.driver.volumes.size, 0);
 });
