@@ -152,18 +152,21 @@ export function loggedCall<T>(method: DescMethodUnary, request: Message, body: (
   const requestId = newRequestId();
   return withRequestId(requestId, async () => {
     const level = QUIET_METHODS.test(method.name) ? "debug" : "info";
-    const fields = { requestId, method: method.name, request: withoutSecrets(method.input, request) };
-    log.debug("request", fields);
+    // as JSON only when it is logged: the capacity of thousands of nodes is read after each change of a class
+    const fields = () => ({ requestId, method: method.name, request: withoutSecrets(method.input, request) });
+    if (log.isEnabledFor("debug")) log.debug("request", fields());
     const start = performance.now();
     try {
       const response = await body();
-      log[level]("response", { ...fields, durationMs: Math.round(performance.now() - start) });
+      if (log.isEnabledFor(level)) {
+        log[level]("response", { ...fields(), durationMs: Math.round(performance.now() - start) });
+      }
       return response;
     } catch (error) {
       const { code, details } = statusOf(error);
       // INTERNAL may be a bug of the driver
       const stack = code === 13 && error instanceof Error ? { stack: error.stack } : {};
-      log.warn("error", { ...fields, durationMs: Math.round(performance.now() - start), code, details, ...stack });
+      log.warn("error", { ...fields(), durationMs: Math.round(performance.now() - start), code, details, ...stack });
       throw error;
     }
   });

@@ -8,11 +8,12 @@ import {
   CreateVolumeRequestSchema,
   csi_secret,
   file_csi,
+  GetCapacityRequestSchema,
   GroupController,
   Identity,
   Node,
 } from "./proto/csi_pb.ts";
-import { unaryMethods, withoutSecrets } from "./service.ts";
+import { loggedCall, unaryMethods, withoutSecrets } from "./service.ts";
 import proto from "./proto/csi.proto" with { type: "text" };
 
 function secretFields(message: DescMessage): DescField[] {
@@ -43,6 +44,34 @@ Deno.test("withoutSecrets() leaves the names of secrets and nothing of their val
     secrets: { password: "(not logged)" },
   });
   assertEquals(request.secrets, { password: "hunter2" });
+});
+
+Deno.test("loggedCall() reads the request only when it logs it", async () => {
+  const { getCapacity } = Controller.method;
+  const readsAt = async (lowestLevel: "debug" | "info") => {
+    let reads = 0;
+    const request = new Proxy(create(GetCapacityRequestSchema, { parameters: { a: "b" } }), {
+      get: (target, key) => {
+        if (key === "parameters") reads++;
+        return Reflect.get(target, key);
+      },
+    });
+    await configure({
+      sinks: { none: () => {} },
+      loggers: [
+        { category: "denolith", sinks: ["none"], lowestLevel },
+        { category: ["logtape", "meta"], lowestLevel: "error" },
+      ],
+    });
+    try {
+      assertEquals(await loggedCall(getCapacity, request, () => Promise.resolve("answer")), "answer");
+    } finally {
+      await reset();
+    }
+    return reads;
+  };
+  assertEquals(await readsAt("info"), 0);
+  assert(await readsAt("debug") > 0);
 });
 
 Deno.test("every request is logged with an id, and no secret reaches a log line, an error or a command", async () => {
