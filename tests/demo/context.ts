@@ -41,12 +41,6 @@ export const FILESYSTEM_CAPABILITY = {
   accessMode: { mode: Mode.SINGLE_NODE_MULTI_WRITER },
 } as const;
 
-/** The capability of the second volume: a block device. */
-export const BLOCK_CAPABILITY = {
-  accessType: { case: "block", value: {} },
-  accessMode: { mode: Mode.SINGLE_NODE_WRITER },
-} as const;
-
 /** The paths that an orchestrator would choose, and one of the demo's own. */
 export interface Paths {
   /** The staging path of the volume. */

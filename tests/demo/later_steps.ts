@@ -4,9 +4,9 @@ import { run } from "./command.ts";
 import { checksum, goodLines, pause, writeRandom } from "./data.ts";
 import type { DriverProcess } from "./driver_process.ts";
 import {
-  BLOCK_CAPABILITY,
   DATA_BYTES,
   type DemoContext,
+  FILESYSTEM_CAPABILITY,
   formatStateTag,
   MIB,
   paths,
@@ -155,12 +155,12 @@ export async function stopDriver(context: DemoContext, driver: DriverProcess, so
   const { runner, client: { controller }, group } = context;
   const { volume } = await runner.call(
     "CreateVolume",
-    "another one, a block device",
+    "another one, which nobody uses",
     () =>
       controller.createVolume({
-        name: "block-demo",
-        volumeCapabilities: [BLOCK_CAPABILITY],
-        capacityRange: { requiredBytes: MIB },
+        name: "unused-demo",
+        volumeCapabilities: [FILESYSTEM_CAPABILITY],
+        capacityRange: { requiredBytes: 16n * MIB },
       }),
   );
   let answered = false;
