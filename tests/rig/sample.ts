@@ -1,11 +1,14 @@
 import { run } from "./process.ts";
 
+/** The seed that draws nothing. */
+const NOTHING = "none";
+
 /** One in so many is drawn. */
 const CHANCE = 3;
 
 /**
  * Returns the seed of samples: the variable SAMPLE, or the hash of the commit that is checked out. A random one where there
- * is neither. The same seed draws the same sample.
+ * is neither. The same seed draws the same sample, and `none` draws nothing.
  */
 export async function sampleSeed(): Promise<string> {
   const given = Deno.env.get("SAMPLE");
@@ -18,6 +21,7 @@ export async function sampleSeed(): Promise<string> {
 /** Returns the names that a seed draws. Each has a chance of one in three, whatever the others are. */
 export async function draw(names: readonly string[], seed: string): Promise<string[]> {
   const drawn: string[] = [];
+  if (seed === NOTHING) return drawn;
   for (const name of names) {
     const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(`${seed} ${name}`));
     if (new DataView(digest).getUint32(0) % CHANCE === 0) drawn.push(name);

@@ -14,3 +14,7 @@ Deno.test("draw() draws about one name in three, whatever else is in the list", 
   assert(drawn.length > 150 && drawn.length < 250, `${drawn.length} of 600`);
   assertEquals(await draw(NAMES.slice(0, 300), "a"), drawn.filter((name) => NAMES.indexOf(name) < 300));
 });
+
+Deno.test("draw() draws nothing for the seed none", async () => {
+  assertEquals(await draw(NAMES, "none"), []);
+});
