@@ -53,7 +53,7 @@ interface Settings {
 }
 
 /** The time limit for a node to be ready, in milliseconds. */
-const READY_TIMEOUT_MS = 300_000;
+const READY_TIMEOUT_MS = 600_000;
 
 /** The default time limit of a command in the guest, in milliseconds. */
 const COMMAND_TIMEOUT_MS = 60_000;
