@@ -156,14 +156,25 @@ Deno.test("Reaper removes an LV whose physical volumes support no discards, and 
   assertEquals([errors.length, machine.allLvs()], [1, []]);
 });
 
-Deno.test("deleting a volume right after its snapshot leaves the snapshot's COW space to be erased", async () => {
-  const { lvm, reaper, finder, reservation, volumes, machine, commands, record } = await setUpDeleted(GIB);
-  const snapshots = new Snapshots({
+/** Returns the snapshots of a machine, without the reaper: a test wakes it. */
+function snapshotsOf({ lvm, finder, reservation }: Awaited<ReturnType<typeof setUpDeleted>>): Snapshots {
+  return new Snapshots({
     ...{ lvm, volumes: finder, reservation, reaper: { wake: () => {} } },
     finder: new SnapshotFinder({ driver: "test" }),
   });
+}
+
+/** Sets up a machine as {@linkcode setUpDeleted} does, with a deleted snapshot of the volume that the reaper has to split. */
+async function setUpDeletedSnapshot(): ReturnType<typeof setUpDeleted> {
+  const s = await setUpDeleted(GIB);
+  const snapshots = snapshotsOf(s);
   await snapshots.create({ id: snapshotIdOf("cut"), source: id, cowSize: FULL_COW });
   await snapshots.delete(snapshotIdOf("cut"));
+  return s;
+}
+
+Deno.test("deleting a volume right after its snapshot leaves the snapshot's COW space to be erased", async () => {
+  const { reaper, volumes, machine, commands, record } = await setUpDeletedSnapshot();
   await volumes.delete(id);
   assertEquals(machine.allLvs().map(({ lv }) => lv.name.split("-")[0]), ["vol", "snap"]);
   record();
@@ -179,13 +190,7 @@ for (
   ]
 ) {
   Deno.test(`Reaper waits before it splits a snapshot again that LVM did not split:${refusal}`, async () => {
-    const { lvm, reaper, finder, reservation, machine, commands, errors } = await setUpDeleted(GIB);
-    const snapshots = new Snapshots({
-      ...{ lvm, volumes: finder, reservation, reaper: { wake: () => {} } },
-      finder: new SnapshotFinder({ driver: "test" }),
-    });
-    await snapshots.create({ id: snapshotIdOf("cut"), source: id, cowSize: FULL_COW });
-    await snapshots.delete(snapshotIdOf("cut"));
+    const { reaper, machine, commands, errors } = await setUpDeletedSnapshot();
     machine.fault = ({ args }) => {
       if (args[0] !== "lvconvert") return undefined;
       commands.push("lvconvert");
@@ -200,13 +205,7 @@ for (
 }
 
 Deno.test("Reaper splits a snapshot after a refusal without a further error", async () => {
-  const { lvm, reaper, finder, reservation, machine, errors } = await setUpDeleted(GIB);
-  const snapshots = new Snapshots({
-    ...{ lvm, volumes: finder, reservation, reaper: { wake: () => {} } },
-    finder: new SnapshotFinder({ driver: "test" }),
-  });
-  await snapshots.create({ id: snapshotIdOf("cut"), source: id, cowSize: FULL_COW });
-  await snapshots.delete(snapshotIdOf("cut"));
+  const { reaper, machine, errors } = await setUpDeletedSnapshot();
   machine.fault = ({ args }) => {
     if (args[0] !== "lvconvert") return undefined;
     machine.fault = undefined;
@@ -285,12 +284,10 @@ Deno.test("Reaper keeps an LV from which an administrator took the mark while it
 });
 
 Deno.test("Reaper deletes no snapshot that was created while it resumed a device, and had the name of an incomplete one", async () => {
-  const { machine, reaper, lvm, finder, reservation, errors } = await setUpDeleted(GIB, "none");
+  const s = await setUpDeleted(GIB, "none");
+  const { machine, reaper, errors } = s;
   const cut = snapshotIdOf("cut");
-  const snapshots = new Snapshots({
-    ...{ lvm, volumes: finder, reservation, reaper: { wake: () => {} } },
-    finder: new SnapshotFinder({ driver: "test" }),
-  });
+  const snapshots = snapshotsOf(s);
   const take = () => snapshots.create({ id: cut, source: id, cowSize: FULL_COW });
   await take();
   const [volume, incomplete] = machine.groups[0]!.lvs;

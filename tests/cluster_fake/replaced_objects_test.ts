@@ -18,7 +18,7 @@ const FINALIZER = "other.example/lv";
  * Starts a cluster in which, just before one patch of an LVMVolume, the object is replaced by that of another driver.
  *
  * @param isReplaced selects the patch
- * @returns the cluster, and a promise of the end of that patch
+ * @returns the cluster, and a promise that resolves when that patch has ended
  */
 async function setUp(isReplaced: (options: Pick<PatchOptions<LvmVolume>, "merge" | "subresource">) => boolean) {
   const patched = Promise.withResolvers<void>();

@@ -17,6 +17,12 @@ export function cacheFolder(): string {
   throw new Error("find the cache folder: neither XDG_CACHE_HOME nor HOME is set; set one of them");
 }
 
+/** Returns a short key of what a thing is made of, so that one of other ingredients is never taken for it. */
+export async function cacheKey(ingredients: string): Promise<string> {
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(ingredients));
+  return new Uint8Array(digest).toHex().slice(0, 12);
+}
+
 /**
  * Returns the folder `name` of the cache, built on first use. `build` fills a temporary folder beside it, which is
  * renamed when it is complete, so that an interrupted build leaves nothing. A process waits while another one builds

@@ -1,7 +1,7 @@
 import { join } from "@std/path";
 import initrdInit from "./guest/initrd_init.sh" with { type: "text" };
 import makeInitrd from "./guest/make_initrd.sh" with { type: "text" };
-import { cacheFolder, ensureCached, removeUnused } from "./cache.ts";
+import { cacheFolder, cacheKey, ensureCached, removeUnused } from "./cache.ts";
 import { debianMirror, ensureTools, type Tool } from "./debian.ts";
 import { run } from "./process.ts";
 import { timedLog, withProgress } from "./progress.ts";
@@ -72,11 +72,9 @@ export async function ensureGuestImage(log: (line: string) => void): Promise<Gue
   };
 }
 
-/** Names what an image is made of, so that an image of other ingredients is never taken for it. */
-async function imageKey(): Promise<string> {
-  const ingredients = JSON.stringify([IMAGE_FORMAT, RELEASE, ROOT_SIZE, PACKAGES, initrdInit, makeInitrd]);
-  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(ingredients));
-  return new Uint8Array(digest).toHex().slice(0, 12);
+/** Returns the key of what an image is made of. */
+function imageKey(): Promise<string> {
+  return cacheKey(JSON.stringify([IMAGE_FORMAT, RELEASE, ROOT_SIZE, PACKAGES, initrdInit, makeInitrd]));
 }
 
 async function build(temp: TempFolder, into: string, log: (line: string) => void): Promise<void> {

@@ -1,5 +1,5 @@
 import { join } from "@std/path";
-import { ensureCached } from "./cache.ts";
+import { cacheKey, ensureCached } from "./cache.ts";
 import { buildGo, fetchGoModule, type GoModule } from "./go_build.ts";
 
 /** The versions of everything that the cluster tests run. */
@@ -105,8 +105,7 @@ export async function ensureSnapshotCrds(log: (line: string) => void): Promise<s
 
 /** Returns the folder with the programs of a module. */
 async function ensureBuilt(name: string, module: GoModule, log: (line: string) => void): Promise<string> {
-  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(JSON.stringify(module)));
-  const key = new Uint8Array(digest).toHex().slice(0, 12);
+  const key = await cacheKey(JSON.stringify(module));
   return await ensureCached(`${name}-${key}`, log, (temp, into) => buildGo(module, { temp, into, log }));
 }
 

@@ -1,5 +1,5 @@
 import { join } from "@std/path";
-import { ensureCached } from "./cache.ts";
+import { cacheKey, ensureCached } from "./cache.ts";
 import { ensureTools, type Tool } from "./debian.ts";
 import type { Machine, MachineCommand } from "./machine.ts";
 import { run, searchPath } from "./process.ts";
@@ -31,8 +31,7 @@ export const UML_FILES = { ".rig/boot": { text: bootScript } };
  */
 export async function ensureUml(log: (line: string) => void): Promise<string> {
   await ensureTools(TOOLS, log);
-  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(ptraceSource));
-  const folder = await ensureCached(`uml-${new Uint8Array(digest).toHex().slice(0, 12)}`, log, async (temp, into) => {
+  const folder = await ensureCached(`uml-${await cacheKey(ptraceSource)}`, log, async (temp, into) => {
     const source = temp.file("ptrace.c");
     await Deno.writeTextFile(source, ptraceSource);
     const options = ["-O2", "-shared", "-fPIC", "-o", join(into, "ptrace.so"), source];
