@@ -8,14 +8,17 @@ import { parseArgs } from "@std/cli/parse-args";
 import { columns } from "../bench/table.ts";
 import { Cluster } from "../rig/cluster.ts";
 import { ensureSnapshotController } from "../rig/kubernetes.ts";
+import { pollUntil } from "../rig/poll_until.ts";
 import { RunFolder } from "../rig/run_folder.ts";
 import { clusterPath } from "./cluster_status.ts";
 import { startWithDriver } from "./deploy.ts";
 import { terminationSignals } from "./signals.ts";
 import { Deaths } from "./soak/deaths.ts";
 import { findings } from "./soak/findings.ts";
-import { createClasses, Lives } from "./soak/lives.ts";
+import { createClasses, Lives, THIN_POOL } from "./soak/lives.ts";
 import { type Phase, type Sample, Sampler } from "./soak/sample.ts";
+import { listDriverLvs } from "./suite/driver_lvs.ts";
+import { WAIT_MS } from "./suite/object_watcher.ts";
 import { runRandom } from "./suite/seeded_random.ts";
 import { SnapshotTestNamespace } from "./suite/snapshot_test_namespace.ts";
 import { CLUSTER_VARIABLE } from "./suite/test_namespace.ts";
@@ -105,7 +108,11 @@ async function runCycle({ sampler, lives, deaths }: Parts, cycle: number, millis
 
 /** Waits until everything that was created is deleted. @returns the sample of that moment @throws {Error} if something stays */
 async function rest({ sampler, lives, snapshots }: Parts, cycle: number): Promise<Sample> {
-  await snapshots.ns.waitForCleanup();
+  const { ns } = snapshots;
+  await ns.waitForCleanup();
+  // Deleted volumes are erased before they are removed. The thin pool stays.
+  const isErased = async () => (await listDriverLvs(ns.node)).every(({ name }) => name === THIN_POOL);
+  await pollUntil(isErased, { action: "wait for the end of erasures", timeoutMs: WAIT_MS, intervalMs: 2_000 });
   const sample = await sampler.take({ cycle, phase: "rest", lives: lives.ended });
   log(row(sample).join("  "));
   return sample;

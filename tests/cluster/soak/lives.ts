@@ -30,10 +30,14 @@ export interface SoakClasses {
   readonly snapshot: string;
 }
 
+/** The group of the volumes, and the pool of its thin volumes, which stays when they are gone. */
+const GROUP = "data";
+export const THIN_POOL = `${GROUP}_thinpool`;
+
 /** Creates the classes of a soak: thick volumes on each filesystem, erased and not, and thin ones. */
 export async function createClasses(snapshots: SnapshotTestNamespace): Promise<SoakClasses> {
   const { ns } = snapshots;
-  const volumeGroup = "data";
+  const volumeGroup = GROUP;
   const parameters: Record<string, Record<string, string>> = {
     "ext4-erased": { volumeGroup },
     "ext4": { volumeGroup, erase: "none" },
