@@ -15,14 +15,16 @@ export interface SnapshotOptions<T = unknown> {
   serializer?: (actual: T) => string;
 }
 
-/** The snapshots of a file by name, and how many each test has asserted. */
+/** The snapshots of a file by name. */
 interface SnapshotFile {
   readonly expected: ReadonlyMap<string, string>;
   readonly actual: Map<string, string>;
-  readonly counts: Map<string, number>;
 }
 
 const files = new Map<string, SnapshotFile>();
+
+/** How many snapshots each run of a test has asserted. */
+const counts = new WeakMap<Deno.TestContext, number>();
 
 const isUpdating = Deno.args.some((arg) => arg === "--update" || arg === "-u");
 
@@ -39,11 +41,11 @@ export async function assertSnapshot<T>(
 ): Promise<void> {
   const test = new URL(context.origin).pathname;
   const path = join(dirname(test), "__snapshots__", `${basename(test)}.snap`);
-  const file = files.get(path) ?? { expected: await readSnapshots(path), actual: new Map(), counts: new Map() };
+  const file = files.get(path) ?? { expected: await readSnapshots(path), actual: new Map() };
   files.set(path, file);
   const title = testTitle(context);
-  const count = (file.counts.get(title) ?? 0) + 1;
-  file.counts.set(title, count);
+  const count = (counts.get(context) ?? 0) + 1;
+  counts.set(context, count);
   const [name, text] = [`${title} ${count}`, serializer(actual)];
   file.actual.set(name, text);
   if (isUpdating) return await writeSnapshots(path, file.actual);

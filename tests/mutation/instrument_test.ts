@@ -1,0 +1,70 @@
+import { assert, assertEquals } from "@std/assert";
+import { declarationAt, instrument, placed } from "./instrument.ts";
+
+const SOURCE = `
+/** Says whether a number is small. */
+export function isSmall(value: number): boolean {
+  return value <= 3;
+}
+
+export async function create(volumes: Volumes): Promise<void> {
+  await volumes.record();
+  await volumes.format();
+  log.info("created", { force: 1 > 0, size: 1 });
+  if (volumes.isLost) throw new StorageError("Lost", \`\${1 > 0}\`);
+}
+
+const MAX_TRIES = 5;
+const ARGS = ["--yes", "text"];
+const MESSAGE = "text";
+`;
+
+/** Returns the mutants of a source as texts. */
+async function mutantsOf(source: string): Promise<string[]> {
+  const { mutants } = await instrument("lvm/example.ts", source);
+  return mutants.map(({ line, scope, original, replacement }) => `${line} ${scope}: ${original} → ${replacement}`);
+}
+
+Deno.test("instrument() changes conditions, the order of commands, bounds and options, and no messages", async () => {
+  const mutants = await mutantsOf(SOURCE);
+  for (
+    const expected of [
+      "4 isSmall: value <= 3 → true",
+      "4 isSmall: value <= 3 → false",
+      "4 isSmall: value <= 3 → value < 3",
+      "8 create: await volumes.record(); → ;",
+      "11 create: volumes.isLost → false",
+      "14 MAX_TRIES: 5 → 6",
+      "14 MAX_TRIES: 5 → 4",
+      '15 ARGS: "--yes" → ""',
+      '15 ARGS: "text" → ""',
+    ]
+  ) assert(mutants.includes(expected), `${expected} is missing in\n${mutants.join("\n")}`);
+  const swapped = mutants.find((mutant) => mutant.includes("→ { await volumes.format(); await volumes.record();"));
+  assert(swapped !== undefined, mutants.join("\n"));
+  assertEquals(mutants.filter((mutant) => /^10 |^16 |1 > 0 →/.test(mutant)), []);
+});
+
+Deno.test("instrument() gives a mutant the same key until its declaration changes", async () => {
+  const keysOf = async (source: string) => {
+    const { mutants } = await instrument("lvm/example.ts", source);
+    return new Set(mutants.filter(({ scope }) => scope === "isSmall").map(({ key }) => key));
+  };
+  const keys = await keysOf(SOURCE);
+  assertEquals(await keysOf(`const BEFORE = 1;\n${SOURCE}`), keys);
+  const changed = await keysOf(SOURCE.replace("value <= 3", "value <= 4"));
+  assertEquals([...changed].filter((key) => keys.has(key)), []);
+});
+
+Deno.test("placed() numbers the mutants of a file from its first one, and imports the switch", async () => {
+  const text = placed("lvm/deep/example.ts", await instrument("lvm/deep/example.ts", SOURCE), 100);
+  assert(text.startsWith('import "../../tests/mutation/switch.ts";\n'), text);
+  const numbers = [...text.matchAll(/stryMutAct_9fa48\((\d+)\)/g)].map(([, number]) => Number(number));
+  assertEquals([Math.min(...numbers), new Set(numbers).size], [100, Math.max(...numbers) - 99]);
+});
+
+Deno.test("declarationAt() names the function, or the class and its member", () => {
+  const text = "const A = 1;\nexport class B {\n  #c = 2;\n  async *d() {\n    return 3;\n  }\n}\nfunction e() {}\n";
+  const nameAt = (part: string) => declarationAt(text, text.indexOf(part)).name;
+  assertEquals(["1;", "2;", "3;", "{}"].map(nameAt), ["A", "B.#c", "B.d", "e"]);
+});

@@ -1,0 +1,190 @@
+/**
+ * The mutators: those of Stryker that matter here, and some of our own.
+ *
+ * @module
+ */
+
+/** A node of Babel's syntax tree, as far as the mutators read it. */
+// deno-lint-ignore no-explicit-any
+export type Node = { readonly type: string; readonly [property: string]: any };
+
+/** The part of Babel's `NodePath` that the mutators use. */
+export interface Path {
+  readonly node: Node;
+  readonly parent: Node | undefined;
+  readonly parentPath: Path | null;
+}
+
+/** Returns the replacements of a node, as Stryker's mutators do. */
+export interface Mutator {
+  readonly name: string;
+  mutate(path: Path, context?: unknown): Iterable<Node>;
+}
+
+/**
+ * Stryker's mutators that are left out: regular expressions, most of whose mutants are equivalent; arrow functions, whose
+ * bodies the others mutate; and removed calls, for which `StatementRemoval` stands.
+ */
+const LEFT_OUT: readonly string[] = ["Regex", "ArrowFunction", "CallExpression"];
+
+/**
+ * The operators by which comparisons are replaced. Their negations are left out: a condition becomes true and false anyway,
+ * which says more.
+ */
+const BOUNDARY: Readonly<Record<string, string>> = { "<": "<=", "<=": "<", ">": ">=", ">=": ">" };
+
+/** What decides for a mutator of Stryker whether it mutates a node. It mutates all nodes if it is not here. */
+const SELECTED: Readonly<Record<string, (path: Path) => boolean>> = {
+  StringLiteral: isMeaningfulText,
+  // An empty object is accepted by the compiler mostly where it is an argument: options.
+  ObjectLiteral: ({ parent }) => /^(Call|New)Expression$/.test(parent?.type ?? ""),
+  // An empty branch is the same as a condition that is false.
+  BlockStatement: ({ node, parent }) =>
+    !(parent?.type === "IfStatement" && parent.consequent === node && parent.alternate === null),
+};
+
+/** Names of constants that bound something: their numbers are mutated. */
+const BOUNDS = /TRIES|RETRIES|ATTEMPTS|REFUSALS|LIMIT|MAX|MIN_|BOUND/;
+
+/** Names of constants whose texts are recorded or sent. */
+const RECORDED = /TAG|FINALIZER|ANNOTATION|LABEL|HEADER|PREFIX|LEASE/;
+
+/** Properties of arguments whose absence changes what a request, a command or a file operation may do. */
+const GUARDING =
+  /^(uid|resourceVersion|preconditions|finalizers|ownerReferences|blockOwnerDeletion|controller|signal|timeoutMs|deadlineMs|detached|mode|force|recursive|permissions|headers|fieldManager|propagationPolicy|mutates|createNew|leaseDurationSeconds)$/;
+
+const OPTION = /^--?[A-Za-z]/;
+
+/** A media type, a finalizer, or the key of a label or annotation. */
+const QUALIFIED = /^[a-z][\w.-]*\/[\w.+-]+$/;
+
+/** Removes a statement that is one of several in its block, and is not a log message. */
+const statementRemoval: Mutator = {
+  name: "StatementRemoval",
+  *mutate({ node, parent }) {
+    if (node.type !== "ExpressionStatement" || parent?.type !== "BlockStatement" || parent.body.length < 2) return;
+    if (node.expression.type === "CallExpression" && isLogCall(node.expression.callee)) return;
+    if (/^(Call|Await|Assignment|Update|Unary|OptionalCall|Yield)/.test(node.expression.type)) {
+      yield { type: "EmptyStatement" };
+    }
+  },
+};
+
+/** Swaps two neighboring statements that only await a call. */
+const statementOrder: Mutator = {
+  name: "StatementOrder",
+  *mutate({ node }) {
+    if (node.type !== "BlockStatement") return;
+    const body: Node[] = node.body;
+    for (let index = 1; index < body.length; index++) {
+      if (!isAwaitedCall(body[index - 1]!) || !isAwaitedCall(body[index]!)) continue;
+      const swapped = [...body];
+      [swapped[index - 1], swapped[index]] = [body[index]!, body[index - 1]!];
+      yield { type: "BlockStatement", body: swapped, directives: [] };
+    }
+  },
+};
+
+/** Replaces what a `using` declaration holds without naming it, such as a lock, by something that holds nothing. */
+const lockRemoval: Mutator = {
+  name: "LockRemoval",
+  *mutate({ node, parent, parentPath }) {
+    if (parent?.type !== "VariableDeclarator" || parent.init !== node || !/^_/.test(parent.id.name ?? "")) return;
+    if (!/using/.test(parentPath?.parent?.kind ?? "")) return;
+    yield { type: "NullLiteral" };
+  },
+};
+
+/** Raises and lowers the numbers of constants that bound something by one. */
+const bound: Mutator = {
+  name: "Bound",
+  *mutate({ node, parent }) {
+    if (node.type !== "NumericLiteral" || parent?.type !== "VariableDeclarator") return;
+    if (!BOUNDS.test(parent.id.name ?? "")) return;
+    for (const value of [node.value + 1, node.value - 1]) yield { type: "NumericLiteral", value };
+  },
+};
+
+/** Makes a plain condition of `a ? b : c` constant. Stryker does so where the condition compares or combines. */
+const ternaryCondition: Mutator = {
+  name: "TernaryCondition",
+  *mutate({ node, parent }) {
+    if (parent?.type !== "ConditionalExpression" || parent.test !== node) return;
+    if (/^(Binary|Logical)Expression$/.test(node.type)) return;
+    for (const value of [true, false]) yield { type: "BooleanLiteral", value };
+  },
+};
+
+/** Removes a property that guards a request or an operation. */
+const propertyRemoval: Mutator = {
+  name: "PropertyRemoval",
+  *mutate({ node }) {
+    if (node.type !== "ObjectExpression" || node.properties.length < 2) return;
+    for (const property of node.properties) {
+      if (!GUARDING.test(property.key?.name ?? property.key?.value ?? "")) continue;
+      yield { type: "ObjectExpression", properties: (node.properties as Node[]).filter((other) => other !== property) };
+    }
+  },
+};
+
+const OWN: readonly Mutator[] = [
+  ...[statementRemoval, statementOrder, lockRemoval],
+  ...[bound, ternaryCondition, propertyRemoval],
+];
+
+/** Returns the mutators to use. @param strykers the mutators of the instrumenter */
+export function chooseMutators(strykers: readonly Mutator[]): Mutator[] {
+  const chosen = strykers.filter(({ name }) => !LEFT_OUT.includes(name)).map((mutator): Mutator => {
+    if (mutator.name === "EqualityOperator") return { ...mutator, mutate: boundaries };
+    const isSelected = SELECTED[mutator.name];
+    if (isSelected === undefined) return mutator;
+    return { ...mutator, mutate: (path, context) => isSelected(path) ? mutator.mutate(path, context) : [] };
+  });
+  return [...chosen, ...OWN];
+}
+
+function* boundaries({ node }: Path): Generator<Node> {
+  const operator = node.type === "BinaryExpression" ? BOUNDARY[node.operator] : undefined;
+  if (operator !== undefined) yield { type: "BinaryExpression", operator, left: node.left, right: node.right };
+}
+
+/** Leaves out log messages, and what errors say. The instrumenter calls it for each node. */
+export const ignorer = {
+  shouldIgnore({ node }: Path): string | undefined {
+    if (node.type === "CallExpression" && isLogCall(node.callee)) return "a log message";
+    if (node.type === "NewExpression" && /Error$/.test(node.callee.name ?? "")) return "an error's message";
+  },
+};
+
+function isAwaitedCall(node: Node): boolean {
+  return node.type === "ExpressionStatement" && node.expression.type === "AwaitExpression" &&
+    node.expression.argument.type === "CallExpression";
+}
+
+function isLogCall(callee: Node): boolean {
+  if (callee.type !== "MemberExpression" || !/^(debug|info|warn|error)$/.test(callee.property.name ?? "")) return false;
+  const { object } = callee;
+  return /^#?(log|logger)$/i.test(object.name ?? object.property?.name ?? object.property?.id?.name ?? "") ||
+    object.callee?.name === "getLogger";
+}
+
+/** Reports whether a text is an option or argument of a command, a tag, a finalizer, a media type or the like. */
+function isMeaningfulText({ node, parent }: Path): boolean {
+  const text: string | undefined = node.type === "StringLiteral" ? node.value : node.quasis?.[0]?.value.raw;
+  if (text === undefined) return false;
+  if (parent?.type === "ArrayExpression" && hasOption(parent)) return true;
+  if (OPTION.test(text) || (node.type === "StringLiteral" && QUALIFIED.test(text))) return true;
+  return parent?.type === "VariableDeclarator" && RECORDED.test(parent.id.name ?? "");
+}
+
+/** Whether arrays have options. It is decided at their first text: later ones are visited when it is instrumented. */
+const arraysWithOptions = new WeakMap<Node, boolean>();
+
+function hasOption(array: Node): boolean {
+  const known = arraysWithOptions.get(array);
+  if (known !== undefined) return known;
+  const elements: (Node | null)[] = array.elements;
+  const has = elements.some((element) => OPTION.test(element?.value ?? element?.quasis?.[0]?.value.raw ?? ""));
+  arraysWithOptions.set(array, has);
+  return has;
+}
