@@ -12,7 +12,7 @@ import type { TestCoverage } from "./messages.ts";
 import { RunnerProcess } from "./runner_process.ts";
 
 /** Tests that do not run the product in their own process, or that are about the files of the project. */
-const LEFT_OUT = /^(?:deploy|tests\/(?:process|meta|rig|bench|lvm|cluster|demo|mutation|std))\/|^tests\/[^/]+$/;
+export const LEFT_OUT = /^(?:deploy|tests\/(?:process|meta|rig|bench|lvm|cluster|demo|mutation|std))\/|^tests\/[^/]+$/;
 
 /** A test that can be run with mutants. */
 export interface Test {
@@ -89,7 +89,7 @@ export async function coverageOf(
   return combine(found, imports, copy);
 }
 
-async function closureKey(files: ReadonlySet<string>, texts: ReadonlyMap<string, string>): Promise<string> {
+export async function closureKey(files: ReadonlySet<string>, texts: ReadonlyMap<string, string>): Promise<string> {
   return await cacheKey(
     [INSTRUMENTER_VERSION, ...[...files].sort().flatMap((file) => [file, texts.get(file)!])].join("\0"),
   );

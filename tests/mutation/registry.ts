@@ -5,7 +5,7 @@
  */
 
 // Tests replace these for a while.
-const { setTimeout, clearTimeout } = globalThis;
+const { setTimeout, setInterval, clearInterval } = globalThis;
 const now = performance.now.bind(performance);
 
 /** A registered test. */
@@ -26,6 +26,29 @@ export interface TestOutcome {
   readonly leaks: boolean;
   /** Its time in milliseconds. */
   readonly ms: number;
+}
+
+/** How often the limit of a test is looked at, in milliseconds. */
+const TICK_MS = 100;
+
+/**
+ * The limit of a test. It counts ticks instead of the time that has passed: a process that gets no processor time for a
+ * while has fewer, so a test on a busy machine gets longer.
+ */
+class Limit implements Disposable {
+  readonly exceeded: Promise<"timeout">;
+  readonly #timer: ReturnType<typeof setInterval>;
+
+  constructor(limitMs: number) {
+    const { promise, resolve } = Promise.withResolvers<"timeout">();
+    let left = Math.ceil(limitMs / TICK_MS);
+    this.#timer = setInterval(() => --left === 0 && resolve("timeout"), TICK_MS);
+    this.exceeded = promise;
+  }
+
+  [Symbol.dispose](): void {
+    clearInterval(this.#timer);
+  }
 }
 
 /** The tests of loaded files, in the order of their registration. */
@@ -71,11 +94,9 @@ export class TestRegistry {
     this.#unhandled = undefined;
     const resources = openResources();
     const start = now();
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const timeout = new Promise<"timeout">((resolve) => timer = setTimeout(() => resolve("timeout"), limitMs));
+    using limit = new Limit(limitMs);
     const ended = Promise.resolve().then(() => test.fn(contextOf(test))).then(() => undefined, describe);
-    const failure = await Promise.race([ended, timeout]);
-    clearTimeout(timer);
+    const failure = await Promise.race([ended, limit.exceeded]);
     const ms = now() - start;
     if (failure === "timeout") return { failure, isTimeout: true, leaks: false, ms };
     await settle();

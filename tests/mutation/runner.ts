@@ -57,7 +57,8 @@ async function cover(file: string): Promise<Reply> {
     send({ kind: "begin", test: test.name, limitMs: 2 * LIMIT_MS });
     const reached = new Uint32Array(MAX_MUTANTS);
     mutantSwitch.coverage = reached;
-    const first = await registry.run(test, LIMIT_MS);
+    let first = await registry.run(test, LIMIT_MS);
+    if (first.failure !== undefined) first = await registry.run(test, LIMIT_MS); // a busy machine can make a test fail
     mutantSwitch.coverage = undefined;
     const isRepeated = first.failure === undefined && first.ms < REPEATED_MS;
     const second = isRepeated ? await registry.run(test, LIMIT_MS) : first;

@@ -9,8 +9,8 @@ import { TextLineStream } from "./lines.ts";
 import { MESSAGE, type Reply, type Request } from "./messages.ts";
 import { MUTANT_VARIABLE } from "./switch.ts";
 
-/** Time beyond its limit that a process gets to say that a test hangs, in milliseconds. */
-const GRACE_MS = 15_000;
+/** The time that a process gets to say that a test hangs, in milliseconds and as a multiple of the limit. */
+const GRACE = { plusMs: 15_000, factor: 4 };
 
 /** The programs that tests run. A mutant can run no others. */
 const PROGRAMS: readonly string[] = ["dd", "df", "lsblk", "deno"];
@@ -55,7 +55,7 @@ export class RunnerProcess implements AsyncDisposable {
     let [test, limitMs] = ["the start", 60_000];
     await this.#writer.write(new TextEncoder().encode(`${JSON.stringify(request)}\n`)).catch(() => {});
     while (true) {
-      const line = await this.#nextLine(limitMs + GRACE_MS);
+      const line = await this.#nextLine(GRACE.factor * limitMs + GRACE.plusMs);
       if (line === undefined || line === "hung") return { kind: line === undefined ? "died" : "hung", test };
       if (!line.startsWith(MESSAGE)) continue;
       const reply: Reply = JSON.parse(line.slice(MESSAGE.length));
