@@ -33,11 +33,23 @@ export interface Status {
   readonly details: string;
 }
 
+/**
+ * The maximum length of a message, in UTF-16 code units. It is sent as an HTTP/2 header, percent-encoded, and a call whose
+ * headers exceed 64 KiB ends as CANCELLED.
+ */
+const MAX_DETAILS_LENGTH = 4096;
+
 /** Returns the status for an error of a handler. */
 export function statusOf(error: unknown): Status {
-  if (error instanceof StorageError) return { code: STATUS_CODES[error.kind], details: error.message };
-  if (error instanceof StatusError) return error;
-  return { code: status.INTERNAL, details: error instanceof Error ? `${error.name}: ${error.message}` : String(error) };
+  if (error instanceof StorageError) return statusFor(STATUS_CODES[error.kind], error.message);
+  if (error instanceof StatusError) return statusFor(error.code, error.details);
+  return statusFor(status.INTERNAL, error instanceof Error ? `${error.name}: ${error.message}` : String(error));
+}
+
+/** Returns a status with a message that grpc-js can send: it fails for half a surrogate pair, as truncated texts have. */
+function statusFor(code: status, message: string): Status {
+  const isLong = message.length > MAX_DETAILS_LENGTH;
+  return { code, details: (isLong ? message.slice(0, MAX_DETAILS_LENGTH) + "…" : message).toWellFormed() };
 }
 
 /** An error with a status of its own, for failures of the protocol. */

@@ -3,7 +3,7 @@ import { StorageError } from "../../lvm/error.ts";
 import { REPORT_COMMAND } from "../../lvm/model/report_command.ts";
 import { connect } from "../../csi/client.ts";
 import { failure, FakeMachine, ok } from "../fake/machine.ts";
-import { assertFails, Harness, volumeRequest } from "../contract/host.ts";
+import { assertFails, failureStatus, Harness, mountCapability, volumeRequest } from "../contract/host.ts";
 
 const GROUPS = ["test-small", "test-large"] as const;
 
@@ -208,6 +208,19 @@ Deno.test("a group with a missing disk gets no new volumes: they are created in 
   );
   await fixture.harness.create();
   assertEquals((await fixture.harness.singleLv()).path.split("/")[0], GROUPS[1]);
+});
+
+Deno.test("a failure whose message gRPC cannot send as it is has its code, and the message is shortened", async () => {
+  await using fixture = await createHarness();
+  const { harness: driver, machine } = fixture;
+  // an error of a program is cut after 1000 characters: here in the middle of one
+  machine.fault = ({ args }) => args[0] === "lvcreate" ? failure(5, "x".repeat(999) + "\u{1F4BE}") : undefined;
+  await assertFails("INTERNAL", driver.create(), "x".repeat(999));
+  machine.fault = undefined;
+  const flags = ["x".repeat(100_000)];
+  const long = await failureStatus(driver.create({ volumeCapabilities: [mountCapability("ext4", flags)] }));
+  assertEquals([long.code, long.details.length], ["INVALID_ARGUMENT", 4097]);
+  await driver.create();
 });
 
 Deno.test("a busy mount is FAILED_PRECONDITION, and is unmounted when it is no longer busy", async () => {
