@@ -90,6 +90,11 @@ export class Lvm {
   readonly #onReport: (groups: readonly VolumeGroup[]) => void;
   #knownGroups: KnownGroup[] = [];
   #readsPerGroup = false;
+  /**
+   * The error of a complete report that is still running after its deadline: a disk hangs, which may be in no group. Until
+   * the report ends, no further one starts.
+   */
+  #hungReport: StorageError | undefined;
   #currentReport: Promise<FreshReport> | undefined;
   #nextReport: Promise<FreshReport> | undefined;
   readonly #pendingChanges = new Set<Promise<unknown>>();
@@ -157,6 +162,7 @@ export class Lvm {
 
   async #readGroups(): Promise<VolumeGroup[]> {
     let refusal: StorageError | undefined;
+    if (this.#hungReport !== undefined && this.#knownGroups.length === 0) throw this.#hungReport;
     if (!this.#readsPerGroup) {
       try {
         const output = await this.exec.run(REPORT_COMMAND);
@@ -168,13 +174,16 @@ export class Lvm {
         refusal = commandError(REPORT_COMMAND, output);
         if (this.#knownGroups.length === 0) throw refusal;
       } catch (error) {
-        if (!isUnresponsiveError(error) || this.#knownGroups.length === 0) throw error;
+        if (!isUnresponsiveError(error)) throw error;
+        this.#hungReport = error;
+        error.completion?.then(() => {}, () => {}).then(() => this.#hungReport = undefined);
+        if (this.#knownGroups.length === 0) throw error;
         this.#readsPerGroup = true;
       }
     }
     const results = await Promise.all(this.#knownGroups.map((known) => this.#readGroup(known)));
     // a group that is gone, or cannot be read, is no reason to go on so: the complete report shows what it is
-    if (results.every(({ hangs }) => !hangs)) this.#readsPerGroup = false;
+    if (this.#hungReport === undefined && results.every(({ hangs }) => !hangs)) this.#readsPerGroup = false;
     if (refusal !== undefined && results.every(({ group }) => !group.responsive)) throw refusal;
     return results.map(({ group }) => group);
   }
@@ -258,6 +267,6 @@ export function requirePvs(operation: string, { name, missingPvs }: VolumeGroup)
   );
 }
 
-function isUnresponsiveError(error: unknown): boolean {
+function isUnresponsiveError(error: unknown): error is StorageError {
   return error instanceof StorageError && error.kind === "Unavailable" && error.completion !== undefined;
 }

@@ -243,9 +243,7 @@ export class FakeMachine implements Exec {
    */
   #requireResponsiveDisks(command: Command): void {
     const at = command.args.indexOf("--devices");
-    const pvs = at < 0
-      ? this.groups.flatMap((group) => group.pvs.map(({ path }) => path))
-      : command.args[at + 1]!.split(",");
+    const pvs = at < 0 ? [...this.hungPvs.keys()] : command.args[at + 1]!.split(",");
     const hungPvs = pvs.map((disk) => this.hungPvs.get(disk)).find((hungPvs) => hungPvs !== undefined);
     if (hungPvs === undefined) return;
     const kind = command.mutates ? "StillRunning" : "Unavailable";

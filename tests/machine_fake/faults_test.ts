@@ -72,12 +72,44 @@ Deno.test("a group that does not answer is read again only when the report befor
   assert(commands.every((command) => command.endsWith("--devices /dev/vdc")), commands.join("\n"));
 });
 
-Deno.test("before LVM ever answered, a disk that hangs makes everything UNAVAILABLE", async () => {
+/** Returns the complete reports among commands: those that read all disks. */
+function completeReports(commands: readonly string[]): string[] {
+  return commands.filter((command) => command.startsWith("lvm fullreport") && !command.includes("--devices"));
+}
+
+Deno.test("a disk in no group that hangs stops nothing, and only one report waits for it", async () => {
+  await using fixture = await createHarness();
+  const { harness: driver } = fixture;
+  const before = await driver.create();
+  const resume = fixture.hangDisk("/dev/sdz");
+  const commands = await driver.exec.recordCommands(async () => {
+    const volumeId = await driver.create();
+    const stagingTargetPath = await driver.stage(volumeId);
+    await driver.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+    for (const id of [before, volumeId]) await driver.csi.controller.deleteVolume({ volumeId: id });
+    await driver.waitUntilIdle();
+  });
+  assertEquals(completeReports(commands).length, 1);
+  assertEquals(fixture.machine.allLvs(), []);
+  resume();
+  await driver.csi.controller.listVolumes({}); // the last one that reads each group
+  const afterwards = await driver.exec.recordCommands(() => driver.csi.controller.listVolumes({}));
+  assertEquals(completeReports(afterwards).length, 1);
+});
+
+Deno.test("before LVM ever answered, a disk that hangs makes everything UNAVAILABLE, and only one report waits for it", async () => {
   const machine = new FakeMachine();
   machine.addGroup(GROUPS[0], 1n << 30n);
-  machine.hungPvs.set("/dev/vdb", Promise.withResolvers());
+  const hung = Promise.withResolvers<void>();
+  machine.hungPvs.set("/dev/vdb", hung);
   await using driver = await Harness.start(machine, GROUPS);
   await assertFails("UNAVAILABLE", driver.create(), "no answer");
+  const commands = await driver.exec.recordCommands(() => assertFails("UNAVAILABLE", driver.create(), "no answer"));
+  assertEquals(completeReports(commands), []);
+  machine.hungPvs.clear();
+  hung.resolve();
+  await new Promise((resolve) => setTimeout(resolve));
+  await driver.create();
 });
 
 Deno.test("a change that hangs keeps its volume locked until it is over, and no other", async () => {
