@@ -4,6 +4,7 @@
  * @module
  */
 
+import { isUsable } from "../model/groups.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { roundUp } from "../size.ts";
 import { isBeingErased } from "./pool.ts";
@@ -45,15 +46,15 @@ export function isExtensionDue(group: VolumeGroup, pool: LogicalVolume, { thresh
 }
 
 /**
- * Returns the sizes to which a pool is to be extended now, as far as its group has free space. Metadata comes first:
- * without it, more data cannot be used.
+ * Returns the sizes to which a pool is to be extended now, as far as its group has free space that LVM would allocate.
+ * Metadata comes first: without it, more data cannot be used.
  */
 export function planPoolExtension(group: VolumeGroup, pool: LogicalVolume, autoextend: PoolAutoextend): PoolExtension {
   if (!isExtensionDue(group, pool, autoextend)) return {};
   const { threshold, percent } = autoextend;
   const { dataPercent = 0, metadataPercent = 0, metadataSize } = pool.thinPool!;
   const increment = (size: bigint) => roundUp(size * percent / 100n, group.extentSize);
-  let free = group.free / group.extentSize * group.extentSize;
+  let free = isUsable(group) ? group.free / group.extentSize * group.extentSize : 0n;
   let metadata: bigint | undefined;
   if (metadataPercent >= METADATA_THRESHOLD) {
     const added = min(increment(metadataSize), free / 2n / group.extentSize * group.extentSize); // its spare is extended, too

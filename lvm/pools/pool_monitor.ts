@@ -94,7 +94,7 @@ export class PoolMonitor {
 
   /** Extends the pools that are due, and returns whether there are pools to monitor. */
   async #extendDuePools(): Promise<boolean> {
-    const { lvm, driver, autoextend = DEFAULT_AUTOEXTEND } = this.#options;
+    const { lvm, driver, autoextend = DEFAULT_AUTOEXTEND, onError } = this.#options;
     if (this.#lastUsage !== undefined) {
       const usage = await this.#readUsage();
       if (usage === this.#lastUsage) return true;
@@ -105,7 +105,12 @@ export class PoolMonitor {
       poolsOf(group).filter((pool) => isDriverPool(driver, pool)).map((pool) => ({ group, pool }))
     );
     for (const { group, pool } of driverPools) {
-      if (!this.#worker.stopped) await this.#extendPool(group, pool, autoextend);
+      if (this.#worker.stopped) break;
+      try {
+        await this.#extendPool(group, pool, autoextend);
+      } catch (error) {
+        onError(error); // the other pools fill up meanwhile
+      }
     }
     if (driverPools.some(({ group, pool }) => isExtensionDue(group, pool, autoextend))) this.#lastUsage = undefined;
     else this.#lastUsage ??= driverPools.length === 0 ? undefined : await this.#readUsage();

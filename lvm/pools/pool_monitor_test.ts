@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { FakeMachine } from "../../tests/fake/machine.ts";
+import { failure, FakeMachine } from "../../tests/fake/machine.ts";
 import { describeCommand } from "../exec.ts";
 import { volumeIdOf } from "../ids.ts";
 import { Lvm } from "../model/client.ts";
@@ -88,6 +88,39 @@ Deno.test("PoolMonitor extends a full pool when its group has free space again, 
   }
   await monitor.stop();
   assertEquals([messages, lv.size], [["thin pool g/g_thinpool was extended from 1 GiB to 1.20 GiB"], 1291845632n]);
+});
+
+Deno.test("PoolMonitor extends a pool also while another one cannot be extended", async () => {
+  const { machine, group, lvm, pool } = await createMachineWithPool();
+  machine.addGroup("other", 2n * GiB);
+  await createPool(lvm, DRIVER, (await lvm.report())[1]!, { name: "other_thinpool", size: GiB });
+  const other = machine.allLvs()[1]!.lv;
+  pool.dataPercent = 90;
+  other.thinPool!.dataPercent = 90;
+  const [extended, errors, commands]: [string[], unknown[], string[]] = [[], [], []];
+  machine.fault = (command) => {
+    if (command.args[0] !== "lvextend") return undefined;
+    commands.push(describeCommand(command));
+    return command.args.at(-1) === "g/g_thinpool" ? failure(5, "  Can't resize locked logical volume") : undefined;
+  };
+  const monitor = new PoolMonitor({
+    lvm,
+    driver: DRIVER,
+    onExtended: (each) => extended.push(each),
+    onError: (error) => errors.push(error),
+    intervalMs: 60_000,
+  });
+  monitor.wake();
+  await monitor.idle();
+  assertEquals(extended, ["thin pool other/other_thinpool was extended from 1 GiB to 1.20 GiB"]);
+  assertEquals([errors.length, other.size], [1, 1291845632n]);
+
+  commands.length = 0;
+  group.missingPvs = 1; // LVM changes nothing in the group
+  monitor.wake();
+  await monitor.idle();
+  await monitor.stop();
+  assertEquals([commands, errors.length], [[], 1]);
 });
 
 Deno.test("PoolMonitor ignores pools of others, and reads nothing without a pool of the driver", async () => {
