@@ -174,7 +174,7 @@ export class Lvm {
         refusal = commandError(REPORT_COMMAND, output);
         if (this.#knownGroups.length === 0) throw refusal;
       } catch (error) {
-        if (!isUnresponsiveError(error)) throw error;
+        if (!(error instanceof StorageError && isUnresponsiveError(error))) throw error;
         this.#hungReport = error;
         error.completion?.then(() => {}, () => {}).then(() => this.#hungReport = undefined);
         if (this.#knownGroups.length === 0) throw error;
@@ -267,6 +267,6 @@ export function requirePvs(operation: string, { name, missingPvs }: VolumeGroup)
   );
 }
 
-function isUnresponsiveError(error: unknown): error is StorageError {
+function isUnresponsiveError(error: unknown): boolean {
   return error instanceof StorageError && error.kind === "Unavailable" && error.completion !== undefined;
 }

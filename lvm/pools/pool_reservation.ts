@@ -1,5 +1,5 @@
 /**
- * Reservation of virtual size in thin pools. Callers check and allocate the virtual size of a pool one at a time:
+ * Reservation of virtual size in thin pools. Callers check and allocate the virtual size of a group's pools one at a time:
  * concurrent callers could otherwise allocate together more than is available. LVM itself refuses no allocation.
  *
  * It covers what this process creates. What other programs create in a pool is counted once it exists.
@@ -29,7 +29,8 @@ export class PoolReservation {
   readonly #lvm: Lvm;
   /** The overcommit ratio of pools that set no other, in percent of their size. */
   readonly defaultOvercommit: bigint;
-  #last: Promise<unknown> = Promise.resolve();
+  /** The last body of each group that has one, by the group's UUID. A change that hangs delays no other group. */
+  readonly #last = new Map<string, Promise<unknown>>();
 
   /** Creates a reservation. There must be only one in the process for the machine. */
   constructor(lvm: Lvm, defaultOvercommit = DEFAULT_OVERCOMMIT) {
@@ -38,7 +39,7 @@ export class PoolReservation {
   }
 
   /**
-   * Runs a body that changes the allocations of a pool in a group while no other body runs.
+   * Runs a body that changes the allocations of a pool in a group while no other body of the group runs.
    *
    * @param groups a report; a new one is read if anything was changed since
    * @param body called with the current group
@@ -49,7 +50,7 @@ export class PoolReservation {
     { uuid, name }: Pick<VolumeGroup, "uuid" | "name">,
     body: (group: VolumeGroup) => Promise<T>,
   ): Promise<T> {
-    const result = this.#last.then(async () => {
+    const result = Promise.resolve(this.#last.get(uuid)).then(async () => {
       const current = this.#lvm.isCurrent(groups) ? groups : await this.#lvm.report();
       const group = current.find((group) => group.uuid === uuid);
       if (group !== undefined) return await body(group);
@@ -58,7 +59,9 @@ export class PoolReservation {
         `reading the thin pools of volume group ${name}: it does not exist any more`,
       );
     });
-    this.#last = result.catch(() => {}); // its own caller gets the error
+    const ended = result.then(() => {}, () => {}); // its own caller gets the error
+    this.#last.set(uuid, ended);
+    void ended.then(() => this.#last.get(uuid) === ended && this.#last.delete(uuid));
     return result;
   }
 

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { withinDeadline } from "../../lvm/clock.ts";
 import type { Command } from "../../lvm/exec.ts";
 import { FakeMachine } from "../fake/machine.ts";
@@ -138,6 +138,18 @@ Deno.test("copies and snapshots of one source are created at the same time", asy
   await takeSnapshot!();
   await finish();
   assertEquals((await fixture.harness.csi.controller.listSnapshots({})).entries.length, 2);
+});
+
+Deno.test("a thin volume is created while another group's lvcreate for its pool does not end", async () => {
+  await using fixture = await CallFixture.open();
+  const { harness } = fixture;
+  const thinIn = (volumeGroup: string) => ({ parameters: { volumeGroup, thinProvision: "yes" } });
+  const finish = await fixture.start(
+    () => harness.create(thinIn(GROUPS[0])),
+    ({ args }) => args[0] === "lvcreate",
+  );
+  assert(await withinDeadline(harness.create(thinIn(GROUPS[1])), 3_000) !== undefined, "it waits for the other group");
+  await finish();
 });
 
 Deno.test("a volume for readers only is published read-only, though the call does not say so", async () => {
