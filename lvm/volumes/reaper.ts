@@ -65,6 +65,24 @@ function isCowSnapshot(lv: LogicalVolume): boolean {
   return lv.origin !== undefined && !isThin(lv);
 }
 
+/**
+ * Requires that an LV is not the origin of COW snapshots, such as those of a backup tool: lvremove removes an origin with
+ * its snapshots.
+ *
+ * @throws {StorageError} `InUse` with their names
+ */
+function requireNoSnapshots({ lv, group }: LocatedLv): void {
+  const names = group.lvs.filter((other) => other.origin === lv.name && isCowSnapshot(other)).map(({ name }) => name);
+  if (names.length === 0) return;
+  throw new StorageError(
+    "InUse",
+    `removing ${lvPath({ lv, group })}: it is the origin of the snapshots ${
+      names.join(", ")
+    }, which LVM would remove ` +
+      `with it; remove them first (lvremove)`,
+  );
+}
+
 /** A thin pool whose last LV is deleted. */
 interface EmptiedPool {
   /** The pool. */
@@ -222,13 +240,13 @@ export class Reaper {
   /**
    * Erases and removes a deleted LV.
    *
-   * @param isFresh whether nothing took time since the report. LVM removes by UUID, but splits by name, and blkdiscard(8)
-   * erases by path: before that, an older report is read again
+   * @param isFresh whether nothing took time since the report. After that, another one is read: an erasure takes up to
+   * hours, and an administrator may have rescued the LV, or created a snapshot of it
+   * @throws {StorageError} `InUse` while the LV is the origin of COW snapshots: LVM would remove these with it
    */
   async #remove(listed: DeletedLv, isFresh: boolean): Promise<void> {
     if (this.#eraser.isBusy(listed.lv.uuid)) return; // its end wakes the reaper
-    const isRemovedAtOnce = !isCowSnapshot(listed.lv) && !needsErasure(listed);
-    const deleted = isFresh || isRemovedAtOnce ? listed : await this.#findAgain(listed);
+    const deleted = isFresh ? listed : await this.#findAgain(listed);
     if (deleted === undefined) return;
     if (isCowSnapshot(deleted.lv)) {
       await splitSnapshot(this.#lvm, deleted.group, deleted.lv);
@@ -242,10 +260,12 @@ export class Reaper {
       this.wake(); // The LV has another device now, so another report is needed.
       return;
     }
+    requireNoSnapshots(deleted); // an erasure would fill their COW space
     const emptied = await this.#extendLastOfPool(deleted);
     const isErased = emptied !== undefined || needsErasure(deleted);
     const removable = isErased ? await this.#erase(deleted, emptied) : deleted;
     if (removable === undefined || this.#worker.stopped) return;
+    requireNoSnapshots(removable);
     const { lv, group, tags } = removable;
     const records = usedTagsOf(this.#driver, group, tags.id, lv.uuid);
     if (records.length > 0) await removeUsedTags(this.#lvm, group, records);

@@ -283,6 +283,53 @@ Deno.test("Reaper keeps an LV from which an administrator took the mark while it
   assertEquals(machine.allLvs().length, 1);
 });
 
+for (const when of ["before", "while"] as const) {
+  Deno.test(`Reaper removes no snapshot that somebody created of a deleted LV ${when} it was erased`, async () => {
+    const { machine, reaper, mark, path, errors, record, commands } = await setUpDeleted(GIB);
+    const snapshot = ["lvcreate", "--yes", "--snapshot", "--name", "backup", "--size", "8388608b", path];
+    const backUp = () => machine.run({ program: "lvm", args: snapshot, mutates: true });
+    await mark();
+    if (when === "before") {
+      await backUp();
+      record();
+    } else {
+      machine.fault = async ({ program }) => {
+        if (program !== "blkdiscard") return undefined;
+        machine.fault = undefined;
+        await backUp();
+        return undefined;
+      };
+    }
+    reaper.wake();
+    await reaper.idle();
+    await reaper.stop();
+    assertEquals(machine.allLvs().map(({ lv }) => lv.name).includes("backup"), true);
+    assertEquals([commands, errors.length], [[], 1]);
+    assert(errors[0]!.includes("is the origin of the snapshots backup"), errors[0]);
+  });
+}
+
+Deno.test("Reaper keeps an LV that needs no erasure, and from which an administrator took the mark meanwhile", async () => {
+  const { machine, reaper, mark, volumes, lvm } = await setUpDeleted(GIB);
+  const second = volumeIdOf("two");
+  await volumes.create(namedRequest("two", GIB, { format: { state: "raw" }, erase: "none" }));
+  const { lv, group } = await volumes.get(second);
+  const path = `${group.name}/${lv.name}`;
+  await mark();
+  await lvm.change(group, ["lvchange", ...markVolumeDeleted(second), path]);
+  machine.fault = async ({ program }) => {
+    if (program !== "blkdiscard") return undefined;
+    machine.fault = undefined;
+    const args = ["lvchange", "--deltag", `denolith.deleted=${second}`, path];
+    await machine.run({ program: "lvm", args, mutates: true });
+    return undefined;
+  };
+  reaper.wake();
+  await reaper.idle();
+  await reaper.stop();
+  assertEquals(machine.allLvs().map(({ lv }) => lv.uuid), [lv.uuid]);
+});
+
 Deno.test("Reaper deletes no snapshot that was created while it resumed a device, and had the name of an incomplete one", async () => {
   const s = await setUpDeleted(GIB, "none");
   const { machine, reaper, errors } = s;
