@@ -41,6 +41,7 @@ import {
 import type { Handlers } from "./service.ts";
 import { nodeChoice, nodeOf, topologyOf } from "./topology.ts";
 import type {
+  CreateOptions,
   NodeChoice,
   SnapshotService,
   StoredSnapshot,
@@ -83,7 +84,7 @@ export interface ControllerVolumes extends VolumeService {
   create(
     request: VolumeRequest & { readonly name: string },
     nodes: NodeChoice,
-    context?: CreateVolumeContext,
+    context?: CreateVolumeContext & CreateOptions,
   ): Promise<StoredVolume>;
 }
 
@@ -126,10 +127,12 @@ export function controllerHandlers(options: ControllerOptions): ControllerHandle
       const wanted = parseVolumeRequest(request);
       const nodes = nodeChoice(request.accessibilityRequirements);
       const { id, source } = wanted;
+      const [own, ...ofSource] = volumeCreationLocks(id, source);
       const volume = await locks.run(
         "creation",
-        volumeCreationLocks(id, source),
-        () => volumes.create(wanted, nodes, context),
+        [own!, ...ofSource],
+        // pods of the source start and end while a copy is made
+        (release) => volumes.create(wanted, nodes, { ...context, onSourceUsable: () => release(ofSource) }),
       );
       return volumeResponse(volume);
     },

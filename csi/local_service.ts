@@ -13,6 +13,7 @@ import type { Snapshots } from "../lvm/snapshots/snapshots.ts";
 import type { Volume } from "../lvm/inventory/volume.ts";
 import type { Volumes } from "../lvm/volumes/volumes.ts";
 import type {
+  CreateOptions,
   NodeChoice,
   SnapshotService,
   StoredSnapshot,
@@ -47,10 +48,11 @@ export function localVolumeService(
     ...defined({ source }),
   });
   return {
-    create: async (request, nodes) => {
+    create: async (request, nodes, options?: CreateOptions) => {
       requireAllowedNode(nodeId, nodes);
       const { id, format, source } = request;
-      const size = await (source === undefined ? volumes.create(request) : copies.create({ ...request, source }));
+      const size =
+        await (source === undefined ? volumes.create(request) : copies.create({ ...request, source }, options));
       return { id, size, content: format.state === "raw" ? "raw" : format.type, nodeId, ...defined({ source }) };
     },
     delete: (id) => volumes.delete(id),

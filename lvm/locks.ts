@@ -49,19 +49,26 @@ export class Locks {
    * running, the locks are held until that command has ended.
    *
    * @param operation a name of the operation, for the error messages of others
+   * @param body gets a function that releases some of the locks before it ends
    * @throws {StorageError} `Busy`, at once, when one of the locks is held in a mode that excludes the requested one.
    */
-  async run<T>(operation: string, requests: readonly LockRequest[], body: () => Promise<T>): Promise<T> {
+  async run<T>(
+    operation: string,
+    requests: readonly LockRequest[],
+    body: (release: (some: readonly LockRequest[]) => void) => Promise<T>,
+  ): Promise<T> {
     this.#acquire(operation, requests);
+    const held = new Set(requests);
+    const release = (some: Iterable<LockRequest>) => this.#release([...some].filter((each) => held.delete(each)));
     let completion: Promise<unknown> | undefined;
     try {
-      return await body();
+      return await body(release);
     } catch (error) {
       completion = error instanceof StorageError && error.kind === "StillRunning" ? error.completion : undefined;
       throw error;
     } finally {
-      if (completion === undefined) this.#release(requests);
-      else completion.then(() => {}, () => {}).then(() => this.#release(requests));
+      if (completion === undefined) release(held);
+      else completion.then(() => {}, () => {}).then(() => release(held));
     }
   }
 

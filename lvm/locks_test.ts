@@ -59,3 +59,21 @@ Deno.test("Locks: released when the body fails, but kept while its command is st
   await new Promise((resolve) => setTimeout(resolve));
   assertEquals(await tryLock(locks, "a", "exclusive"), "ok");
 });
+
+Deno.test("Locks: a body releases some of its locks before it ends, once", async () => {
+  const locks = new Locks();
+  const [own, source] = [{ key: "own", mode: "exclusive" }, { key: "source", mode: "shared" }] as const;
+  const end = Promise.withResolvers<void>();
+  const done = locks.run("copy", [own, source], async (release) => {
+    release([source]);
+    release([source]);
+    await end.promise;
+  });
+  assertEquals([await tryLock(locks, "source", "exclusive"), await tryLock(locks, "own", "shared")], ["ok", "Busy"]);
+  const holder = holdLock(locks, ["source", "exclusive"]);
+  end.resolve();
+  await done;
+  assertEquals(await tryLock(locks, "source", "shared"), "Busy");
+  holder.release();
+  await holder.done;
+});

@@ -17,7 +17,13 @@
 
 import { type CopyContext, executeStep, removeCopySnapshot, scratchPath } from "./executor.ts";
 import { copyRange, groupsWithoutCopySnapshotSpace, requireSpaceForCopySnapshot, thinCloneSize } from "./rules.ts";
-import { copiesInProgress, type CopyProgress, describeProgress, staleCopySnapshots } from "../inventory/copying.ts";
+import {
+  copiesInProgress,
+  type CopyProgress,
+  describeProgress,
+  isSourceKept,
+  staleCopySnapshots,
+} from "../inventory/copying.ts";
 import { CopySources, type CopySourcesOptions } from "./sources.ts";
 import { type CopyState, nextStep } from "./plan.ts";
 import { StorageError } from "../error.ts";
@@ -32,6 +38,7 @@ import { createThinClone } from "../volumes/thin_volumes.ts";
 import { type Clock, systemClock, withinDeadline } from "../clock.ts";
 import { requireCompatible, type Volume, type VolumeRequest } from "../inventory/volume.ts";
 import type { Volumes } from "../volumes/volumes.ts";
+import type { CreateOptions } from "../volume_service.ts";
 import { syncFilesystem } from "../snapshots/sync.ts";
 import { BackgroundWorker } from "../worker.ts";
 import { defined } from "../defined.ts";
@@ -93,12 +100,13 @@ export class Copies {
    * Creates the volume that a request describes, unless a volume exists that satisfies the request, and waits for its
    * copy.
    *
+   * @param options.onSourceUsable called when the source may be used again
    * @returns the size of the volume in bytes
    * @throws {StorageError} `Busy` with the progress when the copy takes longer than the call waits, or when the volume
    * was deleted meanwhile; the reason why the copy cannot be made, after the volume was deleted; those of {@linkcode
    * Copies.createNew}; `AlreadyExists` when another volume has the id; `Lost`.
    */
-  async create(request: CopyVolumeRequest): Promise<bigint> {
+  async create(request: CopyVolumeRequest, options: CreateOptions = {}): Promise<bigint> {
     const groups = await this.#lvm.report();
     const found = this.#options.volumeFinder.locate(groups, request.id, request.groups);
     if (found.state === "lost") throw found.error;
@@ -109,7 +117,7 @@ export class Copies {
       this.#workOn(found.volume.lv.uuid).abandoned = false; // A deletion was not completed.
       this.wake();
     }
-    return await this.#waitUntilFilled(request);
+    return await this.#waitUntilFilled(request, options);
   }
 
   /**
@@ -320,13 +328,14 @@ export class Copies {
   /**
    * Waits for the copy of a volume, and returns the volume's size in bytes. Deletes a volume whose copy cannot be made.
    */
-  async #waitUntilFilled(request: CopyVolumeRequest): Promise<bigint> {
+  async #waitUntilFilled(request: CopyVolumeRequest, { onSourceUsable }: CreateOptions): Promise<bigint> {
     const { id } = request;
-    const { volumes, volumeFinder, waitMs = WAIT_MS } = this.#options;
+    const { driver, volumes, volumeFinder, waitMs = WAIT_MS } = this.#options;
     const end = this.#clock.now() + waitMs;
     for (;;) {
       const progressed = (this.#waiters.get(id) ?? this.#addWaiter(id)).promise;
-      const found = volumeFinder.locate(await this.#lvm.report(), id);
+      const groups = await this.#lvm.report();
+      const found = volumeFinder.locate(groups, id);
       if (found.state !== "present") {
         throw new StorageError(
           "Busy",
@@ -336,6 +345,7 @@ export class Copies {
       const { volume } = found;
       requireCompatible(volume, request);
       if (volume.tags.copied === undefined) return volume.size;
+      if (isSourceKept(driver, groups, request)) onSourceUsable?.();
       const failure = this.failure(volume);
       if (failure !== undefined) {
         await volumes.delete(id);

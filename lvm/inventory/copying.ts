@@ -73,6 +73,23 @@ export function refuseWhileCopied(
 }
 
 /**
+ * Reports whether what a volume is copied from does not change any more, although its content source is used: a snapshot
+ * never changes, and a copy snapshot keeps the data of a volume.
+ *
+ * @param driver the driver's name
+ * @param groups a report of LVM
+ * @param copy the volume that is being filled, and its source
+ */
+export function isSourceKept(
+  driver: string,
+  groups: readonly VolumeGroup[],
+  { id, source }: { readonly id: VolumeId; readonly source: ContentSource },
+): boolean {
+  return source.kind === "snapshot" ||
+    groups.some(({ lvs }) => lvs.some(({ tags }) => copySnapshotOf(driver, tags) === id));
+}
+
+/**
  * Returns the copy snapshots whose copies are complete or were dropped.
  *
  * @param driver the driver's name

@@ -140,6 +140,20 @@ Deno.test("copies and snapshots of one source are created at the same time", asy
   assertEquals((await fixture.harness.csi.controller.listSnapshots({})).entries.length, 2);
 });
 
+Deno.test("a volume is used while it is copied, and not expanded or deleted", async () => {
+  await using fixture = await CallFixture.open();
+  const { harness, sourceId, calls } = fixture;
+  const finish = await fixture.start(calls["clone"]!, ({ program }) => program === "dd");
+  await harness.stage(sourceId, blockCapability());
+  await harness.publish(sourceId, "reader", { volumeCapability: blockCapability() });
+  for (const name of ["expandSource", "deleteSource"]) {
+    const { code, details } = await failureStatus(calls[name]!());
+    assertEquals([name, code], [name, "ABORTED"]);
+    assertStringIncludes(details, "is being created from it");
+  }
+  await finish();
+});
+
 Deno.test("a thin volume is created while another group's lvcreate for its pool does not end", async () => {
   await using fixture = await CallFixture.open();
   const { harness } = fixture;
