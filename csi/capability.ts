@@ -5,7 +5,13 @@
  */
 
 import { StorageError } from "../lvm/error.ts";
-import { checkMountFlags, FILESYSTEM_TYPES, type FilesystemType, parseFilesystemType } from "../lvm/spec/filesystem.ts";
+import {
+  checkMountFlags,
+  effectiveMountFlags,
+  FILESYSTEM_TYPES,
+  type FilesystemType,
+  parseFilesystemType,
+} from "../lvm/spec/filesystem.ts";
 import type { Access } from "../lvm/staging/publication.ts";
 import { type VolumeCapability, VolumeCapability_AccessMode_Mode as Mode } from "./proto/csi_pb.ts";
 import { invalidArgument, quote } from "./request.ts";
@@ -79,7 +85,7 @@ function requireAccess(accessType: VolumeCapability["accessType"]): Access {
   if (volumeMountGroup !== "") throw invalidArgument("volume_capability.mount.volume_mount_group: not supported");
   const type = requireFilesystemType("volume_capability.mount.fs_type", fsType);
   checkMountFlags(type, mountFlags);
-  return { kind: "mount", flags: mountFlags, ...defined({ type }) };
+  return { kind: "mount", flags: effectiveMountFlags(mountFlags), ...defined({ type }) };
 }
 
 /**

@@ -316,6 +316,20 @@ export function checkMountFlags(type: FilesystemType | undefined, flags: readonl
   }
 }
 
+/**
+ * Returns mount flags without those that a later one revokes: of `ro` and `rw`, and of `exec` and `noexec`, the last one
+ * applies (mount(8)).
+ */
+export function effectiveMountFlags(flags: readonly string[]): string[] {
+  const lastIndex = new Map(flags.map((flag, index) => [flag, index]));
+  return flags.filter((flag, index) => index > (lastIndex.get(oppositeMountFlag(flag)) ?? -1));
+}
+
+function oppositeMountFlag(flag: string): string {
+  if (flag === "ro" || flag === "rw") return flag === "ro" ? "rw" : "ro";
+  return flag.startsWith("no") ? flag.slice("no".length) : `no${flag}`;
+}
+
 /** Returns those of the flags that apply to a bind mount. */
 export function bindMountFlags(flags: readonly string[]): string[] {
   return flags.filter((flag) => PER_MOUNT_FLAG.test(flag));

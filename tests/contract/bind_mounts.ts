@@ -43,6 +43,29 @@ export function bindMountsContract(host: Host): void {
 
   contractTest(
     host,
+    "of mount flags that contradict each other, the last one applies, also when the calls are repeated",
+    async (harness) => {
+      const volumeId = await harness.create();
+      for (const [flags, readOnly, forbids] of CONTRADICTING_FLAGS) {
+        const volumeCapability = mountCapability("ext4", [...flags]);
+        for (let time = 0; time < 2; time++) {
+          await harness.stage(volumeId, volumeCapability);
+          await harness.publish(volumeId, "pod", { volumeCapability });
+        }
+        for (const name of ["staging", "pod"]) {
+          const mount = await mountAt(harness, name);
+          assertEquals([name, mount.readOnly, flagsOf(mount)], [name, readOnly, forbids]);
+        }
+        const targetPath = `${harness.folder}/pod`;
+        await harness.csi.node.nodeUnpublishVolume({ volumeId, targetPath });
+        await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath: `${harness.folder}/staging` });
+      }
+      await harness.csi.controller.deleteVolume({ volumeId });
+    },
+  );
+
+  contractTest(
+    host,
     "nodePublishVolume() completes the bind mount of a device that a crash left without its flag",
     async (harness) => {
       const volumeCapability = blockCapability();
@@ -65,6 +88,12 @@ export function bindMountsContract(host: Host): void {
     },
   );
 }
+
+/** Flags, whether a mount with them is read-only, and what else it forbids. */
+const CONTRADICTING_FLAGS = [
+  [["ro", "rw"], false, []],
+  [["rw", "nosuid", "ro", "noexec", "exec"], true, ["nosuid"]],
+] as const;
 
 /** Returns the mount at a name under the test's folder. */
 async function mountAt(harness: Harness, name: string): Promise<Mount> {

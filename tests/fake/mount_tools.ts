@@ -39,7 +39,7 @@ export function mount(machine: FakeMachine, args: readonly string[]): Output {
     return remount(machine, target, ownFlags);
   }
   if (flags.includes("bind")) return bindMount(machine, source, target, ownFlags);
-  let readOnly = flags.includes("ro");
+  let readOnly = isReadOnlyMount(flags);
   const type = optionValue(args, "-t");
   const lv = machine.lvAt(source);
   if (lv === undefined) return failure(32, `mount: ${target}: special device ${source} does not exist.`);
@@ -96,9 +96,14 @@ function remount(machine: FakeMachine, target: string, flags: readonly string[])
   return ok();
 }
 
+/** Reports whether flags make a mount read-only: of `ro` and `rw`, the last one applies. */
+function isReadOnlyMount(flags: readonly string[]): boolean {
+  return flags.findLast((flag) => flag === "ro" || flag === "rw") === "ro";
+}
+
 function setMountFlags(mount: FakeMount, flags: readonly string[]): void {
-  mount.readOnly = flags.includes("ro");
-  mount.flags = [...new Set(flags)].filter((flag) => flag !== "ro");
+  mount.readOnly = isReadOnlyMount(flags);
+  mount.flags = [...new Set(flags)].filter((flag) => flag !== "ro" && flag !== "rw");
 }
 
 export function umount(machine: FakeMachine, args: readonly string[]): Output {
