@@ -143,9 +143,9 @@ export function poolProblem(
 
 /** Returns why LVM would create nothing in a group now (see `isUsable`), if there is a reason. */
 export function groupProblem(
-  { name, responsive, readError, missingPvs, writeable }: Pick<
+  { name, responsive, readError, missingPvs, writeable, ambiguous }: Pick<
     GroupSpace,
-    "name" | "responsive" | "readError" | "missingPvs" | "writeable"
+    "name" | "responsive" | "readError" | "missingPvs" | "writeable" | "ambiguous"
   >,
 ): Problem<"VolumeGroupUnresponsive" | "PhysicalVolumesMissing" | "VolumeGroupReadOnly"> | undefined {
   if (!responsive) {
@@ -162,10 +162,12 @@ export function groupProblem(
       message: `volume group ${name} has ${missingPvs} missing physical volumes: LVM changes nothing in it`,
     };
   }
-  if (writeable) return undefined;
+  if (writeable && !ambiguous) return undefined;
   return {
     reason: "VolumeGroupReadOnly",
-    message: `volume group ${name} is read-only or exported: LVM changes nothing in it`,
+    message: writeable
+      ? `several volume groups have the name ${name}: LVM changes nothing in them; rename the others (vgrename UUID NAME)`
+      : `volume group ${name} is read-only or exported: LVM changes nothing in it`,
   };
 }
 

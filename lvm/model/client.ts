@@ -34,6 +34,14 @@ const REFUSALS: readonly [RegExp, ErrorKind][] = [
   [/does not accept LV type/i, "FailedPrecondition"],
   [/refusing (?:activation|refresh) of partial LV/i, "FailedPrecondition"],
   [/cannot change VG .* while PVs are missing/i, "FailedPrecondition"],
+  [/volume group \S+ is (?:exported|read-only)/i, "FailedPrecondition"],
+  [/multiple VGs found with the same name/i, "FailedPrecondition"],
+  // an LV that pvmove, a merge or a conversion works on
+  [
+    /locked (?:logical volume|devices)|invalid on LV with properties|merging snapshot logical volume/i,
+    "FailedPrecondition",
+  ],
+  [/can't resize (?:reshaping LV|logical volume \S+ while lvconvert in progress)/i, "FailedPrecondition"],
   [/required device-mapper target\(s\) not detected/i, "FailedPrecondition"],
   [/failed to find logical volume|volume group ".*" not found/i, "NotFound"],
 ];

@@ -3,7 +3,7 @@ import type { Command, Output } from "../exec.ts";
 import { classifyRefusal, Lvm } from "./client.ts";
 import type { VolumeGroup } from "./report.ts";
 
-/** Exact messages of LVM 2.03.16 with LC_ALL=C. */
+/** Exact messages of LVM 2.03.16 with LC_ALL=C. Those about locked LVs and refused groups are from its source. */
 const CAPTURED = [
   ["NoSpace", '  Volume group "vg1" has insufficient free space (2504 extents): 5120 required.'],
   ["NoSpace", "  Insufficient free space: 7655 extents needed, but only 2534 available"],
@@ -24,6 +24,20 @@ const CAPTURED = [
   ["NoSpace", "  Maximum number of logical volumes (4) reached in volume group vg1"],
   ["NotFound", '  Failed to find logical volume "vg1/nope"'],
   ["NotFound", '  Volume group "nope" not found\n  Cannot process volume group nope'],
+  ["FailedPrecondition", "  Volume group vg1 is exported\n  Cannot process volume group vg1"],
+  ["FailedPrecondition", "  Volume group vg1 is read-only\n  Cannot process volume group vg1"],
+  [
+    "FailedPrecondition",
+    "  Multiple VGs found with the same name: skipping vg1\n  Use --select vg_uuid=<uuid> in place of the VG name.",
+  ],
+  ["FailedPrecondition", "  Can't resize locked logical volume vg1/vol-1."],
+  ["FailedPrecondition", "  Can't remove locked logical volume vg1/vol-1."],
+  ["FailedPrecondition", "  Snapshots of locked devices are not supported."],
+  ["FailedPrecondition", "  Can't resize reshaping LV vg1/vol-1."],
+  [
+    "FailedPrecondition",
+    "  Command on LV vg1/vol-1 is invalid on LV with properties: lv_is_locked.\n  Command not permitted on LV vg1/vol-1.",
+  ],
   ["CommandFailed", "  Cannot archive volume group metadata for vg1 to read-only filesystem."],
   ["CommandFailed", ""],
 ] as const;

@@ -37,8 +37,11 @@ export interface GroupMatcher {
 export type GroupPreference = typeof SETTINGS.volumeGroupPreference.values[number];
 
 /** The properties of a group that decide whether it is selected. */
-export interface GroupSpace
-  extends Pick<VolumeGroup, "name" | "free" | "extentSize" | "missingPvs" | "writeable" | "responsive" | "readError"> {
+export interface GroupSpace extends
+  Pick<
+    VolumeGroup,
+    "name" | "free" | "extentSize" | "missingPvs" | "writeable" | "ambiguous" | "responsive" | "readError"
+  > {
   /** Its physical volumes; none where they are not known: then the group takes only linear volumes. */
   readonly pvs: readonly PvSpace[];
   /** Bytes that are not free because pending volumes will take them; absent for none. */
@@ -87,10 +90,10 @@ export function anyMatcherOf(matchers: readonly GroupMatcher[]): GroupMatcher {
 
 /**
  * Reports whether LVM would create an LV in the group now: no physical volume is missing or unresponsive, and the group
- * is writeable and not exported (vgcreate(8)).
+ * is writeable, not exported (vgcreate(8)), and the only one of its name.
  */
 export function isUsable(group: GroupSpace): boolean {
-  return group.responsive && group.writeable && group.missingPvs === 0;
+  return group.responsive && group.writeable && group.ambiguous !== true && group.missingPvs === 0;
 }
 
 /**
@@ -189,6 +192,7 @@ function describeSpace(group: GroupSpace, range: SizeRange, layout: Layout): str
   if (!group.responsive) return `${group.name} (it does not respond)`;
   if (group.missingPvs > 0) return `${group.name} (${group.missingPvs} of its physical volumes are missing)`;
   if (!group.writeable) return `${group.name} (read-only or exported)`;
+  if (group.ambiguous) return `${group.name} (several volume groups have this name)`;
   if (fitToExtents(range, sizeStep(layout, group.extentSize)) === undefined) {
     return `${group.name} (no number of its extents of ${formatBytes(group.extentSize)} is in the requested range)`;
   }

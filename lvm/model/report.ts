@@ -141,6 +141,8 @@ export interface VolumeGroup {
   readonly missingPvs: number;
   /** True if LVM would change it now: it is writeable and not exported. */
   readonly writeable: boolean;
+  /** True if another group has its name: LVM refuses commands that name either of them. */
+  readonly ambiguous?: boolean;
   /** Its tags. */
   readonly tags: readonly string[];
   /** The paths of its physical volumes that LVM finds. */
@@ -161,11 +163,13 @@ export interface VolumeGroup {
  * @throws {StorageError} `CommandFailed` when the text is not the JSON that LVM writes, or a field is missing or invalid
  */
 export function parseReport(stdout: string): VolumeGroup[] {
-  return vgEntries(stdout).map((entry) => {
+  const groups = vgEntries(stdout).map((entry) => {
     const row = asObject(asArray(entry.vg)[0]);
     const pvs = parsePvs(entry, asUnsignedInteger(row.vg_extent_size));
     return parseGroup(row, pvs, parseLvs(entry, asUnsignedInteger(row.vg_extent_size)));
   });
+  const byName = Map.groupBy(groups, ({ name }) => name);
+  return groups.map((group) => byName.get(group.name)!.length > 1 ? { ...group, ambiguous: true } : group);
 }
 
 /** The path that LVM reports for a physical volume that it cannot find. */

@@ -35,6 +35,7 @@ import {
   parseOptions,
   singleValue,
 } from "./lvm_options.ts";
+import { refuseAccess } from "./lvm_access.ts";
 import { fullreport, isOpen, NOT_ROOT } from "./reports.ts";
 import { confirmRemoval, createPool, createThin, extendMetadata, isCowSnapshotOf, removeThin } from "./thin.ts";
 
@@ -44,7 +45,8 @@ export function lvm(machine: FakeMachine, args: readonly string[]): Output {
   const [subcommand = "", ...rest] = at < 0 ? args : args.toSpliced(at, 2);
   const run = SUBCOMMANDS[subcommand];
   if (run === undefined) throw new Error(`the fake lvm has no ${args.join(" ")}`);
-  return run(at < 0 ? machine : machine.withDevices(args[at + 1]!.split(",")), rest);
+  const visible = at < 0 ? machine : machine.withDevices(args[at + 1]!.split(","));
+  return refuseAccess(visible, subcommand, rest) ?? run(visible, rest);
 }
 
 const SUBCOMMANDS: Readonly<Record<string, Tool>> = {

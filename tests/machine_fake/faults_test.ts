@@ -242,6 +242,37 @@ Deno.test("a group with a missing disk gets no new volumes: they are created in 
   assertEquals((await fixture.harness.singleLv()).path.split("/")[0], GROUPS[1]);
 });
 
+/** What makes LVM refuse all changes of a group, and the words of its refusal. */
+const UNCHANGEABLE = [
+  ["is read-only", (machine: FakeMachine) => void (machine.groups[0]!.readOnly = true)],
+  ["is exported", (machine: FakeMachine) => void (machine.groups[0]!.exported = true)],
+  ["is one of several with the same name", (machine: FakeMachine) => void machine.addGroup(GROUPS[0], 1n << 30n)],
+] as const;
+
+Deno.test.each(UNCHANGEABLE)(
+  "changes of a group that %s are FAILED_PRECONDITION, and it gets no new volumes",
+  async (words, refuse) => {
+    await using fixture = await createHarness();
+    const { harness: driver, machine } = fixture;
+    const volumeId = await driver.create({ parameters: { volumeGroup: GROUPS[0] } });
+    refuse(machine);
+    const calls = [
+      () => driver.stage(volumeId),
+      () => driver.csi.controller.controllerExpandVolume({ volumeId, capacityRange: { requiredBytes: 64n << 20n } }),
+      () => driver.csi.controller.createSnapshot({ name: "cut", sourceVolumeId: volumeId }),
+      () => driver.csi.controller.deleteVolume({ volumeId }),
+    ];
+    for (const call of calls) await assertFails("FAILED_PRECONDITION", call(), words.replace("is one of several ", ""));
+    await driver.create();
+    assertEquals(machine.groups[1]!.lvs.length, 1);
+    await assertFails("RESOURCE_EXHAUSTED", driver.create({ parameters: { volumeGroup: GROUPS[0] } }), GROUPS[0]);
+    assertEquals(
+      (await driver.csi.controller.getCapacity({ parameters: { volumeGroup: GROUPS[0] } })).availableCapacity,
+      0n,
+    );
+  },
+);
+
 Deno.test("a failure whose message gRPC cannot send as it is has its code, and the message is shortened", async () => {
   await using fixture = await createHarness();
   const { harness: driver, machine } = fixture;
