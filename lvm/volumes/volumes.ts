@@ -19,7 +19,7 @@ import type { PoolReservation } from "../pools/pool_reservation.ts";
 import { removeUsedTags } from "../model/used_tags.ts";
 import { deviceMounts, filesystemMounts, isMountOfLv, readMounts } from "../host/mounts.ts";
 import { lvPath, type PhysicalVolume, type VolumeGroup } from "../model/report.ts";
-import { splitSnapshot } from "../model/snapshot_split.ts";
+import { changeIgnoring, splitSnapshot } from "../model/snapshot_split.ts";
 import { roundToExtents, type SizeRange } from "../size.ts";
 import { markLimits, markVolumeDeleted, volumeTags } from "../model/tags.ts";
 import { refuseWhileCopied } from "../inventory/copying.ts";
@@ -109,7 +109,7 @@ export class Volumes {
         `choosing a volume group: the driver may use ${this.#finder.groups}; this machine has ${names}`,
       );
     }
-    let refusal: unknown;
+    let refusal: StorageError | undefined;
     const { range, preference, layout } = request;
     const candidates = selectCandidates(
       this.#withThinSpace(managed, request.thin),
@@ -125,9 +125,8 @@ export class Volumes {
         await this.#createInGroup(groups, group, size, request);
         return size;
       } catch (error) {
-        // The group was filled after the report. The next one may have space.
-        if (!(error instanceof StorageError && error.kind === "NoSpace")) throw error;
-        refusal = error;
+        refusal = groupRefusal(error);
+        if (refusal === undefined) throw error;
       }
     }
     throw refusal;
@@ -338,9 +337,21 @@ export class Volumes {
 
   async #removeIncomplete(groups: FreshReport, id: VolumeId): Promise<void> {
     for (const located of this.#finder.incompleteLvs(groups, id)) {
-      await this.#lvm.change(located.group, lvremove({ yes: true, uuid: located.lv.uuid }, lvPath(located)));
+      const command = lvremove({ yes: true, uuid: located.lv.uuid }, lvPath(located));
+      await changeIgnoring(["NotFound"], this.#lvm, located.group, command); // the reaper removes them, too
     }
   }
+}
+
+/**
+ * Returns the refusal of a group that was filled or removed after the report: the next one may have space. `undefined` for
+ * other errors.
+ */
+function groupRefusal(error: unknown): StorageError | undefined {
+  if (!(error instanceof StorageError)) return undefined;
+  if (error.kind === "NoSpace") return error;
+  // the caller would take NotFound for the content source (CSI spec, CreateVolume)
+  return error.kind === "NotFound" ? new StorageError("NoSpace", error.message, { cause: error }) : undefined;
 }
 
 function inUseError(id: VolumeId, what: string, options: StorageErrorOptions = {}): StorageError {

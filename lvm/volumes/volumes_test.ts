@@ -1,6 +1,7 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertRejects } from "@std/assert";
 import { failure, FakeMachine } from "../../tests/fake/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
+import { StorageError } from "../error.ts";
 import type { Command } from "../exec.ts";
 import { Lvm } from "../model/client.ts";
 import { snapshotIdOf, volumeIdOf } from "../ids.ts";
@@ -40,6 +41,25 @@ Deno.test("create() takes the next group when one was filled since the report", 
   assertEquals(machine.allLvs().map(({ group }) => group.name), ["large"]);
 });
 
+Deno.test("create() takes the next group when one was removed since the report, and says so when it was the last", async () => {
+  const machine = new FakeMachine();
+  machine.addGroup("small", 1n << 30n);
+  machine.addGroup("large", 2n << 30n);
+  machine.fault = ({ args }: Command) => {
+    const index = machine.groups.findIndex(({ name }) => args[0] === "lvcreate" && name === args.at(-1));
+    if (index >= 0 && machine.groups[index]!.name === "small") machine.groups.splice(index, 1);
+    return undefined;
+  };
+  const lvm = new Lvm(machine);
+  const finder = new VolumeFinder({ driver: "test" });
+  const volumes = new Volumes({ lvm, finder, reaper: { wake: () => {} }, reservation: new PoolReservation(lvm) });
+  await volumes.create(request("one"));
+  assertEquals(machine.allLvs().map(({ group }) => group.name), ["large"]);
+  machine.groups[0]!.name = "small"; // it goes when it is tried
+  const error = await assertRejects(() => volumes.create(request("two")), StorageError, '"small" not found');
+  assertEquals(error.kind, "NoSpace");
+});
+
 Deno.test("expand() splits off deleted snapshots, and then extends the volume while it is mounted", async () => {
   const machine = new FakeMachine();
   machine.addGroup("data", 1n << 30n);
@@ -62,3 +82,26 @@ Deno.test("expand() splits off deleted snapshots, and then extends the volume wh
   assertEquals((await volumes.expand(id, { required: 64n << 20n })).size, 64n << 20n);
   assertEquals([origin!.size, origin!.active, cow!.origin], [64n << 20n, true, undefined]);
 });
+
+for (const call of ["create", "delete"] as const) {
+  Deno.test(`${call}() accepts that the reaper has removed an incomplete LV before`, async () => {
+    const machine = new FakeMachine();
+    machine.addGroup("data", 1n << 30n, 4n << 20n, 2);
+    const lvm = new Lvm(machine);
+    const finder = new VolumeFinder({ driver: "test" });
+    const volumes = new Volumes({ lvm, finder, reaper: { wake: () => {} }, reservation: new PoolReservation(lvm) });
+    const raid = namedRequest("one", 32n << 20n, { format: { state: "raw" }, layout: { type: "raid1", mirrors: 1 } });
+    await volumes.create(raid);
+    const [group] = machine.groups;
+    group!.lvs[0]!.incomplete = true;
+    machine.fault = ({ args }) => {
+      if (args[0] !== "lvremove") return undefined;
+      machine.fault = undefined;
+      group!.lvs = []; // at the start, the reaper removes such LVs, too
+      return undefined;
+    };
+    if (call === "create") await volumes.create(raid);
+    else await volumes.delete(raid.id);
+    assertEquals(group!.lvs.length, call === "create" ? 1 : 0);
+  });
+}

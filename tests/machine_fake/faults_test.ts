@@ -250,7 +250,7 @@ const UNCHANGEABLE = [
 ] as const;
 
 Deno.test.each(UNCHANGEABLE)(
-  "changes of a group that %s are FAILED_PRECONDITION, and it gets no new volumes",
+  "while a group %s, its changes are FAILED_PRECONDITION, and it gets no new volumes",
   async (words, refuse) => {
     await using fixture = await createHarness();
     const { harness: driver, machine } = fixture;
