@@ -96,7 +96,7 @@ Deno.test("an agent may not change claims, PersistentVolumes, pods or secrets, n
   assertEquals(resources.filter((name) => /^(?:persistent|secrets|pods|leases)/.test(name)), []);
   for (const resource of ["lvmvolumes", "lvmsnapshots"]) {
     const verbs = rules.filter(({ resources }) => resources.includes(resource)).flatMap(({ verbs }) => verbs);
-    assertEquals(verbs, ["list", "watch", "patch"], resource);
+    assertEquals(verbs, ["get", "list", "watch", "patch"], resource);
   }
   const deleting = rules.filter(({ verbs }) => verbs.includes("delete"));
   assertEquals(deleting, []);

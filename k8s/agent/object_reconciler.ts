@@ -15,7 +15,9 @@ import { currentRequestId, withRequestId } from "../../lvm/request_id.ts";
 import type { Lvm } from "../../lvm/model/client.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
 import type { RecordedLv } from "../../lvm/inventory/volume_state.ts";
-import { type ApiClient, orAbsent, orAbsentOrChanged } from "../client/client.ts";
+import { type ApiClient, ApiError, isTransient, orAbsent, orAbsentOrChanged } from "../client/client.ts";
+import { mergePatchTo } from "../client/merge_patch.ts";
+import { patchWithRetry } from "../client/patch_with_retry.ts";
 import type { EventRecorder } from "../runtime/events.ts";
 import type { Informer } from "../runtime/informer.ts";
 import {
@@ -180,7 +182,7 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
     let groups = report;
     await this.#requeueRemovable(report);
     for (const object of objects.list()) {
-      const { metadata: { deletionTimestamp }, spec: { driverName }, status } = object;
+      const { metadata: { name, deletionTimestamp }, spec: { driverName }, status } = object;
       if (driverName !== driver || deletionTimestamp !== undefined || status?.lvUUID === undefined) continue;
       if (!isReconciled(object)) continue; // it is reconciled anyway
       try {
@@ -193,10 +195,18 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
         await this.writeStatus(object, observed);
         if (observed.state !== "Lost" && isForgotten(object)) await this.#clearForgotten(object);
       } catch (error) {
-        if (!(error instanceof StorageError)) throw error;
-        if (!TRANSIENT_KINDS.includes(error.kind)) await this.writeStatus(object, failedStatus<S>(object, error));
+        await this.#handleVerifyError(object, error).catch((error) => {
+          if (!(error instanceof ApiError) || isTransient(error)) throw error;
+          // what the API server refuses for one object does not keep it from the others
+          log.warn("writing the status failed", { [this.#options.noun]: name, error });
+        });
       }
     }
+  }
+
+  async #handleVerifyError(object: T, error: unknown): Promise<void> {
+    if (!(error instanceof StorageError)) throw error;
+    if (!TRANSIENT_KINDS.includes(error.kind)) await this.writeStatus(object, failedStatus<S>(object, error));
   }
 
   /** Requeues the deletions that wait for something that a report shows, such as the end of a copy. */
@@ -225,18 +235,19 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
     });
   }
 
-  /** Patches the status, and removes fields that it no longer has. */
+  /**
+   * Replaces the status at the revision that it was decided on, so that it gets into no other object of the name. A uid
+   * in the patch would not prevent that: the API server ignores it in a status of a custom resource.
+   */
   async patchStatus(object: T, status: S): Promise<T> {
-    const { metadata: { name, uid }, status: previous = {} } = object;
-    const removed = Object.fromEntries(
-      Object.keys(previous).filter((key) => !(key in status)).map((key) => [key, null]),
-    );
-    const merge = { metadata: { uid }, status: { ...status, ...removed } };
+    const change = (now: AgentManaged) => ({ status: mergePatchTo(now.status, status) as S });
+    const options = { subresource: "status" } as const;
     const patched = await orAbsentOrChanged(
-      this.#options.client.patch(this.#resource, { name }, { merge, subresource: "status" }),
+      patchWithRetry<AgentManaged>(this.#options.client, this.#resource, object, change, options),
     );
     if (patched !== undefined) return patched as T;
-    throw new StorageError("Unavailable", `writing the status of ${this.#describe(name)}: it does not exist any more`);
+    const { name } = object.metadata;
+    throw new StorageError("Unavailable", `writing the status of ${this.#describe(name)}: it was deleted or replaced`);
   }
 
   /** Records that an object which somebody else deleted keeps its LV. */
@@ -269,9 +280,9 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
   /** Removes the annotation that the node was removed for good: the node is back, with the LV. */
   async #clearForgotten(object: T): Promise<void> {
     const { client, events } = this.#options;
-    const { metadata: { name, uid } } = object;
-    const merge = { metadata: { uid, annotations: { [FORGOTTEN_ANNOTATION]: null } } };
-    await orAbsentOrChanged(client.patch(this.#resource, { name }, { merge }));
+    const change = (now: AgentManaged) =>
+      isForgotten(now) ? { metadata: { annotations: { [FORGOTTEN_ANNOTATION]: null } } } : undefined;
+    await orAbsentOrChanged(patchWithRetry<AgentManaged>(client, this.#resource, object, change, {}));
     events.record(object, "Normal", "Recovered", "its node was forgotten and is back, with its logical volume");
   }
 

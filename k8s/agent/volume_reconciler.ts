@@ -19,6 +19,8 @@ import type { ReadOnlyFilesystems } from "../../lvm/health/read_only_filesystems
 import type { TrimmedVolume } from "../../lvm/staging/trimmer.ts";
 import { requireCompatible, type Volume } from "../../lvm/inventory/volume.ts";
 import type { Volumes } from "../../lvm/volumes/volumes.ts";
+import { orAbsentOrChanged } from "../client/client.ts";
+import { patchWithRetry } from "../client/patch_with_retry.ts";
 import { LVM_VOLUME_FINALIZER, type LvmVolume, lvmVolumes, type LvmVolumeStatus } from "../api/lvm_objects.ts";
 import { hasCurrentError, ObjectReconciler, type ReconcilerOptions } from "./object_reconciler.ts";
 import { lostStatus } from "../api/object_status.ts";
@@ -105,10 +107,9 @@ export class VolumeReconciler {
     const { objects, events, client } = this.#options;
     const object = objects.get(id);
     if (object?.status?.lvUUID === undefined) return;
-    const { uid } = object.metadata;
     // only the condition: a reconcile attempt may be writing the rest of the status
-    const merge = { metadata: { uid }, status: { conditions: limitsConditions(object, limits) } };
-    await client.patch(lvmVolumes, { name: id }, { merge, subresource: "status" });
+    const change = (now: LvmVolume) => ({ status: { conditions: limitsConditions(now, limits) } });
+    await orAbsentOrChanged(patchWithRetry(client, lvmVolumes, object, change, { subresource: "status" }));
     if (limits?.applied) events.record(object, "Normal", "IOLimitsApplied", limits.message);
     else if (limits !== undefined) events.record(object, "Warning", "IOLimitsNotApplied", limits.message);
   }

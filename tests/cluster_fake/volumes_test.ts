@@ -269,6 +269,27 @@ Deno.test("the source of a running copy is neither deleted nor expanded: Busy, u
   assertEquals(remaining(cluster, machine), [0, 0]);
 });
 
+Deno.test("an error of a copy that is over is not reported any more", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const block: Partial<NamedVolumeRequest> = { format: { state: "raw" } };
+  const { id } = await cluster.volumes.create(request("source", block), ANYWHERE);
+  const gate = Promise.withResolvers<void>();
+  machine.fault = ({ program }) => program === "dd" ? gate.promise.then(() => undefined) : undefined;
+  const copyRequest = request("copy", { ...block, range: { required: 0n }, source: { kind: "volume", id } });
+  const created = cluster.volumes.create(copyRequest, ANYWHERE);
+  const { id: name } = copyRequest;
+  await cluster.objects.waitFor(name, (object) => object?.status?.copy !== undefined, { timeoutMs: 5_000 });
+  const merge = { status: { copy: { lastError: "a disk hangs" } } };
+  await cluster.client.patch(lvmVolumes, { name }, { merge, subresource: "status" });
+  for (const expected of ["a disk hangs", undefined]) {
+    const isExpected = (object?: LvmVolume) => object?.status?.copy?.lastError === expected;
+    await cluster.objects.waitFor(name, isExpected, { timeoutMs: 5_000 });
+  }
+  gate.resolve();
+  await created;
+});
+
 Deno.test("the deletion of a Lost volume is not refused for the error that it had before", async () => {
   const machine = machineWith({ data: 1n << 30n });
   await using cluster = await FakeCluster.start({ "node-1": machine }, {

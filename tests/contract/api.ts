@@ -13,6 +13,8 @@ import {
   isConflict,
   isGone,
   isNotFound,
+  type MergePatch,
+  type PatchOptions,
   type WatchEvent,
 } from "../../k8s/client/client.ts";
 import type { ApiServer } from "../../k8s/client/config.ts";
@@ -148,6 +150,27 @@ export function apiContract(host: ApiHost): void {
     },
   );
 
+  test(
+    "a patch with another uid is Invalid, and one of a status only conflicts by the revision",
+    async (client, name) => {
+      const { metadata } = await client.create(things, { metadata: { name }, spec: { size: "1" } });
+      const uid = crypto.randomUUID();
+      const patch = (merge: MergePatch<Thing>, options: Omit<PatchOptions<Thing>, "merge">): Promise<Thing> =>
+        client.patch(things, { name }, { merge: { metadata: { uid }, ...merge }, ...options });
+      const refused = await assertRejects(() => patch({ spec: { size: "2" } }, {}), ApiError);
+      assertEquals([refused.status, refused.reason], [422, "Invalid"]);
+      const status = { phase: "Ready" };
+      // kube-apiserver takes nothing but the status from such a patch, so that the uid guards nothing
+      const written = await patch({ metadata: { uid, labels: { a: "1" } }, status }, { subresource: "status" });
+      assertEquals([written.metadata.uid, written.metadata.labels, written.status], [metadata.uid, undefined, status]);
+      const { resourceVersion } = metadata;
+      assert(isConflict(await assertRejects(() => patch({ status }, { subresource: "status", resourceVersion }))));
+      const replaced = { ...written, metadata: { ...written.metadata, uid } };
+      assert(isConflict(await assertRejects(() => client.replace(things, replaced))));
+      await client.delete(things, { name });
+    },
+  );
+
   test("a claim's status is apart as well", async (client, name) => {
     const at = { name, namespace: "default" };
     const spec = {
@@ -160,8 +183,18 @@ export function apiContract(host: ApiHost): void {
     const merge = { status: { conditions: [condition] } };
     const ignored = await client.patch(persistentVolumeClaims, at, { merge });
     assertEquals([ignored.status?.conditions, ignored.status?.phase === "Bound"], [undefined, false]);
-    const updated = await client.patch(persistentVolumeClaims, at, { merge, subresource: "status" });
+    const updated = await client.patch(persistentVolumeClaims, at, {
+      merge: { ...merge, metadata: { annotations: { a: "1" } } },
+      subresource: "status",
+    });
     assertEquals(updated.status?.conditions?.map(({ type }) => type), ["Resizing"]);
+    assertEquals(updated.metadata.annotations, { a: "1" }); // unlike those of a custom resource
+    const uid = crypto.randomUUID();
+    const refused = await assertRejects(
+      () => client.patch(persistentVolumeClaims, at, { merge: { metadata: { uid } }, subresource: "status" }),
+      ApiError,
+    );
+    assertEquals(refused.status, 422);
     await client.patch(persistentVolumeClaims, at, { merge: { metadata: { finalizers: null } } });
     await client.delete(persistentVolumeClaims, at);
   });

@@ -173,9 +173,10 @@ export class FakeApiServer implements AsyncDisposable {
 
   /** Brings a kind into the cluster. */
   addResource(one: Resource | ResourceKind): void {
-    const kind = "resource" in one
-      ? one
-      : { resource: one, hasStatusSubresource: true, countsGenerations: true, allowsUnconditionalUpdate: false };
+    const kind = "resource" in one ? one : {
+      ...{ resource: one, hasStatusSubresource: true, countsGenerations: true },
+      ...{ allowsUnconditionalUpdate: false, isCustom: true },
+    };
     this.#collections.set(pathOf(kind.resource), new Collection(kind, () => ++this.#revision));
   }
 

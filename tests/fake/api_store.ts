@@ -18,6 +18,8 @@ export interface ResourceKind {
   readonly allowsUnconditionalUpdate: boolean;
   /** True if replacing an absent object creates it. */
   readonly allowsCreateOnUpdate?: boolean;
+  /** True for a custom resource: a write of its status changes nothing else. */
+  readonly isCustom?: boolean;
 }
 
 /** A refusal, as the server words it. */
@@ -113,6 +115,10 @@ export class Collection {
       const why = "metadata.resourceVersion: Invalid value: 0: must be specified for an update";
       throw new StatusError(422, "Invalid", `${qualifiedName(resource, sent.metadata.name)} is invalid: ${why}`);
     }
+    if (uid && uid !== old.metadata.uid) {
+      const why = `Precondition failed: UID in precondition: ${uid}, UID in object meta: ${old.metadata.uid}`;
+      throw conflictError(resource, meta.name, why);
+    }
     return this.#update(old, sent, subresource);
   }
 
@@ -151,26 +157,27 @@ export class Collection {
   }
 
   #update(old: StoredObject, sent: StoredObject, subresource: string | undefined): StoredObject {
-    const { resource, hasStatusSubresource, countsGenerations } = this.kind;
+    const { resource, hasStatusSubresource, countsGenerations, isCustom } = this.kind;
     const { name } = old.metadata;
     const { resourceVersion, uid } = sent.metadata;
+    const writesStatusAlone = subresource === "status" && isCustom;
     if (resourceVersion && resourceVersion !== old.metadata.resourceVersion) {
       const why = "the object has been modified; please apply your changes to the latest version and try again";
       throw conflictError(resource, name, why);
     }
-    if (uid && uid !== old.metadata.uid) {
-      const why = `Precondition failed: UID in precondition: ${uid}, UID in object meta: ${old.metadata.uid}`;
-      throw conflictError(resource, name, why);
+    if (uid && uid !== old.metadata.uid && !writesStatusAlone) {
+      const why = `metadata.uid: Invalid value: "${uid}": field is immutable`;
+      throw new StatusError(422, "Invalid", `${qualifiedName(resource, name)} is invalid: ${why}`);
     }
     const { metadata, status: newStatus, ...rest } = sent;
     const { metadata: _, status: oldStatus, ...oldRest } = old;
     const nextContent = subresource === "status" ? oldRest : rest;
     const nextStatus = subresource === "status" || !hasStatusSubresource ? newStatus : oldStatus;
     const systemFields = systemMetadata(old.metadata);
-    // A status write may change metadata as well, but not what holds an object.
+    // A write of a built-in status may change metadata as well, but not what holds an object.
     const object: StoredObject = {
       ...nextContent,
-      metadata: { ...metadata, ...systemFields },
+      metadata: { ...(writesStatusAlone ? old.metadata : metadata), ...systemFields },
       ...(nextStatus === undefined ? {} : { status: nextStatus }),
     };
     if (subresource === "status") restoreProtectedMetadata(object.metadata, old.metadata);
