@@ -15,7 +15,7 @@ import { formatBytes, formatQuantity, type SizeRange } from "../../lvm/size.ts";
 import { type ContentSource, describeSource } from "../../lvm/model/tags.ts";
 import type { CapacityRequest } from "../../lvm/inventory/volume.ts";
 import type { NodeChoice, StoredVolume, VolumeService } from "../../lvm/volume_service.ts";
-import { type ApiClient, isConflict, isNotFound } from "../client/client.ts";
+import { type ApiClient, isConflict, isNotFound, type MergePatch } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
 import {
   LVM_VOLUME_FINALIZER,
@@ -23,11 +23,12 @@ import {
   type LvmSnapshot,
   type LvmVolume,
   lvmVolumes,
+  type LvmVolumeSpec,
   requestAnnotations,
 } from "../api/lvm_objects.ts";
 import { intentAnnotations } from "../provisioner/volume_intents.ts";
 import type { ClaimReference } from "../sidecars/csi_client.ts";
-import { asUnavailable, isDeleting, RemoteObjects } from "./remote_objects.ts";
+import { asUnavailable, asWriteError, isDeleting, RemoteObjects } from "./remote_objects.ts";
 import { chooseNode, totalCapacity } from "../scheduling/placement.ts";
 import { NodeCapacities, type ParseGroups } from "../scheduling/free_capacity.ts";
 import type { SilentAgents } from "../scheduling/agent_liveness.ts";
@@ -161,12 +162,7 @@ export class ClusterVolumes implements VolumeService {
     if (volume.size >= range.required) return volume;
     this.refuseWhileCopied({ kind: "volume", id }, `expanding volume ${id}`);
     const sizeLimit = range.limit === undefined ? null : formatQuantity(range.limit);
-    const patched = await this.#client.patch(lvmVolumes, { name: id }, {
-      merge: {
-        metadata: { annotations: requestAnnotations() },
-        spec: { size: formatQuantity(range.required), sizeLimit },
-      },
-    });
+    const patched = await this.#patchSpec("expanding", id, { size: formatQuantity(range.required), sizeLimit });
     const expanded = await this.#objects.waitObserved("expanding", patched);
     if ((actualSize(expanded) ?? 0n) >= range.required) return clusterVolumeOf(expanded);
     const { code, message } = expanded.status?.error ?? {
@@ -186,13 +182,8 @@ export class ClusterVolumes implements VolumeService {
   async setLimits(id: VolumeId, limits: IoLimits): Promise<void> {
     await this.get(id);
     if (!hasLimits(limits)) return;
-    try {
-      // even when the cache shows these limits already: it may be stale
-      const merge = { metadata: { annotations: requestAnnotations() }, spec: { ioLimits: ioLimitsPatch(limits) } };
-      await this.#client.patch(lvmVolumes, { name: id }, { merge });
-    } catch (error) {
-      throw asUnavailable(`limiting volume ${id}`, error);
-    }
+    // even when the cache shows these limits already: it may be stale
+    await this.#patchSpec("limiting", id, { ioLimits: ioLimitsPatch(limits) });
   }
 
   /** Returns a volume. @throws {StorageError} `NotFound` or `Lost`. */
@@ -361,6 +352,16 @@ export class ClusterVolumes implements VolumeService {
     const isCached = (now?: LvmVolume) => now?.metadata.uid === written.metadata.uid;
     await this.#volumes.waitForCache(request.id, isCached, { timeoutMs: CACHE_WAIT_MS });
     return written;
+  }
+
+  /** Changes what a volume should be. @throws {StorageError} `Unavailable` when it may have been changed or not */
+  async #patchSpec(operation: string, name: VolumeId, spec: MergePatch<LvmVolumeSpec>): Promise<LvmVolume> {
+    try {
+      const merge = { metadata: { annotations: requestAnnotations() }, spec };
+      return await this.#client.patch(lvmVolumes, { name }, { merge });
+    } catch (error) {
+      throw asWriteError(`${operation} volume ${name}`, error);
+    }
   }
 
   /** Resets the requested size to the actual one, so that a later request can be smaller than the one that failed. */

@@ -8,8 +8,16 @@
  * @module
  */
 
-import { StorageError } from "../../lvm/error.ts";
-import { type ApiClient, isAlreadyExists, orAbsent, orAbsentOrChanged } from "../client/client.ts";
+import { type ErrorKind, StorageError } from "../../lvm/error.ts";
+import {
+  type ApiClient,
+  ApiError,
+  isAlreadyExists,
+  isNotFound,
+  orAbsent,
+  orAbsentOrChanged,
+} from "../client/client.ts";
+import { patchWithRetry } from "../client/patch_with_retry.ts";
 import type { SilentAgents } from "../scheduling/agent_liveness.ts";
 import type { Informer } from "../runtime/informer.ts";
 import {
@@ -70,7 +78,11 @@ export class RemoteObjects<T extends AgentManaged> {
     }
   }
 
-  /** Creates the object, or returns the existing one of its name. @throws {StorageError} `Unavailable` */
+  /**
+   * Creates the object, or returns the existing one of its name.
+   *
+   * @throws {StorageError} `InvalidArgument` or `FailedPrecondition` when the API server refuses it; `Unavailable`
+   */
   async createOrGet(object: T): Promise<T> {
     const { name, ...metadata } = object.metadata;
     const annotations = { ...metadata.annotations, ...requestAnnotations() };
@@ -80,7 +92,7 @@ export class RemoteObjects<T extends AgentManaged> {
         metadata: { name, ...metadata, annotations },
       });
     } catch (error) {
-      if (!isAlreadyExists(error)) throw asUnavailable(`creating ${this.#describe(name)}`, error);
+      if (!isAlreadyExists(error)) throw asWriteError(`creating ${this.#describe(name)}`, error);
     }
     const existing = await this.read(name);
     if (existing !== undefined) return existing;
@@ -195,18 +207,20 @@ export class RemoteObjects<T extends AgentManaged> {
   async #deleteAndWait(operation: string, object: T, refuses: (now: T) => boolean): Promise<T | undefined> {
     const cached = this.#isCached(object);
     await this.#requestDeletion(object);
-    const isAbandoned = this.hasAgent(object.spec.nodeName)
-      ? this.isStranded(object)
-      : !hasLv(object) || isForgotten(object);
-    if (!isAbandoned) {
+    if (!this.#isAbandoned(object)) {
       return await this.#waitFor(operation, object, (now) => isDeleted(now, object) || refuses(now!), { cached });
     }
-    if (this.hasAgent(object.spec.nodeName)) await this.#removeFinalizerIfStranded(object);
-    else await this.#removeFinalizer(object);
+    await this.#removeFinalizer(object);
     return await this.#waitFor(operation, object, (now) => isDeleted(now, object), {
       cached,
       timeoutMs: this.#options.waitMs,
     });
+  }
+
+  /** Reports whether an object can be removed without its node. */
+  #isAbandoned(object: T): boolean {
+    if (this.hasAgent(object.spec.nodeName)) return this.isStranded(object);
+    return !hasLv(object) || isForgotten(object);
   }
 
   /** Reports whether the cache has the object. If it has, its later absence means that it was deleted. */
@@ -243,18 +257,20 @@ export class RemoteObjects<T extends AgentManaged> {
    * when the LV is removed. An object that was written by hand may lack the finalizer: it would disappear at once and
    * leave the LV behind.
    */
-  async #requestDeletion({ metadata }: T): Promise<void> {
+  async #requestDeletion(object: T): Promise<void> {
     const { finalizer } = this.#options;
-    const { name, uid, annotations, deletionTimestamp, finalizers = [] } = metadata;
-    const lacksFinalizer = deletionTimestamp === undefined && !finalizers.includes(finalizer);
-    const finalizerPatch = lacksFinalizer ? { finalizers: [...finalizers, finalizer] } : {};
+    const { name, uid } = object.metadata;
+    const change = ({ metadata: { annotations, deletionTimestamp, finalizers = [] } }: AgentManaged) => {
+      const lacksFinalizer = deletionTimestamp === undefined && !finalizers.includes(finalizer);
+      if (annotations?.[REMOVE_ANNOTATION] !== undefined && !lacksFinalizer) return undefined;
+      const requested = { [REMOVE_ANNOTATION]: "true", ...requestAnnotations() };
+      return {
+        metadata: { annotations: requested, ...(lacksFinalizer && { finalizers: [...finalizers, finalizer] }) },
+      };
+    };
     const request = async () => {
-      if (annotations?.[REMOVE_ANNOTATION] === undefined || lacksFinalizer) {
-        const requested = { [REMOVE_ANNOTATION]: "true", ...requestAnnotations() };
-        const merge = { metadata: { uid, annotations: requested, ...finalizerPatch } };
-        await this.#client.patch(this.#resource, { name }, { merge });
-      }
-      if (deletionTimestamp === undefined) await this.#client.delete(this.#resource, { name }, { uid });
+      const now = await patchWithRetry<AgentManaged>(this.#client, this.#resource, object, change, {});
+      if (now.metadata.deletionTimestamp === undefined) await this.#client.delete(this.#resource, { name }, { uid });
     };
     try {
       await orAbsentOrChanged(request());
@@ -263,26 +279,21 @@ export class RemoteObjects<T extends AgentManaged> {
     }
   }
 
-  /** Removes the finalizer in place of a node that is gone. If the node returns, its LV is an orphan, found by its tags. */
-  async #removeFinalizer({ metadata: { name } }: T): Promise<void> {
-    try {
-      await orAbsent(this.#client.patch(this.#resource, { name }, { merge: { metadata: { finalizers: null } } }));
-    } catch (error) {
-      throw asUnavailable(`undoing ${this.#describe(name)}`, error);
-    }
-  }
-
   /**
-   * Removes the finalizer in place of a silent agent that has not begun. An agent that wakes up meanwhile writes the
-   * status first: then nothing is removed, or its write fails and it creates nothing.
+   * Removes the finalizer in place of a node that is gone, or whose silent agent has not begun. Those of others stay. An
+   * agent that wakes up meanwhile writes the status first: then nothing is removed, or its write fails and it creates
+   * nothing. If a node that was gone returns, its LV is an orphan, found by its tags.
    */
-  async #removeFinalizerIfStranded({ metadata: { name, uid } }: T): Promise<void> {
+  async #removeFinalizer({ metadata: { name, uid } }: T): Promise<void> {
     const now = await this.read(name);
-    if (now === undefined || now.metadata.uid !== uid || !this.isStranded(now)) return;
-    const { resourceVersion } = now.metadata;
-    const merge = { metadata: { finalizers: null } };
+    if (now?.metadata.uid !== uid) return;
+    const change = (now: AgentManaged) => {
+      const { finalizers = [] } = now.metadata;
+      if (!this.#isAbandoned(now as T)) return undefined;
+      return { metadata: { finalizers: finalizers.filter((one) => one !== this.#options.finalizer) } };
+    };
     try {
-      await orAbsentOrChanged(this.#client.patch(this.#resource, { name }, { merge, resourceVersion }));
+      await orAbsentOrChanged(patchWithRetry<AgentManaged>(this.#client, this.#resource, now!, change, {}));
     } catch (error) {
       throw asUnavailable(`undoing ${this.#describe(name)}`, error);
     }
@@ -300,10 +311,30 @@ export function isDeleting({ metadata }: AgentManaged): boolean {
 
 /** Returns a failure of the API server as an error of kind `Unavailable`: the operation may have succeeded or not. */
 export function asUnavailable(operation: string, cause: unknown): unknown {
-  if (cause instanceof StorageError) return cause;
-  return new StorageError("Unavailable", `${operation}: ${cause instanceof Error ? cause.message : String(cause)}`, {
-    cause,
-  });
+  return cause instanceof StorageError ? cause : storageError("Unavailable", operation, cause);
+}
+
+/**
+ * Returns a failure of a write as a storage error. What the API server refuses was certainly not done: by its schema
+ * (`InvalidArgument`), by an admission policy, a quota or its roles (`FailedPrecondition`), or because the object does
+ * not exist (`NotFound`). After any other failure it may have been done: `Unavailable`.
+ */
+export function asWriteError(operation: string, cause: unknown): unknown {
+  if (isNotFound(cause)) return storageError("NotFound", operation, cause);
+  const kind = cause instanceof ApiError ? REFUSED_KINDS[cause.status] : undefined;
+  return kind === undefined ? asUnavailable(operation, cause) : storageError(kind, operation, cause);
+}
+
+/** The kinds of refusals by their HTTP statuses. */
+const REFUSED_KINDS: Readonly<Record<number, ErrorKind>> = {
+  400: "InvalidArgument",
+  403: "FailedPrecondition",
+  413: "InvalidArgument",
+  422: "InvalidArgument",
+};
+
+function storageError(kind: ErrorKind, operation: string, cause: unknown): StorageError {
+  return new StorageError(kind, `${operation}: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
 }
 
 /**
