@@ -126,10 +126,12 @@ export class HttpClient implements ApiClient, Disposable {
     const call: ApiCall = { verb: "watch", resource, name: "", method: "GET", path };
     using registration = this.#transport.registerWatch();
     using controller = linkedAbortController([registration.signal, signal]);
+    // also while the answer does not begin
+    using idleTimeout = new IdleTimeout(this.#clock, this.#options.watchIdleTimeoutMs ?? 150_000, controller);
     const response = await this.#send(call, controller);
     if (!response.ok) throw await errorFromResponse(call, response);
     if (response.body === null) return;
-    using idleTimeout = new IdleTimeout(this.#clock, this.#options.watchIdleTimeoutMs ?? 150_000, controller);
+    idleTimeout.restart();
     try {
       for await (const line of readLines(response.body)) {
         this.#transport.recordEvent();

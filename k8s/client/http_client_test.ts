@@ -133,6 +133,28 @@ Deno.test("HttpClient: a token file is read again each minute, and once it was r
   }
 });
 
+Deno.test("HttpClient: a token that cannot be read again is used as it was, until it can", async () => {
+  const file = await Deno.makeTempFile();
+  const clock = new FakeClock();
+  await using s = scene({ server: { token: { file } }, clock });
+  const sentAuthorization = async () => {
+    await clock.advance(60_000);
+    await s.client.get(things, { name: "a" });
+    return s.fake.requests.at(-1)?.headers.get("authorization");
+  };
+  const failed = await assertRejects(() => s.client.delete(things, { name: "a" }), ApiError);
+  assertMatch(failed.message, /: reading the bearer token: .* is empty$/);
+  await Deno.writeTextFile(file, "one");
+  assertEquals(await sentAuthorization(), "Bearer one");
+  await Deno.writeTextFile(file, "");
+  assertEquals(await sentAuthorization(), "Bearer one");
+  await Deno.remove(file);
+  assertEquals(await sentAuthorization(), "Bearer one");
+  await Deno.writeTextFile(file, "two");
+  assertEquals(await sentAuthorization(), "Bearer two");
+  await Deno.remove(file);
+});
+
 Deno.test("HttpClient: over TLS, all requests and watches share one connection, and its death is noticed", async () => {
   const [cert, key] = await Promise.all(["server.crt", "server.key"].map((name) => Deno.readTextFile(TLS + name)));
   const server = { ca: { file: `${TLS}ca.crt` } };

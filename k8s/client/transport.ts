@@ -188,11 +188,18 @@ export class Transport implements Disposable {
   }
 
   async #bearerToken(): Promise<string | undefined> {
-    if (this.#server.token === undefined) return undefined;
+    const { token: source } = this.#server;
+    if (source === undefined) return undefined;
     const { credentialMaxAgeMs = CREDENTIAL_MAX_AGE_MS } = this.#options;
     const now = this.#clock.now();
-    if (this.#token === undefined || now - this.#token.readAt >= credentialMaxAgeMs) {
-      this.#token = { text: await readCredential(this.#server.token), readAt: now };
+    if (this.#token !== undefined && now - this.#token.readAt < credentialMaxAgeMs) return this.#token.text;
+    try {
+      const text = await readCredential(source);
+      if (text === "") throw new Error(`reading the bearer token: ${"file" in source ? source.file : "it"} is empty`);
+      this.#token = { text, readAt: now };
+    } catch (error) {
+      // a file that is being replaced; the token that was read before may still be valid
+      if (this.#token === undefined) throw error;
     }
     return this.#token.text;
   }

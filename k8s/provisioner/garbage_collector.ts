@@ -71,7 +71,7 @@ export class GarbageCollector {
       claimUidOf(requestName) !== undefined && !inProgress.has(requestName)
     );
     const hasVolume = ({ requestName }: Intent) => volumes.get(requestName) !== undefined;
-    for (const { requestName } of pending.filter(hasVolume)) await intents.clearPending(requestName, { signal });
+    for (const { requestName } of pending.filter(hasVolume)) await this.#clearPending(requestName, signal);
     const withoutVolume = pending.filter((intent) => !hasVolume(intent));
     if (withoutVolume.length === 0) return [];
     const uids = new Set(claims.list().map(({ metadata }) => metadata.uid));
@@ -84,6 +84,13 @@ export class GarbageCollector {
       if (!await this.#hasPersistentVolume(intent, signal)) confirmed.push(intent);
     }
     return confirmed;
+  }
+
+  /** Marks an intent as complete. If that fails, it is marked in a later pass, and the others do not wait for it. */
+  async #clearPending(requestName: string, signal: AbortSignal): Promise<void> {
+    await this.#options.intents.clearPending(requestName, { signal }).catch((error) => {
+      this.#log.warn("an intent could not be marked as complete", { request: requestName, error });
+    });
   }
 
   async #hasPersistentVolume({ requestName }: Intent, signal: AbortSignal): Promise<boolean> {

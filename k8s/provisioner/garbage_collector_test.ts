@@ -2,6 +2,7 @@ import { assertEquals } from "@std/assert";
 import { FakeControlPlane } from "../../tests/fake/control_plane.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
+import { ApiError } from "../client/client.ts";
 import { CallError, Code, type CreateVolumeRequest } from "../sidecars/csi_client.ts";
 import { type PersistentVolumeClaim, persistentVolumeClaims, persistentVolumes } from "../api/objects.ts";
 import { Provisioner } from "./provisioner.ts";
@@ -77,6 +78,18 @@ Deno.test("garbage collection clears the pending mark of a volume with a Persist
   await s.options.volumes.waitFor(name, (volume) => volume === undefined);
   await s.collectTwice();
   assertEquals(s.driver.volumes.size, 1);
+});
+
+Deno.test("garbage collection deletes the other volumes when the pending mark of one cannot be cleared", async () => {
+  await using s = await scene();
+  const [name, other] = [orphan(), orphan()];
+  await s.begin(name);
+  await s.begin(other);
+  s.cluster.api.put(persistentVolumes, { metadata: { name } });
+  await s.options.volumes.waitFor(name, (volume) => volume !== undefined);
+  s.driver.clearPending = () => Promise.reject(new ApiError("no", { status: 422, reason: "Invalid" }));
+  await s.collectTwice();
+  assertEquals([s.driver.find(name) !== undefined, s.driver.find(other)], [true, undefined]);
 });
 
 Deno.test("garbage collection keeps a volume whose PersistentVolume the cache does not have", async () => {

@@ -121,16 +121,19 @@ Deno.test("Informer: a connection that is swallowed silently is noticed by its m
   await s.waitForSize("a", "2");
 });
 
-Deno.test("Informer ends a watch without events after a while, although the server answers", async () => {
-  await using s = await scene({}, { watchIdleTimeoutMs: 50, readIdleTimeoutMs: 10 });
-  await s.waitForWatch();
-  s.fake.faults.stalledWatches = true;
-  s.fake.endWatches();
-  await until(() => s.requests().length > 2);
-  s.fake.put(things, { metadata: { name: "c" } });
-  s.fake.faults.stalledWatches = false;
-  assert(await s.informer.waitFor("c", (thing) => thing !== undefined, { timeoutMs: 5000 }));
-});
+Deno.test.each(["stalledWatches", "unansweredWatches"] as const)(
+  "Informer ends a watch without events after a while, although the server answers other requests: %s",
+  async (fault) => {
+    await using s = await scene({}, { watchIdleTimeoutMs: 50, readIdleTimeoutMs: 10 });
+    await s.waitForWatch();
+    s.fake.faults[fault] = true;
+    s.fake.endWatches();
+    await until(() => s.requests().length > 2);
+    s.fake.put(things, { metadata: { name: "c" } });
+    s.fake.faults[fault] = false;
+    assert(await s.informer.waitFor("c", (thing) => thing !== undefined, { timeoutMs: 5000 }));
+  },
+);
 
 Deno.test("Informer: waitFor() ends with its time, its signal, or the predicate's failure", async () => {
   await using s = await scene();

@@ -7,6 +7,7 @@
 
 import * as known from "../../k8s/api/objects.ts";
 import { apiVersionOf, type KubeObject, pathOf, type Resource } from "../../k8s/api/objects.ts";
+import { waitForAbort } from "../../lvm/clock.ts";
 import { parseSelectors, type SelectorPredicate } from "./api_selectors.ts";
 import {
   Collection,
@@ -41,6 +42,8 @@ export interface Faults {
   conflicts: number;
   /** Accepts watches and sends no events on them. */
   stalledWatches: boolean;
+  /** Does not answer watches at all. */
+  unansweredWatches: boolean;
 }
 
 /** Options of {@linkcode FakeApiServer.start}. */
@@ -116,7 +119,10 @@ export class FakeApiServer implements AsyncDisposable {
   /** The URL of the server. */
   readonly url: string;
   /** The failures that are switched on. */
-  readonly faults: Faults = { refuse: { status: 0, times: 0 }, conflicts: 0, stalledWatches: false };
+  readonly faults: Faults = {
+    ...{ refuse: { status: 0, times: 0 }, conflicts: 0 },
+    ...{ stalledWatches: false, unansweredWatches: false },
+  };
   /** All requests so far. */
   readonly requests: LoggedRequest[] = [];
   /** The clients that act as a process of the driver, by user agent; besides those whose user agent says so. */
@@ -240,6 +246,7 @@ export class FakeApiServer implements AsyncDisposable {
     this.#checkPermission(request, path, query);
     try {
       this.#refuse(request);
+      if (this.faults.unansweredWatches && query.has("watch")) await waitForAbort(this.#abort.signal);
       return this.#serve(request.method, { path, query, body, type: request.headers.get("content-type") ?? "" });
     } catch (error) {
       if (!(error instanceof StatusError)) throw error;
