@@ -23,6 +23,7 @@ import { CapacityPublisher } from "../k8s/scheduling/capacity.ts";
 import { freeSpaceGrowth } from "../k8s/scheduling/free_space_growth.ts";
 import { ClusterSnapshots } from "../k8s/service/cluster_snapshots.ts";
 import { ClusterVolumes } from "../k8s/service/cluster_volumes.ts";
+import { requeueSettledRequests } from "../k8s/service/settled_requests.ts";
 import { requeueWaitingDeletions } from "../k8s/service/waiting_deletions.ts";
 import type { CapacityClient, CsiClient } from "../k8s/sidecars/csi_client.ts";
 import { EventRecorder } from "../k8s/runtime/events.ts";
@@ -245,6 +246,7 @@ function createControllers(
   lvmInformers.snapshots.subscribe((handle, now) => {
     if (now?.status?.readyToUse === false) snapshotter.recheck(handle); // it overflowed or is Lost
   });
+  requeueSettledRequests(lvmInformers, { provisioner, resizer, snapshotter });
   const requeueExhausted = (before: LvmNode | undefined, now: LvmNode | undefined) => {
     const growth = now && freeSpaceGrowth(before, now);
     if (growth === undefined) return;

@@ -19,8 +19,10 @@ import {
   volumeNameOf,
   waitsForConsumer,
 } from "./claim.ts";
+import { type Attempt, keyOfClaim, requestNameOf } from "./attempt.ts";
 import { sidecarController } from "../sidecars/sidecar_controller.ts";
 import { type AwaitedSpace, type FreeSpaceGrowth, SpaceWaiters } from "../sidecars/space_waiters.ts";
+import { WaitingKeys } from "../sidecars/waiting_keys.ts";
 import {
   hasDriver,
   requireNodeOfSource,
@@ -54,7 +56,7 @@ import {
 import type { ProvisionerOptions } from "./provisioner_options.ts";
 import { quantityToBytes } from "../api/quantity.ts";
 import { readSecret } from "../sidecars/secrets.ts";
-import { persistentVolumeFor, type ProvisioningInputs } from "./persistent_volume.ts";
+import { persistentVolumeFor } from "./persistent_volume.ts";
 import { createVolumeRequestFor, requireProvisionable } from "./volume_request.ts";
 
 /** The number of times that the API server may reject a PersistentVolume before its volume is deleted. */
@@ -69,14 +71,6 @@ const CACHE_WAIT_MS = 10_000;
  */
 const CAPACITY_TIMEOUT_MS = 5_000;
 
-/** A request that was possibly sent. It is repeated without changes until its outcome is known and handled. */
-interface Attempt extends ProvisioningInputs {
-  /** The volume, once it is created. */
-  created?: CreatedVolume;
-  /** The number of times that its PersistentVolume was rejected. */
-  refusals: number;
-}
-
 /** Creates the volumes of claims. */
 export class ClaimProvisioner {
   readonly #options: ProvisionerOptions;
@@ -86,6 +80,8 @@ export class ClaimProvisioner {
   readonly #failures = new Set<string>();
   /** Those of them for which there was no space. */
   readonly #spaceWaiters = new SpaceWaiters();
+  /** Those of claims whose volumes are being created, by the names of their requests. */
+  readonly #waiting = new WaitingKeys();
   /** The keys of claims that have the event `Provisioning` already. */
   readonly #announced = new Set<string>();
   #controller: Controller | undefined;
@@ -101,6 +97,11 @@ export class ClaimProvisioner {
     for (const { key, delayMs } of this.#spaceWaiters.wake(growth)) this.#controller?.addAfter(key, delayMs);
   }
 
+  /** Requeues the claim of a request whose outcome was unknown, and is known now. */
+  requeueRequest(requestName: string): void {
+    this.#waiting.wake(requestName, this.#controller);
+  }
+
   /** Returns the names of the requests of the attempts in progress. */
   requestsInProgress(): ReadonlySet<string> {
     return new Set([...this.#attempts.values()].map(({ request }) => request.name));
@@ -113,6 +114,7 @@ export class ClaimProvisioner {
     this.#attempts.clear();
     this.#failures.clear();
     this.#spaceWaiters.clear();
+    this.#waiting.clear();
     this.#announced.clear();
     const controller = sidecarController(
       "provisioner",
@@ -167,6 +169,7 @@ export class ClaimProvisioner {
   }
 
   #forget(key: string): void {
+    this.#waiting.delete(requestNameOf(key));
     this.#attempts.delete(key);
     this.#failures.delete(key);
     this.#spaceWaiters.delete(key);
@@ -175,7 +178,7 @@ export class ClaimProvisioner {
 
   async #reconcile(key: string, signal: AbortSignal): Promise<void> {
     const claim = this.#claim(key);
-    const name = volumeNameOf(key.slice(key.lastIndexOf("/") + 1));
+    const name = requestNameOf(key);
     if (this.#options.volumes.get(name) !== undefined) return this.#forget(key);
     const existing = this.#attempts.get(key);
     if (existing === undefined && (claim === undefined || !shouldProvision(claim, this.#options.driverName))) {
@@ -276,6 +279,7 @@ export class ClaimProvisioner {
       return await this.#options.csi.createVolume(request, { signal });
     } catch (error) {
       if (!isMaybeInProgress(error)) this.#attempts.delete(key);
+      else this.#waiting.add(request.name, key);
       if (!isResourceExhausted(error)) this.#spaceWaiters.delete(key);
       else this.#spaceWaiters.add(key, this.#awaitedSpace(request, storageClass));
       throw error;
@@ -392,8 +396,4 @@ export class ClaimProvisioner {
     const isRescheduled = (now: PersistentVolumeClaim | undefined) => now === undefined || selectedNodeOf(now) !== node;
     await this.#options.claims.waitForCache(`${namespace}/${name}`, isRescheduled, this.#waitOptions);
   }
-}
-
-function keyOfClaim({ metadata }: PersistentVolumeClaim): string {
-  return `${metadata.namespace}/${metadata.name}/${metadata.uid}`;
 }

@@ -39,6 +39,11 @@ export class Provisioner {
     this.#claimProvisioner.requeueExhausted(growth);
   }
 
+  /** Requeues the claim of a request whose outcome was unknown, and is known now. */
+  requeueRequest(requestName: string): void {
+    this.#claimProvisioner.requeueRequest(requestName);
+  }
+
   /** Requeues the deletion of the volume of a handle, which was refused and may succeed now. */
   requeueDeletion(handle: string): void {
     this.#reclaimer.requeueDeletion(handle);

@@ -38,6 +38,7 @@ import {
   startedPatch,
 } from "./resize_plan.ts";
 import { type AwaitedSpace, type FreeSpaceGrowth, SpaceWaiters } from "../sidecars/space_waiters.ts";
+import { WaitingKeys } from "../sidecars/waiting_keys.ts";
 import { readSecret } from "../sidecars/secrets.ts";
 import { accessModeOf } from "../sidecars/access_mode.ts";
 import { expandSecretOf } from "../sidecars/volume_secrets.ts";
@@ -68,6 +69,8 @@ export class Resizer {
   readonly #slowSet = new Map<string, { bytes: bigint; until: number }>();
   /** The claims for whose expansion there was no space. */
   readonly #spaceWaiters = new SpaceWaiters();
+  /** The claims whose volumes are being expanded, by the handles of the volumes. */
+  readonly #waiting = new WaitingKeys();
   #controller: Controller | undefined;
   #stopSignal: AbortSignal | undefined;
 
@@ -84,6 +87,7 @@ export class Resizer {
     this.#finalErrors.clear();
     this.#slowSet.clear();
     this.#spaceWaiters.clear();
+    this.#waiting.clear();
     const controller = sidecarController(
       "resizer",
       this.#options,
@@ -108,6 +112,11 @@ export class Resizer {
       this.#slowSet.delete(key);
       this.#controller?.addAfter(key, delayMs);
     }
+  }
+
+  /** Requeues the expansion of the volume of a handle, whose outcome was unknown, and is known now. */
+  requeueExpansion(handle: string): void {
+    this.#waiting.wake(handle, this.#controller);
   }
 
   /** Returns the space that an expansion to a size waits for, on the node of its volume. */
@@ -231,6 +240,7 @@ export class Resizer {
     this.#options.events.record(claim, "Warning", "VolumeResizeFailed", message);
     if (isMaybeInProgress(error)) {
       this.#finalErrors.delete(key);
+      this.#waiting.add(volume.spec!.csi!.volumeHandle, key);
       throw error;
     }
     this.#finalErrors.add(key);

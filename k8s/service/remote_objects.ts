@@ -110,13 +110,9 @@ export class RemoteObjects<T extends AgentManaged> {
    * @throws {StorageError} `Unavailable` when the agent does not answer in time, or the object was deleted
    */
   async waitObserved(operation: string, object: T): Promise<T> {
-    const { name, generation = 0 } = object.metadata;
+    const { name, generation } = object.metadata;
     const now = await this.#waitFor(operation, object, (now) => {
-      const { status } = now ?? {};
-      if (status === undefined || status.state === undefined || status.state === "Pending") {
-        return isDeleted(now, object);
-      }
-      return isDeleted(now, object) || ((status.observedGeneration ?? 0) >= generation);
+      return isDeleted(now, object) || isObserved(now!, generation);
     });
     if (!isDeleted(now, object)) return now!;
     throw new StorageError("Unavailable", `${operation} ${this.#describe(name)}: it was deleted meanwhile; try again`);
@@ -302,6 +298,12 @@ export class RemoteObjects<T extends AgentManaged> {
   #describe(id: string): string {
     return `${this.#options.noun} ${id}`;
   }
+}
+
+/** Reports whether the agent has reconciled a generation of an object, by default the current one. */
+export function isObserved({ metadata, status }: AgentManaged, generation = metadata.generation ?? 0): boolean {
+  if (status?.state === undefined || status.state === "Pending") return false;
+  return (status.observedGeneration ?? 0) >= generation;
 }
 
 /** Reports whether an object is being deleted. */

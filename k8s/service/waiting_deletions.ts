@@ -58,6 +58,6 @@ function hasOtherError(now: LvmVolume, before: LvmVolume): boolean {
 }
 
 /** Reports whether a volume is being created from its source, which cannot be deleted meanwhile. */
-function blocksSource({ status }: LvmVolume): boolean {
+export function blocksSource({ status }: LvmVolume): boolean {
   return status?.lvUUID === undefined && status?.state !== "Failed";
 }

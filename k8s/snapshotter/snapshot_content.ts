@@ -5,11 +5,12 @@
  * @module
  */
 
-import type { SecretReference } from "../sidecars/class_parameters.ts";
+import { ClaimError, readSnapshotClassParameters } from "../sidecars/class_parameters.ts";
+import type { SecretReference, SnapshotClassParameters } from "../sidecars/class_parameters.ts";
 import type { MergePatch } from "../client/client.ts";
 import { timestamp } from "../../lvm/clock.ts";
 import type { CreatedSnapshot } from "../sidecars/csi_client.ts";
-import { snapshotHandleOf, type VolumeSnapshotContent } from "../api/snapshot_objects.ts";
+import { snapshotHandleOf, type VolumeSnapshotClass, type VolumeSnapshotContent } from "../api/snapshot_objects.ts";
 
 const PREFIX = "snapshot.storage.kubernetes.io";
 
@@ -69,6 +70,27 @@ export function shouldDelete({ metadata, spec }: VolumeSnapshotContent): boolean
 /** Reports whether the VolumeSnapshot is being deleted, or was deleted. */
 function isVolumeSnapshotBeingDeleted({ metadata }: Pick<VolumeSnapshotContent, "metadata">): boolean {
   return metadata.annotations?.[BEING_DELETED_ANNOTATION] !== undefined;
+}
+
+/**
+ * Returns the parameters of the class for the request of a content's snapshot. For a content that is to be deleted only
+ * the outcome of a request is needed, and its class may have been deleted before it.
+ *
+ * @param found the class that the content names, if it exists
+ * @throws {ClaimError} when the class does not exist, or is invalid
+ */
+export function classParametersOf(
+  content: VolumeSnapshotContent,
+  found: VolumeSnapshotClass | undefined,
+  driverName: string,
+): Pick<SnapshotClassParameters, "parameters"> {
+  const { metadata: { name: contentName }, spec: { volumeSnapshotClassName: name } } = content;
+  if (found?.driver !== driverName && shouldDelete(content)) return { parameters: {} };
+  if (!name) throw new ClaimError("volumeSnapshotClassName: none is named");
+  const description = `volumeSnapshotClassName ${JSON.stringify(name)}`;
+  if (found === undefined) throw new ClaimError(`${description}: there is no such VolumeSnapshotClass`);
+  if (found.driver !== driverName) throw new ClaimError(`${description}: it is for ${found.driver}`);
+  return readSnapshotClassParameters(found.parameters ?? {}, { contentName });
 }
 
 /** The next step for a VolumeSnapshotContent. */

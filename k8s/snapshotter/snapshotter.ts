@@ -10,7 +10,7 @@
 import { sidecarController } from "../sidecars/sidecar_controller.ts";
 import type { SnapshotterOptions } from "./snapshotter_options.ts";
 import { type FreeSpaceGrowth, SpaceWaiters } from "../sidecars/space_waiters.ts";
-import { ClaimError, readSnapshotClassParameters, type SnapshotClassParameters } from "../sidecars/class_parameters.ts";
+import { ClaimError, readSnapshotClassParameters } from "../sidecars/class_parameters.ts";
 import { isConflict, isTransient, orAbsent } from "../client/client.ts";
 import { backoffMs, type Clock, systemClock, waitForAbort } from "../../lvm/clock.ts";
 import {
@@ -26,7 +26,9 @@ import { Informer, type WaitOptions } from "../runtime/informer.ts";
 import type { Controller } from "../runtime/controller.ts";
 import { patchWithRetry } from "../client/patch_with_retry.ts";
 import { readSecret } from "../sidecars/secrets.ts";
+import { WaitingKeys } from "../sidecars/waiting_keys.ts";
 import {
+  classParametersOf,
   clearBeingCreatedPatch,
   type ContentPatch,
   type ContentStep,
@@ -68,6 +70,8 @@ export class Snapshotter {
   #classes: Informer<VolumeSnapshotClass>;
   /** The names of contents for whose snapshots there was no space. */
   readonly #spaceWaiters = new SpaceWaiters();
+  /** The names of contents that wait for an outcome, by the name of a request or the handle of a snapshot. */
+  readonly #waiting = new WaitingKeys();
   /** The number of consecutive checks of a content whose snapshot was not ready. */
   readonly #checks = new Map<string, number>();
   #controller: Controller | undefined;
@@ -86,6 +90,11 @@ export class Snapshotter {
     for (const { key, delayMs } of this.#spaceWaiters.wake(growth)) this.#controller?.addAfter(key, delayMs);
   }
 
+  /** Requeues the content that waits for a request, by its name, or for a snapshot, by its handle. */
+  requeueWaiting(awaited: string): void {
+    this.#waiting.wake(awaited, this.#controller);
+  }
+
   /** Checks the snapshot of a handle, which was ready and may not be so any more. */
   recheck(handle: string): void {
     for (const content of this.#contents.list()) if (snapshotHandleOf(content) === handle) this.#enqueueIfDue(content);
@@ -95,6 +104,7 @@ export class Snapshotter {
   async run(signal: AbortSignal): Promise<void> {
     // State of an earlier term of leadership is stale.
     this.#spaceWaiters.clear();
+    this.#waiting.clear();
     this.#checks.clear();
     this.#contents = this.#newInformer(volumeSnapshotContents);
     this.#classes = this.#newInformer(volumeSnapshotClasses);
@@ -205,6 +215,7 @@ export class Snapshotter {
       if (signal.aborted) throw error;
       this.#noteSpace(content, error);
       if (!isMaybeInProgress(error)) now = await this.#clearBeingCreated(now, signal);
+      else this.#waiting.add(snapshotNameOf(content.spec.volumeSnapshotRef.uid ?? ""), content.metadata.name);
       await this.#reportFailure("create", now, error, signal);
       throw error;
     }
@@ -244,27 +255,10 @@ export class Snapshotter {
   async #buildRequest(content: VolumeSnapshotContent, signal: AbortSignal): Promise<CreateSnapshotRequest> {
     const { source: { volumeHandle }, volumeSnapshotRef: { uid } } = content.spec;
     if (!volumeHandle || !uid) throw new ClaimError("the content names no volume, or no VolumeSnapshot with its uid");
-    const { parameters } = this.#readClass(content);
+    const found = this.#classes.get(content.spec.volumeSnapshotClassName ?? "");
+    const { parameters } = classParametersOf(content, found, this.#options.driverName);
     const secrets = await this.#secrets(content, signal);
     return { name: snapshotNameOf(uid), volumeId: volumeHandle, parameters, secrets };
-  }
-
-  /**
-   * Reads the class. For a content that is to be deleted only the outcome of a request is needed, and its class may
-   * have been deleted before it.
-   *
-   * @throws {ClaimError} when the class does not exist, or is invalid
-   */
-  #readClass(content: VolumeSnapshotContent): Pick<SnapshotClassParameters, "parameters"> {
-    const { metadata: { name: contentName }, spec: { volumeSnapshotClassName: name } } = content;
-    const { driverName } = this.#options;
-    const found = this.#classes.get(name ?? "");
-    if (found?.driver !== driverName && shouldDelete(content)) return { parameters: {} };
-    if (!name) throw new ClaimError("volumeSnapshotClassName: none is named");
-    const description = `volumeSnapshotClassName ${JSON.stringify(name)}`;
-    if (found === undefined) throw new ClaimError(`${description}: there is no such VolumeSnapshotClass`);
-    if (found.driver !== driverName) throw new ClaimError(`${description}: it is for ${found.driver}`);
-    return readSnapshotClassParameters(found.parameters ?? {}, { contentName });
   }
 
   async #checkSnapshot(content: VolumeSnapshotContent, signal: AbortSignal): Promise<void> {
@@ -337,6 +331,7 @@ export class Snapshotter {
       if (!signal.aborted && !isOperationPending(error)) {
         events.record(content, "Warning", "SnapshotDeleteError", errorMessage(error));
       }
+      this.#waiting.add(snapshotHandleOf(content)!, content.metadata.name);
       throw error;
     }
     return await this.#removeFinalizer(content, shouldDelete, signal);

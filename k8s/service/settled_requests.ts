@@ -1,0 +1,60 @@
+/**
+ * Finds out when the outcome of a request is known, which was not when a call ended, such as the creation of a volume
+ * whose content is copied for an hour.
+ *
+ * @module
+ */
+
+import type { LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
+import type { Informer } from "../runtime/informer.ts";
+import { isObserved } from "./remote_objects.ts";
+import { blocksSource } from "./waiting_deletions.ts";
+
+/** The controllers whose requests have no outcome yet. */
+export interface SettledRequests {
+  /** Creates volumes. */
+  readonly provisioner: {
+    /** Requeues the creation of a volume, if it waits for the outcome. */
+    requeueRequest(requestName: string): void;
+  };
+  /** Expands volumes. */
+  readonly resizer: {
+    /** Requeues the expansion of the volume of a handle, if it waits for the outcome. */
+    requeueExpansion(handle: string): void;
+  };
+  /** Takes and deletes snapshots. */
+  readonly snapshotter: {
+    /** Requeues what waits for a request, by its name, or for a snapshot, by its handle. */
+    requeueWaiting(awaited: string): void;
+  };
+}
+
+/** The informers of the objects of requests. */
+export interface RequestInformers {
+  /** All LVMVolumes. */
+  readonly volumes: Pick<Informer<LvmVolume>, "subscribe">;
+  /** All LVMSnapshots. */
+  readonly snapshots: Pick<Informer<LvmSnapshot>, "subscribe">;
+}
+
+/** Requeues what waits for the outcome of a request when the agent of the node has reported it. */
+export function requeueSettledRequests(
+  { volumes, snapshots }: RequestInformers,
+  { provisioner, resizer, snapshotter }: SettledRequests,
+): void {
+  volumes.subscribe((handle, now, before) => {
+    if (before === undefined) return;
+    if (now !== undefined && isObserved(now) && !isObserved(before)) {
+      provisioner.requeueRequest(now.spec.requestName);
+      resizer.requeueExpansion(handle);
+    }
+    const source = before.spec.source?.snapshot;
+    const isCopied = blocksSource(before) && (now === undefined || !blocksSource(now));
+    if (source !== undefined && isCopied) snapshotter.requeueWaiting(source);
+  });
+  snapshots.subscribe((handle, now, before) => {
+    if (before === undefined) return;
+    if (now === undefined) return snapshotter.requeueWaiting(handle);
+    if (isObserved(now) && !isObserved(before)) snapshotter.requeueWaiting(now.spec.requestName);
+  });
+}
