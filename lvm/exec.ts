@@ -34,6 +34,7 @@ export const PROGRAMS = [
   "modinfo",
   "mount",
   "resize2fs",
+  "sync",
   "tune2fs",
   "udevadm",
   "umount",

@@ -43,6 +43,7 @@ const PACKAGES: Readonly<Record<Program, ProgramPackage>> = {
   modinfo: inPackage("kmod", "doctor"),
   mount: inPackage("mount", "volumes", "util-linux"),
   resize2fs: inPackage("e2fsprogs"),
+  sync: inPackage("coreutils"),
   tune2fs: inPackage("e2fsprogs"),
   udevadm: inPackage("udev", "doctor", "systemd-udev"),
   umount: inPackage("mount", "volumes", "util-linux"),

@@ -10,7 +10,8 @@
  */
 
 import { type ErrorKind, StorageError } from "../error.ts";
-import { commandError, describeCommand, type Exec, type Output, runOk } from "../exec.ts";
+import { type Command, commandError, describeCommand, type Exec, type Output, runOk, runThen } from "../exec.ts";
+import { flushDisks } from "../disk_cache.ts";
 import { parseReport, type VolumeGroup } from "./report.ts";
 import { REPORT_COMMAND } from "./report_command.ts";
 import { withinDeadline } from "../clock.ts";
@@ -197,17 +198,17 @@ export class Lvm {
   }
 
   /**
-   * Runs an LVM command that changes something in the group.
+   * Runs an LVM command that changes something in the group. The change is still there after a loss of power.
    *
    * @throws {StorageError} of the kind that {@linkcode classifyRefusal} returns, besides those of {@linkcode Exec.run}
    */
   async change(group: VolumeGroup, args: readonly string[]): Promise<void> {
     const deviceOptions = this.#readsPerGroup ? ["--devices", group.pvPaths.join(",")] : [];
-    const change = runOk(
-      this.exec,
-      { program: "lvm", args: [...args, ...deviceOptions], mutates: true },
-      classifyRefusal,
-    );
+    const command: Command = { program: "lvm", args: [...args, ...deviceOptions], mutates: true };
+    const change = runThen(this.exec, command, async (output) => {
+      if (output.code !== 0) throw commandError(command, output, classifyRefusal(output));
+      await flushDisks(this.exec, group.pvPaths);
+    });
     this.#pendingChanges.add(change);
     try {
       await change;

@@ -1,5 +1,6 @@
-import { assertEquals } from "@std/assert";
-import type { Command, Output } from "../exec.ts";
+import { assertEquals, assertRejects } from "@std/assert";
+import { StorageError } from "../error.ts";
+import { type Command, describeCommand, type Output } from "../exec.ts";
 import { classifyRefusal, Lvm } from "./client.ts";
 import type { VolumeGroup } from "./report.ts";
 
@@ -93,4 +94,22 @@ Deno.test("callers that changed something concurrently share one report, which s
   report!.answer.resolve(ok);
   await Promise.all(made.slice(1));
   assertEquals(runs.map(({ args }) => args[0]), ["lvcreate", "lvcreate", "lvcreate", report!.args[0]]);
+});
+
+Deno.test("change() ends when the change is in the disks, not only in their caches, also after its deadline", async () => {
+  const group = { name: "data", pvPaths: ["/dev/sda", "/dev/sdb"] } as unknown as VolumeGroup;
+  const late = Promise.withResolvers<Output>();
+  const commands: string[] = [];
+  const run = (command: Command): Promise<Output> => {
+    commands.push(describeCommand(command));
+    if (command.args[0] !== "lvextend") return Promise.resolve({ code: 0, stdout: "", stderr: "" });
+    return Promise.reject(new StorageError("StillRunning", "lvm lvextend", { completion: late.promise }));
+  };
+  const lvm = new Lvm({ run, idle: () => Promise.resolve() });
+  await lvm.change(group, ["lvcreate"]);
+  assertEquals(commands.splice(0), ["lvm lvcreate", "sync /dev/sda /dev/sdb"]);
+  const error = await assertRejects(() => lvm.change(group, ["lvextend"]), StorageError);
+  late.resolve({ code: 0, stdout: "", stderr: "" });
+  await error.completion;
+  assertEquals(commands, ["lvm lvextend", "sync /dev/sda /dev/sdb"]);
 });

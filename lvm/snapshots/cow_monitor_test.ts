@@ -68,7 +68,7 @@ Deno.test("CowMonitor checks once a minute, every ten seconds from half the thre
   s.lv.cowPercent = 40;
   assertEquals(await s.pass(1), [REPORT]);
   s.lv.cowPercent = 71;
-  assertEquals(await s.pass(10_000), [REPORT, "lvm lvmconfig", "lvm lvextend", REPORT]);
+  assertEquals(await s.pass(10_000), [REPORT, "lvm lvmconfig", "lvm lvextend", "sync /dev/vdb", REPORT]);
   assertEquals([s.lv.size, s.reported], [12n * MiB, ["8 to 12"]]);
   await s.monitor.stop();
   assertEquals([s.clock.pendingTimers, await s.pass(60_000)], [0, []]);

@@ -10,6 +10,7 @@
 import { StorageError } from "../error.ts";
 import { type Command, commandError, type Exec, runThen } from "../exec.ts";
 import { allowWrites, verifyDevice } from "../host/device.ts";
+import { flushDisks } from "../disk_cache.ts";
 import type { DeletedLv } from "../inventory/leftovers.ts";
 import type { Lvm } from "../model/client.ts";
 import { lvchange, lvchangeTags } from "../model/commands.ts";
@@ -93,6 +94,7 @@ export class Eraser {
       if (offset > start) await verifyDevice(this.#exec, lv);
       const isDue = offset - recorded >= RECORD_INTERVAL_BYTES || (offset === start && start > recorded);
       if (erase === "zero" && isDue) {
+        await flushDisks(this.#exec, [lv.devicePath]);
         await this.#options.lvm.change(group, lvchangeTags(markErased(recorded, offset), lvPath({ lv, group })));
         recorded = offset;
       }
@@ -100,7 +102,9 @@ export class Eraser {
       await this.#eraseChunk({ lv, group }, { erase, offset, length, total: bytes });
       offset = this.#erased.get(key)!;
     }
-    if (offset >= bytes) this.#erased.delete(key);
+    if (offset < bytes) return;
+    if (erase === "zero") await flushDisks(this.#exec, [lv.devicePath]);
+    this.#erased.delete(key);
   }
 
   /** Makes the device of an LV writable. A device is read-only by its permission in LVM, or by blockdev(8), or by both. */

@@ -64,6 +64,24 @@ Deno.test("Reaper overwrites a GiB at a time, and records its progress every 32"
   assertEquals(machine.allLvs(), []);
 });
 
+Deno.test("Reaper waits until zeros are on the disk, before it records them and before it removes the LV", async () => {
+  const { reaper, mark, machine, path } = await setUpDeleted(33n * GIB);
+  await mark();
+  const events: string[] = [];
+  machine.fault = ({ program, args }) => {
+    if (program === "sync") events.push(args[0]!.includes("vol") ? "zeros are on the disk" : "change is on the disk");
+    else if (program === "blkdiscard" && events.at(-1) !== "zeros are written") events.push("zeros are written");
+    else if (args.at(-1) === path) events.push(args[0]!);
+    return undefined;
+  };
+  reaper.wake();
+  await reaper.idle();
+  assertEquals(events, [
+    ...["zeros are written", "zeros are on the disk", "lvchange", "change is on the disk"],
+    ...["zeros are written", "zeros are on the disk", "lvremove", "change is on the disk"],
+  ]);
+});
+
 Deno.test("Reaper continues at the offset that an earlier process recorded", async () => {
   const { reaper, commands, record, mark } = await setUpDeleted(35n * GIB);
   await mark(...markErased(0n, 32n * GIB));

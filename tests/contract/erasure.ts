@@ -8,6 +8,7 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import { readBlockDevice } from "../../lvm/host/device.ts";
 import { volumeIdOf } from "../../lvm/ids.ts";
 import { blockCapability, contractTest, type Harness, type Host, volumeRequest } from "./host.ts";
+import { subcommand } from "./volumes.ts";
 
 const BYTES = 32n << 20n;
 
@@ -81,7 +82,7 @@ export function erasureContract(host: Host): void {
   contractTest(host, "a volume that was never used and is to be formatted is removed at once", async (harness) => {
     const volumeId = await harness.create();
     const commands = await harness.exec.recordCommands(() => harness.csi.controller.deleteVolume({ volumeId }));
-    assertEquals(commands.map((command) => command.split(" ")[1]), ["fullreport", "lvremove"]);
+    assertEquals(commands.map(subcommand), ["lvm fullreport", "lvm lvremove", "sync"]);
   });
 
   contractTest(
@@ -95,15 +96,19 @@ export function erasureContract(host: Host): void {
         await harness.csi.controller.deleteVolume({ volumeId });
         await harness.waitUntilIdle();
       });
-      assertEquals(commands.map((command) => command.split(" ").slice(0, 2).join(" ")), [
+      assertEquals(commands.map(subcommand), [
         "lvm fullreport",
         "lvm lvchange",
+        "sync",
         "lvm fullreport",
         "lsblk --json",
         "blkdiscard --zeroout",
+        "sync", // before LVM gives the space away
         "lvm fullreport", // a disk may have failed meanwhile
         "lvm vgchange",
+        "sync",
         "lvm lvremove",
+        "sync",
       ]);
       assertEquals(await leftovers(harness), []);
     },

@@ -63,7 +63,7 @@ export function layoutsContract(host: Host): void {
         const commands = await harness.exec.recordCommands(async () =>
           volumeId = await createVolume(harness, parameters)
         );
-        assertEquals(commands.map(subcommand), ["lvm fullreport", "lvm lvcreate"]);
+        assertEquals(commands.map(subcommand), ["lvm fullreport", "lvm lvcreate", "sync"]);
         const lv = await harness.singleLv();
         assertEquals([layoutOf(lv), lv.size], [layout, size]);
         assertEquals([pvsOf(lv).size, pvsWithSeveralImages(lv)], [pvCount, []]);
@@ -166,7 +166,7 @@ export function layoutsContract(host: Host): void {
       const commands = await harness.exec.recordCommands(() =>
         harness.csi.controller.controllerExpandVolume({ volumeId, capacityRange })
       );
-      assertEquals(commands.map(subcommand), ["lvm fullreport", "lvm lvextend"]);
+      assertEquals(commands.map(subcommand), ["lvm fullreport", "lvm lvextend", "sync"]);
       const after = await harness.singleLv();
       const rowMib = parameters.layout === "raid1" ? 4n : BigInt("stripes" in layout ? layout.stripes : 1) * 4n;
       assertEquals([layoutOf(after), after.size], [layout, (61n + rowMib - 1n) / rowMib * rowMib * MiB]);
@@ -229,9 +229,10 @@ export function layoutsContract(host: Host): void {
       );
       assertEquals(commands.map(subcommand), [
         "lvm fullreport",
-        ...["lvm lvchange", "lvm lvextend", "lvm lvchange"], // LVM extends an origin only while it is inactive
+        // LVM extends an origin only while it is inactive
+        ...["lvm lvchange", "sync", "lvm lvextend", "sync", "lvm lvchange", "sync"],
       ]);
-      assert(parameters.layout === "striped" || commands[3]!.includes("--activationmode degraded"), commands[3]);
+      assert(parameters.layout === "striped" || commands[5]!.includes("--activationmode degraded"), commands[5]);
       const grown = await lvOf(harness, volumeId);
       assertEquals([grown.size, grown.active, pvsWithSeveralImages(grown)], [64n * MiB, true, []]);
       await harness.stage(volumeId);

@@ -6,6 +6,7 @@
 
 import { assert, assertEquals } from "@std/assert";
 import { assertFails, contractTest, type Harness, type Host } from "./host.ts";
+import { subcommand } from "./volumes.ts";
 
 const MiB = 1n << 20n;
 
@@ -22,9 +23,10 @@ export function thinContract(host: Host): void {
       assertEquals(lvcreateCommands(first), ["lvcreate thin-pool", "lvcreate thin"]);
       await harness.waitUntilIdle();
       const second = await harness.exec.recordCommands(async () => void await createThinVolume(harness));
-      assertEquals(withoutStatusQueries(second).map((command) => command.split(" ").slice(0, 2).join(" ")), [
+      assertEquals(withoutStatusQueries(second).map(subcommand), [
         "lvm fullreport",
         "lvm lvcreate",
+        "sync",
       ]);
       const [pool] = (await harness.lvs()).filter(({ thinPool }) => thinPool !== undefined);
       assertEquals(pool?.name, `${harness.groups[0]}_thinpool`);

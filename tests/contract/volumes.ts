@@ -32,9 +32,9 @@ export function volumesContract(host: Host): void {
   contractTest(host, "createVolume() and deleteVolume() take one report and one change", async (harness) => {
     let volumeId = "";
     const create = await harness.exec.recordCommands(async () => volumeId = await harness.create());
-    assertEquals(create.map(subcommand), ["lvm fullreport", "lvm lvcreate"]);
+    assertEquals(create.map(subcommand), ["lvm fullreport", "lvm lvcreate", "sync"]);
     const remove = await harness.exec.recordCommands(() => harness.csi.controller.deleteVolume({ volumeId }));
-    assertEquals(remove.map(subcommand), ["lvm fullreport", "lvm lvremove"]);
+    assertEquals(remove.map(subcommand), ["lvm fullreport", "lvm lvremove", "sync"]);
   });
 
   contractTest(host, "createVolume() answers the existing volume when the request is compatible", async (harness) => {
@@ -181,7 +181,7 @@ export function volumesContract(host: Host): void {
     const commands = await harness.exec.recordCommands(() =>
       harness.csi.controller.controllerExpandVolume({ volumeId, capacityRange })
     );
-    assertEquals(commands.map(subcommand), ["lvm fullreport", "lvm lvextend"]);
+    assertEquals(commands.map(subcommand), ["lvm fullreport", "lvm lvextend", "sync"]);
     await harness.csi.controller.deleteVolume({ volumeId });
   });
 
@@ -244,5 +244,5 @@ export function volumesContract(host: Host): void {
 
 /** Returns the program and its subcommand. */
 export function subcommand(command: string): string {
-  return command.split(" ").slice(0, 2).join(" ");
+  return command.split(" ").slice(0, command.startsWith("sync") ? 1 : 2).join(" ");
 }

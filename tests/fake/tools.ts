@@ -44,6 +44,7 @@ export const TOOLS: Tools = {
   modinfo,
   mount,
   resize2fs: (machine, args) => resizeUnmounted(machine, args.at(-1)!, /^ext[234]$/),
+  sync,
   tune2fs,
   udevadm,
   umount,
@@ -61,6 +62,11 @@ function fstrim(machine: FakeMachine, args: readonly string[]): Output {
   if (!machine.host.discards) return failure(1, `fstrim: ${args[1]}: the discard operation is not supported`);
   const bytes = mount.lv.content.filesystemBytes - 4096n;
   return ok(`${args[1]}: ${bytes >> 20n} MiB (${bytes} bytes) trimmed\n`);
+}
+
+function sync(_machine: FakeMachine, args: readonly string[]): Output {
+  expectArgs(args, /^\/\S+(?: \/\S+)*$/);
+  return ok();
 }
 
 function wipefs(machine: FakeMachine, args: readonly string[]): Output {
