@@ -28,7 +28,7 @@ Runs the contract tests, csi-sanity and further suites over real LVM, each suite
 
 Variables:
   SEED    the seed of the random choices of tests
-  SAMPLE  the seed of the tests that run by chance; the commit by default`;
+  SAMPLE  the seed of the tests and the power cuts that run by chance; the commit by default`;
 
 /** The time limit of a suite, in milliseconds. */
 const TIMEOUT_MS = { uml: 40 * 60_000, qemu: 90 * 60_000 };
@@ -42,6 +42,10 @@ interface Programs {
   /** Prefixes of the tests that are left out, separated by `|`. */
   readonly leftOut: string;
   readonly machine: MachineKind;
+  /** The seed of the tests and power cuts that are drawn. */
+  readonly sample: string;
+  /** True to run all tests. */
+  readonly full: boolean;
 }
 
 /** Prints the output of a suite line by line, after its name. */
@@ -87,6 +91,8 @@ async function runSuite(suite: Suite, programs: Programs): Promise<boolean> {
       SEED: Deno.env.get("SEED") ?? "",
       LEFT_OUT: programs.leftOut,
       PART: suite.part ?? "",
+      SAMPLE: programs.sample,
+      FULL: programs.full ? "1" : "",
       SUITE: suite.module ?? suite.name,
     },
     dataDisksGiB: suite.disksGiB,
@@ -137,8 +143,7 @@ async function runSuites(suites: readonly Suite[], programs: Programs, jobs: num
  *
  * @param unsupported prefixes that are never drawn
  */
-async function leftOutTests(unsupported: readonly string[]): Promise<string[]> {
-  const seed = await sampleSeed();
+async function leftOutTests(unsupported: readonly string[], seed: string): Promise<string[]> {
   const drawn = await draw(SKIPPED_PREFIXES.filter((prefix) => !unsupported.includes(prefix)), seed);
   console.log([`tests that run by chance, SAMPLE=${seed}: those whose names begin with:`, ...drawn].join("\n  "));
   return SKIPPED_PREFIXES.filter((prefix) => !drawn.includes(prefix));
@@ -168,8 +173,17 @@ async function main(): Promise<number> {
     const modules = new Set(suites.flatMap(({ module }) => module === undefined ? [] : [module]));
     for (const module of modules) await bundle(`tests/lvm/${module}.ts`, folder);
     const unsupported = UNSUPPORTED_PREFIXES[machine];
-    const leftOut = [...args.full ? [] : await leftOutTests(unsupported), ...unsupported];
-    const programs = { driver, csiSanity, folder, leftOut: leftOut.join("|"), machine };
+    const sample = await sampleSeed();
+    const leftOut = [...args.full ? [] : await leftOutTests(unsupported, sample), ...unsupported];
+    const programs = {
+      driver,
+      csiSanity,
+      folder,
+      leftOut: leftOut.join("|"),
+      machine,
+      sample,
+      full: args.full === true,
+    };
     const failed = await runSuites(suites, programs, Number(args.jobs));
     if (leftOut.length > 0) {
       console.log(["left out: tests whose names begin with:", ...leftOut].join("\n  "));

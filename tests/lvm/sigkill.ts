@@ -13,6 +13,7 @@ import { blockCapability, type Capability, mountCapability } from "../contract/h
 import { run } from "../demo/command.ts";
 import { isSkipped } from "./skipped_tests.ts";
 import { retry } from "./retry.ts";
+import { seededRandom } from "./seeded_random.ts";
 
 const GROUP = "kills";
 const DRIVER = Deno.env.get("DRIVER") ?? "";
@@ -66,16 +67,6 @@ class KillableDriver {
     await this.#child.status;
     await retry(() => Deno.remove(this.#cgroup));
   }
-}
-
-/** Numbers from 0 to 1 that are the same for the same seed (mulberry32). */
-function seededRandom(seed: number): () => number {
-  return () => {
-    seed = (seed + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(seed ^ (seed >>> 15), 1 | seed);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
 }
 
 /** Of how many calls, on average, one is killed: a start after each takes seconds on an emulated machine. */

@@ -29,6 +29,8 @@ export const UNSUPPORTED_PREFIXES: Readonly<Record<MachineKind, readonly string[
 
 const CONTRACT_PARTS = 4;
 
+const POWER_CUTS_PARTS = 2;
+
 /** The suites, the longest first. */
 export const SUITES: readonly Suite[] = [
   { name: "csi-sanity-mount", disksGiB: [4] },
@@ -39,6 +41,12 @@ export const SUITES: readonly Suite[] = [
     part: `${i + 1}/${CONTRACT_PARTS}`,
   })),
   { name: "sigkill", module: "sigkill", disksGiB: [1] },
+  ...Array.from({ length: POWER_CUTS_PARTS }, (_, i) => ({
+    name: `power_cuts-${i + 1}`,
+    module: "power_cuts",
+    disksGiB: [4],
+    part: `${i + 1}/${POWER_CUTS_PARTS}`,
+  })),
   { name: "csi-sanity-block", disksGiB: [4] },
   { name: "layouts", module: "layouts", disksGiB: [] },
   { name: "faults", module: "faults", disksGiB: [1, 1] },

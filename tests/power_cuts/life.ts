@@ -1,0 +1,213 @@
+/**
+ * A life of volumes and snapshots as a list of steps, and the state of the world that its acknowledged steps promise.
+ *
+ * @module
+ */
+
+/** A step of an orchestrator or a pod. */
+export type Step =
+  | {
+    readonly do: "create";
+    readonly volume: string;
+    readonly mib: number;
+    readonly type?: "ext4" | "block";
+    readonly from?: { readonly snapshot: string } | { readonly volume: string };
+    readonly parameters?: Readonly<Record<string, string>>;
+  }
+  | { readonly do: "stage" | "publish" | "unpublish" | "unstage" | "grow" | "delete"; readonly volume: string }
+  | { readonly do: "write"; readonly volume: string; readonly file: string }
+  | { readonly do: "expand"; readonly volume: string; readonly mib: number }
+  | { readonly do: "snapshot"; readonly snapshot: string; readonly volume: string }
+  | { readonly do: "deleteSnapshot"; readonly snapshot: string }
+  /** The driver has erased and removed what was deleted. */
+  | { readonly do: "settle" };
+
+/** A volume that was created and not deleted. */
+export interface VolumeState {
+  readonly type: "ext4" | "block";
+  readonly mib: number;
+  readonly mounted: "no" | "staged" | "published";
+  /** The files that were written and synced. */
+  readonly files: readonly string[];
+}
+
+/** What exists. */
+export interface World {
+  readonly volumes: ReadonlyMap<string, VolumeState>;
+  /** The snapshots, with the files that they have. */
+  readonly snapshots: ReadonlyMap<string, VolumeState>;
+}
+
+const MOUNTED = { stage: "staged", publish: "published", unpublish: "staged", unstage: "no" } as const;
+
+/** Returns what exists after steps. */
+export function worldAfter(steps: readonly Step[]): World {
+  const volumes = new Map<string, VolumeState>();
+  const snapshots = new Map<string, VolumeState>();
+  for (const step of steps) {
+    switch (step.do) {
+      case "create": {
+        const source = step.from === undefined
+          ? undefined
+          : "snapshot" in step.from
+          ? snapshots.get(step.from.snapshot)
+          : volumes.get(step.from.volume);
+        volumes.set(step.volume, {
+          type: step.type ?? "ext4",
+          mib: step.mib,
+          mounted: "no",
+          files: source?.files ?? [],
+        });
+        break;
+      }
+      case "stage":
+      case "publish":
+      case "unpublish":
+      case "unstage":
+        change(volumes, step.volume, () => ({ mounted: MOUNTED[step.do as keyof typeof MOUNTED] }));
+        break;
+      case "write":
+        change(volumes, step.volume, ({ files }) => ({ files: [...files, step.file] }));
+        break;
+      case "expand":
+        change(volumes, step.volume, () => ({ mib: step.mib }));
+        break;
+      case "snapshot":
+        snapshots.set(step.snapshot, volumes.get(step.volume)!);
+        break;
+      case "delete":
+        volumes.delete(step.volume);
+        break;
+      case "deleteSnapshot":
+        snapshots.delete(step.snapshot);
+        break;
+    }
+  }
+  return { volumes, snapshots };
+}
+
+function change(
+  volumes: Map<string, VolumeState>,
+  name: string,
+  changes: (volume: VolumeState) => Partial<VolumeState>,
+): void {
+  const volume = volumes.get(name)!;
+  volumes.set(name, { ...volume, ...changes(volume) });
+}
+
+/** Describes a step, as the mark of its acknowledgement. A mark cannot have blanks. */
+export function describeStep(step: Step, index: number): string {
+  return [index, step.do, "snapshot" in step ? step.snapshot : "volume" in step ? step.volume : ""].join("-").replace(
+    /-$/,
+    "",
+  );
+}
+
+/**
+ * Returns the steps with which an orchestrator continues after a power cut. Nothing is mounted any more, so it mounts
+ * again what was in use, and then repeats the step that was not acknowledged.
+ *
+ * @param acknowledged the number of the steps that were acknowledged
+ */
+export function stepsToContinue(steps: readonly Step[], acknowledged: number): Step[] {
+  const { volumes } = worldAfter(steps.slice(0, acknowledged));
+  const mounts = [...volumes].flatMap(([volume, { mounted }]): Step[] => {
+    if (mounted === "no") return [];
+    return [{ do: "stage", volume }, ...mounted === "published" ? [{ do: "publish", volume } as const] : []];
+  });
+  return [...mounts, ...steps.slice(acknowledged)];
+}
+
+/**
+ * Returns the steps with which an orchestrator deletes everything after a power cut. A creation whose outcome it does not
+ * know is repeated first.
+ *
+ * @param acknowledged the number of the steps that were acknowledged
+ */
+export function stepsToGiveUp(steps: readonly Step[], acknowledged: number): Step[] {
+  const unknown = steps.slice(acknowledged, acknowledged + 1);
+  const creation = unknown.filter((step) => step.do === "create" || step.do === "snapshot");
+  const { volumes, snapshots } = worldAfter([...steps.slice(0, acknowledged), ...creation]);
+  return [
+    ...creation,
+    ...[...volumes.keys()].flatMap((volume): Step[] => [{ do: "unpublish", volume }, { do: "unstage", volume }]),
+    ...[...snapshots.keys()].map((snapshot): Step => ({ do: "deleteSnapshot", snapshot })),
+    ...[...volumes.keys()].map((volume): Step => ({ do: "delete", volume })),
+    ...unknown.filter((step) => step.do === "delete" || step.do === "deleteSnapshot"),
+    { do: "settle" },
+  ];
+}
+
+/** The lives that are recorded. */
+export const LIVES: Readonly<Record<string, readonly Step[]>> = {
+  "a volume": [
+    { do: "create", volume: "one", mib: 16 },
+    ...use("one", "first"),
+    { do: "expand", volume: "one", mib: 24 },
+    { do: "grow", volume: "one" },
+    { do: "write", volume: "one", file: "second" },
+    ...release("one"),
+    { do: "delete", volume: "one" },
+    { do: "settle" },
+  ],
+  "a snapshot": [
+    { do: "create", volume: "one", mib: 16 },
+    ...use("one", "first"),
+    { do: "snapshot", snapshot: "cut", volume: "one" },
+    { do: "write", volume: "one", file: "second" },
+    { do: "create", volume: "restored", mib: 16, from: { snapshot: "cut" } },
+    { do: "stage", volume: "restored" },
+    { do: "publish", volume: "restored" },
+    ...release("restored"),
+    { do: "delete", volume: "restored" },
+    { do: "deleteSnapshot", snapshot: "cut" },
+    ...release("one"),
+    { do: "delete", volume: "one" },
+    { do: "settle" },
+  ],
+  "a thin volume": [
+    { do: "create", volume: "one", mib: 16, parameters: { thinProvision: "yes" } },
+    ...use("one", "first"),
+    { do: "snapshot", snapshot: "cut", volume: "one" },
+    { do: "write", volume: "one", file: "second" },
+    ...release("one"),
+    { do: "delete", volume: "one" },
+    { do: "create", volume: "restored", mib: 16, from: { snapshot: "cut" }, parameters: { thinProvision: "yes" } },
+    { do: "stage", volume: "restored" },
+    { do: "publish", volume: "restored" },
+    ...release("restored"),
+    { do: "delete", volume: "restored" },
+    { do: "deleteSnapshot", snapshot: "cut" },
+    { do: "settle" },
+  ],
+  "an erased block volume": [
+    { do: "create", volume: "one", mib: 32, type: "block" },
+    ...use("one", "first"),
+    { do: "write", volume: "one", file: "second" },
+    ...release("one"),
+    { do: "delete", volume: "one" },
+    { do: "settle" },
+    { do: "create", volume: "next", mib: 64, type: "block" },
+    { do: "delete", volume: "next" },
+    { do: "settle" },
+  ],
+  "a clone": [
+    { do: "create", volume: "one", mib: 16 },
+    ...use("one", "first"),
+    { do: "create", volume: "copy", mib: 20, from: { volume: "one" } },
+    ...use("copy", "second"),
+    ...release("copy"),
+    ...release("one"),
+    { do: "delete", volume: "one" },
+    { do: "delete", volume: "copy" },
+    { do: "settle" },
+  ],
+};
+
+function use(volume: string, file: string): Step[] {
+  return [{ do: "stage", volume }, { do: "publish", volume }, { do: "write", volume, file }];
+}
+
+function release(volume: string): Step[] {
+  return [{ do: "unpublish", volume }, { do: "unstage", volume }];
+}
