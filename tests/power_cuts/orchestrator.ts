@@ -20,7 +20,7 @@ export const GROUP = "power";
 const MiB = 1n << 20n;
 
 /** How long a call is repeated that may succeed later, in milliseconds. */
-const RETRY_MS = 30_000;
+const RETRY_MS = 180_000;
 
 /** The statuses after which an orchestrator repeats a call. */
 const TRANSIENT = ["ABORTED", "RESOURCE_EXHAUSTED"];
