@@ -10,7 +10,7 @@ import { parseVolumeId, snapshotIdOf, volumeIdOf } from "../lvm/ids.ts";
 import { minimumBytes } from "../lvm/spec/filesystem.ts";
 import { type Locks, snapshotCreationLocks, snapshotLock, volumeCreationLocks, volumeLock } from "../lvm/locks.ts";
 import type { ContentSource } from "../lvm/model/tags.ts";
-import type { VolumeRequest } from "../lvm/inventory/volume.ts";
+import type { CreateOptions, VolumeRequest } from "../lvm/inventory/volume.ts";
 import { isUnsupportedCapability, requireCapabilities, requireCapability } from "./capability.ts";
 import {
   type Controller,
@@ -41,7 +41,6 @@ import {
 import type { Handlers } from "./service.ts";
 import { nodeChoice, nodeOf, topologyOf } from "./topology.ts";
 import type {
-  CreateOptions,
   NodeChoice,
   SnapshotService,
   StoredSnapshot,

@@ -10,10 +10,9 @@ import type { HealthCheck } from "../lvm/health/health_check.ts";
 import type { IoLimiter } from "../lvm/staging/io_limiter.ts";
 import type { Snapshot } from "../lvm/inventory/snapshot_finder.ts";
 import type { Snapshots } from "../lvm/snapshots/snapshots.ts";
-import type { Volume } from "../lvm/inventory/volume.ts";
+import type { CreateOptions, Volume } from "../lvm/inventory/volume.ts";
 import type { Volumes } from "../lvm/volumes/volumes.ts";
 import type {
-  CreateOptions,
   NodeChoice,
   SnapshotService,
   StoredSnapshot,

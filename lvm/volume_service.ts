@@ -38,15 +38,6 @@ export interface NodeChoice {
   readonly preferred: readonly string[];
 }
 
-/** Options of the creation of a volume. */
-export interface CreateOptions {
-  /**
-   * Called, possibly several times, when the content source may be used again while the volume is filled: what is copied
-   * does not change any more, and the new volume keeps its source from deletion.
-   */
-  readonly onSourceUsable?: () => void;
-}
-
 /** A service for volumes. Each method throws a `StorageError`, whose kind determines the status of the CSI call. */
 export interface VolumeService {
   /** Creates the volume that was requested by the name, unless a volume exists that satisfies the request. */

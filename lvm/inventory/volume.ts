@@ -64,6 +64,15 @@ export interface VolumeRequest {
   readonly trim?: TrimPolicy;
 }
 
+/** Options of the creation of a volume. */
+export interface CreateOptions {
+  /**
+   * Called, possibly several times, when the content source may be used again while the volume is filled: what is copied
+   * does not change any more, and the new volume keeps its source from deletion.
+   */
+  readonly onSourceUsable?: () => void;
+}
+
 /** A request for the capacity for volumes with these parameters. */
 export type CapacityRequest = Pick<VolumeRequest, "groups" | "layout" | "thin">;
 
