@@ -8,7 +8,7 @@ import type { BlockDevice } from "../host/device.ts";
 import { StorageError } from "../error.ts";
 import { checkMountFlags, type FilesystemType } from "../spec/filesystem.ts";
 import type { VolumeId } from "../ids.ts";
-import { filesystemMounts, type Mount } from "../host/mounts.ts";
+import { deviceMounts, filesystemMounts, isDeletedNodeMount, type Mount } from "../host/mounts.ts";
 import type { Volume } from "../inventory/volume.ts";
 
 /** The access type of a volume. */
@@ -88,6 +88,22 @@ export function isStaged(
     `staging volume ${volume.id}: it is staged at ${path} ${
       there.readOnly ? "read-only" : "read-write"
     }, but the request differs`,
+  );
+}
+
+/**
+ * Refuses to use a volume while the mount of a removed device node leads to its device: a pod would read the data of
+ * another. The kernel gives the number of a removed device to the next one.
+ *
+ * @throws {StorageError} `FailedPrecondition` with the mount
+ */
+export function refuseWhileReached({ id, lv }: Volume, mounts: readonly Mount[]): void {
+  const [mount] = deviceMounts(mounts, lv).filter(isDeletedNodeMount);
+  if (mount === undefined) return;
+  throw new StorageError(
+    "FailedPrecondition",
+    `staging volume ${id}: the removed device node that is mounted at ${mount.target} leads to its device; unpublish the ` +
+      "volume that was published there (in a cluster, end its pod), or unmount it",
   );
 }
 

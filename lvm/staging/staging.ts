@@ -40,6 +40,7 @@ import {
   publishedMount,
   publishedOtherwiseError,
   refuseFurtherTarget,
+  refuseWhileReached,
   resolveFilesystemType,
 } from "./publication.ts";
 import { addUsedTag } from "../model/used_tags.ts";
@@ -104,6 +105,7 @@ export class Staging {
       return access.flags.includes("ro") ? undefined : await this.#resizeFilesystem(type, mounted);
     }
 
+    refuseWhileReached(volume, mounts);
     const device = await verifyDevice(this.#exec, volume.lv);
     if (!volume.used) await addUsedTag(this.#lvm, this.#volumes.driver, volume);
     if (access.kind === "block" || type === undefined) return;

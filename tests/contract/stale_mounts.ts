@@ -49,7 +49,11 @@ export function staleMountsContract(host: Host): void {
       const other = await harness.create({ volumeCapabilities: [volumeCapability] });
       const isReached = (await harness.lvs()).some((lv) => lv.deviceNumber === deviceNumber);
       const deletion = () => harness.csi.controller.deleteVolume({ volumeId: other });
-      if (isReached) await assertFails("FAILED_PRECONDITION", deletion(), "in use");
+      if (isReached) {
+        const staging = harness.stage(other, volumeCapability);
+        await assertFails("FAILED_PRECONDITION", staging, `mounted at ${targetPath} leads to its device`);
+        await assertFails("FAILED_PRECONDITION", deletion(), "in use");
+      }
       assert(isReached || host.name !== "fake");
       await harness.csi.node.nodeUnpublishVolume({ volumeId, targetPath });
       assertEquals(await mountsOf(harness), []);
