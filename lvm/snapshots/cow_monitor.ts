@@ -61,8 +61,8 @@ export class CowMonitor {
   readonly #worker: BackgroundWorker;
   /** The UUIDs of the LVs of which the monitor reported that they cannot be extended. */
   readonly #reported = new Set<string>();
-  /** The COW space that the last report showed to need an extension. */
-  #due: readonly CowUsage[] = [];
+  /** The COW space that a report showed to need an extension, and the report. */
+  #due: { readonly cows: readonly CowUsage[]; readonly groups: readonly VolumeGroup[] } = { cows: [], groups: [] };
   /** The delay after which a report is read, in milliseconds; `undefined` while no COW space can overflow. */
   #nextCheckMs: number | undefined;
   #extending = false;
@@ -82,11 +82,12 @@ export class CowMonitor {
     this.#nextCheckMs = nextCheckMs(cows, autoextend);
     this.#worker.wakeAfter(this.#nextCheckMs);
     for (const uuid of this.#reported.difference(new Set(cows.map(({ lv }) => lv.uuid)))) this.#reported.delete(uuid);
-    this.#due = cows.filter((cow) => {
+    const due = cows.filter((cow) => {
       const { kind } = decideCowExtension(cow, autoextend);
       return kind === "extend" || (kind === "cannotExtend" && !this.#reported.has(cow.lv.uuid));
     });
-    if (this.#due.length > 0) this.#worker.wake();
+    this.#due = { cows: due, groups };
+    if (due.length > 0) this.#worker.wake();
   }
 
   /** Waits until no background work is running. */
@@ -104,14 +105,16 @@ export class CowMonitor {
    */
   async #pass(): Promise<void> {
     const { lvm, autoextend, onError } = this.#options;
-    const due = this.#due;
-    this.#due = [];
-    if (due.length === 0 || autoextend === undefined) return void await lvm.report();
+    const { cows, groups } = this.#due;
+    this.#due = { cows: [], groups: [] };
+    if (cows.length === 0 || autoextend === undefined) return void await lvm.report();
     let extended = false;
     this.#extending = true;
     try {
       if (snapshotAutoextendThreshold(await readConfiguration(lvm.exec)) !== undefined) return;
-      for (const cow of due) extended = !this.#worker.stopped && await this.#extend(cow, autoextend) || extended;
+      for (const cow of cows) {
+        extended = !this.#worker.stopped && await this.#extend(cow, groups, autoextend) || extended;
+      }
     } catch (error) {
       onError(error);
     } finally {
@@ -121,8 +124,12 @@ export class CowMonitor {
     }
   }
 
-  /** Extends COW space, and returns whether it was extended. */
-  async #extend(cow: CowUsage, autoextend: SnapshotAutoextend): Promise<boolean> {
+  /** Extends COW space that a report showed, and returns whether it was extended. */
+  async #extend(
+    cow: CowUsage,
+    groups: readonly VolumeGroup[],
+    autoextend: SnapshotAutoextend,
+  ): Promise<boolean> {
     const { lvm, locks, onSnapshotExtended, onError } = this.#options;
     const { id, source, lv, group } = cow;
     const decision = decideCowExtension(cow, autoextend);
@@ -137,7 +144,13 @@ export class CowMonitor {
     const held = [{ ...snapshotLock(id), mode: "shared" as const }, volumeLock(source, "shared")];
     const extend = lvextend({ size: decision.size }, `${group.name}/${lv.name}`);
     try {
-      await locks.run("extension of the COW space", held, () => lvm.change(group, extend));
+      const isExtended = await locks.run("extension of the COW space", held, async () => {
+        // Before the locks were taken, the snapshot may have been deleted. Its LV has the same name still.
+        if (!lvm.isCurrent(groups) && !this.#isSame(cow, await lvm.report())) return false;
+        await lvm.change(group, extend);
+        return true;
+      });
+      if (!isExtended) return false;
     } catch (error) {
       if (!(error instanceof StorageError)) throw error;
       if (error.kind === "NoSpace") this.#reportCannotExtend(cow, error.message);
@@ -148,6 +161,12 @@ export class CowMonitor {
     this.#reported.delete(lv.uuid);
     onSnapshotExtended(cow, decision.size);
     return true;
+  }
+
+  /** Reports whether the COW space is as it was in an earlier report, but for its usage. */
+  #isSame({ lv }: CowUsage, groups: readonly VolumeGroup[]): boolean {
+    const current = cowsAtRisk(groups, this.#options.driver).find((cow) => cow.lv.uuid === lv.uuid);
+    return current?.lv.size === lv.size;
   }
 
   #reportCannotExtend(cow: CowUsage, why: string): void {

@@ -52,7 +52,8 @@ async function scene(cowSize: SizeOrPercent = { bytes: 8n * MiB }) {
     }
     return commands.splice(0);
   };
-  return { machine, group, lv: group.lvs[1]!, monitor, locks, source, lvm, clock, reported, errors, pass };
+  const lv = group.lvs[1]!;
+  return { machine, group, lv, monitor, locks, source, id, snapshots, lvm, clock, reported, errors, pass };
 }
 
 const REPORT = "lvm fullreport";
@@ -136,5 +137,19 @@ Deno.test("CowMonitor continues after a failed report", async () => {
   s.lv.cowPercent = 90;
   await s.pass(60_000);
   assertEquals([s.lv.size, s.errors.length], [12n * MiB, 1]);
+  await s.monitor.stop();
+});
+
+Deno.test("CowMonitor does not extend the LV of a snapshot that was deleted after the report", async () => {
+  const s = await scene();
+  const { fault } = s.machine;
+  s.machine.fault = async (command) => {
+    if (command.args[0] === "lvmconfig") await s.snapshots.delete(s.id); // after the report, before the extension
+    return await fault!(command);
+  };
+  s.lv.cowPercent = 90;
+  await s.pass(60_000);
+  await s.pass(10_000);
+  assertEquals([s.lv.size, s.reported, s.errors], [8n * MiB, [], []]);
   await s.monitor.stop();
 });
