@@ -5,10 +5,12 @@
  * @module
  */
 
-import { join } from "@std/path";
+import { assertEquals } from "@std/assert";
 import { type Command, describeCommand, type Exec } from "../../lvm/exec.ts";
 import { FakeMachine } from "../fake/machine.ts";
-import { type CrashMoment, crashMomentsOf } from "./crashing_exec.ts";
+import type { MemoryFiles } from "../fake/memory_files.ts";
+import { type CrashMoment, crashMomentsOf, describeMachine } from "./crashing_exec.ts";
+import { CheckedExec } from "./invariants.ts";
 import { type Lifecycle, Orchestrator, type Scenario, type StepState } from "./orchestrator.ts";
 
 /** The size of the volume group, in bytes. */
@@ -34,20 +36,23 @@ export interface Crash {
 /** The state of the world before a command. */
 interface CommandState {
   readonly command: Command;
+  /** The exit status of the command. */
+  readonly code: number;
   readonly world: World;
 }
 
 /**
  * Runs a scenario once, and returns the crashes that are possible in it. Of crashes after which the world is the same,
- * it returns the first one.
+ * it returns the first one. So a crash during a command, which leaves what a crash before or after it leaves, is none.
  *
- * @param folder an empty folder for the mounts
+ * @param files an empty folder for the mounts
  */
-export async function possibleCrashes(scenario: Scenario, folder: string): Promise<Crash[]> {
+export async function possibleCrashes(scenario: Scenario, files: MemoryFiles): Promise<Crash[]> {
   const crashes = new Map<string, Crash>();
-  for (const [index, { command, world }] of (await recordCommands(scenario, folder)).entries()) {
-    for (const moment of crashMomentsOf(command)) {
-      const after = await crashIn(scenario, folder, { command, world, moment });
+  for (const [index, { command, code, world }] of (await recordCommands(scenario, files)).entries()) {
+    const [before, ...later] = crashMomentsOf(command);
+    for (const moment of [before!, ...later.reverse()]) { // the moment after the command before those during it
+      const after = await crashIn(scenario, files, { command, code, world, moment });
       const key = describeWorld(after);
       if (crashes.has(key)) continue;
       crashes.set(key, { at: `command ${index} (${describeCommand(command)}), ${moment.name}`, world: after });
@@ -57,26 +62,30 @@ export async function possibleCrashes(scenario: Scenario, folder: string): Promi
 }
 
 /** Runs a scenario, and records the state of the world before each command. */
-async function recordCommands(scenario: Scenario, folder: string): Promise<CommandState[]> {
+async function recordCommands(scenario: Scenario, files: MemoryFiles): Promise<CommandState[]> {
   const commands: CommandState[] = [];
   let step = 0;
   const machine = newMachine();
-  const { steps, state } = scenario(machine, folder);
+  const { steps, state, prepare } = scenario(machine, files.folder);
+  prepare?.();
+  const checked = new CheckedExec(machine, state.acknowledged);
   const exec: Exec = {
-    run: (command) => {
+    run: async (command) => {
       const [copy, stateCopy] = machine.fork(state);
-      const world = { machine: copy, state: stateCopy, step, paths: pathsIn(folder) };
-      commands.push({ command, world });
-      return machine.run(command);
+      const world = { machine: copy, state: stateCopy, step, paths: files.paths };
+      const output = await checked.run(command);
+      commands.push({ command, code: output.code, world });
+      return output;
     },
     idle: () => machine.idle(),
   };
-  const orchestrator = new Orchestrator(exec, folder);
+  const orchestrator = new Orchestrator(exec, files.folder);
   try {
     await orchestrator.runSteps(steps, (index) => step = index);
   } finally {
     orchestrator.stop();
   }
+  assertEquals(checked.violations, [], "without a crash");
   return commands;
 }
 
@@ -87,14 +96,23 @@ export function newMachine(): FakeMachine {
   return machine;
 }
 
-/** Returns the state of the world after a crash at a moment of a command. */
+/**
+ * Returns the state of the world after a crash at a moment of a command.
+ *
+ * @throws {Error} when the command ends in another way than it did without a crash
+ */
 async function crashIn(
   scenario: Scenario,
-  folder: string,
-  { command, world, moment }: CommandState & { readonly moment: CrashMoment },
+  files: MemoryFiles,
+  { command, code, world, moment }: CommandState & { readonly moment: CrashMoment },
 ): Promise<World> {
-  const { machine, lifecycle: { state } } = continueFrom(scenario, folder, world);
-  await moment.effect(machine, command, () => machine.run(command));
+  const { machine, lifecycle: { state } } = continueFrom(scenario, files.folder, world);
+  files.paths = world.paths;
+  await moment.effect(machine, command, async () => {
+    const output = await machine.run(command);
+    assertEquals(output.code, code, `${describeCommand(command)}: ${output.stderr}`);
+    return output;
+  });
   return { ...world, machine, state };
 }
 
@@ -110,25 +128,7 @@ export function continueFrom(
   return { machine, lifecycle };
 }
 
-/** Makes an empty folder what it was in a state of the world. */
-export function restorePaths(folder: string, { paths }: World): void {
-  for (const path of paths) {
-    if (path.endsWith("/")) Deno.mkdirSync(join(folder, path));
-    else Deno.writeTextFileSync(join(folder, path), "");
-  }
-}
-
-/** Returns the paths below a folder: directories before what is in them. */
-export function pathsIn(folder: string): string[] {
-  return [...Deno.readDirSync(folder)].flatMap(({ name, isDirectory }) =>
-    isDirectory ? [`${name}/`, ...pathsIn(join(folder, name)).map((path) => `${name}/${path}`)] : [name]
-  ).sort();
-}
-
 /** Returns a text that is the same for states of the world that differ in nothing. */
-function describeWorld({ machine: { groups, mounts, busyTargets }, state, step, paths }: World): string {
-  return JSON.stringify([groups, mounts, busyTargets, state, step, paths], (_, value) => {
-    if (typeof value === "bigint") return `${value}n`;
-    return value instanceof Set || value instanceof Map ? [...value] : value;
-  });
+function describeWorld({ machine, state, step, paths }: World): string {
+  return describeMachine(machine, [state, step, paths]);
 }

@@ -33,7 +33,10 @@ export function crashMomentsOf(command: Command): CrashMoment[] {
 /** mount(8) binds by one mount(2), and sets the flags by another one. */
 const BOUND_WITHOUT_FLAGS: CrashMoment = {
   name: "bound, its flags not set",
-  effect: (machine, command) => machine.run({ ...command, args: ["-o", "bind", ...command.args.slice(-2)] }),
+  effect: async (machine, command) => {
+    const { code, stderr } = await machine.run({ ...command, args: ["-o", "bind", ...command.args.slice(-2)] });
+    if (code !== 0) throw new Error(`${describeCommand(command)}, without its flags: ${stderr}`);
+  },
 };
 
 function isBindWithFlags({ program, args }: Command): boolean {
@@ -138,47 +141,78 @@ function programKey({ program, args }: Command): string {
   return program === "lvm" ? args[0]! : program;
 }
 
-/** A crash: the number of the command, and the moment. */
+/** A crash: the command, by its description and how many commands with this description came before, and the moment. */
 export interface CrashPoint {
-  readonly index: number;
-  readonly command: Command;
+  readonly command: string;
+  readonly occurrence: number;
   readonly moment: CrashMoment;
 }
 
-/** An exec of a driver that crashes at a point, if one is given. */
+/** A command that was started, and the crashes that are possible in it. */
+export interface StartedCommand {
+  readonly command: string;
+  readonly occurrence: number;
+  readonly moments: readonly CrashMoment[];
+}
+
+/** Returns the points at which crashes are possible in commands. */
+export function crashPoints(commands: readonly StartedCommand[]): CrashPoint[] {
+  return commands.flatMap(({ moments, ...command }) => moments.map((moment) => ({ ...command, moment })));
+}
+
+/** Returns a description of a command that is the same each time that a scenario is run. */
+function describeWithoutUuids(command: Command): string {
+  return describeCommand(command).replaceAll(LVM_UUID, "UUID").replaceAll(UUID, "UUID");
+}
+
+/**
+ * An exec of a driver that crashes at a point. Without one, it finds out at which points crashes are possible. A driver
+ * that does not come to its point does not crash: {@linkcode CrashingExec.hasCrashed} tells.
+ */
 export class CrashingExec implements Exec {
   /** Every command that was started. */
-  readonly commands: Command[] = [];
+  readonly commands: StartedCommand[] = [];
   /** Resolves when the driver crashed, with a description of the crash point. */
   readonly crashed: Promise<string>;
+  /** True if the driver crashed at its point. */
+  hasCrashed = false;
   readonly #machine: FakeMachine;
   #point: CrashPoint | undefined;
+  readonly #isRecording: boolean;
   readonly #onCrash: (at: string) => void;
-  #isCrashed = false;
+  readonly #occurrences = new Map<string, number>();
+  #isKilled = false;
 
   constructor(machine: FakeMachine, point?: CrashPoint) {
     this.#machine = machine;
     this.#point = point;
+    this.#isRecording = point === undefined;
     const { promise, resolve } = Promise.withResolvers<string>();
     this.crashed = promise;
     this.#onCrash = resolve;
   }
 
   async run(command: Command): Promise<Output> {
-    if (this.#isCrashed) return await PENDING_FOREVER;
-    const index = this.commands.push(command) - 1;
-    if (index !== this.#point?.index) return await this.#machine.run(command);
-    this.#isCrashed = true;
-    // Background work may run earlier or later than in the recorded run.
-    const moment = programKey(command) === programKey(this.#point.command) ? this.#point.moment : BEFORE_COMMAND;
-    await moment.effect(this.#machine, command, () => this.#machine.run(command));
-    this.#onCrash(`command ${index} (${describeCommand(command)}), ${moment.name}`);
+    if (this.#isKilled) return await PENDING_FOREVER;
+    const description = describeWithoutUuids(command);
+    const occurrence = this.#occurrences.get(description) ?? 0;
+    this.#occurrences.set(description, occurrence + 1);
+    if (this.#isRecording) {
+      const moments = await distinctMoments(this.#machine, command);
+      this.commands.push({ command: description, occurrence, moments });
+    }
+    const isPoint = description === this.#point?.command && occurrence === this.#point.occurrence;
+    if (!isPoint) return await this.#machine.run(command);
+    this.#isKilled = true;
+    await this.#point!.moment.effect(this.#machine, command, () => this.#machine.run(command));
+    this.hasCrashed = true;
+    this.#onCrash(`command ${occurrence} of this kind (${describeCommand(command)}), ${this.#point!.moment.name}`);
     return await PENDING_FOREVER;
   }
 
   /** Stops all commands when the driver crashed elsewhere. */
   kill(): void {
-    this.#isCrashed = true;
+    this.#isKilled = true;
   }
 
   /** Removes the crash point. */
@@ -191,22 +225,66 @@ export class CrashingExec implements Exec {
   }
 }
 
-/** A crash before the request with this number, or after it and before its response is read. */
-export interface RequestCrashPoint {
-  readonly index: number;
+/**
+ * Returns the moments of a command that leave different states: a moment during the command that leaves what one before
+ * or after it leaves is none.
+ */
+async function distinctMoments(machine: FakeMachine, command: Command): Promise<CrashMoment[]> {
+  const [before, ...later] = crashMomentsOf(command);
+  const moments = new Map<string, CrashMoment>();
+  for (const moment of [before!, ...later.reverse()]) {
+    const [copy] = machine.fork(undefined);
+    await moment.effect(copy, command, () => copy.run(command));
+    const state = describeMachine(copy);
+    if (!moments.has(state)) moments.set(state, moment);
+  }
+  return [...moments.values()];
+}
+
+/**
+ * Returns a text that is the same for machines in the same state. The UUIDs that LVM gives are random, so each of them is
+ * replaced by a number.
+ *
+ * @param more further state, which is part of the text
+ */
+export function describeMachine({ groups, mounts, busyTargets }: FakeMachine, more: readonly unknown[] = []): string {
+  const text = JSON.stringify([groups, mounts, busyTargets, ...more], (_, value) => {
+    if (typeof value === "bigint") return `${value}n`;
+    return value instanceof Set || value instanceof Map ? [...value] : value;
+  });
+  const numbers = new Map<string, number>();
+  return text.replaceAll(LVM_UUID, (uuid) => {
+    if (!numbers.has(uuid)) numbers.set(uuid, numbers.size);
+    return `UUID ${numbers.get(uuid)}`;
+  });
+}
+
+/** A UUID of a filesystem. */
+const UUID = /\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/g;
+
+/** A UUID of LVM. */
+const LVM_UUID = /\b\w{6}(?:-\w{4}){5}-\w{6}\b/g;
+
+/** A request, and how many requests with the same verb and resource came before. */
+export interface StartedRequest {
   readonly request: string;
+  readonly occurrence: number;
+}
+
+/** A crash before a request, or after it and before its response is read. */
+export interface RequestCrashPoint extends StartedRequest {
   readonly when: "before" | "after";
 }
 
 /** A client between a driver and the API server, by which the driver crashes at a point, if one is given. */
 export class CrashingClient {
   /** Every request about volumes and snapshots that was started. */
-  readonly requests: string[] = [];
+  readonly requests: StartedRequest[] = [];
   /** Resolves when the driver crashed, with a description of the crash point. */
   readonly crashed: Promise<string>;
   #point: RequestCrashPoint | undefined;
   readonly #onCrash: (at: string) => void;
-  readonly #indices = new Map<number, number>();
+  readonly #started = new Map<number, StartedRequest>();
   #isCrashed = false;
 
   constructor(point?: RequestCrashPoint) {
@@ -221,10 +299,17 @@ export class CrashingClient {
     return interceptClient(client, async (request, when, number) => {
       if (this.#isCrashed) await PENDING_FOREVER;
       if (!/ lvm(?:volumes|snapshots)$/.test(request)) return;
-      if (when === "before") this.#indices.set(number, this.requests.push(request) - 1);
-      if (this.#indices.get(number) !== this.#point?.index || when !== this.#point?.when) return;
+      if (when === "before") {
+        const occurrence = this.requests.filter((other) => other.request === request).length;
+        this.#started.set(number, { request, occurrence });
+        this.requests.push({ request, occurrence });
+      }
+      const occurrence = this.#started.get(number)?.occurrence;
+      const point = this.#point;
+      if (point === undefined || when !== point.when) return;
+      if (request !== point.request || occurrence !== point.occurrence) return;
       this.kill();
-      this.#onCrash(`request ${this.#point.index} (${request}), ${when}`);
+      this.#onCrash(`request ${occurrence} of this kind (${request}), ${when}`);
       await PENDING_FOREVER;
     });
   }

@@ -13,6 +13,7 @@ import type { UnaryCalls } from "../../csi/client.ts";
 import { StorageError } from "../../lvm/error.ts";
 import type { Exec } from "../../lvm/exec.ts";
 import type { FakeLv, FakeMachine } from "../fake/machine.ts";
+import type { Acknowledged } from "./invariants.ts";
 
 /** The calls of a driver without a socket in between. */
 export interface Csi {
@@ -30,15 +31,18 @@ export interface Step {
 export interface Lifecycle {
   readonly steps: readonly Step[];
   readonly cleanup: readonly Step[];
+  /** Changes the new machine before the first step, if something has to be there. */
+  readonly prepare?: () => void;
   /** What the steps so far found out. */
   readonly state: StepState;
 }
 
-/** The state of the steps: the ids that the driver returned, and what the pod wrote. */
+/** The state of the steps: the ids that the driver returned, what it acknowledged, and what the pod wrote. */
 export interface StepState {
   volumeId: string;
   snapshotId: string;
   copyId: string;
+  acknowledged: Acknowledged;
   written?: { lv: FakeLv; content: string };
 }
 
