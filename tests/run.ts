@@ -57,7 +57,7 @@ const SLOW_FILES: Readonly<Record<string, number>> = {
   "tests/cluster_fake/orphans_test.ts": 2,
   "tests/cluster_fake/snapshot_faults_test.ts": 2,
   "tests/cluster_fake/snapshots_test.ts": 2,
-  "tests/crash/interleaving_test.ts": 2,
+  "tests/crash/interleaving_test.ts": 4,
   "tests/process/artifact_test.ts": 2,
 };
 

@@ -5,116 +5,222 @@
  */
 
 import fc from "fast-check";
+import { snapshotIdOf, volumeIdOf } from "../../lvm/ids.ts";
+import { blockCapability, mountCapability } from "../contract/host.ts";
+import { SNAPSHOT, VOLUME } from "../../lvm/model/tag_text.ts";
+import type { FakeMachine } from "../fake/machine.ts";
 import type { Csi } from "./orchestrator.ts";
 
-/** A request of a caller. */
+/** A request of a caller, for a volume and perhaps a snapshot by their numbers. */
 export type CallerRequest =
-  | { readonly call: "create" | "delete" | "stage" | "unstage" | "publish" | "unpublish"; readonly volume: number }
+  | {
+    readonly call: "create" | "delete" | "stage" | "unstage" | "publish" | "unpublish" | "expandFilesystem";
+    readonly volume: number;
+  }
   | { readonly call: "expand"; readonly volume: number; readonly mib: number }
-  | { readonly call: "snapshot" | "deleteSnapshot"; readonly volume: number; readonly snapshot: number };
+  | { readonly call: "snapshot" | "deleteSnapshot"; readonly volume: number; readonly snapshot: number }
+  | { readonly call: "copy"; readonly volume: number; readonly from: CopySource; readonly thin: boolean };
 
-/** Concurrent requests, and the number of commands after which the driver crashes, if it does. */
+/** The source of a copy: a volume or a snapshot, by its number. */
+export interface CopySource {
+  readonly kind: "volume" | "snapshot";
+  readonly number: number;
+}
+
+/** A crash of the driver: the number of commands after which it happens, and the number of the command's moment. */
+export interface CrashTime {
+  readonly after: number;
+  readonly moment: number;
+}
+
+/** Concurrent requests, and the crash of the driver while it works for them, if there is one. */
 export interface Round {
   readonly requests: readonly CallerRequest[];
-  readonly crashAfter: number | undefined;
+  readonly crash: CrashTime | undefined;
 }
 
-const VOLUMES = 2;
-const SNAPSHOTS = 2;
+/** The volumes: a thick one, a thin one, a block device, and one that is copied from a source. */
+export const VOLUMES = [
+  { content: "ext4", thin: false, readOnly: false },
+  { content: "ext4", thin: true, readOnly: false },
+  { content: "raw", thin: false, readOnly: true },
+  { content: "ext4", thin: false, readOnly: false },
+] as const;
 
-const volume = fc.nat(VOLUMES - 1);
+/** The number of the volume that is copied. */
+const COPY = 3;
 
-const request: fc.Arbitrary<CallerRequest> = fc.oneof(
-  { weight: 6, arbitrary: fc.record({ call: fc.constantFrom("create", "stage", "publish"), volume }) },
-  { weight: 4, arbitrary: fc.record({ call: fc.constantFrom("unpublish", "unstage", "delete"), volume }) },
-  { weight: 1, arbitrary: fc.record({ call: fc.constant("expand"), volume, mib: fc.constantFrom(32, 48, 64) }) },
-  {
-    weight: 2,
-    arbitrary: fc.record({
-      call: fc.constantFrom("snapshot", "deleteSnapshot"),
-      volume,
-      snapshot: fc.nat(SNAPSHOTS - 1),
-    }),
-  },
+/** The number of snapshots. A snapshot may be of either of the first two volumes. */
+export const SNAPSHOTS = 2;
+
+const anyVolume = fc.oneof(
+  { weight: 3, arbitrary: fc.constant(0) },
+  { weight: 3, arbitrary: fc.constant(1) },
+  { weight: 1, arbitrary: fc.constant(2) },
+  { weight: 2, arbitrary: fc.constant(COPY) },
 );
 
-/** Rounds of requests. */
-export const rounds: fc.Arbitrary<readonly Round[]> = fc.array(
-  fc.record({
-    requests: fc.array(request, { minLength: 1, maxLength: 5 }),
-    crashAfter: fc.option(fc.nat(6), { nil: undefined, freq: 3 }),
-  }),
-  { minLength: 1, maxLength: 8 },
-);
-
-/** The callers, with the paths and names that they use in a folder. */
-export class ConcurrentCallers {
-  readonly #folder: string;
-  readonly #ids: ReadonlyMap<number, string>;
-  readonly #snapshotIds: ReadonlyMap<number, string>;
-
-  /** Callers that know the ids of their volumes and snapshots, since these follow from the names. */
-  constructor(folder: string, volumeId: (name: string) => string, snapshotId: (name: string) => string) {
-    this.#folder = folder;
-    this.#ids = new Map(Array.from({ length: VOLUMES }, (_, index) => [index, volumeId(`volume ${index}`)]));
-    this.#snapshotIds = new Map(Array.from({ length: SNAPSHOTS }, (_, index) => [index, snapshotId(`cut ${index}`)]));
-  }
-
-  /** Asks for it. */
-  send({ controller, node }: Csi, request: CallerRequest): Promise<unknown> {
-    const volumeId = this.#ids.get(request.volume)!;
-    const stagingTargetPath = `${this.#folder}/staging-${request.volume}`;
-    const targetPath = `${this.#folder}/pod-${request.volume}`;
-    switch (request.call) {
-      case "create":
-        return controller.createVolume({
-          name: `volume ${request.volume}`,
-          capacityRange: { requiredBytes: 32n << 20n },
-          volumeCapabilities: [CAPABILITY],
-        });
-      case "delete":
-        return controller.deleteVolume({ volumeId });
-      case "stage":
-        return node.nodeStageVolume({ volumeId, stagingTargetPath, volumeCapability: CAPABILITY });
-      case "unstage":
-        return node.nodeUnstageVolume({ volumeId, stagingTargetPath });
-      case "publish":
-        return node.nodePublishVolume({ volumeId, stagingTargetPath, targetPath, volumeCapability: CAPABILITY });
-      case "unpublish":
-        return node.nodeUnpublishVolume({ volumeId, targetPath });
-      case "expand":
-        return controller.controllerExpandVolume({
-          volumeId,
-          capacityRange: { requiredBytes: BigInt(request.mib) << 20n },
-        });
-      case "snapshot":
-        return controller.createSnapshot({
-          name: `cut ${request.snapshot}`,
-          sourceVolumeId: volumeId,
-          parameters: { snapSize: "4Mi" },
-        });
-      case "deleteSnapshot":
-        return controller.deleteSnapshot({ snapshotId: this.#snapshotIds.get(request.snapshot)! });
-    }
-  }
-
-  /** Returns the requests that remove everything, in the order in which the callers make them. */
-  cleanupRequests(): CallerRequest[] {
-    const volumes = [...this.#ids.keys()];
-    return [
-      ...volumes.map((volume): CallerRequest => ({ call: "unpublish", volume })),
-      ...volumes.map((volume): CallerRequest => ({ call: "unstage", volume })),
-      ...[...this.#snapshotIds.keys()].map((snapshot): CallerRequest => ({
-        call: "deleteSnapshot",
-        volume: 0,
+/** Requests for volumes and snapshots with these numbers. A copy is of a volume or a snapshot with such a number. */
+function requests(volume: fc.Arbitrary<number>, snapshot: fc.Arbitrary<number>): fc.Arbitrary<CallerRequest> {
+  const from = fc.record({ kind: fc.constantFrom("volume", "snapshot"), number: snapshot });
+  const [copy, thin] = [fc.constant(COPY), fc.constantFrom(true, true, false)];
+  return fc.oneof(
+    { weight: 5, arbitrary: fc.record({ call: fc.constantFrom("stage", "publish"), volume }) },
+    { weight: 5, arbitrary: fc.record({ call: fc.constantFrom("unpublish", "unstage", "delete"), volume }) },
+    { weight: 2, arbitrary: fc.record({ call: fc.constant("create"), volume: volume.map((number) => number % COPY) }) },
+    { weight: 2, arbitrary: fc.record({ call: fc.constant("expand"), volume, mib: fc.constantFrom(48, 64, 80) }) },
+    { weight: 1, arbitrary: fc.record({ call: fc.constant("expandFilesystem"), volume }) },
+    {
+      weight: 4,
+      arbitrary: fc.record({
+        call: fc.constantFrom("snapshot", "deleteSnapshot"),
+        volume: volume.map((number) => number % SNAPSHOTS),
         snapshot,
-      })),
-      ...volumes.map((volume): CallerRequest => ({ call: "delete", volume })),
-    ];
+      }),
+    },
+    { weight: 4, arbitrary: fc.record({ call: fc.constant("copy"), volume: copy, from, thin }) },
+  );
+}
+
+/** Concurrent requests, most of them for one volume. */
+const concurrentRequests = anyVolume.chain((volume) => {
+  const ofVolume = requests(fc.constant(volume), fc.constant(volume % SNAPSHOTS));
+  const any = requests(anyVolume, fc.nat(SNAPSHOTS - 1));
+  const request = fc.oneof({ weight: 3, arbitrary: ofVolume }, { weight: 1, arbitrary: any });
+  return fc.array(request, { minLength: 2, maxLength: 4 });
+});
+
+/** The state in which a run starts, and its rounds of requests. */
+export interface Run {
+  /** The number of requests of {@linkcode PREPARATION} that were made before, one after the other. */
+  readonly prepared: number;
+  readonly rounds: readonly Round[];
+}
+
+/** Requests by which the volumes come into use. */
+export const PREPARATION: readonly CallerRequest[] = [
+  ...(["create", "stage", "publish"] as const).flatMap((call) => [0, 1, 2].map((volume) => ({ call, volume }))),
+  { call: "snapshot", volume: 0, snapshot: 0 },
+  { call: "snapshot", volume: 1, snapshot: 1 },
+  { call: "copy", volume: COPY, from: { kind: "snapshot", number: 0 }, thin: false },
+];
+
+/** Runs. */
+export const runs: fc.Arbitrary<Run> = fc.record({
+  prepared: fc.constantFrom(0, 3, 6, 9, 11, 12),
+  rounds: fc.array(
+    fc.record({
+      requests: concurrentRequests,
+      crash: fc.option(fc.record({ after: fc.nat(10), moment: fc.nat(5) }), { nil: undefined, freq: 3 }),
+    }),
+    { minLength: 1, maxLength: 4 },
+  ),
+});
+
+/** Returns the id of a volume. */
+export function volumeId(volume: number): string {
+  return volumeIdOf(`volume ${volume}`);
+}
+
+/** Returns the id of a snapshot. */
+export function snapshotId(snapshot: number): string {
+  return snapshotIdOf(`cut ${snapshot}`);
+}
+
+/** Returns the path at which a volume is staged. */
+export function stagingPath(folder: string, volume: number): string {
+  return `${folder}/staging-${volume}`;
+}
+
+/** Returns the target of a volume. */
+export function targetPath(folder: string, volume: number): string {
+  return `${folder}/pod-${volume}`;
+}
+
+/** Sends a request, with paths in a folder. */
+export function send({ controller, node }: Csi, folder: string, request: CallerRequest): Promise<unknown> {
+  const { content, thin, readOnly } = VOLUMES[request.volume]!;
+  const id = volumeId(request.volume);
+  const volumeCapability = content === "raw" ? blockCapability() : mountCapability(content);
+  const [stagingTargetPath, target] = [stagingPath(folder, request.volume), targetPath(folder, request.volume)];
+  const creation = {
+    name: `volume ${request.volume}`,
+    capacityRange: { requiredBytes: 32n << 20n },
+    volumeCapabilities: [volumeCapability],
+  };
+  const thinParameters = { thinProvision: "yes", thinPoolSize: "96Mi" };
+  switch (request.call) {
+    case "create":
+      return controller.createVolume({ ...creation, parameters: thin ? thinParameters : {} });
+    case "copy": {
+      const { kind, number } = request.from;
+      const type = kind === "snapshot"
+        ? { case: kind, value: { snapshotId: snapshotId(number) } } as const
+        : { case: kind, value: { volumeId: volumeId(number) } } as const;
+      return controller.createVolume({
+        ...creation,
+        capacityRange: { requiredBytes: 64n << 20n },
+        parameters: request.thin ? thinParameters : {},
+        volumeContentSource: { type },
+      });
+    }
+    case "delete":
+      return controller.deleteVolume({ volumeId: id });
+    case "stage":
+      return node.nodeStageVolume({ volumeId: id, stagingTargetPath, volumeCapability });
+    case "unstage":
+      return node.nodeUnstageVolume({ volumeId: id, stagingTargetPath });
+    case "publish":
+      return node.nodePublishVolume({
+        volumeId: id,
+        stagingTargetPath,
+        targetPath: target,
+        readonly: readOnly,
+        volumeCapability,
+      });
+    case "unpublish":
+      return node.nodeUnpublishVolume({ volumeId: id, targetPath: target });
+    case "expand":
+      return controller.controllerExpandVolume({
+        volumeId: id,
+        capacityRange: { requiredBytes: BigInt(request.mib) << 20n },
+      });
+    case "expandFilesystem":
+      return node.nodeExpandVolume({ volumeId: id, volumePath: target });
+    case "snapshot":
+      return controller.createSnapshot({
+        name: `cut ${request.snapshot}`,
+        sourceVolumeId: id,
+        parameters: { snapSize: "8Mi" },
+      });
+    case "deleteSnapshot":
+      return controller.deleteSnapshot({ snapshotId: snapshotId(request.snapshot) });
   }
 }
 
-const CAPABILITY = {
-  accessMode: { mode: 7 }, // SINGLE_NODE_MULTI_WRITER
-  accessType: { case: "mount", value: { fsType: "ext4" } },
-} as const;
+/** Returns the requests that remove everything on a machine, in the order in which the callers make them. */
+export function cleanupRequests({ mounts, groups }: FakeMachine): CallerRequest[] {
+  const all = <T>(count: number, one: (number: number) => T) =>
+    Array.from({ length: count }, (_, number) => one(number));
+  const tags = new Set(groups.flatMap(({ lvs }) => lvs.flatMap(({ tags }) => [...tags])));
+  const requests = [
+    ...all(VOLUMES.length, (volume): CallerRequest => ({ call: "unpublish", volume })),
+    ...all(VOLUMES.length, (volume): CallerRequest => ({ call: "unstage", volume })),
+    { call: "delete", volume: COPY } as const,
+    ...all(SNAPSHOTS, (snapshot): CallerRequest => ({ call: "deleteSnapshot", volume: 0, snapshot })),
+    ...all(COPY, (volume): CallerRequest => ({ call: "delete", volume })),
+  ];
+  const isMounted = (name: string) => mounts.some(({ target }) => target.endsWith(name));
+  return requests.filter((request) => {
+    switch (request.call) {
+      case "unstage":
+        return isMounted(`/staging-${request.volume}`);
+      case "delete":
+        return tags.has(VOLUME + volumeId(request.volume));
+      case "deleteSnapshot":
+        return tags.has(SNAPSHOT + snapshotId(request.snapshot));
+      default: // the target of a pod may exist also when nothing is mounted there
+        return true;
+    }
+  });
+}
