@@ -7,10 +7,11 @@
 import { StorageError } from "../error.ts";
 import type { SnapshotId, VolumeId } from "../ids.ts";
 import { requireResponsive } from "../model/client.ts";
-import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
-import { type Erasure, ownedSnapshotId, ownedVolumeId, parseSnapshotTags } from "../model/tags.ts";
+import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
+import { type Erasure, parseSnapshotTags } from "../model/tags.ts";
 import { fullCowBytes } from "../spec/cow_size.ts";
 import { isIncompleteSnapshot } from "./leftovers.ts";
+import { indexReport } from "./report_index.ts";
 import { lostError, type RecordedLv } from "./volume_state.ts";
 
 /** An existing snapshot. */
@@ -75,8 +76,8 @@ export class SnapshotFinder {
    */
   stateOf(groups: readonly VolumeGroup[], { id, source }: Pick<Snapshot, "id" | "source">): SnapshotState {
     const recorded = this.#recordedLv(id);
-    const isSource = ({ tags }: LogicalVolume) => ownedVolumeId(this.driver, tags) === source;
-    const within = groups.filter(({ name, lvs }) => name === recorded?.groupName || lvs.some(isSource));
+    const ofSource = indexReport(this.driver, groups).volumes.get(source)?.map(({ group }) => group) ?? [];
+    const within = groups.filter((group) => group.name === recorded?.groupName || ofSource.includes(group));
     const found = this.locate(groups, id, within);
     if (recorded === undefined) {
       return found === undefined || found.incomplete ? { state: "absent" } : { state: "present", found };
@@ -107,9 +108,7 @@ export class SnapshotFinder {
    * `Unavailable` when the snapshot is, or may be, in an unresponsive group.
    */
   locate(groups: readonly VolumeGroup[], id: SnapshotId, within = groups): LocatedSnapshot | undefined {
-    const found = groups.flatMap((group) =>
-      group.lvs.filter((lv) => ownedSnapshotId(this.driver, lv.tags) === id).map((lv) => ({ group, lv }))
-    );
+    const found = indexReport(this.driver, groups).snapshots.get(id) ?? [];
     if (found.length > 1) {
       const names = found.map(lvPath).join(" and ");
       throw new StorageError(
@@ -135,8 +134,7 @@ export class SnapshotFinder {
    */
   list(report: readonly VolumeGroup[]): Snapshot[] {
     const groups = report.map((group) => ({ ...group, responsive: true }));
-    const ids = new Set(groups.flatMap((group) => group.lvs.map((lv) => ownedSnapshotId(this.driver, lv.tags))));
-    return [...ids].filter((id) => id !== undefined).sort().flatMap((id) => {
+    return [...indexReport(this.driver, groups).snapshots.keys()].sort().flatMap((id) => {
       try {
         const { snapshot, incomplete } = this.locate(groups, id)!;
         return incomplete ? [] : [snapshot];

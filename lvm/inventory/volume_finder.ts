@@ -12,8 +12,8 @@ import type { VolumeId } from "../ids.ts";
 import { requireResponsive } from "../model/client.ts";
 import { ANY_GROUP, type GroupMatcher } from "../model/groups.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
-import { describeSource, ownedVolumeId, parseVolumeTags, usedLvUuids, usedTag } from "../model/tags.ts";
-import { deletedLvs, incompleteVolumes } from "./leftovers.ts";
+import { describeSource, parseVolumeTags } from "../model/tags.ts";
+import { indexReport } from "./report_index.ts";
 import type { Volume } from "./volume.ts";
 import { lostVolumeState, type RecordedLv, type VolumeRecord, type VolumeState } from "./volume_state.ts";
 
@@ -79,9 +79,8 @@ export class VolumeFinder {
    */
   locate(groups: readonly VolumeGroup[], id: VolumeId, within: GroupMatcher = ANY_GROUP): VolumeState {
     const incomplete = this.incompleteLvs(groups, id);
-    const found = groups.flatMap((group) =>
-      group.lvs.filter((lv) => ownedVolumeId(this.driver, lv.tags) === id).map((lv) => ({ group, lv }))
-    ).filter(({ lv }) => !incomplete.some((each) => each.lv === lv));
+    const found = (indexReport(this.driver, groups).volumes.get(id) ?? [])
+      .filter(({ lv }) => !incomplete.some((each) => each.lv === lv));
     if (found.length > 1) {
       const names = found.map(lvPath).join(" and ");
       throw new StorageError(
@@ -113,8 +112,7 @@ export class VolumeFinder {
    */
   list(report: readonly VolumeGroup[]): Volume[] {
     const groups = report.map((group) => ({ ...group, responsive: true }));
-    const ids = new Set(groups.flatMap((group) => group.lvs.map((lv) => ownedVolumeId(this.driver, lv.tags))));
-    return [...ids].filter((id) => id !== undefined).sort().flatMap((id) => {
+    return [...indexReport(this.driver, groups).volumes.keys()].sort().flatMap((id) => {
       try {
         const found = this.locate(groups, id);
         return found.state === "present" && found.volume.tags.copied === undefined ? [found.volume] : [];
@@ -126,22 +124,17 @@ export class VolumeFinder {
 
   /** Returns the LVs that an `lvcreate` for the volume left when it died. No data was ever on them. */
   incompleteLvs(groups: readonly VolumeGroup[], id: VolumeId): LocatedLv[] {
-    return incompleteVolumes(this.driver, groups).filter(({ lv }) =>
-      ownedVolumeId(this.driver, lv.tags) === id && this.#recordedLv(id)?.lvUuid !== lv.uuid
-    );
+    const incomplete = indexReport(this.driver, groups).incomplete.get(id) ?? [];
+    return incomplete.filter(({ lv }) => this.#recordedLv(id)?.lvUuid !== lv.uuid);
   }
 
   /** Returns the records of the volume, without those of deleted LVs that are still there. */
   #usedRecords(groups: readonly VolumeGroup[], id: VolumeId): VolumeRecord[] {
-    const deleted = new Set(deletedLvs(this.driver, groups).map(({ lv }) => lv.uuid));
-    const tagged = groups.flatMap((group) =>
-      usedLvUuids(this.driver, id, group.tags).map((lvUuid) => {
-        return { group, groupName: group.name, lvUuid, usedTag: usedTag(this.driver, id, lvUuid) };
-      })
-    );
+    const { records, deletedUuids } = indexReport(this.driver, groups);
+    const tagged = records.get(id) ?? [];
     const recordedLv = this.#recordedLv(id);
     const group = groups.find(({ name }) => name === recordedLv?.groupName);
     const all = recordedLv === undefined ? tagged : [...tagged, { ...recordedLv, ...(group && { group }) }];
-    return all.filter(({ lvUuid }) => !deleted.has(lvUuid));
+    return all.filter(({ lvUuid }) => !deletedUuids.has(lvUuid));
   }
 }
