@@ -8,6 +8,7 @@
  */
 
 import { join, relative } from "@std/path";
+import { runTestProcess } from "./rig/test_process.ts";
 import { nearestNames, type Selection, selectTests, type TestFile } from "./selection.ts";
 
 const HELP = `Usage: deno task test [-- [FILTER...] [flags]]
@@ -88,23 +89,36 @@ function divide(files: readonly string[]): string[][] {
   return parts.toSorted((a, b) => b.seconds - a.seconds).map(({ files }) => files);
 }
 
-/** Runs `deno test`, and prints its output as a whole when it ends. @returns whether all tests passed */
-async function runTests(args: readonly string[], { buffered }: { buffered: boolean }): Promise<boolean> {
-  const stdio = buffered ? "piped" : "inherit";
+/** The arguments of each `deno test`. `task check` checks the types of all files at once. */
+const TEST_FLAGS = ["-A", "--quiet", "--no-check"];
+
+/**
+ * The time for which a process may print nothing, in milliseconds: the limit of a test. Far longer than any takes, also on a
+ * machine with other work.
+ */
+const SILENCE_MS = 5 * 60_000;
+
+/** Runs tests of a person who waits for them. @returns whether all tests passed */
+async function runTests(args: readonly string[]): Promise<boolean> {
   const command = new Deno.Command(Deno.execPath(), {
-    args: ["test", "-A", "--quiet", "--no-check", ...args], // `task check` checks the types of all files at once
+    args: ["test", ...TEST_FLAGS, ...args],
     cwd: ROOT,
     stdin: "null",
-    stdout: stdio,
-    stderr: stdio,
   });
-  const { success, stdout, stderr } = buffered
-    ? await command.output()
-    : { ...await command.spawn().status, stdout: new Uint8Array(), stderr: new Uint8Array() };
-  for (const output of [stdout, stderr]) {
-    await new Blob([output]).stream().pipeTo(Deno.stdout.writable, { preventClose: true });
-  }
-  return success;
+  return (await command.spawn().status).success;
+}
+
+/** Runs tests in a process that is killed when one of them hangs, and prints its output as a whole when it ends. */
+async function runPart(args: readonly string[]): Promise<boolean> {
+  const output: Uint8Array<ArrayBuffer>[] = [];
+  const passed = await runTestProcess({
+    args: [...TEST_FLAGS, ...args],
+    cwd: ROOT,
+    silenceMs: SILENCE_MS,
+    onOutput: (chunk) => output.push(Uint8Array.from(chunk)),
+  });
+  await new Blob(output).stream().pipeTo(Deno.stdout.writable, { preventClose: true });
+  return passed;
 }
 
 /** Runs parts with as many workers as there are processors, and at least two. @returns the files of the parts that failed */
@@ -112,7 +126,7 @@ async function runParts(parts: string[][], flags: readonly string[]): Promise<st
   const failed: string[] = [];
   const work = async () => {
     for (let part = parts.shift(); part !== undefined; part = parts.shift()) {
-      if (!await runTests([...part, ...flags], { buffered: true })) failed.push(...part);
+      if (!await runPart([...part, ...flags])) failed.push(...part);
     }
   };
   await Promise.all(Array.from({ length: Math.max(2, navigator.hardwareConcurrency) }, work));
@@ -122,9 +136,9 @@ async function runParts(parts: string[][], flags: readonly string[]): Promise<st
 /** Runs the selected files: one process for each test name, and one for all files that were selected as a whole. */
 async function runSelection({ files, byTitle }: Selection, flags: readonly string[]): Promise<boolean> {
   let passed = true;
-  if (files.length > 0) passed = await runTests([...files, ...flags], { buffered: false });
+  if (files.length > 0) passed = await runTests([...files, ...flags]);
   for (const { title, files } of byTitle) {
-    passed = await runTests([...files, "--filter", title, ...flags], { buffered: false }) && passed;
+    passed = await runTests([...files, "--filter", title, ...flags]) && passed;
   }
   return passed;
 }

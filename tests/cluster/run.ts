@@ -8,6 +8,8 @@ import { parseArgs } from "@std/cli/parse-args";
 import { Cluster } from "../rig/cluster.ts";
 import { ensureHelm, ensureSnapshotController } from "../rig/kubernetes.ts";
 import { draw, sampleSeed } from "../rig/sample.ts";
+import { SuiteLines } from "../rig/test_output.ts";
+import { runTestProcess } from "../rig/test_process.ts";
 import { RunFolder } from "../rig/run_folder.ts";
 import { startWithDriver } from "./deploy.ts";
 import { terminationSignals } from "./signals.ts";
@@ -54,7 +56,10 @@ const isChaos = (name: string) => name.startsWith("chaos");
 const needsTwoNodes = (name: string) => name.startsWith("two_nodes");
 
 /** The number of files that run at a time: they mostly wait for one guest. */
-const JOBS = "3";
+const JOBS = 3;
+
+/** The time for which a suite may print nothing, in milliseconds: the limit of a test. A node alone may take ten minutes. */
+const SILENCE_MS = 30 * 60_000;
 
 /** Programs that suites need beside the cluster. They are built before the cluster starts and takes the processors. */
 const PREREQUISITES: Readonly<Record<string, (log: (line: string) => void) => Promise<unknown>>> = {
@@ -97,38 +102,32 @@ async function usualSuites(): Promise<string[]> {
   return [...DEFAULT_SUITES, ...drawn];
 }
 
-/** Runs suites in the cluster of a folder. @returns whether all passed */
-async function runFiles(folder: string, names: readonly string[], { full, jobs }: { full: boolean; jobs: string }) {
-  if (names.length === 0) return true;
-  const files = names.map((name) => new URL(`${name}.ts`, SUITE).pathname);
-  using child = spawnDeno({
-    args: ["test", "-A", "--quiet", "--parallel", ...files],
-    env: { [CLUSTER_VARIABLE]: folder, DENO_JOBS: jobs, FULL: full ? "1" : "" },
-  });
-  return (await child.status).success;
-}
-
-/** Starts a process of this Deno that ends with its holder. */
-function spawnDeno(options: Deno.CommandOptions): Disposable & { status: Promise<Deno.CommandStatus> } {
-  const child = new Deno.Command(Deno.execPath(), { ...options, stdin: "null" }).spawn();
-  let isRunning = true;
-  const status = child.status.finally(() => isRunning = false);
-  const kill = () => isRunning && child.kill("SIGKILL");
-  globalThis.addEventListener("unload", kill);
-  return {
-    status,
-    [Symbol.dispose]() {
-      globalThis.removeEventListener("unload", kill);
-      kill();
-    },
+/** Runs suites in the cluster of a folder, each in a process of its own. @returns whether all passed */
+async function runFiles(folder: string, names: readonly string[], { full, jobs }: { full: boolean; jobs: number }) {
+  const waiting = [...names];
+  let passed = true;
+  const work = async () => {
+    for (let name = waiting.shift(); name !== undefined; name = waiting.shift()) {
+      const lines = new SuiteLines(name);
+      const hasPassed = await runTestProcess({
+        args: ["-A", "--quiet", new URL(`${name}.ts`, SUITE).pathname],
+        env: { [CLUSTER_VARIABLE]: folder, FULL: full ? "1" : "" },
+        silenceMs: SILENCE_MS,
+        onOutput: (chunk) => lines.add(chunk),
+      });
+      lines.end();
+      passed &&= hasPassed;
+    }
   };
+  await Promise.all(Array.from({ length: jobs }, work));
+  return passed;
 }
 
 /** Runs the requested suites in a cluster that is up. @returns whether all passed */
 async function runSuites(cluster: Cluster, { full, suites: names }: RunOptions): Promise<boolean> {
   const path = cluster.folder.path;
   let passed = await runFiles(path, names.filter((name) => !isChaos(name)), { full, jobs: JOBS });
-  for (const name of names.filter(isChaos)) passed = await runFiles(path, [name], { full, jobs: "1" }) && passed;
+  for (const name of names.filter(isChaos)) passed = await runFiles(path, [name], { full, jobs: 1 }) && passed;
   if (!full) log("in small numbers, and without the suites that were neither named nor drawn; --full runs all of it");
   if (!passed) await printLogs(cluster);
   return passed;

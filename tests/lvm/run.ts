@@ -9,8 +9,10 @@ import { join } from "@std/path";
 import { bundle } from "../../deploy/bundle.ts";
 import { ensureArtifact } from "../rig/artifact.ts";
 import { ensureCsiSanity } from "../rig/csi_sanity.ts";
-import { type MachineKind, runGuest } from "../rig/guest.ts";
+import { type DebianRelease, type MachineKind, runGuest } from "../rig/guest.ts";
+import { DEBIAN_RELEASES } from "../rig/guest_image.ts";
 import { draw, sampleSeed } from "../rig/sample.ts";
+import { SilenceLimit, SuiteLines } from "../rig/test_output.ts";
 import script from "./guest.sh" with { type: "text" };
 import { skippedByTopic } from "./sanity_report.ts";
 import { SKIPPED_PREFIXES } from "./skipped_tests.ts";
@@ -21,6 +23,7 @@ const HELP = `Usage: deno task test:lvm [SUITE...] [flags]
 Runs the contract tests, csi-sanity and further suites over real LVM, each suite in a guest of its own.
 
   SUITE           the beginning of the name of a suite: ${SUITES.map(({ name }) => name).join(", ")}; all by default
+  --debian NAME   the Debian of the guest: ${DEBIAN_RELEASES.join(" or ")}; the first by default
   --full          also run the tests that mostly repeat others; without it, one in three of them runs, by the commit
   --jobs N        the number of guests at a time; by default that of the processors, and at least two
   --machine KIND  uml (user-mode Linux, the default) or qemu (a whole machine in software emulation, much slower)
@@ -33,6 +36,9 @@ Variables:
 /** The time limit of a suite, in milliseconds. */
 const TIMEOUT_MS = { uml: 40 * 60_000, qemu: 90 * 60_000 };
 
+/** The time for which tests may print nothing, in milliseconds: the limit of a test. csi-sanity prints only at its end. */
+const SILENCE_MS = { uml: 15 * 60_000, qemu: 45 * 60_000 };
+
 /** The files that all suites need, on this machine. */
 interface Programs {
   readonly driver: string;
@@ -44,47 +50,31 @@ interface Programs {
   readonly machine: MachineKind;
   /** The seed of the tests and power cuts that are drawn. */
   readonly sample: string;
-  /** True to run all tests. */
+  readonly debian: DebianRelease;
+  /** Whether all tests run, and long ones in full length. */
   readonly full: boolean;
-}
-
-/** Prints the output of a suite line by line, after its name. */
-class Lines {
-  readonly #name: string;
-  readonly #decoder = new TextDecoder();
-  #rest = "";
-  #passedNothing = false;
-
-  constructor(name: string) {
-    this.#name = name;
-  }
-
-  /** Reports whether a summary of `deno test` says that no test passed. */
-  get passedNothing(): boolean {
-    return this.#passedNothing;
-  }
-
-  add(chunk: Uint8Array): void {
-    const lines = (this.#rest + this.#decoder.decode(chunk, { stream: true })).split("\n");
-    this.#rest = lines.pop() ?? "";
-    for (const line of lines) {
-      this.#passedNothing ||= /^(?:ok|FAILED) \| 0 passed/.test(line);
-      if (!line.includes("... ignored")) console.log(`${this.#name} | ${line}`);
-    }
-  }
 }
 
 /** Runs a suite in a guest. @returns whether it passed */
 async function runSuite(suite: Suite, programs: Programs): Promise<boolean> {
-  const { machine, folder } = programs;
-  const lines = new Lines(suite.name);
+  const { machine, debian, folder } = programs;
+  const lines = new SuiteLines(suite.name);
   const start = performance.now();
   const outDir = join(folder, "out", suite.name);
   const tests = suite.module === undefined
     ? { "bin/csi-sanity": { host: programs.csiSanity } }
     : { [`${suite.module}.js`]: { host: join(folder, `${suite.module}.js`) } };
+  const silent = new AbortController();
+  using silence = new SilenceLimit(
+    suite.module === undefined ? TIMEOUT_MS[machine] : SILENCE_MS[machine],
+    (lastLine) => {
+      silent.abort(new Error(`no output for ${SILENCE_MS[machine] / 60_000} minutes after: ${lastLine}`));
+    },
+  );
   const status = await runGuest({
     machine,
+    signal: silent.signal,
+    debian,
     files: { deno: { host: Deno.execPath() }, denolith: { host: programs.driver }, ...tests },
     script: "PATH=$PATH:/work/bin\n" + script,
     env: {
@@ -98,11 +88,15 @@ async function runSuite(suite: Suite, programs: Programs): Promise<boolean> {
     dataDisksGiB: suite.disksGiB,
     memMiB: 2048,
     outDir,
-    onOutput: (chunk) => lines.add(chunk),
+    onOutput: (chunk) => {
+      silence.add(chunk);
+      lines.add(chunk);
+    },
     log: (line) => console.log(line),
     timeoutMs: TIMEOUT_MS[machine],
   }).catch((error) => {
-    console.log(`${suite.name} | FAILED | 0 passed | 1 failed: ${(error as Error).message}`);
+    lines.end();
+    lines.print(`FAILED | 0 passed | 1 failed: ${(error as Error).message}`);
     return 1;
   });
   let passed = status === 0;
@@ -152,16 +146,17 @@ async function leftOutTests(unsupported: readonly string[], seed: string): Promi
 async function main(): Promise<number> {
   const args = parseArgs(Deno.args, {
     boolean: ["full", "help"],
-    string: ["jobs", "machine"],
+    string: ["debian", "jobs", "machine"],
     alias: { h: "help" },
-    default: { machine: "uml", jobs: String(Math.max(2, navigator.hardwareConcurrency)) },
+    default: { debian: DEBIAN_RELEASES[0], machine: "uml", jobs: String(Math.max(2, navigator.hardwareConcurrency)) },
   });
   const names = args._.map(String);
   const suites = names.length === 0 ? SUITES : SUITES.filter(({ name }) => names.some((part) => name.startsWith(part)));
-  const known = ["_", "full", "help", "h", "jobs", "machine"];
+  const known = ["_", "debian", "full", "help", "h", "jobs", "machine"];
   const machine = args.machine as MachineKind;
+  const debian = args.debian as DebianRelease;
   const isUsage = Object.keys(args).every((flag) => known.includes(flag)) && suites.length > 0 &&
-    ["uml", "qemu"].includes(machine) && Number(args.jobs) >= 1;
+    ["uml", "qemu"].includes(machine) && DEBIAN_RELEASES.includes(debian) && Number(args.jobs) >= 1;
   if (args.help || !isUsage) {
     (args.help ? console.log : console.error)(HELP);
     return args.help ? 0 : 2;
@@ -182,6 +177,7 @@ async function main(): Promise<number> {
       leftOut: leftOut.join("|"),
       machine,
       sample,
+      debian,
       full: args.full === true,
     };
     const failed = await runSuites(suites, programs, Number(args.jobs));

@@ -1,6 +1,6 @@
 import { EndMark } from "./end_mark.ts";
 import { guestFiles } from "./guest_files.ts";
-import { ensureGuestImage, type GuestImage } from "./guest_image.ts";
+import { type DebianRelease, ensureGuestImage, type GuestImage } from "./guest_image.ts";
 import type { Machine, MachineCommand, MachineKind, PortForward } from "./machine.ts";
 import { makeDisk, makePayload, type PayloadFile } from "./payload.ts";
 import { run, toolEnvironment } from "./process.ts";
@@ -8,6 +8,7 @@ import { ensureQemu, qemuCommand } from "./qemu.ts";
 import { TempFolder } from "./temp_folder.ts";
 import { ensureUml, UML_FILES, umlCommand } from "./uml.ts";
 
+export type { DebianRelease } from "./guest_image.ts";
 export type { PayloadFile } from "./payload.ts";
 export type { MachineKind, PortForward } from "./machine.ts";
 
@@ -42,6 +43,8 @@ export interface GuestOptions {
   signal?: AbortSignal;
   /** The folder for temporary files; the system's by default. */
   workDir?: string;
+  /** The Debian of the guest; bookworm by default. */
+  debian?: DebianRelease;
   /** The image to boot; that of {@linkcode ensureGuestImage} by default. */
   image?: GuestImage;
   /** Called with the progress when the image must be built; writes to standard error by default. */
@@ -81,7 +84,7 @@ interface Guest {
  */
 export async function runGuest(options: GuestOptions): Promise<number> {
   throwIfAborted(options.signal);
-  const image = options.image ?? await ensureGuestImage(options.log ?? ((line) => console.error(line)));
+  const image = options.image ?? await ensureGuestImage(options.log ?? ((line) => console.error(line)), options.debian);
   await using temp = await TempFolder.create(options.workDir ?? Deno.env.get("TMPDIR") ?? "/tmp", "denolith-guest-");
   const guest: Guest = {
     options,

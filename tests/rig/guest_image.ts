@@ -19,7 +19,11 @@ export interface GuestImage {
   root: string;
 }
 
-const RELEASE = "bookworm";
+/** The releases of Debian that a guest can have, by their names, oldest first. */
+export const DEBIAN_RELEASES = ["bookworm", "trixie"] as const;
+
+/** A release of Debian: `bookworm` is 12, `trixie` is 13. They differ in the versions of LVM and of all other tools. */
+export type DebianRelease = typeof DEBIAN_RELEASES[number];
 
 /** To be raised when the way in which an image is put together changes. */
 const IMAGE_FORMAT = 1;
@@ -58,12 +62,16 @@ const BUILD_TOOLS: Tool[] = [
  * unused for a month are removed.
  *
  * @param log receives a line for each step, with the seconds since the start
+ * @param release the Debian of the guest
  * @throws {Error} when a tool is missing and cannot be installed, when not run as root on first use, or when a step fails
  */
-export async function ensureGuestImage(log: (line: string) => void): Promise<GuestImage> {
+export async function ensureGuestImage(
+  log: (line: string) => void,
+  release: DebianRelease = "bookworm",
+): Promise<GuestImage> {
   await ensureTools(DISK_TOOLS, log);
-  const name = `guest-${await imageKey()}`;
-  const folder = await ensureCached(name, log, (temp, into) => build(temp, into, log));
+  const name = `guest-${await imageKey(release)}`;
+  const folder = await ensureCached(name, log, (temp, into) => build(temp, into, release, log));
   return {
     folder,
     kernel: join(folder, "vmlinuz"),
@@ -73,17 +81,22 @@ export async function ensureGuestImage(log: (line: string) => void): Promise<Gue
 }
 
 /** Returns the key of what an image is made of. */
-function imageKey(): Promise<string> {
-  return cacheKey(JSON.stringify([IMAGE_FORMAT, RELEASE, ROOT_SIZE, PACKAGES, initrdInit, makeInitrd]));
+function imageKey(release: DebianRelease): Promise<string> {
+  return cacheKey(JSON.stringify([IMAGE_FORMAT, release, ROOT_SIZE, PACKAGES, initrdInit, makeInitrd]));
 }
 
-async function build(temp: TempFolder, into: string, log: (line: string) => void): Promise<void> {
+async function build(
+  temp: TempFolder,
+  into: string,
+  release: DebianRelease,
+  log: (line: string) => void,
+): Promise<void> {
   const step = timedLog(log);
   log(`guest image: building it, once, in ${cacheFolder()} (one to two minutes)`);
   checkMachine();
   await ensureTools(BUILD_TOOLS, step);
   const system = temp.file("system");
-  await unpackDebian(temp, system, step);
+  await unpackDebian(temp, system, release, step);
   step("initrd and settings");
   await configure(temp, system);
   await Deno.rename(join(system, "initrd.gz"), join(into, "initrd.gz"));
@@ -109,14 +122,19 @@ function checkMachine(): void {
 }
 
 /** Unpacks and sets up Debian in `system`, telling `step` every few seconds how far it is. */
-async function unpackDebian(temp: TempFolder, system: string, step: (text: string) => void): Promise<void> {
+async function unpackDebian(
+  temp: TempFolder,
+  system: string,
+  release: DebianRelease,
+  step: (text: string) => void,
+): Promise<void> {
   const mirror = await debianMirror();
-  step(`Debian ${RELEASE} by debootstrap from ${mirror ?? "its default mirror"}`);
+  step(`Debian ${release} by debootstrap from ${mirror ?? "its default mirror"}`);
   const counts = { Retrieving: new Set<string>(), Unpacking: new Set<string>(), Configuring: new Set<string>() };
   const state = () =>
     `packages: ${counts.Retrieving.size} fetched, ${counts.Unpacking.size} unpacked, ` +
     `${counts.Configuring.size} configured`;
-  const debootstrap = ["debootstrap", "--variant=minbase", `--include=${PACKAGES.join(",")}`, RELEASE, system];
+  const debootstrap = ["debootstrap", "--variant=minbase", `--include=${PACKAGES.join(",")}`, release, system];
   if (mirror) debootstrap.push(mirror);
   await withProgress(step, state, () =>
     run("unpack Debian for the guest", "unshare", [...NAMESPACES, ...debootstrap], {

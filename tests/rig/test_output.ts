@@ -1,0 +1,83 @@
+/**
+ * The output of test processes: printed after the name of a suite, and watched for the test that hangs.
+ *
+ * @module
+ */
+
+/** Deno's word about a test that takes long, which it repeats. It is no progress. */
+const STILL_RUNNING = /'[^\n]*' has been running for over [^\n]*\n?/g;
+
+// deno-lint-ignore no-control-regex
+const COLORS = /\x1b\[[0-9;]*m/g;
+
+/** Calls a function when a test process has printed nothing for some time. `deno test` prints the name of each test first. */
+export class SilenceLimit implements Disposable {
+  readonly #limitMs: number;
+  readonly #onSilence: (lastLine: string) => void;
+  readonly #decoder = new TextDecoder();
+  #lastLines = "";
+  #timer: ReturnType<typeof setTimeout>;
+
+  /**
+   * @param limitMs the time in milliseconds
+   * @param onSilence receives the last line that is not empty: the test that runs
+   */
+  constructor(limitMs: number, onSilence: (lastLine: string) => void) {
+    this.#limitMs = limitMs;
+    this.#onSilence = onSilence;
+    this.#timer = this.#start();
+  }
+
+  #start(): ReturnType<typeof setTimeout> {
+    return setTimeout(() => this.#onSilence(this.#lastLines.trimEnd().split("\n").at(-1)!.trim()), this.#limitMs);
+  }
+
+  /** Takes a part of the output. */
+  add(chunk: Uint8Array): void {
+    const text = this.#decoder.decode(chunk, { stream: true }).replaceAll(COLORS, "").replaceAll(STILL_RUNNING, "");
+    if (text.trim() === "") return;
+    this.#lastLines = (this.#lastLines + text).slice(-2_000);
+    clearTimeout(this.#timer);
+    this.#timer = this.#start();
+  }
+
+  [Symbol.dispose](): void {
+    clearTimeout(this.#timer);
+  }
+}
+
+/** Prints the output of a suite line by line, after its name. */
+export class SuiteLines {
+  readonly #name: string;
+  readonly #decoder = new TextDecoder();
+  #rest = "";
+  #passedNothing = false;
+
+  constructor(name: string) {
+    this.#name = name;
+  }
+
+  /** Reports whether a summary of `deno test` says that no test passed. */
+  get passedNothing(): boolean {
+    return this.#passedNothing;
+  }
+
+  /** Takes a part of the output, and prints the lines that are complete, without those of ignored tests. */
+  add(chunk: Uint8Array): void {
+    const lines = (this.#rest + this.#decoder.decode(chunk, { stream: true })).split("\n");
+    this.#rest = lines.pop() ?? "";
+    for (const line of lines) this.print(line);
+  }
+
+  /** Prints what is left: the last line, if the process ended in it. */
+  end(): void {
+    if (this.#rest !== "") this.print(this.#rest);
+    this.#rest = "";
+  }
+
+  /** Prints a line after the name. */
+  print(line: string): void {
+    this.#passedNothing ||= /^(?:ok|FAILED) \| 0 passed/.test(line.replaceAll(COLORS, ""));
+    if (!line.includes("... ignored")) console.log(`${this.#name} | ${line}`);
+  }
+}
