@@ -45,6 +45,7 @@ const REFUSALS: readonly [RegExp, ErrorKind][] = [
   [/can't resize (?:reshaping LV|logical volume \S+ while lvconvert in progress)/i, "FailedPrecondition"],
   [/required device-mapper target\(s\) not detected/i, "FailedPrecondition"],
   [/failed to find logical volume|volume group ".*" not found/i, "NotFound"],
+  [/(?:logical volume|LV) \S+ not found in volume group/i, "NotFound"],
 ];
 
 /** Returns the kind of error for the output of a failed command of LVM. */

@@ -24,6 +24,8 @@ const CAPTURED = [
   ["FailedPrecondition", "  Refusing refresh of partial LV vg1/vol-1. Use '--activationmode partial' to override."],
   ["NoSpace", "  Maximum number of logical volumes (4) reached in volume group vg1"],
   ["NotFound", '  Failed to find logical volume "vg1/nope"'],
+  ["NotFound", "  Logical volume nope not found in volume group vg1."],
+  ["NotFound", "  Snapshot origin LV nope not found in Volume group vg1."],
   ["NotFound", '  Volume group "nope" not found\n  Cannot process volume group nope'],
   ["FailedPrecondition", "  Volume group vg1 is exported\n  Cannot process volume group vg1"],
   ["FailedPrecondition", "  Volume group vg1 is read-only\n  Cannot process volume group vg1"],
