@@ -59,7 +59,7 @@ Deno.test("Metrics: queues and groups are read at each scrape, and removed ones 
   assertEquals(await lines(metrics, "denolith_volume_group"), [
     'denolith_volume_group_free_bytes{group="data"} 1006632960',
     'denolith_volume_group_logical_volumes{group="data"} 1',
-    'denolith_volume_group_metadata_free_bytes{group="data"} 520192',
+    'denolith_volume_group_metadata_free_bytes{group="data"} 519789',
     'denolith_volume_group_missing_physical_volumes{group="data"} 0',
     'denolith_volume_group_physical_volumes{group="data"} 1',
     'denolith_volume_group_size_bytes{group="data"} 1073741824',

@@ -4,6 +4,7 @@ import { parseReport } from "../../lvm/model/report.ts";
 import { REPORT_COMMAND } from "../../lvm/model/report_command.ts";
 import type { Volume } from "../../lvm/inventory/volume.ts";
 import { FakeMachine } from "../../tests/fake/machine.ts";
+import { endSync } from "../../tests/fake/pvs.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import type { LvmVolume, LvmVolumeStatus } from "../api/lvm_objects.ts";
 import { lvmVolumeFor } from "../api/volume_mapping.ts";
@@ -93,6 +94,8 @@ Deno.test("readyStatus() of a RAID volume reports whether it is redundant, and t
     const condition = status.conditions?.find(({ type }) => type === "Redundant");
     return [condition?.status, condition?.reason, condition?.message] as const;
   };
+  assertEquals((await redundantCondition()).slice(0, 2), ["False", "Rebuilding"]);
+  endSync(group);
   assertEquals((await redundantCondition()).slice(0, 2), ["True", "InSync"]);
   group.lvs[0]!.raid!.refreshNeeded = true;
   const [status, reason, message] = await redundantCondition();

@@ -134,9 +134,9 @@ async function restart(
 /**
  * Drops a copy: marks its LV as deleted, so that the reaper removes it. A repeated request creates the volume again.
  */
-async function drop({ id, destination }: CopyState, context: CopyContext): Promise<void> {
+async function drop({ id, destination, tags }: CopyState, context: CopyContext): Promise<void> {
   if (!await ensureUnused(destination, context)) return;
-  await changeTags(context, destination, markVolumeDeleted(id));
+  await changeTags(context, destination, markVolumeDeleted(id, tags.format));
   context.reaper.wake();
 }
 

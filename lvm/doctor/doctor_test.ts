@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { healthyMachine } from "../../tests/fake/healthy_machine.ts";
+import { leaveMetadataFree } from "../../tests/fake/metadata_area.ts";
 import { newUuid } from "../../tests/fake/machine.ts";
 import { diagnosisJson, diagnosisText } from "./text.ts";
 import { type Command, describeCommand } from "../exec.ts";
@@ -142,7 +143,7 @@ Deno.test("a diagnosis as text: a line for each check, findings with their remed
     /^✓ tools +lvm 2\.03\.16, 27 of 27 programs\n(?:✓ .*\n){9}\nNo problems found\.$/,
   );
   group.exported = true;
-  group.metadataFree = 6_200n;
+  leaveMetadataFree(group, 6_200n);
   machine.host.suspended.add(device);
   machine.host.missing.add("modinfo");
   const text = diagnosisText(await diagnose(machine));

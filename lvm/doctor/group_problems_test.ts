@@ -1,4 +1,5 @@
 import { newUuid, ok } from "../../tests/fake/machine.ts";
+import { leaveMetadataFree } from "../../tests/fake/metadata_area.ts";
 import { snapshotLvName, volumeIdOf, volumeLvName } from "../ids.ts";
 import { usedTag } from "../model/tags.ts";
 import { DRIVER, id, type Problems, snapshotId, testProblems, uuid } from "../../tests/fake/doctor_machine.ts";
@@ -40,11 +41,11 @@ const GROUP_PROBLEMS: Problems = {
     ["groups", "warning", "lvm", /^LVM warns: Not using device \/dev\/vde for PV x\.$/],
   ],
   "metadata is nearly full": [
-    ({ group }) => group.metadataFree = 6_200n,
+    ({ group }) => leaveMetadataFree(group, 6_200n),
     ["metadata", "warning", "data", /about 10 more volumes/, /vgextend --metadatasize 16m data/],
   ],
   "metadata is full": [
-    ({ group }) => group.metadataFree = 512n,
+    ({ group }) => leaveMetadataFree(group, 512n),
     ["metadata", "error", "data", /is full: 512 B of .* is free/, /metadatasize/],
   ],
   "udev is dead": [

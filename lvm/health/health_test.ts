@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { FakeMachine } from "../../tests/fake/machine.ts";
+import { endSync } from "../../tests/fake/pvs.ts";
 import { healthStatus, problemOf, storageProblems, volumeProblems } from "./health.ts";
 import type { Mount } from "../host/mounts.ts";
 import { parseReport, type VolumeGroup } from "../model/report.ts";
@@ -22,6 +23,7 @@ async function machineOfThree() {
   const tags = poolTags(DRIVER).flatMap((tag) => ["--addtag", tag]);
   await lvcreate("--type", "thin-pool", "--zero", "y", "--name", "pool", "--size", `${64 << 20}b`, ...tags, "data");
   await lvcreate("--type", "thin", "--thinpool", "pool", "--virtualsize", size, "--name", "thin", "data");
+  endSync(group);
   const [linear, raid1, pool] = ["linear", "raid1", "pool"].map((name) => group.lvs.find((lv) => lv.name === name)!);
   const report = async () => parseReport((await machine.run(REPORT_COMMAND)).stdout)[0]!;
   return { group, linear: linear!, raid1: raid1!, pool: pool!.thinPool!, report };

@@ -1,5 +1,6 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { type FakeGroup, type FakeLv, FakeMachine } from "../../tests/fake/machine.ts";
+import { endSync } from "../../tests/fake/pvs.ts";
 import { Lvm } from "./client.ts";
 import { redundancyOf } from "./redundancy.ts";
 
@@ -27,6 +28,7 @@ async function redundancyAfter(type: string, stripes: number, change: (lv: FakeL
     ],
     mutates: true,
   });
+  endSync(group);
   change(group.lvs[0]!, group);
   const [report] = await new Lvm(machine).report();
   return redundancyOf(report!.lvs[0]!, report!);
@@ -55,6 +57,8 @@ Deno.test("redundancyOf() returns what the kernel reports: in sync, rebuilding, 
   };
   assertEquals(await state(() => {}), ["InSync", true]);
   assertEquals(await state((lv) => lv.raid!.syncPercent = 40), ["Rebuilding", false]);
+  const isNew = { action: "resync", syncPercent: 0, isNew: true };
+  assertEquals(await state((lv) => Object.assign(lv.raid!, isNew)), ["Rebuilding", false]);
   assertEquals(await state((lv) => lv.raid!.refreshNeeded = true), ["RefreshNeeded", false]);
   assertEquals(await state((lv) => lv.raid!.mismatches = 128), ["Mismatches", true]);
   assertEquals(await state((lv) => lv.active = false), ["InSync", true]);

@@ -260,9 +260,12 @@ export function parseSnapshotTags(driver: string, tags: readonly string[]): Snap
   return { id: parsed, source, erase };
 }
 
-/** Returns arguments of lvchange that mark the LV of a volume as deleted. */
-export function markVolumeDeleted(id: VolumeId): string[] {
-  return ["--deltag", VOLUME + id, "--addtag", DELETED + id];
+/**
+ * Returns arguments of lvchange that mark the LV of a volume as deleted. They remove its format state, so that the tags
+ * become shorter: a volume can be deleted also when the metadata area of its group is full.
+ */
+export function markVolumeDeleted(id: VolumeId, format: FormatState): string[] {
+  return ["--deltag", VOLUME + id, "--deltag", formatStateTag(format), "--addtag", DELETED + id];
 }
 
 /** Returns arguments of lvchange that mark the LV of a snapshot as deleted. */

@@ -151,7 +151,7 @@ for (const remove of [true, false]) {
     await lvm.change(at!, ["lvcreate", "--yes", ...thin, "--config", "activation/monitoring=0", ...added, "g"]);
     machine.allLvs()[1]!.lv.content.data.add("secret");
     pool.residualData.add("older secret");
-    await lvm.change(at!, ["lvchange", ...markVolumeDeleted(id), "g/vol-1"]);
+    await lvm.change(at!, ["lvchange", ...markVolumeDeleted(id, { state: "raw" }), "g/vol-1"]);
     const errors: unknown[] = [];
     const onError = (error: unknown) => void errors.push(error);
     const reaper = new Reaper({

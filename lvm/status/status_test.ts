@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { healthyMachine } from "../../tests/fake/healthy_machine.ts";
+import { endSync } from "../../tests/fake/pvs.ts";
 import { FakeMachine, newUuid } from "../../tests/fake/machine.ts";
 import { StorageError } from "../error.ts";
 import { snapshotIdOf, type VolumeId, volumeIdOf, volumeLvName } from "../ids.ts";
@@ -23,7 +24,7 @@ Deno.test("readStatus() returns groups, volumes with their mounts and usage, and
       size: 1n << 30n,
       free: 944n << 20n,
       used: 80n << 20n,
-      metadata: { size: 1044480n, free: 520192n },
+      metadata: { size: 1044480n, free: 518918n },
       physicalVolumes: { count: 1, missing: 0 },
       writeable: true,
     }],
@@ -102,6 +103,7 @@ Deno.test("readStatus() of a copy on a missing physical volume reports both, and
   const [redundant, plain] = [volumeIdOf("redundant"), volumeIdOf("plain")];
   await lvcreate(redundant, "--type", "raid1", "--mirrors", "1");
   await lvcreate(plain);
+  endSync(group);
   const reported = async () => {
     const { volumes } = await readStatus({ exec: machine, driver: DRIVER });
     return Object.fromEntries(

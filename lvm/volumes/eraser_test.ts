@@ -34,7 +34,11 @@ async function setUp(
   const volumes = new Volumes({ lvm, finder, reservation, reaper: { wake: () => {} } });
   await volumes.create(namedRequest("one", size, { format: { state: "raw" }, erase, ...(layout && { layout }) }));
   const { lv, group: { name } } = await volumes.get(id);
-  await lvm.change((await volumes.get(id)).group, ["lvchange", ...markVolumeDeleted(id), `${name}/${lv.name}`]);
+  await lvm.change((await volumes.get(id)).group, [
+    "lvchange",
+    ...markVolumeDeleted(id, { state: "raw" }),
+    `${name}/${lv.name}`,
+  ]);
   const [fake] = group.lvs;
   fake!.content.data.add("secret");
   const run = async () => {

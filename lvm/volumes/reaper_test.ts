@@ -34,7 +34,8 @@ async function setUpDeleted(size: bigint, erase: Erasure = "zero") {
   const record = () => {
     machine.fault = (command) => void (command.mutates && commands.push(describeCommand(command)));
   };
-  const mark = (...more: string[]) => lvm.change(group, ["lvchange", ...markVolumeDeleted(id), ...more, path]);
+  const mark = (...more: string[]) =>
+    lvm.change(group, ["lvchange", ...markVolumeDeleted(id, { state: "raw" }), ...more, path]);
   return { machine, lvm, reaper, finder, reservation, volumes, errors, commands, record, mark, path };
 }
 
@@ -267,7 +268,7 @@ Deno.test("Reaper neither erases nor removes an LV that has the name of a delete
   await volumes.create(namedRequest("two", GIB, { format: { state: "raw" } }));
   const { lv, group } = await volumes.get(second);
   const path = `${group.name}/${lv.name}`;
-  await lvm.change(group, ["lvchange", ...markVolumeDeleted(second), path]);
+  await lvm.change(group, ["lvchange", ...markVolumeDeleted(second, { state: "raw" }), path]);
   await mark();
   machine.fault = async ({ program }) => {
     if (program !== "blkdiscard") return undefined;
@@ -334,7 +335,7 @@ Deno.test("Reaper keeps an LV that needs no erasure, and from which an administr
   const { lv, group } = await volumes.get(second);
   const path = `${group.name}/${lv.name}`;
   await mark();
-  await lvm.change(group, ["lvchange", ...markVolumeDeleted(second), path]);
+  await lvm.change(group, ["lvchange", ...markVolumeDeleted(second, { state: "raw" }), path]);
   machine.fault = async ({ program }) => {
     if (program !== "blkdiscard") return undefined;
     machine.fault = undefined;

@@ -154,13 +154,13 @@ export class Volumes {
     }
     const { lv, group, used, tags } = found.volume;
     if (tags.copied !== undefined) return await this.#deleteUnfinishedCopy(found.volume);
-    await this.#requireDeletable(groups, found.volume);
+    // For a thin LV, the reaper decides what happens to its pool.
+    const isEmpty = !used && tags.format.state === "unformatted" && tags.source === undefined && !isThin(lv);
+    await this.#requireDeletable(groups, found.volume, { isRemovedNow: isEmpty });
     const { deleted } = cowSnapshotsOf(this.#driver, found.volume, groups);
     // Without the split, LVM would remove the deleted snapshots with their origin, before their COW space is erased.
     for (const snapshot of deleted) await splitSnapshot(this.#lvm, group, snapshot);
-    // For a thin LV, the reaper decides what happens to its pool.
-    const isEmpty = !used && tags.format.state === "unformatted" && tags.source === undefined;
-    if (isEmpty && !isThin(lv)) {
+    if (isEmpty) {
       return await this.#lvm.change(group, lvremove({ yes: true, uuid: lv.uuid }, lvPath(found.volume)));
     }
     await this.#markDeleted(found.volume);
@@ -190,8 +190,17 @@ export class Volumes {
     }
   }
 
-  /** Requires that a volume is not in use. @throws {StorageError} `InUse` */
-  async #requireDeletable(groups: readonly VolumeGroup[], volume: Volume): Promise<void> {
+  /**
+   * Requires that a volume is not in use. For one that `lvremove` removes now, LVM decides whether a program has it open:
+   * it waits some seconds for udev, which opens a new device (lvm.conf(5), `retry_deactivation`).
+   *
+   * @throws {StorageError} `InUse`
+   */
+  async #requireDeletable(
+    groups: readonly VolumeGroup[],
+    volume: Volume,
+    { isRemovedNow = false } = {},
+  ): Promise<void> {
     const { id, lv, tags } = volume;
     refuseWhileCopied(this.#driver, groups, { kind: "volume", id }, `deleting volume ${id}`);
     const { kept } = cowSnapshotsOf(this.#driver, volume, groups);
@@ -209,7 +218,7 @@ export class Volumes {
     const [mount] = isBlock ? deviceMounts(mounts, lv) : filesystemMounts(mounts, lv);
     // the driver does not observe how long other programs have the device open
     if (mount !== undefined) throw inUseError(id, `its mount ${mount.target}`, { retryOnChange: true });
-    if (lv.open) throw inUseError(id, lv.devicePath);
+    if (lv.open && !isRemovedNow) throw inUseError(id, lv.devicePath);
   }
 
   /**
@@ -291,7 +300,10 @@ export class Volumes {
   }
 
   async #markDeleted(volume: Volume): Promise<void> {
-    await this.#lvm.change(volume.group, lvchangeTags(markVolumeDeleted(volume.id), lvPath(volume)));
+    await this.#lvm.change(
+      volume.group,
+      lvchangeTags(markVolumeDeleted(volume.id, volume.tags.format), lvPath(volume)),
+    );
     this.#reaper.wake();
   }
 

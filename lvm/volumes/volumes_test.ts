@@ -105,3 +105,29 @@ for (const call of ["create", "delete"] as const) {
     assertEquals(group!.lvs.length, call === "create" ? 1 : 0);
   });
 }
+
+Deno.test("delete() of an unused volume leaves it to LVM to wait for udev, which still reads the new device", async () => {
+  const machine = new FakeMachine();
+  machine.addGroup("one", 1n << 30n);
+  const lvm = new Lvm(machine);
+  const reservation = new PoolReservation(lvm);
+  const volumes = new Volumes({
+    lvm,
+    finder: new VolumeFinder({ driver: "d" }),
+    reservation,
+    reaper: { wake: () => {} },
+  });
+  const create = async (name: string) => {
+    await volumes.create(namedRequest(name, 8n << 20n, { format: { state: "unformatted", type: "ext4" } }));
+    return machine.openDevice((await volumes.get(volumeIdOf(name))).lv.devicePath);
+  };
+  const openByUdev = await create("new");
+  machine.fault = ({ args }) => void (args[0] === "lvremove" && openByUdev[Symbol.dispose]());
+  await volumes.delete(volumeIdOf("new"));
+  assertEquals(machine.allLvs().length, 0);
+
+  machine.fault = undefined;
+  using _openByProgram = await create("open");
+  const { kind } = await assertRejects(() => volumes.delete(volumeIdOf("open")), StorageError);
+  assertEquals([kind, machine.allLvs().length], ["InUse", 1]);
+});

@@ -20,6 +20,7 @@ import { stagingContract } from "./staging.ts";
 import { staleMountsContract } from "./stale_mounts.ts";
 import { thinContract } from "./thin.ts";
 import { trimmingContract } from "./trimming.ts";
+import { toolsContract } from "./tools.ts";
 import { volumesContract } from "./volumes.ts";
 
 /** Registers all tests of the contract on a machine. */
@@ -46,4 +47,5 @@ export function lifecycleContract(host: Host): void {
   healthContract(host);
   hostileContract(host);
   locksContract(host);
+  toolsContract(host);
 }

@@ -35,6 +35,7 @@ function hostMachine(machine: FakeMachine): HostMachine & AsyncDisposable {
   return {
     exec: machine,
     lockGroup: (group, mode) => machine.lockGroup(group, mode),
+    openDevice: (path) => Promise.resolve(machine.openDevice(path)),
     [Symbol.asyncDispose]: () => Promise.resolve(),
   };
 }

@@ -44,6 +44,8 @@ export interface HostMachine {
   readonly exec: Exec;
   /** Takes LVM's lock of a group, as another program does. @returns the lock, to be disposed of */
   lockGroup(group: string, mode: "shared" | "exclusive"): Promise<Disposable>;
+  /** Opens a device for reading, as a process does. @returns what closes it */
+  openDevice(path: string): Promise<Disposable>;
   /**
    * Takes the first disk of a group away, which no active LV uses, and brings it back when it is disposed of. Only a
    * machine with several disks in a group has it.

@@ -5,7 +5,6 @@
  */
 
 import type { Output } from "../../lvm/exec.ts";
-import type { Segment } from "../../lvm/model/report.ts";
 import {
   allocate,
   canActivateDegraded,
@@ -15,29 +14,21 @@ import {
   LINEAR,
   lvHealthStatus,
 } from "./pvs.ts";
-import {
-  blankContent,
-  type DeviceContent,
-  failure,
-  type FakeGroup,
-  type FakeLv,
-  type FakeMachine,
-  newUuid,
-  ok,
-  type Tool,
-} from "./machine.ts";
+import { failure, type FakeLv, type FakeMachine, isMounted, ok, type Tool } from "./machine.ts";
 import {
   changePermission,
   checkConfig,
   LVCHANGE_OPTIONS,
-  LVCREATE_OPTIONS,
   LVEXTEND_OPTIONS,
   parseOptions,
   singleValue,
 } from "./lvm_options.ts";
 import { refuseAccess } from "./lvm_access.ts";
+import { cowMaxExtents, findLv, groupNotFound, missingPvsError, parseExtents } from "./lvm_lookup.ts";
+import { lvcreate } from "./lvcreate.ts";
+import { refuseFullMetadata } from "./metadata_area.ts";
 import { fullreport, isOpen, NOT_ROOT } from "./reports.ts";
-import { confirmRemoval, createPool, createThin, extendMetadata, isCowSnapshotOf, removeThin } from "./thin.ts";
+import { confirmRemoval, extendMetadata, isCowSnapshotOf, removeThin } from "./thin.ts";
 
 /** Runs `lvm SUBCOMMAND …`. */
 export function lvm(machine: FakeMachine, args: readonly string[]): Output {
@@ -46,7 +37,8 @@ export function lvm(machine: FakeMachine, args: readonly string[]): Output {
   const run = SUBCOMMANDS[subcommand];
   if (run === undefined) throw new Error(`the fake lvm has no ${args.join(" ")}`);
   const visible = at < 0 ? machine : machine.withDevices(args[at + 1]!.split(","));
-  return refuseAccess(visible, subcommand, rest) ?? run(visible, rest);
+  return refuseAccess(visible, subcommand, rest) ?? refuseFullMetadata(visible, (each) => run(each, rest)) ??
+    run(visible, rest);
 }
 
 const SUBCOMMANDS: Readonly<Record<string, Tool>> = {
@@ -77,102 +69,12 @@ function lvmconfig(machine: FakeMachine, args: readonly string[]): Output {
   return { ...ok(values.join("")), stderr: machine.host.root ? "" : NOT_ROOT };
 }
 
-function lvcreate(machine: FakeMachine, args: readonly string[]): Output {
-  const { options, positional: [path = "", ...pvPaths] } = parseOptions(args, LVCREATE_OPTIONS);
-  checkConfig(options);
-  const [groupName = "", originName] = path.split("/");
-  const group = machine.groups.find((group) => group.name === groupName);
-  if (group === undefined) return groupNotFound(groupName);
-  if (group.missingPvs > 0) return missingPvsError(group);
-  const name = singleValue(options, "--name");
-  if (group.lvs.some((lv) => lv.name === name)) {
-    return failure(5, `  Logical Volume "${name}" already exists in volume group "${group.name}"`);
-  }
-  const origin = group.lvs.find((lv) => lv.name === originName);
-  if (options.has("--snapshot") !== (originName !== undefined)) throw new Error(`lvcreate: an odd path ${path}`);
-  if (originName !== undefined && origin === undefined) return lvNotFound(path);
-  const monitored = !options.has("--config");
-  const newLv = {
-    name,
-    uuid: newUuid(),
-    tags: new Set(options.get("--addtag")),
-    active: true,
-    suspended: false,
-    zeroedTo: 0n,
-    permission: options.get("--permission")?.[0] === "r" ? "r" as const : "rw" as const,
-    setReadOnly: false,
-    minor: machine.nextMinor(),
-    createdAt: machine.now(),
-    cowPercent: 0,
-    invalid: false,
-  };
-  const type = options.get("--type")?.[0];
-  if (type === "thin-pool") {
-    const size = parseExtents(singleValue(options, "--size"), group) * group.extentSize;
-    return createPool(group, { ...newLv, size }, { zeroes: singleValue(options, "--zero") === "y", monitored });
-  }
-  if (type === "thin") {
-    const size = parseExtents(singleValue(options, "--virtualsize"), group) * group.extentSize;
-    return createThin(group, { ...newLv, size, pool: singleValue(options, "--thinpool") }, monitored);
-  }
-  if (origin?.pool !== undefined && !options.has("--size")) {
-    const activationSkip = options.get("--setactivationskip")?.[0] !== "n";
-    return createThin(
-      group,
-      { ...newLv, size: origin.size, pool: origin.pool, activationSkip, active: !activationSkip },
-      monitored,
-      origin,
-    );
-  }
-  if (!options.has("--size")) throw new Error(`lvcreate: no size: ${args.join(" ")}`);
-
-  const segment = parseSegment(options, group);
-  const requestedExtents = parseExtents(singleValue(options, "--size"), group, dataStripes(segment));
-  const maxUseful = origin === undefined ? requestedExtents : cowMaxExtents(origin, group);
-  const size = (requestedExtents < maxUseful ? requestedExtents : maxUseful) * group.extentSize;
-  const free = freeBytes(group);
-  if (size > free && segment.type === "linear") {
-    return failure(
-      5,
-      `  Volume group "${group.name}" has insufficient free space (${free / group.extentSize} extents): ${
-        size / group.extentSize
-      } required.`,
-    );
-  }
-  const pvSegments = allocate(group, { name, segment, pvSegments: [] }, size, pvPaths);
-  if ("code" in pvSegments) return pvSegments;
-  const content = origin === undefined
-    ? takeResidualContent(group, options)
-    : { ...origin.content, signatures: [...origin.content.signatures], data: new Set(origin.content.data) };
-  group.lvs.push({
-    ...newLv,
-    size,
-    content,
-    segment,
-    pvSegments,
-    ...(segment.type.startsWith("raid")
-      ? { raid: { action: "idle", syncPercent: 100, mismatches: 0, refreshNeeded: false } }
-      : {}),
-    ...(origin === undefined ? {} : { origin: { name: origin.name, size: origin.size } }),
-  });
-  return ok(`  Logical volume "${name}" created.\n`);
-}
-
-/**
- * Returns the content of a new LV: that of its extents, without the first 4 KiB and the signatures, unless the options
- * keep them (lvcreate(8), --zero and --wipesignatures, both on by default).
- */
-function takeResidualContent(group: FakeGroup, options: ReadonlyMap<string, string[]>): DeviceContent {
-  const isKept = (option: string) => options.get(option)?.[0] === "n";
-  const { residualData: data, residualSignatures } = group;
-  const isClean = data.size === 0 && residualSignatures.length === 0;
-  Object.assign(group, { residualData: new Set(), residualSignatures: [] });
-  return {
-    ...blankContent(),
-    data,
-    zeroHead: isClean || !isKept("--zero"),
-    signatures: isKept("--wipesignatures") ? residualSignatures : [],
-  };
+/** Returns LVM's message about an LV that is open. */
+function inUseMessage(machine: FakeMachine, group: string, lv: FakeLv): string {
+  const path = `${group}/${lv.name}`;
+  return isMounted(machine, lv)
+    ? `Logical volume ${path} contains a filesystem in use.`
+    : `Logical volume ${path} in use.`;
 }
 
 function lvremove(machine: FakeMachine, args: readonly string[]): Output {
@@ -186,7 +88,7 @@ function lvremove(machine: FakeMachine, args: readonly string[]): Output {
     if ("code" in found) return found;
     const { group, lv } = found;
     if (selected !== undefined && selected !== lv.uuid) continue;
-    if (isOpen(machine, lv)) return failure(5, `  Logical volume ${path} contains a filesystem in use.`);
+    if (isOpen(machine, lv)) return failure(5, `  ${inUseMessage(machine, group.name, lv)}`);
     const refusal = confirmRemoval(group, lv, options.has("--yes"));
     if (refusal !== undefined) return refusal;
     const removed = group.lvs.filter((other) => other === lv || isCowSnapshotOf(other, lv));
@@ -205,7 +107,11 @@ function lvextend(machine: FakeMachine, args: readonly string[]): Output {
   const { options, positional: [path = "", ...pvPaths] } = parseOptions(args, LVEXTEND_OPTIONS);
   checkConfig(options);
   const found = findLv(machine, path);
-  if ("code" in found) return found;
+  if ("code" in found) {
+    const [groupName = "", name] = path.split("/");
+    const isGroupThere = machine.groups.some((group) => group.name === groupName);
+    return isGroupThere ? failure(5, `  Logical volume ${name} not found in volume group ${groupName}.`) : found;
+  }
   const { group, lv } = found;
   if (group.missingPvs > 0) return missingPvsError(group);
   if (options.has("--poolmetadatasize")) {
@@ -217,9 +123,6 @@ function lvextend(machine: FakeMachine, args: readonly string[]): Output {
   const origin = group.lvs.find(({ name }) => name === lv.origin?.name);
   const limit = origin && lv.pool === undefined ? cowMaxExtents(origin, group) : undefined;
   const newExtents = limit !== undefined && limit < requestedExtents ? limit : requestedExtents;
-  if (lv.active && group.lvs.some((other) => isCowSnapshotOf(other, lv))) {
-    return failure(5, "  Snapshot origin volumes can be resized only while inactive: try lvchange -an.");
-  }
   if (newExtents === currentExtents) {
     return failure(5, `  New size (${newExtents} extents) matches existing size (${currentExtents} extents).`);
   }
@@ -228,6 +131,9 @@ function lvextend(machine: FakeMachine, args: readonly string[]): Output {
       3,
       `  New size given (${newExtents} extents) not larger than existing size (${currentExtents} extents)`,
     );
+  }
+  if (lv.active && group.lvs.some((other) => isCowSnapshotOf(other, lv))) {
+    return failure(5, "  Snapshot origin volumes can be resized only while inactive: try lvchange -an.");
   }
   const free = freeBytes(group) / group.extentSize;
   if (lv.pool === undefined && segment.type === "linear" && newExtents - currentExtents > free) {
@@ -280,7 +186,7 @@ function lvchange(machine: FakeMachine, args: readonly string[]): Output {
   const withSnapshots = group.lvs.filter((other) => other === lv || isCowSnapshotOf(other, lv));
   const open = withSnapshots.filter((other) => isOpen(machine, other));
   if (activate === "n" && open.length > 0) {
-    const inUse = open.map(({ name }) => `  Logical volume ${group.name}/${name} contains a filesystem in use.`);
+    const inUse = open.map((other) => `  ${inUseMessage(machine, group.name, other)}`);
     if (!open.includes(lv)) inUse.push(`  LV ${path} has open ${open.length} snapshot(s), not deactivating.`);
     return failure(5, inUse.join("\n"));
   }
@@ -328,66 +234,4 @@ function vgchange(machine: FakeMachine, args: readonly string[]): Output {
   for (const tag of options.get("--deltag") ?? []) group.tags.delete(tag);
   for (const tag of options.get("--addtag") ?? []) group.tags.add(tag);
   return ok(`  Volume group "${name}" successfully changed\n`);
-}
-
-/**
- * Returns the layout that lvcreate's options mean. @throws {Error} when LVM would change an odd layout, which is a
- * mistake of the driver
- */
-function parseSegment(options: ReadonlyMap<string, string[]>, group: FakeGroup): Segment {
-  const [type = "linear"] = options.get("--type") ?? [];
-  if (type === "linear") return LINEAR;
-  const value = (name: string) => Number((options.get(name)?.[0] ?? "0").replace(/b$/, ""));
-  const [stripes, stripeSize, mirrors] = [value("--stripes"), BigInt(value("--stripesize")), value("--mirrors")];
-  if (stripeSize > group.extentSize) {
-    throw new Error(`lvcreate would make stripes of ${group.extentSize}: ${stripeSize}`);
-  }
-  if (type === "raid1") return { type, stripes: mirrors + 1, stripeSize: 0n };
-  const extra = { striped: 0, raid10: stripes, raid5: 1, raid6: 2 }[type];
-  if (extra === undefined) throw new Error(`the fake lvcreate has no type ${type}`);
-  return { type, stripes: stripes + extra, stripeSize };
-}
-
-/** Returns the error of changes while PVs are missing. Changes of tags and removals are allowed. */
-function missingPvsError({ name }: FakeGroup): Output {
-  return failure(
-    5,
-    `  Cannot change VG ${name} while PVs are missing.\n  See vgreduce --removemissing and vgextend --restoremissing.\n` +
-      `  Cannot process volume group ${name}`,
-  );
-}
-
-/**
- * Returns the size in extents that the COW space of an origin can ever need: LVM allocates no more (its
- * cow_max_extents).
- */
-function cowMaxExtents(origin: FakeLv, group: FakeGroup): bigint {
-  const chunks = (origin.size + 4095n) / 4096n;
-  const bytes = (1n + chunks + (chunks + 256n) / 256n) * 4096n;
-  return (bytes + group.extentSize - 1n) / group.extentSize;
-}
-
-/** Returns a size in extents, the same on each of the PVs with different data. */
-function parseExtents(size: string, group: FakeGroup, dataStripes = 1n): bigint {
-  const bytes = /^(\d+)b$/.exec(size)?.[1];
-  if (bytes === undefined) throw new Error(`lvm: an odd size ${size}`);
-  const row = group.extentSize * dataStripes;
-  return (BigInt(bytes) + row - 1n) / row * dataStripes;
-}
-
-function findLv(machine: FakeMachine, path: string): { group: FakeGroup; lv: FakeLv } | Output {
-  const [groupName = "", name = ""] = path.split("/");
-  if (name === "") throw new Error(`lvm: ${path} would mean all LVs of the group`);
-  const group = machine.groups.find((group) => group.name === groupName);
-  if (group === undefined) return groupNotFound(groupName);
-  const lv = group.lvs.find((lv) => lv.name === name);
-  return lv === undefined ? lvNotFound(path) : { group, lv };
-}
-
-function groupNotFound(name: string): Output {
-  return failure(5, `  Volume group "${name}" not found\n  Cannot process volume group ${name}`);
-}
-
-function lvNotFound(path: string): Output {
-  return failure(5, `  Failed to find logical volume "${path}"`);
 }

@@ -58,6 +58,8 @@ export interface FakeLv {
   invalid: boolean;
   /** The name of its thin pool. */
   pool?: string;
+  /** The numbers of the chunks of its pool that were allocated when it was written to, as a thin LV. */
+  thinChunks?: Set<number>;
   /** Its state as a thin pool. */
   thinPool?: FakePool;
   /** True if activating its group skips it. */
@@ -72,6 +74,8 @@ export interface FakeLv {
     syncPercent: number;
     mismatches: number;
     refreshNeeded: boolean;
+    /** True until the images are synchronized for the first time. */
+    isNew?: boolean;
     /** Names of data that is on an image which did not get later writes, until the image is synchronized. */
     staleData?: Set<string> | undefined;
   };
@@ -112,8 +116,8 @@ export interface FakeGroup {
   missingPvs: number;
   exported: boolean;
   readOnly: boolean;
-  /** Free bytes of the metadata area. */
-  metadataFree: bigint;
+  /** The bytes that its metadata may have. */
+  metadataBytes: bigint;
   systemId: string;
   lockType: string;
   pvs: FakePv[];
@@ -157,6 +161,8 @@ export class FakeMachine implements Exec {
   readonly groups: FakeGroup[] = [];
   /** Its mount table. */
   readonly mounts: FakeMount[] = [...ROOT_MOUNTS];
+  /** LVs whose devices a process has open, as often as it has. */
+  readonly openLvs: FakeLv[] = [];
   /** Targets that cannot be unmounted now. */
   readonly busyTargets: Set<string> = new Set();
   /** Disks that do not answer, and the promise that resolves when they answer again. */
@@ -180,7 +186,7 @@ export class FakeMachine implements Exec {
       missingPvs: 0,
       exported: false,
       readOnly: false,
-      metadataFree: 520192n,
+      metadataBytes: 520192n,
       systemId: "",
       lockType: "",
       pvs: Array.from({ length: pvCount }, (_, index) => ({
@@ -214,6 +220,14 @@ export class FakeMachine implements Exec {
   /** Takes LVM's lock of a group, as another program does. @returns the lock, to be disposed of */
   lockGroup(group: string, mode: LvmLockMode): Promise<Disposable> {
     return this.#locks.acquire(group, mode);
+  }
+
+  /** Opens the device of an LV, as a process does that reads or writes it. @returns what closes it */
+  openDevice(path: string): Disposable {
+    const lv = this.lvAt(path);
+    if (lv === undefined) throw new Deno.errors.NotFound(path);
+    this.openLvs.push(lv);
+    return { [Symbol.dispose]: () => void this.openLvs.splice(this.openLvs.indexOf(lv), 1) };
   }
 
   /**
@@ -312,6 +326,11 @@ export function devicePath(group: FakeGroup, lv: FakeLv): string {
 /** Reports whether the kernel refuses writes to the device of an LV: for either of its two flags. */
 export function isReadOnly({ permission, setReadOnly }: FakeLv): boolean {
   return permission === "r" || setReadOnly;
+}
+
+/** Reports whether a filesystem on an LV is mounted. A bind mount of its device node is not that. */
+export function isMounted({ mounts }: FakeMachine, lv: FakeLv): boolean {
+  return mounts.some((mount) => mount.lv === lv && mount.root === "/");
 }
 
 /** Returns the content of an empty device. */

@@ -214,3 +214,8 @@ export function segRow({ name, pool, thinPool, segment = LINEAR }: FakeLv): Reco
     stripe_size: `${segment.stripeSize}`,
   };
 }
+
+/** Ends the first synchronization of the RAID LVs of a group. */
+export function endSync({ lvs }: FakeGroup): void {
+  for (const { raid } of lvs) if (raid?.isNew) Object.assign(raid, { action: "idle", syncPercent: 100, isNew: false });
+}

@@ -8,7 +8,17 @@ import type { Output } from "../../lvm/exec.ts";
 import { REPORT_COMMAND } from "../../lvm/model/report_command.ts";
 import { SURVEY_COMMAND, UNLOCKED_SURVEY_COMMAND } from "../../lvm/model/survey.ts";
 import { LINEAR, lvHealthStatus, pvRow, pvSegmentsOf, pvsegRow, segRow } from "./pvs.ts";
-import { devicePath, failure, type FakeGroup, type FakeLv, type FakeMachine, newUuid, ok } from "./machine.ts";
+import { METADATA_AREA_BYTES, metadataFree } from "./metadata_area.ts";
+import {
+  devicePath,
+  failure,
+  type FakeGroup,
+  type FakeLv,
+  type FakeMachine,
+  isMounted,
+  newUuid,
+  ok,
+} from "./machine.ts";
 import { thinFields } from "./thin.ts";
 
 const REPORTS = [REPORT_COMMAND, SURVEY_COMMAND, UNLOCKED_SURVEY_COMMAND].map(({ args }) => args.slice(1).join("\n"));
@@ -37,11 +47,19 @@ export function fullreport(machine: FakeMachine, args: readonly string[]): Outpu
       seg: group.lvs.map((lv) => segRow(lv)),
     })).concat(unusedPvs.length === 0 ? [] : [{ pv: unusedPvs, pvseg: [] }]),
   });
+  for (const { lvs } of groups) lvs.forEach(continueSync);
   return { ...ok(stdout), stderr: warnings.map((sentence) => `  WARNING: ${sentence}\n`).join("") };
 }
 
 /** The warning that LVM prints for users other than root. */
 export const NOT_ROOT = "  WARNING: Running as a non-root user. Functionality may be unavailable.\n";
+
+/** Continues the first synchronization of a RAID LV, of which each report shows more. */
+function continueSync({ active, raid }: FakeLv): void {
+  if (!active || raid === undefined || !raid.isNew) return;
+  raid.syncPercent = Math.min(100, raid.syncPercent + 50);
+  if (raid.syncPercent === 100) Object.assign(raid, { action: "idle", isNew: false });
+}
 
 function vgRow(group: FakeGroup): Record<string, string> {
   return {
@@ -53,8 +71,8 @@ function vgRow(group: FakeGroup): Record<string, string> {
     vg_exported: group.exported ? "1" : "0",
     vg_permissions: group.readOnly ? "read-only" : "writeable",
     vg_tags: [...group.tags].join(","),
-    vg_mda_size: "1044480",
-    vg_mda_free: `${group.metadataFree}`,
+    vg_mda_size: `${METADATA_AREA_BYTES}`,
+    vg_mda_free: `${metadataFree(group)}`,
     vg_systemid: group.systemId,
     vg_lock_type: group.lockType,
     vg_clustered: "0",
@@ -106,7 +124,7 @@ export function permissionOf({ permission, setReadOnly, active }: FakeLv): "r" |
   return permission === "r" ? "r" : setReadOnly && active ? "R" : "w";
 }
 
-/** Reports whether an LV is open. A mounted filesystem holds its device open; a bind mount of the node does not. */
+/** Reports whether an LV is open: a filesystem on it is mounted, or a process has its device open. */
 export function isOpen(machine: FakeMachine, lv: FakeLv): boolean {
-  return machine.mounts.some((mount) => mount.lv === lv && mount.root === "/");
+  return isMounted(machine, lv) || machine.openLvs.includes(lv);
 }

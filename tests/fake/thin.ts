@@ -99,7 +99,11 @@ export function confirmRemoval(group: FakeGroup, lv: FakeLv, isConfirmed: boolea
 export function removeThin(group: FakeGroup, lv: FakeLv): boolean {
   const pool = group.lvs.find(({ name }) => name === lv.pool)?.thinPool;
   if (pool === undefined && lv.thinPool === undefined) return false;
-  if (pool !== undefined) pool.residualData = pool.residualData.union(lv.content.data);
+  if (pool !== undefined) {
+    pool.residualData = pool.residualData.union(lv.content.data);
+    const poolBytes = Number(group.lvs.find(({ name }) => name === lv.pool)!.size);
+    pool.dataPercent = Math.max(0, pool.dataPercent - 100 * (lv.thinChunks?.size ?? 0) * CHUNK_BYTES / poolBytes);
+  }
   if (lv.thinPool !== undefined) group.residualData = group.residualData.union(lv.thinPool.residualData);
   group.lvs = group.lvs.filter((other) => other !== lv && other.pool !== lv.name);
   for (const other of group.lvs) if (other.pool !== undefined && other.origin?.name === lv.name) delete other.origin;
@@ -131,6 +135,24 @@ export function discardOverwrittenData(machine: FakeMachine, lv: FakeLv): void {
   if (pool === undefined || lv.zeroedTo < pool.size) return;
   pool.thinPool!.residualData = new Set();
   Object.assign(lv.content, blankContent());
+}
+
+/** The size of a chunk of a small thin pool (lvmthin(7)), in bytes. */
+const CHUNK_BYTES = 65_536;
+
+/** Allocates the chunks of a thin LV that are written from one byte to another. @returns false when its pool is full */
+export function allocateChunks(machine: FakeMachine, lv: FakeLv, from: number, to: number): boolean {
+  const pool = machine.allLvs().find((each) => each.group.lvs.includes(lv) && each.lv.name === lv.pool)?.lv;
+  if (pool?.thinPool === undefined) return true;
+  const chunks = lv.thinChunks ??= new Set();
+  const percent = 100 * CHUNK_BYTES / Number(pool.size);
+  for (let chunk = Math.floor(from / CHUNK_BYTES); chunk * CHUNK_BYTES < to; chunk++) {
+    if (chunks.has(chunk)) continue;
+    if (pool.thinPool.dataPercent + percent > 100) return false;
+    chunks.add(chunk);
+    pool.thinPool.dataPercent += percent;
+  }
+  return true;
 }
 
 /** Returns the fields of a report that differ for thin LVs and pools. */

@@ -22,7 +22,7 @@ import {
   type Tools,
 } from "./machine.ts";
 import { canActivateDegraded, lvHealthStatus } from "./pvs.ts";
-import { discardOverwrittenData, isCowSnapshotOf } from "./thin.ts";
+import { allocateChunks, discardOverwrittenData, isCowSnapshotOf } from "./thin.ts";
 
 /** The tools by program. */
 export const TOOLS: Tools = {
@@ -43,7 +43,7 @@ export const TOOLS: Tools = {
   "mkfs.xfs": mkfsXfs,
   modinfo,
   mount,
-  resize2fs: (machine, args) => resizeUnmounted(machine, args.at(-1)!, /^ext[234]$/),
+  resize2fs,
   sync,
   tune2fs,
   udevadm,
@@ -113,6 +113,11 @@ function dd(machine: FakeMachine, args: readonly string[]): Output {
   }
   if (target !== "/dev/null") {
     if (isReadOnly(lv)) return failure(1, `dd: error writing '${target}': Operation not permitted`);
+    const [from, to] = writtenBytes(lv, values);
+    if (!allocateChunks(machine, lv, from, to)) {
+      return failure(1, `dd: error writing '${target}': No space left on device`);
+    }
+    if (from === 0) lv.content.signatures = [];
     lv.content.zeroHead = false;
     lv.content.data.add(values.get("if")!);
     lv.zeroedTo = 0n;
@@ -126,14 +131,19 @@ function controllers({ host }: FakeMachine): Output {
   return failure(1, `dd: failed to open '${CGROUP_ROOT}/cgroup.controllers': No such file or directory`);
 }
 
+/** Returns where dd begins to write on an LV, and where it ends. */
+function writtenBytes(lv: FakeLv, values: ReadonlyMap<string, string>): [from: number, to: number] {
+  const block = Number((values.get("bs") ?? "512").replace(/M$/, "")) * (values.get("bs")?.endsWith("M") ? 1 << 20 : 1);
+  const from = Number(values.get("seek") ?? "0") * block;
+  return [from, Math.min(from + Number(values.get("count") ?? "1") * block, Number(lv.size))];
+}
+
 /**
  * Copies what dd overwrites of an origin into the COW space of its snapshots, chunk by chunk, as far as it has space.
  */
 function copyToCow(machine: FakeMachine, lv: FakeLv, values: ReadonlyMap<string, string>): void {
   const { lvs } = machine.groups.find((group) => group.lvs.includes(lv))!;
-  const block = Number((values.get("bs") ?? "512").replace(/M$/, "")) * (values.get("bs")?.endsWith("M") ? 1 << 20 : 1);
-  const from = Number(values.get("seek") ?? "0") * block;
-  const to = Math.min(from + Number(values.get("count") ?? "1") * block, Number(lv.size));
+  const [from, to] = writtenBytes(lv, values);
   for (const snapshot of lvs.filter((other) => isCowSnapshotOf(other, lv) && other.active)) {
     const cowChunks = snapshot.cowChunks ??= new Set();
     const before = cowChunks.size;
@@ -256,10 +266,22 @@ function resizeMounted(machine: FakeMachine, args: readonly string[], type: stri
   return ok();
 }
 
-function resizeUnmounted(machine: FakeMachine, path: string, type: RegExp): Output {
+/** Resizes a filesystem through its device: a mounted one, or one that was checked since it was mounted. */
+function resize2fs(machine: FakeMachine, args: readonly string[]): Output {
+  const path = args.at(-1)!;
   const lv = machine.lvAt(path);
   if (lv === undefined) return deviceNotFound("resize2fs", path);
-  if (!type.test(lv.content.signatures[0]?.type ?? "")) return failure(1, `resize2fs: Bad magic number in super-block`);
-  lv.content.filesystemBytes = lv.size;
+  const { content } = lv;
+  if (!/^ext[234]$/.test(content.signatures[0]?.type ?? "")) {
+    return failure(1, "resize2fs: Bad magic number in super-block");
+  }
+  const mounts = machine.mounts.filter((mount) => mount.lv === lv && mount.root === "/");
+  if (mounts.length === 0 && !content.isClean) return failure(1, `Please run 'e2fsck -f ${path}' first.\n`);
+  if (isReadOnly(lv)) return failure(1, `resize2fs: Operation not permitted While trying to open ${path}`);
+  if (content.filesystemBytes === lv.size) return ok();
+  if (mounts.length > 0 && mounts.every(({ readOnly }) => readOnly)) {
+    return failure(1, "resize2fs: Read-only file system");
+  }
+  content.filesystemBytes = lv.size;
   return ok();
 }

@@ -62,7 +62,7 @@ async function cleanUp(): Promise<void> {
 const host: Host = {
   name: "lvm",
   groups: GROUPS,
-  setUp: () => Promise.resolve({ exec, lockGroup, detachPv, [Symbol.asyncDispose]: cleanUp }),
+  setUp: () => Promise.resolve({ exec, lockGroup, openDevice: Deno.open, detachPv, [Symbol.asyncDispose]: cleanUp }),
   skips: isSkipped,
   cgroups: (root) => realCgroups(exec, root),
 };

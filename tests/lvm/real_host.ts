@@ -37,7 +37,7 @@ export async function realHost(name: string): Promise<Host> {
   return {
     name: "lvm",
     groups,
-    setUp: () => Promise.resolve({ exec, lockGroup, [Symbol.asyncDispose]: cleanUp }),
+    setUp: () => Promise.resolve({ exec, lockGroup, openDevice: Deno.open, [Symbol.asyncDispose]: cleanUp }),
     skips: isSkipped,
     cgroups: (root) => realCgroups(exec, root),
   };

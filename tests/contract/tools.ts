@@ -1,0 +1,133 @@
+/**
+ * Contract: what the tools do in states that the driver meets seldom: an open device, a full metadata area, a filesystem
+ * that was not checked, a pool that is written to. The fake machine must do the same.
+ *
+ * @module
+ */
+
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { classifyRefusal } from "../../lvm/model/client.ts";
+import { assertFails, blockCapability, contractTest, type Harness, type Host, mountCapability } from "./host.ts";
+
+const MiB = 1n << 20n;
+
+/** Registers the tests. */
+export function toolsContract(host: Host): void {
+  contractTest(
+    host,
+    "a volume whose device a process has open is not deleted, and LVM neither deactivates nor removes it",
+    async (harness, machine) => {
+      const volumeId = await harness.create({ volumeCapabilities: [blockCapability()] });
+      const { path, devicePath } = await harness.singleLv();
+      {
+        using _open = await machine.openDevice(devicePath);
+        assertEquals((await harness.singleLv()).open, true);
+        await assertFails("FAILED_PRECONDITION", harness.csi.controller.deleteVolume({ volumeId }), "in use");
+        for (const args of [["lvchange", "--activate", "n", path], ["lvremove", "--yes", path]]) {
+          const output = await harness.exec.run({ program: "lvm", args, mutates: true });
+          assertEquals([output.code, classifyRefusal(output)], [5, "InUse"], output.stderr);
+        }
+      }
+      await harness.csi.controller.deleteVolume({ volumeId });
+    },
+  );
+
+  contractTest(
+    host,
+    "deleteVolume() deletes a volume that was in use also when the metadata area is full",
+    async (harness) => {
+      const [volumeGroup] = harness.groups;
+      const volumeId = await harness.create({ parameters: { volumeGroup } });
+      const stagingTargetPath = await harness.stage(volumeId);
+      await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+      const fillers = await fillMetadata(harness, volumeGroup);
+      await assertFails("RESOURCE_EXHAUSTED", harness.create({ parameters: { volumeGroup } }));
+      await harness.csi.controller.deleteVolume({ volumeId });
+      assertEquals(await harness.lvs(), []);
+      await changeTags(harness, volumeGroup, "--deltag", fillers);
+    },
+  );
+
+  contractTest(host, "resize2fs resizes an unmounted ext4 only after a check since it was mounted", async (harness) => {
+    const volumeCapability = mountCapability("ext4");
+    const volumeId = await harness.create({ volumeCapabilities: [volumeCapability] });
+    await harness.stage(volumeId, volumeCapability);
+    await new Promise((resolve) => setTimeout(resolve, host.name === "lvm" ? 1_100 : 0)); // ext4 counts seconds
+    await tearDownMount(harness, volumeId);
+    await harness.stage(volumeId, volumeCapability);
+    await tearDownMount(harness, volumeId);
+    const { path, devicePath } = await harness.singleLv();
+    await harness.runAsAdmin("lvm", "lvchange", "--activate", "y", path);
+    await harness.runAsAdmin("lvm", "lvextend", "--size", `${64n * MiB}b`, path);
+    const output = await harness.exec.run({ program: "resize2fs", args: [devicePath], mutates: true });
+    assertEquals(output.code, 1);
+    assertMatch(output.stderr, /Please run 'e2fsck -f /);
+    await harness.runAsAdmin("e2fsck", "-f", "-p", devicePath);
+    await harness.runAsAdmin("resize2fs", devicePath);
+    await harness.csi.controller.deleteVolume({ volumeId });
+  });
+
+  contractTest(host, "what is written to a thin volume fills its pool", async (harness) => {
+    const [volumeGroup] = harness.groups;
+    const pool = `${volumeGroup}/filling`;
+    const options = ["--yes", "--type", "thin-pool", "--zero", "y", "--name", "filling", "--size", `${64n * MiB}b`];
+    await harness.runAsAdmin("lvm", "lvcreate", ...options, volumeGroup);
+    const volumeId = await harness.create({
+      volumeCapabilities: [blockCapability()],
+      parameters: { volumeGroup, thinProvision: "yes", thinPool: "filling" },
+    });
+    const usage = async () => (await harness.lvs()).find(({ name }) => name === "filling")!.thinPool!.dataPercent!;
+    assert(await usage() < 2);
+    const { devicePath } = (await harness.lvs()).find(({ name }) => name !== "filling")!;
+    const block = ["bs=1048576", "count=16", "conv=fsync", "status=none"];
+    for (let time = 0; time < 2; time++) {
+      await harness.runAsAdmin("dd", "if=/dev/urandom", `of=${devicePath}`, ...block);
+      assertEquals(Math.round(await usage()), 25, "what is written again takes no more");
+    }
+    await harness.csi.controller.deleteVolume({ volumeId });
+    await harness.waitUntilIdle();
+    await harness.runAsAdmin("lvm", "lvremove", "--yes", pool);
+  });
+}
+
+/** Unstages a volume that was staged. */
+async function tearDownMount(harness: Harness, volumeId: string): Promise<void> {
+  await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath: `${harness.folder}/staging` });
+}
+
+/** Changes tags of a group, few enough in a command. @returns LVM's refusal, if any */
+async function changeTags(
+  harness: Harness,
+  group: string,
+  option: "--addtag" | "--deltag",
+  tags: readonly string[],
+): Promise<string | undefined> {
+  for (let at = 0; at < tags.length; at += 60) {
+    const args = ["vgchange", ...tags.slice(at, at + 60).flatMap((tag) => [option, tag]), group];
+    const output = await harness.exec.run({ program: "lvm", args, mutates: true });
+    if (output.code === 0) continue;
+    assertEquals(classifyRefusal(output), "NoSpace", output.stderr);
+    return output.stderr;
+  }
+}
+
+/** Fills the metadata area of a group with tags, to the last byte. @returns the tags */
+async function fillMetadata(harness: Harness, group: string): Promise<string[]> {
+  const added: string[] = [];
+  const add = async (tags: string[]) => {
+    if (await changeTags(harness, group, "--addtag", tags) !== undefined) return false;
+    added.push(...tags);
+    return true;
+  };
+  for (const [count, length] of [[60, 1000], [8, 1000], [1, 1000], [1, 120]] as const) {
+    const more = () => Array.from({ length: count }, (_, i) => `${added.length + i}.`.padEnd(length, "x"));
+    while (await add(more()));
+  }
+  // A tag in place of a shorter one adds one byte at a time.
+  for (let tag = "filler";; tag += "x") {
+    const replace = tag === "filler" ? [] : ["--deltag", tag.slice(0, -1)];
+    const args = ["vgchange", ...replace, "--addtag", tag, group];
+    const { code } = await harness.exec.run({ program: "lvm", args, mutates: true });
+    if (code !== 0) return tag === "filler" ? added : [...added, tag.slice(0, -1)];
+  }
+}
