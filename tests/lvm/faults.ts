@@ -10,7 +10,7 @@ import { HostExec } from "../../lvm/exec.ts";
 import { faultsContract } from "../contract/faults.ts";
 import { assertFails, failureStatus, Harness } from "../contract/host.ts";
 import { run } from "../demo/command.ts";
-import { retry } from "./retry.ts";
+import { retryCall } from "./retry.ts";
 
 const [FAULTY_DISK, HEALTHY_DISK] = (Deno.env.get("DATA_DISKS") ?? "").split(" ");
 if (!FAULTY_DISK || !HEALTHY_DISK) throw new Error("DATA_DISKS: must name two empty disks");
@@ -75,7 +75,7 @@ Deno.test("a disk that hangs stops its group within bounds, and no other [lvm]",
   } finally {
     await resume();
   }
-  for (const volumeId of [first, second]) await retry(() => harness.csi.controller.deleteVolume({ volumeId }));
+  for (const volumeId of [first, second]) await retryCall(() => harness.csi.controller.deleteVolume({ volumeId }));
   assertEquals(await harness.lvs(), []);
 });
 

@@ -17,7 +17,7 @@ export const SKIPPED_PREFIXES = [
   "ext3: ",
   "ext4: a crash between mkfs",
   "btrfs: a crash between mkfs",
-  "a driver that is killed with its child processes during each call continues after a restart: block",
+  "a driver that is killed with its child processes during its calls continues after a restart: block",
   // The driver decides these before it asks LVM.
   "createVolume() answers the ",
   "createVolume() from a source refuses",
