@@ -1,12 +1,14 @@
 # Runs in a guest: the suite SUITE, on the disks DATA_DISKS. See run.ts.
 mkdir -p /work/out
-# What LVM does beside its work on these throwaway disks, and what takes long under emulation.
-cat > /etc/lvm/lvmlocal.conf <<CONF
+# What LVM does beside its work on these throwaway disks, and what takes long under emulation. One suite has all of it.
+if [ "$SUITE" != lvm_defaults ]; then
+  cat > /etc/lvm/lvmlocal.conf <<CONF
 activation { monitoring = 0 }
 backup { backup = 0 archive = 0 }
 devices { md_component_detection = 0 multipath_component_detection = 0 fw_raid_component_detection = 0 }
 CONF
-rm -f /usr/lib/udev/rules.d/69-lvm.rules && udevadm control --reload # a pvscan for every change of the metadata
+  rm -f /usr/lib/udev/rules.d/69-lvm.rules && udevadm control --reload # a pvscan for every change of the metadata
+fi
 export DENO_NO_UPDATE_CHECK=1 NO_COLOR=1
 
 # sanity MODE: a driver, the whole suite against it, and the driver's clean end.
@@ -40,5 +42,5 @@ sanity() {
 
 case $SUITE in
   csi-sanity-*) sanity "${SUITE#csi-sanity-}" ;;
-  *) DATA_DISK="$DATA_DISKS" DRIVER=/work/denolith /work/deno test -A --no-check --no-config "/work/$SUITE.js" ;;
+  *) DATA_DISK="$DATA_DISKS" DRIVER=/work/denolith /work/deno test -A --no-check --no-config ${FILTER:+--filter "$FILTER"} "/work/$SUITE.js" ;;
 esac

@@ -51,6 +51,8 @@ export const SUITES: readonly Suite[] = [
   { name: "layouts", module: "layouts", disksGiB: [] },
   { name: "faults", module: "faults", disksGiB: [1, 1] },
   { name: "erasure", module: "erasure", disksGiB: [1, 3] },
+  { name: "lvm_defaults", module: "lvm_defaults", disksGiB: [1, 3] },
+  { name: "differential", module: "differential", disksGiB: [1, 1, 1] },
   { name: "permission_set", module: "permission_set", disksGiB: [2] },
 ];
 

@@ -1,0 +1,59 @@
+/**
+ * Compares the fake machine with real LVM: the same random commands on both. `deno test` runs this in the guest, as one
+ * bundle. DATA_DISKS names the disks of the group. SEED repeats a run, FULL makes it long.
+ *
+ * @module
+ */
+
+import fc from "fast-check";
+import { HostExec } from "../../lvm/exec.ts";
+import { Lvm } from "../../lvm/model/client.ts";
+import { readMounts } from "../../lvm/host/mounts.ts";
+import { run } from "../demo/command.ts";
+import { type Action, GROUP, plays } from "../differential/actions.ts";
+import { type Counts, play } from "../differential/play.ts";
+
+/** The number of actions in a play: enough for volumes with a history, few enough to read. */
+const ACTIONS = 16;
+
+/** The time for plays, in milliseconds. */
+const PLAY_MS = Deno.env.get("FULL") === "1" ? 20 * 60_000 : 150_000;
+
+const exec = new HostExec();
+const root = await Deno.makeTempDir({ prefix: "denolith-differential-" });
+const targets = { folders: ["one", "two", "three"].map((name) => `${root}/${name}`), file: `${root}/device` };
+for (const folder of targets.folders) await Deno.mkdir(folder);
+await Deno.writeTextFile(targets.file, "");
+await run("load modules", "modprobe", ["-a", "dm-raid", "xfs", "btrfs"]);
+await run("make a group", "vgcreate", ["-qq", "--yes", GROUP, ...(Deno.env.get("DATA_DISKS") ?? "").split(" ")]);
+
+/** Empties the group, and overwrites what plays left at the start of its disks. */
+async function reset(): Promise<void> {
+  const mounts = (await readMounts(exec)).filter(({ target }) => target.startsWith(root));
+  for (const { target } of mounts.reverse()) await run("clean up", "umount", [target]);
+  const { lvs, tags } = (await new Lvm(exec).report()).find(({ name }) => name === GROUP)!;
+  if (lvs.length > 0) await run("clean up", "lvremove", ["-qq", "--yes", GROUP]);
+  if (tags.length > 0) await run("clean up", "vgchange", ["-qq", ...tags.flatMap((tag) => ["--deltag", tag]), GROUP]);
+}
+
+const firstSeed = Number(Deno.env.get("SEED") || Date.now() % 1_000_000);
+
+/** The number of plays that may fail before the test ends. */
+const MAX_FAILURES = 25;
+
+const title = "random commands have the same outcome on the fake machine and on real LVM";
+
+Deno.test(`${title}, seed ${firstSeed} [lvm]`, async () => {
+  const counts: Counts = { commands: 0, succeeded: 0, refused: new Map() };
+  const failures: string[] = [];
+  const machine = { exec, reset, settleMs: 3_000, tickMs: 1_100 };
+  let seed = firstSeed;
+  for (const start = Date.now(); Date.now() - start < PLAY_MS && failures.length < MAX_FAILURES; seed++) {
+    const [actions] = fc.sample(plays(ACTIONS), { seed, numRuns: 1 }) as [Action[]];
+    await play(actions, machine, targets, counts).catch((error) => failures.push(`SEED=${seed}: ${error.message}`));
+  }
+  await reset();
+  console.log(`${seed - firstSeed} plays, ${counts.commands} commands, ${counts.succeeded} of which succeeded`);
+  for (const [reason, count] of counts.refused) console.log(`${count} not tried: ${reason}`);
+  if (failures.length > 0) throw new Error(failures.join("\n\n"));
+});
