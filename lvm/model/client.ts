@@ -25,7 +25,7 @@ const REFUSALS: readonly [RegExp, ErrorKind][] = [
   [/insufficient suitable .*allocatable extents/i, "NoSpace"],
   [/no specified PVs have space available/i, "NoSpace"],
   [/number of stripes .* must not exceed number of physical volumes/i, "NoSpace"],
-  [/too large for circular buffer|metadata .*is too large/i, "NoSpace"],
+  [/too large for circular buffer|metadata .*(?:is too large|exceeds maximum metadata size)/i, "NoSpace"],
   [/free space in thin pool .* reached threshold/i, "NoSpace"],
   [/maximum number of logical volumes .* reached/i, "NoSpace"],
   [/already exists in volume group/i, "AlreadyExists"],

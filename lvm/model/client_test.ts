@@ -22,6 +22,11 @@ const CAPTURED = [
     "  Refusing activation of partial LV vg1/vol-1.  Use '--activationmode partial' to override.",
   ],
   ["FailedPrecondition", "  Refusing refresh of partial LV vg1/vol-1. Use '--activationmode partial' to override."],
+  [
+    "NoSpace",
+    "  VG vg1 30 metadata on /dev/vdc (545495 bytes) exceeds maximum metadata size (521472 bytes)\n" +
+    "  WARNING: Failed to write an MDA of VG vg1.\n  Failed to write VG vg1.",
+  ],
   ["NoSpace", "  Maximum number of logical volumes (4) reached in volume group vg1"],
   ["NotFound", '  Failed to find logical volume "vg1/nope"'],
   ["NotFound", "  Logical volume nope not found in volume group vg1."],

@@ -34,13 +34,11 @@ export function refuseFullMetadata(
   change(after);
   const full = after.groups.find((group, index) => metadataFree(group) < 0n && metadataFree(group) < before[index]!);
   if (full === undefined) return undefined;
-  const [area, used] = [METADATA_AREA_BYTES - 512n, full.metadataBytes - metadataFree(full)];
+  const [path, size, limit] = [full.pvs[0]!.path, full.metadataBytes - metadataFree(full), full.metadataBytes];
   return failure(
     5,
-    `  VG ${full.name} metadata on ${
-      full.pvs[0]!.path
-    } (${used} bytes) too large for circular buffer (${area} bytes with ` +
-      `${used} used)\n  Failed to write VG ${full.name}.`,
+    `  VG ${full.name} 30 metadata on ${path} (${size} bytes) exceeds maximum metadata size (${limit} bytes)\n` +
+      `  WARNING: Failed to write an MDA of VG ${full.name}.\n  Failed to write VG ${full.name}.`,
   );
 }
 
