@@ -128,7 +128,7 @@ function lvextend(machine: FakeMachine, args: readonly string[]): Output {
   }
   if (newExtents < currentExtents) {
     return failure(
-      3,
+      5,
       `  New size given (${newExtents} extents) not larger than existing size (${currentExtents} extents)`,
     );
   }

@@ -55,7 +55,7 @@ export function createThin(
   origin?: FakeLv,
 ): Output {
   const pool = group.lvs.find(({ name }) => name === newLv.pool)?.thinPool;
-  if (pool === undefined) return failure(5, `  Thin pool ${group.name}/${newLv.pool} not found.`);
+  if (pool === undefined) return failure(5, `  Pool ${newLv.pool} not found in Volume group ${group.name}.`);
   if (pool.dataPercent >= 100 || pool.metadataPercent >= 75) {
     return failure(
       5,

@@ -22,17 +22,19 @@ const HELP = `Usage: deno task test:lvm [SUITE...] [flags]
 
 Runs the contract tests, csi-sanity and further suites over real LVM, each suite in a guest of its own.
 
-  SUITE           the beginning of the name of a suite: ${SUITES.map(({ name }) => name).join(", ")}; all by default
+  SUITE           the beginning of the name of a suite: ${SUITES.map(({ name }) => name).join(", ")};
+                  by default all but ${SUITES.filter(({ onlyFull }) => onlyFull).map(({ name }) => name).join(", ")}
   --debian NAME   the Debian of the guest: ${DEBIAN_RELEASES.join(" or ")}; the first by default
   --filter TEXT   only the tests with this in their names; csi-sanity runs whole
-  --full          also run the tests that mostly repeat others; without it, one in three of them runs, by the commit
+  --full          all suites, and all tests that mostly repeat others, of which otherwise some run by chance
   --jobs N        the number of guests at a time; by default that of the processors, and at least two
   --machine KIND  uml (user-mode Linux, the default) or qemu (a whole machine in software emulation, much slower)
   -h, --help      show this help
 
 Variables:
-  SEED    the seed of the random choices of tests
-  SAMPLE  the seed of the tests and the power cuts that run by chance; the commit by default`;
+  SEED          the seed of the random choices of tests
+  SAMPLE        the seed of the tests and the power cuts that run by chance; the commit by default
+  PLAY_SECONDS  how long the suite differential plays`;
 
 /** The time limit of a suite, in milliseconds. */
 const TIMEOUT_MS = { uml: 40 * 60_000, qemu: 90 * 60_000 };
@@ -82,6 +84,7 @@ async function runSuite(suite: Suite, programs: Programs): Promise<boolean> {
     script: "PATH=$PATH:/work/bin\n" + script,
     env: {
       SEED: Deno.env.get("SEED") ?? "",
+      PLAY_SECONDS: Deno.env.get("PLAY_SECONDS") ?? "",
       FILTER: programs.filter,
       LEFT_OUT: programs.leftOut,
       PART: suite.part ?? "",
@@ -160,7 +163,8 @@ async function main(): Promise<number> {
     },
   });
   const names = args._.map(String);
-  const suites = names.length === 0 ? SUITES : SUITES.filter(({ name }) => names.some((part) => name.startsWith(part)));
+  const usual = SUITES.filter(({ onlyFull }) => args.full === true || !onlyFull);
+  const suites = names.length === 0 ? usual : SUITES.filter(({ name }) => names.some((part) => name.startsWith(part)));
   const known = ["_", "debian", "filter", "full", "help", "h", "jobs", "machine"];
   const machine = args.machine as MachineKind;
   const debian = args.debian as DebianRelease;

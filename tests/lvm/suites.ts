@@ -14,6 +14,8 @@ export interface Suite {
   readonly module?: string;
   /** The sizes of its disks, in GiB. */
   readonly disksGiB: readonly number[];
+  /** Whether it runs only with `--full`, or when it is named: CI has a limit of time. */
+  readonly onlyFull?: true;
   /** The part of the module's tests that runs, such as `1/4`; all by default. */
   readonly part?: string;
 }
@@ -51,7 +53,7 @@ export const SUITES: readonly Suite[] = [
   { name: "layouts", module: "layouts", disksGiB: [] },
   { name: "faults", module: "faults", disksGiB: [1, 1] },
   { name: "erasure", module: "erasure", disksGiB: [1, 3] },
-  { name: "lvm_defaults", module: "lvm_defaults", disksGiB: [1, 3] },
+  { name: "lvm_defaults", module: "lvm_defaults", disksGiB: [1, 3], onlyFull: true },
   { name: "differential", module: "differential", disksGiB: [1, 1, 1] },
   { name: "permission_set", module: "permission_set", disksGiB: [2] },
 ];
