@@ -23,7 +23,7 @@ import { withinDeadline } from "../clock.ts";
 const REFUSALS: readonly [RegExp, ErrorKind][] = [
   [/insufficient free space/i, "NoSpace"],
   [/insufficient suitable .*allocatable extents/i, "NoSpace"],
-  [/no specified PVs have space available/i, "NoSpace"],
+  [/no specified PVs have space available|couldn't allocate areas array/i, "NoSpace"],
   [/number of stripes .* must not exceed number of physical volumes/i, "NoSpace"],
   [/too large for circular buffer|metadata .*(?:is too large|exceeds maximum metadata size)/i, "NoSpace"],
   [/free space in thin pool .* reached threshold/i, "NoSpace"],

@@ -8,6 +8,7 @@ import type { VolumeGroup } from "./report.ts";
 const CAPTURED = [
   ["NoSpace", '  Volume group "vg1" has insufficient free space (2504 extents): 5120 required.'],
   ["NoSpace", "  Insufficient free space: 7655 extents needed, but only 2534 available"],
+  ["NoSpace", "  Couldn't allocate areas array."], // no physical volume is allocatable
   ["AlreadyExists", '  Logical Volume "vol-1" already exists in volume group "vg1"'],
   ["InUse", "  Logical volume vg1/vol-1 contains a filesystem in use."],
   ["InUse", "  Logical volume vg1/vol-1 in use."],
@@ -16,6 +17,10 @@ const CAPTURED = [
   [
     "FailedPrecondition",
     "  Command on LV vg/snap-1 does not accept LV type linear.\n  Command not permitted on LV vg/snap-1.",
+  ],
+  [
+    "FailedPrecondition",
+    "  WARNING: Command on LV vg/a does not accept LV type linear.\n  Command not permitted on LV vg/a.",
   ],
   [
     "FailedPrecondition",

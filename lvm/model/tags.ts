@@ -260,10 +260,7 @@ export function parseSnapshotTags(driver: string, tags: readonly string[]): Snap
   return { id: parsed, source, erase };
 }
 
-/**
- * Returns arguments of lvchange that mark the LV of a volume as deleted. They remove its format state, so that the tags
- * become shorter: a volume can be deleted also when the metadata area of its group is full.
- */
+/** Returns arguments of lvchange that mark the LV of a volume as deleted. In a full metadata area, tags must get shorter. */
 export function markVolumeDeleted(id: VolumeId, format: FormatState): string[] {
   return ["--deltag", VOLUME + id, "--deltag", formatStateTag(format), "--addtag", DELETED + id];
 }
