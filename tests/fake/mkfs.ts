@@ -62,7 +62,8 @@ function newFilesystem(type: string, minimum: bigint, uuidOf: (args: readonly st
     if (!/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(uuid)) {
       throw new Error(`mkfs.${type}: an odd UUID ${uuid}`);
     }
-    const made = { zeroHead: type === "ext4", signatures: [{ type, uuid }], filesystemBytes: lv.size };
+    // The superblock of btrfs is behind the first 64 KiB.
+    const made = { zeroHead: type === "btrfs", signatures: [{ type, uuid }], filesystemBytes: lv.size };
     Object.assign(lv.content, { ...made, isClean: true, isInconsistent: false });
     return ok();
   };
