@@ -290,8 +290,13 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
     // the controller chose by the last report; the next choice needs a new one
     if (NO_SPACE_KINDS.includes(error.kind)) this.#options.onChange();
     const latest = this.#options.objects.get(object.metadata.name) ?? object;
-    const status = error.kind === "Lost" ? this.#options.toLostStatus(latest, error) : failedStatus<S>(latest, error);
-    await this.writeStatus(latest, status);
+    // the failure is about the generation that was reconciled, and not about a deletion that was requested meanwhile
+    const reconciled = { ...latest, metadata: { ...latest.metadata, generation: object.metadata.generation ?? 0 } };
+    const { toLostStatus } = this.#options;
+    await this.writeStatus(
+      latest,
+      error.kind === "Lost" ? toLostStatus(reconciled, error) : failedStatus<S>(reconciled, error),
+    );
   }
 
   #describe(name: string): string {

@@ -310,3 +310,23 @@ Deno.test("the deletion of a Lost volume is not refused for the error that it ha
   await cluster.volumes.delete(id);
   assertEquals(remaining(cluster, machine), [0, 0]);
 });
+
+Deno.test("a volume that is deleted while its creation fails is gone, and the deletion does not fail for that", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const [begun, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  machine.fault = async ({ args }) => {
+    if (args[0] !== "lvcreate") return undefined;
+    begun.resolve();
+    await gate.promise;
+    return failure(5, `  Volume group "data" has insufficient free space (0 extents): 8 required.`);
+  };
+  const creation = cluster.volumes.create(request("pvc-1"), ANYWHERE).catch(() => {});
+  await begun.promise;
+  const deletion = cluster.volumes.delete(volumeIdOf("pvc-1"));
+  const isDeleting = (object?: LvmVolume) => object?.metadata.deletionTimestamp !== undefined;
+  await cluster.agent("node-1").objects.waitFor(volumeIdOf("pvc-1"), isDeleting, { timeoutMs: 5_000 });
+  gate.resolve();
+  await Promise.all([creation, deletion]);
+  assertEquals(remaining(cluster, machine), [0, 0]);
+});
