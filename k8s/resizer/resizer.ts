@@ -178,6 +178,7 @@ export class Resizer {
     this.#finalErrors.delete(key);
     this.#slowSet.delete(key);
     this.#spaceWaiters.delete(key);
+    this.#waiting.delete(volume.spec!.csi!.volumeHandle);
     await this.#recordExpansion({ claim: marked, volume, expanded }, signal);
   }
 

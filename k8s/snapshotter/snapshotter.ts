@@ -220,6 +220,7 @@ export class Snapshotter {
       throw error;
     }
     this.#spaceWaiters.delete(content.metadata.name);
+    this.#waiting.delete(snapshotNameOf(content.spec.volumeSnapshotRef.uid ?? ""));
     await this.#clearBeingCreated(now, signal);
     return true;
   }
@@ -334,6 +335,7 @@ export class Snapshotter {
       this.#waiting.add(snapshotHandleOf(content)!, content.metadata.name);
       throw error;
     }
+    this.#waiting.delete(snapshotHandleOf(content)!);
     return await this.#removeFinalizer(content, shouldDelete, signal);
   }
 
