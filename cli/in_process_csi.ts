@@ -71,7 +71,10 @@ export function inProcessCsi({ handlers, onCallCompleted }: InProcessCsiOptions)
     }
   };
   return {
-    createVolume: ({ claim, requiredBytes, capabilities, topology, source, ...request }, { signal }) =>
+    createVolume: (
+      { claim, isRecorded = false, requiredBytes, capabilities, topology, source, ...request },
+      { signal },
+    ) =>
       call("CreateVolume", signal, async () => {
         const message = create(CreateVolumeRequestSchema, {
           ...request,
@@ -83,7 +86,7 @@ export function inProcessCsi({ handlers, onCallCompleted }: InProcessCsiOptions)
           },
           ...(source && { volumeContentSource: contentSourceMessage(source) }),
         });
-        const { volume } = await service.createVolume(message, { claim });
+        const { volume } = await service.createVolume(message, { claim, ...(isRecorded && { isRecorded }) });
         return {
           volumeId: volume?.volumeId ?? "",
           capacityBytes: volume?.capacityBytes ?? 0n,

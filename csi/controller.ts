@@ -66,6 +66,8 @@ export interface ClaimReference {
 export interface CreateVolumeContext {
   /** Claim that the caller creates the volume for, and whose PersistentVolume it writes afterwards. */
   readonly claim?: ClaimReference;
+  /** Whether the request was read from the volume that it began, which is completed or fails, but not created anew. */
+  readonly isRecorded?: boolean;
 }
 
 /** The calls of the Controller service, for the socket and for callers in the same process. */

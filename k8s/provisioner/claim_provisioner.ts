@@ -227,7 +227,8 @@ export class ClaimProvisioner {
       secrets: await readSecret(client, classParameters.secrets.provisioner, { signal }),
     });
     const requestWithSource = contentSource === undefined ? request : { ...request, source: contentSource };
-    return { claim, storageClass, classParameters, request: { ...requestWithSource, ...recorded }, refusals: 0 };
+    const recordedRequest = recorded && { ...recorded, isRecorded: true };
+    return { claim, storageClass, classParameters, request: { ...requestWithSource, ...recordedRequest }, refusals: 0 };
   }
 
   #topology(

@@ -99,6 +99,8 @@ export class ClusterVolumes implements VolumeService {
    * deleted before this fails.
    *
    * @param context.claim the claim that the driver's own provisioner creates the volume for; the LVMVolume records it
+   * @param context.isRecorded whether the request was read from the LVMVolume, which lacks some of it: then no other one
+   * is created when that one failed or is gone
    * @throws {StorageError} the error that the node reported; `AlreadyExists`; `NoSpace`; `Unavailable` while the
    * outcome is unknown; `Busy` while the volume is being copied; `NotFound`, `Lost` or `FailedPrecondition` for its
    * source
@@ -106,14 +108,17 @@ export class ClusterVolumes implements VolumeService {
   async create(
     request: NamedVolumeRequest,
     choice: NodeChoice,
-    { claim }: { readonly claim?: ClaimReference } = {},
+    { claim, isRecorded = false }: { readonly claim?: ClaimReference; readonly isRecorded?: boolean } = {},
   ): Promise<StoredVolume> {
-    const annotations = intentAnnotations(claim);
-    let object = this.#volumes.get(request.id) ?? await this.#createObject(request, choice, annotations);
+    const createObject = (failed?: LvmVolume) => {
+      if (isRecorded) throw recordedFailure(request.id, failed);
+      return this.#createObject(request, choice, intentAnnotations(claim));
+    };
+    let object = this.#volumes.get(request.id) ?? await createObject();
     const isLeftover = object.status?.state === "Failed" || this.#objects.isStranded(object);
     if (isDeleting(object) || (!isCreated(object) && isLeftover)) {
       await this.#objects.undo(object); // an earlier attempt left it; the next one may choose another node
-      object = await this.#createObject(request, choice, annotations);
+      object = await createObject(object);
     }
     this.#objects.requireOurs(object);
     requireCompatible(object, request, choice.allowed);
@@ -382,4 +387,11 @@ export class ClusterVolumes implements VolumeService {
       }
     }
   }
+}
+
+/** Returns the failure of a request that another process began, and whose volume failed or is gone. */
+function recordedFailure(id: VolumeId, failed: LvmVolume | undefined): StorageError {
+  const { code = "NoSpace", message = "its node does not create it, and another one is chosen" } =
+    failed?.status?.error ?? {};
+  return new StorageError(code, `creating volume ${id}, which was requested before: ${message}`);
 }

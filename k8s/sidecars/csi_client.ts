@@ -86,6 +86,11 @@ export interface CreateVolumeRequest extends VolumeIntentSpec {
   readonly name: string;
   /** The claim. */
   readonly claim: ClaimReference;
+  /**
+   * Whether it goes on with a recorded request. A record has only what must not differ, so when its volume failed, the
+   * call fails, and creates no other one; no, when absent.
+   */
+  readonly isRecorded?: boolean | undefined;
   /** Secrets that the class names. Never to be logged. */
   readonly secrets: Readonly<Record<string, string>>;
 }
