@@ -215,36 +215,36 @@ Deno.test("inProcessCsi(): failures keep the code that a caller on the socket wo
   }
 });
 
-/** Returns a Controller service over volumes whose creation waits. It records the context of each call. */
+/** Returns a Controller service over volumes whose creation waits. It records the claim of each call. */
 function waitingCreations() {
-  const contexts: (CreateVolumeContext | undefined)[] = [];
+  const claims: CreateVolumeContext["claim"][] = [];
   const { promise: released, resolve: release } = Promise.withResolvers<void>();
   const create = async ({ name }: { name: string }, _: unknown, context?: CreateVolumeContext) => {
     await released;
-    contexts.push(context);
+    claims.push(context?.claim);
     const volume: StoredVolume = { id: volumeIdOf(name), size: 5n << 30n, content: "xfs", nodeId: "n1" };
     return volume;
   };
   const volumes = { create } as unknown as ControllerVolumes;
-  return { contexts, release, handlers: controllerHandlers({ volumes, locks: new Locks() }) };
+  return { claims, release, handlers: controllerHandlers({ volumes, locks: new Locks() }) };
 }
 
 const ON_N1 = { ...REQUEST, capabilities: REQUEST.capabilities.slice(0, 1), parameters: {}, mutableParameters: {} };
 const CREATION: CreateVolumeRequest = { ...ON_N1, topology: { requisite: [{ [TOPOLOGY_KEY]: "n1" }], preferred: [] } };
 
 Deno.test("inProcessCsi(): a creation names its claim, also when a second one of the same name ends first", async () => {
-  const { contexts, release, handlers } = waitingCreations();
+  const { claims, release, handlers } = waitingCreations();
   const { calls, options } = setUp(handlers);
   const first = calls.createVolume(CREATION, options);
   const error = await assertRejects(() => calls.createVolume(CREATION, options), CallError);
-  assertEquals([error.code, contexts.length], [Code.Aborted, 0]);
+  assertEquals([error.code, claims.length], [Code.Aborted, 0]);
   release();
   assertEquals((await first).volumeId, volumeIdOf(CREATION.name));
-  assertEquals(contexts, [{ claim: CLAIM }]);
+  assertEquals(claims, [CLAIM]);
 });
 
 Deno.test("inProcessCsi(): a request on the socket names no claim, whatever its parameters say", async () => {
-  const { contexts, release, handlers } = waitingCreations();
+  const { claims, release, handlers } = waitingCreations();
   release();
   const folder = await Deno.makeTempDir();
   const identity = identityHandlers({ driver: "d", version: "1", ready: () => Promise.resolve(true) });
@@ -255,21 +255,21 @@ Deno.test("inProcessCsi(): a request on the socket names no claim, whatever its 
     const claimKeys = { "csi.storage.k8s.io/pvc/name": "orders", "csi.storage.k8s.io/pvc/namespace": "shop" };
     await csi.controller.createVolume({ ...volumeRequest(), parameters: claimKeys });
   }
-  assertEquals(contexts, [undefined]);
+  assertEquals(claims, [undefined]);
   await server.close(1_000);
   await Deno.remove(folder, { recursive: true });
 });
 
 Deno.test("inProcessCsi(): an aborted signal ends the waiting, while the call continues", async () => {
-  const { contexts, release, handlers } = waitingCreations();
+  const { claims, release, handlers } = waitingCreations();
   const { calls, answered, stop, options } = setUp(handlers);
   const call = calls.createVolume(CREATION, options);
   stop.abort();
   const error = await assertRejects(() => call, CallError, "the call goes on");
   assertEquals([error.code, answered.map(({ code }) => code)], [Code.Canceled, [Code.Canceled]]);
   release();
-  while (contexts.length === 0) await Promise.resolve();
-  assertEquals([contexts, answered.length], [[{ claim: CLAIM }], 1], "its end is not reported twice");
+  while (claims.length === 0) await Promise.resolve();
+  assertEquals([claims, answered.length], [[CLAIM], 1], "its end is not reported twice");
 });
 
 Deno.test("inProcessCsi(): calls leave no listener on a signal that is used for long", async () => {
