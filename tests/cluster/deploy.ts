@@ -10,8 +10,11 @@ import { IMAGE, makeImageArchive } from "../../deploy/image/archive.ts";
 import { NAMESPACE_FILE } from "../../deploy/manifests.ts";
 import { cacheFolder } from "../rig/cache.ts";
 import { Cluster } from "../rig/cluster.ts";
+import type { ControlPlane } from "../rig/control_plane.ts";
 import { ensureTools } from "../rig/debian.ts";
+import type { KubernetesRelease } from "../rig/kubernetes.ts";
 import type { RunFolder } from "../rig/run_folder.ts";
+import { type EarlierVersion, ensureEarlierVersion } from "./earlier_version.ts";
 
 const DEPLOY = new URL("../../deploy/", import.meta.url).pathname;
 
@@ -27,31 +30,52 @@ const TWO_NODES = [
   { name: "node2", volumeGroups: [{ name: "data", disksGiB: [1] }] },
 ];
 
-/** Options of {@linkcode deploy}. */
+/** Options of {@linkcode startWithDriver}. */
 export interface DeployOptions {
   /** The kubelet's root directory, on every node. */
   readonly kubeletRoot?: string;
   /** True for two nodes with small groups; one node by default. */
   readonly twoNodes?: boolean;
+  /** True to deploy version 0.1.0. The nodes have the images of both versions. */
+  readonly earlierVersion?: boolean;
+  /** The release of Kubernetes; the usual one by default. */
+  readonly kubernetes?: KubernetesRelease;
 }
+
+/** The time limit for a workload to be ready, in seconds. */
+const ROLLOUT_TIMEOUT_SECONDS = 420;
 
 /** kubelet's folder as the manifests have it. */
 const DEFAULT_KUBELET_ROOT = "/var/lib/kubelet";
 
+/** The folders of manifests of a version of the driver. */
+export type DriverManifests = Pick<EarlierVersion, "crds" | "manifests">;
+
+/** The manifests of the present sources. */
+export const PRESENT_VERSION: DriverManifests = { crds: join(DEPLOY, "crds"), manifests: join(DEPLOY, "manifests") };
+
+/** The driver's workloads, by the file of manifests that has them. */
+export const WORKLOADS = {
+  "node.yaml": "daemonset/denolith-node",
+  "controller.yaml": "deployment/denolith-controller",
+} as const;
+
 /**
- * Starts a cluster with the driver of the present sources.
+ * Starts a cluster with the driver, of the present sources by default.
  *
  * @param log called with what is done
  */
 export async function startWithDriver(
   folder: RunFolder,
   log: (line: string) => void,
-  { kubeletRoot = DEFAULT_KUBELET_ROOT, twoNodes = false }: DeployOptions = {},
+  { kubeletRoot = DEFAULT_KUBELET_ROOT, twoNodes = false, earlierVersion = false, kubernetes }: DeployOptions = {},
 ): Promise<Cluster> {
-  const images = [await buildDriverImage(folder, log)];
+  const earlier = earlierVersion ? await ensureEarlierVersion(log) : undefined;
+  const images = [await buildDriverImage(folder, log), ...earlier === undefined ? [] : [earlier.image]];
   const nodes = (twoNodes ? TWO_NODES : ONE_NODE).map((node) => ({ ...node, images, kubeletRoot }));
-  const cluster = await Cluster.start({ folder, nodes, log });
-  await deploy(cluster, log, kubeletRoot);
+  const cluster = await Cluster.start({ folder, nodes, log, ...kubernetes === undefined ? {} : { kubernetes } });
+  const { crds } = PRESENT_VERSION;
+  await deploy(cluster, log, earlier ?? { crds, manifests: await manifestFolder(folder, kubeletRoot) });
   return cluster;
 }
 
@@ -67,7 +91,7 @@ async function buildDriverImage(folder: RunFolder, log: (line: string) => void):
 
 /** Returns the folder of manifests for a kubelet: the plain ones, or what the chart becomes for it. */
 async function manifestFolder(folder: RunFolder, kubeletRoot: string): Promise<string> {
-  const defaultFolder = join(DEPLOY, "manifests");
+  const defaultFolder = PRESENT_VERSION.manifests;
   if (kubeletRoot === DEFAULT_KUBELET_ROOT) return defaultFolder;
   const folderForKubelet = folder.file("manifests");
   await Deno.mkdir(folderForKubelet);
@@ -83,14 +107,38 @@ async function manifestFolder(folder: RunFolder, kubeletRoot: string): Promise<s
  *
  * @param log called with what is done
  */
-async function deploy(cluster: Cluster, log: (line: string) => void, kubeletRoot: string): Promise<void> {
-  log("driver: kubectl apply --filename deploy/crds --filename deploy/manifests");
-  const { controlPlane } = cluster;
-  await controlPlane.kubectl(["apply", "--filename", join(DEPLOY, "crds")]);
-  await controlPlane.kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
-  await controlPlane.kubectl(["apply", "--filename", await manifestFolder(cluster.folder, kubeletRoot)]);
-  for (const workload of ["daemonset/denolith-node", "deployment/denolith-controller"]) {
-    await controlPlane.kubectl(["--namespace", "denolith-system", "rollout", "status", workload, "--timeout=300s"]);
+async function deploy(
+  { controlPlane }: Cluster,
+  log: (line: string) => void,
+  { crds, manifests }: DriverManifests,
+): Promise<void> {
+  log(`driver: kubectl apply --filename ${crds} --filename ${manifests}`);
+  await applyCrds(controlPlane, crds);
+  await applyManifests(controlPlane, manifests);
+  for (const workload of Object.values(WORKLOADS)) {
+    await waitForRollout(controlPlane, workload);
     log(`driver: ${workload} is ready`);
   }
+}
+
+/** Applies the CRDs of a version of the driver, and waits until the API server serves them. */
+export async function applyCrds(controlPlane: ControlPlane, folder: string): Promise<void> {
+  await controlPlane.kubectl(["apply", "--filename", folder]);
+  await controlPlane.kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
+}
+
+/** Applies the manifests of a version of the driver, except those of a workload that is to stay as it is. */
+export async function applyManifests(
+  controlPlane: ControlPlane,
+  folder: string,
+  { without }: { without?: keyof typeof WORKLOADS } = {},
+): Promise<void> {
+  const names = [...Deno.readDirSync(folder)].map(({ name }) => name).filter((name) => name !== without).sort();
+  await controlPlane.kubectl(["apply", ...names.flatMap((name) => ["--filename", join(folder, name)])]);
+}
+
+/** Waits until all pods of a workload have its present template, and are ready. */
+export async function waitForRollout(controlPlane: ControlPlane, workload: string): Promise<void> {
+  const args = ["--namespace", "denolith-system", "rollout", "status", workload];
+  await controlPlane.kubectl([...args, `--timeout=${ROLLOUT_TIMEOUT_SECONDS}s`]);
 }

@@ -6,12 +6,13 @@
 
 import { parseArgs } from "@std/cli/parse-args";
 import { Cluster } from "../rig/cluster.ts";
-import { ensureHelm, ensureSnapshotController } from "../rig/kubernetes.ts";
+import { ensureHelm, ensureSnapshotController, type KubernetesRelease, kubernetesReleases } from "../rig/kubernetes.ts";
 import { draw, sampleSeed } from "../rig/sample.ts";
 import { SuiteLines } from "../rig/test_output.ts";
 import { runTestProcess } from "../rig/test_process.ts";
 import { RunFolder } from "../rig/run_folder.ts";
-import { startWithDriver } from "./deploy.ts";
+import { type DeployOptions, startWithDriver } from "./deploy.ts";
+import { ensureEarlierVersion, whyNoEarlierVersion } from "./earlier_version.ts";
 import { terminationSignals } from "./signals.ts";
 import { clusterPath, isThere, lock } from "./cluster_status.ts";
 import { CLUSTER_VARIABLE } from "./suite/test_namespace.ts";
@@ -34,13 +35,15 @@ const DEFAULT_SUITES = [
  */
 const DRAWN_SUITES = ["copies", "io_limits", "observability", "pending_claim", "raid"];
 
-const HELP = `Usage: deno task test:cluster [--full] [--keep | --use] [--kubelet-dir DIR] [SUITE...]
+const HELP =
+  `Usage: deno task test:cluster [--full] [--keep | --use] [--kubernetes RELEASE] [--kubelet-dir DIR] [SUITE...]
 
   SUITE   the names of files in tests/cluster/suite without ".ts"; by default ${DEFAULT_SUITES.join(", ")},
           and of ${DRAWN_SUITES.join(", ")} one in three, drawn from the commit, or from the variable SAMPLE
   --full  all suites, and in larger numbers; the lifecycle suite again where kubelet has another folder
   --keep  leave the cluster, as "deno task cluster up" does; it is not there yet
   --use   test in the cluster that "deno task cluster up" started
+  --kubernetes RELEASE  the release of Kubernetes: ${kubernetesReleases().join(", ")}; the last by default
   --kubelet-dir DIR  kubelet's folder on the nodes; /var/lib/kubelet by default
 `;
 
@@ -52,8 +55,11 @@ const SUITE = new URL("suite/", import.meta.url);
  */
 const isChaos = (name: string) => name.startsWith("chaos");
 
-/** Reports whether a suite needs two nodes, and so a cluster of its own. */
-const needsTwoNodes = (name: string) => name.startsWith("two_nodes");
+/** The suites that need a cluster of their own, and what it has. */
+const OWN_CLUSTERS: Readonly<Record<string, DeployOptions>> = {
+  two_nodes: { twoNodes: true },
+  upgrade: { earlierVersion: true },
+};
 
 /** The number of files that run at a time: they mostly wait for one guest. */
 const JOBS = 3;
@@ -66,16 +72,21 @@ const PREREQUISITES: Readonly<Record<string, (log: (line: string) => void) => Pr
   chart: ensureHelm,
   snapshots: ensureSnapshotController,
   chaos_snapshots: ensureSnapshotController,
+  upgrade: async (log) => {
+    await ensureSnapshotController(log);
+    await ensureEarlierVersion(log);
+  },
 };
 
-/** The options of the command line. */
-interface RunOptions {
+/** Returns why a suite cannot run in this checkout, by its name. */
+const OBSTACLES: Readonly<Record<string, () => Promise<string | undefined>>> = { upgrade: whyNoEarlierVersion };
+
+/** The options of the command line, and what the cluster of a run has. */
+interface RunOptions extends DeployOptions {
   readonly full: boolean;
   readonly keep: boolean;
   readonly use: boolean;
   readonly suites: readonly string[];
-  readonly kubeletRoot?: string;
-  readonly twoNodes?: boolean;
 }
 
 /** The kubelet's root directory of another distribution (k0s). */
@@ -161,16 +172,31 @@ async function run(options: RunOptions): Promise<number> {
 }
 
 /**
- * Runs the requested suites, those for two nodes in a cluster of two, and with --full the lifecycle suite again with
- * another kubelet folder. @returns the exit status
+ * Runs the requested suites, some in clusters of their own, and with --full the lifecycle suite again with another
+ * kubelet folder. Suites that cannot run in this checkout are named at the end. @returns the exit status
  */
-async function runAll(options: RunOptions): Promise<number> {
+async function runAll({ suites, ...options }: RunOptions): Promise<number> {
+  const obstacles = new Map<string, string>();
+  for (const name of suites) {
+    const obstacle = await OBSTACLES[name]?.();
+    if (obstacle !== undefined) obstacles.set(name, obstacle);
+  }
+  const possible = suites.filter((name) => !obstacles.has(name));
+  const status = possible.length === 0 ? 1 : await runPossible({ ...options, suites: possible });
+  for (const [name, why] of obstacles) log(`suite ${name}: NOT RUN: ${why}`);
+  return status;
+}
+
+/** Runs suites that can run in this checkout. @returns the exit status */
+async function runPossible(options: RunOptions): Promise<number> {
   for (const name of options.suites) await PREREQUISITES[name]?.(log);
   if (options.use) return await run(options);
-  const runs = [
-    { ...options, suites: options.suites.filter((name) => !needsTwoNodes(name)) },
-    { ...options, suites: options.suites.filter(needsTwoNodes), twoNodes: true },
-  ].filter(({ suites }) => suites.length > 0);
+  const shared = options.suites.filter((name) => OWN_CLUSTERS[name] === undefined);
+  const runs = [{ ...options, suites: shared }];
+  for (const name of options.suites) {
+    if (OWN_CLUSTERS[name] !== undefined) runs.push({ ...options, ...OWN_CLUSTERS[name], suites: [name] });
+  }
+  if (shared.length === 0) runs.shift();
   if (options.keep) return await run(runs[0]!); // only one can be kept
   if (options.full && options.kubeletRoot === undefined) {
     runs.push({ ...options, full: false, suites: ["lifecycle"], kubeletRoot: OTHER_KUBELET_ROOT });
@@ -183,13 +209,28 @@ async function runAll(options: RunOptions): Promise<number> {
   return status;
 }
 
+/** Returns the release of Kubernetes with a name; undefined when there is none. */
+function findRelease(name: unknown): KubernetesRelease | undefined {
+  return kubernetesReleases().find((release) => release === name);
+}
+
 if (import.meta.main) {
-  const args = parseArgs(Deno.args, { boolean: ["full", "keep", "use", "help"], alias: { h: "help" } });
+  const args = parseArgs(Deno.args, {
+    boolean: ["full", "keep", "use", "help"],
+    string: ["kubelet-dir", "kubernetes"],
+    alias: { h: "help" },
+  });
   const available = await suiteNames();
   const requested = args._.map(String);
   const unknown = requested.filter((name) => !available.includes(name));
-  if (args.help || unknown.length > 0 || (args.use && (args.keep || args["kubelet-dir"]))) {
-    for (const name of unknown) log(`there is no suite ${name}; there are ${available.join(", ")}\n`);
+  const kubernetes = findRelease(args.kubernetes);
+  const complaints = unknown.map((name) => `there is no suite ${name}; there are ${available.join(", ")}\n`);
+  if (args.kubernetes !== undefined && kubernetes === undefined) {
+    complaints.push(`there is no release ${args.kubernetes}; there are ${kubernetesReleases().join(", ")}\n`);
+  }
+  const isForNewCluster = args.keep || args["kubelet-dir"] || args.kubernetes;
+  if (args.help || complaints.length > 0 || (args.use && isForNewCluster)) {
+    for (const complaint of complaints) log(complaint);
     (args.help ? console.log : console.error)(HELP);
     Deno.exit(args.help ? 0 : 2);
   }
@@ -200,6 +241,7 @@ if (import.meta.main) {
     use: args.use === true,
     suites: requested.length > 0 ? requested : args.full === true ? available : await usualSuites(),
     ...(args["kubelet-dir"] ? { kubeletRoot: String(args["kubelet-dir"]) } : {}),
+    ...(kubernetes === undefined ? {} : { kubernetes }),
   };
   const status = runAll(options).catch((error) => {
     log(`error: ${(error as Error).message}`);

@@ -1,6 +1,6 @@
 import { ControlPlane, type ControlPlaneOptions } from "./control_plane.ts";
 import { ensureGuestImage } from "./guest_image.ts";
-import { ensureKubernetes } from "./kubernetes.ts";
+import { ensureKubernetes, type KubernetesRelease } from "./kubernetes.ts";
 import { Node, type NodeOptions } from "./node.ts";
 import { ensureTestImage } from "./pod_image.ts";
 import { timedLog } from "./progress.ts";
@@ -11,6 +11,8 @@ export interface ClusterOptions {
   /** The folder of its files and its processes. */
   readonly folder: RunFolder;
   readonly nodes: readonly NodeOptions[];
+  /** The release of Kubernetes; the usual one by default. */
+  readonly kubernetes?: KubernetesRelease;
   /** Settings of the control plane that differ from the usual. */
   readonly controlPlane?: Omit<ControlPlaneOptions, "folder" | "programs" | "log">;
   /** Called with each step. */
@@ -37,7 +39,7 @@ export class Cluster {
    */
   static async start(options: ClusterOptions): Promise<Cluster> {
     const { folder } = options;
-    const programs = await ensureKubernetes(options.log);
+    const programs = await ensureKubernetes(options.log, options.kubernetes);
     await ensureGuestImage(options.log);
     await ensureTestImage(options.log);
     options.signal?.throwIfAborted();

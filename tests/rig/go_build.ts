@@ -20,6 +20,8 @@ export interface GoModule {
   readonly packages: readonly string[];
   /** Names for programs that Go would name by their folder. */
   readonly rename: Readonly<Record<string, string>>;
+  /** The version of the language, and of the defaults of Go's library; {@linkcode GO_LANGUAGE_VERSION} by default. */
+  readonly language?: string;
 }
 
 /** The folder in which {@linkcode buildGo} builds, and the receiver of its progress. */
@@ -88,15 +90,16 @@ export async function fetchGoModule(
 }
 
 /** Returns the text of a go.mod. */
-export function goMod(module: Pick<GoModule, "require" | "replace">): string {
+export function goMod(module: Pick<GoModule, "require" | "replace" | "language">): string {
+  const language = module.language ?? GO_LANGUAGE_VERSION;
   const lines = [
     ...Object.entries(module.require).map(([path, version]) => `require ${path} v${version}`),
     ...Object.entries(module.replace).map(([path, version]) => `replace ${path} => ${path} v${version}`),
   ];
   return [
     "module rig",
-    `go ${GO_LANGUAGE_VERSION}`,
-    `godebug default=go${GO_LANGUAGE_VERSION.replace(/\.0$/, "")}`,
+    `go ${language}`,
+    `godebug default=go${language.replace(/\.0$/, "")}`,
     ...lines,
     "",
   ].join("\n");

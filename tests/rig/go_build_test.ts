@@ -9,3 +9,8 @@ Deno.test("goMod() fixes the versions of what is built and of what others name w
     "",
   ]);
 });
+
+Deno.test("goMod() gives an older program the language and the defaults of its time", () => {
+  const text = goMod({ require: {}, replace: {}, language: "1.23.0" });
+  assertEquals(text.split("\n").slice(0, 3), ["module rig", "go 1.23.0", "godebug default=go1.23"]);
+});

@@ -2,10 +2,30 @@ import { join } from "@std/path";
 import { cacheKey, ensureCached } from "./cache.ts";
 import { buildGo, fetchGoModule, type GoModule } from "./go_build.ts";
 
-/** The versions of everything that the cluster tests run. */
+/** The releases of Kubernetes that clusters can have. */
+export type KubernetesRelease = "1.32" | "1.36";
+
+/** The versions of a release's programs. */
+interface ReleaseVersions {
+  readonly kubernetes: string;
+  /** The etcd whose client the API server has: they share modules. */
+  readonly etcd: string;
+  /** The version of the language, where it is not the usual one: it decides how the programs behave by default. */
+  readonly language?: string;
+}
+
+const RELEASES: Readonly<Record<KubernetesRelease, ReleaseVersions>> = {
+  "1.32": { kubernetes: "1.32.0", etcd: "3.5.16", language: "1.23.0" },
+  "1.36": { kubernetes: "1.36.3", etcd: "3.6.16" },
+};
+
+/** Returns the names of the releases, the oldest first. */
+export function kubernetesReleases(): KubernetesRelease[] {
+  return Object.keys(RELEASES) as KubernetesRelease[];
+}
+
+/** The versions of what else the cluster tests run. */
 export const VERSIONS = {
-  kubernetes: "1.36.3",
-  etcd: "3.6.16",
   "csi-provisioner": "6.3.0",
   "csi-resizer": "2.3.0",
   "csi-snapshotter": "8.7.0",
@@ -25,7 +45,7 @@ export interface KubernetesPrograms {
 /** An official sidecar that a loop of the driver stands in for. */
 export type Sidecar = "csi-provisioner" | "csi-resizer" | "csi-snapshotter";
 
-/** Modules of Kubernetes' own repository, which its go.mod names without a version. */
+/** Modules of Kubernetes' own repository, which its go.mod names without a version. A release may lack some. */
 const STAGING = [
   ...["api", "apiextensions-apiserver", "apimachinery", "apiserver", "cli-runtime", "client-go", "cloud-provider"],
   ...["cluster-bootstrap", "component-base", "component-helpers", "controller-manager", "cri-api", "cri-client"],
@@ -41,8 +61,11 @@ const STAGING = [
  * @param log receives a line for each step, with the seconds since the start
  * @throws {Error} when there is no Go and none can be fetched, or when the build fails
  */
-export async function ensureKubernetes(log: (line: string) => void): Promise<KubernetesPrograms> {
-  const folder = await ensureBuilt("kubernetes", kubernetesModule(), log);
+export async function ensureKubernetes(
+  log: (line: string) => void,
+  release: KubernetesRelease = "1.36",
+): Promise<KubernetesPrograms> {
+  const folder = await ensureBuilt("kubernetes", kubernetesModule(RELEASES[release]), log);
   return {
     etcd: join(folder, "etcd"),
     apiserver: join(folder, "kube-apiserver"),
@@ -110,24 +133,24 @@ async function ensureBuilt(name: string, module: GoModule, log: (line: string) =
 }
 
 /** Returns one module for all programs, with etcd, so that shared code is fetched and compiled once. */
-function kubernetesModule(): GoModule {
-  const [, minor] = VERSIONS.kubernetes.split(".");
-  const staged = VERSIONS.kubernetes.replace(/^1\./, "0.");
+function kubernetesModule({ kubernetes, etcd, language }: ReleaseVersions): GoModule {
+  const [, minor] = kubernetes.split(".");
+  const staged = kubernetes.replace(/^1\./, "0.");
   const version = "k8s.io/component-base/version";
   return {
-    name: `Kubernetes ${VERSIONS.kubernetes} and etcd ${VERSIONS.etcd}`,
+    name: `Kubernetes ${kubernetes} and etcd ${etcd}`,
     time: "about seven minutes",
-    require: { "k8s.io/kubernetes": VERSIONS.kubernetes, "go.etcd.io/etcd/server/v3": VERSIONS.etcd },
+    require: { "k8s.io/kubernetes": kubernetes, "go.etcd.io/etcd/server/v3": etcd },
     replace: Object.fromEntries(STAGING.map((name) => [`k8s.io/${name}`, staged])),
     // Kubernetes has no version of its own when it is built as a module; kubectl and kubelet compare it.
-    linkFlags:
-      `-X ${version}.gitVersion=v${VERSIONS.kubernetes} -X ${version}.gitMajor=1 -X ${version}.gitMinor=${minor}`,
+    linkFlags: `-X ${version}.gitVersion=v${kubernetes} -X ${version}.gitMajor=1 -X ${version}.gitMinor=${minor}`,
     packages: [
       ...["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl"]
         .map((program) => `k8s.io/kubernetes/cmd/${program}`),
       "go.etcd.io/etcd/server/v3",
     ],
     rename: { server: "etcd" },
+    ...(language === undefined ? {} : { language }),
   };
 }
 
