@@ -5,47 +5,10 @@
  */
 
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import type { PersistentVolumeClaim } from "../../../k8s/api/objects.ts";
-import { TestNamespace } from "./test_namespace.ts";
+import { checkingWriter, waitForMoreRounds } from "./checking_writer.ts";
 import { QUICK } from "./objects.ts";
-
-/** Writes and reads back in a loop, and fails when the read data differs from the written data. */
-const WRITER = `
-trap 'exit 0' TERM
-head -c 1048576 /dev/urandom > /tmp/chance
-sum=$(md5sum < /tmp/chance)
-n=0
-while :; do
-  offset=$((n % 4))
-  for f in /data/file /raw; do
-    dd if=/tmp/chance of=$f bs=1M seek=$offset conv=notrunc,fsync 2>/dev/null || exit 1
-    [ "$(dd if=$f bs=1M skip=$offset count=1 2>/dev/null | md5sum)" = "$sum" ] || exit 2
-  done
-  n=$((n + 1))
-  echo $n > /tmp/rounds
-  sleep .2
-done
-`;
-
-/** Returns a claim's size and conditions. */
-function resizeState(claim: PersistentVolumeClaim | undefined) {
-  const { capacity, conditions = [], allocatedResourceStatuses } = claim?.status ?? {};
-  return {
-    size: capacity?.["storage"],
-    conditions: conditions.map(({ type }) => type).sort(),
-    state: allocatedResourceStatuses?.["storage"],
-  };
-}
-
-/** Reports whether a claim has a size and its expansion is complete. */
-function isResized(claim: PersistentVolumeClaim | undefined, size: string): boolean {
-  const now = resizeState(claim);
-  return now.size === size && now.conditions.length === 0 && now.state === undefined;
-}
-
-async function requestSize(ns: TestNamespace, claim: string, storage: string): Promise<void> {
-  await ns.patch("PersistentVolumeClaim", claim, { spec: { resources: { requests: { storage } } } });
-}
+import { requestSize, resizeState, waitForSize } from "./resizing.ts";
+import { TestNamespace } from "./test_namespace.ts";
 
 Deno.test("volumes grow under a writer; without a pod they grow halfway, and wholly in the next pod", async () => {
   await using ns = await TestNamespace.open("grow");
@@ -53,17 +16,13 @@ Deno.test("volumes grow under a writer; without a pod they grow halfway, and who
   await ns.createClaim({ name: "data", class: cls });
   await ns.createClaim({ name: "raw", class: cls, volumeMode: "Block" });
   const claims = [{ name: "data", path: "/data" }, { name: "raw", devicePath: "/raw" }];
-  await ns.createPod({ name: "writer", claims, command: WRITER });
+  await ns.createPod({ name: "writer", claims, command: checkingWriter(["/data/file", "/raw"]) });
   await ns.waitForRunning("writer");
   const sizes = "df -kP /data | tail -1 | awk '{ print $2 }'; blockdev --getsize64 /raw";
   const [before] = (await ns.exec("writer", sizes)).split("\n");
 
   await Promise.all(["data", "raw"].map((name) => requestSize(ns, name, "32Mi")));
-  await Promise.all(
-    ["data", "raw"].map((name) =>
-      ns.waitFor("PersistentVolumeClaim", name, (claim) => isResized(claim, "32Mi"), "has 32Mi")
-    ),
-  );
+  await Promise.all(["data", "raw"].map((name) => waitForSize(ns, name, "32Mi")));
   const [after, raw] = (await ns.exec("writer", sizes)).split("\n");
   assert(Number(after) > Number(before) * 1.8, `${before} KiB became ${after} KiB`);
   assertEquals(raw, String(32 << 20));
@@ -71,8 +30,7 @@ Deno.test("volumes grow under a writer; without a pod they grow halfway, and who
   await ns.waitForEvent("PersistentVolumeClaim", "data", "FileSystemResizeRequired");
   await ns.waitForEvent("PersistentVolumeClaim", "data", "FileSystemResizeSuccessful");
   // The writer kept running, and still runs.
-  const rounds = "n=$(cat /tmp/rounds); until [ $(cat /tmp/rounds) -gt $((n + 1)) ]; do sleep .2; done; echo more";
-  assertEquals(await ns.exec("writer", rounds), "more\n");
+  await waitForMoreRounds(ns, "writer");
   const sums = "sync; md5sum < /data/file; dd if=/raw bs=1M count=4 2>/dev/null | md5sum";
   await ns.deleteAndWait("Pod", "writer");
 
@@ -87,7 +45,7 @@ Deno.test("volumes grow under a writer; without a pod they grow halfway, and who
   assertEquals((await ns.lvOf("data")).size, 48 << 20);
   await ns.createPod({ name: "reader", claims });
   await ns.waitForRunning("reader");
-  await ns.waitFor("PersistentVolumeClaim", "data", (claim) => isResized(claim, "48Mi"), "has 48Mi");
+  await waitForSize(ns, "data", "48Mi");
   assertEquals(new Set((await ns.exec("reader", sums)).trim().split("\n")).size, 1);
 });
 

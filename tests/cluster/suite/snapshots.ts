@@ -6,6 +6,7 @@
 
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { parseSnapshotId, snapshotLvName } from "../../../lvm/ids.ts";
+import { waitForMoreRounds } from "./checking_writer.ts";
 import { example } from "./example_files.ts";
 import type { TestNamespace } from "./test_namespace.ts";
 import { QUICK } from "./objects.ts";
@@ -56,8 +57,7 @@ Deno.test("a snapshot of a volume in use becomes ready, has the data from before
   await ns.exec("writer", "echo after > /data/file && sync");
   const { device } = (await snapshots.findLv(id))!;
   assertEquals(await runMounted(ns, device, "cat file"), "before\n");
-  const rounds = "n=$(cat /tmp/rounds); until [ $(cat /tmp/rounds) -gt $((n + 1)) ]; do sleep .2; done; echo more";
-  assertEquals(await ns.exec("writer", rounds), "more\n");
+  await waitForMoreRounds(ns, "writer");
 
   await ns.deleteAndWait("VolumeSnapshot", "first");
   await snapshots.waitUntilDeleted([id]);
