@@ -43,7 +43,7 @@ export interface DeployOptions {
 }
 
 /** The time limit for a workload to be ready, in seconds. */
-const ROLLOUT_TIMEOUT_SECONDS = 420;
+const ROLLOUT_TIMEOUT_SECONDS = 600;
 
 /** kubelet's folder as the manifests have it. */
 const DEFAULT_KUBELET_ROOT = "/var/lib/kubelet";

@@ -19,6 +19,7 @@ import {
 import { EARLIER_IMAGE, ensureEarlierVersion } from "../earlier_version.ts";
 import { checkingWriter, waitForMoreRounds } from "./checking_writer.ts";
 import { DriverPods, type Role, SYSTEM_NAMESPACE } from "./driver_pods.ts";
+import { WAIT_MS } from "./object_watcher.ts";
 import { requestSize, waitForSize } from "./resizing.ts";
 import { SnapshotTestNamespace } from "./snapshot_test_namespace.ts";
 import { createTestGroup, removePool } from "./test_group.ts";
@@ -99,7 +100,7 @@ async function change(upgrade: Upgrade, from: Versions, to: Versions): Promise<v
   const isWhole = to[role] === to[other];
   await applyManifests(controlPlane, manifests.manifests, isWhole ? {} : { without: FILES[other] });
   await waitForRollout(controlPlane, WORKLOADS[FILES[role]]);
-  await ns.kubectl("--namespace", SYSTEM_NAMESPACE, "wait", "--for=delete", ...before, "--timeout=180s");
+  await ns.kubectl("--namespace", SYSTEM_NAMESPACE, "wait", "--for=delete", ...before, `--timeout=${WAIT_MS / 1000}s`);
   const expected = { controller: IMAGES[to.controller], node: IMAGES[to.node] };
   assertEquals(await runningImages(upgrade), expected);
 }
@@ -159,9 +160,20 @@ async function deleteGeneration({ ns, snapshots, classes }: Upgrade, generation:
   await Promise.all(volumes.map((name) => ns.waitForDeletion("PersistentVolume", name)));
 }
 
-/** Checks that the driver has no complaint: no restart, every volume Ready, no orphan. */
+/**
+ * Returns the exit statuses of crashes of the driver's processes. On a busy machine, kubelet may end a process that
+ * answers late: that is none.
+ */
+function crashes(driver: DriverPods): number[] {
+  const pods = [...driver.podsOf("controller"), ...driver.podsOf("node")];
+  return pods.flatMap(({ status }) => status?.containerStatuses ?? [])
+    .flatMap(({ lastState }) => lastState?.terminated?.exitCode ?? [])
+    .filter((code) => code !== 0 && code < 128);
+}
+
+/** Checks that the driver has no complaint: no crash, every volume Ready, no orphan. */
 async function assertHealthy({ ns, driver }: Upgrade): Promise<void> {
-  assertEquals(Object.values(driver.restarts()).filter((count) => count > 0), [], "restarts");
+  assertEquals(crashes(driver), []);
   const get = async (what: string, path: string) => (await ns.kubectl("get", what, `--output=jsonpath=${path}`)).trim();
   const states = await get("lvmvolumes,lvmsnapshots", `{range .items[*]}{.metadata.name}={.status.state} {end}`);
   assertEquals(states.split(" ").filter((state) => state !== "" && !state.endsWith("=Ready")), []);
