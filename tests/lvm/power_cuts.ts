@@ -40,7 +40,7 @@ interface Recording {
 }
 
 async function record(steps: readonly Step[]): Promise<Recording> {
-  const disk = await RecordedDisk.create(LOG_DISK);
+  await using disk = await RecordedDisk.create(LOG_DISK);
   await run("make a group", "lvm", ["vgcreate", "-qq", "--yes", GROUP, DISK_PATH]);
   await run("flush the disk", "sync", [DISK_PATH]);
   await disk.mark(START);

@@ -51,9 +51,10 @@ async function resetRamDisks(): Promise<void> {
   await run("make the RAM disks", "modprobe", ["brd", "rd_nr=3", `rd_size=${2 * DISK_BYTES >> 10}`]);
 }
 
-/** A disk that is being recorded. */
-export class RecordedDisk {
+/** A disk that is being recorded. It is removed when it is disposed of without a finished recording. */
+export class RecordedDisk implements AsyncDisposable {
   readonly #log: string;
+  #isRemoved = false;
 
   private constructor(log: string) {
     this.#log = log;
@@ -74,8 +75,14 @@ export class RecordedDisk {
   /** Ends the recording. @returns the disk after power cuts */
   async finish(): Promise<RepeatedDisk> {
     await run("flush the disk", "sync", [DISK_PATH]);
-    await removeDevice();
+    await this[Symbol.asyncDispose]();
     return await RepeatedDisk.open(this.#log);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#isRemoved) return;
+    this.#isRemoved = true;
+    await removeDevice();
   }
 }
 

@@ -64,7 +64,7 @@ export class Orchestrator implements AsyncDisposable {
   ): Promise<void> {
     for (const [index, step] of steps.entries()) {
       await this.#retry(step, worldAfter([...before, ...steps.slice(0, index)])).catch((error) => {
-        throw new Error(`${Object.values(step).join(" ")}: ${(error as Error).message}`, { cause: error });
+        throw new Error(`${step.do} of step ${index}: ${(error as Error).message}`, { cause: error });
       });
       await onAcknowledged(index);
     }

@@ -1,0 +1,36 @@
+import { assertEquals } from "@std/assert";
+import { describeStep, LIVES, type Step, stepsToContinue, stepsToGiveUp, worldAfter } from "./life.ts";
+
+const STEPS = LIVES["a snapshot"]!;
+
+/** The number of steps up to the last one that does something. */
+const after = (name: string) => STEPS.map(describeStep).findIndex((step) => step.endsWith(name)) + 1;
+
+const describe = (steps: readonly Step[]) => steps.map((step) => describeStep(step, 0).slice("0-".length));
+
+Deno.test("worldAfter() says what acknowledged steps promise", () => {
+  const { volumes, snapshots } = worldAfter(STEPS.slice(0, after("create-restored")));
+  assertEquals(volumes.get("one"), { type: "ext4", mib: 16, mounted: "published", files: ["first", "second"] });
+  assertEquals(volumes.get("restored"), { type: "ext4", mib: 16, mounted: "no", files: ["first"] });
+  assertEquals([...snapshots.keys()], ["cut"]);
+});
+
+Deno.test("each life ends with an empty world, after the driver has removed what was deleted", () => {
+  for (const [life, steps] of Object.entries(LIVES)) {
+    assertEquals(worldAfter(steps), { volumes: new Map(), snapshots: new Map() }, life);
+    assertEquals(steps.at(-1), { do: "settle" }, life);
+  }
+});
+
+Deno.test("an orchestrator that continues mounts what was in use, and repeats what was not acknowledged", () => {
+  const steps = describe(stepsToContinue(STEPS, after("stage-restored")));
+  assertEquals(steps.slice(0, 4), ["stage-one", "publish-one", "stage-restored", "publish-restored"]);
+  assertEquals(steps.length, 3 + STEPS.length - after("stage-restored"));
+});
+
+Deno.test("an orchestrator that gives up repeats a creation without an answer, and deletes everything", () => {
+  assertEquals(describe(stepsToGiveUp(STEPS, after("snapshot-cut") - 1)), [
+    "snapshot-cut",
+    ...["unpublish-one", "unstage-one", "deleteSnapshot-cut", "delete-one", "settle"],
+  ]);
+});

@@ -1,0 +1,9 @@
+import { assertEquals } from "@std/assert";
+import { contentOf, findSecrets } from "./secret.ts";
+
+Deno.test("findSecrets() finds what is left of a file, by sectors", () => {
+  const disk = new Uint8Array(8192);
+  disk.set(contentOf("first").subarray(1024, 1536), 4096);
+  disk.set(contentOf("second").subarray(0, 512), 7680);
+  assertEquals([findSecrets(disk), findSecrets(new Uint8Array(8192))], [[4096, 7680], []]);
+});
