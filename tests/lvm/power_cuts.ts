@@ -25,7 +25,7 @@ const LOG_DISK = Deno.env.get("DATA_DISK") ?? "";
 const SEED = Deno.env.get("SAMPLE") || "0";
 /** The power cuts of each life with a random outcome, and those right after a flush; all of the latter by default. */
 const CUTS = { random: 4, flushed: 1 };
-const ALL_CUTS = { random: 100, flushed: Infinity };
+const ALL_CUTS = { random: 50, flushed: Infinity };
 
 /** The mark before the first step. */
 const START = "start";
