@@ -23,7 +23,7 @@ interface Extent {
 
 /** Reads the volume group. @throws {Error} when LVM cannot read it */
 export async function readGroup(): Promise<VolumeGroup> {
-  const group = (await new Lvm(new HostExec()).report()).find(({ name }) => name === GROUP);
+  const group = (await new Lvm(new HostExec({ readMs: 120_000 })).report()).find(({ name }) => name === GROUP);
   assert(group !== undefined, "the volume group is gone");
   return group;
 }

@@ -23,7 +23,10 @@ const MiB = 1n << 20n;
 const RETRY_MS = 180_000;
 
 /** The statuses after which an orchestrator repeats a call. */
-const TRANSIENT = ["ABORTED", "RESOURCE_EXHAUSTED"];
+const TRANSIENT = ["ABORTED", "RESOURCE_EXHAUSTED", "UNAVAILABLE"];
+
+/** How long the driver waits for a command that reads, in milliseconds: no disk hangs, but the machine may be busy. */
+const READ_DEADLINE_MS = 120_000;
 
 /** A driver and its orchestrator. */
 export class Orchestrator implements AsyncDisposable {
@@ -46,7 +49,7 @@ export class Orchestrator implements AsyncDisposable {
       nodeId: "node-1",
       groups: parseGroupList(GROUP),
       mountRoots: [folder],
-      exec: new HostExec(),
+      exec: new HostExec({ readMs: READ_DEADLINE_MS }),
     });
     return new Orchestrator(driver, folder);
   }
