@@ -50,6 +50,7 @@ export class Orchestrator implements AsyncDisposable {
       groups: parseGroupList(GROUP),
       mountRoots: [folder],
       exec: new HostExec({ readMs: READ_DEADLINE_MS }),
+      thin: { removeEmptyPools: true },
     });
     return new Orchestrator(driver, folder);
   }
