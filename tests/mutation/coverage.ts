@@ -30,6 +30,8 @@ export interface Test {
 export interface Coverage {
   /** The tests that reach a mutant, by the mutant's number. */
   readonly reaching: ReadonlyMap<number, readonly Test[]>;
+  /** The tests that reach any mutant of a file. */
+  readonly using: ReadonlyMap<string, ReadonlySet<Test>>;
   /** Mutants that are reached while modules are loaded, so that they must be active from the start of a process. */
   readonly atLoad: ReadonlySet<number>;
   /** All tests by file. */
@@ -128,6 +130,7 @@ function combine(
   { first }: Copy,
 ): Coverage {
   const [reaching, atLoad] = [new Map<number, Test[]>(), new Set<number>()];
+  const using = new Map<string, Set<Test>>();
   const [tests, unusable] = [new Map<string, Test[]>(), [] as string[]];
   for (const [file, coverage] of found) {
     const usable: Test[] = [];
@@ -139,6 +142,7 @@ function combine(
       const test = { file, index, ...rest };
       usable.push(test);
       for (const [path, numbers] of Object.entries(reached)) {
+        using.set(path, (using.get(path) ?? new Set()).add(test));
         for (const number of numbers) {
           const mutant = first.get(path)! + number;
           const list = reaching.get(mutant);
@@ -152,5 +156,5 @@ function combine(
       for (const number of numbers) atLoad.add(first.get(path)! + number);
     }
   }
-  return { reaching, atLoad, tests, imports, unusable };
+  return { reaching, using, atLoad, tests, imports, unusable };
 }

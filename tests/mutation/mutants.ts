@@ -24,6 +24,7 @@ changed code. A change (a mutant) that no test notices has survived: a test is m
   PATH             The beginning of a path, such as lvm/pools or csi/server.ts; otherwise all code of the driver
   --survivors      Try the mutants again that survived before
   --again          Try all mutants again, also those that were killed
+  --sample N       Try only one of N mutants: always the same ones; the others can be tried later
   --report         Try nothing, only print what is known
   --list           Also print the mutants that survived
   --json           Print the scores as JSON
@@ -44,14 +45,17 @@ const ROOT = new URL("../..", import.meta.url).pathname;
 interface Options {
   readonly paths: readonly string[];
   readonly lanes: number;
+  /** One of so many mutants is tried. */
+  readonly sample: number;
   readonly shouldTry: (status: Status | undefined) => boolean;
 }
 
 /** Returns the numbers of the mutants to try, file by file. */
-function selected({ mutants }: Copy, results: Results, { paths, shouldTry }: Options): number[] {
+function selected({ mutants }: Copy, results: Results, { paths, sample, shouldTry }: Options): number[] {
   return [...mutants.keys()].filter((number) => {
     const mutant = mutants[number]!;
     if (!isBelow(mutant, paths) || equivalentOf(mutant) !== undefined) return false;
+    if (parseInt(mutant.key, 16) % sample !== 0) return false; // a key is the beginning of a hash
     return shouldTry(results.of(mutant)?.status);
   });
 }
@@ -148,7 +152,7 @@ function report(
 async function main(): Promise<number> {
   const flags = parseArgs(Deno.args.filter((arg) => arg !== "--"), {
     boolean: ["help", "survivors", "again", "report", "list", "json"],
-    string: ["lanes"],
+    string: ["lanes", "sample"],
     alias: { h: "help" },
   });
   const path = join(mutationFolder(), "results.jsonl");
@@ -159,6 +163,7 @@ async function main(): Promise<number> {
   const options: Options = {
     paths: flags._.map((path) => String(path).replace(/^\.\//, "")),
     lanes: Number(flags.lanes ?? 2),
+    sample: Number(flags.sample ?? 1),
     shouldTry: (status) =>
       flags.again === true || status === undefined || (flags.survivors === true && !isKilled(status)),
   };

@@ -15,7 +15,7 @@ const LIMIT = { factor: 8, plusMs: 3_000 };
 const HITS = { factor: 20, plus: 20_000 };
 
 /** The time of the tests that are run with a mutant that is active from the start of a process, in milliseconds. */
-const AT_LOAD_MS = 30_000;
+const AT_LOAD_MS = 10_000;
 
 /** Tests that killed mutants of the same file before, the latest last. */
 export type Killers = ReadonlySet<string>;
@@ -48,17 +48,20 @@ export function testsFor(
   return tests.toSorted((a, b) => rank(a) - rank(b) || a.ms - b.ms).map(toTry);
 }
 
-/** Returns tests that may notice a change of what a module is when it is loaded, within {@linkcode AT_LOAD_MS}. */
-function atLoadTests(file: string, reaching: readonly Test[], { tests, imports }: Coverage): Test[] {
-  const importing = [...tests].filter(([test]) => imports.get(test)!.has(file));
-  const distance = (test: string) =>
-    test === file.replace(/\.ts$/, "_test.ts") ? 0 : dirname(test) === dirname(file) ? 1 : 2;
-  importing.sort(([a], [b]) => distance(a) - distance(b) || imports.get(a)!.size - imports.get(b)!.size);
+/**
+ * Returns tests that may notice a change of what a module is when it is loaded, within {@linkcode AT_LOAD_MS}: those that
+ * use the module, or else those that import it.
+ */
+function atLoadTests(file: string, reaching: readonly Test[], { tests, using, imports }: Coverage): Test[] {
+  const users = [...using.get(file) ?? []];
+  const importing = [...tests].flatMap(([test, list]) => imports.get(test)!.has(file) ? list : []);
+  const distance = (test: Test) => isOwnTest(test, file) ? 0 : dirname(test.file) === dirname(file) ? 1 : 2;
+  const candidates = (users.length > 0 ? users : importing).sort((a, b) => distance(a) - distance(b) || a.ms - b.ms);
   const chosen = new Set(reaching);
   let ms = 0;
-  for (const test of importing.flatMap(([, tests]) => tests)) {
+  for (const test of candidates) {
     if (ms > AT_LOAD_MS) break;
-    ms += test.ms + 20;
+    ms += test.ms;
     chosen.add(test);
   }
   return [...chosen];

@@ -12,6 +12,7 @@ function coverage(tests: readonly Test[], options: { reaching?: readonly Test[];
   const byFile = Map.groupBy(tests, ({ file }) => file);
   return {
     reaching: new Map([[7, options.reaching ?? tests]]),
+    using: new Map(),
     atLoad: new Set(options.atLoad ? [7] : []),
     tests: byFile,
     imports: new Map([...byFile.keys()].map((file) => [file, new Set(file.startsWith("csi/") ? [] : [FILE])])),
@@ -41,9 +42,10 @@ Deno.test("testsFor() runs no test for a mutant that none reaches", () => {
   assertEquals(filesOf(coverage([OWN], { reaching: [] })), []);
 });
 
-Deno.test("testsFor() runs all tests that import the file when the mutant is reached while modules are loaded", () => {
+Deno.test("testsFor() runs the tests that use the file when the mutant is reached while modules are loaded", () => {
   const found = coverage([SLOW, OTHER, OWN], { reaching: [], atLoad: true });
-  assertEquals(filesOf(found), [OWN.file, SLOW.file]);
+  assertEquals(filesOf(found), [OWN.file, SLOW.file], "those that import it, if none uses it");
+  assertEquals(filesOf({ ...found, using: new Map([[FILE, new Set([SLOW])]]) }), [SLOW.file]);
 });
 
 Deno.test("testsFor() limits time and hits by what the test needs without the mutant", () => {
