@@ -100,6 +100,19 @@ Deno.test("inProcessCsi(): a creation reaches the Controller service with all it
   assertEquals(answered.map(({ method, code }) => [method, code]), [["CreateVolume", 0]]);
 });
 
+Deno.test("inProcessCsi(): a creation names the snapshot or the volume that it copies", async () => {
+  const { requests, handler } = recordRequests(CreateVolumeRequestSchema, {
+    volume: { volumeId: "v1-x", capacityBytes: 1n },
+  });
+  const { calls, options } = setUp({ createVolume: handler });
+  await calls.createVolume({ ...REQUEST, source: { kind: "snapshot", handle: "v1-s" } }, options);
+  await calls.createVolume({ ...REQUEST, source: { kind: "volume", handle: "v1-v" } }, options);
+  assertEquals(requests.map((request) => (request as { volumeContentSource: unknown }).volumeContentSource), [
+    { snapshot: { snapshotId: "v1-s" } },
+    { volume: { volumeId: "v1-v" } },
+  ]);
+});
+
 Deno.test("inProcessCsi(): deletes and expands volumes", async () => {
   const deletion = recordRequests(DeleteVolumeRequestSchema, {});
   const expansion = recordRequests(ControllerExpandVolumeRequestSchema, {

@@ -1,7 +1,8 @@
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertThrows } from "@std/assert";
 import fc from "fast-check";
+import { StorageError } from "../lvm/error.ts";
 import { MAX_BYTES, roundToExtents } from "../lvm/size.ts";
-import { parseSizeRange } from "./request.ts";
+import { parseSizeRange, quote, requireName, requirePath } from "./request.ts";
 
 const GiB = 1n << 30n;
 
@@ -23,4 +24,17 @@ Deno.test("parseSizeRange() of a high limit alone returns the default size", () 
   assertEquals(parseLimit(MAX_BYTES), { required: GiB, limit: MAX_BYTES });
   assertEquals(parseLimit(GiB, 0n), { required: 0n, limit: GiB });
   assertEquals(parseLimit(1n), { required: 1n, limit: 1n });
+});
+
+Deno.test("names of 128 characters and paths of 4,096 bytes are accepted, and no longer ones", () => {
+  const [name, path] = ["\u{1F4BE}".repeat(128), "/" + "a".repeat(4_095)];
+  assertEquals(requireName(name), name);
+  assertThrows(() => requireName("a".repeat(129)), StorageError, "longer than 128 characters");
+  assertEquals(requirePath("path", path), path);
+  assertThrows(() => requirePath("path", path + "a"), StorageError, "longer than 4096 bytes");
+});
+
+Deno.test("quote() truncates texts of more than 80 characters", () => {
+  assertEquals(quote("a".repeat(80)), `"${"a".repeat(80)}"`);
+  assertEquals(quote("a".repeat(81)), `"${"a".repeat(80)}…"`);
 });

@@ -24,6 +24,7 @@ changed code. A change (a mutant) that no test notices has survived: a test is m
   PATH             The beginning of a path, such as lvm/pools or csi/server.ts; otherwise all code of the driver
   --survivors      Try the mutants again that survived before
   --again          Try all mutants again, also those that were killed
+  --thorough       Run all tests that reach a mutant. Otherwise the slowest are left out that do not fit in ten seconds
   --sample N       Try only one of N mutants: always the same ones; the others can be tried later
   --report         Try nothing, only print what is known
   --list           Also print the mutants that survived
@@ -45,6 +46,8 @@ const ROOT = new URL("../..", import.meta.url).pathname;
 interface Options {
   readonly paths: readonly string[];
   readonly lanes: number;
+  /** Whether all tests are run that reach a mutant. */
+  readonly isThorough: boolean;
   /** One of so many mutants is tried. */
   readonly sample: number;
   readonly shouldTry: (status: Status | undefined) => boolean;
@@ -69,7 +72,8 @@ function equivalentOf(mutant: Mutant): Equivalent | undefined {
 }
 
 /** Tries the mutants, and adds their results. */
-async function tryAll(copy: Copy, numbers: number[], results: Results, { paths, lanes }: Options): Promise<void> {
+async function tryAll(copy: Copy, numbers: number[], results: Results, options: Options): Promise<void> {
+  const { paths, lanes } = options;
   const temp = await Deno.makeTempDir({ prefix: "denolith-mutants-" });
   const log = (line: string) => console.error(line);
   try {
@@ -81,7 +85,7 @@ async function tryAll(copy: Copy, numbers: number[], results: Results, { paths, 
     await Promise.all(Array.from({ length: lanes }, async () => {
       await using lane = new Lane(copy.folder, temp);
       for (let file = queue.shift(); file !== undefined; file = queue.shift()) {
-        await tryFile(file, { copy, coverage, results, lane, progress });
+        await tryFile(file, { copy, coverage, results, lane, progress, options });
         log(progressLine(copy.mutants[file[0]!]!.file, progress));
       }
     }));
@@ -105,18 +109,19 @@ function progressLine(file: string, { done, all, survived, start }: Progress): s
 
 async function tryFile(
   numbers: readonly number[],
-  { copy, coverage, results, lane, progress }: {
+  { copy, coverage, results, lane, progress, options }: {
     readonly copy: Copy;
     readonly coverage: Coverage;
     readonly results: Results;
     readonly lane: Lane;
     readonly progress: Progress;
+    readonly options: Options;
   },
 ): Promise<void> {
   const killers = new Set<string>();
   for (const number of numbers) {
     const mutant = copy.mutants[number]!;
-    const tests = testsFor({ number, file: mutant.file }, coverage, killers);
+    const tests = testsFor({ number, file: mutant.file }, coverage, killers, options.isThorough);
     const outcome = tests.length === 0
       ? { status: "uncovered" } as const
       : await lane.attempt(number, tests, { isAtLoad: coverage.atLoad.has(number) });
@@ -151,7 +156,7 @@ function report(
 
 async function main(): Promise<number> {
   const flags = parseArgs(Deno.args.filter((arg) => arg !== "--"), {
-    boolean: ["help", "survivors", "again", "report", "list", "json"],
+    boolean: ["help", "survivors", "again", "thorough", "report", "list", "json"],
     string: ["lanes", "sample"],
     alias: { h: "help" },
   });
@@ -163,6 +168,7 @@ async function main(): Promise<number> {
   const options: Options = {
     paths: flags._.map((path) => String(path).replace(/^\.\//, "")),
     lanes: Number(flags.lanes ?? 2),
+    isThorough: flags.thorough === true,
     sample: Number(flags.sample ?? 1),
     shouldTry: (status) =>
       flags.again === true || status === undefined || (flags.survivors === true && !isKilled(status)),

@@ -14,8 +14,11 @@ const LIMIT = { factor: 8, plusMs: 3_000 };
 /** The number of times that a test may reach a mutant: a multiple of the usual number, and some more. */
 const HITS = { factor: 20, plus: 20_000 };
 
-/** The time of the tests that are run with a mutant that is active from the start of a process, in milliseconds. */
-const AT_LOAD_MS = 10_000;
+/** The time of the tests that are run with a mutant, in milliseconds, unless all are run. */
+const BUDGET_MS = 10_000;
+
+/** The same for a mutant that is active from the start of a process. */
+const AT_LOAD_BUDGET_MS = 5_000;
 
 /** Tests that killed mutants of the same file before, the latest last. */
 export type Killers = ReadonlySet<string>;
@@ -32,39 +35,35 @@ export function titleOf({ file, name }: Test): string {
  * @param mutant its number and its file
  * @param coverage what the tests reach
  * @param killers the tests that killed other mutants of the file
+ * @param isThorough whether all tests are run, instead of those that take the time of the budget
  */
 export function testsFor(
   { number, file }: { readonly number: number; readonly file: string },
   coverage: Coverage,
   killers: Killers,
+  isThorough = false,
 ): TestToTry[] {
   const reaching = coverage.reaching.get(number) ?? [];
-  const tests = coverage.atLoad.has(number) ? atLoadTests(file, reaching, coverage) : reaching;
+  const isAtLoad = coverage.atLoad.has(number);
+  const tests = isAtLoad ? atLoadTests(file, reaching, coverage) : reaching;
   const rank = (test: Test) => {
     if (isOwnTest(test, file)) return 0;
     if (killers.has(titleOf(test)) && test.ms < 500) return 1;
     return dirname(test.file) === dirname(file) ? 2 : 3;
   };
-  return tests.toSorted((a, b) => rank(a) - rank(b) || a.ms - b.ms).map(toTry);
+  const sorted = tests.toSorted((a, b) => rank(a) - rank(b) || a.ms - b.ms);
+  let left = isThorough ? Infinity : isAtLoad ? AT_LOAD_BUDGET_MS : BUDGET_MS;
+  return sorted.filter(({ ms }) => (left -= ms) > -ms).map(toTry);
 }
 
 /**
- * Returns tests that may notice a change of what a module is when it is loaded, within {@linkcode AT_LOAD_MS}: those that
- * use the module, or else those that import it.
+ * Returns tests that may notice a change of what a module is when it is loaded: those that use the module, or else those
+ * that import it.
  */
 function atLoadTests(file: string, reaching: readonly Test[], { tests, using, imports }: Coverage): Test[] {
-  const users = [...using.get(file) ?? []];
+  const users = using.get(file);
   const importing = [...tests].flatMap(([test, list]) => imports.get(test)!.has(file) ? list : []);
-  const distance = (test: Test) => isOwnTest(test, file) ? 0 : dirname(test.file) === dirname(file) ? 1 : 2;
-  const candidates = (users.length > 0 ? users : importing).sort((a, b) => distance(a) - distance(b) || a.ms - b.ms);
-  const chosen = new Set(reaching);
-  let ms = 0;
-  for (const test of candidates) {
-    if (ms > AT_LOAD_MS) break;
-    ms += test.ms;
-    chosen.add(test);
-  }
-  return [...chosen];
+  return [...new Set([...reaching, ...users ?? importing])];
 }
 
 function isOwnTest(test: Test, file: string): boolean {

@@ -48,6 +48,12 @@ Deno.test("testsFor() runs the tests that use the file when the mutant is reache
   assertEquals(filesOf({ ...found, using: new Map([[FILE, new Set([SLOW])]]) }), [SLOW.file]);
 });
 
+Deno.test("testsFor() leaves out the tests that the budget has no time for, unless all are wanted", () => {
+  const tests = [test("a_test.ts", 6_000), test("b_test.ts", 6_001), test("c_test.ts", 6_002)];
+  assertEquals(filesOf(coverage(tests)), ["a_test.ts", "b_test.ts"]);
+  assertEquals(testsFor({ number: 7, file: FILE }, coverage(tests), new Set(), true).length, 3);
+});
+
 Deno.test("testsFor() limits time and hits by what the test needs without the mutant", () => {
   const { limitMs, hitLimit } = testsFor({ number: 7, file: FILE }, coverage([OWN]), new Set())[0]!;
   assertEquals([limitMs, hitLimit], [3_400, 20_200]);
