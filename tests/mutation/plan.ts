@@ -9,7 +9,7 @@ import type { Coverage, Test } from "./coverage.ts";
 import type { TestToTry } from "./messages.ts";
 
 /** The time that a test may take with a mutant: a multiple of its usual time, and some more on a busy machine. */
-const LIMIT = { factor: 8, plusMs: 3_000 };
+const LIMIT = { factor: 5, plusMs: 2_000 };
 
 /** The number of times that a test may reach a mutant: a multiple of the usual number, and some more. */
 const HITS = { factor: 20, plus: 20_000 };

@@ -56,7 +56,7 @@ Deno.test("testsFor() leaves out the tests that the budget has no time for, unle
 
 Deno.test("testsFor() limits time and hits by what the test needs without the mutant", () => {
   const { limitMs, hitLimit } = testsFor({ number: 7, file: FILE }, coverage([OWN]), new Set())[0]!;
-  assertEquals([limitMs, hitLimit], [3_400, 20_200]);
+  assertEquals([limitMs, hitLimit], [2_250, 20_200]);
 });
 
 Deno.test("importsOf() follows imports, also of types, re-exports and dynamic ones", () => {
