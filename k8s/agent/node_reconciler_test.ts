@@ -73,6 +73,20 @@ Deno.test("lvmNodeStatus() reports each group, and all of them together", async 
   assertEquals(lvmNodeStatus([], { driver: "d", now: new Date() }).total, { volumeGroups: 0, size: "0", free: "0" });
 });
 
+Deno.test("lvmNodeStatus() rounds up how full a thin pool is, and leaves it out while LVM does not know it", async () => {
+  const fake = machine();
+  await lvcreate(fake, "--size", `${GiB}b`, "--name", "pool", "data");
+  const [group] = (await readSurvey(fake)).groups;
+  const thinPool = { metadataSize: 1n << 20n, health: "", needsCheck: false, zeroes: true };
+  const percents = [{ dataPercent: 40.01, metadataPercent: 0 }, { dataPercent: 100.3, metadataPercent: 99.2 }, {}];
+  const lvs = percents.map((known) => ({ ...group!.lvs[0]!, thinPool: { ...thinPool, ...known } }));
+  const status = lvmNodeStatus([{ ...group!, lvs } as SurveyedGroup], { driver: "lvm.denolith.dev", now: new Date() });
+  const known = status.volumeGroups![0]!.thinPools!.map((pool) =>
+    Object.fromEntries(Object.entries(pool).filter(([key]) => key.endsWith("Percent")))
+  );
+  assertEquals(known, [{ dataPercent: 41, metadataPercent: 0 }, { dataPercent: 100, metadataPercent: 100 }, {}]);
+});
+
 Deno.test("lvmNodeStatus() lists the driver's volumes in each group, and neither other LVs nor deleted ones", async () => {
   const fake = machine();
   const format = { state: "raw" } as const;

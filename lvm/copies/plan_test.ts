@@ -62,6 +62,10 @@ Deno.test("a snapshot is copied chunk by chunk, from the recorded or reached off
   const chunk = { do: "copy", from: copy().original!.lv, recorded: 0n } as const;
   assertEquals(nextStep(copy()), { ...chunk, offset: 0n, length: CHUNK_BYTES });
   assertEquals(nextStep(copy({ offset: CHUNK_BYTES })), { ...chunk, offset: CHUNK_BYTES, length: GiB - CHUNK_BYTES });
+  const size = CHUNK_BYTES + (4n << 20n);
+  const larger = { original: located("original", { originSize: size }), destination: located("to", { size }) };
+  const last = { ...chunk, from: larger.original.lv, offset: CHUNK_BYTES, length: 4n << 20n };
+  assertEquals(nextStep(copy({ ...larger, offset: CHUNK_BYTES })), last);
   const recorded = nextStep(copy({}, { copied: CHUNK_BYTES }));
   assertEquals(recorded, { ...chunk, recorded: CHUNK_BYTES, offset: CHUNK_BYTES, length: GiB - CHUNK_BYTES });
   assertEquals(next(copy({ offset: GiB })), "complete");

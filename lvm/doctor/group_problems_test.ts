@@ -1,3 +1,4 @@
+import { freeBytes } from "../../tests/fake/pvs.ts";
 import { newUuid, ok } from "../../tests/fake/machine.ts";
 import { leaveMetadataFree } from "../../tests/fake/metadata_area.ts";
 import { snapshotLvName, volumeIdOf, volumeLvName } from "../ids.ts";
@@ -27,6 +28,9 @@ const GROUP_PROBLEMS: Problems = {
   "a group is full": [
     ({ group }) => group.size = 80n << 20n,
     ["groups", "warning", "data", /full/, /vgextend data/],
+  ],
+  "a group has one free extent": [
+    ({ group }) => group.size -= freeBytes(group) - group.extentSize,
   ],
   "two groups have one name": [
     ({ machine, group }) => Object.assign(machine.addGroup("data", 1n << 30n), { uuid: "other-uuid" }) && group,
@@ -190,6 +194,9 @@ const GROUP_PROBLEMS: Problems = {
         "CRYPT-1",
       ),
     ["leftovers", "warning", `data-vol--${"9".repeat(32)}-real`, /LVM has no such/, /^dmsetup remove data-vol--/],
+  ],
+  "a logical volume was renamed after it was mounted": [
+    ({ machine }) => Object.assign(machine.mounts.at(-1)!, { source: `/dev/mapper/data-vol--${"9".repeat(32)}` }),
   ],
   "a mount's device does not exist any more": [
     ({ machine, lv }) => {

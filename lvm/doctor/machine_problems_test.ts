@@ -251,7 +251,7 @@ const MACHINE_PROBLEMS: Problems = {
       "warning",
       "activation/thin_pool_autoextend_threshold",
       /70: dmeventd/,
-      /thin-pool-autoextend-threshold/,
+      /^thin_pool_autoextend_threshold = 100 in the section activation .*--thin-pool-autoextend-threshold 100$/,
     ],
   ],
 };

@@ -73,7 +73,7 @@ export function testProblems(problems: Problems): void {
         else assertMatch(finding.remedy ?? "", remedy);
       }
       const levels = findings.map((finding) => finding.level);
-      assertEquals(level, levels.includes("error") ? "error" : levels.includes("warning") ? "warning" : "info");
+      assertEquals(level, (["error", "warning", "info"] as const).find((each) => levels.includes(each)) ?? "ok");
     });
   }
 }

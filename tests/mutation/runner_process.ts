@@ -12,8 +12,11 @@ import { MUTANT_VARIABLE } from "./switch.ts";
 /** The time that a process gets to say that a test hangs, in milliseconds and as a multiple of the limit. */
 const GRACE = { plusMs: 15_000, factor: 4 };
 
-/** The programs that tests run. A mutant can run no others. */
-const PROGRAMS: readonly string[] = ["dd", "df", "lsblk", "deno"];
+/** The programs that tests run, besides Deno. A mutant can run no others. */
+const PROGRAMS: readonly string[] = ["dd", "df", "lsblk", "mkfifo"];
+
+/** Where the driver looks for programs. */
+const FOLDERS: readonly string[] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
 /** What came of a request: a reply, or the end of a process that hung or crashed in a test. */
 export type RunnerResult =
@@ -32,11 +35,12 @@ export class RunnerProcess implements AsyncDisposable {
    * @param mutant the number of a mutant that is active from the start
    */
   constructor(copy: string, temp: string, mutant?: number) {
+    const programs = FOLDERS.flatMap((folder) => PROGRAMS.map((program) => join(folder, program)));
     const command = new Deno.Command(Deno.execPath(), {
       args: [
         ...["run", "--quiet", "--no-check", "--no-prompt", "--no-lock", "--v8-flags=--expose-gc"],
         ...["--allow-read", `--allow-write=${temp}`, "--allow-net", "--allow-env", "--allow-sys"],
-        `--allow-run=${PROGRAMS.map((name) => name === "deno" ? Deno.execPath() : name).join()}`,
+        `--allow-run=${[Deno.execPath(), ...programs].join()}`,
         join(copy, "tests/mutation/runner.ts"),
       ],
       cwd: copy,

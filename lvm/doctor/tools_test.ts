@@ -1,0 +1,42 @@
+import { assertEquals } from "@std/assert";
+import { StorageError } from "../error.ts";
+import { PROGRAMS } from "../exec.ts";
+import { checkKernel, checkTools, type KernelReadings } from "./tools.ts";
+
+const ERROR = { error: new StorageError("Unavailable", "dmsetup targets: exit status 1: why") };
+
+const TARGETS = ["linear", "snapshot", "snapshot-origin", "striped", "raid"];
+
+function kernel(targets: readonly string[], more: Partial<KernelReadings> = {}) {
+  return checkKernel({
+    targets: { value: new Map(targets.map((name) => [name, "1.0.0"])) },
+    modules: { value: new Set(["dm-mod"]) },
+    version: { value: { lvm: "2.03.16", dmDriver: "4.48.0" } },
+    root: true,
+    ...more,
+  });
+}
+
+Deno.test("checkKernel() names the targets that the kernel has, and that of thin pools only where it exists", () => {
+  const summary = (targets: string[]) => kernel(targets).summary;
+  assertEquals(summary(TARGETS), `device-mapper 4.48.0: ${TARGETS.join(", ")}`);
+  assertEquals(summary([...TARGETS, "thin-pool"]), `device-mapper 4.48.0: ${TARGETS.join(", ")}, thin-pool`);
+  assertEquals(summary([]), "device-mapper 4.48.0: no targets");
+});
+
+Deno.test("checkKernel() only warns when targets cannot be listed by a device-mapper that answers", () => {
+  const levels = (more: Partial<KernelReadings>) => kernel([], more).findings.map(({ level }) => level);
+  assertEquals(levels({ targets: ERROR }), ["warning"]);
+  assertEquals(levels({ targets: ERROR, version: ERROR }), ["error"]);
+});
+
+Deno.test("checkTools() refuses versions of LVM before 2.02.158", () => {
+  const check = (lvm: string) => {
+    const version = { value: { lvm } };
+    return checkTools({ programs: { value: new Set(PROGRAMS) }, version, root: true }).findings.map(({ level }) =>
+      level
+    );
+  };
+  for (const lvm of ["2.02.157", "2.02.9", "2.01.200", "1.99.999", "2.02"]) assertEquals(check(lvm), ["error"], lvm);
+  for (const lvm of ["2.02.158", "2.02.158.1", "2.02.200", "2.03.0", "3.0.0"]) assertEquals(check(lvm), [], lvm);
+});
