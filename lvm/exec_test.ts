@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { StorageError } from "./error.ts";
-import { type Command, describeCommand, HostExec, runOk } from "./exec.ts";
+import { type Command, commandError, describeCommand, HostExec, runOk } from "./exec.ts";
 import { currentRequestId, withRequestId } from "./request_id.ts";
 
 const ENDLESS = { program: "dd", args: ["if=/dev/zero", "of=/dev/null", "status=none"] } as const;
@@ -97,6 +97,17 @@ Deno.test("runOk() throws an error with the command, its exit status and its mes
     "/nowhere/at/all: No such file or directory",
   );
   assertEquals(error.kind, "NotFound");
+});
+
+Deno.test("commandError() says the reason before the warnings, each once, and what a silent command said on its output", () => {
+  const messageOf = (stderr: string, stdout = "") =>
+    commandError({ program: "lvm", args: ["vgs"], mutates: false }, { code: 5, stdout, stderr }).message;
+  assertEquals(
+    messageOf("  WARNING: PV is gone.\n  Volume group not found.\n"),
+    "lvm vgs: exit 5: Volume group not found.; WARNING: PV is gone.",
+  );
+  assertEquals(messageOf("", " said here\n"), "lvm vgs: exit 5: said here");
+  assertEquals(messageOf(" \n"), "lvm vgs: exit 5: (no output)");
 });
 
 Deno.test("HostExec reports each command with its duration, its exit status and the request that it runs for", async () => {

@@ -5,7 +5,7 @@ import targets from "../../tests/fixtures/doctor/dmsetup_targets.txt" with { typ
 import df from "../../tests/fixtures/doctor/df_several.txt" with { type: "text" };
 import findmnt from "../../tests/fixtures/doctor/findmnt_deleted.json" with { type: "text" };
 import version from "../../tests/fixtures/doctor/lvm_version.txt" with { type: "text" };
-import { readDmTargets, readLvmVersion, readMappedDevices } from "./device_mapper.ts";
+import { readDmTargets, readLvmVersion, readMappedDevices, readPoolUsage } from "./device_mapper.ts";
 import { readDisks } from "./disks.ts";
 import { StorageError } from "../error.ts";
 import type { Exec } from "../exec.ts";
@@ -31,6 +31,22 @@ Deno.test("the output of dmsetup 1.02.185 and lvm 2.03.16 is parsed", async () =
   const real = devices.find(({ name }) => name === `${origin.name}-real`)!;
   assertEquals([origin.dependencies, real.dependencies.length], [[real.number], 1]);
   assertEquals(await readMappedDevices(execReturning("No devices found\n")), []);
+});
+
+Deno.test("readPoolUsage() rounds the usage of thin pools down, and counts a failed pool as full", async () => {
+  const status = [
+    "data-pool-tpool: 0 2097152 thin-pool 1 4161/4096000 401/2000 - rw discard_passdown queue_if_no_space - 1024",
+    "data-full-tpool: 0 2097152 thin-pool 1 1024/1024 2000/2000 - out_of_data_space - queue_if_no_space - 1024",
+    "data-failed-tpool: 0 2097152 thin-pool Fail",
+    "data-unknown-tpool: 0 2097152 thin-pool Error",
+  ].join("\n");
+  assertEquals([...await readPoolUsage(execReturning(status))], [
+    ["data-pool-tpool", { data: 20, metadata: 0 }],
+    ["data-full-tpool", { data: 100, metadata: 100 }],
+    ["data-failed-tpool", { data: 100, metadata: 100 }],
+    ["data-unknown-tpool", { data: 100, metadata: 100 }],
+  ]);
+  assertEquals((await readPoolUsage(execReturning("No devices found\n"))).size, 0);
 });
 
 Deno.test("the output of lsblk 2.38 about disks is parsed: which of them are physical volumes", async () => {

@@ -1,6 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { StorageError } from "../error.ts";
-import { canonicalizePath, isBelow, withRealPaths } from "./mounts.ts";
+import type { LogicalVolume } from "../model/report.ts";
+import { canonicalizePath, deviceMounts, isBelow, type Mount, withRealPaths } from "./mounts.ts";
 
 /** Creates a directory with a subdirectory and a link to it. */
 async function createLinkedFolder() {
@@ -36,4 +37,17 @@ Deno.test("canonicalizePath() follows a root that is a link, and keeps missing p
   assertEquals(await canonicalizePath(`${folder}/absent/a/b`, roots), `${folder}/absent/a/b`);
   await assertRejects(() => canonicalizePath(`${folder}/link/a`, [`${folder}/link`]), StorageError, "not below");
   await assertRejects(() => canonicalizePath(`${folder}/other/a`, roots), StorageError, "not below");
+});
+
+Deno.test("deviceMounts() returns the mounts of an LV's node, also when it was removed, and no folder of that name", () => {
+  const lv = { devicePath: "/dev/mapper/data-vol", deviceNumber: "253:4" } as LogicalVolume;
+  const mount = (root: string, fsType = "devtmpfs") => ({ root, fsType, target: `${fsType}${root}` }) as Mount;
+  const mounts = [
+    ...[mount("/dm-4"), mount("/mapper/data-vol", "tmpfs"), mount("/dm-4//deleted")],
+    ...[mount("/dm-4", "ext4"), mount("/mapper/data-vol", "xfs"), mount("/dm-5"), mount("/dm-44"), mount("/")],
+  ];
+  const targets = (lv: LogicalVolume) => deviceMounts(mounts, lv).map(({ target }) => target);
+  assertEquals(targets(lv), ["devtmpfs/dm-4", "tmpfs/mapper/data-vol", "devtmpfs/dm-4//deleted"]);
+  const { deviceNumber: _, ...inactive } = lv;
+  assertEquals(targets(inactive as LogicalVolume), ["tmpfs/mapper/data-vol"]);
 });

@@ -13,7 +13,7 @@ import { MUTANT_VARIABLE } from "./switch.ts";
 const GRACE = { plusMs: 15_000, factor: 4 };
 
 /** The programs that tests run, besides Deno. A mutant can run no others. */
-const PROGRAMS: readonly string[] = ["dd", "df", "lsblk", "mkfifo"];
+const PROGRAMS: readonly string[] = ["dd", "df", "lsblk", "mkfifo", "ln"];
 
 /** Where the driver looks for programs. */
 const FOLDERS: readonly string[] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
