@@ -22,7 +22,7 @@ Changes the code of the driver in thousands of places, one at a time, and runs t
 changed code. A change (a mutant) that no test notices has survived: a test is missing, or the code does nothing.
 
   PATH             The beginning of a path, such as lvm/pools or csi/server.ts; otherwise all code of the driver
-  --survivors      Try the mutants again that survived before
+  --survivors      Try only the mutants again that survived before
   --again          Try all mutants again, also those that were killed
   --thorough       Run all tests that reach a mutant. Otherwise the slowest are left out that do not fit in ten seconds
   --sample N       Try only one of N mutants: always the same ones; the others can be tried later
@@ -170,8 +170,10 @@ async function main(): Promise<number> {
     lanes: Number(flags.lanes ?? 2),
     isThorough: flags.thorough === true,
     sample: Number(flags.sample ?? 1),
-    shouldTry: (status) =>
-      flags.again === true || status === undefined || (flags.survivors === true && !isKilled(status)),
+    shouldTry: (status) => {
+      if (flags.again === true) return true;
+      return flags.survivors === true ? status !== undefined && !isKilled(status) : status === undefined;
+    },
   };
   const results = await Results.read(path);
   using copy = await makeCopy(ROOT);
