@@ -9,6 +9,7 @@ import { assertFails, Harness } from "../contract/host.ts";
 import { FakeCluster } from "../fake/node_cluster.ts";
 import { FakeMachine } from "../fake/machine.ts";
 import { namedRequest } from "../fake/request.ts";
+import { endSync } from "../fake/pvs.ts";
 
 healthContract(clusterHost);
 
@@ -36,6 +37,7 @@ Deno.test("controllerListVolumeHealth() lists only volumes with problems, page b
     await harness.create({ name: "raid1", parameters: { ...parameters, layout: "raid1" } }),
   ].sort();
   await harness.create({ name: "elsewhere", parameters: { volumeGroup: harness.groups[1] } });
+  endSync(group);
   assertEquals((await controller.controllerListVolumeHealth({})).entries, []);
   group.missingPvs = 1;
   const all = (await controller.controllerListVolumeHealth({})).entries;
