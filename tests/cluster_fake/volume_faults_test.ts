@@ -12,6 +12,7 @@ import { FakeCluster } from "../fake/node_cluster.ts";
 import { waitUntil } from "../fake/control_plane.ts";
 import { FakeMachine } from "../fake/machine.ts";
 import { ANYWHERE, assertFailsWith, machineWith, MiB, onlyObject, remaining, request } from "../fake/volume_cluster.ts";
+import { endSync } from "../fake/pvs.ts";
 
 Deno.test("a group that has less free space than reported is reported again within a minute", async () => {
   const machine = machineWith({ data: 132n * MiB });
@@ -94,6 +95,7 @@ Deno.test("a volume whose LV an administrator removed is Lost, is not created ag
 Deno.test("events report that a disk of a RAID volume is missing, and that it is back", async () => {
   const machine = new FakeMachine();
   const group = machine.addGroup("data", 1n << 30n, 4n << 20n, 2);
+  machine.fault = () => void endSync(group); // the images are in sync before a report shows them
   await using cluster = await FakeCluster.start({ "node-1": machine });
   const { id } = await cluster.volumes.create(request("pvc-1", { layout: { type: "raid1", mirrors: 1 } }), ANYWHERE);
   const redundant = (object: LvmVolume | undefined) =>
