@@ -161,7 +161,12 @@ export class Volumes {
     // Without the split, LVM would remove the deleted snapshots with their origin, before their COW space is erased.
     for (const snapshot of deleted) await splitSnapshot(this.#lvm, group, snapshot);
     if (isEmpty) {
-      return await this.#lvm.change(group, lvremove({ yes: true, uuid: lv.uuid }, lvPath(found.volume)));
+      const command = lvremove({ yes: true, uuid: lv.uuid }, lvPath(found.volume));
+      return await this.#lvm.change(group, command).catch((cause) => {
+        throw cause instanceof StorageError && cause.kind === "InUse"
+          ? inUseError(id, lv.devicePath, { cause })
+          : cause;
+      });
     }
     await this.#markDeleted(found.volume);
   }
