@@ -219,3 +219,17 @@ Deno.test("a deleted RAID volume whose erasure was given up is removed without i
   await run();
   assertEquals(machine.allLvs(), []);
 });
+
+Deno.test("Eraser writes no further when another device has taken the place of its LV's device", async () => {
+  await using here = await setUp(3n * GIB, { retryMs: 60_000 });
+  const { machine, lv, errors, run } = here;
+  let chunks = 0;
+  machine.fault = ({ program }) => {
+    if (program === "blkdiscard" && ++chunks === 1) lv.minor = 99;
+    return undefined;
+  };
+  await run();
+  assertEquals(chunks, 1);
+  assertMatch(errors.join("\n"), /verifying .*: it is device 253:99 .*, but LVM reports/);
+  assertEquals(machine.allLvs().length, 1, "it is not removed");
+});

@@ -24,7 +24,7 @@ changed code. A change (a mutant) that no test notices has survived: a test is m
   PATH             The beginning of a path, such as lvm/pools or csi/server.ts; otherwise all code of the driver
   --survivors      Try only the mutants again that survived before
   --again          Try all mutants again, also those that were killed
-  --thorough       Run all tests that reach a mutant. Otherwise the slowest are left out that do not fit in ten seconds
+  --thorough       Run all tests that reach a mutant. Otherwise the slowest are left out that do not fit in half a minute
   --sample N       Try only one of N mutants: always the same ones; the others can be tried later
   --report         Try nothing, only print what is known
   --list           Also print the mutants that survived

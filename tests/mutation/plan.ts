@@ -15,7 +15,7 @@ const LIMIT = { factor: 5, plusMs: 2_000 };
 const HITS = { factor: 20, plus: 20_000 };
 
 /** The time of the tests that are run with a mutant, in milliseconds, unless all are run. */
-const BUDGET_MS = 10_000;
+const BUDGET_MS = 30_000;
 
 /** The same for a mutant that is active from the start of a process. */
 const AT_LOAD_BUDGET_MS = 5_000;

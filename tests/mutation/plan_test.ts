@@ -49,7 +49,7 @@ Deno.test("testsFor() runs the tests that use the file when the mutant is reache
 });
 
 Deno.test("testsFor() leaves out the tests that the budget has no time for, unless all are wanted", () => {
-  const tests = [test("a_test.ts", 6_000), test("b_test.ts", 6_001), test("c_test.ts", 6_002)];
+  const tests = [test("a_test.ts", 16_000), test("b_test.ts", 16_001), test("c_test.ts", 16_002)];
   assertEquals(filesOf(coverage(tests)), ["a_test.ts", "b_test.ts"]);
   assertEquals(testsFor({ number: 7, file: FILE }, coverage(tests), new Set(), true).length, 3);
 });
