@@ -101,8 +101,10 @@ function changedContent(machine: FakeMachine, id: string, content: string): stri
 function changedMount(machine: FakeMachine, target: string, { readOnly, flags }: AcknowledgedMount): string[] {
   const mount = machine.mounts.findLast((mount) => mount.target === target);
   if (mount === undefined) return [`the acknowledged mount ${target} is gone`];
-  const isWritable = !mount.readOnly && !(isNodeMount(mount) && isReadOnly(mount.lv!));
+  // A read-only mount of a device node does not keep anybody from writing to the device.
+  const isWritable = isNodeMount(mount) ? !isReadOnly(mount.lv!) : !mount.readOnly;
   if (isWritable === readOnly) return [`${target} is ${readOnly ? "read-write, not read-only" : "read-only"}`];
+  if (mount.lv?.active === false) return [`${target} leads to a removed device`];
   const missing = flags.filter((flag) => !mount.flags?.includes(flag));
   return missing.length > 0 ? [`${target} lacks ${missing}`] : [];
 }
