@@ -114,6 +114,8 @@ export class Ledger {
     const { contents } = this.acknowledged;
     if (contents.has(id)) return;
     const lv = this.#lv(thing)!;
+    // A copy of a volume that was never in use is formatted when it is first staged.
+    if (thing.startsWith("volume") && lv.content.signatures.length === 0) return;
     const others = [...lv.content.data].filter((name) => !name.startsWith("write "));
     if (others.length > 0) throw new Error(`${thing} has ${others}`);
     contents.set(id, describeContent(lv));
