@@ -125,8 +125,7 @@ export class Staging {
       await this.#resizeFilesystem(type, mounted);
     } catch (error) {
       // after a final error kubelet does not unstage: a mount that stays would prevent the volume's deletion
-      await unmount(this.#exec, path).catch(() => {}); // the first error is the one to tell
-      throw error;
+      throw await undoMount(this.#exec, path, error);
     }
   }
 
@@ -179,11 +178,11 @@ export class Staging {
     try {
       await bindMount(this.#exec, source, target, flags);
     } catch (error) {
-      if (!(error instanceof StorageError && error.kind === "StillRunning")) {
-        await unmount(this.#exec, target).catch(() => {}); // it may be mounted without its flags
-      }
+      const isRunning = error instanceof StorageError && error.kind === "StillRunning";
+      // it may be mounted without its flags
+      const failure = isRunning ? error : await undoMount(this.#exec, target, error);
       if (created) await Deno.remove(target).catch(() => {}); // the first error is the one to tell
-      throw error;
+      throw failure;
     }
     await this.#limiter?.onPublished(volume, target);
   }
@@ -372,6 +371,23 @@ async function setReadOnly(exec: Exec, { id, lv, group }: Volume, readOnly: bool
     "FailedPrecondition",
     `using volume ${id} for writing: LVM does not permit writes to ${path}; permit them (lvchange --permission rw ${path})`,
   );
+}
+
+/**
+ * Unmounts after an error.
+ *
+ * @returns the error to tell: the first one. While the umount is still running, so is the operation, and its lock is held
+ */
+async function undoMount(exec: Exec, path: string, error: unknown): Promise<unknown> {
+  try {
+    await unmount(exec, path);
+  } catch (late) {
+    if (late instanceof StorageError && late.kind === "StillRunning" && late.completion !== undefined) {
+      const message = error instanceof Error ? error.message : String(error);
+      return new StorageError("StillRunning", message, { cause: error, completion: late.completion });
+    }
+  }
+  return error;
 }
 
 function notAtPath(id: VolumeId, path: string): StorageError {

@@ -302,6 +302,26 @@ Deno.test("a busy mount is FAILED_PRECONDITION, and is unmounted when it is no l
   await driver.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
 });
 
+Deno.test("a volume stays locked while the unmount after a failed resize is running", async () => {
+  await using fixture = await createHarness();
+  const { harness, machine } = fixture;
+  const volumeId = await harness.create();
+  const ended = Promise.withResolvers<void>();
+  machine.fault = ({ program }) => {
+    if (program === "resize2fs") return failure(1, "resize2fs: Input/output error");
+    if (program !== "umount") return undefined;
+    throw new StorageError("StillRunning", "umount: still running", { completion: ended.promise });
+  };
+  await assertFails("ABORTED", harness.stage(volumeId), "Input/output error");
+  machine.fault = undefined;
+  await assertFails("ABORTED", harness.stage(volumeId), "staging of it is running");
+  machine.mounts.pop();
+  ended.resolve();
+  await new Promise((resolve) => setTimeout(resolve));
+  await harness.stage(volumeId);
+  assertEquals(machine.mounts.length, 4);
+});
+
 Deno.test("a host whose mke2fs.conf makes another type of filesystem gets no volume that it cannot mount again", async () => {
   await using fixture = await createHarness();
   const { harness: driver, machine } = fixture;
