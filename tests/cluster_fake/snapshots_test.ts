@@ -63,7 +63,7 @@ Deno.test("a snapshot is taken on the node of its volume, is described by its ob
   await assertFailsWith("NotFound", s.cluster.snapshots.get(snapshot.id));
 });
 
-Deno.test("taking a snapshot takes one request of the controller's and two of the node's, and three commands", async () => {
+Deno.test("taking a snapshot takes one request of the controller's and two of the node's, three commands and a flush", async () => {
   await using s = await startSnapshotCluster();
   const commands: string[] = [];
   s.machine.fault = ({ program, args }) => {
@@ -79,7 +79,7 @@ Deno.test("taking a snapshot takes one request of the controller's and two of th
     "PATCH lvmsnapshots/ID/status",
     "PATCH lvmsnapshots/ID/status",
   ]);
-  assertEquals(commands.slice(0, 3), ["lvm fullreport", "lvm lvcreate", "lvm fullreport"]);
+  assertEquals(commands.slice(0, 4), ["lvm fullreport", "lvm lvcreate", "sync /dev/vdb", "lvm fullreport"]);
 });
 
 Deno.test("a name that a snapshot of another volume has is refused, and nothing changes", async () => {

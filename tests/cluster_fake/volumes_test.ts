@@ -52,7 +52,7 @@ Deno.test("a volume is created where it was requested, is described by its objec
   await cluster.volumes.delete(volume.id);
 });
 
-Deno.test("making a volume takes one request of the controller's and two of the node's, and three commands", async () => {
+Deno.test("making a volume takes one request of the controller's and two of the node's, three commands and a flush", async () => {
   const machine = machineWith({ data: 1n << 30n });
   await using cluster = await FakeCluster.start({ "node-1": machine });
   const commands: string[] = [];
@@ -68,7 +68,7 @@ Deno.test("making a volume takes one request of the controller's and two of the 
     "PATCH lvmvolumes/ID/status",
     "PATCH lvmvolumes/ID/status",
   ]);
-  assertEquals(commands.slice(0, 3), ["lvm fullreport", "lvm lvcreate", "lvm fullreport"]);
+  assertEquals(commands.slice(0, 4), ["lvm fullreport", "lvm lvcreate", "sync /dev/vdb", "lvm fullreport"]);
 });
 
 Deno.test("a volume that cannot be created leaves nothing, and can be created on another node under the same name", async () => {
