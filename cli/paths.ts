@@ -7,7 +7,8 @@
 import { join } from "@std/path";
 import { type Flags, UsageError } from "./command_line.ts";
 import { parseMountRoots, socketPath } from "../csi/driver_options.ts";
-import { invalidArgument, quote } from "../csi/request.ts";
+import { quote } from "../lvm/excerpt.ts";
+import { invalidArgument } from "../csi/request.ts";
 
 /** The paths of a driver below the directory of kubelet. */
 export interface KubeletPaths {

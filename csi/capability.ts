@@ -14,7 +14,8 @@ import {
 } from "../lvm/spec/filesystem.ts";
 import type { Access } from "../lvm/staging/publication.ts";
 import { type VolumeCapability, VolumeCapability_AccessMode_Mode as Mode } from "./proto/csi_pb.ts";
-import { invalidArgument, quote } from "./request.ts";
+import { quote } from "../lvm/excerpt.ts";
+import { invalidArgument } from "./request.ts";
 import { defined } from "../lvm/defined.ts";
 
 /** A supported capability. */

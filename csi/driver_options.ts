@@ -6,7 +6,8 @@
 
 import { dirname } from "@std/path";
 import { StorageError } from "../lvm/error.ts";
-import { invalidArgument, quote, requirePath } from "./request.ts";
+import { quote } from "../lvm/excerpt.ts";
+import { invalidArgument, requirePath } from "./request.ts";
 
 /** Maximum length of the path of a Unix socket, in bytes (unix(7): sun_path without its final zero). */
 const MAX_SOCKET_PATH_BYTES = 107;

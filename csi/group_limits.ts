@@ -6,8 +6,9 @@
 
 import { type IoLimitName, type IoLimits, parseIoLimitParameters } from "../lvm/spec/io_limits.ts";
 import type { GroupMatcher } from "../lvm/model/groups.ts";
-import { parseGroupList } from "./group_list.ts";
-import { invalidArgument, quote } from "./request.ts";
+import { parseGroupList, splitGroupEntries } from "./group_list.ts";
+import { quote } from "../lvm/excerpt.ts";
+import { invalidArgument } from "./request.ts";
 
 /** The flags, each with the limit that it sets for each GiB. */
 export const GROUP_LIMIT_FLAGS = {
@@ -38,12 +39,11 @@ export function parseGroupLimits(flags: Readonly<Record<string, string | undefin
 
 function parseGroupLimitFlag(flag: string, name: IoLimitName, text: string | undefined): GroupLimitEntry[] {
   if (text === undefined) return [];
-  // a pattern may contain commas
-  const entries = [...text.matchAll(/\s*((?:\/[^/]*\/|[^,/])+)\s*(?:,|$)/g)];
+  const entries = splitGroupEntries(text);
   if (entries.length === 0) throw invalidArgument(`--${flag} ${quote(text)}: must be GROUP=RATE, separated by commas`);
-  return entries.map(([, entry = ""]) => {
-    const [, group, rate] = /^(.+)=([^=]*)$/.exec(entry.trim()) ?? [];
-    if (group === undefined || rate === undefined) {
+  return entries.map((entry) => {
+    const [group, rate] = [entry.slice(0, entry.lastIndexOf("=")), entry.slice(entry.lastIndexOf("=") + 1)];
+    if (!entry.includes("=") || group === "") {
       throw invalidArgument(`--${flag} ${quote(entry)}: must be GROUP=RATE`);
     }
     try {

@@ -6,10 +6,17 @@
 
 import { RE2JS } from "re2js";
 import { anyMatcherOf, exactMatcher, type GroupMatcher } from "../lvm/model/groups.ts";
-import { invalidArgument, quote } from "./request.ts";
+import { quote } from "../lvm/excerpt.ts";
+import { invalidArgument } from "./request.ts";
 
 /** Maximum length of a pattern, in characters. */
 const MAX_PATTERN_LENGTH = 256;
+
+/**
+ * The maximum number of instructions of a compiled pattern. The time of a match is proportional to it, and repetitions make
+ * large programs of short patterns. With this limit, matching the longest name takes some tens of milliseconds.
+ */
+const MAX_PATTERN_INSTRUCTIONS = 1_000;
 
 /** Valid names of volume groups (lvm(8), "VALID NAMES"). */
 const GROUP_NAME = /^(?!-)(?!\.{1,2}$)[A-Za-z0-9+_.-]{1,127}$/;
@@ -21,14 +28,32 @@ const GROUP_NAME = /^(?!-)(?!\.{1,2}$)[A-Za-z0-9+_.-]{1,127}$/;
  * @throws {StorageError} `InvalidArgument` for an invalid name or pattern, or an empty list
  */
 export function parseGroupList(list: string, field = "volume groups"): GroupMatcher {
-  const entries = [...list.matchAll(/\s*(\/[^/]*\/|[^,]+?)\s*(?:,|$)/g)].map((match) => match[1]!);
+  const entries = splitGroupEntries(list);
   if (entries.length === 0) {
     throw invalidArgument(`${field} ${quote(list)}: must be names of volume groups or /patterns/, separated by commas`);
   }
   return anyMatcherOf(entries.map((entry) => {
-    const pattern = /^\/(.*)\/$/.exec(entry)?.[1];
-    return pattern === undefined ? nameMatcher(field, entry) : patternMatcher(field, pattern, entry);
+    if (!/^\/[^/]*\/$/.test(entry)) return nameMatcher(field, entry);
+    return patternMatcher(field, entry.slice(1, -1), entry);
   }));
+}
+
+/**
+ * Splits a list at its commas, except those within a `/pattern/` at the start of an entry.
+ *
+ * @returns the entries without blanks around them; empty ones are left out
+ */
+export function splitGroupEntries(list: string): string[] {
+  const entries: string[] = [];
+  for (let start = 0; start <= list.length;) {
+    const first = start + list.slice(start).search(/\S|$/);
+    const closing = list[first] === "/" ? list.indexOf("/", first + 1) : -1;
+    const comma = list.indexOf(",", closing < 0 ? first : closing);
+    const end = comma < 0 ? list.length : comma;
+    entries.push(list.slice(first, end).trimEnd());
+    start = end + 1;
+  }
+  return entries.filter((entry) => entry !== "");
 }
 
 /** Creates a matcher of one name. @throws {StorageError} `InvalidArgument` when no volume group can have it */
@@ -47,7 +72,8 @@ export function nameMatcher(field: string, name: string): GroupMatcher {
  *
  * @param field the name of the field, for messages
  * @param shown the pattern as messages show it
- * @throws {StorageError} `InvalidArgument` for a pattern that is too long or that RE2 refuses
+ * @throws {StorageError} `InvalidArgument` for a pattern that is too long, that repeats too much, or that RE2
+ * refuses
  */
 export function patternMatcher(field: string, pattern: string, shown = pattern): GroupMatcher {
   if (pattern.length > MAX_PATTERN_LENGTH) {
@@ -63,6 +89,9 @@ export function patternMatcher(field: string, pattern: string, shown = pattern):
         error instanceof Error ? error.message : String(error)
       }`,
     );
+  }
+  if (compiled.programSize() > MAX_PATTERN_INSTRUCTIONS) {
+    throw invalidArgument(`${field} ${quote(shown)}: repeats too much; use smaller numbers of repetitions`);
   }
   return { matches: (name) => compiled.matches(name), toString: () => `/${pattern}/` };
 }

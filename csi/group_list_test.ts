@@ -1,4 +1,4 @@
-import { assertEquals, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertThrows } from "@std/assert";
 import { StorageError } from "../lvm/error.ts";
 import { nameMatcher, parseGroupList, patternMatcher } from "./group_list.ts";
 
@@ -25,4 +25,34 @@ Deno.test("patternMatcher() refuses patterns of more than 256 characters, with s
   assertRefused(() => patternMatcher("f", "a".repeat(257)), "longer than 256 characters");
   assertRefused(() => patternMatcher("f", "a/b"), "slash");
   for (const pattern of ["(", "(?=a)", "a{2000}"]) assertRefused(() => patternMatcher("f", pattern), "syntax of RE2");
+});
+
+Deno.test("parseGroupList() reads names and patterns, which may contain commas and blanks", () => {
+  const groups = parseGroupList(" data , /fast-[a-z]{1,3}/,, /a b/,other");
+  const names = ["data", "fast-ab", "a b", "other", "fast-1", "dat"];
+  assertEquals(names.map((name) => groups.matches(name)), [true, true, true, true, false, false]);
+  assertEquals(parseGroupList(String(groups)).matches("fast-ab"), true);
+});
+
+Deno.test.each(["", " , ", "/", "/a", "a/b", "/a/b", "/a/ b", "a,/b", "-x", "a b"])(
+  "parseGroupList() refuses a list with an entry that is none: %j",
+  (list) => void assertThrows(() => parseGroupList(list), StorageError, "volume groups"),
+);
+
+Deno.test("the text of a pattern with any character can be read again, as an agent does", () => {
+  for (const pattern of ["a\nb", "[\n,]", " a", "", "\u2028"]) {
+    const matcher = patternMatcher("parameter volumeGroupPattern", pattern);
+    const again = parseGroupList(String(matcher));
+    for (const name of ["a\nb", ",", " a", "", "\u2028", "a"]) assertEquals(again.matches(name), matcher.matches(name));
+  }
+});
+
+Deno.test("no pattern and no list takes long", () => {
+  const slow = "(?:a?){1000}".repeat(20);
+  assertThrows(() => patternMatcher("parameter volumeGroupPattern", slow), StorageError, "repeats too much");
+  const start = performance.now();
+  const large = patternMatcher("parameter volumeGroupPattern", "(?:a?){400}");
+  large.matches("a".repeat(127));
+  assertThrows(() => parseGroupList(" ".repeat(20_000) + "/"), StorageError);
+  assert(performance.now() - start < 2_000, "it takes seconds");
 });

@@ -7,7 +7,8 @@
 import { type Layout, LINEAR } from "../lvm/model/layout.ts";
 import { formatQuantity, parseQuantity } from "../lvm/size.ts";
 import { type Bounds, DEFAULT_STRIPE_SIZE, LAYOUT_NAMES, LAYOUTS, STRIPE_SIZE } from "../lvm/spec/layouts.ts";
-import { invalidArgument, quote } from "./request.ts";
+import { quote } from "../lvm/excerpt.ts";
+import { invalidArgument } from "./request.ts";
 
 /** Parses the layout. @throws {StorageError} `InvalidArgument` with the invalid parameter */
 export function parseLayout(given: ReadonlyMap<string, string>): Layout {

@@ -27,7 +27,8 @@ import {
   OPENEBS_SNAPSHOT_PARAMETERS,
   openEbsAliases,
 } from "../lvm/spec/openebs_names.ts";
-import { invalidArgument, quote } from "./request.ts";
+import { quote } from "../lvm/excerpt.ts";
+import { invalidArgument } from "./request.ts";
 import { defined } from "../lvm/defined.ts";
 
 /** The parameters of a StorageClass. */

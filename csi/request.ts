@@ -8,6 +8,7 @@
  */
 
 import { StorageError } from "../lvm/error.ts";
+import { quote } from "../lvm/excerpt.ts";
 import { parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from "../lvm/ids.ts";
 import { isBelow } from "../lvm/host/mounts.ts";
 import type { SizeRange } from "../lvm/size.ts";
@@ -143,9 +144,4 @@ export function parseSizeRange(range: CapacityRange | undefined, defaultBytes: b
   // From half of the limit to the limit there is a multiple of every extent size that is not above the limit.
   const half = (limitBytes + 1n) / 2n;
   return { required: defaultBytes < half ? defaultBytes : half, limit: limitBytes };
-}
-
-/** Quotes a text from outside for a message, and truncates it to 80 characters. */
-export function quote(text: string): string {
-  return JSON.stringify(text.length > 80 ? text.slice(0, 80) + "…" : text);
 }

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { StorageError } from "../lvm/error.ts";
 import { fakeHost } from "../tests/contract/fake_host.ts";
-import { assertFails, Harness, volumeRequest } from "../tests/contract/host.ts";
+import { assertFails, failureStatus, Harness, mountCapability, volumeRequest } from "../tests/contract/host.ts";
 import { FakeMachine } from "../tests/fake/machine.ts";
 import { connect } from "./client.ts";
 import { socketPath } from "./driver_options.ts";
@@ -78,6 +78,28 @@ Deno.test("a machine whose lvm fails is not ready, and every call says what lvm 
   assertEquals((await here.csi.identity.probe()).ready, false);
   await assertFails("INTERNAL", here.create(), "lvm is broken");
   await assertFails("INTERNAL", here.csi.controller.deleteVolume({ volumeId: "v1-00000000000000000000000000000000" }));
+});
+
+Deno.test("an error whose message would be cut within a character is answered, and the driver goes on", async () => {
+  await using here = await bench();
+  const stderr = "x".repeat(999) + "💾".repeat(10);
+  here.machine.fault = ({ args }) => args[0] === "lvcreate" ? { code: 5, stdout: "", stderr } : undefined;
+  await assertFails("INTERNAL", here.bench.create(), "xxx…");
+  assert((await here.bench.csi.identity.probe()).ready);
+});
+
+Deno.test("a text of the request is quoted in the message at most in part", async () => {
+  await using here = await bench();
+  const long = "é".repeat(100_000);
+  const { controller } = here.bench.csi;
+  const volumeCapabilities = [mountCapability("ext4", [long])];
+  const messages = await Promise.all([
+    failureStatus(controller.listVolumes({ startingToken: long })),
+    failureStatus(controller.createVolume({ ...volumeRequest(), volumeCapabilities })),
+    failureStatus(controller.createVolume({ ...volumeRequest(), parameters: { [long]: long } })),
+  ]);
+  assertEquals(messages.map(({ code }) => code), ["ABORTED", "INVALID_ARGUMENT", "INVALID_ARGUMENT"]);
+  for (const { details } of messages) assert(details.length < 500, `${details.length} characters`);
 });
 
 Deno.test("calls that the driver does not have are UNIMPLEMENTED", async () => {

@@ -6,6 +6,7 @@
 
 import { status } from "@grpc/grpc-js";
 import { type ErrorKind, StorageError } from "../lvm/error.ts";
+import { quote, truncate } from "../lvm/excerpt.ts";
 
 /** The status code of each kind of failure (CSI spec, "Error Scheme", and the error tables of each call). */
 export const STATUS_CODES = {
@@ -48,8 +49,7 @@ export function statusOf(error: unknown): Status {
 
 /** Returns a status with a message that grpc-js can send: it fails for half a surrogate pair, as truncated texts have. */
 function statusFor(code: status, message: string): Status {
-  const isLong = message.length > MAX_DETAILS_LENGTH;
-  return { code, details: (isLong ? message.slice(0, MAX_DETAILS_LENGTH) + "…" : message).toWellFormed() };
+  return { code, details: truncate(message.toWellFormed(), MAX_DETAILS_LENGTH) };
 }
 
 /** An error with a status of its own, for failures of the protocol. */
@@ -70,6 +70,6 @@ export function unimplemented(method: string): StatusError {
 export function unknownToken(token: string): StatusError {
   return new StatusError(
     status.ABORTED, // as the error tables of ListVolumes and ListSnapshots say
-    `listing from token ${JSON.stringify(token)}: it is not one of this driver's; start again without a token`,
+    `listing from token ${quote(token)}: it is not one of this driver's; start again without a token`,
   );
 }

@@ -21,6 +21,12 @@ Deno.test("every kind of failure has the code that the spec's error tables name"
   });
 });
 
+Deno.test("statusOf() returns a message that gRPC can send: short, and without half of a character", () => {
+  assertEquals(statusOf(new StorageError("Busy", "a\ud83d")).details, "a\ufffd");
+  assertEquals(statusOf(new StorageError("Busy", "é".repeat(100_000))).details.length, 4096);
+  encodeURI(statusOf(new StorageError("Busy", "a" + "💾".repeat(100_000))).details);
+});
+
 Deno.test("statusOf() keeps the message, and maps unknown errors to INTERNAL", () => {
   assertEquals(statusOf(new StorageError("Busy", "b")), { code: status.ABORTED, details: "b" });
   assertEquals(statusOf(new TypeError("t")), { code: status.INTERNAL, details: "TypeError: t" });

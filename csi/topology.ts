@@ -5,7 +5,8 @@
  */
 
 import type { Topology, TopologyRequirement } from "./proto/csi_pb.ts";
-import { invalidArgument, quote } from "./request.ts";
+import { quote } from "../lvm/excerpt.ts";
+import { invalidArgument } from "./request.ts";
 import type { NodeChoice } from "../lvm/volume_service.ts";
 
 /** Key of the node in a topology. */

@@ -12,6 +12,7 @@
 
 import { StorageError } from "./error.ts";
 import { withinDeadline } from "./clock.ts";
+import { truncate } from "./excerpt.ts";
 
 /** The programs that the driver may run. */
 export const PROGRAMS = [
@@ -279,6 +280,9 @@ export async function runThen(exec: Exec, command: Command, next: (output: Outpu
   await next(output);
 }
 
+/** The maximum length of a command's output in a message, in characters. */
+const MAX_OUTPUT_LENGTH = 1_000;
+
 /** Creates the error for a command with an exit status other than 0. */
 export function commandError(
   command: Command,
@@ -288,7 +292,10 @@ export function commandError(
   const lines = (output.stderr.trim() || output.stdout.trim() || "(no output)").split(/\s*\n\s*/);
   const isWarning = (line: string) => line.startsWith("WARNING:"); // lvm prints many warnings, and the reason after them
   const message = [...lines.filter((line) => !isWarning(line)), ...lines.filter(isWarning)].join("; ");
-  return new StorageError(kind, `${describeCommand(command)}: exit ${output.code}: ${message.slice(0, 1000)}`);
+  return new StorageError(
+    kind,
+    `${describeCommand(command)}: exit ${output.code}: ${truncate(message, MAX_OUTPUT_LENGTH)}`,
+  );
 }
 
 /** Reports whether an error means that a program is missing, not that it did not respond in time. */

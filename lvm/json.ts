@@ -5,6 +5,10 @@
  */
 
 import { StorageError } from "./error.ts";
+import { truncate } from "./excerpt.ts";
+
+/** The maximum length of an excerpt of an output, in characters. */
+const MAX_EXCERPT_LENGTH = 200;
 
 /**
  * Parses the JSON output of a program.
@@ -16,9 +20,13 @@ export function parseJson(tool: string, stdout: string): unknown {
   try {
     return JSON.parse(stdout);
   } catch (cause) {
-    throw new StorageError("CommandFailed", `reading the output of ${tool}: it is not JSON: ${truncate(stdout)}`, {
-      cause,
-    });
+    throw new StorageError(
+      "CommandFailed",
+      `reading the output of ${tool}: it is not JSON: ${truncate(stdout, MAX_EXCERPT_LENGTH)}`,
+      {
+        cause,
+      },
+    );
   }
 }
 
@@ -76,13 +84,21 @@ export function asUnsignedInteger(value: unknown): bigint {
   return number;
 }
 
+/**
+ * Returns a value as a percentage. LVM writes it as a string with decimals.
+ *
+ * @throws {StorageError} `CommandFailed` when it is not a percentage
+ */
+export function asPercent(value: unknown): number {
+  if (typeof value === "string" && /^\d{1,3}(?:\.\d{1,9})?$/.test(value)) return Number(value);
+  throw unexpectedValueError("a percentage", value);
+}
+
 function unexpectedValueError(expected: string, value: unknown): StorageError {
   return new StorageError(
     "CommandFailed",
-    `reading the output of a program: expected ${expected}, found ${truncate(JSON.stringify(value) ?? "nothing")}`,
+    `reading the output of a program: expected ${expected}, found ${
+      truncate(JSON.stringify(value) ?? "nothing", MAX_EXCERPT_LENGTH)
+    }`,
   );
-}
-
-function truncate(text: string): string {
-  return text.length > 200 ? text.slice(0, 200) + "…" : text;
 }

@@ -6,7 +6,7 @@
  * @module
  */
 
-import { asArray, asInteger, asObject, asString, asUnsignedInteger, parseJson } from "../json.ts";
+import { asArray, asInteger, asObject, asPercent, asString, asUnsignedInteger, parseJson } from "../json.ts";
 
 /** The layout of an LV, according to its first segment (lvs(8), segtype and so on). */
 export interface Segment {
@@ -307,7 +307,7 @@ function parseLv(
     // a thin snapshot has none: it is as large as its origin was
     ...(origin === "" || row.origin_size === "" ? {} : { originSize: asUnsignedInteger(row.origin_size) }),
     invalidSnapshot: parseFlag(row.lv_snapshot_invalid),
-    ...(percent === "" ? {} : { snapshotPercent: Number(percent) }),
+    ...(percent === "" ? {} : { snapshotPercent: asPercent(percent) }),
     createdAt: Number(asUnsignedInteger(row.lv_time)),
     ...(layout.includes("thin") ? parseThin(row, layout) : {}),
     ...parseRaid(row),
@@ -320,9 +320,9 @@ function parseThin(row: ReportRow, layout: readonly string[]): Pick<LogicalVolum
   const [data, metadata] = [asString(row.data_percent), asString(row.metadata_percent)];
   const attributes = asString(row.lv_attr);
   const thinPool = {
-    ...(data === "" ? {} : { dataPercent: Number(data) }),
+    ...(data === "" ? {} : { dataPercent: asPercent(data) }),
     metadataSize: asUnsignedInteger(row.lv_metadata_size),
-    ...(metadata === "" ? {} : { metadataPercent: Number(metadata) }),
+    ...(metadata === "" ? {} : { metadataPercent: asPercent(metadata) }),
     health: asString(row.lv_health_status),
     needsCheck: /^.{4}[cC]/.test(attributes),
     zeroes: attributes[7] === "z",
@@ -334,7 +334,8 @@ function parseThin(row: ReportRow, layout: readonly string[]): Pick<LogicalVolum
 function parseRaid(row: ReportRow): Pick<LogicalVolume, "raid"> {
   const [action, percent, mismatches] = [row.raid_sync_action, row.sync_percent, row.raid_mismatch_count].map(asString);
   if (!action || !percent) return {};
-  return { raid: { action, syncPercent: Number(percent), mismatches: Number(mismatches) } };
+  const count = mismatches === "" ? 0n : asUnsignedInteger(mismatches);
+  return { raid: { action, syncPercent: asPercent(percent), mismatches: Number(count) } };
 }
 
 /** An object of a report, whose fields are not checked yet. */

@@ -109,6 +109,9 @@ Deno.test("parseReport() throws CommandFailed for anything that is not such a re
     captured.replace(/"vg_size":"\d+"/, '"vg_size":"1.5g"'),
     captured.replace(/"lv_uuid":"[^"]*", /, ""),
     captured.replace(/"lv_device_open":"1"/, '"lv_device_open":"open"'),
+    captured.replace(/"snap_percent":"\d+\.\d+"/, '"snap_percent":"nan"'),
+    layouts.replace('"sync_percent":"100.00"', '"sync_percent":"all"'),
+    layouts.replace('"raid_mismatch_count":"0"', '"raid_mismatch_count":"some"'),
   ];
   for (const text of odd) assertEquals(assertThrows(() => parseReport(text), StorageError).kind, "CommandFailed", text);
 });

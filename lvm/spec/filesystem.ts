@@ -8,6 +8,7 @@
  */
 
 import { StorageError } from "../error.ts";
+import { quote } from "../excerpt.ts";
 import type { Command } from "../exec.ts";
 import { createdExtType } from "./ext_features.ts";
 
@@ -272,7 +273,7 @@ export function parseMkfsOptions(type: FilesystemType, text: string): string[] {
     if (valuePattern === undefined) {
       throw new StorageError(
         "InvalidArgument",
-        `mkfs option ${JSON.stringify(flag)}: not allowed for ${type}; allowed are ${Object.keys(flags).join(" ")}`,
+        `mkfs option ${quote(flag)}: not allowed for ${type}; allowed are ${Object.keys(flags).join(" ")}`,
       );
     }
     if (valuePattern === null) continue;
@@ -280,7 +281,7 @@ export function parseMkfsOptions(type: FilesystemType, text: string): string[] {
     if (value === undefined || !valuePattern.test(value)) {
       throw new StorageError(
         "InvalidArgument",
-        `mkfs option ${flag}: the value ${JSON.stringify(value ?? "")} is not allowed for ${type}`,
+        `mkfs option ${flag}: the value ${quote(value ?? "")} is not allowed for ${type}`,
       );
     }
   }
@@ -288,9 +289,7 @@ export function parseMkfsOptions(type: FilesystemType, text: string): string[] {
   if (created !== type) {
     throw new StorageError(
       "InvalidArgument",
-      `mkfs options ${
-        JSON.stringify(text)
-      }: they create ${created} where ${type} is requested; request ${created}, or ` +
+      `mkfs options ${quote(text)}: they create ${created} where ${type} is requested; request ${created}, or ` +
         `leave out the options that change the type`,
     );
   }
@@ -310,7 +309,7 @@ export function checkMountFlags(type: FilesystemType | undefined, flags: readonl
     if (!allowed.some((form) => form.test(flag))) {
       throw new StorageError(
         "InvalidArgument",
-        `mount flag ${JSON.stringify(flag)}: not allowed for ${type ?? "any filesystem"}`,
+        `mount flag ${quote(flag)}: not allowed for ${type ?? "any filesystem"}`,
       );
     }
   }

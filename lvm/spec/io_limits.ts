@@ -8,6 +8,7 @@
  */
 
 import { StorageError } from "../error.ts";
+import { quote } from "../excerpt.ts";
 import { formatQuantity, MAX_BYTES, parseQuantity } from "../size.ts";
 
 /** The limits, by the names of their parameters. */
@@ -105,7 +106,7 @@ export function parseIoLimitTag(text: string): IoLimits | undefined {
   for (const part of text.split(":")) {
     const name = IO_LIMITS.find((name) => part.startsWith(TAG_PREFIXES[name]));
     if (name === undefined || limits[name] !== undefined) return undefined;
-    const [, rate = "", perGiB] = /^..(.*?)(\/g)?$/.exec(part)!;
+    const [, rate = "", perGiB] = /^..([^]*?)(\/g)?$/.exec(part)!;
     const limit = parseLimit(name, rate, { perGiB: perGiB !== undefined });
     if (limit === undefined) return undefined;
     limits[name] = limit;
@@ -148,13 +149,14 @@ function requireLimit(name: IoLimitName, text: string, { perGiB }: { perGiB: boo
   const limit = parseLimit(name, text, { perGiB });
   if (limit !== undefined) return limit;
   const parameter = perGiB ? name + PER_GIB : name;
-  const quoted = JSON.stringify(text.length > 80 ? text.slice(0, 80) + "…" : text);
   const expected = isInBytes(name)
     ? "a quantity of bytes a second such as 4Mi"
     : `a number of operations a second up to ${MAX_IOPS}`;
   throw new StorageError(
     "InvalidArgument",
-    `parameter ${parameter} ${quoted}: must be ${expected}, at least ${minRate(perGiB)}${perGiB ? "" : ", or max"}`,
+    `parameter ${parameter} ${quote(text)}: must be ${expected}, at least ${minRate(perGiB)}${
+      perGiB ? "" : ", or max"
+    }`,
   );
 }
 

@@ -60,7 +60,7 @@ Deno.test("parseIoLimitParameters() refuses one limit set twice, and max for eac
   assertThrows(() => read({ readBpsPerGiB: "0" }), StorageError, "at least 1");
 });
 
-Deno.test.each(["ri", "ri0", "riten", "xx5", "ri5:ri6", "ri5:", "rimax/g", "ri5/h", "readIops=5"])(
+Deno.test.each(["ri", "ri0", "riten", "xx5", "ri5:ri6", "ri5:", "rimax/g", "ri5/h", "readIops=5", "ri5\n"])(
   "parseShortIoLimits() knows nothing of %j",
   (tag) => assertEquals(parseIoLimitTag(tag), undefined),
 );
