@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { StorageError } from "../lvm/error.ts";
+import { cpuMs } from "../tests/fake/cpu_time.ts";
 import { nameMatcher, parseGroupList, patternMatcher } from "./group_list.ts";
 
 function assertRefused(call: () => unknown, words: string): void {
@@ -50,9 +51,9 @@ Deno.test("the text of a pattern with any character can be read again, as an age
 Deno.test("no pattern and no list takes long", () => {
   const slow = "(?:a?){1000}".repeat(20);
   assertThrows(() => patternMatcher("parameter volumeGroupPattern", slow), StorageError, "repeats too much");
-  const start = performance.now();
+  const start = cpuMs();
   const large = patternMatcher("parameter volumeGroupPattern", "(?:a?){400}");
   large.matches("a".repeat(127));
   assertThrows(() => parseGroupList(" ".repeat(20_000) + "/"), StorageError);
-  assert(performance.now() - start < 2_000, "it takes seconds");
+  assert(cpuMs() - start < 2_000, "it takes seconds");
 });

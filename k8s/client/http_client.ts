@@ -17,7 +17,7 @@ import { isTransient } from "./client.ts";
 import { backoffMs, type Clock, sleep, systemClock } from "../../lvm/clock.ts";
 import type { ApiServer } from "./config.ts";
 import { apiVersionOf, type KubeObject, type ObjectName, pathOf, type Resource } from "../api/objects.ts";
-import { errorFromResponse, parseEvent, parseObject, unreachableError } from "./response.ts";
+import { errorFromResponse, parseEvent, parseObject, parsePage, unreachableError } from "./response.ts";
 import { Transport, type TransportOptions } from "./transport.ts";
 import { readLines } from "./watch_lines.ts";
 
@@ -96,14 +96,12 @@ export class HttpClient implements ApiClient, Disposable {
     const kind = { apiVersion: apiVersionOf(resource), kind: resource.kind };
     while (true) {
       const path = `${pathOf(resource, { namespace: selection.namespace })}?${query}`;
-      const page = await this.#requestObject<KubeObject & { items?: T[] }>(
-        { verb: "list", resource, name: "", method: "GET", path, signal, timeoutMs },
-      );
+      const call = { verb: "list", resource, name: "", method: "GET", path, signal, timeoutMs };
+      const page = await this.#request(call, (body) => parsePage<T>(call, body));
       // The server omits the kind from the items of a list.
-      for (const item of page.items ?? []) items.push({ ...kind, ...item });
-      const { continue: next, resourceVersion } = page.metadata as { continue?: string; resourceVersion?: string };
-      if (!next) return { items, resourceVersion: resourceVersion ?? "" };
-      query.set("continue", next);
+      for (const item of page.items) items.push({ ...kind, ...item });
+      if (page.continue === undefined) return { items, resourceVersion: page.resourceVersion };
+      query.set("continue", page.continue);
     }
   }
 
@@ -186,11 +184,15 @@ export class HttpClient implements ApiClient, Disposable {
     await this.#requestObject({ verb: "delete", resource, name: at.name, method: "DELETE", path, body, ...rest });
   }
 
-  /** Sends a call, and once more where that is harmless and the server may have recovered; answers the object. */
-  async #requestObject<T extends KubeObject>(call: ApiCall): Promise<T> {
+  #requestObject<T extends KubeObject>(call: ApiCall): Promise<T> {
+    return this.#request(call, (body) => parseObject<T>(call, body));
+  }
+
+  /** Sends a call, and once more where that is harmless and the server may have recovered. @returns the parsed body */
+  async #request<R>(call: ApiCall, parse: (body: string) => R): Promise<R> {
     for (let failures = 1;; failures++) {
       try {
-        return await this.#requestOnce<T>(call);
+        return await this.#requestOnce(call, parse);
       } catch (error) {
         if (call.signal?.aborted) throw call.signal.reason;
         if (failures >= MAX_ATTEMPTS || !canRetry(call, error)) throw error;
@@ -201,7 +203,7 @@ export class HttpClient implements ApiClient, Disposable {
     }
   }
 
-  async #requestOnce<T extends KubeObject>(call: ApiCall): Promise<T> {
+  async #requestOnce<R>(call: ApiCall, parse: (body: string) => R): Promise<R> {
     const timeoutMs = call.timeoutMs ?? this.#options.timeoutMs ?? 15_000;
     using controller = linkedAbortController([call.signal]);
     const started = this.#clock.now();
@@ -213,7 +215,7 @@ export class HttpClient implements ApiClient, Disposable {
     try {
       const response = await this.#send(call, controller);
       if (!response.ok) throw await errorFromResponse(call, response);
-      return parseObject<T>(call, await response.text());
+      return parse(await response.text());
     } catch (error) {
       throw error instanceof ApiError ? error : unreachableError(call, error);
     } finally {

@@ -7,7 +7,7 @@
 
 import { dirname, join } from "@std/path";
 import { parseAll } from "@std/yaml";
-import { asArray, asObject } from "../../lvm/json.ts";
+import { quote } from "../../lvm/excerpt.ts";
 import type { ApiServer, CredentialSource } from "./config.ts";
 
 const IMPERSONATION_REMEDY = "use the credentials of the user that the requests are made as";
@@ -34,6 +34,9 @@ const UNSUPPORTED = {
   },
 } as const;
 
+/** An object of a kubeconfig. */
+type Fields = Readonly<Record<string, unknown>>;
+
 /**
  * Reads the server and the credentials of a context of a kubeconfig file: of the current context, or of the one that is
  * named. Tokens and certificates may be in the file or in files beside it.
@@ -41,40 +44,86 @@ const UNSUPPORTED = {
  * @throws {Error} when the file or the context cannot be used, and for fields that are not supported
  */
 export async function kubeconfigServer(path: string, context?: string): Promise<ApiServer> {
-  const failure = (why: string, cause?: unknown) => new Error(`reading ${path}: ${why}`, { cause });
-  const config = await Deno.readTextFile(path).then((text) => asObject(parseAll(text)[0])).catch((cause) => {
-    throw failure(cause instanceof Error ? cause.message : String(cause), cause);
-  });
-  const findNamed = (list: string, name: unknown, part: string): Record<string, unknown> | undefined => {
-    const found = asArray(config[list] ?? []).map(asObject).find((entry) => entry.name === name);
-    return found && asObject(found[part] ?? {});
-  };
+  try {
+    const [config] = parseAll(await Deno.readTextFile(path)) as unknown[];
+    return serverOf(requireFields(config, "the file"), { folder: dirname(path), context });
+  } catch (cause) {
+    throw new Error(`reading ${path}: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+  }
+}
+
+/** Returns the server of a context. @param folder where relative paths begin */
+function serverOf(
+  config: Fields,
+  { folder, context }: { readonly folder: string; readonly context: string | undefined },
+): ApiServer {
   const name = context ?? config["current-context"];
-  const selected = findNamed("contexts", name, "context");
-  const cluster = selected && findNamed("clusters", selected.cluster, "cluster");
-  const user = selected && findNamed("users", selected.user, "user");
-  if (!selected || !cluster || !user) throw failure(`there is no context ${name ?? ""}, or no cluster or user in it`);
+  const selected = findNamed(config, "contexts", name, "context");
+  const cluster = selected && findNamed(config, "clusters", selected.cluster, "cluster");
+  const user = selected && findNamed(config, "users", selected.user, "user");
+  if (!selected || !cluster || !user) {
+    const described = isSet(name) ? ` ${textOf({ "current-context": name }, "current-context")}` : "";
+    throw new Error(`there is no context${described}, or no cluster or user in it`);
+  }
   for (const [part, fields] of [[cluster, UNSUPPORTED.cluster], [user, UNSUPPORTED.user]] as const) {
     for (const [field, remedy] of Object.entries(fields)) {
-      if (isSet(part[field])) throw failure(`${field} is not supported; ${remedy}`);
+      if (isSet(part[field])) throw new Error(`${field} is not supported; ${remedy}`);
     }
   }
-  /** Data wins over a file, as in kubectl; files count from where the kubeconfig is. */
-  const credentialIn = (part: Record<string, unknown>, field: string): CredentialSource | undefined => {
-    const data = part[`${field}-data`];
-    if (data) return { text: new TextDecoder().decode(Uint8Array.fromBase64(String(data))) };
-    const file = part[field];
-    if (!file) return undefined;
-    return { file: String(file).startsWith("/") ? String(file) : join(dirname(path), String(file)) };
-  };
+  const token = textOf(user, "token");
   return {
-    url: String(cluster.server ?? ""),
-    ca: credentialIn(cluster, "certificate-authority"),
-    token: credentialIn({ file: user.tokenFile }, "file") ?? (user.token ? { text: String(user.token) } : undefined),
-    certificate: credentialIn(user, "client-certificate"),
-    key: credentialIn(user, "client-key"),
-    namespace: selected.namespace === undefined ? undefined : String(selected.namespace),
+    url: requireUrl(textOf(cluster, "server")),
+    ca: credentialIn(cluster, "certificate-authority", folder),
+    token: fileIn(user, "tokenFile", folder) ?? (token === undefined ? undefined : { text: token }),
+    certificate: credentialIn(user, "client-certificate", folder),
+    key: credentialIn(user, "client-key", folder),
+    namespace: textOf(selected, "namespace"),
   };
+}
+
+/** Returns a part of the entry of a list that has a name; `undefined` when there is none. */
+function findNamed(config: Fields, list: string, name: unknown, part: string): Fields | undefined {
+  const entries = config[list] ?? [];
+  if (!Array.isArray(entries)) throw new Error(`${list}: must be a list`);
+  const found = entries.map((entry) => requireFields(entry, `an entry of ${list}`)).find((entry) =>
+    entry.name === name
+  );
+  return found && requireFields(found[part] ?? {}, part);
+}
+
+function requireFields(value: unknown, what: string): Fields {
+  if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Fields;
+  throw new Error(`${what}: must be an object`);
+}
+
+/** Returns a text; `undefined` when it is absent or empty. YAML reads a text of digits alone as a number. */
+function textOf(fields: Fields, name: string): string | undefined {
+  const value = fields[name];
+  if (!isSet(value)) return undefined;
+  if (typeof value === "string" || typeof value === "number") return String(value);
+  throw new Error(`${name}: must be a text`);
+}
+
+function requireUrl(text: string | undefined): string {
+  if (text !== undefined && /^https?:/.test(text) && URL.canParse(text)) return text;
+  throw new Error(`server ${quote(text ?? "")}: must be a URL that begins with https:// or http://`);
+}
+
+/** Data wins over a file, as in kubectl. */
+function credentialIn(part: Fields, field: string, folder: string): CredentialSource | undefined {
+  const data = textOf(part, `${field}-data`);
+  if (data === undefined) return fileIn(part, field, folder);
+  try {
+    return { text: new TextDecoder().decode(Uint8Array.fromBase64(data)) };
+  } catch {
+    throw new Error(`${field}-data: must be base64`);
+  }
+}
+
+/** Files count from where the kubeconfig is. */
+function fileIn(part: Fields, field: string, folder: string): CredentialSource | undefined {
+  const file = textOf(part, field);
+  return file === undefined ? undefined : { file: file.startsWith("/") ? file : join(folder, file) };
 }
 
 /** Reports whether a field has a value that is not empty, as Go's `omitempty` writes it. */

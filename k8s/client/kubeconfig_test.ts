@@ -128,3 +128,38 @@ Deno.test("kubeconfigServer(): a file with a token takes precedence over a token
     assertEquals((await kubeconfigServer(path)).token, { file: "/var/run/token" });
   });
 });
+
+Deno.test("kubeconfigServer() names the file and the field that it cannot read", async () => {
+  const server = "https://10.0.0.1:6443";
+  const cases: [string, { cluster: unknown; user: unknown }][] = [
+    ["must be a URL", { cluster: {}, user: {} }],
+    ["must be a URL", { cluster: { server: "10.0.0.1:6443" }, user: {} }],
+    ["must be a URL", { cluster: { server: "https://" }, user: {} }],
+    ["server: must be a text", { cluster: { server: [server] }, user: {} }],
+    ["certificate-authority-data: must be base64", {
+      cluster: { server, "certificate-authority-data": "%" },
+      user: {},
+    }],
+    ["token: must be a text", { cluster: { server }, user: { token: { a: 1 } } }],
+    ["cluster: must be an object", { cluster: "x", user: {} }],
+  ];
+  for (const [words, parts] of cases) {
+    await withConfig(parts, async (path) => {
+      const error = await assertRejects(() => kubeconfigServer(path), Error, words);
+      assertEquals([error.message.startsWith(`reading ${path}: `), error.constructor], [true, Error]);
+    });
+  }
+});
+
+Deno.test("kubeconfigServer() refuses a file that is no kubeconfig", async () => {
+  const path = await Deno.makeTempFile();
+  try {
+    for (const text of ["", "[]", "x", "{", "clusters: 0", "contexts: [1]\ncurrent-context: x"]) {
+      await Deno.writeTextFile(path, text);
+      const error = await assertRejects(() => kubeconfigServer(path), Error, `reading ${path}: `);
+      assertEquals(error.message.includes("the output of a program"), false, error.message);
+    }
+  } finally {
+    await Deno.remove(path);
+  }
+});

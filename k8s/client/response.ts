@@ -4,8 +4,15 @@
  * @module
  */
 
+import { truncate } from "../../lvm/excerpt.ts";
 import { ApiError, type WatchEvent } from "./client.ts";
 import type { KubeObject, Resource } from "../api/objects.ts";
+
+/** The maximum length of an excerpt of a body, in characters. */
+const MAX_EXCERPT_LENGTH = 200;
+
+/** The maximum length of the server's message in an error, in characters. */
+const MAX_MESSAGE_LENGTH = 4_096;
 
 /** A request, for messages. */
 interface ApiRequestInfo {
@@ -17,11 +24,10 @@ interface ApiRequestInfo {
 /** Creates the error for a response that is not OK. */
 export async function errorFromResponse(request: ApiRequestInfo, response: Response): Promise<ApiError> {
   const { status } = response;
-  const seconds = Number(response.headers.get("retry-after") ?? Number.NaN);
   const body = await response.text().catch(() => "");
   return statusError(request, parseJsonObject(body) ?? { message: excerpt(body) }, {
     status,
-    retryAfter: Number.isFinite(seconds) ? seconds * 1000 : undefined,
+    retryAfter: retryAfterMs(response.headers.get("retry-after")),
   });
 }
 
@@ -35,29 +41,47 @@ export function unreachableError(request: ApiRequestInfo, cause: unknown): ApiEr
   });
 }
 
-/** Parses a response body as an object. @throws {ApiError} when it is not an object */
+/** Parses a response body as an object. @throws {ApiError} when it is not an object with metadata */
 export function parseObject<T extends KubeObject>(request: ApiRequestInfo, body: string): T {
   const value = parseJsonObject(body);
-  if (value === undefined) throw unreadableError(request, body);
+  if (!isJsonObject(value?.["metadata"])) throw unreadableError(request, body);
   return value as unknown as T;
+}
+
+/** A page of a list. */
+export interface Page<T> {
+  /** Its objects. */
+  readonly items: readonly T[];
+  /** The revision of the list; empty when the server names none. */
+  readonly resourceVersion: string;
+  /** The token of the next page; absent on the last one. */
+  readonly continue?: string;
+}
+
+/** Parses a response body as a page of a list. @throws {ApiError} when it is not a list of objects with names */
+export function parsePage<T extends KubeObject>(request: ApiRequestInfo, body: string): Page<T> {
+  const { metadata, items: list } = parseObject<KubeObject & { items?: unknown }>(request, body);
+  const items = list ?? []; // Go writes an empty list as null
+  if (!Array.isArray(items) || !items.every(isNamedObject)) throw unreadableError(request, body);
+  const { resourceVersion, continue: next } = metadata as { resourceVersion?: unknown; continue?: unknown };
+  return {
+    items: items as T[],
+    resourceVersion: typeof resourceVersion === "string" ? resourceVersion : "",
+    ...(typeof next === "string" && next !== "" ? { continue: next } : {}),
+  };
 }
 
 /** Parses a line of a watch as an event. @throws {ApiError} when the line is an error, or no event */
 export function parseEvent<T extends KubeObject>(request: ApiRequestInfo, line: string): WatchEvent<T> {
-  const event = parseJsonObject(line);
-  const object = event?.["object"];
-  if (event === undefined || typeof object !== "object" || object === null) throw unreadableError(request, line);
-  switch (event["type"]) {
-    case "ADDED":
-    case "MODIFIED":
-    case "DELETED":
-    case "BOOKMARK":
-      return { type: event["type"], object: object as T };
-    case "ERROR":
-      throw statusError(request, object as Record<string, unknown>, {});
-    default:
-      throw unreadableError(request, line);
+  const { type, object } = parseJsonObject(line) ?? {};
+  if (type === "ERROR" && isJsonObject(object)) throw statusError(request, object, {});
+  if (type === "BOOKMARK" && isJsonObject(object) && isJsonObject(object["metadata"])) {
+    return { type, object: object as unknown as T };
   }
+  if ((type === "ADDED" || type === "MODIFIED" || type === "DELETED") && isNamedObject(object)) {
+    return { type, object: object as unknown as T };
+  }
+  throw unreadableError(request, line);
 }
 
 function statusError(
@@ -65,14 +89,12 @@ function statusError(
   statusBody: Record<string, unknown>,
   fromHeaders: { status?: number; retryAfter?: number | undefined },
 ): ApiError {
-  const status = fromHeaders.status ?? Number(statusBody["code"] ?? 500);
-  const reason = typeof statusBody["reason"] === "string" && statusBody["reason"] !== ""
-    ? statusBody["reason"]
-    : `HTTP ${status}`;
-  const details = statusBody["details"] as { retryAfterSeconds?: number } | undefined;
+  const { code, reason: named, details, message: text } = statusBody;
+  const status = fromHeaders.status ?? (Number.isInteger(code) && isHttpStatus(code as number) ? code as number : 500);
+  const reason = typeof named === "string" && named !== "" ? excerpt(named) : `HTTP ${status}`;
   const retryAfter = fromHeaders.retryAfter ??
-    (details?.retryAfterSeconds === undefined ? undefined : details.retryAfterSeconds * 1000);
-  const message = statusBody["message"] ? `${reason}: ${statusBody["message"]}` : reason;
+    (isJsonObject(details) ? retryAfterMs(details["retryAfterSeconds"]) : undefined);
+  const message = typeof text === "string" && text !== "" ? `${reason}: ${truncate(text, MAX_MESSAGE_LENGTH)}` : reason;
   return new ApiError(`${describeRequest(request)}: ${message}`, { status, reason, retryAfter });
 }
 
@@ -88,12 +110,29 @@ function describeRequest({ verb, resource, name }: ApiRequestInfo): string {
 function parseJsonObject(body: string): Record<string, unknown> | undefined {
   try {
     const value: unknown = JSON.parse(body);
-    return typeof value === "object" && value !== null && !Array.isArray(value)
-      ? value as Record<string, unknown>
-      : undefined;
+    return isJsonObject(value) ? value : undefined;
   } catch {
     return undefined;
   }
+}
+
+function isJsonObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** Reports whether a value is an object with a name, as all objects of the API server have it. */
+function isNamedObject(value: unknown): boolean {
+  return isJsonObject(value) && isJsonObject(value["metadata"]) && typeof value["metadata"]["name"] === "string";
+}
+
+function isHttpStatus(code: number): boolean {
+  return code >= 100 && code <= 599;
+}
+
+/** Returns a number of seconds, from JSON or a header, in milliseconds; `undefined` when it is none, as a date. */
+function retryAfterMs(seconds: unknown): number | undefined {
+  const number = typeof seconds === "string" && /^\d{1,9}$/.test(seconds) ? Number(seconds) : seconds;
+  return typeof number === "number" && number >= 0 && number < 1e9 ? number * 1000 : undefined;
 }
 
 /** Returns the message of an error with those of its causes: "fetch failed" alone explains nothing. */
@@ -103,5 +142,5 @@ export function messageWithCauses(error: unknown): string {
 }
 
 function excerpt(text: string): string {
-  return text.length > 200 ? text.slice(0, 200) + "…" : text;
+  return truncate(text, MAX_EXCERPT_LENGTH);
 }
