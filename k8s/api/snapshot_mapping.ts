@@ -5,6 +5,7 @@
  */
 
 import { StorageError } from "../../lvm/error.ts";
+import { quote } from "../../lvm/excerpt.ts";
 import { parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from "../../lvm/ids.ts";
 import { parseQuantity } from "../../lvm/size.ts";
 import type { Snapshot } from "../../lvm/inventory/snapshot_finder.ts";
@@ -44,9 +45,9 @@ export function snapshotRequestOf({ metadata: { name }, spec }: LvmSnapshot): Na
   const id = parseSnapshotId(name);
   if (id === undefined) throw invalidArgument("its name is no snapshot id");
   const source = parseVolumeId(sourceVolume);
-  if (source === undefined) throw invalidArgument(`its sourceVolume ${JSON.stringify(sourceVolume)} is no volume id`);
+  if (source === undefined) throw invalidArgument(`its sourceVolume ${quote(String(sourceVolume))} is no volume id`);
   const cowSize = spec.cowSize === undefined ? FULL_COW : parseSizeOrPercent(spec.cowSize);
-  if (cowSize === undefined) throw invalidArgument(`its cowSize ${JSON.stringify(spec.cowSize)} is none`);
+  if (cowSize === undefined) throw invalidArgument(`its cowSize ${quote(String(spec.cowSize))} is none`);
   return { id, name: requestName, source, cowSize };
 }
 
@@ -54,11 +55,12 @@ export function snapshotRequestOf({ metadata: { name }, spec }: LvmSnapshot): Na
 export function snapshotOf({ metadata: { name }, spec, status = {} }: LvmSnapshot): Snapshot | undefined {
   const { lvUUID, restoreSize, creationTime, readyToUse = false } = status;
   if (lvUUID === undefined || restoreSize === undefined || creationTime === undefined) return undefined;
+  const createdAtMs = Date.parse(creationTime);
   return {
     id: name as SnapshotId, // the API server accepts no other name
     source: spec.sourceVolume as VolumeId, // nor another source
     size: parseQuantity(restoreSize) ?? 0n,
-    createdAt: Date.parse(creationTime) / 1000,
+    createdAt: Number.isNaN(createdAtMs) ? 0 : createdAtMs / 1000,
     ready: readyToUse,
   };
 }

@@ -77,6 +77,11 @@ Deno.test("a snapshot is one from the moment that its LV is recorded", () => {
   ]);
 });
 
+Deno.test("a snapshot whose creation time cannot be read is still a snapshot", () => {
+  const taken = { state: "Ready", lvUUID: "u", restoreSize: "32Mi", creationTime: "lately" } as const;
+  assertEquals(snapshotOf(object(taken))?.createdAt, 0);
+});
+
 Deno.test("a snapshot keeps its volume unless it was never taken, or is gone", () => {
   const cases: [LvmSnapshotStatus | undefined, boolean][] = [
     [undefined, true],

@@ -5,6 +5,7 @@
  */
 
 import { StorageError } from "../../lvm/error.ts";
+import { quote } from "../../lvm/excerpt.ts";
 import { ANY_GROUP, type GroupMatcher } from "../../lvm/model/groups.ts";
 import {
   formatIoLimitParameters,
@@ -14,7 +15,7 @@ import {
   parseIoLimitParameters,
 } from "../../lvm/spec/io_limits.ts";
 import { parseSnapshotId, parseVolumeId } from "../../lvm/ids.ts";
-import { describeLayout } from "../../lvm/model/layout.ts";
+import { describeLayout, type Layout } from "../../lvm/model/layout.ts";
 import { formatQuantity, parseQuantity, type SizeRange } from "../../lvm/size.ts";
 import { formatSizeOrPercent, parseSizeOrPercent } from "../../lvm/spec/cow_size.ts";
 import type { ContentSource } from "../../lvm/model/tags.ts";
@@ -25,6 +26,7 @@ import { differences, requireNoDifferences, type VolumeRequest } from "../../lvm
 import { layoutOfSpec, layoutSpecOf } from "./layout_mapping.ts";
 import { LVM_GROUP, LVM_VOLUME_FINALIZER, type LvmVolume, type LvmVolumeSpec } from "./lvm_objects.ts";
 import { defined } from "../../lvm/defined.ts";
+import { requireKnownValues } from "./volume_spec.ts";
 import { listNodeNames } from "./node_names.ts";
 
 /** A request with its CSI name, which the LVMVolume records. */
@@ -85,6 +87,7 @@ export function volumeRequestOf(object: LvmVolume, parseGroups: (list: string) =
   const { metadata: { name }, spec } = object;
   const id = parseVolumeId(name);
   if (id === undefined) throw invalidArgument(object, "its name is no volume id");
+  requireKnownValues(object);
   const { volumeGroups, volumeMode, fsType } = spec;
   if (volumeMode === "Filesystem" && fsType === undefined) throw invalidArgument(object, "it has no fsType");
   const thin = thinSpecOf(object);
@@ -112,10 +115,11 @@ export function volumeRequestOf(object: LvmVolume, parseGroups: (list: string) =
  * @throws {StorageError} `InvalidArgument`
  */
 export function thinSpecOf(object: LvmVolume): ThinSpec | undefined {
+  requireKnownValues(object, ["thinProvision", "thinPool", "thinPoolSize"]);
   const { thinProvision, thinPool, thinPoolSize } = object.spec;
   if (thinProvision !== true) return undefined;
   const poolSize = thinPoolSize === undefined ? DEFAULT_POOL_SIZE : parseSizeOrPercent(thinPoolSize);
-  if (poolSize === undefined) throw invalidArgument(object, `its thinPoolSize ${JSON.stringify(thinPoolSize)} is none`);
+  if (poolSize === undefined) throw invalidArgument(object, `its thinPoolSize ${quote(thinPoolSize ?? "")} is none`);
   return { ...defined({ pool: thinPool }), poolSize };
 }
 
@@ -125,6 +129,7 @@ export function thinSpecOf(object: LvmVolume): ThinSpec | undefined {
  * @throws {StorageError} `InvalidArgument`
  */
 export function contentSourceOf(object: LvmVolume): ContentSource | undefined {
+  requireKnownValues(object, ["source"]);
   const { source } = object.spec;
   if (source === undefined) return undefined;
   const [snapshot, volume] = [parseSnapshotId(source.snapshot ?? ""), parseVolumeId(source.volume ?? "")];
@@ -137,26 +142,28 @@ function trimOf(object: LvmVolume): TrimPolicy | undefined {
   const { discard = false, fstrim } = object.spec;
   const intervalMs = fstrim === undefined ? undefined : parseInterval(fstrim);
   if (fstrim !== undefined && intervalMs === undefined) {
-    throw invalidArgument(object, `its fstrim ${JSON.stringify(fstrim)} is none`);
+    throw invalidArgument(object, `its fstrim ${quote(fstrim)} is none`);
   }
   return discard || intervalMs !== undefined ? { discard, ...defined({ intervalMs }) } : undefined;
 }
 
 /** Returns the size that an LVMVolume asks for. @throws {StorageError} `InvalidArgument` */
 export function desiredSizeRange(object: LvmVolume): SizeRange {
+  requireKnownValues(object, ["size", "sizeLimit"]);
   const { size, sizeLimit } = object.spec;
   const required = parseQuantity(size);
   if (required === undefined || required === 0n) {
-    throw invalidArgument(object, `its size ${JSON.stringify(size)} is none`);
+    throw invalidArgument(object, `its size ${quote(size)} is none`);
   }
   if (sizeLimit === undefined) return { required };
   const max = parseQuantity(sizeLimit);
-  if (max === undefined) throw invalidArgument(object, `its limit ${JSON.stringify(sizeLimit)} is no size`);
+  if (max === undefined) throw invalidArgument(object, `its limit ${quote(sizeLimit)} is no size`);
   return { required, limit: max };
 }
 
 /** Returns the IO limits of an LVMVolume. @throws {StorageError} `InvalidArgument` */
 export function ioLimitsOf(object: LvmVolume): IoLimits {
+  requireKnownValues(object, ["ioLimits"]);
   try {
     return parseIoLimitParameters(new Map(Object.entries(object.spec.ioLimits ?? {})));
   } catch (error) {
@@ -169,6 +176,12 @@ export function ioLimitsPatch(limits: IoLimits): Record<string, string | null> {
   const names = Object.keys(limits);
   const replaced = IO_LIMIT_PARAMETERS.filter((parameter) => names.some((name) => parameter.startsWith(name)));
   return { ...Object.fromEntries(replaced.map((parameter) => [parameter, null])), ...formatIoLimitParameters(limits) };
+}
+
+/** Returns the layout that an LVMVolume asks for. @throws {StorageError} `InvalidArgument` */
+export function layoutOf(object: LvmVolume): Layout {
+  requireKnownValues(object, ["layout"]);
+  return layoutOfSpec(object.spec.layout);
 }
 
 /** Returns the actual size of a volume in bytes, or `undefined` before it is created. */
@@ -187,7 +200,7 @@ export function requireCompatible(
   request: NamedVolumeRequest,
   allowedNodes: readonly string[] | undefined,
 ): void {
-  const { volumeMode, fsType, layout, nodeName } = object.spec;
+  const { volumeMode, fsType, nodeName } = object.spec;
   const isElsewhere = allowedNodes !== undefined && !allowedNodes.includes(nodeName);
   requireNoDifferences(request.id, [
     ...differences({
@@ -195,7 +208,7 @@ export function requireCompatible(
       format: formatOf(volumeMode, fsType),
       group: object.status?.volumeGroup,
       thin: thinSpecOf(object),
-      layout: describeLayout(layoutOfSpec(layout)),
+      layout: describeLayout(layoutOf(object)),
       source: contentSourceOf(object),
     }, request),
     ...(isElsewhere ? [`it is on node ${nodeName} (requested: ${listNodeNames(allowedNodes, " or ")})`] : []),

@@ -113,6 +113,40 @@ Deno.test("an object that somebody else wrote is refused with the reason", () =>
   }
 });
 
+Deno.test("an object with a value that only a newer version knows is refused, and never read as another one", () => {
+  const newer: Record<string, unknown>[] = [
+    { erase: "shred" },
+    { volumeGroupPreference: "fastest" },
+    { volumeMode: "Object" },
+    { fsType: "bcachefs" },
+    { mkfsOptions: "-m 0" },
+    { shared: "sometimes" },
+    { layout: { type: "raid4", stripes: 2, stripeSize: "64Ki" } },
+    { layout: { type: "raid5", stripes: 2 } },
+    { layout: { type: "raid1", mirrors: 99 } },
+    { thinProvision: "yes" },
+    { thinPool: "-y" },
+    { ioLimits: { readIops: 500 } },
+    { source: null },
+    { size: 5 },
+    { fstrim: {} },
+  ];
+  for (const spec of newer) {
+    const object = volumeWith(spec);
+    const field = Object.keys(spec)[0];
+    const words = `its ${field} has the value`;
+    assertFails("InvalidArgument", () => volumeRequestOf(object, parseGroupList), words);
+  }
+});
+
+Deno.test("fields that only a newer version has are ignored", () => {
+  const plain = volumeWith({ ioLimits: { readIops: "500" } });
+  const newer = volumeWith({ ioLimits: { readIops: "500", readLatency: "5ms" }, ...{ encryption: "luks2" } });
+  const read = (object: LvmVolume) => ({ ...volumeRequestOf(object, parseGroupList), groups: undefined });
+  assertEquals(read(newer), read(plain));
+  assertEquals(ioLimitsOf(newer), ioLimitsOf(plain));
+});
+
 Deno.test("ioLimitsPatch() replaces limits of the same names, whichever way they were said", () => {
   assertEquals(ioLimitsPatch({}), {});
   assertEquals(ioLimitsPatch({ readIops: { rate: 5n, perGiB: true }, writeBps: "max" }), {

@@ -31,9 +31,8 @@ import {
 import type { NodeChoice } from "../../lvm/volume_service.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { requireResponsiveAgent, type SilentAgents } from "./agent_liveness.ts";
-import { layoutOfSpec } from "../api/layout_mapping.ts";
 import type { LvmNode, LvmVolume, NodeVolumeGroup } from "../api/lvm_objects.ts";
-import { actualSize, thinSpecOf, volumeRequestOf } from "../api/volume_mapping.ts";
+import { actualSize, layoutOf, thinSpecOf, volumeRequestOf } from "../api/volume_mapping.ts";
 
 /** Parses a list of volume groups. */
 export type ParseGroups = (list: string) => GroupMatcher;
@@ -72,7 +71,8 @@ export function freeCapacityOf(
     if (group === undefined) return;
     const [currentSize, wantedSize] = [reportedSizeOf(volume), targetSizeOf(volume)];
     const thin = ignoreStorageError(() => thinSpecOf(volume));
-    if (thin === undefined) allocateFromGroup(group, layoutOfSpec(volume.spec.layout), currentSize, wantedSize);
+    const layout = ignoreStorageError(() => layoutOf(volume)) ?? LINEAR;
+    if (thin === undefined) allocateFromGroup(group, layout, currentSize, wantedSize);
     else allocateFromPool(group, thin, roundUp(wantedSize, group.extentSize) - currentSize);
   };
   const hasGroup = ({ status }: LvmVolume) => status?.volumeGroup !== undefined;

@@ -323,3 +323,10 @@ Deno.test("freeCapacityOf() counts a pool that will be created for a thin volume
   assertEquals(freeThinMiB(node, thin, wanted), { data: 900 });
   assertEquals(freeMiB(node, wanted), { data: 492 }, "the pool, its metadata and the spare");
 });
+
+Deno.test("freeCapacityOf() counts a volume of a layout that only a newer version knows as a linear one", () => {
+  const newer = volume("a", 30);
+  Object.assign(newer.spec, { layout: { type: "raid4", stripes: 2, stripeSize: "64Ki" } });
+  const pending: LvmVolume = { ...newer, status: { state: "Pending", volumeGroup: "data" } };
+  assertEquals(freeMiB(report({ data: [100] }), pending), { data: 68 });
+});
