@@ -28,7 +28,7 @@ import {
   REMOVE_ANNOTATION,
   requestIdOf,
 } from "../api/lvm_objects.ts";
-import { failedStatus, isSameStatus } from "../api/object_status.ts";
+import { failedStatus, isSameStatus, withNewerFields } from "../api/object_status.ts";
 import type { KubeObject, Resource } from "../api/objects.ts";
 
 /** Options of the reconcilers of all kinds. */
@@ -237,10 +237,13 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
 
   /**
    * Replaces the status at the revision that it was decided on, so that it gets into no other object of the name. A uid
-   * in the patch would not prevent that: the API server ignores it in a status of a custom resource.
+   * in the patch would not prevent that: the API server ignores it in a status of a custom resource. Fields that only a
+   * newer version knows stay.
    */
   async patchStatus(object: T, status: S): Promise<T> {
-    const change = (now: AgentManaged) => ({ status: mergePatchTo(now.status, status) as S });
+    const change = (now: AgentManaged) => ({
+      status: mergePatchTo(now.status, withNewerFields(status, now.status)) as S,
+    });
     const options = { subresource: "status" } as const;
     const patched = await orAbsentOrChanged(
       patchWithRetry<AgentManaged>(this.#options.client, this.#resource, object, change, options),

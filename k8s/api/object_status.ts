@@ -10,7 +10,7 @@ import type { VolumeGroup } from "../../lvm/model/report.ts";
 import type { ConditionReason } from "./condition_reasons.ts";
 import { type Condition, conditionsOf, withConditions } from "./conditions.ts";
 import { timestamp } from "../../lvm/clock.ts";
-import type { AgentManaged, AgentManagedStatus } from "./lvm_objects.ts";
+import type { AgentManaged, AgentManagedStatus, LvmSnapshotStatus, LvmVolumeStatus } from "./lvm_objects.ts";
 
 /** The longest message that the status takes, in characters. */
 const MAX_MESSAGE_LENGTH = 4_096;
@@ -69,9 +69,39 @@ export function updatedConditions(object: AgentManaged, states: Readonly<Record<
   return withConditions(conditionsOf(object), added, timestamp(new Date()));
 }
 
-/** Reports whether two statuses have the same content. */
+/** The fields of a status that this version knows. Others are of a newer version, and stay as they are. */
+const KNOWN_FIELDS = {
+  state: true,
+  observedGeneration: true,
+  volumeGroup: true,
+  volumeGroupUUID: true,
+  lvName: true,
+  lvUUID: true,
+  size: true,
+  error: true,
+  conditions: true,
+  devicePath: true,
+  problems: true,
+  copy: true,
+  restoreSize: true,
+  creationTime: true,
+  readyToUse: true,
+  cowPercent: true,
+} as const satisfies Record<keyof LvmVolumeStatus | keyof LvmSnapshotStatus, true>;
+
+/** Reports whether two statuses have the same content, apart from fields that this version does not know. */
 export function isSameStatus(a: AgentManagedStatus | undefined, b: AgentManagedStatus): boolean {
-  return JSON.stringify(sortKeys(a)) === JSON.stringify(sortKeys(b));
+  return JSON.stringify(sortKeys(a && knownFieldsOf(a))) === JSON.stringify(sortKeys(knownFieldsOf(b)));
+}
+
+/** Returns a status with the fields of an earlier one that this version does not know. */
+export function withNewerFields<S extends AgentManagedStatus>(status: S, before: AgentManagedStatus | undefined): S {
+  const newer = Object.entries(before ?? {}).filter(([field]) => !Object.hasOwn(KNOWN_FIELDS, field));
+  return { ...Object.fromEntries(newer), ...status };
+}
+
+function knownFieldsOf(status: AgentManagedStatus): object {
+  return Object.fromEntries(Object.entries(status).filter(([field]) => Object.hasOwn(KNOWN_FIELDS, field)));
 }
 
 function toStatusError({ kind, message }: StorageError) {

@@ -1,0 +1,34 @@
+/**
+ * Objects with fields that only a newer version knows, as after a downgrade.
+ *
+ * @module
+ */
+
+import { assertEquals } from "@std/assert";
+import { type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import { volumeIdOf } from "../../lvm/ids.ts";
+import { FakeCluster } from "../fake/node_cluster.ts";
+import { ANYWHERE, machineWith, MiB, onlyObject, request } from "../fake/volume_cluster.ts";
+
+const NEWER = { spec: { tier: "gold" }, status: { encryption: { keySlot: 1 } } };
+
+Deno.test("fields that only a newer version knows stay in an object, whatever controller and agent write", async () => {
+  await using cluster = await FakeCluster.start({ "node-1": machineWith({ data: 1n << 30n }) });
+  await cluster.volumes.create(request("pvc-1"), ANYWHERE);
+  const name = volumeIdOf("pvc-1");
+  const merge = (part: "spec" | "status") => ({ merge: { [part]: NEWER[part] } as Partial<LvmVolume> });
+  await cluster.client.patch(lvmVolumes, { name }, merge("spec"));
+  await cluster.client.patch(lvmVolumes, { name }, { ...merge("status"), subresource: "status" });
+
+  const { size } = await cluster.volumes.expand(name, { required: 64n * MiB });
+  assertEquals(size, 64n * MiB);
+  const { node } = cluster.agent("node-1");
+  await node.refresh();
+  const { spec, status, metadata: { resourceVersion } } = onlyObject(cluster) as LvmVolume & typeof NEWER;
+  assertEquals([spec.tier, status.encryption], [NEWER.spec.tier, NEWER.status.encryption]);
+  assertEquals((status as LvmVolume["status"])?.size, "64Mi");
+
+  await node.refresh();
+  await node.refresh();
+  assertEquals(onlyObject(cluster).metadata.resourceVersion, resourceVersion, "the status is written again and again");
+});
