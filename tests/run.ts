@@ -45,6 +45,7 @@ const SLOW_FILES: Readonly<Record<string, number>> = {
   "tests/contract/contract_test.ts": 7,
   "tests/cluster_fake/snapshot_crash_test.ts": 7,
   "tests/compatibility/cluster_test.ts": 7,
+  "tests/fuzz/fuzz_test.ts": 5,
   "csi/server_test.ts": 5,
   "tests/cluster_fake/contract_test.ts": 5,
   "tests/cluster_fake/forget_node_test.ts": 5,

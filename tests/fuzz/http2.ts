@@ -1,0 +1,86 @@
+/**
+ * Raw frames of HTTP/2 (RFC 9113), valid or not.
+ *
+ * @module
+ */
+
+import { Buffer } from "node:buffer";
+
+/** The bytes with which a client begins a connection. */
+export const PREFACE = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/** Types of frames (RFC 9113, section 6). */
+export const FRAMES = {
+  DATA: 0,
+  HEADERS: 1,
+  PRIORITY: 2,
+  RST_STREAM: 3,
+  SETTINGS: 4,
+  PUSH_PROMISE: 5,
+  PING: 6,
+  GOAWAY: 7,
+  WINDOW_UPDATE: 8,
+  CONTINUATION: 9,
+} as const;
+
+/** A frame, or several equal ones. */
+export interface Frame {
+  readonly [key: string]: string | number;
+  readonly type: number;
+  readonly flags: number;
+  /** The stream; 0 for the connection, -1 for a new stream with each frame, -2 for the stream of the frame before. */
+  readonly stream: number;
+  /** The payload as base64. */
+  readonly payload: string;
+  /** The length that the frame claims to have; -1 for that of the payload. */
+  readonly length: number;
+  /** The number of times that it is sent. */
+  readonly times: number;
+}
+
+/** Returns the bytes of frames. */
+export function encodeFrames(frames: readonly Frame[]): Uint8Array {
+  const parts: Uint8Array[] = [];
+  let last = -1;
+  for (const { type, flags, stream, payload, length, times } of frames) {
+    const body = Buffer.from(payload, "base64");
+    for (let count = 0; count < times; count++) {
+      if (stream === -1) last += 2;
+      const head = Buffer.alloc(9);
+      head.writeUIntBE((length < 0 ? body.length : length) & 0xffffff, 0, 3);
+      head.writeUInt8(type & 0xff, 3);
+      head.writeUInt8(flags & 0xff, 4);
+      head.writeUInt32BE((stream < 0 ? Math.max(last, 1) : stream) >>> 0, 5);
+      parts.push(head, body);
+    }
+  }
+  return Buffer.concat(parts);
+}
+
+/** Returns the header block of a gRPC call: literals without indexing and without Huffman codes (RFC 7541, 6.2.2). */
+export function headerBlock(path: string, more: readonly (readonly [string, string])[] = []): Uint8Array {
+  const fields = [
+    ...[[":method", "POST"], [":scheme", "http"], [":path", path], [":authority", "localhost"]],
+    ...[["te", "trailers"], ["content-type", "application/grpc"]],
+    ...more,
+  ];
+  return Buffer.concat(fields.flatMap(([name, value]) => [Buffer.from([0]), literal(name!), literal(value!)]));
+}
+
+/** Returns a string literal of HPACK, without a Huffman code. */
+function literal(text: string): Uint8Array {
+  const bytes = Buffer.from(text);
+  if (bytes.length < 127) return Buffer.concat([Buffer.from([bytes.length]), bytes]);
+  const length: number[] = [127];
+  let rest = bytes.length - 127;
+  for (; rest >= 128; rest = Math.floor(rest / 128)) length.push(rest % 128 + 128);
+  return Buffer.concat([Buffer.from([...length, rest]), bytes]);
+}
+
+/** Returns the payload of a DATA frame with one gRPC message. */
+export function grpcMessage(bytes: Uint8Array, { compressed = 0, length = bytes.length } = {}): Uint8Array {
+  const head = Buffer.alloc(5);
+  head.writeUInt8(compressed, 0);
+  head.writeUInt32BE(length >>> 0, 1);
+  return Buffer.concat([head, bytes]);
+}

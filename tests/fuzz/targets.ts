@@ -1,0 +1,23 @@
+/**
+ * All fuzz targets.
+ *
+ * @module
+ */
+
+import { API_TARGETS } from "./api_targets.ts";
+import { LVM_TARGETS } from "./lvm_targets.ts";
+import { TEXT_TARGETS } from "./text_targets.ts";
+import { OBJECT_TARGETS } from "./object_target.ts";
+import { RPC_TARGET } from "./rpc_target.ts";
+import { SOCKET_TARGET } from "./socket_target.ts";
+import type { Target } from "./target.ts";
+
+/** All targets, in the order in which they run. */
+export const TARGETS: readonly Target[] = [
+  ...LVM_TARGETS,
+  ...TEXT_TARGETS,
+  ...API_TARGETS,
+  ...OBJECT_TARGETS,
+  RPC_TARGET,
+  SOCKET_TARGET,
+];
